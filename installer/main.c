@@ -15,7 +15,7 @@ static int kubectl_main(int argc, char **argv)
 {
 	static char group[] = "rollout";
 	argv[0] = group;
-	return entry_words(argc, argv);
+	return entry_run_words(argc, argv);
 }
 
 static const struct program {
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 		return sandbox_main(argc, argv);
 	if (argc > 1 && str_eq(argv[1], LAUNCH_ARG))
 		return launch_main(argc, argv);
-	entry_guard();
+	entry_open_stdio();
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL, *name = slash ? slash + 1 : argv[0];
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		if (str_eq(name, programs[i].name))
@@ -44,5 +44,5 @@ int main(int argc, char **argv)
 		return entry_usage(argc < 2);
 	if (str_eq(argv[1], "--version"))
 		return entry_version();
-	return entry_words(argc - 1, argv + 1);
+	return entry_run_words(argc - 1, argv + 1);
 }

@@ -263,10 +263,10 @@ static void reasons_table(void)
 {
 	printf("| reason | what it means | what to do |\n|---|---|---|\n");
 	for (enum reason_code r = 0; r < REASON_COUNT; r++) {
-		printf("| `%s` | ", reason_info(r)->code);
-		print_markdown(reason_info(r)->text);
+		printf("| `%s` | ", node_reason_info(r)->code);
+		print_markdown(node_reason_info(r)->text);
 		printf(" | ");
-		print_markdown(reason_info(r)->next);
+		print_markdown(node_reason_info(r)->next);
 		printf(" |\n");
 	}
 }

@@ -5,66 +5,67 @@
 #include "precompiled/package/asset.h"
 #include "precompiled/package/find.h"
 
-void obtain_done(struct obtain *o)
+void acquire_done(struct acquire *o)
 {
 	package_done(&o->kept);
-	found_done(&o->found);
-	memstate_done(&o->memory);
+	fetch_result_done(&o->found);
+	state_dir_done(&o->memory);
 	store_done(&o->store);
-	carry_done(&o->carry);
+	image_payload_done(&o->carry);
 	strv_done(&o->kernels);
 	strv_done(&o->refused);
 	strv_done(&o->untrusted);
 	free(o->compatible);
 	free(o->why_not);
 	close_fdp(&o->builder_use);
-	*o = OBTAIN_NONE;
+	*o = ACQUIRE_NONE;
 }
 
-bool obtain_has_store(const struct obtain *o)
+bool acquire_has_store(const struct acquire *o)
 {
 	return o->store.layout.root.fd >= 0;
 }
 
-int obtain_make_store(struct obtain *o, struct err *err)
+int acquire_make_store(struct acquire *o, struct err *err)
 {
-	return obtain_has_store(o) ? 0 : store_open(o->fetch.state, o->limit, &o->store, err);
+	return acquire_has_store(o) ? 0 : store_open(o->fetch.state, o->limit, &o->store, err);
 }
 
-int obtain_output(void *obtain, const struct layout **ret, struct err *err)
+int acquire_output(void *acquire, const struct layout **ret, struct err *err)
 {
-	struct obtain *o = obtain;
-	if (obtain_make_store(o, err) < 0)
+	struct acquire *o = acquire;
+	if (acquire_make_store(o, err) < 0)
 		return -1;
 	*ret = &o->store.layout;
 	return 0;
 }
 
 // One that is not there yet has nothing, and looking does not make it.
-int obtain_open(struct obtain *o, struct err *err)
+int acquire_open_store(struct acquire *o, struct err *err)
 {
-	return root_exists(o->fetch.state, "store/oci-layout") ? obtain_make_store(o, err) : 0;
+	return root_exists(o->fetch.state, "store/oci-layout") ? acquire_make_store(o, err) : 0;
 }
 
-const struct package *obtain_package(const struct obtain *o)
+const struct package *acquire_found(const struct acquire *o)
 {
-	return o->kept.count ? &o->kept : o->found.offer.package.count ? &o->found.offer.package : NULL;
+	return o->kept.count ? &o->kept : o->found.candidate.package.count ? &o->found.candidate.package : NULL;
 }
 
 // The flavour that serves the GPUs; where that cannot be told, any: the plan has the words for it.
-const char *obtain_flavour(const struct obtain *o, const char *driver)
+const char *acquire_flavour(const struct acquire *o, const char *driver)
 {
-	struct flavour_choice choice = { 0 };
+	struct gpu_support_choice choice = { 0 };
 	struct err ignored;
 	if (!driver || !o->gpus ||
-	    flavour_choose(o->gpus, driver, FLAVOUR_AUTO, FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, &choice, &ignored) < 0)
+	    gpu_support_choose(o->gpus, driver, FLAVOUR_AUTO, FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, &choice, &ignored) <
+		    0)
 		return NULL;
 	enum flavour flavour = choice.flavour;
-	flavour_choice_done(&choice);
+	gpu_support_choice_done(&choice);
 	return flavour_name(flavour);
 }
 
-static int look_once(const struct obtain *o, const struct package_want *want, bool is_quiet, struct found *ret,
+static int look_once(const struct acquire *o, const struct package_want *want, bool is_quiet, struct fetch_result *ret,
 		     struct err *err)
 {
 	struct fetch fetch = o->fetch;
@@ -76,30 +77,30 @@ static int look_once(const struct obtain *o, const struct package_want *want, bo
 }
 
 // The best flavour first; another one that is there is better than none.
-static int look_remote(struct obtain *o, struct err *err)
+static int find_in_sources(struct acquire *o, struct err *err)
 {
 	struct package_want want = o->want;
-	auto_found struct found any = FOUND_NONE;
+	auto_fetch_result struct fetch_result any = FETCH_RESULT_NONE;
 	struct err ignored;
 	if (want.driver) // others may have made it from the same source in another wrapping
 		want.source = NULL;
 	if (!want.flavour)
-		want.flavour = obtain_flavour(o, want.driver);
+		want.flavour = acquire_flavour(o, want.driver);
 	if (want.flavour && look_once(o, &want, !o->want.flavour, &o->found, err) == 0)
 		return 0;
 	if (o->want.flavour || look_once(o, &o->want, false, &any, err) < 0)
 		return -1;
-	want.driver = any.offer.package.key.driver;
-	want.flavour = obtain_flavour(o, want.driver);
-	if (!want.flavour || str_eq(want.flavour, any.offer.package.key.flavour) ||
+	want.driver = any.candidate.package.key.driver;
+	want.flavour = acquire_flavour(o, want.driver);
+	if (!want.flavour || str_eq(want.flavour, any.candidate.package.key.flavour) ||
 	    look_once(o, &want, true, &o->found, &ignored) < 0) {
 		o->found = any;
-		any = FOUND_NONE;
+		any = FETCH_RESULT_NONE;
 	}
 	return 0;
 }
 
-int obtain_check(const struct obtain *o, const char *hex, struct err *err)
+int acquire_check_trust(const struct acquire *o, const char *hex, struct err *err)
 {
 	const struct trust_now *now = o->fetch.now_trusted;
 	auto_provenance struct provenance p = { 0 };
@@ -108,59 +109,60 @@ int obtain_check(const struct obtain *o, const char *hex, struct err *err)
 	if (provenance_check(&o->store.layout, hex, now, &p, err) == 0) {
 		auto_str char *who = provenance_text(&p);
 		if (now->is_absent && provenance_is_vouched(&p))
-			watch_note(o->watch,
-				   "sha256:%.12s is believed as when it was taken (%s): no trust directory is there, "
-				   "neither --trust-dir nor /etc/kmodsmith/trust",
-				   hex, who);
+			progress_note(
+				o->progress,
+				"sha256:%.12s is believed as when it was taken (%s): no trust directory is there, "
+				"neither --trust-dir nor /etc/kmodsmith/trust",
+				hex, who);
 		return 0;
 	}
 	if (!o->is_back || !now->unread.code)
 		return -1;
-	watch_note(o->watch,
-		   "sha256:%.12s, which worked last, comes back although its signatures cannot be asked for: %s", hex,
-		   err->text);
+	progress_note(o->progress,
+		      "sha256:%.12s, which worked last, comes back although its signatures cannot be asked for: %s",
+		      hex, err->text);
 	return 0;
 }
 
-void obtain_distrust(struct obtain *o, const struct package *p, const struct err *why)
+void acquire_distrust(struct acquire *o, const struct package *p, const struct err *why)
 {
 	auto_str char *tag = package_tag(&p->key);
 	strv_add(&o->untrusted, str_dup(p->manifest.digest));
-	watch_note(o->watch, "store: %s is not used: %s: %s", tag, err_info(why->code)->name, why->text);
+	progress_note(o->progress, "store: %s is not used: %s: %s", tag, err_info(why->code)->name, why->text);
 	if (!o->distrust.code)
 		o->distrust = *why;
 }
 
 // The best that whoever is trusted now vouches for.
-static int find_trusted(struct obtain *o, const struct package_want *want, struct err *err)
+static int find_trusted(struct acquire *o, const struct package_want *want, struct err *err)
 {
 	struct package_want rest = *want;
 	rest.but = &o->untrusted;
 	for (;;) {
 		struct err why;
 		int r = find_package(&o->store.layout, &rest, &o->kept, NULL, err);
-		if (r <= 0 || obtain_check(o, o->kept.manifest.digest, &why) == 0)
+		if (r <= 0 || acquire_check_trust(o, o->kept.manifest.digest, &why) == 0)
 			return r;
-		obtain_distrust(o, &o->kept, &why);
+		acquire_distrust(o, &o->kept, &why);
 		package_done(&o->kept);
 	}
 }
 
-static int look_in_store(struct obtain *o, struct err *err)
+static int find_stored_package(struct acquire *o, struct err *err)
 {
 	struct package_want want = o->want;
-	if (!obtain_has_store(o))
+	if (!acquire_has_store(o))
 		return 0;
 	if (!want.flavour)
-		want.flavour = obtain_flavour(o, want.driver);
+		want.flavour = acquire_flavour(o, want.driver);
 	int r = find_trusted(o, &want, err);
 	if (r == 0 && !o->want.flavour)
 		r = find_trusted(o, &o->want, err);
-	return r == 0 ? obtain_reused(o, err) : r;
+	return r == 0 ? acquire_find_reused(o, err) : r;
 }
 
 // Why there is nothing: what the store does not give any more, and what the sources said (NULL = they were not asked).
-static int say_why_not(struct obtain *o, const struct err *others)
+static int set_why_not(struct acquire *o, const struct err *others)
 {
 	if (o->distrust.code || others)
 		free(TAKE(o->why_not));
@@ -174,69 +176,69 @@ static int say_why_not(struct obtain *o, const struct err *others)
 }
 
 // While sources cannot be asked, what they gave before will do: as from them, in whatever wrapping its source was.
-static int look_in_store_again(struct obtain *o, struct err *err)
+static int find_stored_any_source(struct acquire *o, struct err *err)
 {
 	const char *source = o->want.source;
 	if (o->is_named || !o->want.driver || !source)
 		return 0;
 	o->want.source = NULL;
-	int r = look_in_store(o, err);
+	int r = find_stored_package(o, err);
 	o->want.source = source;
 	return r;
 }
 
-int obtain_look(struct obtain *o, bool is_local, struct err *err)
+int acquire_find(struct acquire *o, bool is_local, struct err *err)
 {
 	o->is_local = is_local;
 	o->distrust.code = 0;
 	strv_done(&o->untrusted);
-	if (obtain_open(o, err) < 0)
+	if (acquire_open_store(o, err) < 0)
 		return -1;
 	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
 	if (!o->is_named && (o->want.driver || o->want.source)) {
-		int r = look_in_store(o, err);
+		int r = find_stored_package(o, err);
 		if (r != 0)
 			return r;
 		if (o->fetch.from && o->fetch.from->count && !is_local)
-			watch_note(o->watch, "store: it has no package that fits");
+			progress_note(o->progress, "store: it has no package that fits");
 	}
 	if (is_local || !o->fetch.from || !o->fetch.from->count)
-		return say_why_not(o, NULL);
+		return set_why_not(o, NULL);
 	struct err why = { 0 };
-	if (look_remote(o, &why) == 0)
+	if (find_in_sources(o, &why) == 0)
 		return 1;
 	if (o->is_named && why.code != E_NO_PACKAGE) {
 		*err = why;
 		return -1;
 	}
-	say_why_not(o, &why);
-	return why.code == E_NO_PACKAGE ? 0 : look_in_store_again(o, err);
+	set_why_not(o, &why);
+	return why.code == E_NO_PACKAGE ? 0 : find_stored_any_source(o, err);
 }
 
-static int take_found(struct obtain *o, struct package *ret, struct err *err)
+static int fetch_found_package(struct acquire *o, struct package *ret, struct err *err)
 {
-	if (obtain_make_store(o, err) < 0 ||
-	    store_room(&o->store, o->found.offer.package.layer.size, &o->kernels, err) < 0 ||
+	if (acquire_make_store(o, err) < 0 ||
+	    store_room(&o->store, o->found.candidate.package.layer.size, &o->kernels, err) < 0 ||
 	    fetch_take(&o->fetch, &o->want, &o->found, &o->store.layout, err) < 0)
 		return -1;
-	package_move(&o->found.offer.package, ret);
+	package_move(&o->found.candidate.package, ret);
 	return 0;
 }
 
-int obtain_unpack(struct obtain *o, struct package *p, struct err *err)
+int acquire_unpack(struct acquire *o, struct package *p, struct err *err)
 {
-	return memstate_stage(&o->memory, &o->store.layout, o->fetch.state, p, err);
+	return state_dir_stage(&o->memory, &o->store.layout, o->fetch.state, p, err);
 }
 
-int obtain_take(struct obtain *o, struct package *ret, struct err *err)
+int acquire_take(struct acquire *o, struct package *ret, struct err *err)
 {
 	if (!o->kept.count)
-		return take_found(o, ret, err);
+		return fetch_found_package(o, ret, err);
 	if (o->kept.dir.fd >= 0) { // for its proof
 		package_move(&o->kept, ret);
 		return 0;
 	}
-	if (obtain_unpack(o, &o->kept, err) == 0) {
+	if (acquire_unpack(o, &o->kept, err) == 0) {
 		provenance_remember(&o->store.layout, &o->kept.manifest);
 		package_move(&o->kept, ret);
 		return 0;
@@ -246,11 +248,11 @@ int obtain_take(struct obtain *o, struct package *ret, struct err *err)
 	struct err damage = *err;
 	if (store_quarantine(&o->store, o->kept.layer.digest, NULL, err) < 0)
 		return -1;
-	watch_note(o->watch, "%s; quarantined", damage.text);
+	progress_note(o->progress, "%s; quarantined", damage.text);
 	package_done(&o->kept);
-	if (look_remote(o, err) < 0) {
+	if (find_in_sources(o, err) < 0) {
 		*err = damage;
 		return -1;
 	}
-	return take_found(o, ret, err);
+	return fetch_found_package(o, ret, err);
 }

@@ -12,7 +12,7 @@
 #include "precompiled/package/asset.h"
 #include "precompiled/store/store.h"
 
-struct obtain {
+struct acquire {
 	struct store store;             // STATE/store; not open while there is none and nothing to put in
 	uint64_t limit;                 // of the store, bytes; 0 = what the disk has
 	struct fetch fetch;             // .from, .options, .trust and .state are borrowed
@@ -20,12 +20,12 @@ struct obtain {
 	struct strv kernels;            // whose packages stay when the store needs room
 	bool is_named;                  // the one source was named by hand: the store is not asked
 	const struct gpus *gpus;        // for the flavour, when want.flavour is NULL
-	struct carry carry;             // of the image; .dir.fd < 0 = none
-	struct memstate memory;         // where packages of the store are unpacked when .fetch.state cannot be written
+	struct image_payload carry;     // of the image; .dir.fd < 0 = none
+	struct state_dir memory;        // where packages of the store are unpacked when .fetch.state cannot be written
 	struct package kept;            // what the store has
-	struct found found;             // what a source has
+	struct fetch_result found;      // what a source has
 	char unfit[DIGEST_HEX + 1];     // of the manifest that this run's proof refused for this kernel; "" = none
-	char payload[DIGEST_HEX + 1];   // what obtain_payload_look() found
+	char payload[DIGEST_HEX + 1];   // what acquire_find_payload() found
 	char *why_not;                  // when neither: why
 	int code;                       // and the first code of a source that failed; 0 = they merely lack it
 	bool is_local;                  // the last look asked the store alone
@@ -35,55 +35,55 @@ struct obtain {
 	const struct root *host, *kern; // of the machine, for their proof
 	const char *banner;             // of the wanted kernel; NULL = not known
 	struct strv refused;            // of those, digests of manifests that failed on this kernel
-	char *compatible; // obtain_package() was made for another kernel: why it serves; NULL = it was not
-	struct watch *watch;
+	char *compatible;               // acquire_found() was made for another kernel: why it serves; NULL = it was not
+	struct progress *progress;
 	// What is looked for worked last. A trust directory that cannot be read, or that is not there, takes nobody's
 	// trust away: it was believed when it came.
 	bool is_back;
 	int builder_use; // keeps the unpacked builder from being collected
 };
-void obtain_done(struct obtain *o);
-#define OBTAIN_NONE                                \
-	((struct obtain){ .store = STORE_NONE,     \
-			  .carry = CARRY_NONE,     \
-			  .memory = MEMSTATE_NONE, \
-			  .kept = PACKAGE_NONE,    \
-			  .found = FOUND_NONE,     \
-			  .builder_use = -1 })
+void acquire_done(struct acquire *o);
+#define ACQUIRE_NONE                                    \
+	((struct acquire){ .store = STORE_NONE,         \
+			   .carry = IMAGE_PAYLOAD_NONE, \
+			   .memory = STATE_DIR_NONE,    \
+			   .kept = PACKAGE_NONE,        \
+			   .found = FETCH_RESULT_NONE,  \
+			   .builder_use = -1 })
 
-bool obtain_has_store(const struct obtain *o);
-int obtain_open(struct obtain *o, struct err *err);                          // the store, when there is one
-int obtain_output(void *obtain, const struct layout **ret, struct err *err); // the store, for something to put in
+bool acquire_has_store(const struct acquire *o);
+int acquire_open_store(struct acquire *o, struct err *err);                    // the store, when there is one
+int acquire_output(void *acquire, const struct layout **ret, struct err *err); // the store, for something to put in
 // 0 = whoever vouched for this manifest of the store is still believed (precompiled/trust/provenance.h).
-int obtain_check(const struct obtain *o, const char *hex, struct err *err);
-// A package of another kernel that was taken for this one before counts as the store's own. 1 = obtain_package() says
+int acquire_check_trust(const struct acquire *o, const char *hex, struct err *err);
+// A package of another kernel that was taken for this one before counts as the store's own. 1 = acquire_found() says
 // what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an error. is_local: only the
 // store is asked.
-int obtain_look(struct obtain *o, bool is_local, struct err *err);
-const struct package *obtain_package(const struct obtain *o); // NULL = none
+int acquire_find(struct acquire *o, bool is_local, struct err *err);
+const struct package *acquire_found(const struct acquire *o); // NULL = none
 // After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
-// modules are proven to fit the wanted kernel before anything is touched. 1 = obtain_package() and .compatible; 0 =
+// modules are proven to fit the wanted kernel before anything is touched. 1 = acquire_found() and .compatible; 0 =
 // none; .why_not and .code say more then. What the look did not ask is not asked here, and a remote source never: what
 // it lists does not tell CRCs.
-int obtain_reuse(struct obtain *o, struct err *err);
+int acquire_find_compatible(struct acquire *o, struct err *err);
 // The files of a package of the store, where they are not unpacked yet.
-int obtain_unpack(struct obtain *o, struct package *p, struct err *err);
+int acquire_unpack(struct acquire *o, struct package *p, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
-int obtain_take(struct obtain *o, struct package *ret, struct err *err);
+int acquire_take(struct acquire *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =
 // .payload names it; 0 = nobody has it, and *ret_why (caller frees). is_local: no source is asked. Sources are only
 // looked at.
-int obtain_payload_look(struct obtain *o, const char *driver, bool is_local, char **ret_why, struct err *err);
+int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, char **ret_why, struct err *err);
 // As a tree at payloads/HEX of the state directory; what comes from a source is in the store, too. .payload is what it
 // came to be. 1 = it was brought, 0 = it was there. A damaged layer in the store is quarantined and brought again.
-int obtain_payload(struct obtain *o, const char *driver, struct err *err);
-// compile_wish.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
+int acquire_payload(struct acquire *o, const char *driver, struct err *err);
+// compile_request.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
 // state directory; a damaged one in the store is quarantined and brought again.
-// It stays until obtain_done(); others there that nobody uses go.
-int obtain_builder(void *obtain, struct root *ret, struct err *err);
-bool obtain_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
+// It stays until acquire_done(); others there that nobody uses go.
+int acquire_builder(void *acquire, struct root *ret, struct err *err);
+bool acquire_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
 // What is offered beside packages: from the store, else from the sources into it. code: of "nobody was asked".
-int obtain_parcel(struct obtain *o, const struct parcel_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err);
+int acquire_asset(struct acquire *o, const struct asset_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
-int obtain_headers(void *obtain, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
-		   struct err *err);
+int acquire_headers(void *acquire, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
+		    struct err *err);

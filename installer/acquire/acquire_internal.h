@@ -3,11 +3,11 @@
 #pragma once
 #include "acquire/acquire.h"
 
-int obtain_make_store(struct obtain *o, struct err *err);
+int acquire_make_store(struct acquire *o, struct err *err);
 // What the store has is not used, for this reason.
-void obtain_distrust(struct obtain *o, const struct package *p, const struct err *why);
+void acquire_distrust(struct acquire *o, const struct package *p, const struct err *why);
 
 // The flavour that serves the GPUs; NULL = it cannot be told.
-const char *obtain_flavour(const struct obtain *o, const char *driver);
+const char *acquire_flavour(const struct acquire *o, const char *driver);
 // reuse.c's policy asked of the labels: what the store took for this very kernel before. 1 = .kept and .compatible.
-int obtain_reused(struct obtain *o, struct err *err);
+int acquire_find_reused(struct acquire *o, struct err *err);

@@ -11,7 +11,7 @@
 #define DIR "cache"
 #define GONE ".tmp/cache.gone"
 
-static int lock(const struct root *parent, int how, struct err *err)
+static int lock_build_cache(const struct root *parent, int how, struct err *err)
 {
 	auto_fd int dir = root_open(parent, DIR, O_PATH | O_DIRECTORY | O_NOFOLLOW, err);
 	if (dir < 0)
@@ -20,11 +20,11 @@ static int lock(const struct root *parent, int how, struct err *err)
 	return fd < 0 && err->code == E_LOCKED ? err_set(err, E_LOCKED, "'%s/" DIR "' is in use", parent->name) : fd;
 }
 
-int kept_open(const struct root *parent, struct root *ret, int *ret_lock)
+int build_cache_open(const struct root *parent, struct root *ret, int *ret_lock)
 {
 	auto_root struct root dir = ROOT_NONE;
 	struct err ignored;
-	auto_fd int fd = own_closed(parent, DIR, &ignored) < 0 ? -1 : lock(parent, LOCK_SH, &ignored);
+	auto_fd int fd = chown_private(parent, DIR, &ignored) < 0 ? -1 : lock_build_cache(parent, LOCK_SH, &ignored);
 	if (fd < 0 || root_sub(parent, DIR, &dir, &ignored) < 0)
 		return -1;
 	*ret = dir;
@@ -34,15 +34,15 @@ int kept_open(const struct root *parent, struct root *ret, int *ret_lock)
 }
 
 // First out of sight: whoever comes next makes a new one.
-static int remove_all(const struct root *state, struct err *err)
+static int remove_build_cache(const struct root *state, struct err *err)
 {
-	if (own_closed(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
+	if (chown_private(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
 	    root_rename(state, DIR, GONE, err) < 0)
 		return -1;
 	return root_rmtree(state, GONE, err) < 0 ? -1 : 0;
 }
 
-int kept_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struct err *err)
+int build_cache_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struct err *err)
 {
 	struct stat st;
 	uint64_t bytes = 0;
@@ -50,8 +50,9 @@ int kept_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struc
 	int r = root_stat(state, DIR, &st, err);
 	if (r <= 0)
 		return r;
-	auto_fd int fd = is_dry ? -1 : lock(state, LOCK_EX, err);
-	if ((!is_dry && fd < 0) || copy_bytes(state, DIR, &bytes, err) < 0 || (!is_dry && remove_all(state, err) < 0))
+	auto_fd int fd = is_dry ? -1 : lock_build_cache(state, LOCK_EX, err);
+	if ((!is_dry && fd < 0) || copy_bytes(state, DIR, &bytes, err) < 0 ||
+	    (!is_dry && remove_build_cache(state, err) < 0))
 		return -1;
 	*ret_bytes = bytes;
 	return 0;

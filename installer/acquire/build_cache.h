@@ -5,6 +5,6 @@
 #include "base/file/root.h"
 
 // Made when it is absent. lock: of the caller, until it is done. -1 = it cannot be used, then nothing is kept.
-int kept_open(const struct root *parent, struct root *ret, int *ret_lock);
+int build_cache_open(const struct root *parent, struct root *ret, int *ret_lock);
 // What it takes on disk, in bytes; removed, unless is_dry. E_LOCKED while somebody compiles.
-int kept_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struct err *err);
+int build_cache_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struct err *err);

@@ -10,14 +10,14 @@
 #include "kmod/source/patch.h"
 #include "kmod/source/unpatched.h"
 
-void verdict_done(struct verdict_result *r)
+void check_result_done(struct check_result *r)
 {
 	free(r->reason);
 	free(r->evidence);
-	*r = (struct verdict_result){ 0 };
+	*r = (struct check_result){ 0 };
 }
 
-const char *verdict_name(enum verdict v)
+const char *check_verdict_name(enum verdict v)
 {
 	switch (v) {
 	case VERDICT_OK:
@@ -32,7 +32,7 @@ const char *verdict_name(enum verdict v)
 	return "impossible";
 }
 
-static void say(struct verdict_result *r, enum verdict verdict, int code, const char *reason)
+static void set_check_verdict(struct check_result *r, enum verdict verdict, int code, const char *reason)
 {
 	free(r->reason);
 	r->verdict = verdict;
@@ -41,7 +41,7 @@ static void say(struct verdict_result *r, enum verdict verdict, int code, const 
 }
 
 // What a proof cannot see of a package of another kernel: the policy, and whether it is what it says.
-static char *why_not_reused(const struct verdict_wish *w, const struct module_set *set, const struct kernel_abi *abi)
+static char *why_not_reused(const struct check_request *w, const struct module_set *set, const struct kernel_abi *abi)
 {
 	const struct package_key *key = &w->package->key;
 	auto_str char *distro = distro_of(w->release, abi->banner);
@@ -50,8 +50,8 @@ static char *why_not_reused(const struct verdict_wish *w, const struct module_se
 	return why ? why : reuse_lie(key, set);
 }
 
-static int prove(const struct verdict_wish *w, const struct kernel_abi *abi, struct verdict_result *ret,
-		 struct err *err)
+static int prove_package(const struct check_request *w, const struct kernel_abi *abi, struct check_result *ret,
+			 struct err *err)
 {
 	const struct package *p = w->package;
 	auto_strv struct strv files = { 0 };
@@ -70,24 +70,24 @@ static int prove(const struct verdict_wish *w, const struct kernel_abi *abi, str
 		[PROOF_REBUILD] = VERDICT_NEEDS_BUILD,
 		[PROOF_REFUSED] = VERDICT_IMPOSSIBLE,
 	};
-	say(ret, verdicts[proof.verdict], proof.code, proof.text);
+	set_check_verdict(ret, verdicts[proof.verdict], proof.code, proof.text);
 	auto_str char *why = proof.verdict == PROOF_COMPATIBLE ? why_not_reused(w, &set, abi) : NULL;
 	if (why)
-		say(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
+		set_check_verdict(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
 	return 0;
 }
 
 // Would a build of the source go through, as far as can be told without compiling? Negative: not, err says why.
-static int judge_source(const struct verdict_wish *w, const struct tree *tree, struct err *err)
+static int judge_source(const struct check_request *w, const struct tree *tree, struct err *err)
 {
 	static const struct gpus none;
-	struct flavour_choice choice = { 0 };
+	struct gpu_support_choice choice = { 0 };
 	auto_patches struct patches patches = { 0 };
-	if (flavour_choose(w->gpus ? w->gpus : &none, w->source->version, w->flavour, w->source->flavours, &choice,
-			   err) < 0)
+	if (gpu_support_choose(w->gpus ? w->gpus : &none, w->source->version, w->flavour, w->source->flavours, &choice,
+			       err) < 0)
 		return -1;
 	enum flavour flavour = choice.flavour;
-	flavour_choice_done(&choice);
+	gpu_support_choice_done(&choice);
 	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
 	    unpatched_check(w->patches, w->source->version, flavour, tree, err) < 0 ||
 	    patches_load(w->patches, &patches, err) < 0)
@@ -95,24 +95,24 @@ static int judge_source(const struct verdict_wish *w, const struct tree *tree, s
 	return patches_choose(&patches, w->source->version, flavour, tree, err);
 }
 
-static int judge_build(const struct verdict_wish *w, const struct tree *tree, struct err *err)
+static int judge_build(const struct check_request *w, const struct tree *tree, struct err *err)
 {
 	auto_toolchain struct toolchain tools = { 0 };
 	if (tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
-	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !obtain_has_builder(w->state, tree->arch))
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, tree->arch))
 		return -1;
 	return w->source ? judge_source(w, tree, err) : 0;
 }
 
-static int read_target(const struct verdict_wish *w, struct tree *tree, struct kernel_abi *abi, char **ret_evidence,
-		       struct err *headers_err, struct err *err)
+static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,
+			   char **ret_evidence, struct err *headers_err, struct err *err)
 {
-	if (target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
-			   headers_err) == 0)
-		return target_abi(tree, abi, err) < 0 ? -1 : 1;
+	if (compile_target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
+				   headers_err) == 0)
+		return compile_target_abi(tree, abi, err) < 0 ? -1 : 1;
 	if (w->headers && w->headers->count) { // what was given by name must be right
 		*err = *headers_err;
 		return -1;
@@ -125,27 +125,28 @@ static int read_target(const struct verdict_wish *w, struct tree *tree, struct k
 	return 0;
 }
 
-int verdict_make(const struct verdict_wish *w, struct verdict_result *ret, struct err *err)
+int check_kernel(const struct check_request *w, struct check_result *ret, struct err *err)
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
-	auto_verdict struct verdict_result result = { .verdict = VERDICT_NEEDS_BUILD };
+	auto_check_result struct check_result result = { .verdict = VERDICT_NEEDS_BUILD };
 	struct err why = { 0 };
-	int has_tree = read_target(w, &tree, &abi, &result.evidence, &why, err);
+	int has_tree = read_target_abi(w, &tree, &abi, &result.evidence, &why, err);
 	if (has_tree < 0)
 		return -1;
 	if (tree.banner)
 		kernel_abi_add_banner(&abi, tree.banner);
-	if (w->package && prove(w, &abi, &result, err) < 0)
+	if (w->package && prove_package(w, &abi, &result, err) < 0)
 		return -1;
 	bool is_served = w->package && result.verdict != VERDICT_NEEDS_BUILD;
 	if (!is_served && (w->source || !w->package)) {
 		if (!has_tree || judge_build(w, &tree, &why) < 0)
-			say(&result, VERDICT_IMPOSSIBLE, why.code, why.text);
+			set_check_verdict(&result, VERDICT_IMPOSSIBLE, why.code, why.text);
 		else if (!result.reason)
-			say(&result, VERDICT_NEEDS_BUILD, 0, "headers and compiler are at hand, no known obstacle");
+			set_check_verdict(&result, VERDICT_NEEDS_BUILD, 0,
+					  "headers and compiler are at hand, no known obstacle");
 	}
 	*ret = result;
-	result = (struct verdict_result){ 0 };
+	result = (struct check_result){ 0 };
 	return 0;
 }

@@ -14,7 +14,7 @@ enum verdict {
 	VERDICT_IMPOSSIBLE = 30,  // and why
 };                                // the exit status of `check`, published
 
-struct verdict_wish {
+struct check_request {
 	const char *release;
 	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
 	const char *banner;         // that the headers' kernel must have; NULL = not known
@@ -29,7 +29,7 @@ struct verdict_wish {
 	bool is_rt_allowed;
 };
 
-struct verdict_result {
+struct check_result {
 	enum verdict verdict;
 	int code; // error code that stands in the way; 0 = none
 	char *reason;
@@ -37,7 +37,7 @@ struct verdict_result {
 	const char *compared; // proof_basis_name() of the package's proof; NULL = there was none
 };
 
-int verdict_make(const struct verdict_wish *wish, struct verdict_result *ret, struct err *err);
-void verdict_done(struct verdict_result *r);
-#define auto_verdict __attribute__((cleanup(verdict_done)))
-const char *verdict_name(enum verdict v); // "ok", "compatible", "needs-build", "impossible"
+int check_kernel(const struct check_request *request, struct check_result *ret, struct err *err);
+void check_result_done(struct check_result *r);
+#define auto_check_result __attribute__((cleanup(check_result_done)))
+const char *check_verdict_name(enum verdict v); // "ok", "compatible", "needs-build", "impossible"

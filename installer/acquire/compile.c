@@ -24,29 +24,30 @@ void compile_report_done(struct compile_report *r)
 	*r = (struct compile_report){ 0 };
 }
 
-static int choose_flavour(const struct compile_wish *wish, enum flavour *ret, char **ret_why, struct err *err)
+static int choose_flavour(const struct compile_request *request, enum flavour *ret, char **ret_why, struct err *err)
 {
 	static const struct gpus none;
-	struct flavour_choice choice = { 0 };
-	if (flavour_choose(wish->gpus ? wish->gpus : &none, wish->source->version, wish->flavour,
-			   wish->source->flavours, &choice, err) < 0)
+	struct gpu_support_choice choice = { 0 };
+	if (gpu_support_choose(request->gpus ? request->gpus : &none, request->source->version, request->flavour,
+			       request->source->flavours, &choice, err) < 0)
 		return -1;
 	*ret = choice.flavour;
 	*ret_why = TAKE(choice.why);
-	flavour_choice_done(&choice);
+	gpu_support_choice_done(&choice);
 	return 0;
 }
 
-static void on_object(void *ctx, size_t done, size_t total)
+static void report_object_progress(void *ctx, size_t done, size_t total)
 {
-	watch_progress(ctx, "compile", done, total);
+	progress_count(ctx, "compile", done, total);
 }
 
-static int prove(const struct tree *tree, const struct module_set *set, char **ret_text, struct err *err)
+static int prove_compiled_modules(const struct tree *tree, const struct module_set *set, char **ret_text,
+				  struct err *err)
 {
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	auto_proof struct proof proof = { 0 };
-	if (target_abi(tree, &abi, err) < 0)
+	if (compile_target_abi(tree, &abi, err) < 0)
 		return -1;
 	abi.is_sig_enforced = false; // whether a node demands signatures is asked when it loads, not when it is built
 	prove_modules(set->pointers, set->count, &abi, NULL, &proof);
@@ -54,18 +55,18 @@ static int prove(const struct tree *tree, const struct module_set *set, char **r
 	return proof_error(&proof, err);
 }
 
-static void fill_key(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,
+static void fill_key(const struct compile_request *request, const struct tree *tree, const struct build_outcome *done,
 		     const struct strv *modules, struct package_key *key)
 {
 	*key = (struct package_key){
 		.driver = str_dup(done->driver_version),
 		.flavour = str_dup(flavour_name(done->flavour)),
-		.release = str_dup(wish->release),
+		.release = str_dup(request->release),
 		.build_id = *done->build_id ? str_dup(done->build_id) : NULL,
 		.arch = str_dup(tree->arch),
-		.distro = distro_of(wish->release, tree->banner),
+		.distro = distro_of(request->release, tree->banner),
 		.compiler = str_dup(done->compiler),
-		.source = str_dup(wish->source->digest),
+		.source = str_dup(request->source->digest),
 	};
 	for (size_t i = 0; i < modules->count; i++)
 		strv_add(&key->modules, str_dup(modules->items[i]));
@@ -74,8 +75,8 @@ static void fill_key(const struct compile_wish *wish, const struct tree *tree, c
 		strv_add(&key->patches, str_fmt("%s %s", done->patches.items[i].name, done->patches.items[i].digest));
 }
 
-static int create(const struct layout *output, const struct root *dir, const struct package_key *key,
-		  const struct module_set *set, struct package *ret, struct err *err)
+static int create_output_package(const struct layout *output, const struct root *dir, const struct package_key *key,
+				 const struct module_set *set, struct package *ret, struct err *err)
 {
 	struct package_file *files = mem_alloc(set->count * sizeof(*files));
 	for (size_t i = 0; i < set->count; i++)
@@ -92,132 +93,138 @@ static int create(const struct layout *output, const struct root *dir, const str
 	return r;
 }
 
-static int open_log(const struct compile_wish *wish, enum flavour flavour, char **ret_path, struct err *err)
+static int open_log(const struct compile_request *request, enum flavour flavour, char **ret_path, struct err *err)
 {
-	auto_str char *name = str_fmt("logs/%s-%s-%s.log", wish->source->version, flavour_name(flavour), wish->release);
-	if (root_mkdirs(wish->state, "logs", 0755, err) < 0)
+	auto_str char *name =
+		str_fmt("logs/%s-%s-%s.log", request->source->version, flavour_name(flavour), request->release);
+	if (root_mkdirs(request->state, "logs", 0755, err) < 0)
 		return -1;
-	*ret_path = root_path(wish->state, name);
-	return root_create(wish->state, name, err);
+	*ret_path = root_path(request->state, name);
+	return root_create(request->state, name, err);
 }
 
 // Compilers of this root cannot be shown what lies in another mount namespace: the state directory of a node that is
 // only seen through /proc/PID/root. Those of a builder root lie there, too.
-static int make_work(const struct compile_wish *wish, const struct root *base, struct root *ret_parent,
+static int make_work(const struct compile_request *request, const struct root *base, struct root *ret_parent,
 		     struct scratch *ret, struct err *err)
 {
 	static const char LOCAL[] = "/var/tmp", NAME[] = "kmodsmith";
 	auto_root struct root local = ROOT_NONE;
-	bool is_near = base || !sandbox_is_foreign(wish->state);
-	if (is_near ? root_sub(wish->state, ".", ret_parent, err) < 0 :
-		      root_make(LOCAL, &local, err) < 0 || own_closed(&local, NAME, err) < 0 ||
+	bool is_near = base || !sandbox_is_foreign(request->state);
+	if (is_near ? root_sub(request->state, ".", ret_parent, err) < 0 :
+		      root_make(LOCAL, &local, err) < 0 || chown_private(&local, NAME, err) < 0 ||
 			      root_sub(&local, NAME, ret_parent, err) < 0)
 		return -1;
 	return scratch_make(ret_parent, "build", ret, err);
 }
 
 // base: a builder root, NULL = with the compilers of this machine.
-static int build_with(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
-		      const struct root *base, const struct root *output, struct watch *watch, struct build_done *ret,
-		      struct err *err)
+static int build_with(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
+		      const struct root *base, const struct root *output, struct progress *progress,
+		      struct build_outcome *ret, struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
 	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE, cache = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
-	if (root_sub(&wish->source->root, source_dir(wish->source, flavour), &dir, err) < 0 ||
-	    recipe_modules(&dir, wish->modules, &modules, err) < 0 || make_work(wish, base, &parent, &work, err) < 0)
+	if (root_sub(&request->source->root, source_dir(request->source, flavour), &dir, err) < 0 ||
+	    recipe_modules(&dir, request->modules, &modules, err) < 0 ||
+	    make_work(request, base, &parent, &work, err) < 0)
 		return -1;
 	auto_fd int cache_lock = -1;
-	if (!wish->is_cache_off) // beside the scratch, so that both can be bound; without one everything is compiled
-		kept_open(&parent, &cache, &cache_lock);
+	if (!request->is_cache_off) // beside the scratch, so that both can be bound; without one everything is compiled
+		build_cache_open(&parent, &cache, &cache_lock);
 	auto_str char *log = NULL;
-	auto_fd int log_fd = open_log(wish, flavour, &log, err);
+	auto_fd int log_fd = open_log(request, flavour, &log, err);
 	if (log_fd < 0)
 		return -1;
-	struct build_wish bw = {
+	struct build_request bw = {
 		.tree = tree,
-		.source = wish->source,
+		.source = request->source,
 		.flavour = flavour,
 		.modules = &modules,
-		.patches = wish->patches,
+		.patches = request->patches,
 		.base = base,
-		.kern = wish->kern,
-		.jobs = wish->jobs,
-		.timeout_s = wish->timeout_s,
-		.is_rt_allowed = wish->is_rt_allowed,
+		.kern = request->kern,
+		.jobs = request->jobs,
+		.timeout_s = request->timeout_s,
+		.is_rt_allowed = request->is_rt_allowed,
 		.cache = cache.fd < 0 ? NULL : &cache,
 		.work = &work.root,
 		.output = output,
 		.name = MODULES,
 		.log_fd = log_fd,
-		.progress = on_object,
-		.ctx = watch,
+		.progress = report_object_progress,
+		.ctx = progress,
 	};
 	if (build_run(&bw, ret, err) == 0)
 		return 0;
 	struct stat st;
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
-		watch_note(watch, "the compiler's whole output is in %s", log);
+		progress_note(progress, "the compiler's whole output is in %s", log);
 	return -1;
 }
 
-static int build_in_builder(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
-			    const struct root *output, struct watch *watch, struct build_done *ret, struct err *err)
+static int build_in_builder(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
+			    const struct root *output, struct progress *progress, struct build_outcome *ret,
+			    struct err *err)
 {
 	auto_root struct root base = ROOT_NONE;
 	struct err own = *err;
-	if (wish->builder(wish->builder_ctx, &base, err) < 0) {
+	if (request->builder(request->builder_ctx, &base, err) < 0) {
 		err_wrap(err, "%s; a builder image", own.text);
 		return err->code == E_NO_PACKAGE ? err_code(err, E_TOOLCHAIN) : -1;
 	}
-	watch_note(watch, "no compiler of this machine serves; those of the builder image at '%s' are tried",
-		   base.name);
-	if (build_with(wish, tree, flavour, &base, output, watch, ret, err) == 0)
+	progress_note(progress, "no compiler of this machine serves; those of the builder image at '%s' are tried",
+		      base.name);
+	if (build_with(request, tree, flavour, &base, output, progress, ret, err) == 0)
 		return 0;
 	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
 }
 
 // Own compilers that fit come first: they are here.
-static int build(const struct compile_wish *wish, const struct tree *tree, enum flavour flavour,
-		 const struct root *output, struct watch *watch, struct build_done *ret, struct err *err)
+static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
+			  const struct root *output, struct progress *progress, struct build_outcome *ret,
+			  struct err *err)
 {
-	if (build_with(wish, tree, flavour, NULL, output, watch, ret, err) == 0)
+	if (build_with(request, tree, flavour, NULL, output, progress, ret, err) == 0)
 		return 0;
-	if (err->code != E_TOOLCHAIN || !wish->builder)
+	if (err->code != E_TOOLCHAIN || !request->builder)
 		return -1;
-	return build_in_builder(wish, tree, flavour, output, watch, ret, err);
+	return build_in_builder(request, tree, flavour, output, progress, ret, err);
 }
 
-static int finish(const struct compile_wish *wish, const struct tree *tree, const struct build_done *done,
-		  struct scratch *stage, struct watch *watch, struct package *ret, struct err *err)
+static int finish_package(const struct compile_request *request, const struct tree *tree,
+			  const struct build_outcome *done, struct scratch *stage, struct progress *progress,
+			  struct package *ret, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	auto_module_set struct module_set set = { 0 };
 	auto_package_key struct package_key key = { 0 };
 	auto_strv struct strv modules = { 0 };
 	auto_str char *proof = NULL;
-	watch_enter(watch, "prove");
+	progress_enter(progress, "prove");
 	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
-	    prove(tree, &set, &proof, err) < 0)
+	    prove_compiled_modules(tree, &set, &proof, err) < 0)
 		return -1;
-	watch_end(watch, "prove", "%s", proof);
-	watch_enter(watch, "package");
+	progress_end(progress, "prove", "%s", proof);
+	progress_enter(progress, "package");
 	for (size_t i = 0; i < set.count; i++)
 		strv_add(&modules, module_set_name(&set, i));
-	fill_key(wish, tree, done, &modules, &key);
+	fill_key(request, tree, done, &modules, &key);
 	const struct layout *output = NULL;
-	if (wish->output(wish->output_ctx, &output, err) < 0 || create(output, &dir, &key, &set, ret, err) < 0)
+	if (request->output(request->output_ctx, &output, err) < 0 ||
+	    create_output_package(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
 	ret->stage = *stage;
 	*stage = SCRATCH_NONE;
 	ret->dir = dir;
 	dir = ROOT_NONE;
 	auto_str char *tag = package_tag(&ret->key);
-	watch_end(watch, "package", "%s in %s", tag, ret->place);
+	progress_end(progress, "package", "%s in %s", tag, ret->place);
 	return 0;
 }
 
-static char *kept_text(const struct build_done *done)
+static char *cache_hits_text(const struct build_outcome *done)
 {
 	if (!done->objects_kept && !done->probes_kept)
 		return str_dup("");
@@ -225,21 +232,21 @@ static char *kept_text(const struct build_done *done)
 		       done->probes_kept + done->probes_asked);
 }
 
-static int compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch, struct package *ret,
-		   struct compile_report *report, struct err *err)
+static int compile_source(const struct compile_request *request, const struct tree *tree, struct progress *progress,
+			  struct package *ret, struct compile_report *report, struct err *err)
 {
-	auto_build struct build_done done = { 0 };
+	auto_build_outcome struct build_outcome done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
 	enum flavour flavour = FLAVOUR_AUTO;
-	watch_enter(watch, "compile");
-	if (choose_flavour(wish, &flavour, &report->flavour_why, err) < 0 ||
-	    unpatched_check(wish->patches, wish->source->version, flavour, tree, err) < 0 ||
-	    scratch_make(wish->state, "stage", &stage, err) < 0 ||
-	    build(wish, tree, flavour, &stage.root, watch, &done, err) < 0)
+	progress_enter(progress, "compile");
+	if (choose_flavour(request, &flavour, &report->flavour_why, err) < 0 ||
+	    unpatched_check(request->patches, request->source->version, flavour, tree, err) < 0 ||
+	    scratch_make(request->state, "stage", &stage, err) < 0 ||
+	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)
 		return -1;
-	auto_str char *kept = kept_text(&done);
-	watch_end(watch, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version, flavour_name(flavour),
-		  done.objects, done.compiler, done.jobs, kept);
+	auto_str char *kept = cache_hits_text(&done);
+	progress_end(progress, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version,
+		     flavour_name(flavour), done.objects, done.compiler, done.jobs, kept);
 	report->objects_kept = done.objects_kept;
 	report->probes_kept = done.probes_kept;
 	report->probes_asked = done.probes_asked;
@@ -247,71 +254,72 @@ static int compile(const struct compile_wish *wish, const struct tree *tree, str
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;
 	report->seconds = done.seconds;
-	return finish(wish, tree, &done, &stage, watch, ret, err);
+	return finish_package(request, tree, &done, &stage, progress, ret, err);
 }
 
 // A pair that is known not to work is refused before a few hundred megabytes are unpacked (R-B2).
-static int refuse_early(const struct compile_wish *wish, const struct tree *tree, const struct root *work,
-			struct err *err)
+static int refuse_known_failure(const struct compile_request *request, const struct tree *tree, const struct root *work,
+				struct err *err)
 {
 	auto_source struct source peek = { .root = ROOT_NONE };
-	int r = source_peek(wish->source_path, work, &peek, err);
+	int r = source_peek(request->source_path, work, &peek, err);
 	if (r <= 0 || (peek.flavours != FLAVOUR_OPEN && peek.flavours != FLAVOUR_PROPRIETARY))
 		return r < 0 ? -1 : 0;
 	enum flavour flavour = (enum flavour)peek.flavours;
 	return recipe_check(peek.version, flavour, tree, err) < 0 ?
 		       -1 :
-		       unpatched_check(wish->patches, peek.version, flavour, tree, err);
+		       unpatched_check(request->patches, peek.version, flavour, tree, err);
 }
 
-static int open_and_compile(const struct compile_wish *wish, const struct tree *tree, struct watch *watch,
+static int open_and_compile(const struct compile_request *request, const struct tree *tree, struct progress *progress,
 			    struct package *ret, struct compile_report *report, struct err *err)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
-	struct compile_wish with_source = *wish;
-	watch_enter(watch, "source");
-	if (scratch_make(wish->state, "source", &work, err) < 0 || refuse_early(wish, tree, &work.root, err) < 0 ||
-	    source_open(wish->source_path, wish->source_sha256, &work.root, &source, err) < 0)
+	struct compile_request with_source = *request;
+	progress_enter(progress, "source");
+	if (scratch_make(request->state, "source", &work, err) < 0 ||
+	    refuse_known_failure(request, tree, &work.root, err) < 0 ||
+	    source_open(request->source_path, request->source_sha256, &work.root, &source, err) < 0)
 		return -1;
-	watch_end(watch, "source", "%s, sha256 %.12s...", source.version, source.digest);
+	progress_end(progress, "source", "%s, sha256 %.12s...", source.version, source.digest);
 	with_source.source = &source;
-	return compile(&with_source, tree, watch, ret, report, err);
+	return compile_source(&with_source, tree, progress, ret, report, err);
 }
 
-int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
+int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
 		    struct compile_report *report, struct err *err)
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
-	watch_enter(watch, "headers");
-	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
-			   &report->headers_from, err) < 0)
+	progress_enter(progress, "headers");
+	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
+				   request->banner, &tree, &report->headers_from, err) < 0)
 		return -1;
-	watch_end(watch, "headers", "%s", report->headers_from);
-	return wish->source ? compile(wish, &tree, watch, ret, report, err) :
-			      open_and_compile(wish, &tree, watch, ret, report, err);
+	progress_end(progress, "headers", "%s", report->headers_from);
+	return request->source ? compile_source(request, &tree, progress, ret, report, err) :
+				 open_and_compile(request, &tree, progress, ret, report, err);
 }
 
-int compile_key(const struct compile_wish *wish, struct package_key *ret, struct err *err)
+int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err)
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
-	auto_build struct build_done done = { 0 };
+	auto_build_outcome struct build_outcome done = { 0 };
 	auto_str char *from = NULL;
 	auto_strv struct strv modules = { 0 };
-	if (target_headers(wish->host, wish->state, wish->headers, wish->offer, wish->release, wish->banner, &tree,
-			   &from, err) < 0 ||
-	    unpatched_check(wish->patches, wish->source->version, wish->flavour, &tree, err) < 0)
+	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
+				   request->banner, &tree, &from, err) < 0 ||
+	    unpatched_check(request->patches, request->source->version, request->flavour, &tree, err) < 0)
 		return -1;
-	struct build_wish bw = { .tree = &tree,
-				 .source = wish->source,
-				 .flavour = wish->flavour,
-				 .modules = wish->modules,
-				 .patches = wish->patches,
-				 .is_rt_allowed = wish->is_rt_allowed };
-	if (build_look(&bw, &done, err) < 0)
+	struct build_request bw = { .tree = &tree,
+				    .source = request->source,
+				    .flavour = request->flavour,
+				    .modules = request->modules,
+				    .patches = request->patches,
+				    .is_rt_allowed = request->is_rt_allowed };
+	if (build_preflight(&bw, &done, err) < 0)
 		return -1;
 	for (size_t i = 0; i < done.files.count; i++) // without ".ko"
 		strv_add(&modules, str_ndup(done.files.items[i], strlen(done.files.items[i]) - strlen(".ko")));
-	fill_key(wish, &tree, &done, &modules, ret);
+	fill_key(request, &tree, &done, &modules, ret);
 	return 0;
 }

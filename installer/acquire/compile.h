@@ -9,7 +9,7 @@
 #include "precompiled/oci/layout.h"
 #include "precompiled/package/package.h"
 
-struct compile_wish {
+struct compile_request {
 	const char *release;         // target kernel
 	const char *banner;          // of the running kernel when that is the target, else NULL
 	const struct source *source; // opened; NULL = open source_path
@@ -46,9 +46,9 @@ void compile_report_done(struct compile_report *r);
 
 // Phases reported: headers, source, compile, prove, package. ret is unpacked: its directory is what the compiler made.
 // On failure output is as it was; the compiler's whole output is in state/logs.
-int compile_package(const struct compile_wish *wish, struct watch *watch, struct package *ret,
+int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
 		    struct compile_report *report, struct err *err);
 
-// The key that the package would have, without compiling it; and every refusal that needs no compile. wish: with an
+// The key that the package would have, without compiling it; and every refusal that needs no compile. request: with an
 // opened source and a flavour.
-int compile_key(const struct compile_wish *wish, struct package_key *ret, struct err *err);
+int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err);

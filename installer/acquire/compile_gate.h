@@ -14,5 +14,5 @@ struct compile_gate {
 };
 
 // compile_package(), if it is up to us. 1 = another one has made it, ret is as it was. gate: NULL = it always is.
-int gate_compile(const struct compile_gate *gate, const struct compile_wish *wish, struct watch *watch,
-		 struct package *ret, struct compile_report *report, struct err *err);
+int compile_gate_run(const struct compile_gate *gate, const struct compile_request *request, struct progress *progress,
+		     struct package *ret, struct compile_report *report, struct err *err);

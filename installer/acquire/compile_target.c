@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "acquire/compile_target.h"
 
-int target_headers(const struct root *host, const struct root *state, const struct strv *files,
-		   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
-		   char **ret_from, struct err *err)
+int compile_target_headers(const struct root *host, const struct root *state, const struct strv *files,
+			   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
+			   char **ret_from, struct err *err)
 {
 	auto_root struct root store = ROOT_NONE;
 	if (root_mkdirs(state, "headers", 0755, err) < 0 || root_sub(state, "headers", &store, err) < 0)
@@ -23,7 +23,7 @@ int target_headers(const struct root *host, const struct root *state, const stru
 	return headers_find(sources, count, release, banner, &store, ret, ret_from, err);
 }
 
-int target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err)
+int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err)
 {
 	auto_str char *symvers = NULL;
 	size_t len = 0;

@@ -38,7 +38,7 @@ struct reading {
 	bool is_open;     // kernels may be missing
 };
 
-static int refuse(const struct reading *r, const char *key, const char *what, struct err *err)
+static int refuse_matrix(const struct reading *r, const char *key, const char *what, struct err *err)
 {
 	auto_str char *place = r->list ? str_fmt("%s[%zu].", r->list, r->at) : str_dup("");
 	return err_set(err, E_CONFIG, "'%s': %s%s %s", r->file, place, key, what);
@@ -50,24 +50,24 @@ static int check_keys(const struct reading *r, const json_t *object, const char 
 	const char *key;
 	json_t *value;
 	if (!json_is_object(object))
-		return refuse(r, "", "is no JSON object", err);
+		return refuse_matrix(r, "", "is no JSON object", err);
 	json_object_foreach((json_t *)(uintptr_t)object, key, value)
 	{
 		auto_str char *word = str_fmt(" %s ", key);
 		if (strchr(key, ' ') || !strstr(keys, word))
-			return refuse(r, key, "is not known here", err);
+			return refuse_matrix(r, key, "is not known here", err);
 	}
 	return 0;
 }
 
-static int read_text(const struct reading *r, const json_t *object, const char *key, bool is_required, char **ret,
-		     struct err *err)
+static int read_matrix_text(const struct reading *r, const json_t *object, const char *key, bool is_required,
+			    char **ret, struct err *err)
 {
 	const json_t *value = json_object_get(object, key);
 	if (!value)
-		return is_required ? refuse(r, key, "is missing", err) : 0;
+		return is_required ? refuse_matrix(r, key, "is missing", err) : 0;
 	if (!json_string_length(value))
-		return refuse(r, key, "is no text, or an empty one", err);
+		return refuse_matrix(r, key, "is no text, or an empty one", err);
 	*ret = str_dup(json_string_value(value));
 	return 0;
 }
@@ -78,17 +78,17 @@ static int read_texts(const struct reading *r, const json_t *object, const char 
 	size_t i;
 	json_t *value;
 	if (list && !json_is_array(list))
-		return refuse(r, key, "is no list", err);
+		return refuse_matrix(r, key, "is no list", err);
 	json_array_foreach((json_t *)(uintptr_t)list, i, value)
 	{
 		if (!json_string_length(value))
-			return refuse(r, key, "has an entry that is no text, or an empty one", err);
+			return refuse_matrix(r, key, "has an entry that is no text, or an empty one", err);
 		strv_add(ret, str_dup(json_string_value(value)));
 	}
 	return 0;
 }
 
-static char *path_of(const struct reading *r, const char *path)
+static char *matrix_path(const struct reading *r, const char *path)
 {
 	return path[0] == '/' ? str_dup(path) : str_fmt("%s%s", r->dir, path);
 }
@@ -96,7 +96,7 @@ static char *path_of(const struct reading *r, const char *path)
 static void make_path(const struct reading *r, char **path)
 {
 	auto_str char *old = *path;
-	*path = old ? path_of(r, old) : NULL;
+	*path = old ? matrix_path(r, old) : NULL;
 }
 
 static int read_driver(const struct reading *r, const json_t *json, struct matrix *m, struct err *err)
@@ -104,42 +104,42 @@ static int read_driver(const struct reading *r, const json_t *json, struct matri
 	struct matrix_driver *d = &m->drivers[m->driver_count++];
 	auto_strv struct strv flavours = { 0 };
 	if (check_keys(r, json, " source sha256 flavours ", err) < 0 ||
-	    read_text(r, json, "source", true, &d->source, err) < 0 ||
-	    read_text(r, json, "sha256", false, &d->sha256, err) < 0 ||
+	    read_matrix_text(r, json, "source", true, &d->source, err) < 0 ||
+	    read_matrix_text(r, json, "sha256", false, &d->sha256, err) < 0 ||
 	    read_texts(r, json, "flavours", &flavours, err) < 0)
 		return -1;
 	if (d->sha256 && !digest_is_hex(d->sha256))
-		return refuse(r, "sha256", "is no digest: 64 digits of 0-9 and a-f", err);
+		return refuse_matrix(r, "sha256", "is no digest: 64 digits of 0-9 and a-f", err);
 	if (json_object_get(json, "flavours") && !flavours.count)
-		return refuse(r, "flavours", "is empty", err);
+		return refuse_matrix(r, "flavours", "is empty", err);
 	for (size_t i = 0; i < flavours.count; i++) {
 		enum flavour flavour = FLAVOUR_AUTO;
 		if (!flavour_parse(flavours.items[i], &flavour) || flavour == FLAVOUR_AUTO)
-			return refuse(r, "flavours", "has another entry than open and proprietary", err);
+			return refuse_matrix(r, "flavours", "has another entry than open and proprietary", err);
 		d->flavours |= (unsigned)flavour;
 	}
 	make_path(r, &d->source);
 	for (size_t i = 0; i + 1 < m->driver_count; i++)
 		if (str_eq(m->drivers[i].source, d->source))
-			return refuse(r, "source", "is that of another entry, too", err);
+			return refuse_matrix(r, "source", "is that of another entry, too", err);
 	return 0;
 }
 
-static int read_kernel(const struct reading *r, const json_t *json, struct matrix *m, struct err *err)
+static int read_matrix_kernel(const struct reading *r, const json_t *json, struct matrix *m, struct err *err)
 {
 	struct matrix_kernel *k = &m->kernels[m->kernel_count++];
 	auto_strv struct strv headers = { 0 };
 	if (check_keys(r, json, " release headers ", err) < 0 ||
-	    read_text(r, json, "release", true, &k->release, err) < 0 ||
+	    read_matrix_text(r, json, "release", true, &k->release, err) < 0 ||
 	    read_texts(r, json, "headers", &headers, err) < 0)
 		return -1;
 	if (strchr(k->release, '/') || k->release[0] == '.')
-		return refuse(r, "release", "is no kernel release", err);
+		return refuse_matrix(r, "release", "is no kernel release", err);
 	for (size_t i = 0; i < headers.count; i++)
-		strv_add(&k->headers, path_of(r, headers.items[i]));
+		strv_add(&k->headers, matrix_path(r, headers.items[i]));
 	for (size_t i = 0; i + 1 < m->kernel_count; i++)
 		if (str_eq(m->kernels[i].release, k->release))
-			return refuse(r, "release", "is that of another entry, too", err);
+			return refuse_matrix(r, "release", "is that of another entry, too", err);
 	return 0;
 }
 
@@ -147,17 +147,17 @@ static int read_skip(const struct reading *r, const json_t *json, struct matrix 
 {
 	struct matrix_skip *s = &m->skips[m->skip_count++];
 	if (check_keys(r, json, " driver kernel why ", err) < 0 ||
-	    read_text(r, json, "driver", false, &s->driver, err) < 0 ||
-	    read_text(r, json, "kernel", false, &s->kernel, err) < 0 ||
-	    read_text(r, json, "why", true, &s->why, err) < 0)
+	    read_matrix_text(r, json, "driver", false, &s->driver, err) < 0 ||
+	    read_matrix_text(r, json, "kernel", false, &s->kernel, err) < 0 ||
+	    read_matrix_text(r, json, "why", true, &s->why, err) < 0)
 		return -1;
-	return s->driver || s->kernel ? 0 : refuse(r, "driver", "and kernel are both missing", err);
+	return s->driver || s->kernel ? 0 : refuse_matrix(r, "driver", "and kernel are both missing", err);
 }
 
 // The entries of a list, each by read_one.
-static int read_list(struct reading *r, const json_t *list, const char *key,
-		     int (*read_one)(const struct reading *, const json_t *, struct matrix *, struct err *),
-		     struct matrix *m, struct err *err)
+static int read_matrix_list(struct reading *r, const json_t *list, const char *key,
+			    int (*read_one)(const struct reading *, const json_t *, struct matrix *, struct err *),
+			    struct matrix *m, struct err *err)
 {
 	r->list = key;
 	for (r->at = 0; r->at < json_array_size(list); r->at++)
@@ -167,7 +167,7 @@ static int read_list(struct reading *r, const json_t *list, const char *key,
 	return 0;
 }
 
-static int read_all(struct reading *r, const json_t *json, struct matrix *m, struct err *err)
+static int read_matrix(struct reading *r, const json_t *json, struct matrix *m, struct err *err)
 {
 	const json_t *drivers = json_object_get(json, "drivers"), *kernels = json_object_get(json, "kernels"),
 		     *skips = json_object_get(json, "skip");
@@ -175,17 +175,18 @@ static int read_all(struct reading *r, const json_t *json, struct matrix *m, str
 		return -1;
 	bool has_kernels = json_array_size(kernels) || (!kernels && r->is_open);
 	if (!json_array_size(drivers) || !has_kernels)
-		return refuse(r, json_array_size(drivers) ? "kernels" : "drivers", "is no list with an entry", err);
+		return refuse_matrix(r, json_array_size(drivers) ? "kernels" : "drivers", "is no list with an entry",
+				     err);
 	if (skips && !json_is_array(skips))
-		return refuse(r, "skip", "is no list", err);
+		return refuse_matrix(r, "skip", "is no list", err);
 	m->drivers = mem_alloc(json_array_size(drivers) * sizeof(*m->drivers));
 	m->kernels = mem_alloc((json_array_size(kernels) + 1) * sizeof(*m->kernels));
 	m->skips = mem_alloc((json_array_size(skips) + 1) * sizeof(*m->skips));
-	if (read_list(r, drivers, "drivers", read_driver, m, err) < 0 ||
-	    read_list(r, kernels, "kernels", read_kernel, m, err) < 0 ||
-	    read_list(r, skips, "skip", read_skip, m, err) < 0 ||
+	if (read_matrix_list(r, drivers, "drivers", read_driver, m, err) < 0 ||
+	    read_matrix_list(r, kernels, "kernels", read_matrix_kernel, m, err) < 0 ||
+	    read_matrix_list(r, skips, "skip", read_skip, m, err) < 0 ||
 	    read_texts(r, json, "modules", &m->modules, err) < 0 ||
-	    read_text(r, json, "patches", false, &m->patches, err) < 0)
+	    read_matrix_text(r, json, "patches", false, &m->patches, err) < 0)
 		return -1;
 	make_path(r, &m->patches);
 	return 0;
@@ -201,7 +202,7 @@ int matrix_parse(const char *text, size_t len, const char *file, bool is_open, s
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!json)
 		return err_set(err, E_CONFIG, "'%s' line %d is not JSON: %s", file, problem.line, problem.text);
-	if (read_all(&r, json, &m, err) < 0)
+	if (read_matrix(&r, json, &m, err) < 0)
 		return -1;
 	*ret = m;
 	m = (struct matrix){ 0 };

@@ -53,7 +53,7 @@ struct matrix_nodes {
 // kmodsmith.io/agent.kernels: a JSON list of releases), from the answer of `kubectl get nodes -o json`; of it only
 // .items[].metadata.name, .metadata.annotations and .status.nodeInfo.kernelVersion and .architecture are looked at.
 // arch: "x86_64". At most 256 kernels. E_CONFIG: it is no such answer.
-int matrix_add_nodes(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
+int matrix_nodes_add(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
 		     struct matrix_nodes *ret, struct err *err);
 
 // Why this pair is left out; NULL = it is not.

@@ -17,7 +17,7 @@ struct nodes { // what is read
 	struct matrix_nodes *found;
 };
 
-static int refuse(const struct nodes *n, const char *what, struct err *err)
+static int refuse_node(const struct nodes *n, const char *what, struct err *err)
 {
 	return err_set(err, E_CONFIG, "'%s': items[%zu] (node '%s') %s", n->file, n->at, n->name, what);
 }
@@ -31,30 +31,30 @@ static bool is_text_of(const json_t *json, const char *characters, size_t most)
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz0123456789.-"
 // uname -r of some kernel: the field has 64 characters, and what stands in it goes into tags and paths.
-static bool is_release(const json_t *json)
+static bool is_kernel_release(const json_t *json)
 {
 	const char *s = json_string_value(json);
 	return is_text_of(json, LOWER "ABCDEFGHIJKLMNOPQRSTUVWXYZ_+~", RELEASE_MAX) && *s >= '0' && *s <= '9';
 }
 
-static int add(const struct nodes *n, const json_t *release, struct err *err)
+static int add_node_release(const struct nodes *n, const json_t *release, struct err *err)
 {
 	struct matrix *m = n->to;
 	const char *text = json_string_value(release);
-	if (!is_release(release))
-		return refuse(n, "reports what is no kernel release", err);
+	if (!is_kernel_release(release))
+		return refuse_node(n, "reports what is no kernel release", err);
 	for (size_t i = 0; i < m->kernel_count; i++)
 		if (str_eq(m->kernels[i].release, text))
 			return 0;
 	if (m->kernel_count >= KERNELS_MAX)
-		return refuse(n, "asks for more than 256 kernels in all", err);
+		return refuse_node(n, "asks for more than 256 kernels in all", err);
 	m->kernels = mem_grow(m->kernels, m->kernel_count + 1, sizeof(*m->kernels));
 	m->kernels[m->kernel_count++] = (struct matrix_kernel){ .release = str_dup(text) };
 	n->found->kernels++;
 	return 0;
 }
 
-static int add_next(const struct nodes *n, const json_t *annotation, struct err *err)
+static int add_annotated_releases(const struct nodes *n, const json_t *annotation, struct err *err)
 {
 	const char *text = json_string_value(annotation);
 	size_t len = json_string_length(annotation);
@@ -63,10 +63,10 @@ static int add_next(const struct nodes *n, const json_t *annotation, struct err 
 		return 0;
 	auto_json json_t *list = len && len <= NEXT_MAX ? json_loadb(text, len, 0, &problem) : NULL;
 	if (!json_is_array(list))
-		return refuse(n, "has an annotation kmodsmith.io/agent.kernels that is no list of at most 256 bytes",
-			      err);
+		return refuse_node(
+			n, "has an annotation kmodsmith.io/agent.kernels that is no list of at most 256 bytes", err);
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (add(n, json_array_get(list, i), err) < 0)
+		if (add_node_release(n, json_array_get(list, i), err) < 0)
 			return -1;
 	return 0;
 }
@@ -78,7 +78,7 @@ static bool is_arch(const struct nodes *n, const char *reported)
 	return str_eq(arch, n->arch);
 }
 
-static int add_node(struct nodes *n, const json_t *node, struct err *err)
+static int add_node_kernels(struct nodes *n, const json_t *node, struct err *err)
 {
 	const json_t *metadata = json_object_get(node, "metadata"), *name = json_object_get(metadata, "name"),
 		     *info = json_object_get(json_object_get(node, "status"), "nodeInfo"),
@@ -88,12 +88,12 @@ static int add_node(struct nodes *n, const json_t *node, struct err *err)
 		n->found->others++;
 		return 0;
 	}
-	if (add(n, json_object_get(info, "kernelVersion"), err) < 0)
+	if (add_node_release(n, json_object_get(info, "kernelVersion"), err) < 0)
 		return -1;
-	return add_next(n, json_object_get(json_object_get(metadata, "annotations"), NEXT), err);
+	return add_annotated_releases(n, json_object_get(json_object_get(metadata, "annotations"), NEXT), err);
 }
 
-int matrix_add_nodes(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
+int matrix_nodes_add(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
 		     struct matrix_nodes *ret, struct err *err)
 {
 	struct nodes n = { .file = file, .arch = arch, .to = m, .found = ret };
@@ -107,7 +107,7 @@ int matrix_add_nodes(const char *text, size_t len, const char *file, const char 
 	*ret = (struct matrix_nodes){ .nodes = json_array_size(items) };
 	for (n.at = 0; n.at < ret->nodes; n.at++) {
 		struct err bad;
-		if (add_node(&n, json_array_get(items, n.at), &bad) < 0 && !ret->bad++)
+		if (add_node_kernels(&n, json_array_get(items, n.at), &bad) < 0 && !ret->bad++)
 			ret->first_bad = bad;
 	}
 	return 0;

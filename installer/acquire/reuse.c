@@ -25,7 +25,7 @@ const char *reuse_name(enum reuse r)
 }
 
 // "6.1" of "6.1.0-56-cloud-amd64"; NULL = it does not begin so. Caller frees.
-static char *upstream(const char *release)
+static char *upstream_series(const char *release)
 {
 	size_t major = strspn(release, "0123456789");
 	size_t minor = release[major] == '.' ? strspn(release + major + 1, "0123456789") : 0;
@@ -33,7 +33,7 @@ static char *upstream(const char *release)
 }
 
 // The letters of a release, word by word: "cloud amd" of "6.1.0-56-cloud-amd64". Caller frees.
-static char *kind(const char *release)
+static char *release_words(const char *release)
 {
 	char *ret = str_dup("");
 	for (const char *p = release; *p; p++)
@@ -44,8 +44,8 @@ static char *kind(const char *release)
 
 bool reuse_is_series(const struct package_key *key, const struct reuse_kernel *k)
 {
-	auto_str char *x = upstream(key->release), *y = upstream(k->release), *a = kind(key->release),
-		      *b = kind(k->release);
+	auto_str char *x = upstream_series(key->release), *y = upstream_series(k->release),
+		      *a = release_words(key->release), *b = release_words(k->release);
 	return str_eq(key->distro, k->distro) && str_eq(x, y) && str_eq(a, b);
 }
 
@@ -89,7 +89,7 @@ char *reuse_lie(const struct package_key *key, const struct module_set *set)
 }
 
 // Names alone: with the CRCs ten of them would not fit into an error.
-static char *refusal(const struct package *p, const struct module_set *set, const struct proof *proof)
+static char *crc_mismatch_text(const struct package *p, const struct module_set *set, const struct proof *proof)
 {
 	enum { LISTED = 10 };
 	size_t worst = 0;
@@ -109,7 +109,7 @@ static char *refusal(const struct package *p, const struct module_set *set, cons
 }
 
 // What is not going to be loaded needs not fit.
-static bool is_wished(const struct strv *modules, const char *name)
+static bool is_requested(const struct strv *modules, const char *name)
 {
 	if (modules && modules->count)
 		return strv_has(modules, name);
@@ -119,7 +119,7 @@ static bool is_wished(const struct strv *modules, const char *name)
 	return false;
 }
 
-static int refuse(int code, char *take_text, char **ret_text, int *ret_code)
+static int set_refusal(int code, char *take_text, char **ret_text, int *ret_code)
 {
 	*ret_text = take_text;
 	*ret_code = code;
@@ -133,19 +133,19 @@ int reuse_prove(const struct package *p, const struct strv *modules, const struc
 	auto_module_set struct module_set set = { 0 };
 	auto_proof struct proof proof = { 0 };
 	for (size_t i = 0; i < p->count; i++)
-		if (is_wished(modules, p->files[i].module))
+		if (is_requested(modules, p->files[i].module))
 			strv_add(&files, str_dup(p->files[i].name));
 	if (!files.count)
-		return refuse(E_ABI, str_fmt("made for %s, and nothing of it would be loaded", p->key.release),
-			      ret_text, ret_code);
+		return set_refusal(E_ABI, str_fmt("made for %s, and nothing of it would be loaded", p->key.release),
+				   ret_text, ret_code);
 	if (module_set_read(&p->dir, &files, &set, err) < 0)
 		return -1;
 	char *lie = reuse_lie(&p->key, &set);
 	if (lie)
-		return refuse(E_ABI, lie, ret_text, ret_code);
+		return set_refusal(E_ABI, lie, ret_text, ret_code);
 	prove_modules(set.pointers, set.count, abi, NULL, &proof);
 	if (proof.code)
-		return refuse(proof.code, refusal(p, &set, &proof), ret_text, ret_code);
+		return set_refusal(proof.code, crc_mismatch_text(p, &set, &proof), ret_text, ret_code);
 	*ret_text = str_dup(proof.text);
 	return 1;
 }

@@ -16,8 +16,8 @@ struct candidate {
 	bool is_series, is_best_flavour;
 };
 
-struct hunt {
-	struct obtain *o;
+struct reuse_search {
+	struct acquire *o;
 	struct package_want want; // without the kernel
 	const char *flavour;      // best; NULL = any
 	struct kernel_abi abi;
@@ -29,7 +29,7 @@ struct hunt {
 	int code;     // of a proof
 };
 
-static void hunt_done(struct hunt *h)
+static void reuse_search_done(struct reuse_search *h)
 {
 	for (size_t i = 0; i < h->count; i++)
 		package_done(&h->items[i].package);
@@ -38,9 +38,9 @@ static void hunt_done(struct hunt *h)
 	free(h->distro);
 	kernel_abi_done(&h->abi);
 }
-#define auto_hunt __attribute__((cleanup(hunt_done)))
+#define auto_reuse_search __attribute__((cleanup(reuse_search_done)))
 
-static void object(struct hunt *h, int code, char *take_why)
+static void note_objection(struct reuse_search *h, int code, char *take_why)
 {
 	if (h->why && (h->code || !code)) {
 		free(take_why);
@@ -52,7 +52,7 @@ static void object(struct hunt *h, int code, char *take_why)
 }
 
 // Takes p over when it could serve.
-static void consider(struct hunt *h, int source, struct package *p)
+static void add_reuse_candidate(struct reuse_search *h, int source, struct package *p)
 {
 	auto_str char *ignored = NULL;
 	if (!package_fits(p, &h->want, &ignored) || str_eq(p->key.release, h->o->want.release))
@@ -63,21 +63,22 @@ static void consider(struct hunt *h, int source, struct package *p)
 }
 
 // What is damaged is no candidate, and hides none.
-static void look_in_store(struct hunt *h)
+static void add_store_candidates(struct reuse_search *h)
 {
 	const struct layout *l = &h->o->store.layout;
-	auto_index struct index index = { 0 };
+	auto_oci_index struct oci_index index = { 0 };
 	struct err ignored;
 	if (layout_index(l, &index, &ignored) < 0)
 		return;
 	for (size_t i = index.count; i-- > 0;) {
 		auto_package struct package p = PACKAGE_NONE;
-		if (find_open(l, &index.items[i], &p, &ignored) > 0 && !strv_has(&h->o->untrusted, p.manifest.digest))
-			consider(h, IN_STORE, &p);
+		if (find_by_descriptor(l, &index.items[i], &p, &ignored) > 0 &&
+		    !strv_has(&h->o->untrusted, p.manifest.digest))
+			add_reuse_candidate(h, IN_STORE, &p);
 	}
 }
 
-static void look_in_source(struct hunt *h, int source)
+static void add_source_candidates(struct reuse_search *h, int source)
 {
 	const struct fetch *f = &h->o->fetch;
 	auto_repository struct repository *r = NULL;
@@ -87,14 +88,14 @@ static void look_in_source(struct hunt *h, int source)
 	    repository_tags(r, &tags, &ignored) < 0)
 		return;
 	for (size_t i = tags.count; i-- > 0;) {
-		auto_offer struct offer offer = OFFER_NONE;
-		if (!str_starts(tags.items[i], "sha256-") && offer_read(r, tags.items[i], &offer, &ignored) > 0)
-			consider(h, source, &offer.package);
+		auto_candidate struct package_candidate offer = CANDIDATE_NONE;
+		if (!str_starts(tags.items[i], "sha256-") && candidate_read(r, tags.items[i], &offer, &ignored) > 0)
+			add_reuse_candidate(h, source, &offer.package);
 	}
 }
 
 // The most alike first: newest driver, best flavour, same series, newest kernel, at hand.
-static int compare(const void *a, const void *b)
+static int compare_candidates(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
 	int driver = str_version_cmp(y->package.key.driver, x->package.key.driver);
@@ -109,35 +110,35 @@ static int compare(const void *a, const void *b)
 }
 
 // p is unpacked. 1 = it fits.
-static int prove(struct hunt *h, const struct package *p, struct err *err)
+static int prove_candidate(struct reuse_search *h, const struct package *p, struct err *err)
 {
 	auto_str char *text = NULL;
 	int code = 0, r = reuse_prove(p, h->want.modules, &h->abi, &text, &code, err);
 	if (r > 0)
 		h->o->compatible = TAKE(text);
 	else if (r == 0)
-		object(h, code, TAKE(text));
+		note_objection(h, code, TAKE(text));
 	return r;
 }
 
-static int try_stored(struct hunt *h, struct package *p, struct err *err)
+static int try_stored(struct reuse_search *h, struct package *p, struct err *err)
 {
-	struct obtain *o = h->o;
-	if (obtain_check(o, p->manifest.digest, err) < 0 || obtain_unpack(o, p, err) < 0)
+	struct acquire *o = h->o;
+	if (acquire_check_trust(o, p->manifest.digest, err) < 0 || acquire_unpack(o, p, err) < 0)
 		return -1;
-	int r = prove(h, p, err);
+	int r = prove_candidate(h, p, err);
 	if (r > 0)
 		package_move(p, &o->kept);
 	return r;
 }
 
 // Its bytes are looked at in a layout of their own: only what is installed gets into the store.
-static int try_source(struct hunt *h, const struct candidate *c, struct err *err)
+static int try_source(struct reuse_search *h, const struct candidate *c, struct err *err)
 {
-	struct obtain *o = h->o;
+	struct acquire *o = h->o;
 	const struct package_want want = { .digest = c->package.manifest.digest };
 	auto_strv struct strv from = { 0 };
-	auto_found struct found found = FOUND_NONE, again = FOUND_NONE;
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE, again = FETCH_RESULT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_layout struct layout layout = LAYOUT_NONE;
 	struct fetch fetch = o->fetch;
@@ -151,19 +152,19 @@ static int try_source(struct hunt *h, const struct candidate *c, struct err *err
 	    fetch_find(&fetch, &want, &found, err) < 0 || fetch_find(&fetch, &want, &again, err) < 0 ||
 	    fetch_take(&fetch, &want, &found, &layout, err) < 0)
 		return -1;
-	int r = prove(h, &found.offer.package, err);
+	int r = prove_candidate(h, &found.candidate.package, err);
 	if (r <= 0)
 		return r;
 	again.source = (size_t)c->source;
 	o->found = again;
-	again = FOUND_NONE;
+	again = FETCH_RESULT_NONE;
 	return 1;
 }
 
-static int try_all(struct hunt *h)
+static int try_all(struct reuse_search *h)
 {
 	if (h->count)
-		qsort(h->items, h->count, sizeof(*h->items), compare);
+		qsort(h->items, h->count, sizeof(*h->items), compare_candidates);
 	for (size_t i = 0; i < h->count; i++) {
 		struct candidate *c = &h->items[i];
 		struct err err;
@@ -171,14 +172,14 @@ static int try_all(struct hunt *h)
 		if (r > 0)
 			return 1;
 		if (r < 0)
-			object(h, err.code, str_dup(err.text));
+			note_objection(h, err.code, str_dup(err.text));
 	}
 	return 0;
 }
 
-static int read_kernel(struct hunt *h, struct err *err)
+static int read_wanted_kernel(struct reuse_search *h, struct err *err)
 {
-	const struct obtain *o = h->o;
+	const struct acquire *o = h->o;
 	if (kernel_abi_read(&h->abi, o->host, o->kern, o->want.release, err) < 0)
 		return -1;
 	const char *banner = o->banner ? o->banner : h->abi.banner;
@@ -188,18 +189,18 @@ static int read_kernel(struct hunt *h, struct err *err)
 	return 0;
 }
 
-static void collect(struct hunt *h)
+static void add_candidates(struct reuse_search *h)
 {
-	const struct obtain *o = h->o;
-	if (obtain_has_store(o) && !o->is_named)
-		look_in_store(h);
+	const struct acquire *o = h->o;
+	if (acquire_has_store(o) && !o->is_named)
+		add_store_candidates(h);
 	for (size_t i = 0; !o->is_local && o->fetch.from && i < o->fetch.from->count; i++)
 		if (!repository_is_remote(o->fetch.from->items[i]))
-			look_in_source(h, (int)i);
+			add_source_candidates(h, (int)i);
 }
 
 // Those that the policy lets through, by their labels.
-static void sift(struct hunt *h)
+static void drop_refused_candidates(struct reuse_search *h)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < h->count; i++) {
@@ -211,7 +212,7 @@ static void sift(struct hunt *h)
 		c->is_best_flavour = str_eq(key->flavour, h->flavour);
 		c->is_series = reuse_is_series(key, &h->kernel);
 		if (why) {
-			object(h, 0, why);
+			note_objection(h, 0, why);
 			package_done(&c->package);
 		} else {
 			h->items[kept++] = *c;
@@ -219,46 +220,46 @@ static void sift(struct hunt *h)
 	}
 	h->count = kept;
 	if (kept)
-		qsort(h->items, kept, sizeof(*h->items), compare);
+		qsort(h->items, kept, sizeof(*h->items), compare_candidates);
 }
 
-static void say_why_not(struct hunt *h)
+static void set_why_no_candidate(struct reuse_search *h)
 {
-	struct obtain *o = h->o;
+	struct acquire *o = h->o;
 	auto_str char *before = TAKE(o->why_not);
 	o->why_not = before ? str_fmt("%s; %s", h->why, before) : str_dup(h->why);
 	if (!o->code)
 		o->code = h->code;
 }
 
-static int decide(struct hunt *h, struct err *err)
+static int choose_candidate(struct reuse_search *h, struct err *err)
 {
-	struct obtain *o = h->o;
-	watch_enter(o->watch, "reuse");
-	if (read_kernel(h, err) < 0)
+	struct acquire *o = h->o;
+	progress_enter(o->progress, "reuse");
+	if (read_wanted_kernel(h, err) < 0)
 		return -1;
-	sift(h);
+	drop_refused_candidates(h);
 	int r = try_all(h);
 	if (r == 0)
-		say_why_not(h);
-	watch_end(o->watch, "reuse", "%s%s", r ? "" : "none: ", r ? o->compatible : h->why);
+		set_why_no_candidate(h);
+	progress_end(o->progress, "reuse", "%s%s", r ? "" : "none: ", r ? o->compatible : h->why);
 	return r;
 }
 
-int obtain_reuse(struct obtain *o, struct err *err)
+int acquire_find_compatible(struct acquire *o, struct err *err)
 {
-	auto_hunt struct hunt h = { .o = o, .want = o->want };
+	auto_reuse_search struct reuse_search h = { .o = o, .want = o->want };
 	h.want.release = h.want.build_id = NULL;
 	// Another flavour that is there is better than none, as in a look.
-	h.flavour = h.want.flavour ? h.want.flavour : obtain_flavour(o, h.want.driver);
+	h.flavour = h.want.flavour ? h.want.flavour : acquire_flavour(o, h.want.driver);
 	// As in a look: without a driver version the store does not know what is meant.
 	if (o->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->is_named))
 		return 0;
-	collect(&h);
-	return h.count ? decide(&h, err) : 0;
+	add_candidates(&h);
+	return h.count ? choose_candidate(&h, err) : 0;
 }
 
-static char *why_not_again(const struct obtain *o, const struct package *p)
+static char *why_not_reused_again(const struct acquire *o, const struct package *p)
 {
 	if (!o->banner)
 		return NULL;
@@ -267,16 +268,16 @@ static char *why_not_again(const struct obtain *o, const struct package *p)
 	return reuse_why_not(o->reuse, &p->key, &kernel);
 }
 
-int obtain_reused(struct obtain *o, struct err *err)
+int acquire_find_reused(struct acquire *o, struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	int r = o->reuse == REUSE_OFF ? 0 : store_find_reused(&o->store, &o->want, &p, err);
-	auto_str char *why = r > 0 ? why_not_again(o, &p) : NULL;
+	auto_str char *why = r > 0 ? why_not_reused_again(o, &p) : NULL;
 	if (r <= 0 || why || strv_has(&o->refused, p.manifest.digest))
 		return r < 0 ? -1 : 0;
 	struct err distrust;
-	if (obtain_check(o, p.manifest.digest, &distrust) < 0) {
-		obtain_distrust(o, &p, &distrust);
+	if (acquire_check_trust(o, p.manifest.digest, &distrust) < 0) {
+		acquire_distrust(o, &p, &distrust);
 		return 0;
 	}
 	o->compatible = str_fmt("taken for %s before", o->want.release);

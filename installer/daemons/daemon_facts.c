@@ -20,33 +20,33 @@ static bool is_in_kernel(const struct root *kern, const char *module)
 	return root_exists(kern, path);
 }
 
-void daemon_wish_done(struct daemon_wish *w)
+void daemon_request_done(struct daemon_request *w)
 {
 	strv_done(&w->settings);
 }
 
-int daemon_wish_read(char *const *environment, struct daemon_wish *ret, struct err *err)
+int daemon_request_read(char *const *environment, struct daemon_request *ret, struct err *err)
 {
-	if (fabric_settings(environment, &ret->settings, err) < 0)
+	if (fabric_manager_settings(environment, &ret->settings, err) < 0)
 		return -1;
 	for (; *environment; environment++)
 		ret->is_vgpu = ret->is_vgpu || str_eq(*environment, "DRIVER_TYPE=vgpu");
 	return 0;
 }
 
-int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_wish *wish,
+int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_request *request,
 		      struct daemon_facts *ret, struct err *err)
 {
 	auto_daemon_facts struct daemon_facts f = { 0 };
 	auto_strv struct strv programs = { 0 };
 	if (count_switches(kern, &f.switches, err) < 0)
 		return -1;
-	int bridge = fabric_bridge(kern, &f.bridge, err);
+	int bridge = fabric_manager_bridge(kern, &f.bridge, err);
 	if (bridge < 0)
 		return -1;
 	f.is_bridge_down = bridge && !f.bridge;
-	f.is_fabric_mode = strv_has(&wish->settings, "FABRIC_MODE=1");
-	f.is_vgpu = wish->is_vgpu;
+	f.is_fabric_mode = strv_has(&request->settings, "FABRIC_MODE=1");
+	f.is_vgpu = request->is_vgpu;
 	f.has_gridd_conf = root_exists(kern, "drivers/gridd.conf");
 	f.has_topology_conf = root_exists(kern, "etc/nvidia/nvidia-topologyd.conf");
 	daemon_programs(&programs);

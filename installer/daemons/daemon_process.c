@@ -10,7 +10,7 @@
 // nvidia-persistenced gives up one GPU after the other, each for a second or two.
 enum { TERM_MS = 20 * 1000, KILL_MS = 2000, POLL_MS = 20 };
 
-static const char *base_of(const char *path)
+static const char *program_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 	return slash ? slash + 1 : path;
@@ -25,7 +25,7 @@ static bool is_program(const struct root *kern, int pid, const char *program)
 		return false;
 	if (str_ends(exe, DELETED))
 		exe[strlen(exe) - strlen(DELETED)] = '\0';
-	return str_eq(base_of(exe), base_of(program));
+	return str_eq(program_name(exe), program_name(program));
 }
 
 bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program)
@@ -33,7 +33,7 @@ bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *pro
 	return pid > 0 && start && start_time_of(kern, pid) == start && is_program(kern, pid, program);
 }
 
-static int pid_of(const struct root *host, const struct daemon_unit *u)
+static int read_pid_file(const struct root *host, const struct daemon_unit *u)
 {
 	struct err ignored;
 	uint64_t pid;
@@ -43,11 +43,11 @@ static int pid_of(const struct root *host, const struct daemon_unit *u)
 	return is_number ? (int)pid : 0;
 }
 
-int daemon_find(const struct daemon_place *p, const struct daemon_unit *u, int known, uint64_t known_start,
-		int *ret_pid, uint64_t *ret_start)
+int daemon_find(const struct daemon_env *p, const struct daemon_unit *u, int known, uint64_t known_start, int *ret_pid,
+		uint64_t *ret_start)
 {
 	const char *program = u->argv->items[0];
-	int pid = daemon_is(p->kern, known, known_start, program) ? known : pid_of(p->host, u);
+	int pid = daemon_is(p->kern, known, known_start, program) ? known : read_pid_file(p->host, u);
 	uint64_t start = pid ? start_time_of(p->kern, pid) : 0;
 	if (!daemon_is(p->kern, pid, start, program))
 		return 0;
@@ -56,17 +56,17 @@ int daemon_find(const struct daemon_place *p, const struct daemon_unit *u, int k
 	return 1;
 }
 
-static int clear(const struct root *host, const char *dir, const char *name, struct err *err)
+static int clear_stale_file(const struct root *host, const char *dir, const char *name, struct err *err)
 {
 	auto_str char *path = name ? str_fmt("run/%s/%s", dir, name) : NULL;
 	return path && root_unlink(host, path, err) < 0 ? -1 : 0;
 }
 
-int daemon_launch(const struct daemon_place *p, const struct daemon_unit *u, int out, struct err *err)
+int daemon_launch(const struct daemon_env *p, const struct daemon_unit *u, int out, struct err *err)
 {
 	auto_str char *root = root_path(p->host, p->driver), *dir = str_fmt("run/%s", u->dir);
-	if (root_mkdirs(p->host, dir, 0755, err) < 0 || clear(p->host, u->dir, u->pid_file, err) < 0 ||
-	    clear(p->host, u->dir, u->socket, err) < 0)
+	if (root_mkdirs(p->host, dir, 0755, err) < 0 || clear_stale_file(p->host, u->dir, u->pid_file, err) < 0 ||
+	    clear_stale_file(p->host, u->dir, u->socket, err) < 0)
 		return -1;
 	int pid = p->sys->process_start(p->sys, root, u->env, u->argv, out);
 	return pid < 0 ? err_set(err, errno, "start %s", u->name) : pid;
@@ -80,7 +80,7 @@ static int64_t now_ms(void)
 }
 
 // A process loses its program first, then its open devices, and is a zombie last.
-static bool is_gone(const struct root *kern, int pid, uint64_t start)
+static bool is_process_gone(const struct root *kern, int pid, uint64_t start)
 {
 	struct err ignored;
 	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
@@ -90,18 +90,18 @@ static bool is_gone(const struct root *kern, int pid, uint64_t start)
 	return state && (str_starts(state, ") Z") || str_starts(state, ") X"));
 }
 
-static bool wait_end(const struct daemon_place *p, int pid, uint64_t start, int most_ms)
+static bool wait_process_end(const struct daemon_env *p, int pid, uint64_t start, int most_ms)
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
-	for (int64_t end = now_ms() + most_ms; !is_gone(p->kern, pid, start); nanosleep(&nap, NULL))
+	for (int64_t end = now_ms() + most_ms; !is_process_gone(p->kern, pid, start); nanosleep(&nap, NULL))
 		if (now_ms() >= end)
 			return false;
 	return true;
 }
 
 // By a descriptor that stays with the process, whoever has its number by then.
-static int signal_one(const struct daemon_place *p, const char *program, int pid, uint64_t start, int signal,
-		      struct err *err)
+static int signal_process(const struct daemon_env *p, const char *program, int pid, uint64_t start, int signal,
+			  struct err *err)
 {
 	auto_fd int process = p->sys->process_open(p->sys, pid);
 	if (process < 0 && errno != ENOSYS)
@@ -112,16 +112,16 @@ static int signal_one(const struct daemon_place *p, const char *program, int pid
 	return r < 0 && errno != ESRCH ? err_set(err, errno, "end process %d", pid) : 0;
 }
 
-int daemon_end(const struct daemon_place *p, const char *program, int pid, uint64_t start, struct err *err)
+int daemon_end(const struct daemon_env *p, const char *program, int pid, uint64_t start, struct err *err)
 {
 	static const struct {
 		int signal, wait_ms;
 	} tries[] = { { SIGTERM, TERM_MS }, { SIGKILL, KILL_MS } };
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
-		if (signal_one(p, program, pid, start, tries[i].signal, err) < 0)
+		if (signal_process(p, program, pid, start, tries[i].signal, err) < 0)
 			return -1;
-		if (wait_end(p, pid, start, tries[i].wait_ms))
+		if (wait_process_end(p, pid, start, tries[i].wait_ms))
 			return 0;
 	}
-	return err_set(err, E_IN_USE, "process %d (%s) does not end, not even by SIGKILL", pid, base_of(program));
+	return err_set(err, E_IN_USE, "process %d (%s) does not end, not even by SIGKILL", pid, program_name(program));
 }

@@ -4,7 +4,7 @@
 #pragma once
 #include "base/process/sys.h"
 
-struct daemon_place {
+struct daemon_env {
 	const struct root *host, *kern;
 	const struct sys *sys;
 	const char *driver; // the exported driver root, below host: "run/nvidia/driver"
@@ -17,9 +17,9 @@ struct daemon_unit {                                      // what is to be start
 
 bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program); // runs, and is no zombie
 // One that runs: the known one, else who the pid file names. 1 = found.
-int daemon_find(const struct daemon_place *p, const struct daemon_unit *u, int known, uint64_t known_start,
-		int *ret_pid, uint64_t *ret_start);
+int daemon_find(const struct daemon_env *p, const struct daemon_unit *u, int known, uint64_t known_start, int *ret_pid,
+		uint64_t *ret_start);
 // What a dead one left is cleared first. Returns the number of the program's process, or negative.
-int daemon_launch(const struct daemon_place *p, const struct daemon_unit *u, int out, struct err *err);
+int daemon_launch(const struct daemon_env *p, const struct daemon_unit *u, int out, struct err *err);
 // SIGTERM, after 20 s SIGKILL; 0 = it has ended.
-int daemon_end(const struct daemon_place *p, const char *program, int pid, uint64_t start, struct err *err);
+int daemon_end(const struct daemon_env *p, const char *program, int pid, uint64_t start, struct err *err);

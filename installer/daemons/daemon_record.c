@@ -5,7 +5,7 @@
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/daemons.json";
 
-static void entry_done(struct daemon_entry *e)
+static void daemon_entry_done(struct daemon_entry *e)
 {
 	free(e->name);
 	free(e->why);
@@ -24,7 +24,7 @@ static void entry_done(struct daemon_entry *e)
 void daemon_record_done(struct daemon_record *r)
 {
 	for (size_t i = 0; i < r->count; i++)
-		entry_done(&r->items[i]);
+		daemon_entry_done(&r->items[i]);
 	free(r->items);
 	free(r->driver);
 	*r = (struct daemon_record){ 0 };
@@ -50,7 +50,7 @@ bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 	return r->owner > 0 && r->owner_start && start_time_of(kern, r->owner) == r->owner_start;
 }
 
-static json_t *entry_json(const struct daemon_entry *e)
+static json_t *daemon_entry_json(const struct daemon_entry *e)
 {
 	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:b}",
 			 "name", e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
@@ -65,7 +65,7 @@ json_t *daemon_record_json(const struct daemon_record *r, const struct root *ker
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < r->count; i++) {
-		json_t *item = entry_json(&r->items[i]);
+		json_t *item = daemon_entry_json(&r->items[i]);
 		if (kern)
 			json_object_set_new(item, "running", json_boolean(daemon_entry_runs(&r->items[i], kern)));
 		json_array_append_new(list, item);
@@ -86,17 +86,17 @@ int daemon_record_forget(const struct root *host, struct err *err)
 	return root_unlink(host, FILE_NAME, err);
 }
 
-static char *text_of(const json_t *json, const char *key)
+static char *entry_text(const json_t *json, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(json, key)));
 }
 
-static json_int_t number_of(const json_t *json, const char *key)
+static json_int_t entry_number(const json_t *json, const char *key)
 {
 	return json_integer_value(json_object_get(json, key));
 }
 
-static void add_strings(struct strv *v, const json_t *list)
+static void add_entry_strings(struct strv *v, const json_t *list)
 {
 	size_t i;
 	json_t *item;
@@ -107,27 +107,27 @@ static void add_strings(struct strv *v, const json_t *list)
 	}
 }
 
-static void add_entry(struct daemon_record *r, const json_t *item)
+static void add_daemon_entry(struct daemon_record *r, const json_t *item)
 {
-	struct daemon_entry e = { .name = text_of(item, "name"),
-				  .why = text_of(item, "why"),
-				  .state = text_of(item, "state"),
-				  .pid = (int)number_of(item, "pid"),
-				  .start = (uint64_t)number_of(item, "start"),
-				  .since = text_of(item, "since"),
-				  .restarts = (unsigned)number_of(item, "restarts"),
-				  .last = text_of(item, "last_exit"),
-				  .why_not = text_of(item, "why_not"),
+	struct daemon_entry e = { .name = entry_text(item, "name"),
+				  .why = entry_text(item, "why"),
+				  .state = entry_text(item, "state"),
+				  .pid = (int)entry_number(item, "pid"),
+				  .start = (uint64_t)entry_number(item, "start"),
+				  .since = entry_text(item, "since"),
+				  .restarts = (unsigned)entry_number(item, "restarts"),
+				  .last = entry_text(item, "last_exit"),
+				  .why_not = entry_text(item, "why_not"),
 				  .is_needed = json_is_true(json_object_get(item, "needed")),
 				  .is_foreign = json_is_true(json_object_get(item, "foreign")),
-				  .dir = text_of(item, "dir"),
-				  .pid_file = text_of(item, "pid_file"),
-				  .socket = text_of(item, "socket"),
-				  .env = text_of(item, "env") };
-	add_strings(&e.argv, json_object_get(item, "argv"));
-	add_strings(&e.log, json_object_get(item, "log"));
+				  .dir = entry_text(item, "dir"),
+				  .pid_file = entry_text(item, "pid_file"),
+				  .socket = entry_text(item, "socket"),
+				  .env = entry_text(item, "env") };
+	add_entry_strings(&e.argv, json_object_get(item, "argv"));
+	add_entry_strings(&e.log, json_object_get(item, "log"));
 	if (!e.name || !e.state || !e.dir || !e.argv.count) { // not of ours
-		entry_done(&e);
+		daemon_entry_done(&e);
 		return;
 	}
 	r->items = mem_grow(r->items, r->count + 1, sizeof(e));
@@ -145,12 +145,12 @@ int daemon_record_read(const struct root *host, const char *boot, struct daemon_
 	if (r <= 0 || !boot || !str_eq(json_string_value(json_object_get(json, "boot_id")), boot))
 		return 0;
 	const json_t *owner = json_object_get(json, "owner");
-	*ret = (struct daemon_record){ .owner = (int)number_of(owner, "pid"),
-				       .owner_start = (uint64_t)number_of(owner, "start"),
-				       .driver = text_of(json, "driver_root") };
+	*ret = (struct daemon_record){ .owner = (int)entry_number(owner, "pid"),
+				       .owner_start = (uint64_t)entry_number(owner, "start"),
+				       .driver = entry_text(json, "driver_root") };
 	json_array_foreach(json_object_get(json, "daemons"), i, item)
 	{
-		add_entry(ret, item);
+		add_daemon_entry(ret, item);
 	}
 	return 1;
 }

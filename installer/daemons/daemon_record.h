@@ -7,7 +7,7 @@
 #include "daemons/daemon_process.h"
 
 struct daemon_entry {
-	char *name, *why, *state; // state: supervised_state_name()
+	char *name, *why, *state; // state: restart_policy_state_name()
 	int pid;                  // 0 = none
 	uint64_t start;
 	char *since; // of the state, RFC 3339

@@ -30,28 +30,28 @@ static bool has_bridge(const struct daemon_facts *f)
 	return f->bridge || f->is_bridge_down;
 }
 
-static char *always(const struct daemon_facts *f)
+static char *why_always(const struct daemon_facts *f)
 {
 	(void)f;
 	return str_dup("the driver stays initialised while nobody uses a GPU");
 }
 
-static char *on_bridge(const struct daemon_facts *f)
+static char *why_bridge(const struct daemon_facts *f)
 {
 	return has_bridge(f) ? str_dup("an NVLink5 management bridge (SW_MNG)") : NULL;
 }
 
-static char *on_fabric(const struct daemon_facts *f)
+static char *why_fabric(const struct daemon_facts *f)
 {
-	return f->switches ? str_fmt("%zu NVSwitches", f->switches) : on_bridge(f);
+	return f->switches ? str_fmt("%zu NVSwitches", f->switches) : why_bridge(f);
 }
 
-static char *on_licence(const struct daemon_facts *f)
+static char *why_licence(const struct daemon_facts *f)
 {
 	return f->is_vgpu && f->has_gridd_conf ? str_dup("a virtual GPU with a licence configuration") : NULL;
 }
 
-static char *on_topology(const struct daemon_facts *f)
+static char *why_topology(const struct daemon_facts *f)
 {
 	return f->is_vgpu && f->has_topology_conf ? str_dup("a virtual GPU with a topology configuration") : NULL;
 }
@@ -91,7 +91,7 @@ static const struct rule {
 	  .program = "opt/nvidia/nvlsm/sbin/nvlsm",
 	  .dir = "nvidia-fabricmanager",
 	  .pid_file = "nvlsm.pid",
-	  .why = on_bridge,
+	  .why = why_bridge,
 	  .args = bridge_args,
 	  .is_needed = true,
 	  .is_on_bridge = true },
@@ -101,7 +101,7 @@ static const struct rule {
 	  .pid_file = "nv-fabricmanager.pid",
 	  .socket = "socket",
 	  .follows = "nvlsm",
-	  .why = on_fabric,
+	  .why = why_fabric,
 	  .args = fabric_args,
 	  .is_needed = true },
 	{ .name = "nvidia-topologyd",
@@ -109,7 +109,7 @@ static const struct rule {
 	  .dir = "nvidia-topologyd",
 	  .pid_file = "nvidia-topologyd.pid",
 	  .is_forking = true,
-	  .why = on_topology,
+	  .why = why_topology,
 	  .is_guest = true },
 	{ .name = "nvidia-gridd",
 	  .program = "usr/bin/nvidia-gridd",
@@ -117,7 +117,7 @@ static const struct rule {
 	  .pid_file = "nvidia-gridd.pid",
 	  .is_forking = true,
 	  .env = "LD_LIBRARY_PATH=/usr/lib/nvidia/gridd",
-	  .why = on_licence,
+	  .why = why_licence,
 	  .is_guest = true },
 	{ .name = "nvidia-persistenced",
 	  .program = "usr/bin/nvidia-persistenced",
@@ -125,7 +125,7 @@ static const struct rule {
 	  .pid_file = "nvidia-persistenced.pid",
 	  .is_forking = true,
 	  .socket = "socket",
-	  .why = always,
+	  .why = why_always,
 	  .args = persistence_args },
 };
 
@@ -143,7 +143,7 @@ void daemon_dirs(const struct root *driver, struct strv *ret)
 }
 
 // Named one by one: whoever reads it loads them.
-static char *missing_modules(const struct daemon_facts *f)
+static char *missing_daemon_modules(const struct daemon_facts *f)
 {
 	char *text = NULL;
 	for (size_t i = 0; daemon_modules[i]; i++)
@@ -154,7 +154,7 @@ static char *missing_modules(const struct daemon_facts *f)
 
 static char *why_not(const struct rule *rule, const struct daemon_facts *f)
 {
-	auto_str char *missing = rule->is_on_bridge ? missing_modules(f) : NULL;
+	auto_str char *missing = rule->is_on_bridge ? missing_daemon_modules(f) : NULL;
 	if (!strv_has(&f->programs, rule->program))
 		return str_fmt("the driver's user space has no /%s", rule->program);
 	if (missing)
@@ -164,7 +164,7 @@ static char *why_not(const struct rule *rule, const struct daemon_facts *f)
 	return NULL;
 }
 
-static void add(struct daemons *d, const struct rule *rule, const struct daemon_facts *f, char *take_why)
+static void add_daemon(struct daemons *d, const struct rule *rule, const struct daemon_facts *f, char *take_why)
 {
 	struct daemon x = { .name = rule->name,
 			    .program = rule->program,
@@ -196,20 +196,21 @@ void daemons_rules(const struct daemon_facts *f, struct daemons *ret)
 		// Switches that the driver itself serves need no bridge, whatever else is in the machine.
 		char *why = rules[i].is_on_bridge && f->switches ? NULL : rules[i].why(f);
 		if (why)
-			add(&d, &rules[i], f, why);
+			add_daemon(&d, &rules[i], f, why);
 	}
 	*ret = d;
 }
 
 // Where it is a link, its target was looked at under a name of its own when the payload was made.
-static bool is_link(const struct root *driver, const char *program)
+static bool is_program_link(const struct root *driver, const char *program)
 {
 	struct err ignored;
 	auto_str char *target = NULL;
 	return root_readlink(driver, program, &target, &ignored) > 0;
 }
 
-int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err)
+int daemons_check(const struct daemons *d, const struct root *driver, const struct version_check *belong,
+		  struct err *err)
 {
 	for (size_t i = 0; i < d->count; i++) {
 		const struct daemon *x = &d->items[i];
@@ -217,7 +218,8 @@ int daemons_check(const struct daemons *d, const struct root *driver, const stru
 			continue;
 		if (x->is_absent)
 			return err_set(err, E_DAEMON, "%s needs %s: %s", x->why, x->name, x->why_not);
-		if (!is_link(driver, x->program) && belong_check(belong, driver, x->program, x->program, err) < 0)
+		if (!is_program_link(driver, x->program) &&
+		    version_check_file(belong, driver, x->program, x->program, err) < 0)
 			return err_code(err, err->code == E_USAGE ? E_DAEMON : err->code);
 	}
 	return 0;

@@ -24,16 +24,16 @@ void daemon_facts_done(struct daemon_facts *f);
 extern const char *const daemon_modules[]; // "mlx5_core", "ib_umad", NULL
 void daemon_programs(struct strv *ret);    // below the driver root: "usr/bin/nvidia-persistenced"
 
-struct daemon_wish {          // of the environment
+struct daemon_request {       // of the environment
 	struct strv settings; // of the fabric manager, see fabric_manager.h
 	bool is_vgpu;         // DRIVER_TYPE=vgpu
 };
-void daemon_wish_done(struct daemon_wish *w);
-#define auto_daemon_wish __attribute__((cleanup(daemon_wish_done)))
-int daemon_wish_read(char *const *environment, struct daemon_wish *ret, struct err *err); // E_CONFIG
+void daemon_request_done(struct daemon_request *w);
+#define auto_daemon_request __attribute__((cleanup(daemon_request_done)))
+int daemon_request_read(char *const *environment, struct daemon_request *ret, struct err *err); // E_CONFIG
 
 // What the machine and a driver root (an exported one, or a payload) say. kern has our own drivers/, too.
-int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_wish *wish,
+int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_request *request,
 		      struct daemon_facts *ret, struct err *err);
 
 struct daemon {
@@ -67,4 +67,5 @@ void daemon_dirs(const struct root *driver, struct strv *ret);
 
 // Before the load: what the hardware needs is in the driver root, and of its version (version_check.h). E_DAEMON.
 // What is optional only says so.
-int daemons_check(const struct daemons *d, const struct root *driver, const struct belong *belong, struct err *err);
+int daemons_check(const struct daemons *d, const struct root *driver, const struct version_check *belong,
+		  struct err *err);

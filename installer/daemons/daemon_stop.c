@@ -11,9 +11,9 @@ void daemon_stop_done(struct daemon_stop *s)
 	strv_done(&s->ended);
 }
 
-static struct daemon_place place_of(const struct daemon_stop *s)
+static struct daemon_env daemon_stop_env(const struct daemon_stop *s)
 {
-	return (struct daemon_place){
+	return (struct daemon_env){
 		.host = s->host, .kern = s->kern, .sys = s->sys, .driver = s->record.driver ? s->record.driver : "."
 	};
 }
@@ -22,7 +22,7 @@ int daemon_stop_all(struct daemon_stop *s, struct err *err)
 {
 	if (daemon_record_now(s->host, s->kern, &s->record, err) < 0)
 		return -1;
-	const struct daemon_place place = place_of(s);
+	const struct daemon_env place = daemon_stop_env(s);
 	for (size_t i = s->record.count; i-- > 0;) {
 		const struct daemon_entry *e = &s->record.items[i];
 		if (e->is_foreign || !daemon_entry_runs(e, s->kern))
@@ -30,14 +30,14 @@ int daemon_stop_all(struct daemon_stop *s, struct err *err)
 		if (daemon_end(&place, e->argv.items[0], e->pid, e->start, err) < 0)
 			return err_wrap(err, "%s", e->name);
 		strv_add(&s->ended, str_dup(e->name));
-		watch_note(s->watch, "%s (pid %d) is stopped, so that the driver can go", e->name, e->pid);
+		progress_note(s->progress, "%s (pid %d) is stopped, so that the driver can go", e->name, e->pid);
 	}
 	return s->ended.count > 0;
 }
 
-static int restart(const struct daemon_stop *s, struct daemon_entry *e, struct err *err)
+static int restart_daemon(const struct daemon_stop *s, struct daemon_entry *e, struct err *err)
 {
-	const struct daemon_place place = place_of(s);
+	const struct daemon_env place = daemon_stop_env(s);
 	const struct daemon_unit unit = daemon_entry_unit(e);
 	auto_fd int out = root_open(s->kern, "dev/null", O_WRONLY, err);
 	int pid = out < 0 ? -1 : daemon_launch(&place, &unit, out, err);
@@ -45,15 +45,15 @@ static int restart(const struct daemon_stop *s, struct daemon_entry *e, struct e
 		return -1;
 	e->pid = pid; // one that forks is found by its pid file
 	e->start = start_time_of(s->kern, pid);
-	watch_note(s->watch, "%s is started again, because the driver stays", e->name);
+	progress_note(s->progress, "%s is started again, because the driver stays", e->name);
 	return 0;
 }
 
-static int restart_all(struct daemon_stop *s, struct err *err)
+static int restart_daemons(struct daemon_stop *s, struct err *err)
 {
 	auto_str char *boot = NULL;
 	for (size_t i = 0; i < s->record.count; i++)
-		if (strv_has(&s->ended, s->record.items[i].name) && restart(s, &s->record.items[i], err) < 0)
+		if (strv_has(&s->ended, s->record.items[i].name) && restart_daemon(s, &s->record.items[i], err) < 0)
 			return err_wrap(err, "%s", s->record.items[i].name);
 	return root_line(s->kern, "proc/sys/kernel/random/boot_id", &boot, err) <= 0 ?
 		       -1 :
@@ -63,6 +63,6 @@ static int restart_all(struct daemon_stop *s, struct err *err)
 void daemon_stop_undo(struct daemon_stop *s)
 {
 	struct err why;
-	if (s->ended.count && !daemon_record_owned(&s->record, s->kern) && restart_all(s, &why) < 0)
-		watch_note(s->watch, "what was stopped is not started again: %s", why.text);
+	if (s->ended.count && !daemon_record_owned(&s->record, s->kern) && restart_daemons(s, &why) < 0)
+		progress_note(s->progress, "what was stopped is not started again: %s", why.text);
 }

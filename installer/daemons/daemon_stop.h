@@ -12,7 +12,7 @@
 struct daemon_stop {
 	const struct root *host, *kern;
 	const struct sys *sys;
-	struct watch *watch;
+	struct progress *progress;
 	struct daemon_record record;
 	struct strv ended; // names
 };

@@ -12,7 +12,7 @@ enum { POLL_MS = 500, TELL_MS = 10 * 1000 };
 
 static const char *const names[] = { "refuse", "wait", "stop" };
 
-static bool is_ours(const struct daemon_record *r, const struct holder *h)
+static bool is_our_daemon(const struct daemon_record *r, const struct holder *h)
 {
 	for (size_t i = 0; i < r->count; i++)
 		if (h->start && !r->items[i].is_foreign && r->items[i].pid == h->pid && r->items[i].start == h->start)
@@ -20,7 +20,7 @@ static bool is_ours(const struct daemon_record *r, const struct holder *h)
 	return false;
 }
 
-int drain_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err)
+int holders_wait_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err)
 {
 	auto_daemon_record struct daemon_record record = { 0 };
 	size_t kept = 0, running = 0;
@@ -30,7 +30,7 @@ int drain_omit_daemons(const struct root *host, const struct root *kern, struct 
 		struct holder x = h->items[i];
 		h->items[i] = h->items[kept];
 		h->items[kept] = x;
-		kept += !is_ours(&record, &x);
+		kept += !is_our_daemon(&record, &x);
 	}
 	while (h->count > kept)
 		holder_done(&h->items[--h->count]);
@@ -39,41 +39,41 @@ int drain_omit_daemons(const struct root *host, const struct root *kern, struct 
 	return running > 0;
 }
 
-bool drain_parse(const char *text, enum drain_policy *ret)
+bool holders_wait_parse(const char *text, enum holders_policy *ret)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (str_eq(text, names[i])) {
-			*ret = (enum drain_policy)i;
+			*ret = (enum holders_policy)i;
 			return true;
 		}
 	return false;
 }
 
-const char *drain_name(enum drain_policy policy)
+const char *holders_wait_name(enum holders_policy policy)
 {
 	return names[policy];
 }
 
-int drain_deadline_ms(enum drain_policy policy, unsigned seconds)
+int holders_wait_deadline_ms(enum holders_policy policy, unsigned seconds)
 {
 	enum { WAIT_S = 300, STOP_S = 30, DAY_S = 24 * 60 * 60 };
 	if (!seconds)
-		seconds = policy == DRAIN_STOP ? STOP_S : WAIT_S;
+		seconds = policy == HOLDERS_STOP ? STOP_S : WAIT_S;
 	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
 }
 
 // nvidia-drm with modeset=1 keeps devices open from inside the kernel, and lets go when it is unloaded.
-static bool has_kernel_user(const struct loaded *l, const struct loaded_module *m)
+static bool has_unseen_kernel_user(const struct modules *l, const struct loaded_module *m)
 {
-	return loaded_find(l, "nvidia_drm") && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
+	return modules_find(l, "nvidia_drm") && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
 }
 
 // More references than dependents: the kernel would refuse when it is this module's turn, with others gone already.
-static char *uncounted(const struct loaded *l)
+static char *find_uncounted_user(const struct modules *l)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
-		if (m->refcount > m->holders.count && !has_kernel_user(l, m))
+		if (m->refcount > m->holders.count && !has_unseen_kernel_user(l, m))
 			return str_fmt("somebody who cannot be seen from here uses module %s (%u references, %zu "
 				       "dependents)",
 				       m->name, m->refcount, m->holders.count);
@@ -81,54 +81,55 @@ static char *uncounted(const struct loaded *l)
 	return NULL;
 }
 
-char *drain_blocker(enum drain_policy policy, const struct loaded *loaded, const struct holders *holders,
-		    bool has_daemons)
+char *holders_wait_blocker(enum holders_policy policy, const struct modules *loaded, const struct holders *holders,
+			   bool has_daemons)
 {
 	size_t count = holders_blocking(holders);
-	if (policy == DRAIN_STOP)
+	if (policy == HOLDERS_STOP)
 		count -= holders->modules.count;
 	if (!count)
-		return has_daemons ? NULL : uncounted(loaded);
+		return has_daemons ? NULL : find_uncounted_user(loaded);
 	auto_str char *first = holders_first(holders);
 	return str_fmt("%zu holder(s), first: %s", count, first);
 }
 
-void drain_list(struct watch *watch, const struct holders *holders)
+void holders_wait_note(struct progress *progress, const struct holders *holders)
 {
 	for (size_t i = 0; i < holders->count; i++) {
 		auto_str char *text = holder_text(&holders->items[i]);
 		if (holders->items[i].kind != HOLDER_MOUNT)
-			watch_note(watch, "in use by %s", text);
+			progress_note(progress, "in use by %s", text);
 	}
 	for (size_t i = 0; i < holders->modules.count; i++)
-		watch_note(watch, "in use by module %s", holders->modules.items[i]);
+		progress_note(progress, "in use by module %s", holders->modules.items[i]);
 }
 
-static int look(const struct drain *d, struct loaded *loaded, struct holders *holders, char **ret_who, struct err *err)
+static int look_for_holders(const struct holders_wait *d, struct modules *loaded, struct holders *holders,
+			    char **ret_who, struct err *err)
 {
-	loaded_done(loaded);
+	modules_done(loaded);
 	holders_done(holders);
-	*loaded = (struct loaded){ 0 };
-	if (loaded_read(d->host, d->kern, d->release, loaded, err) < 0 ||
+	*loaded = (struct modules){ 0 };
+	if (modules_read(d->host, d->kern, d->release, loaded, err) < 0 ||
 	    holders_find(d->kern, loaded, holders, err) < 0)
 		return -1;
-	int ours = drain_omit_daemons(d->host, d->kern, holders, err);
+	int ours = holders_wait_omit_daemons(d->host, d->kern, holders, err);
 	if (ours < 0)
 		return -1;
-	*ret_who = drain_blocker(d->policy, loaded, holders, ours > 0);
+	*ret_who = holders_wait_blocker(d->policy, loaded, holders, ours > 0);
 	return 0;
 }
 
-int drain_check(const struct drain *d, struct loaded *ret_loaded, struct holders *ret, struct err *err)
+int holders_wait_check(const struct holders_wait *d, struct modules *ret_loaded, struct holders *ret, struct err *err)
 {
 	auto_str char *who = NULL;
-	if (look(d, ret_loaded, ret, &who, err) < 0)
+	if (look_for_holders(d, ret_loaded, ret, &who, err) < 0)
 		return -1;
 	return who ? err_set(err, E_IN_USE, "%s", who) : 0;
 }
 
 // The number of a process that has ended may be another's by now: it is looked up again when it can no longer change.
-static int stop(const struct drain *d, const struct holder *h, struct err *err)
+static int stop_holder(const struct holders_wait *d, const struct holder *h, struct err *err)
 {
 	auto_fd int process = d->sys->process_open(d->sys, h->pid);
 	if (process < 0)
@@ -137,12 +138,12 @@ static int stop(const struct drain *d, const struct holder *h, struct err *err)
 		return 0;
 	if (d->sys->process_signal(d->sys, process, h->pid, SIGTERM) < 0 && errno != ESRCH)
 		return err_set(err, errno, "ask holder %d to end", h->pid);
-	watch_note(d->watch, "asked pid %d %s to end (SIGTERM)", h->pid, h->comm);
+	progress_note(d->progress, "asked pid %d %s to end (SIGTERM)", h->pid, h->comm);
 	return 0;
 }
 
 // proc may be that of another pid namespace, where our numbers mean other processes.
-static int check_numbers(const struct drain *d, struct err *err)
+static int check_pid_namespace(const struct holders_wait *d, struct err *err)
 {
 	struct err ignored;
 	uint64_t pid;
@@ -154,16 +155,16 @@ static int check_numbers(const struct drain *d, struct err *err)
 		       "holders can be asked to end only where proc shows our own process ids (hostPID)");
 }
 
-static int stop_each(const struct drain *d, const struct holders *h, struct strv *asked, struct err *err)
+static int stop_holders(const struct holders_wait *d, const struct holders *h, struct strv *asked, struct err *err)
 {
-	if (check_numbers(d, err) < 0)
+	if (check_pid_namespace(d, err) < 0)
 		return -1;
 	for (size_t i = 0; i < h->count; i++) {
 		const struct holder *x = &h->items[i];
 		auto_str char *key = str_fmt("%d %llu", x->pid, (unsigned long long)x->start);
 		if (x->kind == HOLDER_MOUNT || strv_has(asked, key))
 			continue;
-		if (stop(d, x, err) < 0)
+		if (stop_holder(d, x, err) < 0)
 			return -1;
 		strv_add(asked, TAKE(key));
 	}
@@ -183,40 +184,40 @@ struct told {
 };
 
 // A line when something has changed, and one now and then when nothing does.
-static void tell(const struct drain *d, const char *who, struct told *last)
+static void tell_blocker(const struct holders_wait *d, const char *who, struct told *last)
 {
 	int64_t now = now_ms();
 	if (str_eq(who, last->text) && now - last->at_ms < TELL_MS)
 		return;
-	watch_note(d->watch, "waiting for whoever uses the driver: %s", who);
+	progress_note(d->progress, "waiting for whoever uses the driver: %s", who);
 	free(last->text);
 	*last = (struct told){ .text = str_dup(who), .at_ms = now };
 }
 
-static int wait_for(const struct drain *d, struct loaded *loaded, struct holders *ret, struct told *told,
-		    struct err *err)
+static int wait_for_holders(const struct holders_wait *d, struct modules *loaded, struct holders *ret,
+			    struct told *told, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
 	auto_strv struct strv asked = { 0 };
 	for (int64_t end = now_ms() + d->timeout_ms;; nanosleep(&nap, NULL)) {
 		auto_str char *who = NULL;
-		if (look(d, loaded, ret, &who, err) < 0)
+		if (look_for_holders(d, loaded, ret, &who, err) < 0)
 			return -1;
 		if (!who)
 			return 0;
-		if (d->policy == DRAIN_STOP && stop_each(d, ret, &asked, err) < 0)
+		if (d->policy == HOLDERS_STOP && stop_holders(d, ret, &asked, err) < 0)
 			return -1;
-		if (d->policy == DRAIN_REFUSE || now_ms() >= end)
+		if (d->policy == HOLDERS_REFUSE || now_ms() >= end)
 			return err_set(err, E_IN_USE, "%s", who);
-		tell(d, who, told);
+		tell_blocker(d, who, told);
 	}
 }
 
-int drain_wait(const struct drain *d, struct holders *ret, struct err *err)
+int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *err)
 {
-	auto_loaded struct loaded loaded = { 0 };
+	auto_modules struct modules loaded = { 0 };
 	struct told told = { 0 };
-	int r = wait_for(d, &loaded, ret, &told, err);
+	int r = wait_for_holders(d, &loaded, ret, &told, err);
 	free(told.text);
 	return r;
 }

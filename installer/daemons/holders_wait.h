@@ -9,36 +9,39 @@
 #include "base/process/sys.h"
 #include "holders/holders.h"
 
-enum drain_policy {
-	DRAIN_REFUSE, // whoever holds the driver keeps it
-	DRAIN_WAIT,   // for the holders to go by themselves
-	DRAIN_STOP, // ask each process once to end (SIGTERM, never SIGKILL); idle modules of others go with the driver
+enum holders_policy {
+	HOLDERS_REFUSE, // whoever holds the driver keeps it
+	HOLDERS_WAIT,   // for the holders to go by themselves
+	// ask each process once to end (SIGTERM, never SIGKILL); idle modules of others go with the driver
+	HOLDERS_STOP,
 };
 
-struct drain {
+struct holders_wait {
 	const struct root *host, *kern;
 	const struct sys *sys;
 	const char *release; // of the running kernel
-	enum drain_policy policy;
-	int timeout_ms; // of drain_wait()
-	struct watch *watch;
+	enum holders_policy policy;
+	int timeout_ms; // of holders_wait()
+	struct progress *progress;
 };
 
-bool drain_parse(const char *text, enum drain_policy *ret); // "refuse", "wait", "stop"
-const char *drain_name(enum drain_policy policy);
+bool holders_wait_parse(const char *text, enum holders_policy *ret); // "refuse", "wait", "stop"
+const char *holders_wait_name(enum holders_policy policy);
 // Takes our own daemons out of h. 1 = some of ours run, so that the counts of references tell nothing of others.
-int drain_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err);
-int drain_deadline_ms(enum drain_policy policy, unsigned seconds); // 0 = the default: 300 s to wait, 30 s to stop
+int holders_wait_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err);
+int holders_wait_deadline_ms(enum holders_policy policy,
+			     unsigned seconds); // 0 = the default: 300 s to wait, 30 s to stop
 
-// Who is in the way now, in words; NULL = nobody. A foreign module is none under DRAIN_STOP when nobody uses it. Our
+// Who is in the way now, in words; NULL = nobody. A foreign module is none under HOLDERS_STOP when nobody uses it. Our
 // daemons are not among holders; while some of them run, the counts of references tell nothing.
-char *drain_blocker(enum drain_policy policy, const struct loaded *loaded, const struct holders *holders,
-		    bool has_daemons);
+char *holders_wait_blocker(enum holders_policy policy, const struct modules *loaded, const struct holders *holders,
+			   bool has_daemons);
 
-void drain_list(struct watch *watch, const struct holders *holders); // a note for each who is in the way (R-D2)
+void holders_wait_note(struct progress *progress,
+		       const struct holders *holders); // a note for each who is in the way (R-D2)
 
 // Look once: what is loaded and who holds it. E_IN_USE when somebody is in the way; both results are set then, too.
-int drain_check(const struct drain *d, struct loaded *ret_loaded, struct holders *ret, struct err *err);
+int holders_wait_check(const struct holders_wait *d, struct modules *ret_loaded, struct holders *ret, struct err *err);
 // Look until nobody is in the way. Nothing is unloaded. E_IN_USE after the deadline, with those who are left in ret;
 // E_RIGHTS when they may not be asked to end.
-int drain_wait(const struct drain *d, struct holders *ret, struct err *err);
+int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *err);

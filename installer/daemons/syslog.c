@@ -24,7 +24,7 @@ int syslog_open(const struct root *host, struct err *err)
 }
 
 // "<30>" and "Nov 21 23:11:18 ", as syslog(3) of the C library writes them.
-static char *skip_head(char *text)
+static char *skip_syslog_header(char *text)
 {
 	enum { STAMP = 16 };
 	char *end = *text == '<' ? strchr(text, '>') : NULL;
@@ -38,7 +38,7 @@ static char *skip_head(char *text)
 
 bool syslog_parse(char *text, const char **ret_name, const char **ret_message)
 {
-	char *name = skip_head(text), *message = name ? strstr(name, ": ") : NULL;
+	char *name = skip_syslog_header(text), *message = name ? strstr(name, ": ") : NULL;
 	if (!message || message == name)
 		return false;
 	*message = '\0';

@@ -6,8 +6,8 @@
 #include "base/file/root.h"
 
 #define GUEST_CONFIG "run/nvidia-gridd/etc"
-bool guest_is_served(const struct root *driver); // a payload with nvidia-gridd or nvidia-topologyd
+bool vgpu_guest_is_served(const struct root *driver); // a payload with nvidia-gridd or nvidia-topologyd
 // kern has our own drivers/ and etc/nvidia/. Each file whole or not at all; the token is for root alone.
-int guest_write(const struct root *host, const struct root *kern, struct err *err);
+int vgpu_guest_write(const struct root *host, const struct root *kern, struct err *err);
 // What nvidia-gridd last said of its licence, of its log; NULL = nothing.
-const char *guest_licence(const struct strv *log);
+const char *vgpu_guest_licence(const struct strv *log);

@@ -26,10 +26,10 @@ void cdi_done(struct cdi *c)
 
 // With its number, so that it is the one that was measured also where a runtime does not look at the node; and without
 // an owner, so that it becomes the user's that the container runs as. A container needs no right to make more of them.
-static void add_node(json_t *nodes, const struct cdi *c, const char *path)
+static void add_device_node(json_t *nodes, const struct cdi *c, const char *path)
 {
 	for (size_t i = 0; i < c->devices.count; i++) {
-		const struct node *n = &c->devices.items[i];
+		const struct device_node *n = &c->devices.items[i];
 		if (!str_eq(n->path, path))
 			continue;
 		auto_str char *full = str_fmt("/dev/%s", n->path);
@@ -39,36 +39,36 @@ static void add_node(json_t *nodes, const struct cdi *c, const char *path)
 	}
 }
 
-static void add_gpu(json_t *nodes, const struct cdi *c, unsigned minor)
+static void add_gpu_node(json_t *nodes, const struct cdi *c, unsigned minor)
 {
 	auto_str char *path = str_fmt("nvidia%u", minor);
-	add_node(nodes, c, path);
+	add_device_node(nodes, c, path);
 }
 
-static void add_capability(json_t *nodes, const struct cdi *c, unsigned minor)
+static void add_capability_node(json_t *nodes, const struct cdi *c, unsigned minor)
 {
 	auto_str char *path = str_fmt("nvidia-caps/nvidia-cap%u", minor);
-	add_node(nodes, c, path);
+	add_device_node(nodes, c, path);
 }
 
 // Each access to a GPU instance once, although all of its compute instances name it.
-static void add_instances(json_t *nodes, const struct cdi *c)
+static void add_instance_nodes(json_t *nodes, const struct cdi *c)
 {
 	for (size_t i = 0; i < c->instance_count; i++) {
 		const struct cdi_instance *now = &c->instances[i], *before = i ? now - 1 : NULL;
 		if (!before || before->gi_access != now->gi_access)
-			add_capability(nodes, c, now->gi_access);
-		add_capability(nodes, c, now->ci_access);
+			add_capability_node(nodes, c, now->gi_access);
+		add_capability_node(nodes, c, now->ci_access);
 	}
 }
 
-static void add_device(json_t *devices, const char *name, json_t *nodes)
+static void add_cdi_device(json_t *devices, const char *name, json_t *nodes)
 {
 	json_array_append_new(devices,
 			      json_pack("{s:s, s:{s:o}}", "name", name, "containerEdits", "deviceNodes", nodes));
 }
 
-static void add_partitions(json_t *devices, const struct cdi *c, size_t gpu)
+static void add_mig_devices(json_t *devices, const struct cdi *c, size_t gpu)
 {
 	for (size_t i = 0; i < c->instance_count; i++) {
 		const struct cdi_instance *in = &c->instances[i];
@@ -76,10 +76,10 @@ static void add_partitions(json_t *devices, const struct cdi *c, size_t gpu)
 			continue;
 		auto_str char *name = str_fmt("%zu-gi%u-ci%u", gpu, in->gi, in->ci);
 		json_t *nodes = json_array();
-		add_gpu(nodes, c, in->minor);
-		add_capability(nodes, c, in->gi_access);
-		add_capability(nodes, c, in->ci_access);
-		add_device(devices, name, nodes);
+		add_gpu_node(nodes, c, in->minor);
+		add_capability_node(nodes, c, in->gi_access);
+		add_capability_node(nodes, c, in->ci_access);
+		add_cdi_device(devices, name, nodes);
 	}
 }
 
@@ -89,15 +89,15 @@ static json_t *devices_json(const struct cdi *c)
 	for (size_t i = 0; i < c->gpu_count; i++) {
 		auto_str char *index = str_fmt("%zu", i);
 		json_t *nodes = json_array();
-		add_gpu(nodes, c, c->gpus[i].minor);
-		add_gpu(all, c, c->gpus[i].minor);
-		add_device(devices, index, nodes);
+		add_gpu_node(nodes, c, c->gpus[i].minor);
+		add_gpu_node(all, c, c->gpus[i].minor);
+		add_cdi_device(devices, index, nodes);
 		if (c->gpus[i].uuid)
-			add_device(devices, c->gpus[i].uuid, json_incref(nodes));
-		add_partitions(devices, c, i);
+			add_cdi_device(devices, c->gpus[i].uuid, json_incref(nodes));
+		add_mig_devices(devices, c, i);
 	}
-	add_instances(all, c);
-	add_device(devices, "all", all);
+	add_instance_nodes(all, c);
+	add_cdi_device(devices, "all", all);
 	return devices;
 }
 
@@ -106,7 +106,7 @@ static json_t *common_nodes(const struct cdi *c)
 	static const char *const names[] = { "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset" };
 	json_t *nodes = json_array();
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		add_node(nodes, c, names[i]);
+		add_device_node(nodes, c, names[i]);
 	return nodes;
 }
 

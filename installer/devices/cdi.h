@@ -42,7 +42,7 @@ struct cdi {
 	char *hook;          // absolute, on the machine: this program
 };
 
-struct cdi_where {
+struct cdi_request {
 	const struct root *host, *kern, *dev_root;
 	const struct sys *sys;
 	const char *export; // below host: "run/nvidia/driver"; "" = the machine's own; NULL = what is exported, if any
@@ -53,10 +53,10 @@ struct cdi_where {
 
 // E_NOT_READY: no driver is loaded, or the user space is of another version; E_NODES; E_NO_DEVICE: there is no GPU to
 // name; E_NOT_FOUND: no libraries, or no program for the hooks.
-int cdi_read(const struct cdi_where *w, struct cdi *ret, struct err *err);
+int cdi_read(const struct cdi_request *w, struct cdi *ret, struct err *err);
 json_t *cdi_json(const struct cdi *c);
 void cdi_done(struct cdi *c);
 #define auto_cdi __attribute__((cleanup(cdi_done)))
 
 // cdi_mounts.c: mounts, links, folders, hook and version of a driver root.
-int cdi_files(const struct root *host, const char *export, struct cdi *c, struct err *err);
+int cdi_read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err);

@@ -9,7 +9,7 @@
 #include <ctype.h>
 
 // The value of a line "Key: \t value"; NULL = there is none. Caller frees.
-static char *value_of(const char *text, const char *key)
+static char *proc_value(const char *text, const char *key)
 {
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, text, "\n");
@@ -24,10 +24,10 @@ static char *value_of(const char *text, const char *key)
 	return NULL;
 }
 
-static bool number_of(const char *text, const char *key, unsigned *ret)
+static bool proc_number(const char *text, const char *key, unsigned *ret)
 {
 	uint64_t number;
-	auto_str char *value = value_of(text, key);
+	auto_str char *value = proc_value(text, key);
 	if (!value || !str_u64(value, 10, &number) || number > UINT32_MAX)
 		return false;
 	*ret = (unsigned)number;
@@ -35,10 +35,10 @@ static bool number_of(const char *text, const char *key, unsigned *ret)
 }
 
 // "GPU-????????-..." until the GPU was opened for the first time.
-static char *uuid_of(const char *text)
+static char *gpu_uuid(const char *text)
 {
 	enum { DIGITS_AND_DASHES = 36 };
-	auto_str char *uuid = value_of(text, "GPU UUID");
+	auto_str char *uuid = proc_value(text, "GPU UUID");
 	if (!uuid || !str_starts(uuid, "GPU-") || strlen(uuid + 4) != DIGITS_AND_DASHES)
 		return NULL;
 	for (const char *p = uuid + 4; *p; p++)
@@ -58,11 +58,11 @@ static int read_gpus(const struct root *kern, struct cdi *c, struct err *err)
 		int r = root_read(kern, path, &text, NULL, err);
 		if (r < 0)
 			return -1;
-		auto_str char *excluded = r > 0 ? value_of(text, "GPU Excluded") : NULL;
-		if (r == 0 || !number_of(text, "Device Minor", &minor) || str_eq(excluded, "Yes"))
+		auto_str char *excluded = r > 0 ? proc_value(text, "GPU Excluded") : NULL;
+		if (r == 0 || !proc_number(text, "Device Minor", &minor) || str_eq(excluded, "Yes"))
 			continue;
 		c->gpus = mem_grow(c->gpus, c->gpu_count + 1, sizeof(*c->gpus));
-		c->gpus[c->gpu_count++] = (struct cdi_gpu){ .minor = minor, .uuid = uuid_of(text) };
+		c->gpus[c->gpu_count++] = (struct cdi_gpu){ .minor = minor, .uuid = gpu_uuid(text) };
 	}
 	return 0;
 }
@@ -72,10 +72,10 @@ static int read_access(const struct root *kern, const char *dir, unsigned *ret, 
 {
 	auto_str char *path = str_fmt("%s/access", dir), *text = NULL;
 	int r = root_read(kern, path, &text, NULL, err);
-	return r <= 0 ? r : number_of(text, "DeviceFileMinor", ret);
+	return r <= 0 ? r : proc_number(text, "DeviceFileMinor", ret);
 }
 
-static bool numbered(const char *name, const char *prefix, unsigned *ret)
+static bool parse_numbered_name(const char *name, const char *prefix, unsigned *ret)
 {
 	uint64_t number;
 	if (!str_starts(name, prefix) || !str_u64(name + strlen(prefix), 10, &number) || number > UINT32_MAX)
@@ -93,7 +93,7 @@ static int read_compute(const struct root *kern, const char *dir, const struct c
 	for (size_t i = 0; i < names.count; i++) {
 		struct cdi_instance in = *of;
 		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
-		if (!numbered(names.items[i], "ci", &in.ci))
+		if (!parse_numbered_name(names.items[i], "ci", &in.ci))
 			continue;
 		int r = read_access(kern, below, &in.ci_access, err);
 		if (r < 0)
@@ -115,7 +115,7 @@ static int read_partitions(const struct root *kern, unsigned minor, struct cdi *
 	for (size_t i = 0; i < names.count; i++) {
 		struct cdi_instance in = { .minor = minor };
 		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
-		if (!numbered(names.items[i], "gi", &in.gi))
+		if (!parse_numbered_name(names.items[i], "gi", &in.gi))
 			continue;
 		int r = read_access(kern, below, &in.gi_access, err);
 		if (r < 0 || (r > 0 && read_compute(kern, below, &in, c, err) < 0))
@@ -124,7 +124,7 @@ static int read_partitions(const struct root *kern, unsigned minor, struct cdi *
 	return 0;
 }
 
-static int by_number(const void *a, const void *b)
+static int compare_instances(const void *a, const void *b)
 {
 	const struct cdi_instance *x = a, *y = b;
 	if (x->minor != y->minor)
@@ -140,12 +140,12 @@ static int read_instances(const struct root *kern, struct cdi *c, struct err *er
 		if (read_partitions(kern, c->gpus[i].minor, c, err) < 0)
 			return -1;
 	if (c->instance_count)
-		qsort(c->instances, c->instance_count, sizeof(*c->instances), by_number);
+		qsort(c->instances, c->instance_count, sizeof(*c->instances), compare_instances);
 	return 0;
 }
 
 // A runtime that names a node which is not there fails each container: so only what was measured is named.
-static int read_nodes(const struct cdi_where *w, struct cdi *c, struct err *err)
+static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct err *err)
 {
 	int r = devices_want(w->kern, 0, &c->devices, err);
 	if (r <= 0)
@@ -153,17 +153,17 @@ static int read_nodes(const struct cdi_where *w, struct cdi *c, struct err *err)
 	if (devices_apply(w->dev_root, w->sys, true, &c->devices, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c->devices.count; i++) {
-		const struct node *n = &c->devices.items[i];
+		const struct device_node *n = &c->devices.items[i];
 		if (n->verdict != NODE_OK)
-			return err_set(err, E_NODES, "/dev/%s is %s", n->path, node_verdict_name(n->verdict));
+			return err_set(err, E_NODES, "/dev/%s is %s", n->path, device_verdict_name(n->verdict));
 	}
 	return 0;
 }
 
-static int check_version(const struct cdi_where *w, const char *export, const struct cdi *c, struct err *err)
+static int check_version(const struct cdi_request *w, const char *export, const struct cdi *c, struct err *err)
 {
-	auto_loaded struct loaded l = { 0 };
-	if (loaded_read(w->host, w->kern, "", &l, err) < 0)
+	auto_modules struct modules l = { 0 };
+	if (modules_read(w->host, w->kern, "", &l, err) < 0)
 		return -1;
 	if (!str_eq(l.version, c->version))
 		return err_set(err, E_NOT_READY, "driver %s is loaded, the user space in '/%s' is of %s",
@@ -171,23 +171,24 @@ static int check_version(const struct cdi_where *w, const char *export, const st
 	return 0;
 }
 
-static int read_files(const struct cdi_where *w, struct cdi *c, struct err *err)
+static int read_driver_files(const struct cdi_request *w, struct cdi *c, struct err *err)
 {
-	auto_exported struct exported now = { 0 };
-	if (!w->export && exported_record(w->host, w->boot, &now, err) < 0)
+	auto_root_record struct root_record now = { 0 };
+	if (!w->export && root_record_read(w->host, w->boot, &now, err) < 0)
 		return -1;
 	const char *export = w->export ? w->export : now.dir ? now.dir : "";
-	return cdi_files(w->host, export, c, err) < 0 ? -1 : check_version(w, export, c, err);
+	return cdi_read_mounts(w->host, export, c, err) < 0 ? -1 : check_version(w, export, c, err);
 }
 
-int cdi_read(const struct cdi_where *w, struct cdi *ret, struct err *err)
+int cdi_read(const struct cdi_request *w, struct cdi *ret, struct err *err)
 {
 	auto_cdi struct cdi c = { 0 };
-	if (read_nodes(w, &c, err) < 0 || read_gpus(w->kern, &c, err) < 0 || read_instances(w->kern, &c, err) < 0)
+	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w->kern, &c, err) < 0 ||
+	    read_instances(w->kern, &c, err) < 0)
 		return -1;
 	if (!c.gpu_count)
 		return err_set(err, E_NO_DEVICE, "the driver serves no GPU that could be named");
-	if (read_files(w, &c, err) < 0)
+	if (read_driver_files(w, &c, err) < 0)
 		return -1;
 	*ret = c;
 	c = (struct cdi){ 0 };

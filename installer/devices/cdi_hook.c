@@ -8,7 +8,7 @@
 static const char CONF_DIR[] = "etc/ld.so.conf.d", CONF[] = "etc/ld.so.conf.d/00-kmodsmith.conf";
 
 // config.json of a bundle, whose root's path is absolute or below the bundle.
-static int root_of_bundle(const struct root *machine, const char *bundle, char **ret, struct err *err)
+static int bundle_root(const struct root *machine, const char *bundle, char **ret, struct err *err)
 {
 	auto_str char *config = str_fmt("%s/config.json", bundle);
 	auto_json json_t *json = NULL;
@@ -32,13 +32,14 @@ int cdi_hook_open(const struct root *machine, const char *state, size_t len, str
 		return err_set(err, E_CONFIG, "the state on standard input is not JSON: %s", problem.text);
 	if (!bundle || *bundle != '/')
 		return err_set(err, E_CONFIG, "the state on standard input names no bundle by an absolute path");
-	if (root_of_bundle(machine, bundle, &path, err) < 0 || root_sub(machine, path, ret, err) < 0)
+	if (bundle_root(machine, bundle, &path, err) < 0 || root_sub(machine, path, ret, err) < 0)
 		return err_wrap(err, "find the container's root");
 	return 0;
 }
 
 // 1 = make it, 0 = it is there, or something else is.
-static int is_due(const struct root *root, const char *path, const char *target, struct strv *ret_kept, struct err *err)
+static int is_link_due(const struct root *root, const char *path, const char *target, struct strv *ret_kept,
+		       struct err *err)
 {
 	struct stat st;
 	auto_str char *now = NULL;
@@ -63,7 +64,7 @@ int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_ke
 	auto_str char *dir = str_ndup(path, (size_t)(slash - path));
 	if (root_mkdirs(root, dir, 0755, err) < 0)
 		return -1;
-	int r = is_due(root, path, target, ret_kept, err);
+	int r = is_link_due(root, path, target, ret_kept, err);
 	return r <= 0 ? r : root_symlink(root, target, path, err);
 }
 
@@ -76,7 +77,7 @@ static bool has_linker(const struct root *root)
 	return false;
 }
 
-static int tell_ldconfig(const struct root *root, const struct strv *folders, struct err *err)
+static int write_ldconfig(const struct root *root, const struct strv *folders, struct err *err)
 {
 	auto_strv struct strv known = { 0 };
 	auto_str char *text = NULL;
@@ -94,5 +95,5 @@ int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct
 {
 	if (!has_linker(root))
 		return 0;
-	return tell_ldconfig(root, folders, err) < 0 || ldcache_write(root, folders, err) < 0 ? -1 : 1;
+	return write_ldconfig(root, folders, err) < 0 || ldcache_write(root, folders, err) < 0 ? -1 : 1;
 }

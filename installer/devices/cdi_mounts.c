@@ -9,7 +9,7 @@
 
 #define HOOK "usr/libexec/kmodsmith"
 
-static char *join(const char *dir, const char *name)
+static char *join_path(const char *dir, const char *name)
 {
 	return *dir ? str_fmt("%s/%s", dir, name) : str_dup(name);
 }
@@ -36,17 +36,17 @@ static bool is_mountable(const struct root *root, const char *export, const char
 	       (*target != '/' || !*export);
 }
 
-static bool add_file(const struct root *root, const char *export, const char *path, struct cdi *c)
+static bool add_file_mount(const struct root *root, const char *export, const char *path, struct cdi *c)
 {
 	if (!is_mountable(root, export, path))
 		return false;
-	auto_str char *source = join(export, path);
+	auto_str char *source = join_path(export, path);
 	add_mount(c, source, path, false);
 	return true;
 }
 
 // Names stand in arguments of hooks and in JSON.
-static bool is_plain(const char *name)
+static bool is_plain_name(const char *name)
 {
 	static const char also[] = "._+-";
 	for (; *name; name++)
@@ -58,30 +58,31 @@ static bool is_plain(const char *name)
 static bool is_library(const char *name, const char *version)
 {
 	auto_str char *end = str_fmt(".so.%s", version);
-	return is_plain(name) && str_starts(name, "lib") && str_ends(name, end);
+	return is_plain_name(name) && str_starts(name, "lib") && str_ends(name, end);
 }
 
-static int add_libraries(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
+static int add_library_mounts(const struct root *root, const char *export, const char *dir, struct cdi *c,
+			      struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, dir, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = join(dir, names.items[i]);
+		auto_str char *path = join_path(dir, names.items[i]);
 		if (is_library(names.items[i], c->version))
-			add_file(root, export, path, c);
+			add_file_mount(root, export, path, c);
 	}
 	return 0;
 }
 
 // 1 = a link that ends at a library of the version, with its target in the same directory.
-static int follow(const struct root *root, const char *dir, const char *name, const char *version, char **ret,
-		  struct err *err)
+static int follow_link(const struct root *root, const char *dir, const char *name, const char *version, char **ret,
+		       struct err *err)
 {
 	enum { HOPS = 8 };
 	auto_str char *now = str_dup(name), *first = NULL;
 	for (int i = 0; i < HOPS; i++) {
-		auto_str char *path = join(dir, now), *target = NULL;
+		auto_str char *path = join_path(dir, now), *target = NULL;
 		int r = root_readlink(root, path, &target, err);
 		if (r < 0)
 			return -1;
@@ -91,7 +92,7 @@ static int follow(const struct root *root, const char *dir, const char *name, co
 			*ret = TAKE(first);
 			return 1;
 		}
-		if (!is_plain(target))
+		if (!is_plain_name(target))
 			return 0;
 		if (!first)
 			first = str_dup(target);
@@ -129,9 +130,10 @@ static int add_links(const struct root *root, const char *dir, struct cdi *c, st
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *target = NULL;
-		if (!is_plain(names.items[i]) || !str_starts(names.items[i], "lib") || !strstr(names.items[i], ".so"))
+		if (!is_plain_name(names.items[i]) || !str_starts(names.items[i], "lib") ||
+		    !strstr(names.items[i], ".so"))
 			continue;
-		int r = follow(root, dir, names.items[i], c->version, &target, err);
+		int r = follow_link(root, dir, names.items[i], c->version, &target, err);
 		if (r < 0)
 			return -1;
 		if (r > 0)
@@ -141,17 +143,17 @@ static int add_links(const struct root *root, const char *dir, struct cdi *c, st
 	return 0;
 }
 
-static int add_directory(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
+static int add_library_dir(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
 {
 	size_t before = c->mount_count;
-	if (add_libraries(root, export, dir, c, err) < 0)
+	if (add_library_mounts(root, export, dir, c, err) < 0)
 		return -1;
 	if (c->mount_count > before)
 		strv_add(&c->folders, str_fmt("/%s", dir));
 	return add_links(root, dir, c, err);
 }
 
-static void add_programs(const struct root *root, const char *export, struct cdi *c)
+static void add_program_mounts(const struct root *root, const char *export, struct cdi *c)
 {
 	static const char *const dirs[] = { "usr/bin", "usr/sbin", "bin", "sbin" };
 	static const char *const names[] = { "nvidia-smi",
@@ -163,14 +165,14 @@ static void add_programs(const struct root *root, const char *export, struct cdi
 					     "nvidia-imex-ctl" };
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
-			auto_str char *path = join(dirs[j], names[i]);
-			if (add_file(root, export, path, c))
+			auto_str char *path = join_path(dirs[j], names[i]);
+			if (add_file_mount(root, export, path, c))
 				break;
 		}
 }
 
 // What the loaders of OpenGL and Vulkan look for.
-static void add_data(const struct root *root, const char *export, struct cdi *c)
+static void add_data_mounts(const struct root *root, const char *export, struct cdi *c)
 {
 	static const char *const paths[] = {
 		"etc/vulkan/icd.d/nvidia_icd.json",
@@ -181,30 +183,31 @@ static void add_data(const struct root *root, const char *export, struct cdi *c)
 		"usr/share/nvidia/nvoptix.bin",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-		add_file(root, export, paths[i], c);
+		add_file_mount(root, export, paths[i], c);
 }
 
-static int add_firmware(const struct root *root, const char *export, struct cdi *c, struct err *err)
+static int add_firmware_mounts(const struct root *root, const char *export, struct cdi *c, struct err *err)
 {
 	auto_str char *dir = str_fmt("lib/firmware/nvidia/%s", c->version);
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, dir, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = join(dir, names.items[i]);
-		if (is_plain(names.items[i]) && str_starts(names.items[i], "gsp") && str_ends(names.items[i], ".bin"))
-			add_file(root, export, path, c);
+		auto_str char *path = join_path(dir, names.items[i]);
+		if (is_plain_name(names.items[i]) && str_starts(names.items[i], "gsp") &&
+		    str_ends(names.items[i], ".bin"))
+			add_file_mount(root, export, path, c);
 	}
 	return 0;
 }
 
 // Of the machine, or of the driver root where its daemons run there. Whether a daemon runs now does not matter: its
 // directory is there before it.
-static void add_sockets(const struct root *host, const char *export, struct cdi *c)
+static void add_socket_mounts(const struct root *host, const char *export, struct cdi *c)
 {
 	static const char *const dirs[] = { "run/nvidia-persistenced", "run/nvidia-fabricmanager" };
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		auto_str char *exported = join(export, dirs[i]);
+		auto_str char *exported = join_path(export, dirs[i]);
 		const char *const places[] = { dirs[i], exported };
 		for (size_t j = 0; j < ARRAY_SIZE(places); j++) {
 			struct err ignored;
@@ -217,12 +220,12 @@ static void add_sockets(const struct root *host, const char *export, struct cdi 
 	}
 }
 
-static bool hook_in(const struct root *root, const char *export, struct cdi *c)
+static bool find_hook_in(const struct root *root, const char *export, struct cdi *c)
 {
 	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
 		if (is_mountable(root, export, places[i])) {
-			auto_str char *path = join(export, places[i]);
+			auto_str char *path = join_path(export, places[i]);
 			c->hook = str_fmt("/%s", path);
 			return true;
 		}
@@ -233,34 +236,34 @@ static bool hook_in(const struct root *root, const char *export, struct cdi *c)
 static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
 		     struct err *err)
 {
-	if (hook_in(root, export, c) || hook_in(host, "", c))
+	if (find_hook_in(root, export, c) || find_hook_in(host, "", c))
 		return 0;
 	return err_set(err, E_NOT_FOUND, "'%s' has no " HOOK ", and containers need it to find the libraries",
 		       root->name);
 }
 
-static int add_all(const struct root *host, const struct root *root, const char *export, const char *dir, struct cdi *c,
-		   struct err *err)
+static int add_all_mounts(const struct root *host, const struct root *root, const char *export, const char *dir,
+			  struct cdi *c, struct err *err)
 {
-	auto_str char *vdpau = join(dir, "vdpau");
-	if (add_directory(root, export, dir, c, err) < 0 || add_directory(root, export, vdpau, c, err) < 0 ||
-	    add_firmware(root, export, c, err) < 0 || find_hook(host, root, export, c, err) < 0)
+	auto_str char *vdpau = join_path(dir, "vdpau");
+	if (add_library_dir(root, export, dir, c, err) < 0 || add_library_dir(root, export, vdpau, c, err) < 0 ||
+	    add_firmware_mounts(root, export, c, err) < 0 || find_hook(host, root, export, c, err) < 0)
 		return -1;
-	add_programs(root, export, c);
-	add_data(root, export, c);
-	add_sockets(host, export, c);
+	add_program_mounts(root, export, c);
+	add_data_mounts(root, export, c);
+	add_socket_mounts(host, export, c);
 	return 0;
 }
 
-int cdi_files(const struct root *host, const char *export, struct cdi *c, struct err *err)
+int cdi_read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
 	auto_str char *dir = NULL;
 	if (root_sub(host, *export ? export : ".", &root, err) < 0)
 		return -1;
-	c->version = exported_libraries(&root, &dir);
+	c->version = root_record_libraries(&root, &dir);
 	if (!c->version)
 		return err_set(err, E_NOT_FOUND, "'%s' has no libcuda.so.VERSION and no libnvidia-ml.so.VERSION",
 			       root.name);
-	return add_all(host, &root, export, dir, c, err);
+	return add_all_mounts(host, &root, export, dir, c, err);
 }

@@ -3,21 +3,21 @@
 
 static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/cdi.json";
 
-static const char *below(const char *file)
+static const char *path_in_host(const char *file)
 {
 	return file + strspn(file, "/");
 }
 
-static char *folder_of(const char *file)
+static char *spec_dir(const char *file)
 {
 	const char *slash = strrchr(file, '/');
 	return str_ndup(file, slash ? (size_t)(slash - file) : 0);
 }
 
-int cdi_keep_check(const char *file, struct err *err)
+int cdi_spec_file_check(const char *file, struct err *err)
 {
-	auto_str char *folder = folder_of(file);
-	if (str_eq(file, "none") || (*file == '/' && *below(folder) && str_ends(file, ".json")))
+	auto_str char *folder = spec_dir(file);
+	if (str_eq(file, "none") || (*file == '/' && *path_in_host(folder) && str_ends(file, ".json")))
 		return 0;
 	return err_set(err, E_USAGE, "--cdi '%s' is no absolute path of a file *.json in a directory, and not 'none'",
 		       file);
@@ -31,26 +31,26 @@ static int recorded_file(const struct root *host, char **ret, struct err *err)
 	const char *file = r > 0 ? json_string_value(json_object_get(json, "file")) : NULL;
 	if (r < 0 && err->code != E_CONFIG)
 		return -1;
-	if (!file || cdi_keep_check(file, err) < 0)
+	if (!file || cdi_spec_file_check(file, err) < 0)
 		return 0;
 	*ret = str_dup(file);
 	return 1;
 }
 
-int cdi_keep_withdraw(const struct root *host, struct err *err)
+int cdi_spec_file_withdraw(const struct root *host, struct err *err)
 {
 	auto_str char *file = NULL;
 	int r = recorded_file(host, &file, err);
-	return r <= 0 ? r : root_unlink(host, below(file), err);
+	return r <= 0 ? r : root_unlink(host, path_in_host(file), err);
 }
 
-static int forget(const struct root *host, struct err *err)
+static int forget_record(const struct root *host, struct err *err)
 {
-	return cdi_keep_withdraw(host, err) < 0 || root_unlink(host, RECORD, err) < 0 ? -1 : 0;
+	return cdi_spec_file_withdraw(host, err) < 0 || root_unlink(host, RECORD, err) < 0 ? -1 : 0;
 }
 
 // The kind of a specification: the member of a JSON object, or a line of YAML that is not indented. NULL = none.
-static char *kind_of(const char *text, size_t len)
+static char *spec_kind(const char *text, size_t len)
 {
 	static const char key[] = "kind:", quotes[] = "\"' \t";
 	auto_json json_t *json = json_loadb(text, len, 0, NULL);
@@ -68,7 +68,7 @@ static char *kind_of(const char *text, size_t len)
 	return NULL;
 }
 
-static bool is_same(const struct root *host, const char *a, const char *b)
+static bool is_content_same(const struct root *host, const char *a, const char *b)
 {
 	struct err ignored;
 	struct stat x, y;
@@ -77,20 +77,20 @@ static bool is_same(const struct root *host, const char *a, const char *b)
 }
 
 // What cannot be read is nothing that a runtime could read.
-static bool is_rival(const struct root *host, const char *path, const char *file)
+static bool is_conflicting(const struct root *host, const char *path, const char *file)
 {
 	struct err ignored;
 	struct stat st;
 	auto_str char *text = NULL;
 	size_t len = 0;
-	if (is_same(host, path, below(file)) || root_stat(host, path, &st, &ignored) <= 0 || S_ISDIR(st.st_mode) ||
-	    root_read(host, path, &text, &len, &ignored) <= 0)
+	if (is_content_same(host, path, path_in_host(file)) || root_stat(host, path, &st, &ignored) <= 0 ||
+	    S_ISDIR(st.st_mode) || root_read(host, path, &text, &len, &ignored) <= 0)
 		return false;
-	auto_str char *kind = kind_of(text, len);
+	auto_str char *kind = spec_kind(text, len);
 	return str_eq(kind, CDI_KIND);
 }
 
-static int find_rival(const struct root *host, const char *dir, const char *file, char **ret, struct err *err)
+static int find_conflict(const struct root *host, const char *dir, const char *file, char **ret, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(host, dir, &names, err) < 0)
@@ -98,7 +98,7 @@ static int find_rival(const struct root *host, const char *dir, const char *file
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
 		bool is_spec = str_ends(path, ".json") || str_ends(path, ".yaml");
-		if (is_spec && is_rival(host, path, file)) {
+		if (is_spec && is_conflicting(host, path, file)) {
 			*ret = str_fmt("/%s", path);
 			return 1;
 		}
@@ -107,12 +107,12 @@ static int find_rival(const struct root *host, const char *dir, const char *file
 }
 
 // The directories that runtimes look in by default (pkg/cdi/spec-dirs.go), and the one that was named.
-int cdi_keep_rival(const struct root *host, const char *file, char **ret, struct err *err)
+int cdi_spec_file_conflict(const struct root *host, const char *file, char **ret, struct err *err)
 {
-	auto_str char *named = folder_of(file);
-	const char *const dirs[] = { "etc/cdi", "var/run/cdi", below(named) };
+	auto_str char *named = spec_dir(file);
+	const char *const dirs[] = { "etc/cdi", "var/run/cdi", path_in_host(named) };
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		int r = *dirs[i] ? find_rival(host, dirs[i], file, ret, err) : 0;
+		int r = *dirs[i] ? find_conflict(host, dirs[i], file, ret, err) : 0;
 		if (r != 0)
 			return r;
 	}
@@ -128,15 +128,15 @@ static int write_record(const struct root *host, const char *file, struct err *e
 		return -1;
 	if (str_eq(before, file))
 		return 0;
-	if (before && root_unlink(host, below(before), err) < 0)
+	if (before && root_unlink(host, path_in_host(before), err) < 0)
 		return -1;
 	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
 }
 
-static int write_file(const struct root *host, const char *path, const json_t *json, struct err *err)
+static int write_spec_file(const struct root *host, const char *path, const json_t *json, struct err *err)
 {
 	auto_json json_t *before = NULL;
-	auto_str char *dir = folder_of(path);
+	auto_str char *dir = spec_dir(path);
 	if (json_read(host, path, &before, err) < 0 && err->code != E_CONFIG)
 		return -1;
 	if (before && json_equal(before, json))
@@ -144,40 +144,40 @@ static int write_file(const struct root *host, const char *path, const json_t *j
 	return root_mkdirs(host, dir, 0755, err) < 0 || json_put(host, path, json, err) < 0 ? -1 : 1;
 }
 
-static int write_new(const struct cdi_where *w, const char *file, struct err *err)
+static int write_current_spec(const struct cdi_request *w, const char *file, struct err *err)
 {
 	auto_cdi struct cdi c = { 0 };
 	auto_str char *rival = NULL;
-	int r = cdi_keep_rival(w->host, file, &rival, err);
+	int r = cdi_spec_file_conflict(w->host, file, &rival, err);
 	if (r > 0)
 		return err_set(err, E_CDI_RIVAL, "'%s' is of kind %s, too", rival, CDI_KIND);
 	if (r < 0 || cdi_read(w, &c, err) < 0)
 		return -1;
 	auto_json json_t *json = cdi_json(&c);
-	return write_file(w->host, below(file), json, err);
+	return write_spec_file(w->host, path_in_host(file), json, err);
 }
 
-static int keep_at(const struct cdi_where *w, const char *file, struct err *err)
+static int update_at(const struct cdi_request *w, const char *file, struct err *err)
 {
 	struct err ignored;
 	if (write_record(w->host, file, err) < 0)
 		return -1;
-	int r = write_new(w, file, err);
+	int r = write_current_spec(w, file, err);
 	if (r < 0)
-		cdi_keep_withdraw(w->host, &ignored);
+		cdi_spec_file_withdraw(w->host, &ignored);
 	return r;
 }
 
-int cdi_keep(const struct cdi_where *w, const char *wish, bool is_ready, struct err *err)
+int cdi_spec_file_update(const struct cdi_request *w, const char *request, bool is_ready, struct err *err)
 {
 	auto_str char *file = NULL;
-	if (str_eq(wish, "none"))
-		return forget(w->host, err);
+	if (str_eq(request, "none"))
+		return forget_record(w->host, err);
 	int r = recorded_file(w->host, &file, err);
 	if (r < 0)
 		return -1;
-	const char *place = wish ? wish : file;
+	const char *place = request ? request : file;
 	if (!place || is_ready)
-		return place ? keep_at(w, place, err) : 0;
-	return cdi_keep_withdraw(w->host, err) < 0 || root_unlink(w->host, below(place), err) < 0 ? -1 : 0;
+		return place ? update_at(w, place, err) : 0;
+	return cdi_spec_file_withdraw(w->host, err) < 0 || root_unlink(w->host, path_in_host(place), err) < 0 ? -1 : 0;
 }

@@ -10,7 +10,7 @@
 
 enum { DIR_MODE = 0755 };
 
-struct tree {
+struct dev_tree {
 	const struct root *root; // holds dev/
 	const struct sys *sys;
 	bool is_dry;
@@ -19,14 +19,14 @@ struct tree {
 	size_t changes;
 };
 
-static void tree_done(struct tree *t)
+static void dev_tree_done(struct dev_tree *t)
 {
 	close_fdp(&t->dev);
 	close_fdp(&t->links);
 }
 
 // A directory below another, made when it is missing and changes are allowed. -1 with errno.
-static int open_dir(struct tree *t, int parent, const char *name, bool may_make)
+static int open_dev_dir(struct dev_tree *t, int parent, const char *name, bool may_make)
 {
 	int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0 || errno != ENOENT || t->is_dry || !may_make)
@@ -42,7 +42,7 @@ static int open_dir(struct tree *t, int parent, const char *name, bool may_make)
 	return fd;
 }
 
-static const char *difference(const struct node *n, const struct stat *st)
+static const char *node_difference(const struct device_node *n, const struct stat *st)
 {
 	if (!S_ISCHR(st->st_mode))
 		return "type";
@@ -53,7 +53,7 @@ static const char *difference(const struct node *n, const struct stat *st)
 	return st->st_uid != n->uid || st->st_gid != n->gid ? "owner" : NULL;
 }
 
-static int make(struct tree *t, const struct node *n, int dir, const char *name)
+static int make_device_node(struct dev_tree *t, const struct device_node *n, int dir, const char *name)
 {
 	if (t->sys->node_make(t->sys, dir, name, n->mode, makedev(n->major, n->minor)) < 0)
 		return -1;
@@ -67,11 +67,11 @@ static int make(struct tree *t, const struct node *n, int dir, const char *name)
 }
 
 // Through a temporary name, so that there is never a moment without a node.
-static int replace(struct tree *t, const struct node *n, int dir, const char *name)
+static int replace_device_node(struct dev_tree *t, const struct device_node *n, int dir, const char *name)
 {
 	auto_str char *temporary = str_fmt(".%s.tmp", name);
 	unlinkat(dir, temporary, 0);
-	if (make(t, n, dir, temporary) < 0)
+	if (make_device_node(t, n, dir, temporary) < 0)
 		return -1;
 	t->changes++;
 	if (renameat(dir, temporary, dir, name) == 0)
@@ -83,13 +83,13 @@ static int replace(struct tree *t, const struct node *n, int dir, const char *na
 }
 
 // Fills verdict and why. 1 = the right node is there afterwards, 0 = it is not and may not be made, -1 with errno.
-static int node_apply(struct tree *t, struct node *n, int dir, const char *name)
+static int apply_node_at(struct dev_tree *t, struct device_node *n, int dir, const char *name)
 {
 	struct stat st;
 	bool is_missing = dir < 0 || t->sys->node_look(t->sys, dir, name, &st) < 0;
 	if (is_missing && dir >= 0 && errno != ENOENT)
 		return -1;
-	n->why = is_missing ? NULL : difference(n, &st);
+	n->why = is_missing ? NULL : node_difference(n, &st);
 	bool is_number_right = !is_missing && S_ISCHR(st.st_mode) && st.st_rdev == makedev(n->major, n->minor);
 	n->verdict = is_missing ? NODE_MISSING : n->why ? NODE_WRONG : NODE_OK;
 	if (n->verdict == NODE_OK)
@@ -97,13 +97,13 @@ static int node_apply(struct tree *t, struct node *n, int dir, const char *name)
 	if (t->is_dry || !n->may_modify)
 		return is_number_right;
 	if (is_missing) {
-		if (make(t, n, dir, name) < 0)
+		if (make_device_node(t, n, dir, name) < 0)
 			return -1;
 		n->verdict = NODE_CREATED;
 		return 1;
 	}
 	if (!is_number_right) {
-		if (replace(t, n, dir, name) < 0)
+		if (replace_device_node(t, n, dir, name) < 0)
 			return -1;
 	} else {
 		t->changes++;
@@ -115,7 +115,7 @@ static int node_apply(struct tree *t, struct node *n, int dir, const char *name)
 }
 
 // Whether an existing link leads to a node of the right number, seen from inside the root.
-static bool is_link_right(const struct tree *t, const struct node *n, const char *target)
+static bool is_link_right(const struct dev_tree *t, const struct device_node *n, const char *target)
 {
 	struct err err;
 	struct stat st;
@@ -125,7 +125,7 @@ static bool is_link_right(const struct tree *t, const struct node *n, const char
 	       st.st_rdev == makedev(n->major, n->minor);
 }
 
-static int link_make(struct tree *t, const char *target, const char *name, bool is_there)
+static int make_link(struct dev_tree *t, const char *target, const char *name, bool is_there)
 {
 	if (!is_there) {
 		t->changes++;
@@ -144,7 +144,7 @@ static int link_make(struct tree *t, const char *target, const char *name, bool 
 	return -1;
 }
 
-static int link_apply(struct tree *t, struct node *n)
+static int apply_link(struct dev_tree *t, struct device_node *n)
 {
 	char name[32], has[4096];
 	snprintf(name, sizeof(name), "%u:%u", n->major, n->minor);
@@ -164,7 +164,7 @@ static int link_apply(struct tree *t, struct node *n)
 			n->verdict = NODE_WRONG;
 		return 0;
 	}
-	if (link_make(t, target, name, is_there) < 0) {
+	if (make_link(t, target, name, is_there) < 0) {
 		n->why = "link";
 		n->verdict = NODE_WRONG;
 		return -1;
@@ -175,25 +175,25 @@ static int link_apply(struct tree *t, struct node *n)
 }
 
 // 1 = the right node is there, and may have its link.
-static int apply_node(struct tree *t, struct node *n)
+static int apply_node(struct dev_tree *t, struct device_node *n)
 {
 	const char *slash = strchr(n->path, '/');
 	auto_str char *sub = slash ? str_ndup(n->path, (size_t)(slash - n->path)) : str_dup(".");
-	auto_fd int dir = t->dev < 0 ? -1 : open_dir(t, t->dev, sub, n->may_modify);
+	auto_fd int dir = t->dev < 0 ? -1 : open_dev_dir(t, t->dev, sub, n->may_modify);
 	n->verdict = NODE_MISSING;
 	if (dir < 0 && t->dev >= 0 && errno != ENOENT)
 		return -1;
-	return node_apply(t, n, dir, slash ? slash + 1 : n->path);
+	return apply_node_at(t, n, dir, slash ? slash + 1 : n->path);
 }
 
 // Links come after all nodes: when the kernel gave out other numbers than last time, a link may lead to a node that had
 // its number and is yet to get another one.
-static void apply_all(struct tree *t, struct devices *d, struct node **ret_failed, int *ret_problem)
+static void apply_nodes(struct dev_tree *t, struct devices *d, struct device_node **ret_failed, int *ret_problem)
 {
 	bool *is_right = mem_alloc(d->count * sizeof(*is_right));
 	for (size_t pass = 0; pass < 2; pass++)
 		for (size_t i = 0; i < d->count; i++) {
-			int r = pass == 0 ? apply_node(t, &d->items[i]) : is_right[i] ? link_apply(t, &d->items[i]) : 0;
+			int r = pass == 0 ? apply_node(t, &d->items[i]) : is_right[i] ? apply_link(t, &d->items[i]) : 0;
 			is_right[i] = r > 0;
 			if (r < 0 && !*ret_failed) {
 				*ret_problem = errno;
@@ -203,7 +203,7 @@ static void apply_all(struct tree *t, struct devices *d, struct node **ret_faile
 	free(is_right);
 }
 
-static int tree_open(struct tree *t, struct err *err)
+static int dev_tree_open(struct dev_tree *t, struct err *err)
 {
 	struct err absent;
 	if (!t->is_dry && root_mkdirs(t->root, "dev", DIR_MODE, err) < 0)
@@ -211,14 +211,14 @@ static int tree_open(struct tree *t, struct err *err)
 	t->dev = root_open(t->root, "dev", O_RDONLY | O_DIRECTORY, t->is_dry ? &absent : err);
 	if (t->dev < 0)
 		return t->is_dry ? 0 : -1;
-	t->links = open_dir(t, t->dev, "char", true);
+	t->links = open_dev_dir(t, t->dev, "char", true);
 	auto_str char *path = root_path(t->root, "dev/char");
 	return t->links < 0 && !t->is_dry ? err_set(err, errno, "open '%s'", path) : 0;
 }
 
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err)
 {
-	__attribute__((cleanup(tree_done))) struct tree t = {
+	__attribute__((cleanup(dev_tree_done))) struct dev_tree t = {
 		.root = dev_root,
 		.sys = sys,
 		.is_dry = is_dry,
@@ -228,11 +228,11 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 	d->changes = 0;
 	if (!d->count)
 		return 0;
-	if (tree_open(&t, err) < 0)
+	if (dev_tree_open(&t, err) < 0)
 		return err_code(err, E_NODES);
-	struct node *failed = NULL;
+	struct device_node *failed = NULL;
 	int problem = 0;
-	apply_all(&t, d, &failed, &problem);
+	apply_nodes(&t, d, &failed, &problem);
 	d->changes = t.changes;
 	if (failed)
 		return err_set(err, E_NODES, "make '%s/dev/%s' (%u:%u): %s", dev_root->name, failed->path,

@@ -7,12 +7,12 @@
 
 enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8, MINORS = 1 << 20 };
 
-// The driver's wish for a group of nodes, from a file of "Key: decimal" lines.
+// The driver's request for a group of nodes, from a file of "Key: decimal" lines.
 struct permissions {
 	unsigned mode, uid, gid;
 	bool may_modify;
 	unsigned minor, imex_count;
-	bool has_minor, has_imex_count, is_imex0_wished;
+	bool has_minor, has_imex_count, is_imex0_requested;
 };
 
 unsigned devices_major(const char *proc_devices, const char *name)
@@ -31,7 +31,7 @@ unsigned devices_major(const char *proc_devices, const char *name)
 	return 0;
 }
 
-static void take_value(struct permissions *p, const char *key, unsigned value)
+static void set_permission(struct permissions *p, const char *key, unsigned value)
 {
 	if (str_eq(key, "DeviceFileMode"))
 		p->mode = value & 0777;
@@ -44,7 +44,7 @@ static void take_value(struct permissions *p, const char *key, unsigned value)
 	else if (str_eq(key, "ImexChannelCount"))
 		p->imex_count = value, p->has_imex_count = true;
 	else if (str_eq(key, "CreateImexChannel0"))
-		p->is_imex0_wished = value == 1;
+		p->is_imex0_requested = value == 1;
 	else if (str_eq(key, "DeviceFileMinor") || str_eq(key, "Device Minor"))
 		p->minor = value, p->has_minor = true;
 }
@@ -65,16 +65,16 @@ static int read_permissions(const struct root *kern, const char *path, struct pe
 			continue;
 		*colon = '\0';
 		if (str_u64(str_trim(colon + 1), 10, &value))
-			take_value(&p, str_trim(lines.items[i]), (unsigned)value);
+			set_permission(&p, str_trim(lines.items[i]), (unsigned)value);
 	}
 	*ret = p;
 	return r;
 }
 
-static void want(struct devices *d, char *take_path, unsigned major, unsigned minor, const struct permissions *p)
+static void want_node(struct devices *d, char *take_path, unsigned major, unsigned minor, const struct permissions *p)
 {
 	d->items = mem_grow(d->items, d->count + 1, sizeof(*d->items));
-	d->items[d->count++] = (struct node){
+	d->items[d->count++] = (struct device_node){
 		.path = take_path,
 		.major = major,
 		.minor = minor,
@@ -103,11 +103,11 @@ static int want_gpus(const struct context *c, unsigned major, struct err *err)
 		if (read_permissions(c->kern, path, &p, err) < 0)
 			return -1;
 		if (p.has_minor)
-			want(c->d, str_fmt("nvidia%u", p.minor), major, p.minor, &c->params);
+			want_node(c->d, str_fmt("nvidia%u", p.minor), major, p.minor, &c->params);
 	}
-	want(c->d, str_dup("nvidiactl"), major, MINOR_CONTROL, &c->params);
+	want_node(c->d, str_dup("nvidiactl"), major, MINOR_CONTROL, &c->params);
 	if (root_exists(c->kern, "sys/module/nvidia_modeset/initstate"))
-		want(c->d, str_dup("nvidia-modeset"), major, MINOR_MODESET, &c->params);
+		want_node(c->d, str_dup("nvidia-modeset"), major, MINOR_MODESET, &c->params);
 	return 0;
 }
 
@@ -117,8 +117,8 @@ static void want_uvm(const struct context *c)
 	unsigned major = devices_major(c->table, "nvidia-uvm");
 	if (!major)
 		return;
-	want(c->d, str_dup("nvidia-uvm"), major, 0, &anyone);
-	want(c->d, str_dup("nvidia-uvm-tools"), major, 1, &anyone);
+	want_node(c->d, str_dup("nvidia-uvm"), major, 0, &anyone);
+	want_node(c->d, str_dup("nvidia-uvm-tools"), major, 1, &anyone);
 }
 
 // The driver gives switches the lowest free minor as it finds them, and shows the numbers nowhere: count them.
@@ -130,16 +130,16 @@ static int want_links(const struct context *c, struct err *err)
 	if (nvlink) {
 		if (read_permissions(c->kern, "proc/driver/nvidia-nvlink/permissions", &p, err) < 0)
 			return -1;
-		want(c->d, str_dup("nvidia-nvlink"), nvlink, 0, &p);
+		want_node(c->d, str_dup("nvidia-nvlink"), nvlink, 0, &p);
 	}
 	if (nvswitch) {
 		auto_strv struct strv switches = { 0 };
 		if (read_permissions(c->kern, "proc/driver/nvidia-nvswitch/permissions", &p, err) < 0 ||
 		    root_list(c->kern, "proc/driver/nvidia-nvswitch/devices", &switches, err) < 0)
 			return -1;
-		want(c->d, str_dup("nvidia-nvswitchctl"), nvswitch, MINOR_CONTROL, &p);
+		want_node(c->d, str_dup("nvidia-nvswitchctl"), nvswitch, MINOR_CONTROL, &p);
 		for (unsigned i = 0; i < switches.count; i++)
-			want(c->d, str_fmt("nvidia-nvswitch%u", i), nvswitch, i, &p);
+			want_node(c->d, str_fmt("nvidia-nvswitch%u", i), nvswitch, i, &p);
 	}
 	return 0;
 }
@@ -159,7 +159,7 @@ static int want_capabilities(const struct context *c, const char *dir, unsigned 
 			r = want_capabilities(c, path, major, depth - 1, err);
 		else if (r > 0 && S_ISREG(st.st_mode) && (r = read_permissions(c->kern, path, &p, err)) > 0 &&
 			 p.has_minor)
-			want(c->d, str_fmt("nvidia-caps/nvidia-cap%u", p.minor), major, p.minor, &p);
+			want_node(c->d, str_fmt("nvidia-caps/nvidia-cap%u", p.minor), major, p.minor, &p);
 		if (r < 0)
 			return -1;
 	}
@@ -187,16 +187,16 @@ static int want_imex(const struct context *c, unsigned channels, struct err *err
 	if (c->params.has_imex_count && channels > c->params.imex_count)
 		return err_set(err, E_USAGE, "%u IMEX channels wished: the driver was loaded for %u", channels,
 			       c->params.imex_count);
-	if (channels == 0 && c->params.is_imex0_wished)
+	if (channels == 0 && c->params.is_imex0_requested)
 		channels = 1;
 	for (unsigned i = 0; i < channels; i++)
-		want(c->d, str_fmt("nvidia-caps-imex-channels/channel%u", i), major, i, &c->params);
+		want_node(c->d, str_fmt("nvidia-caps-imex-channels/channel%u", i), major, i, &c->params);
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_paths(const void *a, const void *b)
 {
-	return str_version_cmp(((const struct node *)a)->path, ((const struct node *)b)->path);
+	return str_version_cmp(((const struct device_node *)a)->path, ((const struct device_node *)b)->path);
 }
 
 int devices_want(const struct root *kern, unsigned imex_channels, struct devices *ret, struct err *err)
@@ -219,8 +219,8 @@ int devices_want(const struct root *kern, unsigned imex_channels, struct devices
 		want_uvm(&c);
 		unsigned vgpu = devices_major(c.table, "nvidia-vgpu-vfio");
 		if (vgpu)
-			want(&d, str_dup("nvidia-vgpuctl"), vgpu, 0, &c.params);
-		qsort(d.items, d.count, sizeof(*d.items), compare);
+			want_node(&d, str_dup("nvidia-vgpuctl"), vgpu, 0, &c.params);
+		qsort(d.items, d.count, sizeof(*d.items), compare_paths);
 	}
 	*ret = d;
 	d = (struct devices){ 0 };
@@ -235,7 +235,7 @@ void devices_done(struct devices *d)
 	*d = (struct devices){ 0 };
 }
 
-size_t devices_bad(const struct devices *d)
+size_t devices_count_bad(const struct devices *d)
 {
 	size_t bad = 0;
 	for (size_t i = 0; i < d->count; i++)
@@ -243,7 +243,7 @@ size_t devices_bad(const struct devices *d)
 	return bad;
 }
 
-const char *node_verdict_name(enum node_verdict v)
+const char *device_verdict_name(enum device_verdict v)
 {
 	static const char *const names[] = { "unseen", "ok", "created", "corrected", "missing", "wrong" };
 	return names[v];

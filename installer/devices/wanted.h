@@ -7,7 +7,7 @@
 #pragma once
 #include "base/process/sys.h"
 
-enum node_verdict {
+enum device_verdict {
 	NODE_UNSEEN, // not compared yet
 	NODE_OK,     // right node, right link
 	NODE_CREATED,
@@ -16,18 +16,18 @@ enum node_verdict {
 	NODE_WRONG,     // stays so, for the same reasons; why says what is wrong
 };
 
-struct node {
+struct device_node {
 	char *path; // below dev/: "nvidia0", "nvidia-caps/nvidia-cap1"
 	unsigned major, minor;
 	unsigned mode; // permission bits
 	unsigned uid, gid;
 	bool may_modify; // the driver's leave to make or change it; links in dev/char are made in any case
-	enum node_verdict verdict;
+	enum device_verdict verdict;
 	const char *why; // of CORRECTED, MISSING, WRONG: "type", "number", "mode", "owner", "link"; else NULL
 };
 
 struct devices {
-	struct node *items; // sorted by path, natural order
+	struct device_node *items; // sorted by path, natural order
 	size_t count;
 	size_t changes; // system calls that changed something in the last devices_apply()
 };
@@ -44,8 +44,8 @@ void devices_done(struct devices *d);
 // changed, 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err);
 
-size_t devices_bad(const struct devices *d);        // nodes that are MISSING or WRONG
-const char *node_verdict_name(enum node_verdict v); // "ok", "created", "corrected", "missing", "wrong", "unseen"
+size_t devices_count_bad(const struct devices *d);      // nodes that are MISSING or WRONG
+const char *device_verdict_name(enum device_verdict v); // "ok", "created", "corrected", "missing", "wrong", "unseen"
 
 // Major number of a character device name in proc/devices, exact match; 0 = not registered.
 unsigned devices_major(const char *proc_devices, const char *name);

@@ -16,7 +16,7 @@
 #include "host/firmware_path.h"
 #include "kmod/source/recipe.h"
 
-struct export_wish {
+struct driver_root_request {
 	const char *driver;   // version
 	const char *payload;  // digest: STATE/payloads/HEX
 	const char *modules;  // STATE/modules/HEX; NULL = not known
@@ -24,13 +24,12 @@ struct export_wish {
 	enum flavour flavour; // of the modules: whose sources are shown
 };
 
-struct export
-{
+struct driver_root {
 	const struct root *host, *kern, *state; // borrowed
 	const struct sys *sys;
-	struct watch *watch;
+	struct progress *progress;
 	const char *boot;             // boot id
-	char sources[DIGEST_HEX + 1]; // STATE/sources/HEX of what is wished; "" = the payload has none
+	char sources[DIGEST_HEX + 1]; // STATE/sources/HEX of what is requested; "" = the payload has none
 	char *former;                 // an earlier one below host, that is withdrawn when this is in place; NULL = none
 	char *dir;                    // below host: "run/nvidia/driver"
 	char *parent, *base;          // "run/nvidia", "driver"
@@ -42,30 +41,33 @@ struct export
 	bool is_over; // the former one lies beneath; it is open as:
 	int below;
 };
-#define EXPORT_DEFAULT "/run/nvidia/driver"
-#define EXPORT_FIRMWARE "lib/firmware" // below dir
-#define EXPORT_PAYLOADS "payloads"     // below state: trees by the digest of what they are of
-#define EXPORT_MODULES "modules"
-#define EXPORT_SOURCES "sources" // copies of a payload's, one for each kernel, because make writes into them
+#define DRIVER_ROOT_DEFAULT "/run/nvidia/driver"
+#define DRIVER_ROOT_FIRMWARE "lib/firmware" // below dir
+#define DRIVER_ROOT_PAYLOADS "payloads"     // below state: trees by the digest of what they are of
+#define DRIVER_ROOT_MODULES "modules"
+#define DRIVER_ROOT_SOURCES "sources" // copies of a payload's, one for each kernel, because make writes into them
 
 // dir: a path of the host. E_USAGE when it cannot be one.
-int export_open(struct export *e, const char *dir, struct err *err);
-void export_done(struct export *e);
-#define auto_export __attribute__((cleanup(export_done)))
+int driver_root_open(struct driver_root *e, const char *dir, struct err *err);
+void driver_root_done(struct driver_root *e);
+#define auto_driver_root __attribute__((cleanup(driver_root_done)))
 
-// 1 = what is in place is what is wished, measured; 0 = a new generation is due, with *ret_why (caller frees).
-int export_look(struct export *e, const struct export_wish *wish, char **ret_why, struct err *err);
+// 1 = what is in place is what is requested, measured; 0 = a new generation is due, with *ret_why (caller frees).
+int driver_root_check(struct driver_root *e, const struct driver_root_request *request, char **ret_why,
+		      struct err *err);
 // What is in place is right: the record says so, too, although another pod has made it.
-int export_confirm(struct export *e, const struct export_wish *wish, struct err *err);
+int driver_root_confirm(struct driver_root *e, const struct driver_root_request *request, struct err *err);
 // The next generation, ready to be put in place. Nothing that is in use is touched.
-int export_prepare(struct export *e, const struct export_wish *wish, struct err *err);
+int driver_root_prepare(struct driver_root *e, const struct driver_root_request *request, struct err *err);
 // The payload, when it is unpacked, has all of these files ("nvidia/535.261.03/gsp_ga10x.bin"), and the kernel can be
 // told so.
-bool export_brings(const struct export *e, const char *payload, const struct firmware_search *search,
-		   const struct strv *names);
-bool export_is_path(const struct export *e, const char *path); // of the kernel's firmware, that leads into this export
-int export_unset_path(const struct export *e, struct err *err);
-int export_firmware(struct export *e, const struct export_wish *wish, struct err *err); // found by the load
-int export_switch(struct export *e, const struct export_wish *wish, struct err *err);
-int export_back(struct export *e, struct err *err);   // as it was before export_prepare()
-int export_settle(struct export *e, struct err *err); // what was switched to holds: the one before goes
+bool driver_root_has_firmware(const struct driver_root *e, const char *payload, const struct firmware_path *search,
+			      const struct strv *names);
+bool driver_root_is_firmware_path(const struct driver_root *e,
+				  const char *path); // of the kernel's firmware, that leads into this export
+int driver_root_unset_firmware_path(const struct driver_root *e, struct err *err);
+int driver_root_set_firmware_path(struct driver_root *e, const struct driver_root_request *request,
+				  struct err *err); // found by the load
+int driver_root_switch(struct driver_root *e, const struct driver_root_request *request, struct err *err);
+int driver_root_rollback(struct driver_root *e, struct err *err); // as it was before driver_root_prepare()
+int driver_root_finish(struct driver_root *e, struct err *err);   // what was switched to holds: the one before goes

@@ -18,14 +18,14 @@ unsigned generation_number(const char *base, const char *name); // 0 = it is non
 int generation_list(const struct root *parent, const char *base, struct strv *ret, struct err *err);
 
 // An error of either leaves what was made so far to generation_remove(). First the root, with nothing in it.
-int generation_begin(const struct space *s, const struct root *parent, const char *name, struct err *err);
-int generation_make(const struct space *s, const struct root *parent, const char *name, const struct pieces *p,
+int generation_begin(const struct mount_ns *s, const struct root *parent, const char *name, struct err *err);
+int generation_make(const struct mount_ns *s, const struct root *parent, const char *name, const struct root_layout *p,
 		    struct err *err);
 // 1 = parent/name is a generation, alone in its place, and has exactly these pieces, each mounted and from the right
 // place; 0 = not, with *ret_why (caller frees). Believes mountinfo and inodes, no record (R-D4).
-int generation_check(const struct space *s, const struct root *parent, const char *name, const struct pieces *p,
+int generation_check(const struct mount_ns *s, const struct root *parent, const char *name, const struct root_layout *p,
 		     char **ret_why, struct err *err);
 
 // Of one that was prepared: detaches all that is mounted in it, then removes; a directory on which something is mounted
 // is never entered. 1 = removed, 0 = there was none.
-int generation_remove(const struct space *s, const struct root *parent, const char *name, struct err *err);
+int generation_remove(const struct mount_ns *s, const struct root *parent, const char *name, struct err *err);

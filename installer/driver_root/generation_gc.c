@@ -7,40 +7,40 @@
 
 // Looking at every process is not free, and mostly there is nothing to remove.
 struct collecting {
-	const struct export *e;
-	struct space space;
+	const struct driver_root *e;
+	struct mount_ns mount_ns;
 	struct root parent;
-	struct views views;
-	bool has_views;
+	struct mount_users mount_users;
+	bool has_mount_users;
 	size_t kept;
 };
 
 static void collecting_done(struct collecting *c)
 {
-	views_done(&c->views);
+	mount_users_done(&c->mount_users);
 	root_done(&c->parent);
-	space_done(&c->space);
+	mount_ns_done(&c->mount_ns);
 }
 #define auto_collecting __attribute__((cleanup(collecting_done)))
 
 // 1 = somebody looks at it, or it cannot be told.
-static int is_used(struct collecting *c, const struct root *parent, const char *name, struct err *err)
+static int is_tree_used(struct collecting *c, const struct root *parent, const char *name, struct err *err)
 {
-	auto_mounts struct mounts now = { 0 };
-	auto_spot struct spot spot = { 0 };
-	auto_str char *above = space_path(&c->space, parent->fd);
+	auto_mountinfo struct mountinfo now = { 0 };
+	auto_fs_dir struct fs_dir fs_dir = { 0 };
+	auto_str char *above = mount_ns_path(&c->mount_ns, parent->fd);
 	if (!above)
 		return 1;
 	auto_str char *path = str_fmt("%s/%s", str_eq(above, "/") ? "" : above, name);
-	if (!c->has_views && views_read(c->e->kern, &c->views, err) < 0)
+	if (!c->has_mount_users && mount_users_read(c->e->kern, &c->mount_users, err) < 0)
 		return -1;
-	c->has_views = true;
-	if (c->views.is_partial)
+	c->has_mount_users = true;
+	if (c->mount_users.is_partial)
 		return 1;
-	if (space_mounts(&c->space, &now, err) < 0)
+	if (mount_ns_mounts(&c->mount_ns, &now, err) < 0)
 		return -1;
-	mounts_spot(&now, path, &spot);
-	return views_has(&c->views, &spot, path);
+	mountinfo_locate(&now, path, &fs_dir);
+	return mount_users_has(&c->mount_users, &fs_dir, path);
 }
 
 // What was prepared: it was never put in place, or a copy of it was. Nobody else has bound it.
@@ -50,7 +50,7 @@ static int collect_generations(struct collecting *c, struct err *err)
 	if (generation_list(&c->parent, c->e->base, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
-		if (generation_remove(&c->space, &c->parent, names.items[i], err) < 0)
+		if (generation_remove(&c->mount_ns, &c->parent, names.items[i], err) < 0)
 			return -1;
 	return 0;
 }
@@ -67,7 +67,7 @@ static int collect_trees(struct collecting *c, const char *kind, const char *pre
 	for (size_t i = 0; i < names.count; i++) {
 		if (!digest_is_hex(names.items[i]) || str_eq(names.items[i], present))
 			continue;
-		int used = is_used(c, &store, names.items[i], err);
+		int used = is_tree_used(c, &store, names.items[i], err);
 		if (used < 0 || (!used && root_rmtree(&store, names.items[i], err) < 0))
 			return -1;
 		c->kept += (size_t)used;
@@ -75,18 +75,18 @@ static int collect_trees(struct collecting *c, const char *kind, const char *pre
 	return 0;
 }
 
-int collect_unused(const struct export *e, struct err *err)
+int generation_gc(const struct driver_root *e, struct err *err)
 {
-	auto_collecting struct collecting c = { .e = e, .space = SPACE_NONE, .parent = ROOT_NONE };
-	auto_exported struct exported now = { 0 };
+	auto_collecting struct collecting c = { .e = e, .mount_ns = MOUNT_NS_NONE, .parent = ROOT_NONE };
+	auto_root_record struct root_record now = { 0 };
 	if (!root_exists(e->host, e->parent))
 		return 1;
-	if (exported_record(e->host, e->boot, &now, err) < 0 ||
-	    space_open(e->host, e->kern, e->sys, &c.space, err) < 0 ||
+	if (root_record_read(e->host, e->boot, &now, err) < 0 ||
+	    mount_ns_open(e->host, e->kern, e->sys, &c.mount_ns, err) < 0 ||
 	    root_sub(e->host, e->parent, &c.parent, err) < 0 || collect_generations(&c, err) < 0 ||
-	    collect_trees(&c, EXPORT_PAYLOADS, now.payload, err) < 0 ||
-	    collect_trees(&c, EXPORT_MODULES, now.modules, err) < 0 ||
-	    collect_trees(&c, EXPORT_SOURCES, now.sources, err) < 0)
+	    collect_trees(&c, DRIVER_ROOT_PAYLOADS, now.payload, err) < 0 ||
+	    collect_trees(&c, DRIVER_ROOT_MODULES, now.modules, err) < 0 ||
+	    collect_trees(&c, DRIVER_ROOT_SOURCES, now.sources, err) < 0)
 		return -1;
 	return !c.kept;
 }

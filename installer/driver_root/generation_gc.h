@@ -6,4 +6,4 @@
 #include "driver_root/driver_root.h"
 
 // 1 = something was removed or nothing was to be; 0 = something stays because it is in use.
-int collect_unused(const struct export *e, struct err *err);
+int generation_gc(const struct driver_root *e, struct err *err);

@@ -14,8 +14,8 @@ static const char DIR_NAME[] = "kmodsmith";
 static const char FORMAT[] = "3";
 
 // Every distribution writes modules.dep anew when the tree changes.
-int modtree_key(const struct package *p, const char *release, const struct root *host, char ret[DIGEST_HEX + 1],
-		struct err *err)
+int modules_dir_key(const struct package *p, const char *release, const struct root *host, char ret[DIGEST_HEX + 1],
+		    struct err *err)
 {
 	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release), *text = NULL;
 	struct digest *sum = digest_new();
@@ -47,23 +47,23 @@ static void lines_done(struct lines *l)
 }
 #define auto_lines __attribute__((cleanup(lines_done)))
 
-static char *path_of_line(const char *line)
+static char *line_path(const char *line)
 {
 	return str_ndup(line, strcspn(line, ":"));
 }
 
 // The line of a module; NULL = there is none.
-static const char *find_line(const struct strv *lines, const char *module)
+static const char *find_module_line(const struct strv *lines, const char *module)
 {
 	for (size_t i = 0; i < lines->count; i++) {
-		auto_str char *path = path_of_line(lines->items[i]), *name = depindex_name(path);
+		auto_str char *path = line_path(lines->items[i]), *name = depindex_name(path);
 		if (module_name_eq(name, module))
 			return lines->items[i];
 	}
 	return NULL;
 }
 
-static void drop(struct strv *v, const char *text)
+static void drop_line(struct strv *v, const char *text)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < v->count; i++)
@@ -76,12 +76,12 @@ static void drop(struct strv *v, const char *text)
 
 // What a module needs and all that this needs: the paths of a line, itself first. modprobe loads from the end of a
 // line, so what is needed again moves behind everything that needs it.
-static void add_needs(const char *line, struct strv *ret)
+static void add_line_needs(const char *line, struct strv *ret)
 {
 	auto_strv struct strv paths = { 0 };
 	strv_split(&paths, line, ": ");
 	for (size_t i = 0; i < paths.count; i++) {
-		drop(ret, paths.items[i]);
+		drop_line(ret, paths.items[i]);
 		strv_add(ret, str_dup(paths.items[i]));
 	}
 }
@@ -92,17 +92,17 @@ static void add_line(const struct package_file *f, const struct module *m, const
 {
 	auto_strv struct strv needs = { 0 };
 	for (size_t i = 0; i < m->depends.count; i++) {
-		const char *own = find_line(&l->own, m->depends.items[i]);
-		const char *line = own ? own : find_line(kernel, m->depends.items[i]);
+		const char *own = find_module_line(&l->own, m->depends.items[i]);
+		const char *line = own ? own : find_module_line(kernel, m->depends.items[i]);
 		if (line)
-			add_needs(line, &needs);
+			add_line_needs(line, &needs);
 	}
 	auto_str char *text = needs.count ? strv_join(&needs, " ") : str_dup("");
 	strv_add(&l->own, str_fmt("%s/%s:%s%s", DIR_NAME, f->name, *text ? " " : "", text));
 }
 
-static int own_lines(const struct package *p, const struct module_set *set, const struct strv *kernel, struct lines *l,
-		     struct err *err)
+static int add_package_lines(const struct package *p, const struct module_set *set, const struct strv *kernel,
+			     struct lines *l, struct err *err)
 {
 	size_t *order = mem_alloc((set->count + 1) * sizeof(*order));
 	int r = load_order(set->pointers, set->count, order, err);
@@ -118,14 +118,14 @@ static void add_kernel_lines(const struct strv *kernel, struct lines *l)
 	for (size_t i = 0; i < l->own.count; i++)
 		strv_add(&l->all, str_dup(l->own.items[i]));
 	for (size_t i = 0; i < kernel->count; i++) {
-		auto_str char *path = path_of_line(kernel->items[i]), *name = depindex_name(path);
-		if (!str_starts(name, "nvidia") || !find_line(&l->own, name))
+		auto_str char *path = line_path(kernel->items[i]), *name = depindex_name(path);
+		if (!str_starts(name, "nvidia") || !find_module_line(&l->own, name))
 			strv_add(&l->all, str_dup(kernel->items[i]));
 	}
 }
 
-static int put_index(const struct root *into, const char *name, const struct strv *lines,
-		     char *(*make)(const struct strv *, size_t *), struct err *err)
+static int write_dep_index(const struct root *into, const char *name, const struct strv *lines,
+			   char *(*make)(const struct strv *, size_t *), struct err *err)
 {
 	size_t len = 0;
 	auto_str char *joined = lines->count ? strv_join(lines, "\n") : str_dup(""), *index = make(lines, &len);
@@ -136,7 +136,7 @@ static int put_index(const struct root *into, const char *name, const struct str
 		       root_write(into, bin, index, len, 0644, err);
 }
 
-static int read_lines(const struct making *k, const char *name, struct strv *ret, struct err *err)
+static int read_kernel_lines(const struct making *k, const char *name, struct strv *ret, struct err *err)
 {
 	auto_str char *path = str_fmt("%s/%s", k->tree, name), *text = NULL;
 	int r = root_read(k->host, path, &text, NULL, err);
@@ -148,14 +148,14 @@ static int write_dependencies(const struct making *k, const struct module_set *s
 {
 	auto_strv struct strv kernel = { 0 };
 	auto_lines struct lines l = { 0 };
-	if (read_lines(k, "modules.dep", &kernel, err) < 0 || own_lines(k->p, set, &kernel, &l, err) < 0)
+	if (read_kernel_lines(k, "modules.dep", &kernel, err) < 0 || add_package_lines(k->p, set, &kernel, &l, err) < 0)
 		return -1;
 	add_kernel_lines(&kernel, &l);
-	return put_index(k->into, "modules.dep", &l.all, depindex_make, err);
+	return write_dep_index(k->into, "modules.dep", &l.all, depindex_make, err);
 }
 
 // "alias PATTERN MODULE"
-static bool is_own_alias(const char *line, const struct module_set *set)
+static bool is_package_alias(const char *line, const struct module_set *set)
 {
 	const char *module = strrchr(line, ' ');
 	for (size_t i = 0; module && i < set->count; i++)
@@ -169,16 +169,16 @@ static bool is_own_alias(const char *line, const struct module_set *set)
 static int write_aliases(const struct making *k, const struct module_set *set, struct err *err)
 {
 	auto_strv struct strv kernel = { 0 }, all = { 0 };
-	int r = read_lines(k, "modules.alias", &kernel, err);
+	int r = read_kernel_lines(k, "modules.alias", &kernel, err);
 	if (r < 0 || (r == 0 && root_exists(k->into, "modules.alias.bin")))
 		return r;
 	for (size_t i = 0; i < kernel.count; i++)
-		if (!is_own_alias(kernel.items[i], set))
+		if (!is_package_alias(kernel.items[i], set))
 			strv_add(&all, str_dup(kernel.items[i]));
 	for (size_t i = 0; i < set->count; i++)
 		for (size_t j = 0; j < set->items[i].aliases.count; j++)
 			strv_add(&all, str_fmt("alias %s %s", set->items[i].aliases.items[j], set->items[i].name));
-	return put_index(k->into, "modules.alias", &all, depindex_aliases, err);
+	return write_dep_index(k->into, "modules.alias", &all, depindex_aliases, err);
 }
 
 static int write_indexes(const struct making *k, struct err *err)
@@ -208,7 +208,7 @@ static int add_kernel_entry(const struct making *k, const char *name, struct err
 	return S_ISREG(st.st_mode) && str_starts(name, "modules.") ? copy_entry(k->host, path, k->into, name, err) : 0;
 }
 
-static int fill(const struct making *k, struct err *err)
+static int fill_modules_dir(const struct making *k, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(k->host, k->tree, &names, err) < 0 || root_mkdirs(k->into, DIR_NAME, 0755, err) < 0)
@@ -224,15 +224,15 @@ static int fill(const struct making *k, struct err *err)
 	return write_indexes(k, err);
 }
 
-int modtree_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
-		 const char *key, struct err *err)
+int modules_dir_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
+		     const char *key, struct err *err)
 {
 	auto_scratch struct scratch into = SCRATCH_NONE;
 	auto_str char *tree = str_fmt("lib/modules/%s", release);
 	const struct making k = { .p = p, .tree = tree, .host = host, .into = &into.root };
 	if (root_exists(store, key))
 		return 0;
-	if (scratch_make(store, "modules", &into, err) < 0 || fill(&k, err) < 0)
+	if (scratch_make(store, "modules", &into, err) < 0 || fill_modules_dir(&k, err) < 0)
 		return err_wrap(err, "make the tree of modules");
 	return scratch_keep(&into, key, err);
 }

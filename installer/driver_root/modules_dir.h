@@ -6,8 +6,8 @@
 
 // release: of the kernel that the modules are loaded by, whatever the package was made for.
 // Names the tree: made of the same package for the same kernel tree, it is the same.
-int modtree_key(const struct package *p, const char *release, const struct root *host, char ret[DIGEST_HEX + 1],
-		struct err *err);
+int modules_dir_key(const struct package *p, const char *release, const struct root *host, char ret[DIGEST_HEX + 1],
+		    struct err *err);
 // p is unpacked. Into the directory KEY of a store of trees, whole or not at all. 1 = made, 0 = was there.
-int modtree_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
-		 const char *key, struct err *err);
+int modules_dir_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
+		     const char *key, struct err *err);

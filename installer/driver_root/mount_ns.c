@@ -9,7 +9,7 @@
 
 enum { PATH_LEN = 4096 };
 
-static char *link_at(int dir, const char *path)
+static char *read_link_at(int dir, const char *path)
 {
 	char target[PATH_LEN + 1];
 	ssize_t len = readlinkat(dir, path, target, PATH_LEN);
@@ -27,69 +27,69 @@ static char *other_namespace(const struct root *host)
 		       NULL;
 }
 
-static int enter_failed(const char *what, struct err *err)
+static int enter_refused(const char *what, struct err *err)
 {
 	return err_set(err, errno == EPERM ? E_RIGHTS : errno, "%s (CAP_SYS_ADMIN and CAP_SYS_CHROOT are needed)",
 		       what);
 }
 
 // Where to come back to. Below 0: it cannot be told.
-static int note_here(int proc, struct space *s)
+static int open_own_ns(int proc, struct mount_ns *s)
 {
 	s->root = openat(proc, "self/root", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	s->cwd = openat(proc, "self/cwd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return s->root < 0 || s->cwd < 0 ? -1 : openat(proc, "self/ns/mnt", O_RDONLY | O_CLOEXEC);
 }
 
-static int enter(struct space *s, const char *ns, struct err *err)
+static int enter_mount_ns(struct mount_ns *s, const char *ns, struct err *err)
 {
-	auto_str char *other = link_at(s->proc, ns), *own = link_at(s->proc, "self/ns/mnt");
+	auto_str char *other = read_link_at(s->proc, ns), *own = read_link_at(s->proc, "self/ns/mnt");
 	if (!other || str_eq(own, other))
 		return 0;
 	s->other = openat(s->proc, ns, O_RDONLY | O_CLOEXEC);
-	auto_fd int back = s->other < 0 ? -1 : note_here(s->proc, s);
+	auto_fd int back = s->other < 0 ? -1 : open_own_ns(s->proc, s);
 	if (back < 0 || s->sys->mount_enter(s->sys, s->other) < 0)
-		return enter_failed("enter the host's mount namespace", err);
+		return enter_refused("enter the host's mount namespace", err);
 	s->own = TAKE_FD(back);
 	return 0;
 }
 
-int space_open(const struct root *host, const struct root *kern, const struct sys *sys, struct space *ret,
-	       struct err *err)
+int mount_ns_open(const struct root *host, const struct root *kern, const struct sys *sys, struct mount_ns *ret,
+		  struct err *err)
 {
-	auto_space struct space s = SPACE_NONE;
+	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
 	auto_str char *ns = other_namespace(host);
 	s.kern = kern;
 	s.sys = sys;
 	s.proc = root_open(kern, "proc", O_PATH | O_DIRECTORY, err);
-	if (s.proc < 0 || (ns && enter(&s, ns, err) < 0))
+	if (s.proc < 0 || (ns && enter_mount_ns(&s, ns, err) < 0))
 		return -1;
 	*ret = s;
-	s = SPACE_NONE;
+	s = MOUNT_NS_NONE;
 	return 0;
 }
 
-int space_copy(const struct space *s, int at, struct space *ret, struct err *err)
+int mount_ns_copy(const struct mount_ns *s, int at, struct mount_ns *ret, struct err *err)
 {
-	auto_space struct space c = SPACE_NONE;
+	auto_mount_ns struct mount_ns c = MOUNT_NS_NONE;
 	c.kern = s->kern;
 	c.sys = s->sys;
-	auto_fd int back = note_here(s->proc, &c);
+	auto_fd int back = open_own_ns(s->proc, &c);
 	if (back < 0 || fchdir(at) < 0)
-		return enter_failed("look at the own mount namespace", err);
+		return enter_refused("look at the own mount namespace", err);
 	if (s->sys->mount_copy(s->sys) < 0) {
 		int problem = errno;
 		int r = fchdir(c.cwd); // an error that follows an error
 		errno = r < 0 ? errno : problem;
-		return enter_failed("copy the mount namespace", err);
+		return enter_refused("copy the mount namespace", err);
 	}
 	c.own = TAKE_FD(back);
 	*ret = c;
-	c = SPACE_NONE;
+	c = MOUNT_NS_NONE;
 	return 0;
 }
 
-void space_done(struct space *s)
+void mount_ns_done(struct mount_ns *s)
 {
 	// A namespace's own root is not ours when we were started in a chroot.
 	if (s->own >= 0 && s->sys->mount_enter(s->sys, s->own) == 0 && fchdir(s->root) == 0 && chroot(".") == 0 &&
@@ -99,27 +99,27 @@ void space_done(struct space *s)
 	close_fdp(&s->root);
 	close_fdp(&s->cwd);
 	close_fdp(&s->other);
-	*s = SPACE_NONE;
+	*s = MOUNT_NS_NONE;
 }
 
-int space_mounts(const struct space *s, struct mounts *ret, struct err *err)
+int mount_ns_mounts(const struct mount_ns *s, struct mountinfo *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	auto_fd int fd = openat(s->proc, "self/mountinfo", O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || file_read(fd, "mountinfo", &text, NULL, err) < 0)
 		return fd < 0 ? file_fail("open", "self/mountinfo of proc", err) : -1;
-	mounts_parse(text, ret);
+	mountinfo_parse(text, ret);
 	return 0;
 }
 
-char *space_path(const struct space *s, int fd)
+char *mount_ns_path(const struct mount_ns *s, int fd)
 {
 	char link[32];
 	snprintf(link, sizeof(link), "self/fd/%d", fd);
-	return link_at(s->proc, link);
+	return read_link_at(s->proc, link);
 }
 
-int space_mount_id(const struct space *s, int fd, unsigned *ret, struct err *err)
+int mount_ns_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct err *err)
 {
 	char path[32];
 	auto_str char *text = NULL;
@@ -133,7 +133,7 @@ int space_mount_id(const struct space *s, int fd, unsigned *ret, struct err *err
 	return 0;
 }
 
-int space_open_path(const struct space *s, const char *path, struct err *err)
+int mount_ns_open_path(const struct mount_ns *s, const char *path, struct err *err)
 {
 	auto_str char *below = str_fmt("self/root%s", path);
 	int fd = openat(s->proc, below, O_PATH | O_CLOEXEC);

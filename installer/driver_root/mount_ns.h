@@ -6,26 +6,26 @@
 #include "base/process/sys.h"
 #include "host/mountinfo.h"
 
-struct space {
+struct mount_ns {
 	const struct root *kern;
 	const struct sys *sys;
 	int proc;                  // descriptor of kern's proc
 	int own, root, cwd, other; // namespaces and directories to come back to; own < 0: the host's files are in ours
 };
-#define SPACE_NONE ((struct space){ .proc = -1, .own = -1, .root = -1, .cwd = -1, .other = -1 })
-int space_open(const struct root *host, const struct root *kern, const struct sys *sys, struct space *ret,
-	       struct err *err);
-void space_done(struct space *s); // back to where it was opened, too
-#define auto_space __attribute__((cleanup(space_done)))
+#define MOUNT_NS_NONE ((struct mount_ns){ .proc = -1, .own = -1, .root = -1, .cwd = -1, .other = -1 })
+int mount_ns_open(const struct root *host, const struct root *kern, const struct sys *sys, struct mount_ns *ret,
+		  struct err *err);
+void mount_ns_done(struct mount_ns *s); // back to where it was opened, too
+#define auto_mount_ns __attribute__((cleanup(mount_ns_done)))
 
-// Into a copy of the namespace, until space_done(ret): what is mounted here is there, too, and what is detached there
-// is detached here, as far as mounts are shared. at: a directory of it; its copy becomes the working directory, so that
-// what is under another mount can be reached. Killed before it is left, it goes without a trace.
-int space_copy(const struct space *s, int at, struct space *ret, struct err *err);
+// Into a copy of the namespace, until mount_ns_done(ret): what is mounted here is there, too, and what is detached
+// there is detached here, as far as mounts are shared. at: a directory of it; its copy becomes the working directory,
+// so that what is under another mount can be reached. Killed before it is left, it goes without a trace.
+int mount_ns_copy(const struct mount_ns *s, int at, struct mount_ns *ret, struct err *err);
 
-int space_mounts(const struct space *s, struct mounts *ret, struct err *err);
-char *space_path(const struct space *s, int fd); // as mounts name it; NULL = cannot be told
+int mount_ns_mounts(const struct mount_ns *s, struct mountinfo *ret, struct err *err);
+char *mount_ns_path(const struct mount_ns *s, int fd); // as mounts name it; NULL = cannot be told
 // Of the mount that an open file was reached by.
-int space_mount_id(const struct space *s, int fd, unsigned *ret, struct err *err);
+int mount_ns_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct err *err);
 // By its name in mountinfo.
-int space_open_path(const struct space *s, const char *path, struct err *err);
+int mount_ns_open_path(const struct mount_ns *s, const char *path, struct err *err);

@@ -9,18 +9,18 @@
 
 enum { PATH_LEN = 4096 };
 
-void views_done(struct views *v)
+void mount_users_done(struct mount_users *v)
 {
 	for (size_t i = 0; i < v->count; i++)
-		mounts_done(&v->items[i]);
+		mountinfo_done(&v->items[i]);
 	free(v->items);
 	strv_done(&v->namespaces);
 	strv_done(&v->places);
-	*v = (struct views){ 0 };
+	*v = (struct mount_users){ 0 };
 }
 
 // NULL = the process has ended, or has no such link (a kernel thread), or we may not look.
-static char *link_of(int proc, const char *pid, const char *name, struct views *v)
+static char *read_proc_link(int proc, const char *pid, const char *name, struct mount_users *v)
 {
 	char target[PATH_LEN + 1];
 	auto_str char *path = str_fmt("%s/%s", pid, name);
@@ -30,7 +30,7 @@ static char *link_of(int proc, const char *pid, const char *name, struct views *
 	return len > 0 ? str_ndup(target, (size_t)len) : NULL;
 }
 
-static void add_place(struct views *v, char *take)
+static void add_used_dir(struct mount_users *v, char *take)
 {
 	if (take && !str_eq(take, "/") && !strv_has(&v->places, take))
 		strv_add(&v->places, take);
@@ -39,7 +39,7 @@ static void add_place(struct views *v, char *take)
 }
 
 // mountinfo leaves out what a process with a root of its own cannot see, so it is asked of one that has none.
-static void add_namespace(int proc, const char *pid, char *take_name, struct views *v)
+static void add_namespace(int proc, const char *pid, char *take_name, struct mount_users *v)
 {
 	auto_str char *path = str_fmt("%s/mountinfo", pid), *text = NULL, *name = take_name;
 	auto_fd int fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
@@ -47,26 +47,26 @@ static void add_namespace(int proc, const char *pid, char *take_name, struct vie
 	if (fd < 0 || file_read(fd, path, &text, NULL, &err) < 0 || !*text)
 		return;
 	v->items = mem_grow(v->items, v->count + 1, sizeof(*v->items));
-	v->items[v->count] = (struct mounts){ 0 };
-	mounts_parse(text, &v->items[v->count++]);
+	v->items[v->count] = (struct mountinfo){ 0 };
+	mountinfo_parse(text, &v->items[v->count++]);
 	strv_add(&v->namespaces, TAKE(name));
 }
 
-static void look_at(int proc, const char *pid, bool is_any_root, struct views *v)
+static void add_process_users(int proc, const char *pid, bool is_any_root, struct mount_users *v)
 {
-	auto_str char *root = link_of(proc, pid, "root", v), *name = link_of(proc, pid, "ns/mnt", v);
+	auto_str char *root = read_proc_link(proc, pid, "root", v), *name = read_proc_link(proc, pid, "ns/mnt", v);
 	bool is_whole = str_eq(root, "/");
 	if (name && (is_whole || is_any_root) && !strv_has(&v->namespaces, name))
 		add_namespace(proc, pid, TAKE(name), v);
 	if (is_any_root)
 		return;
-	add_place(v, TAKE(root));
-	add_place(v, link_of(proc, pid, "cwd", v));
+	add_used_dir(v, TAKE(root));
+	add_used_dir(v, read_proc_link(proc, pid, "cwd", v));
 }
 
-int views_read(const struct root *kern, struct views *ret, struct err *err)
+int mount_users_read(const struct root *kern, struct mount_users *ret, struct err *err)
 {
-	auto_views struct views v = { 0 };
+	auto_mount_users struct mount_users v = { 0 };
 	auto_strv struct strv pids = { 0 };
 	auto_fd int proc = root_open(kern, "proc", O_PATH | O_DIRECTORY, err);
 	if (proc < 0 || root_list(kern, "proc", &pids, err) < 0)
@@ -74,19 +74,19 @@ int views_read(const struct root *kern, struct views *ret, struct err *err)
 	for (int is_any_root = 0; is_any_root < 2; is_any_root++)
 		for (size_t i = 0; i < pids.count; i++)
 			if (isdigit((unsigned char)*pids.items[i]))
-				look_at(proc, pids.items[i], is_any_root, &v);
+				add_process_users(proc, pids.items[i], is_any_root, &v);
 	*ret = v;
-	v = (struct views){ 0 };
+	v = (struct mount_users){ 0 };
 	return 0;
 }
 
-bool views_has(const struct views *v, const struct spot *spot, const char *path)
+bool mount_users_has(const struct mount_users *v, const struct fs_dir *fs_dir, const char *path)
 {
 	for (size_t i = 0; i < v->count; i++)
-		if (mounts_show(&v->items[i], spot))
+		if (mountinfo_shows(&v->items[i], fs_dir))
 			return true;
 	for (size_t i = 0; i < v->places.count; i++)
-		if (path_is_below(v->places.items[i], path))
+		if (mountinfo_path_is_below(v->places.items[i], path))
 			return true;
 	return false;
 }

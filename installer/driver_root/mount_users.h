@@ -5,16 +5,16 @@
 #pragma once
 #include "host/mountinfo.h"
 
-struct views {
-	struct mounts *items; // of each mount namespace that has a process, once
+struct mount_users {
+	struct mountinfo *items; // of each mount namespace that has a process, once
 	size_t count;
 	struct strv namespaces; // their names, parallel to items
 	struct strv places;     // where processes have their root and working directory, each once
 	bool is_partial;        // something could not be looked at
 };
-int views_read(const struct root *kern, struct views *ret, struct err *err);
-void views_done(struct views *v);
-#define auto_views __attribute__((cleanup(views_done)))
+int mount_users_read(const struct root *kern, struct mount_users *ret, struct err *err);
+void mount_users_done(struct mount_users *v);
+#define auto_mount_users __attribute__((cleanup(mount_users_done)))
 
 // path: the same directory as our mount namespace names it.
-bool views_has(const struct views *v, const struct spot *spot, const char *path);
+bool mount_users_has(const struct mount_users *v, const struct fs_dir *fs_dir, const char *path);

@@ -10,26 +10,27 @@
 
 static const char FIRMWARE[] = "lib/firmware";
 
-void pieces_done(struct pieces *p)
+void root_layout_done(struct root_layout *p)
 {
 	for (size_t i = 0; i < p->count; i++) {
 		free(p->items[i].path);
 		free(p->items[i].source);
 	}
 	free(p->items);
-	*p = (struct pieces){ 0 };
+	*p = (struct root_layout){ 0 };
 }
 
-static struct piece *add(struct pieces *p, const struct root *from, const char *path, const char *source)
+static struct root_entry *add_root_entry(struct root_layout *p, const struct root *from, const char *path,
+					 const char *source)
 {
 	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
 	p->items[p->count] =
-		(struct piece){ .path = str_dup(path), .is_link = !from, .from = from, .source = str_dup(source) };
+		(struct root_entry){ .path = str_dup(path), .is_link = !from, .from = from, .source = str_dup(source) };
 	return &p->items[p->count++];
 }
 
 // The machine's own, and what only the payload's package needs.
-static bool is_ours(const char *name)
+static bool is_machine_dir(const char *name)
 {
 	static const char *const others[] = { "dev", "proc", "sys", "tmp" };
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
@@ -38,7 +39,7 @@ static bool is_ours(const char *name)
 	return *name != '.';
 }
 
-static int add_entry(const struct root *payload, const char *name, struct pieces *p, struct err *err)
+static int add_payload_entry(const struct root *payload, const char *name, struct root_layout *p, struct err *err)
 {
 	auto_str char *target = NULL;
 	int r = root_readlink(payload, name, &target, err);
@@ -46,28 +47,28 @@ static int add_entry(const struct root *payload, const char *name, struct pieces
 		return -1;
 	// An absolute one would lead a consumer, who sees this root as a directory, out of it.
 	if (r > 0)
-		add(p, NULL, name, target + strspn(target, "/"));
+		add_root_entry(p, NULL, name, target + strspn(target, "/"));
 	else
-		add(p, payload, name, name)->is_read_only = true;
+		add_root_entry(p, payload, name, name)->is_read_only = true;
 	return 0;
 }
 
-static int add_payload(const struct content *c, struct pieces *p, struct err *err)
+static int add_payload_entries(const struct root_content *c, struct root_layout *p, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(c->payload, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
-		if (is_ours(names.items[i]) && add_entry(c->payload, names.items[i], p, err) < 0)
+		if (is_machine_dir(names.items[i]) && add_payload_entry(c->payload, names.items[i], p, err) < 0)
 			return -1;
 	return 0;
 }
 
-static void add_machine(const struct content *c, struct pieces *p)
+static void add_machine_entries(const struct root_content *c, struct root_layout *p)
 {
-	add(p, c->host, "dev", "dev")->is_whole = true;
-	add(p, c->host, "proc", "proc");
-	add(p, c->host, "sys", "sys");
+	add_root_entry(p, c->host, "dev", "dev")->is_whole = true;
+	add_root_entry(p, c->host, "proc", "proc");
+	add_root_entry(p, c->host, "sys", "sys");
 }
 
 // What daemons of this payload write to, or read from us: a directory of the host, and where they see it.
@@ -76,7 +77,7 @@ struct place {
 };
 enum { PLACES_MOST = 16 };
 
-static size_t list_places(const struct root *payload, struct place *ret)
+static size_t list_run_dirs(const struct root *payload, struct place *ret)
 {
 	size_t count = 0;
 	auto_strv struct strv dirs = { 0 };
@@ -85,12 +86,12 @@ static size_t list_places(const struct root *payload, struct place *ret)
 		ret[count++] = (struct place){ str_fmt("run/%s", dirs.items[i]), str_fmt("run/%s", dirs.items[i]) };
 	if (count)
 		ret[count++] = (struct place){ str_dup(SYSLOG_DIR), str_dup(SYSLOG_SEEN) };
-	if (guest_is_served(payload))
+	if (vgpu_guest_is_served(payload))
 		ret[count++] = (struct place){ str_dup(GUEST_CONFIG), str_dup("etc/nvidia") };
 	return count;
 }
 
-static void places_done(struct place *places, size_t count)
+static void run_dirs_done(struct place *places, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		free(places[i].source);
@@ -98,35 +99,35 @@ static void places_done(struct place *places, size_t count)
 	}
 }
 
-static void add_places(const struct content *c, struct pieces *p)
+static void add_run_dirs(const struct root_content *c, struct root_layout *p)
 {
 	struct place places[PLACES_MOST];
-	size_t count = list_places(c->payload, places);
+	size_t count = list_run_dirs(c->payload, places);
 	for (size_t i = 0; i < count; i++)
-		add(p, c->host, places[i].path, places[i].source)->is_made = true;
-	places_done(places, count);
+		add_root_entry(p, c->host, places[i].path, places[i].source)->is_made = true;
+	run_dirs_done(places, count);
 }
 
 // Nothing of the machine's own tmp is for those who look in here; a program that runs after a chroot has one, and what
 // it makes there (the pipes of MPS) is seen where consumers look for it.
-static void add_tmp(struct pieces *p)
+static void add_tmp_dir(struct root_layout *p)
 {
 	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
-	p->items[p->count++] = (struct piece){ .path = str_dup("tmp"), .is_own = true };
+	p->items[p->count++] = (struct root_entry){ .path = str_dup("tmp"), .is_own = true };
 }
 
-static void add_sources(const struct content *c, struct pieces *p)
+static void add_source_dir(const struct root_content *c, struct root_layout *p)
 {
 	auto_str char *dir = str_fmt("usr/src/nvidia-%s", c->driver);
-	add(p, c->sources, dir, ".");
+	add_root_entry(p, c->sources, dir, ".");
 }
 
 // The kernel's own modules stay where the machine has them; only the index beside them is made anew.
-static int add_modules(const struct content *c, struct pieces *p, struct err *err)
+static int add_modules_dir(const struct root_content *c, struct root_layout *p, struct err *err)
 {
 	auto_str char *dir = str_fmt("lib/modules/%s", c->release);
 	auto_strv struct strv names = { 0 };
-	add(p, c->modules, dir, ".")->is_read_only = true;
+	add_root_entry(p, c->modules, dir, ".")->is_read_only = true;
 	if (root_list(c->modules, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -136,13 +137,13 @@ static int add_modules(const struct content *c, struct pieces *p, struct err *er
 		if (r < 0)
 			return -1;
 		if (r > 0 && S_ISDIR(st.st_mode))
-			add(p, c->host, path, path)->is_read_only = true;
+			add_root_entry(p, c->host, path, path)->is_read_only = true;
 	}
 	return 0;
 }
 
-static int make_places(const struct place *places, size_t count, const struct root *payload, const struct root *host,
-		       struct err *err)
+static int make_run_dirs(const struct place *places, size_t count, const struct root *payload, const struct root *host,
+			 struct err *err)
 {
 	for (size_t i = 0; i < count; i++)
 		if (root_mkdirs(payload, places[i].path, 0755, err) < 0 ||
@@ -152,26 +153,26 @@ static int make_places(const struct place *places, size_t count, const struct ro
 }
 
 // Daemons write to /var/run, which is /run wherever there is one.
-static int prepare_places(const struct root *payload, const struct root *host, struct err *err)
+static int prepare_run_dirs(const struct root *payload, const struct root *host, struct err *err)
 {
 	struct place places[PLACES_MOST];
-	size_t count = list_places(payload, places);
-	int r = make_places(places, count, payload, host, err);
-	places_done(places, count);
+	size_t count = list_run_dirs(payload, places);
+	int r = make_run_dirs(places, count, payload, host, err);
+	run_dirs_done(places, count);
 	if (r < 0 || !count || root_exists(payload, "var/run"))
 		return r;
 	return root_mkdirs(payload, "var", 0755, err) < 0 ? -1 : root_symlink(payload, "../run", "var/run", err);
 }
 
-int pieces_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err)
+int root_layout_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err)
 {
 	auto_str char *modules = str_fmt("lib/modules/%s", release);
 	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 || root_mkdirs(payload, modules, 0755, err) < 0 ?
 		       -1 :
-		       prepare_places(payload, host, err);
+		       prepare_run_dirs(payload, host, err);
 }
 
-static int measure(struct piece *p, struct err *err)
+static int measure_entry(struct root_entry *p, struct err *err)
 {
 	struct stat st;
 	bool is_skipped = p->is_link || p->is_own || (p->is_made && !root_exists(p->from, p->source));
@@ -185,22 +186,22 @@ static int measure(struct piece *p, struct err *err)
 	return 0;
 }
 
-int pieces_list(const struct content *c, struct pieces *ret, struct err *err)
+int root_layout_read(const struct root_content *c, struct root_layout *ret, struct err *err)
 {
-	auto_pieces struct pieces p = { 0 };
-	if (add_payload(c, &p, err) < 0)
+	auto_root_layout struct root_layout p = { 0 };
+	if (add_payload_entries(c, &p, err) < 0)
 		return -1;
-	add_machine(c, &p);
-	add_places(c, &p);
-	add_tmp(&p);
+	add_machine_entries(c, &p);
+	add_run_dirs(c, &p);
+	add_tmp_dir(&p);
 	if (c->sources)
-		add_sources(c, &p);
-	if (c->modules && add_modules(c, &p, err) < 0)
+		add_source_dir(c, &p);
+	if (c->modules && add_modules_dir(c, &p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p.count; i++)
-		if (measure(&p.items[i], err) < 0)
+		if (measure_entry(&p.items[i], err) < 0)
 			return -1;
 	*ret = p;
-	p = (struct pieces){ 0 };
+	p = (struct root_layout){ 0 };
 	return 0;
 }

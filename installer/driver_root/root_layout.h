@@ -5,7 +5,7 @@
 #pragma once
 #include "base/file/root.h"
 
-struct piece {
+struct root_entry {
 	char *path; // in the root: "usr", "lib/modules/6.1.0-9-amd64"
 	bool is_link;
 	bool is_own;                 // a directory of the root itself, that everybody may write to, as tmp is
@@ -15,14 +15,14 @@ struct piece {
 	bool is_made;                // its source is made when the root is, so that it may be missing before
 	uint64_t dev, ino;           // of what is seen there
 };
-struct pieces {
-	struct piece *items;
+struct root_layout {
+	struct root_entry *items;
 	size_t count;
 };
-void pieces_done(struct pieces *p);
-#define auto_pieces __attribute__((cleanup(pieces_done)))
+void root_layout_done(struct root_layout *p);
+#define auto_root_layout __attribute__((cleanup(root_layout_done)))
 
-struct content {
+struct root_content {
 	const struct root *payload, *host;
 	const struct root *modules; // what belongs at lib/modules/RELEASE; NULL = nothing
 	const struct root *sources; // at usr/src/nvidia-DRIVER, where make writes to (GDS); NULL = nothing
@@ -30,6 +30,6 @@ struct content {
 };
 // What is mounted deeper needs a directory to lie on: those that a payload lacks are made in its tree, because what is
 // exported of it cannot be written. And on the host the directories below run/ that the payload's daemons write to.
-int pieces_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err);
+int root_layout_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err);
 // In the order of making.
-int pieces_list(const struct content *c, struct pieces *ret, struct err *err);
+int root_layout_read(const struct root_content *c, struct root_layout *ret, struct err *err);

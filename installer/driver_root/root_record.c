@@ -7,7 +7,7 @@
 
 static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/export.json";
 
-void exported_done(struct exported *x)
+void root_record_done(struct root_record *x)
 {
 	free(x->dir);
 	free(x->former);
@@ -17,10 +17,10 @@ void exported_done(struct exported *x)
 	free(x->sources);
 	free(x->user_space);
 	free(x->problem);
-	*x = (struct exported){ 0 };
+	*x = (struct root_record){ 0 };
 }
 
-static json_t *piece_json(const struct piece *p)
+static json_t *root_entry_json(const struct root_entry *p)
 {
 	if (p->is_own)
 		return json_pack("{s:s, s:b}", "path", p->path, "own", true);
@@ -30,29 +30,31 @@ static json_t *piece_json(const struct piece *p)
 			 (json_int_t)p->ino, "read_only", p->is_read_only);
 }
 
-static json_t *pieces_json(const struct pieces *p)
+static json_t *root_layout_json(const struct root_layout *p)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < p->count; i++)
-		json_array_append_new(list, piece_json(&p->items[i]));
+		json_array_append_new(list, root_entry_json(&p->items[i]));
 	return list;
 }
 
-int exported_write(const struct export *e, const struct export_wish *wish, const struct pieces *p, struct err *err)
+int root_record_write(const struct driver_root *e, const struct driver_root_request *request,
+		      const struct root_layout *p, struct err *err)
 {
-	auto_json json_t *json = json_pack(
-		"{s:o, s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir", json_text(e->dir),
-		"driver", wish->driver, "payload", wish->payload, "modules", json_text(wish->modules), "sources",
-		json_text(*e->sources ? e->sources : NULL), "generation", (int)e->number, "pieces", pieces_json(p));
+	auto_json json_t *json =
+		json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir",
+			  json_text(e->dir), "driver", request->driver, "payload", request->payload, "modules",
+			  json_text(request->modules), "sources", json_text(*e->sources ? e->sources : NULL),
+			  "generation", (int)e->number, "pieces", root_layout_json(p));
 	return root_mkdirs(e->host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(e->host, RECORD, json, err);
 }
 
-int exported_text(const struct root *host, char **ret, struct err *err)
+int root_record_text(const struct root *host, char **ret, struct err *err)
 {
 	return root_read(host, RECORD, ret, NULL, err);
 }
 
-int exported_restore(const struct root *host, const char *text, struct err *err)
+int root_record_restore(const struct root *host, const char *text, struct err *err)
 {
 	if (text)
 		return root_put(host, RECORD, text, strlen(text), 0644, err);
@@ -60,75 +62,76 @@ int exported_restore(const struct root *host, const char *text, struct err *err)
 }
 
 // A record that cannot be understood tells nothing; the next start writes a new one.
-static int read_json(const struct root *host, json_t **ret, struct err *err)
+static int read_record_json(const struct root *host, json_t **ret, struct err *err)
 {
 	int r = json_read(host, RECORD, ret, err);
 	return r < 0 && err->code == E_CONFIG ? 0 : r;
 }
 
-int exported_forget(const struct root *host, struct err *err)
+int root_record_drop_former(const struct root *host, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	int r = read_json(host, &json, err);
+	int r = read_record_json(host, &json, err);
 	if (r <= 0)
 		return r;
 	json_object_set_new(json, "former", json_null());
 	return json_put(host, RECORD, json, err);
 }
 
-static char *text_of(const json_t *json, const char *key)
+static char *record_text(const json_t *json, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(json, key)));
 }
 
-unsigned exported_number(const struct root *host)
+unsigned root_record_generation(const struct root *host)
 {
 	struct err ignored;
 	auto_json json_t *json = NULL;
-	json_int_t number =
-		read_json(host, &json, &ignored) > 0 ? json_integer_value(json_object_get(json, "generation")) : 0;
+	json_int_t number = read_record_json(host, &json, &ignored) > 0 ?
+				    json_integer_value(json_object_get(json, "generation")) :
+				    0;
 	return number > 0 && number < UINT32_MAX / 2 ? (unsigned)number : 0;
 }
 
-static int read_record(const struct root *host, const char *boot, json_t **ret_json, struct exported *x,
-		       struct err *err)
+static int read_root_record(const struct root *host, const char *boot, json_t **ret_json, struct root_record *x,
+			    struct err *err)
 {
-	int r = read_json(host, ret_json, err);
+	int r = read_record_json(host, ret_json, err);
 	const char *written = json_string_value(json_object_get(*ret_json, "boot"));
 	if (r <= 0 || !str_eq(written, boot))
 		return r < 0 ? -1 : 0;
-	x->dir = text_of(*ret_json, "dir");
-	x->driver = text_of(*ret_json, "driver");
-	x->payload = text_of(*ret_json, "payload");
-	x->modules = text_of(*ret_json, "modules");
-	x->sources = text_of(*ret_json, "sources");
-	x->former = text_of(*ret_json, "former");
+	x->dir = record_text(*ret_json, "dir");
+	x->driver = record_text(*ret_json, "driver");
+	x->payload = record_text(*ret_json, "payload");
+	x->modules = record_text(*ret_json, "modules");
+	x->sources = record_text(*ret_json, "sources");
+	x->former = record_text(*ret_json, "former");
 	x->generation = (unsigned)json_integer_value(json_object_get(*ret_json, "generation"));
 	return x->dir && x->driver && x->payload;
 }
 
-int exported_record(const struct root *host, const char *boot, struct exported *ret, struct err *err)
+int root_record_read(const struct root *host, const char *boot, struct root_record *ret, struct err *err)
 {
-	auto_exported struct exported x = { 0 };
+	auto_root_record struct root_record x = { 0 };
 	auto_json json_t *json = NULL;
-	int r = read_record(host, boot, &json, &x, err);
+	int r = read_root_record(host, boot, &json, &x, err);
 	if (r <= 0)
 		return r;
 	*ret = x;
-	x = (struct exported){ 0 };
+	x = (struct root_record){ 0 };
 	return 1;
 }
 
-static void pieces_of(const json_t *json, struct pieces *p)
+static void parse_root_layout(const json_t *json, struct root_layout *p)
 {
 	size_t i;
 	json_t *item;
 	json_array_foreach(json_object_get(json, "pieces"), i, item)
 	{
 		p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
-		p->items[p->count++] = (struct piece){
+		p->items[p->count++] = (struct root_entry){
 			.path = str_dup(json_string_value(json_object_get(item, "path"))),
-			.source = text_of(item, "link"),
+			.source = record_text(item, "link"),
 			.is_link = json_object_get(item, "link"),
 			.is_own = json_is_true(json_object_get(item, "own")),
 			.is_read_only = json_is_true(json_object_get(item, "read_only")),
@@ -139,7 +142,7 @@ static void pieces_of(const json_t *json, struct pieces *p)
 }
 
 // Where the container toolkit looks, in its order (nvidia-container-toolkit, internal/lookup/library.go).
-char *exported_libraries(const struct root *root, char **ret_dir)
+char *root_record_libraries(const struct root *root, char **ret_dir)
 {
 	static const char *const dirs[] = {
 		"usr/lib64",
@@ -168,10 +171,10 @@ char *exported_libraries(const struct root *root, char **ret_dir)
 	return NULL;
 }
 
-static int look(const struct root *host, const struct root *kern, const struct sys *sys, const struct pieces *p,
-		struct exported *x, struct err *err)
+static int check_recorded_mounts(const struct root *host, const struct root *kern, const struct sys *sys,
+				 const struct root_layout *p, struct root_record *x, struct err *err)
 {
-	auto_space struct space s = SPACE_NONE;
+	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
 	auto_root struct root parent = ROOT_NONE, here = ROOT_NONE;
 	const char *base = strrchr(x->dir, '/') ? strrchr(x->dir, '/') + 1 : x->dir;
 	auto_str char *above = str_ndup(x->dir, (size_t)(base - x->dir));
@@ -179,27 +182,27 @@ static int look(const struct root *host, const struct root *kern, const struct s
 		x->problem = str_fmt("/%s is gone", x->dir);
 		return 0;
 	}
-	if (space_open(host, kern, sys, &s, err) < 0 || root_sub(host, *above ? above : ".", &parent, err) < 0 ||
+	if (mount_ns_open(host, kern, sys, &s, err) < 0 || root_sub(host, *above ? above : ".", &parent, err) < 0 ||
 	    root_sub(&parent, base, &here, err) < 0 || generation_check(&s, &parent, base, p, &x->problem, err) < 0)
 		return -1;
 	auto_str char *libraries = NULL;
-	x->user_space = exported_libraries(&here, &libraries);
+	x->user_space = root_record_libraries(&here, &libraries);
 	return 0;
 }
 
-int exported_read(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
-		  struct exported *ret, struct err *err)
+int root_record_measure(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
+			struct root_record *ret, struct err *err)
 {
-	auto_exported struct exported x = { 0 };
-	auto_pieces struct pieces p = { 0 };
+	auto_root_record struct root_record x = { 0 };
+	auto_root_layout struct root_layout p = { 0 };
 	auto_json json_t *json = NULL;
-	int r = read_record(host, boot, &json, &x, err);
+	int r = read_root_record(host, boot, &json, &x, err);
 	if (r <= 0)
 		return r;
-	pieces_of(json, &p);
-	if (look(host, kern, sys, &p, &x, err) < 0)
+	parse_root_layout(json, &p);
+	if (check_recorded_mounts(host, kern, sys, &p, &x, err) < 0)
 		return -1;
 	*ret = x;
-	x = (struct exported){ 0 };
+	x = (struct root_record){ 0 };
 	return 1;
 }

@@ -8,7 +8,7 @@
 // What container-selinux lets each container read, whatever its categories.
 static const char CONTEXT[] = "system_u:object_r:container_file_t:s0", TYPE[] = "selinuxfs", DEV[] = "dev";
 
-int label_is_due(const struct root *kern, struct err *err)
+int selinux_is_enabled(const struct root *kern, struct err *err)
 {
 	auto_str char *text = NULL;
 	auto_strv struct strv lines = { 0 };
@@ -26,7 +26,7 @@ int label_is_due(const struct root *kern, struct err *err)
 }
 
 // A file system without such labels has one for all of it, given when it was mounted.
-int label_one(const struct sys *sys, const struct root *root, const char *path, struct err *err)
+int selinux_label(const struct sys *sys, const struct root *root, const char *path, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(root, path, &name, err);
@@ -35,7 +35,7 @@ int label_one(const struct sys *sys, const struct root *root, const char *path, 
 	return sys->label_set(sys, dir, name, CONTEXT) == 0 || errno == EOPNOTSUPP ? 0 : file_fail("label", path, err);
 }
 
-int label_tree(const struct sys *sys, const struct root *root, const char *path, struct err *err)
+int selinux_label_tree(const struct sys *sys, const struct root *root, const char *path, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	struct stat st;
@@ -46,20 +46,20 @@ int label_tree(const struct sys *sys, const struct root *root, const char *path,
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *below = str_fmt("%s/%s", path, names.items[i]);
-		if (label_tree(sys, root, below, err) < 0)
+		if (selinux_label_tree(sys, root, below, err) < 0)
 			return -1;
 	}
-	return label_one(sys, root, path, err);
+	return selinux_label(sys, root, path, err);
 }
 
-int label_nodes(const struct sys *sys, const struct root *host, struct err *err)
+int selinux_label_nodes(const struct sys *sys, const struct root *host, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(host, DEV, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s/%s", DEV, names.items[i]);
-		if (str_starts(names.items[i], "nvidia") && label_tree(sys, host, path, err) < 0)
+		if (str_starts(names.items[i], "nvidia") && selinux_label_tree(sys, host, path, err) < 0)
 			return -1;
 	}
 	return 0;

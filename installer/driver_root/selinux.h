@@ -6,9 +6,9 @@
 #include "base/process/sys.h"
 
 // 1 = the host runs it: process 1 sees a selinuxfs.
-int label_is_due(const struct root *kern, struct err *err);
-int label_one(const struct sys *sys, const struct root *root, const char *path, struct err *err);
+int selinux_is_enabled(const struct root *kern, struct err *err);
+int selinux_label(const struct sys *sys, const struct root *root, const char *path, struct err *err);
 // The directory with all that is below, on whatever is mounted there.
-int label_tree(const struct sys *sys, const struct root *root, const char *path, struct err *err);
+int selinux_label_tree(const struct sys *sys, const struct root *root, const char *path, struct err *err);
 // The driver's nodes in dev. The others are the machine's, and stay what they are.
-int label_nodes(const struct sys *sys, const struct root *host, struct err *err);
+int selinux_label_nodes(const struct sys *sys, const struct root *host, struct err *err);

@@ -5,18 +5,18 @@
 #include "base/file/scratch.h"
 #include "journal/state_dir.h"
 
-static char *path_of(const char *driver)
+static char *source_tree_path(const char *driver)
 {
 	return str_fmt("usr/src/nvidia-%s", driver);
 }
 
-bool srctree_is_in(const struct root *payload, const char *driver)
+bool source_tree_exists(const struct root *payload, const char *driver)
 {
-	auto_str char *path = path_of(driver);
+	auto_str char *path = source_tree_path(driver);
 	return root_exists(payload, path);
 }
 
-void srctree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1])
+void source_tree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1])
 {
 	auto_str char *text = str_fmt("%s %s %s", payload, release, flavour_name(flavour));
 	digest_data(text, strlen(text), ret);
@@ -25,7 +25,8 @@ void srctree_key(const char *payload, const char *release, enum flavour flavour,
 // Directories of the flavours, as NVIDIA's installer and our payloads name them.
 static const char OPEN[] = "kernel-open", PROPRIETARY[] = "kernel";
 
-static int list(const struct root *payload, const char *path, enum flavour flavour, struct strv *ret, struct err *err)
+static int list_source_files(const struct root *payload, const char *path, enum flavour flavour, struct strv *ret,
+			     struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(payload, path, &names, err) < 0)
@@ -38,7 +39,7 @@ static int list(const struct root *payload, const char *path, enum flavour flavo
 	return 0;
 }
 
-static int add_bytes(const struct root *payload, const char *path, uint64_t *sum, struct err *err)
+static int add_file_bytes(const struct root *payload, const char *path, uint64_t *sum, struct err *err)
 {
 	struct stat st;
 	int r = root_stat(payload, path, &st, err);
@@ -48,7 +49,8 @@ static int add_bytes(const struct root *payload, const char *path, uint64_t *sum
 	return r < 0 ? -1 : 0;
 }
 
-static int copy(const struct root *payload, const char *path, const struct root *to, const char *name, struct err *err)
+static int copy_source_file(const struct root *payload, const char *path, const struct root *to, const char *name,
+			    struct err *err)
 {
 	struct stat st;
 	int r = root_stat(payload, path, &st, err);
@@ -57,25 +59,25 @@ static int copy(const struct root *payload, const char *path, const struct root 
 	return S_ISDIR(st.st_mode) ? copy_tree(payload, path, to, name, err) : copy_entry(payload, path, to, name, err);
 }
 
-int srctree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
-		 const char *key, struct err *err)
+int source_tree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
+		     const char *key, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	auto_scratch struct scratch into = SCRATCH_NONE;
-	auto_str char *path = path_of(driver);
+	auto_str char *path = source_tree_path(driver);
 	uint64_t bytes = 0;
 	if (root_exists(store, key))
 		return 0;
-	int r = list(payload, path, flavour, &names, err);
+	int r = list_source_files(payload, path, flavour, &names, err);
 	for (size_t i = 0; i < names.count && r == 0; i++) {
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
-		r = add_bytes(payload, from, &bytes, err);
+		r = add_file_bytes(payload, from, &bytes, err);
 	}
 	if (r == 0 && (state_dir_space(store, bytes, err) < 0 || scratch_make(store, "sources", &into, err) < 0))
 		r = -1;
 	for (size_t i = 0; i < names.count && r == 0; i++) {
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
-		r = copy(payload, from, &into.root, names.items[i], err);
+		r = copy_source_file(payload, from, &into.root, names.items[i], err);
 	}
 	return r < 0 ? err_wrap(err, "lay out the sources of driver %s", driver) : scratch_keep(&into, key, err);
 }

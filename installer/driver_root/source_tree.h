@@ -11,10 +11,10 @@
 #include "base/file/digest.h"
 #include "kmod/source/recipe.h"
 
-bool srctree_is_in(const struct root *payload, const char *driver);
+bool source_tree_exists(const struct root *payload, const char *driver);
 // Names the tree.
-void srctree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1]);
+void source_tree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1]);
 // Into the directory KEY of a store of trees, whole or not at all. 1 = made, 0 = was there. E_NO_SPACE: before a byte
 // of it was written.
-int srctree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
-		 const char *key, struct err *err);
+int source_tree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
+		     const char *key, struct err *err);

@@ -64,22 +64,22 @@ static const struct {
 	{ "attempt", 1, offsetof(struct dtk_request, attempt) },
 };
 
-static char **text_at(struct dtk_request *r, size_t i)
+static char **request_text_field(struct dtk_request *r, size_t i)
 {
 	return (char **)((char *)r + texts[i].offset);
 }
 
-static const char *text_of(const struct dtk_request *r, size_t i)
+static const char *request_text(const struct dtk_request *r, size_t i)
 {
 	return *(char *const *)((const char *)r + texts[i].offset);
 }
 
-static unsigned *number_at(struct dtk_request *r, size_t i)
+static unsigned *request_number_field(struct dtk_request *r, size_t i)
 {
 	return (unsigned *)((char *)r + numbers[i].offset);
 }
 
-static unsigned number_of(const struct dtk_request *r, size_t i)
+static unsigned request_number(const struct dtk_request *r, size_t i)
 {
 	return *(const unsigned *)((const char *)r + numbers[i].offset);
 }
@@ -89,9 +89,9 @@ char *dtk_request_text(const struct dtk_request *r)
 	auto_json json_t *json = json_pack("{s:i, s:b, s:o}", "format", FORMAT, "allow_rt", r->is_rt_allowed, "modules",
 					   json_strv(&r->modules));
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-		json_object_set_new(json, texts[i].key, json_text(text_of(r, i)));
+		json_object_set_new(json, texts[i].key, json_text(request_text(r, i)));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-		json_object_set_new(json, numbers[i].key, json_integer(number_of(r, i)));
+		json_object_set_new(json, numbers[i].key, json_integer(request_number(r, i)));
 	char *text = json_dumps(json, JSON_INDENT(2) | JSON_SORT_KEYS);
 	str_add(&text, "\n");
 	return text;
@@ -111,13 +111,13 @@ bool dtk_request_equal(const struct dtk_request *a, const struct dtk_request *b)
 }
 
 // Of letters that releases, versions and file names have; none that begins like a hidden file or climbs.
-static bool is_name(const char *s, size_t len)
+static bool is_file_name(const char *s, size_t len)
 {
 	static const char USUAL[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._+~-";
 	return len && len <= TEXT_MOST && *s != '.' && strspn(s, USUAL) == len;
 }
 
-static bool is_sound(enum kind kind, const json_t *value)
+static bool is_valid_text(enum kind kind, const json_t *value)
 {
 	const char *s = json_string_value(value);
 	if (!s)
@@ -126,7 +126,7 @@ static bool is_sound(enum kind kind, const json_t *value)
 		return digest_is_hex(s);
 	if (kind == FLAVOUR)
 		return str_eq(s, "open") || str_eq(s, "proprietary");
-	return is_name(s, json_string_length(value));
+	return is_file_name(s, json_string_length(value));
 }
 
 static bool parse_modules(const json_t *list, struct strv *ret)
@@ -137,29 +137,29 @@ static bool parse_modules(const json_t *list, struct strv *ret)
 		return false;
 	json_array_foreach(list, i, item)
 	{
-		if (!is_sound(NAME, item))
+		if (!is_valid_text(NAME, item))
 			return false;
 		strv_add(ret, str_dup(json_string_value(item)));
 	}
 	return true;
 }
 
-static const char *parse(const json_t *json, struct dtk_request *r)
+static const char *parse_request(const json_t *json, struct dtk_request *r)
 {
 	if (json_integer_value(json_object_get(json, "format")) != FORMAT)
 		return "format";
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		const json_t *value = json_object_get(json, texts[i].key);
-		if (!is_sound(texts[i].kind, value))
+		if (!is_valid_text(texts[i].kind, value))
 			return texts[i].key;
-		*text_at(r, i) = str_dup(json_string_value(value));
+		*request_text_field(r, i) = str_dup(json_string_value(value));
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
 		const json_t *value = json_object_get(json, numbers[i].key);
 		json_int_t n = json_integer_value(value);
 		if (!json_is_integer(value) || n < (json_int_t)numbers[i].least || n > NUMBER_MOST)
 			return numbers[i].key;
-		*number_at(r, i) = (unsigned)n;
+		*request_number_field(r, i) = (unsigned)n;
 	}
 	r->is_rt_allowed = json_is_true(json_object_get(json, "allow_rt"));
 	return parse_modules(json_object_get(json, "modules"), &r->modules) ? NULL : "modules";
@@ -172,7 +172,7 @@ int dtk_request_parse(const char *text, size_t len, struct dtk_request *ret, str
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!json)
 		return err_set(err, E_CONFIG, "the request is not JSON: line %d: %s", problem.line, problem.text);
-	const char *wrong = parse(json, &r);
+	const char *wrong = parse_request(json, &r);
 	if (wrong)
 		return err_set(err, E_CONFIG, "the request's '%s' is missing or not what it may be", wrong);
 	*ret = r;

@@ -38,7 +38,7 @@ struct dtk_request {
 	struct strv modules; // full names; empty = all of the source
 	unsigned jobs, timeout_s;
 	bool is_rt_allowed;
-	unsigned attempt; // 1, 2, ...: the same is wished again, and what came of it before does not count
+	unsigned attempt; // 1, 2, ...: the same is requested again, and what came of it before does not count
 };
 void dtk_request_done(struct dtk_request *r);
 #define auto_dtk_request __attribute__((cleanup(dtk_request_done)))

@@ -62,7 +62,7 @@ int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err 
 }
 
 // What stands in the way of a file of ours goes: whoever shares the directory may have made anything.
-static int make_way(const struct root *shared, const char *path, struct err *err)
+static int remove_foreign_file(const struct root *shared, const char *path, struct err *err)
 {
 	struct stat st;
 	struct err ignored;
@@ -70,9 +70,9 @@ static int make_way(const struct root *shared, const char *path, struct err *err
 	return is_other && root_rmtree(shared, path, err) < 0 ? -1 : 0;
 }
 
-static int put(const struct root *shared, const char *path, const char *text, struct err *err)
+static int put_shared_file(const struct root *shared, const char *path, const char *text, struct err *err)
 {
-	if (make_way(shared, path, err) < 0)
+	if (remove_foreign_file(shared, path, err) < 0)
 		return -1;
 	return root_write(shared, path, text, strlen(text), 0644, err);
 }
@@ -80,7 +80,7 @@ static int put(const struct root *shared, const char *path, const char *text, st
 int dtk_flag_set(const struct root *shared, enum dtk_flag flag, const char *id, struct err *err)
 {
 	auto_str char *text = str_fmt("%s\n", id);
-	return put(shared, dtk_flag_name(flag), text, err);
+	return put_shared_file(shared, dtk_flag_name(flag), text, err);
 }
 
 int dtk_flag_clear(const struct root *shared, enum dtk_flag flag, struct err *err)
@@ -91,7 +91,7 @@ int dtk_flag_clear(const struct root *shared, enum dtk_flag flag, struct err *er
 static int put_program(const struct root *shared, const char *from, struct err *err)
 {
 	static const char NEW[] = PLACE "/program.new";
-	if (root_rmtree(shared, NEW, err) < 0 || make_way(shared, PROGRAM, err) < 0)
+	if (root_rmtree(shared, NEW, err) < 0 || remove_foreign_file(shared, PROGRAM, err) < 0)
 		return -1;
 	auto_fd int in = file_open_arg(from, O_RDONLY, err);
 	auto_fd int out = in < 0 ? -1 : root_create(shared, NEW, err);
@@ -136,7 +136,7 @@ static int remove_packages(const struct root *shared, struct err *err)
 	return 0;
 }
 
-static int clear(const struct root *shared, struct err *err)
+static int clear_shared_dir(const struct root *shared, struct err *err)
 {
 	struct stat st;
 	for (int i = 0; i < DTK_FLAGS; i++)
@@ -158,10 +158,10 @@ int dtk_prepare(const struct root *shared, const struct dtk_inputs *inputs, cons
 	for (size_t len = strlen(source); len > 1 && source[len - 1] == '/';)
 		source[--len] = '\0';
 	dtk_request_id(text, id);
-	if (clear(shared, err) < 0 || put_program(shared, inputs->program, err) < 0 ||
+	if (clear_shared_dir(shared, err) < 0 || put_program(shared, inputs->program, err) < 0 ||
 	    put_input(shared, source, SOURCE, base_name(source), err) < 0 ||
 	    (inputs->patches && put_input(shared, inputs->patches, PLACE, "patches", err) < 0) ||
-	    put(shared, REQUEST, text, err) < 0)
+	    put_shared_file(shared, REQUEST, text, err) < 0)
 		return -1;
 	return dtk_flag_set(shared, DTK_PREPARED, id, err);
 }
@@ -203,7 +203,7 @@ bool dtk_progress_read(const struct root *shared, struct dtk_progress *ret)
 int dtk_reason_write(const struct root *shared, const struct err *why, struct err *err)
 {
 	auto_str char *text = str_fmt("%s\n%s\n", err_info(why->code)->name, why->text);
-	return put(shared, REASON, text, err);
+	return put_shared_file(shared, REASON, text, err);
 }
 
 void dtk_reason_read(const struct root *shared, struct err *ret)

@@ -4,7 +4,8 @@
 #include "host/module_set.h"
 #include "kmod/module/prove.h"
 
-static int prove(const struct package *p, const struct root *host, const struct root *kern, struct err *err)
+static int prove_toolkit_package(const struct package *p, const struct root *host, const struct root *kern,
+				 struct err *err)
 {
 	auto_strv struct strv files = { 0 };
 	auto_module_set struct module_set set = { 0 };
@@ -18,26 +19,26 @@ static int prove(const struct package *p, const struct root *host, const struct 
 	return proof_error(&proof, err);
 }
 
-static int take(struct obtain *o, const struct dtk_request *request, const struct root *host, const struct root *kern,
-		struct package *ret, struct err *err)
+static int take_into_store(struct acquire *o, const struct dtk_request *request, const struct root *host,
+			   const struct root *kern, struct package *ret, struct err *err)
 {
 	struct err ignored;
-	if (obtain_look(o, false, err) < 0)
+	if (acquire_find(o, false, err) < 0)
 		return -1;
-	const struct package *p = obtain_package(o);
+	const struct package *p = acquire_found(o);
 	if (!p)
 		return err_set(err, E_NO_PACKAGE, "%s", o->why_not ? o->why_not : "it has no package");
 	if (!str_eq(p->key.source, request->source_sha256))
 		return err_set(err, E_NO_PACKAGE, "it is not of the source that was asked for");
-	if (obtain_take(o, ret, err) < 0)
+	if (acquire_take(o, ret, err) < 0)
 		return -1;
-	if (prove(ret, host, kern, err) == 0)
+	if (prove_toolkit_package(ret, host, kern, err) == 0)
 		return 0;
 	store_quarantine(&o->store, ret->layer.digest, NULL, &ignored);
 	return -1;
 }
 
-int dtk_take(const struct obtain *as, const struct dtk_request *request, const struct root *shared, const char *id,
+int dtk_take(const struct acquire *as, const struct dtk_request *request, const struct root *shared, const char *id,
 	     const struct root *host, const struct root *kern, char **ret_tag, struct err *err)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
@@ -47,7 +48,7 @@ int dtk_take(const struct obtain *as, const struct dtk_request *request, const s
 	    dtk_package_copy(shared, id, &work.root, err) < 0)
 		return -1;
 	strv_add(&from, str_fmt("oci:%s", work.root.name));
-	struct obtain o = OBTAIN_NONE;
+	struct acquire o = ACQUIRE_NONE;
 	o.fetch = as->fetch;
 	o.fetch.from = &from;
 	o.fetch.trust = NULL; // our own request came back; who may write the directory is in our pod
@@ -61,12 +62,12 @@ int dtk_take(const struct obtain *as, const struct dtk_request *request, const s
 	o.limit = as->limit;
 	o.kernels = as->kernels; // borrowed
 	o.is_named = true;
-	o.watch = as->watch;
-	int r = take(&o, request, host, kern, &package, err);
+	o.progress = as->progress;
+	int r = take_into_store(&o, request, host, kern, &package, err);
 	if (r == 0)
 		*ret_tag = package_tag(&package.key);
 	o.kernels = (struct strv){ 0 };
 	package_done(&package); // before the store that it came from
-	obtain_done(&o);
+	acquire_done(&o);
 	return r;
 }

@@ -12,17 +12,17 @@ enum { WORKERS_MOST = 8, PROCESSES_PER_WORKER = 128 };
 
 struct worker {
 	pthread_t thread;
-	const struct scan *scan;
+	const struct proc_scan *scan;
 	const int *pids;
 	size_t first, count, stride;
-	struct scan_result result;
+	struct proc_scan_result result;
 };
 
-static void *work(void *arg)
+static void *scan_worker(void *arg)
 {
 	struct worker *w = arg;
 	for (size_t i = w->first; i < w->count; i += w->stride)
-		scan_process(w->scan, w->pids[i], &w->result);
+		proc_scan_process(w->scan, w->pids[i], &w->result);
 	return NULL;
 }
 
@@ -34,9 +34,9 @@ static void worker_done(struct worker *w)
 	strv_done(&w->result.namespaces);
 }
 
-static int list_processes(const struct scan *s, int **ret, size_t *ret_count, struct err *err)
+static int list_processes(const struct proc_scan *s, int **ret, size_t *ret_count, struct err *err)
 {
-	int self = scan_own_pid(s);
+	int self = proc_scan_own_pid(s);
 	auto_strv struct strv names = { 0 };
 	if (root_list(s->kern, "proc", &names, err) < 0)
 		return -1;
@@ -61,39 +61,39 @@ static size_t worker_count(size_t processes)
 }
 
 // A worker that cannot be started does its share here.
-static void run(struct worker *workers, size_t count)
+static void run_workers(struct worker *workers, size_t count)
 {
 	bool is_started[WORKERS_MOST] = { false };
 	for (size_t i = 1; i < count; i++)
-		is_started[i] = pthread_create(&workers[i].thread, NULL, work, &workers[i]) == 0;
-	work(&workers[0]);
+		is_started[i] = pthread_create(&workers[i].thread, NULL, scan_worker, &workers[i]) == 0;
+	scan_worker(&workers[0]);
 	for (size_t i = 1; i < count; i++) {
 		if (is_started[i])
 			pthread_join(workers[i].thread, NULL);
 		else
-			work(&workers[i]);
+			scan_worker(&workers[i]);
 	}
 }
 
 // Each mount namespace once, by its lowest process; our own is none of a holder's.
-static void read_mounts(const struct scan *s, struct worker *workers, size_t count)
+static void scan_namespaces(const struct proc_scan *s, struct worker *workers, size_t count)
 {
 	auto_strv struct strv seen = { 0 };
-	char *own = scan_namespace(s, "self");
+	char *own = proc_scan_namespace(s, "self");
 	if (own)
 		strv_add(&seen, own);
 	for (size_t i = 0; i < count; i++) {
-		const struct scan_result *r = &workers[i].result;
+		const struct proc_scan_result *r = &workers[i].result;
 		for (size_t j = 0; j < r->namespaces.count; j++) {
 			if (strv_has(&seen, r->namespaces.items[j]))
 				continue;
 			strv_add(&seen, str_dup(r->namespaces.items[j]));
-			scan_mounts(s, r->first_pids[j], &workers[i].result);
+			proc_scan_mounts(s, r->first_pids[j], &workers[i].result);
 		}
 	}
 }
 
-static int compare(const void *a, const void *b)
+static int compare_holders(const void *a, const void *b)
 {
 	const struct holder *x = a, *y = b;
 	if (x->pid != y->pid)
@@ -101,7 +101,7 @@ static int compare(const void *a, const void *b)
 	return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->path, y->path);
 }
 
-static void merge(struct holders *h, const struct scan_result *r)
+static void merge_result(struct holders *h, const struct proc_scan_result *r)
 {
 	h->processes += r->processes;
 	h->unreadable += r->unreadable;
@@ -112,47 +112,47 @@ static void merge(struct holders *h, const struct scan_result *r)
 	h->count += r->count;
 }
 
-static void look(const struct scan *s, const int *pids, size_t count, struct holders *h)
+static void scan_processes(const struct proc_scan *s, const int *pids, size_t count, struct holders *h)
 {
 	struct worker workers[WORKERS_MOST];
 	size_t most = worker_count(count);
 	for (size_t i = 0; i < most; i++)
 		workers[i] = (struct worker){ .scan = s, .pids = pids, .first = i, .count = count, .stride = most };
-	run(workers, most);
-	read_mounts(s, workers, most);
+	run_workers(workers, most);
+	scan_namespaces(s, workers, most);
 	for (size_t i = 0; i < most; i++) {
-		merge(h, &workers[i].result);
+		merge_result(h, &workers[i].result);
 		worker_done(&workers[i]);
 	}
 }
 
-int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err)
+int holders_find(const struct root *kern, const struct modules *loaded, struct holders *ret, struct err *err)
 {
 	auto_holders struct holders h = { 0 };
-	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
+	__attribute__((cleanup(proc_scan_done))) struct proc_scan s = { .proc = -1 };
 	int *pids;
 	size_t count;
-	if (scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
+	if (proc_scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
 		return err_wrap(err, "look for processes that use the driver");
-	look(&s, pids, count, &h);
-	if (s.use == SCAN_IN_USE && !holders_block(&h)) { // the kernel counts somebody who was not found
+	scan_processes(&s, pids, count, &h);
+	if (s.use == PROC_SCAN_IN_USE && !holders_block(&h)) { // the kernel counts somebody who was not found
 		holders_done(&h);
 		s.is_thorough = true;
-		look(&s, pids, count, &h);
+		scan_processes(&s, pids, count, &h);
 	}
 	free(pids);
 	for (size_t i = 0; i < loaded->count; i++)
 		if (!loaded->items[i].is_driver)
 			strv_add(&h.modules, str_dup(loaded->items[i].name));
 	if (h.count)
-		qsort(h.items, h.count, sizeof(*h.items), compare);
+		qsort(h.items, h.count, sizeof(*h.items), compare_holders);
 	*ret = h;
 	h = (struct holders){ 0 };
 	return ret->count || ret->modules.count;
 }
 
 // Moves what holds one of the nodes.
-static void pick(struct holders *from, const struct strv *nodes, struct holders *to)
+static void pick_nodes(struct holders *from, const struct strv *nodes, struct holders *to)
 {
 	for (size_t i = 0; i < from->count; i++) {
 		if (!strv_has(nodes, from->items[i].path))
@@ -165,20 +165,20 @@ static void pick(struct holders *from, const struct strv *nodes, struct holders 
 
 int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err)
 {
-	static const struct loaded none;
+	static const struct modules none;
 	auto_holders struct holders all = { 0 };
-	__attribute__((cleanup(scan_done))) struct scan s = { .proc = -1 };
+	__attribute__((cleanup(proc_scan_done))) struct proc_scan s = { .proc = -1 };
 	int *pids;
 	size_t count;
 	if (!nodes->count)
 		return 0;
-	if (scan_open(&s, kern, &none, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
+	if (proc_scan_open(&s, kern, &none, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
 		return err_wrap(err, "look for processes that use a GPU");
 	for (size_t i = 0; i < nodes->count; i++)
 		strv_add(&s.drm, str_dup(nodes->items[i]));
-	look(&s, pids, count, &all);
+	scan_processes(&s, pids, count, &all);
 	free(pids);
-	pick(&all, nodes, ret);
+	pick_nodes(&all, nodes, ret);
 	return ret->count > 0;
 }
 

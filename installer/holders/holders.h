@@ -37,7 +37,7 @@ struct holders {
 };
 
 // 1 = some, 0 = none.
-int holders_find(const struct root *kern, const struct loaded *loaded, struct holders *ret, struct err *err);
+int holders_find(const struct root *kern, const struct modules *loaded, struct holders *ret, struct err *err);
 // The same for device nodes of any driver: "/dev/dri/card0". 1 = some process has one open or mapped, 0 = none.
 int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err);
 void holder_done(struct holder *h);

@@ -21,11 +21,11 @@
 enum { PATH_LEN = 4096, BUFFER_LEN = 65536, CMDLINE_MOST = 200, DRM_MAJOR = 226 };
 
 // Majors of every NVIDIA character device that is registered now.
-static void read_majors(struct scan *s, const char *proc_devices)
+static void read_majors(struct proc_scan *s, const char *proc_devices)
 {
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, proc_devices, "\n");
-	for (size_t i = 0; i < lines.count && s->major_count < SCAN_MAJORS_MOST; i++) {
+	for (size_t i = 0; i < lines.count && s->major_count < PROC_SCAN_MAX_MAJORS; i++) {
 		char name[64];
 		unsigned major;
 		if (str_starts(lines.items[i], "Block devices:"))
@@ -36,7 +36,7 @@ static void read_majors(struct scan *s, const char *proc_devices)
 	}
 }
 
-static int read_drm(struct scan *s, struct err *err)
+static int read_drm_nodes(struct proc_scan *s, struct err *err)
 {
 	auto_gpus struct gpus gpus = { 0 };
 	if (gpus_read(s->kern, &gpus, err) < 0)
@@ -68,7 +68,7 @@ static bool is_node_name(const char *path)
 	return !slash || str_starts(name, "nvidia-caps");
 }
 
-static bool is_major(const struct scan *s, unsigned major, bool is_drm)
+static bool is_major(const struct proc_scan *s, unsigned major, bool is_drm)
 {
 	for (size_t i = 0; i < s->major_count; i++)
 		if (s->majors[i] == major)
@@ -77,7 +77,7 @@ static bool is_major(const struct scan *s, unsigned major, bool is_drm)
 }
 
 // 1 = a character device of ours by number, 0 = something else, -1 = cannot be told.
-static int look_number(const struct scan *s, int fds, const char *fd, const char *target, bool is_drm)
+static int check_device_number(const struct proc_scan *s, int fds, const char *fd, const char *target, bool is_drm)
 {
 	unsigned major = 0;
 	if (s->is_procfs) {
@@ -101,7 +101,7 @@ static int look_number(const struct scan *s, int fds, const char *fd, const char
 }
 
 // Of an entry of proc/PID/fd or map_files. A name alone proves nothing: anybody may call a file /dev/nvidia0.
-static bool is_device(const struct scan *s, int fds, const char *fd, const char *target)
+static bool is_device(const struct proc_scan *s, int fds, const char *fd, const char *target)
 {
 	static const char *const never[] = { "/dev/null", "/dev/pts/", "/dev/zero", "/dev/urandom",
 					     "/proc/",    "/sys/",     "/memfd:" };
@@ -111,11 +111,11 @@ static bool is_device(const struct scan *s, int fds, const char *fd, const char 
 	for (size_t i = 0; !is_named && i < ARRAY_SIZE(never); i++)
 		if (str_starts(target, never[i]))
 			return false;
-	int r = look_number(s, fds, fd, target, is_drm);
+	int r = check_device_number(s, fds, fd, target, is_drm);
 	return r > 0 || (r < 0 && is_named);
 }
 
-static char *read_at(const struct scan *s, int pid, const char *name, size_t *ret_len)
+static char *read_proc_file(const struct proc_scan *s, int pid, const char *name, size_t *ret_len)
 {
 	struct err err;
 	char *text = NULL;
@@ -124,10 +124,10 @@ static char *read_at(const struct scan *s, int pid, const char *name, size_t *re
 	return fd >= 0 && file_read(fd, path, &text, ret_len, &err) == 0 ? text : NULL;
 }
 
-static char *command(const struct scan *s, int pid)
+static char *read_cmdline(const struct proc_scan *s, int pid)
 {
 	size_t len = 0;
-	char *text = read_at(s, pid, "cmdline", &len);
+	char *text = read_proc_file(s, pid, "cmdline", &len);
 	while (len && !text[len - 1])
 		len--;
 	if (len > CMDLINE_MOST)
@@ -138,13 +138,14 @@ static char *command(const struct scan *s, int pid)
 	return text ? text : str_dup("");
 }
 
-static void describe(const struct scan *s, struct holder *h)
+static void describe_process(const struct proc_scan *s, struct holder *h)
 {
-	auto_str char *comm = read_at(s, h->pid, "comm", NULL), *status = read_at(s, h->pid, "status", NULL);
-	auto_str char *cgroup = read_at(s, h->pid, "cgroup", NULL);
+	auto_str char *comm = read_proc_file(s, h->pid, "comm", NULL),
+		      *status = read_proc_file(s, h->pid, "status", NULL);
+	auto_str char *cgroup = read_proc_file(s, h->pid, "cgroup", NULL);
 	const char *uid = status ? strstr(status, "\nUid:") : NULL;
 	h->comm = str_dup(comm ? str_trim(comm) : "?");
-	h->cmdline = command(s, h->pid);
+	h->cmdline = read_cmdline(s, h->pid);
 	h->start = start_time_of(s->kern, h->pid);
 	if (uid)
 		sscanf(uid, "\nUid: %u", &h->uid);
@@ -152,7 +153,8 @@ static void describe(const struct scan *s, struct holder *h)
 		cgroup_owner(cgroup, &h->runtime, &h->container, &h->pod);
 }
 
-static void add(const struct scan *s, struct scan_result *h, int pid, enum holder_kind kind, const char *path)
+static void add_holder(const struct proc_scan *s, struct proc_scan_result *h, int pid, enum holder_kind kind,
+		       const char *path)
 {
 	auto_str char *clean = str_dup(path);
 	if (str_ends(clean, " (deleted)"))
@@ -163,13 +165,13 @@ static void add(const struct scan *s, struct scan_result *h, int pid, enum holde
 			return;
 		}
 	struct holder new = { .pid = pid, .kind = kind, .path = TAKE(clean), .count = 1 };
-	describe(s, &new);
+	describe_process(s, &new);
 	h->items = mem_grow(h->items, h->count + 1, sizeof(*h->items));
 	h->items[h->count++] = new;
 }
 
 // -1 = not allowed to look.
-static int scan_fd(const struct scan *s, int pid, int fds, const char *fd, struct scan_result *r)
+static int scan_fd(const struct proc_scan *s, int pid, int fds, const char *fd, struct proc_scan_result *r)
 {
 	char target[PATH_LEN];
 	ssize_t len = readlinkat(fds, fd, target, sizeof(target) - 1);
@@ -177,11 +179,11 @@ static int scan_fd(const struct scan *s, int pid, int fds, const char *fd, struc
 		return errno == EACCES || errno == EPERM ? -1 : 0;
 	target[len] = '\0';
 	if (is_device(s, fds, fd, target))
-		add(s, r, pid, HOLDER_FD, target);
+		add_holder(s, r, pid, HOLDER_FD, target);
 	return 0;
 }
 
-static int scan_fds(const struct scan *s, int pid, struct scan_result *r)
+static int scan_fds(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
 	char path[32];
 	snprintf(path, sizeof(path), "%d/fd", pid);
@@ -199,19 +201,19 @@ static int scan_fds(const struct scan *s, int pid, struct scan_result *r)
 }
 
 // What is mapped is a link of proc/PID/map_files; who may not follow it goes by the name.
-static void scan_map(const struct scan *s, int pid, uint64_t start, uint64_t end, const char *path,
-		     struct scan_result *r)
+static void scan_map(const struct proc_scan *s, int pid, uint64_t start, uint64_t end, const char *path,
+		     struct proc_scan_result *r)
 {
 	char link[96];
 	if (!is_node_name(path) && !strv_has(&s->drm, path))
 		return;
 	snprintf(link, sizeof(link), "%d/map_files/%jx-%jx", pid, (uintmax_t)start, (uintmax_t)end);
 	if (is_device(s, s->proc, link, path))
-		add(s, r, pid, HOLDER_MAP, path);
+		add_holder(s, r, pid, HOLDER_MAP, path);
 }
 
 // A line of maps: range, rights, offset, device, inode, path. The device there is that of the file system.
-static void scan_map_line(const struct scan *s, int pid, const char *line, struct scan_result *r)
+static void scan_map_line(const struct proc_scan *s, int pid, const char *line, struct proc_scan_result *r)
 {
 	uintmax_t start, end;
 	const char *path = strchr(line, '/');
@@ -219,7 +221,7 @@ static void scan_map_line(const struct scan *s, int pid, const char *line, struc
 		scan_map(s, pid, start, end, path, r);
 }
 
-static void scan_map_text(const struct scan *s, int pid, const char *text, size_t len, struct scan_result *r)
+static void scan_map_text(const struct proc_scan *s, int pid, const char *text, size_t len, struct proc_scan_result *r)
 {
 	for (const char *hit = text; (hit = memmem(hit, (size_t)(text + len - hit), "/dev/", 5));) {
 		const char *newline = memrchr(text, '\n', (size_t)(hit - text));
@@ -232,7 +234,7 @@ static void scan_map_text(const struct scan *s, int pid, const char *text, size_
 	}
 }
 
-static void read_maps(const struct scan *s, int pid, int fd, struct scan_result *r)
+static void read_maps(const struct proc_scan *s, int pid, int fd, struct proc_scan_result *r)
 {
 	size_t kept = 0;
 	for (ssize_t len = 1; len > 0;) {
@@ -257,7 +259,7 @@ struct map_query {
 enum { MAP_SHARED_ONE = 0x08, MAP_OR_NEXT = 0x10, MAP_OF_FILE = 0x20 };
 
 // Only shared mappings of files, which is what a device's memory is mapped as. False = this cannot be asked here.
-static bool ask_maps(const struct scan *s, int pid, int fd, struct scan_result *r)
+static bool query_maps(const struct proc_scan *s, int pid, int fd, struct proc_scan_result *r)
 {
 	for (uint64_t at = 0;;) {
 		struct map_query q = { .size = sizeof(q),
@@ -272,19 +274,19 @@ static bool ask_maps(const struct scan *s, int pid, int fd, struct scan_result *
 	}
 }
 
-static int scan_maps(const struct scan *s, int pid, struct scan_result *r)
+static int scan_maps(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
 	char path[32];
 	snprintf(path, sizeof(path), "%d/maps", pid);
 	auto_fd int fd = openat(s->proc, path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == EACCES || errno == EPERM ? -1 : 0;
-	if (s->is_thorough || !ask_maps(s, pid, fd, r))
+	if (s->is_thorough || !query_maps(s, pid, fd, r))
 		read_maps(s, pid, fd, r);
 	return 0;
 }
 
-char *scan_namespace(const struct scan *s, const char *pid)
+char *proc_scan_namespace(const struct proc_scan *s, const char *pid)
 {
 	char link[64], name[64];
 	snprintf(link, sizeof(link), "%s/ns/mnt", pid);
@@ -292,11 +294,11 @@ char *scan_namespace(const struct scan *s, const char *pid)
 	return len > 0 ? str_ndup(name, (size_t)len) : NULL;
 }
 
-static void note_namespace(const struct scan *s, int pid, struct scan_result *r)
+static void note_namespace(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
 	char text[16];
 	snprintf(text, sizeof(text), "%d", pid);
-	auto_str char *name = scan_namespace(s, text);
+	auto_str char *name = proc_scan_namespace(s, text);
 	if (!name || strv_has(&r->namespaces, name))
 		return;
 	r->first_pids = mem_grow(r->first_pids, r->namespaces.count + 1, sizeof(*r->first_pids));
@@ -304,12 +306,12 @@ static void note_namespace(const struct scan *s, int pid, struct scan_result *r)
 	strv_add(&r->namespaces, TAKE(name));
 }
 
-void scan_process(const struct scan *s, int pid, struct scan_result *r)
+void proc_scan_process(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
 	if (!r->buffer)
 		r->buffer = mem_alloc(BUFFER_LEN);
 	r->processes++;
-	if (s->use != SCAN_IDLE)
+	if (s->use != PROC_SCAN_IDLE)
 		r->unreadable += scan_fds(s, pid, r) < 0 || scan_maps(s, pid, r) < 0;
 	note_namespace(s, pid, r);
 }
@@ -328,19 +330,19 @@ static bool is_driver_mount(const char *point)
 	return is_node_name(point);
 }
 
-void scan_mounts(const struct scan *s, int pid, struct scan_result *r)
+void proc_scan_mounts(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
-	auto_str char *text = read_at(s, pid, "mountinfo", NULL);
+	auto_str char *text = read_proc_file(s, pid, "mountinfo", NULL);
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, text ? text : "", "\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		char point[PATH_LEN]; // id, parent, device, root, mount point: proc(5)
 		if (sscanf(lines.items[i], "%*d %*d %*s %*s %4095s", point) == 1 && is_driver_mount(point))
-			add(s, r, pid, HOLDER_MOUNT, point);
+			add_holder(s, r, pid, HOLDER_MOUNT, point);
 	}
 }
 
-int scan_own_pid(const struct scan *s)
+int proc_scan_own_pid(const struct proc_scan *s)
 {
 	char target[16];
 	uint64_t pid;
@@ -352,27 +354,27 @@ int scan_own_pid(const struct scan *s)
 // An open file of a character device, and so a mapping of one, holds the module that serves it (fops_get() and
 // cdev_get() of the kernel), and a module that depends on another holds it once. So when no module has more references
 // than dependents, no process has anything open. What else holds a module (symbol_get()) errs on the safe side.
-static enum scan_use read_use(const struct root *kern, const struct loaded *loaded)
+static enum proc_scan_use read_driver_use(const struct root *kern, const struct modules *loaded)
 {
-	enum scan_use use = loaded->count ? SCAN_IDLE : SCAN_UNKNOWN;
-	for (size_t i = 0; i < loaded->count && use != SCAN_UNKNOWN; i++) {
+	enum proc_scan_use use = loaded->count ? PROC_SCAN_IDLE : PROC_SCAN_UNKNOWN;
+	for (size_t i = 0; i < loaded->count && use != PROC_SCAN_UNKNOWN; i++) {
 		struct err err;
 		uint64_t references;
 		auto_str char *path = str_fmt("sys/module/%s/refcnt", loaded->items[i].name), *text = NULL;
 		if (root_line(kern, path, &text, &err) <= 0 || !str_u64(text, 10, &references))
-			use = SCAN_UNKNOWN; // CONFIG_MODULE_UNLOAD is off, or it has gone meanwhile
+			use = PROC_SCAN_UNKNOWN; // CONFIG_MODULE_UNLOAD is off, or it has gone meanwhile
 		else if (references != loaded->items[i].holders.count)
-			use = SCAN_IN_USE;
+			use = PROC_SCAN_IN_USE;
 	}
 	return use;
 }
 
-int scan_open(struct scan *s, const struct root *kern, const struct loaded *loaded, struct err *err)
+int proc_scan_open(struct proc_scan *s, const struct root *kern, const struct modules *loaded, struct err *err)
 {
 	auto_str char *table = NULL;
 	struct statfs fs;
-	*s = (struct scan){ .kern = kern, .proc = -1, .use = read_use(kern, loaded) };
-	if (root_read(kern, "proc/devices", &table, NULL, err) < 0 || read_drm(s, err) < 0)
+	*s = (struct proc_scan){ .kern = kern, .proc = -1, .use = read_driver_use(kern, loaded) };
+	if (root_read(kern, "proc/devices", &table, NULL, err) < 0 || read_drm_nodes(s, err) < 0)
 		return -1;
 	if (table)
 		read_majors(s, table);
@@ -383,7 +385,7 @@ int scan_open(struct scan *s, const struct root *kern, const struct loaded *load
 	return 0;
 }
 
-void scan_done(struct scan *s)
+void proc_scan_done(struct proc_scan *s)
 {
 	close_fdp(&s->proc);
 	strv_done(&s->drm);

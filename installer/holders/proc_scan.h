@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process after the other: the engine below holders.h, made for many workers on one struct scan.
+// One process after the other: the engine below holders.h, made for many workers on one struct proc_scan.
 #pragma once
 #include "holders/holders.h"
 
-enum { SCAN_MAJORS_MOST = 32 };
+enum { PROC_SCAN_MAX_MAJORS = 32 };
 
 // What the kernel's own count of references says.
-enum scan_use {
-	SCAN_UNKNOWN, // it does not count, or no driver is loaded
-	SCAN_IDLE,    // no process has a device open or mapped: only mounts are looked for
-	SCAN_IN_USE,
+enum proc_scan_use {
+	PROC_SCAN_UNKNOWN, // it does not count, or no driver is loaded
+	PROC_SCAN_IDLE,    // no process has a device open or mapped: only mounts are looked for
+	PROC_SCAN_IN_USE,
 };
 
 // What a driver's device looks like here. Read once, then shared by all workers.
-struct scan {
+struct proc_scan {
 	const struct root *kern;
 	int proc;
-	enum scan_use use;
+	enum proc_scan_use use;
 	bool is_thorough; // look at private mappings, too, although the drivers' own libraries never make one
 	bool is_procfs;   // a recorded proc is a folder whose links must be resolved inside the root
-	unsigned majors[SCAN_MAJORS_MOST];
+	unsigned majors[PROC_SCAN_MAX_MAJORS];
 	size_t major_count;
 	struct strv drm; // "/dev/dri/card0": nodes of NVIDIA GPUs
 };
 
-int scan_open(struct scan *s, const struct root *kern, const struct loaded *loaded, struct err *err);
-void scan_done(struct scan *s);
-int scan_own_pid(const struct scan *s); // 0 = proc does not tell
-char *scan_namespace(const struct scan *s,
-		     const char *pid); // mount namespace of a process ("self" too); NULL = unknown
+int proc_scan_open(struct proc_scan *s, const struct root *kern, const struct modules *loaded, struct err *err);
+void proc_scan_done(struct proc_scan *s);
+int proc_scan_own_pid(const struct proc_scan *s); // 0 = proc does not tell
+char *proc_scan_namespace(const struct proc_scan *s,
+			  const char *pid); // mount namespace of a process ("self" too); NULL = unknown
 
 // What one worker found. Namespaces and first_pids belong together: a mount namespace and the first process seen in it.
-struct scan_result {
+struct proc_scan_result {
 	struct holder *items;
 	size_t count;
 	struct strv namespaces;
@@ -40,5 +40,5 @@ struct scan_result {
 	char *buffer;
 };
 
-void scan_process(const struct scan *s, int pid, struct scan_result *r);
-void scan_mounts(const struct scan *s, int pid, struct scan_result *r); // adds holders of kind mount
+void proc_scan_process(const struct proc_scan *s, int pid, struct proc_scan_result *r);
+void proc_scan_mounts(const struct proc_scan *s, int pid, struct proc_scan_result *r); // adds holders of kind mount

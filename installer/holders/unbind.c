@@ -11,7 +11,7 @@
 
 static const char OURS[] = "nvidia";
 
-void released_done(struct released *r)
+void unbind_done(struct unbound *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		free(r->items[i].name);
@@ -20,20 +20,20 @@ void released_done(struct released *r)
 	}
 	free(r->items);
 	strv_done(&r->modules);
-	*r = (struct released){ 0 };
+	*r = (struct unbound){ 0 };
 }
 
-static bool is_due(const struct gpu *gpu)
+static bool is_unbind_due(const struct gpu *gpu)
 {
 	return gpu_is_ours(gpu) && gpu_owner(gpu) == GPU_KERNEL;
 }
 
-char *owner_text(const struct gpus *gpus)
+char *unbind_text(const struct gpus *gpus)
 {
 	char *text = NULL;
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
-		if (is_due(gpu))
+		if (is_unbind_due(gpu))
 			str_add(&text, "%s%s from %s", text ? ", " : "", gpu->address, gpu->driver);
 		if (gpu->framebuffer)
 			str_add(&text, "%s%s", text ? ", " : "", gpu->framebuffer);
@@ -52,20 +52,20 @@ static char *link_name(const struct root *kern, const char *path)
 	return str_dup(slash ? slash + 1 : target);
 }
 
-static char *driver_of(const struct root *kern, const char *bus, const char *device)
+static char *bound_driver_name(const struct root *kern, const char *bus, const char *device)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver", bus, device);
 	return link_name(kern, path);
 }
 
-static void add(struct released *r, const char *bus, const char *name, char *take_driver)
+static void add_unbound_device(struct unbound *r, const char *bus, const char *name, char *take_driver)
 {
 	r->items = mem_grow(r->items, r->count + 1, sizeof(*r->items));
-	r->items[r->count++] = (struct released_device){ .bus = bus, .name = str_dup(name), .driver = take_driver };
+	r->items[r->count++] = (struct unbound_device){ .bus = bus, .name = str_dup(name), .driver = take_driver };
 }
 
 // Nodes that a process may have open: the device's DRM and framebuffer devices.
-static void nodes_of(const struct root *kern, const struct released_device *d, struct strv *ret)
+static void device_nodes(const struct root *kern, const struct unbound_device *d, struct strv *ret)
 {
 	static const char *const classes[][2] = { { "drm", "/dev/dri" }, { "graphics", "/dev" } };
 	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
@@ -79,11 +79,12 @@ static void nodes_of(const struct root *kern, const struct released_device *d, s
 }
 
 // 1 = somebody has the device open: *ret_who, caller frees.
-static int is_held(const struct owner_work *w, const struct released_device *d, char **ret_who, struct err *err)
+static int find_device_holder(const struct unbind_work *w, const struct unbound_device *d, char **ret_who,
+			      struct err *err)
 {
 	auto_strv struct strv nodes = { 0 };
 	auto_holders struct holders h = { 0 };
-	nodes_of(w->kern, d, &nodes);
+	device_nodes(w->kern, d, &nodes);
 	int r = holders_of(w->kern, &nodes, &h, err);
 	if (r > 0)
 		*ret_who = holder_text(&h.items[0]);
@@ -91,7 +92,7 @@ static int is_held(const struct owner_work *w, const struct released_device *d, 
 }
 
 struct write {
-	const struct owner_work *w;
+	const struct unbind_work *w;
 	const char *path, *text;
 };
 
@@ -107,8 +108,8 @@ static int write_call(const void *ctx)
 	return x->w->sys->attribute_set(x->w->sys, &kern, x->path, x->text) < 0 ? errno : 0;
 }
 
-static int set(const struct owner_work *w, struct released_device *d, const char *path, const char *text,
-	       struct err *err)
+static int write_attribute(const struct unbind_work *w, struct unbound_device *d, const char *path, const char *text,
+			   struct err *err)
 {
 	struct write x = { w, path, text };
 	struct bounded_result result;
@@ -127,14 +128,14 @@ static int set(const struct owner_work *w, struct released_device *d, const char
 			      0;
 }
 
-static int set_override(const struct owner_work *w, struct released_device *d, const char *text, struct err *err)
+static int set_override(const struct unbind_work *w, struct unbound_device *d, const char *text, struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name);
-	return set(w, d, path, *text ? text : "\n", err);
+	return write_attribute(w, d, path, *text ? text : "\n", err);
 }
 
 // Only the NVIDIA driver may have the device from here on. (The kernel's own drivers bind GPUs and never switches.)
-static int override(const struct owner_work *w, struct released_device *d, struct err *err)
+static int override(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name), *text = NULL;
 	if (root_line(w->kern, path, &text, err) < 0)
@@ -145,24 +146,24 @@ static int override(const struct owner_work *w, struct released_device *d, struc
 	return 0;
 }
 
-static int bind(const struct owner_work *w, struct released_device *d, const char *verb, struct err *err)
+static int write_bind(const struct unbind_work *w, struct unbound_device *d, const char *verb, struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/%s", d->bus, d->driver, verb);
-	return set(w, d, path, d->name, err);
+	return write_attribute(w, d, path, d->name, err);
 }
 
-static int refuse_held(const struct owner_work *w, const struct released_device *d, struct err *err)
+static int refuse_held_device(const struct unbind_work *w, const struct unbound_device *d, struct err *err)
 {
 	auto_str char *who = NULL;
-	int r = is_held(w, d, &who, err);
+	int r = find_device_holder(w, d, &who, err);
 	return r > 0 ? err_set(err, E_BOUND, "%s of %s is held by %s", d->driver, d->name, who) : r;
 }
 
-static int unbind(const struct owner_work *w, struct released_device *d, struct err *err)
+static int unbind_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
-	if (bind(w, d, "unbind", err) < 0)
+	if (write_bind(w, d, "unbind", err) < 0)
 		return -1;
-	auto_str char *still = driver_of(w->kern, d->bus, d->name);
+	auto_str char *still = bound_driver_name(w->kern, d->bus, d->name);
 	if (still)
 		return err_set(err, E_BOUND, "%s is still bound to %s after it was unbound", d->name, still);
 	d->is_unbound = true;
@@ -170,7 +171,8 @@ static int unbind(const struct owner_work *w, struct released_device *d, struct 
 }
 
 // A module that nothing uses any more, and that the host could bring back.
-static int unload(const struct owner_work *w, const struct released_device *d, struct strv *ret, struct err *err)
+static int unload_old_module(const struct unbind_work *w, const struct unbound_device *d, struct strv *ret,
+			     struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/drivers/%s/module", d->bus, d->driver);
 	auto_str char *module = link_name(w->kern, path);
@@ -182,112 +184,113 @@ static int unload(const struct owner_work *w, const struct released_device *d, s
 	else if (r < 0 && err->code == E_WEDGED)
 		return -1;
 	else if (r < 0)
-		watch_note(w->watch, "%s stays loaded: %s", module, err->text);
+		progress_note(w->progress, "%s stays loaded: %s", module, err->text);
 	return 0;
 }
 
 // Held ones are looked for before the first is touched.
-static int release_gpus(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err)
+static int release_gpus(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err)
 {
-	struct released found = { 0 };
+	struct unbound found = { 0 };
 	for (size_t i = 0; i < gpus->count; i++)
-		if (is_due(&gpus->items[i]))
-			add(&found, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
+		if (is_unbind_due(&gpus->items[i]))
+			add_unbound_device(&found, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
 	*r = found;
 	for (size_t i = 0; i < r->count; i++)
-		if (refuse_held(w, &r->items[i], err) < 0)
+		if (refuse_held_device(w, &r->items[i], err) < 0)
 			return -1;
 	for (size_t i = 0; i < r->count; i++)
-		if (override(w, &r->items[i], err) < 0 || unbind(w, &r->items[i], err) < 0)
+		if (override(w, &r->items[i], err) < 0 || unbind_device(w, &r->items[i], err) < 0)
 			return -1;
 	return 0;
 }
 
-static void release_framebuffers(const struct owner_work *w, const struct gpus *gpus, struct released *r)
+static void release_framebuffers(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r)
 {
 	for (size_t i = 0; i < gpus->count; i++) {
 		struct err err;
 		const char *name = gpus->items[i].framebuffer;
-		char *driver = name ? driver_of(w->kern, "platform", name) : NULL;
+		char *driver = name ? bound_driver_name(w->kern, "platform", name) : NULL;
 		if (!driver)
 			continue;
-		add(r, "platform", name, driver);
-		struct released_device *d = &r->items[r->count - 1];
-		if (refuse_held(w, d, &err) < 0 || unbind(w, d, &err) < 0)
-			watch_note(w->watch, "%s is left alone: %s", name, err.text);
+		add_unbound_device(r, "platform", name, driver);
+		struct unbound_device *d = &r->items[r->count - 1];
+		if (refuse_held_device(w, d, &err) < 0 || unbind_device(w, d, &err) < 0)
+			progress_note(w->progress, "%s is left alone: %s", name, err.text);
 	}
 }
 
-int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err)
+int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err)
 {
 	if (release_gpus(w, gpus, r, err) < 0)
 		return -1;
 	release_framebuffers(w, gpus, r);
 	for (size_t i = 0; i < r->count; i++)
-		if (r->items[i].is_unbound && unload(w, &r->items[i], &r->modules, err) < 0)
+		if (r->items[i].is_unbound && unload_old_module(w, &r->items[i], &r->modules, err) < 0)
 			return -1;
 	return 0;
 }
 
 // A driver that was loaded before does not look at the device by itself.
-static int probe(const struct owner_work *w, struct released_device *d, struct err *err)
+static int probe_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
-	auto_str char *path = str_fmt("sys/bus/%s/drivers_probe", d->bus), *now = driver_of(w->kern, d->bus, d->name);
-	return now ? 0 : set(w, d, path, d->name, err);
+	auto_str char *path = str_fmt("sys/bus/%s/drivers_probe", d->bus),
+		      *now = bound_driver_name(w->kern, d->bus, d->name);
+	return now ? 0 : write_attribute(w, d, path, d->name, err);
 }
 
-int owner_settle(const struct owner_work *w, struct released *r, struct err *err)
+int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *err)
 {
 	for (size_t i = 0; i < r->count; i++) {
-		struct released_device *d = &r->items[i];
-		if (d->override && (probe(w, d, err) < 0 || set_override(w, d, d->override, err) < 0))
+		struct unbound_device *d = &r->items[i];
+		if (d->override && (probe_device(w, d, err) < 0 || set_override(w, d, d->override, err) < 0))
 			return -1;
 	}
 	return 0;
 }
 
-void owner_settle_left(const struct owner_work *w, const struct gpus *gpus)
+void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *gpus)
 {
-	auto_released struct released left = { 0 };
+	auto_unbound struct unbound left = { 0 };
 	for (size_t i = 0; i < gpus->count; i++) {
 		struct err err;
 		const char *address = gpus->items[i].address;
 		auto_str char *path = str_fmt("sys/bus/pci/devices/%s/driver_override", address), *text = NULL;
 		if (!gpu_is_ours(&gpus->items[i]) || root_line(w->kern, path, &text, &err) <= 0 || !str_eq(text, OURS))
 			continue;
-		add(&left, "pci", address, str_dup(OURS));
+		add_unbound_device(&left, "pci", address, str_dup(OURS));
 		if (set_override(w, &left.items[left.count - 1], "", &err) < 0)
-			watch_note(w->watch, "driver_override stays: %s", err.text);
+			progress_note(w->progress, "driver_override stays: %s", err.text);
 	}
 }
 
-static void tell(char **problem, const struct err *err)
+static void append_problem(char **problem, const struct err *err)
 {
 	str_add(problem, "%s%s", *problem ? "; " : "", err->text);
 }
 
 // Loading its module may have bound it already.
-static int bind_back(const struct owner_work *w, struct released_device *d, struct err *err)
+static int rebind_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
-	auto_str char *now = driver_of(w->kern, d->bus, d->name);
+	auto_str char *now = bound_driver_name(w->kern, d->bus, d->name);
 	if (str_eq(now, d->driver))
 		return 0;
 	if (now)
 		return err_set(err, E_BOUND, "%s is bound to %s", d->name, now);
-	return bind(w, d, "bind", err);
+	return write_bind(w, d, "bind", err);
 }
 
-void owner_restore(const struct owner_work *w, struct released *r, char **problem)
+void unbind_restore(const struct unbind_work *w, struct unbound *r, char **problem)
 {
 	struct err err;
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].override && !r->items[i].is_stuck &&
 		    set_override(w, &r->items[i], r->items[i].override, &err) < 0)
-			tell(problem, &err);
+			append_problem(problem, &err);
 	for (size_t i = r->modules.count; i-- > 0;)
 		if (provider_load(w->host, w->kern, w->sys, w->release, r->modules.items[i], 0, &err) < 0)
-			tell(problem, &err);
+			append_problem(problem, &err);
 	for (size_t i = 0; i < r->count; i++)
-		if (r->items[i].is_unbound && bind_back(w, &r->items[i], &err) < 0)
-			tell(problem, &err);
+		if (r->items[i].is_unbound && rebind_device(w, &r->items[i], &err) < 0)
+			append_problem(problem, &err);
 }

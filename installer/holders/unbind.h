@@ -12,15 +12,15 @@
 #include "base/process/sys.h"
 #include "host/pci.h"
 
-struct owner_work {
+struct unbind_work {
 	const struct root *host, *kern;
 	const struct sys *sys;
 	const char *release; // of the running kernel, whose tree a module comes back from
 	int timeout_ms;      // of one call into the kernel
-	struct watch *watch;
+	struct progress *progress;
 };
 
-struct released_device {
+struct unbound_device {
 	const char *bus; // "pci", "platform"
 	char *name;      // "0000:40:00.0", "efi-framebuffer.0"
 	char *driver;    // that had it
@@ -29,24 +29,24 @@ struct released_device {
 	bool is_stuck; // a call about it did not come back: no other can
 };
 
-struct released {
-	struct released_device *items;
+struct unbound {
+	struct unbound_device *items;
 	size_t count;
 	struct strv modules; // that were unloaded
 };
-void released_done(struct released *r);
-#define auto_released __attribute__((cleanup(released_done)))
+void unbind_done(struct unbound *r);
+#define auto_unbound __attribute__((cleanup(unbind_done)))
 
 // What would be released: "0000:40:00.0 from nouveau, efi-framebuffer.0"; NULL = nothing. Pure. Caller frees.
-char *owner_text(const struct gpus *gpus);
+char *unbind_text(const struct gpus *gpus);
 // E_BOUND names the device, the driver and who holds it, before anything is released; or what could not be released.
 // E_WEDGED: an unbind did not come back, and whatever is asked of that device from here on, a load of its next driver
 // included, waits with it. r then holds what was released. A framebuffer that is held is left alone, because the driver
 // can do beside it. A module goes only when nothing uses it and the host could bring it back.
-int owner_release(const struct owner_work *w, const struct gpus *gpus, struct released *r, struct err *err);
+int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err);
 // Once the driver is loaded: it has them, and driver_override is what it was.
-int owner_settle(const struct owner_work *w, struct released *r, struct err *err);
+int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *err);
 // After a run that was cut off in this boot, and could not: no GPU is for this driver alone any more.
-void owner_settle_left(const struct owner_work *w, const struct gpus *gpus);
+void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *gpus);
 // Back to the drivers that had them; never stops half-way, and adds to *problem what could not be done.
-void owner_restore(const struct owner_work *w, struct released *r, char **problem);
+void unbind_restore(const struct unbind_work *w, struct unbound *r, char **problem);

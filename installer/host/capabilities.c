@@ -17,22 +17,26 @@ static const struct {
 	enum kept kept;
 	const char *why;
 } rights[] = {
-	{ CAP_SYS_MODULE, RIGHTS_DRIVER, KEPT, "to load and unload modules" },
-	{ CAP_MKNOD, RIGHTS_DRIVER, DROPPED, "to make device nodes" },
-	{ CAP_SYS_ADMIN, RIGHTS_MOUNTS | RIGHTS_COMPILE | RIGHTS_DAEMONS, KEPT,
+	{ CAP_SYS_MODULE, CAPABILITY_DRIVER, KEPT, "to load and unload modules" },
+	{ CAP_MKNOD, CAPABILITY_DRIVER, DROPPED, "to make device nodes" },
+	{ CAP_SYS_ADMIN, CAPABILITY_MOUNTS | CAPABILITY_COMPILE | CAPABILITY_DAEMONS, KEPT,
 	  "to mount the driver's root, and to fence a compile in" },
-	{ CAP_SYS_CHROOT, RIGHTS_MOUNTS, KEPT, "to mount in the host's mount namespace" },
-	{ CAP_SYS_PTRACE, RIGHTS_HOLDERS, KEPT, "to see which processes hold the driver, and the host's root" },
-	{ CAP_DAC_READ_SEARCH, RIGHTS_HOLDERS, KEPT, "to list the open files of other users' processes" },
-	{ CAP_KILL, RIGHTS_STOP | RIGHTS_COMPILE | RIGHTS_DAEMONS, KEPT,
+	{ CAP_SYS_CHROOT, CAPABILITY_MOUNTS, KEPT, "to mount in the host's mount namespace" },
+	{ CAP_SYS_PTRACE, CAPABILITY_HOLDERS, KEPT, "to see which processes hold the driver, and the host's root" },
+	{ CAP_DAC_READ_SEARCH, CAPABILITY_HOLDERS, KEPT, "to list the open files of other users' processes" },
+	{ CAP_KILL, CAPABILITY_STOP | CAPABILITY_COMPILE | CAPABILITY_DAEMONS, KEPT,
 	  "to end holders, daemons, and a compile that is late" },
-	{ CAP_CHOWN, RIGHTS_COMPILE | RIGHTS_DAEMONS, WITH_DAEMONS, "to give a compile and a daemon their own files" },
-	{ CAP_SETUID, RIGHTS_COMPILE | RIGHTS_DAEMONS, WITH_DAEMONS, "to run a compile and daemons as ordinary users" },
-	{ CAP_SETGID, RIGHTS_COMPILE | RIGHTS_DAEMONS, WITH_DAEMONS, "to run a compile and daemons as ordinary users" },
-	{ CAP_SETPCAP, RIGHTS_COMPILE, DROPPED, "to take every capability from a compile, and from itself when ready" },
+	{ CAP_CHOWN, CAPABILITY_COMPILE | CAPABILITY_DAEMONS, WITH_DAEMONS,
+	  "to give a compile and a daemon their own files" },
+	{ CAP_SETUID, CAPABILITY_COMPILE | CAPABILITY_DAEMONS, WITH_DAEMONS,
+	  "to run a compile and daemons as ordinary users" },
+	{ CAP_SETGID, CAPABILITY_COMPILE | CAPABILITY_DAEMONS, WITH_DAEMONS,
+	  "to run a compile and daemons as ordinary users" },
+	{ CAP_SETPCAP, CAPABILITY_COMPILE, DROPPED,
+	  "to take every capability from a compile, and from itself when ready" },
 };
 
-int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err)
+int capabilities_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err)
 {
 	auto_str char *status = NULL;
 	int r = root_read(kern, "proc/self/status", &status, NULL, err);
@@ -46,12 +50,12 @@ int rights_missing(const struct root *kern, unsigned uses, struct strv *ret, str
 	return ret->count > 0;
 }
 
-int rights_settle(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err)
+int capabilities_drop(bool has_daemons, bool is_compiling, char **ret_dropped, struct err *err)
 {
 	uint64_t keep = 0, dropped = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(rights); i++)
 		if (rights[i].kept == KEPT || (has_daemons && rights[i].kept == WITH_DAEMONS) ||
-		    (is_compiling && rights[i].uses & RIGHTS_COMPILE))
+		    (is_compiling && rights[i].uses & CAPABILITY_COMPILE))
 			keep |= CAPS_BIT(rights[i].bit);
 	if (caps_keep(keep, &dropped, err) < 0)
 		return err_wrap(err, "give up what serving does not take");
@@ -59,7 +63,7 @@ int rights_settle(bool has_daemons, bool is_compiling, char **ret_dropped, struc
 	return 0;
 }
 
-json_t *rights_json(void)
+json_t *capabilities_json(void)
 {
 	static const char *const kept[] = { "no", "always", "with daemons" };
 	json_t *list = json_array();

@@ -97,7 +97,7 @@ static char *own_path(const char *text, const char *controller)
 	return NULL;
 }
 
-static uint64_t number(const struct root *kern, const char *dir, const char *file)
+static uint64_t read_limit(const struct root *kern, const char *dir, const char *file)
 {
 	struct err err;
 	auto_str char *path = str_fmt("%s/%s", dir, file), *text = NULL;
@@ -107,49 +107,49 @@ static uint64_t number(const struct root *kern, const char *dir, const char *fil
 	return value;
 }
 
-static void take_cpu(unsigned *tightest, uint64_t quota, uint64_t period)
+static void tighten_cpu(unsigned *tightest, uint64_t quota, uint64_t period)
 {
 	uint64_t milli = quota && period ? quota * 1000 / period : 0;
 	if (milli && (*tightest == 0 || milli < *tightest))
 		*tightest = (unsigned)milli;
 }
 
-static void take_memory(uint64_t *tightest, uint64_t limit)
+static void tighten_memory(uint64_t *tightest, uint64_t limit)
 {
 	const uint64_t none = 1ULL << 62; // version 1 writes "no limit" as the largest number of whole pages
 	if (limit && limit < none && (*tightest == 0 || limit < *tightest))
 		*tightest = limit;
 }
 
-static void level_unified(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory)
+static void read_level_v2(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory)
 {
 	struct err err;
 	auto_str char *path = str_fmt("%s/cpu.max", dir), *text = NULL;
 	unsigned long long quota, period;
 	if (root_line(kern, path, &text, &err) > 0 && sscanf(text, "%llu %llu", &quota, &period) == 2)
-		take_cpu(cpu, quota, period);
-	take_memory(memory, number(kern, dir, "memory.max"));
+		tighten_cpu(cpu, quota, period);
+	tighten_memory(memory, read_limit(kern, dir, "memory.max"));
 }
 
-static void level_cpu(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory)
+static void read_level_cpu(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory)
 {
 	(void)memory;
-	take_cpu(cpu, number(kern, dir, "cpu.cfs_quota_us"), number(kern, dir, "cpu.cfs_period_us"));
+	tighten_cpu(cpu, read_limit(kern, dir, "cpu.cfs_quota_us"), read_limit(kern, dir, "cpu.cfs_period_us"));
 }
 
-static void level_memory(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory)
+static void read_level_memory(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory)
 {
 	(void)cpu;
-	take_memory(memory, number(kern, dir, "memory.limit_in_bytes"));
+	tighten_memory(memory, read_limit(kern, dir, "memory.limit_in_bytes"));
 }
 
 static const struct hierarchy {
 	const char *controller, *mount;
 	void (*level)(const struct root *kern, const char *dir, unsigned *cpu, uint64_t *memory);
 } hierarchies[] = {
-	{ NULL, "sys/fs/cgroup", level_unified },
-	{ "cpu", "sys/fs/cgroup/cpu", level_cpu },
-	{ "memory", "sys/fs/cgroup/memory", level_memory },
+	{ NULL, "sys/fs/cgroup", read_level_v2 },
+	{ "cpu", "sys/fs/cgroup/cpu", read_level_cpu },
+	{ "memory", "sys/fs/cgroup/memory", read_level_memory },
 };
 
 int cgroup_limits(const struct root *kern, unsigned *ret_cpu_milli, uint64_t *ret_memory, struct err *err)

@@ -3,7 +3,7 @@
 
 #include "host/modules.h"
 
-void driver_done(struct driver *d)
+void driver_state_done(struct driver_state *d)
 {
 	free(d->version);
 	free(d->flavour);
@@ -12,7 +12,7 @@ void driver_done(struct driver *d)
 	strv_done(&d->modules);
 	strv_done(&d->params);
 	strv_done(&d->options);
-	*d = (struct driver){ 0 };
+	*d = (struct driver_state){ 0 };
 }
 
 static void copy_list(const struct strv *from, struct strv *to)
@@ -21,20 +21,20 @@ static void copy_list(const struct strv *from, struct strv *to)
 		strv_add(to, str_dup(from->items[i]));
 }
 
-void driver_copy(const struct driver *from, struct driver *to)
+void driver_state_copy(const struct driver_state *from, struct driver_state *to)
 {
-	struct driver d = { .version = str_dup(from->version),
-			    .flavour = str_dup(from->flavour),
-			    .digest = str_dup(from->digest),
-			    .kernel = str_dup(from->kernel) };
+	struct driver_state d = { .version = str_dup(from->version),
+				  .flavour = str_dup(from->flavour),
+				  .digest = str_dup(from->digest),
+				  .kernel = str_dup(from->kernel) };
 	copy_list(&from->modules, &d.modules);
 	copy_list(&from->params, &d.params);
 	copy_list(&from->options, &d.options);
-	driver_done(to);
+	driver_state_done(to);
 	*to = d;
 }
 
-static bool is_same_list(const struct strv *a, const struct strv *b)
+static bool is_list_equal(const struct strv *a, const struct strv *b)
 {
 	if (a->count != b->count)
 		return false;
@@ -44,19 +44,19 @@ static bool is_same_list(const struct strv *a, const struct strv *b)
 	return true;
 }
 
-static bool is_same_text(const char *a, const char *b)
+static bool is_text_equal(const char *a, const char *b)
 {
 	return a ? str_eq(a, b) : !b;
 }
 
-bool driver_same(const struct driver *a, const struct driver *b)
+bool driver_state_same(const struct driver_state *a, const struct driver_state *b)
 {
-	return is_same_text(a->version, b->version) && is_same_text(a->flavour, b->flavour) &&
-	       is_same_text(a->digest, b->digest) && is_same_text(a->kernel, b->kernel) &&
-	       is_same_list(&a->modules, &b->modules) && is_same_list(&a->params, &b->params);
+	return is_text_equal(a->version, b->version) && is_text_equal(a->flavour, b->flavour) &&
+	       is_text_equal(a->digest, b->digest) && is_text_equal(a->kernel, b->kernel) &&
+	       is_list_equal(&a->modules, &b->modules) && is_list_equal(&a->params, &b->params);
 }
 
-const char *driver_params(const struct driver *d, const char *module)
+const char *driver_state_params(const struct driver_state *d, const char *module)
 {
 	size_t len = strlen(module);
 	for (size_t i = 0; i < d->params.count; i++)
@@ -65,7 +65,7 @@ const char *driver_params(const struct driver *d, const char *module)
 	return "";
 }
 
-static void drop(struct strv *list, const char *canonical)
+static void drop_module(struct strv *list, const char *canonical)
 {
 	struct strv kept = { 0 };
 	for (size_t i = 0; i < list->count; i++) {
@@ -78,22 +78,22 @@ static void drop(struct strv *list, const char *canonical)
 	*list = kept;
 }
 
-void driver_drop(struct driver *d, const char *module)
+void driver_state_drop(struct driver_state *d, const char *module)
 {
 	auto_str char *name = module_canonical(module);
-	drop(&d->modules, name);
-	drop(&d->params, name);
-	drop(&d->options, name);
+	drop_module(&d->modules, name);
+	drop_module(&d->params, name);
+	drop_module(&d->options, name);
 }
 
-void driver_set_params(struct driver *d, const char *module, const char *text)
+void driver_state_set_params(struct driver_state *d, const char *module, const char *text)
 {
 	if (*text)
 		strv_add(&d->params, str_fmt("%s %s", module, text));
 	strv_sort(&d->params);
 }
 
-json_t *driver_json(const struct driver *d)
+json_t *driver_state_json(const struct driver_state *d)
 {
 	if (!d->version)
 		return json_null();
@@ -110,21 +110,21 @@ static void parse_list(const json_t *json, struct strv *ret)
 	json_array_foreach(json, i, item) if (json_is_string(item)) strv_add(ret, str_dup(json_string_value(item)));
 }
 
-static char *text_of(const json_t *json, const char *key)
+static char *driver_text(const json_t *json, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(json, key)));
 }
 
-bool driver_parse(const json_t *json, struct driver *ret)
+bool driver_state_parse(const json_t *json, struct driver_state *ret)
 {
-	struct driver d = { .version = text_of(json, "version"),
-			    .flavour = text_of(json, "flavour"),
-			    .digest = text_of(json, "package"),
-			    .kernel = text_of(json, "kernel") };
+	struct driver_state d = { .version = driver_text(json, "version"),
+				  .flavour = driver_text(json, "flavour"),
+				  .digest = driver_text(json, "package"),
+				  .kernel = driver_text(json, "kernel") };
 	parse_list(json_object_get(json, "modules"), &d.modules);
 	parse_list(json_object_get(json, "params"), &d.params);
 	parse_list(json_object_get(json, "options"), &d.options);
-	driver_done(ret);
+	driver_state_done(ret);
 	*ret = d;
 	return d.version;
 }

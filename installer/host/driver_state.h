@@ -4,7 +4,7 @@
 #pragma once
 #include "base/formats/json.h"
 
-struct driver {
+struct driver_state {
 	char *version;       // "535.261.03"; NULL = no driver
 	char *flavour;       // "open"
 	char *digest;        // of its package's manifest; NULL = in no package of this node
@@ -14,13 +14,15 @@ struct driver {
 	struct strv
 		options; // those of it that came by --param, as "MODULE:NAME=VALUE"; says nothing more of what it is
 };
-void driver_done(struct driver *d);
-#define auto_driver __attribute__((cleanup(driver_done)))
-void driver_copy(const struct driver *from, struct driver *to); // to is released first
-bool driver_same(const struct driver *a, const struct driver *b);
-const char *driver_params(const struct driver *d, const char *module); // "" = none; module as the kernel names it
-void driver_drop(struct driver *d, const char *module); // it is not of the driver any more; any of its names
-void driver_set_params(struct driver *d, const char *module, const char *text);
+void driver_state_done(struct driver_state *d);
+#define auto_driver_state __attribute__((cleanup(driver_state_done)))
+void driver_state_copy(const struct driver_state *from, struct driver_state *to); // to is released first
+bool driver_state_same(const struct driver_state *a, const struct driver_state *b);
+const char *driver_state_params(const struct driver_state *d,
+				const char *module); // "" = none; module as the kernel names it
+void driver_state_drop(struct driver_state *d,
+		       const char *module); // it is not of the driver any more; any of its names
+void driver_state_set_params(struct driver_state *d, const char *module, const char *text);
 
-json_t *driver_json(const struct driver *d);
-bool driver_parse(const json_t *json, struct driver *ret); // false: it is none
+json_t *driver_state_json(const struct driver_state *d);
+bool driver_state_parse(const json_t *json, struct driver_state *ret); // false: it is none

@@ -20,14 +20,14 @@ bool host_policy_parse(const char *text, enum host_policy *ret)
 	return false;
 }
 
-void resident_done(struct resident *r)
+void existing_driver_done(struct existing_driver *r)
 {
 	free(r->version);
 	free(r->file);
-	*r = (struct resident){ 0 };
+	*r = (struct existing_driver){ 0 };
 }
 
-char *resident_text(const struct resident *r)
+char *existing_driver_text(const struct existing_driver *r)
 {
 	return str_fmt("%s (%s, %s%s)", r->version ? r->version : "of unknown version",
 		       r->flavour ? flavour_name(r->flavour) : "flavour unknown",
@@ -35,9 +35,9 @@ char *resident_text(const struct resident *r)
 }
 
 // The module that says whose the set is.
-static const struct loaded_module *core_of(const struct loaded *l)
+static const struct loaded_module *core_module(const struct modules *l)
 {
-	const struct loaded_module *nvidia = loaded_find(l, "nvidia");
+	const struct loaded_module *nvidia = modules_find(l, "nvidia");
 	for (size_t i = 0; i < l->count && !nvidia; i++)
 		if (l->items[i].is_driver)
 			return &l->items[i];
@@ -45,7 +45,7 @@ static const struct loaded_module *core_of(const struct loaded *l)
 }
 
 // 1 = a note of this boot is there. What cannot be read notes nothing.
-static int read_note(const struct root *host, const char *boot_id, json_t **ret)
+static int read_loaded_note(const struct root *host, const char *boot_id, json_t **ret)
 {
 	struct err err;
 	auto_json json_t *note = NULL;
@@ -56,30 +56,30 @@ static int read_note(const struct root *host, const char *boot_id, json_t **ret)
 	return 1;
 }
 
-static bool is_noted(const struct root *host, const char *boot_id, const struct loaded_module *m)
+static bool is_module_noted(const struct root *host, const char *boot_id, const struct loaded_module *m)
 {
 	auto_json json_t *note = NULL;
-	if (!read_note(host, boot_id, &note))
+	if (!read_loaded_note(host, boot_id, &note))
 		return false;
 	const json_t *srcversion = json_object_get(json_object_get(note, "modules"), m->name);
 	return srcversion &&
 	       (m->srcversion ? str_eq(json_string_value(srcversion), m->srcversion) : json_is_null(srcversion));
 }
 
-static json_t *modules_of(json_t *note)
+static json_t *noted_modules(json_t *note)
 {
 	json_t *modules = json_object_get(note, "modules");
 	return json_is_object(modules) ? json_incref(modules) : json_object();
 }
 
-int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
-		  const char *made_for, struct err *err)
+int existing_driver_note(const struct root *host, const struct root *kern, const char *boot_id,
+			 const struct strv *modules, const char *made_for, struct err *err)
 {
 	auto_json json_t *old = NULL, *note = NULL;
 	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
-	read_note(host, boot_id, &old);
-	auto_json json_t *list = modules_of(old);
+	read_loaded_note(host, boot_id, &old);
+	auto_json json_t *list = noted_modules(old);
 	for (size_t i = 0; i < modules->count; i++) {
 		struct err ignored;
 		auto_str char *name = module_canonical(modules->items[i]), *srcversion = NULL,
@@ -93,18 +93,18 @@ int resident_note(const struct root *host, const struct root *kern, const char *
 	return json_put(host, NOTE, note, err);
 }
 
-char *resident_made_for(const struct root *host, const char *boot_id, const struct loaded *loaded)
+char *existing_driver_made_for(const struct root *host, const char *boot_id, const struct modules *loaded)
 {
 	auto_json json_t *note = NULL;
-	const struct loaded_module *m = core_of(loaded);
-	if (!m || !is_noted(host, boot_id, m) || !read_note(host, boot_id, &note))
+	const struct loaded_module *m = core_module(loaded);
+	if (!m || !is_module_noted(host, boot_id, m) || !read_loaded_note(host, boot_id, &note))
 		return NULL;
 	return str_dup(json_string_value(json_object_get(note, "made_for")));
 }
 
 // 1 = the store has a package with this module of the driver.
-static int is_stored(const struct store *store, const struct host *facts, const char *srcversion, const char *version,
-		     enum flavour flavour, struct err *err)
+static int is_module_stored(const struct store *store, const struct host *facts, const char *srcversion,
+			    const char *version, enum flavour flavour, struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	struct package_want want = { .release = facts->release, .build_id = facts->build_id, .srcversion = srcversion };
@@ -118,7 +118,7 @@ static int is_stored(const struct store *store, const struct host *facts, const 
 }
 
 // What is loaded counts as idle when only modules of the set refer to modules of the set.
-static bool is_idle(const struct loaded *l)
+static bool is_driver_idle(const struct modules *l)
 {
 	for (size_t i = 0; i < l->count; i++)
 		if (!l->items[i].is_driver || l->items[i].refcount > l->items[i].holders.count)
@@ -127,7 +127,7 @@ static bool is_idle(const struct loaded *l)
 }
 
 // A file that cannot be read is one whose version is not known.
-static void read_file(const struct root *host, const char *path, struct module *ret)
+static void read_module_file(const struct root *host, const char *path, struct module *ret)
 {
 	struct err ignored;
 	auto_fd int fd = root_open(host, path, O_RDONLY, &ignored);
@@ -136,49 +136,50 @@ static void read_file(const struct root *host, const char *path, struct module *
 }
 
 // The open modules are "Dual MIT/GPL", the others "NVIDIA".
-static enum flavour flavour_of(const struct module *m)
+static enum flavour module_flavour(const struct module *m)
 {
 	return !m->license ? FLAVOUR_AUTO : module_is_gpl(m) ? FLAVOUR_OPEN : FLAVOUR_PROPRIETARY;
 }
 
-static void look_at_loaded(const struct loaded *l, const struct loaded_module *m, struct resident *r)
+static void inspect_loaded(const struct modules *l, const struct loaded_module *m, struct existing_driver *r)
 {
-	*r = (struct resident){ .is_foreign = true,
-				.is_loaded = true,
-				.is_stale = !m->file && is_idle(l),
-				.version = str_dup(l->version ? l->version : m->version),
-				.flavour = l->flavour,
-				.file = str_dup(m->file) };
+	*r = (struct existing_driver){ .is_foreign = true,
+				       .is_loaded = true,
+				       .is_stale = !m->file && is_driver_idle(l),
+				       .version = str_dup(l->version ? l->version : m->version),
+				       .flavour = l->flavour,
+				       .file = str_dup(m->file) };
 }
 
-static int look_at_installed(const struct root *host, const struct host *facts, const struct store *store,
-			     const struct strv *blacklist, struct resident *r, struct err *err)
+static int inspect_installed(const struct root *host, const struct host *facts, const struct store *store,
+			     const struct strv *blacklist, struct existing_driver *r, struct err *err)
 {
 	auto_module struct module module = MODULE_NONE;
 	auto_str char *file = NULL;
-	int found = loaded_host_file(host, facts->release, "nvidia", &file, err);
+	int found = modules_host_file(host, facts->release, "nvidia", &file, err);
 	if (found <= 0 || strv_has(blacklist, "nvidia"))
 		return found < 0 ? -1 : 0;
-	read_file(host, file, &module);
-	enum flavour flavour = flavour_of(&module);
-	int ours = is_stored(store, facts, module.srcversion, module.version, flavour, err);
+	read_module_file(host, file, &module);
+	enum flavour flavour = module_flavour(&module);
+	int ours = is_module_stored(store, facts, module.srcversion, module.version, flavour, err);
 	if (ours == 0)
-		*r = (struct resident){
+		*r = (struct existing_driver){
 			.is_foreign = true, .version = str_dup(module.version), .flavour = flavour, .file = TAKE(file)
 		};
 	return ours < 0 ? -1 : 0;
 }
 
-int resident_read(const struct root *host, const struct host *facts, const struct loaded *loaded,
-		  const struct store *store, const struct strv *blacklist, struct resident *ret, struct err *err)
+int existing_driver_read(const struct root *host, const struct host *facts, const struct modules *loaded,
+			 const struct store *store, const struct strv *blacklist, struct existing_driver *ret,
+			 struct err *err)
 {
-	const struct loaded_module *m = core_of(loaded);
+	const struct loaded_module *m = core_module(loaded);
 	if (!m)
-		return look_at_installed(host, facts, store, blacklist, ret, err);
-	if (is_noted(host, facts->boot_id, m))
+		return inspect_installed(host, facts, store, blacklist, ret, err);
+	if (is_module_noted(host, facts->boot_id, m))
 		return 0;
-	int ours = is_stored(store, facts, m->srcversion, loaded->version, loaded->flavour, err);
+	int ours = is_module_stored(store, facts, m->srcversion, loaded->version, loaded->flavour, err);
 	if (ours == 0)
-		look_at_loaded(loaded, m, ret);
+		inspect_loaded(loaded, m, ret);
 	return ours < 0 ? -1 : 0;
 }

@@ -9,14 +9,14 @@
 #include "host/modules.h"
 #include "precompiled/store/store.h"
 
-enum host_policy {   // what happens to a driver that is not ours and not the wished one
+enum host_policy {   // what happens to a driver that is not ours and not the requested one
 	HOST_FAIL,   // E_HOST_DRIVER; nothing is touched
-	HOST_USE,    // it stays, whatever is wished: nodes and readiness are looked after
+	HOST_USE,    // it stays, whatever is requested: nodes and readiness are looked after
 	HOST_REPLACE // as if it were ours
 };
 bool host_policy_parse(const char *text, enum host_policy *ret); // "use", "replace", "fail"
 
-struct resident {
+struct existing_driver {
 	bool is_foreign; // there is a driver that is not ours; without one nothing else is filled in
 	bool is_loaded;  // false: only installed, and not kept from being loaded by a blacklist
 	bool is_stale;   // loaded, nothing uses it, and the host has no file for it: somebody left it behind
@@ -25,18 +25,19 @@ struct resident {
 	char *file; // for nvidia, below the host root; NULL = none
 };
 
-// store: NULL = there is none. blacklist: canonical names, as params_read() finds them.
-int resident_read(const struct root *host, const struct host *facts, const struct loaded *loaded,
-		  const struct store *store, const struct strv *blacklist, struct resident *ret, struct err *err);
-void resident_done(struct resident *r);
-#define auto_resident __attribute__((cleanup(resident_done)))
+// store: NULL = there is none. blacklist: canonical names, as module_params_read() finds them.
+int existing_driver_read(const struct root *host, const struct host *facts, const struct modules *loaded,
+			 const struct store *store, const struct strv *blacklist, struct existing_driver *ret,
+			 struct err *err);
+void existing_driver_done(struct existing_driver *r);
+#define auto_existing_driver __attribute__((cleanup(existing_driver_done)))
 
 // "535.261.03 (open, from lib/modules/6.1.0-56-amd64/updates/dkms/nvidia.ko)". Caller frees.
-char *resident_text(const struct resident *r);
+char *existing_driver_text(const struct existing_driver *r);
 
 // These modules, which are loaded now, were loaded by us in this boot. made_for: the release that their package was
 // made for, where it is another one; else NULL.
-int resident_note(const struct root *host, const struct root *kern, const char *boot_id, const struct strv *modules,
-		  const char *made_for, struct err *err);
+int existing_driver_note(const struct root *host, const struct root *kern, const char *boot_id,
+			 const struct strv *modules, const char *made_for, struct err *err);
 // As it was noted of the driver that is loaded now; NULL = nothing was. Caller frees.
-char *resident_made_for(const struct root *host, const char *boot_id, const struct loaded *loaded);
+char *existing_driver_made_for(const struct root *host, const char *boot_id, const struct modules *loaded);

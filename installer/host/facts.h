@@ -8,8 +8,8 @@
 struct facts {
 	struct host host;
 	struct gpus gpus;
-	struct loaded loaded;
-	struct resident resident; // by resident_read(), because it needs the store
+	struct modules loaded;
+	struct existing_driver existing_driver; // by existing_driver_read(), because it needs the store
 };
 
 int facts_read(const struct root *host, const struct root *kern, struct facts *ret, struct err *err);

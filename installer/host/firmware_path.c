@@ -8,16 +8,16 @@
 
 static const char parameter[] = "sys/module/firmware_class/parameters/path";
 
-void firmware_search_done(struct firmware_search *s)
+void firmware_path_done(struct firmware_path *s)
 {
 	free(s->path);
 	strv_done(&s->dirs);
 	strv_done(&s->endings);
-	*s = (struct firmware_search){ 0 };
+	*s = (struct firmware_path){ 0 };
 }
 
 // sysfs adds one newline; one more was written by somebody's `echo` and is part of the value.
-static int read_parameter(const struct root *kern, struct firmware_search *s, struct err *err)
+static int read_parameter(const struct root *kern, struct firmware_path *s, struct err *err)
 {
 	struct statvfs fs;
 	size_t len = 0;
@@ -35,7 +35,7 @@ static int read_parameter(const struct root *kern, struct firmware_search *s, st
 }
 
 // Before 6.5 the kernel takes a newline for a part of the directory's name.
-static void add_parameter(struct firmware_search *s, const char *release)
+static void add_parameter_dirs(struct firmware_path *s, const char *release)
 {
 	bool is_cut = str_version_cmp(release, "6.5") >= 0;
 	if (s->path && *s->path)
@@ -44,8 +44,8 @@ static void add_parameter(struct firmware_search *s, const char *release)
 
 // Since 5.19 each compression has its own word; before, FW_LOADER_COMPRESS means xz. A kernel whose configuration
 // nobody can read is taken to find plain files only.
-static int read_endings(const struct root *host, const struct root *kern, const char *release,
-			struct firmware_search *s, struct err *err)
+static int read_endings(const struct root *host, const struct root *kern, const char *release, struct firmware_path *s,
+			struct err *err)
 {
 	auto_str char *config = NULL, *any = NULL, *zstd = NULL, *xz = NULL;
 	int r = host_read_config(host, kern, release, &config, NULL, err);
@@ -62,26 +62,26 @@ static int read_endings(const struct root *host, const struct root *kern, const 
 	return 0;
 }
 
-int firmware_search_plain(const struct root *kern, const char *release, struct firmware_search *ret, struct err *err)
+int firmware_path_plain(const struct root *kern, const char *release, struct firmware_path *ret, struct err *err)
 {
-	auto_firmware_search struct firmware_search s = { 0 };
+	auto_firmware_path struct firmware_path s = { 0 };
 	strv_add(&s.endings, str_dup(""));
 	if (read_parameter(kern, &s, err) < 0)
 		return err_wrap(err, "see where the kernel looks for firmware");
-	add_parameter(&s, release);
+	add_parameter_dirs(&s, release);
 	strv_add(&s.dirs, str_fmt("lib/firmware/updates/%s", release));
 	strv_add(&s.dirs, str_dup("lib/firmware/updates"));
 	strv_add(&s.dirs, str_fmt("lib/firmware/%s", release));
 	strv_add(&s.dirs, str_dup("lib/firmware"));
 	*ret = s;
-	s = (struct firmware_search){ 0 };
+	s = (struct firmware_path){ 0 };
 	return 0;
 }
 
-int firmware_search(const struct root *host, const struct root *kern, const char *release, struct firmware_search *ret,
-		    struct err *err)
+int firmware_path(const struct root *host, const struct root *kern, const char *release, struct firmware_path *ret,
+		  struct err *err)
 {
-	if (firmware_search_plain(kern, release, ret, err) < 0)
+	if (firmware_path_plain(kern, release, ret, err) < 0)
 		return -1;
 	if (read_endings(host, kern, release, ret, err) < 0)
 		return err_wrap(err, "see where the kernel looks for firmware");
@@ -89,7 +89,7 @@ int firmware_search(const struct root *host, const struct root *kern, const char
 }
 
 // The kernel refuses what is no regular file, and an empty one.
-static bool is_file(const struct root *host, const char *path)
+static bool is_firmware_file(const struct root *host, const char *path)
 {
 	struct err err;
 	struct stat st;
@@ -97,18 +97,18 @@ static bool is_file(const struct root *host, const char *path)
 	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0;
 }
 
-char *firmware_find(const struct root *host, const struct firmware_search *s, const char *name)
+char *firmware_path_find(const struct root *host, const struct firmware_path *s, const char *name)
 {
 	for (size_t e = 0; e < s->endings.count; e++)
 		for (size_t d = 0; d < s->dirs.count; d++) {
 			auto_str char *path = str_fmt("%s/%s%s", s->dirs.items[d], name, s->endings.items[e]);
-			if (is_file(host, path))
+			if (is_firmware_file(host, path))
 				return TAKE(path);
 		}
 	return NULL;
 }
 
-void firmware_versions(const struct root *host, const struct firmware_search *s, struct strv *ret)
+void firmware_path_versions(const struct root *host, const struct firmware_path *s, struct strv *ret)
 {
 	for (size_t d = 0; d < s->dirs.count; d++) {
 		struct err err;
@@ -122,7 +122,7 @@ void firmware_versions(const struct root *host, const struct firmware_search *s,
 	}
 }
 
-char *firmware_search_text(const struct firmware_search *s)
+char *firmware_path_text(const struct firmware_path *s)
 {
 	char *text = NULL;
 	for (size_t d = 0; d < s->dirs.count; d++)

@@ -7,7 +7,7 @@
 #pragma once
 #include "base/file/root.h"
 
-struct firmware_search {
+struct firmware_path {
 	char *path;            // the path parameter as it is set, "" = unset; NULL = this kernel shows none
 	bool is_path_writable; // somebody could set it: sysfs is not read-only here
 	struct strv dirs;      // below the host's root, in the kernel's order
@@ -15,17 +15,17 @@ struct firmware_search {
 	bool is_sure;          // of the endings: the kernel's configuration tells them
 };
 
-int firmware_search(const struct root *host, const struct root *kern, const char *release, struct firmware_search *ret,
-		    struct err *err);
+int firmware_path(const struct root *host, const struct root *kern, const char *release, struct firmware_path *ret,
+		  struct err *err);
 // The same without a look at the kernel's configuration: plain files alone.
-int firmware_search_plain(const struct root *kern, const char *release, struct firmware_search *ret, struct err *err);
-void firmware_search_done(struct firmware_search *s);
-#define auto_firmware_search __attribute__((cleanup(firmware_search_done)))
+int firmware_path_plain(const struct root *kern, const char *release, struct firmware_path *ret, struct err *err);
+void firmware_path_done(struct firmware_path *s);
+#define auto_firmware_path __attribute__((cleanup(firmware_path_done)))
 
 // name: "nvidia/535.261.03/gsp_ga10x.bin". The path below the host's root, caller frees; NULL = the kernel would not
 // find it.
-char *firmware_find(const struct root *host, const struct firmware_search *s, const char *name);
+char *firmware_path_find(const struct root *host, const struct firmware_path *s, const char *name);
 // Driver versions that have a folder below nvidia/ somewhere in the search, each once.
-void firmware_versions(const struct root *host, const struct firmware_search *s, struct strv *ret);
+void firmware_path_versions(const struct root *host, const struct firmware_path *s, struct strv *ret);
 // For messages: "/lib/firmware/updates, /lib/firmware; the path parameter is unset".
-char *firmware_search_text(const struct firmware_search *s);
+char *firmware_path_text(const struct firmware_path *s);

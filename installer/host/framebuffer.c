@@ -12,7 +12,7 @@ static const struct {
 	{ "vesadrm", "vesa-framebuffer" },
 };
 
-static const char *device_of(const char *region)
+static const char *region_device(const char *region)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(regions); i++)
 		if (str_starts(region, regions[i].region) || str_starts(region, regions[i].device))
@@ -33,8 +33,8 @@ const char *framebuffer_below(const char *iomem, const char *address)
 			continue;
 		if (depth && here < depth)
 			depth = 0;
-		if (depth && device_of(name + 3))
-			return device_of(name + 3);
+		if (depth && region_device(name + 3))
+			return region_device(name + 3);
 		if (!depth && str_eq(name + 3, address))
 			depth = here + 1;
 	}
@@ -62,7 +62,7 @@ static bool has_framebuffer(const struct strv *names)
 	return false;
 }
 
-void framebuffers_find(const struct root *kern, struct gpus *g)
+void framebuffer_find(const struct root *kern, struct gpus *g)
 {
 	struct err err;
 	auto_strv struct strv names = { 0 };

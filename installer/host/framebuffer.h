@@ -8,4 +8,4 @@
 // "simple-framebuffer", "efi-framebuffer", "vesa-framebuffer"; NULL = none. Pure.
 const char *framebuffer_below(const char *iomem, const char *address);
 // Fills framebuffer of each GPU. Nothing is an error: who cannot look sees none.
-void framebuffers_find(const struct root *kern, struct gpus *g);
+void framebuffer_find(const struct root *kern, struct gpus *g);

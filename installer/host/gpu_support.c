@@ -56,7 +56,7 @@ static const struct generation generations[] = {
 // An id that the table does not know belongs to a GPU newer than it: the driver itself has the last word at load.
 static const struct generation unknown = { 0, 0xffff, "unknown", 0, 0, BOTH, AD10X };
 
-static const struct generation *generation_of(uint16_t device)
+static const struct generation *find_generation(uint16_t device)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(generations); i++)
 		if (device >= generations[i].first && device <= generations[i].last)
@@ -64,7 +64,7 @@ static const struct generation *generation_of(uint16_t device)
 	return &unknown;
 }
 
-bool flavour_is_superchip(uint16_t device)
+bool gpu_is_superchip(uint16_t device)
 {
 	static const uint16_t ranges[][2] = { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31c0, 0x31ff } };
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
@@ -74,23 +74,23 @@ bool flavour_is_superchip(uint16_t device)
 }
 
 // The flavours of this branch that can serve a GPU.
-static unsigned served_by(const struct gpu *gpu, unsigned branch)
+static unsigned gpu_flavours(const struct gpu *gpu, unsigned branch)
 {
-	const struct generation *g = generation_of(gpu->device);
+	const struct generation *g = find_generation(gpu->device);
 	if (branch < g->first_branch || (g->last_branch && branch > g->last_branch))
 		return 0;
 	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)FLAVOUR_OPEN : g->flavours;
 }
 
-unsigned flavour_serves(const struct gpu *gpu, const char *driver_version)
+unsigned gpu_support_flavours(const struct gpu *gpu, const char *driver_version)
 {
-	return served_by(gpu, flavour_branch(driver_version));
+	return gpu_flavours(gpu, gpu_driver_branch(driver_version));
 }
 
-const char *flavour_firmware(uint16_t device, unsigned branch)
+const char *gpu_gsp_firmware(uint16_t device, unsigned branch)
 {
 	enum { TWO_FILES_FIRST = 525, GA10X_FIRST = 530 };
-	enum gsp gsp = generation_of(device)->gsp;
+	enum gsp gsp = find_generation(device)->gsp;
 	if (gsp == NO_GSP)
 		return NULL;
 	if (branch < TWO_FILES_FIRST)
@@ -100,29 +100,29 @@ const char *flavour_firmware(uint16_t device, unsigned branch)
 	return gsp == TU10X ? "gsp_tu10x.bin" : "gsp_ga10x.bin";
 }
 
-const char *flavour_architecture(uint16_t device)
+const char *gpu_architecture(uint16_t device)
 {
-	return generation_of(device)->name;
+	return find_generation(device)->name;
 }
 
-unsigned flavour_branch(const char *driver_version)
+unsigned gpu_driver_branch(const char *driver_version)
 {
 	uint64_t branch;
 	auto_str char *first = str_ndup(driver_version, strcspn(driver_version, "."));
 	return str_u64(first, 10, &branch) && branch < 100000 && strchr(driver_version, '.') ? (unsigned)branch : 0;
 }
 
-void flavour_choice_done(struct flavour_choice *c)
+void gpu_support_choice_done(struct gpu_support_choice *c)
 {
 	free(c->why);
 	strv_done(&c->left);
-	*c = (struct flavour_choice){ 0 };
+	*c = (struct gpu_support_choice){ 0 };
 }
 
 // What one GPU needs, for messages: "0000:40:00.0 10de:1db6 Volta (proprietary only, branches up to 580)".
-static void describe(char **text, const struct gpu *gpu)
+static void describe_gpu(char **text, const struct gpu *gpu)
 {
-	const struct generation *g = generation_of(gpu->device);
+	const struct generation *g = find_generation(gpu->device);
 	str_add(text, "%s%s 10de:%04x %s", *text ? ", " : "", gpu->address, gpu->device, g->name);
 	const char *only = g->flavours == FLAVOUR_OPEN ? "open only" : g->flavours == BOTH ? NULL : "proprietary only";
 	if (!only && !g->first_branch)
@@ -134,7 +134,7 @@ static void describe(char **text, const struct gpu *gpu)
 		str_add(text, "%sbranch %u or newer)", only ? ", " : "", g->first_branch);
 }
 
-struct tally {
+struct coverage {
 	size_t count;  // GPUs that count
 	size_t served; // of these, how many some flavour at hand serves
 	unsigned all;  // flavours at hand that serve every GPU
@@ -143,35 +143,35 @@ struct tally {
 	char *names;   // their architectures, each once
 };
 
-static void tally_done(struct tally *t)
+static void coverage_done(struct coverage *t)
 {
 	free(t->list);
 	free(t->names);
 }
 
-static struct tally tally_gpus(const struct gpus *gpus, unsigned branch, unsigned available)
+static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, unsigned available)
 {
 	enum { MOST_NAMED = 4 };
-	struct tally t = { .all = available };
+	struct coverage t = { .all = available };
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
 		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu))
 			continue;
-		unsigned flavours = served_by(gpu, branch);
+		unsigned flavours = gpu_flavours(gpu, branch);
 		t.all &= flavours;
 		t.raw |= flavours;
 		t.served += (flavours & available) != 0;
-		if (!t.names || !strstr(t.names, generation_of(gpu->device)->name))
-			str_add(&t.names, "%s%s", t.names ? ", " : "", generation_of(gpu->device)->name);
+		if (!t.names || !strstr(t.names, find_generation(gpu->device)->name))
+			str_add(&t.names, "%s%s", t.names ? ", " : "", find_generation(gpu->device)->name);
 		if (t.count++ < MOST_NAMED)
-			describe(&t.list, gpu);
+			describe_gpu(&t.list, gpu);
 	}
 	if (t.count > MOST_NAMED)
 		str_add(&t.list, " and %zu more", t.count - MOST_NAMED);
 	return t;
 }
 
-static int choose_auto(const struct tally *t, const char *version, unsigned branch, struct flavour_choice *ret,
+static int choose_auto(const struct coverage *t, const char *version, unsigned branch, struct gpu_support_choice *ret,
 		       struct err *err)
 {
 	if (!t->all && !t->served)
@@ -186,53 +186,53 @@ static int choose_auto(const struct tally *t, const char *version, unsigned bran
 			    str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
 			    str_fmt("the only flavour at hand that serves all %zu GPUs (%s)", t->count,
 				    t->names ? t->names : "none");
-	*ret = (struct flavour_choice){ .flavour = f, .why = why };
+	*ret = (struct gpu_support_choice){ .flavour = f, .why = why };
 	return 0;
 }
 
-static int choose_wish(const struct gpus *gpus, const struct tally *t, const char *version, enum flavour wish,
-		       struct flavour_choice *ret, struct err *err)
+static int choose_requested(const struct gpus *gpus, const struct coverage *t, const char *version,
+			    enum flavour request, struct gpu_support_choice *ret, struct err *err)
 {
-	unsigned branch = flavour_branch(version);
-	struct flavour_choice choice = { .flavour = wish };
+	unsigned branch = gpu_driver_branch(version);
+	struct gpu_support_choice choice = { .flavour = request };
 	for (size_t i = 0; i < gpus->count; i++)
 		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
-		    !(served_by(&gpus->items[i], branch) & wish))
+		    !(gpu_flavours(&gpus->items[i], branch) & request))
 			strv_add(&choice.left, str_dup(gpus->items[i].address));
 	if (t->count && choice.left.count == t->count) {
-		flavour_choice_done(&choice);
+		gpu_support_choice_done(&choice);
 		return t->raw ? err_set(err, E_FLAVOUR, "the %s flavour of driver %s cannot serve %s; %s can",
-					flavour_name(wish), version, t->list,
-					flavour_name((enum flavour)(BOTH & ~wish))) :
+					flavour_name(request), version, t->list,
+					flavour_name((enum flavour)(BOTH & ~request))) :
 				err_set(err, E_UNSUPPORTED_GPU, "driver %s cannot serve %s", version, t->list);
 	}
 	auto_str char *left = strv_join(&choice.left, ", ");
-	choice.why = str_fmt("%s was asked for%s%s", flavour_name(wish), *left ? "; it leaves without a driver: " : "",
-			     left);
+	choice.why = str_fmt("%s was asked for%s%s", flavour_name(request),
+			     *left ? "; it leaves without a driver: " : "", left);
 	*ret = choice;
 	return 0;
 }
 
-int flavour_choose(const struct gpus *gpus, const char *driver_version, enum flavour wish, unsigned available,
-		   struct flavour_choice *ret, struct err *err)
+int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum flavour request, unsigned available,
+		       struct gpu_support_choice *ret, struct err *err)
 {
-	unsigned branch = flavour_branch(driver_version);
+	unsigned branch = gpu_driver_branch(driver_version);
 	if (!branch)
 		return err_set(err, E_USAGE, "'%s' is no driver version", driver_version);
-	if (!available || (wish != FLAVOUR_AUTO && !(available & wish)))
-		return err_set(err, E_FLAVOUR, "the %s flavour of driver %s is not at hand", flavour_name(wish),
+	if (!available || (request != FLAVOUR_AUTO && !(available & request)))
+		return err_set(err, E_FLAVOUR, "the %s flavour of driver %s is not at hand", flavour_name(request),
 			       driver_version);
-	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, branch, available);
-	return wish == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
-				      choose_wish(gpus, &t, driver_version, wish, ret, err);
+	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, branch, available);
+	return request == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
+					 choose_requested(gpus, &t, driver_version, request, ret, err);
 }
 
-int flavour_check_any(const struct gpus *gpus, struct err *err)
+int gpu_support_check(const struct gpus *gpus, struct err *err)
 {
 	unsigned first = 0, last = UINT_MAX, flavours = BOTH;
-	__attribute__((cleanup(tally_done))) struct tally t = tally_gpus(gpus, 0, BOTH);
+	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, 0, BOTH);
 	for (size_t i = 0; i < gpus->count; i++) {
-		const struct generation *g = generation_of(gpus->items[i].device);
+		const struct generation *g = find_generation(gpus->items[i].device);
 		if (gpus->items[i].kind != GPU_DISPLAY || !gpu_is_ours(&gpus->items[i]))
 			continue;
 		first = g->first_branch > first ? g->first_branch : first;

@@ -9,28 +9,28 @@
 #include "kmod/source/recipe.h"
 
 // Architecture of a GPU device id: "Turing", ...; "unknown" for an id in no known range.
-const char *flavour_architecture(uint16_t device);
+const char *gpu_architecture(uint16_t device);
 
 // A GPU that shares its memory with the processor beside it: Grace Hopper and its successors.
-bool flavour_is_superchip(uint16_t device);
+bool gpu_is_superchip(uint16_t device);
 
 // The branch of a driver version: 535 of "535.261.03"; 0 = not a version.
-unsigned flavour_branch(const char *driver_version);
+unsigned gpu_driver_branch(const char *driver_version);
 
 // The firmware file of this GPU's System Processor in a branch: "gsp_ga10x.bin"; NULL = it has no such processor.
-const char *flavour_firmware(uint16_t device, unsigned branch);
+const char *gpu_gsp_firmware(uint16_t device, unsigned branch);
 // The set of flavours of a driver version that serve a GPU.
-unsigned flavour_serves(const struct gpu *gpu, const char *driver_version);
+unsigned gpu_support_flavours(const struct gpu *gpu, const char *driver_version);
 
 // E_MIXED_GPUS: no driver version in one flavour serves every GPU here. Without GPUs one does.
-int flavour_check_any(const struct gpus *gpus, struct err *err);
+int gpu_support_check(const struct gpus *gpus, struct err *err);
 
-struct flavour_choice {
+struct gpu_support_choice {
 	enum flavour flavour;
 	char *why;        // one line for the plan and the log
-	struct strv left; // addresses of GPUs that stay without a driver, by the user's explicit wish
+	struct strv left; // addresses of GPUs that stay without a driver, by the user's explicit request
 };
-void flavour_choice_done(struct flavour_choice *c);
+void gpu_support_choice_done(struct gpu_support_choice *c);
 
 // available: FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, what the driver source or the packages offer.
 //
@@ -39,8 +39,8 @@ void flavour_choice_done(struct flavour_choice *c);
 //
 // E_UNSUPPORTED_GPU  this driver version, in the flavours available, serves none of the GPUs
 // E_MIXED_GPUS       some are served and others not, or no single flavour serves all (auto only)
-// E_FLAVOUR          the wished flavour is not available, or serves none of the GPUs while the other one would
+// E_FLAVOUR          the requested flavour is not available, or serves none of the GPUs while the other one would
 // E_USAGE            driver_version is not a version
 // Each error names the devices: "0000:40:00.0 10de:1db6 Volta". Without GPUs the branch's default is chosen.
-int flavour_choose(const struct gpus *gpus, const char *driver_version, enum flavour wish, unsigned available,
-		   struct flavour_choice *ret, struct err *err);
+int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum flavour request, unsigned available,
+		       struct gpu_support_choice *ret, struct err *err);

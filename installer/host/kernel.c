@@ -16,7 +16,7 @@ enum { CONFIG_MAX = 16 << 20 };
 static const char secure_boot_var[] =
 	"sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"; // EFI_GLOBAL_VARIABLE, UEFI 3.3
 
-static uint64_t number(const struct root *root, const char *path)
+static uint64_t read_uint_file(const struct root *root, const char *path)
 {
 	struct err err;
 	auto_str char *text = NULL;
@@ -26,7 +26,7 @@ static uint64_t number(const struct root *root, const char *path)
 	return value;
 }
 
-static char *line(const struct root *root, const char *path)
+static char *read_text_line(const struct root *root, const char *path)
 {
 	struct err err;
 	char *text = NULL;
@@ -34,7 +34,7 @@ static char *line(const struct root *root, const char *path)
 	return text;
 }
 
-static int must_line(const struct root *root, const char *path, char **ret, struct err *err)
+static int require_line(const struct root *root, const char *path, char **ret, struct err *err)
 {
 	int r = root_line(root, path, ret, err);
 	if (r != 0)
@@ -57,7 +57,7 @@ static char *elf_arch(const struct root *host)
 
 static char *arch(const struct root *host, const struct root *kern)
 {
-	char *name = line(kern, "proc/sys/kernel/arch");
+	char *name = read_text_line(kern, "proc/sys/kernel/arch");
 	if (!name)
 		name = elf_arch(host);
 	struct utsname u;
@@ -113,7 +113,8 @@ static enum host_secure_boot secure_boot(const struct root *kern)
 
 static enum host_lockdown lockdown(const struct root *kern)
 {
-	auto_str char *text = line(kern, "sys/kernel/security/lockdown"); // "none [integrity] confidentiality"
+	auto_str char *text =
+		read_text_line(kern, "sys/kernel/security/lockdown"); // "none [integrity] confidentiality"
 	if (!text)
 		return LOCKDOWN_UNKNOWN;
 	return strstr(text, "[integrity]")       ? LOCKDOWN_INTEGRITY :
@@ -123,7 +124,7 @@ static enum host_lockdown lockdown(const struct root *kern)
 
 static void read_signing(struct host *h, const struct root *kern)
 {
-	auto_str char *enforced = line(kern, "sys/module/module/parameters/sig_enforce");
+	auto_str char *enforced = read_text_line(kern, "sys/module/module/parameters/sig_enforce");
 	h->is_sig_enforced = str_eq(enforced, "Y") || str_eq(enforced, "1");
 	h->secure_boot = secure_boot(kern);
 	h->lockdown = lockdown(kern);
@@ -138,7 +139,7 @@ static bool is_compiler(const char *name)
 	return str_eq(base, "gcc") || str_eq(base, "clang") || str_ends(base, "-linux-gnu-gcc");
 }
 
-static void read_compilers(struct host *h, const struct root *host)
+static void read_host_compilers(struct host *h, const struct root *host)
 {
 	struct err err;
 	auto_strv struct strv names = { 0 };
@@ -149,7 +150,7 @@ static void read_compilers(struct host *h, const struct root *host)
 }
 
 // Members of a list such as "0-3,8".
-static unsigned list_size(const char *list)
+static unsigned cpu_list_size(const char *list)
 {
 	unsigned count = 0, first, last;
 	for (const char *s = list; s && *s; s = strchr(s, ','), s = s ? s + 1 : NULL) {
@@ -159,7 +160,7 @@ static unsigned list_size(const char *list)
 	return count;
 }
 
-static unsigned processors(const struct root *kern)
+static unsigned count_processors(const struct root *kern)
 {
 	static const char key[] = "Cpus_allowed_list:";
 	struct err err;
@@ -169,16 +170,16 @@ static unsigned processors(const struct root *kern)
 		char *at = strstr(status, key);
 		if (at)
 			at[strcspn(at, "\n")] = '\0';
-		count = at ? list_size(str_trim(at + strlen(key))) : 0;
+		count = at ? cpu_list_size(str_trim(at + strlen(key))) : 0;
 	}
 	if (count == 0) {
-		auto_str char *online = line(kern, "sys/devices/system/cpu/online");
-		count = list_size(online);
+		auto_str char *online = read_text_line(kern, "sys/devices/system/cpu/online");
+		count = cpu_list_size(online);
 	}
 	return count ? count : 1;
 }
 
-static uint64_t memory_total(const struct root *kern)
+static uint64_t read_memory_total(const struct root *kern)
 {
 	struct err err;
 	unsigned long long kib = 0;
@@ -191,20 +192,20 @@ static uint64_t memory_total(const struct root *kern)
 int host_read(const struct root *host, const struct root *kern, struct host *ret, struct err *err)
 {
 	auto_host struct host h = { 0 };
-	if (must_line(kern, "proc/sys/kernel/osrelease", &h.release, err) < 0 ||
-	    must_line(kern, "proc/version", &h.banner, err) < 0 ||
+	if (require_line(kern, "proc/sys/kernel/osrelease", &h.release, err) < 0 ||
+	    require_line(kern, "proc/version", &h.banner, err) < 0 ||
 	    cgroup_limits(kern, &h.cpu_max_milli, &h.memory_max_bytes, err) < 0)
 		return -1;
 	digest_data(h.banner, strlen(h.banner), h.build_id);
 	h.arch = arch(host, kern);
-	h.boot_id = line(kern, "proc/sys/kernel/random/boot_id");
-	h.taint = number(kern, "proc/sys/kernel/tainted");
+	h.boot_id = read_text_line(kern, "proc/sys/kernel/random/boot_id");
+	h.taint = read_uint_file(kern, "proc/sys/kernel/tainted");
 	read_distro(&h, host);
 	read_signing(&h, kern);
 	h.headers = host_headers(host, h.release);
-	read_compilers(&h, host);
-	h.nproc = processors(kern);
-	h.memory_total_bytes = memory_total(kern);
+	read_host_compilers(&h, host);
+	h.nproc = count_processors(kern);
+	h.memory_total_bytes = read_memory_total(kern);
 	*ret = h;
 	h = (struct host){ 0 };
 	return 0;
@@ -227,7 +228,7 @@ void host_done(struct host *h)
 
 static int read_running_config(const struct root *kern, const char *release, char **ret, struct err *err)
 {
-	auto_str char *running = line(kern, "proc/sys/kernel/osrelease"), *packed = NULL;
+	auto_str char *running = read_text_line(kern, "proc/sys/kernel/osrelease"), *packed = NULL;
 	size_t len, text_len;
 	if (!str_eq(running, release))
 		return 0;

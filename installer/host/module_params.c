@@ -16,7 +16,7 @@ static const char *const modprobe_dirs[] = {
 static const char *const driver_files[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem" };
 static const char command_line[] = "kernel command line";
 
-static void param_done(struct param *p)
+static void param_done(struct module_param *p)
 {
 	free(p->module);
 	free(p->name);
@@ -24,17 +24,17 @@ static void param_done(struct param *p)
 	free(p->where);
 }
 
-void params_done(struct params *p)
+void module_params_done(struct module_params *p)
 {
 	for (size_t i = 0; i < p->count; i++)
 		param_done(&p->items[i]);
 	free(p->items);
 	strv_done(&p->blacklist);
-	*p = (struct params){ 0 };
+	*p = (struct module_params){ 0 };
 }
 
 // Next blank-separated word, quotes respected and dropped; NULL = end.
-static char *next_word(const char **text)
+static char *next_param_word(const char **text)
 {
 	const char *s = *text;
 	while (isspace((unsigned char)*s))
@@ -52,7 +52,7 @@ static char *next_word(const char **text)
 	return word;
 }
 
-static bool is_name(const char *s, size_t len)
+static bool is_param_name(const char *s, size_t len)
 {
 	for (size_t i = 0; i < len; i++)
 		if (!isalnum((unsigned char)s[i]) && s[i] != '_' && s[i] != '-')
@@ -61,12 +61,13 @@ static bool is_name(const char *s, size_t len)
 }
 
 // word = "name" or "name=value"; false = neither.
-static bool set(struct params *p, const char *module, const char *word, enum param_source source, const char *where)
+static bool set_param(struct module_params *p, const char *module, const char *word, enum param_source source,
+		      const char *where)
 {
 	size_t len = strcspn(word, "=");
-	if (!is_name(word, len) || !is_name(module, strlen(module)))
+	if (!is_param_name(word, len) || !is_param_name(module, strlen(module)))
 		return false;
-	struct param new = {
+	struct module_param new = {
 		.module = module_canonical(module),
 		.name = str_ndup(word, len),
 		.value = word[len] ? str_dup(word + len + 1) : NULL,
@@ -84,30 +85,30 @@ static bool set(struct params *p, const char *module, const char *word, enum par
 	return true;
 }
 
-static void blacklist(struct params *p, const char *module)
+static void blacklist(struct module_params *p, const char *module)
 {
 	auto_str char *name = module_canonical(module);
 	if (!strv_has(&p->blacklist, name))
 		strv_add(&p->blacklist, TAKE(name));
 }
 
-static void modprobe_line(struct params *p, const char *line, const char *where)
+static void parse_modprobe_line(struct module_params *p, const char *line, const char *where)
 {
-	auto_str char *verb = next_word(&line);
+	auto_str char *verb = next_param_word(&line);
 	if (!str_eq(verb, "options") && !str_eq(verb, "blacklist"))
 		return;
-	auto_str char *module = next_word(&line);
+	auto_str char *module = next_param_word(&line);
 	if (!module)
 		return;
 	if (str_eq(verb, "blacklist")) {
 		blacklist(p, module);
 		return;
 	}
-	for (char *word; (word = next_word(&line)); free(word))
-		set(p, module, word, PARAM_MODPROBE, where);
+	for (char *word; (word = next_param_word(&line)); free(word))
+		set_param(p, module, word, PARAM_MODPROBE, where);
 }
 
-static void modprobe_text(struct params *p, char *text, const char *where)
+static void parse_modprobe_text(struct module_params *p, char *text, const char *where)
 {
 	for (char *join; (join = strstr(text, "\\\n"));)
 		join[0] = join[1] = ' ';
@@ -115,12 +116,12 @@ static void modprobe_text(struct params *p, char *text, const char *where)
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
-		modprobe_line(p, line, where);
+		parse_modprobe_line(p, line, where);
 	}
 }
 
 // Files of all directories by name; items are paths, names tells duplicates.
-static int modprobe_files(const struct root *host, struct strv *names, struct strv *dirs, struct err *err)
+static int list_modprobe_files(const struct root *host, struct strv *names, struct strv *dirs, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modprobe_dirs); i++) {
 		auto_strv struct strv here = { 0 };
@@ -136,7 +137,7 @@ static int modprobe_files(const struct root *host, struct strv *names, struct st
 	return 0;
 }
 
-static void cmdline_word(struct params *p, const char *word)
+static void parse_cmdline_word(struct module_params *p, const char *word)
 {
 	static const char *const lists[] = { "modprobe.blacklist=", "module_blacklist=" };
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
@@ -151,13 +152,14 @@ static void cmdline_word(struct params *p, const char *word)
 	if (word[len] != '.')
 		return;
 	auto_str char *module = str_ndup(word, len);
-	set(p, module, word + len + 1, PARAM_CMDLINE, command_line);
+	set_param(p, module, word + len + 1, PARAM_CMDLINE, command_line);
 }
 
-int params_read_modprobe(struct params *p, const struct root *host, const struct root *kern, struct err *err)
+int module_params_read_modprobe(struct module_params *p, const struct root *host, const struct root *kern,
+				struct err *err)
 {
 	auto_strv struct strv names = { 0 }, dirs = { 0 }, order = { 0 };
-	if (modprobe_files(host, &names, &dirs, err) < 0)
+	if (list_modprobe_files(host, &names, &dirs, err) < 0)
 		return err_wrap(err, "read the host's module options");
 	for (size_t i = 0; i < names.count; i++)
 		strv_add(&order, str_fmt("%s/%s", names.items[i], dirs.items[i]));
@@ -170,17 +172,17 @@ int params_read_modprobe(struct params *p, const struct root *host, const struct
 		if (r < 0)
 			return err_wrap(err, "read the host's module options");
 		if (r > 0)
-			modprobe_text(p, text, path);
+			parse_modprobe_text(p, text, path);
 	}
 	auto_str char *cmdline = NULL;
 	int r = root_read(kern, "proc/cmdline", &cmdline, NULL, err);
 	const char *rest = cmdline;
-	for (char *word; r > 0 && (word = next_word(&rest)); free(word))
-		cmdline_word(p, word);
+	for (char *word; r > 0 && (word = next_param_word(&rest)); free(word))
+		parse_cmdline_word(p, word);
 	return r < 0 ? -1 : 0;
 }
 
-int params_read_drivers(struct params *p, const struct root *self, struct err *err)
+int module_params_read_drivers(struct module_params *p, const struct root *self, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(driver_files); i++) {
 		auto_str char *path = str_fmt("drivers/%s.conf", driver_files[i]), *text = NULL;
@@ -192,8 +194,8 @@ int params_read_drivers(struct params *p, const struct root *self, struct err *e
 		for (size_t j = 0; j < lines.count; j++) {
 			const char *rest = str_trim(lines.items[j]);
 			auto_str char *bad = NULL;
-			for (char *word; *rest != '#' && !bad && (word = next_word(&rest)); free(word))
-				if (!set(p, driver_files[i], word, PARAM_DRIVERS, path))
+			for (char *word; *rest != '#' && !bad && (word = next_param_word(&rest)); free(word))
+				if (!set_param(p, driver_files[i], word, PARAM_DRIVERS, path))
 					bad = str_dup(word);
 			if (bad)
 				return err_set(err, E_CONFIG, "/%s: '%s' is not NAME=VALUE", path, bad);
@@ -202,56 +204,57 @@ int params_read_drivers(struct params *p, const struct root *self, struct err *e
 	return 0;
 }
 
-int params_add_option(struct params *p, const char *text, struct err *err)
+int module_params_add_option(struct module_params *p, const char *text, struct err *err)
 {
 	const char *colon = strchr(text, ':');
 	auto_str char *module = str_ndup(text, colon ? (size_t)(colon - text) : 0);
-	if (!colon || !strchr(colon, '=') || strchr(text, '"') || !set(p, module, colon + 1, PARAM_OPTION, "--param"))
+	if (!colon || !strchr(colon, '=') || strchr(text, '"') ||
+	    !set_param(p, module, colon + 1, PARAM_OPTION, "--param"))
 		return err_set(err, E_USAGE, "--param '%s' is not MODULE:NAME=VALUE", text);
 	return 0;
 }
 
-int params_read(const struct root *host, const struct root *kern, const struct root *self, const struct strv *options,
-		struct params *ret, struct err *err)
+int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
+		       const struct strv *options, struct module_params *ret, struct err *err)
 {
-	auto_params struct params p = { 0 };
-	if (params_read_modprobe(&p, host, kern, err) < 0 || params_read_drivers(&p, self, err) < 0)
+	auto_module_params struct module_params p = { 0 };
+	if (module_params_read_modprobe(&p, host, kern, err) < 0 || module_params_read_drivers(&p, self, err) < 0)
 		return -1;
 	for (size_t i = 0; i < options->count; i++) {
 		auto_str char *module = str_ndup(options->items[i], strcspn(options->items[i], ":"));
-		if (params_add_option(&p, options->items[i], err) < 0 ||
-		    driver_module_check("--param", module, err) < 0)
+		if (module_params_add_option(&p, options->items[i], err) < 0 ||
+		    module_set_check_name("--param", module, err) < 0)
 			return -1;
 	}
 	*ret = p;
-	p = (struct params){ 0 };
+	p = (struct module_params){ 0 };
 	return 0;
 }
 
-char *param_text(const struct param *p)
+char *module_param_text(const struct module_param *p)
 {
 	const char *quote = p->value && strpbrk(p->value, " \t") ? "\"" : "";
 	return p->value ? str_fmt("%s=%s%s%s", p->name, quote, p->value, quote) : str_dup(p->name);
 }
 
-char *params_text(const struct params *p, const char *module)
+char *module_params_text(const struct module_params *p, const char *module)
 {
 	auto_str char *name = module_canonical(module);
 	char *text = str_dup("");
 	for (size_t i = 0; i < p->count; i++) {
-		const struct param *param = &p->items[i];
+		const struct module_param *param = &p->items[i];
 		if (!str_eq(param->module, name))
 			continue;
-		auto_str char *word = param_text(param);
+		auto_str char *word = module_param_text(param);
 		str_add(&text, "%s%s", *text ? " " : "", word);
 	}
 	return text;
 }
 
-void params_options(const struct params *p, const char *module, struct strv *ret)
+void module_params_options(const struct module_params *p, const char *module, struct strv *ret)
 {
 	for (size_t i = 0; i < p->count; i++) {
-		const struct param *param = &p->items[i];
+		const struct module_param *param = &p->items[i];
 		if (param->source == PARAM_OPTION && str_eq(param->module, module))
 			strv_add(ret, str_fmt("%s:%s=%s", module, param->name, param->value));
 	}
@@ -262,10 +265,10 @@ static const struct {
 	bool (*is_due)(uint16_t device);
 } defaults[] = {
 	{ "nvidia", "NVreg_CoherentGPUMemoryMode", "driver", "a GPU that shares its memory with the processor",
-	  flavour_is_superchip },
+	  gpu_is_superchip },
 };
 
-static bool is_any(const struct gpus *gpus, bool (*is_due)(uint16_t device))
+static bool has_any_gpu(const struct gpus *gpus, bool (*is_due)(uint16_t device))
 {
 	for (size_t i = 0; i < gpus->count; i++)
 		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) && is_due(gpus->items[i].device))
@@ -273,12 +276,13 @@ static bool is_any(const struct gpus *gpus, bool (*is_due)(uint16_t device))
 	return false;
 }
 
-void params_add_defaults(struct params *p, const struct gpus *gpus)
+void module_params_add_defaults(struct module_params *p, const struct gpus *gpus)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
 		auto_str char *word = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
-		if (is_any(gpus, defaults[i].is_due) && !params_has(p, defaults[i].module, defaults[i].name))
-			set(p, defaults[i].module, word, PARAM_DEFAULT, defaults[i].why);
+		if (has_any_gpu(gpus, defaults[i].is_due) &&
+		    !module_params_has(p, defaults[i].module, defaults[i].name))
+			set_param(p, defaults[i].module, word, PARAM_DEFAULT, defaults[i].why);
 	}
 }
 
@@ -292,18 +296,18 @@ static bool is_unknown_default(const struct module *m, const char *word)
 	return false;
 }
 
-char *params_known(const struct module *m, const char *text)
+char *module_params_known(const struct module *m, const char *text)
 {
 	char *known = str_dup("");
 	auto_strv struct strv words = { 0 };
-	params_words(text, &words);
+	module_params_words(text, &words);
 	for (size_t i = 0; i < words.count; i++)
 		if (!is_unknown_default(m, words.items[i]))
 			str_add(&known, "%s%s", *known ? " " : "", words.items[i]);
 	return known;
 }
 
-void params_words(const char *text, struct strv *ret)
+void module_params_words(const char *text, struct strv *ret)
 {
 	for (const char *p = text + strspn(text, " "), *end; *p; p = end + strspn(end, " ")) {
 		bool is_quoted = false;
@@ -313,15 +317,15 @@ void params_words(const char *text, struct strv *ret)
 	}
 }
 
-void params_names(const char *text, struct strv *ret)
+void module_params_names(const char *text, struct strv *ret)
 {
 	auto_strv struct strv words = { 0 };
-	params_words(text, &words);
+	module_params_words(text, &words);
 	for (size_t i = 0; i < words.count; i++)
 		strv_add(ret, str_ndup(words.items[i], strcspn(words.items[i], "=")));
 }
 
-bool params_has(const struct params *p, const char *module, const char *name)
+bool module_params_has(const struct module_params *p, const char *module, const char *name)
 {
 	auto_str char *canonical = module_canonical(module);
 	for (size_t i = 0; i < p->count; i++)
@@ -331,7 +335,7 @@ bool params_has(const struct params *p, const char *module, const char *name)
 }
 
 // Numbers in any base of C, and the kernel's booleans, where a bare name means yes.
-static bool number(const char *s, uint64_t *ret)
+static bool parse_number(const char *s, uint64_t *ret)
 {
 	if (!s || str_eq(s, "Y") || str_eq(s, "y"))
 		return *ret = 1, true;
@@ -340,13 +344,13 @@ static bool number(const char *s, uint64_t *ret)
 	return str_u64(s, 0, ret);
 }
 
-static bool is_same(const char *a, const char *b)
+static bool is_value_equal(const char *a, const char *b)
 {
 	uint64_t x, y;
-	return str_eq(a, b) || (number(a, &x) && number(b, &y) && x == y);
+	return str_eq(a, b) || (parse_number(a, &x) && parse_number(b, &y) && x == y);
 }
 
-static const char *find(const struct strv *params, const char *name)
+static const char *find_shown(const struct strv *params, const char *name)
 {
 	size_t len = strlen(name);
 	for (size_t i = 0; i < params->count; i++)
@@ -355,24 +359,24 @@ static const char *find(const struct strv *params, const char *name)
 	return NULL;
 }
 
-const char *param_shown(const struct param *p, const struct loaded *loaded)
+const char *module_param_shown(const struct module_param *p, const struct modules *loaded)
 {
-	const struct loaded_module *m = loaded_find(loaded, p->module);
-	const char *has = m ? find(&m->params, p->name) : NULL;
+	const struct loaded_module *m = modules_find(loaded, p->module);
+	const char *has = m ? find_shown(&m->params, p->name) : NULL;
 	if (m && !has && str_eq(m->name, "nvidia") && str_starts(p->name, "NVreg_"))
-		has = find(&loaded->params, p->name + strlen("NVreg_"));
+		has = find_shown(&loaded->params, p->name + strlen("NVreg_"));
 	return has;
 }
 
-int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret)
+int module_params_differing(const struct module_params *p, const struct modules *loaded, struct strv *ret)
 {
 	struct strv differ = { 0 };
 	for (size_t i = 0; i < p->count; i++) {
-		const struct param *wish = &p->items[i];
-		const char *has = wish->source == PARAM_DEFAULT ? NULL : param_shown(wish, loaded);
-		if (has && !is_same(has, wish->value))
-			strv_add(&differ, str_fmt("%s %s: %s, wished %s", wish->module, wish->name, has,
-						  wish->value ? wish->value : "(set)"));
+		const struct module_param *request = &p->items[i];
+		const char *has = request->source == PARAM_DEFAULT ? NULL : module_param_shown(request, loaded);
+		if (has && !is_value_equal(has, request->value))
+			strv_add(&differ, str_fmt("%s %s: %s, wished %s", request->module, request->name, has,
+						  request->value ? request->value : "(set)"));
 	}
 	int r = differ.count > 0;
 	strv_done(ret);

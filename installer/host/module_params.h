@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of the driver's modules, from the weakest source to the strongest:
-//   what this program sets by itself on some machines (params_add_defaults), the host's modprobe.d `options`, the
-//   kernel command line (module.name=value), /drivers/MODULE.conf of the pod (contract 1.10), --param
+//   what this program sets by itself on some machines (module_params_add_defaults), the host's modprobe.d `options`,
+//   the kernel command line (module.name=value), /drivers/MODULE.conf of the pod (contract 1.10), --param
 //   MODULE:NAME=VALUE.
 // A later word for the same module and name replaces the earlier one. Module names are canonical ("nvidia_uvm").
 #pragma once
@@ -10,7 +10,7 @@
 
 enum param_source { PARAM_DEFAULT, PARAM_MODPROBE, PARAM_CMDLINE, PARAM_DRIVERS, PARAM_OPTION };
 
-struct param {
+struct module_param {
 	char *module; // "nvidia"
 	char *name;   // "NVreg_DeviceFileMode"
 	char *value;  // without the quotes that protected blanks; NULL = a bare name
@@ -18,46 +18,47 @@ struct param {
 	char *where; // file, "kernel command line" or "--param"; of a default: why it is one
 };
 
-struct params {
-	struct param *items; // in the order in which they were first said
+struct module_params {
+	struct module_param *items; // in the order in which they were first said
 	size_t count;
 	struct strv blacklist; // canonical names that modprobe.d or the command line keep from being loaded by alias
 };
 
-void params_done(struct params *p);
-#define auto_params __attribute__((cleanup(params_done)))
+void module_params_done(struct module_params *p);
+#define auto_module_params __attribute__((cleanup(module_params_done)))
 
-// Each reads one source and must be called in the order of strength; params_read() does all of it. Files of
+// Each reads one source and must be called in the order of strength; module_params_read() does all of it. Files of
 // modprobe.d: etc, run, usr/local/lib, usr/lib, lib; the first directory with a file name wins, files in name order.
-int params_read_modprobe(struct params *p, const struct root *host, const struct root *kern, struct err *err);
+int module_params_read_modprobe(struct module_params *p, const struct root *host, const struct root *kern,
+				struct err *err);
 // self = the root of our own container or host, where /drivers is mounted.
-int params_read_drivers(struct params *p, const struct root *self, struct err *err);
-int params_add_option(struct params *p, const char *text, struct err *err); // "nvidia:NVreg_X=1"; E_USAGE
-int params_read(const struct root *host, const struct root *kern, const struct root *self, const struct strv *options,
-		struct params *ret, struct err *err);
+int module_params_read_drivers(struct module_params *p, const struct root *self, struct err *err);
+int module_params_add_option(struct module_params *p, const char *text, struct err *err); // "nvidia:NVreg_X=1"; E_USAGE
+int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
+		       const struct strv *options, struct module_params *ret, struct err *err);
 
 // What is right for these GPUs, where nothing else says otherwise. A driver that is loaded without it is not replaced
-// for it: params_differ() does not look at defaults.
+// for it: module_params_differing() does not look at defaults.
 //   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node
 //                                               of the kernel. NVIDIA's driver containers do the same
-void params_add_defaults(struct params *p, const struct gpus *gpus);
+void module_params_add_defaults(struct module_params *p, const struct gpus *gpus);
 // The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
-char *params_known(const struct module *m, const char *text);
+char *module_params_known(const struct module *m, const char *text);
 
-// Of an argument as params_text() makes it: its words, and their names alone.
-void params_words(const char *text, struct strv *ret);
-void params_names(const char *text, struct strv *ret);
-bool params_has(const struct params *p, const char *module, const char *name);
+// Of an argument as module_params_text() makes it: its words, and their names alone.
+void module_params_words(const char *text, struct strv *ret);
+void module_params_names(const char *text, struct strv *ret);
+bool module_params_has(const struct module_params *p, const char *module, const char *name);
 // Those that --param gave a module (canonical name), as it is written there, at the end of ret.
-void params_options(const struct params *p, const char *module, struct strv *ret);
-char *param_text(const struct param *p); // as a word of the argument of a load. Caller frees.
+void module_params_options(const struct module_params *p, const char *module, struct strv *ret);
+char *module_param_text(const struct module_param *p); // as a word of the argument of a load. Caller frees.
 // What the running driver shows of it; NULL = it does not.
-const char *param_shown(const struct param *p, const struct loaded *loaded);
+const char *module_param_shown(const struct module_param *p, const struct modules *loaded);
 // Argument of the module load: "NVreg_A=1 NVreg_B=\"a b\""; "" = none. Module under any of its names. Caller frees.
-char *params_text(const struct params *p, const char *module);
+char *module_params_text(const struct module_params *p, const char *module);
 
-// Wished parameters that the loaded modules run without: "nvidia NVreg_DeviceFileMode: 438, wished 0660" (R-D1).
+// Wished parameters that the loaded modules run without: "nvidia NVreg_DeviceFileMode: 438, requested 0660" (R-D1).
 // Numbers compare as numbers and Y/N as 1/0. Of modules that are not loaded, and of parameters that the running driver
 // does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some
 // differ, 0 = none.
-int params_differ(const struct params *p, const struct loaded *loaded, struct strv *ret);
+int module_params_differing(const struct module_params *p, const struct modules *loaded, struct strv *ret);

@@ -5,7 +5,7 @@
 
 const char *const default_modules[DEFAULT_MODULES] = { "nvidia", "nvidia-uvm", "nvidia-modeset" };
 
-int driver_module_check(const char *what, const char *name, struct err *err)
+int module_set_check_name(const char *what, const char *name, struct err *err)
 {
 	static const char *const known[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem" };
 	auto_str char *list = NULL;

@@ -9,7 +9,7 @@ enum { DEFAULT_MODULES = 3 };
 extern const char *const default_modules[DEFAULT_MODULES];
 
 // name, in either spelling, must be a module of NVIDIA's driver; E_USAGE says which there are. what: "--modules".
-int driver_module_check(const char *what, const char *name, struct err *err);
+int module_set_check_name(const char *what, const char *name, struct err *err);
 
 struct module_set {
 	struct module *items;

@@ -32,13 +32,13 @@ char *module_canonical(const char *name)
 	return s;
 }
 
-const char *loaded_state_name(enum loaded_state s)
+const char *modules_state_name(enum loaded_state s)
 {
 	static const char *const names[] = { "live", "coming", "going" };
 	return names[s];
 }
 
-static char *attribute(const struct root *kern, const char *module, const char *name)
+static char *read_module_attribute(const struct root *kern, const char *module, const char *name)
 {
 	struct err err;
 	auto_str char *path = str_fmt("sys/module/%s/%s", module, name);
@@ -47,12 +47,12 @@ static char *attribute(const struct root *kern, const char *module, const char *
 	return text;
 }
 
-static enum loaded_state state_of(const char *text)
+static enum loaded_state parse_loaded_state(const char *text)
 {
 	return str_eq(text, "coming") ? LOADED_COMING : str_eq(text, "going") ? LOADED_GOING : LOADED_LIVE;
 }
 
-static void read_params(const struct root *kern, struct loaded_module *m)
+static void read_sysfs_params(const struct root *kern, struct loaded_module *m)
 {
 	struct err err;
 	auto_str char *path = str_fmt("sys/module/%s/parameters", m->name);
@@ -60,14 +60,14 @@ static void read_params(const struct root *kern, struct loaded_module *m)
 	root_list(kern, path, &names, &err);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *file = str_fmt("parameters/%s", names.items[i]);
-		auto_str char *value = attribute(kern, m->name, file); // some may be written only
+		auto_str char *value = read_module_attribute(kern, m->name, file); // some may be written only
 		if (value)
 			strv_add(&m->params, str_fmt("%s=%s", names.items[i], value));
 	}
 }
 
 // The file that modprobe would take: the entry of modules.dep whose name is the module's, under any of Debian's names.
-static char *find_file(const struct root *host, const char *release, const char *dep, const char *module)
+static char *find_module_file(const struct root *host, const char *release, const char *dep, const char *module)
 {
 	for (const char *line = dep; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
 		auto_str char *path = str_ndup(line, strcspn(line, ":\n"));
@@ -87,50 +87,50 @@ static char *find_file(const struct root *host, const char *release, const char 
 	return NULL;
 }
 
-static int read_dep(const struct root *host, const char *release, char **ret, struct err *err)
+static int read_modules_dep(const struct root *host, const char *release, char **ret, struct err *err)
 {
 	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release);
 	return root_read(host, path, ret, NULL, err);
 }
 
-int loaded_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err)
+int modules_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err)
 {
 	auto_str char *dep = NULL;
-	if (read_dep(host, release, &dep, err) < 0)
+	if (read_modules_dep(host, release, &dep, err) < 0)
 		return err_wrap(err, "look for the host's %s", module);
-	*ret = find_file(host, release, dep, module);
+	*ret = find_module_file(host, release, dep, module);
 	return *ret != NULL;
 }
 
 // 1 = loaded, 0 = not (a built-in module or one that only has parameters in sysfs has no initstate).
-static bool read_module(const struct root *kern, const char *name, bool is_driver, struct loaded_module *ret)
+static bool read_loaded_module(const struct root *kern, const char *name, bool is_driver, struct loaded_module *ret)
 {
-	auto_str char *state = attribute(kern, name, "initstate");
+	auto_str char *state = read_module_attribute(kern, name, "initstate");
 	if (!state)
 		return false;
 	struct err err;
 	uint64_t refcount = 0;
-	auto_str char *count = attribute(kern, name, "refcnt");
+	auto_str char *count = read_module_attribute(kern, name, "refcnt");
 	auto_str char *holders = str_fmt("sys/module/%s/holders", name);
 	str_u64(count, 10, &refcount);
 	*ret = (struct loaded_module){
 		.name = str_dup(name),
 		.is_driver = is_driver,
-		.state = state_of(state),
-		.version = attribute(kern, name, "version"),
-		.srcversion = attribute(kern, name, "srcversion"),
+		.state = parse_loaded_state(state),
+		.version = read_module_attribute(kern, name, "version"),
+		.srcversion = read_module_attribute(kern, name, "srcversion"),
 		.refcount = (unsigned)refcount,
-		.taint = attribute(kern, name, "taint"),
+		.taint = read_module_attribute(kern, name, "taint"),
 	};
 	root_list(kern, holders, &ret->holders, &err);
-	read_params(kern, ret);
+	read_sysfs_params(kern, ret);
 	return true;
 }
 
-static void add(struct loaded *l, const struct root *kern, const char *name, bool is_driver)
+static void add_loaded_module(struct modules *l, const struct root *kern, const char *name, bool is_driver)
 {
 	struct loaded_module m;
-	if (loaded_find(l, name) || !read_module(kern, name, is_driver, &m))
+	if (modules_find(l, name) || !read_loaded_module(kern, name, is_driver, &m))
 		return;
 	l->items = mem_grow(l->items, l->count + 1, sizeof(*l->items));
 	l->items[l->count++] = m;
@@ -139,7 +139,7 @@ static void add(struct loaded *l, const struct root *kern, const char *name, boo
 // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build ..." or
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Sat Jun 14 ...": the first word that begins with digits
 // and a dot; the word Open tells the flavours apart.
-static void read_version(const struct root *kern, struct loaded *l)
+static void read_version(const struct root *kern, struct modules *l)
 {
 	struct err err;
 	auto_str char *text = NULL;
@@ -156,7 +156,7 @@ static void read_version(const struct root *kern, struct loaded *l)
 	}
 }
 
-static void read_nvidia_params(const struct root *kern, struct loaded *l)
+static void read_nvidia_params(const struct root *kern, struct modules *l)
 {
 	struct err err;
 	auto_str char *text = NULL;
@@ -179,29 +179,29 @@ static void read_nvidia_params(const struct root *kern, struct loaded *l)
 	}
 }
 
-static int compare(const void *a, const void *b)
+static int compare_module_names(const void *a, const void *b)
 {
 	return strcmp(((const struct loaded_module *)a)->name, ((const struct loaded_module *)b)->name);
 }
 
-int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret,
-		struct err *err)
+int modules_read(const struct root *host, const struct root *kern, const char *release, struct modules *ret,
+		 struct err *err)
 {
-	struct loaded l = { 0 };
+	struct modules l = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		add(&l, kern, known[i].name, known[i].is_driver);
+		add_loaded_module(&l, kern, known[i].name, known[i].is_driver);
 	for (size_t i = 0; i < l.count; i++) // grows: holders of holders
 		for (size_t j = 0; j < l.items[i].holders.count; j++)
-			add(&l, kern, l.items[i].holders.items[j], false);
+			add_loaded_module(&l, kern, l.items[i].holders.items[j], false);
 	if (l.count) {
 		auto_str char *dep = NULL;
-		if (read_dep(host, release, &dep, err) < 0) {
-			loaded_done(&l);
+		if (read_modules_dep(host, release, &dep, err) < 0) {
+			modules_done(&l);
 			return err_wrap(err, "look for the files of the loaded modules");
 		}
 		for (size_t i = 0; i < l.count; i++)
-			l.items[i].file = find_file(host, release, dep, l.items[i].name);
-		qsort(l.items, l.count, sizeof(*l.items), compare);
+			l.items[i].file = find_module_file(host, release, dep, l.items[i].name);
+		qsort(l.items, l.count, sizeof(*l.items), compare_module_names);
 		read_version(kern, &l);
 		read_nvidia_params(kern, &l);
 	}
@@ -209,7 +209,7 @@ int loaded_read(const struct root *host, const struct root *kern, const char *re
 	return l.count > 0;
 }
 
-static void module_done(struct loaded_module *m)
+static void loaded_module_done(struct loaded_module *m)
 {
 	free(m->name);
 	free(m->version);
@@ -220,17 +220,17 @@ static void module_done(struct loaded_module *m)
 	strv_done(&m->params);
 }
 
-void loaded_done(struct loaded *l)
+void modules_done(struct modules *l)
 {
 	for (size_t i = 0; i < l->count; i++)
-		module_done(&l->items[i]);
+		loaded_module_done(&l->items[i]);
 	free(l->items);
 	free(l->version);
 	strv_done(&l->params);
-	*l = (struct loaded){ 0 };
+	*l = (struct modules){ 0 };
 }
 
-const struct loaded_module *loaded_find(const struct loaded *l, const char *name)
+const struct loaded_module *modules_find(const struct modules *l, const char *name)
 {
 	auto_str char *wanted = module_canonical(name);
 	for (size_t i = 0; i < l->count; i++)
@@ -242,8 +242,8 @@ const struct loaded_module *loaded_find(const struct loaded *l, const char *name
 enum { VISIT_NEW, VISIT_OPEN, VISIT_DONE };
 
 // Depth first: all holders of a module leave before it does.
-static int visit(const struct loaded *l, const struct loaded_module *m, char *marks, struct strv *order,
-		 struct err *err)
+static int visit_module(const struct modules *l, const struct loaded_module *m, char *marks, struct strv *order,
+			struct err *err)
 {
 	char *mark = &marks[m - l->items];
 	if (*mark == VISIT_DONE)
@@ -252,8 +252,8 @@ static int visit(const struct loaded *l, const struct loaded_module *m, char *ma
 		return err_set(err, E_IN_USE, "module %s holds itself through its holders", m->name);
 	*mark = VISIT_OPEN;
 	for (size_t i = 0; i < m->holders.count; i++) {
-		const struct loaded_module *holder = loaded_find(l, m->holders.items[i]);
-		if (holder && visit(l, holder, marks, order, err) < 0)
+		const struct loaded_module *holder = modules_find(l, m->holders.items[i]);
+		if (holder && visit_module(l, holder, marks, order, err) < 0)
 			return -1;
 	}
 	*mark = VISIT_DONE;
@@ -261,17 +261,17 @@ static int visit(const struct loaded *l, const struct loaded_module *m, char *ma
 	return 0;
 }
 
-int loaded_unload_order(const struct loaded *l, struct strv *ret, struct err *err)
+int modules_unload_order(const struct modules *l, struct strv *ret, struct err *err)
 {
 	auto_str char *marks = mem_alloc(l->count);
 	auto_strv struct strv order = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++) {
-		const struct loaded_module *m = loaded_find(l, known[i].name);
-		if (m && visit(l, m, marks, &order, err) < 0)
+		const struct loaded_module *m = modules_find(l, known[i].name);
+		if (m && visit_module(l, m, marks, &order, err) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < l->count; i++)
-		if (visit(l, &l->items[i], marks, &order, err) < 0)
+		if (visit_module(l, &l->items[i], marks, &order, err) < 0)
 			return -1;
 	*ret = order;
 	order = (struct strv){ 0 };

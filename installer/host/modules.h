@@ -21,7 +21,7 @@ struct loaded_module {
 	char *file;
 };
 
-struct loaded {
+struct modules {
 	struct loaded_module *items; // sorted by name; empty = the driver is not loaded
 	size_t count;
 	char *version;        // proc/driver/nvidia/version: "535.261.03"; NULL = nvidia is not loaded
@@ -30,22 +30,22 @@ struct loaded {
 };
 
 // 1 = something is loaded, 0 = nothing. release: of the running kernel, for module.file.
-int loaded_read(const struct root *host, const struct root *kern, const char *release, struct loaded *ret,
-		struct err *err);
+int modules_read(const struct root *host, const struct root *kern, const char *release, struct modules *ret,
+		 struct err *err);
 // The file that modprobe of the host would take for a module, under any of its names, as in module.file. 1 = found.
-int loaded_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err);
-void loaded_done(struct loaded *l);
-#define auto_loaded __attribute__((cleanup(loaded_done)))
+int modules_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err);
+void modules_done(struct modules *l);
+#define auto_modules __attribute__((cleanup(modules_done)))
 
-const struct loaded_module *loaded_find(const struct loaded *l,
-					const char *name); // '-' and '_' are the same; NULL = not loaded
+const struct loaded_module *modules_find(const struct modules *l,
+					 const char *name); // '-' and '_' are the same; NULL = not loaded
 
 // Names in the order in which they can be removed: every holder before what it holds, unknown dependents included.
 // Modules without a holder relation follow a fixed rank (nvidia_drm first, nvidia last). Deterministic.
 // E_IN_USE when the graph has a cycle, which a kernel cannot produce but a damaged recording can.
-int loaded_unload_order(const struct loaded *l, struct strv *ret, struct err *err);
+int modules_unload_order(const struct modules *l, struct strv *ret, struct err *err);
 
-const char *loaded_state_name(enum loaded_state s); // "live", "coming", "going"
+const char *modules_state_name(enum loaded_state s); // "live", "coming", "going"
 // The kernel's name of a module file or alias: '-' to '_', and Debian's co-installable names to the real one
 // ("nvidia-current-uvm" and "nvidia-tesla-470-uvm" are nvidia_uvm).
 char *module_canonical(const char *name);

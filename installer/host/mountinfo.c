@@ -5,7 +5,7 @@
 
 enum { FIELD_MOST = 4096 };
 
-void mounts_done(struct mounts *m)
+void mountinfo_done(struct mountinfo *m)
 {
 	for (size_t i = 0; i < m->count; i++) {
 		free(m->items[i].root);
@@ -13,17 +13,17 @@ void mounts_done(struct mounts *m)
 		free(m->items[i].source);
 	}
 	free(m->items);
-	*m = (struct mounts){ 0 };
+	*m = (struct mountinfo){ 0 };
 }
 
-void spot_done(struct spot *s)
+void mountinfo_fs_dir_done(struct fs_dir *s)
 {
 	free(s->path);
-	*s = (struct spot){ 0 };
+	*s = (struct fs_dir){ 0 };
 }
 
 // The kernel writes blank, tab, newline and backslash as three octal digits.
-static char *plain(const char *field)
+static char *unescape_field(const char *field)
 {
 	char *ret = str_dup(field), *to = ret;
 	for (const char *from = field; *from; to++) {
@@ -39,7 +39,7 @@ static char *plain(const char *field)
 	return ret;
 }
 
-static bool has_option(const char *options, const char *option)
+static bool has_mount_option(const char *options, const char *option)
 {
 	auto_strv struct strv all = { 0 };
 	strv_split(&all, options, ",");
@@ -48,7 +48,7 @@ static bool has_option(const char *options, const char *option)
 
 // "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": what follows the options may be any number of words
 // before the dash.
-static bool parse(const char *line, struct mount *ret)
+static bool parse_mount_line(const char *line, struct mount *ret)
 {
 	char root[FIELD_MOST + 1], point[FIELD_MOST + 1], options[FIELD_MOST + 1], source[FIELD_MOST + 1];
 	struct mount m = { 0 };
@@ -61,28 +61,28 @@ static bool parse(const char *line, struct mount *ret)
 		return false;
 	if (peers && peers < dash)
 		sscanf(peers, " shared:%u", &m.peers);
-	m.root = plain(root);
-	m.point = plain(point);
-	m.source = plain(source);
-	m.is_read_only = has_option(options, "ro");
+	m.root = unescape_field(root);
+	m.point = unescape_field(point);
+	m.source = unescape_field(source);
+	m.is_read_only = has_mount_option(options, "ro");
 	*ret = m;
 	return true;
 }
 
-void mounts_parse(const char *mountinfo, struct mounts *ret)
+void mountinfo_parse(const char *mountinfo, struct mountinfo *ret)
 {
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, mountinfo, "\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		struct mount m = { 0 };
-		if (!parse(lines.items[i], &m))
+		if (!parse_mount_line(lines.items[i], &m))
 			continue;
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
 		ret->items[ret->count++] = m;
 	}
 }
 
-static bool is_covered(const struct mounts *m, const struct mount *at)
+static bool is_mount_covered(const struct mountinfo *m, const struct mount *at)
 {
 	for (size_t i = 0; i < m->count; i++)
 		if (m->items[i].parent == at->id && str_eq(m->items[i].point, at->point))
@@ -91,15 +91,15 @@ static bool is_covered(const struct mounts *m, const struct mount *at)
 }
 
 // Mostly the last in the text; but one that came through another namespace may lie beneath one that was there before.
-const struct mount *mounts_at(const struct mounts *m, const char *point)
+const struct mount *mountinfo_at(const struct mountinfo *m, const char *point)
 {
 	for (size_t i = m->count; i-- > 0;)
-		if (str_eq(m->items[i].point, point) && !is_covered(m, &m->items[i]))
+		if (str_eq(m->items[i].point, point) && !is_mount_covered(m, &m->items[i]))
 			return &m->items[i];
 	return NULL;
 }
 
-size_t mounts_depth(const struct mounts *m, const char *point)
+size_t mountinfo_depth(const struct mountinfo *m, const char *point)
 {
 	size_t depth = 0;
 	for (size_t i = 0; i < m->count; i++)
@@ -107,7 +107,7 @@ size_t mounts_depth(const struct mounts *m, const char *point)
 	return depth;
 }
 
-const struct mount *mounts_find(const struct mounts *m, unsigned id)
+const struct mount *mountinfo_find(const struct mountinfo *m, unsigned id)
 {
 	for (size_t i = 0; i < m->count; i++)
 		if (m->items[i].id == id)
@@ -116,7 +116,7 @@ const struct mount *mounts_find(const struct mounts *m, unsigned id)
 }
 
 // What follows the directory in a path that is below it, from its slash; NULL = it is elsewhere.
-static const char *rest_below(const char *path, const char *dir)
+static const char *path_below(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
 	while (len && dir[len - 1] == '/')
@@ -124,52 +124,53 @@ static const char *rest_below(const char *path, const char *dir)
 	return strncmp(path, dir, len) == 0 && (!path[len] || path[len] == '/') ? path + len : NULL;
 }
 
-bool path_is_below(const char *path, const char *dir)
+bool mountinfo_path_is_below(const char *path, const char *dir)
 {
-	return rest_below(path, dir);
+	return path_below(path, dir);
 }
 
-static struct spot spot_in(const struct mount *at, const char *rest)
+static struct fs_dir locate_in_mount(const struct mount *at, const char *rest)
 {
-	return (struct spot){ .major = at->major,
-			      .minor = at->minor,
-			      .path = str_fmt("%s%s", str_eq(at->root, "/") ? "" : at->root, rest) };
+	return (struct fs_dir){ .major = at->major,
+				.minor = at->minor,
+				.path = str_fmt("%s%s", str_eq(at->root, "/") ? "" : at->root, rest) };
 }
 
-void mounts_spot(const struct mounts *m, const char *path, struct spot *ret)
+void mountinfo_locate(const struct mountinfo *m, const char *path, struct fs_dir *ret)
 {
 	const struct mount *best = NULL;
 	for (size_t i = 0; i < m->count; i++)
-		if (path_is_below(path, m->items[i].point) &&
+		if (mountinfo_path_is_below(path, m->items[i].point) &&
 		    (!best || strlen(m->items[i].point) >= strlen(best->point)))
 			best = &m->items[i];
 	if (!best) {
-		*ret = (struct spot){ .path = str_dup(path) };
+		*ret = (struct fs_dir){ .path = str_dup(path) };
 		return;
 	}
-	*ret = spot_in(best, rest_below(path, best->point));
+	*ret = locate_in_mount(best, path_below(path, best->point));
 }
 
-bool mounts_under(const struct mounts *m, const struct mount *at, struct spot *ret)
+bool mountinfo_under(const struct mountinfo *m, const struct mount *at, struct fs_dir *ret)
 {
-	const struct mount *parent = mounts_find(m, at->parent);
-	const char *rest = parent ? rest_below(at->point, parent->point) : NULL;
+	const struct mount *parent = mountinfo_find(m, at->parent);
+	const char *rest = parent ? path_below(at->point, parent->point) : NULL;
 	if (!rest)
 		return false;
-	*ret = spot_in(parent, rest);
+	*ret = locate_in_mount(parent, rest);
 	return true;
 }
 
-bool spot_same(const struct spot *a, const struct spot *b)
+bool mountinfo_fs_dir_same(const struct fs_dir *a, const struct fs_dir *b)
 {
 	return a->major == b->major && a->minor == b->minor && str_eq(a->path, b->path);
 }
 
-bool mounts_show(const struct mounts *m, const struct spot *spot)
+bool mountinfo_shows(const struct mountinfo *m, const struct fs_dir *fs_dir)
 {
 	for (size_t i = 0; i < m->count; i++) {
 		const struct mount *at = &m->items[i];
-		if (at->major == spot->major && at->minor == spot->minor && path_is_below(at->root, spot->path))
+		if (at->major == fs_dir->major && at->minor == fs_dir->minor &&
+		    mountinfo_path_is_below(at->root, fs_dir->path))
 			return true;
 	}
 	return false;

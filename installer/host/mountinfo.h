@@ -12,29 +12,30 @@ struct mount {
 	char *source;          // its name: a device, or what whoever mounted it has said
 	bool is_read_only;
 };
-struct mounts {
+struct mountinfo {
 	struct mount *items;
 	size_t count;
 };
-void mounts_parse(const char *mountinfo, struct mounts *ret); // adds; lines that are none are dropped
-void mounts_done(struct mounts *m);
-#define auto_mounts __attribute__((cleanup(mounts_done)))
+void mountinfo_parse(const char *mountinfo, struct mountinfo *ret); // adds; lines that are none are dropped
+void mountinfo_done(struct mountinfo *m);
+#define auto_mountinfo __attribute__((cleanup(mountinfo_done)))
 
-const struct mount *mounts_at(const struct mounts *m,
-			      const char *point);               // the topmost; NULL = nothing is mounted there
-size_t mounts_depth(const struct mounts *m, const char *point); // so many lie there on each other
-const struct mount *mounts_find(const struct mounts *m, unsigned id);
-bool path_is_below(const char *path, const char *dir); // or the same
+const struct mount *mountinfo_at(const struct mountinfo *m,
+				 const char *point);                  // the topmost; NULL = nothing is mounted there
+size_t mountinfo_depth(const struct mountinfo *m, const char *point); // so many lie there on each other
+const struct mount *mountinfo_find(const struct mountinfo *m, unsigned id);
+bool mountinfo_path_is_below(const char *path, const char *dir); // or the same
 
 // A directory as its file system knows it, whatever it is called in a mount namespace.
-struct spot {
+struct fs_dir {
 	unsigned major, minor;
 	char *path;
 };
-void spot_done(struct spot *s);
-#define auto_spot __attribute__((cleanup(spot_done)))
-void mounts_spot(const struct mounts *m, const char *path, struct spot *ret); // of a directory that is no mount point
+void mountinfo_fs_dir_done(struct fs_dir *s);
+#define auto_fs_dir __attribute__((cleanup(mountinfo_fs_dir_done)))
+void mountinfo_locate(const struct mountinfo *m, const char *path,
+		      struct fs_dir *ret); // of a directory that is no mount point
 // The directory that it lies on. False = what that belongs to is not to be seen.
-bool mounts_under(const struct mounts *m, const struct mount *at, struct spot *ret);
-bool spot_same(const struct spot *a, const struct spot *b);
-bool mounts_show(const struct mounts *m, const struct spot *spot); // it, or something below, is mounted
+bool mountinfo_under(const struct mountinfo *m, const struct mount *at, struct fs_dir *ret);
+bool mountinfo_fs_dir_same(const struct fs_dir *a, const struct fs_dir *b);
+bool mountinfo_shows(const struct mountinfo *m, const struct fs_dir *fs_dir); // it, or something below, is mounted

@@ -7,17 +7,17 @@
 
 static const char devices[] = "sys/bus/pci/devices";
 
-static bool attribute(const struct root *kern, const char *address, const char *name, uint64_t *ret)
+static bool read_pci_attribute(const struct root *kern, const char *address, const char *name, uint64_t *ret)
 {
 	struct err err;
 	auto_str char *path = str_fmt("%s/%s/%s", devices, address, name), *text = NULL;
 	return root_line(kern, path, &text, &err) > 0 && str_u64(text, 0, ret);
 }
 
-static uint16_t id(const struct root *kern, const char *address, const char *name)
+static uint16_t read_pci_id(const struct root *kern, const char *address, const char *name)
 {
 	uint64_t value = 0;
-	attribute(kern, address, name, &value);
+	read_pci_attribute(kern, address, name, &value);
 	return (uint16_t)value;
 }
 
@@ -31,12 +31,12 @@ static char *bound_driver(const struct root *kern, const char *address)
 	return str_dup(slash ? slash + 1 : target);
 }
 
-static bool look(const struct root *kern, const char *address, struct gpu *ret)
+static bool read_gpu(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };
 	uint64_t vendor, class;
-	if (strlen(address) >= sizeof(ret->address) || !attribute(kern, address, "vendor", &vendor) ||
-	    vendor != NVIDIA || !attribute(kern, address, "class", &class))
+	if (strlen(address) >= sizeof(ret->address) || !read_pci_attribute(kern, address, "vendor", &vendor) ||
+	    vendor != NVIDIA || !read_pci_attribute(kern, address, "class", &class))
 		return false;
 	bool is_display = class >> 8 == 0x0300 || class >> 8 == 0x0302, is_switch = class >> 8 == 0x0680;
 	if (!is_display && !is_switch)
@@ -45,7 +45,7 @@ static bool look(const struct root *kern, const char *address, struct gpu *ret)
 	*ret = (struct gpu){
 		.kind = is_display ? GPU_DISPLAY : GPU_SWITCH,
 		.class = (uint32_t) class,
-		.device = id(kern, address, "device"),
+		.device = read_pci_id(kern, address, "device"),
 		.driver = bound_driver(kern, address),
 		.is_vf = root_exists(kern, physfn),
 	};
@@ -53,7 +53,7 @@ static bool look(const struct root *kern, const char *address, struct gpu *ret)
 	return true;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_addresses(const void *a, const void *b)
 {
 	const struct gpu *one = a, *other = b;
 	uint64_t x = strtoull(one->address, NULL, 16), y = strtoull(other->address, NULL, 16); // the domain
@@ -68,14 +68,14 @@ int gpus_read(const struct root *kern, struct gpus *ret, struct err *err)
 	struct gpus found = { 0 };
 	for (size_t i = 0; i < names.count; i++) {
 		struct gpu gpu;
-		if (!look(kern, names.items[i], &gpu))
+		if (!read_gpu(kern, names.items[i], &gpu))
 			continue;
 		found.items = mem_grow(found.items, found.count + 1, sizeof(*found.items));
 		found.items[found.count++] = gpu;
 	}
 	if (found.count)
-		qsort(found.items, found.count, sizeof(*found.items), compare);
-	framebuffers_find(kern, &found);
+		qsort(found.items, found.count, sizeof(*found.items), compare_addresses);
+	framebuffer_find(kern, &found);
 	*ret = found;
 	return found.count > 0;
 }
@@ -116,7 +116,7 @@ bool gpu_is_ours(const struct gpu *gpu)
 	return !gpu->is_vf && gpu_owner(gpu) != GPU_VFIO;
 }
 
-size_t gpus_ours(const struct gpus *g, enum gpu_kind kind)
+size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind)
 {
 	size_t count = 0;
 	for (size_t i = 0; i < g->count; i++)
@@ -125,7 +125,7 @@ size_t gpus_ours(const struct gpus *g, enum gpu_kind kind)
 }
 
 // What modprobe knows the driver by.
-static const char *module_of(const char *driver)
+static const char *driver_module(const char *driver)
 {
 	return str_starts(driver, "nova") || str_starts(driver, "Nova") ? "nova_core" : driver;
 }
@@ -140,7 +140,7 @@ int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err)
 				err, E_BOUND,
 				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file of /etc/modprobe.d, "
 				"renew the initramfs and reboot",
-				gpu->address, gpu->device, gpu->driver, module_of(gpu->driver));
+				gpu->address, gpu->device, gpu->driver, driver_module(gpu->driver));
 	}
 	return 0;
 }

@@ -38,7 +38,7 @@ void gpus_done(struct gpus *g);
 enum gpu_owner gpu_owner(const struct gpu *gpu);
 // The driver is to serve it: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);
-size_t gpus_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
+size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
 // E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function, or, where
 // nothing is released, one of the kernel's own; else 0.
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);

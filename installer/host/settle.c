@@ -5,7 +5,7 @@
 
 enum { POLL_MS = 100 };
 
-const struct loaded_module *settle_restless(const struct loaded *l)
+const struct loaded_module *settle_pending(const struct modules *l)
 {
 	for (size_t i = 0; i < l->count; i++)
 		if (l->items[i].state != LOADED_LIVE)
@@ -14,24 +14,25 @@ const struct loaded_module *settle_restless(const struct loaded *l)
 }
 
 int settle_read(const struct root *host, const struct root *kern, const char *release, int timeout_ms,
-		struct watch *watch, struct loaded *ret, struct err *err)
+		struct progress *progress, struct modules *ret, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
 	for (int waited_ms = 0;; waited_ms += POLL_MS) {
-		auto_loaded struct loaded l = { 0 };
-		if (loaded_read(host, kern, release, &l, err) < 0)
+		auto_modules struct modules l = { 0 };
+		if (modules_read(host, kern, release, &l, err) < 0)
 			return -1;
-		const struct loaded_module *m = settle_restless(&l);
+		const struct loaded_module *m = settle_pending(&l);
 		if (!m) {
 			*ret = l;
-			l = (struct loaded){ 0 };
+			l = (struct modules){ 0 };
 			return ret->count > 0;
 		}
 		if (waited_ms >= timeout_ms)
 			return err_set(err, E_MODULE_BUSY, "module %s is still %s after %g s", m->name,
-				       loaded_state_name(m->state), timeout_ms / 1e3);
+				       modules_state_name(m->state), timeout_ms / 1e3);
 		if (!waited_ms)
-			watch_note(watch, "module %s is %s: waiting for it", m->name, loaded_state_name(m->state));
+			progress_note(progress, "module %s is %s: waiting for it", m->name,
+				      modules_state_name(m->state));
 		nanosleep(&nap, NULL);
 	}
 }

@@ -7,8 +7,8 @@
 #include "host/modules.h"
 
 // The first module that is still coming or going; NULL = all are live.
-const struct loaded_module *settle_restless(const struct loaded *l);
+const struct loaded_module *settle_pending(const struct modules *l);
 
-// loaded_read() once every module is live or gone. E_MODULE_BUSY when that takes longer than timeout_ms.
+// modules_read() once every module is live or gone. E_MODULE_BUSY when that takes longer than timeout_ms.
 int settle_read(const struct root *host, const struct root *kern, const char *release, int timeout_ms,
-		struct watch *watch, struct loaded *ret, struct err *err);
+		struct progress *progress, struct modules *ret, struct err *err);

@@ -6,8 +6,8 @@
 #pragma once
 #include "host/driver_state.h"
 
-struct failure {
-	struct driver driver;
+struct journal_failure {
+	struct driver_state driver;
 	char *code, *text; // "E_LOAD"
 	char *time, *boot;
 };
@@ -20,16 +20,16 @@ enum journal_state {
 
 struct journal {
 	enum journal_state state;
-	char *boot;                     // boot id of who wrote it
-	char *step;                     // of a change: which is about to happen, or was under way
-	char *since;                    // of state
-	char *text;                     // of a wedge: what is stuck
-	struct driver target, previous; // of a change; previous: what the kernel had before it
-	struct strv boots;              // of a change: boots in which it was tried, this one last
-	char *rest;                     // of a way back that is a loop: the boot in which it is not tried
-	struct driver last_good;        // measured right, last
-	char *last_good_boot;           // boot in which it was loaded
-	struct failure *failures;       // targets that failed and have not changed since, oldest first
+	char *boot;                           // boot id of who wrote it
+	char *step;                           // of a change: which is about to happen, or was under way
+	char *since;                          // of state
+	char *text;                           // of a wedge: what is stuck
+	struct driver_state target, previous; // of a change; previous: what the kernel had before it
+	struct strv boots;                    // of a change: boots in which it was tried, this one last
+	char *rest;                           // of a way back that is a loop: the boot in which it is not tried
+	struct driver_state last_good;        // measured right, last
+	char *last_good_boot;                 // boot in which it was loaded
+	struct journal_failure *failures;     // targets that failed and have not changed since, oldest first
 	size_t failure_count;
 	char *unwritten; // it is in memory only: why STATE could not be written; NULL = it is in STATE
 };
@@ -50,17 +50,18 @@ int journal_keep(const struct root *host, const struct root *state, bool is_memo
 char *journal_unwritten(const struct root *host); // why, for who only looks; NULL = it is in STATE. Caller frees
 
 // Changes of the document; nothing is written.
-void journal_begin(struct journal *j, const char *boot, const struct driver *target, const struct driver *previous);
+void journal_begin(struct journal *j, const char *boot, const struct driver_state *target,
+		   const struct driver_state *previous);
 void journal_step(struct journal *j, const char *step);
-void journal_good(struct journal *j); // the target works: it is the last good one, and its failures are forgotten
-void journal_back(struct journal *j); // the previous driver is back, or nothing could be done
-void journal_fail(struct journal *j, const struct err *why); // the target is bad until it changes
-// The kernel is stuck. With a target (a load of it hangs or oopsed, so not after journal_back()) the boot counts as one
-// that ended in the middle of the change.
+void journal_succeeded(struct journal *j); // the target works: it is the last good one, and its failures are forgotten
+void journal_rolled_back(struct journal *j);                   // the previous driver is back, or nothing could be done
+void journal_failed(struct journal *j, const struct err *why); // the target is bad until it changes
+// The kernel is stuck. With a target (a load of it hangs or oopsed, so not after journal_rolled_back()) the boot counts
+// as one that ended in the middle of the change.
 void journal_wedge(struct journal *j, const char *boot, const char *text);
 // The last good driver was on its way back when two boots ended: in this one it is left alone, so that somebody can
 // look at the node, and the next boot tries again. True = that is new.
-bool journal_rest(struct journal *j, const char *boot);
+bool journal_skip_boot(struct journal *j, const char *boot);
 
 // A change that this boot began and did not end.
 bool journal_is_open(const struct journal *j, const char *boot);
@@ -72,4 +73,4 @@ bool journal_is_unfinished(const struct journal *j, const char *boot);
 // Why a driver is not to be tried: it failed and is the same still, or two boots ended while it was being put in
 // (which may be its doing). That a GPU did not start (E_NO_DEVICE) is of its boot: hardware gets repaired. NULL = it
 // may be tried. Caller frees.
-char *journal_why_not(const struct journal *j, const char *boot, const struct driver *target);
+char *journal_why_not(const struct journal *j, const char *boot, const struct driver_state *target);

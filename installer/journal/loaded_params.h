@@ -7,11 +7,15 @@
 #include "journal/journal.h"
 
 // The record of what is loaded; NULL = it was loaded by others, or in another boot. flavour NULL: any.
-const struct driver *given_record(const struct journal *j, const char *boot, const char *version, const char *flavour);
+const struct driver_state *loaded_params_record(const struct journal *j, const char *boot, const char *version,
+						const char *flavour);
 
-// "nvidia NVreg_X": given to one of these modules, and wished no more. NULL = there is none. Caller frees.
-char *given_lost(const struct driver *record, const struct strv *modules, const struct params *wished);
-// "nvidia_uvm uvm_x=1": wished of a loaded module, and neither given nor shown by the kernel. Defaults are not wishes.
-char *given_lacks(const struct driver *record, const struct loaded *loaded, const struct params *wished);
+// "nvidia NVreg_X": given to one of these modules, and requested no more. NULL = there is none. Caller frees.
+char *loaded_params_removed(const struct driver_state *record, const struct strv *modules,
+			    const struct module_params *requested);
+// "nvidia_uvm uvm_x=1": requested of a loaded module, and neither given nor shown by the kernel. Defaults are not
+// wishes.
+char *loaded_params_missing(const struct driver_state *record, const struct modules *loaded,
+			    const struct module_params *requested);
 // What came by --param ("MODULE:NAME=VALUE", sorted) and is in none of the usual ones, at the end of ret.
-void given_options(const struct driver *record, const struct params *usual, struct strv *ret);
+void loaded_params_options(const struct driver_state *record, const struct module_params *usual, struct strv *ret);

@@ -11,7 +11,7 @@
 
 static const char DIR_NAME[] = "run/kmodsmith";
 
-static int refuse(int fd, const char *doing, struct err *err)
+static int refuse_locked(int fd, const char *doing, struct err *err)
 {
 	auto_str char *holder = NULL;
 	if (file_read(fd, "lock", &holder, NULL, err) < 0)
@@ -19,7 +19,7 @@ static int refuse(int fd, const char *doing, struct err *err)
 	return err_set(err, E_LOCKED, "process %s is %s", *holder ? str_trim(holder) : "(just started)", doing);
 }
 
-static int take(const struct root *host, const char *name, const char *doing, struct err *err)
+static int take_lock_file(const struct root *host, const char *name, const char *doing, struct err *err)
 {
 	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
@@ -30,24 +30,24 @@ static int take(const struct root *host, const char *name, const char *doing, st
 	if (fd < 0)
 		return err_set(err, errno, "open '%s/%s/%s'", host->name, DIR_NAME, name);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? refuse(fd, doing, err) :
+		return errno == EWOULDBLOCK ? refuse_locked(fd, doing, err) :
 					      err_set(err, errno, "lock '%s/%s/%s'", host->name, DIR_NAME, name);
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		return err_set(err, errno, "write '%s/%s/%s'", host->name, DIR_NAME, name);
 	return TAKE_FD(fd);
 }
 
-int lock_take(const struct root *host, struct err *err)
+int node_lock_take(const struct root *host, struct err *err)
 {
-	return take(host, "lock", "changing this node", err);
+	return take_lock_file(host, "lock", "changing this node", err);
 }
 
-int lock_take_ahead(const struct root *host, struct err *err)
+int node_lock_take_prebuild(const struct root *host, struct err *err)
 {
-	return take(host, "ahead.lock", "looking after the kernels to come", err);
+	return take_lock_file(host, "ahead.lock", "looking after the kernels to come", err);
 }
 
-int lock_take_agent(const struct root *host, struct err *err)
+int node_lock_take_agent(const struct root *host, struct err *err)
 {
-	return take(host, "agent.lock", "the agent of this node", err);
+	return take_lock_file(host, "agent.lock", "the agent of this node", err);
 }

@@ -5,7 +5,7 @@
 
 static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/optional.json";
 
-static void failure_done(struct optional_failure *f)
+static void optional_failure_done(struct optional_failure *f)
 {
 	free(f->module);
 	free(f->params);
@@ -13,17 +13,17 @@ static void failure_done(struct optional_failure *f)
 	free(f->text);
 }
 
-void optional_done(struct optional *o)
+void optional_modules_done(struct optional_modules *o)
 {
 	for (size_t i = 0; i < o->count; i++)
-		failure_done(&o->items[i]);
+		optional_failure_done(&o->items[i]);
 	free(o->items);
 	free(o->driver);
 	free(o->package);
-	*o = (struct optional){ 0 };
+	*o = (struct optional_modules){ 0 };
 }
 
-bool optional_is(const char *module)
+bool optional_modules_is(const char *module)
 {
 	static const char *const core[] = { "nvidia", "nvidia_uvm" };
 	auto_str char *name = module_canonical(module);
@@ -33,7 +33,7 @@ bool optional_is(const char *module)
 	return true;
 }
 
-static struct optional_failure *find(const struct optional *o, const char *module)
+static struct optional_failure *find_failure(const struct optional_modules *o, const char *module)
 {
 	auto_str char *name = module_canonical(module);
 	for (size_t i = 0; i < o->count; i++) {
@@ -44,16 +44,17 @@ static struct optional_failure *find(const struct optional *o, const char *modul
 	return NULL;
 }
 
-const struct optional_failure *optional_find(const struct optional *o, const char *module)
+const struct optional_failure *optional_modules_find(const struct optional_modules *o, const char *module)
 {
-	return o ? find(o, module) : NULL;
+	return o ? find_failure(o, module) : NULL;
 }
 
-static void add(struct optional *o, const char *module, const char *params, const char *code, const char *text)
+static void add_failure(struct optional_modules *o, const char *module, const char *params, const char *code,
+			const char *text)
 {
-	struct optional_failure *f = find(o, module);
+	struct optional_failure *f = find_failure(o, module);
 	if (f) {
-		failure_done(f);
+		optional_failure_done(f);
 	} else {
 		o->items = mem_grow(o->items, o->count + 1, sizeof(*o->items));
 		f = &o->items[o->count++];
@@ -63,46 +64,46 @@ static void add(struct optional *o, const char *module, const char *params, cons
 	};
 }
 
-void optional_add(struct optional *o, const char *module, const char *params, const struct err *why)
+void optional_modules_add(struct optional_modules *o, const char *module, const char *params, const struct err *why)
 {
-	add(o, module, params, err_info(why->code)->name, why->text);
+	add_failure(o, module, params, err_info(why->code)->name, why->text);
 }
 
-void optional_keep(struct optional *o, const struct optional_failure *f)
+void optional_modules_keep(struct optional_modules *o, const struct optional_failure *f)
 {
-	add(o, f->module, f->params, f->code, f->text);
+	add_failure(o, f->module, f->params, f->code, f->text);
 }
 
-static const char *text_of(const json_t *object, const char *key)
+static const char *failure_text(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 	return text ? text : "";
 }
 
-int optional_read(const struct root *host, const char *boot_id, struct optional *ret, struct err *err)
+int optional_modules_read(const struct root *host, const char *boot_id, struct optional_modules *ret, struct err *err)
 {
 	auto_json json_t *file = NULL;
 	int r = json_read(host, FILE_NAME, &file, err);
 	if (r < 0 && err->code != E_CONFIG)
 		return -1;
-	if (r <= 0 || !boot_id || !str_eq(text_of(file, "boot_id"), boot_id))
+	if (r <= 0 || !boot_id || !str_eq(failure_text(file, "boot_id"), boot_id))
 		return 0;
-	struct optional o = { .driver = str_dup(text_of(file, "driver")),
-			      .package = str_dup(text_of(file, "package")) };
+	struct optional_modules o = { .driver = str_dup(failure_text(file, "driver")),
+				      .package = str_dup(failure_text(file, "package")) };
 	size_t i;
 	json_t *item;
 	json_array_foreach(json_object_get(file, "modules"), i, item)
 	{
-		if (*text_of(item, "module"))
-			add(&o, text_of(item, "module"), text_of(item, "params"), text_of(item, "code"),
-			    text_of(item, "text"));
+		if (*failure_text(item, "module"))
+			add_failure(&o, failure_text(item, "module"), failure_text(item, "params"),
+				    failure_text(item, "code"), failure_text(item, "text"));
 	}
-	optional_done(ret);
+	optional_modules_done(ret);
 	*ret = o;
 	return 1;
 }
 
-json_t *optional_json(const struct optional *o)
+json_t *optional_modules_json(const struct optional_modules *o)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < o->count; i++) {
@@ -114,12 +115,13 @@ json_t *optional_json(const struct optional *o)
 	return list;
 }
 
-int optional_write(const struct root *host, const char *boot_id, const struct optional *o, struct err *err)
+int optional_modules_write(const struct root *host, const char *boot_id, const struct optional_modules *o,
+			   struct err *err)
 {
 	if (!o->count)
 		return root_unlink(host, FILE_NAME, err) < 0 ? -1 : 0;
 	auto_json json_t *file =
 		json_pack("{s:o, s:o, s:o, s:o}", "boot_id", json_text(boot_id), "driver", json_text(o->driver),
-			  "package", json_text(o->package), "modules", optional_json(o));
+			  "package", json_text(o->package), "modules", optional_modules_json(o));
 	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, file, err);
 }

@@ -15,22 +15,24 @@ struct optional_failure {
 	char *code, *text;
 };
 
-struct optional {
+struct optional_modules {
 	char *driver, *package; // version, and digest of the package's manifest
 	struct optional_failure *items;
 	size_t count;
 };
-void optional_done(struct optional *o);
-#define auto_optional __attribute__((cleanup(optional_done)))
+void optional_modules_done(struct optional_modules *o);
+#define auto_optional_modules __attribute__((cleanup(optional_modules_done)))
 
-bool optional_is(const char *module); // full or canonical name
+bool optional_modules_is(const char *module); // full or canonical name
 // Replaces what is known of the module.
-void optional_add(struct optional *o, const char *module, const char *params, const struct err *why);
-void optional_keep(struct optional *o, const struct optional_failure *f);                   // a copy
-const struct optional_failure *optional_find(const struct optional *o, const char *module); // NULL = nothing is known
+void optional_modules_add(struct optional_modules *o, const char *module, const char *params, const struct err *why);
+void optional_modules_keep(struct optional_modules *o, const struct optional_failure *f); // a copy
+const struct optional_failure *optional_modules_find(const struct optional_modules *o,
+						     const char *module); // NULL = nothing is known
 
 // 1 = read, 0 = nothing of this boot failed, or nothing that can be understood.
-int optional_read(const struct root *host, const char *boot_id, struct optional *ret, struct err *err);
+int optional_modules_read(const struct root *host, const char *boot_id, struct optional_modules *ret, struct err *err);
 // Replaces the file; without failures it is removed.
-int optional_write(const struct root *host, const char *boot_id, const struct optional *o, struct err *err);
-json_t *optional_json(const struct optional *o); // [{module, params, code, text}]
+int optional_modules_write(const struct root *host, const char *boot_id, const struct optional_modules *o,
+			   struct err *err);
+json_t *optional_modules_json(const struct optional_modules *o); // [{module, params, code, text}]

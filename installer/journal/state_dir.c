@@ -10,22 +10,22 @@ enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reas
 
 static const char DIR_NAME[] = "run/kmodsmith";
 
-void memstate_done(struct memstate *m)
+void state_dir_done(struct state_dir *m)
 {
 	root_done(&m->root);
-	*m = MEMSTATE_NONE;
+	*m = STATE_DIR_NONE;
 }
 
-void memstate_init(struct memstate *m, const struct root *host, const struct root *kern, struct watch *watch,
-		   bool is_allowed)
+void state_dir_init(struct state_dir *m, const struct root *host, const struct root *kern, struct progress *progress,
+		    bool is_allowed)
 {
 	m->host = host;
 	m->kern = kern;
-	m->watch = watch;
+	m->progress = progress;
 	m->is_allowed = is_allowed;
 }
 
-bool memstate_is_due(const struct err *err)
+bool state_dir_is_disk_error(const struct err *err)
 {
 	static const int codes[] = { EROFS, ENOSPC, EDQUOT, EIO, E_NO_SPACE, E_STORE_FULL, E_READ_ONLY };
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++)
@@ -34,12 +34,12 @@ bool memstate_is_due(const struct err *err)
 	return false;
 }
 
-static int open_dir(const struct root *host, struct root *ret, struct err *err)
+static int open_memory_dir(const struct root *host, struct root *ret, struct err *err)
 {
 	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : root_sub(host, DIR_NAME, ret, err);
 }
 
-uint64_t package_bytes(const struct package *p)
+uint64_t state_dir_package_bytes(const struct package *p)
 {
 	uint64_t bytes = 0;
 	for (size_t i = 0; i < p->count; i++)
@@ -48,13 +48,13 @@ uint64_t package_bytes(const struct package *p)
 }
 
 // While a module is loaded its file is in memory twice: unpacked here, and as the kernel reads it.
-int memstate_room(const struct memstate *m, uint64_t bytes, struct err *err)
+int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err *err)
 {
 	enum { COPIES = 2 };
 	auto_root struct root dir = ROOT_NONE;
 	struct jobs_facts memory;
 	struct statvfs fs;
-	if (open_dir(m->host, &dir, err) < 0)
+	if (open_memory_dir(m->host, &dir, err) < 0)
 		return -1;
 	if (fstatvfs(dir.fd, &fs) < 0)
 		return err_set(err, errno, "look for room in '%s'", dir.name);
@@ -69,24 +69,26 @@ int memstate_room(const struct memstate *m, uint64_t bytes, struct err *err)
 	return 0;
 }
 
-static int stage(struct memstate *m, const struct layout *from, struct package *p, struct err *err)
+static int stage_in_memory(struct state_dir *m, const struct layout *from, struct package *p, struct err *err)
 {
-	if (memstate_room(m, package_bytes(p), err) < 0 || (m->root.fd < 0 && open_dir(m->host, &m->root, err) < 0))
+	if (state_dir_memory_room(m, state_dir_package_bytes(p), err) < 0 ||
+	    (m->root.fd < 0 && open_memory_dir(m->host, &m->root, err) < 0))
 		return -1;
-	return stage_package(from, &m->root, p, err);
+	return unpack_package(from, &m->root, p, err);
 }
 
-int memstate_stage(struct memstate *m, const struct layout *from, const struct root *state, struct package *p,
-		   struct err *err)
+int state_dir_stage(struct state_dir *m, const struct layout *from, const struct root *state, struct package *p,
+		    struct err *err)
 {
-	int done = stage_package(from, state, p, err);
-	if (done == 0 || !m->is_allowed || !memstate_is_due(err))
+	int done = unpack_package(from, state, p, err);
+	if (done == 0 || !m->is_allowed || !state_dir_is_disk_error(err))
 		return done;
 	struct err why = *err;
-	if (stage(m, from, p, err) < 0)
+	if (stage_in_memory(m, from, p, err) < 0)
 		return err_wrap(err, "'%s' cannot be written (%s), and in memory", state->name, why.text);
-	watch_note(m->watch, "'%s' cannot be written (%s): driver %s is unpacked in memory; next: " MEMSTATE_NEXT,
-		   state->name, why.text, p->key.driver);
+	progress_note(m->progress,
+		      "'%s' cannot be written (%s): driver %s is unpacked in memory; next: " STATE_DIR_NEXT,
+		      state->name, why.text, p->key.driver);
 	return 0;
 }
 

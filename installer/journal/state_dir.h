@@ -7,28 +7,28 @@
 #include "base/process/progress.h"
 #include "precompiled/package/unpack.h"
 
-struct memstate {
+struct state_dir {
 	const struct root *host, *kern; // borrowed
-	struct watch *watch;
+	struct progress *progress;
 	struct root root; // run/kmodsmith, once something was unpacked there
 	bool is_allowed;
 };
-#define MEMSTATE_NONE ((struct memstate){ .root = ROOT_NONE })
-void memstate_done(struct memstate *m);
-#define auto_memstate __attribute__((cleanup(memstate_done)))
+#define STATE_DIR_NONE ((struct state_dir){ .root = ROOT_NONE })
+void state_dir_done(struct state_dir *m);
+#define auto_state_dir __attribute__((cleanup(state_dir_done)))
 
-#define MEMSTATE_NEXT "look at `df` and `dmesg`, then free space or `mount -o remount,rw`"
+#define STATE_DIR_NEXT "look at `df` and `dmesg`, then free space or `mount -o remount,rw`"
 
 // is_allowed: no driver is loaded.
-void memstate_init(struct memstate *m, const struct root *host, const struct root *kern, struct watch *watch,
-		   bool is_allowed);
+void state_dir_init(struct state_dir *m, const struct root *host, const struct root *kern, struct progress *progress,
+		    bool is_allowed);
 // The reason of a failed write is the disk, not what was to be written.
-bool memstate_is_due(const struct err *err);
-// stage_package() in state; where that cannot be written, and it is allowed, in memory. m must outlive the package.
-int memstate_stage(struct memstate *m, const struct layout *from, const struct root *state, struct package *p,
-		   struct err *err);
-uint64_t package_bytes(const struct package *p); // of its files
+bool state_dir_is_disk_error(const struct err *err);
+// unpack_package() in state; where that cannot be written, and it is allowed, in memory. m must outlive the package.
+int state_dir_stage(struct state_dir *m, const struct layout *from, const struct root *state, struct package *p,
+		    struct err *err);
+uint64_t state_dir_package_bytes(const struct package *p); // of its files
 // E_NO_SPACE, in bytes, unless run/kmodsmith and the memory have room for so much.
-int memstate_room(const struct memstate *m, uint64_t bytes, struct err *err);
+int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err *err);
 // E_NO_SPACE, in bytes, unless the state directory has room for the journal and so much beside it. E_READ_ONLY.
 int state_dir_space(const struct root *state, uint64_t bytes, struct err *err);

@@ -30,7 +30,7 @@ static void menu_done(struct menu *m)
 
 // The next word, as the script's reader takes it apart; NULL = there is none. A quote inside single quotes is written
 // '\'' by grub-mkconfig.
-static char *next_word(const char **at)
+static char *next_script_word(const char **at)
 {
 	const char *s = *at + strspn(*at, " \t");
 	if (!*s)
@@ -58,10 +58,10 @@ static bool is_id_option(const char *word)
 
 static void add_item(struct menu *m, const char *rest, int parent, bool is_menu)
 {
-	struct item item = { .parent = parent, .is_menu = is_menu, .title = next_word(&rest) };
-	for (char *word; (word = next_word(&rest)); free(word))
+	struct item item = { .parent = parent, .is_menu = is_menu, .title = next_script_word(&rest) };
+	for (char *word; (word = next_script_word(&rest)); free(word))
 		if (is_id_option(word) && !item.id)
-			item.id = next_word(&rest);
+			item.id = next_script_word(&rest);
 	m->items = mem_grow(m->items, m->count + 1, sizeof(item));
 	m->items[m->count++] = item;
 }
@@ -72,13 +72,13 @@ static const char *after_word(const char *line, const char *word)
 	return strncmp(line, word, len) == 0 && isblank((unsigned char)line[len]) ? line + len + 1 : NULL;
 }
 
-static char *kernel_of(const char *line)
+static char *linux_argument(const char *line)
 {
 	static const char *const commands[] = { "linux", "linuxefi", "linux16" };
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
 		const char *rest = after_word(line, commands[i]);
 		if (rest)
-			return next_word(&rest);
+			return next_script_word(&rest);
 	}
 	return NULL;
 }
@@ -89,7 +89,7 @@ struct reading {
 	int depth;
 };
 
-static int inside(const struct reading *r)
+static int innermost_item(const struct reading *r)
 {
 	return r->depth && r->depth <= DEPTH_MAX ? r->open[r->depth - 1] : -1;
 }
@@ -100,7 +100,7 @@ static void open_block(struct reading *r, const char *line)
 	const char *entry = after_word(line, "menuentry"), *sub = after_word(line, "submenu");
 	bool is_item = (entry || sub) && r->menu->count < ITEMS_MAX && r->depth < DEPTH_MAX;
 	if (is_item)
-		add_item(r->menu, entry ? entry : sub, inside(r), sub != NULL);
+		add_item(r->menu, entry ? entry : sub, innermost_item(r), sub != NULL);
 	if (str_ends(line, "}"))
 		return;
 	if (r->depth < DEPTH_MAX)
@@ -108,16 +108,16 @@ static void open_block(struct reading *r, const char *line)
 	r->depth++;
 }
 
-static void read_line(struct reading *r, const char *line)
+static void read_menu_line(struct reading *r, const char *line)
 {
 	if (*line == '}' && r->depth) {
 		r->depth--;
 	} else if (after_word(line, "menuentry") || after_word(line, "submenu") || str_ends(line, "{")) {
 		open_block(r, line);
-	} else if (inside(r) >= 0) {
-		struct item *item = &r->menu->items[inside(r)];
+	} else if (innermost_item(r) >= 0) {
+		struct item *item = &r->menu->items[innermost_item(r)];
 		if (!item->image)
-			item->image = kernel_of(line);
+			item->image = linux_argument(line);
 	}
 }
 
@@ -128,12 +128,12 @@ static void read_menu(const char *config, struct menu *ret)
 		auto_str char *copy = str_ndup(line, strcspn(line, "\n"));
 		const char *text = str_trim(copy);
 		if (*text != '#')
-			read_line(&r, text);
+			read_menu_line(&r, text);
 	}
 }
 
 // "1>gnulinux-6.1": '>' goes one menu down, ">>" is the character itself. NULL = that was the last one.
-static char *next_part(const char **at)
+static char *next_choice_part(const char **at)
 {
 	const char *s = *at;
 	if (!*s)
@@ -174,7 +174,7 @@ static const char *default_kernel(const struct menu *m, const char *choice)
 {
 	int at = -1;
 	for (int depth = 0; depth < DEPTH_MAX; depth++) {
-		auto_str char *part = next_part(&choice);
+		auto_str char *part = next_choice_part(&choice);
 		at = find_item(m, at, part);
 		if (at < 0)
 			return NULL;
@@ -184,12 +184,12 @@ static const char *default_kernel(const struct menu *m, const char *choice)
 	return NULL;
 }
 
-static char *choose_entry(const struct bootnext_ask *ask, const char *choice, char **ret_entry)
+static char *choose_entry(const struct boot_query *ask, const char *choice, char **ret_entry)
 {
 	static const char DIR_NAME[] = "boot/loader/entries";
-	auto_loader_entries struct loader_entries all = { 0 };
+	auto_boot_entries struct boot_entries all = { 0 };
 	uint64_t number = 0;
-	loader_entries_read(ask->host, DIR_NAME, LOADER_BY_NAME, &all);
+	boot_entries_read(ask->host, DIR_NAME, BOOT_ENTRIES_BY_NAME, &all);
 	if (!all.count)
 		return NULL;
 	size_t at = str_u64(choice, 10, &number) && number < all.count ? (size_t)number : 0;
@@ -197,7 +197,7 @@ static char *choose_entry(const struct bootnext_ask *ask, const char *choice, ch
 		if (str_eq(all.items[i].id, choice) || str_eq(all.items[i].title, choice))
 			at = i;
 	*ret_entry = str_dup(all.items[at].id);
-	return loader_entry_release(ask, &all.items[at]);
+	return boot_entry_release(ask, &all.items[at]);
 }
 
 static bool has_command(const char *config, const char *command)
@@ -214,47 +214,47 @@ static bool has_command(const char *config, const char *command)
 }
 
 // What `set default` says when nothing is to be started once: with the variable that it names.
-static char *default_of(const char *config, const char *environment)
+static char *grub_default(const char *config, const char *environment)
 {
 	static const char SET[] = "set default=";
 	for (const char *at = config; (at = strstr(at, SET)); at += strlen(SET)) {
 		auto_str char *line = str_ndup(at + strlen(SET), strcspn(at + strlen(SET), "\n"));
 		const char *rest = line;
-		auto_str char *value = next_word(&rest);
+		auto_str char *value = next_script_word(&rest);
 		if (!value || strstr(value, "next_entry"))
 			continue;
 		if (*value != '$')
 			return TAKE(value);
-		char *saved = bootnext_value(environment, "saved_entry", '=');
+		char *saved = boot_file_value(environment, "saved_entry", '=');
 		return saved ? saved : str_dup("0");
 	}
 	return str_dup("0");
 }
 
-static bool ask_one(const struct bootnext_ask *ask, const char *dir, struct bootnext *ret)
+static bool read_grub_dir(const struct boot_query *ask, const char *dir, struct boot_choice *ret)
 {
 	auto_str char *config_path = str_fmt("%s/grub.cfg", dir), *environment_path = str_fmt("%s/grubenv", dir),
-		      *config = bootnext_text(ask->host, config_path),
-		      *environment = bootnext_text(ask->host, environment_path), *entry = NULL;
+		      *config = boot_file_text(ask->host, config_path),
+		      *environment = boot_file_text(ask->host, environment_path), *entry = NULL;
 	if (!config)
 		return false;
-	auto_str char *once = strstr(config, "next_entry") ? bootnext_value(environment, "next_entry", '=') : NULL,
-		      *choice = once ? TAKE(once) : default_of(config, environment);
+	auto_str char *once = strstr(config, "next_entry") ? boot_file_value(environment, "next_entry", '=') : NULL,
+		      *choice = once ? TAKE(once) : grub_default(config, environment);
 	if (has_command(config, "blscfg")) {
 		char *release = choose_entry(ask, choice, &entry);
 		if (release)
-			bootnext_say(ret, release, "%s, loader entry %s", environment_path, entry);
+			boot_choice_set(ret, release, "%s, loader entry %s", environment_path, entry);
 		return release;
 	}
 	auto_menu struct menu menu = { 0 };
 	read_menu(config, &menu);
-	char *release = bootnext_release(ask, default_kernel(&menu, choice));
+	char *release = boot_release_in(ask, default_kernel(&menu, choice));
 	if (release)
-		bootnext_say(ret, release, "%s, entry '%s'", config_path, choice);
+		boot_choice_set(ret, release, "%s, entry '%s'", config_path, choice);
 	return release;
 }
 
-bool bootnext_grub(const struct bootnext_ask *ask, struct bootnext *ret)
+bool boot_choice_grub(const struct boot_query *ask, struct boot_choice *ret)
 {
 	static const char *const dirs[] = { "boot/grub",
 					    "boot/grub2",
@@ -264,7 +264,7 @@ bool bootnext_grub(const struct bootnext_ask *ask, struct bootnext *ret)
 					    "boot/efi/EFI/centos",
 					    "boot/efi/EFI/fedora" };
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-		if (ask_one(ask, dirs[i], ret))
+		if (read_grub_dir(ask, dirs[i], ret))
 			return true;
 	return false;
 }

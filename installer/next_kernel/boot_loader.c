@@ -11,21 +11,21 @@
 
 enum { TEXT_MAX = 4 << 20, VARIABLE_MAX = 4096 };
 
-void bootnext_done(struct bootnext *b)
+void boot_choice_done(struct boot_choice *b)
 {
 	free(b->release);
 	free(b->by);
-	*b = (struct bootnext){ 0 };
+	*b = (struct boot_choice){ 0 };
 }
 
-void bootnext_say(struct bootnext *ret, char *take_release, const char *fmt, ...)
+void boot_choice_set(struct boot_choice *ret, char *take_release, const char *fmt, ...)
 {
 	char text[512];
 	va_list args;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	*ret = (struct bootnext){ .release = take_release, .by = str_dup(text) };
+	*ret = (struct boot_choice){ .release = take_release, .by = str_dup(text) };
 }
 
 static char *read_bounded(const struct root *root, const char *path, off_t most, size_t *ret_len)
@@ -39,13 +39,13 @@ static char *read_bounded(const struct root *root, const char *path, off_t most,
 	return file_read(fd, path, &text, ret_len, &ignored) < 0 ? NULL : text;
 }
 
-char *bootnext_text(const struct root *root, const char *path)
+char *boot_file_text(const struct root *root, const char *path)
 {
 	return read_bounded(root, path, TEXT_MAX, NULL);
 }
 
 // Four bytes of attributes, then UTF-16; identifiers are ASCII, and what is not is no answer.
-char *bootnext_variable(const struct bootnext_ask *ask, const char *name)
+char *boot_efi_variable(const struct boot_query *ask, const char *name)
 {
 	enum { ATTRIBUTES = 4 };
 	size_t len = 0, used = 0;
@@ -62,7 +62,7 @@ char *bootnext_variable(const struct bootnext_ask *ask, const char *name)
 	return used ? TAKE(text) : NULL;
 }
 
-char *bootnext_value(const char *text, const char *key, char separator)
+char *boot_file_value(const char *text, const char *key, char separator)
 {
 	size_t len = strlen(key);
 	for (const char *line = text; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
@@ -78,13 +78,13 @@ char *bootnext_value(const char *text, const char *key, char separator)
 	return NULL;
 }
 
-static bool is_of_release(char c)
+static bool is_release_char(char c)
 {
 	return isalnum((unsigned char)c) || (c && strchr("._+~", c));
 }
 
 // "6.1.0-5" does not stand in "vmlinuz-6.1.0-56", and does in "vmlinuz-6.1.0-5", "ID-6.1.0-5.efi", "/ID/6.1.0-5/linux".
-static bool stands_in(const char *path, const char *release)
+static bool path_has_release(const char *path, const char *release)
 {
 	size_t len = strlen(release);
 	for (const char *at = path; (at = strstr(at, release)); at++) {
@@ -98,18 +98,19 @@ static bool stands_in(const char *path, const char *release)
 }
 
 // The longest one: a release may be the beginning of another one's.
-char *bootnext_release(const struct bootnext_ask *ask, const char *path)
+char *boot_release_in(const struct boot_query *ask, const char *path)
 {
 	const char *best = NULL;
 	for (size_t i = 0; path && i < ask->releases->count; i++) {
 		const char *release = ask->releases->items[i];
-		if (is_of_release(*release) && stands_in(path, release) && (!best || strlen(release) > strlen(best)))
+		if (is_release_char(*release) && path_has_release(path, release) &&
+		    (!best || strlen(release) > strlen(best)))
 			best = release;
 	}
 	return str_dup(best);
 }
 
-static bool by_link(const struct bootnext_ask *ask, struct bootnext *ret)
+static bool read_vmlinuz_link(const struct boot_query *ask, struct boot_choice *ret)
 {
 	static const char *const links[] = { "vmlinuz", "boot/vmlinuz", "boot/vmlinux", "boot/Image" };
 	struct err ignored;
@@ -117,21 +118,22 @@ static bool by_link(const struct bootnext_ask *ask, struct bootnext *ret)
 		auto_str char *target = NULL;
 		if (root_readlink(ask->host, links[i], &target, &ignored) <= 0)
 			continue;
-		char *release = bootnext_release(ask, target);
+		char *release = boot_release_in(ask, target);
 		if (release) {
-			bootnext_say(ret, release, "the link /%s", links[i]);
+			boot_choice_set(ret, release, "the link /%s", links[i]);
 			return true;
 		}
 	}
 	return false;
 }
 
-bool bootnext_read(const struct root *host, const struct root *kern, const struct strv *releases, struct bootnext *ret)
+bool boot_choice_read(const struct root *host, const struct root *kern, const struct strv *releases,
+		      struct boot_choice *ret)
 {
-	static bool (*const readers[])(const struct bootnext_ask *ask,
-				       struct bootnext *ret) = { bootnext_ostree, bootnext_systemd, bootnext_grub,
-								 by_link };
-	const struct bootnext_ask ask = { .host = host, .kern = kern, .releases = releases };
+	static bool (*const readers[])(const struct boot_query *ask,
+				       struct boot_choice *ret) = { boot_choice_ostree, boot_choice_systemd,
+								    boot_choice_grub, read_vmlinuz_link };
+	const struct boot_query ask = { .host = host, .kern = kern, .releases = releases };
 	for (size_t i = 0; i < ARRAY_SIZE(readers); i++)
 		if (readers[i](&ask, ret))
 			return true;

@@ -13,12 +13,13 @@
 #pragma once
 #include "base/file/root.h"
 
-struct bootnext {
+struct boot_choice {
 	char *release; // NULL = not known
 	char *by;      // what said so: "boot/grub/grub.cfg, entry '0'"
 };
 // kern: where EFI variables and the command line are seen. releases: kernels that there are; others are no answer.
 // true = known.
-bool bootnext_read(const struct root *host, const struct root *kern, const struct strv *releases, struct bootnext *ret);
-void bootnext_done(struct bootnext *b);
-#define auto_bootnext __attribute__((cleanup(bootnext_done)))
+bool boot_choice_read(const struct root *host, const struct root *kern, const struct strv *releases,
+		      struct boot_choice *ret);
+void boot_choice_done(struct boot_choice *b);
+#define auto_boot_choice __attribute__((cleanup(boot_choice_done)))

@@ -9,7 +9,7 @@
 
 enum { KERNELS_MAX = 64 };
 
-static void kernel_done(struct coming_kernel *k)
+static void boot_candidate_done(struct boot_candidate *k)
 {
 	free(k->release);
 	free(k->where);
@@ -17,17 +17,17 @@ static void kernel_done(struct coming_kernel *k)
 	root_done(&k->root);
 }
 
-void coming_done(struct coming *c)
+void boot_candidates_done(struct boot_candidates *c)
 {
 	for (size_t i = 0; i < c->count; i++)
-		kernel_done(&c->items[i]);
+		boot_candidate_done(&c->items[i]);
 	free(c->items);
 	free(c->next);
 	free(c->next_by);
-	*c = (struct coming){ 0 };
+	*c = (struct boot_candidates){ 0 };
 }
 
-bool kernel_name_is_sane(const char *release)
+bool boot_release_is_valid(const char *release)
 {
 	enum { NAME_MAX_ = 64 }; // __NEW_UTS_LEN of the kernel's linux/utsname.h
 	size_t len = strlen(release);
@@ -42,7 +42,7 @@ struct mark {
 	const char *what;     // when none is there
 };
 
-static char *with_release(const char *form, const char *release)
+static char *expand_release(const char *form, const char *release)
 {
 	const char *at = strstr(form, "%s");
 	return str_fmt("%.*s%s%s", (int)(at - form), form, release, at + 2);
@@ -51,7 +51,7 @@ static char *with_release(const char *form, const char *release)
 static bool has_any(const struct root *root, const char *const *forms, size_t most, const char *release)
 {
 	for (size_t i = 0; i < most && forms[i]; i++) {
-		auto_str char *path = with_release(forms[i], release);
+		auto_str char *path = expand_release(forms[i], release);
 		if (root_exists(root, path))
 			return true;
 	}
@@ -75,15 +75,15 @@ static char *lacks(const struct root *root, const char *release)
 }
 
 // What a removed kernel leaves behind has modules of others at most.
-static bool is_kernel(const struct root *root, const char *release)
+static bool has_kernel_files(const struct root *root, const char *release)
 {
 	static const char *const marks[] = { "lib/modules/%s/kernel", "lib/modules/%s/modules.builtin",
 					     "lib/modules/%s/modules.order", "lib/modules/%s/vmlinuz",
 					     "boot/vmlinuz-%s" };
-	return kernel_name_is_sane(release) && has_any(root, marks, ARRAY_SIZE(marks), release);
+	return boot_release_is_valid(release) && has_any(root, marks, ARRAY_SIZE(marks), release);
 }
 
-static void make_stamp(struct coming_kernel *k)
+static void make_candidate_stamp(struct boot_candidate *k)
 {
 	static const char *const forms[] = {
 		"boot/vmlinuz-%s",
@@ -100,7 +100,7 @@ static void make_stamp(struct coming_kernel *k)
 	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
 		struct err ignored;
 		struct stat st;
-		auto_str char *path = with_release(forms[i], k->release);
+		auto_str char *path = expand_release(forms[i], k->release);
 		if (root_stat(&k->root, path, &st, &ignored) > 0)
 			str_add(&text, "%zu %ju %ju.%09ld\n", i, (uintmax_t)st.st_size, (uintmax_t)st.st_mtim.tv_sec,
 				st.st_mtim.tv_nsec);
@@ -108,7 +108,7 @@ static void make_stamp(struct coming_kernel *k)
 	digest_data(text, strlen(text), k->stamp);
 }
 
-static bool has(const struct coming *c, const char *release)
+static bool has_candidate(const struct boot_candidates *c, const char *release)
 {
 	for (size_t i = 0; i < c->count; i++)
 		if (str_eq(c->items[i].release, release))
@@ -116,7 +116,8 @@ static bool has(const struct coming *c, const char *release)
 	return false;
 }
 
-static int add_root(const struct root *host, const char *where, const char *running, struct coming *c, struct err *err)
+static int add_root_candidates(const struct root *host, const char *where, const char *running,
+			       struct boot_candidates *c, struct err *err)
 {
 	static const char DIR_NAME[] = "lib/modules";
 	auto_root struct root root = ROOT_NONE;
@@ -127,43 +128,43 @@ static int add_root(const struct root *host, const char *where, const char *runn
 		return -1;
 	for (size_t i = 0; i < names.count && c->count < KERNELS_MAX; i++) {
 		const char *release = names.items[i];
-		struct coming_kernel k = { .root = ROOT_NONE };
-		if (str_eq(release, running) || has(c, release) || !is_kernel(&root, release))
+		struct boot_candidate k = { .root = ROOT_NONE };
+		if (str_eq(release, running) || has_candidate(c, release) || !has_kernel_files(&root, release))
 			continue;
 		if (root_sub(&root, ".", &k.root, err) < 0)
 			return -1;
 		k.release = str_dup(release);
 		k.where = str_dup(where);
 		k.lacks = lacks(&root, release);
-		make_stamp(&k);
+		make_candidate_stamp(&k);
 		c->items = mem_grow(c->items, c->count + 1, sizeof(k));
 		c->items[c->count++] = k;
 	}
 	return 0;
 }
 
-static int add_deployments(const struct root *host, const struct root *kern, const char *running, struct coming *c,
-			   struct err *err)
+static int add_deployments(const struct root *host, const struct root *kern, const char *running,
+			   struct boot_candidates *c, struct err *err)
 {
-	auto_deployments struct deployments all = { 0 };
+	auto_ostree_deployments struct ostree_deployments all = { 0 };
 	ostree_read(host, kern, &all);
 	for (size_t i = 0; i < all.count; i++)
-		if (!all.items[i].is_booted && add_root(host, all.items[i].path, running, c, err) < 0)
+		if (!all.items[i].is_booted && add_root_candidates(host, all.items[i].path, running, c, err) < 0)
 			return -1;
 	return 0;
 }
 
-static bool is_before(const struct coming_kernel *a, const struct coming_kernel *b)
+static bool is_candidate_before(const struct boot_candidate *a, const struct boot_candidate *b)
 {
 	return a->is_next != b->is_next ? a->is_next : str_version_cmp(a->release, b->release) > 0;
 }
 
-static void order(struct coming *c)
+static void sort_candidates(struct boot_candidates *c)
 {
 	for (size_t i = 1; i < c->count; i++) {
-		struct coming_kernel k = c->items[i];
+		struct boot_candidate k = c->items[i];
 		size_t at = i;
-		for (; at > 0 && is_before(&k, &c->items[at - 1]); at--)
+		for (; at > 0 && is_candidate_before(&k, &c->items[at - 1]); at--)
 			c->items[at] = c->items[at - 1];
 		c->items[at] = k;
 	}
@@ -171,22 +172,22 @@ static void order(struct coming *c)
 
 // A root that was named for it is the next one; else the boot loader tells.
 static void find_next(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
-		      struct coming *c)
+		      struct boot_candidates *c)
 {
-	auto_bootnext struct bootnext next = { 0 };
+	auto_boot_choice struct boot_choice next = { 0 };
 	auto_strv struct strv releases = { 0 };
 	for (size_t i = 0; i < c->count; i++) {
-		const struct coming_kernel *k = &c->items[i];
+		const struct boot_candidate *k = &c->items[i];
 		strv_add(&releases, str_dup(k->release));
 		if (roots && strv_has(roots, k->where) &&
 		    (!next.release || str_version_cmp(next.release, k->release) < 0)) {
-			bootnext_done(&next);
-			next = (struct bootnext){ .release = str_dup(k->release),
-						  .by = str_fmt("the root of the next boot, /%s", k->where) };
+			boot_choice_done(&next);
+			next = (struct boot_choice){ .release = str_dup(k->release),
+						     .by = str_fmt("the root of the next boot, /%s", k->where) };
 		}
 	}
 	strv_add(&releases, str_dup(running));
-	if (next.release || bootnext_read(host, kern, &releases, &next)) {
+	if (next.release || boot_choice_read(host, kern, &releases, &next)) {
 		c->next = TAKE(next.release);
 		c->next_by = TAKE(next.by);
 	}
@@ -194,21 +195,21 @@ static void find_next(const struct root *host, const struct root *kern, const ch
 		c->items[i].is_next = str_eq(c->items[i].release, c->next);
 }
 
-int coming_read(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
-		struct coming *ret, struct err *err)
+int boot_candidates_read(const struct root *host, const struct root *kern, const char *running,
+			 const struct strv *roots, struct boot_candidates *ret, struct err *err)
 {
-	auto_coming struct coming c = { 0 };
+	auto_boot_candidates struct boot_candidates c = { 0 };
 	auto_strv struct strv named = { 0 };
 	for (size_t i = 0; roots && i < roots->count; i++) {
 		strv_add(&named, str_dup(roots->items[i] + strspn(roots->items[i], "/")));
-		if (add_root(host, named.items[i], running, &c, err) < 0)
+		if (add_root_candidates(host, named.items[i], running, &c, err) < 0)
 			return -1;
 	}
-	if (add_root(host, "", running, &c, err) < 0 || add_deployments(host, kern, running, &c, err) < 0)
+	if (add_root_candidates(host, "", running, &c, err) < 0 || add_deployments(host, kern, running, &c, err) < 0)
 		return -1;
 	find_next(host, kern, running, &named, &c);
-	order(&c);
+	sort_candidates(&c);
 	*ret = c;
-	c = (struct coming){ 0 };
+	c = (struct boot_candidates){ 0 };
 	return 0;
 }

@@ -8,7 +8,7 @@
 #include "base/file/digest.h"
 #include "base/file/root.h"
 
-struct coming_kernel {
+struct boot_candidate {
 	char *release;
 	struct root root; // that has its files
 	char *where;      // "" = the host's own, else below it: "ostree/deploy/..."
@@ -16,17 +16,17 @@ struct coming_kernel {
 	char *lacks;                // what it has not yet; NULL = it is whole
 	char stamp[DIGEST_HEX + 1]; // changes when its files do, its headers' among them
 };
-struct coming {
-	struct coming_kernel *items;
+struct boot_candidates {
+	struct boot_candidate *items;
 	size_t count;
 	char *next;    // release that the boot loader starts, which may be the running one; NULL = not known
 	char *next_by; // what said so
 };
 
 // roots: directories below the host's root, may be NULL; one that is not there has nothing to say. At most a few dozen.
-int coming_read(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
-		struct coming *ret, struct err *err);
-void coming_done(struct coming *c);
-#define auto_coming __attribute__((cleanup(coming_done)))
+int boot_candidates_read(const struct root *host, const struct root *kern, const char *running,
+			 const struct strv *roots, struct boot_candidates *ret, struct err *err);
+void boot_candidates_done(struct boot_candidates *c);
+#define auto_boot_candidates __attribute__((cleanup(boot_candidates_done)))
 
-bool kernel_name_is_sane(const char *release); // as uname(2) has them: at most 64 bytes of letters, digits and ._+~-
+bool boot_release_is_valid(const char *release); // as uname(2) has them: at most 64 bytes of letters, digits and ._+~-

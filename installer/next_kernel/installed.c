@@ -6,7 +6,7 @@
 static const char DIR_NAME[] = "lib/modules";
 
 // What a removed kernel leaves behind (built modules, empty directories) is no kernel.
-static bool is_kernel(const struct root *host, const char *release)
+static bool is_installed_kernel(const struct root *host, const char *release)
 {
 	static const char *const marks[] = { "vmlinuz", "modules.dep" };
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
@@ -19,9 +19,9 @@ static bool is_kernel(const struct root *host, const char *release)
 }
 
 // Of deployments of an image-based host: the next one, and those that the machine could go back to.
-static void add_deployed(const struct root *host, struct strv *names)
+static void add_deployment_kernels(const struct root *host, struct strv *names)
 {
-	auto_deployments struct deployments all = { 0 };
+	auto_ostree_deployments struct ostree_deployments all = { 0 };
 	ostree_read(host, host, &all);
 	for (size_t i = 0; i < all.count; i++) {
 		struct err ignored;
@@ -34,7 +34,7 @@ static void add_deployed(const struct root *host, struct strv *names)
 	}
 }
 
-int kernels_list(const struct root *host, const char *running, struct strv *ret, struct err *err)
+int installed_kernels(const struct root *host, const char *running, struct strv *ret, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(host, DIR_NAME, &names, err) < 0)
@@ -42,9 +42,9 @@ int kernels_list(const struct root *host, const char *running, struct strv *ret,
 	if (running && !strv_has(&names, running))
 		strv_add(&names, str_dup(running));
 	for (size_t i = 0; i < names.count; i++)
-		if (str_eq(names.items[i], running) || is_kernel(host, names.items[i]))
+		if (str_eq(names.items[i], running) || is_installed_kernel(host, names.items[i]))
 			strv_add(ret, str_dup(names.items[i]));
-	add_deployed(host, ret);
+	add_deployment_kernels(host, ret);
 	strv_sort(ret);
 	return 0;
 }

@@ -5,4 +5,4 @@
 
 // The running release (NULL = none), and every release that the host has in lib/modules with an image or modules that
 // depmod has seen, or in a deployment of ostree. Sorted.
-int kernels_list(const struct root *host, const char *running, struct strv *ret, struct err *err);
+int installed_kernels(const struct root *host, const char *running, struct strv *ret, struct err *err);

@@ -10,7 +10,7 @@ static const char MODULES[] = "lib/modules", QUEUE[] = "kernels";
 static const uint32_t EVENTS = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF |
 			       IN_MOVE_SELF | IN_ONLYDIR;
 
-static void watch_below(const struct notice *n, const char *dir, const char *inside)
+static void watch_subdirs(const struct kernel_watch *n, const char *dir, const char *inside)
 {
 	struct err ignored;
 	auto_strv struct strv names = { 0 };
@@ -22,7 +22,7 @@ static void watch_below(const struct notice *n, const char *dir, const char *ins
 }
 
 // What is watched already stays as it is; what is not there tells nothing.
-static void watch_all(const struct notice *n)
+static void watch_kernel_dirs(const struct kernel_watch *n)
 {
 	static const char *const dirs[] = { MODULES,
 					    "boot",
@@ -38,31 +38,31 @@ static void watch_all(const struct notice *n)
 	struct err ignored;
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		root_watch(n->host, dirs[i], n->fd, EVENTS, &ignored);
-	watch_below(n, MODULES, "");
-	watch_below(n, "ostree/deploy", "/deploy");
+	watch_subdirs(n, MODULES, "");
+	watch_subdirs(n, "ostree/deploy", "/deploy");
 	root_watch(n->state, QUEUE, n->fd, EVENTS, &ignored);
 }
 
-int notice_open(const struct root *host, const struct root *state, int64_t quiet_ms, struct notice *ret,
-		struct err *err)
+int kernel_watch_open(const struct root *host, const struct root *state, int64_t quiet_ms, struct kernel_watch *ret,
+		      struct err *err)
 {
-	*ret = (struct notice){ .host = host, .state = state, .quiet_ms = quiet_ms };
+	*ret = (struct kernel_watch){ .host = host, .state = state, .quiet_ms = quiet_ms };
 	ret->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (ret->fd < 0)
 		return err_set(err, errno, "watch the kernels of the host");
 	if (root_mkdirs(state, QUEUE, 0755, err) < 0)
 		return -1;
-	watch_all(ret);
+	watch_kernel_dirs(ret);
 	return 0;
 }
 
-void notice_done(struct notice *n)
+void kernel_watch_done(struct kernel_watch *n)
 {
 	close_fdp(&n->fd);
-	*n = NOTICE_NONE;
+	*n = KERNEL_WATCH_NONE;
 }
 
-void notice_read(struct notice *n, int64_t now_ms)
+void kernel_watch_read(struct kernel_watch *n, int64_t now_ms)
 {
 	char events[16384] __attribute__((aligned(__alignof__(struct inotify_event))));
 	bool is_any = false;
@@ -73,16 +73,16 @@ void notice_read(struct notice *n, int64_t now_ms)
 	n->first_ms = n->is_dirty ? n->first_ms : now_ms;
 	n->last_ms = now_ms;
 	n->is_dirty = true;
-	watch_all(n); // a directory may be new
+	watch_kernel_dirs(n); // a directory may be new
 }
 
-int64_t notice_due(const struct notice *n)
+int64_t kernel_watch_due(const struct kernel_watch *n)
 {
 	int64_t quiet = n->last_ms + n->quiet_ms, most = n->first_ms + QUIETS_MAX * n->quiet_ms;
 	return !n->is_dirty ? INT64_MAX : quiet < most ? quiet : most;
 }
 
-void notice_taken(struct notice *n)
+void kernel_watch_clear(struct kernel_watch *n)
 {
 	struct err ignored;
 	auto_strv struct strv queued = { 0 };
@@ -91,7 +91,7 @@ void notice_taken(struct notice *n)
 		auto_str char *path = str_fmt("%s/%s", QUEUE, queued.items[i]);
 		root_unlink(n->state, path, &ignored);
 	}
-	watch_all(n);
-	notice_read(n, 0); // our own doing
+	watch_kernel_dirs(n);
+	kernel_watch_read(n, 0); // our own doing
 	n->is_dirty = false;
 }

@@ -9,19 +9,19 @@
 #pragma once
 #include "base/file/root.h"
 
-struct notice {
+struct kernel_watch {
 	int fd;
 	const struct root *host, *state; // borrowed
 	int64_t quiet_ms;
 	bool is_dirty;
 	int64_t first_ms, last_ms; // of the events since the last look
 };
-#define NOTICE_NONE ((struct notice){ .fd = -1 })
-int notice_open(const struct root *host, const struct root *state, int64_t quiet_ms, struct notice *ret,
-		struct err *err);
-void notice_done(struct notice *n);
+#define KERNEL_WATCH_NONE ((struct kernel_watch){ .fd = -1 })
+int kernel_watch_open(const struct root *host, const struct root *state, int64_t quiet_ms, struct kernel_watch *ret,
+		      struct err *err);
+void kernel_watch_done(struct kernel_watch *n);
 
-void notice_read(struct notice *n, int64_t now_ms); // what has come; never waits
-int64_t notice_due(const struct notice *n);         // when to look; INT64_MAX = nothing has happened
+void kernel_watch_read(struct kernel_watch *n, int64_t now_ms); // what has come; never waits
+int64_t kernel_watch_due(const struct kernel_watch *n);         // when to look; INT64_MAX = nothing has happened
 // The look begins: what happens from now on is for the next one. The queue is emptied.
-void notice_taken(struct notice *n);
+void kernel_watch_clear(struct kernel_watch *n);

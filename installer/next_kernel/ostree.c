@@ -7,12 +7,12 @@
 static const char DEPLOY[] = "ostree/deploy";
 enum { DEPLOYMENTS_MAX = 32, STAGED_MAX = 64 << 10 };
 
-void deployments_done(struct deployments *d)
+void ostree_deployments_done(struct ostree_deployments *d)
 {
 	for (size_t i = 0; i < d->count; i++)
 		free(d->items[i].path);
 	free(d->items);
-	*d = (struct deployments){ 0 };
+	*d = (struct ostree_deployments){ 0 };
 }
 
 // CHECKSUM.SERIAL; beside each lies CHECKSUM.SERIAL.origin.
@@ -23,12 +23,12 @@ static bool is_deployment(const char *name)
 	return digest_is_hex(checksum) && name[DIGEST_HEX] == '.' && str_u64(name + DIGEST_HEX + 1, 10, &serial);
 }
 
-static const char *name_of(const struct deployment *d)
+static const char *deployment_name(const struct ostree_deployment *d)
 {
 	return strrchr(d->path, '/') + 1;
 }
 
-static void list_system(const struct root *host, const char *system, struct deployments *ret)
+static void list_os_deployments(const struct root *host, const char *system, struct ostree_deployments *ret)
 {
 	struct err ignored;
 	auto_strv struct strv names = { 0 };
@@ -38,12 +38,13 @@ static void list_system(const struct root *host, const char *system, struct depl
 		if (!is_deployment(names.items[i]))
 			continue;
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
-		ret->items[ret->count++] = (struct deployment){ .path = str_fmt("%s/%s", dir, names.items[i]) };
+		ret->items[ret->count++] = (struct ostree_deployment){ .path = str_fmt("%s/%s", dir, names.items[i]) };
 	}
 }
 
 // The deployment that a kernel command line names; NULL = none of these.
-static struct deployment *of_options(const struct root *host, const struct deployments *all, const char *options)
+static struct ostree_deployment *deployment_of_options(const struct root *host, const struct ostree_deployments *all,
+						       const char *options)
 {
 	static const char OPTION[] = "ostree=";
 	struct err ignored;
@@ -55,7 +56,7 @@ static struct deployment *of_options(const struct root *host, const struct deplo
 		    root_readlink(host, words.items[w] + strlen(OPTION), &target, &ignored) <= 0)
 			continue;
 		for (size_t i = 0; i < all->count; i++)
-			if (str_ends(target, name_of(&all->items[i])))
+			if (str_ends(target, deployment_name(&all->items[i])))
 				return &all->items[i];
 	}
 	return NULL;
@@ -63,20 +64,20 @@ static struct deployment *of_options(const struct root *host, const struct deplo
 
 // The name that comes first is the staged one's; that of the deployment which it was merged with comes later, and is
 // most often the running one's.
-static struct deployment *of_staged(const struct root *host, const struct deployments *all)
+static struct ostree_deployment *staged_deployment(const struct root *host, const struct ostree_deployments *all)
 {
 	size_t len = 0;
 	struct err ignored;
 	struct stat st;
 	auto_str char *data = NULL;
 	static const char FILE_NAME[] = "run/ostree/staged-deployment";
-	struct deployment *best = NULL;
+	struct ostree_deployment *best = NULL;
 	const char *first = NULL;
 	if (root_stat(host, FILE_NAME, &st, &ignored) <= 0 || !S_ISREG(st.st_mode) || st.st_size > STAGED_MAX ||
 	    root_read(host, FILE_NAME, &data, &len, &ignored) <= 0)
 		return NULL;
 	for (size_t i = 0; i < all->count; i++) {
-		const char *name = name_of(&all->items[i]), *at = memmem(data, len, name, strlen(name));
+		const char *name = deployment_name(&all->items[i]), *at = memmem(data, len, name, strlen(name));
 		if (!at || all->items[i].is_booted || (first && at > first))
 			continue;
 		first = at;
@@ -85,14 +86,14 @@ static struct deployment *of_staged(const struct root *host, const struct deploy
 	return best;
 }
 
-static struct deployment *of_entries(const struct root *host, const struct deployments *all)
+static struct ostree_deployment *deployment_of_entries(const struct root *host, const struct ostree_deployments *all)
 {
-	auto_loader_entries struct loader_entries entries = { 0 };
-	loader_entries_read(host, "boot/loader/entries", LOADER_BY_SPECIFICATION, &entries);
-	return entries.count ? of_options(host, all, entries.items[0].options) : NULL;
+	auto_boot_entries struct boot_entries entries = { 0 };
+	boot_entries_read(host, "boot/loader/entries", BOOT_ENTRIES_BY_SPECIFICATION, &entries);
+	return entries.count ? deployment_of_options(host, all, entries.items[0].options) : NULL;
 }
 
-void ostree_read(const struct root *host, const struct root *kern, struct deployments *ret)
+void ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret)
 {
 	struct err ignored;
 	auto_strv struct strv systems = { 0 };
@@ -100,21 +101,21 @@ void ostree_read(const struct root *host, const struct root *kern, struct deploy
 	if (root_list(host, DEPLOY, &systems, &ignored) <= 0)
 		return;
 	for (size_t i = 0; i < systems.count; i++)
-		list_system(host, systems.items[i], ret);
+		list_os_deployments(host, systems.items[i], ret);
 	root_read(kern, "proc/cmdline", &cmdline, NULL, &ignored);
-	struct deployment *booted = of_options(host, ret, cmdline), *next = NULL;
+	struct ostree_deployment *booted = deployment_of_options(host, ret, cmdline), *next = NULL;
 	if (booted)
 		booted->is_booted = true;
-	next = of_staged(host, ret);
-	next = next ? next : of_entries(host, ret);
+	next = staged_deployment(host, ret);
+	next = next ? next : deployment_of_entries(host, ret);
 	if (next)
 		next->is_next = true;
 }
 
-bool bootnext_ostree(const struct bootnext_ask *ask, struct bootnext *ret)
+bool boot_choice_ostree(const struct boot_query *ask, struct boot_choice *ret)
 {
 	struct err ignored;
-	auto_deployments struct deployments all = { 0 };
+	auto_ostree_deployments struct ostree_deployments all = { 0 };
 	ostree_read(ask->host, ask->kern, &all);
 	for (size_t i = 0; i < all.count; i++) {
 		auto_strv struct strv kernels = { 0 };
@@ -124,8 +125,8 @@ bool bootnext_ostree(const struct bootnext_ask *ask, struct bootnext *ret)
 		for (size_t k = kernels.count; k-- > 0;) {
 			if (!strv_has(ask->releases, kernels.items[k]))
 				continue;
-			bootnext_say(ret, str_dup(kernels.items[k]), "the ostree deployment %s",
-				     name_of(&all.items[i]));
+			boot_choice_set(ret, str_dup(kernels.items[k]), "the ostree deployment %s",
+					deployment_name(&all.items[i]));
 			return true;
 		}
 	}

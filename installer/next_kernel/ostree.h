@@ -8,15 +8,15 @@
 #pragma once
 #include "base/file/root.h"
 
-struct deployment {
+struct ostree_deployment {
 	char *path; // below the host's root
 	bool is_booted, is_next;
 };
-struct deployments {
-	struct deployment *items;
+struct ostree_deployments {
+	struct ostree_deployment *items;
 	size_t count;
 };
 // At most a few dozen; none on other hosts.
-void ostree_read(const struct root *host, const struct root *kern, struct deployments *ret);
-void deployments_done(struct deployments *d);
-#define auto_deployments __attribute__((cleanup(deployments_done)))
+void ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret);
+void ostree_deployments_done(struct ostree_deployments *d);
+#define auto_ostree_deployments __attribute__((cleanup(ostree_deployments_done)))

@@ -15,14 +15,14 @@
 #include "next_kernel/candidates.h"
 #include "next_kernel/report.h"
 
-struct prebuild_order {        // one compile
-	struct obtain *obtain; // of this kernel
+struct prebuild_order {          // one compile
+	struct acquire *acquire; // of this kernel
 	const struct source *source;
 	enum flavour flavour;
 	const char *release, *build_id, *arch;
 };
 
-struct prebuild_wish {
+struct prebuild_request {
 	const char *driver;
 	enum flavour flavour;
 	enum reuse reuse;
@@ -30,7 +30,7 @@ struct prebuild_wish {
 	const char *source, *source_sha256; // as a user typed it; NULL = only packages
 	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
 	const struct strv *only;            // releases; empty = all that there are
-	const struct strv *roots;           // see coming_read()
+	const struct strv *roots;           // see boot_candidates_read()
 	const struct root *patches;         // NULL = none
 	unsigned jobs, timeout_s;
 	unsigned limit; // compiles for so many kernels at most, in their order
@@ -44,15 +44,15 @@ struct prebuild_wish {
 enum { PREBUILD_LIMIT = 4, PREBUILD_TIMEOUT_S = 4 * 60 * 60 };
 
 struct prebuild {
-	const struct prebuild_wish *wish;
+	const struct prebuild_request *request;
 	const struct root *host, *kern, *state;
 	const struct facts *facts;
 	const struct fetch *fetch; // sources; borrowed
-	struct watch *watch;
-	struct forecast forecast; // what came of it; on disk after every change
+	struct progress *progress;
+	struct kernel_report kernel_report; // what came of it; on disk after every change
 	// Of prebuild_run():
-	struct forecast before;
-	struct coming coming;
+	struct kernel_report before;
+	struct boot_candidates boot_candidates;
 	struct strv kept; // whose packages stay
 	struct scratch source_work;
 	struct source source; // opened when a kernel needs it
@@ -62,7 +62,7 @@ struct prebuild {
 #define PREBUILD_NONE ((struct prebuild){ .source_work = SCRATCH_NONE, .source = { .root = ROOT_NONE } })
 
 // A failure of one kernel is its verdict; negative: nothing could be looked at, or told. E_NOT_FOUND: a kernel of
-// wish.only is not there.
+// request.only is not there.
 int prebuild_run(struct prebuild *p, struct err *err);
 void prebuild_done(struct prebuild *p);
-bool prebuild_is_well(const struct forecast *f); // every kernel is ready
+bool prebuild_is_well(const struct kernel_report *f); // every kernel is ready

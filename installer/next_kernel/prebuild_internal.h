@@ -3,29 +3,29 @@
 #pragma once
 #include "next_kernel/prebuild.h"
 
-struct ahead {
+struct prebuild_kernel {
 	struct prebuild *p;
-	const struct coming_kernel *kernel;
-	struct forecast_kernel *entry;
+	const struct boot_candidate *kernel;
+	struct kernel_report_entry *entry;
 	char *banner;                  // of its image; NULL = not known
 	char build_id[DIGEST_HEX + 1]; // of that
-	struct obtain obtain;
+	struct acquire acquire;
 };
-#define AHEAD_NONE ((struct ahead){ .obtain = OBTAIN_NONE })
-void ahead_open(struct prebuild *p, size_t at, struct ahead *ret);
-void ahead_done(struct ahead *a);
-#define auto_ahead __attribute__((cleanup(ahead_done)))
+#define PREBUILD_KERNEL_NONE ((struct prebuild_kernel){ .acquire = ACQUIRE_NONE })
+void prebuild_kernel_open(struct prebuild *p, size_t at, struct prebuild_kernel *ret);
+void prebuild_kernel_done(struct prebuild_kernel *a);
+#define auto_prebuild_kernel __attribute__((cleanup(prebuild_kernel_done)))
 
 // Afresh: what was found for another question must not answer this one.
-void ahead_open_obtain(struct ahead *a);
+void prebuild_open_acquire(struct prebuild_kernel *a);
 // Does the package, which is unpacked, fit the kernel? Negative: E_ABI, ..., or what is wrong with the kernel's own
 // files.
-int ahead_prove(const struct ahead *a, const struct package *package, struct err *err);
+int prebuild_prove(const struct prebuild_kernel *a, const struct package *package, struct err *err);
 // One that is not what it says must not be found again.
-void ahead_put_aside(struct ahead *a, const struct package *package, const struct err *why);
+void prebuild_quarantine(struct prebuild_kernel *a, const struct package *package, const struct err *why);
 // The package of the store or the sources, proven and in the store. 1 = there is one; 0 = nobody has one that fits:
 // why.
-int ahead_obtain(struct ahead *a, struct err *why);
+int prebuild_acquire(struct prebuild_kernel *a, struct err *why);
 // What a compile would come to, without it: the entry's verdict.
-void ahead_judge(struct ahead *a);
-void ahead_compile(struct ahead *a);
+void prebuild_judge(struct prebuild_kernel *a);
+void prebuild_compile(struct prebuild_kernel *a);

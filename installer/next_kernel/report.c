@@ -10,12 +10,12 @@ static const char RECORD[] = "run/kmodsmith/kernels.json", METRICS_DIR[] = "run/
 
 static const char *const names[] = { "ready", "building", "needs-build", "incomplete", "impossible" };
 
-const char *forecast_verdict_name(enum forecast_verdict v)
+const char *kernel_verdict_name(enum kernel_verdict v)
 {
 	return names[v];
 }
 
-static void kernel_done(struct forecast_kernel *k)
+static void report_entry_done(struct kernel_report_entry *k)
 {
 	free(k->release);
 	free(k->where);
@@ -23,19 +23,19 @@ static void kernel_done(struct forecast_kernel *k)
 	free(k->package);
 }
 
-void forecast_done(struct forecast *f)
+void kernel_report_done(struct kernel_report *f)
 {
 	for (size_t i = 0; i < f->count; i++)
-		kernel_done(&f->items[i]);
+		report_entry_done(&f->items[i]);
 	free(f->items);
 	free(f->running);
 	free(f->driver);
 	free(f->next);
 	free(f->next_by);
-	*f = (struct forecast){ 0 };
+	*f = (struct kernel_report){ 0 };
 }
 
-const struct forecast_kernel *forecast_find(const struct forecast *f, const char *release)
+const struct kernel_report_entry *kernel_report_find(const struct kernel_report *f, const char *release)
 {
 	for (size_t i = 0; i < f->count; i++)
 		if (str_eq(f->items[i].release, release))
@@ -43,7 +43,7 @@ const struct forecast_kernel *forecast_find(const struct forecast *f, const char
 	return NULL;
 }
 
-void forecast_say(struct forecast_kernel *k, enum forecast_verdict verdict, int code, const char *evidence)
+void kernel_report_set(struct kernel_report_entry *k, enum kernel_verdict verdict, int code, const char *evidence)
 {
 	free(k->evidence);
 	k->verdict = verdict;
@@ -51,80 +51,80 @@ void forecast_say(struct forecast_kernel *k, enum forecast_verdict verdict, int 
 	k->evidence = str_dup(evidence);
 }
 
-const struct forecast_kernel *forecast_next(const struct forecast *f)
+const struct kernel_report_entry *kernel_report_next(const struct kernel_report *f)
 {
 	if (str_eq(f->next, f->running) || !f->count)
 		return NULL;
-	const struct forecast_kernel *k = forecast_find(f, f->next);
+	const struct kernel_report_entry *k = kernel_report_find(f, f->next);
 	return k ? k : &f->items[0];
 }
 
-static const char *code_of(const struct forecast_kernel *k)
+static const char *report_entry_code(const struct kernel_report_entry *k)
 {
 	return k->code ? err_info(k->code)->name : NULL;
 }
 
-char *forecast_text(const struct forecast_kernel *k)
+char *kernel_report_line(const struct kernel_report_entry *k)
 {
-	const char *code = code_of(k);
+	const char *code = report_entry_code(k);
 	return str_fmt("%s%s: %s%s%s: %s", k->release, k->is_next ? " starts next" : "", names[k->verdict],
 		       code ? ": " : "", code ? code : "", k->evidence);
 }
 
-static json_t *kernel_json(const struct forecast_kernel *k)
+static json_t *report_entry_json(const struct kernel_report_entry *k)
 {
 	return json_pack("{s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:I}", "release", json_text(k->release),
 			 "where", json_text(k->where), "next", k->is_next, "verdict", names[k->verdict], "code",
-			 json_text(code_of(k)), "evidence", json_text(k->evidence), "next_step",
+			 json_text(report_entry_code(k)), "evidence", json_text(k->evidence), "next_step",
 			 json_text(k->code ? err_info(k->code)->next : NULL), "package", json_text(k->package), "stamp",
 			 k->stamp, "tries", (int)k->tries, "not_before_s", (json_int_t)k->not_before_s);
 }
 
-json_t *forecast_json(const struct forecast *f)
+json_t *kernel_report_json(const struct kernel_report *f)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < f->count; i++)
-		json_array_append_new(list, kernel_json(&f->items[i]));
+		json_array_append_new(list, report_entry_json(&f->items[i]));
 	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "running", json_text(f->running), "driver",
 			 json_text(f->driver), "next", json_text(f->next), "next_by", json_text(f->next_by), "gate",
 			 f->is_gated, "kernels", list);
 }
 
-static int64_t number_of(const json_t *json, const char *key)
+static int64_t report_entry_number(const json_t *json, const char *key)
 {
 	return json_integer_value(json_object_get(json, key));
 }
 
-static char *text_of(const json_t *json, const char *key)
+static char *report_entry_text(const json_t *json, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(json, key)));
 }
 
-static bool read_kernel(const json_t *json, struct forecast_kernel *k)
+static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
 {
-	auto_str char *verdict = text_of(json, "verdict"), *code = text_of(json, "code"),
-		      *stamp = text_of(json, "stamp");
+	auto_str char *verdict = report_entry_text(json, "verdict"), *code = report_entry_text(json, "code"),
+		      *stamp = report_entry_text(json, "stamp");
 	const struct err_info *info = code ? err_info_by_name(code) : NULL;
 	size_t v = 0;
 	while (v < ARRAY_SIZE(names) && !str_eq(names[v], verdict))
 		v++;
 	if (v == ARRAY_SIZE(names) || !digest_is_hex(stamp) || !json_is_string(json_object_get(json, "release")))
 		return false;
-	*k = (struct forecast_kernel){ .release = text_of(json, "release"),
-				       .where = text_of(json, "where"),
-				       .is_next = json_is_true(json_object_get(json, "next")),
-				       .verdict = (enum forecast_verdict)v,
-				       .code = info ? info->code : 0,
-				       .evidence = text_of(json, "evidence"),
-				       .package = text_of(json, "package"),
-				       .tries = (unsigned)number_of(json, "tries"),
-				       .not_before_s = number_of(json, "not_before_s") };
+	*k = (struct kernel_report_entry){ .release = report_entry_text(json, "release"),
+					   .where = report_entry_text(json, "where"),
+					   .is_next = json_is_true(json_object_get(json, "next")),
+					   .verdict = (enum kernel_verdict)v,
+					   .code = info ? info->code : 0,
+					   .evidence = report_entry_text(json, "evidence"),
+					   .package = report_entry_text(json, "package"),
+					   .tries = (unsigned)report_entry_number(json, "tries"),
+					   .not_before_s = report_entry_number(json, "not_before_s") };
 	memcpy(k->stamp, stamp, sizeof(k->stamp));
 	return true;
 }
 
 // 1 = of this boot; what cannot be read is as good as none.
-static int read_record(const struct root *host, const char *boot_id, json_t **ret, struct err *err)
+static int read_report_file(const struct root *host, const char *boot_id, json_t **ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
 	int r = json_read(host, RECORD, &json, err);
@@ -137,23 +137,23 @@ static int read_record(const struct root *host, const char *boot_id, json_t **re
 	return 1;
 }
 
-int forecast_read(const struct root *host, const char *boot_id, struct forecast *ret, struct err *err)
+int kernel_report_read(const struct root *host, const char *boot_id, struct kernel_report *ret, struct err *err)
 {
 	size_t i;
 	json_t *item;
 	auto_json json_t *json = NULL;
-	int r = read_record(host, boot_id, &json, err);
+	int r = read_report_file(host, boot_id, &json, err);
 	if (r <= 0)
 		return r;
-	*ret = (struct forecast){ .running = text_of(json, "running"),
-				  .driver = text_of(json, "driver"),
-				  .next = text_of(json, "next"),
-				  .next_by = text_of(json, "next_by"),
-				  .is_gated = json_is_true(json_object_get(json, "gate")) };
+	*ret = (struct kernel_report){ .running = report_entry_text(json, "running"),
+				       .driver = report_entry_text(json, "driver"),
+				       .next = report_entry_text(json, "next"),
+				       .next_by = report_entry_text(json, "next_by"),
+				       .is_gated = json_is_true(json_object_get(json, "gate")) };
 	json_array_foreach(json_object_get(json, "kernels"), i, item)
 	{
-		struct forecast_kernel k;
-		if (!read_kernel(item, &k))
+		struct kernel_report_entry k;
+		if (!read_report_entry(item, &k))
 			continue;
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(k));
 		ret->items[ret->count++] = k;
@@ -169,29 +169,29 @@ static void add_label(char **text, const char *name, const char *value, const ch
 	str_add(text, "\"%s", after);
 }
 
-static char *metrics_text(const struct forecast *f)
+static char *metrics_text(const struct kernel_report *f)
 {
-	const struct forecast_kernel *next = forecast_next(f);
+	const struct kernel_report_entry *next = kernel_report_next(f);
 	char *text = str_dup("# HELP kmodsmith_kernel_ready Whether the node has a proven package for an installed "
 			     "kernel.\n# TYPE kmodsmith_kernel_ready gauge\n");
 	for (size_t i = 0; i < f->count; i++) {
-		const struct forecast_kernel *k = &f->items[i];
+		const struct kernel_report_entry *k = &f->items[i];
 		str_add(&text, "kmodsmith_kernel_ready{");
 		add_label(&text, "kernel", k->release, ",");
 		add_label(&text, "next", k == next ? "true" : "false", ",");
 		add_label(&text, "verdict", names[k->verdict], ",");
-		add_label(&text, "code", code_of(k) ? code_of(k) : "", "}");
-		str_add(&text, " %d\n", k->verdict == FORECAST_READY);
+		add_label(&text, "code", report_entry_code(k) ? report_entry_code(k) : "", "}");
+		str_add(&text, " %d\n", k->verdict == KERNEL_READY);
 	}
 	str_add(&text,
 		"# HELP kmodsmith_next_kernel_ready Whether the kernel that the node starts next is the running one, "
 		"or "
 		"can be served.\n# TYPE kmodsmith_next_kernel_ready gauge\nkmodsmith_next_kernel_ready %d\n",
-		!next || next->verdict == FORECAST_READY);
+		!next || next->verdict == KERNEL_READY);
 	return text;
 }
 
-static int put_text(const struct root *host, const char *path, const char *text, struct err *err)
+static int put_changed_text(const struct root *host, const char *path, const char *text, struct err *err)
 {
 	struct err ignored;
 	auto_str char *old = NULL;
@@ -201,26 +201,26 @@ static int put_text(const struct root *host, const char *path, const char *text,
 }
 
 // Who reboots looks whether the file is there; what stands in it is for people.
-static int keep_gate(const struct root *host, const struct forecast *f, struct err *err)
+static int update_reboot_gate(const struct root *host, const struct kernel_report *f, struct err *err)
 {
-	const struct forecast_kernel *next = forecast_next(f);
-	if (!f->is_gated || !next || next->verdict == FORECAST_READY)
+	const struct kernel_report_entry *next = kernel_report_next(f);
+	if (!f->is_gated || !next || next->verdict == KERNEL_READY)
 		return root_unlink(host, BLOCKED, err) < 0 ? -1 : 0;
-	auto_str char *line = forecast_text(next), *text = str_fmt("%s\n", line);
-	return put_text(host, BLOCKED, text, err);
+	auto_str char *line = kernel_report_line(next), *text = str_fmt("%s\n", line);
+	return put_changed_text(host, BLOCKED, text, err);
 }
 
 // The gate first: who sees the verdict may act on it.
-int forecast_write(const struct root *host, const char *boot_id, const struct forecast *f, struct err *err)
+int kernel_report_write(const struct root *host, const char *boot_id, const struct kernel_report *f, struct err *err)
 {
 	struct err ignored;
-	auto_json json_t *json = forecast_json(f), *old = NULL;
+	auto_json json_t *json = kernel_report_json(f), *old = NULL;
 	auto_str char *metrics = metrics_text(f), *now = date_text(time(NULL));
-	if (root_mkdirs(host, METRICS_DIR, 0755, err) < 0 || keep_gate(host, f, err) < 0 ||
-	    put_text(host, METRICS, metrics, err) < 0)
+	if (root_mkdirs(host, METRICS_DIR, 0755, err) < 0 || update_reboot_gate(host, f, err) < 0 ||
+	    put_changed_text(host, METRICS, metrics, err) < 0)
 		return -1;
 	json_object_set_new(json, "boot_id", json_text(boot_id));
-	if (read_record(host, boot_id, &old, &ignored) > 0)
+	if (read_report_file(host, boot_id, &old, &ignored) > 0)
 		json_object_del(old, "time");
 	if (old && json_equal(old, json))
 		return 0;

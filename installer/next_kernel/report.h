@@ -10,47 +10,47 @@
 #include "base/file/digest.h"
 #include "base/formats/json.h"
 
-enum forecast_verdict {
-	FORECAST_READY,       // its package is in the store and was proven for it: the start is a load
-	FORECAST_BUILDING,    // now
-	FORECAST_NEEDS_BUILD, // and nothing known stands in the way; code: the last try failed
-	FORECAST_INCOMPLETE,  // the kernel itself is not whole yet
-	FORECAST_IMPOSSIBLE,  // as things are; code says why
+enum kernel_verdict {
+	KERNEL_READY,       // its package is in the store and was proven for it: the start is a load
+	KERNEL_BUILDING,    // now
+	KERNEL_NEEDS_BUILD, // and nothing known stands in the way; code: the last try failed
+	KERNEL_INCOMPLETE,  // the kernel itself is not whole yet
+	KERNEL_IMPOSSIBLE,  // as things are; code says why
 };
-const char *forecast_verdict_name(enum forecast_verdict v); // "ready", "building", "needs-build", ...
+const char *kernel_verdict_name(enum kernel_verdict v); // "ready", "building", "needs-build", ...
 
-struct forecast_kernel {
+struct kernel_report_entry {
 	char *release;
 	char *where; // below the host's root; "" = the host's own
 	bool is_next;
-	enum forecast_verdict verdict;
+	enum kernel_verdict verdict;
 	int code;                   // 0 = nothing is in the way
 	char *evidence;             // one line
-	char *package;              // FORECAST_READY: digest of its manifest
+	char *package;              // KERNEL_READY: digest of its manifest
 	char stamp[DIGEST_HEX + 1]; // of what the verdict rests on
 	unsigned tries;             // compiles that failed for a reason that may pass
 	int64_t not_before_s;       // of the next one, on the clock that does not stand still in a sleep
 };
-struct forecast {
-	char *running, *driver;        // driver: that is looked after; NULL = none is wished
-	char *next, *next_by;          // what the boot loader starts; NULL = not known
-	bool is_gated;                 // the site wants no reboot into a kernel that cannot be served
-	struct forecast_kernel *items; // in the order in which they matter
+struct kernel_report {
+	char *running, *driver;            // driver: that is looked after; NULL = none is requested
+	char *next, *next_by;              // what the boot loader starts; NULL = not known
+	bool is_gated;                     // the site wants no reboot into a kernel that cannot be served
+	struct kernel_report_entry *items; // in the order in which they matter
 	size_t count;
 };
-void forecast_done(struct forecast *f);
-#define auto_forecast __attribute__((cleanup(forecast_done)))
+void kernel_report_done(struct kernel_report *f);
+#define auto_kernel_report __attribute__((cleanup(kernel_report_done)))
 
-const struct forecast_kernel *forecast_find(const struct forecast *f, const char *release);
-void forecast_say(struct forecast_kernel *k, enum forecast_verdict verdict, int code, const char *evidence);
+const struct kernel_report_entry *kernel_report_find(const struct kernel_report *f, const char *release);
+void kernel_report_set(struct kernel_report_entry *k, enum kernel_verdict verdict, int code, const char *evidence);
 // The one that the next boot starts: what the boot loader says; where it is not known, the newest one. NULL = it is the
 // running one, or there is no other.
-const struct forecast_kernel *forecast_next(const struct forecast *f);
+const struct kernel_report_entry *kernel_report_next(const struct kernel_report *f);
 // One line for people: "6.1.0-56 starts next: impossible: E_SOURCE_KERNEL: ...". Caller frees.
-char *forecast_text(const struct forecast_kernel *k);
+char *kernel_report_line(const struct kernel_report_entry *k);
 
 // host: root of the host. 1 = written, 0 = it says all of it already.
-int forecast_write(const struct root *host, const char *boot_id, const struct forecast *f, struct err *err);
-int forecast_read(const struct root *host, const char *boot_id, struct forecast *ret,
-		  struct err *err); // 0 = there is none
-json_t *forecast_json(const struct forecast *f);
+int kernel_report_write(const struct root *host, const char *boot_id, const struct kernel_report *f, struct err *err);
+int kernel_report_read(const struct root *host, const char *boot_id, struct kernel_report *ret,
+		       struct err *err); // 0 = there is none
+json_t *kernel_report_json(const struct kernel_report *f);

@@ -26,7 +26,7 @@ static double boot_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static bool is_live(const struct root *kern, const char *module)
+static bool is_module_live(const struct root *kern, const char *module)
 {
 	struct err ignored;
 	auto_str char *path = str_fmt("sys/module/%s/initstate", module), *state = NULL;
@@ -55,7 +55,7 @@ static char *boot_id(const struct root *kern)
 	return id;
 }
 
-static void publish(const struct peermem *p, const struct err *failure)
+static void write_peermem_file(const struct peermem *p, const struct err *failure)
 {
 	struct err why;
 	auto_str char *boot = boot_id(p->kern);
@@ -66,11 +66,11 @@ static void publish(const struct peermem *p, const struct err *failure)
 					   states[p->now], "why", json_text(p->why), "deadline", p->deadline, "pid",
 					   (int)getpid(), "dma_buf", p->has_dma_buf, "error", error);
 	if (root_mkdirs(p->host, DIR_NAME, 0755, &why) < 0 || json_put(p->host, FILE_NAME, file, &why) < 0)
-		watch_note(p->watch, "probes cannot see what nvidia-peermem does: %s", why.text);
+		progress_note(p->progress, "probes cannot see what nvidia-peermem does: %s", why.text);
 }
 
 // The same again is neither told nor written.
-static void enter(struct peermem *p, enum peermem_state now, const char *why)
+static void enter_peermem_state(struct peermem *p, enum peermem_state now, const char *why)
 {
 	if (p->now == now && str_eq(p->why, why))
 		return;
@@ -78,59 +78,61 @@ static void enter(struct peermem *p, enum peermem_state now, const char *why)
 	snprintf(p->why, sizeof(p->why), "%s", why);
 	if (now != PEERMEM_WAITING)
 		p->deadline = 0;
-	watch_note(p->watch, "nvidia-peermem: %s: %s", states[now], why);
-	publish(p, NULL);
+	progress_note(p->progress, "nvidia-peermem: %s: %s", states[now], why);
+	write_peermem_file(p, NULL);
 }
 
-static int fail(struct peermem *p, struct err *err)
+static int fail_peermem(struct peermem *p, struct err *err)
 {
 	if (p->has_dma_buf)
 		err_wrap(err, "no nvidia-peermem (GPU memory can be shared through dma-buf all the same)");
 	p->now = PEERMEM_FAILED;
 	p->deadline = 0;
 	snprintf(p->why, sizeof(p->why), "%s", err->text);
-	publish(p, err);
+	write_peermem_file(p, err);
 	return -1;
 }
 
-static int wait_for(struct peermem *p, const char *what, struct err *err)
+static int wait_for_network(struct peermem *p, const char *what, struct err *err)
 {
 	if (p->deadline <= 0)
 		p->deadline = boot_seconds() + p->timeout_ms / 1e3;
 	if (boot_seconds() < p->deadline) {
-		enter(p, PEERMEM_WAITING, what);
+		enter_peermem_state(p, PEERMEM_WAITING, what);
 		return 0;
 	}
 	err_set(err, E_PEERMEM, "waited %g s for %s", p->timeout_ms / 1e3, what);
-	return fail(p, err);
+	return fail_peermem(p, err);
 }
 
 // Nothing is said of MOFED's state by its files once the host's own drivers serve (contract 2.3 K).
 static bool is_network_ready(const struct peermem *p)
 {
 	static const char FLAG[] = "run/mellanox/drivers/.driver-ready";
-	return p->is_host_mofed ? is_live(p->kern, "mlx5_core") :
+	return p->is_host_mofed ? is_module_live(p->kern, "mlx5_core") :
 				  root_exists(p->kern, FLAG) || root_exists(p->host, FLAG);
 }
 
 // The kernel has the one that belongs to the driver; where no file tells, whatever it has.
-static bool is_loaded_right(const struct facts *facts, const struct peerfile *f)
+static bool is_loaded_right(const struct facts *facts, const struct peermem_module *f)
 {
-	const struct loaded_module *now = loaded_find(&facts->loaded, MODULE);
+	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
 	return now && (!now->srcversion || !f->module.srcversion || str_eq(now->srcversion, f->module.srcversion));
 }
 
-static int unload_stale(const struct peermem *p, const struct facts *facts, const struct peerfile *f, struct err *err)
+static int unload_stale_peermem(const struct peermem *p, const struct facts *facts, const struct peermem_module *f,
+				struct err *err)
 {
-	const struct loaded_module *now = loaded_find(&facts->loaded, MODULE);
+	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
 	if (!now)
 		return 0;
-	watch_note(p->watch, "nvidia-peermem: the kernel has %s, the driver's is %s: it is replaced", now->srcversion,
-		   f->module.srcversion);
+	progress_note(p->progress, "nvidia-peermem: the kernel has %s, the driver's is %s: it is replaced",
+		      now->srcversion, f->module.srcversion);
 	return unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) < 0 ? -1 : 0;
 }
 
-static int load_needs(const struct peermem *p, const struct facts *facts, const struct peerfile *f, struct err *err)
+static int load_dependencies(const struct peermem *p, const struct facts *facts, const struct peermem_module *f,
+			     struct err *err)
 {
 	for (size_t i = 0; i < f->needs.count; i++)
 		if (provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], 0, err) < 0)
@@ -139,88 +141,89 @@ static int load_needs(const struct peermem *p, const struct facts *facts, const 
 }
 
 // Of modules in the kernel: what changes.
-static int change(const struct peermem *p, const struct facts *facts, const struct peerfile *f, const char *params,
-		  struct err *err)
+static int replace_peermem(const struct peermem *p, const struct facts *facts, const struct peermem_module *f,
+			   const char *params, struct err *err)
 {
 	auto_journal struct journal j = { 0 };
 	if (p->state &&
 	    (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
 		return -1;
-	if (unload_stale(p, facts, f, err) == 0 && load_needs(p, facts, f, err) == 0 &&
+	if (unload_stale_peermem(p, facts, f, err) == 0 && load_dependencies(p, facts, f, err) == 0 &&
 	    load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
 		return 0;
 	if (p->state)
-		unload_keep_wedge(p->host, p->state, &j, facts->host.boot_id, p->watch, err);
+		unload_record_wedge(p->host, p->state, &j, facts->host.boot_id, p->progress, err);
 	return -1;
 }
 
-static int load(struct peermem *p, struct err *err)
+static int load_peermem(struct peermem *p, struct err *err)
 {
 	static const struct strv none;
 	auto_facts struct facts facts = { 0 };
 	// Nothing is replaced by it, so that it may come from memory, too.
-	auto_memstate struct memstate memory = MEMSTATE_NONE;
-	auto_peerfile struct peerfile f = PEERFILE_NONE;
-	auto_params struct params params = { 0 };
+	auto_state_dir struct state_dir memory = STATE_DIR_NONE;
+	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
+	auto_module_params struct module_params params = { 0 };
 	if (facts_read(p->host, p->kern, &facts, err) < 0 ||
-	    params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
+	    module_params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
 		return -1;
-	memstate_init(&memory, p->host, p->kern, p->watch, true);
-	if (peerfile_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0) {
-		if (!is_live(p->kern, "nvidia_peermem"))
+	state_dir_init(&memory, p->host, p->kern, p->progress, true);
+	if (peermem_module_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0) {
+		if (!is_module_live(p->kern, "nvidia_peermem"))
 			return -1;
 		if (err->code != E_NOT_FOUND)
-			watch_note(p->watch, "nvidia-peermem: what is loaded stays, and cannot be compared: %s",
-				   err->text);
+			progress_note(p->progress, "nvidia-peermem: what is loaded stays, and cannot be compared: %s",
+				      err->text);
 		return 0;
 	}
 	p->has_dma_buf = f.has_dma_buf;
 	if (is_loaded_right(&facts, &f))
 		return 0;
-	auto_str char *text = params_text(&params, MODULE);
-	if (peerfile_prove(p->host, p->kern, &facts, &f, err) < 0 || change(p, &facts, &f, text, err) < 0)
+	auto_str char *text = module_params_text(&params, MODULE);
+	if (peermem_module_prove(p->host, p->kern, &facts, &f, err) < 0 ||
+	    replace_peermem(p, &facts, &f, text, err) < 0)
 		return -1;
-	watch_note(p->watch, "nvidia-peermem: loaded from %s", f.from);
+	progress_note(p->progress, "nvidia-peermem: loaded from %s", f.from);
 	return 0;
 }
 
 // Who installs the driver now will be done in a while.
-static int load_alone(struct peermem *p, struct err *err)
+static int load_without_lock(struct peermem *p, struct err *err)
 {
-	auto_fd int lock = lock_take(p->host, err);
+	auto_fd int lock = node_lock_take(p->host, err);
 	if (lock < 0 && err->code == E_LOCKED)
-		return wait_for(p, "a change of the driver that is under way", err);
-	if (lock < 0 || load(p, err) < 0)
-		return fail(p, err);
+		return wait_for_network(p, "a change of the driver that is under way", err);
+	if (lock < 0 || load_peermem(p, err) < 0)
+		return fail_peermem(p, err);
 	p->is_looked_at = true;
-	enter(p, PEERMEM_LOADED, "the kernel has it");
+	enter_peermem_state(p, PEERMEM_LOADED, "the kernel has it");
 	return 1;
 }
 
 int peermem_step(struct peermem *p, struct err *err)
 {
-	if (p->is_looked_at && is_live(p->kern, "nvidia_peermem")) {
-		enter(p, PEERMEM_LOADED, "the kernel has it");
+	if (p->is_looked_at && is_module_live(p->kern, "nvidia_peermem")) {
+		enter_peermem_state(p, PEERMEM_LOADED, "the kernel has it");
 		return 1;
 	}
 	if (p->now == PEERMEM_LOADED)
-		watch_note(p->watch, "nvidia-peermem: is gone, and is loaded again");
+		progress_note(p->progress, "nvidia-peermem: is gone, and is loaded again");
 	if (!peermem_is_due(p->kern)) {
-		enter(p, PEERMEM_NONE, "no PCI function of vendor 15b3 is there");
+		enter_peermem_state(p, PEERMEM_NONE, "no PCI function of vendor 15b3 is there");
 		return 1;
 	}
-	if (!is_live(p->kern, "nvidia"))
-		return wait_for(p, "the NVIDIA driver", err);
+	if (!is_module_live(p->kern, "nvidia"))
+		return wait_for_network(p, "the NVIDIA driver", err);
 	if (!is_network_ready(p))
-		return wait_for(p,
-				p->is_host_mofed ? "the host's network driver (mlx5_core)" :
-						   "the network driver's container "
-						   "(/run/mellanox/drivers/.driver-ready)",
-				err);
-	return load_alone(p, err);
+		return wait_for_network(p,
+					p->is_host_mofed ? "the host's network driver (mlx5_core)" :
+							   "the network driver's container "
+							   "(/run/mellanox/drivers/.driver-ready)",
+					err);
+	return load_without_lock(p, err);
 }
 
-static enum peermem_state state_of(const json_t *file)
+static enum peermem_state parse_peermem_state(const json_t *file)
 {
 	const char *name = json_string_value(json_object_get(file, "state"));
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
@@ -240,13 +243,13 @@ static bool is_fine(const struct root *kern, const json_t *file, enum peermem_st
 	return root_exists(kern, process) && (state == PEERMEM_LOADED || boot_seconds() < deadline);
 }
 
-int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
+int peermem_status(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err)
 {
 	auto_json json_t *file = NULL;
 	auto_str char *boot = boot_id(kern);
-	struct peermem_look look = { .state = PEERMEM_LOADED, .why = "the kernel has it", .is_fine = true };
+	struct peermem_status look = { .state = PEERMEM_LOADED, .why = "the kernel has it", .is_fine = true };
 	int r = json_read(host, FILE_NAME, &file, err);
-	bool is_live_now = is_live(kern, "nvidia_peermem");
+	bool is_live_now = is_module_live(kern, "nvidia_peermem");
 	if (r < 0 && err->code != E_CONFIG)
 		return -1;
 	bool is_told = r > 0 && boot && str_eq(json_string_value(json_object_get(file, "boot_id")), boot);
@@ -255,7 +258,7 @@ int peermem_look(const struct root *host, const struct root *kern, struct peerme
 	look.has_dma_buf = is_told && json_is_true(json_object_get(file, "dma_buf"));
 	if (!is_live_now) {
 		const char *why = json_string_value(json_object_get(file, "why"));
-		look.state = state_of(file);
+		look.state = parse_peermem_state(file);
 		look.is_fine = is_fine(kern, file, look.state);
 		snprintf(look.why, sizeof(look.why), "%s", why ? why : "");
 	}
@@ -263,9 +266,9 @@ int peermem_look(const struct root *host, const struct root *kern, struct peerme
 	return 1;
 }
 
-int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err)
+int peermem_probe(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err)
 {
-	int r = peermem_look(host, kern, ret, err);
+	int r = peermem_status(host, kern, ret, err);
 	if (r == 0)
 		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nobody loads it");
 	if (r > 0 && !ret->is_fine)

@@ -20,7 +20,7 @@ struct peermem {
 	bool is_host_mofed; // the network driver is the host's, and not a container's
 	int timeout_ms;     // for whatever is waited for
 	int unload_timeout_ms;
-	struct watch *watch;
+	struct progress *progress;
 	// Of peermem_step(), zero at first.
 	enum peermem_state now;
 	bool is_looked_at; // what was loaded already has been compared with the driver's file
@@ -33,15 +33,15 @@ struct peermem {
 // again soon, negative = it failed or the deadline is over. Cheap when nothing has changed.
 int peermem_step(struct peermem *p, struct err *err);
 
-struct peermem_look {
+struct peermem_status {
 	enum peermem_state state;
 	char why[sizeof(((struct err *)0)->text)];
 	bool has_dma_buf;
 	bool is_fine; // as of a probe
 };
 // 1 = something is known of it in this boot, 0 = nobody has asked for it.
-int peermem_look(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
+int peermem_status(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
 // For a probe: 0 = loaded, under way within its deadline, or nothing to do; E_NOT_READY when it is lost.
-int peermem_probe(const struct root *host, const struct root *kern, struct peermem_look *ret, struct err *err);
+int peermem_probe(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
 const char *peermem_state_name(enum peermem_state s);
 bool peermem_is_due(const struct root *kern); // some PCI function is of vendor 15b3 (Mellanox)

@@ -12,47 +12,48 @@ static const char PEERMEM[] = "nvidia-peermem", CORE[] = "nvidia", REGISTER[] = 
 // Below a root that has them: the driver's export; the network driver's container shows its root here, too.
 static const char EXPORT[] = "run/nvidia/driver", OFED[] = "run/mellanox/drivers", OFA[] = "usr/src/ofa_kernel";
 
-void peerfile_done(struct peerfile *f)
+void peermem_module_done(struct peermem_module *f)
 {
 	module_done(&f->module);
 	module_done(&f->core);
 	package_done(&f->package);
 	free(f->from);
 	strv_done(&f->needs);
-	*f = PEERFILE_NONE;
+	*f = PEERMEM_MODULE_NONE;
 }
 
-static int read_module(const struct root *root, const char *path, struct module *ret, struct err *err)
+static int read_peermem_module(const struct root *root, const char *path, struct module *ret, struct err *err)
 {
 	auto_fd int fd = root_open(root, path, O_RDONLY, err);
 	return fd < 0 || module_read(fd, path, ret, err) < 0 ? -1 : 0;
 }
 
-static bool is_same(const char *a, const char *b)
+static bool is_text_same(const char *a, const char *b)
 {
 	return !a || !b || str_eq(a, b); // a kernel without srcversion tells nothing
 }
 
 // The driver's files must be those of what is loaded: peermem imports by CRC from it.
-static bool is_of_loaded(const struct facts *facts, const struct module *core)
+static bool matches_loaded(const struct facts *facts, const struct module *core)
 {
-	const struct loaded_module *now = loaded_find(&facts->loaded, CORE);
-	return now && is_same(core->srcversion, now->srcversion) && is_same(core->version, now->version);
+	const struct loaded_module *now = modules_find(&facts->loaded, CORE);
+	return now && is_text_same(core->srcversion, now->srcversion) && is_text_same(core->version, now->version);
 }
 
 // 1 = both files, of the driver that is loaded.
-static int find_in_root(const struct root *root, const struct facts *facts, struct peerfile *f, struct err *err)
+static int find_in_root(const struct root *root, const struct facts *facts, struct peermem_module *f, struct err *err)
 {
 	auto_str char *peermem = NULL, *core = NULL;
 	const char *release = facts->host.release;
-	int r = loaded_host_file(root, release, "nvidia_peermem", &peermem, err);
+	int r = modules_host_file(root, release, "nvidia_peermem", &peermem, err);
 	if (r > 0)
-		r = loaded_host_file(root, release, CORE, &core, err);
+		r = modules_host_file(root, release, CORE, &core, err);
 	if (r <= 0)
 		return r;
-	if (read_module(root, core, &f->core, err) < 0 || read_module(root, peermem, &f->module, err) < 0)
+	if (read_peermem_module(root, core, &f->core, err) < 0 ||
+	    read_peermem_module(root, peermem, &f->module, err) < 0)
 		return -1;
-	if (!is_of_loaded(facts, &f->core)) {
+	if (!matches_loaded(facts, &f->core)) {
 		module_done(&f->core);
 		module_done(&f->module);
 		return 0;
@@ -61,7 +62,7 @@ static int find_in_root(const struct root *root, const struct facts *facts, stru
 	return 1;
 }
 
-static int find_in_export(const struct root *host, const struct facts *facts, struct peerfile *f, struct err *err)
+static int find_in_export(const struct root *host, const struct facts *facts, struct peermem_module *f, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
 	if (!root_exists(host, EXPORT))
@@ -69,22 +70,22 @@ static int find_in_export(const struct root *host, const struct facts *facts, st
 	return root_sub(host, EXPORT, &root, err) < 0 ? -1 : find_in_root(&root, facts, f, err);
 }
 
-static int read_of_package(const struct package *p, const char *module, struct module *ret, struct err *err)
+static int read_from_package(const struct package *p, const char *module, struct module *ret, struct err *err)
 {
 	for (size_t i = 0; i < p->count; i++)
 		if (str_eq(p->files[i].module, module))
-			return read_module(&p->dir, p->files[i].name, ret, err);
+			return read_peermem_module(&p->dir, p->files[i].name, ret, err);
 	return err_set(err, E_NOT_FOUND, "package %s has no %s", p->place, module);
 }
 
-static int find_in_store(const struct root *host, const struct root *state, const char *trust_dir,
-			 struct memstate *memory, const struct facts *facts, struct peerfile *f, struct err *distrust,
-			 struct err *err)
+static int find_peermem_in_store(const struct root *host, const struct root *state, const char *trust_dir,
+				 struct state_dir *memory, const struct facts *facts, struct peermem_module *f,
+				 struct err *distrust, struct err *err)
 {
 	auto_store struct store store = STORE_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
 	auto_strv struct strv modules = { 0 };
-	const struct loaded_module *now = loaded_find(&facts->loaded, CORE);
+	const struct loaded_module *now = modules_find(&facts->loaded, CORE);
 	strv_add(&modules, str_dup(PEERMEM));
 	const struct package_want want = { .driver = facts->loaded.version,
 					   .flavour = flavour_name(facts->loaded.flavour),
@@ -105,9 +106,9 @@ static int find_in_store(const struct root *host, const struct root *state, cons
 		return 0;
 	}
 	distrust->code = 0;
-	if (memstate_stage(memory, &store.layout, state, &f->package, err) < 0 ||
-	    read_of_package(&f->package, CORE, &f->core, err) < 0 ||
-	    read_of_package(&f->package, PEERMEM, &f->module, err) < 0)
+	if (state_dir_stage(memory, &store.layout, state, &f->package, err) < 0 ||
+	    read_from_package(&f->package, CORE, &f->core, err) < 0 ||
+	    read_from_package(&f->package, PEERMEM, &f->module, err) < 0)
 		return -1;
 	f->from = str_dup(f->package.place);
 	return 1;
@@ -121,14 +122,15 @@ static bool has_import(const struct module *m, const char *symbol)
 	return false;
 }
 
-int peerfile_find(const struct root *host, const struct root *state, const char *trust_dir, struct memstate *memory,
-		  const struct facts *facts, struct peerfile *ret, struct err *err)
+int peermem_module_find(const struct root *host, const struct root *state, const char *trust_dir,
+			struct state_dir *memory, const struct facts *facts, struct peermem_module *ret,
+			struct err *err)
 {
-	auto_peerfile struct peerfile f = PEERFILE_NONE;
+	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	struct err distrust = { 0 };
 	int r = find_in_export(host, facts, &f, err);
 	if (r == 0)
-		r = find_in_store(host, state, trust_dir, memory, facts, &f, &distrust, err);
+		r = find_peermem_in_store(host, state, trust_dir, memory, facts, &f, &distrust, err);
 	if (r == 0)
 		r = find_in_root(host, facts, &f, err);
 	if (r < 0)
@@ -145,7 +147,7 @@ int peerfile_find(const struct root *host, const struct root *state, const char 
 			facts->loaded.version, EXPORT, facts->host.release);
 	f.has_dma_buf = facts->loaded.flavour == FLAVOUR_OPEN && has_import(&f.core, "dma_buf_export");
 	*ret = f;
-	f = PEERFILE_NONE;
+	f = PEERMEM_MODULE_NONE;
 	return 0;
 }
 
@@ -161,10 +163,10 @@ static int add_loaded_file(const struct root *root, const char *release, const c
 {
 	auto_module struct module m = MODULE_NONE;
 	auto_str char *path = NULL;
-	int r = loaded_host_file(root, release, "ib_core", &path, err);
+	int r = modules_host_file(root, release, "ib_core", &path, err);
 	if (r <= 0)
 		return r;
-	if (read_module(root, path, &m, err) < 0)
+	if (read_peermem_module(root, path, &m, err) < 0)
 		return -1;
 	if (!srcversion || !str_eq(m.srcversion, srcversion))
 		return 0;
@@ -173,7 +175,7 @@ static int add_loaded_file(const struct root *root, const char *release, const c
 }
 
 // Where MLNX_OFED leaves the table of its build (nvidia-peermem.Kbuild looks in the same places). 1 = found.
-static int add_table(const struct root *root, const struct facts *facts, struct symvers *to, struct err *err)
+static int add_symvers_table(const struct root *root, const struct facts *facts, struct symvers *to, struct err *err)
 {
 	const char *release = facts->host.release;
 	auto_strv struct strv places = { 0 };
@@ -208,14 +210,14 @@ static int add_ib_core(const struct root *host, const struct root *kern, const s
 	if (r == 0 && ofed.fd >= 0)
 		r = add_loaded_file(&ofed, release, srcversion, to, err);
 	if (r == 0 && ofed.fd >= 0)
-		r = add_table(&ofed, facts, to, err);
+		r = add_symvers_table(&ofed, facts, to, err);
 	if (r == 0)
-		r = add_table(host, facts, to, err);
+		r = add_symvers_table(host, facts, to, err);
 	return r < 0 ? -1 : 0;
 }
 
-int peerfile_prove(const struct root *host, const struct root *kern, const struct facts *facts, struct peerfile *f,
-		   struct err *err)
+int peermem_module_prove(const struct root *host, const struct root *kern, const struct facts *facts,
+			 struct peermem_module *f, struct err *err)
 {
 	auto_symvers struct symvers *loaded = symvers_new();
 	auto_kernel_abi struct kernel_abi abi = { 0 };

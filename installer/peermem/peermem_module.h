@@ -10,23 +10,25 @@
 #include "journal/state_dir.h"
 #include "kmod/module/abi.h"
 
-struct peerfile {
+struct peermem_module {
 	struct module module, core; // nvidia-peermem, and the nvidia that it imports from
 	char *from;                 // for messages
 	struct package package;     // that holds them, unless they are files of a root
-	struct strv needs;          // modules of the kernel's own tree, known after peerfile_prove()
+	struct strv needs;          // modules of the kernel's own tree, known after peermem_module_prove()
 	bool has_dma_buf;           // the driver can share memory without nvidia-peermem (dma_buf_export, open modules)
 };
-#define PEERFILE_NONE ((struct peerfile){ .module = MODULE_NONE, .core = MODULE_NONE, .package = PACKAGE_NONE })
-void peerfile_done(struct peerfile *f);
-#define auto_peerfile __attribute__((cleanup(peerfile_done)))
+#define PEERMEM_MODULE_NONE \
+	((struct peermem_module){ .module = MODULE_NONE, .core = MODULE_NONE, .package = PACKAGE_NONE })
+void peermem_module_done(struct peermem_module *f);
+#define auto_peermem_module __attribute__((cleanup(peermem_module_done)))
 
 // Of the exported driver root, of the store in state (may be NULL), or of the host; the first that has the version and
 // build (srcversion) of the nvidia that is loaded. E_NOT_FOUND names where it was looked for. trust_dir: as of
 // trust_dir(), by which the store's package is judged; E_UNTRUSTED and the like: only that one has it. memory must
 // outlive ret.
-int peerfile_find(const struct root *host, const struct root *state, const char *trust_dir, struct memstate *memory,
-		  const struct facts *facts, struct peerfile *ret, struct err *err);
+int peermem_module_find(const struct root *host, const struct root *state, const char *trust_dir,
+			struct state_dir *memory, const struct facts *facts, struct peermem_module *ret,
+			struct err *err);
 // E_ABI with the CRCs of both sides, E_SYMBOL when ib_core or the module lacks the interface.
-int peerfile_prove(const struct root *host, const struct root *kern, const struct facts *facts, struct peerfile *f,
-		   struct err *err);
+int peermem_module_prove(const struct root *host, const struct root *kern, const struct facts *facts,
+			 struct peermem_module *f, struct err *err);

@@ -22,71 +22,72 @@
 
 enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile, measured: about 1.3 GiB
 
-struct exam {
+struct doctor {
 	const struct root *host, *kern, *state;
 	const struct strv *headers;
 	struct facts facts;
 	struct tree tree;
-	struct findings findings;
+	struct doctor_findings doctor_findings;
 };
 
-void findings_done(struct findings *f)
+void doctor_findings_done(struct doctor_findings *f)
 {
 	for (size_t i = 0; i < f->count; i++)
 		free(f->items[i].evidence);
 	free(f->items);
-	*f = (struct findings){ 0 };
+	*f = (struct doctor_findings){ 0 };
 }
 
-size_t findings_failed(const struct findings *f)
+size_t doctor_findings_failed(const struct doctor_findings *f)
 {
 	size_t failed = 0;
 	for (size_t i = 0; i < f->count; i++)
-		failed += f->items[i].state == FINDING_FAIL;
+		failed += f->items[i].state == DOCTOR_FAIL;
 	return failed;
 }
 
-const char *finding_state_name(enum finding_state s)
+const char *doctor_state_name(enum doctor_state s)
 {
 	static const char *const names[] = { "pass", "warn", "FAIL" };
 	return names[s];
 }
 
-static void add(struct exam *x, const char *name, enum finding_state state, int code, const char *fmt, ...)
+static void add_finding(struct doctor *x, const char *name, enum doctor_state state, int code, const char *fmt, ...)
 	PRINTF(5, 6);
-static void add(struct exam *x, const char *name, enum finding_state state, int code, const char *fmt, ...)
+static void add_finding(struct doctor *x, const char *name, enum doctor_state state, int code, const char *fmt, ...)
 {
 	char text[512];
-	struct findings *f = &x->findings;
+	struct doctor_findings *f = &x->doctor_findings;
 	va_list args;
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	f->items = mem_grow(f->items, f->count + 1, sizeof(*f->items));
 	f->items[f->count++] =
-		(struct finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
+		(struct doctor_finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
 }
 
 // What every install takes, and what only some do: an export, a compile, daemons, holders that are asked to end.
-static int examine_rights(struct exam *x, struct err *err)
+static int examine_rights(struct doctor *x, struct err *err)
 {
 	auto_strv struct strv missing = { 0 }, other = { 0 };
-	int r = rights_missing(x->kern, RIGHTS_DRIVER | RIGHTS_HOLDERS, &missing, err);
-	int some = r < 0 ? -1 : rights_missing(x->kern, RIGHTS_ALL, &other, err);
+	int r = capabilities_missing(x->kern, CAPABILITY_DRIVER | CAPABILITY_HOLDERS, &missing, err);
+	int some = r < 0 ? -1 : capabilities_missing(x->kern, CAPABILITY_ALL, &other, err);
 	if (some < 0)
 		return -1;
 	auto_str char *names = strv_join(r > 0 ? &missing : &other, ", ");
 	if (r > 0)
-		add(x, "rights", FINDING_FAIL, E_RIGHTS, "this process lacks %s", names);
+		add_finding(x, "rights", DOCTOR_FAIL, E_RIGHTS, "this process lacks %s", names);
 	else if (some > 0)
-		add(x, "rights", FINDING_WARN, E_RIGHTS, "enough for a package that is at hand; this process lacks %s",
-		    names);
+		add_finding(x, "rights", DOCTOR_WARN, E_RIGHTS,
+			    "enough for a package that is at hand; this process lacks %s", names);
 	else if (root_exists(x->kern, "proc/self/status"))
-		add(x, "rights", FINDING_PASS, 0, "modules, device nodes and the processes of others are allowed");
+		add_finding(x, "rights", DOCTOR_PASS, 0,
+			    "modules, device nodes and the processes of others are allowed");
 	return 0;
 }
 
-static const struct gpu *first_of_ours(const struct gpus *g)
+static const struct gpu *first_own_gpu(const struct gpus *g)
 {
 	size_t i = 0;
 	while (i + 1 < g->count && !gpu_is_ours(&g->items[i]))
@@ -94,30 +95,31 @@ static const struct gpu *first_of_ours(const struct gpus *g)
 	return &g->items[i];
 }
 
-static void examine_gpus(struct exam *x)
+static void examine_gpus(struct doctor *x)
 {
 	struct err err;
 	const struct gpus *g = &x->facts.gpus;
 	const struct gpu *first;
 	if (!facts_has_gpu(&x->facts))
-		add(x, "gpu", FINDING_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
-	else if ((first = first_of_ours(g)))
-		add(x, "gpu", FINDING_PASS, 0, "%zu GPUs, %zu switches, first %s %s", gpus_ours(g, GPU_DISPLAY),
-		    gpus_ours(g, GPU_SWITCH), first->address, flavour_architecture(first->device));
-	if (flavour_check_any(g, &err) < 0)
-		add(x, "driver choice", FINDING_FAIL, err.code, "%s", err.text);
-	auto_str char *owned = owner_text(g);
+		add_finding(x, "gpu", DOCTOR_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
+	else if ((first = first_own_gpu(g)))
+		add_finding(x, "gpu", DOCTOR_PASS, 0, "%zu GPUs, %zu switches, first %s %s",
+			    gpus_count_ours(g, GPU_DISPLAY), gpus_count_ours(g, GPU_SWITCH), first->address,
+			    gpu_architecture(first->device));
+	if (gpu_support_check(g, &err) < 0)
+		add_finding(x, "driver choice", DOCTOR_FAIL, err.code, "%s", err.text);
+	auto_str char *owned = unbind_text(g);
 	if (gpus_check_owner(g, true, &err) < 0)
-		add(x, "owner", FINDING_FAIL, err.code, "%s", err.text);
+		add_finding(x, "owner", DOCTOR_FAIL, err.code, "%s", err.text);
 	else if (owned)
-		add(x, "owner", FINDING_WARN, E_BOUND, "an install takes %s", owned);
+		add_finding(x, "owner", DOCTOR_WARN, E_BOUND, "an install takes %s", owned);
 	else
-		add(x, "owner", FINDING_PASS, 0, "no foreign driver owns a GPU");
+		add_finding(x, "owner", DOCTOR_PASS, 0, "no foreign driver owns a GPU");
 }
 
 // 1 = the store's package for this kernel has modules with signatures, 0 = they are unsigned, or there is no package.
 // Whether the kernel knows the key is seen by their proof.
-static int has_signed_package(struct exam *x, struct err *err)
+static int has_signed_package(struct doctor *x, struct err *err)
 {
 	const struct host *h = &x->facts.host;
 	const struct package_want want = { .release = h->release, .build_id = h->build_id, .arch = h->arch };
@@ -128,7 +130,7 @@ static int has_signed_package(struct exam *x, struct err *err)
 	if (store_open(x->state, 0, &store, err) < 0)
 		return -1;
 	int r = store_find(&store, &want, &p, err);
-	if (r <= 0 || stage_package(&store.layout, x->state, &p, err) < 0)
+	if (r <= 0 || unpack_package(&store.layout, x->state, &p, err) < 0)
 		return r <= 0 ? r : -1;
 	for (size_t i = 0; i < p.count; i++) {
 		auto_modsig struct modsig sig = { 0 };
@@ -144,42 +146,43 @@ static int has_signed_package(struct exam *x, struct err *err)
 }
 
 // Where a driver is there already, it has passed, or its maker signs it.
-static int examine_signing(struct exam *x, struct err *err)
+static int examine_signing(struct doctor *x, struct err *err)
 {
 	const struct host *h = &x->facts.host;
 	const char *signing = host_signing_reason(h);
-	auto_resident struct resident resident = { 0 };
+	auto_existing_driver struct existing_driver existing_driver = { 0 };
 	const struct strv none = { 0 };
 	if (!signing) {
-		add(x, "signing", FINDING_PASS, 0, "unsigned modules may be loaded (secure boot %s, lockdown %s)",
-		    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown));
+		add_finding(x, "signing", DOCTOR_PASS, 0,
+			    "unsigned modules may be loaded (secure boot %s, lockdown %s)",
+			    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown));
 		return 0;
 	}
 	struct err unseen; // a disk that is full or read-only, a damaged store: no reason to see nothing else
 	int r = has_signed_package(x, &unseen);
 	if (r < 0)
-		add(x, "store", FINDING_WARN, unseen.code, "%s", unseen.text);
-	if (resident_read(x->host, h, &x->facts.loaded, NULL, &none, &resident, err) < 0)
+		add_finding(x, "store", DOCTOR_WARN, unseen.code, "%s", unseen.text);
+	if (existing_driver_read(x->host, h, &x->facts.loaded, NULL, &none, &existing_driver, err) < 0)
 		return -1;
-	bool is_needed = facts_has_gpu(&x->facts) && !x->facts.loaded.count && !resident.is_foreign;
-	add(x, "signing", r <= 0 && is_needed ? FINDING_FAIL : FINDING_WARN, E_SIGNING_REQUIRED,
-	    "%s: only signed modules load, and kmodsmith signs none that it compiles; %s", signing,
-	    r > 0               ? "the store has a package with signed ones" :
-	    resident.is_foreign ? "the host has a driver of its own" :
-	    r < 0               ? "whether the store has a package with signed ones is not known" :
-				  "the store has no package with signed ones for this kernel");
+	bool is_needed = facts_has_gpu(&x->facts) && !x->facts.loaded.count && !existing_driver.is_foreign;
+	add_finding(x, "signing", r <= 0 && is_needed ? DOCTOR_FAIL : DOCTOR_WARN, E_SIGNING_REQUIRED,
+		    "%s: only signed modules load, and kmodsmith signs none that it compiles; %s", signing,
+		    r > 0                      ? "the store has a package with signed ones" :
+		    existing_driver.is_foreign ? "the host has a driver of its own" :
+		    r < 0                      ? "whether the store has a package with signed ones is not known" :
+						 "the store has no package with signed ones for this kernel");
 	return 0;
 }
 
-static int examine_kernel(struct exam *x, struct err *err)
+static int examine_kernel(struct doctor *x, struct err *err)
 {
 	const struct host *h = &x->facts.host;
-	add(x, "kernel", FINDING_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
+	add_finding(x, "kernel", DOCTOR_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
 	return examine_signing(x, err);
 }
 
 // Missing headers or compilers only matter where no package is at hand.
-static void examine_build(struct exam *x)
+static void examine_build(struct doctor *x)
 {
 	const struct host *h = &x->facts.host;
 	struct err err;
@@ -187,94 +190,95 @@ static void examine_build(struct exam *x)
 	auto_toolchain struct toolchain tools = { 0 };
 	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->host->name, x->host->name,
 				      x->host->name, x->host->name);
-	if (target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) < 0) {
-		add(x, "headers", FINDING_WARN, err.code, "%s", err.text);
+	if (compile_target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) <
+	    0) {
+		add_finding(x, "headers", DOCTOR_WARN, err.code, "%s", err.text);
 		return;
 	}
-	add(x, "headers", FINDING_PASS, 0, "%s", from);
+	add_finding(x, "headers", DOCTOR_PASS, 0, "%s", from);
 	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
-	if (!is_fit && obtain_has_builder(x->state, h->arch))
-		add(x, "compiler", FINDING_PASS, 0, "that of the builder image in the store");
+	if (!is_fit && acquire_has_builder(x->state, h->arch))
+		add_finding(x, "compiler", DOCTOR_PASS, 0, "that of the builder image in the store");
 	else if (!is_fit)
-		add(x, "compiler", FINDING_WARN, err.code, "%s", err.text);
+		add_finding(x, "compiler", DOCTOR_WARN, err.code, "%s", err.text);
 	else
-		add(x, "compiler", FINDING_PASS, 0, "%s", tools.version);
+		add_finding(x, "compiler", DOCTOR_PASS, 0, "%s", tools.version);
 	struct jobs_facts jobs;
 	jobs_read(x->kern, &jobs);
 	auto_str char *numbers = jobs_text(&jobs);
-	add(x, "jobs", FINDING_PASS, 0, "%u compilers at once (%s)", jobs_count(&jobs, 0), numbers);
+	add_finding(x, "jobs", DOCTOR_PASS, 0, "%u compilers at once (%s)", jobs_count(&jobs, 0), numbers);
 }
 
-static void examine_space(struct exam *x)
+static void examine_space(struct doctor *x)
 {
 	struct err err;
 	struct statvfs fs;
 	if (state_dir_space(x->state, 0, &err) < 0) {
-		add(x, "space", FINDING_FAIL, err.code, "%s", err.text);
+		add_finding(x, "space", DOCTOR_FAIL, err.code, "%s", err.text);
 		return;
 	}
 	if (fstatvfs(x->state->fd, &fs) < 0)
 		return;
 	unsigned long long mib = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
 	bool is_enough = mib >= SPACE_WANTED_MIB;
-	add(x, "space", is_enough ? FINDING_PASS : FINDING_WARN, is_enough ? 0 : E_NO_SPACE,
-	    "%llu MiB free in '%s', a compile takes up to %d", mib, x->state->name, SPACE_WANTED_MIB);
+	add_finding(x, "space", is_enough ? DOCTOR_PASS : DOCTOR_WARN, is_enough ? 0 : E_NO_SPACE,
+		    "%llu MiB free in '%s', a compile takes up to %d", mib, x->state->name, SPACE_WANTED_MIB);
 }
 
 static bool has_gsp(const struct gpus *g)
 {
 	for (size_t i = 0; i < g->count; i++)
 		if (g->items[i].kind == GPU_DISPLAY && gpu_is_ours(&g->items[i]) &&
-		    flavour_firmware(g->items[i].device, 0))
+		    gpu_gsp_firmware(g->items[i].device, 0))
 			return true;
 	return false;
 }
 
-// Which version will be wished is not known here: what there is, and of the driver that is loaded whether it fits.
-static int examine_firmware(struct exam *x, struct err *err)
+// Which version will be requested is not known here: what there is, and of the driver that is loaded whether it fits.
+static int examine_firmware(struct doctor *x, struct err *err)
 {
 	struct err why;
-	auto_firmware_search struct firmware_search search = { 0 };
+	auto_firmware_path struct firmware_path search = { 0 };
 	auto_strv struct strv versions = { 0 };
 	auto_str char *where = NULL;
 	if (!has_gsp(&x->facts.gpus))
 		return 0;
-	if (firmware_search(x->host, x->kern, x->facts.host.release, &search, err) < 0)
+	if (firmware_path(x->host, x->kern, x->facts.host.release, &search, err) < 0)
 		return -1;
-	firmware_versions(x->host, &search, &versions);
-	auto_str char *places = firmware_search_text(&search), *names = strv_join(&versions, ", ");
+	firmware_path_versions(x->host, &search, &versions);
+	auto_str char *places = firmware_path_text(&search), *names = strv_join(&versions, ", ");
 	if (preflight_loaded_firmware(x->host, x->kern, &x->facts, &where, &why) < 0)
-		add(x, "firmware", FINDING_FAIL, why.code, "%s", why.text);
+		add_finding(x, "firmware", DOCTOR_FAIL, why.code, "%s", why.text);
 	else if (!versions.count)
-		add(x, "firmware", FINDING_WARN, E_FIRMWARE, "of no driver version in %s", places);
+		add_finding(x, "firmware", DOCTOR_WARN, E_FIRMWARE, "of no driver version in %s", places);
 	else
-		add(x, "firmware", FINDING_PASS, 0, "of %s in %s", names, places);
+		add_finding(x, "firmware", DOCTOR_PASS, 0, "of %s in %s", names, places);
 	return 0;
 }
 
-static int examine_driver(struct exam *x, struct err *err)
+static int examine_driver(struct doctor *x, struct err *err)
 {
-	const struct loaded *l = &x->facts.loaded;
+	const struct modules *l = &x->facts.loaded;
 	struct holders h = { 0 };
 	if (!l->count) {
-		add(x, "driver", FINDING_PASS, 0, "none is loaded");
+		add_finding(x, "driver", DOCTOR_PASS, 0, "none is loaded");
 		return 0;
 	}
-	add(x, "driver", FINDING_PASS, 0, "%s %s is loaded", l->version ? l->version : "(unknown version)",
-	    flavour_name(l->flavour));
+	add_finding(x, "driver", DOCTOR_PASS, 0, "%s %s is loaded", l->version ? l->version : "(unknown version)",
+		    flavour_name(l->flavour));
 	if (holders_find(x->kern, l, &h, err) < 0)
 		return -1;
 	size_t holders = holders_blocking(&h);
 	auto_str char *first = holders ? holders_first(&h) : NULL;
 	if (holders)
-		add(x, "holders", FINDING_WARN, E_IN_USE, "%zu holder(s), first: %s", holders, first);
+		add_finding(x, "holders", DOCTOR_WARN, E_IN_USE, "%zu holder(s), first: %s", holders, first);
 	else
-		add(x, "holders", FINDING_PASS, 0, "nobody uses the driver");
+		add_finding(x, "holders", DOCTOR_PASS, 0, "nobody uses the driver");
 	holders_done(&h);
 	return 0;
 }
 
-static int examine_trust(struct exam *x, struct err *err)
+static int examine_trust(struct doctor *x, struct err *err)
 {
 	auto_str char *last = NULL;
 	uint64_t count = 0;
@@ -282,62 +286,62 @@ static int examine_trust(struct exam *x, struct err *err)
 	if (r < 0)
 		return -1;
 	if (r > 0)
-		add(x, "packages", FINDING_WARN, E_UNTRUSTED,
-		    "%llu were taken with --insecure-skip-verify, the last was %s", (unsigned long long)count,
-		    last ? last : "(unknown)");
+		add_finding(x, "packages", DOCTOR_WARN, E_UNTRUSTED,
+			    "%llu were taken with --insecure-skip-verify, the last was %s", (unsigned long long)count,
+			    last ? last : "(unknown)");
 	else
-		add(x, "packages", FINDING_PASS, 0, "none was taken without knowing who made it");
+		add_finding(x, "packages", DOCTOR_PASS, 0, "none was taken without knowing who made it");
 	return 0;
 }
 
 // A kernel that is stuck in a load or unload takes no other one before the next boot.
-static int examine_journal(struct exam *x, struct err *err)
+static int examine_journal(struct doctor *x, struct err *err)
 {
 	struct err why = { 0 };
 	auto_journal struct journal j = { 0 };
 	if (journal_find(x->host, x->state, &j, err) < 0)
 		return -1;
 	if (journal_check_wedged(&j, x->facts.host.boot_id, &why) < 0)
-		add(x, "modules", FINDING_FAIL, why.code, "%s", why.text);
+		add_finding(x, "modules", DOCTOR_FAIL, why.code, "%s", why.text);
 	else
-		add(x, "modules", FINDING_PASS, 0, "no load or unload of this boot is stuck in the kernel");
+		add_finding(x, "modules", DOCTOR_PASS, 0, "no load or unload of this boot is stuck in the kernel");
 	if (!j.unwritten)
 		return 0;
 	bool is_due = state_dir_space(x->state, 0, &why) < 0;
-	add(x, "journal", FINDING_WARN, is_due ? why.code : 0, "in memory only%s, %s",
-	    is_due ? "" : " until the next start writes it there", j.unwritten);
+	add_finding(x, "journal", DOCTOR_WARN, is_due ? why.code : 0, "in memory only%s, %s",
+		    is_due ? "" : " until the next start writes it there", j.unwritten);
 	return 0;
 }
 
 // What the next reboot comes to, as far as somebody has looked (R-F1). No reason for an install to fail now.
-static int examine_next(struct exam *x, struct err *err)
+static int examine_next(struct doctor *x, struct err *err)
 {
-	auto_forecast struct forecast f = { 0 };
-	int r = forecast_read(x->host, x->facts.host.boot_id, &f, err);
+	auto_kernel_report struct kernel_report f = { 0 };
+	int r = kernel_report_read(x->host, x->facts.host.boot_id, &f, err);
 	if (r <= 0)
 		return r;
-	const struct forecast_kernel *next = forecast_next(&f);
-	auto_str char *text = next ? forecast_text(next) : NULL;
+	const struct kernel_report_entry *next = kernel_report_next(&f);
+	auto_str char *text = next ? kernel_report_line(next) : NULL;
 	if (!next)
-		add(x, "next boot", FINDING_PASS, 0, "%s, which runs now, starts next", f.running);
-	else if (next->verdict == FORECAST_READY)
-		add(x, "next boot", FINDING_PASS, 0, "%s", text);
+		add_finding(x, "next boot", DOCTOR_PASS, 0, "%s, which runs now, starts next", f.running);
+	else if (next->verdict == KERNEL_READY)
+		add_finding(x, "next boot", DOCTOR_PASS, 0, "%s", text);
 	else
-		add(x, "next boot", FINDING_WARN, next->code ? next->code : E_NO_PACKAGE, "%s", text);
+		add_finding(x, "next boot", DOCTOR_WARN, next->code ? next->code : E_NO_PACKAGE, "%s", text);
 	return 0;
 }
 
-static void exam_done(struct exam *x)
+static void doctor_done(struct doctor *x)
 {
 	facts_done(&x->facts);
 	tree_done(&x->tree);
-	findings_done(&x->findings);
+	doctor_findings_done(&x->doctor_findings);
 }
 
 int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
-		struct findings *ret, struct err *err)
+		struct doctor_findings *ret, struct err *err)
 {
-	__attribute__((cleanup(exam_done))) struct exam x = {
+	__attribute__((cleanup(doctor_done))) struct doctor x = {
 		.host = host, .kern = kern, .state = state, .headers = headers, .tree = { .root = ROOT_NONE }
 	};
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
@@ -350,7 +354,7 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0 ||
 	    examine_journal(&x, err) < 0 || examine_next(&x, err) < 0)
 		return -1;
-	*ret = x.findings;
-	x.findings = (struct findings){ 0 };
+	*ret = x.doctor_findings;
+	x.doctor_findings = (struct doctor_findings){ 0 };
 	return 0;
 }

@@ -3,24 +3,24 @@
 #pragma once
 #include "host/facts.h"
 
-enum finding_state { FINDING_PASS, FINDING_WARN, FINDING_FAIL };
+enum doctor_state { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 
-struct finding {
+struct doctor_finding {
 	const char *name; // "headers"
-	enum finding_state state;
+	enum doctor_state state;
 	int code; // of a FAIL or WARN: what would happen; else 0
 	char *evidence;
 };
 
-struct findings {
-	struct finding *items;
+struct doctor_findings {
+	struct doctor_finding *items;
 	size_t count;
 };
 
 // headers: package files that a user gave instead of the host's tree; may be empty.
 int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
-		struct findings *ret, struct err *err);
-void findings_done(struct findings *f);
-#define auto_findings __attribute__((cleanup(findings_done)))
-size_t findings_failed(const struct findings *f);
-const char *finding_state_name(enum finding_state s); // "pass", "warn", "FAIL"
+		struct doctor_findings *ret, struct err *err);
+void doctor_findings_done(struct doctor_findings *f);
+#define auto_doctor_findings __attribute__((cleanup(doctor_findings_done)))
+size_t doctor_findings_failed(const struct doctor_findings *f);
+const char *doctor_state_name(enum doctor_state s); // "pass", "warn", "FAIL"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What installing would do and why, decided without touching anything: facts, wish and what is at hand in; steps out.
-// plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
+// What installing would do and why, decided without touching anything: facts, request and what is at hand in; steps
+// out. plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
 #pragma once
 #include "daemons/holders_wait.h"
 #include "host/facts.h"
@@ -10,15 +10,15 @@
 #include "precompiled/package/package.h"
 
 // What somebody wants on this node.
-struct wish {
+struct request {
 	const char *driver;   // version; NULL = that of the package or the source
 	enum flavour flavour; // FLAVOUR_AUTO = by the GPUs
 	// Full names to load, and none of them may fail; empty = those of optional_modules.h.
 	const struct strv *modules;
-	const struct params *params;
+	const struct module_params *params;
 	bool is_compile_forbidden;
-	enum drain_policy holders; // what to do with those who use a driver that has to go
-	bool is_retry;             // also what failed here before
+	enum holders_policy holders; // what to do with those who use a driver that has to go
+	bool is_retry;               // also what failed here before
 	enum host_policy host_driver;
 };
 
@@ -35,7 +35,7 @@ struct at_hand {
 	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
 	const char *payload_why_not;   // why user space that has to be exported is not at hand; NULL = none has to be
 	const char *export_why;        // why what is exported now is not that; NULL = it is
-	const struct optional *failed; // optional modules that failed in this boot; NULL = none is known
+	const struct optional_modules *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
 // In the order of a plan: nothing up to STEP_PROVE touches anything, everything behind STEP_LOAD finds modules loaded.
@@ -63,7 +63,7 @@ struct step {
 
 enum plan_outcome {
 	PLAN_NO_GPU, // nothing here to serve: no steps
-	PLAN_ADOPT,  // the kernel has what is wished: only nodes and user space are looked after (R-D1, R-E4)
+	PLAN_ADOPT,  // the kernel has what is requested: only nodes and user space are looked after (R-D1, R-E4)
 	PLAN_CHANGE, // modules are loaded or replaced
 };
 
@@ -83,24 +83,24 @@ struct plan {
 // E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that
 // is not to be changed), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1),
 // E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
-int plan_make(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand,
+int plan_make(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);
 #define auto_plan __attribute__((cleanup(plan_done)))
 
-// The version that would be installed: as wished, else of what is at hand, else what the kernel has; NULL = unknown.
-const char *plan_driver(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
+// The version that would be installed: as requested, else of what is at hand, else what the kernel has; NULL = unknown.
+const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
 // And of which flavour; FLAVOUR_AUTO = none can be.
-enum flavour plan_flavour(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand);
+enum flavour plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
 bool plan_has(const struct plan *p, enum step_kind kind);
 
 // The driver that a plan ends in, with this package (NULL = not known yet).
-void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
-		 struct driver *ret);
+void plan_target(const struct plan *p, const struct request *request, const char *digest, const char *build_id,
+		 struct driver_state *ret);
 // Why it must not be put in: it was tried and failed. NULL = it may be: nothing is known against it, or there is
 // neither a driver to lose nor a better one to fall back to. Caller frees.
-char *plan_why_not(const struct driver *target, const struct wish *wish, const struct facts *facts,
+char *plan_why_not(const struct driver_state *target, const struct request *request, const struct facts *facts,
 		   const struct journal *journal);
 
-const char *step_kind_name(enum step_kind kind);    // "adopt", "package", ...
+const char *plan_step_name(enum step_kind kind);    // "adopt", "package", ...
 const char *plan_outcome_name(enum plan_outcome o); // "no-gpu", "adopt", "change"

@@ -3,12 +3,12 @@
 #include "journal/loaded_params.h"
 #include "plan/plan_internal.h"
 
-void goal_modules(const struct making *m)
+void plan_target_modules(const struct plan_context *m)
 {
-	const struct strv *wish = m->wish->modules;
-	if (wish && wish->count) {
-		for (size_t i = 0; i < wish->count; i++)
-			strv_add(&m->plan->modules, str_dup(wish->items[i]));
+	const struct strv *request = m->request->modules;
+	if (request && request->count) {
+		for (size_t i = 0; i < request->count; i++)
+			strv_add(&m->plan->modules, str_dup(request->items[i]));
 		return;
 	}
 	// A package that was built without one of the defaults was built so on purpose.
@@ -16,20 +16,20 @@ void goal_modules(const struct making *m)
 		if (m->at_hand->package && !strv_has(&m->at_hand->package->key.modules, default_modules[i]))
 			continue;
 		strv_add(&m->plan->modules, str_dup(default_modules[i]));
-		if (optional_is(default_modules[i]))
+		if (optional_modules_is(default_modules[i]))
 			strv_add(&m->plan->optional, str_dup(default_modules[i]));
 	}
 }
 
-int goal_no_package(const struct making *m)
+int plan_no_package_code(const struct plan_context *m)
 {
 	return m->at_hand->package_code ? m->at_hand->package_code : E_NO_PACKAGE;
 }
 
-const char *plan_driver(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand)
+const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
 {
-	if (wish->driver)
-		return wish->driver;
+	if (request->driver)
+		return request->driver;
 	if (at_hand->package)
 		return at_hand->package->key.driver;
 	if (at_hand->source_version)
@@ -38,19 +38,19 @@ const char *plan_driver(const struct facts *facts, const struct wish *wish, cons
 	return at_hand->is_named ? NULL : facts->loaded.version;
 }
 
-int goal_driver(const struct making *m, struct err *err)
+int plan_target_driver(const struct plan_context *m, struct err *err)
 {
-	const char *version = plan_driver(m->facts, m->wish, m->at_hand);
+	const char *version = plan_driver(m->facts, m->request, m->at_hand);
 	if (!version)
 		return m->at_hand->package_why_not ?
-			       err_set(err, goal_no_package(m), "no package: %s", m->at_hand->package_why_not) :
+			       err_set(err, plan_no_package_code(m), "no package: %s", m->at_hand->package_why_not) :
 			       err_set(err, E_USAGE,
 				       "nothing says what to install: give --driver, --package, --bundle or --source");
 	m->plan->driver = str_dup(version);
 	return 0;
 }
 
-static unsigned flavours_at_hand(const struct making *m)
+static unsigned flavours_at_hand(const struct plan_context *m)
 {
 	const struct at_hand *a = m->at_hand;
 	enum flavour of_package = FLAVOUR_AUTO;
@@ -59,36 +59,37 @@ static unsigned flavours_at_hand(const struct making *m)
 	// A package that is there beats a default that would have to be compiled first.
 	// A source of another version is of no use, whatever it has.
 	unsigned of_source = str_eq(a->source_version, m->plan->driver) ? a->source_flavours : 0;
-	unsigned set = of_package && !m->wish->flavour ? of_package : of_package | of_source;
+	unsigned set = of_package && !m->request->flavour ? of_package : of_package | of_source;
 	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
 		set = m->facts->loaded.flavour;
 	return set ? set : FLAVOUR_OPEN | FLAVOUR_PROPRIETARY;
 }
 
-int goal_flavour(const struct making *m, struct err *err)
+int plan_target_flavour(const struct plan_context *m, struct err *err)
 {
-	struct flavour_choice choice = { 0 };
-	if (flavour_choose(&m->facts->gpus, m->plan->driver, m->wish->flavour, flavours_at_hand(m), &choice, err) < 0)
+	struct gpu_support_choice choice = { 0 };
+	if (gpu_support_choose(&m->facts->gpus, m->plan->driver, m->request->flavour, flavours_at_hand(m), &choice,
+			       err) < 0)
 		return -1;
 	m->plan->flavour = choice.flavour;
 	m->plan->flavour_why = TAKE(choice.why);
-	flavour_choice_done(&choice);
+	gpu_support_choice_done(&choice);
 	return 0;
 }
 
-enum flavour plan_flavour(const struct facts *facts, const struct wish *wish, const struct at_hand *at_hand)
+enum flavour plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
 {
-	const char *driver = plan_driver(facts, wish, at_hand);
+	const char *driver = plan_driver(facts, request, at_hand);
 	struct plan plan = { .driver = (char *)(uintptr_t)driver };
-	const struct making m = { .facts = facts, .wish = wish, .at_hand = at_hand, .plan = &plan };
+	const struct plan_context m = { .facts = facts, .request = request, .at_hand = at_hand, .plan = &plan };
 	struct err ignored;
-	if (!driver || goal_flavour(&m, &ignored) < 0)
+	if (!driver || plan_target_flavour(&m, &ignored) < 0)
 		return FLAVOUR_AUTO;
 	free(plan.flavour_why);
 	return plan.flavour;
 }
 
-static const char *srcversion_in(const struct package *p, const char *module)
+static const char *package_srcversion(const struct package *p, const char *module)
 {
 	for (size_t i = 0; p && i < p->count; i++)
 		if (str_eq(p->files[i].module, module))
@@ -97,34 +98,36 @@ static const char *srcversion_in(const struct package *p, const char *module)
 }
 
 // What the kernel does not tell of parameters, by the record of the load.
-static char *parameter_differs(const struct making *m)
+static char *why_params_differ(const struct plan_context *m)
 {
 	const struct journal *j = m->at_hand->journal;
-	const struct driver *had =
-		!j ? NULL : given_record(j, m->facts->host.boot_id, m->plan->driver, flavour_name(m->plan->flavour));
-	auto_str char *lost = had ? given_lost(had, &m->plan->modules, m->wish->params) : NULL;
-	auto_str char *lacks = had && m->wish->params ? given_lacks(had, &m->facts->loaded, m->wish->params) : NULL;
+	const struct driver_state *had =
+		!j ? NULL :
+		     loaded_params_record(j, m->facts->host.boot_id, m->plan->driver, flavour_name(m->plan->flavour));
+	auto_str char *lost = had ? loaded_params_removed(had, &m->plan->modules, m->request->params) : NULL;
+	auto_str char *lacks =
+		had && m->request->params ? loaded_params_missing(had, &m->facts->loaded, m->request->params) : NULL;
 	return lost  ? str_fmt("only parameters differ: %s is no longer wished", lost) :
 	       lacks ? str_fmt("only parameters differ: %s was not given", lacks) :
 		       NULL;
 }
 
 // An optional module that failed in this boot, and of which nothing has changed: the core is not disturbed for it.
-static bool is_given_up(const struct making *m, const char *module)
+static bool is_optional_given_up(const struct plan_context *m, const char *module)
 {
-	const struct optional *failed = m->at_hand->failed;
-	const struct optional_failure *f = optional_find(failed, module);
+	const struct optional_modules *failed = m->at_hand->failed;
+	const struct optional_failure *f = optional_modules_find(failed, module);
 	const struct package *p = m->at_hand->package;
-	if (!f || m->wish->is_retry || !strv_has(&m->plan->optional, module) ||
+	if (!f || m->request->is_retry || !strv_has(&m->plan->optional, module) ||
 	    !str_eq(failed->driver, m->plan->driver) || (p && !str_eq(failed->package, p->manifest.digest)))
 		return false;
-	auto_str char *params = m->wish->params ? params_text(m->wish->params, module) : str_dup("");
+	auto_str char *params = m->request->params ? module_params_text(m->request->params, module) : str_dup("");
 	return str_eq(f->params, params);
 }
 
-char *goal_differs(const struct making *m, struct strv *ret_missing)
+char *plan_target_differs(const struct plan_context *m, struct strv *ret_missing)
 {
-	const struct loaded *l = &m->facts->loaded;
+	const struct modules *l = &m->facts->loaded;
 	auto_strv struct strv params = { 0 };
 	if (!str_eq(l->version, m->plan->driver))
 		return str_fmt("driver %s is loaded, %s is wished", l->version ? l->version : "(unknown)",
@@ -133,48 +136,49 @@ char *goal_differs(const struct making *m, struct strv *ret_missing)
 		return str_fmt("the %s modules are loaded, %s is wished", flavour_name(l->flavour),
 			       flavour_name(m->plan->flavour));
 	for (size_t i = 0; i < m->plan->modules.count; i++) {
-		const char *name = m->plan->modules.items[i], *wished = srcversion_in(m->at_hand->package, name);
-		const struct loaded_module *now = loaded_find(l, name);
-		if (!now && !is_given_up(m, name))
+		const char *name = m->plan->modules.items[i],
+			   *requested = package_srcversion(m->at_hand->package, name);
+		const struct loaded_module *now = modules_find(l, name);
+		if (!now && !is_optional_given_up(m, name))
 			strv_add(ret_missing, str_dup(name));
-		else if (now && wished && now->srcversion && !str_eq(wished, now->srcversion))
-			return str_fmt("%s has srcversion %s, the package's has %s", name, now->srcversion, wished);
+		else if (now && requested && now->srcversion && !str_eq(requested, now->srcversion))
+			return str_fmt("%s has srcversion %s, the package's has %s", name, now->srcversion, requested);
 	}
-	if (m->wish->params && params_differ(m->wish->params, l, &params) > 0)
+	if (m->request->params && module_params_differing(m->request->params, l, &params) > 0)
 		return str_fmt("only parameters differ: %s", params.items[0]);
-	return parameter_differs(m);
+	return why_params_differ(m);
 }
 
-void plan_target(const struct plan *p, const struct wish *wish, const char *digest, const char *build_id,
-		 struct driver *ret)
+void plan_target(const struct plan *p, const struct request *request, const char *digest, const char *build_id,
+		 struct driver_state *ret)
 {
-	struct driver d = { .version = str_dup(p->driver),
-			    .flavour = str_dup(flavour_name(p->flavour)),
-			    .digest = str_dup(digest),
-			    .kernel = str_dup(build_id) };
+	struct driver_state d = { .version = str_dup(p->driver),
+				  .flavour = str_dup(flavour_name(p->flavour)),
+				  .digest = str_dup(digest),
+				  .kernel = str_dup(build_id) };
 	for (size_t i = 0; i < p->modules.count; i++) {
 		auto_str char *name = module_canonical(p->modules.items[i]);
-		auto_str char *text = wish->params ? params_text(wish->params, name) : str_dup("");
+		auto_str char *text = request->params ? module_params_text(request->params, name) : str_dup("");
 		strv_add(&d.modules, str_dup(p->modules.items[i]));
-		driver_set_params(&d, name, text);
-		if (wish->params)
-			params_options(wish->params, name, &d.options);
+		driver_state_set_params(&d, name, text);
+		if (request->params)
+			module_params_options(request->params, name, &d.options);
 	}
-	driver_done(ret);
+	driver_state_done(ret);
 	*ret = d;
 }
 
 // The last good driver could come instead, as far as the journal tells.
-static bool is_better_known(const struct journal *j, const struct driver *target)
+static bool has_better_known_driver(const struct journal *j, const struct driver_state *target)
 {
 	return j->last_good.version && str_eq(j->last_good.kernel, target->kernel) &&
-	       !driver_same(&j->last_good, target);
+	       !driver_state_same(&j->last_good, target);
 }
 
-char *plan_why_not(const struct driver *target, const struct wish *wish, const struct facts *facts,
+char *plan_why_not(const struct driver_state *target, const struct request *request, const struct facts *facts,
 		   const struct journal *journal)
 {
-	if (!journal || wish->is_retry || (!facts->loaded.version && !is_better_known(journal, target)))
+	if (!journal || request->is_retry || (!facts->loaded.version && !has_better_known_driver(journal, target)))
 		return NULL;
 	auto_str char *why = journal_why_not(journal, facts->host.boot_id, target);
 	return why ? str_fmt("driver %s (%s) is not tried again: %s", target->version, target->flavour, why) : NULL;

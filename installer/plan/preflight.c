@@ -7,122 +7,125 @@
 static const char PARAMETER[] = "NVreg_EnableGpuFirmware", SHOWN[] = "EnableGpuFirmware";
 enum { GSP_MODE = 0xf, GSP_OFF = 0, GSP_ON = 1, GSP_FALLBACK = 0x10, GSP_SHIPPED = 0x12, GSP_UNSET = -1 };
 
-void firmware_need_done(struct firmware_need *n)
+void preflight_need_done(struct preflight_need *n)
 {
 	strv_done(&n->names);
 	free(n->why);
-	*n = (struct firmware_need){ 0 };
+	*n = (struct preflight_need){ 0 };
 }
 
 // What the driver has by itself cannot be told from what was said.
-static int wish_of_value(const char *text)
+static int gsp_mode_of_value(const char *text)
 {
 	uint64_t value;
 	return str_u64(text, 0, &value) && value <= (GSP_FALLBACK | GSP_MODE) && value != GSP_SHIPPED ? (int)value :
 													GSP_UNSET;
 }
 
-static int wish_of(const struct params *params)
+static int gsp_mode_of_params(const struct module_params *params)
 {
-	int wish = GSP_UNSET;
-	for (size_t i = 0; params && i < params->count && wish == GSP_UNSET; i++) {
-		const struct param *p = &params->items[i];
+	int gsp_mode = GSP_UNSET;
+	for (size_t i = 0; params && i < params->count && gsp_mode == GSP_UNSET; i++) {
+		const struct module_param *p = &params->items[i];
 		if (str_eq(p->module, "nvidia") && str_eq(p->name, PARAMETER) && p->value)
-			wish = wish_of_value(p->value);
+			gsp_mode = gsp_mode_of_value(p->value);
 	}
-	return wish;
+	return gsp_mode;
 }
 
 // Of words "NAME=VALUE", the last of which counts.
-static int wish_of_words(const struct strv *words, const char *name)
+static int gsp_mode_of_words(const struct strv *words, const char *name)
 {
 	size_t len = strlen(name);
 	for (size_t i = words->count; i-- > 0;)
 		if (str_starts(words->items[i], name) && words->items[i][len] == '=')
-			return wish_of_value(words->items[i] + len + 1);
+			return gsp_mode_of_value(words->items[i] + len + 1);
 	return GSP_UNSET;
 }
 
 // What the driver chooses when it is left to it.
-static bool is_default(const struct gpu *gpu, unsigned branch)
+static bool is_gsp_default(const struct gpu *gpu, unsigned branch)
 {
 	enum { ALL_FIRST = 555, DATA_CENTRE_FIRST = 510, CLASS_3D = 0x0302 };
-	return branch >= ALL_FIRST || str_eq(flavour_architecture(gpu->device), "Hopper") ||
+	return branch >= ALL_FIRST || str_eq(gpu_architecture(gpu->device), "Hopper") ||
 	       (branch >= DATA_CENTRE_FIRST && gpu->class >> 8 == CLASS_3D);
 }
 
-static bool is_needed(const struct gpu *gpu, unsigned branch, enum flavour flavour, int wish)
+static bool is_firmware_needed(const struct gpu *gpu, unsigned branch, enum flavour flavour, int gsp_mode)
 {
 	if (flavour == FLAVOUR_OPEN)
 		return true;
-	if (wish == GSP_UNSET)
-		return is_default(gpu, branch);
-	if ((wish & GSP_MODE) == GSP_OFF || wish & GSP_FALLBACK)
+	if (gsp_mode == GSP_UNSET)
+		return is_gsp_default(gpu, branch);
+	if ((gsp_mode & GSP_MODE) == GSP_OFF || gsp_mode & GSP_FALLBACK)
 		return false;
-	return (wish & GSP_MODE) == GSP_ON || is_default(gpu, branch);
+	return (gsp_mode & GSP_MODE) == GSP_ON || is_gsp_default(gpu, branch);
 }
 
-static char *why_none(const struct gpus *gpus, unsigned branch, int wish)
+static char *why_no_firmware(const struct gpus *gpus, unsigned branch, int gsp_mode)
 {
 	for (size_t i = 0; i < gpus->count; i++)
 		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
-		    flavour_firmware(gpus->items[i].device, branch))
-			return wish == GSP_UNSET ? str_dup("the proprietary modules do without by default here") :
-						   str_fmt("NVreg_EnableGpuFirmware=%d lets the proprietary modules do "
-							   "without",
-							   wish);
+		    gpu_gsp_firmware(gpus->items[i].device, branch))
+			return gsp_mode == GSP_UNSET ?
+				       str_dup("the proprietary modules do without by default here") :
+				       str_fmt("NVreg_EnableGpuFirmware=%d lets the proprietary modules do "
+					       "without",
+					       gsp_mode);
 	return str_dup("no GPU here has a GPU System Processor");
 }
 
-static void make(const struct gpus *gpus, const char *driver, enum flavour flavour, int wish, struct firmware_need *ret)
+static void make_need(const struct gpus *gpus, const char *driver, enum flavour flavour, int gsp_mode,
+		      struct preflight_need *ret)
 {
-	struct firmware_need need = { 0 };
-	unsigned branch = flavour_branch(driver);
+	struct preflight_need need = { 0 };
+	unsigned branch = gpu_driver_branch(driver);
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
-		const char *file = flavour_firmware(gpu->device, branch);
+		const char *file = gpu_gsp_firmware(gpu->device, branch);
 		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu) || !file ||
-		    !(flavour_serves(gpu, driver) & flavour) || !is_needed(gpu, branch, flavour, wish))
+		    !(gpu_support_flavours(gpu, driver) & flavour) ||
+		    !is_firmware_needed(gpu, branch, flavour, gsp_mode))
 			continue;
 		auto_str char *name = str_fmt("nvidia/%s/%s", driver, file);
 		if (!need.why)
 			need.why = str_fmt("the %s modules need it for %s (%s)", flavour_name(flavour), gpu->address,
-					   flavour_architecture(gpu->device));
+					   gpu_architecture(gpu->device));
 		if (!strv_has(&need.names, name))
 			strv_add(&need.names, TAKE(name));
 	}
 	if (!need.why)
-		need.why = why_none(gpus, branch, wish);
+		need.why = why_no_firmware(gpus, branch, gsp_mode);
 	*ret = need;
 }
 
-void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour, const struct params *params,
-			struct firmware_need *ret)
+void preflight_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour,
+			 const struct module_params *params, struct preflight_need *ret)
 {
-	make(gpus, driver, flavour, wish_of(params), ret);
+	make_need(gpus, driver, flavour, gsp_mode_of_params(params), ret);
 }
 
-void firmware_need_loaded(const struct gpus *gpus, const struct loaded *loaded, struct firmware_need *ret)
+void preflight_need_loaded(const struct gpus *gpus, const struct modules *loaded, struct preflight_need *ret)
 {
-	make(gpus, loaded->version, loaded->flavour, wish_of_words(&loaded->params, SHOWN), ret);
+	make_need(gpus, loaded->version, loaded->flavour, gsp_mode_of_words(&loaded->params, SHOWN), ret);
 }
 
-void firmware_need_record(const struct gpus *gpus, const struct driver *driver, struct firmware_need *ret)
+void preflight_need_record(const struct gpus *gpus, const struct driver_state *driver, struct preflight_need *ret)
 {
 	auto_strv struct strv words = { 0 };
 	enum flavour flavour = FLAVOUR_AUTO;
 	flavour_parse(driver->flavour, &flavour);
-	params_words(driver_params(driver, "nvidia"), &words);
-	make(gpus, driver->version, flavour, wish_of_words(&words, PARAMETER), ret);
+	module_params_words(driver_state_params(driver, "nvidia"), &words);
+	make_need(gpus, driver->version, flavour, gsp_mode_of_words(&words, PARAMETER), ret);
 }
 
-int preflight_firmware(const struct root *host, const struct firmware_search *search, const struct firmware_need *need,
+int preflight_firmware(const struct root *host, const struct firmware_path *search, const struct preflight_need *need,
 		       char **ret_where, struct err *err)
 {
 	auto_str char *first = NULL;
 	auto_strv struct strv missing = { 0 };
 	for (size_t i = 0; i < need->names.count; i++) {
-		char *where = firmware_find(host, search, need->names.items[i]);
+		char *where = firmware_path_find(host, search, need->names.items[i]);
 		if (!where)
 			strv_add(&missing, str_dup(need->names.items[i]));
 		else if (!first)
@@ -131,7 +134,7 @@ int preflight_firmware(const struct root *host, const struct firmware_search *se
 			free(where);
 	}
 	if (missing.count) {
-		auto_str char *names = strv_join(&missing, ", "), *places = firmware_search_text(search);
+		auto_str char *names = strv_join(&missing, ", "), *places = firmware_path_text(search);
 		return err_set(err, E_FIRMWARE, "%s: %s; the kernel would look in %s", names, need->why, places);
 	}
 	if (!first)
@@ -143,17 +146,17 @@ int preflight_firmware(const struct root *host, const struct firmware_search *se
 int preflight_loaded_firmware(const struct root *host, const struct root *kern, const struct facts *facts,
 			      char **ret_where, struct err *err)
 {
-	auto_firmware_need struct firmware_need need = { 0 };
-	auto_firmware_search struct firmware_search plain = { 0 }, search = { 0 };
+	auto_preflight_need struct preflight_need need = { 0 };
+	auto_firmware_path struct firmware_path plain = { 0 }, search = { 0 };
 	if (facts->loaded.version)
-		firmware_need_loaded(&facts->gpus, &facts->loaded, &need);
+		preflight_need_loaded(&facts->gpus, &facts->loaded, &need);
 	if (!need.names.count)
 		return 0;
-	if (firmware_search_plain(kern, facts->host.release, &plain, err) < 0)
+	if (firmware_path_plain(kern, facts->host.release, &plain, err) < 0)
 		return -1;
 	if (preflight_firmware(host, &plain, &need, ret_where, err) > 0) // asked often, and mostly so
 		return 1;
-	if (firmware_search(host, kern, facts->host.release, &search, err) < 0)
+	if (firmware_path(host, kern, facts->host.release, &search, err) < 0)
 		return -1;
 	if (!search.is_sure) {
 		strv_add(&search.endings, str_dup(".zst"));
@@ -165,7 +168,7 @@ int preflight_loaded_firmware(const struct root *host, const struct root *kern, 
 int preflight_rights(const struct root *kern, unsigned uses, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
-	int r = rights_missing(kern, uses, &missing, err);
+	int r = capabilities_missing(kern, uses, &missing, err);
 	if (r <= 0)
 		return r;
 	auto_str char *names = strv_join(&missing, ", ");

@@ -17,24 +17,25 @@
 #include "host/firmware_path.h"
 #include "host/module_params.h"
 
-struct firmware_need {
+struct preflight_need {
 	struct strv names; // "nvidia/535.261.03/gsp_ga10x.bin", each once; empty = none is needed
 	char *why;         // "the open modules need it for 0000:40:00.0 (Hopper)", or why none is
 };
-void firmware_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour, const struct params *params,
-			struct firmware_need *ret); // pure; params may be NULL
-void firmware_need_loaded(const struct gpus *gpus, const struct loaded *loaded, struct firmware_need *ret);
-void firmware_need_record(const struct gpus *gpus, const struct driver *driver, struct firmware_need *ret);
-void firmware_need_done(struct firmware_need *n);
-#define auto_firmware_need __attribute__((cleanup(firmware_need_done)))
+void preflight_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour,
+			 const struct module_params *params,
+			 struct preflight_need *ret); // pure; params may be NULL
+void preflight_need_loaded(const struct gpus *gpus, const struct modules *loaded, struct preflight_need *ret);
+void preflight_need_record(const struct gpus *gpus, const struct driver_state *driver, struct preflight_need *ret);
+void preflight_need_done(struct preflight_need *n);
+#define auto_preflight_need __attribute__((cleanup(preflight_need_done)))
 
 // 1 = every file is found, in *ret_where "/lib/firmware/..." of the first (caller frees), 0 = none is needed.
 // E_FIRMWARE names the version, the files, where the kernel looks and what to do.
-int preflight_firmware(const struct root *host, const struct firmware_search *search, const struct firmware_need *need,
+int preflight_firmware(const struct root *host, const struct firmware_path *search, const struct preflight_need *need,
 		       char **ret_where, struct err *err);
 // The same of the driver that is loaded. Where nobody can tell which compressed files the kernel reads, any will do: a
 // driver that works is not called broken for that.
 int preflight_loaded_firmware(const struct root *host, const struct root *kern, const struct facts *facts,
 			      char **ret_where, struct err *err);
-// E_RIGHTS names each missing capability and what it is for. uses: enum rights_use.
+// E_RIGHTS names each missing capability and what it is for. uses: enum capability_use.
 int preflight_rights(const struct root *kern, unsigned uses, struct err *err);

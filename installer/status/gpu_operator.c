@@ -12,20 +12,20 @@
 static const char DIR_NAME[] = "run/nvidia/validations", STATUS[] = "run/nvidia/validations/.driver-daemons-status",
 		  STATE[] = "run/nvidia/nvidia-driver.state", PID[] = "run/nvidia/nvidia-driver.pid";
 
-static int say(const struct root *host, bool is_ready, struct err *err)
+static int put_ready_file(const struct root *host, bool is_ready, struct err *err)
 {
 	const char *text = is_ready ? "Ready\n" : "NotReady\n";
 	return root_put(host, STATUS, text, strlen(text), 0644, err);
 }
 
-int operator_say(const struct root *host, bool is_ready, struct err *err)
+int gpu_operator_write_ready(const struct root *host, bool is_ready, struct err *err)
 {
 	if (!root_exists(host, STATUS))
 		return 0;
-	return say(host, is_ready, err) < 0 ? -1 : 1;
+	return put_ready_file(host, is_ready, err) < 0 ? -1 : 1;
 }
 
-int operator_said(const struct root *host, bool *ret_is_ready, struct err *err)
+int gpu_operator_read_ready(const struct root *host, bool *ret_is_ready, struct err *err)
 {
 	auto_str char *text = NULL;
 	int r = root_line(host, STATUS, &text, err);
@@ -34,7 +34,7 @@ int operator_said(const struct root *host, bool *ret_is_ready, struct err *err)
 	return r;
 }
 
-static int refuse(int fd, struct err *err)
+static int refuse_other_driver(int fd, struct err *err)
 {
 	auto_str char *holder = NULL;
 	if (file_read(fd, PID, &holder, NULL, err) < 0)
@@ -44,7 +44,7 @@ static int refuse(int fd, struct err *err)
 }
 
 // 1 = the file has the name still; 0 = that was removed meanwhile, as the driver manager does.
-static int is_named(const struct root *host, int fd, struct err *err)
+static int is_pid_file_ours(const struct root *host, int fd, struct err *err)
 {
 	struct stat ours, named;
 	int r = root_stat(host, PID, &named, err);
@@ -63,14 +63,14 @@ static int lock(const struct root *host, int *ret, struct err *err)
 	if (fd < 0)
 		return dir < 0 ? -1 : file_fail("open", PID, err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? refuse(fd, err) : file_fail("lock", PID, err);
-	int r = is_named(host, fd, err);
+		return errno == EWOULDBLOCK ? refuse_other_driver(fd, err) : file_fail("lock", PID, err);
+	int r = is_pid_file_ours(host, fd, err);
 	if (r > 0)
 		*ret = TAKE_FD(fd);
 	return r;
 }
 
-int operator_begin(struct operator_pod *o, const struct root *host, struct err *err)
+int gpu_operator_begin(struct gpu_operator_pod *o, const struct root *host, struct err *err)
 {
 	int r = 0;
 	o->host = host;
@@ -82,12 +82,12 @@ int operator_begin(struct operator_pod *o, const struct root *host, struct err *
 		return -1;
 	if (ftruncate(o->lock, 0) < 0 || dprintf(o->lock, "%d\n", (int)getpid()) < 0)
 		return file_fail("write", PID, err);
-	return say(host, false, err);
+	return put_ready_file(host, false, err);
 }
 
-int operator_ready(const struct operator_pod *o, const char *digest, struct err *err)
+int gpu_operator_ready(const struct gpu_operator_pod *o, const char *digest, struct err *err)
 {
-	if (say(o->host, true, err) < 0)
+	if (put_ready_file(o->host, true, err) < 0)
 		return -1;
 	if (!digest || !*digest)
 		return 0;
@@ -95,16 +95,16 @@ int operator_ready(const struct operator_pod *o, const char *digest, struct err 
 	return root_put(o->host, STATE, text, strlen(text), 0644, err);
 }
 
-void operator_leave(struct operator_pod *o)
+void gpu_operator_withdraw(struct gpu_operator_pod *o)
 {
 	struct err ignored;
-	if (is_named(o->host, o->lock, &ignored) > 0) { // else they are the next container's
+	if (is_pid_file_ours(o->host, o->lock, &ignored) > 0) { // else they are the next container's
 		root_unlink(o->host, STATUS, &ignored);
 		root_unlink(o->host, PID, &ignored);
 	}
 }
 
-int operator_clear(const struct root *host, struct err *err)
+int gpu_operator_clear(const struct root *host, struct err *err)
 {
 	auto_fd int fd = -1;
 	int r = 0;
@@ -115,8 +115,8 @@ int operator_clear(const struct root *host, struct err *err)
 	return r < 0 || root_unlink(host, PID, err) < 0 ? -1 : 0;
 }
 
-void operator_done(struct operator_pod *o)
+void gpu_operator_pod_done(struct gpu_operator_pod *o)
 {
 	close_fdp(&o->lock);
-	*o = OPERATOR_NONE;
+	*o = GPU_OPERATOR_POD_NONE;
 }

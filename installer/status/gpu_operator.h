@@ -10,26 +10,26 @@
 #pragma once
 #include "base/file/root.h"
 
-struct operator_pod {
+struct gpu_operator_pod {
 	const struct root *host; // borrowed
 	int lock;
 };
-#define OPERATOR_NONE ((struct operator_pod){ .lock = -1 })
+#define GPU_OPERATOR_POD_NONE ((struct gpu_operator_pod){ .lock = -1 })
 
 // Take the place of the one driver container, and say NotReady. What a container left behind that was killed is taken
 // over. E_LOCKED with the pid when one is alive.
-int operator_begin(struct operator_pod *o, const struct root *host, struct err *err);
+int gpu_operator_begin(struct gpu_operator_pod *o, const struct root *host, struct err *err);
 // Say Ready, then write the state. digest: NULL or "" = the pod has none, and no state is written.
-int operator_ready(const struct operator_pod *o, const char *digest, struct err *err);
+int gpu_operator_ready(const struct gpu_operator_pod *o, const char *digest, struct err *err);
 // Until the host's next boot or start of a container the driver stays: only who serves, and that it does, is withdrawn.
-void operator_leave(struct operator_pod *o);
+void gpu_operator_withdraw(struct gpu_operator_pod *o);
 // For the driver manager, while no container of a driver is here: a pid that was left behind is removed. E_LOCKED with
 // the pid when one is alive.
-int operator_clear(const struct root *host, struct err *err);
-void operator_done(struct operator_pod *o); // ends the lock; says nothing
+int gpu_operator_clear(const struct root *host, struct err *err);
+void gpu_operator_pod_done(struct gpu_operator_pod *o); // ends the lock; says nothing
 
 // For whoever watches over the driver later. 1 = said, 0 = no operator asks: the file is not there, as outside of its
 // pods and after a preStop hook.
-int operator_say(const struct root *host, bool is_ready, struct err *err);
+int gpu_operator_write_ready(const struct root *host, bool is_ready, struct err *err);
 // 1 = *ret_is_ready was said, 0 = nobody said anything.
-int operator_said(const struct root *host, bool *ret_is_ready, struct err *err);
+int gpu_operator_read_ready(const struct root *host, bool *ret_is_ready, struct err *err);

@@ -10,7 +10,7 @@ static const char BOOT_ID[] = "proc/sys/kernel/random/boot_id";
 enum { SECOND_MS = 1000, TURN_MS = 5000 };
 
 // Not the time of day, which may be set meanwhile.
-static int64_t now_ms(void)
+static int64_t monotonic_ms(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -19,7 +19,7 @@ static int64_t now_ms(void)
 
 // The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process. start: field
 // 22 of proc_pid_stat(5), without which the next container's process 1 would be taken for the last one's.
-static char state_of(const struct root *kern, int pid, uint64_t *ret_start)
+static char process_state(const struct root *kern, int pid, uint64_t *ret_start)
 {
 	enum { STATE = 3, START = 22 };
 	struct err ignored;
@@ -36,30 +36,30 @@ static char state_of(const struct root *kern, int pid, uint64_t *ret_start)
 	return state;
 }
 
-static char *file_of(const char *dir)
+static char *pulse_path(const char *dir)
 {
 	return str_fmt("%s/pulse.json", dir);
 }
 
-void pulse_open(struct pulse *p, const struct root *root, const char *dir, const struct root *kern)
+void liveness_open(struct liveness *p, const struct root *root, const char *dir, const struct root *kern)
 {
 	struct err ignored;
-	*p = (struct pulse){ .root = root, .dir = dir };
+	*p = (struct liveness){ .root = root, .dir = dir };
 	root_line(kern, BOOT_ID, &p->boot_id, &ignored);
-	state_of(kern, (int)getpid(), &p->start);
+	process_state(kern, (int)getpid(), &p->start);
 }
 
-void pulse_done(struct pulse *p)
+void liveness_done(struct liveness *p)
 {
 	free(p->boot_id);
-	*p = (struct pulse){ 0 };
+	*p = (struct liveness){ 0 };
 }
 
-void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total)
+void liveness_beat(struct liveness *p, const char *step, unsigned done, unsigned total)
 {
 	struct err ignored;
-	int64_t now = now_ms();
-	bool is_turn = str_eq(step, PULSE_TURN);
+	int64_t now = monotonic_ms();
+	bool is_turn = str_eq(step, LIVENESS_TURN);
 	if ((done > 1 && done < total && now - p->beat_ms < SECOND_MS) ||
 	    (is_turn && p->beat_ms && now - p->beat_ms < TURN_MS))
 		return;
@@ -67,16 +67,16 @@ void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total
 	auto_json json_t *json = json_pack("{s:o, s:i, s:I, s:s, s:i, s:i, s:I}", "boot_id", json_text(p->boot_id),
 					   "pid", (int)getpid(), "start", (json_int_t)p->start, "step", step, "done",
 					   (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
-	auto_str char *file = file_of(p->dir);
+	auto_str char *file = pulse_path(p->dir);
 	if (root_mkdirs(p->root, p->dir, 0755, &ignored) < 0 || json_put(p->root, file, json, &ignored) < 0)
 		root_unlink(p->root, file, &ignored);
 }
 
-static void judge(struct pulse_verdict *v, char state, unsigned stall_s)
+static void judge_pulse(struct liveness_verdict *v, char state, unsigned stall_s)
 {
-	bool is_gone = !state || strchr("ZXx", state), is_turning = str_eq(v->step, PULSE_TURN);
+	bool is_gone = !state || strchr("ZXx", state), is_turning = str_eq(v->step, LIVENESS_TURN);
 	v->is_alive = is_gone;
-	v->is_serving = !is_gone && str_eq(v->step, PULSE_SERVE);
+	v->is_serving = !is_gone && str_eq(v->step, LIVENESS_SERVE);
 	if (is_gone)
 		v->why = str_fmt("process %d is gone, and the next start has begun nothing yet", v->pid);
 	else if (strchr("Tt", state))
@@ -88,22 +88,22 @@ static void judge(struct pulse_verdict *v, char state, unsigned stall_s)
 				 v->total);
 	else
 		v->is_alive = true;
-	if (!v->why && (is_turning || str_eq(v->step, PULSE_SERVE)))
+	if (!v->why && (is_turning || str_eq(v->step, LIVENESS_SERVE)))
 		v->why = str_fmt("process %d %s", v->pid, is_turning ? "goes on" : "serves");
 	if (!v->why)
 		v->why = str_fmt("process %d is in %s, %u of %u, %lld s ago", v->pid, v->step, v->done, v->total,
 				 (long long)v->age_s);
 }
 
-int pulse_judge(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
-		struct pulse_verdict *ret, struct err *err)
+int liveness_check(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
+		   struct liveness_verdict *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	auto_str char *boot_id = NULL, *file = file_of(dir);
+	auto_str char *boot_id = NULL, *file = pulse_path(dir);
 	const char *step = NULL, *boot = NULL;
 	json_int_t beat = 0, start = 0;
 	uint64_t now_start;
-	*ret = (struct pulse_verdict){ 0 };
+	*ret = (struct liveness_verdict){ 0 };
 	int r = json_read(root, file, &json, err);
 	if ((r < 0 && err->code != E_CONFIG) || root_line(kern, BOOT_ID, &boot_id, err) < 0)
 		return -1;
@@ -111,20 +111,20 @@ int pulse_judge(const struct root *root, const char *dir, const struct root *ker
 	    json_unpack(json, "{s:s, s:i, s?:I, s:s, s:i, s:i, s:I}", "boot_id", &boot, "pid", &ret->pid, "start",
 			&start, "step", &step, "done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0 ||
 	    !str_eq(boot, boot_id)) {
-		*ret = (struct pulse_verdict){ .is_alive = true, .why = str_dup("nothing was begun in this boot") };
+		*ret = (struct liveness_verdict){ .is_alive = true, .why = str_dup("nothing was begun in this boot") };
 		return 0;
 	}
 	ret->step = str_dup(step);
-	ret->age_s = (now_ms() - beat) / SECOND_MS;
-	char state = state_of(kern, ret->pid, &now_start);
+	ret->age_s = (monotonic_ms() - beat) / SECOND_MS;
+	char state = process_state(kern, ret->pid, &now_start);
 	bool is_another = start && now_start && (uint64_t)start != now_start;
-	judge(ret, is_another ? '\0' : state, stall_s);
+	judge_pulse(ret, is_another ? '\0' : state, stall_s);
 	return 0;
 }
 
-void pulse_verdict_done(struct pulse_verdict *v)
+void liveness_verdict_done(struct liveness_verdict *v)
 {
 	free(v->step);
 	free(v->why);
-	*v = (struct pulse_verdict){ 0 };
+	*v = (struct liveness_verdict){ 0 };
 }

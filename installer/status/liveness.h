@@ -5,7 +5,7 @@
 #pragma once
 #include "base/file/root.h"
 
-struct pulse {
+struct liveness {
 	const struct root *root; // borrowed
 	const char *dir;         // in it
 	char *boot_id;
@@ -13,17 +13,17 @@ struct pulse {
 	int64_t beat_ms;
 };
 
-#define PULSE_DIR "run/kmodsmith" // of the host
-void pulse_open(struct pulse *p, const struct root *root, const char *dir, const struct root *kern);
-void pulse_done(struct pulse *p);
-#define auto_pulse __attribute__((cleanup(pulse_done)))
-// step: the phase; PULSE_SERVE: nothing is left to do but to wait; PULSE_TURN: from now on it beats. Where it cannot be
-// written it is removed, so that a full disk is not taken for a process that hangs.
-void pulse_beat(struct pulse *p, const char *step, unsigned done, unsigned total);
-#define PULSE_SERVE "serve"
-#define PULSE_TURN "turn"
+#define LIVENESS_DIR "run/kmodsmith" // of the host
+void liveness_open(struct liveness *p, const struct root *root, const char *dir, const struct root *kern);
+void liveness_done(struct liveness *p);
+#define auto_liveness __attribute__((cleanup(liveness_done)))
+// step: the phase; LIVENESS_SERVE: nothing is left to do but to wait; LIVENESS_TURN: from now on it beats. Where it
+// cannot be written it is removed, so that a full disk is not taken for a process that hangs.
+void liveness_beat(struct liveness *p, const char *step, unsigned done, unsigned total);
+#define LIVENESS_SERVE "serve"
+#define LIVENESS_TURN "turn"
 
-struct pulse_verdict {
+struct liveness_verdict {
 	bool is_alive;
 	bool is_serving;      // it has come to the end of its start, and waits
 	int pid;              // 0 = nothing was begun in this boot
@@ -35,7 +35,7 @@ struct pulse_verdict {
 // Dead is who is stopped, and whoever has not counted on, or not turned, for stall_s. A step that does not count, such
 // as a wait for holders, has deadlines of its own, and a kill would only begin it anew. Who is gone has taken its
 // container along: the probe runs in the next one.
-int pulse_judge(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
-		struct pulse_verdict *ret, struct err *err);
-void pulse_verdict_done(struct pulse_verdict *v);
-#define auto_pulse_verdict __attribute__((cleanup(pulse_verdict_done)))
+int liveness_check(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
+		   struct liveness_verdict *ret, struct err *err);
+void liveness_verdict_done(struct liveness_verdict *v);
+#define auto_liveness_verdict __attribute__((cleanup(liveness_verdict_done)))

@@ -16,12 +16,12 @@ void status_done(struct status *s)
 	free(s->checks);
 	free(s->compatible);
 	devices_done(&s->devices);
-	optional_done(&s->optional);
+	optional_modules_done(&s->optional);
 	*s = (struct status){ 0 };
 }
 
-static void add(struct status *s, const char *name, bool is_ok, const char *fmt, ...) PRINTF(4, 5);
-static void add(struct status *s, const char *name, bool is_ok, const char *fmt, ...)
+static void add_check(struct status *s, const char *name, bool is_ok, const char *fmt, ...) PRINTF(4, 5);
+static void add_check(struct status *s, const char *name, bool is_ok, const char *fmt, ...)
 {
 	char text[512];
 	va_list args;
@@ -33,20 +33,20 @@ static void add(struct status *s, const char *name, bool is_ok, const char *fmt,
 }
 
 // The kernel marks itself tainted by a proprietary module, whatever the module says of itself.
-static void check_flavour(const struct loaded *l, const struct loaded_module *nvidia, struct status *s)
+static void check_flavour(const struct modules *l, const struct loaded_module *nvidia, struct status *s)
 {
 	const char *taint = nvidia ? nvidia->taint : NULL;
 	bool is_proprietary = taint && strchr(taint, 'P');
-	add(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == FLAVOUR_PROPRIETARY)),
-	    "%s, taint %s", l->flavour ? flavour_name(l->flavour) : "not known", taint ? taint : "not told");
+	add_check(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == FLAVOUR_PROPRIETARY)),
+		  "%s, taint %s", l->flavour ? flavour_name(l->flavour) : "not known", taint ? taint : "not told");
 }
 
 static void check_modules(const struct facts *facts, struct status *s)
 {
-	const struct loaded *l = &facts->loaded;
-	const struct loaded_module *nvidia = loaded_find(l, "nvidia");
-	add(s, "driver", nvidia && l->version, "%s%s%s", l->version ? l->version : "not loaded", l->version ? " " : "",
-	    l->version ? flavour_name(l->flavour) : "");
+	const struct modules *l = &facts->loaded;
+	const struct loaded_module *nvidia = modules_find(l, "nvidia");
+	add_check(s, "driver", nvidia && l->version, "%s%s%s", l->version ? l->version : "not loaded",
+		  l->version ? " " : "", l->version ? flavour_name(l->flavour) : "");
 	if (nvidia)
 		check_flavour(l, nvidia, s);
 	for (size_t i = 0; i < l->count; i++) {
@@ -54,16 +54,16 @@ static void check_modules(const struct facts *facts, struct status *s)
 		if (!m->is_driver)
 			continue;
 		bool is_equal = !m->version || !l->version || str_eq(m->version, l->version);
-		add(s, "module", m->state == LOADED_LIVE && is_equal, "%s %s, %s", m->name,
-		    m->version ? m->version : "(no version)", loaded_state_name(m->state));
+		add_check(s, "module", m->state == LOADED_LIVE && is_equal, "%s %s, %s", m->name,
+			  m->version ? m->version : "(no version)", modules_state_name(m->state));
 	}
 }
 
 static void check_package(const struct facts *facts, const struct root *host, struct status *s)
 {
-	s->compatible = resident_made_for(host, facts->host.boot_id, &facts->loaded);
+	s->compatible = existing_driver_made_for(host, facts->host.boot_id, &facts->loaded);
 	if (s->compatible)
-		add(s, "package", true, "compatible (made for %s)", s->compatible);
+		add_check(s, "package", true, "compatible (made for %s)", s->compatible);
 }
 
 static int check_count(const struct root *kern, struct status *s, const char *name, const char *dir, size_t wanted,
@@ -72,7 +72,7 @@ static int check_count(const struct root *kern, struct status *s, const char *na
 	auto_strv struct strv found = { 0 };
 	if (root_list(kern, dir, &found, err) < 0)
 		return -1;
-	add(s, name, found.count == wanted, "%zu of %zu", found.count, wanted);
+	add_check(s, name, found.count == wanted, "%zu of %zu", found.count, wanted);
 	return 0;
 }
 
@@ -82,28 +82,28 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 	int r = devices_want(kern, 0, &s->devices, err);
 	if (r < 0 || (r > 0 && devices_apply(dev_root, sys, true, &s->devices, err) < 0))
 		return -1;
-	size_t bad = devices_bad(&s->devices);
+	size_t bad = devices_count_bad(&s->devices);
 	auto_str char *first = str_dup("");
 	for (size_t i = 0; bad && !*first && i < s->devices.count; i++) {
-		const struct node *n = &s->devices.items[i];
+		const struct device_node *n = &s->devices.items[i];
 		if (n->verdict == NODE_MISSING || n->verdict == NODE_WRONG)
-			str_add(&first, ", first: %s is %s", n->path, node_verdict_name(n->verdict));
+			str_add(&first, ", first: %s is %s", n->path, device_verdict_name(n->verdict));
 	}
-	add(s, "nodes", s->devices.count && !bad, "%zu of %zu right, with their /dev/char links%s",
-	    s->devices.count - bad, s->devices.count, first);
+	add_check(s, "nodes", s->devices.count && !bad, "%zu of %zu right, with their /dev/char links%s",
+		  s->devices.count - bad, s->devices.count, first);
 	return 0;
 }
 
 // The kernel gives it to a GPU that is started, which may be long after the load: a driver without it starts none.
-static int check_firmware(const struct facts *facts, const struct root *host, const struct root *kern, struct status *s,
-			  struct err *err)
+static int check_status_firmware(const struct facts *facts, const struct root *host, const struct root *kern,
+				 struct status *s, struct err *err)
 {
 	auto_str char *where = NULL;
 	int r = preflight_loaded_firmware(host, kern, facts, &where, err);
 	if (r < 0 && err->code != E_FIRMWARE)
 		return -1;
 	if (r != 0)
-		add(s, "firmware", r > 0, "%s", r > 0 ? where : err->text);
+		add_check(s, "firmware", r > 0, "%s", r > 0 ? where : err->text);
 	if (r < 0)
 		s->checks[s->count - 1].code = err->code;
 	return 0;
@@ -114,60 +114,60 @@ static void check_journal(const struct root *host, struct status *s)
 {
 	auto_str char *why = journal_unwritten(host);
 	if (why)
-		add(s, "journal", true, "in memory only, %s", why);
+		add_check(s, "journal", true, "in memory only, %s", why);
 }
 
 // Only where something is exported; a node that has its user space elsewhere lacks nothing.
 static int check_export(const struct facts *facts, const struct root *host, const struct root *kern,
 			const struct sys *sys, struct status *s, struct err *err)
 {
-	auto_exported struct exported now = { 0 };
+	auto_root_record struct root_record now = { 0 };
 	const char *kernel = facts->loaded.version;
-	int r = exported_read(host, kern, sys, facts->host.boot_id, &now, err);
+	int r = root_record_measure(host, kern, sys, facts->host.boot_id, &now, err);
 	if (r <= 0)
 		return r;
-	add(s, "user space", str_eq(now.user_space, kernel), "%s exported, %s in the kernel",
-	    now.user_space ? now.user_space : "no library", kernel ? kernel : "none");
-	add(s, "export", !now.problem, "/%s, generation %u%s%s", now.dir, now.generation, now.problem ? ": " : "",
-	    now.problem ? now.problem : "");
+	add_check(s, "user space", str_eq(now.user_space, kernel), "%s exported, %s in the kernel",
+		  now.user_space ? now.user_space : "no library", kernel ? kernel : "none");
+	add_check(s, "export", !now.problem, "/%s, generation %u%s%s", now.dir, now.generation, now.problem ? ": " : "",
+		  now.problem ? now.problem : "");
 	return 0;
 }
 
 // What was noted of another driver than the one that is loaded says nothing.
 static int read_optional(const struct facts *facts, const struct root *host, struct status *s, struct err *err)
 {
-	auto_optional struct optional noted = { 0 };
-	if (optional_read(host, facts->host.boot_id, &noted, err) < 0)
+	auto_optional_modules struct optional_modules noted = { 0 };
+	if (optional_modules_read(host, facts->host.boot_id, &noted, err) < 0)
 		return -1;
 	for (size_t i = 0; i < noted.count && str_eq(noted.driver, facts->loaded.version); i++)
-		if (!loaded_find(&facts->loaded, noted.items[i].module))
-			optional_keep(&s->optional, &noted.items[i]);
+		if (!modules_find(&facts->loaded, noted.items[i].module))
+			optional_modules_keep(&s->optional, &noted.items[i]);
 	return 0;
 }
 
-static void measure(struct status *s)
+static void set_ready(struct status *s)
 {
 	s->is_ready = true;
 	for (size_t i = 0; i < s->count; i++)
 		s->is_ready = s->is_ready && s->checks[i].is_ok;
 }
 
-void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
-		 const struct strv *modules)
+void status_check_request(struct status *s, const struct modules *l, const char *driver, enum flavour flavour,
+			  const struct strv *modules)
 {
 	const char *missing = NULL;
 	for (size_t i = 0; i < modules->count && !missing; i++)
-		missing = loaded_find(l, modules->items[i]) ? NULL : modules->items[i];
+		missing = modules_find(l, modules->items[i]) ? NULL : modules->items[i];
 	bool is_equal = str_eq(l->version, driver) && l->flavour == flavour && !missing;
-	add(s, "wish", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
-	    missing ? ", and this is not loaded: " : "", missing ? missing : "");
-	measure(s);
+	add_check(s, "wish", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
+		  missing ? ", and this is not loaded: " : "", missing ? missing : "");
+	set_ready(s);
 }
 
 static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
 {
 	const char *why = e->why_not ? e->why_not : e->last;
-	const char *licence = str_eq(e->name, "nvidia-gridd") ? guest_licence(&e->log) : NULL;
+	const char *licence = str_eq(e->name, "nvidia-gridd") ? vgpu_guest_licence(&e->log) : NULL;
 	if (daemon_entry_runs(e, kern))
 		return str_fmt("%s up (pid %d%s)%s%s", e->name, e->pid,
 			       e->is_foreign ? ", of others" :
@@ -189,8 +189,8 @@ void status_daemons(struct status *s, const struct daemon_record *r, const struc
 	if (!s->has_gpu || !r->count)
 		return;
 	auto_str char *text = strv_join(&texts, "; ");
-	add(s, "daemons", is_ok, "%s", text);
-	measure(s);
+	add_check(s, "daemons", is_ok, "%s", text);
+	set_ready(s);
 }
 
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
@@ -198,7 +198,8 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 {
 	auto_status struct status s = { .has_gpu = facts_has_gpu(facts) };
 	if (s.has_gpu) {
-		size_t gpus = gpus_ours(&facts->gpus, GPU_DISPLAY), switches = gpus_ours(&facts->gpus, GPU_SWITCH);
+		size_t gpus = gpus_count_ours(&facts->gpus, GPU_DISPLAY),
+		       switches = gpus_count_ours(&facts->gpus, GPU_SWITCH);
 		check_modules(facts, &s);
 		check_package(facts, host, &s);
 		check_journal(host, &s);
@@ -207,9 +208,9 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
 		    check_nodes(kern, dev_root, sys, &s, err) < 0 ||
 		    check_export(facts, host, kern, sys, &s, err) < 0 ||
-		    check_firmware(facts, host, kern, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
+		    check_status_firmware(facts, host, kern, &s, err) < 0 || read_optional(facts, host, &s, err) < 0)
 			return -1;
-		measure(&s);
+		set_ready(&s);
 	}
 	*ret = s;
 	s = (struct status){ 0 };

@@ -18,16 +18,16 @@ struct status {
 	char *compatible; // release that the loaded modules were made for, where it is another one; NULL = it is not
 	struct check *checks;
 	size_t count;
-	struct devices devices;   // with verdicts
-	struct optional optional; // modules that failed in this boot and are not loaded; they count for nothing
+	struct devices devices;           // with verdicts
+	struct optional_modules optional; // modules that failed in this boot and are not loaded; they count for nothing
 };
 
 // Compares and changes nothing. dev_root holds dev/.
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
 		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
 // One more post-condition: what the run wanted is what the kernel has. modules may be empty.
-void status_wish(struct status *s, const struct loaded *l, const char *driver, enum flavour flavour,
-		 const struct strv *modules);
+void status_check_request(struct status *s, const struct modules *l, const char *driver, enum flavour flavour,
+			  const struct strv *modules);
 // And one more: the daemons that GPUs cannot be used without are up (R-P1). Not of a run that changes the driver: they
 // come after it.
 void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);

@@ -16,20 +16,20 @@
 //
 // Before a step of a run that changes something. is_touching: of the modules in the kernel, so from now on CHANGING;
 // a caller that cannot say so must not go on.
-int publish_step(const struct root *root, const struct host *host, const char *step, const char *subject,
-		 bool is_touching, struct err *err);
+int status_file_step(const struct root *root, const struct host *host, const char *step, const char *subject,
+		     bool is_touching, struct err *err);
 
-struct publish_end {
+struct status_file_end {
 	const char *outcome;
-	const struct watch *watch; // NULL = no phases
-	const struct err *failure; // NULL = all went well
+	const struct progress *progress; // NULL = no phases
+	const struct err *failure;       // NULL = all went well
 };
 // At the end of a run, as measured now. 1 = written, 0 = the file says all of it already.
-int publish_end(const struct root *root, const struct facts *now, const struct status *status,
-		const struct publish_end *end, struct err *err);
+int status_file_end(const struct root *root, const struct facts *now, const struct status *status,
+		    const struct status_file_end *end, struct err *err);
 
 // Between runs, as measured now: the last run stays what it was. 0 = a run is under way and tells for itself.
-int publish_status(const struct root *root, const struct facts *now, const struct status *status, struct err *err);
+int status_file_refresh(const struct root *root, const struct facts *now, const struct status *status, struct err *err);
 
 // 1 = read, 0 = there is none of this boot.
-int publish_read(const struct root *root, const char *boot_id, json_t **ret, struct err *err);
+int status_file_read(const struct root *root, const char *boot_id, json_t **ret, struct err *err);

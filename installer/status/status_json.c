@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "status/status_json.h"
 
-json_t *report_error(const struct err *err)
+json_t *status_json_error(const struct err *err)
 {
 	const struct err_info *info = err_info(err->code);
 	return json_pack("{s:s, s:s, s:b, s:o, s:s}", "code", info->name, "reason", info->reason, "retryable",
 			 info->retryable, "text", json_text(err->text), "next", info->next);
 }
 
-json_t *report_phases(const struct watch *w)
+json_t *status_json_phases(const struct progress *w)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < w->count; i++)
@@ -21,23 +21,23 @@ static json_t *nodes_json(const struct devices *d)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < d->count; i++) {
-		const struct node *n = &d->items[i];
+		const struct device_node *n = &d->items[i];
 		auto_str char *mode = str_fmt("%04o", n->mode);
 		json_array_append_new(list,
 				      json_pack("{s:o, s:i, s:i, s:s, s:I, s:I, s:s, s:o}", "path", json_text(n->path),
 						"major", n->major, "minor", n->minor, "mode", mode, "uid",
 						(json_int_t)n->uid, "gid", (json_int_t)n->gid, "verdict",
-						node_verdict_name(n->verdict), "why", json_text(n->why)));
+						device_verdict_name(n->verdict), "why", json_text(n->why)));
 	}
 	return list;
 }
 
-json_t *report_compatible(const char *made_for)
+json_t *status_json_compatible(const char *made_for)
 {
 	return made_for ? json_pack("{s:s}", "made_for", made_for) : json_null();
 }
 
-json_t *report_status(const struct status *s)
+json_t *status_json_status(const struct status *s)
 {
 	auto_json json_t *checks = json_array();
 	for (size_t i = 0; i < s->count; i++)
@@ -48,8 +48,8 @@ json_t *report_status(const struct status *s)
 			 !s->has_gpu ? "NO_GPU" :
 			 s->is_ready ? "READY" :
 				       "NOT_READY",
-			 "ready", s->is_ready, "compatible", report_compatible(s->compatible), "checks", checks,
-			 "nodes", nodes_json(&s->devices), "optional", optional_json(&s->optional));
+			 "ready", s->is_ready, "compatible", status_json_compatible(s->compatible), "checks", checks,
+			 "nodes", nodes_json(&s->devices), "optional", optional_modules_json(&s->optional));
 }
 
 static json_t *gpus_json(const struct gpus *g)
@@ -60,19 +60,19 @@ static json_t *gpus_json(const struct gpus *g)
 		json_array_append_new(list, json_pack("{s:o, s:s, s:s, s:s, s:o, s:b}", "address",
 						      json_text(g->items[i].address), "kind",
 						      g->items[i].kind == GPU_SWITCH ? "nvswitch" : "gpu", "id", id,
-						      "architecture", flavour_architecture(g->items[i].device), "bound",
+						      "architecture", gpu_architecture(g->items[i].device), "bound",
 						      json_text(g->items[i].driver), "virtual", g->items[i].is_vf));
 	}
 	return list;
 }
 
-static json_t *loaded_json(const struct loaded *l)
+static json_t *loaded_json(const struct modules *l)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
 		json_array_append_new(list, json_pack("{s:o, s:s, s:o, s:o, s:i, s:o, s:o, s:o, s:o}", "name",
-						      json_text(m->name), "state", loaded_state_name(m->state),
+						      json_text(m->name), "state", modules_state_name(m->state),
 						      "version", json_text(m->version), "srcversion",
 						      json_text(m->srcversion), "refcount", m->refcount, "taint",
 						      json_text(m->taint), "holders", json_strv(&m->holders), "params",
@@ -94,7 +94,7 @@ static json_t *config_json(const struct host *h)
 	return config;
 }
 
-static json_t *kernel_json(const struct host *h)
+static json_t *running_kernel_json(const struct host *h)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:s, s:b, s:o, s:o, s:o}", "release", json_text(h->release),
 			 "build_id", json_text(h->build_id), "arch", json_text(h->arch), "boot_id",
@@ -114,10 +114,10 @@ static json_t *host_json(const struct host *h)
 			 (json_int_t)h->memory_total_bytes);
 }
 
-json_t *report_json(const struct facts *f, const struct status *s)
+json_t *status_json_all(const struct facts *f, const struct status *s)
 {
-	json_t *json = report_status(s);
-	json_object_set_new(json, "kernel", kernel_json(&f->host));
+	json_t *json = status_json_status(s);
+	json_object_set_new(json, "kernel", running_kernel_json(&f->host));
 	json_object_set_new(json, "host", host_json(&f->host));
 	json_object_set_new(json, "driver",
 			    json_pack("{s:o, s:o, s:o}", "version", json_text(f->loaded.version), "flavour",

@@ -7,8 +7,8 @@
 #include "host/facts.h"
 #include "status/status.h"
 
-json_t *report_error(const struct err *err);     // code, reason, retryable, text, next
-json_t *report_phases(const struct watch *w);    // [{phase, seconds, note}]
-json_t *report_compatible(const char *made_for); // {made_for}: of another kernel; else null
-json_t *report_status(const struct status *s);   // state, ready, compatible, checks, nodes, optional
-json_t *report_json(const struct facts *facts, const struct status *s); // that, and what was read of the machine
+json_t *status_json_error(const struct err *err);     // code, reason, retryable, text, next
+json_t *status_json_phases(const struct progress *w); // [{phase, seconds, note}]
+json_t *status_json_compatible(const char *made_for); // {made_for}: of another kernel; else null
+json_t *status_json_status(const struct status *s);   // state, ready, compatible, checks, nodes, optional
+json_t *status_json_all(const struct facts *facts, const struct status *s); // that, and what was read of the machine

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static void enter(struct supervised *s, enum supervised_state state, int64_t now_ms, int64_t due_ms)
+static void enter_supervised_state(struct supervised *s, enum supervised_state state, int64_t now_ms, int64_t due_ms)
 {
 	if (s->state != state || !s->since_ms)
 		s->since_ms = now_ms;
@@ -11,12 +11,12 @@ static void enter(struct supervised *s, enum supervised_state state, int64_t now
 	s->due_ms = due_ms;
 }
 
-static void note(char *to, size_t size, const char *text)
+static void copy_note(char *to, size_t size, const char *text)
 {
 	snprintf(to, size, "%s", text ? text : "");
 }
 
-static unsigned tick(struct supervised *s, int64_t now_ms)
+static unsigned policy_tick(struct supervised *s, int64_t now_ms)
 {
 	if (now_ms < s->due_ms)
 		return 0;
@@ -31,60 +31,60 @@ static unsigned tick(struct supervised *s, int64_t now_ms)
 	return ACTION_START | (is_late ? ACTION_TELL : 0U);
 }
 
-static unsigned come_up(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
+static unsigned policy_up(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
 {
 	bool is_first = !s->was_up;
-	enter(s, SUPERVISED_UP, now_ms, SUPERVISED_NEVER);
+	enter_supervised_state(s, SUPERVISED_UP, now_ms, SUPERVISED_NEVER);
 	s->pid = e->pid;
 	s->start = e->start;
 	s->restarts += !is_first && e->kind == EVENT_UP;
 	s->was_up = true;
 	s->is_told = false;
-	note(s->why_not, sizeof(s->why_not), NULL);
+	copy_note(s->why_not, sizeof(s->why_not), NULL);
 	return is_first && e->kind == EVENT_UP ? ACTION_AFTER : 0;
 }
 
-static void end(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
+static void policy_ended(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
 {
 	if (s->state == SUPERVISED_UP && now_ms - s->since_ms >= BACKOFF_RESET_MS)
 		s->backoff_ms = BACKOFF_FIRST_MS;
-	enter(s, SUPERVISED_DOWN, now_ms, now_ms + s->backoff_ms);
+	enter_supervised_state(s, SUPERVISED_DOWN, now_ms, now_ms + s->backoff_ms);
 	s->backoff_ms = s->backoff_ms * 2 < BACKOFF_MOST_MS ? s->backoff_ms * 2 : BACKOFF_MOST_MS;
 	s->pid = 0;
 	s->start = 0;
-	note(s->last, sizeof(s->last), e->text);
-	note(s->why_not, sizeof(s->why_not), e->text);
+	copy_note(s->last, sizeof(s->last), e->text);
+	copy_note(s->why_not, sizeof(s->why_not), e->text);
 }
 
-unsigned supervised_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
+unsigned restart_policy_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
 {
 	switch (e->kind) {
 	case EVENT_TICK:
-		return tick(s, now_ms);
+		return policy_tick(s, now_ms);
 	case EVENT_LAUNCHED:
-		enter(s, SUPERVISED_STARTING, now_ms, now_ms + STARTING_MOST_MS);
+		enter_supervised_state(s, SUPERVISED_STARTING, now_ms, now_ms + STARTING_MOST_MS);
 		s->pid = e->pid;
 		return 0;
 	case EVENT_UP:
 	case EVENT_ADOPTED:
-		return come_up(s, e, now_ms);
+		return policy_up(s, e, now_ms);
 	case EVENT_ENDED:
-		end(s, e, now_ms);
+		policy_ended(s, e, now_ms);
 		return 0;
 	case EVENT_BLOCKED:
-		enter(s, SUPERVISED_WAITING, now_ms, now_ms + e->after_ms);
-		note(s->why_not, sizeof(s->why_not), e->text);
+		enter_supervised_state(s, SUPERVISED_WAITING, now_ms, now_ms + e->after_ms);
+		copy_note(s->why_not, sizeof(s->why_not), e->text);
 		return 0;
 	}
 	return 0;
 }
 
-int64_t supervised_follow(const struct supervised *leader)
+int64_t restart_policy_follower_due_ms(const struct supervised *leader)
 {
 	return leader->state == SUPERVISED_UP ? leader->since_ms + FOLLOW_MS : SUPERVISED_NEVER;
 }
 
-const char *supervised_state_name(enum supervised_state s)
+const char *restart_policy_state_name(enum supervised_state s)
 {
 	static const char *const names[] = { "waiting", "starting", "up", "down" };
 	return names[s];

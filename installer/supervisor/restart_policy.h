@@ -35,7 +35,7 @@ struct supervised {
 };
 #define SUPERVISED ((struct supervised){ .backoff_ms = BACKOFF_FIRST_MS })
 
-enum supervised_kind {
+enum supervised_event_kind {
 	EVENT_TICK,     // the clock
 	EVENT_LAUNCHED, // pid
 	EVENT_UP,       // pid, start: by our start
@@ -44,7 +44,7 @@ enum supervised_kind {
 	EVENT_BLOCKED,  // text: what is missing; after_ms: when to look again
 };
 struct supervised_event {
-	enum supervised_kind kind;
+	enum supervised_event_kind kind;
 	int pid;
 	uint64_t start;
 	const char *text;
@@ -56,8 +56,8 @@ enum {                    // actions, several at once
 	ACTION_AFTER = 4, // it is up for the first time: what belongs behind its first start
 	ACTION_TELL = 8,  // it waits too long
 };
-unsigned supervised_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms);
+unsigned restart_policy_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms);
 
 // When the one that follows may start: now or earlier = it may; SUPERVISED_NEVER = it is not known.
-int64_t supervised_follow(const struct supervised *leader);
-const char *supervised_state_name(enum supervised_state s); // "waiting", "starting", "up", "down"
+int64_t restart_policy_follower_due_ms(const struct supervised *leader);
+const char *restart_policy_state_name(enum supervised_state s); // "waiting", "starting", "up", "down"

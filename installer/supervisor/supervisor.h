@@ -14,7 +14,7 @@
 
 #include <poll.h>
 
-struct kept {
+struct supervised_daemon {
 	struct supervised s;
 	bool is_foreign;
 	int process; // a descriptor that tells its end; -1 = none
@@ -24,27 +24,27 @@ struct kept {
 	char *since;     // of the state, RFC 3339
 	struct strv log; // the last lines that it wrote
 };
-struct keeper {
+struct supervisor {
 	const struct root *host, *kern;
 	const struct sys *sys;
-	struct watch *watch;
-	struct daemon_wish wish;
+	struct progress *progress;
+	struct daemon_request request;
 	char *boot, *release;
-	char *driver;             // the exported driver root, below host
-	struct daemons plan;      // empty until there is a driver and its user space
-	struct kept *kept;        // of plan
-	struct daemon_record old; // of who kept them before
-	bool is_known;            // whether there is a driver, and what belongs to it
-	int64_t due_ms;           // of the next look whether there is something to keep
-	int syslog;               // their socket; -1 = none
-	int after;                // pid of a program that runs once; 0 = none
-	char *written;            // what daemons.json says
+	char *driver;                   // the exported driver root, below host
+	struct daemons plan;            // empty until there is a driver and its user space
+	struct supervised_daemon *kept; // of plan
+	struct daemon_record old;       // of who kept them before
+	bool is_known;                  // whether there is a driver, and what belongs to it
+	int64_t due_ms;                 // of the next look whether there is something to keep
+	int syslog;                     // their socket; -1 = none
+	int after;                      // pid of a program that runs once; 0 = none
+	char *written;                  // what daemons.json says
 };
-int keeper_open(struct keeper *k, char *const *environment, struct err *err);
-void keeper_done(struct keeper *k);
+int supervisor_open(struct supervisor *k, char *const *environment, struct err *err);
+void supervisor_done(struct supervisor *k);
 
-size_t keeper_fds(const struct keeper *k, struct pollfd *ret, size_t room); // that something has happened
-void keeper_ended(struct keeper *k, int pid, int status, int64_t now_ms);   // a child, by waitpid()
+size_t supervisor_fds(const struct supervisor *k, struct pollfd *ret, size_t room); // that something has happened
+void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms);   // a child, by waitpid()
 // What is due. Returns when the next is; SUPERVISED_NEVER = when something happens.
-int64_t keeper_tick(struct keeper *k, int64_t now_ms);
-bool keeper_is_well(const struct keeper *k); // no daemon that is needed is down
+int64_t supervisor_tick(struct supervisor *k, int64_t now_ms);
+bool supervisor_is_well(const struct supervisor *k); // no daemon that is needed is down

@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-static void say(struct keeper *k, size_t i, const char *text)
+static void log_line(struct supervisor *k, size_t i, const char *text)
 {
 	enum { KEPT_MOST = 5 };
 	struct strv *log = &k->kept[i].log;
-	watch_note(k->watch, "%s: %s", k->plan.items[i].name, text);
+	progress_note(k->progress, "%s: %s", k->plan.items[i].name, text);
 	if (log->count == KEPT_MOST) {
 		free(log->items[0]);
 		memmove(log->items, log->items + 1, log->count * sizeof(*log->items)); // with the NULL at its end
@@ -19,18 +19,18 @@ static void say(struct keeper *k, size_t i, const char *text)
 	strv_add(log, str_dup(text));
 }
 
-static void line(struct keeper *k, size_t i)
+static void line(struct supervisor *k, size_t i)
 {
-	struct kept *x = &k->kept[i];
+	struct supervised_daemon *x = &k->kept[i];
 	auto_str char *text = str_ndup(x->line, x->len);
 	if (*str_trim(text))
-		say(k, i, text);
+		log_line(k, i, text);
 	x->len = 0;
 }
 
-void keeper_read(struct keeper *k, size_t i)
+void supervisor_read_output(struct supervisor *k, size_t i)
 {
-	struct kept *x = &k->kept[i];
+	struct supervised_daemon *x = &k->kept[i];
 	char buf[4096];
 	ssize_t n = 1;
 	while (x->out >= 0 && (n = read(x->out, buf, sizeof(buf))) > 0)
@@ -52,7 +52,7 @@ static const char *program_of(const struct daemon *d)
 	return slash + 1;
 }
 
-void keeper_read_syslog(struct keeper *k)
+void supervisor_read_syslog(struct supervisor *k)
 {
 	char text[2048];
 	const char *name, *message;
@@ -63,6 +63,6 @@ void keeper_read_syslog(struct keeper *k)
 			continue;
 		for (size_t i = 0; i < k->plan.count; i++)
 			if (str_eq(name, k->plan.items[i].name) || str_eq(name, program_of(&k->plan.items[i])))
-				say(k, i, message);
+				log_line(k, i, message);
 	}
 }

@@ -2,7 +2,7 @@
 #include "base/process/start_time.h"
 #include "supervisor/supervisor_internal.h"
 
-static void fill(const struct keeper *k, struct daemon_record *r)
+static void fill_daemon_record(const struct supervisor *k, struct daemon_record *r)
 {
 	r->owner = getpid();
 	r->owner_start = start_time_of(k->kern, r->owner);
@@ -14,7 +14,7 @@ static void fill(const struct keeper *k, struct daemon_record *r)
 		struct daemon_entry *e = &r->items[r->count++];
 		*e = (struct daemon_entry){ .name = str_dup(d->name),
 					    .why = str_dup(d->why),
-					    .state = str_dup(supervised_state_name(s->state)),
+					    .state = str_dup(restart_policy_state_name(s->state)),
 					    .pid = s->state == SUPERVISED_UP ? s->pid : 0,
 					    .start = s->start,
 					    .since = str_dup(k->kept[i].since),
@@ -35,19 +35,19 @@ static void fill(const struct keeper *k, struct daemon_record *r)
 }
 
 // Only when it says something new: an idle node writes nothing (P9).
-void keeper_write(struct keeper *k)
+void supervisor_write_record(struct supervisor *k)
 {
 	struct err why;
 	auto_daemon_record struct daemon_record r = { 0 };
 	if (!k->plan.count)
 		return;
-	fill(k, &r);
+	fill_daemon_record(k, &r);
 	auto_json json_t *json = daemon_record_json(&r, NULL);
 	auto_str char *text = json_dumps(json, 0);
 	if (str_eq(text, k->written))
 		return;
 	if (daemon_record_write(k->host, k->boot, &r, &why) < 0) {
-		watch_note(k->watch, "it is not told how the daemons are: %s", why.text);
+		progress_note(k->progress, "it is not told how the daemons are: %s", why.text);
 		return;
 	}
 	free(k->written);

@@ -13,21 +13,21 @@ struct apply {
 	const struct sys *sys;
 	const struct root *state; // headers, scratch; holds the store
 	const struct facts *facts;
-	const struct wish *wish;
+	const struct request *request;
 	const struct plan *plan;
-	struct obtain *obtain;              // store, and of STEP_PACKAGE what was found
-	const struct compile_wish *compile; // of STEP_COMPILE; output and flavour are filled in here
-	const struct compile_gate *gate;    // NULL = every node compiles for itself
-	struct export *export;              // NULL = user space is not exported
-	const char *cdi;                    // as of cdi_keep()
+	struct acquire *acquire;               // store, and of STEP_PACKAGE what was found
+	const struct compile_request *compile; // of STEP_COMPILE; output and flavour are filled in here
+	const struct compile_gate *gate;       // NULL = every node compiles for itself
+	struct driver_root *export;            // NULL = user space is not exported
+	const char *cdi;                       // as of cdi_spec_file_update()
 	unsigned imex_channels;
 	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
 	int unload_timeout_ms, holders_timeout_ms;
 	int load_timeout_ms;        // as of load_module()
 	bool is_unproven_allowed;   // a driver that works may go for one of which nothing could be compared
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
-	struct watch *watch;
-	const struct err *failure; // of apply_back(): why what worked last is brought back
+	struct progress *progress;
+	const struct err *failure; // of recover_last_good(): why what worked last is brought back
 };
 
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
@@ -39,9 +39,9 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 int apply_stage(const struct apply *apply, struct err *err);
 
 // When no driver is loaded, or this boot was cut off in the middle of a change: what was loaded before, or worked last,
-// comes back from the node's own store, journaled as any change. plan, wish and compile are not needed; facts must be
-// of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
-int apply_back(const struct apply *a, struct status *ret, struct err *err);
+// comes back from the node's own store, journaled as any change. plan, request and compile are not needed; facts must
+// be of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
+int recover_last_good(const struct apply *a, struct status *ret, struct err *err);
 
 // A run that ended before it came to either: what there is, and why, for others to read (status_file.h).
-void apply_failed(const struct apply *a, const char *outcome, const struct err *failure);
+void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure);

@@ -8,15 +8,15 @@
 #include <fcntl.h>
 #include <limits.h>
 
-void back_done(struct back *b)
+void rollback_done(struct rollback *b)
 {
-	driver_done(&b->driver);
+	driver_state_done(&b->driver);
 	package_done(&b->package);
 	strv_done(&b->files);
-	*b = BACK_NONE;
+	*b = ROLLBACK_NONE;
 }
 
-static char *full_name(const char *canonical)
+static char *dashed_name(const char *canonical)
 {
 	char *name = str_dup(canonical);
 	for (char *p = name; *p; p++)
@@ -36,7 +36,7 @@ static void add_param(char **text, const char *prefix, const char *shown)
 	str_add(text, "%s%s%.*s%s%s%s", *text ? " " : "", prefix, (int)(value - shown), shown, quote, value, quote);
 }
 
-static void params_of_loaded(const struct loaded *l, struct driver *d)
+static void add_loaded_params(const struct modules *l, struct driver_state *d)
 {
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
@@ -47,44 +47,45 @@ static void params_of_loaded(const struct loaded *l, struct driver *d)
 		for (size_t p = 0; is_core && p < l->params.count; p++)
 			add_param(&text, "NVreg_", l->params.items[p]);
 		if (m->is_driver && text)
-			driver_set_params(d, m->name, text);
+			driver_state_set_params(d, m->name, text);
 	}
 }
 
 // A driver that was put in here in this boot has its parameters in the journal; of another one the kernel shows them.
-static void describe_loaded(const struct facts *f, const struct journal *j, struct driver *ret)
+static void loaded_driver(const struct facts *f, const struct journal *j, struct driver_state *ret)
 {
-	const struct loaded *l = &f->loaded;
-	struct driver d = { .version = str_dup(l->version),
-			    .flavour = str_dup(flavour_name(l->flavour)),
-			    .kernel = str_dup(f->host.build_id) };
+	const struct modules *l = &f->loaded;
+	struct driver_state d = { .version = str_dup(l->version),
+				  .flavour = str_dup(flavour_name(l->flavour)),
+				  .kernel = str_dup(f->host.build_id) };
 	for (size_t i = 0; i < l->count; i++)
 		if (l->items[i].is_driver)
-			strv_add(&d.modules, full_name(l->items[i].name));
+			strv_add(&d.modules, dashed_name(l->items[i].name));
 	if (str_eq(j->last_good_boot, f->host.boot_id) && str_eq(j->last_good.version, d.version) &&
 	    str_eq(j->last_good.flavour, d.flavour)) {
 		d.digest = str_dup(j->last_good.digest);
 		for (size_t i = 0; i < j->last_good.params.count; i++)
 			strv_add(&d.params, str_dup(j->last_good.params.items[i]));
 	} else {
-		params_of_loaded(l, &d);
+		add_loaded_params(l, &d);
 	}
 	*ret = d;
 }
 
-static void choose(const struct facts *f, const struct journal *j, const struct driver *target, struct driver *ret)
+static void choose_rollback_driver(const struct facts *f, const struct journal *j, const struct driver_state *target,
+				   struct driver_state *ret)
 {
 	if (journal_is_open(j, f->host.boot_id))
-		driver_copy(j->previous.version ? &j->previous : &j->last_good, ret);
+		driver_state_copy(j->previous.version ? &j->previous : &j->last_good, ret);
 	else if (f->loaded.version)
-		describe_loaded(f, j, ret);
+		loaded_driver(f, j, ret);
 	else
-		driver_copy(&j->last_good, ret);
-	if (!str_eq(ret->kernel, f->host.build_id) || driver_same(ret, target))
-		driver_done(ret);
+		driver_state_copy(&j->last_good, ret);
+	if (!str_eq(ret->kernel, f->host.build_id) || driver_state_same(ret, target))
+		driver_state_done(ret);
 }
 
-static bool is_of(const struct driver *d, const char *module)
+static bool has_driver_module(const struct driver_state *d, const char *module)
 {
 	auto_str char *name = module_canonical(module);
 	for (size_t i = 0; i < d->modules.count; i++) {
@@ -95,10 +96,10 @@ static bool is_of(const struct driver *d, const char *module)
 	return false;
 }
 
-static bool is_loaded_one(const struct facts *f, const struct package *p)
+static bool is_loaded_package(const struct facts *f, const struct package *p)
 {
 	for (size_t i = 0; i < p->count; i++) {
-		const struct loaded_module *m = loaded_find(&f->loaded, p->files[i].module);
+		const struct loaded_module *m = modules_find(&f->loaded, p->files[i].module);
 		if (m && m->srcversion && !str_eq(m->srcversion, p->files[i].srcversion))
 			return false;
 	}
@@ -106,33 +107,33 @@ static bool is_loaded_one(const struct facts *f, const struct package *p)
 }
 
 // 1 = from the store. A digest says all: what served this kernel may have been made for another one.
-static int find_in_store(const struct apply *a, const struct package *have, struct back *b, struct err *err)
+static int find_stored_files(const struct apply *a, const struct package *have, struct rollback *b, struct err *err)
 {
 	const struct facts *f = a->facts;
-	const struct driver *d = &b->driver;
+	const struct driver_state *d = &b->driver;
 	struct package_want want = { .digest = d->digest,
 				     .driver = d->version,
 				     .flavour = d->flavour,
 				     .release = d->digest ? NULL : f->host.release,
 				     .build_id = d->digest ? NULL : f->host.build_id };
-	if (!obtain_has_store(a->obtain))
+	if (!acquire_has_store(a->acquire))
 		return 0;
-	int r = find_package(&a->obtain->store.layout, &want, &b->package, NULL, err);
-	if (r <= 0 || (!d->digest && !is_loaded_one(f, &b->package))) {
+	int r = find_package(&a->acquire->store.layout, &want, &b->package, NULL, err);
+	if (r <= 0 || (!d->digest && !is_loaded_package(f, &b->package))) {
 		package_done(&b->package);
 		return r < 0 ? -1 : 0;
 	}
-	a->obtain->is_back = true;
-	r = obtain_check(a->obtain, b->package.manifest.digest, err);
-	a->obtain->is_back = false;
+	a->acquire->is_back = true;
+	r = acquire_check_trust(a->acquire, b->package.manifest.digest, err);
+	a->acquire->is_back = false;
 	if (r < 0)
 		return err_wrap(err, "%s", err_info(err->code)->name);
 	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
-	if (!is_unpacked && obtain_unpack(a->obtain, &b->package, err) < 0)
+	if (!is_unpacked && acquire_unpack(a->acquire, &b->package, err) < 0)
 		return -1;
 	b->shared = is_unpacked ? &have->dir : NULL;
 	for (size_t i = 0; i < b->package.count; i++)
-		if (is_of(d, b->package.files[i].module))
+		if (has_driver_module(d, b->package.files[i].module))
 			strv_add(&b->files, str_dup(b->package.files[i].name));
 	return 1;
 }
@@ -146,12 +147,12 @@ static bool is_file_of(const struct root *host, const struct loaded_module *m)
 }
 
 // A driver that came from the host's own tree comes back from there.
-static int find_on_host(const struct apply *a, struct back *b)
+static int find_on_host(const struct apply *a, struct rollback *b)
 {
-	const struct loaded *l = &a->facts->loaded;
+	const struct modules *l = &a->facts->loaded;
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
-		if (!is_of(&b->driver, m->name))
+		if (!has_driver_module(&b->driver, m->name))
 			continue;
 		if (!m->file || !is_file_of(a->host, m)) {
 			strv_done(&b->files);
@@ -162,44 +163,44 @@ static int find_on_host(const struct apply *a, struct back *b)
 	return b->files.count == b->driver.modules.count;
 }
 
-void back_prepare(const struct apply *a, const struct journal *j, const struct driver *target,
-		  const struct package *have, struct back *ret)
+void rollback_prepare(const struct apply *a, const struct journal *j, const struct driver_state *target,
+		      const struct package *have, struct rollback *ret)
 {
-	auto_back struct back b = BACK_NONE;
+	auto_rollback struct rollback b = ROLLBACK_NONE;
 	struct err why = { .text = "its modules are in no package of this node, and not on the host" };
-	choose(a->facts, j, target, &b.driver);
+	choose_rollback_driver(a->facts, j, target, &b.driver);
 	if (!b.driver.version)
 		return;
-	int stored = find_in_store(a, have, &b, &why);
+	int stored = find_stored_files(a, have, &b, &why);
 	if (stored <= 0)
 		package_done(&b.package); // its files are those of the host then
 	if (stored <= 0 && !find_on_host(a, &b)) {
-		watch_note(a->watch, "driver %s could not be brought back: %s", b.driver.version, why.text);
+		progress_note(a->progress, "driver %s could not be brought back: %s", b.driver.version, why.text);
 		return;
 	}
 	*ret = b;
-	b = BACK_NONE;
+	b = ROLLBACK_NONE;
 }
 
-static int load(const struct apply *a, const struct back *b, const struct module_set *set, const size_t *order,
-		struct err *err)
+static int load_rollback_modules(const struct apply *a, const struct rollback *b, const struct module_set *set,
+				 const size_t *order, struct err *err)
 {
 	int any = 0;
 	for (size_t i = 0; i < set->count; i++) {
 		const struct module *m = &set->items[order[i]];
-		auto_str char *params = params_known(m, driver_params(&b->driver, m->name));
+		auto_str char *params = module_params_known(m, driver_state_params(&b->driver, m->name));
 		int r = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
-		if (r < 0 && (err->code == E_WEDGED || !optional_is(m->name)))
+		if (r < 0 && (err->code == E_WEDGED || !optional_modules_is(m->name)))
 			return -1;
 		if (r < 0)
-			watch_note(a->watch, "%s does not come back, and the driver works without it: %s", m->name,
-				   err->text);
+			progress_note(a->progress, "%s does not come back, and the driver works without it: %s",
+				      m->name, err->text);
 		any |= r > 0;
 	}
 	return any;
 }
 
-int back_load(const struct apply *a, const struct back *b, struct err *err)
+int rollback_load(const struct apply *a, const struct rollback *b, struct err *err)
 {
 	auto_module_set struct module_set set = { 0 };
 	const struct root *dir = b->shared ? b->shared : b->package.count ? &b->package.dir : a->host;
@@ -208,7 +209,7 @@ int back_load(const struct apply *a, const struct back *b, struct err *err)
 	size_t *order = mem_alloc(set.count * sizeof(*order));
 	int r = load_order(set.pointers, set.count, order, err);
 	if (r == 0)
-		r = load(a, b, &set, order, err);
+		r = load_rollback_modules(a, b, &set, order, err);
 	free(order);
 	return r;
 }

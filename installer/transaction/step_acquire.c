@@ -6,63 +6,63 @@
 #include "kmod/load/provider.h"
 #include "kmod/module/prove.h"
 
-int step_adopt(struct run *r, const struct step *step, struct err *err)
+int step_adopt(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)err;
-	watch_end(r->a->watch, "adopt", "%s is loaded already", step->subject);
+	progress_end(r->a->progress, "adopt", "%s is loaded already", step->subject);
 	return 0;
 }
 
-int step_package(struct run *r, const struct step *step, struct err *err)
+int step_package(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
-	if (obtain_take(a->obtain, &r->package, err) < 0)
+	if (acquire_take(a->acquire, &r->package, err) < 0)
 		return -1;
 	auto_str char *tag = package_tag(&r->package.key);
-	watch_end(a->watch, "package", "%s from %s", tag, r->package.place);
+	progress_end(a->progress, "package", "%s from %s", tag, r->package.place);
 	return 0;
 }
 
-static int compile(struct run *r, struct err *err)
+static int compile(struct transaction *r, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_compile_report struct compile_report report = { 0 };
-	struct compile_wish wish = *a->compile;
-	struct headers_offer offer = { .bring = obtain_headers, .ctx = a->obtain };
-	wish.offer = &offer;
-	wish.builder = obtain_builder;
-	wish.builder_ctx = a->obtain;
-	wish.flavour = a->plan->flavour;
-	wish.output = obtain_output;
-	wish.output_ctx = a->obtain;
-	return gate_compile(a->gate, &wish, a->watch, &r->package, &report, err);
+	struct compile_request request = *a->compile;
+	struct headers_offer offer = { .bring = acquire_headers, .ctx = a->acquire };
+	request.offer = &offer;
+	request.builder = acquire_builder;
+	request.builder_ctx = a->acquire;
+	request.flavour = a->plan->flavour;
+	request.output = acquire_output;
+	request.output_ctx = a->acquire;
+	return compile_gate_run(a->gate, &request, a->progress, &r->package, &report, err);
 }
 
-int step_compile(struct run *r, const struct step *step, struct err *err)
+int step_compile(struct transaction *r, const struct step *step, struct err *err)
 {
 	int made = compile(r, err);
 	return made > 0 ? step_package(r, step, err) : made;
 }
 
 // Files of the package for the modules that a step names, in the package's order, without those that did not fit.
-static void files_of(const struct run *r, const char *subject, struct strv *ret)
+static void package_files_of(const struct transaction *r, const char *subject, struct strv *ret)
 {
 	const struct package *p = &r->package;
 	auto_strv struct strv names = { 0 };
 	strv_split(&names, subject, ", ");
 	for (size_t i = 0; i < p->count; i++)
-		if (strv_has(&names, p->files[i].module) && !optional_find(&r->failed, p->files[i].module))
+		if (strv_has(&names, p->files[i].module) && !optional_modules_find(&r->failed, p->files[i].module))
 			strv_add(ret, str_dup(p->files[i].name));
 }
 
 // Exports of driver modules that stay loaded are those of the package's own files: differs() saw equal srcversions.
-static int exports_of_loaded(const struct run *r, struct symvers *ret, struct err *err)
+static int exports_of_loaded(const struct transaction *r, struct symvers *ret, struct err *err)
 {
 	auto_strv struct strv files = { 0 };
 	auto_module_set struct module_set set = { 0 };
 	for (size_t i = 0; i < r->package.count; i++)
-		if (loaded_find(&r->a->facts->loaded, r->package.files[i].module))
+		if (modules_find(&r->a->facts->loaded, r->package.files[i].module))
 			strv_add(&files, str_dup(r->package.files[i].name));
 	if (module_set_read(&r->package.dir, &files, &set, err) < 0)
 		return -1;
@@ -72,22 +72,22 @@ static int exports_of_loaded(const struct run *r, struct symvers *ret, struct er
 	return 0;
 }
 
-static bool is_of_this_kernel(const struct run *r)
+static bool is_of_this_kernel(const struct transaction *r)
 {
 	return str_eq(r->package.key.release, r->a->facts->host.release);
 }
 
 // A package that is not what it says must not be found again. One of another kernel may be all that it says.
-static void quarantine(const struct run *r, const struct err *why)
+static void quarantine_unfit(const struct transaction *r, const struct err *why)
 {
 	struct err err;
 	bool is_bad = (why->code == E_ABI && is_of_this_kernel(r)) || why->code == E_ELF || why->code == E_ARCH;
-	if (is_bad && store_quarantine(&r->a->obtain->store, r->package.layer.digest, NULL, &err) < 0)
-		watch_note(r->a->watch, "the package stays in the store: %s", err.text);
+	if (is_bad && store_quarantine(&r->a->acquire->store, r->package.layer.digest, NULL, &err) < 0)
+		progress_note(r->a->progress, "the package stays in the store: %s", err.text);
 }
 
 // The host has what one module of the set needs of the kernel's own tree.
-static int check_needs_of(const struct run *r, const struct proof_module *m, struct err *err)
+static int check_module_needs(const struct transaction *r, const struct proof_module *m, struct err *err)
 {
 	for (size_t i = 0; i < m->needs.count; i++)
 		if (provider_check(r->a->host, r->a->kern, r->a->facts->host.release, m->needs.items[i], err) < 0)
@@ -95,11 +95,11 @@ static int check_needs_of(const struct run *r, const struct proof_module *m, str
 	return 0;
 }
 
-static int check_needs(const struct run *r, const struct proof *proof, struct err *err)
+static int check_needs(const struct transaction *r, const struct proof *proof, struct err *err)
 {
 	for (size_t i = 0; i < proof->count; i++) {
 		auto_str char *name = module_set_name(&r->set, i);
-		if (check_needs_of(r, &proof->modules[i], err) < 0)
+		if (check_module_needs(r, &proof->modules[i], err) < 0)
 			return err_wrap(err, "%s", name);
 	}
 	return 0;
@@ -108,23 +108,23 @@ static int check_needs(const struct run *r, const struct proof *proof, struct er
 // Nor is it to come back as the last good driver, when it is a module that every driver needs: the reason holds for
 // that, too. What is wrong with the machine's own files is no proof, and says nothing of what worked on this very
 // kernel.
-static void note_unfit(const struct run *r, const struct proof *proof)
+static void mark_unfit(const struct transaction *r, const struct proof *proof)
 {
-	struct obtain *o = r->a->obtain;
+	struct acquire *o = r->a->acquire;
 	for (size_t i = 0; i < proof->count; i++) {
 		auto_str char *name = module_set_name(&r->set, i);
-		if (proof->modules[i].code && !optional_is(name))
+		if (proof->modules[i].code && !optional_modules_is(name))
 			memcpy(o->unfit, r->package.manifest.digest, sizeof(o->unfit));
 	}
 }
 
-static int prove(struct run *r, const struct step *step, struct proof *proof, struct err *err)
+static int prove_package_files(struct transaction *r, const struct step *step, struct proof *proof, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_strv struct strv files = { 0 };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	auto_symvers struct symvers *loaded = symvers_new();
-	files_of(r, step->subject, &files);
+	package_files_of(r, step->subject, &files);
 	if (module_set_read(&r->package.dir, &files, &r->set, err) < 0 || exports_of_loaded(r, loaded, err) < 0 ||
 	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
 		return -1;
@@ -133,7 +133,7 @@ static int prove(struct run *r, const struct step *step, struct proof *proof, st
 }
 
 // R-P3: those that do not fit are left out, when the driver works without every one of them.
-static bool is_spared(struct run *r, const struct proof *proof)
+static bool skip_unfit_optional(struct transaction *r, const struct proof *proof)
 {
 	bool is_any = false;
 	for (size_t i = 0; i < proof->count; i++) {
@@ -142,9 +142,9 @@ static bool is_spared(struct run *r, const struct proof *proof)
 		struct err why;
 		if (m->code)
 			err_set(&why, m->code, "%s", m->text);
-		else if (check_needs_of(r, m, &why) == 0)
+		else if (check_module_needs(r, m, &why) == 0)
 			continue;
-		if (!run_spare(r, name, &why))
+		if (!optional_step_skip(r, name, &why))
 			return false;
 		is_any = true;
 	}
@@ -152,10 +152,10 @@ static bool is_spared(struct run *r, const struct proof *proof)
 }
 
 // What is left out may have been needed by another one, which the next proof then tells.
-static int prove_what_fits(struct run *r, const struct step *step, struct proof *proof, struct err *err)
+static int prove_fitting_files(struct transaction *r, const struct step *step, struct proof *proof, struct err *err)
 {
-	while (prove(r, step, proof, err) < 0) {
-		if (!is_spared(r, proof))
+	while (prove_package_files(r, step, proof, err) < 0) {
+		if (!skip_unfit_optional(r, proof))
 			return -1;
 		proof_done(proof);
 		module_set_done(&r->set);
@@ -165,7 +165,7 @@ static int prove_what_fits(struct run *r, const struct step *step, struct proof 
 
 // A driver that works does not go for one of which nothing is known. Where there is none, or a run that was cut off has
 // left who knows what, trying is the best that can be done.
-static int check_basis(const struct run *r, struct proof *proof, struct err *err)
+static int check_proof_basis(const struct transaction *r, struct proof *proof, struct err *err)
 {
 	const struct apply *a = r->a;
 	const struct host *host = &a->facts->host;
@@ -176,20 +176,20 @@ static int check_basis(const struct run *r, struct proof *proof, struct err *err
 		return 0;
 	if (plan_has(a->plan, STEP_UNLOAD) && !r->was_open && !a->is_unproven_allowed)
 		return err_set(err, E_UNPROVEN, "%s", proof->text);
-	watch_note(a->watch, "whether the modules fit this kernel is not known before they are loaded");
+	progress_note(a->progress, "whether the modules fit this kernel is not known before they are loaded");
 	return 0;
 }
 
-int step_prove(struct run *r, const struct step *step, struct err *err)
+int step_prove(struct transaction *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_proof struct proof proof = { 0 };
-	if (prove_what_fits(r, step, &proof, err) < 0) {
-		quarantine(r, err);
-		note_unfit(r, &proof);
+	if (prove_fitting_files(r, step, &proof, err) < 0) {
+		quarantine_unfit(r, err);
+		mark_unfit(r, &proof);
 		return -1;
 	}
-	if (check_basis(r, &proof, err) < 0)
+	if (check_proof_basis(r, &proof, err) < 0)
 		return -1;
 	r->needs = mem_alloc(proof.count * sizeof(*r->needs));
 	for (size_t i = 0; i < proof.count; i++) {
@@ -199,10 +199,10 @@ int step_prove(struct run *r, const struct step *step, struct err *err)
 	r->order = mem_alloc(r->set.count * sizeof(*r->order));
 	if (load_order(r->set.pointers, r->set.count, r->order, err) < 0)
 		return -1;
-	if ((run_keep_reuse(r, &r->package, err) < 0 ||
-	     store_set_target(&a->obtain->store, r->package.manifest.digest, err) < 0) &&
-	    run_without_note(r, err) < 0)
+	if ((transaction_note_reuse(r, &r->package, err) < 0 ||
+	     store_set_target(&a->acquire->store, r->package.manifest.digest, err) < 0) &&
+	    transaction_may_go_unwritten(r, err) < 0)
 		return -1;
-	watch_end(a->watch, "prove", "%s", proof.text);
+	progress_end(a->progress, "prove", "%s", proof.text);
 	return 0;
 }

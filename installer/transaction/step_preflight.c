@@ -7,13 +7,14 @@
 
 #include <errno.h>
 
-static int find_firmware(const struct apply *a, const struct firmware_need *need, char **ret_text, struct err *err)
+static int find_firmware(const struct apply *a, const struct preflight_need *need, char **ret_text, struct err *err)
 {
-	auto_firmware_search struct firmware_search search = { 0 };
+	auto_firmware_path struct firmware_path search = { 0 };
 	auto_str char *where = NULL;
-	if (firmware_search(a->host, a->kern, a->facts->host.release, &search, err) < 0)
+	if (firmware_path(a->host, a->kern, a->facts->host.release, &search, err) < 0)
 		return -1;
-	if (need->names.count && a->export && export_brings(a->export, a->obtain->payload, &search, &need->names)) {
+	if (need->names.count && a->export &&
+	    driver_root_has_firmware(a->export, a->acquire->payload, &search, &need->names)) {
 		*ret_text = str_dup("firmware comes with the user space");
 		return 0;
 	}
@@ -23,46 +24,46 @@ static int find_firmware(const struct apply *a, const struct firmware_need *need
 	return found;
 }
 
-static int check_firmware(const struct run *r, char **ret_text, struct err *err)
+static int check_target_firmware(const struct transaction *r, char **ret_text, struct err *err)
 {
 	const struct apply *a = r->a;
-	auto_firmware_need struct firmware_need need = { 0 };
-	firmware_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->wish->params, &need);
+	auto_preflight_need struct preflight_need need = { 0 };
+	preflight_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->request->params, &need);
 	return find_firmware(a, &need, ret_text, err);
 }
 
-int run_check_back(struct run *r, struct err *err)
+int step_check_rollback(struct transaction *r, struct err *err)
 {
-	const struct driver *d = &r->back.driver;
-	auto_firmware_need struct firmware_need need = { 0 };
+	const struct driver_state *d = &r->rollback.driver;
+	auto_preflight_need struct preflight_need need = { 0 };
 	auto_str char *text = NULL;
-	firmware_need_record(&r->a->facts->gpus, d, &need);
+	preflight_need_record(&r->a->facts->gpus, d, &need);
 	return find_firmware(r->a, &need, &text, err) < 0 ? err_wrap(err, "driver %s", d->version) : 0;
 }
 
-static bool is_kept(const struct run *r)
+static bool is_package_stored(const struct transaction *r)
 {
-	const struct obtain *o = r->a->obtain;
-	return plan_has(r->a->plan, STEP_PACKAGE) && obtain_package(o) == &o->kept;
+	const struct acquire *o = r->a->acquire;
+	return plan_has(r->a->plan, STEP_PACKAGE) && acquire_found(o) == &o->kept;
 }
 
 // The store makes its own room for what is fetched or compiled; what it has already is only unpacked.
-static uint64_t room_wanted(const struct run *r)
+static uint64_t room_wanted(const struct transaction *r)
 {
-	return is_kept(r) ? package_bytes(&r->a->obtain->kept) : 0;
+	return is_package_stored(r) ? state_dir_package_bytes(&r->a->acquire->kept) : 0;
 }
 
 // What the store has can be unpacked in memory; a fetch and a compile need the store itself.
-static int check_room(const struct run *r, struct err *err)
+static int check_room(const struct transaction *r, struct err *err)
 {
-	const struct memstate *m = &r->a->obtain->memory;
+	const struct state_dir *m = &r->a->acquire->memory;
 	struct err why;
 	if (state_dir_space(r->a->state, room_wanted(r), err) == 0)
 		return 0;
-	if (!m->is_allowed || !is_kept(r) || !memstate_is_due(err))
+	if (!m->is_allowed || !is_package_stored(r) || !state_dir_is_disk_error(err))
 		return -1;
 	why = *err;
-	return memstate_room(m, room_wanted(r), err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 0;
+	return state_dir_memory_room(m, room_wanted(r), err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 0;
 }
 
 // In a container the machine is found by the root of process 1; who may not look there takes the container for it.
@@ -74,80 +75,80 @@ static bool is_machine_hidden(const struct root *kern)
 }
 
 // As far as the steps of this plan go.
-static unsigned uses_of(const struct plan *plan, const struct root *kern)
+static unsigned plan_rights(const struct plan *plan, const struct root *kern)
 {
 	bool is_swap = plan_has(plan, STEP_UNLOAD) || plan_has(plan, STEP_UNBIND);
 	bool is_root_compile = plan_has(plan, STEP_COMPILE) && geteuid() == 0;
-	return RIGHTS_DRIVER | (is_swap || is_machine_hidden(kern) ? RIGHTS_HOLDERS : 0) |
-	       (is_root_compile ? RIGHTS_COMPILE : 0) | (plan_has(plan, STEP_EXPORT) ? RIGHTS_MOUNTS : 0);
+	return CAPABILITY_DRIVER | (is_swap || is_machine_hidden(kern) ? CAPABILITY_HOLDERS : 0) |
+	       (is_root_compile ? CAPABILITY_COMPILE : 0) | (plan_has(plan, STEP_EXPORT) ? CAPABILITY_MOUNTS : 0);
 }
 
-int step_preflight(struct run *r, const struct step *step, struct err *err)
+int step_preflight(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
 	auto_str char *firmware = NULL;
-	if (preflight_rights(a->kern, uses_of(a->plan, a->kern), err) < 0 || check_firmware(r, &firmware, err) < 0 ||
-	    check_room(r, err) < 0)
+	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0 ||
+	    check_target_firmware(r, &firmware, err) < 0 || check_room(r, err) < 0)
 		return -1;
-	watch_end(a->watch, "preflight", "%s", firmware);
+	progress_end(a->progress, "preflight", "%s", firmware);
 	return 0;
 }
 
-static struct owner_work work_of(const struct run *r)
+static struct unbind_work unbind_work(const struct transaction *r)
 {
 	const struct apply *a = r->a;
-	return (struct owner_work){ .host = a->host,
-				    .kern = a->kern,
-				    .sys = a->sys,
-				    .release = a->facts->host.release,
-				    .timeout_ms = a->unload_timeout_ms,
-				    .watch = a->watch };
+	return (struct unbind_work){ .host = a->host,
+				     .kern = a->kern,
+				     .sys = a->sys,
+				     .release = a->facts->host.release,
+				     .timeout_ms = a->unload_timeout_ms,
+				     .progress = a->progress };
 }
 
 // What cannot go back is no reason to leave the node without its old NVIDIA driver as well.
-static void give_back(struct run *r)
+static void restore_old_drivers(struct transaction *r)
 {
-	struct owner_work w = work_of(r);
+	struct unbind_work w = unbind_work(r);
 	auto_str char *problem = NULL;
-	owner_restore(&w, &r->released, &problem);
+	unbind_restore(&w, &r->released, &problem);
 	if (problem)
-		watch_note(r->a->watch, "not everything has its driver back: %s", problem);
-	released_done(&r->released);
+		progress_note(r->a->progress, "not everything has its driver back: %s", problem);
+	unbind_done(&r->released);
 }
 
-int step_unbind(struct run *r, const struct step *step, struct err *err)
+int step_unbind(struct transaction *r, const struct step *step, struct err *err)
 {
-	struct owner_work w = work_of(r);
-	if (owner_release(&w, &r->a->facts->gpus, &r->released, err) < 0) {
+	struct unbind_work w = unbind_work(r);
+	if (unbind_release(&w, &r->a->facts->gpus, &r->released, err) < 0) {
 		if (err->code == E_WEDGED) // then nothing else is undone, but the other GPUs can go back
-			give_back(r);
+			restore_old_drivers(r);
 		return -1;
 	}
 	auto_str char *modules = strv_join(&r->released.modules, ", ");
-	watch_end(r->a->watch, "unbind", "%s%s%s", step->subject, *modules ? "; unloaded " : "", modules);
+	progress_end(r->a->progress, "unbind", "%s%s%s", step->subject, *modules ? "; unloaded " : "", modules);
 	return 0;
 }
 
 // Where no driver of ours was loaded and one comes back all the same, it keeps the GPUs.
-int undo_unbind(struct run *r, struct err *err)
+int step_undo_unbind(struct transaction *r, struct err *err)
 {
 	(void)err;
-	if (!r->back.driver.version || r->a->facts->loaded.version)
-		give_back(r);
+	if (!r->rollback.driver.version || r->a->facts->loaded.version)
+		restore_old_drivers(r);
 	return 0;
 }
 
-void settle_left(const struct run *r)
+void step_commit_unbind_left(const struct transaction *r)
 {
-	struct owner_work w = work_of(r);
-	owner_settle_left(&w, &r->a->facts->gpus);
+	struct unbind_work w = unbind_work(r);
+	unbind_finish_interrupted(&w, &r->a->facts->gpus);
 }
 
-void settle_unbind(struct run *r)
+void step_commit_unbind(struct transaction *r)
 {
 	struct err err;
-	struct owner_work w = work_of(r);
-	if (owner_settle(&w, &r->released, &err) < 0)
-		watch_note(r->a->watch, "driver_override stays: %s", err.text);
+	struct unbind_work w = unbind_work(r);
+	if (unbind_finish(&w, &r->released, &err) < 0)
+		progress_note(r->a->progress, "driver_override stays: %s", err.text);
 }

@@ -5,7 +5,7 @@
 #include "devices/cdi_spec_file.h"
 #include "status/status_file.h"
 
-int step_nodes(struct run *r, const struct step *step, struct err *err)
+int step_nodes(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
@@ -13,11 +13,11 @@ int step_nodes(struct run *r, const struct step *step, struct err *err)
 	if (devices_want(a->kern, a->imex_channels, &d, err) < 0 ||
 	    devices_apply(a->dev_root, a->sys, false, &d, err) < 0)
 		return -1;
-	watch_end(a->watch, "nodes", "%zu nodes, %zu changes", d.count, d.changes);
+	progress_end(a->progress, "nodes", "%zu nodes, %zu changes", d.count, d.changes);
 	return 0;
 }
 
-static int measure(const struct apply *a, struct facts *now, struct status *ret, struct err *err)
+static int measure_node(const struct apply *a, struct facts *now, struct status *ret, struct err *err)
 {
 	return facts_read(a->host, a->kern, now, err) < 0 ||
 			       status_read(now, a->host, a->kern, a->dev_root, a->sys, ret, err) < 0 ?
@@ -26,84 +26,85 @@ static int measure(const struct apply *a, struct facts *now, struct status *ret,
 }
 
 // The rest may fail, see optional_modules.h.
-static void demanded(const struct plan *plan, struct strv *ret)
+static void demanded_modules(const struct plan *plan, struct strv *ret)
 {
 	for (size_t i = 0; i < plan->modules.count; i++)
 		if (!strv_has(&plan->optional, plan->modules.items[i]))
 			strv_add(ret, str_dup(plan->modules.items[i]));
 }
 
-int run_verify(struct run *r, const struct plan *plan, struct err *err)
+int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
-	run_settle_optional(r);
-	if (measure(r->a, &r->now, r->status, err) < 0)
+	optional_step_record(r);
+	if (measure_node(r->a, &r->now, r->status, err) < 0)
 		return -1;
 	if (plan) {
-		demanded(plan, &modules);
-		status_wish(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
+		demanded_modules(plan, &modules);
+		status_check_request(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
 	}
 	return status_error(r->status, err);
 }
 
-int step_verify(struct run *r, const struct step *step, struct err *err)
+int step_verify(struct transaction *r, const struct step *step, struct err *err)
 {
-	if (run_verify(r, r->a->plan, err) < 0)
+	if (transaction_verify(r, r->a->plan, err) < 0)
 		return -1;
-	watch_end(r->a->watch, "verify", "%s, every post-condition holds", step->subject);
+	progress_end(r->a->progress, "verify", "%s, every post-condition holds", step->subject);
 	return 0;
 }
 
-int run_publish(const struct run *r, const char *step, const char *subject, bool is_touch, struct err *err)
+int transaction_publish(const struct transaction *r, const char *step, const char *subject, bool is_touch,
+			struct err *err)
 {
 	struct err why;
 	const struct apply *a = r->a;
-	if (publish_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
+	if (status_file_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
 		return err_wrap(err, "withdraw what is published of this node");
 	}
-	watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	progress_note(a->progress, "the state of this node is not published: %s", why.text);
 	return 0;
 }
 
 // A node that works is not failed for it.
-static void tell_runtimes(const struct apply *a, const struct status *status)
+static void update_cdi_spec(const struct apply *a, const struct status *status)
 {
 	struct err why;
-	const struct cdi_where w = {
+	const struct cdi_request w = {
 		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
 	};
-	int r = cdi_keep(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	int r = cdi_spec_file_update(&w, a->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0)
-		watch_note(a->watch, "container runtimes are told of no GPU: %s", why.text);
+		progress_note(a->progress, "container runtimes are told of no GPU: %s", why.text);
 	else if (r > 0)
-		watch_note(a->watch, "container runtimes are told of the GPUs anew");
+		progress_note(a->progress, "container runtimes are told of the GPUs anew");
 }
 
-static void end(const struct apply *a, const struct facts *now, const struct status *status, const char *outcome,
-		const struct err *failure)
+static void publish_result(const struct apply *a, const struct facts *now, const struct status *status,
+			   const char *outcome, const struct err *failure)
 {
 	struct err why;
-	const struct publish_end e = { .outcome = outcome, .watch = a->watch, .failure = failure };
-	tell_runtimes(a, status);
-	if (publish_end(a->host, now, status, &e, &why) < 0)
-		watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	const struct status_file_end e = { .outcome = outcome, .progress = a->progress, .failure = failure };
+	update_cdi_spec(a, status);
+	if (status_file_end(a->host, now, status, &e, &why) < 0)
+		progress_note(a->progress, "the state of this node is not published: %s", why.text);
 }
 
-void run_publish_end(const struct run *r, const char *outcome)
+void transaction_publish_end(const struct transaction *r, const char *outcome)
 {
-	end(r->a, &r->now, r->status, outcome, r->a->failure);
+	publish_result(r->a, &r->now, r->status, outcome, r->a->failure);
 }
 
-void apply_failed(const struct apply *a, const char *outcome, const struct err *failure)
+void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure)
 {
 	auto_facts struct facts now = { 0 };
 	auto_status struct status status = { 0 };
 	struct err why;
-	if (measure(a, &now, &status, &why) < 0)
-		watch_note(a->watch, "the state of this node is not published: %s", why.text);
+	if (measure_node(a, &now, &status, &why) < 0)
+		progress_note(a->progress, "the state of this node is not published: %s", why.text);
 	else
-		end(a, &now, &status, outcome, failure);
+		publish_result(a, &now, &status, outcome, failure);
 }

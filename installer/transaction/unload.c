@@ -21,44 +21,45 @@ int unload_modules(const struct strv *order, const struct sys *sys, const struct
 	return 0;
 }
 
-static void tell_foreign(struct watch *watch, const struct loaded *l, const struct strv *gone)
+static void note_foreign_modules(struct progress *progress, const struct modules *l, const struct strv *gone)
 {
 	for (size_t i = 0; i < gone->count; i++)
-		if (!loaded_find(l, gone->items[i])->is_driver)
-			watch_note(watch, "module %s, which used the driver, is unloaded and is not loaded again",
-				   gone->items[i]);
+		if (!modules_find(l, gone->items[i])->is_driver)
+			progress_note(progress, "module %s, which used the driver, is unloaded and is not loaded again",
+				      gone->items[i]);
 }
 
-static void tell_half(const struct strv *unloaded, struct err *err)
+static void add_unloaded_text(const struct strv *unloaded, struct err *err)
 {
 	auto_str char *names = strv_join(unloaded, ", ");
 	err_wrap(err, "after %s went", names);
 }
 
 // That nothing could be written about a driver that is gone does not bring it back.
-static void publish(const struct drain *d, const struct err *failure)
+static void publish_unloaded(const struct holders_wait *d, const struct err *failure)
 {
 	auto_facts struct facts now = { 0 };
 	auto_status struct status status = { 0 };
-	const struct publish_end end = { .outcome = "unload", .watch = d->watch, .failure = failure };
+	const struct status_file_end end = { .outcome = "unload", .progress = d->progress, .failure = failure };
 	struct err ignored;
 	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
 	    status_read(&now, d->host, d->kern, d->host, d->sys, &status, &ignored) == 0)
-		publish_end(d->host, &now, &status, &end, &ignored);
+		status_file_end(d->host, &now, &status, &end, &ignored);
 }
 
 // Who waits for a driver that is ready is told first.
-static int withdraw(const struct drain *d, const struct strv *order, struct err *err)
+static int publish_unloading(const struct holders_wait *d, const struct strv *order, struct err *err)
 {
 	auto_host struct host host = { 0 };
 	auto_str char *names = strv_join(order, ", ");
-	return host_read(d->host, d->kern, &host, err) < 0 ? -1 :
-							     publish_step(d->host, &host, "unload", names, true, err);
+	return host_read(d->host, d->kern, &host, err) < 0 ?
+		       -1 :
+		       status_file_step(d->host, &host, "unload", names, true, err);
 }
 
 // Up to here nobody else was in the way. Who came meanwhile, or was hidden behind our daemons, is seen when they have
 // gone; the driver may close what they had open a moment after their end (nvidia_close, deferred to its own thread).
-static int stop_daemons(const struct drain *d, struct daemon_stop *daemons, struct holders *ret_holders,
+static int stop_daemons(const struct holders_wait *d, struct daemon_stop *daemons, struct holders *ret_holders,
 			struct err *err)
 {
 	enum { TRIES = 100, NAP_MS = 100 };
@@ -67,8 +68,8 @@ static int stop_daemons(const struct drain *d, struct daemon_stop *daemons, stru
 	if (r <= 0)
 		return r;
 	for (int left = d->sys->record ? 1 : TRIES; left > 0; left--) { // on a recorded machine nothing changes
-		auto_loaded struct loaded now = { 0 };
-		r = drain_check(d, &now, ret_holders, err);
+		auto_modules struct modules now = { 0 };
+		r = holders_wait_check(d, &now, ret_holders, err);
 		if (r == 0 || err->code != E_IN_USE)
 			return r;
 		nanosleep(&nap, NULL);
@@ -76,44 +77,44 @@ static int stop_daemons(const struct drain *d, struct daemon_stop *daemons, stru
 	return r;
 }
 
-int unload_driver(const struct drain *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
+int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
 		  struct err *err)
 {
-	auto_loaded struct loaded loaded = { 0 };
+	auto_modules struct modules loaded = { 0 };
 	auto_strv struct strv order = { 0 };
-	int r = settle_read(d->host, d->kern, d->release, timeout_ms, d->watch, &loaded, err);
+	int r = settle_read(d->host, d->kern, d->release, timeout_ms, d->progress, &loaded, err);
 	if (r <= 0)
 		return r;
-	if (drain_check(d, &loaded, ret_holders, err) < 0 || loaded_unload_order(&loaded, &order, err) < 0 ||
-	    withdraw(d, &order, err) < 0)
+	if (holders_wait_check(d, &loaded, ret_holders, err) < 0 || modules_unload_order(&loaded, &order, err) < 0 ||
+	    publish_unloading(d, &order, err) < 0)
 		return -1;
 	auto_daemon_stop struct daemon_stop daemons = {
-		.host = d->host, .kern = d->kern, .sys = d->sys, .watch = d->watch
+		.host = d->host, .kern = d->kern, .sys = d->sys, .progress = d->progress
 	};
 	r = stop_daemons(d, &daemons, ret_holders, err);
 	if (r == 0)
 		r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
-	tell_foreign(d->watch, &loaded, ret_unloaded);
+	note_foreign_modules(d->progress, &loaded, ret_unloaded);
 	if (r < 0 && ret_unloaded->count)
-		tell_half(ret_unloaded, err);
+		add_unloaded_text(ret_unloaded, err);
 	if (r < 0 && err->code != E_WEDGED)
 		daemon_stop_undo(&daemons);
-	publish(d, r < 0 ? err : NULL);
+	publish_unloaded(d, r < 0 ? err : NULL);
 	return r < 0 ? -1 : 1;
 }
 
-void unload_keep_wedge(const struct root *host, const struct root *state, struct journal *j, const char *boot,
-		       struct watch *watch, const struct err *why)
+void unload_record_wedge(const struct root *host, const struct root *state, struct journal *j, const char *boot,
+			 struct progress *progress, const struct err *why)
 {
 	struct err err;
 	if (why->code != E_WEDGED)
 		return;
 	journal_wedge(j, boot, why->text);
 	if (journal_keep(host, state, true, j, &err) < 0)
-		watch_note(watch, "the journal does not remember it: %s", err.text);
+		progress_note(progress, "the journal does not remember it: %s", err.text);
 }
 
-int unload_node(const struct drain *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
+int unload_node(const struct holders_wait *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
 		struct strv *ret_unloaded, struct err *err)
 {
 	auto_host struct host host = { 0 };
@@ -123,6 +124,6 @@ int unload_node(const struct drain *d, const struct root *state, int timeout_ms,
 		return -1;
 	int r = unload_driver(d, timeout_ms, ret_holders, ret_unloaded, err);
 	if (r < 0)
-		unload_keep_wedge(d->host, state, &j, host.boot_id, d->watch, err);
+		unload_record_wedge(d->host, state, &j, host.boot_id, d->progress, err);
 	return r;
 }

@@ -13,7 +13,7 @@ enum { DEFAULT_TIMEOUT_S = 3600, MODULE_BYTES = 512 << 20 };
 #define JOB "job"
 
 struct build {
-	const struct build_wish *wish;
+	const struct build_request *request;
 	const char *dir; // of the flavour in the source
 	struct root source;
 	struct root copy;
@@ -39,8 +39,8 @@ static void build_end(struct build *b)
 	root_done(&b->compile.objects);
 	close_fdp(&b->objects_lock);
 	probes_done(&b->probes);
-	if (b->wish->work)
-		root_rmtree(b->wish->work, JOB, &ignored);
+	if (b->request->work)
+		root_rmtree(b->request->work, JOB, &ignored);
 
 	strv_done(&b->modules);
 	toolchain_done(&b->tools);
@@ -50,9 +50,9 @@ static void build_end(struct build *b)
 #define auto_end __attribute__((cleanup(build_end)))
 
 // Everything that can refuse without running a compiler.
-static int check(struct build *b, struct err *err)
+static int check_request(struct build *b, struct err *err)
 {
-	const struct build_wish *w = b->wish;
+	const struct build_request *w = b->request;
 	b->dir = source_dir(w->source, w->flavour);
 	if (!b->dir)
 		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
@@ -75,15 +75,15 @@ static int check(struct build *b, struct err *err)
 	return 0;
 }
 
-static int prepare(struct build *b, struct err *err)
+static int prepare_job(struct build *b, struct err *err)
 {
-	const struct build_wish *w = b->wish;
+	const struct build_request *w = b->request;
 	if (root_rmtree(w->work, JOB, err) < 0 || root_mkdirs(w->work, JOB, 0755, err) < 0 ||
 	    root_sub(w->work, JOB, &b->compile.job, err) < 0 ||
 	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
 	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0)
 		return -1;
-	if (compile_headers(&b->compile, err) < 0)
+	if (make_bind_headers(&b->compile, err) < 0)
 		return -1;
 	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
 		return err_wrap(err, "the source's own patches");
@@ -95,7 +95,7 @@ static int prepare(struct build *b, struct err *err)
 // for the compile to complain of.
 static int use_cache(struct build *b, struct err *err)
 {
-	const struct build_wish *w = b->wish;
+	const struct build_request *w = b->request;
 	auto_strv struct strv variables = { 0 };
 	char tree[DIGEST_HEX + 1], source[DIGEST_HEX + 1];
 	struct err unreadable;
@@ -103,7 +103,7 @@ static int use_cache(struct build *b, struct err *err)
 		return 0;
 	if (copy_digest(&b->copy, source, err) < 0)
 		return -1;
-	compile_variables(&b->compile, &variables);
+	make_variables(&b->compile, &variables);
 	auto_str char *all = strv_join(&variables, " ");
 	auto_str char *what = str_fmt("%s\n%s\n%s", source, b->tools.version, all),
 		      *same = str_fmt("%s\n%s", tree, what);
@@ -117,20 +117,21 @@ static void make_argv(const struct build *b, struct strv *argv)
 	strv_add(argv, str_dup(b->tools.make));
 	strv_add(argv, str_fmt("-j%u", b->jobs));
 	strv_add(argv, str_dup("modules"));
-	strv_add(argv, str_fmt("SYSSRC=%s", b->wish->tree->source));
-	strv_add(argv, str_fmt("SYSOUT=%s", b->wish->tree->build));
+	strv_add(argv, str_fmt("SYSSRC=%s", b->request->tree->source));
+	strv_add(argv, str_fmt("SYSOUT=%s", b->request->tree->build));
 	strv_add(argv, str_fmt("NV_KERNEL_MODULES=%s", names));
-	compile_variables(&b->compile, argv);
+	make_variables(&b->compile, argv);
 }
 
-static int say_why(const struct build *b, const struct buildlog *log, const struct proc_end *end, struct err *err)
+static int fail_build(const struct build *b, const struct buildlog *log, const struct proc_end *end, struct err *err)
 {
 	if (log->is_killed || end->signal == SIGKILL) {
 		auto_str char *numbers = jobs_text(&b->facts);
 		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u jobs at once (%s)", b->jobs, numbers);
 	}
-	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->wish->source->version,
-		       flavour_name(b->wish->flavour), b->wish->tree->release, log->error ? log->error : end->tail);
+	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->request->source->version,
+		       flavour_name(b->request->flavour), b->request->tree->release,
+		       log->error ? log->error : end->tail);
 }
 
 static void on_probe(void *probes)
@@ -142,19 +143,19 @@ static int make_once(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
 	struct buildlog log = {
-		.fd = b->wish->log_fd,
+		.fd = b->request->log_fd,
 		.total = b->objects,
-		.progress = b->wish->progress,
-		.ctx = b->wish->ctx,
+		.progress = b->request->progress,
+		.ctx = b->request->ctx,
 		.probe = on_probe,
 		.probe_ctx = &b->probes,
 	};
 	struct proc_end end;
 	make_argv(b, &argv);
-	int r = compile_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
+	int r = make_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
 	probes_save(&b->probes, true);
 	if (r == 0 && (end.status != 0 || end.signal))
-		r = say_why(b, &log, &end, err);
+		r = fail_build(b, &log, &end, err);
 	buildlog_done(&log);
 	return r;
 }
@@ -164,7 +165,7 @@ static int make_once(struct build *b, struct err *err)
 static int make(struct build *b, struct err *err)
 {
 	if (*b->same)
-		objects_open(b->wish->cache, b->same, &b->tools, &b->compile.objects, &b->objects_lock);
+		objects_open(b->request->cache, b->same, &b->tools, &b->compile.objects, &b->objects_lock);
 	int r = make_once(b, err);
 	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
 		return r;
@@ -175,13 +176,13 @@ static int make(struct build *b, struct err *err)
 static int strip(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
-	struct buildlog log = { .fd = b->wish->log_fd };
+	struct buildlog log = { .fd = b->request->log_fd };
 	struct proc_end end;
 	strv_add(&argv, str_dup(b->tools.strip));
 	strv_add(&argv, str_dup("-g"));
 	for (size_t i = 0; i < b->modules.count; i++)
 		strv_add(&argv, str_fmt("%s.ko", b->modules.items[i]));
-	int r = compile_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
+	int r = make_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
 	if (r == 0 && (end.status != 0 || end.signal))
 		r = err_set(err, E_BUILD, "strip: %s", end.tail);
 	buildlog_done(&log);
@@ -203,10 +204,10 @@ static int take_module(struct build *b, const char *name, struct err *err)
 }
 
 // The new directory takes the old one's place by renames; what was there survives until it is no longer needed.
-static int put(struct build *b, struct err *err)
+static int publish_output(struct build *b, struct err *err)
 {
-	const struct root *output = b->wish->output;
-	const char *name = b->wish->name;
+	const struct root *output = b->request->output;
+	const char *name = b->request->name;
 	auto_str char *fresh = str_fmt(".%s.%d.new", name, (int)getpid()),
 		      *old = str_fmt(".%s.%d.old", name, (int)getpid());
 	// Only now: in what was there before, the source could have left anything.
@@ -227,18 +228,18 @@ static int put(struct build *b, struct err *err)
 	return r;
 }
 
-static void report(struct build *b, long started_ms, struct build_done *ret)
+static void fill_result(struct build *b, long started_ms, struct build_outcome *ret)
 {
-	const struct build_wish *w = b->wish;
-	*ret = (struct build_done){ .driver_version = str_dup(w->source->version),
-				    .flavour = w->flavour,
-				    .release = str_dup(w->tree->release),
-				    .compiler = str_dup(b->tools.version),
-				    .patches = b->patches,
-				    .jobs = b->jobs,
-				    .peak_kib = b->compile.peak_kib,
-				    .seconds = (double)(compile_now_ms() - started_ms) / 1000,
-				    .objects = b->objects };
+	const struct build_request *w = b->request;
+	*ret = (struct build_outcome){ .driver_version = str_dup(w->source->version),
+				       .flavour = w->flavour,
+				       .release = str_dup(w->tree->release),
+				       .compiler = str_dup(b->tools.version),
+				       .patches = b->patches,
+				       .jobs = b->jobs,
+				       .peak_kib = b->compile.peak_kib,
+				       .seconds = (double)(make_now_ms() - started_ms) / 1000,
+				       .objects = b->objects };
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
 	ret->objects_kept = objects_count(&b->compile.job);
@@ -247,43 +248,43 @@ static void report(struct build *b, long started_ms, struct build_done *ret)
 		strv_add(&ret->files, str_fmt("%s.ko", b->modules.items[i]));
 }
 
-int build_run(const struct build_wish *wish, struct build_done *ret, struct err *err)
+int build_run(const struct build_request *request, struct build_outcome *ret, struct err *err)
 {
-	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
-	long started_ms = compile_now_ms();
-	unsigned seconds = wish->timeout_s ? wish->timeout_s : DEFAULT_TIMEOUT_S;
-	b.compile = (struct compile){ .tree = wish->tree,
+	auto_end struct build b = { .request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
+	long started_ms = make_now_ms();
+	unsigned seconds = request->timeout_s ? request->timeout_s : DEFAULT_TIMEOUT_S;
+	b.compile = (struct compile){ .tree = request->tree,
 				      .tools = &b.tools,
 				      .job = ROOT_NONE,
 				      .headers = ROOT_NONE,
 				      .objects = ROOT_NONE,
 				      .deadline_ms = started_ms + (long)seconds * 1000,
-				      .is_rt_allowed = wish->is_rt_allowed };
-	jobs_read(wish->kern, &b.facts);
-	b.jobs = jobs_count(&b.facts, wish->jobs);
-	if (check(&b, err) < 0 || prepare(&b, err) < 0 || use_cache(&b, err) < 0 ||
-	    compile_canaries(&b.compile, err) < 0 || make(&b, err) < 0 || strip(&b, err) < 0 || put(&b, err) < 0)
+				      .is_rt_allowed = request->is_rt_allowed };
+	jobs_read(request->kern, &b.facts);
+	b.jobs = jobs_count(&b.facts, request->jobs);
+	if (check_request(&b, err) < 0 || prepare_job(&b, err) < 0 || use_cache(&b, err) < 0 ||
+	    canary_check(&b.compile, err) < 0 || make(&b, err) < 0 || strip(&b, err) < 0 || publish_output(&b, err) < 0)
 		return -1;
-	report(&b, started_ms, ret);
+	fill_result(&b, started_ms, ret);
 	return 0;
 }
 
-void build_done_free(struct build_done *done)
+void build_outcome_free(struct build_outcome *done)
 {
 	free(done->driver_version);
 	free(done->release);
 	free(done->compiler);
 	patches_done(&done->patches);
 	strv_done(&done->files);
-	*done = (struct build_done){ 0 };
+	*done = (struct build_outcome){ 0 };
 }
 
-int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err)
+int build_preflight(const struct build_request *request, struct build_outcome *ret, struct err *err)
 {
-	auto_end struct build b = { .wish = wish, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
+	auto_end struct build b = { .request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
 	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
-	if (check(&b, err) < 0)
+	if (check_request(&b, err) < 0)
 		return -1;
-	report(&b, compile_now_ms(), ret);
+	fill_result(&b, make_now_ms(), ret);
 	return 0;
 }

@@ -10,7 +10,7 @@
 #include "kmod/source/patch.h"
 #include "kmod/source/source.h"
 
-struct build_wish {
+struct build_request {
 	const struct tree *tree;
 	const struct source *source;
 	enum flavour flavour;
@@ -31,7 +31,7 @@ struct build_wish {
 	void *ctx;
 };
 
-struct build_done {
+struct build_outcome {
 	char *driver_version;
 	enum flavour flavour;
 	char *release;
@@ -49,12 +49,12 @@ struct build_done {
 // E_SOURCE_KERNEL, E_TOOLCHAIN, E_CONFTEST_BROKEN, E_PATCH, E_SANDBOX before the compile; E_BUILD with the first real
 // error's file, line and text; E_BUILD_OOM after one retry with half the jobs, with the cgroup's numbers (R-M1);
 // E_BUILD_TIMEOUT. On failure output is as it was.
-int build_run(const struct build_wish *wish, struct build_done *ret, struct err *err);
+int build_run(const struct build_request *request, struct build_outcome *ret, struct err *err);
 // What build_run would report, as far as it is known before a compiler runs: the inputs, and every refusal that needs
-// no compile. Of the wish, what is about the compile itself is not used.
-int build_look(const struct build_wish *wish, struct build_done *ret, struct err *err);
-void build_done_free(struct build_done *done);
-#define auto_build __attribute__((cleanup(build_done_free)))
+// no compile. Of the request, what is about the compile itself is not used.
+int build_preflight(const struct build_request *request, struct build_outcome *ret, struct err *err);
+void build_outcome_free(struct build_outcome *done);
+#define auto_build_outcome __attribute__((cleanup(build_outcome_free)))
 
 // The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
 // the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").

@@ -54,7 +54,7 @@ static bool is_object(const char *line)
 }
 
 // A disk that a compile fills with its words is missing elsewhere.
-static void keep(struct buildlog *log, const char *line)
+static void keep_nearest_error(struct buildlog *log, const char *line)
 {
 	static const char CUT[] = "[cut off: the compile says more than 64 MiB]";
 	struct err ignored;
@@ -71,7 +71,7 @@ static void keep(struct buildlog *log, const char *line)
 void buildlog_line(void *buildlog, const char *line)
 {
 	struct buildlog *log = buildlog;
-	keep(log, line);
+	keep_nearest_error(log, line);
 	if (is_object(line)) {
 		if (log->done < log->total)
 			log->done++;

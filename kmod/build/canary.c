@@ -24,7 +24,7 @@ static const struct {
 			  "\t@$(CC) $(FLAGS) -D__KERNEL__ -DMODULE -c -o $@ $< 2>$@.log\n" },
 };
 
-static int write_files(struct compile *c, struct err *err)
+static int write_canary_files(struct compile *c, struct err *err)
 {
 	if (root_mkdirs(&c->job, "probe", 0755, err) < 0)
 		return -1;
@@ -34,7 +34,7 @@ static int write_files(struct compile *c, struct err *err)
 	return 0;
 }
 
-static int run(struct compile *c, struct buildlog *log, struct proc_end *end, struct err *err)
+static int run_canary(struct compile *c, struct buildlog *log, struct proc_end *end, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
 	bool is_split = !str_eq(c->tree->build, c->tree->source);
@@ -47,11 +47,11 @@ static int run(struct compile *c, struct buildlog *log, struct proc_end *end, st
 	strv_add(&argv, str_dup("M=" SANDBOX_WORK "/probe"));
 	strv_add(&argv, str_dup("-k"));
 	strv_add(&argv, str_dup("-j3"));
-	compile_variables(c, &argv);
+	make_variables(c, &argv);
 	strv_add(&argv, str_dup("probe.o"));
 	strv_add(&argv, str_dup("good.o"));
 	strv_add(&argv, str_dup("bad.o"));
-	return compile_run(c, (const char *const *)argv.items, NULL, log, end, err);
+	return make_run(c, (const char *const *)argv.items, NULL, log, end, err);
 }
 
 enum { MOST_TEXT = 1 << 20 };
@@ -65,7 +65,7 @@ static char *compiler_text(struct compile *c, const char *path)
 	return text;
 }
 
-static int judge(struct compile *c, const struct buildlog *log, const struct proc_end *end, struct err *err)
+static int judge_canary(struct compile *c, const struct buildlog *log, const struct proc_end *end, struct err *err)
 {
 	if (!root_exists(&c->job, "probe/probe.o"))
 		return err_set(err, E_TOOLCHAIN, "%s (%s) cannot compile an empty module for kernel %s: %s",
@@ -81,15 +81,15 @@ static int judge(struct compile *c, const struct buildlog *log, const struct pro
 	return 0;
 }
 
-int compile_canaries(struct compile *c, struct err *err)
+int canary_check(struct compile *c, struct err *err)
 {
 	struct buildlog log = { .fd = -1 };
 	struct proc_end end;
-	int r = write_files(c, err);
+	int r = write_canary_files(c, err);
 	if (r == 0)
-		r = run(c, &log, &end, err);
+		r = run_canary(c, &log, &end, err);
 	if (r == 0)
-		r = judge(c, &log, &end, err);
+		r = judge_canary(c, &log, &end, err);
 	buildlog_done(&log);
 	return r;
 }

@@ -8,13 +8,13 @@
 #define PER_JOB_BYTES ((uint64_t)192 << 20)
 #define RESERVE_BYTES ((uint64_t)256 << 20)
 
-static void least(uint64_t *value, uint64_t other)
+static void lower_to(uint64_t *value, uint64_t other)
 {
 	if (other && (!*value || other < *value))
 		*value = other;
 }
 
-static uint64_t read_number(const struct root *kern, const char *dir, const char *file)
+static uint64_t read_cgroup_number(const struct root *kern, const char *dir, const char *file)
 {
 	auto_str char *path = str_fmt("%s/%s", dir, file), *text = NULL;
 	struct err absent;
@@ -38,7 +38,7 @@ static uint64_t read_field(const struct root *kern, const char *path, const char
 }
 
 // quota * 1000000 / period is compared, because levels may have different periods.
-static void take_quota(struct jobs_facts *f, uint64_t quota, uint64_t period)
+static void limit_cpus(struct jobs_facts *f, uint64_t quota, uint64_t period)
 {
 	if (!quota || !period)
 		return;
@@ -48,12 +48,12 @@ static void take_quota(struct jobs_facts *f, uint64_t quota, uint64_t period)
 	f->cpu_period_us = period;
 }
 
-static void take_memory(struct jobs_facts *f, uint64_t max, uint64_t used)
+static void limit_memory(struct jobs_facts *f, uint64_t max, uint64_t used)
 {
 	if (!max || max >= (uint64_t)1 << 60) // cgroup v1 says "none" with a huge number
 		return;
-	least(&f->memory_max_bytes, max);
-	least(&f->memory_bytes, used < max ? max - used : 1);
+	lower_to(&f->memory_max_bytes, max);
+	lower_to(&f->memory_bytes, used < max ? max - used : 1);
 }
 
 static void read_v2(const struct root *kern, const char *dir, struct jobs_facts *f)
@@ -65,16 +65,17 @@ static void read_v2(const struct root *kern, const char *dir, struct jobs_facts 
 	if (root_line(kern, path, &text, &absent) > 0)
 		strv_split(&words, text, " ");
 	if (words.count == 2 && str_u64(words.items[0], 10, &quota) && str_u64(words.items[1], 10, &period))
-		take_quota(f, quota, period);
-	take_memory(f, read_number(kern, dir, "memory.max"), read_number(kern, dir, "memory.current"));
+		limit_cpus(f, quota, period);
+	limit_memory(f, read_cgroup_number(kern, dir, "memory.max"), read_cgroup_number(kern, dir, "memory.current"));
 }
 
 static void read_v1(const struct root *kern, const char *controller, const char *path, struct jobs_facts *f)
 {
 	auto_str char *dir = str_fmt("sys/fs/cgroup/%s%s", controller, path);
-	take_quota(f, read_number(kern, dir, "cpu.cfs_quota_us"), read_number(kern, dir, "cpu.cfs_period_us"));
-	take_memory(f, read_number(kern, dir, "memory.limit_in_bytes"),
-		    read_number(kern, dir, "memory.usage_in_bytes"));
+	limit_cpus(f, read_cgroup_number(kern, dir, "cpu.cfs_quota_us"),
+		   read_cgroup_number(kern, dir, "cpu.cfs_period_us"));
+	limit_memory(f, read_cgroup_number(kern, dir, "memory.limit_in_bytes"),
+		     read_cgroup_number(kern, dir, "memory.usage_in_bytes"));
 }
 
 // From the process's own group up to the root: every level may limit.
@@ -122,23 +123,23 @@ void jobs_read(const struct root *kern, struct jobs_facts *ret)
 	cpu_set_t set;
 	f.processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 	read_groups(kern, &f);
-	least(&f.memory_bytes, read_field(kern, "proc/meminfo", "MemAvailable:") * 1024);
+	lower_to(&f.memory_bytes, read_field(kern, "proc/meminfo", "MemAvailable:") * 1024);
 	*ret = f;
 }
 
-unsigned jobs_count(const struct jobs_facts *f, unsigned wish)
+unsigned jobs_count(const struct jobs_facts *f, unsigned requested)
 {
-	if (wish)
-		return wish;
+	if (requested)
+		return requested;
 	uint64_t jobs = f->processors ? f->processors : 1;
 	if (f->cpu_quota_us && f->cpu_period_us) { // half a processor more is worth a job
 		uint64_t fitting = (f->cpu_quota_us + f->cpu_period_us / 2) / f->cpu_period_us;
-		least(&jobs, fitting ? fitting : 1);
+		lower_to(&jobs, fitting ? fitting : 1);
 	}
 	if (f->memory_bytes) {
 		uint64_t room = f->memory_bytes > RESERVE_BYTES ? f->memory_bytes - RESERVE_BYTES : 0;
 		uint64_t fitting = room / PER_JOB_BYTES;
-		least(&jobs, fitting ? fitting : 1);
+		lower_to(&jobs, fitting ? fitting : 1);
 	}
 	return (unsigned)jobs;
 }

@@ -13,6 +13,6 @@ struct jobs_facts {
 
 // Of this process's cgroup and all above it (v2, else v1), below kern's proc and sys. What cannot be read is no limit.
 void jobs_read(const struct root *kern, struct jobs_facts *ret);
-// Pure; at least 1. wish: a user's --jobs, 0 = choose.
-unsigned jobs_count(const struct jobs_facts *facts, unsigned wish);
+// Pure; at least 1. requested: a user's --jobs, 0 = choose.
+unsigned jobs_count(const struct jobs_facts *facts, unsigned requested);
 char *jobs_text(const struct jobs_facts *facts); // the numbers, for messages

@@ -6,14 +6,14 @@
 
 #include <time.h>
 
-long compile_now_ms(void)
+long make_now_ms(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-int compile_headers(struct compile *c, struct err *err)
+int make_bind_headers(struct compile *c, struct err *err)
 {
 	const struct tree *tree = c->tree;
 	if (!str_starts(tree->root.name, "/proc/")) {
@@ -41,7 +41,7 @@ static const char *make_arch(const char *arch)
 
 // -g0: debug information is stripped anyway, and making it costs a quarter of the time; without it, and with the BTF
 // switch off, no pahole is ever run (R-B6). The path inside the sandbox is constant, so no prefix has to be mapped.
-void compile_variables(const struct compile *c, struct strv *argv)
+void make_variables(const struct compile *c, struct strv *argv)
 {
 	static const char *const always[] = { "IGNORE_CC_MISMATCH=1", "KCFLAGS=-g0",
 					      "CONFIG_DEBUG_INFO_BTF_MODULES=", "KBUILD_MODPOST_WARN=" };
@@ -60,8 +60,8 @@ void compile_variables(const struct compile *c, struct strv *argv)
 		strv_add(argv, str_dup("IGNORE_PREEMPT_RT_PRESENCE=1"));
 }
 
-int compile_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log, struct proc_end *ret,
-		struct err *err)
+int make_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log, struct proc_end *ret,
+	     struct err *err)
 {
 	auto_str char *path = str_fmt("PATH=%s", c->tools->path);
 	const char *env[] = { path,
@@ -74,7 +74,7 @@ int compile_run(struct compile *c, const char *const *argv, const char *dir, str
 			      "SOURCE_DATE_EPOCH=0",
 			      OBJECTS_ENVIRONMENT,
 			      NULL };
-	long left = c->deadline_ms - compile_now_ms();
+	long left = c->deadline_ms - make_now_ms();
 	struct sandbox sandbox = { .base = c->tools->base,
 				   .headers = &c->headers,
 				   .dirs = &c->tree->dirs,

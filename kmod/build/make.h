@@ -17,14 +17,14 @@ struct compile {
 };
 
 // Run a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT.
-int compile_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log, struct proc_end *ret,
-		struct err *err);
+int make_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log, struct proc_end *ret,
+	     struct err *err);
 // Fill headers. The kernel does not bind directories of another mount namespace, so those of a host that is only seen
 // through /proc/PID/root are copied.
-int compile_headers(struct compile *c, struct err *err);
+int make_bind_headers(struct compile *c, struct err *err);
 // The variables that select tree, compiler and reproducible output.
-void compile_variables(const struct compile *c, struct strv *argv);
+void make_variables(const struct compile *c, struct strv *argv);
 // Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3): E_TOOLCHAIN when the tree's flags
 // do not suit the compiler, E_CONFTEST_BROKEN when a right snippet fails or a wrong one passes.
-int compile_canaries(struct compile *c, struct err *err);
-long compile_now_ms(void);
+int canary_check(struct compile *c, struct err *err);
+long make_now_ms(void);

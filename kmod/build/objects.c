@@ -23,7 +23,7 @@ static bool has_room(const struct root *dir)
 
 // Beside the directory, where the sandbox does not see it. Its time is that of the last use. A file that was removed in
 // the meantime locks nothing.
-static int lock(const struct root *all, const char *digest)
+static int lock_objects(const struct root *all, const char *digest)
 {
 	auto_str char *name = str_fmt("%s" LOCK, digest);
 	auto_fd int fd = lockfile_open(all->fd, name, O_RDWR);
@@ -33,17 +33,17 @@ static int lock(const struct root *all, const char *digest)
 	return TAKE_FD(fd);
 }
 
-static void forget(const struct root *all, const char *digest)
+static void remove_objects(const struct root *all, const char *digest)
 {
 	auto_str char *name = str_fmt("%s" LOCK, digest);
-	auto_fd int fd = lock(all, digest);
+	auto_fd int fd = lock_objects(all, digest);
 	struct err ignored;
 	if (fd >= 0 && root_rmtree(all, digest, &ignored) >= 0)
 		root_unlink(all, name, &ignored);
 }
 
 // What older versions kept for all sources in one place goes, and of the directories the one that was used longest ago.
-static void make_place(const struct root *all)
+static void evict_oldest_objects(const struct root *all)
 {
 	auto_strv struct strv names = { 0 };
 	struct err ignored;
@@ -70,7 +70,7 @@ static void make_place(const struct root *all)
 		}
 	}
 	if (count > OBJECTS_KEPT)
-		forget(all, which);
+		remove_objects(all, which);
 }
 
 void objects_open(const struct root *cache, const char *digest, const struct toolchain *tools, struct root *ret,
@@ -80,12 +80,12 @@ void objects_open(const struct root *cache, const char *digest, const struct too
 	struct err ignored;
 	*ret = ROOT_NONE;
 	*ret_lock = -1;
-	if (!tools->ccache || own_closed(cache, DIR, &ignored) < 0 || root_sub(cache, DIR, &all, &ignored) < 0)
+	if (!tools->ccache || chown_private(cache, DIR, &ignored) < 0 || root_sub(cache, DIR, &all, &ignored) < 0)
 		return;
-	auto_fd int fd = lock(&all, digest);
+	auto_fd int fd = lock_objects(&all, digest);
 	if (fd < 0 || root_mkdirs(&all, digest, 0700, &ignored) < 0)
 		return;
-	make_place(&all);
+	evict_oldest_objects(&all);
 	if (root_sub(&all, digest, &dir, &ignored) < 0 || !has_room(&dir))
 		return;
 	*ret = dir;

@@ -70,7 +70,7 @@ int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *e
 	return r;
 }
 
-static void add(struct probes *p, char *take_name, const char *digest, char *take_answer)
+static void add_answer(struct probes *p, char *take_name, const char *digest, char *take_answer)
 {
 	struct probe probe = { .name = take_name, .answer = take_answer };
 	memcpy(probe.digest, digest, sizeof(probe.digest));
@@ -78,7 +78,7 @@ static void add(struct probes *p, char *take_name, const char *digest, char *tak
 	p->known[p->known_count++] = probe;
 }
 
-static const struct probe *find(const struct probes *p, const char *name, const char *digest)
+static const struct probe *find_answer(const struct probes *p, const char *name, const char *digest)
 {
 	for (size_t i = 0; i < p->known_count; i++)
 		if (str_eq(p->known[i].name, name) && str_eq(p->known[i].digest, digest))
@@ -100,7 +100,7 @@ static bool is_whole(char *text, size_t len)
 }
 
 // Lines: the head; "flags ..."; for each probe "probe NAME DIGEST" and its answer, each line after a blank.
-static void parse(struct probes *p, char *text)
+static void parse_answers(struct probes *p, char *text)
 {
 	char *rest = text, *line, *name = NULL, *answer = NULL, digest[DIGEST_HEX + 1] = "";
 	bool is_first = true;
@@ -113,7 +113,7 @@ static void parse(struct probes *p, char *text)
 			continue;
 		}
 		if (name)
-			add(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
+			add_answer(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
 		char *blank = str_starts(line, "probe ") ? strrchr(line, ' ') : NULL;
 		if (str_starts(line, "flags "))
 			p->known_flags = str_dup(line + strlen("flags "));
@@ -123,30 +123,32 @@ static void parse(struct probes *p, char *text)
 		}
 	}
 	if (name)
-		add(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
+		add_answer(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
 }
 
-static void load(struct probes *p)
+static void load_answers(struct probes *p)
 {
 	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = NULL;
 	size_t len = 0;
 	struct err absent;
 	if (root_read(p->cache, path, &text, &len, &absent) > 0 && is_whole(text, len))
-		parse(p, text);
+		parse_answers(p, text);
 }
 
-static int put(const struct probes *p, const char *path, const char *text, size_t len, mode_t mode, struct err *err)
+static int put_job_file(const struct probes *p, const char *path, const char *text, size_t len, mode_t mode,
+			struct err *err)
 {
 	auto_str char *parent = str_ndup(path, (size_t)(strrchr(path, '/') - path));
 	return root_mkdirs(p->job, parent, 0755, err) < 0 ? -1 : root_put(p->job, path, text, len, mode, err);
 }
 
 // What is known of this very text, where the script looks for it.
-static int lay_out(struct probes *p, struct err *err)
+static int put_probe_files(struct probes *p, struct err *err)
 {
 	if (root_mkdirs(p->job, DIR "/new", 0755, err) < 0 || root_mkdirs(p->job, DIR "/used", 0755, err) < 0)
 		return -1;
-	if (p->known_flags && put(p, DIR "/known.flags", p->known_flags, strlen(p->known_flags), 0644, err) < 0)
+	if (p->known_flags &&
+	    put_job_file(p, DIR "/known.flags", p->known_flags, strlen(p->known_flags), 0644, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p->known_count && p->known_flags; i++) {
 		const struct probe *probe = &p->known[i];
@@ -156,7 +158,7 @@ static int lay_out(struct probes *p, struct err *err)
 		auto_str char *path = str_fmt(DIR "/known/%s=", probe->name),
 			      *used = str_fmt(DIR "/used/%s", probe->name);
 		*strrchr(used, '/') = '\0';
-		if (put(p, path, probe->answer, strlen(probe->answer), 0644, err) < 0 ||
+		if (put_job_file(p, path, probe->answer, strlen(probe->answer), 0644, err) < 0 ||
 		    root_mkdirs(p->job, used, 0755, err) < 0)
 			return -1;
 	}
@@ -175,8 +177,8 @@ int probes_start(struct probes *p, const struct root *cache, const struct root *
 	p->cache = cache;
 	auto_str char *all = str_fmt(HEAD "\n%s\n%s\n%s\n", tree_digest, what, script_common(p->script));
 	digest_data(all, strlen(all), p->name);
-	load(p);
-	if (lay_out(p, err) < 0 || root_rename(&source, "conftest.sh", "conftest.asked.sh", err) < 0)
+	load_answers(p);
+	if (put_probe_files(p, err) < 0 || root_rename(&source, "conftest.sh", "conftest.asked.sh", err) < 0)
 		return -1;
 	return root_put(&source, "conftest.sh", probes_ask, (size_t)((uintptr_t)probes_ask_end - (uintptr_t)probes_ask),
 			0755, err);
@@ -218,7 +220,7 @@ static void each_file(const struct root *job, const char *dir, const char *below
 	}
 }
 
-static void count_one(void *count, const char *name)
+static void count_answer(void *count, const char *name)
 {
 	(void)name;
 	*(size_t *)count += 1;
@@ -229,26 +231,26 @@ void probes_count(const struct probes *p, size_t *ret_kept, size_t *ret_asked)
 	*ret_kept = *ret_asked = 0;
 	if (!p->cache)
 		return;
-	each_file(p->job, DIR "/used", "", count_one, ret_kept);
-	each_file(p->job, DIR "/new", "", count_one, ret_asked);
+	each_file(p->job, DIR "/used", "", count_answer, ret_kept);
+	each_file(p->job, DIR "/new", "", count_answer, ret_asked);
 }
 
 // A file's name has a sign more than its probe's, because there are probes "crypto" and "crypto/akcipher.h".
-static void take_one(void *probes, const char *file)
+static void collect_answer(void *probes, const char *file)
 {
 	struct probes *p = probes;
 	char digest[DIGEST_HEX + 1];
 	size_t len = strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
 	auto_str char *name = str_ndup(file, len);
 	if (!str_eq(file + len, "=") || p->known_count >= MOST || !script_probe(p->script, name, digest) ||
-	    find(p, name, digest))
+	    find_answer(p, name, digest))
 		return;
 	auto_str char *path = str_fmt(DIR "/new/%s", file), *answer = read_answer(p->job, path);
 	if (answer)
-		add(p, TAKE(name), digest, TAKE(answer));
+		add_answer(p, TAKE(name), digest, TAKE(answer));
 }
 
-static char *text_of(const struct probes *p)
+static char *answers_text(const struct probes *p)
 {
 	char hex[DIGEST_HEX + 1], *text = str_fmt(HEAD "\nflags %s\n", p->known_flags);
 	for (size_t i = 0; i < p->known_count; i++) {
@@ -264,7 +266,7 @@ static char *text_of(const struct probes *p)
 }
 
 // The oldest goes when there are too many.
-static void make_place(const struct root *cache)
+static void evict_oldest_answers(const struct root *cache)
 {
 	auto_strv struct strv names = { 0 };
 	struct err ignored;
@@ -287,12 +289,12 @@ static void make_place(const struct root *cache)
 		root_unlink(cache, path, &ignored);
 }
 
-static void write_file(const struct probes *p)
+static void write_answers(const struct probes *p)
 {
-	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = text_of(p);
+	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = answers_text(p);
 	struct err ignored;
 	if (!root_exists(p->cache, path))
-		make_place(p->cache);
+		evict_oldest_answers(p->cache);
 	if (root_mkdirs(p->cache, DIR, 0755, &ignored) == 0)
 		root_put(p->cache, path, text, strlen(text), 0644, &ignored);
 }
@@ -316,12 +318,12 @@ static bool take_flags(struct probes *p)
 
 void probes_save(struct probes *p, bool is_last)
 {
-	long now = compile_now_ms();
+	long now = make_now_ms();
 	if (!p->cache || (!is_last && now - p->saved_ms < SAVE_MS) || !take_flags(p))
 		return;
 	size_t before = p->known_count;
 	p->saved_ms = now;
-	each_file(p->job, DIR "/new", "", take_one, p);
+	each_file(p->job, DIR "/new", "", collect_answer, p);
 	if (p->known_count != before)
-		write_file(p);
+		write_answers(p);
 }

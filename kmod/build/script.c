@@ -68,7 +68,7 @@ static bool is_end(const char *line, size_t len)
 	return at <= INDENT && len == at + 2 && strncmp(line + at, ";;", 2) == 0;
 }
 
-static void split(struct script *s, const char *from, const char *end)
+static void split_arms(struct script *s, const char *from, const char *end)
 {
 	struct arm open = { 0 };
 	for (const char *line = from; line < end; line += line_len(line) + 1) {
@@ -95,7 +95,7 @@ static char *macro_of(const char *header, size_t len)
 }
 
 // A list that is too long only makes two versions differ.
-static void add_headers(struct script *s, const char *kbuild)
+static void add_header_tests(struct script *s, const char *kbuild)
 {
 	auto_strv struct strv words = { 0 };
 	strv_split(&words, kbuild, " \t\n\\");
@@ -143,7 +143,7 @@ static void read_lists(const struct root *source, struct script *s, struct diges
 		struct err absent;
 		if (root_read(source, files[i], &text, NULL, &absent) <= 0)
 			continue;
-		add_headers(s, text);
+		add_header_tests(s, text);
 		add_flags(d, text);
 	}
 }
@@ -158,7 +158,7 @@ struct script *script_read(const struct root *source)
 	if (function)
 		end = strstr(function + strlen(FUNCTION), "\n}\n");
 	if (end)
-		split(s, function + strlen(FUNCTION), end);
+		split_arms(s, function + strlen(FUNCTION), end);
 	if (!s->count) {
 		script_done(s);
 		return NULL;
@@ -172,7 +172,7 @@ struct script *script_read(const struct root *source)
 	return s;
 }
 
-static bool is_of(const struct arm *arm, const char *name)
+static bool is_arm_of(const struct arm *arm, const char *name)
 {
 	auto_strv struct strv patterns = { 0 };
 	strv_split(&patterns, arm->patterns, "| ");
@@ -190,7 +190,7 @@ bool script_probe(const struct script *s, const char *name, char ret[DIGEST_HEX 
 		return true;
 	}
 	for (size_t i = 0; i < s->count && !arm; i++)
-		if (is_of(&s->arms[i], name))
+		if (is_arm_of(&s->arms[i], name))
 			arm = &s->arms[i];
 	if (!arm)
 		return false;

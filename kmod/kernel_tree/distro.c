@@ -6,7 +6,7 @@
 #include <ctype.h>
 
 // The Red Hat family writes ".el9_6", Amazon ".amzn2023", Fedora ".fc41": a word, then numbers.
-static char *from_release(const char *release)
+static char *distro_of_release(const char *release)
 {
 	static const struct {
 		const char *mark, *name;
@@ -30,7 +30,7 @@ char *distro_of(const char *release, const char *banner)
 	static const struct {
 		const char *mark, *name;
 	} marks[] = { { "-Ubuntu", "ubuntu" }, { " Debian ", "debian" }, { "flatcar", "flatcar" }, { "SUSE", "suse" } };
-	char *ret = from_release(release);
+	char *ret = distro_of_release(release);
 	for (size_t i = 0; !ret && banner && i < ARRAY_SIZE(marks); i++)
 		if (strstr(banner, marks[i].mark))
 			ret = str_dup(marks[i].name);

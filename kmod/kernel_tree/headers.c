@@ -14,7 +14,7 @@ struct misses {
 	int code;
 };
 
-static int miss(struct misses *m, const char *name, const struct err *why)
+static int add_miss(struct misses *m, const char *name, const struct err *why)
 {
 	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", name, why->text);
 	if (why->code == E_HEADERS_MISMATCH)
@@ -38,7 +38,7 @@ static int from_root(const struct headers_source *s, const char *release, const 
 {
 	struct err why;
 	if (open_and_check(s->root, release, banner, ret, &why) < 0)
-		return miss(m, s->name, &why);
+		return add_miss(m, s->name, &why);
 	*ret_from = str_fmt("%s: %s%s", s->name, ret->root.name, ret->build);
 	return 1;
 }
@@ -49,7 +49,7 @@ static int from_store(const struct headers_source *s, const struct root *store, 
 	auto_root struct root root = ROOT_NONE;
 	struct err why;
 	if (root_sub(store, digest, &root, &why) < 0 || open_and_check(&root, release, banner, ret, &why) < 0)
-		return miss(m, s->name, &why);
+		return add_miss(m, s->name, &why);
 	*ret_from = str_fmt("%s: %s", s->name, root.name);
 	return 1;
 }
@@ -72,7 +72,7 @@ static int from_any_stored(const struct headers_source *s, const struct root *st
 		return 1;
 	struct err why;
 	err_set(&why, inner.code ? inner.code : E_HEADERS_NOT_FOUND, "none of the stored trees is of this kernel");
-	return r < 0 ? -1 : miss(m, s->name, &why);
+	return r < 0 ? -1 : add_miss(m, s->name, &why);
 }
 
 // Files were meant for this kernel: headers of another one are a mistake to name, not merely an absence.
@@ -100,7 +100,7 @@ static int from_files(const struct headers_source *s, const struct root *store, 
 	if (headers_import(s->files, store, digest, err) < 0)
 		return err_wrap(err, "%s", s->name);
 	return check_releases(store, digest, release, &why) < 0 ?
-		       miss(m, s->name, &why) :
+		       add_miss(m, s->name, &why) :
 		       from_store(s, store, digest, release, banner, ret, ret_from, m);
 }
 
@@ -110,7 +110,7 @@ static int from_offer(const struct headers_source *s, const struct root *store, 
 	char digest[DIGEST_HEX + 1];
 	struct err why;
 	if (s->offer->bring(s->offer->ctx, release, store, digest, &why) < 0)
-		return miss(m, s->name, &why);
+		return add_miss(m, s->name, &why);
 	return from_store(s, store, digest, release, banner, ret, ret_from, m);
 }
 
@@ -156,7 +156,7 @@ static int digest_all(const struct strv *files, char ret[DIGEST_HEX + 1], struct
 	return 0;
 }
 
-static bool is_wanted(void *ctx, const char *path)
+static bool is_header_path(void *ctx, const char *path)
 {
 	(void)ctx;
 	return !str_starts(path, "usr/share/");
@@ -171,7 +171,7 @@ int headers_import(const struct strv *files, const struct root *store, char ret_
 		return 0;
 	auto_scratch struct scratch into = SCRATCH_NONE;
 	if (scratch_make(store, "import", &into, err) < 0 ||
-	    archive_unpack_files(files, &into.root, is_wanted, NULL, err) < 0)
+	    archive_unpack_files(files, &into.root, is_header_path, NULL, err) < 0)
 		return -1;
 	if (root_rename(store, into.name, ret_digest, err) == 0)
 		return 1;

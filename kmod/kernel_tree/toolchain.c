@@ -56,7 +56,7 @@ static unsigned major_of(const char *version)
 	return 0;
 }
 
-static void add_name(struct strv *names, char *take)
+static void add_candidate(struct strv *names, char *take)
 {
 	if (!*take || strv_has(names, take))
 		free(take);
@@ -65,17 +65,17 @@ static void add_name(struct strv *names, char *take)
 }
 
 // What the kernel's own compiler was called comes first.
-static void candidates(const struct tree *tree, struct strv *names)
+static void list_candidates(const struct tree *tree, struct strv *names)
 {
 	const char *base = tree->is_clang ? "clang" : "gcc";
-	add_name(names, str_ndup(tree->compiler, strcspn(tree->compiler, " /")));
-	add_name(names, str_fmt("%s-%u", base, tree->compiler_major));
-	add_name(names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, base, tree->compiler_major));
-	add_name(names, str_dup(base));
-	add_name(names, str_dup("cc"));
+	add_candidate(names, str_ndup(tree->compiler, strcspn(tree->compiler, " /")));
+	add_candidate(names, str_fmt("%s-%u", base, tree->compiler_major));
+	add_candidate(names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, base, tree->compiler_major));
+	add_candidate(names, str_dup(base));
+	add_candidate(names, str_dup("cc"));
 }
 
-static bool fits(const struct tree *tree, const char *version)
+static bool matches_kernel(const struct tree *tree, const char *version)
 {
 	bool is_clang = strstr(version, "clang") != NULL;
 	return is_clang == tree->is_clang && (!tree->compiler_major || major_of(version) == tree->compiler_major);
@@ -85,13 +85,13 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 {
 	auto_strv struct strv names = { 0 };
 	auto_str char *seen = NULL;
-	candidates(tree, &names);
+	list_candidates(tree, &names);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *cc = toolchain_program(t->base, t->path, names.items[i]);
 		auto_str char *version = cc ? ask_version(cc, t->path, t->base) : NULL;
 		if (!version)
 			continue;
-		if (fits(tree, version)) {
+		if (matches_kernel(tree, version)) {
 			t->cc = TAKE(cc);
 			t->version = TAKE(version);
 			return 0;

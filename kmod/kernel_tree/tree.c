@@ -52,7 +52,7 @@ static int read_below(const struct root *root, const char *dir, const char *file
 }
 
 // The text between start and the end of its line, without quotes; start must be at the beginning of a line.
-static char *value_of(const char *text, const char *start)
+static char *value_after(const char *text, const char *start)
 {
 	size_t len = strlen(start);
 	for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
@@ -73,10 +73,10 @@ static char *value_of(const char *text, const char *start)
 char *tree_config(const struct tree *tree, const char *name)
 {
 	auto_str char *start = str_fmt("CONFIG_%s=", name);
-	return value_of(tree->config, start);
+	return value_after(tree->config, start);
 }
 
-static bool is_set(const struct tree *tree, const char *name)
+static bool is_config_set(const struct tree *tree, const char *name)
 {
 	auto_str char *value = tree_config(tree, name);
 	return str_eq(value, "y");
@@ -89,7 +89,7 @@ static int find_release(const struct root *root, const char *build, char **ret, 
 	auto_str char *uts = NULL, *plain = NULL;
 	if (read_below(root, build, "include/generated/utsrelease.h", &uts, err) < 0)
 		return -1;
-	char *release = uts ? value_of(uts, "#define UTS_RELEASE") : NULL;
+	char *release = uts ? value_after(uts, "#define UTS_RELEASE") : NULL;
 	if (!release && read_below(root, build, "include/config/kernel.release", &plain, err) < 0)
 		return -1;
 	if (!release && plain)
@@ -99,7 +99,8 @@ static int find_release(const struct root *root, const char *build, char **ret, 
 }
 
 // One place: 1 = a tree of this release, 0 = nothing here, negative = half a tree or another kernel's.
-static int look(const struct root *root, const char *path, const char *release, char **ret_build, struct err *err)
+static int try_build_dir(const struct root *root, const char *path, const char *release, char **ret_build,
+			 struct err *err)
 {
 	auto_str char *build = link_free(root, path), *found = NULL;
 	if (!build) {
@@ -123,7 +124,7 @@ static int look(const struct root *root, const char *path, const char *release, 
 	return 1;
 }
 
-static char *place(size_t i, const char *release)
+static char *build_dir_candidate(size_t i, const char *release)
 {
 	return str_fmt("%s/%s%s%s", places[i].dir, places[i].prefix, release, places[i].suffix);
 }
@@ -133,9 +134,9 @@ static int find_build(const struct root *root, const char *release, char **ret, 
 {
 	struct err kept = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-		auto_str char *path = place(i, release);
+		auto_str char *path = build_dir_candidate(i, release);
 		struct err this;
-		int r = look(root, path, release, ret, &this);
+		int r = try_build_dir(root, path, release, ret, &this);
 		if (r > 0)
 			return 1;
 		if (r < 0 && (!kept.code || (kept.code != E_HEADERS_MISMATCH && this.code == E_HEADERS_MISMATCH)))
@@ -150,14 +151,14 @@ static int find_build(const struct root *root, const char *release, char **ret, 
 }
 
 // Debian's configured tree has one line, "include /usr/src/linux-headers-X-common/Makefile"; others link `source`.
-static int find_source(struct tree *t, struct err *err)
+static int find_source_dir(struct tree *t, struct err *err)
 {
 	auto_str char *makefile = NULL, *include = NULL;
 	if (read_below(&t->root, t->build, "Makefile", &makefile, err) < 0)
 		return -1;
 	if (!makefile)
 		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no Makefile: half a tree", t->root.name, t->build);
-	include = value_of(makefile, "include /");
+	include = value_after(makefile, "include /");
 	if (include && str_ends(include, "/Makefile")) {
 		auto_str char *path = str_fmt("/%.*s", (int)(strlen(include) - strlen("/Makefile")), include);
 		t->source = link_free(&t->root, path);
@@ -173,7 +174,7 @@ static int find_source(struct tree *t, struct err *err)
 	return 0;
 }
 
-static bool is_below(const char *path, const char *dir)
+static bool is_path_below(const char *path, const char *dir)
 {
 	return str_starts(path, dir) && (path[strlen(dir)] == '/' || !path[strlen(dir)]);
 }
@@ -181,7 +182,7 @@ static bool is_below(const char *path, const char *dir)
 static void add_dir(struct tree *t, const char *dir)
 {
 	for (size_t i = 0; i < t->dirs.count; i++)
-		if (is_below(dir, t->dirs.items[i]))
+		if (is_path_below(dir, t->dirs.items[i]))
 			return;
 	strv_add(&t->dirs, str_dup(dir));
 }
@@ -212,15 +213,15 @@ static void read_compiler(struct tree *t)
 	auto_str char *number = NULL;
 	uint64_t n = 0;
 	t->compiler = text ? text : str_dup("");
-	t->is_clang = is_set(t, "CC_IS_CLANG");
-	t->is_rt = is_set(t, "PREEMPT_RT");
+	t->is_clang = is_config_set(t, "CC_IS_CLANG");
+	t->is_rt = is_config_set(t, "PREEMPT_RT");
 	number = tree_config(t, t->is_clang ? "CLANG_VERSION" : "GCC_VERSION");
 	if (number && str_u64(number, 10, &n))
 		t->compiler_major = (unsigned)(n / 10000);
 }
 
 // include/generated has every part of the line that init/version.c prints; since 6.1 UTS_VERSION has a file of its own.
-static int read_banner(struct tree *t, struct err *err)
+static int derive_banner(struct tree *t, struct err *err)
 {
 	auto_str char *compile = NULL, *version = NULL;
 	if (read_below(&t->root, t->build, "include/generated/compile.h", &compile, err) < 0 ||
@@ -228,10 +229,10 @@ static int read_banner(struct tree *t, struct err *err)
 		return -1;
 	if (!compile)
 		return 0;
-	auto_str char *by = value_of(compile, "#define LINUX_COMPILE_BY");
-	auto_str char *host = value_of(compile, "#define LINUX_COMPILE_HOST");
-	auto_str char *compiler = value_of(compile, "#define LINUX_COMPILER");
-	auto_str char *uts = value_of(version ? version : compile, "#define UTS_VERSION");
+	auto_str char *by = value_after(compile, "#define LINUX_COMPILE_BY");
+	auto_str char *host = value_after(compile, "#define LINUX_COMPILE_HOST");
+	auto_str char *compiler = value_after(compile, "#define LINUX_COMPILER");
+	auto_str char *uts = value_after(version ? version : compile, "#define UTS_VERSION");
 	if (!by || !host || !compiler || !uts)
 		return 0;
 	t->banner = str_fmt("Linux version %s (%s@%s) (%s) %s", t->release, by, host, compiler, uts);
@@ -245,13 +246,13 @@ static int read_arch(struct tree *t, struct err *err)
 		const char *option, *arch;
 	} known[] = { { "X86_64", "x86_64" }, { "ARM64", "aarch64" }, { "PPC64", "ppc64le" } };
 	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (is_set(t, known[i].option))
+		if (is_config_set(t, known[i].option))
 			t->arch = str_dup(known[i].arch);
 	return t->arch ? 0 :
 			 err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
 }
 
-static int fill(struct tree *t, struct err *err)
+static int fill_tree(struct tree *t, struct err *err)
 {
 	int r = read_below(&t->root, t->build, ".config", &t->config, err);
 	if (r == 0)
@@ -260,7 +261,7 @@ static int fill(struct tree *t, struct err *err)
 		return -1;
 	if (r == 0)
 		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no .config: half a tree", t->root.name, t->build);
-	if (find_source(t, err) < 0 || find_dirs(t, err) < 0 || read_arch(t, err) < 0 || read_banner(t, err) < 0)
+	if (find_source_dir(t, err) < 0 || find_dirs(t, err) < 0 || read_arch(t, err) < 0 || derive_banner(t, err) < 0)
 		return -1;
 	auto_str char *autoconf = str_fmt("%s/include/generated/autoconf.h", t->build);
 	if (!root_exists(&t->root, autoconf))
@@ -279,7 +280,7 @@ int tree_open(const struct root *root, const char *release, struct tree *ret, st
 		return -1;
 	free(t.root.name);
 	t.root.name = str_dup(root->name);
-	if (fill(&t, err) < 0)
+	if (fill_tree(&t, err) < 0)
 		return -1;
 	*ret = t;
 	t = (struct tree){ .root = ROOT_NONE };
@@ -314,9 +315,9 @@ int tree_releases(const struct root *root, struct strv *ret, struct err *err)
 			const char *release = names.items[n] + strlen(places[i].prefix);
 			if (!str_starts(names.items[n], places[i].prefix) || strv_has(&found, release))
 				continue;
-			auto_str char *path = place(i, release), *build = NULL;
+			auto_str char *path = build_dir_candidate(i, release), *build = NULL;
 			struct err miss;
-			if (look(root, path, release, &build, &miss) > 0)
+			if (try_build_dir(root, path, release, &build, &miss) > 0)
 				strv_add(&found, str_dup(release));
 		}
 	}

@@ -28,7 +28,7 @@ char *depindex_name(const char *path)
 	return ret;
 }
 
-static void put(struct output *o, const void *data, size_t len)
+static void put_raw(struct output *o, const void *data, size_t len)
 {
 	o->data = mem_grow(o->data, o->len + len, 1);
 	memcpy(o->data + o->len, data, len);
@@ -38,11 +38,11 @@ static void put(struct output *o, const void *data, size_t len)
 static void put_number(struct output *o, uint32_t number)
 {
 	number = htonl(number);
-	put(o, &number, sizeof(number));
+	put_raw(o, &number, sizeof(number));
 }
 
 // How far all names from `at` on are the same. They are sorted, so the first and the last tell.
-static size_t common(const struct line *lines, size_t count, size_t at)
+static size_t common_prefix(const struct line *lines, size_t count, size_t at)
 {
 	const char *a = lines[0].name + at, *b = lines[count - 1].name + at;
 	size_t n = 0;
@@ -51,7 +51,7 @@ static size_t common(const struct line *lines, size_t count, size_t at)
 	return n;
 }
 
-static uint32_t put_node(struct output *o, const struct line *lines, size_t count, size_t at);
+static uint32_t put_index_node(struct output *o, const struct line *lines, size_t count, size_t at);
 
 // The nodes below, and then where they are, by the character that leads to each; 0 = none does.
 static void put_children(struct output *o, const struct line *lines, size_t count, size_t at, uint32_t where[128])
@@ -60,31 +60,31 @@ static void put_children(struct output *o, const struct line *lines, size_t coun
 		unsigned char c = (unsigned char)lines[i].name[at] & 127;
 		for (n = 1; i + n < count && lines[i + n].name[at] == lines[i].name[at]; n++)
 			;
-		where[c] = put_node(o, lines + i, n, at + 1);
+		where[c] = put_index_node(o, lines + i, n, at + 1);
 	}
 }
 
 static void put_where(struct output *o, const uint32_t where[128], unsigned char first, unsigned char last)
 {
-	put(o, &first, 1);
-	put(o, &last, 1);
+	put_raw(o, &first, 1);
+	put_raw(o, &last, 1);
 	for (unsigned c = first; c <= last; c++)
 		put_number(o, where[c]);
 }
 
 // Its children come before a node, so that it can say where they are.
-static uint32_t put_node(struct output *o, const struct line *lines, size_t count, size_t at)
+static uint32_t put_index_node(struct output *o, const struct line *lines, size_t count, size_t at)
 {
 	uint32_t where[128] = { 0 }, flags = 0;
-	size_t prefix = common(lines, count, at), end = at + prefix, values = 0;
+	size_t prefix = common_prefix(lines, count, at), end = at + prefix, values = 0;
 	while (values < count && !lines[values].name[end])
 		values++;
 	if (values < count)
 		put_children(o, lines + values, count - values, end, where);
 	uint32_t offset = (uint32_t)o->len;
 	if (prefix) {
-		put(o, lines[0].name + at, prefix);
-		put(o, "", 1);
+		put_raw(o, lines[0].name + at, prefix);
+		put_raw(o, "", 1);
 		flags |= PREFIX;
 	}
 	if (values < count) {
@@ -97,19 +97,19 @@ static uint32_t put_node(struct output *o, const struct line *lines, size_t coun
 	}
 	for (size_t i = 0; i < values; i++) {
 		put_number(o, (uint32_t)lines[i].order); // priority, among all that match
-		put(o, lines[i].text, strlen(lines[i].text) + 1);
+		put_raw(o, lines[i].text, strlen(lines[i].text) + 1);
 	}
 	return offset | flags;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_lines(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
 	int r = strcmp(x->name, y->name);
 	return r != 0 ? r : x->order < y->order ? -1 : x->order > y->order;
 }
 
-static bool is_plain(const char *name)
+static bool is_ascii_name(const char *name)
 {
 	for (; *name; name++)
 		if ((unsigned char)*name > 127)
@@ -117,14 +117,14 @@ static bool is_plain(const char *name)
 	return true;
 }
 
-struct index {
+struct oci_index {
 	struct line *lines;
 	size_t count;
 };
 
-static void add(struct index *x, char *take_name, const char *text)
+static void add_index_line(struct oci_index *x, char *take_name, const char *text)
 {
-	if (*take_name && is_plain(take_name)) {
+	if (*take_name && is_ascii_name(take_name)) {
 		x->lines = mem_grow(x->lines, x->count + 1, sizeof(*x->lines));
 		x->lines[x->count] = (struct line){ .name = take_name, .text = text, .order = x->count };
 		x->count++;
@@ -133,15 +133,15 @@ static void add(struct index *x, char *take_name, const char *text)
 	}
 }
 
-static char *finish(struct index *x, size_t *ret_len)
+static char *finish_index(struct oci_index *x, size_t *ret_len)
 {
 	struct output o = { 0 };
 	if (x->count)
-		qsort(x->lines, x->count, sizeof(*x->lines), by_name);
+		qsort(x->lines, x->count, sizeof(*x->lines), compare_lines);
 	put_number(&o, MAGIC);
 	put_number(&o, VERSION);
 	put_number(&o, 0);
-	uint32_t root = htonl(x->count ? put_node(&o, x->lines, x->count, 0) : 0);
+	uint32_t root = htonl(x->count ? put_index_node(&o, x->lines, x->count, 0) : 0);
 	memcpy(o.data + ROOT_AT, &root, sizeof(root));
 	for (size_t i = 0; i < x->count; i++)
 		free(x->lines[i].name);
@@ -152,16 +152,16 @@ static char *finish(struct index *x, size_t *ret_len)
 
 char *depindex_make(const struct strv *from, size_t *ret_len)
 {
-	struct index x = { 0 };
+	struct oci_index x = { 0 };
 	for (size_t i = 0; i < from->count; i++) {
 		auto_str char *path = str_ndup(from->items[i], strcspn(from->items[i], ":"));
-		add(&x, depindex_name(path), from->items[i]);
+		add_index_line(&x, depindex_name(path), from->items[i]);
 	}
-	return finish(&x, ret_len);
+	return finish_index(&x, ret_len);
 }
 
 // '-' and '_' are the same to modprobe, except in a set of characters (alias_normalize of libkmod-util.c).
-static char *normal(const char *alias, size_t len)
+static char *normalize_alias(const char *alias, size_t len)
 {
 	bool is_set = false;
 	char *ret = str_ndup(alias, len);
@@ -175,12 +175,12 @@ static char *normal(const char *alias, size_t len)
 char *depindex_aliases(const struct strv *from, size_t *ret_len)
 {
 	static const char ALIAS[] = "alias ";
-	struct index x = { 0 };
+	struct oci_index x = { 0 };
 	for (size_t i = 0; i < from->count; i++) {
 		const char *alias = from->items[i] + strlen(ALIAS);
 		const char *module = str_starts(from->items[i], ALIAS) ? strchr(alias, ' ') : NULL;
 		if (module)
-			add(&x, normal(alias, (size_t)(module - alias)), module + 1);
+			add_index_line(&x, normalize_alias(alias, (size_t)(module - alias)), module + 1);
 	}
-	return finish(&x, ret_len);
+	return finish_index(&x, ret_len);
 }

@@ -18,7 +18,7 @@ int load_log_start(const struct root *kern)
 }
 
 // A record escapes newlines; the driver writes its paragraphs with "NVRM: " in front of each line.
-static char *unescape(const char *text, size_t len)
+static char *unescape_kmsg(const char *text, size_t len)
 {
 	static const char newline[] = "\\x0a", prefix[] = "NVRM: ";
 	auto_str char *line = str_ndup(text, len);
@@ -46,7 +46,7 @@ static void take_records(const char *data, size_t len, struct strv *ret)
 			stop = end;
 		const char *text = memchr(line, ';', (size_t)(stop - line));
 		if (*line != ' ' && text && ret->count < LINES_MAX)
-			strv_add(ret, unescape(text + 1, (size_t)(stop - text - 1)));
+			strv_add(ret, unescape_kmsg(text + 1, (size_t)(stop - text - 1)));
 	}
 }
 
@@ -103,7 +103,7 @@ static int call(const void *ctx)
 }
 
 // Where no process can be made the old driver may be gone already: a load without a deadline is better than none.
-static int guard(const struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
+static int guard_load(const struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
 {
 	g->ctx = c;
 	if (wedge_guard(g, lines, ret_error, err) == 0)
@@ -117,19 +117,19 @@ static int guard(const struct call *c, struct module_call *g, struct strv *lines
 
 // From the file by descriptor; where that may be forbidden and memory not, from there. *ret_error: the errno of the
 // load, 0 = loaded.
-static int load(struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
+static int load_image(struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
 {
 	c->is_by_file = c->module->fd >= 0;
-	if (guard(c, g, lines, ret_error, err) < 0)
+	if (guard_load(c, g, lines, ret_error, err) < 0)
 		return -1;
 	if (!*ret_error || !c->is_by_file || !is_other_way_worth_it(*ret_error, lines))
 		return 0;
 	c->is_by_file = false;
-	return guard(c, g, lines, ret_error, err);
+	return guard_load(c, g, lines, ret_error, err);
 }
 
 // EEXIST is also what a module's own start may end with; only a module that is there was there already.
-static bool is_loaded(const struct root *kern, const char *name)
+static bool is_module_loaded(const struct root *kern, const char *name)
 {
 	auto_str char *path = str_fmt("sys/module/%s", name);
 	for (char *p = path + strlen("sys/module/"); *p; p++)
@@ -138,7 +138,7 @@ static bool is_loaded(const struct root *kern, const char *name)
 }
 
 // A child that was killed may have been through with it.
-static bool is_live(const struct root *kern, const char *name)
+static bool is_module_live(const struct root *kern, const char *name)
 {
 	struct err ignored;
 	auto_str char *path = str_fmt("sys/module/%s/initstate", name), *state = NULL;
@@ -164,11 +164,11 @@ int load_module(const struct sys *sys, const struct root *kern, const struct mod
 	struct module_call guarded = { "load", module->name, kern, log, timeout_ms ? timeout_ms : LOAD_TIMEOUT_MS,
 				       call,   NULL };
 	int error;
-	if (load(&c, &guarded, &lines, &error, err) < 0)
-		return err->code == EINTR && is_live(kern, module->name) ? 1 : -1;
+	if (load_image(&c, &guarded, &lines, &error, err) < 0)
+		return err->code == EINTR && is_module_live(kern, module->name) ? 1 : -1;
 	if (!error)
 		return 1;
-	if (error == EEXIST && is_loaded(kern, module->name))
+	if (error == EEXIST && is_module_loaded(kern, module->name))
 		return 0;
 	if (error == EPERM)
 		note_modules_disabled(kern, &lines);

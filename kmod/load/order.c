@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load/load.h"
 
-static bool names(const struct module *module, const struct module *other)
+static bool depends_on(const struct module *module, const struct module *other)
 {
 	for (size_t i = 0; i < module->depends.count; i++) {
 		if (module_name_eq(module->depends.items[i], other->name))
@@ -19,11 +19,11 @@ static bool imports(const struct module *module, const struct module *other)
 	return false;
 }
 
-static bool is_ready(const struct module *const *modules, size_t count, const bool *done, size_t index)
+static bool are_needs_placed(const struct module *const *modules, size_t count, const bool *done, size_t index)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (i != index && !done[i] &&
-		    (names(modules[index], modules[i]) || imports(modules[index], modules[i])))
+		    (depends_on(modules[index], modules[i]) || imports(modules[index], modules[i])))
 			return false;
 	}
 	return true;
@@ -34,7 +34,7 @@ int load_order(const struct module *const *modules, size_t count, size_t *ret, s
 	bool *done = mem_alloc(count * sizeof(*done));
 	size_t placed = 0, next = 0;
 	while (placed < count && next < count) {
-		for (next = 0; next < count && (done[next] || !is_ready(modules, count, done, next)); next++)
+		for (next = 0; next < count && (done[next] || !are_needs_placed(modules, count, done, next)); next++)
 			;
 		if (next < count) {
 			done[next] = true;

@@ -21,7 +21,8 @@ static bool is_need(const char *path, const char *need)
 
 // Paths of the module and of all it depends on, the module first: a line of modules.dep without the colon. 1 = found,
 // 0 = not listed.
-static int find_line(const struct root *host, const char *release, const char *need, struct strv *ret, struct err *err)
+static int find_dep_line(const struct root *host, const char *release, const char *need, struct strv *ret,
+			 struct err *err)
 {
 	auto_str char *path = str_fmt("lib/modules/%s/modules.dep", release);
 	auto_str char *text = NULL;
@@ -42,7 +43,7 @@ static int find_line(const struct root *host, const char *release, const char *n
 }
 
 // The kernel has it already, or will have it when its start is through.
-static bool is_loaded(const struct root *kern, const char *file)
+static bool is_file_loaded(const struct root *kern, const char *file)
 {
 	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
 	auto_str char *path = str_fmt("sys/module/%.*s", (int)strcspn(name, "."), name);
@@ -51,20 +52,20 @@ static bool is_loaded(const struct root *kern, const char *file)
 	return root_exists(kern, path);
 }
 
-static char *path_of(const char *release, const char *file)
+static char *module_path(const char *release, const char *file)
 {
 	return *file == '/' ? str_dup(file + 1) : str_fmt("lib/modules/%s/%s", release, file);
 }
 
 // The files of a need that have to be loaded, what others need last.
-static int find_files(const struct root *host, const struct root *kern, const char *release, const char *need,
-		      struct strv *ret, struct err *err)
+static int find_needed_files(const struct root *host, const struct root *kern, const char *release, const char *need,
+			     struct strv *ret, struct err *err)
 {
 	auto_strv struct strv files = { 0 };
-	int r = find_line(host, release, need, &files, err);
+	int r = find_dep_line(host, release, need, &files, err);
 	if (r < 0)
 		return err_code(err, E_HOST_MODULES);
-	if (r == 0 && is_loaded(kern, need))
+	if (r == 0 && is_file_loaded(kern, need))
 		return 0;
 	if (r == 0) {
 		auto_str char *list = str_fmt("lib/modules/%s/modules.dep", release);
@@ -72,8 +73,8 @@ static int find_files(const struct root *host, const struct root *kern, const ch
 			       host->name, list, root_exists(host, list) ? "does not list it" : "is not there");
 	}
 	for (size_t i = 0; i < files.count; i++) {
-		auto_str char *path = path_of(release, files.items[i]);
-		if (is_loaded(kern, files.items[i]))
+		auto_str char *path = module_path(release, files.items[i]);
+		if (is_file_loaded(kern, files.items[i]))
 			continue;
 		if (!root_exists(host, path))
 			return err_set(err, E_HOST_MODULES,
@@ -89,25 +90,25 @@ int provider_check(const struct root *host, const struct root *kern, const char 
 		   struct err *err)
 {
 	auto_strv struct strv paths = { 0 };
-	return find_files(host, kern, release, need, &paths, err);
+	return find_needed_files(host, kern, release, need, &paths, err);
 }
 
 bool provider_has(const struct root *host, const char *release, const char *need)
 {
 	struct err ignored;
 	auto_strv struct strv files = { 0 };
-	if (find_line(host, release, need, &files, &ignored) <= 0)
+	if (find_dep_line(host, release, need, &files, &ignored) <= 0)
 		return false;
 	for (size_t i = 0; i < files.count; i++) {
-		auto_str char *path = path_of(release, files.items[i]);
+		auto_str char *path = module_path(release, files.items[i]);
 		if (!root_exists(host, path))
 			return false;
 	}
 	return true;
 }
 
-static int load_one(const struct root *host, const struct root *kern, const struct sys *sys, const char *path,
-		    int timeout_ms, struct err *err)
+static int load_provider(const struct root *host, const struct root *kern, const struct sys *sys, const char *path,
+			 int timeout_ms, struct err *err)
 {
 	auto_module struct module m = MODULE_NONE;
 	auto_fd int fd = root_open(host, path, O_RDONLY, err);
@@ -129,10 +130,10 @@ int provider_load(const struct root *host, const struct root *kern, const struct
 {
 	auto_strv struct strv paths = { 0 };
 	int changed = 0;
-	if (find_files(host, kern, release, need, &paths, err) < 0)
+	if (find_needed_files(host, kern, release, need, &paths, err) < 0)
 		return -1;
 	for (size_t i = paths.count; i-- > 0;) {
-		int r = load_one(host, kern, sys, paths.items[i], timeout_ms, err);
+		int r = load_provider(host, kern, sys, paths.items[i], timeout_ms, err);
 		if (r < 0)
 			return blame_host(need, err);
 		changed |= r;

@@ -85,7 +85,7 @@ static const struct reason reasons[] = {
 	{ ENOSYS, NULL, E_LOAD, "this kernel loads no modules" },
 };
 
-static const char *find_line(const struct strv *lines, const char *part)
+static const char *line_with(const struct strv *lines, const char *part)
 {
 	for (size_t i = 0; i < lines->count; i++) {
 		if (strstr(lines->items[i], part))
@@ -134,7 +134,7 @@ static char *missing_rule(const char *line)
 	return str_fmt("allow %s %s:%s %.*s;", source, target, class, (int)(close - open + 1), open);
 }
 
-static int explain(const char *module, int error, int code, const char *text, const char *line, struct err *err)
+static int explain_as(const char *module, int error, int code, const char *text, const char *line, struct err *err)
 {
 	auto_str char *rule = missing_rule(line);
 	if (rule) // first, because a long line is cut
@@ -149,9 +149,9 @@ int load_explain(const char *module, int error, const struct strv *lines, struct
 {
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
 		const struct reason *r = &reasons[i];
-		const char *line = r->line ? find_line(lines, r->line) : any_line(lines, module);
+		const char *line = r->line ? line_with(lines, r->line) : any_line(lines, module);
 		if (r->error == error && (!r->line || line))
-			return explain(module, error, r->code, r->text, line, err);
+			return explain_as(module, error, r->code, r->text, line, err);
 	}
-	return explain(module, error, E_LOAD, "the kernel refused it", any_line(lines, module), err);
+	return explain_as(module, error, E_LOAD, "the kernel refused it", any_line(lines, module), err);
 }

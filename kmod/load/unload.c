@@ -21,16 +21,16 @@ static int unload_result(const char *name, int error, struct err *err)
 	}
 }
 
-struct call {
+struct unload_call {
 	const struct sys *sys;
 	const char *name;
 };
 
 // What the caller has open must not stay open with a child that cannot end: the node's lock, and the pipe whose reader
 // waits for its end. The recorder works on files of its own.
-static int call(const void *ctx)
+static int unload_call(const void *ctx)
 {
-	const struct call *c = ctx;
+	const struct unload_call *c = ctx;
 	if (!c->sys->record)
 		closefrom(0);
 	return c->sys->module_unload(c->sys, c->name) < 0 ? errno : 0;
@@ -40,11 +40,11 @@ static int call(const void *ctx)
 static int unload_in_child(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms,
 			   struct err *err)
 {
-	struct call c = { sys, name };
+	struct unload_call c = { sys, name };
 	int error;
 	auto_fd int log = load_log_start(kern);
 	auto_strv struct strv lines = { 0 };
-	struct module_call guarded = { "unload", name, kern, log, timeout_ms, call, &c };
+	struct module_call guarded = { "unload", name, kern, log, timeout_ms, unload_call, &c };
 	return wedge_guard(&guarded, &lines, &error, err) < 0 ? -1 : unload_result(name, error, err);
 }
 

@@ -64,7 +64,8 @@ static bool is_tainted(const struct root *kern)
 	       (strtoul(value, NULL, 10) & TAINT_DIE);
 }
 
-static int died(const struct module_call *c, bool was_tainted, pid_t child, const struct strv *lines, struct err *err)
+static int report_died(const struct module_call *c, bool was_tainted, pid_t child, const struct strv *lines,
+		       struct err *err)
 {
 	auto_strv struct strv told = { 0 };
 	bool is_oops = wedge_oops(lines, &told);
@@ -76,7 +77,8 @@ static int died(const struct module_call *c, bool was_tainted, pid_t child, cons
 	return wedge_explain(c, what, NULL, &told, err);
 }
 
-static int late(const struct module_call *c, pid_t child, const char *stack, const struct strv *lines, struct err *err)
+static int report_late(const struct module_call *c, pid_t child, const char *stack, const struct strv *lines,
+		       struct err *err)
 {
 	auto_str char *what = str_fmt("the kernel did not come back within %g s; process %d is stuck in it",
 				      c->timeout_ms / 1e3, (int)child);
@@ -97,9 +99,9 @@ int wedge_guard(const struct module_call *c, struct strv *lines, int *ret_error,
 	}
 	load_log_lines(c->log, lines);
 	if (result.end == BOUNDED_LATE)
-		return late(c, result.child, stack, lines, err);
+		return report_late(c, result.child, stack, lines, err);
 	if (result.end == BOUNDED_DIED)
-		return died(c, was_tainted, result.child, lines, err);
+		return report_died(c, was_tainted, result.child, lines, err);
 	*ret_error = result.error;
 	return 0;
 }

@@ -15,12 +15,12 @@ void kernel_abi_done(struct kernel_abi *abi)
 	symvers_free(abi->symvers);
 	free(abi->symvers_from);
 	free(abi->sig_hash);
-	certs_free(abi->trusted);
+	modsig_certs_free(abi->trusted);
 	*abi = (struct kernel_abi){ 0 };
 }
 
 // value may be the very text that it replaces.
-static void set(char **where, const char *value)
+static void replace_text(char **where, const char *value)
 {
 	char *copy = str_dup(value);
 	free(*where);
@@ -91,7 +91,7 @@ int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const cha
 			       release);
 	bool has_randstruct = config_is(config, len, "CONFIG_RANDSTRUCT") ||
 			      config_is(config, len, "CONFIG_GCC_PLUGIN_RANDSTRUCT"); // its seed is in vermagic
-	set(&abi->release, release);
+	replace_text(&abi->release, release);
 	if (abi->machine == EM_NONE)
 		abi->machine = config_machine(config, len);
 	if (!abi->vermagic && abi->machine != EM_NONE && !has_randstruct)
@@ -128,8 +128,8 @@ void kernel_abi_add_banner(struct kernel_abi *abi, const char *line)
 {
 	char id[DIGEST_HEX + 1];
 	kernel_build_id(line, id);
-	set(&abi->banner, line);
-	set(&abi->build_id, id);
+	replace_text(&abi->banner, line);
+	replace_text(&abi->build_id, id);
 	if (!abi->compiler)
 		abi->compiler = compiler_of_banner(line);
 }
@@ -149,7 +149,7 @@ void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v)
 
 void kernel_abi_add_module(struct kernel_abi *abi, const struct module *in_tree)
 {
-	set(&abi->vermagic, in_tree->vermagic);
+	replace_text(&abi->vermagic, in_tree->vermagic);
 	abi->struct_size = in_tree->struct_size;
 	abi->has_modversions = in_tree->has_versions;
 	if (abi->machine == EM_NONE)

@@ -102,7 +102,7 @@ static int read_modinfo(struct module *m, const struct sections *s, struct err *
 }
 
 // Every object leaves a string. What is no string says nothing.
-static void read_compilers(struct module *m, const struct sections *s)
+static void read_comment(struct module *m, const struct sections *s)
 {
 	enum { MOST = 16 };
 	const struct section *comment = sections_find(s, ".comment");
@@ -117,7 +117,7 @@ static void read_compilers(struct module *m, const struct sections *s)
 }
 
 // It becomes a directory name below /sys/module, here as in the kernel.
-static bool is_name(const char *s)
+static bool is_valid_name(const char *s)
 {
 	size_t len = strlen(s);
 	for (size_t i = 0; i < len; i++) {
@@ -138,7 +138,7 @@ static int read_struct(struct module *m, const struct sections *s, struct err *e
 		m->name = (const char *)self->data + STRUCT_NAME;
 	if (!m->name)
 		return err_set(err, E_ELF, "'%s' does not say its module name", m->file);
-	if (!is_name(m->name))
+	if (!is_valid_name(m->name))
 		return err_set(err, E_ELF, "'%s': '%.60s' is no module name", m->file, m->name);
 	return 0;
 }
@@ -314,7 +314,7 @@ static int read_symbols(struct module *m, const struct sections *s, struct err *
 }
 
 // m has file, data and len.
-static int understand(struct module *m, struct err *err)
+static int parse_image(struct module *m, struct err *err)
 {
 	auto_sections struct sections s = { 0 };
 	modsig_read(m->data, m->len, &m->sig);
@@ -326,7 +326,7 @@ static int understand(struct module *m, struct err *err)
 	m->has_btf = sections_find(&s, ".BTF") && !sections_find(&s, ".BTF.base");
 	if (read_modinfo(m, &s, err) < 0 || read_struct(m, &s, err) < 0 || relocs_check(&s, m->file, err) < 0)
 		return -1;
-	read_compilers(m, &s);
+	read_comment(m, &s);
 	return read_symbols(m, &s, err);
 }
 
@@ -347,7 +347,7 @@ static bool is_compressed(const char *data, size_t len)
 	return false;
 }
 
-static void give(struct module *m, struct module *ret)
+static void move_module(struct module *m, struct module *ret)
 {
 	*ret = *m;
 	*m = MODULE_NONE;
@@ -371,18 +371,18 @@ int module_read(int fd, const char *file, struct module *ret, struct err *err)
 		}
 		return module_parse(image, len, file, ret, err);
 	}
-	if (understand(&m, err) < 0)
+	if (parse_image(&m, err) < 0)
 		return -1;
-	give(&m, ret);
+	move_module(&m, ret);
 	return 0;
 }
 
 int module_parse(char *data, size_t len, const char *file, struct module *ret, struct err *err)
 {
 	auto_module struct module m = { .file = str_dup(file), .fd = -1, .data = data, .len = len };
-	if (understand(&m, err) < 0)
+	if (parse_image(&m, err) < 0)
 		return -1;
-	give(&m, ret);
+	move_module(&m, ret);
 	return 0;
 }
 

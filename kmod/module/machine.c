@@ -39,8 +39,8 @@ static int add_config_file(struct kernel_abi *abi, int fd, const char *name, con
 	return kernel_abi_add_config(abi, release, text, len, err);
 }
 
-static int read_config(struct kernel_abi *abi, const struct root *host, const struct root *running, const char *release,
-		       struct err *err)
+static int read_abi_config(struct kernel_abi *abi, const struct root *host, const struct root *running,
+			   const char *release, struct err *err)
 {
 	static const char *const paths[] = { "boot/config-%s",
 					     "lib/modules/%s/config",
@@ -59,7 +59,7 @@ static int read_config(struct kernel_abi *abi, const struct root *host, const st
 	return r > 0 ? add_config_file(abi, fd, path, release, err) : r;
 }
 
-static int read_symvers(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
+static int read_abi_symvers(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
 {
 	static const char *const paths[] = {
 		"lib/modules/%s/build/Module.symvers",
@@ -108,7 +108,7 @@ static int add_module_symbols(struct symvers *sv, const struct root *host, const
 }
 
 // An image in another format (arm64, a unified kernel image) is no damage: less is known then.
-static int read_image(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
+static int read_abi_image(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
 {
 	static const char *const paths[] = { "lib/modules/%s/vmlinuz", "usr/lib/modules/%s/vmlinuz",
 					     "boot/vmlinuz-%s" };
@@ -129,11 +129,11 @@ static int read_image(struct kernel_abi *abi, const struct root *host, const cha
 }
 
 // Whose a kernel is that does not run, where headers told the rest. An image that cannot be read tells nothing.
-static void read_banner(struct kernel_abi *abi, const struct root *host)
+static void read_abi_banner(struct kernel_abi *abi, const struct root *host)
 {
 	struct err ignored;
 	auto_kernel_abi struct kernel_abi image = { 0 };
-	if (!abi->banner && read_image(&image, host, abi->release, &ignored) > 0)
+	if (!abi->banner && read_abi_image(&image, host, abi->release, &ignored) > 0)
 		kernel_abi_add_banner(abi, image.banner);
 }
 
@@ -144,7 +144,7 @@ static bool is_module_name(const char *name)
 }
 
 // The first readable module below dir, depth first: 1 = found.
-static int find_module(struct kernel_abi *abi, const struct root *host, const char *dir, int depth)
+static int find_intree_module(struct kernel_abi *abi, const struct root *host, const char *dir, int depth)
 {
 	struct err err; // a directory or a module that cannot be read is no source
 	auto_strv struct strv names = { 0 };
@@ -153,7 +153,7 @@ static int find_module(struct kernel_abi *abi, const struct root *host, const ch
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
 		if (!is_module_name(path)) {
-			if (find_module(abi, host, path, depth + 1) > 0)
+			if (find_intree_module(abi, host, path, depth + 1) > 0)
 				return 1;
 			continue;
 		}
@@ -168,7 +168,7 @@ static int find_module(struct kernel_abi *abi, const struct root *host, const ch
 }
 
 // Only the running kernel can tell what it enforces: Secure Boot and its command line decide.
-static void read_running(struct kernel_abi *abi, const struct root *kern)
+static void read_abi_running(struct kernel_abi *abi, const struct root *kern)
 {
 	struct err err;
 	auto_str char *banner = NULL;
@@ -197,17 +197,17 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 	a.release = str_dup(release ? release : running);
 	bool is_running = str_eq(a.release, running);
 	if (is_running)
-		read_running(&a, kern);
+		read_abi_running(&a, kern);
 	auto_str char *tree = str_fmt("lib/modules/%s/kernel", a.release);
-	if (read_config(&a, host, is_running ? kern : NULL, a.release, err) < 0)
+	if (read_abi_config(&a, host, is_running ? kern : NULL, a.release, err) < 0)
 		return -1;
-	find_module(&a, host, tree, 0);
-	int r = read_symvers(&a, host, a.release, err);
+	find_intree_module(&a, host, tree, 0);
+	int r = read_abi_symvers(&a, host, a.release, err);
 	if (r == 0)
-		r = read_image(&a, host, a.release, err);
+		r = read_abi_image(&a, host, a.release, err);
 	if (r < 0)
 		return -1;
-	read_banner(&a, host);
+	read_abi_banner(&a, host);
 	kernel_abi_done(abi);
 	*abi = a;
 	a = (struct kernel_abi){ 0 };

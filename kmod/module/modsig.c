@@ -40,13 +40,13 @@ static void free_stackp(STACK_OF(X509) * *s)
 }
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
-static void judge(struct modsig *sig, enum modsig_state state, const char *why)
+static void set_state(struct modsig *sig, enum modsig_state state, const char *why)
 {
 	sig->state = state;
 	sig->why = str_dup(why);
 }
 
-static char *hex(const unsigned char *data, size_t len)
+static char *hex_text(const unsigned char *data, size_t len)
 {
 	char *s = mem_alloc(2 * len + 1);
 	for (size_t i = 0; i < len; i++) {
@@ -90,7 +90,7 @@ static bool is_kernel_key(int nid)
 	       nid == NID_ecdsa_with_SHA3_512 || nid == NID_sm2;
 }
 
-static int algorithm(const X509_ALGOR *algor)
+static int algorithm_nid(const X509_ALGOR *algor)
 {
 	const ASN1_OBJECT *object = NULL;
 	X509_ALGOR_get0(&object, NULL, NULL, algor);
@@ -106,22 +106,23 @@ static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
 	if (CMS_SignerInfo_get0_signer_id(signer, &key_id, &issuer, &serial) == 1) {
 		sig->issuer = issuer ? name_text(issuer) : NULL;
 		sig->serial = serial ? serial_text(serial) : NULL;
-		sig->key_id = key_id ? hex(ASN1_STRING_get0_data(key_id), (size_t)ASN1_STRING_length(key_id)) : NULL;
+		sig->key_id =
+			key_id ? hex_text(ASN1_STRING_get0_data(key_id), (size_t)ASN1_STRING_length(key_id)) : NULL;
 	}
 	CMS_SignerInfo_get0_algs(signer, NULL, NULL, &digest, &key);
-	int hash = digest ? algorithm(digest) : NID_undef, pkey = key ? algorithm(key) : NID_undef;
+	int hash = digest ? algorithm_nid(digest) : NID_undef, pkey = key ? algorithm_nid(key) : NID_undef;
 	if (hash != NID_undef) {
 		sig->hash = str_dup(OBJ_nid2ln(hash));
 		for (char *p = sig->hash; *p; p++)
 			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
 	}
 	if (!is_kernel_hash(hash))
-		judge(sig, MODSIG_UNSUPPORTED, "its hash algorithm is none of the kernel's");
+		set_state(sig, MODSIG_UNSUPPORTED, "its hash algorithm is none of the kernel's");
 	else if (!is_kernel_key(pkey))
-		judge(sig, MODSIG_UNSUPPORTED, "its signature algorithm is none of the kernel's");
+		set_state(sig, MODSIG_UNSUPPORTED, "its signature algorithm is none of the kernel's");
 	else if (CMS_signed_get_attr_count(signer) > 0 &&
 		 CMS_signed_get_attr_by_NID(signer, NID_SMIMECapabilities, -1) >= 0)
-		judge(sig, MODSIG_BAD, "it has S/MIME capabilities, which the kernel refuses");
+		set_state(sig, MODSIG_BAD, "it has S/MIME capabilities, which the kernel refuses");
 }
 
 static CMS_ContentInfo *parse_cms(const struct modsig *sig)
@@ -138,7 +139,7 @@ static void read_cms(struct modsig *sig)
 	STACK_OF(CMS_SignerInfo) *signers =
 		cms && OBJ_obj2nid(CMS_get0_type(cms)) == NID_pkcs7_signed ? CMS_get0_SignerInfos(cms) : NULL;
 	if (!signers || sk_CMS_SignerInfo_num(signers) < 1) {
-		judge(sig, MODSIG_BAD, "the CMS is damaged or has no signer");
+		set_state(sig, MODSIG_BAD, "the CMS is damaged or has no signer");
 		return;
 	}
 	sig->state = MODSIG_SIGNED;
@@ -155,23 +156,23 @@ void modsig_read(const void *data, size_t len, struct modsig *ret)
 	const unsigned char *t = end - MAGIC_LEN - TRAILER;
 	size_t room = len - MAGIC_LEN;
 	if (room <= TRAILER) {
-		judge(ret, MODSIG_BAD, "the signature trailer is cut");
+		set_state(ret, MODSIG_BAD, "the signature trailer is cut");
 		return;
 	}
 	// algo, hash, id_type, signer_len, key_id_len, three bytes of padding, then the length, big-endian
 	size_t sig_len = (size_t)t[8] << 24 | (size_t)t[9] << 16 | (size_t)t[10] << 8 | (size_t)t[11];
 	room -= TRAILER;
 	if (sig_len >= room) {
-		judge(ret, MODSIG_BAD, "the signature claims more bytes than the file has");
+		set_state(ret, MODSIG_BAD, "the signature claims more bytes than the file has");
 		return;
 	}
 	ret->payload = room - sig_len;
 	ret->cms = (const unsigned char *)data + ret->payload;
 	ret->cms_len = sig_len;
 	if (t[2] != ID_PKCS7)
-		judge(ret, MODSIG_UNSUPPORTED, "the signature is not PKCS#7");
+		set_state(ret, MODSIG_UNSUPPORTED, "the signature is not PKCS#7");
 	else if (t[0] || t[1] || t[3] || t[4] || t[5] || t[6] || t[7])
-		judge(ret, MODSIG_BAD, "the signature trailer has fields that must be zero");
+		set_state(ret, MODSIG_BAD, "the signature trailer has fields that must be zero");
 	else
 		read_cms(ret);
 }
@@ -186,7 +187,7 @@ void modsig_done(struct modsig *sig)
 	*sig = (struct modsig){ 0 };
 }
 
-struct certs *certs_new(void)
+struct certs *modsig_certs_new(void)
 {
 	struct certs *certs = mem_alloc(sizeof(*certs));
 	certs->list = sk_X509_new_null();
@@ -195,7 +196,7 @@ struct certs *certs_new(void)
 	return certs;
 }
 
-void certs_free(struct certs *certs)
+void modsig_certs_free(struct certs *certs)
 {
 	if (!certs)
 		return;
@@ -209,30 +210,30 @@ static void certs_push(struct certs *certs, X509 *cert)
 		abort();
 }
 
-int certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err)
+int modsig_certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err)
 {
 	const unsigned char *p = data;
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(data, (int)len);
-	size_t before = certs_count(certs);
+	size_t before = modsig_certs_count(certs);
 	X509 *cert;
 	char no_password[] = ""; // never ask a terminal for one
 	while (bio && (cert = PEM_read_bio_X509(bio, NULL, NULL, no_password)) != NULL)
 		certs_push(certs, cert);
-	if (certs_count(certs) == before && (cert = d2i_X509(NULL, &p, (long)len)) != NULL)
+	if (modsig_certs_count(certs) == before && (cert = d2i_X509(NULL, &p, (long)len)) != NULL)
 		certs_push(certs, cert);
 	ERR_clear_error();
-	if (certs_count(certs) == before)
+	if (modsig_certs_count(certs) == before)
 		return err_set(err, E_CONFIG, "'%s' holds no certificate, neither as PEM nor as DER", name);
 	return 0;
 }
 
-size_t certs_count(const struct certs *certs)
+size_t modsig_certs_count(const struct certs *certs)
 {
 	return certs ? (size_t)sk_X509_num(certs->list) : 0;
 }
 
 // Issued by one of the certificates, or one of them itself. As in the kernel no purpose and no date counts.
-static bool is_trusted(const struct certs *certs, X509 *signer, STACK_OF(X509) * embedded)
+static bool is_signer_trusted(const struct certs *certs, X509 *signer, STACK_OF(X509) * embedded)
 {
 	auto_free(store) X509_STORE *store = X509_STORE_new();
 	auto_free(ctx) X509_STORE_CTX *ctx = X509_STORE_CTX_new();
@@ -257,7 +258,7 @@ static X509 *find_signer(CMS_ContentInfo *cms, STACK_OF(X509) * all)
 	return NULL;
 }
 
-static STACK_OF(X509) * join(const struct certs *certs, STACK_OF(X509) * embedded)
+static STACK_OF(X509) * join_certs(const struct certs *certs, STACK_OF(X509) * embedded)
 {
 	STACK_OF(X509) *all = sk_X509_dup(certs->list);
 	for (int i = 0; all && i < sk_X509_num(embedded); i++)
@@ -281,12 +282,12 @@ int modsig_verify(const struct modsig *sig, const void *data, const struct certs
 	if (!cms)
 		return err_set(err, E_SIGNATURE_BAD, "%s", sig->why ? sig->why : "the CMS is damaged");
 	auto_free(embedded) STACK_OF(X509) *embedded = CMS_get1_certs(cms);
-	auto_free(stack) STACK_OF(X509) *all = join(certs, embedded);
+	auto_free(stack) STACK_OF(X509) *all = join_certs(certs, embedded);
 	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)sig->payload);
 	X509 *signer = find_signer(cms, all);
 	if (!content)
 		abort();
-	if (!signer || !is_trusted(certs, signer, embedded))
+	if (!signer || !is_signer_trusted(certs, signer, embedded))
 		return 0;
 	int ok = CMS_verify(cms, all, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY);
 	ERR_clear_error();

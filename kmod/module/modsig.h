@@ -34,16 +34,16 @@ void modsig_done(struct modsig *sig);
 
 // Certificates that count as trusted.
 struct certs;
-struct certs *certs_new(void);
-void certs_free(struct certs *certs); // NULL is fine
+struct certs *modsig_certs_new(void);
+void modsig_certs_free(struct certs *certs); // NULL is fine
 static inline void certs_freep(struct certs **certs)
 {
-	certs_free(*certs);
+	modsig_certs_free(*certs);
 }
 #define auto_certs __attribute__((cleanup(certs_freep)))
 // PEM (one or more certificates) or DER (one). E_CONFIG when there is none.
-int certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err);
-size_t certs_count(const struct certs *certs);
+int modsig_certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err);
+size_t modsig_certs_count(const struct certs *certs);
 
 // 1 = signed by one of the certificates, or by a certificate inside the CMS that one of them issued (the kernel
 // builds that chain too; validity dates do not count, as in the kernel). 0 = signed by somebody else.

@@ -20,8 +20,8 @@ struct check {
 	char *unknown;   // what of a kernel that it was not made for could not be compared
 };
 
-static void decide(struct check *c, enum proof_verdict verdict, int code, const char *fmt, ...) PRINTF(4, 5);
-static void decide(struct check *c, enum proof_verdict verdict, int code, const char *fmt, ...)
+static void set_verdict(struct check *c, enum proof_verdict verdict, int code, const char *fmt, ...) PRINTF(4, 5);
+static void set_verdict(struct check *c, enum proof_verdict verdict, int code, const char *fmt, ...)
 {
 	va_list args;
 	if (c->ret->text)
@@ -37,17 +37,17 @@ static void decide(struct check *c, enum proof_verdict verdict, int code, const 
 static void check_machine(struct check *c)
 {
 	if (c->abi->machine && c->module->machine != c->abi->machine)
-		decide(c, PROOF_REFUSED, E_ARCH, "built for %s, the kernel is %s",
-		       module_machine_name(c->module->machine), module_machine_name(c->abi->machine));
+		set_verdict(c, PROOF_REFUSED, E_ARCH, "built for %s, the kernel is %s",
+			    module_machine_name(c->module->machine), module_machine_name(c->abi->machine));
 }
 
-static bool is_release(const char *vermagic, const char *release)
+static bool is_release_of(const char *vermagic, const char *release)
 {
 	size_t len = strlen(release);
 	return vermagic && strncmp(vermagic, release, len) == 0 && (vermagic[len] == ' ' || vermagic[len] == '\0');
 }
 
-static const char *tail(const char *vermagic)
+static const char *vermagic_tail(const char *vermagic)
 {
 	return vermagic + strcspn(vermagic, " ");
 }
@@ -71,14 +71,14 @@ static void check_vermagic(struct check *c)
 	const char *have = c->module->vermagic, *want = c->abi->vermagic;
 	bool has_crcs = c->module->has_versions && c->abi->has_modversions;
 	if (!have)
-		decide(c, PROOF_REBUILD, E_ELF, "no version magic in .modinfo");
-	else if (want && strcmp(has_crcs ? tail(have) : have, has_crcs ? tail(want) : want) != 0)
-		decide(c, PROOF_REBUILD, E_ABI, "version magic '%s' should be '%s'", have, want);
+		set_verdict(c, PROOF_REBUILD, E_ELF, "no version magic in .modinfo");
+	else if (want && strcmp(has_crcs ? vermagic_tail(have) : have, has_crcs ? vermagic_tail(want) : want) != 0)
+		set_verdict(c, PROOF_REBUILD, E_ABI, "version magic '%s' should be '%s'", have, want);
 	else if (!c->is_same_release && !has_crcs)
-		decide(c, PROOF_REBUILD, E_ABI, "built for '%s' without symbol versions, the kernel is %s", have,
-		       c->abi->release);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "built for '%s' without symbol versions, the kernel is %s", have,
+			    c->abi->release);
 	else if (c->is_same_release && c->abi->has_modversions && !c->module->has_versions)
-		decide(c, PROOF_REBUILD, E_ABI, "no symbol versions, which %s demands", c->abi->release);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "no symbol versions, which %s demands", c->abi->release);
 }
 
 static void add_mismatch(struct check *c, const char *symbol, uint32_t module_crc, uint32_t kernel_crc)
@@ -181,8 +181,9 @@ static void check_symbols(struct check *c)
 	auto_strv struct strv missing = { 0 };
 	if (!c->abi->symvers) {
 		if (!c->is_same_release)
-			decide(c, PROOF_REBUILD, E_ABI, "built for '%s', and no CRCs of %s are known to compare with",
-			       c->module->vermagic, c->abi->release);
+			set_verdict(c, PROOF_REBUILD, E_ABI,
+				    "built for '%s', and no CRCs of %s are known to compare with", c->module->vermagic,
+				    c->abi->release);
 		return;
 	}
 	compare_layout(c);
@@ -192,32 +193,32 @@ static void check_symbols(struct check *c)
 	enum proof_verdict worse = c->is_same_release ? PROOF_REFUSED : PROOF_REBUILD;
 	if (c->ret->mismatch_count) {
 		auto_str char *text = mismatch_text(c);
-		decide(c, PROOF_REBUILD, E_ABI, "%s", text);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "%s", text);
 	}
 	if (missing.count) {
 		auto_str char *text = missing_text(&missing);
-		decide(c, worse, E_SYMBOL, "nothing exports %s", text);
+		set_verdict(c, worse, E_SYMBOL, "nothing exports %s", text);
 	}
 	if (c->forbidden)
-		decide(c, worse, E_SYMBOL, "%s", c->forbidden);
+		set_verdict(c, worse, E_SYMBOL, "%s", c->forbidden);
 	if (!c->abi->vermagic)
 		not_compared(c, "the version magic");
 	if (c->unknown)
-		decide(c, PROOF_REBUILD, E_ABI, "built for %.*s, and %s of %s is not known to compare with",
-		       (int)strcspn(c->module->vermagic, " "), c->module->vermagic, c->unknown, c->abi->release);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "built for %.*s, and %s of %s is not known to compare with",
+			    (int)strcspn(c->module->vermagic, " "), c->module->vermagic, c->unknown, c->abi->release);
 }
 
 static void check_layout_size(struct check *c)
 {
 	if (c->abi->struct_size && c->module->struct_size != c->abi->struct_size)
-		decide(c, PROOF_REBUILD, E_ABI, "struct module has %zu bytes, the kernel's has %zu",
-		       c->module->struct_size, c->abi->struct_size);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "struct module has %zu bytes, the kernel's has %zu",
+			    c->module->struct_size, c->abi->struct_size);
 	if (c->module->has_btf && c->abi->is_btf_mismatch_fatal && !c->is_same_release)
-		decide(c, PROOF_REBUILD, E_ABI, "its BTF is of another kernel, which %s does not forgive",
-		       c->abi->release);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "its BTF is of another kernel, which %s does not forgive",
+			    c->abi->release);
 }
 
-static const char *signer(const struct modsig *sig)
+static const char *signer_text(const struct modsig *sig)
 {
 	if (sig->issuer)
 		return sig->issuer;
@@ -233,22 +234,23 @@ static void check_signature(struct check *c)
 	if (!abi->has_sig)
 		return;
 	if (sig->state == MODSIG_BAD)
-		decide(c, PROOF_REFUSED, E_SIGNATURE_BAD, "%s", sig->why);
+		set_verdict(c, PROOF_REFUSED, E_SIGNATURE_BAD, "%s", sig->why);
 	else if (sig->state != MODSIG_SIGNED && must)
-		decide(c, PROOF_REFUSED, E_SIGNING_REQUIRED, "%s, and this kernel %s",
-		       sig->why ? sig->why : "the module is unsigned",
-		       abi->is_sig_enforced ? "enforces module signatures" : "is locked down");
+		set_verdict(c, PROOF_REFUSED, E_SIGNING_REQUIRED, "%s, and this kernel %s",
+			    sig->why ? sig->why : "the module is unsigned",
+			    abi->is_sig_enforced ? "enforces module signatures" : "is locked down");
 	if (sig->state != MODSIG_SIGNED || !abi->trusted)
 		return;
 	int r = modsig_verify(sig, c->module->data, abi->trusted, &err);
 	if (r < 0)
-		decide(c, PROOF_REFUSED, err.code, "%s", err.text);
+		set_verdict(c, PROOF_REFUSED, err.code, "%s", err.text);
 	else if (r == 0 && must)
-		decide(c, PROOF_REFUSED, E_KEY_UNKNOWN, "signed by %s (serial %s), which this kernel does not trust",
-		       signer(sig), sig->serial ? sig->serial : "unknown");
+		set_verdict(c, PROOF_REFUSED, E_KEY_UNKNOWN,
+			    "signed by %s (serial %s), which this kernel does not trust", signer_text(sig),
+			    sig->serial ? sig->serial : "unknown");
 }
 
-static const char *why_nothing(const struct check *c)
+static const char *why_uncompared(const struct check *c)
 {
 	if (!c->abi->symvers)
 		return "and neither headers nor an image of that kernel can be read to compare with";
@@ -256,7 +258,7 @@ static const char *why_nothing(const struct check *c)
 					 "a kernel without symbol versions: only names could be compared";
 }
 
-static void accept(struct check *c)
+static void accept_module(struct check *c)
 {
 	const char *from = c->abi->symvers_from ? c->abi->symvers_from : "the kernel's table";
 	auto_str char *hash = NULL;
@@ -266,21 +268,22 @@ static void accept(struct check *c)
 			       c->abi->sig_hash);
 	const char *note = hash ? hash : "";
 	if (!c->compared)
-		decide(c, PROOF_EXACT, 0, "proved nothing: built for %s, %s%s", c->abi->release, why_nothing(c), note);
+		set_verdict(c, PROOF_EXACT, 0, "proved nothing: built for %s, %s%s", c->abi->release, why_uncompared(c),
+			    note);
 	else if (c->is_same_release)
-		decide(c, PROOF_EXACT, 0, "built for %s; all %zu CRCs equal %s%s", c->abi->release, c->compared, from,
-		       note);
+		set_verdict(c, PROOF_EXACT, 0, "built for %s; all %zu CRCs equal %s%s", c->abi->release, c->compared,
+			    from, note);
 	else
-		decide(c, PROOF_COMPATIBLE, 0, "built for %.*s; all %zu CRCs equal %s of %s%s",
-		       (int)strcspn(c->module->vermagic, " "), c->module->vermagic, c->compared, from, c->abi->release,
-		       note);
+		set_verdict(c, PROOF_COMPATIBLE, 0, "built for %.*s; all %zu CRCs equal %s of %s%s",
+			    (int)strcspn(c->module->vermagic, " "), c->module->vermagic, c->compared, from,
+			    c->abi->release, note);
 }
 
 static void prove_module(struct check *c)
 {
 	static void (*const checks[])(struct check *) = { check_machine,     check_vermagic,  check_symbols,
-							  check_layout_size, check_signature, accept };
-	c->is_same_release = is_release(c->module->vermagic, c->abi->release);
+							  check_layout_size, check_signature, accept_module };
+	c->is_same_release = is_release_of(c->module->vermagic, c->abi->release);
 	for (size_t i = 0; i < ARRAY_SIZE(checks) && !c->ret->text; i++)
 		checks[i](c);
 	free(c->forbidden);

@@ -40,7 +40,7 @@ void symvers_free(struct symvers *sv)
 	free(sv);
 }
 
-static char *keep(struct symvers *sv, const char *s, size_t len)
+static char *keep_string(struct symvers *sv, const char *s, size_t len)
 {
 	struct block *b = sv->blocks;
 	if (!b || b->room - b->used < len + 1) {
@@ -57,7 +57,7 @@ static char *keep(struct symvers *sv, const char *s, size_t len)
 	return copy;
 }
 
-static uint32_t hash(const char *s)
+static uint32_t hash_name(const char *s)
 {
 	uint32_t h = 2166136261U; // FNV-1a
 	for (; *s; s++)
@@ -66,15 +66,15 @@ static uint32_t hash(const char *s)
 }
 
 // The slot that holds name, or the free one where it belongs.
-static uint32_t *slot(const struct symvers *sv, const char *name)
+static uint32_t *find_slot(const struct symvers *sv, const char *name)
 {
-	size_t mask = sv->slot_count - 1, at = hash(name) & mask;
+	size_t mask = sv->slot_count - 1, at = hash_name(name) & mask;
 	while (sv->slots[at] && !str_eq(sv->items[sv->slots[at] - 1].name, name))
 		at = (at + 1) & mask;
 	return &sv->slots[at];
 }
 
-static void make_room(struct symvers *sv)
+static void grow_table(struct symvers *sv)
 {
 	if (sv->count < sv->room)
 		return;
@@ -84,14 +84,14 @@ static void make_room(struct symvers *sv)
 	free(sv->slots);
 	sv->slots = mem_alloc(sv->slot_count * sizeof(*sv->slots));
 	for (size_t i = 0; i < sv->count; i++)
-		*slot(sv, sv->items[i].name) = (uint32_t)i + 1;
+		*find_slot(sv, sv->items[i].name) = (uint32_t)i + 1;
 }
 
 // Strings of symbol must live in blocks.
-static void put(struct symvers *sv, const struct symver *symbol)
+static void put_symbol(struct symvers *sv, const struct symver *symbol)
 {
-	make_room(sv);
-	uint32_t *place = slot(sv, symbol->name);
+	grow_table(sv);
+	uint32_t *place = find_slot(sv, symbol->name);
 	if (*place)
 		return;
 	sv->items[sv->count++] = *symbol;
@@ -104,14 +104,14 @@ void symvers_add(struct symvers *sv, const struct symver *symbol)
 	const struct symver *last = sv->count ? &sv->items[sv->count - 1] : NULL;
 	if (symvers_find(sv, symbol->name))
 		return;
-	copy.name = keep(sv, symbol->name, strlen(symbol->name));
+	copy.name = keep_string(sv, symbol->name, strlen(symbol->name));
 	// Symbols come owner by owner, so the strings of the last one usually serve again.
 	copy.owner = last && str_eq(last->owner, symbol->owner) ? last->owner :
-								  keep(sv, symbol->owner, strlen(symbol->owner));
+								  keep_string(sv, symbol->owner, strlen(symbol->owner));
 	copy.namespace = last && str_eq(last->namespace, symbol->namespace) ?
 				 last->namespace :
-				 keep(sv, symbol->namespace, strlen(symbol->namespace));
-	put(sv, &copy);
+				 keep_string(sv, symbol->namespace, strlen(symbol->namespace));
+	put_symbol(sv, &copy);
 }
 
 static bool parse_crc(const char *s, uint32_t *ret)
@@ -158,7 +158,7 @@ static int each_line(struct symvers *sv, char *text, size_t len, const char *nam
 			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is no symbol version: '%.80s'", name,
 				       number, line);
 		if (*line && sv)
-			put(sv, &symbol);
+			put_symbol(sv, &symbol);
 	}
 	return 0;
 }
@@ -168,7 +168,7 @@ int symvers_add_text(struct symvers *sv, const char *text, size_t len, const cha
 	auto_str char *trial = str_ndup(text, len);
 	if (each_line(NULL, trial, len, name, err) < 0)
 		return -1;
-	return each_line(sv, keep(sv, text, len), len, name, err);
+	return each_line(sv, keep_string(sv, text, len), len, name, err);
 }
 
 int symvers_add_file(struct symvers *sv, int fd, const char *name, struct err *err)
@@ -187,7 +187,7 @@ const struct symver *symvers_find(const struct symvers *sv, const char *name)
 {
 	if (!sv || !sv->count)
 		return NULL;
-	uint32_t found = *slot(sv, name);
+	uint32_t found = *find_slot(sv, name);
 	return found ? &sv->items[found - 1] : NULL;
 }
 

@@ -20,12 +20,12 @@ static int version_cmp(const void *a, const void *b)
 }
 
 // What the parsers share: room for at most `most` records, filled, then sorted for versions_find.
-static struct versions begin(size_t most)
+static struct versions alloc_versions(size_t most)
 {
 	return (struct versions){ .items = mem_grow(NULL, most + 1, sizeof(struct version)) };
 }
 
-static void finish(struct versions *v, struct versions *ret)
+static void sort_versions(struct versions *v, struct versions *ret)
 {
 	qsort(v->items, v->count, sizeof(*v->items), version_cmp);
 	*ret = *v;
@@ -46,7 +46,7 @@ static bool is_hashed(const unsigned char *name)
 
 static int parse_classic(const unsigned char *p, size_t len, struct versions *ret, struct err *err)
 {
-	auto_versions struct versions v = begin(len / CLASSIC_RECORD);
+	auto_versions struct versions v = alloc_versions(len / CLASSIC_RECORD);
 	for (size_t at = 0; at < len; at += CLASSIC_RECORD) {
 		const unsigned char *name = p + at + 8;
 		struct version one = { .crc = le32(p + at) };
@@ -58,13 +58,13 @@ static int parse_classic(const unsigned char *p, size_t len, struct versions *re
 			return err_set(err, E_ELF, "__versions: the name at %zu does not end", at);
 		v.items[v.count++] = one;
 	}
-	finish(&v, ret);
+	sort_versions(&v, ret);
 	return 0;
 }
 
 static int parse_packed(const unsigned char *p, size_t len, struct versions *ret, struct err *err)
 {
-	auto_versions struct versions v = begin(len / 8);
+	auto_versions struct versions v = alloc_versions(len / 8);
 	for (size_t at = 0; at < len;) {
 		if (len - at < 4)
 			return err_set(err, E_ELF, "__versions: the record at %zu is cut", at);
@@ -77,7 +77,7 @@ static int parse_packed(const unsigned char *p, size_t len, struct versions *ret
 		v.items[v.count++] = (struct version){ .crc = le32(p + at + 4), .name = (const char *)p + at + 8 };
 		at += size;
 	}
-	finish(&v, ret);
+	sort_versions(&v, ret);
 	return 0;
 }
 
@@ -96,7 +96,7 @@ int versions_parse(const void *data, size_t len, struct versions *ret, struct er
 int versions_parse_extended(const void *crcs, size_t crcs_len, const void *names, size_t names_len,
 			    struct versions *ret, struct err *err)
 {
-	auto_versions struct versions v = begin(crcs_len / 4);
+	auto_versions struct versions v = alloc_versions(crcs_len / 4);
 	const char *name = names ? names : "", *end = name + names_len; // a section may have no data
 	if (crcs_len % 4 != 0)
 		return err_set(err, E_ELF, "__version_ext_crcs has %zu bytes, not a multiple of 4", crcs_len);
@@ -108,7 +108,7 @@ int versions_parse_extended(const void *crcs, size_t crcs_len, const void *names
 		v.items[v.count++] = (struct version){ .crc = le32((const unsigned char *)crcs + at), .name = name };
 		name = stop + 1;
 	}
-	finish(&v, ret);
+	sort_versions(&v, ret);
 	return 0;
 }
 

@@ -114,7 +114,7 @@ static void find_banner(const struct section *in, char **ret)
 	}
 }
 
-static int read_banner(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
+static int read_image_banner(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
 {
 	for (size_t i = 1; i < s->count; i++) {
 		if (s->items[i].data && s->items[i].addr)
@@ -136,7 +136,7 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 	if (s.type != ET_EXEC && s.type != ET_DYN)
 		return err_set(err, E_ELF, "'%s' is no kernel image: ELF type %d", file, s.type);
 	v.machine = s.machine;
-	if (read_banner(&s, file, &v, err) < 0 || read_tables(&s, file, &v, err) < 0)
+	if (read_image_banner(&s, file, &v, err) < 0 || read_tables(&s, file, &v, err) < 0)
 		return -1;
 	*ret = v;
 	v = (struct vmlinuz){ 0 };

@@ -27,7 +27,7 @@ static unsigned long kept_flags(const char *at)
 	struct statvfs st;
 	unsigned long flags = 0;
 	if (statvfs(at, &st) < 0)
-		jail_fail("look at", at);
+		sandbox_fail("look at", at);
 	flags |= st.f_flag & ST_NODEV ? MS_NODEV : 0;
 	flags |= st.f_flag & ST_NOEXEC ? MS_NOEXEC : 0;
 	flags |= st.f_flag & ST_NOATIME ? MS_NOATIME : 0;
@@ -35,12 +35,12 @@ static unsigned long kept_flags(const char *at)
 	return flags;
 }
 
-static void bind(const char *from, const char *to, unsigned long flags)
+static void bind_mount(const char *from, const char *to, unsigned long flags)
 {
 	if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) < 0)
-		jail_fail("bind", from);
+		sandbox_fail("bind", from);
 	if (mount(NULL, to, NULL, MS_BIND | MS_REMOUNT | MS_NOSUID | flags | kept_flags(to), NULL) < 0)
-		jail_fail("restrict", to);
+		sandbox_fail("restrict", to);
 }
 
 static void make_dirs(const char *path)
@@ -51,36 +51,36 @@ static void make_dirs(const char *path)
 			continue;
 		*p = '\0';
 		if (mkdir(part, 0755) < 0 && errno != EEXIST)
-			jail_fail("make", part);
+			sandbox_fail("make", part);
 		*p = '/';
 	}
 	if (mkdir(part, 0755) < 0 && errno != EEXIST)
-		jail_fail("make", part);
+		sandbox_fail("make", part);
 }
 
 static void make_file(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 	if (fd < 0)
-		jail_fail("create", path);
+		sandbox_fail("create", path);
 	close(fd);
 }
 
-static void tmpfs(const char *at, const char *options)
+static void mount_tmpfs(const char *at, const char *options)
 {
 	make_dirs(at);
 	if (mount("tmpfs", at, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0)
-		jail_fail("mount a tmpfs on", at);
+		sandbox_fail("mount a tmpfs on", at);
 }
 
 // For temporary files, which are memory: 2 GiB, and no more than half of what there is.
-static void tmpfs_for_all(const char *at)
+static void mount_shared_tmpfs(const char *at)
 {
 	enum { MOST_MIB = 2048, MIB = 1 << 20 };
 	uint64_t half = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2 / MIB;
 	auto_str char *options =
 		str_fmt("mode=1777,nr_inodes=200k,size=%um", half < MOST_MIB ? (unsigned)half : (unsigned)MOST_MIB);
-	tmpfs(at, options);
+	mount_tmpfs(at, options);
 }
 
 // One entry of the old root: links are copied, the rest is bound read-only.
@@ -93,10 +93,10 @@ static void take_entry(const char *from, const char *to)
 		char target[PATH_MAX];
 		ssize_t len = readlink(from, target, sizeof(target) - 1);
 		if (len < 0)
-			jail_fail("read the link", from);
+			sandbox_fail("read the link", from);
 		target[len] = '\0';
 		if (symlink(target, to) < 0)
-			jail_fail("link", to);
+			sandbox_fail("link", to);
 		return;
 	}
 	if (S_ISDIR(st.st_mode))
@@ -105,38 +105,38 @@ static void take_entry(const char *from, const char *to)
 		make_file(to);
 	else
 		return;
-	bind(from, to, MS_RDONLY | MS_NODEV);
+	bind_mount(from, to, MS_RDONLY | MS_NODEV);
 }
 
 static void each_entry(const char *dir, void (*call)(const void *ctx, const char *name), const void *ctx)
 {
 	DIR *list = opendir(dir);
 	if (!list)
-		jail_fail("list", dir);
+		sandbox_fail("list", dir);
 	for (struct dirent *e; (e = readdir(list));)
 		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
 			call(ctx, e->d_name);
 	closedir(list);
 }
 
-static bool is_inside(const char *path, const char *dir)
+static bool is_path_inside(const char *path, const char *dir)
 {
 	size_t len = strlen(dir);
 	return strncmp(path, dir, len) == 0 && path[len] == '/';
 }
 
-static bool has_shows(const struct jail *jail, const char *dir)
+static bool has_mount_below(const struct jail *jail, const char *dir)
 {
 	for (size_t i = 0; i < jail->count; i++)
-		if (is_inside(jail->shows[i].to, dir))
+		if (is_path_inside(jail->mounts[i].to, dir))
 			return true;
 	return false;
 }
 
-static bool is_shown(const struct jail *jail, const char *path)
+static bool is_mount_target(const struct jail *jail, const char *path)
 {
 	for (size_t i = 0; i < jail->count; i++)
-		if (str_eq(jail->shows[i].to, path))
+		if (str_eq(jail->mounts[i].to, path))
 			return true;
 	return false;
 }
@@ -148,13 +148,13 @@ struct taking {
 
 static void take_below(const void *taking, const char *name);
 
-static void take(const struct jail *jail, const char *path)
+static void take_path(const struct jail *jail, const char *path)
 {
 	auto_str char *from = str_fmt(OLD "%s%s", jail->base, path), *to = str_fmt(NEW "%s", path);
 	struct stat st;
-	if (is_shown(jail, path))
+	if (is_mount_target(jail, path))
 		return;
-	if (!has_shows(jail, path) || lstat(from, &st) < 0 || !S_ISDIR(st.st_mode)) {
+	if (!has_mount_below(jail, path) || lstat(from, &st) < 0 || !S_ISDIR(st.st_mode)) {
 		take_entry(from, to);
 		return;
 	}
@@ -166,32 +166,32 @@ static void take_below(const void *taking, const char *name)
 {
 	const struct taking *t = taking;
 	auto_str char *path = str_fmt("%s/%s", t->path, name);
-	take(t->jail, path);
+	take_path(t->jail, path);
 }
 
-static void show_below(const void *show, const char *name)
+static void take_scratch_entry(const void *show, const char *name)
 {
-	const struct jail_show *s = show;
+	const struct jail_mount *s = show;
 	auto_str char *from = str_fmt(OLD "%s/%s", s->from, name), *to = str_fmt(NEW "%s/%s", s->to, name);
 	take_entry(from, to);
 }
 
 // NVIDIA's conftest drops its snippets into the working directory, which kbuild made the kernel's own tree. There they
 // land in memory, between read-only binds.
-static void show(const struct jail_show *s)
+static void show(const struct jail_mount *s)
 {
 	auto_str char *from = str_fmt(OLD "%s", s->from), *to = str_fmt(NEW "%s", s->to);
 	if (s->is_scratch) {
-		tmpfs_for_all(to);
-		each_entry(from, show_below, s);
+		mount_shared_tmpfs(to);
+		each_entry(from, take_scratch_entry, s);
 	} else {
 		make_dirs(to);
-		bind(from, to, MS_RDONLY | MS_NODEV);
+		bind_mount(from, to, MS_RDONLY | MS_NODEV);
 	}
 }
 
 // A shown directory's place in terms of the base's links: /lib/modules is /usr/lib/modules where /lib is a link.
-static void settle(const struct jail *jail, struct jail_show *show)
+static void resolve_target(const struct jail *jail, struct jail_mount *show)
 {
 	for (char *p = show->to + 1; (p = strchr(p, '/')); p++) {
 		auto_str char *top = str_fmt("%s%.*s", jail->base, (int)(p - show->to), show->to);
@@ -208,7 +208,7 @@ static void settle(const struct jail *jail, struct jail_show *show)
 }
 
 // "/usr/my\\040disk", as mountinfo has it.
-static void unescape(char *path)
+static void unescape_path(char *path)
 {
 	char *to = path;
 	for (const char *from = path; *from; to++) {
@@ -239,7 +239,7 @@ static unsigned long named_flags(const char *options)
 static bool is_scratch(const struct jail *jail, const char *path)
 {
 	for (size_t i = 0; i < jail->count; i++)
-		if (jail->shows[i].is_scratch && str_eq(jail->shows[i].to, path))
+		if (jail->mounts[i].is_scratch && str_eq(jail->mounts[i].to, path))
 			return true;
 	return false;
 }
@@ -253,36 +253,36 @@ static void restrict_submounts(const struct jail *jail)
 	struct err err;
 	auto_fd int fd = open(LIST, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || file_read(fd, LIST, &text, NULL, &err) < 0)
-		jail_fail("read", LIST);
+		sandbox_fail("read", LIST);
 	strv_split(&lines, text, "\n");
 	for (size_t i = 0; i < lines.count; i++) { // ID PARENT DEVICE ROOT PATH OPTIONS ...
 		auto_strv struct strv fields = { 0 };
 		strv_split(&fields, lines.items[i], " ");
 		char *at = fields.count > 5 ? fields.items[4] : NULL;
-		if (!at || !is_inside(at, NEW))
+		if (!at || !is_path_inside(at, NEW))
 			continue;
-		unescape(at);
+		unescape_path(at);
 		if (!is_scratch(jail, at + strlen(NEW)) &&
 		    mount(NULL, at, NULL,
 			  MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | named_flags(fields.items[5]),
 			  NULL) < 0)
-			jail_fail("restrict", at);
+			sandbox_fail("restrict", at);
 	}
 }
 
 static void make_devices(void)
 {
 	static const char *const names[] = { "null", "zero", "full", "random", "urandom" };
-	tmpfs(NEW "/dev", "mode=0755,size=64k");
+	mount_tmpfs(NEW "/dev", "mode=0755,size=64k");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		auto_str char *from = str_fmt(OLD "/dev/%s", names[i]), *to = str_fmt(NEW "/dev/%s", names[i]);
 		make_file(to);
 		if (mount(from, to, NULL, MS_BIND, NULL) < 0)
-			jail_fail("bind", from);
+			sandbox_fail("bind", from);
 	}
 	if (symlink("/proc/self/fd", NEW "/dev/fd") < 0 || symlink("/proc/self/fd/0", NEW "/dev/stdin") < 0 ||
 	    symlink("/proc/self/fd/1", NEW "/dev/stdout") < 0 || symlink("/proc/self/fd/2", NEW "/dev/stderr") < 0)
-		jail_fail("link", "/dev/fd");
+		sandbox_fail("link", "/dev/fd");
 }
 
 // Filters of container runtimes (containerd's and docker's default) let whoever may mount do so, but nobody pivot_root.
@@ -296,7 +296,7 @@ static bool is_filtered(void)
 static void cover_root(void)
 {
 	if (mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0)
-		jail_fail("move the new root to", "/");
+		sandbox_fail("move the new root to", "/");
 }
 
 // In the copy of the machine's root, what is mounted here hides what lies under it.
@@ -304,48 +304,48 @@ static void bind_old(const char *at)
 {
 	char here[PATH_MAX];
 	if (!getcwd(here, sizeof(here)))
-		jail_fail("name", at);
+		sandbox_fail("name", at);
 	auto_str char *hidden = str_fmt("oldroot%s", here);
 	if (mount("/", "oldroot", NULL, MS_BIND | MS_REC, NULL) < 0)
-		jail_fail("bind", "/");
+		sandbox_fail("bind", "/");
 	if (umount2(hidden, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
-		jail_fail("uncover", at);
+		sandbox_fail("uncover", at);
 }
 
 // The machine's root moves to OLD below a temporary root, because binds need the source at hand until the very end.
 static void enter_temporary(const char *at)
 {
 	if (mount("tmpfs", at, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755") < 0)
-		jail_fail("mount a tmpfs on", at);
+		sandbox_fail("mount a tmpfs on", at);
 	if (chdir(at) < 0 || mkdir("newroot", 0755) < 0 || mkdir("oldroot", 0755) < 0)
-		jail_fail("make directories in", at);
+		sandbox_fail("make directories in", at);
 	if (syscall(SYS_pivot_root, ".", "oldroot") < 0) {
 		if (!is_filtered())
-			jail_fail("pivot_root to", at);
+			sandbox_fail("pivot_root to", at);
 		bind_old(at);
 		cover_root();
 	}
 	if (chdir("/") < 0)
-		jail_fail("enter", "/");
+		sandbox_fail("enter", "/");
 }
 
 static void leave_temporary(const struct jail *jail)
 {
 	if (mount(NEW, NEW, NULL, MS_BIND | MS_REC, NULL) < 0)
-		jail_fail("bind", NEW);
+		sandbox_fail("bind", NEW);
 	if (chdir(NEW) < 0)
-		jail_fail("enter", NEW);
+		sandbox_fail("enter", NEW);
 	bool is_pivoted = syscall(SYS_pivot_root, ".", "." OLD) == 0;
 	if (!is_pivoted && !is_filtered())
-		jail_fail("pivot_root to", NEW);
+		sandbox_fail("pivot_root to", NEW);
 	if (umount2(OLD, MNT_DETACH) < 0 || rmdir("." OLD) < 0)
-		jail_fail("let go of", OLD);
+		sandbox_fail("let go of", OLD);
 	if (!is_pivoted)
 		cover_root();
 	if (mount(NULL, "/", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
-		jail_fail("restrict", "/");
+		sandbox_fail("restrict", "/");
 	if (chdir(jail->dir) < 0)
-		jail_fail("enter", jail->dir);
+		sandbox_fail("enter", jail->dir);
 }
 
 // Of the new pid namespace. In a user namespace this needs another full /proc in sight, so containers with a masked one
@@ -354,38 +354,38 @@ static void make_proc(void)
 {
 	make_dirs(NEW "/proc");
 	if (mount("proc", NEW "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 && errno != EPERM)
-		jail_fail("mount", "/proc");
+		sandbox_fail("mount", "/proc");
 }
 
-void jail_files(const struct jail *jail)
+void sandbox_mount_files(const struct jail *jail)
 {
 	static const char *const top[] = {
 		"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc/alternatives", "/etc/ld.so.cache"
 	};
 	for (size_t i = 0; i < jail->count; i++)
-		settle(jail, &jail->shows[i]);
+		resolve_target(jail, &jail->mounts[i]);
 	enter_temporary(jail->work ? jail->work : jail->base);
 	make_dirs(NEW "/etc");
 	make_dirs(NEW OLD);
 	for (size_t i = 0; i < ARRAY_SIZE(top); i++)
-		take(jail, top[i]);
+		take_path(jail, top[i]);
 	if (jail->has_opt)
-		take(jail, "/opt");
+		take_path(jail, "/opt");
 	for (size_t i = 0; i < jail->count; i++)
-		show(&jail->shows[i]);
+		show(&jail->mounts[i]);
 	restrict_submounts(jail);
 	make_devices();
 	make_proc();
 	if (jail->work) {
 		auto_str char *work = str_fmt(OLD "%s", jail->work);
 		make_dirs(NEW SANDBOX_WORK);
-		bind(work, NEW SANDBOX_WORK, MS_NODEV);
+		bind_mount(work, NEW SANDBOX_WORK, MS_NODEV);
 	}
 	if (jail->cache) {
 		auto_str char *cache = str_fmt(OLD "%s", jail->cache);
 		make_dirs(NEW SANDBOX_CACHE);
-		bind(cache, NEW SANDBOX_CACHE, MS_NODEV | MS_NOEXEC);
+		bind_mount(cache, NEW SANDBOX_CACHE, MS_NODEV | MS_NOEXEC);
 	}
-	tmpfs_for_all(NEW "/tmp");
+	mount_shared_tmpfs(NEW "/tmp");
 	leave_temporary(jail);
 }

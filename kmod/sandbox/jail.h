@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-struct jail_show {
+struct jail_mount {
 	char *from, *to;
 	bool is_scratch; // its top level takes new files
 };
@@ -21,19 +21,19 @@ struct jail {
 	uid_t uid;    // whose processes these are, and its group; ours = no other one
 	pid_t parent; // who started the sandbox, and ends it by ending
 	int alive;    // a pipe that is hung up when the process before the jail is gone
-	struct jail_show *shows;
+	struct jail_mount *mounts;
 	size_t count;
 };
 
-void jail_fail(const char *what, const char *object) __attribute__((noreturn));
-void jail_namespaces(const struct jail *jail); // new mount, network, ipc, pid (and user) namespaces
+void sandbox_fail(const char *what, const char *object) __attribute__((noreturn));
+void sandbox_enter_namespaces(const struct jail *jail); // new mount, network, ipc, pid (and user) namespaces
 // A file system of our own, and into it; in the first process of the pid namespace.
-void jail_files(const struct jail *jail);
-void jail_rights(const struct jail *jail); // uid, capabilities, limits, system calls
-void jail_calls(void);                     // of these, the filter of system calls (kmod/sandbox/syscalls.c)
+void sandbox_mount_files(const struct jail *jail);
+void sandbox_drop_rights(const struct jail *jail); // uid, capabilities, limits, system calls
+void sandbox_filter_calls(void);                   // of these, the filter of system calls (kmod/sandbox/syscalls.c)
 
 // How much may lie in the directories that a compile writes to, together.
-struct jail_room {
+struct write_limit {
 	int dirs[2]; // -1 = none
 	uint64_t bytes;
 	size_t files;
@@ -41,4 +41,4 @@ struct jail_room {
 // Called by the process before the jail while `pid` runs in it: once a second looks how much there is, and kills it
 // with all that it started when that is more. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL
 // or says why it was killed.
-int jail_watch(pid_t pid, const struct jail_room *room, char **ret_why);
+int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why);

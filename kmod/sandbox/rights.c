@@ -12,17 +12,17 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-static void drop_bounds(void)
+static void clear_bounding_set(void)
 {
 	for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
 		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			jail_fail("drop", "the capability bounds");
+			sandbox_fail("drop", "the capability bounds");
 }
 
-static void become(uid_t uid)
+static void become_user(uid_t uid)
 {
 	if (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 || setresuid(uid, uid, uid) < 0)
-		jail_fail("change", "the user");
+		sandbox_fail("change", "the user");
 }
 
 static void drop_capabilities(void)
@@ -30,31 +30,31 @@ static void drop_capabilities(void)
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
 	if (syscall(SYS_capset, &header, none) < 0)
-		jail_fail("drop", "the capabilities");
+		sandbox_fail("drop", "the capabilities");
 }
 
-static void limit(__rlimit_resource_t resource, rlim_t most)
+static void set_limit(__rlimit_resource_t resource, rlim_t most)
 {
 	struct rlimit now;
 	if (getrlimit(resource, &now) < 0)
-		jail_fail("read", "a limit");
+		sandbox_fail("read", "a limit");
 	if (now.rlim_max > most)
 		now.rlim_max = most;
 	now.rlim_cur = now.rlim_max;
 	if (setrlimit(resource, &now) < 0)
-		jail_fail("set", "a limit");
+		sandbox_fail("set", "a limit");
 }
 
 static const rlim_t GIB = (rlim_t)1 << 30;
 
 // Of one process, but for the number of processes. A file of 1 GiB may be all hole; who copies it makes it real.
-static void limits(bool has_own_uid)
+static void set_limits(bool has_own_uid)
 {
-	limit(RLIMIT_CORE, 0);
-	limit(RLIMIT_FSIZE, GIB);
-	limit(RLIMIT_NOFILE, 4096);
+	set_limit(RLIMIT_CORE, 0);
+	set_limit(RLIMIT_FSIZE, GIB);
+	set_limit(RLIMIT_NOFILE, 4096);
 	if (has_own_uid) // counted by uid: otherwise with all that its user runs besides
-		limit(RLIMIT_NPROC, 4096);
+		set_limit(RLIMIT_NPROC, 4096);
 }
 
 // Signals from outside of the pid namespace reach its first process; but what was set before the uid changed is lost,
@@ -63,24 +63,24 @@ static void end_with_parent(const struct jail *jail)
 {
 	struct pollfd pipe = { .fd = jail->alive, .events = POLLIN };
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		jail_fail("set", "the parent death signal");
+		sandbox_fail("set", "the parent death signal");
 	if (poll(&pipe, 1, 0) != 0) {
 		errno = ECHILD;
-		jail_fail("outlive", "the sandbox's first process");
+		sandbox_fail("outlive", "the sandbox's first process");
 	}
 }
 
-void jail_rights(const struct jail *jail)
+void sandbox_drop_rights(const struct jail *jail)
 {
 	bool is_other = geteuid() != jail->uid;
-	drop_bounds();
+	clear_bounding_set();
 	if (is_other)
-		become(jail->uid);
+		become_user(jail->uid);
 	drop_capabilities();
-	limits(is_other);
+	set_limits(is_other);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		jail_fail("set", "no_new_privs");
+		sandbox_fail("set", "no_new_privs");
 	end_with_parent(jail);
-	jail_calls();
-	limit(RLIMIT_AS, 16 * GIB); // last: a sanitizer's own memory is beyond any limit
+	sandbox_filter_calls();
+	set_limit(RLIMIT_AS, 16 * GIB); // last: a sanitizer's own memory is beyond any limit
 }

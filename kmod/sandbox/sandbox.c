@@ -9,14 +9,14 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-static bool is_same(const struct root *root, const char *dir)
+static bool is_same_dir(const struct root *root, const char *dir)
 {
 	struct stat a, b;
 	return fstat(root->fd, &a) == 0 && stat(dir, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
 // The child looks its paths up from "/".
-static char *absolute(const struct root *root)
+static char *absolute_path(const struct root *root)
 {
 	return *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
 }
@@ -38,7 +38,7 @@ bool sandbox_is_foreign(const struct root *root)
 }
 
 // What lies in the mount namespace that the base lies in is named as it is named there.
-static char *inner(char *take, const char *base, size_t len)
+static char *inner_path(char *take, const char *base, size_t len)
 {
 	if (!take || !len || strncmp(take, base, len + 1) != 0)
 		return take;
@@ -62,20 +62,22 @@ static bool needs_opt(const struct sandbox *s)
 	return s->base || is_in_opt(s->argv[0]) || is_in_opt(s->tool);
 }
 
-static void describe(const struct sandbox *s, uid_t uid, struct strv *argv)
+static void child_argv(const struct sandbox *s, uid_t uid, struct strv *argv)
 {
-	auto_str char *work = s->work ? absolute(s->work) : NULL, *headers = s->headers ? absolute(s->headers) : NULL,
-		      *base = s->base ? absolute(s->base) : NULL, *cache = s->cache ? absolute(s->cache) : NULL;
+	auto_str char *work = s->work ? absolute_path(s->work) : NULL,
+		      *headers = s->headers ? absolute_path(s->headers) : NULL,
+		      *base = s->base ? absolute_path(s->base) : NULL,
+		      *cache = s->cache ? absolute_path(s->cache) : NULL;
 	strv_add(argv, str_dup("/proc/self/exe"));
 	strv_add(argv, str_dup(SANDBOX_ARG));
 	auto_str char *named = str_dup(base);
 	size_t foreign = foreign_len(base);
 	if (foreign)
 		strv_add(argv, str_fmt("--enter=%.*s/ns/mnt", (int)(foreign - strlen("/root")), named));
-	work = inner(work, named, foreign);
-	headers = inner(headers, named, foreign);
-	cache = inner(cache, named, foreign);
-	base = inner(base, named, foreign);
+	work = inner_path(work, named, foreign);
+	headers = inner_path(headers, named, foreign);
+	cache = inner_path(cache, named, foreign);
+	base = inner_path(base, named, foreign);
 	if (base)
 		strv_add(argv, str_fmt("--base=%s", base));
 	if (work)
@@ -88,7 +90,7 @@ static void describe(const struct sandbox *s, uid_t uid, struct strv *argv)
 	strv_add(argv, str_fmt("--parent=%d", (int)getpid()));
 	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : s->work ? SANDBOX_WORK : "/"));
 	// A tree of this very file system is seen through /usr anyway.
-	bool is_elsewhere = headers && (base || !is_same(s->headers, "/"));
+	bool is_elsewhere = headers && (base || !is_same_dir(s->headers, "/"));
 	for (size_t i = 0; headers && s->dirs && i < s->dirs->count; i++) {
 		const char *dir = s->dirs->items[i];
 		bool is_scratch = str_eq(dir, s->scratch);
@@ -100,10 +102,10 @@ static void describe(const struct sandbox *s, uid_t uid, struct strv *argv)
 		strv_add(argv, str_dup(s->argv[i]));
 }
 
-static int run(const struct sandbox *s, uid_t uid, struct proc_end *ret, struct err *err)
+static int run_jailed(const struct sandbox *s, uid_t uid, struct proc_end *ret, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
-	describe(s, uid, &argv);
+	child_argv(s, uid, &argv);
 	struct proc proc = { .argv = (const char *const *)argv.items,
 			     .env = s->env,
 			     .timeout_ms = s->timeout_ms,
@@ -125,15 +127,15 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 	const struct root *const given[] = { s->work, s->cache };
 	struct err why;
 	uid_t uid;
-	if (uid_own(&uid, err) < 0)
+	if (uid_choose(&uid, err) < 0)
 		return -1;
 	bool is_other = uid != geteuid();
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++)
-		if (given[i] && own_tree(given[i], uid, err) < 0)
+		if (given[i] && chown_tree(given[i], uid, err) < 0)
 			return -1;
-	int r = run(s, uid, ret, err);
+	int r = run_jailed(s, uid, ret, err);
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++) {
-		if (!given[i] || own_tree(given[i], 0, &why) == 0)
+		if (!given[i] || chown_tree(given[i], 0, &why) == 0)
 			continue;
 		if (r == 0)
 			*err = why;

@@ -45,20 +45,20 @@ static const char ALLOWED[] =
 
 enum { PROCESS_FLAGS = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID };
 
-static void check(int r)
+static void check_seccomp(int r)
 {
 	if (r == 0)
 		return;
 	errno = -r;
-	jail_fail("filter", "system calls");
+	sandbox_fail("filter", "system calls");
 }
 
-static void allow(scmp_filter_ctx filter, const char *name)
+static void allow_call(scmp_filter_ctx filter, const char *name)
 {
 	int number = seccomp_syscall_resolve_name(name);
 	// Negative: of other architectures only, or not known to this library.
 	if (number >= 0)
-		check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0));
+		check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0));
 }
 
 // clone3 hands its flags over in memory, where no filter sees them; without it the C library calls clone.
@@ -68,27 +68,29 @@ static void allow_some(scmp_filter_ctx filter)
 		int call;
 		unsigned mode;
 	} fifos[] = { { SCMP_SYS(mknod), 1 }, { SCMP_SYS(mknodat), 2 } };
-	check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
-			       SCMP_A0(SCMP_CMP_MASKED_EQ, (unsigned)PROCESS_FLAGS | CLONE_NEWNET, 0)));
-	check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_EQ, 0xffffffff, 0)));
+	check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				       SCMP_A0(SCMP_CMP_MASKED_EQ, (unsigned)PROCESS_FLAGS | CLONE_NEWNET, 0)));
+	check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
+				       SCMP_A0(SCMP_CMP_EQ, 0xffffffff, 0)));
 	for (size_t i = 0; i < ARRAY_SIZE(fifos); i++) // make's job server
 		if (fifos[i].call >= 0)
-			check(seccomp_rule_add(filter, SCMP_ACT_ALLOW, fifos[i].call, 1,
-					       SCMP_CMP(fifos[i].mode, SCMP_CMP_MASKED_EQ, S_IFMT, S_IFIFO)));
+			check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, fifos[i].call, 1,
+						       SCMP_CMP(fifos[i].mode, SCMP_CMP_MASKED_EQ, S_IFMT, S_IFIFO)));
 }
 
-void jail_calls(void)
+void sandbox_filter_calls(void)
 {
 	auto_strv struct strv names = { 0 };
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
 	if (!filter)
-		check(-ENOMEM);
-	check(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS));
-	check(seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2)); // a tree, not one comparison after the other
+		check_seccomp(-ENOMEM);
+	check_seccomp(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS));
+	check_seccomp(
+		seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2)); // a tree, not one comparison after the other
 	strv_split(&names, ALLOWED, " ");
 	for (size_t i = 0; i < names.count; i++)
-		allow(filter, names.items[i]);
+		allow_call(filter, names.items[i]);
 	allow_some(filter);
-	check(seccomp_load(filter));
+	check_seccomp(seccomp_load(filter));
 	seccomp_release(filter);
 }

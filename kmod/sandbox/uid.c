@@ -14,13 +14,13 @@ struct range {
 	uint32_t first, outside, count; // outside: what the first is called there
 };
 
-static bool has(const struct range *r, uint32_t first, uint32_t count)
+static bool range_has(const struct range *r, uint32_t first, uint32_t count)
 {
 	return first >= r->first && first - r->first <= r->count && r->count - (first - r->first) >= count;
 }
 
 // Of a map's lines "INSIDE OUTSIDE COUNT": the one with the range above, or the one with the most.
-static int choose(const struct root *proc, const char *path, struct range *ret, struct err *err)
+static int choose_range(const struct root *proc, const char *path, struct range *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	auto_strv struct strv lines = { 0 };
@@ -35,7 +35,7 @@ static int choose(const struct root *proc, const char *path, struct range *ret, 
 		r.first = (uint32_t)strtoul(lines.items[i], &rest, 10);
 		r.outside = (uint32_t)strtoul(rest, &rest, 10);
 		r.count = (uint32_t)strtoul(rest, &rest, 10);
-		if (has(&r, FIRST, COUNT)) {
+		if (range_has(&r, FIRST, COUNT)) {
 			*ret = (struct range){ .first = FIRST, .count = COUNT };
 			return 0;
 		}
@@ -55,7 +55,7 @@ static bool narrow(struct range *r)
 	return r->count > 0;
 }
 
-static bool is_of(const char *status, uid_t uid)
+static bool is_status_of(const char *status, uid_t uid)
 {
 	const char *line = strstr(status, "\nUid:");
 	char *rest = (char *)(uintptr_t)(line ? line + strlen("\nUid:") : "");
@@ -65,19 +65,19 @@ static bool is_of(const char *status, uid_t uid)
 	return false;
 }
 
-static bool is_used(const struct root *proc, const struct strv *names, uid_t uid)
+static bool is_uid_used(const struct root *proc, const struct strv *names, uid_t uid)
 {
 	for (size_t i = 0; i < names->count; i++) {
 		auto_str char *path = str_fmt("%s/status", names->items[i]), *status = NULL;
 		struct err gone;
 		if (names->items[i][strspn(names->items[i], "0123456789")] == '\0' &&
-		    root_read(proc, path, &status, NULL, &gone) > 0 && is_of(status, uid))
+		    root_read(proc, path, &status, NULL, &gone) > 0 && is_status_of(status, uid))
 			return true;
 	}
 	return false;
 }
 
-int uid_own(uid_t *ret, struct err *err)
+int uid_choose(uid_t *ret, struct err *err)
 {
 	auto_root struct root proc = ROOT_NONE;
 	auto_strv struct strv names = { 0 };
@@ -85,10 +85,10 @@ int uid_own(uid_t *ret, struct err *err)
 	*ret = geteuid();
 	if (*ret != 0)
 		return 0;
-	if (root_init(&proc, "/proc", err) < 0 || choose(&proc, "self/uid_map", &users, err) < 0 ||
-	    choose(&proc, "self/gid_map", &groups, err) < 0 || root_list(&proc, ".", &names, err) < 0)
+	if (root_init(&proc, "/proc", err) < 0 || choose_range(&proc, "self/uid_map", &users, err) < 0 ||
+	    choose_range(&proc, "self/gid_map", &groups, err) < 0 || root_list(&proc, ".", &names, err) < 0)
 		return err_code(err, E_SANDBOX);
-	if (!narrow(&users) || !narrow(&groups) || !has(&groups, users.first, users.count)) {
+	if (!narrow(&users) || !narrow(&groups) || !range_has(&groups, users.first, users.count)) {
 		// Without any capability root still owns the machine's files, those of proc/sys among them.
 		return users.outside ? 0 : err_set(err, E_SANDBOX, "this user namespace has no user but root");
 	}
@@ -97,7 +97,7 @@ int uid_own(uid_t *ret, struct err *err)
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
 			return err_set(err, E_SANDBOX, "no random number for a uid");
 		*ret = users.first + random % users.count;
-		if (!is_used(&proc, &names, *ret))
+		if (!is_uid_used(&proc, &names, *ret))
 			return 0;
 	}
 	return err_set(err, E_SANDBOX, "of the uids %u to %u, %d were tried and are in use", users.first,

@@ -10,4 +10,4 @@
 // A uid, and a gid of the same number, that this user namespace has and that no process has at the moment; out of a
 // range that the distributions give to nobody. Who is not root, or is root only in a user namespace of one user
 // (`unshare --map-root-user`), gets its own. E_SANDBOX when all that were tried are in use, or that one user is root.
-int uid_own(uid_t *ret, struct err *err);
+int uid_choose(uid_t *ret, struct err *err);

@@ -15,7 +15,7 @@
 enum { MOST_FAILURES = 60, SHARE = 100 }; // of the time, one part in SHARE at most is for looking
 
 struct written {
-	const struct jail_room *room;
+	const struct write_limit *room;
 	uint64_t bytes;
 	size_t files;
 };
@@ -25,7 +25,7 @@ static bool is_too_much(const struct written *w)
 	return w->bytes > w->room->bytes || w->files > w->room->files;
 }
 
-static int add(void *written, int dir, const char *name, const struct stat *st)
+static int count_entry(void *written, int dir, const char *name, const struct stat *st)
 {
 	struct written *w = written;
 	(void)dir, (void)name;
@@ -42,12 +42,12 @@ static long now_ms(void)
 }
 
 // Files come and go while it looks, which may end a look early, but not for ever.
-static char *judge(const struct jail_room *room, unsigned *failures)
+static char *check_limit(const struct write_limit *room, unsigned *failures)
 {
 	struct written sum = { .room = room };
 	bool is_whole = true;
 	for (size_t i = 0; i < ARRAY_SIZE(room->dirs); i++)
-		if (room->dirs[i] >= 0 && subtree_each(room->dirs[i], ".", add, &sum) < 0)
+		if (room->dirs[i] >= 0 && subtree_each(room->dirs[i], ".", count_entry, &sum) < 0)
 			is_whole = false;
 	if (is_too_much(&sum))
 		return sum.files > room->files ?
@@ -57,7 +57,7 @@ static char *judge(const struct jail_room *room, unsigned *failures)
 	return *failures < MOST_FAILURES ? NULL : str_dup("the files that the compile makes cannot be counted");
 }
 
-int jail_watch(pid_t pid, const struct jail_room *room, char **ret_why)
+int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why)
 {
 	sigset_t child;
 	int status = 0;
@@ -74,7 +74,7 @@ int jail_watch(pid_t pid, const struct jail_room *room, char **ret_why)
 		if (ended != 0 || sigtimedwait(&child, NULL, &pause) >= 0)
 			continue;
 		long start = now_ms();
-		*ret_why = judge(room, &failures);
+		*ret_why = check_limit(room, &failures);
 		if (*ret_why)
 			kill(pid, SIGKILL);
 		long took = (now_ms() - start) * SHARE;

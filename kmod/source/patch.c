@@ -27,7 +27,7 @@ static const struct {
 #undef X
 };
 
-static void patch_done(struct patch *p)
+static void node_patch_done(struct patch *p)
 {
 	free(p->name);
 	free(p->text);
@@ -36,19 +36,19 @@ static void patch_done(struct patch *p)
 void patches_done(struct patches *patches)
 {
 	for (size_t i = 0; i < patches->count; i++)
-		patch_done(&patches->items[i]);
+		node_patch_done(&patches->items[i]);
 	free(patches->items);
 	*patches = (struct patches){ 0 };
 }
 
-static void add(struct patches *list, const char *name, const char *text, size_t len)
+static void add_patch(struct patches *list, const char *name, const char *text, size_t len)
 {
 	struct patch patch = { .name = str_dup(name), .text = str_ndup(text, len), .len = len };
 	digest_data(text, len, patch.digest);
 	for (size_t i = 0; i < list->count; i++) {
 		if (!str_eq(list->items[i].name, name))
 			continue;
-		patch_done(&list->items[i]);
+		node_patch_done(&list->items[i]);
 		list->items[i] = patch;
 		return;
 	}
@@ -68,7 +68,7 @@ struct target {
 };
 
 // "FILE ~ REGEX": 1 = the tree matches.
-static int condition(const struct patch *patch, char *value, const struct tree *tree, struct err *err)
+static int check_condition(const struct patch *patch, char *value, const struct tree *tree, struct err *err)
 {
 	char *regex = strstr(value, " ~ ");
 	if (!regex)
@@ -82,7 +82,7 @@ static int condition(const struct patch *patch, char *value, const struct tree *
 }
 
 // One "Key: value" line: 1 = holds or is no condition, 0 = the patch is not for this target.
-static int consider(const struct patch *patch, char *line, const struct target *to, struct err *err)
+static int check_header_line(const struct patch *patch, char *line, const struct target *to, struct err *err)
 {
 	char *value = strchr(line, ':');
 	if (!value)
@@ -93,9 +93,9 @@ static int consider(const struct patch *patch, char *line, const struct target *
 	if (str_eq(line, "Driver"))
 		return !to->version || fnmatch(value, to->version, 0) == 0;
 	if (str_eq(line, "When"))
-		return condition(patch, value, to->tree, err);
+		return check_condition(patch, value, to->tree, err);
 	if (str_eq(line, "Unless")) {
-		int r = condition(patch, value, to->tree, err);
+		int r = check_condition(patch, value, to->tree, err);
 		return r < 0 || !to->tree ? r : !r;
 	}
 	if (!str_eq(line, "Flavour") || str_eq(value, "both"))
@@ -105,7 +105,7 @@ static int consider(const struct patch *patch, char *line, const struct target *
 	return !to->tree || flavour == to->flavour;
 }
 
-static int applies(const struct patch *patch, const struct target *to, struct err *err)
+static int is_for_target(const struct patch *patch, const struct target *to, struct err *err)
 {
 	auto_strv struct strv lines = { 0 };
 	bool has_driver = false;
@@ -113,14 +113,14 @@ static int applies(const struct patch *patch, const struct target *to, struct er
 	strv_split(&lines, patch->text, "\n");
 	for (size_t i = 0; i < lines.count && !str_starts(lines.items[i], "--- ") && r > 0; i++) {
 		has_driver |= str_starts(lines.items[i], "Driver:");
-		r = consider(patch, lines.items[i], to, err);
+		r = check_header_line(patch, lines.items[i], to, err);
 	}
 	if (r > 0 && !has_driver)
 		return bad_header(patch, "the header lacks", "Driver: GLOB", err);
 	return r;
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_patches(const void *a, const void *b)
 {
 	return strcmp(((const struct patch *)a)->name, ((const struct patch *)b)->name);
 }
@@ -139,7 +139,7 @@ static int load_user(const struct root *dir, struct patches *list, struct err *e
 		if (r < 0)
 			return -1;
 		if (r > 0)
-			add(list, names.items[i], text, len);
+			add_patch(list, names.items[i], text, len);
 	}
 	return 0;
 }
@@ -148,12 +148,12 @@ int patches_load(const struct root *dir, struct patches *ret, struct err *err)
 {
 	auto_patches struct patches list = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
-		add(&list, builtin[i].name, builtin[i].start, (size_t)(builtin[i].end - builtin[i].start));
+		add_patch(&list, builtin[i].name, builtin[i].start, (size_t)(builtin[i].end - builtin[i].start));
 	if (dir && load_user(dir, &list, err) < 0)
 		return -1;
-	qsort(list.items, list.count, sizeof(*list.items), by_name);
+	qsort(list.items, list.count, sizeof(*list.items), compare_patches);
 	for (size_t i = 0; i < list.count; i++)
-		if (applies(&list.items[i], &(struct target){ 0 }, err) < 0)
+		if (is_for_target(&list.items[i], &(struct target){ 0 }, err) < 0)
 			return -1;
 	*ret = list;
 	list = (struct patches){ 0 };
@@ -166,7 +166,7 @@ int patches_choose(struct patches *patches, const char *driver_version, enum fla
 	struct target to = { .version = driver_version, .flavour = flavour, .tree = tree };
 	size_t kept = 0;
 	for (size_t i = 0; i < patches->count; i++) {
-		int r = applies(&patches->items[i], &to, err);
+		int r = is_for_target(&patches->items[i], &to, err);
 		if (r < 0)
 			return -1;
 		if (r > 0) {
@@ -176,15 +176,15 @@ int patches_choose(struct patches *patches, const char *driver_version, enum fla
 		}
 	}
 	for (size_t i = kept; i < patches->count; i++)
-		patch_done(&patches->items[i]);
+		node_patch_done(&patches->items[i]);
 	patches->count = kept;
 	return 0;
 }
 
 // In the sandbox: a source's own patches are as much a stranger's as the source. Standard input does not reach into it,
 // so the text lies beside the source.
-static int apply(const struct patch *patch, const char *program, const struct root *source, const struct root *base,
-		 struct err *err)
+static int apply_patch(const struct patch *patch, const char *program, const struct root *source,
+		       const struct root *base, struct err *err)
 {
 	enum { DEADLINE_MS = 60000 };
 	static const char TEXT[] = ".kmodsmith.patch";
@@ -214,7 +214,7 @@ int patches_apply(const struct patches *patches, const struct root *source, cons
 	if (!program)
 		return err_set(err, E_TOOLCHAIN, "no patch(1) in %s", path);
 	for (size_t i = 0; i < patches->count; i++)
-		if (apply(&patches->items[i], program, source, base, err) < 0)
+		if (apply_patch(&patches->items[i], program, source, base, err) < 0)
 			return -1;
 	return 0;
 }
@@ -237,7 +237,7 @@ int patches_series(const struct root *source, struct patches *ret, struct err *e
 		r = root_read(source, path, &text, &len, err);
 		if (r <= 0)
 			return r < 0 ? -1 : err_set(err, E_PATCH, "the source lists '%s' but does not have it", path);
-		add(&list, name, text, len);
+		add_patch(&list, name, text, len);
 	}
 	*ret = list;
 	list = (struct patches){ 0 };

@@ -51,34 +51,34 @@ static bool has_module(const struct root *dir, const char *name)
 	return root_exists(dir, kbuild);
 }
 
-static size_t find_module(const char *wish)
+static size_t module_index(const char *requested)
 {
-	auto_str char *full = str_starts(wish, "nvidia") ? str_dup(wish) : str_fmt("nvidia-%s", wish);
+	auto_str char *full = str_starts(requested, "nvidia") ? str_dup(requested) : str_fmt("nvidia-%s", requested);
 	size_t i = 0;
 	while (i < ARRAY_SIZE(modules) && !str_eq(modules[i].name, full))
 		i++;
 	return i;
 }
 
-static void want(bool *wanted, size_t i)
+static void want_module(bool *wanted, size_t i)
 {
 	wanted[i] = true;
 	if (modules[i].needs)
-		want(wanted, find_module(modules[i].needs));
+		want_module(wanted, module_index(modules[i].needs));
 }
 
-int recipe_modules(const struct root *dir, const struct strv *wish, struct strv *ret, struct err *err)
+int recipe_modules(const struct root *dir, const struct strv *requested, struct strv *ret, struct err *err)
 {
 	bool wanted[ARRAY_SIZE(modules)] = { false };
-	for (size_t i = 0; wish && i < wish->count; i++) {
-		size_t m = find_module(wish->items[i]);
+	for (size_t i = 0; requested && i < requested->count; i++) {
+		size_t m = module_index(requested->items[i]);
 		if (m == ARRAY_SIZE(modules))
 			return err_set(err, E_USAGE,
 				       "no module '%s' is known; there are nvidia, uvm, modeset, drm, peermem",
-				       wish->items[i]);
-		want(wanted, m);
+				       requested->items[i]);
+		want_module(wanted, m);
 	}
-	bool is_all = !wish || !wish->count;
+	bool is_all = !requested || !requested->count;
 	struct strv found = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
 		bool is_there = has_module(dir, modules[i].name);

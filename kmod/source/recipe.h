@@ -6,7 +6,7 @@
 struct tree;
 
 enum flavour {
-	FLAVOUR_AUTO = 0, // as a wish: decide; as a fact: not known
+	FLAVOUR_AUTO = 0, // as a requested: decide; as a fact: not known
 	FLAVOUR_OPEN = 1, // bits, so that a set of them is an unsigned
 	FLAVOUR_PROPRIETARY = 2,
 };
@@ -14,10 +14,11 @@ enum flavour {
 const char *flavour_name(enum flavour flavour);       // "auto", "open", "proprietary"
 bool flavour_parse(const char *s, enum flavour *ret); // those names; false = none of them
 
-// The module set for a wish such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"), together
-// with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty wish means every
-// module of the source. dir is the flavour's directory of the source (source.h). E_USAGE names what the source lacks.
-int recipe_modules(const struct root *dir, const struct strv *wish, struct strv *ret, struct err *err);
+// The module set for a requested such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"),
+// together with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty requested
+// means every module of the source. dir is the flavour's directory of the source (source.h). E_USAGE names what the
+// source lacks.
+int recipe_modules(const struct root *dir, const struct strv *requested, struct strv *ret, struct err *err);
 
 // Number of C files that the modules are made of, by the source's own lists; the total of a build's progress.
 size_t recipe_objects(const struct root *dir, const struct strv *modules);

@@ -61,7 +61,7 @@ static unsigned find_flavour(const struct root *root, const char *dir)
 // its Makefile leaves in src/.
 static const char *const cores[] = { "nvidia/nv-kernel.o_binary", "nvidia-modeset/nv-modeset-kernel.o_binary" };
 
-static bool is_link(const struct root *root, const char *path)
+static bool is_symlink(const struct root *root, const char *path)
 {
 	struct stat st;
 	struct err ignored;
@@ -72,7 +72,7 @@ static int check_core(const struct source *s, const char *dir, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
 		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
-		bool is_dangling = is_link(&s->root, core);
+		bool is_dangling = is_symlink(&s->root, core);
 		if (root_exists(&s->root, core) || (i > 0 && !is_dangling))
 			continue;
 		return err_set(err, E_SOURCE,
@@ -103,7 +103,7 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 }
 
 // A flavour's directory is the root itself or at most two levels down (kernel-open, modules/nvidia-kernel).
-static int scan(struct source *s, const char *dir, unsigned depth, struct err *err)
+static int scan_dirs(struct source *s, const char *dir, unsigned depth, struct err *err)
 {
 	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
 	if (root_exists(&s->root, kbuild) && root_exists(&s->root, conftest))
@@ -118,7 +118,7 @@ static int scan(struct source *s, const char *dir, unsigned depth, struct err *e
 		struct stat st;
 		int r = root_stat(&s->root, below, &st, err);
 		if (r > 0 && S_ISDIR(st.st_mode))
-			r = scan(s, below, depth - 1, err);
+			r = scan_dirs(s, below, depth - 1, err);
 		if (r < 0)
 			return -1;
 	}
@@ -128,9 +128,9 @@ static int scan(struct source *s, const char *dir, unsigned depth, struct err *e
 // In a dkms package the trees lie where it installs them.
 static int find_flavours(struct source *s, struct err *err)
 {
-	if (scan(s, ".", 2, err) < 0)
+	if (scan_dirs(s, ".", 2, err) < 0)
 		return -1;
-	return s->flavours || !root_exists(&s->root, USR_SRC) ? 0 : scan(s, USR_SRC, 2, err);
+	return s->flavours || !root_exists(&s->root, USR_SRC) ? 0 : scan_dirs(s, USR_SRC, 2, err);
 }
 
 static int identify(struct source *s, const char *path, struct err *err)
@@ -199,14 +199,14 @@ static int unpack_inner(const struct root *root, const char *path, struct choice
 	return root_unlink(root, inner, err) < 0 ? -1 : 0;
 }
 
-static int unpack(int fd, const char *path, const struct root *to, bool is_peek, struct err *err)
+static int unpack_source(int fd, const char *path, const struct root *to, bool is_peek, struct err *err)
 {
-	struct payload payload;
-	if (payload_find(fd, path, &payload, err) < 0)
+	struct embedded embedded;
+	if (embedded_find(fd, path, &embedded, err) < 0)
 		return -1;
-	struct choice c = { .is_run = payload.kind == PAYLOAD_RUN, .is_peek = is_peek };
-	if (payload.kind != PAYLOAD_DEB)
-		return unpack_choice(fd, path, payload.offset, to, &c, err);
+	struct choice c = { .is_run = embedded.kind == EMBEDDED_RUN, .is_peek = is_peek };
+	if (embedded.kind != EMBEDDED_DEB)
+		return unpack_choice(fd, path, embedded.offset, to, &c, err);
 	if (archive_unpack(fd, path, 0, to, NULL, is_inner, NULL, err) < 0)
 		return -1;
 	return unpack_inner(to, path, &c, err);
@@ -231,7 +231,7 @@ static int copy_archive(int fd, const char *path, const struct root *work, struc
 	return TAKE_FD(copy);
 }
 
-static int copy_directory(const char *path, const struct root *work, struct root *ret, struct err *err)
+static int copy_source_dir(const char *path, const struct root *work, struct root *ret, struct err *err)
 {
 	static const char COPY[] = "pinned";
 	auto_root struct root from = ROOT_NONE;
@@ -254,12 +254,12 @@ static int open_archive(int fd, const char *path, const char *pin, const struct 
 	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
 	    root_sub(work, name, &s->root, err) < 0)
 		return -1;
-	return unpack(fd, path, &s->root, false, err);
+	return unpack_source(fd, path, &s->root, false, err);
 }
 
 static int open_directory(const char *path, const char *pin, const struct root *work, struct source *s, struct err *err)
 {
-	if ((pin ? copy_directory(path, work, &s->root, err) : root_init(&s->root, path, err)) < 0 ||
+	if ((pin ? copy_source_dir(path, work, &s->root, err) : root_init(&s->root, path, err)) < 0 ||
 	    identify(s, path, err) < 0)
 		return -1;
 	return copy_digest(&s->root, s->digest, err) < 0 ? -1 : check_pin(path, pin, s->digest, err);
@@ -288,7 +288,7 @@ static bool is_linked(const struct source *s, const char *dir)
 {
 	for (size_t i = 0; dir && i < ARRAY_SIZE(cores); i++) {
 		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
-		if (is_link(&s->root, core))
+		if (is_symlink(&s->root, core))
 			return true;
 	}
 	return false;
@@ -314,7 +314,7 @@ static int copy_flavour(const struct source *s, const char *dir, const struct ro
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
 		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
-		if (is_link(&s->root, core) && take_core(&s->root, core, to, err) < 0)
+		if (is_symlink(&s->root, core) && take_core(&s->root, core, to, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -363,7 +363,7 @@ static int peek_archive(int fd, const char *path, const struct root *work, struc
 	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
 	    root_sub(work, name, &s->root, err) < 0)
 		return -1;
-	int r = unpack(fd, path, &s->root, true, err);
+	int r = unpack_source(fd, path, &s->root, true, err);
 	if (r == 0)
 		r = find_flavours(s, err);
 	struct err ignored;

@@ -3,7 +3,7 @@
 
 #include "kmod/kernel_tree/tree.h"
 
-static bool has(const struct patches *patches, const char *name)
+static bool has_patch(const struct patches *patches, const char *name)
 {
 	for (size_t i = 0; i < patches->count; i++)
 		if (str_eq(patches->items[i].name, name))
@@ -21,7 +21,7 @@ int unpatched_check(const struct root *dir, const char *driver_version, enum fla
 	    patches_load(dir, &chosen, err) < 0 || patches_choose(&chosen, driver_version, flavour, tree, err) < 0)
 		return -1;
 	for (size_t i = 0; i < needed.count; i++)
-		if (!has(&chosen, needed.items[i].name))
+		if (!has_patch(&chosen, needed.items[i].name))
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s without %s, and the file of that "
 				       "name in '%s' is for another driver or kernel",

@@ -37,7 +37,7 @@ int bundle_check_place(const char *file, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
-static int put_file(struct pack *pack, const struct root *root, const char *path, struct err *err)
+static int pack_layout_file(struct pack *pack, const struct root *root, const char *path, struct err *err)
 {
 	struct stat st;
 	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
@@ -49,31 +49,32 @@ static int put_file(struct pack *pack, const struct root *root, const char *path
 }
 
 // The small files come first: a reader knows what is inside before it meets the first blob.
-static int put_all(struct pack *pack, const struct layout *l, struct err *err)
+static int pack_layout(struct pack *pack, const struct layout *l, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	if (root_list(&l->root, "blobs/sha256", &names, err) < 0 || put_file(pack, &l->root, "oci-layout", err) < 0 ||
-	    put_file(pack, &l->root, "index.json", err) < 0 || pack_dir(pack, "blobs", err) < 0 ||
+	if (root_list(&l->root, "blobs/sha256", &names, err) < 0 ||
+	    pack_layout_file(pack, &l->root, "oci-layout", err) < 0 ||
+	    pack_layout_file(pack, &l->root, "index.json", err) < 0 || pack_dir(pack, "blobs", err) < 0 ||
 	    pack_dir(pack, "blobs/sha256", err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = layout_blob_path(names.items[i]);
-		if (digest_is_hex(names.items[i]) && put_file(pack, &l->root, path, err) < 0)
+		if (digest_is_hex(names.items[i]) && pack_layout_file(pack, &l->root, path, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int write_tar(const struct layout *l, int fd, const char *name, struct err *err)
+static int write_bundle_tar(const struct layout *l, int fd, const char *name, struct err *err)
 {
 	auto_pack struct pack *pack = NULL;
-	if (pack_new(fd, name, false, &pack, err) < 0 || put_all(pack, l, err) < 0 ||
+	if (pack_new(fd, name, false, &pack, err) < 0 || pack_layout(pack, l, err) < 0 ||
 	    pack_close(pack, NULL, NULL, NULL, err) < 0)
 		return -1;
 	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
 }
 
-static int give_name(const struct root *dir, const char *temporary, const char *name, struct err *err)
+static int rename_and_sync(const struct root *dir, const char *temporary, const char *name, struct err *err)
 {
 	if (root_rename(dir, temporary, name, err) < 0)
 		return -1;
@@ -93,9 +94,9 @@ int bundle_write(const struct layout *l, const char *file, struct err *err)
 	auto_fd int lock = layout_lock(l, true, err), fd = lock < 0 ? -1 : root_create(&dir, temporary, err);
 	if (fd < 0)
 		return -1;
-	int r = write_tar(l, fd, file, err);
+	int r = write_bundle_tar(l, fd, file, err);
 	if (r == 0)
-		r = give_name(&dir, temporary, name, err);
+		r = rename_and_sync(&dir, temporary, name, err);
 	struct err ignored;
 	if (r < 0)
 		root_unlink(&dir, temporary, &ignored);

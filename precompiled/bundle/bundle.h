@@ -10,7 +10,7 @@ int bundle_check_place(const char *file, struct err *err);
 int bundle_write(const struct layout *l, const char *file, struct err *err);
 
 struct bundle_report {
-	struct promises promises;
+	struct bundle_manifest manifest;
 	char *signers;       // names of the keys that vouch for the list
 	struct strv missing; // "package DRIVER FLAVOUR KERNEL ARCH: why"
 	struct strv damaged; // "blobs/sha256/HEX ..."

@@ -11,34 +11,37 @@ static const struct {
 	size_t offset;
 	bool is_required;
 } fields[] = {
-	{ "kind", offsetof(struct promise, kind), true },        { "driver", offsetof(struct promise, driver), false },
-	{ "flavour", offsetof(struct promise, flavour), false }, { "kernel", offsetof(struct promise, kernel), false },
-	{ "arch", offsetof(struct promise, arch), true },        { "tag", offsetof(struct promise, tag), true },
+	{ "kind", offsetof(struct bundle_entry, kind), true },
+	{ "driver", offsetof(struct bundle_entry, driver), false },
+	{ "flavour", offsetof(struct bundle_entry, flavour), false },
+	{ "kernel", offsetof(struct bundle_entry, kernel), false },
+	{ "arch", offsetof(struct bundle_entry, arch), true },
+	{ "tag", offsetof(struct bundle_entry, tag), true },
 };
 
-static char **member(const struct promise *p, size_t i)
+static char **entry_field(const struct bundle_entry *p, size_t i)
 {
 	return (char **)((char *)(uintptr_t)p + fields[i].offset);
 }
 
-void promises_done(struct promises *p)
+void bundle_manifest_done(struct bundle_manifest *p)
 {
 	for (size_t k = 0; k < p->count; k++)
 		for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-			free(*member(&p->items[k], i));
+			free(*entry_field(&p->items[k], i));
 	free(p->items);
 	strv_done(&p->images);
-	*p = (struct promises){ 0 };
+	*p = (struct bundle_manifest){ 0 };
 }
 
-struct promise *promises_add(struct promises *p)
+struct bundle_entry *bundle_manifest_add(struct bundle_manifest *p)
 {
 	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
-	p->items[p->count] = (struct promise){ 0 };
+	p->items[p->count] = (struct bundle_entry){ 0 };
 	return &p->items[p->count++];
 }
 
-char *promise_text(const struct promise *p)
+char *bundle_entry_text(const struct bundle_entry *p)
 {
 	char *ret = NULL;
 	const char *const parts[] = { p->kind, p->driver, p->flavour, p->kernel, p->arch };
@@ -48,14 +51,14 @@ char *promise_text(const struct promise *p)
 	return ret;
 }
 
-bool promise_is_image(const char *ref)
+bool bundle_image_is_pinned(const char *ref)
 {
 	char hex[DIGEST_HEX + 1];
 	const char *at = strchr(ref, '@');
 	return at && at > ref && oci_digest_parse(at + 1, hex);
 }
 
-json_t *promises_json(const struct promises *p)
+json_t *bundle_manifest_json(const struct bundle_manifest *p)
 {
 	auto_str char *created = date_text(p->created), *expires = date_text(p->expires);
 	json_t *list = json_array();
@@ -63,19 +66,19 @@ json_t *promises_json(const struct promises *p)
 		auto_str char *digest = oci_digest_text(p->items[k].digest);
 		json_t *item = json_pack("{s:s}", "digest", digest);
 		for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-			json_object_set_new(item, fields[i].key, json_text(*member(&p->items[k], i)));
+			json_object_set_new(item, fields[i].key, json_text(*entry_field(&p->items[k], i)));
 		json_array_append_new(list, item);
 	}
 	return json_pack("{s:s, s:s, s:o, s:o}", "created", created, "expires", expires, "promises", list, "images",
 			 json_strv(&p->images));
 }
 
-static int read_item(const json_t *json, const char *name, struct promises *p, struct err *err)
+static int read_bundle_entry(const json_t *json, const char *name, struct bundle_manifest *p, struct err *err)
 {
-	struct promise *item = promises_add(p);
+	struct bundle_entry *item = bundle_manifest_add(p);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		const char *text = json_string_value(json_object_get(json, fields[i].key));
-		*member(item, i) = str_dup(text);
+		*entry_field(item, i) = str_dup(text);
 		if (fields[i].is_required && (!text || !*text))
 			return err_set(err, E_MANIFEST, "'%s': promise %zu has no '%s'", name, p->count, fields[i].key);
 	}
@@ -84,21 +87,21 @@ static int read_item(const json_t *json, const char *name, struct promises *p, s
 	return 0;
 }
 
-static int read_images(const json_t *list, const char *name, struct promises *p, struct err *err)
+static int read_images(const json_t *list, const char *name, struct bundle_manifest *p, struct err *err)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *ref = json_string_value(json_array_get(list, i));
-		if (!ref || !promise_is_image(ref))
+		if (!ref || !bundle_image_is_pinned(ref))
 			return err_set(err, E_MANIFEST, "'%s': image %zu is not named by its digest", name, i + 1);
 		strv_add(&p->images, str_dup(ref));
 	}
 	return 0;
 }
 
-int promise_parse(const char *data, size_t len, const char *name, struct promises *ret, struct err *err)
+int bundle_manifest_parse(const char *data, size_t len, const char *name, struct bundle_manifest *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	auto_promises struct promises p = { 0 };
+	auto_bundle_manifest struct bundle_manifest p = { 0 };
 	if (oci_json(data, len, name, &json, err) < 0)
 		return -1;
 	const json_t *list = json_object_get(json, "promises"), *images = json_object_get(json, "images");
@@ -107,46 +110,46 @@ int promise_parse(const char *data, size_t len, const char *name, struct promise
 	    !date_parse(json_string_value(json_object_get(json, "expires")), &p.expires))
 		return err_set(err, E_MANIFEST, "'%s' is no list of promises with two dates and images", name);
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (read_item(json_array_get(list, i), name, &p, err) < 0)
+		if (read_bundle_entry(json_array_get(list, i), name, &p, err) < 0)
 			return -1;
 	if (read_images(images, name, &p, err) < 0)
 		return -1;
 	*ret = p;
-	p = (struct promises){ 0 };
+	p = (struct bundle_manifest){ 0 };
 	return 0;
 }
 
-int promise_publish(const struct layout *l, const struct promises *p, const struct signature_maker *makers,
-		    size_t count, struct err *err)
+int bundle_manifest_publish(const struct layout *l, const struct bundle_manifest *p,
+			    const struct signature_maker *makers, size_t count, struct err *err)
 {
-	auto_json json_t *json = promises_json(p);
-	auto_descriptor struct descriptor d = { 0 };
-	if (artifact_put(l, PROMISE_TYPE, NULL, json, &d, err) < 0)
+	auto_json json_t *json = bundle_manifest_json(p);
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
+	if (artifact_put(l, BUNDLE_MANIFEST_TYPE, NULL, json, &d, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (signature_make(l, &d, &makers[i], err) < 0)
 			return -1;
-	return artifact_publish(l, &d, PROMISE_TAG, err);
+	return artifact_publish(l, &d, BUNDLE_MANIFEST_TAG, err);
 }
 
-int promise_read(struct repository *r, const struct trust_rule *rule, struct promises *ret,
-		 struct signature_verdict *ret_verdict, struct err *err)
+int bundle_manifest_read(struct repository *r, const struct trust_rule *rule, struct bundle_manifest *ret,
+			 struct signature_verdict *ret_verdict, struct err *err)
 {
-	auto_str char *manifest = NULL, *data = NULL, *name = str_fmt("%s:%s", repository_name(r), PROMISE_TAG);
+	auto_str char *manifest = NULL, *data = NULL, *name = str_fmt("%s:%s", repository_name(r), BUNDLE_MANIFEST_TAG);
 	char hex[DIGEST_HEX + 1];
 	size_t manifest_len = 0, len = 0;
-	int found = repository_manifest(r, PROMISE_TAG, &manifest, &manifest_len, hex, err);
+	int found = repository_manifest(r, BUNDLE_MANIFEST_TAG, &manifest, &manifest_len, hex, err);
 	if (found == 0)
 		return err_set(err, E_NOT_FOUND, "'%s' has no %s: `kmodsmith bundle create` did not make it",
-			       repository_name(r), PROMISE_TAG);
+			       repository_name(r), BUNDLE_MANIFEST_TAG);
 	if (found < 0 || (rule && signature_check(r, hex, rule, ret_verdict, err) < 0) ||
-	    artifact_read(r, PROMISE_TAG, PROMISE_TYPE, manifest, manifest_len, &data, &len, err) < 0 ||
-	    promise_parse(data, len, name, ret, err) < 0)
+	    artifact_read(r, BUNDLE_MANIFEST_TAG, BUNDLE_MANIFEST_TYPE, manifest, manifest_len, &data, &len, err) < 0 ||
+	    bundle_manifest_parse(data, len, name, ret, err) < 0)
 		return err_wrap(err, "the bundle's list");
 	return 0;
 }
 
-static bool is_right_digest(struct repository *r, const struct promise *p, char **ret_why)
+static bool is_right_digest(struct repository *r, const struct bundle_entry *p, char **ret_why)
 {
 	auto_str char *text = NULL;
 	char hex[DIGEST_HEX + 1];
@@ -161,7 +164,7 @@ static bool is_right_digest(struct repository *r, const struct promise *p, char 
 	return false;
 }
 
-static int has_blobs(struct repository *r, const struct manifest *m, char **ret_why, struct err *err)
+static int has_blobs(struct repository *r, const struct oci_manifest *m, char **ret_why, struct err *err)
 {
 	for (size_t i = 0; i <= m->count; i++) {
 		const char *hex = i < m->count ? m->layers[i].digest : m->config.digest;
@@ -175,22 +178,23 @@ static int has_blobs(struct repository *r, const struct manifest *m, char **ret_
 	return 1;
 }
 
-static int is_described(struct repository *r, const struct promise *p, const char *ref, char **ret_why, struct err *err)
+static int is_package_as_listed(struct repository *r, const struct bundle_entry *p, const char *ref, char **ret_why,
+				struct err *err)
 {
-	auto_offer struct offer o = OFFER_NONE;
+	auto_candidate struct package_candidate o = CANDIDATE_NONE;
 	struct package_want want = {
 		.driver = p->driver, .flavour = p->flavour, .release = p->kernel, .arch = p->arch
 	};
-	int found = offer_read(r, ref, &o, err);
+	int found = candidate_read(r, ref, &o, err);
 	if (found == 0)
 		*ret_why = str_fmt("%s is no package", ref);
 	return found <= 0 ? found : package_fits(&o.package, &want, ret_why);
 }
 
-int promise_is_kept(struct repository *r, const struct promise *p, char **ret_why, struct err *err)
+int bundle_entry_is_present(struct repository *r, const struct bundle_entry *p, char **ret_why, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(p->digest), *text = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	int found = repository_manifest(r, ref, &text, &len, hex, err);
@@ -200,8 +204,9 @@ int promise_is_kept(struct repository *r, const struct promise *p, char **ret_wh
 		return found;
 	if (!is_right_digest(r, p, ret_why))
 		return 0;
-	if (manifest_parse(text, len, ref, &m, err) < 0)
+	if (oci_manifest_parse(text, len, ref, &m, err) < 0)
 		return -1;
 	found = has_blobs(r, &m, ret_why, err);
-	return found > 0 && str_eq(p->kind, PROMISE_PACKAGE) ? is_described(r, p, ref, ret_why, err) : found;
+	return found > 0 && str_eq(p->kind, BUNDLE_ENTRY_PACKAGE) ? is_package_as_listed(r, p, ref, ret_why, err) :
+								    found;
 }

@@ -7,26 +7,27 @@
 static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
 
 // 1 = it belongs into the catalogue.
-static int is_offered(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err)
+static int is_listed_in_catalog(const struct layout *l, const struct oci_descriptor *d, const char *tag,
+				struct err *err)
 {
 	auto_str char *data = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0;
 	if (!tag || str_eq(tag, CATALOG_TAG) || str_starts(tag, SIGNATURES) || str_eq(d->media_type, OCI_INDEX))
 		return 0;
-	if (layout_blob_read(l, d, &data, &len, err) < 0 || manifest_parse(data, len, tag, &m, err) < 0)
+	if (layout_blob_read(l, d, &data, &len, err) < 0 || oci_manifest_parse(data, len, tag, &m, err) < 0)
 		return err_wrap(err, "list '%s'", tag);
 	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE) &&
-	       !str_eq(m.artifact_type, PROMISE_TYPE);
+	       !str_eq(m.artifact_type, BUNDLE_MANIFEST_TYPE);
 }
 
-static int collect(const struct layout *l, const struct index *x, struct catalog *c, struct err *err)
+static int list_index(const struct layout *l, const struct oci_index *x, struct catalog *c, struct err *err)
 {
 	c->items = mem_alloc((x->count + 1) * sizeof(*c->items));
 	for (size_t i = 0; i < x->count; i++) {
-		const struct descriptor *d = &x->items[i];
-		const char *tag = descriptor_note(d, OCI_REF_NAME);
-		int r = is_offered(l, d, tag, err);
+		const struct oci_descriptor *d = &x->items[i];
+		const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
+		int r = is_listed_in_catalog(l, d, tag, err);
 		if (r < 0)
 			return -1;
 		if (r == 0)
@@ -39,11 +40,11 @@ static int collect(const struct layout *l, const struct index *x, struct catalog
 	return 0;
 }
 
-int catalog_list(const struct layout *l, struct catalog *ret, struct err *err)
+int catalog_publish_list(const struct layout *l, struct catalog *ret, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_catalog struct catalog c = { 0 };
-	if (layout_index(l, &x, err) < 0 || collect(l, &x, &c, err) < 0)
+	if (layout_index(l, &x, err) < 0 || list_index(l, &x, &c, err) < 0)
 		return -1;
 	*ret = c;
 	c = (struct catalog){ 0 };
@@ -51,18 +52,18 @@ int catalog_list(const struct layout *l, struct catalog *ret, struct err *err)
 }
 
 // The number of the catalogue that is there; 0 = none.
-static int read_number(const struct layout *l, const struct index *x, uint64_t *ret, struct err *err)
+static int read_catalog_number(const struct layout *l, const struct oci_index *x, uint64_t *ret, struct err *err)
 {
 	auto_str char *manifest = NULL, *data = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_catalog struct catalog c = { 0 };
 	size_t len = 0;
-	int at = index_find(x, CATALOG_TAG);
+	int at = oci_index_find(x, CATALOG_TAG);
 	*ret = 0;
 	if (at < 0)
 		return 0;
 	if (layout_blob_read(l, &x->items[at], &manifest, &len, err) < 0 ||
-	    manifest_parse(manifest, len, CATALOG_TAG, &m, err) < 0)
+	    oci_manifest_parse(manifest, len, CATALOG_TAG, &m, err) < 0)
 		return -1;
 	if (m.count != 1)
 		return err_set(err, E_MANIFEST, "'%s' at '%s' is no catalogue", CATALOG_TAG, l->root.name);
@@ -73,13 +74,14 @@ static int read_number(const struct layout *l, const struct index *x, uint64_t *
 	return 0;
 }
 
-int catalog_make(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers, size_t count,
-		 struct catalog *ret, struct err *err)
+int catalog_publish(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers,
+		    size_t count, struct catalog *ret, struct err *err)
 {
-	auto_index struct index x = { 0 };
-	auto_descriptor struct descriptor d = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	auto_catalog struct catalog c = { .created = now, .expires = now + (time_t)days * 24 * 60 * 60 };
-	if (layout_index(l, &x, err) < 0 || read_number(l, &x, &c.number, err) < 0 || collect(l, &x, &c, err) < 0)
+	if (layout_index(l, &x, err) < 0 || read_catalog_number(l, &x, &c.number, err) < 0 ||
+	    list_index(l, &x, &c, err) < 0)
 		return -1;
 	c.number++;
 	auto_json json_t *json = catalog_json(&c);

@@ -6,38 +6,39 @@
 static const char *const FLAVOURS[] = { "open", "proprietary" };
 static const char BOTH[] = "both";
 
-struct run {
-	const struct gather *g;
+struct collection {
+	const struct collect_request *g;
 	const struct layout *into; // NULL = only look
-	struct promises *promises;
+	struct bundle_manifest *manifest;
 	struct strv *missing;
 };
 
-static void promise(const struct run *run, const struct promise *p, const char *hex)
+static void add_bundle_entry(const struct collection *run, const struct bundle_entry *p, const char *hex)
 {
-	struct promise *item = promises_add(run->promises);
+	struct bundle_entry *item = bundle_manifest_add(run->manifest);
 	*item = *p;
 	memcpy(item->digest, hex, sizeof(item->digest));
 	if (run->g->brought)
 		run->g->brought(run->g->ctx, item);
 }
 
-static void promise_package(const struct run *run, const struct package *p)
+static void add_bundle_package(const struct collection *run, const struct package *p)
 {
-	struct promise item = { .kind = str_dup(PROMISE_PACKAGE),
-				.driver = str_dup(p->key.driver),
-				.flavour = str_dup(p->key.flavour),
-				.kernel = str_dup(p->key.release),
-				.arch = str_dup(p->key.arch),
-				.tag = package_tag(&p->key) };
-	promise(run, &item, p->manifest.digest);
+	struct bundle_entry item = { .kind = str_dup(BUNDLE_ENTRY_PACKAGE),
+				     .driver = str_dup(p->key.driver),
+				     .flavour = str_dup(p->key.flavour),
+				     .kernel = str_dup(p->key.release),
+				     .arch = str_dup(p->key.arch),
+				     .tag = package_tag(&p->key) };
+	add_bundle_entry(run, &item, p->manifest.digest);
 }
 
 // 1 = there, and taken when something is to be taken; 0 = no source has it, with why.
-static int bring(const struct run *run, const struct package_want *want, char **ret_why, struct err *err)
+static int collect_package(const struct collection *run, const struct package_want *want, char **ret_why,
+			   struct err *err)
 {
 	const struct fetch *f = &run->g->fetch;
-	auto_found struct found found = FOUND_NONE;
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
 	struct err why = { 0 };
 	if (fetch_find(f, want, &found, &why) < 0) {
 		*ret_why = str_dup(why.text);
@@ -47,46 +48,46 @@ static int bring(const struct run *run, const struct package_want *want, char **
 		return 1;
 	if (fetch_take(f, want, &found, run->into, err) < 0)
 		return -1;
-	promise_package(run, &found.offer.package);
+	add_bundle_package(run, &found.candidate.package);
 	return 1;
 }
 
-static void miss(const struct run *run, const struct package_want *want, const char *why)
+static void add_missing(const struct collection *run, const struct package_want *want, const char *why)
 {
 	strv_add(run->missing, str_fmt("%s%s%s %s %s: %s", want->driver, want->flavour ? " " : "",
 				       want->flavour ? want->flavour : "", want->release, want->arch, why));
 }
 
 // What was not asked for by name may be absent, but not both.
-static int bring_flavours(const struct run *run, const struct package_want *cell, struct err *err)
+static int collect_flavours(const struct collection *run, const struct package_want *cell, struct err *err)
 {
-	const char *wish = run->g->flavour;
+	const char *flavour_wanted = run->g->flavour;
 	auto_str char *why_not = NULL;
 	bool is_any = false;
 	for (size_t i = 0; i < ARRAY_SIZE(FLAVOURS); i++) {
 		struct package_want want = *cell;
 		auto_str char *why = NULL;
 		want.flavour = FLAVOURS[i];
-		if (wish && !str_eq(wish, BOTH) && !str_eq(wish, FLAVOURS[i]))
+		if (flavour_wanted && !str_eq(flavour_wanted, BOTH) && !str_eq(flavour_wanted, FLAVOURS[i]))
 			continue;
-		int r = bring(run, &want, &why, err);
+		int r = collect_package(run, &want, &why, err);
 		if (r < 0)
 			return -1;
 		is_any |= r > 0;
-		if (r == 0 && wish)
-			miss(run, &want, why);
+		if (r == 0 && flavour_wanted)
+			add_missing(run, &want, why);
 		else if (r == 0)
 			str_add(&why_not, "%s%s", why_not ? "; " : "", why);
 	}
-	if (!wish && !is_any)
-		miss(run, cell, why_not);
+	if (!flavour_wanted && !is_any)
+		add_missing(run, cell, why_not);
 	return 0;
 }
 
-static int bring_parcel(const struct run *run, const struct parcel_key *want, struct err *err)
+static int collect_asset(const struct collection *run, const struct asset_key *want, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
-	if (parcel_fetch(&run->g->fetch, want, run->into, hex, err) < 0) {
+	if (asset_fetch(&run->g->fetch, want, run->into, hex, err) < 0) {
 		// A full disk here is not the source's lack.
 		if (run->into)
 			return -1;
@@ -94,76 +95,76 @@ static int bring_parcel(const struct run *run, const struct parcel_key *want, st
 		strv_add(run->missing, str_fmt("%s%s%s %s: %s", want->kind->name, of ? " " : "", of ? of : "",
 					       want->arch, err->text));
 	} else if (run->into) {
-		struct promise item = { .kind = str_dup(want->kind->name),
-					.driver = str_dup(want->driver),
-					.kernel = str_dup(want->release),
-					.arch = str_dup(want->arch),
-					.tag = parcel_tag(want) };
-		promise(run, &item, hex);
+		struct bundle_entry item = { .kind = str_dup(want->kind->name),
+					     .driver = str_dup(want->driver),
+					     .kernel = str_dup(want->release),
+					     .arch = str_dup(want->arch),
+					     .tag = asset_tag(want) };
+		add_bundle_entry(run, &item, hex);
 	}
 	return 0;
 }
 
-static int bring_cell(const struct run *run, const char *kernel, const char *arch, struct err *err)
+static int collect_for_kernel(const struct collection *run, const char *kernel, const char *arch, struct err *err)
 {
-	const struct gather *g = run->g;
+	const struct collect_request *g = run->g;
 	struct package_want cell = { .release = kernel, .arch = arch };
 	for (size_t i = 0; i < g->drivers->count; i++) {
 		cell.driver = g->drivers->items[i];
-		if (bring_flavours(run, &cell, err) < 0)
+		if (collect_flavours(run, &cell, err) < 0)
 			return -1;
 	}
-	struct parcel_key headers = { .kind = &PARCEL_HEADERS, .release = kernel, .arch = arch };
-	return g->is_with_headers ? bring_parcel(run, &headers, err) : 0;
+	struct asset_key headers = { .kind = &ASSET_HEADERS, .release = kernel, .arch = arch };
+	return g->is_with_headers ? collect_asset(run, &headers, err) : 0;
 }
 
-static int bring_payloads(const struct run *run, struct err *err)
+static int collect_payloads(const struct collection *run, struct err *err)
 {
-	const struct gather *g = run->g;
-	struct parcel_key payload = { .kind = &PARCEL_PAYLOAD };
+	const struct collect_request *g = run->g;
+	struct asset_key payload = { .kind = &ASSET_PAYLOAD };
 	for (size_t i = 0; i < g->drivers->count; i++)
 		for (size_t a = 0; a < g->archs->count; a++) {
 			payload.driver = g->drivers->items[i];
 			payload.arch = g->archs->items[a];
-			if (bring_parcel(run, &payload, err) < 0)
+			if (collect_asset(run, &payload, err) < 0)
 				return -1;
 		}
 	return 0;
 }
 
-static int bring_builders(const struct run *run, struct err *err)
+static int collect_builders(const struct collection *run, struct err *err)
 {
-	struct parcel_key builder = { .kind = &PARCEL_BUILDER };
+	struct asset_key builder = { .kind = &ASSET_BUILDER };
 	for (size_t a = 0; a < run->g->archs->count; a++) {
 		builder.arch = run->g->archs->items[a];
-		if (bring_parcel(run, &builder, err) < 0)
+		if (collect_asset(run, &builder, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-static int bring_all(const struct run *run, struct err *err)
+static int collect_all(const struct collection *run, struct err *err)
 {
-	const struct gather *g = run->g;
+	const struct collect_request *g = run->g;
 	for (size_t k = 0; k < g->kernels->count; k++)
 		for (size_t a = 0; a < g->archs->count; a++)
-			if (bring_cell(run, g->kernels->items[k], g->archs->items[a], err) < 0)
+			if (collect_for_kernel(run, g->kernels->items[k], g->archs->items[a], err) < 0)
 				return -1;
-	if (g->is_with_payload && bring_payloads(run, err) < 0)
+	if (g->is_with_payload && collect_payloads(run, err) < 0)
 		return -1;
-	return g->is_with_builder ? bring_builders(run, err) : 0;
+	return g->is_with_builder ? collect_builders(run, err) : 0;
 }
 
-int gather(const struct gather *g, const struct layout *into, struct promises *ret, struct strv *ret_missing,
-	   struct err *err)
+int collect_bundle(const struct collect_request *g, const struct layout *into, struct bundle_manifest *ret,
+		   struct strv *ret_missing, struct err *err)
 {
-	struct gather quiet = *g; // what it would say is said again, or is the reason of a miss
-	struct run look = { .g = &quiet, .missing = ret_missing },
-		   take = { .g = g, .into = into, .promises = ret, .missing = ret_missing };
+	struct collect_request quiet = *g; // what it would say is said again, or is the reason of a miss
+	struct collection look = { .g = &quiet, .missing = ret_missing },
+			  take = { .g = g, .into = into, .manifest = ret, .missing = ret_missing };
 	quiet.fetch.note = NULL;
-	if (bring_all(&look, err) < 0)
+	if (collect_all(&look, err) < 0)
 		return -1;
-	if (!ret_missing->count && bring_all(&take, err) < 0)
+	if (!ret_missing->count && collect_all(&take, err) < 0)
 		return -1;
 	return ret_missing->count > 0;
 }

@@ -6,16 +6,16 @@
 #include "precompiled/bundle/bundle_manifest.h"
 #include "precompiled/package/fetch.h"
 
-struct gather {
+struct collect_request {
 	struct fetch fetch;
 	const struct strv *drivers, *kernels, *archs;
 	const char *flavour;  // "open", "proprietary" or "both"; NULL = what is offered, at least one
 	bool is_with_headers; // of each kernel, too
 	bool is_with_payload; // of each driver, too
 	bool is_with_builder; // of each architecture, too
-	void (*brought)(void *ctx, const struct promise *p);
+	void (*brought)(void *ctx, const struct bundle_entry *p);
 	void *ctx;
 };
 // 0 = into has it all, and the promises say what; 1 = nothing was taken, and ret_missing has "WHAT: why" for each.
-int gather(const struct gather *g, const struct layout *into, struct promises *ret, struct strv *ret_missing,
-	   struct err *err);
+int collect_bundle(const struct collect_request *g, const struct layout *into, struct bundle_manifest *ret,
+		   struct strv *ret_missing, struct err *err);

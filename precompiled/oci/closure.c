@@ -3,38 +3,38 @@
 
 enum { DEPTH_MAX = 4 }; // an index of indexes is already more than anybody writes
 
-void blobs_done(struct blobs *b)
+void closure_done(struct closure *b)
 {
 	free(b->items);
-	*b = (struct blobs){ 0 };
+	*b = (struct closure){ 0 };
 }
 
-static int compare(const void *a, const void *b)
+static int compare_blobs(const void *a, const void *b)
 {
-	return strcmp(((const struct blob *)a)->digest, ((const struct blob *)b)->digest);
+	return strcmp(((const struct closure_blob *)a)->digest, ((const struct closure_blob *)b)->digest);
 }
 
-void blobs_sort(struct blobs *b)
+void closure_sort(struct closure *b)
 {
 	size_t kept = 0;
 	if (b->count)
-		qsort(b->items, b->count, sizeof(*b->items), compare);
+		qsort(b->items, b->count, sizeof(*b->items), compare_blobs);
 	for (size_t i = 0; i < b->count; i++)
-		if (kept == 0 || compare(&b->items[kept - 1], &b->items[i]) != 0)
+		if (kept == 0 || compare_blobs(&b->items[kept - 1], &b->items[i]) != 0)
 			b->items[kept++] = b->items[i];
 		else
 			b->items[kept - 1].is_broken |= b->items[i].is_broken;
 	b->count = kept;
 }
 
-bool blobs_has(const struct blobs *sorted, const char *hex)
+bool closure_has(const struct closure *sorted, const char *hex)
 {
-	struct blob key = { 0 };
+	struct closure_blob key = { 0 };
 	memcpy(key.digest, hex, DIGEST_HEX);
-	return sorted->count && bsearch(&key, sorted->items, sorted->count, sizeof(key), compare);
+	return sorted->count && bsearch(&key, sorted->items, sorted->count, sizeof(key), compare_blobs);
 }
 
-bool blobs_names(const struct blobs *b, const char *hex)
+bool closure_has_unsorted(const struct closure *b, const char *hex)
 {
 	for (size_t i = 0; i < b->count; i++)
 		if (str_eq(b->items[i].digest, hex))
@@ -42,65 +42,71 @@ bool blobs_names(const struct blobs *b, const char *hex)
 	return false;
 }
 
-static void add(struct blobs *b, const struct descriptor *d)
+static void add_blob(struct closure *b, const struct oci_descriptor *d)
 {
 	b->items = mem_grow(b->items, b->count + 1, sizeof(*b->items));
-	b->items[b->count] = (struct blob){ .size = d->size };
+	b->items[b->count] = (struct closure_blob){ .size = d->size };
 	memcpy(b->items[b->count++].digest, d->digest, sizeof(d->digest));
 }
 
 // Errors that say something about the document, not about the disk.
-static bool is_damage(const struct err *err)
+static bool is_document_damaged(const struct err *err)
 {
 	return err->code == E_NOT_FOUND || err->code == E_DIGEST || err->code == E_MANIFEST ||
 	       err->code == E_TOO_LARGE || err->code == E_STORE_CORRUPT;
 }
 
-static int visit(const struct layout *l, const struct descriptor *d, int depth, struct blobs *ret, struct err *err);
+static int add_reachable(const struct layout *l, const struct oci_descriptor *d, int depth, struct closure *ret,
+			 struct err *err);
 
-static int visit_index(const struct layout *l, const struct index *x, int depth, struct blobs *ret, struct err *err)
+static int add_index_blobs(const struct layout *l, const struct oci_index *x, int depth, struct closure *ret,
+			   struct err *err)
 {
 	for (size_t i = 0; i < x->count; i++)
-		if (visit(l, &x->items[i], depth + 1, ret, err) < 0)
+		if (add_reachable(l, &x->items[i], depth + 1, ret, err) < 0)
 			return -1;
 	return 0;
 }
 
-static int visit_text(const struct layout *l, const struct descriptor *d, const char *text, size_t len, int depth,
-		      struct blobs *ret, struct err *err)
+static int add_document_blobs(const struct layout *l, const struct oci_descriptor *d, const char *text, size_t len,
+			      int depth, struct closure *ret, struct err *err)
 {
-	auto_index struct index x = { 0 };
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	if (str_eq(d->media_type, OCI_INDEX))
-		return index_parse(text, len, d->digest, &x, err) < 0 ? -1 : visit_index(l, &x, depth, ret, err);
+		return oci_index_parse(text, len, d->digest, &x, err) < 0 ? -1 :
+									    add_index_blobs(l, &x, depth, ret, err);
 	// Writers may leave the type out of an entry: the document knows it better.
-	if (manifest_parse(text, len, d->digest, &m, err) < 0) {
+	if (oci_manifest_parse(text, len, d->digest, &m, err) < 0) {
 		struct err ignored;
-		return index_parse(text, len, d->digest, &x, &ignored) < 0 ? -1 : visit_index(l, &x, depth, ret, err);
+		return oci_index_parse(text, len, d->digest, &x, &ignored) < 0 ?
+			       -1 :
+			       add_index_blobs(l, &x, depth, ret, err);
 	}
-	add(ret, &m.config);
+	add_blob(ret, &m.config);
 	for (size_t i = 0; i < m.count; i++)
-		add(ret, &m.layers[i]);
+		add_blob(ret, &m.layers[i]);
 	return 0;
 }
 
-static int visit(const struct layout *l, const struct descriptor *d, int depth, struct blobs *ret, struct err *err)
+static int add_reachable(const struct layout *l, const struct oci_descriptor *d, int depth, struct closure *ret,
+			 struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0, at = ret->count;
-	add(ret, d);
+	add_blob(ret, d);
 	if (!str_eq(d->media_type, OCI_INDEX) && !str_eq(d->media_type, OCI_MANIFEST))
 		return 0;
 	if (depth < DEPTH_MAX && layout_blob_read(l, d, &text, &len, err) == 0 &&
-	    visit_text(l, d, text, len, depth, ret, err) == 0)
+	    add_document_blobs(l, d, text, len, depth, ret, err) == 0)
 		return 0;
-	if (depth < DEPTH_MAX && !is_damage(err))
+	if (depth < DEPTH_MAX && !is_document_damaged(err))
 		return -1;
 	ret->items[at].is_broken = true;
 	return 0;
 }
 
-int reach(const struct layout *l, const struct descriptor *d, struct blobs *ret, struct err *err)
+int closure_add(const struct layout *l, const struct oci_descriptor *d, struct closure *ret, struct err *err)
 {
-	return visit(l, d, 0, ret, err);
+	return add_reachable(l, d, 0, ret, err);
 }

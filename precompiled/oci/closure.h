@@ -3,19 +3,19 @@
 #pragma once
 #include "precompiled/oci/layout.h"
 
-struct blob {
+struct closure_blob {
 	char digest[DIGEST_HEX + 1];
 	uint64_t size;
 	bool is_broken; // a document that is absent, damaged or unsound: what it names is not known
 };
-struct blobs {
-	struct blob *items;
+struct closure {
+	struct closure_blob *items;
 	size_t count;
 };
-void blobs_done(struct blobs *b);
-#define auto_blobs __attribute__((cleanup(blobs_done)))
-void blobs_sort(struct blobs *b);                            // by digest, each once
-bool blobs_has(const struct blobs *sorted, const char *hex); // after blobs_sort
-bool blobs_names(const struct blobs *b, const char *hex);    // in any order
+void closure_done(struct closure *b);
+#define auto_closure __attribute__((cleanup(closure_done)))
+void closure_sort(struct closure *b);                                // by digest, each once
+bool closure_has(const struct closure *sorted, const char *hex);     // after closure_sort
+bool closure_has_unsorted(const struct closure *b, const char *hex); // in any order
 // Adds what d needs, itself first. Fails only when the layout cannot be read.
-int reach(const struct layout *l, const struct descriptor *d, struct blobs *ret, struct err *err);
+int closure_add(const struct layout *l, const struct oci_descriptor *d, struct closure *ret, struct err *err);

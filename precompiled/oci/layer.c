@@ -5,16 +5,16 @@
 
 void layer_done(struct layer *l)
 {
-	descriptor_done(&l->blob);
+	oci_descriptor_done(&l->blob);
 	*l = (struct layer){ 0 };
 }
 
-struct filling {
+struct layer_content {
 	int (*fill)(void *ctx, struct pack *p, struct err *err);
 	void *ctx;
 };
 
-static int write_layer(int fd, const char *name, const struct filling *f, struct layer *ret, struct err *err)
+static int write_layer(int fd, const char *name, const struct layer_content *f, struct layer *ret, struct err *err)
 {
 	auto_pack struct pack *pack = NULL;
 	if (pack_new(fd, name, true, &pack, err) < 0 || f->fill(f->ctx, pack, err) < 0 ||
@@ -28,7 +28,7 @@ int layer_make(const struct layout *into, const char *title, int (*fill)(void *c
 	       void *ctx, struct layer *ret, struct err *err)
 {
 	struct layer l = { .blob = { .size = 0 } };
-	const struct filling f = { .fill = fill, .ctx = ctx };
+	const struct layer_content f = { .fill = fill, .ctx = ctx };
 	auto_str char *temporary = str_fmt("blobs/sha256/.new.%d.part", (int)getpid());
 	auto_fd int fd = root_create(&into->root, temporary, err);
 	if (fd < 0)

@@ -5,7 +5,7 @@
 #include "precompiled/oci/layout.h"
 
 struct layer {
-	struct descriptor blob;
+	struct oci_descriptor blob;
 	char diff_id[DIGEST_HEX + 1]; // digest of the tar inside
 };
 void layer_done(struct layer *l);

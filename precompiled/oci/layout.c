@@ -18,7 +18,7 @@ void layout_done(struct layout *l)
 }
 
 // 1 = found, 0 = absent. Nothing larger than a document is read.
-static int read_document(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
+static int read_layout_document(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
 {
 	struct stat st;
 	int r = root_stat(root, path, &st, err);
@@ -35,7 +35,7 @@ static int check_mark(const struct root *dir, struct err *err)
 	auto_str char *data = NULL, *name = root_path(dir, MARK);
 	auto_json json_t *json = NULL;
 	size_t len = 0;
-	int r = read_document(dir, MARK, &data, &len, err);
+	int r = read_layout_document(dir, MARK, &data, &len, err);
 	if (r < 0)
 		return -1;
 	if (r == 0)
@@ -80,7 +80,7 @@ static int check_unused(const struct root *dir, struct err *err)
 	return 0;
 }
 
-static int open_lock(const struct root *dir, bool is_shared, struct err *err)
+static int open_layout_lock(const struct root *dir, bool is_shared, struct err *err)
 {
 	auto_fd int at = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
 	if (at < 0)
@@ -93,9 +93,9 @@ static int open_lock(const struct root *dir, bool is_shared, struct err *err)
 	return TAKE_FD(at); // a medium that nobody can write needs no better lock
 }
 
-static int lock(const struct root *dir, bool is_shared, struct err *err)
+static int lock_layout(const struct root *dir, bool is_shared, struct err *err)
 {
-	auto_fd int fd = open_lock(dir, is_shared, err);
+	auto_fd int fd = open_layout_lock(dir, is_shared, err);
 	if (fd < 0)
 		return -1;
 	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
@@ -106,25 +106,26 @@ static int lock(const struct root *dir, bool is_shared, struct err *err)
 
 int layout_lock(const struct layout *l, bool is_shared, struct err *err)
 {
-	return lock(&l->root, is_shared, err);
+	return lock_layout(&l->root, is_shared, err);
 }
 
-static int write_document(const struct root *dir, const char *path, const void *data, size_t len, struct err *err)
+static int write_layout_document(const struct root *dir, const char *path, const void *data, size_t len,
+				 struct err *err)
 {
 	int r = root_write(dir, path, data, len, 0644, err);
 	return r < 0 && err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : r;
 }
 
 // The mark comes last: what has it is complete.
-static int make(const struct root *dir, struct err *err)
+static int make_layout(const struct root *dir, struct err *err)
 {
-	auto_index struct index none = { 0 };
-	auto_str char *text = index_text(&none);
+	auto_oci_index struct oci_index none = { 0 };
+	auto_str char *text = oci_index_text(&none);
 	if (root_mkdirs(dir, BLOBS, 0755, err) < 0)
 		return -1;
-	if (!root_exists(dir, INDEX) && write_document(dir, INDEX, text, strlen(text), err) < 0)
+	if (!root_exists(dir, INDEX) && write_layout_document(dir, INDEX, text, strlen(text), err) < 0)
 		return -1;
-	return write_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err);
+	return write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err);
 }
 
 int layout_check_place(const struct root *dir, struct err *err)
@@ -137,8 +138,8 @@ int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 	if (!root_exists(dir, MARK)) {
 		if (check_unused(dir, err) < 0)
 			return -1;
-		auto_fd int fd = lock(dir, false, err);
-		if (fd < 0 || (!root_exists(dir, MARK) && make(dir, err) < 0))
+		auto_fd int fd = lock_layout(dir, false, err);
+		if (fd < 0 || (!root_exists(dir, MARK) && make_layout(dir, err) < 0))
 			return -1;
 	}
 	return layout_open(dir, ret, err);
@@ -171,7 +172,7 @@ int layout_blob_open(const struct layout *l, const char *hex, struct err *err)
 	return TAKE_FD(fd);
 }
 
-static int check_size(int fd, const char *name, uint64_t size, struct err *err)
+static int check_blob_size(int fd, const char *name, uint64_t size, struct err *err)
 {
 	struct stat st;
 	if (size > OCI_DOCUMENT_MAX)
@@ -185,13 +186,14 @@ static int check_size(int fd, const char *name, uint64_t size, struct err *err)
 	return 0;
 }
 
-int layout_blob_read(const struct layout *l, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+		     struct err *err)
 {
 	auto_str char *path = layout_blob_path(d->digest), *name = root_path(&l->root, path), *data = NULL;
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	auto_fd int fd = layout_blob_open(l, d->digest, err);
-	if (fd < 0 || check_size(fd, name, d->size, err) < 0 || file_read(fd, name, &data, &len, err) < 0)
+	if (fd < 0 || check_blob_size(fd, name, d->size, err) < 0 || file_read(fd, name, &data, &len, err) < 0)
 		return -1;
 	digest_data(data, len, hex);
 	if (!str_eq(hex, d->digest))
@@ -203,45 +205,45 @@ int layout_blob_read(const struct layout *l, const struct descriptor *d, char **
 
 int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	struct descriptor d = { .size = len };
+	struct oci_descriptor d = { .size = len };
 	digest_data(data, len, d.digest);
 	auto_str char *path = layout_blob_path(d.digest), *there = NULL;
 	size_t there_len;
 	struct err ignored;
 	// What is there and sound stays; what is there and damaged is mended.
 	if (layout_blob_read(l, &d, &there, &there_len, &ignored) < 0 &&
-	    write_document(&l->root, path, data, len, err) < 0)
+	    write_layout_document(&l->root, path, data, len, err) < 0)
 		return -1;
 	memcpy(ret, d.digest, sizeof(d.digest));
 	return 0;
 }
 
-int layout_index(const struct layout *l, struct index *ret, struct err *err)
+int layout_index(const struct layout *l, struct oci_index *ret, struct err *err)
 {
 	auto_str char *data = NULL, *name = root_path(&l->root, INDEX);
 	size_t len = 0;
-	int r = read_document(&l->root, INDEX, &data, &len, err);
+	int r = read_layout_document(&l->root, INDEX, &data, &len, err);
 	if (r == 0)
 		return err_set(err, E_MANIFEST, "'%s' does not exist", name);
-	return r < 0 ? -1 : index_parse(data, len, name, ret, err);
+	return r < 0 ? -1 : oci_index_parse(data, len, name, ret, err);
 }
 
-int layout_index_write(const struct layout *l, const struct index *x, struct err *err)
+int layout_index_write(const struct layout *l, const struct oci_index *x, struct err *err)
 {
-	auto_str char *text = index_text(x);
+	auto_str char *text = oci_index_text(x);
 	size_t len = strlen(text);
 	if (len > OCI_DOCUMENT_MAX)
 		return err_set(err, E_STORE_FULL, "the index of '%s' would have %zu bytes, at most %d can be read",
 			       l->root.name, len, OCI_DOCUMENT_MAX);
-	return write_document(&l->root, INDEX, text, len, err);
+	return write_layout_document(&l->root, INDEX, text, len, err);
 }
 
-int layout_publish(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err)
+int layout_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(l, false, err);
 	if (held < 0 || layout_index(l, &x, err) < 0)
 		return -1;
-	index_put(&x, d, tag);
+	oci_index_put(&x, d, tag);
 	return layout_index_write(l, &x, err);
 }

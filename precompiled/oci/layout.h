@@ -27,11 +27,12 @@ char *layout_blob_path(const char *hex); // "blobs/sha256/HEX"
 bool layout_has(const struct layout *l, const char *hex);
 int layout_blob_open(const struct layout *l, const char *hex, struct err *err); // fd; not verified
 // A small document, whole; size and digest are checked (E_DIGEST). E_NOT_FOUND when absent.
-int layout_blob_read(const struct layout *l, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err);
+int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+		     struct err *err);
 int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err);
 
-int layout_index(const struct layout *l, struct index *ret, struct err *err);
+int layout_index(const struct layout *l, struct oci_index *ret, struct err *err);
 // Replace the index; the exclusive lock must be held since it was read.
-int layout_index_write(const struct layout *l, const struct index *x, struct err *err);
+int layout_index_write(const struct layout *l, const struct oci_index *x, struct err *err);
 // Take the lock, put one manifest in, write. 0.
-int layout_publish(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err);
+int layout_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err);

@@ -52,7 +52,7 @@ int oci_json(const char *data, size_t len, const char *name, json_t **ret, struc
 	return 0;
 }
 
-static char *text(const json_t *value)
+static char *sorted_json_text(const json_t *value)
 {
 	auto_str char *s = json_dumps(value, JSON_COMPACT | JSON_SORT_KEYS);
 	if (!s)
@@ -60,120 +60,120 @@ static char *text(const json_t *value)
 	return TAKE(s);
 }
 
-void descriptor_done(struct descriptor *d)
+void oci_descriptor_done(struct oci_descriptor *d)
 {
 	free(d->media_type);
 	free(d->artifact_type);
 	json_decref(d->annotations);
-	*d = (struct descriptor){ 0 };
+	*d = (struct oci_descriptor){ 0 };
 }
 
-void descriptor_copy(const struct descriptor *from, struct descriptor *ret)
+void oci_descriptor_copy(const struct oci_descriptor *from, struct oci_descriptor *ret)
 {
-	struct descriptor d = *from;
+	struct oci_descriptor d = *from;
 	d.media_type = str_dup(from->media_type);
 	d.artifact_type = str_dup(from->artifact_type);
 	d.annotations = json_deep_copy(from->annotations); // of NULL: NULL
 	*ret = d;
 }
 
-static void set_text(json_t *object, const char *key, const char *value)
+static void set_string(json_t *object, const char *key, const char *value)
 {
 	if (value)
 		json_object_set_new(object, key, json_text(value));
 }
 
-static void set_notes(json_t *object, json_t *annotations)
+static void set_annotations(json_t *object, json_t *annotations)
 {
 	if (json_object_size(annotations))
 		json_object_set(object, "annotations", annotations);
 }
 
-json_t *descriptor_json(const struct descriptor *d)
+json_t *oci_descriptor_json(const struct oci_descriptor *d)
 {
 	auto_str char *digest = oci_digest_text(d->digest);
 	json_t *json = json_pack("{s:s, s:I}", "digest", digest, "size", (json_int_t)d->size);
-	set_text(json, "mediaType", d->media_type);
-	set_text(json, "artifactType", d->artifact_type);
-	set_notes(json, d->annotations);
+	set_string(json, "mediaType", d->media_type);
+	set_string(json, "artifactType", d->artifact_type);
+	set_annotations(json, d->annotations);
 	return json;
 }
 
-const char *descriptor_note(const struct descriptor *d, const char *key)
+const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key)
 {
 	return json_string_value(json_object_get(d->annotations, key));
 }
 
 // What is read, for messages.
-struct reading {
+struct parse_context {
 	const char *name;
 	const char *part; // "config", "layers", ...
 };
 
-static int refuse(const struct reading *at, const char *what, struct err *err)
+static int refuse_document(const struct parse_context *at, const char *what, struct err *err)
 {
 	return err_set(err, E_MANIFEST, "'%s': %s%s%s", at->name, at->part, *at->part ? " " : "", what);
 }
 
 // A string member that may be absent; an empty one says as little as an absent one.
-static int read_text(const json_t *json, const char *key, const struct reading *at, char **ret, struct err *err)
+static int read_string(const json_t *json, const char *key, const struct parse_context *at, char **ret, struct err *err)
 {
 	const json_t *value = json_object_get(json, key);
 	if (value && !json_is_string(value))
-		return refuse(at, "has a member that is no string where one is due", err);
+		return refuse_document(at, "has a member that is no string where one is due", err);
 	if (json_string_length(value))
 		*ret = str_dup(json_string_value(value));
 	return 0;
 }
 
-static int read_notes(const json_t *json, const struct reading *at, json_t **ret, struct err *err)
+static int read_annotations(const json_t *json, const struct parse_context *at, json_t **ret, struct err *err)
 {
 	json_t *notes = json_object_get(json, "annotations"), *value;
 	const char *key;
 	if (!notes || json_is_null(notes))
 		return 0;
 	if (!json_is_object(notes))
-		return refuse(at, "has annotations that are no object", err);
+		return refuse_document(at, "has annotations that are no object", err);
 	json_object_foreach(notes, key, value)
 	{
 		if (!json_is_string(value))
-			return refuse(at, "has an annotation that is no string", err);
+			return refuse_document(at, "has an annotation that is no string", err);
 	}
 	*ret = json_incref(notes);
 	return 0;
 }
 
 // media_type: what an absent mediaType means; NULL = it must be there.
-static int read_descriptor(const json_t *json, const struct reading *at, const char *media_type, struct descriptor *ret,
-			   struct err *err)
+static int read_descriptor(const json_t *json, const struct parse_context *at, const char *media_type,
+			   struct oci_descriptor *ret, struct err *err)
 {
-	auto_descriptor struct descriptor d = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	const json_t *size = json_object_get(json, "size");
 	if (!json_is_object(json))
-		return refuse(at, "is no descriptor", err);
+		return refuse_document(at, "is no descriptor", err);
 	if (!oci_digest_parse(json_string_value(json_object_get(json, "digest")), d.digest))
-		return refuse(at, "has no SHA-256 digest", err);
+		return refuse_document(at, "has no SHA-256 digest", err);
 	if (!json_is_integer(size) || json_integer_value(size) < 0)
-		return refuse(at, "has no size", err);
+		return refuse_document(at, "has no size", err);
 	d.size = (uint64_t)json_integer_value(size);
-	if (read_text(json, "mediaType", at, &d.media_type, err) < 0 ||
-	    read_text(json, "artifactType", at, &d.artifact_type, err) < 0 ||
-	    read_notes(json, at, &d.annotations, err) < 0)
+	if (read_string(json, "mediaType", at, &d.media_type, err) < 0 ||
+	    read_string(json, "artifactType", at, &d.artifact_type, err) < 0 ||
+	    read_annotations(json, at, &d.annotations, err) < 0)
 		return -1;
 	if (!d.media_type && !media_type)
-		return refuse(at, "has no mediaType", err);
+		return refuse_document(at, "has no mediaType", err);
 	if (!d.media_type)
 		d.media_type = str_dup(media_type);
 	*ret = d;
-	d = (struct descriptor){ 0 };
+	d = (struct oci_descriptor){ 0 };
 	return 0;
 }
 
-static int read_list(const json_t *list, const struct reading *at, const char *media_type, struct descriptor **ret,
-		     size_t *count, struct err *err)
+static int read_descriptors(const json_t *list, const struct parse_context *at, const char *media_type,
+			    struct oci_descriptor **ret, size_t *count, struct err *err)
 {
 	if (!json_is_array(list))
-		return refuse(at, "is no list", err);
+		return refuse_document(at, "is no list", err);
 	*ret = mem_alloc(json_array_size(list) * sizeof(**ret));
 	for (*count = 0; *count < json_array_size(list); (*count)++)
 		if (read_descriptor(json_array_get(list, *count), at, media_type, &(*ret)[*count], err) < 0)
@@ -182,144 +182,146 @@ static int read_list(const json_t *list, const struct reading *at, const char *m
 }
 
 // Type and version of a whole document.
-static int read_head(const json_t *json, const struct reading *at, const char *media_type, struct err *err)
+static int check_head(const json_t *json, const struct parse_context *at, const char *media_type, struct err *err)
 {
 	auto_str char *type = NULL;
 	if (!json_is_object(json))
-		return refuse(at, "it is no JSON object", err);
+		return refuse_document(at, "it is no JSON object", err);
 	if (json_integer_value(json_object_get(json, "schemaVersion")) != 2)
-		return refuse(at, "its schemaVersion is not 2", err);
-	if (read_text(json, "mediaType", at, &type, err) < 0)
+		return refuse_document(at, "its schemaVersion is not 2", err);
+	if (read_string(json, "mediaType", at, &type, err) < 0)
 		return -1;
 	if (type && !str_eq(type, media_type))
 		return err_set(err, E_MANIFEST, "'%s' is '%s', not '%s'", at->name, type, media_type);
 	return 0;
 }
 
-void manifest_done(struct manifest *m)
+void oci_manifest_done(struct oci_manifest *m)
 {
 	free(m->artifact_type);
-	descriptor_done(&m->config);
+	oci_descriptor_done(&m->config);
 	for (size_t i = 0; i < m->count; i++)
-		descriptor_done(&m->layers[i]);
+		oci_descriptor_done(&m->layers[i]);
 	free(m->layers);
-	descriptor_done(&m->subject);
+	oci_descriptor_done(&m->subject);
 	json_decref(m->annotations);
-	*m = (struct manifest){ 0 };
+	*m = (struct oci_manifest){ 0 };
 }
 
-int manifest_parse(const char *data, size_t len, const char *name, struct manifest *ret, struct err *err)
+int oci_manifest_parse(const char *data, size_t len, const char *name, struct oci_manifest *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	auto_manifest struct manifest m = { 0 };
-	const struct reading all = { name, "" }, config = { name, "config" }, layers = { name, "layers" },
-			     subject = { name, "subject" };
-	if (oci_json(data, len, name, &json, err) < 0 || read_head(json, &all, OCI_MANIFEST, err) < 0 ||
-	    read_text(json, "artifactType", &all, &m.artifact_type, err) < 0 ||
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	const struct parse_context all = { name, "" }, config = { name, "config" }, layers = { name, "layers" },
+				   subject = { name, "subject" };
+	if (oci_json(data, len, name, &json, err) < 0 || check_head(json, &all, OCI_MANIFEST, err) < 0 ||
+	    read_string(json, "artifactType", &all, &m.artifact_type, err) < 0 ||
 	    read_descriptor(json_object_get(json, "config"), &config, NULL, &m.config, err) < 0 ||
-	    read_list(json_object_get(json, "layers"), &layers, NULL, &m.layers, &m.count, err) < 0 ||
-	    read_notes(json, &all, &m.annotations, err) < 0)
+	    read_descriptors(json_object_get(json, "layers"), &layers, NULL, &m.layers, &m.count, err) < 0 ||
+	    read_annotations(json, &all, &m.annotations, err) < 0)
 		return -1;
 	const json_t *about = json_object_get(json, "subject");
 	if (about && !json_is_null(about) && read_descriptor(about, &subject, NULL, &m.subject, err) < 0)
 		return -1;
 	*ret = m;
-	m = (struct manifest){ 0 };
+	m = (struct oci_manifest){ 0 };
 	return 0;
 }
 
-static json_t *list_json(const struct descriptor *items, size_t count)
+static json_t *descriptors_json(const struct oci_descriptor *items, size_t count)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, descriptor_json(&items[i]));
+		json_array_append_new(list, oci_descriptor_json(&items[i]));
 	return list;
 }
 
-char *manifest_text(const struct manifest *m)
+char *oci_manifest_text(const struct oci_manifest *m)
 {
 	auto_json json_t *json =
 		json_pack("{s:i, s:s, s:o, s:o}", "schemaVersion", 2, "mediaType", OCI_MANIFEST, "config",
-			  descriptor_json(&m->config), "layers", list_json(m->layers, m->count));
-	set_text(json, "artifactType", m->artifact_type);
-	set_notes(json, m->annotations);
+			  oci_descriptor_json(&m->config), "layers", descriptors_json(m->layers, m->count));
+	set_string(json, "artifactType", m->artifact_type);
+	set_annotations(json, m->annotations);
 	if (m->subject.media_type)
-		json_object_set_new(json, "subject", descriptor_json(&m->subject));
-	return text(json);
+		json_object_set_new(json, "subject", oci_descriptor_json(&m->subject));
+	return sorted_json_text(json);
 }
 
-void index_done(struct index *x)
+void oci_index_done(struct oci_index *x)
 {
 	for (size_t i = 0; i < x->count; i++)
-		descriptor_done(&x->items[i]);
+		oci_descriptor_done(&x->items[i]);
 	free(x->items);
-	*x = (struct index){ 0 };
+	*x = (struct oci_index){ 0 };
 }
 
-int index_parse(const char *data, size_t len, const char *name, struct index *ret, struct err *err)
+int oci_index_parse(const char *data, size_t len, const char *name, struct oci_index *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	auto_index struct index x = { 0 };
-	const struct reading all = { name, "" }, manifests = { name, "manifests" };
-	if (oci_json(data, len, name, &json, err) < 0 || read_head(json, &all, OCI_INDEX, err) < 0 ||
-	    read_list(json_object_get(json, "manifests"), &manifests, OCI_MANIFEST, &x.items, &x.count, err) < 0)
+	auto_oci_index struct oci_index x = { 0 };
+	const struct parse_context all = { name, "" }, manifests = { name, "manifests" };
+	if (oci_json(data, len, name, &json, err) < 0 || check_head(json, &all, OCI_INDEX, err) < 0 ||
+	    read_descriptors(json_object_get(json, "manifests"), &manifests, OCI_MANIFEST, &x.items, &x.count, err) < 0)
 		return -1;
 	*ret = x;
-	x = (struct index){ 0 };
+	x = (struct oci_index){ 0 };
 	return 0;
 }
 
-char *index_text(const struct index *x)
+char *oci_index_text(const struct oci_index *x)
 {
 	auto_json json_t *json = json_pack("{s:i, s:s, s:o}", "schemaVersion", 2, "mediaType", OCI_INDEX, "manifests",
-					   list_json(x->items, x->count));
-	return text(json);
+					   descriptors_json(x->items, x->count));
+	return sorted_json_text(json);
 }
 
-static void set_tag(struct descriptor *d, const char *tag)
+static void set_ref_name(struct oci_descriptor *d, const char *tag)
 {
 	if (!d->annotations)
 		d->annotations = json_object();
 	json_object_set_new(d->annotations, OCI_REF_NAME, json_text(tag));
 }
 
-void index_put(struct index *x, const struct descriptor *d, const char *tag)
+void oci_index_put(struct oci_index *x, const struct oci_descriptor *d, const char *tag)
 {
-	struct descriptor copy;
-	descriptor_copy(d, &copy);
+	struct oci_descriptor copy;
+	oci_descriptor_copy(d, &copy);
 	auto_str char *ref = oci_digest_text(d->digest);
-	int at = index_find(x, ref);
+	int at = oci_index_find(x, ref);
 	if (tag)
-		set_tag(&copy, tag);
-	else if (at >= 0 && !descriptor_note(d, OCI_REF_NAME) && descriptor_note(&x->items[at], OCI_REF_NAME))
-		set_tag(&copy, descriptor_note(&x->items[at], OCI_REF_NAME)); // to be put again is no reason to lose it
+		set_ref_name(&copy, tag);
+	else if (at >= 0 && !oci_descriptor_annotation(d, OCI_REF_NAME) &&
+		 oci_descriptor_annotation(&x->items[at], OCI_REF_NAME))
+		set_ref_name(&copy, oci_descriptor_annotation(&x->items[at],
+							      OCI_REF_NAME)); // to be put again is no reason to lose it
 	if (at < 0) {
 		x->items = mem_grow(x->items, x->count + 1, sizeof(*x->items));
 		at = (int)x->count++;
 	} else {
-		descriptor_done(&x->items[at]);
+		oci_descriptor_done(&x->items[at]);
 	}
 	x->items[at] = copy;
-	const char *moved = descriptor_note(&copy, OCI_REF_NAME);
+	const char *moved = oci_descriptor_annotation(&copy, OCI_REF_NAME);
 	for (size_t i = 0; moved && i < x->count; i++)
-		if (i != (size_t)at && str_eq(descriptor_note(&x->items[i], OCI_REF_NAME), moved))
+		if (i != (size_t)at && str_eq(oci_descriptor_annotation(&x->items[i], OCI_REF_NAME), moved))
 			json_object_del(x->items[i].annotations, OCI_REF_NAME);
 }
 
-int index_find(const struct index *x, const char *ref)
+int oci_index_find(const struct oci_index *x, const char *ref)
 {
 	char hex[DIGEST_HEX + 1];
 	bool is_digest = oci_digest_parse(ref, hex);
 	for (size_t i = 0; i < x->count; i++)
 		if (is_digest ? str_eq(x->items[i].digest, hex) :
-				str_eq(descriptor_note(&x->items[i], OCI_REF_NAME), ref))
+				str_eq(oci_descriptor_annotation(&x->items[i], OCI_REF_NAME), ref))
 			return (int)i;
 	return -1;
 }
 
-void index_drop(struct index *x, size_t i)
+void oci_index_remove(struct oci_index *x, size_t i)
 {
-	descriptor_done(&x->items[i]);
+	oci_descriptor_done(&x->items[i]);
 	memmove(x->items + i, x->items + i + 1, (--x->count - i) * sizeof(*x->items));
 }
 

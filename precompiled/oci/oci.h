@@ -19,44 +19,44 @@
 
 enum { OCI_DOCUMENT_MAX = 4 << 20 }; // of a manifest, an index or a configuration; more is E_TOO_LARGE
 
-struct descriptor { // what is pointed to
+struct oci_descriptor { // what is pointed to
 	char *media_type;
 	char digest[DIGEST_HEX + 1];
 	uint64_t size;
 	char *artifact_type; // NULL = not stated
 	json_t *annotations; // object; NULL = none
 };
-void descriptor_done(struct descriptor *d);
-#define auto_descriptor __attribute__((cleanup(descriptor_done)))
-void descriptor_copy(const struct descriptor *from, struct descriptor *ret);
-json_t *descriptor_json(const struct descriptor *d);
-const char *descriptor_note(const struct descriptor *d, const char *key); // an annotation; NULL = absent
+void oci_descriptor_done(struct oci_descriptor *d);
+#define auto_oci_descriptor __attribute__((cleanup(oci_descriptor_done)))
+void oci_descriptor_copy(const struct oci_descriptor *from, struct oci_descriptor *ret);
+json_t *oci_descriptor_json(const struct oci_descriptor *d);
+const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key); // an annotation; NULL = absent
 
-struct manifest {
+struct oci_manifest {
 	char *artifact_type; // NULL = not stated
-	struct descriptor config;
-	struct descriptor *layers;
+	struct oci_descriptor config;
+	struct oci_descriptor *layers;
 	size_t count;
-	struct descriptor subject; // .media_type NULL = none
-	json_t *annotations;       // object; NULL = none
+	struct oci_descriptor subject; // .media_type NULL = none
+	json_t *annotations;           // object; NULL = none
 };
-void manifest_done(struct manifest *m);
-#define auto_manifest __attribute__((cleanup(manifest_done)))
-int manifest_parse(const char *data, size_t len, const char *name, struct manifest *ret, struct err *err);
-char *manifest_text(const struct manifest *m); // the same manifest always gives the same bytes
+void oci_manifest_done(struct oci_manifest *m);
+#define auto_oci_manifest __attribute__((cleanup(oci_manifest_done)))
+int oci_manifest_parse(const char *data, size_t len, const char *name, struct oci_manifest *ret, struct err *err);
+char *oci_manifest_text(const struct oci_manifest *m); // the same manifest always gives the same bytes
 
-struct index {
-	struct descriptor *items;
+struct oci_index {
+	struct oci_descriptor *items;
 	size_t count;
 };
-void index_done(struct index *x);
-#define auto_index __attribute__((cleanup(index_done)))
-int index_parse(const char *data, size_t len, const char *name, struct index *ret, struct err *err);
-char *index_text(const struct index *x);
+void oci_index_done(struct oci_index *x);
+#define auto_oci_index __attribute__((cleanup(oci_index_done)))
+int oci_index_parse(const char *data, size_t len, const char *name, struct oci_index *ret, struct err *err);
+char *oci_index_text(const struct oci_index *x);
 // Puts d (copied) in, in place of an entry with the same digest; tag (NULL = none) moves to it from any other entry.
-void index_put(struct index *x, const struct descriptor *d, const char *tag);
-int index_find(const struct index *x, const char *ref); // tag or "sha256:HEX"; position, -1 = absent
-void index_drop(struct index *x, size_t i);
+void oci_index_put(struct oci_index *x, const struct oci_descriptor *d, const char *tag);
+int oci_index_find(const struct oci_index *x, const char *ref); // tag or "sha256:HEX"; position, -1 = absent
+void oci_index_remove(struct oci_index *x, size_t i);
 
 // "sha256:HEX" -> HEX. False on anything else.
 bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1]);

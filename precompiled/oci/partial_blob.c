@@ -10,28 +10,28 @@
 
 enum { TRIES = 16 };
 
-static char *part_path(const char *hex)
+static char *partial_blob_path(const char *hex)
 {
 	return str_fmt("blobs/sha256/.%s.part", hex);
 }
 
 // A full disk is the store's matter from here on.
-static int fail(const struct part *p, const char *what, struct err *err)
+static int fail_partial_blob(const struct partial_blob *p, const char *what, struct err *err)
 {
-	auto_str char *path = part_path(p->digest), *full = root_path(&p->layout->root, path);
+	auto_str char *path = partial_blob_path(p->digest), *full = root_path(&p->layout->root, path);
 	file_fail(what, full, err);
 	return err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : -1;
 }
 
 // 1 = the blob is there with its size, open to be read. One of another size is damaged: it is brought again.
-static int open_blob(struct part *p, struct err *err)
+static int open_complete_blob(struct partial_blob *p, struct err *err)
 {
 	struct stat st;
 	auto_fd int fd = layout_blob_open(p->layout, p->digest, err);
 	if (fd < 0)
 		return err->code == E_NOT_FOUND ? 0 : -1;
 	if (fstat(fd, &st) < 0)
-		return fail(p, "look at", err);
+		return fail_partial_blob(p, "look at", err);
 	if ((uint64_t)st.st_size != p->size)
 		return 0;
 	p->fd = TAKE_FD(fd);
@@ -41,17 +41,17 @@ static int open_blob(struct part *p, struct err *err)
 }
 
 // 1 = open and ours, 0 = it was renamed or removed between open and lock.
-static int lock_part(struct part *p, int dir, const char *name, struct err *err)
+static int lock_partial_blob(struct partial_blob *p, int dir, const char *name, struct err *err)
 {
 	struct stat ours, named;
 	auto_fd int fd = lockfile_open(dir, name, O_RDWR);
 	if (fd < 0)
-		return fail(p, "open", err);
+		return fail_partial_blob(p, "open", err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return err_set(err, E_LOCKED, "another process is bringing sha256:%s into '%s'", p->digest,
 			       p->layout->root.name);
 	if (fstat(fd, &ours) < 0)
-		return fail(p, "look at", err);
+		return fail_partial_blob(p, "look at", err);
 	if (fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_ino != ours.st_ino)
 		return 0;
 	p->fd = TAKE_FD(fd);
@@ -59,46 +59,46 @@ static int lock_part(struct part *p, int dir, const char *name, struct err *err)
 }
 
 // Who had the part before may have made the blob of it between our look and our lock: then this one is a new file.
-static int begin(struct part *p, struct err *err)
+static int begin_partial_blob(struct partial_blob *p, struct err *err)
 {
-	auto_str char *path = part_path(p->digest), *name = NULL;
+	auto_str char *path = partial_blob_path(p->digest), *name = NULL;
 	auto_fd int dir = root_parent(&p->layout->root, path, &name, err);
-	int r = dir < 0 ? -1 : lock_part(p, dir, name, err);
+	int r = dir < 0 ? -1 : lock_partial_blob(p, dir, name, err);
 	if (r <= 0)
 		return r;
 	auto_fd int part = TAKE_FD(p->fd);
-	r = open_blob(p, err);
+	r = open_complete_blob(p, err);
 	if (r == 0)
 		p->fd = TAKE_FD(part);
 	if (r > 0)
-		part_drop(p);
+		partial_blob_remove(p);
 	return r < 0 ? -1 : 1;
 }
 
 // Hash what an earlier attempt left. More than there can be is rubbish.
-static int take_over(struct part *p, struct err *err)
+static int hash_existing_bytes(struct partial_blob *p, struct err *err)
 {
 	char buf[1 << 16];
 	struct stat st;
 	p->sum = digest_new();
 	if (fstat(p->fd, &st) < 0)
-		return fail(p, "look at", err);
+		return fail_partial_blob(p, "look at", err);
 	if ((uint64_t)st.st_size > p->size)
-		return part_restart(p, err);
+		return partial_blob_restart(p, err);
 	for (ssize_t n; (n = pread(p->fd, buf, sizeof(buf), (off_t)p->have)) != 0;) {
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail(p, "read", err);
+			return fail_partial_blob(p, "read", err);
 		digest_add(p->sum, buf, (size_t)n);
 		p->have += (uint64_t)n;
 	}
 	return 0;
 }
 
-int part_open(const struct layout *l, const struct descriptor *d, struct part *ret, struct err *err)
+int partial_blob_open(const struct layout *l, const struct oci_descriptor *d, struct partial_blob *ret, struct err *err)
 {
-	auto_part struct part p = PART_NONE;
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 	p.layout = l;
 	p.size = d->size;
 	memcpy(p.digest, d->digest, sizeof(p.digest));
@@ -107,36 +107,36 @@ int part_open(const struct layout *l, const struct descriptor *d, struct part *r
 		if (i == TRIES)
 			return err_set(err, E_LOCKED, "other processes are bringing and removing sha256:%s in '%s'",
 				       d->digest, l->root.name);
-		r = open_blob(&p, err);
+		r = open_complete_blob(&p, err);
 		if (r == 0)
-			r = begin(&p, err);
+			r = begin_partial_blob(&p, err);
 	}
-	if (r < 0 || (!p.is_committed && take_over(&p, err) < 0))
+	if (r < 0 || (!p.is_committed && hash_existing_bytes(&p, err) < 0))
 		return -1;
 	*ret = p;
-	p = PART_NONE;
+	p = PARTIAL_BLOB_NONE;
 	return ret->is_committed;
 }
 
-static int write_at(const struct part *p, const char *data, size_t len, struct err *err)
+static int write_at_end(const struct partial_blob *p, const char *data, size_t len, struct err *err)
 {
 	for (size_t done = 0; done < len;) {
 		ssize_t n = pwrite(p->fd, data + done, len - done, (off_t)(p->have + done));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			return fail(p, "write", err);
+			return fail_partial_blob(p, "write", err);
 		done += (size_t)n;
 	}
 	return 0;
 }
 
-int part_add(struct part *p, const void *data, size_t len, struct err *err)
+int partial_blob_append(struct partial_blob *p, const void *data, size_t len, struct err *err)
 {
 	if (len > p->size - p->have)
 		return err_set(err, E_TOO_LARGE, "sha256:%s was promised with %llu bytes, and more came", p->digest,
 			       (unsigned long long)p->size);
-	if (write_at(p, data, len, err) < 0) {
+	if (write_at_end(p, data, len, err) < 0) {
 		// What is counted and what is in the file stay the same. If even this fails, the next open hashes it.
 		if (ftruncate(p->fd, (off_t)p->have) < 0)
 			err_wrap(err, "cut the part");
@@ -147,31 +147,31 @@ int part_add(struct part *p, const void *data, size_t len, struct err *err)
 	return 0;
 }
 
-static void forget_sum(struct part *p)
+static void discard_sum(struct partial_blob *p)
 {
 	char ignored[DIGEST_HEX + 1];
 	if (p->sum)
 		digest_hex(TAKE(p->sum), ignored);
 }
 
-int part_restart(struct part *p, struct err *err)
+int partial_blob_restart(struct partial_blob *p, struct err *err)
 {
 	if (ftruncate(p->fd, 0) < 0)
-		return fail(p, "empty", err);
-	forget_sum(p);
+		return fail_partial_blob(p, "empty", err);
+	discard_sum(p);
 	p->sum = digest_new();
 	p->have = 0;
 	return 0;
 }
 
-void part_drop(struct part *p)
+void partial_blob_remove(struct partial_blob *p)
 {
 	struct err ignored;
-	auto_str char *path = part_path(p->digest);
+	auto_str char *path = partial_blob_path(p->digest);
 	root_unlink(&p->layout->root, path, &ignored);
 }
 
-int part_check(struct part *p, struct err *err)
+int partial_blob_check(struct partial_blob *p, struct err *err)
 {
 	if (p->is_committed)
 		return 0;
@@ -179,38 +179,38 @@ int part_check(struct part *p, struct err *err)
 		digest_hex(TAKE(p->sum), p->found);
 	if (p->have == p->size && str_eq(p->found, p->digest))
 		return 0;
-	part_drop(p);
+	partial_blob_remove(p);
 	return err_set(err, E_DIGEST, "%llu bytes with the SHA-256 %s came instead of %llu with %s",
 		       (unsigned long long)p->have, p->found, (unsigned long long)p->size, p->digest);
 }
 
-static int appear(struct part *p, struct err *err)
+static int rename_to_blob(struct partial_blob *p, struct err *err)
 {
-	auto_str char *from = part_path(p->digest), *to = layout_blob_path(p->digest);
+	auto_str char *from = partial_blob_path(p->digest), *to = layout_blob_path(p->digest);
 	if (root_rename(&p->layout->root, from, to, err) < 0)
 		return -1;
 	auto_fd int dir = root_open(&p->layout->root, "blobs/sha256", O_RDONLY | O_DIRECTORY, err);
 	if (dir < 0)
 		return -1;
 	if (fsync(dir) < 0)
-		return fail(p, "make durable", err);
+		return fail_partial_blob(p, "make durable", err);
 	p->is_committed = true;
-	return lseek(p->fd, 0, SEEK_SET) < 0 ? fail(p, "rewind", err) : 0;
+	return lseek(p->fd, 0, SEEK_SET) < 0 ? fail_partial_blob(p, "rewind", err) : 0;
 }
 
-int part_commit(struct part *p, struct err *err)
+int partial_blob_commit(struct partial_blob *p, struct err *err)
 {
 	if (p->is_committed)
 		return 0;
 	if (fchmod(p->fd, 0644) < 0 || fsync(p->fd) < 0) // from here on it is no lock, and for all to read
-		return fail(p, "write", err);
-	return part_check(p, err) < 0 ? -1 : appear(p, err);
+		return fail_partial_blob(p, "write", err);
+	return partial_blob_check(p, err) < 0 ? -1 : rename_to_blob(p, err);
 }
 
-void part_done(struct part *p)
+void partial_blob_done(struct partial_blob *p)
 {
-	forget_sum(p);
+	discard_sum(p);
 	if (p->fd >= 0)
 		close(p->fd);
-	*p = PART_NONE;
+	*p = PARTIAL_BLOB_NONE;
 }

@@ -6,7 +6,7 @@
 #pragma once
 #include "precompiled/oci/layout.h"
 
-struct part {
+struct partial_blob {
 	const struct layout *layout; // borrowed
 	char digest[DIGEST_HEX + 1];
 	uint64_t size; // that the descriptor promises
@@ -16,16 +16,17 @@ struct part {
 	char found[DIGEST_HEX + 1];
 	bool is_committed; // it is a blob of the layout now; fd still reads it
 };
-#define PART_NONE ((struct part){ .fd = -1 })
+#define PARTIAL_BLOB_NONE ((struct partial_blob){ .fd = -1 })
 // 1 = already a blob of the layout (committed, to be read), 0 = begun. E_LOCKED: another process brings it just now.
-int part_open(const struct layout *l, const struct descriptor *d, struct part *ret, struct err *err);
+int partial_blob_open(const struct layout *l, const struct oci_descriptor *d, struct partial_blob *ret,
+		      struct err *err);
 // E_TOO_LARGE when there is more than was promised, E_STORE_FULL when the disk is.
-int part_add(struct part *p, const void *data, size_t len, struct err *err);
-int part_restart(struct part *p, struct err *err); // forget every byte
-void part_drop(struct part *p);                    // forget the file: nobody could use it
+int partial_blob_append(struct partial_blob *p, const void *data, size_t len, struct err *err);
+int partial_blob_restart(struct partial_blob *p, struct err *err); // forget every byte
+void partial_blob_remove(struct partial_blob *p);                  // forget the file: nobody could use it
 // Are size and digest right now? E_DIGEST: no, and the part is gone. May be asked again.
-int part_check(struct part *p, struct err *err);
-// part_check, then the blob appears.
-int part_commit(struct part *p, struct err *err);
-void part_done(struct part *p); // what is not committed stays for the next attempt
-#define auto_part __attribute__((cleanup(part_done)))
+int partial_blob_check(struct partial_blob *p, struct err *err);
+// partial_blob_check, then the blob appears.
+int partial_blob_commit(struct partial_blob *p, struct err *err);
+void partial_blob_done(struct partial_blob *p); // what is not committed stays for the next attempt
+#define auto_partial_blob __attribute__((cleanup(partial_blob_done)))

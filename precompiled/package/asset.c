@@ -8,9 +8,9 @@
 
 static const char FORMAT[] = "1";
 
-const struct parcel_kind PARCEL_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
-const struct parcel_kind PARCEL_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
-const struct parcel_kind PARCEL_BUILDER = { "builder", "application/vnd.kmodsmith.builder.v1" };
+const struct asset_kind ASSET_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
+const struct asset_kind ASSET_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
+const struct asset_kind ASSET_BUILDER = { "builder", "application/vnd.kmodsmith.builder.v1" };
 
 // One table for what is written and what is compared.
 static const struct {
@@ -18,38 +18,38 @@ static const struct {
 	size_t offset;
 	enum { EXACT, IF_KNOWN, NOTE } compared;
 } fields[] = {
-	{ "io.kmodsmith.driver", "driver version", offsetof(struct parcel_key, driver), EXACT },
-	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct parcel_key, release), EXACT },
-	{ "io.kmodsmith.arch", "architecture", offsetof(struct parcel_key, arch), EXACT },
-	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct parcel_key, build_id), IF_KNOWN },
-	{ "io.kmodsmith.distro", "distribution", offsetof(struct parcel_key, distro), NOTE },
+	{ "io.kmodsmith.driver", "driver version", offsetof(struct asset_key, driver), EXACT },
+	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct asset_key, release), EXACT },
+	{ "io.kmodsmith.arch", "architecture", offsetof(struct asset_key, arch), EXACT },
+	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct asset_key, build_id), IF_KNOWN },
+	{ "io.kmodsmith.distro", "distribution", offsetof(struct asset_key, distro), NOTE },
 };
 
-static const char *member(const struct parcel_key *key, size_t i)
+static const char *asset_key_field(const struct asset_key *key, size_t i)
 {
 	return *(const char *const *)((const char *)key + fields[i].offset);
 }
 
-char *parcel_tag(const struct parcel_key *key)
+char *asset_tag(const struct asset_key *key)
 {
 	const char *of = key->driver ? key->driver : key->release;
 	auto_str char *name = str_fmt("%s%s%s-%s", key->kind->name, of ? "-" : "", of ? of : "", key->arch);
 	return oci_tag(name);
 }
 
-static json_t *labels(const struct parcel_key *key)
+static json_t *asset_labels(const struct asset_key *key)
 {
 	json_t *ret = json_object();
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		if (member(key, i))
-			json_object_set_new(ret, fields[i].label, json_text(member(key, i)));
+		if (asset_key_field(key, i))
+			json_object_set_new(ret, fields[i].label, json_text(asset_key_field(key, i)));
 	return ret;
 }
 
-static char *config_text(const struct parcel_key *key, const char *diff_id)
+static char *asset_config_text(const struct asset_key *key, const char *diff_id)
 {
 	auto_str char *when = oci_created(), *diff = oci_digest_text(diff_id);
-	json_t *all = labels(key);
+	json_t *all = asset_labels(key);
 	json_object_set_new(all, "io.kmodsmith.format", json_text(FORMAT));
 	json_object_set_new(all, "io.kmodsmith.files", json_text("[]"));
 	auto_json json_t *config = json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture",
@@ -58,57 +58,59 @@ static char *config_text(const struct parcel_key *key, const char *diff_id)
 	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
-static char *manifest_of(const struct parcel_key *key, const struct descriptor *config, const struct descriptor *layer)
+static char *asset_manifest_text(const struct asset_key *key, const struct oci_descriptor *config,
+				 const struct oci_descriptor *layer)
 {
 	auto_str char *when = oci_created(), *type = str_dup(key->kind->type);
-	auto_json json_t *notes = labels(key);
-	struct descriptor layers = *layer;
-	struct manifest m = {
+	auto_json json_t *notes = asset_labels(key);
+	struct oci_descriptor layers = *layer;
+	struct oci_manifest m = {
 		.artifact_type = type, .config = *config, .layers = &layers, .count = 1, .annotations = notes
 	};
 	json_object_set_new(notes, OCI_CREATED, json_text(when));
-	return manifest_text(&m);
+	return oci_manifest_text(&m);
 }
 
-static int fill(void *ctx, struct pack *p, struct err *err)
+static int pack_asset_tree(void *ctx, struct pack *p, struct err *err)
 {
 	return pack_tree(p, ctx, err);
 }
 
-int parcel_create(const struct layout *into, const struct root *tree, const struct parcel_key *key,
-		  struct descriptor *ret, struct err *err)
+int asset_create(const struct layout *into, const struct root *tree, const struct asset_key *key,
+		 struct oci_descriptor *ret, struct err *err)
 {
 	auto_layer struct layer layer = { 0 };
-	auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST),
-						.artifact_type = str_dup(key->kind->type) };
-	auto_str char *tag = parcel_tag(key), *title = str_fmt("%s.tar.zst", key->kind->name);
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
+							.artifact_type = str_dup(key->kind->type) };
+	auto_str char *tag = asset_tag(key), *title = str_fmt("%s.tar.zst", key->kind->name);
 	struct root from = *tree; // what is given along with a callback cannot be const
-	if (layer_make(into, title, fill, &from, &layer, err) < 0)
+	if (layer_make(into, title, pack_asset_tree, &from, &layer, err) < 0)
 		return err_wrap(err, "pack %s", tag);
-	auto_str char *config = config_text(key, layer.diff_id);
-	auto_descriptor struct descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
+	auto_str char *config = asset_config_text(key, layer.diff_id);
+	auto_oci_descriptor struct oci_descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
 	if (layout_blob_put(into, config, c.size, c.digest, err) < 0)
 		return -1;
-	auto_str char *manifest = manifest_of(key, &c, &layer.blob);
+	auto_str char *manifest = asset_manifest_text(key, &c, &layer.blob);
 	d.size = strlen(manifest);
 	const struct provenance provenance = { .origin = PROVENANCE_BY_HAND };
 	if (layout_blob_put(into, manifest, d.size, d.digest, err) < 0 ||
 	    provenance_write(into, &d, &provenance, err) < 0 || layout_publish(into, &d, tag, err) < 0)
 		return -1;
 	*ret = d;
-	d = (struct descriptor){ 0 };
+	d = (struct oci_descriptor){ 0 };
 	return 0;
 }
 
 // A build id that one side does not know fits; the compile compares the tree itself with the kernel.
-static int compare(const struct parcel_key *want, const json_t *has, char **ret_why)
+static int compare_labels(const struct asset_key *want, const json_t *has, char **ret_why)
 {
 	if (!str_eq(json_string_value(json_object_get(has, "io.kmodsmith.format")), FORMAT)) {
 		*ret_why = str_fmt("its configuration is not of format %s", FORMAT);
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const char *value = json_string_value(json_object_get(has, fields[i].label)), *wanted = member(want, i);
+		const char *value = json_string_value(json_object_get(has, fields[i].label)),
+			   *wanted = asset_key_field(want, i);
 		if (fields[i].compared == NOTE || !wanted || str_eq(value, wanted) ||
 		    (!value && fields[i].compared == IF_KNOWN))
 			continue;
@@ -118,16 +120,16 @@ static int compare(const struct parcel_key *want, const json_t *has, char **ret_
 	return 1;
 }
 
-static bool has_one_layer(const struct manifest *m)
+static bool has_one_layer(const struct oci_manifest *m)
 {
 	return m->count == 1 && str_eq(m->layers[0].media_type, OCI_LAYER);
 }
 
-static int look(struct repository *r, const char *tag, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1],
-		char **ret_why, struct err *err)
+static int find_asset(struct repository *r, const char *tag, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1],
+		      char **ret_why, struct err *err)
 {
 	auto_str char *text = NULL, *config = NULL, *name = str_fmt("%s in %s", tag, repository_name(r));
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_json json_t *json = NULL;
 	size_t len = 0, config_len = 0;
 	int found = repository_manifest(r, tag, &text, &len, ret_hex, err);
@@ -135,7 +137,7 @@ static int look(struct repository *r, const char *tag, const struct parcel_key *
 		*ret_why = str_fmt("it has no %s", tag);
 	if (found <= 0)
 		return found;
-	if (manifest_parse(text, len, name, &m, err) < 0)
+	if (oci_manifest_parse(text, len, name, &m, err) < 0)
 		return -1;
 	if (!str_eq(m.artifact_type, want->kind->type) || !has_one_layer(&m))
 		return err_set(err, E_MANIFEST, "'%s' is no %s with one layer", name, want->kind->type);
@@ -144,62 +146,64 @@ static int look(struct repository *r, const char *tag, const struct parcel_key *
 		return err_set(err, E_MANIFEST, "%s: its configuration sha256:%s is not there", name, m.config.digest);
 	if (found < 0 || oci_json(config, config_len, name, &json, err) < 0)
 		return -1;
-	return compare(want, json_object_get(json_object_get(json, "config"), "Labels"), ret_why);
+	return compare_labels(want, json_object_get(json_object_get(json, "config"), "Labels"), ret_why);
 }
 
-static int fits(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err)
+static int fits_wanted_asset(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why,
+			     struct err *err)
 {
-	auto_str char *tag = parcel_tag(ctx);
-	return look(r, tag, ctx, ret_hex, ret_why, err);
+	auto_str char *tag = asset_tag(ctx);
+	return find_asset(r, tag, ctx, ret_hex, ret_why, err);
 }
 
-int parcel_find(const struct layout *l, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
-		struct err *err)
+int asset_find(const struct layout *l, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
+	       struct err *err)
 {
 	auto_repository struct repository *r = NULL;
-	auto_str char *tag = parcel_tag(want);
-	return repository_open_layout(l->root.name, &r, err) < 0 ? -1 : look(r, tag, want, ret_hex, ret_why, err);
+	auto_str char *tag = asset_tag(want);
+	return repository_open_layout(l->root.name, &r, err) < 0 ? -1 : find_asset(r, tag, want, ret_hex, ret_why, err);
 }
 
-int parcel_fetch(const struct fetch *f, const struct parcel_key *want, const struct layout *into,
-		 char ret_hex[DIGEST_HEX + 1], struct err *err)
+int asset_fetch(const struct fetch *f, const struct asset_key *want, const struct layout *into,
+		char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
-	auto_str char *tag = parcel_tag(want);
-	struct parcel_key key = *want;
-	struct fetch_item item = { .tag = tag, .fits = fits, .ctx = &key };
+	auto_str char *tag = asset_tag(want);
+	struct asset_key key = *want;
+	struct fetch_item item = { .tag = tag, .fits = fits_wanted_asset, .ctx = &key };
 	return fetch_item(f, &item, into, ret_hex, err);
 }
 
-static int find_layer(const struct layout *l, const char *hex, struct descriptor *ret, struct err *err)
+static int find_asset_layer(const struct layout *l, const char *hex, struct oci_descriptor *ret, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_str char *ref = oci_digest_text(hex), *text = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0;
 	if (layout_index(l, &x, err) < 0)
 		return -1;
-	int at = index_find(&x, ref);
+	int at = oci_index_find(&x, ref);
 	if (at < 0)
 		return err_set(err, E_NOT_FOUND, "'%s' has no %s", l->root.name, ref);
-	if (layout_blob_read(l, &x.items[at], &text, &len, err) < 0 || manifest_parse(text, len, ref, &m, err) < 0)
+	if (layout_blob_read(l, &x.items[at], &text, &len, err) < 0 || oci_manifest_parse(text, len, ref, &m, err) < 0)
 		return -1;
 	if (!has_one_layer(&m))
 		return err_set(err, E_MANIFEST, "'%s' does not have exactly one layer of type %s", ref, OCI_LAYER);
-	descriptor_copy(&m.layers[0], ret);
+	oci_descriptor_copy(&m.layers[0], ret);
 	return 0;
 }
 
-int parcel_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err)
+int asset_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	auto_descriptor struct descriptor layer = { 0 };
-	if (find_layer(l, hex, &layer, err) < 0)
+	auto_oci_descriptor struct oci_descriptor layer = { 0 };
+	if (find_asset_layer(l, hex, &layer, err) < 0)
 		return -1;
 	memcpy(ret, layer.digest, DIGEST_HEX + 1);
 	return 0;
 }
 
 // What was kept is read once more before a byte of it is believed: a disk forgets.
-static int unpack(const struct layout *from, const struct descriptor *layer, const struct root *into, struct err *err)
+static int unpack_asset_layer(const struct layout *from, const struct oci_descriptor *layer, const struct root *into,
+			      struct err *err)
 {
 	auto_str char *name = str_fmt("layer sha256:%s", layer->digest);
 	char found[DIGEST_HEX + 1];
@@ -212,14 +216,14 @@ static int unpack(const struct layout *from, const struct descriptor *layer, con
 }
 
 // Two processes may do the same: one rename wins, the other's copy is dropped.
-int parcel_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err)
+int asset_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err)
 {
-	auto_descriptor struct descriptor layer = { 0 };
+	auto_oci_descriptor struct oci_descriptor layer = { 0 };
 	auto_scratch struct scratch into = SCRATCH_NONE;
 	if (root_exists(store, hex))
 		return 0;
-	if (find_layer(from, hex, &layer, err) < 0 || scratch_make(store, "import", &into, err) < 0 ||
-	    unpack(from, &layer, &into.root, err) < 0)
+	if (find_asset_layer(from, hex, &layer, err) < 0 || scratch_make(store, "import", &into, err) < 0 ||
+	    unpack_asset_layer(from, &layer, &into.root, err) < 0)
 		return -1;
 	return scratch_keep(&into, hex, err);
 }

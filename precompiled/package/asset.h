@@ -6,35 +6,35 @@
 #pragma once
 #include "precompiled/package/fetch.h"
 
-struct parcel_kind {
+struct asset_kind {
 	const char *name; // of a promise, and the beginning of the tag
 	const char *type; // artifactType
 };
-extern const struct parcel_kind PARCEL_HEADERS, PARCEL_PAYLOAD, PARCEL_BUILDER;
+extern const struct asset_kind ASSET_HEADERS, ASSET_PAYLOAD, ASSET_BUILDER;
 
-struct parcel_key { // borrowed strings; of what is wanted, and of what there is
-	const struct parcel_kind *kind;
+struct asset_key { // borrowed strings; of what is wanted, and of what there is
+	const struct asset_kind *kind;
 	const char *driver;  // of a payload, else NULL
 	const char *release; // of headers, else NULL
 	const char *arch;
 	const char *build_id; // NULL = unknown, fits any
 	const char *distro;   // NULL = unknown, is not compared
 };
-char *parcel_tag(const struct parcel_key *key);
+char *asset_tag(const struct asset_key *key);
 // tree: a root with nothing but packages of that kernel or driver unpacked. The same tree and key give the same bytes.
 // The index is as it was on failure.
-int parcel_create(const struct layout *into, const struct root *tree, const struct parcel_key *key,
-		  struct descriptor *ret, struct err *err);
+int asset_create(const struct layout *into, const struct root *tree, const struct asset_key *key,
+		 struct oci_descriptor *ret, struct err *err);
 
 // 1 = a layout has it, with the digest of its manifest; 0 = not, with *ret_why (caller frees).
-int parcel_find(const struct layout *l, const struct parcel_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
-		struct err *err);
+int asset_find(const struct layout *l, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
+	       struct err *err);
 // From the first source that has it and is believed, with its signatures. into may be NULL: only look. Errors as
 // fetch_find().
-int parcel_fetch(const struct fetch *f, const struct parcel_key *want, const struct layout *into,
-		 char ret_hex[DIGEST_HEX + 1], struct err *err);
+int asset_fetch(const struct fetch *f, const struct asset_key *want, const struct layout *into,
+		char ret_hex[DIGEST_HEX + 1], struct err *err);
 // The digest of its one layer.
-int parcel_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err);
+int asset_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err);
 // Into the directory HEX of a store of trees, whole or not at all. 1 = unpacked, 0 = was there. E_STORE_CORRUPT: its
 // layer is not what the name says.
-int parcel_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err);
+int asset_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err);

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static int measure(const struct root *dir, struct package_file *f, struct err *err)
+static int measure_package_file(const struct root *dir, struct package_file *f, struct err *err)
 {
 	auto_fd int fd = root_open(dir, f->name, O_RDONLY | O_NOFOLLOW, err);
 	struct stat st;
@@ -42,25 +42,25 @@ static int pack_files(struct pack *pack, const struct root *dir, const char *pre
 	return 0;
 }
 
-struct content {
+struct package_content {
 	const struct root *dir;
 	const struct package_key *key;
 	const struct package_file *files;
 	size_t count;
 };
 
-static int fill(void *ctx, struct pack *pack, struct err *err)
+static int pack_package(void *ctx, struct pack *pack, struct err *err)
 {
-	const struct content *c = ctx;
+	const struct package_content *c = ctx;
 	auto_str char *prefix = package_dir(c->key);
 	return pack_parents(pack, prefix, err) < 0 ? -1 : pack_files(pack, c->dir, prefix, c->files, c->count, err);
 }
 
-static int publish(const struct layout *into, const struct package_key *key, const struct package_file *files,
-		   size_t count, const struct layer *layer, struct descriptor *ret, struct err *err)
+static int publish_package(const struct layout *into, const struct package_key *key, const struct package_file *files,
+			   size_t count, const struct layer *layer, struct oci_descriptor *ret, struct err *err)
 {
 	auto_str char *config = package_config(key, files, count, layer->diff_id);
-	auto_descriptor struct descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
+	auto_oci_descriptor struct oci_descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
 	if (layout_blob_put(into, config, c.size, c.digest, err) < 0)
 		return -1;
 	auto_str char *manifest = package_manifest(key, &c, &layer->blob), *tag = package_tag(key);
@@ -79,16 +79,16 @@ int create_package(const struct layout *into, const struct root *dir, const stru
 		   struct package_file *files, size_t count, struct package *ret, struct err *err)
 {
 	auto_layer struct layer layer = { 0 };
-	struct content content = { .dir = dir, .key = key, .files = files, .count = count };
-	auto_descriptor struct descriptor manifest = { 0 };
+	struct package_content content = { .dir = dir, .key = key, .files = files, .count = count };
+	auto_oci_descriptor struct oci_descriptor manifest = { 0 };
 	int r = 0;
 	for (size_t i = 0; i < count && r == 0; i++)
-		r = measure(dir, &files[i], err);
+		r = measure_package_file(dir, &files[i], err);
 	if (r == 0)
-		r = layer_make(into, "modules.tar.zst", fill, &content, &layer, err);
+		r = layer_make(into, "modules.tar.zst", pack_package, &content, &layer, err);
 	if (r == 0)
-		r = publish(into, key, files, count, &layer, &manifest, err);
+		r = publish_package(into, key, files, count, &layer, &manifest, err);
 	if (r < 0)
 		return err_wrap(err, "write the package");
-	return find_open(into, &manifest, ret, err) < 0 ? -1 : 0;
+	return find_by_descriptor(into, &manifest, ret, err) < 0 ? -1 : 0;
 }

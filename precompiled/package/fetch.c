@@ -11,17 +11,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void found_done(struct found *f)
+void fetch_result_done(struct fetch_result *f)
 {
-	offer_done(&f->offer);
+	candidate_done(&f->candidate);
 	repository_free(f->repository);
 	free(f->signers);
 	provenance_done(&f->provenance);
-	*f = FOUND_NONE;
+	*f = FETCH_RESULT_NONE;
 }
 
-static void note(const struct fetch *f, const char *fmt, ...) PRINTF(2, 3);
-static void note(const struct fetch *f, const char *fmt, ...)
+static void note_event(const struct fetch *f, const char *fmt, ...) PRINTF(2, 3);
+static void note_event(const struct fetch *f, const char *fmt, ...)
 {
 	char text[700];
 	va_list args;
@@ -33,18 +33,19 @@ static void note(const struct fetch *f, const char *fmt, ...)
 }
 
 // What the sources said, clause by clause; the first that did not merely lack it gives the code.
-struct misses {
+struct source_failures {
 	char *text;
 	int code;
 };
 
-static void miss(const struct fetch *f, struct misses *m, size_t source, int code, const char *why)
+static void add_source_failure(const struct fetch *f, struct source_failures *m, size_t source, int code,
+			       const char *why)
 {
 	auto_str char *name = http_url_shown(f->from->items[source]);
 	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", name, why);
 	if (!m->code)
 		m->code = code;
-	note(f, "%s: %s", name, why);
+	note_event(f, "%s: %s", name, why);
 }
 
 // What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
@@ -67,7 +68,7 @@ static int check_listed(const struct fetch *f, const struct trust_rule *rule, st
 }
 
 // Of what nobody was asked for: who takes it knows why.
-static void note_origin(const struct fetch *f, struct provenance *p)
+static void set_unverified_origin(const struct fetch *f, struct provenance *p)
 {
 	if (f->trust)
 		return;
@@ -98,7 +99,7 @@ static int check_trust(const struct fetch *f, struct repository *r, const char *
 	return 0;
 }
 
-struct question {
+struct source_query {
 	// 1 = this source has it and it is believed, 0 = it has it not.
 	int (*ask)(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err);
 	void *ctx;
@@ -110,7 +111,7 @@ static bool is_unreachable(int code)
 }
 
 // Why the source cannot be reached, as far as was seen before; .code 0 = it was not seen to be down.
-static struct err seen_down(const struct fetch *f, size_t source)
+static struct err error_of_last_try(const struct fetch *f, size_t source)
 {
 	return f->down ? f->down[source] : (struct err){ 0 };
 }
@@ -118,31 +119,31 @@ static struct err seen_down(const struct fetch *f, size_t source)
 static bool is_any_down(const struct fetch *f)
 {
 	for (size_t i = 0; i < f->from->count; i++)
-		if (seen_down(f, i).code)
+		if (error_of_last_try(f, i).code)
 			return true;
 	return false;
 }
 
-static int ask_from(const struct fetch *f, size_t first, const struct question *q, struct err *err)
+static int query_sources(const struct fetch *f, size_t first, const struct source_query *q, struct err *err)
 {
-	struct misses m = { 0 };
+	struct source_failures m = { 0 };
 	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
 	int r = 0;
 	if (!is_any_down(f))
-		probe_reach(f->from, first, f->options, unreached);
+		package_probe(f->from, first, f->options, unreached);
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
-		struct err reason = seen_down(f, i);
+		struct err reason = error_of_last_try(f, i);
 		if (!reason.code)
 			reason = unreached[i - first];
 		r = reason.code ? -1 : q->ask(f, i, q->ctx, &why, &reason);
 		if (r < 0 && f->down && is_unreachable(reason.code))
 			f->down[i] = reason;
 		if (r < 0) {
-			miss(f, &m, i, reason.code, reason.text);
+			add_source_failure(f, &m, i, reason.code, reason.text);
 			r = 0;
 		} else if (r == 0) {
-			miss(f, &m, i, 0, why);
+			add_source_failure(f, &m, i, 0, why);
 		}
 	}
 	if (r == 0)
@@ -152,53 +153,53 @@ static int ask_from(const struct fetch *f, size_t first, const struct question *
 	return r > 0 ? 0 : -1;
 }
 
-struct search { // for a package
+struct package_search { // for a package
 	const struct package_want *want;
-	struct found *ret;
+	struct fetch_result *ret;
 };
 
-static int ask_package(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
+static int query_package(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
 {
-	const struct search *s = ctx;
-	auto_found struct found found = FOUND_NONE;
+	const struct package_search *s = ctx;
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
 	if (repository_open(f->from->items[source], f->options, &found.repository, err) < 0)
 		return -1;
-	int r = offer_find(found.repository, s->want, &found.offer, ret_why, err);
+	int r = candidate_find(found.repository, s->want, &found.candidate, ret_why, err);
 	if (r <= 0)
 		return r;
-	auto_str char *tag = package_tag(&found.offer.package.key);
-	if (check_trust(f, found.repository, tag, found.offer.package.manifest.digest, &found.provenance, err) < 0)
+	auto_str char *tag = package_tag(&found.candidate.package.key);
+	if (check_trust(f, found.repository, tag, found.candidate.package.manifest.digest, &found.provenance, err) < 0)
 		return -1;
 	if (f->trust)
 		found.signers = strv_join(&found.provenance.names, ", ");
 	found.source = source;
 	*s->ret = found;
-	found = FOUND_NONE;
+	found = FETCH_RESULT_NONE;
 	return 1;
 }
 
-static int find_from(const struct fetch *f, size_t first, const struct package_want *want, struct found *ret,
-		     struct err *err)
+static int find_package_from(const struct fetch *f, size_t first, const struct package_want *want,
+			     struct fetch_result *ret, struct err *err)
 {
-	struct search s = { .want = want, .ret = ret };
-	return ask_from(f, first, &(struct question){ ask_package, &s }, err);
+	struct package_search s = { .want = want, .ret = ret };
+	return query_sources(f, first, &(struct source_query){ query_package, &s }, err);
 }
 
-int fetch_find(const struct fetch *f, const struct package_want *want, struct found *ret, struct err *err)
+int fetch_find(const struct fetch *f, const struct package_want *want, struct fetch_result *ret, struct err *err)
 {
-	return find_from(f, 0, want, ret, err);
+	return find_package_from(f, 0, want, ret, err);
 }
 
-struct bring { // the layer on its way
+struct layer_download { // the layer on its way
 	const struct fetch *f;
 	struct repository *repository;
 	struct transfer *transfer;
 };
 
-static int more(void *ctx, struct err *err)
+static int read_more_of_layer(void *ctx, struct err *err)
 {
-	const struct bring *b = ctx;
-	const struct part *part = b->transfer->part;
+	const struct layer_download *b = ctx;
+	const struct partial_blob *part = b->transfer->part;
 	uint64_t before = part->have;
 	while (!b->transfer->is_done && part->have == before)
 		if (repository_step(b->repository, err) < 0)
@@ -212,14 +213,14 @@ static int more(void *ctx, struct err *err)
 	return !b->transfer->is_done;
 }
 
-static int bring_layer(const struct fetch *f, struct found *found, struct part *part, struct err *err)
+static int download_layer(const struct fetch *f, struct fetch_result *found, struct partial_blob *part, struct err *err)
 {
 	struct transfer t = { .part = part };
-	struct bring b = { .f = f, .repository = found->repository, .transfer = &t };
-	struct stage_feed feed = { .part = part, .more = more, .ctx = &b };
+	struct layer_download b = { .f = f, .repository = found->repository, .transfer = &t };
+	struct unpack_stream feed = { .part = part, .more = read_more_of_layer, .ctx = &b };
 	if (repository_begin(found->repository, &t, err) < 0)
 		return -1;
-	int r = stage_feed(&feed, f->state, &found->offer.package, err);
+	int r = unpack_stream(&feed, f->state, &found->candidate.package, err);
 	repository_end(found->repository, &t);
 	if (r < 0 &&
 	    (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // of the bytes; who sent them is not in it yet
@@ -228,32 +229,34 @@ static int bring_layer(const struct fetch *f, struct found *found, struct part *
 }
 
 // What an earlier run left may be what is wrong: once more from nothing.
-static int take_layer(const struct fetch *f, struct found *found, const struct layout *into, struct err *err)
+static int download_layer_with_retry(const struct fetch *f, struct fetch_result *found, const struct layout *into,
+				     struct err *err)
 {
 	for (int tries = 0;; tries++) {
-		auto_part struct part part = PART_NONE;
-		int r = part_open(into, &found->offer.package.layer, &part, err);
+		auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
+		int r = partial_blob_open(into, &found->candidate.package.layer, &part, err);
 		if (r < 0)
 			return -1;
 		if (r > 0)
-			return stage_package(into, f->state, &found->offer.package, err);
+			return unpack_package(into, f->state, &found->candidate.package, err);
 		bool is_resumed = part.have > 0;
-		r = bring_layer(f, found, &part, err);
+		r = download_layer(f, found, &part, err);
 		bool is_again = err->code == EAGAIN || (err->code == E_DIGEST && is_resumed);
 		if (r == 0 || tries > 1 || !is_again)
 			return r;
-		note(f, "%s, from the start", err->text);
+		note_event(f, "%s, from the start", err->text);
 	}
 }
 
 // What is known of it comes before it is listed: killed in between, the store has neither.
-static int take(const struct fetch *f, struct found *found, const struct layout *into, struct err *err)
+static int take_package(const struct fetch *f, struct fetch_result *found, const struct layout *into, struct err *err)
 {
-	const struct offer *o = &found->offer;
+	const struct package_candidate *o = &found->candidate;
 	auto_str char *tag = package_tag(&o->package.key);
 	char hex[DIGEST_HEX + 1];
-	note_origin(f, &found->provenance);
-	if (take_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
+	set_unverified_origin(f, &found->provenance);
+	if (download_layer_with_retry(f, found, into, err) < 0 ||
+	    layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
 	    signature_copy(found->repository, hex, into, err) < 0 ||
 	    provenance_write(into, &o->package.manifest, &found->provenance, err) < 0 ||
@@ -262,26 +265,26 @@ static int take(const struct fetch *f, struct found *found, const struct layout 
 	return layout_publish(into, &o->package.manifest, tag, err);
 }
 
-int fetch_take(const struct fetch *f, const struct package_want *want, struct found *found, const struct layout *into,
-	       struct err *err)
+int fetch_take(const struct fetch *f, const struct package_want *want, struct fetch_result *found,
+	       const struct layout *into, struct err *err)
 {
 	for (;;) {
-		int r = take(f, found, into, err);
+		int r = take_package(f, found, into, err);
 		size_t next = found->source + 1;
 		if (r == 0 || next >= f->from->count || err->code == E_STORE_FULL || err->code == E_LOCKED)
 			return r;
 		struct err first = *err;
 		auto_str char *name = http_url_shown(f->from->items[found->source]);
-		note(f, "%s: %s", name, err->text);
-		found_done(found);
-		if (find_from(f, next, want, found, err) < 0) {
+		note_event(f, "%s: %s", name, err->text);
+		fetch_result_done(found);
+		if (find_package_from(f, next, want, found, err) < 0) {
 			*err = first;
 			return -1;
 		}
 	}
 }
 
-struct errand { // for something else
+struct item_search { // for something else
 	const struct fetch_item *item;
 	const struct layout *into;
 	char *ret_hex;
@@ -292,20 +295,20 @@ static int take_item(struct repository *r, const char *tag, const char *hex, con
 		     const struct layout *into, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(hex);
-	auto_index struct index x = { 0 };
-	auto_descriptor struct descriptor d = { 0 };
-	int found = mirror_take(r, ref, into, err);
+	auto_oci_index struct oci_index x = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
+	int found = copy_to_layout(r, ref, into, err);
 	if (found == 0)
 		return err_set(err, E_NOT_FOUND, "%s has no %s any more", repository_name(r), ref);
 	if (found < 0 || layout_index(into, &x, err) < 0)
 		return -1;
-	descriptor_copy(&x.items[index_find(&x, ref)], &d);
+	oci_descriptor_copy(&x.items[oci_index_find(&x, ref)], &d);
 	return provenance_write(into, &d, provenance, err) < 0 ? -1 : layout_publish(into, &d, tag, err);
 }
 
-static int ask_item(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
+static int query_item(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
 {
-	const struct errand *e = ctx;
+	const struct item_search *e = ctx;
 	auto_repository struct repository *r = NULL;
 	auto_provenance struct provenance provenance = { 0 };
 	char hex[DIGEST_HEX + 1];
@@ -314,7 +317,7 @@ static int ask_item(const struct fetch *f, size_t source, void *ctx, char **ret_
 	int fits = e->item->fits(e->item->ctx, r, hex, ret_why, err);
 	if (fits <= 0)
 		return fits;
-	note_origin(f, &provenance);
+	set_unverified_origin(f, &provenance);
 	if (check_trust(f, r, e->item->tag, hex, &provenance, err) < 0 ||
 	    (e->into && take_item(r, e->item->tag, hex, &provenance, e->into, err) < 0) ||
 	    (e->into && f->is_unverified && unverified_add(f->state, e->item->tag, err) < 0))
@@ -326,6 +329,6 @@ static int ask_item(const struct fetch *f, size_t source, void *ctx, char **ret_
 int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
 	       char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
-	struct errand e = { .item = item, .into = into, .ret_hex = ret_hex };
-	return ask_from(f, 0, &(struct question){ ask_item, &e }, err);
+	struct item_search e = { .item = item, .into = into, .ret_hex = ret_hex };
+	return query_sources(f, 0, &(struct source_query){ query_item, &e }, err);
 }

@@ -23,24 +23,24 @@ struct fetch {
 	void *ctx;
 };
 
-struct found {
-	struct offer offer;
+struct fetch_result {
+	struct package_candidate candidate;
 	struct repository *repository;
 	size_t source;                // position in from
 	char *signers;                // names of the keys that vouch for it, "" = none is demanded; NULL = not verified
 	struct provenance provenance; // as a store remembers it
 };
-void found_done(struct found *f);
-#define auto_found __attribute__((cleanup(found_done)))
-#define FOUND_NONE ((struct found){ .offer = OFFER_NONE })
+void fetch_result_done(struct fetch_result *f);
+#define auto_fetch_result __attribute__((cleanup(fetch_result_done)))
+#define FETCH_RESULT_NONE ((struct fetch_result){ .candidate = CANDIDATE_NONE })
 
 // 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The
 // message has one clause per source.
-int fetch_find(const struct fetch *f, const struct package_want *want, struct found *ret, struct err *err);
+int fetch_find(const struct fetch *f, const struct package_want *want, struct fetch_result *ret, struct err *err);
 // Afterwards found->offer.package is unpacked, and into has it with its signatures and its tag. Another source, when
 // this one fails half-way, must have a package that fits, too.
-int fetch_take(const struct fetch *f, const struct package_want *want, struct found *found, const struct layout *into,
-	       struct err *err);
+int fetch_take(const struct fetch *f, const struct package_want *want, struct fetch_result *found,
+	       const struct layout *into, struct err *err);
 
 // What a source offers beside packages, signed as they are.
 struct fetch_item {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package/find.h"
 
-int find_open(const struct layout *l, const struct descriptor *manifest, struct package *ret, struct err *err)
+int find_by_descriptor(const struct layout *l, const struct oci_descriptor *manifest, struct package *ret,
+		       struct err *err)
 {
 	auto_str char *text = NULL, *config = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0, config_len = 0;
 	if (str_eq(manifest->media_type, OCI_INDEX)) // of signatures, under their fallback tag
 		return 0;
 	if (layout_blob_read(l, manifest, &text, &len, err) < 0 ||
-	    manifest_parse(text, len, manifest->digest, &m, err) < 0)
+	    oci_manifest_parse(text, len, manifest->digest, &m, err) < 0)
 		return -1;
 	if (!str_eq(m.artifact_type, PACKAGE_TYPE))
 		return 0;
@@ -21,9 +22,9 @@ int find_open(const struct layout *l, const struct descriptor *manifest, struct 
 }
 
 // An annotation that says otherwise spares the look into the blobs; its absence proves nothing.
-static bool is_excluded(const struct descriptor *d, const struct package_want *want)
+static bool is_excluded(const struct oci_descriptor *d, const struct package_want *want)
 {
-	const char *release = descriptor_note(d, PACKAGE_RELEASE);
+	const char *release = oci_descriptor_annotation(d, PACKAGE_RELEASE);
 	return (d->media_type && !str_eq(d->media_type, OCI_MANIFEST)) ||
 	       (release && want->release && !str_eq(release, want->release));
 }
@@ -31,7 +32,7 @@ static bool is_excluded(const struct descriptor *d, const struct package_want *w
 int find_package(const struct layout *l, const struct package_want *want, struct package *ret, char **ret_why,
 		 struct err *err)
 {
-	auto_index struct index index = { 0 };
+	auto_oci_index struct oci_index index = { 0 };
 	auto_package struct package best = PACKAGE_NONE;
 	auto_str char *why = NULL;
 	if (layout_index(l, &index, err) < 0)
@@ -40,7 +41,7 @@ int find_package(const struct layout *l, const struct package_want *want, struct
 		auto_package struct package p = PACKAGE_NONE;
 		auto_str char *reason = NULL;
 		struct err ignored;
-		if (is_excluded(&index.items[i], want) || find_open(l, &index.items[i], &p, &ignored) <= 0)
+		if (is_excluded(&index.items[i], want) || find_by_descriptor(l, &index.items[i], &p, &ignored) <= 0)
 			continue;
 		if (package_fits(&p, want, &reason) == 0) {
 			free(why);

@@ -5,7 +5,8 @@
 #include "precompiled/package/package.h"
 
 // The package with this manifest, from the layout. 1 = a package, 0 = the manifest is of something else.
-int find_open(const struct layout *l, const struct descriptor *manifest, struct package *ret, struct err *err);
+int find_by_descriptor(const struct layout *l, const struct oci_descriptor *manifest, struct package *ret,
+		       struct err *err);
 
 // The best package that fits: newest driver, then the latest entry. 1 = found, 0 = none. Entries that are damaged or no
 // packages do not hide a good one. ret_why (may be NULL): when 0, why the last one did not fit; NULL = there is none.

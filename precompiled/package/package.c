@@ -23,7 +23,7 @@ static const struct {
 	{ "io.kmodsmith.patches", offsetof(struct package_key, patches), true, false, false },
 };
 
-static void *member(const void *key, size_t i)
+static void *package_key_field(const void *key, size_t i)
 {
 	return (char *)(uintptr_t)key + fields[i].offset;
 }
@@ -32,9 +32,9 @@ void package_key_done(struct package_key *key)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		if (fields[i].is_list)
-			strv_done(member(key, i));
+			strv_done(package_key_field(key, i));
 		else
-			free(*(char **)member(key, i));
+			free(*(char **)package_key_field(key, i));
 	*key = (struct package_key){ 0 };
 }
 
@@ -48,8 +48,8 @@ void package_done(struct package *p)
 	free(p->files);
 	free(p->place);
 	package_key_done(&p->key);
-	descriptor_done(&p->manifest);
-	descriptor_done(&p->layer);
+	oci_descriptor_done(&p->manifest);
+	oci_descriptor_done(&p->layer);
 	root_done(&p->dir);
 	scratch_done(&p->stage);
 	*p = PACKAGE_NONE;
@@ -82,12 +82,12 @@ char *package_dir(const struct package_key *key)
 	return str_fmt("opt/lib/modules/%s", key->release);
 }
 
-static json_t *labels(const struct package_key *key, bool is_notes_only)
+static json_t *package_labels(const struct package_key *key, bool is_notes_only)
 {
 	json_t *ret = json_object();
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		const struct strv *list = member(key, i);
-		char *const *text = member(key, i);
+		const struct strv *list = package_key_field(key, i);
+		char *const *text = package_key_field(key, i);
 		if (is_notes_only && !fields[i].is_note)
 			continue;
 		if (fields[i].is_list && list->count) {
@@ -102,7 +102,7 @@ static json_t *labels(const struct package_key *key, bool is_notes_only)
 
 bool package_key_is_same(const struct package_key *a, const struct package_key *b)
 {
-	auto_json json_t *one = labels(a, false), *other = labels(b, false);
+	auto_json json_t *one = package_labels(a, false), *other = package_labels(b, false);
 	return json_equal(one, other) == 1;
 }
 
@@ -120,7 +120,7 @@ char *package_config(const struct package_key *key, const struct package_file *f
 {
 	auto_str char *list = files_text(files, count), *when = oci_created(), *diff = oci_digest_text(diff_id),
 		      *format = str_fmt("%d", FORMAT);
-	json_t *all = labels(key, false);
+	json_t *all = package_labels(key, false);
 	json_object_set_new(all, LABEL_FORMAT, json_text(format));
 	json_object_set_new(all, LABEL_FILES, json_text(list));
 	auto_json json_t *config = json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture",
@@ -129,35 +129,36 @@ char *package_config(const struct package_key *key, const struct package_file *f
 	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }
 
-char *package_manifest(const struct package_key *key, const struct descriptor *config, const struct descriptor *layer)
+char *package_manifest(const struct package_key *key, const struct oci_descriptor *config,
+		       const struct oci_descriptor *layer)
 {
 	auto_str char *when = oci_created(), *type = str_dup(PACKAGE_TYPE);
-	auto_json json_t *notes = labels(key, true);
-	struct descriptor layers = *layer;
-	struct manifest m = {
+	auto_json json_t *notes = package_labels(key, true);
+	struct oci_descriptor layers = *layer;
+	struct oci_manifest m = {
 		.artifact_type = type, .config = *config, .layers = &layers, .count = 1, .annotations = notes
 	};
 	json_object_set_new(notes, OCI_CREATED, json_text(when));
 	json_object_set_new(notes, OCI_VERSION, json_text(key->driver));
-	return manifest_text(&m);
+	return oci_manifest_text(&m);
 }
 
-static bool read_key(const json_t *labels, struct package_key *key)
+static bool read_package_key(const json_t *labels, struct package_key *key)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
 		const char *text = json_string_value(json_object_get(labels, fields[i].label));
 		if (fields[i].is_required && (!text || !*text))
 			return false;
 		if (text && fields[i].is_list)
-			strv_split(member(key, i), text, ",");
+			strv_split(package_key_field(key, i), text, ",");
 		else if (text)
-			*(char **)member(key, i) = str_dup(text);
+			*(char **)package_key_field(key, i) = str_dup(text);
 	}
 	// It becomes part of a path.
 	return !strchr(key->release, '/') && key->release[0] != '.';
 }
 
-static bool read_file(const json_t *json, struct package_file *f)
+static bool read_package_file(const json_t *json, struct package_file *f)
 {
 	const char *name = json_string_value(json_object_get(json, "name"));
 	const char *module = json_string_value(json_object_get(json, "module"));
@@ -174,7 +175,7 @@ static bool read_file(const json_t *json, struct package_file *f)
 	return true;
 }
 
-static bool read_files(const json_t *labels, struct package *p)
+static bool read_package_files(const json_t *labels, struct package *p)
 {
 	const char *text = json_string_value(json_object_get(labels, LABEL_FILES));
 	auto_json json_t *list = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -182,7 +183,7 @@ static bool read_files(const json_t *labels, struct package *p)
 	if (count == 0 || count > FILES_MAX)
 		return false;
 	p->files = mem_alloc(count * sizeof(*p->files));
-	while (p->count < count && read_file(json_array_get(list, p->count), &p->files[p->count]))
+	while (p->count < count && read_package_file(json_array_get(list, p->count), &p->files[p->count]))
 		p->count++;
 	return p->count == count;
 }
@@ -207,8 +208,8 @@ static bool is_consistent(const struct package *p)
 	return true;
 }
 
-int package_parse(const struct manifest *manifest, const struct descriptor *descriptor, const char *config, size_t len,
-		  struct package *ret, struct err *err)
+int package_parse(const struct oci_manifest *manifest, const struct oci_descriptor *descriptor, const char *config,
+		  size_t len, struct package *ret, struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	auto_json json_t *json = NULL;
@@ -224,12 +225,12 @@ int package_parse(const struct manifest *manifest, const struct descriptor *desc
 	if (manifest->count != 1 || !str_eq(manifest->layers[0].media_type, OCI_LAYER))
 		return err_set(err, E_MANIFEST, "the package sha256:%s does not have exactly one layer of type %s",
 			       descriptor->digest, OCI_LAYER);
-	if (!read_key(all, &p.key) || !read_files(all, &p) || !is_consistent(&p))
+	if (!read_package_key(all, &p.key) || !read_package_files(all, &p) || !is_consistent(&p))
 		return err_set(err, E_MANIFEST,
 			       "the configuration of the package sha256:%s lacks labels, or they are wrong",
 			       descriptor->digest);
-	descriptor_copy(descriptor, &p.manifest);
-	descriptor_copy(&manifest->layers[0], &p.layer);
+	oci_descriptor_copy(descriptor, &p.manifest);
+	oci_descriptor_copy(&manifest->layers[0], &p.layer);
 	*ret = p;
 	p = PACKAGE_NONE;
 	return 1;

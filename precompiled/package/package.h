@@ -42,9 +42,9 @@ struct package_file {
 struct package {
 	struct package_key key;
 	struct package_file *files;
-	size_t count;               // 0 = no package
-	struct descriptor manifest; // .digest is the package's identity
-	struct descriptor layer;
+	size_t count;                   // 0 = no package
+	struct oci_descriptor manifest; // .digest is the package's identity
+	struct oci_descriptor layer;
 	char *place;          // where it was found, for messages
 	struct scratch stage; // of its files, when unpacked
 	struct root dir;      // in there: holds the files; .fd -1 = not unpacked
@@ -56,12 +56,13 @@ void package_move(struct package *from, struct package *to); // to is released f
 
 // From a manifest with its digest, and the bytes of its configuration (of the digest that the manifest names). 1 = a
 // package, 0 = the manifest is of something else; E_MANIFEST when it claims to be a package and is no sound one.
-int package_parse(const struct manifest *manifest, const struct descriptor *descriptor, const char *config, size_t len,
-		  struct package *ret, struct err *err);
+int package_parse(const struct oci_manifest *manifest, const struct oci_descriptor *descriptor, const char *config,
+		  size_t len, struct package *ret, struct err *err);
 // The configuration of a package with this key, these files and a layer whose tar has this digest, and its manifest.
 char *package_config(const struct package_key *key, const struct package_file *files, size_t count,
 		     const char *diff_id);
-char *package_manifest(const struct package_key *key, const struct descriptor *config, const struct descriptor *layer);
+char *package_manifest(const struct package_key *key, const struct oci_descriptor *config,
+		       const struct oci_descriptor *layer);
 char *package_dir(const struct package_key *key); // of the files in the layer: "opt/lib/modules/RELEASE"
 
 // What a node wants from a package; a NULL member is not compared.

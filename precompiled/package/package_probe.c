@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package/package_probe.h"
 
-void probe_reach(const struct strv *names, size_t first, const struct repository_options *options, struct err *ret)
+void package_probe(const struct strv *names, size_t first, const struct repository_options *options, struct err *ret)
 {
 	auto_strv struct strv urls = { 0 };
 	struct err ignored; // an address that is none: whoever opens it says so

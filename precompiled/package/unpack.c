@@ -10,14 +10,14 @@
 // What the tar may have beside the files that the configuration lists: headers, padding and the directories above them.
 enum { OVERHEAD = 1 << 20, ENTRIES_BESIDE = 16 };
 
-struct source {
+struct layer_reader {
 	int fd;
 	uint64_t at;
-	struct digest *sum;            // of a blob; NULL = the part hashes
-	const struct stage_feed *feed; // NULL = a blob
+	struct digest *sum;               // of a blob; NULL = the part hashes
+	const struct unpack_stream *feed; // NULL = a blob
 };
 
-static ssize_t read_some(struct source *s, void *buf, size_t len, struct err *err)
+static ssize_t read_layer(struct layer_reader *s, void *buf, size_t len, struct err *err)
 {
 	ssize_t n;
 	do
@@ -31,9 +31,9 @@ static ssize_t read_some(struct source *s, void *buf, size_t len, struct err *er
 	return n;
 }
 
-static ssize_t pull(void *ctx, void *buf, size_t len, struct err *err)
+static ssize_t read_and_hash(void *ctx, void *buf, size_t len, struct err *err)
 {
-	struct source *s = ctx;
+	struct layer_reader *s = ctx;
 	int r = 1;
 	while (s->feed && r > 0 && s->at >= s->feed->part->have) {
 		r = s->feed->more(s->feed->ctx, err);
@@ -41,35 +41,35 @@ static ssize_t pull(void *ctx, void *buf, size_t len, struct err *err)
 		if (r >= 0 && s->at > s->feed->part->have)
 			return err_set(err, EAGAIN, "the transfer started over");
 	}
-	return r < 0 ? -1 : read_some(s, buf, len, err);
+	return r < 0 ? -1 : read_layer(s, buf, len, err);
 }
 
 // Bytes behind the end of the tar belong to the digest too.
-static int pull_rest(struct source *s, struct err *err)
+static int read_to_end(struct layer_reader *s, struct err *err)
 {
 	char buf[1 << 14];
 	ssize_t n;
 	do
-		n = pull(s, buf, sizeof(buf), err);
+		n = read_and_hash(s, buf, sizeof(buf), err);
 	while (n > 0);
 	return (int)n;
 }
 
-static int unpack(struct source *s, const struct root *state, struct package *p, struct err *err)
+static int unpack_layer(struct layer_reader *s, const struct root *state, struct package *p, struct err *err)
 {
 	struct archive_limits limits = { .bytes = OVERHEAD, .entries = p->count + ENTRIES_BESIDE };
-	struct archive_stream stream = { .read = pull, .ctx = s };
+	struct archive_stream stream = { .read = read_and_hash, .ctx = s };
 	auto_str char *name = str_fmt("layer sha256:%s", p->layer.digest);
 	for (size_t i = 0; i < p->count; i++)
 		limits.bytes += p->files[i].size;
 	if (scratch_make(state, "stage", &p->stage, err) < 0 ||
 	    archive_unpack_stream(&stream, name, &p->stage.root, &limits, err) < 0)
 		return -1;
-	return pull_rest(s, err);
+	return read_to_end(s, err);
 }
 
 // The digest vouches for the bytes; this is about a configuration that lists what the layer has not.
-static int find_files(struct package *p, struct err *err)
+static int find_unpacked_files(struct package *p, struct err *err)
 {
 	auto_str char *dir = package_dir(&p->key);
 	if (root_sub(&p->stage.root, dir, &p->dir, err) < 0)
@@ -86,7 +86,7 @@ static int find_files(struct package *p, struct err *err)
 	return 0;
 }
 
-static int unstage(struct package *p)
+static int remove_unpacked(struct package *p)
 {
 	root_done(&p->dir);
 	p->dir = ROOT_NONE;
@@ -95,12 +95,12 @@ static int unstage(struct package *p)
 }
 
 // A damaged layer may fail to unpack before its digest is known to be wrong: the digest is the better reason.
-static int check_blob(struct source *s, const struct package *p, int done, struct err *err)
+static int check_layer_digest(struct layer_reader *s, const struct package *p, int done, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
 	struct err ignored;
 	if (done < 0)
-		pull_rest(s, &ignored);
+		read_to_end(s, &ignored);
 	digest_hex(s->sum, hex);
 	if (s->at == p->layer.size && str_eq(hex, p->layer.digest))
 		return done;
@@ -108,39 +108,40 @@ static int check_blob(struct source *s, const struct package *p, int done, struc
 		       p->layer.digest, (unsigned long long)s->at, hex, p->place ? p->place : "the layout");
 }
 
-int stage_package(const struct layout *from, const struct root *state, struct package *p, struct err *err)
+int unpack_package(const struct layout *from, const struct root *state, struct package *p, struct err *err)
 {
 	auto_fd int fd = layout_blob_open(from, p->layer.digest, err);
 	if (fd < 0)
 		return err->code == E_NOT_FOUND ? err_code(err, E_STORE_CORRUPT) : -1;
-	struct source s = { .fd = fd, .sum = digest_new() };
-	int done = unpack(&s, state, p, err);
-	if (check_blob(&s, p, done, err) < 0 || find_files(p, err) < 0)
-		return unstage(p);
+	struct layer_reader s = { .fd = fd, .sum = digest_new() };
+	int done = unpack_layer(&s, state, p, err);
+	if (check_layer_digest(&s, p, done, err) < 0 || find_unpacked_files(p, err) < 0)
+		return remove_unpacked(p);
 	return 0;
 }
 
 // All of it is brought in, so that the digest can speak first; a sound part with a useless archive is dropped.
-static int judge(const struct stage_feed *feed, struct err *err)
+static int commit_layer(const struct unpack_stream *feed, struct err *err)
 {
 	struct err why = *err;
 	int r = 1;
 	while (r > 0)
 		r = feed->more(feed->ctx, err);
-	if (r < 0 || part_check(feed->part, err) < 0)
+	if (r < 0 || partial_blob_check(feed->part, err) < 0)
 		return -1;
-	part_drop(feed->part);
+	partial_blob_remove(feed->part);
 	*err = why;
 	return -1;
 }
 
-int stage_feed(const struct stage_feed *feed, const struct root *state, struct package *p, struct err *err)
+int unpack_stream(const struct unpack_stream *feed, const struct root *state, struct package *p, struct err *err)
 {
-	struct source s = { .fd = feed->part->fd, .feed = feed };
-	int done = unpack(&s, state, p, err);
+	struct layer_reader s = { .fd = feed->part->fd, .feed = feed };
+	int done = unpack_layer(&s, state, p, err);
 	if (done < 0 && (err->code == E_ARCHIVE || err->code == E_ARCHIVE_UNSAFE))
-		judge(feed, err);
-	if (done < 0 || part_check(feed->part, err) < 0 || find_files(p, err) < 0 || part_commit(feed->part, err) < 0)
-		return unstage(p);
+		commit_layer(feed, err);
+	if (done < 0 || partial_blob_check(feed->part, err) < 0 || find_unpacked_files(p, err) < 0 ||
+	    partial_blob_commit(feed->part, err) < 0)
+		return remove_unpacked(p);
 	return 0;
 }

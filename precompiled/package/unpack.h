@@ -7,12 +7,12 @@
 #include "precompiled/package/package.h"
 
 // From a layout's blob. E_STORE_CORRUPT: its bytes are not what its name says. state must outlive the package.
-int stage_package(const struct layout *from, const struct root *state, struct package *p, struct err *err);
+int unpack_package(const struct layout *from, const struct root *state, struct package *p, struct err *err);
 
 // From a part that grows: more() brings bytes, 1 = go on, 0 = all of them are there. The part is committed.
-struct stage_feed {
-	struct part *part;
+struct unpack_stream {
+	struct partial_blob *part;
 	int (*more)(void *ctx, struct err *err);
 	void *ctx;
 };
-int stage_feed(const struct stage_feed *feed, const struct root *state, struct package *p, struct err *err);
+int unpack_stream(const struct unpack_stream *feed, const struct root *state, struct package *p, struct err *err);

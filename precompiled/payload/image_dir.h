@@ -5,21 +5,21 @@
 #include "base/file/digest.h"
 #include "precompiled/payload/payload.h"
 
-#define CARRIED_ROOT "root"
-#define CARRIED_DOCUMENT "payload.json"
+#define IMAGE_DIR_ROOT "root"
+#define IMAGE_DIR_DOCUMENT "payload.json"
 
-struct carried {
+struct image_dir {
 	char *driver, *arch;
 	uint64_t bytes;              // what a copy of root/ takes
 	char digest[DIGEST_HEX + 1]; // over names, kinds, modes, link targets and contents of root/
 };
-void carried_done(struct carried *c);
-#define auto_carried __attribute__((cleanup(carried_done)))
+void image_dir_done(struct image_dir *c);
+#define auto_image_dir __attribute__((cleanup(image_dir_done)))
 
 // 1 = there is one; 0 = there is no such document. E_PAYLOAD: it cannot be understood.
-int carried_read(const struct root *dir, const char *document, struct carried *ret, struct err *err);
-int carried_write(const struct root *dir, const char *document, const struct carried *c, struct err *err);
+int image_dir_read(const struct root *dir, const char *document, struct image_dir *ret, struct err *err);
+int image_dir_write(const struct root *dir, const char *document, const struct image_dir *c, struct err *err);
 // Made as parent/name, whole or not at all: a new directory, or an empty one. 1 = made, 0 = the same is there.
 // E_PAYLOAD: something else is.
-int carried_make(const struct payload_wish *wish, const struct root *parent, const char *name, struct carried *ret,
-		 struct err *err);
+int image_dir_make(const struct payload_request *request, const struct root *parent, const char *name,
+		   struct image_dir *ret, struct err *err);

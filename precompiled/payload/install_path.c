@@ -6,7 +6,7 @@
 // The directories that a merged usr has taken in.
 static const char *const merged[] = { "bin/", "sbin/", "lib/", "lib32/", "lib64/", "libx32/" };
 
-char *place_merged(const char *path)
+char *install_path_usr_merged(const char *path)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(merged); i++)
 		if (str_starts(path, merged[i]))
@@ -14,12 +14,12 @@ char *place_merged(const char *path)
 	return str_dup(path);
 }
 
-char *place_triplet(const char *arch)
+char *install_path_triplet(const char *arch)
 {
 	return str_fmt("%s-linux-gnu", arch);
 }
 
-char *place_source(const char *driver, bool is_open)
+char *install_path_source(const char *driver, bool is_open)
 {
 	return str_fmt("usr/src/nvidia-%s/kernel%s", driver, is_open ? "-open" : "");
 }
@@ -43,7 +43,7 @@ static bool is_unneeded(const char *path)
 
 // Debian has several drivers beside each other, and one of them chosen by update-alternatives, whose links are made
 // when a package is configured. Here there is one driver, at the place of those links (nvidia-alternative's postinst).
-static const char *of_variant(const char *rest)
+static const char *below_variant(const char *rest)
 {
 	static const char *const variants[] = { "current", "tesla", "legacy" };
 	const char *slash = strchr(rest, '/');
@@ -53,7 +53,7 @@ static const char *of_variant(const char *rest)
 	return NULL;
 }
 
-static char *place_library(const char *triplet, size_t triplet_len, const char *name)
+static char *library_path(const char *triplet, size_t triplet_len, const char *name)
 {
 	const char *below = str_starts(name, "libvdpau_") ? "vdpau/" : str_eq(name, "nvidia-drm_gbm.so") ? "gbm/" : "";
 	if (str_eq(name, "nvoptix.bin"))
@@ -61,21 +61,21 @@ static char *place_library(const char *triplet, size_t triplet_len, const char *
 	return str_fmt("usr/lib/%.*s/%s%s", (int)triplet_len, triplet, below, name);
 }
 
-static char *place_debian(const char *path)
+static char *debian_path(const char *path)
 {
 	static const char LIB[] = "usr/lib/", OWN[] = "nvidia/";
 	if (!str_starts(path, LIB))
 		return NULL;
 	const char *rest = path + strlen(LIB), *slash = strchr(rest, '/');
-	const char *program = str_starts(rest, OWN) ? of_variant(rest + strlen(OWN)) : NULL;
+	const char *program = str_starts(rest, OWN) ? below_variant(rest + strlen(OWN)) : NULL;
 	if (program)
 		return str_ends(program, ".so") ? str_dup(path) : str_fmt("usr/bin/%s", program);
-	const char *library = slash && str_starts(slash + 1, OWN) ? of_variant(slash + 1 + strlen(OWN)) : NULL;
-	return library ? place_library(rest, (size_t)(slash - rest), library) : NULL;
+	const char *library = slash && str_starts(slash + 1, OWN) ? below_variant(slash + 1 + strlen(OWN)) : NULL;
+	return library ? library_path(rest, (size_t)(slash - rest), library) : NULL;
 }
 
 // usr/src/nvidia-VERSION, nvidia-open-VERSION, nvidia-current-VERSION: of dkms, with one flavour or both in it.
-static char *place_tree(const char *path, const char *driver)
+static char *dkms_source_path(const char *path, const char *driver)
 {
 	static const char SRC[] = "usr/src/nvidia";
 	const char *slash = str_starts(path, SRC) ? strchr(path + strlen(SRC), '/') : NULL;
@@ -84,14 +84,14 @@ static char *place_tree(const char *path, const char *driver)
 		return NULL;
 	if (str_starts(slash, "/kernel/") || str_starts(slash, "/kernel-open/"))
 		return str_fmt("usr/src/nvidia-%s%s", driver, slash);
-	auto_str char *to = place_source(driver, strstr(dir, "open"));
+	auto_str char *to = install_path_source(driver, strstr(dir, "open"));
 	return str_fmt("%s%s", to, slash);
 }
 
-char *place_of(const char *path, const char *driver)
+char *install_path_of(const char *path, const char *driver)
 {
-	auto_str char *plain = place_merged(path);
-	char *debian = place_debian(plain), *tree = debian ? NULL : place_tree(plain, driver);
+	auto_str char *plain = install_path_usr_merged(path);
+	char *debian = debian_path(plain), *tree = debian ? NULL : dkms_source_path(plain, driver);
 	if (debian && str_starts(debian, "usr/bin/") && (str_ends(debian, ".gz") || str_ends(debian, ".desktop"))) {
 		free(debian);
 		return NULL;

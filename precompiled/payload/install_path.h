@@ -6,11 +6,11 @@
 #include "base/core/str.h"
 
 // With usr merged: "lib/firmware/x" is "usr/lib/firmware/x". Caller frees.
-char *place_merged(const char *path);
+char *install_path_usr_merged(const char *path);
 // Of a file in a distribution's package. NULL = a payload does without it: manuals, init scripts, what a package
 // manager keeps for itself. Caller frees.
-char *place_of(const char *path, const char *driver);
+char *install_path_of(const char *path, const char *driver);
 // Debian's name of a processor's library directory below usr/lib: "x86_64-linux-gnu".
-char *place_triplet(const char *arch);
+char *install_path_triplet(const char *arch);
 // The directory of a driver's sources.
-char *place_source(const char *driver, bool is_open);
+char *install_path_source(const char *driver, bool is_open);

@@ -8,22 +8,22 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-void lay_done(struct lay *l)
+void merge_tree_done(struct merge_tree *l)
 {
 	for (size_t i = 0; i < l->count; i++)
 		free(l->items[i].place);
 	free(l->items);
 	root_done(&l->into);
-	*l = (struct lay){ .into = ROOT_NONE };
+	*l = (struct merge_tree){ .into = ROOT_NONE };
 }
 
-static void remember(struct lay *l, const char *place, const char *origin)
+static void remember_origin(struct merge_tree *l, const char *place, const char *origin)
 {
 	l->items = mem_grow(l->items, l->count + 1, sizeof(*l->items));
-	l->items[l->count++] = (struct lay_placed){ .place = str_dup(place), .origin = origin };
+	l->items[l->count++] = (struct merge_tree_item){ .place = str_dup(place), .origin = origin };
 }
 
-static const char *origin_of(const struct lay *l, const char *place)
+static const char *find_origin(const struct merge_tree *l, const char *place)
 {
 	for (size_t i = l->count; i-- > 0;)
 		if (str_eq(l->items[i].place, place))
@@ -31,39 +31,40 @@ static const char *origin_of(const struct lay *l, const char *place)
 	return "another file";
 }
 
-static int make_parent(const struct lay *l, const char *place, struct err *err)
+static int make_parent(const struct merge_tree *l, const char *place, struct err *err)
 {
 	const char *slash = strrchr(place, '/');
 	auto_str char *dir = slash ? str_ndup(place, (size_t)(slash - place)) : NULL;
 	return dir ? root_mkdirs(&l->into, dir, 0755, err) : 0;
 }
 
-static int digest_of(const struct root *root, const char *path, char ret[DIGEST_HEX + 1], struct err *err)
+static int digest_path(const struct root *root, const char *path, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
 	return fd < 0 ? -1 : digest_file(fd, path, ret, err);
 }
 
-static int compare(const struct lay *l, const struct lay_part *part, const char *path, const char *place,
-		   struct err *err)
+static int check_same_content(const struct merge_tree *l, const struct merge_tree_source *part, const char *path,
+			      const char *place, struct err *err)
 {
 	char old[DIGEST_HEX + 1], new[DIGEST_HEX + 1];
-	if (digest_of(&l->into, place, old, err) < 0 || digest_of(part->root, path, new, err) < 0)
+	if (digest_path(&l->into, place, old, err) < 0 || digest_path(part->root, path, new, err) < 0)
 		return -1;
 	return str_eq(old, new) ? 0 :
 				  err_set(err, E_PAYLOAD, "'%s' is in '%s' and, with other content, in '%s'", place,
-					  origin_of(l, place), part->origin);
+					  find_origin(l, place), part->origin);
 }
 
-static int not_two_kinds(const struct lay *l, const struct lay_part *part, const char *place, struct err *err)
+static int refuse_directory_conflict(const struct merge_tree *l, const struct merge_tree_source *part,
+				     const char *place, struct err *err)
 {
 	return err_set(err, E_PAYLOAD, "'%s' is a directory in one of '%s' and '%s', and none in the other", place,
-		       origin_of(l, place), part->origin);
+		       find_origin(l, place), part->origin);
 }
 
 // Both are on one file system; the part is not needed afterwards.
-static int move(const struct lay *l, const struct lay_part *part, const char *path, const char *place, mode_t mode,
-		struct err *err)
+static int move_into_tree(const struct merge_tree *l, const struct merge_tree_source *part, const char *path,
+			  const char *place, mode_t mode, struct err *err)
 {
 	auto_str char *from_name = NULL, *to_name = NULL;
 	auto_fd int from = root_parent(part->root, path, &from_name, err);
@@ -75,7 +76,8 @@ static int move(const struct lay *l, const struct lay_part *part, const char *pa
 	return 0;
 }
 
-int lay_file(struct lay *l, const struct lay_part *part, const char *path, const char *place, struct err *err)
+int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, const char *path, const char *place,
+		    struct err *err)
 {
 	struct stat st, old;
 	int r = root_stat(part->root, path, &st, err);
@@ -87,29 +89,30 @@ int lay_file(struct lay *l, const struct lay_part *part, const char *path, const
 	if (r < 0)
 		return -1;
 	if (r > 0 && S_ISREG(old.st_mode))
-		return compare(l, part, path, place, err);
+		return check_same_content(l, part, path, place, err);
 	if (r > 0 && S_ISDIR(old.st_mode))
-		return not_two_kinds(l, part, place, err);
-	remember(l, place, part->origin);
-	return move(l, part, path, place, st.st_mode, err);
+		return refuse_directory_conflict(l, part, place, err);
+	remember_origin(l, place, part->origin);
+	return move_into_tree(l, part, path, place, st.st_mode, err);
 }
 
-int lay_link(struct lay *l, const struct lay_part *part, const char *target, const char *place, struct err *err)
+int merge_tree_link(struct merge_tree *l, const struct merge_tree_source *part, const char *target, const char *place,
+		    struct err *err)
 {
 	struct stat old;
 	int r = make_parent(l, place, err) < 0 ? -1 : root_stat(&l->into, place, &old, err);
 	if (r < 0)
 		return -1;
 	if (r > 0 && S_ISDIR(old.st_mode))
-		return not_two_kinds(l, part, place, err);
+		return refuse_directory_conflict(l, part, place, err);
 	if (r > 0 && S_ISREG(old.st_mode))
 		return 0;
-	remember(l, place, part->origin);
+	remember_origin(l, place, part->origin);
 	return root_symlink(&l->into, target, place, err);
 }
 
 // An absolute path inside, without "." and "..".
-static char *inside(const char *dir, const char *path)
+static char *resolve_link(const char *dir, const char *path)
 {
 	auto_strv struct strv parts = { 0 }, kept = { 0 };
 	auto_str char *all = str_fmt("%s/%s", *path == '/' ? "" : dir, path);
@@ -124,7 +127,7 @@ static char *inside(const char *dir, const char *path)
 }
 
 // From the directory of one path to another.
-static char *relative(const char *from, const char *to)
+static char *relative_path(const char *from, const char *to)
 {
 	size_t same = 0, i = 0;
 	for (; from[i] && from[i] == to[i]; i++)
@@ -137,23 +140,26 @@ static char *relative(const char *from, const char *to)
 	return *ret ? TAKE(ret) : str_dup(".");
 }
 
-char *lay_target(const struct lay_part *part, const char *path, const char *target, const char *place)
+char *merge_tree_link_target(const struct merge_tree_source *part, const char *path, const char *target,
+			     const char *place)
 {
 	const char *slash = strrchr(path, '/');
 	auto_str char *dir = slash ? str_ndup(path, (size_t)(slash - path)) : str_dup("");
-	auto_str char *old = inside(dir, target), *to = part->place(part->ctx, old);
-	return !to || str_eq(to, place) ? NULL : relative(place, to);
+	auto_str char *old = resolve_link(dir, target), *to = part->place(part->ctx, old);
+	return !to || str_eq(to, place) ? NULL : relative_path(place, to);
 }
 
-static int lay_below(struct lay *l, const struct lay_part *part, const char *dir, struct err *err);
+static int merge_directory_entries(struct merge_tree *l, const struct merge_tree_source *part, const char *dir,
+				   struct err *err);
 
-static int lay_directory(struct lay *l, const struct lay_part *part, const char *path, struct err *err)
+static int merge_directory(struct merge_tree *l, const struct merge_tree_source *part, const char *path,
+			   struct err *err)
 {
 	auto_str char *within = str_fmt("%s/", path), *place = part->is_whole ? part->place(part->ctx, within) : NULL;
-	return place && root_mkdirs(&l->into, place, 0755, err) < 0 ? -1 : lay_below(l, part, path, err);
+	return place && root_mkdirs(&l->into, place, 0755, err) < 0 ? -1 : merge_directory_entries(l, part, path, err);
 }
 
-static int lay_entry(struct lay *l, const struct lay_part *part, const char *path, struct err *err)
+static int merge_entry(struct merge_tree *l, const struct merge_tree_source *part, const char *path, struct err *err)
 {
 	struct stat st;
 	auto_str char *target = NULL;
@@ -161,32 +167,33 @@ static int lay_entry(struct lay *l, const struct lay_part *part, const char *pat
 	if (r <= 0)
 		return r;
 	if (S_ISDIR(st.st_mode))
-		return lay_directory(l, part, path, err);
+		return merge_directory(l, part, path, err);
 	auto_str char *place = part->place(part->ctx, path);
 	if (!place)
 		return 0;
 	if (!S_ISLNK(st.st_mode))
-		return lay_file(l, part, path, place, err);
+		return merge_tree_file(l, part, path, place, err);
 	if (root_readlink(part->root, path, &target, err) < 0)
 		return -1;
-	auto_str char *to = lay_target(part, path, target, place);
-	return to ? lay_link(l, part, to, place, err) : 0;
+	auto_str char *to = merge_tree_link_target(part, path, target, place);
+	return to ? merge_tree_link(l, part, to, place, err) : 0;
 }
 
-static int lay_below(struct lay *l, const struct lay_part *part, const char *dir, struct err *err)
+static int merge_directory_entries(struct merge_tree *l, const struct merge_tree_source *part, const char *dir,
+				   struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(part->root, *dir ? dir : ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]);
-		if (lay_entry(l, part, path, err) < 0)
+		if (merge_entry(l, part, path, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int lay_tree(struct lay *l, const struct lay_part *part, struct err *err)
+int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part, struct err *err)
 {
-	return lay_below(l, part, "", err);
+	return merge_directory_entries(l, part, "", err);
 }

@@ -5,17 +5,17 @@
 #pragma once
 #include "base/file/root.h"
 
-struct lay {
+struct merge_tree {
 	struct root into;
-	struct lay_placed {
+	struct merge_tree_item {
 		char *place;
 		const char *origin; // borrowed
 	} * items;
 	size_t count;
 };
-void lay_done(struct lay *l);
+void merge_tree_done(struct merge_tree *l);
 
-struct lay_part {
+struct merge_tree_source {
 	const struct root *root;
 	const char *origin; // the file that it came from, for messages; outlives the lay
 	// Where a path of it belongs; NULL = nowhere. Caller frees.
@@ -24,8 +24,12 @@ struct lay_part {
 	const void *ctx;
 	bool is_whole; // empty directories, too
 };
-int lay_tree(struct lay *l, const struct lay_part *part, struct err *err); // all of it; its files are moved away
-int lay_file(struct lay *l, const struct lay_part *part, const char *path, const char *place, struct err *err);
-int lay_link(struct lay *l, const struct lay_part *part, const char *target, const char *place, struct err *err);
+int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part,
+		   struct err *err); // all of it; its files are moved away
+int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, const char *path, const char *place,
+		    struct err *err);
+int merge_tree_link(struct merge_tree *l, const struct merge_tree_source *part, const char *target, const char *place,
+		    struct err *err);
 // A link's target for the place that it goes to; NULL = it would lead to itself, or its target goes nowhere.
-char *lay_target(const struct lay_part *part, const char *path, const char *target, const char *place);
+char *merge_tree_link_target(const struct merge_tree_source *part, const char *path, const char *target,
+			     const char *place);

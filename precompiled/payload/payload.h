@@ -10,7 +10,7 @@
 // do; NULL = none. Caller frees.
 char *payload_version(const char *path);
 
-struct payload_wish { // borrowed
+struct payload_request { // borrowed
 	const char *driver, *arch;
 	const struct strv *files; // .deb, .rpm, .tar.*, .run: read, never executed
 	const char *base;         // a tar of the root file system below it; NULL = none
@@ -18,4 +18,4 @@ struct payload_wish { // borrowed
 // A new directory `name` of work, which is on the same file system as what becomes of it. Usr is merged, each library
 // has the link of its SONAME, etc/ld.so.cache knows all. E_USAGE: a file is of another driver version, E_ARCH: of
 // another processor; E_PAYLOAD: two files disagree, or a .run is none of NVIDIA's.
-int payload_make(const struct payload_wish *wish, const struct root *work, const char *name, struct err *err);
+int payload_make(const struct payload_request *request, const struct root *work, const char *name, struct err *err);

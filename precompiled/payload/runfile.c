@@ -60,16 +60,16 @@ static const struct type {
 	{ "EGL_EXTERNAL_PLATFORM_JSON", .place = "usr/share/egl/egl_external_platform.d/" },
 	{ "APPLICATION_PROFILE", .has_path = true, .place = "usr/share/nvidia/" },
 	{ "SANDBOXUTILS_FILELIST_JSON", .has_path = true, .place = "usr/share/nvidia/files.d/" },
-	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // see is_wanted()
+	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // see is_wanted_type()
 };
 
 // A licence has to go wherever the files go; manuals and pages stay behind.
-static bool is_wanted(const struct type *type, const char *name)
+static bool is_wanted_type(const struct type *type, const char *name)
 {
 	return !str_eq(type->name, "DOCUMENTATION") || str_eq(name, "LICENSE");
 }
 
-static void entry_done(struct runfile_entry *e)
+static void runfile_entry_done(struct runfile_entry *e)
 {
 	free(e->file);
 	free(e->place);
@@ -79,7 +79,7 @@ static void entry_done(struct runfile_entry *e)
 void runfile_done(struct runfile *r)
 {
 	for (size_t i = 0; i < r->count; i++)
-		entry_done(&r->items[i]);
+		runfile_entry_done(&r->items[i]);
 	free(r->items);
 	free(r->version);
 	*r = (struct runfile){ 0 };
@@ -93,7 +93,7 @@ static const struct type *find_type(const char *name)
 	return NULL;
 }
 
-static char *expand(const char *place, const char *triplet, const char *version)
+static char *expand_place(const char *place, const char *triplet, const char *version)
 {
 	auto_str char *ret = str_dup("");
 	for (const char *p = place; *p; p++)
@@ -107,15 +107,15 @@ static char *expand(const char *place, const char *triplet, const char *version)
 }
 
 // Below the root, without doubled slashes; NULL = it climbs.
-static char *clean(const char *dir, const char *path, const char *name)
+static char *clean_path(const char *dir, const char *path, const char *name)
 {
 	auto_str char *all = str_fmt("%s/%s/%s", dir, path, name);
 	auto_str char *inside = extract_name(all + strspn(all, "/"));
-	return inside ? place_merged(inside) : NULL;
+	return inside ? install_path_usr_merged(inside) : NULL;
 }
 
 // The directories of the file itself, less the first N; of sources all stay, because both flavours are kept.
-static char *inherited(const char *file, const char *word, const char *type)
+static char *inherited_path(const char *file, const char *word, const char *type)
 {
 	uint64_t depth;
 	const char *slash = strrchr(file, '/'), *from = file;
@@ -135,31 +135,33 @@ struct line {
 	size_t at;
 };
 
-static const char *next_word(struct line *l)
+static const char *next_field(struct line *l)
 {
 	return l->at < l->words.count ? l->words.items[l->at++] : NULL;
 }
 
 // 1 = *ret is an entry, 0 = nothing for a payload, -1 = the line lacks something.
-static int read_entry(struct line *l, const char *triplet, const char *version, struct runfile_entry *ret)
+static int read_manifest_line(struct line *l, const char *triplet, const char *version, struct runfile_entry *ret)
 {
-	const char *file = next_word(l), *mode = next_word(l), *word = next_word(l),
+	const char *file = next_field(l), *mode = next_field(l), *word = next_field(l),
 		   *name = file ? strrchr(file, '/') : NULL;
 	const struct type *type = word ? find_type(word) : NULL;
 	if (!file || !mode || !word)
 		return -1;
-	if (!type || !is_wanted(type, name ? name + 1 : file))
+	if (!type || !is_wanted_type(type, name ? name + 1 : file))
 		return 0;
-	const char *arch = type->has_arch ? next_word(l) : "NATIVE";
-	const char *given = type->below ? type->below : type->has_path || type->is_inheriting ? next_word(l) : "";
-	const char *target = type->is_link ? next_word(l) : NULL;
-	auto_str char *path = !given ? NULL : type->is_inheriting ? inherited(file, given, type->name) : str_dup(given);
+	const char *arch = type->has_arch ? next_field(l) : "NATIVE";
+	const char *given = type->below ? type->below : type->has_path || type->is_inheriting ? next_field(l) : "";
+	const char *target = type->is_link ? next_field(l) : NULL;
+	auto_str char *path = !given              ? NULL :
+			      type->is_inheriting ? inherited_path(file, given, type->name) :
+						    str_dup(given);
 	if (!arch || !path || (type->is_link && !target))
 		return -1;
 	if (!str_eq(arch, "NATIVE"))
 		return str_eq(arch, "COMPAT32") ? 0 : -1;
-	auto_str char *dir = expand(type->place ? type->place : "", triplet, version);
-	char *place = clean(dir, path, name ? name + 1 : file);
+	auto_str char *dir = expand_place(type->place ? type->place : "", triplet, version);
+	char *place = clean_path(dir, path, name ? name + 1 : file);
 	if (!place)
 		return -1;
 	// A backend is beside the libraries, its link one below; the installer writes an absolute one.
@@ -169,14 +171,14 @@ static int read_entry(struct line *l, const char *triplet, const char *version, 
 	return 1;
 }
 
-static int read_lines(const struct strv *lines, const char *name, const char *triplet, struct runfile *ret,
-		      struct err *err)
+static int read_manifest_lines(const struct strv *lines, const char *name, const char *triplet, struct runfile *ret,
+			       struct err *err)
 {
 	for (size_t i = HEAD_LINES; i < lines->count; i++) {
 		struct line l = { 0 };
 		struct runfile_entry e = { 0 };
 		strv_split(&l.words, lines->items[i], " \t\r");
-		int r = read_entry(&l, triplet, ret->version, &e);
+		int r = read_manifest_line(&l, triplet, ret->version, &e);
 		strv_done(&l.words);
 		if (r < 0)
 			return err_set(err, E_PAYLOAD, "'%s', line %zu of its manifest: '%.80s'", name, i + 1,
@@ -199,7 +201,7 @@ int runfile_parse(const char *text, const char *name, const char *triplet, struc
 	r.version = str_dup(str_trim(lines.items[VERSION_LINE]));
 	if (!*r.version || strspn(r.version, "0123456789.") != strlen(r.version))
 		return err_set(err, E_PAYLOAD, "'%s', line 2 of its manifest is no version: '%.80s'", name, r.version);
-	if (read_lines(&lines, name, triplet, &r, err) < 0)
+	if (read_manifest_lines(&lines, name, triplet, &r, err) < 0)
 		return -1;
 	*ret = r;
 	r = (struct runfile){ 0 };

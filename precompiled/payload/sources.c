@@ -6,21 +6,21 @@
 
 enum { DEPTH = 2 }; // modules/nvidia-kernel
 
-struct tree {
+struct source_tree {
 	struct root root;
 	char *dir, *to;
 };
 
-static void tree_done(struct tree *t)
+static void source_tree_done(struct source_tree *t)
 {
 	root_done(&t->root);
 	free(t->dir);
 	free(t->to);
 }
-#define auto_tree __attribute__((cleanup(tree_done)))
+#define auto_source_tree __attribute__((cleanup(source_tree_done)))
 
 // The first directory at most `depth` levels down that can be compiled.
-static int find(const struct root *root, const char *dir, unsigned depth, char **ret, struct err *err)
+static int find_kbuild_dir(const struct root *root, const char *dir, unsigned depth, char **ret, struct err *err)
 {
 	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
 	auto_strv struct strv names = { 0 };
@@ -31,7 +31,7 @@ static int find(const struct root *root, const char *dir, unsigned depth, char *
 	int r = depth ? root_list(root, dir, &names, err) : 0;
 	for (size_t i = 0; r >= 0 && !*ret && i < names.count; i++) {
 		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
-		r = find(root, below, depth - 1, ret, err);
+		r = find_kbuild_dir(root, below, depth - 1, ret, err);
 	}
 	return r < 0 ? -1 : *ret != NULL;
 }
@@ -44,42 +44,46 @@ static bool has_text(const struct root *root, const char *dir, const char *file,
 }
 
 // What a module says of its own licence is the flavour, whatever a distribution calls the directory.
-static bool is_open(const struct root *root, const char *dir)
+static bool is_open_licence(const struct root *root, const char *dir)
 {
 	static const char LICENCE[] = "MODULE_LICENSE(\"Dual MIT/GPL\")";
 	return has_text(root, dir, "nvidia/nv.c", LICENCE) || has_text(root, dir, "nvidia/nv-frontend.c", LICENCE);
 }
 
-static char *place(const void *ctx, const char *path)
+static char *place_below_source_dir(const void *ctx, const char *path)
 {
-	const struct tree *t = ctx;
+	const struct source_tree *t = ctx;
 	return str_fmt("%s/%s", t->to, path);
 }
 
-static int add(struct lay *lay, const struct root *part, const char *origin, const char *driver, struct err *err)
+static int add_source_tree(struct merge_tree *lay, const struct root *part, const char *origin, const char *driver,
+			   struct err *err)
 {
-	auto_tree struct tree t = { .root = ROOT_NONE };
-	int r = find(part, ".", DEPTH, &t.dir, err);
+	auto_source_tree struct source_tree t = { .root = ROOT_NONE };
+	int r = find_kbuild_dir(part, ".", DEPTH, &t.dir, err);
 	if (r <= 0)
 		return r < 0 ? -1 :
 			       err_set(err, E_PAYLOAD, "'%s' has no directory with Kbuild and conftest.sh", origin);
 	auto_str char *version = str_fmt("NV_VERSION_STRING=\\\"%s\\\"", driver);
 	if (!has_text(part, t.dir, "Kbuild", version))
 		return err_set(err, E_USAGE, "'%s' has the sources of another driver, wanted is %s", origin, driver);
-	t.to = place_source(driver, is_open(part, t.dir));
+	t.to = install_path_source(driver, is_open_licence(part, t.dir));
 	if (root_sub(part, t.dir, &t.root, err) < 0)
 		return -1;
-	const struct lay_part tree = { .root = &t.root, .origin = origin, .place = place, .ctx = &t };
-	return lay_tree(lay, &tree, err);
+	const struct merge_tree_source tree = {
+		.root = &t.root, .origin = origin, .place = place_below_source_dir, .ctx = &t
+	};
+	return merge_tree_all(lay, &tree, err);
 }
 
-int sources_add(struct lay *lay, int fd, const char *origin, const char *driver, const struct root *work,
+int sources_add(struct merge_tree *lay, int fd, const char *origin, const char *driver, const struct root *work,
 		struct err *err)
 {
 	auto_root struct root part = ROOT_NONE;
 	if (root_rmtree(work, "source", err) < 0 || root_mkdirs(work, "source", 0755, err) < 0 ||
 	    root_sub(work, "source", &part, err) < 0 ||
-	    archive_unpack(fd, origin, 0, &part, NULL, NULL, NULL, err) < 0 || add(lay, &part, origin, driver, err) < 0)
+	    archive_unpack(fd, origin, 0, &part, NULL, NULL, NULL, err) < 0 ||
+	    add_source_tree(lay, &part, origin, driver, err) < 0)
 		return -1;
 	return root_rmtree(work, "source", err) < 0 ? -1 : 0;
 }

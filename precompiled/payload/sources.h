@@ -6,5 +6,5 @@
 // Each directory with a Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence
 // that its module states. E_PAYLOAD: there is none. E_USAGE: of another driver. origin: the package; outlives the lay.
 // Uses and clears a directory in work.
-int sources_add(struct lay *lay, int fd, const char *origin, const char *driver, const struct root *work,
+int sources_add(struct merge_tree *lay, int fd, const char *origin, const char *driver, const struct root *work,
 		struct err *err);

@@ -36,7 +36,7 @@ static const struct program *find_program(const char *place)
 	return NULL;
 }
 
-static size_t digits(const char *p, const char *end)
+static size_t count_digits_to(const char *p, const char *end)
 {
 	size_t n = 0;
 	while (p + n < end && isdigit((unsigned char)p[n]))
@@ -47,19 +47,19 @@ static size_t digits(const char *p, const char *end)
 // NNN.NN or NNN.NN.NN with nothing of a number around it; 0 = there is none at p.
 static size_t version_at(const char *p, const char *end)
 {
-	size_t major = digits(p, end), len = major;
+	size_t major = count_digits_to(p, end), len = major;
 	if (major != 3 || p + len >= end || p[len] != '.')
 		return 0;
-	size_t minor = digits(p + len + 1, end);
+	size_t minor = count_digits_to(p + len + 1, end);
 	if (minor < 2 || minor > 3)
 		return 0;
 	len += 1 + minor;
-	size_t patch = p + len < end && p[len] == '.' ? digits(p + len + 1, end) : 0;
+	size_t patch = p + len < end && p[len] == '.' ? count_digits_to(p + len + 1, end) : 0;
 	len += patch == 2 ? 1 + patch : 0;
 	return p + len < end && (p[len] == '.' || isalnum((unsigned char)p[len])) ? 0 : len;
 }
 
-static bool fits(const struct program *p, const char *driver, const char *found, size_t len)
+static bool fits_program(const struct program *p, const char *driver, const char *found, size_t len)
 {
 	size_t branch = strcspn(driver, ".");
 	return p->is_exact ? strlen(driver) == len && strncmp(driver, found, len) == 0 :
@@ -67,7 +67,8 @@ static bool fits(const struct program *p, const char *driver, const char *found,
 }
 
 // The versions in a program: none, one that fits, or else the first.
-static bool scan(const char *data, size_t size, const struct program *p, const char *driver, char ret[VERSION_MAX])
+static bool scan_for_version(const char *data, size_t size, const struct program *p, const char *driver,
+			     char ret[VERSION_MAX])
 {
 	const char *end = data + size;
 	*ret = '\0';
@@ -77,7 +78,7 @@ static bool scan(const char *data, size_t size, const struct program *p, const c
 		size_t len = is_start ? version_at(at, end) : 0;
 		if (!len || len >= VERSION_MAX)
 			continue;
-		if (fits(p, driver, at, len))
+		if (fits_program(p, driver, at, len))
 			return true;
 		if (!*ret)
 			memcpy(ret, at, len), ret[len] = '\0';
@@ -85,12 +86,12 @@ static bool scan(const char *data, size_t size, const struct program *p, const c
 	return !*ret;
 }
 
-static int other_version(const char *place, const char *found, const char *driver, struct err *err)
+static int refuse_version(const char *place, const char *found, const char *driver, struct err *err)
 {
 	return err_set(err, E_USAGE, "'%s' is of driver %s, wanted is %s", place, found, driver);
 }
 
-static int check_program(const struct belong *b, int fd, const char *place, struct err *err)
+static int check_program(const struct version_check *b, int fd, const char *place, struct err *err)
 {
 	const struct program *p = find_program(place);
 	const void *map = NULL;
@@ -100,18 +101,18 @@ static int check_program(const struct belong *b, int fd, const char *place, stru
 		return 0;
 	if (file_map(fd, place, &map, &len, err) < 0)
 		return -1;
-	bool is_right = !map || scan(map, len, p, b->driver, found);
+	bool is_right = !map || scan_for_version(map, len, p, b->driver, found);
 	file_unmap(map, len);
-	return is_right ? 0 : other_version(place, found, b->driver, err);
+	return is_right ? 0 : refuse_version(place, found, b->driver, err);
 }
 
-static int check_library(const struct belong *b, int fd, const char *place, struct err *err)
+static int check_library(const struct version_check *b, int fd, const char *place, struct err *err)
 {
 	static const struct {
 		const char *arch;
 		unsigned machine;
 	} known[] = { { "x86_64", EM_X86_64 }, { "aarch64", EM_AARCH64 } };
-	auto_str char *triplet = place_triplet(b->arch), *dir = str_fmt("usr/lib/%s/", triplet);
+	auto_str char *triplet = install_path_triplet(b->arch), *dir = str_fmt("usr/lib/%s/", triplet);
 	auto_soname struct soname s = { 0 };
 	int r = str_starts(place, dir) ? soname_read(fd, place, &s, err) : 0;
 	for (size_t i = 0; r > 0 && i < ARRAY_SIZE(known); i++)
@@ -120,13 +121,14 @@ static int check_library(const struct belong *b, int fd, const char *place, stru
 	return r < 0 ? -1 : 0;
 }
 
-int belong_check(const struct belong *b, const struct root *root, const char *path, const char *place, struct err *err)
+int version_check_file(const struct version_check *b, const struct root *root, const char *path, const char *place,
+		       struct err *err)
 {
 	auto_str char *version = payload_version(place);
 	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, err);
 	if (fd < 0)
 		return -1;
 	if (version && !str_eq(version, b->driver))
-		return other_version(place, version, b->driver, err);
+		return refuse_version(place, version, b->driver, err);
 	return check_program(b, fd, place, err) < 0 ? -1 : check_library(b, fd, place, err);
 }

@@ -5,8 +5,9 @@
 #pragma once
 #include "base/file/root.h"
 
-struct belong {
+struct version_check {
 	const char *driver, *arch;
 };
 // path: in root; place: where it will be. E_USAGE: it is of another version; E_ARCH: of another processor.
-int belong_check(const struct belong *b, const struct root *root, const char *path, const char *place, struct err *err);
+int version_check_file(const struct version_check *b, const struct root *root, const char *path, const char *place,
+		       struct err *err);

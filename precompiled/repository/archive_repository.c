@@ -14,45 +14,46 @@
 enum { CHUNK = 256 << 10, ENTRIES_MAX = 100000 };
 static const char BLOBS[] = "blobs/sha256/";
 
-struct place {
+struct blob_place {
 	char digest[DIGEST_HEX + 1];
 	off_t at;
 	uint64_t size;
 };
 
-struct bundle {
+struct archive_repository {
 	struct repository repository;
 	int fd;
-	struct place mark, index_file; // .size 0 = absent
-	struct place *blobs;           // sorted by digest
+	struct blob_place mark, index_file; // .size 0 = absent
+	struct blob_place *blobs;           // sorted by digest
 	size_t count, room;
-	struct index index;
+	struct oci_index index;
 	struct transfer **active;
 	size_t active_count;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_places(const void *a, const void *b)
 {
-	return strcmp(((const struct place *)a)->digest, ((const struct place *)b)->digest);
+	return strcmp(((const struct blob_place *)a)->digest, ((const struct blob_place *)b)->digest);
 }
 
-static int refuse_twice(const struct bundle *b, const char *name, struct err *err)
+static int refuse_duplicate(const struct archive_repository *b, const char *name, struct err *err)
 {
 	return err_set(err, E_ARCHIVE_UNSAFE, "'%s' has '%s' twice", b->repository.name, name);
 }
 
-static int set_place(const struct bundle *b, struct place *p, const struct archive_member *m, struct err *err)
+static int set_place(const struct archive_repository *b, struct blob_place *p, const struct archive_member *m,
+		     struct err *err)
 {
 	if (p->size)
-		return refuse_twice(b, m->name, err);
+		return refuse_duplicate(b, m->name, err);
 	p->at = m->at;
 	p->size = m->size;
 	return 0;
 }
 
-static int visit(void *ctx, const struct archive_member *m, struct err *err)
+static int index_member(void *ctx, const struct archive_member *m, struct err *err)
 {
-	struct bundle *b = ctx;
+	struct archive_repository *b = ctx;
 	if (!m->is_file)
 		return 0;
 	if (str_eq(m->name, "oci-layout"))
@@ -63,24 +64,24 @@ static int visit(void *ctx, const struct archive_member *m, struct err *err)
 		return 0;
 	if (b->count == b->room)
 		b->blobs = mem_grow(b->blobs, b->room = b->room ? 2 * b->room : 64, sizeof(*b->blobs));
-	struct place *p = &b->blobs[b->count++];
-	*p = (struct place){ .at = m->at, .size = m->size };
+	struct blob_place *p = &b->blobs[b->count++];
+	*p = (struct blob_place){ .at = m->at, .size = m->size };
 	memcpy(p->digest, m->name + strlen(BLOBS), sizeof(p->digest));
 	return 0;
 }
 
-static int sort(const struct bundle *b, struct err *err)
+static int sort_blobs(const struct archive_repository *b, struct err *err)
 {
 	if (b->count)
-		qsort(b->blobs, b->count, sizeof(*b->blobs), compare);
+		qsort(b->blobs, b->count, sizeof(*b->blobs), compare_places);
 	for (size_t i = 1; i < b->count; i++)
-		if (compare(&b->blobs[i - 1], &b->blobs[i]) == 0)
-			return refuse_twice(b, b->blobs[i].digest, err);
+		if (compare_places(&b->blobs[i - 1], &b->blobs[i]) == 0)
+			return refuse_duplicate(b, b->blobs[i].digest, err);
 	return 0;
 }
 
-static int read_whole(const struct bundle *b, const struct place *p, const char *what, char **ret, size_t *ret_len,
-		      struct err *err)
+static int read_place(const struct archive_repository *b, const struct blob_place *p, const char *what, char **ret,
+		      size_t *ret_len, struct err *err)
 {
 	auto_archive_member struct archive_member_reader *r = NULL;
 	if (p->size > OCI_DOCUMENT_MAX)
@@ -101,7 +102,7 @@ static int read_whole(const struct bundle *b, const struct place *p, const char 
 	return 0;
 }
 
-static int read_index(struct bundle *b, struct err *err)
+static int read_archive_index(struct archive_repository *b, struct err *err)
 {
 	auto_str char *text = NULL, *name = str_fmt("index.json in %s", b->repository.name);
 	size_t len;
@@ -109,28 +110,29 @@ static int read_index(struct bundle *b, struct err *err)
 		return err_set(err, E_NOT_FOUND, "'%s' is no bundle: it has no oci-layout", b->repository.name);
 	if (!b->index_file.size)
 		return err_set(err, E_INCOMPLETE, "'%s' has no index.json", b->repository.name);
-	if (read_whole(b, &b->index_file, "index.json", &text, &len, err) < 0)
+	if (read_place(b, &b->index_file, "index.json", &text, &len, err) < 0)
 		return -1;
-	return index_parse(text, len, name, &b->index, err);
+	return oci_index_parse(text, len, name, &b->index, err);
 }
 
-static const struct place *find(const struct bundle *b, const char *hex)
+static const struct blob_place *find_blob(const struct archive_repository *b, const char *hex)
 {
-	struct place key = { .size = 0 };
+	struct blob_place key = { .size = 0 };
 	memcpy(key.digest, hex, sizeof(key.digest));
-	return b->count ? bsearch(&key, b->blobs, b->count, sizeof(key), compare) : NULL;
+	return b->count ? bsearch(&key, b->blobs, b->count, sizeof(key), compare_places) : NULL;
 }
 
 // 1 = found, 0 = absent. The digest is compared here, for a tag as well.
-static int by_digest(const struct bundle *b, const char *hex, char **ret, size_t *ret_len, struct err *err)
+static int archive_read_blob(const struct archive_repository *b, const char *hex, char **ret, size_t *ret_len,
+			     struct err *err)
 {
 	auto_str char *data = NULL;
 	char found[DIGEST_HEX + 1];
 	size_t len;
-	const struct place *p = find(b, hex);
+	const struct blob_place *p = find_blob(b, hex);
 	if (!p)
 		return 0;
-	if (read_whole(b, p, hex, &data, &len, err) < 0)
+	if (read_place(b, p, hex, &data, &len, err) < 0)
 		return -1;
 	digest_data(data, len, found);
 	if (!str_eq(found, hex))
@@ -140,27 +142,27 @@ static int by_digest(const struct bundle *b, const char *hex, char **ret, size_t
 	return 1;
 }
 
-static int manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
+static int archive_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
-	const struct bundle *b = (struct bundle *)r;
+	const struct archive_repository *b = (struct archive_repository *)r;
 	char hex[DIGEST_HEX + 1];
 	if (oci_digest_parse(ref, hex))
-		return by_digest(b, hex, ret, ret_len, err);
-	int i = index_find(&b->index, ref);
+		return archive_read_blob(b, hex, ret, ret_len, err);
+	int i = oci_index_find(&b->index, ref);
 	if (i < 0)
 		return 0;
-	int found = by_digest(b, b->index.items[i].digest, ret, ret_len, err);
+	int found = archive_read_blob(b, b->index.items[i].digest, ret, ret_len, err);
 	return found ? found :
 		       err_set(err, E_INCOMPLETE, "'%s' lists '%s', but sha256:%s is not in it", r->name, ref,
 			       b->index.items[i].digest);
 }
 
-static int tags(struct repository *r, struct strv *ret, struct err *err)
+static int archive_tags(struct repository *r, struct strv *ret, struct err *err)
 {
-	const struct bundle *b = (struct bundle *)r;
+	const struct archive_repository *b = (struct archive_repository *)r;
 	(void)err;
 	for (size_t i = 0; i < b->index.count; i++) {
-		const char *tag = descriptor_note(&b->index.items[i], OCI_REF_NAME);
+		const char *tag = oci_descriptor_annotation(&b->index.items[i], OCI_REF_NAME);
 		if (tag)
 			strv_add(ret, str_dup(tag));
 	}
@@ -168,62 +170,63 @@ static int tags(struct repository *r, struct strv *ret, struct err *err)
 	return 0;
 }
 
-static int document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+static int archive_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+			    struct err *err)
 {
-	const struct bundle *b = (struct bundle *)r;
-	const struct place *p = find(b, d->digest);
+	const struct archive_repository *b = (struct archive_repository *)r;
+	const struct blob_place *p = find_blob(b, d->digest);
 	if (p && p->size != d->size)
 		return err_set(err, E_DIGEST, "sha256:%s in '%s' has %llu bytes instead of %llu", d->digest, r->name,
 			       (unsigned long long)p->size, (unsigned long long)d->size);
-	return by_digest(b, d->digest, ret, ret_len, err);
+	return archive_read_blob(b, d->digest, ret, ret_len, err);
 }
 
-static bool is_about(const struct bundle *b, const struct descriptor *d, const char *hex)
+static bool archive_blob_is_about(const struct archive_repository *b, const struct oci_descriptor *d, const char *hex)
 {
 	auto_str char *text = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len;
 	struct err ignored;
-	return str_eq(d->media_type, OCI_MANIFEST) && by_digest(b, d->digest, &text, &len, &ignored) > 0 &&
-	       manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type &&
+	return str_eq(d->media_type, OCI_MANIFEST) && archive_read_blob(b, d->digest, &text, &len, &ignored) > 0 &&
+	       oci_manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type &&
 	       str_eq(m.subject.digest, hex);
 }
 
-static int referrers(struct repository *r, const char *hex, struct index *ret, struct err *err)
+static int archive_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
-	const struct bundle *b = (struct bundle *)r;
+	const struct archive_repository *b = (struct archive_repository *)r;
 	auto_str char *tag = str_fmt("sha256-%s", hex), *text = NULL;
-	auto_index struct index listed = { 0 };
+	auto_oci_index struct oci_index listed = { 0 };
 	size_t len;
 	(void)err; // an unsound list is none; signatures that are missing are the verifier's to report
 	struct err ignored;
-	if (manifest(r, tag, &text, &len, &ignored) > 0)
-		index_parse(text, len, tag, &listed, &ignored);
+	if (archive_manifest(r, tag, &text, &len, &ignored) > 0)
+		oci_index_parse(text, len, tag, &listed, &ignored);
 	for (size_t i = 0; i < listed.count; i++)
-		index_put(ret, &listed.items[i], NULL);
+		oci_index_put(ret, &listed.items[i], NULL);
 	for (size_t i = 0; i < b->index.count; i++)
-		if (is_about(b, &b->index.items[i], hex))
-			index_put(ret, &b->index.items[i], NULL);
+		if (archive_blob_is_about(b, &b->index.items[i], hex))
+			oci_index_put(ret, &b->index.items[i], NULL);
 	return 0;
 }
 
-struct stream {
+struct blob_stream {
 	struct archive_member_reader *reader;
 	off_t from; // of the member
 	uint64_t at;
 };
 
-static int begin(struct repository *r, struct transfer *t, struct err *err)
+static int archive_begin(struct repository *r, struct transfer *t, struct err *err)
 {
-	struct bundle *b = (struct bundle *)r;
-	const struct place *p = find(b, t->part->digest);
+	struct archive_repository *b = (struct archive_repository *)r;
+	const struct blob_place *p = find_blob(b, t->part->digest);
 	struct archive_member_reader *reader = NULL;
 	if (!p)
 		return err_set(err, E_INCOMPLETE, "sha256:%s is not in '%s'", t->part->digest, r->name);
 	if (archive_member_open(b->fd, r->name, p->at, &reader, err) < 0)
 		return -1;
-	struct stream *s = mem_alloc(sizeof(*s));
-	*s = (struct stream){ .reader = reader, .from = p->at };
+	struct blob_stream *s = mem_alloc(sizeof(*s));
+	*s = (struct blob_stream){ .reader = reader, .from = p->at };
 	t->own = s;
 	b->active = mem_grow(b->active, b->active_count + 1, sizeof(struct transfer *));
 	b->active[b->active_count++] = t;
@@ -231,10 +234,10 @@ static int begin(struct repository *r, struct transfer *t, struct err *err)
 }
 
 // The part was emptied under way.
-static int rewind_stream(const struct repository *r, struct stream *s, struct err *err)
+static int rewind_stream(const struct repository *r, struct blob_stream *s, struct err *err)
 {
 	struct archive_member_reader *again = NULL;
-	if (archive_member_open(((const struct bundle *)r)->fd, r->name, s->from, &again, err) < 0)
+	if (archive_member_open(((const struct archive_repository *)r)->fd, r->name, s->from, &again, err) < 0)
 		return -1;
 	archive_member_free(s->reader);
 	s->reader = again;
@@ -243,10 +246,10 @@ static int rewind_stream(const struct repository *r, struct stream *s, struct er
 }
 
 // One chunk. What the part already has is read past.
-static int move(const struct repository *r, const struct transfer *t, char *buf, struct err *err)
+static int archive_copy_chunk(const struct repository *r, const struct transfer *t, char *buf, struct err *err)
 {
-	struct part *p = t->part;
-	struct stream *s = t->own;
+	struct partial_blob *p = t->part;
+	struct blob_stream *s = t->own;
 	if (p->have == p->size)
 		return 1;
 	if (s->at > p->have && rewind_stream(r, s, err) < 0)
@@ -261,26 +264,26 @@ static int move(const struct repository *r, const struct transfer *t, char *buf,
 	if (to <= p->have)
 		return 0;
 	uint64_t past = p->have - from;
-	return part_add(p, buf + past, (size_t)(to - p->have), err) < 0 ? -1 : p->have == p->size;
+	return partial_blob_append(p, buf + past, (size_t)(to - p->have), err) < 0 ? -1 : p->have == p->size;
 }
 
-static int step(struct repository *r, struct err *err)
+static int archive_step(struct repository *r, struct err *err)
 {
-	const struct bundle *b = (struct bundle *)r;
+	const struct archive_repository *b = (struct archive_repository *)r;
 	auto_str char *buf = mem_alloc(CHUNK);
 	(void)err; // what fails is one transfer
 	for (size_t i = 0; i < b->active_count; i++) {
 		struct transfer *t = b->active[i];
 		if (!t->is_done)
-			t->is_done = move(r, t, buf, &t->err) != 0;
+			t->is_done = archive_copy_chunk(r, t, buf, &t->err) != 0;
 	}
 	return 0;
 }
 
-static void end(struct repository *r, struct transfer *t)
+static void archive_end(struct repository *r, struct transfer *t)
 {
-	struct bundle *b = (struct bundle *)r;
-	struct stream *s = TAKE(t->own);
+	struct archive_repository *b = (struct archive_repository *)r;
+	struct blob_stream *s = TAKE(t->own);
 	for (size_t i = 0; i < b->active_count; i++)
 		if (b->active[i] == t)
 			b->active[i] = b->active[--b->active_count];
@@ -289,29 +292,30 @@ static void end(struct repository *r, struct transfer *t)
 	free(s);
 }
 
-static int has_blob(struct repository *r, const char *hex, struct err *err)
+static int archive_has_blob(struct repository *r, const char *hex, struct err *err)
 {
 	(void)err;
-	return find((struct bundle *)r, hex) != NULL;
+	return find_blob((struct archive_repository *)r, hex) != NULL;
 }
 
-static int put_blob(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err)
+static int archive_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
+			    struct err *err)
 {
 	(void)from, (void)d;
 	return err_set(err, E_USAGE, "'%s' is a bundle: it is made whole by `kmodsmith bundle create`", r->name);
 }
 
-static int put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
-			struct err *err)
+static int archive_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type,
+				const char *tag, struct err *err)
 {
 	(void)data, (void)len, (void)media_type, (void)tag;
-	return put_blob(r, NULL, NULL, err);
+	return archive_put_blob(r, NULL, NULL, err);
 }
 
-static void release(struct repository *r)
+static void archive_free(struct repository *r)
 {
-	struct bundle *b = (struct bundle *)r;
-	index_done(&b->index);
+	struct archive_repository *b = (struct archive_repository *)r;
+	oci_index_done(&b->index);
 	free(b->blobs);
 	free(b->active);
 	if (b->fd >= 0)
@@ -321,20 +325,20 @@ static void release(struct repository *r)
 }
 
 static const struct repository_ops ops = {
-	.manifest = manifest,
-	.tags = tags,
-	.document = document,
-	.referrers = referrers,
-	.begin = begin,
-	.step = step,
-	.end = end,
-	.has_blob = has_blob,
-	.put_blob = put_blob,
-	.put_manifest = put_manifest,
-	.free = release,
+	.manifest = archive_manifest,
+	.tags = archive_tags,
+	.document = archive_document,
+	.referrers = archive_referrers,
+	.begin = archive_begin,
+	.step = archive_step,
+	.end = archive_end,
+	.has_blob = archive_has_blob,
+	.put_blob = archive_put_blob,
+	.put_manifest = archive_put_manifest,
+	.free = archive_free,
 };
 
-static int open_file(const char *file, struct err *err)
+static int open_archive_file(const char *file, struct err *err)
 {
 	struct stat st;
 	auto_fd int fd = file_open_arg(file, O_RDONLY | O_NONBLOCK, err);
@@ -348,30 +352,30 @@ static int open_file(const char *file, struct err *err)
 	return TAKE_FD(fd);
 }
 
-static int open_bundle(struct bundle *b, const char *file, struct err *err)
+static int open_bundle(struct archive_repository *b, const char *file, struct err *err)
 {
-	b->fd = open_file(file, err);
+	b->fd = open_archive_file(file, err);
 	if (b->fd < 0)
 		return -1;
-	if (archive_walk(b->fd, b->repository.name, ENTRIES_MAX, visit, b, err) < 0)
+	if (archive_walk(b->fd, b->repository.name, ENTRIES_MAX, index_member, b, err) < 0)
 		return err->code == E_ARCHIVE ? err_wrap(err, "read it as a plain tar") : -1;
-	return sort(b, err) < 0 ? -1 : read_index(b, err);
+	return sort_blobs(b, err) < 0 ? -1 : read_archive_index(b, err);
 }
 
 int repository_open_bundle(const char *file, struct repository **ret, struct err *err)
 {
-	struct bundle *b = mem_alloc(sizeof(*b));
+	struct archive_repository *b = mem_alloc(sizeof(*b));
 	b->repository = (struct repository){ .ops = &ops, .name = str_fmt("oci-archive:%s", file) };
 	if (open_bundle(b, file, err) < 0) {
-		release(&b->repository);
+		archive_free(&b->repository);
 		return -1;
 	}
 	*ret = &b->repository;
 	return 0;
 }
 
-static int digest_blob(const struct bundle *b, const struct place *p, char *buf, char ret[DIGEST_HEX + 1],
-		       struct err *err)
+static int digest_blob(const struct archive_repository *b, const struct blob_place *p, char *buf,
+		       char ret[DIGEST_HEX + 1], struct err *err)
 {
 	auto_archive_member struct archive_member_reader *r = NULL;
 	ssize_t n;
@@ -388,7 +392,7 @@ int repository_bundle_blobs(struct repository *r,
 			    int (*each)(void *ctx, const char *hex, uint64_t size, const char *found, struct err *err),
 			    void *ctx, struct err *err)
 {
-	const struct bundle *b = (struct bundle *)r;
+	const struct archive_repository *b = (struct archive_repository *)r;
 	auto_str char *buf = mem_alloc(CHUNK);
 	if (r->ops != &ops)
 		return err_set(err, E_USAGE, "'%s' is no bundle", r->name);

@@ -3,24 +3,24 @@
 
 static const char EMPTY[] = "{}", SIGNATURES[] = "sha256-";
 
-int artifact_put(const struct layout *l, const char *type, const struct descriptor *subject, const json_t *json,
-		 struct descriptor *ret, struct err *err)
+int artifact_put(const struct layout *l, const char *type, const struct oci_descriptor *subject, const json_t *json,
+		 struct oci_descriptor *ret, struct err *err)
 {
 	auto_str char *data = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
-	auto_manifest struct manifest m = { .artifact_type = str_dup(type), .count = 1 };
-	m.config = (struct descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
+	auto_oci_manifest struct oci_manifest m = { .artifact_type = str_dup(type), .count = 1 };
+	m.config = (struct oci_descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
 	m.layers = mem_alloc(sizeof(*m.layers));
-	m.layers[0] = (struct descriptor){ .media_type = str_dup(type), .size = strlen(data) };
+	m.layers[0] = (struct oci_descriptor){ .media_type = str_dup(type), .size = strlen(data) };
 	if (subject)
-		descriptor_copy(subject, &m.subject);
+		oci_descriptor_copy(subject, &m.subject);
 	if (m.layers[0].size > OCI_DOCUMENT_MAX)
 		return err_set(err, E_TOO_LARGE, "a list (%s) has %zu bytes, at most %d can be read", type,
 			       strlen(data), OCI_DOCUMENT_MAX);
 	if (layout_blob_put(l, EMPTY, strlen(EMPTY), m.config.digest, err) < 0 ||
 	    layout_blob_put(l, data, strlen(data), m.layers[0].digest, err) < 0)
 		return -1;
-	struct descriptor d = { .size = 0 };
-	auto_str char *text = manifest_text(&m);
+	struct oci_descriptor d = { .size = 0 };
+	auto_str char *text = oci_manifest_text(&m);
 	if (layout_blob_put(l, text, strlen(text), d.digest, err) < 0)
 		return -1;
 	d.media_type = str_dup(OCI_MANIFEST);
@@ -30,28 +30,28 @@ int artifact_put(const struct layout *l, const char *type, const struct descript
 	return 0;
 }
 
-static void drop(struct index *x, const char *ref)
+static void drop_tag(struct oci_index *x, const char *ref)
 {
-	int at = index_find(x, ref);
+	int at = oci_index_find(x, ref);
 	if (at >= 0)
-		index_drop(x, (size_t)at);
+		oci_index_remove(x, (size_t)at);
 }
 
-int artifact_publish(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err)
+int artifact_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(l, false, err);
 	if (held < 0 || layout_index(l, &x, err) < 0)
 		return -1;
-	int at = index_find(&x, tag);
+	int at = oci_index_find(&x, tag);
 	if (at >= 0 && !str_eq(x.items[at].digest, d->digest)) {
 		auto_str char *referrers = str_fmt("%s%s", SIGNATURES, x.items[at].digest),
 			      *legacy = str_fmt("%s.sig", referrers);
-		drop(&x, tag);
-		drop(&x, referrers);
-		drop(&x, legacy);
+		drop_tag(&x, tag);
+		drop_tag(&x, referrers);
+		drop_tag(&x, legacy);
 	}
-	index_put(&x, d, tag);
+	oci_index_put(&x, d, tag);
 	return layout_index_write(l, &x, err);
 }
 
@@ -59,8 +59,8 @@ int artifact_read(struct repository *r, const char *tag, const char *type, const
 		  size_t *ret_len, struct err *err)
 {
 	auto_str char *name = str_fmt("%s:%s", repository_name(r), tag);
-	auto_manifest struct manifest m = { 0 };
-	if (manifest_parse(manifest, len, name, &m, err) < 0)
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	if (oci_manifest_parse(manifest, len, name, &m, err) < 0)
 		return -1;
 	if (!str_eq(m.artifact_type, type) || m.count != 1)
 		return err_set(err, E_MANIFEST, "'%s' is no %s: its artifactType is '%s'", name, type,

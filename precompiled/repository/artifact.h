@@ -7,10 +7,10 @@
 
 // Blobs of the layout; the index is not touched, so that what is signed before it gets its tag is never seen unsigned.
 // subject: the manifest that it is about; NULL = it is about none.
-int artifact_put(const struct layout *l, const char *type, const struct descriptor *subject, const json_t *json,
-		 struct descriptor *ret, struct err *err);
+int artifact_put(const struct layout *l, const char *type, const struct oci_descriptor *subject, const json_t *json,
+		 struct oci_descriptor *ret, struct err *err);
 // Under the tag; the one before goes, with what signed it.
-int artifact_publish(const struct layout *l, const struct descriptor *d, const char *tag, struct err *err);
+int artifact_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err);
 // The document behind the bytes of a manifest. E_MANIFEST: it is of another type.
 int artifact_read(struct repository *r, const char *tag, const char *type, const char *manifest, size_t len, char **ret,
 		  size_t *ret_len, struct err *err);

@@ -31,7 +31,7 @@ char *credentials_file(const char *file)
 }
 
 // 1 = read, 0 = absent.
-static int load(const char *path, json_t **ret, struct err *err)
+static int read_auth_config(const char *path, json_t **ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	json_error_t problem;
@@ -53,17 +53,17 @@ static int load(const char *path, json_t **ret, struct err *err)
 	return 1;
 }
 
-static char *member(const json_t *entry, const char *key)
+static char *member_text(const json_t *entry, const char *key)
 {
 	const char *value = json_string_value(json_object_get(entry, key));
 	return value && *value ? str_dup(value) : NULL;
 }
 
-static int read_entry(const json_t *entry, const char *origin, struct credentials *ret, struct err *err)
+static int read_auth_entry(const json_t *entry, const char *origin, struct credentials *ret, struct err *err)
 {
-	auto_credentials struct credentials c = { .user = member(entry, "username"),
-						  .password = member(entry, "password"),
-						  .identity = member(entry, "identitytoken"),
+	auto_credentials struct credentials c = { .user = member_text(entry, "username"),
+						  .password = member_text(entry, "password"),
+						  .identity = member_text(entry, "identitytoken"),
 						  .origin = str_dup(origin) };
 	const char *text = json_string_value(json_object_get(entry, "auth"));
 	if (text && *text) {
@@ -86,7 +86,7 @@ static int read_entry(const json_t *entry, const char *origin, struct credential
 }
 
 // "https://HOST/v1/" and "HOST" are the same.
-static bool is_key(const char *key, const char *want)
+static bool is_key_of(const char *key, const char *want)
 {
 	static const char *const prefixes[] = { "https://", "http://" };
 	static const char *const suffixes[] = { "", "/", "/v1", "/v1/", "/v2", "/v2/" };
@@ -102,16 +102,17 @@ static bool is_key(const char *key, const char *want)
 	return false;
 }
 
-static int find(const json_t *auths, const char *path, const char *want, struct credentials *ret, struct err *err)
+static int find_account(const json_t *auths, const char *path, const char *want, struct credentials *ret,
+			struct err *err)
 {
 	const char *key;
 	json_t *entry;
 	json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
 	{
-		if (!is_key(key, want))
+		if (!is_key_of(key, want))
 			continue;
 		auto_str char *origin = str_fmt("'%s', entry '%s'", path, key);
-		int r = read_entry(entry, origin, ret, err);
+		int r = read_auth_entry(entry, origin, ret, err);
 		if (r != 0)
 			return r;
 	}
@@ -122,14 +123,14 @@ int credentials_find(const char *file, const char *host, const char *name, struc
 {
 	auto_str char *path = credentials_file(file), *want = str_fmt("%s/%s", host, name);
 	auto_json json_t *json = NULL;
-	int r = path ? load(path, &json, err) : 0;
+	int r = path ? read_auth_config(path, &json, err) : 0;
 	if (r < 0)
 		return err_wrap(err, "credentials");
 	if (r == 0)
 		return file ? err_set(err, E_NOT_FOUND, "credentials: '%s' does not exist", file) : 0;
 	const json_t *auths = json_object_get(json, "auths");
 	for (;;) {
-		r = find(auths, path, want, ret, err);
+		r = find_account(auths, path, want, ret, err);
 		char *slash = strrchr(want, '/');
 		if (r != 0 || !slash)
 			return r;

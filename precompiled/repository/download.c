@@ -7,9 +7,9 @@
 
 enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
 
-struct pull {
-	struct pull *next;
-	struct remote *remote;
+struct download {
+	struct download *next;
+	struct remote_repository *remote;
 	struct transfer *transfer;
 	char *url;
 	struct http_call call;
@@ -37,10 +37,10 @@ static int range_begin(const struct http_call *call, uint64_t *ret, struct err *
 		       (unsigned long long)call->range_from, text ? text : "");
 }
 
-static int take(struct http_call *call, const void *data, size_t len, struct err *err)
+static int on_download_data(struct http_call *call, const void *data, size_t len, struct err *err)
 {
-	struct pull *p = call->ctx;
-	struct part *part = p->transfer->part;
+	struct download *p = call->ctx;
+	struct partial_blob *part = p->transfer->part;
 	if (p->is_first) {
 		uint64_t begin = 0;
 		if (call->status == 206 && range_begin(call, &begin, err) < 0)
@@ -50,10 +50,10 @@ static int take(struct http_call *call, const void *data, size_t len, struct err
 	}
 	size_t passed = p->skip < len ? (size_t)p->skip : len;
 	p->skip -= passed;
-	return len > passed ? part_add(part, (const char *)data + passed, len - passed, err) : 0;
+	return len > passed ? partial_blob_append(part, (const char *)data + passed, len - passed, err) : 0;
 }
 
-static void finish(struct pull *p, const struct err *why)
+static void finish_download(struct download *p, const struct err *why)
 {
 	if (why)
 		p->transfer->err = *why;
@@ -62,30 +62,31 @@ static void finish(struct pull *p, const struct err *why)
 	http_end(&p->call);
 }
 
-static void start(struct pull *p)
+static void start_download(struct download *p)
 {
 	struct err err;
-	const struct part *part = p->transfer->part;
+	const struct partial_blob *part = p->transfer->part;
 	http_end(&p->call);
 	p->from = part->have;
 	p->is_first = true;
-	p->call =
-		(struct http_call){ .url = p->url, .range_from = p->is_whole ? 0 : part->have, .sink = take, .ctx = p };
+	p->call = (struct http_call){
+		.url = p->url, .range_from = p->is_whole ? 0 : part->have, .sink = on_download_data, .ctx = p
+	};
 	if (p->remote->prepare)
 		p->remote->prepare(p->remote, &p->call);
 	p->is_running = true;
 	if (http_begin(p->remote->http, &p->call, &err) < 0)
-		finish(p, &err);
+		finish_download(p, &err);
 }
 
-static void again(struct pull *p, unsigned ms)
+static void restart_download(struct download *p, unsigned ms)
 {
 	struct err err;
 	http_end(&p->call);
-	if (remote_wait(p->remote, ms, &err) < 0)
-		finish(p, &err);
+	if (retry_wait(p->remote, ms, &err) < 0)
+		finish_download(p, &err);
 	else
-		start(p);
+		start_download(p);
 }
 
 static bool is_cut(const struct http_call *call)
@@ -94,36 +95,36 @@ static bool is_cut(const struct http_call *call)
 }
 
 // A reply that ended well, and yet before the last byte, is cut as well.
-static bool is_short(const struct pull *p)
+static bool is_short(const struct download *p)
 {
 	return p->call.err.code == 0 && p->call.status / 100 == 2 && p->transfer->part->have < p->transfer->part->size;
 }
 
-static void judge(struct pull *p)
+static void handle_reply(struct download *p)
 {
 	struct http_call *c = &p->call;
-	const struct part *part = p->transfer->part;
+	const struct partial_blob *part = p->transfer->part;
 	struct err err = c->err;
 	unsigned ms = 0;
 	uint64_t gain = part->have - p->from;
 	if ((is_cut(c) || is_short(p)) && gain && (gain >= MUCH || p->cuts++ < CUTS)) {
-		start(p);
+		start_download(p);
 		return;
 	}
 	if (c->err.code == 0 && c->status == 416 && part->have < part->size && !p->is_whole) {
 		p->is_whole = true;
-		start(p);
+		start_download(p);
 		return;
 	}
 	// Nothing lies beyond the last byte that the part has: its digest tells whether that is right.
 	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !gain);
 	if (c->err.code == 0 && (c->status == 416 || c->status / 100 == 2) && is_end) {
-		finish(p, NULL);
+		finish_download(p, NULL);
 		return;
 	}
-	int r = c->err.code ? 0 : remote_again(p->remote, c, &p->attempt, &ms, &err);
+	int r = c->err.code ? 0 : retry_is_due(p->remote, c, &p->attempt, &ms, &err);
 	if (r > 0) {
-		again(p, ms);
+		restart_download(p, ms);
 		return;
 	}
 	if (r == 0 && is_short(p))
@@ -131,39 +132,39 @@ static void judge(struct pull *p)
 			(unsigned long long)part->size);
 	else if (r == 0 && err.code == 0)
 		http_status_error(c, &err);
-	finish(p, &err);
+	finish_download(p, &err);
 }
 
-int pull_begin(struct remote *r, struct transfer *t, const char *url, struct err *err)
+int download_begin(struct remote_repository *r, struct transfer *t, const char *url, struct err *err)
 {
 	(void)err;
-	struct pull *p = mem_alloc(sizeof(*p));
-	*p = (struct pull){ .next = r->pulls, .remote = r, .transfer = t, .url = str_dup(url) };
-	r->pulls = p;
+	struct download *p = mem_alloc(sizeof(*p));
+	*p = (struct download){ .next = r->downloads, .remote = r, .transfer = t, .url = str_dup(url) };
+	r->downloads = p;
 	t->own = p;
 	if (t->part->is_committed || t->part->have == t->part->size)
 		t->is_done = true;
 	else
-		start(p);
+		start_download(p);
 	return 0;
 }
 
-int pull_step(struct repository *repository, struct err *err)
+int download_step(struct repository *repository, struct err *err)
 {
-	struct remote *r = (struct remote *)repository;
+	struct remote_repository *r = (struct remote_repository *)repository;
 	if (http_step(r->http, STEP_MS, err) < 0)
 		return -1;
-	for (struct pull *p = r->pulls; p; p = p->next)
+	for (struct download *p = r->downloads; p; p = p->next)
 		if (p->is_running && p->call.is_done)
-			judge(p);
+			handle_reply(p);
 	return 0;
 }
 
-void pull_end(struct repository *repository, struct transfer *t)
+void download_end(struct repository *repository, struct transfer *t)
 {
-	struct remote *r = (struct remote *)repository;
-	struct pull *p = t->own;
-	struct pull **at = &r->pulls;
+	struct remote_repository *r = (struct remote_repository *)repository;
+	struct download *p = t->own;
+	struct download **at = &r->downloads;
 	if (!p)
 		return;
 	while (*at != p)

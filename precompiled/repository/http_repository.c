@@ -2,25 +2,25 @@
 // A layout on any web server: index.json, then blobs by digest. The index is read once.
 #include "precompiled/repository/retry.h"
 
-struct site {
-	struct remote remote;
+struct http_repository {
+	struct remote_repository remote;
 	char *base; // without a slash at its end
-	struct index index;
+	struct oci_index index;
 	bool has_index;
 };
 
-static struct site *site_of(struct repository *r)
+static struct http_repository *site_of(struct repository *r)
 {
-	return (struct site *)r;
+	return (struct http_repository *)r;
 }
 
 // 1 = found, 0 = absent.
-static int get(struct site *s, const char *path, const struct strv *headers, size_t max, char **ret, size_t *ret_len,
-	       struct err *err)
+static int site_get(struct http_repository *s, const char *path, const struct strv *headers, size_t max, char **ret,
+		    size_t *ret_len, struct err *err)
 {
 	auto_str char *url = str_fmt("%s/%s", s->base, path);
 	auto_http_call struct http_call call = { .url = url, .headers = headers, .max = max };
-	int r = remote_get(&s->remote, &call, err);
+	int r = retry_get(&s->remote, &call, err);
 	if (r <= 0)
 		return r;
 	*ret_len = call.reply_len;
@@ -28,7 +28,7 @@ static int get(struct site *s, const char *path, const struct strv *headers, siz
 	return 1;
 }
 
-static int load(struct site *s, struct err *err)
+static int site_load_index(struct http_repository *s, struct err *err)
 {
 	auto_str char *data = NULL, *name = str_fmt("%s/index.json", s->remote.repository.name);
 	auto_strv struct strv headers = { 0 };
@@ -37,23 +37,25 @@ static int load(struct site *s, struct err *err)
 		return 0;
 	strv_add(&headers,
 		 str_dup("Cache-Control: no-cache")); // for what lies in between; blobs never change, this does
-	int r = get(s, "index.json", &headers, OCI_DOCUMENT_MAX, &data, &len, err);
+	int r = site_get(s, "index.json", &headers, OCI_DOCUMENT_MAX, &data, &len, err);
 	if (r == 0)
 		return err_set(err, E_NOT_FOUND, "%s does not exist: there is no repository at this address", name);
-	if (r < 0 || index_parse(data, len, name, &s->index, err) < 0)
+	if (r < 0 || oci_index_parse(data, len, name, &s->index, err) < 0)
 		return -1;
 	s->has_index = true;
 	return 0;
 }
 
-static int get_blob(struct site *s, const char *hex, size_t max, char **ret, size_t *ret_len, struct err *err)
+static int site_get_blob(struct http_repository *s, const char *hex, size_t max, char **ret, size_t *ret_len,
+			 struct err *err)
 {
 	auto_str char *path = layout_blob_path(hex);
-	return get(s, path, NULL, max, ret, ret_len, err);
+	return site_get(s, path, NULL, max, ret, ret_len, err);
 }
 
 // What the index promises must come, whatever name it was asked for by.
-static int check(const struct site *s, const char *hex, const char *data, size_t len, struct err *err)
+static int site_check_blob(const struct http_repository *s, const char *hex, const char *data, size_t len,
+			   struct err *err)
 {
 	char found[DIGEST_HEX + 1];
 	digest_data(data, len, found);
@@ -65,20 +67,20 @@ static int check(const struct site *s, const char *hex, const char *data, size_t
 
 static int site_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
-	struct site *s = site_of(r);
+	struct http_repository *s = site_of(r);
 	char hex[DIGEST_HEX + 1];
 	if (!oci_digest_parse(ref, hex)) {
-		if (load(s, err) < 0)
+		if (site_load_index(s, err) < 0)
 			return -1;
-		int at = index_find(&s->index, ref);
+		int at = oci_index_find(&s->index, ref);
 		if (at < 0)
 			return 0;
 		memcpy(hex, s->index.items[at].digest, sizeof(hex));
 	}
 	auto_str char *data = NULL;
 	size_t len = 0;
-	int found = get_blob(s, hex, OCI_DOCUMENT_MAX, &data, &len, err);
-	if (found <= 0 || check(s, hex, data, len, err) < 0)
+	int found = site_get_blob(s, hex, OCI_DOCUMENT_MAX, &data, &len, err);
+	if (found <= 0 || site_check_blob(s, hex, data, len, err) < 0)
 		return found <= 0 ? found : -1;
 	*ret = TAKE(data);
 	*ret_len = len;
@@ -87,33 +89,34 @@ static int site_manifest(struct repository *r, const char *ref, char **ret, size
 
 static int site_tags(struct repository *r, struct strv *ret, struct err *err)
 {
-	struct site *s = site_of(r);
-	if (load(s, err) < 0)
+	struct http_repository *s = site_of(r);
+	if (site_load_index(s, err) < 0)
 		return -1;
 	for (size_t i = 0; i < s->index.count; i++) {
-		const char *tag = descriptor_note(&s->index.items[i], OCI_REF_NAME);
+		const char *tag = oci_descriptor_annotation(&s->index.items[i], OCI_REF_NAME);
 		if (tag)
 			strv_add(ret, str_dup(tag));
 	}
 	return 0;
 }
 
-static int site_document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+static int site_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+			 struct err *err)
 {
-	return get_blob(site_of(r), d->digest, (size_t)d->size, ret, ret_len, err);
+	return site_get_blob(site_of(r), d->digest, (size_t)d->size, ret, ret_len, err);
 }
 
 static int site_begin(struct repository *r, struct transfer *t, struct err *err)
 {
-	struct site *s = site_of(r);
+	struct http_repository *s = site_of(r);
 	auto_str char *path = layout_blob_path(t->part->digest), *url = str_fmt("%s/%s", s->base, path);
-	return pull_begin(&s->remote, t, url, err);
+	return download_begin(&s->remote, t, url, err);
 }
 
 static void site_free(struct repository *r)
 {
-	struct site *s = site_of(r);
-	index_done(&s->index);
+	struct http_repository *s = site_of(r);
+	oci_index_done(&s->index);
 	free(s->base);
 	free(r->name);
 	free(s);
@@ -124,12 +127,12 @@ static const struct repository_ops ops = {
 	.tags = site_tags,
 	.document = site_document,
 	.begin = site_begin,
-	.step = pull_step,
-	.end = pull_end,
+	.step = download_step,
+	.end = download_end,
 	.free = site_free,
 };
 
-int repository_open_static(const char *url, struct http *http, struct repository **ret, struct err *err)
+int repository_open_http(const char *url, struct http *http, struct repository **ret, struct err *err)
 {
 	size_t len = strlen(url);
 	if (strpbrk(url, "?#")) {
@@ -138,7 +141,7 @@ int repository_open_static(const char *url, struct http *http, struct repository
 	}
 	while (len > 0 && url[len - 1] == '/')
 		len--;
-	struct site *s = mem_alloc(sizeof(*s));
+	struct http_repository *s = mem_alloc(sizeof(*s));
 	s->base = str_ndup(url, len);
 	s->remote.http = http;
 	s->remote.repository = (struct repository){ .ops = &ops, .name = http_url_shown(s->base) };

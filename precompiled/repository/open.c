@@ -37,7 +37,7 @@ static int open_kind(const char *name, const struct repository_options *options,
 	if (str_starts(name, "oci-archive:"))
 		return repository_open_bundle(name + strlen("oci-archive:"), ret, err);
 	if (str_starts(name, "http://") || str_starts(name, "https://"))
-		return repository_open_static(name, options->http, ret, err);
+		return repository_open_http(name, options->http, ret, err);
 	if (repository_is_remote(name))
 		return repository_open_registry(name, options, ret, err);
 	return err_set(err, E_USAGE,

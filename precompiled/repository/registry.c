@@ -22,14 +22,14 @@ static bool is_reference(const char *ref)
 }
 
 // 1 = found, 0 = absent.
-static int get(struct registry *g, const char *url, const char *accept, size_t max, struct http_call *call,
-	       struct err *err)
+static int registry_get(struct registry *g, const char *url, const char *accept, size_t max, struct http_call *call,
+			struct err *err)
 {
 	auto_strv struct strv headers = { 0 };
 	if (accept)
 		strv_add(&headers, str_dup(accept));
 	*call = (struct http_call){ .url = url, .headers = &headers, .max = max };
-	int r = remote_get(&g->remote, call, err);
+	int r = retry_get(&g->remote, call, err);
 	call->headers = NULL;
 	call->reply = r > 0 && !call->reply ? str_dup("") : call->reply;
 	return r;
@@ -41,7 +41,7 @@ static int registry_manifest(struct repository *r, const char *ref, char **ret, 
 	struct registry *g = registry_of(r);
 	auto_str char *url = str_fmt("%s/manifests/%s", g->base, ref);
 	auto_http_call struct http_call call = { 0 };
-	int found = is_reference(ref) ? get(g, url, ACCEPT, OCI_DOCUMENT_MAX, &call, err) : 0;
+	int found = is_reference(ref) ? registry_get(g, url, ACCEPT, OCI_DOCUMENT_MAX, &call, err) : 0;
 	if (found <= 0)
 		return found;
 	*ret_len = call.reply_len;
@@ -49,13 +49,13 @@ static int registry_manifest(struct repository *r, const char *ref, char **ret, 
 	return 1;
 }
 
-static int registry_document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len,
+static int registry_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			     struct err *err)
 {
 	struct registry *g = registry_of(r);
 	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, d->digest);
 	auto_http_call struct http_call call = { 0 };
-	int found = get(g, url, NULL, (size_t)d->size, &call, err);
+	int found = registry_get(g, url, NULL, (size_t)d->size, &call, err);
 	if (found <= 0)
 		return found;
 	*ret_len = call.reply_len;
@@ -104,7 +104,7 @@ static int registry_tags(struct repository *r, struct strv *ret, struct err *err
 	auto_str char *url = str_fmt("%s/tags/list?n=1000", g->base), *name = str_fmt("%s/tags/list", g->base);
 	for (int page = 0; url && page < PAGES; page++) {
 		auto_http_call struct http_call call = { 0 };
-		int found = get(g, url, NULL, OCI_DOCUMENT_MAX, &call, err);
+		int found = registry_get(g, url, NULL, OCI_DOCUMENT_MAX, &call, err);
 		if (found < 0 || (found > 0 && add_tags(&call, name, &all, err) < 0))
 			return -1;
 		char *next = found > 0 ? next_page(&call) : NULL;
@@ -117,18 +117,18 @@ static int registry_tags(struct repository *r, struct strv *ret, struct err *err
 }
 
 // A registry without this API answers 404, or a page of its own; then only the fallback tag counts.
-static int registry_referrers(struct repository *r, const char *hex, struct index *ret, struct err *err)
+static int registry_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
 	struct registry *g = registry_of(r);
 	auto_str char *url = str_fmt("%s/referrers/sha256:%s", g->base, hex);
 	auto_strv struct strv headers = { 0 };
 	auto_http_call struct http_call call = { .url = url, .headers = &headers, .max = OCI_DOCUMENT_MAX };
 	strv_add(&headers, str_dup(ACCEPT_INDEX));
-	if (remote_run(&g->remote, &call, err) < 0)
+	if (retry_run(&g->remote, &call, err) < 0)
 		return -1;
 	const char *type = http_header(&call, "Content-Type");
 	if (call.status == 200 && type && str_starts(type, OCI_INDEX))
-		return index_parse(call.reply ? call.reply : "", call.reply_len, url, ret, err);
+		return oci_index_parse(call.reply ? call.reply : "", call.reply_len, url, ret, err);
 	bool is_refused = call.status == 401 || call.status == 403 || call.status == 429 || call.status >= 500;
 	return is_refused ? http_status_error(&call, err) : 0;
 }
@@ -137,13 +137,13 @@ static int registry_begin(struct repository *r, struct transfer *t, struct err *
 {
 	struct registry *g = registry_of(r);
 	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, t->part->digest);
-	return pull_begin(&g->remote, t, url, err);
+	return download_begin(&g->remote, t, url, err);
 }
 
 static void registry_free(struct repository *r)
 {
 	struct registry *g = registry_of(r);
-	registry_forget(g);
+	registry_auth_forget(g);
 	free(g->host);
 	free(g->name);
 	free(g->base);
@@ -158,8 +158,8 @@ static const struct repository_ops ops = {
 	.document = registry_document,
 	.referrers = registry_referrers,
 	.begin = registry_begin,
-	.step = pull_step,
-	.end = pull_end,
+	.step = download_step,
+	.end = download_end,
 	.has_blob = registry_has_blob,
 	.put_blob = registry_put_blob,
 	.put_manifest = registry_put_manifest,
@@ -167,7 +167,7 @@ static const struct repository_ops ops = {
 };
 
 // [a-z0-9]+ joined by '.', '_', '__' or dashes; such parts joined by '/'.
-static bool is_name(const char *name)
+static bool is_repository_name(const char *name)
 {
 	bool is_word = false;
 	for (const char *p = name; *p;) {
@@ -194,7 +194,7 @@ int repository_open_registry(const char *name, const struct repository_options *
 	const char *place = strstr(name, "://") + strlen("://"), *slash = strchr(place, '/');
 	auto_str char *host = str_ndup(place, slash ? (size_t)(slash - place) : strlen(place));
 	const char *path = slash ? slash + 1 : "";
-	if (!is_host(host) || !is_name(path)) {
+	if (!is_host(host) || !is_repository_name(path)) {
 		auto_str char *shown = http_url_shown(name); // somebody may have put a password in it
 		return err_set(
 			err, E_USAGE,
@@ -207,10 +207,10 @@ int repository_open_registry(const char *name, const struct repository_options *
 	g->name = str_dup(path);
 	g->host = TAKE(host);
 	g->credentials = str_dup(options->credentials);
-	g->remote = (struct remote){ .repository = { .ops = &ops, .name = str_dup(name) },
-				     .http = options->http,
-				     .prepare = registry_prepare,
-				     .refused = registry_refused };
+	g->remote = (struct remote_repository){ .repository = { .ops = &ops, .name = str_dup(name) },
+						.http = options->http,
+						.prepare = registry_auth_prepare,
+						.on_unauthorized = registry_auth_refused };
 	*ret = &g->remote.repository;
 	return 0;
 }

@@ -10,7 +10,7 @@ struct token {
 };
 
 struct registry {
-	struct remote remote;
+	struct remote_repository remote;
 	char *host, *name; // "registry.example:5000", "kmod/nvidia"
 	char *base;        // https://HOST/v2/NAME
 	char *credentials; // file; NULL = the default one
@@ -22,12 +22,12 @@ struct registry {
 };
 
 // registry_auth.c
-void registry_prepare(struct remote *r, struct http_call *call);
-int registry_refused(struct remote *r, const struct http_call *call, struct err *err);
-void registry_forget(struct registry *g);
+void registry_auth_prepare(struct remote_repository *r, struct http_call *call);
+int registry_auth_refused(struct remote_repository *r, const struct http_call *call, struct err *err);
+void registry_auth_forget(struct registry *g);
 
 // registry_push.c
 int registry_has_blob(struct repository *r, const char *hex, struct err *err);
-int registry_put_blob(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err);
+int registry_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d, struct err *err);
 int registry_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			  struct err *err);

@@ -22,7 +22,7 @@ static struct token *token_of(struct registry *g)
 	return &g->tokens[g->is_pushing];
 }
 
-void registry_prepare(struct remote *r, struct http_call *call)
+void registry_auth_prepare(struct remote_repository *r, struct http_call *call)
 {
 	struct registry *g = (struct registry *)r;
 	const struct token *t = token_of(g);
@@ -37,7 +37,7 @@ void registry_prepare(struct remote *r, struct http_call *call)
 	}
 }
 
-void registry_forget(struct registry *g)
+void registry_auth_forget(struct registry *g)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(g->tokens); i++)
 		free(TAKE(g->tokens[i].text));
@@ -131,7 +131,7 @@ static bool find_challenge(const struct http_call *call, struct challenge *ret)
 	return is_found;
 }
 
-static int look_up(struct registry *g, struct err *err)
+static int look_up_credentials(struct registry *g, struct err *err)
 {
 	if (g->has_looked)
 		return 0;
@@ -143,7 +143,7 @@ static int look_up(struct registry *g, struct err *err)
 	return 0;
 }
 
-static int refuse(const struct registry *g, const struct http_call *call, struct err *err)
+static int refuse_credentials(const struct registry *g, const struct http_call *call, struct err *err)
 {
 	auto_str char *file = credentials_file(g->credentials), *used = NULL;
 	http_status_error(call, err);
@@ -155,7 +155,7 @@ static int refuse(const struct registry *g, const struct http_call *call, struct
 	return err_set(err, E_AUTH, "%s (%s)", err->text, used);
 }
 
-static char *query(const struct registry *g, const struct challenge *c, const char *scope)
+static char *token_url(const struct registry *g, const struct challenge *c, const char *scope)
 {
 	auto_str char *service = http_escape(c->service ? c->service : ""), *escaped = http_escape(scope), *text = NULL;
 	str_add(&text, "service=%s&scope=%s", service, escaped);
@@ -188,7 +188,7 @@ static int read_token(const struct http_call *call, struct token *ret, struct er
 static int ask_token(struct registry *g, const struct challenge *c, const char *scope, struct token *ret,
 		     struct err *err)
 {
-	auto_str char *text = query(g, c, scope), *url = NULL;
+	auto_str char *text = token_url(g, c, scope), *url = NULL;
 	auto_strv struct strv headers = { 0 };
 	const char *mark = strchr(c->realm, '?') ? "&" : "?";
 	struct http_call asked = { .max = TOKEN_MAX };
@@ -206,12 +206,12 @@ static int ask_token(struct registry *g, const struct challenge *c, const char *
 	}
 	asked.url = url;
 	// Its own tries: a token server that is overloaded must not be asked to authorise us.
-	struct remote plain = { .http = g->remote.http };
+	struct remote_repository plain = { .http = g->remote.http };
 	auto_http_call struct http_call call = asked;
-	if (remote_run(&plain, &call, err) < 0)
+	if (retry_run(&plain, &call, err) < 0)
 		return -1;
 	if (call.status == 400 || call.status == 401 || call.status == 403)
-		return refuse(g, &call, err);
+		return refuse_credentials(g, &call, err);
 	return call.status / 100 == 2 ? read_token(&call, ret, err) : http_status_error(&call, err);
 }
 
@@ -225,26 +225,26 @@ static int check_realm(const struct registry *g, const struct challenge *c, stru
 		       c->realm ? c->realm : "");
 }
 
-static int take_basic(struct registry *g, const struct http_call *call, struct err *err)
+static int use_basic_auth(struct registry *g, const struct http_call *call, struct err *err)
 {
 	if (g->is_basic || !g->account.user)
-		return refuse(g, call, err);
+		return refuse_credentials(g, call, err);
 	g->is_basic = true;
 	return 1;
 }
 
-int registry_refused(struct remote *r, const struct http_call *call, struct err *err)
+int registry_auth_refused(struct remote_repository *r, const struct http_call *call, struct err *err)
 {
 	struct registry *g = (struct registry *)r;
 	auto_challenge struct challenge c = { 0 };
 	if (!http_is_same_origin(g->base, call->url))
 		return http_status_error(call, err);
-	if (look_up(g, err) < 0)
+	if (look_up_credentials(g, err) < 0)
 		return -1;
 	if (!find_challenge(call, &c))
-		return refuse(g, call, err);
+		return refuse_credentials(g, call, err);
 	if (!c.is_bearer)
-		return take_basic(g, call, err);
+		return use_basic_auth(g, call, err);
 	if (check_realm(g, &c, err) < 0)
 		return -1;
 	struct token *token = token_of(g);

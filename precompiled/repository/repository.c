@@ -47,7 +47,8 @@ int repository_tags(struct repository *r, struct strv *ret, struct err *err)
 	return r->ops->tags(r, ret, err);
 }
 
-int repository_document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+int repository_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+			struct err *err)
 {
 	auto_str char *data = NULL;
 	size_t len = 0;
@@ -67,26 +68,26 @@ int repository_document(struct repository *r, const struct descriptor *d, char *
 	return 1;
 }
 
-static int fallback(struct repository *r, const char *hex, struct index *ret, struct err *err)
+static int read_fallback_tag(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
 	auto_str char *tag = str_fmt("sha256-%s", hex), *data = NULL, *name = str_fmt("%s:%s", r->name, tag);
 	char ignored[DIGEST_HEX + 1];
 	size_t len = 0;
 	int found = repository_manifest(r, tag, &data, &len, ignored, err);
-	return found > 0 ? index_parse(data, len, name, ret, err) : found;
+	return found > 0 ? oci_index_parse(data, len, name, ret, err) : found;
 }
 
-int repository_referrers(struct repository *r, const char *hex, struct index *ret, struct err *err)
+int repository_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
-	auto_index struct index all = { 0 }, more = { 0 };
+	auto_oci_index struct oci_index all = { 0 }, more = { 0 };
 	if (r->ops->referrers && r->ops->referrers(r, hex, &all, err) < 0)
 		return -1;
-	if (fallback(r, hex, &more, err) < 0)
+	if (read_fallback_tag(r, hex, &more, err) < 0)
 		return -1;
 	for (size_t i = 0; i < more.count; i++)
-		index_put(&all, &more.items[i], NULL);
+		oci_index_put(&all, &more.items[i], NULL);
 	*ret = all;
-	all = (struct index){ 0 };
+	all = (struct oci_index){ 0 };
 	return 0;
 }
 
@@ -108,23 +109,24 @@ void repository_end(struct repository *r, struct transfer *t)
 	r->ops->end(r, t);
 }
 
-static int read_only(const struct repository *r, struct err *err)
+static int refuse_write(const struct repository *r, struct err *err)
 {
 	return err_set(err, E_USAGE, "'%s' cannot be written to", r->name);
 }
 
 int repository_has_blob(struct repository *r, const char *hex, struct err *err)
 {
-	return r->ops->has_blob ? r->ops->has_blob(r, hex, err) : read_only(r, err);
+	return r->ops->has_blob ? r->ops->has_blob(r, hex, err) : refuse_write(r, err);
 }
 
-int repository_put_blob(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err)
+int repository_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
+			struct err *err)
 {
-	return r->ops->put_blob ? r->ops->put_blob(r, from, d, err) : read_only(r, err);
+	return r->ops->put_blob ? r->ops->put_blob(r, from, d, err) : refuse_write(r, err);
 }
 
 int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			    struct err *err)
 {
-	return r->ops->put_manifest ? r->ops->put_manifest(r, data, len, media_type, tag, err) : read_only(r, err);
+	return r->ops->put_manifest ? r->ops->put_manifest(r, data, len, media_type, tag, err) : refuse_write(r, err);
 }

@@ -35,15 +35,16 @@ int repository_manifest(struct repository *r, const char *ref, char **ret, size_
 			char ret_digest[DIGEST_HEX + 1], struct err *err);
 int repository_tags(struct repository *r, struct strv *ret, struct err *err);
 // A small blob, whole, at most OCI_DOCUMENT_MAX; size and digest are checked. 1 = found, 0 = absent.
-int repository_document(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err);
+int repository_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+			struct err *err);
 // What names the manifest as its subject: the referrers API where the registry has it, and the index under the fallback
 // tag sha256-HEX. Fields of these descriptors may be wrong (clients differ): open each manifest. Empty when none.
-int repository_referrers(struct repository *r, const char *hex, struct index *ret, struct err *err);
+int repository_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err);
 
 // Blobs come side by side: begin any number of them, then step until each is_done. A transfer appends to its part from
 // part->have on; one that fails has err.code set, and its part keeps what came. Cuts are resumed within the deadlines.
 struct transfer {
-	struct part *part; // borrowed
+	struct partial_blob *part; // borrowed
 	bool is_done;
 	struct err err; // .code 0 = none
 	void *own;      // of the repository
@@ -54,7 +55,8 @@ void repository_end(struct repository *r, struct transfer *t); // frees what beg
 
 // Writing. E_USAGE where a place cannot be written (a static server, a bundle).
 int repository_has_blob(struct repository *r, const char *hex, struct err *err); // 1 yes, 0 no
-int repository_put_blob(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err);
+int repository_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
+			struct err *err);
 // tag may be NULL. A manifest with a subject is also listed under the referrers fallback tag where the registry does
 // not do so itself.
 int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
@@ -64,14 +66,16 @@ int repository_put_manifest(struct repository *r, const char *data, size_t len, 
 struct repository_ops {
 	int (*manifest)(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err);
 	int (*tags)(struct repository *r, struct strv *ret, struct err *err);
-	int (*document)(struct repository *r, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err);
-	int (*referrers)(struct repository *r, const char *hex, struct index *ret,
+	int (*document)(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
+			struct err *err);
+	int (*referrers)(struct repository *r, const char *hex, struct oci_index *ret,
 			 struct err *err); // NULL: fallback tag
 	int (*begin)(struct repository *r, struct transfer *t, struct err *err);
 	int (*step)(struct repository *r, struct err *err);
 	void (*end)(struct repository *r, struct transfer *t);
 	int (*has_blob)(struct repository *r, const char *hex, struct err *err);
-	int (*put_blob)(struct repository *r, const struct layout *from, const struct descriptor *d, struct err *err);
+	int (*put_blob)(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
+			struct err *err);
 	int (*put_manifest)(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			    struct err *err);
 	void (*free)(struct repository *r); // name too
@@ -86,6 +90,6 @@ int repository_open_bundle(const char *file, struct repository **ret, struct err
 int repository_bundle_blobs(struct repository *r,
 			    int (*each)(void *ctx, const char *hex, uint64_t size, const char *found, struct err *err),
 			    void *ctx, struct err *err);
-int repository_open_static(const char *url, struct http *http, struct repository **ret, struct err *err);
+int repository_open_http(const char *url, struct http *http, struct repository **ret, struct err *err);
 int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
 			     struct err *err);

@@ -20,12 +20,14 @@ static bool is_passing(const struct http_call *call)
 	return call->status == 429 || call->status >= 500;
 }
 
-int remote_again(struct remote *r, const struct http_call *call, struct attempt *a, unsigned *ret_ms, struct err *err)
+int retry_is_due(struct remote_repository *r, const struct http_call *call, struct attempt *a, unsigned *ret_ms,
+		 struct err *err)
 {
 	*ret_ms = 0;
 	// Credentials belong to the origin that was asked: what a redirect led to may demand none of them.
-	if (call->err.code == 0 && call->status == 401 && !call->elsewhere && r->refused && a->refusals++ < REFUSALS)
-		return r->refused(r, call, err);
+	if (call->err.code == 0 && call->status == 401 && !call->elsewhere && r->on_unauthorized &&
+	    a->refusals++ < REFUSALS)
+		return r->on_unauthorized(r, call, err);
 	if (!is_passing(call) || a->waits == WAITS)
 		return 0;
 	const char *after = call->err.code ? NULL : http_header(call, "Retry-After");
@@ -40,7 +42,7 @@ int remote_again(struct remote *r, const struct http_call *call, struct attempt 
 	return 1;
 }
 
-int remote_wait(struct remote *r, unsigned ms, struct err *err)
+int retry_wait(struct remote_repository *r, unsigned ms, struct err *err)
 {
 	for (long end = now_ms() + (long)ms, left; (left = end - now_ms()) > 0;)
 		if (http_step(r->http, (int)left, err) < 0)
@@ -48,7 +50,7 @@ int remote_wait(struct remote *r, unsigned ms, struct err *err)
 	return 0;
 }
 
-int remote_run(struct remote *r, struct http_call *call, struct err *err)
+int retry_run(struct remote_repository *r, struct http_call *call, struct err *err)
 {
 	struct attempt a = { 0 };
 	for (;;) {
@@ -59,7 +61,7 @@ int remote_run(struct remote *r, struct http_call *call, struct err *err)
 		if (failed < 0 && call->err.code == 0) // it did not even begin
 			return -1;
 		struct err why = *err;
-		int again = remote_again(r, call, &a, &ms, err);
+		int again = retry_is_due(r, call, &a, &ms, err);
 		if (again < 0)
 			return -1;
 		if (again == 0) {
@@ -67,14 +69,14 @@ int remote_run(struct remote *r, struct http_call *call, struct err *err)
 			return failed;
 		}
 		http_end(call);
-		if (remote_wait(r, ms, err) < 0)
+		if (retry_wait(r, ms, err) < 0)
 			return -1;
 	}
 }
 
-int remote_get(struct remote *r, struct http_call *call, struct err *err)
+int retry_get(struct remote_repository *r, struct http_call *call, struct err *err)
 {
-	if (remote_run(r, call, err) < 0)
+	if (retry_run(r, call, err) < 0)
 		return -1;
 	if (call->status / 100 == 2)
 		return 1;

@@ -18,7 +18,7 @@ void store_done(struct store *s)
 	*s = STORE_NONE;
 }
 
-static int take_use(struct store *s, struct err *err)
+static int lock_for_use(struct store *s, struct err *err)
 {
 	auto_fd int dir = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
 	if (dir < 0)
@@ -33,7 +33,7 @@ static int take_use(struct store *s, struct err *err)
 	return lockfile_wait(s->use, LOCK_SH, LOCKFILE_WAIT_MS, name, err);
 }
 
-static int open_all(const struct root *state, struct store *s, struct err *err)
+static int open_store(const struct root *state, struct store *s, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	if (root_sub(state, ".", &s->state, err) < 0 || root_mkdirs(state, DIR_NAME, 0755, err) < 0 ||
@@ -42,14 +42,14 @@ static int open_all(const struct root *state, struct store *s, struct err *err)
 	s->layout.is_store = true;
 	free(s->state.name);
 	s->state.name = str_dup(state->name);
-	return take_use(s, err);
+	return lock_for_use(s, err);
 }
 
 int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err)
 {
 	auto_store struct store s = STORE_NONE;
 	s.limit = limit;
-	if (open_all(state, &s, err) < 0)
+	if (open_store(state, &s, err) < 0)
 		return err_wrap(err, "open the store");
 	*ret = s;
 	s = STORE_NONE;
@@ -174,7 +174,7 @@ static int write_roots(const struct store *s, const struct store_roots *r, struc
 	return 1;
 }
 
-static bool replace(char **at, const char *hex)
+static bool replace_root(char **at, const char *hex)
 {
 	if (str_eq(*at, hex))
 		return false;
@@ -204,17 +204,17 @@ static bool drop_pin(struct strv *pins, const char *hex)
 	return is_changed;
 }
 
-enum change { TARGET, LAST_GOOD, PIN, UNPIN };
+enum root_change { TARGET, LAST_GOOD, PIN, UNPIN };
 
 // The lock of the index also keeps two writers of the roots apart.
-static int change(const struct store *s, enum change what, const char *hex, struct err *err)
+static int change_roots(const struct store *s, enum root_change what, const char *hex, struct err *err)
 {
 	auto_store_roots struct store_roots r = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
 	if (held < 0 || store_roots(s, &r, err) < 0)
 		return -1;
-	bool is_changed = what == TARGET    ? replace(&r.target, hex) :
-			  what == LAST_GOOD ? replace(&r.last_good, hex) :
+	bool is_changed = what == TARGET    ? replace_root(&r.target, hex) :
+			  what == LAST_GOOD ? replace_root(&r.last_good, hex) :
 			  what == PIN       ? add_pin(&r.pins, hex) :
 					      drop_pin(&r.pins, hex);
 	return is_changed ? write_roots(s, &r, err) : 0;
@@ -257,26 +257,26 @@ int store_set_reuse(const struct store *s, const char *release, const char *buil
 
 int store_set_target(const struct store *s, const char *hex, struct err *err)
 {
-	return change(s, TARGET, hex, err);
+	return change_roots(s, TARGET, hex, err);
 }
 
 int store_set_last_good(const struct store *s, const char *hex, struct err *err)
 {
-	return change(s, LAST_GOOD, hex, err);
+	return change_roots(s, LAST_GOOD, hex, err);
 }
 
 int store_pin(const struct store *s, const char *hex, struct err *err)
 {
-	return change(s, PIN, hex, err);
+	return change_roots(s, PIN, hex, err);
 }
 
 int store_unpin(const struct store *s, const char *hex, struct err *err)
 {
-	return change(s, UNPIN, hex, err);
+	return change_roots(s, UNPIN, hex, err);
 }
 
 // Out of the way of whoever would take it for the blob; kept for whoever looks into the cause.
-static int set_aside(const struct store *s, const char *hex, struct err *err)
+static int move_to_quarantine(const struct store *s, const char *hex, struct err *err)
 {
 	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
 		      *to = str_fmt("%s/%s", QUARANTINE, hex);
@@ -289,23 +289,23 @@ static int set_aside(const struct store *s, const char *hex, struct err *err)
 // The index first: killed in between, it names nothing that is not there.
 int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
 	if (held < 0 || layout_index(&s->layout, &x, err) < 0)
 		return -1;
 	size_t before = x.count;
 	for (size_t i = x.count; i-- > 0;) {
-		auto_blobs struct blobs needs = { 0 };
-		if (reach(&s->layout, &x.items[i], &needs, err) < 0)
+		auto_closure struct closure needs = { 0 };
+		if (closure_add(&s->layout, &x.items[i], &needs, err) < 0)
 			return -1;
-		if (!blobs_names(&needs, hex))
+		if (!closure_has_unsorted(&needs, hex))
 			continue;
-		const char *tag = descriptor_note(&x.items[i], OCI_REF_NAME);
+		const char *tag = oci_descriptor_annotation(&x.items[i], OCI_REF_NAME);
 		if (ret_lost)
 			strv_add(ret_lost, tag ? str_dup(tag) : oci_digest_text(x.items[i].digest));
-		index_drop(&x, i);
+		oci_index_remove(&x, i);
 	}
 	if (x.count != before && layout_index_write(&s->layout, &x, err) < 0)
 		return -1;
-	return set_aside(s, hex, err);
+	return move_to_quarantine(s, hex, err);
 }

@@ -16,29 +16,29 @@
 
 static const char BLOBS[] = "blobs/sha256";
 
-struct item {
+struct gc_item {
 	bool is_package, is_candidate, is_dropped;
 	char about[DIGEST_HEX + 1]; // whose signature it is; "" = of nobody
 	struct timespec arrived;
 };
 
-struct sweep {
+struct gc_run {
 	const struct store *store;
-	struct index index;
-	struct item *items; // of the index
-	size_t *oldest;     // candidates, oldest first
+	struct oci_index index;
+	struct gc_item *items; // of the index
+	size_t *oldest;        // candidates, oldest first
 	size_t candidates;
-	struct blobs needed;
+	struct closure needed;
 };
 
-static void sweep_done(struct sweep *w)
+static void gc_run_done(struct gc_run *w)
 {
-	index_done(&w->index);
-	blobs_done(&w->needed);
+	oci_index_done(&w->index);
+	closure_done(&w->needed);
 	free(w->items);
 	free(w->oldest);
 }
-#define auto_sweep __attribute__((cleanup(sweep_done)))
+#define auto_gc_run __attribute__((cleanup(gc_run_done)))
 
 void store_garbage_done(struct store_garbage *g)
 {
@@ -47,19 +47,19 @@ void store_garbage_done(struct store_garbage *g)
 }
 
 // By its tag, sha256-HEX or sha256-HEX.sig, or by the subject that it names.
-static void read_about(const struct layout *l, const struct descriptor *d, char about[DIGEST_HEX + 1])
+static void read_signature_subject(const struct layout *l, const struct oci_descriptor *d, char about[DIGEST_HEX + 1])
 {
 	static const char PREFIX[] = "sha256-";
-	const char *tag = descriptor_note(d, OCI_REF_NAME);
+	const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
 	auto_str char *hex = tag && str_starts(tag, PREFIX) ? str_ndup(tag, strnlen(tag, 7 + DIGEST_HEX)) : NULL,
 		      *text = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len;
 	struct err ignored;
 	if (hex && digest_is_hex(hex + strlen(PREFIX)))
 		memcpy(about, hex + strlen(PREFIX), DIGEST_HEX + 1);
 	else if (str_eq(d->media_type, OCI_MANIFEST) && layout_blob_read(l, d, &text, &len, &ignored) == 0 &&
-		 manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type)
+		 oci_manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type)
 		memcpy(about, m.subject.digest, DIGEST_HEX + 1);
 }
 
@@ -71,18 +71,19 @@ static bool is_reused(const struct store_roots *roots, const char *hex, const st
 	return false;
 }
 
-static void look(const struct sweep *w, size_t i, const struct store_roots *roots, const struct strv *kernels)
+static void classify_entry(const struct gc_run *w, size_t i, const struct store_roots *roots,
+			   const struct strv *kernels)
 {
 	const struct layout *l = &w->store->layout;
-	const struct descriptor *d = &w->index.items[i];
-	struct item *item = &w->items[i];
+	const struct oci_descriptor *d = &w->index.items[i];
+	struct gc_item *item = &w->items[i];
 	auto_package struct package p = PACKAGE_NONE;
 	auto_str char *path = layout_blob_path(d->digest);
 	struct stat st;
 	struct err ignored;
-	item->is_package = find_open(l, d, &p, &ignored) > 0;
+	item->is_package = find_by_descriptor(l, d, &p, &ignored) > 0;
 	if (!item->is_package)
-		read_about(l, d, item->about);
+		read_signature_subject(l, d, item->about);
 	else if (!store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release) &&
 		 !is_reused(roots, d->digest, kernels))
 		item->is_candidate = true;
@@ -90,13 +91,13 @@ static void look(const struct sweep *w, size_t i, const struct store_roots *root
 		item->arrived = st.st_mtim;
 }
 
-static bool is_older(const struct item *a, const struct item *b)
+static bool is_older(const struct gc_item *a, const struct gc_item *b)
 {
 	return a->arrived.tv_sec != b->arrived.tv_sec ? a->arrived.tv_sec < b->arrived.tv_sec :
 							a->arrived.tv_nsec < b->arrived.tv_nsec;
 }
 
-static void order_candidates(struct sweep *w)
+static void order_candidates(struct gc_run *w)
 {
 	w->oldest = mem_alloc((w->index.count + 1) * sizeof(*w->oldest));
 	for (size_t i = 0; i < w->index.count; i++) {
@@ -109,7 +110,7 @@ static void order_candidates(struct sweep *w)
 	}
 }
 
-static int sweep_open(const struct store *s, const struct strv *kernels, struct sweep *w, struct err *err)
+static int gc_run_open(const struct store *s, const struct strv *kernels, struct gc_run *w, struct err *err)
 {
 	auto_store_roots struct store_roots roots = { 0 };
 	w->store = s;
@@ -117,12 +118,12 @@ static int sweep_open(const struct store *s, const struct strv *kernels, struct 
 		return -1;
 	w->items = mem_alloc((w->index.count + 1) * sizeof(*w->items));
 	for (size_t i = 0; i < w->index.count; i++)
-		look(w, i, &roots, kernels);
+		classify_entry(w, i, &roots, kernels);
 	order_candidates(w);
 	return 0;
 }
 
-static bool is_kept_package(const struct sweep *w, const char *hex)
+static bool is_kept_package(const struct gc_run *w, const char *hex)
 {
 	for (size_t i = 0; i < w->index.count; i++)
 		if (!w->items[i].is_dropped && !*w->items[i].about && str_eq(w->index.items[i].digest, hex))
@@ -131,19 +132,19 @@ static bool is_kept_package(const struct sweep *w, const char *hex)
 }
 
 // The oldest `count` candidates leave, and what is about them or about nothing that is here.
-static int choose(struct sweep *w, size_t count, struct err *err)
+static int drop_oldest(struct gc_run *w, size_t count, struct err *err)
 {
-	blobs_done(&w->needed);
+	closure_done(&w->needed);
 	for (size_t i = 0; i < count; i++)
 		w->items[w->oldest[i]].is_dropped = true;
 	for (size_t i = 0; i < w->index.count; i++) {
-		struct item *item = &w->items[i];
+		struct gc_item *item = &w->items[i];
 		if (*item->about)
 			item->is_dropped = !is_kept_package(w, item->about);
-		if (!item->is_dropped && reach(&w->store->layout, &w->index.items[i], &w->needed, err) < 0)
+		if (!item->is_dropped && closure_add(&w->store->layout, &w->index.items[i], &w->needed, err) < 0)
 			return -1;
 	}
-	blobs_sort(&w->needed);
+	closure_sort(&w->needed);
 	return 0;
 }
 
@@ -152,13 +153,14 @@ static bool is_part(const char *name)
 	return name[0] == '.';
 }
 
-static bool is_garbage(const struct sweep *w, const char *name)
+static bool is_garbage(const struct gc_run *w, const char *name)
 {
-	return is_part(name) || (digest_is_hex(name) && !blobs_has(&w->needed, name));
+	return is_part(name) || (digest_is_hex(name) && !closure_has(&w->needed, name));
 }
 
 // 1 = removed, or would be; 0 = somebody is writing it.
-static int remove_one(const struct sweep *w, const char *name, bool is_dry, struct store_garbage *g, struct err *err)
+static int remove_blob_file(const struct gc_run *w, const char *name, bool is_dry, struct store_garbage *g,
+			    struct err *err)
 {
 	const struct root *root = &w->store->layout.root;
 	auto_str char *path = str_fmt("%s/%s", BLOBS, name);
@@ -179,7 +181,7 @@ static int remove_one(const struct sweep *w, const char *name, bool is_dry, stru
 	return 1;
 }
 
-static int remove_garbage(const struct sweep *w, bool is_dry, struct store_garbage *g, struct err *err)
+static int remove_garbage(const struct gc_run *w, bool is_dry, struct store_garbage *g, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(&w->store->layout.root, BLOBS, &names, err) < 0)
@@ -187,13 +189,13 @@ static int remove_garbage(const struct sweep *w, bool is_dry, struct store_garba
 	for (int parts = 0; parts < 2; parts++)
 		for (size_t i = 0; i < names.count; i++)
 			if (is_part(names.items[i]) == parts && is_garbage(w, names.items[i]) &&
-			    remove_one(w, names.items[i], is_dry, g, err) < 0)
+			    remove_blob_file(w, names.items[i], is_dry, g, err) < 0)
 				return -1;
 	return 0;
 }
 
 // Of who was killed while writing a document of the layout: nobody else is here, and such a name is used once.
-static int remove_temporary(const struct sweep *w, struct err *err)
+static int remove_temporary(const struct gc_run *w, struct err *err)
 {
 	const struct root *root = &w->store->layout.root;
 	auto_strv struct strv names = { 0 };
@@ -206,26 +208,26 @@ static int remove_temporary(const struct sweep *w, struct err *err)
 	return 0;
 }
 
-static void name_packages(const struct sweep *w, struct store_garbage *g)
+static void name_packages(const struct gc_run *w, struct store_garbage *g)
 {
 	for (size_t i = 0; i < w->index.count; i++) {
-		const struct descriptor *d = &w->index.items[i];
-		const char *tag = descriptor_note(d, OCI_REF_NAME);
+		const struct oci_descriptor *d = &w->index.items[i];
+		const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
 		if (w->items[i].is_dropped && w->items[i].is_package)
 			strv_add(&g->packages, str_fmt("%s%ssha256:%s", tag ? tag : "", tag ? " " : "", d->digest));
 	}
 }
 
-static int write_index(const struct sweep *w, struct err *err)
+static int write_index(const struct gc_run *w, struct err *err)
 {
-	auto_index struct index rest = { 0 };
+	auto_oci_index struct oci_index rest = { 0 };
 	for (size_t i = 0; i < w->index.count; i++)
 		if (!w->items[i].is_dropped)
-			index_put(&rest, &w->index.items[i], NULL);
+			oci_index_put(&rest, &w->index.items[i], NULL);
 	return rest.count == w->index.count ? 0 : layout_index_write(&w->store->layout, &rest, err);
 }
 
-static int collect(const struct sweep *w, bool is_dry, struct store_garbage *ret, struct err *err)
+static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_garbage *ret, struct err *err)
 {
 	auto_store_garbage struct store_garbage g = { 0 };
 	name_packages(w, &g);
@@ -240,7 +242,7 @@ static int collect(const struct sweep *w, bool is_dry, struct store_garbage *ret
 
 // Alone with the store, and back to being one of its users. The change of a lock is not atomic: whoever fails to get
 // it has lost the old one, and takes it again.
-static int be_alone(const struct store *s, struct err *err)
+static int lock_exclusively(const struct store *s, struct err *err)
 {
 	if (flock(s->use, LOCK_EX | LOCK_NB) == 0)
 		return 0;
@@ -251,28 +253,28 @@ static int be_alone(const struct store *s, struct err *err)
 	return err_set(err, E_LOCKED, "another process is using the store '%s'", s->layout.root.name);
 }
 
-static int run(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret,
-	       struct err *err)
+static int collect_garbage(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret,
+			   struct err *err)
 {
-	auto_sweep struct sweep w = { 0 };
+	auto_gc_run struct gc_run w = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
-	return held < 0 || sweep_open(s, kernels, &w, err) < 0 || choose(&w, w.candidates, err) < 0 ?
+	return held < 0 || gc_run_open(s, kernels, &w, err) < 0 || drop_oldest(&w, w.candidates, err) < 0 ?
 		       -1 :
-		       collect(&w, is_dry, ret, err);
+		       drop_and_remove(&w, is_dry, ret, err);
 }
 
 int store_gc(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret, struct err *err)
 {
 	if (is_dry)
-		return run(s, kernels, true, ret, err);
-	if (be_alone(s, err) < 0)
+		return collect_garbage(s, kernels, true, ret, err);
+	if (lock_exclusively(s, err) < 0)
 		return -1;
-	int r = run(s, kernels, false, ret, err);
+	int r = collect_garbage(s, kernels, false, ret, err);
 	flock(s->use, LOCK_SH);
 	return r;
 }
 
-static int measure(const struct store *s, uint64_t *ret, struct err *err)
+static int measure_store(const struct store *s, uint64_t *ret, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	*ret = 0;
@@ -289,21 +291,21 @@ static int measure(const struct store *s, uint64_t *ret, struct err *err)
 	return 0;
 }
 
-struct room {
+struct free_room {
 	uint64_t used, free, want, limit;
 };
 
-static bool is_enough(const struct room *r, uint64_t freed)
+static bool is_room_enough(const struct free_room *r, uint64_t freed)
 {
 	uint64_t used = r->used > freed ? r->used - freed : 0;
 	return r->want <= r->free + freed && (!r->limit || (r->want <= r->limit && used <= r->limit - r->want));
 }
 
-static int look_for_room(const struct store *s, uint64_t bytes, struct room *ret, struct err *err)
+static int measure_room(const struct store *s, uint64_t bytes, struct free_room *ret, struct err *err)
 {
 	struct statvfs fs;
 	auto_fd int fd = root_open(&s->layout.root, ".", O_RDONLY | O_DIRECTORY, err);
-	if (fd < 0 || measure(s, &ret->used, err) < 0)
+	if (fd < 0 || measure_store(s, &ret->used, err) < 0)
 		return -1;
 	if (fstatvfs(fd, &fs) < 0)
 		return err_set(err, errno, "look for room in '%s'", s->layout.root.name);
@@ -313,18 +315,18 @@ static int look_for_room(const struct store *s, uint64_t bytes, struct room *ret
 	return 0;
 }
 
-static int make_room(const struct store *s, const struct strv *kernels, struct room *room, struct err *err)
+static int collect_for_room(const struct store *s, const struct strv *kernels, struct free_room *room, struct err *err)
 {
-	auto_sweep struct sweep w = { 0 };
+	auto_gc_run struct gc_run w = { 0 };
 	auto_store_garbage struct store_garbage g = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
-	if (held < 0 || sweep_open(s, kernels, &w, err) < 0)
+	if (held < 0 || gc_run_open(s, kernels, &w, err) < 0)
 		return -1;
 	for (size_t count = 0; count <= w.candidates; count++) {
-		if (choose(&w, count, err) < 0 || collect(&w, true, &g, err) < 0)
+		if (drop_oldest(&w, count, err) < 0 || drop_and_remove(&w, true, &g, err) < 0)
 			return -1;
-		if (is_enough(room, g.bytes))
-			return collect(&w, false, &g, err);
+		if (is_room_enough(room, g.bytes))
+			return drop_and_remove(&w, false, &g, err);
 	}
 	char limit[64] = "without a limit";
 	if (room->limit)
@@ -338,14 +340,14 @@ static int make_room(const struct store *s, const struct strv *kernels, struct r
 
 int store_room(const struct store *s, uint64_t bytes, const struct strv *kernels, struct err *err)
 {
-	struct room room = { 0 };
-	if (look_for_room(s, bytes, &room, err) < 0)
+	struct free_room room = { 0 };
+	if (measure_room(s, bytes, &room, err) < 0)
 		return -1;
-	if (is_enough(&room, 0))
+	if (is_room_enough(&room, 0))
 		return 0;
-	if (be_alone(s, err) < 0)
+	if (lock_exclusively(s, err) < 0)
 		return err_wrap(err, "make room for %llu bytes", (unsigned long long)bytes);
-	int r = make_room(s, kernels, &room, err);
+	int r = collect_for_room(s, kernels, &room, err);
 	flock(s->use, LOCK_SH);
 	return r;
 }

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-struct check {
+struct store_check {
 	const struct store *store;
 	void (*progress)(void *ctx, uint64_t done, uint64_t total);
 	void *ctx;
@@ -27,13 +27,14 @@ void store_report_done(struct store_report *r)
 	*r = (struct store_report){ 0 };
 }
 
-static void tell(const struct check *c)
+static void report_progress(const struct store_check *c)
 {
 	if (c->progress)
 		c->progress(c->ctx, c->report.bytes, c->total);
 }
 
-static int hash(struct check *c, int fd, const char *hex, char ret[DIGEST_HEX + 1], uint64_t *ret_size, struct err *err)
+static int hash_blob(struct store_check *c, int fd, const char *hex, char ret[DIGEST_HEX + 1], uint64_t *ret_size,
+		     struct err *err)
 {
 	char buf[1 << 16];
 	struct digest *sum = digest_new();
@@ -44,7 +45,7 @@ static int hash(struct check *c, int fd, const char *hex, char ret[DIGEST_HEX + 
 		digest_add(sum, buf, (size_t)n);
 		*ret_size += (uint64_t)n;
 		c->report.bytes += (uint64_t)n;
-		tell(c);
+		report_progress(c);
 	}
 	int problem = errno;
 	digest_hex(sum, ret);
@@ -53,14 +54,14 @@ static int hash(struct check *c, int fd, const char *hex, char ret[DIGEST_HEX + 
 }
 
 // A disk that cannot read a blob any more has damaged it.
-static char *find_fault(struct check *c, const struct blob *b, struct err *err)
+static char *find_blob_fault(struct store_check *c, const struct closure_blob *b, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
 	uint64_t size = 0;
 	auto_fd int fd = layout_blob_open(&c->store->layout, b->digest, err);
 	if (fd < 0)
 		return err->code == E_NOT_FOUND ? str_dup("is missing") : str_dup(err->text);
-	if (hash(c, fd, b->digest, hex, &size, err) < 0)
+	if (hash_blob(c, fd, b->digest, hex, &size, err) < 0)
 		return str_dup(err->text);
 	if (size != b->size)
 		return str_fmt("has %llu bytes instead of %llu", (unsigned long long)size, (unsigned long long)b->size);
@@ -69,16 +70,16 @@ static char *find_fault(struct check *c, const struct blob *b, struct err *err)
 	return b->is_broken ? str_dup("is no sound manifest") : NULL;
 }
 
-static void add_damage(struct check *c, const char *digest, struct store_damage *damage)
+static void add_damage(struct store_check *c, const char *digest, struct store_damage *damage)
 {
 	snprintf(damage->digest, sizeof(damage->digest), "%s", digest);
 	c->report.damage = mem_grow(c->report.damage, c->report.count + 1, sizeof(*damage));
 	c->report.damage[c->report.count++] = *damage;
 }
 
-static int check_blob(struct check *c, const struct blob *b, struct err *err)
+static int verify_blob(struct store_check *c, const struct closure_blob *b, struct err *err)
 {
-	auto_str char *why = find_fault(c, b, err);
+	auto_str char *why = find_blob_fault(c, b, err);
 	c->report.blobs++;
 	if (!why)
 		return 0;
@@ -93,30 +94,30 @@ static int check_blob(struct check *c, const struct blob *b, struct err *err)
 }
 
 // A package under its tag, a signature by its subject; whatever else the blob is, nothing would find it.
-static void list_again(const struct layout *l, const char *hex, uint64_t size, struct index *x)
+static void add_to_new_index(const struct layout *l, const char *hex, uint64_t size, struct oci_index *x)
 {
-	auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
 	auto_package struct package p = PACKAGE_NONE;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_str char *text = NULL;
 	size_t len;
 	struct err ignored;
 	memcpy(d.digest, hex, sizeof(d.digest));
-	if (find_open(l, &d, &p, &ignored) > 0) {
+	if (find_by_descriptor(l, &d, &p, &ignored) > 0) {
 		auto_str char *tag = package_tag(&p.key);
 		d.artifact_type = str_dup(PACKAGE_TYPE);
-		index_put(x, &d, tag);
+		oci_index_put(x, &d, tag);
 	} else if (layout_blob_read(l, &d, &text, &len, &ignored) == 0 &&
-		   manifest_parse(text, len, hex, &m, &ignored) == 0 && m.subject.media_type) {
-		index_put(x, &d, NULL);
+		   oci_manifest_parse(text, len, hex, &m, &ignored) == 0 && m.subject.media_type) {
+		oci_index_put(x, &d, NULL);
 	}
 }
 
-static int make_index_again(struct check *c, const struct err *why, struct err *err)
+static int rebuild_index(struct store_check *c, const struct err *why, struct err *err)
 {
 	const struct layout *l = &c->store->layout;
 	auto_strv struct strv names = { 0 };
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	if (root_list(&l->root, "blobs/sha256", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -124,7 +125,7 @@ static int make_index_again(struct check *c, const struct err *why, struct err *
 		struct stat st;
 		if (digest_is_hex(names.items[i]) && root_stat(&l->root, path, &st, err) > 0 &&
 		    st.st_size <= OCI_DOCUMENT_MAX)
-			list_again(l, names.items[i], (uint64_t)st.st_size, &x);
+			add_to_new_index(l, names.items[i], (uint64_t)st.st_size, &x);
 	}
 	struct err ignored; // the old one is evidence, no more
 	if (root_mkdirs(&c->store->state, "quarantine", 0755, &ignored) == 0)
@@ -141,7 +142,7 @@ static bool is_damaged_index(const struct err *err)
 	return err->code == E_MANIFEST || err->code == E_TOO_LARGE;
 }
 
-static int read_index(struct check *c, struct index *ret, struct err *err)
+static int read_or_rebuild_index(struct store_check *c, struct oci_index *ret, struct err *err)
 {
 	auto_fd int held = layout_lock(&c->store->layout, false, err);
 	if (held < 0)
@@ -149,25 +150,24 @@ static int read_index(struct check *c, struct index *ret, struct err *err)
 	if (layout_index(&c->store->layout, ret, err) == 0)
 		return 0;
 	struct err why = *err;
-	return is_damaged_index(&why) && make_index_again(c, &why, err) == 0 ?
-		       layout_index(&c->store->layout, ret, err) :
-		       -1;
+	return is_damaged_index(&why) && rebuild_index(c, &why, err) == 0 ? layout_index(&c->store->layout, ret, err) :
+									    -1;
 }
 
-static int check_all(struct check *c, struct err *err)
+static int verify_blobs(struct store_check *c, struct err *err)
 {
-	auto_index struct index x = { 0 };
-	auto_blobs struct blobs needed = { 0 };
-	if (read_index(c, &x, err) < 0)
+	auto_oci_index struct oci_index x = { 0 };
+	auto_closure struct closure needed = { 0 };
+	if (read_or_rebuild_index(c, &x, err) < 0)
 		return -1;
 	for (size_t i = 0; i < x.count; i++)
-		if (reach(&c->store->layout, &x.items[i], &needed, err) < 0)
+		if (closure_add(&c->store->layout, &x.items[i], &needed, err) < 0)
 			return -1;
-	blobs_sort(&needed);
+	closure_sort(&needed);
 	for (size_t i = 0; i < needed.count; i++)
 		c->total += needed.items[i].size;
 	for (size_t i = 0; i < needed.count; i++)
-		if (check_blob(c, &needed.items[i], err) < 0)
+		if (verify_blob(c, &needed.items[i], err) < 0)
 			return -1;
 	return 0;
 }
@@ -175,8 +175,8 @@ static int check_all(struct check *c, struct err *err)
 int store_verify(const struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		 struct store_report *ret, struct err *err)
 {
-	struct check c = { .store = s, .progress = progress, .ctx = ctx };
-	if (check_all(&c, err) < 0) {
+	struct store_check c = { .store = s, .progress = progress, .ctx = ctx };
+	if (verify_blobs(&c, err) < 0) {
 		store_report_done(&c.report);
 		return err_wrap(err, "verify the store");
 	}

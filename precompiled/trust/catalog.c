@@ -35,7 +35,7 @@ json_t *catalog_json(const struct catalog *c)
 			 expires, "packages", list);
 }
 
-static int read_item(const json_t *json, const char *name, struct catalog *c, struct err *err)
+static int read_catalog_item(const json_t *json, const char *name, struct catalog *c, struct err *err)
 {
 	const char *tag = json_string_value(json_object_get(json, "tag")),
 		   *digest = json_string_value(json_object_get(json, "digest"));
@@ -66,7 +66,7 @@ int catalog_parse(const char *data, size_t len, const char *name, struct catalog
 	c.number = (uint64_t)json_integer_value(number);
 	c.items = mem_alloc((json_array_size(list) + 1) * sizeof(*c.items));
 	for (size_t i = 0; i < json_array_size(list); i++)
-		if (read_item(json_array_get(list, i), name, &c, err) < 0)
+		if (read_catalog_item(json_array_get(list, i), name, &c, err) < 0)
 			return -1;
 	*ret = c;
 	c = (struct catalog){ 0 };
@@ -120,7 +120,7 @@ static int set_seen(json_t *seen, const char *source, const struct strv *ids, co
 	return changed;
 }
 
-static int lock(const struct root *state, struct err *err)
+static int lock_seen(const struct root *state, struct err *err)
 {
 	auto_str char *name = str_fmt("%s/%s", state->name, LOCK);
 	auto_fd int fd = lockfile_open(state->fd, LOCK, O_RDWR);
@@ -129,11 +129,11 @@ static int lock(const struct root *state, struct err *err)
 	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
 }
 
-static int remember(const struct root *state, const char *source, const struct strv *ids, const struct catalog *c,
-		    struct err *err)
+static int remember_seen(const struct root *state, const char *source, const struct strv *ids, const struct catalog *c,
+			 struct err *err)
 {
 	auto_json json_t *seen = NULL;
-	auto_fd int held = lock(state, err);
+	auto_fd int held = lock_seen(state, err);
 	int r = held < 0 ? -1 : json_read(state, SEEN, &seen, err);
 	if (r < 0)
 		return -1;
@@ -147,7 +147,7 @@ static int remember(const struct root *state, const char *source, const struct s
 }
 
 // The catalogue behind its manifest, which has been verified.
-static int read_list(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
+static int read_catalog(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
 {
 	auto_str char *name = str_fmt("%s:%s", repository_name(r), CATALOG_TAG), *data = NULL;
 	size_t data_len = 0;
@@ -156,7 +156,7 @@ static int read_list(struct repository *r, const char *manifest, size_t len, str
 	return catalog_parse(data, data_len, name, ret, err);
 }
 
-static int check_date(const struct catalog *c, const char *source, time_t now, struct err *err)
+static int check_catalog_dates(const struct catalog *c, const char *source, time_t now, struct err *err)
 {
 	auto_str char *expires = date_text(c->expires), *today = date_text(now);
 	if (now < c->expires)
@@ -200,8 +200,8 @@ int catalog_check(struct repository *r, const struct trust_rule *rule, const str
 	int found = repository_manifest(r, CATALOG_TAG, &manifest, &len, hex, err);
 	if (found <= 0)
 		return found < 0 ? -1 : check_absence(rule, state, source, err);
-	if (signature_check(r, hex, rule, &verdict, err) < 0 || read_list(r, manifest, len, &c, err) < 0 ||
-	    check_date(&c, source, now, err) < 0 || remember(state, source, &verdict.ids, &c, err) < 0)
+	if (signature_check(r, hex, rule, &verdict, err) < 0 || read_catalog(r, manifest, len, &c, err) < 0 ||
+	    check_catalog_dates(&c, source, now, err) < 0 || remember_seen(state, source, &verdict.ids, &c, err) < 0)
 		return err_wrap(err, "catalogue");
 	*ret = c;
 	c = (struct catalog){ 0 };

@@ -9,13 +9,13 @@ static const char NOTE[] = "dev.cosignproject.cosign/signature";
 static const char TYPE[] = "cosign container image signature";
 static const char KIND[] = "kind", KIND_SIGNATURES[] = "dev.cosignproject.cosign/sigs";
 
-char *legacy_tag(const char *manifest_hex)
+char *cosign_tag_name(const char *manifest_hex)
 {
 	return str_fmt("sha256-%s.sig", manifest_hex);
 }
 
 // Members in this order, without blanks, as cosign writes them.
-static char *payload(const char *manifest_hex, const char *reference)
+static char *simple_signing_payload(const char *manifest_hex, const char *reference)
 {
 	auto_json json_t *text = json_text(reference);
 	auto_str char *quoted = json_dumps(text, JSON_ENCODE_ANY);
@@ -24,13 +24,14 @@ static char *payload(const char *manifest_hex, const char *reference)
 		       quoted, manifest_hex, TYPE);
 }
 
-int legacy_claim(const struct descriptor *d, const char *data, size_t len, struct claim *ret, struct err *err)
+int cosign_tag_claim(const struct oci_descriptor *d, const char *data, size_t len, struct signature_claim *ret,
+		     struct err *err)
 {
 	auto_str char *name = str_fmt("signature sha256:%s", d->digest);
 	auto_json json_t *json = NULL;
-	auto_claim struct claim c = { 0 };
+	auto_signature_claim struct signature_claim c = { 0 };
 	char hex[DIGEST_HEX + 1];
-	const char *digest = NULL, *type = NULL, *signature = descriptor_note(d, NOTE);
+	const char *digest = NULL, *type = NULL, *signature = oci_descriptor_annotation(d, NOTE);
 	if (oci_json(data, len, name, &json, err) < 0)
 		return -1;
 	if (json_unpack(json, "{s:{s:{s:s}, s:s}}", "critical", "image", "docker-manifest-digest", &digest, "type",
@@ -44,35 +45,36 @@ int legacy_claim(const struct descriptor *d, const char *data, size_t len, struc
 	memcpy(c.text, data, len);
 	c.text_len = len;
 	*ret = c;
-	c = (struct claim){ 0 };
+	c = (struct signature_claim){ 0 };
 	return 0;
 }
 
 // 1 = the layout has signatures of the manifest, 0 = none yet.
-static int read_manifest(const struct layout *l, const struct index *x, const char *tag, struct manifest *ret,
-			 struct err *err)
+static int read_tag_manifest(const struct layout *l, const struct oci_index *x, const char *tag,
+			     struct oci_manifest *ret, struct err *err)
 {
-	int at = index_find(x, tag);
+	int at = oci_index_find(x, tag);
 	auto_str char *data = NULL;
 	size_t len = 0;
 	if (at < 0)
 		return 0;
-	if (layout_blob_read(l, &x->items[at], &data, &len, err) < 0 || manifest_parse(data, len, tag, ret, err) < 0)
+	if (layout_blob_read(l, &x->items[at], &data, &len, err) < 0 ||
+	    oci_manifest_parse(data, len, tag, ret, err) < 0)
 		return -1;
 	return 1;
 }
 
-static bool has_layer(const struct manifest *m, const struct descriptor *d)
+static bool has_layer(const struct oci_manifest *m, const struct oci_descriptor *d)
 {
 	for (size_t i = 0; i < m->count; i++)
 		if (str_eq(m->layers[i].digest, d->digest) &&
-		    str_eq(descriptor_note(&m->layers[i], NOTE), descriptor_note(d, NOTE)))
+		    str_eq(oci_descriptor_annotation(&m->layers[i], NOTE), oci_descriptor_annotation(d, NOTE)))
 			return true;
 	return false;
 }
 
 // An ordinary image configuration: cosign takes the manifest for an image.
-static int write_config(const struct layout *l, struct manifest *m, struct err *err)
+static int write_config(const struct layout *l, struct oci_manifest *m, struct err *err)
 {
 	json_t *diffs = json_array();
 	for (size_t i = 0; i < m->count; i++) {
@@ -83,32 +85,32 @@ static int write_config(const struct layout *l, struct manifest *m, struct err *
 		json_pack("{s:s, s:s, s:s, s:{}, s:{s:s, s:o}}", "architecture", "", "os", "", "created",
 			  "0001-01-01T00:00:00Z", "config", "rootfs", "type", "layers", "diff_ids", diffs);
 	auto_str char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
-	descriptor_done(&m->config);
-	m->config = (struct descriptor){ .media_type = str_dup(OCI_CONFIG), .size = strlen(text) };
+	oci_descriptor_done(&m->config);
+	m->config = (struct oci_descriptor){ .media_type = str_dup(OCI_CONFIG), .size = strlen(text) };
 	return layout_blob_put(l, text, strlen(text), m->config.digest, err);
 }
 
-static int write_manifest(const struct layout *l, struct index *x, const char *tag, const struct manifest *m,
+static int write_manifest(const struct layout *l, struct oci_index *x, const char *tag, const struct oci_manifest *m,
 			  struct err *err)
 {
-	auto_str char *text = manifest_text(m);
-	auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = strlen(text) };
+	auto_str char *text = oci_manifest_text(m);
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = strlen(text) };
 	if (layout_blob_put(l, text, strlen(text), d.digest, err) < 0)
 		return -1;
-	int old = index_find(x, tag);
+	int old = oci_index_find(x, tag);
 	if (old >= 0)
-		index_drop(x, (size_t)old);
+		oci_index_remove(x, (size_t)old);
 	d.annotations = json_pack("{s:s}", KIND, KIND_SIGNATURES);
-	index_put(x, &d, tag);
+	oci_index_put(x, &d, tag);
 	return 0;
 }
 
-int legacy_merge(const struct layout *l, struct index *x, const char *manifest_hex, const struct descriptor *layers,
-		 size_t count, struct err *err)
+int cosign_tag_merge(const struct layout *l, struct oci_index *x, const char *manifest_hex,
+		     const struct oci_descriptor *layers, size_t count, struct err *err)
 {
-	auto_str char *tag = legacy_tag(manifest_hex);
-	auto_manifest struct manifest m = { 0 };
-	if (read_manifest(l, x, tag, &m, err) < 0)
+	auto_str char *tag = cosign_tag_name(manifest_hex);
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	if (read_tag_manifest(l, x, tag, &m, err) < 0)
 		return -1;
 	size_t before = m.count;
 	for (size_t i = 0; i < count; i++) {
@@ -118,7 +120,7 @@ int legacy_merge(const struct layout *l, struct index *x, const char *manifest_h
 			return err_set(err, E_TOO_LARGE, "'%s': there are %zu signatures at '%s' already", l->root.name,
 				       m.count, tag);
 		m.layers = mem_grow(m.layers, m.count + 1, sizeof(*m.layers));
-		descriptor_copy(&layers[i], &m.layers[m.count++]);
+		oci_descriptor_copy(&layers[i], &m.layers[m.count++]);
 	}
 	if (m.count == before)
 		return 0;
@@ -126,37 +128,39 @@ int legacy_merge(const struct layout *l, struct index *x, const char *manifest_h
 }
 
 // ECDSA signatures differ each time: what counts is whether there is one of this key. A damaged one is not.
-static bool has_signature(const struct layout *l, const struct manifest *m, const char *manifest_hex,
+static bool has_signature(const struct layout *l, const struct oci_manifest *m, const char *manifest_hex,
 			  const struct key *key)
 {
 	for (size_t i = 0; i < m->count; i++) {
 		auto_str char *data = NULL;
-		auto_claim struct claim c = { 0 };
+		auto_signature_claim struct signature_claim c = { 0 };
 		size_t len = 0;
 		struct err ignored;
 		if (layout_blob_read(l, &m->layers[i], &data, &len, &ignored) == 0 &&
-		    legacy_claim(&m->layers[i], data, len, &c, &ignored) == 0 && claim_holds(&c, key, manifest_hex))
+		    cosign_tag_claim(&m->layers[i], data, len, &c, &ignored) == 0 &&
+		    signature_claim_holds(&c, key, manifest_hex))
 			return true;
 	}
 	return false;
 }
 
-int legacy_make(const struct layout *l, struct index *x, const char *manifest_hex, const struct signature_maker *maker,
-		struct err *err)
+int cosign_tag_make(const struct layout *l, struct oci_index *x, const char *manifest_hex,
+		    const struct signature_maker *maker, struct err *err)
 {
-	auto_str char *tag = legacy_tag(manifest_hex), *signature = NULL;
-	auto_str char *text = payload(manifest_hex, maker->reference);
-	auto_manifest struct manifest m = { 0 };
+	auto_str char *tag = cosign_tag_name(manifest_hex), *signature = NULL;
+	auto_str char *text = simple_signing_payload(manifest_hex, maker->reference);
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0;
-	if (read_manifest(l, x, tag, &m, err) < 0)
+	if (read_tag_manifest(l, x, tag, &m, err) < 0)
 		return -1;
 	if (has_signature(l, &m, manifest_hex, maker->key))
 		return 0;
-	auto_descriptor struct descriptor d = { .media_type = str_dup(SIGNATURE_LEGACY), .size = strlen(text) };
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(SIGNATURE_COSIGN_TAG),
+							.size = strlen(text) };
 	if (key_sign(maker->key, text, strlen(text), &signature, &len, err) < 0 ||
 	    layout_blob_put(l, text, strlen(text), d.digest, err) < 0)
 		return -1;
 	auto_str char *encoded = base64_text(signature, len);
 	d.annotations = json_pack("{s:s}", NOTE, encoded);
-	return legacy_merge(l, x, manifest_hex, &d, 1, err);
+	return cosign_tag_merge(l, x, manifest_hex, &d, 1, err);
 }

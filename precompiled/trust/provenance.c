@@ -60,7 +60,7 @@ static bool read_signers(const json_t *list, struct provenance *p)
 	return true;
 }
 
-static bool read_record(const json_t *json, struct provenance *p)
+static bool parse_provenance(const json_t *json, struct provenance *p)
 {
 	const char *origin = json_string_value(json_object_get(json, "origin"));
 	json_int_t catalog = json_integer_value(json_object_get(json, "catalog"));
@@ -79,27 +79,29 @@ static bool read_record(const json_t *json, struct provenance *p)
 }
 
 // Is this entry of the index the record of that package? m: what it says.
-static bool is_record(const struct layout *l, const struct descriptor *d, const char *manifest_hex, struct manifest *m)
+static bool is_record(const struct layout *l, const struct oci_descriptor *d, const char *manifest_hex,
+		      struct oci_manifest *m)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
 	struct err ignored;
-	if (!str_eq(d->media_type, OCI_MANIFEST) || descriptor_note(d, OCI_REF_NAME) ||
+	if (!str_eq(d->media_type, OCI_MANIFEST) || oci_descriptor_annotation(d, OCI_REF_NAME) ||
 	    (d->artifact_type && !str_eq(d->artifact_type, PROVENANCE_TYPE)))
 		return false;
 	return layout_blob_read(l, d, &text, &len, &ignored) == 0 &&
-	       manifest_parse(text, len, d->digest, m, &ignored) == 0 && str_eq(m->artifact_type, PROVENANCE_TYPE) &&
-	       m->count == 1 && m->subject.media_type && str_eq(m->subject.digest, manifest_hex);
+	       oci_manifest_parse(text, len, d->digest, m, &ignored) == 0 &&
+	       str_eq(m->artifact_type, PROVENANCE_TYPE) && m->count == 1 && m->subject.media_type &&
+	       str_eq(m->subject.digest, manifest_hex);
 }
 
 // What is damaged is none. 1 = there is one.
-static int read_of(const struct layout *l, const char *manifest_hex, struct provenance *ret, struct err *err)
+static int read_provenance(const struct layout *l, const char *manifest_hex, struct provenance *ret, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	if (layout_index(l, &x, err) < 0)
 		return -1;
 	for (size_t i = x.count; i-- > 0;) {
-		auto_manifest struct manifest m = { 0 };
+		auto_oci_manifest struct oci_manifest m = { 0 };
 		auto_str char *data = NULL;
 		auto_json json_t *json = NULL;
 		auto_provenance struct provenance p = { 0 };
@@ -107,7 +109,7 @@ static int read_of(const struct layout *l, const char *manifest_hex, struct prov
 		struct err ignored;
 		if (!is_record(l, &x.items[i], manifest_hex, &m) ||
 		    layout_blob_read(l, &m.layers[0], &data, &len, &ignored) < 0 ||
-		    oci_json(data, len, "provenance", &json, &ignored) < 0 || !read_record(json, &p))
+		    oci_json(data, len, "provenance", &json, &ignored) < 0 || !parse_provenance(json, &p))
 			continue;
 		*ret = p;
 		p = (struct provenance){ 0 };
@@ -127,18 +129,19 @@ static bool is_known(const struct layout *l, const char *manifest_hex, const str
 {
 	auto_provenance struct provenance now = { 0 };
 	struct err ignored;
-	return !provenance_is_vouched(p) && read_of(l, manifest_hex, &now, &ignored) > 0 && now.origin == p->origin;
+	return !provenance_is_vouched(p) && read_provenance(l, manifest_hex, &now, &ignored) > 0 &&
+	       now.origin == p->origin;
 }
 
-int provenance_write(const struct layout *l, const struct descriptor *manifest, const struct provenance *p,
+int provenance_write(const struct layout *l, const struct oci_descriptor *manifest, const struct provenance *p,
 		     struct err *err)
 {
 	auto_json json_t *json = provenance_json(p);
-	auto_index struct index x = { 0 };
-	auto_descriptor struct descriptor d = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	if (!l->is_store || is_known(l, manifest->digest, p))
 		return 0;
-	struct descriptor subject = { .media_type = (char[]){ OCI_MANIFEST }, .size = manifest->size };
+	struct oci_descriptor subject = { .media_type = (char[]){ OCI_MANIFEST }, .size = manifest->size };
 	memcpy(subject.digest, manifest->digest, sizeof(subject.digest));
 	if (artifact_put(l, PROVENANCE_TYPE, &subject, json, &d, err) < 0)
 		return -1;
@@ -146,16 +149,16 @@ int provenance_write(const struct layout *l, const struct descriptor *manifest, 
 	if (held < 0 || layout_index(l, &x, err) < 0)
 		return -1;
 	for (size_t i = x.count; i-- > 0;) {
-		auto_manifest struct manifest m = { 0 };
+		auto_oci_manifest struct oci_manifest m = { 0 };
 		if (is_record(l, &x.items[i], manifest->digest, &m))
-			index_drop(&x, i);
+			oci_index_remove(&x, i);
 	}
-	index_put(&x, &d, NULL);
+	oci_index_put(&x, &d, NULL);
 	return layout_index_write(l, &x, err);
 }
 
 // When a package without a record came.
-static time_t arrived(const struct layout *l, const char *manifest_hex)
+static time_t arrival_time(const struct layout *l, const char *manifest_hex)
 {
 	auto_str char *path = layout_blob_path(manifest_hex);
 	struct stat st;
@@ -163,20 +166,21 @@ static time_t arrived(const struct layout *l, const char *manifest_hex)
 	return root_stat(&l->root, path, &st, &ignored) > 0 ? st.st_mtime : 0;
 }
 
-void provenance_remember(const struct layout *l, const struct descriptor *manifest)
+void provenance_remember(const struct layout *l, const struct oci_descriptor *manifest)
 {
 	auto_provenance struct provenance p = { 0 };
 	auto_repository struct repository *r = NULL;
 	struct err ignored;
-	if (read_of(l, manifest->digest, &p, &ignored) != 0 || repository_open_layout(l->root.name, &r, &ignored) < 0 ||
+	if (read_provenance(l, manifest->digest, &p, &ignored) != 0 ||
+	    repository_open_layout(l->root.name, &r, &ignored) < 0 ||
 	    signature_exists(r, manifest->digest, &ignored) != 0)
 		return;
 	p.origin = PROVENANCE_BY_HAND;
-	p.taken = arrived(l, manifest->digest);
+	p.taken = arrival_time(l, manifest->digest);
 	provenance_write(l, manifest, &p, &ignored);
 }
 
-struct keep { // a package and what it is judged by
+struct kept_package { // a package and what it is judged by
 	struct repository *repository;
 	const char *hex;
 	const struct trust *trust;
@@ -184,7 +188,7 @@ struct keep { // a package and what it is judged by
 };
 
 // source: as of trust_rule(). is_known: it came from there, and the policy for it may take what nobody signed.
-static int check_source(const struct keep *k, const char *source, bool is_known, struct err *err)
+static int check_source(const struct kept_package *k, const char *source, bool is_known, struct err *err)
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
@@ -207,7 +211,7 @@ static int check_source(const struct keep *k, const char *source, bool is_known,
 }
 
 // Where it came from is not known: any repository that the policy knows may have been it.
-static int check_any_source(const struct keep *k, struct err *err)
+static int check_any_source(const struct kept_package *k, struct err *err)
 {
 	struct err ignored;
 	int r = check_source(k, "", false, err);
@@ -216,7 +220,7 @@ static int check_any_source(const struct keep *k, struct err *err)
 	return r;
 }
 
-static int say_who(const struct provenance *p, struct err *err)
+static int refuse_untrusted(const struct provenance *p, struct err *err)
 {
 	auto_str char *who = NULL, *when = date_text(p->taken);
 	for (size_t i = 0; i < p->ids.count; i++)
@@ -231,7 +235,7 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 {
 	auto_provenance struct provenance p = { 0 };
 	auto_repository struct repository *r = NULL;
-	int found = read_of(l, manifest_hex, &p, err);
+	int found = read_provenance(l, manifest_hex, &p, err);
 	if (found < 0 || repository_open_layout(l->root.name, &r, err) < 0)
 		return -1;
 	if (!found) {
@@ -239,9 +243,9 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 		if (found < 0)
 			return -1;
 		p.origin = found ? PROVENANCE_UNKNOWN : PROVENANCE_BY_HAND;
-		p.taken = arrived(l, manifest_hex);
+		p.taken = arrival_time(l, manifest_hex);
 	}
-	const struct keep keep = { .repository = r, .hex = manifest_hex, .trust = &now->trust, .p = &p };
+	const struct kept_package keep = { .repository = r, .hex = manifest_hex, .trust = &now->trust, .p = &p };
 	int done = 0;
 	if (provenance_is_vouched(&p) && now->is_absent) {
 		done = 0; // nobody was taken away, and it was believed when it came
@@ -254,7 +258,7 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 		done = check_any_source(&keep, err);
 	}
 	if (done < 0)
-		say_who(&p, err);
+		refuse_untrusted(&p, err);
 	if (ret) {
 		provenance_done(ret);
 		*ret = p;

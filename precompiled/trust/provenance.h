@@ -34,7 +34,7 @@ void provenance_done(struct provenance *p);
 #define auto_provenance __attribute__((cleanup(provenance_done)))
 
 // In place of an earlier one. Does nothing where the layout is no store.
-int provenance_write(const struct layout *l, const struct descriptor *manifest, const struct provenance *p,
+int provenance_write(const struct layout *l, const struct oci_descriptor *manifest, const struct provenance *p,
 		     struct err *err);
 // 0 = it may be used, and *ret (may be NULL) says how it came. E_UNTRUSTED, E_UNSIGNED, E_FORGED: it may not; or why
 // the trust directory cannot be read, where that is needed. Where there is none, what was believed when it came still
@@ -44,6 +44,6 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 bool provenance_is_vouched(const struct provenance *p); // by signatures, of which the trust directory is asked
 // What came before there were records and nobody signed is remembered as handed over, once it is used. A store that
 // cannot be written is none the worse.
-void provenance_remember(const struct layout *l, const struct descriptor *manifest);
+void provenance_remember(const struct layout *l, const struct oci_descriptor *manifest);
 char *provenance_text(const struct provenance *p);   // "signed by release", "compiled here", ...
 json_t *provenance_json(const struct provenance *p); // of the record

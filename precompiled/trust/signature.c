@@ -12,15 +12,15 @@ enum { HINT_SHORT = 16 }; // as much as `trust add` takes for a name
 
 static const char KIND[] = "kind", KIND_IMAGE[] = "dev.cosignproject.cosign/image";
 
-void claim_done(struct claim *c)
+void signature_claim_done(struct signature_claim *c)
 {
 	strv_done(&c->digests);
 	free(c->text);
 	free(c->signature);
-	*c = (struct claim){ 0 };
+	*c = (struct signature_claim){ 0 };
 }
 
-bool claim_holds(const struct claim *c, const struct key *key, const char *manifest_hex)
+bool signature_claim_holds(const struct signature_claim *c, const struct key *key, const char *manifest_hex)
 {
 	return strv_has(&c->digests, manifest_hex) &&
 	       key_verify(key, c->text, c->text_len, c->signature, c->signature_len);
@@ -33,11 +33,11 @@ void signature_verdict_done(struct signature_verdict *v)
 	*v = (struct signature_verdict){ 0 };
 }
 
-static bool set_kind(struct index *x, const char *manifest_hex)
+static bool set_kind(struct oci_index *x, const char *manifest_hex)
 {
 	auto_str char *ref = oci_digest_text(manifest_hex);
-	int at = index_find(x, ref);
-	if (at < 0 || str_eq(descriptor_note(&x->items[at], KIND), KIND_IMAGE))
+	int at = oci_index_find(x, ref);
+	if (at < 0 || str_eq(oci_descriptor_annotation(&x->items[at], KIND), KIND_IMAGE))
 		return false;
 	if (!x->items[at].annotations)
 		x->items[at].annotations = json_object();
@@ -45,16 +45,16 @@ static bool set_kind(struct index *x, const char *manifest_hex)
 	return true;
 }
 
-int signature_make(const struct layout *l, const struct descriptor *manifest, const struct signature_maker *maker,
+int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
 		   struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(l, false, err);
 	if (held < 0 || layout_index(l, &x, err) < 0)
 		return -1;
-	int legacy = legacy_make(l, &x, manifest->digest, maker, err);
-	int bundle = legacy < 0 ? -1 : bundle_make(l, &x, manifest, maker, err);
-	int cms = bundle < 0 || !maker->chain ? bundle : cms_make(l, &x, manifest, maker, err);
+	int legacy = cosign_tag_make(l, &x, manifest->digest, maker, err);
+	int bundle = legacy < 0 ? -1 : sigstore_bundle_make(l, &x, manifest, maker, err);
+	int cms = bundle < 0 || !maker->chain ? bundle : signature_make_cms(l, &x, manifest, maker, err);
 	if (cms < 0)
 		return err_wrap(err, "sign sha256:%s", manifest->digest);
 	bool is_made = legacy > 0 || bundle > 0 || cms > 0;
@@ -63,7 +63,7 @@ int signature_make(const struct layout *l, const struct descriptor *manifest, co
 	return layout_index_write(l, &x, err) < 0 ? -1 : is_made;
 }
 
-struct checking {
+struct signature_checker {
 	struct repository *repository;
 	const char *manifest_hex;
 	const struct trust_rule *rule;
@@ -74,21 +74,21 @@ struct checking {
 	char *forged, *unreadable; // the first of each, for the message
 };
 
-static void checking_done(struct checking *c)
+static void signature_checker_done(struct signature_checker *c)
 {
 	signature_verdict_done(&c->verdict);
 	strv_done(&c->strangers);
 	free(c->forged);
 	free(c->unreadable);
 }
-#define auto_checking __attribute__((cleanup(checking_done)))
+#define auto_signature_checker __attribute__((cleanup(signature_checker_done)))
 
-static bool is_enough(const struct checking *c)
+static bool is_threshold_reached(const struct signature_checker *c)
 {
 	return c->verdict.ids.count >= c->rule->threshold;
 }
 
-static void accept(struct checking *c, const char *id, const char *name)
+static void accept_signer(struct signature_checker *c, const char *id, const char *name)
 {
 	if (strv_has(&c->verdict.ids, id))
 		return;
@@ -96,7 +96,7 @@ static void accept(struct checking *c, const char *id, const char *name)
 	strv_add(&c->verdict.names, str_dup(name));
 }
 
-static void add_stranger(struct checking *c, const char *who)
+static void add_stranger(struct signature_checker *c, const char *who)
 {
 	if (!strv_has(&c->strangers, who))
 		strv_add(&c->strangers, str_dup(who));
@@ -110,7 +110,7 @@ static void note_first(char **at, char *take)
 		*at = take;
 }
 
-static void judge(struct checking *c, const struct claim *claim, const char *what)
+static void check_claim(struct signature_checker *c, const struct signature_claim *claim, const char *what)
 {
 	bool is_about = strv_has(&claim->digests, c->manifest_hex);
 	c->seen++;
@@ -121,7 +121,7 @@ static void judge(struct checking *c, const struct claim *claim, const char *wha
 	for (size_t i = 0; i < c->rule->count; i++) {
 		const struct trust_key *k = c->rule->keys[i];
 		if (key_verify(k->key, claim->text, claim->text_len, claim->signature, claim->signature_len)) {
-			accept(c, key_id(k->key), k->name);
+			accept_signer(c, key_id(k->key), k->name);
 			return;
 		}
 	}
@@ -133,89 +133,91 @@ static void judge(struct checking *c, const struct claim *claim, const char *wha
 	add_stranger(c, *who ? who : "a key without a name");
 }
 
-static void cannot_read(struct checking *c, const char *why)
+static void note_unreadable(struct signature_checker *c, const char *why)
 {
 	c->seen++;
 	note_first(&c->unreadable, str_dup(why));
 }
 
 // A disk forgets, and the other encoding may be sound.
-static bool is_lost(const struct checking *c, const struct err *err)
+static bool is_content_lost(const struct signature_checker *c, const struct err *err)
 {
 	return c->rule->is_kept && (err->code == E_DIGEST || err->code == E_INCOMPLETE);
 }
 
 // A document of a signature. 1 = read, 0 = it counts as one that cannot be read; negative: the source fails.
-static int read_document(struct checking *c, const struct descriptor *d, char **ret, size_t *ret_len, struct err *err)
+static int read_signature_document(struct signature_checker *c, const struct oci_descriptor *d, char **ret,
+				   size_t *ret_len, struct err *err)
 {
 	if (d->size > SIGNATURE_SIZE_MAX) {
 		auto_str char *why = str_fmt("sha256:%s has %llu bytes", d->digest, (unsigned long long)d->size);
-		cannot_read(c, why);
+		note_unreadable(c, why);
 		return 0;
 	}
 	int r = repository_document(c->repository, d, ret, ret_len, err);
-	if (r < 0 && is_lost(c, err)) {
-		cannot_read(c, err->text);
+	if (r < 0 && is_content_lost(c, err)) {
+		note_unreadable(c, err->text);
 		return 0;
 	}
 	if (r == 0) {
 		auto_str char *why = str_fmt("sha256:%s is missing", d->digest);
-		cannot_read(c, why);
+		note_unreadable(c, why);
 	}
 	return r;
 }
 
-static int check_layer(struct checking *c, const struct descriptor *d, struct err *err)
+static int check_layer(struct signature_checker *c, const struct oci_descriptor *d, struct err *err)
 {
 	auto_str char *data = NULL, *what = str_fmt("signature sha256:%s", d->digest);
-	auto_claim struct claim claim = { 0 };
+	auto_signature_claim struct signature_claim claim = { 0 };
 	struct err why;
 	size_t len = 0;
-	if (!str_eq(d->media_type, SIGNATURE_LEGACY))
+	if (!str_eq(d->media_type, SIGNATURE_COSIGN_TAG))
 		return 0;
-	int r = read_document(c, d, &data, &len, err);
+	int r = read_signature_document(c, d, &data, &len, err);
 	if (r <= 0)
 		return r;
-	if (legacy_claim(d, data, len, &claim, &why) < 0)
-		cannot_read(c, why.text);
+	if (cosign_tag_claim(d, data, len, &claim, &why) < 0)
+		note_unreadable(c, why.text);
 	else
-		judge(c, &claim, what);
+		check_claim(c, &claim, what);
 	return 0;
 }
 
 // The manifest that ref names. 1 = read, 0 = absent, or what is there is none.
-static int read_manifest(struct checking *c, const char *ref, struct manifest *ret, struct err *err)
+static int read_signature_manifest(struct signature_checker *c, const char *ref, struct oci_manifest *ret,
+				   struct err *err)
 {
 	auto_str char *data = NULL;
 	char hex[DIGEST_HEX + 1];
 	struct err why;
 	size_t len = 0;
 	int r = repository_manifest(c->repository, ref, &data, &len, hex, err);
-	if (r < 0 && is_lost(c, err)) {
-		cannot_read(c, err->text);
+	if (r < 0 && is_content_lost(c, err)) {
+		note_unreadable(c, err->text);
 		return 0;
 	}
 	if (r <= 0)
 		return r;
-	if (manifest_parse(data, len, ref, ret, &why) == 0)
+	if (oci_manifest_parse(data, len, ref, ret, &why) == 0)
 		return 1;
-	cannot_read(c, why.text);
+	note_unreadable(c, why.text);
 	return 0;
 }
 
-static int check_legacy(struct checking *c, struct err *err)
+static int check_cosign_tag(struct signature_checker *c, struct err *err)
 {
-	auto_str char *tag = legacy_tag(c->manifest_hex);
-	auto_manifest struct manifest m = { 0 };
-	int r = read_manifest(c, tag, &m, err);
-	for (size_t i = 0; r > 0 && i < m.count && i < SIGNATURE_COUNT_MAX && !is_enough(c); i++)
+	auto_str char *tag = cosign_tag_name(c->manifest_hex);
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	int r = read_signature_manifest(c, tag, &m, err);
+	for (size_t i = 0; r > 0 && i < m.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++)
 		if (check_layer(c, &m.layers[i], err) < 0)
 			return -1;
 	c->was_cut |= m.count > SIGNATURE_COUNT_MAX;
 	return r < 0 ? -1 : 0;
 }
 
-static int check_cms(struct checking *c, const char *data, size_t len, const char *what, struct err *err)
+static int check_cms(struct signature_checker *c, const char *data, size_t len, const char *what, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(c->manifest_hex), *content = NULL;
 	auto_cms_verdict struct cms_verdict v = { 0 };
@@ -232,7 +234,7 @@ static int check_cms(struct checking *c, const char *data, size_t len, const cha
 	c->seen++;
 	if ((c->rule->is_kept ? cms_verify_kept : cms_verify)(c->rule->anchor, c->rule->now, data, len, content,
 							      content_len, &v) > 0) {
-		accept(c, v.id, v.subject);
+		accept_signer(c, v.id, v.subject);
 	} else if (v.is_wrong) {
 		note_first(&c->forged, str_fmt("%s by %s does not match", what, v.subject));
 	} else {
@@ -242,41 +244,41 @@ static int check_cms(struct checking *c, const char *data, size_t len, const cha
 	return 0;
 }
 
-static int check_referrer(struct checking *c, const struct descriptor *d, struct err *err)
+static int check_referrer(struct signature_checker *c, const struct oci_descriptor *d, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(d->digest), *data = NULL, *what = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0;
-	int r = read_manifest(c, ref, &m, err);
-	const char *type = r > 0 ? referrer_type(&m) : NULL;
+	int r = read_signature_manifest(c, ref, &m, err);
+	const char *type = r > 0 ? signature_referrer_type(&m) : NULL;
 	if (!type)
 		return r < 0 ? -1 : 0;
-	r = read_document(c, &m.layers[0], &data, &len, err);
+	r = read_signature_document(c, &m.layers[0], &data, &len, err);
 	if (r <= 0)
 		return r;
 	what = str_fmt("signature sha256:%s", m.layers[0].digest);
 	if (str_eq(type, SIGNATURE_CMS))
 		return check_cms(c, data, len, what, err);
-	auto_claim struct claim claim = { 0 };
+	auto_signature_claim struct signature_claim claim = { 0 };
 	struct err why;
-	r = bundle_claim(data, len, what, &claim, &why);
+	r = sigstore_bundle_claim(data, len, what, &claim, &why);
 	if (r > 0)
-		judge(c, &claim, what);
+		check_claim(c, &claim, what);
 	else if (r < 0)
-		cannot_read(c, why.text);
+		note_unreadable(c, why.text);
 	return 0;
 }
 
-static int check_referrers(struct checking *c, struct err *err)
+static int check_referrers(struct signature_checker *c, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	if (repository_referrers(c->repository, c->manifest_hex, &x, err) < 0) {
-		if (err->code != E_MANIFEST && !is_lost(c, err))
+		if (err->code != E_MANIFEST && !is_content_lost(c, err))
 			return -1;
-		cannot_read(c, err->text); // anybody may have written that index
+		note_unreadable(c, err->text); // anybody may have written that index
 		return 0;
 	}
-	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX && !is_enough(c); i++)
+	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++)
 		if (check_referrer(c, &x.items[i], err) < 0)
 			return -1;
 	c->was_cut |= x.count > SIGNATURE_COUNT_MAX;
@@ -296,14 +298,14 @@ static char *trusted_names(const struct trust_rule *rule)
 	return strv_join(&names, ", ");
 }
 
-static char *name_subject(const struct checking *c)
+static char *name_subject(const struct signature_checker *c)
 {
 	return c->rule->is_kept ? str_fmt("sha256:%s", c->manifest_hex) :
 				  str_fmt("sha256:%s of %s", c->manifest_hex, repository_name(c->repository));
 }
 
 // What is wrong, when too few signatures hold.
-static int refuse(struct checking *c, struct err *err)
+static int refuse_signatures(struct signature_checker *c, struct err *err)
 {
 	auto_str char *subject = name_subject(c);
 	auto_str char *trusted = trusted_names(c->rule);
@@ -332,35 +334,37 @@ static int refuse(struct checking *c, struct err *err)
 int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
 		    struct signature_verdict *ret, struct err *err)
 {
-	auto_checking struct checking c = { .repository = r, .manifest_hex = manifest_hex, .rule = rule };
+	auto_signature_checker struct signature_checker c = { .repository = r,
+							      .manifest_hex = manifest_hex,
+							      .rule = rule };
 	auto_str char *subject = name_subject(&c);
 	if (!rule->count && !rule->anchor && !rule->is_unsigned_accepted)
 		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key that counts for this source", subject,
 			       rule->place);
-	if (check_legacy(&c, err) < 0 || (!is_enough(&c) && check_referrers(&c, err) < 0))
+	if (check_cosign_tag(&c, err) < 0 || (!is_threshold_reached(&c) && check_referrers(&c, err) < 0))
 		return err_wrap(err, "signatures of sha256:%s", manifest_hex);
-	if (!is_enough(&c) && refuse(&c, err) < 0)
+	if (!is_threshold_reached(&c) && refuse_signatures(&c, err) < 0)
 		return -1;
 	*ret = c.verdict;
 	c.verdict = (struct signature_verdict){ 0 };
 	return 0;
 }
 
-static bool is_signature(struct repository *r, const struct descriptor *d)
+static bool is_signature(struct repository *r, const struct oci_descriptor *d)
 {
 	auto_str char *ref = oci_digest_text(d->digest), *data = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	struct err ignored;
 	return repository_manifest(r, ref, &data, &len, hex, &ignored) > 0 &&
-	       manifest_parse(data, len, ref, &m, &ignored) == 0 && referrer_type(&m);
+	       oci_manifest_parse(data, len, ref, &m, &ignored) == 0 && signature_referrer_type(&m);
 }
 
 int signature_exists(struct repository *r, const char *manifest_hex, struct err *err)
 {
-	auto_str char *tag = legacy_tag(manifest_hex), *data = NULL;
-	auto_index struct index x = { 0 };
+	auto_str char *tag = cosign_tag_name(manifest_hex), *data = NULL;
+	auto_oci_index struct oci_index x = { 0 };
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	// What is damaged was one, too.

@@ -12,7 +12,7 @@
 
 enum { SIGNATURE_COUNT_MAX = 64, SIGNATURE_SIZE_MAX = 1 << 20 }; // of one manifest's signatures; bytes of one
 
-#define SIGNATURE_LEGACY "application/vnd.dev.cosign.simplesigning.v1+json"
+#define SIGNATURE_COSIGN_TAG "application/vnd.dev.cosign.simplesigning.v1+json"
 #define SIGNATURE_BUNDLE "application/vnd.dev.sigstore.bundle.v0.3+json"
 #define SIGNATURE_CMS "application/pkcs7-signature"
 
@@ -24,7 +24,7 @@ struct signature_maker {
 	time_t now;
 };
 // Beside the manifest, in the layout and its index. 1 = made, 0 = the key's signatures were all there.
-int signature_make(const struct layout *l, const struct descriptor *manifest, const struct signature_maker *maker,
+int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
 		   struct err *err);
 
 struct signature_verdict {

@@ -3,21 +3,21 @@
 // is judged here. First everything is read, then the index is locked and changed: a slow source keeps nobody waiting.
 #include "precompiled/trust/signature_internal.h"
 
-struct bag {
-	struct manifest legacy; // of which only the layers count
-	struct strv referrers;  // texts of manifests
+struct signature_set {
+	struct oci_manifest legacy; // of which only the layers count
+	struct strv referrers;      // texts of manifests
 };
 
-static void bag_done(struct bag *bag)
+static void signature_set_done(struct signature_set *bag)
 {
-	manifest_done(&bag->legacy);
+	oci_manifest_done(&bag->legacy);
 	strv_done(&bag->referrers);
 }
-#define auto_bag __attribute__((cleanup(bag_done)))
+#define auto_signature_set __attribute__((cleanup(signature_set_done)))
 
 // 1 = read, 0 = absent, or what is there is no manifest.
-static int read_manifest(struct repository *from, const char *ref, struct manifest *ret, char **ret_text,
-			 struct err *err)
+static int fetch_manifest(struct repository *from, const char *ref, struct oci_manifest *ret, char **ret_text,
+			  struct err *err)
 {
 	auto_str char *data = NULL;
 	char hex[DIGEST_HEX + 1];
@@ -26,13 +26,13 @@ static int read_manifest(struct repository *from, const char *ref, struct manife
 	int r = repository_manifest(from, ref, &data, &len, hex, err);
 	if (r <= 0)
 		return r;
-	if (strlen(data) != len || manifest_parse(data, len, ref, ret, &ignored) < 0)
+	if (strlen(data) != len || oci_manifest_parse(data, len, ref, ret, &ignored) < 0)
 		return 0;
 	*ret_text = TAKE(data);
 	return 1;
 }
 
-static int copy_blob(struct repository *from, const struct descriptor *d, const struct layout *to, struct err *err)
+static int copy_blob(struct repository *from, const struct oci_descriptor *d, const struct layout *to, struct err *err)
 {
 	auto_str char *data = NULL;
 	char hex[DIGEST_HEX + 1];
@@ -45,34 +45,34 @@ static int copy_blob(struct repository *from, const struct descriptor *d, const 
 	return layout_blob_put(to, data, len, hex, err) < 0 ? -1 : 1;
 }
 
-static int bring_legacy(struct repository *from, const char *manifest_hex, const struct layout *to, struct bag *bag,
-			struct err *err)
+static int copy_cosign_tag(struct repository *from, const char *manifest_hex, const struct layout *to,
+			   struct signature_set *bag, struct err *err)
 {
-	auto_str char *tag = legacy_tag(manifest_hex), *text = NULL;
-	auto_manifest struct manifest m = { 0 };
-	int r = read_manifest(from, tag, &m, &text, err);
+	auto_str char *tag = cosign_tag_name(manifest_hex), *text = NULL;
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	int r = fetch_manifest(from, tag, &m, &text, err);
 	if (r <= 0)
 		return r;
 	bag->legacy.layers = mem_alloc(m.count * sizeof(*m.layers));
 	for (size_t i = 0; i < m.count && i < SIGNATURE_COUNT_MAX; i++) {
-		if (!str_eq(m.layers[i].media_type, SIGNATURE_LEGACY))
+		if (!str_eq(m.layers[i].media_type, SIGNATURE_COSIGN_TAG))
 			continue;
 		r = copy_blob(from, &m.layers[i], to, err);
 		if (r < 0)
 			return -1;
 		if (r > 0)
-			descriptor_copy(&m.layers[i], &bag->legacy.layers[bag->legacy.count++]);
+			oci_descriptor_copy(&m.layers[i], &bag->legacy.layers[bag->legacy.count++]);
 	}
 	return 0;
 }
 
-static int bring_referrer(struct repository *from, const struct descriptor *d, const struct layout *to, struct bag *bag,
-			  struct err *err)
+static int copy_referrer(struct repository *from, const struct oci_descriptor *d, const struct layout *to,
+			 struct signature_set *bag, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(d->digest), *text = NULL;
-	auto_manifest struct manifest m = { 0 };
-	int r = read_manifest(from, ref, &m, &text, err);
-	if (r <= 0 || !referrer_type(&m))
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	int r = fetch_manifest(from, ref, &m, &text, err);
+	if (r <= 0 || !signature_referrer_type(&m))
 		return r < 0 ? -1 : 0;
 	r = copy_blob(from, &m.config, to, err);
 	if (r > 0)
@@ -82,28 +82,29 @@ static int bring_referrer(struct repository *from, const struct descriptor *d, c
 	return r < 0 ? -1 : 0;
 }
 
-static int bring_referrers(struct repository *from, const char *manifest_hex, const struct layout *to, struct bag *bag,
-			   struct err *err)
+static int copy_referrers(struct repository *from, const char *manifest_hex, const struct layout *to,
+			  struct signature_set *bag, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	if (repository_referrers(from, manifest_hex, &x, err) < 0)
 		return err->code == E_MANIFEST ? 0 : -1;
 	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX; i++)
-		if (bring_referrer(from, &x.items[i], to, bag, err) < 0)
+		if (copy_referrer(from, &x.items[i], to, bag, err) < 0)
 			return -1;
 	return 0;
 }
 
-static int put(const struct bag *bag, const char *manifest_hex, const struct layout *to, struct err *err)
+static int put_signatures(const struct signature_set *bag, const char *manifest_hex, const struct layout *to,
+			  struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(to, false, err);
 	if (held < 0 || layout_index(to, &x, err) < 0)
 		return -1;
-	int changed = legacy_merge(to, &x, manifest_hex, bag->legacy.layers, bag->legacy.count, err);
+	int changed = cosign_tag_merge(to, &x, manifest_hex, bag->legacy.layers, bag->legacy.count, err);
 	for (size_t i = 0; i < bag->referrers.count && changed >= 0; i++) {
 		const char *text = bag->referrers.items[i];
-		int r = referrer_merge(to, &x, manifest_hex, text, strlen(text), err);
+		int r = signature_referrer_merge(to, &x, manifest_hex, text, strlen(text), err);
 		changed = r < 0 ? -1 : changed | r;
 	}
 	return changed > 0 ? layout_index_write(to, &x, err) : changed;
@@ -111,9 +112,9 @@ static int put(const struct bag *bag, const char *manifest_hex, const struct lay
 
 int signature_copy(struct repository *from, const char *manifest_hex, const struct layout *to, struct err *err)
 {
-	auto_bag struct bag bag = { 0 };
-	if (bring_legacy(from, manifest_hex, to, &bag, err) < 0 ||
-	    bring_referrers(from, manifest_hex, to, &bag, err) < 0 || put(&bag, manifest_hex, to, err) < 0)
+	auto_signature_set struct signature_set bag = { 0 };
+	if (copy_cosign_tag(from, manifest_hex, to, &bag, err) < 0 ||
+	    copy_referrers(from, manifest_hex, to, &bag, err) < 0 || put_signatures(&bag, manifest_hex, to, err) < 0)
 		return err_wrap(err, "bring the signatures of sha256:%s", manifest_hex);
 	return bag.legacy.count > 0 || bag.referrers.count > 0;
 }

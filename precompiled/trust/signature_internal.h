@@ -6,7 +6,7 @@
 #define SIGNATURE_PREDICATE "https://sigstore.dev/cosign/sign/v1"
 
 // What somebody signed, whatever it is wrapped in.
-struct claim {
+struct signature_claim {
 	struct strv digests; // of the manifests that it is about, as hex
 	char *text;          // the very bytes that are signed
 	size_t text_len;
@@ -14,29 +14,30 @@ struct claim {
 	size_t signature_len;
 	char hint[DIGEST_HEX + 1]; // the id of the key that it says made it; "" = it does not say
 };
-void claim_done(struct claim *c);
-#define auto_claim __attribute__((cleanup(claim_done)))
-bool claim_holds(const struct claim *c, const struct key *key, const char *manifest_hex);
+void signature_claim_done(struct signature_claim *c);
+#define auto_signature_claim __attribute__((cleanup(signature_claim_done)))
+bool signature_claim_holds(const struct signature_claim *c, const struct key *key, const char *manifest_hex);
 
 // The older encoding. d is the payload's descriptor: the signature is one of its annotations. E_MANIFEST: it is none.
-char *legacy_tag(const char *manifest_hex);
-int legacy_claim(const struct descriptor *d, const char *payload, size_t len, struct claim *ret, struct err *err);
+char *cosign_tag_name(const char *manifest_hex);
+int cosign_tag_claim(const struct oci_descriptor *d, const char *payload, size_t len, struct signature_claim *ret,
+		     struct err *err);
 // Into the manifest under the tag, beside the signatures that are there. 1 = changed.
-int legacy_merge(const struct layout *l, struct index *x, const char *manifest_hex, const struct descriptor *layers,
-		 size_t count, struct err *err);
-int legacy_make(const struct layout *l, struct index *x, const char *manifest_hex, const struct signature_maker *maker,
-		struct err *err);
+int cosign_tag_merge(const struct layout *l, struct oci_index *x, const char *manifest_hex,
+		     const struct oci_descriptor *layers, size_t count, struct err *err);
+int cosign_tag_make(const struct layout *l, struct oci_index *x, const char *manifest_hex,
+		    const struct signature_maker *maker, struct err *err);
 
 // The newer one, and CMS: a manifest whose subject is the package, and one blob. 0 = the bundle is about something
 // else than a signature (another kind of attestation).
-int bundle_claim(const char *data, size_t len, const char *name, struct claim *ret, struct err *err);
+int sigstore_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret, struct err *err);
 // Which of our two a manifest holds; NULL = neither.
-const char *referrer_type(const struct manifest *m);
-char *referrer_tag(const char *manifest_hex);
+const char *signature_referrer_type(const struct oci_manifest *m);
+char *signature_referrer_tag(const char *manifest_hex);
 // Into the index under the tag, beside what is there. text: of the manifest. 1 = changed.
-int referrer_merge(const struct layout *l, struct index *x, const char *manifest_hex, const char *text, size_t len,
-		   struct err *err);
-int bundle_make(const struct layout *l, struct index *x, const struct descriptor *manifest,
-		const struct signature_maker *maker, struct err *err);
-int cms_make(const struct layout *l, struct index *x, const struct descriptor *manifest,
-	     const struct signature_maker *maker, struct err *err);
+int signature_referrer_merge(const struct layout *l, struct oci_index *x, const char *manifest_hex, const char *text,
+			     size_t len, struct err *err);
+int sigstore_bundle_make(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+			 const struct signature_maker *maker, struct err *err);
+int signature_make_cms(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+		       const struct signature_maker *maker, struct err *err);

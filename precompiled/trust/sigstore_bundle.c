@@ -70,10 +70,10 @@ static int read_statement(const char *data, size_t len, const char *name, struct
 	return ret->count ? 1 : err_set(err, E_MANIFEST, "'%s' names no SHA-256 digest", name);
 }
 
-int bundle_claim(const char *data, size_t len, const char *name, struct claim *ret, struct err *err)
+int sigstore_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	auto_claim struct claim c = { 0 };
+	auto_signature_claim struct signature_claim c = { 0 };
 	auto_str char *payload = NULL;
 	const char *type = NULL, *text = NULL, *signature = NULL, *hint = NULL;
 	json_t *signatures = NULL;
@@ -93,7 +93,7 @@ int bundle_claim(const char *data, size_t len, const char *name, struct claim *r
 		hint_parse(hint, c.hint);
 	c.text = envelope_text(type, payload, payload_len, &c.text_len);
 	*ret = c;
-	c = (struct claim){ 0 };
+	c = (struct signature_claim){ 0 };
 	return 1;
 }
 
@@ -117,7 +117,7 @@ static int make_bundle(const char *manifest_hex, const struct key *key, char **r
 	return 0;
 }
 
-const char *referrer_type(const struct manifest *m)
+const char *signature_referrer_type(const struct oci_manifest *m)
 {
 	// Not by artifactType: some clients write another one.
 	if (m->count != 1)
@@ -127,71 +127,73 @@ const char *referrer_type(const struct manifest *m)
 	return str_eq(m->layers[0].media_type, SIGNATURE_CMS) ? SIGNATURE_CMS : NULL;
 }
 
-char *referrer_tag(const char *manifest_hex)
+char *signature_referrer_tag(const char *manifest_hex)
 {
 	return str_fmt("sha256-%s", manifest_hex);
 }
 
-static int read_referrers(const struct layout *l, const struct index *x, const char *tag, struct index *ret,
+static int read_referrers(const struct layout *l, const struct oci_index *x, const char *tag, struct oci_index *ret,
 			  struct err *err)
 {
-	int at = index_find(x, tag);
+	int at = oci_index_find(x, tag);
 	auto_str char *data = NULL;
 	size_t len = 0;
 	if (at < 0)
 		return 0;
-	return layout_blob_read(l, &x->items[at], &data, &len, err) < 0 ? -1 : index_parse(data, len, tag, ret, err);
+	return layout_blob_read(l, &x->items[at], &data, &len, err) < 0 ? -1 :
+									  oci_index_parse(data, len, tag, ret, err);
 }
 
-int referrer_merge(const struct layout *l, struct index *x, const char *manifest_hex, const char *text, size_t len,
-		   struct err *err)
+int signature_referrer_merge(const struct layout *l, struct oci_index *x, const char *manifest_hex, const char *text,
+			     size_t len, struct err *err)
 {
-	auto_str char *tag = referrer_tag(manifest_hex), *ref = NULL;
-	auto_manifest struct manifest m = { 0 };
-	auto_index struct index refs = { 0 };
-	if (manifest_parse(text, len, "signature", &m, err) < 0 || read_referrers(l, x, tag, &refs, err) < 0)
+	auto_str char *tag = signature_referrer_tag(manifest_hex), *ref = NULL;
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	auto_oci_index struct oci_index refs = { 0 };
+	if (oci_manifest_parse(text, len, "signature", &m, err) < 0 || read_referrers(l, x, tag, &refs, err) < 0)
 		return -1;
-	auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = len };
-	d.artifact_type = str_dup(referrer_type(&m));
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = len };
+	d.artifact_type = str_dup(signature_referrer_type(&m));
 	d.annotations = json_deep_copy(m.annotations);
 	if (layout_blob_put(l, text, len, d.digest, err) < 0)
 		return -1;
 	ref = oci_digest_text(d.digest);
-	if (index_find(&refs, ref) >= 0)
+	if (oci_index_find(&refs, ref) >= 0)
 		return 0;
-	index_put(&refs, &d, NULL);
-	auto_str char *listing = index_text(&refs);
-	auto_descriptor struct descriptor all = { .media_type = str_dup(OCI_INDEX), .size = strlen(listing) };
+	oci_index_put(&refs, &d, NULL);
+	auto_str char *listing = oci_index_text(&refs);
+	auto_oci_descriptor struct oci_descriptor all = { .media_type = str_dup(OCI_INDEX), .size = strlen(listing) };
 	if (layout_blob_put(l, listing, strlen(listing), all.digest, err) < 0)
 		return -1;
-	int old = index_find(x, tag);
+	int old = oci_index_find(x, tag);
 	if (old >= 0)
-		index_drop(x, (size_t)old);
-	index_put(x, &all, tag);
+		oci_index_remove(x, (size_t)old);
+	oci_index_put(x, &all, tag);
 	return 1;
 }
 
 // The blob of the i-th referrer, if it is of that type.
-static int read_blob(const struct layout *l, const struct descriptor *referrer, const char *type, char **ret,
-		     size_t *ret_len, struct err *err)
+static int read_referrer_blob(const struct layout *l, const struct oci_descriptor *referrer, const char *type,
+			      char **ret, size_t *ret_len, struct err *err)
 {
 	auto_str char *data = NULL;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0;
 	if (layout_blob_read(l, referrer, &data, &len, err) < 0 ||
-	    manifest_parse(data, len, "signature", &m, err) < 0 || !str_eq(referrer_type(&m), type))
+	    oci_manifest_parse(data, len, "signature", &m, err) < 0 || !str_eq(signature_referrer_type(&m), type))
 		return -1;
 	return layout_blob_read(l, &m.layers[0], ret, ret_len, err);
 }
 
-static bool is_by(const char *data, size_t len, const struct key *key, const char *manifest_hex)
+static bool is_signed_by(const char *data, size_t len, const struct key *key, const char *manifest_hex)
 {
-	auto_claim struct claim c = { 0 };
+	auto_signature_claim struct signature_claim c = { 0 };
 	struct err ignored;
-	return bundle_claim(data, len, "signature", &c, &ignored) > 0 && claim_holds(&c, key, manifest_hex);
+	return sigstore_bundle_claim(data, len, "signature", &c, &ignored) > 0 &&
+	       signature_claim_holds(&c, key, manifest_hex);
 }
 
-static json_t *notes(const char *type, time_t now)
+static json_t *referrer_annotations(const char *type, time_t now)
 {
 	char when[32];
 	struct tm tm = { 0 };
@@ -205,56 +207,56 @@ static json_t *notes(const char *type, time_t now)
 	return ret;
 }
 
-static int add(const struct layout *l, struct index *x, const struct descriptor *subject, const char *type, time_t now,
-	       const char *data, size_t len, struct err *err)
+static int add_referrer(const struct layout *l, struct oci_index *x, const struct oci_descriptor *subject,
+			const char *type, time_t now, const char *data, size_t len, struct err *err)
 {
-	auto_manifest struct manifest m = { .artifact_type = str_dup(type), .count = 1 };
-	m.annotations = notes(type, now);
-	m.config = (struct descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
+	auto_oci_manifest struct oci_manifest m = { .artifact_type = str_dup(type), .count = 1 };
+	m.annotations = referrer_annotations(type, now);
+	m.config = (struct oci_descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
 	m.layers = mem_alloc(sizeof(*m.layers));
-	m.layers[0] = (struct descriptor){ .media_type = str_dup(type), .size = len };
-	m.subject = (struct descriptor){ .media_type = str_dup(subject->media_type), .size = subject->size };
+	m.layers[0] = (struct oci_descriptor){ .media_type = str_dup(type), .size = len };
+	m.subject = (struct oci_descriptor){ .media_type = str_dup(subject->media_type), .size = subject->size };
 	memcpy(m.subject.digest, subject->digest, sizeof(m.subject.digest));
 	if (layout_blob_put(l, EMPTY, strlen(EMPTY), m.config.digest, err) < 0 ||
 	    layout_blob_put(l, data, len, m.layers[0].digest, err) < 0)
 		return -1;
-	auto_str char *text = manifest_text(&m);
-	return referrer_merge(l, x, subject->digest, text, strlen(text), err);
+	auto_str char *text = oci_manifest_text(&m);
+	return signature_referrer_merge(l, x, subject->digest, text, strlen(text), err);
 }
 
-int bundle_make(const struct layout *l, struct index *x, const struct descriptor *manifest,
-		const struct signature_maker *maker, struct err *err)
+int sigstore_bundle_make(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+			 const struct signature_maker *maker, struct err *err)
 {
-	auto_str char *tag = referrer_tag(manifest->digest), *bundle = NULL;
-	auto_index struct index refs = { 0 };
+	auto_str char *tag = signature_referrer_tag(manifest->digest), *bundle = NULL;
+	auto_oci_index struct oci_index refs = { 0 };
 	if (read_referrers(l, x, tag, &refs, err) < 0)
 		return -1;
 	for (size_t i = 0; i < refs.count; i++) {
 		auto_str char *data = NULL;
 		size_t len = 0;
 		struct err ignored;
-		if (read_blob(l, &refs.items[i], SIGNATURE_BUNDLE, &data, &len, &ignored) == 0 &&
-		    is_by(data, len, maker->key, manifest->digest))
+		if (read_referrer_blob(l, &refs.items[i], SIGNATURE_BUNDLE, &data, &len, &ignored) == 0 &&
+		    is_signed_by(data, len, maker->key, manifest->digest))
 			return 0;
 	}
 	if (make_bundle(manifest->digest, maker->key, &bundle, err) < 0)
 		return -1;
-	return add(l, x, manifest, SIGNATURE_BUNDLE, maker->now, bundle, strlen(bundle), err);
+	return add_referrer(l, x, manifest, SIGNATURE_BUNDLE, maker->now, bundle, strlen(bundle), err);
 }
 
 // Whether there is a CMS signature by this very certificate, which is then its own anchor.
-static bool has_cms(const struct layout *l, const struct index *refs, const struct signature_maker *maker,
+static bool has_cms(const struct layout *l, const struct oci_index *refs, const struct signature_maker *maker,
 		    const char *content, size_t content_len)
 {
 	auto_anchor struct anchor *self = NULL;
 	struct err ignored;
-	if (anchor_parse(maker->chain, maker->chain_name, &self, &ignored) < 0)
+	if (cms_anchor_parse(maker->chain, maker->chain_name, &self, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < refs->count; i++) {
 		auto_str char *data = NULL;
 		auto_cms_verdict struct cms_verdict v = { 0 };
 		size_t len = 0;
-		if (read_blob(l, &refs->items[i], SIGNATURE_CMS, &data, &len, &ignored) == 0 &&
+		if (read_referrer_blob(l, &refs->items[i], SIGNATURE_CMS, &data, &len, &ignored) == 0 &&
 		    cms_verify(self, maker->now, data, len, content, content_len, &v) > 0 &&
 		    str_eq(v.id, key_id(maker->key)))
 			return true;
@@ -262,11 +264,11 @@ static bool has_cms(const struct layout *l, const struct index *refs, const stru
 	return false;
 }
 
-int cms_make(const struct layout *l, struct index *x, const struct descriptor *manifest,
-	     const struct signature_maker *maker, struct err *err)
+int signature_make_cms(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+		       const struct signature_maker *maker, struct err *err)
 {
-	auto_str char *tag = referrer_tag(manifest->digest), *content = NULL, *der = NULL;
-	auto_index struct index refs = { 0 };
+	auto_str char *tag = signature_referrer_tag(manifest->digest), *content = NULL, *der = NULL;
+	auto_oci_index struct oci_index refs = { 0 };
 	size_t content_len = 0, len = 0;
 	if (read_referrers(l, x, tag, &refs, err) < 0 || layout_blob_read(l, manifest, &content, &content_len, err) < 0)
 		return -1;
@@ -274,5 +276,5 @@ int cms_make(const struct layout *l, struct index *x, const struct descriptor *m
 		return 0;
 	if (cms_sign(maker->key, maker->chain, maker->chain_name, content, content_len, &der, &len, err) < 0)
 		return -1;
-	return add(l, x, manifest, SIGNATURE_CMS, maker->now, der, len, err);
+	return add_referrer(l, x, manifest, SIGNATURE_CMS, maker->now, der, len, err);
 }

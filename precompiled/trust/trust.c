@@ -12,26 +12,26 @@
 static const char DIR_NAME[] = "etc/kmodsmith/trust", POLICY[] = "policy.json", SUFFIX[] = ".pem", LOCK[] = ".lock";
 enum { THRESHOLD_MAX = 64 };
 
-static void key_done(struct trust_key *k)
+static void trust_key_done(struct trust_key *k)
 {
 	free(k->name);
 	key_free(k->key);
 	strv_done(&k->prefixes);
 }
 
-static void source_done(struct trust_source *s)
+static void trust_source_done(struct trust_source *s)
 {
 	free(s->prefix);
 	strv_done(&s->keys);
-	anchor_free(s->anchor);
+	cms_anchor_free(s->anchor);
 }
 
 void trust_done(struct trust *t)
 {
 	for (size_t i = 0; i < t->count; i++)
-		key_done(&t->keys[i]);
+		trust_key_done(&t->keys[i]);
 	for (size_t i = 0; i < t->source_count; i++)
-		source_done(&t->sources[i]);
+		trust_source_done(&t->sources[i]);
 	free(t->keys);
 	free(t->sources);
 	free(t->place);
@@ -77,7 +77,7 @@ static int check_rights(const struct root *dir, const char *path, struct err *er
 	return 0;
 }
 
-static int read_file(const struct root *dir, const char *path, char **ret, struct err *err)
+static int read_trusted_file(const struct root *dir, const char *path, char **ret, struct err *err)
 {
 	enum { FILE_MAX = 1 << 20 };
 	struct stat st;
@@ -95,7 +95,7 @@ static bool is_anchor(const char *pem)
 	return strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----");
 }
 
-static const struct trust_key *find_key(const struct trust *t, const char *name_or_id)
+static const struct trust_key *find_trusted_key(const struct trust *t, const char *name_or_id)
 {
 	for (size_t i = 0; i < t->count; i++)
 		if (str_eq(t->keys[i].name, name_or_id) || str_eq(key_id(t->keys[i].key), name_or_id))
@@ -103,17 +103,17 @@ static const struct trust_key *find_key(const struct trust *t, const char *name_
 	return NULL;
 }
 
-static int read_key(const struct root *dir, const char *file, struct trust *t, struct err *err)
+static int read_trusted_key(const struct root *dir, const char *file, struct trust *t, struct err *err)
 {
 	auto_str char *pem = NULL, *path = root_path(dir, file);
 	auto_key struct key *key = NULL;
-	if (read_file(dir, file, &pem, err) < 0)
+	if (read_trusted_file(dir, file, &pem, err) < 0)
 		return -1;
 	if (is_anchor(pem))
 		return 0;
 	if (key_parse(pem, path, &key, err) < 0)
 		return -1;
-	const struct trust_key *twin = find_key(t, key_id(key));
+	const struct trust_key *twin = find_trusted_key(t, key_id(key));
 	if (twin)
 		return err_set(err, E_CONFIG, "'%s' is the same key as '%s': remove one", path, twin->name);
 	t->keys = mem_grow(t->keys, t->count + 1, sizeof(*t->keys));
@@ -122,20 +122,20 @@ static int read_key(const struct root *dir, const char *file, struct trust *t, s
 	return 0;
 }
 
-static int read_keys(const struct root *dir, struct trust *t, struct err *err)
+static int read_trusted_keys(const struct root *dir, struct trust *t, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(dir, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
 		if (names.items[i][0] != '.' && str_ends(names.items[i], SUFFIX) &&
-		    read_key(dir, names.items[i], t, err) < 0)
+		    read_trusted_key(dir, names.items[i], t, err) < 0)
 			return -1;
 	return 0;
 }
 
 // The scheme and the host in lower case, without a slash at the end: two spellings of one place are one place.
-static char *normal(const char *name)
+static char *normalized_source(const char *name)
 {
 	char *copy = str_dup(name);
 	size_t len = strlen(copy);
@@ -150,33 +150,33 @@ static char *normal(const char *name)
 }
 
 // Whole steps only: docker://reg.example/x is no prefix of docker://reg.example/xy.
-static bool is_below(const char *name, const char *prefix)
+static bool is_below_prefix(const char *name, const char *prefix)
 {
 	size_t len = strlen(prefix);
 	return str_starts(name, prefix) &&
 	       (len == 0 || name[len] == '\0' || name[len] == '/' || prefix[len - 1] == '/' || prefix[len - 1] == ':');
 }
 
-struct entry { // of policy.json, while it is read
+struct policy_entry { // of policy.json, while it is read
 	const struct root *dir;
 	struct trust *trust;
 	struct trust_source *source;
 };
 
-static int refuse(const struct entry *e, const char *key, const char *wanted, struct err *err)
+static int refuse_policy(const struct policy_entry *e, const char *key, const char *wanted, struct err *err)
 {
 	return err_set(err, E_CONFIG, "'%s/%s': the entry for '%s' has '%s', which must be %s", e->dir->name, POLICY,
 		       e->source->prefix ? e->source->prefix : "?", key, wanted);
 }
 
-static int set_keys(struct entry *e, const json_t *list, struct err *err)
+static int set_keys(struct policy_entry *e, const json_t *list, struct err *err)
 {
 	e->source->has_keys = true;
 	if (!json_is_array(list))
-		return refuse(e, "keys", "a list of names or ids", err);
+		return refuse_policy(e, "keys", "a list of names or ids", err);
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *name = json_string_value(json_array_get(list, i));
-		const struct trust_key *k = name ? find_key(e->trust, name) : NULL;
+		const struct trust_key *k = name ? find_trusted_key(e->trust, name) : NULL;
 		if (!k)
 			return err_set(err, E_CONFIG, "'%s/%s': '%s' is no key of this directory", e->dir->name, POLICY,
 				       name ? name : "?");
@@ -188,31 +188,32 @@ static int set_keys(struct entry *e, const json_t *list, struct err *err)
 	return 0;
 }
 
-static int set_threshold(struct entry *e, const json_t *value, struct err *err)
+static int set_threshold(struct policy_entry *e, const json_t *value, struct err *err)
 {
 	json_int_t n = json_integer_value(value);
 	if (n < 1 || n > THRESHOLD_MAX)
-		return refuse(e, "threshold", "a number from 1 to 64", err);
+		return refuse_policy(e, "threshold", "a number from 1 to 64", err);
 	e->source->threshold = (unsigned)n;
 	return 0;
 }
 
-static int set_anchor(struct entry *e, const json_t *value, struct err *err)
+static int set_anchor(struct policy_entry *e, const json_t *value, struct err *err)
 {
 	const char *file = json_string_value(value);
 	auto_str char *pem = NULL, *path = file ? root_path(e->dir, file) : NULL;
 	if (!file || !*file || strchr(file, '/'))
-		return refuse(e, "anchor", "the name of a file in this directory", err);
-	return read_file(e->dir, file, &pem, err) < 0 ? -1 : anchor_parse(pem, path, &e->source->anchor, err);
+		return refuse_policy(e, "anchor", "the name of a file in this directory", err);
+	return read_trusted_file(e->dir, file, &pem, err) < 0 ? -1 :
+								cms_anchor_parse(pem, path, &e->source->anchor, err);
 }
 
-static int set_choice(const struct entry *e, const char *key, const json_t *value, const char *no, const char *yes,
-		      bool *ret, struct err *err)
+static int set_choice(const struct policy_entry *e, const char *key, const json_t *value, const char *no,
+		      const char *yes, bool *ret, struct err *err)
 {
 	const char *text = json_string_value(value);
 	auto_str char *wanted = str_fmt("\"%s\" or \"%s\"", no, yes);
 	if (!str_eq(text, no) && !str_eq(text, yes))
-		return refuse(e, key, wanted, err);
+		return refuse_policy(e, key, wanted, err);
 	*ret = str_eq(text, yes);
 	return 0;
 }
@@ -225,7 +226,7 @@ const char *trust_catalog_name(enum trust_catalog c)
 	return names[c];
 }
 
-static int set_catalog(const struct entry *e, const json_t *value, struct err *err)
+static int set_catalog(const struct policy_entry *e, const json_t *value, struct err *err)
 {
 	bool is_required;
 	if (set_choice(e, "catalog", value, "optional", "required", &is_required, err) < 0)
@@ -234,7 +235,7 @@ static int set_catalog(const struct entry *e, const json_t *value, struct err *e
 	return 0;
 }
 
-static int set(struct entry *e, const char *key, const json_t *value, struct err *err)
+static int set_member(struct policy_entry *e, const char *key, const json_t *value, struct err *err)
 {
 	struct trust_source *s = e->source;
 	if (str_eq(key, "prefix"))
@@ -253,7 +254,7 @@ static int set(struct entry *e, const char *key, const json_t *value, struct err
 		       s->prefix, key);
 }
 
-static int read_source(const struct root *dir, json_t *json, struct trust *t, struct err *err)
+static int read_policy_source(const struct root *dir, json_t *json, struct trust *t, struct err *err)
 {
 	const char *prefix = json_string_value(json_object_get(json, "prefix")), *key;
 	json_t *value;
@@ -261,21 +262,21 @@ static int read_source(const struct root *dir, json_t *json, struct trust *t, st
 		return err_set(err, E_CONFIG, "'%s/%s': an entry of \"sources\" has no \"prefix\"", dir->name, POLICY);
 	t->sources = mem_grow(t->sources, t->source_count + 1, sizeof(*t->sources));
 	struct trust_source *s = &t->sources[t->source_count++];
-	*s = (struct trust_source){ .prefix = normal(prefix), .threshold = 1 };
+	*s = (struct trust_source){ .prefix = normalized_source(prefix), .threshold = 1 };
 	for (size_t i = 0; i + 1 < t->source_count; i++)
 		if (str_eq(t->sources[i].prefix, s->prefix))
 			return err_set(err, E_CONFIG, "'%s/%s': '%s' has two entries", dir->name, POLICY, s->prefix);
-	struct entry e = { .dir = dir, .trust = t, .source = s };
+	struct policy_entry e = { .dir = dir, .trust = t, .source = s };
 	json_object_foreach(json, key, value)
 	{
-		if (set(&e, key, value, err) < 0)
+		if (set_member(&e, key, value, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
 // 1 = there is a policy, *ret is its list of sources (borrowed from *ret_json).
-static int read_policy(const struct root *dir, json_t **ret_json, json_t **ret, struct err *err)
+static int read_trust_policy(const struct root *dir, json_t **ret_json, json_t **ret, struct err *err)
 {
 	const char *key;
 	json_t *value, *json = NULL;
@@ -301,11 +302,11 @@ int trust_open(const struct root *dir, struct trust *ret, struct err *err)
 	auto_json json_t *json = NULL;
 	json_t *sources = NULL;
 	if (dir->fd >= 0) {
-		if (check_rights(dir, ".", err) < 0 || read_keys(dir, &t, err) < 0 ||
-		    read_policy(dir, &json, &sources, err) < 0)
+		if (check_rights(dir, ".", err) < 0 || read_trusted_keys(dir, &t, err) < 0 ||
+		    read_trust_policy(dir, &json, &sources, err) < 0)
 			return -1;
 		for (size_t i = 0; i < json_array_size(sources); i++)
-			if (read_source(dir, json_array_get(sources, i), &t, err) < 0)
+			if (read_policy_source(dir, json_array_get(sources, i), &t, err) < 0)
 				return -1;
 	}
 	*ret = t;
@@ -313,12 +314,12 @@ int trust_open(const struct root *dir, struct trust *ret, struct err *err)
 	return 0;
 }
 
-static const struct trust_source *find_source(const struct trust *t, const char *repository)
+static const struct trust_source *find_policy_source(const struct trust *t, const char *repository)
 {
-	auto_str char *name = normal(repository);
+	auto_str char *name = normalized_source(repository);
 	const struct trust_source *best = NULL;
 	for (size_t i = 0; i < t->source_count; i++)
-		if (is_below(name, t->sources[i].prefix) &&
+		if (is_below_prefix(name, t->sources[i].prefix) &&
 		    (!best || strlen(t->sources[i].prefix) > strlen(best->prefix)))
 			best = &t->sources[i];
 	return best;
@@ -326,7 +327,7 @@ static const struct trust_source *find_source(const struct trust *t, const char 
 
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret)
 {
-	const struct trust_source *s = find_source(t, repository);
+	const struct trust_source *s = find_policy_source(t, repository);
 	*ret = (struct trust_rule){ .threshold = 1, .now = now, .place = t->place };
 	if (s) {
 		ret->prefix = s->prefix;
@@ -350,7 +351,7 @@ void trust_rule_done(struct trust_rule *rule)
 }
 
 // Whoever else changes the directory waits. fd to close.
-static int lock(const struct root *dir, struct err *err)
+static int lock_trust_dir(const struct root *dir, struct err *err)
 {
 	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
 	auto_fd int fd = lockfile_open(dir->fd, LOCK, O_RDWR);
@@ -368,13 +369,13 @@ static int check_name(const char *name, struct err *err)
 	return 0;
 }
 
-static json_t *find_entry(json_t *sources, const char *prefix)
+static json_t *find_policy_entry(json_t *sources, const char *prefix)
 {
-	auto_str char *wanted = normal(prefix);
+	auto_str char *wanted = normalized_source(prefix);
 	for (size_t i = 0; i < json_array_size(sources); i++) {
 		json_t *entry = json_array_get(sources, i);
 		const char *text = json_string_value(json_object_get(entry, "prefix"));
-		auto_str char *have = text ? normal(text) : NULL;
+		auto_str char *have = text ? normalized_source(text) : NULL;
 		if (str_eq(have, wanted))
 			return entry;
 	}
@@ -398,14 +399,14 @@ static int add_to_policy(const struct root *dir, const char *prefix, const char 
 	auto_json json_t *json = NULL;
 	json_t *sources = NULL;
 	size_t at;
-	int r = read_policy(dir, &json, &sources, err);
+	int r = read_trust_policy(dir, &json, &sources, err);
 	if (r < 0)
 		return -1;
 	if (r == 0) {
 		json = json_pack("{s:[]}", "sources");
 		sources = json_object_get(json, "sources");
 	}
-	json_t *entry = find_entry(sources, prefix), *keys = json_object_get(entry, "keys");
+	json_t *entry = find_policy_entry(sources, prefix), *keys = json_object_get(entry, "keys");
 	if (entry && !keys)
 		return err_set(err, E_CONFIG,
 			       "'%s/%s': the entry for '%s' has no list of keys, so it takes all: write the"
@@ -426,16 +427,16 @@ int trust_add(const struct root *dir, const char *name, const char *pem, const c
 {
 	auto_trust struct trust t = { 0 };
 	auto_key struct key *key = NULL;
-	auto_fd int held = lock(dir, err);
-	if (held < 0 || check_rights(dir, ".", err) < 0 || read_keys(dir, &t, err) < 0 ||
+	auto_fd int held = lock_trust_dir(dir, err);
+	if (held < 0 || check_rights(dir, ".", err) < 0 || read_trusted_keys(dir, &t, err) < 0 ||
 	    key_parse(pem, name ? name : "the key", &key, err) < 0)
 		return -1;
 	auto_str char *short_id = str_ndup(key_id(key), 16);
-	const struct trust_key *there = find_key(&t, key_id(key));
+	const struct trust_key *there = find_trusted_key(&t, key_id(key));
 	const char *called = there ? there->name : name ? name : short_id;
 	if (check_name(called, err) < 0)
 		return -1;
-	if (!there && find_key(&t, called))
+	if (!there && find_trusted_key(&t, called))
 		return err_set(err, E_USAGE, "'%s' has another key named '%s': choose another --name", dir->name,
 			       called);
 	int changed = prefix ? add_to_policy(dir, prefix, called, key_id(key), err) : 0;
@@ -454,7 +455,7 @@ static int drop_from_policy(const struct root *dir, const char *name, const char
 	json_t *sources = NULL;
 	size_t at;
 	bool is_changed = false;
-	if (read_policy(dir, &json, &sources, err) < 0)
+	if (read_trust_policy(dir, &json, &sources, err) < 0)
 		return -1;
 	for (size_t i = 0; i < json_array_size(sources); i++) {
 		json_t *keys = json_object_get(json_array_get(sources, i), "keys");
@@ -471,10 +472,10 @@ static int drop_from_policy(const struct root *dir, const char *name, const char
 int trust_remove(const struct root *dir, const char *name_or_id, struct err *err)
 {
 	auto_trust struct trust t = { 0 };
-	auto_fd int held = lock(dir, err);
-	if (held < 0 || check_rights(dir, ".", err) < 0 || read_keys(dir, &t, err) < 0)
+	auto_fd int held = lock_trust_dir(dir, err);
+	if (held < 0 || check_rights(dir, ".", err) < 0 || read_trusted_keys(dir, &t, err) < 0)
 		return -1;
-	const struct trust_key *k = find_key(&t, name_or_id);
+	const struct trust_key *k = find_trusted_key(&t, name_or_id);
 	int removed = 0;
 	if (k) {
 		auto_str char *file = str_fmt("%s%s", k->name, SUFFIX);

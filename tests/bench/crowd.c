@@ -19,7 +19,7 @@
 enum { MOST = 20000, ACCEPT_MS = 10000, WORK_MS = 3000, PROBE_MS = 300, STEP_MS = 50, BEAT_MS = 300000 };
 
 static const char BOOT[] = "6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f";
-static const struct aim OLD = { 0x1111, 0x1111 };
+static const struct target_hash OLD = { 0x1111, 0x1111 };
 
 struct person {
 	struct agent_node node; // whose watch is not used: one is enough for all
@@ -59,20 +59,20 @@ static void read_person(struct person *p, const json_t *metadata)
 	const char *key;
 	json_t *value;
 	struct agent_node *n = &p->node;
-	member_init(&n->m, p->name, json_string_value(json_object_get(metadata, "uid")));
+	node_state_init(&n->m, p->name, json_string_value(json_object_get(metadata, "uid")));
 	memset(n->value, 0, sizeof(n->value));
 	json_object_foreach(json_object_get(metadata, "labels"), key, value)
 	{
-		member_label(&n->m, key, json_string_value(value));
+		node_state_label(&n->m, key, json_string_value(value));
 	}
 	json_object_foreach(json_object_get(metadata, "annotations"), key, value)
 	{
 		for (int i = 0; i < AGENT_KEYS; i++)
 			if (str_eq(agent_key_names[i], key))
 				snprintf(n->value[i], AGENT_VALUE, "%s", json_string_value(value));
-		member_annotation(&n->m, key, json_string_value(value));
+		node_state_annotation(&n->m, key, json_string_value(value));
 	}
-	member_end(&n->m);
+	node_state_end(&n->m);
 	agent_move(&p->journal, n->m.uid);
 	n->is_read = p->is_due = true;
 }
@@ -125,11 +125,11 @@ static void reap(struct person *p, struct agent_end *ret)
 	const struct order *order = &p->journal.order;
 	p->end_ms = 0;
 	*ret = (struct agent_end){ .is_ok = true };
-	if (order->verb == VERB_STAGE && !agent_stored(&p->facts, &order->aim)) {
+	if (order->verb == VERB_STAGE && !agent_stored(&p->facts, &order->target_hash)) {
 		p->facts.store[1] = p->facts.store[0];
-		p->facts.store[0] = order->aim;
+		p->facts.store[0] = order->target_hash;
 	} else if (agent_changes(order->verb)) {
-		p->facts.loaded = order->aim;
+		p->facts.loaded = order->target_hash;
 		snprintf(p->facts.version, sizeof(p->facts.version), "535.2"); // made up
 	}
 }
@@ -164,10 +164,10 @@ static void act(struct person *p, const struct agent_end *end)
 	}
 }
 
-// Nobody uses these GPUs: "0" where somebody asks (cmd/agent_see.c).
+// Nobody uses these GPUs: "0" where somebody asks (cmd/agent_refresh_facts.c).
 static void see_holders(struct person *p)
 {
-	enum phase phase = p->node.m.record.phase;
+	enum node_phase phase = p->node.m.record.phase;
 	bool is_exact = phase == PHASE_CORDONED || phase == PHASE_EVICTING || phase == PHASE_REPLACING ||
 			phase == PHASE_RESTORING;
 	p->told.is_coarse = !is_exact;
@@ -177,9 +177,9 @@ static void see_holders(struct person *p)
 static void tell(struct person *p)
 {
 	struct err err;
-	struct agent_words words;
+	struct agent_annotations words;
 	bool is_young = p->end_ms && kube_now_ms() - p->since_ms < ACCEPT_MS;
-	agent_words(&p->journal, &p->facts, &p->told, BOOT, &words);
+	agent_annotations(&p->journal, &p->facts, &p->told, BOOT, &words);
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], p->node.value[AGENT_ACK], AGENT_VALUE);
 	if (is_young && !*words.value[AGENT_HOLDERS])
@@ -207,8 +207,8 @@ static unsigned in_state(const char *state)
 {
 	unsigned count = 0;
 	for (unsigned i = 0; i < MOST; i++)
-		count +=
-			*crowd.persons[i].name && str_eq(phase_info(crowd.persons[i].node.m.record.phase)->name, state);
+		count += *crowd.persons[i].name &&
+			 str_eq(node_phase_info(crowd.persons[i].node.m.record.phase)->name, state);
 	return count;
 }
 

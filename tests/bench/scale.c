@@ -32,11 +32,11 @@ static size_t events(const struct farm *f)
 	return count;
 }
 
-static int roll(struct farm *f, struct farm_boss *boss, unsigned nodes)
+static int roll(struct farm *f, struct farm_coordinator *coordinator, unsigned nodes)
 {
 	enum { HOUR_MS = 3600 * 1000 };
 	double before = cpu_s();
-	if (!farm_until(f, boss, 1, "done", nodes, 72L * HOUR_MS)) {
+	if (!farm_until(f, coordinator, 1, "done", nodes, 72L * HOUR_MS)) {
 		fprintf(stderr, "scale: %u of %u nodes are done after %ld s\n", farm_in(f, "done"), nodes,
 			sim_now_ms() / 1000);
 		return 1;
@@ -55,12 +55,12 @@ static int roll(struct farm *f, struct farm_boss *boss, unsigned nodes)
 	return 0;
 }
 
-static void rest(struct farm *f, struct farm_boss *boss)
+static void rest(struct farm *f, struct farm_coordinator *coordinator)
 {
-	farm_run(boss, 1, 60 * 1000L);
+	farm_run(coordinator, 1, 60 * 1000L);
 	size_t calls = asked(f), patches = sim_count(f->sim, "boss", "patch");
 	double before = cpu_s();
-	farm_run(boss, 1, IDLE_MS);
+	farm_run(coordinator, 1, IDLE_MS);
 	printf("    %-40s %8.3f a second\n", "calls at rest, for an hour", (double)(asked(f) - calls) * 1000 / IDLE_MS);
 	printf("    %-40s %8zu\n", "writes on nodes at rest", sim_count(f->sim, "boss", "patch") - patches);
 	printf("    %-40s %8.1f s\n", "processor time of that hour", cpu_s() - before);
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
 {
 	unsigned nodes = argc > 1 ? (unsigned)atoi(argv[1]) : 0, at_once = argc > 2 ? (unsigned)atoi(argv[2]) : 500;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	auto_str char *policy = str_fmt("{'maxUnavailable':%u,'maxParallel':%u,'maxStaging':%u,'pools':[{'name':'gpus',"
 					"'maxUnavailable':%u,'maxParallel':%u,'target':{'driver':'535.2'}}]}",
 					at_once, at_once, at_once, at_once, at_once);
@@ -83,14 +83,14 @@ int main(int argc, char **argv)
 		auto_str char *pod = str_fmt("train-%u", i);
 		farm_pod(&f, i, pod);
 	}
-	farm_boss_begin(&f, &boss, "boss");
-	int r = roll(&f, &boss, nodes);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	int r = roll(&f, &coordinator, nodes);
 	if (r == 0)
-		rest(&f, &boss);
+		rest(&f, &coordinator);
 	if (f.laws->count)
 		fprintf(stderr, "scale: %zu laws were broken, first: %s\n", f.laws->count, f.laws->items[0]);
 	r = r || f.laws->count;
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 	return r;
 }

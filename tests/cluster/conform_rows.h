@@ -31,7 +31,7 @@ struct conform_row {
 #define ROLLOUT ROLLOUTS "/kmodsmith-policy"
 #define BUDGETS "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 #define DAEMONSETS "/apis/apps/v1/namespaces/default/daemonsets"
-#define DRIVERSETS DRIVERSETS_PATH "?" DRIVERSETS_QUERY
+#define DRIVERSETS DRIVER_DAEMONSETS_PATH "?" DRIVER_DAEMONSETS_QUERY
 #define DAEMONSET(name, component)                                                                                     \
 	"{'metadata': {'name': '" name "', 'labels': {'app.kubernetes.io/component': " component                       \
 	"}, 'ownerReferences': [{'apiVersion': 'nvidia.com/v1', 'kind': 'ClusterPolicy', 'name': 'p', 'uid': 'p'}]}, " \

@@ -115,7 +115,7 @@ FUZZ_TARGET(anchor)
 	struct err err;
 	auto_str char *text = str_ndup(data, len);
 	auto_anchor struct anchor *anchor = NULL;
-	return FUZZ(anchor_parse(text, "fuzz", &anchor, &err));
+	return FUZZ(cms_anchor_parse(text, "fuzz", &anchor, &err));
 }
 
 FUZZ_TARGET(cms) // parts: anchor, cms; of the text "signed\n", in 2027
@@ -126,7 +126,7 @@ FUZZ_TARGET(cms) // parts: anchor, cms; of the text "signed\n", in 2027
 		      *cms = fuzz_part(data, len, "cms", true, &cms_len);
 	auto_anchor struct anchor *anchor = NULL;
 	auto_cms_verdict struct cms_verdict v = { 0 };
-	if (!FUZZ(anchor_parse(pem, "fuzz", &anchor, &err)))
+	if (!FUZZ(cms_anchor_parse(pem, "fuzz", &anchor, &err)))
 		return 0;
 	int taken = cms_verify(anchor, 1800000000, cms, cms_len, "signed\n", 7, &v);
 	if (!taken && !v.why)
@@ -190,22 +190,22 @@ static int take(void *ctx, json_t *record, struct err *err)
 	return 0;
 }
 
-static int sift(const struct sift_table *table, const char *data, size_t len, size_t piece)
+static int json_stream(const struct json_stream_table *table, const char *data, size_t len, size_t piece)
 {
 	struct err err = { 0 };
 	size_t sum = 0;
 	auto_json json_t *rest = NULL;
-	auto_sift struct sift *s = sift_new(table, take, &sum);
+	auto_json_stream struct json_stream *s = json_stream_new(table, take, &sum);
 	for (size_t at = 0; at < len; at += piece)
-		if (!FUZZ(sift_feed(s, data + at, len - at < piece ? len - at : piece, &err)))
+		if (!FUZZ(json_stream_feed(s, data + at, len - at < piece ? len - at : piece, &err)))
 			return 0;
-	return FUZZ(sift_end(s, &rest, &err));
+	return FUZZ(json_stream_end(s, &rest, &err));
 }
 
 // In which pieces it arrives must not matter.
-static int sifted(const struct sift_table *table, const char *data, size_t len)
+static int sifted(const struct json_stream_table *table, const char *data, size_t len)
 {
-	int whole = sift(table, data, len, len ? len : 1), bytes = sift(table, data, len, 1);
+	int whole = json_stream(table, data, len, len ? len : 1), bytes = json_stream(table, data, len, 1);
 	if (whole != bytes)
 		abort();
 	return whole;
@@ -221,14 +221,14 @@ FUZZ_TARGET(events) // of a watch
 					      "object metadata labels a*",
 					      "object status conditions type",
 					      NULL };
-	return sifted(&(struct sift_table){ .record = record }, data, len);
+	return sifted(&(struct json_stream_table){ .record = record }, data, len);
 }
 
 FUZZ_TARGET(list) // a page of a collection
 {
 	static const char *const record[] = { "metadata name", "metadata annotations", "status conditions status",
 					      NULL };
-	return sifted(&(struct sift_table){ .list = "items", .record = record, .rest = rest }, data, len);
+	return sifted(&(struct json_stream_table){ .list = "items", .record = record, .rest = rest }, data, len);
 }
 
 FUZZ_TARGET(url) // parts: base, reference: what a Location or Link leads to

@@ -31,8 +31,8 @@ FUZZ_TARGET(policy)
 		return 0;
 	for (size_t i = 0; i < p.pool_count; i++)
 		for (int64_t now = 1800000000; now < 1800000000 + 7 * 24 * 3600; now += 5 * 3600) {
-			int64_t next = window_next(&p.pools[i], now, 60);
-			if (window_open(&p.pools[i], now, 60) ? next != 0 : next && next <= now)
+			int64_t next = policy_window_next(&p.pools[i], now, 60);
+			if (policy_window_is_open(&p.pools[i], now, 60) ? next != 0 : next && next <= now)
 				abort();
 		}
 	return 1;
@@ -51,11 +51,11 @@ FUZZ_TARGET(nodes)
 {
 	struct err err;
 	auto_policy struct policy p = POLICY_NONE;
-	auto_roster struct roster r = { 0 };
+	auto_node_list struct node_list r = { 0 };
 	policy_of_the_rest(&p);
-	int taken = FUZZ(roster_parse(data, len, &p, &r, &err));
+	int taken = FUZZ(node_list_parse(data, len, &p, &r, &err));
 	for (size_t i = 0; i < r.count; i++)
-		policy_pool(&p, &r.members[i]);
+		policy_pool(&p, &r.nodes[i]);
 	return taken;
 }
 
@@ -98,9 +98,9 @@ FUZZ_TARGET(lease)
 	lease_saw(&l, json);
 	lease_is_free(&l);
 	lease_transitions(&l);
-	struct ledger ledger = { 0 };
-	int taken = ledger_parse(lease_note(&l, "kmodsmith.io/slots"), &ledger) && lease_version(&l);
-	ledger_done(&ledger);
+	struct slot_ledger ledger = { 0 };
+	int taken = slot_ledger_parse(lease_note(&l, "kmodsmith.io/slots"), &ledger) && lease_version(&l);
+	scheduler_ledger_done(&ledger);
 	lease_done(&l);
 	return taken;
 }
@@ -113,9 +113,9 @@ FUZZ_TARGET(rollout_status)
 	struct rollout rollouts[2];
 	memset(rollouts, 0, sizeof(rollouts));
 	policy_of_the_rest(&p);
-	int taken = json && FUZZ(rollstatus_read(json, &p, rollouts, &err));
+	int taken = json && FUZZ(rollout_status_read(json, &p, rollouts, &err));
 	if (taken) {
-		auto_json json_t *back = rollstatus_make(&p, rollouts, json, 1);
+		auto_json json_t *back = rollout_status_make(&p, rollouts, json, 1);
 		if (!back)
 			abort();
 	}
@@ -143,13 +143,13 @@ FUZZ_TARGET(agent_records)
 	struct err err = { 0 };
 	auto_agent_journal struct agent_journal j = { 0 };
 	auto_str char *why = NULL, *why_not = NULL;
-	struct self s = { 0 };
+	struct single_node s = { 0 };
 	const struct root *root = fuzz_tree(data, len, paths);
 	int r = agent_journal_read(root, &j, &why, &err);
 	int taken = r > 0;
 	if (taken && agent_journal_write(root, &j, &err) < 0)
 		abort();
-	taken |= self_read(root, &s, &why_not, &err) > 0;
-	self_done(&s);
+	taken |= single_node_read(root, &s, &why_not, &err) > 0;
+	single_node_done(&s);
 	return taken;
 }

@@ -47,7 +47,7 @@ FUZZ_TARGET(module)
 	touch(m.exports);
 	if (kernel_abi_add_tree(&abi, "6.1", symvers, sizeof(symvers) - 1, config, sizeof(config) - 1, &err) < 0)
 		abort();
-	abi.trusted = certs_new();
+	abi.trusted = modsig_certs_new();
 	abi.is_sig_enforced = len % 2;
 	prove_modules(set, 1, &abi, NULL, &proof);
 	if (!proof.text)
@@ -94,8 +94,8 @@ FUZZ_TARGET(kernel_config) // parts: config, banner
 FUZZ_TARGET(certificates)
 {
 	struct err err;
-	auto_certs struct certs *certs = certs_new();
-	return FUZZ(certs_add(certs, data, len, "fuzz", &err)) && certs_count(certs);
+	auto_certs struct certs *certs = modsig_certs_new();
+	return FUZZ(modsig_certs_add(certs, data, len, "fuzz", &err)) && modsig_certs_count(certs);
 }
 
 FUZZ_TARGET(patches) // of a user's directory, and of a Debian source

@@ -33,13 +33,13 @@ FUZZ_TARGET(boot_loader)
 	};
 	const struct root *root = fuzz_tree(data, len, paths);
 	auto_strv struct strv releases = { 0 };
-	auto_bootnext struct bootnext b = { 0 };
-	struct deployments d = { 0 };
+	auto_boot_choice struct boot_choice b = { 0 };
+	struct ostree_deployments d = { 0 };
 	strv_add(&releases, str_dup("6.1.0-1-amd64"));
 	strv_add(&releases, str_dup("6.1.0-2-amd64"));
 	ostree_read(root, root, &d);
-	deployments_done(&d);
-	bool is_known = bootnext_read(root, root, &releases, &b);
+	ostree_deployments_done(&d);
+	bool is_known = boot_choice_read(root, root, &releases, &b);
 	if (is_known && !strv_has(&releases, b.release))
 		abort(); // a kernel that there is not
 	return is_known;
@@ -57,11 +57,11 @@ FUZZ_TARGET(modprobe) // modprobe.d, the command line, and files of the driver c
 	struct err err;
 	const struct root *root = fuzz_tree(data, len, paths);
 	auto_strv struct strv none = { 0 }, words = { 0 };
-	auto_params struct params p = { 0 };
-	if (!FUZZ(params_read(root, root, root, &none, &p, &err)))
+	auto_module_params struct module_params p = { 0 };
+	if (!FUZZ(module_params_read(root, root, root, &none, &p, &err)))
 		return 0;
-	auto_str char *text = params_text(&p, "nvidia");
-	params_words(text, &words);
+	auto_str char *text = module_params_text(&p, "nvidia");
+	module_params_words(text, &words);
 	return p.count || p.blacklist.count;
 }
 
@@ -106,12 +106,12 @@ FUZZ_TARGET(cgroup) // of a process
 FUZZ_TARGET(mountinfo)
 {
 	auto_str char *text = str_ndup(data, len);
-	auto_mounts struct mounts m = { 0 };
-	auto_spot struct spot spot = { 0 };
-	mounts_parse(text, &m);
-	mounts_spot(&m, "/run/nvidia/driver", &spot);
-	mounts_show(&m, &spot);
-	mounts_depth(&m, "/run");
+	auto_mountinfo struct mountinfo m = { 0 };
+	auto_fs_dir struct fs_dir fs_dir = { 0 };
+	mountinfo_parse(text, &m);
+	mountinfo_locate(&m, "/run/nvidia/driver", &fs_dir);
+	mountinfo_shows(&m, &fs_dir);
+	mountinfo_depth(&m, "/run");
 	return m.count > 0;
 }
 
@@ -133,10 +133,10 @@ FUZZ_TARGET(driver) // what the loaded driver and the kernel show of it
 					     NULL };
 	struct err err;
 	const struct root *root = fuzz_tree(data, len, paths);
-	auto_loaded struct loaded l = { 0 };
+	auto_modules struct modules l = { 0 };
 	auto_devices struct devices d = { 0 };
 	FUZZ(devices_want(root, 2, &d, &err));
-	return FUZZ(loaded_read(root, root, "6.1", &l, &err)) && l.count;
+	return FUZZ(modules_read(root, root, "6.1", &l, &err)) && l.count;
 }
 
 FUZZ_TARGET(pci)
@@ -175,7 +175,7 @@ FUZZ_TARGET(cdi_specs)
 					     "run/kmodsmith/cdi.json", NULL };
 	struct err err = { 0 };
 	auto_str char *rival = NULL;
-	int r = cdi_keep_rival(fuzz_tree(data, len, paths), "/etc/cdi/own.json", &rival, &err);
+	int r = cdi_spec_file_conflict(fuzz_tree(data, len, paths), "/etc/cdi/own.json", &rival, &err);
 	return r < 0 ? fuzz_refused(&err) : r;
 }
 
@@ -219,7 +219,7 @@ FUZZ_TARGET(matrix) // parts: matrix, nodes (of kubectl get nodes -o json)
 	struct matrix_nodes n = { 0 };
 	if (matrix_len && !FUZZ(matrix_parse(text, matrix_len, "fuzz", true, &m, &err)))
 		return 0;
-	if (nodes_len && !FUZZ(matrix_add_nodes(nodes, nodes_len, "nodes", "x86_64", &m, &n, &err)))
+	if (nodes_len && !FUZZ(matrix_nodes_add(nodes, nodes_len, "nodes", "x86_64", &m, &n, &err)))
 		return 0;
 	matrix_skipped(&m, "535.1", "6.1");
 	return 1;
@@ -232,17 +232,17 @@ FUZZ_TARGET(records) // of this program
 	struct err err;
 	const struct root *root = fuzz_tree(data, len, paths);
 	auto_journal struct journal j = { 0 };
-	auto_optional struct optional o = { 0 };
+	auto_optional_modules struct optional_modules o = { 0 };
 	auto_daemon_record struct daemon_record d = { 0 };
-	auto_exported struct exported x = { 0 };
+	auto_root_record struct root_record x = { 0 };
 	err = (struct err){ 0 };
 	int seen = journal_read(root, &j, &err) > 0;
 	json_decref(journal_json(&j));
 	free(journal_why_not(&j, "boot", &j.target));
-	seen |= optional_read(root, "boot", &o, &err) > 0;
+	seen |= optional_modules_read(root, "boot", &o, &err) > 0;
 	seen |= daemon_record_read(root, "boot", &d, &err) > 0;
 	json_decref(daemon_record_json(&d, NULL));
-	seen |= exported_record(root, "boot", &x, &err) > 0;
-	exported_number(root);
+	seen |= root_record_read(root, "boot", &x, &err) > 0;
+	root_record_generation(root);
 	return seen;
 }

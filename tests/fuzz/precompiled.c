@@ -14,30 +14,30 @@
 FUZZ_TARGET(manifest)
 {
 	struct err err;
-	auto_manifest struct manifest m = { 0 }, again = { 0 };
-	if (!FUZZ(manifest_parse(data, len, "fuzz", &m, &err)))
+	auto_oci_manifest struct oci_manifest m = { 0 }, again = { 0 };
+	if (!FUZZ(oci_manifest_parse(data, len, "fuzz", &m, &err)))
 		return 0;
-	auto_str char *text = manifest_text(&m);
-	if (manifest_parse(text, strlen(text), "again", &again, &err) < 0)
+	auto_str char *text = oci_manifest_text(&m);
+	if (oci_manifest_parse(text, strlen(text), "again", &again, &err) < 0)
 		abort();
-	auto_str char *same = manifest_text(&again);
+	auto_str char *same = oci_manifest_text(&again);
 	if (!str_eq(text, same))
 		abort();
-	referrer_type(&m);
+	signature_referrer_type(&m);
 	return 1;
 }
 
 FUZZ_TARGET(index)
 {
 	struct err err;
-	auto_index struct index x = { 0 }, again = { 0 };
-	if (!FUZZ(index_parse(data, len, "fuzz", &x, &err)))
+	auto_oci_index struct oci_index x = { 0 }, again = { 0 };
+	if (!FUZZ(oci_index_parse(data, len, "fuzz", &x, &err)))
 		return 0;
-	index_find(&x, "tag");
+	oci_index_find(&x, "tag");
 	if (x.count)
-		index_put(&x, &x.items[0], "tag");
-	auto_str char *text = index_text(&x);
-	if (index_parse(text, strlen(text), "again", &again, &err) < 0 || again.count != x.count)
+		oci_index_put(&x, &x.items[0], "tag");
+	auto_str char *text = oci_index_text(&x);
+	if (oci_index_parse(text, strlen(text), "again", &again, &err) < 0 || again.count != x.count)
 		abort();
 	return 1;
 }
@@ -59,11 +59,11 @@ FUZZ_TARGET(catalog)
 FUZZ_TARGET(promises)
 {
 	struct err err;
-	auto_promises struct promises p = { 0 };
-	if (!FUZZ(promise_parse(data, len, "fuzz", &p, &err)))
+	auto_bundle_manifest struct bundle_manifest p = { 0 };
+	if (!FUZZ(bundle_manifest_parse(data, len, "fuzz", &p, &err)))
 		return 0;
 	for (size_t i = 0; i < p.count; i++) {
-		auto_str char *text = promise_text(&p.items[i]);
+		auto_str char *text = bundle_entry_text(&p.items[i]);
 		if (!text)
 			abort();
 	}
@@ -76,11 +76,11 @@ FUZZ_TARGET(package) // parts: manifest, config
 	size_t manifest_len, config_len;
 	auto_str char *manifest = fuzz_part(data, len, "manifest", false, &manifest_len),
 		      *config = fuzz_part(data, len, "config", true, &config_len);
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_package struct package p = PACKAGE_NONE;
-	if (!FUZZ(manifest_parse(manifest, manifest_len, "fuzz", &m, &err)))
+	if (!FUZZ(oci_manifest_parse(manifest, manifest_len, "fuzz", &m, &err)))
 		return 0;
-	struct descriptor d = { .size = manifest_len };
+	struct oci_descriptor d = { .size = manifest_len };
 	memset(d.digest, 'a', DIGEST_HEX);
 	err = (struct err){ 0 };
 	int r = package_parse(&m, &d, config, config_len, &p, &err);
@@ -123,18 +123,18 @@ FUZZ_TARGET(cosign) // cosign's older form; parts: signature (of the annotation)
 	size_t signature_len, payload_len;
 	auto_str char *signature = fuzz_part(data, len, "signature", false, &signature_len),
 		      *payload = fuzz_part(data, len, "payload", true, &payload_len);
-	auto_descriptor struct descriptor d = { .size = payload_len };
+	auto_oci_descriptor struct oci_descriptor d = { .size = payload_len };
 	d.annotations = json_object();
 	json_object_set_new(d.annotations, "dev.cosignproject.cosign/signature", json_text(str_trim(signature)));
-	auto_claim struct claim c = { 0 };
-	return FUZZ(legacy_claim(&d, payload, payload_len, &c, &err));
+	auto_signature_claim struct signature_claim c = { 0 };
+	return FUZZ(cosign_tag_claim(&d, payload, payload_len, &c, &err));
 }
 
 FUZZ_TARGET(sigstore_bundle)
 {
 	struct err err = { 0 };
-	auto_claim struct claim c = { 0 };
-	int r = bundle_claim(data, len, "fuzz", &c, &err);
+	auto_signature_claim struct signature_claim c = { 0 };
+	int r = sigstore_bundle_claim(data, len, "fuzz", &c, &err);
 	return r < 0 ? fuzz_refused(&err) : r;
 }
 
@@ -162,8 +162,8 @@ FUZZ_TARGET(trust)
 FUZZ_TARGET(carried)
 {
 	struct err err = { 0 };
-	auto_carried struct carried c = { 0 };
-	int r = carried_read(fuzz_file("payload.json", data, len), "payload.json", &c, &err);
+	auto_image_dir struct image_dir c = { 0 };
+	int r = image_dir_read(fuzz_file("payload.json", data, len), "payload.json", &c, &err);
 	return r < 0 ? fuzz_refused(&err) : r;
 }
 

@@ -10,7 +10,7 @@ void sim_answer_done(struct sim_answer *a)
 	json_decref(TAKE(a->reply));
 }
 
-static void say(struct sim_answer *a, long status, const char *reason, json_t *details, const char *message)
+static void set_sim_status(struct sim_answer *a, long status, const char *reason, json_t *details, const char *message)
 {
 	json_decref(a->reply);
 	a->status = status;
@@ -26,7 +26,7 @@ void sim_say(struct sim_answer *a, long status, const char *reason, const char *
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	say(a, status, reason, NULL, text);
+	set_sim_status(a, status, reason, NULL, text);
 }
 
 void sim_say_of(struct sim_answer *a, long status, const char *reason, const struct sim_kind *kind, const char *name,
@@ -38,10 +38,10 @@ void sim_say_of(struct sim_answer *a, long status, const char *reason, const str
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	bool is_kind = str_eq(reason, "Invalid"); // such errors name the kind, all others the resource
-	say(a, status, reason,
-	    json_pack("{s:s*, s:s, s:s}", "group", *kind->group ? kind->group : NULL, "kind",
-		      is_kind ? kind->kind : kind->resource, "name", name),
-	    text);
+	set_sim_status(a, status, reason,
+		       json_pack("{s:s*, s:s, s:s}", "group", *kind->group ? kind->group : NULL, "kind",
+				 is_kind ? kind->kind : kind->resource, "name", name),
+		       text);
 }
 
 void sim_say_cause(struct sim_answer *a, const char *reason, const char *message, const char *field)

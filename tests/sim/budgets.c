@@ -6,14 +6,14 @@
 #include "base/core/date.h"
 
 // "30%" or 3, of expected; percents are rounded up.
-static json_int_t share(const json_t *value, json_int_t expected)
+static json_int_t budget_share(const json_t *value, json_int_t expected)
 {
 	if (!json_is_string(value))
 		return json_integer_value(value);
 	return (strtoll(json_string_value(value), NULL, 10) * expected + 99) / 100;
 }
 
-static bool is_ready(const json_t *pod)
+static bool is_pod_ready(const json_t *pod)
 {
 	size_t i;
 	const json_t *c;
@@ -32,7 +32,7 @@ bool sim_is_guarded(const json_t *budget, const json_t *pod)
 	       sim_has_labels(pod, labels);
 }
 
-static json_t *counted(const struct sim *s, const json_t *budget)
+static json_t *counted_budget(const struct sim *s, const json_t *budget)
 {
 	const struct sim_shelf *pods = &s->store.shelves[SIM_PODS - sim_kinds];
 	const json_t *least = sim_at(budget, "spec minAvailable"), *most = sim_at(budget, "spec maxUnavailable");
@@ -42,9 +42,9 @@ static json_t *counted(const struct sim *s, const json_t *budget)
 		if (!sim_is_guarded(budget, pod))
 			continue;
 		expected++;
-		healthy += is_ready(pod) && !sim_at(pod, "metadata deletionTimestamp");
+		healthy += is_pod_ready(pod) && !sim_at(pod, "metadata deletionTimestamp");
 	}
-	json_int_t desired = least ? share(least, expected) : expected - share(most, expected);
+	json_int_t desired = least ? budget_share(least, expected) : expected - budget_share(most, expected);
 	desired = desired < 0 ? 0 : desired;
 	json_int_t allowed = expected && healthy > desired ? healthy - desired : 0;
 	return json_pack("{s:O, s:I, s:I, s:I, s:I}", "observedGeneration", sim_at(budget, "metadata generation"),
@@ -59,7 +59,7 @@ void sim_budgets(struct sim *s, const char *namespace)
 		const json_t *budget = shelf->rows[i].object;
 		if (!str_eq(sim_text(budget, "metadata namespace"), namespace))
 			continue;
-		auto_json json_t *status = counted(s, budget);
+		auto_json json_t *status = counted_budget(s, budget);
 		if (json_equal(status, json_object_get(budget, "status")))
 			continue;
 		json_t *next = json_deep_copy(budget);
@@ -103,7 +103,7 @@ json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct s
 bool sim_is_free(const json_t *budget, const json_t *pod)
 {
 	json_int_t desired = json_integer_value(sim_at(budget, "status desiredHealthy"));
-	return !is_ready(pod) &&
+	return !is_pod_ready(pod) &&
 	       (str_eq(sim_text(budget, "spec unhealthyPodEvictionPolicy"), "AlwaysAllow") ||
 		(desired > 0 && json_integer_value(sim_at(budget, "status currentHealthy")) >= desired));
 }

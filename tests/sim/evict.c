@@ -29,7 +29,7 @@ static const json_t *budget_of(const struct sim *s, const json_t *pod, unsigned 
 }
 
 // What the pod becomes before it is deleted.
-static json_t *with_condition(const json_t *pod)
+static json_t *add_disruption_condition(const json_t *pod)
 {
 	json_t *next = json_deep_copy(pod);
 	if (!sim_at(next, "status conditions"))
@@ -40,7 +40,7 @@ static json_t *with_condition(const json_t *pod)
 	return next;
 }
 
-static bool is_paid(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+static bool has_paid_budget(struct sim *s, const struct sim_request *r, struct sim_effect *e)
 {
 	unsigned count;
 	const json_t *budget = budget_of(s, e->before, &count);
@@ -70,14 +70,15 @@ void sim_evict(struct sim *s, const struct sim_request *r, struct sim_effect *e)
 		return;
 	}
 	bool is_guarded = !is_unguarded(e->before);
-	if (is_guarded && !is_paid(s, r, e))
+	if (is_guarded && !has_paid_budget(s, r, e))
 		return;
 	if (!sim_holds(e->before, options, r->name, e->kind, &e->answer)) {
 		e->answer.took_ms = is_guarded ? 0 : TRIES_MS;
 		return;
 	}
-	auto_json json_t *marked =
-		sim_at(e->before, "metadata deletionTimestamp") ? json_incref(e->before) : with_condition(e->before);
+	auto_json json_t *marked = sim_at(e->before, "metadata deletionTimestamp") ?
+					   json_incref(e->before) :
+					   add_disruption_condition(e->before);
 	e->after = sim_ended(s, e->kind, marked, options);
 	e->is_write = !e->after || !json_equal(e->before, e->after);
 	e->answer.status = 201;

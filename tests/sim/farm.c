@@ -13,7 +13,7 @@ static const json_t *node_of(const struct farm *f, unsigned i)
 }
 
 // Of thousands of nodes those are looked at that changed.
-static void seen(void *ctx, const struct sim_request *r)
+static void on_sim_request(void *ctx, const struct sim_request *r)
 {
 	struct farm *f = ctx;
 	laws_look(f, r);
@@ -57,21 +57,21 @@ unsigned farm_in(const struct farm *f, const char *state)
 	return count;
 }
 
-void farm_store(struct farm_node *n, const struct aim *aim)
+void farm_store(struct farm_node *n, const struct target_hash *target_hash)
 {
-	if (aim_eq(&n->store[0], aim) || aim_eq(&n->store[1], aim))
+	if (target_hash_eq(&n->store[0], target_hash) || target_hash_eq(&n->store[1], target_hash))
 		return;
 	n->store[1] = n->store[0];
-	n->store[0] = *aim;
+	n->store[0] = *target_hash;
 }
 
 // What comes of an order when its time is over: "done", or "failed:CLASS:CODE".
-static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, const struct aim *aim)
+static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, const struct target_hash *target_hash)
 {
-	bool is_bad = aim_is(&f->bad) && aim_eq(aim, &f->bad);
+	bool is_bad = target_hash_is_set(&f->bad) && target_hash_eq(target_hash, &f->bad);
 	switch (verb) {
 	case VERB_STAGE:
-		farm_store(n, aim);
+		farm_store(n, target_hash);
 		return "done";
 	case VERB_REPLACE:
 	case VERB_LOAD:
@@ -80,24 +80,26 @@ static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, 
 			return "failed:busy:E_IN_USE";
 		if (is_bad && !f->is_sick)
 			return "failed:permanent:E_LOAD";
-		n->loaded = *aim;
+		n->loaded = *target_hash;
 		return "done";
 	default:
 		return is_bad ? "failed:permanent:E_NOT_READY" : "done";
 	}
 }
 
-static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_ill)
+static void write_node_report(struct farm *f, struct farm_node *n, const char *ack, bool is_ill)
 {
-	char loaded[AIM_TEXT], first[AIM_TEXT], second[AIM_TEXT];
-	aim_text(&n->loaded, loaded);
-	aim_text(&n->store[0], first);
-	aim_text(&n->store[1], second);
-	auto_str char *version = aim_is(&n->loaded) ? str_fmt("%s 535.1", loaded) : str_dup("none");
-	auto_str char *both = str_fmt("%s%s%s", aim_is(&n->store[0]) ? first : "", aim_is(&n->store[1]) ? "," : "",
-				      aim_is(&n->store[1]) ? second : "");
-	auto_str char *health =
-		aim_is(&n->loaded) ? str_fmt("%s:%s", loaded, is_ill ? "fail:E_NOT_READY" : "ok") : str_dup("");
+	char loaded[TARGET_HASH_TEXT], first[TARGET_HASH_TEXT], second[TARGET_HASH_TEXT];
+	target_hash_text(&n->loaded, loaded);
+	target_hash_text(&n->store[0], first);
+	target_hash_text(&n->store[1], second);
+	auto_str char *version = target_hash_is_set(&n->loaded) ? str_fmt("%s 535.1", loaded) : str_dup("none");
+	auto_str char *both =
+		str_fmt("%s%s%s", target_hash_is_set(&n->store[0]) ? first : "",
+			target_hash_is_set(&n->store[1]) ? "," : "", target_hash_is_set(&n->store[1]) ? second : "");
+	auto_str char *health = target_hash_is_set(&n->loaded) ?
+					str_fmt("%s:%s", loaded, is_ill ? "fail:E_NOT_READY" : "ok") :
+					str_dup("");
 	auto_str char *now = str_fmt("%s %s %s %s %d%s", ack, version, both, health, n->holders, n->held_by);
 	if (str_eq(now, n->said))
 		return;
@@ -111,7 +113,7 @@ static void say(struct farm *f, struct farm_node *n, const char *ack, bool is_il
 		  ack, version, both, health, n->holders, n->held_by);
 }
 
-static void obey(struct farm *f, unsigned i)
+static void obey_order(struct farm *f, unsigned i)
 {
 	struct farm_node *n = &f->nodes[i];
 	struct record r = { 0 };
@@ -119,9 +121,9 @@ static void obey(struct farm *f, unsigned i)
 	for (unsigned k = 0; keys[k].name; k++)
 		if (str_eq(keys[k].name, KEY_PREFIX "go"))
 			keys[k].parse(go, &r);
-	bool is_ill = f->is_sick && aim_is(&f->bad) && aim_eq(&n->loaded, &f->bad);
+	bool is_ill = f->is_sick && target_hash_is_set(&f->bad) && target_hash_eq(&n->loaded, &f->bad);
 	if (!*go || r.go.verb == VERB_NONE) {
-		say(f, n, "", is_ill);
+		write_node_report(f, n, "", is_ill);
 		return;
 	}
 	if (!str_eq(go, n->go)) {
@@ -130,21 +132,21 @@ static void obey(struct farm *f, unsigned i)
 	}
 	const char *what = "accepted";
 	if (n->busy_until_ms && sim_now_ms() >= n->busy_until_ms) {
-		what = outcome(f, n, r.go.verb, &r.go.aim);
+		what = outcome(f, n, r.go.verb, &r.go.target_hash);
 		n->busy_until_ms = 0;
 	} else if (!n->busy_until_ms) {
 		return; // said already
 	}
-	is_ill = f->is_sick && aim_is(&f->bad) && aim_eq(&n->loaded, &f->bad);
+	is_ill = f->is_sick && target_hash_is_set(&f->bad) && target_hash_eq(&n->loaded, &f->bad);
 	auto_str char *ack = str_fmt("%u.%u:%s:%s", r.go.seq.epoch, r.go.seq.n, verb_names[r.go.verb], what);
-	say(f, n, ack, is_ill);
+	write_node_report(f, n, ack, is_ill);
 }
 
 // Is there something to do, or to say?
-static bool is_due(struct farm_node *n)
+static bool is_node_due(struct farm_node *n)
 {
-	bool is_same = aim_eq(&n->loaded, &n->then.loaded) && aim_eq(&n->store[0], &n->then.store[0]) &&
-		       aim_eq(&n->store[1], &n->then.store[1]) && n->holders == n->then.holders;
+	bool is_same = target_hash_eq(&n->loaded, &n->then.loaded) && target_hash_eq(&n->store[0], &n->then.store[0]) &&
+		       target_hash_eq(&n->store[1], &n->then.store[1]) && n->holders == n->then.holders;
 	bool was_told = n->is_told;
 	n->is_told = true;
 	n->then.loaded = n->loaded;
@@ -153,19 +155,19 @@ static bool is_due(struct farm_node *n)
 	return !is_same || !was_told || n->busy_until_ms;
 }
 
-static void tick(void *ctx)
+static void tick_farm(void *ctx)
 {
 	struct farm *f = ctx;
 	if (f->is_over)
 		return;
 	for (unsigned i = 0; i < f->count; i++)
-		if (!f->nodes[i].is_silent && node_of(f, i) && is_due(&f->nodes[i]))
-			obey(f, i);
+		if (!f->nodes[i].is_silent && node_of(f, i) && is_node_due(&f->nodes[i]))
+			obey_order(f, i);
 	liveness_pass(f, TICK_MS);
-	sim_after(TICK_MS, tick, f);
+	sim_after(TICK_MS, tick_farm, f);
 }
 
-static char *quoted(const char *policy)
+static char *quote_policy(const char *policy)
 {
 	char *text = str_dup(policy);
 	for (char *p = text; *p; p++)
@@ -173,16 +175,16 @@ static char *quoted(const char *policy)
 	return text;
 }
 
-struct aim farm_target(const char *policy)
+struct target_hash farm_target(const char *policy)
 {
 	struct err err;
 	auto_policy struct policy p = POLICY_NONE;
-	auto_str char *text = quoted(policy);
+	auto_str char *text = quote_policy(policy);
 	if (policy_parse(text, strlen(text), &p, &err) < 0) {
 		fprintf(stderr, "farm: %s\n", err.text);
 		abort();
 	}
-	return p.pools[0].target.aim;
+	return p.pools[0].target.target_hash;
 }
 
 void farm_old(struct target *ret)
@@ -193,7 +195,7 @@ void farm_old(struct target *ret)
 
 void farm_policy(struct farm *f, const char *policy)
 {
-	auto_str char *text = quoted(policy);
+	auto_str char *text = quote_policy(policy);
 	auto_json json_t *body =
 		json_pack("{s:{s:s}, s:{s:s}}", "metadata", "name", POLICY_NAME, "data", POLICY_KEY, text);
 	auto_str char *json = json_dumps(body, JSON_COMPACT);
@@ -211,7 +213,7 @@ void farm_begin(struct farm *f, unsigned nodes, const char *policy)
 
 void farm_begin_by(struct farm *f, unsigned nodes, const char *policy, unsigned seed)
 {
-	const struct sim_options o = { .seen = seen, .ctx = f, .seed = seed };
+	const struct sim_options o = { .seen = on_sim_request, .ctx = f, .seed = seed };
 	*f = (struct farm){ .nodes = mem_alloc(nodes * sizeof(*f->nodes)),
 			    .objects = mem_alloc(nodes * sizeof(json_t *)),
 			    .count = nodes,
@@ -228,7 +230,7 @@ void farm_begin_by(struct farm *f, unsigned nodes, const char *policy, unsigned 
 			 "'status':{'conditions':[{'type':'Ready','status':'True'}]}}",
 			 n->name);
 	}
-	sim_after(TICK_MS, tick, f);
+	sim_after(TICK_MS, tick_farm, f);
 }
 
 void farm_end(struct farm *f)
@@ -264,72 +266,73 @@ void farm_pod_that_stays(struct farm *f, unsigned node, const char *name)
 	sim_merge(f->sim, path, "{'metadata':{'finalizers':['example.com/keep']}}");
 }
 
-void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name)
+void farm_coordinator_begin(struct farm *f, struct farm_coordinator *b, const char *name)
 {
-	farm_boss_begin_in(f, b, name, "kmodsmith");
+	farm_coordinator_begin_in(f, b, name, "kmodsmith");
 }
 
-void farm_boss_begin_in(struct farm *f, struct farm_boss *b, const char *name, const char *namespace)
+void farm_coordinator_begin_in(struct farm *f, struct farm_coordinator *b, const char *name, const char *namespace)
 {
 	auto_str char *lease = str_fmt("%s-lease", name);
-	*b = (struct farm_boss){ .farm = f,
-				 .kube = sim_client_within(f->sim, name, COORDINATOR_CALL_MS),
-				 .lease_kube = sim_client_within(f->sim, lease, COORDINATOR_CALL_MS) };
+	*b = (struct farm_coordinator){ .farm = f,
+					.kube = sim_client_within(f->sim, name, COORDINATOR_CALL_MS),
+					.lease_kube = sim_client_within(f->sim, lease, COORDINATOR_CALL_MS) };
 	const struct coordinator_options o = {
 		.kube = b->kube, .lease_kube = b->lease_kube, .namespace = namespace, .holder = name
 	};
 	coordinator_init(&o, &b->c);
 }
 
-void farm_boss_end(struct farm_boss *b)
+void farm_coordinator_kill(struct farm_coordinator *b)
 {
 	if (!b->kube)
 		return;
 	coordinator_done(&b->c);
 	kube_free(b->kube);
 	kube_free(b->lease_kube);
-	*b = (struct farm_boss){ .is_dead = true };
+	*b = (struct farm_coordinator){ .is_dead = true };
 }
 
-static void turn(struct farm_boss *b, int wait_ms)
+static void turn_coordinator(struct farm_coordinator *b, int wait_ms)
 {
 	struct err err;
 	if (!b->is_dead && coordinator_turn(&b->c, wait_ms, &err) < 0)
-		farm_boss_end(b);
+		farm_coordinator_kill(b);
 }
 
-static void turn_beside(void *ctx)
+static void turn_coordinator_beside(void *ctx)
 {
-	struct farm_boss *b = ctx;
+	struct farm_coordinator *b = ctx;
 	if (b->is_dead || b->farm->is_over)
 		return;
-	turn(b, 0);
-	sim_after(STEP_MS, turn_beside, b);
+	turn_coordinator(b, 0);
+	sim_after(STEP_MS, turn_coordinator_beside, b);
 }
 
-void farm_boss_beside(struct farm_boss *b)
+void farm_coordinator_run_beside(struct farm_coordinator *b)
 {
-	sim_after(STEP_MS, turn_beside, b);
+	sim_after(STEP_MS, turn_coordinator_beside, b);
 }
 
-void farm_run(struct farm_boss *bosses, size_t count, long ms)
+void farm_run(struct farm_coordinator *coordinators, size_t count, long ms)
 {
 	for (long end = sim_now_ms() + ms; sim_now_ms() < end;) {
 		long before = sim_now_ms();
 		for (size_t i = 0; i < count; i++)
-			turn(&bosses[i], STEP_MS);
+			turn_coordinator(&coordinators[i], STEP_MS);
 		if (sim_now_ms() == before)
 			sim_pass(100);
 	}
 }
 
-bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const char *state, unsigned nodes, long ms)
+bool farm_until(struct farm *f, struct farm_coordinator *coordinators, size_t count, const char *state, unsigned nodes,
+		long ms)
 {
 	enum { SLICE_MS = 1000 };
 	for (long end = sim_now_ms() + ms; sim_now_ms() < end;) {
 		if (farm_in(f, state) >= nodes)
 			return true;
-		farm_run(bosses, count, SLICE_MS);
+		farm_run(coordinators, count, SLICE_MS);
 	}
 	return farm_in(f, state) >= nodes;
 }

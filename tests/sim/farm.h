@@ -10,7 +10,7 @@ enum { FARM_TEXT = 256 };
 
 struct farm_node {
 	char name[16];
-	struct aim loaded, store[2];
+	struct target_hash loaded, store[2];
 	int holders;
 	char held_by[80];   // " UID..." of pods, behind the number of holders
 	long busy_until_ms; // what it was told takes until then
@@ -18,7 +18,7 @@ struct farm_node {
 	bool is_silent;     // says nothing
 	bool is_told;       // its Node is as it was when it looked at it last
 	struct {
-		struct aim loaded, store[2];
+		struct target_hash loaded, store[2];
 		int holders;
 	} then; // when it looked last
 	char *said;
@@ -35,42 +35,43 @@ struct farm {
 	struct farm_node *nodes;
 	json_t **objects; // of the nodes, as they are now; NULL = absent
 	unsigned count;
-	struct aim old, bad; // loaded at the beginning; cannot be loaded or is not healthy
-	bool is_sick;        // of bad: it loads, and is not healthy
-	struct strv *laws;   // that were broken
-	long renewed_ms;     // when a coordinator renewed the Lease last
-	bool is_unseen;      // what is recorded of the roll-out was written late, and nobody has read it since
+	struct target_hash old, bad; // loaded at the beginning; cannot be loaded or is not healthy
+	bool is_sick;                // of bad: it loads, and is not healthy
+	struct strv *laws;           // that were broken
+	long renewed_ms;             // when a coordinator renewed the Lease last
+	bool is_unseen;              // what is recorded of the roll-out was written late, and nobody has read it since
 	bool is_over;
 };
 // policy: of sim.h, ' for "; its first pool's target is the one that nodes go to. Nodes n00, n01, ... with old loaded.
 void farm_begin(struct farm *f, unsigned nodes, const char *policy);
 void farm_begin_by(struct farm *f, unsigned nodes, const char *policy, unsigned seed); // of the dice
 void farm_end(struct farm *f);
-struct aim farm_target(const char *policy);                     // of its first pool; ends the program where it is none
-void farm_old(struct target *ret);                              // what hands find in the kernel; caller releases it
-void farm_store(struct farm_node *n, const struct aim *aim);    // onto its disk
-void farm_policy(struct farm *f, const char *policy);           // another one
-void farm_pod(struct farm *f, unsigned node, const char *name); // that asks for a GPU, of a ReplicaSet
+struct target_hash farm_target(const char *policy); // of its first pool; ends the program where it is none
+void farm_old(struct target *ret);                  // what hands find in the kernel; caller releases it
+void farm_store(struct farm_node *n, const struct target_hash *target_hash); // onto its disk
+void farm_policy(struct farm *f, const char *policy);                        // another one
+void farm_pod(struct farm *f, unsigned node, const char *name);              // that asks for a GPU, of a ReplicaSet
 void farm_pod_that_stays(struct farm *f, unsigned node, const char *name);   // a finalizer keeps it
 const char *farm_state(const struct farm *f, unsigned node);                 // label; "" = none
 const char *farm_note(const struct farm *f, unsigned node, const char *key); // annotation; "" = none
 bool farm_is_cordoned(const struct farm *f, unsigned node);
 unsigned farm_in(const struct farm *f, const char *state); // nodes that are in it
 
-struct farm_boss { // a coordinator of its own
+struct farm_coordinator { // a coordinator of its own
 	struct kube *kube, *lease_kube;
 	struct coordinator c;
 	struct farm *farm;
 	bool is_dead;
 };
-void farm_boss_begin(struct farm *f, struct farm_boss *b, const char *name);
-void farm_boss_begin_in(struct farm *f, struct farm_boss *b, const char *name, const char *namespace);
-void farm_boss_end(struct farm_boss *b); // as kill -9 does
+void farm_coordinator_begin(struct farm *f, struct farm_coordinator *b, const char *name);
+void farm_coordinator_begin_in(struct farm *f, struct farm_coordinator *b, const char *name, const char *namespace);
+void farm_coordinator_kill(struct farm_coordinator *b); // as kill -9 does
 // It takes its turns beside whoever else runs, also while a call of another one is under way or sleeps.
-void farm_boss_beside(struct farm_boss *b);
-void farm_run(struct farm_boss *bosses, size_t count, long ms); // those that live take turns, for so long
+void farm_coordinator_run_beside(struct farm_coordinator *b);
+void farm_run(struct farm_coordinator *coordinators, size_t count, long ms); // those that live take turns, for so long
 // Until that many nodes are in the state; false: not in time.
-bool farm_until(struct farm *f, struct farm_boss *bosses, size_t count, const char *state, unsigned nodes, long ms);
+bool farm_until(struct farm *f, struct farm_coordinator *coordinators, size_t count, const char *state, unsigned nodes,
+		long ms);
 
 // laws.c: I1 to I9 of upgrade-design 4.4, on every request; what was broken is in f->laws.
 void laws_look(void *farm, const struct sim_request *r);

@@ -4,12 +4,12 @@
 
 #include <limits.h>
 
-static bool is_of_events(enum sim_break what)
+static bool is_event_fault(enum sim_break what)
 {
 	return what == SIM_WATCH_DROP || what == SIM_WATCH_TWICE || what == SIM_WATCH_SWAP || what == SIM_WATCH_GONE;
 }
 
-static bool is_of_streams(enum sim_break what)
+static bool is_stream_fault(enum sim_break what)
 {
 	return what == SIM_WATCH_LATE || what == SIM_WATCH_NO_BOOKMARKS;
 }
@@ -35,7 +35,7 @@ void sim_heal(struct sim *s)
 	}
 }
 
-static bool is_for(const char *wanted, const char *is)
+static bool is_fault_for(const char *wanted, const char *is)
 {
 	size_t len = wanted ? strlen(wanted) : 0;
 	if (len && wanted[len - 1] == '*')
@@ -48,7 +48,7 @@ bool sim_parted(const struct sim *s, const char *client, long *ret_until)
 	long now = sim_now_ms();
 	for (const struct sim_fault_row *row = s->faults; row; row = row->next) {
 		const struct sim_fault *f = &row->fault;
-		if (f->what != SIM_PARTITION || !is_for(f->client, client) || now < f->from_ms ||
+		if (f->what != SIM_PARTITION || !is_fault_for(f->client, client) || now < f->from_ms ||
 		    (f->to_ms && now >= f->to_ms))
 			continue;
 		if (ret_until)
@@ -58,7 +58,7 @@ bool sim_parted(const struct sim *s, const char *client, long *ret_until)
 	return false;
 }
 
-static bool is_dead(const struct sim_fault *f)
+static bool is_fault_deadly(const struct sim_fault *f)
 {
 	return f->hits && (f->what == SIM_DIE_BEFORE || f->what == SIM_DIE_AFTER || f->what == SIM_DIE_LINGER);
 }
@@ -70,14 +70,14 @@ const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const c
 	for (struct sim_fault_row *row = s->faults; row; row = row->next) {
 		struct sim_fault *f = &row->fault;
 		unsigned first = f->nth ? f->nth : 1, times = f->times ? f->times : 1;
-		if (!is_for(f->client, client) || is_of_streams(f->what) || f->what == SIM_PARTITION)
+		if (!is_fault_for(f->client, client) || is_stream_fault(f->what) || f->what == SIM_PARTITION)
 			continue;
-		if (is_dead(f)) {
+		if (is_fault_deadly(f)) {
 			f->hits += verb != NULL;
 			return f;
 		}
-		if (is_of_events(f->what) != !verb || (verb && !is_for(f->verb, verb)) ||
-		    !is_for(f->resource, resource) || (f->name && !str_eq(f->name, name)))
+		if (is_event_fault(f->what) != !verb || (verb && !is_fault_for(f->verb, verb)) ||
+		    !is_fault_for(f->resource, resource) || (f->name && !str_eq(f->name, name)))
 			continue;
 		f->seen++;
 		if (f->one_in ? sim_dice() % f->one_in != 0 : f->seen < first || f->seen - first >= times)
@@ -104,7 +104,7 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 		ret->took_ms = LONG_MAX; // as long as the client waits
 		return true;
 	}
-	if ((is_dead(f) && (f->what == SIM_DIE_BEFORE || f->hits > 1)) || f->what == SIM_CUT_BEFORE) {
+	if ((is_fault_deadly(f) && (f->what == SIM_DIE_BEFORE || f->hits > 1)) || f->what == SIM_CUT_BEFORE) {
 		ret->code = f->what == SIM_CUT_BEFORE ? E_NETWORK : E_SYSTEM;
 		return true;
 	}
@@ -133,8 +133,8 @@ void sim_fault_stream(const struct sim *s, const char *client, struct sim_watch 
 {
 	for (const struct sim_fault_row *row = s->faults; row; row = row->next) {
 		const struct sim_fault *f = &row->fault;
-		if (!is_of_streams(f->what) || !is_for(f->client, client) ||
-		    !is_for(f->resource, w->path.kind->resource))
+		if (!is_stream_fault(f->what) || !is_fault_for(f->client, client) ||
+		    !is_fault_for(f->resource, w->path.kind->resource))
 			continue;
 		w->lag_ms = f->what == SIM_WATCH_LATE ? f->late_ms : w->lag_ms;
 		w->path.has_bookmarks = w->path.has_bookmarks && f->what != SIM_WATCH_NO_BOOKMARKS;

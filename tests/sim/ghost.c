@@ -23,7 +23,7 @@ void sim_ghosts_free(struct sim_ghost *g)
 	}
 }
 
-static void arrive(void *ctx)
+static void deliver_late_request(void *ctx)
 {
 	const struct sim_ghost *g = ctx;
 	auto_sim_path struct sim_path p = { 0 };
@@ -49,5 +49,5 @@ void sim_linger(struct sim *s, const struct sim_request *r, long late_ms)
 				 .body = json_deep_copy(r->body),
 				 .next = s->ghosts };
 	s->ghosts = g;
-	sim_after(late_ms, arrive, g);
+	sim_after(late_ms, deliver_late_request, g);
 }

@@ -8,23 +8,23 @@
 #include "cluster/agent/loop.h"
 #include "tests/sim/farm.h"
 
-enum hand_end {
-	HAND_LIVES,
-	HAND_KILLED,  // the agent alone: its child goes on
-	HAND_STOPPED, // the container: the child dies where it is
-	HAND_BOOTED,  // the machine: the kernel is empty, too
+enum farm_agent_end {
+	FARM_AGENT_LIVES,
+	FARM_AGENT_KILLED,  // the agent alone: its child goes on
+	FARM_AGENT_STOPPED, // the container: the child dies where it is
+	FARM_AGENT_BOOTED,  // the machine: the kernel is empty, too
 };
 
-struct hand_child {
+struct farm_agent_child {
 	bool is_there, is_over; // over: it has ended, and was not asked for its end
 	enum agent_work work;
-	struct aim aim;
+	struct target_hash target_hash;
 	long begin_ms;
 	unsigned steps; // of its work that are done
 	struct agent_end end;
 };
 
-struct hand {
+struct farm_agent {
 	struct farm *farm;
 	unsigned at; // of its node
 	char name[24], dir[40], boot[24];
@@ -32,18 +32,18 @@ struct hand {
 	struct agent_site site;
 	struct agent a;
 	bool is_alive, is_dying;
-	enum hand_end how;
+	enum farm_agent_end how;
 	long due_ms; // when it is started again
 	unsigned lives, boots;
-	char seen[24];                   // the policy, by its version
-	struct hand_child child, orphan; // orphan: of an agent that is dead, still at work
+	char seen[24];                         // the policy, by its version
+	struct farm_agent_child child, orphan; // orphan: of an agent that is dead, still at work
 	struct agent_holders held;
 	// Where it may be killed besides its calls: each moment at which its child does something.
 	unsigned moments, die_at; // die_at: 1 = the first, 0 = at none
-	enum hand_end die_how;
+	enum farm_agent_end die_how;
 };
 // In place of the scripts: all nodes of the farm get agents, whose calls carry the name "agent-n00.0" and so on, the
 // number counting its lives. f->old is a driver with a name from then on.
-void hands_begin(struct farm *f, struct hand *hands);
-void hands_end(struct hand *hands, unsigned count);
-void hand_die(struct hand *h, enum hand_end how); // at once, wherever it is
+void farm_agents_begin(struct farm *f, struct farm_agent *agents);
+void farm_agents_end(struct farm_agent *agents, unsigned count);
+void farm_agent_die(struct farm_agent *h, enum farm_agent_end how); // at once, wherever it is

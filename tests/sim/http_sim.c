@@ -47,7 +47,7 @@ int sim_feed(struct http_call *call, const char *text, size_t len)
 	return 0;
 }
 
-static void give(struct exchange *x, const struct sim_answer *a)
+static void give_answer(struct exchange *x, const struct sim_answer *a)
 {
 	struct http_call *call = x->call;
 	auto_str char *text = a->reply ? json_dumps(a->reply, JSON_COMPACT) : str_dup("");
@@ -82,7 +82,7 @@ static const char *type_of(const struct http_call *call)
 }
 
 // There, and back, as far as the caller waits.
-static void travel(struct exchange *x)
+static void wait_travel_time(struct exchange *x)
 {
 	struct sim *s = x->http->sim;
 	struct http_call *call = x->call;
@@ -109,7 +109,7 @@ static void travel(struct exchange *x)
 		x->watch = sim_watch_new(s, &p);
 		sim_fault_stream(s, x->client, x->watch);
 	} else if (a.status && took < limit) {
-		give(x, &a);
+		give_answer(x, &a);
 	} else {
 		sim_fail(call, a.code ? a.code : E_TIMEOUT, a.code ? "the connection ended" : "no answer in time");
 	}
@@ -132,7 +132,7 @@ int http_begin(struct http *h, struct http_call *call, struct err *err)
 	call->status = 0;
 	call->reply = NULL;
 	call->reply_len = 0;
-	travel(x);
+	wait_travel_time(x);
 	return 0;
 }
 

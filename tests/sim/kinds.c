@@ -28,19 +28,19 @@ const struct sim_kind sim_kinds[SIM_KINDS] = {
 };
 // clang-format on
 
-static int hex(char c)
+static int hex_digit(char c)
 {
 	return isdigit((unsigned char)c)  ? c - '0' :
 	       isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 :
 					    -1;
 }
 
-static char *unescape(const char *s, size_t len)
+static char *unescape_query(const char *s, size_t len)
 {
 	char *text = str_ndup(s, len), *to = text;
 	for (const char *p = text; *p; p++) {
-		bool is_escape = *p == '%' && hex(p[1]) >= 0 && hex(p[2]) >= 0;
-		*to++ = (char)(is_escape ? hex(p[1]) * 16 + hex(p[2]) : *p == '+' ? ' ' : *p);
+		bool is_escape = *p == '%' && hex_digit(p[1]) >= 0 && hex_digit(p[2]) >= 0;
+		*to++ = (char)(is_escape ? hex_digit(p[1]) * 16 + hex_digit(p[2]) : *p == '+' ? ' ' : *p);
 		p += is_escape ? 2 : 0;
 	}
 	*to = '\0';
@@ -79,8 +79,8 @@ static void parse_query(const char *query, struct sim_path *p)
 	strv_split(&parts, query, "&");
 	for (size_t i = 0; i < parts.count; i++) {
 		const char *part = parts.items[i], *is = strchr(part, '=');
-		auto_str char *name = unescape(part, is ? (size_t)(is - part) : strlen(part));
-		take_parameter(p, name, is ? unescape(is + 1, strlen(is + 1)) : str_dup("true"));
+		auto_str char *name = unescape_query(part, is ? (size_t)(is - part) : strlen(part));
+		take_parameter(p, name, is ? unescape_query(is + 1, strlen(is + 1)) : str_dup("true"));
 	}
 }
 
@@ -101,7 +101,7 @@ static bool parse_group(const struct strv *parts, size_t *at, const char **group
 	return true;
 }
 
-static bool is_there(const struct sim_kind *kind)
+static bool is_kind_installed(const struct sim_kind *kind)
 {
 	auto_str char *name = str_fmt("%s.%s", kind->resource, kind->group);
 	return !kind->version || sim_store_get(&sim_current()->store, SIM_DEFINITIONS, name);
@@ -120,17 +120,17 @@ bool sim_path_parse(const char *path, struct sim_path *ret)
 	if (!parse_group(&parts, &at, &group, &version))
 		return false;
 	if (str_eq(parts.items[at], "namespaces") && at + 2 < parts.count) {
-		ret->namespace = unescape(parts.items[at + 1], strlen(parts.items[at + 1]));
+		ret->namespace = unescape_query(parts.items[at + 1], strlen(parts.items[at + 1]));
 		at += 2;
 	}
 	for (size_t i = 0; i < SIM_KINDS; i++) {
 		const struct sim_kind *kind = &sim_kinds[i];
 		if (str_eq(kind->group, group) && str_eq(kind->resource, parts.items[at]) &&
-		    str_eq(kind->version ? kind->version : "v1", version) && is_there(kind))
+		    str_eq(kind->version ? kind->version : "v1", version) && is_kind_installed(kind))
 			ret->kind = kind;
 	}
 	if (at + 1 < parts.count)
-		ret->name = unescape(parts.items[at + 1], strlen(parts.items[at + 1]));
+		ret->name = unescape_query(parts.items[at + 1], strlen(parts.items[at + 1]));
 	if (at + 2 < parts.count)
 		ret->subresource = str_dup(parts.items[at + 2]);
 	bool is_placed = ret->kind && (ret->kind->is_namespaced ? ret->namespace || !ret->name : !ret->namespace);

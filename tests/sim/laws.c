@@ -15,7 +15,7 @@ static const char *note(const json_t *node, const char *key)
 	const char *value = json_string_value(json_object_get(sim_at(node, "metadata annotations"), key));
 	return value ? value : "";
 }
-static bool is_cordoned(const json_t *node)
+static bool is_node_cordoned(const json_t *node)
 {
 	return json_is_true(sim_at(node, "spec unschedulable"));
 }
@@ -24,25 +24,25 @@ static const char *state(const json_t *node)
 	const char *value = json_string_value(json_object_get(sim_at(node, "metadata labels"), "kmodsmith.io/state"));
 	return value ? value : "";
 }
-static void broken(struct farm *f, const char *law, const struct sim_request *r, const char *what)
+static void report_broken_law(struct farm *f, const char *law, const struct sim_request *r, const char *what)
 {
 	strv_add(f->laws, str_fmt("%s at %ld ms: %s %s: %s", law, sim_now_ms(), r->client, r->path, what));
 }
-static bool is_boss(const struct sim_request *r)
+static bool is_coordinator_request(const struct sim_request *r)
 {
 	return str_starts(r->client, "boss");
 }
-static bool is_word(const char *text, const char *words)
+static bool is_word_of(const char *text, const char *check_annotation_words)
 {
 	auto_str char *needle = str_fmt(" %s ", text);
-	return *text && strstr(words, needle) != NULL;
+	return *text && strstr(check_annotation_words, needle) != NULL;
 }
-static bool is_disruptive(const char *name)
+static bool is_phase_disruptive(const char *name)
 {
-	return is_word(name, " cordoned waiting evicting replacing validating restoring releasing ");
+	return is_word_of(name, " cordoned waiting evicting replacing validating restoring releasing ");
 }
 
-static unsigned limit(const struct farm *f, const char *key, unsigned or_else)
+static unsigned pool_limit(const struct farm *f, const char *key, unsigned or_else)
 {
 	const char *text =
 		sim_text(sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME), "data " POLICY_KEY);
@@ -60,35 +60,36 @@ static bool waits_for_jobs(const struct farm *f)
 }
 
 // I1: no more nodes at once than the policy says.
-static void limits(struct farm *f, const struct sim_request *r)
+static void check_limits(struct farm *f, const struct sim_request *r)
 {
 	unsigned busy = 0;
-	if (is_disruptive(state(r->before)) || !is_disruptive(state(r->after)))
+	if (is_phase_disruptive(state(r->before)) || !is_phase_disruptive(state(r->after)))
 		return;
 	for (unsigned i = 0; i < f->count; i++)
-		busy += is_disruptive(farm_state(f, i));
-	unsigned waiting = waits_for_jobs(f) ? limit(f, "maxWaiting", 1) : 0;
-	if (busy + 1 > limit(f, "maxParallel", 1) + waiting && !*note(r->before, "kmodsmith.io/cordon"))
-		broken(f, "I1", r, "more nodes than maxParallel");
+		busy += is_phase_disruptive(farm_state(f, i));
+	unsigned waiting = waits_for_jobs(f) ? pool_limit(f, "maxWaiting", 1) : 0;
+	if (busy + 1 > pool_limit(f, "maxParallel", 1) + waiting && !*note(r->before, "kmodsmith.io/cordon"))
+		report_broken_law(f, "I1", r, "more nodes than maxParallel");
 }
 
 // I2: a cordon goes only with our receipt, and only if we made it.
-static void cordons(struct farm *f, const struct sim_request *r)
+static void check_cordons(struct farm *f, const struct sim_request *r)
 {
 	const char *receipt = note(r->before, "kmodsmith.io/cordon");
-	if (is_cordoned(r->before) && !is_cordoned(r->after) && (!*receipt || strstr(receipt, "\"prior\":true")))
-		broken(f, "I2", r, "uncordons what it did not cordon");
-	if (!is_cordoned(r->before) && is_cordoned(r->after) && !*note(r->after, "kmodsmith.io/cordon"))
-		broken(f, "I2", r, "cordons without a receipt");
+	if (is_node_cordoned(r->before) && !is_node_cordoned(r->after) &&
+	    (!*receipt || strstr(receipt, "\"prior\":true")))
+		report_broken_law(f, "I2", r, "uncordons what it did not cordon");
+	if (!is_node_cordoned(r->before) && is_node_cordoned(r->after) && !*note(r->after, "kmodsmith.io/cordon"))
+		report_broken_law(f, "I2", r, "cordons without a receipt");
 }
 
 // I3: nothing is replaced under a holder.
-static void holders(struct farm *f, const struct sim_request *r)
+static void check_holders(struct farm *f, const struct sim_request *r)
 {
 	const char *go = note(r->after, "kmodsmith.io/go");
 	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
 	if (is_new && strstr(go, ":replace:") && !str_starts(note(r->before, "kmodsmith.io/agent.holders"), "0"))
-		broken(f, "I3", r, "replaces under a holder");
+		report_broken_law(f, "I3", r, "replaces under a holder");
 }
 
 static bool uses_gpu(const json_t *pod)
@@ -96,13 +97,13 @@ static bool uses_gpu(const json_t *pod)
 	const char *phase = sim_text(pod, "status phase"),
 		   *kind = sim_text(json_array_get(sim_at(pod, "metadata ownerReferences"), 0), "kind");
 	bool is_over = str_eq(phase, "Succeeded") || str_eq(phase, "Failed");
-	const json_t *limits = sim_at(json_array_get(sim_at(pod, "spec containers"), 0), "resources limits");
+	const json_t *check_limits = sim_at(json_array_get(sim_at(pod, "spec containers"), 0), "resources limits");
 	return !is_over && !str_eq(kind, "DaemonSet") && !str_eq(kind, "Node") &&
-	       json_object_get(limits, "nvidia.com/gpu");
+	       json_object_get(check_limits, "nvidia.com/gpu");
 }
 
 // I13: where the policy evicts who asks for a GPU, nothing is replaced before they have gone.
-static void pods(struct farm *f, const struct sim_request *r)
+static void check_pods(struct farm *f, const struct sim_request *r)
 {
 	const char *go = note(r->after, "kmodsmith.io/go");
 	const char *policy =
@@ -116,15 +117,15 @@ static void pods(struct farm *f, const struct sim_request *r)
 	const json_t *items = json_object_get(list, "items");
 	for (size_t i = 0; i < json_array_size(items); i++)
 		if (uses_gpu(json_array_get(items, i)))
-			broken(f, "I13", r, sim_text(json_array_get(items, i), "metadata name"));
+			report_broken_law(f, "I13", r, sim_text(json_array_get(items, i), "metadata name"));
 }
 
 // I4: no way back to service but by a proof of what is loaded, once the driver was touched. A driver of NVIDIA's
 // operator, on a node of its own, is proven by its validator.
-static void proofs(struct farm *f, const struct sim_request *r)
+static void check_proofs(struct farm *f, const struct sim_request *r)
 {
-	char loaded[AIM_TEXT] = "";
-	if (!is_cordoned(r->before) || is_cordoned(r->after) ||
+	char loaded[TARGET_HASH_TEXT] = "";
+	if (!is_node_cordoned(r->before) || is_node_cordoned(r->after) ||
 	    !strstr(note(r->before, "kmodsmith.io/cordon"), "\"touched\":true"))
 		return;
 	if (str_starts(note(r->before, "kmodsmith.io/agent.loaded"), "foreign ") &&
@@ -133,19 +134,19 @@ static void proofs(struct farm *f, const struct sim_request *r)
 	snprintf(loaded, sizeof(loaded), "%s", note(r->before, "kmodsmith.io/agent.loaded"));
 	auto_str char *ok = str_fmt("%s:ok", loaded);
 	if (!str_eq(note(r->before, "kmodsmith.io/agent.health"), ok))
-		broken(f, "I4", r, "releases without a proof");
+		report_broken_law(f, "I4", r, "releases without a proof");
 }
 
 // I5: whatever lasts has an end.
-static void deadlines(struct farm *f, const struct sim_request *r)
+static void check_deadlines(struct farm *f, const struct sim_request *r)
 {
 	const char *to = state(r->after);
-	if ((is_disruptive(to) || str_eq(to, "staging")) && !*note(r->after, "kmodsmith.io/deadline"))
-		broken(f, "I5", r, "a state without a deadline");
+	if ((is_phase_disruptive(to) || str_eq(to, "staging")) && !*note(r->after, "kmodsmith.io/deadline"))
+		report_broken_law(f, "I5", r, "a state without a deadline");
 }
 
 // I6: evicted are pods of nodes that are ours, by uid.
-static void evictions(struct farm *f, const struct sim_request *r)
+static void check_evictions(struct farm *f, const struct sim_request *r)
 {
 	const char *uid = sim_text(r->body, "deleteOptions preconditions uid");
 	const char *name = sim_text(r->before, "spec nodeName");
@@ -154,40 +155,40 @@ static void evictions(struct farm *f, const struct sim_request *r)
 	const json_t *lease =
 		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
 	if (!uid)
-		broken(f, "I6", r, "an eviction without a uid");
+		report_broken_law(f, "I6", r, "an eviction without a uid");
 	if (!node)
 		return;
 	const char *ledger = note(lease, "kmodsmith.io/slots"), *node_uid = sim_text(node, "metadata uid");
-	if (!*note(node, "kmodsmith.io/cordon") || !is_cordoned(node) || !strstr(ledger, node_uid))
-		broken(f, "I6", r, "an eviction from a node that is not ours");
+	if (!*note(node, "kmodsmith.io/cordon") || !is_node_cordoned(node) || !strstr(ledger, node_uid))
+		report_broken_law(f, "I6", r, "an eviction from a node that is not ours");
 }
 
 // I7: a target is not loaded for ever. Proofs of what is there are counted in the same place, and change nothing.
-static void attempts(struct farm *f, const struct sim_request *r)
+static void check_attempts(struct farm *f, const struct sim_request *r)
 {
 	const char *go = note(r->after, "kmodsmith.io/go");
 	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
 	bool is_change = strstr(go, ":replace:") || strstr(go, ":load:");
-	if (is_new && is_change && atoi(note(r->after, "kmodsmith.io/attempts")) > (int)limit(f, "maxAttempts", 2))
-		broken(f, "I7", r, "more attempts than allowed");
+	if (is_new && is_change && atoi(note(r->after, "kmodsmith.io/attempts")) > (int)pool_limit(f, "maxAttempts", 2))
+		report_broken_law(f, "I7", r, "more attempts than allowed");
 }
 
 // I8: while it is halted nobody moves to the target.
-static void halts(struct farm *f, const struct sim_request *r)
+static void check_halts(struct farm *f, const struct sim_request *r)
 {
-	const json_t *map = sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLSTATUS_NAME);
-	const char *text = sim_text(map, "data " ROLLSTATUS_KEY);
+	const json_t *map = sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLOUT_STATUS_NAME);
+	const char *text = sim_text(map, "data " ROLLOUT_STATUS_KEY);
 	auto_json json_t *status = text ? json_loads(text, 0, NULL) : NULL;
 	const json_t *pool = json_array_get(json_object_get(status, "pools"), 0);
 	const char *target = sim_text(pool, "target aim"), *go = note(r->after, "kmodsmith.io/go");
 	bool is_new = !str_eq(go, note(r->before, "kmodsmith.io/go"));
 	if (json_is_true(json_object_get(pool, "halted")) && is_new && target && strstr(go, target) &&
 	    (strstr(go, ":replace:") || strstr(go, ":load:")))
-		broken(f, "I8", r, "moves to a target that is halted");
+		report_broken_law(f, "I8", r, "moves to a target that is halted");
 }
 
 // I9: of the coordinator are its own keys, the cordon, and what it borrows.
-static void owners(struct farm *f, const struct sim_request *r, const char *part)
+static void check_owners(struct farm *f, const struct sim_request *r, const char *part)
 {
 	static const char *const borrowed[] = { "nvidia.com/gpu.deploy.", NVIDIA_STATE,
 						"cluster-autoscaler.kubernetes.io/scale-down-disabled",
@@ -204,25 +205,25 @@ static void owners(struct farm *f, const struct sim_request *r, const char *part
 		for (size_t i = 0; i < ARRAY_SIZE(borrowed); i++)
 			is_ours = is_ours || str_starts(key, borrowed[i]);
 		if (!is_ours && !json_equal(json_object_get(was, key), json_object_get(is, key)))
-			broken(f, "I9", r, key);
+			report_broken_law(f, "I9", r, key);
 	}
 }
 
 // I9: into NVIDIA's label nothing that starts its upgrade controller, and where that one owns the node nothing at all,
 // nor a cordon.
-static void words(struct farm *f, const struct sim_request *r)
+static void check_annotation_words(struct farm *f, const struct sim_request *r)
 {
 	const json_t *was = json_object_get(sim_at(r->before, "metadata labels"), NVIDIA_STATE);
 	const json_t *is = json_object_get(sim_at(r->after, "metadata labels"), NVIDIA_STATE);
 	bool is_theirs = str_eq(note(r->before, NVIDIA_ENABLED), "true");
-	if (is_theirs && !is_cordoned(r->before) && is_cordoned(r->after))
-		broken(f, "I9", r, "cordons a node that NVIDIA's controller upgrades");
+	if (is_theirs && !is_node_cordoned(r->before) && is_node_cordoned(r->after))
+		report_broken_law(f, "I9", r, "cordons a node that NVIDIA's controller upgrades");
 	if (was == is || json_equal(was, is))
 		return;
 	if (is && !str_eq(json_string_value(is), "upgrade-done"))
-		broken(f, "I9", r, "a word that starts NVIDIA's upgrade controller");
+		report_broken_law(f, "I9", r, "a word that starts NVIDIA's upgrade controller");
 	if (is_theirs)
-		broken(f, "I9", r, "NVIDIA's label on a node that NVIDIA's controller upgrades");
+		report_broken_law(f, "I9", r, "NVIDIA's label on a node that NVIDIA's controller upgrades");
 }
 
 // An Event about the Node whose agent tells it.
@@ -234,7 +235,7 @@ static bool is_own_event(const struct sim_request *r)
 }
 
 // I9: of an agent are its own keys, of its own Node.
-static void agents(struct farm *f, const struct sim_request *r)
+static void check_agents(struct farm *f, const struct sim_request *r)
 {
 	auto_str char *own = str_fmt("agent-%s.", r->name ? r->name : "");
 	auto_json json_t *was = json_deep_copy(r->before), *is = json_deep_copy(r->after);
@@ -251,25 +252,25 @@ static void agents(struct farm *f, const struct sim_request *r)
 	}
 	bool is_node = str_eq(r->resource, "nodes") && str_starts(r->client, own) && json_equal(was, is);
 	if (!is_node && !is_own_event(r))
-		broken(f, "I9", r, "an agent writes what is not its own");
+		report_broken_law(f, "I9", r, "an agent writes what is not its own");
 }
 
 // The number on a node counts up with every write, whoever wrote last (5.2): a patch that comes late, after the next
 // leader's, would count down.
-static void numbers(struct farm *f, const struct sim_request *r)
+static void check_order_numbers(struct farm *f, const struct sim_request *r)
 {
 	unsigned long was[2] = { 0, 0 }, is[2] = { 0, 0 };
 	const char *before = note(r->before, "kmodsmith.io/seq"), *after = note(r->after, "kmodsmith.io/seq");
 	sscanf(before, "%lu.%lu", &was[0], &was[1]);
 	if (sscanf(after, "%lu.%lu", &is[0], &is[1]) != 2 || is[0] < was[0] || (is[0] == was[0] && is[1] <= was[1]))
-		broken(f, "seq", r, "a write that does not count up");
+		report_broken_law(f, "seq", r, "a write that does not count up");
 }
 
 // Who was deposed changes nothing any more (5.6). A request that was sent before, and comes then, counts if nothing has
 // changed that it was decided by: an eviction is bound to the pod, a patch to the number that the node had, what is
 // recorded to the version that it had: that one the next leader reads before it acts (`unseen`). The other laws hold
 // for it as for any.
-static void fence(struct farm *f, const struct sim_request *r)
+static void check_fence(struct farm *f, const struct sim_request *r)
 {
 	const json_t *lease =
 		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
@@ -278,9 +279,9 @@ static void fence(struct farm *f, const struct sim_request *r)
 	bool is_map = str_eq(r->resource, "configmaps");
 	bool is_deposed = holder && *holder && !str_starts(holder, own);
 	if (is_deposed && !r->is_late)
-		broken(f, "fence", r, "writes, and another one leads");
+		report_broken_law(f, "fence", r, "writes, and another one leads");
 	if (!r->is_late && f->is_unseen && !is_map)
-		broken(f, "fence", r, "acts, and has not read what a leader of before recorded");
+		report_broken_law(f, "fence", r, "acts, and has not read what a leader of before recorded");
 	f->is_unseen = (f->is_unseen && !(is_map && !is_deposed)) || (is_map && is_deposed);
 }
 
@@ -289,28 +290,28 @@ void laws_look(void *ctx, const struct sim_request *r)
 	struct farm *f = ctx;
 	bool is_read = str_eq(r->verb, "get") || str_eq(r->verb, "list") || str_eq(r->verb, "watch");
 	if (str_starts(r->client, "agent-") && !is_read && r->status / 100 == 2)
-		agents(f, r);
-	if (!is_boss(r) || r->status / 100 != 2)
+		check_agents(f, r);
+	if (!is_coordinator_request(r) || r->status / 100 != 2)
 		return;
 	bool is_map = str_eq(r->resource, "configmaps") && !is_read;
-	if (str_eq(r->verb, "get") && strstr(r->path, "/configmaps/" ROLLSTATUS_NAME))
+	if (str_eq(r->verb, "get") && strstr(r->path, "/configmaps/" ROLLOUT_STATUS_NAME))
 		f->is_unseen = false;
 	if (str_eq(r->verb, "evict") || is_map || str_eq(r->verb, "patch"))
-		fence(f, r);
+		check_fence(f, r);
 	if (str_eq(r->verb, "evict"))
-		evictions(f, r);
+		check_evictions(f, r);
 	if (!str_eq(r->resource, "nodes") || !str_eq(r->verb, "patch"))
 		return;
-	numbers(f, r);
-	limits(f, r);
-	cordons(f, r);
-	holders(f, r);
-	pods(f, r);
-	proofs(f, r);
-	deadlines(f, r);
-	attempts(f, r);
-	halts(f, r);
-	owners(f, r, "labels");
-	owners(f, r, "annotations");
-	words(f, r);
+	check_order_numbers(f, r);
+	check_limits(f, r);
+	check_cordons(f, r);
+	check_holders(f, r);
+	check_pods(f, r);
+	check_proofs(f, r);
+	check_deadlines(f, r);
+	check_attempts(f, r);
+	check_halts(f, r);
+	check_owners(f, r, "labels");
+	check_owners(f, r, "annotations");
+	check_annotation_words(f, r);
 }

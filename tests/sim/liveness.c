@@ -20,21 +20,21 @@ static const char *state(const json_t *node)
 	const char *value = json_string_value(json_object_get(sim_at(node, "metadata labels"), "kmodsmith.io/state"));
 	return value ? value : "";
 }
-static bool is_cordoned(const json_t *node)
+static bool has_cordon(const json_t *node)
 {
 	return json_is_true(sim_at(node, "spec unschedulable"));
 }
-static bool is_word(const char *text, const char *words)
+static bool is_one_of_words(const char *text, const char *words)
 {
 	auto_str char *needle = str_fmt(" %s ", text);
 	return *text && strstr(words, needle) != NULL;
 }
-static void broken(struct farm *f, const char *law, const struct farm_node *n, const char *what)
+static void report_lost_liveness(struct farm *f, const char *law, const struct farm_node *n, const char *what)
 {
 	strv_add(f->laws, str_fmt("%s at %ld ms: %s: %s", law, sim_now_ms(), n->name, what));
 }
 
-static void policy_now(const struct farm *f, struct policy *ret)
+static void read_current_policy(const struct farm *f, struct policy *ret)
 {
 	struct err err;
 	const char *text =
@@ -44,21 +44,22 @@ static void policy_now(const struct farm *f, struct policy *ret)
 }
 
 // L1. Each of those that fail counts, and so does each that another controller undid; one more ends well.
-static void drains(struct farm *f, struct farm_node *n, const json_t *after)
+static void watch_drains(struct farm *f, struct farm_node *n, const json_t *after)
 {
 	struct life *l = &n->life;
 	auto_policy struct policy policy = POLICY_NONE;
-	policy_now(f, &policy);
+	read_current_policy(f, &policy);
 	if (!policy.pool_count)
 		return;
-	uint64_t cause = policy.pools[0].target.aim.payload ^ aim_hash(note(after, "kmodsmith.io/retry"));
+	uint64_t cause =
+		policy.pools[0].target.target_hash.payload ^ target_hash_of_text(note(after, "kmodsmith.io/retry"));
 	if (l->cause != cause || sim_now_ms() - l->first_ms > DAY_MS) {
 		l->cause = cause;
 		l->drains = 0;
 		l->first_ms = sim_now_ms();
 	}
 	if (++l->drains > 2 * policy.pools[0].drain_attempts + policy.pools[0].attempts)
-		broken(f, "L1", n, "one more drain for the same target within a day");
+		report_lost_liveness(f, "L1", n, "one more drain for the same target within a day");
 }
 
 static bool has_label(const json_t *pod, const char *term)
@@ -81,21 +82,21 @@ static bool has_job(const struct farm *f, const struct farm_node *n, const char 
 }
 
 // L4
-static void waits(struct farm *f, struct farm_node *n, const char *from, const char *to)
+static void watch_job_waits(struct farm *f, struct farm_node *n, const char *from, const char *to)
 {
 	auto_policy struct policy policy = POLICY_NONE;
 	if (str_eq(to, "waiting") && !str_eq(from, "waiting"))
 		n->life.waits_ms = sim_now_ms();
-	if (!str_eq(to, "evicting") || !is_word(from, " cordoned waiting "))
+	if (!str_eq(to, "evicting") || !is_one_of_words(from, " cordoned waiting "))
 		return;
-	policy_now(f, &policy);
+	read_current_policy(f, &policy);
 	const struct pool *pool = policy.pools;
 	if (!policy.pool_count || !pool->wait_for || !has_job(f, n, pool->wait_for))
 		return;
 	bool has_waited =
 		str_eq(from, "waiting") && sim_now_ms() - n->life.waits_ms >= (pool->spans[SPAN_WAIT] - 10L) * 1000;
 	if (!has_waited || pool->on_wait_timeout == WAIT_RELEASE)
-		broken(f, "L4", n, "a job that is to be waited for is not");
+		report_lost_liveness(f, "L4", n, "a job that is to be waited for is not");
 }
 
 static long span_ms(const json_t *node)
@@ -107,17 +108,18 @@ static long span_ms(const json_t *node)
 }
 
 // What is to be watched from now on, of the Node as it is now.
-static void begin_watch(struct life *l, const json_t *node)
+static void begin_phase_watch(struct life *l, const json_t *node)
 {
 	const char *receipt = note(node, "kmodsmith.io/cordon"), *is = state(node);
-	bool is_ours = *receipt && is_cordoned(node) && !strstr(receipt, "\"prior\":true");
+	bool is_ours = *receipt && has_cordon(node) && !strstr(receipt, "\"prior\":true");
 	auto_str char *well = str_fmt("%s:ok", note(node, "kmodsmith.io/target"));
 	bool is_ready = str_eq(sim_text(json_array_get(sim_at(node, "status conditions"), 0), "status"), "True");
-	bool is_drain = is_word(is, " cordoned waiting evicting replacing validating restoring releasing ");
-	bool is_left = is_ours && is_word(is, " idle done rolledback held ");
+	bool is_drain = is_one_of_words(is, " cordoned waiting evicting replacing validating restoring releasing ");
+	bool is_left = is_ours && is_one_of_words(is, " idle done rolledback held ");
 	bool is_well =
 		is_ours && is_ready && str_eq(is, "queued") && str_eq(note(node, "kmodsmith.io/agent.health"), well);
-	uint64_t what = aim_hash(is) ^ aim_hash(note(node, "kmodsmith.io/since")) ^ (uint64_t)(is_left + 2 * is_well);
+	uint64_t what = target_hash_of_text(is) ^ target_hash_of_text(note(node, "kmodsmith.io/since")) ^
+			(uint64_t)(is_left + 2 * is_well);
 	if (what == l->what)
 		return;
 	l->what = what;
@@ -129,20 +131,20 @@ static void begin_watch(struct life *l, const json_t *node)
 void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node *n)
 {
 	bool is_boss = str_starts(r->client, "boss");
-	if (is_boss && !is_cordoned(r->before) && is_cordoned(r->after)) {
+	if (is_boss && !has_cordon(r->before) && has_cordon(r->after)) {
 		n->life.cordons++;
-		drains(f, n, r->after);
+		watch_drains(f, n, r->after);
 	}
 	if (is_boss)
-		waits(f, n, state(r->before), state(r->after));
-	begin_watch(&n->life, r->after);
+		watch_job_waits(f, n, state(r->before), state(r->after));
+	begin_phase_watch(&n->life, r->after);
 }
 
 // L4: nor one that came when the wait had ended because nobody was there.
-static void evictions(struct farm *f, const struct sim_request *r)
+static void watch_evictions(struct farm *f, const struct sim_request *r)
 {
 	auto_policy struct policy policy = POLICY_NONE;
-	policy_now(f, &policy);
+	read_current_policy(f, &policy);
 	if (!policy.pool_count || !policy.pools[0].wait_for || !r->before ||
 	    !has_label(r->before, policy.pools[0].wait_for))
 		return;
@@ -150,14 +152,14 @@ static void evictions(struct farm *f, const struct sim_request *r)
 		auto_str char *path = str_fmt("/api/v1/nodes/%s", f->nodes[i].name);
 		if (str_eq(sim_text(r->before, "spec nodeName"), f->nodes[i].name) &&
 		    !strstr(note(sim_get(f->sim, path), "kmodsmith.io/cordon"), "\"waited\":true"))
-			broken(f, "L4", &f->nodes[i], "a job is evicted before the wait for it is over");
+			report_lost_liveness(f, "L4", &f->nodes[i], "a job is evicted before the wait for it is over");
 	}
 }
 
 void liveness_hear(struct farm *f, const struct sim_request *r)
 {
 	if (str_eq(r->verb, "evict") && str_starts(r->client, "boss"))
-		evictions(f, r);
+		watch_evictions(f, r);
 	if (str_eq(r->resource, "leases") && str_starts(r->client, "boss") && str_eq(r->verb, "update") &&
 	    r->status / 100 == 2)
 		f->renewed_ms = sim_now_ms();
@@ -174,9 +176,9 @@ void liveness_pass(struct farm *f, long ms)
 		l->led_ms += ms;
 		if (l->led_ms <= l->most_ms)
 			continue;
-		broken(f, l->law, &f->nodes[i],
-		       str_eq(l->law, "L2") ? "a cordon outlives what it was for" :
-					      "its driver works, and it is kept cordoned");
+		report_lost_liveness(f, l->law, &f->nodes[i],
+				     str_eq(l->law, "L2") ? "a cordon outlives what it was for" :
+							    "its driver works, and it is kept cordoned");
 		l->law = NULL;
 	}
 }

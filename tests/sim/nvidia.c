@@ -38,11 +38,11 @@ static void set_note(const struct site *s, const char *key, const char *value) /
 
 // Conditions
 
-static bool is_any(const struct site *s)
+static bool has_driver_pod(const struct site *s)
 {
 	return s->pod != NULL;
 }
-static bool is_outdated(const struct site *s)
+static bool is_driver_pod_outdated(const struct site *s)
 {
 	auto_str char *newest = str_fmt("%u", s->own->revision);
 	const json_t *pod = sim_get(s->own->farm->sim, s->pod);
@@ -50,7 +50,7 @@ static bool is_outdated(const struct site *s)
 		       newest);
 }
 // Of those that are cordoned already as many as there are: they cost nobody anything.
-static bool may_begin(const struct site *s)
+static bool may_begin_upgrade(const struct site *s)
 {
 	const struct farm *f = s->own->farm;
 	unsigned busy = 0;
@@ -76,13 +76,13 @@ static void forget_cordon(const struct site *s)
 {
 	set_note(s, NVIDIA_NOTE, NULL);
 }
-static void cordon(const struct site *s)
+static void cordon_site(const struct site *s)
 {
 	if (!farm_is_cordoned(s->own->farm, s->at))
 		s->own->cordons++;
 	sim_merge(s->own->farm->sim, s->node, "{'spec':{'unschedulable':true}}");
 }
-static void uncordon(const struct site *s)
+static void uncordon_site(const struct site *s)
 {
 	if (farm_is_cordoned(s->own->farm, s->at))
 		s->own->uncordons++;
@@ -93,7 +93,7 @@ static bool has_gpu(const json_t *pod)
 	const json_t *first = json_array_get(sim_at(pod, "spec containers"), 0);
 	return json_object_get(sim_at(first, "resources limits"), "nvidia.com/gpu") != NULL;
 }
-static void evict(const struct site *s)
+static void evict_gpu_pods(const struct site *s)
 {
 	struct sim *sim = s->own->farm->sim;
 	auto_json json_t *all = sim_ask(sim, "GET", "/api/v1/namespaces/default/pods", NULL);
@@ -107,7 +107,7 @@ static void evict(const struct site *s)
 		s->own->evictions++;
 	}
 }
-static void restart(const struct site *s)
+static void restart_driver_pod(const struct site *s)
 {
 	sim_delete(s->own->farm->sim, s->pod); // its DaemonSet makes it again
 	s->own->restarts++;
@@ -175,7 +175,7 @@ static void keep_daemonset(const struct nvidia *n)
 
 // The operator clears the words where nothing is to be upgraded by itself, and its annotation where it has no driver,
 // too (gpu-operator controllers/upgrade_controller.go, nodelabeling_controller.go).
-static void turn_operator(const struct site *s)
+static void turn_one_operator(const struct site *s)
 {
 	bool is_marked = s->own->has_driver && s->own->auto_upgrade;
 	set_note(s, NVIDIA_ENABLED, is_marked ? "true" : NULL);
@@ -183,7 +183,7 @@ static void turn_operator(const struct site *s)
 		set_word(s, NULL);
 }
 
-static void turn(void *ctx)
+static void turn_operators(void *ctx)
 {
 	struct nvidia *n = ctx;
 	if (n->farm->is_over)
@@ -193,12 +193,12 @@ static void turn(void *ctx)
 		const char *name = n->farm->nodes[i].name;
 		auto_str char *node = api_node(name), *pod = str_fmt(PODS "/driver-%s", name);
 		const struct site site = { n, i, node, pod };
-		turn_operator(&site);
+		turn_one_operator(&site);
 		if (n->auto_upgrade && sim_get(n->farm->sim, pod))
 			turn_node(&site);
 		keep_pod(&site);
 	}
-	sim_after(TURN_MS, turn, n);
+	sim_after(TURN_MS, turn_operators, n);
 }
 
 void nvidia_begin(struct farm *f, struct nvidia *ret, bool has_driver, bool auto_upgrade)
@@ -209,5 +209,5 @@ void nvidia_begin(struct farm *f, struct nvidia *ret, bool has_driver, bool auto
 		sim_merge(f->sim, path,
 			  "{'metadata':{'labels':{'nvidia.com/gpu.present':'true','" DEPLOY "':'true'}}}");
 	}
-	turn(ret);
+	turn_operators(ret);
 }

@@ -57,8 +57,8 @@ void sim_tidy(json_t *object)
 		json_object_del(spec, "unschedulable");
 }
 
-static void invalid(const struct sim_kind *kind, const char *name, const char *field, const char *value,
-		    const char *why, struct sim_answer *a)
+static void refuse_invalid(const struct sim_kind *kind, const char *name, const char *field, const char *value,
+			   const char *why, struct sim_answer *a)
 {
 	auto_str char *message = str_fmt("Invalid value: \"%s\": %s", value ? value : "", why);
 	sim_say_of(a, 422, "Invalid", kind, name, "%s%s%s \"%s\" is invalid: %s: %s", kind->kind,
@@ -77,7 +77,7 @@ static bool is_label_text(const char *s, size_t len)
 	return len <= LABEL_MOST;
 }
 
-static bool is_key(const char *key)
+static bool is_label_key_text(const char *key)
 {
 	const char *slash = strchr(key, '/'), *name = slash ? slash + 1 : key;
 	return *name && is_label_text(name, strlen(name)) && (!slash || (slash > key && slash - key <= NAME_MOST));
@@ -95,9 +95,9 @@ static bool has_valid_map(const struct sim_kind *kind, const char *name, const j
 	{
 		const char *text = json_string_value(value);
 		bytes += strlen(key) + strlen(text);
-		if (!is_key(key) || (is_labels && !is_label_text(text, strlen(text)))) {
-			invalid(kind, name, field, is_key(key) ? text : key,
-				"a valid label must consist of alphanumeric characters", a);
+		if (!is_label_key_text(key) || (is_labels && !is_label_text(text, strlen(text)))) {
+			refuse_invalid(kind, name, field, is_label_key_text(key) ? text : key,
+				       "a valid label must consist of alphanumeric characters", a);
 			return false;
 		}
 	}
@@ -116,7 +116,7 @@ static bool is_valid_lease(const struct sim_kind *kind, const char *name, const 
 	const json_t *duration = sim_at(object, "spec leaseDurationSeconds");
 	if (!str_eq(kind->kind, "Lease") || !duration || json_integer_value(duration) > 0)
 		return true;
-	invalid(kind, name, "spec.leaseDurationSeconds", "0", "must be greater than 0", a);
+	refuse_invalid(kind, name, "spec.leaseDurationSeconds", "0", "must be greater than 0", a);
 	return false;
 }
 
@@ -127,7 +127,7 @@ static bool is_valid_event(const struct sim_kind *kind, const char *name, const 
 	const char *about = sim_text(object, "involvedObject namespace");
 	if (!str_eq(kind->kind, "Event") || str_eq(about && *about ? about : "default", namespace))
 		return true;
-	invalid(kind, name, "involvedObject.namespace", about, "does not match event.namespace", a);
+	refuse_invalid(kind, name, "involvedObject.namespace", about, "does not match event.namespace", a);
 	return false;
 }
 
@@ -136,8 +136,8 @@ bool sim_is_valid(const struct sim_kind *kind, const char *namespace, const char
 {
 	if (!name || !*name || strlen(name) > NAME_MOST ||
 	    name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.")]) {
-		invalid(kind, name ? name : "", "metadata.name", name, "a lowercase RFC 1123 subdomain must consist of",
-			a);
+		refuse_invalid(kind, name ? name : "", "metadata.name", name,
+			       "a lowercase RFC 1123 subdomain must consist of", a);
 		return false;
 	}
 	return has_valid_map(kind, name, object, "labels", a) && has_valid_map(kind, name, object, "annotations", a) &&
@@ -201,7 +201,7 @@ bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t 
 		const json_t *was = sim_at(before, keys), *is = sim_at(after, keys);
 		if (!is || !was || json_equal(was, is))
 			continue;
-		invalid(kind, name, field, json_string_value(is), "field is immutable", a);
+		refuse_invalid(kind, name, field, json_string_value(is), "field is immutable", a);
 		return false;
 	}
 	return sim_is_valid(kind, sim_text(before, "metadata namespace"), name, after, a);

@@ -4,7 +4,7 @@
 // replaced, but what is above it has to be there.
 #include "tests/sim/own.h"
 
-static json_t *merge(json_t *take, json_t *patch)
+static json_t *merge_json(json_t *take, json_t *patch)
 {
 	const char *key;
 	json_t *value;
@@ -15,7 +15,7 @@ static json_t *merge(json_t *take, json_t *patch)
 		json_t *have = json_incref(json_object_get(merged, key));
 		json_object_del(merged, key);
 		if (json_is_object(value))
-			json_object_set_new(merged, key, merge(have, value));
+			json_object_set_new(merged, key, merge_json(have, value));
 		else
 			json_decref(have);
 		if (!json_is_object(value) && !json_is_null(value))
@@ -27,7 +27,7 @@ static json_t *merge(json_t *take, json_t *patch)
 json_t *sim_merge_patch(const json_t *object, const json_t *patch)
 {
 	auto_json json_t *own = json_deep_copy(patch);
-	return merge(json_deep_copy(object), own);
+	return merge_json(json_deep_copy(object), own);
 }
 
 static char *unescape_pointer(const char *part)
@@ -60,7 +60,7 @@ static json_t *find_above(json_t *at, const char *pointer, char **ret_key)
 	return at;
 }
 
-static bool in_array(json_t *array, const char *op, const char *key, json_t *value)
+static bool patch_array(json_t *array, const char *op, const char *key, json_t *value)
 {
 	uint64_t i = json_array_size(array);
 	bool is_add = str_eq(op, "add");
@@ -77,7 +77,7 @@ static bool in_array(json_t *array, const char *op, const char *key, json_t *val
 	return str_eq(op, "test") && json_equal(json_array_get(array, i), value);
 }
 
-static bool in_object(json_t *object, const char *op, const char *key, json_t *value)
+static bool patch_object(json_t *object, const char *op, const char *key, json_t *value)
 {
 	const json_t *have = json_object_get(object, key);
 	if (str_eq(op, "test"))
@@ -98,7 +98,7 @@ json_t *sim_json_patch(const json_t *object, const json_t *operations)
 		const char *op = sim_text(o, "op"), *path = sim_text(o, "path");
 		json_t *above = find_above(patched, path ? path : "", &key), *value = json_object_get(o, "value");
 		auto_json json_t *own = value ? json_deep_copy(value) : json_null();
-		if (!above || !(json_is_array(above) ? in_array : in_object)(above, op, key, own))
+		if (!above || !(json_is_array(above) ? patch_array : patch_object)(above, op, key, own))
 			return NULL;
 	}
 	return TAKE(patched);

@@ -45,7 +45,7 @@ bool sim_may_be_made(struct sim *s, const struct sim_kind *kind, const char *nam
 }
 
 // Seconds that a pod may take: none where no kubelet has it, or it is over (registry/core/pod/strategy.go).
-static json_int_t grace_of(const json_t *pod, const json_t *options)
+static json_int_t grace_seconds(const json_t *pod, const json_t *options)
 {
 	const json_t *asked = json_object_get(options, "gracePeriodSeconds"),
 		     *own = sim_at(pod, "spec terminationGracePeriodSeconds");
@@ -67,7 +67,7 @@ json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *obje
 		sim_set(ending, "status phase", json_string("Terminating"));
 		return ending;
 	}
-	json_int_t grace = kind == SIM_PODS ? grace_of(object, options) : 0;
+	json_int_t grace = kind == SIM_PODS ? grace_seconds(object, options) : 0;
 	const json_t *left = sim_at(object, "metadata deletionGracePeriodSeconds");
 	if (left && json_integer_value(left) <= grace)
 		return grace == 0 && !sim_at(object, "metadata finalizers") ? NULL : json_deep_copy(object);

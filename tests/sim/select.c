@@ -46,21 +46,21 @@ static const char *field(const json_t *object, const char *name)
 									      "";
 }
 
-static bool fits(const struct term *t, const json_t *object, bool is_field)
+static bool term_fits(const struct term *t, const json_t *object, bool is_field)
 {
 	const char *value = is_field ? field(object, t->key) :
 				       json_string_value(json_object_get(sim_at(object, "metadata labels"), t->key));
 	return (t->value ? str_eq(value, t->value) : value != NULL) != t->is_not;
 }
 
-static bool all_fit(const char *selector, const json_t *object, bool is_field)
+static bool all_terms_fit(const char *selector, const json_t *object, bool is_field)
 {
 	auto_strv struct strv terms = { 0 };
 	bool is_fit = true;
 	strv_split(&terms, selector ? selector : "", ",");
 	for (size_t i = 0; i < terms.count && is_fit; i++) {
 		struct term t = parse_term(terms.items[i]);
-		is_fit = fits(&t, object, is_field);
+		is_fit = term_fits(&t, object, is_field);
 		free(t.key);
 		free(t.value);
 	}
@@ -71,7 +71,7 @@ bool sim_selects(const struct sim_path *p, const json_t *object)
 {
 	if (!object || (p->namespace && !str_eq(p->namespace, sim_text(object, "metadata namespace"))))
 		return false;
-	return all_fit(p->labels, object, false) && all_fit(p->fields, object, true);
+	return all_terms_fit(p->labels, object, false) && all_terms_fit(p->fields, object, true);
 }
 
 bool sim_can_select(const struct sim_kind *kind, const char *fields, char **ret_field)

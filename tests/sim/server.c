@@ -21,7 +21,7 @@ static bool has_name(const struct sim_request *r, const json_t *body, struct sim
 	return false;
 }
 
-static bool is_typed(const struct sim_kind *kind, const json_t *body, struct sim_answer *a)
+static bool is_body_typed(const struct sim_kind *kind, const json_t *body, struct sim_answer *a)
 {
 	if (json_is_object(body) && sim_is_typed(kind, body))
 		return true;
@@ -30,13 +30,13 @@ static bool is_typed(const struct sim_kind *kind, const json_t *body, struct sim
 	return false;
 }
 
-static void not_found(const struct sim_request *r, struct sim_effect *e)
+static void answer_not_found(const struct sim_request *r, struct sim_effect *e)
 {
 	sim_say_of(&e->answer, 404, "NotFound", e->kind, r->name, "%s%s%s \"%s\" not found", e->kind->resource,
 		   *e->kind->group ? "." : "", e->kind->group, r->name);
 }
 
-static void create(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+static void create_object(struct sim *s, const struct sim_request *r, struct sim_effect *e)
 {
 	const char *name = sim_text(r->body, "metadata name");
 	auto_str char *key = sim_key(e->kind, r->namespace, name ? name : "");
@@ -45,7 +45,7 @@ static void create(struct sim *s, const struct sim_request *r, struct sim_effect
 			"the server does not allow this method on the requested resource");
 		return;
 	}
-	if (!is_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer) ||
+	if (!is_body_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer) ||
 	    !sim_may_be_made(s, e->kind, r->namespace, name, &e->answer) ||
 	    !sim_is_valid(e->kind, r->namespace, name, r->body, &e->answer))
 		return;
@@ -64,7 +64,7 @@ static void create(struct sim *s, const struct sim_request *r, struct sim_effect
 }
 
 // wanted in place of what is there: refused, no change at all, a change, or the end of one that waited for that.
-static void follow(const struct sim_request *r, struct sim_effect *e, const json_t *wanted)
+static void follow_object(const struct sim_request *r, struct sim_effect *e, const json_t *wanted)
 {
 	if (!sim_may_follow(e->kind, r->name, e->before, wanted, &e->answer))
 		return;
@@ -80,14 +80,14 @@ static void follow(const struct sim_request *r, struct sim_effect *e, const json
 		e->after = TAKE(next);
 }
 
-static void update(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+static void update_object(struct sim *s, const struct sim_request *r, struct sim_effect *e)
 {
 	const char *version = sim_text(r->body, "metadata resourceVersion"), *uid = sim_text(r->body, "metadata uid"),
 		   *was = sim_text(e->before, "metadata uid");
-	if (!is_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer))
+	if (!is_body_typed(e->kind, r->body, &e->answer) || !has_name(r, r->body, &e->answer))
 		return;
 	if (!e->before && !e->kind->is_made_by_put)
-		return not_found(r, e);
+		return answer_not_found(r, e);
 	if (uid && !str_eq(uid, was)) {
 		sim_say_of(
 			&e->answer, 409, "Conflict", e->kind, r->name,
@@ -99,7 +99,7 @@ static void update(struct sim *s, const struct sim_request *r, struct sim_effect
 		return;
 	}
 	if (!e->before)
-		return create(s, r, e);
+		return create_object(s, r, e);
 	if (!version && e->kind->needs_version) {
 		sim_say_of(
 			&e->answer, 422, "Invalid", e->kind, r->name,
@@ -110,10 +110,10 @@ static void update(struct sim *s, const struct sim_request *r, struct sim_effect
 			      "metadata.resourceVersion");
 		return;
 	}
-	follow(r, e, r->body);
+	follow_object(r, e, r->body);
 }
 
-static void patch(const struct sim_request *r, struct sim_effect *e)
+static void patch_object_request(const struct sim_request *r, struct sim_effect *e)
 {
 	bool is_json = str_eq(r->type, "application/json-patch+json");
 	if (!is_json && !str_eq(r->type, "application/merge-patch+json")) {
@@ -121,7 +121,7 @@ static void patch(const struct sim_request *r, struct sim_effect *e)
 		return;
 	}
 	if (!e->before)
-		return not_found(r, e);
+		return answer_not_found(r, e);
 	if (is_json ? !json_is_array(r->body) : !json_is_object(r->body)) {
 		sim_say(&e->answer, 400, "BadRequest", "error decoding patch");
 		return;
@@ -135,13 +135,13 @@ static void patch(const struct sim_request *r, struct sim_effect *e)
 	if (!sim_is_typed(e->kind, wanted))
 		sim_say(&e->answer, 422, "Invalid", " \"\" is invalid: patch: Invalid value: json: cannot unmarshal");
 	else if (has_name(r, wanted, &e->answer))
-		follow(r, e, wanted);
+		follow_object(r, e, wanted);
 }
 
-static void remove_one(struct sim *s, const struct sim_request *r, struct sim_effect *e)
+static void remove_object(struct sim *s, const struct sim_request *r, struct sim_effect *e)
 {
 	if (!e->before)
-		return not_found(r, e);
+		return answer_not_found(r, e);
 	if (!sim_holds(e->before, r->body, r->name, e->kind, &e->answer))
 		return;
 	e->after = sim_ended(s, e->kind, e->before, r->body);
@@ -153,7 +153,7 @@ static void remove_one(struct sim *s, const struct sim_request *r, struct sim_ef
 					    e->kind->resource, "uid", sim_at(e->before, "metadata uid"));
 }
 
-static void decide(struct sim *s, const struct sim_request *r, const struct sim_path *p, struct sim_effect *e)
+static void decide_effect(struct sim *s, const struct sim_request *r, const struct sim_path *p, struct sim_effect *e)
 {
 	bool is_one = r->name != NULL;
 	if (!r->resource)
@@ -165,17 +165,17 @@ static void decide(struct sim *s, const struct sim_request *r, const struct sim_
 	else if (r->subresource && (!str_eq(r->subresource, "status") || !e->kind->has_status))
 		sim_say(&e->answer, 404, "NotFound", "the server could not find the requested resource");
 	else if (str_eq(r->verb, "get") && !e->before)
-		not_found(r, e);
+		answer_not_found(r, e);
 	else if (str_eq(r->verb, "get"))
 		e->answer.status = 200;
 	else if (str_eq(r->verb, "create") && !is_one)
-		create(s, r, e);
+		create_object(s, r, e);
 	else if (str_eq(r->verb, "update") && is_one)
-		update(s, r, e);
+		update_object(s, r, e);
 	else if (str_eq(r->verb, "patch") && is_one)
-		patch(r, e);
+		patch_object_request(r, e);
 	else if (str_eq(r->verb, "delete") && is_one)
-		remove_one(s, r, e);
+		remove_object(s, r, e);
 	else
 		sim_say(&e->answer, 405, "MethodNotAllowed",
 			"the server does not allow this method on the requested resource");
@@ -202,7 +202,7 @@ void sim_serve(struct sim *s, struct sim_request *r, const struct sim_path *p, s
 		e.key = sim_key(e.kind, r->namespace, r->name);
 		e.before = json_incref(sim_store_get(&s->store, e.kind, e.key));
 	}
-	decide(s, r, p, &e);
+	decide_effect(s, r, p, &e);
 	r->before = e.before;
 	r->after = e.is_write ? e.after : e.before;
 	r->status = e.answer.status;

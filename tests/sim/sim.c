@@ -101,8 +101,8 @@ const struct sim_call *sim_log(const struct sim *s, size_t *ret_count)
 }
 
 // ' stands for ". Ends the program where that is no JSON: the test is wrong.
-static json_t *parse(const char *fmt, va_list args) PRINTF(1, 0);
-static json_t *parse(const char *fmt, va_list args)
+static json_t *parse_quoted_json(const char *fmt, va_list args) PRINTF(1, 0);
+static json_t *parse_quoted_json(const char *fmt, va_list args)
 {
 	auto_str char *text = NULL;
 	json_error_t problem;
@@ -117,7 +117,7 @@ static json_t *parse(const char *fmt, va_list args)
 	abort();
 }
 
-static json_t *ask(struct sim *s, const char *method, const char *path, const json_t *body)
+static json_t *ask_as_admin(struct sim *s, const char *method, const char *path, const json_t *body)
 {
 	auto_sim_path struct sim_path p = { 0 };
 	struct sim_answer a = { 0 };
@@ -138,32 +138,32 @@ json_t *sim_ask(struct sim *s, const char *method, const char *path, const char 
 {
 	va_list args;
 	va_start(args, json);
-	auto_json json_t *body = json ? parse(json, args) : NULL;
+	auto_json json_t *body = json ? parse_quoted_json(json, args) : NULL;
 	va_end(args);
-	return ask(s, method, path, body);
+	return ask_as_admin(s, method, path, body);
 }
 
 void sim_make(struct sim *s, const char *path, const char *json, ...)
 {
 	va_list args;
 	va_start(args, json);
-	auto_json json_t *body = parse(json, args);
+	auto_json json_t *body = parse_quoted_json(json, args);
 	va_end(args);
-	json_decref(ask(s, "POST", path, body));
+	json_decref(ask_as_admin(s, "POST", path, body));
 }
 
 void sim_merge(struct sim *s, const char *path, const char *json, ...)
 {
 	va_list args;
 	va_start(args, json);
-	auto_json json_t *body = parse(json, args);
+	auto_json json_t *body = parse_quoted_json(json, args);
 	va_end(args);
-	json_decref(ask(s, "PATCH", path, body));
+	json_decref(ask_as_admin(s, "PATCH", path, body));
 }
 
 void sim_delete(struct sim *s, const char *path)
 {
-	json_decref(ask(s, "DELETE", path, NULL));
+	json_decref(ask_as_admin(s, "DELETE", path, NULL));
 }
 
 const json_t *sim_get(struct sim *s, const char *path)

@@ -4,7 +4,7 @@
 #include "tests/sim/own.h"
 
 // Index of the key, or where it would be.
-static size_t find(const struct sim_shelf *shelf, const char *key, bool *is_there)
+static size_t find_row(const struct sim_shelf *shelf, const char *key, bool *is_there)
 {
 	size_t low = 0, high = shelf->count;
 	*is_there = false;
@@ -24,19 +24,19 @@ json_t *sim_store_get(const struct sim_store *s, const struct sim_kind *kind, co
 {
 	bool is_there;
 	const struct sim_shelf *shelf = &s->shelves[kind - sim_kinds];
-	size_t at = find(shelf, key, &is_there);
+	size_t at = find_row(shelf, key, &is_there);
 	return is_there ? shelf->rows[at].object : NULL;
 }
 
-static void forget(struct sim_change *c)
+static void forget_change(struct sim_change *c)
 {
 	free(c->key);
 	json_decref(c->before);
 	json_decref(c->after);
 }
 
-static void record(struct sim_store *s, const struct sim_kind *kind, const char *key, json_t *before, json_t *after,
-		   bool is_removal)
+static void record_change(struct sim_store *s, const struct sim_kind *kind, const char *key, json_t *before,
+			  json_t *after, bool is_removal)
 {
 	if (s->count == 2 * s->keep)
 		sim_store_compact(s, s->changes[s->keep].version);
@@ -53,7 +53,7 @@ static void record(struct sim_store *s, const struct sim_kind *kind, const char 
 						      .is_removal = is_removal };
 }
 
-static void stamp(struct sim_store *s, json_t *object)
+static void stamp_version(struct sim_store *s, json_t *object)
 {
 	auto_str char *version = str_fmt("%llu", (unsigned long long)++s->version);
 	sim_set(object, "metadata resourceVersion", json_string(version));
@@ -63,10 +63,10 @@ void sim_store_put(struct sim_store *s, const struct sim_kind *kind, const char 
 {
 	bool is_there;
 	struct sim_shelf *shelf = &s->shelves[kind - sim_kinds];
-	size_t at = find(shelf, key, &is_there);
+	size_t at = find_row(shelf, key, &is_there);
 	json_t *before = is_there ? shelf->rows[at].object : NULL;
-	stamp(s, take);
-	record(s, kind, key, before, take, false);
+	stamp_version(s, take);
+	record_change(s, kind, key, before, take, false);
 	if (!is_there) {
 		if (shelf->count == shelf->room) {
 			shelf->room = shelf->room ? shelf->room * 2 : 16;
@@ -83,10 +83,10 @@ void sim_store_remove(struct sim_store *s, const struct sim_kind *kind, const ch
 {
 	bool is_there;
 	struct sim_shelf *shelf = &s->shelves[kind - sim_kinds];
-	size_t at = find(shelf, key, &is_there);
+	size_t at = find_row(shelf, key, &is_there);
 	auto_json json_t *last = json_deep_copy(shelf->rows[at].object);
-	stamp(s, last);
-	record(s, kind, key, shelf->rows[at].object, last, true);
+	stamp_version(s, last);
+	record_change(s, kind, key, shelf->rows[at].object, last, true);
 	free(shelf->rows[at].key);
 	memmove(shelf->rows + at, shelf->rows + at + 1, (--shelf->count - at) * sizeof(*shelf->rows));
 }
@@ -108,7 +108,7 @@ void sim_store_compact(struct sim_store *s, uint64_t version)
 {
 	size_t gone = sim_store_after(s, version);
 	for (size_t i = 0; i < gone; i++)
-		forget(&s->changes[i]);
+		forget_change(&s->changes[i]);
 	s->count -= gone;
 	if (s->count)
 		memmove(s->changes, s->changes + gone, s->count * sizeof(*s->changes));
@@ -152,7 +152,7 @@ size_t sim_store_at(const struct sim_store *s, const struct sim_kind *kind, uint
 void sim_store_done(struct sim_store *s)
 {
 	for (size_t i = 0; i < s->count; i++)
-		forget(&s->changes[i]);
+		forget_change(&s->changes[i]);
 	free(s->changes);
 	for (size_t k = 0; k < SIM_KINDS; k++) {
 		for (size_t i = 0; i < s->shelves[k].count; i++) {

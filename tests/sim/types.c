@@ -5,12 +5,12 @@
 
 #include <ctype.h>
 
-static bool is_text(const json_t *value)
+static bool is_json_text(const json_t *value)
 {
 	return json_is_string(value);
 }
 
-static bool is_texts(const json_t *value)
+static bool is_json_text_map(const json_t *value)
 {
 	const char *key;
 	json_t *inner;
@@ -28,13 +28,13 @@ static bool is_bool(const json_t *value)
 	return json_is_boolean(value);
 }
 
-static bool is_number(const json_t *value)
+static bool is_json_number(const json_t *value)
 {
 	return json_is_integer(value);
 }
 
 // metav1.MicroTime: six digits of a second, no more and no less.
-static bool is_moment(const json_t *value)
+static bool is_json_time(const json_t *value)
 {
 	static const char form[] = "dddd-dd-ddTdd:dd:dd.dddddd";
 	const char *text = json_is_string(value) ? json_string_value(value) : "";
@@ -51,16 +51,16 @@ bool sim_is_typed(const struct sim_kind *kind, const json_t *object)
 		const char *kind, *keys;
 		bool (*is)(const json_t *value);
 	} rows[] = {
-		{ NULL, "metadata name", is_text },
-		{ NULL, "metadata labels", is_texts },
-		{ NULL, "metadata annotations", is_texts },
+		{ NULL, "metadata name", is_json_text },
+		{ NULL, "metadata labels", is_json_text_map },
+		{ NULL, "metadata annotations", is_json_text_map },
 		{ "Node", "spec unschedulable", is_bool },
-		{ "ConfigMap", "data", is_texts },
-		{ "Lease", "spec holderIdentity", is_text },
-		{ "Lease", "spec leaseDurationSeconds", is_number },
-		{ "Lease", "spec leaseTransitions", is_number },
-		{ "Lease", "spec acquireTime", is_moment },
-		{ "Lease", "spec renewTime", is_moment },
+		{ "ConfigMap", "data", is_json_text_map },
+		{ "Lease", "spec holderIdentity", is_json_text },
+		{ "Lease", "spec leaseDurationSeconds", is_json_number },
+		{ "Lease", "spec leaseTransitions", is_json_number },
+		{ "Lease", "spec acquireTime", is_json_time },
+		{ "Lease", "spec renewTime", is_json_time },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const json_t *value = sim_at(object, rows[i].keys);

@@ -30,38 +30,38 @@ void sim_watch_free(struct sim_watch *w)
 	free(w);
 }
 
-static char *event(const char *type, json_t *object)
+static char *event_text(const char *type, json_t *object)
 {
 	auto_json json_t *e = json_pack("{s:s, s:O}", "type", type, "object", object);
 	auto_str char *text = json_dumps(e, JSON_COMPACT);
 	return str_fmt("%s\n", text);
 }
 
-static char *refusal(struct sim_watch *w, long status, const char *reason, const char *why)
+static char *refusal_event(struct sim_watch *w, long status, const char *reason, const char *why)
 {
 	auto_sim_answer struct sim_answer a = { 0 };
 	w->is_over = true;
 	sim_say(&a, status, reason, "%s", why);
-	return event("ERROR", a.reply);
+	return event_text("ERROR", a.reply);
 }
 
 char *sim_watch_too_old(struct sim_watch *w)
 {
 	auto_str char *why =
 		str_fmt("too old resource version: %" PRIu64 " (%" PRIu64 ")", w->version, w->sim->store.compacted);
-	return refusal(w, 410, "Expired", why);
+	return refusal_event(w, 410, "Expired", why);
 }
 
 // Of a watch without a version the server makes one that begins with all that there is, and has to refuse it where its
 // etcd is older than 3.4.25 (cacher.go of apiserver 0.36): whoever watches has to have read first.
-static char *has_no_version(struct sim_watch *w)
+static char *refuse_without_version(struct sim_watch *w)
 {
-	return refusal(w, 500, "InternalError",
-		       "a watch stream was requested by the client but the required storage feature "
-		       "RequestWatchProgress is disabled");
+	return refusal_event(w, 500, "InternalError",
+			     "a watch stream was requested by the client but the required storage feature "
+			     "RequestWatchProgress is disabled");
 }
 
-static char *bookmark(struct sim_watch *w)
+static char *bookmark_event(struct sim_watch *w)
 {
 	const struct sim_kind *kind = w->path.kind;
 	auto_str char *version = str_fmt("%" PRIu64, w->version);
@@ -69,23 +69,23 @@ static char *bookmark(struct sim_watch *w)
 	auto_json json_t *object = json_pack("{s:s, s:s, s:{s:s, s:n}}", "kind", kind->kind, "apiVersion", group,
 					     "metadata", "resourceVersion", version, "creationTimestamp");
 	w->bookmark_ms += w->sim->o.bookmark_ms;
-	return event("BOOKMARK", object);
+	return event_text("BOOKMARK", object);
 }
 
 // NULL = it is none of what is watched.
-static char *told(const struct sim_watch *w, const struct sim_change *c)
+static char *change_event(const struct sim_watch *w, const struct sim_change *c)
 {
 	bool was = sim_selects(&w->path, c->before), is = !c->is_removal && sim_selects(&w->path, c->after);
 	if (was && !is && !c->is_removal) {
 		auto_json json_t *last = json_deep_copy(c->before);
 		sim_set(last, "metadata resourceVersion", json_incref(sim_at(c->after, "metadata resourceVersion")));
-		return event("DELETED", last);
+		return event_text("DELETED", last);
 	}
-	return !was && !is ? NULL : event(!is ? "DELETED" : was ? "MODIFIED" : "ADDED", c->after);
+	return !was && !is ? NULL : event_text(!is ? "DELETED" : was ? "MODIFIED" : "ADDED", c->after);
 }
 
 // Of a watch from version 0: what there is comes first, as if it had just been made. NULL = all of it was told.
-static char *what_there_is(struct sim_watch *w)
+static char *initial_event(struct sim_watch *w)
 {
 	const struct sim_store *store = &w->sim->store;
 	const struct sim_shelf *shelf = &store->shelves[w->path.kind - sim_kinds];
@@ -95,7 +95,7 @@ static char *what_there_is(struct sim_watch *w)
 			continue;
 		free(w->first);
 		w->first = str_dup(row->key);
-		return event("ADDED", row->object);
+		return event_text("ADDED", row->object);
 	}
 	w->version = store->version;
 	return NULL;
@@ -107,8 +107,8 @@ char *sim_watch_next(struct sim_watch *w)
 	if (w->is_over)
 		return NULL;
 	if (w->version == 0 && !str_eq(w->path.version, "0"))
-		return has_no_version(w);
-	char *there = w->version == 0 ? what_there_is(w) : NULL;
+		return refuse_without_version(w);
+	char *there = w->version == 0 ? initial_event(w) : NULL;
 	if (there)
 		return there;
 	if (w->version < store->compacted)
@@ -118,7 +118,7 @@ char *sim_watch_next(struct sim_watch *w)
 		if (c->ms + w->lag_ms > sim_now_ms())
 			break;
 		w->version = c->version;
-		char *text = c->kind == w->path.kind ? told(w, c) : NULL;
+		char *text = c->kind == w->path.kind ? change_event(w, c) : NULL;
 		if (!text)
 			continue;
 		free(w->key);
@@ -126,7 +126,7 @@ char *sim_watch_next(struct sim_watch *w)
 		return text;
 	}
 	w->is_over = sim_now_ms() >= w->end_ms;
-	return w->path.has_bookmarks && !w->is_over && sim_now_ms() >= w->bookmark_ms ? bookmark(w) : NULL;
+	return w->path.has_bookmarks && !w->is_over && sim_now_ms() >= w->bookmark_ms ? bookmark_event(w) : NULL;
 }
 
 long sim_watch_due(const struct sim_watch *w)

@@ -132,8 +132,8 @@ static void who_holds(void **state)
 		copy(&folder, rows[i].machine, &machine);
 		for (size_t c = 0; c < CHANGES && rows[i].changes[c].path; c++)
 			change(&folder, &rows[i].changes[c]);
-		const struct agent_place at = { .host = &machine, .kern = &machine, .state = &machine };
-		agent_look_holders(&at, &h);
+		const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &machine };
+		agent_read_holders(&at, &h);
 		expect_holders(&h, rows[i].count, rows[i].pods, rows[i].text);
 		agent_holders_done(&h);
 		expect(h.count == 0 && h.pods.count == 0, rows[i].text);
@@ -166,11 +166,11 @@ static void the_generation_counts_differences(void **state)
 	auto_root struct root machine = ROOT_NONE;
 	struct agent_holders h = { 0 };
 	copy(&folder, "held", &machine);
-	const struct agent_place at = { .host = &machine, .kern = &machine, .state = &machine };
+	const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &machine };
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
 		if (steps[i].change.path)
 			change(&folder, &steps[i].change);
-		agent_look_holders(&at, &h);
+		agent_read_holders(&at, &h);
 		expect_holders(&h, steps[i].count, steps[i].pods, steps[i].text);
 		expect(h.generation == steps[i].generation, steps[i].text);
 	}
@@ -201,9 +201,9 @@ static void what_may_not_be_looked_at_is_not_nobody(void **state)
 		auto_str char *closed = str_fmt("%s/%s", folder.path, cases[i].closed);
 		assert_int_equal(chmod(folder.path, 0755), 0);
 		assert_int_equal(chmod(closed, 0), 0);
-		const struct agent_place at = { .host = &machine, .kern = &machine, .state = &machine };
+		const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &machine };
 		assert_int_equal(seteuid(65534), 0);
-		agent_look_holders(&at, &h);
+		agent_read_holders(&at, &h);
 		assert_int_equal(seteuid(0), 0);
 		expect(h.count == cases[i].count, cases[i].text);
 		agent_holders_done(&h);

@@ -58,15 +58,15 @@ static void check(const struct row *w, const struct root *machine, const struct 
 		names[count] = t;
 	}
 	const struct strv none = { 0 };
-	const struct agent_place at = { .host = machine, .kern = machine, .state = state, .params = &none };
-	expect(agent_look(&at, names, count, &f, &found, &err) == 0, w->text);
+	const struct agent_paths at = { .host = machine, .kern = machine, .state = state, .params = &none };
+	expect(agent_read_facts(&at, names, count, &f, &found, &err) == 0, w->text);
 	expect(f.is_known && !f.is_empty, w->text);
 	expect(str_eq(f.version, "535.261.03") && str_eq(f.srcversion, "B5C8059AF6B6CFDF45E832F"), w->text);
-	expect(!aim_is(&f.store[0]), w->text);
+	expect(!target_hash_is_set(&f.store[0]), w->text);
 	struct target own = { .driver = "535.261.03", .flavour = "open", .parameters = str_dup("") };
 	target_name(&own);
 	const struct target *wanted = w->loaded < 0 ? &own : names[w->loaded];
-	expect(aim_eq(&f.loaded, &wanted->aim), w->text);
+	expect(target_hash_eq(&f.loaded, &wanted->target_hash), w->text);
 	expect((*found.driver != '\0') == (w->loaded < 0), w->text);
 	target_done(&own);
 	target_done(&found);
@@ -150,22 +150,22 @@ static void check_given(const struct given_row *w, const char *device)
 		folder_file(&folder, "m/sys/bus/pci/devices/0000:40:00.0/device", device);
 	if (w->own)
 		strv_add(&own, str_dup(w->own));
-	journal.last_good = (struct driver){ .version = str_dup("535.261.03"), .flavour = str_dup("open") };
+	journal.last_good = (struct driver_state){ .version = str_dup("535.261.03"), .flavour = str_dup("open") };
 	strv_add(&journal.last_good.modules, str_dup("nvidia-uvm"));
 	if (w->options)
 		strv_split(&journal.last_good.options, w->options, "\n");
 	if (w->options && str_starts(w->options, "nvidia_uvm:"))
-		driver_set_params(&journal.last_good, "nvidia_uvm", strchr(w->options, ':') + 1);
+		driver_state_set_params(&journal.last_good, "nvidia_uvm", strchr(w->options, ':') + 1);
 	assert_int_equal(journal_write(&kept, &journal, &err), 0);
 	struct target t = { .driver = "535.261.03", .flavour = "open", .parameters = str_dup(w->target) }, found;
 	target_name(&t);
 	const struct target *const names[] = { &t };
-	const struct agent_place at = { .host = &machine, .kern = &machine, .state = &kept, .params = &own };
-	expect(agent_look(&at, names, 1, &f, &found, &err) == 0, w->text);
+	const struct agent_paths at = { .host = &machine, .kern = &machine, .state = &kept, .params = &own };
+	expect(agent_read_facts(&at, names, 1, &f, &found, &err) == 0, w->text);
 	struct target wanted = { .driver = "535.261.03", .flavour = "open" };
 	wanted.parameters = str_dup(w->loaded ? w->loaded : w->target);
 	target_name(&wanted);
-	expect(aim_eq(&f.loaded, &wanted.aim), w->text);
+	expect(target_hash_eq(&f.loaded, &wanted.target_hash), w->text);
 	expect(!w->loaded || str_eq(found.parameters, w->loaded), w->text);
 	target_done(&found);
 	target_done(&wanted);
@@ -183,14 +183,14 @@ static void given(void **state)
 	check_given(&usual, "0x2342\n");
 }
 
-static bool is_stored(const struct agent_place *at, const struct target *t)
+static bool is_stored(const struct agent_paths *at, const struct target *t)
 {
 	struct agent_facts f = { 0 };
 	struct target found;
 	struct err err;
-	assert_int_equal(agent_look(at, &t, 1, &f, &found, &err), 0);
+	assert_int_equal(agent_read_facts(at, &t, 1, &f, &found, &err), 0);
 	target_done(&found);
-	return aim_eq(&f.store[0], &t->aim);
+	return target_hash_eq(&f.store[0], &t->target_hash);
 }
 
 // What would be refused when it is to be loaded is not whole on the disk: no node is drained for it.
@@ -217,7 +217,7 @@ static void what_nobody_vouches_for_is_not_there(void **state)
 	strv_done(&key.modules);
 	struct target t = { .driver = "550.1", .flavour = "open", .parameters = str_dup("") };
 	const struct strv none = { 0 };
-	struct agent_place at = { .host = &machine, .kern = &machine, .state = &kept, .params = &none };
+	struct agent_paths at = { .host = &machine, .kern = &machine, .state = &kept, .params = &none };
 	target_name(&t);
 	assert_true(is_stored(&at, &t)); // compiled here
 	const struct provenance fetched = { .origin = PROVENANCE_FETCHED,

@@ -12,7 +12,7 @@
 #define SEAT_POLICY(driver) "{\"pools\": [{\"name\": \"p\", \"target\": {\"driver\": \"" driver "\"}}]}"
 static const char SEAT_NODE[] = "/api/v1/nodes/n1";
 
-struct seat {
+struct fixture {
 	struct folder folder;
 	struct sim *sim;
 	struct agent_site site;
@@ -31,7 +31,7 @@ struct seat {
 	char *names; // of the last look: "2.0 1.0"
 };
 
-static inline struct target seat_target(const char *driver)
+static inline struct target fixture_target(const char *driver)
 {
 	struct target t = { .parameters = str_dup("") };
 	snprintf(t.driver, sizeof(t.driver), "%s", driver);
@@ -39,29 +39,29 @@ static inline struct target seat_target(const char *driver)
 	return t;
 }
 
-static inline struct aim seat_aim(const char *driver)
+static inline struct target_hash fixture_target_hash(const char *driver)
 {
-	struct target t = seat_target(driver);
-	struct aim ret = t.aim;
+	struct target t = fixture_target(driver);
+	struct target_hash ret = t.target_hash;
 	target_done(&t);
 	return ret;
 }
 
-static inline void seat_log_(void *ctx, const char *what)
+static inline void fixture_log_(void *ctx, const char *what)
 {
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	str_add(&s->log, "did %s\n", what);
 }
 
-static inline void seat_trouble_(void *ctx, const char *what, const struct err *why)
+static inline void fixture_trouble_(void *ctx, const char *what, const struct err *why)
 {
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	str_add(&s->log, "trouble %s: %s %s\n", what, err_info(why->code)->name, why->text);
 }
 
-static inline int seat_policy_(void *ctx, struct policy *ret, struct err *err)
+static inline int fixture_policy_(void *ctx, struct policy *ret, struct err *err)
 {
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	s->policies++;
 	if (!s->policy)
 		return err_set(err, E_NOT_FOUND, "there is no policy");
@@ -71,10 +71,10 @@ static inline int seat_policy_(void *ctx, struct policy *ret, struct err *err)
 	return policy_parse(s->policy, strlen(s->policy), ret, err) < 0 ? -1 : 1;
 }
 
-static inline int seat_look_(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
-			     struct target *ret_new, struct err *err)
+static inline int fixture_look_(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
+				struct target *ret_new, struct err *err)
 {
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	s->looks++;
 	*ret_new = (struct target){ 0 };
 	if (s->look_code)
@@ -85,13 +85,13 @@ static inline int seat_look_(void *ctx, const struct target *const *names, size_
 		str_add(&s->names, "%s%s", i ? " " : "", names[i]->driver);
 	*ret = s->facts;
 	if (s->found)
-		*ret_new = seat_target(s->found);
+		*ret_new = fixture_target(s->found);
 	return 0;
 }
 
-static inline void seat_holders_(void *ctx, struct agent_holders *ret)
+static inline void fixture_holders_(void *ctx, struct agent_holders *ret)
 {
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	s->counts++;
 	ret->generation += ret->count != s->holders;
 	ret->count = s->holders;
@@ -100,10 +100,10 @@ static inline void seat_holders_(void *ctx, struct agent_holders *ret)
 		strv_add(&ret->pods, str_fmt("pod-%d", i));
 }
 
-static inline int seat_begin_(void *ctx, enum agent_work work, const struct target *target, struct err *err)
+static inline int fixture_begin_(void *ctx, enum agent_work work, const struct target *target, struct err *err)
 {
 	static const char *const works[] = { "stage", "swap", "revive", "probe" };
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	if (s->begin_code)
 		return err_set(err, s->begin_code, "no room for a child");
 	s->children++;
@@ -111,38 +111,40 @@ static inline int seat_begin_(void *ctx, enum agent_work work, const struct targ
 	return 0;
 }
 
-static inline bool seat_ended_(void *ctx, struct agent_end *ret)
+static inline bool fixture_ended_(void *ctx, struct agent_end *ret)
 {
-	struct seat *s = ctx;
+	struct fixture *s = ctx;
 	bool has_end = s->has_end;
 	*ret = s->end;
 	s->has_end = false;
 	return has_end;
 }
 
-static inline void seat_open(struct seat *s)
+static inline void fixture_open(struct fixture *s)
 {
 	struct err err;
 	expect(agent_open(&s->site, &s->a, &err) == 0, err.text);
 }
 
 // Another process, on the same machine.
-static inline void seat_again(struct seat *s)
+static inline void fixture_again(struct fixture *s)
 {
 	agent_done(&s->a);
-	seat_open(s);
+	fixture_open(s);
 	s->is_policy_new = true;
 }
 
 // With 1.0 in the kernel and on the disk, and a policy that wants 2.0.
-static inline void seat_begin(struct seat *s)
+static inline void fixture_begin(struct fixture *s)
 {
-	*s = (struct seat){ .sim = sim_new(NULL), .policy = SEAT_POLICY("2.0"), .is_policy_new = true, .found = "1.0" };
+	*s = (struct fixture){
+		.sim = sim_new(NULL), .policy = SEAT_POLICY("2.0"), .is_policy_new = true, .found = "1.0"
+	};
 	folder_make(&s->folder);
 	s->log = str_dup("");
 	s->facts = (struct agent_facts){ .is_known = true,
-					 .loaded = seat_aim("1.0"),
-					 .store = { seat_aim("1.0") },
+					 .loaded = fixture_target_hash("1.0"),
+					 .store = { fixture_target_hash("1.0") },
 					 .version = "1.0",
 					 .srcversion = "ABC",
 					 .release = "6.1" };
@@ -150,13 +152,13 @@ static inline void seat_begin(struct seat *s)
 				       .boot = "boot-1",
 				       .node = "n1",
 				       .kube = sim_client(s->sim, "agent"),
-				       .machine = { s, seat_policy_, seat_look_, seat_holders_, seat_begin_,
-						    seat_ended_, seat_log_, seat_trouble_ } };
+				       .machine = { s, fixture_policy_, fixture_look_, fixture_holders_, fixture_begin_,
+						    fixture_ended_, fixture_log_, fixture_trouble_ } };
 	sim_make(s->sim, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
-	seat_open(s);
+	fixture_open(s);
 }
 
-static inline void seat_end(struct seat *s)
+static inline void fixture_end(struct fixture *s)
 {
 	agent_done(&s->a);
 	kube_free(s->site.kube);
@@ -166,14 +168,14 @@ static inline void seat_end(struct seat *s)
 	free(s->names);
 }
 
-static inline void seat_run(struct seat *s, long ms)
+static inline void fixture_run(struct fixture *s, long ms)
 {
 	for (long end = sim_now_ms() + ms; sim_now_ms() < end;)
 		agent_turn(&s->a, 100);
 }
 
 // What was said since the last time.
-static inline void seat_expect_log(struct seat *s, const char *lines, const char *row)
+static inline void fixture_expect_log(struct fixture *s, const char *lines, const char *row)
 {
 	if (!str_eq(s->log, lines))
 		fail_msg("%s: '%s' was said, not '%s'", row, s->log, lines);
@@ -181,28 +183,29 @@ static inline void seat_expect_log(struct seat *s, const char *lines, const char
 	s->log = str_dup("");
 }
 
-static inline const char *seat_note(const struct seat *s, const char *key)
+static inline const char *fixture_note(const struct fixture *s, const char *key)
 {
 	auto_str char *keys = str_fmt("metadata annotations kmodsmith.io/agent.%s", key);
 	const char *text = sim_text(sim_get(s->sim, SEAT_NODE), keys);
 	return text ? text : "";
 }
 
-static inline void seat_order(struct seat *s, const char *seq, const char *verb, const char *driver)
+static inline void fixture_order(struct fixture *s, const char *seq, const char *verb, const char *driver)
 {
-	char aim[AIM_TEXT];
-	const struct aim its = seat_aim(driver);
-	aim_text(&its, aim);
-	sim_merge(s->sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/go':'%s:%s:%s'}}}", seq, verb, aim);
+	char target_hash[TARGET_HASH_TEXT];
+	const struct target_hash its = fixture_target_hash(driver);
+	target_hash_text(&its, target_hash);
+	sim_merge(s->sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/go':'%s:%s:%s'}}}", seq, verb,
+		  target_hash);
 }
 
-static inline void seat_state(struct seat *s, const char *state)
+static inline void fixture_state(struct fixture *s, const char *state)
 {
 	sim_merge(s->sim, SEAT_NODE, "{'metadata':{'labels':{'kmodsmith.io/state':'%s'}}}", state);
 }
 
 // As the child ends; what it did to the machine is up to the caller.
-static inline void seat_child_ends(struct seat *s, const char *code, enum failing failing)
+static inline void fixture_child_ends(struct fixture *s, const char *code, enum failing failing)
 {
 	s->has_end = true;
 	s->end = (struct agent_end){ .is_ok = !*code, .failing = failing };

@@ -72,11 +72,11 @@ static void look(const struct node *n, const struct target *const *names, size_t
 		 struct target *found)
 {
 	struct err err;
-	const struct agent_place at = {
+	const struct agent_paths at = {
 		.host = &n->machine, .kern = &n->machine, .state = &n->kept, .params = &n->params
 	};
 	*f = (struct agent_facts){ 0 };
-	expect(agent_look(&at, names, count, f, found, &err) == 0, err.text);
+	expect(agent_read_facts(&at, names, count, f, found, &err) == 0, err.text);
 	assert_true(f->is_known);
 }
 
@@ -125,7 +125,7 @@ static void whose_driver_is_loaded(void **state)
 		expect(str_eq(f.version, rows[i].version), f.version);
 		expect(str_eq(f.srcversion, rows[i].srcversion), f.srcversion);
 		bool is_ours = !f.is_empty && !f.is_foreign;
-		expect(aim_is(&f.loaded) == is_ours && (*found.driver != '\0') == is_ours, rows[i].text);
+		expect(target_hash_is_set(&f.loaded) == is_ours && (*found.driver != '\0') == is_ours, rows[i].text);
 		expect(!is_ours || (str_eq(found.driver, RUNS) && str_eq(found.flavour, "open") && !found.package),
 		       rows[i].text);
 		auto_str char *release = NULL;
@@ -209,9 +209,10 @@ static void what_is_on_the_disk(void **state)
 		}
 		look(&n, names, count, &f, &found);
 		for (size_t i = 0; i < AGENT_STORED; i++) {
-			const struct aim none = AIM_NONE;
+			const struct target_hash none = TARGET_HASH_NONE;
 			bool is_there = i < strlen(w->has);
-			expect(aim_eq(&f.store[i], is_there ? &names[w->has[i] - '0']->aim : &none), w->text);
+			expect(target_hash_eq(&f.store[i], is_there ? &names[w->has[i] - '0']->target_hash : &none),
+			       w->text);
 		}
 		for (size_t i = 0; i < count; i++)
 			target_done(&targets[i]);
@@ -240,7 +241,7 @@ static void of_equal_names_the_first(void **state)
 		names[i] = &t[i];
 	}
 	look(&n, names, ARRAY_SIZE(t), &f, &found);
-	assert_true(aim_eq(&f.loaded, &t[1].aim));
+	assert_true(target_hash_eq(&f.loaded, &t[1].target_hash));
 	assert_string_equal(found.driver, "");
 	for (size_t i = 0; i < ARRAY_SIZE(t); i++)
 		target_done(&t[i]);
@@ -265,10 +266,10 @@ static void what_cannot_be_read_is_an_error(void **state)
 		struct err err = { 0 };
 		node_make(&n, "h100x8");
 		folder_dir(&n.folder, table[i].file); // where a file has to be
-		const struct agent_place at = {
+		const struct agent_paths at = {
 			.host = &n.machine, .kern = &n.machine, .state = &n.kept, .params = &n.params
 		};
-		expect(agent_look(&at, NULL, 0, &f, &found, &err) == -1, table[i].text);
+		expect(agent_read_facts(&at, NULL, 0, &f, &found, &err) == -1, table[i].text);
 		expect(str_eq(f.version, "as it was") && *err.text, table[i].text);
 		expect(!*found.driver && !found.parameters, table[i].text);
 	}

@@ -5,8 +5,8 @@
 #include "tests/unit/test.h"
 
 enum { NOTHING, OLD, NEW, OTHER };
-static const struct aim sides[] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
-static const struct aim new_options = { 2, 7 };
+static const struct target_hash sides[] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
+static const struct target_hash new_options = { 2, 7 };
 
 struct row {
 	const char *name;
@@ -22,7 +22,7 @@ struct row {
 	unsigned n; // 1.n
 	enum verb ordered;
 	bool deleted, unread, paused, running, meaningless;
-	enum phase phase;
+	enum node_phase phase;
 	unsigned waited;
 	// what is so
 	bool blind, foreign, unstored, options; // options: of what is loaded
@@ -37,12 +37,12 @@ struct row {
 	const char *code;
 };
 
-static const struct target meant = { .driver = "2", .aim = { 2, 0 } };
-static const struct target old = { .driver = "1", .aim = { 1, 0 } };
+static const struct target meant = { .driver = "2", .target_hash = { 2, 0 } };
+static const struct target old = { .driver = "1", .target_hash = { 1, 0 } };
 
 static void check(const struct row *w)
 {
-	struct agent_journal j = { .order = { { 1, 5 }, w->verb, w->verb ? sides[NEW] : AIM_NONE },
+	struct agent_journal j = { .order = { { 1, 5 }, w->verb, w->verb ? sides[NEW] : TARGET_HASH_NONE },
 				   .step = w->step,
 				   .boots = w->boots,
 				   .tries = w->tries,
@@ -58,7 +58,7 @@ static void check(const struct row *w)
 				 .is_foreign = w->foreign,
 				 .is_empty = !w->loaded && !w->foreign,
 				 .loaded = w->options ? new_options : sides[w->loaded],
-				 .store = { sides[OLD], w->unstored ? AIM_NONE : sides[NEW] } };
+				 .store = { sides[OLD], w->unstored ? TARGET_HASH_NONE : sides[NEW] } };
 	struct agent_end end = {
 		.is_ok = !w->crashed && !w->failing, .is_crash = w->crashed, .failing = w->failing, .code = "E_OF_CHILD"
 	};
@@ -229,7 +229,7 @@ static void each_order_ends(void **state)
 	agent_take(&j, &order);
 	agent_begin(&j, AGENT_RUN, "b1", &sides[OLD]);
 	assert_int_equal(j.step, AGENT_BEGUN);
-	assert_true(aim_eq(&j.previous, &sides[OLD]));
+	assert_true(target_hash_eq(&j.previous, &sides[OLD]));
 	// the machine ends while it loads, twice; nothing is in the kernel after it
 	struct agent_facts f = { .is_known = true, .is_empty = true, .store = { { 2, 0 }, { 1, 0 } } };
 	struct agent_view v = {
@@ -239,13 +239,13 @@ static void each_order_ends(void **state)
 	v.boot = "b2";
 	agent_choose(&v, &c);
 	assert_int_equal(c.act, AGENT_RUN);
-	agent_begin(&j, AGENT_RUN, v.boot, &AIM_NONE);
+	agent_begin(&j, AGENT_RUN, v.boot, &TARGET_HASH_NONE);
 	assert_int_equal(j.boots, 2);
-	assert_true(aim_eq(&j.previous, &sides[OLD])); // not what the boot left
+	assert_true(target_hash_eq(&j.previous, &sides[OLD])); // not what the boot left
 	v.boot = "b3";
 	agent_choose(&v, &c);
 	assert_int_equal(c.act, AGENT_REVERT);
-	agent_begin(&j, AGENT_REVERT, v.boot, &AIM_NONE);
+	agent_begin(&j, AGENT_REVERT, v.boot, &TARGET_HASH_NONE);
 	assert_int_equal(j.step, AGENT_BACK);
 	struct agent_end end = { .is_ok = true };
 	f.is_empty = false;
@@ -256,7 +256,7 @@ static void each_order_ends(void **state)
 	agent_finish(&j, &c);
 	assert_int_equal(j.step, AGENT_FAILED);
 	assert_string_equal(j.code, "boot-loop");
-	assert_false(aim_is(&j.current)); // the target is not what works here
+	assert_false(target_hash_is_set(&j.current)); // the target is not what works here
 	// and nothing more happens for that order
 	v.end = NULL;
 	agent_choose(&v, &c);
@@ -267,16 +267,16 @@ static void what_aims_mean_is_kept(void **state)
 {
 	(void)state;
 	auto_agent_journal struct agent_journal j = { 0 };
-	j.order.aim = sides[OLD];
+	j.order.target_hash = sides[OLD];
 	assert_true(agent_learn(&j, &old));
 	for (unsigned i = 0; i < 40; i++) {
-		const struct target t = { .driver = "x", .aim = { 100 + i, 0 } };
+		const struct target t = { .driver = "x", .target_hash = { 100 + i, 0 } };
 		assert_true(agent_learn(&j, &t));
 	}
 	assert_true(j.known_count <= 16);
 	assert_non_null(agent_known(&j, &sides[OLD])); // needed by the order
-	assert_non_null(agent_known(&j, &(struct aim){ 139, 0 }));
-	assert_null(agent_known(&j, &(struct aim){ 100, 0 }));
+	assert_non_null(agent_known(&j, &(struct target_hash){ 139, 0 }));
+	assert_null(agent_known(&j, &(struct target_hash){ 100, 0 }));
 }
 
 static void t71_another_node_of_the_name(void **state)
@@ -293,7 +293,7 @@ static void t71_another_node_of_the_name(void **state)
 	assert_true(agent_move(&j, "u2"));
 	assert_int_equal(j.order.seq.epoch, 0);
 	assert_int_equal(j.step, AGENT_IDLE);
-	assert_true(aim_eq(&j.current, &sides[NEW])); // what works here is the machine's
+	assert_true(target_hash_eq(&j.current, &sides[NEW])); // what works here is the machine's
 }
 
 static void classes(void **state)

@@ -38,16 +38,16 @@ static struct agent_journal full(void)
 	return j;
 }
 
-static struct member read_back(const struct agent_words *w)
+static struct node_state read_back(const struct agent_annotations *w)
 {
-	struct member m;
-	member_init(&m, "n", "u");
+	struct node_state m;
+	node_state_init(&m, "n", "u");
 	for (int i = 0; i < AGENT_KEYS; i++) {
 		assert_true(strlen(w->value[i]) <= KEY_VALUE_MOST);
 		if (*w->value[i])
-			member_annotation(&m, agent_key_names[i], w->value[i]);
+			node_state_annotation(&m, agent_key_names[i], w->value[i]);
 	}
-	member_end(&m);
+	node_state_end(&m);
 	return m;
 }
 
@@ -65,10 +65,10 @@ static void acks(void **state)
 							   .code = "E_HEADERS_NOT_FOUND" };
 				struct agent_facts f = { 0 };
 				struct agent_holders h = { 0 };
-				struct agent_words w;
-				agent_words(&j, &f, &h, BOOT, &w);
-				struct member m = read_back(&w);
-				assert_int_equal(seq_cmp(m.report.ack.seq, j.order.seq), 0);
+				struct agent_annotations w;
+				agent_annotations(&j, &f, &h, BOOT, &w);
+				struct node_state m = read_back(&w);
+				assert_int_equal(node_seq_cmp(m.report.ack.seq, j.order.seq), 0);
 				assert_int_equal(m.report.ack.verb, verb);
 				assert_int_equal(m.report.ack.result, step == AGENT_DONE   ? RESULT_DONE :
 								      step == AGENT_FAILED ? RESULT_FAILED :
@@ -84,17 +84,17 @@ static void nothing_is_said_of_nothing(void **state)
 	struct agent_journal j = { 0 };
 	struct agent_facts f = { 0 };
 	struct agent_holders h = { 0 };
-	struct agent_words w;
-	agent_words(&j, &f, &h, BOOT, &w);
-	struct member m = read_back(&w);
+	struct agent_annotations w;
+	agent_annotations(&j, &f, &h, BOOT, &w);
+	struct node_state m = read_back(&w);
 	assert_int_equal(m.report.ack.result, RESULT_NONE);
 	assert_false(m.report.has_loaded);
-	assert_false(aim_is(&m.report.store[0]));
+	assert_false(target_hash_is_set(&m.report.store[0]));
 	assert_int_equal(m.report.holders, HOLDERS_UNPUBLISHED);
 	assert_int_equal(m.report.health.result, RESULT_NONE);
-	struct agent_words later;
-	agent_words(&j, &f, &h, "another", &later);
-	struct member again = read_back(&later);
+	struct agent_annotations later;
+	agent_annotations(&j, &f, &h, "another", &later);
+	struct node_state again = read_back(&later);
 	assert_true(again.report.boot != m.report.boot);
 }
 
@@ -103,32 +103,32 @@ static void what_is_loaded_and_stored(void **state)
 	(void)state;
 	auto_agent_journal struct agent_journal j = full();
 	struct agent_holders h = { 0 };
-	struct agent_words w;
+	struct agent_annotations w;
 	struct agent_facts f = { .is_known = true,
 				 .loaded = { UINT64_MAX, UINT64_MAX },
 				 .store = { { UINT64_MAX, 1 }, { UINT64_MAX, 2 }, { 3, 4 } },
 				 .version = "535.261.03",
 				 .srcversion = "ABCDEF0123456789ABCDEF0" };
 	memset(f.release, 'r', sizeof(f.release) - 1);
-	agent_words(&j, &f, &h, BOOT, &w);
-	struct member m = read_back(&w);
-	assert_true(m.report.has_loaded && !m.report.is_foreign && aim_eq(&m.report.loaded, &f.loaded));
+	agent_annotations(&j, &f, &h, BOOT, &w);
+	struct node_state m = read_back(&w);
+	assert_true(m.report.has_loaded && !m.report.is_foreign && target_hash_eq(&m.report.loaded, &f.loaded));
 	assert_string_equal(m.report.version, f.version);
 	for (size_t i = 0; i < AGENT_STORED; i++)
-		assert_true(aim_eq(&m.report.store[i], &f.store[i]));
+		assert_true(target_hash_eq(&m.report.store[i], &f.store[i]));
 	assert_int_equal(m.report.health.result, RESULT_FAILED);
-	assert_true(aim_eq(&m.report.health.aim, &j.probed));
+	assert_true(target_hash_eq(&m.report.health.target_hash, &j.probed));
 	f.is_foreign = true;
 	memset(f.version, 0, sizeof(f.version));
 	j.probe = RESULT_DONE;
-	agent_words(&j, &f, &h, BOOT, &w);
+	agent_annotations(&j, &f, &h, BOOT, &w);
 	m = read_back(&w);
 	assert_true(m.report.has_loaded && m.report.is_foreign);
 	assert_int_equal(m.report.health.result, RESULT_DONE);
 	f = (struct agent_facts){ .is_known = true, .is_empty = true };
-	agent_words(&j, &f, &h, BOOT, &w);
+	agent_annotations(&j, &f, &h, BOOT, &w);
 	m = read_back(&w);
-	assert_true(member_empty(&m));
+	assert_true(node_state_is_empty(&m));
 }
 
 // What people read with kubectl, and scripts split at blanks.
@@ -148,7 +148,7 @@ static void the_words_themselves(void **state)
 	foreign.is_foreign = true;
 	empty.is_empty = true;
 	unknown.is_known = false;
-	one.store[1] = AIM_NONE;
+	one.store[1] = TARGET_HASH_NONE;
 	const struct {
 		const struct agent_facts *facts;
 		enum agent_step step;
@@ -166,7 +166,7 @@ static void the_words_themselves(void **state)
 		{ &unknown, AGENT_FAILED, RESULT_NONE, "7.1:load:failed:busy:E_IN_USE", "", "", "" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct agent_words w;
+		struct agent_annotations w;
 		const struct agent_holders nobody = { 0 };
 		const struct agent_journal j = { .order = { { 7, 1 }, VERB_LOAD, { 1, 2 } },
 						 .step = rows[i].step,
@@ -175,7 +175,7 @@ static void the_words_themselves(void **state)
 						 .probed = { 3, 0 },
 						 .probe = rows[i].probe,
 						 .probe_code = "E_NOT_READY" };
-		agent_words(&j, rows[i].facts, &nobody, BOOT, &w);
+		agent_annotations(&j, rows[i].facts, &nobody, BOOT, &w);
 		assert_string_equal(w.value[AGENT_ACK], rows[i].ack);
 		assert_string_equal(w.value[AGENT_LOADED], rows[i].loaded);
 		assert_string_equal(w.value[AGENT_STORE], rows[i].store);
@@ -194,14 +194,14 @@ static void names_of_pods_find_room(void **state)
 	const struct agent_journal j = { 0 };
 	const struct agent_facts f = { 0 };
 	for (size_t more = 0; more < 2; more++) {
-		struct agent_words w;
+		struct agent_annotations w;
 		struct agent_holders h = { .is_published = true, .count = 3, .generation = 1 };
 		size_t len = KEY_VALUE_MOST - strlen("3 1 ") + more;
 		char *name = mem_alloc(len + 1);
 		memset(name, 'x', len);
 		strv_add(&h.pods, name);
 		strv_add(&h.pods, str_dup("y"));
-		agent_words(&j, &f, &h, BOOT, &w);
+		agent_annotations(&j, &f, &h, BOOT, &w);
 		auto_str char *whole = str_fmt("3 1 %s", name);
 		assert_string_equal(w.value[AGENT_HOLDERS], more ? "3 1 y" : whole);
 		strv_done(&h.pods);
@@ -213,23 +213,23 @@ static void t08_holders(void **state)
 	(void)state;
 	struct agent_journal j = { 0 };
 	struct agent_facts f = { 0 };
-	struct agent_words w;
+	struct agent_annotations w;
 	struct agent_holders h = { .is_published = true, .count = 12345, .generation = UINT32_MAX };
 	for (int i = 0; i < 12; i++)
 		strv_add(&h.pods, str_fmt("6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e%02d", i));
-	agent_words(&j, &f, &h, BOOT, &w);
-	struct member m = read_back(&w);
+	agent_annotations(&j, &f, &h, BOOT, &w);
+	struct node_state m = read_back(&w);
 	assert_int_equal(m.report.holders, 12345);
 	assert_true(str_ends(w.value[AGENT_HOLDERS], "6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e05")); // whole uids only
 	h.is_coarse = true;
-	agent_words(&j, &f, &h, BOOT, &w);
+	agent_annotations(&j, &f, &h, BOOT, &w);
 	assert_true(str_starts(w.value[AGENT_HOLDERS], "1 4294967295 6e0d5b0c-"));
 	h.count = HOLDERS_UNKNOWN;
-	agent_words(&j, &f, &h, BOOT, &w);
+	agent_annotations(&j, &f, &h, BOOT, &w);
 	m = read_back(&w);
 	assert_int_equal(m.report.holders, HOLDERS_UNKNOWN);
 	h.count = 0;
-	agent_words(&j, &f, &h, BOOT, &w);
+	agent_annotations(&j, &f, &h, BOOT, &w);
 	m = read_back(&w);
 	assert_int_equal(m.report.holders, 0);
 	strv_done(&h.pods);
@@ -245,14 +245,14 @@ static void assert_same(const struct agent_journal *a, const struct agent_journa
 	assert_string_equal(a->node, b->node);
 	assert_int_equal(a->boots, b->boots);
 	assert_int_equal(a->tries, b->tries);
-	assert_true(aim_eq(&a->previous, &b->previous) && aim_eq(&a->current, &b->current));
-	assert_true(aim_eq(&a->probed, &b->probed) && a->probe == b->probe);
+	assert_true(target_hash_eq(&a->previous, &b->previous) && target_hash_eq(&a->current, &b->current));
+	assert_true(target_hash_eq(&a->probed, &b->probed) && a->probe == b->probe);
 	assert_string_equal(a->probe_code, b->probe_code);
 	assert_string_equal(a->revived, b->revived);
 	assert_int_equal(a->revivals, b->revivals);
 	assert_int_equal(a->known_count, b->known_count);
 	for (size_t i = 0; a->known && b->known && i < a->known_count; i++) {
-		assert_true(aim_eq(&a->known[i].aim, &b->known[i].aim));
+		assert_true(target_hash_eq(&a->known[i].target_hash, &b->known[i].target_hash));
 		assert_string_equal(a->known[i].parameters, b->known[i].parameters);
 	}
 }

@@ -178,13 +178,13 @@ static void what_starts_next(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct row *row = &rows[i];
 		auto_folder struct folder f;
-		auto_bootnext struct bootnext next = { 0 };
+		auto_boot_choice struct boot_choice next = { 0 };
 		folder_make(&f);
 		for (size_t n = 0; n < ARRAY_SIZE(row->files) && row->files[n].path; n++) {
 			const struct file *file = &row->files[n];
 			(file->is_link ? tempdir_link : tempdir_write)(&f, file->path, file->text);
 		}
-		expect(bootnext_read(&f.root, &f.root, &releases, &next) == (row->release != NULL), row->name);
+		expect(boot_choice_read(&f.root, &f.root, &releases, &next) == (row->release != NULL), row->name);
 		expect(!row->release || str_eq(next.release, row->release), row->name);
 		expect(!row->release || strstr(next.by, row->by), row->name);
 	}
@@ -197,18 +197,18 @@ static void firmware_variables(void **state)
 				   "\0a\0m\0d\0006\0004\0.\0c\0o\0n\0f\0\0";
 	auto_folder struct folder f;
 	auto_strv struct strv releases = { 0 };
-	auto_bootnext struct bootnext next = { 0 }, without = { 0 };
+	auto_boot_choice struct boot_choice next = { 0 }, without = { 0 };
 	known_releases(&releases);
 	folder_make(&f);
 	tempdir_write(&f, "boot/loader/loader.conf", "default ab-" NEW ".conf\n");
 	tempdir_write(&f, "boot/loader/entries/ab-" OLD ".conf", "linux /ab/" OLD "/linux\n");
 	tempdir_write(&f, "boot/loader/entries/ab-" NEW ".conf", "linux /ab/" NEW "/linux\n");
 	tempdir_data(&f, VARIABLE("LoaderEntryOneShot"), ONCE, sizeof(ONCE) - 1);
-	assert_true(bootnext_read(&f.root, &f.root, &releases, &next));
+	assert_true(boot_choice_read(&f.root, &f.root, &releases, &next));
 	assert_string_equal(next.release, OLD);
 	assert_non_null(strstr(next.by, "LoaderEntryOneShot"));
 	tempdir_data(&f, VARIABLE("LoaderEntryOneShot"), "\7\0\0\0\xff\xfe\1", 7); // nobody's text
-	assert_true(bootnext_read(&f.root, &f.root, &releases, &without));
+	assert_true(boot_choice_read(&f.root, &f.root, &releases, &without));
 	assert_string_equal(without.release, NEW);
 }
 
@@ -235,13 +235,13 @@ static void hostile_files(void **state)
 	known_releases(&releases);
 	for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
 		auto_folder struct folder f;
-		auto_bootnext struct bootnext next = { 0 };
+		auto_boot_choice struct boot_choice next = { 0 };
 		folder_make(&f);
 		tempdir_write(&f, "boot/grub/grub.cfg", configs[i]);
-		expect(!bootnext_read(&f.root, &f.root, &releases, &next), configs[i]);
+		expect(!boot_choice_read(&f.root, &f.root, &releases, &next), configs[i]);
 	}
 	auto_folder struct folder f;
-	auto_bootnext struct bootnext next = { 0 };
+	auto_boot_choice struct boot_choice next = { 0 };
 	auto_str char *deep = str_dup("");
 	for (int i = 0; i < 5000; i++)
 		str_add(&deep, "submenu 'm%d' {\n", i);
@@ -250,7 +250,7 @@ static void hostile_files(void **state)
 	folder_dir(&f, "boot/grub2/grub.cfg"); // a directory
 	tempdir_link(&f, "boot/loader/loader.conf", "loader.conf");
 	tempdir_link(&f, "vmlinuz", "../../../../etc/passwd");
-	assert_false(bootnext_read(&f.root, &f.root, &releases, &next));
+	assert_false(boot_choice_read(&f.root, &f.root, &releases, &next));
 }
 
 static void make_kernel(const struct folder *f, const char *root, const char *release)
@@ -267,7 +267,7 @@ static void in_order(void **state)
 	(void)state;
 	struct err err;
 	auto_folder struct folder f;
-	auto_coming struct coming c = { 0 }, later = { 0 };
+	auto_boot_candidates struct boot_candidates c = { 0 }, later = { 0 };
 	folder_make(&f);
 	make_kernel(&f, "", OLD);
 	make_kernel(&f, "", NEW);
@@ -277,7 +277,7 @@ static void in_order(void **state)
 	tempdir_write(&f, "lib/modules/6.14-gone/updates/dkms/nvidia.ko", "");
 	tempdir_write(&f, "lib/modules/6.15 $(reboot)/vmlinuz", "");
 	tempdir_link(&f, "vmlinuz", "boot/vmlinuz-" NEW);
-	assert_int_equal(coming_read(&f.root, &f.root, OLD, NULL, &c, &err), 0);
+	assert_int_equal(boot_candidates_read(&f.root, &f.root, OLD, NULL, &c, &err), 0);
 	assert_int_equal(c.count, 4);
 	assert_string_equal(c.next, NEW);
 	static const char *const expected[] = { NEW, "6.13-half", "6.12.1", "6.1.0-9" };
@@ -286,7 +286,7 @@ static void in_order(void **state)
 	assert_string_equal(c.items[1].lacks, "no image");
 	assert_null(c.items[2].lacks);
 	tempdir_write(&f, "lib/modules/" NEW "/build/Module.symvers", "");
-	assert_int_equal(coming_read(&f.root, &f.root, OLD, NULL, &later, &err), 0);
+	assert_int_equal(boot_candidates_read(&f.root, &f.root, OLD, NULL, &later, &err), 0);
 	assert_string_not_equal(later.items[0].stamp, c.items[0].stamp);
 	assert_string_equal(later.items[2].stamp, c.items[2].stamp);
 }
@@ -297,13 +297,13 @@ static void of_the_next_root(void **state)
 	struct err err;
 	auto_folder struct folder f;
 	auto_strv struct strv roots = { 0 };
-	auto_coming struct coming c = { 0 };
+	auto_boot_candidates struct boot_candidates c = { 0 };
 	folder_make(&f);
 	strv_split(&roots, "/run/slot-b,/run/slot-c", ","); // the second is not mounted
 	make_kernel(&f, "", OLD);
 	make_kernel(&f, "run/slot-b/", NEW);
 	tempdir_link(&f, "vmlinuz", "boot/vmlinuz-" OLD);
-	assert_int_equal(coming_read(&f.root, &f.root, OLD, &roots, &c, &err), 0);
+	assert_int_equal(boot_candidates_read(&f.root, &f.root, OLD, &roots, &c, &err), 0);
 	assert_int_equal(c.count, 1);
 	assert_true(c.items[0].is_next);
 	assert_string_equal(c.items[0].where, "run/slot-b");
@@ -315,7 +315,7 @@ static void of_a_deployment(void **state)
 	(void)state;
 	struct err err;
 	auto_folder struct folder f;
-	auto_coming struct coming c = { 0 };
+	auto_boot_candidates struct boot_candidates c = { 0 };
 	folder_make(&f);
 	make_kernel(&f, "", OLD);
 	make_kernel(&f, "ostree/deploy/coreos/deploy/" SUM_A ".0/usr/", OLD);
@@ -325,7 +325,7 @@ static void of_a_deployment(void **state)
 	tempdir_link(&f, "ostree/boot.1/coreos/" SUM_A "/0", "../../../deploy/coreos/deploy/" SUM_A ".0");
 	tempdir_write(&f, "proc/cmdline", "ostree=/ostree/boot.1/coreos/" SUM_A "/0");
 	tempdir_write(&f, "run/ostree/staged-deployment", "target\1" SUM_B ".1\1" SUM_A ".0");
-	assert_int_equal(coming_read(&f.root, &f.root, OLD, NULL, &c, &err), 0);
+	assert_int_equal(boot_candidates_read(&f.root, &f.root, OLD, NULL, &c, &err), 0);
 	assert_int_equal(c.count, 1);
 	assert_true(c.items[0].is_next && !c.items[0].lacks);
 	assert_string_equal(c.items[0].release, NEW);

@@ -10,7 +10,7 @@
 #define MARK "{\"imageLayoutVersion\":\"1.0.0\"}"
 #define HEX "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 
-static void pack_blob(struct pack *p, const struct sample *s, const char *prefix, const struct descriptor *d)
+static void pack_blob(struct pack *p, const struct sample *s, const char *prefix, const struct oci_descriptor *d)
 {
 	struct err err;
 	auto_str char *path = layout_blob_path(d->digest), *name = str_fmt("%s%s", prefix, path);

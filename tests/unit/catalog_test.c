@@ -33,7 +33,7 @@ static uint64_t publish(const struct source *s, size_t key, time_t now)
 	struct err err = { 0 };
 	auto_catalog struct catalog c = { 0 };
 	struct signature_maker maker = vouch_maker(&s->v, key);
-	int r = catalog_make(&s->v.l, 30, now, &maker, 1, &c, &err);
+	int r = catalog_publish(&s->v.l, 30, now, &maker, 1, &c, &err);
 	expect(r == 0, err.text);
 	return c.number;
 }
@@ -89,7 +89,7 @@ static void test_numbers_grow_and_nothing_is_left(void **state)
 {
 	(void)state;
 	auto_source struct source s;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	source_make(&s);
 	struct trust_rule rule = vouch_rule(&s.v, 1, 1);
@@ -178,14 +178,14 @@ static void test_who_signed_does_not_matter(void **state)
 	publish(&s, 1, VOUCH_NOW);
 	auto_str char *old = index_text_of(&s);
 	auto_catalog struct catalog c = { 0 };
-	assert_int_equal(catalog_make(&s.v.l, 30, VOUCH_NOW, makers, 2, &c, &err), 0);
+	assert_int_equal(catalog_publish(&s.v.l, 30, VOUCH_NOW, makers, 2, &c, &err), 0);
 	assert_int_equal(c.number, 2);
 	assert_int_equal(look(&s, &both, VOUCH_NOW, NULL), 1);
 	put_index(&s, old);
 	assert_int_equal(look(&s, &any, VOUCH_NOW, NULL), E_ROLLBACK);
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	assert_int_equal(layout_index(&s.v.l, &x, &err), 0);
-	index_drop(&x, (size_t)index_find(&x, CATALOG_TAG));
+	oci_index_remove(&x, (size_t)oci_index_find(&x, CATALOG_TAG));
 	assert_int_equal(layout_index_write(&s.v.l, &x, &err), 0);
 	assert_int_equal(publish(&s, 2, VOUCH_NOW + 1), 1); // not the very list that bob signed
 	assert_int_equal(look(&s, &carol, VOUCH_NOW + 1, NULL), 1);
@@ -195,7 +195,7 @@ static void test_signatures_are_demanded(void **state)
 {
 	(void)state;
 	auto_source struct source s;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	source_make(&s);
 	struct trust_rule alice = vouch_rule(&s.v, 1, 1), lax = alice;
@@ -204,8 +204,8 @@ static void test_signatures_are_demanded(void **state)
 	assert_int_equal(look(&s, &alice, VOUCH_NOW, NULL), E_UNTRUSTED);
 	assert_int_equal(layout_index(&s.v.l, &x, &err), 0);
 	for (size_t i = x.count; i-- > 0;)
-		if (str_starts(descriptor_note(&x.items[i], OCI_REF_NAME), "sha256-"))
-			index_drop(&x, i);
+		if (str_starts(oci_descriptor_annotation(&x.items[i], OCI_REF_NAME), "sha256-"))
+			oci_index_remove(&x, i);
 	assert_int_equal(layout_index_write(&s.v.l, &x, &err), 0);
 	assert_int_equal(look(&s, &alice, VOUCH_NOW, NULL), E_UNSIGNED);
 	assert_int_equal(look(&s, &lax, VOUCH_NOW, NULL), 1);

@@ -9,7 +9,7 @@
 struct machine {
 	struct folder t;
 	struct sys sys;
-	struct cdi_where where;
+	struct cdi_request where;
 };
 
 static void machine_make(struct machine *m)
@@ -18,7 +18,7 @@ static void machine_make(struct machine *m)
 	auto_devices struct devices d = { 0 };
 	folder_make(&m->t);
 	m->sys = sys_recorder(&m->t.root);
-	m->where = (struct cdi_where){
+	m->where = (struct cdi_request){
 		.host = &m->t.root, .kern = &m->t.root, .dev_root = &m->t.root, .sys = &m->sys, .export = ""
 	};
 	tempdir_link(&m->t, "var/run", "/run");
@@ -48,7 +48,7 @@ static bool has(const struct machine *m, const char *path)
 static int keep(const struct machine *m, const char *file, bool is_ready)
 {
 	struct err err = { 0 };
-	int r = cdi_keep(&m->where, file, is_ready, &err);
+	int r = cdi_spec_file_update(&m->where, file, is_ready, &err);
 	return r < 0 ? -err.code : r;
 }
 
@@ -85,9 +85,9 @@ static void withdrawn_and_back(void **state)
 	auto_machine struct machine m;
 	struct err err;
 	machine_make(&m);
-	assert_int_equal(cdi_keep_withdraw(&m.t.root, &err), 0);
+	assert_int_equal(cdi_spec_file_withdraw(&m.t.root, &err), 0);
 	assert_int_equal(keep(&m, CDI_FILE, true), 1);
-	assert_int_equal(cdi_keep_withdraw(&m.t.root, &err), 1);
+	assert_int_equal(cdi_spec_file_withdraw(&m.t.root, &err), 1);
 	assert_false(has(&m, FILE_AT));
 	assert_int_equal(keep(&m, NULL, true), 1); // whoever ends the run, it is back
 	assert_int_equal(keep(&m, NULL, false), 0);
@@ -165,7 +165,7 @@ static void places(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
-		int r = cdi_keep_check(rows[i].file, &err);
+		int r = cdi_spec_file_check(rows[i].file, &err);
 		expect((r == 0) == rows[i].is_right, rows[i].file);
 		expect(r == 0 || err.code == E_USAGE, rows[i].file);
 	}

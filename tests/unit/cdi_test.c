@@ -61,7 +61,7 @@ static int make(const struct folder *t, const char *export, json_t **ret, struct
 	struct sys sys = sys_recorder(&t->root);
 	auto_devices struct devices d = { 0 };
 	auto_cdi struct cdi c = { 0 };
-	const struct cdi_where w = {
+	const struct cdi_request w = {
 		.host = &t->root, .kern = &t->root, .dev_root = &t->root, .sys = &sys, .export = export
 	};
 	assert_true(devices_want(&t->root, 0, &d, err) >= 0);

@@ -31,8 +31,9 @@ static void test_bundles_that_are_none(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
-		struct claim c = { 0 };
-		expect(bundle_claim(rows[i], strlen(rows[i]), "it", &c, &err) == -1 && err.code == E_MANIFEST, rows[i]);
+		struct signature_claim c = { 0 };
+		expect(sigstore_bundle_claim(rows[i], strlen(rows[i]), "it", &c, &err) == -1 && err.code == E_MANIFEST,
+		       rows[i]);
 		expect(!c.text && !c.signature, rows[i]);
 	}
 }
@@ -55,18 +56,19 @@ static void test_payloads_that_are_none(void **state)
 	static const char good[] =
 		"{\"critical\":{" IMAGE("\"sha256:" HEX64 "\"") ",\"type\":\"cosign container image signature\"}}";
 	struct err err;
-	struct claim c = { 0 };
-	auto_descriptor struct descriptor d = { .media_type = str_dup(SIGNATURE_LEGACY) };
+	struct signature_claim c = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(SIGNATURE_COSIGN_TAG) };
 	d.annotations = json_pack("{s:s}", "dev.cosignproject.cosign/signature", "AAAA");
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		expect(legacy_claim(&d, rows[i], strlen(rows[i]), &c, &err) == -1 && err.code == E_MANIFEST, rows[i]);
-	assert_int_equal(legacy_claim(&d, good, strlen(good), &c, &err), 0);
+		expect(cosign_tag_claim(&d, rows[i], strlen(rows[i]), &c, &err) == -1 && err.code == E_MANIFEST,
+		       rows[i]);
+	assert_int_equal(cosign_tag_claim(&d, good, strlen(good), &c, &err), 0);
 	assert_string_equal(c.digests.items[0], HEX64);
-	claim_done(&c);
+	signature_claim_done(&c);
 	json_object_set_new(d.annotations, "dev.cosignproject.cosign/signature", json_string("no base64"));
-	assert_int_equal(legacy_claim(&d, good, strlen(good), &c, &err), -1);
+	assert_int_equal(cosign_tag_claim(&d, good, strlen(good), &c, &err), -1);
 	json_object_clear(d.annotations);
-	assert_int_equal(legacy_claim(&d, good, strlen(good), &c, &err), -1);
+	assert_int_equal(cosign_tag_claim(&d, good, strlen(good), &c, &err), -1);
 	assert_null(c.text);
 }
 

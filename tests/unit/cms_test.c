@@ -25,8 +25,8 @@ static void test_certificates(void **state)
 	path = str_fmt("%s/leaf.pem", v.folder.path);
 	folder_file(&v.folder, "leaf.pem", private);
 	assert_int_equal(key_open(path, NULL, &key, &err), 0);
-	assert_int_equal(anchor_parse(pem, "ca.pem", &anchor, &err), 0);
-	assert_int_equal(anchor_parse(foreign_pem, "other.pem", &other, &err), 0);
+	assert_int_equal(cms_anchor_parse(pem, "ca.pem", &anchor, &err), 0);
+	assert_int_equal(cms_anchor_parse(foreign_pem, "other.pem", &other, &err), 0);
 	struct signature_maker maker = {
 		.key = key, .reference = "x", .chain = chain, .chain_name = "leaf", .now = then
 	};
@@ -70,8 +70,8 @@ static void test_certificate_for_another_content(void **state)
 	path = str_fmt("%s/leaf.pem", v.folder.path);
 	folder_file(&v.folder, "leaf.pem", private);
 	assert_int_equal(key_open(path, NULL, &key, &err), 0);
-	assert_int_equal(anchor_parse(pem, "ca.pem", &anchor, &err), 0);
-	assert_int_equal(anchor_parse("nothing", "ca.pem", &anchor, &err), -1);
+	assert_int_equal(cms_anchor_parse(pem, "ca.pem", &anchor, &err), 0);
+	assert_int_equal(cms_anchor_parse("nothing", "ca.pem", &anchor, &err), -1);
 	assert_int_equal(err.code, E_KEY);
 	assert_int_equal(cms_sign(key, chain, "chain", "content", 7, &der, &len, &err), 0);
 	assert_int_equal(cms_verify(anchor, time(NULL) - 129600, der, len, "Content", 7, &verdict), 0);

@@ -69,18 +69,18 @@ static void test_a_payload_that_cannot_be_read(void **state)
 	(void)state;
 	struct err err = { 0 };
 	auto_root struct root payload = below("payload"), host = below("host");
-	struct pieces p = { 0 };
-	const struct content c = { .payload = &payload, .host = &host, .release = RELEASE, .driver = "535" };
+	struct root_layout p = { 0 };
+	const struct root_content c = { .payload = &payload, .host = &host, .release = RELEASE, .driver = "535" };
 	folder_dir(&folder, "host/dev");
 	folder_dir(&folder, "host/proc");
 	folder_dir(&folder, "host/sys");
 	forbid("payload", 0);
-	assert_int_equal(pieces_list(&c, &p, &err), -1);
+	assert_int_equal(root_layout_read(&c, &p, &err), -1);
 	assert_int_equal(err.code, EACCES);
 	assert_int_equal(p.count, 0);
 	forbid("payload", 0755);
-	assert_int_equal(pieces_list(&c, &p, &err), 0);
-	pieces_done(&p);
+	assert_int_equal(root_layout_read(&c, &p, &err), 0);
+	root_layout_done(&p);
 }
 
 #define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -116,13 +116,13 @@ static void test_what_cannot_be_told_stays(void **state)
 		tempdir_write(&folder, "state/payloads/" HEX_A "/usr/version", "a");
 		auto_root struct root data = below("state");
 		struct sys sys = sys_recorder(&folder.root);
-		auto_export struct export e = {
+		auto_driver_root struct driver_root e = {
 			.host = &folder.root, .kern = &folder.root, .state = &data, .sys = &sys, .boot = "this"
 		};
 		struct err err = { 0 };
-		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		forbid(rows[i].path, rows[i].left);
-		int r = collect_unused(&e, &err);
+		int r = generation_gc(&e, &err);
 		forbid(rows[i].path, 0755);
 		expect(r == rows[i].result, rows[i].name);
 		expect(root_exists(&data, "payloads/" HEX_A) == (r <= 0), rows[i].name);
@@ -138,14 +138,14 @@ static void test_a_copy_that_cannot_be_detached(void **state)
 	struct err err = { 0 };
 	struct sys sys = sys_recorder(&folder.root);
 	auto_root struct root parent = below("run");
-	auto_space struct space s = SPACE_NONE;
+	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
 	auto_str char *mountinfo = str_fmt("1 0 8:1 / / rw - ext4 x rw\n"
 					   "2 1 8:1 %s/run /nowhere rw - ext4 x rw\n"
 					   "3 2 0:9 / /nowhere/.driver.1 rw - tmpfs x rw\n",
 					   folder.path);
 	make_proc(mountinfo);
 	tempdir_write(&folder, "run/.driver.1/usr/version", "a");
-	expect(space_open(&folder.root, &folder.root, &sys, &s, &err) == 0, err.text);
+	expect(mount_ns_open(&folder.root, &folder.root, &sys, &s, &err) == 0, err.text);
 	alarm(20);
 	assert_int_equal(generation_remove(&s, &parent, ".driver.1", &err), -1);
 	alarm(0);

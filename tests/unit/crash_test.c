@@ -97,22 +97,22 @@ static void bring(const struct setting *s)
 {
 	struct err err;
 	auto_store struct store mine = STORE_NONE;
-	auto_part struct part p = PART_NONE;
-	auto_descriptor struct descriptor d = { .size = sizeof(TEXT) };
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
+	auto_oci_descriptor struct oci_descriptor d = { .size = sizeof(TEXT) };
 	char hex[DIGEST_HEX + 1];
 	digest_data(TEXT, sizeof(TEXT), d.digest);
 	must(store_open(&s->folder.root, 0, &mine, &err));
-	must(part_open(&mine.layout, &d, &p, &err));
+	must(partial_blob_open(&mine.layout, &d, &p, &err));
 	while (!p.is_committed && p.have < p.size) {
 		size_t rest = (size_t)(p.size - p.have);
-		must(part_add(&p, TEXT + p.have, rest < 3 ? rest : 3, &err));
+		must(partial_blob_append(&p, TEXT + p.have, rest < 3 ? rest : 3, &err));
 	}
-	must(part_commit(&p, &err));
-	struct manifest m = { .config = d };
+	must(partial_blob_commit(&p, &err));
+	struct oci_manifest m = { .config = d };
 	d.media_type = str_dup(OCI_LAYER);
 	m.config.media_type = d.media_type;
-	auto_str char *text = manifest_text(&m);
-	auto_descriptor struct descriptor its = { .media_type = str_dup(OCI_MANIFEST), .size = strlen(text) };
+	auto_str char *text = oci_manifest_text(&m);
+	auto_oci_descriptor struct oci_descriptor its = { .media_type = str_dup(OCI_MANIFEST), .size = strlen(text) };
 	must(layout_blob_put(&mine.layout, text, its.size, hex, &err));
 	memcpy(its.digest, hex, sizeof(hex));
 	must(layout_publish(&mine.layout, &its, "brought", &err));

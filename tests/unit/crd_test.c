@@ -106,7 +106,7 @@ static void same_default(const json_t *schema, const struct field *f, const char
 	assert_true(size <= ROOM / 2); // tables may reach a little behind the struct
 	memcpy(before, values, size);
 	memcpy(after, values, size);
-	expect(fields_read(object, table, path, after, &err) == 0, err.text);
+	expect(json_fields_read(object, table, path, after, &err) == 0, err.text);
 	expect(memcmp(before, after, ROOM) == 0, f->name);
 	free(before);
 	free(after);

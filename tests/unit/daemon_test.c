@@ -14,7 +14,7 @@
 static struct folder folder;
 static struct sys sys;
 static struct err err;
-static struct watch watch;
+static struct progress progress;
 
 static int setup(void **state)
 {
@@ -82,7 +82,7 @@ static void who_runs(void **state)
 	const struct daemon_unit unit = {
 		.name = "p", .dir = "nvidia-persistenced", .pid_file = "p.pid", .socket = "socket", .argv = &argv
 	};
-	const struct daemon_place place = {
+	const struct daemon_env place = {
 		.host = &folder.root, .kern = &folder.root, .sys = &sys, .driver = "run/nvidia/driver"
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -181,10 +181,10 @@ static void ours_are_no_holders(void **state)
 	holder(&h, 43, 500);
 	holder(&h, 50, 0);
 	holder(&others, 41, 500);
-	assert_int_equal(drain_omit_daemons(&folder.root, &folder.root, &others, &err), 0);
+	assert_int_equal(holders_wait_omit_daemons(&folder.root, &folder.root, &others, &err), 0);
 	assert_int_equal(others.count, 1); // nothing is recorded yet
 	record(7);
-	assert_int_equal(drain_omit_daemons(&folder.root, &folder.root, &h, &err), 1);
+	assert_int_equal(holders_wait_omit_daemons(&folder.root, &folder.root, &h, &err), 1);
 	assert_int_equal(h.count, 3);
 	assert_int_equal(h.items[0].pid, 40);
 	assert_int_equal(h.items[1].pid, 42);
@@ -198,7 +198,7 @@ static void of_others(void **state)
 	auto_daemon_record struct daemon_record r = { 0 };
 	auto_holders struct holders h = { 0 };
 	auto_daemon_stop struct daemon_stop s = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .watch = &watch
+		.host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress
 	};
 	record(7);
 	assert_int_equal(daemon_record_read(&folder.root, "this-boot", &r, &err), 1);
@@ -206,7 +206,7 @@ static void of_others(void **state)
 		r.items[i].is_foreign = true;
 	assert_int_equal(daemon_record_write(&folder.root, "this-boot", &r, &err), 0);
 	holder(&h, 41, 500);
-	assert_int_equal(drain_omit_daemons(&folder.root, &folder.root, &h, &err), 0);
+	assert_int_equal(holders_wait_omit_daemons(&folder.root, &folder.root, &h, &err), 0);
 	assert_int_equal(h.count, 1);
 	assert_int_equal(daemon_stop_all(&s, &err), 0);
 	auto_str char *text = calls();
@@ -217,7 +217,7 @@ static void stopped_backwards_and_started_again(void **state)
 {
 	(void)state;
 	auto_daemon_stop struct daemon_stop s = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .watch = &watch
+		.host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress
 	};
 	assert_int_equal(daemon_stop_all(&s, &err), 0); // there are none
 	record(7);
@@ -257,7 +257,7 @@ static void its_end_is_waited_for(void **state)
 		_exit(0);
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
-	const struct daemon_place place = { .host = &kern, .kern = &kern, .sys = sys_real(), .driver = "run/x" };
+	const struct daemon_env place = { .host = &kern, .kern = &kern, .sys = sys_real(), .driver = "run/x" };
 	expect(daemon_end(&place, self, pid, start_time_of(&kern, pid), &err) == 0, err.text);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 	close(ready[0]);
@@ -268,7 +268,7 @@ static void whoever_keeps_them_starts_them(void **state)
 {
 	(void)state;
 	auto_daemon_stop struct daemon_stop s = {
-		.host = &folder.root, .kern = &folder.root, .sys = &sys, .watch = &watch
+		.host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress
 	};
 	record(7);
 	process(99, 7, NULL);

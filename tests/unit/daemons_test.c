@@ -155,15 +155,15 @@ static void facts_of_a_machine(void **state)
 	(void)state;
 	static char vgpu[] = "DRIVER_TYPE=vgpu", mode[] = "NVFM_CONFIG_FABRIC_MODE=1", path[] = "PATH=/bin";
 	char *environment[] = { path, vgpu, mode, NULL };
-	auto_daemon_wish struct daemon_wish wish = { 0 };
+	auto_daemon_request struct daemon_request request = { 0 };
 	auto_daemon_facts struct daemon_facts f = { 0 }, bridged = { 0 }, ready = { 0 };
-	assert_int_equal(daemon_wish_read(environment, &wish, &err), 0);
+	assert_int_equal(daemon_request_read(environment, &request, &err), 0);
 	tempdir_write(&folder, "proc/driver/nvidia-nvswitch/devices/0000:01:00.0/information", "");
 	tempdir_write(&folder, "proc/driver/nvidia-nvswitch/devices/0000:02:00.0/information", "");
 	tempdir_write(&folder, "drivers/gridd.conf", "");
 	tempdir_write(&folder, FABRIC, "");
 	tempdir_write(&folder, "sys/module/ib_umad/initstate", "live\n");
-	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &wish, &f, &err), 0);
+	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &request, &f, &err), 0);
 	assert_int_equal(f.switches, 2);
 	assert_true(f.is_vgpu && f.has_gridd_conf && !f.has_topology_conf && f.is_fabric_mode && !f.is_bridge_down);
 	assert_args(&f.programs, FABRIC);
@@ -176,11 +176,11 @@ static void facts_of_a_machine(void **state)
 	tempdir_data(&folder, "sys/class/infiniband/mlx5_2/device/vpd", vpd, sizeof(vpd));
 	tempdir_write(&folder, "sys/class/infiniband/mlx5_2/ports/1/gids/0",
 		      "fe80:0000:0000:0000:0000:0000:0000:0000\n");
-	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &wish, &bridged, &err), 0);
+	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &request, &bridged, &err), 0);
 	assert_true(bridged.is_bridge_down && !bridged.bridge);
 	tempdir_write(&folder, "sys/class/infiniband/mlx5_2/ports/1/gids/0",
 		      "fe80:0000:0000:0000:506b:4b03:00a1:b2c3\n");
-	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &wish, &ready, &err), 0);
+	assert_int_equal(daemon_facts_read(&folder.root, &folder.root, &request, &ready, &err), 0);
 	assert_string_equal(ready.bridge, "0x506b4b0300a1b2c3");
 }
 
@@ -208,7 +208,7 @@ static void refused_before_the_load(void **state)
 		  { .is_bridge_down = true },
 		  "an NVLink5 management bridge (SW_MNG) needs nvlsm" },
 	};
-	const struct belong belong = { .driver = "535.261.03", .arch = "x86_64" };
+	const struct version_check belong = { .driver = "535.261.03", .arch = "x86_64" };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct daemon_facts f = rows[i].facts;
 		auto_daemons struct daemons d = { 0 };
@@ -255,7 +255,7 @@ static void settings(void **state)
 		auto_strv struct strv got = { 0 };
 		auto_str char *variable = str_dup(rows[i].variable);
 		char *environment[] = { variable, NULL };
-		int r = fabric_settings(environment, &got, &err);
+		int r = fabric_manager_settings(environment, &got, &err);
 		expect(r == (rows[i].want ? 0 : -1), rows[i].variable);
 		if (r < 0)
 			expect(err.code == E_CONFIG, rows[i].variable);
@@ -281,7 +281,7 @@ static void configuration(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_strv struct strv list = { 0 };
 		strv_split(&list, rows[i].settings, " ");
-		auto_str char *got = fabric_edit(rows[i].text, &list);
+		auto_str char *got = fabric_manager_edit(rows[i].text, &list);
 		expect(str_eq(got, rows[i].want), rows[i].text);
 	}
 }
@@ -292,11 +292,11 @@ static void a_copy_of_it(void **state)
 	auto_strv struct strv list = { 0 };
 	auto_str char *text = NULL;
 	strv_split(&list, "DAEMONIZE=1 LOG_LEVEL=3", " ");
-	assert_int_equal(fabric_write(&folder.root, &folder.root, &list, &err), -1);
+	assert_int_equal(fabric_manager_write(&folder.root, &folder.root, &list, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 	tempdir_write(&folder, FABRIC_PAYLOAD_CONFIG,
 		      "LOG_FILE_NAME=/var/log/fabricmanager.log\nDAEMONIZE=1\nLOG_LEVEL=4\n");
-	assert_int_equal(fabric_write(&folder.root, &folder.root, &list, &err), 0);
+	assert_int_equal(fabric_manager_write(&folder.root, &folder.root, &list, &err), 0);
 	assert_int_equal(root_read(&folder.root, FABRIC_CONFIG, &text, NULL, &err), 1);
 	assert_string_equal(text, "LOG_FILE_NAME=\nDAEMONIZE=0\nLOG_LEVEL=3\nLOG_USE_SYSLOG=0\n"
 				  "STATE_FILE_NAME=/run/nvidia-fabricmanager/fabricmanager.state\n");

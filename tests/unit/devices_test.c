@@ -43,7 +43,7 @@ static void machine(struct folder *t, unsigned gpus, unsigned switches)
 static void expect_list(const struct devices *d, const char *const *wanted, size_t count)
 {
 	for (size_t i = 0; i < d->count && i < count; i++) {
-		const struct node *n = &d->items[i];
+		const struct device_node *n = &d->items[i];
 		auto_str char *got =
 			str_fmt("%s %u:%u %04o %u:%u", n->path, n->major, n->minor, n->mode, n->uid, n->gid);
 		assert_string_equal(got, wanted[i]);
@@ -104,7 +104,7 @@ static void imex_channels_are_asked_for(void **state) // R-P5
 	(void)state;
 	static const struct {
 		const char *table, *params;
-		unsigned wish;
+		unsigned request;
 		int nodes; // -1 = E_USAGE
 	} cases[] = {
 		{ "", "", 0, 0 },
@@ -122,7 +122,7 @@ static void imex_channels_are_asked_for(void **state) // R-P5
 		folder_make(&t);
 		tempdir_write(&t, "proc/devices", text);
 		tempdir_write(&t, "proc/driver/nvidia/params", cases[i].params);
-		int r = devices_want(&t.root, cases[i].wish, &d, &err);
+		int r = devices_want(&t.root, cases[i].request, &d, &err);
 		if (cases[i].nodes < 0)
 			assert_int_equal(err.code, E_USAGE);
 		else
@@ -169,7 +169,7 @@ static void second_run_changes_nothing(void **state) // R-G1, R-G2, R-G3
 	assert_int_equal(root_read(&t.root, ".sys-calls", &calls, NULL, &err), 1);
 	assert_int_equal(devices_apply(&t.root, &sys, false, &d, &err), 0);
 	assert_int_equal(d.changes, 0);
-	assert_int_equal(devices_bad(&d), 0);
+	assert_int_equal(devices_count_bad(&d), 0);
 	for (size_t i = 0; i < d.count; i++)
 		assert_int_equal(d.items[i].verdict, NODE_OK);
 	assert_int_equal(root_read(&t.root, ".sys-calls", &calls_after, NULL, &err), 1);
@@ -206,7 +206,7 @@ static void dry_run_only_looks(void **state)
 	struct sys sys = sys_recorder(&t.root);
 	assert_int_equal(devices_want(&t.root, 0, &d, &err), 1);
 	assert_int_equal(devices_apply(&t.root, &sys, true, &d, &err), 0);
-	assert_int_equal(devices_bad(&d), d.count);
+	assert_int_equal(devices_count_bad(&d), d.count);
 	auto_strv struct strv names = { 0 };
 	assert_int_equal(root_list(&t.root, "dev", &names, &err), 1);
 	assert_int_equal(names.count, 0);
@@ -214,7 +214,7 @@ static void dry_run_only_looks(void **state)
 
 static const struct fix {
 	const char *path, *text, *link; // what is there before
-	enum node_verdict dry, applied;
+	enum device_verdict dry, applied;
 	const char *why;
 } fixes[] = {
 	{ "nvidia0", "c 195:0 0666 0:0\n", "../nvidia0", NODE_OK, NODE_OK, NULL },
@@ -328,7 +328,7 @@ static void a_refused_node_is_named(void **state)
 	assert_int_equal(devices_apply(&t.root, &sys, false, &d, &err), -1);
 	assert_int_equal(err.code, E_NODES);
 	assert_non_null(strstr(err.text, "nvidia-caps/nvidia-cap0' (245:0): Operation not permitted"));
-	assert_int_equal(devices_bad(&d), d.count - 1);
+	assert_int_equal(devices_count_bad(&d), d.count - 1);
 	expect_link(&t, "dev/char/195:255", "../nvidiactl"); // the others are still tried
 }
 

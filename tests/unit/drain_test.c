@@ -57,33 +57,33 @@ static void note(void *ctx, const char *text)
 	if (leaves && str_starts(text, "waiting"))
 		root_rmtree(&folder.root, leaves, &ignored);
 }
-static struct watch watch = { .note = note };
+static struct progress progress = { .note = note };
 
-static int drain_now(enum drain_policy policy, int timeout_ms, struct holders *ret)
+static int drain_now(enum holders_policy policy, int timeout_ms, struct holders *ret)
 {
-	struct drain d = { .host = &folder.root,
-			   .kern = &folder.root,
-			   .sys = &sys,
-			   .release = "6.1",
-			   .policy = policy,
-			   .timeout_ms = timeout_ms,
-			   .watch = &watch };
-	return drain_wait(&d, ret, &err);
+	struct holders_wait d = { .host = &folder.root,
+				  .kern = &folder.root,
+				  .sys = &sys,
+				  .release = "6.1",
+				  .policy = policy,
+				  .timeout_ms = timeout_ms,
+				  .progress = &progress };
+	return holders_wait(&d, ret, &err);
 }
 
 static void names_of_policies(void **state)
 {
 	(void)state;
-	enum drain_policy p = DRAIN_WAIT;
-	assert_true(drain_parse("stop", &p));
-	assert_int_equal(p, DRAIN_STOP);
-	assert_string_equal(drain_name(p), "stop");
-	assert_false(drain_parse("kill", &p));
-	assert_false(drain_parse("", &p));
-	assert_int_equal(drain_deadline_ms(DRAIN_STOP, 0), 30 * 1000);
-	assert_int_equal(drain_deadline_ms(DRAIN_WAIT, 0), 300 * 1000);
-	assert_int_equal(drain_deadline_ms(DRAIN_STOP, 7), 7 * 1000);
-	assert_int_equal(drain_deadline_ms(DRAIN_WAIT, ~0U), 24 * 60 * 60 * 1000);
+	enum holders_policy p = HOLDERS_WAIT;
+	assert_true(holders_wait_parse("stop", &p));
+	assert_int_equal(p, HOLDERS_STOP);
+	assert_string_equal(holders_wait_name(p), "stop");
+	assert_false(holders_wait_parse("kill", &p));
+	assert_false(holders_wait_parse("", &p));
+	assert_int_equal(holders_wait_deadline_ms(HOLDERS_STOP, 0), 30 * 1000);
+	assert_int_equal(holders_wait_deadline_ms(HOLDERS_WAIT, 0), 300 * 1000);
+	assert_int_equal(holders_wait_deadline_ms(HOLDERS_STOP, 7), 7 * 1000);
+	assert_int_equal(holders_wait_deadline_ms(HOLDERS_WAIT, ~0U), 24 * 60 * 60 * 1000);
 }
 
 // Whether: by counts; who: never.
@@ -92,27 +92,27 @@ static void who_is_in_the_way(void **state)
 	(void)state;
 	static const struct {
 		const char *row;
-		enum drain_policy policy;
+		enum holders_policy policy;
 		bool is_held, is_mounted, is_foreign, has_drm, has_daemons;
 		unsigned references, foreign_references;
 		const char *want; // NULL = nobody
 	} rows[] = {
-		{ "nobody", DRAIN_REFUSE, .want = NULL },
-		{ "a process", DRAIN_WAIT, .is_held = true, .references = 3, .want = "1 holder(s), first: pid 42 " },
-		{ "a process that is asked", DRAIN_STOP, .is_held = true, .references = 3, .want = "first: pid 42 " },
-		{ "a mount alone", DRAIN_REFUSE, .is_mounted = true, .want = NULL },
-		{ "a mount does not count", DRAIN_WAIT, .is_held = true, .is_mounted = true, .references = 3,
+		{ "nobody", HOLDERS_REFUSE, .want = NULL },
+		{ "a process", HOLDERS_WAIT, .is_held = true, .references = 3, .want = "1 holder(s), first: pid 42 " },
+		{ "a process that is asked", HOLDERS_STOP, .is_held = true, .references = 3, .want = "first: pid 42 " },
+		{ "a mount alone", HOLDERS_REFUSE, .is_mounted = true, .want = NULL },
+		{ "a mount does not count", HOLDERS_WAIT, .is_held = true, .is_mounted = true, .references = 3,
 		  .want = "1 holder(s), first: pid 42 " },
-		{ "a module", DRAIN_WAIT, .is_foreign = true, .references = 1, .want = "first: module gdrdrv" },
-		{ "an idle module goes", DRAIN_STOP, .is_foreign = true, .references = 1, .want = NULL },
-		{ "a module that is used", DRAIN_STOP, .is_foreign = true, .references = 1, .foreign_references = 1,
+		{ "a module", HOLDERS_WAIT, .is_foreign = true, .references = 1, .want = "first: module gdrdrv" },
+		{ "an idle module goes", HOLDERS_STOP, .is_foreign = true, .references = 1, .want = NULL },
+		{ "a module that is used", HOLDERS_STOP, .is_foreign = true, .references = 1, .foreign_references = 1,
 		  .want = "uses module gdrdrv (1 references, 0 dependents)" },
-		{ "nobody to be seen", DRAIN_REFUSE, .references = 1,
+		{ "nobody to be seen", HOLDERS_REFUSE, .references = 1,
 		  .want = "cannot be seen from here uses module nvidia" },
-		{ "our daemons", DRAIN_REFUSE, .references = 3, .has_daemons = true, .want = NULL },
-		{ "our daemons, and a process", DRAIN_REFUSE, .is_held = true, .references = 6, .has_daemons = true,
+		{ "our daemons", HOLDERS_REFUSE, .references = 3, .has_daemons = true, .want = NULL },
+		{ "our daemons, and a process", HOLDERS_REFUSE, .is_held = true, .references = 6, .has_daemons = true,
 		  .want = "1 holder(s), first: pid 42 " },
-		{ "nvidia-drm keeps devices open in the kernel", DRAIN_REFUSE, .has_drm = true, .references = 5,
+		{ "nvidia-drm keeps devices open in the kernel", HOLDERS_REFUSE, .has_drm = true, .references = 5,
 		  .want = NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -124,15 +124,15 @@ static void who_is_in_the_way(void **state)
 			{ .name = nvidia, .is_driver = true, .refcount = rows[i].references, .holders = foreign },
 			{ .name = rows[i].has_drm ? drm : gdrdrv, .refcount = rows[i].foreign_references },
 		};
-		struct loaded loaded = { .items = modules,
-					 .count = 1 + (size_t)(rows[i].is_foreign || rows[i].has_drm) };
+		struct modules loaded = { .items = modules,
+					  .count = 1 + (size_t)(rows[i].is_foreign || rows[i].has_drm) };
 		struct holder list[2];
 		struct holders h = { .items = list, .modules = foreign };
 		if (rows[i].is_mounted)
 			list[h.count++] = (struct holder){ .pid = 7, .comm = comm, .kind = HOLDER_MOUNT, .path = node };
 		if (rows[i].is_held)
 			list[h.count++] = (struct holder){ .pid = 42, .comm = comm, .kind = HOLDER_FD, .path = node };
-		auto_str char *who = drain_blocker(rows[i].policy, &loaded, &h, rows[i].has_daemons);
+		auto_str char *who = holders_wait_blocker(rows[i].policy, &loaded, &h, rows[i].has_daemons);
 		expect(rows[i].want ? who && strstr(who, rows[i].want) : !who, rows[i].row);
 	}
 }
@@ -142,7 +142,7 @@ static void refusal_does_not_wait(void **state)
 	(void)state;
 	auto_holders struct holders h = { 0 };
 	process(42, TICKS("4194304", "500"));
-	assert_int_equal(drain_now(DRAIN_REFUSE, 60 * 1000, &h), -1);
+	assert_int_equal(drain_now(HOLDERS_REFUSE, 60 * 1000, &h), -1);
 	assert_int_equal(err.code, E_IN_USE);
 	assert_non_null(strstr(err.text, "1 holder(s), first: pid 42 python3"));
 	assert_int_equal(h.count, 1);
@@ -155,7 +155,7 @@ static void waiting_ends_with_the_last_holder(void **state)
 	auto_holders struct holders h = { 0 };
 	process(42, TICKS("4194304", "500"));
 	leaves = "proc/42";
-	assert_int_equal(drain_now(DRAIN_WAIT, 60 * 1000, &h), 0);
+	assert_int_equal(drain_now(HOLDERS_WAIT, 60 * 1000, &h), 0);
 	assert_int_equal(h.count, 0);
 	assert_int_equal(notes, 1);
 	assert_string_equal(last_note,
@@ -169,7 +169,7 @@ static void waiting_has_an_end(void **state)
 	(void)state;
 	auto_holders struct holders h = { 0 };
 	process(42, TICKS("4194304", "500"));
-	assert_int_equal(drain_now(DRAIN_WAIT, 1, &h), -1);
+	assert_int_equal(drain_now(HOLDERS_WAIT, 1, &h), -1);
 	assert_int_equal(err.code, E_IN_USE);
 	assert_int_equal(h.count, 1);
 	assert_false(root_exists(&folder.root, ".sys-calls"));
@@ -181,7 +181,7 @@ static void stopping_asks_each_process_once(void **state)
 	auto_holders struct holders h = { 0 };
 	process(42, TICKS("4194304", "500"));
 	process(43, TICKS("4194304", "501"));
-	assert_int_equal(drain_now(DRAIN_STOP, 60 * 1000, &h), 0);
+	assert_int_equal(drain_now(HOLDERS_STOP, 60 * 1000, &h), 0);
 	folder_expect(&folder, ".sys-calls", "signal 15 42\nsignal 15 43\n");
 }
 
@@ -202,7 +202,7 @@ static void stopping_never_forces(void **state)
 	heard = 0;
 	sys.process_signal = signal_deaf;
 	process(42, TICKS("4194304", "500"));
-	assert_int_equal(drain_now(DRAIN_STOP, 600, &h), -1);
+	assert_int_equal(drain_now(HOLDERS_STOP, 600, &h), -1);
 	assert_int_equal(err.code, E_IN_USE);
 	assert_int_equal(heard, 1);
 	assert_int_equal(h.count, 1);
@@ -217,7 +217,7 @@ static void stopping_spares_the_system(void **state)
 	process(1, TICKS("4194304", "3"));
 	process(42, TICKS("2129984", "4")); // PF_KTHREAD
 	process(43, "");                    // tells nothing of itself
-	assert_int_equal(drain_now(DRAIN_STOP, 1, &h), -1);
+	assert_int_equal(drain_now(HOLDERS_STOP, 1, &h), -1);
 	assert_int_equal(err.code, E_IN_USE);
 	assert_int_equal(h.count, 3);
 	assert_int_equal(heard, 0);
@@ -242,7 +242,7 @@ static void a_reused_number_is_nobody(void **state)
 	sys.process_open = open_successor;
 	sys.process_signal = signal_deaf;
 	process(42, TICKS("4194304", "500"));
-	assert_int_equal(drain_now(DRAIN_STOP, 1, &h), -1);
+	assert_int_equal(drain_now(HOLDERS_STOP, 1, &h), -1);
 	assert_int_equal(err.code, E_IN_USE);
 	assert_int_equal(heard, 0);
 }
@@ -256,7 +256,7 @@ static void foreign_numbers_are_not_used(void **state)
 	sys.process_signal = signal_deaf;
 	sys.record = NULL;
 	process(42, TICKS("4194304", "500"));
-	assert_int_equal(drain_now(DRAIN_STOP, 1000, &h), -1);
+	assert_int_equal(drain_now(HOLDERS_STOP, 1000, &h), -1);
 	assert_int_equal(err.code, E_RIGHTS);
 	assert_int_equal(heard, 0);
 }

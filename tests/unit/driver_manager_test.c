@@ -18,7 +18,7 @@ static void test_seconds(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
 		unsigned seconds = 0;
-		int r = manager_seconds(rows[i].text, &seconds, &err);
+		int r = driver_manager_seconds(rows[i].text, &seconds, &err);
 		expect(rows[i].seconds < 0 ? r < 0 && err.code == E_USAGE : r == 0 && (int)seconds == rows[i].seconds,
 		       rows[i].text);
 	}

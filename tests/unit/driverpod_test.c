@@ -56,7 +56,7 @@ static void test_images(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
 		auto_json json_t *pod = pod_with_images(rows[i].manager, rows[i].driver);
-		int r = driverpod_check(pod, rows[i].carried, &err);
+		int r = driver_pod_check(pod, rows[i].carried, &err);
 		if (rows[i].code ? r == 0 || err.code != rows[i].code : r < 0)
 			fail_msg("%s: %d %s", rows[i].driver, r, err.text);
 	}
@@ -80,14 +80,14 @@ static void test_words(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
 		auto_json json_t *pod = pod_with_images(rows[i].manager, rows[i].driver);
-		assert_int_equal(driverpod_check(pod, "580.95.05", &err), -1);
+		assert_int_equal(driver_pod_check(pod, "580.95.05", &err), -1);
 		assert_string_equal(err.text, rows[i].text);
 	}
 	// By hand, without the operator's init container, there is nothing that it could differ from.
 	struct err err = { 0 };
 	auto_json json_t *pod = pod_of("{'spec':{'containers':[{'name':'sidecar'},{'name':'nvidia-driver-ctr','image':"
 				       "'r/k:580.95.05'}]}}");
-	assert_int_equal(driverpod_check(pod, "580.95.05", &err), 0);
+	assert_int_equal(driver_pod_check(pod, "580.95.05", &err), 0);
 }
 
 // vfio-manager and vgpu-manager have the same init container.
@@ -97,13 +97,13 @@ static void test_other_pods(void **state)
 	struct err err = { 0 };
 	auto_json json_t *pod =
 		pod_of("{'metadata':{'name':'vfio'},'spec':{'containers':[{'name':'nvidia-vfio-manager'}]}}");
-	assert_true(driverpod_check(pod, "580.95.05", &err) < 0);
+	assert_true(driver_pod_check(pod, "580.95.05", &err) < 0);
 	assert_int_equal(err.code, E_USAGE);
 	assert_string_equal(err.text,
 			    "pod 'vfio' has no container nvidia-driver-ctr: only a driver's pod has a next driver to "
 			    "prove; for the operator's other pods take NVIDIA's k8s-driver-manager");
 	auto_json json_t *empty = json_object();
-	assert_true(driverpod_check(empty, "580.95.05", &err) < 0);
+	assert_true(driver_pod_check(empty, "580.95.05", &err) < 0);
 }
 
 static void test_environment(void **state)
@@ -141,7 +141,7 @@ static void test_environment(void **state)
 					      *rows[i].container ? "," : "", rows[i].container);
 		auto_json json_t *pod = pod_of(text);
 		auto_strv struct strv env = { 0 }, unknown = { 0 };
-		driverpod_environment(pod, &env, &unknown);
+		driver_pod_environment(pod, &env, &unknown);
 		auto_str char *got = strv_join(&env, ";"), *left = strv_join(&unknown, ";");
 		expect(str_eq(got ? got : "", rows[i].env), rows[i].container);
 		expect(str_eq(left ? left : "", rows[i].unknown), rows[i].container);
@@ -169,7 +169,7 @@ static void test_files(void **state)
 		{ "nonsense", "'mountPath':7", NULL, NULL, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_driverpod_files struct driverpod_files files = { 0 };
+		auto_driver_pod_files struct driver_pod_files files = { 0 };
 		auto_str char *text = str_fmt(
 			"{'metadata':{'uid':'u-1'},'spec':{'volumes':[{'name':'host','hostPath':{'path':'/drivers'}},"
 			"{'name':'params','configMap':{'name':'m'}},{'name':'more','secret':{}},"
@@ -178,12 +178,12 @@ static void test_files(void **state)
 			"[{'name':'params','mountPath':'/etc/y'},{%s}]}]}}",
 			rows[i].mount);
 		auto_json json_t *pod = pod_of(text);
-		driverpod_files(pod, &files);
+		driver_pod_files(pod, &files);
 		expect(files.count == (rows[i].volume != NULL), rows[i].text);
 		if (!rows[i].volume)
 			continue;
 		auto_str char *volume = str_fmt("pods/u-1/volumes/kubernetes.io~%s", rows[i].volume);
-		const struct driverpod_file *f = &files.items[0];
+		const struct driver_pod_file *f = &files.items[0];
 		expect(rows[i].name ? str_eq(f->name, rows[i].name) : !f->name, rows[i].text);
 		expect(str_eq(f->volume, volume), rows[i].text);
 		expect(rows[i].path ? str_eq(f->path, rows[i].path) : !f->path, rows[i].text);
@@ -193,12 +193,12 @@ static void test_files(void **state)
 static void test_several_files(void **state)
 {
 	(void)state;
-	auto_driverpod_files struct driverpod_files files = { 0 };
+	auto_driver_pod_files struct driver_pod_files files = { 0 };
 	auto_json json_t *pod = pod_of(
 		"{'metadata':{'uid':'u-1'},'spec':{'volumes':[{'name':'params','configMap':{}}],'containers':[{'name':"
 		"'nvidia-driver-ctr','volumeMounts':[{'name':'params','mountPath':'/drivers/a.conf'},{'name':'params',"
 		"'mountPath':'/drivers/b.conf'}]}]}}");
-	driverpod_files(pod, &files);
+	driver_pod_files(pod, &files);
 	assert_int_equal(files.count, 2);
 	assert_string_equal(files.items[0].name, "a.conf");
 	assert_string_equal(files.items[1].name, "b.conf");

@@ -10,11 +10,11 @@
 
 static struct folder folder;
 
-static int find(const char *name, struct payload *ret, struct err *err)
+static int find(const char *name, struct embedded *ret, struct err *err)
 {
 	auto_fd int fd = root_open(&folder.root, name, O_RDONLY, err);
 	assert_true(fd >= 0);
-	return payload_find(fd, name, ret, err);
+	return embedded_find(fd, name, ret, err);
 }
 
 static void where_it_begins(void **state)
@@ -25,22 +25,22 @@ static void where_it_begins(void **state)
 		int kind;
 		const char *from; // the archive; NULL = there is none
 	} rows[] = {
-		{ "an empty file is for the reader of archives to refuse", "", PAYLOAD_TAR, "" },
-		{ "no script", XZ, PAYLOAD_TAR, XZ },
-		{ "a Debian package", "!<arch>\ndebian-binary", PAYLOAD_DEB, "!<arch>\ndebian-binary" },
-		{ "as many lines as it says", "#!/bin/sh\nskip=3\nexit\n" XZ, PAYLOAD_RUN, XZ },
-		{ "in quotes", "#!/bin/sh\nskip=\"3\"\nexit\n" GZ, PAYLOAD_RUN, GZ },
-		{ "the line where it begins", "#!/bin/sh\nskip=4\nexit\n" GZ, PAYLOAD_RUN, GZ },
-		{ "the first number above 0", "#!/bin/sh\nskip=$1\nskip=4\nexit\n" GZ, PAYLOAD_RUN, GZ },
-		{ "where it says is none", "#!/bin/sh\nskip=1\nexit\n" XZ, PAYLOAD_RUN, XZ },
-		{ "beyond the end", "#!/bin/sh\nskip=100\nexit\n" XZ, PAYLOAD_RUN, XZ },
-		{ "nothing is said", "#!/bin/sh\nexit\n" XZ GZ, PAYLOAD_RUN, XZ GZ },
-		{ "within a line is none", "#!/bin/sh\nexit " XZ, PAYLOAD_RUN, NULL },
-		{ "only a script", "#!/bin/sh\nskip=1\nexit\n", PAYLOAD_RUN, NULL },
-		{ "only its first line", "#!/bin/sh", PAYLOAD_RUN, NULL },
+		{ "an empty file is for the reader of archives to refuse", "", EMBEDDED_TAR, "" },
+		{ "no script", XZ, EMBEDDED_TAR, XZ },
+		{ "a Debian package", "!<arch>\ndebian-binary", EMBEDDED_DEB, "!<arch>\ndebian-binary" },
+		{ "as many lines as it says", "#!/bin/sh\nskip=3\nexit\n" XZ, EMBEDDED_RUN, XZ },
+		{ "in quotes", "#!/bin/sh\nskip=\"3\"\nexit\n" GZ, EMBEDDED_RUN, GZ },
+		{ "the line where it begins", "#!/bin/sh\nskip=4\nexit\n" GZ, EMBEDDED_RUN, GZ },
+		{ "the first number above 0", "#!/bin/sh\nskip=$1\nskip=4\nexit\n" GZ, EMBEDDED_RUN, GZ },
+		{ "where it says is none", "#!/bin/sh\nskip=1\nexit\n" XZ, EMBEDDED_RUN, XZ },
+		{ "beyond the end", "#!/bin/sh\nskip=100\nexit\n" XZ, EMBEDDED_RUN, XZ },
+		{ "nothing is said", "#!/bin/sh\nexit\n" XZ GZ, EMBEDDED_RUN, XZ GZ },
+		{ "within a line is none", "#!/bin/sh\nexit " XZ, EMBEDDED_RUN, NULL },
+		{ "only a script", "#!/bin/sh\nskip=1\nexit\n", EMBEDDED_RUN, NULL },
+		{ "only its first line", "#!/bin/sh", EMBEDDED_RUN, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct payload found = { 0 };
+		struct embedded found = { 0 };
 		struct err err = { 0 };
 		tempdir_data(&folder, "f", rows[i].data, strlen(rows[i].data));
 		int r = find("f", &found, &err);
@@ -54,7 +54,7 @@ static void where_it_begins(void **state)
 static void tar_without_compression(void **state)
 {
 	(void)state;
-	struct payload found = { 0 };
+	struct embedded found = { 0 };
 	struct err err = { 0 };
 	char data[1024] = "#!/bin/sh\n";
 	size_t begin = strlen(data);
@@ -72,7 +72,7 @@ static void tar_without_compression(void **state)
 static void what_cannot_be_read(void **state)
 {
 	(void)state;
-	struct payload found = { 0 };
+	struct embedded found = { 0 };
 	struct err err = { 0 };
 	folder_dir(&folder, "dir");
 	assert_int_equal(find("dir", &found, &err), -1);

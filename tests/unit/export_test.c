@@ -38,7 +38,7 @@ static struct root below(const char *dir)
 }
 
 // A piece as one line: what it is of, and how.
-static char *describe(const struct piece *p, const struct root *payload)
+static char *describe(const struct root_entry *p, const struct root *payload)
 {
 	if (p->is_link)
 		return str_fmt("%s -> %s", p->path, p->source);
@@ -63,7 +63,7 @@ static void test_what_a_root_is_made_of(void **state)
 				   "lib/modules/" RELEASE "/kernel host:lib/modules/" RELEASE "/kernel ro\n";
 	auto_root struct root payload = below("payload"), host = below("host"), modules = below("modules/kernel/.."),
 			      sources = below("sources");
-	auto_pieces struct pieces p = { 0 };
+	auto_root_layout struct root_layout p = { 0 };
 	auto_str char *text = NULL;
 	struct err err = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(machine); i++) {
@@ -77,17 +77,17 @@ static void test_what_a_root_is_made_of(void **state)
 	tempdir_write(&folder, "payload/.tmp/x", "");
 	tempdir_link(&folder, "payload/lib", "/usr/lib");
 	tempdir_link(&folder, "payload/bin", "usr/bin");
-	assert_int_equal(pieces_prepare(&payload, &host, RELEASE, &err), 0);
+	assert_int_equal(root_layout_prepare(&payload, &host, RELEASE, &err), 0);
 	assert_true(root_exists(&folder.root, "payload/usr/lib/modules/" RELEASE));
 	assert_true(root_exists(&folder.root, "payload/usr/lib/firmware"));
 	assert_true(root_exists(&folder.root, "payload/var/run/nvidia-persistenced")); // where the daemon writes
-	struct content c = { .payload = &payload,
-			     .host = &host,
-			     .modules = &modules,
-			     .sources = &sources,
-			     .release = RELEASE,
-			     .driver = "535" };
-	expect(pieces_list(&c, &p, &err) == 0, err.text);
+	struct root_content c = { .payload = &payload,
+				  .host = &host,
+				  .modules = &modules,
+				  .sources = &sources,
+				  .release = RELEASE,
+				  .driver = "535" };
+	expect(root_layout_read(&c, &p, &err) == 0, err.text);
 	for (size_t i = 0; i < p.count; i++) {
 		auto_str char *line = describe(&p.items[i], &payload);
 		str_add(&text, "%s\n", line);
@@ -119,9 +119,9 @@ static void test_what_was_left_is_removed(void **state)
 	(void)state;
 	struct err err = { 0 };
 	auto_root struct root parent = below("run"), kern = ROOT_NONE;
-	auto_space struct space s = SPACE_NONE;
+	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
 	assert_int_equal(root_init(&kern, "/", &err), 0);
-	expect(space_open(&kern, &kern, sys_real(), &s, &err) == 0, err.text);
+	expect(mount_ns_open(&kern, &kern, sys_real(), &s, &err) == 0, err.text);
 	tempdir_write(&folder, "keep/file", "x");
 	tempdir_write(&folder, "run/.driver.1/lib/firmware/nvidia/1/gsp.bin", "x");
 	tempdir_link(&folder, "run/.driver.1/usr", "../../keep");
@@ -150,9 +150,9 @@ static void test_where_it_may_be(void **state)
 		{ "", E_USAGE, NULL, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_export struct export e = { 0 };
+		auto_driver_root struct driver_root e = { 0 };
 		struct err err = { 0 };
-		expect((export_open(&e, rows[i].dir, &err) < 0 ? err.code : 0) == rows[i].code, rows[i].dir);
+		expect((driver_root_open(&e, rows[i].dir, &err) < 0 ? err.code : 0) == rows[i].code, rows[i].dir);
 		expect(rows[i].code || (str_eq(e.parent, rows[i].parent) && str_eq(e.base, rows[i].base)), rows[i].dir);
 	}
 }
@@ -174,7 +174,7 @@ static void test_versions(void **state)
 		auto_str char *dir = str_fmt("row%zu", i), *path = str_fmt("%s/%s", dir, rows[i].file);
 		tempdir_write(&folder, path, "");
 		auto_root struct root root = below(dir);
-		auto_str char *found = NULL, *version = exported_libraries(&root, &found);
+		auto_str char *found = NULL, *version = root_record_libraries(&root, &found);
 		expect(rows[i].version ? str_eq(version, rows[i].version) : !version, rows[i].file);
 		expect(rows[i].version ? str_starts(rows[i].file, found) : !found, rows[i].file);
 	}
@@ -185,28 +185,28 @@ static void test_the_record(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
-	auto_exported struct exported now = { 0 };
+	auto_root_record struct root_record now = { 0 };
 	auto_str char *text = NULL;
-	struct pieces none = { 0 };
-	auto_export struct export e = { .host = &folder.root, .boot = "this", .number = 3 };
-	struct export_wish wish = { .driver = "535.261.03", .payload = "aa" };
-	assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
-	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);
-	assert_int_equal(exported_number(&folder.root), 0);
-	assert_int_equal(exported_write(&e, &wish, &none, &err), 0);
-	assert_int_equal(exported_record(&folder.root, "other", &now, &err), 0);
-	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 1);
+	struct root_layout none = { 0 };
+	auto_driver_root struct driver_root e = { .host = &folder.root, .boot = "this", .number = 3 };
+	struct driver_root_request request = { .driver = "535.261.03", .payload = "aa" };
+	assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
+	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 0);
+	assert_int_equal(root_record_generation(&folder.root), 0);
+	assert_int_equal(root_record_write(&e, &request, &none, &err), 0);
+	assert_int_equal(root_record_read(&folder.root, "other", &now, &err), 0);
+	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 1);
 	assert_string_equal(now.dir, "run/nvidia/driver");
 	assert_string_equal(now.driver, "535.261.03");
 	assert_null(now.modules);
-	assert_int_equal(exported_number(&folder.root), 3);
-	assert_int_equal(exported_text(&folder.root, &text, &err), 1);
+	assert_int_equal(root_record_generation(&folder.root), 3);
+	assert_int_equal(root_record_text(&folder.root, &text, &err), 1);
 	folder_file(&folder, "run/kmodsmith/export.json", "{ \"boot\": ");
-	exported_done(&now);
-	assert_int_equal(exported_record(&folder.root, "this", &now, &err), 0);
-	assert_int_equal(exported_restore(&folder.root, text, &err), 0);
-	assert_int_equal(exported_number(&folder.root), 3);
-	assert_int_equal(exported_restore(&folder.root, NULL, &err), 0);
+	root_record_done(&now);
+	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 0);
+	assert_int_equal(root_record_restore(&folder.root, text, &err), 0);
+	assert_int_equal(root_record_generation(&folder.root), 3);
+	assert_int_equal(root_record_restore(&folder.root, NULL, &err), 0);
 	assert_false(root_exists(&folder.root, "run/kmodsmith/export.json"));
 }
 
@@ -228,23 +228,23 @@ static void test_the_firmware_path(void **state)
 	};
 	tempdir_write(&folder, "state/payloads/aa/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "x");
 	auto_root struct root data = below("state");
-	struct export_wish wish = { .driver = "535.261.03", .payload = "aa", .release = RELEASE };
+	struct driver_root_request request = { .driver = "535.261.03", .payload = "aa", .release = RELEASE };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_str char *dir = str_fmt("machine%zu", i), *path = str_fmt("%s/%s", dir, SETTING);
 		auto_str char *firmware = str_fmt("%s/%s", dir, rows[i].host ? rows[i].host : "lib/other");
 		auto_root struct root machine = below(dir);
-		struct watch watch = { 0 };
+		struct progress progress = { 0 };
 		struct err err = { 0 };
 		struct sys sys = sys_recorder(&machine);
-		auto_export struct export e = {
-			.host = &machine, .kern = &machine, .state = &data, .sys = &sys, .watch = &watch
+		auto_driver_root struct driver_root e = {
+			.host = &machine, .kern = &machine, .state = &data, .sys = &sys, .progress = &progress
 		};
-		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
+		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		e.made = generation_name(e.base, 4);
 		tempdir_write(&folder, firmware, "x");
 		if (rows[i].before)
 			tempdir_write(&folder, path, rows[i].before);
-		expect(export_firmware(&e, &wish, &err) >= 0, err.text);
+		expect(driver_root_set_firmware_path(&e, &request, &err) >= 0, err.text);
 		if (rows[i].after)
 			folder_expect(&folder, path, rows[i].after);
 		assert_int_equal(root_exists(&machine, SETTING), rows[i].before != NULL);
@@ -274,9 +274,11 @@ static void test_withdrawn(void **state)
 		if (rows[i].other)
 			tempdir_write(&f, rows[i].other, "x");
 		struct sys sys = sys_recorder(&f.root);
-		auto_export struct export e = { .host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this" };
-		assert_int_equal(export_open(&e, EXPORT_DEFAULT, &err), 0);
-		expect(withdraw_export(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
+		auto_driver_root struct driver_root e = {
+			.host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this"
+		};
+		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
+		expect(withdraw_driver_root(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
 		if (err.code != rows[i].code)
 			fail_msg("row %zu: %s", i, err.text);
 	}
@@ -286,7 +288,7 @@ static void test_withdrawn(void **state)
 #define HEX_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define FIRMWARE "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin"
 static const char FWPATH[] = "machine/sys/module/firmware_class/parameters/path";
-static struct watch quiet;
+static struct progress quiet;
 static struct sys calls; // the kernel's, but for attributes
 
 // A file keeps what was longer before.
@@ -318,40 +320,40 @@ static void make_machine(struct root *ret_machine, struct root *ret_data)
 	*ret_data = below("state");
 }
 
-static void begin(struct export *e, const struct root *machine, const struct root *data)
+static void begin(struct driver_root *e, const struct root *machine, const struct root *data)
 {
 	struct err err;
-	export_done(e);
-	*e = (struct export){
-		.host = machine, .kern = machine, .state = data, .sys = &calls, .watch = &quiet, .boot = "this"
+	driver_root_done(e);
+	*e = (struct driver_root){
+		.host = machine, .kern = machine, .state = data, .sys = &calls, .progress = &quiet, .boot = "this"
 	};
-	assert_int_equal(export_open(e, EXPORT_DEFAULT, &err), 0);
+	assert_int_equal(driver_root_open(e, DRIVER_ROOT_DEFAULT, &err), 0);
 }
 
-static void expect_look(struct export *e, const struct export_wish *wish, const char *why)
+static void expect_look(struct driver_root *e, const struct driver_root_request *request, const char *why)
 {
 	struct err err = { 0 };
 	auto_str char *found = NULL;
-	expect(export_look(e, wish, &found, &err) == (why ? 0 : 1), found ? found : err.text);
+	expect(driver_root_check(e, request, &found, &err) == (why ? 0 : 1), found ? found : err.text);
 	expect(!why || strstr(found, why), found);
 }
 
-static void switch_to(struct export *e, const struct export_wish *wish)
+static void switch_to(struct driver_root *e, const struct driver_root_request *request)
 {
 	struct err err = { 0 };
-	expect(export_prepare(e, wish, &err) == 0, err.text);
-	expect(export_firmware(e, wish, &err) >= 0, err.text);
+	expect(driver_root_prepare(e, request, &err) == 0, err.text);
+	expect(driver_root_set_firmware_path(e, request, &err) >= 0, err.text);
 	auto_str char *made = str_fmt("/run/nvidia/.driver.%u/lib/firmware", e->number);
 	folder_expect(&folder, FWPATH, made);
-	expect(export_switch(e, wish, &err) == 0, err.text);
+	expect(driver_root_switch(e, request, &err) == 0, err.text);
 	folder_expect(&folder, FWPATH, "/run/nvidia/driver/lib/firmware");
 }
 
-static void settle(struct export *e)
+static void settle(struct driver_root *e)
 {
 	struct err err = { 0 };
-	expect(export_settle(e, &err) == 0, err.text);
-	expect(collect_unused(e, &err) >= 0, err.text);
+	expect(driver_root_finish(e, &err) == 0, err.text);
+	expect(generation_gc(e, &err) >= 0, err.text);
 }
 
 // R-D4: one start after the other, with one that comes to nothing, one that is cut off, and the driver manager.
@@ -362,9 +364,9 @@ static void test_starts(void **state)
 		skip(); // CAP_SYS_ADMIN is needed
 	struct err err = { 0 };
 	auto_root struct root machine = ROOT_NONE, data = ROOT_NONE;
-	auto_export struct export e = { 0 };
-	const struct export_wish a = { .driver = "535.261.03", .payload = HEX_A, .release = RELEASE };
-	const struct export_wish b = { .driver = "535.261.03", .payload = HEX_B, .release = RELEASE };
+	auto_driver_root struct driver_root e = { 0 };
+	const struct driver_root_request a = { .driver = "535.261.03", .payload = HEX_A, .release = RELEASE };
+	const struct driver_root_request b = { .driver = "535.261.03", .payload = HEX_B, .release = RELEASE };
 	calls = *sys_real();
 	calls.attribute_set = set_attribute;
 	make_machine(&machine, &data);
@@ -382,7 +384,7 @@ static void test_starts(void **state)
 	expect_look(&e, &b, "is of something else");
 	switch_to(&e, &b);
 	folder_expect(&folder, "machine/run/nvidia/driver/usr/version", "b");
-	expect(export_back(&e, &err) == 0, err.text);
+	expect(driver_root_rollback(&e, &err) == 0, err.text);
 	folder_expect(&folder, "machine/run/nvidia/driver/usr/version", "a");
 	folder_expect(&folder, FWPATH, "/run/nvidia/driver/lib/firmware");
 	expect_look(&e, &a, NULL);

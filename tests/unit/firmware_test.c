@@ -65,11 +65,11 @@ static void found_as_the_kernel_does(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder t;
 		struct err err;
-		auto_firmware_search struct firmware_search s = { 0 };
+		auto_firmware_path struct firmware_path s = { 0 };
 		folder_make(&t);
 		make_machine(&t, &rows[i]);
-		expect(firmware_search(&t.root, &t.root, rows[i].release, &s, &err) == 0, rows[i].name);
-		auto_str char *found = firmware_find(&t.root, &s, NAME);
+		expect(firmware_path(&t.root, &t.root, rows[i].release, &s, &err) == 0, rows[i].name);
+		auto_str char *found = firmware_path_find(&t.root, &s, NAME);
 		expect(rows[i].found ? str_eq(found, rows[i].found) : !found, rows[i].name);
 	}
 }
@@ -79,12 +79,12 @@ static void what_is_no_firmware(void **state)
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_firmware_search struct firmware_search s = { 0 };
+	auto_firmware_path struct firmware_path s = { 0 };
 	folder_make(&t);
 	tempdir_write(&t, "lib/firmware/" NAME, "");
 	folder_dir(&t, "lib/firmware/updates/" NAME);
-	assert_int_equal(firmware_search(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
-	assert_null(firmware_find(&t.root, &s, NAME));
+	assert_int_equal(firmware_path(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
+	assert_null(firmware_path_find(&t.root, &s, NAME));
 	assert_null(s.path);
 	assert_false(s.is_path_writable);
 }
@@ -94,17 +94,17 @@ static void links_stay_inside_the_host(void **state)
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_firmware_search struct firmware_search s = { 0 };
+	auto_firmware_path struct firmware_path s = { 0 };
 	folder_make(&t);
 	tempdir_link(&t, "lib", "/usr/lib");
 	tempdir_write(&t, "usr/lib/firmware/" NAME, "firmware");
 	tempdir_write(&t, "usr/lib/firmware/nvidia/550.1/x", "firmware");
 	tempdir_write(&t, "usr/lib/firmware/nvidia/ga102/gsp/x", "firmware");
-	assert_int_equal(firmware_search(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
-	auto_str char *found = firmware_find(&t.root, &s, NAME);
+	assert_int_equal(firmware_path(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
+	auto_str char *found = firmware_path_find(&t.root, &s, NAME);
 	assert_string_equal(found, "lib/firmware/" NAME);
 	auto_strv struct strv versions = { 0 };
-	firmware_versions(&t.root, &s, &versions);
+	firmware_path_versions(&t.root, &s, &versions);
 	auto_str char *names = strv_join(&versions, " ");
 	assert_string_equal(names, "535.261.03 550.1");
 }
@@ -114,13 +114,13 @@ static void told(void **state)
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_firmware_search struct firmware_search s = { 0 };
+	auto_firmware_path struct firmware_path s = { 0 };
 	folder_make(&t);
 	tempdir_write(&t, "sys/module/firmware_class/parameters/path", "/run/other\n\n");
-	assert_int_equal(firmware_search(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
+	assert_int_equal(firmware_path(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
 	assert_string_equal(s.path, "/run/other\n");
 	assert_true(s.is_path_writable);
-	auto_str char *text = firmware_search_text(&s);
+	auto_str char *text = firmware_path_text(&s);
 	assert_string_equal(text,
 			    "/run/other?, /lib/firmware/updates/6.1.0-1, /lib/firmware/updates, /lib/firmware/6.1.0-1, "
 			    "/lib/firmware; firmware_class.path is '/run/other?'");

@@ -12,7 +12,7 @@ enum { OPEN = FLAVOUR_OPEN, PROP = FLAVOUR_PROPRIETARY, BOTH = OPEN | PROP, AUTO
 static const struct row {
 	uint16_t gpus[3];
 	const char *version;
-	unsigned wish, available;
+	unsigned request, available;
 	int expected;     // a flavour, or an error code
 	const char *text; // in the error or the reason
 	size_t left;
@@ -65,19 +65,19 @@ static void check(const struct row *row)
 {
 	struct gpu gpus[3] = { 0 };
 	struct gpus g = { gpus, 0 };
-	struct flavour_choice choice = { 0 };
+	struct gpu_support_choice choice = { 0 };
 	struct err err = { 0 };
 	for (; g.count < 3 && row->gpus[g.count]; g.count++) {
 		gpus[g.count].device = row->gpus[g.count];
 		snprintf(gpus[g.count].address, sizeof(gpus[0].address), "0000:1%u:00.0", (unsigned)g.count & 3);
 	}
-	int r = flavour_choose(&g, row->version, (enum flavour)row->wish, row->available, &choice, &err);
+	int r = gpu_support_choose(&g, row->version, (enum flavour)row->request, row->available, &choice, &err);
 	assert_int_equal(r < 0 ? err.code : (int)choice.flavour, row->expected);
 	assert_int_equal(choice.left.count, row->left);
 	const char *said = r < 0 ? err.text : choice.why;
 	if (row->text && !strstr(said, row->text))
 		fail_msg("'%s' lacks '%s'", said, row->text);
-	flavour_choice_done(&choice);
+	gpu_support_choice_done(&choice);
 }
 
 static void decides(void **state)
@@ -98,11 +98,11 @@ static void what_is_not_ours_does_not_count(void **state)
 		{ .address = "0000:13:00.0", .device = 0x1ac2, .kind = GPU_SWITCH },
 	};
 	struct gpus g = { gpus, ARRAY_SIZE(gpus) };
-	struct flavour_choice choice = { 0 };
+	struct gpu_support_choice choice = { 0 };
 	struct err err;
-	assert_int_equal(flavour_choose(&g, "590.48.01", FLAVOUR_AUTO, BOTH, &choice, &err), 0);
+	assert_int_equal(gpu_support_choose(&g, "590.48.01", FLAVOUR_AUTO, BOTH, &choice, &err), 0);
 	assert_int_equal(choice.flavour, FLAVOUR_OPEN);
-	flavour_choice_done(&choice);
+	gpu_support_choice_done(&choice);
 }
 
 static void many_gpus_are_not_all_named(void **state)
@@ -110,13 +110,13 @@ static void many_gpus_are_not_all_named(void **state)
 	(void)state;
 	struct gpu gpus[8] = { 0 };
 	struct gpus g = { gpus, ARRAY_SIZE(gpus) };
-	struct flavour_choice choice = { 0 };
+	struct gpu_support_choice choice = { 0 };
 	struct err err;
 	for (size_t i = 0; i < g.count; i++) {
 		gpus[i].device = B200;
 		snprintf(gpus[i].address, sizeof(gpus[i].address), "0000:10:00.0");
 	}
-	assert_int_equal(flavour_choose(&g, "535.261.03", FLAVOUR_AUTO, BOTH, &choice, &err), -1);
+	assert_int_equal(gpu_support_choose(&g, "535.261.03", FLAVOUR_AUTO, BOTH, &choice, &err), -1);
 	assert_non_null(strstr(err.text, "and 4 more"));
 }
 
@@ -143,7 +143,7 @@ static void no_driver_at_all(void **state)
 			gpus[g.count].device = sets[i].devices[g.count];
 			snprintf(gpus[g.count].address, sizeof(gpus[0].address), "0000:1%zu:00.0", g.count);
 		}
-		assert_int_equal(flavour_check_any(&g, &err), sets[i].want ? -1 : 0);
+		assert_int_equal(gpu_support_check(&g, &err), sets[i].want ? -1 : 0);
 		assert_true(!sets[i].want || (err.code == E_MIXED_GPUS && strstr(err.text, sets[i].want)));
 	}
 }
@@ -152,15 +152,15 @@ static void versions_and_names(void **state)
 {
 	(void)state;
 	enum flavour f;
-	assert_int_equal(flavour_branch("535.261.03"), 535);
-	assert_int_equal(flavour_branch("535"), 0);
-	assert_int_equal(flavour_branch(""), 0);
-	assert_int_equal(flavour_branch("x.1"), 0);
+	assert_int_equal(gpu_driver_branch("535.261.03"), 535);
+	assert_int_equal(gpu_driver_branch("535"), 0);
+	assert_int_equal(gpu_driver_branch(""), 0);
+	assert_int_equal(gpu_driver_branch("x.1"), 0);
 	assert_true(flavour_parse("open", &f) && f == FLAVOUR_OPEN);
 	assert_true(flavour_parse("auto", &f) && f == FLAVOUR_AUTO);
 	assert_false(flavour_parse("Open", &f));
-	assert_string_equal(flavour_architecture(A100), "Ampere");
-	assert_string_equal(flavour_architecture(FUTURE), "unknown");
+	assert_string_equal(gpu_architecture(A100), "Ampere");
+	assert_string_equal(gpu_architecture(FUTURE), "unknown");
 }
 
 int main(void)

@@ -11,32 +11,33 @@ static json_t *node(const char *name, const char *uid, const char *version, cons
 	return json_pack("{s:{s:s*, s:s*, s:s*, s:{s:s*}}}", "metadata", "name", name, "uid", uid, "resourceVersion",
 			 version, "annotations", "kmodsmith.io/agent.holders", holders);
 }
-static bool put(struct fleet *f, const char *name, const char *uid, const char *version, const char *holders)
+static bool put(struct node_cache *f, const char *name, const char *uid, const char *version, const char *holders)
 {
 	auto_json json_t *object = node(name, uid, version, holders);
-	return fleet_put(f, object, &policy);
+	return node_cache_put(f, object, &policy);
 }
-static void take(struct fleet *f, void (*what)(struct fleet *f, const json_t *node), const char *name, const char *uid)
+static void take(struct node_cache *f, void (*what)(struct node_cache *f, const json_t *node), const char *name,
+		 const char *uid)
 {
 	auto_json json_t *object = node(name, uid, "9", NULL);
 	what(f, object);
 }
-static void renew(struct fleet *f, const json_t *object)
+static void renew(struct node_cache *f, const json_t *object)
 {
-	fleet_renew(f, object, &policy);
+	node_cache_renew(f, object, &policy);
 }
 
-static void begin(struct fleet *f) // two of them, and the first was looked at
+static void begin(struct node_cache *f) // two of them, and the first was looked at
 {
-	*f = FLEET_NONE;
+	*f = NODE_CACHE_NONE;
 	assert_true(put(f, "a", "u-a", "5", "0 1"));
 	assert_true(put(f, "b", "u-b", "6", "0 1"));
-	struct pods_seen *seen = &f->members[0].facts.seen;
-	*seen = (struct pods_seen){ .stay = member_stay(&f->members[0]), .pods = 3, .jobs = 1 };
-	f->members[0].facts.is_ours = true;
-	f->fellows[0].failures = 2;
-	f->fellows[0].retry_ms = 77;
-	f->fellows[0].looked.since = 11;
+	struct pods_seen *seen = &f->nodes[0].facts.seen;
+	*seen = (struct pods_seen){ .stay = node_state_stay(&f->nodes[0]), .pods = 3, .jobs = 1 };
+	f->nodes[0].facts.is_ours = true;
+	f->entries[0].failures = 2;
+	f->entries[0].retry_ms = 77;
+	f->entries[0].looked.since = 11;
 }
 
 static const struct {
@@ -62,22 +63,22 @@ static void news_of_a_node(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct fleet f;
+		struct node_cache f;
 		begin(&f);
 		unsigned long moves = f.moves;
 		bool is_news = put(&f, "a", rows[i].uid, rows[i].version, rows[i].holders);
 		expect(is_news == rows[i].is_news, rows[i].name);
 		expect((f.moves != moves) == rows[i].is_moved, rows[i].name);
 		expect(f.count == 2, rows[i].name);
-		const struct fellow *w = &f.fellows[0];
+		const struct cache_entry *w = &f.entries[0];
 		expect(rows[i].now ? str_eq(w->version, rows[i].now) : !w->version, rows[i].name);
 		expect((w->failures == 2 && w->retry_ms == 77 && w->looked.since == 11) == rows[i].is_kept,
 		       rows[i].name);
 		expect(rows[i].is_kept || (!w->failures && !w->retry_ms && !w->looked.since), rows[i].name);
-		const struct facts *facts = &f.members[0].facts;
+		const struct node_facts *facts = &f.nodes[0].facts;
 		expect((facts->seen.pods == 3 && facts->seen.jobs == 1 && facts->is_ours) == rows[i].is_kept,
 		       rows[i].name);
-		fleet_done(&f);
+		node_cache_done(&f);
 	}
 }
 
@@ -95,13 +96,13 @@ static void an_object_that_means_nothing_is_left_out(void **state)
 		{ "no uid, of a new one", "c", NULL, 2 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct fleet f;
+		struct node_cache f;
 		begin(&f);
 		expect(put(&f, bad[i].name, bad[i].uid, "7", NULL), bad[i].what);
 		expect(f.count == bad[i].left, bad[i].what);
-		expect(fleet_find(&f, "b", "u-b") == f.count - 1, bad[i].what);
-		expect(fleet_find(&f, "c", "") == f.count, bad[i].what);
-		fleet_done(&f);
+		expect(node_cache_find(&f, "b", "u-b") == f.count - 1, bad[i].what);
+		expect(node_cache_find(&f, "c", "") == f.count, bad[i].what);
+		node_cache_done(&f);
 	}
 }
 
@@ -109,50 +110,50 @@ static void an_object_that_means_nothing_is_left_out(void **state)
 static void who_comes_and_who_goes(void **state)
 {
 	(void)state;
-	struct fleet f;
+	struct node_cache f;
 	begin(&f);
 	take(&f, renew, "c", "u-c");
 	assert_int_equal(f.count, 2);
 	take(&f, renew, "b", "u-b");
-	assert_string_equal(f.fellows[1].version, "9");
-	take(&f, fleet_remove, "a", "u-other");
-	take(&f, fleet_remove, "c", "u-c");
-	take(&f, fleet_remove, NULL, "u-a");
+	assert_string_equal(f.entries[1].version, "9");
+	take(&f, node_cache_remove, "a", "u-other");
+	take(&f, node_cache_remove, "c", "u-c");
+	take(&f, node_cache_remove, NULL, "u-a");
 	assert_int_equal(f.count, 2);
-	assert_int_equal(fleet_find(&f, "a", "u-a"), 0);
-	assert_int_equal(fleet_find(&f, "a", "u-other"), 2);
+	assert_int_equal(node_cache_find(&f, "a", "u-a"), 0);
+	assert_int_equal(node_cache_find(&f, "a", "u-other"), 2);
 	unsigned long moves = f.moves;
-	take(&f, fleet_remove, "a", "u-a");
+	take(&f, node_cache_remove, "a", "u-a");
 	assert_true(f.moves > moves);
 	assert_int_equal(f.count, 1);
-	assert_int_equal(fleet_find(&f, "a", "u-a"), 1);
-	assert_int_equal(fleet_find(&f, "b", "u-b"), 0);
-	fleet_done(&f);
-	struct fleet none = FLEET_NONE;
-	assert_int_equal(fleet_find(&none, "a", "u-a"), 0);
+	assert_int_equal(node_cache_find(&f, "a", "u-a"), 1);
+	assert_int_equal(node_cache_find(&f, "b", "u-b"), 0);
+	node_cache_done(&f);
+	struct node_cache none = NODE_CACHE_NONE;
+	assert_int_equal(node_cache_find(&none, "a", "u-a"), 0);
 	take(&none, renew, "a", "u-a");
 	assert_int_equal(none.count, 0);
-	fleet_done(&none);
+	node_cache_done(&none);
 }
 
 // Also by an old version of it: that it is there is what counts.
 static void who_is_not_in_the_list_is_gone(void **state)
 {
 	(void)state;
-	struct fleet f;
+	struct node_cache f;
 	begin(&f);
 	assert_true(put(&f, "c", "u-c", "7", NULL));
-	fleet_list_begin(&f);
+	node_cache_list_begin(&f);
 	put(&f, "b", "u-b", "1", "0 1");
 	put(&f, "d", "u-d", "8", NULL);
-	fleet_list_end(&f);
+	node_cache_list_end(&f);
 	assert_int_equal(f.count, 2);
-	assert_true(fleet_find(&f, "b", "u-b") < f.count && fleet_find(&f, "d", "u-d") < f.count);
-	assert_string_equal(f.fellows[fleet_find(&f, "b", "u-b")].version, "6");
-	fleet_list_begin(&f);
-	fleet_list_end(&f);
+	assert_true(node_cache_find(&f, "b", "u-b") < f.count && node_cache_find(&f, "d", "u-d") < f.count);
+	assert_string_equal(f.entries[node_cache_find(&f, "b", "u-b")].version, "6");
+	node_cache_list_begin(&f);
+	node_cache_list_end(&f);
 	assert_int_equal(f.count, 0);
-	fleet_done(&f);
+	node_cache_done(&f);
 }
 
 int main(void)

@@ -18,7 +18,7 @@ static size_t allocated(void)
 }
 
 struct reader {
-	struct fleet fleet;
+	struct node_cache node_cache;
 	struct policy policy;
 	size_t before, most, changed;
 };
@@ -27,7 +27,7 @@ static int take(void *ctx, json_t *node, struct err *err)
 {
 	(void)err;
 	struct reader *r = ctx;
-	r->changed += fleet_put(&r->fleet, node, &r->policy);
+	r->changed += node_cache_put(&r->node_cache, node, &r->policy);
 	size_t now = allocated() - r->before;
 	r->most = now > r->most ? now : r->most;
 	return 0;
@@ -61,11 +61,11 @@ static char *text_of(unsigned i, unsigned version)
 	return json_dumps(node, JSON_COMPACT);
 }
 
-static void feed(struct sift *s, const char *text)
+static void feed(struct json_stream *s, const char *text)
 {
 	struct err err = { 0 };
 	for (size_t at = 0, len = strlen(text); at < len; at += PIECE)
-		expect(sift_feed(s, text + at, len - at < PIECE ? len - at : PIECE, &err) == 0, err.text);
+		expect(json_stream_feed(s, text + at, len - at < PIECE ? len - at : PIECE, &err) == 0, err.text);
 }
 
 static size_t read_page(struct reader *r, unsigned from, unsigned to, unsigned version)
@@ -73,9 +73,9 @@ static size_t read_page(struct reader *r, unsigned from, unsigned to, unsigned v
 	struct err err = { 0 };
 	auto_strv struct strv rows = { 0 };
 	size_t bytes = 0;
-	fleet_record(&r->policy, false, &rows);
-	const struct sift_table table = { .list = "items", .record = (const char *const *)rows.items };
-	auto_sift struct sift *s = sift_new(&table, take, r);
+	node_cache_record(&r->policy, false, &rows);
+	const struct json_stream_table table = { .list = "items", .record = (const char *const *)rows.items };
+	auto_json_stream struct json_stream *s = json_stream_new(&table, take, r);
 	feed(s, "{\"items\":[");
 	for (unsigned i = from; i < to; i++) {
 		size_t held = allocated();
@@ -87,7 +87,7 @@ static size_t read_page(struct reader *r, unsigned from, unsigned to, unsigned v
 		r->before -= held;
 		bytes += strlen(text);
 	}
-	expect(sift_end(s, NULL, &err) == 0, err.text);
+	expect(json_stream_end(s, NULL, &err) == 0, err.text);
 	return bytes;
 }
 
@@ -102,14 +102,14 @@ static void t84_less_than_2_kib_a_node(void **state)
 	print_message("%zu bytes a node come, %zu are kept; at most %zu a node at once\n", bytes / NODES, kept / NODES,
 		      r.most / NODES);
 	assert_true(bytes / NODES > 12000);
-	assert_int_equal(r.fleet.count, NODES);
-	assert_true(kept > NODES * sizeof(struct member)); // it was measured
+	assert_int_equal(r.node_cache.count, NODES);
+	assert_true(kept > NODES * sizeof(struct node_state)); // it was measured
 	assert_true(kept < (size_t)NODES * PER_NODE);
 	assert_true(r.most < (size_t)NODES * PER_NODE);
 	size_t again = allocated();
 	read_page(&r, 0, PAGE, 1);
 	assert_true(allocated() < again + PAGE); // what is read anew takes the place of what was read
-	fleet_done(&r.fleet);
+	node_cache_done(&r.node_cache);
 }
 
 static json_t *node_of(unsigned i, unsigned version)
@@ -130,14 +130,14 @@ static void what_is_not_kept_is_no_change(void **state)
 	json_object_set_new(json_object_get(held, "spec"), "unschedulable", json_true());
 	json_object_set_new(json_object_get(json_object_get(held, "metadata"), "annotations"),
 			    "kmodsmith.io/agent.holders", json_string("2 3 8e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f"));
-	assert_true(fleet_put(&r.fleet, node, &r.policy));
-	assert_false(fleet_put(&r.fleet, beat, &r.policy));
-	assert_string_equal(r.fleet.fellows[0].version, "1001");
-	assert_true(fleet_put(&r.fleet, cordoned, &r.policy));
-	assert_false(fleet_put(&r.fleet, beat, &r.policy)); // late: it was read before that
-	assert_true(r.fleet.members[0].facts.is_unschedulable);
-	assert_true(fleet_put(&r.fleet, held, &r.policy)); // as many, and others
-	fleet_done(&r.fleet);
+	assert_true(node_cache_put(&r.node_cache, node, &r.policy));
+	assert_false(node_cache_put(&r.node_cache, beat, &r.policy));
+	assert_string_equal(r.node_cache.entries[0].version, "1001");
+	assert_true(node_cache_put(&r.node_cache, cordoned, &r.policy));
+	assert_false(node_cache_put(&r.node_cache, beat, &r.policy)); // late: it was read before that
+	assert_true(r.node_cache.nodes[0].facts.is_unschedulable);
+	assert_true(node_cache_put(&r.node_cache, held, &r.policy)); // as many, and others
+	node_cache_done(&r.node_cache);
 }
 
 // Each is found by its name, whoever was forgotten before.
@@ -148,22 +148,22 @@ static void names(void **state)
 	struct reader r = { 0 };
 	for (unsigned i = 0; i < SOME; i++) {
 		auto_json json_t *node = node_of(i, 0);
-		fleet_put(&r.fleet, node, &r.policy);
+		node_cache_put(&r.node_cache, node, &r.policy);
 	}
 	for (unsigned i = 0; i < SOME; i += 3) {
 		auto_json json_t *node = node_of(i, 0);
-		fleet_remove(&r.fleet, node);
+		node_cache_remove(&r.node_cache, node);
 	}
-	assert_int_equal(r.fleet.count, SOME - SOME / 3);
+	assert_int_equal(r.node_cache.count, SOME - SOME / 3);
 	for (unsigned i = 0; i < SOME; i++) {
 		auto_json json_t *node = node_of(i, 1);
-		fleet_put(&r.fleet, node, &r.policy);
+		node_cache_put(&r.node_cache, node, &r.policy);
 	}
-	assert_int_equal(r.fleet.count, SOME);
+	assert_int_equal(r.node_cache.count, SOME);
 	for (unsigned i = 0; i < SOME; i++)
 		for (unsigned k = 0; k < i; k++)
-			assert_string_not_equal(r.fleet.fellows[i].name, r.fleet.fellows[k].name);
-	fleet_done(&r.fleet);
+			assert_string_not_equal(r.node_cache.entries[i].name, r.node_cache.entries[k].name);
+	node_cache_done(&r.node_cache);
 }
 
 struct seen {
@@ -197,9 +197,9 @@ static void only_labels_that_somebody_asks_for(void **state)
 		auto_strv struct strv rows = { 0 };
 		struct seen seen = { 0 };
 		expect(policy_parse(texts[i], strlen(texts[i]), &policy, &err) == 0, err.text);
-		fleet_record(&policy, false, &rows);
-		const struct sift_table table = { .record = (const char *const *)rows.items };
-		auto_sift struct sift *s = sift_new(&table, see, &seen);
+		node_cache_record(&policy, false, &rows);
+		const struct json_stream_table table = { .record = (const char *const *)rows.items };
+		auto_json_stream struct json_stream *s = json_stream_new(&table, see, &seen);
 		auto_str char *text = text_of(1, 0);
 		feed(s, text);
 		assert_non_null(json_object_get(seen.labels, "kmodsmith.io/state"));

@@ -7,19 +7,19 @@
 #define STAMP "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 static const char BLOCKED[] = "run/kmodsmith/reboot-blocked", METRICS[] = "run/kmodsmith/metrics/kernels.prom";
 
-static struct forecast two_kernels(const char *next)
+static struct kernel_report two_kernels(const char *next)
 {
-	struct forecast f = {
+	struct kernel_report f = {
 		.running = str_dup("6.1"), .driver = str_dup("535.261.03"), .next = str_dup(next), .count = 2
 	};
 	f.items = mem_alloc(2 * sizeof(*f.items));
-	f.items[0] = (struct forecast_kernel){ .release = str_dup("6.3"), .where = str_dup(""), .stamp = STAMP };
-	f.items[1] = (struct forecast_kernel){
+	f.items[0] = (struct kernel_report_entry){ .release = str_dup("6.3"), .where = str_dup(""), .stamp = STAMP };
+	f.items[1] = (struct kernel_report_entry){
 		.release = str_dup("6.2"), .where = str_dup("mnt/b"), .stamp = STAMP, .tries = 3, .not_before_s = 77
 	};
-	forecast_say(&f.items[0], FORECAST_READY, 0, "fits");
+	kernel_report_set(&f.items[0], KERNEL_READY, 0, "fits");
 	f.items[0].package = str_dup("sha256:" STAMP);
-	forecast_say(&f.items[1], FORECAST_IMPOSSIBLE, E_SOURCE_KERNEL, "it says \"no\"");
+	kernel_report_set(&f.items[1], KERNEL_IMPOSSIBLE, E_SOURCE_KERNEL, "it says \"no\"");
 	return f;
 }
 
@@ -28,15 +28,15 @@ static void written_and_read(void **state)
 	(void)state;
 	struct err err;
 	auto_folder struct folder f;
-	auto_forecast struct forecast a = two_kernels("6.2"), b = { 0 }, none = { 0 };
+	auto_kernel_report struct kernel_report a = two_kernels("6.2"), b = { 0 }, none = { 0 };
 	folder_make(&f);
 	a.is_gated = true;
-	assert_int_equal(forecast_read(&f.root, BOOT, &none, &err), 0);
-	assert_int_equal(forecast_write(&f.root, BOOT, &a, &err), 1);
-	assert_int_equal(forecast_write(&f.root, BOOT, &a, &err), 0); // it says all of it already
-	assert_int_equal(forecast_read(&f.root, "another boot", &none, &err), 0);
-	assert_int_equal(forecast_read(&f.root, BOOT, &b, &err), 1);
-	auto_json json_t *x = forecast_json(&a), *y = forecast_json(&b);
+	assert_int_equal(kernel_report_read(&f.root, BOOT, &none, &err), 0);
+	assert_int_equal(kernel_report_write(&f.root, BOOT, &a, &err), 1);
+	assert_int_equal(kernel_report_write(&f.root, BOOT, &a, &err), 0); // it says all of it already
+	assert_int_equal(kernel_report_read(&f.root, "another boot", &none, &err), 0);
+	assert_int_equal(kernel_report_read(&f.root, BOOT, &b, &err), 1);
+	auto_json json_t *x = kernel_report_json(&a), *y = kernel_report_json(&b);
 	assert_true(json_equal(x, y));
 	assert_int_equal(b.items[1].not_before_s, 77);
 	folder_expect(&f, BLOCKED, "6.2: impossible: E_SOURCE_KERNEL: it says \"no\"\n");
@@ -68,9 +68,9 @@ static void the_gate(void **state)
 	folder_make(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct row *row = &rows[i];
-		auto_forecast struct forecast forecast = two_kernels(row->next);
-		forecast.is_gated = row->is_gated;
-		expect(forecast_write(&f.root, BOOT, &forecast, &err) >= 0, row->next);
+		auto_kernel_report struct kernel_report kernel_report = two_kernels(row->next);
+		kernel_report.is_gated = row->is_gated;
+		expect(kernel_report_write(&f.root, BOOT, &kernel_report, &err) >= 0, row->next);
 		expect(root_exists(&f.root, BLOCKED) == row->is_blocked, row->next);
 	}
 }
@@ -95,13 +95,14 @@ static void damaged_records(void **state)
 	auto_folder struct folder f;
 	folder_make(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
-		auto_forecast struct forecast forecast = { 0 };
+		auto_kernel_report struct kernel_report kernel_report = { 0 };
 		tempdir_write(&f, "run/kmodsmith/kernels.json", texts[i]);
-		expect(forecast_read(&f.root, BOOT, &forecast, &err) >= 0 && forecast.count == 0, texts[i]);
-		expect(!forecast_next(&forecast), texts[i]);
+		expect(kernel_report_read(&f.root, BOOT, &kernel_report, &err) >= 0 && kernel_report.count == 0,
+		       texts[i]);
+		expect(!kernel_report_next(&kernel_report), texts[i]);
 	}
-	auto_forecast struct forecast forecast = two_kernels("6.2");
-	assert_int_equal(forecast_write(&f.root, BOOT, &forecast, &err), 1); // and replaced
+	auto_kernel_report struct kernel_report kernel_report = two_kernels("6.2");
+	assert_int_equal(kernel_report_write(&f.root, BOOT, &kernel_report, &err), 1); // and replaced
 }
 
 int main(void)

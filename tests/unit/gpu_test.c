@@ -58,8 +58,8 @@ static void finds_gpus_and_switches_only(void **state)
 	assert_true(g.items[2].is_vf);
 	assert_string_equal(g.items[3].address, "10000:01:00.0");
 	assert_int_equal(gpu_owner(&g.items[3]), GPU_FREE);
-	assert_int_equal(gpus_ours(&g, GPU_DISPLAY), 2);
-	assert_int_equal(gpus_ours(&g, GPU_SWITCH), 1);
+	assert_int_equal(gpus_count_ours(&g, GPU_DISPLAY), 2);
+	assert_int_equal(gpus_count_ours(&g, GPU_SWITCH), 1);
 }
 
 static void no_function_is_a_value(void **state) // R-P11

@@ -38,19 +38,19 @@ static void configuration(void **state)
 	folder_dir(&folder, "kern");
 	assert_int_equal(root_sub(&folder.root, "host", &host, &err), 0);
 	assert_int_equal(root_sub(&folder.root, "kern", &kern, &err), 0);
-	assert_int_equal(guest_write(&host, &kern, &err), 0); // nothing is given
+	assert_int_equal(vgpu_guest_write(&host, &kern, &err), 0); // nothing is given
 	assert_false(root_exists(&host, GUEST_CONFIG "/gridd.conf"));
 	tempdir_write(&folder, "kern/drivers/gridd.conf", "FeatureType=1\n");
 	tempdir_write(&folder, "kern/drivers/" TOKEN, "secret");
-	assert_int_equal(guest_write(&host, &kern, &err), 0);
+	assert_int_equal(vgpu_guest_write(&host, &kern, &err), 0);
 	assert_int_equal(root_read(&host, GUEST_CONFIG "/gridd.conf", &text, NULL, &err), 1);
 	assert_string_equal(text, "FeatureType=1\n");
 	assert_int_equal(root_stat(&host, GUEST_CONFIG "/" TOKEN, &st, &err), 1);
 	assert_int_equal(st.st_mode & 07777, 0600);
 	assert_int_equal(st.st_size, 6);
-	assert_false(guest_is_served(&kern));
+	assert_false(vgpu_guest_is_served(&kern));
 	tempdir_write(&folder, "kern/usr/bin/nvidia-gridd", "");
-	assert_true(guest_is_served(&kern));
+	assert_true(vgpu_guest_is_served(&kern));
 }
 
 static void licence(void **state)
@@ -68,7 +68,7 @@ static void licence(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_strv struct strv log = { 0 };
 		strv_split(&log, rows[i].log, "/");
-		const char *got = guest_licence(&log);
+		const char *got = vgpu_guest_licence(&log);
 		expect(got == rows[i].want || str_eq(got, rows[i].want), rows[i].log);
 	}
 }

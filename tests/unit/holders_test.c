@@ -69,7 +69,7 @@ static void names_five_kinds(void **state)
 	auto_holders struct holders h = { 0 };
 	char gdrdrv[] = "gdrdrv", nvidia[] = "nvidia";
 	struct loaded_module modules[] = { { .name = gdrdrv }, { .name = nvidia, .is_driver = true } };
-	struct loaded loaded = { .items = modules, .count = ARRAY_SIZE(modules) };
+	struct modules loaded = { .items = modules, .count = ARRAY_SIZE(modules) };
 	machine(&t);
 	process(&t, 42, "python3",
 		"0::/kubepods.slice/kubepods-pod6e1c2b6a_0d4e_4a3f_9a56_3f1de0b5a111.slice/cri-containerd-" ID
@@ -130,7 +130,7 @@ static void idle_machine_has_none(void **state)
 	auto_folder struct folder t;
 	struct err err;
 	auto_holders struct holders h = { 0 };
-	const struct loaded none = { 0 };
+	const struct modules none = { 0 };
 	machine(&t);
 	assert_int_equal(holders_find(&t.root, &none, &h, &err), 0);
 	assert_int_equal(h.processes, 1);
@@ -143,7 +143,7 @@ static void a_mount_does_not_block(void **state)
 	auto_folder struct folder t;
 	struct err err;
 	auto_holders struct holders h = { 0 };
-	const struct loaded none = { 0 };
+	const struct modules none = { 0 };
 	machine(&t);
 	process(&t, 50, "pause", "0::/docker/" ID "\n", "9");
 	file(&t, 50, "mountinfo", "600 599 0:5 /nvidia0 /dev/nvidia0 ro - devtmpfs udev rw\n");
@@ -158,7 +158,7 @@ static void long_maps_are_read_whole(void **state)
 	auto_folder struct folder t;
 	struct err err;
 	auto_holders struct holders h = { 0 };
-	const struct loaded none = { 0 };
+	const struct modules none = { 0 };
 	auto_str char *maps = NULL;
 	machine(&t);
 	process(&t, 60, "big", "0::/\n", "1");
@@ -177,7 +177,7 @@ static void numbers_count_more_than_names(void **state)
 	auto_folder struct folder t;
 	struct err err;
 	auto_holders struct holders h = { 0 };
-	const struct loaded none = { 0 };
+	const struct modules none = { 0 };
 	machine(&t);
 	process(&t, 70, "odd", "0::/\n", "1");
 	fd(&t, 70, 3, "/srv/mygpu");
@@ -218,7 +218,7 @@ static void references_tell_whether_to_look(void **state)
 		{ .name = (char[]){ "nvidia" }, .is_driver = true, .holders = { .items = users, .count = 2 } },
 		{ .name = (char[]){ "nvidia_uvm" }, .is_driver = true },
 	};
-	const struct loaded loaded = { .items = modules, .count = ARRAY_SIZE(modules) };
+	const struct modules loaded = { .items = modules, .count = ARRAY_SIZE(modules) };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder t;
 		struct err err;
@@ -281,7 +281,7 @@ static void mappings_of_real_processes(void **state)
 	auto_folder struct folder t;
 	struct err err;
 	auto_root struct root real = ROOT_NONE;
-	const struct loaded none = { 0 };
+	const struct modules none = { 0 };
 	folder_make(&t);
 	folder_dir(&t, "dev");
 	auto_str char *here = realpath(t.path, NULL), *path = str_fmt("%s/dev/nvidia0", here);
@@ -290,14 +290,14 @@ static void mappings_of_real_processes(void **state)
 		unlink(path);
 		if (rows[i].is_device && mknod(path, S_IFCHR | 0600, makedev(MEM_MAJOR, ZERO_MINOR)) < 0)
 			break; // this container makes no devices
-		struct scan s;
-		struct scan_result r = { 0 };
-		assert_int_equal(scan_open(&s, &real, &none, &err), 0);
+		struct proc_scan s;
+		struct proc_scan_result r = { 0 };
+		assert_int_equal(proc_scan_open(&s, &real, &none, &err), 0);
 		s.is_thorough = rows[i].is_thorough;
 		s.majors[0] = MEM_MAJOR;
 		s.major_count = 1;
 		pid_t child = mapper_of(path, rows[i].flags);
-		scan_process(&s, child, &r);
+		proc_scan_process(&s, child, &r);
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);
 		struct holders h = { .items = r.items, .count = r.count };
@@ -308,7 +308,7 @@ static void mappings_of_real_processes(void **state)
 		strv_done(&r.namespaces);
 		free(r.first_pids);
 		free(r.buffer);
-		scan_done(&s);
+		proc_scan_done(&s);
 	}
 }
 
@@ -336,7 +336,7 @@ static void real_proc_is_looked_at(void **state)
 	struct err err;
 	auto_root struct root real = ROOT_NONE;
 	auto_holders struct holders h = { 0 };
-	const struct loaded none = { 0 };
+	const struct modules none = { 0 };
 	folder_make(&t);
 	folder_dir(&t, "dev");
 	auto_str char *path = str_fmt("%s/dev/nvidia0", t.path);

@@ -12,7 +12,7 @@ static void test_count(void **state)
 	static const struct {
 		const char *what;
 		struct jobs_facts facts;
-		unsigned wish, jobs;
+		unsigned request, jobs;
 	} rows[] = {
 		{ "nothing known", { 0 }, 0, 1 },
 		{ "processors", { .processors = 16 }, 0, 16 },
@@ -30,7 +30,7 @@ static void test_count(void **state)
 		{ "much memory", { .processors = 64, .memory_bytes = 256 * 1024 * MIB }, 0, 64 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		expect(jobs_count(&rows[i].facts, rows[i].wish) == rows[i].jobs, rows[i].what);
+		expect(jobs_count(&rows[i].facts, rows[i].request) == rows[i].jobs, rows[i].what);
 }
 
 static void make(const struct folder *folder, const char *dir, const char *file, const char *text)

@@ -4,36 +4,37 @@
 #include "plan/plan.h"
 #include "tests/unit/tempdir.h"
 
-static struct driver make(const char *version, const char *params)
+static struct driver_state make(const char *version, const char *params)
 {
-	struct driver d = { .version = str_dup(version),
-			    .flavour = str_dup("open"),
-			    .digest = str_dup("d1"),
-			    .kernel = str_dup("k1") };
+	struct driver_state d = { .version = str_dup(version),
+				  .flavour = str_dup("open"),
+				  .digest = str_dup("d1"),
+				  .kernel = str_dup("k1") };
 	strv_add(&d.modules, str_dup("nvidia"));
 	strv_add(&d.modules, str_dup("nvidia-uvm"));
-	driver_set_params(&d, "nvidia", params);
+	driver_state_set_params(&d, "nvidia", params);
 	return d;
 }
 
 static void drivers_are_told_apart(void **state)
 {
 	(void)state;
-	auto_driver struct driver a = make("535.1", "NVreg_X=1"), b = make("535.1", "NVreg_X=1"), copy = { 0 };
-	assert_true(driver_same(&a, &b));
-	driver_copy(&a, &copy);
-	assert_true(driver_same(&a, &copy));
+	auto_driver_state struct driver_state a = make("535.1", "NVreg_X=1"), b = make("535.1", "NVreg_X=1"),
+					      copy = { 0 };
+	assert_true(driver_state_same(&a, &b));
+	driver_state_copy(&a, &copy);
+	assert_true(driver_state_same(&a, &copy));
 	strv_add(&b.modules, str_dup("nvidia-drm"));
-	assert_false(driver_same(&a, &b));
-	auto_driver struct driver other = make("535.1", "NVreg_X=2"), none = make("535.1", "");
-	assert_false(driver_same(&a, &other));
-	assert_false(driver_same(&a, &none));
+	assert_false(driver_state_same(&a, &b));
+	auto_driver_state struct driver_state other = make("535.1", "NVreg_X=2"), none = make("535.1", "");
+	assert_false(driver_state_same(&a, &other));
+	assert_false(driver_state_same(&a, &none));
 	free(copy.digest);
 	copy.digest = NULL;
-	assert_false(driver_same(&a, &copy));
-	assert_string_equal(driver_params(&a, "nvidia"), "NVreg_X=1");
-	assert_string_equal(driver_params(&a, "nvidia_uvm"), "");
-	assert_string_equal(driver_params(&a, "nvid"), "");
+	assert_false(driver_state_same(&a, &copy));
+	assert_string_equal(driver_state_params(&a, "nvidia"), "NVreg_X=1");
+	assert_string_equal(driver_state_params(&a, "nvidia_uvm"), "");
+	assert_string_equal(driver_state_params(&a, "nvid"), "");
 }
 
 static void everything_is_read_back(void **state)
@@ -42,25 +43,25 @@ static void everything_is_read_back(void **state)
 	auto_folder struct folder folder;
 	folder_make(&folder);
 	auto_journal struct journal j = { 0 }, back = { 0 };
-	auto_driver struct driver target = make("560.2", "NVreg_X=\"a b\""), previous = make("535.1", "");
+	auto_driver_state struct driver_state target = make("560.2", "NVreg_X=\"a b\""), previous = make("535.1", "");
 	struct err err;
 	strv_add(&target.options, str_dup("nvidia:NVreg_X=a b"));
 	strv_add(&target.options, str_dup("nvidia_uvm:x=a b"));
-	driver_drop(&target, "nvidia-uvm");
+	driver_state_drop(&target, "nvidia-uvm");
 	assert_int_equal(journal_read(&folder.root, &back, &err), 0);
 	journal_begin(&j, "boot-1", &target, &previous);
 	journal_step(&j, "load");
 	err_set(&err, E_LOAD, "the kernel says 'no'");
-	journal_fail(&j, &err);
+	journal_failed(&j, &err);
 	assert_int_equal(journal_write(&folder.root, &j, &err), 0);
 	assert_int_equal(journal_read(&folder.root, &back, &err), 1);
 	assert_int_equal(back.state, JOURNAL_CHANGING);
 	assert_string_equal(back.step, "load");
 	assert_string_equal(back.boot, "boot-1");
-	assert_true(driver_same(&back.target, &target));
+	assert_true(driver_state_same(&back.target, &target));
 	assert_int_equal(back.target.options.count, 1);
 	assert_string_equal(back.target.options.items[0], "nvidia:NVreg_X=a b");
-	assert_true(driver_same(&back.previous, &previous));
+	assert_true(driver_state_same(&back.previous, &previous));
 	assert_int_equal(back.previous.options.count, 0);
 	assert_null(back.last_good.version);
 	assert_int_equal(back.boots.count, 1);
@@ -104,7 +105,7 @@ static void memory_counts_for_its_own_state_directory(void **state)
 	(void)state;
 	auto_folder struct folder host, dir, other;
 	auto_journal struct journal j = { 0 }, back = { 0 }, again = { 0 }, left = { 0 };
-	auto_driver struct driver target = make("560.2", ""), none = { 0 };
+	auto_driver_state struct driver_state target = make("560.2", ""), none = { 0 };
 	auto_str char *text = NULL, *copy = NULL, *why = NULL;
 	struct err err;
 	struct stat st;
@@ -149,7 +150,7 @@ static void the_disk_is_to_blame(void **state)
 		     { ENOENT, false },    { E_DIGEST, false },    { E_STORE_CORRUPT, false } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct err err = { .code = rows[i].code };
-		expect(memstate_is_due(&err) == rows[i].is_due, err_info(rows[i].code)->name);
+		expect(state_dir_is_disk_error(&err) == rows[i].is_due, err_info(rows[i].code)->name);
 	}
 }
 
@@ -157,30 +158,31 @@ static void a_target_that_failed_is_remembered_until_it_changes(void **state)
 {
 	(void)state;
 	auto_journal struct journal j = { 0 };
-	auto_driver struct driver bad = make("560.2", "NVreg_X=1"), other = make("560.2", "NVreg_X=2"), none = { 0 };
+	auto_driver_state struct driver_state bad = make("560.2", "NVreg_X=1"), other = make("560.2", "NVreg_X=2"),
+					      none = { 0 };
 	struct err err;
 	err_set(&err, E_PARAM, "bad value");
 	journal_begin(&j, "boot-1", &bad, &none);
-	journal_fail(&j, &err);
-	journal_fail(&j, &err);
-	journal_back(&j);
+	journal_failed(&j, &err);
+	journal_failed(&j, &err);
+	journal_rolled_back(&j);
 	assert_int_equal(j.failure_count, 1); // once
 	assert_int_equal(j.state, JOURNAL_IDLE);
 	auto_str char *why = journal_why_not(&j, "boot-9", &bad), *free_to_go = journal_why_not(&j, "boot-1", &other);
 	assert_non_null(strstr(why, "E_PARAM: bad value"));
 	assert_null(free_to_go);
 	journal_begin(&j, "boot-9", &bad, &none);
-	journal_good(&j);
+	journal_succeeded(&j);
 	assert_null(journal_why_not(&j, "boot-9", &bad)); // it works now
 	err_set(&err, E_NO_DEVICE, "no interrupt");
 	journal_begin(&j, "boot-9", &other, &none);
-	journal_fail(&j, &err);
-	journal_back(&j);
+	journal_failed(&j, &err);
+	journal_rolled_back(&j);
 	auto_str char *same_boot = journal_why_not(&j, "boot-9", &other),
 		      *next_boot = journal_why_not(&j, "boot-10", &other);
 	assert_non_null(same_boot);
 	assert_null(next_boot);
-	assert_true(driver_same(&j.last_good, &bad));
+	assert_true(driver_state_same(&j.last_good, &bad));
 	assert_string_equal(j.last_good_boot, "boot-9");
 }
 
@@ -192,10 +194,10 @@ static void the_oldest_failures_are_forgotten(void **state)
 	err_set(&err, E_LOAD, "no");
 	for (int i = 0; i < 20; i++) {
 		auto_str char *version = str_fmt("535.%d", i);
-		auto_driver struct driver d = make(version, ""), none = { 0 };
+		auto_driver_state struct driver_state d = make(version, ""), none = { 0 };
 		journal_begin(&j, "boot", &d, &none);
-		journal_fail(&j, &err);
-		journal_back(&j);
+		journal_failed(&j, &err);
+		journal_rolled_back(&j);
 	}
 	assert_int_equal(j.failure_count, 8);
 	assert_string_equal(j.failures[7].driver.version, "535.19");
@@ -205,14 +207,14 @@ static void the_oldest_failures_are_forgotten(void **state)
 static void a_way_back_that_is_a_loop_rests_for_a_boot(void **state)
 {
 	(void)state;
-	auto_driver struct driver good = make("560.1", ""), other = make("560.2", ""), none = { 0 };
+	auto_driver_state struct driver_state good = make("560.1", ""), other = make("560.2", ""), none = { 0 };
 	auto_journal struct journal j = { 0 };
-	driver_copy(&good, &j.last_good);
+	driver_state_copy(&good, &j.last_good);
 	journal_begin(&j, "a", &good, &none);
 	journal_begin(&j, "b", &good, &none);
-	assert_false(journal_rest(&j, "b")); // the second one is under way
-	assert_true(journal_rest(&j, "c"));
-	assert_false(journal_rest(&j, "c")); // that was written already
+	assert_false(journal_skip_boot(&j, "b")); // the second one is under way
+	assert_true(journal_skip_boot(&j, "c"));
+	assert_false(journal_skip_boot(&j, "c")); // that was written already
 	auto_json json_t *json = journal_json(&j);
 	assert_string_equal(json_string_value(json_object_get(json, "rest")), "c");
 	auto_str char *now = journal_why_not(&j, "c", &good), *next = journal_why_not(&j, "d", &good);
@@ -220,10 +222,10 @@ static void a_way_back_that_is_a_loop_rests_for_a_boot(void **state)
 	assert_null(next);
 	journal_begin(&j, "d", &good, &none);
 	journal_begin(&j, "e", &good, &none);
-	assert_true(journal_rest(&j, "f")); // and again
+	assert_true(journal_skip_boot(&j, "f")); // and again
 	journal_begin(&j, "x", &other, &none);
 	journal_begin(&j, "y", &other, &none);
-	assert_false(journal_rest(&j, "z")); // what is wished is another matter
+	assert_false(journal_skip_boot(&j, "z")); // what is requested is another matter
 }
 
 static void two_boots_in_the_middle_are_a_loop(void **state)
@@ -239,7 +241,7 @@ static void two_boots_in_the_middle_are_a_loop(void **state)
 		{ "a a a a", "b", false }, { "a b", "b", false }, // the second one is under way
 		{ "a b", "c", true },      { "a b c", "c", true },
 	};
-	auto_driver struct driver target = make("560.2", ""), other = make("560.3", ""), none = { 0 };
+	auto_driver_state struct driver_state target = make("560.2", ""), other = make("560.3", ""), none = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_journal struct journal j = { 0 };
 		auto_strv struct strv boots = { 0 };
@@ -253,7 +255,7 @@ static void two_boots_in_the_middle_are_a_loop(void **state)
 		assert_null(of_other);
 		journal_begin(&j, "x", &other, &none); // another change counts from the beginning
 		assert_int_equal(j.boots.count, 1);
-		journal_back(&j);
+		journal_rolled_back(&j);
 		assert_null(journal_why_not(&j, "y", &target));
 	}
 }
@@ -272,7 +274,7 @@ static void a_wedge_ends_with_the_boot(void **state)
 static void two_boots_stuck_in_a_load_are_a_loop(void **state)
 {
 	(void)state;
-	auto_driver struct driver target = make("560.2", ""), none = { 0 };
+	auto_driver_state struct driver_state target = make("560.2", ""), none = { 0 };
 	for (int is_load = 0; is_load < 2; is_load++) {
 		auto_journal struct journal j = { 0 };
 		const char *const boots[] = { "a", "b", "c" };
@@ -283,7 +285,7 @@ static void two_boots_stuck_in_a_load_are_a_loop(void **state)
 			journal_begin(&j, boots[i], &target, &none);
 			journal_step(&j, "load");
 			if (!is_load)
-				journal_back(&j);
+				journal_rolled_back(&j);
 			journal_wedge(&j, boots[i], "nvidia oopsed");
 			assert_true(journal_is_wedged(&j, boots[i]));
 			assert_false(journal_is_unfinished(&j, boots[i]));
@@ -316,18 +318,18 @@ static void a_bad_target_is_tried_when_there_is_nothing_to_lose(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_journal struct journal j = { 0 };
-		auto_driver struct driver bad = make("560.2", ""), none = { 0 };
+		auto_driver_state struct driver_state bad = make("560.2", ""), none = { 0 };
 		struct facts facts = { .host = { .boot_id = (char *)(uintptr_t) "b" },
 				       .loaded = { .version = (char *)(uintptr_t)rows[i].loaded } };
-		struct wish wish = { .is_retry = rows[i].is_retry };
+		struct request request = { .is_retry = rows[i].is_retry };
 		struct err err;
 		err_set(&err, E_LOAD, "no");
 		journal_begin(&j, "b", &bad, &none);
-		journal_fail(&j, &err);
-		journal_back(&j);
+		journal_failed(&j, &err);
+		journal_rolled_back(&j);
 		if (rows[i].last_good)
 			j.last_good = make(rows[i].last_good, "");
-		auto_str char *why = plan_why_not(&bad, &wish, &facts, &j);
+		auto_str char *why = plan_why_not(&bad, &request, &facts, &j);
 		if (!!why != rows[i].is_refused)
 			fail_msg("%s: %s", rows[i].name, why ? why : "not refused");
 	}
@@ -337,7 +339,7 @@ static void parameters_are_named(void **state)
 {
 	(void)state;
 	auto_strv struct strv names = { 0 };
-	params_names("NVreg_A=1 NVreg_B=\"x y=z\" bare NVreg_C=", &names);
+	module_params_names("NVreg_A=1 NVreg_B=\"x y=z\" bare NVreg_C=", &names);
 	auto_str char *text = strv_join(&names, ",");
 	assert_string_equal(text, "NVreg_A,NVreg_B,bare,NVreg_C");
 }

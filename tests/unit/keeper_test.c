@@ -14,8 +14,8 @@
 static struct folder folder;
 static struct sys sys;
 static struct err err;
-static struct watch watch;
-static struct keeper k;
+static struct progress progress;
+static struct supervisor k;
 static int64_t now;
 static char *no_environment[] = { NULL };
 
@@ -47,8 +47,8 @@ static void machine(void)
 
 static void open_keeper(void)
 {
-	k = (struct keeper){ .host = &folder.root, .kern = &folder.root, .sys = &sys, .watch = &watch };
-	expect(keeper_open(&k, no_environment, &err) == 0, err.text);
+	k = (struct supervisor){ .host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress };
+	expect(supervisor_open(&k, no_environment, &err) == 0, err.text);
 }
 
 static int setup(void **state)
@@ -65,12 +65,12 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	keeper_done(&k);
+	supervisor_done(&k);
 	folder_done(&folder);
 	return 0;
 }
 
-static const struct kept *kept(const char *name)
+static const struct supervised_daemon *kept(const char *name)
 {
 	size_t i = 0;
 	while (i < k.plan.count && !str_eq(k.plan.items[i].name, name))
@@ -82,14 +82,14 @@ static const struct kept *kept(const char *name)
 
 static void assert_state(const char *name, enum supervised_state state)
 {
-	assert_string_equal(supervised_state_name(kept(name)->s.state), supervised_state_name(state));
+	assert_string_equal(restart_policy_state_name(kept(name)->s.state), restart_policy_state_name(state));
 }
 
 // Until nothing is due within ms.
 static void pass(int64_t ms)
 {
 	int64_t end = now + ms;
-	for (int64_t due = keeper_tick(&k, now); due <= end; due = keeper_tick(&k, now))
+	for (int64_t due = supervisor_tick(&k, now); due <= end; due = supervisor_tick(&k, now))
 		now = due > now ? due : now + 1;
 	now = end;
 }
@@ -122,7 +122,7 @@ static void in_the_foreground(void **state)
 	pass(100);
 	assert_calls(START_FABRIC);
 	assert_state("nvidia-fabricmanager", SUPERVISED_UP);
-	assert_true(keeper_is_well(&k) && k.is_known);
+	assert_true(supervisor_is_well(&k) && k.is_known);
 	assert_true(root_exists(&folder.root, FABRIC_CONFIG));
 	assert_string_equal(kept("nvidia-persistenced")->s.why_not,
 			    "the driver's user space has no /usr/bin/nvidia-persistenced");
@@ -133,14 +133,14 @@ static void in_the_foreground(void **state)
 	assert_true(before.st_ino == after.st_ino);
 	for (unsigned i = 1; i <= 3; i++) {
 		end_process(kept("nvidia-fabricmanager")->s.pid);
-		keeper_tick(&k, now);
+		supervisor_tick(&k, now);
 		assert_state("nvidia-fabricmanager", SUPERVISED_DOWN);
-		assert_false(keeper_is_well(&k));
+		assert_false(supervisor_is_well(&k));
 		assert_calls("");
 		pass(4000 + 100);
 		assert_calls(START_FABRIC);
 		assert_int_equal(kept("nvidia-fabricmanager")->s.restarts, i);
-		assert_true(keeper_is_well(&k));
+		assert_true(supervisor_is_well(&k));
 	}
 }
 
@@ -159,10 +159,10 @@ static void in_the_background(void **state)
 	pass(1000);
 	assert_calls("start /" PERSISTENCED " --persistence-mode;");
 	assert_state("nvidia-persistenced", SUPERVISED_STARTING);
-	assert_true(keeper_is_well(&k)); // nobody needs it
+	assert_true(supervisor_is_well(&k)); // nobody needs it
 	int launched = kept("nvidia-persistenced")->s.pid;
 	end_process(launched);
-	keeper_ended(&k, launched, 0, now);
+	supervisor_ended(&k, launched, 0, now);
 	pass(200);
 	assert_state("nvidia-persistenced", SUPERVISED_STARTING);
 	process(4242, "/" PERSISTENCED);
@@ -171,7 +171,7 @@ static void in_the_background(void **state)
 	assert_state("nvidia-persistenced", SUPERVISED_UP);
 	assert_int_equal(kept("nvidia-persistenced")->s.pid, 4242);
 	assert_false(kept("nvidia-persistenced")->is_foreign);
-	keeper_ended(&k, 4242, 9, now);
+	supervisor_ended(&k, 4242, 9, now);
 	assert_string_equal(kept("nvidia-persistenced")->s.last, "ended by signal 9");
 }
 
@@ -182,13 +182,13 @@ static void one_that_leaves_nothing_behind(void **state)
 	pass(100);
 	int launched = kept("nvidia-persistenced")->s.pid;
 	end_process(launched);
-	keeper_ended(&k, launched, 1 << 8, now);
+	supervisor_ended(&k, launched, 1 << 8, now);
 	assert_string_equal(kept("nvidia-persistenced")->s.last, "ended with exit status 1");
 	assert_state("nvidia-persistenced", SUPERVISED_DOWN);
 	pass(1100);
 	launched = kept("nvidia-persistenced")->s.pid;
 	end_process(launched);
-	keeper_ended(&k, launched, 0, now);
+	supervisor_ended(&k, launched, 0, now);
 	pass(11 * 1000);
 	assert_string_equal(kept("nvidia-persistenced")->s.last, "it did not come up in time");
 }
@@ -210,11 +210,11 @@ static void taken_over(void **state)
 	process(4343, "/" PERSISTENCED);
 	tempdir_write(&folder, "run/nvidia-persistenced/nvidia-persistenced.pid", "4343\n");
 	end_process(launched);
-	keeper_ended(&k, launched, 0, now);
+	supervisor_ended(&k, launched, 0, now);
 	pass(100);
 	assert_false(kept("nvidia-persistenced")->is_foreign);
 	// And by the next one, without its pid file.
-	keeper_done(&k);
+	supervisor_done(&k);
 	root_unlink(&folder.root, "run/nvidia-persistenced/nvidia-persistenced.pid", &err);
 	open_keeper();
 	pass(100);
@@ -227,7 +227,7 @@ static void not_while_somebody_changes_the_node(void **state)
 {
 	(void)state;
 	program(PERSISTENCED);
-	int lock = lock_take(&folder.root, &err);
+	int lock = node_lock_take(&folder.root, &err);
 	assert_true(lock >= 0);
 	pass(5000);
 	assert_calls("");
@@ -247,8 +247,8 @@ static void without_an_export_nothing_is_ever_due(void **state)
 	(void)state;
 	enum { HOUR_MS = 60 * 60 * 1000 };
 	root_unlink(&folder.root, "run/kmodsmith/export.json", &err);
-	assert_true(keeper_tick(&k, now) > now + HOUR_MS);
-	assert_true(k.is_known && keeper_is_well(&k));
+	assert_true(supervisor_tick(&k, now) > now + HOUR_MS);
+	assert_true(k.is_known && supervisor_is_well(&k));
 	assert_false(root_exists(&folder.root, "run/kmodsmith/daemons.json"));
 }
 
@@ -264,7 +264,7 @@ static void behind_a_bridge(void **state)
 	assert_calls("");
 	assert_string_equal(kept("nvlsm")->s.why_not, "waiting for modules of the host that are not loaded: ib_umad");
 	assert_state("nvidia-fabricmanager", SUPERVISED_WAITING);
-	assert_false(keeper_is_well(&k));
+	assert_false(supervisor_is_well(&k));
 	tempdir_write(&folder, "sys/module/ib_umad/initstate", "live\n");
 	pass(WAITING_POLL_MS);
 	assert_string_equal(kept("nvlsm")->s.why_not, "waiting for the GUID of the management bridge's port");
@@ -274,7 +274,7 @@ static void behind_a_bridge(void **state)
 	assert_string_equal(kept("nvidia-fabricmanager")->s.why_not, "waiting for nvlsm");
 	pass(FOLLOW_MS);
 	assert_state("nvidia-fabricmanager", SUPERVISED_UP);
-	assert_true(keeper_is_well(&k));
+	assert_true(supervisor_is_well(&k));
 }
 
 int main(void)

@@ -24,7 +24,7 @@ static void test_who_runs_it(void **state)
 		folder_make(&f);
 		if (rows[i].mounts)
 			tempdir_write(&f, "proc/1/mounts", rows[i].mounts);
-		expect(label_is_due(&f.root, &err) == rows[i].due, rows[i].mounts);
+		expect(selinux_is_enabled(&f.root, &err) == rows[i].due, rows[i].mounts);
 	}
 }
 
@@ -41,9 +41,9 @@ static void test_what_gets_it(void **state)
 	tempdir_write(&f, "dev/nvidia0", "");
 	tempdir_write(&f, "dev/nvidia-caps/nvidia-cap1", "");
 	tempdir_write(&f, "dev/sda", "");
-	expect(label_tree(&sys, &f.root, "payloads/aa", &err) == 0, err.text);
-	expect(label_nodes(&sys, &f.root, &err) == 0, err.text);
-	expect(label_tree(&sys, &f.root, "payloads/none", &err) == 0, err.text);
+	expect(selinux_label_tree(&sys, &f.root, "payloads/aa", &err) == 0, err.text);
+	expect(selinux_label_nodes(&sys, &f.root, &err) == 0, err.text);
+	expect(selinux_label_tree(&sys, &f.root, "payloads/none", &err) == 0, err.text);
 	folder_expect(&f, ".sys-calls",
 		      "label lib" C "label nvidia-smi" C "label bin" C "label usr" C "label aa" C "label nvidia-cap1" C
 		      "label nvidia-caps" C "label nvidia0" C);

@@ -47,8 +47,9 @@ static void copy(const struct sample *s, struct repository *to)
 	assert_int_equal(to->ops->put_blob(to, &s->layout, &s->layer, &err), 0);
 	assert_int_equal(to->ops->put_blob(to, &s->layout, &s->config, &err), 0);
 	assert_int_equal(to->ops->put_blob(to, &s->layout, &s->config, &err), 0); // twice is fine
-	assert_int_equal(
-		to->ops->put_manifest(to, s->manifest_text, strlen(s->manifest_text), OCI_MANIFEST, "1.0+x", &err), 0);
+	assert_int_equal(to->ops->put_manifest(to, s->oci_manifest_text, strlen(s->oci_manifest_text), OCI_MANIFEST,
+					       "1.0+x", &err),
+			 0);
 	assert_int_equal(
 		to->ops->put_manifest(to, s->signature_text, strlen(s->signature_text), OCI_MANIFEST, NULL, &err), 0);
 }
@@ -61,14 +62,14 @@ static void what_is_written_can_be_read(void **state)
 	sample_make(&s);
 	struct repository *to = open_dir(&s.folder, "new/deep"), *again = open_dir(&s.folder, "new/deep");
 	auto_str char *tag = str_fmt("sha256-%s", s.manifest.digest), *text = NULL;
-	auto_index struct index listed = { 0 }, about = { 0 };
+	auto_oci_index struct oci_index listed = { 0 }, about = { 0 };
 	auto_strv struct strv tags = { 0 };
 	struct err err;
 	size_t len;
 	copy(&s, to);
 	copy(&s, again);
 	assert_int_equal(to->ops->manifest(to, tag, &text, &len, &err), 1);
-	assert_int_equal(index_parse(text, len, tag, &listed, &err), 0);
+	assert_int_equal(oci_index_parse(text, len, tag, &listed, &err), 0);
 	assert_int_equal(listed.count, 1);
 	assert_string_equal(listed.items[0].digest, s.signature.digest);
 	assert_string_equal(listed.items[0].artifact_type, OCI_EMPTY);
@@ -107,8 +108,8 @@ static void damaged_layers(void **state)
 	folder_make(&f);
 	assert_int_equal(truncate(full, 10), 0);
 	assert_int_equal(layout_make(&f.root, &into, &err), 0);
-	auto_part struct part p = PART_NONE;
-	assert_int_equal(part_open(&into, &s.layer, &p, &err), 0);
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
+	assert_int_equal(partial_blob_open(&into, &s.layer, &p, &err), 0);
 	struct repository *r = open_dir(&s.folder, "layout");
 	struct transfer t = { .part = &p };
 	assert_int_equal(r->ops->begin(r, &t, &err), 0);

@@ -6,9 +6,9 @@
 
 #define EMPTY_HEX "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
 
-static struct descriptor point(const char *hex, uint64_t size)
+static struct oci_descriptor point(const char *hex, uint64_t size)
 {
-	struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
+	struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
 	memcpy(d.digest, hex, sizeof(d.digest));
 	return d;
 }
@@ -18,20 +18,20 @@ static void made_opened_and_made_again(void **state)
 	(void)state;
 	auto_folder struct folder f;
 	auto_layout struct layout l = LAYOUT_NONE, again = LAYOUT_NONE, opened = LAYOUT_NONE;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	folder_make(&f);
 	assert_int_equal(layout_open(&f.root, &l, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 	assert_int_equal(layout_make(&f.root, &l, &err), 0);
 	folder_expect(&f, "oci-layout", "{\"imageLayoutVersion\":\"1.0.0\"}");
-	auto_descriptor struct descriptor d = point(EMPTY_HEX, 2);
+	auto_oci_descriptor struct oci_descriptor d = point(EMPTY_HEX, 2);
 	assert_int_equal(layout_publish(&l, &d, "tag", &err), 0);
 	assert_int_equal(layout_make(&f.root, &again, &err), 0);
 	assert_int_equal(layout_open(&f.root, &opened, &err), 0);
 	assert_string_equal(opened.root.name, f.root.name);
 	assert_int_equal(layout_index(&opened, &x, &err), 0);
-	assert_int_equal(index_find(&x, "tag"), 0);
+	assert_int_equal(oci_index_find(&x, "tag"), 0);
 }
 
 // A kill in the middle of layout_make must not make the directory unusable; a foreign directory is left alone.
@@ -86,7 +86,7 @@ static void blobs_put_and_read(void **state)
 	assert_string_equal(hex, EMPTY_HEX);
 	assert_true(layout_has(&l, hex));
 	folder_expect(&f, "blobs/sha256/" EMPTY_HEX, "{}");
-	auto_descriptor struct descriptor d = point(hex, 2), absent = point(hex, 2);
+	auto_oci_descriptor struct oci_descriptor d = point(hex, 2), absent = point(hex, 2);
 	assert_int_equal(layout_blob_read(&l, &d, &data, &len, &err), 0);
 	assert_int_equal(len, 2);
 	absent.digest[0] = '5';
@@ -104,7 +104,7 @@ static void damaged_blobs(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder f;
 		auto_layout struct layout l = LAYOUT_NONE;
-		auto_descriptor struct descriptor d = point(EMPTY_HEX, 2);
+		auto_oci_descriptor struct oci_descriptor d = point(EMPTY_HEX, 2);
 		char *data = NULL, hex[DIGEST_HEX + 1];
 		size_t len;
 		struct err err;
@@ -143,11 +143,11 @@ static void documents_have_a_limit(void **state)
 	(void)state;
 	auto_folder struct folder f;
 	auto_layout struct layout l = LAYOUT_NONE;
-	struct index x = { 0 };
+	struct oci_index x = { 0 };
 	struct err err;
 	folder_make(&f);
 	assert_int_equal(layout_make(&f.root, &l, &err), 0);
-	auto_descriptor struct descriptor d = point(EMPTY_HEX, OCI_DOCUMENT_MAX + 1ull);
+	auto_oci_descriptor struct oci_descriptor d = point(EMPTY_HEX, OCI_DOCUMENT_MAX + 1ull);
 	char *data = NULL;
 	size_t len;
 	folder_file(&f, "blobs/sha256/" EMPTY_HEX, "{}");
@@ -175,7 +175,7 @@ static void publish_many(const struct root *dir, int who)
 		char hex[DIGEST_HEX + 1];
 		if (layout_blob_put(&l, tag, strlen(tag), hex, &err) < 0)
 			_exit(2);
-		auto_descriptor struct descriptor d = point(hex, strlen(tag));
+		auto_oci_descriptor struct oci_descriptor d = point(hex, strlen(tag));
 		if (layout_publish(&l, &d, tag, &err) < 0)
 			_exit(3);
 	}
@@ -188,7 +188,7 @@ static void writers_side_by_side(void **state)
 	(void)state;
 	auto_folder struct folder f;
 	auto_layout struct layout l = LAYOUT_NONE;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	folder_make(&f);
 	for (int i = 0; i < WRITERS; i++)

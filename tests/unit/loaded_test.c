@@ -33,7 +33,7 @@ static void reads_what_is_loaded(void **state) // R-D1, R-Q1
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_loaded struct loaded l = { 0 };
+	auto_modules struct modules l = { 0 };
 	folder_make(&t);
 	module(&t, "nvidia", "nvidia_uvm gdrdrv");
 	file(&t, "nvidia", "version", "535.261.03\n");
@@ -52,25 +52,25 @@ static void reads_what_is_loaded(void **state) // R-D1, R-Q1
 		      "kernel/x.ko\nupdates/gone/nvidia-uvm.ko: x\n");
 	tempdir_write(&t, "lib/modules/6.1.0-50/updates/dkms/nvidia-current.ko.xz", "");
 
-	assert_int_equal(loaded_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
+	assert_int_equal(modules_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
 	assert_int_equal(l.count, 3);
 	assert_string_equal(l.version, "535.261.03");
 	assert_int_equal(l.flavour, FLAVOUR_OPEN);
 	assert_int_equal(l.params.count, 3);
 	assert_string_equal(l.params.items[0], "DeviceFileMode=438");
 	assert_string_equal(l.params.items[1], "RegistryDwords=a=1;b=2");
-	const struct loaded_module *m = loaded_find(&l, "nvidia");
+	const struct loaded_module *m = modules_find(&l, "nvidia");
 	assert_string_equal(m->version, "535.261.03");
 	assert_string_equal(m->taint, "OE");
 	assert_int_equal(m->refcount, 2);
 	assert_true(m->is_driver);
 	assert_string_equal(m->file, "lib/modules/6.1.0-50/updates/dkms/nvidia-current.ko.xz");
-	m = loaded_find(&l, "nvidia-uvm");
+	m = modules_find(&l, "nvidia-uvm");
 	assert_int_equal(m->state, LOADED_COMING);
 	assert_null(m->file); // listed, but not there
 	assert_string_equal(m->params.items[0], "uvm_debug_prints=0");
-	assert_false(loaded_find(&l, "gdrdrv")->is_driver);
-	assert_null(loaded_find(&l, "nvidia_modeset"));
+	assert_false(modules_find(&l, "gdrdrv")->is_driver);
+	assert_null(modules_find(&l, "nvidia_modeset"));
 }
 
 static void tells_the_flavours_apart(void **state)
@@ -78,13 +78,13 @@ static void tells_the_flavours_apart(void **state)
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_loaded struct loaded l = { 0 };
+	auto_modules struct modules l = { 0 };
 	folder_make(&t);
-	assert_int_equal(loaded_read(&t.root, &t.root, "6.1.0-50", &l, &err), 0);
+	assert_int_equal(modules_read(&t.root, &t.root, "6.1.0-50", &l, &err), 0);
 	assert_null(l.version);
 	module(&t, "nvidia", "");
 	tempdir_write(&t, "proc/driver/nvidia/version", proprietary_version);
-	assert_int_equal(loaded_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
+	assert_int_equal(modules_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
 	assert_string_equal(l.version, "470.256.02");
 	assert_int_equal(l.flavour, FLAVOUR_PROPRIETARY);
 }
@@ -108,7 +108,7 @@ static void unload_order_follows_holders(void **state) // R-D3
 		auto_folder struct folder t;
 		struct err err;
 		auto_strv struct strv list = { 0 }, order = { 0 };
-		auto_loaded struct loaded l = { 0 };
+		auto_modules struct modules l = { 0 };
 		folder_make(&t);
 		strv_split(&list, cases[i].modules, ",");
 		for (size_t j = 0; j < list.count; j++) {
@@ -116,8 +116,8 @@ static void unload_order_follows_holders(void **state) // R-D3
 			auto_str char *name = str_ndup(list.items[j], len);
 			module(&t, name, list.items[j] + len + 1);
 		}
-		assert_int_equal(loaded_read(&t.root, &t.root, "x", &l, &err), 1);
-		assert_int_equal(loaded_unload_order(&l, &order, &err), 0);
+		assert_int_equal(modules_read(&t.root, &t.root, "x", &l, &err), 1);
+		assert_int_equal(modules_unload_order(&l, &order, &err), 0);
 		auto_str char *got = strv_join(&order, " ");
 		assert_string_equal(got, cases[i].order);
 	}
@@ -129,12 +129,12 @@ static void a_cycle_is_an_error(void **state)
 	auto_folder struct folder t;
 	struct err err = { 0 };
 	auto_strv struct strv order = { 0 };
-	auto_loaded struct loaded l = { 0 };
+	auto_modules struct modules l = { 0 };
 	folder_make(&t);
 	module(&t, "nvidia", "nvidia_uvm");
 	module(&t, "nvidia_uvm", "nvidia");
-	assert_int_equal(loaded_read(&t.root, &t.root, "x", &l, &err), 1);
-	assert_int_equal(loaded_unload_order(&l, &order, &err), -1);
+	assert_int_equal(modules_read(&t.root, &t.root, "x", &l, &err), 1);
+	assert_int_equal(modules_unload_order(&l, &order, &err), -1);
 	assert_int_equal(err.code, E_IN_USE);
 	assert_int_equal(order.count, 0);
 }

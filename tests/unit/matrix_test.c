@@ -155,7 +155,7 @@ static void nodes_add_their_kernels(void **state)
 		auto_strv struct strv releases = { 0 };
 		auto_matrix struct matrix m = { 0 };
 		assert_int_equal(matrix_parse(base, strlen(base), "m", true, &m, &err), 0);
-		expect(matrix_add_nodes(rows[i].text, strlen(rows[i].text), "n.json", "x86_64", &m, &found, &err) == 0,
+		expect(matrix_nodes_add(rows[i].text, strlen(rows[i].text), "n.json", "x86_64", &m, &found, &err) == 0,
 		       rows[i].text);
 		for (size_t k = 0; k < m.kernel_count; k++)
 			strv_add(&releases, str_dup(m.kernels[k].release));
@@ -179,7 +179,7 @@ static void nodes_ask_for_so_many_kernels_and_no_more(void **state)
 		str_add(&text, "%s{\"status\":{\"nodeInfo\":{\"kernelVersion\":\"6.%d\"}}}", i ? "," : "", i);
 	str_add(&text, "]}");
 	assert_int_equal(matrix_parse("{" D "}", strlen("{" D "}"), "m", true, &m, &err), 0);
-	assert_int_equal(matrix_add_nodes(text, strlen(text), "n", "x86_64", &m, &found, &err), 0);
+	assert_int_equal(matrix_nodes_add(text, strlen(text), "n", "x86_64", &m, &found, &err), 0);
 	assert_int_equal(m.kernel_count, 256);
 	assert_int_equal(found.bad, 300 - 256);
 }
@@ -194,7 +194,7 @@ static void what_is_no_list_of_nodes_is_refused(void **state)
 		auto_matrix struct matrix m = { 0 };
 		struct matrix_nodes found;
 		struct err err;
-		expect(matrix_add_nodes(texts[i], strlen(texts[i]), "n.json", "x86_64", &m, &found, &err) == -1,
+		expect(matrix_nodes_add(texts[i], strlen(texts[i]), "n.json", "x86_64", &m, &found, &err) == -1,
 		       texts[i]);
 		expect(err.code == E_CONFIG && strstr(err.text, "'n.json'"), err.text);
 	}

@@ -34,9 +34,9 @@ static struct certs *trust(const struct signer *s, bool is_pem)
 	struct err err;
 	size_t len;
 	auto_str char *cert = signer_cert(s, is_pem, &len);
-	struct certs *certs = certs_new();
-	assert_int_equal(certs_add(certs, cert, len, "cert", &err), 0);
-	assert_int_equal(certs_count(certs), 1);
+	struct certs *certs = modsig_certs_new();
+	assert_int_equal(modsig_certs_add(certs, cert, len, "cert", &err), 0);
+	assert_int_equal(modsig_certs_count(certs), 1);
 	return certs;
 }
 
@@ -224,8 +224,8 @@ static void test_no_certificate(void **state)
 {
 	(void)state;
 	struct err err;
-	auto_certs struct certs *certs = certs_new();
-	assert_int_equal(certs_add(certs, "nonsense", 8, "mok.der", &err), -1);
+	auto_certs struct certs *certs = modsig_certs_new();
+	assert_int_equal(modsig_certs_add(certs, "nonsense", 8, "mok.der", &err), -1);
 	assert_int_equal(err.code, E_CONFIG);
 	assert_non_null(strstr(err.text, "mok.der"));
 }

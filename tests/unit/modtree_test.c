@@ -80,8 +80,8 @@ static void test_the_tree_knows_both(void **state)
 	auto_site struct site s;
 	struct err err = { 0 };
 	site_make(&s);
-	expect(modtree_make(&s.package, s.package.key.release, &s.host, &s.store, "key", &err) == 1, err.text);
-	assert_int_equal(modtree_make(&s.package, s.package.key.release, &s.host, &s.store, "key", &err), 0);
+	expect(modules_dir_make(&s.package, s.package.key.release, &s.host, &s.store, "key", &err) == 1, err.text);
+	assert_int_equal(modules_dir_make(&s.package, s.package.key.release, &s.host, &s.store, "key", &err), 0);
 	// Our own first, each after what it needs; the host's nvidia is another one.
 	folder_expect(&s.folder, "store/key/modules.dep",
 		      "kmodsmith/nvidia.ko:\n"
@@ -113,7 +113,7 @@ static void test_devices(void **state)
 	tempdir_write(&s.folder, HOST "/modules.alias",
 		      "# made by depmod\nalias fs-ext4 ext4\nalias pci:v000010DEd*sv*sd*bc03sc* nvidia\n"
 		      "alias pci:v000010DEd* nvidiafb\n");
-	expect(modtree_make(&s.package, s.package.key.release, &s.host, &s.store, "key", &err) == 1, err.text);
+	expect(modules_dir_make(&s.package, s.package.key.release, &s.host, &s.store, "key", &err) == 1, err.text);
 	folder_expect(&s.folder, "store/key/modules.alias",
 		      "# made by depmod\nalias fs-ext4 ext4\nalias pci:v000010DEd* nvidiafb\n"
 		      "alias pci:v000010DEd*sv*sd*bc03sc00i00* nvidia\nalias char-major-195-* nvidia\n");
@@ -133,7 +133,7 @@ static void test_of_another_kernel(void **state)
 	char own[DIGEST_HEX + 1], other[DIGEST_HEX + 1];
 	site_make(&s);
 	tempdir_write(&s.folder, "host/lib/modules/6.2/modules.dep", "kernel/new.ko:\n");
-	expect(modtree_make(&s.package, "6.2", &s.host, &s.store, "key", &err) == 1, err.text);
+	expect(modules_dir_make(&s.package, "6.2", &s.host, &s.store, "key", &err) == 1, err.text);
 	auto_str char *dep = NULL;
 	assert_int_equal(root_read(&s.store, "key/modules.dep", &dep, NULL, &err), 1);
 	assert_non_null(strstr(dep, "kernel/new.ko:"));
@@ -141,8 +141,8 @@ static void test_of_another_kernel(void **state)
 	assert_non_null(strstr(dep, "kmodsmith/nvidia.ko:"));
 	// Also where both kernels have the same modules.
 	tempdir_write(&s.folder, "host/lib/modules/6.3/modules.dep", "kernel/new.ko:\n");
-	assert_int_equal(modtree_key(&s.package, "6.2", &s.host, own, &err), 0);
-	assert_int_equal(modtree_key(&s.package, "6.3", &s.host, other, &err), 0);
+	assert_int_equal(modules_dir_key(&s.package, "6.2", &s.host, own, &err), 0);
+	assert_int_equal(modules_dir_key(&s.package, "6.3", &s.host, other, &err), 0);
 	assert_string_not_equal(own, other);
 }
 
@@ -154,20 +154,20 @@ static void test_what_names_it(void **state)
 	struct err err;
 	char one[DIGEST_HEX + 1], two[DIGEST_HEX + 1];
 	site_make(&s);
-	assert_int_equal(modtree_key(&s.package, s.package.key.release, &s.host, one, &err), 0);
-	assert_int_equal(modtree_key(&s.package, s.package.key.release, &s.host, two, &err), 0);
+	assert_int_equal(modules_dir_key(&s.package, s.package.key.release, &s.host, one, &err), 0);
+	assert_int_equal(modules_dir_key(&s.package, s.package.key.release, &s.host, two, &err), 0);
 	assert_string_equal(one, two);
 	s.package.manifest.digest[0] = 'b';
-	assert_int_equal(modtree_key(&s.package, s.package.key.release, &s.host, two, &err), 0);
+	assert_int_equal(modules_dir_key(&s.package, s.package.key.release, &s.host, two, &err), 0);
 	assert_string_not_equal(one, two);
 	s.package.manifest.digest[0] = 'a';
 	folder_file(&s.folder, HOST "/modules.dep", "kernel/other.ko:\n");
-	assert_int_equal(modtree_key(&s.package, s.package.key.release, &s.host, two, &err), 0);
+	assert_int_equal(modules_dir_key(&s.package, s.package.key.release, &s.host, two, &err), 0);
 	assert_string_not_equal(one, two);
 	assert_int_equal(unlinkat(s.folder.root.fd, HOST "/modules.dep", 0), 0);
-	assert_int_equal(modtree_key(&s.package, s.package.key.release, &s.host, two, &err),
+	assert_int_equal(modules_dir_key(&s.package, s.package.key.release, &s.host, two, &err),
 			 0); // a machine without any module file
-	expect(modtree_make(&s.package, s.package.key.release, &s.host, &s.store, two, &err) == 1, err.text);
+	expect(modules_dir_make(&s.package, s.package.key.release, &s.host, &s.store, two, &err) == 1, err.text);
 }
 
 int main(void)

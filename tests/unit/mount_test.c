@@ -18,37 +18,37 @@ static const char HOST[] =
 static void test_what_is_mounted(void **state)
 {
 	(void)state;
-	auto_mounts struct mounts m = { 0 };
-	mounts_parse(HOST, &m);
+	auto_mountinfo struct mountinfo m = { 0 };
+	mountinfo_parse(HOST, &m);
 	assert_int_equal(m.count, 7);
-	assert_string_equal(mounts_at(&m, "/mnt/with blank")->root, "/srv/with blank\\");
+	assert_string_equal(mountinfo_at(&m, "/mnt/with blank")->root, "/srv/with blank\\");
 	assert_true(m.items[3].is_read_only);
-	assert_false(mounts_at(&m, "/run/nvidia/driver/usr")->is_read_only); // what lies on top counts
-	assert_int_equal(mounts_at(&m, "/run/nvidia/driver/usr")->minor, 30);
-	assert_null(mounts_at(&m, "/run/nvidia"));
-	assert_null(mounts_at(&m, "/run/nvidia/driver/us"));
-	assert_int_equal(mounts_depth(&m, "/run/nvidia/driver/usr"), 2);
-	assert_int_equal(mounts_depth(&m, "/run/nvidia/driver"), 0);
-	assert_string_equal(mounts_find(&m, 43)->source, "/dev/sdb1");
-	assert_int_equal(mounts_find(&m, 43)->parent, 1);
-	assert_int_equal(mounts_find(&m, 40)->peers, 9);
-	assert_int_equal(mounts_find(&m, 42)->peers, 0);
-	assert_null(mounts_find(&m, 7));
+	assert_false(mountinfo_at(&m, "/run/nvidia/driver/usr")->is_read_only); // what lies on top counts
+	assert_int_equal(mountinfo_at(&m, "/run/nvidia/driver/usr")->minor, 30);
+	assert_null(mountinfo_at(&m, "/run/nvidia"));
+	assert_null(mountinfo_at(&m, "/run/nvidia/driver/us"));
+	assert_int_equal(mountinfo_depth(&m, "/run/nvidia/driver/usr"), 2);
+	assert_int_equal(mountinfo_depth(&m, "/run/nvidia/driver"), 0);
+	assert_string_equal(mountinfo_find(&m, 43)->source, "/dev/sdb1");
+	assert_int_equal(mountinfo_find(&m, 43)->parent, 1);
+	assert_int_equal(mountinfo_find(&m, 40)->peers, 9);
+	assert_int_equal(mountinfo_find(&m, 42)->peers, 0);
+	assert_null(mountinfo_find(&m, 7));
 }
 
 // One that came through another namespace is put beneath what was there before; the text has them by their age.
 static void test_what_lies_on_top(void **state)
 {
 	(void)state;
-	auto_mounts struct mounts m = { 0 };
-	mounts_parse("50 52 0:40 / /place rw master:1 shared:2 - tmpfs kmod\\040smith rw\n"
-		     "51 50 0:41 / /place/dev rw - devtmpfs shared:7 rw\n"
-		     "52 1 0:42 / /place rw - tmpfs other rw\n",
-		     &m);
-	assert_int_equal(mounts_at(&m, "/place")->id, 50);
-	assert_int_equal(mounts_at(&m, "/place")->peers, 2);
-	assert_string_equal(mounts_at(&m, "/place")->source, "kmod smith");
-	assert_int_equal(mounts_at(&m, "/place/dev")->peers, 0);
+	auto_mountinfo struct mountinfo m = { 0 };
+	mountinfo_parse("50 52 0:40 / /place rw master:1 shared:2 - tmpfs kmod\\040smith rw\n"
+			"51 50 0:41 / /place/dev rw - devtmpfs shared:7 rw\n"
+			"52 1 0:42 / /place rw - tmpfs other rw\n",
+			&m);
+	assert_int_equal(mountinfo_at(&m, "/place")->id, 50);
+	assert_int_equal(mountinfo_at(&m, "/place")->peers, 2);
+	assert_string_equal(mountinfo_at(&m, "/place")->source, "kmod smith");
+	assert_int_equal(mountinfo_at(&m, "/place/dev")->peers, 0);
 }
 
 static void test_below(void **state)
@@ -62,7 +62,7 @@ static void test_below(void **state)
 		{ "/a", "/a/b", false }, { "/a", "/", true },  { "/a/..b", "/a", true }, { "/b/a", "/a", false },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		expect(path_is_below(rows[i].path, rows[i].dir) == rows[i].is_below, rows[i].path);
+		expect(mountinfo_path_is_below(rows[i].path, rows[i].dir) == rows[i].is_below, rows[i].path);
 }
 
 static void test_where_a_directory_is(void **state)
@@ -78,13 +78,13 @@ static void test_where_a_directory_is(void **state)
 		{ "/var/lib/other", 8, 1, "/var/lib/other" },
 		{ "/mnt/with blank/x", 8, 1, "/srv/with blank\\/x" },
 	};
-	auto_mounts struct mounts m = { 0 };
-	mounts_parse(HOST, &m);
+	auto_mountinfo struct mountinfo m = { 0 };
+	mountinfo_parse(HOST, &m);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_spot struct spot spot = { 0 };
-		mounts_spot(&m, rows[i].path, &spot);
-		expect(spot.major == rows[i].major && spot.minor == rows[i].minor, rows[i].path);
-		expect(str_eq(spot.path, rows[i].within), spot.path);
+		auto_fs_dir struct fs_dir fs_dir = { 0 };
+		mountinfo_locate(&m, rows[i].path, &fs_dir);
+		expect(fs_dir.major == rows[i].major && fs_dir.minor == rows[i].minor, rows[i].path);
+		expect(str_eq(fs_dir.path, rows[i].within), fs_dir.path);
 	}
 }
 
@@ -92,16 +92,16 @@ static void test_where_a_directory_is(void **state)
 static void test_odd_mount_points(void **state)
 {
 	(void)state;
-	auto_mounts struct mounts m = { 0 };
-	auto_spot struct spot spot = { 0 }, under = { 0 };
-	mounts_parse("1 0 8:1 / / rw - ext4 r rw\n2 1 0:22 / /run// rw - tmpfs t rw\n3 2 0:23 / /a rw - tmpfs t rw\n",
-		     &m);
+	auto_mountinfo struct mountinfo m = { 0 };
+	auto_fs_dir struct fs_dir fs_dir = { 0 }, under = { 0 };
+	mountinfo_parse(
+		"1 0 8:1 / / rw - ext4 r rw\n2 1 0:22 / /run// rw - tmpfs t rw\n3 2 0:23 / /a rw - tmpfs t rw\n", &m);
 	auto_str char *path = str_dup("/run");
-	mounts_spot(&m, path, &spot);
-	assert_int_equal(spot.minor, 22);
-	assert_string_equal(spot.path, "");
-	assert_false(mounts_under(&m, mounts_find(&m, 3), &under)); // its parent is mounted elsewhere
-	assert_true(mounts_under(&m, mounts_find(&m, 2), &under));
+	mountinfo_locate(&m, path, &fs_dir);
+	assert_int_equal(fs_dir.minor, 22);
+	assert_string_equal(fs_dir.path, "");
+	assert_false(mountinfo_under(&m, mountinfo_find(&m, 3), &under)); // its parent is mounted elsewhere
+	assert_true(mountinfo_under(&m, mountinfo_find(&m, 2), &under));
 	assert_string_equal(under.path, "/run//");
 }
 
@@ -127,17 +127,17 @@ static void test_who_refers(void **state)
 		{ "a process that stands in it", "", "/run/nvidia/.driver.2/usr/bin", true },
 		{ "a process that stands elsewhere", "", "/run/nvidia/.driver.21", false },
 	};
-	auto_mounts struct mounts host = { 0 };
-	auto_spot struct spot spot = { 0 };
-	mounts_parse(HOST, &host);
-	mounts_spot(&host, "/run/nvidia/.driver.2", &spot);
+	auto_mountinfo struct mountinfo host = { 0 };
+	auto_fs_dir struct fs_dir fs_dir = { 0 };
+	mountinfo_parse(HOST, &host);
+	mountinfo_locate(&host, "/run/nvidia/.driver.2", &fs_dir);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_views struct views v = { .items = mem_alloc(2 * sizeof(*v.items)), .count = 2 };
-		mounts_parse(HOST, &v.items[0]);
-		mounts_parse(rows[i].mountinfo, &v.items[1]);
+		auto_mount_users struct mount_users v = { .items = mem_alloc(2 * sizeof(*v.items)), .count = 2 };
+		mountinfo_parse(HOST, &v.items[0]);
+		mountinfo_parse(rows[i].mountinfo, &v.items[1]);
 		if (rows[i].place)
 			strv_add(&v.places, str_dup(rows[i].place));
-		expect(views_has(&v, &spot, "/run/nvidia/.driver.2") == rows[i].is_used, rows[i].name);
+		expect(mount_users_has(&v, &fs_dir, "/run/nvidia/.driver.2") == rows[i].is_used, rows[i].name);
 	}
 }
 
@@ -154,7 +154,7 @@ static void test_the_views_of_a_machine(void **state)
 		{ "40", "mnt:[2]", "/", "60 1 0:22 /nvidia/.driver.1 /driver-root rw - tmpfs tmpfs rw\n" },
 	};
 	auto_folder struct folder f = { .root = ROOT_NONE };
-	auto_views struct views v = { 0 };
+	auto_mount_users struct mount_users v = { 0 };
 	struct err err;
 	folder_make(&f);
 	for (size_t i = 0; i < ARRAY_SIZE(processes); i++) {
@@ -165,15 +165,15 @@ static void test_the_views_of_a_machine(void **state)
 		tempdir_link(&f, root, processes[i].root);
 		tempdir_write(&f, text, processes[i].mountinfo);
 	}
-	assert_int_equal(views_read(&f.root, &v, &err), 0);
+	assert_int_equal(mount_users_read(&f.root, &v, &err), 0);
 	assert_int_equal(v.count, 2);
 	assert_int_equal(v.places.count, 1);
 	assert_false(v.is_partial);
-	auto_spot struct spot one = { .minor = 22, .path = str_dup("/nvidia/.driver.1") };
-	auto_spot struct spot chroot = { .minor = 99, .path = str_dup("/") };
-	assert_true(views_has(&v, &one, "/run/nvidia/.driver.1"));
-	assert_false(views_has(&v, &chroot, "/nowhere"));
-	assert_true(views_has(&v, &chroot, "/run/nvidia/.driver.2"));
+	auto_fs_dir struct fs_dir one = { .minor = 22, .path = str_dup("/nvidia/.driver.1") };
+	auto_fs_dir struct fs_dir chroot = { .minor = 99, .path = str_dup("/") };
+	assert_true(mount_users_has(&v, &one, "/run/nvidia/.driver.1"));
+	assert_false(mount_users_has(&v, &chroot, "/nowhere"));
+	assert_true(mount_users_has(&v, &chroot, "/run/nvidia/.driver.2"));
 }
 
 int main(void)

@@ -16,18 +16,19 @@ static void manifests_read_and_write(void **state)
 			 "{\"annotations\":{\"org.opencontainers.image.title\":\"m\"},\"digest\":\"sha256:" B64
 			 "\",\"mediaType\":\"l/l\",\"size\":9007199254740993}],\"mediaType\":\"" OCI_MANIFEST
 			 "\",\"schemaVersion\":2,\"subject\":" DESCRIPTOR(B64, "") "}";
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	struct err err;
-	assert_int_equal(manifest_parse(text, strlen(text), "m", &m, &err), 0);
+	assert_int_equal(oci_manifest_parse(text, strlen(text), "m", &m, &err), 0);
 	assert_string_equal(m.artifact_type, "t/t");
 	assert_string_equal(m.config.digest, A64);
 	assert_int_equal(m.count, 1);
 	assert_true(m.layers[0].size == 9007199254740993);
-	assert_string_equal(descriptor_note(&m.layers[0], OCI_TITLE), "m");
-	assert_null(descriptor_note(&m.config, OCI_TITLE));
-	assert_string_equal(descriptor_note(&(struct descriptor){ .annotations = m.annotations }, "a"), "1");
+	assert_string_equal(oci_descriptor_annotation(&m.layers[0], OCI_TITLE), "m");
+	assert_null(oci_descriptor_annotation(&m.config, OCI_TITLE));
+	assert_string_equal(oci_descriptor_annotation(&(struct oci_descriptor){ .annotations = m.annotations }, "a"),
+			    "1");
 	assert_string_equal(m.subject.digest, B64);
-	auto_str char *back = manifest_text(&m);
+	auto_str char *back = oci_manifest_text(&m);
 	assert_string_equal(back, text);
 }
 
@@ -43,9 +44,9 @@ static void tolerated_manifests(void **state)
 		"\",\"urls\":[]}]}\n",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_manifest struct manifest m = { 0 };
+		auto_oci_manifest struct oci_manifest m = { 0 };
 		struct err err;
-		expect(manifest_parse(rows[i], strlen(rows[i]), "m", &m, &err) == 0, rows[i]);
+		expect(oci_manifest_parse(rows[i], strlen(rows[i]), "m", &m, &err) == 0, rows[i]);
 		expect(!m.artifact_type && !m.subject.media_type, rows[i]);
 	}
 }
@@ -82,9 +83,9 @@ static void refused_manifests(void **state)
 		HEAD CONFIG ",\"layers\":[{\"size\":1,\"mediaType\":\"a\",\"digest\":\"" B64 "\"}]}",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct manifest m = { 0 };
+		struct oci_manifest m = { 0 };
 		struct err err = { 0 };
-		expect(manifest_parse(rows[i], strlen(rows[i]), "a.example/x", &m, &err) == -1, rows[i]);
+		expect(oci_manifest_parse(rows[i], strlen(rows[i]), "a.example/x", &m, &err) == -1, rows[i]);
 		expect(err.code == E_MANIFEST && strstr(err.text, "a.example/x"), rows[i]);
 		expect(!m.layers && !m.config.media_type, rows[i]);
 	}
@@ -105,9 +106,9 @@ static void documents_are_bounded(void **state)
 	assert_null(json);
 }
 
-static struct descriptor item(const char *hex, const char *tag)
+static struct oci_descriptor item(const char *hex, const char *tag)
 {
-	struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = 3 };
+	struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = 3 };
 	memcpy(d.digest, hex, sizeof(d.digest));
 	if (tag)
 		d.annotations = json_pack("{s:s}", OCI_REF_NAME, tag);
@@ -120,46 +121,46 @@ static void indexes_read_and_write(void **state)
 	// skopeo: neither mediaType nor artifactType.
 	static const char text[] = HEAD "\"manifests\":[{\"digest\":\"sha256:" A64
 					"\",\"size\":3,\"annotations\":{\"" OCI_REF_NAME "\":\"1+x\"}}]}";
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
-	assert_int_equal(index_parse(text, strlen(text), "i", &x, &err), 0);
+	assert_int_equal(oci_index_parse(text, strlen(text), "i", &x, &err), 0);
 	assert_int_equal(x.count, 1);
 	assert_string_equal(x.items[0].media_type, OCI_MANIFEST);
-	assert_int_equal(index_find(&x, "1+x"), 0);
-	assert_int_equal(index_find(&x, "sha256:" A64), 0);
-	assert_int_equal(index_find(&x, "sha256:" B64), -1);
-	assert_int_equal(index_find(&x, "1"), -1);
-	auto_str char *first = index_text(&x);
-	auto_index struct index y = { 0 };
-	assert_int_equal(index_parse(first, strlen(first), "i", &y, &err), 0);
-	auto_str char *second = index_text(&y);
+	assert_int_equal(oci_index_find(&x, "1+x"), 0);
+	assert_int_equal(oci_index_find(&x, "sha256:" A64), 0);
+	assert_int_equal(oci_index_find(&x, "sha256:" B64), -1);
+	assert_int_equal(oci_index_find(&x, "1"), -1);
+	auto_str char *first = oci_index_text(&x);
+	auto_oci_index struct oci_index y = { 0 };
+	assert_int_equal(oci_index_parse(first, strlen(first), "i", &y, &err), 0);
+	auto_str char *second = oci_index_text(&y);
 	assert_string_equal(first, second);
 }
 
 static void put_moves_tags(void **state)
 {
 	(void)state;
-	auto_index struct index x = { 0 };
-	auto_descriptor struct descriptor a = item(A64, NULL), b = item(B64, NULL), named = item(B64, "own");
-	index_put(&x, &a, "one");
-	index_put(&x, &b, NULL);
+	auto_oci_index struct oci_index x = { 0 };
+	auto_oci_descriptor struct oci_descriptor a = item(A64, NULL), b = item(B64, NULL), named = item(B64, "own");
+	oci_index_put(&x, &a, "one");
+	oci_index_put(&x, &b, NULL);
 	assert_int_equal(x.count, 2);
-	assert_int_equal(index_find(&x, "one"), 0);
-	index_put(&x, &b, "one"); // moves
+	assert_int_equal(oci_index_find(&x, "one"), 0);
+	oci_index_put(&x, &b, "one"); // moves
 	assert_int_equal(x.count, 2);
-	assert_int_equal(index_find(&x, "one"), 1);
-	assert_null(descriptor_note(&x.items[0], OCI_REF_NAME));
-	index_put(&x, &b, NULL); // keeps
-	assert_int_equal(index_find(&x, "one"), 1);
-	index_put(&x, &a, "own");
-	index_put(&x, &named, NULL); // its own annotation moves as well
-	assert_int_equal(index_find(&x, "own"), 1);
-	assert_int_equal(index_find(&x, "one"), -1);
+	assert_int_equal(oci_index_find(&x, "one"), 1);
+	assert_null(oci_descriptor_annotation(&x.items[0], OCI_REF_NAME));
+	oci_index_put(&x, &b, NULL); // keeps
+	assert_int_equal(oci_index_find(&x, "one"), 1);
+	oci_index_put(&x, &a, "own");
+	oci_index_put(&x, &named, NULL); // its own annotation moves as well
+	assert_int_equal(oci_index_find(&x, "own"), 1);
+	assert_int_equal(oci_index_find(&x, "one"), -1);
 	assert_null(b.annotations); // what was put in was copied
-	index_drop(&x, 0);
+	oci_index_remove(&x, 0);
 	assert_int_equal(x.count, 1);
 	assert_string_equal(x.items[0].digest, B64);
-	index_drop(&x, 0);
+	oci_index_remove(&x, 0);
 	assert_int_equal(x.count, 0);
 }
 
@@ -175,9 +176,9 @@ static void refused_indexes(void **state)
 		HEAD "\"manifests\":[{\"digest\":\"sha256:../../etc\",\"size\":3}]}",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct index x = { 0 };
+		struct oci_index x = { 0 };
 		struct err err = { 0 };
-		expect(index_parse(rows[i], strlen(rows[i]), "i", &x, &err) == -1, rows[i]);
+		expect(oci_index_parse(rows[i], strlen(rows[i]), "i", &x, &err) == -1, rows[i]);
 		expect(err.code == E_MANIFEST && !x.items, rows[i]);
 	}
 }

@@ -52,15 +52,15 @@ static void make_holder(const struct folder *t, const char *node)
 	tempdir_link(t, "proc/42/fd/3", node);
 }
 
-static struct owner_work work_on(const struct folder *t, const struct sys *sys)
+static struct unbind_work work_on(const struct folder *t, const struct sys *sys)
 {
-	static struct watch watch;
-	return (struct owner_work){ .host = &t->root,
-				    .kern = &t->root,
-				    .sys = sys,
-				    .release = "6.1.0-1",
-				    .timeout_ms = 10000,
-				    .watch = &watch };
+	static struct progress progress;
+	return (struct unbind_work){ .host = &t->root,
+				     .kern = &t->root,
+				     .sys = sys,
+				     .release = "6.1.0-1",
+				     .timeout_ms = 10000,
+				     .progress = &progress };
 }
 
 static void let_go_and_given_back(void **state)
@@ -69,17 +69,17 @@ static void let_go_and_given_back(void **state)
 	auto_folder struct folder t;
 	struct err err;
 	auto_gpus struct gpus gpus = { 0 };
-	auto_released struct released r = { 0 };
+	auto_unbound struct unbound r = { 0 };
 	auto_str char *problem = NULL;
 	folder_make(&t);
 	make_machine(&t, "nouveau");
 	make_framebuffer(&t, "0000:40:00.0");
 	assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
-	auto_str char *text = owner_text(&gpus);
+	auto_str char *text = unbind_text(&gpus);
 	assert_string_equal(text, "0000:40:00.0 from nouveau, efi-framebuffer.0");
 	struct sys sys = sys_recorder(&t.root);
-	struct owner_work w = work_on(&t, &sys);
-	assert_int_equal(owner_release(&w, &gpus, &r, &err), 0);
+	struct unbind_work w = work_on(&t, &sys);
+	assert_int_equal(unbind_release(&w, &gpus, &r, &err), 0);
 	assert_int_equal(r.count, 2);
 	folder_expect(&t, PCI "/driver_override", "nvidia");
 	folder_expect(&t, ".sys-calls",
@@ -88,11 +88,11 @@ static void let_go_and_given_back(void **state)
 		      "write sys/bus/platform/drivers/efi-framebuffer/unbind efi-framebuffer.0\n"
 		      "unload nouveau\n");
 	assert_false(root_exists(&t.root, PCI "/driver"));
-	assert_int_equal(owner_settle(&w, &r, &err), 0);
+	assert_int_equal(unbind_finish(&w, &r, &err), 0);
 	folder_expect(&t, PCI "/driver_override", "\n");
 
 	// The module file of the host is none, so its load is what fails; the rest comes back all the same.
-	owner_restore(&w, &r, &problem);
+	unbind_restore(&w, &r, &problem);
 	assert_non_null(problem);
 	assert_non_null(strstr(problem, "nouveau.ko"));
 	auto_gpus struct gpus now = { 0 };
@@ -117,17 +117,17 @@ static void what_is_left_alone(void **state)
 		auto_folder struct folder t;
 		struct err err = { 0 };
 		auto_gpus struct gpus gpus = { 0 };
-		auto_released struct released r = { 0 };
+		auto_unbound struct unbound r = { 0 };
 		folder_make(&t);
 		make_machine(&t, rows[i].driver);
 		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
-		auto_str char *text = owner_text(&gpus);
+		auto_str char *text = unbind_text(&gpus);
 		expect(!!text == rows[i].is_released, rows[i].driver);
 		expect(gpus_check_owner(&gpus, true, &err) == (rows[i].code ? -1 : 0), rows[i].driver);
 		expect(!rows[i].code || (err.code == rows[i].code && strstr(err.text, rows[i].driver)), err.text);
 		struct sys sys = sys_recorder(&t.root);
-		struct owner_work w = work_on(&t, &sys);
-		assert_int_equal(owner_release(&w, &gpus, &r, &err), 0);
+		struct unbind_work w = work_on(&t, &sys);
+		assert_int_equal(unbind_release(&w, &gpus, &r, &err), 0);
 		expect(root_exists(&t.root, ".sys-calls") == rows[i].is_released, rows[i].driver);
 		if (!rows[i].is_released)
 			folder_expect(&t, PCI "/driver_override", "(null)\n");
@@ -142,19 +142,19 @@ static void a_held_device_is_refused_untouched(void **state)
 		auto_folder struct folder t;
 		struct err err = { 0 };
 		auto_gpus struct gpus gpus = { 0 };
-		auto_released struct released r = { 0 };
+		auto_unbound struct unbound r = { 0 };
 		auto_str char *problem = NULL;
 		folder_make(&t);
 		make_machine(&t, "nouveau");
 		make_holder(&t, nodes[i]);
 		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
 		struct sys sys = sys_recorder(&t.root);
-		struct owner_work w = work_on(&t, &sys);
-		assert_int_equal(owner_release(&w, &gpus, &r, &err), -1);
+		struct unbind_work w = work_on(&t, &sys);
+		assert_int_equal(unbind_release(&w, &gpus, &r, &err), -1);
 		assert_int_equal(err.code, E_BOUND);
 		auto_str char *who = str_fmt("nouveau of 0000:40:00.0 is held by pid 42 Xorg (uid 0) fd %s", nodes[i]);
 		expect(str_eq(err.text, who), err.text);
-		owner_restore(&w, &r, &problem);
+		unbind_restore(&w, &r, &problem);
 		assert_null(problem);
 		assert_false(root_exists(&t.root, ".sys-calls"));
 	}
@@ -166,15 +166,15 @@ static void a_held_framebuffer_is_left(void **state)
 	auto_folder struct folder t;
 	struct err err = { 0 };
 	auto_gpus struct gpus gpus = { 0 };
-	auto_released struct released r = { 0 };
+	auto_unbound struct unbound r = { 0 };
 	folder_make(&t);
 	make_machine(&t, "nouveau");
 	make_framebuffer(&t, "0000:40:00.0");
 	make_holder(&t, "/dev/fb0");
 	assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
 	struct sys sys = sys_recorder(&t.root);
-	struct owner_work w = work_on(&t, &sys);
-	assert_int_equal(owner_release(&w, &gpus, &r, &err), 0);
+	struct unbind_work w = work_on(&t, &sys);
+	assert_int_equal(unbind_release(&w, &gpus, &r, &err), 0);
 	assert_string_equal(gpus.items[0].framebuffer, "efi-framebuffer.0");
 	assert_int_equal(r.count, 2);
 	assert_false(r.items[1].is_unbound);
@@ -199,8 +199,8 @@ static void what_a_run_left_is_settled(void **state)
 		tempdir_write(&t, PCI "/driver_override", rows[i].override);
 		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
 		struct sys sys = sys_recorder(&t.root);
-		struct owner_work w = work_on(&t, &sys);
-		owner_settle_left(&w, &gpus);
+		struct unbind_work w = work_on(&t, &sys);
+		unbind_finish_interrupted(&w, &gpus);
 		folder_expect(&t, PCI "/driver_override", rows[i].after);
 	}
 }
@@ -235,19 +235,19 @@ static void what_does_not_come_back(void **state)
 		auto_folder struct folder t;
 		struct err err = { 0 };
 		auto_gpus struct gpus gpus = { 0 };
-		auto_released struct released r = { 0 };
+		auto_unbound struct unbound r = { 0 };
 		auto_str char *problem = NULL;
 		folder_make(&t);
 		make_machine(&t, "nouveau");
 		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
 		struct sys sys = { .attribute_set = rows[i].call };
-		struct owner_work w = work_on(&t, &sys);
+		struct unbind_work w = work_on(&t, &sys);
 		w.timeout_ms = rows[i].is_stuck ? 50 : 60000;
-		assert_int_equal(owner_release(&w, &gpus, &r, &err), -1);
+		assert_int_equal(unbind_release(&w, &gpus, &r, &err), -1);
 		assert_int_equal(err.code, rows[i].code);
 		expect(strstr(err.text, rows[i].text), err.text);
 		assert_int_equal(r.items[0].is_stuck, rows[i].is_stuck);
-		owner_restore(&w, &r, &problem);
+		unbind_restore(&w, &r, &problem);
 		assert_null(problem); // of a stuck device nothing more is asked
 	}
 }

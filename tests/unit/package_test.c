@@ -72,7 +72,7 @@ static void what_is_made_is_found_and_unpacked(void **state)
 	assert_int_equal(found.count, 2);
 	assert_string_equal(found.files[0].srcversion, "ABC");
 	assert_null(found.files[1].srcversion);
-	expect(stage_package(&l, &f.root, &found, &err) == 0, err.text);
+	expect(unpack_package(&l, &f.root, &found, &err) == 0, err.text);
 	assert_int_equal(root_read(&found.dir, "nvidia.ko", &text, NULL, &err), 1);
 	assert_string_equal(text, "the module");
 	package_done(&found);
@@ -167,7 +167,7 @@ static void damaged_layers_are_found(void **state)
 		if (i == 4)
 			assert_int_equal(root_unlink(&f.root, full, &err), 1);
 		open_it(&f, "l", &l);
-		assert_int_equal(stage_package(&l, &f.root, &p, &err), -1);
+		assert_int_equal(unpack_package(&l, &f.root, &p, &err), -1);
 		expect(err.code == E_STORE_CORRUPT, damages[i]);
 		assert_int_equal(p.dir.fd, -1);
 		assert_int_equal(root_exists(&f.root, ".tmp/stage.0"), false);
@@ -175,7 +175,7 @@ static void damaged_layers_are_found(void **state)
 }
 
 struct slow { // a part that grows by a few bytes each time somebody waits
-	struct part *part;
+	struct partial_blob *part;
 	const char *data;
 	size_t len, step;
 	int fails_at, calls;
@@ -187,8 +187,9 @@ static int grow(void *ctx, struct err *err)
 	struct slow *s = ctx;
 	size_t left = s->len - s->part->have, n = left < s->step ? left : s->step;
 	if (++s->calls == s->fails_at)
-		return s->is_restarted ? part_restart(s->part, err) < 0 ? -1 : 1 : err_set(err, E_NETWORK, "cut");
-	return part_add(s->part, s->data + s->part->have, n, err) < 0 ? -1 : s->part->have < s->len;
+		return s->is_restarted ? partial_blob_restart(s->part, err) < 0 ? -1 : 1 :
+					 err_set(err, E_NETWORK, "cut");
+	return partial_blob_append(s->part, s->data + s->part->have, n, err) < 0 ? -1 : s->part->have < s->len;
 }
 
 static void layers_are_unpacked_while_they_arrive(void **state)
@@ -213,7 +214,7 @@ static void layers_are_unpacked_while_they_arrive(void **state)
 		auto_package struct package p = PACKAGE_NONE;
 		auto_layout struct layout from = LAYOUT_NONE, to = LAYOUT_NONE;
 		auto_root struct root dir = ROOT_NONE;
-		auto_part struct part part = PART_NONE;
+		auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
 		auto_str char *data = NULL, *text = NULL;
 		folder_make(&f);
 		make_package(&f, "from", &key, "the module", &p);
@@ -224,15 +225,15 @@ static void layers_are_unpacked_while_they_arrive(void **state)
 		auto_str char *path = layout_blob_path(p.layer.digest);
 		assert_int_equal(root_read(&from.root, path, &data, NULL, &err), 1);
 		data[60] ^= rows[i].is_wrong;
-		assert_int_equal(part_open(&to, &p.layer, &part, &err), 0);
+		assert_int_equal(partial_blob_open(&to, &p.layer, &part, &err), 0);
 		struct slow slow = { .part = &part,
 				     .data = data,
 				     .len = p.layer.size,
 				     .step = 7,
 				     .fails_at = rows[i].fails_at,
 				     .is_restarted = rows[i].is_restarted };
-		struct stage_feed feed = { .part = &part, .more = grow, .ctx = &slow };
-		int r = stage_feed(&feed, &f.root, &p, &err);
+		struct unpack_stream feed = { .part = &part, .more = grow, .ctx = &slow };
+		int r = unpack_stream(&feed, &f.root, &p, &err);
 		expect(rows[i].code ? r < 0 && err.code == rows[i].code : r == 0, rows[i].name);
 		assert_int_equal(layout_has(&to, p.layer.digest), rows[i].code == 0);
 		assert_int_equal(root_exists(&f.root, ".tmp/stage.0"), rows[i].code == 0);
@@ -286,8 +287,8 @@ static void labels_that_contradict_each_other_are_refused(void **state)
 				"\"io.kmodsmith.files\":\"[%s]\"}}}",
 				rows[i].modules, rows[i].files);
 		char type[] = PACKAGE_TYPE, layer_type[] = OCI_LAYER;
-		struct descriptor layer = { .media_type = layer_type }, d = { 0 };
-		struct manifest m = { .artifact_type = type, .layers = &layer, .count = 1 };
+		struct oci_descriptor layer = { .media_type = layer_type }, d = { 0 };
+		struct oci_manifest m = { .artifact_type = type, .layers = &layer, .count = 1 };
 		int r = package_parse(&m, &d, config, strlen(config), &p, &err);
 		expect(r == rows[i].result, rows[i].name);
 		if (r < 0)

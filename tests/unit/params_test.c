@@ -4,7 +4,7 @@
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 
-static const char *value(const struct params *p, const char *module, const char *name)
+static const char *value(const struct module_params *p, const char *module, const char *name)
 {
 	for (size_t i = 0; i < p->count; i++)
 		if (str_eq(p->items[i].module, module) && str_eq(p->items[i].name, name))
@@ -17,7 +17,7 @@ static void reads_modprobe_d(void **state)
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_params struct params p = { 0 };
+	auto_module_params struct module_params p = { 0 };
 	folder_make(&t);
 	tempdir_write(&t, "etc/modprobe.d/a.conf",
 		      "# options nvidia NVreg_Comment=1\noptions nvidia-current NVreg_A=1 \\\n  NVreg_B=\"x y\"\n"
@@ -31,7 +31,7 @@ static void reads_modprobe_d(void **state)
 	tempdir_write(&t, "proc/cmdline",
 		      "quiet nvidia.NVreg_A=3 nvidia-uvm.uvm_x=\"a b\" modprobe.blacklist=nova_core,nouveau "
 		      "module_blacklist=ast\n");
-	assert_int_equal(params_read_modprobe(&p, &t.root, &t.root, &err), 0);
+	assert_int_equal(module_params_read_modprobe(&p, &t.root, &t.root, &err), 0);
 	assert_string_equal(value(&p, "nvidia", "NVreg_A"), "3");
 	assert_string_equal(value(&p, "nvidia", "NVreg_B"), "x y");
 	assert_string_equal(value(&p, "nvidia", "NVreg_V"), "1");
@@ -50,23 +50,23 @@ static void stronger_sources_win(void **state)
 	(void)state;
 	auto_folder struct folder t;
 	struct err err;
-	auto_params struct params p = { 0 };
+	auto_module_params struct module_params p = { 0 };
 	auto_strv struct strv options = { 0 };
 	folder_make(&t);
 	tempdir_write(&t, "etc/modprobe.d/a.conf", "options nvidia NVreg_A=1 NVreg_B=1 NVreg_C=1\n");
 	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_B=2 NVreg_C=2\n\nNVreg_D=\"p q\""); // no newline at the end
 	tempdir_write(&t, "drivers/nvidia-uvm.conf", "uvm_debug_prints=1\n");
 	strv_add(&options, str_dup("nvidia:NVreg_C=3"));
-	assert_int_equal(params_read(&t.root, &t.root, &t.root, &options, &p, &err), 0);
-	auto_str char *nvidia = params_text(&p, "nvidia"), *uvm = params_text(&p, "nvidia-uvm"),
-		      *drm = params_text(&p, "nvidia-drm");
+	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &options, &p, &err), 0);
+	auto_str char *nvidia = module_params_text(&p, "nvidia"), *uvm = module_params_text(&p, "nvidia-uvm"),
+		      *drm = module_params_text(&p, "nvidia-drm");
 	assert_string_equal(nvidia, "NVreg_A=1 NVreg_B=2 NVreg_C=3 NVreg_D=\"p q\"");
 	assert_string_equal(uvm, "uvm_debug_prints=1");
 	assert_string_equal(drm, "");
 	assert_int_equal(p.items[2].source, PARAM_OPTION);
 	auto_strv struct strv given = { 0 };
-	params_options(&p, "nvidia", &given);
-	params_options(&p, "nvidia_uvm", &given);
+	module_params_options(&p, "nvidia", &given);
+	module_params_options(&p, "nvidia_uvm", &given);
 	assert_int_equal(given.count, 1);
 	assert_string_equal(given.items[0], "nvidia:NVreg_C=3");
 	assert_string_equal(p.items[1].where, "drivers/nvidia.conf");
@@ -79,14 +79,14 @@ static void bad_input_is_named(void **state)
 					       "nvidia:=1", "nvidia:a b=1",   "nvidia:A=\"x\"", "" };
 	auto_folder struct folder t;
 	struct err err = { 0 };
-	auto_params struct params p = { 0 };
+	auto_module_params struct module_params p = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
-		assert_int_equal(params_add_option(&p, options[i], &err), -1);
+		assert_int_equal(module_params_add_option(&p, options[i], &err), -1);
 		assert_int_equal(err.code, E_USAGE);
 	}
 	folder_make(&t);
 	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_A=1\n!bad=2\n");
-	assert_int_equal(params_read_drivers(&p, &t.root, &err), -1);
+	assert_int_equal(module_params_read_drivers(&p, &t.root, &err), -1);
 	assert_int_equal(err.code, E_CONFIG);
 	assert_non_null(strstr(err.text, "drivers/nvidia.conf"));
 	assert_non_null(strstr(err.text, "!bad=2"));
@@ -97,7 +97,7 @@ static void compares_with_the_loaded(void **state) // R-D1
 	(void)state;
 	char name[] = "nvidia", uvm[] = "nvidia_uvm";
 	struct loaded_module modules[] = { { .name = name, .is_driver = true }, { .name = uvm, .is_driver = true } };
-	struct loaded l = { .items = modules, .count = ARRAY_SIZE(modules) };
+	struct modules l = { .items = modules, .count = ARRAY_SIZE(modules) };
 	strv_split(&l.params, "DeviceFileMode=438 EnableMSI=1 RegistryDwords=a=1", " ");
 	strv_split(&modules[1].params, "uvm_peer_copy=phys uvm_on=Y", " ");
 	static const struct {
@@ -116,10 +116,10 @@ static void compares_with_the_loaded(void **state) // R-D1
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct err err;
-		auto_params struct params p = { 0 };
+		auto_module_params struct module_params p = { 0 };
 		auto_strv struct strv differ = { 0 };
-		assert_int_equal(params_add_option(&p, cases[i].option, &err), 0);
-		assert_int_equal(params_differ(&p, &l, &differ), cases[i].difference != NULL);
+		assert_int_equal(module_params_add_option(&p, cases[i].option, &err), 0);
+		assert_int_equal(module_params_differing(&p, &l, &differ), cases[i].difference != NULL);
 		if (cases[i].difference)
 			assert_string_equal(differ.items[0], cases[i].difference);
 	}
@@ -144,20 +144,20 @@ static void superchips_get_their_default(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct err err;
-		auto_params struct params p = { 0 };
+		auto_module_params struct module_params p = { 0 };
 		auto_strv struct strv differ = { 0 };
 		struct gpu gpu = { .device = cases[i].device };
 		char name[] = "nvidia";
 		struct loaded_module module = { .name = name, .is_driver = true };
-		struct loaded l = { .items = &module, .count = 1 };
+		struct modules l = { .items = &module, .count = 1 };
 		if (cases[i].option)
-			assert_int_equal(params_add_option(&p, cases[i].option, &err), 0);
-		params_add_defaults(&p, &(struct gpus){ .items = &gpu, .count = 1 });
-		auto_str char *text = params_text(&p, "nvidia");
+			assert_int_equal(module_params_add_option(&p, cases[i].option, &err), 0);
+		module_params_add_defaults(&p, &(struct gpus){ .items = &gpu, .count = 1 });
+		auto_str char *text = module_params_text(&p, "nvidia");
 		assert_string_equal(text, cases[i].text);
-		// A driver that runs without the default is not replaced for it; one without a user's wish is.
+		// A driver that runs without the default is not replaced for it; one without a user's request is.
 		strv_add(&l.params, str_dup("CoherentGPUMemoryMode=\"\""));
-		assert_int_equal(params_differ(&p, &l, &differ), cases[i].option != NULL);
+		assert_int_equal(module_params_differing(&p, &l, &differ), cases[i].option != NULL);
 		strv_done(&l.params);
 	}
 }
@@ -183,7 +183,7 @@ static void unknown_defaults_are_left_out(void **state)
 		auto_module struct module m = MODULE_NONE;
 		char *data = forge_ko(cases[i].ko, &len);
 		assert_int_equal(module_parse(data, len, "nvidia.ko", &m, &err), 0);
-		auto_str char *known = params_known(&m, cases[i].text);
+		auto_str char *known = module_params_known(&m, cases[i].text);
 		assert_string_equal(known, cases[i].known);
 	}
 }

@@ -9,7 +9,7 @@ struct site { // vouch's layout offers headers; a machine with a store and a dir
 	struct vouch v;
 	struct root trees, state;
 	struct layout store;
-	struct descriptor headers;
+	struct oci_descriptor headers;
 	struct strv from;
 };
 
@@ -22,12 +22,12 @@ static struct root below(const struct folder *f, const char *dir)
 	return root;
 }
 
-static void site_make(struct site *s, const struct parcel_key *key)
+static void site_make(struct site *s, const struct asset_key *key)
 {
 	struct err err = { 0 };
 	vouch_make(&s->v);
 	s->store = LAYOUT_NONE;
-	s->headers = (struct descriptor){ .size = 0 };
+	s->headers = (struct oci_descriptor){ .size = 0 };
 	s->from = (struct strv){ 0 };
 	s->trees = below(&s->v.folder, "trees");
 	s->state = below(&s->v.folder, "state");
@@ -35,7 +35,7 @@ static void site_make(struct site *s, const struct parcel_key *key)
 	tempdir_link(&s->v.folder, "tree/lib/modules/" RELEASE "/build", "/usr/src/linux");
 	auto_root struct root tree = below(&s->v.folder, "tree"), store = below(&s->v.folder, "store");
 	assert_int_equal(layout_make(&store, &s->store, &err), 0);
-	int r = parcel_create(&s->v.l, &tree, key, &s->headers, &err);
+	int r = asset_create(&s->v.l, &tree, key, &s->headers, &err);
 	expect(r == 0, err.text);
 	strv_add(&s->from, str_fmt("oci:%s", s->v.l.root.name));
 }
@@ -43,7 +43,7 @@ static void site_make(struct site *s, const struct parcel_key *key)
 static void site_done(struct site *s)
 {
 	strv_done(&s->from);
-	descriptor_done(&s->headers);
+	oci_descriptor_done(&s->headers);
 	layout_done(&s->store);
 	root_done(&s->trees);
 	root_done(&s->state);
@@ -51,12 +51,12 @@ static void site_done(struct site *s)
 }
 #define auto_site __attribute__((cleanup(site_done)))
 
-static const struct parcel_key KEY = {
-	.kind = &PARCEL_HEADERS, .release = RELEASE, .arch = "x86_64", .build_id = ID, .distro = "debian"
+static const struct asset_key KEY = {
+	.kind = &ASSET_HEADERS, .release = RELEASE, .arch = "x86_64", .build_id = ID, .distro = "debian"
 };
 
 // 0, or the code of the error.
-static int fetch(const struct site *s, const struct trust *trust, const struct parcel_key *want)
+static int fetch(const struct site *s, const struct trust *trust, const struct asset_key *want)
 {
 	struct err err = { 0 };
 	struct repository_options options = { 0 };
@@ -64,7 +64,7 @@ static int fetch(const struct site *s, const struct trust *trust, const struct p
 		.from = &s->from, .options = &options, .trust = trust, .state = &s->state, .now = VOUCH_NOW
 	};
 	char hex[DIGEST_HEX + 1];
-	if (parcel_fetch(&f, want, &s->store, hex, &err) < 0)
+	if (asset_fetch(&f, want, &s->store, hex, &err) < 0)
 		return err.code;
 	assert_string_equal(hex, s->headers.digest);
 	return 0;
@@ -79,24 +79,24 @@ static void test_fetched_and_unpacked(void **state)
 	char hex[DIGEST_HEX + 1];
 	site_make(&s, &KEY);
 	struct trust alice = { .keys = s.v.keys, .count = 1 };
-	assert_int_equal(parcel_find(&s.store, &KEY, hex, &why, &err), 0);
+	assert_int_equal(asset_find(&s.store, &KEY, hex, &why, &err), 0);
 	assert_non_null(strstr(why, "it has no headers-" RELEASE "-x86_64"));
 	assert_int_equal(fetch(&s, &alice, &KEY), E_UNSIGNED);
 	vouch_sign(&s.v, &s.headers, 1);
 	assert_int_equal(fetch(&s, &alice, &KEY), E_UNTRUSTED);
 	vouch_sign(&s.v, &s.headers, 0);
 	assert_int_equal(fetch(&s, &alice, &KEY), 0);
-	assert_int_equal(parcel_find(&s.store, &KEY, hex, &why, &err), 1);
+	assert_int_equal(asset_find(&s.store, &KEY, hex, &why, &err), 1);
 	assert_string_equal(hex, s.headers.digest);
-	assert_int_equal(parcel_unpack(&s.store, hex, &s.trees, &err), 1);
-	assert_int_equal(parcel_unpack(&s.store, hex, &s.trees, &err), 0);
+	assert_int_equal(asset_unpack(&s.store, hex, &s.trees, &err), 1);
+	assert_int_equal(asset_unpack(&s.store, hex, &s.trees, &err), 0);
 	path = str_fmt("%s/lib/modules/" RELEASE "/build", hex);
 	assert_int_equal(root_readlink(&s.trees, path, &target, &err), 1);
 	assert_string_equal(target, "/usr/src/linux");
 	auto_root struct root tree = ROOT_NONE;
 	assert_int_equal(root_sub(&s.v.folder.root, "tree", &tree, &err), 0);
-	auto_descriptor struct descriptor again = { 0 };
-	assert_int_equal(parcel_create(&s.store, &tree, &KEY, &again, &err), 0);
+	auto_oci_descriptor struct oci_descriptor again = { 0 };
+	assert_int_equal(asset_create(&s.store, &tree, &KEY, &again, &err), 0);
 	assert_string_equal(again.digest, hex); // the same tree is the same bytes
 }
 
@@ -119,10 +119,10 @@ static void test_what_is_compared(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_site struct site s;
-		struct parcel_key has = KEY, want = { .kind = &PARCEL_HEADERS,
-						      .release = rows[i].release,
-						      .arch = rows[i].arch,
-						      .build_id = rows[i].build_id };
+		struct asset_key has = KEY, want = { .kind = &ASSET_HEADERS,
+						     .release = rows[i].release,
+						     .arch = rows[i].arch,
+						     .build_id = rows[i].build_id };
 		has.build_id = rows[i].is_id_unknown ? NULL : ID;
 		site_make(&s, &has);
 		expect(fetch(&s, NULL, &want) == rows[i].code, rows[i].what);
@@ -135,8 +135,8 @@ static void test_a_tag_that_lies(void **state)
 	(void)state;
 	auto_site struct site s;
 	struct err err;
-	struct parcel_key plus = { .kind = &PARCEL_HEADERS, .release = "6.1.0+x", .arch = "x86_64" },
-			  low = { .kind = &PARCEL_HEADERS, .release = "6.1.0_x", .arch = "x86_64" };
+	struct asset_key plus = { .kind = &ASSET_HEADERS, .release = "6.1.0+x", .arch = "x86_64" },
+			 low = { .kind = &ASSET_HEADERS, .release = "6.1.0_x", .arch = "x86_64" };
 	site_make(&s, &plus);
 	assert_int_equal(fetch(&s, NULL, &low), E_NO_PACKAGE);
 	assert_int_equal(fetch(&s, NULL, &plus), 0);
@@ -162,7 +162,7 @@ static void test_damage_is_found_before_it_is_unpacked(void **state)
 		data[len / 2] ^= 1;
 		assert_int_equal(root_write(&s.store.root, path, data, len, 0644, &err), 0);
 	}
-	assert_int_equal(parcel_unpack(&s.store, s.headers.digest, &s.trees, &err), -1);
+	assert_int_equal(asset_unpack(&s.store, s.headers.digest, &s.trees, &err), -1);
 	assert_int_equal(err.code, E_STORE_CORRUPT);
 	assert_false(root_exists(&s.trees, s.headers.digest));
 }

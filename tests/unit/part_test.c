@@ -13,7 +13,7 @@ static const char TEXT[] = "0123456789";
 struct setting {
 	struct folder folder;
 	struct layout layout;
-	struct descriptor d;
+	struct oci_descriptor d;
 };
 
 static void setting_make(struct setting *s)
@@ -36,22 +36,22 @@ static void whole_at_once(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
-	auto_part struct part p = PART_NONE, again = PART_NONE;
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE, again = PARTIAL_BLOB_NONE;
 	struct err err;
 	char buf[16];
 	setting_make(&s);
-	assert_int_equal(part_open(&s.layout, &s.d, &p, &err), 0);
-	assert_int_equal(part_add(&p, TEXT, 10, &err), 0);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT, 10, &err), 0);
 	assert_false(layout_has(&s.layout, s.d.digest));
-	assert_int_equal(part_commit(&p, &err), 0);
+	assert_int_equal(partial_blob_commit(&p, &err), 0);
 	assert_true(p.is_committed);
 	assert_int_equal(read(p.fd, buf, sizeof(buf)), 10);
 	folder_expect(&s.folder, BLOB, TEXT);
 	assert_false(root_exists(&s.folder.root, PART));
-	assert_int_equal(part_open(&s.layout, &s.d, &again, &err), 1);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &again, &err), 1);
 	assert_true(again.is_committed && again.have == 10);
 	assert_int_equal(read(again.fd, buf, sizeof(buf)), 10);
-	assert_int_equal(part_commit(&again, &err), 0);
+	assert_int_equal(partial_blob_commit(&again, &err), 0);
 }
 
 // What lies there when a part begins, and what follows.
@@ -72,14 +72,14 @@ static void taken_over(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setting struct setting s;
-		auto_part struct part p = PART_NONE;
+		auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 		struct err err = { 0 };
 		setting_make(&s);
 		folder_file(&s.folder, PART, rows[i].left);
-		expect(part_open(&s.layout, &s.d, &p, &err) == 0, rows[i].left);
+		expect(partial_blob_open(&s.layout, &s.d, &p, &err) == 0, rows[i].left);
 		expect(p.have == rows[i].have, rows[i].left);
-		expect(part_add(&p, rows[i].rest, strlen(rows[i].rest), &err) == 0, rows[i].left);
-		expect(part_commit(&p, &err) == (rows[i].code ? -1 : 0), rows[i].left);
+		expect(partial_blob_append(&p, rows[i].rest, strlen(rows[i].rest), &err) == 0, rows[i].left);
+		expect(partial_blob_commit(&p, &err) == (rows[i].code ? -1 : 0), rows[i].left);
 		expect(!rows[i].code || err.code == rows[i].code, rows[i].left);
 		expect(layout_has(&s.layout, s.d.digest) == !rows[i].code, rows[i].left);
 		expect(!root_exists(&s.folder.root, PART), rows[i].left);
@@ -90,37 +90,37 @@ static void more_than_promised(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
-	auto_part struct part p = PART_NONE;
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 	struct err err;
 	setting_make(&s);
-	assert_int_equal(part_open(&s.layout, &s.d, &p, &err), 0);
-	assert_int_equal(part_add(&p, "abc", 3, &err), 0);
-	assert_int_equal(part_add(&p, TEXT, 10, &err), -1);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, "abc", 3, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT, 10, &err), -1);
 	assert_int_equal(err.code, E_TOO_LARGE);
 	assert_int_equal(p.have, 3);
-	assert_int_equal(part_restart(&p, &err), 0);
-	assert_int_equal(part_add(&p, TEXT, 10, &err), 0);
-	assert_int_equal(part_add(&p, "", 0, &err), 0);
-	assert_int_equal(part_add(&p, "x", 1, &err), -1);
-	assert_int_equal(part_commit(&p, &err), 0);
+	assert_int_equal(partial_blob_restart(&p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT, 10, &err), 0);
+	assert_int_equal(partial_blob_append(&p, "", 0, &err), 0);
+	assert_int_equal(partial_blob_append(&p, "x", 1, &err), -1);
+	assert_int_equal(partial_blob_commit(&p, &err), 0);
 }
 
 static void one_process_at_a_time(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
-	struct part p = PART_NONE, other = PART_NONE;
+	struct partial_blob p = PARTIAL_BLOB_NONE, other = PARTIAL_BLOB_NONE;
 	struct err err;
 	setting_make(&s);
-	assert_int_equal(part_open(&s.layout, &s.d, &p, &err), 0);
-	assert_int_equal(part_add(&p, TEXT, 4, &err), 0);
-	assert_int_equal(part_open(&s.layout, &s.d, &other, &err), -1);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT, 4, &err), 0);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &other, &err), -1);
 	assert_int_equal(err.code, E_LOCKED);
-	part_done(&p);
-	part_done(&p); // twice is fine
-	assert_int_equal(part_open(&s.layout, &s.d, &other, &err), 0);
+	partial_blob_done(&p);
+	partial_blob_done(&p); // twice is fine
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &other, &err), 0);
 	assert_int_equal(other.have, 4);
-	part_done(&other);
+	partial_blob_done(&other);
 }
 
 // A blob that is shorter than its descriptor says was damaged: it is brought again and replaced.
@@ -128,13 +128,13 @@ static void damaged_blob_is_replaced(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
-	auto_part struct part p = PART_NONE;
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 	struct err err;
 	setting_make(&s);
 	folder_file(&s.folder, BLOB, "012");
-	assert_int_equal(part_open(&s.layout, &s.d, &p, &err), 0);
-	assert_int_equal(part_add(&p, TEXT, 10, &err), 0);
-	assert_int_equal(part_commit(&p, &err), 0);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT, 10, &err), 0);
+	assert_int_equal(partial_blob_commit(&p, &err), 0);
 	folder_expect(&s.folder, BLOB, TEXT);
 }
 
@@ -142,23 +142,24 @@ static void killed_and_continued(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
-	auto_part struct part p = PART_NONE;
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 	struct err err;
 	int status;
 	setting_make(&s);
 	pid_t pid = fork();
 	if (pid == 0) {
-		struct part mine = PART_NONE;
-		if (part_open(&s.layout, &s.d, &mine, &err) < 0 || part_add(&mine, TEXT, 7, &err) < 0)
+		struct partial_blob mine = PARTIAL_BLOB_NONE;
+		if (partial_blob_open(&s.layout, &s.d, &mine, &err) < 0 ||
+		    partial_blob_append(&mine, TEXT, 7, &err) < 0)
 			_exit(1);
 		raise(SIGKILL);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_true(WIFSIGNALED(status));
-	assert_int_equal(part_open(&s.layout, &s.d, &p, &err), 0);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &p, &err), 0);
 	assert_int_equal(p.have, 7);
-	assert_int_equal(part_add(&p, TEXT + 7, 3, &err), 0);
-	assert_int_equal(part_commit(&p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT + 7, 3, &err), 0);
+	assert_int_equal(partial_blob_commit(&p, &err), 0);
 }
 
 // A write that stops half way (here at the limit of a file's size) leaves what is counted, and can go on.
@@ -166,26 +167,26 @@ static void half_a_write_is_taken_back(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
-	auto_part struct part p = PART_NONE;
+	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 	struct rlimit old, small;
 	struct stat st;
 	struct err err;
 	setting_make(&s);
-	assert_int_equal(part_open(&s.layout, &s.d, &p, &err), 0);
-	assert_int_equal(part_add(&p, TEXT, 4, &err), 0);
+	assert_int_equal(partial_blob_open(&s.layout, &s.d, &p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT, 4, &err), 0);
 	signal(SIGXFSZ, SIG_IGN);
 	getrlimit(RLIMIT_FSIZE, &old);
 	small = (struct rlimit){ 6, old.rlim_max };
 	setrlimit(RLIMIT_FSIZE, &small);
-	int r = part_add(&p, TEXT + 4, 6, &err);
+	int r = partial_blob_append(&p, TEXT + 4, 6, &err);
 	setrlimit(RLIMIT_FSIZE, &old);
 	assert_int_equal(r, -1);
 	assert_int_equal(err.code, EFBIG);
 	assert_int_equal(p.have, 4);
 	assert_int_equal(fstat(p.fd, &st), 0);
 	assert_int_equal(st.st_size, 4);
-	assert_int_equal(part_add(&p, TEXT + 4, 6, &err), 0);
-	assert_int_equal(part_commit(&p, &err), 0);
+	assert_int_equal(partial_blob_append(&p, TEXT + 4, 6, &err), 0);
+	assert_int_equal(partial_blob_commit(&p, &err), 0);
 }
 
 enum { RACERS = 6 };
@@ -193,18 +194,18 @@ enum { RACERS = 6 };
 static void race(const struct setting *s)
 {
 	for (int i = 0; i < 20000; i++) {
-		auto_part struct part p = PART_NONE;
+		auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 		struct err err;
-		int r = part_open(&s->layout, &s->d, &p, &err);
+		int r = partial_blob_open(&s->layout, &s->d, &p, &err);
 		if (r > 0)
 			_exit(0);
 		if (r < 0 && err.code != E_LOCKED)
 			_exit(1);
 		if (r < 0)
 			usleep(200);
-		if (r == 0 && p.have < p.size && part_add(&p, TEXT + p.have, 1, &err) < 0)
+		if (r == 0 && p.have < p.size && partial_blob_append(&p, TEXT + p.have, 1, &err) < 0)
 			_exit(2);
-		if (r == 0 && p.have == p.size && part_commit(&p, &err) < 0)
+		if (r == 0 && p.have == p.size && partial_blob_commit(&p, &err) < 0)
 			_exit(3);
 	}
 	_exit(4);

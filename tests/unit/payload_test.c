@@ -102,8 +102,8 @@ static const struct member BASE[] = {
 static int make(const struct folder *f, const struct strv *files, const char *base, const char *name, struct err *err)
 {
 	auto_str char *path = base ? str_fmt("%s/%s", f->path, base) : NULL;
-	struct payload_wish wish = { .driver = V, .arch = "x86_64", .files = files, .base = path };
-	return payload_make(&wish, &f->root, name, err);
+	struct payload_request request = { .driver = V, .arch = "x86_64", .files = files, .base = path };
+	return payload_make(&request, &f->root, name, err);
 }
 
 static void expect_link(const struct folder *f, const char *path, const char *wanted)
@@ -287,11 +287,11 @@ static void test_run(void **state)
 	}
 }
 
-static int carry(const struct folder *f, const struct strv *files, const char *name, struct carried *ret,
+static int carry(const struct folder *f, const struct strv *files, const char *name, struct image_dir *ret,
 		 struct err *err)
 {
-	struct payload_wish wish = { .driver = V, .arch = "x86_64", .files = files };
-	return carried_make(&wish, &f->root, name, ret, err);
+	struct payload_request request = { .driver = V, .arch = "x86_64", .files = files };
+	return image_dir_make(&request, &f->root, name, ret, err);
 }
 
 // Whole or not at all, and the same files are the same payload.
@@ -300,7 +300,7 @@ static void test_carried(void **state)
 	(void)state;
 	auto_folder struct folder f;
 	auto_strv struct strv files = { 0 };
-	auto_carried struct carried a = { 0 }, b = { 0 }, again = { 0 }, found = { 0 }, none = { 0 };
+	auto_image_dir struct image_dir a = { 0 }, b = { 0 }, again = { 0 }, found = { 0 }, none = { 0 };
 	struct err err = { 0 };
 	folder_make(&f);
 	folder_dir(&f, "a"); // an empty one is taken
@@ -313,10 +313,10 @@ static void test_carried(void **state)
 	auto_root struct root dir = ROOT_NONE, empty = ROOT_NONE;
 	assert_int_equal(root_sub(&f.root, "a", &dir, &err), 0);
 	assert_int_equal(root_sub(&f.root, "empty", &empty, &err), 0);
-	assert_int_equal(carried_read(&dir, CARRIED_DOCUMENT, &found, &err), 1);
+	assert_int_equal(image_dir_read(&dir, IMAGE_DIR_DOCUMENT, &found, &err), 1);
 	assert_string_equal(found.digest, a.digest);
 	assert_string_equal(found.driver, V);
-	assert_int_equal(carried_read(&empty, CARRIED_DOCUMENT, &none, &err), 0);
+	assert_int_equal(image_dir_read(&empty, IMAGE_DIR_DOCUMENT, &none, &err), 0);
 	archive(&f, "run.run", RUN, &files);
 	assert_int_equal(carry(&f, &files, "c", &none, &err), -1); // libcuda of both
 	assert_false(root_exists(&f.root, "c"));
@@ -329,7 +329,7 @@ static void test_carried(void **state)
 	static const char *const bad[] = { "{", "{}", "{\"driver\":\"1\",\"arch\":\"x\",\"digest\":\"../../etc\"}" };
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		tempdir_write(&f, "empty/payload.json", bad[i]);
-		expect(carried_read(&empty, CARRIED_DOCUMENT, &none, &err) == -1 && err.code == E_PAYLOAD, bad[i]);
+		expect(image_dir_read(&empty, IMAGE_DIR_DOCUMENT, &none, &err) == -1 && err.code == E_PAYLOAD, bad[i]);
 	}
 }
 
@@ -365,25 +365,25 @@ static void place_done(struct place *p)
 }
 #define auto_place __attribute__((cleanup(place_done)))
 
-static const struct parcel_key KEY = { .kind = &PARCEL_PAYLOAD, .driver = "535.261.03", .arch = "x86_64" };
+static const struct asset_key KEY = { .kind = &ASSET_PAYLOAD, .driver = "535.261.03", .arch = "x86_64" };
 
 static void test_round_trip(void **state)
 {
 	(void)state;
 	auto_place struct place a, b;
-	auto_descriptor struct descriptor first = { 0 }, second = { 0 };
-	auto_str char *tag = parcel_tag(&KEY), *why = NULL, *link = NULL, *path = NULL, *target = NULL;
+	auto_oci_descriptor struct oci_descriptor first = { 0 }, second = { 0 };
+	auto_str char *tag = asset_tag(&KEY), *why = NULL, *link = NULL, *path = NULL, *target = NULL;
 	struct err err = { 0 };
 	char hex[DIGEST_HEX + 1];
 	place_make(&a);
 	place_make(&b);
 	assert_string_equal(tag, "payload-535.261.03-x86_64");
-	assert_int_equal(parcel_create(&a.layout, &a.tree, &KEY, &first, &err), 0);
-	assert_int_equal(parcel_create(&b.layout, &b.tree, &KEY, &second, &err), 0);
+	assert_int_equal(asset_create(&a.layout, &a.tree, &KEY, &first, &err), 0);
+	assert_int_equal(asset_create(&b.layout, &b.tree, &KEY, &second, &err), 0);
 	assert_string_equal(first.digest, second.digest); // the same tree elsewhere is the same bytes
-	assert_int_equal(parcel_find(&a.layout, &KEY, hex, &why, &err), 1);
+	assert_int_equal(asset_find(&a.layout, &KEY, hex, &why, &err), 1);
 	assert_string_equal(hex, first.digest);
-	assert_int_equal(parcel_unpack(&a.layout, hex, &a.out, &err), 1);
+	assert_int_equal(asset_unpack(&a.layout, hex, &a.out, &err), 1);
 	path = str_fmt("out/%s/usr/lib64/libcuda.so.535.261.03", hex);
 	folder_expect(&a.folder, path, "cuda");
 	link = str_fmt("%s/usr/lib64/libcuda.so.1", hex);
@@ -395,11 +395,11 @@ static void test_round_trip(void **state)
 static void test_what_the_tag_leads_to(void **state)
 {
 	(void)state;
-	struct parcel_key headers = { .kind = &PARCEL_HEADERS, .release = "6.1.0", .arch = "x86_64" },
-			  older = { .kind = &PARCEL_PAYLOAD, .driver = "470.256.02", .arch = "x86_64" };
+	struct asset_key headers = { .kind = &ASSET_HEADERS, .release = "6.1.0", .arch = "x86_64" },
+			 older = { .kind = &ASSET_PAYLOAD, .driver = "470.256.02", .arch = "x86_64" };
 	const struct {
 		const char *what;
-		const struct parcel_key *offered;
+		const struct asset_key *offered;
 		int found, code;
 		const char *text;
 	} rows[] = {
@@ -408,16 +408,16 @@ static void test_what_the_tag_leads_to(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_place struct place p;
-		auto_descriptor struct descriptor d = { 0 };
+		auto_oci_descriptor struct oci_descriptor d = { 0 };
 		auto_str char *why = NULL, *none = NULL;
 		struct err err = { 0 };
 		char hex[DIGEST_HEX + 1];
 		place_make(&p);
-		assert_int_equal(parcel_find(&p.layout, &KEY, hex, &none, &err), 0);
+		assert_int_equal(asset_find(&p.layout, &KEY, hex, &none, &err), 0);
 		assert_non_null(strstr(none, "it has no payload-535.261.03-x86_64"));
-		assert_int_equal(parcel_create(&p.layout, &p.tree, rows[i].offered, &d, &err), 0);
+		assert_int_equal(asset_create(&p.layout, &p.tree, rows[i].offered, &d, &err), 0);
 		assert_int_equal(layout_publish(&p.layout, &d, "payload-535.261.03-x86_64", &err), 0);
-		expect(parcel_find(&p.layout, &KEY, hex, &why, &err) == rows[i].found, rows[i].what);
+		expect(asset_find(&p.layout, &KEY, hex, &why, &err) == rows[i].found, rows[i].what);
 		expect(rows[i].found == 0 || err.code == rows[i].code, rows[i].what);
 		expect(strstr(why ? why : err.text, rows[i].text), rows[i].what);
 	}

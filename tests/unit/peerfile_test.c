@@ -134,7 +134,7 @@ static void check_row(const struct row *row)
 	static char release[] = RELEASE, arch[] = "x86_64";
 	const struct facts facts = { .host = { .release = release, .arch = arch } };
 	auto_folder struct folder t;
-	auto_peerfile struct peerfile f = PEERFILE_NONE;
+	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	struct err err = { 0 };
 	folder_make(&t);
 	make_machine(row, &t);
@@ -142,7 +142,7 @@ static void check_row(const struct row *row)
 	parse(&(struct forge_module){ .name = "nvidia", .vermagic = MAGIC }, &f.core);
 	parse(&(struct forge_module){ .name = "nvidia_peermem", .vermagic = MAGIC, .imports = row->imports },
 	      &f.module);
-	int r = peerfile_prove(&t.root, &t.root, &facts, &f, &err);
+	int r = peermem_module_prove(&t.root, &t.root, &facts, &f, &err);
 	if (row->code) {
 		expect(r < 0 && err.code == row->code, row->name);
 		expect(!row->text || strstr(err.text, row->text), err.text);

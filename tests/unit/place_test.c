@@ -39,20 +39,20 @@ static void test_files_of_packages(void **state)
 		{ "etc/ld.so.cache", NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_str char *place = place_of(rows[i].path, V);
+		auto_str char *place = install_path_of(rows[i].path, V);
 		expect(rows[i].place ? str_eq(place, rows[i].place) : !place, rows[i].path);
 	}
 }
 
 static char *of_package(const void *ctx, const char *path)
 {
-	return place_of(path, ctx);
+	return install_path_of(path, ctx);
 }
 
 static void test_links(void **state)
 {
 	(void)state;
-	const struct lay_part part = { .place = of_package, .ctx = V };
+	const struct merge_tree_source part = { .place = of_package, .ctx = V };
 	static const struct {
 		const char *path, *target, *wanted;
 	} rows[] = {
@@ -68,8 +68,8 @@ static void test_links(void **state)
 		{ "usr/x/up", "..", "../../usr" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_str char *place = place_of(rows[i].path, V);
-		auto_str char *found = lay_target(&part, rows[i].path, rows[i].target, place);
+		auto_str char *place = install_path_of(rows[i].path, V);
+		auto_str char *found = merge_tree_link_target(&part, rows[i].path, rows[i].target, place);
 		if (rows[i].wanted ? !str_eq(found, rows[i].wanted) : found != NULL)
 			fail_msg("%s -> %s: %s", rows[i].path, rows[i].target, found ? found : "(none)");
 	}

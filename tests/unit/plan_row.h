@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine, a wish and what is at hand as one row of a table, and the plan that follows from it.
+// A machine, a request and what is at hand as one row of a table, and the plan that follows from it.
 #pragma once
 #include "plan/plan.h"
 #include "tests/unit/test.h"
@@ -15,14 +15,19 @@ struct row {
 	const char *package;        // version of the package at hand
 	const char *srcversion;     // of nvidia in the package; what is loaded has "S1"
 	const char *source;         // version of the source at hand
-	const char *wish_driver;
-	enum flavour wish_flavour;
+	const char *request_driver;
+	enum flavour request_flavour;
 	bool is_compile_forbidden, is_sig_enforced;
-	const char *payload, *export_why, *payload_why_not;     // as in struct at_hand
-	const char *holder;                                     // path held by a process
-	enum { OURS, HOST_PACKAGE, STALE, INSTALLED } resident; // whose what is loaded is; INSTALLED: version 530.1
+	const char *payload, *export_why, *payload_why_not; // as in struct at_hand
+	const char *holder;                                 // path held by a process
+	enum {
+		OURS,
+		HOST_PACKAGE,
+		STALE,
+		INSTALLED
+	} existing_driver; // whose what is loaded is; INSTALLED: version 530.1
 	enum host_policy host_driver;
-	enum drain_policy holders;
+	enum holders_policy holders;
 	const char *failed; // optional module that failed in this boot, of the package at hand
 	const char *failed_params;
 	bool is_retry;
@@ -58,7 +63,7 @@ static void make_facts(const struct row *row, struct facts *f)
 	auto_strv struct strv names = { 0 };
 	if (row->loaded_modules)
 		strv_split(&names, row->loaded_modules, ",");
-	f->loaded = (struct loaded){ .version = str_dup(row->loaded), .flavour = row->loaded_flavour };
+	f->loaded = (struct modules){ .version = str_dup(row->loaded), .flavour = row->loaded_flavour };
 	f->loaded.items = mem_alloc((names.count + 1) * sizeof(*f->loaded.items));
 	for (; f->loaded.count < names.count; f->loaded.count++)
 		f->loaded.items[f->loaded.count] =
@@ -68,16 +73,17 @@ static void make_facts(const struct row *row, struct facts *f)
 						.srcversion = str_dup("S1") };
 }
 
-static void make_resident(const struct row *row, struct resident *r)
+static void make_resident(const struct row *row, struct existing_driver *r)
 {
-	if (row->resident == OURS)
+	if (row->existing_driver == OURS)
 		return;
-	*r = (struct resident){ .is_foreign = true,
-				.is_loaded = row->resident != INSTALLED,
-				.is_stale = row->resident == STALE,
-				.version = str_dup(row->resident == INSTALLED ? "530.1" : row->loaded),
-				.flavour = FLAVOUR_OPEN,
-				.file = str_dup(row->resident == STALE ? NULL : "lib/modules/6/nvidia.ko") };
+	*r = (struct existing_driver){ .is_foreign = true,
+				       .is_loaded = row->existing_driver != INSTALLED,
+				       .is_stale = row->existing_driver == STALE,
+				       .version = str_dup(row->existing_driver == INSTALLED ? "530.1" : row->loaded),
+				       .flavour = FLAVOUR_OPEN,
+				       .file = str_dup(row->existing_driver == STALE ? NULL :
+										       "lib/modules/6/nvidia.ko") };
 }
 
 static void make_package(const struct row *row, struct package *p)
@@ -112,7 +118,7 @@ static void check_plan(const struct row *row, const struct plan *plan)
 {
 	auto_str char *steps = str_dup("");
 	for (size_t i = 0; i < plan->count; i++) {
-		str_add(&steps, "%s%s", i ? " " : "", step_kind_name(plan->steps[i].kind));
+		str_add(&steps, "%s%s", i ? " " : "", plan_step_name(plan->steps[i].kind));
 		expect(plan->steps[i].subject && *plan->steps[i].subject && plan->steps[i].why && *plan->steps[i].why,
 		       row->name);
 		if (row->why && plan->steps[i].kind == STEP_UNLOAD)
@@ -125,13 +131,13 @@ static void check_plan(const struct row *row, const struct plan *plan)
 		fail_msg("%s: steps are '%s', not '%s'", row->name, steps, row->steps);
 }
 
-static void make_failed(const struct row *row, struct optional *o)
+static void make_failed(const struct row *row, struct optional_modules *o)
 {
 	struct err why;
 	if (!row->failed)
 		return;
 	err_set(&why, E_SYMBOL, "nothing exports x");
-	optional_add(o, row->failed, row->failed_params ? row->failed_params : "", &why);
+	optional_modules_add(o, row->failed, row->failed_params ? row->failed_params : "", &why);
 	o->driver = str_dup(row->package);
 	o->package = str_dup("aa");
 }
@@ -144,17 +150,17 @@ static void check_row(const struct row *row)
 	struct holders holders = { 0 };
 	struct err err = { 0 };
 	make_facts(row, &facts);
-	make_resident(row, &facts.resident);
+	make_resident(row, &facts.existing_driver);
 	make_holder(row, &holders);
 	if (row->package)
 		make_package(row, &package);
-	struct wish wish = { .driver = row->wish_driver,
-			     .flavour = row->wish_flavour,
-			     .is_compile_forbidden = row->is_compile_forbidden,
-			     .host_driver = row->host_driver,
-			     .is_retry = row->is_retry,
-			     .holders = row->holders };
-	auto_optional struct optional failed = { 0 };
+	struct request request = { .driver = row->request_driver,
+				   .flavour = row->request_flavour,
+				   .is_compile_forbidden = row->is_compile_forbidden,
+				   .host_driver = row->host_driver,
+				   .is_retry = row->is_retry,
+				   .holders = row->holders };
+	auto_optional_modules struct optional_modules failed = { 0 };
 	make_failed(row, &failed);
 	struct at_hand at_hand = { .package = row->package ? &package : NULL,
 				   .source_version = row->source,
@@ -163,7 +169,7 @@ static void check_row(const struct row *row)
 				   .export_why = row->export_why,
 				   .payload_why_not = row->payload_why_not,
 				   .source_flavours = row->source ? FLAVOUR_OPEN | FLAVOUR_PROPRIETARY : 0 };
-	int r = plan_make(&facts, &wish, &at_hand, &holders, &plan, &err);
+	int r = plan_make(&facts, &request, &at_hand, &holders, &plan, &err);
 	holders_done(&holders);
 	if (row->code) {
 		if (r >= 0 || err.code != row->code)

@@ -57,8 +57,8 @@ static void needed(void **state) // R-P6
 		struct gpu gpu[2] = { { .address = "0000:40:00.0" }, { .address = "0000:50:00.0" } };
 		struct gpus gpus = { gpu, row->gpus[1] ? 2 : 1 };
 		struct err err;
-		auto_params struct params params = { 0 };
-		auto_firmware_need struct firmware_need need = { 0 };
+		auto_module_params struct module_params params = { 0 };
+		auto_preflight_need struct preflight_need need = { 0 };
 		auto_str char *option = str_fmt("nvidia:NVreg_EnableGpuFirmware=%s", row->param), *names = str_dup("");
 		for (size_t g = 0; g < gpus.count; g++) {
 			gpu[g].device = row->gpus[g];
@@ -66,8 +66,8 @@ static void needed(void **state) // R-P6
 			gpu[g].kind = row->class == SWITCH ? GPU_SWITCH : GPU_DISPLAY;
 		}
 		if (row->param)
-			assert_int_equal(params_add_option(&params, option, &err), 0);
-		firmware_need_make(&gpus, row->driver, row->flavour, &params, &need);
+			assert_int_equal(module_params_add_option(&params, option, &err), 0);
+		preflight_need_make(&gpus, row->driver, row->flavour, &params, &need);
 		auto_str char *dir = str_fmt("nvidia/%s/", row->driver);
 		for (size_t n = 0; n < need.names.count; n++) {
 			expect(str_starts(need.names.items[n], dir), row->name);
@@ -98,15 +98,15 @@ static void of_what_is_loaded_and_of_a_record(void **state)
 		struct gpu gpu = { .address = "0000:40:00.0", .device = A100, .class = COMPUTE };
 		struct gpus gpus = { &gpu, 1 };
 		char version[] = "535.261.03";
-		struct loaded loaded = { .version = version };
-		auto_driver struct driver record = { .version = str_dup(version),
-						     .flavour = str_dup(table[i].flavour) };
-		auto_firmware_need struct firmware_need now = { 0 }, then = { 0 };
+		struct modules loaded = { .version = version };
+		auto_driver_state struct driver_state record = { .version = str_dup(version),
+								 .flavour = str_dup(table[i].flavour) };
+		auto_preflight_need struct preflight_need now = { 0 }, then = { 0 };
 		assert_true(flavour_parse(table[i].flavour, &loaded.flavour));
 		strv_add(&loaded.params, str_dup(table[i].shown));
-		driver_set_params(&record, "nvidia", table[i].given);
-		firmware_need_loaded(&gpus, &loaded, &now);
-		firmware_need_record(&gpus, &record, &then);
+		driver_state_set_params(&record, "nvidia", table[i].given);
+		preflight_need_loaded(&gpus, &loaded, &now);
+		preflight_need_record(&gpus, &record, &then);
 		strv_done(&loaded.params);
 		expect((now.names.count == 1) == table[i].is_needed, table[i].shown);
 		expect((then.names.count == 1) == table[i].is_needed, table[i].given);
@@ -119,8 +119,8 @@ static void passed_through_counts_not(void **state)
 	char driver[] = "vfio-pci";
 	struct gpu gpu = { .address = "0000:40:00.0", .device = H100, .class = COMPUTE, .driver = driver };
 	struct gpus gpus = { &gpu, 1 };
-	auto_firmware_need struct firmware_need need = { 0 };
-	firmware_need_make(&gpus, "535.261.03", OPEN, NULL, &need);
+	auto_preflight_need struct preflight_need need = { 0 };
+	preflight_need_make(&gpus, "535.261.03", OPEN, NULL, &need);
 	assert_int_equal(need.names.count, 0);
 }
 
@@ -132,14 +132,14 @@ static void missing_is_named(void **state) // R-P6
 	struct gpu gpu[] = { { .address = "0000:40:00.0", .device = H100, .class = COMPUTE },
 			     { .address = "0000:50:00.0", .device = A100, .class = COMPUTE } };
 	struct gpus gpus = { gpu, 2 };
-	auto_firmware_search struct firmware_search s = { 0 };
-	auto_firmware_need struct firmware_need need = { 0 };
+	auto_firmware_path struct firmware_path s = { 0 };
+	auto_preflight_need struct preflight_need need = { 0 };
 	auto_str char *where = NULL;
 	folder_make(&t);
 	tempdir_write(&t, "sys/module/firmware_class/parameters/path", "/run/other\n");
 	tempdir_write(&t, "lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "firmware");
-	assert_int_equal(firmware_search(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
-	firmware_need_make(&gpus, "535.261.03", OPEN, NULL, &need);
+	assert_int_equal(firmware_path(&t.root, &t.root, "6.1.0-1", &s, &err), 0);
+	preflight_need_make(&gpus, "535.261.03", OPEN, NULL, &need);
 	assert_int_equal(preflight_firmware(&t.root, &s, &need, &where, &err), -1);
 	assert_int_equal(err.code, E_FIRMWARE);
 	assert_non_null(strstr(err.text, "nvidia/535.261.03/gsp_tu10x.bin: the open modules need it"));
@@ -160,14 +160,15 @@ static void rights_are_named(void **state)
 		unsigned uses;
 		const char *text; // NULL = nothing is missing
 	} cases[] = {
-		{ "CapEff:\t000001ffffffffff\n", RIGHTS_ALL, NULL },
-		{ "CapEff:\t0000000008010000\n", RIGHTS_DRIVER, NULL },
-		{ "CapEff:\t0000000008000000\n", RIGHTS_DRIVER, "lacks CAP_SYS_MODULE (to load and unload modules)" },
-		{ "CapEff:\t0000000000000000\n", RIGHTS_DRIVER, "modules), CAP_MKNOD (to make device nodes)" },
-		{ "CapEff:\t0000000008010000\n", RIGHTS_DRIVER | RIGHTS_MOUNTS | RIGHTS_HOLDERS,
+		{ "CapEff:\t000001ffffffffff\n", CAPABILITY_ALL, NULL },
+		{ "CapEff:\t0000000008010000\n", CAPABILITY_DRIVER, NULL },
+		{ "CapEff:\t0000000008000000\n", CAPABILITY_DRIVER,
+		  "lacks CAP_SYS_MODULE (to load and unload modules)" },
+		{ "CapEff:\t0000000000000000\n", CAPABILITY_DRIVER, "modules), CAP_MKNOD (to make device nodes)" },
+		{ "CapEff:\t0000000008010000\n", CAPABILITY_DRIVER | CAPABILITY_MOUNTS | CAPABILITY_HOLDERS,
 		  "lacks CAP_SYS_ADMIN (to mount the driver's root, and to fence a compile in), CAP_SYS_CHROOT (to" },
-		{ "CapEff:\t00000000082d0004\n", RIGHTS_DRIVER | RIGHTS_MOUNTS | RIGHTS_HOLDERS, NULL },
-		{ "CapEff:\t00000000082d0004\n", RIGHTS_ALL, "lacks CAP_KILL (to end holders" },
+		{ "CapEff:\t00000000082d0004\n", CAPABILITY_DRIVER | CAPABILITY_MOUNTS | CAPABILITY_HOLDERS, NULL },
+		{ "CapEff:\t00000000082d0004\n", CAPABILITY_ALL, "lacks CAP_KILL (to end holders" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_folder struct folder t;

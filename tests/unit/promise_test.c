@@ -6,28 +6,28 @@ enum { DAY = 24 * 60 * 60 };
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define DATE "2027-01-15T08:00:00Z"
 
-static void add(struct promises *p, const char *tag, const char *digest)
+static void add(struct bundle_manifest *p, const char *tag, const char *digest)
 {
-	struct promise *item = promises_add(p);
-	*item = (struct promise){
+	struct bundle_entry *item = bundle_manifest_add(p);
+	*item = (struct bundle_entry){
 		.kind = str_dup("payload"), .driver = str_dup("1.0"), .arch = str_dup("x86_64"), .tag = str_dup(tag)
 	};
 	memcpy(item->digest, digest, sizeof(item->digest));
 }
 
-static void fill(const struct vouch *v, struct promises *p)
+static void fill(const struct vouch *v, struct bundle_manifest *p)
 {
-	*p = (struct promises){ .created = VOUCH_NOW, .expires = VOUCH_NOW + DAY };
+	*p = (struct bundle_manifest){ .created = VOUCH_NOW, .expires = VOUCH_NOW + DAY };
 	add(p, "package", v->package.digest);
 	add(p, "other", v->other.digest);
 	strv_add(&p->images, str_dup("gcc@sha256:" HEX64));
 }
 
-static void publish(const struct vouch *v, const struct promises *p, size_t key)
+static void publish(const struct vouch *v, const struct bundle_manifest *p, size_t key)
 {
 	struct err err = { 0 };
 	struct signature_maker maker = vouch_maker(v, key);
-	int r = promise_publish(&v->l, p, &maker, 1, &err);
+	int r = bundle_manifest_publish(&v->l, p, &maker, 1, &err);
 	expect(r == 0, err.text);
 }
 
@@ -35,26 +35,26 @@ static void test_written_and_read(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
-	auto_promises struct promises p, q = { 0 }, none = { 0 };
+	auto_bundle_manifest struct bundle_manifest p, q = { 0 }, none = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
 	struct err err = { 0 };
 	vouch_make(&v);
 	fill(&v, &p);
 	struct trust_rule alice = vouch_rule(&v, 1, 1);
-	assert_int_equal(promise_read(v.r, NULL, &none, NULL, &err), -1);
+	assert_int_equal(bundle_manifest_read(v.r, NULL, &none, NULL, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 	publish(&v, &p, 1);
-	assert_int_equal(promise_read(v.r, &alice, &none, &verdict, &err), -1);
+	assert_int_equal(bundle_manifest_read(v.r, &alice, &none, &verdict, &err), -1);
 	assert_int_equal(err.code, E_UNTRUSTED);
 	publish(&v, &p, 0);
-	assert_int_equal(promise_read(v.r, &alice, &q, &verdict, &err), 0);
+	assert_int_equal(bundle_manifest_read(v.r, &alice, &q, &verdict, &err), 0);
 	assert_int_equal(q.expires, VOUCH_NOW + DAY);
 	assert_int_equal(q.count, 2);
 	assert_string_equal(q.items[1].tag, "other");
 	assert_string_equal(q.items[1].digest, v.other.digest);
 	assert_null(q.items[1].kernel);
 	assert_string_equal(q.images.items[0], "gcc@sha256:" HEX64);
-	auto_str char *text = promise_text(&q.items[0]);
+	auto_str char *text = bundle_entry_text(&q.items[0]);
 	assert_string_equal(text, "payload 1.0 x86_64");
 }
 
@@ -74,7 +74,7 @@ static void test_kept_or_not(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_vouch struct vouch v;
-		auto_promises struct promises p = { 0 };
+		auto_bundle_manifest struct bundle_manifest p = { 0 };
 		auto_str char *why = NULL, *path = NULL;
 		struct err err = { 0 };
 		vouch_make(&v);
@@ -85,7 +85,7 @@ static void test_kept_or_not(void **state)
 			path = layout_blob_path(empty);
 			assert_int_equal(root_unlink(&v.l.root, path, &err), 1);
 		}
-		expect(promise_is_kept(v.r, &p.items[0], &why, &err) == rows[i].kept, rows[i].what);
+		expect(bundle_entry_is_present(v.r, &p.items[0], &why, &err) == rows[i].kept, rows[i].what);
 		expect((why == NULL) == (rows[i].kept == 1), rows[i].what);
 	}
 }
@@ -105,7 +105,7 @@ static void test_verified(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
-	auto_promises struct promises p;
+	auto_bundle_manifest struct bundle_manifest p;
 	vouch_make(&v);
 	fill(&v, &p);
 	struct trust alice = { .keys = v.keys, .count = 1 }, nobody = { 0 };
@@ -148,16 +148,16 @@ static void test_lists_that_are_none(void **state)
 		LIST(DATE, DATE, "[]", "[\"@sha256:" HEX64 "\"]"),
 	};
 	struct err err;
-	struct promises p = { 0 };
+	struct bundle_manifest p = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		expect(promise_parse(rows[i], strlen(rows[i]), "it", &p, &err) == -1 && err.code == E_MANIFEST,
+		expect(bundle_manifest_parse(rows[i], strlen(rows[i]), "it", &p, &err) == -1 && err.code == E_MANIFEST,
 		       rows[i]);
 	static const char good[] = LIST(DATE, DATE, "[{" ITEM ",\"digest\":\"sha256:" HEX64 "\"}]",
 					"[\"r.example/gcc@sha256:" HEX64 "\"]");
-	assert_int_equal(promise_parse(good, strlen(good), "it", &p, &err), 0);
-	auto_json json_t *json = promises_json(&p);
+	assert_int_equal(bundle_manifest_parse(good, strlen(good), "it", &p, &err), 0);
+	auto_json json_t *json = bundle_manifest_json(&p);
 	assert_string_equal(json_string_value(json_object_get(json, "expires")), DATE);
-	promises_done(&p);
+	bundle_manifest_done(&p);
 }
 
 int main(void)

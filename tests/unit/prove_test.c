@@ -473,8 +473,8 @@ static void test_signatures(void **state)
 		assert_int_equal(module_parse(file, len, "signed.ko", &m, &err), 0);
 		abi_make(&abi);
 		abi.is_sig_enforced = rows[i].is_enforced;
-		abi.trusted = certs_new();
-		assert_int_equal(certs_add(abi.trusted, cert, cert_len, "known.pem", &err), 0);
+		abi.trusted = modsig_certs_new();
+		assert_int_equal(modsig_certs_add(abi.trusted, cert, cert_len, "known.pem", &err), 0);
 		prove_modules(set, 1, &abi, NULL, &proof);
 		expect(proof.verdict == rows[i].verdict && proof.code == rows[i].code, rows[i].name);
 		expect(strstr(proof.text, rows[i].text), proof.text);

@@ -103,7 +103,7 @@ static void test_message(void **state)
 
 static size_t records(const struct layout *l)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	size_t count = 0;
 	assert_int_equal(layout_index(l, &x, &err), 0);
@@ -211,7 +211,7 @@ static void test_damage(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	vouch_make(&v);
 	assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
@@ -219,7 +219,7 @@ static void test_damage(void **state)
 	struct trust_now alice = trusting(&v, 1), nobody = trusting(&v, 0);
 	assert_int_equal(layout_index(&v.l, &x, &err), 0);
 	auto_str char *legacy = str_fmt("sha256-%s.sig", v.package.digest);
-	damage(&v, x.items[index_find(&x, legacy)].digest);
+	damage(&v, x.items[oci_index_find(&x, legacy)].digest);
 	assert_int_equal(check(&v, &alice, NULL), 0);
 	for (size_t i = 0; i < x.count; i++)
 		if (str_eq(x.items[i].artifact_type, PROVENANCE_TYPE))
@@ -227,9 +227,9 @@ static void test_damage(void **state)
 	assert_int_equal(check(&v, &alice, NULL), 0);
 	assert_int_equal(check(&v, &nobody, NULL), E_UNTRUSTED);
 	auto_str char *referrers = str_fmt("sha256-%s", v.package.digest);
-	damage(&v, x.items[index_find(&x, referrers)].digest);
+	damage(&v, x.items[oci_index_find(&x, referrers)].digest);
 	for (size_t i = 0; i < x.count; i++)
-		if (!descriptor_note(&x.items[i], OCI_REF_NAME))
+		if (!oci_descriptor_annotation(&x.items[i], OCI_REF_NAME))
 			damage(&v, x.items[i].digest);
 	assert_int_equal(check(&v, &alice, NULL), E_UNTRUSTED); // signed, by what cannot be read any more
 	forget(&alice);
@@ -257,7 +257,7 @@ static void test_certificate_that_ran_out(void **state)
 	};
 	assert_int_equal(signature_make(&v.l, &v.package, &maker, &err), 1);
 	struct trust_source source = { .prefix = (char *)(uintptr_t)SOURCE, .has_keys = true, .threshold = 1 };
-	assert_int_equal(anchor_parse(pem, "ca.pem", &source.anchor, &err), 0);
+	assert_int_equal(cms_anchor_parse(pem, "ca.pem", &source.anchor, &err), 0);
 	struct trust_now now = trusting(&v, 0);
 	now.trust.sources = &source;
 	now.trust.source_count = 1;
@@ -265,7 +265,7 @@ static void test_certificate_that_ran_out(void **state)
 	assert_int_equal(check(&v, &now, NULL), 0);
 	put(&v, PROVENANCE_FETCHED, time(NULL));
 	assert_int_equal(check(&v, &now, NULL), E_UNTRUSTED);
-	anchor_free(source.anchor);
+	cms_anchor_free(source.anchor);
 	forget(&now);
 }
 

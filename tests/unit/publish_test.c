@@ -17,7 +17,8 @@ static struct facts facts_of(const char *loaded)
 			   .gpus = { .items = &gpu, .count = 1 } };
 	module = (struct loaded_module){ .name = name, .is_driver = true, .version = version, .taint = taint };
 	if (loaded)
-		f.loaded = (struct loaded){ .items = &module, .count = 1, .version = version, .flavour = FLAVOUR_OPEN };
+		f.loaded =
+			(struct modules){ .items = &module, .count = 1, .version = version, .flavour = FLAVOUR_OPEN };
 	return f;
 }
 
@@ -64,16 +65,16 @@ static int end(const struct folder *t, bool is_ready, const char *outcome, int c
 	struct err err, failure = { 0 };
 	struct facts f = facts_of("535.1");
 	struct status s = status_of(is_ready);
-	struct publish_end e = { .outcome = outcome, .failure = code ? &failure : NULL };
+	struct status_file_end e = { .outcome = outcome, .failure = code ? &failure : NULL };
 	err_set(&failure, code, "something");
-	return publish_end(&t->root, &f, &s, &e, &err);
+	return status_file_end(&t->root, &f, &s, &e, &err);
 }
 
 static void step(const struct folder *t, const char *name, bool is_touch)
 {
 	struct err err;
 	struct facts f = facts_of(NULL);
-	assert_int_equal(publish_step(&t->root, &f.host, name, "nvidia", is_touch, &err), 0);
+	assert_int_equal(status_file_step(&t->root, &f.host, name, "nvidia", is_touch, &err), 0);
 }
 
 static void withdrawn_before_it_changes(void **state)
@@ -102,17 +103,17 @@ static void measured_by_somebody_else(void **state)
 	struct facts f = facts_of("535.1");
 	struct status good = status_of(true);
 	folder_make(&t);
-	assert_int_equal(publish_status(&t.root, &f, &good, &err), 1);
+	assert_int_equal(status_file_refresh(&t.root, &f, &good, &err), 1);
 	expect_state(&t, "READY", NULL, NULL, NULL);
 	auto_json json_t *first = read_file(&t);
 	assert_true(json_is_null(json_object_get(first, "run")));
 	assert_int_equal(end(&t, true, "change", 0), 1);
 	struct status bad = status_of(false);
-	assert_int_equal(publish_status(&t.root, &f, &bad, &err), 1);
+	assert_int_equal(status_file_refresh(&t.root, &f, &bad, &err), 1);
 	expect_state(&t, "NOT_READY", NULL, "change", NULL);
 	step(&t, "load", true);
 	good = status_of(true);
-	assert_int_equal(publish_status(&t.root, &f, &good, &err), 0);
+	assert_int_equal(status_file_refresh(&t.root, &f, &good, &err), 0);
 	expect_state(&t, "CHANGING", "load", "change", NULL);
 }
 
@@ -154,14 +155,14 @@ static void of_this_boot_only(void **state)
 	struct err err;
 	json_t *json = NULL;
 	folder_make(&t);
-	assert_int_equal(publish_read(&t.root, boot, &json, &err), 0);
+	assert_int_equal(status_file_read(&t.root, boot, &json, &err), 0);
 	assert_int_equal(end(&t, true, "change", 0), 1);
-	assert_int_equal(publish_read(&t.root, other_boot, &json, &err), 0);
-	assert_int_equal(publish_read(&t.root, NULL, &json, &err), 0);
-	assert_int_equal(publish_read(&t.root, boot, &json, &err), 1);
+	assert_int_equal(status_file_read(&t.root, other_boot, &json, &err), 0);
+	assert_int_equal(status_file_read(&t.root, NULL, &json, &err), 0);
+	assert_int_equal(status_file_read(&t.root, boot, &json, &err), 1);
 	json_decref(json);
 	folder_file(&t, FILE_NAME, "{");
-	assert_int_equal(publish_read(&t.root, boot, &json, &err), -1);
+	assert_int_equal(status_file_read(&t.root, boot, &json, &err), -1);
 	step(&t, "load", true); // damage does not keep a run from withdrawing
 	expect_state(&t, "CHANGING", "load", NULL, NULL);
 }

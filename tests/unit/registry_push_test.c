@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/unit/hub.h"
 
-static int fill(struct setup *s, struct descriptor *ret)
+static int fill(struct setup *s, struct oci_descriptor *ret)
 {
 	struct err err;
-	*ret = (struct descriptor){ .size = 5 };
+	*ret = (struct oci_descriptor){ .size = 5 };
 	return layout_blob_put(&s->layout, "hello", 5, ret->digest, &err);
 }
 
@@ -34,7 +34,7 @@ static void test_uploads(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setup struct setup s;
 		struct err err = { 0 };
-		struct descriptor d;
+		struct oci_descriptor d;
 		setup_start(&s, rows[i].hub, NULL);
 		assert_int_equal(fill(&s, &d), 0);
 		int r = repository_put_blob(s.repository, &s.layout, &d, &err);
@@ -50,12 +50,12 @@ static void test_uploads(void **state)
 
 static char *referrer(void) // of SUBJECT
 {
-	struct manifest m = { .artifact_type = (char *)(uintptr_t) "a/b",
-			      .config = { .media_type = (char *)(uintptr_t)OCI_EMPTY, .size = 2 },
-			      .subject = { .media_type = (char *)(uintptr_t)OCI_MANIFEST, .size = 1 } };
+	struct oci_manifest m = { .artifact_type = (char *)(uintptr_t) "a/b",
+				  .config = { .media_type = (char *)(uintptr_t)OCI_EMPTY, .size = 2 },
+				  .subject = { .media_type = (char *)(uintptr_t)OCI_MANIFEST, .size = 1 } };
 	digest_data("{}", 2, m.config.digest);
 	memcpy(m.subject.digest, SUBJECT, sizeof(SUBJECT));
-	return manifest_text(&m);
+	return oci_manifest_text(&m);
 }
 
 static void test_manifests_that_refer(void **state)
@@ -76,7 +76,7 @@ static void test_manifests_that_refer(void **state)
 	auto_str char *text = referrer();
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setup struct setup s;
-		auto_index struct index x = { 0 };
+		auto_oci_index struct oci_index x = { 0 };
 		struct err err = { 0 };
 		setup_start(&s, rows[i].hub, NULL);
 		s.hub.fallback = str_dup(rows[i].before);
@@ -89,7 +89,7 @@ static void test_manifests_that_refer(void **state)
 		expect(repository_put_manifest(s.repository, text, strlen(text), OCI_MANIFEST, "tag", &err) == 0,
 		       rows[i].name); // once more changes nothing
 		assert_int_equal(server_count(&s.server), count + 2);
-		assert_int_equal(index_parse(s.hub.fallback, strlen(s.hub.fallback), "x", &x, &err), 0);
+		assert_int_equal(oci_index_parse(s.hub.fallback, strlen(s.hub.fallback), "x", &x, &err), 0);
 		expect(x.count == rows[i].count, rows[i].name);
 		expect(str_eq(x.items[x.count - 1].artifact_type, "a/b"), rows[i].name);
 	}

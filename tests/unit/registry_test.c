@@ -168,19 +168,19 @@ static void test_blobs_and_redirects(void **state)
 	(void)state;
 	auto_setup struct setup s;
 	struct err err = { 0 };
-	struct descriptor d = { .size = 5 };
+	struct oci_descriptor d = { .size = 5 };
 	setup_start(&s, (struct hub){ .wants = BEARER }, "{\"auth\":\"dTpw\"}");
 	s.hub.elsewhere = &s.elsewhere;
 	digest_data("hello", 5, d.digest);
-	auto_part struct part part = PART_NONE;
-	assert_int_equal(part_open(&s.layout, &d, &part, &err), 0);
+	auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
+	assert_int_equal(partial_blob_open(&s.layout, &d, &part, &err), 0);
 	struct transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s.repository, &t, &err), 0);
 	for (int i = 0; i < 50 && !t.is_done; i++)
 		assert_int_equal(repository_step(s.repository, &err), 0);
 	repository_end(s.repository, &t);
 	expect(t.is_done && t.err.code == 0, t.err.text);
-	assert_int_equal(part_commit(&part, &err), 0);
+	assert_int_equal(partial_blob_commit(&part, &err), 0);
 	auto_str char *head = server_head(&s.elsewhere, 0), *asked = server_head(&s.server, 1);
 	assert_true(str_starts(head, "GET /data "));
 	assert_null(strstr(head, "Authorization"));
@@ -199,14 +199,14 @@ static void test_a_place_redirected_to_gets_no_password(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setup struct setup s;
 		struct err err = { 0 };
-		struct descriptor d = { .size = 5 };
+		struct oci_descriptor d = { .size = 5 };
 		setup_start(&s, (struct hub){ .wants = rows[i], .is_greedy = true }, "{\"auth\":\"dTpw\"}");
 		s.hub.elsewhere = &s.elsewhere;
 		assert_int_equal(get(&s, "one", &err), 1);
 		unsigned tokens = server_count(&s.tokens);
 		digest_data("hello", 5, d.digest);
-		auto_part struct part part = PART_NONE;
-		assert_int_equal(part_open(&s.layout, &d, &part, &err), 0);
+		auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
+		assert_int_equal(partial_blob_open(&s.layout, &d, &part, &err), 0);
 		struct transfer t = { .part = &part };
 		assert_int_equal(repository_begin(s.repository, &t, &err), 0);
 		for (int k = 0; k < 50 && !t.is_done; k++)
@@ -269,7 +269,7 @@ static void test_referrers(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setup struct setup s;
-		auto_index struct index x = { 0 };
+		auto_oci_index struct oci_index x = { 0 };
 		struct err err = { 0 };
 		setup_start(&s, (struct hub){ .referrers = rows[i].api, .referrers_type = rows[i].type }, NULL);
 		s.hub.fallback = str_dup(rows[i].fallback);

@@ -177,10 +177,10 @@ static void note(const struct folder *t, const struct row *row)
 	strv_add(&modules, str_dup("nvidia"));
 	tell_srcversion(t, row->noted);
 	const char *boot = row->is_note_of_other_boot ? "b0" : "b1";
-	assert_int_equal(resident_note(&t->root, &t->root, boot, &modules, NULL, &err), 0);
+	assert_int_equal(existing_driver_note(&t->root, &t->root, boot, &modules, NULL, &err), 0);
 }
 
-static void check(const struct row *row, const struct resident *r)
+static void check(const struct row *row, const struct existing_driver *r)
 {
 	expect(r->is_foreign == row->is_foreign, row->name);
 	expect(r->is_loaded == (row->is_foreign && row->loaded), row->name);
@@ -194,8 +194,8 @@ static void check_row(const struct row *row)
 {
 	auto_folder struct folder t;
 	auto_store struct store store = STORE_NONE;
-	auto_loaded struct loaded loaded = { 0 };
-	auto_resident struct resident resident = { 0 };
+	auto_modules struct modules loaded = { 0 };
+	auto_existing_driver struct existing_driver existing_driver = { 0 };
 	auto_strv struct strv blacklist = { 0 };
 	char release[] = "6.1", boot[] = "b1";
 	struct host facts = { .release = release, .boot_id = boot, .build_id = BUILD };
@@ -213,10 +213,11 @@ static void check_row(const struct row *row)
 	assert_int_equal(store_open(&t.root, 0, &store, &err), 0);
 	if (row->stored)
 		keep(&t, row, &store);
-	assert_true(loaded_read(&t.root, &t.root, "6.1", &loaded, &err) >= 0);
-	expect(resident_read(&t.root, &facts, &loaded, row->stored ? &store : NULL, &blacklist, &resident, &err) == 0,
+	assert_true(modules_read(&t.root, &t.root, "6.1", &loaded, &err) >= 0);
+	expect(existing_driver_read(&t.root, &facts, &loaded, row->stored ? &store : NULL, &blacklist, &existing_driver,
+				    &err) == 0,
 	       row->name);
-	check(row, &resident);
+	check(row, &existing_driver);
 }
 
 static void whose_it_is(void **state)
@@ -230,10 +231,10 @@ static void says_it_in_one_line(void **state)
 {
 	(void)state;
 	char version[] = "535.2", file[] = FILE_PATH;
-	struct resident r = { .version = version, .flavour = FLAVOUR_OPEN, .file = file };
-	auto_str char *text = resident_text(&r);
+	struct existing_driver r = { .version = version, .flavour = FLAVOUR_OPEN, .file = file };
+	auto_str char *text = existing_driver_text(&r);
 	assert_string_equal(text, "535.2 (open, from " FILE_PATH ")");
-	auto_str char *nothing = resident_text(&(struct resident){ 0 });
+	auto_str char *nothing = existing_driver_text(&(struct existing_driver){ 0 });
 	assert_string_equal(nothing, "of unknown version (flavour unknown, from no file of the host)");
 }
 
@@ -248,12 +249,12 @@ static void notes_add_up(void **state)
 	tempdir_write(&t, "sys/module/nvidia_uvm/srcversion", "B\n");
 	strv_add(&first, str_dup("nvidia"));
 	strv_add(&second, str_dup("nvidia-uvm"));
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &first, NULL, &err), 0);
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &second, NULL, &err), 0);
+	assert_int_equal(existing_driver_note(&t.root, &t.root, "b1", &first, NULL, &err), 0);
+	assert_int_equal(existing_driver_note(&t.root, &t.root, "b1", &second, NULL, &err), 0);
 	folder_expect(&t, "run/kmodsmith/loaded.json",
 		      "{\n  \"boot_id\": \"b1\",\n  \"modules\": {\n    \"nvidia\": \"A\",\n    \"nvidia_uvm\": "
 		      "\"B\"\n  }\n}\n");
-	assert_int_equal(resident_note(&t.root, &t.root, "b2", &second, NULL, &err),
+	assert_int_equal(existing_driver_note(&t.root, &t.root, "b2", &second, NULL, &err),
 			 0); // what another boot loaded is gone
 	folder_expect(&t, "run/kmodsmith/loaded.json",
 		      "{\n  \"boot_id\": \"b2\",\n  \"modules\": {\n    \"nvidia_uvm\": \"B\"\n  }\n}\n");
@@ -264,24 +265,24 @@ static void tells_the_kernel(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
-	auto_loaded struct loaded now = { 0 }, later = { 0 };
+	auto_modules struct modules now = { 0 }, later = { 0 };
 	auto_strv struct strv modules = { 0 };
 	struct err err;
 	folder_make(&t);
 	load(&t, &rows[0]);
 	tempdir_write(&t, "sys/module/nvidia/srcversion", "A\n");
 	strv_add(&modules, str_dup("nvidia"));
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &modules, "6.0", &err), 0);
-	assert_true(loaded_read(&t.root, &t.root, "6.1", &now, &err) >= 0);
-	auto_str char *made_for = resident_made_for(&t.root, "b1", &now);
+	assert_int_equal(existing_driver_note(&t.root, &t.root, "b1", &modules, "6.0", &err), 0);
+	assert_true(modules_read(&t.root, &t.root, "6.1", &now, &err) >= 0);
+	auto_str char *made_for = existing_driver_made_for(&t.root, "b1", &now);
 	assert_string_equal(made_for, "6.0");
-	assert_null(resident_made_for(&t.root, "b2", &now));
-	assert_null(resident_made_for(&t.root, "b1", &later)); // nothing is loaded
+	assert_null(existing_driver_made_for(&t.root, "b2", &now));
+	assert_null(existing_driver_made_for(&t.root, "b1", &later)); // nothing is loaded
 	folder_file(&t, "sys/module/nvidia/srcversion", "B\n");
-	assert_true(loaded_read(&t.root, &t.root, "6.1", &later, &err) >= 0);
-	assert_null(resident_made_for(&t.root, "b1", &later));
-	assert_int_equal(resident_note(&t.root, &t.root, "b1", &modules, NULL, &err), 0);
-	assert_null(resident_made_for(&t.root, "b1", &later));
+	assert_true(modules_read(&t.root, &t.root, "6.1", &later, &err) >= 0);
+	assert_null(existing_driver_made_for(&t.root, "b1", &later));
+	assert_int_equal(existing_driver_note(&t.root, &t.root, "b1", &modules, NULL, &err), 0);
+	assert_null(existing_driver_made_for(&t.root, "b1", &later));
 }
 
 static void policies(void **state)

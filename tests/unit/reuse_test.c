@@ -126,8 +126,8 @@ enum { PACKAGES = ARRAY_SIZE(releases) };
 
 struct node {
 	struct folder folder;
-	struct obtain o;
-	struct watch watch;
+	struct acquire o;
+	struct progress progress;
 	struct strv modules;
 	char hex[PACKAGES][DIGEST_HEX + 1];
 };
@@ -163,7 +163,7 @@ static void add_package(struct node *n, size_t i, uint32_t crc)
 static void node_make(struct node *n, enum reuse policy)
 {
 	struct err err;
-	*n = (struct node){ .o = OBTAIN_NONE };
+	*n = (struct node){ .o = ACQUIRE_NONE };
 	folder_make(&n->folder);
 	tempdir_write(&n->folder, "proc/sys/kernel/osrelease", OURS "\n");
 	tempdir_write(&n->folder, "proc/version", BANNER "\n");
@@ -174,7 +174,7 @@ static void node_make(struct node *n, enum reuse policy)
 		      "0x00000001\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n"
 		      "0x00000002\tkfree\tvmlinux\tEXPORT_SYMBOL\t\n");
 	n->o.fetch.state = n->o.host = n->o.kern = &n->folder.root;
-	n->o.watch = &n->watch;
+	n->o.progress = &n->progress;
 	n->o.reuse = policy;
 	n->o.banner = BANNER;
 	n->o.want = (struct package_want){
@@ -185,8 +185,8 @@ static void node_make(struct node *n, enum reuse policy)
 
 static void node_done(struct node *n)
 {
-	obtain_done(&n->o);
-	watch_done(&n->watch);
+	acquire_done(&n->o);
+	progress_done(&n->progress);
 	strv_done(&n->modules);
 	folder_done(&n->folder);
 }
@@ -233,21 +233,21 @@ static void which_of_many(void **state)
 			add_package(&n, k, rows[i].crcs[k]);
 		for (const char *r = rows[i].refused; *r; r++)
 			strv_add(&n.o.refused, str_dup(n.hex[*r - '0']));
-		expect(obtain_reuse(&n.o, &err) == (rows[i].took >= 0), rows[i].name);
+		expect(acquire_find_compatible(&n.o, &err) == (rows[i].took >= 0), rows[i].name);
 		expect(n.o.code == rows[i].code, rows[i].name);
 		expect(rows[i].why ? n.o.why_not && strstr(n.o.why_not, rows[i].why) : !n.o.why_not, rows[i].name);
 		expect(!n.o.compatible == (rows[i].took < 0), rows[i].name);
 		if (rows[i].took < 0)
 			continue;
-		expect(str_eq(obtain_package(&n.o)->manifest.digest, n.hex[rows[i].took]), rows[i].name);
-		expect(obtain_take(&n.o, &taken, &err) == 0 && root_exists(&taken.dir, "nvidia.ko"), rows[i].name);
+		expect(str_eq(acquire_found(&n.o)->manifest.digest, n.hex[rows[i].took]), rows[i].name);
+		expect(acquire_take(&n.o, &taken, &err) == 0 && root_exists(&taken.dir, "nvidia.ko"), rows[i].name);
 	}
 }
 
 static void look(struct node *n, int want, const char *name)
 {
 	struct err err = { 0 };
-	expect(obtain_look(&n->o, true, &err) == want && !n->o.compatible == !want, name);
+	expect(acquire_find(&n->o, true, &err) == want && !n->o.compatible == !want, name);
 	package_done(&n->o.kept);
 	free(TAKE(n->o.compatible));
 	free(TAKE(n->o.why_not));
@@ -287,15 +287,15 @@ static void the_plan_tells(void **state)
 	const struct facts facts = { .host = { .release = release }, .gpus = { .items = &gpu, .count = 1 } };
 	struct package package = { .key = { .driver = driver, .flavour = flavour, .release = release },
 				   .place = place };
-	const struct wish wish = { 0 };
+	const struct request request = { 0 };
 	struct at_hand at_hand = { .package = &package };
 	auto_plan struct plan own = { 0 }, reused = { 0 };
 	struct err err = { 0 };
-	expect(plan_make(&facts, &wish, &at_hand, NULL, &own, &err) == 0, err.text);
+	expect(plan_make(&facts, &request, &at_hand, NULL, &own, &err) == 0, err.text);
 	assert_true(!own.compatible && str_eq(own.steps[1].why, "made for kernel " OURS));
 	package.key.release = other;
 	at_hand.compatible = "all 315 CRCs equal";
-	expect(plan_make(&facts, &wish, &at_hand, NULL, &reused, &err) == 0, err.text);
+	expect(plan_make(&facts, &request, &at_hand, NULL, &reused, &err) == 0, err.text);
 	assert_string_equal(reused.compatible, other);
 	assert_string_equal(reused.steps[1].why,
 			    "compatible: made for kernel 6.1.0-55-cloud-amd64, all 315 CRCs equal");

@@ -87,7 +87,7 @@ static bool violates(const char *what, const struct world *w, unsigned i)
 {
 	if (!*violation)
 		snprintf(violation, sizeof(violation), "%s on node %s in %s", what, node_names[i],
-			 phase_info(w->m[i].record.phase)->name);
+			 node_phase_info(w->m[i].record.phase)->name);
 	return false;
 }
 
@@ -105,7 +105,7 @@ static void set_up(const struct domain *d)
 			      .wait_for = d->waits ? (char *)(uintptr_t) "job" : NULL,
 			      .breaker_percent = 100,
 			      .breaker_row = 2,
-			      .target.aim = sides[NEW] };
+			      .target.target_hash = sides[NEW] };
 	for (unsigned s = 0; s < SPAN_COUNT; s++)
 		pool.spans[s] = TICK;
 	pool.spans[SPAN_STAGE] = pool.spans[SPAN_REPLACE] = 2 * TICK;
@@ -117,17 +117,17 @@ static void set_up(const struct domain *d)
 				  .pool_count = 1 };
 }
 
-static struct cluster cluster_of(const struct world *w, struct ledger *ledger, struct entry *entries)
+static struct cluster cluster_of(const struct world *w, struct slot_ledger *ledger, struct ledger_entry *entries)
 {
 	ledger->items = entries;
 	ledger->count = 0;
 	for (unsigned i = 0; i < w->nodes; i++)
 		if (w->slot[i] != SLOT_NONE) {
-			entries[ledger->count] = (struct entry){ .slot = w->slot[i] };
+			entries[ledger->count] = (struct ledger_entry){ .slot = w->slot[i] };
 			memcpy(entries[ledger->count++].uid, w->m[i].uid, UID_TEXT);
 		}
 	policy.is_paused = w->is_paused;
-	pool.target.aim = sides[w->is_retargeted ? OTHER : NEW];
+	pool.target.target_hash = sides[w->is_retargeted ? OTHER : NEW];
 	return (struct cluster){ &policy, &w->rollout, w->m, w->nodes, ledger, 1, NOW, NULL, NULL, false };
 }
 
@@ -136,16 +136,16 @@ static bool check_grants(const struct world *w, const struct slots *s)
 {
 	unsigned work = 0, away = 0, granted = 0;
 	for (unsigned i = 0; i < w->nodes; i++) {
-		const struct facts *f = &w->m[i].facts;
-		enum phase p = w->m[i].record.phase;
-		work += s->seats[i].has == SLOT_WORK ||
-			(phase_info(p)->is_disruptive && p != PHASE_UNKNOWN && p != PHASE_WAITING);
-		away += s->seats[i].has != SLOT_NONE || f->is_unschedulable || !f->is_ready;
-		bool is_new = s->seats[i].has > s->seats[i].had && w->m[i].record.phase == PHASE_QUEUED;
+		const struct node_facts *f = &w->m[i].facts;
+		enum node_phase p = w->m[i].record.phase;
+		work += s->node_plans[i].has == SLOT_WORK ||
+			(node_phase_info(p)->is_disruptive && p != PHASE_UNKNOWN && p != PHASE_WAITING);
+		away += s->node_plans[i].has != SLOT_NONE || f->is_unschedulable || !f->is_ready;
+		bool is_new = s->node_plans[i].has > s->node_plans[i].had && w->m[i].record.phase == PHASE_QUEUED;
 		granted += is_new;
 		// A driver that works is released from our cordon whatever is paused.
-		bool is_release =
-			w->m[i].record.receipt.is_there && aim_eq(&w->m[i].report.loaded, &w->m[i].record.target);
+		bool is_release = w->m[i].record.receipt.is_there &&
+				  target_hash_eq(&w->m[i].report.loaded, &w->m[i].record.target);
 		if (is_new && w->is_paused && !is_release)
 			return violates("a grant while paused", w, i);
 	}
@@ -155,15 +155,15 @@ static bool check_grants(const struct world *w, const struct slots *s)
 
 static bool write_ledger(struct world *w)
 {
-	struct entry entries[NODES_MOST];
-	struct ledger ledger;
+	struct ledger_entry entries[NODES_MOST];
+	struct slot_ledger ledger;
 	struct cluster c = cluster_of(w, &ledger, entries);
 	auto_slots struct slots s = SLOTS_NONE;
-	slots_plan(&c, &s);
+	scheduler_plan(&c, &s);
 	bool is_good = check_grants(w, &s);
 	bool is_changed = s.granted || s.freed || memcmp(&s.rollouts[0], &w->rollout, sizeof(w->rollout)) != 0;
 	for (unsigned i = 0; i < w->nodes; i++)
-		w->slot[i] = s.seats[i].has;
+		w->slot[i] = s.node_plans[i].has;
 	w->rollout = s.rollouts[0];
 	w->rollout.frozen = 0;
 	memset(w->rollout.halt.object, 0, OBJECT_TEXT);
@@ -175,37 +175,39 @@ static void decide(struct world *w, unsigned i, struct decision *d)
 {
 	for (unsigned k = 0; k < w->nodes; k++) { // all pods are looked at as soon as anything is
 		struct pods_seen *seen = &w->m[k].facts.seen;
-		seen->stay = member_stay(&w->m[k]);
+		seen->stay = node_state_stay(&w->m[k]);
 		seen->blocker.code = seen->blocked_since ? REASON_PDB_BLOCKED : REASON_NONE;
 	}
-	struct entry entries[NODES_MOST];
-	struct ledger ledger;
+	struct ledger_entry entries[NODES_MOST];
+	struct slot_ledger ledger;
 	struct cluster c = cluster_of(w, &ledger, entries);
 	auto_slots struct slots s = SLOTS_NONE;
-	slots_plan(&c, &s);
+	scheduler_plan(&c, &s);
 	// What is recorded of the roll-out, and nothing newer: both are written before anybody acts on them.
 	s.rollouts[0] = w->rollout;
-	struct view v = slots_view(&c, &s, i);
+	struct view v = scheduler_view(&c, &s, i);
 	transition(&v, d);
 }
 
 static bool check_order(const struct world *w, unsigned i, const struct record *next)
 {
-	const struct member *m = &w->m[i];
+	const struct node_state *m = &w->m[i];
 	const struct order *go = &next->go;
-	bool is_new = seq_cmp(go->seq, m->record.go.seq) > 0;
+	bool is_new = node_seq_cmp(go->seq, m->record.go.seq) > 0;
 	bool is_change = go->verb == VERB_REPLACE || go->verb == VERB_LOAD || go->verb == VERB_RESTORE;
 	if (!is_new || go->verb == VERB_NONE)
 		return true;
-	if (is_change && go->verb != VERB_LOAD && m->report.holders != 0 && !aim_eq(&go->aim, &m->record.go.aim))
+	if (is_change && go->verb != VERB_LOAD && m->report.holders != 0 &&
+	    !target_hash_eq(&go->target_hash, &m->record.go.target_hash))
 		return violates("I3: an order to unload under a holder", w, i);
 	if (go->verb == VERB_REPLACE && (!m->record.receipt.is_there || !m->facts.is_unschedulable))
 		return violates("an order to unload without our cordon", w, i);
 	if (go->verb != VERB_STAGE && go->verb != VERB_VALIDATE && go->verb != VERB_RESTORE && w->rollout.is_halted &&
-	    aim_eq(&go->aim, &w->rollout.target) && !aim_eq(&m->report.loaded, &go->aim))
+	    target_hash_eq(&go->target_hash, &w->rollout.target) &&
+	    !target_hash_eq(&m->report.loaded, &go->target_hash))
 		return violates("I8: to the target while halted", w, i);
 	bool is_try = go->verb == VERB_REPLACE || go->verb == VERB_LOAD;
-	if (is_try && aim_eq(&go->aim, &sides[NEW]) && w->ghost[i].orders >= pool.attempts)
+	if (is_try && target_hash_eq(&go->target_hash, &sides[NEW]) && w->ghost[i].orders >= pool.attempts)
 		return violates("I7: more attempts than allowed", w, i);
 	return true;
 }
@@ -226,7 +228,7 @@ static bool check_decision(const struct world *w, unsigned i, const struct decis
 		return violates("I4: uncordoned with a driver that nothing proved", w, i);
 	if (d->cordon == CORDON_ON && w->slot[i] == SLOT_NONE && was->phase == PHASE_QUEUED)
 		return violates("I1: cordoned without a slot", w, i);
-	const struct phase_info *info = phase_info(next->phase);
+	const struct node_phase_info *info = node_phase_info(next->phase);
 	if (info->span != SPAN_NONE &&
 	    (!next->deadline || next->deadline > NOW + (int64_t)pool.spans[info->span] + 300))
 		return violates("I5: no deadline", w, i);
@@ -239,24 +241,25 @@ static bool check_decision(const struct world *w, unsigned i, const struct decis
 	bool is_silent = next->reason.code == REASON_AGENT_SILENT && next->go.verb == VERB_STAGE;
 	if ((next->phase == PHASE_IDLE || next->phase == PHASE_FAILED) && next->go.verb != VERB_NONE && !is_silent)
 		return violates("an order is left on a node that is let alone", w, i);
-	if (seq_cmp(next->seq, was->seq) <= 0)
+	if (node_seq_cmp(next->seq, was->seq) <= 0)
 		return violates("a write that does not count up", w, i);
 	return check_order(w, i, next);
 }
 
-static bool answered_done(const struct member *m)
+static bool answered_done(const struct node_state *m)
 {
 	return heard(m) && m->report.ack.result == RESULT_DONE;
 }
 
 static void apply(struct world *w, unsigned i, const struct decision *d)
 {
-	struct member *m = &w->m[i];
+	struct node_state *m = &w->m[i];
 	struct ghost *g = &w->ghost[i];
 	const struct order *go = &d->next.go;
-	bool is_new = seq_cmp(go->seq, m->record.go.seq) > 0 && go->verb != VERB_NONE;
+	bool is_new = node_seq_cmp(go->seq, m->record.go.seq) > 0 && go->verb != VERB_NONE;
 	bool is_change = is_new && (go->verb == VERB_REPLACE || go->verb == VERB_LOAD || go->verb == VERB_RESTORE);
-	if (is_new && (go->verb == VERB_REPLACE || go->verb == VERB_LOAD) && aim_eq(&go->aim, &sides[NEW]))
+	if (is_new && (go->verb == VERB_REPLACE || go->verb == VERB_LOAD) &&
+	    target_hash_eq(&go->target_hash, &sides[NEW]))
 		g->orders++;
 	if (d->next.attempts < m->record.attempts && g->orders && m->record.phase == PHASE_REPLACING &&
 	    d->next.phase == PHASE_EVICTING)
@@ -269,7 +272,7 @@ static void apply(struct world *w, unsigned i, const struct decision *d)
 	if (is_proven || d->next.retry != m->record.retry || d->next.outcome == PHASE_DONE ||
 	    d->next.phase == PHASE_DONE ||
 	    (m->record.phase == PHASE_LOADING && d->next.phase == PHASE_IDLE && answered_done(m)) ||
-	    !aim_eq(&d->next.target, &m->record.target))
+	    !target_hash_eq(&d->next.target, &m->record.target))
 		g->orders = 0;
 	if (g->owner == UNSEEN)
 		g->owner = 0;
@@ -311,21 +314,21 @@ static bool answer(struct world *w, unsigned i, enum act act)
 	if (act != ACT_DONE)
 		r->ack.failing = act == ACT_TRANSIENT ? FAILING_TRANSIENT : FAILING_PERMANENT;
 	if (act == ACT_BROKEN) {
-		r->loaded = AIM_NONE;
+		r->loaded = TARGET_HASH_NONE;
 		w->ghost[i].is_proven = false;
 		return is_change;
 	}
 	if (go->verb == VERB_VALIDATE) {
-		r->health.aim = r->loaded;
+		r->health.target_hash = r->loaded;
 		r->health.result = act == ACT_DONE ? RESULT_DONE : RESULT_FAILED;
 		w->ghost[i].is_proven = act == ACT_DONE;
-		return act != ACT_DONE || aim_eq(&go->aim, &r->loaded);
+		return act != ACT_DONE || target_hash_eq(&go->target_hash, &r->loaded);
 	}
 	if (act == ACT_DONE && go->verb == VERB_STAGE) {
 		r->store[1] = r->store[0];
-		r->store[0] = go->aim;
+		r->store[0] = go->target_hash;
 	} else if (act == ACT_DONE) {
-		r->loaded = go->aim;
+		r->loaded = go->target_hash;
 		w->ghost[i].is_proven = false;
 	}
 	return true;
@@ -333,7 +336,7 @@ static bool answer(struct world *w, unsigned i, enum act act)
 
 static bool people(struct world *w, unsigned i, enum act act)
 {
-	struct member *m = &w->m[i];
+	struct node_state *m = &w->m[i];
 	struct record empty = { 0 };
 	if (!w->people)
 		return false;
@@ -399,10 +402,10 @@ static bool people(struct world *w, unsigned i, enum act act)
 static bool environment(struct world *w, unsigned i, enum act act)
 {
 	struct report *r = &w->m[i].report;
-	struct facts *f = &w->m[i].facts;
+	struct node_facts *f = &w->m[i].facts;
 	switch (act) {
 	case ACT_HOLD:
-		if (r->holders || !aim_is(&r->loaded))
+		if (r->holders || !target_hash_is_set(&r->loaded))
 			return false;
 		r->holders = f->seen.pods = 1;
 		return true;
@@ -418,20 +421,20 @@ static bool environment(struct world *w, unsigned i, enum act act)
 		f->seen.blocked_since = NOW;
 		return true;
 	case ACT_REBOOT:
-		if (!aim_is(&r->loaded))
+		if (!target_hash_is_set(&r->loaded))
 			return false;
-		r->loaded = AIM_NONE;
+		r->loaded = TARGET_HASH_NONE;
 		r->health.result = RESULT_NONE;
-		r->health.aim = AIM_NONE;
+		r->health.target_hash = TARGET_HASH_NONE;
 		r->holders = f->seen.pods = 0;
 		f->seen.blocked_since = 0;
 		w->ghost[i].is_proven = false;
 		return true;
 	default: // last-good, without asking anybody; its health is the result of a probe
-		if (aim_is(&r->loaded))
+		if (target_hash_is_set(&r->loaded))
 			return false;
 		r->loaded = sides[OLD];
-		r->health.aim = r->loaded;
+		r->health.target_hash = r->loaded;
 		r->health.result = RESULT_DONE;
 		w->ghost[i].is_proven = true;
 		return true;

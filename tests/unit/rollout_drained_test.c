@@ -178,13 +178,13 @@ static void has_plugin_and_pods(struct view *v)
 static void drained_four_times(struct view *v)
 {
 	(void)v;
-	m.record.drains.aim = m.record.target;
+	m.record.drains.target_hash = m.record.target;
 	m.record.drains.failed = 4;
 }
 static void drained_for_another(struct view *v)
 {
 	drained_four_times(v);
-	m.record.drains.aim = sides[OTHER];
+	m.record.drains.target_hash = sides[OTHER];
 }
 static void receipt_ends_soon(struct view *v)
 {
@@ -194,7 +194,7 @@ static void receipt_ends_soon(struct view *v)
 static void stored_as_loaded(struct view *v)
 {
 	(void)v;
-	m.report.loaded = (struct aim){ sides[NEW].payload, 7 };
+	m.report.loaded = (struct target_hash){ sides[NEW].payload, 7 };
 }
 
 static const struct said_row called_off[] = {

@@ -18,13 +18,13 @@ static void has_plugin(struct view *v)
 static void drained_four_times(struct view *v)
 {
 	(void)v;
-	m.record.drains.aim = m.record.target;
+	m.record.drains.target_hash = m.record.target;
 	m.record.drains.failed = 4;
 }
 static void drained_for_another(struct view *v)
 {
 	drained_four_times(v);
-	m.record.drains.aim = sides[OTHER];
+	m.record.drains.target_hash = sides[OTHER];
 }
 static void outcome_rolledback(struct view *v)
 {
@@ -53,7 +53,7 @@ static void nearly_tired(struct view *v)
 {
 	tired(v);
 	m.record.attempts = 2;
-	m.record.drains.aim = sides[OTHER];
+	m.record.drains.target_hash = sides[OTHER];
 }
 
 static const struct said_row ended[] = {

@@ -83,8 +83,8 @@ static void deadlines_by_name(void **state)
 			expect(other == SPAN_MARGIN ||
 				       p.pools[0].spans[other] == (other == s ? 100 + s : span_defaults[other]),
 			       fields);
-		assert_int_equal(span_of(&p.pools[0], s), p.pools[0].spans[s]);
-		assert_int_equal(span_of(NULL, s), span_defaults[s]);
+		assert_int_equal(policy_span(&p.pools[0], s), p.pools[0].spans[s]);
+		assert_int_equal(policy_span(NULL, s), span_defaults[s]);
 	}
 }
 

@@ -32,19 +32,19 @@ static const struct record full = {
 	.ordered = 1800000300,
 };
 
-static void put(struct member *m, const struct key *key, const char *value)
+static void put(struct node_state *m, const struct key *key, const char *value)
 {
 	if (key->is_label)
-		member_label(m, key->name, value);
+		node_state_label(m, key->name, value);
 	else
-		member_annotation(m, key->name, value);
+		node_state_annotation(m, key->name, value);
 }
 
 static void round_trip(void **state)
 {
 	(void)state;
-	struct member m;
-	member_init(&m, "n", "u");
+	struct node_state m;
+	node_state_init(&m, "n", "u");
 	for (const struct key *key = keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&full, text, sizeof(text));
@@ -52,7 +52,7 @@ static void round_trip(void **state)
 		expect(strlen(text) <= KEY_VALUE_MOST, key->name);
 		put(&m, key, text);
 	}
-	member_end(&m);
+	node_state_end(&m);
 	assert_memory_equal(&m.record, &full, sizeof(full));
 }
 
@@ -69,12 +69,12 @@ static void t83_nothing_but_what_we_write(void **state)
 						 "0aZ9";
 			     *bytes; bytes++) {
 				char bent[KEY_TEXT] = "", again[KEY_TEXT] = "";
-				struct member m;
+				struct node_state m;
 				snprintf(bent, sizeof(bent), "%.*s%c%s", (int)at, text, *bytes,
 					 text + at + (at < len && *bytes == '0'));
-				member_init(&m, "n", "u");
+				node_state_init(&m, "n", "u");
 				put(&m, key, bent);
-				member_end(&m);
+				node_state_end(&m);
 				assert_true(!m.record.malformed || m.record.phase == PHASE_UNKNOWN);
 				key->text(&m.record, again, sizeof(again));
 				if (!m.record.malformed && strcmp(bent, again) != 0)
@@ -125,13 +125,13 @@ static void t13_unknown_state(void **state)
 	static struct pool pool = { .attempts = 2 };
 	struct rollout rollout = { .target = { 1, 0 } };
 	for (size_t i = 0; i < ARRAY_SIZE(hostile); i++) {
-		struct member m;
+		struct node_state m;
 		struct decision d;
 		bool is_label = str_eq(hostile[i].key, "kmodsmith.io/state");
-		member_init(&m, "n", "u");
-		member_label(&m, "kmodsmith.io/state", "evicting");
-		(is_label ? member_label : member_annotation)(&m, hostile[i].key, hostile[i].value);
-		member_end(&m);
+		node_state_init(&m, "n", "u");
+		node_state_label(&m, "kmodsmith.io/state", "evicting");
+		(is_label ? node_state_label : node_state_annotation)(&m, hostile[i].key, hostile[i].value);
+		node_state_end(&m);
 		expect(m.record.phase == PHASE_UNKNOWN, hostile[i].value);
 		struct view v = {
 			.m = &m, .pool = &pool, .rollout = &rollout, .wave = "", .epoch = 1, .now = 1800000000
@@ -139,13 +139,13 @@ static void t13_unknown_state(void **state)
 		transition(&v, &d);
 		expect(!d.next.has_phase || d.next.phase == m.record.phase, hostile[i].value);
 		expect(d.waits.code == REASON_UNKNOWN_STATE, hostile[i].value);
-		auto_patch struct patch none = { 0 };
-		patch_make(&m, &d, true, &none);
+		auto_node_patch struct node_patch none = { 0 };
+		node_patch_make(&m, &d, true, &none);
 		expect(none.count == 0, hostile[i].value);
-		member_annotation(&m, "kmodsmith.io/retry", "please");
+		node_state_annotation(&m, "kmodsmith.io/retry", "please");
 		transition(&v, &d);
-		auto_patch struct patch patch = { 0 };
-		patch_make(&m, &d, true, &patch);
+		auto_node_patch struct node_patch patch = { 0 };
+		node_patch_make(&m, &d, true, &patch);
 		bool is_written = false;
 		for (size_t c = 0; c < patch.count; c++)
 			is_written = is_written || str_eq(patch.changes[c].key, hostile[i].key);
@@ -179,20 +179,20 @@ static void agents_may_say_anything(void **state)
 	static const char *const names[] = { "ack", "loaded", "store", "holders", "health", "wants" };
 	for (size_t n = 0; n < ARRAY_SIZE(names); n++)
 		for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
-			struct member m;
+			struct node_state m;
 			auto_str char *key = str_fmt("kmodsmith.io/agent.%s", names[n]);
-			member_init(&m, "n", "u");
-			member_annotation(&m, key, values[i]);
-			member_end(&m);
+			node_state_init(&m, "n", "u");
+			node_state_annotation(&m, key, values[i]);
+			node_state_end(&m);
 			expect(m.record.phase == PHASE_IDLE && m.report.ack.result == RESULT_NONE, values[i]);
 			expect(!m.report.has_loaded && m.report.health.result == RESULT_NONE, values[i]);
 			expect(m.report.holders < 0 || str_eq(values[i], "0 0 0"), values[i]);
 		}
-	struct member m;
-	member_init(&m, "n", "u");
-	member_annotation(&m, "kmodsmith.io/agent.ack", "3.9:replace:failed:permanent:E_LOAD");
-	member_annotation(&m, "kmodsmith.io/agent.loaded", "aaaaaaaaaaaaaaaa-0000000000000000 535.1 S1 6.1.0-56");
-	member_annotation(&m, "kmodsmith.io/agent.holders", "2 17 uid-1 uid-2");
+	struct node_state m;
+	node_state_init(&m, "n", "u");
+	node_state_annotation(&m, "kmodsmith.io/agent.ack", "3.9:replace:failed:permanent:E_LOAD");
+	node_state_annotation(&m, "kmodsmith.io/agent.loaded", "aaaaaaaaaaaaaaaa-0000000000000000 535.1 S1 6.1.0-56");
+	node_state_annotation(&m, "kmodsmith.io/agent.holders", "2 17 uid-1 uid-2");
 	assert_int_equal(m.report.ack.failing, FAILING_PERMANENT);
 	assert_string_equal(m.report.ack.code, "E_LOAD");
 	assert_string_equal(m.report.version, "535.1");
@@ -210,15 +210,15 @@ static void who_upgrades_a_node(void **state)
 		     { "true", "false", true }, { "false", NULL, false }, { NULL, NULL, false } };
 	auto_strv struct strv record = { 0 };
 	const struct policy none = POLICY_NONE;
-	fleet_record(&none, false, &record);
+	node_cache_record(&none, false, &record);
 	assert_true(strv_has(&record, "metadata annotations nvidia.com/gpu-driver-upgrade*"));
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m;
-		member_init(&m, "n", "u");
+		struct node_state m;
+		node_state_init(&m, "n", "u");
 		if (rows[i].note)
-			member_annotation(&m, "nvidia.com/gpu-driver-upgrade-enabled", rows[i].note);
+			node_state_annotation(&m, "nvidia.com/gpu-driver-upgrade-enabled", rows[i].note);
 		if (rows[i].label)
-			member_label(&m, "nvidia.com/gpu-driver-upgrade-enabled", rows[i].label);
+			node_state_label(&m, "nvidia.com/gpu-driver-upgrade-enabled", rows[i].label);
 		assert_int_equal(m.facts.is_foreign, rows[i].is_foreign);
 	}
 }
@@ -227,15 +227,15 @@ static void who_upgrades_a_node(void **state)
 static void i9_whose_keys(void **state)
 {
 	(void)state;
-	struct member m = { .name = "n", .uid = "u", .record = full, .facts = { .is_unschedulable = true } };
+	struct node_state m = { .name = "n", .uid = "u", .record = full, .facts = { .is_unschedulable = true } };
 	struct decision d = { .rule = rule_next(NULL, PHASE_RESTORING), .next = full };
-	auto_patch struct patch same = { 0 };
-	patch_make(&m, &d, true, &same);
+	auto_node_patch struct node_patch same = { 0 };
+	node_patch_make(&m, &d, true, &same);
 	assert_int_equal(same.count, 0);
 	d.next = (struct record){ .phase = PHASE_RELEASING, .has_phase = true, .seq = { 7, 43 } };
 	d.cordon = CORDON_OFF;
-	auto_patch struct patch patch = { 0 };
-	patch_make(&m, &d, true, &patch);
+	auto_node_patch struct node_patch patch = { 0 };
+	node_patch_make(&m, &d, true, &patch);
 	assert_true(patch.tests_cordon && patch.was_cordoned && patch.seq.n == 42);
 	unsigned given = 0;
 	for (size_t i = 0; i < patch.count; i++) {
@@ -257,7 +257,7 @@ static void what_is_mirrored(void **state)
 	(void)state;
 	static const char *const absent = "", *const kept = "-";
 	const struct {
-		enum phase from, to;
+		enum node_phase from, to;
 		enum upgrade was;
 		bool has_mirror, is_foreign;
 		const char *then; // what is written
@@ -274,20 +274,20 @@ static void what_is_mirrored(void **state)
 		{ PHASE_RESTORING, PHASE_ROLLEDBACK, UPGRADE_NONE, true, false, kept },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m = { .name = "n", .uid = "u", .record = full };
+		struct node_state m = { .name = "n", .uid = "u", .record = full };
 		struct decision d = { .rule = rule_next(NULL, rows[i].from), .next = full };
 		const char *then = kept;
 		m.record.phase = rows[i].from;
 		d.next.phase = rows[i].to;
 		m.facts.upgrade = rows[i].was;
 		m.facts.is_foreign = rows[i].is_foreign;
-		auto_patch struct patch patch = { 0 };
-		patch_make(&m, &d, rows[i].has_mirror, &patch);
+		auto_node_patch struct node_patch patch = { 0 };
+		node_patch_make(&m, &d, rows[i].has_mirror, &patch);
 		for (size_t c = 0; c < patch.count; c++)
 			if (str_eq(patch.changes[c].key, UPGRADE_LABEL))
 				then = patch.changes[c].value ? patch.changes[c].value : absent;
-		expect(str_eq(then, rows[i].then), phase_info(rows[i].to)->name);
-		expect(patch.tests_upgrade == (then == absent), phase_info(rows[i].to)->name);
+		expect(str_eq(then, rows[i].then), node_phase_info(rows[i].to)->name);
+		expect(patch.tests_upgrade == (then == absent), node_phase_info(rows[i].to)->name);
 	}
 }
 

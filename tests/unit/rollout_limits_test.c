@@ -65,31 +65,31 @@ static const struct key *key_of(const char *name)
 	return key;
 }
 
-static void say(struct member *m, const struct key *key, const char *value)
+static void say(struct node_state *m, const struct key *key, const char *value)
 {
-	member_init(m, "n", "u");
+	node_state_init(m, "n", "u");
 	if (!key->is_label)
-		member_label(m, P "state", "evicting");
-	(key->is_label ? member_label : member_annotation)(m, key->name, value);
-	member_end(m);
+		node_state_label(m, P "state", "evicting");
+	(key->is_label ? node_state_label : node_state_annotation)(m, key->name, value);
+	node_state_end(m);
 }
 
 static void the_last_that_is_good_and_the_first_that_is_not(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m;
+		struct node_state m;
 		char text[KEY_TEXT] = "";
 		const struct key *key = key_of(rows[i].key);
 		say(&m, key, rows[i].good);
-		expect(m.record.phase != PHASE_UNKNOWN && !key_is_bad(&m.record, key->name), rows[i].good);
+		expect(m.record.phase != PHASE_UNKNOWN && !node_key_is_malformed(&m.record, key->name), rows[i].good);
 		key->text(&m.record, text, sizeof(text));
 		expect(str_eq(text, rows[i].good), rows[i].good);
 		say(&m, key, rows[i].bad);
 		expect(m.record.phase == PHASE_UNKNOWN, rows[i].bad);
 		for (const struct key *each = keys; each->name; each++)
-			expect(key_is_bad(&m.record, each->name) == (each == key), rows[i].bad);
-		expect(!key_is_bad(&m.record, P "agent.ack"), rows[i].bad);
+			expect(node_key_is_malformed(&m.record, each->name) == (each == key), rows[i].bad);
+		expect(!node_key_is_malformed(&m.record, P "agent.ack"), rows[i].bad);
 	}
 }
 

@@ -5,15 +5,15 @@
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)
-static const struct aim old = { 1, 0 }, target = { 2, 0 };
+static const struct target_hash old = { 1, 0 }, target = { 2, 0 };
 static struct wave waves[4];
 static struct pool pools[2];
 static struct policy policy;
 static struct rollout rollouts[2];
-static struct member *members; // as many as there are, so that AddressSanitizer sees who looks further
-static struct entry *entries;
+static struct node_state *nodes; // as many as there are, so that AddressSanitizer sees who looks further
+static struct ledger_entry *entries;
 static struct strv names;
-static struct ledger ledger;
+static struct slot_ledger ledger;
 static struct cluster cluster;
 static struct slots slots;
 static size_t count;
@@ -31,7 +31,7 @@ static int setup(void **state)
 					  .breaker_percent = 50,
 					  .breaker_row = 3,
 					  .waves = waves,
-					  .target.aim = target };
+					  .target.target_hash = target };
 		memcpy(pools[i].spans, span_defaults, sizeof(pools[i].spans));
 		rollouts[i] = (struct rollout){ .target = target, .stable = old };
 	}
@@ -47,9 +47,9 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	slots_done(&slots);
+	scheduler_slots_done(&slots);
 	strv_done(&names);
-	free(TAKE(members));
+	free(TAKE(nodes));
 	free(TAKE(entries));
 	return 0;
 }
@@ -57,33 +57,33 @@ static int teardown(void **state)
 // Words: a state; then any of +slot +wait (in the ledger) +cordon +ours (with receipt) +down +busy +skip +retry +me
 // +failed +well (has the target) +gN (group) +zN +blocked +jobs (run) +unseen (are they?) +over (is the wait) +paused
 // +A +B (labels of a pool) +vain (drained) +tried (this target) +dark (its pods) +protected (a pod is) +unlabelled.
-static void read_word(const char *word, struct member *m)
+static void read_word(const char *word, struct node_state *m)
 {
 	size_t len = strcspn(word, "+");
 	auto_str char *phase = str_ndup(word, len);
-	m->record.phase = phase_parse(phase);
+	m->record.phase = node_phase_parse(phase);
 	m->record.has_phase = !strstr(word, "+unlabelled");
 	m->record.since = NOW - 3600 + (int64_t)count;
-	m->record.target = m->record.phase == PHASE_IDLE ? AIM_NONE : target;
+	m->record.target = m->record.phase == PHASE_IDLE ? TARGET_HASH_NONE : target;
 	m->report = (struct report){ .has_loaded = true,
 				     .loaded = m->record.phase == PHASE_DONE || strstr(word, "+well") ? target : old,
 				     .store = { target } };
-	m->facts = (struct facts){ .is_ready = !strstr(word, "+down"),
-				   .is_unschedulable = strstr(word, "+cordon") || strstr(word, "+ours"),
-				   .is_skipped = strstr(word, "+skip"),
-				   .is_paused = strstr(word, "+paused"),
-				   .is_ours = strstr(word, "+me"),
-				   .terms = strstr(word, "+A") ? 1 :
-					    strstr(word, "+B") ? 2 :
-								 0 };
+	m->facts = (struct node_facts){ .is_ready = !strstr(word, "+down"),
+					.is_unschedulable = strstr(word, "+cordon") || strstr(word, "+ours"),
+					.is_skipped = strstr(word, "+skip"),
+					.is_paused = strstr(word, "+paused"),
+					.is_ours = strstr(word, "+me"),
+					.terms = strstr(word, "+A") ? 1 :
+						 strstr(word, "+B") ? 2 :
+								      0 };
 	m->record.receipt.is_there = strstr(word, "+ours");
 	m->record.retry = strstr(word, "+retry") ? 1 : 0;
-	m->record.failed = strstr(word, "+failed") ? target : AIM_NONE;
+	m->record.failed = strstr(word, "+failed") ? target : TARGET_HASH_NONE;
 	m->record.attempts = strstr(word, "+tried") ? 1 : 0;
-	m->record.drains.aim = target;
+	m->record.drains.target_hash = target;
 	m->record.drains.failed = strstr(word, "+vain") ? 1 : 0;
 	m->report.holders = strstr(word, "+busy") ? 1 : 0;
-	m->facts.seen.stay = member_stay(m);
+	m->facts.seen.stay = node_state_stay(m);
 	m->facts.seen.blocked_since = strstr(word, "+blocked") ? NOW - 601 : 0;
 	m->facts.seen.jobs = strstr(word, "+jobs") ? 1 : strstr(word, "+unseen") ? PODS_UNSEEN : 0;
 	m->facts.seen.pods = strstr(word, "+dark") ? PODS_UNSEEN : 0;
@@ -94,7 +94,7 @@ static void read_word(const char *word, struct member *m)
 	m->facts.group = group ? (uint64_t)group[2] : 0;
 	m->facts.zone = zone ? (uint64_t)zone[2] : 0;
 	if (strstr(word, "+slot") || strstr(word, "+wait")) {
-		entries[ledger.count] = (struct entry){ .slot = strstr(word, "+slot") ? SLOT_WORK : SLOT_WAIT };
+		entries[ledger.count] = (struct ledger_entry){ .slot = strstr(word, "+slot") ? SLOT_WORK : SLOT_WAIT };
 		memcpy(entries[ledger.count++].uid, m->uid, UID_TEXT);
 	}
 }
@@ -102,8 +102,8 @@ static void read_word(const char *word, struct member *m)
 // What was changed in the members, the policy or the ledger since.
 static void plan_again(void)
 {
-	slots_done(&slots);
-	slots_plan(&cluster, &slots);
+	scheduler_slots_done(&slots);
+	scheduler_plan(&cluster, &slots);
 }
 
 static void plan(const char *line)
@@ -111,18 +111,18 @@ static void plan(const char *line)
 	auto_strv struct strv words = { 0 };
 	strv_split(&words, line, " ");
 	strv_done(&names);
-	free(members);
+	free(nodes);
 	free(entries);
-	members = mem_alloc(words.count * sizeof(*members));
+	nodes = mem_alloc(words.count * sizeof(*nodes));
 	entries = mem_alloc(words.count * sizeof(*entries));
-	ledger = (struct ledger){ entries, 0 };
+	ledger = (struct slot_ledger){ entries, 0 };
 	for (count = 0; count < words.count; count++) {
 		auto_str char *uid = str_fmt("uid-%zu", count);
 		strv_add(&names, str_fmt("n%zu", count));
-		member_init(&members[count], names.items[count], uid);
-		read_word(words.items[count], &members[count]);
+		node_state_init(&nodes[count], names.items[count], uid);
+		read_word(words.items[count], &nodes[count]);
 	}
-	cluster = (struct cluster){ &policy, rollouts, members, count, &ledger, 1, NOW, NULL, NULL, false };
+	cluster = (struct cluster){ &policy, rollouts, nodes, count, &ledger, 1, NOW, NULL, NULL, false };
 	plan_again();
 }
 
@@ -132,9 +132,9 @@ static inline void expect_letters(const char *row, const char *want)
 	auto_str char *got = str_dup("");
 	for (size_t i = 0; i < count; i++)
 		str_add(&got, "%s",
-			slots.seats[i].has == SLOT_WORK ? "S" :
-			slots.seats[i].has == SLOT_WAIT ? "W" :
-							  "-");
+			slots.node_plans[i].has == SLOT_WORK ? "S" :
+			slots.node_plans[i].has == SLOT_WAIT ? "W" :
+							       "-");
 	if (!str_eq(got, want))
 		fail_msg("%s: %s instead of %s", row, got, want);
 }
@@ -147,8 +147,9 @@ static inline void expect_slots(const char *line, const char *want)
 static inline void expect_refused(const char *line, size_t at, enum reason_code why)
 {
 	plan(line);
-	if (slots.seats[at].refused != why)
-		fail_msg("%s: node %zu is refused for %s", line, at, reason_info(slots.seats[at].refused)->code);
+	if (slots.node_plans[at].refused != why)
+		fail_msg("%s: node %zu is refused for %s", line, at,
+			 node_reason_info(slots.node_plans[at].refused)->code);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -39,11 +39,11 @@ static void windows_open_and_close_to_the_minute(void **state)
 		} times[] = { { opens - 1, false }, { opens, true }, { closes - 1, true }, { closes, false } };
 		for (size_t n = 0; n < ARRAY_SIZE(times); n++) {
 			auto_str char *row = str_fmt("%s: %zu", rows[i].name, n);
-			expect(window_open(&pool, times[n].at, margin) == times[n].is_open, row);
+			expect(policy_window_is_open(&pool, times[n].at, margin) == times[n].is_open, row);
 		}
-		expect(window_next(&pool, opens - 1, margin) == opens, rows[i].name);
-		expect(window_next(&pool, opens, margin) == 0, rows[i].name);
-		expect(window_next(&pool, closes, margin) == opens + 7 * DAY, rows[i].name); // a week later
+		expect(policy_window_next(&pool, opens - 1, margin) == opens, rows[i].name);
+		expect(policy_window_next(&pool, opens, margin) == 0, rows[i].name);
+		expect(policy_window_next(&pool, closes, margin) == opens + 7 * DAY, rows[i].name); // a week later
 	}
 }
 
@@ -52,13 +52,14 @@ static void the_earliest_of_several_windows(void **state)
 	(void)state;
 	struct window windows[] = { { TUE, 600, 660 }, { MON, 600, 660 }, { MON, 1200, 1260 } };
 	struct pool pool = { .windows = windows, .window_count = 3 }, always = { .window_count = 0 };
-	assert_int_equal(window_next(&pool, MONDAY, 0), MONDAY + 10 * HOUR);
-	assert_int_equal(window_next(&pool, MONDAY + 11 * HOUR, 0), MONDAY + 20 * HOUR);
-	assert_int_equal(window_next(&pool, MONDAY + 21 * HOUR, 0), MONDAY + DAY + 10 * HOUR);
-	assert_true(window_open(&pool, MONDAY + 20 * HOUR, 0) && window_open(&pool, MONDAY + DAY + 10 * HOUR, 0));
-	assert_true(window_open(&always, MONDAY, UINT32_MAX));
-	assert_int_equal(window_next(&always, MONDAY, UINT32_MAX), 0);
-	assert_int_equal(window_next(&pool, MONDAY, 2 * HOUR), 0); // none is ever so long
+	assert_int_equal(policy_window_next(&pool, MONDAY, 0), MONDAY + 10 * HOUR);
+	assert_int_equal(policy_window_next(&pool, MONDAY + 11 * HOUR, 0), MONDAY + 20 * HOUR);
+	assert_int_equal(policy_window_next(&pool, MONDAY + 21 * HOUR, 0), MONDAY + DAY + 10 * HOUR);
+	assert_true(policy_window_is_open(&pool, MONDAY + 20 * HOUR, 0) &&
+		    policy_window_is_open(&pool, MONDAY + DAY + 10 * HOUR, 0));
+	assert_true(policy_window_is_open(&always, MONDAY, UINT32_MAX));
+	assert_int_equal(policy_window_next(&always, MONDAY, UINT32_MAX), 0);
+	assert_int_equal(policy_window_next(&pool, MONDAY, 2 * HOUR), 0); // none is ever so long
 }
 
 // Of two rests the smaller: a margin that somebody wrote is what he accepts.
@@ -73,7 +74,7 @@ static void what_must_be_left_for_the_change_itself(void **state)
 						[SPAN_VALIDATE] = rows[i].validate,
 						[SPAN_RESTORE] = rows[i].restore,
 						[SPAN_MARGIN] = rows[i].margin } };
-		assert_int_equal(window_rest(&pool), rows[i].rest);
+		assert_int_equal(policy_window_rest(&pool), rows[i].rest);
 	}
 }
 
@@ -129,9 +130,9 @@ static void labels_and_pools(void **state)
 	auto_policy struct policy p = POLICY_NONE;
 	parse(racks, &p);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m;
+		struct node_state m;
 		auto_strv struct strv labels = { 0 };
-		member_init(&m, "n", "u");
+		node_state_init(&m, "n", "u");
 		strv_split(&labels, rows[i].labels, " ");
 		for (size_t n = 0; *rows[i].labels && n < labels.count; n++) {
 			const char *label = labels.items[n], *at = strchr(label, '=');
@@ -152,7 +153,7 @@ static void the_pool_of_a_plan_and_the_pool_of_the_labels(void **state)
 	(void)state;
 	static const struct {
 		const char *plan, *label;
-		enum phase phase;
+		enum node_phase phase;
 		const char *pool, *home; // "" = none
 	} rows[] = {
 		{ "", "", PHASE_IDLE, "rest", "rest" },
@@ -166,9 +167,9 @@ static void the_pool_of_a_plan_and_the_pool_of_the_labels(void **state)
 	auto_policy struct policy p = POLICY_NONE;
 	parse(racks, &p);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m;
+		struct node_state m;
 		auto_str char *row = str_fmt("row %zu", i);
-		member_init(&m, "n", "u");
+		node_state_init(&m, "n", "u");
 		m.record.phase = rows[i].phase;
 		memcpy(m.record.pool, rows[i].plan, strlen(rows[i].plan));
 		memcpy(m.facts.pool, rows[i].label, strlen(rows[i].label));

@@ -8,8 +8,9 @@
 static bool is_at_rest(const struct world *w)
 {
 	for (unsigned i = 0; i < w->nodes; i++) {
-		enum phase p = w->m[i].record.phase;
-		if ((phase_info(p)->is_disruptive && p != PHASE_UNKNOWN) || p == PHASE_STAGING || p == PHASE_LOADING)
+		enum node_phase p = w->m[i].record.phase;
+		if ((node_phase_info(p)->is_disruptive && p != PHASE_UNKNOWN) || p == PHASE_STAGING ||
+		    p == PHASE_LOADING)
 			return false;
 	}
 	return true;
@@ -25,7 +26,7 @@ static bool settles(struct world w, bool is_bad)
 		bool is_busy = write_ledger(&w);
 		for (unsigned i = 0; i < w.nodes; i++) {
 			struct decision d;
-			bool is_target = aim_eq(&w.m[i].record.go.aim, &sides[NEW]);
+			bool is_target = target_hash_eq(&w.m[i].record.go.target_hash, &sides[NEW]);
 			bool is_probe = w.m[i].record.go.verb == VERB_VALIDATE;
 			environment(&w, i, ACT_LEAVE);
 			if (!answer(&w, i, is_bad && is_target && is_probe ? ACT_PERMANENT : ACT_DONE) &&
@@ -82,10 +83,10 @@ static void show_node(const struct world *w, unsigned i)
 	const struct record *r = &w->m[i].record;
 	const struct report *a = &w->m[i].report;
 	print_message("   %s %s%s go=%s:%u target=%u loaded=%u%s%s holders=%d attempts=%u.%u reason=%s slot=%d\n",
-		      node_names[i], phase_info(r->phase)->name, r->has_phase ? "" : "(no label)",
-		      verb_names[r->go.verb], side_of(&r->go.aim), side_of(&r->target), side_of(&a->loaded),
+		      node_names[i], node_phase_info(r->phase)->name, r->has_phase ? "" : "(no label)",
+		      verb_names[r->go.verb], side_of(&r->go.target_hash), side_of(&r->target), side_of(&a->loaded),
 		      w->m[i].facts.is_unschedulable ? " cordoned" : "", r->receipt.is_there ? " receipt" : "",
-		      a->holders, r->attempts, r->tries, reason_info(r->reason.code)->code, (int)w->slot[i]);
+		      a->holders, r->attempts, r->tries, node_reason_info(r->reason.code)->code, (int)w->slot[i]);
 }
 
 static void show_trace(uint32_t at)
@@ -110,7 +111,7 @@ static void first_world(struct world *w)
 	w->rollout.stable = sides[OLD];
 	for (unsigned i = 0; i < w->nodes; i++) {
 		char uid[] = { 'u', (char)('0' + i), '\0' };
-		member_init(&w->m[i], node_names[i], uid);
+		node_state_init(&w->m[i], node_names[i], uid);
 		w->m[i].report.has_loaded = true;
 		w->m[i].report.loaded = sides[OLD];
 		w->m[i].report.holders = w->m[i].facts.seen.pods = 0;

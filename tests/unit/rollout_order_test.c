@@ -43,7 +43,7 @@ static void drains_of_another_target_do_not_count(void **state)
 	(void)state;
 	pools[0].parallel.value = 1;
 	plan("queued+vain queued");
-	members[0].record.drains.aim = old;
+	nodes[0].record.drains.target_hash = old;
 	plan_again();
 	expect_letters("drained in vain for another target", "S-");
 }
@@ -75,7 +75,7 @@ static void whoever_is_left_out_hears_which_limit(void **state)
 		plan(rows[i].line);
 		auto_str char *row = str_fmt("row %zu: %s", i, rows[i].line);
 		expect_letters(row, rows[i].want);
-		expect(slots.seats[count - 1].refused == rows[i].why, row);
+		expect(slots.node_plans[count - 1].refused == rows[i].why, row);
 		expect(slots.sums[0].blocked.code == rows[i].why, row);
 	}
 }
@@ -198,13 +198,13 @@ static void a_group_ends_with_its_pool(void **state)
 	pools[1].terms = 2;
 	policy.pool_count = 2;
 	expect_slots("queued+ga+A queued+ga+B held+ga+B queued+ga+A", "S--S");
-	assert_int_equal(slots.seats[1].refused, REASON_GROUP_INCOMPLETE);
-	assert_true(slots.seats[0].mate == 3 && slots.seats[3].mate == 0);
-	assert_true(slots.seats[1].mate == 2 && slots.seats[2].mate == 1);
+	assert_int_equal(slots.node_plans[1].refused, REASON_GROUP_INCOMPLETE);
+	assert_true(slots.node_plans[0].mate == 3 && slots.node_plans[3].mate == 0);
+	assert_true(slots.node_plans[1].mate == 2 && slots.node_plans[2].mate == 1);
 	plan("queued+gc+A queued+ga+A queued+gb+A queued+ga+A queued+gc+A queued+A queued+ga+A");
 	static const size_t mates[] = { 4, 3, 2, 6, 0, 5, 1 };
 	for (size_t i = 0; i < count; i++)
-		assert_int_equal(slots.seats[i].mate, mates[i]);
+		assert_int_equal(slots.node_plans[i].mate, mates[i]);
 }
 
 static void one_zone_at_a_time(void **state)
@@ -217,7 +217,7 @@ static void one_zone_at_a_time(void **state)
 	pools[1].terms = 2;
 	policy.pool_count = 2;
 	expect_slots("queued+z1+A queued+z1+A queued+z2+A", "SS-");
-	assert_int_equal(slots.seats[2].refused, REASON_OTHER_ZONE);
+	assert_int_equal(slots.node_plans[2].refused, REASON_OTHER_ZONE);
 	expect_slots("evicting+ours+slot+z2+B queued+z1+A", "SS"); // another pool's zone is no matter of this one
 	pools[0].is_by_zone = false;
 	expect_slots("queued+z1+A queued+z1+A queued+z2+A", "SSS");
@@ -262,9 +262,9 @@ static void as_many_as_allowed_are_staged(void **state)
 		policy.pool_count = 2;
 		plan(rows[i].line);
 		for (size_t n = 0; n < count; n++) {
-			struct view v = slots_view(&cluster, &slots, n);
-			enum reason_code why = slots.seats[n].refused;
-			bool is_asked = members[n].record.phase != PHASE_STAGING && transition_rests(&v) == REASON_NONE;
+			struct view v = scheduler_view(&cluster, &slots, n);
+			enum reason_code why = slots.node_plans[n].refused;
+			bool is_asked = nodes[n].record.phase != PHASE_STAGING && transition_rests(&v) == REASON_NONE;
 			str_add(&got, "%s",
 				!is_asked                  ? "-" :
 				why == REASON_NONE         ? "S" :

@@ -296,7 +296,7 @@ static void t80_limits(void **state)
 		{ { 50, true }, UINT32_MAX, UINT32_MAX / 2 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		assert_int_equal(limit_of(&rows[i].limit, rows[i].total), rows[i].want);
+		assert_int_equal(policy_limit(&rows[i].limit, rows[i].total), rows[i].want);
 }
 
 static void defaults_of_the_design(void **state)
@@ -328,17 +328,17 @@ static void t39_aims(void **state)
 		"}",
 		"{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"flavour\":\"open\"}}]}",
 	};
-	struct aim aims[ARRAY_SIZE(texts)];
+	struct target_hash aims[ARRAY_SIZE(texts)];
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		auto_policy struct policy p = POLICY_NONE;
-		char text[AIM_TEXT];
-		struct aim again;
+		char text[TARGET_HASH_TEXT];
+		struct target_hash again;
 		parse(texts[i], &p);
-		aims[i] = p.pools[0].target.aim;
-		aim_text(&aims[i], text);
-		assert_true(aim_parse(text, &again) && aim_eq(&again, &aims[i]));
+		aims[i] = p.pools[0].target.target_hash;
+		target_hash_text(&aims[i], text);
+		assert_true(target_hash_parse(text, &again) && target_hash_eq(&again, &aims[i]));
 	}
-	assert_true(aim_eq(&aims[0], &aims[1]));
+	assert_true(target_hash_eq(&aims[0], &aims[1]));
 	assert_true(aims[0].payload == aims[2].payload && aims[0].options != aims[2].options);
 	assert_true(aims[0].payload != aims[3].payload);
 }
@@ -365,8 +365,8 @@ static void windows(void **state)
 	parse("{" POOL ",\"windows\":[{\"days\":[\"Sat\"],\"from\":\"22:00\",\"to\":\"04:00\"}]}]}", &p);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		unsigned margin = p.pools[0].spans[SPAN_MARGIN];
-		assert_int_equal(window_open(&p.pools[0], rows[i].at, margin), rows[i].is_open);
-		assert_int_equal(window_next(&p.pools[0], rows[i].at, margin), rows[i].next);
+		assert_int_equal(policy_window_is_open(&p.pools[0], rows[i].at, margin), rows[i].is_open);
+		assert_int_equal(policy_window_next(&p.pools[0], rows[i].at, margin), rows[i].next);
 	}
 }
 
@@ -389,7 +389,7 @@ static void a_window_has_room_for_what_follows(void **state)
 		auto_str char *text = str_fmt("{" POOL "%s}]}", rows[i].more);
 		parse(text, &p);
 		expect(p.pools[0].spans[SPAN_MARGIN] == rows[i].margin, rows[i].more);
-		expect(window_rest(&p.pools[0]) == rows[i].rest, rows[i].more);
+		expect(policy_window_rest(&p.pools[0]) == rows[i].rest, rows[i].more);
 	}
 }
 
@@ -401,8 +401,8 @@ static void which_pool(void **state)
 	      "{\"name\":\"h\",\"selector\":{\"gpu\":\"h100\",\"env\":\"prod\"},\"target\":{\"driver\":\"1.1\"}},"
 	      "{\"name\":\"l\",\"selector\":{\"gpu\":\"l4\"},\"target\":{\"driver\":\"1.1\"}}]}",
 	      &p);
-	struct member m;
-	member_init(&m, "n", "u");
+	struct node_state m;
+	node_state_init(&m, "n", "u");
 	assert_null(policy_pool(&p, &m));
 	policy_label(&p, "gpu", "h100", &m.facts);
 	assert_null(policy_pool(&p, &m));
@@ -410,13 +410,13 @@ static void which_pool(void **state)
 	policy_label(&p, "clique", "c1", &m.facts);
 	assert_ptr_equal(policy_pool(&p, &m), &p.pools[0]);
 	assert_true(m.facts.group != 0);
-	member_label(&m, "kmodsmith.io/pool", "l");
+	node_state_label(&m, "kmodsmith.io/pool", "l");
 	assert_ptr_equal(policy_pool(&p, &m), &p.pools[1]);
-	member_label(&m, "kmodsmith.io/pool", "gone");
+	node_state_label(&m, "kmodsmith.io/pool", "gone");
 	assert_null(policy_pool(&p, &m));
 	// T40: until its attempt is over, the plan that it was taken into counts.
-	member_annotation(&m, "kmodsmith.io/rollout", "h");
-	member_label(&m, "kmodsmith.io/state", "evicting");
+	node_state_annotation(&m, "kmodsmith.io/rollout", "h");
+	node_state_label(&m, "kmodsmith.io/state", "evicting");
 	assert_ptr_equal(policy_pool(&p, &m), &p.pools[0]);
 }
 

@@ -23,13 +23,13 @@ static void has_operands(struct view *v)
 static void drained_before(struct view *v)
 {
 	(void)v;
-	m.record.drains.aim = m.record.target;
+	m.record.drains.target_hash = m.record.target;
 	m.record.drains.failed = m.record.drains.repeated = 2;
 }
 static void drained_for_another(struct view *v)
 {
 	drained_before(v);
-	m.record.drains.aim = sides[OTHER];
+	m.record.drains.target_hash = sides[OTHER];
 }
 static void without_receipt(struct view *v)
 {
@@ -39,7 +39,7 @@ static void without_receipt(struct view *v)
 static void order_of_another(struct view *v)
 {
 	(void)v;
-	m.record.go.aim = m.report.health.aim = sides[OTHER];
+	m.record.go.target_hash = m.report.health.target_hash = sides[OTHER];
 }
 static void order_to_load(struct view *v)
 {
@@ -54,7 +54,7 @@ static void is_ill(struct view *v)
 static void stable_is_the_target(struct view *v)
 {
 	(void)v;
-	m.record.previous = AIM_NONE;
+	m.record.previous = TARGET_HASH_NONE;
 	m.record.stable = m.record.target;
 }
 static void back_is_the_target(struct view *v)

@@ -38,17 +38,17 @@ static void has_hints(struct view *v)
 static void order_of_the_old(struct view *v)
 {
 	(void)v;
-	m.record.go.aim = sides[OLD];
+	m.record.go.target_hash = sides[OLD];
 }
 static void absurd(struct view *v)
 {
 	(void)v;
-	m.record.deadline = NOW + (int64_t)pool.spans[phase_info(m.record.phase)->span] + 301;
+	m.record.deadline = NOW + (int64_t)pool.spans[node_phase_info(m.record.phase)->span] + 301;
 }
 static void just_not_absurd(struct view *v)
 {
 	(void)v;
-	m.record.deadline = NOW + (int64_t)pool.spans[phase_info(m.record.phase)->span] + 300;
+	m.record.deadline = NOW + (int64_t)pool.spans[node_phase_info(m.record.phase)->span] + 300;
 }
 static void since_nowhere(struct view *v)
 {
@@ -63,7 +63,7 @@ static void since_tomorrow(struct view *v)
 static void word_of_an_earlier_version(struct view *v)
 {
 	(void)v;
-	m.facts.upgrade = phase_info(m.record.phase)->mirrored;
+	m.facts.upgrade = node_phase_info(m.record.phase)->mirrored;
 }
 static void word_of_another_state(struct view *v)
 {

@@ -15,20 +15,20 @@ static void says_code(struct view *v)
 static void knows_stable(struct view *v)
 {
 	(void)v;
-	m.record.previous = AIM_NONE;
+	m.record.previous = TARGET_HASH_NONE;
 	m.record.stable = sides[OLD];
 }
 static void stable_is_the_target(struct view *v)
 {
 	(void)v;
-	m.record.previous = AIM_NONE;
+	m.record.previous = TARGET_HASH_NONE;
 	m.record.stable = m.record.target;
 }
 static void order_to_prove_the_old(struct view *v)
 {
 	(void)v;
 	m.record.go.verb = m.report.ack.verb = VERB_VALIDATE;
-	m.record.go.aim = sides[OLD];
+	m.record.go.target_hash = sides[OLD];
 }
 static void reason_with_code(struct view *v)
 {

@@ -26,7 +26,7 @@ static void pinned_without_a_pool(struct view *v)
 static void drained(struct view *v, uint16_t failed, uint16_t repeated)
 {
 	(void)v;
-	m.record.drains.aim = sides[NEW];
+	m.record.drains.target_hash = sides[NEW];
 	m.record.drains.failed = failed;
 	m.record.drains.repeated = repeated;
 }
@@ -52,7 +52,7 @@ static void drained_once_and_told(struct view *v)
 static void drained_five_times_for_another(struct view *v)
 {
 	drained(v, 5, 5);
-	m.record.drains.aim = sides[OTHER];
+	m.record.drains.target_hash = sides[OTHER];
 }
 static void once_is_enough(struct view *v)
 {
@@ -70,7 +70,7 @@ static void repeated_three_times(struct view *v)
 static void repeated_for_another(struct view *v)
 {
 	drained(v, 0, 4);
-	m.record.drains.aim = sides[OTHER];
+	m.record.drains.target_hash = sides[OTHER];
 }
 static void tried_once(struct view *v)
 {

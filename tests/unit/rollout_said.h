@@ -11,9 +11,9 @@ struct said_row {
 
 static const char *const side_names[] = { "nothing", "old", "new", "other" };
 
-static void say_aim(char **text, const char *what, const struct aim *was, const struct aim *is)
+static void say_aim(char **text, const char *what, const struct target_hash *was, const struct target_hash *is)
 {
-	if (!aim_eq(was, is))
+	if (!target_hash_eq(was, is))
 		str_add(text, ", %s %s", what, side_names[is->payload]);
 }
 static void say_number(char **text, const char *what, int64_t was, int64_t is)
@@ -43,17 +43,18 @@ static void say_word(char **text, const char *what, const char *was, const char 
 static void say_why(char **text, const char *what, const struct reason *why)
 {
 	if (why->code != REASON_NONE)
-		str_add(text, ", %s %s%s%s", what, reason_info(why->code)->code, *why->object ? " " : "", why->object);
+		str_add(text, ", %s %s%s%s", what, node_reason_info(why->code)->code, *why->object ? " " : "",
+			why->object);
 }
 
 static void say_order(char **text, const struct record *was, const struct record *is)
 {
-	if (seq_cmp(is->go.seq, was->go.seq) <= 0)
+	if (node_seq_cmp(is->go.seq, was->go.seq) <= 0)
 		return;
 	if (is->go.verb == VERB_NONE)
 		str_add(text, ", order taken back");
 	else
-		str_add(text, ", order %s %s", verb_names[is->go.verb], side_names[is->go.aim.payload]);
+		str_add(text, ", order %s %s", verb_names[is->go.verb], side_names[is->go.target_hash.payload]);
 	if (is->go.seq.epoch != 1 || is->go.seq.n != 11)
 		str_add(text, " as %u.%u", is->go.seq.epoch, is->go.seq.n);
 }
@@ -85,13 +86,13 @@ static char *said_of(const struct record *was, const struct decision *d)
 		return text;
 	}
 	bool is_entered = was->phase != is->phase || !was->has_phase || was->since != is->since;
-	text = str_dup(is_entered ? phase_info(is->phase)->name : "as before");
+	text = str_dup(is_entered ? node_phase_info(is->phase)->name : "as before");
 	if (memcmp(&was->reason, &is->reason, sizeof(was->reason)) != 0 && is->reason.code == REASON_NONE)
 		str_add(&text, ", no reason");
 	else if (is_entered || memcmp(&was->reason, &is->reason, sizeof(was->reason)) != 0)
 		say_why(&text, "for", &is->reason);
 	if (is->phase == PHASE_RELEASING)
-		str_add(&text, ", then %s", phase_info(is->outcome)->name);
+		str_add(&text, ", then %s", node_phase_info(is->outcome)->name);
 	say_order(&text, was, is);
 	if (d->cordon != CORDON_KEEP)
 		str_add(&text, ", %s", d->cordon == CORDON_ON ? "cordoned" : "uncordoned");

@@ -77,8 +77,9 @@ static void grants_that_are_taken_back(void **state)
 		pools[0].parallel.value = pools[0].unavailable.value = 9;
 		plan(rows[i].line);
 		expect_letters(rows[i].line, rows[i].want);
-		auto_str char *row = str_fmt("%s: %s", rows[i].line, reason_info(slots.seats[0].refused)->code);
-		expect(slots.seats[0].refused == rows[i].why, row);
+		auto_str char *row =
+			str_fmt("%s: %s", rows[i].line, node_reason_info(slots.node_plans[0].refused)->code);
+		expect(slots.node_plans[0].refused == rows[i].why, row);
 	}
 }
 
@@ -88,7 +89,7 @@ static void a_mate_without_a_slot_is_not_waited_for(void **state)
 	(void)state;
 	pools[0].parallel.value = 1;
 	expect_slots("queued+slot+ga queued+ga+dark", "S-");
-	assert_int_equal(slots.seats[0].refused, REASON_NONE);
+	assert_int_equal(slots.node_plans[0].refused, REASON_NONE);
 }
 
 static void what_is_counted(void **state)
@@ -162,13 +163,13 @@ static void whom_no_pool_has_is_counted_where_it_is_at_home(void **state)
 			pools[0].unavailable.value = 9;
 			auto_str char *row = str_fmt("%s, at home %zu", rows[i].line, is_home);
 			plan(rows[i].line);
-			memcpy(members[0].record.pool, "gone", 5);
-			members[0].facts.terms = is_home;
+			memcpy(nodes[0].record.pool, "gone", 5);
+			nodes[0].facts.terms = is_home;
 			plan_again();
 			const struct sum *at = is_home ? &slots.sums[0] : &slots.strays;
 			const struct sum *not_at = is_home ? &slots.strays : &slots.sums[0];
 			unsigned grants = (unsigned)slots.granted - (i == 2);
-			expect(slots.seats[0].pool == -1 && slots.seats[0].home == (int)is_home - 1, row);
+			expect(slots.node_plans[0].pool == -1 && slots.node_plans[0].home == (int)is_home - 1, row);
 			if (is_home) {
 				expect(at->used + at->waiting == rows[i].used + rows[i].waiting + grants, row);
 				expect(!not_at->used && !not_at->waiting && !not_at->unavailable, row);
@@ -199,19 +200,19 @@ static void nodes_that_another_coordinator_leads(void **state)
 		setup(NULL);
 		strv_add(&gone, str_dup(rows[i].is_gone ? "theirs" : "others"));
 		plan("evicting+ours+slot+blocked evicting+ours+slot+blocked queued");
-		memcpy(members[0].record.leader, rows[i].on_node, strlen(rows[i].on_node));
+		memcpy(nodes[0].record.leader, rows[i].on_node, strlen(rows[i].on_node));
 		cluster.leader = rows[i].leader;
 		cluster.gone = &gone;
 		plan_again();
 		expect_letters(row, rows[i].is_ours ? "SS-" : "-SS");
-		expect(slots.seats[0].pool == (rows[i].is_ours ? 0 : -1), row);
+		expect(slots.node_plans[0].pool == (rows[i].is_ours ? 0 : -1), row);
 		expect(slots.sums[0].total == (rows[i].is_ours ? 3 : 2), row);
-		struct view v = slots_view(&cluster, &slots, 0);
+		struct view v = scheduler_view(&cluster, &slots, 0);
 		expect(v.is_led_elsewhere == !rows[i].is_ours, row);
-		expect(slots.seats[1].is_revoked == rows[i].is_ours, row); // theirs blocks nobody of ours
+		expect(slots.node_plans[1].is_revoked == rows[i].is_ours, row); // theirs blocks nobody of ours
 		cluster.gone = NULL;
 		plan_again();
-		expect((slots.seats[0].pool == 0) == (rows[i].is_ours && !rows[i].is_gone), row);
+		expect((slots.node_plans[0].pool == 0) == (rows[i].is_ours && !rows[i].is_gone), row);
 	}
 }
 
@@ -233,16 +234,16 @@ static void the_youngest_of_blocked_drains_gives_way(void **state)
 		auto_str char *row = str_fmt("row %zu", i);
 		plan("evicting+ours+slot evicting+ours+slot evicting+ours+slot");
 		for (int n = 0; n < 3; n++) {
-			members[n].record.since = NOW - rows[i].since[n];
-			members[n].facts.seen.stay = member_stay(&members[n]);
-			members[n].facts.seen.blocked_since = rows[i].blocked[n] ? NOW - rows[i].blocked[n] : 0;
+			nodes[n].record.since = NOW - rows[i].since[n];
+			nodes[n].facts.seen.stay = node_state_stay(&nodes[n]);
+			nodes[n].facts.seen.blocked_since = rows[i].blocked[n] ? NOW - rows[i].blocked[n] : 0;
 		}
 		plan_again();
 		for (int n = 0; n < 3; n++)
-			expect(slots.seats[n].is_revoked == (n == rows[i].revoked), row);
+			expect(slots.node_plans[n].is_revoked == (n == rows[i].revoked), row);
 	}
 	plan("evicting+ours+slot+blocked replacing+ours+slot"); // whoever is past its drain holds nobody up
-	assert_false(slots.seats[0].is_revoked || slots.seats[1].is_revoked);
+	assert_false(slots.node_plans[0].is_revoked || slots.node_plans[1].is_revoked);
 }
 
 // What is written is who has a slot, whatever stood there; who is gone, and who gave back, are told as freed.
@@ -262,7 +263,7 @@ static void the_ledger_that_is_written(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		plan(rows[i].line);
-		auto_str char *text = ledger_text(&slots.ledger);
+		auto_str char *text = slot_ledger_text(&slots.ledger);
 		auto_str char *row = str_fmt("%s: '%s', %zu and %zu", rows[i].line, text, slots.granted, slots.freed);
 		expect(str_eq(text, rows[i].want) && slots.granted == rows[i].granted && slots.freed == rows[i].freed,
 		       row);
@@ -273,9 +274,9 @@ static void the_ledger_that_is_written(void **state)
 static void a_ledger_in_any_order(void **state)
 {
 	(void)state;
-	struct entry mixed[] = { { "uid-9", SLOT_WORK }, { "uid-2", SLOT_WAIT },  { "gone-b", SLOT_WORK },
-				 { "uid-0", SLOT_WORK }, { "gone-a", SLOT_WAIT }, { "uid-11", SLOT_WORK } };
-	struct ledger l = { mixed, ARRAY_SIZE(mixed) };
+	struct ledger_entry mixed[] = { { "uid-9", SLOT_WORK }, { "uid-2", SLOT_WAIT },  { "gone-b", SLOT_WORK },
+					{ "uid-0", SLOT_WORK }, { "gone-a", SLOT_WAIT }, { "uid-11", SLOT_WORK } };
+	struct slot_ledger l = { mixed, ARRAY_SIZE(mixed) };
 	plan("unknown unknown unknown unknown unknown unknown unknown unknown unknown unknown unknown unknown");
 	cluster.ledger = &l;
 	plan_again();
@@ -283,11 +284,11 @@ static void a_ledger_in_any_order(void **state)
 	assert_int_equal(slots.freed, 2);
 	assert_int_equal(slots.granted, 0);
 	// What transition() sees is what was written, not what is granted now.
-	struct view v = slots_view(&cluster, &slots, 2);
+	struct view v = scheduler_view(&cluster, &slots, 2);
 	assert_int_equal(v.slot, SLOT_WAIT);
 	plan("queued");
-	v = slots_view(&cluster, &slots, 0);
-	assert_true(slots.seats[0].has == SLOT_WORK && v.slot == SLOT_NONE);
+	v = scheduler_view(&cluster, &slots, 0);
+	assert_true(slots.node_plans[0].has == SLOT_WORK && v.slot == SLOT_NONE);
 }
 
 // Its wait is over, and no pool says what is to come: it keeps the slot that it has.
@@ -295,18 +296,18 @@ static void whoever_waited_and_has_no_pool_any_more(void **state)
 {
 	(void)state;
 	plan("waiting+ours+wait");
-	memcpy(members[0].record.pool, "gone", 5);
+	memcpy(nodes[0].record.pool, "gone", 5);
 	plan_again();
 	expect_letters("a wait without a pool", "W");
-	assert_int_equal(slots.seats[0].refused, REASON_NONE);
+	assert_int_equal(slots.node_plans[0].refused, REASON_NONE);
 }
 
 static void a_cluster_without_nodes(void **state)
 {
 	(void)state;
-	struct ledger none = { 0 };
-	struct entry gone[] = { { "gone", SLOT_WORK } };
-	struct ledger one = { gone, 1 };
+	struct slot_ledger none = { 0 };
+	struct ledger_entry gone[] = { { "gone", SLOT_WORK } };
+	struct slot_ledger one = { gone, 1 };
 	cluster = (struct cluster){ &policy, rollouts, NULL, 0, &none, 1, NOW, NULL, NULL, false };
 	plan_again();
 	assert_true(!slots.granted && !slots.freed && !slots.ledger.count && slots.sums[0].total == 0);

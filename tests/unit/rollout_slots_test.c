@@ -27,11 +27,11 @@ static void in_flight_counts_wherever_its_pool_went(void **state)
 		policy.parallel.value = rows[i].cluster;
 		pools[0].terms = rows[i].terms;
 		plan("evicting+ours+slot queued queued queued");
-		memcpy(members[0].record.pool, "gone", 5);
+		memcpy(nodes[0].record.pool, "gone", 5);
 		for (size_t n = 1; n < count; n++)
-			members[n].facts.terms = 1;
+			nodes[n].facts.terms = 1;
 		plan_again();
-		assert_int_equal(slots.seats[0].pool, -1);
+		assert_int_equal(slots.node_plans[0].pool, -1);
 		assert_int_equal(slots.granted, rows[i].granted);
 	}
 }
@@ -40,8 +40,8 @@ static void t70_a_deleted_node_frees_its_slot(void **state)
 {
 	(void)state;
 	plan("queued+slot");
-	struct entry gone[] = { { .uid = "uid-gone", .slot = SLOT_WORK }, entries[0] };
-	struct ledger both = { gone, 2 };
+	struct ledger_entry gone[] = { { .uid = "uid-gone", .slot = SLOT_WORK }, entries[0] };
+	struct slot_ledger both = { gone, 2 };
 	cluster.ledger = &both;
 	plan_again();
 	assert_int_equal(slots.freed, 1);
@@ -126,12 +126,12 @@ static void t06_deadlock(void **state)
 {
 	(void)state;
 	plan("evicting+ours+slot+blocked evicting+ours+slot+blocked");
-	assert_false(slots.seats[0].is_revoked);
-	assert_true(slots.seats[1].is_revoked); // the youngest
+	assert_false(slots.node_plans[0].is_revoked);
+	assert_true(slots.node_plans[1].is_revoked); // the youngest
 	plan("evicting+ours+slot+blocked evicting+ours+slot");
-	assert_false(slots.seats[0].is_revoked || slots.seats[1].is_revoked);
+	assert_false(slots.node_plans[0].is_revoked || slots.node_plans[1].is_revoked);
 	plan("evicting+ours+slot+blocked queued");
-	assert_false(slots.seats[0].is_revoked);
+	assert_false(slots.node_plans[0].is_revoked);
 }
 
 static void t03_breaker_says_who(void **state)
@@ -161,15 +161,15 @@ static void waves_open_one_after_the_other(void **state)
 	pools[0].wave_count = 2;
 	plan("queued queued queued queued");
 	size_t canary = 0;
-	while (slots.seats[canary].wave)
+	while (slots.node_plans[canary].wave)
 		canary++;
 	assert_int_equal(slots.granted, 1);
-	assert_int_equal(slots.seats[canary].has, SLOT_WORK);
+	assert_int_equal(slots.node_plans[canary].has, SLOT_WORK);
 	for (size_t i = 0; i < 4; i++)
-		assert_true(i == canary || slots.seats[i].refused == REASON_WAVE_CLOSED);
-	members[canary].record.phase = PHASE_DONE;
-	members[canary].report.loaded = target;
-	memcpy(members[canary].record.wave, "canary", 7);
+		assert_true(i == canary || slots.node_plans[i].refused == REASON_WAVE_CLOSED);
+	nodes[canary].record.phase = PHASE_DONE;
+	nodes[canary].report.loaded = target;
+	memcpy(nodes[canary].record.wave, "canary", 7);
 	plan_again();
 	assert_true(slots.rollouts[0].soak_since == NOW && slots.rollouts[0].wave == 0 && !slots.granted);
 	rollouts[0].soak_since = NOW - 600; // the soak is over, the next wave waits for somebody
@@ -179,8 +179,8 @@ static void waves_open_one_after_the_other(void **state)
 	plan_again();
 	assert_int_equal(slots.rollouts[0].wave, 1);
 	// One that was well and is ill while the wave soaks is a failure of it.
-	members[canary].report.health.aim = target;
-	members[canary].report.health.result = RESULT_FAILED;
+	nodes[canary].report.health.target_hash = target;
+	nodes[canary].report.health.result = RESULT_FAILED;
 	plan_again();
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_WAVE_FAILURES);
 }
@@ -197,10 +197,10 @@ static void a_wave_without_a_proof_stays_closed(void **state)
 		pools[0].wave_count = 1;
 		rollouts[0] = (struct rollout){ .target = target, .stable = old };
 		plan(lines[i]);
-		members[0].facts.terms = i < 2;
+		nodes[0].facts.terms = i < 2;
 		plan_again();
 		expect(slots.rollouts[0].wave == 0 && !slots.granted, lines[i]);
-		expect(slots.seats[2].refused == REASON_WAVE_UNTESTED, lines[i]);
+		expect(slots.node_plans[2].refused == REASON_WAVE_UNTESTED, lines[i]);
 		expect(slots.sums[0].blocked.code == REASON_WAVE_UNTESTED, lines[i]);
 		assert_string_equal(slots.sums[0].blocked.object, "canary");
 		rollouts[0].approved = 1;
@@ -218,13 +218,13 @@ static void t75_waves_do_not_shift_when_nodes_join(void **state)
 	plan("queued queued queued queued queued queued queued queued");
 	unsigned first = 0;
 	for (size_t i = 0; i < 8; i++) {
-		before[i] = slots.seats[i].wave;
+		before[i] = slots.node_plans[i].wave;
 		first += before[i] == 0;
 	}
 	assert_true(first > 0 && first < 8);
 	plan("queued queued queued queued queued queued queued queued queued queued queued queued queued");
 	for (size_t i = 0; i < 8; i++)
-		assert_int_equal(slots.seats[i].wave, before[i]);
+		assert_int_equal(slots.node_plans[i].wave, before[i]);
 	rollouts[0].frozen = 4; // budgets of the set that was there when it began
 	pools[0].parallel = (struct limit){ 50, true };
 	plan("queued queued queued queued queued queued queued queued");
@@ -240,28 +240,28 @@ static void a_counted_wave_is_drawn_by_uid(void **state)
 	plan("queued queued queued queued queued queued queued queued queued queued queued queued");
 	bool is_drawn[12], is_first_three = true;
 	for (size_t i = 0; i < 12; i++) {
-		is_drawn[i] = slots.seats[i].wave == 0;
+		is_drawn[i] = slots.node_plans[i].wave == 0;
 		is_first_three = is_first_three && is_drawn[i] == (i < 3);
 	}
 	assert_false(is_first_three);
-	struct member reversed[12];
+	struct node_state reversed[12];
 	for (size_t i = 0; i < 12; i++)
-		reversed[i] = members[11 - i];
-	cluster.members = reversed;
+		reversed[i] = nodes[11 - i];
+	cluster.nodes = reversed;
 	plan_again();
 	for (size_t i = 0; i < 12; i++)
-		assert_int_equal(slots.seats[11 - i].wave == 0, is_drawn[i]);
+		assert_int_equal(slots.node_plans[11 - i].wave == 0, is_drawn[i]);
 }
 
 static void stable_follows_the_last_wave(void **state)
 {
 	(void)state;
 	plan("done done rolledback+failed done");
-	assert_true(slots.rollouts[0].is_halted || aim_eq(&slots.rollouts[0].stable, &target));
+	assert_true(slots.rollouts[0].is_halted || target_hash_eq(&slots.rollouts[0].stable, &target));
 	plan("done done done held");
-	assert_true(aim_eq(&slots.rollouts[0].stable, &target)); // done and held: complete (T73)
+	assert_true(target_hash_eq(&slots.rollouts[0].stable, &target)); // done and held: complete (T73)
 	plan("done done done queued");
-	assert_true(aim_eq(&slots.rollouts[0].stable, &old));
+	assert_true(target_hash_eq(&slots.rollouts[0].stable, &old));
 }
 
 static void t60_a_lost_status_begins_halted(void **state)
@@ -270,7 +270,7 @@ static void t60_a_lost_status_begins_halted(void **state)
 	rollouts[0] = (struct rollout){ 0 };
 	plan("evicting+ours queued");
 	assert_true(slots.rollouts[0].is_halted && slots.rollouts[0].halt.code == REASON_STATUS_LOST);
-	assert_int_equal(slots.seats[1].refused, REASON_HALTED);
+	assert_int_equal(slots.node_plans[1].refused, REASON_HALTED);
 	cluster.has_status = true; // of other pools something is recorded: this one was renamed or split
 	plan_again();
 	assert_int_equal(slots.rollouts[0].halt.code, REASON_POOL_NEW);
@@ -325,20 +325,20 @@ static void a_node_that_is_well_again_is_released(void **state)
 	expect_slots("queued queued+ours+well", "-S");                      // and others wait for it
 	pools[0].parallel.value = 2;
 	plan("queued+ours+well");
-	members[0].facts.is_paused = true;
+	nodes[0].facts.is_paused = true;
 	plan_again();
-	assert_int_equal(slots.seats[0].has, SLOT_WORK);
+	assert_int_equal(slots.node_plans[0].has, SLOT_WORK);
 }
 
 static void staging_has_its_own_number(void **state)
 {
 	(void)state;
 	plan("staging idle idle idle");
-	assert_int_equal(slots.seats[1].refused, REASON_NONE);
-	assert_int_equal(slots.seats[2].refused, REASON_STAGING_FULL);
+	assert_int_equal(slots.node_plans[1].refused, REASON_NONE);
+	assert_int_equal(slots.node_plans[2].refused, REASON_STAGING_FULL);
 	policy.is_paused = true;
 	plan("idle");
-	assert_int_equal(slots.seats[0].refused, REASON_PAUSED);
+	assert_int_equal(slots.node_plans[0].refused, REASON_PAUSED);
 }
 
 int main(void)

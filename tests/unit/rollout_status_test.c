@@ -37,15 +37,15 @@ static void ledgers(void **state)
 		{ "work 0123456789012345678901234567890123456789", NULL, 0 }, // longer than a uid
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct ledger l;
-		expect(ledger_parse(rows[i].text, &l) == (rows[i].again != NULL), rows[i].text);
+		struct slot_ledger l;
+		expect(slot_ledger_parse(rows[i].text, &l) == (rows[i].again != NULL), rows[i].text);
 		expect(l.count == rows[i].count, rows[i].text);
-		auto_str char *again = ledger_text(&l);
+		auto_str char *again = slot_ledger_text(&l);
 		expect(str_eq(again, rows[i].again ? rows[i].again : ""), rows[i].text);
-		ledger_done(&l);
+		scheduler_ledger_done(&l);
 	}
-	struct ledger none;
-	assert_true(ledger_parse(NULL, &none));
+	struct slot_ledger none;
+	assert_true(slot_ledger_parse(NULL, &none));
 	assert_int_equal(none.count, 0);
 }
 
@@ -55,8 +55,8 @@ static void a_ledger_has_an_end(void **state)
 	auto_str char *text = str_dup("work u");
 	for (int i = 0; i < LEDGER_MOST; i++)
 		str_add(&text, ",u%d", i);
-	struct ledger l;
-	assert_false(ledger_parse(text, &l));
+	struct slot_ledger l;
+	assert_false(slot_ledger_parse(text, &l));
 }
 
 static void round_trip(void **state)
@@ -67,7 +67,7 @@ static void round_trip(void **state)
 	struct rollout back[2];
 	read_policy(&p);
 	const struct rollout rollouts[2] = {
-		{ .target = p.pools[0].target.aim,
+		{ .target = p.pools[0].target.target_hash,
 		  .stable = { 7, 8 },
 		  .is_halted = true,
 		  .is_aborted = true,
@@ -80,14 +80,14 @@ static void round_trip(void **state)
 		  .resumed = NOW - 9 },
 		{ .wave = 0 },
 	};
-	auto_json json_t *doc = rollstatus_make(&p, rollouts, NULL, 1);
-	expect(rollstatus_read(doc, &p, back, &err) == 0, err.text);
-	auto_json json_t *again = rollstatus_make(&p, back, doc, 1);
+	auto_json json_t *doc = rollout_status_make(&p, rollouts, NULL, 1);
+	expect(rollout_status_read(doc, &p, back, &err) == 0, err.text);
+	auto_json json_t *again = rollout_status_make(&p, back, doc, 1);
 	assert_true(json_equal(doc, again));
-	assert_true(aim_eq(&back[0].stable, &rollouts[0].stable));
+	assert_true(target_hash_eq(&back[0].stable, &rollouts[0].stable));
 	assert_int_equal(back[0].halt.code, REASON_WAVE_FAILURES);
 	assert_int_equal(back[0].halted_since, NOW);
-	assert_false(aim_is(&back[1].target));
+	assert_false(target_hash_is_set(&back[1].target));
 }
 
 // A target that the policy no longer has keeps its words, for `rollout undo`.
@@ -96,11 +96,11 @@ static void words_stay(void **state)
 	(void)state;
 	auto_policy struct policy p = POLICY_NONE;
 	read_policy(&p);
-	struct rollout rollouts[2] = { { .target = p.pools[0].target.aim } };
-	auto_json json_t *before = rollstatus_make(&p, rollouts, NULL, 1);
+	struct rollout rollouts[2] = { { .target = p.pools[0].target.target_hash } };
+	auto_json json_t *before = rollout_status_make(&p, rollouts, NULL, 1);
 	rollouts[0].stable = rollouts[0].target;
-	p.pools[0].target.aim = rollouts[0].target = (struct aim){ 3, 3 };
-	auto_json json_t *after = rollstatus_make(&p, rollouts, before, 1);
+	p.pools[0].target.target_hash = rollouts[0].target = (struct target_hash){ 3, 3 };
+	auto_json json_t *after = rollout_status_make(&p, rollouts, before, 1);
 	const json_t *pool = json_array_get(json_object_get(after, "pools"), 0);
 	const json_t *as = json_object_get(json_object_get(pool, "stable"), "as");
 	auto_str char *text = json_dumps(as, JSON_COMPACT | JSON_SORT_KEYS);
@@ -125,11 +125,11 @@ static void nonsense(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(changes); i++) {
 		struct rollout back[2];
 		const struct rollout rollouts[2] = { { .wave = 0 } };
-		auto_json json_t *doc = rollstatus_make(&p, rollouts, NULL, 1);
+		auto_json json_t *doc = rollout_status_make(&p, rollouts, NULL, 1);
 		bool is_of_all = str_eq(changes[i][0], "schema");
 		json_object_set_new(is_of_all ? doc : json_array_get(json_object_get(doc, "pools"), 0), changes[i][0],
 				    json_loads(changes[i][1], JSON_DECODE_ANY, NULL));
-		expect(rollstatus_read(doc, &p, back, &err) < 0 && err.code == E_CONFIG, changes[i][0]);
+		expect(rollout_status_read(doc, &p, back, &err) < 0 && err.code == E_CONFIG, changes[i][0]);
 	}
 }
 
@@ -137,12 +137,13 @@ static void gates(void **state)
 {
 	(void)state;
 	auto_policy struct policy p = POLICY_NONE;
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	read_policy(&p);
-	aim_text(&p.pools[0].target.aim, aim);
-	auto_str char *approve = str_fmt("b:x@y,a:two@%s", aim), *stale = str_fmt("a:two@%016x-%016x", 1, 2);
-	auto_str char *last = str_fmt("a:rest@%s", aim);
-	auto_str char *abort_a = str_fmt("a@%s", aim), *wrong = str_fmt("a:nine@%s,@,a@,x:y,a:@%s", aim, aim);
+	target_hash_text(&p.pools[0].target.target_hash, target_hash);
+	auto_str char *approve = str_fmt("b:x@y,a:two@%s", target_hash), *stale = str_fmt("a:two@%016x-%016x", 1, 2);
+	auto_str char *last = str_fmt("a:rest@%s", target_hash);
+	auto_str char *abort_a = str_fmt("a@%s", target_hash),
+		      *wrong = str_fmt("a:nine@%s,@,a@,x:y,a:@%s", target_hash, target_hash);
 	const struct {
 		const char *name, *resume, *approve, *abort;
 		bool is_halted, is_aborted;
@@ -161,17 +162,17 @@ static void gates(void **state)
 		{ "all at once", "a@2027-01-15T08:00:01Z,b@2027-01-15T08:00:01Z", approve, abort_a, false, true, 1 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct rollout r[2] = { { .target = p.pools[0].target.aim,
+		struct rollout r[2] = { { .target = p.pools[0].target.target_hash,
 					  .is_halted = true,
 					  .halt.code = REASON_POOL_FAILURES,
 					  .halted_since = NOW } };
 		const char *const values[GATE_COUNT] = { NULL, rows[i].resume, rows[i].approve, rows[i].abort };
-		gates_apply(values, &p, r);
+		operator_requests_apply(values, &p, r);
 		expect(r[0].is_halted == rows[i].is_halted && r[0].is_aborted == rows[i].is_aborted &&
 			       r[0].approved == rows[i].approved,
 		       rows[i].name);
 		expect((r[0].halt.code == REASON_NONE) == !rows[i].is_halted, rows[i].name);
-		gates_apply((const char *const[GATE_COUNT]){ NULL }, &p, r);
+		operator_requests_apply((const char *const[GATE_COUNT]){ NULL }, &p, r);
 		expect(!r[0].is_aborted, rows[i].name); // taken back
 	}
 }

@@ -8,11 +8,11 @@
 
 #define NOW INT64_C(1800000000)
 enum { NOTHING, OLD, NEW, OTHER };
-static const struct aim sides[] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
+static const struct target_hash sides[] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
 
 struct row {
 	const char *name;
-	enum phase phase;
+	enum node_phase phase;
 	bool unlabelled;
 	int loaded, target, goal, failed, previous, stable, health; // sides; target and goal: NEW unless said
 	bool unstaged, foreign_module, mute;
@@ -34,7 +34,7 @@ struct row {
 	enum on_timeout on_timeout;
 	enum on_halt on_halt;
 	// what has to follow
-	enum phase next;
+	enum node_phase next;
 	enum reason_code reason; // of the record, or of what is waited for
 	enum verb order;
 	enum cordon cordon;
@@ -49,12 +49,12 @@ struct row {
 #define STAYS(phase_) .next = PHASE_##phase_, .nothing = true
 static struct pool pool;
 static struct rollout rollout;
-static struct member m;
+static struct node_state m;
 
 static void describe(const struct row *w)
 {
 	struct record *r = &m.record;
-	member_init(&m, "n", "u");
+	node_state_init(&m, "n", "u");
 	r->phase = w->phase;
 	r->has_phase = !w->unlabelled;
 	r->seq = (struct seq){ 1, 10 };
@@ -68,7 +68,7 @@ static void describe(const struct row *w)
 	r->ordered = w->ordered ? NOW - w->ordered : 0;
 	r->reason.code = w->was;
 	r->paused = w->is_paused_operands;
-	if (phase_info(w->phase)->span != SPAN_NONE && !w->deadlineless)
+	if (node_phase_info(w->phase)->span != SPAN_NONE && !w->deadlineless)
 		r->deadline = w->late ? NOW : NOW + 60;
 	if (w->receipt)
 		r->receipt = (struct receipt){ .is_there = true,
@@ -89,21 +89,21 @@ static void describe(const struct row *w)
 	m.report.has_loaded = !w->mute;
 	m.report.is_foreign = w->foreign_module;
 	m.report.loaded = sides[w->loaded];
-	m.report.store[0] = w->unstaged ? AIM_NONE : sides[NEW];
+	m.report.store[0] = w->unstaged ? TARGET_HASH_NONE : sides[NEW];
 	m.report.holders = w->holders;
-	m.report.health.aim = sides[w->health];
+	m.report.health.target_hash = sides[w->health];
 	m.report.health.result = w->health ? RESULT_DONE : RESULT_NONE;
-	m.facts = (struct facts){ .is_unschedulable = w->cordoned || (w->receipt && !w->is_open),
-				  .is_ready = !w->not_ready,
-				  .is_skipped = w->skip,
-				  .is_paused = w->node_paused,
-				  .keeps_cordon = w->keep,
-				  .is_foreign = w->foreign,
-				  .retry = w->retry,
-				  .seen = { .stay = member_stay(&m),
-					    .pods = w->pods,
-					    .blocked_since = w->blocked ? NOW - w->blocked : 0,
-					    .blocker.code = w->blocked ? REASON_PDB_BLOCKED : REASON_NONE } };
+	m.facts = (struct node_facts){ .is_unschedulable = w->cordoned || (w->receipt && !w->is_open),
+				       .is_ready = !w->not_ready,
+				       .is_skipped = w->skip,
+				       .is_paused = w->node_paused,
+				       .keeps_cordon = w->keep,
+				       .is_foreign = w->foreign,
+				       .retry = w->retry,
+				       .seen = { .stay = node_state_stay(&m),
+						 .pods = w->pods,
+						 .blocked_since = w->blocked ? NOW - w->blocked : 0,
+						 .blocker.code = w->blocked ? REASON_PDB_BLOCKED : REASON_NONE } };
 }
 
 static struct view view_of(const struct row *w)
@@ -137,25 +137,25 @@ static inline void check(const struct row *w)
 	struct decision d;
 	struct view v = view_of(w);
 	transition(&v, &d);
-	bool is_new = seq_cmp(d.next.go.seq, m.record.go.seq) > 0;
+	bool is_new = node_seq_cmp(d.next.go.seq, m.record.go.seq) > 0;
 	enum reason_code why = d.rule ? d.next.reason.code : d.waits.code;
 	enum verb order = is_new ? d.next.go.verb : VERB_NONE;
 	if (d.next.phase != w->next || why != w->reason || order != w->order || d.cordon != w->cordon ||
 	    (d.rule == NULL) != w->nothing || d.evicts != w->evicts)
 		fail_msg("%s: %s, %s, order %s, cordon %d, evicts %d, by rule '%s'", w->name,
-			 phase_info(d.next.phase)->name, reason_info(why)->code, verb_names[order], (int)d.cordon,
-			 d.evicts, d.rule ? rule_text(d.rule) : "none");
+			 node_phase_info(d.next.phase)->name, node_reason_info(why)->code, verb_names[order],
+			 (int)d.cordon, d.evicts, d.rule ? rule_text(d.rule) : "none");
 	if (w->gives_back)
 		expect(m.record.paused && !d.next.paused && !d.next.receipt.is_there, w->name);
 	if (w->now_failed)
-		expect(aim_eq(&d.next.failed, &sides[w->now_failed]), w->name);
-	expect(!d.rule || seq_cmp(d.next.seq, m.record.seq) > 0, w->name);
-	expect(phase_info(d.next.phase)->span == SPAN_NONE || d.next.deadline > 0, w->name);
+		expect(target_hash_eq(&d.next.failed, &sides[w->now_failed]), w->name);
+	expect(!d.rule || node_seq_cmp(d.next.seq, m.record.seq) > 0, w->name);
+	expect(node_phase_info(d.next.phase)->span == SPAN_NONE || d.next.deadline > 0, w->name);
 	bool is_over = d.next.phase == PHASE_IDLE || d.next.phase == PHASE_FAILED;
 	is_over |= w->takes_back;
 	expect(!d.rule || !is_over || d.next.go.verb == VERB_NONE, w->name); // an agent that comes back finds no order
 	expect(d.next.phase == PHASE_STAGING || d.next.phase == PHASE_QUEUED ||
-		       phase_info(d.next.phase)->is_disruptive || d.next.phase == PHASE_FAILED ||
+		       node_phase_info(d.next.phase)->is_disruptive || d.next.phase == PHASE_FAILED ||
 		       (!d.next.paused && !d.next.receipt.is_there),
 	       w->name);
 }

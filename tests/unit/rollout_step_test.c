@@ -458,11 +458,11 @@ static void steps(void **state)
 static void t17_no_state_without_an_end(void **state)
 {
 	(void)state;
-	for (enum phase p = 0; p < PHASE_UNKNOWN; p++) {
-		const struct phase_info *info = phase_info(p);
+	for (enum node_phase p = 0; p < PHASE_UNKNOWN; p++) {
+		const struct node_phase_info *info = node_phase_info(p);
 		bool is_timed = info->is_disruptive || p == PHASE_STAGING || p == PHASE_LOADING;
 		expect(is_timed == (info->span != SPAN_NONE), info->name);
-		expect(info->mirrored && phase_parse(info->name) == p, info->name);
+		expect(info->mirrored && node_phase_parse(info->name) == p, info->name);
 	}
 }
 

@@ -35,13 +35,13 @@ static void what_decides_first(void **state)
 	two_waves();
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		plan(rows[i].word);
-		memcpy(members[0].record.wave, rows[i].assigned, strlen(rows[i].assigned));
-		memcpy(members[0].facts.wave, rows[i].label, strlen(rows[i].label));
-		members[0].record.target = rows[i].is_other_target ? old : target;
+		memcpy(nodes[0].record.wave, rows[i].assigned, strlen(rows[i].assigned));
+		memcpy(nodes[0].facts.wave, rows[i].label, strlen(rows[i].label));
+		nodes[0].record.target = rows[i].is_other_target ? old : target;
 		plan_again();
-		auto_str char *row = str_fmt("%s: %u", rows[i].name, slots.seats[0].wave);
-		expect(slots.seats[0].wave == rows[i].wave, row);
-		assert_string_equal(slots_wave_name(&pools[0], slots.seats[0].wave),
+		auto_str char *row = str_fmt("%s: %u", rows[i].name, slots.node_plans[0].wave);
+		expect(slots.node_plans[0].wave == rows[i].wave, row);
+		assert_string_equal(waves_name(&pools[0], slots.node_plans[0].wave),
 				    rows[i].wave == REST ? "rest" : waves[rows[i].wave].name);
 	}
 }
@@ -50,7 +50,7 @@ static unsigned in_wave(unsigned wave)
 {
 	unsigned in = 0;
 	for (size_t i = 0; i < count; i++)
-		in += slots.seats[i].wave == wave;
+		in += slots.node_plans[i].wave == wave;
 	return in;
 }
 
@@ -85,7 +85,7 @@ static void waves_by_count(void **state)
 	for (size_t labelled = 0; labelled <= 5; labelled++) {
 		plan(eight);
 		for (size_t i = 0; i < labelled; i++)
-			memcpy(members[7 - i].facts.wave, "canary", 7);
+			memcpy(nodes[7 - i].facts.wave, "canary", 7);
 		plan_again();
 		assert_int_equal(in_wave(0), labelled > 3 ? labelled : 3);
 	}
@@ -102,11 +102,11 @@ static void several_waves_by_count(void **state)
 	assert_true(in_wave(0) == 2 && in_wave(1) == 3 && in_wave(2) == 3);
 	bool was_first[8], is_same = true;
 	for (size_t i = 0; i < 8; i++)
-		was_first[i] = slots.seats[i].wave == 0;
+		was_first[i] = slots.node_plans[i].wave == 0;
 	memcpy(waves[0].name, "uno", 4); // another name, other canaries: not the same ones die each time
 	plan(eight);
 	for (size_t i = 0; i < 8; i++)
-		is_same = is_same && was_first[i] == (slots.seats[i].wave == 0);
+		is_same = is_same && was_first[i] == (slots.node_plans[i].wave == 0);
 	assert_false(is_same);
 }
 
@@ -130,15 +130,15 @@ static void the_draw_is_the_same_in_each_version(void **state)
 		waves[0] = rows[i].wave;
 		plan(rows[i].line);
 		for (size_t n = 0; n < count; n++)
-			str_add(&got, "%u", slots.seats[n].wave);
+			str_add(&got, "%u", slots.node_plans[n].wave);
 		assert_string_equal(got, rows[i].want);
 	}
 }
 
-static char *line_of(const char *word, unsigned nodes)
+static char *line_of(const char *word, unsigned node_count)
 {
 	char *line = str_dup(word);
-	for (unsigned i = 1; i < nodes; i++)
+	for (unsigned i = 1; i < node_count; i++)
 		str_add(&line, " %s", word);
 	return line;
 }
@@ -195,7 +195,7 @@ static void waves_of_groups(void **state)
 		auto_str char *got = str_dup("");
 		plan(rows[i].line);
 		for (size_t n = 0; n < count; n++)
-			str_add(&got, "%u", slots.seats[n].wave);
+			str_add(&got, "%u", slots.node_plans[n].wave);
 		if (!str_eq(got, rows[i].want))
 			fail_msg("%s: %s", rows[i].line, got);
 	}
@@ -205,7 +205,7 @@ static void waves_of_groups(void **state)
 	plan("queued+ga queued+gb queued+gc queued+gd queued+ge queued+gf queued+gg queued+gh "
 	     "queued+ga queued+gb queued+gc queued+gd queued+ge queued+gf queued+gg queued+gh");
 	for (size_t i = 0; i < 8; i++)
-		assert_int_equal(slots.seats[i].wave, slots.seats[i + 8].wave);
+		assert_int_equal(slots.node_plans[i].wave, slots.node_plans[i + 8].wave);
 	assert_true(in_wave(0) > 0 && in_wave(0) < 16);
 }
 
@@ -313,10 +313,10 @@ static void what_opens_the_next_wave(void **state)
 		expect(r->soak_since == since, s->name);
 		expect(slots.sums[0].is_untested == s->is_untested, s->name);
 		expect((slots.sums[0].blocked.code == REASON_WAVE_UNTESTED) == s->is_untested, s->name);
-		expect(slots.seats[count - 1].refused == (s->is_halted   ? REASON_HALTED :
-							  s->is_untested ? REASON_WAVE_UNTESTED :
-							  s->wave == 0   ? REASON_WAVE_CLOSED :
-									   REASON_NONE) ||
+		expect(slots.node_plans[count - 1].refused == (s->is_halted   ? REASON_HALTED :
+							       s->is_untested ? REASON_WAVE_UNTESTED :
+							       s->wave == 0   ? REASON_WAVE_CLOSED :
+										REASON_NONE) ||
 			       !str_eq(line + strlen(line) - 8, "queued+B"),
 		       s->name);
 	}
@@ -344,7 +344,7 @@ static void what_is_stable(void **state)
 		rollouts[0].halt.code = rows[i].is_halted ? REASON_POOL_FAILURES : REASON_NONE;
 		plan(rows[i].line);
 		auto_str char *row = str_fmt("row %zu: %s", i, rows[i].line);
-		expect(aim_eq(&slots.rollouts[0].stable, rows[i].is_stable ? &target : &old), row);
+		expect(target_hash_eq(&slots.rollouts[0].stable, rows[i].is_stable ? &target : &old), row);
 	}
 }
 

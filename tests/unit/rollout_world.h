@@ -10,13 +10,13 @@ enum { NODES_MOST = 3, TICK = 60, LONG_AGO = 2, FAR_AHEAD = 6, SIDES = 4 };
 #define NOW INT64_C(1800000000)
 
 // What can be in a kernel: nothing, the old driver, the target, a later target.
-static const struct aim sides[SIDES] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
+static const struct target_hash sides[SIDES] = { { 0 }, { 1, 0 }, { 2, 0 }, { 3, 0 } };
 enum { NOTHING, OLD, NEW, OTHER };
 static const char *const node_names[NODES_MOST] = { "a", "b", "c" };
 
-static unsigned side_of(const struct aim *aim)
+static unsigned side_of(const struct target_hash *target_hash)
 {
-	return (unsigned)aim->payload;
+	return (unsigned)target_hash->payload;
 }
 
 struct ghost {              // what only the checker knows of a node
@@ -27,7 +27,7 @@ struct ghost {              // what only the checker knows of a node
 };
 struct world {
 	unsigned nodes;
-	struct member m[NODES_MOST];
+	struct node_state m[NODES_MOST];
 	enum slot slot[NODES_MOST];
 	struct rollout rollout;
 	struct ghost ghost[NODES_MOST];
@@ -58,16 +58,16 @@ static int64_t then(uint8_t ago)
 	return ago == 0xff ? 0 : NOW - (int64_t)((int)ago - FAR_AHEAD) * TICK;
 }
 
-static bool heard(const struct member *m)
+static bool heard(const struct node_state *m)
 {
-	return seq_cmp(m->report.ack.seq, m->record.go.seq) == 0 && m->report.ack.verb == m->record.go.verb;
+	return node_seq_cmp(m->report.ack.seq, m->record.go.seq) == 0 && m->report.ack.verb == m->record.go.verb;
 }
 
 static struct packed_node pack_node(const struct world *w, unsigned i)
 {
 	const struct record *r = &w->m[i].record;
 	const struct report *a = &w->m[i].report;
-	const struct facts *f = &w->m[i].facts;
+	const struct node_facts *f = &w->m[i].facts;
 	const struct ghost *g = &w->ghost[i];
 	return (struct packed_node){
 		.phase = (uint8_t)r->phase,
@@ -75,7 +75,7 @@ static struct packed_node pack_node(const struct world *w, unsigned i)
 				   (*r->pool != 0) << 3 | (r->malformed != 0) << 4 | (r->tries & 7) << 5),
 		.aims = (uint8_t)(side_of(&r->target) | side_of(&r->stable) << 2 | side_of(&r->previous) << 4 |
 				  side_of(&r->failed) << 6),
-		.aims2 = (uint8_t)(side_of(&a->loaded) | side_of(&r->go.aim) << 2 | (*r->wave != 0) << 4 |
+		.aims2 = (uint8_t)(side_of(&a->loaded) | side_of(&r->go.target_hash) << 2 | (*r->wave != 0) << 4 |
 				   (r->seq.n != 0) << 5),
 		.go = (uint8_t)((unsigned)r->go.verb | (r->go.seq.n != 0) << 4),
 		.ack = heard(&w->m[i]) ? (uint8_t)((unsigned)a->ack.result | (unsigned)a->ack.failing << 2 | 16) : 0,
@@ -91,7 +91,7 @@ static struct packed_node pack_node(const struct world *w, unsigned i)
 		.seen = (uint8_t)r->retry,
 		.report = (uint8_t)(a->has_loaded | (unsigned)(a->holders + 2) << 1 | side_of(&a->store[0]) << 4 |
 				    side_of(&a->store[1]) << 6),
-		.health = (uint8_t)(side_of(&a->health.aim) | (unsigned)a->health.result << 2),
+		.health = (uint8_t)(side_of(&a->health.target_hash) | (unsigned)a->health.result << 2),
 		.facts = (uint8_t)(f->is_unschedulable | f->is_ready << 1 | f->is_skipped << 2 | f->is_foreign << 3 |
 				   (unsigned)(f->operands != 0) << 4 | (unsigned)(f->seen.pods + 1) << 5),
 		.blocked = ago(f->seen.blocked_since),
@@ -99,7 +99,7 @@ static struct packed_node pack_node(const struct world *w, unsigned i)
 				   (unsigned)w->slot[i] << 4 | (unsigned)f->retry << 6),
 		.ghost2 = g->orders,
 		.drains = (uint8_t)((unsigned)r->drains.failed | (unsigned)r->drains.repeated << 3 |
-				    side_of(&r->drains.aim) << 6),
+				    side_of(&r->drains.target_hash) << 6),
 	};
 }
 
@@ -136,20 +136,20 @@ static void normalise(struct world *w, unsigned i)
 	if (!r->receipt.is_there)
 		r->receipt = (struct receipt){ 0 };
 	if (!r->receipt.is_there && !is_changing)
-		r->previous = AIM_NONE;
+		r->previous = TARGET_HASH_NONE;
 	if (r->phase != PHASE_EVICTING)
 		w->m[i].facts.seen.blocked_since = 0;
-	if (a->health.result == RESULT_NONE || !aim_eq(&a->health.aim, &a->loaded)) {
-		a->health.aim = AIM_NONE;
+	if (a->health.result == RESULT_NONE || !target_hash_eq(&a->health.target_hash, &a->loaded)) {
+		a->health.target_hash = TARGET_HASH_NONE;
 		a->health.result = RESULT_NONE;
 	}
 	if (a->store[0].payload < a->store[1].payload) {
-		struct aim first = a->store[0];
+		struct target_hash first = a->store[0];
 		a->store[0] = a->store[1];
 		a->store[1] = first;
 	}
-	if (aim_eq(&a->store[0], &a->store[1]))
-		a->store[1] = AIM_NONE;
+	if (target_hash_eq(&a->store[0], &a->store[1]))
+		a->store[1] = TARGET_HASH_NONE;
 	if (!w->ghost[i].is_touched)
 		w->ghost[i].is_proven = 0;
 	if (w->ghost[i].owner != 1)
@@ -176,9 +176,9 @@ static struct packed pack(struct world *w)
 
 static void unpack_node(const struct packed_node *p, struct world *w, unsigned i)
 {
-	struct member *m = &w->m[i];
+	struct node_state *m = &w->m[i];
 	char uid[] = { 'u', (char)('0' + i), '\0' };
-	member_init(m, node_names[i], uid);
+	node_state_init(m, node_names[i], uid);
 	m->record = (struct record){
 		.phase = p->phase,
 		.has_phase = p->flags & 1,
@@ -204,7 +204,7 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 	};
 	m->record.drains.failed = p->drains & 7;
 	m->record.drains.repeated = p->drains >> 3 & 7;
-	m->record.drains.aim = sides[p->drains >> 6];
+	m->record.drains.target_hash = sides[p->drains >> 6];
 	if (p->flags & 8)
 		strncpy(m->record.pool, "gpu", 4);
 	if (p->aims2 & 16)
@@ -214,7 +214,7 @@ static void unpack_node(const struct packed_node *p, struct world *w, unsigned i
 	m->report.store[0] = sides[p->report >> 4 & 3];
 	m->report.store[1] = sides[p->report >> 6];
 	m->report.loaded = sides[p->aims2 & 3];
-	m->report.health.aim = sides[p->health & 3];
+	m->report.health.target_hash = sides[p->health & 3];
 	m->report.health.result = p->health >> 2;
 	if (p->ack) {
 		m->report.ack.seq = m->record.go.seq;

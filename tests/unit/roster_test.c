@@ -20,12 +20,12 @@ static char *quoted(const char *text)
 	return copy;
 }
 
-static int read_list(const char *text, struct roster *ret, struct err *err)
+static int read_list(const char *text, struct node_list *ret, struct err *err)
 {
 	auto_policy struct policy p = POLICY_NONE;
 	auto_str char *json = quoted(text);
 	expect(policy_parse(POLICY, strlen(POLICY), &p, err) == 0, err->text);
-	return roster_parse(json, strlen(json), &p, ret, err);
+	return node_list_parse(json, strlen(json), &p, ret, err);
 }
 
 static void lists_that_are_none(void **state)
@@ -50,11 +50,11 @@ static void lists_that_are_none(void **state)
 		  "items[2].metadata.uid: node 'a' has it, too" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_roster struct roster r = { 0 };
+		auto_node_list struct node_list r = { 0 };
 		struct err err = { 0 };
 		expect(read_list(rows[i].text, &r, &err) < 0 && err.code == E_CONFIG, rows[i].text);
 		expect(strstr(err.text, rows[i].error), err.text);
-		expect(!r.count && !r.members, rows[i].text);
+		expect(!r.count && !r.nodes, rows[i].text);
 	}
 }
 
@@ -62,15 +62,15 @@ static void the_longest_list(void **state)
 {
 	(void)state;
 	for (size_t more = 0; more < 2; more++) {
-		auto_roster struct roster r = { 0 };
+		auto_node_list struct node_list r = { 0 };
 		struct err err = { 0 };
 		auto_policy struct policy p = POLICY_NONE;
 		auto_json json_t *list = json_pack("{s:[]}", "items");
 		// The last one means nothing, so that nobody has to look for a uid among all of them.
-		for (size_t i = 0; i < ROSTER_MOST + more; i++)
+		for (size_t i = 0; i < NODE_LIST_MOST + more; i++)
 			json_array_append_new(json_object_get(list, "items"), json_object());
 		auto_str char *text = json_dumps(list, JSON_COMPACT);
-		assert_int_equal(roster_parse(text, strlen(text), &p, &r, &err), -1);
+		assert_int_equal(node_list_parse(text, strlen(text), &p, &r, &err), -1);
 		assert_non_null(strstr(err.text, more ? "at most 20000 nodes" : "items[0]: metadata"));
 	}
 }
@@ -79,7 +79,7 @@ static void what_is_taken_of_a_node(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
-	auto_roster struct roster r = { 0 };
+	auto_node_list struct node_list r = { 0 };
 	expect(read_list("{'kind':'NodeList','items':[" NODE(
 				 "bare",
 				 "1") ","
@@ -96,7 +96,7 @@ static void what_is_taken_of_a_node(void **state)
 			 &r, &err) == 0,
 	       err.text);
 	assert_int_equal(r.count, 3);
-	const struct member *bare = &r.members[0], *full = &r.members[1], *third = &r.members[2];
+	const struct node_state *bare = &r.nodes[0], *full = &r.nodes[1], *third = &r.nodes[2];
 	assert_string_equal(bare->name, "bare");
 	assert_string_equal(bare->uid, "1");
 	assert_true(!bare->facts.is_ready && !bare->facts.is_unschedulable && !bare->facts.is_deleting);
@@ -105,7 +105,7 @@ static void what_is_taken_of_a_node(void **state)
 	assert_true(full->facts.is_ready && full->facts.is_unschedulable && full->facts.is_deleting);
 	assert_true(full->facts.is_skipped && full->facts.is_paused && !full->facts.retry);
 	assert_int_equal(full->facts.terms, 1);
-	assert_true(full->facts.group == aim_hash("r1") && full->facts.zone == aim_hash("z1"));
+	assert_true(full->facts.group == target_hash_of_text("r1") && full->facts.zone == target_hash_of_text("z1"));
 	assert_int_equal(full->record.phase, PHASE_QUEUED);
 	assert_int_equal(full->report.holders, 3);
 	assert_string_equal(third->uid, UID_39);
@@ -117,12 +117,12 @@ static void a_state_that_means_nothing_is_unknown(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
-	auto_roster struct roster r = { 0 };
+	auto_node_list struct node_list r = { 0 };
 	expect(read_list("{'items':[{'metadata':{'name':'a','uid':'1','labels':{'kmodsmith.io/state':'idle'},"
 			 "'annotations':{'kmodsmith.io/deadline':'soon'}}}]}",
 			 &r, &err) == 0,
 	       err.text);
-	assert_int_equal(r.members[0].record.phase, PHASE_UNKNOWN);
+	assert_int_equal(r.nodes[0].record.phase, PHASE_UNKNOWN);
 }
 
 static void ready_is_what_the_condition_says(void **state)
@@ -143,12 +143,12 @@ static void ready_is_what_the_condition_says(void **state)
 	};
 	auto_policy struct policy p = POLICY_NONE;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m;
+		struct node_state m;
 		struct err err = { 0 };
 		auto_str char *text = quoted(rows[i].status);
 		auto_json json_t *node = json_loads(text, 0, NULL);
 		json_object_set_new(node, "metadata", json_pack("{s:s}", "uid", "1"));
-		expect(roster_node(node, "a", &p, &m, &err) == 0, err.text);
+		expect(node_list_read_node(node, "a", &p, &m, &err) == 0, err.text);
 		expect(m.facts.is_ready == rows[i].is_ready, rows[i].status);
 	}
 }
@@ -165,13 +165,13 @@ static void a_driver_set_serves_the_nodes_of_its_selector(void **state)
 	p.driver_sets[p.driver_set_count++] = (struct driver_set){ .name = "driver-h", .terms = 1 };
 	p.driver_sets[p.driver_set_count++] = (struct driver_set){ .name = "driver-l", .terms = 2 };
 	for (size_t i = 0; i < ARRAY_SIZE(labels); i++) {
-		struct member m;
+		struct node_state m;
 		struct err err = { 0 };
 		auto_json json_t *node =
 			json_pack("{s:{s:s, s:{s:s}}}", "metadata", "uid", "1", "labels", "gpu", labels[i]);
-		expect(roster_node(node, "a", &p, &m, &err) == 0, err.text);
+		expect(node_list_read_node(node, "a", &p, &m, &err) == 0, err.text);
 		assert_string_equal(m.facts.driver_set, served[i]);
-		expect(member_is_foreign(&m) == (*served[i] != '\0'), labels[i]);
+		expect(node_state_is_foreign(&m) == (*served[i] != '\0'), labels[i]);
 	}
 }
 

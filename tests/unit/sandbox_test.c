@@ -366,8 +366,8 @@ static void test_room(void **state)
 			_exit(127);
 		}
 		assert_true(pid > 0);
-		const struct jail_room room = { .dirs = { f.root.fd, -1 }, .bytes = 2 << 20, .files = 10 };
-		int status = jail_watch(pid, &room, &why);
+		const struct write_limit room = { .dirs = { f.root.fd, -1 }, .bytes = 2 << 20, .files = 10 };
+		int status = sandbox_limit_writes(pid, &room, &why);
 		assert_int_equal(rows[i].why ? WTERMSIG(status) : WEXITSTATUS(status), rows[i].why ? SIGKILL : 3);
 		assert_true(rows[i].why ? str_eq(why, rows[i].why) : !why);
 	}
@@ -379,8 +379,8 @@ static void test_uids(void **state)
 	(void)state;
 	struct err err = { 0 };
 	uid_t a = 0, b = 0;
-	assert_int_equal(uid_own(&a, &err), 0);
-	assert_int_equal(uid_own(&b, &err), 0);
+	assert_int_equal(uid_choose(&a, &err), 0);
+	assert_int_equal(uid_choose(&b, &err), 0);
 	assert_true(geteuid() ? a == geteuid() && b == a : a != b);
 }
 

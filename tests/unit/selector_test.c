@@ -36,9 +36,9 @@ static void meets(void **state)
 	auto_json json_t *train = json_pack("{s:s, s:s, s:s}", "app", "train", "tier", "", "example.com/a", "b");
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
-		expect(selector_check(rows[i].selector, &err) == 0, rows[i].selector);
-		expect(selector_meets(rows[i].selector, train) == rows[i].train, rows[i].selector);
-		expect(selector_meets(rows[i].selector, NULL) == rows[i].none, rows[i].selector);
+		expect(label_selector_check(rows[i].selector, &err) == 0, rows[i].selector);
+		expect(label_selector_matches(rows[i].selector, train) == rows[i].train, rows[i].selector);
+		expect(label_selector_matches(rows[i].selector, NULL) == rows[i].none, rows[i].selector);
 	}
 }
 
@@ -71,9 +71,9 @@ static void means_nothing(void **state)
 	auto_json json_t *labels = json_pack("{s:s}", "app", "train");
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };
-		expect(selector_check(rows[i][0], &err) < 0 && err.code == E_CONFIG, rows[i][0]);
+		expect(label_selector_check(rows[i][0], &err) < 0 && err.code == E_CONFIG, rows[i][0]);
 		expect(strstr(err.text, rows[i][1]), err.text);
-		expect(!selector_meets(rows[i][0], labels), rows[i][0]);
+		expect(!label_selector_matches(rows[i][0], labels), rows[i][0]);
 	}
 }
 

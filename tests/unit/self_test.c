@@ -8,14 +8,14 @@
 
 struct node {
 	struct folder folder;
-	struct self self;
+	struct single_node self;
 	struct policy policy;
-	struct facts people;
-	struct agent_words words;
+	struct node_facts people;
+	struct agent_annotations words;
 	int64_t now;
 	unsigned steps;
 	char moves[512]; // states that it went to, by a blank
-	struct aim old, new;
+	struct target_hash old, new;
 };
 
 static void say(struct node *n, enum agent_key key, const char *format, ...) __attribute__((format(printf, 3, 4)));
@@ -27,25 +27,25 @@ static void say(struct node *n, enum agent_key key, const char *format, ...)
 	va_end(args);
 }
 
-static void wish(struct node *n, const char *text)
+static void request(struct node *n, const char *text)
 {
 	struct err err;
 	policy_done(&n->policy);
 	expect(policy_parse(text, strlen(text), &n->policy, &err) == 0, err.text);
 }
 
-static void say_loaded(struct node *n, const struct aim *aim)
+static void say_loaded(struct node *n, const struct target_hash *target_hash)
 {
-	char text[AIM_TEXT];
-	aim_text(aim, text);
+	char text[TARGET_HASH_TEXT];
+	target_hash_text(target_hash, text);
 	say(n, AGENT_LOADED, "%s 1.0", text);
 }
 
 static void say_stored(struct node *n)
 {
-	char old[AIM_TEXT], new[AIM_TEXT];
-	aim_text(&n->old, old);
-	aim_text(&n->new, new);
+	char old[TARGET_HASH_TEXT], new[TARGET_HASH_TEXT];
+	target_hash_text(&n->old, old);
+	target_hash_text(&n->new, new);
 	say(n, AGENT_STORE, "%s,%s", old, new);
 }
 
@@ -53,51 +53,51 @@ static void make(struct node *n)
 {
 	*n = (struct node){ .now = INT64_C(1800000000) };
 	folder_make(&n->folder);
-	wish(n, POLICY("1.0"));
-	n->old = n->policy.pools[0].target.aim;
-	wish(n, POLICY("2.0"));
-	n->new = n->policy.pools[0].target.aim;
+	request(n, POLICY("1.0"));
+	n->old = n->policy.pools[0].target.target_hash;
+	request(n, POLICY("2.0"));
+	n->new = n->policy.pools[0].target.target_hash;
 	say_loaded(n, &n->old);
 }
 
 static void done(struct node *n)
 {
-	self_done(&n->self);
+	single_node_done(&n->self);
 	policy_done(&n->policy);
 	folder_done(&n->folder);
 }
 
 // Each step is one of a new process.
-static enum phase go_on(struct node *n)
+static enum node_phase go_on(struct node *n)
 {
-	struct self_step step;
+	struct single_node_step step;
 	struct err err;
 	int r = 1;
 	for (int i = 0; r > 0; i++) {
 		auto_str char *why = NULL;
 		assert_true(i < 32);
-		self_done(&n->self);
-		assert_true(self_read(&n->folder.root, &n->self, &why, &err) >= 0 && !why);
-		r = self_step(&n->self, &n->folder.root, &n->policy, &n->words, &n->people, n->now, &step, &err);
+		single_node_done(&n->self);
+		assert_true(single_node_read(&n->folder.root, &n->self, &why, &err) >= 0 && !why);
+		r = single_node_step(&n->self, &n->folder.root, &n->policy, &n->words, &n->people, n->now, &step, &err);
 		expect(r >= 0, err.text);
 		n->steps += r > 0;
 		size_t len = strlen(n->moves);
 		if (step.is_move)
-			snprintf(n->moves + len, sizeof(n->moves) - len, "%s%s%s ", phase_info(step.to)->name,
+			snprintf(n->moves + len, sizeof(n->moves) - len, "%s%s%s ", node_phase_info(step.to)->name,
 				 step.reason.code == REASON_NONE ? "" : ":",
-				 step.reason.code == REASON_NONE ? "" : reason_info(step.reason.code)->code);
+				 step.reason.code == REASON_NONE ? "" : node_reason_info(step.reason.code)->code);
 	}
 	return n->self.m.record.phase;
 }
 
 // What the agent does: the order that stands is carried out, or fails.
-static void answer(struct node *n, enum verb verb, const struct aim *aim, const char *result)
+static void answer(struct node *n, enum verb verb, const struct target_hash *target_hash, const char *result)
 {
-	char text[AIM_TEXT];
+	char text[TARGET_HASH_TEXT];
 	const struct order *go = &n->self.m.record.go;
 	assert_int_equal(go->verb, verb);
-	assert_true(aim_eq(&go->aim, aim));
-	aim_text(aim, text);
+	assert_true(target_hash_eq(&go->target_hash, target_hash));
+	target_hash_text(target_hash, text);
 	say(n, AGENT_ACK, "%u.%u:%s:%s", go->seq.epoch, go->seq.n, verb_names[verb], result);
 	if (!str_eq(result, "done"))
 		return;
@@ -106,7 +106,7 @@ static void answer(struct node *n, enum verb verb, const struct aim *aim, const 
 	else if (verb == VERB_VALIDATE)
 		say(n, AGENT_HEALTH, "%s:ok", text);
 	else
-		say_loaded(n, aim);
+		say_loaded(n, target_hash);
 }
 
 static void to_the_change(struct node *n)
@@ -155,7 +155,7 @@ static void holders_keep_their_driver(void **state)
 	n.now += 29 * 60;
 	assert_int_equal(go_on(&n), PHASE_EVICTING);
 	n.now += 2 * 60; // the drain is given up, and tried again later
-	enum phase phase = go_on(&n);
+	enum node_phase phase = go_on(&n);
 	assert_true(phase == PHASE_IDLE || phase == PHASE_QUEUED);
 	assert_false(n.self.m.record.receipt.is_there);
 	n.now += 3600;
@@ -183,7 +183,7 @@ static void a_bad_target_is_undone_and_not_tried_again(void **state)
 	assert_int_equal(go_on(&n), PHASE_RESTORING);
 	answer(&n, VERB_VALIDATE, &n.old, "done");
 	assert_int_equal(go_on(&n), PHASE_ROLLEDBACK);
-	assert_true(aim_eq(&n.self.m.record.failed, &n.new));
+	assert_true(target_hash_eq(&n.self.m.record.failed, &n.new));
 	n.steps = 0;
 	n.now += 7 * 86400;
 	assert_int_equal(go_on(&n), PHASE_ROLLEDBACK);
@@ -213,13 +213,13 @@ static void people_are_heard(void **state)
 	make(&n);
 	n.people.is_skipped = true;
 	assert_int_equal(go_on(&n), PHASE_IDLE);
-	n.people = (struct facts){ .is_paused = true };
+	n.people = (struct node_facts){ .is_paused = true };
 	assert_int_equal(go_on(&n), PHASE_IDLE);
-	n.people = (struct facts){ .is_pinned = true };
+	n.people = (struct node_facts){ .is_pinned = true };
 	assert_int_equal(go_on(&n), PHASE_DONE);
-	n.people = (struct facts){ 0 };
+	n.people = (struct node_facts){ 0 };
 	assert_int_equal(go_on(&n), PHASE_STAGING);
-	wish(&n, POLICY("1.0")); // and back again before it cost anything
+	request(&n, POLICY("1.0")); // and back again before it cost anything
 	assert_int_equal(go_on(&n), PHASE_DONE);
 	done(&n);
 }
@@ -228,13 +228,13 @@ static void what_cannot_be_kept_does_not_happen(void **state)
 {
 	(void)state;
 	struct node n;
-	struct self_step step;
+	struct single_node_step step;
 	struct err err;
 	auto_str char *why = NULL;
 	make(&n);
 	folder_file(&n.folder, "agent", "a file where the folder has to be");
-	assert_int_equal(self_read(&n.folder.root, &n.self, &why, &err), 0);
-	assert_true(self_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err) < 0);
+	assert_int_equal(single_node_read(&n.folder.root, &n.self, &why, &err), 0);
+	assert_true(single_node_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err) < 0);
 	assert_int_equal(n.self.m.record.go.verb, VERB_NONE);
 	assert_null(n.self.doc);
 	done(&n);
@@ -245,7 +245,7 @@ static void a_record_of_a_later_version_is_left_alone(void **state)
 {
 	(void)state;
 	struct node n;
-	struct self_step step;
+	struct single_node_step step;
 	struct err err = { 0 };
 	auto_str char *why = NULL, *text = NULL;
 	make(&n);
@@ -255,10 +255,11 @@ static void a_record_of_a_later_version_is_left_alone(void **state)
 	json_object_set_new(doc, "status", json_pack("{s:i}", "schema", 99));
 	auto_str char *later = json_dumps(doc, 0);
 	folder_file(&n.folder, "agent/self.json", later);
-	self_done(&n.self);
+	single_node_done(&n.self);
 	answer(&n, VERB_STAGE, &n.new, "done");
-	assert_int_equal(self_read(&n.folder.root, &n.self, &why, &err), 1);
-	assert_int_equal(self_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err), -1);
+	assert_int_equal(single_node_read(&n.folder.root, &n.self, &why, &err), 1);
+	assert_int_equal(single_node_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err),
+			 -1);
 	assert_int_equal(err.code, E_CONFIG);
 	assert_non_null(strstr(err.text, "schema 99 of the roll-out's status is newer than"));
 	folder_expect(&n.folder, "agent/self.json", later);
@@ -278,7 +279,7 @@ static void a_damaged_record_begins_anew(void **state)
 		make(&n);
 		folder_dir(&n.folder, "agent");
 		folder_file(&n.folder, "agent/self.json", texts[i]);
-		expect(self_read(&n.folder.root, &n.self, &why, &err) == 0, texts[i]);
+		expect(single_node_read(&n.folder.root, &n.self, &why, &err) == 0, texts[i]);
 		expect(why && strstr(why, words[i]) && !n.self.doc, why);
 		done(&n);
 	}

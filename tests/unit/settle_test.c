@@ -54,14 +54,14 @@ static void waits_for_all(void **state)
 		{ "coming for ever", "coming\n", NULL, -1, 0, "coming" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct watch watch = { .note = note };
+		struct progress progress = { .note = note };
 		struct err err = { 0 };
-		auto_loaded struct loaded l = { 0 };
+		auto_modules struct modules l = { 0 };
 		tempdir_write(&folder, "sys/module/nvidia/initstate", rows[i].now);
 		note_text = NULL;
 		note_state = rows[i].later;
 		int timeout_ms = rows[i].want < 0 ? 200 : 60 * 1000;
-		expect(settle_read(&folder.root, &folder.root, "6.1", timeout_ms, &watch, &l, &err) == rows[i].want,
+		expect(settle_read(&folder.root, &folder.root, "6.1", timeout_ms, &progress, &l, &err) == rows[i].want,
 		       rows[i].row);
 		expect(l.count == rows[i].count, rows[i].row);
 		expect(rows[i].want > 0 || err.code == E_MODULE_BUSY, rows[i].row);
@@ -72,23 +72,23 @@ static void waits_for_all(void **state)
 static void the_error_names_module_and_state(void **state)
 {
 	(void)state;
-	struct watch watch = { 0 };
+	struct progress progress = { 0 };
 	struct err err = { 0 };
-	auto_loaded struct loaded l = { 0 };
+	auto_modules struct modules l = { 0 };
 	folder_file(&folder, "sys/module/nvidia_uvm/initstate", "going\n");
-	assert_int_equal(settle_read(&folder.root, &folder.root, "6.1", 100, &watch, &l, &err), -1);
+	assert_int_equal(settle_read(&folder.root, &folder.root, "6.1", 100, &progress, &l, &err), -1);
 	assert_string_equal(err.text, "module nvidia_uvm is still going after 0.1 s");
 }
 
 static void nothing_is_loaded(void **state)
 {
 	(void)state;
-	struct watch watch = { .note = note };
+	struct progress progress = { .note = note };
 	struct err err;
-	auto_loaded struct loaded l = { 0 };
+	auto_modules struct modules l = { 0 };
 	assert_int_equal(root_rmtree(&folder.root, "sys/module", &err), 1);
-	assert_int_equal(settle_read(&folder.root, &folder.root, "6.1", 0, &watch, &l, &err), 0);
-	assert_null(settle_restless(&l));
+	assert_int_equal(settle_read(&folder.root, &folder.root, "6.1", 0, &progress, &l, &err), 0);
+	assert_null(settle_pending(&l));
 }
 
 int main(void)

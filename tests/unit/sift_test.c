@@ -7,8 +7,8 @@ static const char *const record[] = { "metadata name",      "metadata annotation
 				      "spec unschedulable", "status conditions",
 				      "taints key",         NULL };
 static const char *const rest[] = { "metadata continue", "metadata resourceVersion", NULL };
-static const struct sift_table list = { .list = "items", .record = record, .rest = rest };
-static const struct sift_table stream = { .record = record };
+static const struct json_stream_table list = { .list = "items", .record = record, .rest = rest };
+static const struct json_stream_table stream = { .record = record };
 
 static int keep(void *ctx, json_t *got, struct err *err)
 {
@@ -21,23 +21,23 @@ static int keep(void *ctx, json_t *got, struct err *err)
 }
 
 // In pieces of every size: where a reply is cut on its way decides nothing.
-static int sift(const struct sift_table *table, const char *text, size_t piece, char **ret, char **ret_rest,
-		struct err *err)
+static int json_stream(const struct json_stream_table *table, const char *text, size_t piece, char **ret,
+		       char **ret_rest, struct err *err)
 {
-	auto_sift struct sift *s = sift_new(table, keep, ret);
+	auto_json_stream struct json_stream *s = json_stream_new(table, keep, ret);
 	auto_json json_t *left = NULL;
 	size_t len = strlen(text);
 	for (size_t at = 0; at < len; at += piece)
-		if (sift_feed(s, text + at, len - at < piece ? len - at : piece, err) < 0)
+		if (json_stream_feed(s, text + at, len - at < piece ? len - at : piece, err) < 0)
 			return -1;
-	if (sift_end(s, &left, err) < 0)
+	if (json_stream_end(s, &left, err) < 0)
 		return -1;
 	*ret_rest = json_dumps(left, JSON_COMPACT | JSON_SORT_KEYS);
 	return 0;
 }
 
 static const struct row {
-	const struct sift_table *table;
+	const struct json_stream_table *table;
 	const char *text, *want, *rest;
 } rows[] = {
 	{ &list, "{\"items\":[]}", NULL, "{}" },
@@ -95,7 +95,7 @@ static void test_rows(void **state)
 			const struct row *r = &rows[i];
 			struct err err = { 0 };
 			auto_str char *got = NULL, *left = NULL;
-			int result = sift(r->table, r->text, piece, &got, &left, &err);
+			int result = json_stream(r->table, r->text, piece, &got, &left, &err);
 			expect(result == (r->rest ? 0 : -1), r->text);
 			expect(result == 0 || err.code == E_SERVER || err.code == E_CONFLICT, r->text);
 			expect(str_eq(got, r->want) || got == r->want, got ? got : r->text);
@@ -111,16 +111,16 @@ static void test_bounds(void **state)
 	auto_str char *deep = NULL, *got = NULL, *left = NULL;
 	for (int i = 0; i < 100; i++)
 		str_add(&deep, "[");
-	assert_int_equal(sift(&stream, deep, 7, &got, &left, &err), -1);
+	assert_int_equal(json_stream(&stream, deep, 7, &got, &left, &err), -1);
 	assert_int_equal(err.code, E_SERVER);
-	size_t len = SIFT_RECORD_MAX + 10;
+	size_t len = JSON_STREAM_RECORD_MAX + 10;
 	auto_str char *long_text = mem_alloc(len + 1);
 	memset(long_text, 'x', len);
 	auto_str char *kept = str_fmt("{\"metadata\":{\"name\":\"%s\"}}", long_text);
-	assert_int_equal(sift(&stream, kept, 4096, &got, &left, &err), -1);
+	assert_int_equal(json_stream(&stream, kept, 4096, &got, &left, &err), -1);
 	assert_int_equal(err.code, E_TOO_LARGE);
 	auto_str char *passed = str_fmt("{\"status\":{\"images\":\"%s\"},\"%s\":1}", long_text, long_text);
-	assert_int_equal(sift(&stream, passed, 4096, &got, &left, &err), 0);
+	assert_int_equal(json_stream(&stream, passed, 4096, &got, &left, &err), 0);
 	assert_string_equal(got, "{\"status\":{}}");
 }
 

@@ -3,26 +3,26 @@
 #include "precompiled/trust/signature_internal.h"
 #include "tests/unit/vouch.h"
 
-static void edit(const struct vouch *v, void (*change)(struct index *x, void *ctx), void *ctx)
+static void edit(const struct vouch *v, void (*change)(struct oci_index *x, void *ctx), void *ctx)
 {
 	struct err err;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	assert_int_equal(layout_index(&v->l, &x, &err), 0);
 	change(&x, ctx);
 	assert_int_equal(layout_index_write(&v->l, &x, &err), 0);
 }
 
-static void drop(struct index *x, void *ctx)
+static void drop(struct oci_index *x, void *ctx)
 {
-	int at = index_find(x, ctx);
+	int at = oci_index_find(x, ctx);
 	assert_true(at >= 0);
-	index_drop(x, (size_t)at);
+	oci_index_remove(x, (size_t)at);
 }
 
-static struct descriptor put_blob(const struct vouch *v, const char *media_type, const char *text)
+static struct oci_descriptor put_blob(const struct vouch *v, const char *media_type, const char *text)
 {
 	struct err err;
-	struct descriptor d = { .media_type = str_dup(media_type), .size = strlen(text) };
+	struct oci_descriptor d = { .media_type = str_dup(media_type), .size = strlen(text) };
 	assert_int_equal(layout_blob_put(&v->l, text, strlen(text), d.digest, &err), 0);
 	return d;
 }
@@ -31,35 +31,35 @@ static struct descriptor put_blob(const struct vouch *v, const char *media_type,
 static void put_tagged(const struct vouch *v, const char *tag, const char *media_type, const char *text)
 {
 	struct err err;
-	auto_descriptor struct descriptor d = put_blob(v, media_type, text);
+	auto_oci_descriptor struct oci_descriptor d = put_blob(v, media_type, text);
 	assert_int_equal(layout_publish(&v->l, &d, tag, &err), 0);
 }
 
 static char *text_of(const struct vouch *v, const char *tag)
 {
 	struct err err;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	char *text = NULL;
 	size_t len = 0;
 	assert_int_equal(layout_index(&v->l, &x, &err), 0);
-	int at = index_find(&x, tag);
+	int at = oci_index_find(&x, tag);
 	assert_true(at >= 0);
 	assert_int_equal(layout_blob_read(&v->l, &x.items[at], &text, &len, &err), 0);
 	return text;
 }
 
-static void signatures_of(const struct vouch *v, struct manifest *ret)
+static void signatures_of(const struct vouch *v, struct oci_manifest *ret)
 {
 	struct err err;
-	auto_str char *tag = legacy_tag(v->package.digest), *text = text_of(v, tag);
-	assert_int_equal(manifest_parse(text, strlen(text), tag, ret, &err), 0);
+	auto_str char *tag = cosign_tag_name(v->package.digest), *text = text_of(v, tag);
+	assert_int_equal(oci_manifest_parse(text, strlen(text), tag, ret, &err), 0);
 }
 
-static void referrers_of(const struct vouch *v, struct index *ret)
+static void referrers_of(const struct vouch *v, struct oci_index *ret)
 {
 	struct err err;
-	auto_str char *tag = referrer_tag(v->package.digest), *text = text_of(v, tag);
-	assert_int_equal(index_parse(text, strlen(text), tag, ret, &err), 0);
+	auto_str char *tag = signature_referrer_tag(v->package.digest), *text = text_of(v, tag);
+	assert_int_equal(oci_index_parse(text, strlen(text), tag, ret, &err), 0);
 }
 
 // A bundle around any statement.
@@ -95,17 +95,17 @@ static char *statement_of(const char *type, const char *predicate, const char *h
 // A manifest with one blob of that type, listed for the package; artifact_type: what the list says.
 static void list_referrer(const struct vouch *v, const char *type, const char *artifact_type, const char *blob)
 {
-	auto_manifest struct manifest m = { .artifact_type = str_dup(type), .count = 1 };
-	auto_index struct index x = { 0 };
+	auto_oci_manifest struct oci_manifest m = { .artifact_type = str_dup(type), .count = 1 };
+	auto_oci_index struct oci_index x = { 0 };
 	m.config = put_blob(v, OCI_EMPTY, "{}");
 	m.layers = mem_alloc(sizeof(*m.layers));
 	m.layers[0] = put_blob(v, type, blob);
-	descriptor_copy(&v->package, &m.subject);
-	auto_str char *text = manifest_text(&m), *tag = referrer_tag(v->package.digest);
-	auto_descriptor struct descriptor d = put_blob(v, OCI_MANIFEST, text);
+	oci_descriptor_copy(&v->package, &m.subject);
+	auto_str char *text = oci_manifest_text(&m), *tag = signature_referrer_tag(v->package.digest);
+	auto_oci_descriptor struct oci_descriptor d = put_blob(v, OCI_MANIFEST, text);
 	d.artifact_type = str_dup(artifact_type);
-	index_put(&x, &d, NULL);
-	auto_str char *list = index_text(&x);
+	oci_index_put(&x, &d, NULL);
+	auto_str char *list = oci_index_text(&x);
 	put_tagged(v, tag, OCI_INDEX, list);
 }
 
@@ -132,8 +132,8 @@ static void test_exact_form(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
-	auto_manifest struct manifest m = { 0 }, b = { 0 };
-	auto_index struct index refs = { 0 }, x = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 }, b = { 0 };
+	auto_oci_index struct oci_index refs = { 0 }, x = { 0 };
 	auto_str char *payload = NULL, *text = NULL;
 	struct err err;
 	size_t len = 0;
@@ -153,24 +153,25 @@ static void test_exact_form(void **state)
 	assert_int_equal(refs.count, 1);
 	assert_string_equal(refs.items[0].artifact_type, SIGNATURE_BUNDLE);
 	assert_int_equal(layout_blob_read(&v.l, &refs.items[0], &text, &len, &err), 0);
-	assert_int_equal(manifest_parse(text, len, "bundle", &b, &err), 0);
+	assert_int_equal(oci_manifest_parse(text, len, "bundle", &b, &err), 0);
 	assert_string_equal(b.artifact_type, SIGNATURE_BUNDLE);
 	assert_string_equal(b.config.media_type, OCI_EMPTY);
 	assert_string_equal(b.layers[0].media_type, SIGNATURE_BUNDLE);
 	assert_string_equal(b.subject.digest, v.package.digest);
 	assert_string_equal(b.subject.media_type, OCI_MANIFEST);
 	assert_int_equal(b.subject.size, v.package.size);
-	const struct descriptor notes = { .annotations = b.annotations };
-	assert_string_equal(descriptor_note(&notes, "dev.sigstore.bundle.content"), "dsse-envelope");
-	assert_string_equal(descriptor_note(&notes, "dev.sigstore.bundle.predicateType"),
+	const struct oci_descriptor notes = { .annotations = b.annotations };
+	assert_string_equal(oci_descriptor_annotation(&notes, "dev.sigstore.bundle.content"), "dsse-envelope");
+	assert_string_equal(oci_descriptor_annotation(&notes, "dev.sigstore.bundle.predicateType"),
 			    "https://sigstore.dev/cosign/sign/v1");
-	assert_string_equal(descriptor_note(&notes, OCI_CREATED), "2027-01-15T08:00:00Z");
+	assert_string_equal(oci_descriptor_annotation(&notes, OCI_CREATED), "2027-01-15T08:00:00Z");
 	assert_int_equal(layout_index(&v.l, &x, &err), 0);
-	auto_str char *tag = legacy_tag(v.package.digest);
-	assert_string_equal(descriptor_note(&x.items[index_find(&x, "package")], "kind"),
+	auto_str char *tag = cosign_tag_name(v.package.digest);
+	assert_string_equal(oci_descriptor_annotation(&x.items[oci_index_find(&x, "package")], "kind"),
 			    "dev.cosignproject.cosign/image");
-	assert_string_equal(descriptor_note(&x.items[index_find(&x, tag)], "kind"), "dev.cosignproject.cosign/sigs");
-	assert_null(descriptor_note(&x.items[index_find(&x, "other")], "kind"));
+	assert_string_equal(oci_descriptor_annotation(&x.items[oci_index_find(&x, tag)], "kind"),
+			    "dev.cosignproject.cosign/sigs");
+	assert_null(oci_descriptor_annotation(&x.items[oci_index_find(&x, "other")], "kind"));
 }
 
 static void test_twice_changes_nothing(void **state)
@@ -178,8 +179,8 @@ static void test_twice_changes_nothing(void **state)
 	(void)state;
 	auto_vouch struct vouch v;
 	auto_str char *before = NULL, *after = NULL;
-	auto_manifest struct manifest m = { 0 };
-	auto_index struct index refs = { 0 }, x = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	auto_oci_index struct oci_index refs = { 0 }, x = { 0 };
 	struct err err;
 	vouch_make(&v);
 	assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
@@ -205,7 +206,8 @@ static void test_each_encoding_alone(void **state)
 		vouch_make(&v);
 		struct trust_rule rule = vouch_rule(&v, 1, 1);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
-		auto_str char *tag = which ? legacy_tag(v.package.digest) : referrer_tag(v.package.digest);
+		auto_str char *tag =
+			which ? cosign_tag_name(v.package.digest) : signature_referrer_tag(v.package.digest);
 		edit(&v, drop, tag);
 		assert_int_equal(vouch_check(&v, &rule, NULL), 0);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1); // what is missing is made again
@@ -265,8 +267,10 @@ static void test_replay_is_forgery(void **state)
 		struct trust_rule rule = vouch_rule(&v, 1, 1), lax = vouch_rule(&v, 1, 1);
 		lax.is_unsigned_accepted = true;
 		assert_int_equal(vouch_sign(&v, &v.other, 0), 1);
-		auto_str char *theirs = which ? legacy_tag(v.other.digest) : referrer_tag(v.other.digest),
-			      *ours = which ? legacy_tag(v.package.digest) : referrer_tag(v.package.digest);
+		auto_str char *theirs =
+				      which ? cosign_tag_name(v.other.digest) : signature_referrer_tag(v.other.digest),
+			      *ours = which ? cosign_tag_name(v.package.digest) :
+					      signature_referrer_tag(v.package.digest);
 		text = text_of(&v, theirs);
 		put_tagged(&v, ours, which ? OCI_MANIFEST : OCI_INDEX, text);
 		assert_int_equal(vouch_check(&v, &rule, &why), E_FORGED);
@@ -326,14 +330,14 @@ static void test_garbage_beside_a_signature(void **state)
 	}
 }
 
-static void add_layers(struct manifest *m, size_t count, bool is_in_front)
+static void add_layers(struct oci_manifest *m, size_t count, bool is_in_front)
 {
 	m->layers = mem_grow(m->layers, m->count + count, sizeof(*m->layers));
 	if (is_in_front)
 		memmove(m->layers + count, m->layers, m->count * sizeof(*m->layers));
 	for (size_t i = 0; i < count; i++) {
-		struct descriptor *d = &m->layers[is_in_front ? i : m->count + i];
-		*d = (struct descriptor){ .media_type = str_dup(SIGNATURE_LEGACY), .size = 7 };
+		struct oci_descriptor *d = &m->layers[is_in_front ? i : m->count + i];
+		*d = (struct oci_descriptor){ .media_type = str_dup(SIGNATURE_COSIGN_TAG), .size = 7 };
 		snprintf(d->digest, sizeof(d->digest), "%064zu", i);
 	}
 	m->count += count;
@@ -344,16 +348,17 @@ static void test_thousands_of_signatures(void **state)
 	(void)state;
 	for (int is_in_front = 0; is_in_front < 2; is_in_front++) {
 		auto_vouch struct vouch v;
-		auto_manifest struct manifest m = { 0 };
+		auto_oci_manifest struct oci_manifest m = { 0 };
 		auto_str char *why = NULL;
 		vouch_make(&v);
 		struct trust_rule rule = vouch_rule(&v, 1, 1);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
 		signatures_of(&v, &m);
-		auto_str char *referrers = referrer_tag(v.package.digest), *tag = legacy_tag(v.package.digest);
+		auto_str char *referrers = signature_referrer_tag(v.package.digest),
+			      *tag = cosign_tag_name(v.package.digest);
 		edit(&v, drop, referrers);
 		add_layers(&m, 10000, is_in_front);
-		auto_str char *text = manifest_text(&m);
+		auto_str char *text = oci_manifest_text(&m);
 		put_tagged(&v, tag, OCI_MANIFEST, text);
 		assert_int_equal(vouch_check(&v, &rule, &why), is_in_front ? E_TOO_LARGE : 0);
 		assert_true(!is_in_front || strstr(why, "its first 64 signatures"));
@@ -364,16 +369,16 @@ static void test_thousands_of_referrers(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	vouch_make(&v);
 	struct trust_rule rule = vouch_rule(&v, 1, 1);
 	for (size_t i = 0; i < 5000; i++) {
-		struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = 7 };
+		struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = 7 };
 		snprintf(d.digest, sizeof(d.digest), "%064zu", i);
 		x.items = mem_grow(x.items, x.count + 1, sizeof(*x.items));
 		x.items[x.count++] = d;
 	}
-	auto_str char *text = index_text(&x), *tag = referrer_tag(v.package.digest);
+	auto_str char *text = oci_index_text(&x), *tag = signature_referrer_tag(v.package.digest);
 	put_tagged(&v, tag, OCI_INDEX, text);
 	assert_int_equal(vouch_check(&v, &rule, NULL), E_TOO_LARGE);
 }
@@ -388,7 +393,8 @@ static void test_documents_that_are_no_manifests(void **state)
 			auto_str char *text = NULL;
 			vouch_make(&v);
 			struct trust_rule rule = vouch_rule(&v, 1, 1);
-			auto_str char *tag = which ? legacy_tag(v.package.digest) : referrer_tag(v.package.digest);
+			auto_str char *tag =
+				which ? cosign_tag_name(v.package.digest) : signature_referrer_tag(v.package.digest);
 			put_tagged(&v, tag, OCI_MANIFEST, rows[i]);
 			expect(vouch_check(&v, &rule, &text) == E_UNTRUSTED, rows[i]);
 		}
@@ -400,7 +406,7 @@ static void test_damage_has_the_digest(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
-	auto_manifest struct manifest m = { 0 };
+	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_str char *payload = NULL, *why = NULL;
 	struct err err;
 	size_t len = 0;
@@ -454,7 +460,8 @@ static void test_copied(void **state)
 	assert_int_equal(root_read(&store.l.root, "index.json", &after, NULL, &err), 1);
 	assert_string_equal(before, after);
 	for (int which = 0; which < 2; which++) { // both encodings came
-		auto_str char *tag = which ? legacy_tag(v.package.digest) : referrer_tag(v.package.digest);
+		auto_str char *tag =
+			which ? cosign_tag_name(v.package.digest) : signature_referrer_tag(v.package.digest);
 		edit(&store, drop, tag);
 		assert_int_equal(vouch_check(&store, &alice, NULL), which ? E_UNSIGNED : 0);
 	}

@@ -3,127 +3,128 @@
 // it goes on, not for ever, and brings back what was there.
 #include "tests/unit/agent_seat.h"
 
-static void is_loaded(struct seat *s, const char *driver)
+static void is_loaded(struct fixture *s, const char *driver)
 {
 	s->facts.is_empty = !*driver;
-	s->facts.loaded = *driver ? seat_aim(driver) : AIM_NONE;
+	s->facts.loaded = *driver ? fixture_target_hash(driver) : TARGET_HASH_NONE;
 	s->found = NULL;
 }
 
 // Of a replacement that takes what is loaded out.
-static void begin(struct seat *s)
+static void begin(struct fixture *s)
 {
-	seat_begin(s);
-	s->facts.store[1] = seat_aim("2.0");
-	seat_run(s, 1000);
-	seat_state(s, "replacing"); // a coordinator decides what comes in
-	seat_order(s, "1.1", "replace", "2.0");
-	seat_run(s, 1000);
-	seat_expect_log(s, "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n", "it begins");
+	fixture_begin(s);
+	s->facts.store[1] = fixture_target_hash("2.0");
+	fixture_run(s, 1000);
+	fixture_state(s, "replacing"); // a coordinator decides what comes in
+	fixture_order(s, "1.1", "replace", "2.0");
+	fixture_run(s, 1000);
+	fixture_expect_log(s, "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n", "it begins");
 	is_loaded(s, "");
 }
 
 static void a_change_that_ends_boots_is_undone(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	begin(&s);
 	s.site.boot = "boot-2";
-	seat_again(&s);
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: it was cut off: goes on\nbegin swap 2.0\n", "the second boot");
+	fixture_again(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: it was cut off: goes on\nbegin swap 2.0\n", "the second boot");
 	s.site.boot = "boot-3";
 	s.policy = SEAT_POLICY("3.0"); // nobody names 1.0 or 2.0 any more: the agent remembers
-	seat_again(&s);
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: it was tried too often: the previous driver comes back\nbegin swap 1.0\n",
-			"the third boot");
+	fixture_again(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: it was tried too often: the previous driver comes back\nbegin swap 1.0\n",
+			   "the third boot");
 	is_loaded(&s, "1.0");
-	seat_child_ends(&s, "", 0);
-	seat_run(&s, 1000);
-	seat_expect_log(&s,
-			"did replace: failed boot-loop: it was tried too often, and the previous driver was brought "
-			"back\n",
-			"the way back");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:replace:failed:permanent:boot-loop");
-	seat_end(&s);
+	fixture_child_ends(&s, "", 0);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s,
+			   "did replace: failed boot-loop: it was tried too often, and the previous driver was brought "
+			   "back\n",
+			   "the way back");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:permanent:boot-loop");
+	fixture_end(&s);
 }
 
 static void a_child_that_is_killed_is_started_three_times(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	begin(&s);
 	for (int i = 0; i < 2; i++) {
-		seat_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
+		fixture_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
 		s.end.is_crash = true;
-		seat_run(&s, 1000);
-		seat_expect_log(&s, "did replace: who did it was killed: again\nbegin swap 2.0\n", "again");
+		fixture_run(&s, 1000);
+		fixture_expect_log(&s, "did replace: who did it was killed: again\nbegin swap 2.0\n", "again");
 	}
-	seat_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
+	fixture_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
 	s.end.is_crash = true;
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: failed E_SYSTEM: it failed\n", "and no more");
-	seat_end(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: failed E_SYSTEM: it failed\n", "and no more");
+	fixture_end(&s);
 }
 
 // The end of the child was not told, and the kernel says so.
 static void what_is_found_done_is_done(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	begin(&s);
 	is_loaded(&s, "2.0");
-	seat_again(&s);
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: done: it is in the kernel, and was not told\n", "found");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:replace:done");
-	seat_end(&s);
+	fixture_again(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: done: it is in the kernel, and was not told\n", "found");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:done");
+	fixture_end(&s);
 }
 
 // Between the order and its beginning people pause the node, and the policy goes on to another driver.
 static void what_an_order_means_outlives_the_policy(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	s.facts.store[1] = seat_aim("2.0");
-	seat_run(&s, 1000);
+	struct fixture s;
+	fixture_begin(&s);
+	s.facts.store[1] = fixture_target_hash("2.0");
+	fixture_run(&s, 1000);
 	sim_merge(s.sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 1000);
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 1000);
 	s.policy = SEAT_POLICY("3.0");
 	s.is_policy_new = true;
-	seat_run(&s, 6000);
-	seat_expect_log(&s, "did order 1.1: replace\n", "paused");
+	fixture_run(&s, 6000);
+	fixture_expect_log(&s, "did order 1.1: replace\n", "paused");
 	sim_merge(s.sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/pause':null}}}");
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: done as ordered\nbegin swap 2.0\n", "as it was meant");
-	seat_end(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: done as ordered\nbegin swap 2.0\n", "as it was meant");
+	fixture_end(&s);
 }
 
 // That it was tried in this boot is on the disk: an agent that is started again does not try once more.
 static void a_revival_that_failed_is_not_repeated_by_the_next_agent(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	seat_run(&s, 1000);
+	struct fixture s;
+	fixture_begin(&s);
+	fixture_run(&s, 1000);
 	is_loaded(&s, "");
 	s.site.boot = "boot-2";
-	seat_again(&s);
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did boot: booted: what works here is loaded again\nbegin revive 1.0\n", "booted");
-	seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
-	seat_run(&s, 1000);
-	seat_again(&s);
-	seat_run(&s, 60000);
-	seat_expect_log(&s, "", "not in this boot");
+	fixture_again(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did boot: booted: what works here is loaded again\nbegin revive 1.0\n", "booted");
+	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
+	fixture_run(&s, 1000);
+	fixture_again(&s);
+	fixture_run(&s, 60000);
+	fixture_expect_log(&s, "", "not in this boot");
 	s.site.boot = "boot-3";
-	seat_again(&s);
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did boot: booted: what works here is loaded again\nbegin revive 1.0\n", "but in the next");
-	seat_end(&s);
+	fixture_again(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did boot: booted: what works here is loaded again\nbegin revive 1.0\n",
+			   "but in the next");
+	fixture_end(&s);
 }
 
 int main(void)

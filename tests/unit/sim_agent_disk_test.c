@@ -18,8 +18,8 @@ static bool has_mounts; // of our own, which takes root
 
 struct scene {
 	struct farm f;
-	struct hand hand;
-	struct farm_boss boss;
+	struct farm_agent farm_agent;
+	struct farm_coordinator coordinator;
 	char *state;
 };
 
@@ -29,21 +29,21 @@ static void scene_begin(struct scene *s, const char *policy)
 	if (!has_mounts)
 		skip();
 	farm_begin(&s->f, 1, policy);
-	hands_begin(&s->f, &s->hand);
-	s->state = str_fmt("%s/state", s->hand.dir);
-	root_done(&s->hand.state);
+	farm_agents_begin(&s->f, &s->farm_agent);
+	s->state = str_fmt("%s/state", s->farm_agent.dir);
+	root_done(&s->farm_agent.state);
 	assert_int_equal(mount("state", s->state, "tmpfs", 0, "size=64k"), 0);
-	assert_int_equal(root_init(&s->hand.state, s->state, &err), 0);
-	farm_boss_begin(&s->f, &s->boss, "boss");
+	assert_int_equal(root_init(&s->farm_agent.state, s->state, &err), 0);
+	farm_coordinator_begin(&s->f, &s->coordinator, "boss");
 }
 
 static void scene_end(struct scene *s)
 {
 	if (s->f.laws->count)
 		fail_msg("%zu laws were broken, first: %s", s->f.laws->count, s->f.laws->items[0]);
-	farm_boss_end(&s->boss);
+	farm_coordinator_kill(&s->coordinator);
 	umount2(s->state, MNT_DETACH);
-	hands_end(&s->hand, 1);
+	farm_agents_end(&s->farm_agent, 1);
 	farm_end(&s->f);
 	free(s->state);
 }
@@ -81,15 +81,15 @@ static void expect_stuck(const struct scene *s)
 	const char *trouble = farm_note(&s->f, 0, TROUBLE);
 	expect(str_starts(trouble, "E_NO_SPACE: ") && strstr(trouble, "No space left on device"), trouble);
 	assert_int_equal(events(s), 1);
-	assert_true(aim_eq(&s->f.nodes[0].loaded, &s->f.old));
+	assert_true(target_hash_eq(&s->f.nodes[0].loaded, &s->f.old));
 }
 
 static void expect_done(const struct scene *s)
 {
-	struct aim target = farm_target(plain);
+	struct target_hash target = farm_target(plain);
 	assert_string_equal(farm_note(&s->f, 0, TROUBLE), "");
 	assert_int_equal(events(s), 1);
-	assert_true(aim_eq(&s->f.nodes[0].loaded, &target));
+	assert_true(target_hash_eq(&s->f.nodes[0].loaded, &target));
 	assert_false(farm_is_cordoned(&s->f, 0));
 }
 
@@ -99,12 +99,12 @@ static void before_anything(void **state)
 	struct scene s;
 	scene_begin(&s, plain);
 	fill(&s);
-	farm_run(&s.boss, 1, MINUTES(20));
+	farm_run(&s.coordinator, 1, MINUTES(20));
 	expect_stuck(&s);
 	assert_false(farm_is_cordoned(&s.f, 0));
 	make_room(&s);
-	assert_true(farm_until(&s.f, &s.boss, 1, "done", 1, MINUTES(30)));
-	farm_run(&s.boss, 1, MINUTES(1));
+	assert_true(farm_until(&s.f, &s.coordinator, 1, "done", 1, MINUTES(30)));
+	farm_run(&s.coordinator, 1, MINUTES(1));
 	expect_done(&s);
 	scene_end(&s);
 }
@@ -117,25 +117,25 @@ static void at_the_replacement(void **state)
 	struct scene s;
 	scene_begin(&s, plain);
 	farm_pod(&s.f, 0, "train-0");
-	assert_true(farm_until(&s.f, &s.boss, 1, "evicting", 1, MINUTES(30)));
+	assert_true(farm_until(&s.f, &s.coordinator, 1, "evicting", 1, MINUTES(30)));
 	fill(&s);
-	farm_run(&s.boss, 1, MINUTES(20));
+	farm_run(&s.coordinator, 1, MINUTES(20));
 	expect_stuck(&s);
 	assert_string_equal(farm_state(&s.f, 0), "failed");
 	assert_true(farm_is_cordoned(&s.f, 0));
 	make_room(&s);
-	farm_run(&s.boss, 1, MINUTES(1));
+	farm_run(&s.coordinator, 1, MINUTES(1));
 	assert_string_equal(farm_note(&s.f, 0, TROUBLE), "");
 	// Its pool is halted, since all of its nodes have failed: that comes first, and the retry is not forgotten.
 	sim_merge(s.f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/retry':'1'}}}");
-	farm_run(&s.boss, 1, MINUTES(1));
+	farm_run(&s.coordinator, 1, MINUTES(1));
 	assert_string_equal(farm_state(&s.f, 0), "failed");
 	assert_string_equal(farm_note(&s.f, 0, "kmodsmith.io/reason"), "agent-silent");
-	auto_str char *now = date_text((time_t)kube_time(s.boss.c.o.kube));
+	auto_str char *now = date_text((time_t)kube_time(s.coordinator.c.o.kube));
 	sim_merge(s.f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME,
 		  "{'metadata':{'annotations':{'kmodsmith.io/resume':'gpus@%s'}}}", now);
-	assert_true(farm_until(&s.f, &s.boss, 1, "done", 1, MINUTES(60)));
-	farm_run(&s.boss, 1, MINUTES(1));
+	assert_true(farm_until(&s.f, &s.coordinator, 1, "done", 1, MINUTES(60)));
+	farm_run(&s.coordinator, 1, MINUTES(1));
 	expect_done(&s);
 	scene_end(&s);
 }
@@ -147,10 +147,10 @@ static void by_its_own_order(void **state)
 	struct scene s;
 	scene_begin(&s, self);
 	fill(&s);
-	farm_run(&s.boss, 1, MINUTES(10));
+	farm_run(&s.coordinator, 1, MINUTES(10));
 	expect_stuck(&s);
 	make_room(&s);
-	farm_run(&s.boss, 1, MINUTES(20));
+	farm_run(&s.coordinator, 1, MINUTES(20));
 	expect_done(&s);
 	strv_done(s.f.laws); // which are of nodes that are cordoned first
 	scene_end(&s);
@@ -162,13 +162,13 @@ static void for_a_moment(void **state)
 	(void)state;
 	struct scene s;
 	scene_begin(&s, plain);
-	assert_true(farm_until(&s.f, &s.boss, 1, "staging", 1, MINUTES(30)));
+	assert_true(farm_until(&s.f, &s.coordinator, 1, "staging", 1, MINUTES(30)));
 	fill(&s);
-	farm_run(&s.boss, 1, MINUTES(2));
+	farm_run(&s.coordinator, 1, MINUTES(2));
 	expect_stuck(&s);
 	farm_policy(&s.f, "{'pools':[]}");
 	make_room(&s);
-	farm_run(&s.boss, 1, MINUTES(1));
+	farm_run(&s.coordinator, 1, MINUTES(1));
 	assert_string_equal(farm_note(&s.f, 0, TROUBLE), "");
 	scene_end(&s);
 }

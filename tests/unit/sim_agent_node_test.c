@@ -48,7 +48,7 @@ struct scene {
 	struct sim *sim;
 	struct kube *kube;
 	struct agent_node n;
-	struct agent_words words;
+	struct agent_annotations words;
 };
 
 static void begin(struct scene *s, const char *metadata)

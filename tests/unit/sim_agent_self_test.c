@@ -5,35 +5,35 @@
 
 #define SELF(driver) "{\"mode\": \"self\", \"pools\": [{\"name\": \"p\", \"target\": {\"driver\": \"" driver "\"}}]}"
 
-static void self_begin(struct seat *s)
+static void self_begin(struct fixture *s)
 {
-	seat_begin(s);
+	fixture_begin(s);
 	s->policy = SELF("2.0");
 }
 
 // The child of the moment ends well, and the machine is as it leaves it.
-static void work(struct seat *s)
+static void work(struct fixture *s)
 {
 	if (strstr(s->log, "begin stage 2.0"))
-		s->facts.store[1] = seat_aim("2.0");
+		s->facts.store[1] = fixture_target_hash("2.0");
 	if (strstr(s->log, "begin swap 2.0")) {
-		s->facts.loaded = seat_aim("2.0");
+		s->facts.loaded = fixture_target_hash("2.0");
 		s->found = NULL;
 	}
 	if (s->a.running)
-		seat_child_ends(s, "", 0);
+		fixture_child_ends(s, "", 0);
 }
 
-static void go_on(struct seat *s, unsigned seconds)
+static void go_on(struct fixture *s, unsigned seconds)
 {
 	for (unsigned i = 0; i < seconds; i++) {
-		seat_run(s, 1000);
+		fixture_run(s, 1000);
 		work(s);
 	}
 }
 
 // "TYPE REASON MESSAGE" a line, in the order of their text.
-static char *events(const struct seat *s)
+static char *events(const struct fixture *s)
 {
 	size_t i;
 	const json_t *e;
@@ -76,12 +76,12 @@ static const char WAY[] = "did by its own order: staging\n"
 static void from_one_driver_to_the_next(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	self_begin(&s);
 	agent_turn(&s.a, 100); // its Node is read before the first step
 	s.is_policy_new = true;
 	go_on(&s, 60);
-	seat_expect_log(&s, WAY, "the whole way");
+	fixture_expect_log(&s, WAY, "the whole way");
 	auto_str char *told = events(&s);
 	assert_string_equal(told, "Normal RolloutDone by its own order: done\n"
 				  "Normal RolloutEvicting by its own order: evicting\n"
@@ -90,15 +90,15 @@ static void from_one_driver_to_the_next(void **state)
 				  "Normal RolloutValidating by its own order: validating");
 	size_t calls = sim_count(s.sim, "agent", NULL);
 	go_on(&s, 600);
-	seat_expect_log(&s, "", "and nothing more");
+	fixture_expect_log(&s, "", "and nothing more");
 	assert_int_equal(sim_count(s.sim, "agent", NULL), calls);
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 static void without_an_api_server(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	self_begin(&s);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_PARTITION, .client = "agent" });
 	go_on(&s, 60);
@@ -106,36 +106,36 @@ static void without_an_api_server(void **state)
 	assert_true(str_ends(s.log, "did by its own order: done\ndid order 1.7: none\n"));
 	auto_str char *told = events(&s);
 	assert_string_equal(told, "");
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 // An Event that is refused is no reason to stop.
 static void without_the_right_to_make_events(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	self_begin(&s);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .resource = "events", .times = 100 });
 	go_on(&s, 60);
 	assert_non_null(strstr(s.log, "trouble an event: "));
 	assert_non_null(strstr(s.log, "did by its own order: done\n"));
 	assert_non_null(strstr(s.log, "did order 1.7: none\n"));
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 static void who_uses_the_driver_is_waited_for(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	self_begin(&s);
 	s.holders = 1;
 	go_on(&s, 120);
 	assert_true(str_ends(s.log, "did by its own order: evicting\ndid order 1.2: none\n"));
-	assert_string_equal(seat_note(&s, "holders"), "1 1 pod-0");
+	assert_string_equal(fixture_note(&s, "holders"), "1 1 pod-0");
 	s.holders = 0;
 	go_on(&s, 30);
 	assert_true(str_ends(s.log, "did by its own order: done\ndid order 1.7: none\n"));
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 #define WHY " (replace-failed E_LOAD; next: read the agent's code; fix the target)\n"
@@ -143,46 +143,46 @@ static void who_uses_the_driver_is_waited_for(void **state)
 static void a_driver_that_cannot_be_loaded_is_undone(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	self_begin(&s);
 	go_on(&s, 1);
 	for (int i = 0; i < 60 && !strstr(s.log, "begin swap 2.0"); i++) {
-		seat_run(&s, 1000);
+		fixture_run(&s, 1000);
 		if (!strstr(s.log, "begin swap 2.0"))
 			work(&s);
 	}
 	free(s.log);
 	s.log = str_dup("");
-	seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
+	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	go_on(&s, 60);
-	seat_expect_log(&s,
-			"did replace: failed E_LOAD: it failed\n"
-			"did by its own order: restoring" WHY "did order 1.7: validate\n"
-			"did validate: done as ordered\nbegin probe 1.0\ndid validate: done: it works\n"
-			"did by its own order: rolledback" WHY "did order 1.8: none\n",
-			"the way back");
+	fixture_expect_log(&s,
+			   "did replace: failed E_LOAD: it failed\n"
+			   "did by its own order: restoring" WHY "did order 1.7: validate\n"
+			   "did validate: done as ordered\nbegin probe 1.0\ndid validate: done: it works\n"
+			   "did by its own order: rolledback" WHY "did order 1.8: none\n",
+			   "the way back");
 	auto_str char *told = events(&s);
 	assert_non_null(strstr(told, "Warning RolloutRestoring by its own order: restoring" WHY));
 	assert_non_null(strstr(told, "Warning RolloutRolledback by its own order: rolledback (replace-failed E_LOAD"));
 	assert_non_null(strstr(told, "Normal RolloutReplacing by its own order: replacing\n"));
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 static void what_stands_on_the_node_orders_nothing(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	self_begin(&s);
 	s.policy = SELF("1.0");
-	s.facts.store[1] = seat_aim("2.0");
+	s.facts.store[1] = fixture_target_hash("2.0");
 	go_on(&s, 10);
 	free(s.log);
 	s.log = str_dup("");
-	seat_order(&s, "9.9", "replace", "2.0");
+	fixture_order(&s, "9.9", "replace", "2.0");
 	go_on(&s, 30);
-	seat_expect_log(&s, "", "mode self");
-	assert_string_equal(seat_note(&s, "ack"), "");
-	seat_end(&s);
+	fixture_expect_log(&s, "", "mode self");
+	assert_string_equal(fixture_note(&s, "ack"), "");
+	fixture_end(&s);
 }
 
 int main(void)

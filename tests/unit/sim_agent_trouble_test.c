@@ -3,21 +3,21 @@
 // itself; here the place of its files is taken by something else. On a disk that is full: sim_agent_disk_test.c.
 #include "tests/unit/agent_seat.h"
 
-static void block(struct seat *s, const char *path)
+static void block(struct fixture *s, const char *path)
 {
 	folder_dir(&s->folder, path);
 	auto_str char *inside = str_fmt("%s/x", path);
 	folder_dir(&s->folder, inside);
 }
 
-static void unblock(struct seat *s, const char *path)
+static void unblock(struct fixture *s, const char *path)
 {
 	auto_str char *full = str_fmt("%s/%s", s->folder.path, path);
 	nftw(full, folder_remove_one_, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 // "TYPE MESSAGE" of those that are of trouble.
-static unsigned events(const struct seat *s, const char *beginning)
+static unsigned events(const struct fixture *s, const char *beginning)
 {
 	unsigned count = 0;
 	size_t i;
@@ -36,7 +36,7 @@ static unsigned events(const struct seat *s, const char *beginning)
 }
 
 // At most before and after the Node was told, and not with every try.
-static void expect_said(const struct seat *s, const char *line)
+static void expect_said(const struct fixture *s, const char *line)
 {
 	unsigned count = 0;
 	for (const char *at = s->log; *at; at = strchr(at, '\n') + 1, count++)
@@ -47,94 +47,94 @@ static void expect_said(const struct seat *s, const char *line)
 static void the_journal_cannot_be_written(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	s.facts.store[1] = seat_aim("2.0");
-	seat_run(&s, 1000);
+	struct fixture s;
+	fixture_begin(&s);
+	s.facts.store[1] = fixture_target_hash("2.0");
+	fixture_run(&s, 1000);
 	assert_string_equal(s.log, "");
 	unblock(&s, "agent");
 	folder_file(&s.folder, "agent", "");
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 65000);
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 65000);
 	expect_said(&s, "trouble nothing is begun, because the journal cannot be written: E_");
 	assert_int_equal(s.children, 0);
-	auto_str char *trouble = str_dup(seat_note(&s, "trouble"));
+	auto_str char *trouble = str_dup(fixture_note(&s, "trouble"));
 	assert_true(str_starts(trouble, "E_") && strstr(trouble, ": "));
 	auto_str char *message =
 		str_fmt("Warning the agent begins nothing, and the driver stays as it is: %s", trouble);
 	assert_int_equal(events(&s, message), 1);
-	assert_string_equal(seat_note(&s, "ack"), "");
+	assert_string_equal(fixture_note(&s, "ack"), "");
 	free(s.log);
 	s.log = str_dup("");
 	unlinkat(s.folder.root.fd, "agent", 0);
-	seat_run(&s, 11000); // it is tried every ten seconds
-	seat_expect_log(&s, "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n", "it goes on");
-	assert_string_equal(seat_note(&s, "trouble"), "");
+	fixture_run(&s, 11000); // it is tried every ten seconds
+	fixture_expect_log(&s, "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n", "it goes on");
+	assert_string_equal(fixture_note(&s, "trouble"), "");
 	assert_int_equal(events(&s, message), 1);
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 // Nothing is to be written any more, so that nothing would find out that it could be.
 static void trouble_is_told_no_longer_than_it_lasts(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	seat_run(&s, 1000);
+	struct fixture s;
+	fixture_begin(&s);
+	fixture_run(&s, 1000);
 	unblock(&s, "agent");
 	folder_file(&s.folder, "agent", "");
-	s.facts.loaded = seat_aim("3.0"); // by hand
+	s.facts.loaded = fixture_target_hash("3.0"); // by hand
 	s.found = "3.0";
-	seat_run(&s, 70000); // what it found cannot be kept
-	assert_true(*seat_note(&s, "trouble"));
+	fixture_run(&s, 70000); // what it found cannot be kept
+	assert_true(*fixture_note(&s, "trouble"));
 	unlinkat(s.folder.root.fd, "agent", 0);
-	seat_run(&s, 11000);
-	assert_string_equal(seat_note(&s, "trouble"), "");
+	fixture_run(&s, 11000);
+	assert_string_equal(fixture_note(&s, "trouble"), "");
 	// The next time is another one.
 	unblock(&s, "agent");
 	folder_file(&s.folder, "agent", "");
-	s.facts.store[1] = seat_aim("2.0");
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 2000);
-	assert_true(*seat_note(&s, "trouble"));
+	s.facts.store[1] = fixture_target_hash("2.0");
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 2000);
+	assert_true(*fixture_note(&s, "trouble"));
 	assert_int_equal(events(&s, "Warning "), 2);
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 static void an_event_that_is_refused_is_said_in_the_log(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
+	struct fixture s;
+	fixture_begin(&s);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .resource = "events", .times = 100 });
 	folder_file(&s.folder, "agent", "");
-	seat_run(&s, 5000);
+	fixture_run(&s, 5000);
 	assert_non_null(strstr(s.log, "trouble an event: "));
-	assert_true(*seat_note(&s, "trouble"));
-	seat_end(&s);
+	assert_true(*fixture_note(&s, "trouble"));
+	fixture_end(&s);
 }
 
 // What it orders itself is a file of its own.
 static void its_own_orders_cannot_be_written(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
+	struct fixture s;
+	fixture_begin(&s);
 	s.policy = "{\"mode\": \"self\", \"pools\": [{\"name\": \"p\", \"target\": {\"driver\": \"2.0\"}}]}";
 	folder_dir(&s.folder, "agent");
 	block(&s, "agent/self.json");
-	seat_run(&s, 30000);
+	fixture_run(&s, 30000);
 	expect_said(&s, "trouble nothing is ordered: E_");
-	assert_true(str_starts(seat_note(&s, "trouble"), "E_"));
+	assert_true(str_starts(fixture_note(&s, "trouble"), "E_"));
 	assert_int_equal(s.children, 0);
 	free(s.log);
 	s.log = str_dup("");
 	unblock(&s, "agent/self.json");
-	seat_run(&s, 11000);
+	fixture_run(&s, 11000);
 	assert_true(str_starts(s.log, "did by its own order: staging\n"));
-	assert_string_equal(seat_note(&s, "trouble"), "");
+	assert_string_equal(fixture_note(&s, "trouble"), "");
 	assert_int_equal(s.children, 1);
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 // Not to be read is not to be damaged: nothing is set aside, and nothing begins anew.
@@ -143,16 +143,16 @@ static void what_cannot_be_read_is_no_start(void **state)
 	(void)state;
 	static const char *const files[] = { "agent/journal.json", "agent/self.json" };
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
-		struct seat s;
+		struct fixture s;
 		struct agent a;
 		struct err err;
-		seat_begin(&s);
-		seat_run(&s, 1000);
+		fixture_begin(&s);
+		fixture_run(&s, 1000);
 		unblock(&s, files[i]);
 		block(&s, files[i]);
 		expect(agent_open(&s.site, &a, &err) == -1, files[i]);
 		expect(root_exists(&s.folder.root, files[i]), files[i]);
-		seat_end(&s);
+		fixture_end(&s);
 	}
 }
 

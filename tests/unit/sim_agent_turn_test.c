@@ -51,12 +51,12 @@ static const struct row {
 	  "1.1:validate:failed:permanent:E_NOT_READY" },
 };
 
-static void make_machine(struct seat *s, const struct row *w)
+static void make_machine(struct fixture *s, const struct row *w)
 {
-	seat_begin(s);
+	fixture_begin(s);
 	s->facts.is_empty = !*w->loaded;
-	s->facts.loaded = *w->loaded ? seat_aim(w->loaded) : AIM_NONE;
-	s->facts.store[1] = w->is_stored ? seat_aim(w->driver) : AIM_NONE;
+	s->facts.loaded = *w->loaded ? fixture_target_hash(w->loaded) : TARGET_HASH_NONE;
+	s->facts.store[1] = w->is_stored ? fixture_target_hash(w->driver) : TARGET_HASH_NONE;
 	s->found = str_eq(w->loaded, "1.0") ? "1.0" : NULL;
 }
 
@@ -64,31 +64,31 @@ static void each_order_from_its_beginning_to_its_end(void **state)
 {
 	(void)state;
 	for (const struct row *w = rows; w < rows + ARRAY_SIZE(rows); w++) {
-		struct seat s;
+		struct fixture s;
 		make_machine(&s, w);
-		seat_run(&s, 1000);
-		seat_expect_log(&s, "", w->text);
-		seat_order(&s, "1.1", w->verb, w->driver);
-		seat_run(&s, 2000);
+		fixture_run(&s, 1000);
+		fixture_expect_log(&s, "", w->text);
+		fixture_order(&s, "1.1", w->verb, w->driver);
+		fixture_run(&s, 2000);
 		expect(s.children == (w->code != NULL), w->text);
 		if (w->code)
-			seat_child_ends(&s, w->code, w->failing);
+			fixture_child_ends(&s, w->code, w->failing);
 		if (w->code && !*w->code) {
-			s.facts.store[1] = seat_aim(w->driver);
+			s.facts.store[1] = fixture_target_hash(w->driver);
 			if (!str_eq(w->verb, "stage"))
 				s.facts = (struct agent_facts){ .is_known = true,
-								.loaded = seat_aim(w->driver),
+								.loaded = fixture_target_hash(w->driver),
 								.version = "2.0" };
 			s.found = NULL;
 		}
-		seat_run(&s, 1000);
-		seat_expect_log(&s, w->log, w->text);
-		expect(str_eq(seat_note(&s, "ack"), w->ack), seat_note(&s, "ack"));
+		fixture_run(&s, 1000);
+		fixture_expect_log(&s, w->log, w->text);
+		expect(str_eq(fixture_note(&s, "ack"), w->ack), fixture_note(&s, "ack"));
 		size_t patches = sim_count(s.sim, "agent", "patch");
-		seat_run(&s, 60000); // and nothing more is done or said
-		seat_expect_log(&s, "", w->text);
+		fixture_run(&s, 60000); // and nothing more is done or said
+		fixture_expect_log(&s, "", w->text);
 		expect(sim_count(s.sim, "agent", "patch") == patches, w->text);
-		seat_end(&s);
+		fixture_end(&s);
 	}
 }
 
@@ -102,73 +102,75 @@ static void an_order_is_told_as_accepted_only_when_it_takes_long(void **state)
 		unsigned patches;
 	} table[] = { { "at once", 2000, 1 }, { "nine seconds", 9000, 1 }, { "eleven seconds", 11000, 2 } };
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		struct seat s;
+		struct fixture s;
 		make_machine(&s, &rows[3]);
-		seat_run(&s, 1000);
+		fixture_run(&s, 1000);
 		size_t patches = sim_count(s.sim, "agent", "patch");
-		seat_order(&s, "1.1", "replace", "2.0");
-		seat_run(&s, table[i].ms);
-		expect(str_eq(seat_note(&s, "ack"), table[i].patches > 1 ? "1.1:replace:accepted" : ""), table[i].text);
-		seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
-		seat_run(&s, 1000);
-		expect(str_eq(seat_note(&s, "ack"), "1.1:replace:failed:permanent:E_LOAD"), table[i].text);
+		fixture_order(&s, "1.1", "replace", "2.0");
+		fixture_run(&s, table[i].ms);
+		expect(str_eq(fixture_note(&s, "ack"), table[i].patches > 1 ? "1.1:replace:accepted" : ""),
+		       table[i].text);
+		fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
+		fixture_run(&s, 1000);
+		expect(str_eq(fixture_note(&s, "ack"), "1.1:replace:failed:permanent:E_LOAD"), table[i].text);
 		expect(sim_count(s.sim, "agent", "patch") == patches + table[i].patches, table[i].text);
-		seat_end(&s);
+		fixture_end(&s);
 	}
 }
 
 static void a_child_that_cannot_begin_is_a_failure_of_its_order(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[3]);
 	s.begin_code = E_LOCKED;
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 2000);
-	seat_expect_log(&s,
-			"did order 1.1: replace\ndid replace: done as ordered\n"
-			"trouble the work cannot begin: E_LOCKED no room for a child\n"
-			"did replace: failed E_LOCKED: it failed\n",
-			"begin");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:replace:failed:transient:E_LOCKED");
-	seat_end(&s);
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 2000);
+	fixture_expect_log(&s,
+			   "did order 1.1: replace\ndid replace: done as ordered\n"
+			   "trouble the work cannot begin: E_LOCKED no room for a child\n"
+			   "did replace: failed E_LOCKED: it failed\n",
+			   "begin");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:transient:E_LOCKED");
+	fixture_end(&s);
 }
 
 // A policy comes to the file of a node up to two minutes after the coordinator has read it.
 static void what_nobody_has_named_yet_is_waited_for(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	s.facts.store[1] = seat_aim("3.0");
-	seat_run(&s, 1000);
-	seat_order(&s, "1.1", "replace", "3.0");
-	seat_run(&s, 100000);
-	seat_expect_log(&s, "did order 1.1: replace\n", "it waits");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:replace:accepted");
+	struct fixture s;
+	fixture_begin(&s);
+	s.facts.store[1] = fixture_target_hash("3.0");
+	fixture_run(&s, 1000);
+	fixture_order(&s, "1.1", "replace", "3.0");
+	fixture_run(&s, 100000);
+	fixture_expect_log(&s, "did order 1.1: replace\n", "it waits");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:accepted");
 	s.policy = SEAT_POLICY("3.0");
 	s.is_policy_new = true;
-	seat_run(&s, 5500); // the file is looked at every five seconds
-	seat_expect_log(&s, "did replace: done as ordered\nbegin swap 3.0\n", "it is named");
-	seat_end(&s);
+	fixture_run(&s, 5500); // the file is looked at every five seconds
+	fixture_expect_log(&s, "did replace: done as ordered\nbegin swap 3.0\n", "it is named");
+	fixture_end(&s);
 }
 
 static void what_nobody_names_is_not_waited_for_for_ever(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	seat_run(&s, 60000); // the wait begins with the order
-	seat_order(&s, "1.1", "stage", "3.0");
-	seat_run(&s, 119000);
-	seat_expect_log(&s, "did order 1.1: stage\n", "it waits");
-	seat_run(&s, 2500);
-	seat_expect_log(&s, "did stage: failed unknown-aim: the policy does not say what is meant\n", "it has waited");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:stage:failed:transient:unknown-aim");
-	seat_end(&s);
+	struct fixture s;
+	fixture_begin(&s);
+	fixture_run(&s, 60000); // the wait begins with the order
+	fixture_order(&s, "1.1", "stage", "3.0");
+	fixture_run(&s, 119000);
+	fixture_expect_log(&s, "did order 1.1: stage\n", "it waits");
+	fixture_run(&s, 2500);
+	fixture_expect_log(&s, "did stage: failed unknown-aim: the policy does not say what is meant\n",
+			   "it has waited");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:stage:failed:transient:unknown-aim");
+	fixture_end(&s);
 }
 
-static void annotate(struct seat *s, const char *key, const char *value)
+static void annotate(struct fixture *s, const char *key, const char *value)
 {
 	sim_merge(s->sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/%s':'%s'}}}", key, value);
 }
@@ -176,116 +178,117 @@ static void annotate(struct seat *s, const char *key, const char *value)
 static void what_means_nothing_orders_nothing(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[3]);
 	annotate(&s, "go", "1.1:explode:0000000000000001-0000000000000001");
-	seat_run(&s, 5000);
-	seat_expect_log(&s, "", "no such verb");
-	seat_order(&s, "1.1", "stage", "2.0"); // it is not remembered either
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did order 1.1: stage\ndid stage: done: it is on the disk already\n", "its number is free");
-	seat_end(&s);
+	fixture_run(&s, 5000);
+	fixture_expect_log(&s, "", "no such verb");
+	fixture_order(&s, "1.1", "stage", "2.0"); // it is not remembered either
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did order 1.1: stage\ndid stage: done: it is on the disk already\n",
+			   "its number is free");
+	fixture_end(&s);
 }
 
 static void a_node_that_people_paused_begins_nothing(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[3]);
 	annotate(&s, "pause", "true");
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 60000);
-	seat_expect_log(&s, "did order 1.1: replace\n", "paused");
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 60000);
+	fixture_expect_log(&s, "did order 1.1: replace\n", "paused");
 	annotate(&s, "pause", "false");
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: done as ordered\nbegin swap 2.0\n", "no more");
-	seat_end(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: done as ordered\nbegin swap 2.0\n", "no more");
+	fixture_end(&s);
 }
 
 static void an_order_is_carried_out_once_whoever_restarts(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[3]);
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 1000);
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 1000);
 	s.log[0] = '\0';
-	seat_again(&s);
-	seat_run(&s, 1000);
-	seat_expect_log(&s, "did replace: it was cut off: goes on\nbegin swap 2.0\n", "cut off");
-	seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
-	seat_run(&s, 1000);
+	fixture_again(&s);
+	fixture_run(&s, 1000);
+	fixture_expect_log(&s, "did replace: it was cut off: goes on\nbegin swap 2.0\n", "cut off");
+	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
+	fixture_run(&s, 1000);
 	s.log[0] = '\0';
-	seat_again(&s);
-	seat_run(&s, 60000);
-	seat_expect_log(&s, "", "it has ended");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:replace:failed:permanent:E_LOAD");
-	seat_end(&s);
+	fixture_again(&s);
+	fixture_run(&s, 60000);
+	fixture_expect_log(&s, "", "it has ended");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:permanent:E_LOAD");
+	fixture_end(&s);
 }
 
 static void another_node_of_the_name_has_no_history(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[1]);
-	seat_order(&s, "1.7", "stage", "2.0");
-	seat_run(&s, 1000);
-	assert_string_equal(seat_note(&s, "ack"), "1.7:stage:done");
+	fixture_order(&s, "1.7", "stage", "2.0");
+	fixture_run(&s, 1000);
+	assert_string_equal(fixture_note(&s, "ack"), "1.7:stage:done");
 	s.log[0] = '\0';
 	sim_delete(s.sim, SEAT_NODE);
 	sim_make(s.sim, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
-	seat_order(&s, "1.1", "stage", "2.0"); // a number that was lower before
-	seat_run(&s, 10000);
-	seat_expect_log(&s,
-			"did the Node n1 is another one now: orders begin anew\ndid order 1.1: stage\n"
-			"did stage: done: it is on the disk already\n",
-			"another Node");
-	assert_string_equal(seat_note(&s, "ack"), "1.1:stage:done");
-	seat_end(&s);
+	fixture_order(&s, "1.1", "stage", "2.0"); // a number that was lower before
+	fixture_run(&s, 10000);
+	fixture_expect_log(&s,
+			   "did the Node n1 is another one now: orders begin anew\ndid order 1.1: stage\n"
+			   "did stage: done: it is on the disk already\n",
+			   "another Node");
+	assert_string_equal(fixture_note(&s, "ack"), "1.1:stage:done");
+	fixture_end(&s);
 }
 
 // One turn, however long the next one is away.
 static void all_that_is_due_is_done_in_one_turn(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[3]);
 	s.begin_code = E_LOCKED;
-	seat_order(&s, "1.1", "replace", "2.0");
+	fixture_order(&s, "1.1", "replace", "2.0");
 	while (!s.a.node.is_read) // reading it ends a turn
 		agent_turn(&s.a, 0);
-	seat_expect_log(&s, "", "it was only read");
+	fixture_expect_log(&s, "", "it was only read");
 	agent_turn(&s.a, 0);
-	seat_expect_log(&s,
-			"did order 1.1: replace\ndid replace: done as ordered\n"
-			"trouble the work cannot begin: E_LOCKED no room for a child\n"
-			"did replace: failed E_LOCKED: it failed\n",
-			"from the order to its end");
+	fixture_expect_log(&s,
+			   "did order 1.1: replace\ndid replace: done as ordered\n"
+			   "trouble the work cannot begin: E_LOCKED no room for a child\n"
+			   "did replace: failed E_LOCKED: it failed\n",
+			   "from the order to its end");
 	s.begin_code = 0;
-	seat_order(&s, "1.2", "replace", "2.0");
-	seat_run(&s, 1000);
-	seat_order(&s, "1.3", "stage", "2.0");
-	seat_run(&s, 1000);
+	fixture_order(&s, "1.2", "replace", "2.0");
+	fixture_run(&s, 1000);
+	fixture_order(&s, "1.3", "stage", "2.0");
+	fixture_run(&s, 1000);
 	free(s.log);
 	s.log = str_dup("");
-	seat_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
+	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	agent_turn(&s.a, 0);
-	seat_expect_log(&s,
-			"did replace: failed E_LOAD: it failed\ndid order 1.3: stage\n"
-			"did stage: done: it is on the disk already\n",
-			"from the end of one to the end of the next");
-	seat_end(&s);
+	fixture_expect_log(&s,
+			   "did replace: failed E_LOAD: it failed\ndid order 1.3: stage\n"
+			   "did stage: done: it is on the disk already\n",
+			   "from the end of one to the end of the next");
+	fixture_end(&s);
 }
 
 // After a boot
 
-static void boot(struct seat *s)
+static void boot(struct fixture *s)
 {
 	s->facts.is_empty = true;
-	s->facts.loaded = AIM_NONE;
+	s->facts.loaded = TARGET_HASH_NONE;
 	s->found = NULL;
 	s->site.boot = "boot-2";
-	seat_again(s);
+	fixture_again(s);
 	free(s->log);
 	s->log = str_dup("");
 }
@@ -308,24 +311,24 @@ static void after_a_boot_what_worked_is_loaded_again(void **state)
 		{ "a coordinator that replaces it leads", "replacing", false, "", 0 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		struct seat s;
+		struct fixture s;
 		auto_str char *wanted = str_dup("");
-		seat_begin(&s);
-		seat_run(&s, 1000);
-		seat_state(&s, table[i].phase);
+		fixture_begin(&s);
+		fixture_run(&s, 1000);
+		fixture_state(&s, table[i].phase);
 		boot(&s);
 		for (unsigned turn = 0; turn < 5; turn++) {
-			seat_run(&s, 2000);
-			seat_child_ends(&s, table[i].code, *table[i].code ? FAILING_PERMANENT : FAILING_NONE);
+			fixture_run(&s, 2000);
+			fixture_child_ends(&s, table[i].code, *table[i].code ? FAILING_PERMANENT : FAILING_NONE);
 			s.end.is_crash = table[i].is_crash;
 			s.has_end = s.a.running != AGENT_WAIT;
-			seat_run(&s, 1000);
+			fixture_run(&s, 1000);
 		}
 		for (unsigned turn = 0; turn < table[i].times; turn++)
 			str_add(&wanted, "%s", REVIVED);
-		seat_expect_log(&s, wanted, table[i].text);
-		assert_string_equal(seat_note(&s, "ack"), ""); // nobody ordered it
-		seat_end(&s);
+		fixture_expect_log(&s, wanted, table[i].text);
+		assert_string_equal(fixture_note(&s, "ack"), ""); // nobody ordered it
+		fixture_end(&s);
 	}
 }
 
@@ -333,60 +336,60 @@ static void after_a_boot_what_worked_is_loaded_again(void **state)
 static void without_an_api_server_it_is_loaded_after_half_a_minute(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	seat_run(&s, 1000);
+	struct fixture s;
+	fixture_begin(&s);
+	fixture_run(&s, 1000);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_PARTITION, .client = "agent", .from_ms = sim_now_ms() });
 	boot(&s);
-	seat_run(&s, 20000);
+	fixture_run(&s, 20000);
 	assert_int_equal(s.children, 0);
-	seat_run(&s, 25000);
+	fixture_run(&s, 25000);
 	assert_int_equal(s.children, 1);
 	assert_non_null(strstr(s.log, REVIVED));
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 static void a_revival_that_cannot_begin_is_tried_three_times(void **state)
 {
 	(void)state;
-	struct seat s;
-	seat_begin(&s);
-	seat_run(&s, 1000);
+	struct fixture s;
+	fixture_begin(&s);
+	fixture_run(&s, 1000);
 	boot(&s);
 	s.begin_code = E_LOCKED;
 	while (!*s.log)
 		agent_turn(&s.a, 0);
-	seat_expect_log(&s,
-			"did boot: booted: what works here is loaded again\n"
-			"trouble the work cannot begin: E_LOCKED no room for a child\n",
-			"once in a turn");
-	seat_run(&s, 60000);
+	fixture_expect_log(&s,
+			   "did boot: booted: what works here is loaded again\n"
+			   "trouble the work cannot begin: E_LOCKED no room for a child\n",
+			   "once in a turn");
+	fixture_run(&s, 60000);
 	unsigned count = 1;
 	for (const char *at = s.log; (at = strstr(at, "trouble the work cannot begin: E_LOCKED")); at++)
 		count++;
 	assert_int_equal(count, 3);
-	assert_string_equal(seat_note(&s, "ack"), "");
-	seat_end(&s);
+	assert_string_equal(fixture_note(&s, "ack"), "");
+	fixture_end(&s);
 }
 
 static void what_runs_is_looked_at_five_times_a_second(void **state)
 {
 	(void)state;
-	struct seat s;
+	struct fixture s;
 	make_machine(&s, &rows[3]);
-	seat_run(&s, 3000);
+	fixture_run(&s, 3000);
 	long before = sim_now_ms();
 	agent_turn(&s.a, 1000);
 	assert_in_range(sim_now_ms() - before, 990, 1010);
-	seat_order(&s, "1.1", "replace", "2.0");
-	seat_run(&s, 1000);
+	fixture_order(&s, "1.1", "replace", "2.0");
+	fixture_run(&s, 1000);
 	assert_int_equal(s.children, 1);
 	before = sim_now_ms();
 	agent_turn(&s.a, 1000);
 	assert_in_range(sim_now_ms() - before, 190, 210);
 	agent_turn(&s.a, 50); // and not later than its caller wants
 	assert_in_range(sim_now_ms() - before, 240, 260);
-	seat_end(&s);
+	fixture_end(&s);
 }
 
 static void damage_is_told_once_and_begins_anew(void **state)
@@ -400,14 +403,14 @@ static void damage_is_told_once_and_begins_anew(void **state)
 		{ "agent/self.json", "trouble what the agent ordered itself is not known any more: E_CONFIG " },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
-		struct seat s;
-		seat_begin(&s);
+		struct fixture s;
+		fixture_begin(&s);
 		folder_dir(&s.folder, "agent");
 		folder_file(&s.folder, table[i].file, "{\"schema\": 1, \"cut");
-		seat_again(&s);
+		fixture_again(&s);
 		expect(str_starts(s.log, table[i].words), s.log);
 		expect(strchr(s.log, '\n') == s.log + strlen(s.log) - 1, s.log);
-		seat_end(&s);
+		fixture_end(&s);
 	}
 }
 

@@ -27,10 +27,10 @@ static bool has_pod(const struct farm *f, const char *name)
 	return sim_get(f->sim, path) != NULL;
 }
 
-static void end(struct farm *f, struct farm_boss *boss)
+static void end(struct farm *f, struct farm_coordinator *coordinator)
 {
 	lawful(f);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 }
 
@@ -41,18 +41,18 @@ static void a_node_of_the_operator_is_held(void **state)
 	static const char *const parts[] = { "annotations", "labels" };
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 2, plain);
 		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'%s':{'" NVIDIA_ENABLED "':'true'}}}", parts[i]);
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 		assert_true(is_held(&f, 0));
 		assert_false(farm_is_cordoned(&f, 0));
 		assert_string_equal(farm_note(&f, 0, "kmodsmith.io/go"), "");
 		assert_string_equal(nvidia_word(&f, 0), "");
 		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'%s':{'" NVIDIA_ENABLED "':'false'}}}", parts[i]);
-		assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
-		end(&f, &boss);
+		assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(30)));
+		end(&f, &coordinator);
 	}
 }
 
@@ -61,27 +61,27 @@ static void the_operator_drives_and_ours_touches_nothing(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct nvidia theirs;
 	farm_begin(&f, 2, mirrored);
 	farm_pod(&f, 0, "train-0");
 	nvidia_begin(&f, &theirs, true, true);
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, MINUTES(60));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, MINUTES(60));
 	assert_true(is_held(&f, 0) && is_held(&f, 1));
 	assert_true(has_pod(&f, "train-0"));
 	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
 	for (unsigned i = 0; i < f.count; i++)
 		assert_string_equal(nvidia_word(&f, i), "upgrade-done");
 	theirs.revision++; // its own upgrade is its own
-	farm_run(&boss, 1, MINUTES(60));
+	farm_run(&coordinator, 1, MINUTES(60));
 	assert_int_equal(theirs.cordons, 2);
 	assert_int_equal(theirs.evictions, 1);
 	assert_int_equal(theirs.restarts, 2);
 	assert_int_equal(theirs.uncordons, 2);
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
 	assert_true(is_held(&f, 0) && is_held(&f, 1));
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // Second: driver.enabled=false. The operator sees no driver pod, so it sees no node.
@@ -91,25 +91,25 @@ static void ours_drives_and_the_operator_touches_nothing(void **state)
 	static const char *const policies[] = { plain, mirrored };
 	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct nvidia theirs;
 		farm_begin(&f, 2, policies[i]);
 		farm_pod(&f, 0, "train-0");
 		nvidia_begin(&f, &theirs, false, true);
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(30)));
 		assert_false(has_pod(&f, "train-0"));
 		assert_int_equal(sim_count(f.sim, "boss", "evict"), 1);
 		assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
 		assert_false(farm_is_cordoned(&f, 0) || farm_is_cordoned(&f, 1));
 		assert_string_equal(nvidia_word(&f, 0), i ? "upgrade-done" : "");
 		theirs.auto_upgrade = false; // the operator takes the word away, and it is not written again
-		farm_run(&boss, 1, MINUTES(2));
+		farm_run(&coordinator, 1, MINUTES(2));
 		size_t writes = sim_count(f.sim, "boss", "patch");
-		farm_run(&boss, 1, MINUTES(60));
+		farm_run(&coordinator, 1, MINUTES(60));
 		assert_string_equal(nvidia_word(&f, 0), "");
 		assert_true(sim_count(f.sim, "boss", "patch") < writes + 400); // only the Lease's
-		end(&f, &boss);
+		end(&f, &coordinator);
 	}
 }
 
@@ -118,23 +118,23 @@ static void ours_alone(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, mirrored);
-	farm_boss_begin(&f, &boss, "boss");
+	farm_coordinator_begin(&f, &coordinator, "boss");
 	for (int i = 0; i < 2000 && farm_in(&f, "done") < 2; i++) {
-		farm_run(&boss, 1, 500);
+		farm_run(&coordinator, 1, 500);
 		for (unsigned n = 0; n < f.count; n++)
 			assert_int_equal(*nvidia_word(&f, n), str_eq(farm_state(&f, n), "done") ? 'u' : '\0');
 	}
 	assert_int_equal(farm_in(&f, "done"), 2);
 	farm_policy(&f, "{'mirror':true,'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}");
-	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &coordinator, 1, "staging", 1, MINUTES(5)));
 	assert_string_equal(nvidia_word(&f, str_eq(farm_state(&f, 0), "staging") ? 0 : 1), "");
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // The bad ones. A budget keeps a drain of ours open while the operator takes the node over.
-static void begin_drain(struct farm *f, struct farm_boss *boss)
+static void begin_drain(struct farm *f, struct farm_coordinator *coordinator)
 {
 	farm_begin(f, 1, plain);
 	farm_pod(f, 0, "train-0");
@@ -142,8 +142,8 @@ static void begin_drain(struct farm *f, struct farm_boss *boss)
 		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'maxUnavailable':0,'selector':{'matchLabels'"
 		 ":{"
 		 "'app':'train-0'}}}}");
-	farm_boss_begin(f, boss, "boss");
-	assert_true(farm_until(f, boss, 1, "evicting", 1, MINUTES(10)));
+	farm_coordinator_begin(f, coordinator, "boss");
+	assert_true(farm_until(f, coordinator, 1, "evicting", 1, MINUTES(10)));
 	assert_true(farm_is_cordoned(f, 0));
 }
 
@@ -157,18 +157,18 @@ static void the_operator_comes_into_a_drain(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct nvidia theirs;
-	begin_drain(&f, &boss);
+	begin_drain(&f, &coordinator);
 	nvidia_begin(&f, &theirs, true, true);
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_true(is_held(&f, 0));
 	assert_false(farm_is_cordoned(&f, 0) || is_paused(&f));
 	assert_true(has_pod(&f, "train-0"));
 	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
-	farm_run(&boss, 1, MINUTES(30));
+	farm_run(&coordinator, 1, MINUTES(30));
 	assert_true(is_held(&f, 0));
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // It upgrades at once, finds the node cordoned and will leave it so: our cordon stays until it has ended, and then
@@ -177,9 +177,9 @@ static void the_operator_upgrades_behind_our_cordon(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct nvidia theirs;
-	begin_drain(&f, &boss);
+	begin_drain(&f, &coordinator);
 	farm_policy(&f, "{'besideOperator':'allow','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
 	nvidia_begin(&f, &theirs, true, false);
 	theirs.auto_upgrade = true;
@@ -187,7 +187,7 @@ static void the_operator_upgrades_behind_our_cordon(void **state)
 	size_t evictions = sim_count(f.sim, "boss", "evict");
 	bool was_behind = false;
 	for (int i = 0; i < 600 && !is_held(&f, 0); i++) {
-		farm_run(&boss, 1, 500);
+		farm_run(&coordinator, 1, 500);
 		bool is_behind = str_eq(nvidia_word(&f, 0), "pod-restart-required");
 		assert_true(!is_behind || farm_is_cordoned(&f, 0));
 		was_behind = was_behind || is_behind;
@@ -199,7 +199,7 @@ static void the_operator_upgrades_behind_our_cordon(void **state)
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions);
 	assert_string_equal(nvidia_word(&f, 0), "upgrade-done");
 	assert_false(farm_is_cordoned(&f, 0) || is_paused(&f));
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // The same, where the driver has been replaced already and is being proven: its proof is kept until then.
@@ -207,17 +207,17 @@ static void the_operator_upgrades_behind_a_proof(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct nvidia theirs;
 	farm_begin(&f, 1, "{'besideOperator':'allow','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
 	nvidia_begin(&f, &theirs, true, false);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	theirs.auto_upgrade = true;
 	theirs.revision++;
 	bool was_proven = false;
 	for (int i = 0; i < 600 && !is_held(&f, 0); i++) {
-		farm_run(&boss, 1, 500);
+		farm_run(&coordinator, 1, 500);
 		bool is_behind = str_eq(nvidia_word(&f, 0), "validation-required");
 		assert_true(!is_behind || (farm_is_cordoned(&f, 0) && str_eq(farm_state(&f, 0), "validating")));
 		was_proven = was_proven || is_behind;
@@ -225,7 +225,7 @@ static void the_operator_upgrades_behind_a_proof(void **state)
 	assert_true(was_proven && is_held(&f, 0));
 	assert_int_equal(theirs.uncordons, 0);
 	assert_false(farm_is_cordoned(&f, 0) || is_paused(&f));
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // The agent's last words: the order failed for good, and another driver is in the kernel.
@@ -250,17 +250,17 @@ static void the_operators_driver_comes_into_a_replacement(void **state)
 	static const char *const phases[] = { "replacing", "restoring", "failed" };
 	for (size_t i = 0; i < ARRAY_SIZE(phases); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct nvidia theirs;
 		bool is_late = !str_eq(phases[i], "replacing");
 		farm_begin(&f, 2, plain);
 		sim_merge(f.sim, "/api/v1/nodes/n00",
 			  "{'metadata':{'labels':{'nvidia.com/gpu.deploy.dcgm':'true','kmodsmith.io/wave':'first'}}}");
-		f.bad = is_late ? farm_target(plain) : AIM_NONE;
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, is_late ? "restoring" : "replacing", 1, MINUTES(10)));
+		f.bad = is_late ? farm_target(plain) : TARGET_HASH_NONE;
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, is_late ? "restoring" : "replacing", 1, MINUTES(10)));
 		if (!str_eq(farm_state(&f, 0), is_late ? "restoring" : "replacing")) {
-			farm_boss_end(&boss);
+			farm_coordinator_kill(&coordinator);
 			farm_end(&f);
 			fail_msg("the other node began");
 		}
@@ -268,15 +268,15 @@ static void the_operators_driver_comes_into_a_replacement(void **state)
 			f.nodes[0].is_silent = true; // with nothing in the kernel
 			sim_merge(f.sim, "/api/v1/nodes/n00",
 				  "{'metadata':{'annotations':{'kmodsmith.io/agent.loaded':'none'}}}");
-			assert_true(farm_until(&f, &boss, 1, "failed", 1, MINUTES(60)));
+			assert_true(farm_until(&f, &coordinator, 1, "failed", 1, MINUTES(60)));
 			assert_true(farm_is_cordoned(&f, 0));
 		}
 		nvidia_begin(&f, &theirs, true, true);
 		say_theirs_is_loaded(&f);
-		farm_run(&boss, 1, MINUTES(3));
+		farm_run(&coordinator, 1, MINUTES(3));
 		expect(is_held(&f, 0) && !farm_is_cordoned(&f, 0) && !is_paused(&f), phases[i]);
 		assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
-		end(&f, &boss);
+		end(&f, &coordinator);
 	}
 }
 
@@ -285,17 +285,17 @@ static void a_cordon_of_the_operator_stays(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	begin_drain(&f, &boss);
+	struct farm_coordinator coordinator;
+	begin_drain(&f, &coordinator);
 	sim_merge(f.sim, "/api/v1/nodes/n00",
 		  "{'metadata':{'annotations':{'" NVIDIA_ENABLED "':'true'},'labels':{'" NVIDIA_STATE
 		  "':'pod-deletion-required'}}}");
-	assert_true(farm_until(&f, &boss, 1, "held", 1, MINUTES(1)));
+	assert_true(farm_until(&f, &coordinator, 1, "held", 1, MINUTES(1)));
 	assert_true(is_held(&f, 0) && farm_is_cordoned(&f, 0));
 	assert_false(is_paused(&f));
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/cordon"), "");
 	assert_string_equal(nvidia_word(&f, 0), "pod-deletion-required");
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // Words that an earlier version wrote with each state are taken away where they would start something; others stay.
@@ -314,16 +314,16 @@ static void what_an_earlier_version_wrote(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 1, "{'paused':true,'pools':[{'name':'gpus','target':{'driver':'535.2'}}]}");
 		sim_merge(f.sim, "/api/v1/nodes/n00",
 			  "{'metadata':{'labels':{'kmodsmith.io/state':'%s','" NVIDIA_STATE "':'%s'},'annotations':{"
 			  "'kmodsmith.io/seq':'1.1','kmodsmith.io/reason':'load-failed','" NVIDIA_ENABLED "':%s}}}",
 			  rows[i].state, rows[i].word, rows[i].enabled);
-		farm_boss_begin(&f, &boss, "boss");
-		farm_run(&boss, 1, MINUTES(5));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		farm_run(&coordinator, 1, MINUTES(5));
 		expect(str_eq(nvidia_word(&f, 0), rows[i].then), rows[i].state);
-		end(&f, &boss);
+		end(&f, &coordinator);
 	}
 }
 

@@ -12,7 +12,7 @@ static const char KEY[] = "535.261.03 open 6.1.0-56-cloud-amd64";
 struct scene {
 	struct sim *sim;
 	struct kube *a_kube, *b_kube;
-	struct buildlease a, b;
+	struct build_lease a, b;
 	char path[128];
 };
 
@@ -22,8 +22,8 @@ static void begin(struct scene *s)
 	*s = (struct scene){ .sim = sim_new(NULL) };
 	s->a_kube = sim_client(s->sim, "a");
 	s->b_kube = sim_client(s->sim, "b");
-	buildlease_init(s->a_kube, BUILDLEASE_NAMESPACE, KEY, "n1", DURATION_S, &s->a);
-	buildlease_init(s->b_kube, BUILDLEASE_NAMESPACE, KEY, "n2", DURATION_S, &s->b);
+	build_lease_init(s->a_kube, BUILD_LEASE_NAMESPACE, KEY, "n1", DURATION_S, &s->a);
+	build_lease_init(s->b_kube, BUILD_LEASE_NAMESPACE, KEY, "n2", DURATION_S, &s->b);
 	digest_data(KEY, strlen(KEY), digest);
 	snprintf(s->path, sizeof(s->path),
 		 "/apis/coordination.k8s.io/v1/namespaces/kmodsmith-compile/leases/kmodsmith-compile-%.24s", digest);
@@ -31,8 +31,8 @@ static void begin(struct scene *s)
 
 static void end(struct scene *s)
 {
-	buildlease_done(&s->a);
-	buildlease_done(&s->b);
+	build_lease_done(&s->a);
+	build_lease_done(&s->b);
 	kube_free(s->a_kube);
 	kube_free(s->b_kube);
 	sim_free(s->sim);
@@ -55,9 +55,9 @@ static void it_is_taken_once(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_look(&s.b, &err), 0);
+	assert_int_equal(build_lease_read(&s.b, &err), 0);
 	assert_null(sim_get(s.sim, s.path)); // looking takes nothing
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
 	assert_true(s.a.is_held);
 	assert_string_equal(says(&s, "metadata annotations kmodsmith.io/compile"), KEY);
 	assert_true(str_starts(says(&s, "spec holderIdentity"), "n1_"));
@@ -65,12 +65,12 @@ static void it_is_taken_once(void **state)
 	assert_int_equal(counts(&s, "spec leaseDurationSeconds"), DURATION_S);
 	assert_int_equal(counts(&s, "spec leaseTransitions"), 0);
 	assert_string_equal(says(&s, "spec acquireTime"), says(&s, "spec renewTime"));
-	assert_int_equal(buildlease_look(&s.b, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_read(&s.b, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	assert_false(s.b.is_held);
 	assert_string_equal(s.b.lease.other, s.a.lease.holder);
 	assert_null(s.a.lease.other);
-	assert_int_equal(buildlease_look(&s.a, &err), 0); // its own is nobody else's
+	assert_int_equal(build_lease_read(&s.a, &err), 0); // its own is nobody else's
 	assert_int_equal(sim_count(s.sim, "b", "create") + sim_count(s.sim, "b", "update"), 0);
 	end(&s);
 }
@@ -80,13 +80,13 @@ static void the_same_name_is_not_the_same_holder(void **state)
 {
 	(void)state;
 	struct scene s;
-	struct buildlease again;
+	struct build_lease again;
 	struct err err = { 0 };
 	begin(&s);
-	buildlease_init(s.b_kube, BUILDLEASE_NAMESPACE, KEY, "n1", DURATION_S, &again);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&again, &err), 0);
-	buildlease_done(&again);
+	build_lease_init(s.b_kube, BUILD_LEASE_NAMESPACE, KEY, "n1", DURATION_S, &again);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&again, &err), 0);
+	build_lease_done(&again);
 	end(&s);
 }
 
@@ -94,13 +94,13 @@ static void another_compile_is_another_lease(void **state)
 {
 	(void)state;
 	struct scene s;
-	struct buildlease other;
+	struct build_lease other;
 	struct err err = { 0 };
 	begin(&s);
-	buildlease_init(s.b_kube, BUILDLEASE_NAMESPACE, "something else", "n2", DURATION_S, &other);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&other, &err), 1);
-	buildlease_done(&other);
+	build_lease_init(s.b_kube, BUILD_LEASE_NAMESPACE, "something else", "n2", DURATION_S, &other);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&other, &err), 1);
+	build_lease_done(&other);
 	end(&s);
 }
 
@@ -111,16 +111,16 @@ static void it_is_renewed_when_it_is_due(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_renew(&s.a, &err), 0); // what was never taken
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_renew(&s.a, &err), 0); // what was never taken
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
 	size_t calls = sim_count(s.sim, "a", NULL);
 	sim_pass(DURATION_S * 1000 / 4 - 100);
-	assert_int_equal(buildlease_renew(&s.a, &err), 1);
+	assert_int_equal(build_lease_renew(&s.a, &err), 1);
 	assert_int_equal(sim_count(s.sim, "a", NULL), calls);
 	auto_str char *since = str_dup(says(&s, "spec acquireTime"));
 	auto_str char *version = str_dup(says(&s, "metadata resourceVersion"));
 	sim_pass(100);
-	assert_int_equal(buildlease_renew(&s.a, &err), 1);
+	assert_int_equal(build_lease_renew(&s.a, &err), 1);
 	assert_int_equal(sim_count(s.sim, "a", NULL), calls + 1);
 	assert_string_not_equal(says(&s, "metadata resourceVersion"), version);
 	assert_string_equal(says(&s, "spec acquireTime"), since);
@@ -136,17 +136,17 @@ static void a_renewal_that_failed_waits_for_its_turn(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
 	sim_pass(DURATION_S * 1000 / 4);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .client = "a" });
-	assert_int_equal(buildlease_renew(&s.a, &err), -1);
+	assert_int_equal(build_lease_renew(&s.a, &err), -1);
 	assert_true(s.a.is_held);
 	size_t calls = sim_count(s.sim, "a", NULL);
 	sim_pass(DURATION_S * 1000 / 4 - 100);
-	assert_int_equal(buildlease_renew(&s.a, &err), 1);
+	assert_int_equal(build_lease_renew(&s.a, &err), 1);
 	assert_int_equal(sim_count(s.sim, "a", NULL), calls);
 	sim_pass(100);
-	assert_int_equal(buildlease_renew(&s.a, &err), 1);
+	assert_int_equal(build_lease_renew(&s.a, &err), 1);
 	assert_int_equal(sim_count(s.sim, "a", NULL), calls + 1);
 	end(&s);
 }
@@ -157,21 +157,21 @@ static void who_is_silent_has_died(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	sim_pass(DURATION_S * 1000 - 100); // by the observer's clock, since it saw it change
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
-	assert_int_equal(buildlease_look(&s.b, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_read(&s.b, &err), 1);
 	sim_pass(200);
-	assert_int_equal(buildlease_look(&s.b, &err), 0);
-	assert_int_equal(buildlease_try(&s.b, &err), 1);
+	assert_int_equal(build_lease_read(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.b, &err), 1);
 	assert_string_equal(says(&s, "spec holderIdentity"), s.b.lease.holder);
 	assert_int_equal(counts(&s, "spec leaseTransitions"), 1);
 	assert_string_equal(says(&s, "spec acquireTime"), says(&s, "spec renewTime")); // since now, and not since then
 	// Who was not dead learns it, and leaves the Lease alone.
-	assert_int_equal(buildlease_renew(&s.a, &err), 0);
+	assert_int_equal(build_lease_renew(&s.a, &err), 0);
 	assert_false(s.a.is_held);
-	assert_int_equal(buildlease_release(&s.a, "compiled", &err), 0);
+	assert_int_equal(build_lease_release(&s.a, "compiled", &err), 0);
 	assert_string_equal(says(&s, "spec holderIdentity"), s.b.lease.holder);
 	assert_string_equal(says(&s, "metadata annotations kmodsmith.io/outcome"), "");
 	end(&s);
@@ -181,14 +181,14 @@ static void release_a(void *ctx)
 {
 	struct scene *s = ctx;
 	struct err err;
-	assert_int_equal(buildlease_release(&s->a, "sha256:12", &err), 0);
+	assert_int_equal(build_lease_release(&s->a, "sha256:12", &err), 0);
 }
 
 static void renew_a(void *ctx)
 {
 	struct scene *s = ctx;
 	struct err err;
-	assert_int_equal(buildlease_renew(&s->a, &err), 1);
+	assert_int_equal(build_lease_renew(&s->a, &err), 1);
 }
 
 static void delete_it(void *ctx)
@@ -203,19 +203,19 @@ static void who_waits_hears_of_the_end_at_once(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
-	assert_null(buildlease_outcome(&s.b));
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
+	assert_null(build_lease_outcome(&s.b));
 	sim_after(12000, renew_a, &s);
 	sim_after(20000, release_a, &s);
 	long start = sim_now_ms();
-	assert_int_equal(buildlease_wait(&s.b, 60000, &err), 1);
+	assert_int_equal(build_lease_wait(&s.b, 60000, &err), 1);
 	assert_in_range(sim_now_ms() - start, 19900, 20100);
-	assert_string_equal(buildlease_outcome(&s.b), "sha256:12");
+	assert_string_equal(build_lease_outcome(&s.b), "sha256:12");
 	assert_string_equal(says(&s, "spec holderIdentity"), "");
 	assert_string_equal(says(&s, "metadata annotations kmodsmith.io/compile"), KEY);
-	assert_true(sim_count(s.sim, "b", "get") <= 3);          // the rest came by a watch
-	assert_int_equal(buildlease_wait(&s.b, 60000, &err), 1); // what is free is not waited for
+	assert_true(sim_count(s.sim, "b", "get") <= 3);           // the rest came by a watch
+	assert_int_equal(build_lease_wait(&s.b, 60000, &err), 1); // what is free is not waited for
 	assert_in_range(sim_now_ms() - start, 19900, 20200);
 	end(&s);
 }
@@ -226,12 +226,12 @@ static void who_waits_hears_that_it_was_deleted(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	sim_after(5000, delete_it, &s);
-	assert_int_equal(buildlease_wait(&s.b, 60000, &err), 1);
+	assert_int_equal(build_lease_wait(&s.b, 60000, &err), 1);
 	assert_in_range(sim_now_ms(), 4900, 5200);
-	assert_null(buildlease_outcome(&s.b));
+	assert_null(build_lease_outcome(&s.b));
 	end(&s);
 }
 
@@ -242,11 +242,11 @@ static void who_waits_looks_when_its_watch_ends(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_WATCH_GONE, .client = "b", .resource = "leases" });
 	sim_after(8000, release_a, &s);
-	assert_int_equal(buildlease_wait(&s.b, 60000, &err), 1);
+	assert_int_equal(build_lease_wait(&s.b, 60000, &err), 1);
 	assert_in_range(sim_now_ms(), 8000, 8200);
 	end(&s);
 }
@@ -257,10 +257,10 @@ static void nobody_waits_longer_than_asked(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	long start = sim_now_ms();
-	assert_int_equal(buildlease_wait(&s.b, 15000, &err), 0);
+	assert_int_equal(build_lease_wait(&s.b, 15000, &err), 0);
 	assert_in_range(sim_now_ms() - start, 15000, 15100);
 	assert_true(sim_count(s.sim, "b", "get") <= 3);
 	end(&s);
@@ -273,13 +273,13 @@ static void what_cannot_be_watched_is_looked_at_once_a_second(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	sim_fault(s.sim, &(struct sim_fault){
 				 .what = SIM_STATUS, .status = 403, .client = "b", .verb = "watch", .times = 1000 });
 	size_t gets = sim_count(s.sim, "b", "get");
 	sim_after(8500, release_a, &s);
-	assert_int_equal(buildlease_wait(&s.b, 60000, &err), 1);
+	assert_int_equal(build_lease_wait(&s.b, 60000, &err), 1);
 	assert_in_range(sim_now_ms(), 8500, 9700);
 	assert_in_range(sim_count(s.sim, "b", "get") - gets, 8, 10);
 	end(&s);
@@ -297,16 +297,16 @@ static void what_it_tells_at_its_end(void **state)
 		struct scene s;
 		struct err err = { 0 };
 		begin(&s);
-		assert_int_equal(buildlease_release(&s.a, "never held", &err), 0);
+		assert_int_equal(build_lease_release(&s.a, "never held", &err), 0);
 		assert_null(sim_get(s.sim, s.path));
-		assert_int_equal(buildlease_try(&s.a, &err), 1);
-		assert_int_equal(buildlease_release(&s.a, outcomes[i][0], &err), 0);
+		assert_int_equal(build_lease_try(&s.a, &err), 1);
+		assert_int_equal(build_lease_release(&s.a, outcomes[i][0], &err), 0);
 		assert_false(s.a.is_held);
-		assert_int_equal(buildlease_look(&s.b, &err), 0);
-		const char *told = buildlease_outcome(&s.b);
+		assert_int_equal(build_lease_read(&s.b, &err), 0);
+		const char *told = build_lease_outcome(&s.b);
 		expect(outcomes[i][1] ? str_eq(told, outcomes[i][1]) : !told, told);
-		assert_int_equal(buildlease_try(&s.b, &err), 1); // at once
-		assert_null(buildlease_outcome(&s.b));           // of the compile before, and no longer true
+		assert_int_equal(build_lease_try(&s.b, &err), 1); // at once
+		assert_null(build_lease_outcome(&s.b));           // of the compile before, and no longer true
 		assert_int_equal(counts(&s, "spec leaseTransitions"), 1);
 		end(&s);
 	}
@@ -320,16 +320,16 @@ static void a_lost_answer_loses_no_lease(void **state)
 	struct err err = { 0 };
 	begin(&s);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_CUT_AFTER, .client = "a", .verb = "create" });
-	assert_int_equal(buildlease_try(&s.a, &err), -1); // what makes something is not repeated
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
-	assert_int_equal(buildlease_release(&s.a, "x", &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), -1); // what makes something is not repeated
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_release(&s.a, "x", &err), 0);
 	json_int_t changes = counts(&s, "spec leaseTransitions");
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_CUT_AFTER, .client = "b", .verb = "update" });
-	assert_int_equal(buildlease_try(&s.b, &err), 1);
+	assert_int_equal(build_lease_try(&s.b, &err), 1);
 	assert_int_equal(counts(&s, "spec leaseTransitions"), changes + 1); // it changed hands once
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_CUT_AFTER, .client = "b", .verb = "update" });
-	assert_int_equal(buildlease_release(&s.b, "y", &err), 0);
+	assert_int_equal(build_lease_release(&s.b, "y", &err), 0);
 	assert_string_equal(says(&s, "spec holderIdentity"), "");
 	assert_string_equal(says(&s, "metadata annotations kmodsmith.io/outcome"), "y");
 	end(&s);
@@ -339,7 +339,7 @@ static void take_b(void *ctx)
 {
 	struct scene *s = ctx;
 	struct err err;
-	assert_int_equal(buildlease_try(&s->b, &err), 1);
+	assert_int_equal(build_lease_try(&s->b, &err), 1);
 }
 
 static void of_two_who_write_one_wins(void **state)
@@ -351,7 +351,7 @@ static void of_two_who_write_one_wins(void **state)
 	sim_fault(s.sim,
 		  &(struct sim_fault){ .what = SIM_FREEZE_BEFORE, .client = "a", .verb = "create", .late_ms = 1000 });
 	sim_after(500, take_b, &s);
-	assert_int_equal(buildlease_try(&s.a, &err), 0);
+	assert_int_equal(build_lease_try(&s.a, &err), 0);
 	assert_false(s.a.is_held);
 	assert_string_equal(says(&s, "spec holderIdentity"), s.b.lease.holder);
 	assert_string_equal(s.a.lease.other, s.b.lease.holder);
@@ -366,23 +366,23 @@ static void a_refusal_is_an_error(void **state)
 	const struct sim_fault no = { .what = SIM_STATUS, .status = 403, .client = "a" };
 	begin(&s);
 	sim_fault(s.sim, &no);
-	assert_int_equal(buildlease_look(&s.a, &err), -1);
+	assert_int_equal(build_lease_read(&s.a, &err), -1);
 	sim_fault(s.sim, &no);
-	assert_int_equal(buildlease_try(&s.a, &err), -1);
+	assert_int_equal(build_lease_try(&s.a, &err), -1);
 	struct sim_fault write = no;
 	write.verb = "create";
 	sim_fault(s.sim, &write);
-	assert_int_equal(buildlease_try(&s.a, &err), -1);
+	assert_int_equal(build_lease_try(&s.a, &err), -1);
 	assert_false(s.a.is_held);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
 	write.verb = "update";
 	sim_fault(s.sim, &write);
-	assert_int_equal(buildlease_release(&s.a, "x", &err), -1);
+	assert_int_equal(build_lease_release(&s.a, "x", &err), -1);
 	assert_false(s.a.is_held); // it is not tried again: it runs out by itself
-	assert_int_equal(buildlease_try(&s.b, &err), 0);
+	assert_int_equal(build_lease_try(&s.b, &err), 0);
 	struct sim_fault read = { .what = SIM_STATUS, .status = 403, .client = "b", .verb = "get" };
 	sim_fault(s.sim, &read);
-	assert_int_equal(buildlease_wait(&s.b, 3000, &err), -1);
+	assert_int_equal(build_lease_wait(&s.b, 3000, &err), -1);
 	end(&s);
 }
 
@@ -408,12 +408,12 @@ static void a_lease_of_somebody_else(void **state)
 		begin(&s);
 		sim_make(s.sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith-compile/leases",
 			 "{'metadata':{'name':'%s'},'spec':{%s}}", strrchr(s.path, '/') + 1, table[i].spec);
-		expect(buildlease_look(&s.a, &err) == table[i].is_held, table[i].text);
+		expect(build_lease_read(&s.a, &err) == table[i].is_held, table[i].text);
 		sim_pass(table[i].is_held ? table[i].free_ms - 10 : 0);
-		expect(buildlease_look(&s.a, &err) == table[i].is_held, table[i].text);
+		expect(build_lease_read(&s.a, &err) == table[i].is_held, table[i].text);
 		sim_pass(20);
-		expect(buildlease_look(&s.a, &err) == 0, table[i].text);
-		expect(buildlease_try(&s.a, &err) == 1, table[i].text);
+		expect(build_lease_read(&s.a, &err) == 0, table[i].text);
+		expect(build_lease_try(&s.a, &err) == 1, table[i].text);
 		expect(*says(&s, "spec acquireTime") && counts(&s, "spec leaseTransitions") == (i == 5 ? 5 : 1),
 		       table[i].text);
 		end(&s);
@@ -427,24 +427,24 @@ static void what_was_touched_is_kept(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s);
-	assert_int_equal(buildlease_try(&s.a, &err), 1);
+	assert_int_equal(build_lease_try(&s.a, &err), 1);
 	sim_pass(DURATION_S * 1000 / 4);
 	sim_merge(s.sim, s.path, "{'metadata':{'labels':{'x':'y'}}}");
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .client = "a", .verb = "get" });
-	assert_int_equal(buildlease_renew(&s.a, &err), -1); // not known
+	assert_int_equal(build_lease_renew(&s.a, &err), -1); // not known
 	assert_true(s.a.is_held);
 	sim_pass(DURATION_S * 1000 / 4);
-	assert_int_equal(buildlease_renew(&s.a, &err), 1);
+	assert_int_equal(build_lease_renew(&s.a, &err), 1);
 	sim_pass(DURATION_S * 1000 / 4);
 	sim_delete(s.sim, s.path);
-	assert_int_equal(buildlease_renew(&s.a, &err), 1); // a PUT makes it again
+	assert_int_equal(build_lease_renew(&s.a, &err), 1); // a PUT makes it again
 	assert_string_equal(says(&s, "spec holderIdentity"), s.a.lease.holder);
 	sim_pass(DURATION_S * 1000 / 4);
 	sim_merge(s.sim, s.path, "{'metadata':{'labels':{'x':'y'}}}");
 	sim_fault(s.sim,
 		  &(struct sim_fault){ .what = SIM_FREEZE_BEFORE, .client = "a", .verb = "get", .late_ms = 1000 });
 	sim_after(500, delete_it, &s);
-	assert_int_equal(buildlease_renew(&s.a, &err), 0); // gone after it was refused: lost, which is no error
+	assert_int_equal(build_lease_renew(&s.a, &err), 0); // gone after it was refused: lost, which is no error
 	assert_false(s.a.is_held);
 	end(&s);
 }

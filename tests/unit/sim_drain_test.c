@@ -11,29 +11,29 @@ struct scene {
 	struct farm f;
 	struct kube *kube;
 	struct policy policy;
-	struct fleet fleet;
-	struct drain drain;
+	struct node_cache node_cache;
+	struct evictor drain;
 };
 
 static void begin(struct scene *s)
 {
 	struct err err = { 0 };
 	static const char policy[] = "{\"pools\":[{\"name\":\"gpus\",\"target\":{\"driver\":\"535.2\"}}]}";
-	*s = (struct scene){ .policy = POLICY_NONE, .fleet = FLEET_NONE };
+	*s = (struct scene){ .policy = POLICY_NONE, .node_cache = NODE_CACHE_NONE };
 	farm_begin(&s->f, 1, plain);
 	expect(policy_parse(policy, strlen(policy), &s->policy, &err) == 0, err.text);
 	s->kube = sim_client(s->f.sim, "boss");
-	s->drain = (struct drain){ .kube = s->kube };
+	s->drain = (struct evictor){ .kube = s->kube };
 	sim_merge(s->f.sim, "/api/v1/nodes/n00",
 		  "{'metadata':{'labels':{'kmodsmith.io/state':'evicting'},'annotations':{'kmodsmith.io/cordon':'{"
 		  "\\'by\\':\\'kmodsmith\\',\\'prior\\':false,\\'touched\\':false,\\'again\\':0,"
 		  "\\'until\\':1900000000}'}},'spec':{'unschedulable':true}}");
-	fleet_put(&s->fleet, sim_get(s->f.sim, "/api/v1/nodes/n00"), &s->policy);
+	node_cache_put(&s->node_cache, sim_get(s->f.sim, "/api/v1/nodes/n00"), &s->policy);
 }
 
 static void end(struct scene *s)
 {
-	fleet_done(&s->fleet);
+	node_cache_done(&s->node_cache);
 	policy_done(&s->policy);
 	kube_free(s->kube);
 	farm_end(&s->f);
@@ -43,13 +43,14 @@ static void end(struct scene *s)
 static long look(struct scene *s)
 {
 	struct err err = { 0 };
-	expect(drain_look(&s->drain, &s->fleet, 0, &s->policy.pools[0], true, kube_time(s->kube), &err) >= 0, err.text);
-	return s->fleet.fellows[0].look_ms - kube_now_ms();
+	expect(drain_check_pods(&s->drain, &s->node_cache, 0, &s->policy.pools[0], true, kube_time(s->kube), &err) >= 0,
+	       err.text);
+	return s->node_cache.entries[0].look_ms - kube_now_ms();
 }
 
 static const struct pods_seen *seen(const struct scene *s)
 {
-	return member_seen(&s->fleet.members[0]);
+	return node_state_pods(&s->node_cache.nodes[0]);
 }
 
 static void guard(struct scene *s, const char *app) // none of these pods may go
@@ -292,11 +293,11 @@ static void a_drain_begins_with_nothing_of_the_last_one(void **state)
 	look(&s);
 	sim_pass(300 * 1000);
 	assert_int_equal(look(&s), 7500);
-	assert_false(drain_is_due(&s.fleet, 0));
+	assert_false(drain_is_due(&s.node_cache, 0));
 	sim_merge(s.f.sim, "/api/v1/nodes/n00",
 		  "{'metadata':{'annotations':{'kmodsmith.io/since':'2027-01-15T08:04:00Z'}}}");
-	fleet_put(&s.fleet, sim_get(s.f.sim, "/api/v1/nodes/n00"), &s.policy);
-	assert_true(drain_is_due(&s.fleet, 0));
+	node_cache_put(&s.node_cache, sim_get(s.f.sim, "/api/v1/nodes/n00"), &s.policy);
+	assert_true(drain_is_due(&s.node_cache, 0));
 	assert_int_equal(seen(&s)->pods, PODS_UNSEEN);
 	assert_int_equal(seen(&s)->blocked_since, 0);
 	sim_pass(1000);

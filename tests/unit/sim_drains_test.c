@@ -21,30 +21,32 @@ static const json_t *pod_of(const struct farm *f, const char *name)
 	return sim_get(f->sim, path);
 }
 
-static void begin(struct farm *f, struct farm_boss *boss, unsigned nodes, const char *policy)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, unsigned nodes, const char *policy)
 {
 	farm_begin(f, nodes, policy);
-	farm_boss_begin(f, boss, "boss");
+	farm_coordinator_begin(f, coordinator, "boss");
 }
-static void end(struct farm *f, struct farm_boss *boss)
+static void end(struct farm *f, struct farm_coordinator *coordinator)
 {
 	lawful(f);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 }
 
 // Two roll-outs without anything in their way, so that all that can be seen of pods was seen to be 0.
-static void roll_out_twice(struct farm *f, struct farm_boss *boss, const char *first, const char *second)
+static void roll_out_twice(struct farm *f, struct farm_coordinator *coordinator, const char *first, const char *second)
 {
-	struct aim target = farm_target(second);
-	begin(f, boss, 2, first);
+	struct target_hash target = farm_target(second);
+	begin(f, coordinator, 2, first);
 	farm_pod(f, 0, "before-0");
 	farm_pod(f, 1, "before-1");
-	assert_true(farm_until(f, boss, 1, "done", 2, MINUTES(30)));
+	assert_true(farm_until(f, coordinator, 1, "done", 2, MINUTES(30)));
 	farm_policy(f, second);
-	for (int i = 0; i < 30 && !(aim_eq(&f->nodes[0].loaded, &target) && aim_eq(&f->nodes[1].loaded, &target)); i++)
-		farm_run(boss, 1, MINUTES(1));
-	assert_true(farm_until(f, boss, 1, "done", 2, MINUTES(5)));
+	for (int i = 0;
+	     i < 30 && !(target_hash_eq(&f->nodes[0].loaded, &target) && target_hash_eq(&f->nodes[1].loaded, &target));
+	     i++)
+		farm_run(coordinator, 1, MINUTES(1));
+	assert_true(farm_until(f, coordinator, 1, "done", 2, MINUTES(5)));
 }
 
 static void a_job_is_waited_for_in_every_rollout(void **state)
@@ -52,43 +54,44 @@ static void a_job_is_waited_for_in_every_rollout(void **state)
 	(void)state;
 	enum { JOB_MINUTES = 40 };
 	struct farm f;
-	struct farm_boss boss;
-	struct aim third = farm_target(POOL("535.4", ""));
-	roll_out_twice(&f, &boss, POOL("535.2", "'waitFor':'app=train'"), POOL("535.3", "'waitFor':'app=train'"));
+	struct farm_coordinator coordinator;
+	struct target_hash third = farm_target(POOL("535.4", ""));
+	roll_out_twice(&f, &coordinator, POOL("535.2", "'waitFor':'app=train'"),
+		       POOL("535.3", "'waitFor':'app=train'"));
 	farm_pod(&f, 0, "train");
 	farm_policy(&f, POOL("535.4", "'waitFor':'app=train'"));
-	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(10)));
+	assert_true(farm_until(&f, &coordinator, 1, "waiting", 1, MINUTES(10)));
 	size_t evictions = sim_count(f.sim, "boss", "evict");
 	for (int i = 0; i < JOB_MINUTES; i++) {
-		farm_run(&boss, 1, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(1));
 		expect(str_eq(farm_state(&f, 0), "waiting"), farm_state(&f, 0));
 	}
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "jobs default/train");
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions);
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
-	assert_true(aim_eq(&f.nodes[0].loaded, &third));
-	end(&f, &boss);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(30)));
+	assert_true(target_hash_eq(&f.nodes[0].loaded, &third));
+	end(&f, &coordinator);
 }
 
 static void a_pod_is_evicted_in_every_rollout(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	struct aim third = farm_target(POOL("535.4", ""));
-	roll_out_twice(&f, &boss, POOL("535.2", ""), POOL("535.3", ""));
+	struct farm_coordinator coordinator;
+	struct target_hash third = farm_target(POOL("535.4", ""));
+	roll_out_twice(&f, &coordinator, POOL("535.2", ""), POOL("535.3", ""));
 	farm_pod(&f, 0, "idle");
 	size_t evictions = sim_count(f.sim, "boss", "evict");
 	farm_policy(&f, POOL("535.4", ""));
-	for (int i = 0; i < 60 && !aim_eq(&f.nodes[0].loaded, &third); i++) {
-		farm_run(&boss, 1, 10 * 1000L);
+	for (int i = 0; i < 60 && !target_hash_eq(&f.nodes[0].loaded, &third); i++) {
+		farm_run(&coordinator, 1, 10 * 1000L);
 		if (strstr(farm_note(&f, 0, "kmodsmith.io/go"), ":replace:"))
 			assert_null(pod_of(&f, "idle"));
 	}
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(10)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(10)));
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), evictions + 1);
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 struct counter { // of cordons
@@ -112,22 +115,22 @@ static void a_budget_that_was_lifted_blocks_nobody(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct counter cordons = { .f = &f };
-	struct aim target = farm_target(POOL("535.2", ""));
-	begin(&f, &boss, 1, POOL("535.2", ""));
+	struct target_hash target = farm_target(POOL("535.2", ""));
+	begin(&f, &coordinator, 1, POOL("535.2", ""));
 	farm_pod(&f, 0, "db");
 	sim_make(f.sim, BUDGETS,
 		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
 		 "'app':'db'}}}}");
 	sim_after(1, look, &cordons);
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
-	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(30)));
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &coordinator, 1, "idle", 1, MINUTES(30)));
 	sim_delete(f.sim, BUDGETS "/all");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(20)));
-	assert_true(aim_eq(&f.nodes[0].loaded, &target));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(20)));
+	assert_true(target_hash_eq(&f.nodes[0].loaded, &target));
 	assert_int_equal(cordons.count, 2);
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // Somebody takes our cordon away while pods are evicted, and the scheduler binds a job at once; or the job was bound
@@ -137,28 +140,28 @@ static void a_job_that_comes_into_a_drain(void **state)
 	(void)state;
 	static const char policy[] = POOL("535.2", "'waitFor':'app=train'");
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(policy);
-	begin(&f, &boss, 1, policy);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(policy);
+	begin(&f, &coordinator, 1, policy);
 	farm_pod(&f, 0, "db");
 	sim_make(f.sim, BUDGETS,
 		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
 		 "'app':'db'}}}}");
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(5)));
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'spec':{'unschedulable':null}}");
 	farm_pod(&f, 0, "train");
-	assert_true(farm_until(&f, &boss, 1, "idle", 1, MINUTES(2)));
+	assert_true(farm_until(&f, &coordinator, 1, "idle", 1, MINUTES(2)));
 	assert_false(farm_is_cordoned(&f, 0));
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "jobs default/train");
 	sim_delete(f.sim, BUDGETS "/all");
-	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(30));
+	assert_true(farm_until(&f, &coordinator, 1, "waiting", 1, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(30));
 	assert_string_equal(farm_state(&f, 0), "waiting");
 	assert_non_null(pod_of(&f, "train"));
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
-	assert_true(aim_eq(&f.nodes[0].loaded, &target));
-	end(&f, &boss);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
+	assert_true(target_hash_eq(&f.nodes[0].loaded, &target));
+	end(&f, &coordinator);
 }
 
 // The wait is over, and the policy evicts: also a job that came last.
@@ -166,13 +169,13 @@ static void a_job_is_waited_for_once_a_drain(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	begin(&f, &boss, 1, POOL("535.2", "'waitFor':'app=train'"));
+	struct farm_coordinator coordinator;
+	begin(&f, &coordinator, 1, POOL("535.2", "'waitFor':'app=train'"));
 	farm_pod(&f, 0, "train");
-	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(5)));
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(150)));
+	assert_true(farm_until(&f, &coordinator, 1, "waiting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(150)));
 	assert_null(pod_of(&f, "train"));
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 int main(void)

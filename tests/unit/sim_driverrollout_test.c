@@ -52,17 +52,18 @@ static long number(const struct farm *f, const char *keys)
 	return (long)json_integer_value(sim_at(sim_get(f->sim, OBJECT), keys));
 }
 
-static void all_done(struct farm *f, struct farm_boss *boss, const char *spec)
+static void all_done(struct farm *f, struct farm_coordinator *coordinator, const char *spec)
 {
-	struct aim target =
+	struct target_hash target =
 		farm_target(str_eq(spec, plain) ? "{'pools':[{'name':'gpus','target':{'driver':'535.2'}}]}" :
 						  "{'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}");
 	bool is_done = false;
 	for (int minute = 0; minute < 30 && !is_done; minute++) {
-		farm_run(boss, 1, MINUTES(1));
+		farm_run(coordinator, 1, MINUTES(1));
 		is_done = true;
 		for (unsigned i = 0; i < NODES; i++)
-			is_done = is_done && aim_eq(&f->nodes[i].loaded, &target) && str_eq(farm_state(f, i), "done");
+			is_done = is_done && target_hash_eq(&f->nodes[i].loaded, &target) &&
+				  str_eq(farm_state(f, i), "done");
 	}
 	assert_true(is_done);
 	if (f->laws->count)
@@ -84,16 +85,16 @@ static void an_object_alone(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	begin(&f, false);
 	install(&f);
 	make(&f, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	expect_condition(&f, "Accepted", "True Accepted");
 	expect_condition(&f, "Progressing", "True RollingOut");
 	expect_condition(&f, "Complete", "False NodesLeft");
-	all_done(&f, &boss, plain);
+	all_done(&f, &coordinator, plain);
 	expect_condition(&f, "Progressing", "False NothingToDo");
 	expect_condition(&f, "Complete", "True AllNodesDone");
 	expect_condition(&f, "Halted", "False NotHalted");
@@ -104,13 +105,13 @@ static void an_object_alone(void **state)
 	assert_true(sim_now_ms() < MINUTES(25)); // before the first resync
 	assert_int_equal(lists(&f, "/api/v1/nodes"), 1);
 	auto_str char *version = str_dup(sim_text(sim_get(f.sim, OBJECT), "metadata resourceVersion"));
-	farm_run(&boss, 1, MINUTES(60));
+	farm_run(&coordinator, 1, MINUTES(60));
 	assert_string_equal(sim_text(sim_get(f.sim, OBJECT), "metadata resourceVersion"), version);
 	sim_merge(f.sim, OBJECT, "{'spec':{'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}}");
-	all_done(&f, &boss, next);
+	all_done(&f, &coordinator, next);
 	assert_int_equal(number(&f, "status observedGeneration"), 2);
 	expect_condition(&f, "Complete", "True AllNodesDone");
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -133,14 +134,14 @@ static void a_word_beside_our_status(void **state)
 	static void (*const words[])(void *ctx) = { write_spec, write_pause };
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		begin(&f, false);
 		install(&f);
 		make(&f, plain);
 		sim_fault(f.sim,
 			  &(struct sim_fault){ .what = SIM_WATCH_LATE, .resource = "driverrollouts", .late_ms = 3000 });
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 		sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
 						      .status = 409,
 						      .client = "boss",
@@ -148,11 +149,12 @@ static void a_word_beside_our_status(void **state)
 						      .resource = "driverrollouts",
 						      .hit = words[i],
 						      .ctx = &f });
-		farm_run(&boss, 1, MINUTES(2)); // long before the next resync
-		assert_int_equal(boss.c.policy.is_paused, words[i] == write_pause);
-		assert_string_equal(boss.c.policy.pools[0].target.driver, words[i] == write_spec ? "535.3" : "535.2");
+		farm_run(&coordinator, 1, MINUTES(2)); // long before the next resync
+		assert_int_equal(coordinator.c.policy.is_paused, words[i] == write_pause);
+		assert_string_equal(coordinator.c.policy.pools[0].target.driver,
+				    words[i] == write_spec ? "535.3" : "535.2");
 		expect_condition(&f, "Complete", "False NodesLeft");
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -162,28 +164,28 @@ static void an_undo(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	char aim[AIM_TEXT];
-	struct aim target = farm_target(next);
+	struct farm_coordinator coordinator;
+	char target_hash[TARGET_HASH_TEXT];
+	struct target_hash target = farm_target(next);
 	begin(&f, false);
 	install(&f);
 	make(&f, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	all_done(&f, &boss, plain);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	all_done(&f, &coordinator, plain);
 	sim_merge(f.sim, OBJECT, "{'spec':{'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}}");
-	all_done(&f, &boss, next);
-	aim_text(&target, aim);
+	all_done(&f, &coordinator, next);
+	target_hash_text(&target, target_hash);
 	sim_merge(f.sim, OBJECT,
 		  "{'metadata':{'annotations':{'kmodsmith.io/undo':"
 		  "'{\\'gpus\\':{\\'instead\\':\\'%s\\',\\'target\\':{\\'driver\\':\\'535.2\\'}}}'}}}",
-		  aim);
-	all_done(&f, &boss, plain);
-	farm_run(&boss, 1, MINUTES(1));
+		  target_hash);
+	all_done(&f, &coordinator, plain);
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_string_equal(sim_text(sim_get(f.sim, OBJECT), "status driver"), "535.2");
 	expect_condition(&f, "Accepted", "True Accepted");
 	expect_condition(&f, "Progressing", "False NothingToDo");
 	expect_condition(&f, "Complete", "False Undone");
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -192,27 +194,27 @@ static void an_object_that_means_nothing(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	begin(&f, false);
 	install(&f);
 	make(&f, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	sim_merge(f.sim, OBJECT, "{'spec':{'pools':[{'name':'gpus','target':{'driver':'new'}}]}}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	expect_condition(&f, "Accepted", "False InvalidPolicy");
 	expect_condition(&f, "Complete", "False InvalidPolicy");
-	farm_boss_end(&boss);
-	farm_boss_begin(&f, &boss, "boss2");
-	all_done(&f, &boss, plain);
+	farm_coordinator_kill(&coordinator);
+	farm_coordinator_begin(&f, &coordinator, "boss2");
+	all_done(&f, &coordinator, plain);
 	expect_condition(&f, "Accepted", "False InvalidPolicy");
 	expect_condition(&f, "Complete", "False InvalidPolicy");
 	assert_int_equal(number(&f, "status done"), NODES); // of the one that is in force
 	sim_merge(f.sim, OBJECT, "{'spec':{'pools':[{'name':'gpus','target':{'driver':'535.2'}}]}}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	expect_condition(&f, "Accepted", "True Accepted");
 	expect_condition(&f, "Complete", "True AllNodesDone");
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -220,19 +222,19 @@ static void a_halt_is_a_condition(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	begin(&f, false);
 	f.bad = farm_target(plain);
 	install(&f);
 	make(&f, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(60)));
-	farm_run(&boss, 1, MINUTES(10));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "rolledback", 1, MINUTES(60)));
+	farm_run(&coordinator, 1, MINUTES(10));
 	expect_condition(&f, "Halted", "True PoolFailures");
 	expect_condition(&f, "Progressing", "False Halted");
 	expect_condition(&f, "Complete", "False NodesLeft");
 	assert_int_equal(number(&f, "status failed"), 1);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -242,27 +244,27 @@ static void the_object_comes_before_the_map(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	begin(&f, true);
-	farm_boss_begin(&f, &boss, "boss");
-	all_done(&f, &boss, plain);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	all_done(&f, &coordinator, plain);
 	install(&f);
 	make(&f, next);
-	farm_run(&boss, 1, MINUTES(3));
-	all_done(&f, &boss, next);
+	farm_run(&coordinator, 1, MINUTES(3));
+	all_done(&f, &coordinator, next);
 	expect_condition(&f, "Complete", "True AllNodesDone");
 	sim_merge(f.sim, OBJECT, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
-	farm_run(&boss, 1, MINUTES(1));
-	assert_true(boss.c.policy.is_paused);
+	farm_run(&coordinator, 1, MINUTES(1));
+	assert_true(coordinator.c.policy.is_paused);
 	auto_json json_t *list = sim_ask(f.sim, "GET", "/api/v1/namespaces/kmodsmith/events", NULL);
 	const json_t *event = json_array_get(json_object_get(list, "items"), 0);
 	assert_int_equal(json_array_size(json_object_get(list, "items")), 1);
 	assert_string_equal(sim_text(event, "reason"), "PolicyIgnored");
 	assert_string_equal(sim_text(event, "involvedObject kind"), "ConfigMap");
 	sim_delete(f.sim, OBJECT);
-	all_done(&f, &boss, plain);
-	assert_false(boss.c.policy.is_paused);
-	farm_boss_end(&boss);
+	all_done(&f, &coordinator, plain);
+	assert_false(coordinator.c.policy.is_paused);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -271,21 +273,21 @@ static void rights_that_are_lost(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	begin(&f, false);
 	install(&f);
 	make(&f, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	sim_fault(f.sim, &(struct sim_fault){
 				 .what = SIM_STATUS, .resource = "driverrollouts", .times = 1000000, .status = 403 });
-	farm_boss_end(&boss);
-	farm_boss_begin(&f, &boss, "boss2");
-	farm_run(&boss, 1, MINUTES(5));
-	assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data status.json"), "\"gpus\""));
+	farm_coordinator_kill(&coordinator);
+	farm_coordinator_begin(&f, &coordinator, "boss2");
+	farm_run(&coordinator, 1, MINUTES(5));
+	assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLOUT_STATUS_NAME), "data status.json"), "\"gpus\""));
 	sim_heal(f.sim);
-	all_done(&f, &boss, plain);
-	farm_boss_end(&boss);
+	all_done(&f, &coordinator, plain);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -294,14 +296,14 @@ static void rights_that_are_not_there(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	begin(&f, true);
 	sim_fault(f.sim, &(struct sim_fault){
 				 .what = SIM_STATUS, .resource = "driverrollouts", .times = 1000000, .status = 403 });
 	install(&f);
-	farm_boss_begin(&f, &boss, "boss");
-	all_done(&f, &boss, plain);
-	farm_boss_end(&boss);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	all_done(&f, &coordinator, plain);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

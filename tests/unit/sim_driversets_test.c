@@ -9,11 +9,11 @@
 static const char plain[] = "{" POOL "}", allowed[] = "{'besideOperator':'allow'," POOL "}";
 static const char sets[] = "/apis/apps/v1/namespaces/gpu-operator/daemonsets";
 
-static void end(struct farm *f, struct farm_boss *boss)
+static void end(struct farm *f, struct farm_coordinator *coordinator)
 {
 	if (f->laws->count)
 		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 }
 
@@ -56,28 +56,28 @@ static void a_cluster_moves_node_by_node(void **state)
 	(void)state;
 	static const char set[] = "gpu-operator/nvidia-driver-daemonset";
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct nvidia theirs;
 	farm_begin(&f, 2, plain);
 	farm_pod(&f, 1, "train-1");
 	nvidia_begin(&f, &theirs, true, false);
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, MINUTES(30));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, MINUTES(30));
 	assert_true(is_held_by(&f, 0, set) && is_held_by(&f, 1, set));
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
 	assert_int_equal(events(&f), 1);
 	set_deploy(&f, "false");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(10)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(10)));
 	assert_string_equal(farm_state(&f, 0), "done");
 	assert_true(is_held_by(&f, 1, set));
 	set_deploy(&f, "true");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_true(is_held_by(&f, 0, set) && is_held_by(&f, 1, set));
 	theirs.has_driver = false; // driver.enabled=false: all are ours
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(30)));
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 1);
 	assert_int_equal(theirs.cordons + theirs.evictions + theirs.uncordons, 0);
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // Each row: a DaemonSet, and whether n00 is held by it; n01 never is.
@@ -99,17 +99,17 @@ static void which_nodes_are_served(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 2, rows[i].policy);
 		sim_merge(f.sim, "/api/v1/nodes/n00",
 			  "{'metadata':{'labels':{'site/driver':'nvidia','kernel':'6.1'}}}");
 		make_set(&f, "set", rows[i].owner, rows[i].selector);
-		farm_boss_begin(&f, &boss, "boss");
-		expect(farm_until(&f, &boss, 1, "done", rows[i].is_held ? 1 : 2, MINUTES(30)), rows[i].selector);
-		farm_run(&boss, 1, MINUTES(10));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		expect(farm_until(&f, &coordinator, 1, "done", rows[i].is_held ? 1 : 2, MINUTES(30)), rows[i].selector);
+		farm_run(&coordinator, 1, MINUTES(10));
 		expect(is_held_by(&f, 0, "gpu-operator/set") == rows[i].is_held, rows[i].selector);
 		expect(str_eq(farm_state(&f, 1), "done"), rows[i].selector);
-		end(&f, &boss);
+		end(&f, &coordinator);
 	}
 }
 
@@ -128,34 +128,34 @@ static void daemonsets_come_change_and_go(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 1, plain);
 	farm_pod(&f, 0, "train-0");
 	sim_make(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
 		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'maxUnavailable':0,'selector':{'matchLabels'"
 		 ":{"
 		 "'app':'train-0'}}}}");
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(10)));
 	make_set(&f, "late", NVIDIA_DRIVER, "");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_true(is_held_by(&f, 0, "gpu-operator/late"));
 	sim_merge(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late",
 		  "{'spec':{'template':{'spec':{'nodeSelector':{'site/driver':'nvidia'}}}}}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_false(is_held_by(&f, 0, "gpu-operator/late"));
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'site/driver':'nvidia'}}}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_true(is_held_by(&f, 0, "gpu-operator/late"));
 	size_t lists = lists_of_nodes(&f);
 	sim_merge(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late/status",
 		  "{'status':{'numberReady':1}}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(lists_of_nodes(&f), lists); // what changes all the time costs nothing
 	sim_delete(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/late");
 	sim_delete(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets/all");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(90)));
-	end(&f, &boss);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(90)));
+	end(&f, &coordinator);
 }
 
 // The rights of an earlier version: it is said, and the annotation of a node still counts.
@@ -170,18 +170,18 @@ static void without_the_right_to_see_them(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	make_set(&f, "set", NVIDIA_DRIVER, "");
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'" NVIDIA_ENABLED "':'true'}}}");
 	sim_fault(f.sim,
 		  &(struct sim_fault){ .what = SIM_STATUS, .resource = "daemonsets", .times = 10000, .status = 403 });
-	farm_boss_begin(&f, &boss, "boss");
-	boss.c.o.ears.trouble = hear;
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	coordinator.c.o.callbacks.trouble = hear;
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	assert_true(is_held_by(&f, 0, "nvidia.com/gpu-driver-upgrade-enabled"));
 	assert_int_equal(unseen, 1);
-	end(&f, &boss);
+	end(&f, &coordinator);
 }
 
 // Taken away while it leads, by an older rbac.yaml for instance: who has seen them does not know that they are gone.
@@ -189,23 +189,23 @@ static void the_right_to_see_them_goes(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'site/driver':'nvidia'}}}");
 	make_set(&f, "set", NVIDIA_DRIVER, "'site/driver':'nvidia'");
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	assert_true(is_held_by(&f, 0, "gpu-operator/set"));
 	sim_fault(f.sim,
 		  &(struct sim_fault){ .what = SIM_STATUS, .resource = "daemonsets", .times = 10000, .status = 403 });
 	farm_policy(&f, "{'paused':false," POOL "}"); // all is read anew
-	farm_run(&boss, 1, MINUTES(30));
+	farm_run(&coordinator, 1, MINUTES(30));
 	assert_true(is_held_by(&f, 0, "gpu-operator/set"));
 	sim_heal(f.sim);
 	sim_delete(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/set");
 	farm_policy(&f, plain);
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(60)));
-	end(&f, &boss);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(60)));
+	end(&f, &coordinator);
 }
 
 int main(void)

@@ -41,20 +41,20 @@ static void two_that_cannot_be_drained_hold_nobody_up(void **state)
 	(void)state;
 	enum { NODES = 8, STUCK = 2 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, NODES, plain);
 	for (unsigned i = 0; i < STUCK; i++)
 		pod(&f, i, "");
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "done", NODES - STUCK, HOURS(2)));
-	farm_run(&boss, 1, HOURS(12));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES - STUCK, HOURS(2)));
+	farm_run(&coordinator, 1, HOURS(12));
 	for (unsigned i = 0; i < STUCK; i++)
 		held_after_so_many(&f, i, "");
 	size_t patches = sim_count(f.sim, "boss", "patch");
-	farm_run(&boss, 1, HOURS(12));
+	farm_run(&coordinator, 1, HOURS(12));
 	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -63,24 +63,24 @@ static void a_pod_that_never_ends_is_given_up(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	pod(&f, 0,
 	    ",'finalizers':['example.org/forever'],'ownerReferences':[{'apiVersion':'apps/v1','kind':'ReplicaSet',"
 	    "'name':'x','uid':'x','controller':true}]");
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, HOURS(12));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, HOURS(12));
 	held_after_so_many(&f, 0, "drain-given-up");
 	assert_int_equal(f.nodes[0].life.cordons, DRAINS);
 	assert_string_equal(farm_state(&f, 1), "done");
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/pod-0", "{'metadata':{'finalizers':null}}");
-	farm_run(&boss, 1, HOURS(1));
+	farm_run(&coordinator, 1, HOURS(1));
 	held_after_so_many(&f, 0, "drain-given-up");
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/retry':'1'}}}");
-	assert_true(farm_until(&f, &boss, 1, "done", 2, HOURS(1)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, HOURS(1)));
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/drains"), "");
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -89,22 +89,22 @@ static void a_drain_that_is_held_stays_held(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2,
 		   "{'pools':[{'name':'gpus','maxUnavailable':2,'drain':{'onTimeout':'hold'},'breaker':{'percent':100},"
 		   "'target':{'driver':'535.2'}}]}");
 	pod(&f, 0,
 	    ",'finalizers':['example.org/forever'],'ownerReferences':[{'apiVersion':'apps/v1','kind':'ReplicaSet',"
 	    "'name':'x','uid':'x','controller':true}]");
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, HOURS(12));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, HOURS(12));
 	assert_string_equal(farm_state(&f, 0), "failed");
 	assert_true(farm_is_cordoned(&f, 0));
 	assert_int_equal(f.nodes[0].life.cordons, 1);
 	assert_true(str_starts(farm_note(&f, 0, "kmodsmith.io/reason"), "drain-timeout"));
 	assert_string_equal(farm_state(&f, 1), "done");
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -125,15 +125,15 @@ static void a_store_that_vanishes_is_given_up(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	sim_after(1, clean, &f);
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, HOURS(12));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, HOURS(12));
 	held_after_so_many(&f, 0, "drain-given-up");
 	assert_string_equal(farm_state(&f, 1), "done");
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -153,15 +153,15 @@ static void a_driver_that_others_replace_is_given_up(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	sim_after(1, meddle, &f);
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, HOURS(12));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, HOURS(12));
 	held_after_so_many(&f, 0, "drift-repeated");
 	assert_string_equal(farm_state(&f, 1), "done");
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -179,18 +179,18 @@ static void an_agent_that_forgets_its_orders_is_given_up(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2,
 		   "{'pools':[{'name':'gpus','maxUnavailable':2,'breaker':{'percent':100,'inARow':1000},"
 		   "'target':{'driver':'535.2'}}]}");
 	sim_after(1, mute, &f);
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, HOURS(12));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, HOURS(12));
 	assert_in_range(f.nodes[0].life.cordons, 1, DRAINS);
 	expect(!farm_is_cordoned(&f, 0) && farm_in(&f, "held") + farm_in(&f, "rolledback") == 1, farm_state(&f, 0));
 	assert_string_equal(farm_state(&f, 1), "done");
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -201,16 +201,16 @@ static void two_installs_do_not_fight(void **state)
 	(void)state;
 	enum { NODES = 3 };
 	struct farm f;
-	struct farm_boss bosses[2];
+	struct farm_coordinator coordinators[2];
 	farm_begin(&f, NODES, plain);
 	sim_make(f.sim, "/api/v1/namespaces/second/configmaps",
 		 "{'metadata':{'name':'" POLICY_NAME "'},'data':{'" POLICY_KEY
 		 "':'{\\'pools\\':[{\\'name\\':\\'gpus\\',\\'maxUnavailable\\':\\'50%%\\',\\'target\\':{\\'driver\\':"
 		 "\\'535.9\\'}}]}'}}");
-	farm_boss_begin(&f, &bosses[0], "boss");
-	farm_boss_begin_in(&f, &bosses[1], "rival", "second");
-	assert_true(farm_until(&f, bosses, 2, "done", NODES, MINUTES(60)));
-	farm_run(bosses, 2, MINUTES(60));
+	farm_coordinator_begin(&f, &coordinators[0], "boss");
+	farm_coordinator_begin_in(&f, &coordinators[1], "rival", "second");
+	assert_true(farm_until(&f, coordinators, 2, "done", NODES, MINUTES(60)));
+	farm_run(coordinators, 2, MINUTES(60));
 	size_t patches = sim_count(f.sim, "boss", "patch"), rivals = sim_count(f.sim, "rival", "patch");
 	bool is_first = rivals == 0 || patches > rivals;
 	assert_in_range(patches + rivals, 1, 12 * NODES);
@@ -219,16 +219,16 @@ static void two_installs_do_not_fight(void **state)
 		expect(!farm_is_cordoned(&f, i), f.nodes[i].name);
 		assert_string_equal(farm_note(&f, i, "kmodsmith.io/coordinator"), is_first ? "kmodsmith" : "second");
 	}
-	struct farm_boss *left = &bosses[is_first], *gone = &bosses[!is_first];
+	struct farm_coordinator *left = &coordinators[is_first], *gone = &coordinators[!is_first];
 	struct cluster cl = coordinator_cluster(&left->c);
 	auto_slots struct slots slots = SLOTS_NONE;
-	slots_plan(&cl, &slots);
-	struct view v = slots_view(&cl, &slots, 0);
+	scheduler_plan(&cl, &slots);
+	struct view v = scheduler_view(&cl, &slots, 0);
 	struct decision d;
 	transition(&v, &d);
 	assert_int_equal(d.waits.code, REASON_FOREIGN_COORDINATOR);
 	assert_string_equal(d.waits.object, is_first ? "kmodsmith" : "second");
-	farm_boss_end(gone);
+	farm_coordinator_kill(gone);
 	farm_run(left, 1, MINUTES(9));
 	assert_int_equal(sim_count(f.sim, "boss", "patch") + sim_count(f.sim, "rival", "patch"), patches + rivals);
 	farm_run(left, 1, MINUTES(4));
@@ -236,7 +236,7 @@ static void two_installs_do_not_fight(void **state)
 	for (unsigned i = 0; i < NODES; i++)
 		assert_string_equal(farm_note(&f, i, "kmodsmith.io/coordinator"), is_first ? "second" : "kmodsmith");
 	lawful(&f);
-	farm_boss_end(left);
+	farm_coordinator_kill(left);
 	farm_end(&f);
 }
 

@@ -259,7 +259,7 @@ static void a_driver_of_the_hosts_is_told(void **state)
 	struct scene s;
 	struct err err = { 0 };
 	begin(&s, PLAIN);
-	expect(evacuate_say_installed(&s.e, &err) == 0, err.text);
+	expect(evacuate_mark_preinstalled(&s.e, &err) == 0, err.text);
 	assert_string_equal(label(&s, OPERAND_DRIVER), "pre-installed");
 	end(&s);
 }

@@ -275,12 +275,12 @@ static void others_who_change_the_node_all_the_time(void **state)
 		s.sim,
 		&(struct sim_fault){
 			.what = SIM_STATUS, .client = "manager", .verb = "patch", .times = 1000, .status = 409 });
-	assert_int_equal(evacuate_say_installed(&s.e, &err), -1);
+	assert_int_equal(evacuate_mark_preinstalled(&s.e, &err), -1);
 	assert_int_equal(err.code, E_CONFLICT);
 	assert_string_equal(err.text, "the Node 'n00' was changed by others each of 10 times");
 	assert_int_equal(busy->hits, 10);
 	sim_heal(s.sim);
-	expect(evacuate_say_installed(&s.e, &err) == 0, err.text);
+	expect(evacuate_mark_preinstalled(&s.e, &err) == 0, err.text);
 	end(&s);
 }
 

@@ -98,16 +98,18 @@ static void happen_soon(void *ctx) // it is done by then, and its answer is on t
 	sim_after(LATE_MS / 2, happen, ctx);
 }
 
-static void look_at(const struct farm *f, const struct farm_boss *boss, const char *name)
+static void look_at(const struct farm *f, const struct farm_coordinator *coordinator, const char *name)
 {
-	for (size_t i = 0; i < boss->c.fleet.count; i++) {
-		const struct fellow *w = &boss->c.fleet.fellows[i];
+	for (size_t i = 0; i < coordinator->c.node_cache.count; i++) {
+		const struct cache_entry *w = &coordinator->c.node_cache.entries[i];
 		auto_str char *path = api_node(w->name);
-		expect(str_eq(sim_text(sim_get(f->sim, path), "metadata uid"), boss->c.fleet.members[i].uid), name);
-		expect(str_eq(boss->c.fleet.members[i].name, w->name), name);
+		expect(str_eq(sim_text(sim_get(f->sim, path), "metadata uid"), coordinator->c.node_cache.nodes[i].uid),
+		       name);
+		expect(str_eq(coordinator->c.node_cache.nodes[i].name, w->name), name);
 		if (str_eq(w->name, "n00"))
 			continue;
-		expect(boss->c.fleet.members[i].facts.seen.pods == PODS_UNSEEN && !w->look_ms && !w->failures, name);
+		expect(coordinator->c.node_cache.nodes[i].facts.seen.pods == PODS_UNSEEN && !w->look_ms && !w->failures,
+		       name);
 	}
 }
 
@@ -115,7 +117,7 @@ static void one(const struct scene *scene, const struct place *place)
 {
 	auto_str char *name = str_fmt("%s while %s", scene->name, place->name);
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct hit hit = { &f, scene };
 	farm_begin(&f, 1, plain);
 	make_node(&f, "a-0");
@@ -125,7 +127,7 @@ static void one(const struct scene *scene, const struct place *place)
 		auto_str char *pod = str_fmt("train-%d", i);
 		farm_pod(&f, 0, pod);
 	}
-	farm_boss_begin(&f, &boss, "boss");
+	farm_coordinator_begin(&f, &coordinator, "boss");
 	if (str_eq(place->verb, "get"))
 		sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
 						      .client = "boss",
@@ -142,20 +144,20 @@ static void one(const struct scene *scene, const struct place *place)
 									     .hit = happen_soon,
 									     .ctx = &hit });
 	for (int i = 0; i < 600 && !late->hits; i++)
-		farm_run(&boss, 1, 1000);
+		farm_run(&coordinator, 1, 1000);
 	expect(late->hits == 1, name);
-	farm_run(&boss, 1, 10 * 1000L);
-	look_at(&f, &boss, name);
-	expect(boss.c.fleet.count == scene->nodes, name);
+	farm_run(&coordinator, 1, 10 * 1000L);
+	look_at(&f, &coordinator, name);
+	expect(coordinator.c.node_cache.count == scene->nodes, name);
 	if (!scene->is_gone) {
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(10)), name);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(10)), name);
 		expect(!farm_is_cordoned(&f, 0), name);
 	}
-	farm_run(&boss, 1, MINUTES(1));
-	look_at(&f, &boss, name);
+	farm_run(&coordinator, 1, MINUTES(1));
+	look_at(&f, &coordinator, name);
 	if (f.laws->count)
 		fail_msg("%s: %s", name, f.laws->items[0]);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -170,9 +172,9 @@ static void nodes_change_while_somebody_waits_for_an_answer(void **state)
 // Whoever counts nodes at rest counts those that were planned with, also where something was written after the plan.
 static void count_them(void *ctx, const struct slots *s)
 {
-	const struct farm_boss *boss = ctx;
-	struct tally tally = { 0 };
-	auto_str char *text = metrics_text(&boss->c, s, &tally);
+	const struct farm_coordinator *coordinator = ctx;
+	struct counters counters = { 0 };
+	auto_str char *text = metrics_text(&coordinator->c, s, &counters);
 	assert_non_null(text);
 }
 
@@ -181,16 +183,16 @@ static void metrics_are_of_the_nodes_that_were_planned(void **state)
 	(void)state;
 	static const struct scene scene = { "the fleet grows", more_come, 4 + MORE, false };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct hit hit = { &f, &scene };
 	farm_begin(&f, 1, plain);
 	sim_make(f.sim, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 		 "{'metadata':{'name':'driverrollouts.kmodsmith.io'}}");
 	sim_make(f.sim, "/apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts",
 		 "{'metadata':{'name':'" POLICY_NAME "'},'spec':%s}", plain);
-	farm_boss_begin(&f, &boss, "boss");
-	boss.c.o.ears.rests = count_them;
-	boss.c.o.ears.ctx = &boss;
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	coordinator.c.o.callbacks.rests = count_them;
+	coordinator.c.o.callbacks.ctx = &coordinator;
 	const struct sim_fault *late = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_SLOW,
 									     .client = "boss",
 									     .resource = "driverrollouts",
@@ -198,10 +200,10 @@ static void metrics_are_of_the_nodes_that_were_planned(void **state)
 									     .late_ms = LATE_MS,
 									     .hit = happen_soon,
 									     .ctx = &hit });
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(1));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(late->hits, 1);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

@@ -12,7 +12,7 @@ static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','ta
 
 struct scene {
 	struct farm f;
-	struct farm_boss bosses[2];
+	struct farm_coordinator coordinators[2];
 	bool is_bad;
 };
 
@@ -23,30 +23,30 @@ static void begin(struct scene *s, bool is_bad)
 	farm_pod(&s->f, 0, "train-0");
 	if (is_bad)
 		s->f.bad = farm_target(plain);
-	farm_boss_begin(&s->f, &s->bosses[0], "boss1");
-	farm_boss_begin(&s->f, &s->bosses[1], "boss2");
+	farm_coordinator_begin(&s->f, &s->coordinators[0], "boss1");
+	farm_coordinator_begin(&s->f, &s->coordinators[1], "boss2");
 }
 
 static void play(struct scene *s)
 {
-	farm_until(&s->f, s->bosses, 1, s->is_bad ? "rolledback" : "done", s->is_bad ? 1 : NODES, MINUTES(45));
-	farm_run(s->bosses, 1, ASLEEP_MS);
+	farm_until(&s->f, s->coordinators, 1, s->is_bad ? "rolledback" : "done", s->is_bad ? 1 : NODES, MINUTES(45));
+	farm_run(s->coordinators, 1, ASLEEP_MS);
 }
 
 static void end(struct scene *s, const char *row)
 {
 	const struct farm *f = &s->f;
-	struct aim target = farm_target(plain);
+	struct target_hash target = farm_target(plain);
 	if (f->laws->count)
 		fail_msg("%s: %zu laws were broken, first: %s", row, f->laws->count, f->laws->items[0]);
 	for (unsigned i = 0; i < NODES; i++) {
-		expect(aim_eq(&f->nodes[i].loaded, s->is_bad ? &f->old : &target), row);
+		expect(target_hash_eq(&f->nodes[i].loaded, s->is_bad ? &f->old : &target), row);
 		expect(!farm_is_cordoned(f, i), row);
 		expect(!*farm_note(f, i, "kmodsmith.io/paused"), row);
 	}
 	expect(s->is_bad ? farm_in(f, "rolledback") == 1 : farm_in(f, "done") == NODES, row);
-	farm_boss_end(&s->bosses[0]);
-	farm_boss_end(&s->bosses[1]);
+	farm_coordinator_kill(&s->coordinators[0]);
+	farm_coordinator_kill(&s->coordinators[1]);
 	farm_end(&s->f);
 }
 
@@ -81,11 +81,11 @@ static void at_call(size_t kind, size_t call, bool is_bad)
 									       .client = "boss1*",
 									       .nth = (unsigned)call,
 									       .late_ms = ASLEEP_MS });
-	farm_boss_beside(&s.bosses[1]);
+	farm_coordinator_run_beside(&s.coordinators[1]);
 	play(&s);
 	expect(done->hits > 0, row);
 	if (kinds[kind].is_deposed && call > UNTIL_IT_LEADS)
-		expect(s.bosses[0].is_dead && sim_count(s.f.sim, "boss2", NULL) > 0, row);
+		expect(s.coordinators[0].is_dead && sim_count(s.f.sim, "boss2", NULL) > 0, row);
 	end(&s, row);
 }
 

@@ -21,7 +21,7 @@ static void lawful(const struct farm *f)
 
 static void say_undo(struct farm *f)
 {
-	struct aim instead = farm_target(second);
+	struct target_hash instead = farm_target(second);
 	auto_json json_t *target = json_pack("{s:s}", "driver", "535.2");
 	auto_str char *note = undo_note(NULL, "gpus", &instead, target);
 	auto_json json_t *body = json_pack("{s:{s:{s:s}}}", "metadata", "annotations", UNDO_NOTE, note);
@@ -34,9 +34,9 @@ static void say_third(struct farm *f)
 }
 static void say_pin(struct farm *f)
 {
-	char aim[AIM_TEXT];
-	aim_text(&f->nodes[0].loaded, aim);
-	sim_merge(f->sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/pin':'%s'}}}", aim);
+	char target_hash[TARGET_HASH_TEXT];
+	target_hash_text(&f->nodes[0].loaded, target_hash);
+	sim_merge(f->sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/pin':'%s'}}}", target_hash);
 }
 
 // Nothing was unloaded yet, and the target is wanted no more: it is never loaded, and no job ends for it.
@@ -53,37 +53,38 @@ static void a_drain_for_what_is_not_wanted_any_more(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		bool is_wait = str_eq(rows[i].during, "waiting");
-		struct aim never = farm_target(second), last = farm_target(rows[i].ends_with);
+		struct target_hash never = farm_target(second), last = farm_target(rows[i].ends_with);
 		farm_begin(&f, NODES, first);
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(30)));
 		is_wait ? farm_pod(&f, 0, "train") : farm_pod_that_stays(&f, 0, "stays");
 		farm_policy(&f, second);
-		expect(farm_until(&f, &boss, 1, rows[i].during, 1, MINUTES(30)), rows[i].during);
+		expect(farm_until(&f, &coordinator, 1, rows[i].during, 1, MINUTES(30)), rows[i].during);
 		rows[i].say(&f);
-		farm_run(&boss, 1, MINUTES(2));
+		farm_run(&coordinator, 1, MINUTES(2));
 		if (!is_wait)
 			sim_merge(f.sim, "/api/v1/namespaces/default/pods/stays", "{'metadata':{'finalizers':null}}");
 		for (int minutes = 0; minutes < 240; minutes++) {
-			farm_run(&boss, 1, MINUTES(1));
-			expect(!aim_eq(&f.nodes[0].loaded, &never), rows[i].during);
+			farm_run(&coordinator, 1, MINUTES(1));
+			expect(!target_hash_eq(&f.nodes[0].loaded, &never), rows[i].during);
 		}
-		expect(aim_eq(&f.nodes[0].loaded, &last), rows[i].during);
+		expect(target_hash_eq(&f.nodes[0].loaded, &last), rows[i].during);
 		expect(!farm_is_cordoned(&f, 0), rows[i].during);
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
 
 static void say_abort(struct farm *f)
 {
-	char aim[AIM_TEXT];
-	struct aim target = farm_target(first);
-	aim_text(&target, aim);
-	sim_merge(f->sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/abort':'gpus@%s'}}}", aim);
+	char target_hash[TARGET_HASH_TEXT];
+	struct target_hash target = farm_target(first);
+	target_hash_text(&target, target_hash);
+	sim_merge(f->sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/abort':'gpus@%s'}}}",
+		  target_hash);
 }
 static void say_skip(struct farm *f)
 {
@@ -97,11 +98,12 @@ static void say_no_policy(struct farm *f)
 // What its agent says of the driver that it had.
 static void be(struct farm *f, unsigned node, bool is_silent, const char *health)
 {
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	auto_str char *path = api_node(f->nodes[node].name);
-	aim_text(&f->nodes[node].loaded, aim);
+	target_hash_text(&f->nodes[node].loaded, target_hash);
 	f->nodes[node].is_silent = is_silent;
-	sim_merge(f->sim, path, "{'metadata':{'annotations':{'kmodsmith.io/agent.health':'%s:%s'}}}", aim, health);
+	sim_merge(f->sim, path, "{'metadata':{'annotations':{'kmodsmith.io/agent.health':'%s:%s'}}}", target_hash,
+		  health);
 }
 
 // Who fails and is left alone then is not left with our cordon: well again, it goes back to service with what it has.
@@ -111,22 +113,22 @@ static void nobody_who_is_well_stays_cordoned(void **state)
 	static void (*const says[])(struct farm *) = { say_abort, say_skip, say_no_policy };
 	for (size_t i = 0; i < ARRAY_SIZE(says); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 1, first);
-		struct aim old = f.nodes[0].loaded;
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		struct target_hash old = f.nodes[0].loaded;
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 		be(&f, 0, true, "fail:E_NOT_READY");
-		assert_true(farm_until(&f, &boss, 1, "failed", 1, MINUTES(60)));
+		assert_true(farm_until(&f, &coordinator, 1, "failed", 1, MINUTES(60)));
 		says[i](&f);
-		farm_run(&boss, 1, MINUTES(120));
+		farm_run(&coordinator, 1, MINUTES(120));
 		assert_true(farm_is_cordoned(&f, 0)); // it is not well
 		be(&f, 0, false, "ok");
-		farm_run(&boss, 1, MINUTES(30));
+		farm_run(&coordinator, 1, MINUTES(30));
 		expect(!farm_is_cordoned(&f, 0), farm_note(&f, 0, "kmodsmith.io/reason"));
-		assert_true(aim_eq(&f.nodes[0].loaded, &old));
+		assert_true(target_hash_eq(&f.nodes[0].loaded, &old));
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -146,21 +148,21 @@ static void nobody_who_is_well_waits_cordoned(void **state)
 	for (size_t i = 0; i < 2 * ARRAY_SIZE(laters); i++) {
 		bool is_well_first = i % 2;
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 1, first);
-		struct aim old = f.nodes[0].loaded;
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		struct target_hash old = f.nodes[0].loaded;
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 		be(&f, 0, true, "fail:E_NOT_READY");
-		assert_true(farm_until(&f, &boss, 1, "failed", 1, MINUTES(60)));
+		assert_true(farm_until(&f, &coordinator, 1, "failed", 1, MINUTES(60)));
 		farm_policy(&f, laters[i / 2]);
-		farm_run(&boss, 1, is_well_first ? 1000 : MINUTES(30));
+		farm_run(&coordinator, 1, is_well_first ? 1000 : MINUTES(30));
 		be(&f, 0, false, "ok");
-		farm_run(&boss, 1, MINUTES(120));
+		farm_run(&coordinator, 1, MINUTES(120));
 		expect(!farm_is_cordoned(&f, 0), laters[i / 2]);
-		assert_true(aim_eq(&f.nodes[0].loaded, &old));
+		assert_true(target_hash_eq(&f.nodes[0].loaded, &old));
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -173,28 +175,28 @@ static void the_way_back_has_no_waves(void **state)
 	"{'pools':[{'name':'gpus','maxUnavailable':'50%','waves':[{'name':'a','count':1,'soak':'6h'},{'name':'b'," \
 	"'count':1,'soak':'6h','approval':'manual'}],'target':{'driver':'" driver "'}}]}"
 	struct farm f;
-	struct farm_boss boss;
-	char aim[AIM_TEXT];
-	struct aim good = farm_target(first), bad = farm_target(second);
+	struct farm_coordinator coordinator;
+	char target_hash[TARGET_HASH_TEXT];
+	struct target_hash good = farm_target(first), bad = farm_target(second);
 	farm_begin(&f, 3, first);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "done", 3, MINUTES(60)));
-	aim_text(&bad, aim);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "done", 3, MINUTES(60)));
+	target_hash_text(&bad, target_hash);
 	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/approve':'gpus:b@%s'}}}",
-		  aim);
+		  target_hash);
 	farm_policy(&f, IN_WAVES("535.3"));
 	for (int hours = 0; hours < 8; hours++)
-		farm_run(&boss, 1, MINUTES(60));
+		farm_run(&coordinator, 1, MINUTES(60));
 	unsigned moved = 0;
 	for (unsigned i = 0; i < 3; i++)
-		moved += aim_eq(&f.nodes[i].loaded, &bad);
+		moved += target_hash_eq(&f.nodes[i].loaded, &bad);
 	assert_int_equal(moved, 2);
 	say_undo(&f);
-	farm_run(&boss, 1, MINUTES(60));
+	farm_run(&coordinator, 1, MINUTES(60));
 	for (unsigned i = 0; i < 3; i++)
-		expect(aim_eq(&f.nodes[i].loaded, &good), f.nodes[i].name);
+		expect(target_hash_eq(&f.nodes[i].loaded, &good), f.nodes[i].name);
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -206,23 +208,23 @@ static void operands_come_back(void **state)
 	static const char *const edits[] = { "null", "'true'" };
 	for (size_t i = 0; i < ARRAY_SIZE(edits); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 1, first);
 		sim_merge(f.sim, "/api/v1/nodes/n00",
 			  "{'metadata':{'labels':{'nvidia.com/gpu.deploy.device-plugin':'true'}}}");
 		farm_pod_that_stays(&f, 0, "stays");
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(10)));
 		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/paused':%s}}}",
 			  edits[i]);
-		farm_run(&boss, 1, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(1));
 		sim_merge(f.sim, "/api/v1/namespaces/default/pods/stays", "{'metadata':{'finalizers':null}}");
 		sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/retry':'1'}}}");
-		assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+		assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 		assert_string_equal(sim_text(f.objects[0], "metadata labels nvidia.com/gpu.deploy.device-plugin"),
 				    "true");
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -232,21 +234,21 @@ static void an_agent_that_comes_back_late(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 1, first);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	be(&f, 0, true, "ok");
-	farm_run(&boss, 1, MINUTES(180));
+	farm_run(&coordinator, 1, MINUTES(180));
 	assert_string_equal(farm_state(&f, 0), "failed");
 	size_t patches = sim_count(f.sim, "boss", "patch");
-	farm_run(&boss, 1, MINUTES(120));
+	farm_run(&coordinator, 1, MINUTES(120));
 	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
 	be(&f, 0, false, "ok");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(480)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(480)));
 	assert_false(farm_is_cordoned(&f, 0));
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

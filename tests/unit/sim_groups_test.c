@@ -17,19 +17,19 @@ static void lawful(const struct farm *f)
 }
 
 // Racks of two nodes: n00 and n01 in a, n02 and n03 in b, ...
-static void begin(struct farm *f, struct farm_boss *boss, const char *policy)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, const char *policy)
 {
 	farm_begin(f, NODES, policy);
 	for (unsigned i = 0; i < NODES; i++) {
 		auto_str char *path = api_node(f->nodes[i].name);
 		sim_merge(f->sim, path, "{'metadata':{'labels':{'rack':'%c'}}}", 'a' + i / 2);
 	}
-	farm_boss_begin(f, boss, "boss");
+	farm_coordinator_begin(f, coordinator, "boss");
 }
-static void end(struct farm *f, struct farm_boss *boss)
+static void end(struct farm *f, struct farm_coordinator *coordinator)
 {
 	lawful(f);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 }
 
@@ -45,14 +45,14 @@ static void a_group_is_of_one_wave(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
 		struct farm f;
-		struct farm_boss boss;
-		begin(&f, &boss, policies[i]);
+		struct farm_coordinator coordinator;
+		begin(&f, &coordinator, policies[i]);
 		sim_merge(f.sim, "/api/v1/nodes/n03", "{'metadata':{'labels':{'kubernetes.io/hostname':'n03'}}}");
-		expect(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)), policies[i]);
+		expect(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(60)), policies[i]);
 		for (unsigned n = 0; n < NODES; n += 2)
 			assert_string_equal(farm_note(&f, n, "kmodsmith.io/wave-assigned"),
 					    farm_note(&f, n + 1, "kmodsmith.io/wave-assigned"));
-		end(&f, &boss);
+		end(&f, &coordinator);
 	}
 }
 
@@ -61,18 +61,18 @@ static void a_group_that_never_moves_holds_nobody_up(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	begin(&f, &boss, POLICY("{'name':'canary','selector':{'tier':'canary'}}"));
+	struct farm_coordinator coordinator;
+	begin(&f, &coordinator, POLICY("{'name':'canary','selector':{'tier':'canary'}}"));
 	for (unsigned i = 0; i < 4; i++) {
 		auto_str char *path = api_node(f.nodes[i].name);
 		sim_merge(f.sim, path, "{'metadata':{'labels':{'tier':'canary'}}}");
 	}
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
-	assert_true(farm_until(&f, &boss, 1, "done", 4, MINUTES(60)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 4, MINUTES(60)));
 	assert_string_equal(farm_state(&f, 1), "queued");
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/pause':null}}}");
-	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)));
-	end(&f, &boss);
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(60)));
+	end(&f, &coordinator);
 }
 
 // Larger than any of the limits: alone, or held with that reason.
@@ -95,18 +95,18 @@ static void a_group_larger_than_a_limit(void **state)
 						"'target':{'driver':'535.2'}}]}",
 						of_all, overflows[is_held], of_pool);
 		struct farm f;
-		struct farm_boss boss;
-		begin(&f, &boss, policy);
-		bool is_done = farm_until(&f, &boss, 1, "done", NODES, MINUTES(60));
+		struct farm_coordinator coordinator;
+		begin(&f, &coordinator, policy);
+		bool is_done = farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(60));
 		expect(is_done == !is_held, policy);
 		if (is_held) {
 			assert_int_equal(farm_in(&f, "queued"), NODES);
-			struct cluster c = coordinator_cluster(&boss.c);
+			struct cluster c = coordinator_cluster(&coordinator.c);
 			auto_slots struct slots slots = SLOTS_NONE;
-			slots_plan(&c, &slots);
-			expect(slots.seats[0].refused == REASON_GROUP_TOO_BIG, policy);
+			scheduler_plan(&c, &slots);
+			expect(slots.node_plans[0].refused == REASON_GROUP_TOO_BIG, policy);
 		}
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }

@@ -13,8 +13,8 @@ static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','ta
 
 struct scene {
 	struct farm f;
-	struct hand hands[NODES];
-	struct farm_boss boss;
+	struct farm_agent agents[NODES];
+	struct farm_coordinator coordinator;
 	enum aiming target;
 };
 
@@ -22,37 +22,37 @@ static void scene_begin(struct scene *s, enum aiming target)
 {
 	s->target = target;
 	farm_begin(&s->f, NODES, plain);
-	hands_begin(&s->f, s->hands);
+	farm_agents_begin(&s->f, s->agents);
 	farm_pod(&s->f, 0, "train-0");
 	if (target != GOOD)
 		s->f.bad = farm_target(plain);
 	s->f.is_sick = target == SICK;
-	farm_boss_begin(&s->f, &s->boss, "boss");
+	farm_coordinator_begin(&s->f, &s->coordinator, "boss");
 }
 
 static void scene_end(struct scene *s)
 {
-	farm_boss_end(&s->boss);
-	hands_end(s->hands, NODES);
+	farm_coordinator_kill(&s->coordinator);
+	farm_agents_end(s->agents, NODES);
 	farm_end(&s->f);
 }
 
 static void play(struct scene *s)
 {
 	bool is_good = s->target == GOOD;
-	farm_until(&s->f, &s->boss, 1, is_good ? "done" : "rolledback", is_good ? NODES : 1, MINUTES(45));
-	farm_run(&s->boss, 1, MINUTES(1));
+	farm_until(&s->f, &s->coordinator, 1, is_good ? "done" : "rolledback", is_good ? NODES : 1, MINUTES(45));
+	farm_run(&s->coordinator, 1, MINUTES(1));
 }
 
 static void expect_end(const struct scene *s, const char *row)
 {
 	const struct farm *f = &s->f;
-	struct aim target = farm_target(plain);
-	const struct aim *end = s->target == GOOD ? &target : &f->old;
+	struct target_hash target = farm_target(plain);
+	const struct target_hash *end = s->target == GOOD ? &target : &f->old;
 	if (f->laws->count)
 		fail_msg("%s: %zu laws were broken, first: %s", row, f->laws->count, f->laws->items[0]);
 	for (unsigned i = 0; i < NODES; i++)
-		if (!aim_eq(&f->nodes[i].loaded, end) || farm_is_cordoned(f, i) ||
+		if (!target_hash_eq(&f->nodes[i].loaded, end) || farm_is_cordoned(f, i) ||
 		    *farm_note(f, i, "kmodsmith.io/paused"))
 			fail_msg("%s: node %u is %s: %s; go %s, ack %s", row, i, farm_state(f, i),
 				 farm_note(f, i, "kmodsmith.io/reason"), farm_note(f, i, "kmodsmith.io/go"),
@@ -72,53 +72,53 @@ static struct counts undisturbed(enum aiming target)
 	play(&s);
 	expect_end(&s, target_names[target]);
 	for (unsigned i = 0; i < NODES; i++) {
-		c.calls[i] = sim_count(s.f.sim, s.hands[i].name, NULL);
-		c.moments[i] = s.hands[i].moments;
-		assert_true(sim_count(s.f.sim, s.hands[i].name, "patch") <= 2 * 6); // S5: to the target, and back
+		c.calls[i] = sim_count(s.f.sim, s.agents[i].name, NULL);
+		c.moments[i] = s.agents[i].moments;
+		assert_true(sim_count(s.f.sim, s.agents[i].name, "patch") <= 2 * 6); // S5: to the target, and back
 	}
 	scene_end(&s);
 	return c;
 }
 
 struct blow {
-	struct hand *hand;
-	enum hand_end how;
+	struct farm_agent *farm_agent;
+	enum farm_agent_end how;
 };
 static void strike(void *ctx)
 {
 	const struct blow *b = ctx;
-	hand_die(b->hand, b->how);
+	farm_agent_die(b->farm_agent, b->how);
 }
 
 static const char *const hows[] = {
-	[HAND_KILLED] = "killed", [HAND_STOPPED] = "stopped with its child", [HAND_BOOTED] = "booted"
+	[FARM_AGENT_KILLED] = "killed", [FARM_AGENT_STOPPED] = "stopped with its child", [FARM_AGENT_BOOTED] = "booted"
 };
 
-static void at_call(enum aiming target, unsigned node, size_t call, enum sim_break kind, enum hand_end how)
+static void at_call(enum aiming target, unsigned node, size_t call, enum sim_break kind, enum farm_agent_end how)
 {
 	struct scene s;
 	auto_str char *row = str_fmt("%s: n%02u %s %s call %zu", target_names[target], node, hows[how],
 				     kind == SIM_DIE_BEFORE ? "before" : "after", call);
 	scene_begin(&s, target);
-	struct blow blow = { &s.hands[node], how };
+	struct blow blow = { &s.agents[node], how };
 	auto_str char *name = str_fmt("agent-n%02u.0", node);
 	sim_fault(s.f.sim, &(struct sim_fault){
 				   .what = kind, .client = name, .nth = (unsigned)call, .hit = strike, .ctx = &blow });
 	play(&s);
-	expect(s.hands[node].lives == 2, row);
+	expect(s.agents[node].lives == 2, row);
 	expect_end(&s, row);
 	scene_end(&s);
 }
 
-static void at_moment(enum aiming target, unsigned node, unsigned moment, enum hand_end how)
+static void at_moment(enum aiming target, unsigned node, unsigned moment, enum farm_agent_end how)
 {
 	struct scene s;
 	auto_str char *row = str_fmt("%s: n%02u %s at step %u", target_names[target], node, hows[how], moment);
 	scene_begin(&s, target);
-	s.hands[node].die_at = moment;
-	s.hands[node].die_how = how;
+	s.agents[node].die_at = moment;
+	s.agents[node].die_how = how;
 	play(&s);
-	expect(s.hands[node].lives == 2, row);
+	expect(s.agents[node].lives == 2, row);
 	expect_end(&s, row);
 	scene_end(&s);
 }
@@ -135,15 +135,15 @@ static void killed_everywhere(void **state)
 			moments += c.moments[n];
 			for (size_t call = 1; call <= c.calls[n]; call++) {
 				if (sample_next(&kills))
-					at_call(t, n, call, SIM_DIE_BEFORE, HAND_STOPPED);
+					at_call(t, n, call, SIM_DIE_BEFORE, FARM_AGENT_STOPPED);
 				if (sample_next(&kills))
-					at_call(t, n, call, SIM_DIE_AFTER, HAND_KILLED);
+					at_call(t, n, call, SIM_DIE_AFTER, FARM_AGENT_KILLED);
 			}
 			for (unsigned m = 1; m <= c.moments[n]; m++) {
 				if (sample_next(&kills))
-					at_moment(t, n, m, HAND_KILLED);
+					at_moment(t, n, m, FARM_AGENT_KILLED);
 				if (sample_next(&kills))
-					at_moment(t, n, m, HAND_STOPPED);
+					at_moment(t, n, m, FARM_AGENT_STOPPED);
 			}
 		}
 		print_message("%s: %zu calls, %zu steps of children, killed %zu times: the same end\n", target_names[t],

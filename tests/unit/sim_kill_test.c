@@ -18,37 +18,37 @@ static void farm_of_two(struct farm *f, bool is_bad)
 
 static void expect_end(const struct farm *f, bool is_bad, const char *row)
 {
-	struct aim target = farm_target(plain);
-	const struct aim *end = is_bad ? &f->old : &target;
+	struct target_hash target = farm_target(plain);
+	const struct target_hash *end = is_bad ? &f->old : &target;
 	if (f->laws->count)
 		fail_msg("%s: %zu laws were broken, first: %s", row, f->laws->count, f->laws->items[0]);
 	expect(is_bad ? farm_in(f, "rolledback") == 1 : farm_in(f, "done") == NODES, row);
 	for (unsigned i = 0; i < NODES; i++) {
-		expect(aim_eq(&f->nodes[i].loaded, end), row);
+		expect(target_hash_eq(&f->nodes[i].loaded, end), row);
 		expect(!farm_is_cordoned(f, i), row);
 		expect(!*farm_note(f, i, "kmodsmith.io/paused"), row);
 	}
 }
 
 // To the end and a little further, so that what should not follow would be seen.
-static void go_on(struct farm *f, struct farm_boss *bosses, size_t count, bool is_bad)
+static void go_on(struct farm *f, struct farm_coordinator *coordinators, size_t count, bool is_bad)
 {
-	farm_until(f, bosses, count, is_bad ? "rolledback" : "done", is_bad ? 1 : NODES, MINUTES(45));
-	farm_run(bosses, count, MINUTES(1) / 2);
+	farm_until(f, coordinators, count, is_bad ? "rolledback" : "done", is_bad ? 1 : NODES, MINUTES(45));
+	farm_run(coordinators, count, MINUTES(1) / 2);
 }
 
 // How many calls a roll-out has that nobody disturbs.
 static size_t calls_of(bool is_bad)
 {
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_of_two(&f, is_bad);
-	farm_boss_begin(&f, &boss, "boss");
-	farm_until(&f, &boss, 1, is_bad ? "rolledback" : "done", is_bad ? 1 : NODES, MINUTES(45));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_until(&f, &coordinator, 1, is_bad ? "rolledback" : "done", is_bad ? 1 : NODES, MINUTES(45));
 	size_t calls = sim_count(f.sim, NULL, NULL);
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	expect_end(&f, is_bad, "nobody is killed");
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 	return calls;
 }
@@ -56,21 +56,21 @@ static size_t calls_of(bool is_bad)
 static void kill_at(size_t call, enum sim_break kind, bool is_bad)
 {
 	struct farm f;
-	struct farm_boss bosses[2] = { { .is_dead = true }, { .is_dead = true } };
+	struct farm_coordinator coordinators[2] = { { .is_dead = true }, { .is_dead = true } };
 	auto_str char *row = str_fmt("killed %s call %zu%s", kind == SIM_DIE_BEFORE ? "before" : "after", call,
 				     is_bad ? ", bad target" : "");
 	farm_of_two(&f, is_bad);
-	farm_boss_begin(&f, &bosses[0], "boss");
+	farm_coordinator_begin(&f, &coordinators[0], "boss");
 	sim_fault(f.sim, &(struct sim_fault){ .what = kind, .nth = (unsigned)call });
 	while (sim_count(f.sim, NULL, NULL) < call && sim_now_ms() < MINUTES(30))
-		farm_run(bosses, 1, 500);
-	farm_boss_end(&bosses[0]);
+		farm_run(coordinators, 1, 500);
+	farm_coordinator_kill(&coordinators[0]);
 	sim_heal(f.sim);
 	sim_pass(MINUTES(1)); // until its Lease is over
-	farm_boss_begin(&f, &bosses[1], "boss2");
-	go_on(&f, &bosses[1], 1, is_bad);
+	farm_coordinator_begin(&f, &coordinators[1], "boss2");
+	go_on(&f, &coordinators[1], 1, is_bad);
 	expect_end(&f, is_bad, row);
-	farm_boss_end(&bosses[1]);
+	farm_coordinator_kill(&coordinators[1]);
 	farm_end(&f);
 }
 
@@ -100,21 +100,21 @@ static void a_sleeper_does_no_harm(void **state)
 	size_t calls = calls_of(false);
 	for (size_t call = 1; call <= calls; call++) {
 		struct farm f;
-		struct farm_boss bosses[2];
+		struct farm_coordinator coordinators[2];
 		if (!sample_next(&naps))
 			continue;
 		auto_str char *row = str_fmt("asleep from call %zu", call);
 		farm_of_two(&f, false);
-		farm_boss_begin(&f, &bosses[0], "boss");
-		farm_boss_begin(&f, &bosses[1], "boss2");
+		farm_coordinator_begin(&f, &coordinators[0], "boss");
+		farm_coordinator_begin(&f, &coordinators[1], "boss2");
 		while (sim_count(f.sim, NULL, NULL) < call && sim_now_ms() < MINUTES(30))
-			farm_run(bosses, 1, 100);
-		farm_run(&bosses[1], 1, MINUTES(1));
-		go_on(&f, bosses, 2, false);
-		expect(bosses[0].is_dead, row);
+			farm_run(coordinators, 1, 100);
+		farm_run(&coordinators[1], 1, MINUTES(1));
+		go_on(&f, coordinators, 2, false);
+		expect(coordinators[0].is_dead, row);
 		expect_end(&f, false, row);
-		farm_boss_end(&bosses[0]);
-		farm_boss_end(&bosses[1]);
+		farm_coordinator_kill(&coordinators[0]);
+		farm_coordinator_kill(&coordinators[1]);
 		farm_end(&f);
 	}
 	print_message("asleep at %zu of %zu calls: the same end\n", naps.taken, calls);

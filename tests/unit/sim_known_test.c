@@ -28,17 +28,17 @@ static void rests(void *ctx, const struct slots *s)
 	h->blind += !s;
 }
 
-static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	*h = (struct heard){ .troubles = str_dup("") };
-	farm_boss_begin(f, boss, "boss");
-	boss->c.o.ears = (struct coordinator_ears){ .trouble = trouble, .rests = rests, .ctx = h };
+	farm_coordinator_begin(f, coordinator, "boss");
+	coordinator->c.o.callbacks = (struct coordinator_callbacks){ .trouble = trouble, .rests = rests, .ctx = h };
 }
-static void end(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void end(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	if (f->laws->count)
 		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 	free(h->troubles);
 }
@@ -73,7 +73,7 @@ static void a_status_that_means_nothing_stops_all(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
 		sim_make(f.sim, MAPS,
@@ -81,8 +81,8 @@ static void a_status_that_means_nothing_stops_all(void **state)
 			 rows[i].status);
 		auto_str char *before =
 			str_dup(sim_text(sim_get(f.sim, MAPS "/kmodsmith-rollout"), "metadata resourceVersion"));
-		begin(&f, &boss, &h);
-		farm_run(&boss, 1, MINUTES(2));
+		begin(&f, &coordinator, &h);
+		farm_run(&coordinator, 1, MINUTES(2));
 		expect(str_starts(h.troubles, rows[i].said), h.troubles);
 		expect(h.blind > 0 && h.blind == h.rests, rows[i].name);
 		expect(str_eq(farm_state(&f, 0), ""), rows[i].name);
@@ -91,8 +91,8 @@ static void a_status_that_means_nothing_stops_all(void **state)
 		sim_merge(f.sim, MAPS "/kmodsmith-rollout", "{'data':{'status.json':null}}");
 		farm_policy(&f, plain);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'labels':{'touched':'1'}}}");
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(40)), rows[i].name);
-		end(&f, &boss, &h);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(40)), rows[i].name);
+		end(&f, &coordinator, &h);
 	}
 }
 
@@ -110,29 +110,29 @@ static void a_policy_that_means_nothing_is_said(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		auto_str char *events = str_dup("");
 		farm_begin(&f, 1, plain);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':{%s}}", rows[i].data);
-		begin(&f, &boss, &h);
-		farm_run(&boss, 1, MINUTES(1));
+		begin(&f, &coordinator, &h);
+		farm_run(&coordinator, 1, MINUTES(1));
 		auto_str char *said = str_fmt("the policy is refused: %s\n", rows[i].said);
 		expect(str_eq(h.troubles, said), h.troubles);
 		expect(h.blind > 0 && h.blind == h.rests && str_eq(farm_state(&f, 0), ""), rows[i].name);
-		expect(str_starts(boss.c.blind.text, "the policy is refused, and there is no last good one "
-						     "(none was accepted before): the ConfigMap"),
-		       boss.c.blind.text);
+		expect(str_starts(coordinator.c.blind.text, "the policy is refused, and there is no last good one "
+							    "(none was accepted before): the ConfigMap"),
+		       coordinator.c.blind.text);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':{'policy.yaml':null}}");
 		farm_policy(&f, plain);
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(40)), rows[i].name);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(40)), rows[i].name);
 		events_of_policy(&f, &events);
 		auto_str char *refused =
 			str_fmt("Warning PolicyRefused %s; nothing is done until it is mended\n", rows[i].said);
 		expect(strstr(events, refused), events);
 		expect(strstr(events, "Normal PolicyAccepted it is in force\n"), events);
 		expect(strlen(events) == strlen(refused) + strlen("Normal PolicyAccepted it is in force\n"), events);
-		end(&f, &boss, &h);
+		end(&f, &coordinator, &h);
 	}
 }
 
@@ -140,18 +140,18 @@ static void a_policy_for_nodes_alone_begins_nothing(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, own);
-	begin(&f, &boss, &h);
-	farm_run(&boss, 1, MINUTES(5));
+	begin(&f, &coordinator, &h);
+	farm_run(&coordinator, 1, MINUTES(5));
 	assert_string_equal(h.troubles,
 			    "the policy: its mode is self: nodes ask no coordinator, and nothing is begun\n");
 	assert_string_equal(farm_state(&f, 0), "");
 	assert_int_equal(h.blind, 0);
 	farm_policy(&f, plain);
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
-	end(&f, &boss, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
+	end(&f, &coordinator, &h);
 }
 
 static size_t asked(const struct farm *f, const char *verb, const char *path)
@@ -169,22 +169,22 @@ static void watches_go_on(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, plain);
-	begin(&f, &boss, &h);
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	begin(&f, &coordinator, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	size_t nodes = asked(&f, "watch", "/api/v1/nodes"), maps = asked(&f, "watch", MAPS);
 	size_t lists = asked(&f, "list", "/api/v1/nodes"), gets = asked(&f, "get", MAPS);
 	size_t calls = sim_count(f.sim, "boss", NULL);
-	farm_run(&boss, 1, MINUTES(20));
+	farm_run(&coordinator, 1, MINUTES(20));
 	assert_in_range(asked(&f, "watch", "/api/v1/nodes") - nodes, 3, 5);
 	assert_in_range(asked(&f, "watch", MAPS) - maps, 3, 5);
 	assert_int_equal(asked(&f, "list", "/api/v1/nodes"), lists);
 	assert_int_equal(asked(&f, "get", MAPS), gets);
 	assert_in_range(sim_count(f.sim, "boss", NULL) - calls, 19 + 6, 21 + 15); // and nothing else
 	assert_string_equal(h.troubles, "");
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // It is said and asked for again, and goes on from where it was: nothing has to be listed anew.
@@ -209,22 +209,22 @@ static void a_watch_that_is_refused(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
-		begin(&f, &boss, &h);
+		begin(&f, &coordinator, &h);
 		sim_fault(f.sim, &(struct sim_fault){ .what = rows[i].what,
 						      .client = "boss",
 						      .verb = "watch",
 						      .resource = rows[i].resource,
 						      .status = rows[i].status,
 						      .times = 100000 });
-		farm_run(&boss, 1, MINUTES(2));
+		farm_run(&coordinator, 1, MINUTES(2));
 		expect(str_starts(h.troubles, rows[i].said), h.troubles);
 		sim_heal(f.sim);
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(5)), rows[i].name);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(5)), rows[i].name);
 		expect(asked(&f, "list", "/api/v1/nodes") == 1, rows[i].name);
-		end(&f, &boss, &h);
+		end(&f, &coordinator, &h);
 	}
 }
 
@@ -244,20 +244,20 @@ static void only_news_are_planned_for(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
-		begin(&f, &boss, &h);
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)), rows[i].name);
+		begin(&f, &coordinator, &h);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)), rows[i].name);
 		f.nodes[0].is_silent = true;
-		farm_run(&boss, 1, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(1));
 		for (unsigned before = h.rests; h.rests == before;) // just decided: the next time is 5 s away
-			farm_run(&boss, 1, 100);
+			farm_run(&coordinator, 1, 100);
 		unsigned planned = h.rests;
 		sim_merge(f.sim, "/api/v1/nodes/n00", "%s", rows[i].merge);
-		farm_run(&boss, 1, SECONDS(2));
+		farm_run(&coordinator, 1, SECONDS(2));
 		expect((h.rests > planned) == rows[i].is_news, rows[i].name);
-		end(&f, &boss, &h);
+		end(&f, &coordinator, &h);
 	}
 }
 

@@ -42,9 +42,9 @@ static const char *says(const struct scene *s, const char *keys)
 static int try(struct leader *l)
 {
 	struct err err;
-	struct ledger ledger = { 0 };
+	struct slot_ledger ledger = { 0 };
 	int r = leader_try(l, &ledger, &err);
-	ledger_done(&ledger);
+	scheduler_ledger_done(&ledger);
 	return r;
 }
 
@@ -155,8 +155,8 @@ static void who_waits_takes_over_when_it_is_given_back(void **state)
 	struct scene s;
 	struct err err;
 	begin(&s);
-	struct entry entries[] = { { .uid = "u-2", .slot = SLOT_WORK }, { .uid = "u-1", .slot = SLOT_WAIT } };
-	const struct ledger two = { entries, 2 }, none = { NULL, 0 };
+	struct ledger_entry entries[] = { { .uid = "u-2", .slot = SLOT_WORK }, { .uid = "u-1", .slot = SLOT_WAIT } };
+	const struct slot_ledger two = { entries, 2 }, none = { NULL, 0 };
 	assert_int_equal(leader_write(&s.a, &two, &err), 0); // of what it does not lead
 	assert_null(sim_get(s.sim, LEASE));
 	assert_int_equal(leader_leave(&s.a, &err), 0);
@@ -172,13 +172,13 @@ static void who_waits_takes_over_when_it_is_given_back(void **state)
 	assert_int_equal(leader_leave(&s.a, &err), 1);
 	assert_false(s.a.is_leading);
 	assert_string_equal(says(&s, "spec holderIdentity"), "");
-	struct ledger got = { 0 };
+	struct slot_ledger got = { 0 };
 	kube_step(s.b_kube, 200, &err);
 	kube_step(s.b_kube, 1000, &err);
 	assert_int_equal(leader_try(&s.b, &got, &err), 1);
 	assert_int_equal(got.count, 2);
 	assert_string_equal(got.items[0].uid, "u-2");
-	ledger_done(&got);
+	scheduler_ledger_done(&got);
 	assert_int_equal(leader_epoch(&s.b), 2);
 	assert_string_equal(says(&s, SLOTS), "work u-2;wait u-1");
 	end(&s);

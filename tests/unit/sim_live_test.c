@@ -30,7 +30,7 @@ static const char *const names[OBSTACLES] = { "free",      "bare pod", "finalize
 					      "forgetful", "cleaned",  "flapping",  "job",    "foreign cordon", "ill" };
 struct play {
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	enum obstacle what[NODES];
 	unsigned seed, lives;
 	bool has_windows, is_over;
@@ -148,19 +148,19 @@ static void lead(struct play *p, long ms)
 {
 	for (long end = sim_now_ms() + ms; sim_now_ms() < end;) {
 		long some = MINUTES(10) + one_of(MINUTES(600)), left = end - sim_now_ms();
-		farm_run(&p->boss, 1, some < left ? some : left);
-		if (p->boss.is_dead || one_of(3) == 0) {
+		farm_run(&p->coordinator, 1, some < left ? some : left);
+		if (p->coordinator.is_dead || one_of(3) == 0) {
 			auto_str char *name = str_fmt("boss%u", p->lives++);
-			farm_boss_end(&p->boss);
-			farm_boss_begin(&p->f, &p->boss, name);
+			farm_coordinator_kill(&p->coordinator);
+			farm_coordinator_begin(&p->f, &p->coordinator, name);
 		}
 	}
 }
 
 static bool is_halted(const struct play *p)
 {
-	const char *text = sim_text(sim_get(p->f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLSTATUS_NAME),
-				    "data " ROLLSTATUS_KEY);
+	const char *text = sim_text(sim_get(p->f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLOUT_STATUS_NAME),
+				    "data " ROLLOUT_STATUS_KEY);
 	return text && strstr(text, "\"halted\": true");
 }
 
@@ -185,14 +185,14 @@ static void play(unsigned seed)
 {
 	struct play p = { .seed = seed, .has_windows = seed % 3 == 0 };
 	auto_str char *first = policy_of(&p, "535.2"), *second = policy_of(&p, "535.3");
-	struct aim target = farm_target(second);
+	struct target_hash target = farm_target(second);
 	farm_begin_by(&p.f, NODES, first, seed);
-	p.f.bad = seed % 5 == 2 ? farm_target(first) : AIM_NONE;
+	p.f.bad = seed % 5 == 2 ? farm_target(first) : TARGET_HASH_NONE;
 	p.f.is_sick = seed % 2;
 	for (unsigned i = 0; i < NODES; i++)
 		put_in_the_way(&p, i);
 	sim_after(1, disturb, &p);
-	farm_boss_begin(&p.f, &p.boss, "boss");
+	farm_coordinator_begin(&p.f, &p.coordinator, "boss");
 	lead(&p, HOURS(EACH_H));
 	for (unsigned i = 0; i < NODES; i++)
 		if (p.what[i] != FLAPPING && p.what[i] != JOB && p.what[i] != CLEANED)
@@ -205,12 +205,12 @@ static void play(unsigned seed)
 	clear_the_way(&p);
 	lead(&p, HOURS(3));
 	for (unsigned i = 0; i < NODES; i++)
-		if (!in(&p, i, "done") || !aim_eq(&p.f.nodes[i].loaded, &target) || farm_is_cordoned(&p.f, i))
+		if (!in(&p, i, "done") || !target_hash_eq(&p.f.nodes[i].loaded, &target) || farm_is_cordoned(&p.f, i))
 			fail_msg("SEED=%u, at the end: n%02u (%s) is %s: %s; cordoned %d", seed, i, names[p.what[i]],
 				 farm_state(&p.f, i), farm_note(&p.f, i, "kmodsmith.io/reason"),
 				 farm_is_cordoned(&p.f, i));
 	expect_rest(&p, 0, "at the end");
-	farm_boss_end(&p.boss);
+	farm_coordinator_kill(&p.coordinator);
 	farm_end(&p.f);
 }
 

@@ -17,23 +17,23 @@ struct scene {
 	struct farm f;
 	struct kube *kube;
 	struct policy policy;
-	struct fleet fleet;
-	struct drain drain;
+	struct node_cache node_cache;
+	struct evictor drain;
 };
 
 static void renew(struct scene *s)
 {
-	fleet_put(&s->fleet, sim_get(s->f.sim, N00), &s->policy);
+	node_cache_put(&s->node_cache, sim_get(s->f.sim, N00), &s->policy);
 }
 
 static void begin(struct scene *s, const char *policy, const char *state)
 {
 	struct err err = { 0 };
-	*s = (struct scene){ .policy = POLICY_NONE, .fleet = FLEET_NONE };
+	*s = (struct scene){ .policy = POLICY_NONE, .node_cache = NODE_CACHE_NONE };
 	farm_begin(&s->f, 1, plain);
 	expect(policy_parse(policy, strlen(policy), &s->policy, &err) == 0, err.text);
 	s->kube = sim_client(s->f.sim, "boss");
-	s->drain = (struct drain){ .kube = s->kube };
+	s->drain = (struct evictor){ .kube = s->kube };
 	sim_merge(s->f.sim, N00,
 		  "{'metadata':{'labels':{'kmodsmith.io/state':'%s'},'annotations':{'kmodsmith.io/cordon':'{"
 		  "\\'by\\':\\'kmodsmith\\',\\'prior\\':false,\\'touched\\':false,\\'again\\':0,"
@@ -43,7 +43,7 @@ static void begin(struct scene *s, const char *policy, const char *state)
 }
 static void end(struct scene *s)
 {
-	fleet_done(&s->fleet);
+	node_cache_done(&s->node_cache);
 	policy_done(&s->policy);
 	kube_free(s->kube);
 	farm_end(&s->f);
@@ -52,15 +52,15 @@ static void end(struct scene *s)
 static int look(struct scene *s)
 {
 	struct err err = { 0 };
-	return drain_look(&s->drain, &s->fleet, 0, &s->policy.pools[0], true, kube_time(s->kube), &err);
+	return drain_check_pods(&s->drain, &s->node_cache, 0, &s->policy.pools[0], true, kube_time(s->kube), &err);
 }
 static const struct pods_seen *seen(const struct scene *s)
 {
-	return member_seen(&s->fleet.members[0]);
+	return node_state_pods(&s->node_cache.nodes[0]);
 }
 static long due(const struct scene *s)
 {
-	return s->fleet.fellows[0].look_ms - kube_now_ms();
+	return s->node_cache.entries[0].look_ms - kube_now_ms();
 }
 
 static void make_job(struct scene *s, const char *name)
@@ -130,10 +130,10 @@ static void jobs_are_counted_and_spared(void **state)
 		}
 		if (rows[i].others)
 			farm_pod(&s.f, 0, "web");
-		s.fleet.members[0].record.receipt.waited = rows[i].waited;
+		s.node_cache.nodes[0].record.receipt.waited = rows[i].waited;
 		expect(look(&s) == 1, rows[i].name);
 		const struct reason *why = &seen(&s)->blocker;
-		auto_str char *said = str_fmt("%s%s%s", why->code ? reason_info(why->code)->code : "",
+		auto_str char *said = str_fmt("%s%s%s", why->code ? node_reason_info(why->code)->code : "",
 					      *why->object ? " " : "", why->object);
 		expect(str_eq(said, rows[i].said), said);
 		expect((unsigned)seen(&s)->jobs == rows[i].jobs, rows[i].name);
@@ -165,7 +165,7 @@ static void is_in_another_state(void *ctx)
 static void is_gone(void *ctx)
 {
 	(void)ctx;
-	fleet_forget(&scene->fleet, 0);
+	node_cache_forget(&scene->node_cache, 0);
 }
 static void is_as_before(void *ctx)
 {
@@ -225,9 +225,9 @@ static void a_look_that_fails_says_nothing(void **state)
 		expect(look(&s) == -1, rows[i].name);
 		expect(seen(&s)->pods == PODS_UNSEEN, rows[i].name);
 		expect(due(&s) == DRAIN_LOOK_MS, rows[i].name);
-		expect(!drain_is_due(&s.fleet, 0), rows[i].name);
+		expect(!drain_is_due(&s.node_cache, 0), rows[i].name);
 		sim_pass(DRAIN_LOOK_MS);
-		expect(drain_is_due(&s.fleet, 0), rows[i].name);
+		expect(drain_is_due(&s.node_cache, 0), rows[i].name);
 		sim_heal(s.f.sim);
 		expect(look(&s) == 1 && seen(&s)->pods == 1, rows[i].name);
 		end(&s);
@@ -299,7 +299,7 @@ static void a_holder_is_told_by_what_ends_him(void **state)
 		hold(&s, rows[i].more ? "p" : NULL);
 		expect(look(&s) == 1, rows[i].name);
 		const struct reason *why = &seen(&s)->blocker;
-		auto_str char *said = str_fmt("%s%s%s", why->code ? reason_info(why->code)->code : "",
+		auto_str char *said = str_fmt("%s%s%s", why->code ? node_reason_info(why->code)->code : "",
 					      *why->object ? " " : "", why->object);
 		expect(str_eq(said, rows[i].said), said);
 		expect(is_leaving(&s, "p") == (rows[i].goes || !rows[i].more), rows[i].name);
@@ -317,7 +317,7 @@ static void who_evicts_is_spared_where_there_is_nowhere_else(void **state)
 		farm_pod(&s.f, 0, "boss");
 		if (nodes == 2) {
 			sim_make(s.f.sim, "/api/v1/nodes", "{'metadata':{'name':'n77'}}");
-			fleet_put(&s.fleet, sim_get(s.f.sim, "/api/v1/nodes/n77"), &s.policy);
+			node_cache_put(&s.node_cache, sim_get(s.f.sim, "/api/v1/nodes/n77"), &s.policy);
 		}
 		auto_str char *uid = str_dup(sim_text(sim_get(s.f.sim, PODS "/boss"), "metadata uid"));
 		s.drain.own_uid = uid;

@@ -11,21 +11,22 @@ enum { NODES = 5, POOLS = 2 };
 #define auto_client __attribute__((cleanup(kube_freep)))
 
 struct scene {
-	struct member members[NODES];
+	struct node_state nodes[NODES];
 	struct wave waves[1];
 	struct pool pools[POOLS];
-	struct seat seats[NODES];
+	struct node_plan node_plans[NODES];
 	struct sum sums[POOLS];
 	struct rollout rollouts[POOLS];
 	struct slots slots;
-	struct tally tally;
+	struct counters counters;
 	struct coordinator c;
 };
 
 // Pool a is in its canary and has room; pool b is in its last wave, halted, with more under way than its limit allows.
 static void make(struct scene *s, struct kube *kube, struct kube *lease_kube)
 {
-	static const enum phase phases[NODES] = { PHASE_EVICTING, PHASE_DONE, PHASE_DONE, PHASE_UNKNOWN, PHASE_HELD };
+	static const enum node_phase phases[NODES] = { PHASE_EVICTING, PHASE_DONE, PHASE_DONE, PHASE_UNKNOWN,
+						       PHASE_HELD };
 	static const int pools[NODES] = { 0, 0, 1, 1, -1 };
 	*s = (struct scene){ .waves = { { .name = "canary" } },
 			     .pools = { { .name = "a", .target.driver = "570.86.15", .wave_count = 1 },
@@ -35,18 +36,18 @@ static void make(struct scene *s, struct kube *kube, struct kube *lease_kube)
 			     .rollouts = { { .target = { 0xabc, 0x12 } },
 					   { .wave = 1, .is_halted = true, .halt.code = REASON_WAVE_FAILURES } } };
 	for (int i = 0; i < NODES; i++) {
-		s->members[i].record.phase = phases[i];
-		s->seats[i].pool = pools[i];
+		s->nodes[i].record.phase = phases[i];
+		s->node_plans[i].pool = pools[i];
 	}
 	s->pools[0].waves = s->waves;
-	s->slots = (struct slots){ .seats = s->seats, .sums = s->sums, .rollouts = s->rollouts };
-	s->tally = (struct tally){ .rollbacks = { [FAILING_PERMANENT] = 2, [FAILING_NONE] = 1 },
-				   .pools = { { "a", 5, 61.4 }, { "b", 6, 7 } } };
-	s->tally.phases[PHASE_EVICTING] =
-		(struct tally_phase){ .within = { 0, 1, 0, 2, 0, 0, 0, 0, 0, 1 }, .count = 4, .seconds = 15123 };
+	s->slots = (struct slots){ .node_plans = s->node_plans, .sums = s->sums, .rollouts = s->rollouts };
+	s->counters = (struct counters){ .rollbacks = { [FAILING_PERMANENT] = 2, [FAILING_NONE] = 1 },
+					 .pools = { { "a", 5, 61.4 }, { "b", 6, 7 } } };
+	s->counters.phases[PHASE_EVICTING] =
+		(struct counters_phase){ .within = { 0, 1, 0, 2, 0, 0, 0, 0, 0, 1 }, .count = 4, .seconds = 15123 };
 	s->c = (struct coordinator){ .o = { .kube = kube, .lease_kube = lease_kube },
 				     .policy = { .pools = s->pools, .pool_count = POOLS },
-				     .fleet = { .members = s->members, .count = NODES },
+				     .node_cache = { .nodes = s->nodes, .count = NODES },
 				     .leader.is_leading = true,
 				     .drain = { .asked = 9, .evicted = 5, .blocked = 3 },
 				     .writes = 41,
@@ -183,10 +184,10 @@ static const char *const memory[] = {
 	NULL,
 };
 
-static void expect_metrics(const struct coordinator *c, const struct slots *slots, const struct tally *tally,
+static void expect_metrics(const struct coordinator *c, const struct slots *slots, const struct counters *counters,
 			   unsigned empty, const char *const *const parts[])
 {
-	auto_str char *text = metrics_text(c, slots, tally), *got = NULL, *want = str_dup("");
+	auto_str char *text = metrics_text(c, slots, counters), *got = NULL, *want = str_dup("");
 	for (size_t i = 0; parts[i]; i++)
 		for (size_t n = 0; parts[i][n]; n++)
 			str_add(&want, "%s\n", parts[i][n]);
@@ -209,10 +210,10 @@ static void a_leader_tells_all_that_it_knows(void **state)
 	assert_int_equal(api_get(lease_kube, "/api/v1/nodes", NULL, &err), 1);
 	make(&s, kube, lease_kube);
 	expect_metrics(
-		&s.c, &s.slots, &s.tally, POOLS * PHASE_COUNT - 4,
+		&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 4,
 		(const char *const *const[]){ rollouts, requests_head, requests, leads, accepted, memory, NULL });
 	err_set(&s.c.refused, E_CONFIG, "pools: is missing");
-	expect_metrics(&s.c, &s.slots, &s.tally, POOLS * PHASE_COUNT - 4,
+	expect_metrics(&s.c, &s.slots, &s.counters, POOLS * PHASE_COUNT - 4,
 		       (const char *const *const[]){ rollouts, requests_head, requests, leads, refused, memory, NULL });
 }
 
@@ -225,7 +226,8 @@ static void who_does_not_lead_tells_of_itself_alone(void **state)
 	auto_client struct kube *kube = sim_client(sim, "boss"), *lease_kube = sim_client(sim, "boss-lease");
 	make(&s, kube, lease_kube);
 	s.c.leader.is_leading = false;
-	expect_metrics(&s.c, NULL, &s.tally, 0, (const char *const *const[]){ requests_head, follows, memory, NULL });
+	expect_metrics(&s.c, NULL, &s.counters, 0,
+		       (const char *const *const[]){ requests_head, follows, memory, NULL });
 }
 
 int main(void)

@@ -21,7 +21,7 @@ static char *policy_of(unsigned version, bool is_allowed)
 
 struct world {
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct nvidia theirs;
 	unsigned version, births;
 };
@@ -80,8 +80,8 @@ static void disturb(struct world *w)
 		farm_policy(&w->f, policy);
 		return;
 	default:
-		farm_boss_end(&w->boss);
-		farm_boss_begin(&w->f, &w->boss, sim_dice() % 2 ? "boss1" : "boss2");
+		farm_coordinator_kill(&w->coordinator);
+		farm_coordinator_begin(&w->f, &w->coordinator, sim_dice() % 2 ? "boss1" : "boss2");
 	}
 }
 
@@ -108,17 +108,17 @@ static void run_seed(unsigned seed)
 	auto_str char *what = str_fmt("seed %u", seed);
 	farm_begin_by(&w.f, NODES, policy, seed);
 	nvidia_begin(&w.f, &w.theirs, sim_dice() % 2, sim_dice() % 2);
-	farm_boss_begin(&w.f, &w.boss, "boss1");
+	farm_coordinator_begin(&w.f, &w.coordinator, "boss1");
 	for (int i = 0; i < ROUNDS; i++) {
 		disturb(&w);
 		keep_pods(&w);
-		farm_run(&w.boss, 1, 1000L * (1 + sim_dice() % 120));
+		farm_run(&w.coordinator, 1, 1000L * (1 + sim_dice() % 120));
 	}
-	farm_run(&w.boss, 1, MINUTES(10)); // the operator's upgrades end
+	farm_run(&w.coordinator, 1, MINUTES(10)); // the operator's upgrades end
 	expect(is_at_rest(&w), what);
 	set_budget(&w, false);
 	w.theirs.has_driver = false;
-	bool is_done = farm_until(&w.f, &w.boss, 1, "done", NODES, MINUTES(180));
+	bool is_done = farm_until(&w.f, &w.coordinator, 1, "done", NODES, MINUTES(180));
 	for (unsigned i = 0; i < NODES && !is_done; i++)
 		print_message("%s: n%02u %s, %s, cordoned %d\n", what, i, farm_state(&w.f, i),
 			      farm_note(&w.f, i, "kmodsmith.io/reason"), farm_is_cordoned(&w.f, i));
@@ -127,7 +127,7 @@ static void run_seed(unsigned seed)
 		expect(!farm_is_cordoned(&w.f, i), what);
 	if (w.f.laws->count)
 		fail_msg("%s: %zu laws were broken, first: %s", what, w.f.laws->count, w.f.laws->items[0]);
-	farm_boss_end(&w.boss);
+	farm_coordinator_kill(&w.coordinator);
 	farm_end(&w.f);
 }
 

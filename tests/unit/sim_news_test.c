@@ -25,14 +25,14 @@ static size_t gets_of_nodes(const struct farm *f)
 }
 
 // Until the only node is staged, which the coordinator hears of LATE_MS later.
-static void until_staged(struct farm *f, struct farm_boss *boss)
+static void until_staged(struct farm *f, struct farm_coordinator *coordinator)
 {
 	farm_begin(f, 1, plain);
 	sim_fault(f->sim, &(struct sim_fault){
 				  .what = SIM_WATCH_LATE, .client = "boss", .resource = "nodes", .late_ms = LATE_MS });
-	farm_boss_begin(f, boss, "boss");
+	farm_coordinator_begin(f, coordinator, "boss");
 	for (int i = 0; i < 300 && !strstr(farm_note(f, 0, "kmodsmith.io/agent.ack"), ":stage:done"); i++)
-		farm_run(boss, 1, 500);
+		farm_run(coordinator, 1, 500);
 	assert_string_equal(farm_state(f, 0), "staging");
 }
 
@@ -64,25 +64,25 @@ static void who_was_refused_looks_again(void **state)
 		     { "the Node is another one", exchange, 1 } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
-		until_staged(&f, &boss);
-		farm_run(&boss, 1, SECONDS(8));
+		struct farm_coordinator coordinator;
+		until_staged(&f, &coordinator);
+		farm_run(&coordinator, 1, SECONDS(8));
 		rows[i].change(&f);
 		const json_t *node = sim_get(f.sim, "/api/v1/nodes/n00");
 		auto_str char *uid = str_dup(sim_text(node, "metadata uid"));
 		size_t gets = gets_of_nodes(&f);
-		for (int s = 0; s < 36 && boss.c.conflicts == 0; s++)
-			farm_run(&boss, 1, 500);
-		farm_run(&boss, 1, 500);
-		expect(boss.c.conflicts == 1, rows[i].name);
+		for (int s = 0; s < 36 && coordinator.c.conflicts == 0; s++)
+			farm_run(&coordinator, 1, 500);
+		farm_run(&coordinator, 1, 500);
+		expect(coordinator.c.conflicts == 1, rows[i].name);
 		expect(gets_of_nodes(&f) == gets + 1, rows[i].name);
-		expect(boss.c.fleet.count == rows[i].left, rows[i].name);
+		expect(coordinator.c.node_cache.count == rows[i].left, rows[i].name);
 		if (rows[i].left)
-			expect(str_eq(boss.c.fleet.members[0].uid, uid), rows[i].name);
-		farm_run(&boss, 1, SECONDS(4)); // of the change the watch has not told yet
-		expect(boss.c.conflicts == 1, rows[i].name);
+			expect(str_eq(coordinator.c.node_cache.nodes[0].uid, uid), rows[i].name);
+		farm_run(&coordinator, 1, SECONDS(4)); // of the change the watch has not told yet
+		expect(coordinator.c.conflicts == 1, rows[i].name);
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -93,17 +93,17 @@ static void late_news_are_not_believed(void **state)
 	(void)state;
 	enum { NODES = 3 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, NODES, plain);
 	sim_fault(f.sim, &(struct sim_fault){
 				 .what = SIM_WATCH_LATE, .client = "boss", .resource = "nodes", .late_ms = 7000 });
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)));
-	farm_run(&boss, 1, MINUTES(1));
-	print_message("%lu writes, %lu refused\n", boss.c.writes, boss.c.conflicts);
-	assert_int_equal(boss.c.conflicts, 0);
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(60)));
+	farm_run(&coordinator, 1, MINUTES(1));
+	print_message("%lu writes, %lu refused\n", coordinator.c.writes, coordinator.c.conflicts);
+	assert_int_equal(coordinator.c.conflicts, 0);
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -113,14 +113,14 @@ static void a_node_that_is_gone_from_the_list_is_forgotten(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	for (unsigned i = 0; i < 2; i++) {
 		auto_str char *pod = str_fmt("stays-%u", i);
 		farm_pod_that_stays(&f, i, pod);
 	}
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(5)));
 	assert_string_equal(farm_state(&f, 0), "evicting");
 	size_t lists = sim_count(f.sim, "boss", "list");
 	const struct sim_fault *gone =
@@ -128,14 +128,14 @@ static void a_node_that_is_gone_from_the_list_is_forgotten(void **state)
 	sim_delete(f.sim, "/api/v1/nodes/n00");
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/stays-1", "{'metadata':{'finalizers':null}}");
 	sim_compact(f.sim);
-	farm_run(&boss, 1, SECONDS(10));
+	farm_run(&coordinator, 1, SECONDS(10));
 	assert_int_equal(gone->hits, 1);
 	assert_true(sim_count(f.sim, "boss", "list") > lists);
-	assert_int_equal(boss.c.fleet.count, 1);
-	assert_string_equal(boss.c.fleet.fellows[0].name, "n01");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(3)));
+	assert_int_equal(coordinator.c.node_cache.count, 1);
+	assert_string_equal(coordinator.c.node_cache.entries[0].name, "n01");
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(3)));
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

@@ -20,29 +20,29 @@
 
 // Decisions
 
-static void to_tell(const struct member *m, struct decision *d) // nothing but a reason
+static void to_tell(const struct node_state *m, struct decision *d) // nothing but a reason
 {
 	d->next.reason.code = m->record.reason.code == REASON_JOBS ? REASON_HOLDERS : REASON_JOBS;
 }
-static void to_replace(const struct member *m, struct decision *d)
+static void to_replace(const struct node_state *m, struct decision *d)
 {
 	d->next.phase = PHASE_REPLACING;
 	d->next.go = (struct order){ { m->record.seq.epoch, m->record.seq.n + 1 }, VERB_REPLACE, { 2, 0 } };
 }
-static void to_cordon(const struct member *m, struct decision *d)
+static void to_cordon(const struct node_state *m, struct decision *d)
 {
 	(void)m;
 	d->next.receipt = (struct receipt){ .is_there = true, .until = 1800000600 };
 	d->cordon = CORDON_ON;
 }
-static void to_release(const struct member *m, struct decision *d)
+static void to_release(const struct node_state *m, struct decision *d)
 {
 	(void)m;
 	d->next.phase = PHASE_RELEASING;
 	d->next.receipt = (struct receipt){ 0 };
 	d->cordon = CORDON_OFF;
 }
-static void to_drop_word(const struct member *m, struct decision *d) // into which NVIDIA's controller writes
+static void to_drop_word(const struct node_state *m, struct decision *d) // into which NVIDIA's controller writes
 {
 	(void)m;
 	d->drops_word = true;
@@ -52,7 +52,7 @@ enum { FIRST = 1, OURS, THEIRS }; // it has no number yet; our cordon and receip
 static const struct {
 	const char *name;
 	unsigned node;
-	void (*decide)(const struct member *m, struct decision *d);
+	void (*decide)(const struct node_state *m, struct decision *d);
 	const char *meanwhile; // a merge of the Node; NULL = nothing, "" = it is deleted, "new" = and made again
 	bool is_written;
 } rows[] = {
@@ -135,10 +135,10 @@ static void meanwhile(struct sim *s, unsigned node, const char *what)
 static void expect_written(struct sim *s, const struct decision *d, const json_t *before, const char *row)
 {
 	struct policy policy = POLICY_NONE;
-	struct fleet fleet = FLEET_NONE;
+	struct node_cache node_cache = NODE_CACHE_NONE;
 	const json_t *after = sim_get(s, PATH);
-	fleet_put(&fleet, after, &policy);
-	const struct member *now = &fleet.members[0];
+	node_cache_put(&node_cache, after, &policy);
+	const struct node_state *now = &node_cache.nodes[0];
 	bool was_cordoned = json_is_true(sim_at(before, "spec unschedulable"));
 	bool is_cordoned = d->cordon == CORDON_KEEP ? was_cordoned : d->cordon == CORDON_ON;
 	expect(now->facts.is_unschedulable == is_cordoned, row);
@@ -158,7 +158,7 @@ static void expect_written(struct sim *s, const struct decision *d, const json_t
 		expect(json_equal(json_object_get(sim_at(after, "metadata annotations"), kept[i]),
 				  json_object_get(sim_at(before, "metadata annotations"), kept[i])),
 		       row);
-	fleet_done(&fleet);
+	node_cache_done(&node_cache);
 }
 
 static void check(size_t i)
@@ -166,31 +166,31 @@ static void check(size_t i)
 	struct err err = { 0 };
 	struct decision d = { .rule = &drain_rules[0], .cordon = CORDON_KEEP };
 	struct policy policy = POLICY_NONE;
-	struct fleet fleet = FLEET_NONE;
-	auto_patch struct patch patch = { 0 };
+	struct node_cache node_cache = NODE_CACHE_NONE;
+	auto_node_patch struct node_patch patch = { 0 };
 	auto_json json_t *now = NULL;
 	auto_sim struct sim *s = sim_new(NULL);
 	auto_kube struct kube *kube = sim_client(s, "boss1");
 	make_node(s, rows[i].node);
-	fleet_put(&fleet, sim_get(s, PATH), &policy);
-	const struct member *m = &fleet.members[0];
+	node_cache_put(&node_cache, sim_get(s, PATH), &policy);
+	const struct node_state *m = &node_cache.nodes[0];
 	expect(m->record.malformed == 0 && m->record.receipt.is_there == (rows[i].node >= OURS), rows[i].name);
 	d.next = m->record;
 	rows[i].decide(m, &d);
 	d.next.has_phase = true;
 	d.next.seq = (struct seq){ 1, m->record.seq.n + 1 };
-	patch_make(m, &d, false, &patch);
+	node_patch_make(m, &d, false, &patch);
 	meanwhile(s, rows[i].node, rows[i].meanwhile);
 	auto_json json_t *before = json_deep_copy(sim_get(s, PATH));
-	const struct fellow *w = &fleet.fellows[0];
-	const struct nodepatch_seen seen = { w->version, w->loaded, w->holders };
-	int r = nodepatch_write(kube, m, &seen, &patch, &now, &err);
+	const struct cache_entry *w = &node_cache.entries[0];
+	const struct node_patch_seen seen = { w->version, w->loaded, w->holders };
+	int r = node_patch_write(kube, m, &seen, &patch, &now, &err);
 	expect(r == rows[i].is_written, rows[i].name);
 	bool is_same = before ? json_equal(before, sim_get(s, PATH)) : !sim_get(s, PATH);
 	expect(is_same == !rows[i].is_written, rows[i].name);
 	if (rows[i].is_written)
 		expect_written(s, &d, before, rows[i].name);
-	fleet_done(&fleet);
+	node_cache_done(&node_cache);
 }
 
 static void what_was_decided_by_something_older_is_refused(void **state)

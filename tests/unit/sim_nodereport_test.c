@@ -9,20 +9,20 @@ static const char NODE[] = "/api/v1/nodes/n1";
 
 struct says {
 	const char *release; // NULL = the running kernel starts next
-	enum forecast_verdict verdict;
+	enum kernel_verdict verdict;
 	int code;
 	const char *evidence;
 };
 
-static struct forecast forecast_of(const struct says *says)
+static struct kernel_report kernel_report_of(const struct says *says)
 {
-	struct forecast f = { .running = str_dup("6.1"), .next = str_dup(says->release ? says->release : "6.1") };
+	struct kernel_report f = { .running = str_dup("6.1"), .next = str_dup(says->release ? says->release : "6.1") };
 	f.items = mem_alloc(sizeof(*f.items));
 	f.count = 1;
-	f.items[0] = (struct forecast_kernel){ .release = str_dup(says->release ? says->release : "6.0"),
-					       .where = str_dup("") };
+	f.items[0] = (struct kernel_report_entry){ .release = str_dup(says->release ? says->release : "6.0"),
+						   .where = str_dup("") };
 	f.items[0].is_next = says->release != NULL;
-	forecast_say(&f.items[0], says->verdict, says->code, says->evidence ? says->evidence : "");
+	kernel_report_set(&f.items[0], says->verdict, says->code, says->evidence ? says->evidence : "");
 	return f;
 }
 
@@ -52,34 +52,34 @@ static const struct step {
 } steps[] = {
 	{ "the running kernel starts next, as ever: nothing to say", { 0 }, NULL, NULL, NULL },
 	{ "a kernel that only waits for its compile is no news to wake somebody for",
-	  { "6.2", FORECAST_NEEDS_BUILD, 0, "no package" },
+	  { "6.2", KERNEL_NEEDS_BUILD, 0, "no package" },
 	  "needs-build 6.2",
 	  NULL,
 	  NULL },
-	{ "its package is there", { "6.2", FORECAST_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
+	{ "its package is there", { "6.2", KERNEL_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
 	{ "it cannot be served",
-	  { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "it says \"no\"" },
+	  { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "it says \"no\"" },
 	  "impossible 6.2 E_BUILD",
 	  "Warning NextKernelUnservable 6.2 starts next: impossible: E_BUILD: it says \"no\"; next step: ",
 	  "look for a newer driver or a patch for this kernel" },
 	{ "the same with other evidence is the same",
-	  { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "it says \"never\"" },
+	  { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "it says \"never\"" },
 	  "impossible 6.2 E_BUILD",
 	  NULL,
 	  NULL },
 	{ "another reason",
-	  { "6.2", FORECAST_NEEDS_BUILD, E_HEADERS_NOT_FOUND, "tried" },
+	  { "6.2", KERNEL_NEEDS_BUILD, E_HEADERS_NOT_FOUND, "tried" },
 	  "needs-build 6.2 E_HEADERS_NOT_FOUND",
 	  "Warning NextKernelUnservable 6.2 starts next: needs-build: E_HEADERS_NOT_FOUND: tried; next step: ",
 	  "--headers FILE[,FILE...]" },
 	{ "it is good again",
-	  { "6.2", FORECAST_BUILDING, 0, "pid 7" },
+	  { "6.2", KERNEL_BUILDING, 0, "pid 7" },
 	  "building 6.2",
 	  "Normal NextKernelServable 6.2 starts next: building: pid 7",
 	  "pid 7" },
-	{ "it stays good", { "6.2", FORECAST_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
+	{ "it stays good", { "6.2", KERNEL_READY, 0, "proven" }, "ready 6.2", NULL, NULL },
 	{ "a newer one cannot be served",
-	  { "6.3", FORECAST_IMPOSSIBLE, E_SOURCE_KERNEL, "too new" },
+	  { "6.3", KERNEL_IMPOSSIBLE, E_SOURCE_KERNEL, "too new" },
 	  "impossible 6.3 E_SOURCE_KERNEL",
 	  "Warning NextKernelUnservable 6.3 starts next: impossible: E_SOURCE_KERNEL: too new; next step: ",
 	  "" },
@@ -93,8 +93,8 @@ static const struct step {
 
 static int report(struct kube *k, const char *node, const struct says *says, struct err *err)
 {
-	auto_forecast struct forecast f = forecast_of(says);
-	return nodereport_tell(k, node, &f, err);
+	auto_kernel_report struct kernel_report f = kernel_report_of(says);
+	return next_kernel_report_write(k, node, &f, err);
 }
 
 static bool is_same(const char *a, const char *b)
@@ -133,8 +133,9 @@ static void a_long_release_is_cut(void **state)
 	auto_str char *release = str_dup("");
 	for (int i = 0; i < 30; i++)
 		str_add(&release, "0123456789");
-	auto_forecast struct forecast f = forecast_of(&(struct says){ release, FORECAST_IMPOSSIBLE, E_BUILD, "x" });
-	auto_str char *text = nodereport_text(&f);
+	auto_kernel_report struct kernel_report f =
+		kernel_report_of(&(struct says){ release, KERNEL_IMPOSSIBLE, E_BUILD, "x" });
+	auto_str char *text = next_kernel_report_text(&f);
 	auto_str char *wanted = str_fmt("impossible %.64s E_BUILD", release);
 	assert_string_equal(text, wanted);
 }
@@ -145,7 +146,7 @@ static void a_node_that_is_not_there(void **state)
 	auto_sim struct sim *s = sim_new(NULL);
 	auto_kube struct kube *k = sim_client(s, "node");
 	struct err err = { 0 };
-	const struct says bad = { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "x" };
+	const struct says bad = { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "x" };
 	assert_int_equal(report(k, "n1", &bad, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 	assert_string_equal(err.text, "there is no Node 'n1'; NODE_NAME says who we are");
@@ -168,7 +169,7 @@ static void another_node_of_the_name_is_not_written(void **state)
 	struct err err = { 0 };
 	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
 	sim_fault(s, &(struct sim_fault){ .what = SIM_CUT_BEFORE, .verb = "patch", .hit = replace_node, .ctx = s });
-	assert_int_equal(report(k, "n1", &(struct says){ "6.2", FORECAST_READY, 0, "x" }, &err), -1);
+	assert_int_equal(report(k, "n1", &(struct says){ "6.2", KERNEL_READY, 0, "x" }, &err), -1);
 	assert_int_equal(err.code, E_CONFLICT);
 	assert_string_equal(err.text, "the Node 'n1' is another one by now");
 	assert_null(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"));
@@ -181,7 +182,7 @@ static void an_event_that_is_refused_is_tried_again(void **state)
 	auto_sim struct sim *s = sim_new(NULL);
 	auto_kube struct kube *k = sim_client(s, "node");
 	struct err err = { 0 };
-	const struct says bad = { "6.2", FORECAST_IMPOSSIBLE, E_BUILD, "x" };
+	const struct says bad = { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "x" };
 	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
 	sim_fault(s, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .resource = "events" });
 	assert_int_equal(report(k, "n1", &bad, &err), -1);

@@ -77,7 +77,7 @@ static void whose_node_it_is(void **state)
 	enum { MOST_S = 30 * 60 };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		long taken_ms = 0;
 		auto_str char *said = str_dup("");
 		farm_begin(&f, 2, plain);
@@ -86,10 +86,10 @@ static void whose_node_it_is(void **state)
 			  "'kmodsmith.io/seq':'3.1'},'labels':{'kmodsmith.io/state':'idle'"
 			  "}}}");
 		rows[i].begin(&f);
-		farm_boss_begin(&f, &boss, "boss");
-		boss.c.o.ears = (struct coordinator_ears){ .trouble = trouble, .ctx = &said };
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		coordinator.c.o.callbacks = (struct coordinator_callbacks){ .trouble = trouble, .ctx = &said };
 		for (int s = 0; s < MOST_S && !taken_ms; s++) {
-			farm_run(&boss, 1, SECONDS(1));
+			farm_run(&coordinator, 1, SECONDS(1));
 			if (!str_eq(farm_note(&f, 0, "kmodsmith.io/coordinator"), "theirs"))
 				taken_ms = sim_now_ms();
 		}
@@ -101,10 +101,10 @@ static void whose_node_it_is(void **state)
 			expect(str_eq(farm_state(&f, 0), "idle"), rows[i].name);
 			expect(str_eq(farm_note(&f, 0, "kmodsmith.io/seq"), "3.1"), rows[i].name);
 		} else {
-			expect(farm_until(&f, &boss, 1, "done", 2, MINUTES(20)), rows[i].name);
+			expect(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(20)), rows[i].name);
 			expect(str_eq(farm_note(&f, 0, "kmodsmith.io/coordinator"), "kmodsmith"), rows[i].name);
 		}
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -114,9 +114,9 @@ static void so_many_are_asked_and_no_more(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	farm_begin(&f, OTHERS_MOST + 2, plain);
-	for (unsigned i = 0; i < OTHERS_MOST + 1; i++) {
+	struct farm_coordinator coordinator;
+	farm_begin(&f, OTHER_LEADERS_MOST + 2, plain);
+	for (unsigned i = 0; i < OTHER_LEADERS_MOST + 1; i++) {
 		auto_str char *path = api_node(f.nodes[i].name);
 		sim_merge(
 			f.sim, path,
@@ -124,12 +124,12 @@ static void so_many_are_asked_and_no_more(void **state)
 			"'labels':{'kmodsmith.io/state':'idle'}}}",
 			i);
 	}
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "done", OTHERS_MOST + 1, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(10));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "done", OTHER_LEADERS_MOST + 1, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(10));
 	assert_int_equal(farm_in(&f, "idle"), 1);
-	assert_int_equal(boss.c.others.count, OTHERS_MOST);
-	farm_boss_end(&boss);
+	assert_int_equal(coordinator.c.others.count, OTHER_LEADERS_MOST);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

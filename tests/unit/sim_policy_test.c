@@ -35,11 +35,11 @@ static unsigned events(const struct farm *f, const char *reason, char ret_text[5
 	return count;
 }
 
-static void all_done(struct farm *f, struct farm_boss *boss, const struct aim *target, long ms)
+static void all_done(struct farm *f, struct farm_coordinator *coordinator, const struct target_hash *target, long ms)
 {
-	assert_true(farm_until(f, boss, 1, "done", NODES, ms));
+	assert_true(farm_until(f, coordinator, 1, "done", NODES, ms));
 	for (unsigned i = 0; i < NODES; i++)
-		expect(aim_eq(&f->nodes[i].loaded, target) && !farm_is_cordoned(f, i), f->nodes[i].name);
+		expect(target_hash_eq(&f->nodes[i].loaded, target) && !farm_is_cordoned(f, i), f->nodes[i].name);
 	lawful(f);
 }
 
@@ -48,26 +48,26 @@ static void a_typo_while_a_node_is_replaced(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain);
 	char text[512];
 	farm_begin(&f, NODES, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	farm_policy(&f, typo);
 	long since = sim_now_ms();
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(5)));
 	assert_int_equal(events(&f, "PolicyRefused", text), 1);
 	assert_non_null(strstr(text, "pools[0].maxUnavailabel: there is no such field; the last good policy stays"));
-	all_done(&f, &boss, &target, MINUTES(20) - (sim_now_ms() - since));
-	farm_run(&boss, 1, MINUTES(90)); // through resyncs
+	all_done(&f, &coordinator, &target, MINUTES(20) - (sim_now_ms() - since));
+	farm_run(&coordinator, 1, MINUTES(90)); // through resyncs
 	assert_int_equal(events(&f, "PolicyRefused", text), 1);
 	assert_int_equal(events(&f, "PolicyAccepted", text), 0);
 	farm_policy(&f, plain);
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(events(&f, "PolicyAccepted", text), 1);
-	all_done(&f, &boss, &target, MINUTES(1));
-	farm_boss_end(&boss);
+	all_done(&f, &coordinator, &target, MINUTES(1));
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -79,25 +79,26 @@ static void a_restart_under_a_policy_that_means_nothing(void **state)
 	static const char key[] = "data status.json";
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct farm f;
-		struct farm_boss boss, next;
-		struct aim target = farm_target(plain);
+		struct farm_coordinator coordinator, next;
+		struct target_hash target = farm_target(plain);
 		char text[512];
 		farm_begin(&f, NODES, plain);
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
-		farm_boss_end(&boss);
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
+		farm_coordinator_kill(&coordinator);
 		farm_policy(&f, texts[i]);
-		farm_boss_begin(&f, &next, "boss2");
+		farm_coordinator_begin(&f, &next, "boss2");
 		for (int seconds = 0; seconds < 120; seconds++) {
 			farm_run(&next, 1, 1000);
-			assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), key), "\"gpus\""));
+			assert_non_null(
+				strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLOUT_STATUS_NAME), key), "\"gpus\""));
 		}
 		assert_int_equal(events(&f, "PolicyRefused", text), 1);
 		all_done(&f, &next, &target, MINUTES(30));
 		farm_run(&next, 1, MINUTES(120));
 		all_done(&f, &next, &target, MINUTES(1));
-		assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), key), "\"gpus\""));
-		farm_boss_end(&next);
+		assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLOUT_STATUS_NAME), key), "\"gpus\""));
+		farm_coordinator_kill(&next);
 		farm_end(&f);
 	}
 }
@@ -109,19 +110,19 @@ static void a_pause_counts_beside_a_typo(void **state)
 	static const char *const off[] = { "null", "'false'" }, *const on[] = { "'true'", "'yes'" };
 	for (size_t i = 0; i < ARRAY_SIZE(on); i++) {
 		struct farm f;
-		struct farm_boss boss;
-		struct aim target = farm_target(plain);
+		struct farm_coordinator coordinator;
+		struct target_hash target = farm_target(plain);
 		farm_begin(&f, NODES, plain);
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 		farm_policy(&f, typo);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':%s}}}", on[i]);
-		farm_run(&boss, 1, MINUTES(120));
+		farm_run(&coordinator, 1, MINUTES(120));
 		assert_int_equal(farm_in(&f, "done"), 1);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/pause':%s}}}",
 			  off[i]);
-		all_done(&f, &boss, &target, MINUTES(30));
-		farm_boss_end(&boss);
+		all_done(&f, &coordinator, &target, MINUTES(30));
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -132,31 +133,31 @@ static void a_deletion_is_a_deletion(void **state)
 	(void)state;
 	for (int is_restarted = 0; is_restarted <= 1; is_restarted++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, NODES, plain);
 		for (unsigned i = 0; i < NODES; i++) {
 			auto_str char *pod = str_fmt("stays-%u", i);
 			farm_pod_that_stays(&f, i, pod);
 		}
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(10)));
 		farm_policy(&f, typo);
-		farm_run(&boss, 1, MINUTES(2));
+		farm_run(&coordinator, 1, MINUTES(2));
 		assert_int_equal(farm_in(&f, "evicting"), 1);
 		if (is_restarted) {
-			farm_boss_end(&boss);
-			farm_boss_begin(&f, &boss, "boss2");
+			farm_coordinator_kill(&coordinator);
+			farm_coordinator_begin(&f, &coordinator, "boss2");
 		}
 		sim_delete(f.sim, MAPS "/" POLICY_NAME);
-		farm_run(&boss, 1, MINUTES(10));
+		farm_run(&coordinator, 1, MINUTES(10));
 		for (unsigned i = 0; i < NODES; i++)
 			expect(!farm_is_cordoned(&f, i), f.nodes[i].name);
-		assert_null(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data " POLICY_KEY));
+		assert_null(sim_text(sim_get(f.sim, MAPS "/" ROLLOUT_STATUS_NAME), "data " POLICY_KEY));
 		farm_policy(&f, typo);
-		farm_run(&boss, 1, MINUTES(10));
+		farm_run(&coordinator, 1, MINUTES(10));
 		assert_int_equal(farm_in(&f, "evicting"), 0);
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -166,32 +167,32 @@ static void a_policy_in_yaml(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain);
 	char text[512];
 	farm_begin(&f, NODES, plain);
 	sim_merge(f.sim, MAPS "/" POLICY_NAME,
 		  "{'data':{'policy.json':null,'policy.yaml':'pools:\\n- name: gpus\\n  maxUnavailable: 50%%\\n"
 		  "  target: {driver: 535.2}\\n'}}");
-	farm_boss_begin(&f, &boss, "boss");
-	all_done(&f, &boss, &target, MINUTES(30));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	all_done(&f, &coordinator, &target, MINUTES(30));
 	auto_json json_t *kept =
-		json_loads(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data policy.json"), 0, NULL);
+		json_loads(sim_text(sim_get(f.sim, MAPS "/" ROLLOUT_STATUS_NAME), "data policy.json"), 0, NULL);
 	assert_string_equal(sim_text(json_array_get(json_object_get(kept, "pools"), 0), "target driver"), "535.2");
 	farm_policy(&f, plain);
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(events(&f, "PolicyRefused", text), 1);
 	assert_non_null(strstr(text, "has both policy.json and policy.yaml"));
 	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':null}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(events(&f, "PolicyRefused", text), 2);
-	all_done(&f, &boss, &target, MINUTES(1));
-	farm_boss_end(&boss);
+	all_done(&f, &coordinator, &target, MINUTES(1));
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
 // As `rollout undo` writes it: back to that of plain.
-static void undo(const struct farm *f, const struct aim *instead)
+static void undo(const struct farm *f, const struct target_hash *instead)
 {
 	auto_json json_t *target = json_pack("{s:s}", "driver", "535.2");
 	auto_str char *note = undo_note(NULL, "gpus", instead, target);
@@ -208,30 +209,30 @@ static void an_undo_is_no_edit(void **state)
 	static const char bad[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
 	static const char third[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.4'}}]}";
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain), wrong = farm_target(bad), last = farm_target(third);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain), wrong = farm_target(bad), last = farm_target(third);
 	farm_begin(&f, NODES, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	all_done(&f, &boss, &target, MINUTES(30));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	all_done(&f, &coordinator, &target, MINUTES(30));
 	farm_policy(&f, bad);
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
-	farm_run(&boss, 1, MINUTES(1));
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
+	farm_run(&coordinator, 1, MINUTES(1));
 	undo(&f, &wrong);
-	farm_run(&boss, 1, MINUTES(30));
-	all_done(&f, &boss, &target, MINUTES(1));
-	assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLSTATUS_NAME), "data policy.json"), "535.2"));
+	farm_run(&coordinator, 1, MINUTES(30));
+	all_done(&f, &coordinator, &target, MINUTES(1));
+	assert_non_null(strstr(sim_text(sim_get(f.sim, MAPS "/" ROLLOUT_STATUS_NAME), "data policy.json"), "535.2"));
 	farm_policy(&f, bad); // by a GitOps controller
-	farm_boss_end(&boss);
-	sim_delete(f.sim, MAPS "/" ROLLSTATUS_NAME);
-	farm_boss_begin(&f, &boss, "boss2");
-	farm_run(&boss, 1, MINUTES(60));
-	all_done(&f, &boss, &target, MINUTES(1));
+	farm_coordinator_kill(&coordinator);
+	sim_delete(f.sim, MAPS "/" ROLLOUT_STATUS_NAME);
+	farm_coordinator_begin(&f, &coordinator, "boss2");
+	farm_run(&coordinator, 1, MINUTES(60));
+	all_done(&f, &coordinator, &target, MINUTES(1));
 	farm_policy(&f, third);
-	farm_run(&boss, 1, MINUTES(1));
-	assert_int_equal(boss.c.undone.count, 0);
-	farm_run(&boss, 1, MINUTES(30));
-	all_done(&f, &boss, &last, MINUTES(1));
-	farm_boss_end(&boss);
+	farm_run(&coordinator, 1, MINUTES(1));
+	assert_int_equal(coordinator.c.undone.count, 0);
+	farm_run(&coordinator, 1, MINUTES(30));
+	all_done(&f, &coordinator, &last, MINUTES(1));
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -242,25 +243,25 @@ static void an_undo_beside_a_typo(void **state)
 	(void)state;
 	static const char bad[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain), wrong = farm_target(bad);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain), wrong = farm_target(bad);
 	farm_begin(&f, NODES, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	all_done(&f, &boss, &target, MINUTES(30));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	all_done(&f, &coordinator, &target, MINUTES(30));
 	farm_policy(&f, bad);
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	farm_policy(&f, typo);
 	undo(&f, &wrong);
-	farm_run(&boss, 1, MINUTES(30));
-	all_done(&f, &boss, &target, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(30));
+	all_done(&f, &coordinator, &target, MINUTES(1));
 	sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/undo':'nonsense'}}}");
 	farm_policy(&f, bad);
-	farm_boss_end(&boss);
-	farm_boss_begin(&f, &boss, "boss2");
-	farm_run(&boss, 1, MINUTES(60));
-	assert_non_null(strstr(boss.c.refused.text, UNDO_NOTE));
-	all_done(&f, &boss, &target, MINUTES(1));
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
+	farm_coordinator_begin(&f, &coordinator, "boss2");
+	farm_run(&coordinator, 1, MINUTES(60));
+	assert_non_null(strstr(coordinator.c.refused.text, UNDO_NOTE));
+	all_done(&f, &coordinator, &target, MINUTES(1));
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -272,29 +273,29 @@ static void a_resume_beside_a_typo(void **state)
 	static const char other[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
 	for (int is_restarted = 0; is_restarted <= 1; is_restarted++) {
 		struct farm f;
-		struct farm_boss boss;
-		struct aim target = farm_target(plain), undone = farm_target(other);
+		struct farm_coordinator coordinator;
+		struct target_hash target = farm_target(plain), undone = farm_target(other);
 		farm_begin(&f, NODES, plain);
-		farm_boss_begin(&f, &boss, "boss");
-		all_done(&f, &boss, &target, MINUTES(30));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		all_done(&f, &coordinator, &target, MINUTES(30));
 		farm_policy(&f, other);
-		assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+		assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 		undo(&f, &undone);
-		farm_run(&boss, 1, MINUTES(30));
-		all_done(&f, &boss, &target, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(30));
+		all_done(&f, &coordinator, &target, MINUTES(1));
 		farm_policy(&f, typo);
-		farm_run(&boss, 1, MINUTES(30));
-		all_done(&f, &boss, &target, MINUTES(1));
-		assert_int_equal(boss.c.undone.count, 1); // it is still told
+		farm_run(&coordinator, 1, MINUTES(30));
+		all_done(&f, &coordinator, &target, MINUTES(1));
+		assert_int_equal(coordinator.c.undone.count, 1); // it is still told
 		if (is_restarted) {
-			farm_boss_end(&boss);
-			farm_boss_begin(&f, &boss, "boss2");
+			farm_coordinator_kill(&coordinator);
+			farm_coordinator_begin(&f, &coordinator, "boss2");
 		}
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'metadata':{'annotations':{'kmodsmith.io/undo':null}}}");
-		farm_run(&boss, 1, MINUTES(30));
-		all_done(&f, &boss, &undone, MINUTES(1));
-		assert_int_equal(boss.c.undone.count, 0);
-		farm_boss_end(&boss);
+		farm_run(&coordinator, 1, MINUTES(30));
+		all_done(&f, &coordinator, &undone, MINUTES(1));
+		assert_int_equal(coordinator.c.undone.count, 0);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }

@@ -59,7 +59,7 @@ static void look(void *ctx)
 	sim_after(100, look, w);
 }
 
-static void begin(struct farm *f, struct farm_boss *boss, const struct row *row)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, const struct row *row)
 {
 	auto_str char *policy =
 		str_fmt("{'pools':[{'name':'gpus','maxUnavailable':'50%%','drain':{%s},'target':{'driver':"
@@ -75,7 +75,7 @@ static void begin(struct farm *f, struct farm_boss *boss, const struct row *row)
 	if (row->is_holder)
 		snprintf(f->nodes[0].held_by, sizeof(f->nodes[0].held_by), " %s",
 			 sim_text(sim_get(f->sim, "/api/v1/namespaces/default/pods/x"), "metadata uid"));
-	farm_boss_begin(f, boss, "boss");
+	farm_coordinator_begin(f, coordinator, "boss");
 }
 
 static void stop_holding(struct farm *f)
@@ -93,16 +93,16 @@ static size_t lists_of_pods(const struct farm *f)
 	return lists;
 }
 
-static void held_until_it_goes(struct farm *f, struct farm_boss *boss, const struct row *row)
+static void held_until_it_goes(struct farm *f, struct farm_coordinator *coordinator, const struct row *row)
 {
 	static struct watcher w; // looked at until the end of the farm
 	w = (struct watcher){ .f = f };
 	sim_after(1, look, &w);
-	expect(farm_until(f, boss, 1, "done", 1, MINUTES(30)), row->name);
-	expect(farm_until(f, boss, 1, "held", 1, MINUTES(1)), row->name);
+	expect(farm_until(f, coordinator, 1, "done", 1, MINUTES(30)), row->name);
+	expect(farm_until(f, coordinator, 1, "held", 1, MINUTES(1)), row->name);
 	expect(str_eq(NOTE(f), row->reason), NOTE(f));
 	size_t patches = sim_count(f->sim, "boss", "patch"), lists = lists_of_pods(f);
-	farm_run(boss, 1, MINUTES(180));
+	farm_run(coordinator, 1, MINUTES(180));
 	expect(sim_count(f->sim, "boss", "patch") == patches, row->name);
 	size_t looks = lists_of_pods(f) - lists;
 	expect(looks >= 17 && looks <= 24, row->name); // after a minute first, and each ten minutes in the end
@@ -112,21 +112,21 @@ static void held_until_it_goes(struct farm *f, struct farm_boss *boss, const str
 	else
 		sim_delete(f->sim, "/api/v1/namespaces/default/pods/x");
 	stop_holding(f);
-	expect(farm_until(f, boss, 1, "done", 2, MINUTES(20)), row->name);
+	expect(farm_until(f, coordinator, 1, "done", 2, MINUTES(20)), row->name);
 	bool evicts = !strstr(row->drain, "none");
 	expect(w.was_cordoned && w.was_disturbed == evicts && !is_there(f, "x"), row->name);
 }
 
-static void drained_as_ever(struct farm *f, struct farm_boss *boss, const struct row *row)
+static void drained_as_ever(struct farm *f, struct farm_coordinator *coordinator, const struct row *row)
 {
 	for (long until = sim_now_ms() + MINUTES(10); sim_now_ms() < until && !farm_is_cordoned(f, 0);)
-		farm_run(boss, 1, 1000);
+		farm_run(coordinator, 1, 1000);
 	expect(farm_is_cordoned(f, 0), row->name);
-	farm_run(boss, 1, MINUTES(1));
+	farm_run(coordinator, 1, MINUTES(1));
 	stop_holding(f);
 	if (strstr(row->name, "job"))
 		sim_merge(f->sim, "/api/v1/namespaces/default/pods/x/status", "{'status':{'phase':'Succeeded'}}");
-	expect(farm_until(f, boss, 1, "done", 2, MINUTES(20)), row->name);
+	expect(farm_until(f, coordinator, 1, "done", 2, MINUTES(20)), row->name);
 }
 
 static void who_is_protected_holds_its_node_before_the_cordon(void **state)
@@ -134,15 +134,15 @@ static void who_is_protected_holds_its_node_before_the_cordon(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
-		begin(&f, &boss, &rows[i]);
+		struct farm_coordinator coordinator;
+		begin(&f, &coordinator, &rows[i]);
 		if (*rows[i].reason)
-			held_until_it_goes(&f, &boss, &rows[i]);
+			held_until_it_goes(&f, &coordinator, &rows[i]);
 		else
-			drained_as_ever(&f, &boss, &rows[i]);
+			drained_as_ever(&f, &coordinator, &rows[i]);
 		if (f.laws->count)
 			fail_msg("%s: %s", rows[i].name, f.laws->items[0]);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -152,18 +152,18 @@ static void the_next_one_is_named(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	begin(&f, &boss, &rows[0]);
-	assert_true(farm_until(&f, &boss, 1, "held", 1, MINUTES(30)));
+	struct farm_coordinator coordinator;
+	begin(&f, &coordinator, &rows[0]);
+	assert_true(farm_until(&f, &coordinator, 1, "held", 1, MINUTES(30)));
 	sim_make(f.sim, "/api/v1/namespaces/default/pods",
 		 "{'metadata':{'name':'y','namespace':'default'},'spec':{'nodeName':'n00'," GPU "}}");
 	sim_delete(f.sim, "/api/v1/namespaces/default/pods/x");
 	for (int i = 0; i < 30; i++) {
-		farm_run(&boss, 1, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(1));
 		assert_string_equal(farm_state(&f, 0), "held");
 	}
 	assert_string_equal(NOTE(&f), "holder-protected default/y: nothing would start it again; see drain.force");
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -176,7 +176,7 @@ static void its_group_waits_for_it(void **state)
 		"'target':{'driver':'535.2'}}]}";
 	for (unsigned where = 0; where < 2; where++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, 3, groups);
 		for (unsigned i = 0; i < 2; i++) { // n02 is of none
 			auto_str char *path = str_fmt("/api/v1/nodes/n%02u", i);
@@ -184,20 +184,20 @@ static void its_group_waits_for_it(void **state)
 		}
 		sim_make(f.sim, "/api/v1/namespaces/default/pods",
 			 "{'metadata':{'name':'x','namespace':'default'},'spec':{'nodeName':'n%02u'," GPU "}}", where);
-		farm_boss_begin(&f, &boss, "boss");
-		assert_true(farm_until(&f, &boss, 1, "held", 1, MINUTES(10)));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		assert_true(farm_until(&f, &coordinator, 1, "held", 1, MINUTES(10)));
 		assert_string_equal(farm_state(&f, where), "held");
 		for (int i = 0; i < 60; i++) {
-			farm_run(&boss, 1, MINUTES(1));
+			farm_run(&coordinator, 1, MINUTES(1));
 			expect(!farm_is_cordoned(&f, 0) && !farm_is_cordoned(&f, 1), farm_state(&f, 1 - where));
-			expect(aim_eq(&f.nodes[1 - where].loaded, &f.old), farm_state(&f, 1 - where));
+			expect(target_hash_eq(&f.nodes[1 - where].loaded, &f.old), farm_state(&f, 1 - where));
 		}
 		assert_string_equal(farm_state(&f, 2), "done");
 		sim_delete(f.sim, "/api/v1/namespaces/default/pods/x");
-		assert_true(farm_until(&f, &boss, 1, "done", 3, MINUTES(30)));
+		assert_true(farm_until(&f, &coordinator, 1, "done", 3, MINUTES(30)));
 		if (f.laws->count)
 			fail_msg("%s", f.laws->items[0]);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }

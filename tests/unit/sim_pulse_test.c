@@ -21,33 +21,33 @@ static void turns(void *ctx)
 	s->last_ms = sim_now_ms();
 }
 
-static void begin(struct farm *f, struct farm_boss *boss, struct signs *signs)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, struct signs *signs)
 {
-	farm_boss_begin(f, boss, "boss");
-	boss->c.o.ears.turns = turns;
-	boss->c.o.ears.ctx = signs;
+	farm_coordinator_begin(f, coordinator, "boss");
+	coordinator->c.o.callbacks.turns = turns;
+	coordinator->c.o.callbacks.ctx = signs;
 	signs->last_ms = sim_now_ms();
 }
 
 static void run(const struct sim_fault *fault, const char *row)
 {
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct signs signs = { 0 };
 	farm_begin(&f, NODES, plain);
-	begin(&f, &boss, &signs);
-	farm_run(&boss, 1, MINUTES(2)); // it leads, and knows its nodes
+	begin(&f, &coordinator, &signs);
+	farm_run(&coordinator, 1, MINUTES(2)); // it leads, and knows its nodes
 	assert_true(signs.last_ms > MINUTES(1));
 	sim_fault(f.sim, fault);
 	for (int i = 0; i < 20 * 60; i++) {
-		if (boss.is_dead) // a leader that loses its Lease ends, and is started again
-			begin(&f, &boss, &signs);
-		farm_run(&boss, 1, 1000);
+		if (coordinator.is_dead) // a leader that loses its Lease ends, and is started again
+			begin(&f, &coordinator, &signs);
+		farm_run(&coordinator, 1, 1000);
 	}
 	turns(&signs);
 	auto_str char *text = str_fmt("%s: %ld ms", row, signs.longest_ms);
 	expect(signs.longest_ms < STALL_MS, text);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

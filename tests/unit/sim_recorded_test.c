@@ -8,7 +8,7 @@
 #define SECONDS(n) ((n)*1000L)
 #define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
 #define LEASE "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"
-#define STATUS MAPS "/" ROLLSTATUS_NAME
+#define STATUS MAPS "/" ROLLOUT_STATUS_NAME
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
 static const char slow[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','deadlines':{'evict':'7m'},"
 			   "'target':{'driver':'535.2'}}]}";
@@ -38,17 +38,18 @@ static void turns(void *ctx)
 	((struct heard *)ctx)->turns++;
 }
 
-static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	*h = (struct heard){ .troubles = str_dup("") };
-	farm_boss_begin(f, boss, "boss");
-	boss->c.o.ears = (struct coordinator_ears){ .trouble = trouble, .leads = leads, .rests = rests, .ctx = h };
+	farm_coordinator_begin(f, coordinator, "boss");
+	coordinator->c.o.callbacks =
+		(struct coordinator_callbacks){ .trouble = trouble, .leads = leads, .rests = rests, .ctx = h };
 }
-static void end(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void end(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	if (f->laws->count)
 		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 	free(h->troubles);
 }
@@ -63,12 +64,12 @@ static size_t calls(const struct farm *f, const char *client, const char *verb, 
 	return found;
 }
 
-static void until_done(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void until_done(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	farm_begin(f, 2, plain);
-	begin(f, boss, h);
-	assert_true(farm_until(f, boss, 1, "done", 2, MINUTES(30)));
-	farm_run(boss, 1, MINUTES(1));
+	begin(f, coordinator, h);
+	assert_true(farm_until(f, coordinator, 1, "done", 2, MINUTES(30)));
+	farm_run(coordinator, 1, MINUTES(1));
 }
 
 // With the policy that it was granted by, which agents read there; and once, as long as nothing changes.
@@ -76,20 +77,20 @@ static void the_status_is_written_when_it_changes(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
-	until_done(&f, &boss, &h);
+	until_done(&f, &coordinator, &h);
 	assert_string_equal(sim_text(sim_get(f.sim, STATUS), "data policy.kind"), "ConfigMap");
 	assert_null(sim_text(sim_get(f.sim, STATUS), "data undone.json"));
 	auto_str char *version = str_dup(sim_text(sim_get(f.sim, STATUS), "metadata resourceVersion"));
-	farm_run(&boss, 1, MINUTES(10));
+	farm_run(&coordinator, 1, MINUTES(10));
 	assert_string_equal(sim_text(sim_get(f.sim, STATUS), "metadata resourceVersion"), version);
 	farm_policy(&f, slow);
-	farm_run(&boss, 1, SECONDS(10));
+	farm_run(&coordinator, 1, SECONDS(10));
 	assert_non_null(strstr(sim_text(sim_get(f.sim, STATUS), "data policy.json"), "\"evict\": \"7m\""));
 	assert_string_not_equal(sim_text(sim_get(f.sim, STATUS), "metadata resourceVersion"), version);
 	assert_string_equal(h.troubles, "");
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 static void change_policy(struct farm *f)
@@ -134,17 +135,18 @@ static void a_status_that_somebody_else_wrote_does_not_stay(void **state)
 	auto_str char *status = NULL, *policy = NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
-		begin(&f, &boss, &h);
-		expect(farm_until(&f, &boss, 1, rows[i].is_late ? "done" : "staging", 1, MINUTES(30)), rows[i].name);
+		begin(&f, &coordinator, &h);
+		expect(farm_until(&f, &coordinator, 1, rows[i].is_late ? "done" : "staging", 1, MINUTES(30)),
+		       rows[i].name);
 		if (rows[i].is_late)
-			farm_run(&boss, 1, MINUTES(1));
+			farm_run(&coordinator, 1, MINUTES(1));
 		if (rows[i].change)
 			rows[i].change(&f);
-		farm_run(&boss, 1, rows[i].is_late ? MINUTES(31) : MINUTES(5));
-		expect(!boss.is_dead && str_eq(h.troubles, ""), h.troubles);
+		farm_run(&coordinator, 1, rows[i].is_late ? MINUTES(31) : MINUTES(5));
+		expect(!coordinator.is_dead && str_eq(h.troubles, ""), h.troubles);
 		const json_t *now = sim_get(f.sim, STATUS);
 		expect(now && !sim_text(now, "data undone.json"), rows[i].name);
 		if (!status) {
@@ -156,7 +158,7 @@ static void a_status_that_somebody_else_wrote_does_not_stay(void **state)
 		expect(str_eq(sim_text(now, "data policy.json"), policy), rows[i].name);
 		expect(calls(&f, "boss", "update", STATUS, 409) == rows[i].refused, rows[i].name);
 		expect(calls(&f, "boss", "create", MAPS, 201) == rows[i].created, rows[i].name);
-		end(&f, &boss, &h);
+		end(&f, &coordinator, &h);
 	}
 	assert_non_null(strstr(status, "\"stable\""));
 }
@@ -166,25 +168,25 @@ static void a_status_that_cannot_be_read_again_is_put_off(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, plain);
-	begin(&f, &boss, &h);
-	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	begin(&f, &coordinator, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "staging", 1, MINUTES(5)));
 	change_policy(&f);
 	const struct sim_fault *no = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
 									   .client = "boss",
 									   .verb = "get",
 									   .resource = "configmaps",
-									   .name = ROLLSTATUS_NAME,
+									   .name = ROLLOUT_STATUS_NAME,
 									   .status = 403,
 									   .message = "not now" });
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(1));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(no->hits, 1);
 	assert_string_equal(h.troubles, "a step of the roll-out: GET http://sim" STATUS ": status 403: not now\n");
 	assert_non_null(strstr(sim_text(sim_get(f.sim, STATUS), "data policy.json"), "535.2"));
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // Every 30 minutes all is listed again, whatever the watches say; every 5 s it is decided anew.
@@ -192,16 +194,16 @@ static void at_rest_it_reads_all_again_now_and_then(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
-	until_done(&f, &boss, &h);
+	until_done(&f, &coordinator, &h);
 	size_t lists = calls(&f, "boss", "list", "/api/v1/nodes", 0);
 	unsigned rests = h.rests;
-	farm_run(&boss, 1, MINUTES(5));
+	farm_run(&coordinator, 1, MINUTES(5));
 	assert_in_range(h.rests - rests, 59, 61);
-	farm_run(&boss, 1, MINUTES(56));
+	farm_run(&coordinator, 1, MINUTES(56));
 	assert_int_equal(calls(&f, "boss", "list", "/api/v1/nodes", 0) - lists, 2);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // It is tried again after 2 s, a step when the next one is due, and the Lease is kept meanwhile.
@@ -218,7 +220,7 @@ static void what_cannot_be_read_is_put_off(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
 		const struct sim_fault *no = sim_fault(f.sim, &(struct sim_fault){ .what = SIM_STATUS,
@@ -228,15 +230,15 @@ static void what_cannot_be_read_is_put_off(void **state)
 										   .status = 403,
 										   .message = "not yet",
 										   .times = 1000 });
-		begin(&f, &boss, &h);
-		farm_run(&boss, 1, MINUTES(1));
+		begin(&f, &coordinator, &h);
+		farm_run(&coordinator, 1, MINUTES(1));
 		expect(str_starts(h.troubles, rows[i].words), rows[i].name);
 		expect(no->hits >= rows[i].least && no->hits <= rows[i].most, rows[i].name);
-		expect(!boss.is_dead && h.leads == 1, rows[i].name);
+		expect(!coordinator.is_dead && h.leads == 1, rows[i].name);
 		expect(str_eq(farm_state(&f, 0), ""), rows[i].name);
 		sim_heal(f.sim);
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)), rows[i].name);
-		end(&f, &boss, &h);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)), rows[i].name);
+		end(&f, &coordinator, &h);
 	}
 }
 
@@ -245,19 +247,19 @@ static void without_a_policy_nothing_is_known(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, "{'pools':7}");
-	begin(&f, &boss, &h);
-	farm_run(&boss, 1, MINUTES(1));
+	begin(&f, &coordinator, &h);
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_true(h.blind > 0 && h.blind == h.rests);
 	assert_null(sim_get(f.sim, STATUS));
 	assert_string_equal(farm_state(&f, 0), "");
 	farm_policy(&f, plain);
 	unsigned blind = h.blind;
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	assert_true(h.blind == blind && h.rests > blind);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 static void another_one_takes_it(void *ctx)
@@ -270,25 +272,25 @@ static void who_lost_the_lead_ends(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	struct err err;
-	until_done(&f, &boss, &h);
+	until_done(&f, &coordinator, &h);
 	another_one_takes_it(&f);
 	int r = 1;
 	for (int i = 0; i < 100 && r > 0; i++)
-		r = coordinator_turn(&boss.c, 500, &err);
+		r = coordinator_turn(&coordinator.c, 500, &err);
 	assert_int_equal(r, -1);
 	assert_int_equal(err.code, E_CONFLICT);
 	assert_non_null(
 		strstr(err.text, "another coordinator leads now, or this one could not renew its Lease in time"));
 	size_t count;
 	sim_log(f.sim, &count);
-	assert_int_equal(coordinator_turn(&boss.c, 500, &err), -1);
+	assert_int_equal(coordinator_turn(&coordinator.c, 500, &err), -1);
 	size_t after;
 	sim_log(f.sim, &after);
 	assert_int_equal(after, count);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // Who follows waits where the Lease is, and asks for nothing else.
@@ -296,33 +298,33 @@ static void who_follows_waits(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss, next;
+	struct farm_coordinator coordinator, next;
 	struct heard h, other;
 	struct err err;
-	until_done(&f, &boss, &h);
+	until_done(&f, &coordinator, &h);
 	other = (struct heard){ .troubles = str_dup("") };
-	farm_boss_begin(&f, &next, "next");
-	next.c.o.ears = (struct coordinator_ears){
+	farm_coordinator_begin(&f, &next, "next");
+	next.c.o.callbacks = (struct coordinator_callbacks){
 		.trouble = trouble, .leads = leads, .turns = turns, .rests = rests, .ctx = &other
 	};
 	long begun = sim_now_ms();
 	for (int i = 0; i < 20; i++) {
 		assert_int_equal(coordinator_turn(&next.c, 500, &err), 0);
-		coordinator_turn(&boss.c, 0, &err);
+		coordinator_turn(&coordinator.c, 0, &err);
 	}
 	assert_true(sim_now_ms() - begun >= SECONDS(5));
 	assert_int_equal(other.leads + other.rests, 0);
 	assert_true(other.turns >= 20);
 	assert_int_equal(sim_count(f.sim, "next", NULL), 0);
 	assert_true(sim_count(f.sim, "next-lease", NULL) > 0);
-	assert_int_equal(coordinator_leave(&boss.c, &err), 0);
+	assert_int_equal(coordinator_leave(&coordinator.c, &err), 0);
 	for (int i = 0; i < 100 && !other.leads; i++)
 		assert_true(coordinator_turn(&next.c, 500, &err) >= 0);
 	assert_int_equal(other.leads, 1);
 	assert_string_equal(other.troubles, "");
-	farm_boss_end(&next);
+	farm_coordinator_kill(&next);
 	free(other.troubles);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // The Lease changes hands with the grant on its way: nobody is cordoned by it.
@@ -330,13 +332,13 @@ static void a_grant_that_is_refused_ends_the_lead(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	struct err err;
 	int r = 1;
 	farm_begin(&f, 1, plain);
-	begin(&f, &boss, &h);
-	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(5)));
+	begin(&f, &coordinator, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "staging", 1, MINUTES(5)));
 	sim_fault(f.sim, &(struct sim_fault){ .what = SIM_FREEZE_BEFORE, // that it is queued
 					      .client = "boss",
 					      .verb = "patch",
@@ -345,13 +347,13 @@ static void a_grant_that_is_refused_ends_the_lead(void **state)
 					      .hit = another_one_takes_it,
 					      .ctx = &f });
 	for (int i = 0; i < 100 && r > 0; i++)
-		r = coordinator_turn(&boss.c, 500, &err);
+		r = coordinator_turn(&coordinator.c, 500, &err);
 	assert_int_equal(r, -1);
 	assert_int_equal(err.code, E_CONFLICT);
 	assert_string_equal(farm_state(&f, 0), "queued");
 	assert_false(farm_is_cordoned(&f, 0));
 	assert_int_equal(calls(&f, "boss-lease", "update", LEASE, 409), 1);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // `rollout status` sees what the leader sees, and writes nothing.
@@ -359,23 +361,23 @@ static void who_only_looks_writes_nothing(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss, looker;
+	struct farm_coordinator coordinator, looker;
 	struct heard h;
 	struct err err;
 	farm_begin(&f, 3, plain);
-	begin(&f, &boss, &h);
+	begin(&f, &coordinator, &h);
 	for (unsigned i = 0; i < 3; i++) {
 		auto_str char *name = str_fmt("stays-%u", i);
 		farm_pod_that_stays(&f, i, name);
 	}
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(30)));
-	farm_run(&boss, 1, SECONDS(10));
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(30)));
+	farm_run(&coordinator, 1, SECONDS(10));
 	sim_merge(f.sim, "/api/v1/nodes/n02", "{'metadata':{'annotations':{'kmodsmith.io/coordinator':'gone'}}}");
-	farm_boss_begin(&f, &looker, "looker");
+	farm_coordinator_begin(&f, &looker, "looker");
 	assert_int_equal(coordinator_look(&looker.c, &err), 0);
-	assert_int_equal(looker.c.fleet.count, 3);
-	assert_int_equal(looker.c.ledger.count, boss.c.ledger.count);
-	assert_true(aim_eq(&looker.c.rollouts[0].target, &boss.c.rollouts[0].target));
+	assert_int_equal(looker.c.node_cache.count, 3);
+	assert_int_equal(looker.c.ledger.count, coordinator.c.ledger.count);
+	assert_true(target_hash_eq(&looker.c.rollouts[0].target, &coordinator.c.rollouts[0].target));
 	assert_false(looker.c.has_led);
 	assert_true(looker.c.others.gone.count == 1 && strv_has(&looker.c.others.gone, "gone"));
 	struct cluster cl = coordinator_cluster(&looker.c);
@@ -386,7 +388,7 @@ static void who_only_looks_writes_nothing(void **state)
 	for (size_t i = 0; i < count; i++)
 		if (str_starts(log[i].client, "looker"))
 			expect(str_eq(log[i].verb, "get") || str_eq(log[i].verb, "list"), log[i].path);
-	farm_boss_end(&looker);
+	farm_coordinator_kill(&looker);
 
 	static const char *const unreadable[] = { "leases", "nodes", "configmaps" };
 	for (size_t i = 0; i < ARRAY_SIZE(unreadable); i++) {
@@ -395,13 +397,13 @@ static void who_only_looks_writes_nothing(void **state)
 						      .resource = unreadable[i],
 						      .status = 403,
 						      .times = 99 });
-		farm_boss_begin(&f, &looker, "looker");
+		farm_coordinator_begin(&f, &looker, "looker");
 		expect(coordinator_look(&looker.c, &err) == -1, unreadable[i]);
 		expect(strstr(err.text, unreadable[i]), err.text);
-		farm_boss_end(&looker);
+		farm_coordinator_kill(&looker);
 		sim_heal(f.sim);
 	}
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 int main(void)

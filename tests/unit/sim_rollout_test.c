@@ -14,14 +14,14 @@ static void lawful(const struct farm *f)
 }
 
 // Everywhere the same, nobody cordoned, nothing borrowed, the ledger empty.
-static void tidy(const struct farm *f, const struct aim *loaded)
+static void tidy(const struct farm *f, const struct target_hash *loaded)
 {
 	const json_t *lease =
 		sim_get(f->sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
 	const char *ledger =
 		json_string_value(json_object_get(sim_at(lease, "metadata annotations"), "kmodsmith.io/slots"));
 	for (unsigned i = 0; i < f->count; i++) {
-		expect(aim_eq(&f->nodes[i].loaded, loaded), f->nodes[i].name);
+		expect(target_hash_eq(&f->nodes[i].loaded, loaded), f->nodes[i].name);
 		expect(!farm_is_cordoned(f, i), f->nodes[i].name);
 		expect(!*farm_note(f, i, "kmodsmith.io/cordon"), f->nodes[i].name);
 		expect(!*farm_note(f, i, "kmodsmith.io/paused"), f->nodes[i].name);
@@ -35,18 +35,18 @@ static void all_is_well(void **state)
 	(void)state;
 	enum { NODES = 6 };
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain);
 	farm_begin(&f, NODES, plain);
 	for (unsigned i = 0; i < NODES; i++) {
 		auto_str char *pod = str_fmt("train-%u", i);
 		farm_pod(&f, i, pod);
 	}
-	farm_boss_begin(&f, &boss, "boss");
-	if (!farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)))
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	if (!farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(30)))
 		fail_msg("%u of %d are done; n00 is %s: %s", farm_in(&f, "done"), NODES, farm_state(&f, 0),
 			 farm_note(&f, 0, "kmodsmith.io/reason"));
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	lawful(&f);
 	tidy(&f, &target);
 	assert_null(sim_get(f.sim, "/api/v1/namespaces/default/pods/train-0"));
@@ -56,9 +56,9 @@ static void all_is_well(void **state)
 		      sim_count(f.sim, "boss-lease", "update"));
 	assert_true(patches <= 9 * NODES); // S5, I10
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), NODES);
-	farm_run(&boss, 1, MINUTES(20)); // I11
+	farm_run(&coordinator, 1, MINUTES(20)); // I11
 	assert_int_equal(sim_count(f.sim, "boss", "patch"), patches);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -69,14 +69,14 @@ static void a_bad_target_is_undone(void **state)
 	enum { NODES = 5 };
 	for (int is_sick = 0; is_sick <= 1; is_sick++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, NODES, plain);
 		f.bad = farm_target(plain);
 		f.is_sick = is_sick;
-		farm_boss_begin(&f, &boss, "boss");
-		bool is_back = farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(60));
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		bool is_back = farm_until(&f, &coordinator, 1, "rolledback", 1, MINUTES(60));
 		expect(is_back, is_sick ? "sick" : "cannot be loaded");
-		farm_run(&boss, 1, MINUTES(60));
+		farm_run(&coordinator, 1, MINUTES(60));
 		lawful(&f);
 		tidy(&f, &f.old);
 		assert_int_equal(farm_in(&f, "rolledback"), 1); // the breaker: 1 of 5 is more than 10 %
@@ -85,7 +85,7 @@ static void a_bad_target_is_undone(void **state)
 			sim_text(sim_get(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout"),
 				 "metadata name"),
 			"kmodsmith-rollout");
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }
@@ -96,23 +96,23 @@ static void others_and_nothing(void **state)
 	(void)state;
 	enum { NODES = 4 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, NODES, plain);
 	sim_merge(f.sim, "/api/v1/nodes/n03", "{'spec':{'unschedulable':true}}");
 	for (unsigned i = 0; i < NODES; i++) {
 		auto_str char *pod = str_fmt("stays-%u", i);
 		farm_pod_that_stays(&f, i, pod);
 	}
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(10)));
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/paused"), "dcgm");
 	sim_delete(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME);
-	farm_run(&boss, 1, MINUTES(40));
+	farm_run(&coordinator, 1, MINUTES(40));
 	lawful(&f);
 	for (unsigned i = 0; i < NODES - 1; i++)
 		expect(!farm_is_cordoned(&f, i) && !*farm_note(&f, i, "kmodsmith.io/paused"), f.nodes[i].name);
 	assert_true(farm_is_cordoned(&f, 3));
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -122,11 +122,11 @@ static void a_node_goes_and_comes(void **state)
 	(void)state;
 	enum { NODES = 3 };
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain);
 	farm_begin(&f, NODES, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "replacing", 1, MINUTES(10)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "replacing", 1, MINUTES(10)));
 	unsigned gone = 0;
 	while (!str_eq(farm_state(&f, gone), "replacing"))
 		gone++;
@@ -135,15 +135,15 @@ static void a_node_goes_and_comes(void **state)
 	free(f.nodes[gone].said);
 	f.nodes[gone] = (struct farm_node){ .loaded = f.old, .store = { f.old } };
 	snprintf(f.nodes[gone].name, sizeof(f.nodes[gone].name), "n%02u", gone);
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	sim_make(f.sim, "/api/v1/nodes",
 		 "{'metadata':{'name':'%s'},'status':{'conditions':[{'type':'Ready','status':'True'}]}}",
 		 f.nodes[gone].name);
-	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(1));
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(1));
 	lawful(&f);
 	tidy(&f, &target);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -152,26 +152,26 @@ static void what_is_newer_is_left_alone(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
-	struct aim target = farm_target(plain);
+	struct farm_coordinator coordinator;
+	struct target_hash target = farm_target(plain);
 	farm_begin(&f, 2, "{'schema':99,'pools':[]}");
-	farm_boss_begin(&f, &boss, "boss");
-	farm_run(&boss, 1, MINUTES(5));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, MINUTES(5));
 	assert_int_equal(sim_count(f.sim, "boss", "patch"), 0);
 	sim_make(f.sim, "/api/v1/namespaces/kmodsmith/configmaps",
 		 "{'metadata':{'name':'kmodsmith-rollout'},'data':{'status.json':'{\\'schema\\':99}'}}");
 	farm_policy(&f, plain);
-	farm_run(&boss, 1, MINUTES(5));
+	farm_run(&coordinator, 1, MINUTES(5));
 	assert_int_equal(sim_count(f.sim, "boss", "patch"), 0);
 	sim_delete(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/kmodsmith-rollout");
 	farm_policy(&f, plain);
 	sim_merge(f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" POLICY_NAME,
 		  "{'metadata':{'annotations':{'x':'y'}}}");
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(1));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(1));
 	lawful(&f);
 	tidy(&f, &target);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -181,18 +181,18 @@ static void a_silent_agent_holds_nobody_up(void **state)
 	(void)state;
 	enum { NODES = 4 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, NODES, plain);
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "staging", 1, MINUTES(2)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "staging", 1, MINUTES(2)));
 	f.nodes[1].is_silent = true;
-	assert_true(farm_until(&f, &boss, 1, "done", NODES - 1, MINUTES(40)));
-	farm_run(&boss, 1, MINUTES(5));
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES - 1, MINUTES(40)));
+	farm_run(&coordinator, 1, MINUTES(5));
 	assert_string_equal(farm_state(&f, 1), "held");
 	assert_string_equal(farm_note(&f, 1, "kmodsmith.io/reason"), "agent-silent");
 	assert_false(farm_is_cordoned(&f, 1));
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -202,26 +202,26 @@ static void a_budget_blocks(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, 2, plain);
 	farm_pod(&f, 0, "db");
 	sim_make(f.sim, "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
 		 "{'metadata':{'name':'all','namespace':'default'},'spec':{'minAvailable':1,'selector':{'matchLabels':{"
 		 "'app':'db'}}}}");
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(5)));
 	size_t before = sim_count(f.sim, "boss", "evict");
-	farm_run(&boss, 1, MINUTES(5));
+	farm_run(&coordinator, 1, MINUTES(5));
 	assert_true(sim_count(f.sim, "boss", "evict") > before);
 	assert_true(sim_count(f.sim, "boss", "evict") - before <= 60);
 	assert_string_equal(farm_note(&f, 0, "kmodsmith.io/reason"), "pdb-blocked default/db, budget all");
 	for (int i = 0; i < 30 && !str_eq(farm_state(&f, 1), "done"); i++)
-		farm_run(&boss, 1, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(1));
 	assert_string_equal(farm_state(&f, 1), "done"); // the slot came free for the other one
 	lawful(&f);
-	assert_true(aim_eq(&f.nodes[0].loaded, &f.old));
+	assert_true(target_hash_eq(&f.nodes[0].loaded, &f.old));
 	assert_non_null(sim_get(f.sim, "/api/v1/namespaces/default/pods/db"));
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -243,22 +243,22 @@ static void trouble_on_the_way_changes_nothing(void **state)
 		{ .what = SIM_TRUNCATE, .verb = "patch", .nth = 1, .times = 10 },
 		{ .what = SIM_PARTITION, .from_ms = 30000, .to_ms = 45000 },
 	};
-	struct aim target = farm_target(plain);
+	struct target_hash target = farm_target(plain);
 	for (size_t i = 0; i < ARRAY_SIZE(troubles); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct sim_fault fault = troubles[i];
 		fault.client = "boss";
 		auto_str char *row = str_fmt("trouble %zu", i);
 		farm_begin(&f, NODES, plain);
-		farm_boss_begin(&f, &boss, "boss");
+		farm_coordinator_begin(&f, &coordinator, "boss");
 		const struct sim_fault *done = sim_fault(f.sim, &fault);
-		expect(farm_until(&f, &boss, 1, "done", NODES, MINUTES(60)), row);
+		expect(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(60)), row);
 		expect(done->hits > 0 || fault.what == SIM_PARTITION || fault.what == SIM_WATCH_LATE, row);
-		farm_run(&boss, 1, MINUTES(1));
+		farm_run(&coordinator, 1, MINUTES(1));
 		lawful(&f);
 		tidy(&f, &target);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 }

@@ -54,29 +54,29 @@ static void a_pod_of_the_same_name_is_another_one(void **state)
 	(void)state;
 	enum { LATE_MS = 55000 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct set set = { .f = &f };
 	farm_begin(&f, 2, plain);
 	sim_after(1, keep_set, &set);
-	farm_boss_begin(&f, &boss, "boss");
+	farm_coordinator_begin(&f, &coordinator, "boss");
 	sim_fault(f.sim,
 		  &(struct sim_fault){
 			  .what = SIM_LINGER, .verb = "evict", .late_ms = LATE_MS, .hit = note_time, .ctx = &set });
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(5)));
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(5)));
 	while (!set.asked_ms || sim_now_ms() < set.asked_ms + LATE_MS - 1000)
-		farm_run(&boss, 1, 500);
+		farm_run(&coordinator, 1, 500);
 	const json_t *pod = pod_of(&f, "db-0");
 	auto_str char *uid = str_dup(sim_text(pod, "metadata uid"));
 	assert_string_equal(sim_text(pod, "spec nodeName"), "n01"); // the first one has gone, by a second request
 	assert_int_equal(set.births, 2);
-	farm_run(&boss, 1, 5000);
+	farm_run(&coordinator, 1, 5000);
 	pod = pod_of(&f, "db-0");
 	assert_string_equal(sim_text(pod, "metadata uid"), uid);
 	assert_null(sim_at(pod, "metadata deletionTimestamp"));
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(30)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(30)));
 	assert_int_equal(set.births, 3); // once for each node
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -107,15 +107,15 @@ static void claims_go_first_and_their_plugin_last(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	bool was_paused = false;
 	farm_begin(&f, 1, plain);
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'labels':{'nvidia.com/gpu.deploy.dra-driver':'true'}}}");
 	claims(&f, "train", "gpu.nvidia.com");
 	claims(&f, "net", "nic.example.org");
-	farm_boss_begin(&f, &boss, "boss");
+	farm_coordinator_begin(&f, &coordinator, "boss");
 	for (int i = 0; i < 600 && !str_eq(farm_state(&f, 0), "done"); i++) {
-		farm_run(&boss, 1, 500);
+		farm_run(&coordinator, 1, 500);
 		if (pod_of(&f, "train"))
 			assert_true(has_plugin(&f));
 		if (str_eq(farm_state(&f, 0), "replacing"))
@@ -128,7 +128,7 @@ static void claims_go_first_and_their_plugin_last(void **state)
 	assert_non_null(pod_of(&f, "net"));
 	assert_true(sim_now_ms() < MINUTES(3)); // nothing was waited for in vain
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -163,19 +163,19 @@ static void events_of_one_node_come_together(void **state)
 	size_t patches[2];
 	for (int is_storm = 0; is_storm <= 1; is_storm++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		farm_begin(&f, NODES, plain);
-		farm_boss_begin(&f, &boss, "boss");
+		farm_coordinator_begin(&f, &coordinator, "boss");
 		if (is_storm) {
 			sim_after(1, write_labels, &f);
 			sim_fault(f.sim, &(struct sim_fault){ .what = SIM_WATCH_TWICE, .times = 1000000, .one_in = 2 });
 			sim_fault(f.sim, &(struct sim_fault){ .what = SIM_WATCH_SWAP, .times = 1000000, .one_in = 2 });
 		}
-		assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(30)));
-		farm_run(&boss, 1, MINUTES(1) / 2);
+		assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(30)));
+		farm_run(&coordinator, 1, MINUTES(1) / 2);
 		patches[is_storm] = patches_that_counted(&f);
 		lawful(&f);
-		farm_boss_end(&boss);
+		farm_coordinator_kill(&coordinator);
 		farm_end(&f);
 	}
 	assert_int_equal(patches[1], patches[0]);
@@ -187,7 +187,7 @@ static void a_slow_server_does_not_depose(void **state)
 	(void)state;
 	enum { SLOW_MS = 9000, LEASE_SLOW_MS = 4000 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	size_t count;
 	long last = 0, gap = 0;
 	farm_begin(&f, 2, plain);
@@ -195,14 +195,14 @@ static void a_slow_server_does_not_depose(void **state)
 	farm_pod(&f, 0, "train-1");
 	farm_pod(&f, 0, "train-2");
 	claims(&f, "claimed", "gpu.nvidia.com");
-	farm_boss_begin(&f, &boss, "boss");
+	farm_coordinator_begin(&f, &coordinator, "boss");
 	sim_fault(f.sim,
 		  &(struct sim_fault){ .what = SIM_SLOW, .client = "boss", .times = 1000000, .late_ms = SLOW_MS });
 	sim_fault(f.sim,
 		  &(struct sim_fault){
 			  .what = SIM_SLOW, .client = "boss-lease", .times = 1000000, .late_ms = LEASE_SLOW_MS });
-	assert_true(farm_until(&f, &boss, 1, "done", 2, MINUTES(60)));
-	assert_false(boss.is_dead);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(60)));
+	assert_false(coordinator.is_dead);
 	const struct sim_call *log = sim_log(f.sim, &count);
 	for (size_t i = 0; i < count; i++) {
 		if (!str_eq(log[i].client, "boss-lease") || str_eq(log[i].verb, "get"))
@@ -214,7 +214,7 @@ static void a_slow_server_does_not_depose(void **state)
 		      sim_now_ms() / MINUTES(1));
 	assert_true(gap < LEADER_RENEW_DEADLINE_MS);
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -223,29 +223,29 @@ static void a_slow_server_does_not_depose(void **state)
 static void one_own_pod(unsigned nodes)
 {
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	unsigned first_done = 0;
 	farm_begin(&f, nodes, all);
 	farm_pod(&f, 0, "other");
 	farm_pod(&f, 0, "coordinator-0");
 	auto_str char *uid = str_dup(sim_text(pod_of(&f, "coordinator-0"), "metadata uid"));
-	farm_boss_begin(&f, &boss, "boss");
-	boss.c.o.own_node = "n00";
-	boss.c.drain.own_uid = uid;
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	coordinator.c.o.own_node = "n00";
+	coordinator.c.drain.own_uid = uid;
 	while (!farm_in(&f, "done") && sim_now_ms() < MINUTES(20)) {
 		sim_merge(f.sim, "/api/v1/namespaces/default/pods/coordinator-0",
 			  "{'metadata':{'labels':{'app':'%ld'}}}",
 			  sim_now_ms()); // what would be meant to protect it drifts
-		farm_run(&boss, 1, 1000);
+		farm_run(&coordinator, 1, 1000);
 	}
 	while (first_done < nodes && !str_eq(farm_state(&f, first_done), "done"))
 		first_done++;
 	assert_int_equal(first_done, nodes == 1 ? 0 : 1);
-	assert_true(farm_until(&f, &boss, 1, "done", nodes, MINUTES(20)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", nodes, MINUTES(20)));
 	assert_null(pod_of(&f, "other"));
 	assert_int_equal(pod_of(&f, "coordinator-0") != NULL, nodes == 1);
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 
@@ -256,12 +256,12 @@ static void its_own_pod(void **state)
 	one_own_pod(3);
 }
 
-static long until_it_leads(struct farm_boss *bosses, size_t at)
+static long until_it_leads(struct farm_coordinator *coordinators, size_t at)
 {
 	long begin = sim_now_ms();
-	while (!bosses[at].c.leader.is_leading && sim_now_ms() - begin < MINUTES(2))
-		farm_run(bosses, 2, 100);
-	assert_true(bosses[at].c.leader.is_leading);
+	while (!coordinators[at].c.leader.is_leading && sim_now_ms() - begin < MINUTES(2))
+		farm_run(coordinators, 2, 100);
+	assert_true(coordinators[at].c.leader.is_leading);
 	return sim_now_ms() - begin;
 }
 
@@ -279,33 +279,33 @@ static void who_waits_hears(void **state)
 {
 	struct err err;
 	struct farm f;
-	struct farm_boss bosses[2] = { [1] = { .is_dead = true } };
+	struct farm_coordinator coordinators[2] = { [1] = { .is_dead = true } };
 	(void)state;
 	farm_begin(&f, 2, all);
-	farm_boss_begin(&f, &bosses[0], "a");
-	until_it_leads(bosses, 0);
+	farm_coordinator_begin(&f, &coordinators[0], "a");
+	until_it_leads(coordinators, 0);
 	assert_int_equal(transitions(&f), 0);
-	farm_boss_begin(&f, &bosses[1], "b");
-	assert_true(farm_until(&f, bosses, 2, "done", 2, MINUTES(20)));
+	farm_coordinator_begin(&f, &coordinators[1], "b");
+	assert_true(farm_until(&f, coordinators, 2, "done", 2, MINUTES(20)));
 	size_t before = sim_count(f.sim, "b-lease", NULL);
-	farm_run(bosses, 2, MINUTES(20));
+	farm_run(coordinators, 2, MINUTES(20));
 	size_t calls = sim_count(f.sim, "b-lease", NULL) - before;
-	assert_true(coordinator_leave(&bosses[0].c, &err) >= 0);
-	farm_boss_end(&bosses[0]);
-	long given = until_it_leads(bosses, 1);
+	assert_true(coordinator_leave(&coordinators[0].c, &err) >= 0);
+	farm_coordinator_kill(&coordinators[0]);
+	long given = until_it_leads(coordinators, 1);
 	assert_int_equal(transitions(&f), 1);
-	assert_int_equal(leader_epoch(&bosses[1].c.leader), 2);
-	farm_boss_begin(&f, &bosses[0], "c");
-	farm_run(bosses, 2, MINUTES(1));
-	farm_boss_end(&bosses[1]);
-	long run_out = until_it_leads(bosses, 0);
+	assert_int_equal(leader_epoch(&coordinators[1].c.leader), 2);
+	farm_coordinator_begin(&f, &coordinators[0], "c");
+	farm_run(coordinators, 2, MINUTES(1));
+	farm_coordinator_kill(&coordinators[1]);
+	long run_out = until_it_leads(coordinators, 0);
 	assert_int_equal(transitions(&f), 2);
-	assert_int_equal(leader_epoch(&bosses[0].c.leader), 3);
-	farm_boss_begin(&f, &bosses[1], "d");
-	farm_run(bosses, 2, MINUTES(1));
-	farm_boss_end(&bosses[0]);
+	assert_int_equal(leader_epoch(&coordinators[0].c.leader), 3);
+	farm_coordinator_begin(&f, &coordinators[1], "d");
+	farm_run(coordinators, 2, MINUTES(1));
+	farm_coordinator_kill(&coordinators[0]);
 	sim_delete(f.sim, "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator");
-	assert_true(until_it_leads(bosses, 1) <= 1500);
+	assert_true(until_it_leads(coordinators, 1) <= 1500);
 	print_message("another one leads %ld ms after the Lease was given back, %ld ms after a crash; %zu calls in 20 "
 		      "minutes\n",
 		      given, run_out, calls);
@@ -313,7 +313,7 @@ static void who_waits_hears(void **state)
 	assert_true(given <= 1500);
 	assert_true(run_out <= LEADER_LEASE_S * 1000 + 1500);
 	lawful(&f);
-	farm_boss_end(&bosses[1]);
+	farm_coordinator_kill(&coordinators[1]);
 	farm_end(&f);
 }
 
@@ -325,21 +325,21 @@ static void a_job_is_waited_for(void **state)
 				    "target':{'driver':'535.2'}}]}";
 	enum { NODES = 2 };
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	farm_begin(&f, NODES, waits);
 	farm_pod(&f, 0, "train");
-	farm_boss_begin(&f, &boss, "boss");
-	assert_true(farm_until(&f, &boss, 1, "waiting", 1, MINUTES(5)));
-	farm_run(&boss, 1, MINUTES(15));
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	assert_true(farm_until(&f, &coordinator, 1, "waiting", 1, MINUTES(5)));
+	farm_run(&coordinator, 1, MINUTES(15));
 	assert_string_equal(farm_state(&f, 0), "waiting");
 	assert_true(farm_is_cordoned(&f, 0));
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
-	assert_true(aim_eq(&f.nodes[0].loaded, &f.old));
+	assert_true(target_hash_eq(&f.nodes[0].loaded, &f.old));
 	sim_merge(f.sim, "/api/v1/namespaces/default/pods/train/status", "{'status':{'phase':'Succeeded'}}");
-	assert_true(farm_until(&f, &boss, 1, "done", NODES, MINUTES(10)));
+	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(10)));
 	assert_int_equal(sim_count(f.sim, "boss", "evict"), 0);
 	lawful(&f);
-	farm_boss_end(&boss);
+	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }
 

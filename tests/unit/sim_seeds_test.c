@@ -13,7 +13,7 @@ static const char plain[] =
 	"{'pools':[{'name':'gpus','maxParallel':2,'maxUnavailable':2,'target':{'driver':'535.2'}}]}";
 
 struct post { // where one coordinator after the other sits
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	char name[24];
 	unsigned lives;
 	bool is_doomed;
@@ -23,7 +23,7 @@ struct post { // where one coordinator after the other sits
 
 struct play {
 	struct farm f;
-	struct hand hands[NODES];
+	struct farm_agent agents[NODES];
 	struct post posts[BOSSES];
 	unsigned seed, pods;
 	bool is_over;
@@ -46,12 +46,12 @@ static void sit(void *ctx)
 	struct farm *f = &p->play->f;
 	if (f->is_over)
 		return;
-	if (!p->boss.kube && sim_now_ms() >= p->due_ms) {
+	if (!p->coordinator.kube && sim_now_ms() >= p->due_ms) {
 		snprintf(p->name, sizeof(p->name), "boss%c%u", (char)('a' + (p - p->play->posts)), p->lives++);
-		farm_boss_begin(f, &p->boss, p->name);
+		farm_coordinator_begin(f, &p->coordinator, p->name);
 	}
-	if (p->boss.kube && (coordinator_turn(&p->boss.c, 0, &err) < 0 || p->is_doomed)) {
-		farm_boss_end(&p->boss);
+	if (p->coordinator.kube && (coordinator_turn(&p->coordinator.c, 0, &err) < 0 || p->is_doomed)) {
+		farm_coordinator_kill(&p->coordinator);
 		p->is_doomed = false;
 		p->due_ms = sim_now_ms() + PAUSE_MS;
 	}
@@ -63,7 +63,7 @@ static void sit(void *ctx)
 static void kill_boss(struct play *p)
 {
 	struct post *post = &p->posts[one_of(BOSSES)];
-	if (!post->boss.kube)
+	if (!post->coordinator.kube)
 		return;
 	post->is_doomed = true; // it may be in the middle of a call
 	sim_fault(p->f.sim, &(struct sim_fault){ .what = SIM_DIE_BEFORE, .client = post->name });
@@ -71,8 +71,9 @@ static void kill_boss(struct play *p)
 
 static void kill_agent(struct play *p)
 {
-	static const enum hand_end hows[] = { HAND_KILLED, HAND_KILLED, HAND_STOPPED, HAND_BOOTED };
-	hand_die(&p->hands[one_of(NODES)], hows[one_of(ARRAY_SIZE(hows))]);
+	static const enum farm_agent_end hows[] = { FARM_AGENT_KILLED, FARM_AGENT_KILLED, FARM_AGENT_STOPPED,
+						    FARM_AGENT_BOOTED };
+	farm_agent_die(&p->agents[one_of(NODES)], hows[one_of(ARRAY_SIZE(hows))]);
 }
 
 static void break_calls(struct play *p)
@@ -204,8 +205,8 @@ static void make_peace(struct play *p)
 
 static bool is_halted(const struct play *p)
 {
-	const char *text = sim_text(sim_get(p->f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLSTATUS_NAME),
-				    "data " ROLLSTATUS_KEY);
+	const char *text = sim_text(sim_get(p->f.sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLOUT_STATUS_NAME),
+				    "data " ROLLOUT_STATUS_KEY);
 	auto_json json_t *status = text ? json_loads(text, 0, NULL) : NULL;
 	return json_is_true(json_object_get(json_array_get(json_object_get(status, "pools"), 0), "halted"));
 }
@@ -231,8 +232,8 @@ static bool all_rest(const struct play *p)
 static void expect_node(const struct play *p, unsigned i)
 {
 	const struct farm *f = &p->f;
-	const struct aim *loaded = &f->nodes[i].loaded;
-	struct aim target = farm_target(plain);
+	const struct target_hash *loaded = &f->nodes[i].loaded;
+	struct target_hash target = farm_target(plain);
 	const char *state = farm_state(f, i);
 	bool is_failed = str_eq(state, "failed");
 	if (!rests(p, i) ||
@@ -241,9 +242,9 @@ static void expect_node(const struct play *p, unsigned i)
 			 farm_note(f, i, "kmodsmith.io/reason"), farm_note(f, i, "kmodsmith.io/go"),
 			 farm_note(f, i, "kmodsmith.io/agent.ack"), farm_note(f, i, "kmodsmith.io/cordon"),
 			 farm_is_cordoned(f, i));
-	if (str_eq(state, "done") && !aim_eq(loaded, &target))
+	if (str_eq(state, "done") && !target_hash_eq(loaded, &target))
 		fail_msg("SEED=%u: n%02u is done, and has another driver", p->seed, i);
-	if (!aim_eq(loaded, &target) && !aim_eq(loaded, &f->old))
+	if (!target_hash_eq(loaded, &target) && !target_hash_eq(loaded, &f->old))
 		fail_msg("SEED=%u: n%02u is %s, and has no driver", p->seed, i, state);
 }
 
@@ -276,7 +277,7 @@ static void begin(struct play *p, unsigned seed)
 {
 	*p = (struct play){ .seed = seed };
 	farm_begin_by(&p->f, NODES, plain, seed);
-	hands_begin(&p->f, p->hands);
+	farm_agents_begin(&p->f, p->agents);
 	unsigned kind = one_of(4);
 	if (kind < 2)
 		p->f.bad = farm_target(plain);
@@ -291,10 +292,10 @@ static void begin(struct play *p, unsigned seed)
 static void end(struct play *p)
 {
 	for (unsigned i = 0; i < BOSSES; i++)
-		farm_boss_end(&p->posts[i].boss);
+		farm_coordinator_kill(&p->posts[i].coordinator);
 	for (unsigned i = 0; i < NODES; i++)
 		json_decref(p->old[i]);
-	hands_end(p->hands, NODES);
+	farm_agents_end(p->agents, NODES);
 	farm_end(&p->f);
 }
 

@@ -11,11 +11,11 @@ struct heard { // one line each
 	unsigned leads, rests, blind;
 };
 
-static void moved(void *ctx, const struct transited *t)
+static void moved(void *ctx, const struct phase_change *t)
 {
 	struct heard *h = ctx;
 	bool is_known = t->seconds >= 0;
-	str_add(&h->moves, "%s: %s -> %s%s%s\n", t->node, phase_info(t->from)->name, phase_info(t->to)->name,
+	str_add(&h->moves, "%s: %s -> %s%s%s\n", t->node, node_phase_info(t->from)->name, node_phase_info(t->to)->name,
 		is_known ? "" : ", nobody knows when it began", t->failing ? ", the order had failed" : "");
 }
 static void trouble(void *ctx, const char *what, const struct err *err)
@@ -34,19 +34,19 @@ static void rests(void *ctx, const struct slots *s)
 	h->blind += !s;
 }
 
-static void begin(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void begin(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	*h = (struct heard){ .moves = str_dup(""), .troubles = str_dup("") };
-	farm_boss_begin(f, boss, "boss");
-	boss->c.o.ears = (struct coordinator_ears){
+	farm_coordinator_begin(f, coordinator, "boss");
+	coordinator->c.o.callbacks = (struct coordinator_callbacks){
 		.moved = moved, .trouble = trouble, .leads = leads, .rests = rests, .ctx = h
 	};
 }
-static void end(struct farm *f, struct farm_boss *boss, struct heard *h)
+static void end(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
 	if (f->laws->count)
 		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_boss_end(boss);
+	farm_coordinator_kill(coordinator);
 	farm_end(f);
 	free(h->moves);
 	free(h->troubles);
@@ -104,13 +104,13 @@ static void each_state_is_told_once(void **state)
 		"Normal RolloutDone releasing -> done: released, as was read back: the attempt is over",
 	};
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, plain);
-	begin(&f, &boss, &h);
+	begin(&f, &coordinator, &h);
 	farm_pod(&f, 0, "a");
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
-	farm_run(&boss, 1, MINUTES(1));
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
+	farm_run(&coordinator, 1, MINUTES(1));
 	expect_events(&f, "n00", rows, ARRAY_SIZE(rows));
 	assert_string_equal(h.moves, "n00: idle -> staging, nobody knows when it began\n"
 				     "n00: staging -> queued\n"
@@ -123,7 +123,7 @@ static void each_state_is_told_once(void **state)
 	assert_string_equal(h.troubles, "");
 	assert_int_equal(h.leads, 1);
 	assert_int_equal(h.blind, 0);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // With the agent's code, and what to do about it.
@@ -138,19 +138,19 @@ static void a_failure_is_a_warning_that_says_what_to_do(void **state)
 		"over" WHY,
 	};
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	auto_strv struct strv told = { 0 };
 	farm_begin(&f, 1, plain);
 	f.bad = farm_target(plain);
-	begin(&f, &boss, &h);
-	assert_true(farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(30)));
+	begin(&f, &coordinator, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "rolledback", 1, MINUTES(30)));
 	events_of(&f, "n00", &told);
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		expect(strv_has(&told, rows[i]), rows[i]);
 	assert_non_null(strstr(h.moves, "n00: replacing -> restoring, the order had failed\n"));
 	assert_non_null(strstr(h.moves, "n00: restoring -> releasing\n"));
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // Where the record of our cordon was deleted, people have to decide.
@@ -162,19 +162,19 @@ static void a_node_that_is_held_is_a_warning(void **state)
 		"it is (receipt-missing; next: uncordon the node by hand when it may be used, then annotate "
 		"kmodsmith.io/retry)";
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	auto_strv struct strv told = { 0 };
 	farm_begin(&f, 1, plain);
-	begin(&f, &boss, &h);
+	begin(&f, &coordinator, &h);
 	farm_pod_that_stays(&f, 0, "stays");
-	assert_true(farm_until(&f, &boss, 1, "evicting", 1, MINUTES(30)));
+	assert_true(farm_until(&f, &coordinator, 1, "evicting", 1, MINUTES(30)));
 	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'kmodsmith.io/cordon':null}}}");
-	farm_run(&boss, 1, MINUTES(1));
+	farm_run(&coordinator, 1, MINUTES(1));
 	assert_string_equal(farm_state(&f, 0), "held");
 	events_of(&f, "n00", &told);
 	assert_true(strv_has(&told, row));
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // Who may not write Events still rolls out.
@@ -182,17 +182,17 @@ static void an_event_that_is_refused_stops_nothing(void **state)
 {
 	(void)state;
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, plain);
 	sim_fault(f.sim,
 		  &(struct sim_fault){
 			  .what = SIM_STATUS, .resource = "events", .status = 403, .message = "no", .times = 99 });
-	begin(&f, &boss, &h);
-	assert_true(farm_until(&f, &boss, 1, "done", 1, MINUTES(30)));
+	begin(&f, &coordinator, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	assert_true(str_starts(h.troubles, "an event: "));
 	expect_events(&f, "n00", NULL, 0);
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 // Somebody has come behind our cordon: nobody unloads under him, and he goes as in any drain. T08, T43.
@@ -201,27 +201,27 @@ static void the_way_back_is_drained_too(void **state)
 	(void)state;
 	static const char path[] = "/api/v1/namespaces/default/pods/late";
 	struct farm f;
-	struct farm_boss boss;
+	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, plain);
 	f.bad = farm_target(plain);
 	f.is_sick = true;
-	begin(&f, &boss, &h);
-	assert_true(farm_until(&f, &boss, 1, "validating", 1, MINUTES(30)));
+	begin(&f, &coordinator, &h);
+	assert_true(farm_until(&f, &coordinator, 1, "validating", 1, MINUTES(30)));
 	farm_pod(&f, 0, "late");
 	f.nodes[0].holders = 1;
 	snprintf(f.nodes[0].held_by, sizeof(f.nodes[0].held_by), " %s", sim_text(sim_get(f.sim, path), "metadata uid"));
-	assert_true(farm_until(&f, &boss, 1, "restoring", 1, MINUTES(10)));
+	assert_true(farm_until(&f, &coordinator, 1, "restoring", 1, MINUTES(10)));
 	for (int i = 0; i < 60 && sim_get(f.sim, path); i++)
-		farm_run(&boss, 1, 1000);
+		farm_run(&coordinator, 1, 1000);
 	assert_null(sim_get(f.sim, path));
-	assert_false(aim_eq(&f.nodes[0].loaded, &f.old)); // not under the holder
+	assert_false(target_hash_eq(&f.nodes[0].loaded, &f.old)); // not under the holder
 	f.nodes[0].holders = 0;
 	*f.nodes[0].held_by = '\0';
-	assert_true(farm_until(&f, &boss, 1, "rolledback", 1, MINUTES(10)));
-	assert_true(aim_eq(&f.nodes[0].loaded, &f.old));
+	assert_true(farm_until(&f, &coordinator, 1, "rolledback", 1, MINUTES(10)));
+	assert_true(target_hash_eq(&f.nodes[0].loaded, &f.old));
 	assert_false(farm_is_cordoned(&f, 0));
-	end(&f, &boss, &h);
+	end(&f, &coordinator, &h);
 }
 
 static size_t times_of(const struct farm *f, const char *path, long status, long *ret, size_t most)
@@ -251,7 +251,7 @@ static void the_trouble_of_one_node_is_its_own(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
-		struct farm_boss boss;
+		struct farm_coordinator coordinator;
 		struct heard h;
 		long at[MOST];
 		farm_begin(&f, 2, plain);
@@ -262,10 +262,10 @@ static void the_trouble_of_one_node_is_its_own(void **state)
 						      .name = "n00",
 						      .status = rows[i].status,
 						      .times = 10000 });
-		begin(&f, &boss, &h);
-		expect(farm_until(&f, &boss, 1, "done", 1, MINUTES(10)), rows[i].name);
+		begin(&f, &coordinator, &h);
+		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(10)), rows[i].name);
 		expect(str_eq(farm_state(&f, 1), "done"), rows[i].name);
-		farm_run(&boss, 1, MINUTES(4));
+		farm_run(&coordinator, 1, MINUTES(4));
 		size_t count = times_of(&f, "/api/v1/nodes/n00", rows[i].status, at, MOST);
 		expect(strstr(h.troubles, rows[i].words), h.troubles);
 		long wait = rows[i].first_ms;
@@ -276,8 +276,8 @@ static void the_trouble_of_one_node_is_its_own(void **state)
 		}
 		expect(count >= rows[i].at_once + 3 && wait == 32000, rows[i].name);
 		sim_heal(f.sim);
-		expect(farm_until(&f, &boss, 1, "done", 2, MINUTES(10)), rows[i].name);
-		end(&f, &boss, &h);
+		expect(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(10)), rows[i].name);
+		end(&f, &coordinator, &h);
 	}
 }
 

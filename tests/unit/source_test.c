@@ -386,7 +386,7 @@ static void test_module_sets(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *wish, *set;
+		const char *request, *set;
 	} rows[] = {
 		{ "", "nvidia,nvidia-uvm,nvidia-modeset,nvidia-drm" },
 		{ "uvm", "nvidia,nvidia-uvm" },
@@ -404,14 +404,15 @@ static void test_module_sets(void **state)
 	    "NVIDIA_MODESET_SOURCES = a.c\nNVIDIA_MODESET_SOURCES += b.c\n");
 	put(&folder, "nvidia-drm", "nvidia-drm.Kbuild", "# NVIDIA_DRM_SOURCES += gone.c\n");
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_strv struct strv wish = { 0 };
+		auto_strv struct strv request = { 0 };
 		auto_strv struct strv set = { 0 };
 		struct err err = { 0 };
-		strv_split(&wish, rows[i].wish, ",");
-		int r = recipe_modules(&folder.root, &wish, &set, &err);
+		strv_split(&request, rows[i].request, ",");
+		int r = recipe_modules(&folder.root, &request, &set, &err);
 		auto_str char *text = strv_join(&set, ",");
-		expect(rows[i].set ? r == 0 && str_eq(text, rows[i].set) : r < 0 && err.code == E_USAGE, rows[i].wish);
-		if (!*rows[i].wish)
+		expect(rows[i].set ? r == 0 && str_eq(text, rows[i].set) : r < 0 && err.code == E_USAGE,
+		       rows[i].request);
+		if (!*rows[i].request)
 			assert_int_equal(recipe_objects(&folder.root, &set), 3);
 	}
 }

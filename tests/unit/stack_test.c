@@ -14,8 +14,8 @@
 
 static struct folder folder;
 static struct root parent, slash;
-static struct space space;
-static struct stack stack;
+static struct mount_ns mount_ns;
+static struct overmount overmount;
 
 // The namespaces of other tests must not see any of this, nor may this machine.
 static int setup(void **state)
@@ -24,7 +24,7 @@ static int setup(void **state)
 	struct err err;
 	bool is_own = unshare(CLONE_NEWNS) == 0;
 	folder_make(&folder);
-	space = SPACE_NONE;
+	mount_ns = MOUNT_NS_NONE;
 	slash = parent = ROOT_NONE;
 	if (!is_own)
 		return 0;
@@ -37,9 +37,9 @@ static int setup(void **state)
 	assert_int_equal(mount(NULL, run, NULL, MS_SHARED, NULL), 0);
 	folder_dir(&folder, "run/nvidia/driver/lib/firmware"); // as the kubelet makes it
 	assert_int_equal(root_init(&slash, "/", &err), 0);
-	expect(space_open(&slash, &slash, sys_real(), &space, &err) == 0, err.text);
+	expect(mount_ns_open(&slash, &slash, sys_real(), &mount_ns, &err) == 0, err.text);
 	assert_int_equal(root_sub(&folder.root, "run/nvidia", &parent, &err), 0);
-	stack = (struct stack){ &space, &parent, "driver", GENERATION_SOURCE };
+	overmount = (struct overmount){ &mount_ns, &parent, "driver", GENERATION_SOURCE };
 	return 0;
 }
 
@@ -49,7 +49,7 @@ static int teardown(void **state)
 	auto_str char *run = str_fmt("%s/run", folder.path), *state_dir = str_fmt("%s/state", folder.path);
 	root_done(&parent);
 	root_done(&slash);
-	space_done(&space);
+	mount_ns_done(&mount_ns);
 	umount2(run, MNT_DETACH);
 	umount2(state_dir, MNT_DETACH);
 	folder_done(&folder);
@@ -59,7 +59,7 @@ static int teardown(void **state)
 // An own mount namespace, that is CAP_SYS_ADMIN.
 static void need_rights(void)
 {
-	if (space.proc < 0)
+	if (mount_ns.proc < 0)
 		skip();
 }
 
@@ -73,21 +73,21 @@ static void prepare(unsigned number)
 	tempdir_write(&folder, file, text);
 	assert_int_equal(root_sub(&folder.root, tree, &payload, &err), 0);
 	char path[] = "usr", source[] = ".";
-	struct piece piece = { .path = path, .from = &payload, .source = source, .is_read_only = true };
-	struct pieces pieces = { &piece, 1 };
-	expect(generation_begin(&space, &parent, name, &err) == 0, err.text);
-	expect(generation_make(&space, &parent, name, &pieces, &err) == 0, err.text);
+	struct root_entry root_entry = { .path = path, .from = &payload, .source = source, .is_read_only = true };
+	struct root_layout root_layout = { &root_entry, 1 };
+	expect(generation_begin(&mount_ns, &parent, name, &err) == 0, err.text);
+	expect(generation_make(&mount_ns, &parent, name, &root_layout, &err) == 0, err.text);
 }
 
-// *ret_below: as stack_put() says.
+// *ret_below: as overmount_push() says.
 static int put(unsigned number)
 {
 	struct err err;
 	int below;
 	auto_str char *name = generation_name("driver", number);
 	prepare(number);
-	expect(stack_put(&stack, name, &below, &err) == 0, err.text);
-	expect(generation_remove(&space, &parent, name, &err) == 1, err.text);
+	expect(overmount_push(&overmount, name, &below, &err) == 0, err.text);
+	expect(generation_remove(&mount_ns, &parent, name, &err) == 1, err.text);
 	return below;
 }
 
@@ -95,7 +95,7 @@ static void settle(int take_below)
 {
 	struct err err;
 	auto_fd int below = take_below;
-	expect(stack_settle(&stack, below, &err) == 0, err.text);
+	expect(overmount_remove_lower(&overmount, below, &err) == 0, err.text);
 }
 
 struct consumer {
@@ -157,9 +157,9 @@ static size_t mounts_of(const char *pid)
 {
 	struct err err;
 	auto_str char *path = str_fmt("proc/%s/mountinfo", pid), *text = NULL;
-	auto_mounts struct mounts now = { 0 };
+	auto_mountinfo struct mountinfo now = { 0 };
 	assert_int_equal(root_read(&slash, path, &text, NULL, &err), 1);
-	mounts_parse(text, &now);
+	mountinfo_parse(text, &now);
 	return now.count;
 }
 
@@ -172,11 +172,11 @@ static size_t mounts_seen(struct consumer c)
 static void expect_alone(void)
 {
 	struct err err;
-	auto_mounts struct mounts now = { 0 };
+	auto_mountinfo struct mountinfo now = { 0 };
 	auto_str char *why = NULL;
-	assert_int_equal(space_mounts(&space, &now, &err), 0);
-	expect(stack_is_ours(&stack, &now, &why), why);
-	assert_true(stack_is_settled(&stack, &now));
+	assert_int_equal(mount_ns_mounts(&mount_ns, &now, &err), 0);
+	expect(overmount_is_ours(&overmount, &now, &why), why);
+	assert_true(overmount_is_settled(&overmount, &now));
 	assert_true(root_exists(&folder.root, "run/nvidia/driver"));
 }
 
@@ -219,13 +219,13 @@ static void test_the_former_comes_back(void **state)
 	size_t here = mounts_of("self"), there = mounts_seen(after);
 	auto_fd int below = put(2);
 	expect_seen(after, "2");
-	assert_int_equal(stack_pop(&stack, &err), 0);
+	assert_int_equal(overmount_pop(&overmount, &err), 0);
 	expect_here("1");
 	expect_seen(before, "1");
 	expect_seen(after, "1");
 	assert_int_equal(mounts_of("self"), here);
 	assert_int_equal(mounts_seen(after), there);
-	assert_int_equal(stack_settle(&stack, below, &err), 0); // and is not taken for one that has to go
+	assert_int_equal(overmount_remove_lower(&overmount, below, &err), 0); // and is not taken for one that has to go
 	expect_here("1");
 	end(before);
 	end(after);
@@ -268,7 +268,7 @@ static void test_somebody_elses(void **state)
 	expect_here("1");
 	expect_alone();
 	folder_expect(&folder, "run/machine/sys/file", "x");
-	assert_int_equal(stack_clear(&stack, &err), 0);
+	assert_int_equal(overmount_clear(&overmount, &err), 0);
 	assert_int_equal(mounts_of("self"), here);
 	assert_true(root_exists(&folder.root, "run/nvidia/driver/lib/firmware"));
 }

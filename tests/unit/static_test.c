@@ -11,8 +11,8 @@ static char blob[BLOB];
 struct site {              // what the server is like
 	const char *index; // NULL = a good one
 	const char *index_status;
-	struct descriptor layer, manifest;
-	char *manifest_text;
+	struct oci_descriptor layer, manifest;
+	char *oci_manifest_text;
 	size_t cut;     // a reply ends after so many bytes; 0 = it does not
 	unsigned cuts;  // how many replies are cut
 	unsigned fails; // how many replies are fail_status
@@ -69,7 +69,7 @@ static void serve(struct server *s, int fd, const struct request *r)
 	if (request_is(r, layer))
 		serve_blob(s, fd, r);
 	else if (request_is(r, manifest))
-		send_page(fd, "200 OK", "", site->is_wrong ? "something else" : site->manifest_text);
+		send_page(fd, "200 OK", "", site->is_wrong ? "something else" : site->oci_manifest_text);
 	else
 		send_page(fd, "404 Not Found", "", "<html>no</html>");
 }
@@ -90,26 +90,26 @@ static void setup_start(struct setup *s, struct site site)
 	struct http_options o = { .proxy = "",
 				  .connect_ms = PATIENT_MS,
 				  .stall_ms = site.stall_ms ? site.stall_ms : PATIENT_MS };
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	*s = (struct setup){ .site = site, .layout = LAYOUT_NONE };
 	for (size_t i = 0; i < BLOB; i++)
 		blob[i] = (char)(i * 7 + i / 251);
 	digest_data(blob, BLOB, s->site.layer.digest);
 	s->site.layer.size = BLOB;
 	s->site.layer.media_type = str_dup(OCI_LAYER);
-	struct manifest m = { .config = { .media_type = s->site.layer.media_type, .size = 2 },
-			      .layers = &s->site.layer,
-			      .count = 1 };
+	struct oci_manifest m = { .config = { .media_type = s->site.layer.media_type, .size = 2 },
+				  .layers = &s->site.layer,
+				  .count = 1 };
 	digest_data("{}", 2, m.config.digest);
-	s->site.manifest_text = manifest_text(&m);
-	s->site.manifest.size = strlen(s->site.manifest_text);
+	s->site.oci_manifest_text = oci_manifest_text(&m);
+	s->site.manifest.size = strlen(s->site.oci_manifest_text);
 	s->site.manifest.media_type = str_dup(OCI_MANIFEST);
-	digest_data(s->site.manifest_text, s->site.manifest.size, s->site.manifest.digest);
-	index_put(&x, &s->site.manifest, "one");
-	struct descriptor absent = { .media_type = s->site.manifest.media_type, .size = 1 };
+	digest_data(s->site.oci_manifest_text, s->site.manifest.size, s->site.manifest.digest);
+	oci_index_put(&x, &s->site.manifest, "one");
+	struct oci_descriptor absent = { .media_type = s->site.manifest.media_type, .size = 1 };
 	digest_data("x", 1, absent.digest);
-	index_put(&x, &absent, "two");
-	s->index = index_text(&x);
+	oci_index_put(&x, &absent, "two");
+	s->index = oci_index_text(&x);
 	if (!s->site.index)
 		s->site.index = s->index;
 	folder_make(&s->folder);
@@ -128,9 +128,9 @@ static void setup_done(struct setup *s)
 	server_stop(&s->server);
 	layout_done(&s->layout);
 	folder_done(&s->folder);
-	descriptor_done(&s->site.layer);
-	descriptor_done(&s->site.manifest);
-	free(s->site.manifest_text);
+	oci_descriptor_done(&s->site.layer);
+	oci_descriptor_done(&s->site.manifest);
+	free(s->site.oci_manifest_text);
 	free(s->index);
 }
 #define auto_setup __attribute__((cleanup(setup_done)))
@@ -142,7 +142,7 @@ static int read_one(struct setup *s, const char *ref, struct err *err)
 	size_t len = 0;
 	int r = repository_manifest(s->repository, ref, &data, &len, hex, err);
 	if (r > 0) {
-		assert_string_equal(data, s->site.manifest_text);
+		assert_string_equal(data, s->site.oci_manifest_text);
 		assert_string_equal(hex, s->site.manifest.digest);
 	}
 	return r;
@@ -154,7 +154,7 @@ static void test_documents(void **state)
 	auto_setup struct setup s;
 	struct err err = { 0 };
 	auto_strv struct strv tags = { 0 };
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	setup_start(&s, (struct site){ 0 });
 	auto_str char *name = server_url(&s.server, "/repo"), *ref = oci_digest_text(s.site.manifest.digest);
 	assert_string_equal(repository_name(s.repository), name);
@@ -231,9 +231,9 @@ static void test_a_wrong_manifest(void **state)
 // Brings the layer; what the part has before: the first bytes of it.
 static int bring(struct setup *s, size_t before, uint64_t *ret_have, struct err *err)
 {
-	auto_part struct part part = PART_NONE;
-	assert_int_equal(part_open(&s->layout, &s->site.layer, &part, err), 0);
-	assert_true(before == 0 || part_add(&part, blob, before, err) == 0);
+	auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
+	assert_int_equal(partial_blob_open(&s->layout, &s->site.layer, &part, err), 0);
+	assert_true(before == 0 || partial_blob_append(&part, blob, before, err) == 0);
 	struct transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s->repository, &t, err), 0);
 	for (int i = 0; i < 10000 && !t.is_done; i++)
@@ -246,7 +246,7 @@ static int bring(struct setup *s, size_t before, uint64_t *ret_have, struct err 
 		*err = t.err;
 		return -1;
 	}
-	return part_commit(&part, err);
+	return partial_blob_commit(&part, err);
 }
 
 // Credentials aside: only what passes by itself is tried again, and only so often.
@@ -281,12 +281,12 @@ static void test_what_is_tried_again(void **state)
 		{ "a full disk", E_STORE_FULL, 200, 0, 0, 0 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct remote r = { 0 };
+		struct remote_repository r = { 0 };
 		struct http_call call = { .is_done = true, .err.code = rows[i].code, .status = rows[i].status };
 		struct attempt a = { .waits = rows[i].waits };
 		struct err err;
 		unsigned ms = 7;
-		expect(remote_again(&r, &call, &a, &ms, &err) == rows[i].again, rows[i].name);
+		expect(retry_is_due(&r, &call, &a, &ms, &err) == rows[i].again, rows[i].name);
 		expect(ms == rows[i].ms && a.waits == rows[i].waits + (unsigned)rows[i].again, rows[i].name);
 	}
 }
@@ -384,8 +384,8 @@ static void test_given_up(void **state)
 	auto_setup struct setup s;
 	struct err err = { 0 };
 	setup_start(&s, (struct site){ .hangs = true, .cut = 10, .cuts = 9 });
-	auto_part struct part part = PART_NONE;
-	assert_int_equal(part_open(&s.layout, &s.site.layer, &part, &err), 0);
+	auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
+	assert_int_equal(partial_blob_open(&s.layout, &s.site.layer, &part, &err), 0);
 	struct transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s.repository, &t, &err), 0);
 	for (int i = 0; i < 10000 && part.have == 0; i++)

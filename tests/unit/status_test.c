@@ -7,12 +7,13 @@
 struct row {
 	const char *failed; // the one check that does; NULL = ready
 	const char *evidence;
-	const char *state, *uvm_version, *taint, *flavour_word, *wish;
+	const char *state, *uvm_version, *taint, *flavour_word, *request;
 	unsigned gpus; // that the driver has; the machine has 2
 	bool has_no_nodes, is_uvm_missing;
 };
 
-#define GOOD .state = "live", .uvm_version = "535.1", .taint = "OE", .flavour_word = "Open ", .wish = "535.1", .gpus = 2
+#define GOOD \
+	.state = "live", .uvm_version = "535.1", .taint = "OE", .flavour_word = "Open ", .request = "535.1", .gpus = 2
 
 static const struct row rows[] = {
 	{ NULL, NULL, GOOD },
@@ -65,7 +66,7 @@ static void check_row(const struct row *row)
 	static struct gpu gpus[] = { { .address = "0000:40:00.0", .device = 0x2330 },
 				     { .address = "0000:41:00.0", .device = 0x2330 } };
 	auto_folder struct folder t;
-	auto_loaded struct loaded loaded = { 0 };
+	auto_modules struct modules loaded = { 0 };
 	auto_status struct status status = { 0 };
 	auto_devices struct devices devices = { 0 };
 	auto_strv struct strv modules = { 0 };
@@ -73,7 +74,7 @@ static void check_row(const struct row *row)
 	folder_make(&t);
 	make_machine(row, &t);
 	struct sys sys = sys_recorder(&t.root);
-	assert_int_equal(loaded_read(&t.root, &t.root, "6.1", &loaded, &err), 1);
+	assert_int_equal(modules_read(&t.root, &t.root, "6.1", &loaded, &err), 1);
 	char release[] = "6.1.0-1";
 	struct facts facts = { .host = { .release = release },
 			       .gpus = { .items = gpus, .count = 2 },
@@ -84,8 +85,8 @@ static void check_row(const struct row *row)
 	assert_int_equal(status_read(&facts, &t.root, &t.root, &t.root, &sys, &status, &err), 0);
 	strv_add(&modules, str_dup("nvidia"));
 	strv_add(&modules, str_dup("nvidia-uvm"));
-	if (row->wish)
-		status_wish(&status, &loaded, row->wish, FLAVOUR_OPEN, &modules);
+	if (row->request)
+		status_check_request(&status, &loaded, row->request, FLAVOUR_OPEN, &modules);
 	expect(status.is_ready == !row->failed, row->evidence);
 	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : E_NOT_READY;
 	expect((status_error(&status, &err) < 0 ? err.code : 0) == code, row->evidence);

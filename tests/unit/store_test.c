@@ -116,7 +116,7 @@ static void gc_takes_what_nothing_holds(void **state)
 	(void)state;
 	auto_setting struct setting s;
 	auto_store_garbage struct store_garbage dry = { 0 }, g = { 0 }, again = { 0 };
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	struct err err;
 	setting_make(&s, 4);
 	sign(&s, 0, true);
@@ -249,7 +249,7 @@ static void index_is_made_again(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_setting struct setting s;
 		auto_store_report struct store_report report = { 0 };
-		auto_index struct index x = { 0 };
+		auto_oci_index struct oci_index x = { 0 };
 		struct err err;
 		setting_make(&s, 2);
 		sign(&s, 1, false);
@@ -261,7 +261,7 @@ static void index_is_made_again(void **state)
 		expect(report.count == 1 && str_eq(report.damage[0].digest, "index.json"), rows[i]);
 		expect(has(&s, 0) && has(&s, 1), rows[i]);
 		expect(layout_index(&s.store.layout, &x, &err) == 0 && x.count == 5, rows[i]);
-		expect(index_find(&x, "535.1-open-6.1-x86_64") >= 0, rows[i]);
+		expect(oci_index_find(&x, "535.1-open-6.1-x86_64") >= 0, rows[i]);
 		expect_sound(&s);
 	}
 }

@@ -42,18 +42,18 @@ static inline void add_package(struct setting *s, int i)
 static inline void sign(struct setting *s, int i, bool by_tag)
 {
 	struct err err;
-	auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST) }, empty = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST) }, empty = { 0 };
 	empty.media_type = str_dup(OCI_EMPTY);
 	empty.size = 2;
 	assert_int_equal(layout_blob_put(&s->store.layout, "{}", 2, empty.digest, &err), 0);
-	struct manifest m = { .config = empty };
+	struct oci_manifest m = { .config = empty };
 	auto_str char *about = str_fmt("about %d", i), *tag = str_fmt("sha256-%s.sig", s->hex[i]);
 	m.annotations = json_pack("{s:s}", "who", about);
 	if (!by_tag) {
 		m.subject = empty;
 		memcpy(m.subject.digest, s->hex[i], sizeof(m.subject.digest));
 	}
-	auto_str char *text = manifest_text(&m);
+	auto_str char *text = oci_manifest_text(&m);
 	json_decref(m.annotations);
 	d.size = strlen(text);
 	assert_int_equal(layout_blob_put(&s->store.layout, text, d.size, d.digest, &err), 0);
@@ -81,10 +81,10 @@ static inline void setting_done(struct setting *s)
 static inline bool has(const struct setting *s, int i)
 {
 	struct err err;
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	auto_str char *ref = oci_digest_text(s->hex[i]);
 	assert_int_equal(layout_index(&s->store.layout, &x, &err), 0);
-	bool is_listed = index_find(&x, ref) >= 0;
+	bool is_listed = oci_index_find(&x, ref) >= 0;
 	if (is_listed)
 		assert_true(layout_has(&s->store.layout, s->hex[i]) && layout_has(&s->store.layout, s->layer[i]));
 	return is_listed;

@@ -16,10 +16,10 @@ static int setup(void **state)
 	return 0;
 }
 
-static unsigned event(enum supervised_kind kind, const char *text)
+static unsigned event(enum supervised_event_kind kind, const char *text)
 {
 	const struct supervised_event e = { .kind = kind, .pid = 42, .start = 7, .text = text, .after_ms = 500 };
-	return supervised_step(&s, &e, now);
+	return restart_policy_step(&s, &e, now);
 }
 
 // To the next moment at which something is due.
@@ -34,7 +34,7 @@ static void a_first_start(void **state)
 	(void)state;
 	assert_int_equal(event(EVENT_TICK, NULL), ACTION_START);
 	assert_int_equal(event(EVENT_LAUNCHED, NULL), 0);
-	assert_string_equal(supervised_state_name(s.state), "starting");
+	assert_string_equal(restart_policy_state_name(s.state), "starting");
 	assert_int_equal(event(EVENT_TICK, NULL), 0);
 	assert_int_equal(event(EVENT_UP, NULL), ACTION_AFTER);
 	assert_int_equal(s.state, SUPERVISED_UP);
@@ -137,11 +137,11 @@ static void waiting_is_no_failure(void **state)
 static void who_follows(void **state)
 {
 	(void)state;
-	assert_true(supervised_follow(&s) == SUPERVISED_NEVER);
+	assert_true(restart_policy_follower_due_ms(&s) == SUPERVISED_NEVER);
 	event(EVENT_UP, NULL);
-	assert_int_equal(supervised_follow(&s), now + FOLLOW_MS);
+	assert_int_equal(restart_policy_follower_due_ms(&s), now + FOLLOW_MS);
 	event(EVENT_ENDED, "signal 11");
-	assert_true(supervised_follow(&s) == SUPERVISED_NEVER);
+	assert_true(restart_policy_follower_due_ms(&s) == SUPERVISED_NEVER);
 }
 
 int main(void)

@@ -27,12 +27,12 @@ static void unload_that_hangs_is_the_last(void **state)
 	struct err err = { 0 };
 	const struct sys sys = { .module_unload = hang_in_uvm };
 	struct apply apply = { .kern = &folder.root, .sys = &sys, .unload_timeout_ms = 1000 };
-	auto_run struct run r = RUN(&apply, NULL);
+	auto_transaction struct transaction r = RUN(&apply, NULL);
 	folder_make(&folder);
 	strv_add(&r.loaded, str_dup("nvidia"));
 	strv_add(&r.loaded, str_dup("nvidia_uvm"));
 	strv_add(&r.loaded, str_dup("nvidia_modeset"));
-	assert_int_equal(undo_load(&r, &err), -1);
+	assert_int_equal(step_undo_load(&r, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
 	assert_non_null(strstr(err.text, "unload 'nvidia_uvm': the kernel did not come back within 1 s"));
 	assert_true(root_exists(&folder.root, "nvidia_modeset"));
@@ -53,7 +53,7 @@ static int refuse(const struct sys *s, const void *data, size_t len, const char 
 	return str_eq(name, refused) ? -1 : 0;
 }
 
-static void make_set(struct run *r)
+static void make_set(struct transaction *r)
 {
 	static const char *const names[] = { "nvidia", "nvidia-modeset", "nvidia-uvm" };
 	r->set.items = mem_alloc(ARRAY_SIZE(names) * sizeof(*r->set.items));
@@ -91,26 +91,26 @@ static void only_the_core_counts(void **state)
 		const struct step step = { .kind = STEP_LOAD, .subject = (char[]){ "all" } };
 		const struct sys sys = { .module_load_data = refuse };
 		struct err err = { 0 };
-		auto_params struct params params = { 0 };
+		auto_module_params struct module_params params = { 0 };
 		auto_plan struct plan plan = { 0 };
-		auto_watch struct watch watch = { 0 };
+		auto_progress struct progress progress = { 0 };
 		struct facts facts = { .host = { .release = (char[]){ "6.1" }, .boot_id = (char[]){ "b" } } };
-		struct wish wish = { .params = &params };
+		struct request request = { .params = &params };
 		folder_make(&folder);
-		struct obtain obtain = OBTAIN_NONE;
-		struct apply apply = { .obtain = &obtain,
+		struct acquire acquire = ACQUIRE_NONE;
+		struct apply apply = { .acquire = &acquire,
 				       .host = &folder.root,
 				       .kern = &folder.root,
 				       .sys = &sys,
 				       .facts = &facts,
-				       .wish = &wish,
+				       .request = &request,
 				       .plan = &plan,
-				       .watch = &watch };
-		auto_run struct run r = RUN(&apply, NULL);
+				       .progress = &progress };
+		auto_transaction struct transaction r = RUN(&apply, NULL);
 		if (!rows[i].is_demanded)
 			strv_add(&plan.optional, str_dup("nvidia-modeset"));
-		assert_int_equal(params_add_option(&params, "nvidia-modeset:a=1", &err), 0);
-		driver_set_params(&r.target, "nvidia_modeset", "a=1");
+		assert_int_equal(module_params_add_option(&params, "nvidia-modeset:a=1", &err), 0);
+		driver_state_set_params(&r.target, "nvidia_modeset", "a=1");
 		make_set(&r);
 		refused = rows[i].refused;
 		assert_int_equal(step_load(&r, &step, &err), rows[i].code ? -1 : 0);
@@ -145,20 +145,20 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	const struct sys sys = { .module_load_data = hang_in_modeset };
 	struct err err = { 0 };
 	auto_plan struct plan plan = { 0 };
-	auto_watch struct watch watch = { 0 };
+	auto_progress struct progress progress = { 0 };
 	struct facts facts = { .host = { .release = (char[]){ "6.1" }, .boot_id = (char[]){ "b" } } };
-	struct wish wish = { 0 };
-	struct obtain obtain = OBTAIN_NONE;
-	struct apply apply = { .obtain = &obtain,
+	struct request request = { 0 };
+	struct acquire acquire = ACQUIRE_NONE;
+	struct apply apply = { .acquire = &acquire,
 			       .host = &folder.root,
 			       .kern = &folder.root,
 			       .sys = &sys,
 			       .facts = &facts,
-			       .wish = &wish,
+			       .request = &request,
 			       .plan = &plan,
 			       .load_timeout_ms = 500,
-			       .watch = &watch };
-	auto_run struct run r = RUN(&apply, NULL);
+			       .progress = &progress };
+	auto_transaction struct transaction r = RUN(&apply, NULL);
 	folder_make(&folder);
 	strv_add(&plan.optional, str_dup("nvidia-modeset"));
 	make_set(&r);

@@ -3,10 +3,10 @@
 #include "cluster/coordinator/tally.h"
 #include "tests/unit/test.h"
 
-static void move(struct tally *t, enum phase from, enum phase to, int64_t seconds, enum failing failing)
+static void move(struct counters *t, enum node_phase from, enum node_phase to, int64_t seconds, enum failing failing)
 {
 	static const struct reason none;
-	tally_moved(t, &(struct transited){ "n", "rule", from, to, { 1, 1 }, &none, seconds, failing });
+	counters_phase_change(t, &(struct phase_change){ "n", "rule", from, to, { 1, 1 }, &none, seconds, failing });
 }
 
 static void states(void **state)
@@ -17,13 +17,13 @@ static void states(void **state)
 		unsigned bound;
 	} rows[] = { { 0, 0 }, { 1, 0 }, { 2, 1 }, { 60, 3 }, { 61, 4 }, { 14400, 8 }, { 14401, 9 } };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct tally t = { 0 };
+		struct counters t = { 0 };
 		move(&t, PHASE_EVICTING, PHASE_REPLACING, rows[i].seconds, FAILING_NONE);
 		assert_int_equal(t.phases[PHASE_EVICTING].within[rows[i].bound], 1);
 		assert_int_equal(t.phases[PHASE_EVICTING].count, 1);
 		assert_int_equal(t.phases[PHASE_REPLACING].count, 0);
 	}
-	struct tally t = { 0 };
+	struct counters t = { 0 };
 	move(&t, PHASE_IDLE, PHASE_STAGING, -1, FAILING_NONE); // a node that never had a state
 	assert_int_equal(t.phases[PHASE_IDLE].count, 0);
 	move(&t, PHASE_STAGING, PHASE_QUEUED, 30, FAILING_NONE);
@@ -34,7 +34,7 @@ static void states(void **state)
 static void rollbacks(void **state)
 {
 	(void)state;
-	struct tally t = { 0 };
+	struct counters t = { 0 };
 	move(&t, PHASE_REPLACING, PHASE_RESTORING, 5, FAILING_PERMANENT);
 	move(&t, PHASE_VALIDATING, PHASE_RESTORING, 600, FAILING_NONE);
 	move(&t, PHASE_REPLACING, PHASE_EVICTING, 5, FAILING_BUSY);
@@ -43,7 +43,7 @@ static void rollbacks(void **state)
 	assert_int_equal(t.rollbacks[FAILING_BUSY], 0);
 }
 
-static double seconds_of(const struct tally *t, const char *pool)
+static double seconds_of(const struct counters *t, const char *pool)
 {
 	for (size_t i = 0; i < POOLS_MOST; i++)
 		if (str_eq(t->pools[i].name, pool))
@@ -57,18 +57,18 @@ static void unavailable_nodes(void **state)
 	struct pool a = { .name = "a" }, b = { .name = "b" };
 	struct pool both[] = { a, b }, turned[] = { b, a };
 	struct policy policy = { .pools = both, .pool_count = 2 };
-	struct tally t = { 0 };
+	struct counters t = { 0 };
 	struct sum sums[] = { { .unavailable = 2 }, { .unavailable = 0 } };
-	tally_pools(&t, &policy, sums, 1000); // nothing is known of before
+	counters_pools(&t, &policy, sums, 1000); // nothing is known of before
 	sums[0].unavailable = 1;
-	tally_pools(&t, &policy, sums, 4000);
+	counters_pools(&t, &policy, sums, 4000);
 	policy.pools = turned; // another order, and nobody's seconds are mixed up
 	struct sum others[] = { { .unavailable = 0 }, { .unavailable = 1 } };
-	tally_pools(&t, &policy, others, 5000);
+	counters_pools(&t, &policy, others, 5000);
 	assert_true(seconds_of(&t, "a") > 6.9 && seconds_of(&t, "a") < 7.1);
 	assert_true(seconds_of(&t, "b") > -0.1 && seconds_of(&t, "b") < 0.1);
 	policy.pool_count = 1;
-	tally_pools(&t, &policy, others, 6000);
+	counters_pools(&t, &policy, others, 6000);
 	assert_true(seconds_of(&t, "a") < 0);
 }
 

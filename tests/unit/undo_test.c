@@ -22,7 +22,7 @@ static void one_pool_and_its_target(void **state)
 	auto_json json_t *target = json_pack("{s:s, s:{s:s}}", "driver", "1.0", "parameters", "x", "1");
 	auto_strv struct strv words = { 0 };
 	parse(two, &document, &p);
-	auto_str char *note = undo_note(NULL, "b", &p.pools[1].target.aim, target);
+	auto_str char *note = undo_note(NULL, "b", &p.pools[1].target.target_hash, target);
 	assert_int_equal(undo_apply(note, &p, document, &words, replaced, &err), 1);
 	assert_int_equal(words.count, 1);
 	assert_string_equal(words.items[0], "pool b: driver 1.0 in place of 2.0, by rollout undo");
@@ -67,7 +67,7 @@ static void whose_words_count(void **state)
 		size_t known = 0;
 		for (size_t n = 0; n < ARRAY_SIZE(rows[i].pools) && rows[i].pools[n]; n++) {
 			const char *pool = rows[i].pools[n];
-			char *more = undo_note(note, pool, &p.pools[*pool == 'b'].target.aim, target);
+			char *more = undo_note(note, pool, &p.pools[*pool == 'b'].target.target_hash, target);
 			free(note);
 			note = more;
 			known += *pool != 'c';
@@ -86,9 +86,10 @@ static void whose_words_count(void **state)
 static void the_note(void **state)
 {
 	(void)state;
-	const struct aim aim = { 1, 2 };
+	const struct target_hash target_hash = { 1, 2 };
 	auto_json json_t *target = json_pack("{s:s}", "driver", "1.0");
-	auto_str char *one = undo_note(NULL, "a", &aim, target), *both = undo_note(one, "b", &aim, target);
+	auto_str char *one = undo_note(NULL, "a", &target_hash, target),
+		      *both = undo_note(one, "b", &target_hash, target);
 	auto_str char *other = undo_note(both, "a", NULL, NULL), *none = undo_note(other, "b", NULL, NULL);
 	assert_string_equal(
 		one, "{\"a\":{\"instead\":\"0000000000000001-0000000000000002\",\"target\":{\"driver\":\"1.0\"}}}");

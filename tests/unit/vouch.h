@@ -10,7 +10,7 @@
 struct vouch {
 	struct folder folder;
 	struct layout l;
-	struct descriptor package, other; // tags "package" and "other"
+	struct oci_descriptor package, other; // tags "package" and "other"
 	struct repository *r;
 	struct trust_key keys[3]; // "alice", "bob" (P-256), "carol" (Ed25519)
 	const struct trust_key *listed[3];
@@ -29,17 +29,18 @@ static inline struct key *vouch_key(const struct folder *folder, const char *typ
 	return key;
 }
 
-static inline struct descriptor vouch_package(const struct layout *l, const char *tag)
+static inline struct oci_descriptor vouch_package(const struct layout *l, const char *tag)
 {
 	struct err err;
 	char hex[DIGEST_HEX + 1];
 	assert_int_equal(layout_blob_put(l, "{}", 2, hex, &err), 0);
-	auto_manifest struct manifest m = { .artifact_type = str_dup("application/vnd.kmodsmith.kmod.package.v1") };
-	m.config = (struct descriptor){ .media_type = str_dup(OCI_EMPTY), .size = 2 };
+	auto_oci_manifest struct oci_manifest m = { .artifact_type =
+							    str_dup("application/vnd.kmodsmith.kmod.package.v1") };
+	m.config = (struct oci_descriptor){ .media_type = str_dup(OCI_EMPTY), .size = 2 };
 	memcpy(m.config.digest, hex, sizeof(hex));
 	m.annotations = json_pack("{s:s}", OCI_VERSION, tag);
-	auto_str char *text = manifest_text(&m);
-	struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = strlen(text) };
+	auto_str char *text = oci_manifest_text(&m);
+	struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = strlen(text) };
 	assert_int_equal(layout_blob_put(l, text, strlen(text), d.digest, &err), 0);
 	assert_int_equal(layout_publish(l, &d, tag, &err), 0);
 	return d;
@@ -70,8 +71,8 @@ static inline void vouch_done(struct vouch *v)
 {
 	repository_free(v->r);
 	layout_done(&v->l);
-	descriptor_done(&v->package);
-	descriptor_done(&v->other);
+	oci_descriptor_done(&v->package);
+	oci_descriptor_done(&v->other);
 	for (size_t i = 0; i < ARRAY_SIZE(v->keys); i++) {
 		free(v->keys[i].name);
 		key_free(v->keys[i].key);
@@ -95,7 +96,7 @@ static inline struct signature_maker vouch_maker(const struct vouch *v, size_t k
 					 .now = VOUCH_NOW };
 }
 
-static inline int vouch_sign(const struct vouch *v, const struct descriptor *d, size_t key)
+static inline int vouch_sign(const struct vouch *v, const struct oci_descriptor *d, size_t key)
 {
 	struct err err = { 0 };
 	struct signature_maker maker = vouch_maker(v, key);

@@ -23,13 +23,13 @@ static void phases_enter_and_end(void **state)
 {
 	(void)state;
 	struct heard heard = { 0 };
-	auto_watch struct watch w = { .enter = on_enter, .phase = on_phase, .ctx = &heard };
-	watch_enter(&w, "detect");
-	watch_end(&w, "detect", "%d GPUs", 2);
-	watch_fail(&w); // nothing runs
-	watch_enter(&w, "load");
-	watch_end(&w, "nodes", "another one's end");
-	watch_fail(&w);
+	auto_progress struct progress w = { .enter = on_enter, .phase = on_phase, .ctx = &heard };
+	progress_enter(&w, "detect");
+	progress_end(&w, "detect", "%d GPUs", 2);
+	progress_fail(&w); // nothing runs
+	progress_enter(&w, "load");
+	progress_end(&w, "nodes", "another one's end");
+	progress_fail(&w);
 	assert_string_equal(heard.text, "detect>[detect: 2 GPUs]>load>[nodes: another one's end][load: failed]>load>");
 	free(heard.text);
 	assert_int_equal(w.count, 3);
@@ -40,11 +40,11 @@ static void phases_enter_and_end(void **state)
 static void nobody_needs_to_listen(void **state)
 {
 	(void)state;
-	auto_watch struct watch w = { 0 };
-	watch_enter(&w, "detect");
-	watch_progress(&w, "objects", 1, 2);
-	watch_note(&w, "something");
-	watch_fail(&w);
+	auto_progress struct progress w = { 0 };
+	progress_enter(&w, "detect");
+	progress_count(&w, "objects", 1, 2);
+	progress_note(&w, "something");
+	progress_fail(&w);
 	assert_int_equal(w.count, 1);
 	assert_string_equal(w.phases[0].note, "failed");
 }

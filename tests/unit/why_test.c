@@ -7,11 +7,11 @@
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)
-static const struct aim old = { 1, 0 }, target = { 2, 0 };
+static const struct target_hash old = { 1, 0 }, target = { 2, 0 };
 
 static const char CALLED_OFF[] = "the drain is called off, and the node goes back into service";
 static const struct {
-	enum phase phase;
+	enum node_phase phase;
 	bool waited;
 	enum on_wait_timeout on_wait;
 	enum on_timeout on_timeout;
@@ -40,14 +40,15 @@ static void what_the_deadline_brings(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(deadlines); i++) {
-		struct member m;
+		struct node_state m;
 		struct pool pool = { .on_timeout = deadlines[i].on_timeout, .on_wait_timeout = deadlines[i].on_wait };
-		member_init(&m, "n", "u");
+		node_state_init(&m, "n", "u");
 		m.record.phase = deadlines[i].phase;
 		m.record.receipt.waited = deadlines[i].waited;
-		expect(str_eq(why_deadline(&(struct view){ .m = &m, .pool = &pool }), deadlines[i].text),
-		       phase_info(deadlines[i].phase)->name);
-		expect(str_eq(why_deadline(&(struct view){ .m = &m }), ""), phase_info(deadlines[i].phase)->name);
+		expect(str_eq(explain_deadline(&(struct view){ .m = &m, .pool = &pool }), deadlines[i].text),
+		       node_phase_info(deadlines[i].phase)->name);
+		expect(str_eq(explain_deadline(&(struct view){ .m = &m }), ""),
+		       node_phase_info(deadlines[i].phase)->name);
 	}
 }
 
@@ -58,9 +59,9 @@ static void the_words_are_what_the_rules_do(void **state)
 	static const struct {
 		enum on_wait_timeout on_wait;
 		bool waited;
-		enum phase phase;
+		enum node_phase phase;
 		enum on_timeout on_timeout;
-		enum phase next;
+		enum node_phase next;
 		const char *words;
 	} rows[] = {
 		{ WAIT_EVICT, false, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_WAITING, "evicted, too" },
@@ -71,7 +72,7 @@ static void the_words_are_what_the_rules_do(void **state)
 		{ WAIT_EVICT, false, PHASE_REPLACING, TIMEOUT_RELEASE, PHASE_RESTORING, "is brought back" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m;
+		struct node_state m;
 		struct decision d;
 		struct pool pool = { .name = "gpu",
 				     .attempts = 2,
@@ -81,7 +82,7 @@ static void the_words_are_what_the_rules_do(void **state)
 				     .on_wait_timeout = rows[i].on_wait };
 		struct rollout rollout = { .target = target, .stable = old };
 		memcpy(pool.spans, span_defaults, sizeof(pool.spans));
-		member_init(&m, "n", "u");
+		node_state_init(&m, "n", "u");
 		m.record = (struct record){ .phase = rows[i].phase,
 					    .has_phase = true,
 					    .seq = { 1, 10 },
@@ -100,8 +101,8 @@ static void the_words_are_what_the_rules_do(void **state)
 			m.report.ack.verb = VERB_REPLACE;
 			m.report.ack.result = RESULT_ACCEPTED;
 		}
-		m.facts = (struct facts){ .is_ready = true, .is_unschedulable = true };
-		m.facts.seen = (struct pods_seen){ .stay = member_stay(&m),
+		m.facts = (struct node_facts){ .is_ready = true, .is_unschedulable = true };
+		m.facts.seen = (struct pods_seen){ .stay = node_state_stay(&m),
 						   .pods = 1,
 						   .jobs = rows[i].phase == PHASE_WAITING };
 		struct view v = { .m = &m,
@@ -112,9 +113,9 @@ static void the_words_are_what_the_rules_do(void **state)
 				  .epoch = 1,
 				  .now = NOW };
 		transition(&v, &d);
-		auto_str char *row = str_fmt("row %zu: %s by '%s': %s", i, phase_info(d.next.phase)->name,
-					     d.rule ? rule_text(d.rule) : "", why_deadline(&v));
-		expect(d.next.phase == rows[i].next && strstr(why_deadline(&v), rows[i].words), row);
+		auto_str char *row = str_fmt("row %zu: %s by '%s': %s", i, node_phase_info(d.next.phase)->name,
+					     d.rule ? rule_text(d.rule) : "", explain_deadline(&v));
+		expect(d.next.phase == rows[i].next && strstr(explain_deadline(&v), rows[i].words), row);
 	}
 }
 
@@ -132,9 +133,9 @@ static void whose_the_cordon_is(void **state)
 		{ true, false, false, "somebody else's" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m = { .facts.is_unschedulable = rows[i].is_cordoned,
-				    .record.receipt = { .is_there = rows[i].has_receipt, .prior = rows[i].prior } };
-		assert_string_equal(why_cordon(&m), rows[i].whose);
+		struct node_state m = { .facts.is_unschedulable = rows[i].is_cordoned,
+					.record.receipt = { .is_there = rows[i].has_receipt, .prior = rows[i].prior } };
+		assert_string_equal(explain_cordon(&m), rows[i].whose);
 	}
 }
 
@@ -142,7 +143,7 @@ static void how_the_last_drain_ended(void **state)
 {
 	(void)state;
 	static const struct {
-		enum phase phase;
+		enum node_phase phase;
 		enum reason_code was;
 		bool has_receipt;
 		enum reason_code last;
@@ -158,11 +159,11 @@ static void how_the_last_drain_ended(void **state)
 		{ PHASE_HELD, REASON_DRAIN_GIVEN_UP, false, REASON_NONE },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		struct member m = { .record = { .phase = rows[i].phase,
-						.reason = { rows[i].was, "web-0" },
-						.receipt.is_there = rows[i].has_receipt } };
-		struct reason last = why_last(&m);
-		auto_str char *row = str_fmt("row %zu: %s", i, reason_info(last.code)->code);
+		struct node_state m = { .record = { .phase = rows[i].phase,
+						    .reason = { rows[i].was, "web-0" },
+						    .receipt.is_there = rows[i].has_receipt } };
+		struct reason last = explain_last_drain(&m);
+		auto_str char *row = str_fmt("row %zu: %s", i, node_reason_info(last.code)->code);
 		expect(last.code == rows[i].last, row);
 		expect(str_eq(last.object, rows[i].last == REASON_NONE ? "" : "web-0"), row);
 	}
@@ -172,16 +173,16 @@ static void how_the_last_drain_ended(void **state)
 static void rules_are_shown_up_to_the_one_that_is_taken(void **state)
 {
 	(void)state;
-	struct member m;
+	struct node_state m;
 	struct pool pool = { .name = "gpu", .attempts = 2, .drain_attempts = 5 };
 	struct rollout rollout = { .target = target, .stable = old };
 	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
-	for (enum phase phase = 0; phase < PHASE_COUNT; phase++)
+	for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++)
 		for (int slot = SLOT_NONE; slot <= SLOT_WORK; slot++) {
-			struct why_row rows[WHY_MOST];
+			struct explain_row rows[EXPLAIN_MOST];
 			struct decision d;
-			const char *name = phase_info(phase)->name;
-			member_init(&m, "n", "u");
+			const char *name = node_phase_info(phase)->name;
+			node_state_init(&m, "n", "u");
 			m.record.phase = phase;
 			m.record.has_phase = true;
 			m.record.target = target;
@@ -193,7 +194,7 @@ static void rules_are_shown_up_to_the_one_that_is_taken(void **state)
 					  .slot = (enum slot)slot,
 					  .wave = "rest",
 					  .now = NOW };
-			size_t count = why_rules(&v, rows);
+			size_t count = explain_rules(&v, rows);
 			transition(&v, &d);
 			const struct rule *r = NULL;
 			for (size_t i = 0; i < count; i++) {
@@ -212,7 +213,7 @@ static void rules_are_shown_up_to_the_one_that_is_taken(void **state)
 static void rows_of_a_slot_are_answered_one_by_one(void **state)
 {
 	(void)state;
-	struct member m[2];
+	struct node_state m[2];
 	struct pool pool = { .name = "gpu",
 			     .terms = 1,
 			     .parallel = { 1, false },
@@ -220,17 +221,17 @@ static void rows_of_a_slot_are_answered_one_by_one(void **state)
 			     .attempts = 2,
 			     .breaker_percent = 50,
 			     .breaker_row = 3,
-			     .target.aim = target };
+			     .target.target_hash = target };
 	struct policy policy = { .parallel = { LIMIT_NONE, false },
 				 .unavailable = { LIMIT_NONE, false },
 				 .is_paused = true,
 				 .pools = &pool,
 				 .pool_count = 1 };
 	struct rollout rollout = { .target = target, .stable = old };
-	struct ledger none = { 0 };
+	struct slot_ledger none = { 0 };
 	memcpy(pool.spans, span_defaults, sizeof(pool.spans));
 	for (int i = 0; i < 2; i++) {
-		member_init(&m[i], i ? "b" : "a", i ? "ub" : "ua");
+		node_state_init(&m[i], i ? "b" : "a", i ? "ub" : "ua");
 		m[i].record.phase = PHASE_QUEUED;
 		m[i].record.has_phase = true;
 		m[i].record.target = target;
@@ -238,26 +239,22 @@ static void rows_of_a_slot_are_answered_one_by_one(void **state)
 		m[i].facts.is_unschedulable = true;
 		m[i].facts.terms = i == 0;
 	}
-	struct cluster c = { .policy = &policy,
-			     .rollouts = &rollout,
-			     .members = m,
-			     .count = 2,
-			     .ledger = &none,
-			     .epoch = 1,
-			     .now = NOW };
+	struct cluster c = {
+		.policy = &policy, .rollouts = &rollout, .nodes = m, .count = 2, .ledger = &none, .epoch = 1, .now = NOW
+	};
 	auto_slots struct slots slots = SLOTS_NONE;
-	slots_plan(&c, &slots);
+	scheduler_plan(&c, &slots);
 	static const enum reason_code want[] = { REASON_NONE,      REASON_PAUSED,         REASON_NONE, REASON_NONE,
 						 REASON_NOT_READY, REASON_FOREIGN_CORDON, REASON_NONE, REASON_NONE };
-	struct why_row rows[WHY_MOST];
-	size_t count = why_slot(&c, &slots, 0, rows);
+	struct explain_row rows[EXPLAIN_MOST];
+	size_t count = explain_slot(&c, &slots, 0, rows);
 	assert_int_equal(count, ARRAY_SIZE(want));
 	for (size_t i = 0; i < count; i++) {
 		assert_string_equal(rows[i].text, refusals[i].text);
 		expect(rows[i].reason == want[i] && rows[i].holds == (want[i] == REASON_NONE), rows[i].text);
 	}
 	// Without a pool there is one answer to all of them.
-	count = why_slot(&c, &slots, 1, rows);
+	count = explain_slot(&c, &slots, 1, rows);
 	assert_int_equal(count, ARRAY_SIZE(want));
 	for (size_t i = 0; i < count; i++)
 		expect(!rows[i].holds && rows[i].reason == REASON_POLICY_GONE, rows[i].text);

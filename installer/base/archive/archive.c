@@ -37,7 +37,7 @@ static void free_archivep(struct archive **a)
 }
 #define auto_archive __attribute__((cleanup(free_archivep)))
 
-static struct archive *reader(void)
+static struct archive *new_reader(void)
 {
 	struct archive *a = archive_read_new();
 	if (!a)
@@ -54,7 +54,7 @@ static struct archive *reader(void)
 	return a;
 }
 
-static int fail(const struct unpack *u, struct archive *a, struct err *err)
+static int unpack_fail(const struct unpack *u, struct archive *a, struct err *err)
 {
 	const char *text = archive_error_string(a);
 	if (u->input->err.code) {
@@ -65,13 +65,13 @@ static int fail(const struct unpack *u, struct archive *a, struct err *err)
 		       (long long)u->input->at);
 }
 
-static int unsafe(const struct unpack *u, const char *raw, const char *why, struct err *err)
+static int refuse_entry(const struct unpack *u, const char *raw, const char *why, struct err *err)
 {
 	return err_set(err, E_ARCHIVE_UNSAFE, "'%s': the entry '%.200s%s' %s", u->name, raw,
 		       strlen(raw) > 200 ? "..." : "", why);
 }
 
-static la_ssize_t read_file(struct archive *a, void *ctx, const void **ret)
+static la_ssize_t read_from_fd(struct archive *a, void *ctx, const void **ret)
 {
 	struct input *in = ctx;
 	ssize_t n;
@@ -86,7 +86,7 @@ static la_ssize_t read_file(struct archive *a, void *ctx, const void **ret)
 	return n;
 }
 
-static la_ssize_t read_stream(struct archive *a, void *ctx, const void **ret)
+static la_ssize_t read_from_stream(struct archive *a, void *ctx, const void **ret)
 {
 	struct input *in = ctx;
 	ssize_t n = in->stream->read(in->stream->ctx, in->buf, sizeof(in->buf), &in->err);
@@ -99,7 +99,7 @@ static la_ssize_t read_stream(struct archive *a, void *ctx, const void **ret)
 }
 
 // The data.tar member of a .deb is itself the input of a second archive.
-static la_ssize_t read_member(struct archive *a, void *ctx, const void **ret)
+static la_ssize_t read_from_member(struct archive *a, void *ctx, const void **ret)
 {
 	struct archive *outer = ctx;
 	size_t len = 0;
@@ -120,11 +120,11 @@ static int copy_data(struct unpack *u, struct archive *a, int fd, const char *na
 	for (;;) {
 		la_ssize_t n = archive_read_data(a, buf, sizeof(buf));
 		if (n < 0)
-			return fail(u, a, err);
+			return unpack_fail(u, a, err);
 		if (n == 0)
 			return 0;
 		if ((uint64_t)n > u->left.bytes)
-			return unsafe(u, name, "is more than the limit of unpacked bytes allows", err);
+			return refuse_entry(u, name, "is more than the limit of unpacked bytes allows", err);
 		u->left.bytes -= (uint64_t)n;
 		if (file_write(fd, name, buf, (size_t)n, err) < 0)
 			return err->code == ENOSPC ? err_code(err, E_NO_SPACE) : -1;
@@ -150,13 +150,13 @@ static int unpack_hardlink(struct unpack *u, struct archive *a, struct archive_e
 	const char *raw = archive_entry_hardlink(e);
 	auto_str char *target = extract_name(raw);
 	if (!target)
-		return unsafe(u, name, "is a hard link that leaves the target directory", err);
+		return refuse_entry(u, name, "is a hard link that leaves the target directory", err);
 	if (archive_entry_size_is_set(e) && archive_entry_size(e) > 0)
 		return unpack_file(u, a, e, target, err) < 0 ? -1 : extract_hardlink(&u->to, name, target, err);
 	return extract_hardlink(&u->to, name, target, err);
 }
 
-static size_t depth_of(const char *name)
+static size_t path_depth(const char *name)
 {
 	size_t n = 1;
 	for (; (name = strchr(name, '/')); name++)
@@ -172,14 +172,14 @@ static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entr
 	if (!raw)
 		return err_set(err, E_ARCHIVE, "'%s': an entry has no usable name", u->name);
 	if (u->left.entries-- == 0)
-		return unsafe(u, raw, "is one more than the limit of entries allows", err);
+		return refuse_entry(u, raw, "is one more than the limit of entries allows", err);
 	auto_str char *name = extract_name(raw);
 	if (!name)
-		return unsafe(u, raw, "leaves the target directory", err);
+		return refuse_entry(u, raw, "leaves the target directory", err);
 	if (!*name || (u->select && !u->select(u->ctx, name)))
 		return 0;
-	if (strlen(name) > PATH_MOST || depth_of(name) > DEPTH_MOST)
-		return unsafe(u, name, "has a longer or deeper path than the limits allow", err);
+	if (strlen(name) > PATH_MOST || path_depth(name) > DEPTH_MOST)
+		return refuse_entry(u, name, "has a longer or deeper path than the limits allow", err);
 	if (archive_entry_hardlink(e))
 		return unpack_hardlink(u, a, e, name, err);
 	switch (archive_entry_filetype(e)) {
@@ -192,16 +192,16 @@ static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entr
 			return err_set(err, E_ARCHIVE, "'%s': the link '%s' leads nowhere", u->name, name);
 		return extract_symlink(&u->to, name, archive_entry_symlink(e), err);
 	default:
-		return unsafe(u, raw, "is a device, fifo or socket", err);
+		return refuse_entry(u, raw, "is a device, fifo or socket", err);
 	}
 }
 
-static int next(const struct unpack *u, struct archive *a, struct archive_entry **ret, struct err *err)
+static int next_archive_entry(const struct unpack *u, struct archive *a, struct archive_entry **ret, struct err *err)
 {
 	int r = archive_read_next_header(a, ret);
 	if (r == ARCHIVE_EOF)
 		return 0;
-	return r == ARCHIVE_OK || r == ARCHIVE_WARN ? 1 : fail(u, a, err);
+	return r == ARCHIVE_OK || r == ARCHIVE_WARN ? 1 : unpack_fail(u, a, err);
 }
 
 static int unpack_all(struct unpack *u, struct archive *a, struct archive_entry *e, struct err *err)
@@ -212,12 +212,12 @@ static int unpack_all(struct unpack *u, struct archive *a, struct archive_entry 
 		if (r == 0 && u->left.stop && *u->left.stop)
 			return 0;
 		if (r == 0)
-			r = next(u, a, &e, err);
+			r = next_archive_entry(u, a, &e, err);
 	} while (r > 0);
 	return r;
 }
 
-static bool is_data(const char *member)
+static bool is_data_tar(const char *member)
 {
 	return member && str_starts(member, "data.tar");
 }
@@ -225,14 +225,14 @@ static bool is_data(const char *member)
 static int unpack_deb(struct unpack *u, struct archive *outer, struct archive_entry *e, struct err *err)
 {
 	int r = 1;
-	while (r > 0 && !is_data(archive_entry_pathname(e)))
-		r = next(u, outer, &e, err);
+	while (r > 0 && !is_data_tar(archive_entry_pathname(e)))
+		r = next_archive_entry(u, outer, &e, err);
 	if (r <= 0)
 		return r < 0 ? -1 : err_set(err, E_ARCHIVE, "'%s' has no data.tar member", u->name);
-	auto_archive struct archive *a = reader();
-	if (archive_read_open(a, outer, NULL, read_member, NULL) != ARCHIVE_OK)
-		return fail(u, a, err);
-	r = next(u, a, &e, err);
+	auto_archive struct archive *a = new_reader();
+	if (archive_read_open(a, outer, NULL, read_from_member, NULL) != ARCHIVE_OK)
+		return unpack_fail(u, a, err);
+	r = next_archive_entry(u, a, &e, err);
 	return r > 0 ? unpack_all(u, a, e, err) : r;
 }
 
@@ -241,18 +241,19 @@ static bool is_ar(struct archive *a)
 	return (archive_format(a) & ARCHIVE_FORMAT_BASE_MASK) == ARCHIVE_FORMAT_AR;
 }
 
-static int run(struct unpack *u, struct input *in, const struct root *dest, const struct archive_limits *limits,
-	       struct err *err)
+static int unpack_input(struct unpack *u, struct input *in, const struct root *dest,
+			const struct archive_limits *limits, struct err *err)
 {
 	u->left = limits ? *limits : LIMITS;
 	u->left.bytes = u->left.bytes ? u->left.bytes : LIMITS.bytes;
 	u->left.entries = u->left.entries ? u->left.entries : LIMITS.entries;
 	u->input = in;
 	extract_init(&u->to, dest);
-	struct archive *a = reader();
+	struct archive *a = new_reader();
 	struct archive_entry *e = NULL;
-	la_ssize_t (*read)(struct archive *, void *, const void **) = in->stream ? read_stream : read_file;
-	int r = archive_read_open(a, in, NULL, read, NULL) == ARCHIVE_OK ? next(u, a, &e, err) : fail(u, a, err);
+	la_ssize_t (*read)(struct archive *, void *, const void **) = in->stream ? read_from_stream : read_from_fd;
+	int r = archive_read_open(a, in, NULL, read, NULL) == ARCHIVE_OK ? next_archive_entry(u, a, &e, err) :
+									   unpack_fail(u, a, err);
 	if (r == 0)
 		r = err_set(err, E_ARCHIVE, "'%s' has no entries", u->name);
 	if (r > 0)
@@ -269,7 +270,7 @@ int archive_unpack(int fd, const char *name, off_t offset, const struct root *de
 	struct input *in = mem_alloc(sizeof(*in));
 	in->fd = fd;
 	in->at = offset;
-	int r = run(&u, in, dest, limits, err);
+	int r = unpack_input(&u, in, dest, limits, err);
 	free(in);
 	return r;
 }
@@ -291,7 +292,7 @@ int archive_unpack_stream(const struct archive_stream *from, const char *name, c
 	struct unpack u = { .name = name };
 	struct input *in = mem_alloc(sizeof(*in));
 	in->stream = from;
-	int r = run(&u, in, dest, limits, err);
+	int r = unpack_input(&u, in, dest, limits, err);
 	free(in);
 	return r;
 }

@@ -47,7 +47,7 @@ static unsigned long stated_lines(const char *data)
 	return 0;
 }
 
-static int find_run(const char *data, size_t len, const char *name, struct payload *ret, struct err *err)
+static int find_run_payload(const char *data, size_t len, const char *name, struct embedded *ret, struct err *err)
 {
 	unsigned long lines = stated_lines(data);
 	size_t places[] = { skip_lines(data, len, lines), skip_lines(data, len, lines ? lines - 1 : 0) };
@@ -66,16 +66,16 @@ static int find_run(const char *data, size_t len, const char *name, struct paylo
 	return err_set(err, E_SOURCE, "'%s' is a script without an archive of a known form behind it", name);
 }
 
-int payload_find(int fd, const char *name, struct payload *ret, struct err *err)
+int embedded_find(int fd, const char *name, struct embedded *ret, struct err *err)
 {
 	auto_str char *data = mem_alloc(HEAD_BYTES + 1);
 	ssize_t len = pread(fd, data, HEAD_BYTES, 0);
 	if (len < 0)
 		return err_set(err, errno, "read '%s'", name);
-	*ret = (struct payload){ .kind = PAYLOAD_TAR };
+	*ret = (struct embedded){ .kind = EMBEDDED_TAR };
 	if (str_starts(data, "!<arch>\n"))
-		ret->kind = PAYLOAD_DEB;
+		ret->kind = EMBEDDED_DEB;
 	else if (str_starts(data, "#!"))
-		ret->kind = PAYLOAD_RUN;
-	return ret->kind == PAYLOAD_RUN ? find_run(data, (size_t)len, name, ret, err) : 0;
+		ret->kind = EMBEDDED_RUN;
+	return ret->kind == EMBEDDED_RUN ? find_run_payload(data, (size_t)len, name, ret, err) : 0;
 }

@@ -5,12 +5,12 @@
 
 #include <sys/types.h>
 
-struct payload {
-	enum { PAYLOAD_TAR, PAYLOAD_DEB, PAYLOAD_RUN } kind;
+struct embedded {
+	enum { EMBEDDED_TAR, EMBEDDED_DEB, EMBEDDED_RUN } kind;
 	off_t offset;
 };
 
 // A .run is a script with an archive behind it. Its own `skip=N` says how many lines the script has (makeself) or which
 // line is the first of the archive (NVIDIA); where neither leads to an archive, the first line that starts with the
 // magic of a compression is taken. E_SOURCE when there is none.
-int payload_find(int fd, const char *name, struct payload *ret, struct err *err);
+int embedded_find(int fd, const char *name, struct embedded *ret, struct err *err);

@@ -10,7 +10,7 @@ static void free_archivep(struct archive **a)
 }
 #define auto_reader __attribute__((cleanup(free_archivep)))
 
-static int fail(struct archive *a, struct err *err)
+static int inflate_fail(struct archive *a, struct err *err)
 {
 	const char *why = archive_error_string(a);
 	return err_set(err, E_ARCHIVE, "inflate: %s", why ? why : "unknown format");
@@ -25,7 +25,7 @@ static int open_stream(struct archive *a, const void *data, size_t len, struct e
 	archive_read_support_filter_lz4(a);
 	archive_read_support_format_raw(a);
 	if (archive_read_open_memory(a, data, len) != ARCHIVE_OK || archive_read_next_header(a, &entry) != ARCHIVE_OK)
-		return fail(a, err);
+		return inflate_fail(a, err);
 	return 0;
 }
 
@@ -43,7 +43,7 @@ int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t
 		}
 		n = archive_read_data(a, out + used, room - used);
 		if (n < 0)
-			return fail(a, err);
+			return inflate_fail(a, err);
 		if ((size_t)n > max - used)
 			return err_set(err, E_ARCHIVE, "inflate: more than %zu bytes come out of %zu", max, len);
 	}

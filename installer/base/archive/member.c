@@ -42,14 +42,14 @@ static la_int64_t skip_chunk(struct archive *a, void *ctx, la_int64_t count)
 	return count;
 }
 
-static int fail(const struct archive_member_reader *r, struct err *err)
+static int member_fail(const struct archive_member_reader *r, struct err *err)
 {
 	const char *text = archive_error_string(r->archive);
 	return err_set(err, E_ARCHIVE, "'%s': %s (read up to byte %lld)", r->name, text ? text : "damaged",
 		       (long long)r->at);
 }
 
-static int start(int fd, const char *name, off_t at, struct archive_member_reader **ret, struct err *err)
+static int open_reader(int fd, const char *name, off_t at, struct archive_member_reader **ret, struct err *err)
 {
 	auto_archive_member struct archive_member_reader *r = mem_alloc(sizeof(*r));
 	r->fd = fd;
@@ -63,7 +63,7 @@ static int start(int fd, const char *name, off_t at, struct archive_member_reade
 	archive_read_set_skip_callback(r->archive, skip_chunk);
 	archive_read_set_callback_data(r->archive, r);
 	if (archive_read_open1(r->archive) != ARCHIVE_OK)
-		return fail(r, err);
+		return member_fail(r, err);
 	*ret = TAKE(r);
 	return 0;
 }
@@ -78,14 +78,14 @@ void archive_member_free(struct archive_member_reader *r)
 	free(r);
 }
 
-static int unsafe(const struct archive_member_reader *r, const char *raw, const char *why, struct err *err)
+static int refuse_member(const struct archive_member_reader *r, const char *raw, const char *why, struct err *err)
 {
 	return err_set(err, E_ARCHIVE_UNSAFE, "'%s': the entry '%s' %s", r->name, raw, why);
 }
 
 // A file or a directory with a name of its own, whose bytes are there.
-static int look(const struct archive_member_reader *r, struct archive_entry *e, off_t end, struct archive_member *m,
-		struct err *err)
+static int describe_member(const struct archive_member_reader *r, struct archive_entry *e, off_t end,
+			   struct archive_member *m, struct err *err)
 {
 	const char *raw = archive_entry_pathname(e);
 	if (!raw)
@@ -95,11 +95,11 @@ static int look(const struct archive_member_reader *r, struct archive_entry *e, 
 	m->size = (uint64_t)archive_entry_size(e);
 	m->is_file = archive_entry_filetype(e) == AE_IFREG;
 	if (!m->name)
-		return unsafe(r, raw, "leaves the archive", err);
+		return refuse_member(r, raw, "leaves the archive", err);
 	if (archive_entry_hardlink(e) || (!m->is_file && archive_entry_filetype(e) != AE_IFDIR))
-		return unsafe(r, raw, "is neither a file nor a directory", err);
+		return refuse_member(r, raw, "is neither a file nor a directory", err);
 	if (archive_entry_sparse_count(e) > 0)
-		return unsafe(r, raw, "is a sparse file", err);
+		return refuse_member(r, raw, "is a sparse file", err);
 	if (m->is_file && m->size > (uint64_t)(end - m->at))
 		return err_set(err, E_ARCHIVE,
 			       "'%s' is cut short: '%s' has %llu bytes from byte %lld on, all of it %lld", r->name, raw,
@@ -107,12 +107,12 @@ static int look(const struct archive_member_reader *r, struct archive_entry *e, 
 	return 0;
 }
 
-static int next(struct archive_member_reader *r, struct archive_entry **ret, struct err *err)
+static int next_header(struct archive_member_reader *r, struct archive_entry **ret, struct err *err)
 {
 	int done = archive_read_next_header(r->archive, ret);
 	if (done == ARCHIVE_EOF)
 		return 0;
-	return done == ARCHIVE_OK || done == ARCHIVE_WARN ? 1 : fail(r, err);
+	return done == ARCHIVE_OK || done == ARCHIVE_WARN ? 1 : member_fail(r, err);
 }
 
 int archive_walk(int fd, const char *name, size_t most,
@@ -125,13 +125,13 @@ int archive_walk(int fd, const char *name, size_t most,
 	int done;
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s'", name);
-	if (start(fd, name, 0, &r, err) < 0)
+	if (open_reader(fd, name, 0, &r, err) < 0)
 		return -1;
-	while ((done = next(r, &e, err)) > 0) {
+	while ((done = next_header(r, &e, err)) > 0) {
 		struct archive_member m = { 0 };
 		if (count++ == most)
 			return err_set(err, E_TOO_LARGE, "'%s' has more than %zu entries", name, most);
-		done = look(r, e, st.st_size, &m, err);
+		done = describe_member(r, e, st.st_size, &m, err);
 		if (done == 0)
 			done = visit(ctx, &m, err);
 		free(m.name);
@@ -145,9 +145,9 @@ int archive_member_open(int fd, const char *name, off_t at, struct archive_membe
 {
 	auto_archive_member struct archive_member_reader *r = NULL;
 	struct archive_entry *e = NULL;
-	if (start(fd, name, at, &r, err) < 0)
+	if (open_reader(fd, name, at, &r, err) < 0)
 		return -1;
-	int done = next(r, &e, err);
+	int done = next_header(r, &e, err);
 	if (done <= 0)
 		return done < 0 ? -1 : err_set(err, E_ARCHIVE, "'%s' has no entry at byte %lld", name, (long long)at);
 	*ret = TAKE(r);
@@ -157,5 +157,5 @@ int archive_member_open(int fd, const char *name, off_t at, struct archive_membe
 ssize_t archive_member_read(struct archive_member_reader *r, void *buf, size_t len, struct err *err)
 {
 	la_ssize_t n = archive_read_data(r->archive, buf, len);
-	return n < 0 ? fail(r, err) : n;
+	return n < 0 ? member_fail(r, err) : n;
 }

@@ -39,7 +39,7 @@ static la_ssize_t write_sink(struct archive *a, void *ctx, const void *data, siz
 	return (la_ssize_t)len;
 }
 
-static int fail(const struct sink *s, struct err *err)
+static int sink_fail(const struct sink *s, struct err *err)
 {
 	if (s->err.code) {
 		*err = s->err;
@@ -62,7 +62,7 @@ static int open_sink(struct sink *s, bool is_zstd, struct err *err)
 	      archive_write_set_filter_option(s->archive, "zstd", "compression-level", "10") != ARCHIVE_OK)) ||
 	    archive_write_set_bytes_in_last_block(s->archive, 1) != ARCHIVE_OK ||
 	    archive_write_open(s->archive, s, NULL, write_sink, NULL) != ARCHIVE_OK)
-		return fail(s, err);
+		return sink_fail(s, err);
 	return 0;
 }
 
@@ -88,7 +88,7 @@ struct header {
 	uint64_t size;
 };
 
-static int put(struct pack *p, const struct header *h, struct err *err)
+static int write_entry_header(struct pack *p, const struct header *h, struct err *err)
 {
 	struct archive_entry *e = archive_entry_new();
 	archive_entry_set_pathname(e, h->path);
@@ -100,8 +100,8 @@ static int put(struct pack *p, const struct header *h, struct err *err)
 	archive_entry_set_mtime(e, p->time, 0);
 	archive_entry_set_uid(e, 0);
 	archive_entry_set_gid(e, 0);
-	int r = archive_write_header(p->out.archive, e) != ARCHIVE_OK ? fail(&p->out, err) :
-		archive_write_header(p->tar.archive, e) != ARCHIVE_OK ? fail(&p->tar, err) :
+	int r = archive_write_header(p->out.archive, e) != ARCHIVE_OK ? sink_fail(&p->out, err) :
+		archive_write_header(p->tar.archive, e) != ARCHIVE_OK ? sink_fail(&p->tar, err) :
 									0;
 	archive_entry_free(e);
 	return r;
@@ -109,14 +109,14 @@ static int put(struct pack *p, const struct header *h, struct err *err)
 
 static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode, uint64_t size, struct err *err)
 {
-	return put(p, &(struct header){ .path = path, .kind = kind, .mode = mode, .size = size }, err);
+	return write_entry_header(p, &(struct header){ .path = path, .kind = kind, .mode = mode, .size = size }, err);
 }
 
 static int put_bytes(struct pack *p, const void *data, size_t len, struct err *err)
 {
 	if (archive_write_data(p->out.archive, data, len) < (la_ssize_t)len)
-		return fail(&p->out, err);
-	return archive_write_data(p->tar.archive, data, len) < (la_ssize_t)len ? fail(&p->tar, err) : 0;
+		return sink_fail(&p->out, err);
+	return archive_write_data(p->tar.archive, data, len) < (la_ssize_t)len ? sink_fail(&p->tar, err) : 0;
 }
 
 int pack_dir(struct pack *p, const char *path, struct err *err)
@@ -124,7 +124,7 @@ int pack_dir(struct pack *p, const char *path, struct err *err)
 	return put_header(p, path, AE_IFDIR, 0755, 0, err);
 }
 
-static int put_file(struct pack *p, const char *path, mode_t mode, int in, uint64_t size, struct err *err)
+static int put_fd(struct pack *p, const char *path, mode_t mode, int in, uint64_t size, struct err *err)
 {
 	char buf[CHUNK];
 	if (put_header(p, path, AE_IFREG, mode, size, err) < 0)
@@ -146,12 +146,13 @@ static int put_file(struct pack *p, const char *path, mode_t mode, int in, uint6
 
 int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct err *err)
 {
-	return put_file(p, path, 0644, in, size, err);
+	return put_fd(p, path, 0644, in, size, err);
 }
 
 int pack_link(struct pack *p, const char *path, const char *target, struct err *err)
 {
-	return put(p, &(struct header){ .path = path, .link = target, .kind = AE_IFLNK, .mode = 0777 }, err);
+	return write_entry_header(p, &(struct header){ .path = path, .link = target, .kind = AE_IFLNK, .mode = 0777 },
+				  err);
 }
 
 static int put_open_file(struct pack *p, const struct root *root, const char *path, struct err *err)
@@ -162,7 +163,7 @@ static int put_open_file(struct pack *p, const struct root *root, const char *pa
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
-	return put_file(p, path, st.st_mode & 0111 ? 0755 : 0644, fd, (uint64_t)st.st_size, err);
+	return put_fd(p, path, st.st_mode & 0111 ? 0755 : 0644, fd, (uint64_t)st.st_size, err);
 }
 
 static int put_below(struct pack *p, const struct root *root, const char *dir, unsigned depth, struct err *err);
@@ -208,9 +209,9 @@ int pack_close(struct pack *p, char ret_digest[DIGEST_HEX + 1], char ret_diff_id
 	       struct err *err)
 {
 	if (archive_write_close(p->out.archive) != ARCHIVE_OK)
-		return fail(&p->out, err);
+		return sink_fail(&p->out, err);
 	if (archive_write_close(p->tar.archive) != ARCHIVE_OK)
-		return fail(&p->tar, err);
+		return sink_fail(&p->tar, err);
 	char ignored[DIGEST_HEX + 1];
 	digest_hex(TAKE(p->out.sum), ret_digest ? ret_digest : ignored);
 	digest_hex(TAKE(p->tar.sum), ret_diff_id ? ret_diff_id : ignored);

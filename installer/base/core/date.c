@@ -4,7 +4,7 @@
 #define RFC3339 "%Y-%m-%dT%H:%M:%SZ"
 #define HTTP "%a, %d %b %Y %H:%M:%S GMT"
 
-static char *write_as(bool is_http, time_t t)
+static char *format_date(bool is_http, time_t t)
 {
 	char text[64];
 	struct tm tm = { 0 };
@@ -14,14 +14,14 @@ static char *write_as(bool is_http, time_t t)
 }
 
 // strptime() takes 31 February and any day of the week: what was read must be written the same.
-static bool read_as(bool is_http, const char *text, time_t *ret)
+static bool parse_date(bool is_http, const char *text, time_t *ret)
 {
 	struct tm tm = { 0 };
 	const char *end = text ? strptime(text, is_http ? HTTP : RFC3339, &tm) : NULL;
 	if (!end || *end)
 		return false;
 	time_t t = timegm(&tm);
-	auto_str char *again = write_as(is_http, t);
+	auto_str char *again = format_date(is_http, t);
 	if (!str_eq(again, text))
 		return false;
 	*ret = t;
@@ -30,15 +30,15 @@ static bool read_as(bool is_http, const char *text, time_t *ret)
 
 char *date_text(time_t t)
 {
-	return write_as(false, t);
+	return format_date(false, t);
 }
 
 bool date_parse(const char *text, time_t *ret)
 {
-	return read_as(false, text, ret);
+	return parse_date(false, text, ret);
 }
 
 bool date_http_parse(const char *text, time_t *ret)
 {
-	return read_as(true, text, ret);
+	return parse_date(true, text, ret);
 }

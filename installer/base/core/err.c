@@ -12,8 +12,8 @@ static const struct err_info table[] = {
 };
 
 // Composed aside and copied last: the old text may be one of the arguments, and is the tail of a wrap.
-static void compose(struct err *err, const char *tail, const char *fmt, va_list args) PRINTF(3, 0);
-static void compose(struct err *err, const char *tail, const char *fmt, va_list args)
+static void format_text(struct err *err, const char *tail, const char *fmt, va_list args) PRINTF(3, 0);
+static void format_text(struct err *err, const char *tail, const char *fmt, va_list args)
 {
 	char text[sizeof(err->text)];
 	vsnprintf(text, sizeof(text), fmt, args);
@@ -32,7 +32,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 {
 	va_list args;
 	va_start(args, fmt);
-	compose(err, code > 0 && code <= E_FIRST_ ? strerror(code) : NULL, fmt, args);
+	format_text(err, code > 0 && code <= E_FIRST_ ? strerror(code) : NULL, fmt, args);
 	va_end(args);
 	err->code = code;
 	return -1;
@@ -42,7 +42,7 @@ int err_wrap(struct err *err, const char *fmt, ...)
 {
 	va_list args;
 	va_start(args, fmt);
-	compose(err, err->text, fmt, args);
+	format_text(err, err->text, fmt, args);
 	va_end(args);
 	return -1;
 }
@@ -54,7 +54,7 @@ int err_code(struct err *err, int code)
 }
 
 // The system's own reasons that a user can act on; all others are E_SYSTEM.
-static int of_system(int code)
+static int code_of_errno(int code)
 {
 	switch (code) {
 	case ENOENT:
@@ -76,7 +76,7 @@ const struct err_info *err_info(int code)
 {
 	if (code > E_FIRST_ && code < E_LAST_)
 		return &table[code - E_SYSTEM];
-	return &table[of_system(code) - E_SYSTEM];
+	return &table[code_of_errno(code) - E_SYSTEM];
 }
 
 const struct err_info *err_info_by_name(const char *name)

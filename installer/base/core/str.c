@@ -147,7 +147,7 @@ bool strv_has(const struct strv *v, const char *s)
 	return false;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_strings(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
@@ -155,7 +155,7 @@ static int compare(const void *a, const void *b)
 void strv_sort(struct strv *v)
 {
 	if (v->count)
-		qsort(v->items, v->count, sizeof(*v->items), compare);
+		qsort(v->items, v->count, sizeof(*v->items), compare_strings);
 }
 
 char *strv_join(const struct strv *v, const char *separator)

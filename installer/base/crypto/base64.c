@@ -20,7 +20,7 @@ char *base64_text(const void *data, size_t len)
 	return text;
 }
 
-static int value_of(char c)
+static int digit_value(char c)
 {
 	const char *at = c ? strchr(ALPHABET, c) : NULL;
 	return at ? (int)(at - ALPHABET) : -1;
@@ -31,7 +31,7 @@ static bool parse_group(const char *in, size_t padding, unsigned char ret[3])
 {
 	uint32_t bits = 0;
 	for (size_t k = 0; k < 4; k++) {
-		int value = k < 4 - padding ? value_of(in[k]) : 0;
+		int value = k < 4 - padding ? digit_value(in[k]) : 0;
 		if (value < 0)
 			return false;
 		bits = bits << 6 | (uint32_t)value;

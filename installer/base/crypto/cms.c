@@ -33,7 +33,7 @@ static void free_infosp(STACK_OF(X509_INFO) * *infos)
 }
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
-static const char *reason(void)
+static const char *openssl_reason(void)
 {
 	unsigned long code = ERR_peek_last_error();
 	const char *text = code ? ERR_reason_error_string(code) : NULL;
@@ -42,7 +42,7 @@ static const char *reason(void)
 }
 
 // How many certificates went in. With a revocation list in the file, every certificate of a chain must be in none.
-static size_t fill(X509_STORE *store, STACK_OF(X509_INFO) * infos)
+static size_t fill_store(X509_STORE *store, STACK_OF(X509_INFO) * infos)
 {
 	size_t count = 0;
 	bool has_list = false;
@@ -56,7 +56,7 @@ static size_t fill(X509_STORE *store, STACK_OF(X509_INFO) * infos)
 	return count;
 }
 
-int anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err)
+int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err)
 {
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, -1);
 	char no_password[] = ""; // never ask a terminal for one
@@ -65,8 +65,8 @@ int anchor_parse(const char *pem, const char *name, struct anchor **ret, struct 
 	a->store = X509_STORE_new();
 	if (!a->store)
 		abort();
-	if (!infos || !fill(a->store, infos))
-		return err_set(err, E_KEY, "'%s' holds no certificate as PEM: %s", name, reason());
+	if (!infos || !fill_store(a->store, infos))
+		return err_set(err, E_KEY, "'%s' holds no certificate as PEM: %s", name, openssl_reason());
 	// Purposes are judged by us: OpenSSL's default for CMS is mail.
 	X509_STORE_set_purpose(a->store, X509_PURPOSE_ANY);
 	ERR_clear_error();
@@ -74,7 +74,7 @@ int anchor_parse(const char *pem, const char *name, struct anchor **ret, struct 
 	return 0;
 }
 
-void anchor_free(struct anchor *a)
+void cms_anchor_free(struct anchor *a)
 {
 	if (!a)
 		return;
@@ -95,7 +95,7 @@ static STACK_OF(X509) * read_chain(const char *pem)
 	return list;
 }
 
-static bool fits(const struct key *k, STACK_OF(X509) * certs)
+static bool matches_key(const struct key *k, STACK_OF(X509) * certs)
 {
 	bool is_its = sk_X509_num(certs) > 0 && key_private(k) &&
 		      X509_check_private_key(sk_X509_value(certs, 0), key_private(k)) == 1;
@@ -106,7 +106,7 @@ static bool fits(const struct key *k, STACK_OF(X509) * certs)
 bool cms_fits(const struct key *k, const char *chain)
 {
 	auto_free(list) STACK_OF(X509) *certs = read_chain(chain);
-	return fits(k, certs);
+	return matches_key(k, certs);
 }
 
 int cms_sign(const struct key *k, const char *chain, const char *name, const void *data, size_t len, char **ret,
@@ -117,7 +117,7 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	if (sk_X509_num(certs) == 0)
 		return err_set(err, E_KEY, "'%s' holds no certificate as PEM", name);
 	X509 *leaf = sk_X509_value(certs, 0);
-	if (!fits(k, certs))
+	if (!matches_key(k, certs))
 		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, key_id(k));
 	auto_free(list) STACK_OF(X509) *others = X509_chain_up_ref(certs);
 	X509_free(sk_X509_shift(others));
@@ -126,7 +126,7 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	unsigned char *der = NULL;
 	int der_len = cms ? i2d_CMS_ContentInfo(cms, &der) : -1;
 	if (der_len <= 0)
-		return err_set(err, E_KEY, "key %s makes no CMS signature: %s", key_id(k), reason());
+		return err_set(err, E_KEY, "key %s makes no CMS signature: %s", key_id(k), openssl_reason());
 	*ret = mem_alloc((size_t)der_len + 1);
 	memcpy(*ret, der, (size_t)der_len);
 	*ret_len = (size_t)der_len;
@@ -159,7 +159,7 @@ static bool may_sign(X509 *cert)
 }
 
 // Through key_parse(), so that a key counts once, whatever it signed as. False = a kind of key that is not used.
-static bool describe(X509 *cert, struct cms_verdict *v)
+static bool describe_signer(X509 *cert, struct cms_verdict *v)
 {
 	auto_free(bio) BIO *bio = BIO_new(BIO_s_mem());
 	auto_key struct key *key = NULL;
@@ -201,7 +201,7 @@ static X509 *only_signer(CMS_ContentInfo *cms)
 	return signers && sk_X509_num(signers) == 1 ? sk_X509_value(signers, 0) : NULL;
 }
 
-static int refuse(struct cms_verdict *v, const char *why)
+static int refuse_signature(struct cms_verdict *v, const char *why)
 {
 	v->why = str_dup(why);
 	return 0;
@@ -215,17 +215,17 @@ static int judge_dates(int ok, X509_STORE_CTX *ctx)
 	return ok || why == X509_V_ERR_CRL_NOT_YET_VALID || why == X509_V_ERR_CRL_HAS_EXPIRED;
 }
 
-static int verify(const struct anchor *a, time_t at, X509_STORE_CTX_verify_cb judge, const void *cms, size_t cms_len,
-		  const void *data, size_t len, struct cms_verdict *ret)
+static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_cb judge, const void *cms,
+		      size_t cms_len, const void *data, size_t len, struct cms_verdict *ret)
 {
 	const unsigned char *p = cms;
 	auto_free(cms) CMS_ContentInfo *parsed = d2i_CMS_ContentInfo(NULL, &p, (long)cms_len);
 	X509 *signer = parsed ? only_signer(parsed) : NULL;
 	ERR_clear_error();
 	if (!signer)
-		return refuse(ret, "it is no CMS signature over SHA-2 of one signer with a certificate");
-	if (!describe(signer, ret))
-		return refuse(ret, "its certificate has a kind of key that is not used");
+		return refuse_signature(ret, "it is no CMS signature over SHA-2 of one signer with a certificate");
+	if (!describe_signer(signer, ret))
+		return refuse_signature(ret, "its certificate has a kind of key that is not used");
 	// Behind a buffer: of a BIO that is plain memory CMS_verify() makes a copy, and OpenSSL 3.0 loses that when the
 	// signature names a digest that it does not know.
 	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
@@ -233,7 +233,7 @@ static int verify(const struct anchor *a, time_t at, X509_STORE_CTX_verify_cb ju
 	X509_STORE_set_verify_cb(a->store, judge);
 	if (CMS_verify(parsed, NULL, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY) != 1) {
 		ret->is_wrong = true;
-		return refuse(ret, reason());
+		return refuse_signature(ret, openssl_reason());
 	}
 	(void)BIO_reset(content);
 	if (CMS_verify(parsed, NULL, a->store, content, NULL, CMS_BINARY) != 1) {
@@ -246,17 +246,17 @@ static int verify(const struct anchor *a, time_t at, X509_STORE_CTX_verify_cb ju
 		ERR_clear_error();
 		return 0;
 	}
-	return may_sign(signer) ? 1 : refuse(ret, "its certificate is not made for signing code");
+	return may_sign(signer) ? 1 : refuse_signature(ret, "its certificate is not made for signing code");
 }
 
 int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
 	       struct cms_verdict *ret)
 {
-	return verify(a, now, NULL, cms, cms_len, data, len, ret);
+	return verify_cms(a, now, NULL, cms, cms_len, data, len, ret);
 }
 
 int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
 		    struct cms_verdict *ret)
 {
-	return verify(a, taken, judge_dates, cms, cms_len, data, len, ret);
+	return verify_cms(a, taken, judge_dates, cms, cms_len, data, len, ret);
 }

@@ -7,11 +7,11 @@
 #include <time.h>
 
 struct anchor; // certificates that are believed, and the revocation lists that came with them
-int anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err); // E_KEY: no certificate
-void anchor_free(struct anchor *a);
+int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err); // E_KEY: no certificate
+void cms_anchor_free(struct anchor *a);
 static inline void anchor_freep(struct anchor **a)
 {
-	anchor_free(*a);
+	cms_anchor_free(*a);
 }
 #define auto_anchor __attribute__((cleanup(anchor_freep)))
 

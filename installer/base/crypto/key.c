@@ -53,7 +53,7 @@ static void free_enginep(ENGINE **e)
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
 // Why OpenSSL's last call failed; its queue is emptied.
-static const char *reason(void)
+static const char *openssl_reason(void)
 {
 	unsigned long code = ERR_peek_last_error();
 	const char *text = code ? ERR_reason_error_string(code) : NULL;
@@ -92,7 +92,7 @@ static char *spki(const EVP_PKEY *key, size_t *ret_len)
 }
 
 // The public half as a key of its own, EC points uncompressed and curves by name: the form that everybody hashes.
-static EVP_PKEY *plain(const EVP_PKEY *key)
+static EVP_PKEY *normalize_key(const EVP_PKEY *key)
 {
 	size_t len = 0;
 	auto_str char *der = spki(key, &len);
@@ -105,7 +105,7 @@ static EVP_PKEY *plain(const EVP_PKEY *key)
 	return public;
 }
 
-static int classify(struct key *k, const char *name, struct err *err)
+static int classify_key(struct key *k, const char *name, struct err *err)
 {
 	char curve[64] = "explicit parameters";
 	int bits = EVP_PKEY_get_bits(k->public);
@@ -130,13 +130,13 @@ static int classify(struct key *k, const char *name, struct err *err)
 	return 0;
 }
 
-static int finish(struct key *k, const char *name, struct err *err)
+static int finish_key(struct key *k, const char *name, struct err *err)
 {
 	size_t len = 0;
 	auto_str char *der = k->public ? spki(k->public, &len) : NULL;
 	if (!der)
-		return err_set(err, E_KEY, "'%s' has no public half: %s", name, reason());
-	if (classify(k, name, err) < 0)
+		return err_set(err, E_KEY, "'%s' has no public half: %s", name, openssl_reason());
+	if (classify_key(k, name, err) < 0)
 		return -1;
 	digest_data(der, len, k->id);
 	ERR_clear_error();
@@ -148,7 +148,7 @@ int key_parse(const char *pem, const char *name, struct key **ret, struct err *e
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, -1);
 	auto_free(pkey) EVP_PKEY *key = bio ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
 	if (!key) {
-		const char *why = reason();
+		const char *why = openssl_reason();
 		if (strstr(pem, "PRIVATE KEY-----"))
 			why = "it holds a private key, which belongs to the signer alone";
 		else if (strstr(pem, "-----BEGIN CERTIFICATE-----"))
@@ -156,14 +156,14 @@ int key_parse(const char *pem, const char *name, struct key **ret, struct err *e
 		return err_set(err, E_KEY, "'%s' is no public key as PEM: %s", name, why);
 	}
 	auto_key struct key *k = mem_alloc(sizeof(*k));
-	k->public = plain(key);
-	if (finish(k, name, err) < 0)
+	k->public = normalize_key(key);
+	if (finish_key(k, name, err) < 0)
 		return -1;
 	*ret = TAKE(k);
 	return 0;
 }
 
-static int open_file(const char *path, const char *password, EVP_PKEY **ret, struct err *err)
+static int open_pem_file(const char *path, const char *password, EVP_PKEY **ret, struct err *err)
 {
 	struct password p = { .text = password };
 	auto_str char *pem = NULL;
@@ -173,7 +173,7 @@ static int open_file(const char *path, const char *password, EVP_PKEY **ret, str
 		return err_code(err, E_KEY);
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, (int)(len < INT32_MAX ? len : INT32_MAX));
 	EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, give_password, &p) : NULL;
-	const char *why = key ? NULL : reason();
+	const char *why = key ? NULL : openssl_reason();
 	if (!key && p.was_asked && !password)
 		why = "it is encrypted, and KMODSMITH_KEY_PASSWORD has no passphrase";
 	else if (!key && p.was_asked)
@@ -214,7 +214,7 @@ static int open_provider(const char *uri, struct password *password, EVP_PKEY **
 		ERR_clear_error();
 		return 0;
 	}
-	return err_set(err, E_KEY, "'%s': the token has no such private key: %s", name, reason());
+	return err_set(err, E_KEY, "'%s': the token has no such private key: %s", name, openssl_reason());
 }
 
 static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE **ret_engine, struct err *err)
@@ -228,7 +228,7 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 	}
 	ENGINE_ctrl_cmd_string(e, "QUIET", NULL, 1); // it would print
 	if (!ENGINE_init(e))
-		return err_set(err, E_KEY, "'%s': the pkcs11 engine does not start: %s", name, reason());
+		return err_set(err, E_KEY, "'%s': the pkcs11 engine does not start: %s", name, openssl_reason());
 	auto_free(ui) UI_METHOD *silent = UI_create_method("silent"); // the default one asks the terminal
 	bool has_own_pin = strstr(uri, "pin-value=") || strstr(uri, "pin-source=");
 	bool is_ready = !pin || has_own_pin || ENGINE_ctrl_cmd_string(e, "PIN", pin, 0);
@@ -237,7 +237,7 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 		err_set(err, E_KEY,
 			"'%s': the token gives no such private key (%s); PKCS11_MODULE_PATH may name its library, "
 			"KMODSMITH_KEY_PASSWORD its PIN",
-			name, reason());
+			name, openssl_reason());
 		ENGINE_finish(e);
 		return -1;
 	}
@@ -252,15 +252,15 @@ int key_open(const char *where, const char *password, struct key **ret, struct e
 	ENGINE *engine = NULL;
 	struct password p = { .text = password };
 	bool is_token = str_starts(where, "pkcs11:");
-	int r = is_token ? open_provider(where, &p, &private, err) : open_file(where, password, &private, err);
+	int r = is_token ? open_provider(where, &p, &private, err) : open_pem_file(where, password, &private, err);
 	if (is_token && r == 0)
 		r = open_engine(where, password, &private, &engine, err);
 	if (r < 0)
 		return -1;
 	auto_str char *name = is_token ? public_uri(where) : str_dup(where);
 	auto_key struct key *k = mem_alloc(sizeof(*k));
-	*k = (struct key){ .private = private, .public = plain(private), .engine = engine };
-	if (finish(k, name, err) < 0)
+	*k = (struct key){ .private = private, .public = normalize_key(private), .engine = engine };
+	if (finish_key(k, name, err) < 0)
 		return -1;
 	*ret = TAKE(k);
 	return 0;
@@ -322,7 +322,7 @@ int key_sign(const struct key *k, const void *data, size_t len, char **ret, size
 	const EVP_MD *digest = k->digest ? EVP_sha256() : NULL; // keys in an engine take no digest by name
 	if (!ctx || EVP_DigestSignInit(ctx, NULL, digest, NULL, k->private) != 1 ||
 	    EVP_DigestSign(ctx, out, &out_len, data, len) != 1)
-		return err_set(err, E_KEY, "key %s does not sign: %s", k->id, reason());
+		return err_set(err, E_KEY, "key %s does not sign: %s", k->id, openssl_reason());
 	// A token can hold a private and a public object that do not belong together.
 	if (!key_verify(k, data, len, out, out_len))
 		return err_set(err, E_KEY, "key %s: what it signs does not fit its public half", k->id);

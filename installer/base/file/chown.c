@@ -7,19 +7,20 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static int give(void *uid, int dir, const char *name, const struct stat *st)
+static int chown_entry(void *uid, int dir, const char *name, const struct stat *st)
 {
 	(void)st;
 	return fchownat(dir, name, *(uid_t *)uid, *(uid_t *)uid, AT_SYMLINK_NOFOLLOW);
 }
 
-int own_tree(const struct root *dir, uid_t uid, struct err *err)
+int chown_tree(const struct root *dir, uid_t uid, struct err *err)
 {
-	return subtree_each(dir->fd, ".", give, &uid) < 0 ? err_set(err, errno, "give '%s' to uid %u", dir->name, uid) :
-							    0;
+	return subtree_each(dir->fd, ".", chown_entry, &uid) < 0 ?
+		       err_set(err, errno, "give '%s' to uid %u", dir->name, uid) :
+		       0;
 }
 
-int own_closed(const struct root *dir, const char *path, struct err *err)
+int chown_private(const struct root *dir, const char *path, struct err *err)
 {
 	if (root_mkdirs(dir, path, 0700, err) < 0)
 		return -1;

@@ -5,8 +5,8 @@
 
 // dir and everything in it; of links the link itself. Takes CAP_CHOWN, nothing else where the files are ours or
 // become it.
-int own_tree(const struct root *dir, uid_t uid, struct err *err);
+int chown_tree(const struct root *dir, uid_t uid, struct err *err);
 
 // The directory path below dir, made when it is absent, as one that nobody else reads or enters (0700), however an
 // older version left it. E_RIGHTS when it is somebody else's.
-int own_closed(const struct root *dir, const char *path, struct err *err);
+int chown_private(const struct root *dir, const char *path, struct err *err);

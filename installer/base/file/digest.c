@@ -10,7 +10,7 @@ struct digest {
 };
 
 // OpenSSL fails here only for lack of memory or without any provider: neither leaves anything to do.
-static void must(int ok)
+static void abort_unless(int ok)
 {
 	if (ok != 1)
 		abort();
@@ -20,19 +20,19 @@ struct digest *digest_new(void)
 {
 	struct digest *d = mem_alloc(sizeof(*d));
 	d->ctx = EVP_MD_CTX_new();
-	must(d->ctx && EVP_DigestInit_ex(d->ctx, EVP_sha256(), NULL));
+	abort_unless(d->ctx && EVP_DigestInit_ex(d->ctx, EVP_sha256(), NULL));
 	return d;
 }
 
 void digest_add(struct digest *d, const void *data, size_t len)
 {
-	must(EVP_DigestUpdate(d->ctx, data, len));
+	abort_unless(EVP_DigestUpdate(d->ctx, data, len));
 }
 
 void digest_hex(struct digest *d, char ret[DIGEST_HEX + 1])
 {
 	unsigned char raw[EVP_MAX_MD_SIZE];
-	must(EVP_DigestFinal_ex(d->ctx, raw, NULL));
+	abort_unless(EVP_DigestFinal_ex(d->ctx, raw, NULL));
 	for (int i = 0; i < DIGEST_HEX / 2; i++)
 		snprintf(ret + 2 * i, 3, "%02x", raw[i]);
 	EVP_MD_CTX_free(d->ctx);

@@ -16,7 +16,7 @@
 
 enum { RETRIES = 64, LINKS_MAX = 40, DEPTH_MAX = 256, PROC_ROOT_INODE = 1 };
 
-static int by_kernel(int root, const char *path, int flags)
+static int resolve_by_openat2(int root, const char *path, int flags)
 {
 	struct open_how how = { .flags = (unsigned)flags, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
 	long fd = -1;
@@ -120,7 +120,7 @@ static int walk_path(struct walk *w, const char *path, int flags)
 	return walk_last(w, name, flags);
 }
 
-static int by_walk(int root, const char *path, int flags)
+static int resolve_by_walk(int root, const char *path, int flags)
 {
 	if (!*path || strlen(path) >= PATH_MAX) {
 		errno = *path ? ENAMETOOLONG : ENOENT;
@@ -137,16 +137,16 @@ static int by_walk(int root, const char *path, int flags)
 int resolve_open(int root, const char *path, int flags)
 {
 	static bool has_no_openat2;
-	const char *wish = getenv("KMODSMITH_OPENAT2");
+	const char *forced = getenv("KMODSMITH_OPENAT2");
 	if (flags & O_CREAT) {
 		errno = EINVAL;
 		return -1;
 	}
-	if (!has_no_openat2 && !str_eq(wish, "no")) {
-		int fd = by_kernel(root, path, flags);
+	if (!has_no_openat2 && !str_eq(forced, "no")) {
+		int fd = resolve_by_openat2(root, path, flags);
 		if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
 			return fd;
 		has_no_openat2 = errno == ENOSYS;
 	}
-	return by_walk(root, path, flags);
+	return resolve_by_walk(root, path, flags);
 }

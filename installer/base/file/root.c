@@ -42,7 +42,7 @@ int root_sub(const struct root *parent, const char *path, struct root *ret, stru
 	return 0;
 }
 
-static bool is_other(const char *a, const char *b)
+static bool is_different_file(const char *a, const char *b)
 {
 	struct stat x, y;
 	return stat(a, &x) == 0 && stat(b, &y) == 0 && (x.st_dev != y.st_dev || x.st_ino != y.st_ino);
@@ -59,8 +59,8 @@ static bool has_pids_of_machine(void)
 
 int root_outside(struct root *ret, struct err *err)
 {
-	return has_pids_of_machine() && is_other("/proc/1/ns/mnt", "/proc/self/ns/mnt") &&
-			       is_other("/proc/1/root", "/") ?
+	return has_pids_of_machine() && is_different_file("/proc/1/ns/mnt", "/proc/self/ns/mnt") &&
+			       is_different_file("/proc/1/root", "/") ?
 		       root_init(ret, "/proc/1/root", err) < 0 ? -1 : 1 :
 		       0;
 }
@@ -78,7 +78,7 @@ char *root_path(const struct root *root, const char *path)
 	return str_fmt("%s/%s", root->name, path + strspn(path, "/"));
 }
 
-static int fail(const struct root *root, const char *what, const char *path, struct err *err)
+static int root_fail(const struct root *root, const char *what, const char *path, struct err *err)
 {
 	auto_str char *full = root_path(root, path);
 	return file_fail(what, full, err);
@@ -92,7 +92,7 @@ static bool is_absent(void)
 int root_open(const struct root *root, const char *path, int flags, struct err *err)
 {
 	int fd = resolve_open(root->fd, path, flags | O_CLOEXEC);
-	return fd < 0 ? fail(root, "open", path, err) : fd;
+	return fd < 0 ? root_fail(root, "open", path, err) : fd;
 }
 
 int root_parent(const struct root *root, const char *path, char **ret_name, struct err *err)
@@ -108,7 +108,7 @@ int root_parent(const struct root *root, const char *path, char **ret_name, stru
 		return err_set(err, EINVAL, "'%s' names no file", path);
 	int fd = resolve_open(root->fd, *dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return fail(root, "open", *dir ? dir : ".", err);
+		return root_fail(root, "open", *dir ? dir : ".", err);
 	*ret_name = TAKE(name);
 	return fd;
 }
@@ -123,7 +123,7 @@ int root_read_most(const struct root *root, const char *path, size_t most, char 
 	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0)
-		return fd < 0 && is_absent() ? 0 : fail(root, "open", path, err);
+		return fd < 0 && is_absent() ? 0 : root_fail(root, "open", path, err);
 	auto_str char *full = root_path(root, path);
 	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
 		return err_set(err, EINVAL, "'%s' is no regular file", full); // it could block or never end
@@ -143,9 +143,9 @@ int root_stat(const struct root *root, const char *path, struct stat *ret, struc
 {
 	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return is_absent() ? 0 : fail(root, "look at", path, err);
+		return is_absent() ? 0 : root_fail(root, "look at", path, err);
 	if (fstat(fd, ret) < 0)
-		return fail(root, "look at", path, err);
+		return root_fail(root, "look at", path, err);
 	return 1;
 }
 
@@ -159,11 +159,11 @@ int root_readlink(const struct root *root, const char *path, char **ret, struct 
 {
 	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return is_absent() ? 0 : fail(root, "read the link", path, err);
+		return is_absent() ? 0 : root_fail(root, "read the link", path, err);
 	char target[4097];
 	ssize_t len = readlinkat(fd, "", target, sizeof(target) - 1);
 	if (len < 0)
-		return errno == ENOENT || errno == EINVAL ? 0 : fail(root, "read the link", path, err);
+		return errno == ENOENT || errno == EINVAL ? 0 : root_fail(root, "read the link", path, err);
 	*ret = str_ndup(target, (size_t)len);
 	return 1;
 }
@@ -177,10 +177,10 @@ int root_list_most(const struct root *root, const char *path, size_t most, struc
 {
 	auto_fd int fd = resolve_open(root->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return is_absent() ? 0 : fail(root, "list", path, err);
+		return is_absent() ? 0 : root_fail(root, "list", path, err);
 	DIR *dir = fdopendir(fd);
 	if (!dir)
-		return fail(root, "list", path, err);
+		return root_fail(root, "list", path, err);
 	TAKE_FD(fd);
 	struct strv names = { 0 };
 	errno = 0;
@@ -197,7 +197,7 @@ int root_list_most(const struct root *root, const char *path, size_t most, struc
 	if (problem) {
 		strv_done(&names);
 		errno = problem;
-		return fail(root, "list", path, err);
+		return root_fail(root, "list", path, err);
 	}
 	strv_sort(&names);
 	strv_done(ret);
@@ -210,9 +210,9 @@ int root_watch(const struct root *root, const char *path, int inotify, uint32_t 
 {
 	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return is_absent() ? 0 : fail(root, "open", path, err);
+		return is_absent() ? 0 : root_fail(root, "open", path, err);
 	auto_str char *link = str_fmt("/proc/self/fd/%d", fd);
-	return inotify_add_watch(inotify, link, events) < 0 ? fail(root, "watch", path, err) : 1;
+	return inotify_add_watch(inotify, link, events) < 0 ? root_fail(root, "watch", path, err) : 1;
 }
 
 // Also says why not: a link to nowhere is no directory either.
@@ -225,7 +225,7 @@ static bool is_directory(const struct root *root, const char *path)
 }
 
 // A link is followed inside of the root alone, which is not what who made it may have meant.
-static int fail_mkdir(const struct root *root, int dir, const char *name, const char *path, struct err *err)
+static int root_fail_mkdir(const struct root *root, int dir, const char *name, const char *path, struct err *err)
 {
 	char target[PATH_MAX];
 	int code = errno;
@@ -235,7 +235,7 @@ static int fail_mkdir(const struct root *root, int dir, const char *name, const 
 			       "'%s' in '%s' is a symbolic link to '%.*s', which leads to no directory in there", path,
 			       root->name, (int)len, target);
 	errno = code;
-	return fail(root, "make the directory", path, err);
+	return root_fail(root, "make the directory", path, err);
 }
 
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err)
@@ -253,7 +253,7 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 		if (dir < 0)
 			return -1;
 		if (mkdirat(dir, name, mode) < 0 && (errno != EEXIST || !is_directory(root, done)))
-			return fail_mkdir(root, dir, name, done, err);
+			return root_fail_mkdir(root, dir, name, done, err);
 	}
 	return 0;
 }
@@ -265,7 +265,7 @@ int root_create(const struct root *root, const char *path, struct err *err)
 	if (dir < 0)
 		return -1;
 	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-	return fd < 0 ? fail(root, "create", path, err) : fd;
+	return fd < 0 ? root_fail(root, "create", path, err) : fd;
 }
 
 static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, bool is_lasting,
@@ -297,11 +297,11 @@ static int write_whole(const struct root *root, const char *path, const void *da
 		return err_wrap(err, "write '%s'", full);
 	}
 	if (renameat(dir, temporary, dir, name) < 0) {
-		int r = fail(root, "write", path, err);
+		int r = root_fail(root, "write", path, err);
 		unlinkat(dir, temporary, 0);
 		return r;
 	}
-	return is_lasting && sync >= 0 && fsync(sync) < 0 ? fail(root, "write", path, err) : 0;
+	return is_lasting && sync >= 0 && fsync(sync) < 0 ? root_fail(root, "write", path, err) : 0;
 }
 
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)
@@ -323,9 +323,9 @@ int root_symlink(const struct root *root, const char *target, const char *path, 
 	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
 	unlinkat(dir, temporary, 0);
 	if (symlinkat(target, dir, temporary) < 0)
-		return fail(root, "link", path, err);
+		return root_fail(root, "link", path, err);
 	if (renameat(dir, temporary, dir, name) < 0) {
-		int r = fail(root, "link", path, err);
+		int r = root_fail(root, "link", path, err);
 		unlinkat(dir, temporary, 0);
 		return r;
 	}
@@ -339,7 +339,7 @@ int root_rename(const struct root *root, const char *from, const char *to, struc
 	auto_fd int to_dir = from_dir < 0 ? -1 : root_parent(root, to, &to_name, err);
 	if (from_dir < 0 || to_dir < 0)
 		return -1;
-	return renameat(from_dir, from_name, to_dir, to_name) < 0 ? fail(root, "rename to", to, err) : 0;
+	return renameat(from_dir, from_name, to_dir, to_name) < 0 ? root_fail(root, "rename to", to, err) : 0;
 }
 
 int root_unlink(const struct root *root, const char *path, struct err *err)
@@ -349,7 +349,7 @@ int root_unlink(const struct root *root, const char *path, struct err *err)
 	if (dir < 0)
 		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
 	if (unlinkat(dir, name, 0) < 0)
-		return errno == ENOENT ? 0 : fail(root, "remove", path, err);
+		return errno == ENOENT ? 0 : root_fail(root, "remove", path, err);
 	return 1;
 }
 
@@ -360,5 +360,5 @@ int root_rmtree(const struct root *root, const char *path, struct err *err)
 	if (dir < 0)
 		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
 	int r = subtree_remove(dir, name);
-	return r < 0 ? fail(root, "remove", path, err) : r;
+	return r < 0 ? root_fail(root, "remove", path, err) : r;
 }

@@ -12,18 +12,18 @@
 enum { TRIES = 1000 };
 
 // It may have been given to another user in the meantime.
-static void remove_left(const struct root *parent, const char *path)
+static void remove_leftover(const struct root *parent, const char *path)
 {
 	struct err err;
 	auto_root struct root dir = ROOT_NONE;
 	if (root_rmtree(parent, path, &err) >= 0 || geteuid() != 0)
 		return;
-	if (root_sub(parent, path, &dir, &err) == 0 && own_tree(&dir, 0, &err) == 0)
+	if (root_sub(parent, path, &dir, &err) == 0 && chown_tree(&dir, 0, &err) == 0)
 		root_rmtree(parent, path, &err);
 }
 
 // What a process left behind that was killed: nobody holds its lock.
-static void sweep(const struct root *parent)
+static void sweep_leftovers(const struct root *parent)
 {
 	struct err err;
 	auto_strv struct strv names = { 0 };
@@ -32,7 +32,7 @@ static void sweep(const struct root *parent)
 		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
 		auto_fd int fd = root_open(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &err);
 		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-			remove_left(parent, path);
+			remove_leftover(parent, path);
 	}
 }
 
@@ -60,9 +60,9 @@ static int try_name(const struct root *parent, const char *name, struct scratch 
 int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err)
 {
 	struct scratch s = SCRATCH_NONE;
-	if (own_closed(parent, PLACE, err) < 0) // a compile's files are another user's meanwhile, and readable
+	if (chown_private(parent, PLACE, err) < 0) // a compile's files are another user's meanwhile, and readable
 		return -1;
-	sweep(parent);
+	sweep_leftovers(parent);
 	for (int i = 0, r = 0; i < TRIES; i++) {
 		auto_str char *name = str_fmt(PLACE "/%s.%d", purpose, i);
 		r = try_name(parent, name, &s, err);

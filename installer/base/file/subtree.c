@@ -17,7 +17,7 @@ struct level {
 	dev_t dev;
 	ino_t ino;
 	struct strv names;
-	size_t next;
+	size_t next_entry;
 };
 
 struct descent {
@@ -44,12 +44,12 @@ static void descent_done(struct descent *d)
 }
 #define auto_descent __attribute__((cleanup(descent_done)))
 
-static int current(const struct descent *d)
+static int current_dir(const struct descent *d)
 {
 	return d->depth ? d->here : d->above;
 }
 
-static int list(int fd, struct strv *ret)
+static int list_names(int fd, struct strv *ret)
 {
 	int copy = openat(fd, ".", OPEN_DIR);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
@@ -67,14 +67,14 @@ static int list(int fd, struct strv *ret)
 	return problem ? -1 : 0;
 }
 
-static int enter(struct descent *d, const char *name)
+static int enter_level(struct descent *d, const char *name)
 {
-	auto_fd int fd = openat(current(d), name, OPEN_DIR);
+	auto_fd int fd = openat(current_dir(d), name, OPEN_DIR);
 	struct stat st;
 	struct level l = { 0 };
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -1;
-	if (list(fd, &l.names) < 0) {
+	if (list_names(fd, &l.names) < 0) {
 		level_done(&l);
 		return -1;
 	}
@@ -90,7 +90,7 @@ static int enter(struct descent *d, const char *name)
 }
 
 // Out of the last level, which is freed; *ret_name is its name.
-static int leave(struct descent *d, char **ret_name)
+static int leave_level(struct descent *d, char **ret_name)
 {
 	struct level *l = &d->levels[d->depth - 1];
 	auto_fd int up = -1;
@@ -113,17 +113,17 @@ static int leave(struct descent *d, char **ret_name)
 }
 
 // The next entry of the last level; NULL = there is none any more.
-static const char *next(struct descent *d)
+static const char *next_entry(struct descent *d)
 {
 	struct level *l = &d->levels[d->depth - 1];
-	return l->next < l->names.count ? l->names.items[l->next++] : NULL;
+	return l->next_entry < l->names.count ? l->names.items[l->next_entry++] : NULL;
 }
 
 // The kernel refuses to remove a mount point before it looks whether the directory is empty, so none is ever entered.
 // 1 = removed, 0 = it was absent, or is a directory with something in it: that one is entered.
-static int remove_one(struct descent *d, const char *name)
+static int remove_entry(struct descent *d, const char *name)
 {
-	int at = current(d);
+	int at = current_dir(d);
 	if (unlinkat(at, name, 0) == 0)
 		return 1;
 	if (errno == ENOENT)
@@ -132,44 +132,44 @@ static int remove_one(struct descent *d, const char *name)
 		return errno == EISDIR ? 1 : -1;
 	if (errno != ENOTEMPTY && errno != EEXIST)
 		return -1;
-	return enter(d, name);
+	return enter_level(d, name);
 }
 
 int subtree_remove(int dir, const char *name)
 {
 	auto_descent struct descent d = { .here = -1, .above = dir };
-	int r = remove_one(&d, name);
+	int r = remove_entry(&d, name);
 	if (r != 0 || !d.depth)
 		return r;
 	while (d.depth) {
 		auto_str char *left = NULL;
-		const char *entry = next(&d);
-		if (entry ? remove_one(&d, entry) < 0 :
-			    leave(&d, &left) < 0 || unlinkat(current(&d), left, AT_REMOVEDIR) < 0)
+		const char *entry = next_entry(&d);
+		if (entry ? remove_entry(&d, entry) < 0 :
+			    leave_level(&d, &left) < 0 || unlinkat(current_dir(&d), left, AT_REMOVEDIR) < 0)
 			return -1;
 	}
 	return 1;
 }
 
-static int show_one(struct descent *d, const char *name,
-		    int (*each)(void *ctx, int dir, const char *name, const struct stat *st), void *ctx)
+static int visit_entry(struct descent *d, const char *name,
+		       int (*each)(void *ctx, int dir, const char *name, const struct stat *st), void *ctx)
 {
 	struct stat st;
-	if (fstatat(current(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0 || each(ctx, current(d), name, &st) < 0)
+	if (fstatat(current_dir(d), name, &st, AT_SYMLINK_NOFOLLOW) < 0 || each(ctx, current_dir(d), name, &st) < 0)
 		return -1;
-	return S_ISDIR(st.st_mode) ? enter(d, name) : 0;
+	return S_ISDIR(st.st_mode) ? enter_level(d, name) : 0;
 }
 
 int subtree_each(int dir, const char *name, int (*each)(void *ctx, int dir, const char *name, const struct stat *st),
 		 void *ctx)
 {
 	auto_descent struct descent d = { .here = -1, .above = dir };
-	if (show_one(&d, name, each, ctx) < 0)
+	if (visit_entry(&d, name, each, ctx) < 0)
 		return -1;
 	while (d.depth) {
 		auto_str char *left = NULL;
-		const char *entry = next(&d);
-		if (entry ? show_one(&d, entry, each, ctx) < 0 : leave(&d, &left) < 0)
+		const char *entry = next_entry(&d);
+		if (entry ? visit_entry(&d, entry, each, ctx) < 0 : leave_level(&d, &left) < 0)
 			return -1;
 	}
 	return 0;

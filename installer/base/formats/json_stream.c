@@ -8,7 +8,7 @@
 enum { DEPTH = 64, KEY_MAX = 320 };
 
 struct level {
-	bool is_array, is_list;
+	bool is_array, is_record_list;
 	bool is_whole;   // everything in here is kept
 	bool has_output; // a comma comes before the next thing
 	uint32_t rows;   // of the table that fit so far
@@ -22,11 +22,11 @@ struct text {
 	size_t len, room;
 };
 
-struct sift {
-	struct sift_table table;
+struct json_stream {
+	struct json_stream_table table;
 	int (*take)(void *ctx, json_t *record, struct err *err);
 	void *ctx;
-	struct strv paths[2][SIFT_PATHS]; // of a record, of the rest
+	struct strv paths[2][JSON_STREAM_PATHS]; // of a record, of the rest
 	struct level levels[DEPTH];
 	unsigned depth, base; // base: depth at which the record began
 	enum state state;
@@ -39,21 +39,21 @@ struct sift {
 	struct text record, rest;
 };
 
-static void split_all(const char *const *rows, struct strv *ret)
+static void split_rows(const char *const *rows, struct strv *ret)
 {
-	for (size_t i = 0; rows && rows[i] && i < SIFT_PATHS; i++)
+	for (size_t i = 0; rows && rows[i] && i < JSON_STREAM_PATHS; i++)
 		strv_split(&ret[i], rows[i], " ");
 }
 
 static uint32_t all_rows(const struct strv *paths)
 {
 	uint32_t rows = 0;
-	for (unsigned i = 0; i < SIFT_PATHS; i++)
+	for (unsigned i = 0; i < JSON_STREAM_PATHS; i++)
 		rows |= paths[i].count ? 1u << i : 0;
 	return rows;
 }
 
-static void begin_document(struct sift *s)
+static void begin_document(struct json_stream *s)
 {
 	s->state = VALUE;
 	s->depth = s->base = s->keys = 0;
@@ -62,22 +62,22 @@ static void begin_document(struct sift *s)
 	s->rows = all_rows(s->paths[!s->in_record]);
 }
 
-struct sift *sift_new(const struct sift_table *table, int (*take)(void *ctx, json_t *record, struct err *err),
-		      void *ctx)
+struct json_stream *json_stream_new(const struct json_stream_table *table,
+				    int (*take)(void *ctx, json_t *record, struct err *err), void *ctx)
 {
-	struct sift *s = mem_alloc(sizeof(*s));
-	*s = (struct sift){ .table = *table, .take = take, .ctx = ctx };
-	split_all(table->record, s->paths[0]);
-	split_all(table->rest, s->paths[1]);
+	struct json_stream *s = mem_alloc(sizeof(*s));
+	*s = (struct json_stream){ .table = *table, .take = take, .ctx = ctx };
+	split_rows(table->record, s->paths[0]);
+	split_rows(table->rest, s->paths[1]);
 	begin_document(s);
 	return s;
 }
 
-void sift_free(struct sift *s)
+void json_stream_free(struct json_stream *s)
 {
 	if (!s)
 		return;
-	for (size_t i = 0; i < SIFT_PATHS; i++) {
+	for (size_t i = 0; i < JSON_STREAM_PATHS; i++) {
 		strv_done(&s->paths[0][i]);
 		strv_done(&s->paths[1][i]);
 	}
@@ -86,7 +86,7 @@ void sift_free(struct sift *s)
 	free(s);
 }
 
-static int bad(const struct sift *s, char c, struct err *err)
+static int unexpected_byte(const struct json_stream *s, char c, struct err *err)
 {
 	return err_set(err, E_SERVER, "the reply is no JSON: byte 0x%02x where %s is due, %u levels deep",
 		       (unsigned char)c,
@@ -97,12 +97,12 @@ static int bad(const struct sift *s, char c, struct err *err)
 		       s->depth);
 }
 
-static int put(struct sift *s, const char *data, size_t len, struct err *err)
+static int keep_bytes(struct json_stream *s, const char *data, size_t len, struct err *err)
 {
 	struct text *t = s->in_record ? &s->record : &s->rest;
-	if (t->len + len > SIFT_RECORD_MAX)
+	if (t->len + len > JSON_STREAM_RECORD_MAX)
 		return err_set(err, E_TOO_LARGE, "one object of the reply has more than the %u bytes that are right",
-			       (unsigned)SIFT_RECORD_MAX);
+			       (unsigned)JSON_STREAM_RECORD_MAX);
 	if (t->len + len > t->room) {
 		t->room = (t->len + len) * 2;
 		t->data = mem_grow(t->data, t->room, 1);
@@ -112,7 +112,7 @@ static int put(struct sift *s, const char *data, size_t len, struct err *err)
 	return 0;
 }
 
-static bool fits(const char *pattern, const char *key)
+static bool key_matches(const char *pattern, const char *key)
 {
 	size_t len = strlen(pattern);
 	if (len && pattern[len - 1] == '*')
@@ -121,7 +121,7 @@ static bool fits(const char *pattern, const char *key)
 }
 
 // Which rows fit one key more; is_whole when one of them ends with it.
-static void match(struct sift *s)
+static void match_rows(struct json_stream *s)
 {
 	const struct level *l = &s->levels[s->depth - 1];
 	const struct strv *paths = s->paths[!s->in_record];
@@ -130,7 +130,7 @@ static void match(struct sift *s)
 	s->is_whole = l->is_whole && s->key_len <= KEY_MAX; // longer ones than Kubernetes knows are passed over
 	for (uint32_t left = s->key_len <= KEY_MAX ? l->rows : 0; left; left &= left - 1) {
 		unsigned i = (unsigned)__builtin_ctz(left);
-		if (paths[i].count < s->keys || !fits(paths[i].items[s->keys - 1], s->key))
+		if (paths[i].count < s->keys || !key_matches(paths[i].items[s->keys - 1], s->key))
 			continue;
 		s->rows |= 1u << i;
 		s->is_whole = s->is_whole || paths[i].count == s->keys;
@@ -138,26 +138,29 @@ static void match(struct sift *s)
 }
 
 // Is the value that begins with c kept? Of a row that goes on only a container can be.
-static bool is_wanted(const struct sift *s, char c)
+static bool is_value_kept(const struct json_stream *s, char c)
 {
 	return s->is_whole || (s->rows && (c == '{' || c == '['));
 }
 
 // The comma and the key before a value that is kept.
-static int introduce(struct sift *s, struct err *err)
+static int keep_prefix(struct json_stream *s, struct err *err)
 {
 	if (s->depth == s->base)
 		return 0;
 	struct level *l = &s->levels[s->depth - 1];
-	if (l->has_output && put(s, ",", 1, err) < 0)
+	if (l->has_output && keep_bytes(s, ",", 1, err) < 0)
 		return -1;
 	l->has_output = true;
 	if (l->is_array)
 		return 0;
-	return put(s, "\"", 1, err) < 0 || put(s, s->key, s->key_len, err) < 0 || put(s, "\":", 2, err) < 0 ? -1 : 0;
+	return keep_bytes(s, "\"", 1, err) < 0 || keep_bytes(s, s->key, s->key_len, err) < 0 ||
+			       keep_bytes(s, "\":", 2, err) < 0 ?
+		       -1 :
+		       0;
 }
 
-static int hand_over(struct sift *s, struct err *err)
+static int emit_record(struct json_stream *s, struct err *err)
 {
 	json_error_t problem;
 	auto_json json_t *record = json_loadb(s->record.data, s->record.len, JSON_REJECT_DUPLICATES, &problem);
@@ -168,11 +171,11 @@ static int hand_over(struct sift *s, struct err *err)
 }
 
 // A value has ended: what follows it, and whether it was a record.
-static int after(struct sift *s, struct err *err)
+static int end_value(struct json_stream *s, struct err *err)
 {
 	s->state = AFTER;
 	if (s->in_record && s->depth == s->base) {
-		if (hand_over(s, err) < 0)
+		if (emit_record(s, err) < 0)
 			return -1;
 		s->in_record = !s->table.list;
 		s->base = 0;
@@ -182,23 +185,23 @@ static int after(struct sift *s, struct err *err)
 	return 0;
 }
 
-static bool is_list(const struct sift *s, char c)
+static bool is_record_list(const struct json_stream *s, char c)
 {
 	return s->table.list && !s->in_record && s->depth == 1 && c == '[' && str_eq(s->key, s->table.list);
 }
 
-static int open_container(struct sift *s, char c, struct err *err)
+static int begin_container(struct json_stream *s, char c, struct err *err)
 {
 	if (s->depth == DEPTH)
 		return err_set(err, E_SERVER, "the reply is nested more than %d levels deep", DEPTH);
 	struct level *l = &s->levels[s->depth];
 	*l = (struct level){ .is_array = c == '[', .is_whole = s->is_whole, .rows = s->rows, .keys = s->keys };
-	if (is_list(s, c))
-		*l = (struct level){ .is_array = true, .is_list = true };
+	if (is_record_list(s, c))
+		*l = (struct level){ .is_array = true, .is_record_list = true };
 	s->rows = l->rows;
 	s->is_whole = l->is_whole;
-	s->is_kept = is_wanted(s, c);
-	if (s->is_kept && (introduce(s, err) < 0 || put(s, &c, 1, err) < 0))
+	s->is_kept = is_value_kept(s, c);
+	if (s->is_kept && (keep_prefix(s, err) < 0 || keep_bytes(s, &c, 1, err) < 0))
 		return -1;
 	if (!s->is_kept)
 		l->rows = 0;
@@ -207,23 +210,23 @@ static int open_container(struct sift *s, char c, struct err *err)
 	return 0;
 }
 
-static bool is_shown(const struct level *l)
+static bool is_level_kept(const struct level *l)
 {
 	return l->is_whole || l->rows;
 }
 
-static int close_container(struct sift *s, char c, struct err *err)
+static int end_container(struct json_stream *s, char c, struct err *err)
 {
 	if (s->depth == 0 || s->levels[s->depth - 1].is_array != (c == ']'))
-		return bad(s, c, err);
+		return unexpected_byte(s, c, err);
 	const struct level *l = &s->levels[s->depth - 1];
-	if (is_shown(l) && put(s, &c, 1, err) < 0)
+	if (is_level_kept(l) && keep_bytes(s, &c, 1, err) < 0)
 		return -1;
 	s->depth--;
-	return after(s, err);
+	return end_value(s, err);
 }
 
-static void enter_value(struct sift *s)
+static void enter_value(struct json_stream *s)
 {
 	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
 	if (!l || !l->is_array)
@@ -233,10 +236,10 @@ static void enter_value(struct sift *s)
 	s->is_whole = l->is_whole;
 }
 
-static int begin_value(struct sift *s, char c, struct err *err)
+static int begin_value(struct json_stream *s, char c, struct err *err)
 {
 	enter_value(s);
-	if (s->depth == 2 && s->levels[1].is_list && c == '{') {
+	if (s->depth == 2 && s->levels[1].is_record_list && c == '{') {
 		s->in_record = true;
 		s->base = s->depth;
 		s->rows = all_rows(s->paths[0]);
@@ -244,18 +247,18 @@ static int begin_value(struct sift *s, char c, struct err *err)
 		s->is_whole = false;
 	}
 	if (c == '{' || c == '[')
-		return open_container(s, c, err);
+		return begin_container(s, c, err);
 	if (c != '"' && c != '-' && !isalnum((unsigned char)c))
-		return bad(s, c, err);
+		return unexpected_byte(s, c, err);
 	if (s->depth == s->base)
 		return err_set(err, E_SERVER, "the reply has something else where an object is due");
-	s->is_kept = is_wanted(s, c);
+	s->is_kept = is_value_kept(s, c);
 	s->is_key = s->is_escaped = false;
 	s->state = c == '"' ? STRING : WORD;
-	return s->is_kept ? (introduce(s, err) < 0 ? -1 : put(s, &c, 1, err)) : 0;
+	return s->is_kept ? (keep_prefix(s, err) < 0 ? -1 : keep_bytes(s, &c, 1, err)) : 0;
 }
 
-static void begin_key(struct sift *s)
+static void begin_key(struct json_stream *s)
 {
 	s->is_key = true;
 	s->is_escaped = false;
@@ -263,14 +266,14 @@ static void begin_key(struct sift *s)
 	s->state = STRING;
 }
 
-static void end_key(struct sift *s)
+static void end_key(struct json_stream *s)
 {
 	s->key[s->key_len <= KEY_MAX ? s->key_len : 0] = '\0';
-	match(s);
+	match_rows(s);
 	s->state = COLON;
 }
 
-static int in_string(struct sift *s, char c, struct err *err)
+static int in_string(struct json_stream *s, char c, struct err *err)
 {
 	bool is_end = c == '"' && !s->is_escaped;
 	s->is_escaped = c == '\\' && !s->is_escaped;
@@ -284,9 +287,9 @@ static int in_string(struct sift *s, char c, struct err *err)
 		s->key_len += s->key_len <= KEY_MAX;
 		return 0;
 	}
-	if (s->is_kept && put(s, &c, 1, err) < 0)
+	if (s->is_kept && keep_bytes(s, &c, 1, err) < 0)
 		return -1;
-	return is_end ? after(s, err) : 0;
+	return is_end ? end_value(s, err) : 0;
 }
 
 static bool is_word(char c)
@@ -294,50 +297,50 @@ static bool is_word(char c)
 	return isalnum((unsigned char)c) || c == '+' || c == '-' || c == '.';
 }
 
-static int step(struct sift *s, char c, struct err *err)
+static int feed_byte(struct json_stream *s, char c, struct err *err)
 {
 	if (s->state == STRING)
 		return in_string(s, c, err);
 	if (s->state == WORD && is_word(c))
-		return s->is_kept ? put(s, &c, 1, err) : 0;
-	if (s->state == WORD && after(s, err) < 0)
+		return s->is_kept ? keep_bytes(s, &c, 1, err) : 0;
+	if (s->state == WORD && end_value(s, err) < 0)
 		return -1;
 	if (c == ' ' || c == '\n' || c == '\t' || c == '\r')
 		return 0;
 	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
 	switch (s->state) {
 	case VALUE: // that of an array that has none is its end
-		return c == ']' && l && l->is_array ? close_container(s, c, err) : begin_value(s, c, err);
+		return c == ']' && l && l->is_array ? end_container(s, c, err) : begin_value(s, c, err);
 	case FIRST_KEY:
 		if (c == '}')
-			return close_container(s, c, err);
+			return end_container(s, c, err);
 		// fall through
 	case KEY:
 		if (c != '"')
-			return bad(s, c, err);
+			return unexpected_byte(s, c, err);
 		begin_key(s);
 		return 0;
 	case COLON:
 		if (c != ':')
-			return bad(s, c, err);
+			return unexpected_byte(s, c, err);
 		s->state = VALUE;
 		return 0;
 	default:
 		if (c == '}' || c == ']')
-			return close_container(s, c, err);
+			return end_container(s, c, err);
 		if (c != ',' || !l)
-			return bad(s, c, err);
+			return unexpected_byte(s, c, err);
 		s->state = l->is_array ? VALUE : KEY;
 		return 0;
 	}
 }
 
 // In a string, or in a key of an object of which nothing is kept: as much as needs no look at each byte.
-static size_t plain(const struct sift *s, const char *p, size_t len)
+static size_t plain_run(const struct json_stream *s, const char *p, size_t len)
 {
 	if (s->state != STRING || s->is_escaped)
 		return 0;
-	if (s->is_key && (is_shown(&s->levels[s->depth - 1]) || (s->table.list && s->depth == 1)))
+	if (s->is_key && (is_level_kept(&s->levels[s->depth - 1]) || (s->table.list && s->depth == 1)))
 		return 0;
 	const char *quote = memchr(p, '"', len);
 	size_t most = quote ? (size_t)(quote - p) : len;
@@ -345,21 +348,21 @@ static size_t plain(const struct sift *s, const char *p, size_t len)
 	return slash ? (size_t)(slash - p) : most;
 }
 
-int sift_feed(struct sift *s, const void *data, size_t len, struct err *err)
+int json_stream_feed(struct json_stream *s, const void *data, size_t len, struct err *err)
 {
 	const char *p = data;
 	for (size_t i = 0; i < len; i++) {
-		size_t passed = plain(s, p + i, len - i); // most of a Node is text
-		if (passed && !s->is_key && s->is_kept && put(s, p + i, passed, err) < 0)
+		size_t passed = plain_run(s, p + i, len - i); // most of a Node is text
+		if (passed && !s->is_key && s->is_kept && keep_bytes(s, p + i, passed, err) < 0)
 			return -1;
 		i += passed;
-		if (i < len && step(s, p[i], err) < 0)
+		if (i < len && feed_byte(s, p[i], err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int sift_end(struct sift *s, json_t **ret_rest, struct err *err)
+int json_stream_end(struct json_stream *s, json_t **ret_rest, struct err *err)
 {
 	bool is_over = s->table.list ? s->depth == 0 && s->state == AFTER : s->depth == 0 && s->state == VALUE;
 	if (!is_over)

@@ -5,7 +5,7 @@
 #pragma once
 #include "base/formats/json.h"
 
-struct sift_table {
+struct json_stream_table {
 	const char *list; // key of the outermost object whose array holds the records; NULL = each document is a record
 	// What is kept: keys from the outside to the inside, blanks between them; "*" at the end of a key stands for
 	// the rest of it. Elements of an array count as the array. What the last key names is kept whole. NULL ends.
@@ -13,18 +13,19 @@ struct sift_table {
 	const char *const *rest; // of the outermost object, without the list; NULL = nothing
 };
 
-enum { SIFT_PATHS = 32, SIFT_RECORD_MAX = 256 << 10 }; // most rows of a table; bytes kept of one record
+enum { JSON_STREAM_PATHS = 32, JSON_STREAM_RECORD_MAX = 256 << 10 }; // most rows of a table; bytes kept of one record
 
-struct sift;
+struct json_stream;
 // take: called for each record; borrowed; negative with err ends all.
-struct sift *sift_new(const struct sift_table *table, int (*take)(void *ctx, json_t *record, struct err *err),
-		      void *ctx);
-void sift_free(struct sift *s);
-int sift_feed(struct sift *s, const void *data, size_t len, struct err *err); // E_SERVER: no JSON; E_TOO_LARGE
+struct json_stream *json_stream_new(const struct json_stream_table *table,
+				    int (*take)(void *ctx, json_t *record, struct err *err), void *ctx);
+void json_stream_free(struct json_stream *s);
+int json_stream_feed(struct json_stream *s, const void *data, size_t len,
+		     struct err *err); // E_SERVER: no JSON; E_TOO_LARGE
 // Nothing follows. *ret_rest (may be NULL): what is kept of the outermost object. E_SERVER: cut in the middle.
-int sift_end(struct sift *s, json_t **ret_rest, struct err *err);
-static inline void sift_freep(struct sift **s)
+int json_stream_end(struct json_stream *s, json_t **ret_rest, struct err *err);
+static inline void json_stream_freep(struct json_stream **s)
 {
-	sift_free(*s);
+	json_stream_free(*s);
 }
-#define auto_sift __attribute__((cleanup(sift_freep)))
+#define auto_json_stream __attribute__((cleanup(json_stream_freep)))

@@ -19,14 +19,14 @@ static struct { // lib.parser_parse is yaml_parser_parse, and so on
 } lib;
 
 #ifdef KMODSMITH_STATIC
-static int load(struct err *err) // see base/http/http_lib.c: this build has nobody to be a client of
+static int load_libyaml(struct err *err) // see base/http/http_lib.c: this build has nobody to be a client of
 {
 	return err_set(err, E_NOT_FOUND, "kmodsmith-static reads no YAML; the other build does");
 }
 #else
 #include <dlfcn.h>
 
-static int load(struct err *err)
+static int load_libyaml(struct err *err)
 {
 	static const char FILE_NAME[] = "libyaml-0.so.2";
 	if (lib.event_delete)
@@ -52,24 +52,24 @@ struct reader {
 	unsigned depth;
 };
 
-static char *place(const struct reader *r, const yaml_mark_t *at)
+static char *mark_text(const struct reader *r, const yaml_mark_t *at)
 {
 	return r->name ? str_fmt("'%s' line %zu", r->name, at->line + 1) :
 			 str_fmt("line %zu, column %zu", at->line + 1, at->column + 1);
 }
 
-static int refuse(const struct reader *r, const char *why, struct err *err)
+static int refuse_yaml(const struct reader *r, const char *why, struct err *err)
 {
-	auto_str char *where = place(r, &r->event.start_mark);
+	auto_str char *where = mark_text(r, &r->event.start_mark);
 	return err_set(err, E_CONFIG, "%s: %s", where, why);
 }
 
-static int next(struct reader *r, struct err *err)
+static int next_event(struct reader *r, struct err *err)
 {
 	lib.event_delete(&r->event);
 	if (lib.parser_parse(&r->parser, &r->event))
 		return 0;
-	auto_str char *where = place(r, &r->parser.problem_mark);
+	auto_str char *where = mark_text(r, &r->parser.problem_mark);
 	return err_set(err, E_CONFIG, "%s is not YAML: %s", where,
 		       r->parser.problem ? r->parser.problem : "it cannot be read");
 }
@@ -102,7 +102,7 @@ static int read_value(struct reader *r, json_t **ret, struct err *err);
 static int read_sequence(struct reader *r, json_t **ret, struct err *err)
 {
 	auto_json json_t *array = json_array();
-	while (next(r, err) == 0) {
+	while (next_event(r, err) == 0) {
 		json_t *item = NULL;
 		if (r->event.type == YAML_SEQUENCE_END_EVENT) {
 			*ret = TAKE(array);
@@ -118,21 +118,21 @@ static int read_sequence(struct reader *r, json_t **ret, struct err *err)
 static int read_mapping(struct reader *r, json_t **ret, struct err *err)
 {
 	auto_json json_t *object = json_object();
-	while (next(r, err) == 0) {
+	while (next_event(r, err) == 0) {
 		json_t *value = NULL;
 		if (r->event.type == YAML_MAPPING_END_EVENT) {
 			*ret = TAKE(object);
 			return 0;
 		}
 		if (r->event.type != YAML_SCALAR_EVENT)
-			return refuse(r, "a key is no plain text", err);
+			return refuse_yaml(r, "a key is no plain text", err);
 		auto_str char *key = str_dup((const char *)r->event.data.scalar.value);
 		if (json_object_get(object, key))
-			return refuse(r, "a key comes twice", err);
-		if (next(r, err) < 0 || read_value(r, &value, err) < 0)
+			return refuse_yaml(r, "a key comes twice", err);
+		if (next_event(r, err) < 0 || read_value(r, &value, err) < 0)
 			return -1;
 		if (json_object_set_new(object, key, value) < 0)
-			return refuse(r, "a key is no text", err);
+			return refuse_yaml(r, "a key is no text", err);
 	}
 	return -1;
 }
@@ -142,11 +142,11 @@ static int read_value(struct reader *r, json_t **ret, struct err *err)
 {
 	int result;
 	if (r->depth == DEPTH)
-		return refuse(r, "it is nested too deeply", err);
+		return refuse_yaml(r, "it is nested too deeply", err);
 	switch (r->event.type) {
 	case YAML_SCALAR_EVENT:
 		*ret = scalar(r, &r->event);
-		return *ret ? 0 : refuse(r, "a text is no UTF-8", err);
+		return *ret ? 0 : refuse_yaml(r, "a text is no UTF-8", err);
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
 		r->depth++;
@@ -155,23 +155,23 @@ static int read_value(struct reader *r, json_t **ret, struct err *err)
 		r->depth--;
 		return result;
 	case YAML_ALIAS_EVENT:
-		return refuse(r, "aliases are not followed", err);
+		return refuse_yaml(r, "aliases are not followed", err);
 	default:
-		return refuse(r, "something else stands where a value is due", err);
+		return refuse_yaml(r, "something else stands where a value is due", err);
 	}
 }
 
 static int expect_event(struct reader *r, yaml_event_type_t type, const char *why, struct err *err)
 {
-	if (next(r, err) < 0)
+	if (next_event(r, err) < 0)
 		return -1;
-	return r->event.type == type ? 0 : refuse(r, why, err);
+	return r->event.type == type ? 0 : refuse_yaml(r, why, err);
 }
 
-static int read_document(struct reader *r, json_t **ret, struct err *err)
+static int read_one_document(struct reader *r, json_t **ret, struct err *err)
 {
 	if (expect_event(r, YAML_STREAM_START_EVENT, "it does not begin", err) < 0 ||
-	    expect_event(r, YAML_DOCUMENT_START_EVENT, "it is empty", err) < 0 || next(r, err) < 0)
+	    expect_event(r, YAML_DOCUMENT_START_EVENT, "it is empty", err) < 0 || next_event(r, err) < 0)
 		return -1;
 	auto_json json_t *value = NULL;
 	if (read_value(r, &value, err) < 0 || expect_event(r, YAML_DOCUMENT_END_EVENT, "something follows", err) < 0 ||
@@ -181,14 +181,14 @@ static int read_document(struct reader *r, json_t **ret, struct err *err)
 	return 0;
 }
 
-static int read_text(struct reader *r, const char *text, size_t len, json_t **ret, struct err *err)
+static int parse_yaml(struct reader *r, const char *text, size_t len, json_t **ret, struct err *err)
 {
-	if (load(err) < 0)
+	if (load_libyaml(err) < 0)
 		return -1;
 	if (!lib.parser_initialize(&r->parser))
 		abort();
 	lib.parser_set_input_string(&r->parser, (const unsigned char *)text, len);
-	int result = read_document(r, ret, err);
+	int result = read_one_document(r, ret, err);
 	lib.event_delete(&r->event);
 	lib.parser_delete(&r->parser);
 	return result;
@@ -196,10 +196,10 @@ static int read_text(struct reader *r, const char *text, size_t len, json_t **re
 
 int yaml_read(const char *text, size_t len, const char *name, json_t **ret, struct err *err)
 {
-	return read_text(&(struct reader){ .name = name }, text, len, ret, err);
+	return parse_yaml(&(struct reader){ .name = name }, text, len, ret, err);
 }
 
 int yaml_read_numbers(const char *text, size_t len, json_t **ret, struct err *err)
 {
-	return read_text(&(struct reader){ .has_numbers = true }, text, len, ret, err);
+	return parse_yaml(&(struct reader){ .has_numbers = true }, text, len, ret, err);
 }

@@ -62,8 +62,8 @@ void http_free(struct http *h)
 {
 	if (!h)
 		return;
-	while (h->trips)
-		http_end(h->trips->call);
+	while (h->transfers)
+		http_end(h->transfers->call);
 	if (h->multi) {
 		curl.multi_cleanup(h->multi);
 		curl.global_cleanup();
@@ -76,7 +76,7 @@ void http_free(struct http *h)
 	free(h);
 }
 
-static void add_headers(struct trip *t)
+static void set_request_headers(struct transfer *t)
 {
 	const struct strv *given = t->call->headers;
 	curl.slist_free_all(t->headers);
@@ -92,7 +92,7 @@ static void add_headers(struct trip *t)
 	curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
 }
 
-static void set_method(struct trip *t)
+static void set_method(struct transfer *t)
 {
 	const struct http_call *c = t->call;
 	const char *method = c->method ? c->method : "GET";
@@ -110,7 +110,7 @@ static void set_method(struct trip *t)
 	}
 }
 
-static void set_credentials(struct trip *t)
+static void set_credentials(struct transfer *t)
 {
 	if (t->is_elsewhere)
 		return;
@@ -124,7 +124,7 @@ static void set_credentials(struct trip *t)
 	}
 }
 
-static void set_path(struct trip *t)
+static void set_connection(struct transfer *t)
 {
 	free(t->proxy);
 	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->origin.scheme, t->origin.host, t->origin.port);
@@ -147,32 +147,32 @@ static void set_path(struct trip *t)
 	}
 }
 
-static void detach(struct trip *t)
+static void detach_transfer(struct transfer *t)
 {
 	if (t->is_added)
 		curl.multi_remove_handle(t->http->multi, t->easy);
 	t->is_added = false;
 }
 
-static void count_again(struct trip *t, long now)
+static void restart_window(struct transfer *t, long now)
 {
 	t->window_ms = now;
 	t->moved = 0;
 }
 
 // Begins the request to t->url.
-static void launch(struct trip *t)
+static void launch_transfer(struct transfer *t)
 {
-	detach(t);
+	detach_transfer(t);
 	curl.easy_cleanup(t->easy);
 	t->easy = curl.easy_init();
 	if (!t->easy)
 		abort();
 	t->problem[0] = '\0';
 	t->last_ms = http_now_ms();
-	count_again(t, t->last_ms);
-	set_path(t);
-	add_headers(t);
+	restart_window(t, t->last_ms);
+	set_connection(t);
+	set_request_headers(t);
 	set_method(t);
 	set_credentials(t);
 	http_body_attach(t);
@@ -185,10 +185,10 @@ static void launch(struct trip *t)
 	t->is_added = true;
 }
 
-static void finish(struct trip *t)
+static void finish_transfer(struct transfer *t)
 {
 	const struct http_call *call = t->call;
-	detach(t);
+	detach_transfer(t);
 	t->call->is_done = true;
 	if (!log_is_on(LOG_LEVEL_DEBUG))
 		return;
@@ -198,7 +198,7 @@ static void finish(struct trip *t)
 		  call->err.code ? ": " : "", call->err.text);
 }
 
-static bool is_redirect(const struct trip *t)
+static bool is_redirect(const struct transfer *t)
 {
 	const char *method = t->call->method;
 	long s = t->call->status;
@@ -206,7 +206,7 @@ static bool is_redirect(const struct trip *t)
 	return s == 307 || s == 308 || (is_reading && (s == 301 || s == 302 || s == 303));
 }
 
-static int refuse(struct trip *t, const char *to, const char *why)
+static int refuse_redirect(struct transfer *t, const char *to, const char *why)
 {
 	struct http_call *c = t->call;
 	auto_str char *from = http_url_shown(c->url), *shown = http_url_shown(to);
@@ -214,91 +214,91 @@ static int refuse(struct trip *t, const char *to, const char *why)
 }
 
 // Aims at the next place. 1 = may go there, 0 = the reply is no redirect.
-static int redirect(struct trip *t)
+static int follow_redirect(struct transfer *t)
 {
 	char *place = NULL;
 	if (!is_redirect(t) || curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
 		return 0;
 	struct http_origin to = { 0 };
 	if (t->redirects++ == REDIRECTS)
-		return refuse(t, place, "and that is one time too many");
+		return refuse_redirect(t, place, "and that is one time too many");
 	if (!http_origin_of(place, &to))
-		return refuse(t, place, "which is neither http nor https");
+		return refuse_redirect(t, place, "which is neither http nor https");
 	bool is_weaker = str_eq(t->origin.scheme, "https") && str_eq(to.scheme, "http");
 	t->is_elsewhere = t->is_elsewhere || !http_origin_is(&t->origin, &to);
 	http_origin_done(&t->origin);
 	t->origin = to;
 	if (is_weaker)
-		return refuse(t, place, "from https to plain http, which is not followed");
+		return refuse_redirect(t, place, "from https to plain http, which is not followed");
 	free(t->url);
 	t->url = str_dup(place);
 	return 1;
 }
 
-static void conclude(struct trip *t, CURLcode code)
+static void conclude_transfer(struct transfer *t, CURLcode code)
 {
 	struct http_call *c = t->call;
 	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
 	c->elsewhere = t->is_elsewhere ? t->url : NULL;
 	if (c->err.code == 0 && code != CURLE_OK && !t->is_enough)
 		http_error_curl(t, code);
-	if (c->err.code == 0 && redirect(t) > 0) {
+	if (c->err.code == 0 && follow_redirect(t) > 0) {
 		free(TAKE(c->reply));
 		c->reply_len = 0;
-		launch(t);
+		launch_transfer(t);
 		return;
 	}
 	if (c->err.code)
 		t->layer = t->layer ? t->layer : "http";
-	finish(t);
+	finish_transfer(t);
 }
 
-static long stall_of(const struct trip *t)
+static long stall_limit(const struct transfer *t)
 {
 	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
 }
 
 // A connection has its own deadline; from then on each byte gives a new one, and all of them together must come quick
 // enough.
-static bool is_stalled(struct trip *t, long now)
+static bool is_stalled(struct transfer *t, long now)
 {
 	const struct http *h = t->http;
 	curl_off_t begun = 0;
 	curl.easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
 	if (begun == 0) {
 		t->last_ms = now;
-		count_again(t, now);
+		restart_window(t, now);
 	}
 	if (h->least_rate && now - t->window_ms >= (long)h->rate_ms) {
 		t->is_slow = t->moved < (uint64_t)h->least_rate * h->rate_ms / 1000;
 		if (t->is_slow)
 			return true;
-		count_again(t, now);
+		restart_window(t, now);
 	}
 	t->is_late = t->call->total_ms && now - t->start_ms >= (long)t->call->total_ms;
-	return t->is_late || now - t->last_ms > stall_of(t);
+	return t->is_late || now - t->last_ms > stall_limit(t);
 }
 
 // Moves everything on without waiting. 1 = a call is done.
-static int advance(struct http *h, struct err *err)
+static int advance_transfers(struct http *h, struct err *err)
 {
 	int running = 0, left = 0, r = 0;
 	CURLMcode code = curl.multi_perform(h->multi, &running);
 	if (code != CURLM_OK)
 		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
 	for (const CURLMsg *m; (m = curl.multi_info_read(h->multi, &left));) {
-		struct trip *t = NULL;
+		struct transfer *t = NULL;
 		CURLcode result = m->data.result;
 		curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
-		conclude(t, result);
+		conclude_transfer(t, result);
 		r |= t->call->is_done;
 	}
 	long now = http_now_ms();
-	for (struct trip *t = h->trips; t; t = t->next) {
+	for (struct transfer *t = h->transfers; t; t = t->next) {
 		if (t->call->is_done || !is_stalled(t, now))
 			continue;
 		http_error_stall(t);
-		finish(t);
+		finish_transfer(t);
 		r = 1;
 	}
 	return r;
@@ -308,8 +308,8 @@ static int advance(struct http *h, struct err *err)
 static int wait_bound(const struct http *h, int wait_ms)
 {
 	long now = http_now_ms();
-	for (const struct trip *t = h->trips; t; t = t->next) {
-		long left = t->last_ms + stall_of(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
+	for (const struct transfer *t = h->transfers; t; t = t->next) {
+		long left = t->last_ms + stall_limit(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
 		long window = t->window_ms + (long)h->rate_ms - now;
 		left = t->call->total_ms && whole < left ? whole : left;
 		left = h->least_rate && window < left ? window : left;
@@ -321,18 +321,18 @@ static int wait_bound(const struct http *h, int wait_ms)
 
 int http_step(struct http *h, int wait_ms, struct err *err)
 {
-	int r = advance(h, err);
+	int r = advance_transfers(h, err);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
 	CURLMcode code = curl.multi_poll(h->multi, NULL, 0, wait_bound(h, wait_ms), NULL);
 	if (code != CURLM_OK)
 		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
-	return advance(h, err) < 0 ? -1 : 0;
+	return advance_transfers(h, err) < 0 ? -1 : 0;
 }
 
-static void trip_free(struct trip *t)
+static void transfer_free(struct transfer *t)
 {
-	detach(t);
+	detach_transfer(t);
 	curl.easy_cleanup(t->easy);
 	curl.slist_free_all(t->headers);
 	free(t->url);
@@ -349,14 +349,14 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 {
 	if (need_multi(h, err) < 0)
 		return -1;
-	struct trip *t = mem_alloc(sizeof(*t));
-	*t = (struct trip){ .http = h,
-			    .call = call,
-			    .url = str_dup(call->url),
-			    .user = str_dup(call->user),
-			    .password = str_dup(call->password),
-			    .bearer = str_dup(call->bearer),
-			    .is_fresh = is_fresh };
+	struct transfer *t = mem_alloc(sizeof(*t));
+	*t = (struct transfer){ .http = h,
+				.call = call,
+				.url = str_dup(call->url),
+				.user = str_dup(call->user),
+				.password = str_dup(call->password),
+				.bearer = str_dup(call->bearer),
+				.is_fresh = is_fresh };
 	call->own = NULL;
 	call->is_done = false;
 	call->err = (struct err){ 0 };
@@ -365,14 +365,14 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 	call->reply_len = 0;
 	if (!http_origin_of(call->url, &t->origin)) {
 		auto_str char *shown = http_url_shown(call->url);
-		trip_free(t);
+		transfer_free(t);
 		return err_set(err, E_USAGE, "'%s' is no http or https address", shown);
 	}
 	t->start_ms = http_now_ms();
-	t->next = h->trips;
-	h->trips = t;
+	t->next = h->transfers;
+	h->transfers = t;
 	call->own = t;
-	launch(t);
+	launch_transfer(t);
 	return 0;
 }
 
@@ -397,7 +397,7 @@ int http_run(struct http *h, struct http_call *call, struct err *err)
 
 const char *http_header_at(const struct http_call *call, const char *name, size_t i)
 {
-	const struct trip *t = call->own;
+	const struct transfer *t = call->own;
 	struct curl_header *header;
 	if (!t || curl.easy_header(t->easy, name, i, CURLH_HEADER, -1, &header) != CURLHE_OK)
 		return NULL;
@@ -411,13 +411,13 @@ const char *http_header(const struct http_call *call, const char *name)
 
 void http_end(struct http_call *call)
 {
-	struct trip *t = call->own;
+	struct transfer *t = call->own;
 	if (t) {
-		struct trip **at = &t->http->trips;
+		struct transfer **at = &t->http->transfers;
 		while (*at != t)
 			at = &(*at)->next;
 		*at = t->next;
-		trip_free(t);
+		transfer_free(t);
 	}
 	call->own = NULL;
 	call->elsewhere = NULL;

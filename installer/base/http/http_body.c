@@ -7,7 +7,7 @@
 
 enum { ERROR_KEPT = 4096, ERROR_DROPPED = 1 << 20, RECEIVE = 256 << 10 };
 
-static void keep(struct http_call *c, const char *data, size_t len)
+static void append_reply(struct http_call *c, const char *data, size_t len)
 {
 	c->reply = mem_grow(c->reply, c->reply_len + len + 1, 1);
 	memcpy(c->reply + c->reply_len, data, len);
@@ -16,22 +16,22 @@ static void keep(struct http_call *c, const char *data, size_t len)
 }
 
 // The connection stays usable when an error's text is read to its end, so a longer one is read too, up to a bound.
-static bool keep_error(struct trip *t, const char *data, size_t len)
+static bool keep_error(struct transfer *t, const char *data, size_t len)
 {
 	size_t room = ERROR_KEPT - t->call->reply_len, kept = len < room ? len : room;
-	keep(t->call, data, kept);
+	append_reply(t->call, data, kept);
 	t->dropped += len - kept;
 	t->is_enough = t->dropped > ERROR_DROPPED;
 	return !t->is_enough;
 }
 
-static bool keep_reply(struct trip *t, const char *data, size_t len)
+static bool keep_reply(struct transfer *t, const char *data, size_t len)
 {
 	struct http_call *c = t->call;
 	curl_off_t promised = -1;
 	curl.easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &promised);
 	if (len <= c->max - c->reply_len && (promised < 0 || (uint64_t)promised <= c->max)) {
-		keep(c, data, len);
+		append_reply(c, data, len);
 		return true;
 	}
 	auto_str char *url = http_url_shown(c->url);
@@ -43,9 +43,9 @@ static bool keep_reply(struct trip *t, const char *data, size_t len)
 	return false;
 }
 
-static size_t on_data(char *data, size_t size, size_t count, void *ctx)
+static size_t on_reply_data(char *data, size_t size, size_t count, void *ctx)
 {
-	struct trip *t = ctx;
+	struct transfer *t = ctx;
 	struct http_call *c = t->call;
 	size_t len = size * count;
 	bool is_good;
@@ -61,9 +61,9 @@ static size_t on_data(char *data, size_t size, size_t count, void *ctx)
 	return is_good ? len : CURL_WRITEFUNC_ERROR;
 }
 
-static size_t on_header(char *data, size_t size, size_t count, void *ctx)
+static size_t on_reply_header(char *data, size_t size, size_t count, void *ctx)
 {
-	struct trip *t = ctx;
+	struct transfer *t = ctx;
 	(void)data;
 	t->last_ms = http_now_ms();
 	t->moved += size * count;
@@ -72,7 +72,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *ctx)
 
 static size_t on_body(char *buf, size_t size, size_t count, void *ctx)
 {
-	struct trip *t = ctx;
+	struct transfer *t = ctx;
 	struct http_call *c = t->call;
 	uint64_t left = c->body_size - t->body_at;
 	size_t want = left < size * count ? (size_t)left : size * count;
@@ -97,19 +97,19 @@ static size_t on_body(char *buf, size_t size, size_t count, void *ctx)
 // libcurl sends a body once more when the connection that it reused turned out to be dead.
 static int on_seek(void *ctx, curl_off_t offset, int origin)
 {
-	struct trip *t = ctx;
+	struct transfer *t = ctx;
 	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->call->body_size)
 		return CURL_SEEKFUNC_FAIL;
 	t->body_at = (uint64_t)offset;
 	return CURL_SEEKFUNC_OK;
 }
 
-void http_body_attach(struct trip *t)
+void http_body_attach(struct transfer *t)
 {
 	curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
-	curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_data);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_reply_data);
 	curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_header);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_reply_header);
 	curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
 	curl.easy_setopt(t->easy, CURLOPT_READFUNCTION, on_body);
 	curl.easy_setopt(t->easy, CURLOPT_READDATA, t);

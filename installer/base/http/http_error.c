@@ -26,7 +26,7 @@ static const struct {
 };
 
 // How far did it get?
-static const char *reached(CURL *easy)
+static const char *layer_reached(CURL *easy)
 {
 	static const struct {
 		CURLINFO info;
@@ -45,18 +45,18 @@ static const char *reached(CURL *easy)
 	return "http";
 }
 
-static const char *layer_of(const struct trip *t, const char *layer)
+static const char *layer_of(const struct transfer *t, const char *layer)
 {
 	long connected = 0;
 	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
-	layer = layer ? layer : reached(t->easy);
+	layer = layer ? layer : layer_reached(t->easy);
 	// What could not be looked up or connected to is the proxy where there is one.
 	if (t->proxy && (connected >= 300 || str_eq(layer, "dns") || str_eq(layer, "tcp")))
 		return "proxy";
 	return layer;
 }
 
-static void explain(struct trip *t, int code, const char *why)
+static void fail_call(struct transfer *t, int code, const char *why)
 {
 	auto_str char *url = http_url_shown(t->call->url), *now = http_url_shown(t->url), *more = str_dup("");
 	if (!str_eq(url, now))
@@ -70,7 +70,7 @@ static void explain(struct trip *t, int code, const char *why)
 	err_set(&t->call->err, code, "%s (%s): %s%s", url, t->layer, why, more);
 }
 
-void http_error_curl(struct trip *t, CURLcode code)
+void http_error_curl(struct transfer *t, CURLcode code)
 {
 	int ours = E_NETWORK;
 	const char *layer = "http";
@@ -81,10 +81,10 @@ void http_error_curl(struct trip *t, CURLcode code)
 		}
 	}
 	t->layer = layer_of(t, layer);
-	explain(t, ours, t->problem[0] ? t->problem : curl.easy_strerror(code));
+	fail_call(t, ours, t->problem[0] ? t->problem : curl.easy_strerror(code));
 }
 
-void http_error_stall(struct trip *t)
+void http_error_stall(struct transfer *t)
 {
 	const struct http_call *c = t->call;
 	const struct http *h = t->http;
@@ -93,7 +93,7 @@ void http_error_stall(struct trip *t)
 			     t->is_late ? str_fmt("not done after %u ms", c->total_ms) :
 					  str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
 	t->layer = "http";
-	explain(t, E_TIMEOUT, why);
+	fail_call(t, E_TIMEOUT, why);
 }
 
 // What a reply says, on one line; an HTML page or binary data does no harm.
@@ -108,7 +108,7 @@ static char *first_words(const struct http_call *c)
 	return text;
 }
 
-static int code_of(long status)
+static int code_of_status(long status)
 {
 	switch (status) {
 	case 401:
@@ -130,7 +130,7 @@ int http_status_error(const struct http_call *call, struct err *err)
 	auto_str char *url = http_url_shown(call->url), *text = first_words(call);
 	const char *words = str_trim(text), *method = call->method ? call->method : "GET";
 	auto_str char *elsewhere = call->elsewhere ? http_url_shown(call->elsewhere) : NULL;
-	return err_set(err, code_of(call->status), "%s %s: %s%s%sstatus %ld%s%s", method, url,
+	return err_set(err, code_of_status(call->status), "%s %s: %s%s%sstatus %ld%s%s", method, url,
 		       elsewhere ? "redirected to " : "", elsewhere ? elsewhere : "", elsewhere ? ": " : "",
 		       call->status, *words ? ": " : "", words);
 }

@@ -11,7 +11,7 @@ struct http {
 	struct http_tls *tls; // NULL = the system's authorities only
 	char *certificate, *key;
 	bool is_http1;
-	struct trip *trips;
+	struct transfer *transfers;
 };
 
 struct http_origin {
@@ -19,10 +19,10 @@ struct http_origin {
 	unsigned port;
 };
 
-struct trip { // a call on its way: one request, and one more for each redirect
+struct transfer { // a call on its way: one request, and one more for each redirect
 	struct http *http;
 	struct http_call *call;
-	struct trip *next;
+	struct transfer *next;
 	CURL *easy;
 	struct curl_slist *headers;
 	char *url, *proxy;              // of this request; proxy NULL = direct
@@ -54,14 +54,14 @@ void http_origin_done(struct http_origin *o);
 bool http_origin_is(const struct http_origin *a, const struct http_origin *b);
 
 // http_body.c
-void http_body_attach(struct trip *t);
+void http_body_attach(struct transfer *t);
 
 // http_tls.c
 int http_tls_add(const char *path, struct http_tls **tls, struct err *err); // *tls: NULL at first; made
 int http_tls_only(const char *pem, struct http_tls **tls, struct err *err); // and nobody else
 void http_tls_free(struct http_tls *tls);
-void http_tls_attach(struct trip *t);
+void http_tls_attach(struct transfer *t);
 
 // http_error.c: into call->err and layer
-void http_error_curl(struct trip *t, CURLcode code);
-void http_error_stall(struct trip *t);
+void http_error_curl(struct transfer *t, CURLcode code);
+void http_error_stall(struct transfer *t);

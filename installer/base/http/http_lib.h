@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcurl, loaded when the first remote source is asked. With its some 25 libraries it costs a start 3 ms, and the
-// starts that count (the wished driver is loaded, a probe, a status) ask nobody.
+// starts that count (the requested driver is loaded, a probe, a status) ask nobody.
 #pragma once
 #include "base/core/err.h"
 

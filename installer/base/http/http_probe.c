@@ -7,9 +7,9 @@ static bool is_answer(long status)
 	return status < 400 || status == 401;
 }
 
-static void fill(const struct http_call *call, struct http_probe *ret)
+static void fill_probe(const struct http_call *call, struct http_probe *ret)
 {
-	const struct trip *t = call->own;
+	const struct transfer *t = call->own;
 	char *ip = NULL;
 	long port = 0;
 	*ret = (struct http_probe){ .status = call->status,
@@ -33,9 +33,9 @@ static void fill(const struct http_call *call, struct http_probe *ret)
 }
 
 // One byte is enough to know that a server answers.
-static int stop(struct http_call *call, const void *data, size_t len, struct err *err)
+static int stop_at_body(struct http_call *call, const void *data, size_t len, struct err *err)
 {
-	struct trip *t = call->own;
+	struct transfer *t = call->own;
 	(void)data, (void)len, (void)err;
 	t->is_enough = true;
 	return -1;
@@ -57,14 +57,14 @@ int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *r
 	size_t begun = 0;
 	int r = 0;
 	for (; r == 0 && begun < urls->count; begun++) {
-		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop };
+		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop_at_body };
 		r = http_start(h, &calls[begun], true, err);
 	}
 	if (r == 0)
 		r = step_all(h, calls, urls->count, err);
 	for (size_t i = 0; i < begun; i++) {
 		if (r == 0)
-			fill(&calls[i], &ret[i]);
+			fill_probe(&calls[i], &ret[i]);
 		http_end(&calls[i]);
 	}
 	free(calls);

@@ -38,7 +38,7 @@ static void add_pem(struct http_tls *tls, const char *text, size_t len)
 }
 
 // What is no regular file (a directory, a link to nowhere) is passed over. 1 = it is a directory.
-static int add_file(struct http_tls *tls, const char *path, struct err *err)
+static int add_ca_file(struct http_tls *tls, const char *path, struct err *err)
 {
 	enum { FILE_MAX = 16 << 20 };
 	auto_str char *text = NULL;
@@ -59,7 +59,7 @@ static int add_file(struct http_tls *tls, const char *path, struct err *err)
 	return 0;
 }
 
-static int add_directory(struct http_tls *tls, const char *path, struct err *err)
+static int add_ca_directory(struct http_tls *tls, const char *path, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	auto_strv struct strv names = { 0 };
@@ -67,7 +67,7 @@ static int add_directory(struct http_tls *tls, const char *path, struct err *err
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *file = str_fmt("%s/%s", path, names.items[i]);
-		if (add_file(tls, file, err) < 0 && err_info(err->code)->code != E_NOT_FOUND)
+		if (add_ca_file(tls, file, err) < 0 && err_info(err->code)->code != E_NOT_FOUND)
 			return -1;
 	}
 	return 0;
@@ -77,9 +77,9 @@ int http_tls_add(const char *path, struct http_tls **tls, struct err *err)
 {
 	*tls = *tls ? *tls : mem_alloc(sizeof(**tls));
 	size_t before = (*tls)->count;
-	int r = add_file(*tls, path, err);
+	int r = add_ca_file(*tls, path, err);
 	if (r > 0)
-		r = add_directory(*tls, path, err);
+		r = add_ca_directory(*tls, path, err);
 	if (r == 0 && (*tls)->count == before)
 		r = err_set(err, E_TLS, "'%s' holds no certificate in PEM form", path);
 	return r < 0 ? err_wrap(err, "certificate authorities") : 0;
@@ -93,7 +93,7 @@ int http_tls_only(const char *pem, struct http_tls **tls, struct err *err)
 	return (*tls)->count ? 0 : err_set(err, E_TLS, "the certificate authority that was given is none in PEM form");
 }
 
-static int trip_index(void)
+static int transfer_index(void)
 {
 	static int index = -1;
 	if (index < 0)
@@ -105,7 +105,7 @@ static int trip_index(void)
 static int on_certificate(int is_good, X509_STORE_CTX *store)
 {
 	const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
-	struct trip *t = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), trip_index());
+	struct transfer *t = SSL_CTX_get_ex_data(SSL_get_SSL_CTX(ssl), transfer_index());
 	const X509 *x = X509_STORE_CTX_get_current_cert(store);
 	BIO *out = BIO_new(BIO_s_mem());
 	if (x && out &&
@@ -121,7 +121,7 @@ static int on_certificate(int is_good, X509_STORE_CTX *store)
 
 static CURLcode on_context(CURL *easy, void *ctx, void *data)
 {
-	struct trip *t = data;
+	struct transfer *t = data;
 	const struct http_tls *tls = t->http->tls;
 	(void)easy;
 	if (tls && tls->is_only)
@@ -131,13 +131,13 @@ static CURLcode on_context(CURL *easy, void *ctx, void *data)
 		X509_STORE_add_cert(store, tls->items[i]);
 	// The connection outlives the call: what is noted for the call must not be noted again later.
 	SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION);
-	SSL_CTX_set_ex_data(ctx, trip_index(), t);
+	SSL_CTX_set_ex_data(ctx, transfer_index(), t);
 	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, on_certificate);
 	return CURLE_OK;
 }
 
 // A redirect to another origin must not make us sign anything for it.
-static void show_certificate(struct trip *t)
+static void show_certificate(struct transfer *t)
 {
 	const struct http *h = t->http;
 	if (!h->certificate || t->is_elsewhere)
@@ -150,7 +150,7 @@ static void show_certificate(struct trip *t)
 		curl.easy_setopt(t->easy, CURLOPT_SSLKEY_BLOB, &key);
 }
 
-void http_tls_attach(struct trip *t)
+void http_tls_attach(struct transfer *t)
 {
 	show_certificate(t);
 	curl.easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);

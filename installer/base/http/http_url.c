@@ -4,7 +4,7 @@
 #include <strings.h>
 
 // NULL where there is no libcurl: then nothing is an address.
-static CURLU *handle(void)
+static CURLU *url_handle(void)
 {
 	struct err ignored;
 	if (http_lib_load(&ignored) < 0)
@@ -15,7 +15,7 @@ static CURLU *handle(void)
 	return u;
 }
 
-static char *part_of(CURLU *u, CURLUPart part)
+static char *url_part(CURLU *u, CURLUPart part)
 {
 	char *text = NULL;
 	unsigned flags = part == CURLUPART_PORT ? CURLU_DEFAULT_PORT : 0;
@@ -30,11 +30,11 @@ bool http_origin_of(const char *url, struct http_origin *ret)
 {
 	struct http_origin o = { 0 };
 	uint64_t port = 0;
-	CURLU *u = handle();
+	CURLU *u = url_handle();
 	if (u && curl.url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
-		auto_str char *number = part_of(u, CURLUPART_PORT);
-		o.scheme = part_of(u, CURLUPART_SCHEME);
-		o.host = part_of(u, CURLUPART_HOST);
+		auto_str char *number = url_part(u, CURLUPART_PORT);
+		o.scheme = url_part(u, CURLUPART_SCHEME);
+		o.host = url_part(u, CURLUPART_HOST);
 		str_u64(number ? number : "0", 10, &port);
 		o.port = (unsigned)port;
 	}
@@ -70,9 +70,9 @@ bool http_is_same_origin(const char *a, const char *b)
 }
 
 // Without what may be a secret; NULL when it is no URL.
-static char *shown(const char *url)
+static char *redact_url(const char *url)
 {
-	CURLU *u = strstr(url, "://") ? handle() : NULL;
+	CURLU *u = strstr(url, "://") ? url_handle() : NULL;
 	char *text = NULL, *ours = NULL;
 	if (!u)
 		return NULL;
@@ -91,7 +91,7 @@ static char *shown(const char *url)
 
 char *http_url_shown(const char *url)
 {
-	char *ours = shown(url);
+	char *ours = redact_url(url);
 	const char *at = ours ? NULL : strrchr(url, '@'); // of what is no URL: nothing that may be a password
 	if (!ours)
 		ours = str_dup(at ? at + 1 : url);
@@ -103,12 +103,12 @@ char *http_url_shown(const char *url)
 
 char *http_join(const char *base, const char *reference)
 {
-	CURLU *u = handle();
+	CURLU *u = url_handle();
 	if (!u)
 		return NULL;
 	bool is_good = curl.url_set(u, CURLUPART_URL, base, 0) == CURLUE_OK &&
 		       curl.url_set(u, CURLUPART_URL, reference, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK;
-	char *joined = is_good ? part_of(u, CURLUPART_URL) : NULL;
+	char *joined = is_good ? url_part(u, CURLUPART_URL) : NULL;
 	curl.url_cleanup(u);
 	return joined;
 }

@@ -6,7 +6,7 @@
 #include <arpa/inet.h>
 #include <strings.h>
 
-static const char *environment(const char *lower, const char *upper)
+static const char *either_variable(const char *lower, const char *upper)
 {
 	const char *value = getenv(lower);
 	if (!value || !*value)
@@ -14,11 +14,11 @@ static const char *environment(const char *lower, const char *upper)
 	return value && *value ? value : NULL;
 }
 
-static const char *of_environment(const char *scheme)
+static const char *proxy_variable(const char *scheme)
 {
-	const char *value = str_eq(scheme, "https") ? environment("https_proxy", "HTTPS_PROXY") :
-						      environment("http_proxy", "HTTP_PROXY");
-	return value ? value : environment("all_proxy", "ALL_PROXY");
+	const char *value = str_eq(scheme, "https") ? either_variable("https_proxy", "HTTPS_PROXY") :
+						      either_variable("http_proxy", "HTTP_PROXY");
+	return value ? value : either_variable("all_proxy", "ALL_PROXY");
 }
 
 struct address {
@@ -100,10 +100,10 @@ static bool is_matched(char *entry, const char *host, unsigned port)
 char *proxy_choose(const char *proxy, const char *no_proxy, const char *scheme, const char *host, unsigned port)
 {
 	auto_strv struct strv entries = { 0 };
-	const char *chosen = proxy ? proxy : of_environment(scheme);
+	const char *chosen = proxy ? proxy : proxy_variable(scheme);
 	if (!chosen || !*chosen)
 		return NULL;
-	const char *except = no_proxy ? no_proxy : environment("no_proxy", "NO_PROXY");
+	const char *except = no_proxy ? no_proxy : either_variable("no_proxy", "NO_PROXY");
 	strv_split(&entries, except ? except : "", ", \t\n");
 	for (size_t i = 0; i < entries.count; i++)
 		if (is_matched(entries.items[i], host, port))

@@ -66,7 +66,8 @@ static int32_t flags_of(const struct soname *s)
 }
 
 // 1 = a library; by its name first, because most files of a directory need not be opened then.
-static int look(const struct root *root, const char *path, const char *name, struct soname *ret, struct err *err)
+static int read_library(const struct root *root, const char *path, const char *name, struct soname *ret,
+			struct err *err)
 {
 	bool is_named = (str_starts(name, "lib") || str_starts(name, "ld-")) && strstr(name, ".so");
 	struct err ignored;
@@ -78,27 +79,27 @@ static int look(const struct root *root, const char *path, const char *name, str
 }
 
 // What the file says its name is, as a path beside it.
-static char *beside(const char *dir, const char *name)
+static char *path_in(const char *dir, const char *name)
 {
 	return str_fmt("%s/%s", dir, name);
 }
 
-static int link_one(const struct root *root, const char *dir, const char *name, struct err *err)
+static int link_soname(const struct root *root, const char *dir, const char *name, struct err *err)
 {
-	auto_str char *path = beside(dir, name);
+	auto_str char *path = path_in(dir, name);
 	auto_soname struct soname s = { 0 };
 	struct stat st;
 	int r = root_stat(root, path, &st, err);
 	if (r <= 0 || !S_ISREG(st.st_mode))
 		return r < 0 ? -1 : 0;
-	r = look(root, path, name, &s, err);
+	r = read_library(root, path, name, &s, err);
 	if (r <= 0 || !s.name || str_eq(s.name, name))
 		return r < 0 ? -1 : 0;
-	auto_str char *link = beside(dir, s.name);
+	auto_str char *link = path_in(dir, s.name);
 	return root_exists(root, link) ? 0 : root_symlink(root, name, link, err);
 }
 
-static int by_version(const void *a, const void *b)
+static int compare_file_versions(const void *a, const void *b)
 {
 	return str_version_cmp(*(char *const *)b, *(char *const *)a);
 }
@@ -111,20 +112,20 @@ int ldcache_links(const struct root *root, const struct strv *dirs, struct err *
 		if (root_list(root, dirs->items[i], &names, err) < 0)
 			return -1;
 		if (names.count)
-			qsort(names.items, names.count, sizeof(*names.items), by_version);
+			qsort(names.items, names.count, sizeof(*names.items), compare_file_versions);
 		for (size_t j = 0; j < names.count; j++)
-			if (link_one(root, dirs->items[i], names.items[j], err) < 0)
+			if (link_soname(root, dirs->items[i], names.items[j], err) < 0)
 				return -1;
 	}
 	return 0;
 }
 
 // A link is found by its own name, a file by what it says of itself.
-static int add_file(const struct root *root, const char *dir, const char *name, struct entries *ret, struct err *err)
+static int add_library(const struct root *root, const char *dir, const char *name, struct entries *ret, struct err *err)
 {
-	auto_str char *path = beside(dir, name), *target = NULL;
+	auto_str char *path = path_in(dir, name), *target = NULL;
 	auto_soname struct soname s = { 0 };
-	int is_library = look(root, path, name, &s, err);
+	int is_library = read_library(root, path, name, &s, err);
 	int32_t flags = is_library > 0 ? flags_of(&s) : 0;
 	if (!flags)
 		return is_library < 0 ? -1 : 0;
@@ -132,14 +133,14 @@ static int add_file(const struct root *root, const char *dir, const char *name, 
 	if (is_link < 0)
 		return -1;
 	const char *key = is_link || !s.name ? name : s.name;
-	auto_str char *linked = beside(dir, key);
+	auto_str char *linked = path_in(dir, key);
 	ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
 	ret->items[ret->count] = (struct entry){ .name = str_dup(key), .flags = flags, .order = ret->count };
 	ret->items[ret->count++].path = str_fmt("/%s", root_exists(root, linked) ? linked : path);
 	return 0;
 }
 
-static int add_libraries(const struct root *root, const struct strv *dirs, struct entries *ret, struct err *err)
+static int add_library_dirs(const struct root *root, const struct strv *dirs, struct entries *ret, struct err *err)
 {
 	size_t left = FILES;
 	for (size_t i = 0; i < dirs->count; i++) {
@@ -148,14 +149,14 @@ static int add_libraries(const struct root *root, const struct strv *dirs, struc
 			return -1;
 		left -= names.count;
 		for (size_t j = 0; j < names.count; j++)
-			if (add_file(root, dirs->items[i], names.items[j], ret, err) < 0)
+			if (add_library(root, dirs->items[i], names.items[j], ret, err) < 0)
 				return -1;
 	}
 	return 0;
 }
 
 // A run of digits as the number that it is; the linker reads it as an int, so what is longer is cut there, too.
-static int digits(const char **p)
+static int take_digits(const char **p)
 {
 	unsigned ret = 0;
 	while (isdigit((unsigned char)**p))
@@ -169,7 +170,7 @@ static int compare_names(const char *a, const char *b)
 	while (*a) {
 		bool is_a = isdigit((unsigned char)*a), is_b = isdigit((unsigned char)*b);
 		if (is_a && is_b) {
-			int x = digits(&a), y = digits(&b);
+			int x = take_digits(&a), y = take_digits(&b);
 			if (x != y)
 				return x < y ? -1 : 1;
 		} else if (is_a != is_b) {
@@ -185,7 +186,7 @@ static int compare_names(const char *a, const char *b)
 }
 
 // Descending; among equal ones that of the directory that comes first.
-static int by_name(const void *a, const void *b)
+static int compare_entries(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 	int r = compare_names(y->name, x->name);
@@ -194,7 +195,7 @@ static int by_name(const void *a, const void *b)
 	return r != 0 ? r : x->order < y->order ? -1 : 1;
 }
 
-static void drop_doubles(struct entries *l)
+static void drop_duplicates(struct entries *l)
 {
 	size_t kept = 0;
 	for (size_t i = 0; i < l->count; i++) {
@@ -218,7 +219,7 @@ static uint32_t add_text(char **at, const char *start, const char *text)
 	return ret;
 }
 
-static char *build(const struct entries *l, size_t *ret_len)
+static char *build_cache(const struct entries *l, size_t *ret_len)
 {
 	size_t strings = 0, head = sizeof(struct header) + l->count * sizeof(struct slot);
 	for (size_t i = 0; i < l->count; i++)
@@ -258,11 +259,11 @@ int ldcache_write(const struct root *root, const struct strv *dirs, struct err *
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
 		ldconf_add(&all, own[i]);
-	if (add_libraries(root, &all, &found, err) < 0 || root_mkdirs(root, "etc", 0755, err) < 0)
+	if (add_library_dirs(root, &all, &found, err) < 0 || root_mkdirs(root, "etc", 0755, err) < 0)
 		return -1;
 	if (found.count)
-		qsort(found.items, found.count, sizeof(*found.items), by_name);
-	drop_doubles(&found);
-	auto_str char *data = build(&found, &len);
+		qsort(found.items, found.count, sizeof(*found.items), compare_entries);
+	drop_duplicates(&found);
+	auto_str char *data = build_cache(&found, &len);
 	return root_write(root, CACHE, data, len, 0644, err);
 }

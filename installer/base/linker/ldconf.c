@@ -25,7 +25,7 @@ void ldconf_add(struct strv *dirs, const char *path)
 		strv_add(dirs, TAKE(dir));
 }
 
-static int too_many(const char *what, unsigned most, struct err *err)
+static int too_many_files(const char *what, unsigned most, struct err *err)
 {
 	return err_set(err, E_TOO_LARGE, "/%s names more than %u %s", CONF, most, what);
 }
@@ -33,7 +33,7 @@ static int too_many(const char *what, unsigned most, struct err *err)
 static int read_conf(struct reading *r, const char *path, unsigned depth, struct err *err);
 
 // Relative patterns are of the file's own directory. Directories are not matched, as no ld.so.conf needs that.
-static int include(struct reading *r, const char *from, const char *pattern, unsigned depth, struct err *err)
+static int include_files(struct reading *r, const char *from, const char *pattern, unsigned depth, struct err *err)
 {
 	const char *slash = strrchr(from, '/');
 	auto_str char *full =
@@ -42,7 +42,7 @@ static int include(struct reading *r, const char *from, const char *pattern, uns
 	auto_strv struct strv names = { 0 };
 	*last++ = '\0';
 	if (++r->patterns > FILES)
-		return too_many("files", FILES, err);
+		return too_many_files("files", FILES, err);
 	if (root_list_most(r->root, *full ? full : ".", NAMES, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -53,7 +53,7 @@ static int include(struct reading *r, const char *from, const char *pattern, uns
 	return 0;
 }
 
-static int read_line(struct reading *r, const char *path, char *line, unsigned depth, struct err *err)
+static int read_conf_line(struct reading *r, const char *path, char *line, unsigned depth, struct err *err)
 {
 	static const char INCLUDE[] = "include";
 	line[strcspn(line, "#=")] = '\0'; // a type behind "=" was of libc5
@@ -61,13 +61,13 @@ static int read_line(struct reading *r, const char *path, char *line, unsigned d
 	if (*text == '/')
 		ldconf_add(r->dirs, text);
 	if (r->dirs->count > DIRS)
-		return too_many("directories", DIRS, err);
+		return too_many_files("directories", DIRS, err);
 	if (!str_starts(text, INCLUDE) || !isspace((unsigned char)*rest))
 		return 0;
 	auto_strv struct strv patterns = { 0 };
 	strv_split(&patterns, rest, " \t");
 	for (size_t i = 0; i < patterns.count; i++)
-		if (include(r, path, patterns.items[i], depth, err) < 0)
+		if (include_files(r, path, patterns.items[i], depth, err) < 0)
 			return -1;
 	return 0;
 }
@@ -79,13 +79,13 @@ static int read_conf(struct reading *r, const char *path, unsigned depth, struct
 	if (depth >= INCLUDES)
 		return 0;
 	if (++r->files > FILES)
-		return too_many("files", FILES, err);
+		return too_many_files("files", FILES, err);
 	int is_there = root_read_most(r->root, path, FILE_BYTES, &text, NULL, err);
 	if (is_there <= 0)
 		return is_there;
 	strv_split(&lines, text, "\n");
 	for (size_t i = 0; i < lines.count; i++)
-		if (read_line(r, path, lines.items[i], depth, err) < 0)
+		if (read_conf_line(r, path, lines.items[i], depth, err) < 0)
 			return -1;
 	return 0;
 }

@@ -35,7 +35,7 @@ void soname_done(struct soname *s)
 	*s = (struct soname){ 0 };
 }
 
-static uint64_t number(const unsigned char *p, size_t bytes)
+static uint64_t read_le(const unsigned char *p, size_t bytes)
 {
 	uint64_t ret = 0;
 	for (size_t i = bytes; i-- > 0;)
@@ -43,7 +43,7 @@ static uint64_t number(const unsigned char *p, size_t bytes)
 	return ret;
 }
 
-static bool is_inside(const struct image *m, uint64_t at, uint64_t len)
+static bool is_in_image(const struct image *m, uint64_t at, uint64_t len)
 {
 	return at <= m->len && len <= m->len - at;
 }
@@ -63,9 +63,9 @@ static const unsigned char *segment(const struct image *m, uint32_t type, uint64
 {
 	for (; *from < m->phnum; ++*from) {
 		uint64_t at = m->phoff + *from * m->phentsize;
-		if (at < m->phoff || !is_inside(m, at, m->shape->phdr))
+		if (at < m->phoff || !is_in_image(m, at, m->shape->phdr))
 			return NULL;
-		if (number(m->data + at, sizeof(uint32_t)) == type)
+		if (read_le(m->data + at, sizeof(uint32_t)) == type)
 			return m->data + at;
 	}
 	return NULL;
@@ -73,7 +73,7 @@ static const unsigned char *segment(const struct image *m, uint32_t type, uint64
 
 static uint64_t field(const struct image *m, const unsigned char *segment, size_t offset)
 {
-	return number(segment + offset, m->shape->word);
+	return read_le(segment + offset, m->shape->word);
 }
 
 // Where in the file an address of the loaded library is. False = nowhere.
@@ -93,7 +93,7 @@ static bool file_offset(const struct image *m, uint64_t address, uint64_t *ret)
 static char *name_in(const struct image *m, uint64_t strings, uint64_t offset)
 {
 	uint64_t at;
-	if (!file_offset(m, strings, &at) || at + offset < at || !is_inside(m, at + offset, 1))
+	if (!file_offset(m, strings, &at) || at + offset < at || !is_in_image(m, at + offset, 1))
 		return NULL;
 	const char *name = (const char *)m->data + at + offset;
 	size_t left = m->len - (size_t)(at + offset), len = strnlen(name, left);
@@ -107,8 +107,8 @@ static char *find_name(const struct image *m)
 	bool has_soname = false;
 	const unsigned char *dynamic = segment(m, PT_DYNAMIC, &i);
 	uint64_t at = field(m, dynamic, m->shape->offset), size = field(m, dynamic, m->shape->filesz);
-	for (uint64_t end = at + size; at < end && is_inside(m, at, 2 * word); at += 2 * word) {
-		uint64_t tag = number(m->data + at, word), value = number(m->data + at + word, word);
+	for (uint64_t end = at + size; at < end && is_in_image(m, at, 2 * word); at += 2 * word) {
+		uint64_t tag = read_le(m->data + at, word), value = read_le(m->data + at + word, word);
 		if (tag == DT_NULL)
 			break;
 		if (tag == DT_STRTAB)
@@ -122,19 +122,20 @@ static char *find_name(const struct image *m)
 }
 
 // Type and machine lie at the same place for both word sizes.
-static int look(const unsigned char *data, size_t len, struct soname *ret)
+static int parse_library(const unsigned char *data, size_t len, struct soname *ret)
 {
 	struct image m = { .data = data, .len = len, .shape = shape_of(data, len) };
 	uint64_t i = 0;
-	if (!m.shape || number(data + offsetof(Elf64_Ehdr, e_type), sizeof(Elf64_Half)) != ET_DYN)
+	if (!m.shape || read_le(data + offsetof(Elf64_Ehdr, e_type), sizeof(Elf64_Half)) != ET_DYN)
 		return 0;
-	m.phoff = number(data + m.shape->phoff, m.shape->word);
-	m.phentsize = number(data + m.shape->phentsize, sizeof(Elf64_Half));
-	m.phnum = number(data + m.shape->phnum, sizeof(Elf64_Half));
+	m.phoff = read_le(data + m.shape->phoff, m.shape->word);
+	m.phentsize = read_le(data + m.shape->phentsize, sizeof(Elf64_Half));
+	m.phnum = read_le(data + m.shape->phnum, sizeof(Elf64_Half));
 	if (!segment(&m, PT_DYNAMIC, &i))
 		return 0;
 	*ret = (struct soname){ .name = find_name(&m),
-				.machine = (unsigned)number(data + offsetof(Elf64_Ehdr, e_machine), sizeof(Elf64_Half)),
+				.machine =
+					(unsigned)read_le(data + offsetof(Elf64_Ehdr, e_machine), sizeof(Elf64_Half)),
 				.is_64 = m.shape->class == ELFCLASS64 };
 	return 1;
 }
@@ -145,7 +146,7 @@ int soname_read(int fd, const char *name, struct soname *ret, struct err *err)
 	size_t len = 0;
 	if (file_map(fd, name, &map, &len, err) < 0)
 		return -1;
-	int r = map ? look(map, len, ret) : 0;
+	int r = map ? parse_library(map, len, ret) : 0;
 	file_unmap(map, len);
 	return r;
 }

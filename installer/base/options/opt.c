@@ -17,17 +17,17 @@ struct parse {
 	void *values;
 };
 
-static bool is_text(const struct opt *o)
+static bool is_text_option(const struct opt *o)
 {
 	return o->type == OPT_STR || o->type == OPT_SECRET;
 }
 
-static bool is_list(const struct opt *o)
+static bool is_list_option(const struct opt *o)
 {
 	return o->type == OPT_LIST || o->type == OPT_SECRETS;
 }
 
-static void collect(const struct cmd *cmd, struct parse *p)
+static void collect_options(const struct cmd *cmd, struct parse *p)
 {
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 		for (const struct opt *o = cmd->opts[t]; o->name && p->count < OPTS_MAX; o++)
@@ -46,7 +46,7 @@ static int set_flag(const struct opt *o, const char *text, bool *ret, struct err
 	return err_set(err, E_USAGE, "%s: '%s' is neither yes nor no", o->name, text);
 }
 
-static int set(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
+static int set_value(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
 {
 	const struct opt *o = p->opts[i];
 	void *at = (char *)p->values + o->offset;
@@ -88,7 +88,7 @@ static int config_line(struct parse *p, const struct opt_input *in, char *line, 
 		if (!str_eq(p->opts[i]->name, key))
 			continue;
 		p->lines[i] = number;
-		return set(p, i, value, OPT_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
+		return set_value(p, i, value, OPT_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
 	}
 	return opt_check_key(in->all, key, err);
 }
@@ -113,7 +113,7 @@ static int from_env(struct parse *p, struct err *err)
 {
 	for (size_t i = 0; i < p->count; i++) {
 		const char *text = p->opts[i]->env ? getenv(p->opts[i]->env) : NULL;
-		if (text && *text && set(p, i, text, OPT_ENV, err) < 0) {
+		if (text && *text && set_value(p, i, text, OPT_ENV, err) < 0) {
 			err_wrap(err, "environment variable %s", p->opts[i]->env);
 			return err_code(err, E_CONFIG);
 		}
@@ -152,7 +152,7 @@ static size_t index_of(const struct parse *p, int value)
 }
 
 // glibc leaves in optopt the letter, or the value of a long option that got an argument it does not take, or 0.
-static int unknown(const struct parse *p, const char *word, struct err *err)
+static int unknown_option(const struct parse *p, const char *word, struct err *err)
 {
 	if (optopt >= 256 || optopt == 'h')
 		return err_set(err, E_USAGE, "option '--%s' takes no value",
@@ -181,8 +181,8 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 		if (value == ':')
 			return err_set(err, E_USAGE, "option '%s' needs a value", argv[optind - 1]);
 		if (value == '?')
-			return unknown(p, argv[optind - 1], err);
-		if (set(p, index_of(p, value), optarg, OPT_FLAGS, err) < 0)
+			return unknown_option(p, argv[optind - 1], err);
+		if (set_value(p, index_of(p, value), optarg, OPT_FLAGS, err) < 0)
 			return err_wrap(err, "command line");
 	}
 	return 0;
@@ -191,7 +191,7 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err)
 {
 	struct parse p = { .cmd = cmd, .values = values };
-	collect(cmd, &p);
+	collect_options(cmd, &p);
 	if (from_config(&p, in, err) < 0 || opt_check_environment(in->all, in->variables, err) < 0 ||
 	    from_env(&p, err) < 0)
 		return -1;
@@ -223,7 +223,7 @@ static bool names_option(const char *text, const char *name)
 	return false;
 }
 
-static bool quotes(const char *text, const char *value)
+static bool quotes_text(const char *text, const char *value)
 {
 	auto_str char *quoted = value && *value ? str_fmt("'%s'", value) : NULL;
 	return quoted && strstr(text, quoted);
@@ -232,10 +232,10 @@ static bool quotes(const char *text, const char *value)
 static bool quotes_value(const char *text, const struct opt *o, const void *at)
 {
 	const struct strv *list = at;
-	if (is_text(o))
-		return quotes(text, *(char *const *)at);
-	for (size_t i = 0; is_list(o) && i < list->count; i++)
-		if (quotes(text, list->items[i]))
+	if (is_text_option(o))
+		return quotes_text(text, *(char *const *)at);
+	for (size_t i = 0; is_list_option(o) && i < list->count; i++)
+		if (quotes_text(text, list->items[i]))
 			return true;
 	return false;
 }
@@ -262,20 +262,20 @@ void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, cons
 void opt_done(const struct cmd *cmd, void *values)
 {
 	struct parse p = { 0 };
-	collect(cmd, &p);
+	collect_options(cmd, &p);
 	for (size_t i = 0; i < p.count; i++) {
 		void *at = (char *)values + p.opts[i]->offset;
-		if (is_list(p.opts[i]))
+		if (is_list_option(p.opts[i]))
 			strv_done(at);
-		else if (is_text(p.opts[i]))
+		else if (is_text_option(p.opts[i]))
 			free(TAKE(*(char **)at));
 	}
 }
 
-static bool takes(const struct cmd *cmd, const struct opt *o)
+static bool takes_option(const struct cmd *cmd, const struct opt *o)
 {
 	struct parse p = { 0 };
-	collect(cmd, &p);
+	collect_options(cmd, &p);
 	for (size_t i = 0; i < p.count; i++)
 		if (str_eq(p.opts[i]->name, o->name))
 			return p.opts[i]->type == o->type;
@@ -285,7 +285,7 @@ static bool takes(const struct cmd *cmd, const struct opt *o)
 // An empty variable counts as none.
 static bool add_variable(const struct opt *o, const void *at, struct strv *ret_env)
 {
-	auto_str char *text = is_list(o) ? strv_join(at, ",") : str_dup(*(char *const *)at);
+	auto_str char *text = is_list_option(o) ? strv_join(at, ",") : str_dup(*(char *const *)at);
 	if (text && *text)
 		strv_add(ret_env, str_fmt("%s=%s", o->env, text));
 	return text && *text;
@@ -322,7 +322,7 @@ void opt_words(const struct opt *const *tables, const void *values, const struct
 {
 	for (; *tables; tables++)
 		for (const struct opt *o = *tables; o->name; o++)
-			if (takes(cmd, o))
+			if (takes_option(cmd, o))
 				add_words(o, (const char *)values + o->offset, ret, ret_env);
 }
 
@@ -346,7 +346,7 @@ static void help_line(char **text, const struct opt *o)
 char *opt_help(const struct cmd *cmd)
 {
 	struct parse p = { 0 };
-	collect(cmd, &p);
+	collect_options(cmd, &p);
 	char *text = str_fmt("kmodsmith %s: %s\n\nUsage: kmodsmith %s [OPTIONS]%s%s\n\n%s\nOptions:\n", cmd->name,
 			     cmd->help, cmd->name, cmd->args ? " " : "", cmd->args ? cmd->args : "", cmd->about);
 	for (size_t i = 0; i < p.count; i++)

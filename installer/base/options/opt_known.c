@@ -19,7 +19,8 @@ static void variables_of(const struct opt *o, struct strv *ret)
 		strv_add(ret, str_dup(o->env));
 }
 
-static void names_of(const struct cmd *const *all, void (*add)(const struct opt *o, struct strv *ret), struct strv *ret)
+static void collect_names(const struct cmd *const *all, void (*add)(const struct opt *o, struct strv *ret),
+			  struct strv *ret)
 {
 	for (; *all; all++)
 		for (size_t t = 0; t < ARRAY_SIZE((*all)->opts) && (*all)->opts[t]; t++)
@@ -27,7 +28,7 @@ static void names_of(const struct cmd *const *all, void (*add)(const struct opt 
 				add(o, ret);
 }
 
-static int refuse(const char *what, const char *word, const struct strv *names, struct err *err)
+static int refuse_name(const char *what, const char *word, const struct strv *names, struct err *err)
 {
 	const char *near = nearest(word, names);
 	return err_set(err, E_CONFIG, "unknown %s '%s'%s%s%s", what, word, near ? "; did you mean '" : "",
@@ -37,8 +38,8 @@ static int refuse(const char *what, const char *word, const struct strv *names, 
 int opt_check_key(const struct cmd *const *all, const char *key, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	names_of(all, keys_of, &names);
-	return strv_has(&names, key) ? 0 : refuse("key", key, &names, err);
+	collect_names(all, keys_of, &names);
+	return strv_has(&names, key) ? 0 : refuse_name("key", key, &names, err);
 }
 
 // "_80_TCP", "_80_TCP_ADDR": what follows NAME_PORT of a service's port.
@@ -78,14 +79,14 @@ int opt_check_environment(const struct cmd *const *all, const char *const *other
 	auto_strv struct strv names = { 0 };
 	for (; others && *others; others++)
 		strv_add(&names, str_dup(*others));
-	names_of(all, variables_of, &names);
+	collect_names(all, variables_of, &names);
 	for (char **variable = environ; variable && *variable; variable++) {
 		const char *value = strchr(*variable, '=');
 		if (!str_starts(*variable, PREFIX) || !value)
 			continue;
 		auto_str char *name = str_ndup(*variable, (size_t)(value - *variable));
 		if (!strv_has(&names, name) && !is_service_link(name, value + 1))
-			return refuse("environment variable", name, &names, err);
+			return refuse_name("environment variable", name, &names, err);
 	}
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-static int spawn(const struct strv *argv, int out, pid_t *ret)
+static int spawn_launcher(const struct strv *argv, int out, pid_t *ret)
 {
 	static char *const none[] = { NULL };
 	posix_spawn_file_actions_t files;
@@ -43,7 +43,7 @@ int launch(const struct launch *l, pid_t *ret, struct err *err)
 	strv_add(&argv, str_dup(l->env ? l->env : ""));
 	for (size_t i = 0; i < l->argv->count; i++)
 		strv_add(&argv, str_dup(l->argv->items[i]));
-	int problem = spawn(&argv, l->out, ret);
+	int problem = spawn_launcher(&argv, l->out, ret);
 	return problem ? err_set(err, problem, "start '%s'", l->argv->items[0]) : 0;
 }
 
@@ -53,7 +53,7 @@ void launch_words_done(struct launch_words *w)
 	strv_done(&w->env);
 }
 
-static bool is_replaced(const struct strv *env, const char *variable)
+static bool is_env_replaced(const struct strv *env, const char *variable)
 {
 	size_t name = strcspn(variable, "=");
 	for (size_t i = 0; i < env->count; i++)
@@ -62,7 +62,7 @@ static bool is_replaced(const struct strv *env, const char *variable)
 	return false;
 }
 
-static int self(const struct launch_words *words, int out, pid_t *ret, struct err *err)
+static int spawn_self(const struct launch_words *words, int out, pid_t *ret, struct err *err)
 {
 	auto_strv struct strv argv = { 0 }, env = { 0 };
 	const struct strv *args = &words->args;
@@ -76,7 +76,7 @@ static int self(const struct launch_words *words, int out, pid_t *ret, struct er
 	for (size_t i = 0; i < args->count; i++)
 		strv_add(&argv, str_dup(args->items[i]));
 	for (char **variable = environ; *variable; variable++)
-		if (!is_replaced(&words->env, *variable))
+		if (!is_env_replaced(&words->env, *variable))
 			strv_add(&env, str_dup(*variable));
 	for (size_t i = 0; i < words->env.count; i++)
 		strv_add(&env, str_dup(words->env.items[i]));
@@ -95,7 +95,7 @@ static int self(const struct launch_words *words, int out, pid_t *ret, struct er
 
 int launch_self(const struct launch_words *words, pid_t *ret, struct err *err)
 {
-	return self(words, -1, ret, err);
+	return spawn_self(words, -1, ret, err);
 }
 
 int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err)
@@ -103,13 +103,13 @@ int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out,
 	auto_fd int out = memfd_create("kmodsmith-output", MFD_CLOEXEC);
 	if (out < 0)
 		return err_set(err, errno, "memory for the output of 'kmodsmith %s'", words->args.items[0]);
-	if (self(words, out, ret, err) < 0)
+	if (spawn_self(words, out, ret, err) < 0)
 		return -1;
 	*ret_out = TAKE_FD(out);
 	return 0;
 }
 
-static int fail(const char *what, const char *name)
+static int fail_exec(const char *what, const char *name)
 {
 	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, name, strerror(errno));
 	return LAUNCH_FAILED;
@@ -122,9 +122,9 @@ int launch_main(int argc, char **argv)
 		return LAUNCH_FAILED;
 	char *const env[] = { path, home, *argv[3] ? argv[3] : NULL, NULL };
 	if (chroot(argv[2]) < 0 || chdir("/") < 0)
-		return fail("enter", argv[2]);
+		return fail_exec("enter", argv[2]);
 	signal(SIGPIPE, SIG_IGN);
 	umask(022);
 	execve(argv[4], argv + 4, env);
-	return fail("start", argv[4]);
+	return fail_exec("start", argv[4]);
 }

@@ -57,7 +57,7 @@ static void line_done(struct reader *r)
 		r->proc->line(r->proc->ctx, r->line);
 }
 
-static void take(struct reader *r, const char *data, size_t len)
+static void take_output(struct reader *r, const char *data, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
 		if (data[i] == '\n' || r->len == sizeof(r->line) - 1)
@@ -67,7 +67,7 @@ static void take(struct reader *r, const char *data, size_t len)
 	}
 }
 
-static int spawn(const struct proc *proc, int out, pid_t *ret, struct err *err)
+static int spawn_program(const struct proc *proc, int out, pid_t *ret, struct err *err)
 {
 	static const char *const empty[] = { NULL };
 	posix_spawn_file_actions_t files;
@@ -102,12 +102,12 @@ static bool has_ended(pid_t pid)
 }
 
 // False at the end of output.
-static bool read_some(struct reader *r, int in)
+static bool read_output(struct reader *r, int in)
 {
 	char buf[4096];
 	ssize_t n = read(in, buf, sizeof(buf));
 	if (n > 0)
-		take(r, buf, (size_t)n);
+		take_output(r, buf, (size_t)n);
 	return n > 0 || (n < 0 && errno == EINTR);
 }
 
@@ -122,14 +122,14 @@ static long end_group(struct proc_end *end, pid_t pid)
 
 // Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
 // for ever, and a program may close its output long before it ends.
-static void follow(struct reader *r, int in, pid_t pid)
+static void follow_output(struct reader *r, int in, pid_t pid)
 {
 	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : LONG_MAX;
 	bool is_open = true, is_ended = false;
 	for (int tick = 1;;) {
 		struct pollfd p = { .fd = is_open ? in : -1, .events = POLLIN };
 		if (poll(&p, 1, is_ended ? 0 : tick) > 0)
-			is_open = read_some(r, in);
+			is_open = read_output(r, in);
 		else if (is_ended)
 			break;
 		else if (!(is_ended = has_ended(pid)) && tick < TICK_MAX_MS)
@@ -143,7 +143,7 @@ static void follow(struct reader *r, int in, pid_t pid)
 		kill(-pid, SIGKILL); // not yet reaped, so the group is still ours
 }
 
-static void reap(pid_t pid, struct proc_end *end)
+static void reap_program(pid_t pid, struct proc_end *end)
 {
 	int status = 0;
 	struct rusage usage = { 0 };
@@ -185,12 +185,12 @@ int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 	pid_t pid;
 	*ret = (struct proc_end){ 0 };
 	tell_start(proc);
-	if (spawn(proc, out, &pid, err) < 0)
+	if (spawn_program(proc, out, &pid, err) < 0)
 		return -1;
 	close(TAKE_FD(out));
 	struct reader r = { .proc = proc, .end = ret };
-	follow(&r, in, pid);
-	reap(pid, ret);
+	follow_output(&r, in, pid);
+	reap_program(pid, ret);
 	tell_end(proc, ret, now_ms() - started);
 	return 0;
 }

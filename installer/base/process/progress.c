@@ -12,50 +12,50 @@ static double now_seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-void watch_begin(struct watch *w)
+void progress_begin(struct progress *w)
 {
 	w->started = now_seconds();
 }
 
-static void leave(struct watch *w)
+static void end_phase(struct progress *w)
 {
 	w->entered = NULL;
 	if (w->enter)
 		w->enter(w->ctx, NULL);
 }
 
-static void tick(const struct watch *w)
+static void tick(const struct progress *w)
 {
 	if (w->tick)
 		w->tick(w->tick_ctx);
 }
 
-void watch_enter(struct watch *w, const char *name)
+void progress_enter(struct progress *w, const char *name)
 {
 	tick(w);
-	watch_begin(w);
+	progress_begin(w);
 	w->entered = name;
 	if (w->enter)
 		w->enter(w->ctx, name);
 }
 
-void watch_fail(struct watch *w)
+void progress_fail(struct progress *w)
 {
 	const char *name = w->entered;
 	if (!name)
 		return;
-	watch_end(w, name, "failed");
+	progress_end(w, name, "failed");
 	if (w->enter) // the error is about to be told
 		w->enter(w->ctx, name);
 }
 
-void watch_facts(struct watch *w, json_t *take)
+void progress_facts(struct progress *w, json_t *take)
 {
 	json_decref(w->facts);
 	w->facts = take;
 }
 
-void watch_end(struct watch *w, const char *name, const char *note, ...)
+void progress_end(struct progress *w, const char *name, const char *note, ...)
 {
 	char text[512];
 	va_list args;
@@ -71,18 +71,18 @@ void watch_end(struct watch *w, const char *name, const char *note, ...)
 	if (w->phase)
 		w->phase(w->ctx, p);
 	if (str_eq(w->entered, name))
-		leave(w);
-	watch_begin(w);
+		end_phase(w);
+	progress_begin(w);
 }
 
-void watch_progress(struct watch *w, const char *what, size_t done, size_t total)
+void progress_count(struct progress *w, const char *what, size_t done, size_t total)
 {
 	tick(w);
 	if (w->progress)
 		w->progress(w->ctx, what, (unsigned)done, (unsigned)total);
 }
 
-void watch_note(struct watch *w, const char *fmt, ...)
+void progress_note(struct progress *w, const char *fmt, ...)
 {
 	char text[512];
 	va_list args;
@@ -93,7 +93,7 @@ void watch_note(struct watch *w, const char *fmt, ...)
 		w->note(w->ctx, text);
 }
 
-void watch_done(struct watch *w)
+void progress_done(struct progress *w)
 {
 	for (size_t i = 0; i < w->count; i++) {
 		free(w->phases[i].name);
@@ -103,5 +103,5 @@ void watch_done(struct watch *w)
 	free(w->phases);
 	w->phases = NULL;
 	w->count = 0;
-	watch_facts(w, NULL);
+	progress_facts(w, NULL);
 }

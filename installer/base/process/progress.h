@@ -10,7 +10,7 @@ struct phase {
 	json_t *facts; // of the note, for those who read by program: {"gpus": 8}; NULL = none
 };
 
-struct watch {
+struct progress {
 	void (*enter)(void *ctx, const char *name);                                   // NULL = none; may be NULL
 	void (*phase)(void *ctx, const struct phase *ended);                          // may be NULL
 	void (*progress)(void *ctx, const char *what, unsigned done, unsigned total); // may be NULL
@@ -25,14 +25,14 @@ struct watch {
 	json_t *facts;       // of the phase that ends next
 };
 
-void watch_begin(struct watch *w);
+void progress_begin(struct progress *w);
 // The same, and whatever is told until its end belongs to this phase. name must stay.
-void watch_enter(struct watch *w, const char *name);
+void progress_enter(struct progress *w, const char *name);
 // What was entered and has not ended has failed: a phase, too, with its time.
-void watch_fail(struct watch *w);
-void watch_facts(struct watch *w, json_t *take); // of the phase that ends next
-void watch_end(struct watch *w, const char *name, const char *note, ...) PRINTF(3, 4);
-void watch_progress(struct watch *w, const char *what, size_t done, size_t total);
-void watch_note(struct watch *w, const char *fmt, ...) PRINTF(2, 3);
-void watch_done(struct watch *w);
-#define auto_watch __attribute__((cleanup(watch_done)))
+void progress_fail(struct progress *w);
+void progress_facts(struct progress *w, json_t *take); // of the phase that ends next
+void progress_end(struct progress *w, const char *name, const char *note, ...) PRINTF(3, 4);
+void progress_count(struct progress *w, const char *what, size_t done, size_t total);
+void progress_note(struct progress *w, const char *fmt, ...) PRINTF(2, 3);
+void progress_done(struct progress *w);
+#define auto_progress __attribute__((cleanup(progress_done)))

@@ -23,7 +23,7 @@ static int errno_named(const char *name)
 
 // "EINVAL load nvidia NVreg_X=often: nvidia: invalid": the errno when it is about this call, which it begins. *ret_log
 // is what the kernel says of it.
-static int refusal(const char *line, const char *call, const char **ret_log)
+static int find_refusal(const char *line, const char *call, const char **ret_log)
 {
 	size_t name = strcspn(line, " ");
 	const char *wanted = line + name + (line[name] == ' '), *log = strstr(wanted, ": ");
@@ -35,7 +35,7 @@ static int refusal(const char *line, const char *call, const char **ret_log)
 	return errno_named(error);
 }
 
-static void say(const struct sys *sys, const char *text)
+static void append_log_line(const struct sys *sys, const char *text)
 {
 	struct err err;
 	auto_fd int fd = root_open(sys->record, "dev/kmsg", O_WRONLY | O_APPEND, &err);
@@ -44,7 +44,7 @@ static void say(const struct sys *sys, const char *text)
 }
 
 // The errno of the first line of the file that is about this call, 0 = it is let through. The line is used up.
-static int refuse(const struct sys *sys, const char *call)
+static int refuse_call(const struct sys *sys, const char *call)
 {
 	struct err err;
 	auto_str char *text = NULL, *left = str_dup("");
@@ -55,13 +55,13 @@ static int refuse(const struct sys *sys, const char *call)
 	strv_split(&lines, text, "\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		const char *log = NULL;
-		int found = error ? 0 : refusal(lines.items[i], call, &log);
+		int found = error ? 0 : find_refusal(lines.items[i], call, &log);
 		if (found)
 			error = found;
 		else
 			str_add(&left, "%s\n", lines.items[i]);
 		if (log)
-			say(sys, log);
+			append_log_line(sys, log);
 	}
 	return error && root_put(sys->record, REFUSED, left, strlen(left), 0644, &err) < 0 ? err.code : error;
 }
@@ -81,7 +81,7 @@ static int record(const struct sys *sys, const char *fmt, ...)
 		fd < 0 ? -1 : openat(fd, ".sys-calls", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0644);
 	if (log >= 0)
 		dprintf(log, "%s\n", line);
-	errno = refuse(sys, line);
+	errno = refuse_call(sys, line);
 	return errno ? -1 : 0;
 }
 

@@ -28,25 +28,25 @@ static void write_ack(const struct agent_journal *j, char *ret)
 // none | <aim|foreign> <version> <srcversion> <kernel release>
 static void write_loaded(const struct agent_facts *f, char *ret)
 {
-	char aim[AIM_TEXT] = "foreign";
+	char target_hash[TARGET_HASH_TEXT] = "foreign";
 	if (!f->is_known)
 		return;
 	if (!f->is_foreign)
-		aim_text(f->is_empty ? &AIM_NONE : &f->loaded, aim);
+		target_hash_text(f->is_empty ? &TARGET_HASH_NONE : &f->loaded, target_hash);
 	if (f->is_empty)
-		snprintf(ret, AGENT_VALUE, "%s", aim);
+		snprintf(ret, AGENT_VALUE, "%s", target_hash);
 	else
-		snprintf(ret, AGENT_VALUE, "%s %s %s %s", aim, *f->version ? f->version : "unknown",
+		snprintf(ret, AGENT_VALUE, "%s %s %s %s", target_hash, *f->version ? f->version : "unknown",
 			 *f->srcversion ? f->srcversion : "-", f->release);
 }
 
 static void write_store(const struct agent_facts *f, char *ret)
 {
-	for (size_t i = 0; f->is_known && i < AGENT_STORED && aim_is(&f->store[i]); i++) {
-		char aim[AIM_TEXT];
+	for (size_t i = 0; f->is_known && i < AGENT_STORED && target_hash_is_set(&f->store[i]); i++) {
+		char target_hash[TARGET_HASH_TEXT];
 		size_t len = strlen(ret);
-		aim_text(&f->store[i], aim);
-		snprintf(ret + len, AGENT_VALUE - len, "%s%s", len ? "," : "", aim);
+		target_hash_text(&f->store[i], target_hash);
+		snprintf(ret + len, AGENT_VALUE - len, "%s%s", len ? "," : "", target_hash);
 	}
 }
 
@@ -68,18 +68,18 @@ static void write_holders(const struct agent_holders *h, char *ret)
 // <aim>:<ok|fail>[:<code>]
 static void write_health(const struct agent_journal *j, char *ret)
 {
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	bool is_ok = j->probe == RESULT_DONE;
-	aim_text(&j->probed, aim);
+	target_hash_text(&j->probed, target_hash);
 	if (j->probe == RESULT_DONE || j->probe == RESULT_FAILED)
-		snprintf(ret, AGENT_VALUE, "%s:%s%s%s", aim, is_ok ? "ok" : "fail", is_ok ? "" : ":",
+		snprintf(ret, AGENT_VALUE, "%s:%s%s%s", target_hash, is_ok ? "ok" : "fail", is_ok ? "" : ":",
 			 is_ok ? "" : j->probe_code);
 }
 
-void agent_words(const struct agent_journal *j, const struct agent_facts *f, const struct agent_holders *h,
-		 const char *boot, struct agent_words *ret)
+void agent_annotations(const struct agent_journal *j, const struct agent_facts *f, const struct agent_holders *h,
+		       const char *boot, struct agent_annotations *ret)
 {
-	*ret = (struct agent_words){ 0 };
+	*ret = (struct agent_annotations){ 0 };
 	write_ack(j, ret->value[AGENT_ACK]);
 	write_loaded(f, ret->value[AGENT_LOADED]);
 	write_store(f, ret->value[AGENT_STORE]);

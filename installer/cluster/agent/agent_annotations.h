@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent writes on its Node, key by key: what member_annotation() reads. Values of at most 256 bytes, nothing
-// secret: of those who hold the driver only the uids of their pods.
+// What an agent writes on its Node, key by key: what node_state_annotation() reads. Values of at most 256 bytes,
+// nothing secret: of those who hold the driver only the uids of their pods.
 #pragma once
 #include "cluster/agent/decide.h"
 
@@ -17,8 +17,8 @@ enum agent_key {
 extern const char *const agent_key_names[AGENT_KEYS];
 
 enum { AGENT_SCHEMA = 1, AGENT_VALUE = KEY_VALUE_MOST + 1 };
-struct agent_words {
+struct agent_annotations {
 	char value[AGENT_KEYS][AGENT_VALUE]; // "" = nothing is said
 };
-void agent_words(const struct agent_journal *j, const struct agent_facts *f, const struct agent_holders *h,
-		 const char *boot, struct agent_words *ret);
+void agent_annotations(const struct agent_journal *j, const struct agent_facts *f, const struct agent_holders *h,
+		       const char *boot, struct agent_annotations *ret);

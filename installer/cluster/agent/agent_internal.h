@@ -5,11 +5,12 @@
 #include "cluster/agent/loop.h"
 
 // observe_node.c
-void agent_complain(struct agent *a, const char *what, const struct err *why);    // once
-void agent_read_policy(struct agent *a);                                          // where it has changed
-void agent_see(struct agent *a);                                                  // what is loaded and stored
-void agent_see_holders(struct agent *a);                                          // on demand (5.2)
-const struct target *agent_meaning(const struct agent *a, const struct aim *aim); // NULL = nobody said
+void agent_log_trouble_once(struct agent *a, const char *what, const struct err *why); // once
+void agent_read_policy(struct agent *a);                                               // where it has changed
+void agent_refresh_facts(struct agent *a);                                             // what is loaded and stored
+void agent_refresh_holders(struct agent *a);                                           // on demand (5.2)
+const struct target *agent_target_of(const struct agent *a,
+				     const struct target_hash *target_hash); // NULL = nobody said
 const struct record *agent_orders(const struct agent *a); // what a coordinator says, or it itself; NULL = not known
 bool agent_is_self(const struct agent *a);                // it gives orders to itself
 void agent_command(struct agent *a);                      // of mode self: all orders that are due now

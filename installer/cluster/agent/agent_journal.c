@@ -19,10 +19,10 @@ static const struct key *go_key(void)
 	return key;
 }
 
-static json_t *aim_json(const struct aim *aim)
+static json_t *target_hash_json(const struct target_hash *target_hash)
 {
-	char text[AIM_TEXT];
-	aim_text(aim, text);
+	char text[TARGET_HASH_TEXT];
+	target_hash_text(target_hash, text);
 	return json_string(text);
 }
 
@@ -47,55 +47,55 @@ int agent_journal_write(const struct root *state, const struct agent_journal *j,
 		"{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:i, s:o, s:s, s:s, s:o}", "schema",
 		SCHEMA, "order", order, "node", j->node, "step", agent_step_names[j->step], "failing",
 		failing_names[j->failing], "code", j->code, "boot", j->boot, "boots", (int)j->boots, "tries",
-		(int)j->tries, "previous", aim_json(&j->previous), "current", aim_json(&j->current), "revived",
-		j->revived, "revivals", (int)j->revivals, "probed", aim_json(&j->probed), "probe",
+		(int)j->tries, "previous", target_hash_json(&j->previous), "current", target_hash_json(&j->current),
+		"revived", j->revived, "revivals", (int)j->revivals, "probed", target_hash_json(&j->probed), "probe",
 		result_names[j->probe], "probe-code", j->probe_code, "known", known_json(j));
 	if (!json)
 		return err_set(err, E_SYSTEM, "the agent's journal cannot be written as JSON");
 	return root_mkdirs(state, DIR_NAME, 0755, err) < 0 ? -1 : json_write(state, FILE_NAME, json, err);
 }
 
-static int bad(const char *name, struct err *err)
+static int refuse_journal_field(const char *name, struct err *err)
 {
 	return err_set(err, E_CONFIG, "%s: is not what is written there", name);
 }
 
-static int read_text(const json_t *json, const char *name, char *ret, size_t size, struct err *err)
+static int read_journal_text(const json_t *json, const char *name, char *ret, size_t size, struct err *err)
 {
 	const char *text = json_string_value(json_object_get(json, name));
-	if (!text || (*text && !word_copy(ret, size, text, strlen(text))))
-		return bad(name, err);
+	if (!text || (*text && !node_word_copy(ret, size, text, strlen(text))))
+		return refuse_journal_field(name, err);
 	return 0;
 }
 
-static int read_aim(const json_t *json, const char *name, struct aim *ret, struct err *err)
+static int read_target_hash(const json_t *json, const char *name, struct target_hash *ret, struct err *err)
 {
 	const char *text = json_string_value(json_object_get(json, name));
-	return text && aim_parse(text, ret) ? 0 : bad(name, err);
+	return text && target_hash_parse(text, ret) ? 0 : refuse_journal_field(name, err);
 }
 
-static int read_name(const json_t *json, const char *name, const char *const *names, int count, int *ret,
-		     struct err *err)
+static int read_journal_name(const json_t *json, const char *name, const char *const *names, int count, int *ret,
+			     struct err *err)
 {
 	const char *text = json_string_value(json_object_get(json, name));
-	*ret = text ? name_index(names, count, text, strlen(text)) : -1;
-	return *ret < 0 ? bad(name, err) : 0;
+	*ret = text ? node_name_index(names, count, text, strlen(text)) : -1;
+	return *ret < 0 ? refuse_journal_field(name, err) : 0;
 }
 
-static int read_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
+static int read_journal_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
 {
 	const json_t *value = json_object_get(json, name);
 	if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > UINT16_MAX)
-		return bad(name, err);
+		return refuse_journal_field(name, err);
 	*ret = (unsigned)json_integer_value(value);
 	return 0;
 }
 
 // What an older agent did not write.
-static int read_later_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
+static int read_journal_later_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
 {
 	*ret = 0;
-	return json_object_get(json, name) ? read_count(json, name, ret, err) : 0;
+	return json_object_get(json, name) ? read_journal_count(json, name, ret, err) : 0;
 }
 
 static int read_order(const json_t *json, struct order *ret, struct err *err)
@@ -103,23 +103,23 @@ static int read_order(const json_t *json, struct order *ret, struct err *err)
 	struct record record = { 0 };
 	const char *text = json_string_value(json_object_get(json, "order"));
 	if (!text || (*text && !go_key()->parse(text, &record)))
-		return bad("order", err);
+		return refuse_journal_field("order", err);
 	*ret = record.go;
 	return 0;
 }
 
-static int read_target(const json_t *item, struct target *t, struct err *err)
+static int read_known_target(const json_t *item, struct target *t, struct err *err)
 {
 	const char *parameters = json_string_value(json_object_get(item, "parameters"));
 	const json_t *package = json_object_get(item, "package");
-	if (read_text(item, "driver", t->driver, sizeof(t->driver), err) < 0 ||
-	    read_text(item, "flavour", t->flavour, sizeof(t->flavour), err) < 0)
+	if (read_journal_text(item, "driver", t->driver, sizeof(t->driver), err) < 0 ||
+	    read_journal_text(item, "flavour", t->flavour, sizeof(t->flavour), err) < 0)
 		return -1;
 	const char *digest = json_string_value(package);
 	if (!*t->driver || !parameters || (!json_is_null(package) && !digest))
-		return bad("known", err);
+		return refuse_journal_field("known", err);
 	if (digest && (!str_starts(digest, "sha256:") || !digest_is_hex(digest + 7)))
-		return bad("package", err);
+		return refuse_journal_field("package", err);
 	t->parameters = str_dup(parameters);
 	t->package = str_dup(digest);
 	target_name(t);
@@ -131,11 +131,11 @@ static int read_known(const json_t *json, struct agent_journal *j, struct err *e
 	const json_t *list = json_object_get(json, "known"), *item;
 	size_t i;
 	if (!json_is_array(list))
-		return bad("known", err);
+		return refuse_journal_field("known", err);
 	json_array_foreach(list, i, item)
 	{
 		struct target t = { 0 };
-		int r = read_target(item, &t, err);
+		int r = read_known_target(item, &t, err);
 		if (r == 0)
 			agent_learn(j, &t);
 		target_done(&t);
@@ -145,38 +145,40 @@ static int read_known(const json_t *json, struct agent_journal *j, struct err *e
 	return 0;
 }
 
-static int parse(const json_t *json, struct agent_journal *j, struct err *err)
+static int parse_journal(const json_t *json, struct agent_journal *j, struct err *err)
 {
 	int step, failing, probe;
 	if (json_integer_value(json_object_get(json, "schema")) != SCHEMA)
-		return bad("schema", err);
+		return refuse_journal_field("schema", err);
 	if (read_order(json, &j->order, err) < 0 ||
-	    read_name(json, "step", agent_step_names, AGENT_STEPS, &step, err) < 0 ||
-	    read_name(json, "failing", failing_names, FAILING_COUNT, &failing, err) < 0 ||
-	    read_name(json, "probe", result_names, RESULT_COUNT, &probe, err) < 0 ||
-	    read_text(json, "code", j->code, sizeof(j->code), err) < 0 ||
-	    read_text(json, "node", j->node, sizeof(j->node), err) < 0 ||
-	    read_text(json, "boot", j->boot, sizeof(j->boot), err) < 0 ||
-	    read_text(json, "revived", j->revived, sizeof(j->revived), err) < 0 ||
-	    read_text(json, "probe-code", j->probe_code, sizeof(j->probe_code), err) < 0 ||
-	    read_count(json, "boots", &j->boots, err) < 0 || read_count(json, "tries", &j->tries, err) < 0 ||
-	    read_later_count(json, "revivals", &j->revivals, err) < 0 ||
-	    read_aim(json, "previous", &j->previous, err) < 0 || read_aim(json, "current", &j->current, err) < 0 ||
-	    read_aim(json, "probed", &j->probed, err) < 0)
+	    read_journal_name(json, "step", agent_step_names, AGENT_STEPS, &step, err) < 0 ||
+	    read_journal_name(json, "failing", failing_names, FAILING_COUNT, &failing, err) < 0 ||
+	    read_journal_name(json, "probe", result_names, RESULT_COUNT, &probe, err) < 0 ||
+	    read_journal_text(json, "code", j->code, sizeof(j->code), err) < 0 ||
+	    read_journal_text(json, "node", j->node, sizeof(j->node), err) < 0 ||
+	    read_journal_text(json, "boot", j->boot, sizeof(j->boot), err) < 0 ||
+	    read_journal_text(json, "revived", j->revived, sizeof(j->revived), err) < 0 ||
+	    read_journal_text(json, "probe-code", j->probe_code, sizeof(j->probe_code), err) < 0 ||
+	    read_journal_count(json, "boots", &j->boots, err) < 0 ||
+	    read_journal_count(json, "tries", &j->tries, err) < 0 ||
+	    read_journal_later_count(json, "revivals", &j->revivals, err) < 0 ||
+	    read_target_hash(json, "previous", &j->previous, err) < 0 ||
+	    read_target_hash(json, "current", &j->current, err) < 0 ||
+	    read_target_hash(json, "probed", &j->probed, err) < 0)
 		return -1;
 	j->step = (enum agent_step)step;
 	j->failing = (enum failing)failing;
 	j->probe = (enum result)probe;
 	if (j->step != AGENT_IDLE && j->order.verb == VERB_NONE)
-		return bad("step", err);
+		return refuse_journal_field("step", err);
 	if ((j->step == AGENT_FAILED) != (j->failing != FAILING_NONE) ||
 	    (j->step == AGENT_FAILED) != (*j->code != '\0'))
-		return bad("code", err);
+		return refuse_journal_field("code", err);
 	return read_known(json, j, err);
 }
 
 // A name that has not been used: what damaged it twice is worth looking at twice.
-static int set_aside(const struct root *state, const struct err *why, char **ret_why, struct err *err)
+static int set_journal_aside(const struct root *state, const struct err *why, char **ret_why, struct err *err)
 {
 	auto_str char *name = str_dup(DAMAGED);
 	for (unsigned i = 2; root_exists(state, name); i++) {
@@ -190,12 +192,12 @@ static int set_aside(const struct root *state, const struct err *why, char **ret
 }
 
 // 1 = read, 0 = there is none; E_CONFIG: it is damaged.
-static int read_journal(const struct root *state, struct agent_journal *ret, struct err *err)
+static int read_journal_file(const struct root *state, struct agent_journal *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
 	auto_agent_journal struct agent_journal j = { 0 };
 	int r = json_read(state, FILE_NAME, &json, err);
-	if (r <= 0 || parse(json, &j, err) < 0)
+	if (r <= 0 || parse_journal(json, &j, err) < 0)
 		return r == 0 ? 0 : -1;
 	*ret = j;
 	j = (struct agent_journal){ 0 };
@@ -206,11 +208,11 @@ int agent_journal_read(const struct root *state, struct agent_journal *ret, char
 {
 	struct err why;
 	*ret_why = NULL;
-	int r = read_journal(state, ret, &why);
+	int r = read_journal_file(state, ret, &why);
 	if (r >= 0)
 		return r;
 	if (why.code == E_CONFIG)
-		return set_aside(state, &why, ret_why, err);
+		return set_journal_aside(state, &why, ret_why, err);
 	*err = why;
 	return -1;
 }
@@ -218,10 +220,10 @@ int agent_journal_read(const struct root *state, struct agent_journal *ret, char
 int agent_current(const struct root *state, struct target *ret, struct err *err)
 {
 	auto_agent_journal struct agent_journal j = { 0 };
-	if (read_journal(state, &j, err) < 0)
+	if (read_journal_file(state, &j, err) < 0)
 		return err->code == E_CONFIG ? 0 : -1;
 	const struct target *t = agent_known(&j, &j.current);
-	if (!aim_is(&j.current) || !t)
+	if (!target_hash_is_set(&j.current) || !t)
 		return 0;
 	target_copy(t, ret);
 	return 1;

@@ -16,10 +16,10 @@ bool agent_changes(enum verb verb)
 	return verb == VERB_REPLACE || verb == VERB_LOAD || verb == VERB_RESTORE;
 }
 
-bool agent_stored(const struct agent_facts *f, const struct aim *aim)
+bool agent_stored(const struct agent_facts *f, const struct target_hash *target_hash)
 {
 	for (size_t i = 0; i < AGENT_STORED; i++)
-		if (aim_is(aim) && f->store[i].payload == aim->payload)
+		if (target_hash_is_set(target_hash) && f->store[i].payload == target_hash->payload)
 			return true;
 	return false;
 }
@@ -37,29 +37,30 @@ static const struct order *order_of(const struct agent_view *v)
 {
 	return &v->journal->order;
 }
-static bool is_at(const struct agent_view *v, const struct aim *aim)
+static bool is_loaded_now(const struct agent_view *v, const struct target_hash *target_hash)
 {
 	const struct agent_facts *f = v->facts;
-	return f->is_known && !f->is_foreign && !f->is_empty && aim_is(aim) && aim_eq(&f->loaded, aim);
+	return f->is_known && !f->is_foreign && !f->is_empty && target_hash_is_set(target_hash) &&
+	       target_hash_eq(&f->loaded, target_hash);
 }
-static bool is_there(const struct agent_view *v)
+static bool is_order_loaded(const struct agent_view *v)
 {
-	return is_at(v, &order_of(v)->aim);
+	return is_loaded_now(v, &order_of(v)->target_hash);
 }
-static bool is_change(const struct agent_view *v)
+static bool is_order_change(const struct agent_view *v)
 {
 	return agent_changes(order_of(v)->verb);
 }
-static bool is_newer(const struct agent_view *v)
+static bool is_order_newer(const struct agent_view *v)
 {
-	return v->is_read && seq_cmp(v->go.seq, order_of(v)->seq) > 0;
+	return v->is_read && node_seq_cmp(v->go.seq, order_of(v)->seq) > 0;
 }
 
-static bool is_running(const struct agent_view *v)
+static bool is_child_running(const struct agent_view *v)
 {
 	return v->is_running;
 }
-static bool is_blind(const struct agent_view *v)
+static bool is_node_unread(const struct agent_view *v)
 {
 	return !v->facts->is_known;
 }
@@ -70,29 +71,29 @@ static bool is_reverted(const struct agent_view *v)
 }
 static bool is_put_in(const struct agent_view *v)
 {
-	return v->end && v->end->is_ok && is_change(v) && is_there(v);
+	return v->end && v->end->is_ok && is_order_change(v) && is_order_loaded(v);
 }
-static bool is_crash(const struct agent_view *v)
+static bool is_child_crash(const struct agent_view *v)
 {
 	return v->end && v->end->is_crash && v->journal->tries < TRIES_MOST;
 }
-static bool is_failure(const struct agent_view *v)
+static bool is_child_failure(const struct agent_view *v)
 {
 	return v->end && !v->end->is_ok;
 }
 static bool is_obtained(const struct agent_view *v)
 {
-	return v->end && order_of(v)->verb == VERB_STAGE && agent_stored(v->facts, &order_of(v)->aim);
+	return v->end && order_of(v)->verb == VERB_STAGE && agent_stored(v->facts, &order_of(v)->target_hash);
 }
 static bool is_nothing_obtained(const struct agent_view *v)
 {
 	return v->end && order_of(v)->verb == VERB_STAGE;
 }
-static bool is_proven(const struct agent_view *v)
+static bool is_order_proven(const struct agent_view *v)
 {
-	return v->end && order_of(v)->verb == VERB_VALIDATE && is_there(v);
+	return v->end && order_of(v)->verb == VERB_VALIDATE && is_order_loaded(v);
 }
-static bool is_ended(const struct agent_view *v)
+static bool is_child_ended(const struct agent_view *v)
 {
 	return v->end;
 }
@@ -101,30 +102,30 @@ static bool was_begun(const struct agent_view *v)
 {
 	return v->journal->step == AGENT_BEGUN;
 }
-static bool is_dropped(const struct agent_view *v)
+static bool is_order_dropped(const struct agent_view *v)
 {
-	return was_begun(v) && !is_change(v) && is_newer(v);
+	return was_begun(v) && !is_order_change(v) && is_order_newer(v);
 }
 // Loaded, and the end not told: what is in the kernel says so (5.6).
 static bool is_found_done(const struct agent_view *v)
 {
-	return was_begun(v) && is_change(v) && is_there(v);
+	return was_begun(v) && is_order_change(v) && is_order_loaded(v);
 }
-static bool is_loop(const struct agent_view *v)
+static bool is_boot_loop(const struct agent_view *v)
 {
 	const struct agent_journal *j = v->journal;
 	bool is_other_boot = !str_eq(j->boot, v->boot);
-	return was_begun(v) && is_change(v) && (is_other_boot ? j->boots >= BOOTS_MOST : j->tries >= TRIES_MOST);
+	return was_begun(v) && is_order_change(v) && (is_other_boot ? j->boots >= BOOTS_MOST : j->tries >= TRIES_MOST);
 }
 static bool is_revertible(const struct agent_view *v)
 {
 	const struct agent_journal *j = v->journal;
-	return is_loop(v) && aim_is(&j->previous) && v->is_back_meant && !is_at(v, &j->previous) &&
-	       !aim_eq(&j->previous, &j->order.aim);
+	return is_boot_loop(v) && target_hash_is_set(&j->previous) && v->is_back_meant &&
+	       !is_loaded_now(v, &j->previous) && !target_hash_eq(&j->previous, &j->order.target_hash);
 }
 static bool is_lost_probe(const struct agent_view *v)
 {
-	return was_begun(v) && !is_change(v) && v->journal->tries >= TRIES_MOST;
+	return was_begun(v) && !is_order_change(v) && v->journal->tries >= TRIES_MOST;
 }
 
 static bool was_reverting(const struct agent_view *v)
@@ -134,7 +135,8 @@ static bool was_reverting(const struct agent_view *v)
 static bool is_revert_over(const struct agent_view *v)
 {
 	const struct agent_journal *j = v->journal;
-	return was_reverting(v) && (is_at(v, &j->previous) || j->boots >= REVERT_BOOTS || j->tries >= TRIES_MOST);
+	return was_reverting(v) &&
+	       (is_loaded_now(v, &j->previous) || j->boots >= REVERT_BOOTS || j->tries >= TRIES_MOST);
 }
 
 static bool is_accepted(const struct agent_view *v)
@@ -142,25 +144,26 @@ static bool is_accepted(const struct agent_view *v)
 	return v->journal->step == AGENT_ACCEPTED;
 }
 // Nobody can be asked, or somebody took it away: nothing is begun.
-static bool is_unsure(const struct agent_view *v)
+static bool is_kernel_unknown(const struct agent_view *v)
 {
 	const struct order *order = order_of(v);
-	return is_accepted(v) && (!v->is_read || seq_cmp(v->go.seq, order->seq) != 0 || v->go.verb != order->verb ||
-				  !aim_eq(&v->go.aim, &order->aim));
+	return is_accepted(v) &&
+	       (!v->is_read || node_seq_cmp(v->go.seq, order->seq) != 0 || v->go.verb != order->verb ||
+		!target_hash_eq(&v->go.target_hash, &order->target_hash));
 }
 // What brings the node back to service goes on.
-static bool is_frozen(const struct agent_view *v)
+static bool is_node_frozen(const struct agent_view *v)
 {
 	enum verb verb = order_of(v)->verb;
 	return is_accepted(v) && v->is_paused && verb != VERB_RESTORE && verb != VERB_VALIDATE;
 }
-static bool is_there_already(const struct agent_view *v)
+static bool is_order_loaded_already(const struct agent_view *v)
 {
-	return is_accepted(v) && is_change(v) && is_there(v);
+	return is_accepted(v) && is_order_change(v) && is_order_loaded(v);
 }
-static bool is_other(const struct agent_view *v)
+static bool is_other_driver_loaded(const struct agent_view *v)
 {
-	return is_accepted(v) && order_of(v)->verb == VERB_VALIDATE && !is_there(v);
+	return is_accepted(v) && order_of(v)->verb == VERB_VALIDATE && !is_order_loaded(v);
 }
 static bool is_meaning_awaited(const struct agent_view *v)
 {
@@ -172,7 +175,7 @@ static bool is_meaningless(const struct agent_view *v)
 }
 static bool is_stored_already(const struct agent_view *v)
 {
-	return is_accepted(v) && order_of(v)->verb == VERB_STAGE && agent_stored(v->facts, &order_of(v)->aim);
+	return is_accepted(v) && order_of(v)->verb == VERB_STAGE && agent_stored(v->facts, &order_of(v)->target_hash);
 }
 static bool is_not_empty(const struct agent_view *v)
 {
@@ -181,18 +184,18 @@ static bool is_not_empty(const struct agent_view *v)
 // A change of parameters alone brings the package that is loaded.
 static bool is_not_stored(const struct agent_view *v)
 {
-	const struct aim *aim = &order_of(v)->aim;
-	return is_accepted(v) && is_change(v) && !agent_stored(v->facts, aim) &&
-	       !(aim_is(&v->facts->loaded) && v->facts->loaded.payload == aim->payload);
+	const struct target_hash *target_hash = &order_of(v)->target_hash;
+	return is_accepted(v) && is_order_change(v) && !agent_stored(v->facts, target_hash) &&
+	       !(target_hash_is_set(&v->facts->loaded) && v->facts->loaded.payload == target_hash->payload);
 }
 
 // Booted, nothing in the kernel, and nobody who is about to decide what comes in (5.6).
 static bool is_to_revive(const struct agent_view *v)
 {
 	const struct agent_journal *j = v->journal;
-	bool is_planned = phase_info(v->phase)->is_disruptive || v->phase == PHASE_LOADING;
+	bool is_planned = node_phase_info(v->phase)->is_disruptive || v->phase == PHASE_LOADING;
 	bool is_cut_off = j->revivals && j->revivals < TRIES_MOST;
-	return v->facts->is_empty && aim_is(&j->current) && agent_known(j, &j->current) &&
+	return v->facts->is_empty && target_hash_is_set(&j->current) && agent_known(j, &j->current) &&
 	       (!str_eq(j->revived, v->boot) || is_cut_off) &&
 	       (v->is_read ? !is_planned : v->waited_s >= COORDINATOR_S);
 }
@@ -206,35 +209,36 @@ static const struct row {
 	enum failing failing; // FAILING_NONE with RESULT_FAILED: those of the child
 	const char *code;
 } rows[] = {
-	{ "a child is at work", is_running, AGENT_WAIT, 0, 0, NULL },
-	{ "this node cannot be read", is_blind, AGENT_WAIT, 0, 0, NULL },
+	{ "a child is at work", is_child_running, AGENT_WAIT, 0, 0, NULL },
+	{ "this node cannot be read", is_node_unread, AGENT_WAIT, 0, 0, NULL },
 	// a child has ended
 	{ "it was tried too often, and the previous driver was brought back", is_reverted, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_PERMANENT, "boot-loop" },
 	{ "it is in the kernel", is_put_in, AGENT_FINISH, RESULT_DONE, 0, NULL },
-	{ "who did it was killed: again", is_crash, AGENT_RUN, 0, 0, NULL },
-	{ "it failed", is_failure, AGENT_FINISH, RESULT_FAILED, FAILING_NONE, NULL },
+	{ "who did it was killed: again", is_child_crash, AGENT_RUN, 0, 0, NULL },
+	{ "it failed", is_child_failure, AGENT_FINISH, RESULT_FAILED, FAILING_NONE, NULL },
 	{ "it is on the disk", is_obtained, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "it is not on the disk, whatever was said", is_nothing_obtained, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_TRANSIENT, "not-staged" },
-	{ "it works", is_proven, AGENT_FINISH, RESULT_DONE, 0, NULL },
-	{ "another driver is in the kernel, whatever was said", is_ended, AGENT_FINISH, RESULT_FAILED,
+	{ "it works", is_order_proven, AGENT_FINISH, RESULT_DONE, 0, NULL },
+	{ "another driver is in the kernel, whatever was said", is_child_ended, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_PERMANENT, "drift" },
 	// begun, and the agent or the machine was started again since
-	{ "overtaken by another order: dropped", is_dropped, AGENT_TAKE, 0, 0, NULL },
+	{ "overtaken by another order: dropped", is_order_dropped, AGENT_TAKE, 0, 0, NULL },
 	{ "it is in the kernel, and was not told", is_found_done, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "it was tried too often: the previous driver comes back", is_revertible, AGENT_REVERT, 0, 0, NULL },
-	{ "it was tried too often", is_loop, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT, "boot-loop" },
+	{ "it was tried too often", is_boot_loop, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT, "boot-loop" },
 	{ "it never comes to an end", is_lost_probe, AGENT_FINISH, RESULT_FAILED, FAILING_TRANSIENT, "crash-loop" },
 	{ "it was cut off: goes on", was_begun, AGENT_RUN, 0, 0, NULL },
 	{ "the way back has ended", is_revert_over, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT, "boot-loop" },
 	{ "the way back was cut off: goes on", was_reverting, AGENT_REVERT, 0, 0, NULL },
 	// an order
-	{ "a newer order", is_newer, AGENT_TAKE, 0, 0, NULL },
-	{ "the order does not stand now: nothing is begun", is_unsure, AGENT_WAIT, 0, 0, NULL },
-	{ "somebody paused this node", is_frozen, AGENT_WAIT, 0, 0, NULL },
-	{ "it is in the kernel already: adopted", is_there_already, AGENT_FINISH, RESULT_DONE, 0, NULL },
-	{ "another driver is in the kernel", is_other, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT, "drift" },
+	{ "a newer order", is_order_newer, AGENT_TAKE, 0, 0, NULL },
+	{ "the order does not stand now: nothing is begun", is_kernel_unknown, AGENT_WAIT, 0, 0, NULL },
+	{ "somebody paused this node", is_node_frozen, AGENT_WAIT, 0, 0, NULL },
+	{ "it is in the kernel already: adopted", is_order_loaded_already, AGENT_FINISH, RESULT_DONE, 0, NULL },
+	{ "another driver is in the kernel", is_other_driver_loaded, AGENT_FINISH, RESULT_FAILED, FAILING_PERMANENT,
+	  "drift" },
 	{ "the policy does not say yet what is meant", is_meaning_awaited, AGENT_WAIT, 0, 0, NULL },
 	{ "the policy does not say what is meant", is_meaningless, AGENT_FINISH, RESULT_FAILED, FAILING_TRANSIENT,
 	  "unknown-aim" },

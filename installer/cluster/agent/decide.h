@@ -25,13 +25,13 @@ struct agent_journal {       // see agent_journal.h for the file
 	enum agent_step step;
 	enum failing failing; // of AGENT_FAILED
 	char code[WORD_TEXT];
-	char boot[UID_TEXT];    // in which it was begun last
-	unsigned boots, tries;  // in how many boots it was begun; how often in that one
-	struct aim previous;    // in the kernel when it was begun
-	struct aim current;     // what works here: put in by an order, or found
-	char revived[UID_TEXT]; // the boot in which that was loaded again, or was tried to be
-	unsigned revivals;      // begun in it one after the other, without an end that was seen; 0 = it ended
-	struct aim probed;      // by the last validation, with its result and its code
+	char boot[UID_TEXT];         // in which it was begun last
+	unsigned boots, tries;       // in how many boots it was begun; how often in that one
+	struct target_hash previous; // in the kernel when it was begun
+	struct target_hash current;  // what works here: put in by an order, or found
+	char revived[UID_TEXT];      // the boot in which that was loaded again, or was tried to be
+	unsigned revivals;           // begun in it one after the other, without an end that was seen; 0 = it ended
+	struct target_hash probed;   // by the last validation, with its result and its code
 	enum result probe;
 	char probe_code[WORD_TEXT];
 	struct target *known; // what aims of before mean: policies forget
@@ -39,7 +39,8 @@ struct agent_journal {       // see agent_journal.h for the file
 };
 void agent_journal_done(struct agent_journal *j);
 #define auto_agent_journal __attribute__((cleanup(agent_journal_done)))
-const struct target *agent_known(const struct agent_journal *j, const struct aim *aim); // NULL = nobody ever said
+const struct target *agent_known(const struct agent_journal *j,
+				 const struct target_hash *target_hash); // NULL = nobody ever said
 // True where it was new. What neither the order nor the kernel needs is forgotten when there is no room.
 bool agent_learn(struct agent_journal *j, const struct target *target);
 
@@ -54,14 +55,14 @@ struct agent_view {
 	const struct agent_facts *facts;
 	const struct agent_end *end; // a child for the order has just ended; NULL = none has
 	const char *boot;
-	bool is_read;       // the Node was; what follows was on it
-	struct order go;    // VERB_NONE with seq 0.0: there was none
-	enum phase phase;   // what the coordinator says of the node
-	bool is_paused;     // by people
-	bool is_running;    // a child is at work
-	bool is_meant;      // somebody said what the order's aim means
-	bool is_back_meant; // and that of the previous driver
-	unsigned waited_s;  // since the order was taken, or since the start
+	bool is_read;          // the Node was; what follows was on it
+	struct order go;       // VERB_NONE with seq 0.0: there was none
+	enum node_phase phase; // what the coordinator says of the node
+	bool is_paused;        // by people
+	bool is_running;       // a child is at work
+	bool is_meant;         // somebody said what the order's aim means
+	bool is_back_meant;    // and that of the previous driver
+	unsigned waited_s;     // since the order was taken, or since the start
 };
 
 enum agent_act {
@@ -86,7 +87,7 @@ void agent_choose(const struct agent_view *v, struct agent_choice *ret);
 bool agent_move(struct agent_journal *j, const char *uid);
 // The journal as it has to be written before the act is done. boot: this one.
 void agent_take(struct agent_journal *j, const struct order *go);
-void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct aim *loaded);
+void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct target_hash *loaded);
 void agent_finish(struct agent_journal *j, const struct agent_choice *c);
 void agent_revived(struct agent_journal *j); // well or not: not once more in this boot
 
@@ -94,4 +95,4 @@ void agent_revived(struct agent_journal *j); // well or not: not once more in th
 enum failing agent_failing(const struct err_info *info);
 
 bool agent_changes(enum verb verb); // the kernel: replace, load, restore
-bool agent_stored(const struct agent_facts *f, const struct aim *aim);
+bool agent_stored(const struct agent_facts *f, const struct target_hash *target_hash);

@@ -20,12 +20,12 @@ void agent_take(struct agent_journal *j, const struct order *go)
 	j->step = go->verb == VERB_NONE ? AGENT_IDLE : AGENT_ACCEPTED;
 	j->failing = FAILING_NONE;
 	j->boots = j->tries = 0;
-	j->previous = AIM_NONE;
+	j->previous = TARGET_HASH_NONE;
 	memset(j->code, 0, sizeof(j->code));
 	memset(j->boot, 0, sizeof(j->boot));
 }
 
-void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct aim *loaded)
+void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct target_hash *loaded)
 {
 	bool is_same = str_eq(j->boot, boot);
 	if (act == AGENT_REVIVE) {
@@ -54,10 +54,10 @@ void agent_finish(struct agent_journal *j, const struct agent_choice *c)
 	j->failing = is_done ? FAILING_NONE : c->failing;
 	snprintf(j->code, sizeof(j->code), "%s", is_done ? "" : c->code);
 	if (is_done && agent_changes(j->order.verb))
-		j->current = j->order.aim;
+		j->current = j->order.target_hash;
 	if (j->order.verb != VERB_VALIDATE)
 		return;
-	j->probed = j->order.aim;
+	j->probed = j->order.target_hash;
 	j->probe = c->result;
 	snprintf(j->probe_code, sizeof(j->probe_code), "%s", j->code);
 }
@@ -70,19 +70,19 @@ void agent_journal_done(struct agent_journal *j)
 	*j = (struct agent_journal){ 0 };
 }
 
-const struct target *agent_known(const struct agent_journal *j, const struct aim *aim)
+const struct target *agent_known(const struct agent_journal *j, const struct target_hash *target_hash)
 {
 	for (size_t i = 0; i < j->known_count; i++)
-		if (aim_eq(&j->known[i].aim, aim))
+		if (target_hash_eq(&j->known[i].target_hash, target_hash))
 			return &j->known[i];
 	return NULL;
 }
 
-static bool is_needed(const struct agent_journal *j, const struct aim *aim)
+static bool is_target_needed(const struct agent_journal *j, const struct target_hash *target_hash)
 {
-	const struct aim *const needed[] = { &j->order.aim, &j->previous, &j->current };
+	const struct target_hash *const needed[] = { &j->order.target_hash, &j->previous, &j->current };
 	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
-		if (aim_eq(needed[i], aim))
+		if (target_hash_eq(needed[i], target_hash))
 			return true;
 	return false;
 }
@@ -90,10 +90,10 @@ static bool is_needed(const struct agent_journal *j, const struct aim *aim)
 bool agent_learn(struct agent_journal *j, const struct target *target)
 {
 	enum { KNOWN_MOST = 16 };
-	if (agent_known(j, &target->aim))
+	if (agent_known(j, &target->target_hash))
 		return false;
 	for (size_t i = 0; i < j->known_count && j->known_count >= KNOWN_MOST; i++) {
-		if (is_needed(j, &j->known[i].aim))
+		if (is_target_needed(j, &j->known[i].target_hash))
 			continue;
 		target_done(&j->known[i]);
 		j->known_count--;

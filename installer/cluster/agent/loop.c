@@ -12,8 +12,8 @@ enum {
 	CHOICES_MOST = 8,
 };
 
-static void say(const struct agent *a, const char *fmt, ...) PRINTF(2, 3);
-static void say(const struct agent *a, const char *fmt, ...)
+static void log_agent_event(const struct agent *a, const char *fmt, ...) PRINTF(2, 3);
+static void log_agent_event(const struct agent *a, const char *fmt, ...)
 {
 	char text[256];
 	va_list args;
@@ -26,7 +26,7 @@ static void say(const struct agent *a, const char *fmt, ...)
 // Acts
 
 // What was meant to be journaled and could not be did not happen.
-static bool commit(struct agent *a, const struct agent_journal *before)
+static bool commit_journal(struct agent *a, const struct agent_journal *before)
 {
 	if (agent_write(a))
 		return true;
@@ -38,35 +38,35 @@ static bool commit(struct agent *a, const struct agent_journal *before)
 	return false;
 }
 
-static bool take(struct agent *a)
+static bool take_order(struct agent *a)
 {
 	const struct order *go = &agent_orders(a)->go;
-	const struct target *t = agent_meaning(a, &go->aim);
-	if (t && aim_is(&go->aim))
+	const struct target *t = agent_target_of(a, &go->target_hash);
+	if (t && target_hash_is_set(&go->target_hash))
 		agent_learn(&a->journal, t);
 	struct agent_journal before = a->journal;
 	agent_take(&a->journal, go);
-	if (!commit(a, &before))
+	if (!commit_journal(a, &before))
 		return false;
-	say(a, "order %u.%u: %s", go->seq.epoch, go->seq.n, verb_names[go->verb]);
+	log_agent_event(a, "order %u.%u: %s", go->seq.epoch, go->seq.n, verb_names[go->verb]);
 	a->taken_ms = a->now_ms;
 	a->look_ms = 0; // it is judged by what is so now
 	return true;
 }
 
-static bool finish(struct agent *a, const struct agent_choice *c)
+static bool finish_order(struct agent *a, const struct agent_choice *c)
 {
 	struct agent_journal before = a->journal;
 	agent_finish(&a->journal, c);
-	if (!commit(a, &before))
+	if (!commit_journal(a, &before))
 		return false;
 	a->has_end = false;
-	say(a, "%s: %s%s%s: %s", verb_names[a->journal.order.verb], result_names[c->result], c->code ? " " : "",
-	    c->code ? c->code : "", c->rule);
+	log_agent_event(a, "%s: %s%s%s: %s", verb_names[a->journal.order.verb], result_names[c->result],
+			c->code ? " " : "", c->code ? c->code : "", c->rule);
 	return true;
 }
 
-static bool cannot(struct agent *a, const struct err *why)
+static bool fail_child_start(struct agent *a, const struct err *why)
 {
 	const struct err_info *info = err_info(why->code);
 	a->has_end = true;
@@ -75,7 +75,7 @@ static bool cannot(struct agent *a, const struct err *why)
 	return true;
 }
 
-static enum agent_work work_of(const struct agent *a, enum agent_act act)
+static enum agent_work child_work(const struct agent *a, enum agent_act act)
 {
 	if (act == AGENT_REVIVE)
 		return AGENT_WORK_REVIVE;
@@ -84,34 +84,34 @@ static enum agent_work work_of(const struct agent *a, enum agent_act act)
 									     AGENT_WORK_PROBE;
 }
 
-static bool run(struct agent *a, const struct agent_choice *c)
+static bool run_child(struct agent *a, const struct agent_choice *c)
 {
 	struct err why;
 	struct agent_journal *j = &a->journal;
-	const struct aim aim = c->act == AGENT_REVERT ? j->previous :
-			       c->act == AGENT_REVIVE ? j->current :
-							j->order.aim;
-	const struct target *t = agent_meaning(a, &aim);
+	const struct target_hash target_hash = c->act == AGENT_REVERT ? j->previous :
+					       c->act == AGENT_REVIVE ? j->current :
+									j->order.target_hash;
+	const struct target *t = agent_target_of(a, &target_hash);
 	const struct agent_machine *m = &a->site->machine;
 	if (t)
 		agent_learn(j, t);
-	t = agent_known(j, &aim);
+	t = agent_known(j, &target_hash);
 	struct agent_journal before = *j;
 	agent_begin(j, c->act, a->site->boot, &a->facts.loaded);
-	if (!commit(a, &before))
+	if (!commit_journal(a, &before))
 		return false;
 	a->has_end = false;
-	say(a, "%s: %s", c->act == AGENT_REVIVE ? "boot" : verb_names[j->order.verb], c->rule);
-	if (m->begin(m->ctx, work_of(a, c->act), t, &why) == 0) {
+	log_agent_event(a, "%s: %s", c->act == AGENT_REVIVE ? "boot" : verb_names[j->order.verb], c->rule);
+	if (m->begin(m->ctx, child_work(a, c->act), t, &why) == 0) {
 		a->running = c->act;
 		a->begun_ms = a->now_ms;
 		return true;
 	}
 	m->trouble(m->ctx, "the work cannot begin", &why);
-	return c->act != AGENT_REVIVE && cannot(a, &why);
+	return c->act != AGENT_REVIVE && fail_child_start(a, &why);
 }
 
-static void describe(const struct agent *a, struct agent_view *v)
+static void fill_agent_view(const struct agent *a, struct agent_view *v)
 {
 	const struct agent_journal *j = &a->journal;
 	const struct record *orders = agent_orders(a);
@@ -122,40 +122,40 @@ static void describe(const struct agent *a, struct agent_view *v)
 				  .boot = a->site->boot,
 				  .is_read = orders != NULL,
 				  .is_running = a->running != AGENT_WAIT,
-				  .is_meant = agent_meaning(a, &j->order.aim) != NULL,
-				  .is_back_meant = agent_meaning(a, &j->previous) != NULL,
+				  .is_meant = agent_target_of(a, &j->order.target_hash) != NULL,
+				  .is_back_meant = agent_target_of(a, &j->previous) != NULL,
 				  .waited_s = (unsigned)((a->now_ms - since) / 1000) };
 	if (!orders)
 		return;
-	if (!key_is_bad(orders, KEY_PREFIX "go")) // what means nothing orders nothing
+	if (!node_key_is_malformed(orders, KEY_PREFIX "go")) // what means nothing orders nothing
 		v->go = orders->go;
 	v->phase = orders->phase;
 	v->is_paused = a->node.is_read && a->node.m.facts.is_paused;
 }
 
 // True: something was done, and there may be more to do.
-static bool act(struct agent *a)
+static bool act_on_choice(struct agent *a)
 {
 	struct agent_view v;
 	struct agent_choice c;
-	describe(a, &v);
+	fill_agent_view(a, &v);
 	agent_choose(&v, &c);
 	switch (c.act) {
 	case AGENT_TAKE:
-		return take(a);
+		return take_order(a);
 	case AGENT_FINISH:
-		return finish(a, &c);
+		return finish_order(a, &c);
 	case AGENT_RUN:
 	case AGENT_REVERT:
 	case AGENT_REVIVE:
-		return run(a, &c);
+		return run_child(a, &c);
 	default:
 		return false;
 	}
 }
 
 // The end of a child that nobody ordered is only looked at.
-static void reap(struct agent *a)
+static void reap_child(struct agent *a)
 {
 	const struct agent_machine *m = &a->site->machine;
 	struct agent_end end;
@@ -172,7 +172,7 @@ static void reap(struct agent *a)
 }
 
 // Once, as far as the Node has not been told before; what stands there says how long it lasts.
-static void tell_trouble(struct agent *a)
+static void set_trouble_annotation(struct agent *a)
 {
 	struct err why;
 	auto_str char *message = str_fmt("the agent begins nothing, and the driver stays as it is: %s", a->trouble);
@@ -183,17 +183,17 @@ static void tell_trouble(struct agent *a)
 					 .is_warning = true,
 					 .component = "kmodsmith-agent" };
 	if (api_event(a->site->kube, &event, &why) < 0)
-		agent_complain(a, "an event", &why);
+		agent_log_trouble_once(a, "an event", &why);
 }
 
-static void tell(struct agent *a)
+static void write_agent_annotations(struct agent *a)
 {
 	struct err why;
-	struct agent_words words;
+	struct agent_annotations words;
 	const struct agent_node *n = &a->node;
 	bool is_young = a->running && a->now_ms - a->begun_ms < ACCEPT_MS;
 	bool is_news = *a->trouble && !*n->value[AGENT_TROUBLE];
-	agent_words(&a->journal, &a->facts, &a->told, a->site->boot, &words);
+	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	snprintf(words.value[AGENT_TROUBLE], AGENT_VALUE, "%s", a->trouble);
 	// What is not known, and what nobody asked about, stays as it was said.
 	if (is_young || !*words.value[AGENT_ACK])
@@ -204,50 +204,50 @@ static void tell(struct agent *a)
 		memcpy(words.value[i], n->value[i], AGENT_VALUE);
 	int r = agent_node_tell(&a->node, &words, &why);
 	if (r < 0)
-		agent_complain(a, "the Node is not told", &why);
+		agent_log_trouble_once(a, "the Node is not told", &why);
 	else if (r > 0)
 		*a->said = '\0';
 	if (r > 0 && is_news)
-		tell_trouble(a);
+		set_trouble_annotation(a);
 }
 
-static void recognise(struct agent *a)
+static void recognise_loaded_driver(struct agent *a)
 {
 	struct agent_journal before = a->journal;
 	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
 		return;
 	if (*before.node)
-		say(a, "the Node %s is another one now: orders begin anew", a->site->node);
-	commit(a, &before);
+		log_agent_event(a, "the Node %s is another one now: orders begin anew", a->site->node);
+	commit_journal(a, &before);
 }
 
-static void do_what_is_due(struct agent *a)
+static void run_due_steps(struct agent *a)
 {
 	a->now_ms = kube_now_ms();
-	reap(a);
+	reap_child(a);
 	if (a->now_ms >= a->policy_ms)
 		agent_read_policy(a);
 	if (a->is_unwritten && a->now_ms >= a->hold_ms) // it is told no longer than it lasts
 		agent_write(a);
 	for (unsigned i = 0; i < CHOICES_MOST && a->now_ms >= a->hold_ms; i++) {
 		if (a->now_ms >= a->look_ms)
-			agent_see(a);
-		recognise(a);
+			agent_refresh_facts(a);
+		recognise_loaded_driver(a);
 		agent_command(a);
-		if (!act(a))
+		if (!act_on_choice(a))
 			break;
 	}
-	agent_see_holders(a);
-	tell(a);
+	agent_refresh_holders(a);
+	write_agent_annotations(a);
 }
 
 void agent_turn(struct agent *a, int wait_ms)
 {
 	struct err why;
-	do_what_is_due(a);
+	run_due_steps(a);
 	a->node.is_new = false;
 	if (agent_node_wait(&a->node, a->running && wait_ms > BUSY_MS ? BUSY_MS : wait_ms, &why) < 0)
-		agent_complain(a, "the Node is not seen", &why);
+		agent_log_trouble_once(a, "the Node is not seen", &why);
 }
 
 int agent_open(const struct agent_site *site, struct agent *ret, struct err *err)
@@ -262,7 +262,7 @@ int agent_open(const struct agent_site *site, struct agent *ret, struct err *err
 		site->machine.trouble(site->machine.ctx,
 				      "the agent's journal is damaged, and nothing in it is believed", &damage);
 	}
-	if (self_read(site->state, &ret->self, &lost, err) < 0) {
+	if (single_node_read(site->state, &ret->self, &lost, err) < 0) {
 		agent_journal_done(&ret->journal);
 		return -1;
 	}
@@ -282,6 +282,6 @@ void agent_done(struct agent *a)
 	agent_holders_done(&a->seen);
 	agent_holders_done(&a->told);
 	agent_journal_done(&a->journal);
-	self_done(&a->self);
+	single_node_done(&a->self);
 	policy_done(&a->policy);
 }

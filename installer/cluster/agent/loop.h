@@ -11,8 +11,8 @@ struct agent_machine { // each function with ctx first
 	void *ctx;
 	int (*policy)(void *ctx, struct policy *ret, struct err *err); // 1 = another one than last time, 0 = the same
 	int (*look)(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
-		    struct target *ret_new, struct err *err);  // agent_look()
-	void (*holders)(void *ctx, struct agent_holders *ret); // agent_look_holders()
+		    struct target *ret_new, struct err *err);  // agent_read_facts()
+	void (*holders)(void *ctx, struct agent_holders *ret); // agent_read_holders()
 	// A child that does the work; target NULL: nobody says any more what is meant, which a probe can do without. An
 	// error counts as the failure of the child.
 	int (*begin)(void *ctx, enum agent_work work, const struct target *target, struct err *err);
@@ -35,8 +35,8 @@ struct agent {
 	struct agent_journal journal;
 	struct agent_facts facts;
 	struct agent_node node;
-	struct self self;       // of mode self
-	enum agent_act running; // what the child does; AGENT_WAIT = there is none
+	struct single_node self; // of mode self
+	enum agent_act running;  // what the child does; AGENT_WAIT = there is none
 	struct agent_end end;
 	bool has_end;
 	struct agent_holders seen, told; // as they were found, and as the Node is told of them

@@ -15,7 +15,7 @@ enum { WATCH_S = 1800, WATCH_SPREAD_S = 600, BACKOFF_MS = 1000, DOUBLINGS = 5, A
 static const char *const NODE[] = { OURS(""), NULL };
 static const char *const EVENT[] = { KUBE_EVENT, OURS("object "), NULL };
 
-static int on_event(void *ctx, const char *type, json_t *object, struct err *err);
+static int on_own_node_event(void *ctx, const char *type, json_t *object, struct err *err);
 
 void agent_node_init(struct kube *kube, const char *name, struct agent_node *ret)
 {
@@ -24,7 +24,7 @@ void agent_node_init(struct kube *kube, const char *name, struct agent_node *ret
 	ret->watch = (struct kube_watch){ .path = "/api/v1/nodes",
 					  .query = str_fmt("fieldSelector=metadata.name%%3D%s", escaped),
 					  .record = EVENT,
-					  .event = on_event,
+					  .event = on_own_node_event,
 					  .ctx = ret };
 }
 
@@ -34,91 +34,91 @@ void agent_node_done(struct agent_node *n)
 	kube_watch_done(&n->watch);
 }
 
-static void take_annotation(struct agent_node *n, const char *key, const char *value)
+static void keep_annotation(struct agent_node *n, const char *key, const char *value)
 {
 	for (int i = 0; i < AGENT_KEYS; i++)
 		if (str_eq(agent_key_names[i], key)) {
 			n->is_odd[i] = strlen(value) >= AGENT_VALUE;
 			snprintf(n->value[i], AGENT_VALUE, "%s", value);
 		}
-	member_annotation(&n->m, key, value);
+	node_state_annotation(&n->m, key, value);
 }
 
-static void take_object(struct agent_node *n, const json_t *object)
+static void keep_node_object(struct agent_node *n, const json_t *object)
 {
 	const char *key;
 	json_t *value, *metadata = json_object_get(object, "metadata");
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
-	member_init(&n->m, n->name, uid ? uid : "");
+	node_state_init(&n->m, n->name, uid ? uid : "");
 	memset(n->value, 0, sizeof(n->value));
 	memset(n->is_odd, 0, sizeof(n->is_odd));
 	json_object_foreach(json_object_get(metadata, "labels"), key, value) if (json_is_string(value))
-		member_label(&n->m, key, json_string_value(value));
+		node_state_label(&n->m, key, json_string_value(value));
 	json_object_foreach(json_object_get(metadata, "annotations"), key, value) if (json_is_string(value))
-		take_annotation(n, key, json_string_value(value));
-	member_end(&n->m);
+		keep_annotation(n, key, json_string_value(value));
+	node_state_end(&n->m);
 	n->is_read = uid != NULL;
 	n->is_new = true;
 }
 
-static int on_event(void *ctx, const char *type, json_t *object, struct err *err)
+static int on_own_node_event(void *ctx, const char *type, json_t *object, struct err *err)
 {
 	(void)err;
 	struct agent_node *n = ctx;
 	if (str_eq(type, "DELETED"))
 		n->is_read = false;
 	else
-		take_object(n, object);
+		keep_node_object(n, object);
 	return 0;
 }
 
-static int on_object(void *ctx, json_t *object, struct err *err)
+static int on_node_object(void *ctx, json_t *object, struct err *err)
 {
 	struct agent_node *n = ctx;
 	const char *version =
 		json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
 	if (!version)
 		return err_set(err, E_KUBE, "the Node '%s' has no resourceVersion", n->name);
-	take_object(n, object);
+	keep_node_object(n, object);
 	free(n->watch.version);
 	n->watch.version = str_dup(version);
 	return 0;
 }
 
-static int read_node(struct agent_node *n, struct err *err)
+static int read_own_node(struct agent_node *n, struct err *err)
 {
 	auto_str char *escaped = http_escape(n->name), *path = api_node(escaped);
-	const struct sift_table table = { .record = NODE };
+	const struct json_stream_table table = { .record = NODE };
 	auto_kube_call struct kube_call call = {
-		.path = path, .table = &table, .take = on_object, .ctx = n, .deadline_ms = ASK_MS, .try_ms = TRY_MS
+		.path = path, .table = &table, .take = on_node_object, .ctx = n, .deadline_ms = ASK_MS, .try_ms = TRY_MS
 	};
 	return kube_run(n->kube, &call, err);
 }
 
 // Nodes that lost the API together come back one by one, each at its own moment.
-static long later(const struct agent_node *n, unsigned failures)
+static long retry_time(const struct agent_node *n, unsigned failures)
 {
 	unsigned turn = failures < DOUBLINGS ? failures : DOUBLINGS;
 	long most = (long)BACKOFF_MS << turn;
-	return kube_now_ms() + most / 2 + (long)(aim_hash(n->name) % (uint64_t)most);
+	return kube_now_ms() + most / 2 + (long)(target_hash_of_text(n->name) % (uint64_t)most);
 }
 
-static int failed(struct agent_node *n)
+static int count_node_failure(struct agent_node *n)
 {
 	kube_watch_end(&n->watch);
-	n->again_ms = later(n, n->failures++);
+	n->again_ms = retry_time(n, n->failures++);
 	return -1;
 }
 
-static int attach(struct agent_node *n, struct err *err)
+static int attach_node_watch(struct agent_node *n, struct err *err)
 {
-	unsigned seconds = WATCH_S + (unsigned)(aim_hash(n->name) % WATCH_SPREAD_S);
+	unsigned seconds = WATCH_S + (unsigned)(target_hash_of_text(n->name) % WATCH_SPREAD_S);
 	bool is_gone = n->watch.is_gone;
-	if ((!n->watch.version || is_gone) && read_node(n, err) < 0)
-		return failed(n);
+	if ((!n->watch.version || is_gone) && read_own_node(n, err) < 0)
+		return count_node_failure(n);
 	if (is_gone) // the Node may not have changed since, and then its own version is as old: begin with any
 		free(TAKE(n->watch.version));
-	return kube_watch_begin(n->kube, &n->watch, seconds, err) < 0 ? failed(n) : 0;
+	return kube_watch_begin(n->kube, &n->watch, seconds, err) < 0 ? count_node_failure(n) : 0;
 }
 
 int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
@@ -127,13 +127,13 @@ int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 		kube_sleep(wait_ms);
 		return 0;
 	}
-	if (!n->watch.own && attach(n, err) < 0)
+	if (!n->watch.own && attach_node_watch(n, err) < 0)
 		return -1;
 	if (!n->is_new && kube_step(n->kube, wait_ms, err) < 0)
-		return failed(n);
+		return count_node_failure(n);
 	int r = kube_watch_look(&n->watch, err);
 	if (r < 0)
-		return failed(n);
+		return count_node_failure(n);
 	if (r == 0)
 		kube_watch_end(&n->watch);
 	else if (n->failures) { // it can be had again, also by what is to be told
@@ -143,7 +143,7 @@ int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 	return 0;
 }
 
-static json_t *changes(const struct agent_node *n, const struct agent_words *words)
+static json_t *changed_annotations(const struct agent_node *n, const struct agent_annotations *words)
 {
 	json_t *annotations = json_object();
 	for (int i = 0; i < AGENT_KEYS; i++)
@@ -153,7 +153,7 @@ static json_t *changes(const struct agent_node *n, const struct agent_words *wor
 	return annotations;
 }
 
-static int patch(struct agent_node *n, const json_t *annotations, struct err *err)
+static int patch_own_node(struct agent_node *n, const json_t *annotations, struct err *err)
 {
 	auto_str char *escaped = http_escape(n->name), *path = api_node(escaped);
 	auto_json json_t *body = json_pack("{s:{s:s, s:O}}", "metadata", "uid", n->m.uid, "annotations", annotations);
@@ -174,15 +174,15 @@ static int patch(struct agent_node *n, const json_t *annotations, struct err *er
 	return -1;
 }
 
-int agent_node_tell(struct agent_node *n, const struct agent_words *words, struct err *err)
+int agent_node_tell(struct agent_node *n, const struct agent_annotations *words, struct err *err)
 {
 	if (!n->is_read || kube_now_ms() < n->tell_ms)
 		return 0;
-	auto_json json_t *annotations = changes(n, words);
+	auto_json json_t *annotations = changed_annotations(n, words);
 	if (!json_object_size(annotations))
 		return 0;
-	if (patch(n, annotations, err) < 0) {
-		n->tell_ms = later(n, n->refusals++);
+	if (patch_own_node(n, annotations, err) < 0) {
+		n->tell_ms = retry_time(n, n->refusals++);
 		return -1;
 	}
 	n->tell_ms = 0;

@@ -9,7 +9,7 @@ struct agent_node {
 	struct kube *kube; // borrowed
 	const char *name;  // borrowed
 	bool is_read;
-	struct member m;
+	struct node_state m;
 	char value[AGENT_KEYS][AGENT_VALUE]; // of our keys, as they stand there; "" = absent
 	bool is_odd[AGENT_KEYS];             // it is longer than anything of ours
 	struct kube_watch watch;
@@ -22,4 +22,4 @@ void agent_node_done(struct agent_node *n);
 // Connects where it is time to, and waits up to that long for something to happen. Negative: it is tried again later.
 int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err);
 // 1 = written, 0 = nothing was to be written, or it is not time yet.
-int agent_node_tell(struct agent_node *n, const struct agent_words *words, struct err *err);
+int agent_node_tell(struct agent_node *n, const struct agent_annotations *words, struct err *err);

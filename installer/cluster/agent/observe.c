@@ -10,23 +10,23 @@
 #include <stdio.h>
 
 struct look {
-	const struct agent_place *at;
+	const struct agent_paths *at;
 	const struct target *const *names;
 	size_t count;
 	struct facts facts;
 	struct store store;
 	struct trust_now trust;
 	bool has_store;
-	struct journal node;         // what the node remembers of its changes
-	const struct driver *record; // and of the load of what is in the kernel; NULL = nothing
-	struct params usual;         // of every load on this node
-	struct strv given;           // of what is loaded, what is not usual: a policy said it, or somebody by hand
+	struct journal node;               // what the node remembers of its changes
+	const struct driver_state *record; // and of the load of what is in the kernel; NULL = nothing
+	struct module_params usual;        // of every load on this node
+	struct strv given; // of what is loaded, what is not usual: a policy said it, or somebody by hand
 };
 
 static void look_done(struct look *l)
 {
 	strv_done(&l->given);
-	params_done(&l->usual);
+	module_params_done(&l->usual);
 	journal_done(&l->node);
 	store_done(&l->store);
 	trust_now_done(&l->trust);
@@ -38,21 +38,21 @@ static void look_done(struct look *l)
 // its values are defaults: what was given tells that.
 static bool has_params(const struct look *l, const struct target *t)
 {
-	auto_params struct params params = { 0 };
+	auto_module_params struct module_params params = { 0 };
 	auto_strv struct strv words = { 0 }, differ = { 0 }, given = { 0 };
-	const struct loaded *loaded = &l->facts.loaded;
+	const struct modules *loaded = &l->facts.loaded;
 	struct err ignored;
 	target_params(t, &words);
 	for (size_t i = 0; i < words.count; i++)
-		if (params_add_option(&params, words.items[i], &ignored) < 0)
+		if (module_params_add_option(&params, words.items[i], &ignored) < 0)
 			return false;
 	if (l->record)
-		given_options(l->record, &params, &given);
-	auto_str char *lacks = l->record ? given_lacks(l->record, loaded, &params) : NULL;
+		loaded_params_options(l->record, &params, &given);
+	auto_str char *lacks = l->record ? loaded_params_missing(l->record, loaded, &params) : NULL;
 	for (size_t i = 0; i < l->given.count; i++)
 		if (strv_has(&given, l->given.items[i]))
 			return false;
-	return !lacks && params_differ(&params, loaded, &differ) == 0;
+	return !lacks && module_params_differing(&params, loaded, &differ) == 0;
 }
 
 static bool is_any_flavour(const char *flavour)
@@ -60,20 +60,20 @@ static bool is_any_flavour(const char *flavour)
 	return !*flavour || str_eq(flavour, "auto");
 }
 
-static bool is_loaded(const struct look *l, const struct target *t)
+static bool is_target_loaded(const struct look *l, const struct target *t)
 {
-	const struct loaded *loaded = &l->facts.loaded;
-	const struct driver *record = l->record;
+	const struct modules *loaded = &l->facts.loaded;
+	const struct driver_state *record = l->record;
 	return str_eq(t->driver, loaded->version) &&
 	       (is_any_flavour(t->flavour) || str_eq(t->flavour, flavour_name(loaded->flavour))) &&
 	       (!t->package || (record && str_eq(t->package + strlen("sha256:"), record->digest))) && has_params(l, t);
 }
 
 // Versions are words; what is none is not worth a name.
-static void take_word(char *to, size_t size, const char *from)
+static void copy_word(char *to, size_t size, const char *from)
 {
 	if (from)
-		word_copy(to, size, from, strlen(from));
+		node_word_copy(to, size, from, strlen(from));
 }
 
 // Of several names for the same that which was ordered or worked before, else that which says most.
@@ -82,45 +82,45 @@ static const struct target *name_loaded(const struct look *l)
 	const struct target *best = NULL;
 	for (size_t i = 0; i < l->count; i++) {
 		const struct target *t = l->names[i];
-		if (is_loaded(l, t) && i == 0)
+		if (is_target_loaded(l, t) && i == 0)
 			return t;
-		if (is_loaded(l, t) && (!best || strlen(t->parameters) > strlen(best->parameters)))
+		if (is_target_loaded(l, t) && (!best || strlen(t->parameters) > strlen(best->parameters)))
 			best = t;
 	}
 	return best;
 }
 
 // As a policy that wants this would name it.
-static void make_name(const struct look *l, struct target *ret)
+static void name_loaded_driver(const struct look *l, struct target *ret)
 {
-	const struct loaded *loaded = &l->facts.loaded;
+	const struct modules *loaded = &l->facts.loaded;
 	*ret = (struct target){ .parameters = strv_join(&l->given, "\n") };
-	take_word(ret->driver, sizeof(ret->driver), loaded->version);
+	copy_word(ret->driver, sizeof(ret->driver), loaded->version);
 	if (loaded->flavour != FLAVOUR_AUTO)
-		take_word(ret->flavour, sizeof(ret->flavour), flavour_name(loaded->flavour));
+		copy_word(ret->flavour, sizeof(ret->flavour), flavour_name(loaded->flavour));
 	target_name(ret);
 }
 
 static void look_at_kernel(const struct look *l, struct agent_facts *f, struct target *ret_new)
 {
 	const struct facts *x = &l->facts;
-	const struct loaded_module *core = loaded_find(&x->loaded, "nvidia");
-	const char *version = x->loaded.version ? x->loaded.version : core ? core->version : x->resident.version;
+	const struct loaded_module *core = modules_find(&x->loaded, "nvidia");
+	const char *version = x->loaded.version ? x->loaded.version : core ? core->version : x->existing_driver.version;
 	f->is_empty = !x->loaded.count;
-	f->is_foreign = !f->is_empty && (!core || !x->loaded.version || x->resident.is_foreign);
+	f->is_foreign = !f->is_empty && (!core || !x->loaded.version || x->existing_driver.is_foreign);
 	if (f->is_empty)
 		return;
-	take_word(f->version, sizeof(f->version), version);
-	take_word(f->srcversion, sizeof(f->srcversion), core ? core->srcversion : NULL);
+	copy_word(f->version, sizeof(f->version), version);
+	copy_word(f->srcversion, sizeof(f->srcversion), core ? core->srcversion : NULL);
 	if (f->is_foreign)
 		return;
 	const struct target *t = name_loaded(l);
 	if (!t)
-		make_name(l, ret_new);
-	f->loaded = t ? t->aim : ret_new->aim;
+		name_loaded_driver(l, ret_new);
+	f->loaded = t ? t->target_hash : ret_new->target_hash;
 }
 
-static bool is_trusted(const struct look *l, const struct package *p)
+static bool is_package_trusted(const struct look *l, const struct package *p)
 {
 	struct err ignored;
 	return l->at->is_unverified ||
@@ -128,7 +128,7 @@ static bool is_trusted(const struct look *l, const struct package *p)
 }
 
 // 1 = the store has all of it, for the kernel that runs. What would be refused when it is to be loaded is not there.
-static bool is_stored(const struct look *l, const struct target *t)
+static bool is_target_stored(const struct look *l, const struct target *t)
 {
 	struct err ignored;
 	auto_package struct package p = PACKAGE_NONE;
@@ -142,7 +142,7 @@ static bool is_stored(const struct look *l, const struct target *t)
 	return l->has_store &&
 	       (store_find(&l->store, &want, &p, &ignored) > 0 ||
 		store_find_reused(&l->store, &want, &p, &ignored) > 0) &&
-	       is_trusted(l, &p);
+	       is_package_trusted(l, &p);
 }
 
 static void look_at_store(const struct look *l, struct agent_facts *f)
@@ -151,39 +151,39 @@ static void look_at_store(const struct look *l, struct agent_facts *f)
 	for (size_t i = 0; i < l->count && used < AGENT_STORED; i++) {
 		bool is_told = false;
 		for (size_t k = 0; k < used; k++)
-			is_told = is_told || f->store[k].payload == l->names[i]->aim.payload;
-		if (!is_told && is_stored(l, l->names[i]))
-			f->store[used++] = l->names[i]->aim;
+			is_told = is_told || f->store[k].payload == l->names[i]->target_hash.payload;
+		if (!is_told && is_target_stored(l, l->names[i]))
+			f->store[used++] = l->names[i]->target_hash;
 	}
 }
 
-static int open_all(struct look *l, struct err *err)
+static int open_observed_store(struct look *l, struct err *err)
 {
-	const struct agent_place *at = l->at;
+	const struct agent_paths *at = l->at;
 	if (facts_read(at->host, at->kern, &l->facts, err) < 0 ||
-	    params_read(at->host, at->kern, at->kern, at->params, &l->usual, err) < 0 ||
+	    module_params_read(at->host, at->kern, at->kern, at->params, &l->usual, err) < 0 ||
 	    journal_find(at->host, at->state, &l->node, err) < 0)
 		return -1;
-	params_add_defaults(&l->usual, &l->facts.gpus);
-	l->record = given_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
+	module_params_add_defaults(&l->usual, &l->facts.gpus);
+	l->record = loaded_params_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
 	if (l->record)
-		given_options(l->record, &l->usual, &l->given);
+		loaded_params_options(l->record, &l->usual, &l->given);
 	l->has_store = root_exists(at->state, "store/index.json");
 	if (l->has_store && !at->is_unverified)
 		trust_now(at->host, at->trust_dir, &l->trust);
 	if (l->has_store && store_open(at->state, 0, &l->store, err) < 0)
 		return -1;
-	return resident_read(at->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,
-			     &l->usual.blacklist, &l->facts.resident, err);
+	return existing_driver_read(at->host, &l->facts.host, &l->facts.loaded, l->has_store ? &l->store : NULL,
+				    &l->usual.blacklist, &l->facts.existing_driver, err);
 }
 
-int agent_look(const struct agent_place *at, const struct target *const *names, size_t count, struct agent_facts *ret,
-	       struct target *ret_new, struct err *err)
+int agent_read_facts(const struct agent_paths *at, const struct target *const *names, size_t count,
+		     struct agent_facts *ret, struct target *ret_new, struct err *err)
 {
 	auto_look struct look l = { .at = at, .names = names, .count = count, .store = STORE_NONE };
 	struct agent_facts f = { .is_known = true };
 	*ret_new = (struct target){ 0 };
-	if (open_all(&l, err) < 0)
+	if (open_observed_store(&l, err) < 0)
 		return -1;
 	snprintf(f.release, sizeof(f.release), "%s", l.facts.host.release);
 	look_at_kernel(&l, &f, ret_new);
@@ -198,19 +198,19 @@ void agent_holders_done(struct agent_holders *h)
 	*h = (struct agent_holders){ 0 };
 }
 
-static int count_holders(const struct agent_place *at, struct strv *pods)
+static int count_holders(const struct agent_paths *at, struct strv *pods)
 {
 	struct err ignored;
 	auto_str char *release = NULL;
-	auto_loaded struct loaded loaded = { 0 };
+	auto_modules struct modules loaded = { 0 };
 	auto_holders struct holders h = { 0 };
 	if (root_line(at->kern, "proc/sys/kernel/osrelease", &release, &ignored) <= 0 ||
-	    loaded_read(at->host, at->kern, release, &loaded, &ignored) < 0)
+	    modules_read(at->host, at->kern, release, &loaded, &ignored) < 0)
 		return AGENT_UNKNOWN;
 	if (!loaded.count)
 		return 0;
 	if (holders_find(at->kern, &loaded, &h, &ignored) < 0 ||
-	    drain_omit_daemons(at->host, at->kern, &h, &ignored) < 0)
+	    holders_wait_omit_daemons(at->host, at->kern, &h, &ignored) < 0)
 		return AGENT_UNKNOWN;
 	for (size_t i = 0; i < h.count; i++)
 		if (h.items[i].pod && h.items[i].kind != HOLDER_MOUNT && !strv_has(pods, h.items[i].pod))
@@ -220,7 +220,7 @@ static int count_holders(const struct agent_place *at, struct strv *pods)
 	return !count && h.unreadable ? AGENT_UNKNOWN : count > INT16_MAX ? INT16_MAX : (int)count;
 }
 
-void agent_look_holders(const struct agent_place *at, struct agent_holders *ret)
+void agent_read_holders(const struct agent_paths *at, struct agent_holders *ret)
 {
 	struct strv pods = { 0 };
 	int count = count_holders(at, &pods);

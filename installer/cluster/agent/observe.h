@@ -11,9 +11,9 @@ struct agent_facts {
 	bool is_known;   // the rest was read
 	bool is_foreign; // what is in the kernel is none of ours
 	bool is_empty;   // no driver is loaded
-	struct aim loaded;
-	struct aim store[AGENT_STORED]; // whole on the disk, for the kernel that runs
-	char version[WORD_TEXT];        // of what is loaded
+	struct target_hash loaded;
+	struct target_hash store[AGENT_STORED]; // whole on the disk, for the kernel that runs
+	char version[WORD_TEXT];                // of what is loaded
 	char srcversion[WORD_TEXT], release[64];
 };
 
@@ -24,7 +24,7 @@ struct agent_holders {
 	struct strv pods; // uids
 };
 
-struct agent_place {
+struct agent_paths {
 	const struct root *host, *kern, *state; // borrowed
 	const struct strv *params; // that every load here gets, whatever a policy says; as --param has them
 	const char *trust_dir;     // by which packages on the disk are judged, as of trust_dir()
@@ -33,13 +33,13 @@ struct agent_place {
 
 // names: what the node may have, first what was ordered last or worked before. What is loaded and has none of these
 // gets one, of which *ret_new is made (.driver "" = it did not), so that it can be brought back; caller releases it.
-int agent_look(const struct agent_place *at, const struct target *const *names, size_t count, struct agent_facts *ret,
-	       struct target *ret_new, struct err *err);
+int agent_read_facts(const struct agent_paths *at, const struct target *const *names, size_t count,
+		     struct agent_facts *ret, struct target *ret_new, struct err *err);
 
 // What the agent put in last, by its journal, which is left as it is. 1 = *ret says, caller releases; 0 = not known.
 int agent_current(const struct root *state, struct target *ret, struct err *err);
 
 // How many hold it, and whose pods; our own daemons do not count. Never fails: what is not known is AGENT_UNKNOWN.
 // generation counts up where it differs from what ret held.
-void agent_look_holders(const struct agent_place *at, struct agent_holders *ret);
+void agent_read_holders(const struct agent_paths *at, struct agent_holders *ret);
 void agent_holders_done(struct agent_holders *h);

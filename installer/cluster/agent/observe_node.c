@@ -14,7 +14,7 @@ enum {
 	TROUBLE_TEXT = 220, // beside the name of its error
 };
 
-void agent_complain(struct agent *a, const char *what, const struct err *why)
+void agent_log_trouble_once(struct agent *a, const char *what, const struct err *why)
 {
 	auto_str char *text = str_fmt("%s: %s", what, why->text);
 	if (strncmp(a->said, text, sizeof(a->said) - 1) == 0)
@@ -28,7 +28,7 @@ void agent_stuck(struct agent *a, bool *is_it, const char *what, const struct er
 	a->hold_ms = a->now_ms + RETRY_MS;
 	*is_it = true;
 	snprintf(a->trouble, sizeof(a->trouble), "%s: %.*s", err_info(why->code)->name, TROUBLE_TEXT, why->text);
-	agent_complain(a, what, why);
+	agent_log_trouble_once(a, what, why);
 }
 
 void agent_unstuck(struct agent *a, bool *is_it)
@@ -48,7 +48,7 @@ void agent_read_policy(struct agent *a)
 	a->policy_ms = a->now_ms + POLICY_MS;
 	int r = a->site->machine.policy(a->site->machine.ctx, &policy, &why);
 	if (r < 0)
-		agent_complain(a, "the policy is not read", &why);
+		agent_log_trouble_once(a, "the policy is not read", &why);
 	if (r <= 0)
 		return;
 	policy_done(&a->policy);
@@ -59,18 +59,18 @@ void agent_read_policy(struct agent *a)
 
 // What this node has
 
-const struct target *agent_meaning(const struct agent *a, const struct aim *aim)
+const struct target *agent_target_of(const struct agent *a, const struct target_hash *target_hash)
 {
 	for (size_t i = 0; i < a->policy.pool_count; i++)
-		if (aim_eq(&a->policy.pools[i].target.aim, aim))
+		if (target_hash_eq(&a->policy.pools[i].target.target_hash, target_hash))
 			return &a->policy.pools[i].target;
-	return agent_known(&a->journal, aim);
+	return agent_known(&a->journal, target_hash);
 }
 
-static size_t add_name(const struct target **names, size_t count, const struct target *t)
+static size_t add_known_target(const struct target **names, size_t count, const struct target *t)
 {
 	for (size_t i = 0; t && i < count; i++)
-		if (aim_eq(&names[i]->aim, &t->aim))
+		if (target_hash_eq(&names[i]->target_hash, &t->target_hash))
 			return count;
 	if (t)
 		names[count++] = t;
@@ -78,16 +78,16 @@ static size_t add_name(const struct target **names, size_t count, const struct t
 }
 
 // First what was ordered, when that was carried out; else what works here.
-static size_t names_of(const struct agent *a, const struct target **names)
+static size_t known_targets(const struct agent *a, const struct target **names)
 {
 	const struct agent_journal *j = &a->journal;
 	bool is_new = a->has_end && a->end.is_ok && agent_changes(j->order.verb) && j->step == AGENT_BEGUN;
-	size_t count = add_name(names, 0, agent_meaning(a, is_new ? &j->order.aim : &j->current));
-	count = add_name(names, count, agent_meaning(a, &j->order.aim));
+	size_t count = add_known_target(names, 0, agent_target_of(a, is_new ? &j->order.target_hash : &j->current));
+	count = add_known_target(names, count, agent_target_of(a, &j->order.target_hash));
 	for (size_t i = 0; i < a->policy.pool_count; i++)
-		count = add_name(names, count, &a->policy.pools[i].target);
+		count = add_known_target(names, count, &a->policy.pools[i].target);
 	for (size_t i = 0; i < j->known_count; i++)
-		count = add_name(names, count, &j->known[i]);
+		count = add_known_target(names, count, &j->known[i]);
 	return count;
 }
 
@@ -103,32 +103,32 @@ bool agent_write(struct agent *a)
 }
 
 // What was found is what works here, until an order says otherwise; and it can be brought back by its name.
-static void adopt(struct agent *a, const struct target *found)
+static void adopt_loaded_driver(struct agent *a, const struct target *found)
 {
 	struct agent_journal *j = &a->journal;
 	const struct agent_facts *f = &a->facts;
 	bool is_ours = !f->is_empty && !f->is_foreign, is_changing = j->step == AGENT_BEGUN || j->step == AGENT_BACK;
-	const struct target *t = *found->driver ? found : agent_meaning(a, &f->loaded);
+	const struct target *t = *found->driver ? found : agent_target_of(a, &f->loaded);
 	bool is_new = is_ours && t && agent_learn(j, t);
-	if (!is_ours || is_changing || aim_eq(&j->current, &f->loaded))
+	if (!is_ours || is_changing || target_hash_eq(&j->current, &f->loaded))
 		return;
 	j->current = f->loaded;
 	if (!agent_write(a) && is_new)
 		a->look_ms = a->now_ms + RETRY_MS;
 }
 
-void agent_see(struct agent *a)
+void agent_refresh_facts(struct agent *a)
 {
 	struct err why;
 	struct target found = { 0 };
 	const struct agent_machine *m = &a->site->machine;
 	const struct target **names = mem_alloc((a->policy.pool_count + a->journal.known_count + 3) * sizeof(*names));
 	a->look_ms = a->now_ms + LOOK_MS;
-	if (m->look(m->ctx, names, names_of(a, names), &a->facts, &found, &why) < 0) {
+	if (m->look(m->ctx, names, known_targets(a, names), &a->facts, &found, &why) < 0) {
 		a->look_ms = a->now_ms + RETRY_MS;
-		agent_complain(a, "this node cannot be looked at", &why);
+		agent_log_trouble_once(a, "this node cannot be looked at", &why);
 	} else {
-		adopt(a, &found);
+		adopt_loaded_driver(a, &found);
 	}
 	target_done(&found);
 	free(names);
@@ -167,7 +167,7 @@ static void copy_holders(const struct agent_holders *from, bool is_coarse, struc
 }
 
 // A node that is busy now and idle then writes nothing all day.
-static void tell_coarsely(struct agent *a)
+static void publish_coarse_holders(struct agent *a)
 {
 	bool is_busy = a->seen.count != 0, was_busy = a->told.count != 0;
 	bool is_first = !a->told.is_published || !a->told.is_coarse;
@@ -179,7 +179,7 @@ static void tell_coarsely(struct agent *a)
 	}
 }
 
-void agent_see_holders(struct agent *a)
+void agent_refresh_holders(struct agent *a)
 {
 	enum asked how = asked(a);
 	if (how == ASKED_NOT) {
@@ -193,7 +193,7 @@ void agent_see_holders(struct agent *a)
 	a->site->machine.holders(a->site->machine.ctx, &a->seen);
 	a->holders_ms = a->now_ms + (how == ASKED_EXACT ? EXACT_MS : COARSE_MS);
 	if (how == ASKED_COARSE)
-		tell_coarsely(a);
+		publish_coarse_holders(a);
 	else
 		copy_holders(&a->seen, false, &a->told);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `mode: self` of a policy: the node of a cluster that has one, and no coordinator. The agent gives itself the orders
-// that a coordinator would give, by the same pure functions, slots_plan() and transition(). What a coordinator writes
-// on the Node, the Lease and the roll-out's status it writes in a file of this node, STATE/agent/self.json: so
+// that a coordinator would give, by the same pure functions, scheduler_plan() and transition(). What a coordinator
+// writes on the Node, the Lease and the roll-out's status it writes in a file of this node, STATE/agent/self.json: so
 // deadlines, attempts, the way back and the target that failed outlive the agent and the boot, and no API server is
 // asked.
 //
@@ -9,21 +9,22 @@
 #pragma once
 #include "cluster/agent/agent_annotations.h"
 
-struct self {
-	json_t *doc;     // as it is on the disk; NULL = nothing was written yet
-	struct member m; // as of the last step: .record.go is the order, .record.phase the state
+struct single_node {
+	json_t *doc;         // as it is on the disk; NULL = nothing was written yet
+	struct node_state m; // as of the last step: .record.go is the order, .record.phase the state
 };
-void self_done(struct self *s);
+void single_node_done(struct single_node *s);
 
 // 1 = read, 0 = there is none, or what is there means nothing: *ret_why says so then, and it begins anew. Caller frees.
-int self_read(const struct root *state, struct self *ret, char **ret_why, struct err *err);
+int single_node_read(const struct root *state, struct single_node *ret, char **ret_why, struct err *err);
 
-struct self_step {    // what was done
-	bool is_move; // to another state
-	enum phase to;
+struct single_node_step { // what was done
+	bool is_move;     // to another state
+	enum node_phase to;
 	struct reason reason;
 };
 // words: what the agent says; people: facts of its Node, as far as it was read; policy: one of mode self. 1 = something
 // was decided, and is on the disk: to be called again; *ret is what. 0 = nothing is to be done now.
-int self_step(struct self *s, const struct root *state, const struct policy *policy, const struct agent_words *words,
-	      const struct facts *people, int64_t now, struct self_step *ret, struct err *err);
+int single_node_step(struct single_node *s, const struct root *state, const struct policy *policy,
+		     const struct agent_annotations *words, const struct node_facts *people, int64_t now,
+		     struct single_node_step *ret, struct err *err);

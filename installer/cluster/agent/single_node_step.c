@@ -22,11 +22,11 @@ const struct record *agent_orders(const struct agent *a)
 
 // In the log, and on the Node where that is to be had. The words of the rules are of cordons and evictions, which there
 // are none of here.
-static void tell(struct agent *a, const struct self_step *step)
+static void report_step(struct agent *a, const struct single_node_step *step)
 {
 	struct err why;
-	const char *name = phase_info(step->to)->name;
-	const struct reason_info *info = reason_info(step->reason.code);
+	const char *name = node_phase_info(step->to)->name;
+	const struct node_reason_info *info = node_reason_info(step->reason.code);
 	auto_str char *cause = step->reason.code == REASON_NONE ?
 				       str_dup("") :
 				       str_fmt(" (%s%s%s; next: %s)", info->code, *step->reason.object ? " " : "",
@@ -44,22 +44,22 @@ static void tell(struct agent *a, const struct self_step *step)
 					 .component = "kmodsmith-agent" };
 	a->site->machine.did(a->site->machine.ctx, message);
 	if (a->node.is_read && api_event(a->site->kube, &event, &why) < 0)
-		agent_complain(a, "an event", &why);
+		agent_log_trouble_once(a, "an event", &why);
 }
 
 // By what the agent would tell a coordinator, and by nothing else.
 void agent_command(struct agent *a)
 {
-	static const struct facts nobody;
-	struct agent_words words;
-	struct self_step step;
+	static const struct node_facts nobody;
+	struct agent_annotations words;
+	struct single_node_step step;
 	struct err why;
 	if (!agent_is_self(a) || !a->facts.is_known)
 		return;
-	agent_words(&a->journal, &a->facts, &a->told, a->site->boot, &words);
+	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	for (int i = 0; i < STEPS_MOST; i++) {
-		int r = self_step(&a->self, a->site->state, &a->policy, &words,
-				  a->node.is_read ? &a->node.m.facts : &nobody, kube_wall_s(), &step, &why);
+		int r = single_node_step(&a->self, a->site->state, &a->policy, &words,
+					 a->node.is_read ? &a->node.m.facts : &nobody, kube_wall_s(), &step, &why);
 		if (r < 0)
 			agent_stuck(a, &a->is_unordered, "nothing is ordered", &why);
 		else if (a->is_unordered)
@@ -67,6 +67,6 @@ void agent_command(struct agent *a)
 		if (r <= 0)
 			return;
 		if (step.is_move)
-			tell(a, &step);
+			report_step(a, &step);
 	}
 }

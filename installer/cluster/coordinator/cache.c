@@ -7,12 +7,12 @@ static const char *const map_event[] = { KUBE_EVENT, NULL };
 static const char *const object_event[] = { KUBE_EVENT, "object metadata uid", "object metadata generation",
 					    "object metadata annotations", NULL };
 
-const char *coordinator_datum(const json_t *map, const char *key)
+const char *coordinator_configmap_value(const json_t *map, const char *key)
 {
 	return json_string_value(json_object_get(json_object_get(map, "data"), key));
 }
 
-static int get_map(struct coordinator *c, const char *name, json_t **map, struct err *err)
+static int get_configmap(struct coordinator *c, const char *name, json_t **map, struct err *err)
 {
 	auto_str char *path = api_configmap(c->o.namespace, name);
 	json_t *now = NULL;
@@ -26,7 +26,7 @@ static int get_map(struct coordinator *c, const char *name, json_t **map, struct
 static void read_status(struct coordinator *c)
 {
 	json_error_t problem;
-	const char *text = coordinator_datum(c->status_map, ROLLSTATUS_KEY);
+	const char *text = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KEY);
 	json_decref(TAKE(c->status_doc));
 	memset(c->rollouts, 0, sizeof(c->rollouts));
 	if (!text)
@@ -35,29 +35,29 @@ static void read_status(struct coordinator *c)
 	if (!c->status_doc)
 		err_set(&c->blind, E_CONFIG, "line %d of the roll-out's status is not JSON: %s", problem.line,
 			problem.text);
-	if (!c->status_doc || rollstatus_read(c->status_doc, &c->policy, c->rollouts, &c->blind) < 0)
-		coordinator_say(c, "the roll-out's status", &c->blind);
+	if (!c->status_doc || rollout_status_read(c->status_doc, &c->policy, c->rollouts, &c->blind) < 0)
+		coordinator_report_trouble(c, "the roll-out's status", &c->blind);
 }
 
-int know_status(struct coordinator *c, struct err *err)
+int cache_load_status(struct coordinator *c, struct err *err)
 {
-	if (get_map(c, ROLLSTATUS_NAME, &c->status_map, err) < 0)
+	if (get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0)
 		return -1;
 	read_status(c);
 	return 0;
 }
 
-static int ignore(void *ctx, json_t *object, struct err *err)
+static int ignore_object(void *ctx, json_t *object, struct err *err)
 {
 	(void)ctx, (void)object, (void)err;
 	return 0;
 }
 
 // From before it is read, so that no change falls in between.
-static int know_version(struct coordinator *c, struct kube_watch *w, struct err *err)
+static int read_list_version(struct coordinator *c, struct kube_watch *w, struct err *err)
 {
 	static const char *const record[] = { "metadata name", NULL };
-	struct kube_list list = { .path = w->path, .query = w->query, .record = record, .take = ignore };
+	struct kube_list list = { .path = w->path, .query = w->query, .record = record, .take = ignore_object };
 	char *version = NULL;
 	if (kube_list(c->o.kube, &list, &version, err) < 0)
 		return -1;
@@ -68,22 +68,22 @@ static int know_version(struct coordinator *c, struct kube_watch *w, struct err 
 
 // Where the kind is not installed, or its rows are not in our role, the ConfigMap is all there is. But who has had a
 // DriverRollout and may not read it any more does not know that it is gone.
-static int know_kind(struct coordinator *c, struct err *err)
+static int check_driver_rollout_crd(struct coordinator *c, struct err *err)
 {
-	const char *kind = coordinator_datum(c->status_map, ROLLSTATUS_KIND_KEY);
-	bool had_object = c->policy_object || str_eq(kind, DRIVERROLLOUT_KIND);
+	const char *kind = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KIND_KEY);
+	bool had_object = c->policy_object || str_eq(kind, DRIVER_ROLLOUT_KIND);
 	c->kind_ms = kube_now_ms() + COORDINATOR_KIND_MS;
-	c->has_kind = know_version(c, &c->objects, err) == 0;
+	c->has_kind = read_list_version(c, &c->objects, err) == 0;
 	if (c->has_kind || err->code == E_NOT_FOUND)
 		return 0;
 	return err->code == E_AUTH && !had_object ? 0 : -1;
 }
 
-static int get_object(struct coordinator *c, struct err *err)
+static int get_driver_rollout(struct coordinator *c, struct err *err)
 {
-	auto_str char *path = api_driverrollout(c->o.namespace, POLICY_NAME);
+	auto_str char *path = api_driver_rollout(c->o.namespace, POLICY_NAME);
 	json_t *now = NULL;
-	if (know_kind(c, err) < 0 || (c->has_kind && api_get(c->o.kube, path, &now, err) < 0))
+	if (check_driver_rollout_crd(c, err) < 0 || (c->has_kind && api_get(c->o.kube, path, &now, err) < 0))
 		return -1;
 	json_decref(c->policy_object);
 	json_decref(TAKE(c->object_said));
@@ -91,63 +91,63 @@ static int get_object(struct coordinator *c, struct err *err)
 	return 0;
 }
 
-static int know_maps(struct coordinator *c, struct err *err)
+static int load_configmaps(struct coordinator *c, struct err *err)
 {
 	c->blind = (struct err){ 0 };
-	if (get_map(c, POLICY_NAME, &c->policy_map, err) < 0 || get_map(c, ROLLSTATUS_NAME, &c->status_map, err) < 0 ||
-	    get_object(c, err) < 0)
+	if (get_configmap(c, POLICY_NAME, &c->policy_map, err) < 0 ||
+	    get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0 || get_driver_rollout(c, err) < 0)
 		return -1;
-	policy_choose(c); // before the status, whose pools are the policy's
+	policy_in_force_choose(c); // before the status, whose pools are the policy's
 	read_status(c);
 	c->is_dirty = true;
 	return 0;
 }
 
-static int put_node(void *ctx, json_t *node, struct err *err)
+static int cache_node(void *ctx, json_t *node, struct err *err)
 {
 	struct coordinator *c = ctx;
 	struct err why;
 	(void)err;
-	fleet_put(&c->fleet, node, &c->policy);
+	node_cache_put(&c->node_cache, node, &c->policy);
 	if (leader_keep(&c->leader, &why) < 0) // thousands of nodes take their time
-		coordinator_say(c, "renewing the Lease", &why);
+		coordinator_report_trouble(c, "renewing the Lease", &why);
 	return 0;
 }
 
 // What labels mean depends on the policy, so that another policy is a reason to read all nodes anew.
-static int know_nodes(struct coordinator *c, struct err *err)
+static int load_nodes(struct coordinator *c, struct err *err)
 {
 	auto_strv struct strv record = { 0 };
-	fleet_record(&c->policy, false, &record);
+	node_cache_record(&c->policy, false, &record);
 	struct kube_list list = {
-		.path = "/api/v1/nodes", .record = (const char *const *)record.items, .take = put_node, .ctx = c
+		.path = "/api/v1/nodes", .record = (const char *const *)record.items, .take = cache_node, .ctx = c
 	};
 	char *version = NULL;
-	fleet_list_begin(&c->fleet);
+	node_cache_list_begin(&c->node_cache);
 	if (kube_list(c->o.kube, &list, &version, err) < 0)
 		return -1;
-	fleet_list_end(&c->fleet);
+	node_cache_list_end(&c->node_cache);
 	free(c->nodes.version);
 	c->nodes.version = version;
-	for (size_t i = 0; i < c->fleet.count; i++)
-		c->fleet.members[i].facts.is_ours = str_eq(c->fleet.fellows[i].name, c->o.own_node);
+	for (size_t i = 0; i < c->node_cache.count; i++)
+		c->node_cache.nodes[i].facts.is_ours = str_eq(c->node_cache.entries[i].name, c->o.own_node);
 	return 0;
 }
 
-static int on_node(void *ctx, const char *type, json_t *object, struct err *err)
+static int on_cached_node_event(void *ctx, const char *type, json_t *object, struct err *err)
 {
 	struct coordinator *c = ctx;
 	(void)err;
 	if (str_eq(type, "DELETED"))
-		fleet_remove(&c->fleet, object);
-	else if (!fleet_put(&c->fleet, object, &c->policy))
+		node_cache_remove(&c->node_cache, object);
+	else if (!node_cache_put(&c->node_cache, object, &c->policy))
 		return 0;
 	c->is_dirty = true;
 	return 0;
 }
 
 // It is read anew, and with it all nodes.
-static int on_policy(void *ctx, const char *type, json_t *object, struct err *err)
+static int on_configmap_event(void *ctx, const char *type, json_t *object, struct err *err)
 {
 	struct coordinator *c = ctx;
 	(void)type, (void)object, (void)err;
@@ -156,7 +156,7 @@ static int on_policy(void *ctx, const char *type, json_t *object, struct err *er
 }
 
 // Its status is written by ourselves.
-bool know_object(struct coordinator *c, const json_t *object)
+bool cache_put_driver_rollout(struct coordinator *c, const json_t *object)
 {
 	static const char *const parts[] = { "uid", "generation", "annotations" };
 	const json_t *now = json_object_get(object, "metadata"), *known = json_object_get(c->policy_object, "metadata");
@@ -169,31 +169,31 @@ bool know_object(struct coordinator *c, const json_t *object)
 	return is_same;
 }
 
-static int on_object(void *ctx, const char *type, json_t *object, struct err *err)
+static int on_driver_rollout_event(void *ctx, const char *type, json_t *object, struct err *err)
 {
 	struct coordinator *c = ctx;
 	(void)err;
 	if (str_eq(type, "DELETED"))
 		c->is_loaded = false;
 	else
-		know_object(c, object);
+		cache_put_driver_rollout(c, object);
 	return 0;
 }
 
-void know_init(struct coordinator *c)
+void cache_init(struct coordinator *c)
 {
-	c->objects_path = api_driverrollout(c->o.namespace, NULL);
+	c->objects_path = api_driver_rollout(c->o.namespace, NULL);
 	c->objects = (struct kube_watch){ .path = c->objects_path,
 					  .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
 					  .record = object_event,
-					  .event = on_object,
+					  .event = on_driver_rollout_event,
 					  .ctx = c };
 	c->maps_path = api_configmap(c->o.namespace, NULL);
-	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .event = on_node, .ctx = c };
+	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .event = on_cached_node_event, .ctx = c };
 	c->maps = (struct kube_watch){ .path = c->maps_path,
 				       .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
 				       .record = map_event,
-				       .event = on_policy,
+				       .event = on_configmap_event,
 				       .ctx = c };
 }
 
@@ -201,46 +201,46 @@ static int watch_nodes(struct coordinator *c, struct err *err)
 {
 	kube_watch_end(&c->nodes);
 	strv_done(&c->node_record);
-	fleet_record(&c->policy, true, &c->node_record);
+	node_cache_record(&c->policy, true, &c->node_record);
 	c->nodes.record = (const char *const *)c->node_record.items;
 	return kube_watch_begin(c->o.kube, &c->nodes, COORDINATOR_WATCH_S, err);
 }
 
-static int watch_maps(struct coordinator *c, struct err *err)
+static int watch_configmaps(struct coordinator *c, struct err *err)
 {
 	return kube_watch_begin(c->o.kube, &c->maps, COORDINATOR_WATCH_S, err);
 }
 
-static int watch_objects(struct coordinator *c, struct err *err)
+static int watch_driver_rollouts(struct coordinator *c, struct err *err)
 {
 	return c->has_kind ? kube_watch_begin(c->o.kube, &c->objects, COORDINATOR_WATCH_S, err) : 0;
 }
 
-int know_once(struct coordinator *c, struct err *err)
+int cache_load_once(struct coordinator *c, struct err *err)
 {
-	return know_maps(c, err) < 0 || know_drivers(c, err) < 0 ? -1 : know_nodes(c, err);
+	return load_configmaps(c, err) < 0 || operator_nodes_load(c, err) < 0 ? -1 : load_nodes(c, err);
 }
 
-int know_all(struct coordinator *c, struct err *err)
+int cache_load(struct coordinator *c, struct err *err)
 {
 	kube_watch_end(&c->nodes);
 	kube_watch_end(&c->maps);
 	kube_watch_end(&c->drivers);
 	kube_watch_end(&c->objects);
-	if (know_version(c, &c->maps, err) < 0 || know_once(c, err) < 0 || watch_nodes(c, err) < 0 ||
-	    watch_maps(c, err) < 0 || watch_objects(c, err) < 0 || watch_drivers(c, err) < 0)
+	if (read_list_version(c, &c->maps, err) < 0 || cache_load_once(c, err) < 0 || watch_nodes(c, err) < 0 ||
+	    watch_configmaps(c, err) < 0 || watch_driver_rollouts(c, err) < 0 || operator_nodes_watch(c, err) < 0)
 		return -1;
 	c->is_loaded = true;
 	c->is_dirty = true;
 	c->listed_ms = kube_now_ms();
-	policy_tell(c);
-	tell_drivers(c);
+	policy_in_force_report(c);
+	operator_nodes_report(c);
 	return 0;
 }
 
 // A watch that ended goes on from where it was; one that the server has forgotten means: all anew.
-static int go_on(struct coordinator *c, struct kube_watch *w, int (*begin)(struct coordinator *, struct err *),
-		 struct err *err)
+static int resume_watch(struct coordinator *c, struct kube_watch *w, int (*begin)(struct coordinator *, struct err *),
+			struct err *err)
 {
 	int r = kube_watch_look(w, err);
 	if (r > 0)
@@ -250,28 +250,28 @@ static int go_on(struct coordinator *c, struct kube_watch *w, int (*begin)(struc
 		return 0;
 	}
 	if (r < 0)
-		coordinator_say(c, "a watch", err);
+		coordinator_report_trouble(c, "a watch", err);
 	return begin(c, err);
 }
 
 // The kind may be installed at any time.
-static int go_on_with_objects(struct coordinator *c, struct err *err)
+static int resume_driver_rollout_watch(struct coordinator *c, struct err *err)
 {
 	if (c->has_kind)
-		return go_on(c, &c->objects, watch_objects, err);
+		return resume_watch(c, &c->objects, watch_driver_rollouts, err);
 	if (kube_now_ms() < c->kind_ms)
 		return 0;
-	if (know_kind(c, err) < 0)
-		coordinator_say(c, "looking for the kind " DRIVERROLLOUT_KIND, err);
+	if (check_driver_rollout_crd(c, err) < 0)
+		coordinator_report_trouble(c, "looking for the kind " DRIVER_ROLLOUT_KIND, err);
 	c->is_loaded = c->is_loaded && !c->has_kind;
 	return 0;
 }
 
-int know_more(struct coordinator *c, int wait_ms, struct err *err)
+int cache_update(struct coordinator *c, int wait_ms, struct err *err)
 {
-	if (kube_step(c->o.kube, wait_ms, err) < 0 || go_on(c, &c->nodes, watch_nodes, err) < 0 ||
-	    go_on(c, &c->maps, watch_maps, err) < 0 || go_on_with_objects(c, err) < 0 ||
-	    (c->sees_drivers && go_on(c, &c->drivers, watch_drivers, err) < 0)) {
+	if (kube_step(c->o.kube, wait_ms, err) < 0 || resume_watch(c, &c->nodes, watch_nodes, err) < 0 ||
+	    resume_watch(c, &c->maps, watch_configmaps, err) < 0 || resume_driver_rollout_watch(c, err) < 0 ||
+	    (c->sees_drivers && resume_watch(c, &c->drivers, operator_nodes_watch, err) < 0)) {
 		c->is_loaded = false;
 		return -1;
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The coordinator of roll-outs: leader, what it knows, and what it does about it. Everything that it decides is
-// decided by slots_plan() and transition(); everything that it does can be done twice. Order of every change:
+// decided by scheduler_plan() and transition(); everything that it does can be done twice. Order of every change:
 // status -> ledger -> node -> action -> proof -> next (upgrade-design 5.6). One thread, one thing at a time (T53).
 #pragma once
 #include "cluster/coordinator/drain.h"
@@ -12,16 +12,16 @@
 #define POLICY_KEY "policy.json"
 #define POLICY_KEY_YAML "policy.yaml"
 
-struct transited { // a state that was left for another one
+struct phase_change { // a state that was left for another one
 	const char *node, *rule;
-	enum phase from, to;
+	enum node_phase from, to;
 	struct seq seq;
 	const struct reason *reason;
 	int64_t seconds;      // that it lasted; -1 = nobody knows
 	enum failing failing; // how the agent's last order had failed; FAILING_NONE = it had not
 };
-struct coordinator_ears { // for whoever logs and counts; each may be NULL
-	void (*moved)(void *ctx, const struct transited *t);
+struct coordinator_callbacks { // for whoever logs and counts; each may be NULL
+	void (*moved)(void *ctx, const struct phase_change *t);
 	void (*trouble)(void *ctx, const char *what, const struct err *err); // that is tried again
 	void (*leads)(void *ctx);                                            // from now on
 	void (*turns)(void *ctx);                        // it is not stuck: in each turn, and before each call
@@ -35,16 +35,16 @@ struct coordinator_options { // all borrowed
 	const char *holder;   // who we are, for people
 	const char *own_node; // that we run on; NULL = none of them
 	const char *own_uid;  // of our pod; NULL = none
-	struct coordinator_ears ears;
+	struct coordinator_callbacks callbacks;
 };
 
-enum { OTHERS_MOST = 8 };
-struct others { // coordinators of other namespaces that lead nodes of this cluster
-	struct other {
+enum { OTHER_LEADERS_MOST = 8 };
+struct other_leaders { // coordinators of other namespaces that lead nodes of this cluster
+	struct other_leader {
 		char *namespace, *version; // of its Lease
 		long seen_ms, asked_ms;    // since when it is that one; 0 = never
 		bool is_gone;
-	} items[OTHERS_MOST];
+	} items[OTHER_LEADERS_MOST];
 	size_t count;
 	struct strv gone; // namespaces whose nodes may be taken over
 };
@@ -52,10 +52,10 @@ struct others { // coordinators of other namespaces that lead nodes of this clus
 struct coordinator {
 	struct coordinator_options o;
 	struct leader leader;
-	struct ledger ledger;
-	struct fleet fleet;
-	struct others others;
-	struct drain drain;
+	struct slot_ledger ledger;
+	struct node_cache node_cache;
+	struct other_leaders others;
+	struct evictor drain;
 	struct policy policy;  // in force: the last one that was accepted
 	char *policy_text;     // its document as JSON, which agents read beside the status; NULL = there is none
 	bool has_policy;       // one was accepted, or there was none, since the start
@@ -79,8 +79,8 @@ struct coordinator {
 	bool has_led, is_loaded, is_dirty;
 	long due_ms, listed_ms, retry_ms;
 	struct kube_watch nodes, maps, objects, drivers;
-	struct driversets driversets; // of NVIDIA's operator
-	struct strv driver_record;    // of the watch
+	struct driver_daemonsets driver_daemonsets; // of NVIDIA's operator
+	struct strv driver_record;                  // of the watch
 	bool sees_drivers;
 	size_t told_foreign;     // nodes that are NVIDIA's, as they were told last
 	struct strv node_record; // of the one of nodes

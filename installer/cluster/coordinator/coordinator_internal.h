@@ -10,33 +10,34 @@ enum {
 	COORDINATOR_KIND_MS = 60 * 1000
 };
 
-const char *coordinator_datum(const json_t *map, const char *key); // of a ConfigMap; NULL = absent
-void coordinator_say(const struct coordinator *c, const char *what, const struct err *err);
+const char *coordinator_configmap_value(const json_t *map, const char *key); // of a ConfigMap; NULL = absent
+void coordinator_report_trouble(const struct coordinator *c, const char *what, const struct err *err);
 
 // cache.c: policy, status, nodes; all of it anew, or what the watches tell.
-void know_init(struct coordinator *c); // it must not move in memory from then on
-int know_all(struct coordinator *c, struct err *err);
-int know_once(struct coordinator *c, struct err *err); // without watches
-int know_more(struct coordinator *c, int wait_ms, struct err *err);
-int know_status(struct coordinator *c, struct err *err);
+void cache_init(struct coordinator *c); // it must not move in memory from then on
+int cache_load(struct coordinator *c, struct err *err);
+int cache_load_once(struct coordinator *c, struct err *err); // without watches
+int cache_update(struct coordinator *c, int wait_ms, struct err *err);
+int cache_load_status(struct coordinator *c, struct err *err);
 // The DriverRollout as it is by now: false = people have written there since it was read, and all is read anew.
-bool know_object(struct coordinator *c, const json_t *object);
+bool cache_put_driver_rollout(struct coordinator *c, const json_t *object);
 
 // policy_in_force.c: which policy is in force, of the ConfigMaps as they were read.
-void policy_choose(struct coordinator *c);
-void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message); // NULL: none
-void policy_tell(struct coordinator *c); // what came of it, as an Event on the object, once
+void policy_in_force_choose(struct coordinator *c);
+void policy_in_force_event(struct coordinator *c, const json_t *object, const char *reason,
+			   const char *message);    // NULL: none
+void policy_in_force_report(struct coordinator *c); // what came of it, as an Event on the object, once
 
 // operator_nodes.c: who else loads drivers; between the policy and the nodes.
-int know_drivers(struct coordinator *c, struct err *err);
-int watch_drivers(struct coordinator *c, struct err *err);
-void tell_drivers(struct coordinator *c);
+int operator_nodes_load(struct coordinator *c, struct err *err);
+int operator_nodes_watch(struct coordinator *c, struct err *err);
+void operator_nodes_report(struct coordinator *c);
 // driver_rollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
-void driverrollout_tell(struct coordinator *c, const struct slots *slots);
+void driver_rollout_write_status(struct coordinator *c, const struct slots *slots);
 
 // other_leaders.c: who else leads nodes here.
-void others_look(struct coordinator *c);
-void others_done(struct others *o);
+void other_leaders_check(struct coordinator *c);
+void other_leaders_done(struct other_leaders *o);
 
 // reconcile.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
-int act(struct coordinator *c, struct err *err);
+int reconcile(struct coordinator *c, struct err *err);

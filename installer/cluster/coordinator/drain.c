@@ -6,31 +6,33 @@
 
 #include <stdio.h>
 
-bool drain_is_due(const struct fleet *f, size_t at)
+bool drain_is_due(const struct node_cache *f, size_t at)
 {
-	const struct fellow *w = &f->fellows[at];
-	return !stay_eq(w->looked, member_stay(&f->members[at])) || kube_now_ms() >= w->look_ms;
+	const struct cache_entry *w = &f->entries[at];
+	return !stay_eq(w->looked, node_state_stay(&f->nodes[at])) || kube_now_ms() >= w->look_ms;
 }
 
-static int keep(void *ctx, json_t *pod, struct err *err)
+static int keep_pod(void *ctx, json_t *pod, struct err *err)
 {
 	(void)err;
 	json_array_append(ctx, pod);
 	return 0;
 }
 
-static int list_pods(struct kube *k, const char *node, json_t *ret, struct err *err)
+static int list_node_pods(struct kube *k, const char *node, json_t *ret, struct err *err)
 {
 	static const char *const record[] = { PODS_RECORD, NULL };
 	auto_str char *name = http_escape(node);
 	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", name);
-	struct kube_list list = { .path = "/api/v1/pods", .query = query, .record = record, .take = keep, .ctx = ret };
+	struct kube_list list = {
+		.path = "/api/v1/pods", .query = query, .record = record, .take = keep_pod, .ctx = ret
+	};
 	auto_str char *version = NULL;
 	return kube_list(k, &list, &version, err);
 }
 
 // A list that had to begin anew has some twice.
-static bool is_first(const json_t *pods, size_t at)
+static bool is_first_of_pod(const json_t *pods, size_t at)
 {
 	const json_t *uid = json_object_get(json_object_get(json_array_get(pods, at), "metadata"), "uid");
 	for (size_t i = 0; i < at; i++)
@@ -63,7 +65,7 @@ bool drain_claims_gpu(struct kube *k, const json_t *pod)
 	return false;
 }
 
-static bool take_token(struct drain *d)
+static bool take_eviction_token(struct evictor *d)
 {
 	long now = kube_now_ms(), filled = (now - d->filled_ms) * DRAIN_RATE / 1000;
 	if (!d->filled_ms || filled > 0) {
@@ -84,7 +86,7 @@ struct look {
 };
 
 // One line of plain characters: it becomes an annotation, and is compared with what stands there.
-static void plain_copy(char to[OBJECT_TEXT], const char *from)
+static void copy_printable(char to[OBJECT_TEXT], const char *from)
 {
 	for (size_t i = 0; i < OBJECT_TEXT - 1 && from[i]; i++)
 		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
@@ -105,7 +107,7 @@ static void name_blocker(struct look *l, enum reason_code code, const char *obje
 	if (is <= was)
 		return;
 	l->blocker = (struct reason){ .code = code };
-	plain_copy(l->blocker.object, object);
+	copy_printable(l->blocker.object, object);
 }
 
 // The pod, and the budget where the server's words name it (pkg/registry/core/pod/storage/eviction.go).
@@ -118,7 +120,7 @@ static char *blocked_text(const char *space, const char *pod, const char *words)
 	return str_fmt("%s/%s%s%.*s", space, pod, len ? ", budget " : "", len, budget);
 }
 
-static void take_refusal(struct look *l, const struct api_eviction *done, const char *space, const char *name)
+static void note_eviction_refusal(struct look *l, const struct api_eviction *done, const char *space, const char *name)
 {
 	bool is_budget = done->what == API_BLOCKED;
 	auto_str char *text = is_budget ? blocked_text(space, name, done->why.text) :
@@ -129,7 +131,7 @@ static void take_refusal(struct look *l, const struct api_eviction *done, const 
 	name_blocker(l, is_budget ? REASON_PDB_BLOCKED : REASON_EVICTION_REFUSED, text);
 }
 
-static int evict(struct drain *d, const json_t *pod, struct look *l, struct err *err)
+static int evict_pod(struct evictor *d, const json_t *pod, struct look *l, struct err *err)
 {
 	const json_t *m = json_object_get(pod, "metadata");
 	const char *space = json_string_value(json_object_get(m, "namespace"));
@@ -147,7 +149,7 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 		l->has_evicted = true; // so that it is looked at soon
 	} else if (done.what == API_BLOCKED || done.what == API_REFUSED) {
 		d->blocked += done.what == API_BLOCKED;
-		take_refusal(l, &done, space, name);
+		note_eviction_refusal(l, &done, space, name);
 	} else {
 		d->evicted += done.what == API_EVICTED;
 		l->pods -= done.what == API_GONE;
@@ -157,7 +159,7 @@ static int evict(struct drain *d, const json_t *pod, struct look *l, struct err 
 }
 
 struct node { // that is looked at
-	const struct fleet *fleet;
+	const struct node_cache *node_cache;
 	const char *name, *uid;
 	struct stay stay;
 	bool waits; // for jobs, if it has any
@@ -165,32 +167,32 @@ struct node { // that is looked at
 // Asked before each eviction: the one before it took its time.
 static bool is_still_ours(const struct node *n)
 {
-	size_t at = fleet_find(n->fleet, n->name, n->uid);
-	const struct member *m = at < n->fleet->count ? &n->fleet->members[at] : NULL;
-	return m && stay_eq(member_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
+	size_t at = node_cache_find(n->node_cache, n->name, n->uid);
+	const struct node_state *m = at < n->node_cache->count ? &n->node_cache->nodes[at] : NULL;
+	return m && stay_eq(node_state_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
 }
 
 // The cordon.
-static bool is_before(enum phase phase)
+static bool is_before_drain(enum node_phase phase)
 {
 	return phase == PHASE_QUEUED || phase == PHASE_HELD;
 }
 
-static enum reason_code verdict_reason(enum pod_verdict verdict)
+static enum reason_code pod_verdict_reason(enum pod_verdict verdict)
 {
 	bool is_protected = verdict == POD_STUCK || verdict == POD_FIXED;
 	return is_protected ? REASON_HOLDER_PROTECTED : verdict == POD_HOLDS ? REASON_HOLDERS : REASON_PODS_LEFT;
 }
 
-static int judge_all(struct drain *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
-		     bool evicts, struct look *l, struct err *err)
+static int judge_node_pods(struct evictor *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
+			   bool evicts, struct look *l, struct err *err)
 {
 	for (size_t i = 0; n->waits && i < json_array_size(pods); i++)
 		evicts = evicts && !pod_is_job(json_array_get(pods, i), rules->pool);
 	for (size_t i = 0; i < json_array_size(pods); i++) {
 		const json_t *pod = json_array_get(pods, i);
 		char why[OBJECT_TEXT];
-		if (!is_first(pods, i))
+		if (!is_first_of_pod(pods, i))
 			continue;
 		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
@@ -198,10 +200,10 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 		if (is_job && !l->jobs++)
 			pod_name(pod, l->job);
 		l->pods += pod_has_to_go(verdict);
-		if (*why && !(is_job && is_before(n->stay.phase))) // its end will be waited for
-			name_blocker(l, verdict_reason(verdict), why);
+		if (*why && !(is_job && is_before_drain(n->stay.phase))) // its end will be waited for
+			name_blocker(l, pod_verdict_reason(verdict), why);
 		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
-		if (is_to_go && take_token(d) && evict(d, pod, l, err) < 0)
+		if (is_to_go && take_eviction_token(d) && evict_pod(d, pod, l, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -209,7 +211,7 @@ static int judge_all(struct drain *d, const struct node *n, const json_t *pods, 
 
 // 5 s, half as much again each time that nobody may go, at most a minute (T04, T05). Who is held waits for people: a
 // minute, up to ten.
-static long next_look(struct fellow *w, enum phase phase, const struct look *l)
+static long next_pod_check(struct cache_entry *w, enum node_phase phase, const struct look *l)
 {
 	bool is_held = phase == PHASE_HELD, is_stuck = is_held || (l->is_refused && !l->has_evicted);
 	long wait = is_held ? DRAIN_HELD_MS : DRAIN_LOOK_MS, most = is_held ? DRAIN_HELD_MOST_MS : DRAIN_LOOK_MOST_MS;
@@ -221,13 +223,13 @@ static long next_look(struct fellow *w, enum phase phase, const struct look *l)
 }
 
 // Whom nobody has named yet: jobs while they are waited for, and processes without a pod.
-static void name_others(struct look *l, const struct node *n, int holders)
+static void name_foreign_holders(struct look *l, const struct node *n, int holders)
 {
-	enum phase phase = n->stay.phase;
+	enum node_phase phase = n->stay.phase;
 	if (phase == PHASE_WAITING || (phase == PHASE_EVICTING && n->waits && l->jobs)) {
 		l->blocker = (struct reason){ .code = l->jobs ? REASON_JOBS : REASON_NONE };
 		memcpy(l->blocker.object, l->job, sizeof(l->job));
-	} else if (!is_before(phase) && l->pods == 0 && holders != 0) {
+	} else if (!is_before_drain(phase) && l->pods == 0 && holders != 0) {
 		name_blocker(l, REASON_HOLDERS,
 			     holders > 0 ? "processes of no pod on this node" : "the agent does not know who");
 	}
@@ -239,12 +241,13 @@ static bool is_same_reason(const struct reason *a, const struct reason *b)
 }
 
 // What was seen is of the node, and of the stay, that was asked about.
-static int keep_look(struct member *m, struct fellow *w, struct stay stay, const struct look *l, int64_t now)
+static int keep_pod_check(struct node_state *m, struct cache_entry *w, struct stay stay, const struct look *l,
+			  int64_t now)
 {
 	struct pods_seen *was = &m->facts.seen, none = { .pods = PODS_UNSEEN };
-	bool is_first = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
-	*was = is_first ? none : *was;
-	bool is_same = !is_first && is_same_reason(&was->blocker, &l->blocker);
+	bool is_first_of_pod = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
+	*was = is_first_of_pod ? none : *was;
+	bool is_same = !is_first_of_pod && is_same_reason(&was->blocker, &l->blocker);
 	struct pods_seen seen = { .stay = stay,
 				  .pods = l->pods,
 				  .jobs = l->jobs,
@@ -256,32 +259,32 @@ static int keep_look(struct member *m, struct fellow *w, struct stay stay, const
 	bool is_other = !is_same || seen.pods != was->pods || seen.jobs != was->jobs ||
 			seen.blocked_since != was->blocked_since;
 	*was = seen;
-	w->look_ms = next_look(w, stay.phase, l);
+	w->look_ms = next_pod_check(w, stay.phase, l);
 	return is_other;
 }
 
-int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
-	       struct err *err)
+int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const struct pool *pool, bool evicts,
+		     int64_t now, struct err *err)
 {
-	auto_str char *name = str_dup(f->fellows[at].name), *uid = str_dup(f->members[at].uid);
-	auto_str char *holders = str_dup(f->fellows[at].holders);
-	struct stay stay = member_stay(&f->members[at]);
-	const struct node node = { f, name, uid, stay, pool->wait_for && !f->members[at].record.receipt.waited };
+	auto_str char *name = str_dup(f->entries[at].name), *uid = str_dup(f->nodes[at].uid);
+	auto_str char *holders = str_dup(f->entries[at].holders);
+	struct stay stay = node_state_stay(&f->nodes[at]);
+	const struct node node = { f, name, uid, stay, pool->wait_for && !f->nodes[at].record.receipt.waited };
 	const struct pod_rules rules = { pool, holders, f->count == 1 ? d->own_uid : NULL };
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
-	int held = f->members[at].report.holders;
-	bool is_seen =
-		list_pods(d->kube, name, pods, err) == 0 && judge_all(d, &node, pods, &rules, evicts, &l, err) == 0;
-	name_others(&l, &node, held);
-	at = fleet_find(f, name, uid);
+	int held = f->nodes[at].report.holders;
+	bool is_seen = list_node_pods(d->kube, name, pods, err) == 0 &&
+		       judge_node_pods(d, &node, pods, &rules, evicts, &l, err) == 0;
+	name_foreign_holders(&l, &node, held);
+	at = node_cache_find(f, name, uid);
 	if (at == f->count)
 		return is_seen ? 0 : -1;
-	struct fellow *w = &f->fellows[at];
+	struct cache_entry *w = &f->entries[at];
 	w->blocked = stay_eq(w->looked, stay) ? w->blocked : 0;
 	w->looked = stay;
 	if (is_seen)
-		return keep_look(&f->members[at], w, stay, &l, now);
+		return keep_pod_check(&f->nodes[at], w, stay, &l, now);
 	w->look_ms = kube_now_ms() + DRAIN_LOOK_MS;
 	return -1;
 }

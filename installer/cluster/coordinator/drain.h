@@ -5,7 +5,7 @@
 #include "cluster/coordinator/node_cache.h"
 #include "cluster/kube/client.h"
 
-struct drain {
+struct evictor {
 	struct kube *kube;                     // borrowed
 	const char *own_uid;                   // see struct pod_rules; NULL = none
 	unsigned tokens;                       // evictions that may be asked for now
@@ -20,10 +20,10 @@ enum {
 	DRAIN_HELD_MOST_MS = 600000
 };
 
-bool drain_is_due(const struct fleet *f, size_t at);
+bool drain_is_due(const struct node_cache *f, size_t at);
 // Fills facts.seen, and says when the next look is due. evicts: those that have to go are evicted, else only counted.
 // 1 = they are others than before, 0 = the same, or the node has gone meanwhile. An error leaves them as they were.
-int drain_look(struct drain *d, struct fleet *f, size_t at, const struct pool *pool, bool evicts, int64_t now,
-	       struct err *err);
+int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const struct pool *pool, bool evicts,
+		     int64_t now, struct err *err);
 // Whether a claim of a pod is for a GPU (DRA); one that cannot be read is taken for one.
 bool drain_claims_gpu(struct kube *k, const json_t *pod);

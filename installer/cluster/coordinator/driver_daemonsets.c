@@ -5,22 +5,22 @@
 
 #include <stdio.h>
 
-static void clear(struct driversets *d, size_t at)
+static void clear_daemonset(struct driver_daemonsets *d, size_t at)
 {
 	free(d->items[at].name);
 	strv_done(&d->items[at].selector);
 	d->items[at] = d->items[--d->count];
 }
 
-void driversets_done(struct driversets *d)
+void driver_daemonsets_done(struct driver_daemonsets *d)
 {
 	while (d->count)
-		clear(d, 0);
+		clear_daemonset(d, 0);
 	free(d->items);
-	*d = (struct driversets){ 0 };
+	*d = (struct driver_daemonsets){ 0 };
 }
 
-void driversets_record(bool is_event, struct strv *ret)
+void driver_daemonsets_record(bool is_event, struct strv *ret)
 {
 	static const char *const event[] = { KUBE_EVENT };
 	static const char *const rows[] = { "metadata name", "metadata namespace", "metadata ownerReferences kind",
@@ -31,7 +31,7 @@ void driversets_record(bool is_event, struct strv *ret)
 		strv_add(ret, str_fmt("%s%s", is_event ? "object " : "", rows[i]));
 }
 
-static char *name_of(const json_t *object)
+static char *daemonset_name(const json_t *object)
 {
 	const json_t *metadata = json_object_get(object, "metadata");
 	const char *namespace = json_string_value(json_object_get(metadata, "namespace"));
@@ -67,7 +67,7 @@ static void read_selector(const json_t *object, struct strv *ret)
 	strv_sort(ret);
 }
 
-static size_t find(const struct driversets *d, const char *name)
+static size_t find_daemonset(const struct driver_daemonsets *d, const char *name)
 {
 	size_t at = 0;
 	while (at < d->count && !str_eq(d->items[at].name, name))
@@ -75,7 +75,7 @@ static size_t find(const struct driversets *d, const char *name)
 	return at;
 }
 
-static bool is_same(const struct strv *a, const struct strv *b)
+static bool is_same_selector(const struct strv *a, const struct strv *b)
 {
 	bool is = a->count == b->count;
 	for (size_t i = 0; is && i < a->count; i++)
@@ -83,15 +83,15 @@ static bool is_same(const struct strv *a, const struct strv *b)
 	return is;
 }
 
-bool driversets_put(struct driversets *d, const json_t *object)
+bool driver_daemonsets_put(struct driver_daemonsets *d, const json_t *object)
 {
 	auto_strv struct strv selector = { 0 };
-	auto_str char *name = name_of(object);
-	size_t at = name ? find(d, name) : d->count;
+	auto_str char *name = daemonset_name(object);
+	size_t at = name ? find_daemonset(d, name) : d->count;
 	if (!name || !is_nvidias(object))
-		return driversets_remove(d, object);
+		return driver_daemonsets_remove(d, object);
 	read_selector(object, &selector);
-	if (at < d->count && is_same(&d->items[at].selector, &selector))
+	if (at < d->count && is_same_selector(&d->items[at].selector, &selector))
 		return false;
 	if (at == d->count) {
 		d->items = mem_grow(d->items, d->count + 1, sizeof(*d->items));
@@ -104,13 +104,13 @@ bool driversets_put(struct driversets *d, const json_t *object)
 	return true;
 }
 
-bool driversets_remove(struct driversets *d, const json_t *object)
+bool driver_daemonsets_remove(struct driver_daemonsets *d, const json_t *object)
 {
-	auto_str char *name = name_of(object);
-	size_t at = name ? find(d, name) : d->count;
+	auto_str char *name = daemonset_name(object);
+	size_t at = name ? find_daemonset(d, name) : d->count;
 	if (at == d->count)
 		return false;
-	clear(d, at);
+	clear_daemonset(d, at);
 	return true;
 }
 
@@ -128,7 +128,7 @@ static uint64_t term_of(struct strv *terms, const char *term)
 	return UINT64_C(1) << at;
 }
 
-void driversets_serve(const struct driversets *d, struct policy *policy)
+void driver_daemonsets_apply(const struct driver_daemonsets *d, struct policy *policy)
 {
 	free(policy->driver_sets);
 	policy->driver_sets = NULL;

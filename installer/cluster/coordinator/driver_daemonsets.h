@@ -5,24 +5,24 @@
 #pragma once
 #include "cluster/policy/policy.h"
 
-#define DRIVERSETS_PATH "/apis/apps/v1/daemonsets"
-#define DRIVERSETS_QUERY "labelSelector=app.kubernetes.io%2Fcomponent%3Dnvidia-driver"
+#define DRIVER_DAEMONSETS_PATH "/apis/apps/v1/daemonsets"
+#define DRIVER_DAEMONSETS_QUERY "labelSelector=app.kubernetes.io%2Fcomponent%3Dnvidia-driver"
 
-struct driversets {
+struct driver_daemonsets {
 	struct {
 		char *name;           // "namespace/name"
 		struct strv selector; // "key=value", all of which a node has that it serves
 	} * items;
 	size_t count;
 };
-void driversets_done(struct driversets *d);
-#define auto_driversets __attribute__((cleanup(driversets_done)))
+void driver_daemonsets_done(struct driver_daemonsets *d);
+#define auto_driver_daemonsets __attribute__((cleanup(driver_daemonsets_done)))
 
 // Rows of kube_list.record, or of kube_watch.record. Added to ret.
-void driversets_record(bool is_event, struct strv *ret);
+void driver_daemonsets_record(bool is_event, struct strv *ret);
 // As it is now, or gone. True: other nodes may be served than before. What nobody of NVIDIA's owns is left out.
-bool driversets_put(struct driversets *d, const json_t *object);
-bool driversets_remove(struct driversets *d, const json_t *object);
+bool driver_daemonsets_put(struct driver_daemonsets *d, const json_t *object);
+bool driver_daemonsets_remove(struct driver_daemonsets *d, const json_t *object);
 // Into the policy, by whose terms nodes are judged, in place of those that were there. Affinities are not looked at,
 // nor labels for which the policy has no room: a node too many is held rather than one too few.
-void driversets_serve(const struct driversets *d, struct policy *policy);
+void driver_daemonsets_apply(const struct driver_daemonsets *d, struct policy *policy);

@@ -17,7 +17,7 @@ struct condition {
 	const char *reason, *message;
 };
 
-static struct totals totals_of(const struct coordinator *c, const struct slots *s)
+static struct totals count_totals(const struct coordinator *c, const struct slots *s)
 {
 	struct totals t = { 0 };
 	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
@@ -38,7 +38,7 @@ static json_t *pools_json(const struct coordinator *c, const struct slots *s)
 		const struct sum *sum = &s->sums[i];
 		json_array_append_new(pools,
 				      json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name, "driver",
-						pool->target.driver, "wave", slots_wave_name(pool, s->rollouts[i].wave),
+						pool->target.driver, "wave", waves_name(pool, s->rollouts[i].wave),
 						"nodes", (int)sum->total, "done", (int)sum->done, "failed",
 						(int)sum->failed, "unavailable", (int)sum->unavailable));
 	}
@@ -46,7 +46,7 @@ static json_t *pools_json(const struct coordinator *c, const struct slots *s)
 }
 
 // "535.261.03,570.86.15": of all pools, each once.
-static char *drivers_of(const struct policy *p)
+static char *policy_drivers(const struct policy *p)
 {
 	auto_strv struct strv drivers = { 0 };
 	for (size_t i = 0; i < p->pool_count; i++) {
@@ -60,7 +60,7 @@ static char *drivers_of(const struct policy *p)
 }
 
 // "pool-failures" as PoolFailures, as conditions have their reasons.
-static char *camel(const char *code)
+static char *camel_case(const char *code)
 {
 	char *text = str_dup(code), *to = text;
 	bool is_first = true;
@@ -73,7 +73,8 @@ static char *camel(const char *code)
 	return text;
 }
 
-static void add(json_t *list, const json_t *before, json_int_t generation, const char *now, const struct condition *k)
+static void add_condition(json_t *list, const json_t *before, json_int_t generation, const char *now,
+			  const struct condition *k)
 {
 	const char *status = k->is ? "True" : "False", *since = now;
 	for (size_t i = 0; i < json_array_size(before); i++) {
@@ -107,10 +108,10 @@ static char *halted_text(const struct coordinator *c, const struct slots *s, cha
 		if (!s->rollouts[i].is_halted)
 			continue;
 		if (!*ret_reason)
-			*ret_reason = camel(reason_info(why->code)->code);
+			*ret_reason = camel_case(node_reason_info(why->code)->code);
 		str_add(&text, "%spool %s: %s%s%s; next: %s", text ? "; " : "", c->policy.pools[i].name,
-			reason_info(why->code)->text, *why->object ? " " : "", why->object,
-			reason_info(why->code)->next);
+			node_reason_info(why->code)->text, *why->object ? " " : "", why->object,
+			node_reason_info(why->code)->next);
 	}
 	return text ? text : str_dup("no pool is halted");
 }
@@ -118,7 +119,7 @@ static char *halted_text(const struct coordinator *c, const struct slots *s, cha
 static json_t *conditions_json(const struct coordinator *c, const struct slots *s, const json_t *before,
 			       json_int_t generation)
 {
-	const struct totals t = totals_of(c, s);
+	const struct totals t = count_totals(c, s);
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *halt = NULL;
 	auto_str char *accepted = accepted_text(c), *halted = halted_text(c, s, &halt);
 	auto_str char *count = str_fmt("%u of %u nodes are done, %u failed", t.done, t.nodes, t.failed);
@@ -148,17 +149,17 @@ static json_t *conditions_json(const struct coordinator *c, const struct slots *
 	};
 	json_t *list = json_array();
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
-		add(list, before, generation, now, &all[i]);
+		add_condition(list, before, generation, now, &all[i]);
 	return list;
 }
 
 static json_t *status_json(const struct coordinator *c, const struct slots *s)
 {
-	const struct totals t = totals_of(c, s);
+	const struct totals t = count_totals(c, s);
 	const json_t *before = json_object_get(c->policy_object, "status");
 	json_int_t generation =
 		json_integer_value(json_object_get(json_object_get(c->policy_object, "metadata"), "generation"));
-	auto_str char *drivers = drivers_of(&c->policy);
+	auto_str char *drivers = policy_drivers(&c->policy);
 	return json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:o, s:o}", "observedGeneration", generation, "driver",
 			 drivers, "nodes", (int)t.nodes, "done", (int)t.done, "failed", (int)t.failed, "unavailable",
 			 (int)t.unavailable, "pools", pools_json(c, s), "conditions",
@@ -167,18 +168,18 @@ static json_t *status_json(const struct coordinator *c, const struct slots *s)
 
 // The object as it is now, where somebody else was faster. That it is gone the watch tells. What people wrote there is
 // not taken over here, where no policy is chosen: the watch would find nothing new in it any more.
-static int look_again(struct coordinator *c, const char *path, struct err *err)
+static int reread_driver_rollout(struct coordinator *c, const char *path, struct err *err)
 {
 	auto_json json_t *now = NULL;
 	int r = api_get(c->o.kube, path, &now, err);
-	if (r > 0 && know_object(c, now)) {
+	if (r > 0 && cache_put_driver_rollout(c, now)) {
 		json_decref(c->policy_object);
 		c->policy_object = TAKE(now);
 	}
 	return r < 0 ? -1 : 0;
 }
 
-void driverrollout_tell(struct coordinator *c, const struct slots *s)
+void driver_rollout_write_status(struct coordinator *c, const struct slots *s)
 {
 	enum { PAUSE_MS = 30000 };
 	struct err why = { 0 };
@@ -188,15 +189,15 @@ void driverrollout_tell(struct coordinator *c, const struct slots *s)
 	const json_t *known = c->object_said ? c->object_said : json_object_get(c->policy_object, "status");
 	if (known && json_equal(known, status))
 		return;
-	auto_str char *object = api_driverrollout(c->o.namespace, POLICY_NAME), *path = str_fmt("%s/status", object);
+	auto_str char *object = api_driver_rollout(c->o.namespace, POLICY_NAME), *path = str_fmt("%s/status", object);
 	const json_t *metadata = json_object_get(c->policy_object, "metadata");
 	auto_json json_t *body = json_pack("{s:{s:O}, s:O}", "metadata", "resourceVersion",
 					   json_object_get(metadata, "resourceVersion"), "status", status);
 	int r = api_merge(c->o.kube, path, body, &now, &why);
 	if (r == 0)
-		r = look_again(c, object, &why);
+		r = reread_driver_rollout(c, object, &why);
 	if (r < 0) {
-		coordinator_say(c, "the status of the " DRIVERROLLOUT_KIND, &why);
+		coordinator_report_trouble(c, "the status of the " DRIVER_ROLLOUT_KIND, &why);
 		c->object_ms = kube_now_ms() + PAUSE_MS;
 	}
 	if (r <= 0)

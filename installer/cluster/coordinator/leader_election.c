@@ -44,19 +44,19 @@ bool leader_is_sure(const struct leader *l)
 	return l->is_leading && kube_now_ms() - l->sure_ms < LEADER_RENEW_DEADLINE_MS;
 }
 
-void leader_ledger(const struct leader *l, struct ledger *ret)
+void leader_ledger(const struct leader *l, struct slot_ledger *ret)
 {
-	ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
+	slot_ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
 }
 
-static json_t *same_notes(const struct leader *l)
+static json_t *copy_lease_notes(const struct leader *l)
 {
 	const char *slots = lease_note(&l->lease, SLOTS_NOTE);
 	return slots ? json_pack("{s:s}", SLOTS_NOTE, slots) : json_object();
 }
 
 // What was asked for before its answer came counts from the asking: an answer may be old when it comes.
-static int write_notes(struct leader *l, enum lease_hold hold, json_t *notes, struct err *err)
+static int write_lease_notes(struct leader *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
 	long asked = l->asked_ms = kube_now_ms();
 	int r = lease_write(&l->lease, hold, notes, err);
@@ -66,14 +66,14 @@ static int write_notes(struct leader *l, enum lease_hold hold, json_t *notes, st
 	return r;
 }
 
-static bool is_due(const struct leader *l)
+static bool is_lease_due(const struct leader *l)
 {
 	return !l->asked_ms || kube_now_ms() - l->asked_ms >= LEADER_RETRY_MS;
 }
 
 // A Lease that has just run out, was given back or was heard to be deleted is not waited for any longer (S9), and not
 // asked for without end either.
-static bool is_to_be_had(const struct leader *l)
+static bool is_lease_available(const struct leader *l)
 {
 	enum { PAUSE_MS = 1000 };
 	return (l->lease.seen || l->watch.own) && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
@@ -82,7 +82,7 @@ static bool is_to_be_had(const struct leader *l)
 enum { WATCH_S = 300, DEAF_MS = WATCH_S * 1000 };
 
 // Whoever may not watch asks as often as a leader renews.
-static void listen(struct leader *l)
+static void watch_lease(struct leader *l)
 {
 	struct err ignored;
 	free(TAKE(l->watch.version));
@@ -92,7 +92,7 @@ static void listen(struct leader *l)
 }
 
 // True: what is known of the Lease is what is so.
-static bool hears(struct leader *l)
+static bool has_lease_event(struct leader *l)
 {
 	struct err ignored;
 	int r = l->watch.own ? kube_watch_look(&l->watch, &ignored) : 0;
@@ -103,20 +103,20 @@ static bool hears(struct leader *l)
 	return r > 0;
 }
 
-int leader_try(struct leader *l, struct ledger *ret, struct err *err)
+int leader_try(struct leader *l, struct slot_ledger *ret, struct err *err)
 {
-	bool has_ears = hears(l);
-	if ((has_ears || !is_due(l)) && !is_to_be_had(l))
+	bool has_ears = has_lease_event(l);
+	if ((has_ears || !is_lease_due(l)) && !is_lease_available(l))
 		return 0;
 	l->asked_ms = kube_now_ms();
 	if (lease_read(&l->lease, err) < 0)
 		return -1;
 	if (!lease_is_free(&l->lease)) {
 		if (!has_ears)
-			listen(l);
+			watch_lease(l);
 		return 0;
 	}
-	int r = write_notes(l, LEASE_TAKE, same_notes(l), err);
+	int r = write_lease_notes(l, LEASE_TAKE, copy_lease_notes(l), err);
 	if (r > 0) {
 		leader_ledger(l, ret);
 		kube_watch_end(&l->watch);
@@ -126,15 +126,15 @@ int leader_try(struct leader *l, struct ledger *ret, struct err *err)
 
 int leader_keep(struct leader *l, struct err *err)
 {
-	if (!l->is_leading || !is_due(l))
+	if (!l->is_leading || !is_lease_due(l))
 		return l->is_leading;
-	return write_notes(l, LEASE_KEEP, same_notes(l), err);
+	return write_lease_notes(l, LEASE_KEEP, copy_lease_notes(l), err);
 }
 
-int leader_write(struct leader *l, const struct ledger *ledger, struct err *err)
+int leader_write(struct leader *l, const struct slot_ledger *ledger, struct err *err)
 {
-	auto_str char *text = ledger_text(ledger);
-	return l->is_leading ? write_notes(l, LEASE_KEEP, json_pack("{s:s}", SLOTS_NOTE, text), err) : 0;
+	auto_str char *text = slot_ledger_text(ledger);
+	return l->is_leading ? write_lease_notes(l, LEASE_KEEP, json_pack("{s:s}", SLOTS_NOTE, text), err) : 0;
 }
 
 int leader_leave(struct leader *l, struct err *err)
@@ -142,5 +142,5 @@ int leader_leave(struct leader *l, struct err *err)
 	if (!l->is_leading)
 		return 0;
 	l->is_leading = false;
-	return lease_write(&l->lease, LEASE_LEAVE, same_notes(l), err);
+	return lease_write(&l->lease, LEASE_LEAVE, copy_lease_notes(l), err);
 }

@@ -27,11 +27,11 @@ void leader_done(struct leader *l);
 
 // When it is due: the Lease is watched meanwhile, with kube_step(). 1 = leading from now on, with the ledger that the
 // Lease has (caller frees); 0 = not, or not due.
-int leader_try(struct leader *l, struct ledger *ret, struct err *err);
+int leader_try(struct leader *l, struct slot_ledger *ret, struct err *err);
 // When it is due. 1 = still leading, 0 = lost, for good. An error is none as long as leader_is_sure().
 int leader_keep(struct leader *l, struct err *err);
-int leader_write(struct leader *l, const struct ledger *ledger, struct err *err); // 1 = written, 0 = lost
+int leader_write(struct leader *l, const struct slot_ledger *ledger, struct err *err); // 1 = written, 0 = lost
 bool leader_is_sure(const struct leader *l);
-int leader_leave(struct leader *l, struct err *err);            // whoever waits takes over at once; the ledger stays
-void leader_ledger(const struct leader *l, struct ledger *ret); // as the Lease was read last; caller frees
-uint32_t leader_epoch(const struct leader *l);                  // from 1
+int leader_leave(struct leader *l, struct err *err); // whoever waits takes over at once; the ledger stays
+void leader_ledger(const struct leader *l, struct slot_ledger *ret); // as the Lease was read last; caller frees
+uint32_t leader_epoch(const struct leader *l);                       // from 1

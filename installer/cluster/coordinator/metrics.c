@@ -3,7 +3,7 @@
 
 #include <sys/resource.h>
 
-static void head(char **text, const char *name, const char *type, const char *help)
+static void add_metric_head(char **text, const char *name, const char *type, const char *help)
 {
 	str_add(text, "# HELP kmodsmith_%s %s\n# TYPE kmodsmith_%s %s\n", name, help, name, type);
 }
@@ -11,42 +11,44 @@ static void head(char **text, const char *name, const char *type, const char *he
 // Nodes that no pool has are not counted: nobody moves them.
 static void add_nodes(const struct coordinator *c, const struct slots *s, char **text)
 {
-	head(text, "nodes", "gauge", "Nodes of a pool in a state of the roll-out.");
+	add_metric_head(text, "nodes", "gauge", "Nodes of a pool in a state of the roll-out.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
-		for (enum phase phase = 0; phase < PHASE_COUNT; phase++) {
+		for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
 			unsigned count = 0;
-			for (size_t i = 0; i < c->fleet.count; i++)
-				count += s->seats[i].pool == (int)p && c->fleet.members[i].record.phase == phase;
+			for (size_t i = 0; i < c->node_cache.count; i++)
+				count +=
+					s->node_plans[i].pool == (int)p && c->node_cache.nodes[i].record.phase == phase;
 			str_add(text, "kmodsmith_nodes{pool=\"%s\",state=\"%s\"} %u\n", c->policy.pools[p].name,
-				phase_info(phase)->name, count);
+				node_phase_info(phase)->name, count);
 		}
 }
 
 static void add_rollouts(const struct coordinator *c, const struct slots *s, char **text)
 {
-	head(text, "rollout_info", "gauge", "What a pool goes to, and the wave that is open.");
+	add_metric_head(text, "rollout_info", "gauge", "What a pool goes to, and the wave that is open.");
 	for (size_t p = 0; p < c->policy.pool_count; p++) {
 		const struct pool *pool = &c->policy.pools[p];
-		char aim[AIM_TEXT];
-		aim_text(&s->rollouts[p].target, aim);
+		char target_hash[TARGET_HASH_TEXT];
+		target_hash_text(&s->rollouts[p].target, target_hash);
 		str_add(text, "kmodsmith_rollout_info{pool=\"%s\",driver=\"%s\",target=\"%s\",wave=\"%s\"} 1\n",
-			pool->name, pool->target.driver, aim, slots_wave_name(pool, s->rollouts[p].wave));
+			pool->name, pool->target.driver, target_hash, waves_name(pool, s->rollouts[p].wave));
 	}
-	head(text, "rollout_halted", "gauge", "1: no node moves to the target, for that reason.");
+	add_metric_head(text, "rollout_halted", "gauge", "1: no node moves to the target, for that reason.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		str_add(text, "kmodsmith_rollout_halted{pool=\"%s\",reason=\"%s\"} %d\n", c->policy.pools[p].name,
-			reason_info(s->rollouts[p].halt.code)->code, s->rollouts[p].is_halted);
+			node_reason_info(s->rollouts[p].halt.code)->code, s->rollouts[p].is_halted);
 }
 
-static unsigned free_of(const struct sum *sum)
+static unsigned free_slots(const struct sum *sum)
 {
 	return sum->parallel_limit > sum->used ? sum->parallel_limit - sum->used : 0;
 }
 
 static void add_slots(const struct coordinator *c, const struct slots *s, char **text)
 {
-	head(text, "slots", "gauge",
-	     "Nodes that are worked on, that wait for jobs, the limit of the first, and what is left of it.");
+	add_metric_head(
+		text, "slots", "gauge",
+		"Nodes that are worked on, that wait for jobs, the limit of the first, and what is left of it.");
 	for (size_t p = 0; p < c->policy.pool_count; p++) {
 		const struct sum *sum = &s->sums[p];
 		const struct {
@@ -55,44 +57,45 @@ static void add_slots(const struct coordinator *c, const struct slots *s, char *
 		} rows[] = { { "used", sum->used },
 			     { "waiting", sum->waiting },
 			     { "limit", sum->parallel_limit },
-			     { "free", free_of(sum) } };
+			     { "free", free_slots(sum) } };
 		for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 			str_add(text, "kmodsmith_slots{pool=\"%s\",kind=\"%s\"} %u\n", c->policy.pools[p].name,
 				rows[i].kind, rows[i].value);
 	}
-	head(text, "nodes_unavailable", "gauge", "Nodes that are down, cordoned by anybody, or worked on.");
+	add_metric_head(text, "nodes_unavailable", "gauge", "Nodes that are down, cordoned by anybody, or worked on.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		str_add(text, "kmodsmith_nodes_unavailable{pool=\"%s\"} %u\n", c->policy.pools[p].name,
 			s->sums[p].unavailable);
 }
 
-static void add_phases(const struct tally *t, char **text)
+static void add_phases(const struct counters *t, char **text)
 {
-	head(text, "phase_seconds", "histogram", "How long nodes were in a state that they left.");
-	for (enum phase phase = 0; phase < PHASE_COUNT; phase++) {
-		const struct tally_phase *p = &t->phases[phase];
-		const char *name = phase_info(phase)->name;
+	add_metric_head(text, "phase_seconds", "histogram", "How long nodes were in a state that they left.");
+	for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
+		const struct counters_phase *p = &t->phases[phase];
+		const char *name = node_phase_info(phase)->name;
 		unsigned long sum = 0;
 		if (!p->count)
 			continue;
-		for (unsigned i = 0; i < TALLY_BOUNDS; i++)
+		for (unsigned i = 0; i < COUNTERS_BOUNDS; i++)
 			str_add(text, "kmodsmith_phase_seconds_bucket{phase=\"%s\",le=\"%u\"} %lu\n", name,
-				tally_bounds[i], sum += p->within[i]);
+				counters_bounds[i], sum += p->within[i]);
 		str_add(text, "kmodsmith_phase_seconds_bucket{phase=\"%s\",le=\"+Inf\"} %lu\n", name, p->count);
 		str_add(text, "kmodsmith_phase_seconds_sum{phase=\"%s\"} %.0f\n", name, p->seconds);
 		str_add(text, "kmodsmith_phase_seconds_count{phase=\"%s\"} %lu\n", name, p->count);
 	}
 }
 
-static void add_tally(const struct coordinator *c, const struct tally *t, char **text)
+static void add_transition_counters(const struct coordinator *c, const struct counters *t, char **text)
 {
 	add_phases(t, text);
-	head(text, "node_unavailable_seconds_total", "counter",
-	     "Seconds of nodes that were unavailable, whoever did it.");
+	add_metric_head(text, "node_unavailable_seconds_total", "counter",
+			"Seconds of nodes that were unavailable, whoever did it.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		str_add(text, "kmodsmith_node_unavailable_seconds_total{pool=\"%s\"} %.0f\n", t->pools[p].name,
 			t->pools[p].seconds);
-	head(text, "rollbacks_total", "counter", "Nodes that went back, by the class of the failure; none: no answer.");
+	add_metric_head(text, "rollbacks_total", "counter",
+			"Nodes that went back, by the class of the failure; none: no answer.");
 	for (enum failing f = 0; f < FAILING_COUNT; f++)
 		str_add(text, "kmodsmith_rollbacks_total{class=\"%s\"} %lu\n", failing_names[f], t->rollbacks[f]);
 }
@@ -102,7 +105,8 @@ static void add_requests(const struct coordinator *c, char **text)
 {
 	const struct kube *const clients[] = { c->o.kube, c->o.lease_kube };
 	static const char *const names[] = { "cluster", "lease" };
-	head(text, "api_requests_total", "counter", "Requests to the API server; code 0: no answer, or a watch.");
+	add_metric_head(text, "api_requests_total", "counter",
+			"Requests to the API server; code 0: no answer, or a watch.");
 	for (size_t k = 0; k < ARRAY_SIZE(clients); k++) {
 		size_t count;
 		const struct kube_count *counts = kube_counts(clients[k], &count);
@@ -114,40 +118,40 @@ static void add_requests(const struct coordinator *c, char **text)
 
 static void add_counters(const struct coordinator *c, char **text)
 {
-	head(text, "evictions_total", "counter", "Evictions that were asked for, by what came of them.");
+	add_metric_head(text, "evictions_total", "counter", "Evictions that were asked for, by what came of them.");
 	str_add(text, "kmodsmith_evictions_total{result=\"evicted\"} %lu\n", c->drain.evicted);
 	str_add(text, "kmodsmith_evictions_total{result=\"blocked\"} %lu\n", c->drain.blocked);
 	str_add(text, "kmodsmith_evictions_total{result=\"other\"} %lu\n",
 		c->drain.asked - c->drain.evicted - c->drain.blocked);
-	head(text, "node_writes_total", "counter", "Patches of nodes.");
+	add_metric_head(text, "node_writes_total", "counter", "Patches of nodes.");
 	str_add(text, "kmodsmith_node_writes_total %lu\n", c->writes);
-	head(text, "conflicts_total", "counter", "Patches of nodes that came too late.");
+	add_metric_head(text, "conflicts_total", "counter", "Patches of nodes that came too late.");
 	str_add(text, "kmodsmith_conflicts_total %lu\n", c->conflicts);
 }
 
 static void add_process(const struct coordinator *c, char **text)
 {
 	struct rusage usage;
-	head(text, "leader", "gauge", "1: this coordinator leads.");
+	add_metric_head(text, "leader", "gauge", "1: this coordinator leads.");
 	str_add(text, "kmodsmith_leader %d\n", c->leader.is_leading);
 	if (c->leader.is_leading) {
-		head(text, "policy_accepted", "gauge",
-		     "1: the policy that stands there is in force; 0: it is refused.");
+		add_metric_head(text, "policy_accepted", "gauge",
+				"1: the policy that stands there is in force; 0: it is refused.");
 		str_add(text, "kmodsmith_policy_accepted %d\n", !c->refused.code);
 	}
-	head(text, "resident_memory_max_bytes", "gauge", "The most memory that this process has had.");
+	add_metric_head(text, "resident_memory_max_bytes", "gauge", "The most memory that this process has had.");
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		str_add(text, "kmodsmith_resident_memory_max_bytes %lld\n", usage.ru_maxrss * 1024LL);
 }
 
-char *metrics_text(const struct coordinator *c, const struct slots *s, const struct tally *t)
+char *metrics_text(const struct coordinator *c, const struct slots *s, const struct counters *t)
 {
 	char *text = str_dup("");
 	if (s) {
 		add_nodes(c, s, &text);
 		add_rollouts(c, s, &text);
 		add_slots(c, s, &text);
-		add_tally(c, t, &text);
+		add_transition_counters(c, t, &text);
 		add_counters(c, &text);
 	}
 	add_requests(c, &text);

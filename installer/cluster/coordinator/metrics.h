@@ -4,4 +4,4 @@
 #include "cluster/coordinator/tally.h"
 
 // s: as it was planned last; NULL = another one leads. Caller frees.
-char *metrics_text(const struct coordinator *c, const struct slots *s, const struct tally *t);
+char *metrics_text(const struct coordinator *c, const struct slots *s, const struct counters *t);

@@ -23,26 +23,26 @@ static const char *const rows[] = {
 	"status conditions status",
 };
 
-static void fellow_done(struct fellow *w)
+static void cache_entry_done(struct cache_entry *w)
 {
 	free(w->name);
 	free(w->version);
 	free(w->holders);
 	free(w->loaded);
-	*w = (struct fellow){ 0 };
+	*w = (struct cache_entry){ 0 };
 }
 
-void fleet_done(struct fleet *f)
+void node_cache_done(struct node_cache *f)
 {
 	for (size_t i = 0; i < f->count; i++)
-		fellow_done(&f->fellows[i]);
-	free(f->members);
-	free(f->fellows);
+		cache_entry_done(&f->entries[i]);
+	free(f->nodes);
+	free(f->entries);
 	free(f->index);
-	*f = FLEET_NONE;
+	*f = NODE_CACHE_NONE;
 }
 
-void fleet_record(const struct policy *policy, bool is_event, struct strv *ret)
+void node_cache_record(const struct policy *policy, bool is_event, struct strv *ret)
 {
 	static const char *const event[] = { KUBE_EVENT };
 	struct strv asked = { 0 };
@@ -52,7 +52,7 @@ void fleet_record(const struct policy *policy, bool is_event, struct strv *ret)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		strv_add(ret, str_fmt("%s%s", of, rows[i]));
 	policy_keys(policy, &asked);
-	bool is_room = ret->count + asked.count <= SIFT_PATHS;
+	bool is_room = ret->count + asked.count <= JSON_STREAM_PATHS;
 	for (size_t i = 0; is_room && i < asked.count; i++)
 		strv_add(ret, str_fmt("%smetadata labels %s", of, asked.items[i]));
 	if (!is_room)
@@ -61,7 +61,7 @@ void fleet_record(const struct policy *policy, bool is_event, struct strv *ret)
 }
 
 // FNV-1a
-static size_t slot_of(const struct fleet *f, const char *name)
+static size_t index_slot(const struct node_cache *f, const char *name)
 {
 	uint32_t hash = 0x811c9dc5;
 	for (; *name; name++)
@@ -69,88 +69,88 @@ static size_t slot_of(const struct fleet *f, const char *name)
 	return hash & (f->slots - 1);
 }
 
-static size_t find(const struct fleet *f, const char *name)
+static size_t find_node(const struct node_cache *f, const char *name)
 {
-	for (size_t slot = f->slots ? slot_of(f, name) : 0; f->slots && f->index[slot]; slot = (slot + 1) % f->slots)
-		if (str_eq(f->fellows[f->index[slot] - 1].name, name))
+	for (size_t slot = f->slots ? index_slot(f, name) : 0; f->slots && f->index[slot]; slot = (slot + 1) % f->slots)
+		if (str_eq(f->entries[f->index[slot] - 1].name, name))
 			return f->index[slot] - 1;
 	return f->count;
 }
 
-size_t fleet_find(const struct fleet *f, const char *name, const char *uid)
+size_t node_cache_find(const struct node_cache *f, const char *name, const char *uid)
 {
-	size_t at = find(f, name);
-	return at < f->count && str_eq(f->members[at].uid, uid) ? at : f->count;
+	size_t at = find_node(f, name);
+	return at < f->count && str_eq(f->nodes[at].uid, uid) ? at : f->count;
 }
 
-static void enter(struct fleet *f, size_t at)
+static void index_node(struct node_cache *f, size_t at)
 {
-	size_t slot = slot_of(f, f->fellows[at].name);
+	size_t slot = index_slot(f, f->entries[at].name);
 	while (f->index[slot])
 		slot = (slot + 1) % f->slots;
 	f->index[slot] = (uint32_t)at + 1;
 }
 
-static void index_all(struct fleet *f)
+static void rebuild_index(struct node_cache *f)
 {
 	memset(f->index, 0, f->slots * sizeof(*f->index));
 	for (size_t i = 0; i < f->count; i++)
-		enter(f, i);
+		index_node(f, i);
 }
 
-void fleet_forget(struct fleet *f, size_t at)
+void node_cache_forget(struct node_cache *f, size_t at)
 {
-	fellow_done(&f->fellows[at]);
+	cache_entry_done(&f->entries[at]);
 	f->count--;
 	f->moves++;
-	f->fellows[at] = f->fellows[f->count]; // the order says nothing
-	f->members[at] = f->members[f->count];
-	index_all(f);
+	f->entries[at] = f->entries[f->count]; // the order says nothing
+	f->nodes[at] = f->nodes[f->count];
+	rebuild_index(f);
 }
 
-static size_t add(struct fleet *f, const char *name)
+static size_t add_cached_node(struct node_cache *f, const char *name)
 {
 	f->moves++;
 	if (f->count == f->room) {
 		f->room = f->room ? f->room * 2 : 64;
-		f->members = mem_grow(f->members, f->room, sizeof(*f->members));
-		f->fellows = mem_grow(f->fellows, f->room, sizeof(*f->fellows));
+		f->nodes = mem_grow(f->nodes, f->room, sizeof(*f->nodes));
+		f->entries = mem_grow(f->entries, f->room, sizeof(*f->entries));
 		f->slots = f->room * 2;
 		f->index = mem_grow(f->index, f->slots, sizeof(*f->index));
-		index_all(f);
+		rebuild_index(f);
 	}
-	f->fellows[f->count] = (struct fellow){ .name = str_dup(name) };
-	f->members[f->count] = (struct member){ 0 };
-	enter(f, f->count);
+	f->entries[f->count] = (struct cache_entry){ .name = str_dup(name) };
+	f->nodes[f->count] = (struct node_state){ 0 };
+	index_node(f, f->count);
 	return f->count++;
 }
 
-static void keep_pods(const struct facts *from, struct facts *to)
+static void keep_pods_seen(const struct node_facts *from, struct node_facts *to)
 {
 	to->is_ours = from->is_ours;
 	to->seen = from->seen;
 }
 
-static char *text_of(const json_t *object, const char *key)
+static char *dup_json_text(const json_t *object, const char *key)
 {
 	return str_dup(json_string_value(json_object_get(object, key)));
 }
 
-static bool is_other_text(const char *a, const char *b)
+static bool is_text_changed(const char *a, const char *b)
 {
 	return a != b && !str_eq(a, b);
 }
 
 // True: the agent says something else.
-static bool renew(struct fellow *w, const json_t *metadata)
+static bool renew_entry(struct cache_entry *w, const json_t *metadata)
 {
 	const json_t *notes = json_object_get(metadata, "annotations");
 	auto_str char *holders = TAKE(w->holders), *loaded = TAKE(w->loaded);
 	free(w->version);
-	w->version = text_of(metadata, "resourceVersion");
-	w->holders = text_of(notes, KEY_PREFIX "agent.holders");
-	w->loaded = text_of(notes, KEY_PREFIX "agent.loaded");
-	return is_other_text(holders, w->holders) || is_other_text(loaded, w->loaded);
+	w->version = dup_json_text(metadata, "resourceVersion");
+	w->holders = dup_json_text(notes, KEY_PREFIX "agent.holders");
+	w->loaded = dup_json_text(notes, KEY_PREFIX "agent.loaded");
+	return is_text_changed(holders, w->holders) || is_text_changed(loaded, w->loaded);
 }
 
 // Bytes between the fields that differ make it another one too often, which costs a look.
@@ -161,70 +161,70 @@ static bool is_same_bytes(const void *a, const void *b, size_t len)
 
 // Of what was read before what is known, by the numbers that versions are (KEP-5504): those of the whole server, so
 // that an object that was deleted is older than the next one of its name.
-static bool is_stale(const struct fellow *w, const json_t *metadata)
+static bool is_stale_object(const struct cache_entry *w, const json_t *metadata)
 {
 	uint64_t known, version;
 	const char *text = json_string_value(json_object_get(metadata, "resourceVersion"));
 	return w->version && text && str_u64(w->version, 10, &known) && str_u64(text, 10, &version) && version < known;
 }
 
-bool fleet_put(struct fleet *f, const json_t *node, const struct policy *policy)
+bool node_cache_put(struct node_cache *f, const json_t *node, const struct policy *policy)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
 	const char *name = json_string_value(json_object_get(metadata, "name"));
-	struct member now;
+	struct node_state now;
 	struct err why;
-	size_t at = name ? find(f, name) : 0;
+	size_t at = name ? find_node(f, name) : 0;
 	if (name && at == f->count)
-		at = add(f, name);
-	if (!name || roster_node(node, f->fellows[at].name, policy, &now, &why) < 0) {
+		at = add_cached_node(f, name);
+	if (!name || node_list_read_node(node, f->entries[at].name, policy, &now, &why) < 0) {
 		log_debug("a Node that is none is left out: %s", name ? why.text : "it has no name");
 		if (name)
-			fleet_forget(f, at);
+			node_cache_forget(f, at);
 		return true;
 	}
-	bool is_same = str_eq(f->members[at].uid, now.uid);
-	f->fellows[at].is_listed = true;
-	if (is_stale(&f->fellows[at], metadata))
+	bool is_same = str_eq(f->nodes[at].uid, now.uid);
+	f->entries[at].is_listed = true;
+	if (is_stale_object(&f->entries[at], metadata))
 		return false;
 	if (is_same) {
-		keep_pods(&f->members[at].facts, &now.facts);
+		keep_pods_seen(&f->nodes[at].facts, &now.facts);
 	} else {
-		f->fellows[at].retry_ms = f->fellows[at].failures = 0;
-		f->fellows[at].looked = (struct stay){ 0 };
+		f->entries[at].retry_ms = f->entries[at].failures = 0;
+		f->entries[at].looked = (struct stay){ 0 };
 		f->moves++;
 	}
-	bool is_other = !is_same_bytes(&f->members[at], &now, sizeof(now));
-	f->members[at] = now;
-	return renew(&f->fellows[at], metadata) || is_other;
+	bool is_other = !is_same_bytes(&f->nodes[at], &now, sizeof(now));
+	f->nodes[at] = now;
+	return renew_entry(&f->entries[at], metadata) || is_other;
 }
 
-void fleet_renew(struct fleet *f, const json_t *node, const struct policy *policy)
+void node_cache_renew(struct node_cache *f, const json_t *node, const struct policy *policy)
 {
 	const char *name = json_string_value(json_object_get(json_object_get(node, "metadata"), "name"));
-	if (name && find(f, name) < f->count)
-		fleet_put(f, node, policy);
+	if (name && find_node(f, name) < f->count)
+		node_cache_put(f, node, policy);
 }
 
-void fleet_remove(struct fleet *f, const json_t *node)
+void node_cache_remove(struct node_cache *f, const json_t *node)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
 	const char *name = json_string_value(json_object_get(metadata, "name"));
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
-	size_t at = name ? find(f, name) : f->count;
-	if (at < f->count && str_eq(f->members[at].uid, uid))
-		fleet_forget(f, at);
+	size_t at = name ? find_node(f, name) : f->count;
+	if (at < f->count && str_eq(f->nodes[at].uid, uid))
+		node_cache_forget(f, at);
 }
 
-void fleet_list_begin(struct fleet *f)
+void node_cache_list_begin(struct node_cache *f)
 {
 	for (size_t i = 0; i < f->count; i++)
-		f->fellows[i].is_listed = false;
+		f->entries[i].is_listed = false;
 }
 
-void fleet_list_end(struct fleet *f)
+void node_cache_list_end(struct node_cache *f)
 {
 	for (size_t i = f->count; i-- > 0;)
-		if (!f->fellows[i].is_listed)
-			fleet_forget(f, i);
+		if (!f->entries[i].is_listed)
+			node_cache_forget(f, i);
 }

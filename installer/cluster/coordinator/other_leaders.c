@@ -7,28 +7,28 @@
 
 enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
 
-void others_done(struct others *o)
+void other_leaders_done(struct other_leaders *o)
 {
 	for (size_t i = 0; i < o->count; i++) {
 		free(o->items[i].namespace);
 		free(o->items[i].version);
 	}
 	strv_done(&o->gone);
-	*o = (struct others){ 0 };
+	*o = (struct other_leaders){ 0 };
 }
 
-static struct other *other_of(struct others *o, const char *namespace)
+static struct other_leader *find_other_leader(struct other_leaders *o, const char *namespace)
 {
 	for (size_t i = 0; i < o->count; i++)
 		if (str_eq(o->items[i].namespace, namespace))
 			return &o->items[i];
-	if (o->count == OTHERS_MOST)
+	if (o->count == OTHER_LEADERS_MOST)
 		return NULL;
-	o->items[o->count] = (struct other){ .namespace = str_dup(namespace) };
+	o->items[o->count] = (struct other_leader){ .namespace = str_dup(namespace) };
 	return &o->items[o->count++];
 }
 
-static void ask(struct coordinator *c, struct other *o)
+static void ask_other_leader(struct coordinator *c, struct other_leader *o)
 {
 	struct err why;
 	auto_json json_t *lease = NULL;
@@ -46,22 +46,22 @@ static void ask(struct coordinator *c, struct other *o)
 	if (is_first && r > 0)
 		err_set(&why, E_CONFLICT, "some nodes are led by the coordinator of the namespace %s", o->namespace);
 	if (is_first && r != 0)
-		coordinator_say(c, "another coordinator", &why);
+		coordinator_report_trouble(c, "another coordinator", &why);
 }
 
-void others_look(struct coordinator *c)
+void other_leaders_check(struct coordinator *c)
 {
 	auto_strv struct strv names = { 0 }; // copied: the nodes may change while somebody is asked
-	for (size_t i = 0; i < c->fleet.count; i++) {
-		const char *leader = c->fleet.members[i].record.leader;
+	for (size_t i = 0; i < c->node_cache.count; i++) {
+		const char *leader = c->node_cache.nodes[i].record.leader;
 		if (*leader && !str_eq(leader, c->o.namespace) && !strv_has(&names, leader))
 			strv_add(&names, str_dup(leader));
 	}
 	strv_done(&c->others.gone);
 	for (size_t i = 0; i < names.count; i++) {
-		struct other *o = other_of(&c->others, names.items[i]);
+		struct other_leader *o = find_other_leader(&c->others, names.items[i]);
 		if (o && (!o->asked_ms || kube_now_ms() - o->asked_ms >= ASK_MS))
-			ask(c, o);
+			ask_other_leader(c, o);
 		if (o && o->is_gone)
 			strv_add(&c->others.gone, str_dup(o->namespace));
 	}

@@ -10,7 +10,7 @@ static const json_t *meta(const json_t *pod, const char *key)
 {
 	return json_object_get(json_object_get(pod, "metadata"), key);
 }
-static const json_t *spec(const json_t *pod, const char *key)
+static const json_t *pod_spec(const json_t *pod, const char *key)
 {
 	return json_object_get(json_object_get(pod, "spec"), key);
 }
@@ -20,7 +20,7 @@ static const char *text(const json_t *object, const char *key)
 	return value ? value : "";
 }
 
-static bool is_over(const json_t *pod)
+static bool is_pod_over(const json_t *pod)
 {
 	const char *phase = text(json_object_get(pod, "status"), "phase");
 	return str_eq(phase, "Succeeded") || str_eq(phase, "Failed");
@@ -36,7 +36,7 @@ static const char *controller(const json_t *pod) // its kind; NULL = it has none
 }
 
 // Nothing that an eviction could end: of the kubelet itself, or there again at once.
-static bool is_fixture(const json_t *pod)
+static bool is_pod_fixed(const json_t *pod)
 {
 	const char *kind = controller(pod);
 	return json_object_get(meta(pod, "annotations"), "kubernetes.io/config.mirror") || str_eq(kind, "Node") ||
@@ -63,13 +63,13 @@ static bool asks_for_gpu(const json_t *containers)
 static bool is_holder(const char *holders, const char *uid)
 {
 	size_t len;
-	for (const char *at = holders, *word; *uid && (word = cut(&at, ' ', &len));)
+	for (const char *at = holders, *word; *uid && (word = node_word_cut(&at, ' ', &len));)
 		if (strlen(uid) == len && memcmp(word, uid, len) == 0)
 			return true;
 	return false;
 }
 
-static bool is_protected(const json_t *pod)
+static bool is_pod_protected(const json_t *pod)
 {
 	const json_t *labels = meta(pod, "labels");
 	const char *skip = json_string_value(json_object_get(labels, KEY_PREFIX "drain-skip"));
@@ -77,9 +77,9 @@ static bool is_protected(const json_t *pod)
 	       str_eq(text(labels, "nvidia.com/gpu-driver-upgrade-drain.skip"), "true");
 }
 
-static bool has_disk(const json_t *pod) // an emptyDir that is not memory (T07)
+static bool has_empty_dir(const json_t *pod) // an emptyDir that is not memory (T07)
 {
-	const json_t *volumes = spec(pod, "volumes");
+	const json_t *volumes = pod_spec(pod, "volumes");
 	for (size_t i = 0; i < json_array_size(volumes); i++) {
 		const json_t *dir = json_object_get(json_array_get(volumes, i), "emptyDir");
 		if (dir && !str_eq(text(dir, "medium"), "Memory"))
@@ -94,8 +94,8 @@ static bool is_in_the_way(const json_t *pod, const struct pod_rules *r, bool is_
 	case EVICT_ALL:
 		return true;
 	case EVICT_GPU:
-		return is_held || claims_gpu || asks_for_gpu(spec(pod, "containers")) ||
-		       asks_for_gpu(spec(pod, "initContainers"));
+		return is_held || claims_gpu || asks_for_gpu(pod_spec(pod, "containers")) ||
+		       asks_for_gpu(pod_spec(pod, "initContainers"));
 	case EVICT_HOLDERS:
 		return is_held;
 	default:
@@ -106,16 +106,16 @@ static bool is_in_the_way(const json_t *pod, const struct pod_rules *r, bool is_
 // Why an eviction is not ours to decide; NULL = it is.
 static const char *forbidden(const json_t *pod, const struct pod_rules *r, bool is_held)
 {
-	if (is_protected(pod))
+	if (is_pod_protected(pod))
 		return is_held ? "uses the GPU, and its label forbids the eviction" : "";
 	if (!controller(pod) && !r->pool->is_forced)
 		return "nothing would start it again; see drain.force";
-	if (has_disk(pod) && !r->pool->deletes_empty_dir)
+	if (has_empty_dir(pod) && !r->pool->deletes_empty_dir)
 		return "its emptyDir would be lost; see drain.deleteEmptyDir";
 	return NULL;
 }
 
-static void say(const json_t *pod, const char *what, char why[OBJECT_TEXT])
+static void set_pod_reason(const json_t *pod, const char *what, char why[OBJECT_TEXT])
 {
 	const json_t *m = json_object_get(pod, "metadata");
 	snprintf(why, OBJECT_TEXT, "%s/%s: %s", text(m, "namespace"), text(m, "name"), what);
@@ -128,30 +128,31 @@ void pod_name(const json_t *pod, char ret[OBJECT_TEXT])
 	snprintf(ret, OBJECT_TEXT, "%s/%s", text(m, "namespace"), text(m, "name"));
 }
 
-static void say_leaving(const json_t *pod, char why[OBJECT_TEXT])
+static void set_leaving_reason(const json_t *pod, char why[OBJECT_TEXT])
 {
 	const char *finalizer = json_string_value(json_array_get(meta(pod, "finalizers"), 0));
 	auto_str char *what = finalizer ? str_fmt("waits for %s", finalizer) : NULL;
-	say(pod, what ? what : "is ending", why);
+	set_pod_reason(pod, what ? what : "is ending", why);
 }
 
 // Operands of NVIDIA's operator run where a label of the node says so, which pausing changes; a site's own, which runs
 // where that says "false", does not end by it.
-static bool is_operand(const json_t *pod)
+static bool is_operand_pod(const json_t *pod)
 {
-	const json_t *selector = spec(pod, "nodeSelector");
+	const json_t *selector = pod_spec(pod, "nodeSelector");
 	for (unsigned i = 0; operands[i].key; i++)
 		if (str_eq(text(selector, operands[i].key), operands[i].theirs))
 			return true;
 	return false;
 }
 
-static enum pod_verdict judge_fixture(const json_t *pod, char why[OBJECT_TEXT])
+static enum pod_verdict judge_fixed_pod(const json_t *pod, char why[OBJECT_TEXT])
 {
-	bool ends = is_operand(pod);
-	say(pod,
-	    ends ? "has the GPU open, and its operand is paused" : "has the GPU open, and no gpu.deploy label ends it",
-	    why);
+	bool ends = is_operand_pod(pod);
+	set_pod_reason(pod,
+		       ends ? "has the GPU open, and its operand is paused" :
+			      "has the GPU open, and no gpu.deploy label ends it",
+		       why);
 	return ends ? POD_HOLDS : POD_FIXED;
 }
 
@@ -160,14 +161,14 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 	const char *uid = text(json_object_get(pod, "metadata"), "uid");
 	bool is_held = r->holders && is_holder(r->holders, uid);
 	memset(why, 0, OBJECT_TEXT);
-	if (is_over(pod) || str_eq(r->own_uid, uid))
+	if (is_pod_over(pod) || str_eq(r->own_uid, uid))
 		return POD_STAYS;
-	if (is_fixture(pod))
-		return is_held ? judge_fixture(pod, why) : POD_STAYS;
+	if (is_pod_fixed(pod))
+		return is_held ? judge_fixed_pod(pod, why) : POD_STAYS;
 	if (!is_in_the_way(pod, r, is_held, claims_gpu))
 		return POD_STAYS;
 	if (meta(pod, "deletionTimestamp")) {
-		say_leaving(pod, why);
+		set_leaving_reason(pod, why);
 		return POD_LEAVING;
 	}
 	const char *what = forbidden(pod, r, is_held);
@@ -175,14 +176,14 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 		return POD_GOES;
 	if (!*what) // asked to be left alone, and in nobody's way
 		return POD_STAYS;
-	say(pod, what, why);
+	set_pod_reason(pod, what, why);
 	return POD_STUCK;
 }
 
 bool pod_is_job(const json_t *pod, const struct pool *pool)
 {
-	return pool->wait_for && !is_over(pod) && !is_fixture(pod) &&
-	       selector_meets(pool->wait_for, meta(pod, "labels"));
+	return pool->wait_for && !is_pod_over(pod) && !is_pod_fixed(pod) &&
+	       label_selector_matches(pool->wait_for, meta(pod, "labels"));
 }
 
 // A claim made from a template has a name of its own, which the status tells.
@@ -198,7 +199,7 @@ static const char *claim_name(const json_t *pod, const json_t *claim)
 
 void pod_claims(const json_t *pod, struct strv *ret)
 {
-	const json_t *claims = spec(pod, "resourceClaims");
+	const json_t *claims = pod_spec(pod, "resourceClaims");
 	for (size_t i = 0; i < json_array_size(claims); i++) {
 		const char *name = claim_name(pod, json_array_get(claims, i));
 		if (name)

@@ -6,13 +6,13 @@
 #include "cluster/kube/api.h"
 #include "cluster/rollout/undo.h"
 
-static const char *note_of(const json_t *object, const char *key)
+static const char *source_annotation(const json_t *object, const char *key)
 {
 	const json_t *notes = json_object_get(json_object_get(object, "metadata"), "annotations");
 	return json_string_value(json_object_get(notes, key));
 }
 
-static void accept(struct coordinator *c, struct policy *take, const json_t *doc)
+static void accept_policy(struct coordinator *c, struct policy *take, const json_t *doc)
 {
 	policy_done(&c->policy);
 	c->policy = *take;
@@ -24,7 +24,7 @@ static void accept(struct coordinator *c, struct policy *take, const json_t *doc
 }
 
 // The document with what was undone by that note; agents read it so, too.
-static int take_document(struct coordinator *c, const json_t *document, const char *note, struct err *err)
+static int accept_document(struct coordinator *c, const json_t *document, const char *note, struct err *err)
 {
 	auto_policy struct policy now = POLICY_NONE, undone = POLICY_NONE;
 	auto_strv struct strv words = { 0 };
@@ -34,7 +34,7 @@ static int take_document(struct coordinator *c, const json_t *document, const ch
 	int r = note ? undo_apply(note, &now, own, &words, replaced, err) : 0;
 	if (r < 0 || (r > 0 && policy_read(own, &undone, err) < 0))
 		return -1;
-	accept(c, r > 0 ? &undone : &now, own);
+	accept_policy(c, r > 0 ? &undone : &now, own);
 	strv_done(&c->undone);
 	c->undone = words;
 	words = (struct strv){ 0 };
@@ -46,19 +46,19 @@ static int take_document(struct coordinator *c, const json_t *document, const ch
 const json_t *coordinator_source(const struct coordinator *c, char **ret_path)
 {
 	if (ret_path)
-		*ret_path = c->policy_object ? api_driverrollout(c->o.namespace, POLICY_NAME) :
+		*ret_path = c->policy_object ? api_driver_rollout(c->o.namespace, POLICY_NAME) :
 					       api_configmap(c->o.namespace, POLICY_NAME);
 	return c->policy_object ? c->policy_object : c->policy_map;
 }
 
 // The document that stands there; NULL = there is none.
-static int read_offered(const struct coordinator *c, json_t **ret, struct err *err)
+static int read_offered_document(const struct coordinator *c, json_t **ret, struct err *err)
 {
-	const char *json = coordinator_datum(c->policy_map, POLICY_KEY);
-	const char *yaml = coordinator_datum(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
+	const char *json = coordinator_configmap_value(c->policy_map, POLICY_KEY);
+	const char *yaml = coordinator_configmap_value(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
 	if (c->policy_object) {
 		*ret = json_deep_copy(json_object_get(c->policy_object, "spec"));
-		return *ret ? 0 : err_set(err, E_CONFIG, "the " DRIVERROLLOUT_KIND " %s has no spec", POLICY_NAME);
+		return *ret ? 0 : err_set(err, E_CONFIG, "the " DRIVER_ROLLOUT_KIND " %s has no spec", POLICY_NAME);
 	}
 	if (c->policy_map && !json == !yaml)
 		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
@@ -67,36 +67,36 @@ static int read_offered(const struct coordinator *c, json_t **ret, struct err *e
 }
 
 // No policy is one without pools: nodes in flight are released (T27).
-static int take_offered(struct coordinator *c, struct err *err)
+static int accept_offered(struct coordinator *c, struct err *err)
 {
 	auto_policy struct policy none = { .schema = POLICY_SCHEMA };
 	auto_json json_t *doc = NULL;
-	if (read_offered(c, &doc, err) < 0)
+	if (read_offered_document(c, &doc, err) < 0)
 		return -1;
 	if (doc)
-		return take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err);
-	accept(c, &none, NULL);
+		return accept_document(c, doc, source_annotation(coordinator_source(c, NULL), UNDO_NOTE), err);
+	accept_policy(c, &none, NULL);
 	strv_done(&c->undone);
 	json_decref(TAKE(c->replaced));
 	return 0;
 }
 
 // What was undone stays undone where nobody can tell whether it still is.
-static int take_same(struct coordinator *c, const json_t *document, struct err *err)
+static int accept_unchanged(struct coordinator *c, const json_t *document, struct err *err)
 {
 	auto_policy struct policy same = POLICY_NONE;
 	if (policy_read(document, &same, err) < 0)
 		return -1;
-	accept(c, &same, document);
+	accept_policy(c, &same, document);
 	return 0;
 }
 
 // The one that was in force before, here or under another leader; what is undone since then is undone of it, too, and
 // what a resume took back is not.
-static int take_last(struct coordinator *c, struct err *err)
+static int accept_last(struct coordinator *c, struct err *err)
 {
-	const char *text = c->has_policy ? c->policy_text : coordinator_datum(c->status_map, POLICY_KEY);
-	const char *undone = coordinator_datum(c->status_map, ROLLSTATUS_UNDONE_KEY);
+	const char *text = c->has_policy ? c->policy_text : coordinator_configmap_value(c->status_map, POLICY_KEY);
+	const char *undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
 	if (!text)
 		return c->has_policy ? 0 : err_set(err, E_CONFIG, "none was accepted before");
 	if (!c->has_policy) {
@@ -108,58 +108,59 @@ static int take_last(struct coordinator *c, struct err *err)
 		return -1;
 	auto_json json_t *doc = json_deep_copy(same);
 	undo_revert(doc, c->replaced);
-	if (take_document(c, doc, note_of(coordinator_source(c, NULL), UNDO_NOTE), err) == 0)
+	if (accept_document(c, doc, source_annotation(coordinator_source(c, NULL), UNDO_NOTE), err) == 0)
 		return 0;
-	return take_same(c, same, err);
+	return accept_unchanged(c, same, err);
 }
 
-void policy_choose(struct coordinator *c)
+void policy_in_force_choose(struct coordinator *c)
 {
 	struct err why = { 0 };
 	c->refused = (struct err){ 0 };
-	if (take_offered(c, &c->refused) < 0) {
-		coordinator_say(c, "the policy is refused", &c->refused);
-		if (take_last(c, &why) < 0 && !c->has_policy)
+	if (accept_offered(c, &c->refused) < 0) {
+		coordinator_report_trouble(c, "the policy is refused", &c->refused);
+		if (accept_last(c, &why) < 0 && !c->has_policy)
 			err_set(&c->blind, E_CONFIG, "the policy is refused, and there is no last good one (%s): %s",
 				why.text, c->refused.text);
 	}
 	if (c->policy_object && c->policy_map) {
-		err_set(&why, E_CONFIG, "there is a " DRIVERROLLOUT_KIND ", and the ConfigMap %s is ignored",
+		err_set(&why, E_CONFIG, "there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap %s is ignored",
 			POLICY_NAME);
-		coordinator_say(c, "the policy", &why);
+		coordinator_report_trouble(c, "the policy", &why);
 	}
 	if (c->policy.mode == MODE_SELF) {
 		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
-		coordinator_say(c, "the policy", &why);
+		coordinator_report_trouble(c, "the policy", &why);
 	}
-	const char *pause = note_of(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
+	const char *pause = source_annotation(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
 	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF || (pause && !str_eq(pause, "false"));
 }
 
-void policy_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)
+void policy_in_force_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)
 {
 	struct err why;
 	const json_t *uid = json_object_get(json_object_get(object, "metadata"), "uid");
 	bool is_map = object == c->policy_map;
-	const struct api_object of = { is_map ? "v1" : DRIVERROLLOUT_VERSION, is_map ? "ConfigMap" : DRIVERROLLOUT_KIND,
-				       c->o.namespace, POLICY_NAME, json_string_value(uid) };
+	const struct api_object of = { is_map ? "v1" : DRIVER_ROLLOUT_VERSION,
+				       is_map ? "ConfigMap" : DRIVER_ROLLOUT_KIND, c->o.namespace, POLICY_NAME,
+				       json_string_value(uid) };
 	const struct api_event event = { .of = &of,
 					 .reason = reason,
 					 .message = message,
 					 .is_warning = !str_eq(reason, "PolicyAccepted"),
 					 .component = "kmodsmith-coordinator" };
 	if (object && api_event(c->o.kube, &event, &why) < 0)
-		coordinator_say(c, "an event", &why);
+		coordinator_report_trouble(c, "an event", &why);
 }
 
-void policy_tell(struct coordinator *c)
+void policy_in_force_report(struct coordinator *c)
 {
 	const json_t *source = coordinator_source(c, NULL);
 	const char *refusal = c->refused.code ? c->refused.text : NULL;
 	bool is_doubled = c->policy_object && c->policy_map;
 	if (is_doubled && !c->has_told_double)
-		policy_event(c, c->policy_map, "PolicyIgnored",
-			     "the " DRIVERROLLOUT_KIND " of the same name is the policy");
+		policy_in_force_event(c, c->policy_map, "PolicyIgnored",
+				      "the " DRIVER_ROLLOUT_KIND " of the same name is the policy");
 	c->has_told_double = is_doubled;
 	if (!source || (refusal ? str_eq(refusal, c->told) : !c->told))
 		return;
@@ -167,7 +168,7 @@ void policy_tell(struct coordinator *c)
 		!refusal      ? str_dup("it is in force") :
 		c->blind.code ? str_fmt("%s; nothing is done until it is mended", refusal) :
 				str_fmt("%s; the last good policy stays in force until it is mended", refusal);
-	policy_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
+	policy_in_force_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
 	free(c->told);
 	c->told = str_dup(refusal);
 }

@@ -12,38 +12,39 @@ static char *undone_text(const struct coordinator *c) // NULL = nothing is
 	return c->replaced ? json_dumps(c->replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 }
 
-static json_t *map_of(const struct coordinator *c, const char *text)
+static json_t *status_configmap(const struct coordinator *c, const char *text)
 {
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
-	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
 	auto_str char *undone = undone_text(c);
 	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind",
-			 "ConfigMap", "metadata", "name", ROLLSTATUS_NAME, "resourceVersion",
-			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLSTATUS_KEY, text,
-			 POLICY_KEY, c->policy_text, ROLLSTATUS_KIND_KEY, kind, ROLLSTATUS_UNDONE_KEY, undone);
+			 "ConfigMap", "metadata", "name", ROLLOUT_STATUS_NAME, "resourceVersion",
+			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY,
+			 text, POLICY_KEY, c->policy_text, ROLLOUT_STATUS_KIND_KEY, kind, ROLLOUT_STATUS_UNDONE_KEY,
+			 undone);
 }
 
-static bool is_kept(const struct coordinator *c)
+static bool is_policy_recorded(const struct coordinator *c)
 {
-	const char *kept = coordinator_datum(c->status_map, POLICY_KEY);
-	const char *undone = coordinator_datum(c->status_map, ROLLSTATUS_UNDONE_KEY);
+	const char *kept = coordinator_configmap_value(c->status_map, POLICY_KEY);
+	const char *undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
 	auto_str char *now = undone_text(c);
 	return (c->policy_text ? str_eq(kept, c->policy_text) : !kept) && (now ? str_eq(undone, now) : !undone);
 }
 
 // Before anything is granted by it, and by a new leader in any case; with the policy that it is granted by. Where
 // somebody else wrote it, it is read, and all is planned anew.
-static int record(struct coordinator *c, const struct rollout *rollouts, struct err *err)
+static int record_rollouts(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
-	auto_json json_t *doc = rollstatus_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
-	if (json_equal(doc, c->status_doc) && is_kept(c))
+	auto_json json_t *doc = rollout_status_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
+	if (json_equal(doc, c->status_doc) && is_policy_recorded(c))
 		return 1;
 	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
-	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLSTATUS_NAME : NULL);
-	auto_json json_t *body = map_of(c, text), *now = NULL;
+	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLOUT_STATUS_NAME : NULL);
+	auto_json json_t *body = status_configmap(c, text), *now = NULL;
 	int r = c->status_map ? api_replace(c->o.kube, path, body, &now, err) :
 				api_create(c->o.kube, path, body, &now, err);
-	if (r == 0 && know_status(c, err) < 0)
+	if (r == 0 && cache_load_status(c, err) < 0)
 		return -1;
 	if (r <= 0)
 		return r;
@@ -61,15 +62,15 @@ static void apply_gates(struct coordinator *c)
 	const char *values[GATE_COUNT];
 	for (unsigned i = 0; i < GATE_COUNT; i++)
 		values[i] = json_string_value(json_object_get(notes, gate_keys[i]));
-	gates_apply(values, &c->policy, c->rollouts);
+	operator_requests_apply(values, &c->policy, c->rollouts);
 }
 
 // Where `kubectl describe node` looks. One that cannot be written is no reason to stop.
-static void tell(struct coordinator *c, const struct transited *t, const char *uid)
+static void report_phase_change(struct coordinator *c, const struct phase_change *t, const char *uid)
 {
 	struct err why;
-	const struct reason_info *info = reason_info(t->reason->code);
-	const char *name = phase_info(t->to)->name;
+	const struct node_reason_info *info = node_reason_info(t->reason->code);
+	const char *name = node_phase_info(t->to)->name;
 	bool is_bad =
 		t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK || t->to == PHASE_RESTORING;
 	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
@@ -77,84 +78,85 @@ static void tell(struct coordinator *c, const struct transited *t, const char *u
 				       str_dup("") :
 				       str_fmt(" (%s%s%s; next: %s)", info->code, *t->reason->object ? " " : "",
 					       t->reason->object, info->next);
-	auto_str char *message = str_fmt("%s -> %s: %s%s", phase_info(t->from)->name, name, t->rule, cause);
+	auto_str char *message = str_fmt("%s -> %s: %s%s", node_phase_info(t->from)->name, name, t->rule, cause);
 	const struct api_event event = { .node = t->node,
 					 .uid = uid,
 					 .reason = reason,
 					 .message = message,
 					 .is_warning = is_bad,
 					 .component = "kmodsmith-coordinator" };
-	if (c->o.ears.moved)
-		c->o.ears.moved(c->o.ears.ctx, t);
+	if (c->o.callbacks.moved)
+		c->o.callbacks.moved(c->o.callbacks.ctx, t);
 	if (api_event(c->o.kube, &event, &why) < 0)
-		coordinator_say(c, "an event", &why);
+		coordinator_report_trouble(c, "an event", &why);
 }
 
-// Of a node across a request; see fleet_find().
+// Of a node across a request; see node_cache_find().
 struct node_id {
 	char *name, uid[UID_TEXT];
 };
-static struct node_id id_of(const struct coordinator *c, size_t at)
+static struct node_id node_id_copy(const struct coordinator *c, size_t at)
 {
-	struct node_id id = { .name = str_dup(c->fleet.fellows[at].name) };
-	memcpy(id.uid, c->fleet.members[at].uid, sizeof(id.uid));
+	struct node_id id = { .name = str_dup(c->node_cache.entries[at].name) };
+	memcpy(id.uid, c->node_cache.nodes[at].uid, sizeof(id.uid));
 	return id;
 }
-static void id_done(struct node_id *id)
+static void node_id_done(struct node_id *id)
 {
 	free(TAKE(id->name));
 }
-#define auto_id __attribute__((cleanup(id_done)))
+#define auto_id __attribute__((cleanup(node_id_done)))
 
-static struct fellow *fellow_of(struct coordinator *c, const struct node_id *id) // NULL = it has gone
+static struct cache_entry *fellow_of(struct coordinator *c, const struct node_id *id) // NULL = it has gone
 {
-	size_t at = fleet_find(&c->fleet, id->name, id->uid);
-	return at < c->fleet.count ? &c->fleet.fellows[at] : NULL;
+	size_t at = node_cache_find(&c->node_cache, id->name, id->uid);
+	return at < c->node_cache.count ? &c->node_cache.entries[at] : NULL;
 }
 
 // One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... 32 s.
-static void back_off(struct coordinator *c, const struct node_id *id, const struct err *why)
+static void back_off_node(struct coordinator *c, const struct node_id *id, const struct err *why)
 {
 	enum { SHIFT_MOST = 6 };
-	struct fellow *w = fellow_of(c, id);
+	struct cache_entry *w = fellow_of(c, id);
 	if (w) {
 		w->failures = (uint8_t)(w->failures < SHIFT_MOST ? w->failures + 1 : SHIFT_MOST);
 		w->retry_ms = kube_now_ms() + (1000L << (w->failures - 1));
 	}
-	coordinator_say(c, id->name, why);
+	coordinator_report_trouble(c, id->name, why);
 }
 
 // Somebody was faster: look, and decide again. Not at once for ever: an API server that takes exception to a value says
 // the same.
-static int look_again(struct coordinator *c, const struct node_id *id, struct err *err)
+static int reread_node(struct coordinator *c, const struct node_id *id, struct err *err)
 {
 	enum { PATIENCE = 3 };
 	struct err why;
 	auto_json json_t *node = NULL;
 	auto_str char *path = api_node(id->name);
-	struct fellow *w = fellow_of(c, id);
+	struct cache_entry *w = fellow_of(c, id);
 	c->conflicts++;
 	if (w && ++w->failures > PATIENCE) {
 		err_set(&why, E_CONFLICT, "its patches are refused again and again");
-		back_off(c, id, &why);
+		back_off_node(c, id, &why);
 	}
 	int r = api_get(c->o.kube, path, &node, err);
 	if (r > 0)
-		fleet_renew(&c->fleet, node, &c->policy);
-	size_t at = fleet_find(&c->fleet, id->name, id->uid);
-	if (r == 0 && at < c->fleet.count)
-		fleet_forget(&c->fleet, at);
+		node_cache_renew(&c->node_cache, node, &c->policy);
+	size_t at = node_cache_find(&c->node_cache, id->name, id->uid);
+	if (r == 0 && at < c->node_cache.count)
+		node_cache_forget(&c->node_cache, at);
 	return r < 0 ? -1 : 0;
 }
 
-static int64_t lasted(const struct record *before, const struct record *now)
+static int64_t seconds_in_phase(const struct record *before, const struct record *now)
 {
 	return before->since && before->has_phase && now->since >= before->since ? now->since - before->since : -1;
 }
 
-static enum failing failing_of(const struct member *m)
+static enum failing failed_order_class(const struct node_state *m)
 {
-	bool is_answer = m->report.ack.result == RESULT_FAILED && seq_cmp(m->report.ack.seq, m->record.go.seq) == 0;
+	bool is_answer =
+		m->report.ack.result == RESULT_FAILED && node_seq_cmp(m->report.ack.seq, m->record.go.seq) == 0;
 	return is_answer ? m->report.ack.failing : FAILING_NONE;
 }
 
@@ -162,35 +164,37 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 		      struct err *err)
 {
 	auto_json json_t *now = NULL;
-	auto_patch struct patch patch = { 0 };
-	const struct fellow *w = &c->fleet.fellows[at];
+	auto_node_patch struct node_patch patch = { 0 };
+	const struct cache_entry *w = &c->node_cache.entries[at];
 	auto_str char *version = str_dup(w->version), *loaded = str_dup(w->loaded), *holders = str_dup(w->holders);
-	const struct nodepatch_seen seen = { version, loaded, holders };
-	struct member before = c->fleet.members[at];
+	const struct node_patch_seen seen = { version, loaded, holders };
+	struct node_state before = c->node_cache.nodes[at];
 	before.name = id->name;
-	patch_make(&before, d, c->policy.has_mirror, &patch);
+	node_patch_make(&before, d, c->policy.has_mirror, &patch);
 	c->writes++;
-	int r = nodepatch_write(c->o.kube, &before, &seen, &patch, &now, err);
+	int r = node_patch_write(c->o.kube, &before, &seen, &patch, &now, err);
 	if (r < 0)
 		return -1;
 	if (r == 0)
-		return look_again(c, id, err);
-	struct fellow *there = fellow_of(c, id);
+		return reread_node(c, id, err);
+	struct cache_entry *there = fellow_of(c, id);
 	if (there)
 		there->failures = 0;
-	fleet_renew(&c->fleet, now, &c->policy);
+	node_cache_renew(&c->node_cache, now, &c->policy);
 	if (before.record.phase != d->next.phase || !before.record.has_phase)
-		tell(c,
-		     &(struct transited){ id->name, rule_text(d->rule), before.record.phase, d->next.phase, d->next.seq,
-					  &d->next.reason, lasted(&before.record, &d->next), failing_of(&before) },
-		     before.uid);
+		report_phase_change(c,
+				    &(struct phase_change){ id->name, rule_text(d->rule), before.record.phase,
+							    d->next.phase, d->next.seq, &d->next.reason,
+							    seconds_in_phase(&before.record, &d->next),
+							    failed_order_class(&before) },
+				    before.uid);
 	return 0;
 }
 
 // Its pods matter: it is being drained, or is about to be, or is on its way back, or is held for one of them.
-static bool has_drain(const struct view *v)
+static bool is_drain_phase(const struct view *v)
 {
-	enum phase phase = v->m->record.phase;
+	enum node_phase phase = v->m->record.phase;
 	bool is_held = phase == PHASE_HELD && v->m->record.reason.code == REASON_HOLDER_PROTECTED;
 	if (v->pool && is_held)
 		return true;
@@ -201,77 +205,77 @@ static bool has_drain(const struct view *v)
 
 // 1 = something was written or seen, 0 = nothing is to be done for it now. What cl and s say of nodes is not looked at
 // any more once something was asked for.
-static int do_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at)
+static int reconcile_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at)
 {
-	struct view v = slots_view(cl, s, at);
+	struct view v = scheduler_view(cl, s, at);
 	struct decision d;
 	struct err why;
-	if (c->fleet.fellows[at].retry_ms > kube_now_ms())
+	if (c->node_cache.entries[at].retry_ms > kube_now_ms())
 		return 0;
 	transition(&v, &d);
-	if (!d.rule && (!has_drain(&v) || !drain_is_due(&c->fleet, at)))
+	if (!d.rule && (!is_drain_phase(&v) || !drain_is_due(&c->node_cache, at)))
 		return 0;
-	auto_id struct node_id id = id_of(c, at);
+	auto_id struct node_id id = node_id_copy(c, at);
 	int r = d.rule ? write_node(c, &id, at, &d, &why) :
-			 drain_look(&c->drain, &c->fleet, at, v.pool, d.evicts, cl->now, &why);
+			 drain_check_pods(&c->drain, &c->node_cache, at, v.pool, d.evicts, cl->now, &why);
 	if (r < 0)
-		back_off(c, &id, &why);
+		back_off_node(c, &id, &why);
 	return r < 0 ? 0 : d.rule || r > 0;
 }
 
 // moves: of the fleet that cl and s were made of. 1 = something changed, so that it is planned anew.
-static int do_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
+static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
 {
 	struct err why;
 	bool has_changed = false;
-	for (size_t i = 0; c->fleet.moves == moves && i < c->fleet.count && leader_is_sure(&c->leader); i++) {
-		has_changed = do_node(c, cl, s, i) > 0 || has_changed;
+	for (size_t i = 0; c->node_cache.moves == moves && i < c->node_cache.count && leader_is_sure(&c->leader); i++) {
+		has_changed = reconcile_node(c, cl, s, i) > 0 || has_changed;
 		leader_keep(&c->leader, &why);
 	}
-	return has_changed || c->fleet.moves != moves;
+	return has_changed || c->node_cache.moves != moves;
 }
 
 // 1 = all that is granted is written in the ledger; 0 = the lead is lost.
-static int grant(struct coordinator *c, struct slots *s, struct err *err)
+static int grant_slots(struct coordinator *c, struct slots *s, struct err *err)
 {
 	if (!s->granted && !s->freed)
 		return 1;
 	int r = leader_write(&c->leader, &s->ledger, err);
 	if (r <= 0)
 		return r;
-	ledger_done(&c->ledger);
+	scheduler_ledger_done(&c->ledger);
 	c->ledger = s->ledger;
-	s->ledger = (struct ledger){ 0 };
+	s->ledger = (struct slot_ledger){ 0 };
 	return 1;
 }
 
-int act(struct coordinator *c, struct err *err)
+int reconcile(struct coordinator *c, struct err *err)
 {
 	enum { ROUNDS_MOST = 32 };
-	others_look(c);
+	other_leaders_check(c);
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
 		apply_gates(c);
-		unsigned long moves = c->fleet.moves;
+		unsigned long moves = c->node_cache.moves;
 		struct cluster cl = coordinator_cluster(c);
-		slots_plan(&cl, &slots);
-		int r = record(c, slots.rollouts, err);
+		scheduler_plan(&cl, &slots);
+		int r = record_rollouts(c, slots.rollouts, err);
 		if (r < 0)
 			return -1;
 		if (r == 0) // by somebody else's status
 			continue;
 		bool is_granting = slots.granted || slots.freed;
 		// Nodes first by the ledger as it is written; what is granted now counts from the next round.
-		if (grant(c, &slots, err) <= 0)
+		if (grant_slots(c, &slots, err) <= 0)
 			return c->leader.is_leading ? -1 : err_set(err, E_CONFLICT, "the Lease is another one's");
 		cl = coordinator_cluster(c);
 		if (is_granting)
 			continue;
-		if (do_nodes(c, &cl, &slots, moves))
+		if (reconcile_nodes(c, &cl, &slots, moves))
 			continue;
-		if (c->o.ears.rests) // before anything is written once more: the nodes are those of the plan
-			c->o.ears.rests(c->o.ears.ctx, &slots);
-		driverrollout_tell(c, &slots);
+		if (c->o.callbacks.rests) // before anything is written once more: the nodes are those of the plan
+			c->o.callbacks.rests(c->o.callbacks.ctx, &slots);
+		driver_rollout_write_status(c, &slots);
 		return 0;
 	}
 	c->is_dirty = true;

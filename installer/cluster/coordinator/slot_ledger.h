@@ -4,6 +4,6 @@
 #pragma once
 #include "cluster/rollout/scheduler.h"
 
-char *ledger_text(const struct ledger *l);
+char *slot_ledger_text(const struct slot_ledger *l);
 // What means nothing is as if nothing were there: the nodes tell who is being disturbed (T60). false: it did not.
-bool ledger_parse(const char *text, struct ledger *ret); // NULL = empty
+bool slot_ledger_parse(const char *text, struct slot_ledger *ret); // NULL = empty

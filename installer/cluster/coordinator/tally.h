@@ -5,22 +5,22 @@
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 
-enum { TALLY_BOUNDS = 9 };
-extern const unsigned tally_bounds[TALLY_BOUNDS]; // seconds, upwards; behind them comes the rest
+enum { COUNTERS_BOUNDS = 9 };
+extern const unsigned counters_bounds[COUNTERS_BOUNDS]; // seconds, upwards; behind them comes the rest
 
-struct tally {
-	struct tally_phase {
-		unsigned long within[TALLY_BOUNDS + 1], count; // in each bound alone
+struct counters {
+	struct counters_phase {
+		unsigned long within[COUNTERS_BOUNDS + 1], count; // in each bound alone
 		double seconds;
 	} phases[PHASE_COUNT];
 	unsigned long rollbacks[FAILING_COUNT]; // FAILING_NONE: nothing was said in time, or another driver was there
-	struct tally_pool {
+	struct counters_pool {
 		char name[WORD_TEXT];
 		unsigned unavailable; // now
 		double seconds;       // of nodes, until last_ms
 	} pools[POOLS_MOST];
 	long last_ms; // 0 = nothing was seen yet
 };
-void tally_moved(struct tally *t, const struct transited *moved);
+void counters_phase_change(struct counters *t, const struct phase_change *moved);
 // What is so now has been so until then. A pool that the policy names no more is forgotten.
-void tally_pools(struct tally *t, const struct policy *policy, const struct sum *sums, long now_ms);
+void counters_pools(struct counters *t, const struct policy *policy, const struct sum *sums, long now_ms);

@@ -22,7 +22,7 @@ struct search {
 	char *named, *by_role; // found
 };
 
-static int take(void *ctx, json_t *pod, struct err *err)
+static int keep_driver_pod(void *ctx, json_t *pod, struct err *err)
 {
 	(void)err;
 	struct search *s = ctx;
@@ -34,8 +34,8 @@ static int take(void *ctx, json_t *pod, struct err *err)
 	return 0;
 }
 
-int driverpod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
-		   struct err *err)
+int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
+		    struct err *err)
 {
 	static const char *const record[] = { "metadata name",
 					      "metadata labels "
@@ -45,7 +45,7 @@ int driverpod_read(struct kube *k, const char *namespace, const char *node, cons
 	auto_str char *escaped = http_escape(node), *version = NULL;
 	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", escaped);
 	auto_str char *pods = str_fmt("/api/v1/namespaces/%s/pods", namespace);
-	struct kube_list list = { .path = pods, .query = query, .record = record, .take = take, .ctx = &s };
+	struct kube_list list = { .path = pods, .query = query, .record = record, .take = keep_driver_pod, .ctx = &s };
 	int r = kube_list(k, &list, &version, err);
 	auto_str char *named = s.named, *by_role = s.by_role;
 	const char *found = named ? named : by_role;
@@ -60,7 +60,7 @@ int driverpod_read(struct kube *k, const char *namespace, const char *node, cons
 			r;
 }
 
-const char *driverpod_uid(const json_t *pod)
+const char *driver_pod_uid(const json_t *pod)
 {
 	return text(json_object_get(pod, "metadata"), "uid");
 }
@@ -94,7 +94,7 @@ static bool is_tag_of(const char *tag, const char *driver)
 	return !isdigit((unsigned char)*tag) || str_eq(version, driver) || str_eq(version, branch);
 }
 
-int driverpod_check(const json_t *pod, const char *driver, struct err *err)
+int driver_pod_check(const json_t *pod, const char *driver, struct err *err)
 {
 	const json_t *its = container(pod, "containers", DRIVER_CTR),
 		     *ours = container(pod, "initContainers", MANAGER_CTR);
@@ -120,7 +120,7 @@ int driverpod_check(const json_t *pod, const char *driver, struct err *err)
 	return 0;
 }
 
-static const char *value_of(const struct strv *all, const char *name, size_t len)
+static const char *variable_value(const struct strv *all, const char *name, size_t len)
 {
 	for (size_t i = all->count; i-- > 0;)
 		if (strncmp(all->items[i], name, len) == 0 && all->items[i][len] == '=')
@@ -129,12 +129,12 @@ static const char *value_of(const struct strv *all, const char *name, size_t len
 }
 
 // As the kubelet does it: $(NAME) of what was set before, $$ for $; what is not known stays as it is written.
-static char *expand(const char *value, const struct strv *known)
+static char *expand_variables(const char *value, const struct strv *known)
 {
 	char *ret = str_dup("");
 	for (const char *c = value; *c; c++) {
 		size_t len = c[0] == '$' && c[1] == '(' ? strcspn(c + 2, ")") : 0;
-		const char *put = len && c[2 + len] ? value_of(known, c + 2, len) : NULL;
+		const char *put = len && c[2 + len] ? variable_value(known, c + 2, len) : NULL;
 		bool is_escaped = c[0] == '$' && c[1] == '$';
 		if (put)
 			str_add(&ret, "%s", put);
@@ -146,12 +146,12 @@ static char *expand(const char *value, const struct strv *known)
 }
 
 // NODE_NAME and its like are of the pod, and the init container has them itself.
-static bool is_of_pod(const json_t *source)
+static bool is_pod_field(const json_t *source)
 {
 	return json_object_get(source, "fieldRef") || json_object_get(source, "resourceFieldRef");
 }
 
-void driverpod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown)
+void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown)
 {
 	const json_t *its = container(pod, "containers", DRIVER_CTR), *from = json_object_get(its, "envFrom"),
 		     *env = json_object_get(its, "env");
@@ -166,13 +166,13 @@ void driverpod_environment(const json_t *pod, struct strv *ret, struct strv *ret
 	for (size_t i = 0; i < json_array_size(env); i++) {
 		const json_t *v = json_array_get(env, i), *source = json_object_get(v, "valueFrom");
 		const char *name = text(v, "name"), *value = text(v, "value");
-		if (!name || is_of_pod(source))
+		if (!name || is_pod_field(source))
 			continue;
 		if (source) {
 			strv_add(ret_unknown, str_dup(name));
 			continue;
 		}
-		auto_str char *whole = expand(value ? value : "", ret);
+		auto_str char *whole = expand_variables(value ? value : "", ret);
 		strv_add(ret, str_fmt("%s=%s", name, whole));
 	}
 }
@@ -188,12 +188,12 @@ static char *volume_dir(const json_t *pod, const char *name)
 				   json_object_get(v, "projected") ? "projected" :
 								     NULL;
 		if (kind && str_eq(text(v, "name"), name))
-			return str_fmt("pods/%s/volumes/kubernetes.io~%s/%s", driverpod_uid(pod), kind, name);
+			return str_fmt("pods/%s/volumes/kubernetes.io~%s/%s", driver_pod_uid(pod), kind, name);
 	}
 	return NULL;
 }
 
-void driverpod_files(const json_t *pod, struct driverpod_files *ret)
+void driver_pod_files(const json_t *pod, struct driver_pod_files *ret)
 {
 	const json_t *mounts = json_object_get(container(pod, "containers", DRIVER_CTR), "volumeMounts");
 	for (size_t i = 0; i < json_array_size(mounts); i++) {
@@ -209,13 +209,13 @@ void driverpod_files(const json_t *pod, struct driverpod_files *ret)
 		if (!dir)
 			continue;
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
-		ret->items[ret->count++] = (struct driverpod_file){ .name = *name ? str_dup(name) : NULL,
-								    .volume = dir,
-								    .path = str_dup(text(m, "subPath")) };
+		ret->items[ret->count++] = (struct driver_pod_file){ .name = *name ? str_dup(name) : NULL,
+								     .volume = dir,
+								     .path = str_dup(text(m, "subPath")) };
 	}
 }
 
-void driverpod_files_done(struct driverpod_files *f)
+void driver_pod_files_done(struct driver_pod_files *f)
 {
 	for (size_t i = 0; i < f->count; i++) {
 		free(f->items[i].name);
@@ -223,5 +223,5 @@ void driverpod_files_done(struct driverpod_files *f)
 		free(f->items[i].path);
 	}
 	free(f->items);
-	*f = (struct driverpod_files){ 0 };
+	*f = (struct driver_pod_files){ 0 };
 }

@@ -7,26 +7,26 @@
 #include "cluster/kube/client.h"
 
 // The pod on this node of that name, or else the one with the component label of a driver. E_NOT_FOUND: there is none.
-int driverpod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
-		   struct err *err);
-const char *driverpod_uid(const json_t *pod);
+int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
+		    struct err *err);
+const char *driver_pod_uid(const json_t *pod);
 
 // Pure. E_USAGE: this is no pod with a driver's container. E_CONFIG: its image is not of our driver, so what is proven
 // here would not be what is loaded there. driver: the version that our image carries; NULL = it carries none.
-int driverpod_check(const json_t *pod, const char *driver, struct err *err);
+int driver_pod_check(const json_t *pod, const char *driver, struct err *err);
 // "NAME=VALUE", with $(NAME) put in. ret_unknown: names whose value is in another object.
-void driverpod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown);
+void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown);
 
 // A file of /drivers in the driver's container: kernelModuleConfig of the ClusterPolicy.
-struct driverpod_file {
+struct driver_pod_file {
 	char *name;   // "nvidia.conf"; NULL = all files of the volume
 	char *volume; // its directory below the kubelet's: "pods/UID/volumes/kubernetes.io~configmap/NAME"
 	char *path;   // in the volume; NULL = the volume itself
 };
-struct driverpod_files {
-	struct driverpod_file *items;
+struct driver_pod_files {
+	struct driver_pod_file *items;
 	size_t count;
 };
-void driverpod_files(const json_t *pod, struct driverpod_files *ret);
-void driverpod_files_done(struct driverpod_files *f);
-#define auto_driverpod_files __attribute__((cleanup(driverpod_files_done)))
+void driver_pod_files(const json_t *pod, struct driver_pod_files *ret);
+void driver_pod_files_done(struct driver_pod_files *f);
+#define auto_driver_pod_files __attribute__((cleanup(driver_pod_files_done)))

@@ -25,7 +25,7 @@ static const char *annotation(const json_t *object, const char *key)
 	return text(json_object_get(json_object_get(object, "metadata"), "annotations"), key);
 }
 
-static void note(const struct evacuation *e, char *take)
+static void note_event(const struct evacuation *e, char *take)
 {
 	if (e->note)
 		e->note(e->ctx, take);
@@ -33,7 +33,7 @@ static void note(const struct evacuation *e, char *take)
 }
 
 // In short steps, because whoever is told to end has little time to take back what it did.
-static int nap(const struct evacuation *e, long ms, struct err *err)
+static int sleep_checked(const struct evacuation *e, long ms, struct err *err)
 {
 	for (long end = kube_now_ms() + ms, left; (left = end - kube_now_ms()) > 0;) {
 		if (e->is_ended && e->is_ended(e->ctx))
@@ -51,14 +51,14 @@ struct edit {
 	enum cordon cordon;
 };
 
-static int read_node(const struct evacuation *e, json_t **ret, struct err *err)
+static int read_evacuated_node(const struct evacuation *e, json_t **ret, struct err *err)
 {
 	auto_str char *path = api_node(e->node);
 	int r = api_get(e->kube, path, ret, err);
 	return r == 0 ? err_set(err, E_NOT_FOUND, "there is no Node '%s'; NODE_NAME says who we are", e->node) : r;
 }
 
-static json_t *patch_of(const json_t *node, struct edit *edit)
+static json_t *edit_patch(const json_t *node, struct edit *edit)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
 	if (!json_object_size(edit->labels) && !json_object_size(edit->annotations) && edit->cordon == CORDON_KEEP)
@@ -82,10 +82,10 @@ static int change_node(const struct evacuation *e,
 	for (int i = 0; i < TRIES; i++) {
 		auto_json json_t *node = NULL, *labels = json_object(), *annotations = json_object();
 		struct edit edit = { .labels = labels, .annotations = annotations, .cordon = CORDON_KEEP };
-		if (read_node(e, &node, err) < 0)
+		if (read_evacuated_node(e, &node, err) < 0)
 			return -1;
 		decide(e, node, &edit);
-		auto_json json_t *patch = patch_of(node, &edit);
+		auto_json json_t *patch = edit_patch(node, &edit);
 		int r = patch ? api_merge(e->kube, path, patch, NULL, err) : 0;
 		if (r != 0 || !patch)
 			return r;
@@ -100,7 +100,7 @@ static void edit_label(const json_t *node, const char *label, char *(*change)(co
 		json_object_set_new(edit->labels, label, json_string(value));
 }
 
-static void pause_clients(const struct evacuation *e, const json_t *node, struct edit *edit)
+static void edit_pause_clients(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
 	for (const struct borrowed *o = operands; o->key; o++)
 		if (!o->is_last)
@@ -109,7 +109,7 @@ static void pause_clients(const struct evacuation *e, const json_t *node, struct
 		edit_label(node, e->label, operand_pause, edit);
 }
 
-static void pause_last(const struct evacuation *e, const json_t *node, struct edit *edit)
+static void edit_pause_last(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
 	(void)e;
 	for (const struct borrowed *o = operands; o->key; o++)
@@ -117,7 +117,7 @@ static void pause_last(const struct evacuation *e, const json_t *node, struct ed
 			edit_label(node, o->key, operand_pause, edit);
 }
 
-static void cordon(const struct evacuation *e, const json_t *node, struct edit *edit)
+static void edit_cordon(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
 	(void)e;
 	if (json_is_true(json_object_get(json_object_get(node, "spec"), "unschedulable")))
@@ -126,7 +126,7 @@ static void cordon(const struct evacuation *e, const json_t *node, struct edit *
 	json_object_set_new(edit->annotations, EVACUATE_CORDON, json_string("true"));
 }
 
-static void restore(const struct evacuation *e, const json_t *node, struct edit *edit)
+static void edit_restore(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
 	for (const struct borrowed *o = operands; o->key; o++)
 		edit_label(node, o->key, operand_resume, edit);
@@ -139,7 +139,7 @@ static void restore(const struct evacuation *e, const json_t *node, struct edit 
 		edit->cordon = CORDON_OFF;
 }
 
-static void say_installed(const struct evacuation *e, const json_t *node, struct edit *edit)
+static void edit_say_installed(const struct evacuation *e, const json_t *node, struct edit *edit)
 {
 	(void)e, (void)node;
 	json_object_set_new(edit->labels, OPERAND_DRIVER, json_string("pre-installed"));
@@ -148,30 +148,31 @@ static void say_installed(const struct evacuation *e, const json_t *node, struct
 int evacuate_begin(struct evacuation *e, struct err *err)
 {
 	auto_json json_t *node = NULL;
-	if (read_node(e, &node, err) < 0)
+	if (read_evacuated_node(e, &node, err) < 0)
 		return -1;
 	if (!str_eq(annotation(node, EVACUATE_UPGRADES), "true"))
 		return 0;
 	if (e->may_evict || e->may_drain)
-		note(e, str_fmt("nobody is evicted from here: the operator's controller of upgrades does that (%s)",
-				EVACUATE_UPGRADES));
+		note_event(e,
+			   str_fmt("nobody is evicted from here: the operator's controller of upgrades does that (%s)",
+				   EVACUATE_UPGRADES));
 	e->may_evict = e->may_drain = false;
 	return 0;
 }
 
 int evacuate_restore(const struct evacuation *e, struct err *err)
 {
-	return change_node(e, restore, err);
+	return change_node(e, edit_restore, err);
 }
 
-int evacuate_say_installed(const struct evacuation *e, struct err *err)
+int evacuate_mark_preinstalled(const struct evacuation *e, struct err *err)
 {
-	return change_node(e, say_installed, err) < 0 ? -1 : 0;
+	return change_node(e, edit_say_installed, err) < 0 ? -1 : 0;
 }
 
 // Its pods
 
-static int keep(void *ctx, json_t *pod, struct err *err)
+static int add_pod_item(void *ctx, json_t *pod, struct err *err)
 {
 	(void)err;
 	const json_t *uid = json_object_get(json_object_get(pod, "metadata"), "uid");
@@ -182,7 +183,7 @@ static int keep(void *ctx, json_t *pod, struct err *err)
 	return 0;
 }
 
-static int list_pods(const struct evacuation *e, const char *selector, json_t **ret, struct err *err)
+static int list_selected_pods(const struct evacuation *e, const char *selector, json_t **ret, struct err *err)
 {
 	static const char *const record[] = { PODS_RECORD, "spec nodeSelector", NULL };
 	auto_str char *name = http_escape(e->node), *labels = selector ? http_escape(selector) : NULL;
@@ -190,12 +191,14 @@ static int list_pods(const struct evacuation *e, const char *selector, json_t **
 				       labels ? labels : "");
 	json_decref(*ret);
 	*ret = json_array();
-	struct kube_list list = { .path = "/api/v1/pods", .query = query, .record = record, .take = keep, .ctx = *ret };
+	struct kube_list list = {
+		.path = "/api/v1/pods", .query = query, .record = record, .take = add_pod_item, .ctx = *ret
+	};
 	auto_str char *version = NULL;
 	return kube_list(e->kube, &list, &version, err);
 }
 
-static char *name_of(const json_t *pod)
+static char *pod_full_name(const json_t *pod)
 {
 	const json_t *m = json_object_get(pod, "metadata");
 	return str_fmt("%s/%s", text(m, "namespace"), text(m, "name"));
@@ -218,7 +221,7 @@ static bool is_ended_by(const json_t *selector, const char *label)
 }
 
 // Its DaemonSet wants it here by a label that is paused.
-static bool is_operand(const struct evacuation *e, const json_t *pod, bool is_last)
+static bool is_operand_of_stage(const struct evacuation *e, const json_t *pod, bool is_last)
 {
 	const json_t *selector = json_object_get(json_object_get(pod, "spec"), "nodeSelector");
 	if (!is_of_daemonset(pod))
@@ -229,19 +232,19 @@ static bool is_operand(const struct evacuation *e, const json_t *pod, bool is_la
 	return e->label && !is_last && is_ended_by(selector, e->label);
 }
 
-static bool is_away(const struct err *err)
+static bool is_api_unreachable(const struct err *err)
 {
 	return err->code == E_NETWORK || err->code == E_TIMEOUT;
 }
 
 // 1 = listed; 0 = nobody answers, and there is time left to ask again: whoever gave all back for that would evict the
 // same pods a second time.
-static int list_until(const struct evacuation *e, const char *selector, long end, json_t **ret, struct err *err)
+static int list_pods_until(const struct evacuation *e, const char *selector, long end, json_t **ret, struct err *err)
 {
-	if (list_pods(e, selector, ret, err) == 0)
+	if (list_selected_pods(e, selector, ret, err) == 0)
 		return 1;
 	json_array_clear(*ret); // of one that broke off
-	return is_away(err) && kube_now_ms() < end ? 0 : -1;
+	return is_api_unreachable(err) && kube_now_ms() < end ? 0 : -1;
 }
 
 static int wait_operands(const struct evacuation *e, bool is_last, struct err *err)
@@ -249,16 +252,16 @@ static int wait_operands(const struct evacuation *e, bool is_last, struct err *e
 	auto_json json_t *pods = NULL;
 	for (long end = kube_now_ms() + EVACUATE_OPERANDS_S * 1000L;;) {
 		auto_str char *left = NULL;
-		int r = list_until(e, NULL, end, &pods, err);
+		int r = list_pods_until(e, NULL, end, &pods, err);
 		for (size_t i = 0; i < json_array_size(pods) && !left; i++)
-			if (is_operand(e, json_array_get(pods, i), is_last))
-				left = name_of(json_array_get(pods, i));
+			if (is_operand_of_stage(e, json_array_get(pods, i), is_last))
+				left = pod_full_name(json_array_get(pods, i));
 		if (r < 0 || (r > 0 && !left))
 			return r < 0 ? -1 : 0;
 		if (r > 0 && kube_now_ms() >= end)
 			return err_set(err, E_IN_USE, "operand %s has not ended within %d s of its label's change",
 				       left, EVACUATE_OPERANDS_S);
-		if (nap(e, EVACUATE_LOOK_MS, err) < 0)
+		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
 	}
 }
@@ -270,30 +273,31 @@ struct look {
 	struct err why; // of the first that is stuck, or else of the first that is left
 };
 
-static void blame(struct look *l, const json_t *pod, const char *why, bool is_stuck)
+static void blame_pod(struct look *l, const json_t *pod, const char *why, bool is_stuck)
 {
-	auto_str char *name = name_of(pod);
+	auto_str char *name = pod_full_name(pod);
 	l->stuck += is_stuck;
 	if (!*l->why.text || (is_stuck && l->stuck == 1))
 		err_set(&l->why, E_IN_USE, "%s", *why ? why : name);
 }
 
-static int evict(const struct evacuation *e, const json_t *pod, struct look *l, struct err *err)
+static int evict_one(const struct evacuation *e, const json_t *pod, struct look *l, struct err *err)
 {
 	const json_t *m = json_object_get(pod, "metadata");
 	struct api_eviction done;
-	auto_str char *name = name_of(pod);
+	auto_str char *name = pod_full_name(pod);
 	if (api_evict(e->kube, text(m, "namespace"), text(m, "name"), text(m, "uid"), &done, err) < 0)
-		return is_away(err) ? 0 : err_wrap(err, "evict %s", name); // it is there still, and asked again
+		return is_api_unreachable(err) ? 0 :
+						 err_wrap(err, "evict %s", name); // it is there still, and asked again
 	bool is_refused = done.what == API_BLOCKED || done.what == API_REFUSED;
 	if (is_refused && !*l->why.text)
 		err_set(&l->why, E_IN_USE, "%s: %s", name, done.why.text);
 	else if (done.what == API_EVICTED)
-		note(e, str_fmt("evicted %s", name));
+		note_event(e, str_fmt("evicted %s", name));
 	return 0;
 }
 
-static int judge_all(const struct evacuation *e, const json_t *pods, struct look *l, struct err *err)
+static int judge_pods(const struct evacuation *e, const json_t *pods, struct look *l, struct err *err)
 {
 	struct pool pool = { .evict = l->evict, .is_forced = e->is_forced, .deletes_empty_dir = e->deletes_empty_dir };
 	const struct pod_rules rules = { &pool, e->holders, e->own_uid };
@@ -302,12 +306,13 @@ static int judge_all(const struct evacuation *e, const json_t *pods, struct look
 		char why[OBJECT_TEXT];
 		bool is_claim = l->evict == EVICT_GPU && drain_claims_gpu(e->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, &rules, is_claim, why);
-		bool is_fixed = verdict == POD_FIXED && !is_operand(e, pod, false) && !is_operand(e, pod, true);
+		bool is_fixed = verdict == POD_FIXED && !is_operand_of_stage(e, pod, false) &&
+				!is_operand_of_stage(e, pod, true);
 		l->left += pod_has_to_go(verdict) || is_fixed;
-		if (verdict == POD_GOES && l->is_asking && evict(e, pod, l, err) < 0)
+		if (verdict == POD_GOES && l->is_asking && evict_one(e, pod, l, err) < 0)
 			return -1;
 		if (pod_has_to_go(verdict) || is_fixed)
-			blame(l, pod, why, is_fixed || verdict == POD_STUCK);
+			blame_pod(l, pod, why, is_fixed || verdict == POD_STUCK);
 	}
 	return 0;
 }
@@ -321,9 +326,9 @@ int evacuate_check(const struct evacuation *e, struct err *err)
 {
 	struct look l = { .evict = EVICT_GPU };
 	auto_json json_t *pods = NULL;
-	if (e->may_drain && has_selector(e) && list_pods(e, e->selector, &pods, err) < 0)
+	if (e->may_drain && has_selector(e) && list_selected_pods(e, e->selector, &pods, err) < 0)
 		return err_wrap(err, "the drain's selector '%s'", e->selector);
-	if (list_pods(e, NULL, &pods, err) < 0 || judge_all(e, pods, &l, err) < 0)
+	if (list_selected_pods(e, NULL, &pods, err) < 0 || judge_pods(e, pods, &l, err) < 0)
 		return -1;
 	if (l.stuck || (l.left && !e->may_evict && !e->may_drain)) {
 		*err = l.why;
@@ -334,15 +339,15 @@ int evacuate_check(const struct evacuation *e, struct err *err)
 	return 0;
 }
 
-static int evict_all(const struct evacuation *e, enum evict what, const char *selector, struct err *err)
+static int evict_selected_pods(const struct evacuation *e, enum evict what, const char *selector, struct err *err)
 {
 	auto_json json_t *pods = NULL;
 	unsigned seconds = e->timeout_s ? e->timeout_s : EVACUATE_PODS_S;
 	for (long end = kube_now_ms() + seconds * 1000L;;) {
 		struct look first = { .evict = what }, l = { .evict = what, .is_asking = true };
-		int r = list_until(e, selector, end, &pods, err);
+		int r = list_pods_until(e, selector, end, &pods, err);
 		// Who may not be evicted is known before anybody is: as kubectl drain, all or nobody.
-		if (r < 0 || judge_all(e, pods, &first, err) < 0 || (!first.stuck && judge_all(e, pods, &l, err) < 0))
+		if (r < 0 || judge_pods(e, pods, &first, err) < 0 || (!first.stuck && judge_pods(e, pods, &l, err) < 0))
 			return -1;
 		if (r > 0 && !first.left)
 			return 0;
@@ -351,19 +356,19 @@ static int evict_all(const struct evacuation *e, enum evict what, const char *se
 			return err_wrap(err, "%u pod(s) are left%s", first.left,
 					first.stuck ? "" : " after the deadline");
 		}
-		if (nap(e, EVACUATE_LOOK_MS, err) < 0)
+		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
 	}
 }
 
 // Whose claims have to be given back while DRA's plugin is there (KDM evictKubeletPlugin()).
-static char *claimer(const struct evacuation *e, const json_t *pods)
+static char *pod_with_claim(const struct evacuation *e, const json_t *pods)
 {
 	for (size_t i = 0; i < json_array_size(pods); i++) {
 		const json_t *pod = json_array_get(pods, i);
 		const char *phase = text(json_object_get(pod, "status"), "phase");
 		if (!str_eq(phase, "Succeeded") && !str_eq(phase, "Failed") && drain_claims_gpu(e->kube, pod))
-			return name_of(pod);
+			return pod_full_name(pod);
 	}
 	return NULL;
 }
@@ -372,22 +377,22 @@ static int wait_claims(const struct evacuation *e, struct err *err)
 {
 	auto_json json_t *pods = NULL;
 	for (long end = kube_now_ms() + EVACUATE_OPERANDS_S * 1000L;;) {
-		int r = list_until(e, NULL, end, &pods, err);
-		auto_str char *who = r > 0 ? claimer(e, pods) : NULL;
+		int r = list_pods_until(e, NULL, end, &pods, err);
+		auto_str char *who = r > 0 ? pod_with_claim(e, pods) : NULL;
 		if (r < 0 || (r > 0 && !who))
 			return r < 0 ? -1 : 0;
 		if (r > 0 && kube_now_ms() >= end)
 			return err_set(err, E_IN_USE, "%s has a claim of a GPU still", who);
-		if (nap(e, EVACUATE_LOOK_MS, err) < 0)
+		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
 	}
 }
 
 // 1 = DRA's plugin is deployed here.
-static int has_last(const struct evacuation *e, struct err *err)
+static int has_dra_plugin(const struct evacuation *e, struct err *err)
 {
 	auto_json json_t *node = NULL;
-	if (read_node(e, &node, err) < 0)
+	if (read_evacuated_node(e, &node, err) < 0)
 		return -1;
 	for (const struct borrowed *o = operands; o->key; o++) {
 		const char *value = text(labels_of(node), o->key);
@@ -397,33 +402,33 @@ static int has_last(const struct evacuation *e, struct err *err)
 	return 0;
 }
 
-static int begin_cordon(const struct evacuation *e, struct err *err)
+static int cordon_evacuated_node(const struct evacuation *e, struct err *err)
 {
-	int r = change_node(e, cordon, err);
+	int r = change_node(e, edit_cordon, err);
 	if (r > 0)
-		note(e, str_fmt("cordoned node %s", e->node));
+		note_event(e, str_fmt("cordoned node %s", e->node));
 	return r < 0 ? -1 : 0;
 }
 
 int evacuate_run(const struct evacuation *e, struct err *err)
 {
-	int dra = has_last(e, err);
+	int dra = has_dra_plugin(e, err);
 	bool evicts = e->may_evict || (dra > 0 && e->may_drain);
-	if (dra < 0 || (evicts && begin_cordon(e, err) < 0))
+	if (dra < 0 || (evicts && cordon_evacuated_node(e, err) < 0))
 		return -1;
-	int r = change_node(e, pause_clients, err);
+	int r = change_node(e, edit_pause_clients, err);
 	if (r > 0)
-		note(e, str_fmt("paused the operands of node %s", e->node));
-	if (r < 0 || wait_operands(e, false, err) < 0 || (evicts && evict_all(e, EVICT_GPU, NULL, err) < 0))
+		note_event(e, str_fmt("paused the operands of node %s", e->node));
+	if (r < 0 || wait_operands(e, false, err) < 0 || (evicts && evict_selected_pods(e, EVICT_GPU, NULL, err) < 0))
 		return -1;
 	if (dra == 0)
 		return 0;
-	return wait_claims(e, err) < 0 || change_node(e, pause_last, err) < 0 ? -1 : wait_operands(e, true, err);
+	return wait_claims(e, err) < 0 || change_node(e, edit_pause_last, err) < 0 ? -1 : wait_operands(e, true, err);
 }
 
 int evacuate_drain(const struct evacuation *e, struct err *err)
 {
-	if (begin_cordon(e, err) < 0)
+	if (cordon_evacuated_node(e, err) < 0)
 		return -1;
-	return evict_all(e, EVICT_ALL, has_selector(e) ? e->selector : NULL, err);
+	return evict_selected_pods(e, EVICT_ALL, has_selector(e) ? e->selector : NULL, err);
 }

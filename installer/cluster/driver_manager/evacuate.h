@@ -39,4 +39,4 @@ int evacuate_drain(const struct evacuation *e, struct err *err); // of every pod
 // Operands are given back, and a cordon that is ours is taken away. 1 = something was, 0 = there was nothing.
 int evacuate_restore(const struct evacuation *e, struct err *err);
 // The host has a driver of its own: the operator takes its driver's pod off this node.
-int evacuate_say_installed(const struct evacuation *e, struct err *err);
+int evacuate_mark_preinstalled(const struct evacuation *e, struct err *err);

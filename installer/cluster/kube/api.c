@@ -7,7 +7,7 @@
 #include <time.h>
 
 // call.reply is handed over, when somebody wants it.
-static int give(struct kube_call *call, json_t **ret)
+static int give_reply(struct kube_call *call, json_t **ret)
 {
 	if (ret)
 		*ret = TAKE(call->reply);
@@ -18,7 +18,7 @@ int api_get(struct kube *k, const char *path, json_t **ret, struct err *err)
 {
 	auto_kube_call struct kube_call call = { .path = path };
 	if (kube_run(k, &call, err) == 0)
-		return give(&call, ret);
+		return give_reply(&call, ret);
 	return call.status == 404 ? 0 : -1;
 }
 
@@ -26,35 +26,35 @@ int api_create(struct kube *k, const char *path, const json_t *body, json_t **re
 {
 	auto_kube_call struct kube_call call = { .method = "POST", .path = path, .body = body };
 	if (kube_run(k, &call, err) == 0)
-		return give(&call, ret);
+		return give_reply(&call, ret);
 	return call.status == 409 && str_eq(call.reason, "AlreadyExists") ? 0 : -1;
 }
 
 // A precondition makes a repetition harmless: at worst it says that somebody was faster, who was ourselves.
-static int change(struct kube *k, const char *method, const char *type, const char *path, const json_t *body,
-		  json_t **ret, struct err *err)
+static int change_object(struct kube *k, const char *method, const char *type, const char *path, const json_t *body,
+			 json_t **ret, struct err *err)
 {
 	auto_kube_call struct kube_call call = {
 		.method = method, .path = path, .type = type, .body = body, .is_repeatable = true
 	};
 	if (kube_run(k, &call, err) == 0)
-		return give(&call, ret);
+		return give_reply(&call, ret);
 	return err->code == E_CONFLICT || call.status == 404 ? 0 : -1;
 }
 
 int api_replace(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
 {
-	return change(k, "PUT", NULL, path, body, ret, err);
+	return change_object(k, "PUT", NULL, path, body, ret, err);
 }
 
 int api_merge(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
 {
-	return change(k, "PATCH", "application/merge-patch+json", path, body, ret, err);
+	return change_object(k, "PATCH", "application/merge-patch+json", path, body, ret, err);
 }
 
 int api_patch(struct kube *k, const char *path, const json_t *operations, json_t **ret, struct err *err)
 {
-	return change(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
+	return change_object(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
 }
 
 // registry/core/pod/storage/eviction.go: a budget is a 429 with a cause, and other 429 come from whoever guards the
@@ -70,7 +70,7 @@ static enum api_evicted evicted_not(const struct kube_call *call)
 }
 
 // Of a budget the cause says more than the message.
-static const char *words_of(const struct kube_call *call, const struct err *err)
+static const char *server_words(const struct kube_call *call, const struct err *err)
 {
 	const char *budget = call->message ? strstr(err->text, "The disruption budget ") : NULL;
 	return budget ? budget : call->message ? call->message : err->text;
@@ -99,7 +99,7 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 		return -1;
 	ret->what = evicted_not(&call);
 	ret->retry_ms = call.retry_ms;
-	err_set(&ret->why, err->code, "%s", words_of(&call, err));
+	err_set(&ret->why, err->code, "%s", server_words(&call, err));
 	return 0;
 }
 
@@ -144,8 +144,8 @@ char *api_configmap(const char *namespace, const char *name)
 	return str_fmt("/api/v1/namespaces/%s/configmaps%s%s", namespace, name ? "/" : "", name ? name : "");
 }
 
-char *api_driverrollout(const char *namespace, const char *name)
+char *api_driver_rollout(const char *namespace, const char *name)
 {
-	return str_fmt("/apis/" DRIVERROLLOUT_VERSION "/namespaces/%s/driverrollouts%s%s", namespace, name ? "/" : "",
+	return str_fmt("/apis/" DRIVER_ROLLOUT_VERSION "/namespaces/%s/driverrollouts%s%s", namespace, name ? "/" : "",
 		       name ? name : "");
 }

@@ -47,6 +47,6 @@ int api_event(struct kube *k, const struct api_event *event, struct err *err);
 char *api_node(const char *name);                             // paths; caller frees
 char *api_lease(const char *namespace, const char *name);     // name NULL: the collection
 char *api_configmap(const char *namespace, const char *name); // likewise
-#define DRIVERROLLOUT_VERSION "kmodsmith.io/v1alpha1"         // deploy/crd.yaml
-#define DRIVERROLLOUT_KIND "DriverRollout"
-char *api_driverrollout(const char *namespace, const char *name); // likewise
+#define DRIVER_ROLLOUT_VERSION "kmodsmith.io/v1alpha1"        // deploy/crd.yaml
+#define DRIVER_ROLLOUT_KIND "DriverRollout"
+char *api_driver_rollout(const char *namespace, const char *name); // likewise

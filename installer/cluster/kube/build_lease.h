@@ -9,24 +9,24 @@
 
 // Apart from everything else, so that who may write these Leases can write no others: neither those of the control
 // plane nor the coordinator's, which has the ledger.
-#define BUILDLEASE_NAMESPACE "kmodsmith-compile"
+#define BUILD_LEASE_NAMESPACE "kmodsmith-compile"
 
-struct buildlease {
+struct build_lease {
 	struct lease lease;
 	char *key;
 	bool is_held;
 	long renewed_ms;
 };
 // key: any text; it stands in an annotation. holder: who we are, for people; something random is added.
-void buildlease_init(struct kube *kube, const char *namespace, const char *key, const char *holder, unsigned duration_s,
-		     struct buildlease *ret);
-void buildlease_done(struct buildlease *b);
+void build_lease_init(struct kube *kube, const char *namespace, const char *key, const char *holder,
+		      unsigned duration_s, struct build_lease *ret);
+void build_lease_done(struct build_lease *b);
 
-int buildlease_look(struct buildlease *b, struct err *err); // 1 = somebody holds it, 0 = nobody; it is not taken
-int buildlease_try(struct buildlease *b, struct err *err);  // 1 = ours; 0 = another one's, or a lost race
+int build_lease_read(struct build_lease *b, struct err *err); // 1 = somebody holds it, 0 = nobody; it is not taken
+int build_lease_try(struct build_lease *b, struct err *err);  // 1 = ours; 0 = another one's, or a lost race
 // Until something happens to it or ms are over. 1 = it is free now, and the outcome is there; 0 = it is not.
-int buildlease_wait(struct buildlease *b, unsigned ms, struct err *err);
-int buildlease_renew(struct buildlease *b, struct err *err); // when it is due; 1 = still ours, 0 = lost
+int build_lease_wait(struct build_lease *b, unsigned ms, struct err *err);
+int build_lease_renew(struct build_lease *b, struct err *err); // when it is due; 1 = still ours, 0 = lost
 // outcome: at most 256 bytes, NULL = nothing to tell. 0 also when it had been lost.
-int buildlease_release(struct buildlease *b, const char *outcome, struct err *err);
-const char *buildlease_outcome(const struct buildlease *b); // that the last holder left; NULL = none
+int build_lease_release(struct build_lease *b, const char *outcome, struct err *err);
+const char *build_lease_outcome(const struct build_lease *b); // that the last holder left; NULL = none

@@ -144,7 +144,7 @@ static const char *budget_words(const struct kube_call *call)
 	return json_string_value(json_object_get(kube_cause(call, "DisruptionBudget"), "message"));
 }
 
-static int code_of(const struct http_call *http, const struct kube_call *call, const json_t *reply)
+static int status_error_code(const struct http_call *http, const struct kube_call *call, const json_t *reply)
 {
 	switch (http->status) {
 	case 401:
@@ -190,10 +190,10 @@ int kube_judge(const struct http_call *http, struct kube_call *call, struct err 
 	call->causes = json_incref(json_object_get(json_object_get(reply, "details"), "causes"));
 	if (!message) {
 		http_status_error(http, err);
-		return err_code(err, code_of(http, call, reply));
+		return err_code(err, status_error_code(http, call, reply));
 	}
 	const char *budget = budget_words(call);
-	return err_set(err, code_of(http, call, reply), "%s %s: status %ld: %s%s%s",
+	return err_set(err, status_error_code(http, call, reply), "%s %s: status %ld: %s%s%s",
 		       http->method ? http->method : "GET", url, http->status, message, budget ? " " : "",
 		       budget ? budget : "");
 }
@@ -221,25 +221,26 @@ const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count)
 
 struct attempt {
 	struct http_call http;
-	struct sift *sift;
+	struct json_stream *json_stream;
 };
 
-static int feed(struct http_call *http, const void *data, size_t len, struct err *err)
+static int feed_list_parser(struct http_call *http, const void *data, size_t len, struct err *err)
 {
 	struct attempt *a = http->ctx;
-	return sift_feed(a->sift, data, len, err);
+	return json_stream_feed(a->json_stream, data, len, err);
 }
 
-static int ask(struct kube *k, struct kube_call *call, const char *body, unsigned left_ms, struct err *err)
+static int ask_server(struct kube *k, struct kube_call *call, const char *body, unsigned left_ms, struct err *err)
 {
 	auto_str char *url = str_fmt("%s%s", k->config.server, call->path);
 	auto_strv struct strv headers = { 0 };
-	auto_sift struct sift *sift = call->table ? sift_new(call->table, call->take, call->ctx) : NULL;
+	auto_json_stream struct json_stream *json_stream =
+		call->table ? json_stream_new(call->table, call->take, call->ctx) : NULL;
 	unsigned try_ms = call->try_ms ? call->try_ms : TRY_MS;
 	strv_add(&headers, str_dup("Accept: application/json"));
 	if (body)
 		strv_add(&headers, str_fmt("Content-Type: %s", call->type ? call->type : "application/json"));
-	struct attempt a = { .sift = sift };
+	struct attempt a = { .json_stream = json_stream };
 	a.http = (struct http_call){ .method = call->method,
 				     .url = url,
 				     .headers = &headers,
@@ -247,9 +248,9 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 				     .body = body ? body : "",
 				     .body_size = body ? strlen(body) : 0,
 				     .max = REPLY_MAX,
-				     .total_ms = sift || left_ms < try_ms ? left_ms : try_ms,
+				     .total_ms = json_stream || left_ms < try_ms ? left_ms : try_ms,
 				     .stall_ms = try_ms,
-				     .sink = sift ? feed : NULL,
+				     .sink = json_stream ? feed_list_parser : NULL,
 				     .ctx = &a };
 	long begin_ms = kube_now_ms();
 	int r = http_run(k->http, &a.http, err);
@@ -258,13 +259,13 @@ static int ask(struct kube *k, struct kube_call *call, const char *body, unsigne
 		learn_time(k, &a.http, begin_ms);
 	if (r == 0)
 		r = kube_judge(&a.http, call, err);
-	if (r == 0 && sift)
-		r = sift_end(sift, &call->reply, err);
+	if (r == 0 && json_stream)
+		r = json_stream_end(json_stream, &call->reply, err);
 	http_end(&a.http);
 	return r;
 }
 
-static bool is_again(const struct kube_call *call, const struct err *err)
+static bool is_retryable(const struct kube_call *call, const struct err *err)
 {
 	bool is_safe = !call->method || call->is_repeatable;
 	if (call->status == 429)
@@ -291,7 +292,7 @@ static bool has_slept(long wait_ms, long end)
 }
 
 // A repetition that got no answer in what was left of the time says less than the answer before it.
-static int give_up(const struct err *said, struct err *err)
+static int give_up_retrying(const struct err *said, struct err *err)
 {
 	if (said->code && err->code == E_TIMEOUT)
 		err_set(err, said->code, "%s; asked again, then: %s", said->text, err->text);
@@ -314,7 +315,7 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 			return -1;
 		end += kube_now_ms() - begin; // none of it was this call's
 		long left = end - kube_now_ms();
-		if (ask(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
+		if (ask_server(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
 			return 0;
 		struct err ignored;
 		bool is_late = end - kube_now_ms() < TRY_LEAST_MS;
@@ -323,8 +324,8 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 			continue;
 		}
 		long wait = call->retry_ms ? call->retry_ms : backoff_ms(turn);
-		if (!is_again(call, err) || !has_slept(wait, end))
-			return give_up(&said, err);
+		if (!is_retryable(call, err) || !has_slept(wait, end))
+			return give_up_retrying(&said, err);
 		if (call->status)
 			said = *err;
 	}

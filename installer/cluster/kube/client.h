@@ -38,15 +38,15 @@ long kube_now_ms(void); // for durations; does not jump
 int64_t kube_time(const struct kube *k);
 
 struct kube_call {
-	const char *method;             // NULL = GET
-	const char *path;               // "/api/v1/nodes/n1?...", escaped
-	const char *type;               // of the body; NULL = application/json
-	const json_t *body;             // NULL = none
-	unsigned deadline_ms;           // 0 = 30000
-	unsigned try_ms;                // of one try that is no list; 0 = 10000
-	bool is_repeatable;             // doing it twice does no harm; reads always are
-	bool is_busy_final;             // 429 is an answer: nothing is repeated for it
-	const struct sift_table *table; // read in parts: see take; NULL = the whole reply, at most 1 MiB
+	const char *method;                    // NULL = GET
+	const char *path;                      // "/api/v1/nodes/n1?...", escaped
+	const char *type;                      // of the body; NULL = application/json
+	const json_t *body;                    // NULL = none
+	unsigned deadline_ms;                  // 0 = 30000
+	unsigned try_ms;                       // of one try that is no list; 0 = 10000
+	bool is_repeatable;                    // doing it twice does no harm; reads always are
+	bool is_busy_final;                    // 429 is an answer: nothing is repeated for it
+	const struct json_stream_table *table; // read in parts: see take; NULL = the whole reply, at most 1 MiB
 	int (*take)(void *ctx, json_t *record, struct err *err); // a record may come again when a read is repeated
 	void *ctx;
 	// What came back.

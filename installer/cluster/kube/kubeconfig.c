@@ -73,13 +73,13 @@ struct file { // a kubeconfig on its way
 	json_t *json;
 };
 
-static int refuse(const struct file *f, const char *what, const char *why, struct err *err)
+static int refuse_config(const struct file *f, const char *what, const char *why, struct err *err)
 {
 	return err_set(err, E_CONFIG, "'%s': %s %s", f->path, what, why);
 }
 
 // NULL = absent or empty; *is_bad: it is no text.
-static const char *text_of(const json_t *object, const char *key, bool *is_bad)
+static const char *kubeconfig_text(const json_t *object, const char *key, bool *is_bad)
 {
 	const json_t *value = json_object_get(object, key);
 	const char *text = json_string_value(value);
@@ -87,7 +87,7 @@ static const char *text_of(const json_t *object, const char *key, bool *is_bad)
 	return text && *text ? text : NULL;
 }
 
-static int read_file(const char *path, char **ret, size_t *ret_len, struct err *err)
+static int read_config_file(const char *path, char **ret, size_t *ret_len, struct err *err)
 {
 	struct stat st;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
@@ -100,7 +100,7 @@ static int read_file(const char *path, char **ret, size_t *ret_len, struct err *
 	return file_read(fd, path, ret, ret_len, err);
 }
 
-static char *beside(const struct file *f, const char *path)
+static char *path_beside_config(const struct file *f, const char *path)
 {
 	return *path == '/' ? str_dup(path) : str_fmt("%s/%s", f->dir, path);
 }
@@ -110,24 +110,24 @@ static int read_pem(const struct file *f, const json_t *object, const char *key,
 {
 	bool is_bad = false;
 	auto_str char *data_key = str_fmt("%s-data", key), *pem = NULL;
-	const char *data = text_of(object, data_key, &is_bad), *path = text_of(object, key, &is_bad);
+	const char *data = kubeconfig_text(object, data_key, &is_bad), *path = kubeconfig_text(object, key, &is_bad);
 	size_t len = 0;
 	if (is_bad || (data && !base64_parse(data, &pem, &len)))
-		return refuse(f, data_key, "is no base64", err);
+		return refuse_config(f, data_key, "is no base64", err);
 	if (!data && path) {
-		auto_str char *full = beside(f, path);
-		if (read_file(full, &pem, &len, err) < 0)
+		auto_str char *full = path_beside_config(f, path);
+		if (read_config_file(full, &pem, &len, err) < 0)
 			return err_wrap(err, "'%s': %s", f->path, key);
 	}
 	if (pem && (strlen(pem) != len || !strstr(pem, "-----BEGIN ")))
-		return refuse(f, key, "is not in PEM form", err);
+		return refuse_config(f, key, "is not in PEM form", err);
 	*ret = TAKE(pem);
 	return 0;
 }
 
 // The member WHAT of the element called NAME of the list LIST; an absent one is an empty object's NULL.
-static int find(const struct file *f, const char *list, const char *what, const char *name, json_t **ret,
-		struct err *err)
+static int find_named_item(const struct file *f, const char *list, const char *what, const char *name, json_t **ret,
+			   struct err *err)
 {
 	size_t i;
 	json_t *item;
@@ -139,7 +139,7 @@ static int find(const struct file *f, const char *list, const char *what, const 
 		return 0;
 	}
 	auto_str char *text = str_fmt("%s has no '%s', which the", list, name);
-	return refuse(f, text, str_eq(list, "contexts") ? "wish names" : "context names", err);
+	return refuse_config(f, text, str_eq(list, "contexts") ? "wish names" : "context names", err);
 }
 
 // What is not done is said by name, and never passed over.
@@ -155,26 +155,26 @@ static const struct {
 	{ "proxy-url", "is not supported: proxies are those of the environment" },
 };
 
-static int check_refused(const struct file *f, const json_t *object, struct err *err)
+static int check_refused_fields(const struct file *f, const json_t *object, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
 		const json_t *value = json_object_get(object, refused[i].key);
 		if (value && !json_is_null(value))
-			return refuse(f, refused[i].key, refused[i].why, err);
+			return refuse_config(f, refused[i].key, refused[i].why, err);
 	}
 	if (json_is_true(json_object_get(object, "insecure-skip-tls-verify")))
-		return refuse(f, "insecure-skip-tls-verify", "is refused: give the authority", err);
+		return refuse_config(f, "insecure-skip-tls-verify", "is refused: give the authority", err);
 	return 0;
 }
 
 static int take_cluster(const struct file *f, const json_t *cluster, struct kube_config *ret, struct err *err)
 {
 	bool is_bad = false;
-	const char *server = text_of(cluster, "server", &is_bad);
-	if (check_refused(f, cluster, err) < 0)
+	const char *server = kubeconfig_text(cluster, "server", &is_bad);
+	if (check_refused_fields(f, cluster, err) < 0)
 		return -1;
 	if (!server || (!str_starts(server, "https://") && !str_starts(server, "http://")))
-		return refuse(f, "server", "is no https address", err);
+		return refuse_config(f, "server", "is no https address", err);
 	ret->server = str_dup(server);
 	for (size_t len = strlen(ret->server); len && ret->server[len - 1] == '/'; len--)
 		ret->server[len - 1] = '\0';
@@ -183,7 +183,7 @@ static int take_cluster(const struct file *f, const json_t *cluster, struct kube
 
 static int take_token_file(const struct file *f, const char *path, struct kube_config *ret, struct err *err)
 {
-	auto_str char *full = beside(f, path);
+	auto_str char *full = path_beside_config(f, path);
 	char *name = strrchr(full, '/');
 	*name++ = '\0';
 	if (root_init(&ret->token_root, *full ? full : "/", err) < 0)
@@ -195,11 +195,12 @@ static int take_token_file(const struct file *f, const char *path, struct kube_c
 static int take_user(const struct file *f, const json_t *user, struct kube_config *ret, struct err *err)
 {
 	bool is_bad = false;
-	const char *token = text_of(user, "token", &is_bad), *path = text_of(user, "tokenFile", &is_bad);
-	if (check_refused(f, user, err) < 0)
+	const char *token = kubeconfig_text(user, "token", &is_bad),
+		   *path = kubeconfig_text(user, "tokenFile", &is_bad);
+	if (check_refused_fields(f, user, err) < 0)
 		return -1;
 	if (is_bad)
-		return refuse(f, "token", "is no text", err);
+		return refuse_config(f, "token", "is no text", err);
 	ret->token = str_dup(token);
 	if (!token && path && take_token_file(f, path, ret, err) < 0)
 		return -1;
@@ -207,42 +208,44 @@ static int take_user(const struct file *f, const json_t *user, struct kube_confi
 	    read_pem(f, user, "client-key", &ret->key, err) < 0)
 		return -1;
 	if (!ret->certificate != !ret->key)
-		return refuse(f, "client-certificate", "and client-key belong together, and one is missing", err);
+		return refuse_config(f, "client-certificate", "and client-key belong together, and one is missing",
+				     err);
 	return 0;
 }
 
-static int take_context(const struct file *f, const char *wish, struct kube_config *ret, struct err *err)
+static int take_context(const struct file *f, const char *requested, struct kube_config *ret, struct err *err)
 {
 	bool is_bad = false;
 	json_t *context = NULL, *cluster = NULL, *user = NULL;
-	const char *name = wish ? wish : text_of(f->json, "current-context", &is_bad);
+	const char *name = requested ? requested : kubeconfig_text(f->json, "current-context", &is_bad);
 	if (!json_is_object(f->json))
-		return refuse(f, "it", "is no kubeconfig", err);
+		return refuse_config(f, "it", "is no kubeconfig", err);
 	if (!name)
-		return refuse(f, "current-context", "is not set, and no context was named", err);
-	if (find(f, "contexts", "context", name, &context, err) < 0)
+		return refuse_config(f, "current-context", "is not set, and no context was named", err);
+	if (find_named_item(f, "contexts", "context", name, &context, err) < 0)
 		return -1;
-	const char *cluster_name = text_of(context, "cluster", &is_bad), *user_name = text_of(context, "user", &is_bad);
-	const char *namespace = text_of(context, "namespace", &is_bad);
+	const char *cluster_name = kubeconfig_text(context, "cluster", &is_bad),
+		   *user_name = kubeconfig_text(context, "user", &is_bad);
+	const char *namespace = kubeconfig_text(context, "namespace", &is_bad);
 	if (is_bad || !cluster_name)
-		return refuse(f, "context", "names no cluster", err);
+		return refuse_config(f, "context", "names no cluster", err);
 	// Tools write "default" where nobody chose anything, and kubectl takes the two for the same.
 	bool is_chosen = namespace && !str_eq(namespace, "default");
 	ret->namespace = str_dup(is_chosen ? namespace : KUBE_NAMESPACE);
-	if (find(f, "clusters", "cluster", cluster_name, &cluster, err) < 0 ||
-	    (user_name && find(f, "users", "user", user_name, &user, err) < 0))
+	if (find_named_item(f, "clusters", "cluster", cluster_name, &cluster, err) < 0 ||
+	    (user_name && find_named_item(f, "users", "user", user_name, &user, err) < 0))
 		return -1;
 	return take_cluster(f, cluster, ret, err) < 0 ? -1 : take_user(f, user, ret, err);
 }
 
 // The files of KUBECONFIG are merged by kubectl; here it is one.
-static int load(struct file *f, struct err *err)
+static int load_config(struct file *f, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
 	const char *slash = strrchr(f->path, '/');
 	f->dir = slash ? str_ndup(f->path, (size_t)(slash - f->path)) : str_dup(".");
-	if (read_file(f->path, &text, &len, err) < 0)
+	if (read_config_file(f->path, &text, &len, err) < 0)
 		return err_wrap(err, "kubeconfig");
 	return yaml_read(text, len, f->path, &f->json, err);
 }
@@ -251,7 +254,7 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 {
 	auto_kube_config struct kube_config c = KUBE_CONFIG_NONE;
 	struct file f = { .path = path };
-	int r = load(&f, err);
+	int r = load_config(&f, err);
 	if (r == 0)
 		r = take_context(&f, context, &c, err);
 	free(f.dir);

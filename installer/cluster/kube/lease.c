@@ -35,7 +35,7 @@ static const json_t *metadata(const json_t *lease)
 	return json_object_get(lease, "metadata");
 }
 
-static const json_t *spec(const struct lease *l, const char *key)
+static const json_t *lease_spec(const struct lease *l, const char *key)
 {
 	return json_object_get(json_object_get(l->seen, "spec"), key);
 }
@@ -57,18 +57,18 @@ const char *lease_version(const struct lease *l)
 
 uint32_t lease_transitions(const struct lease *l)
 {
-	json_int_t changes = json_integer_value(spec(l, "leaseTransitions"));
+	json_int_t changes = json_integer_value(lease_spec(l, "leaseTransitions"));
 	return changes < 0 || changes > INT32_MAX ? 0 : (uint32_t)changes;
 }
 
 // Takes lease.
-static void look(struct lease *l, json_t *lease)
+static void keep_seen_lease(struct lease *l, json_t *lease)
 {
 	if (!str_eq(version_of(l->seen), version_of(lease)))
 		l->seen_ms = kube_now_ms();
 	json_decref(l->seen);
 	l->seen = lease;
-	const char *holder = json_string_value(spec(l, "holderIdentity"));
+	const char *holder = json_string_value(lease_spec(l, "holderIdentity"));
 	free(l->other);
 	l->other = holder && *holder && !str_eq(holder, l->holder) ? str_dup(holder) : NULL;
 }
@@ -79,18 +79,18 @@ int lease_read(struct lease *l, struct err *err)
 	json_t *lease = NULL;
 	int r = api_get(l->kube, path, &lease, err);
 	if (r >= 0)
-		look(l, lease);
+		keep_seen_lease(l, lease);
 	return r;
 }
 
 void lease_saw(struct lease *l, json_t *lease)
 {
-	look(l, lease ? json_incref(lease) : NULL);
+	keep_seen_lease(l, lease ? json_incref(lease) : NULL);
 }
 
 bool lease_is_free(const struct lease *l)
 {
-	json_int_t s = json_integer_value(spec(l, "leaseDurationSeconds"));
+	json_int_t s = json_integer_value(lease_spec(l, "leaseDurationSeconds"));
 	long duration_ms = (long)(s > 0 && s < 3600 ? s : l->duration_s) * 1000;
 	return !l->other || kube_now_ms() - l->seen_ms > duration_ms;
 }
@@ -107,10 +107,10 @@ static char *moment(void) // MicroTime of RFC 3339
 	return str_dup(text);
 }
 
-static json_t *wanted(const struct lease *l, enum lease_hold hold, json_t *notes)
+static json_t *wanted_lease(const struct lease *l, enum lease_hold hold, json_t *notes)
 {
 	auto_str char *now = moment();
-	const char *since = json_string_value(spec(l, "acquireTime"));
+	const char *since = json_string_value(lease_spec(l, "acquireTime"));
 	bool is_new = hold == LEASE_TAKE;
 	return json_pack("{s:s, s:s, s:{s:s, s:s*, s:o}, s:{s:s, s:i, s:s, s:s, s:I}}", "apiVersion",
 			 "coordination.k8s.io/v1", "kind", "Lease", "metadata", "name", l->name, "resourceVersion",
@@ -120,27 +120,27 @@ static json_t *wanted(const struct lease *l, enum lease_hold hold, json_t *notes
 			 (json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
 }
 
-static int put(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
+static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
 	auto_str char *path = api_lease(l->namespace, l->seen ? l->name : NULL);
-	auto_json json_t *lease = wanted(l, hold, notes);
+	auto_json json_t *lease = wanted_lease(l, hold, notes);
 	json_t *now = NULL;
 	int r = l->seen ? api_replace(l->kube, path, lease, &now, err) : api_create(l->kube, path, lease, &now, err);
 	if (r > 0)
-		look(l, now);
+		keep_seen_lease(l, now);
 	return r;
 }
 
 int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
 	auto_json json_t *same = notes;
-	int r = put(l, hold, json_incref(same), err);
+	int r = write_lease_object(l, hold, json_incref(same), err);
 	if (r != 0)
 		return r;
 	// Whoever was faster may be ourselves: a write went through, and its answer was lost.
 	if (lease_read(l, err) < 0)
 		return -1;
-	if (!str_eq(json_string_value(spec(l, "holderIdentity")), l->holder))
+	if (!str_eq(json_string_value(lease_spec(l, "holderIdentity")), l->holder))
 		return 0;
-	return put(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(same), err);
+	return write_lease_object(l, hold == LEASE_TAKE ? LEASE_KEEP : hold, json_incref(same), err);
 }

@@ -7,14 +7,14 @@ enum { PAGE = 500, LIST_MS = 60000, ANEW = 3 };
 static const char *const LIST_REST[] = { "metadata continue", "metadata resourceVersion", NULL };
 
 // 1 = there is another page.
-static int page(struct kube *k, struct kube_list *list, char **next, char **ret_version, struct kube_call *call,
-		struct err *err)
+static int read_list_page(struct kube *k, struct kube_list *list, char **next, char **ret_version,
+			  struct kube_call *call, struct err *err)
 {
 	auto_str char *at = *next ? http_escape(*next) : str_dup("");
 	auto_str char *path =
 		str_fmt("%s?limit=%u%s%s%s%s", list->path, list->limit ? list->limit : PAGE, *at ? "&continue=" : "",
 			at, list->query ? "&" : "", list->query ? list->query : "");
-	struct sift_table table = { .list = "items", .record = list->record, .rest = LIST_REST };
+	struct json_stream_table table = { .list = "items", .record = list->record, .rest = LIST_REST };
 	*call = (struct kube_call){
 		.path = path, .deadline_ms = LIST_MS, .table = &table, .take = list->take, .ctx = list->ctx
 	};
@@ -39,7 +39,7 @@ int kube_list(struct kube *k, struct kube_list *list, char **ret_version, struct
 	list->pages = 0;
 	for (unsigned anew = 0;;) {
 		auto_kube_call struct kube_call call = { 0 };
-		int r = page(k, list, &next, &version, &call, err);
+		int r = read_list_page(k, list, &next, &version, &call, err);
 		if (r < 0 && call.status == 410 && next && ++anew < ANEW)
 			free(TAKE(next));
 		else if (r < 0)
@@ -53,14 +53,14 @@ int kube_list(struct kube *k, struct kube_list *list, char **ret_version, struct
 
 struct kube_stream {
 	struct kube_watch *watch;
-	struct sift_table table;
-	struct sift *sift;
+	struct json_stream_table table;
+	struct json_stream *json_stream;
 	struct http_call http;
 	struct strv headers;
 	char *url;
 };
 
-static int failed(struct kube_watch *w, const json_t *status, struct err *err)
+static int fail_watch(struct kube_watch *w, const json_t *status, struct err *err)
 {
 	const char *message = json_string_value(json_object_get(status, "message"));
 	json_int_t code = json_integer_value(json_object_get(status, "code"));
@@ -68,7 +68,7 @@ static int failed(struct kube_watch *w, const json_t *status, struct err *err)
 	return err_set(err, E_KUBE, "watch of %s: status %lld: %s", w->path, (long long)code, message ? message : "");
 }
 
-static int on_event(void *ctx, json_t *event, struct err *err)
+static int on_watch_event(void *ctx, json_t *event, struct err *err)
 {
 	struct kube_watch *w = ctx;
 	const char *type = json_string_value(json_object_get(event, "type"));
@@ -76,7 +76,7 @@ static int on_event(void *ctx, json_t *event, struct err *err)
 	const char *version =
 		json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
 	if (str_eq(type, "ERROR"))
-		return failed(w, object, err);
+		return fail_watch(w, object, err);
 	if (!type || !version)
 		return err_set(err, E_KUBE, "watch of %s: an event without type or resourceVersion", w->path);
 	if (str_eq(type, "BOOKMARK"))
@@ -88,10 +88,10 @@ static int on_event(void *ctx, json_t *event, struct err *err)
 	return 0;
 }
 
-static int on_data(struct http_call *http, const void *data, size_t len, struct err *err)
+static int on_watch_data(struct http_call *http, const void *data, size_t len, struct err *err)
 {
 	struct kube_stream *s = http->ctx;
-	return sift_feed(s->sift, data, len, err);
+	return json_stream_feed(s->json_stream, data, len, err);
 }
 
 int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, struct err *err)
@@ -104,7 +104,7 @@ int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, str
 	struct kube_stream *s = w->own = mem_alloc(sizeof(*s));
 	s->watch = w;
 	s->table.record = w->record;
-	s->sift = sift_new(&s->table, on_event, w);
+	s->json_stream = json_stream_new(&s->table, on_watch_event, w);
 	strv_add(&s->headers, str_dup("Accept: application/json"));
 	s->url = str_fmt("%s%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=%s%s%s",
 			 k->config.server, w->path, seconds, w->version ? w->version : "0", w->query ? "&" : "",
@@ -115,7 +115,7 @@ int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, str
 				      .bearer = k->token,
 				      .stall_ms = whole_ms,
 				      .total_ms = whole_ms,
-				      .sink = on_data,
+				      .sink = on_watch_data,
 				      .ctx = s };
 	kube_count(k, "WATCH", 0);
 	return http_begin(k->http, &s->http, err);
@@ -141,7 +141,7 @@ int kube_watch_look(struct kube_watch *w, struct err *err)
 		w->is_gone = call.status == 410;
 		return w->is_gone ? 0 : -1;
 	}
-	return sift_end(s->sift, NULL, err);
+	return json_stream_end(s->json_stream, NULL, err);
 }
 
 void kube_watch_end(struct kube_watch *w)
@@ -150,7 +150,7 @@ void kube_watch_end(struct kube_watch *w)
 	if (!s)
 		return;
 	http_end(&s->http);
-	sift_free(s->sift);
+	json_stream_free(s->json_stream);
 	strv_done(&s->headers);
 	free(s->url);
 	free(s);

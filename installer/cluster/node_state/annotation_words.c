@@ -4,14 +4,14 @@
 
 #include <ctype.h>
 
-int seq_cmp(struct seq a, struct seq b)
+int node_seq_cmp(struct seq a, struct seq b)
 {
 	if (a.epoch != b.epoch)
 		return a.epoch < b.epoch ? -1 : 1;
 	return a.n < b.n ? -1 : a.n > b.n;
 }
 
-const char *cut(const char **at, char separator, size_t *ret_len)
+const char *node_word_cut(const char **at, char separator, size_t *ret_len)
 {
 	const char *start = *at;
 	*ret_len = 0;
@@ -23,7 +23,7 @@ const char *cut(const char **at, char separator, size_t *ret_len)
 	return start;
 }
 
-bool word_copy(char *to, size_t size, const char *from, size_t len)
+bool node_word_copy(char *to, size_t size, const char *from, size_t len)
 {
 	if (!len || len >= size)
 		return false;
@@ -36,7 +36,7 @@ bool word_copy(char *to, size_t size, const char *from, size_t len)
 }
 
 // Digits without a sign, a blank or a leading zero: one number has one text.
-bool number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret)
+bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret)
 {
 	char digits[21];
 	if (!len || len >= sizeof(digits) || (len > 1 && *text == '0') || strspn(text, "0123456789") < len)
@@ -46,12 +46,12 @@ bool number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret)
 	return str_u64(digits, 10, ret) && *ret <= most;
 }
 
-bool seq_parse(const char *text, size_t len, struct seq *ret)
+bool node_seq_parse(const char *text, size_t len, struct seq *ret)
 {
 	const char *dot = memchr(text, '.', len);
 	uint64_t epoch, n;
-	if (!dot || !number_cut(text, (size_t)(dot - text), UINT32_MAX, &epoch) ||
-	    !number_cut(dot + 1, len - (size_t)(dot + 1 - text), UINT32_MAX, &n))
+	if (!dot || !node_number_cut(text, (size_t)(dot - text), UINT32_MAX, &epoch) ||
+	    !node_number_cut(dot + 1, len - (size_t)(dot + 1 - text), UINT32_MAX, &n))
 		return false;
 	*ret = (struct seq){ (uint32_t)epoch, (uint32_t)n };
 	return true;

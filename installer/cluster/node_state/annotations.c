@@ -8,18 +8,18 @@
 
 static bool read_state(const char *value, struct record *r)
 {
-	r->phase = phase_parse(value);
+	r->phase = node_phase_parse(value);
 	r->has_phase = true;
 	return r->phase != PHASE_UNKNOWN;
 }
 static void write_state(const struct record *r, char *ret, size_t size)
 {
-	snprintf(ret, size, "%s", r->has_phase ? phase_info(r->phase)->name : "");
+	snprintf(ret, size, "%s", r->has_phase ? node_phase_info(r->phase)->name : "");
 }
 
 static bool read_seq(const char *value, struct record *r)
 {
-	return seq_parse(value, strlen(value), &r->seq);
+	return node_seq_parse(value, strlen(value), &r->seq);
 }
 static void write_seq(const struct record *r, char *ret, size_t size)
 {
@@ -27,15 +27,15 @@ static void write_seq(const struct record *r, char *ret, size_t size)
 		snprintf(ret, size, "%" PRIu32 ".%" PRIu32, r->seq.epoch, r->seq.n);
 }
 
-#define AIM_KEY(field_)                                                            \
-	static bool read_##field_(const char *value, struct record *r)             \
-	{                                                                          \
-		return aim_parse(value, &r->field_) && aim_is(&r->field_);         \
-	}                                                                          \
-	static void write_##field_(const struct record *r, char *ret, size_t size) \
-	{                                                                          \
-		if (aim_is(&r->field_) && size >= AIM_TEXT)                        \
-			aim_text(&r->field_, ret);                                 \
+#define AIM_KEY(field_)                                                                        \
+	static bool read_##field_(const char *value, struct record *r)                         \
+	{                                                                                      \
+		return target_hash_parse(value, &r->field_) && target_hash_is_set(&r->field_); \
+	}                                                                                      \
+	static void write_##field_(const struct record *r, char *ret, size_t size)             \
+	{                                                                                      \
+		if (target_hash_is_set(&r->field_) && size >= TARGET_HASH_TEXT)                \
+			target_hash_text(&r->field_, ret);                                     \
 	}
 AIM_KEY(target)
 AIM_KEY(stable)
@@ -46,20 +46,20 @@ AIM_KEY(failed)
 static bool read_go(const char *value, struct record *r)
 {
 	size_t len;
-	const char *at = value, *part = cut(&at, ':', &len);
-	if (!seq_parse(part, len, &r->go.seq) || !(part = cut(&at, ':', &len)))
+	const char *at = value, *part = node_word_cut(&at, ':', &len);
+	if (!node_seq_parse(part, len, &r->go.seq) || !(part = node_word_cut(&at, ':', &len)))
 		return false;
-	int verb = name_index(verb_names, VERB_COUNT, part, len);
+	int verb = node_name_index(verb_names, VERB_COUNT, part, len);
 	r->go.verb = verb < 0 ? VERB_NONE : (enum verb)verb;
-	return verb >= 0 && at && aim_parse(at, &r->go.aim);
+	return verb >= 0 && at && target_hash_parse(at, &r->go.target_hash);
 }
 static void write_go(const struct record *r, char *ret, size_t size)
 {
-	char aim[AIM_TEXT];
-	aim_text(&r->go.aim, aim);
+	char target_hash[TARGET_HASH_TEXT];
+	target_hash_text(&r->go.target_hash, target_hash);
 	if (r->go.seq.epoch || r->go.seq.n)
 		snprintf(ret, size, "%" PRIu32 ".%" PRIu32 ":%s:%s", r->go.seq.epoch, r->go.seq.n,
-			 verb_names[r->go.verb], aim);
+			 verb_names[r->go.verb], target_hash);
 }
 
 // {"by":"kmodsmith","prior":false,"touched":false,"again":0,"until":1800000000}, with "waited":true before "again"
@@ -74,10 +74,10 @@ static void write_receipt(const struct record *r, char *ret, size_t size)
 			 r->receipt.touched ? "true" : "false", r->receipt.waited ? "\"waited\":true," : "",
 			 r->receipt.again, r->receipt.until);
 }
-static bool value_of(const char *text, const char *name, uint64_t most, uint64_t *ret)
+static bool receipt_value(const char *text, const char *name, uint64_t most, uint64_t *ret)
 {
 	const char *at = strstr(text, name);
-	return at && number_cut(at + strlen(name), strcspn(at + strlen(name), ",}"), most, ret);
+	return at && node_number_cut(at + strlen(name), strcspn(at + strlen(name), ",}"), most, ret);
 }
 static bool read_receipt(const char *value, struct record *r)
 {
@@ -87,8 +87,8 @@ static bool read_receipt(const char *value, struct record *r)
 					    .prior = strstr(value, "\"prior\":true") != NULL,
 					    .touched = strstr(value, "\"touched\":true") != NULL,
 					    .waited = strstr(value, "\"waited\":true") != NULL } };
-	if (!value_of(value, "\"again\":", UINT8_MAX, &again) ||
-	    !value_of(value, "\"until\":", INT32_MAX * 8ULL, &until))
+	if (!receipt_value(value, "\"again\":", UINT8_MAX, &again) ||
+	    !receipt_value(value, "\"until\":", INT32_MAX * 8ULL, &until))
 		return false;
 	copy.receipt.again = (uint8_t)again;
 	copy.receipt.until = (int64_t)until;
@@ -108,7 +108,7 @@ static bool read_bits(const char *value, const struct borrowed *table, unsigned 
 {
 	unsigned bits = 0;
 	size_t len;
-	for (const char *at = value, *part; (part = cut(&at, ',', &len));) {
+	for (const char *at = value, *part; (part = node_word_cut(&at, ',', &len));) {
 		unsigned bit = 0;
 		for (unsigned i = 0; table[i].key && !bit; i++)
 			if (strlen(short_name(table[i].key)) == len && !memcmp(short_name(table[i].key), part, len))
@@ -156,7 +156,7 @@ static void write_date(int64_t t, char *ret, size_t size)
 	auto_str char *text = t ? date_text((time_t)t) : NULL;
 	snprintf(ret, size, "%s", text ? text : "");
 }
-static bool read_date(const char *value, int64_t *ret)
+static bool read_date_text(const char *value, int64_t *ret)
 {
 	time_t t = 0;
 	bool is_good = date_parse(value, &t) && t > 0;
@@ -165,7 +165,7 @@ static bool read_date(const char *value, int64_t *ret)
 }
 static bool read_since(const char *value, struct record *r)
 {
-	return read_date(value, &r->since);
+	return read_date_text(value, &r->since);
 }
 static void write_since(const struct record *r, char *ret, size_t size)
 {
@@ -173,7 +173,7 @@ static void write_since(const struct record *r, char *ret, size_t size)
 }
 static bool read_deadline(const char *value, struct record *r)
 {
-	return read_date(value, &r->deadline);
+	return read_date_text(value, &r->deadline);
 }
 static void write_deadline(const struct record *r, char *ret, size_t size)
 {
@@ -182,7 +182,7 @@ static void write_deadline(const struct record *r, char *ret, size_t size)
 
 static bool read_ordered(const char *value, struct record *r)
 {
-	return read_date(value, &r->ordered);
+	return read_date_text(value, &r->ordered);
 }
 static void write_ordered(const struct record *r, char *ret, size_t size)
 {
@@ -193,7 +193,7 @@ static void write_ordered(const struct record *r, char *ret, size_t size)
 static bool read_attempts(const char *value, struct record *r)
 {
 	struct seq two;
-	if (!seq_parse(value, strlen(value), &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX)
+	if (!node_seq_parse(value, strlen(value), &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX)
 		return false;
 	r->attempts = (uint16_t)two.epoch;
 	r->tries = (uint16_t)two.n;
@@ -209,8 +209,8 @@ static void write_attempts(const struct record *r, char *ret, size_t size)
 static bool read_reason(const char *value, struct record *r)
 {
 	size_t len;
-	const char *at = value, *code = cut(&at, ' ', &len);
-	r->reason.code = reason_parse(code, len);
+	const char *at = value, *code = node_word_cut(&at, ' ', &len);
+	r->reason.code = node_reason_parse(code, len);
 	if (r->reason.code == REASON_COUNT || r->reason.code == REASON_NONE) {
 		r->reason.code = REASON_NONE;
 		return false;
@@ -222,7 +222,7 @@ static bool read_reason(const char *value, struct record *r)
 }
 static bool read_reason_since(const char *value, struct record *r)
 {
-	return read_date(value, &r->reason_since);
+	return read_date_text(value, &r->reason_since);
 }
 static void write_reason_since(const struct record *r, char *ret, size_t size)
 {
@@ -231,30 +231,30 @@ static void write_reason_since(const struct record *r, char *ret, size_t size)
 static void write_reason(const struct record *r, char *ret, size_t size)
 {
 	if (r->reason.code != REASON_NONE)
-		snprintf(ret, size, "%s%s%s", reason_info(r->reason.code)->code, *r->reason.object ? " " : "",
+		snprintf(ret, size, "%s%s%s", node_reason_info(r->reason.code)->code, *r->reason.object ? " " : "",
 			 r->reason.object);
 }
 
 static bool read_outcome(const char *value, struct record *r)
 {
-	r->outcome = phase_parse(value);
+	r->outcome = node_phase_parse(value);
 	bool is_good = r->outcome == PHASE_DONE || r->outcome == PHASE_ROLLEDBACK;
 	r->outcome = is_good ? r->outcome : PHASE_IDLE;
 	return is_good;
 }
 static void write_outcome(const struct record *r, char *ret, size_t size)
 {
-	snprintf(ret, size, "%s", r->outcome == PHASE_IDLE ? "" : phase_info(r->outcome)->name);
+	snprintf(ret, size, "%s", r->outcome == PHASE_IDLE ? "" : node_phase_info(r->outcome)->name);
 }
 
-#define WORD_KEY(field_)                                                              \
-	static bool read_##field_(const char *value, struct record *r)                \
-	{                                                                             \
-		return word_copy(r->field_, sizeof(r->field_), value, strlen(value)); \
-	}                                                                             \
-	static void write_##field_(const struct record *r, char *ret, size_t size)    \
-	{                                                                             \
-		snprintf(ret, size, "%s", r->field_);                                 \
+#define WORD_KEY(field_)                                                                   \
+	static bool read_##field_(const char *value, struct record *r)                     \
+	{                                                                                  \
+		return node_word_copy(r->field_, sizeof(r->field_), value, strlen(value)); \
+	}                                                                                  \
+	static void write_##field_(const struct record *r, char *ret, size_t size)         \
+	{                                                                                  \
+		snprintf(ret, size, "%s", r->field_);                                      \
 	}
 WORD_KEY(pool)
 WORD_KEY(wave)
@@ -263,7 +263,7 @@ WORD_KEY(leader)
 // The nonce's hash: what people write there may be long.
 static bool read_retry(const char *value, struct record *r)
 {
-	return number_cut(value, strlen(value), UINT64_MAX, &r->retry) && r->retry;
+	return node_number_cut(value, strlen(value), UINT64_MAX, &r->retry) && r->retry;
 }
 static void write_retry(const struct record *r, char *ret, size_t size)
 {
@@ -276,22 +276,22 @@ static bool read_drains(const char *value, struct record *r)
 {
 	struct seq two;
 	size_t len;
-	struct aim aim;
-	const char *at = value, *part = cut(&at, ':', &len);
-	if (!seq_parse(part, len, &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX || !(two.epoch || two.n) ||
-	    !at || !aim_parse(at, &aim) || !aim_is(&aim))
+	struct target_hash target_hash;
+	const char *at = value, *part = node_word_cut(&at, ':', &len);
+	if (!node_seq_parse(part, len, &two) || two.epoch > UINT16_MAX || two.n > UINT16_MAX || !(two.epoch || two.n) ||
+	    !at || !target_hash_parse(at, &target_hash) || !target_hash_is_set(&target_hash))
 		return false;
-	r->drains.aim = aim;
+	r->drains.target_hash = target_hash;
 	r->drains.failed = (uint16_t)two.epoch;
 	r->drains.repeated = (uint16_t)two.n;
 	return true;
 }
 static void write_drains(const struct record *r, char *ret, size_t size)
 {
-	char aim[AIM_TEXT];
-	aim_text(&r->drains.aim, aim);
+	char target_hash[TARGET_HASH_TEXT];
+	target_hash_text(&r->drains.target_hash, target_hash);
 	if (r->drains.failed || r->drains.repeated)
-		snprintf(ret, size, "%u.%u:%s", r->drains.failed, r->drains.repeated, aim);
+		snprintf(ret, size, "%u.%u:%s", r->drains.failed, r->drains.repeated, target_hash);
 }
 
 #define KEY(name, field_, is_label)                                      \
@@ -324,7 +324,7 @@ const struct key keys[] = {
 	{ 0 },
 };
 
-bool key_is_bad(const struct record *record, const char *name)
+bool node_key_is_malformed(const struct record *record, const char *name)
 {
 	for (unsigned i = 0; keys[i].name; i++)
 		if (str_eq(keys[i].name, name))

@@ -15,9 +15,9 @@ struct key {
 };
 extern const struct key keys[]; // .name NULL ends it; at most 32
 
-bool key_is_bad(const struct record *record, const char *name);
+bool node_key_is_malformed(const struct record *record, const char *name);
 
-bool seq_parse(const char *text, size_t len, struct seq *ret);
+bool node_seq_parse(const char *text, size_t len, struct seq *ret);
 // Up to the next separator or the end; moves *at behind it. NULL = there is no more.
-const char *cut(const char **at, char separator, size_t *ret_len);
-bool number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret);
+const char *node_word_cut(const char **at, char separator, size_t *ret_len);
+bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret);

@@ -6,7 +6,8 @@
 #include "cluster/kube/client.h"
 #include "next_kernel/report.h"
 
-#define NODEREPORT_KEY "kmodsmith.io/agent.next-kernel"
-char *nodereport_text(const struct forecast *f); // "VERDICT RELEASE CODE", at most 256 bytes; NULL = there is none
+#define NEXT_KERNEL_REPORT_KEY "kmodsmith.io/agent.next-kernel"
+char *next_kernel_report_text(
+	const struct kernel_report *f); // "VERDICT RELEASE CODE", at most 256 bytes; NULL = there is none
 // 1 = told, 0 = it says so already. E_NOT_FOUND: there is no such Node.
-int nodereport_tell(struct kube *k, const char *node, const struct forecast *f, struct err *err);
+int next_kernel_report_write(struct kube *k, const char *node, const struct kernel_report *f, struct err *err);

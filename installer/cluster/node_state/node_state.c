@@ -11,30 +11,30 @@ const struct borrowed hints[] = {
 	{ 0 },
 };
 
-void member_init(struct member *m, const char *name, const char *uid)
+void node_state_init(struct node_state *m, const char *name, const char *uid)
 {
-	*m = (struct member){ .name = name,
-			      .report.holders = HOLDERS_UNPUBLISHED,
-			      .facts.seen = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
+	*m = (struct node_state){ .name = name,
+				  .report.holders = HOLDERS_UNPUBLISHED,
+				  .facts.seen = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN } };
 	snprintf(m->uid, sizeof(m->uid), "%s", uid);
 }
 
-const struct pods_seen *member_seen(const struct member *m)
+const struct pods_seen *node_state_pods(const struct node_state *m)
 {
 	static const struct pods_seen nothing = { .pods = PODS_UNSEEN, .jobs = PODS_UNSEEN };
-	return stay_eq(m->facts.seen.stay, member_stay(m)) ? &m->facts.seen : &nothing;
+	return stay_eq(m->facts.seen.stay, node_state_stay(m)) ? &m->facts.seen : &nothing;
 }
 
-bool member_staged(const struct member *m, const struct aim *aim)
+bool node_state_is_staged(const struct node_state *m, const struct target_hash *target_hash)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(m->report.store); i++)
-		if (aim_is(aim) && m->report.store[i].payload == aim->payload)
+		if (target_hash_is_set(target_hash) && m->report.store[i].payload == target_hash->payload)
 			return true;
 	return false;
 }
 
 // 1 = one of ours, and taken; 0 = it is none.
-static int take_own(struct member *m, const char *key, const char *value, bool is_label)
+static int take_own_key(struct node_state *m, const char *key, const char *value, bool is_label)
 {
 	for (unsigned i = 0; keys[i].name; i++) {
 		if (keys[i].is_label != is_label || !str_eq(keys[i].name, key))
@@ -51,17 +51,17 @@ static void take_ack(struct report *r, const char *value)
 {
 	struct report ack = { 0 };
 	size_t len;
-	const char *at = value, *part = cut(&at, ':', &len);
-	if (!seq_parse(part, len, &ack.ack.seq) || !(part = cut(&at, ':', &len)))
+	const char *at = value, *part = node_word_cut(&at, ':', &len);
+	if (!node_seq_parse(part, len, &ack.ack.seq) || !(part = node_word_cut(&at, ':', &len)))
 		return;
-	int verb = name_index(verb_names, VERB_COUNT, part, len);
-	if (!(part = cut(&at, ':', &len)))
+	int verb = node_name_index(verb_names, VERB_COUNT, part, len);
+	if (!(part = node_word_cut(&at, ':', &len)))
 		return;
-	int result = name_index(result_names, RESULT_COUNT, part, len), failing = 0;
+	int result = node_name_index(result_names, RESULT_COUNT, part, len), failing = 0;
 	if (result == RESULT_FAILED) {
-		part = cut(&at, ':', &len);
-		failing = part ? name_index(failing_names, FAILING_COUNT, part, len) : -1;
-		if (failing <= 0 || !at || !word_copy(ack.ack.code, sizeof(ack.ack.code), at, strlen(at)))
+		part = node_word_cut(&at, ':', &len);
+		failing = part ? node_name_index(failing_names, FAILING_COUNT, part, len) : -1;
+		if (failing <= 0 || !at || !node_word_copy(ack.ack.code, sizeof(ack.ack.code), at, strlen(at)))
 			return;
 	} else if (at) {
 		return;
@@ -75,20 +75,20 @@ static void take_ack(struct report *r, const char *value)
 }
 
 // "none" | <aim|foreign> <version> [<srcversion> <kernel release>]
-static void take_loaded(struct report *r, const char *value)
+static void take_loaded_annotation(struct report *r, const char *value)
 {
-	char word[AIM_TEXT];
+	char word[TARGET_HASH_TEXT];
 	size_t len;
 	struct report loaded = { .has_loaded = true };
-	const char *at = value, *part = cut(&at, ' ', &len);
-	if (!word_copy(word, sizeof(word), part, len))
+	const char *at = value, *part = node_word_cut(&at, ' ', &len);
+	if (!node_word_copy(word, sizeof(word), part, len))
 		return;
 	loaded.is_foreign = str_eq(word, "foreign");
-	if (!loaded.is_foreign && !aim_parse(word, &loaded.loaded))
+	if (!loaded.is_foreign && !target_hash_parse(word, &loaded.loaded))
 		return;
-	bool is_some = loaded.is_foreign || aim_is(&loaded.loaded);
-	part = cut(&at, ' ', &len);
-	if (is_some != (part != NULL) || (part && !word_copy(loaded.version, sizeof(loaded.version), part, len)))
+	bool is_some = loaded.is_foreign || target_hash_is_set(&loaded.loaded);
+	part = node_word_cut(&at, ' ', &len);
+	if (is_some != (part != NULL) || (part && !node_word_copy(loaded.version, sizeof(loaded.version), part, len)))
 		return;
 	if (strchr(loaded.version, '/')) // it becomes the value of a label
 		return;
@@ -100,12 +100,12 @@ static void take_loaded(struct report *r, const char *value)
 
 static void take_store(struct report *r, const char *value)
 {
-	struct aim store[ARRAY_SIZE(r->store)] = { 0 };
+	struct target_hash store[ARRAY_SIZE(r->store)] = { 0 };
 	size_t len, count = 0;
-	for (const char *at = value, *part; (part = cut(&at, ',', &len));) {
-		char word[AIM_TEXT];
-		if (count == ARRAY_SIZE(store) || !word_copy(word, sizeof(word), part, len) ||
-		    !aim_parse(word, &store[count++]))
+	for (const char *at = value, *part; (part = node_word_cut(&at, ',', &len));) {
+		char word[TARGET_HASH_TEXT];
+		if (count == ARRAY_SIZE(store) || !node_word_copy(word, sizeof(word), part, len) ||
+		    !target_hash_parse(word, &store[count++]))
 			return;
 	}
 	memcpy(r->store, store, sizeof(r->store));
@@ -117,53 +117,54 @@ static void take_holders(struct report *r, const char *value)
 	char word[WORD_TEXT];
 	size_t len;
 	uint64_t count;
-	const char *at = value, *part = cut(&at, ' ', &len);
+	const char *at = value, *part = node_word_cut(&at, ' ', &len);
 	r->holders = HOLDERS_UNKNOWN;
-	if (word_copy(word, sizeof(word), part, len) && str_u64(word, 10, &count) && count <= INT16_MAX)
+	if (node_word_copy(word, sizeof(word), part, len) && str_u64(word, 10, &count) && count <= INT16_MAX)
 		r->holders = (int)count;
 }
 
 // <aim>:<ok|fail>[:<code>]
 static void take_health(struct report *r, const char *value)
 {
-	char word[AIM_TEXT];
-	struct aim aim;
+	char word[TARGET_HASH_TEXT];
+	struct target_hash target_hash;
 	size_t len;
-	const char *at = value, *part = cut(&at, ':', &len);
-	if (!word_copy(word, sizeof(word), part, len) || !aim_parse(word, &aim) || !(part = cut(&at, ':', &len)))
+	const char *at = value, *part = node_word_cut(&at, ':', &len);
+	if (!node_word_copy(word, sizeof(word), part, len) || !target_hash_parse(word, &target_hash) ||
+	    !(part = node_word_cut(&at, ':', &len)))
 		return;
 	bool is_ok = len == 2 && memcmp(part, "ok", 2) == 0, is_fail = len == 4 && memcmp(part, "fail", 4) == 0;
 	if (!is_ok && !is_fail)
 		return;
-	r->health.aim = aim;
+	r->health.target_hash = target_hash;
 	r->health.result = is_ok ? RESULT_DONE : RESULT_FAILED;
 }
 
 // <boot id> <agent version> <schema>
 static void take_boot(struct report *r, const char *value)
 {
-	r->boot = aim_hash(value);
+	r->boot = target_hash_of_text(value);
 }
 
 static const struct {
 	const char *name;
 	void (*take)(struct report *r, const char *value);
 } agent_keys[] = {
-	{ KEY_PREFIX "agent.ack", take_ack },       { KEY_PREFIX "agent.loaded", take_loaded },
+	{ KEY_PREFIX "agent.ack", take_ack },       { KEY_PREFIX "agent.loaded", take_loaded_annotation },
 	{ KEY_PREFIX "agent.store", take_store },   { KEY_PREFIX "agent.holders", take_holders },
 	{ KEY_PREFIX "agent.health", take_health }, { KEY_PREFIX "agent.boot", take_boot },
 };
 
-static void take_pin(struct facts *f, const char *value)
+static void take_pin(struct node_facts *f, const char *value)
 {
 	f->is_pinned = true;
-	f->pin = AIM_NONE;
-	aim_parse(value, &f->pin);
+	f->pin = TARGET_HASH_NONE;
+	target_hash_parse(value, &f->pin);
 }
 
 // NVIDIA's operator writes it as an annotation (gpu-operator controllers/nodelabeling_controller.go); a label of that
 // name, which people set by mistake, can only mean the same.
-static void take_enabled(struct facts *f, const char *key, const char *value)
+static void take_enabled(struct node_facts *f, const char *key, const char *value)
 {
 	if (str_eq(key, UPGRADE_ENABLED))
 		f->is_foreign = f->is_foreign || str_eq(value, "true");
@@ -171,11 +172,11 @@ static void take_enabled(struct facts *f, const char *key, const char *value)
 
 static enum upgrade parse_upgrade(const char *word)
 {
-	int i = name_index(upgrade_words, UPGRADE_OTHER, word, strlen(word));
+	int i = node_name_index(upgrade_words, UPGRADE_OTHER, word, strlen(word));
 	return i < 0 ? UPGRADE_OTHER : (enum upgrade)i;
 }
 
-static void take_annotation(struct facts *f, const char *key, const char *value)
+static void take_foreign_annotation(struct node_facts *f, const char *key, const char *value)
 {
 	take_enabled(f, key, value);
 	f->has_enabled = f->has_enabled || str_eq(key, UPGRADE_ENABLED);
@@ -189,25 +190,25 @@ static void take_annotation(struct facts *f, const char *key, const char *value)
 	else if (str_eq(key, KEY_PREFIX "keep-cordon"))
 		f->keeps_cordon = !str_eq(value, "false");
 	else if (str_eq(key, KEY_PREFIX "retry"))
-		f->retry = aim_hash(value);
+		f->retry = target_hash_of_text(value);
 	else if (str_eq(key, KEY_PREFIX "pin"))
 		take_pin(f, value);
 }
 
-void member_annotation(struct member *m, const char *key, const char *value)
+void node_state_annotation(struct node_state *m, const char *key, const char *value)
 {
-	if (take_own(m, key, value, false))
+	if (take_own_key(m, key, value, false))
 		return;
 	for (size_t i = 0; i < ARRAY_SIZE(agent_keys); i++)
 		if (str_eq(agent_keys[i].name, key) && strlen(value) <= KEY_VALUE_MOST)
 			agent_keys[i].take(&m->report, value);
-	take_annotation(&m->facts, key, value);
+	take_foreign_annotation(&m->facts, key, value);
 }
 
-void member_label(struct member *m, const char *key, const char *value)
+void node_state_label(struct node_state *m, const char *key, const char *value)
 {
-	struct facts *f = &m->facts;
-	if (take_own(m, key, value, true))
+	struct node_facts *f = &m->facts;
+	if (take_own_key(m, key, value, true))
 		return;
 	take_enabled(f, key, value);
 	for (unsigned i = 0; operands[i].key; i++) {
@@ -221,12 +222,12 @@ void member_label(struct member *m, const char *key, const char *value)
 	else if (str_eq(key, UPGRADE_LABEL))
 		f->upgrade = parse_upgrade(value);
 	else if (str_eq(key, KEY_PREFIX "pool"))
-		word_copy(f->pool, sizeof(f->pool), value, strlen(value));
+		node_word_copy(f->pool, sizeof(f->pool), value, strlen(value));
 	else if (str_eq(key, KEY_PREFIX "wave"))
-		word_copy(f->wave, sizeof(f->wave), value, strlen(value));
+		node_word_copy(f->wave, sizeof(f->wave), value, strlen(value));
 }
 
-void member_end(struct member *m)
+void node_state_end(struct node_state *m)
 {
 	if (m->record.malformed)
 		m->record.phase = PHASE_UNKNOWN;

@@ -13,12 +13,12 @@ enum { OBJECT_TEXT = 96, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 25
 struct seq {
 	uint32_t epoch, n;
 };
-int seq_cmp(struct seq a, struct seq b);
+int node_seq_cmp(struct seq a, struct seq b);
 
 struct order { // the one command channel to the agent
 	struct seq seq;
 	enum verb verb;
-	struct aim aim;
+	struct target_hash target_hash;
 };
 
 struct receipt { // of our cordon, written in the same patch as the cordon
@@ -36,10 +36,10 @@ struct reason {
 };
 
 struct record { // written by the coordinator alone
-	enum phase phase;
+	enum node_phase phase;
 	bool has_phase; // false: the label is absent
 	struct seq seq;
-	struct aim target, stable, previous, failed;
+	struct target_hash target, stable, previous, failed;
 	struct order go;
 	struct receipt receipt;
 	uint16_t paused;         // operands that we paused: bits of the table `operands`
@@ -49,20 +49,20 @@ struct record { // written by the coordinator alone
 	uint16_t tries;          // orders given in this state
 	struct reason reason;
 	int64_t reason_since;        // of one that came up during the state; 0 = since the state began
-	enum phase outcome;          // of RELEASING: where to go then
+	enum node_phase outcome;     // of RELEASING: where to go then
 	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
 	char wave[WORD_TEXT];        // that it was taken into
 	uint64_t retry;              // the nonce that was seen
 	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
 	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
 	struct {
-		struct aim aim;            // that they were for; another target begins anew
-		uint16_t failed, repeated; // ended without a replacement; replaced again what had been proven
+		struct target_hash target_hash; // that they were for; another target begins anew
+		uint16_t failed, repeated;      // ended without a replacement; replaced again what had been proven
 	} drains;
 	uint32_t malformed; // bits of the table of keys: values that mean nothing to us
 };
 
-enum holders { HOLDERS_UNPUBLISHED = -2, HOLDERS_UNKNOWN = -1 };
+enum holder_count { HOLDERS_UNPUBLISHED = -2, HOLDERS_UNKNOWN = -1 };
 
 struct report { // written by the node's agent alone
 	struct {
@@ -72,15 +72,15 @@ struct report { // written by the node's agent alone
 		enum failing failing;
 		char code[WORD_TEXT];
 	} ack;
-	bool has_loaded;   // false: nothing was said
-	bool is_foreign;   // what is in the kernel is none of ours
-	struct aim loaded; // in the kernel; none and not foreign: nothing is loaded
+	bool has_loaded;           // false: nothing was said
+	bool is_foreign;           // what is in the kernel is none of ours
+	struct target_hash loaded; // in the kernel; none and not foreign: nothing is loaded
 	char version[WORD_TEXT];
-	struct aim store[3]; // whole on the disk, for the kernel that runs
-	int holders;         // how many; enum holders below 0: treated as busy
-	uint64_t boot;       // hash of the boot id
+	struct target_hash store[3]; // whole on the disk, for the kernel that runs
+	int holders;                 // how many; enum holder_count below 0: treated as busy
+	uint64_t boot;               // hash of the boot id
 	struct {
-		struct aim aim;
+		struct target_hash target_hash;
 		enum result result; // RESULT_DONE: it works; RESULT_FAILED: it does not; RESULT_NONE: nothing was said
 	} health;
 };
@@ -88,23 +88,23 @@ struct report { // written by the node's agent alone
 enum { PODS_UNSEEN = -1 };
 
 struct stay { // of a node in a state: it may come back to it, and that is another one
-	enum phase phase;
+	enum node_phase phase;
 	int64_t since;
 };
 struct pods_seen {             // at the last look at its pods
-	struct stay stay;      // that it was during; see member_seen()
+	struct stay stay;      // that it was during; see node_state_pods()
 	int pods, jobs;        // that have to go; that are waited for; PODS_UNSEEN
 	int64_t blocked_since; // budgets let nobody go since; 0 = the last one who was asked could go
 	struct reason blocker; // who is most in the way; REASON_NONE = nobody
 	int64_t blocker_since; // that has been so since
 };
 
-struct facts { // of the object, of people and of pods
+struct node_facts { // of the object, of people and of pods
 	bool is_unschedulable, is_ready, is_deleting;
 	bool is_skipped, is_paused, keeps_cordon, is_foreign;
 	bool is_pinned; // to pin; none: to what is loaded, since the value means nothing
 	bool is_ours;   // the coordinator runs here
-	struct aim pin;
+	struct target_hash pin;
 	uint64_t retry;                        // hash of the nonce; 0 = none
 	char pool[WORD_TEXT], wave[WORD_TEXT]; // labels
 	uint64_t terms;                        // terms of the policy's selectors that its labels meet
@@ -118,22 +118,22 @@ struct facts { // of the object, of people and of pods
 	bool has_initial_cordon;      // NVIDIA's controller found it cordoned, and will leave it so
 };
 
-struct member {
+struct node_state {
 	const char *name; // borrowed
 	char uid[UID_TEXT];
 	struct record record;
 	struct report report;
-	struct facts facts;
+	struct node_facts facts;
 };
 
-// Begin with member_init, then each label and annotation once, then member_end. What means nothing is never an error:
-// of our own keys it makes the state unknown, of an agent's it is as if it had said nothing.
-void member_init(struct member *m, const char *name, const char *uid);
-void member_label(struct member *m, const char *key, const char *value);
-void member_annotation(struct member *m, const char *key, const char *value);
-void member_end(struct member *m);
+// Begin with node_state_init, then each label and annotation once, then node_state_end. What means nothing is never an
+// error: of our own keys it makes the state unknown, of an agent's it is as if it had said nothing.
+void node_state_init(struct node_state *m, const char *name, const char *uid);
+void node_state_label(struct node_state *m, const char *key, const char *value);
+void node_state_annotation(struct node_state *m, const char *key, const char *value);
+void node_state_end(struct node_state *m);
 
-static inline struct stay member_stay(const struct member *m)
+static inline struct stay node_state_stay(const struct node_state *m)
 {
 	return (struct stay){ m->record.phase, m->record.since };
 }
@@ -142,16 +142,16 @@ static inline bool stay_eq(struct stay a, struct stay b)
 	return a.phase == b.phase && a.since == b.since;
 }
 // What was seen of its pods in this state. What was seen in an earlier one decides nothing: as if nobody had looked.
-const struct pods_seen *member_seen(const struct member *m);
+const struct pods_seen *node_state_pods(const struct node_state *m);
 
-bool member_staged(const struct member *m, const struct aim *aim);
-static inline bool member_is_foreign(const struct member *m) // NVIDIA's operator drives it
+bool node_state_is_staged(const struct node_state *m, const struct target_hash *target_hash);
+static inline bool node_state_is_foreign(const struct node_state *m) // NVIDIA's operator drives it
 {
 	return m->facts.is_foreign || *m->facts.driver_set;
 }
-static inline bool member_empty(const struct member *m) // no driver is loaded
+static inline bool node_state_is_empty(const struct node_state *m) // no driver is loaded
 {
-	return m->report.has_loaded && !m->report.is_foreign && !aim_is(&m->report.loaded);
+	return m->report.has_loaded && !m->report.is_foreign && !target_hash_is_set(&m->report.loaded);
 }
 
 extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node_state/states.h"
 
-static const struct phase_info phases[PHASE_COUNT] = {
+static const struct node_phase_info phases[PHASE_COUNT] = {
 #define X(name, text, span, is_disruptive, mirrored) { text, span, is_disruptive, mirrored },
 #include "cluster/node_state/states.def"
 #undef X
@@ -24,26 +24,26 @@ const char *const verb_names[VERB_COUNT] = { "none", "stage", "replace", "restor
 const char *const result_names[RESULT_COUNT] = { "none", "accepted", "done", "failed" };
 const char *const failing_names[FAILING_COUNT] = { "none", "transient", "busy", "permanent" };
 
-static const struct reason_info reasons[REASON_COUNT] = {
+static const struct node_reason_info reasons[REASON_COUNT] = {
 #define X(name, code, text, next) { code, text, next },
 #include "cluster/node_state/reasons.def"
 #undef X
 };
 
-const struct phase_info *phase_info(enum phase phase)
+const struct node_phase_info *node_phase_info(enum node_phase phase)
 {
 	return &phases[phase];
 }
 
-enum phase phase_parse(const char *text)
+enum node_phase node_phase_parse(const char *text)
 {
-	for (enum phase p = 0; p < PHASE_UNKNOWN; p++)
+	for (enum node_phase p = 0; p < PHASE_UNKNOWN; p++)
 		if (str_eq(phases[p].name, text))
 			return p;
 	return PHASE_UNKNOWN;
 }
 
-int name_index(const char *const *names, int count, const char *text, size_t len)
+int node_name_index(const char *const *names, int count, const char *text, size_t len)
 {
 	for (int i = 0; i < count; i++)
 		if (strlen(names[i]) == len && memcmp(names[i], text, len) == 0)
@@ -51,12 +51,12 @@ int name_index(const char *const *names, int count, const char *text, size_t len
 	return -1;
 }
 
-const struct reason_info *reason_info(enum reason_code code)
+const struct node_reason_info *node_reason_info(enum reason_code code)
 {
 	return &reasons[code];
 }
 
-enum reason_code reason_parse(const char *code, size_t len)
+enum reason_code node_reason_parse(const char *code, size_t len)
 {
 	for (enum reason_code r = 0; r < REASON_COUNT; r++)
 		if (strlen(reasons[r].code) == len && memcmp(reasons[r].code, code, len) == 0)

@@ -42,27 +42,27 @@ enum upgrade {
 };
 extern const char *const upgrade_words[UPGRADE_OTHER];
 
-enum phase {
+enum node_phase {
 #define X(name, ...) PHASE_##name,
 #include "cluster/node_state/states.def"
 #undef X
 	PHASE_UNKNOWN, // the label has a value that is none of these (T13)
 	PHASE_COUNT
 };
-struct phase_info {
+struct node_phase_info {
 	const char *name;
 	enum span span;
 	bool is_disruptive;
 	enum upgrade mirrored; // by an earlier version
 };
-const struct phase_info *phase_info(enum phase phase);
-enum phase phase_parse(const char *text); // PHASE_UNKNOWN for what is none
+const struct node_phase_info *node_phase_info(enum node_phase phase);
+enum node_phase node_phase_parse(const char *text); // PHASE_UNKNOWN for what is none
 
 enum verb { VERB_NONE, VERB_STAGE, VERB_REPLACE, VERB_RESTORE, VERB_VALIDATE, VERB_LOAD, VERB_COUNT };
 enum result { RESULT_NONE, RESULT_ACCEPTED, RESULT_DONE, RESULT_FAILED, RESULT_COUNT };
 enum failing { FAILING_NONE, FAILING_TRANSIENT, FAILING_BUSY, FAILING_PERMANENT, FAILING_COUNT };
 extern const char *const verb_names[VERB_COUNT], *const result_names[RESULT_COUNT], *const failing_names[FAILING_COUNT];
-int name_index(const char *const *names, int count, const char *text, size_t len); // -1 = it is none
+int node_name_index(const char *const *names, int count, const char *text, size_t len); // -1 = it is none
 
 enum reason_code {
 #define X(name, ...) REASON_##name,
@@ -70,8 +70,8 @@ enum reason_code {
 #undef X
 	REASON_COUNT
 };
-struct reason_info {
+struct node_reason_info {
 	const char *code, *text, *next;
 };
-const struct reason_info *reason_info(enum reason_code code);
-enum reason_code reason_parse(const char *code, size_t len); // REASON_COUNT for what is none
+const struct node_reason_info *node_reason_info(enum reason_code code);
+enum reason_code node_reason_parse(const char *code, size_t len); // REASON_COUNT for what is none

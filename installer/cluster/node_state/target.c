@@ -4,7 +4,7 @@
 void target_name(struct target *t)
 {
 	auto_str char *payload = str_fmt("%s\n%s\n%s", t->driver, t->flavour, t->package ? t->package : "");
-	t->aim = aim_make(payload, t->parameters);
+	t->target_hash = target_hash_make(payload, t->parameters);
 }
 
 void target_copy(const struct target *from, struct target *to)

@@ -4,13 +4,14 @@
 #include "cluster/node_state/target_hash.h"
 
 enum { WORD_TEXT = 24 };
-bool word_copy(char *to, size_t size, const char *from, size_t len); // of [A-Za-z0-9._/-]; false: too long, or others
+bool node_word_copy(char *to, size_t size, const char *from,
+		    size_t len); // of [A-Za-z0-9._/-]; false: too long, or others
 
 struct target {
 	char driver[WORD_TEXT], flavour[WORD_TEXT];
 	char *package;    // digest; NULL = whatever has the driver
 	char *parameters; // "NAME=VALUE" a line, sorted; "" = none
-	struct aim aim;
+	struct target_hash target_hash;
 };
 void target_name(struct target *t); // its aim, of all the rest
 void target_copy(const struct target *from, struct target *to);

@@ -7,7 +7,7 @@
 
 enum { HALF = 16 };
 
-uint64_t aim_hash(const char *text)
+uint64_t target_hash_of_text(const char *text)
 {
 	char hex[DIGEST_HEX + 1];
 	uint64_t hash = 0;
@@ -16,12 +16,12 @@ uint64_t aim_hash(const char *text)
 	return str_u64(hex, 16, &hash) && hash ? hash : 1;
 }
 
-struct aim aim_make(const char *payload, const char *options)
+struct target_hash target_hash_make(const char *payload, const char *options)
 {
-	return (struct aim){ aim_hash(payload), *options ? aim_hash(options) : 0 };
+	return (struct target_hash){ target_hash_of_text(payload), *options ? target_hash_of_text(options) : 0 };
 }
 
-static bool half(const char *text, uint64_t *ret)
+static bool parse_hash_half(const char *text, uint64_t *ret)
 {
 	char digits[HALF + 1];
 	for (int i = 0; i < HALF; i++) {
@@ -33,20 +33,22 @@ static bool half(const char *text, uint64_t *ret)
 	return str_u64(digits, 16, ret);
 }
 
-bool aim_parse(const char *text, struct aim *ret)
+bool target_hash_parse(const char *text, struct target_hash *ret)
 {
-	struct aim aim = { 0 };
-	if (!str_eq(text, "none") && (strlen(text) != AIM_TEXT - 1 || text[HALF] != '-' || !half(text, &aim.payload) ||
-				      !half(text + HALF + 1, &aim.options) || !aim.payload))
+	struct target_hash target_hash = { 0 };
+	if (!str_eq(text, "none") && (strlen(text) != TARGET_HASH_TEXT - 1 || text[HALF] != '-' ||
+				      !parse_hash_half(text, &target_hash.payload) ||
+				      !parse_hash_half(text + HALF + 1, &target_hash.options) || !target_hash.payload))
 		return false;
-	*ret = aim;
+	*ret = target_hash;
 	return true;
 }
 
-void aim_text(const struct aim *aim, char ret[AIM_TEXT])
+void target_hash_text(const struct target_hash *target_hash, char ret[TARGET_HASH_TEXT])
 {
-	if (aim_is(aim))
-		snprintf(ret, AIM_TEXT, "%016jx-%016jx", (uintmax_t)aim->payload, (uintmax_t)aim->options);
+	if (target_hash_is_set(target_hash))
+		snprintf(ret, TARGET_HASH_TEXT, "%016jx-%016jx", (uintmax_t)target_hash->payload,
+			 (uintmax_t)target_hash->options);
 	else
-		snprintf(ret, AIM_TEXT, "none");
+		snprintf(ret, TARGET_HASH_TEXT, "none");
 }

@@ -6,23 +6,24 @@
 #pragma once
 #include "base/core/err.h"
 
-struct aim {
+struct target_hash {
 	uint64_t payload, options; // payload 0: none
 };
 
-enum { AIM_TEXT = 34 }; // with the NUL
+enum { TARGET_HASH_TEXT = 34 }; // with the NUL
 
-bool aim_parse(const char *text, struct aim *ret); // strict; "none" is AIM_NONE
-void aim_text(const struct aim *aim, char ret[AIM_TEXT]);
-struct aim aim_make(const char *payload, const char *options); // of texts that name all that belongs to them
-uint64_t aim_hash(const char *text);                           // never 0
+bool target_hash_parse(const char *text, struct target_hash *ret); // strict; "none" is TARGET_HASH_NONE
+void target_hash_text(const struct target_hash *target_hash, char ret[TARGET_HASH_TEXT]);
+struct target_hash target_hash_make(const char *payload,
+				    const char *options); // of texts that name all that belongs to them
+uint64_t target_hash_of_text(const char *text);           // never 0
 
-#define AIM_NONE ((struct aim){ 0 })
-static inline bool aim_is(const struct aim *aim)
+#define TARGET_HASH_NONE ((struct target_hash){ 0 })
+static inline bool target_hash_is_set(const struct target_hash *target_hash)
 {
-	return aim->payload != 0;
+	return target_hash->payload != 0;
 }
-static inline bool aim_eq(const struct aim *a, const struct aim *b)
+static inline bool target_hash_eq(const struct target_hash *a, const struct target_hash *b)
 {
 	return a->payload == b->payload && a->options == b->options;
 }

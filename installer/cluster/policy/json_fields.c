@@ -4,12 +4,12 @@
 #include "cluster/node_state/annotations.h"
 #include "cluster/policy/policy.h"
 
-char *field_path(const char *path, const char *name)
+char *json_field_path(const char *path, const char *name)
 {
 	return *path ? str_fmt("%s.%s", path, name) : str_dup(name);
 }
 
-static int read_bool(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_bool_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	(void)f;
 	if (!json_is_boolean(value))
@@ -18,7 +18,7 @@ static int read_bool(const json_t *value, const struct field *f, void *to, const
 	return 0;
 }
 
-static int read_uint(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_uint_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	json_int_t number = json_integer_value(value);
 	if (!json_is_integer(value) || number < f->least || number > f->most)
@@ -50,7 +50,7 @@ static bool seconds_of(const json_t *value, uint64_t *ret)
 }
 
 // 0 would be a state without an end (T17, T81): refused like any other value out of bounds.
-static int read_span(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_span_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	uint64_t seconds = 0;
 	if (!seconds_of(value, &seconds) || seconds > f->most)
@@ -62,7 +62,7 @@ static int read_span(const json_t *value, const struct field *f, void *to, const
 	return 0;
 }
 
-static int read_limit(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_limit_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	uint64_t number = 0;
 	struct limit limit = { 0 };
@@ -83,18 +83,18 @@ static int read_limit(const json_t *value, const struct field *f, void *to, cons
 	return 0;
 }
 
-static int read_word(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_word_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	const char *text = json_string_value(value);
 	(void)f;
-	if (!text || !word_copy(to, WORD_TEXT, text, strlen(text)))
+	if (!text || !node_word_copy(to, WORD_TEXT, text, strlen(text)))
 		return err_set(err, E_CONFIG,
 			       "%s: must be a word of letters, digits, '.', '_', '/' and '-', at most %d", path,
 			       WORD_TEXT - 1);
 	return 0;
 }
 
-static int read_text(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_text_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	const char *text = json_string_value(value);
 	(void)f;
@@ -104,7 +104,7 @@ static int read_text(const json_t *value, const struct field *f, void *to, const
 	return 0;
 }
 
-static int read_choice(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_choice_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	auto_strv struct strv all = { 0 };
 	for (int i = 0; f->names[i]; i++) {
@@ -118,17 +118,17 @@ static int read_choice(const json_t *value, const struct field *f, void *to, con
 	return err_set(err, E_CONFIG, "%s: must be one of %s", path, text);
 }
 
-static int read_one(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
+static int read_json_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	static int (*const readers[])(const json_t *, const struct field *, void *, const char *, struct err *) = {
-		[FIELD_BOOL] = read_bool,     [FIELD_UINT] = read_uint, [FIELD_SPAN] = read_span,
-		[FIELD_LIMIT] = read_limit,   [FIELD_WORD] = read_word, [FIELD_TEXT] = read_text,
-		[FIELD_CHOICE] = read_choice,
+		[FIELD_BOOL] = read_bool_field,     [FIELD_UINT] = read_uint_field, [FIELD_SPAN] = read_span_field,
+		[FIELD_LIMIT] = read_limit_field,   [FIELD_WORD] = read_word_field, [FIELD_TEXT] = read_text_field,
+		[FIELD_CHOICE] = read_choice_field,
 	};
 	return f->type == FIELD_OTHER ? 0 : readers[f->type](value, f, to, path, err);
 }
 
-int fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err)
+int json_fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err)
 {
 	const char *name;
 	json_t *value;
@@ -136,22 +136,22 @@ int fields_read(const json_t *object, const struct field *table, const char *pat
 		return err_set(err, E_CONFIG, "%s: must be an object", *path ? path : "the policy");
 	json_object_foreach((json_t *)(uintptr_t)object, name, value)
 	{
-		auto_str char *its = field_path(path, name);
+		auto_str char *its = json_field_path(path, name);
 		const struct field *f = table;
 		while (f->name && !str_eq(f->name, name))
 			f++;
 		if (!f->name)
 			return err_set(err, E_CONFIG, "%s: there is no such field", its);
-		if (read_one(value, f, (char *)values + f->offset, its, err) < 0)
+		if (read_json_field(value, f, (char *)values + f->offset, its, err) < 0)
 			return -1;
 	}
 	return 0;
 }
 
-int field_list(const json_t *object, const char *name, const char *path, size_t most, size_t *ret, struct err *err)
+int json_field_list(const json_t *object, const char *name, const char *path, size_t most, size_t *ret, struct err *err)
 {
 	const json_t *list = json_object_get(object, name);
-	auto_str char *its = field_path(path, name);
+	auto_str char *its = json_field_path(path, name);
 	*ret = json_array_size(list);
 	if (list && !json_is_array(list))
 		return err_set(err, E_CONFIG, "%s: must be a list", its);

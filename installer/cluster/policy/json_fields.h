@@ -21,7 +21,8 @@ struct field {
 	unsigned least, most;
 	const char *const *names;
 };
-int fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err);
-char *field_path(const char *path, const char *name);
+int json_fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err);
+char *json_field_path(const char *path, const char *name);
 // An array of objects: how many; negative: it is none, or too long. Absent is 0.
-int field_list(const json_t *object, const char *name, const char *path, size_t most, size_t *ret, struct err *err);
+int json_field_list(const json_t *object, const char *name, const char *path, size_t most, size_t *ret,
+		    struct err *err);

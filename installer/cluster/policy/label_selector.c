@@ -12,7 +12,7 @@ struct reader {
 	struct err *err;
 };
 
-static int refuse(const struct reader *r, const char *due)
+static int refuse_selector(const struct reader *r, const char *due)
 {
 	return err_set(r->err, E_CONFIG, "%s is due %s%s", due, *r->at ? "at " : "at its end", r->at);
 }
@@ -22,7 +22,7 @@ static void skip_blanks(struct reader *r)
 	r->at += strspn(r->at, " \t");
 }
 
-static bool takes(struct reader *r, const char *sign)
+static bool takes_sign(struct reader *r, const char *sign)
 {
 	if (strncmp(r->at, sign, strlen(sign)) != 0)
 		return false;
@@ -32,7 +32,7 @@ static bool takes(struct reader *r, const char *sign)
 }
 
 // Letters, digits and "-_." within.
-static bool is_value(const char *text)
+static bool is_label_value(const char *text)
 {
 	size_t len = strlen(text);
 	for (size_t i = 0; i < len; i++)
@@ -41,17 +41,17 @@ static bool is_value(const char *text)
 	return !len || (len <= NAME_MOST && isalnum((unsigned char)text[0]) && isalnum((unsigned char)text[len - 1]));
 }
 
-static bool is_key(const char *text)
+static bool is_label_key(const char *text)
 {
 	const char *slash = strchr(text, '/'), *name = slash ? slash + 1 : text;
 	auto_str char *prefix = str_ndup(text, slash ? (size_t)(slash - text) : 0);
 	for (const char *p = prefix; *p; p++)
 		if (!islower((unsigned char)*p) && !isdigit((unsigned char)*p) && !strchr("-.", *p))
 			return false;
-	return *name && is_value(name) && (!slash || *prefix);
+	return *name && is_label_value(name) && (!slash || *prefix);
 }
 
-static char *read_word(struct reader *r)
+static char *read_selector_word(struct reader *r)
 {
 	size_t len = strcspn(r->at, " \t,=!()<>");
 	char *word = str_ndup(r->at, len);
@@ -64,18 +64,18 @@ static char *read_word(struct reader *r)
 static int read_set(struct reader *r, const char *has, bool *ret)
 {
 	*ret = false;
-	if (!takes(r, "("))
-		return refuse(r, "'('");
+	if (!takes_sign(r, "("))
+		return refuse_selector(r, "'('");
 	do {
 		const char *before = r->at;
-		auto_str char *value = read_word(r);
-		if (!*value || !is_value(value)) {
+		auto_str char *value = read_selector_word(r);
+		if (!*value || !is_label_value(value)) {
 			r->at = before;
-			return refuse(r, "a value");
+			return refuse_selector(r, "a value");
 		}
 		*ret = *ret || str_eq(value, has);
-	} while (takes(r, ","));
-	return takes(r, ")") ? 0 : refuse(r, "')'");
+	} while (takes_sign(r, ","));
+	return takes_sign(r, ")") ? 0 : refuse_selector(r, "')'");
 }
 
 static bool takes_word(struct reader *r, const char *word)
@@ -95,12 +95,12 @@ static int read_values(struct reader *r, const char *has)
 	if (is_not || takes_word(r, "in")) {
 		if (read_set(r, has, &is_in) < 0)
 			return -1;
-	} else if ((is_not = takes(r, "!=")) || takes(r, "==") || takes(r, "=")) {
+	} else if ((is_not = takes_sign(r, "!=")) || takes_sign(r, "==") || takes_sign(r, "=")) {
 		const char *before = r->at;
-		auto_str char *value = read_word(r);
-		if (!is_value(value)) {
+		auto_str char *value = read_selector_word(r);
+		if (!is_label_value(value)) {
 			r->at = before;
-			return refuse(r, "a value");
+			return refuse_selector(r, "a value");
 		}
 		is_in = str_eq(value, has);
 	} else {
@@ -112,12 +112,12 @@ static int read_values(struct reader *r, const char *has)
 
 static int read_requirement(struct reader *r)
 {
-	bool is_absent = takes(r, "!");
+	bool is_absent = takes_sign(r, "!");
 	const char *before = r->at;
-	auto_str char *key = read_word(r);
-	if (!is_key(key)) {
+	auto_str char *key = read_selector_word(r);
+	if (!is_label_key(key)) {
 		r->at = before;
-		return refuse(r, "the name of a label");
+		return refuse_selector(r, "the name of a label");
 	}
 	const char *has = json_string_value(json_object_get(r->labels, key));
 	if (!is_absent)
@@ -126,25 +126,25 @@ static int read_requirement(struct reader *r)
 	return 0;
 }
 
-static int read_all(struct reader *r)
+static int read_requirements(struct reader *r)
 {
 	skip_blanks(r);
 	do {
 		if (read_requirement(r) < 0)
 			return -1;
-	} while (takes(r, ","));
-	return *r->at ? refuse(r, "',' or an end") : 0;
+	} while (takes_sign(r, ","));
+	return *r->at ? refuse_selector(r, "',' or an end") : 0;
 }
 
-int selector_check(const char *text, struct err *err)
+int label_selector_check(const char *text, struct err *err)
 {
 	struct reader r = { text, NULL, true, err };
-	return read_all(&r);
+	return read_requirements(&r);
 }
 
-bool selector_meets(const char *text, const json_t *labels)
+bool label_selector_matches(const char *text, const json_t *labels)
 {
 	struct err ignored;
 	struct reader r = { text, labels, true, &ignored };
-	return read_all(&r) == 0 && r.meets;
+	return read_requirements(&r) == 0 && r.meets;
 }

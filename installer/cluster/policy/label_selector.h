@@ -4,6 +4,6 @@
 #pragma once
 #include "base/formats/json.h"
 
-int selector_check(const char *text, struct err *err); // E_CONFIG
-// labels: an object of texts, or NULL. False where it means nothing, which selector_check() has refused.
-bool selector_meets(const char *text, const json_t *labels);
+int label_selector_check(const char *text, struct err *err); // E_CONFIG
+// labels: an object of texts, or NULL. False where it means nothing, which label_selector_check() has refused.
+bool label_selector_matches(const char *text, const json_t *labels);

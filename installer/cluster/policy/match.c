@@ -2,7 +2,7 @@
 // Which pool has a node, and when it may be worked on.
 #include "cluster/policy/policy.h"
 
-void policy_label(const struct policy *p, const char *key, const char *value, struct facts *facts)
+void policy_label(const struct policy *p, const char *key, const char *value, struct node_facts *facts)
 {
 	size_t len = strlen(key);
 	for (size_t i = 0; i < p->terms.count; i++)
@@ -10,9 +10,9 @@ void policy_label(const struct policy *p, const char *key, const char *value, st
 		    str_eq(p->terms.items[i] + len + 1, value))
 			facts->terms |= UINT64_C(1) << i;
 	if (str_eq(p->group_by, key))
-		facts->group = aim_hash(value);
+		facts->group = target_hash_of_text(value);
 	if (str_eq(p->zone, key))
-		facts->zone = aim_hash(value);
+		facts->zone = target_hash_of_text(value);
 }
 
 static void add_key(struct strv *keys, const char *key, size_t len)
@@ -32,7 +32,7 @@ void policy_keys(const struct policy *p, struct strv *ret)
 		add_key(ret, p->zone, strlen(p->zone));
 }
 
-static const struct pool *named(const struct policy *p, const char *name)
+static const struct pool *find_pool_by_name(const struct policy *p, const char *name)
 {
 	for (size_t i = 0; i < p->pool_count; i++)
 		if (str_eq(p->pools[i].name, name))
@@ -40,24 +40,24 @@ static const struct pool *named(const struct policy *p, const char *name)
 	return NULL;
 }
 
-const struct pool *policy_pool(const struct policy *p, const struct member *m)
+const struct pool *policy_pool(const struct policy *p, const struct node_state *m)
 {
-	if (phase_info(m->record.phase)->is_disruptive && *m->record.pool)
-		return named(p, m->record.pool);
+	if (node_phase_info(m->record.phase)->is_disruptive && *m->record.pool)
+		return find_pool_by_name(p, m->record.pool);
 	return policy_home(p, m);
 }
 
-const struct pool *policy_home(const struct policy *p, const struct member *m)
+const struct pool *policy_home(const struct policy *p, const struct node_state *m)
 {
 	if (*m->facts.pool)
-		return named(p, m->facts.pool);
+		return find_pool_by_name(p, m->facts.pool);
 	for (size_t i = 0; i < p->pool_count; i++)
 		if ((m->facts.terms & p->pools[i].terms) == p->pools[i].terms)
 			return &p->pools[i];
 	return NULL;
 }
 
-const struct driver_set *policy_driver_set(const struct policy *p, const struct facts *facts)
+const struct driver_set *policy_driver_set(const struct policy *p, const struct node_facts *facts)
 {
 	for (size_t i = 0; i < p->driver_set_count; i++)
 		if ((facts->terms & p->driver_sets[i].terms) == p->driver_sets[i].terms)
@@ -68,7 +68,7 @@ const struct driver_set *policy_driver_set(const struct policy *p, const struct 
 enum { MINUTES_OF_DAY = 24 * 60 };
 
 // Minutes until a window that began on this day ends; 0 = it is not open then.
-static unsigned left(const struct window *w, unsigned day, unsigned minute, bool is_yesterday)
+static unsigned window_time_left(const struct window *w, unsigned day, unsigned minute, bool is_yesterday)
 {
 	unsigned length = w->to > w->from ? w->to - w->from : w->to + MINUTES_OF_DAY - w->from;
 	unsigned into = minute + (is_yesterday ? MINUTES_OF_DAY : 0);
@@ -77,36 +77,37 @@ static unsigned left(const struct window *w, unsigned day, unsigned minute, bool
 	return length - (into - w->from);
 }
 
-static bool is_open(const struct pool *pool, int64_t minute, unsigned margin)
+static bool is_window_open(const struct pool *pool, int64_t minute, unsigned margin)
 {
 	unsigned day = (unsigned)((minute / MINUTES_OF_DAY + 3) % 7); // 1970 began on a Thursday
 	unsigned of_day = (unsigned)(minute % MINUTES_OF_DAY);
 	for (size_t i = 0; i < pool->window_count; i++) {
 		const struct window *w = &pool->windows[i];
-		unsigned today = left(w, day, of_day, false), before = left(w, (day + 6) % 7, of_day, true);
+		unsigned today = window_time_left(w, day, of_day, false),
+			 before = window_time_left(w, (day + 6) % 7, of_day, true);
 		if ((today && today * 60 >= margin) || (before && before * 60 >= margin))
 			return true;
 	}
 	return false;
 }
 
-bool window_open(const struct pool *pool, int64_t now, unsigned margin)
+bool policy_window_is_open(const struct pool *pool, int64_t now, unsigned margin)
 {
-	return !pool->window_count || is_open(pool, now / 60, margin);
+	return !pool->window_count || is_window_open(pool, now / 60, margin);
 }
 
-int64_t window_next(const struct pool *pool, int64_t now, unsigned margin)
+int64_t policy_window_next(const struct pool *pool, int64_t now, unsigned margin)
 {
 	int64_t minute = now / 60;
-	if (window_open(pool, now, margin))
+	if (policy_window_is_open(pool, now, margin))
 		return 0;
 	for (int64_t at = minute + 1; at <= minute + 8 * MINUTES_OF_DAY; at++)
-		if (is_open(pool, at, margin))
+		if (is_window_open(pool, at, margin))
 			return at * 60;
 	return 0;
 }
 
-unsigned window_rest(const struct pool *pool)
+unsigned policy_window_rest(const struct pool *pool)
 {
 	unsigned rest = pool->spans[SPAN_REPLACE] + pool->spans[SPAN_VALIDATE] + pool->spans[SPAN_RESTORE];
 	return rest < pool->spans[SPAN_MARGIN] ? rest : pool->spans[SPAN_MARGIN];

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/policy/node_list.h"
 
-void roster_done(struct roster *r)
+void node_list_done(struct node_list *r)
 {
-	free(r->members);
+	free(r->nodes);
 	strv_done(&r->names);
-	*r = (struct roster){ 0 };
+	*r = (struct node_list){ 0 };
 }
 
-static bool is_ready(const json_t *node)
+static bool is_node_ready(const json_t *node)
 {
 	const json_t *conditions = json_object_get(json_object_get(node, "status"), "conditions");
 	for (size_t i = 0; i < json_array_size(conditions); i++) {
@@ -19,7 +19,7 @@ static bool is_ready(const json_t *node)
 	return false;
 }
 
-static void read_pairs(const json_t *metadata, const struct policy *policy, struct member *m)
+static void read_labels_annotations(const json_t *metadata, const struct policy *policy, struct node_state *m)
 {
 	const char *key;
 	json_t *value;
@@ -27,65 +27,67 @@ static void read_pairs(const json_t *metadata, const struct policy *policy, stru
 	{
 		const char *text = json_string_value(value);
 		if (text) {
-			member_label(m, key, text);
+			node_state_label(m, key, text);
 			policy_label(policy, key, text, &m->facts);
 		}
 	}
 	json_object_foreach(json_object_get(metadata, "annotations"), key, value)
 	{
 		if (json_is_string(value))
-			member_annotation(m, key, json_string_value(value));
+			node_state_annotation(m, key, json_string_value(value));
 	}
 }
 
-int roster_node(const json_t *node, const char *name, const struct policy *policy, struct member *ret, struct err *err)
+int node_list_read_node(const json_t *node, const char *name, const struct policy *policy, struct node_state *ret,
+			struct err *err)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
 	if (!*name || !uid || !*uid || strlen(uid) >= UID_TEXT)
 		return err_set(err, E_CONFIG, "metadata: must have a name and a uid");
-	member_init(ret, name, uid);
+	node_state_init(ret, name, uid);
 	ret->facts.is_unschedulable = json_is_true(json_object_get(json_object_get(node, "spec"), "unschedulable"));
-	ret->facts.is_ready = is_ready(node);
+	ret->facts.is_ready = is_node_ready(node);
 	ret->facts.is_deleting = json_object_get(metadata, "deletionTimestamp") != NULL;
-	read_pairs(metadata, policy, ret);
+	read_labels_annotations(metadata, policy, ret);
 	const struct driver_set *served = policy_driver_set(policy, &ret->facts);
 	if (served)
 		memcpy(ret->facts.driver_set, served->name, sizeof(ret->facts.driver_set));
-	member_end(ret);
+	node_state_end(ret);
 	return 0;
 }
 
-static int read_item(const json_t *node, size_t at, const struct policy *policy, struct roster *r, struct err *err)
+static int read_list_item(const json_t *node, size_t at, const struct policy *policy, struct node_list *r,
+			  struct err *err)
 {
 	const char *name = json_string_value(json_object_get(json_object_get(node, "metadata"), "name"));
 	strv_add(&r->names, str_dup(name ? name : ""));
-	struct member *m = &r->members[at];
-	if (roster_node(node, r->names.items[at], policy, m, err) < 0)
+	struct node_state *m = &r->nodes[at];
+	if (node_list_read_node(node, r->names.items[at], policy, m, err) < 0)
 		return err_wrap(err, "items[%zu]", at);
 	for (size_t i = 0; i < at; i++)
-		if (str_eq(r->members[i].uid, m->uid))
+		if (str_eq(r->nodes[i].uid, m->uid))
 			return err_set(err, E_CONFIG, "items[%zu].metadata.uid: node '%s' has it, too", at,
-				       r->members[i].name);
+				       r->nodes[i].name);
 	r->count++;
 	return 0;
 }
 
-int roster_parse(const char *text, size_t len, const struct policy *policy, struct roster *ret, struct err *err)
+int node_list_parse(const char *text, size_t len, const struct policy *policy, struct node_list *ret, struct err *err)
 {
-	auto_roster struct roster r = { 0 };
+	auto_node_list struct node_list r = { 0 };
 	json_error_t problem;
 	auto_json json_t *list = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!list)
 		return err_set(err, E_CONFIG, "line %d is not JSON: %s", problem.line, problem.text);
 	const json_t *items = json_object_get(list, "items");
-	if (!json_is_array(items) || json_array_size(items) > ROSTER_MOST)
-		return err_set(err, E_CONFIG, "items: must be a list of at most %d nodes", ROSTER_MOST);
-	r.members = mem_alloc(json_array_size(items) * sizeof(*r.members));
+	if (!json_is_array(items) || json_array_size(items) > NODE_LIST_MOST)
+		return err_set(err, E_CONFIG, "items: must be a list of at most %d nodes", NODE_LIST_MOST);
+	r.nodes = mem_alloc(json_array_size(items) * sizeof(*r.nodes));
 	for (size_t i = 0; i < json_array_size(items); i++)
-		if (read_item(json_array_get(items, i), i, policy, &r, err) < 0)
+		if (read_list_item(json_array_get(items, i), i, policy, &r, err) < 0)
 			return -1;
 	*ret = r;
-	r = (struct roster){ 0 };
+	r = (struct node_list){ 0 };
 	return 0;
 }

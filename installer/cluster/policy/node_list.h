@@ -3,15 +3,16 @@
 #pragma once
 #include "cluster/policy/policy.h"
 
-enum { ROSTER_MOST = 20000 };
+enum { NODE_LIST_MOST = 20000 };
 
-struct roster {
-	struct member *members;
+struct node_list {
+	struct node_state *nodes;
 	size_t count;
 	struct strv names;
 };
 // One Node, or what is kept of it. name: borrowed by *ret for as long as it lives, and equal to the Node's.
-int roster_node(const json_t *node, const char *name, const struct policy *policy, struct member *ret, struct err *err);
-int roster_parse(const char *text, size_t len, const struct policy *policy, struct roster *ret, struct err *err);
-void roster_done(struct roster *r);
-#define auto_roster __attribute__((cleanup(roster_done)))
+int node_list_read_node(const json_t *node, const char *name, const struct policy *policy, struct node_state *ret,
+			struct err *err);
+int node_list_parse(const char *text, size_t len, const struct policy *policy, struct node_list *ret, struct err *err);
+void node_list_done(struct node_list *r);
+#define auto_node_list __attribute__((cleanup(node_list_done)))

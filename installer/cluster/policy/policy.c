@@ -20,12 +20,12 @@ const char *const span_names[SPAN_COUNT] = { "stage",       "cordon",         "w
 					     "validate",    "restore",        "release",     "ack",         "backoff",
 					     "backoffMost", "blockedRelease", "pdbDeadlock", "windowMargin" };
 
-unsigned span_of(const struct pool *pool, enum span span)
+unsigned policy_span(const struct pool *pool, enum span span)
 {
 	return pool ? pool->spans[span] : span_defaults[span];
 }
 
-unsigned limit_of(const struct limit *limit, unsigned total)
+unsigned policy_limit(const struct limit *limit, unsigned total)
 {
 	if (!limit->is_percent || !limit->value)
 		return limit->value;
@@ -46,10 +46,10 @@ static int check_parameters(const struct target *t, const char *path, struct err
 {
 	struct err why;
 	auto_strv struct strv words = { 0 };
-	auto_params struct params params = { 0 };
+	auto_module_params struct module_params params = { 0 };
 	target_params(t, &words);
 	for (size_t i = 0; i < words.count; i++)
-		if (strchr(words.items[i], ',') || params_add_option(&params, words.items[i], &why) < 0)
+		if (strchr(words.items[i], ',') || module_params_add_option(&params, words.items[i], &why) < 0)
 			return err_set(
 				err, E_CONFIG,
 				"%s.parameters: '%s' is no NAME or MODULE:NAME with a value without ',' and '\"'", path,
@@ -72,7 +72,7 @@ static int read_parameters(const json_t *object, const char *path, char **ret, s
 	const char *name;
 	json_t *value;
 	auto_strv struct strv lines = { 0 };
-	auto_str char *its = field_path(path, "parameters");
+	auto_str char *its = json_field_path(path, "parameters");
 	if (parameters && !json_is_object(parameters))
 		return err_set(err, E_CONFIG, "%s: must be an object", its);
 	json_object_foreach((json_t *)(uintptr_t)parameters, name, value)
@@ -81,7 +81,7 @@ static int read_parameters(const json_t *object, const char *path, char **ret, s
 			return err_set(err, E_CONFIG, "%s.%s: must be a text on one line", its, name);
 		auto_str char *module = str_ndup(name, strchr(name, ':') ? strcspn(name, ":") : 0);
 		struct err why;
-		if (*module && driver_module_check(its, module, &why) < 0)
+		if (*module && module_set_check_name(its, module, &why) < 0)
 			return err_set(err, E_CONFIG, "%s", why.text);
 		strv_add(&lines, str_fmt("%s=%s", name, json_string_value(value)));
 	}
@@ -90,18 +90,18 @@ static int read_parameters(const json_t *object, const char *path, char **ret, s
 	return 0;
 }
 
-static int read_target(const json_t *pool, const char *path, struct target *t, struct err *err)
+static int read_pool_target(const json_t *pool, const char *path, struct target *t, struct err *err)
 {
 	const json_t *object = json_object_get(pool, "target");
-	auto_str char *its = field_path(path, "target");
+	auto_str char *its = json_field_path(path, "target");
 	if (!object)
 		return err_set(err, E_CONFIG, "%s: is missing", its);
-	if (fields_read(object, target_fields, its, t, err) < 0 ||
+	if (json_fields_read(object, target_fields, its, t, err) < 0 ||
 	    read_parameters(object, its, &t->parameters, err) < 0)
 		return -1;
 	if (!*t->driver)
 		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
-	if (!flavour_branch(t->driver) || !is_version(t->driver))
+	if (!gpu_driver_branch(t->driver) || !is_version(t->driver))
 		return err_set(err, E_CONFIG, "%s.driver: '%s' is no driver version, as 570.86.15 is one", its,
 			       t->driver);
 	enum flavour flavour;
@@ -167,7 +167,7 @@ static int read_spans(const json_t *object, const char *path, struct pool *pool,
 {
 	struct field table[SPAN_COUNT + 1];
 	policy_span_fields(table);
-	return fields_read(object, table, path, pool, err);
+	return json_fields_read(object, table, path, pool, err);
 }
 
 // A window has room for what would follow a cordon, to the way back, unless somebody says how much is enough.
@@ -181,7 +181,7 @@ static void default_margin(const json_t *object, struct pool *pool)
 }
 
 // The parts of a pool that are objects, each with its own reader or its table.
-static int read_parts(const json_t *object, const char *path, struct pool *pool, struct err *err)
+static int read_pool_parts(const json_t *object, const char *path, struct pool *pool, struct err *err)
 {
 	static const struct {
 		const char *name;
@@ -189,9 +189,9 @@ static int read_parts(const json_t *object, const char *path, struct pool *pool,
 	} parts[] = { { "drain", drain_fields }, { "breaker", breaker_fields }, { "deadlines", NULL } };
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		const json_t *part = json_object_get(object, parts[i].name);
-		auto_str char *its = field_path(path, parts[i].name);
+		auto_str char *its = json_field_path(path, parts[i].name);
 		int r = !part          ? 0 :
-			parts[i].table ? fields_read(part, parts[i].table, its, pool, err) :
+			parts[i].table ? json_fields_read(part, parts[i].table, its, pool, err) :
 					 read_spans(part, its, pool, err);
 		if (r < 0)
 			return -1;
@@ -201,16 +201,16 @@ static int read_parts(const json_t *object, const char *path, struct pool *pool,
 
 static int read_pool(const json_t *object, const char *path, struct strv *terms, struct pool *pool, struct err *err)
 {
-	if (fields_read(object, pool_fields, path, pool, err) < 0)
+	if (json_fields_read(object, pool_fields, path, pool, err) < 0)
 		return -1;
 	if (!*pool->name)
 		return err_set(err, E_CONFIG, "%s.name: is missing", path);
 	if (policy_terms(object, path, terms, &pool->terms, err) < 0 ||
-	    read_target(object, path, &pool->target, err) < 0 || read_parts(object, path, pool, err) < 0 ||
+	    read_pool_target(object, path, &pool->target, err) < 0 || read_pool_parts(object, path, pool, err) < 0 ||
 	    policy_waves(object, path, terms, pool, err) < 0)
 		return -1;
 	struct err why;
-	if (pool->wait_for && selector_check(pool->wait_for, &why) < 0)
+	if (pool->wait_for && label_selector_check(pool->wait_for, &why) < 0)
 		return err_set(err, E_CONFIG,
 			       "%s.drain.waitFor: %s: a selector of labels such as \"app in (train, eval)\"", path,
 			       why.text);
@@ -248,7 +248,7 @@ const struct field policy_fields[] = {
 static int read_pools(const json_t *object, struct policy *p, struct err *err)
 {
 	size_t count;
-	if (field_list(object, "pools", "", POOLS_MOST, &count, err) < 0)
+	if (json_field_list(object, "pools", "", POOLS_MOST, &count, err) < 0)
 		return -1;
 	if (!count)
 		return err_set(err, E_CONFIG, "pools: must be a list of at least one pool");
@@ -275,7 +275,7 @@ static int read_pools(const json_t *object, struct policy *p, struct err *err)
 }
 
 // One node that asks nobody: whatever names several, or needs the rights of a coordinator, is a mistake.
-static int read_self(const json_t *object, struct policy *p, struct err *err)
+static int check_self_mode(const json_t *object, struct policy *p, struct err *err)
 {
 	struct pool *pool = p->pools;
 	const json_t *its = json_array_get(json_object_get(object, "pools"), 0);
@@ -299,20 +299,20 @@ static int read_self(const json_t *object, struct policy *p, struct err *err)
 	return 0;
 }
 
-static int read_policy(const json_t *object, struct policy *p, struct err *err)
+static int read_policy_object(const json_t *object, struct policy *p, struct err *err)
 {
 	// The schema first: a newer one may have fields that this program cannot know.
 	const json_t *schema = json_object_get(object, "schema");
 	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
 		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this program knows",
 			       (long long)json_integer_value(schema), POLICY_SCHEMA);
-	if (fields_read(object, policy_fields, "", p, err) < 0 || read_pools(object, p, err) < 0)
+	if (json_fields_read(object, policy_fields, "", p, err) < 0 || read_pools(object, p, err) < 0)
 		return -1;
-	return p->mode == MODE_SELF ? read_self(object, p, err) : 0;
+	return p->mode == MODE_SELF ? check_self_mode(object, p, err) : 0;
 }
 
 // Of a whole object, as people keep it for kubectl, the document is what its spec says.
-static int take_spec(json_t *object, json_t **ret, struct err *err)
+static int take_rollout_spec(json_t *object, json_t **ret, struct err *err)
 {
 	auto_json json_t *own = object;
 	json_t *spec = json_object_get(own, "spec");
@@ -336,12 +336,12 @@ int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
 	while (at < len && strchr(" \t\r\n", text[at]))
 		at++;
 	if (at == len || text[at] != '{')
-		return yaml_read_numbers(text, len, &object, err) < 0 ? -1 : take_spec(object, ret, err);
+		return yaml_read_numbers(text, len, &object, err) < 0 ? -1 : take_rollout_spec(object, ret, err);
 	object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!object)
 		return err_set(err, E_CONFIG, "line %d, column %d is not JSON: %s", problem.line, problem.column,
 			       problem.text);
-	return take_spec(object, ret, err);
+	return take_rollout_spec(object, ret, err);
 }
 
 const struct policy policy_defaults = {
@@ -351,7 +351,7 @@ const struct policy policy_defaults = {
 int policy_read(const json_t *document, struct policy *ret, struct err *err)
 {
 	auto_policy struct policy p = policy_defaults;
-	if (read_policy(document, &p, err) < 0)
+	if (read_policy_object(document, &p, err) < 0)
 		return -1;
 	*ret = p;
 	p = POLICY_NONE;

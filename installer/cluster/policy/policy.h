@@ -20,7 +20,7 @@ struct limit {
 };
 #define LIMIT_NONE UINT32_MAX
 // Of a total. A part is rounded down, and is at least 1; an explicit 0 is 0: pause (T80).
-unsigned limit_of(const struct limit *limit, unsigned total);
+unsigned policy_limit(const struct limit *limit, unsigned total);
 
 enum evict { EVICT_GPU, EVICT_HOLDERS, EVICT_ALL, EVICT_NOTHING };
 enum on_timeout { TIMEOUT_RELEASE, TIMEOUT_HOLD };
@@ -102,20 +102,21 @@ void policy_done(struct policy *p);
 
 extern const unsigned span_defaults[SPAN_COUNT];
 extern const char *const span_names[SPAN_COUNT];
-unsigned span_of(const struct pool *pool, enum span span); // pool NULL: the default
+unsigned policy_span(const struct pool *pool, enum span span); // pool NULL: the default
 
 // A label of a node, in terms of the policy: what selectors it meets, its group, its zone.
-void policy_label(const struct policy *p, const char *key, const char *value, struct facts *facts);
+void policy_label(const struct policy *p, const char *key, const char *value, struct node_facts *facts);
 void policy_keys(const struct policy *p, struct strv *ret); // of the labels that have one; each once
 // The pool that has the node: that of its unfinished plan, else that of its label, else the first whose selector it
 // meets. NULL = none has it.
-const struct pool *policy_pool(const struct policy *p, const struct member *m);
+const struct pool *policy_pool(const struct policy *p, const struct node_state *m);
 // Which of them serves it; NULL = none.
-const struct driver_set *policy_driver_set(const struct policy *p, const struct facts *facts);
-const struct pool *policy_home(const struct policy *p, const struct member *m); // that it has without a plan
+const struct driver_set *policy_driver_set(const struct policy *p, const struct node_facts *facts);
+const struct pool *policy_home(const struct policy *p, const struct node_state *m); // that it has without a plan
 
 // Whether a window is open at that time with so many seconds left. No window at all: always open.
-bool window_open(const struct pool *pool, int64_t now, unsigned margin);
-int64_t window_next(const struct pool *pool, int64_t now, unsigned margin); // when it will be so; 0 = it is, or never
+bool policy_window_is_open(const struct pool *pool, int64_t now, unsigned margin);
+int64_t policy_window_next(const struct pool *pool, int64_t now,
+			   unsigned margin); // when it will be so; 0 = it is, or never
 // What may follow the order to replace: it is not given where a window has less left.
-unsigned window_rest(const struct pool *pool);
+unsigned policy_window_rest(const struct pool *pool);

@@ -6,7 +6,7 @@
 int policy_terms(const json_t *object, const char *path, struct strv *terms, uint64_t *ret, struct err *err)
 {
 	const json_t *selector = json_object_get(object, "selector");
-	auto_str char *its = field_path(path, "selector");
+	auto_str char *its = json_field_path(path, "selector");
 	const char *name;
 	json_t *value;
 	if (selector && !json_is_object(selector))
@@ -51,7 +51,7 @@ const struct wave wave_defaults = { .failures = LIMIT_NONE, .done = 1 };
 static int read_wave(const json_t *object, const char *path, struct strv *terms, struct wave *ret, struct err *err)
 {
 	struct wave_values v = { .wave = wave_defaults };
-	if (fields_read(object, wave_fields, path, &v, err) < 0 ||
+	if (json_fields_read(object, wave_fields, path, &v, err) < 0 ||
 	    policy_terms(object, path, terms, &v.wave.terms, err) < 0)
 		return -1;
 	if (!*v.wave.name)
@@ -67,7 +67,7 @@ int policy_waves(const json_t *object, const char *path, struct strv *terms, str
 {
 	size_t count;
 	unsigned sum = 0;
-	if (field_list(object, "waves", path, WAVES_MOST, &count, err) < 0)
+	if (json_field_list(object, "waves", path, WAVES_MOST, &count, err) < 0)
 		return -1;
 	pool->waves = count ? mem_alloc(count * sizeof(*pool->waves)) : NULL;
 	for (; pool->wave_count < count; pool->wave_count++) {
@@ -118,8 +118,8 @@ const struct field window_fields[] = { { "days", FIELD_OTHER, 0, 0, 0, NULL },
 static int read_window(const json_t *object, const char *path, struct window *ret, struct err *err)
 {
 	size_t count;
-	if (fields_read(object, window_fields, path, ret, err) < 0 ||
-	    field_list(object, "days", path, 7, &count, err) < 0 ||
+	if (json_fields_read(object, window_fields, path, ret, err) < 0 ||
+	    json_field_list(object, "days", path, 7, &count, err) < 0 ||
 	    read_minute(object, "from", path, &ret->from, err) < 0 ||
 	    read_minute(object, "to", path, &ret->to, err) < 0)
 		return -1;
@@ -130,7 +130,7 @@ static int read_window(const json_t *object, const char *path, struct window *re
 	return 0;
 }
 
-static unsigned longest(const struct pool *pool)
+static unsigned longest_window(const struct pool *pool)
 {
 	enum { DAY_MINUTES = 24 * 60 };
 	unsigned most = 0;
@@ -151,7 +151,8 @@ static char *span_text(unsigned seconds) // as the policy has it
 // follow the unload.
 static int refuse_windows(const json_t *object, const char *path, const struct pool *pool, struct err *err)
 {
-	unsigned most = longest(pool), rest = window_rest(pool), half = (most / 2 + MINUTE - 1) / MINUTE * MINUTE;
+	unsigned most = longest_window(pool), rest = policy_window_rest(pool),
+		 half = (most / 2 + MINUTE - 1) / MINUTE * MINUTE;
 	auto_str char *window = span_text(most), *margin = span_text(pool->spans[SPAN_MARGIN]),
 		      *after = span_text(rest);
 	auto_str char *fit = span_text(half > rest ? half : rest);
@@ -174,7 +175,7 @@ static int refuse_windows(const json_t *object, const char *path, const struct p
 int policy_windows(const json_t *object, const char *path, struct pool *pool, struct err *err)
 {
 	size_t count;
-	if (field_list(object, "windows", path, WINDOWS_MOST, &count, err) < 0)
+	if (json_field_list(object, "windows", path, WINDOWS_MOST, &count, err) < 0)
 		return -1;
 	pool->windows = count ? mem_alloc(count * sizeof(*pool->windows)) : NULL;
 	for (; pool->window_count < count; pool->window_count++) {
@@ -183,5 +184,5 @@ int policy_windows(const json_t *object, const char *path, struct pool *pool, st
 				&pool->windows[pool->window_count], err) < 0)
 			return -1;
 	}
-	return count && longest(pool) < pool->spans[SPAN_MARGIN] ? refuse_windows(object, path, pool, err) : 0;
+	return count && longest_window(pool) < pool->spans[SPAN_MARGIN] ? refuse_windows(object, path, pool, err) : 0;
 }

@@ -3,7 +3,7 @@
 
 #include "cluster/rollout/scheduler_admit.h"
 
-const char *why_deadline(const struct view *v)
+const char *explain_deadline(const struct view *v)
 {
 	if (!v->pool)
 		return "";
@@ -32,13 +32,13 @@ const char *why_deadline(const struct view *v)
 	}
 }
 
-const char *why_cordon(const struct member *m)
+const char *explain_cordon(const struct node_state *m)
 {
 	bool is_ours = m->record.receipt.is_there && !m->record.receipt.prior;
 	return !m->facts.is_unschedulable ? "none" : is_ours ? "ours" : "somebody else's";
 }
 
-struct reason why_last(const struct member *m)
+struct reason explain_last_drain(const struct node_state *m)
 {
 	const struct record *r = &m->record;
 	bool is_between = r->phase == PHASE_IDLE || r->phase == PHASE_STAGING || r->phase == PHASE_QUEUED;
@@ -46,27 +46,29 @@ struct reason why_last(const struct member *m)
 	return is_between && !is_old && !r->receipt.is_there ? r->reason : (struct reason){ .code = REASON_NONE };
 }
 
-size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST])
+size_t explain_rules(const struct view *v, struct explain_row ret[EXPLAIN_MOST])
 {
 	size_t count = 0;
 	bool is_taken = false;
 	// As transition() does, up to the first that applies: what comes after it may rely on its not applying.
-	for (const struct rule *r = NULL; !is_taken && (r = rule_next(r, v->m->record.phase)) && count < WHY_MOST;) {
+	for (const struct rule *r = NULL;
+	     !is_taken && (r = rule_next(r, v->m->record.phase)) && count < EXPLAIN_MOST;) {
 		is_taken = rule_applies(r, v);
-		ret[count++] = (struct why_row){ rule_text(r), is_taken, REASON_NONE };
+		ret[count++] = (struct explain_row){ rule_text(r), is_taken, REASON_NONE };
 	}
 	return count;
 }
 
-size_t why_slot(const struct cluster *c, const struct slots *s, size_t at, struct why_row ret[WHY_MOST])
+size_t explain_slot(const struct cluster *c, const struct slots *s, size_t at, struct explain_row ret[EXPLAIN_MOST])
 {
 	struct slots copy = *s;
 	const struct round round = { c, &copy };
 	size_t count = 0;
-	for (const struct refusal_row *row = refusals; row->text && count < WHY_MOST; row++) {
+	for (const struct refusal_row *row = refusals; row->text && count < EXPLAIN_MOST; row++) {
 		// Without a pool there is no policy that the others could be asked of.
-		enum reason_code why = s->seats[at].pool < 0 ? refusals[0].test(&round, at) : row->test(&round, at);
-		ret[count++] = (struct why_row){ row->text, why == REASON_NONE, why };
+		enum reason_code why =
+			s->node_plans[at].pool < 0 ? refusals[0].test(&round, at) : row->test(&round, at);
+		ret[count++] = (struct explain_row){ row->text, why == REASON_NONE, why };
 	}
 	return count;
 }

@@ -3,17 +3,18 @@
 #pragma once
 #include "cluster/rollout/scheduler.h"
 
-enum { WHY_MOST = 48 };
-struct why_row {
+enum { EXPLAIN_MOST = 48 };
+struct explain_row {
 	const char *text;
 	bool holds;
 	enum reason_code reason; // of a refusal
 };
 // What happens when the deadline of its state is over; "" = it has none.
-const char *why_deadline(const struct view *v);
-const char *why_cordon(const struct member *m); // whose it is: "ours", "somebody else's", "none"
+const char *explain_deadline(const struct view *v);
+const char *explain_cordon(const struct node_state *m); // whose it is: "ours", "somebody else's", "none"
 // Why its last drain ended, while it waits for another one; REASON_NONE = that is not known, or not so.
-struct reason why_last(const struct member *m);
-size_t why_rules(const struct view *v, struct why_row ret[WHY_MOST]); // of its state, up to the one that is taken
+struct reason explain_last_drain(const struct node_state *m);
+size_t explain_rules(const struct view *v,
+		     struct explain_row ret[EXPLAIN_MOST]); // of its state, up to the one that is taken
 // What has to hold for a slot; all rows hold and it has none: see its seat.
-size_t why_slot(const struct cluster *c, const struct slots *s, size_t at, struct why_row ret[WHY_MOST]);
+size_t explain_slot(const struct cluster *c, const struct slots *s, size_t at, struct explain_row ret[EXPLAIN_MOST]);

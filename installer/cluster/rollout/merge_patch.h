@@ -9,7 +9,7 @@ struct change {
 	char *value;     // NULL = removed
 	bool is_label;
 };
-struct patch {
+struct node_patch {
 	// Preconditions beside the uid: the number that the node has (none: the first write, by resourceVersion), and
 	// the cordon where it is changed.
 	struct seq seq;
@@ -24,6 +24,6 @@ struct patch {
 	struct change *changes;
 	size_t count;
 };
-void patch_make(const struct member *m, const struct decision *d, bool has_mirror, struct patch *ret);
-void patch_done(struct patch *p);
-#define auto_patch __attribute__((cleanup(patch_done)))
+void node_patch_make(const struct node_state *m, const struct decision *d, bool has_mirror, struct node_patch *ret);
+void node_patch_done(struct node_patch *p);
+#define auto_node_patch __attribute__((cleanup(node_patch_done)))

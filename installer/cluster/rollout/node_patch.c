@@ -7,7 +7,7 @@
 #include <inttypes.h>
 
 // RFC 6901: "~" and "/" in a key.
-static char *pointer(const char *parent, const char *key)
+static char *json_pointer(const char *parent, const char *key)
 {
 	char *path = str_fmt("%s/", parent);
 	for (const char *c = key; *c; c++)
@@ -15,34 +15,34 @@ static char *pointer(const char *parent, const char *key)
 	return path;
 }
 
-static void operation(json_t *list, const char *op, const char *path, json_t *value)
+static void add_patch_operation(json_t *list, const char *op, const char *path, json_t *value)
 {
 	json_array_append_new(list, json_pack("{s:s, s:s, s:o*}", "op", op, "path", path, "value", value));
 }
 
 static void change_key(json_t *list, const struct change *c)
 {
-	auto_str char *path = pointer(c->is_label ? "/metadata/labels" : "/metadata/annotations", c->key);
-	operation(list, c->value ? "add" : "remove", path, c->value ? json_string(c->value) : NULL);
+	auto_str char *path = json_pointer(c->is_label ? "/metadata/labels" : "/metadata/annotations", c->key);
+	add_patch_operation(list, c->value ? "add" : "remove", path, c->value ? json_string(c->value) : NULL);
 }
 
 static void test_note(json_t *list, const char *key, const char *value) // NULL = it is absent
 {
-	auto_str char *path = pointer("/metadata/annotations", key);
-	operation(list, "test", path, value ? json_text(value) : json_null());
+	auto_str char *path = json_pointer("/metadata/annotations", key);
+	add_patch_operation(list, "test", path, value ? json_text(value) : json_null());
 }
 
 static void test_upgrade(json_t *list, const char *word)
 {
-	auto_str char *path = pointer("/metadata/labels", UPGRADE_LABEL);
-	operation(list, "test", path, json_string(word));
+	auto_str char *path = json_pointer("/metadata/labels", UPGRADE_LABEL);
+	add_patch_operation(list, "test", path, json_string(word));
 }
 
-static json_t *json_patch(const struct member *m, const struct nodepatch_seen *seen, const struct patch *p)
+static json_t *json_patch(const struct node_state *m, const struct node_patch_seen *seen, const struct node_patch *p)
 {
 	json_t *list = json_array();
 	auto_str char *seq = str_fmt("%" PRIu32 ".%" PRIu32, p->seq.epoch, p->seq.n);
-	operation(list, "test", "/metadata/uid", json_string(m->uid));
+	add_patch_operation(list, "test", "/metadata/uid", json_string(m->uid));
 	test_note(list, KEY_PREFIX "seq", seq);
 	if (p->tests_loaded)
 		test_note(list, KEY_PREFIX "agent.loaded", seen->loaded);
@@ -54,15 +54,15 @@ static json_t *json_patch(const struct member *m, const struct nodepatch_seen *s
 	if (p->tests_upgrade)
 		test_upgrade(list, p->upgrade);
 	if (p->tests_cordon) // absent where it is false
-		operation(list, "test", "/spec/unschedulable", p->was_cordoned ? json_true() : json_null());
+		add_patch_operation(list, "test", "/spec/unschedulable", p->was_cordoned ? json_true() : json_null());
 	if (p->cordon != CORDON_KEEP)
-		operation(list, "add", "/spec/unschedulable", json_boolean(p->cordon == CORDON_ON));
+		add_patch_operation(list, "add", "/spec/unschedulable", json_boolean(p->cordon == CORDON_ON));
 	for (size_t i = 0; i < p->count; i++)
 		change_key(list, &p->changes[i]);
 	return list;
 }
 
-static json_t *merge_patch(const struct member *m, const char *version, const struct patch *p)
+static json_t *merge_patch(const struct node_state *m, const char *version, const struct node_patch *p)
 {
 	json_t *labels = json_object(), *annotations = json_object();
 	for (size_t i = 0; i < p->count; i++)
@@ -75,8 +75,8 @@ static json_t *merge_patch(const struct member *m, const char *version, const st
 	return patch;
 }
 
-int nodepatch_write(struct kube *k, const struct member *m, const struct nodepatch_seen *seen, const struct patch *p,
-		    json_t **ret, struct err *err)
+int node_patch_write(struct kube *k, const struct node_state *m, const struct node_patch_seen *seen,
+		     const struct node_patch *p, json_t **ret, struct err *err)
 {
 	auto_str char *path = api_node(m->name);
 	bool is_first = !p->seq.epoch && !p->seq.n;

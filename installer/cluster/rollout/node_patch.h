@@ -6,11 +6,11 @@
 #include "cluster/kube/client.h"
 #include "cluster/rollout/merge_patch.h"
 
-struct nodepatch_seen {               // of the member as it was read; NULL = absent
+struct node_patch_seen {              // of the member as it was read; NULL = absent
 	const char *version;          // resourceVersion
 	const char *loaded, *holders; // annotations of the agent
 };
 // 1 = written, *ret is the Node as it is now (caller frees);
 // 0 = it is another one by now, or gone.
-int nodepatch_write(struct kube *k, const struct member *m, const struct nodepatch_seen *seen, const struct patch *p,
-		    json_t **ret, struct err *err);
+int node_patch_write(struct kube *k, const struct node_state *m, const struct node_patch_seen *seen,
+		     const struct node_patch *p, json_t **ret, struct err *err);

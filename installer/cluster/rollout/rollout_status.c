@@ -10,10 +10,10 @@ static json_t *date_json(int64_t t)
 	return json_text(text);
 }
 
-static json_t *aim_json(const struct aim *aim)
+static json_t *target_hash_json(const struct target_hash *target_hash)
 {
-	char text[AIM_TEXT];
-	aim_text(aim, text);
+	char text[TARGET_HASH_TEXT];
+	target_hash_text(target_hash, text);
 	return json_string(text);
 }
 
@@ -22,7 +22,7 @@ static json_t *parameters_json(const char *lines)
 {
 	json_t *parameters = json_object();
 	size_t len;
-	for (const char *at = lines, *line; *lines && (line = cut(&at, '\n', &len));) {
+	for (const char *at = lines, *line; *lines && (line = node_word_cut(&at, '\n', &len));) {
 		auto_str char *name = str_ndup(line, len);
 		char *equals = strchr(name, '=');
 		*equals++ = '\0';
@@ -31,12 +31,12 @@ static json_t *parameters_json(const char *lines)
 	return parameters;
 }
 
-static json_t *words_of(const struct target *t)
+static json_t *target_words_json(const struct target *t)
 {
 	json_t *as =
 		json_pack("{s:s, s:s*, s:s*, s:o}", "driver", t->driver, "flavour", *t->flavour ? t->flavour : NULL,
 			  "package", t->package, "parameters", parameters_json(t->parameters));
-	return json_pack("{s:o, s:o}", "aim", aim_json(&t->aim), "as", as);
+	return json_pack("{s:o, s:o}", "aim", target_hash_json(&t->target_hash), "as", as);
 }
 
 static const json_t *pool_of(const json_t *doc, const char *name)
@@ -48,58 +48,60 @@ static const json_t *pool_of(const json_t *doc, const char *name)
 	return NULL;
 }
 
-static bool read_aim(const json_t *words, struct aim *ret)
+static bool read_target_hash(const json_t *words, struct target_hash *ret)
 {
 	const char *text = json_string_value(json_object_get(words, "aim"));
-	return text && aim_parse(text, ret);
+	return text && target_hash_parse(text, ret);
 }
 
 // What a hash stands for: the policy's own target, or what was written down when it was one.
-static json_t *target_json(const struct pool *pool, const struct aim *aim, const json_t *before)
+static json_t *target_json(const struct pool *pool, const struct target_hash *target_hash, const json_t *before)
 {
 	static const char *const places[] = { "target", "stable" };
-	struct aim was;
-	if (!aim_is(aim))
+	struct target_hash was;
+	if (!target_hash_is_set(target_hash))
 		return json_null();
-	if (aim_eq(aim, &pool->target.aim))
-		return words_of(&pool->target);
+	if (target_hash_eq(target_hash, &pool->target.target_hash))
+		return target_words_json(&pool->target);
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		json_t *words = json_object_get(before, places[i]);
-		if (read_aim(words, &was) && aim_eq(&was, aim))
+		if (read_target_hash(words, &was) && target_hash_eq(&was, target_hash))
 			return json_incref(words);
 	}
-	return json_pack("{s:o}", "aim", aim_json(aim));
+	return json_pack("{s:o}", "aim", target_hash_json(target_hash));
 }
 
 static json_t *rollout_json(const struct pool *pool, const struct rollout *r, const json_t *before)
 {
-	const char *code = r->halt.code == REASON_NONE ? NULL : reason_info(r->halt.code)->code;
+	const char *code = r->halt.code == REASON_NONE ? NULL : node_reason_info(r->halt.code)->code;
 	return json_pack("{s:s, s:o, s:o, s:b, s:o, s:s, s:o, s:b, s:i, s:i, s:s, s:o, s:i, s:o}", "name", pool->name,
 			 "target", target_json(pool, &r->target, before), "stable",
 			 target_json(pool, &r->stable, before), "halted", r->is_halted, "reason", json_text(code),
 			 "object", r->halt.object, "haltedSince", date_json(r->halted_since), "aborted", r->is_aborted,
-			 "frozen", (int)r->frozen, "wave", (int)r->wave, "waveName", slots_wave_name(pool, r->wave),
+			 "frozen", (int)r->frozen, "wave", (int)r->wave, "waveName", waves_name(pool, r->wave),
 			 "soakSince", date_json(r->soak_since), "approved", (int)r->approved, "resumed",
 			 date_json(r->resumed));
 }
 
-json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before, uint32_t epoch)
+json_t *rollout_status_make(const struct policy *p, const struct rollout *rollouts, const json_t *before,
+			    uint32_t epoch)
 {
 	json_t *pools = json_array();
 	for (size_t i = 0; i < p->pool_count; i++)
 		json_array_append_new(pools,
 				      rollout_json(&p->pools[i], &rollouts[i], pool_of(before, p->pools[i].name)));
-	return json_pack("{s:i, s:I, s:o}", "schema", ROLLSTATUS_SCHEMA, "epoch", (json_int_t)epoch, "pools", pools);
+	return json_pack("{s:i, s:I, s:o}", "schema", ROLLOUT_STATUS_SCHEMA, "epoch", (json_int_t)epoch, "pools",
+			 pools);
 }
 
-static bool read_number(const json_t *pool, const char *key, unsigned *ret)
+static bool read_status_number(const json_t *pool, const char *key, unsigned *ret)
 {
 	json_int_t n = json_integer_value(json_object_get(pool, key));
 	*ret = n >= 0 && n <= INT32_MAX ? (unsigned)n : 0;
 	return json_is_integer(json_object_get(pool, key)) && n >= 0 && n <= INT32_MAX;
 }
 
-static bool read_date(const json_t *pool, const char *key, int64_t *ret)
+static bool read_status_date(const json_t *pool, const char *key, int64_t *ret)
 {
 	const json_t *value = json_object_get(pool, key);
 	time_t t = 0;
@@ -112,11 +114,11 @@ static bool read_date(const json_t *pool, const char *key, int64_t *ret)
 	return true;
 }
 
-static bool read_target(const json_t *pool, const char *key, struct aim *ret)
+static bool read_status_target(const json_t *pool, const char *key, struct target_hash *ret)
 {
 	const json_t *words = json_object_get(pool, key);
-	*ret = AIM_NONE;
-	return json_is_null(words) || (read_aim(words, ret) && aim_is(ret));
+	*ret = TARGET_HASH_NONE;
+	return json_is_null(words) || (read_target_hash(words, ret) && target_hash_is_set(ret));
 }
 
 static bool read_halt(const json_t *pool, struct rollout *ret)
@@ -125,7 +127,7 @@ static bool read_halt(const json_t *pool, struct rollout *ret)
 	const char *object = json_string_value(json_object_get(pool, "object"));
 	ret->is_halted = json_is_true(json_object_get(pool, "halted"));
 	ret->is_aborted = json_is_true(json_object_get(pool, "aborted"));
-	ret->halt.code = code ? reason_parse(code, strlen(code)) : REASON_NONE;
+	ret->halt.code = code ? node_reason_parse(code, strlen(code)) : REASON_NONE;
 	if (ret->halt.code == REASON_COUNT || !object || strlen(object) >= OBJECT_TEXT)
 		return false;
 	memcpy(ret->halt.object, object, strlen(object));
@@ -134,21 +136,22 @@ static bool read_halt(const json_t *pool, struct rollout *ret)
 
 static bool read_rollout(const json_t *pool, struct rollout *ret)
 {
-	return read_target(pool, "target", &ret->target) && read_target(pool, "stable", &ret->stable) &&
-	       read_halt(pool, ret) && read_number(pool, "frozen", &ret->frozen) &&
-	       read_number(pool, "wave", &ret->wave) && read_number(pool, "approved", &ret->approved) &&
-	       read_date(pool, "soakSince", &ret->soak_since) && read_date(pool, "resumed", &ret->resumed) &&
-	       read_date(pool, "haltedSince", &ret->halted_since);
+	return read_status_target(pool, "target", &ret->target) && read_status_target(pool, "stable", &ret->stable) &&
+	       read_halt(pool, ret) && read_status_number(pool, "frozen", &ret->frozen) &&
+	       read_status_number(pool, "wave", &ret->wave) && read_status_number(pool, "approved", &ret->approved) &&
+	       read_status_date(pool, "soakSince", &ret->soak_since) &&
+	       read_status_date(pool, "resumed", &ret->resumed) &&
+	       read_status_date(pool, "haltedSince", &ret->halted_since);
 }
 
-int rollstatus_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err)
+int rollout_status_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err)
 {
 	unsigned schema = 0;
-	read_number(doc, "schema", &schema);
-	if (schema > ROLLSTATUS_SCHEMA)
+	read_status_number(doc, "schema", &schema);
+	if (schema > ROLLOUT_STATUS_SCHEMA)
 		return err_set(err, E_CONFIG,
 			       "schema %u of the roll-out's status is newer than %d, which this program knows", schema,
-			       ROLLSTATUS_SCHEMA);
+			       ROLLOUT_STATUS_SCHEMA);
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *pool = pool_of(doc, p->pools[i].name);
 		ret[i] = (struct rollout){ 0 };

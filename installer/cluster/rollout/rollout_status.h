@@ -11,19 +11,20 @@
 #pragma once
 #include "cluster/rollout/scheduler.h"
 
-#define ROLLSTATUS_NAME "kmodsmith-rollout"
-#define ROLLSTATUS_KEY "status.json"
-#define ROLLSTATUS_KIND_KEY "policy.kind"   // of the object that the policy in force was in
-#define ROLLSTATUS_UNDONE_KEY "undone.json" // of its pools, the targets that an undo replaced
-enum { ROLLSTATUS_SCHEMA = 1 };
+#define ROLLOUT_STATUS_NAME "kmodsmith-rollout"
+#define ROLLOUT_STATUS_KEY "status.json"
+#define ROLLOUT_STATUS_KIND_KEY "policy.kind"   // of the object that the policy in force was in
+#define ROLLOUT_STATUS_UNDONE_KEY "undone.json" // of its pools, the targets that an undo replaced
+enum { ROLLOUT_STATUS_SCHEMA = 1 };
 
 // before: the document as it was, for words that the policy no longer has; NULL = none. epoch: of who writes it, so
 // that the first act of another leader is a write, after which no older one counts any more, however late it comes.
-json_t *rollstatus_make(const struct policy *p, const struct rollout *rollouts, const json_t *before, uint32_t epoch);
+json_t *rollout_status_make(const struct policy *p, const struct rollout *rollouts, const json_t *before,
+			    uint32_t epoch);
 // ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
-int rollstatus_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
+int rollout_status_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
 
 enum gate { GATE_PAUSE, GATE_RESUME, GATE_APPROVE, GATE_ABORT, GATE_COUNT };
 extern const char *const gate_keys[GATE_COUNT];
 // values: of those annotations, NULL = absent. What names no pool, wave or target of this moment says nothing.
-void gates_apply(const char *const values[GATE_COUNT], const struct policy *p, struct rollout *rollouts);
+void operator_requests_apply(const char *const values[GATE_COUNT], const struct policy *p, struct rollout *rollouts);

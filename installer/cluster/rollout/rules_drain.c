@@ -6,57 +6,57 @@ enum { RECORDONS = 2, BEHIND_MOST = 3600 };
 
 // NVIDIA's controller began behind our cordon, took it for somebody's and will leave it in the end: it is ours to take
 // away then, and not before. Not for ever: an hour, or as long as our own drain might have lasted.
-static bool is_behind_us(const struct view *v)
+static bool is_goal_changed(const struct view *v)
 {
-	const struct member *m = v->m;
+	const struct node_state *m = v->m;
 	bool is_late = v->now >= m->record.receipt.until && v->now >= m->record.since + BEHIND_MOST;
 	return m->facts.has_initial_cordon && m->record.receipt.is_there && !is_late &&
-	       (is_upgraded(v) || (member_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
+	       (rule_is_upgraded(v) || (node_state_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
 }
 // After a restart nobody may have looked yet.
 static const char *blocker_of(const struct view *v)
 {
-	const struct pods_seen *seen = member_seen(v->m);
+	const struct pods_seen *seen = node_state_pods(v->m);
 	return seen->pods < 0 ? v->m->record.reason.object : seen->blocker.object;
 }
 
 static bool is_called_off(const struct view *v)
 {
-	return stands_down(v) != REASON_NONE;
+	return rule_stand_down_reason(v) != REASON_NONE;
 }
 static void call_off(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, stands_down(v), stands_down_for(v));
+	rule_stop_drain(v, d, rule_stand_down_reason(v), rule_stand_down_object(v));
 }
 // Nobody moves to a target that is believed to be bad (I8), even where those under way may finish.
-static bool is_halted(const struct view *v)
+static bool is_drain_halted(const struct view *v)
 {
-	return v->rollout->is_halted && is_moving(v);
+	return v->rollout->is_halted && rule_is_moving(v);
 }
 static void call_off_halted(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_HALTED, "");
+	rule_stop_drain(v, d, REASON_HALTED, "");
 }
 // Another policy, an undo or a pin: nobody is disturbed for what would be replaced again. A node without a driver is
 // not judged by what it gets meanwhile.
 static bool is_unwanted(const struct view *v)
 {
-	const struct aim *target = &v->m->record.target;
-	struct aim goal = transition_goal(v);
-	bool is_of_pool = !v->m->facts.is_pinned && aim_eq(&v->rollout->target, target);
-	return aim_is(&goal) && !is_of_pool && !aim_eq(&goal, target) && !transition_recovers(v);
+	const struct target_hash *target = &v->m->record.target;
+	struct target_hash goal = transition_goal(v);
+	bool is_of_pool = !v->m->facts.is_pinned && target_hash_eq(&v->rollout->target, target);
+	return target_hash_is_set(&goal) && !is_of_pool && !target_hash_eq(&goal, target) && !transition_recovers(v);
 }
 static void call_off_unwanted(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_TARGET_CHANGED, "");
+	rule_stop_drain(v, d, REASON_TARGET_CHANGED, "");
 }
-static bool is_revoked(const struct view *v)
+static bool is_slot_revoked(const struct view *v)
 {
 	return v->is_revoked;
 }
 static void call_off_deadlock(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_PDB_DEADLOCK, blocker_of(v));
+	rule_stop_drain(v, d, REASON_PDB_DEADLOCK, blocker_of(v));
 }
 
 static bool is_uncordoned(const struct view *v)
@@ -67,11 +67,11 @@ static bool is_uncordoned_again(const struct view *v)
 {
 	return is_uncordoned(v) && v->m->record.receipt.again >= RECORDONS;
 }
-static void give_in(const struct view *v, struct decision *d)
+static void give_in_to_uncordon(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_HELD, REASON_UNCORDONED, "");
-	take_back_order(v, d);
-	give_back(d);
+	rule_enter_phase(v, d, PHASE_HELD, REASON_UNCORDONED, "");
+	rule_take_back_order(v, d);
+	rule_give_back_operands(d);
 	d->next.receipt = (struct receipt){ 0 };
 }
 static void recordon(const struct view *v, struct decision *d)
@@ -81,57 +81,57 @@ static void recordon(const struct view *v, struct decision *d)
 	d->cordon = CORDON_ON;
 }
 
-static bool is_there_already(const struct view *v)
+static bool is_goal_loaded(const struct view *v)
 {
 	return v->slot != SLOT_NONE && transition_recovers(v);
 }
-static void validate(const struct view *v, struct decision *d)
+static void validate_instead(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_VALIDATING, REASON_NONE, "");
-	give_order(v, d, VERB_VALIDATE, d->next.target);
+	rule_enter_phase(v, d, PHASE_VALIDATING, REASON_NONE, "");
+	rule_give_order(v, d, VERB_VALIDATE, d->next.target);
 	d->next.paused = 0;
 }
 static void call_off_spent(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_ATTEMPTS_SPENT, "");
+	rule_stop_drain(v, d, REASON_ATTEMPTS_SPENT, "");
 }
-static bool is_unstaged(const struct view *v)
+static bool is_goal_unstaged(const struct view *v)
 {
-	return !member_staged(v->m, &v->m->record.target) &&
+	return !node_state_is_staged(v->m, &v->m->record.target) &&
 	       v->m->report.loaded.payload != v->m->record.target.payload && v->m->report.has_loaded;
 }
 static void call_off_unstaged(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_NOT_STAGED, "");
+	rule_stop_drain(v, d, REASON_NOT_STAGED, "");
 }
 
-static bool is_empty(const struct view *v)
+static bool is_kernel_empty(const struct view *v)
 {
-	return v->slot != SLOT_NONE && member_empty(v->m);
+	return v->slot != SLOT_NONE && node_state_is_empty(v->m);
 }
-static void load(const struct view *v, struct decision *d)
+static void load_into_empty(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_REPLACING, REASON_NONE, "");
-	give_order(v, d, VERB_LOAD, d->next.target);
+	rule_enter_phase(v, d, PHASE_REPLACING, REASON_NONE, "");
+	rule_give_order(v, d, VERB_LOAD, d->next.target);
 }
 
 // What would come after the unload could not end inside, and the driver was not touched yet.
 static bool is_window_short(const struct view *v)
 {
-	return !window_open(v->pool, v->now, window_rest(v->pool));
+	return !policy_window_is_open(v->pool, v->now, policy_window_rest(v->pool));
 }
 static void call_off_window(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_WINDOW_CLOSED, "");
+	rule_stop_drain(v, d, REASON_WINDOW_CLOSED, "");
 }
 
-static bool is_to_wait(const struct view *v)
+static bool is_to_wait_for_jobs(const struct view *v)
 {
 	return v->slot == SLOT_WAIT;
 }
 static void wait_for_jobs(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_WAITING, REASON_JOBS, "");
+	rule_enter_phase(v, d, PHASE_WAITING, REASON_JOBS, "");
 }
 static bool is_to_evict(const struct view *v)
 {
@@ -139,39 +139,39 @@ static bool is_to_evict(const struct view *v)
 }
 static bool is_done_waiting(const struct view *v)
 {
-	return is_to_evict(v) && (member_seen(v->m)->jobs == 0 || v->m->record.receipt.waited);
+	return is_to_evict(v) && (node_state_pods(v->m)->jobs == 0 || v->m->record.receipt.waited);
 }
-static void evict(const struct view *v, struct decision *d)
+static void begin_evictions(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_EVICTING, REASON_NONE, "");
-	pause_operands(v, d);
-	d->next.paused &= (uint16_t)~last_operands(v);
+	rule_enter_phase(v, d, PHASE_EVICTING, REASON_NONE, "");
+	rule_pause_operands(v, d);
+	d->next.paused &= (uint16_t)~rule_last_operands(v);
 }
 // Pods with claims end only while the plugin is there that takes the claims back (T11).
 static bool is_last_to_pause(const struct view *v)
 {
-	return v->slot == SLOT_WORK && member_seen(v->m)->pods == 0 && last_operands(v);
+	return v->slot == SLOT_WORK && node_state_pods(v->m)->pods == 0 && rule_last_operands(v);
 }
-static void pause_last(const struct view *v, struct decision *d)
+static void pause_last_operands(const struct view *v, struct decision *d)
 {
-	d->next.paused |= last_operands(v);
+	d->next.paused |= rule_last_operands(v);
 }
 static bool is_cordon_late(const struct view *v)
 {
-	return is_expired(v);
+	return rule_is_expired(v);
 }
 static void call_off_late(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_NO_WORK_SLOT, "");
+	rule_stop_drain(v, d, REASON_NO_WORK_SLOT, "");
 }
 
 static bool is_wait_over(const struct view *v)
 {
-	return is_expired(v) && !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT;
+	return rule_is_expired(v) && !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT;
 }
 static void wait_for_slot(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_WAITING, REASON_WAIT_OVER, "");
+	rule_enter_phase(v, d, PHASE_WAITING, REASON_WAIT_OVER, "");
 	d->next.receipt.waited = true;
 }
 
@@ -179,32 +179,32 @@ static void wait_for_slot(const struct view *v, struct decision *d)
 // for it from the beginning.
 static bool is_job_new(const struct view *v)
 {
-	return v->pool->wait_for && !v->m->record.receipt.waited && member_seen(v->m)->jobs > 0;
+	return v->pool->wait_for && !v->m->record.receipt.waited && node_state_pods(v->m)->jobs > 0;
 }
 static void call_off_job(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_JOBS, blocker_of(v));
+	rule_stop_drain(v, d, REASON_JOBS, blocker_of(v));
 }
 
 static bool is_wait_given_up(const struct view *v)
 {
-	const struct pods_seen *seen = member_seen(v->m);
+	const struct pods_seen *seen = node_state_pods(v->m);
 	bool has_jobs = seen->pods < 0 ? *v->m->record.reason.object != '\0' : seen->jobs > 0;
-	return is_expired(v) && !v->m->record.receipt.waited && has_jobs;
+	return rule_is_expired(v) && !v->m->record.receipt.waited && has_jobs;
 }
 
-static bool is_clear(const struct view *v)
+static bool is_drain_complete(const struct view *v)
 {
-	return v->slot == SLOT_WORK && !is_busy(v) && member_seen(v->m)->pods == 0;
+	return v->slot == SLOT_WORK && !rule_is_busy(v) && node_state_pods(v->m)->pods == 0;
 }
-static void replace(const struct view *v, struct decision *d)
+static void order_replace(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_REPLACING, REASON_NONE, "");
-	give_order(v, d, VERB_REPLACE, d->next.target);
+	rule_enter_phase(v, d, PHASE_REPLACING, REASON_NONE, "");
+	rule_give_order(v, d, VERB_REPLACE, d->next.target);
 }
-static enum reason_code blocked_by(const struct view *v)
+static enum reason_code blocker_reason(const struct view *v)
 {
-	const struct pods_seen *seen = member_seen(v->m);
+	const struct pods_seen *seen = node_state_pods(v->m);
 	if (seen->blocker.code != REASON_NONE)
 		return seen->blocker.code;
 	if (seen->pods != 0)
@@ -214,38 +214,38 @@ static enum reason_code blocked_by(const struct view *v)
 // A budget that lets nobody go gives the slot to others (T82).
 static bool is_blocked_long(const struct view *v)
 {
-	int64_t since = member_seen(v->m)->blocked_since;
-	return since && v->now >= since + (int64_t)span_of(v->pool, SPAN_BLOCKED) &&
+	int64_t since = node_state_pods(v->m)->blocked_since;
+	return since && v->now >= since + (int64_t)policy_span(v->pool, SPAN_BLOCKED) &&
 	       v->pool->on_timeout == TIMEOUT_RELEASE;
 }
 static void call_off_blocked(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, blocked_by(v), blocker_of(v));
+	rule_stop_drain(v, d, blocker_reason(v), blocker_of(v));
 }
 static bool is_drain_held(const struct view *v)
 {
-	return is_expired(v) && v->pool->on_timeout == TIMEOUT_HOLD;
+	return rule_is_expired(v) && v->pool->on_timeout == TIMEOUT_HOLD;
 }
 static void hold_cordoned(const struct view *v, struct decision *d)
 {
-	fail(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
+	rule_fail_node(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
 }
 static void call_off_drain(const struct view *v, struct decision *d)
 {
-	stop_drain(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
+	rule_stop_drain(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
 }
 // Who is in the way is worth a write when it is somebody else than the node tells: at once if only people can help,
 // later if it may go by itself, so that a drain without trouble writes nothing.
-static int64_t patience(enum reason_code was, enum reason_code is)
+static int64_t blocker_patience(enum reason_code was, enum reason_code is)
 {
 	enum { SAME_S = 60, SLOW_S = 120 };
 	if (was == is || is == REASON_NONE)
 		return SAME_S;
 	return is == REASON_PODS_LEFT || is == REASON_HOLDERS ? SLOW_S : 0;
 }
-static bool is_to_tell(const struct view *v)
+static bool is_blocker_new(const struct view *v)
 {
-	const struct pods_seen *seen = member_seen(v->m);
+	const struct pods_seen *seen = node_state_pods(v->m);
 	const struct reason *was = &v->m->record.reason, *is = &seen->blocker;
 	bool is_first = was->code == REASON_JOBS && !*was->object; // the wait began before anybody had looked
 	if (seen->pods < 0 || (was->code == is->code && str_eq(was->object, is->object)) ||
@@ -254,45 +254,51 @@ static bool is_to_tell(const struct view *v)
 	     (was->code != REASON_HOLDER_PROTECTED || is->code != REASON_HOLDER_PROTECTED)) ||
 	    (is->code == REASON_PDB_BLOCKED && !seen->blocked_since))
 		return false;
-	return v->now >= seen->blocker_since + (is_first ? 0 : patience(was->code, is->code));
+	return v->now >= seen->blocker_since + (is_first ? 0 : blocker_patience(was->code, is->code));
 }
-static void tell(const struct view *v, struct decision *d)
+static void report_blocker(const struct view *v, struct decision *d)
 {
-	const struct pods_seen *seen = member_seen(v->m);
+	const struct pods_seen *seen = node_state_pods(v->m);
 	d->next.reason = seen->blocker;
 	d->next.reason_since = seen->blocker.code == REASON_NONE ? 0 : seen->blocker_since;
 }
 
 const struct rule drain_rules[] = {
 	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(FAILED),
-	  "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over", is_behind_us, NULL },
+	  "NVIDIA's controller upgrades it behind our cordon: nothing is done until that is over", is_goal_changed,
+	  NULL },
 	{ DRAINING, "the node is to be left alone: the drain is called off", is_called_off, call_off },
-	{ DRAINING, "the roll-out is halted: the drain is called off", is_halted, call_off_halted },
+	{ DRAINING, "the roll-out is halted: the drain is called off", is_drain_halted, call_off_halted },
 	{ DRAINING, "it is to have another target now: the drain is called off", is_unwanted, call_off_unwanted },
-	{ DRAINING, "its slot was taken back: the drain is called off", is_revoked, call_off_deadlock },
-	{ DRAINING, "uncordoned by somebody for the third time: we give in", is_uncordoned_again, give_in },
+	{ DRAINING, "its slot was taken back: the drain is called off", is_slot_revoked, call_off_deadlock },
+	{ DRAINING, "uncordoned by somebody for the third time: we give in", is_uncordoned_again, give_in_to_uncordon },
 	{ DRAINING, "uncordoned by somebody: cordoned anew", is_uncordoned, recordon },
-	{ DRAINING, "the target is in the kernel already: validated", is_there_already, validate },
-	{ DRAINING, "the target was tried as often as allowed: the drain is called off", is_spent, call_off_spent },
-	{ DRAINING, "the target is no longer on the disk: the drain is called off", is_unstaged, call_off_unstaged },
-	{ DRAINING, "no driver is loaded: nothing to drain, the target is loaded", is_empty, load },
+	{ DRAINING, "the target is in the kernel already: validated", is_goal_loaded, validate_instead },
+	{ DRAINING, "the target was tried as often as allowed: the drain is called off", rule_is_target_spent,
+	  call_off_spent },
+	{ DRAINING, "the target is no longer on the disk: the drain is called off", is_goal_unstaged,
+	  call_off_unstaged },
+	{ DRAINING, "no driver is loaded: nothing to drain, the target is loaded", is_kernel_empty, load_into_empty },
 	{ DRAINING, "the window has too little left for what would follow: the drain is called off", is_window_short,
 	  call_off_window },
-	{ IN(CORDONED), "it has a slot for work: pods are evicted, operands paused", is_to_evict, evict },
-	{ IN(CORDONED), "the policy waits for jobs", is_to_wait, wait_for_jobs },
+	{ IN(CORDONED), "it has a slot for work: pods are evicted, operands paused", is_to_evict, begin_evictions },
+	{ IN(CORDONED), "the policy waits for jobs", is_to_wait_for_jobs, wait_for_jobs },
 	{ IN(CORDONED), "no slot came in time: the drain is called off", is_cordon_late, call_off_late },
 	{ IN(WAITING), "no job is left and it has a slot for work: pods are evicted, operands paused", is_done_waiting,
-	  evict },
+	  begin_evictions },
 	{ IN(WAITING), "the wait is over: a slot for work is asked for", is_wait_over, wait_for_slot },
 	{ IN(WAITING), "jobs last too long, and the policy releases: the drain is called off", is_wait_given_up,
 	  call_off_job },
-	{ IN(WAITING), "no slot came in time: the drain is called off", is_expired, call_off_late },
+	{ IN(WAITING), "no slot came in time: the drain is called off", rule_is_expired, call_off_late },
 	{ IN(EVICTING), "a job has come that the policy waits for: the drain is called off", is_job_new, call_off_job },
-	{ IN(EVICTING), "no pod is left: what their claims needed is paused, too", is_last_to_pause, pause_last },
-	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_clear, replace },
+	{ IN(EVICTING), "no pod is left: what their claims needed is paused, too", is_last_to_pause,
+	  pause_last_operands },
+	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_drain_complete, order_replace },
 	{ IN(EVICTING), "a budget blocks for too long: the slot is given back", is_blocked_long, call_off_blocked },
 	{ IN(EVICTING), "the drain took too long, and the policy holds: stays cordoned", is_drain_held, hold_cordoned },
-	{ IN(EVICTING), "the drain took too long: called off, the driver was not touched", is_expired, call_off_drain },
-	{ IN(WAITING) | IN(EVICTING) | IN(HELD), "somebody is in the way: told on the node", is_to_tell, tell },
+	{ IN(EVICTING), "the drain took too long: called off, the driver was not touched", rule_is_expired,
+	  call_off_drain },
+	{ IN(WAITING) | IN(EVICTING) | IN(HELD), "somebody is in the way: told on the node", is_blocker_new,
+	  report_blocker },
 	{ 0 },
 };

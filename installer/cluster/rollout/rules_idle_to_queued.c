@@ -4,52 +4,52 @@
 
 static bool is_foreign(const struct view *v)
 {
-	return member_is_foreign(v->m);
+	return node_state_is_foreign(v->m);
 }
 static void hold_foreign(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_HELD, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
-	take_back_order(v, d);
+	rule_enter_phase(v, d, PHASE_HELD, REASON_FOREIGN_CONTROLLER, rule_stand_down_object(v));
+	rule_take_back_order(v, d);
 }
 
-static bool is_arrived(const struct view *v)
+static bool is_goal_reached(const struct view *v)
 {
-	struct aim goal = transition_goal(v);
-	return stands_down(v) == REASON_NONE && is_at(v, &goal);
+	struct target_hash goal = transition_goal(v);
+	return rule_stand_down_reason(v) == REASON_NONE && rule_is_loaded(v, &goal);
 }
 static bool is_new_arrival(const struct view *v)
 {
-	struct aim goal = transition_goal(v);
-	return is_arrived(v) && (v->m->record.phase != PHASE_DONE || !aim_eq(&goal, &v->m->record.target));
+	struct target_hash goal = transition_goal(v);
+	return is_goal_reached(v) && (v->m->record.phase != PHASE_DONE || !target_hash_eq(&goal, &v->m->record.target));
 }
-static void adopt(const struct view *v, struct decision *d)
+static void adopt_loaded(const struct view *v, struct decision *d)
 {
-	set_target(v, d, transition_goal(v));
+	rule_set_target(v, d, transition_goal(v));
 	d->next.attempts = 0;
 	d->next.drains.failed = 0;
-	d->next.failed = aim_eq(&d->next.failed, &d->next.target) ? AIM_NONE : d->next.failed;
-	enter(v, d, PHASE_DONE, REASON_NONE, "");
-	take_back_order(v, d);
+	d->next.failed = target_hash_eq(&d->next.failed, &d->next.target) ? TARGET_HASH_NONE : d->next.failed;
+	rule_enter_phase(v, d, PHASE_DONE, REASON_NONE, "");
+	rule_take_back_order(v, d);
 }
 
-static bool is_retry_wanted(const struct view *v)
+static bool is_retry_of_held(const struct view *v)
 {
-	return is_retry(v) && stands_down(v) == REASON_NONE;
+	return rule_is_retry_requested(v) && rule_stand_down_reason(v) == REASON_NONE;
 }
 // One more attempt (5.2): the nonce is remembered, never deleted. Of a target that was not spent it takes nothing away.
-static void allow_one(const struct view *v, struct decision *d)
+static void allow_one_retry(const struct view *v, struct decision *d)
 {
 	unsigned most = v->pool->attempts;
 	d->next.retry = v->m->facts.retry;
 	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
-	d->next.failed = AIM_NONE;
+	d->next.failed = TARGET_HASH_NONE;
 	memset(&d->next.drains, 0, sizeof(d->next.drains));
-	enter(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
-	take_back_order(v, d); // of an agent that did not answer: it is given anew if it is still to be done
+	rule_enter_phase(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
+	rule_take_back_order(v, d); // of an agent that did not answer: it is given anew if it is still to be done
 }
 
 // Idle would say that nothing is amiss, and its wave would wait for it without a word (T03, I12).
-static bool is_given_up(const struct view *v)
+static bool is_goal_given_up(const struct view *v)
 {
 	enum reason_code why = transition_rests(v);
 	return why == REASON_ATTEMPTS_SPENT || why == REASON_FAILED_TARGET;
@@ -58,9 +58,9 @@ static void hold_given_up(const struct view *v, struct decision *d)
 {
 	enum reason_code why = transition_rests(v);
 	struct reason last = v->m->record.reason;
-	set_target(v, d, transition_goal(v));
-	enter(v, d, PHASE_HELD, why, why == REASON_DRAIN_GIVEN_UP ? last.object : "");
-	take_back_order(v, d);
+	rule_set_target(v, d, transition_goal(v));
+	rule_enter_phase(v, d, PHASE_HELD, why, why == REASON_DRAIN_GIVEN_UP ? last.object : "");
+	rule_take_back_order(v, d);
 }
 static bool is_drained_enough(const struct view *v)
 {
@@ -73,166 +73,167 @@ static bool may_begin(const struct view *v)
 	return transition_rests(v) == REASON_NONE;
 }
 // A change of parameters alone needs nothing fetched.
-static bool has_payload(const struct view *v, const struct aim *aim)
+static bool has_payload(const struct view *v, const struct target_hash *target_hash)
 {
-	return member_staged(v->m, aim) ||
-	       (aim_is(&v->m->report.loaded) && v->m->report.loaded.payload == aim->payload);
+	return node_state_is_staged(v->m, target_hash) ||
+	       (target_hash_is_set(&v->m->report.loaded) && v->m->report.loaded.payload == target_hash->payload);
 }
 static bool may_queue(const struct view *v)
 {
-	struct aim goal = transition_goal(v);
+	struct target_hash goal = transition_goal(v);
 	return may_begin(v) && has_payload(v, &goal);
 }
 static void queue_goal(const struct view *v, struct decision *d)
 {
-	set_target(v, d, transition_goal(v));
-	count_repeat(v, d);
-	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
-	keep_reason(v, d);
-	take_back_order(v, d);
+	rule_set_target(v, d, transition_goal(v));
+	rule_count_repeat(v, d);
+	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
+	rule_keep_reason(v, d);
+	rule_take_back_order(v, d);
 }
 static bool may_stage(const struct view *v)
 {
 	return may_begin(v) && v->refused == REASON_NONE;
 }
-static void stage(const struct view *v, struct decision *d)
+static void order_stage(const struct view *v, struct decision *d)
 {
-	set_target(v, d, transition_goal(v));
-	count_repeat(v, d);
-	enter(v, d, PHASE_STAGING, REASON_NONE, "");
-	keep_reason(v, d);
-	give_order(v, d, VERB_STAGE, d->next.target);
+	rule_set_target(v, d, transition_goal(v));
+	rule_count_repeat(v, d);
+	rule_enter_phase(v, d, PHASE_STAGING, REASON_NONE, "");
+	rule_keep_reason(v, d);
+	rule_give_order(v, d, VERB_STAGE, d->next.target);
 }
 
 // The plan changed before it cost anything (T15, T40): back to where it is judged anew.
 static bool is_staging_halted(const struct view *v)
 {
-	return v->m->record.phase == PHASE_STAGING && v->rollout && v->rollout->is_halted && is_moving(v);
+	return v->m->record.phase == PHASE_STAGING && v->rollout && v->rollout->is_halted && rule_is_moving(v);
 }
-static bool is_off(const struct view *v)
+static bool is_goal_gone(const struct view *v)
 {
-	struct aim goal = transition_goal(v);
+	struct target_hash goal = transition_goal(v);
 	bool is_recovering = v->m->record.receipt.is_there && transition_recovers(v);
-	return stands_down(v) != REASON_NONE || is_staging_halted(v) ||
-	       (!is_recovering && !aim_eq(&goal, &v->m->record.target));
+	return rule_stand_down_reason(v) != REASON_NONE || is_staging_halted(v) ||
+	       (!is_recovering && !target_hash_eq(&goal, &v->m->record.target));
 }
 static void step_back(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
-	enum reason_code why = stands_down(v);
+	enum reason_code why = rule_stand_down_reason(v);
 	if (why == REASON_NONE && is_ours && is_staging_halted(v)) // a cordon of ours has a reason
 		why = REASON_HALTED;
-	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, why, stands_down_for(v));
-	take_back_order(v, d);
+	rule_enter_phase(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, why, rule_stand_down_object(v));
+	rule_take_back_order(v, d);
 }
 
 // Not at once again, nor for ever: a disk that somebody cleans.
 static void step_back_unstaged(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
-	count_drain(d);
-	enter(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, REASON_NOT_STAGED, "");
-	take_back_order(v, d);
+	rule_count_drain(d);
+	rule_enter_phase(v, d, is_ours ? PHASE_FAILED : PHASE_IDLE, REASON_NOT_STAGED, "");
+	rule_take_back_order(v, d);
 }
 
 static bool is_staged(const struct view *v)
 {
-	return is_ordered(v, VERB_STAGE, &v->m->record.target) && answered(v, RESULT_DONE) &&
-	       member_staged(v->m, &v->m->record.target);
+	return rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && rule_is_answered(v, RESULT_DONE) &&
+	       node_state_is_staged(v->m, &v->m->record.target);
 }
-static void queue(const struct view *v, struct decision *d)
+static void queue_node(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
-	keep_reason(v, d);
-	take_back_order(v, d);
+	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
+	rule_keep_reason(v, d);
+	rule_take_back_order(v, d);
 }
 enum { STAGE_TRIES = 3 };
 static bool is_stage_bad(const struct view *v)
 {
-	return failed_as(v, FAILING_PERMANENT);
+	return rule_has_failed_as(v, FAILING_PERMANENT);
 }
 static bool is_stage_over(const struct view *v)
 {
-	return v->m->record.tries >= STAGE_TRIES && (is_expired(v) || answered(v, RESULT_FAILED));
+	return v->m->record.tries >= STAGE_TRIES && (rule_is_expired(v) || rule_is_answered(v, RESULT_FAILED));
 }
 static void hold_stage(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
-	enter(v, d, is_ours ? PHASE_FAILED : PHASE_HELD, REASON_STAGE_FAILED, ack_code(v));
-	take_back_order(v, d);
+	rule_enter_phase(v, d, is_ours ? PHASE_FAILED : PHASE_HELD, REASON_STAGE_FAILED, rule_ack_code(v));
+	rule_take_back_order(v, d);
 }
 static bool is_stage_again(const struct view *v)
 {
-	return is_expired(v) || !is_ordered(v, VERB_STAGE, &v->m->record.target) ||
-	       ((answered(v, RESULT_FAILED) || answered(v, RESULT_DONE)) && backed_off(v, v->m->record.tries));
+	return rule_is_expired(v) || !rule_is_ordered(v, VERB_STAGE, &v->m->record.target) ||
+	       ((rule_is_answered(v, RESULT_FAILED) || rule_is_answered(v, RESULT_DONE)) &&
+		rule_has_backed_off(v, v->m->record.tries));
 }
-static void stage_again(const struct view *v, struct decision *d)
+static void order_stage_again(const struct view *v, struct decision *d)
 {
 	unsigned tries = v->m->record.tries;
-	enter(v, d, PHASE_STAGING, REASON_STAGE_FAILED, ack_code(v));
+	rule_enter_phase(v, d, PHASE_STAGING, REASON_STAGE_FAILED, rule_ack_code(v));
 	d->next.tries = (uint16_t)tries;
-	give_order(v, d, VERB_STAGE, d->next.target);
+	rule_give_order(v, d, VERB_STAGE, d->next.target);
 }
 static void hold_silent(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
-	enter(v, d, is_ours ? PHASE_FAILED : PHASE_HELD, REASON_AGENT_SILENT, "");
+	rule_enter_phase(v, d, is_ours ? PHASE_FAILED : PHASE_HELD, REASON_AGENT_SILENT, "");
 }
 
 static bool is_adopted(const struct view *v)
 {
-	return is_arrived(v) && !v->m->record.receipt.is_there;
+	return is_goal_reached(v) && !v->m->record.receipt.is_there;
 }
 // Its turn may be days away: a wave, a window, a pause.
 static bool is_kept_waiting(const struct view *v)
 {
-	int64_t most = span_of(v->pool, SPAN_BACKOFF_MOST);
-	return !transition_recovers(v) && is_well(v) && v->refused != REASON_NONE &&
+	int64_t most = policy_span(v->pool, SPAN_BACKOFF_MOST);
+	return !transition_recovers(v) && rule_is_provable(v) && v->refused != REASON_NONE &&
 	       v->now >= v->m->record.since + most;
 }
-static void recover(const struct view *v, struct decision *d)
+static void queue_recovery(const struct view *v, struct decision *d)
 {
-	set_target(v, d, v->m->report.loaded);
+	rule_set_target(v, d, v->m->report.loaded);
 	d->next.attempts++;
-	enter(v, d, PHASE_QUEUED, REASON_NONE, "");
+	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
 }
-static bool is_unstaged(const struct view *v)
+static bool is_queued_unstaged(const struct view *v)
 {
 	return !transition_recovers(v) && !has_payload(v, &v->m->record.target);
 }
-static bool is_fresh(const struct view *v)
+static bool is_never_loaded(const struct view *v)
 {
-	bool is_halted = v->rollout->is_halted && is_moving(v);
-	return member_empty(v->m) && !v->m->record.receipt.is_there && !is_spent(v) && !is_halted;
+	bool is_halted = v->rollout->is_halted && rule_is_moving(v);
+	return node_state_is_empty(v->m) && !v->m->record.receipt.is_there && !rule_is_target_spent(v) && !is_halted;
 }
-static void load(const struct view *v, struct decision *d)
+static void load_unattended(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_LOADING, REASON_NONE, "");
-	give_order(v, d, VERB_LOAD, d->next.target);
+	rule_enter_phase(v, d, PHASE_LOADING, REASON_NONE, "");
+	rule_give_order(v, d, VERB_LOAD, d->next.target);
 }
 // Before anybody is disturbed its pods are looked at (5.7). What is cordoned already, since it failed, goes on.
-static bool is_granted(const struct view *v)
+static bool is_slot_granted(const struct view *v)
 {
 	return v->slot != SLOT_NONE && v->refused == REASON_NONE &&
-	       (v->m->record.receipt.is_there || member_seen(v->m)->pods >= 0);
+	       (v->m->record.receipt.is_there || node_state_pods(v->m)->pods >= 0);
 }
-static bool is_protected(const struct view *v)
+static bool is_node_protected(const struct view *v)
 {
-	return is_granted(v) && !v->m->record.receipt.is_there &&
-	       member_seen(v->m)->blocker.code == REASON_HOLDER_PROTECTED;
+	return is_slot_granted(v) && !v->m->record.receipt.is_there &&
+	       node_state_pods(v->m)->blocker.code == REASON_HOLDER_PROTECTED;
 }
 static void hold_protected(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_HELD, REASON_HOLDER_PROTECTED, member_seen(v->m)->blocker.object);
-	take_back_order(v, d);
+	rule_enter_phase(v, d, PHASE_HELD, REASON_HOLDER_PROTECTED, node_state_pods(v->m)->blocker.object);
+	rule_take_back_order(v, d);
 }
 // The state before is read in this very patch, which tests it (T20, T21, T22). A receipt that is there stays: the node
 // has been ours since it failed.
-static void cordon(const struct view *v, struct decision *d)
+static void cordon_granted_node(const struct view *v, struct decision *d)
 {
 	struct record *r = &d->next;
-	unsigned whole = span_of(v->pool, SPAN_CORDON) + span_of(v->pool, SPAN_EVICT) +
-			 (v->pool->wait_for ? 2 * span_of(v->pool, SPAN_WAIT) : 0);
+	unsigned whole = policy_span(v->pool, SPAN_CORDON) + policy_span(v->pool, SPAN_EVICT) +
+			 (v->pool->wait_for ? 2 * policy_span(v->pool, SPAN_WAIT) : 0);
 	if (!r->receipt.is_there) {
 		r->receipt = (struct receipt){ .is_there = true, .prior = v->m->facts.is_unschedulable };
 		r->previous = v->m->report.loaded;
@@ -245,106 +246,108 @@ static void cordon(const struct view *v, struct decision *d)
 	memcpy(r->pool, v->pool->name, sizeof(r->pool));
 	memset(r->wave, 0, sizeof(r->wave));
 	memcpy(r->wave, v->wave, strlen(v->wave));
-	enter(v, d, PHASE_CORDONED, REASON_NONE, "");
+	rule_enter_phase(v, d, PHASE_CORDONED, REASON_NONE, "");
 	d->cordon = v->m->facts.is_unschedulable ? CORDON_KEEP : CORDON_ON;
 }
 
-static bool is_loaded(const struct view *v)
+static bool is_load_done(const struct view *v)
 {
-	return answered(v, RESULT_DONE) && is_at(v, &v->m->record.target);
+	return rule_is_answered(v, RESULT_DONE) && rule_is_loaded(v, &v->m->record.target);
 }
-static void loaded(const struct view *v, struct decision *d)
+static void finish_load(const struct view *v, struct decision *d)
 {
-	struct aim goal = transition_goal(v);
+	struct target_hash goal = transition_goal(v);
 	d->next.attempts = 0;
-	enter(v, d, aim_eq(&goal, &d->next.target) ? PHASE_DONE : PHASE_IDLE, REASON_NONE, "");
-	take_back_order(v, d);
+	rule_enter_phase(v, d, target_hash_eq(&goal, &d->next.target) ? PHASE_DONE : PHASE_IDLE, REASON_NONE, "");
+	rule_take_back_order(v, d);
 }
-static void let_go(const struct view *v, struct decision *d)
+static void drop_load_order(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_IDLE, REASON_NONE, "");
-	take_back_order(v, d);
+	rule_enter_phase(v, d, PHASE_IDLE, REASON_NONE, "");
+	rule_take_back_order(v, d);
 }
 
 // Two programs loaded a driver at the same time, which says nothing of ours.
 static bool is_load_foreign(const struct view *v)
 {
-	return is_handed_over(v) || (is_foreign(v) && (answered(v, RESULT_FAILED) || is_expired(v)));
+	return rule_is_handed_over(v) || (is_foreign(v) && (rule_is_answered(v, RESULT_FAILED) || rule_is_expired(v)));
 }
 
 static bool is_load_halted(const struct view *v)
 {
-	return v->rollout && v->rollout->is_halted && is_moving(v) && answered(v, RESULT_FAILED);
+	return v->rollout && v->rollout->is_halted && rule_is_moving(v) && rule_is_answered(v, RESULT_FAILED);
 }
 static bool is_load_again(const struct view *v)
 {
-	return (failed_as(v, FAILING_TRANSIENT) || failed_as(v, FAILING_BUSY)) && !is_spent(v) &&
-	       backed_off(v, v->m->record.tries);
+	return (rule_has_failed_as(v, FAILING_TRANSIENT) || rule_has_failed_as(v, FAILING_BUSY)) &&
+	       !rule_is_target_spent(v) && rule_has_backed_off(v, v->m->record.tries);
 }
-static void load_again(const struct view *v, struct decision *d)
+static void order_load_again(const struct view *v, struct decision *d)
 {
-	give_order(v, d, VERB_LOAD, d->next.target);
+	rule_give_order(v, d, VERB_LOAD, d->next.target);
 }
 static bool is_load_bad(const struct view *v)
 {
-	return is_expired(v) || failed_as(v, FAILING_PERMANENT) || (answered(v, RESULT_FAILED) && is_spent(v));
+	return rule_is_expired(v) || rule_has_failed_as(v, FAILING_PERMANENT) ||
+	       (rule_is_answered(v, RESULT_FAILED) && rule_is_target_spent(v));
 }
 static void hold_load(const struct view *v, struct decision *d)
 {
 	d->next.failed = d->next.target;
-	enter(v, d, PHASE_HELD, REASON_LOAD_FAILED, ack_code(v));
-	take_back_order(v, d);
+	rule_enter_phase(v, d, PHASE_HELD, REASON_LOAD_FAILED, rule_ack_code(v));
+	rule_take_back_order(v, d);
 }
 
 static bool is_cause_gone(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	struct aim goal = transition_goal(v);
-	bool is_new = aim_is(&goal) && !aim_eq(&goal, &r->target), is_gone;
+	struct target_hash goal = transition_goal(v);
+	bool is_new = target_hash_is_set(&goal) && !target_hash_eq(&goal, &r->target), is_gone;
 	switch (r->reason.code) {
 	case REASON_FOREIGN_CONTROLLER:
-		return !member_is_foreign(v->m);
+		return !node_state_is_foreign(v->m);
 	case REASON_AGENT_SILENT:
-		return answered(v, RESULT_DONE) || answered(v, RESULT_FAILED) || is_new;
+		return rule_is_answered(v, RESULT_DONE) || rule_is_answered(v, RESULT_FAILED) || is_new;
 	case REASON_RECEIPT_MISSING:
 		return !v->m->facts.is_unschedulable;
 	case REASON_HOLDER_PROTECTED:
-		is_gone = member_seen(v->m)->pods >= 0 && member_seen(v->m)->blocker.code != REASON_HOLDER_PROTECTED;
-		return is_gone || is_new || is_at(v, &goal);
+		is_gone = node_state_pods(v->m)->pods >= 0 &&
+			  node_state_pods(v->m)->blocker.code != REASON_HOLDER_PROTECTED;
+		return is_gone || is_new || rule_is_loaded(v, &goal);
 	default:
-		return is_new || is_at(v, &goal);
+		return is_new || rule_is_loaded(v, &goal);
 	}
 }
 const struct rule begin_rules[] = {
-	{ RESTING | IN(HELD), "somebody asks for a retry: one more attempt", is_retry_wanted, allow_one },
+	{ RESTING | IN(HELD), "somebody asks for a retry: one more attempt", is_retry_of_held, allow_one_retry },
 	{ RESTING, "NVIDIA's operator drives the node: held", is_foreign, hold_foreign },
-	{ RESTING, "the target is in the kernel: adopted, nothing is done", is_new_arrival, adopt },
-	{ IN(IDLE), "the target was tried as often as allowed: held", is_given_up, hold_given_up },
+	{ RESTING, "the target is in the kernel: adopted, nothing is done", is_new_arrival, adopt_loaded },
+	{ IN(IDLE), "the target was tried as often as allowed: held", is_goal_given_up, hold_given_up },
 	{ RESTING, "drained as often as allowed for what does not last: held", is_drained_enough, hold_given_up },
 	{ RESTING, "the target is on the disk: queued", may_queue, queue_goal },
-	{ RESTING, "the target is not on the disk: staged first, with nobody disturbed", may_stage, stage },
-	{ IN(STAGING) | IN(QUEUED), "the plan changed: judged anew", is_off, step_back },
-	{ IN(STAGING), "the target is whole on the disk: queued", is_staged, queue },
+	{ RESTING, "the target is not on the disk: staged first, with nobody disturbed", may_stage, order_stage },
+	{ IN(STAGING) | IN(QUEUED), "the plan changed: judged anew", is_goal_gone, step_back },
+	{ IN(STAGING), "the target is whole on the disk: queued", is_staged, queue_node },
 	{ IN(STAGING), "the target cannot be had: held, nobody was disturbed", is_stage_bad, hold_stage },
 	{ IN(STAGING), "staging failed too often: held, nobody was disturbed", is_stage_over, hold_stage },
-	{ IN(STAGING), "staging failed or took too long: again", is_stage_again, stage_again },
-	{ IN(STAGING) | IN(LOADING), "the agent does not answer: held", is_silent, hold_silent },
-	{ IN(QUEUED), "the target is in the kernel: adopted", is_adopted, adopt },
+	{ IN(STAGING), "staging failed or took too long: again", is_stage_again, order_stage_again },
+	{ IN(STAGING) | IN(LOADING), "the agent does not answer: held", rule_is_silent, hold_silent },
+	{ IN(QUEUED), "the target is in the kernel: adopted", is_adopted, adopt_loaded },
 	{ IN(QUEUED),
 	  "cordoned since it failed, healthy again, and it is not its turn: queued for a proof of what it has",
-	  is_kept_waiting, recover },
-	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_unstaged,
+	  is_kept_waiting, queue_recovery },
+	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_queued_unstaged,
 	  step_back_unstaged },
-	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_fresh, load },
-	{ IN(QUEUED), "a pod that nobody may evict uses the GPU: held, nobody was disturbed", is_protected,
+	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_never_loaded, load_unattended },
+	{ IN(QUEUED), "a pod that nobody may evict uses the GPU: held, nobody was disturbed", is_node_protected,
 	  hold_protected },
-	{ IN(QUEUED), "a slot is granted: cordoned", is_granted, cordon },
-	{ IN(LOADING), "it is loaded", is_loaded, loaded },
+	{ IN(QUEUED), "a slot is granted: cordoned", is_slot_granted, cordon_granted_node },
+	{ IN(LOADING), "it is loaded", is_load_done, finish_load },
 	{ IN(LOADING), "it is not loaded, and NVIDIA's operator drives the node by now: held", is_load_foreign,
 	  hold_foreign },
-	{ IN(LOADING), "the load failed, and the roll-out is halted: judged anew", is_load_halted, let_go },
-	{ IN(LOADING), "the load failed for a while: again", is_load_again, load_again },
+	{ IN(LOADING), "the load failed, and the roll-out is halted: judged anew", is_load_halted, drop_load_order },
+	{ IN(LOADING), "the load failed for a while: again", is_load_again, order_load_again },
 	{ IN(LOADING), "the load failed: held", is_load_bad, hold_load },
-	{ IN(HELD), "the cause is gone: judged anew", is_cause_gone, let_go },
+	{ IN(HELD), "the cause is gone: judged anew", is_cause_gone, drop_load_order },
 	{ 0 },
 };

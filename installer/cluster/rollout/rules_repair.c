@@ -5,47 +5,47 @@
 
 enum { CLOCK_SLACK = 300 };
 
-static bool is_led_elsewhere(const struct view *v)
+static bool is_leader_other(const struct view *v)
 {
 	return v->is_led_elsewhere;
 }
 static bool is_unknown_retry(const struct view *v)
 {
-	return v->m->record.phase == PHASE_UNKNOWN && is_retry(v);
+	return v->m->record.phase == PHASE_UNKNOWN && rule_is_retry_requested(v);
 }
-static void forget(const struct view *v, struct decision *d)
+static void forget_unknown_phase(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
-	bool is_lost = key_is_bad(&v->m->record, KEY_PREFIX "cordon") && v->m->facts.is_unschedulable;
+	bool is_phase_lost = node_key_is_malformed(&v->m->record, KEY_PREFIX "cordon") && v->m->facts.is_unschedulable;
 	d->next.malformed = 0;
 	d->next.retry = v->m->facts.retry;
-	enter(v, d,
-	      is_ours ? PHASE_FAILED :
-	      is_lost ? PHASE_HELD :
-			PHASE_IDLE,
-	      is_ours ? REASON_UNKNOWN_STATE :
-	      is_lost ? REASON_RECEIPT_MISSING :
-			REASON_NONE,
-	      "");
+	rule_enter_phase(v, d,
+			 is_ours       ? PHASE_FAILED :
+			 is_phase_lost ? PHASE_HELD :
+					 PHASE_IDLE,
+			 is_ours       ? REASON_UNKNOWN_STATE :
+			 is_phase_lost ? REASON_RECEIPT_MISSING :
+					 REASON_NONE,
+			 "");
 	d->next.receipt.touched = is_ours;
-	take_back_order(v, d);
+	rule_take_back_order(v, d);
 }
-static bool is_unknown(const struct view *v)
+static bool is_phase_unknown(const struct view *v)
 {
 	return v->m->record.phase == PHASE_UNKNOWN;
 }
 
-static bool is_lost(const struct view *v)
+static bool is_phase_lost(const struct view *v)
 {
 	const struct record *r = &v->m->record;
 	return !r->has_phase &&
 	       (r->receipt.is_there || r->go.verb != VERB_NONE || r->paused || r->autoscaler || v->slot != SLOT_NONE);
 }
 // What was going on, by the order that still stands.
-static enum phase rebuilt(const struct view *v)
+static enum node_phase rebuilt_phase(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	struct aim back = way_back(v);
+	struct target_hash back = rule_previous_driver(v);
 	switch (r->go.verb) {
 	case VERB_STAGE:
 		return PHASE_STAGING;
@@ -56,54 +56,56 @@ static enum phase rebuilt(const struct view *v)
 	case VERB_RESTORE:
 		return PHASE_RESTORING;
 	case VERB_VALIDATE:
-		return aim_is(&back) && aim_eq(&r->go.aim, &back) ? PHASE_RESTORING : PHASE_VALIDATING;
+		return target_hash_is_set(&back) && target_hash_eq(&r->go.target_hash, &back) ? PHASE_RESTORING :
+												PHASE_VALIDATING;
 	default:
 		return r->receipt.is_there ? (r->receipt.touched ? PHASE_FAILED : PHASE_CORDONED) : PHASE_IDLE;
 	}
 }
-static void rebuild(const struct view *v, struct decision *d)
+static void rebuild_phase(const struct view *v, struct decision *d)
 {
-	enum phase phase = rebuilt(v);
+	enum node_phase phase = rebuilt_phase(v);
 	bool is_cordon_lost = phase == PHASE_IDLE && v->slot != SLOT_NONE && v->m->facts.is_unschedulable;
-	enter(v, d, is_cordon_lost ? PHASE_HELD : phase, is_cordon_lost ? REASON_RECEIPT_MISSING : REASON_NONE, "");
+	rule_enter_phase(v, d, is_cordon_lost ? PHASE_HELD : phase,
+			 is_cordon_lost ? REASON_RECEIPT_MISSING : REASON_NONE, "");
 	d->next.tries = v->m->record.tries;
 	if (phase == PHASE_IDLE)
-		give_back(d);
+		rule_give_back_operands(d);
 }
 
-static bool is_receipt_lost(const struct view *v)
+static bool is_drain_receipt_lost(const struct view *v)
 {
 	return !v->m->record.receipt.is_there;
 }
 static void hold_unreceipted(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_HELD, REASON_RECEIPT_MISSING, "");
-	take_back_order(v, d);
-	give_back(d);
+	rule_enter_phase(v, d, PHASE_HELD, REASON_RECEIPT_MISSING, "");
+	rule_take_back_order(v, d);
+	rule_give_back_operands(d);
 }
 
 // Whoever uncordons by hand a node that failed has decided about it.
-static bool is_taken_over(const struct view *v)
+static bool is_node_taken_over(const struct view *v)
 {
 	return v->m->record.receipt.is_there && !v->m->facts.is_unschedulable;
 }
-static void hand_over(const struct view *v, struct decision *d)
+static void hand_over_node(const struct view *v, struct decision *d)
 {
-	enter(v, d, PHASE_HELD, REASON_UNCORDONED, "");
-	take_back_order(v, d);
-	give_back(d);
+	rule_enter_phase(v, d, PHASE_HELD, REASON_UNCORDONED, "");
+	rule_take_back_order(v, d);
+	rule_give_back_operands(d);
 	d->next.receipt = (struct receipt){ 0 };
 }
 // Deleted, or further away than anybody can have meant it (T17).
 static bool is_deadline_bad(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	enum span span = phase_info(r->phase)->span;
-	return span != SPAN_NONE && (!r->deadline || r->deadline > v->now + span_of(v->pool, span) + CLOCK_SLACK);
+	enum span span = node_phase_info(r->phase)->span;
+	return span != SPAN_NONE && (!r->deadline || r->deadline > v->now + policy_span(v->pool, span) + CLOCK_SLACK);
 }
 static void set_deadline(const struct view *v, struct decision *d)
 {
-	d->next.deadline = v->now + span_of(v->pool, phase_info(v->m->record.phase)->span);
+	d->next.deadline = v->now + policy_span(v->pool, node_phase_info(v->m->record.phase)->span);
 	d->next.since = v->m->record.since && v->m->record.since <= v->now ? v->m->record.since : v->now;
 }
 
@@ -114,7 +116,7 @@ static bool is_receipt_stray(const struct view *v)
 static void fail_stray(const struct view *v, struct decision *d)
 {
 	d->next.receipt.touched = true;
-	fail(v, d, REASON_UNKNOWN_STATE, "cordon");
+	rule_fail_node(v, d, REASON_UNKNOWN_STATE, "cordon");
 }
 
 static bool has_leftovers(const struct view *v)
@@ -124,29 +126,29 @@ static bool has_leftovers(const struct view *v)
 static void give_leftovers(const struct view *v, struct decision *d)
 {
 	(void)v;
-	give_back(d);
+	rule_give_back_operands(d);
 }
 
 // The list of what we paused was edited. Under our cordon it was nobody else.
-static bool is_list_short(const struct view *v)
+static bool is_paused_list_short(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	return r->receipt.is_there && !member_is_foreign(v->m) && v->m->facts.paused & ~(unsigned)r->paused;
+	return r->receipt.is_there && !node_state_is_foreign(v->m) && v->m->facts.paused & ~(unsigned)r->paused;
 }
-static void complete_list(const struct view *v, struct decision *d)
+static void complete_paused_list(const struct view *v, struct decision *d)
 {
 	d->next.paused |= v->m->facts.paused;
 }
 
 // An earlier version wrote a word with every state. Where it is still the one of the state, and nobody else upgrades
 // the node, it is that version's.
-static bool is_word_left(const struct view *v)
+static bool is_upgrade_label_left(const struct view *v)
 {
 	enum upgrade word = v->m->facts.upgrade;
-	return v->m->record.has_phase && !member_is_foreign(v->m) && word != UPGRADE_NONE && word != UPGRADE_DONE &&
-	       word == phase_info(v->m->record.phase)->mirrored;
+	return v->m->record.has_phase && !node_state_is_foreign(v->m) && word != UPGRADE_NONE && word != UPGRADE_DONE &&
+	       word == node_phase_info(v->m->record.phase)->mirrored;
 }
-static void drop_word(const struct view *v, struct decision *d)
+static void drop_upgrade_label(const struct view *v, struct decision *d)
 {
 	(void)v;
 	d->drops_word = true;
@@ -157,18 +159,20 @@ static void drop_word(const struct view *v, struct decision *d)
 	(IN(STAGING) | IN(LOADING) | IN(CORDONED) | IN(WAITING) | IN(EVICTING) | IN(REPLACING) | IN(VALIDATING) | \
 	 IN(RESTORING))
 const struct rule repair_rules[] = {
-	{ ANY, "the coordinator of another namespace leads it: nothing is done", is_led_elsewhere, NULL },
-	{ IN(UNKNOWN), "somebody asks for a retry: the keys that mean nothing are dropped", is_unknown_retry, forget },
-	{ IN(UNKNOWN), "a key means nothing to this version: nothing is done", is_unknown, NULL },
-	{ ANY, "an earlier version left a word that starts NVIDIA's upgrade controller: it is taken away", is_word_left,
-	  drop_word },
-	{ ANY, "the state's label is gone: it is rebuilt from what is left", is_lost, rebuild },
-	{ DRAINING, "the record of our cordon is gone: the node is held and stays as it is", is_receipt_lost,
+	{ ANY, "the coordinator of another namespace leads it: nothing is done", is_leader_other, NULL },
+	{ IN(UNKNOWN), "somebody asks for a retry: the keys that mean nothing are dropped", is_unknown_retry,
+	  forget_unknown_phase },
+	{ IN(UNKNOWN), "a key means nothing to this version: nothing is done", is_phase_unknown, NULL },
+	{ ANY, "an earlier version left a word that starts NVIDIA's upgrade controller: it is taken away",
+	  is_upgrade_label_left, drop_upgrade_label },
+	{ ANY, "the state's label is gone: it is rebuilt from what is left", is_phase_lost, rebuild_phase },
+	{ DRAINING, "the record of our cordon is gone: the node is held and stays as it is", is_drain_receipt_lost,
 	  hold_unreceipted },
-	{ IN(FAILED) | IN(STAGING) | IN(QUEUED), "somebody uncordoned it: it is theirs", is_taken_over, hand_over },
+	{ IN(FAILED) | IN(STAGING) | IN(QUEUED), "somebody uncordoned it: it is theirs", is_node_taken_over,
+	  hand_over_node },
 	{ TIMED, "the deadline is missing or absurd: it is set", is_deadline_bad, set_deadline },
 	{ DRAINING | IN(REPLACING) | IN(RESTORING) | IN(FAILED),
-	  "operands are paused and not in our list: they are ours", is_list_short, complete_list },
+	  "operands are paused and not in our list: they are ours", is_paused_list_short, complete_paused_list },
 	{ RESTING | IN(HELD), "a record of our cordon where there is none: it stays cordoned until a driver is proven",
 	  is_receipt_stray, fail_stray },
 	{ RESTING | IN(HELD) | IN(STAGING) | IN(QUEUED) | IN(LOADING), "operands and hints that we hold are given back",

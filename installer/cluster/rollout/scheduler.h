@@ -7,22 +7,22 @@
 
 enum { LEDGER_MOST = 1000 };
 
-struct entry {
+struct ledger_entry {
 	char uid[UID_TEXT];
 	enum slot slot;
 };
-struct ledger {
-	struct entry *items;
+struct slot_ledger {
+	struct ledger_entry *items;
 	size_t count;
 };
-void ledger_done(struct ledger *l);
+void scheduler_ledger_done(struct slot_ledger *l);
 
 struct cluster {
 	const struct policy *policy;
 	const struct rollout *rollouts; // of each pool, in the policy's order; target none: none is recorded
-	const struct member *members;
+	const struct node_state *nodes;
 	size_t count;
-	const struct ledger *ledger;
+	const struct slot_ledger *ledger;
 	uint32_t epoch;
 	int64_t now;
 	const char *leader; // namespace of whoever decides, which is written on nodes; NULL = it is nobody's matter
@@ -30,7 +30,7 @@ struct cluster {
 	bool has_status;         // of other pools something is recorded: one that is not is new, and was not lost
 };
 
-struct seat {        // of a node, in the order of the members
+struct node_plan {   // of a node, in the order of the members
 	int pool;    // index; -1 = none has it
 	int home;    // the pool whose limits it uses up while no pool has it; -1 = only those of the cluster
 	size_t mate; // the next one of its group in its pool, behind the last one the first; itself: it is alone
@@ -54,19 +54,19 @@ struct sum {                  // of a pool
 };
 
 struct slots {
-	struct seat *seats;
-	struct sum *sums;         // of each pool
-	struct rollout *rollouts; // of each pool, as they are to be recorded
-	struct ledger ledger;     // as it is to be written
-	struct sum strays;        // in flight, and neither a pool's nor at home in one
-	size_t granted, freed;    // of nodes; 0 and 0: the ledger is as it was
+	struct node_plan *node_plans;
+	struct sum *sums;          // of each pool
+	struct rollout *rollouts;  // of each pool, as they are to be recorded
+	struct slot_ledger ledger; // as it is to be written
+	struct sum strays;         // in flight, and neither a pool's nor at home in one
+	size_t granted, freed;     // of nodes; 0 and 0: the ledger is as it was
 	unsigned staging;
 };
 #define SLOTS_NONE ((struct slots){ 0 })
-void slots_plan(const struct cluster *c, struct slots *ret);
-void slots_done(struct slots *s);
-#define auto_slots __attribute__((cleanup(slots_done)))
+void scheduler_plan(const struct cluster *c, struct slots *ret);
+void scheduler_slots_done(struct slots *s);
+#define auto_slots __attribute__((cleanup(scheduler_slots_done)))
 
 // What transition() needs of a node; with the ledger as it was, since what is granted here is not written yet.
-struct view slots_view(const struct cluster *c, const struct slots *s, size_t at);
-const char *slots_wave_name(const struct pool *pool, unsigned wave); // "rest" for the one behind the last
+struct view scheduler_view(const struct cluster *c, const struct slots *s, size_t at);
+const char *waves_name(const struct pool *pool, unsigned wave); // "rest" for the one behind the last

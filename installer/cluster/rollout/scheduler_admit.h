@@ -8,6 +8,6 @@ struct refusal_row {
 	enum reason_code (*test)(const struct round *r, size_t at);
 };
 extern const struct refusal_row refusals[];
-bool has_zero_limit(const struct round *r, size_t at); // nothing is begun in its pool
-bool is_recovery(const struct round *r, size_t at);
-enum reason_code refuse_paused(const struct round *r, size_t at);
+bool scheduler_has_zero_limit(const struct round *r, size_t at); // nothing is begun in its pool
+bool scheduler_is_recovery(const struct round *r, size_t at);
+enum reason_code scheduler_refuse_paused(const struct round *r, size_t at);

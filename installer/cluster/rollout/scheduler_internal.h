@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside slots_plan: one round of it.
+// Inside scheduler_plan: one round of it.
 #pragma once
 #include "cluster/rollout/scheduler.h"
 
@@ -9,28 +9,28 @@ struct round {
 };
 static inline const struct pool *round_pool(const struct round *r, size_t at)
 {
-	return r->s->seats[at].pool < 0 ? NULL : &r->c->policy->pools[r->s->seats[at].pool];
+	return r->s->node_plans[at].pool < 0 ? NULL : &r->c->policy->pools[r->s->node_plans[at].pool];
 }
 static inline struct rollout *round_rollout(const struct round *r, size_t at)
 {
-	return r->s->seats[at].pool < 0 ? NULL : &r->s->rollouts[r->s->seats[at].pool];
+	return r->s->node_plans[at].pool < 0 ? NULL : &r->s->rollouts[r->s->node_plans[at].pool];
 }
 // Of a node that a pool has: whoever is counted, judged or admitted.
 static inline const struct pool *round_own_pool(const struct round *r, size_t at)
 {
-	return &r->c->policy->pools[r->s->seats[at].pool];
+	return &r->c->policy->pools[r->s->node_plans[at].pool];
 }
 static inline struct rollout *round_own_rollout(const struct round *r, size_t at)
 {
-	return &r->s->rollouts[r->s->seats[at].pool];
+	return &r->s->rollouts[r->s->node_plans[at].pool];
 }
-struct view round_view(const struct round *r, size_t at);
+struct view scheduler_round_view(const struct round *r, size_t at);
 
-void rollouts_begin(const struct round *r); // a new target begins anew; a record that was lost begins halted
+void halt_begin_rollouts(const struct round *r); // a new target begins anew; a record that was lost begins halted
 void waves_assign(const struct round *r);
-void failures_count(const struct round *r); // and the breaker
+void halt_count_failures(const struct round *r); // and the breaker
 void waves_advance(const struct round *r);
-void admit(const struct round *r); // slots
-void admit_staging(const struct round *r);
+void scheduler_admit(const struct round *r); // slots
+void scheduler_admit_staging(const struct round *r);
 // Why a node must not get a slot, whatever room there is.
-enum reason_code refusal(const struct round *r, size_t at);
+enum reason_code scheduler_refusal(const struct round *r, size_t at);

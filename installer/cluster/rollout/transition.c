@@ -5,7 +5,7 @@
 
 static const struct rule *const tables[] = { repair_rules, begin_rules, drain_rules, change_rules, end_rules };
 
-const struct rule *rule_next(const struct rule *previous, enum phase phase)
+const struct rule *rule_next(const struct rule *previous, enum node_phase phase)
 {
 	bool is_behind = !previous;
 	for (size_t t = 0; t < ARRAY_SIZE(tables); t++)
@@ -27,35 +27,35 @@ bool rule_applies(const struct rule *rule, const struct view *v)
 	return rule->when(v);
 }
 
-static void wait_for(struct decision *d, enum reason_code why, const char *object)
+static void set_wait_reason(struct decision *d, enum reason_code why, const char *object)
 {
 	d->waits = (struct reason){ .code = why };
 	snprintf(d->waits.object, sizeof(d->waits.object), "%s", object);
 }
 
-static enum reason_code drain_waits(const struct view *v)
+static enum reason_code drain_wait_reason(const struct view *v)
 {
-	const struct pods_seen *seen = member_seen(v->m);
+	const struct pods_seen *seen = node_state_pods(v->m);
 	if (seen->blocker.code != REASON_NONE)
 		return seen->blocker.code;
 	if (seen->pods > 0)
 		return REASON_PODS_LEFT;
-	if (is_busy(v))
+	if (rule_is_busy(v))
 		return REASON_HOLDERS;
 	return seen->pods < 0 ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
 }
 
 // No rule applies: what the node waits for.
-static void explain(const struct view *v, struct decision *d)
+static void explain_wait(const struct view *v, struct decision *d)
 {
 	const struct record *r = &v->m->record;
 	enum reason_code why;
 	if (v->is_led_elsewhere) {
-		wait_for(d, REASON_FOREIGN_COORDINATOR, r->leader);
+		set_wait_reason(d, REASON_FOREIGN_COORDINATOR, r->leader);
 		return;
 	}
-	if ((DRAINING & 1U << r->phase) && stands_down(v) == REASON_FOREIGN_CONTROLLER) {
-		wait_for(d, REASON_FOREIGN_CONTROLLER, stands_down_for(v));
+	if ((DRAINING & 1U << r->phase) && rule_stand_down_reason(v) == REASON_FOREIGN_CONTROLLER) {
+		set_wait_reason(d, REASON_FOREIGN_CONTROLLER, rule_stand_down_object(v));
 		return;
 	}
 	switch (r->phase) {
@@ -63,26 +63,26 @@ static void explain(const struct view *v, struct decision *d)
 	case PHASE_DONE:
 	case PHASE_ROLLEDBACK:
 		why = transition_rests(v) != REASON_NONE ? transition_rests(v) : v->refused;
-		wait_for(d, why, why == r->reason.code ? r->reason.object : "");
+		set_wait_reason(d, why, why == r->reason.code ? r->reason.object : "");
 		return;
 	case PHASE_STAGING:
-		wait_for(d, REASON_STAGING_UNDER_WAY, ack_code(v));
+		set_wait_reason(d, REASON_STAGING_UNDER_WAY, rule_ack_code(v));
 		return;
 	case PHASE_QUEUED:
 		why = v->slot != SLOT_NONE ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
-		wait_for(d, v->refused != REASON_NONE ? v->refused : why, "");
+		set_wait_reason(d, v->refused != REASON_NONE ? v->refused : why, "");
 		return;
 	case PHASE_EVICTING: // whoever does not look at pods has what was noted when a budget began to block
-		if (member_seen(v->m)->pods < 0 && r->reason.code != REASON_NONE)
-			wait_for(d, r->reason.code, r->reason.object);
+		if (node_state_pods(v->m)->pods < 0 && r->reason.code != REASON_NONE)
+			set_wait_reason(d, r->reason.code, r->reason.object);
 		else
-			wait_for(d, drain_waits(v), member_seen(v->m)->blocker.object);
+			set_wait_reason(d, drain_wait_reason(v), node_state_pods(v->m)->blocker.object);
 		return;
 	case PHASE_UNKNOWN:
-		wait_for(d, REASON_UNKNOWN_STATE, "");
+		set_wait_reason(d, REASON_UNKNOWN_STATE, "");
 		return;
 	default:
-		wait_for(d, r->reason.code != REASON_NONE ? r->reason.code : REASON_WORKING, r->reason.object);
+		set_wait_reason(d, r->reason.code != REASON_NONE ? r->reason.code : REASON_WORKING, r->reason.object);
 	}
 }
 
@@ -90,10 +90,10 @@ static void explain(const struct view *v, struct decision *d)
 static bool may_evict(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	struct aim back = way_back(v);
-	bool is_drain = r->phase == PHASE_EVICTING || (r->phase == PHASE_RESTORING && !is_at(v, &back));
+	struct target_hash back = rule_previous_driver(v);
+	bool is_drain = r->phase == PHASE_EVICTING || (r->phase == PHASE_RESTORING && !rule_is_loaded(v, &back));
 	return is_drain && v->slot == SLOT_WORK && r->receipt.is_there && v->m->facts.is_unschedulable &&
-	       (member_seen(v->m)->pods != 0 || is_busy(v));
+	       (node_state_pods(v->m)->pods != 0 || rule_is_busy(v));
 }
 
 void transition(const struct view *v, struct decision *ret)
@@ -103,16 +103,16 @@ void transition(const struct view *v, struct decision *ret)
 	while ((rule = rule_next(rule, v->m->record.phase)) && !rule->when(v))
 		;
 	if (!rule || !rule->take) {
-		explain(v, ret);
+		explain_wait(v, ret);
 		ret->evicts = !rule && may_evict(v);
 		return;
 	}
 	ret->rule = rule;
 	rule->take(v, ret);
 	struct seq order = ret->next.go.seq, last = v->m->record.seq;
-	bool is_given = seq_cmp(order, v->m->record.go.seq) > 0;
+	bool is_given = node_seq_cmp(order, v->m->record.go.seq) > 0;
 	struct seq next = { v->epoch, last.n + 1 };
-	if (seq_cmp(next, last) <= 0)
+	if (node_seq_cmp(next, last) <= 0)
 		next = (struct seq){ last.epoch, last.n + 1 };
 	ret->next.seq = is_given ? order : next;
 	if (v->leader)

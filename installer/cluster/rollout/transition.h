@@ -8,7 +8,7 @@ enum slot { SLOT_NONE, SLOT_WAIT /* cordoned, waits for jobs */, SLOT_WORK };
 
 // Of one pool, kept in the roll-out's status.
 struct rollout {
-	struct aim target, stable; // stable none: the pool never had one
+	struct target_hash target, stable; // stable none: the pool never had one
 	bool is_halted, is_aborted;
 	struct reason halt;
 	int64_t halted_since; // what was said before that does not lift it
@@ -20,13 +20,14 @@ struct rollout {
 };
 
 struct view {
-	const struct member *m;
+	const struct node_state *m;
 	const struct pool *pool;       // NULL = none has the node
 	const struct rollout *rollout; // of that pool; NULL with it
 	enum slot slot;
-	enum reason_code refused; // why slots_plan gives it nothing; REASON_NONE = staging is allowed, or a slot is its
-	bool is_revoked;          // its slot is taken back before anything was unloaded
-	const char *wave;         // that it belongs to, by name; shorter than WORD_TEXT
+	enum reason_code
+		refused;  // why scheduler_plan gives it nothing; REASON_NONE = staging is allowed, or a slot is its
+	bool is_revoked;  // its slot is taken back before anything was unloaded
+	const char *wave; // that it belongs to, by name; shorter than WORD_TEXT
 	uint32_t epoch;
 	int64_t now;
 	const char *leader;    // that is written on it; NULL = none is
@@ -47,12 +48,12 @@ struct decision {
 void transition(const struct view *v, struct decision *ret);
 
 // The rules of its state in their order, for those who ask why: each with whether it applies now.
-const struct rule *rule_next(const struct rule *previous, enum phase phase);
+const struct rule *rule_next(const struct rule *previous, enum node_phase phase);
 const char *rule_text(const struct rule *rule);
 bool rule_applies(const struct rule *rule, const struct view *v);
 
 // Where the node is to go now; none: nowhere.
-struct aim transition_goal(const struct view *v);
+struct target_hash transition_goal(const struct view *v);
 // Why a node that rests does not begin; REASON_NONE = it may.
 enum reason_code transition_rests(const struct view *v);
 // It goes back to service with the driver that it has: no move to a target, so no halt stops it.

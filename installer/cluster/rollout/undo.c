@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/rollout/undo.h"
 
-static int read_word(const json_t *word, const char *pool, struct aim *ret, struct err *err)
+static int read_undo_entry(const json_t *word, const char *pool, struct target_hash *ret, struct err *err)
 {
 	const char *instead = json_string_value(json_object_get(word, "instead"));
-	if (!instead || !aim_parse(instead, ret) || !json_is_object(json_object_get(word, "target")))
+	if (!instead || !target_hash_parse(instead, ret) || !json_is_object(json_object_get(word, "target")))
 		return err_set(err, E_CONFIG,
 			       "the annotation " UNDO_NOTE
 			       " means nothing for '%s'; `kmodsmith rollout resume` takes it away",
@@ -12,14 +12,14 @@ static int read_word(const json_t *word, const char *pool, struct aim *ret, stru
 	return 0;
 }
 
-static int apply(const json_t *word, const struct pool *pool, json_t *document, struct strv *ret, json_t *replaced,
-		 struct err *err)
+static int apply_undo_entry(const json_t *word, const struct pool *pool, json_t *document, struct strv *ret,
+			    json_t *replaced, struct err *err)
 {
-	struct aim instead;
+	struct target_hash instead;
 	json_t *target = json_object_get(word, "target");
-	if (read_word(word, pool->name, &instead, err) < 0)
+	if (read_undo_entry(word, pool->name, &instead, err) < 0)
 		return -1;
-	if (!aim_eq(&instead, &pool->target.aim))
+	if (!target_hash_eq(&instead, &pool->target.target_hash))
 		return 0;
 	json_object_set(replaced, pool->name, json_object_get(document, "target"));
 	json_object_set_new(document, "target", json_deep_copy(target));
@@ -38,7 +38,7 @@ int undo_apply(const char *note, const struct policy *p, json_t *document, struc
 		return err_set(err, E_CONFIG, "the annotation " UNDO_NOTE " is no JSON object");
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *word = json_object_get(words, p->pools[i].name);
-		int r = word ? apply(word, &p->pools[i], json_array_get(pools, i), ret, replaced, err) : 0;
+		int r = word ? apply_undo_entry(word, &p->pools[i], json_array_get(pools, i), ret, replaced, err) : 0;
 		if (r < 0)
 			return -1;
 		changed = changed || r;
@@ -58,9 +58,9 @@ void undo_revert(json_t *document, const json_t *replaced)
 	}
 }
 
-char *undo_note(const char *note, const char *pool, const struct aim *instead, const json_t *target)
+char *undo_note(const char *note, const char *pool, const struct target_hash *instead, const json_t *target)
 {
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	auto_json json_t *words = note ? json_loads(note, 0, NULL) : NULL;
 	if (!json_is_object(words)) {
 		json_decref(words);
@@ -68,9 +68,10 @@ char *undo_note(const char *note, const char *pool, const struct aim *instead, c
 	}
 	json_object_del(words, pool);
 	if (target) {
-		aim_text(instead, aim);
-		json_object_set_new(words, pool,
-				    json_pack("{s:s, s:O}", "instead", aim, "target", (json_t *)(uintptr_t)target));
+		target_hash_text(instead, target_hash);
+		json_object_set_new(
+			words, pool,
+			json_pack("{s:s, s:O}", "instead", target_hash, "target", (json_t *)(uintptr_t)target));
 	}
 	return json_object_size(words) ? json_dumps(words, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 }

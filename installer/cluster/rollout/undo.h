@@ -17,4 +17,4 @@ int undo_apply(const char *note, const struct policy *p, json_t *document, struc
 // The document as it was before.
 void undo_revert(json_t *document, const json_t *replaced);
 // The annotation with the pool's word replaced; target NULL: without it. NULL = nothing is left. Caller frees.
-char *undo_note(const char *note, const char *pool, const struct aim *instead, const json_t *target);
+char *undo_note(const char *note, const char *pool, const struct target_hash *instead, const json_t *target);

@@ -7,12 +7,12 @@
 
 #include <stdio.h>
 
-const char *slots_wave_name(const struct pool *pool, unsigned wave)
+const char *waves_name(const struct pool *pool, unsigned wave)
 {
 	return wave < pool->wave_count ? pool->waves[wave].name : "rest";
 }
 
-static unsigned named(const struct pool *pool, const char *name)
+static unsigned find_wave(const struct pool *pool, const char *name)
 {
 	unsigned w = 0;
 	while (w < pool->wave_count && !str_eq(pool->waves[w].name, name))
@@ -21,7 +21,7 @@ static unsigned named(const struct pool *pool, const char *name)
 }
 
 // FNV-1a, stirred: neighbours in a list of uids must not be neighbours here.
-static uint64_t weight(const char *uid, const char *salt)
+static uint64_t node_weight(const char *uid, const char *salt)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
 	const char *parts[] = { uid, "/", salt };
@@ -38,15 +38,15 @@ enum { OPEN = ~0U };
 static unsigned settled_wave(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_own_pool(r, at);
-	const struct member *m = &r->c->members[at];
-	if (*m->record.wave && aim_eq(&m->record.target, &round_own_rollout(r, at)->target)) {
+	const struct node_state *m = &r->c->nodes[at];
+	if (*m->record.wave && target_hash_eq(&m->record.target, &round_own_rollout(r, at)->target)) {
 		if (str_eq(m->record.wave, "rest"))
 			return (unsigned)pool->wave_count;
-		if (named(pool, m->record.wave) < pool->wave_count)
-			return named(pool, m->record.wave);
+		if (find_wave(pool, m->record.wave) < pool->wave_count)
+			return find_wave(pool, m->record.wave);
 	}
-	if (*m->facts.wave && named(pool, m->facts.wave) < pool->wave_count)
-		return named(pool, m->facts.wave);
+	if (*m->facts.wave && find_wave(pool, m->facts.wave) < pool->wave_count)
+		return find_wave(pool, m->facts.wave);
 	for (unsigned w = 0; w < pool->wave_count; w++)
 		if (pool->waves[w].terms && (m->facts.terms & pool->waves[w].terms) == pool->waves[w].terms)
 			return w;
@@ -54,7 +54,7 @@ static unsigned settled_wave(const struct round *r, size_t at)
 }
 
 // One of a group is as good as the other.
-static void name_unit(const struct member *m, char ret[UID_TEXT])
+static void name_unit(const struct node_state *m, char ret[UID_TEXT])
 {
 	if (m->facts.group)
 		snprintf(ret, UID_TEXT, "%016jx", (uintmax_t)m->facts.group);
@@ -67,9 +67,9 @@ static unsigned first_wave(const struct round *r, size_t at)
 	unsigned first = OPEN;
 	size_t i = at;
 	do
-		if (!r->c->members[i].facts.is_skipped && r->s->seats[i].wave < first)
-			first = r->s->seats[i].wave;
-	while ((i = r->s->seats[i].mate) != at);
+		if (!r->c->nodes[i].facts.is_skipped && r->s->node_plans[i].wave < first)
+			first = r->s->node_plans[i].wave;
+	while ((i = r->s->node_plans[i].mate) != at);
 	return first;
 }
 
@@ -79,67 +79,67 @@ static unsigned put_group(const struct round *r, size_t at, unsigned wave)
 	unsigned count = 0;
 	size_t i = at;
 	do {
-		if (r->c->members[i].facts.is_skipped)
+		if (r->c->nodes[i].facts.is_skipped)
 			continue;
-		r->s->seats[i].wave = wave;
+		r->s->node_plans[i].wave = wave;
 		count++;
-	} while ((i = r->s->seats[i].mate) != at);
+	} while ((i = r->s->node_plans[i].mate) != at);
 	return count;
 }
 
 static void join_waves(const struct round *r)
 {
 	for (size_t i = 0; i < r->c->count; i++) {
-		bool is_last = r->s->seats[i].mate < i; // of its group, so that each is looked at once
+		bool is_last = r->s->node_plans[i].mate < i; // of its group, so that each is looked at once
 		unsigned first = is_last ? first_wave(r, i) : (unsigned)OPEN;
 		if (first != (unsigned)OPEN)
 			put_group(r, i, first);
 	}
 }
 
-struct lot {
+struct weighted_node {
 	uint64_t hash;
 	size_t at;
 };
 static int by_hash(const void *a, const void *b)
 {
-	const struct lot *x = a, *y = b;
+	const struct weighted_node *x = a, *y = b;
 	return x->hash != y->hash ? (x->hash > y->hash ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
 }
 
-static struct lot lot_of(const struct round *r, size_t at, const char *salt)
+static struct weighted_node weigh_node(const struct round *r, size_t at, const char *salt)
 {
 	char unit[UID_TEXT];
-	name_unit(&r->c->members[at], unit);
-	return (struct lot){ weight(unit, salt), at };
+	name_unit(&r->c->nodes[at], unit);
+	return (struct weighted_node){ node_weight(unit, salt), at };
 }
 
 // The nodes with the greatest hashes, as many as the wave still has room for, and whoever goes with them.
-static void take_count(const struct round *r, int pool_at, unsigned wave)
+static void assign_wave_count(const struct round *r, int pool_at, unsigned wave)
 {
 	const struct pool *pool = &r->c->policy->pools[pool_at];
 	unsigned left = pool->waves[wave].count;
 	size_t count = 0;
 	for (size_t i = 0; i < r->c->count; i++)
-		left -= r->s->seats[i].pool == pool_at && r->s->seats[i].wave == wave && left > 0;
+		left -= r->s->node_plans[i].pool == pool_at && r->s->node_plans[i].wave == wave && left > 0;
 	if (!left)
 		return;
-	struct lot *lots = mem_grow(NULL, r->c->count, sizeof(*lots));
+	struct weighted_node *lots = mem_grow(NULL, r->c->count, sizeof(*lots));
 	for (size_t i = 0; i < r->c->count; i++)
-		if (r->s->seats[i].pool == pool_at && r->s->seats[i].wave == (unsigned)OPEN &&
-		    !r->c->members[i].facts.is_skipped)
-			lots[count++] = lot_of(r, i, pool->waves[wave].name);
+		if (r->s->node_plans[i].pool == pool_at && r->s->node_plans[i].wave == (unsigned)OPEN &&
+		    !r->c->nodes[i].facts.is_skipped)
+			lots[count++] = weigh_node(r, i, pool->waves[wave].name);
 	qsort(lots, count, sizeof(*lots), by_hash);
 	for (size_t i = 0, taken = 0; i < count && taken < left; i++)
-		taken += r->s->seats[lots[i].at].wave == (unsigned)OPEN ? put_group(r, lots[i].at, wave) : 0;
+		taken += r->s->node_plans[lots[i].at].wave == (unsigned)OPEN ? put_group(r, lots[i].at, wave) : 0;
 	free(lots);
 }
 
-static unsigned by_percent(const struct pool *pool, const struct member *m)
+static unsigned by_percent(const struct pool *pool, const struct node_state *m)
 {
 	char unit[UID_TEXT];
 	name_unit(m, unit);
-	unsigned share = (unsigned)(weight(unit, pool->name) % 100), sum = 0;
+	unsigned share = (unsigned)(node_weight(unit, pool->name) % 100), sum = 0;
 	for (unsigned w = 0; w < pool->wave_count; w++) {
 		sum += pool->waves[w].percent;
 		if (pool->waves[w].percent && share < sum)
@@ -151,31 +151,31 @@ static unsigned by_percent(const struct pool *pool, const struct member *m)
 void waves_assign(const struct round *r)
 {
 	for (size_t i = 0; i < r->c->count; i++)
-		if (r->s->seats[i].pool >= 0)
-			r->s->seats[i].wave = settled_wave(r, i);
+		if (r->s->node_plans[i].pool >= 0)
+			r->s->node_plans[i].wave = settled_wave(r, i);
 	join_waves(r);
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)
 		for (unsigned w = 0; w < r->c->policy->pools[p].wave_count; w++)
 			if (r->c->policy->pools[p].waves[w].count)
-				take_count(r, (int)p, w);
+				assign_wave_count(r, (int)p, w);
 	for (size_t i = 0; i < r->c->count; i++)
-		if (r->s->seats[i].pool >= 0 && r->s->seats[i].wave == (unsigned)OPEN)
-			r->s->seats[i].wave = by_percent(round_own_pool(r, i), &r->c->members[i]);
+		if (r->s->node_plans[i].pool >= 0 && r->s->node_plans[i].wave == (unsigned)OPEN)
+			r->s->node_plans[i].wave = by_percent(round_own_pool(r, i), &r->c->nodes[i]);
 }
 
 // Nothing more is to be expected of it in this roll-out, well or not: it holds nobody up (T72, T73).
-static bool is_settled_alone(const struct round *r, size_t at)
+static bool is_node_settled(const struct round *r, size_t at)
 {
-	const struct member *m = &r->c->members[at];
-	struct view v = round_view(r, at);
-	if (phase_info(m->record.phase)->is_disruptive && m->record.phase != PHASE_UNKNOWN)
+	const struct node_state *m = &r->c->nodes[at];
+	struct view v = scheduler_round_view(r, at);
+	if (node_phase_info(m->record.phase)->is_disruptive && m->record.phase != PHASE_UNKNOWN)
 		return false;
 	switch (m->record.phase) {
 	case PHASE_STAGING:
 	case PHASE_LOADING:
 		return false;
 	case PHASE_QUEUED:
-		return !m->facts.is_ready || m->facts.is_paused || refusal(r, at) == REASON_FOREIGN_CORDON;
+		return !m->facts.is_ready || m->facts.is_paused || scheduler_refusal(r, at) == REASON_FOREIGN_CORDON;
 	case PHASE_IDLE:
 	case PHASE_DONE:
 	case PHASE_ROLLEDBACK:
@@ -188,7 +188,7 @@ static bool is_settled_alone(const struct round *r, size_t at)
 		case REASON_NODE_PAUSED:
 			return true;
 		default:
-			return stands_down(&v) != REASON_NONE;
+			return rule_stand_down_reason(&v) != REASON_NONE;
 		}
 	default:
 		return true;
@@ -196,28 +196,28 @@ static bool is_settled_alone(const struct round *r, size_t at)
 }
 
 // Whose group waits for one of whom nothing is to be expected waits for nothing.
-static bool is_settled(const struct round *r, size_t at)
+static bool is_unit_settled(const struct round *r, size_t at)
 {
-	if (is_settled_alone(r, at) || r->c->members[at].record.phase != PHASE_QUEUED)
-		return is_settled_alone(r, at);
-	for (size_t i = r->s->seats[at].mate; i != at; i = r->s->seats[i].mate) {
-		struct view v = round_view(r, i);
-		struct aim goal = transition_goal(&v);
-		if (!v.m->facts.is_skipped && !is_at(&v, &goal) && is_settled_alone(r, i))
+	if (is_node_settled(r, at) || r->c->nodes[at].record.phase != PHASE_QUEUED)
+		return is_node_settled(r, at);
+	for (size_t i = r->s->node_plans[at].mate; i != at; i = r->s->node_plans[i].mate) {
+		struct view v = scheduler_round_view(r, i);
+		struct target_hash goal = transition_goal(&v);
+		if (!v.m->facts.is_skipped && !rule_is_loaded(&v, &goal) && is_node_settled(r, i))
 			return true;
 	}
 	return false;
 }
 
 // Complete, and nobody knows whether the target works: no node, none that answered, none that could be drained.
-static void tell_untested(const struct pool *pool, unsigned wave, struct sum *sum)
+static void set_untested(const struct pool *pool, unsigned wave, struct sum *sum)
 {
 	sum->is_untested = true;
 	sum->blocked.code = REASON_WAVE_UNTESTED;
-	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", slots_wave_name(pool, wave));
+	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", waves_name(pool, wave));
 }
 
-static void advance(const struct pool *pool, struct rollout *rollout, struct sum *sum, int64_t now)
+static void advance_pool(const struct pool *pool, struct rollout *rollout, struct sum *sum, int64_t now)
 {
 	unsigned w = rollout->wave;
 	if (!sum->is_wave_complete || rollout->is_halted) {
@@ -229,7 +229,7 @@ static void advance(const struct pool *pool, struct rollout *rollout, struct sum
 		return;
 	}
 	if (sum->proven < pool->waves[w].done && rollout->approved < w + 1) {
-		tell_untested(pool, w, sum);
+		set_untested(pool, w, sum);
 		rollout->soak_since = 0;
 		return;
 	}
@@ -246,15 +246,15 @@ void waves_advance(const struct round *r)
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)
 		r->s->sums[p].is_wave_complete = true;
 	for (size_t i = 0; i < r->c->count; i++) {
-		const struct seat *seat = &r->s->seats[i];
-		const struct record *record = &r->c->members[i].record;
-		if (seat->pool < 0 || seat->wave > r->s->rollouts[seat->pool].wave)
+		const struct node_plan *node_plan = &r->s->node_plans[i];
+		const struct record *record = &r->c->nodes[i].record;
+		if (node_plan->pool < 0 || node_plan->wave > r->s->rollouts[node_plan->pool].wave)
 			continue;
-		struct sum *sum = &r->s->sums[seat->pool];
-		sum->is_wave_complete = sum->is_wave_complete && is_settled(r, i);
-		sum->proven += record->phase == PHASE_DONE && !seat->is_failed &&
-			       aim_eq(&record->target, &r->s->rollouts[seat->pool].target);
+		struct sum *sum = &r->s->sums[node_plan->pool];
+		sum->is_wave_complete = sum->is_wave_complete && is_unit_settled(r, i);
+		sum->proven += record->phase == PHASE_DONE && !node_plan->is_failed &&
+			       target_hash_eq(&record->target, &r->s->rollouts[node_plan->pool].target);
 	}
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)
-		advance(&r->c->policy->pools[p], &r->s->rollouts[p], &r->s->sums[p], r->c->now);
+		advance_pool(&r->c->policy->pools[p], &r->s->rollouts[p], &r->s->sums[p], r->c->now);
 }

@@ -28,53 +28,53 @@ struct build {
 	struct host host;
 	struct gpus gpus;
 	struct root state, patches;
-	struct carry carry;
+	struct image_payload carry;
 	char *source; // of what an image carries
 	struct strv modules;
 	struct output output;
 	struct origin origin;
-	struct obtain obtain; // for headers that the machine lacks
-	struct watch watch;
+	struct acquire acquire; // for headers that the machine lacks
+	struct progress progress;
 	struct package package;
 	struct compile_report report;
 };
 
-static void build_done(struct build *b)
+static void build_outcome(struct build *b)
 {
 	package_done(&b->package);
 	compile_report_done(&b->report);
 	strv_done(&b->modules);
-	watch_done(&b->watch);
+	progress_done(&b->progress);
 	host_done(&b->host);
 	gpus_done(&b->gpus);
-	obtain_done(&b->obtain);
+	acquire_done(&b->acquire);
 	origin_done(&b->origin);
 	output_done(&b->output);
 	free(b->source);
-	carry_done(&b->carry);
+	image_payload_done(&b->carry);
 	root_done(&b->patches);
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
 
-static int open_source(const struct job_values *j, struct build *b, struct err *err)
+static int open_carried_source(const struct job_values *j, struct build *b, struct err *err)
 {
 	if (j->source)
 		return 0;
 	if (!j->payload)
 		return err_set(err, E_USAGE, "build needs --source PATH, --payload DIR or --matrix FILE.json");
-	if (carry_open(j->payload, &b->carry, err) < 0)
+	if (image_payload_open(j->payload, &b->carry, err) < 0)
 		return -1;
-	b->source = carry_source(&b->carry);
+	b->source = image_payload_source_path(&b->carry);
 	return b->source ? 0 :
 			   err_set(err, E_PAYLOAD, "--payload '%s' has no sources of driver %s", j->payload,
 				   b->carry.is.driver);
 }
 
-static int open_all(const struct build_values *v, struct build *b, struct err *err)
+static int open_build(const struct build_values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (open_source(j, b, err) < 0 || job_inputs(j, err) < 0 ||
+	if (open_carried_source(j, b, err) < 0 || job_check_inputs(j, err) < 0 ||
 	    machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
 	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
@@ -84,26 +84,26 @@ static int open_all(const struct build_values *v, struct build *b, struct err *e
 	    gpus_read(&b->machine.kern, &b->gpus, err) < 0 ||
 	    origin_open(&j->origin, &b->machine.host, &b->origin, err) < 0)
 		return -1;
-	origin_fetch(&b->origin, &b->state, &b->obtain.fetch);
-	b->obtain.want.arch = b->host.arch;
-	b->obtain.watch = &b->watch;
-	return job_modules(&j->modules, &b->modules, err);
+	origin_fetch(&b->origin, &b->state, &b->acquire.fetch);
+	b->acquire.want.arch = b->host.arch;
+	b->acquire.progress = &b->progress;
+	return job_parse_modules(&j->modules, &b->modules, err);
 }
 
-static int make(const struct build_values *v, struct build *b, struct err *err)
+static int build_one(const struct build_values *v, struct build *b, struct err *err)
 {
 	const struct job_values *j = &v->job;
 	const char *release = v->kernel ? v->kernel : b->host.release;
-	struct headers_offer offer = { .bring = obtain_headers, .ctx = &b->obtain };
-	struct compile_wish wish = {
+	struct headers_offer offer = { .bring = acquire_headers, .ctx = &b->acquire };
+	struct compile_request request = {
 		.release = release,
 		.banner = str_eq(release, b->host.release) && !j->headers.count ? b->host.banner : NULL,
 		.source_path = j->source ? j->source : b->source,
 		.source_sha256 = j->source_sha256,
 		.headers = &j->headers,
 		.offer = &offer,
-		.builder = obtain_builder,
-		.builder_ctx = &b->obtain,
+		.builder = acquire_builder,
+		.builder_ctx = &b->acquire,
 		.modules = &b->modules,
 		.gpus = &b->gpus,
 		.host = &b->machine.host,
@@ -117,13 +117,14 @@ static int make(const struct build_values *v, struct build *b, struct err *err)
 		.output = output_layout,
 		.output_ctx = &b->output,
 	};
-	if (job_flavour(j, &wish.flavour, err) < 0)
+	if (job_parse_flavour(j, &request.flavour, err) < 0)
 		return -1;
-	return compile_package(&wish, &b->watch, &b->package, &b->report, err) < 0 ? -1 :
-										     output_finish(&b->output, err);
+	return compile_package(&request, &b->progress, &b->package, &b->report, err) < 0 ?
+		       -1 :
+		       output_finish(&b->output, err);
 }
 
-static void show(const struct build_values *v, const struct build *b)
+static void show_build(const struct build_values *v, const struct build *b)
 {
 	const struct package *p = &b->package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
@@ -131,11 +132,11 @@ static void show(const struct build_values *v, const struct build *b)
 	const struct compile_report *r = &b->report;
 	json_t *kept = json_pack("{s:i, s:i, s:i}", "objects", (int)r->objects_kept, "probes", (int)r->probes_kept,
 				 "probes_asked", (int)r->probes_asked);
-	auto_json json_t *json = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i}", "package",
-					   json_text(place), "tag", json_text(tag), "digest", json_text(digest), "key",
-					   package_key_json(&p->key), "phases", report_phases(&b->watch), "headers",
-					   json_text(b->report.headers_from), "jobs", b->report.jobs, "objects",
-					   (int)b->report.objects, "cache", kept, "peak_kib", (int)b->report.peak_kib);
+	auto_json json_t *json = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:i}", "package", json_text(place), "tag",
+		json_text(tag), "digest", json_text(digest), "key", package_key_json(&p->key), "phases",
+		status_json_phases(&b->progress), "headers", json_text(b->report.headers_from), "jobs", b->report.jobs,
+		"objects", (int)b->report.objects, "cache", kept, "peak_kib", (int)b->report.peak_kib);
 	if (v->job.origin.remote.common.is_json) {
 		show_json(json);
 		return;
@@ -150,7 +151,7 @@ static void show(const struct build_values *v, const struct build *b)
 	printf("%s %s in %s\n", tag, digest, place);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_build(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct build_values *v = values;
@@ -165,17 +166,17 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
-			   .carry = CARRY_NONE,
+			   .carry = IMAGE_PAYLOAD_NONE,
 			   .output = OUTPUT_NONE,
-			   .obtain = OBTAIN_NONE,
+			   .acquire = ACQUIRE_NONE,
 			   .package = PACKAGE_NONE,
-			   .watch = show_watch() };
-	int r = open_all(v, &b, err);
+			   .progress = show_progress_log() };
+	int r = open_build(v, &b, err);
 	if (r == 0)
-		r = make(v, &b, err);
+		r = build_one(v, &b, err);
 	if (r == 0)
-		show(v, &b);
-	build_done(&b);
+		show_build(v, &b);
+	build_outcome(&b);
 	return r;
 }
 
@@ -198,5 +199,5 @@ const struct cmd cmd_build = {
 		 "work.\n",
 	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),
-	.run = run,
+	.run = run_build,
 };

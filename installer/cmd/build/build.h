@@ -12,9 +12,17 @@ struct build_values {
 int build_matrix(const struct build_values *v, struct err *err); // exit status, or negative
 
 // What became of one driver and one kernel of a matrix.
-enum pair_result { PAIR_BUILT, PAIR_THERE, PAIR_FETCHED, PAIR_SKIPPED, PAIR_REFUSED, PAIR_FAILED, PAIR_RESULTS };
-struct pair {
-	enum pair_result result;
+enum build_result {
+	BUILD_BUILT,
+	BUILD_PRESENT,
+	BUILD_FETCHED,
+	BUILD_SKIPPED,
+	BUILD_REFUSED,
+	BUILD_FAILED,
+	BUILD_RESULTS
+};
+struct build_pair {
+	enum build_result result;
 	char *driver; // version; NULL = the source could not be opened
 	const char *source, *release;
 	enum flavour flavour;
@@ -23,16 +31,16 @@ struct pair {
 	const char *why;    // of a skip
 	double seconds;
 };
-struct pairs {
-	struct pair *items;
+struct build_pairs {
+	struct build_pair *items;
 	size_t count;
-	size_t counts[PAIR_RESULTS];
+	size_t counts[BUILD_RESULTS];
 };
-void pairs_done(struct pairs *pairs);
-void pairs_show(const struct pairs *pairs, const char *output, bool is_json);
+void build_pairs_done(struct build_pairs *pairs);
+void build_pairs_show(const struct build_pairs *pairs, const char *output, bool is_json);
 
 // Who has the package of these inputs, and not merely one for the same driver and kernel: THERE, the output; FETCHED, a
 // source of fetch, believed as for a node, and the output has it now, with its signatures. A source that fails costs a
 // note. 1 = one of them, 0 = nobody.
-int pair_look(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
-	      enum pair_result *ret_result, struct package *ret, struct err *err);
+int build_find_existing(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
+			enum build_result *ret_result, struct package *ret, struct err *err);

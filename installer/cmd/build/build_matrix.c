@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <time.h>
 
-struct loop {
+struct matrix_build {
 	const struct build_values *values;
 	struct machine machine;
 	struct host host;
@@ -18,17 +18,17 @@ struct loop {
 	struct matrix matrix;
 	struct source source; // of the driver that is built now
 	struct err unopened;  // why there is none; .code 0 = there is
-	struct pairs pairs;
+	struct build_pairs pairs;
 	struct origin origin;
-	struct obtain obtain; // for headers and a builder root that the machine lacks
-	struct watch watch;
+	struct acquire acquire; // for headers and a builder root that the machine lacks
+	struct progress progress;
 };
 
-static void loop_done(struct loop *l)
+static void matrix_build_done(struct matrix_build *l)
 {
-	pairs_done(&l->pairs);
-	watch_done(&l->watch);
-	obtain_done(&l->obtain);
+	build_pairs_done(&l->pairs);
+	progress_done(&l->progress);
+	acquire_done(&l->acquire);
 	origin_done(&l->origin);
 	matrix_done(&l->matrix);
 	host_done(&l->host);
@@ -65,7 +65,7 @@ static int read_arg(const char *option, const char *path, char **ret, size_t *re
 	return 0;
 }
 
-static int read_file(const struct build_values *v, struct matrix *ret, struct err *err)
+static int read_matrix_file(const struct build_values *v, struct matrix *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
@@ -74,7 +74,7 @@ static int read_file(const struct build_values *v, struct matrix *ret, struct er
 		       matrix_parse(text, len, v->matrix, v->nodes, ret, err);
 }
 
-static int read_nodes(const struct build_values *v, const char *arch, struct matrix *m, struct err *err)
+static int read_nodes_file(const struct build_values *v, const char *arch, struct matrix *m, struct err *err)
 {
 	auto_str char *text = NULL;
 	struct matrix_nodes found = { 0 };
@@ -82,7 +82,7 @@ static int read_nodes(const struct build_values *v, const char *arch, struct mat
 	if (!v->nodes)
 		return 0;
 	if (read_arg("--nodes", v->nodes, &text, &len, err) < 0 ||
-	    matrix_add_nodes(text, len, v->nodes, arch, m, &found, err) < 0)
+	    matrix_nodes_add(text, len, v->nodes, arch, m, &found, err) < 0)
 		return -1;
 	log_info("nodes       %zu kernels more, of %zu nodes; %zu of another architecture are left out", found.kernels,
 		 found.nodes, found.others);
@@ -91,34 +91,35 @@ static int read_nodes(const struct build_values *v, const char *arch, struct mat
 	return m->kernel_count ? 0 : err_set(err, E_CONFIG, "'%s': there is no kernel to build for", v->nodes);
 }
 
-static int open_all(const struct build_values *v, struct loop *l, struct err *err)
+static int open_matrix_build(const struct build_values *v, struct matrix_build *l, struct err *err)
 {
-	if (check_options(v, err) < 0 || read_file(v, &l->matrix, err) < 0 ||
+	if (check_options(v, err) < 0 || read_matrix_file(v, &l->matrix, err) < 0 ||
 	    machine_open(&v->job.origin.remote.common, &l->machine, err) < 0 ||
 	    host_read(&l->machine.host, &l->machine.kern, &l->host, err) < 0 ||
-	    read_nodes(v, l->host.arch, &l->matrix, err) < 0 || job_state(&v->job, &l->machine, &l->state, err) < 0 ||
+	    read_nodes_file(v, l->host.arch, &l->matrix, err) < 0 ||
+	    job_state(&v->job, &l->machine, &l->state, err) < 0 ||
 	    output_init(&l->output, v->output, &l->state, err) < 0 ||
 	    (l->matrix.patches && root_init(&l->patches, l->matrix.patches, err) < 0) ||
 	    origin_open(&v->job.origin, &l->machine.host, &l->origin, err) < 0)
 		return -1;
-	origin_fetch(&l->origin, &l->state, &l->obtain.fetch);
-	l->obtain.want.arch = l->host.arch;
-	l->obtain.watch = &l->watch;
+	origin_fetch(&l->origin, &l->state, &l->acquire.fetch);
+	l->acquire.want.arch = l->host.arch;
+	l->acquire.progress = &l->progress;
 	return output_layout(&l->output, &l->layout, err);
 }
 
-static void fill_wish(struct loop *l, const struct matrix_kernel *k, enum flavour flavour,
-		      const struct headers_offer *offer, struct compile_wish *ret)
+static void fill_compile_request(struct matrix_build *l, const struct matrix_kernel *k, enum flavour flavour,
+				 const struct headers_offer *offer, struct compile_request *ret)
 {
 	const struct job_values *j = &l->values->job;
-	*ret = (struct compile_wish){
+	*ret = (struct compile_request){
 		.release = k->release,
 		.banner = str_eq(k->release, l->host.release) && !k->headers.count ? l->host.banner : NULL,
 		.source = &l->source,
 		.headers = &k->headers,
 		.offer = offer,
-		.builder = obtain_builder,
-		.builder_ctx = &l->obtain,
+		.builder = acquire_builder,
+		.builder_ctx = &l->acquire,
 		.modules = &l->matrix.modules,
 		.flavour = flavour,
 		.host = &l->machine.host,
@@ -134,55 +135,56 @@ static void fill_wish(struct loop *l, const struct matrix_kernel *k, enum flavou
 	};
 }
 
-static int make(struct loop *l, const struct compile_wish *wish, struct pair *pair, struct err *err)
+static int find_or_compile(struct matrix_build *l, const struct compile_request *request, struct build_pair *pair,
+			   struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	auto_package_key struct package_key key = { 0 };
 	auto_compile_report struct compile_report report = { 0 };
-	enum pair_result found = PAIR_BUILT;
-	if (compile_key(wish, &key, err) < 0)
+	enum build_result found = BUILD_BUILT;
+	if (compile_key(request, &key, err) < 0)
 		return -1;
-	int r = pair_look(&l->obtain.fetch, l->layout, &key, &found, &p, err);
+	int r = build_find_existing(&l->acquire.fetch, l->layout, &key, &found, &p, err);
 	if (r == 0 && l->values->job.is_compile_forbidden)
 		return err_set(err, E_NO_PACKAGE, "neither the output nor a source has it, and --no-compile is given");
-	if (r < 0 || (r == 0 && compile_package(wish, &l->watch, &p, &report, err) < 0))
+	if (r < 0 || (r == 0 && compile_package(request, &l->progress, &p, &report, err) < 0))
 		return -1;
-	pair->result = r > 0 ? found : PAIR_BUILT;
+	pair->result = r > 0 ? found : BUILD_BUILT;
 	pair->tag = package_tag(&p.key);
 	pair->digest = oci_digest_text(p.manifest.digest);
 	return 0;
 }
 
-static double now(void)
+static double monotonic_seconds(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void judge(struct loop *l, const struct matrix_kernel *k, struct pair *pair)
+static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel *k, struct build_pair *pair)
 {
-	struct headers_offer offer = { .bring = obtain_headers, .ctx = &l->obtain };
-	struct compile_wish wish;
-	double started = now();
+	struct headers_offer offer = { .bring = acquire_headers, .ctx = &l->acquire };
+	struct compile_request request;
+	double started = monotonic_seconds();
 	pair->driver = str_dup(l->source.version);
 	pair->why = pair->driver ? matrix_skipped(&l->matrix, pair->driver, k->release) : NULL;
-	fill_wish(l, k, pair->flavour, &offer, &wish);
+	fill_compile_request(l, k, pair->flavour, &offer, &request);
 	if (pair->why) {
-		pair->result = PAIR_SKIPPED;
+		pair->result = BUILD_SKIPPED;
 		return;
 	}
 	pair->err = l->unopened;
-	if (pair->err.code || make(l, &wish, pair, &pair->err) < 0)
-		pair->result = pair->err.code == E_SOURCE_KERNEL ? PAIR_REFUSED : PAIR_FAILED;
+	if (pair->err.code || find_or_compile(l, &request, pair, &pair->err) < 0)
+		pair->result = pair->err.code == E_SOURCE_KERNEL ? BUILD_REFUSED : BUILD_FAILED;
 	else
 		pair->err.code = 0;
-	pair->seconds = now() - started;
-	if (pair->result == PAIR_FAILED)
+	pair->seconds = monotonic_seconds() - started;
+	if (pair->result == BUILD_FAILED)
 		log_err(&pair->err);
 }
 
-static void run_driver(struct loop *l, const struct matrix_driver *d)
+static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 {
 	static const enum flavour both[] = { FLAVOUR_OPEN, FLAVOUR_PROPRIETARY };
 	unsigned flavours = d->flavours ? d->flavours : l->source.flavours;
@@ -192,18 +194,18 @@ static void run_driver(struct loop *l, const struct matrix_driver *d)
 			bool is_wanted = flavours ? flavours & (unsigned)both[f] : f == 0;
 			if (!is_wanted)
 				continue;
-			struct pair *pair = &l->pairs.items[l->pairs.count++];
+			struct build_pair *pair = &l->pairs.items[l->pairs.count++];
 			pair->source = d->source;
 			pair->release = l->matrix.kernels[k].release;
 			pair->flavour = flavours ? both[f] : FLAVOUR_AUTO;
 			log_info("%s for %s (%s)", d->source, pair->release, flavour_name(pair->flavour));
-			judge(l, &l->matrix.kernels[k], pair);
+			build_matrix_pair(l, &l->matrix.kernels[k], pair);
 			l->pairs.counts[pair->result]++;
 		}
 }
 
 // Unpacked once, for all kernels.
-static void open_and_run(struct loop *l, const struct matrix_driver *d)
+static void open_and_build_driver(struct matrix_build *l, const struct matrix_driver *d)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	l->source = (struct source){ .root = ROOT_NONE };
@@ -211,39 +213,39 @@ static void open_and_run(struct loop *l, const struct matrix_driver *d)
 	if (scratch_make(&l->state, "source", &work, &l->unopened) == 0 &&
 	    source_open(d->source, d->sha256, &work.root, &l->source, &l->unopened) == 0)
 		l->unopened.code = 0;
-	run_driver(l, d);
+	build_driver(l, d);
 	source_done(&l->source);
 }
 
 // --partial: there is something that can be signed and pushed, and the rest is told.
-static bool is_enough(const struct build_values *v, const struct pairs *pairs)
+static bool is_success(const struct build_values *v, const struct build_pairs *pairs)
 {
-	size_t made = pairs->counts[PAIR_BUILT] + pairs->counts[PAIR_THERE] + pairs->counts[PAIR_FETCHED];
-	return !pairs->counts[PAIR_FAILED] || (v->is_partial && made);
+	size_t made = pairs->counts[BUILD_BUILT] + pairs->counts[BUILD_PRESENT] + pairs->counts[BUILD_FETCHED];
+	return !pairs->counts[BUILD_FAILED] || (v->is_partial && made);
 }
 
 int build_matrix(const struct build_values *v, struct err *err)
 {
-	struct loop l = { .values = v,
-			  .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			  .state = ROOT_NONE,
-			  .patches = ROOT_NONE,
-			  .output = OUTPUT_NONE,
-			  .obtain = OBTAIN_NONE,
-			  .watch = show_watch(),
-			  .source = { .root = ROOT_NONE } };
-	int r = open_all(v, &l, err);
+	struct matrix_build l = { .values = v,
+				  .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+				  .state = ROOT_NONE,
+				  .patches = ROOT_NONE,
+				  .output = OUTPUT_NONE,
+				  .acquire = ACQUIRE_NONE,
+				  .progress = show_progress_log(),
+				  .source = { .root = ROOT_NONE } };
+	int r = open_matrix_build(v, &l, err);
 	if (r == 0) {
 		l.pairs.items = mem_alloc(2 * l.matrix.driver_count * l.matrix.kernel_count * sizeof(*l.pairs.items));
 		for (size_t i = 0; i < l.matrix.driver_count; i++)
-			open_and_run(&l, &l.matrix.drivers[i]);
+			open_and_build_driver(&l, &l.matrix.drivers[i]);
 		r = output_finish(&l.output, err);
 	}
 	if (r == 0) {
-		pairs_show(&l.pairs, l.output.name ? l.output.name : l.layout->root.name,
-			   v->job.origin.remote.common.is_json);
-		r = is_enough(v, &l.pairs) ? 0 : 1;
+		build_pairs_show(&l.pairs, l.output.name ? l.output.name : l.layout->root.name,
+				 v->job.origin.remote.common.is_json);
+		r = is_success(v, &l.pairs) ? 0 : 1;
 	}
-	loop_done(&l);
+	matrix_build_done(&l);
 	return r;
 }

@@ -36,7 +36,7 @@ static const struct opt payload_opts[] = {
 	{ 0 },
 };
 
-struct packing {
+struct pack_job {
 	struct machine machine;
 	struct root state, store, dir; // dir: in the header store, the tree
 	struct scratch work;           // a payload's tree
@@ -44,16 +44,16 @@ struct packing {
 	struct output output;
 	struct tree tree;
 	struct host host;
-	struct parcel_key key; // borrows from the rest
+	struct asset_key key; // borrows from the rest
 	char *distro;
-	struct descriptor manifest;
-	struct carried carried; // what dir:DIR has now
+	struct oci_descriptor manifest;
+	struct image_dir carried; // what dir:DIR has now
 };
 
-static void packing_done(struct packing *p)
+static void pack_job_done(struct pack_job *p)
 {
-	carried_done(&p->carried);
-	descriptor_done(&p->manifest);
+	image_dir_done(&p->carried);
+	oci_descriptor_done(&p->manifest);
 	free(p->distro);
 	host_done(&p->host);
 	tree_done(&p->tree);
@@ -67,35 +67,35 @@ static void packing_done(struct packing *p)
 }
 
 // DIR of dir:DIR; NULL = another kind of output.
-static const char *carried_dir(const struct values *v)
+static const char *image_dir_name(const struct values *v)
 {
 	static const char DIR[] = "dir:";
 	return v->output && str_starts(v->output, DIR) ? v->output + strlen(DIR) : NULL;
 }
 
-static int open_all(const struct values *v, char **args, size_t count, struct packing *p, struct err *err)
+static int open_pack_job(const struct values *v, char **args, size_t count, struct pack_job *p, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
 	for (size_t i = 0; i < count; i++)
 		strv_split(&p->files, args[i], ",");
 	for (size_t i = 0; i < p->files.count; i++)
-		if (job_look("FILE", p->files.items[i], false, err) < 0)
+		if (job_check_path("FILE", p->files.items[i], false, err) < 0)
 			return -1;
 	if (machine_open(&v->common, &p->machine, err) < 0 || job_state(&job, &p->machine, &p->state, err) < 0)
 		return -1;
-	return carried_dir(v) ? 0 : output_init(&p->output, v->output, &p->state, err);
+	return image_dir_name(v) ? 0 : output_init(&p->output, v->output, &p->state, err);
 }
 
-static int put(struct packing *p, const struct root *tree, struct err *err)
+static int put_asset(struct pack_job *p, const struct root *tree, struct err *err)
 {
 	const struct layout *into = NULL;
-	return output_layout(&p->output, &into, err) < 0 || parcel_create(into, tree, &p->key, &p->manifest, err) < 0 ?
+	return output_layout(&p->output, &into, err) < 0 || asset_create(into, tree, &p->key, &p->manifest, err) < 0 ?
 		       -1 :
 		       output_finish(&p->output, err);
 }
 
 // Which kernels the files are of says more than where nothing was found.
-static int open_tree(const struct values *v, struct packing *p, struct err *err)
+static int open_headers_tree(const struct values *v, struct pack_job *p, struct err *err)
 {
 	auto_strv struct strv found = { 0 };
 	struct err why;
@@ -110,26 +110,27 @@ static int open_tree(const struct values *v, struct packing *p, struct err *err)
 	return err_set(err, E_HEADERS_MISMATCH, "the files are of kernel %s, wanted is %s", text, v->kernel);
 }
 
-static int pack_headers(const struct values *v, struct packing *p, struct err *err)
+static int pack_headers(const struct values *v, struct pack_job *p, struct err *err)
 {
 	char digest[DIGEST_HEX + 1];
 	const struct tree *t = &p->tree;
 	if (root_mkdirs(&p->state, "headers", 0755, err) < 0 || root_sub(&p->state, "headers", &p->store, err) < 0 ||
 	    headers_import(&p->files, &p->store, digest, err) < 0 || root_sub(&p->store, digest, &p->dir, err) < 0 ||
-	    open_tree(v, p, err) < 0)
+	    open_headers_tree(v, p, err) < 0)
 		return -1;
 	p->distro = distro_of(t->release, t->banner);
-	p->key = (struct parcel_key){ .kind = &PARCEL_HEADERS,
-				      .release = t->release,
-				      .arch = t->arch,
-				      .build_id = *t->build_id ? t->build_id : NULL,
-				      .distro = p->distro };
-	return put(p, &p->dir, err);
+	p->key = (struct asset_key){ .kind = &ASSET_HEADERS,
+				     .release = t->release,
+				     .arch = t->arch,
+				     .build_id = *t->build_id ? t->build_id : NULL,
+				     .distro = p->distro };
+	return put_asset(p, &p->dir, err);
 }
 
-static int pack_carried(const struct values *v, const struct payload_wish *wish, struct packing *p, struct err *err)
+static int pack_image_dir(const struct values *v, const struct payload_request *request, struct pack_job *p,
+			  struct err *err)
 {
-	auto_str char *dir = str_dup(carried_dir(v));
+	auto_str char *dir = str_dup(image_dir_name(v));
 	while (*dir && dir[strlen(dir) - 1] == '/')
 		dir[strlen(dir) - 1] = '\0';
 	char *slash = strrchr(dir, '/');
@@ -138,35 +139,38 @@ static int pack_carried(const struct values *v, const struct payload_wish *wish,
 	auto_root struct root parent = ROOT_NONE;
 	if (!*name || *name == '.')
 		return err_set(err, E_USAGE, "--output '%s' names no directory to make", v->output);
-	return root_make(above, &parent, err) < 0 || carried_make(wish, &parent, name, &p->carried, err) < 0 ? -1 : 0;
+	return root_make(above, &parent, err) < 0 || image_dir_make(request, &parent, name, &p->carried, err) < 0 ? -1 :
+														    0;
 }
 
-static int pack_payload(const struct values *v, struct packing *p, struct err *err)
+static int pack_payload(const struct values *v, struct pack_job *p, struct err *err)
 {
 	auto_root struct root tree = ROOT_NONE;
-	if (v->base && job_look("--base", v->base, false, err) < 0)
+	if (v->base && job_check_path("--base", v->base, false, err) < 0)
 		return -1;
 	if (host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0)
 		return -1;
-	p->key = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
-				      .driver = v->driver,
-				      .arch = v->arch ? v->arch : p->host.arch };
-	struct payload_wish wish = { .driver = v->driver, .arch = p->key.arch, .files = &p->files, .base = v->base };
-	if (carried_dir(v))
-		return pack_carried(v, &wish, p, err);
+	p->key = (struct asset_key){ .kind = &ASSET_PAYLOAD,
+				     .driver = v->driver,
+				     .arch = v->arch ? v->arch : p->host.arch };
+	struct payload_request request = {
+		.driver = v->driver, .arch = p->key.arch, .files = &p->files, .base = v->base
+	};
+	if (image_dir_name(v))
+		return pack_image_dir(v, &request, p, err);
 	return scratch_make(&p->state, "payload", &p->work, err) < 0 ||
-			       payload_make(&wish, &p->work.root, CARRIED_ROOT, err) < 0 ||
-			       root_sub(&p->work.root, CARRIED_ROOT, &tree, err) < 0 ?
+			       payload_make(&request, &p->work.root, IMAGE_DIR_ROOT, err) < 0 ||
+			       root_sub(&p->work.root, IMAGE_DIR_ROOT, &tree, err) < 0 ?
 		       -1 :
-		       put(p, &tree, err);
+		       put_asset(p, &tree, err);
 }
 
-static void show(const struct values *v, const struct packing *p)
+static void show_packed(const struct values *v, const struct pack_job *p)
 {
-	const struct parcel_key *key = &p->key;
-	auto_str char *tag = parcel_tag(key),
-		      *digest = oci_digest_text(carried_dir(v) ? p->carried.digest : p->manifest.digest);
-	const char *place = carried_dir(v) ? v->output : p->output.name ? p->output.name : "the store";
+	const struct asset_key *key = &p->key;
+	auto_str char *tag = asset_tag(key),
+		      *digest = oci_digest_text(image_dir_name(v) ? p->carried.digest : p->manifest.digest);
+	const char *place = image_dir_name(v) ? v->output : p->output.name ? p->output.name : "the store";
 	auto_json json_t *json =
 		json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:o}", "tag", tag, "digest", digest, "into", json_text(place),
 			  "driver", json_text(key->driver), "kernel", json_text(key->release), "arch", key->arch,
@@ -177,39 +181,39 @@ static void show(const struct values *v, const struct packing *p)
 		printf("%s %s in %s\n", tag, digest, place);
 }
 
-static int run(const struct values *v, char **args, size_t count,
-	       int (*make)(const struct values *v, struct packing *p, struct err *err), struct err *err)
+static int run_pack(const struct values *v, char **args, size_t count,
+		    int (*make)(const struct values *v, struct pack_job *p, struct err *err), struct err *err)
 {
-	struct packing p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			     .state = ROOT_NONE,
-			     .store = ROOT_NONE,
-			     .dir = ROOT_NONE,
-			     .work = SCRATCH_NONE,
-			     .output = OUTPUT_NONE,
-			     .tree = { .root = ROOT_NONE } };
-	int r = open_all(v, args, count, &p, err);
+	struct pack_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			      .state = ROOT_NONE,
+			      .store = ROOT_NONE,
+			      .dir = ROOT_NONE,
+			      .work = SCRATCH_NONE,
+			      .output = OUTPUT_NONE,
+			      .tree = { .root = ROOT_NONE } };
+	int r = open_pack_job(v, args, count, &p, err);
 	if (r == 0)
 		r = make(v, &p, err);
 	if (r == 0)
-		show(v, &p);
-	packing_done(&p);
+		show_packed(v, &p);
+	pack_job_done(&p);
 	return r;
 }
 
-static int run_headers(void *values, char **args, size_t count, struct err *err)
+static int run_pack_headers(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	if (!v->kernel)
 		return err_set(err, E_USAGE, "pack headers needs --kernel RELEASE");
-	return run(v, args, count, pack_headers, err);
+	return run_pack(v, args, count, pack_headers, err);
 }
 
-static int run_payload(void *values, char **args, size_t count, struct err *err)
+static int run_pack_payload(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	if (!v->driver || !*v->driver)
 		return err_set(err, E_USAGE, "pack payload needs --driver VERSION");
-	return run(v, args, count, pack_payload, err);
+	return run_pack(v, args, count, pack_payload, err);
 }
 
 const struct cmd cmd_pack_headers = {
@@ -227,7 +231,7 @@ const struct cmd cmd_pack_headers = {
 		 "      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
 	.opts = { headers_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_headers,
+	.run = run_pack_headers,
 };
 
 const struct cmd cmd_pack_payload = {
@@ -256,5 +260,5 @@ const struct cmd cmd_pack_payload = {
 		 "      --output dir:DIR\n",
 	.opts = { payload_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_payload,
+	.run = run_pack_payload,
 };

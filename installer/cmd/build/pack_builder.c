@@ -23,34 +23,34 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct packing {
+struct builder_job {
 	struct machine machine;
 	struct root state;
 	struct scratch work;
 	struct output output;
 	struct host host;
-	struct parcel_key key; // borrows from values and host
-	struct descriptor manifest;
+	struct asset_key key; // borrows from values and host
+	struct oci_descriptor manifest;
 };
-#define PACKING_NONE                                                            \
-	((struct packing){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			   .state = ROOT_NONE,                                  \
-			   .work = SCRATCH_NONE,                                \
-			   .output = OUTPUT_NONE })
+#define BUILDER_JOB_NONE                                                            \
+	((struct builder_job){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			       .state = ROOT_NONE,                                  \
+			       .work = SCRATCH_NONE,                                \
+			       .output = OUTPUT_NONE })
 
-static void packing_done(struct packing *p)
+static void builder_job_done(struct builder_job *p)
 {
-	descriptor_done(&p->manifest);
+	oci_descriptor_done(&p->manifest);
 	host_done(&p->host);
 	output_done(&p->output);
 	scratch_done(&p->work);
 	root_done(&p->state);
 	machine_done(&p->machine);
 }
-#define auto_packing __attribute__((cleanup(packing_done)))
+#define auto_builder_job __attribute__((cleanup(builder_job_done)))
 
 // What a compile gets to see (kmod/sandbox/jail.c), less what no compiler reads. The devices of an image stay behind.
-static bool is_wanted(void *ctx, const char *path)
+static bool is_needed_by_compiler(void *ctx, const char *path)
 {
 	static const char *const dirs[] = { "usr/", "bin", "sbin", "lib", "opt/", "etc/alternatives/" };
 	static const char *const idle[] = { "usr/share/doc/",  "usr/share/info/",   "usr/share/man/",
@@ -94,34 +94,34 @@ static int check_tools(const struct root *root, const char *file, struct err *er
 		       names);
 }
 
-static int unpack(const char *file, struct packing *p, struct err *err)
+static int unpack_image(const char *file, struct builder_job *p, struct err *err)
 {
 	auto_fd int fd = file_open_arg(file, O_RDONLY, err);
 	if (fd < 0 || scratch_make(&p->state, "builder", &p->work, err) < 0 ||
-	    archive_unpack(fd, file, 0, &p->work.root, NULL, is_wanted, NULL, err) < 0)
+	    archive_unpack(fd, file, 0, &p->work.root, NULL, is_needed_by_compiler, NULL, err) < 0)
 		return -1;
 	return check_tools(&p->work.root, file, err);
 }
 
-static int pack(const struct values *v, const char *file, struct packing *p, struct err *err)
+static int pack_builder(const struct values *v, const char *file, struct builder_job *p, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
 	const struct layout *into = NULL;
-	if (job_look("ROOT.tar", file, false, err) < 0 || machine_open(&v->common, &p->machine, err) < 0 ||
+	if (job_check_path("ROOT.tar", file, false, err) < 0 || machine_open(&v->common, &p->machine, err) < 0 ||
 	    job_state(&job, &p->machine, &p->state, err) < 0 ||
 	    output_init(&p->output, v->output, &p->state, err) < 0 ||
-	    host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 || unpack(file, p, err) < 0)
+	    host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 || unpack_image(file, p, err) < 0)
 		return -1;
-	p->key = (struct parcel_key){ .kind = &PARCEL_BUILDER, .arch = v->arch ? v->arch : p->host.arch };
+	p->key = (struct asset_key){ .kind = &ASSET_BUILDER, .arch = v->arch ? v->arch : p->host.arch };
 	return output_layout(&p->output, &into, err) < 0 ||
-			       parcel_create(into, &p->work.root, &p->key, &p->manifest, err) < 0 ?
+			       asset_create(into, &p->work.root, &p->key, &p->manifest, err) < 0 ?
 		       -1 :
 		       output_finish(&p->output, err);
 }
 
-static void show(const struct values *v, const struct packing *p)
+static void show_builder(const struct values *v, const struct builder_job *p)
 {
-	auto_str char *tag = parcel_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
+	auto_str char *tag = asset_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
 	const char *place = p->output.name ? p->output.name : "the store";
 	auto_json json_t *json = json_pack("{s:s, s:s, s:o, s:s}", "tag", tag, "digest", digest, "into",
 					   json_text(place), "arch", p->key.arch);
@@ -131,13 +131,13 @@ static void show(const struct values *v, const struct packing *p)
 		printf("%s %s in %s\n", tag, digest, place);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_pack_builder(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
-	auto_packing struct packing p = PACKING_NONE;
-	if (pack(values, args[0], &p, err) < 0)
+	auto_builder_job struct builder_job p = BUILDER_JOB_NONE;
+	if (pack_builder(values, args[0], &p, err) < 0)
 		return -1;
-	show(values, &p);
+	show_builder(values, &p);
 	return 0;
 }
 
@@ -161,5 +161,5 @@ const struct cmd cmd_pack_builder = {
 		 "  kmodsmith pack builder root.tar --output oci:DIR\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_pack_builder,
 };

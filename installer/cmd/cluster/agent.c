@@ -22,7 +22,7 @@ static const struct opt *const tables[] = { opts,        source_opts, job_opts, 
 extern const struct cmd cmd_agent, cmd_install, cmd_status;
 
 // Nobody is asked: what it takes was staged, and parameters that somebody else gave stay as they are.
-static void from_disk(struct job_values *j)
+static void use_disk_only(struct job_values *j)
 {
 	j->origin.remote.is_offline = j->is_compile_forbidden = true;
 	j->origin.from = j->share_keys = j->headers = (struct strv){ 0 };
@@ -42,8 +42,8 @@ static int add_params(const struct target *target, struct strv *params, struct e
 	return 0;
 }
 
-static int words(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
-		 struct err *err)
+static int child_arguments(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
+			   struct err *err)
 {
 	struct values v = *(const struct values *)ctx;
 	const struct cmd *cmd = work == AGENT_WORK_PROBE ? &cmd_status : &cmd_install;
@@ -65,7 +65,7 @@ static int words(void *ctx, enum agent_work work, const struct target *target, s
 	if (work == AGENT_WORK_STAGE)
 		strv_add(&ret->args, str_dup("--stage"));
 	else
-		from_disk(&v.job);
+		use_disk_only(&v.job);
 	opt_words(tables + 1, &v, cmd, &ret->args, &ret->env);
 	return 0;
 }
@@ -79,7 +79,7 @@ static void clear_environment(void)
 				unsetenv(o->env);
 }
 
-static int open_kube(const struct values *v, const struct machine *m, struct kube **ret, struct err *err)
+static int open_agent_kube(const struct values *v, const struct machine *m, struct kube **ret, struct err *err)
 {
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, err) :
@@ -93,9 +93,9 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 {
 	auto_kube struct kube *kube = NULL;
 	auto_root struct root state = ROOT_NONE;
-	if (open_kube(v, m, &kube, err) < 0)
+	if (open_agent_kube(v, m, &kube, err) < 0)
 		return -1;
-	auto_fd int lock = lock_take_agent(&m->host, err);
+	auto_fd int lock = node_lock_take_agent(&m->host, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
 	const struct agent_host host = { .place = { .host = &m->host,
@@ -109,7 +109,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 					 .policy = v->policy,
 					 .kube = kube,
 					 .ctx = v,
-					 .words = words };
+					 .words = child_arguments };
 	clear_environment();
 	log_info("the agent of Node %s", v->node);
 	int signal = agent_loop(&host, err);
@@ -119,7 +119,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	return 0;
 }
 
-static int idle(struct err *err)
+static int idle_until_signal(struct err *err)
 {
 	sigset_t signals;
 	serve_block(&signals);
@@ -127,7 +127,7 @@ static int idle(struct err *err)
 	return serve(NULL, 0, &signals, err) < 0 ? -1 : 0;
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_agent(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	struct values *v = values;
@@ -137,7 +137,8 @@ static int run(void *values, char **args, size_t count, struct err *err)
 		return err_set(err, E_USAGE, "an agent needs --node NAME and --policy FILE");
 	if (machine_open(&v->job.origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	return facts_has_gpu(&f) ? serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) : idle(err);
+	return facts_has_gpu(&f) ? serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) :
+				   idle_until_signal(err);
 }
 
 const struct cmd cmd_agent = {
@@ -159,5 +160,5 @@ const struct cmd cmd_agent = {
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",
 	.opts = { opts, source_opts, job_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_agent,
 };

@@ -7,7 +7,7 @@
 #include "cluster/kube/client.h"
 
 struct agent_host { // all borrowed
-	struct agent_place place;
+	struct agent_paths place;
 	const char *boot, *node, *policy; // policy: a file as somebody typed it
 	struct kube *kube;
 	void *ctx;

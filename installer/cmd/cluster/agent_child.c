@@ -14,14 +14,14 @@
 
 enum { LOCKED_AGAIN_MS = 5000, LOCKED_MOST_MS = 300000, OUTPUT_MOST = 4 << 20 };
 
-static void forget(struct agent_child *c)
+static void forget_child(struct agent_child *c)
 {
 	close_fdp(&c->out);
 	launch_words_done(&c->words);
 	*c = AGENT_CHILD_NONE;
 }
 
-static int start(struct agent_child *c, struct err *err)
+static int start_child(struct agent_child *c, struct err *err)
 {
 	close_fdp(&c->out);
 	c->out = -1;
@@ -33,9 +33,9 @@ int agent_child_start(struct agent_child *c, struct launch_words *words, struct 
 {
 	*c = (struct agent_child){ .is_there = true, .out = -1, .words = *words, .since_ms = kube_now_ms() };
 	*words = (struct launch_words){ 0 };
-	if (start(c, err) == 0)
+	if (start_child(c, err) == 0)
 		return 0;
-	forget(c);
+	forget_child(c);
 	return -1;
 }
 
@@ -55,7 +55,7 @@ static const struct err_info *error_of(int out, char ret_text[128])
 	return code ? err_info_by_name(code) : NULL;
 }
 
-static void judge(const struct agent_child *c, int status, struct agent_end *ret)
+static void judge_child_result(const struct agent_child *c, int status, struct agent_end *ret)
 {
 	char text[128] = "";
 	*ret = (struct agent_end){ .is_ok = WIFEXITED(status) && WEXITSTATUS(status) == 0,
@@ -79,21 +79,21 @@ bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
 	struct err err;
 	int status = 0;
 	if (c->again_ms) {
-		if (now_ms < c->again_ms || start(c, &err) == 0)
+		if (now_ms < c->again_ms || start_child(c, &err) == 0)
 			return false;
 		*ret = (struct agent_end){ .failing = FAILING_TRANSIENT, .code = "E_SYSTEM" };
-		forget(c);
+		forget_child(c);
 		return true;
 	}
 	if (waitpid(c->pid, &status, WNOHANG) != c->pid)
 		return false;
-	judge(c, status, ret);
+	judge_child_result(c, status, ret);
 	// Somebody else's turn on this node, for instance of the child of an agent that was killed: it passes.
 	if (str_eq(ret->code, "E_LOCKED") && now_ms - c->since_ms < LOCKED_MOST_MS) {
 		c->again_ms = now_ms + LOCKED_AGAIN_MS;
 		return false;
 	}
-	forget(c);
+	forget_child(c);
 	return true;
 }
 
@@ -108,5 +108,5 @@ void agent_child_stop(struct agent_child *c, int wait_ms)
 		for (; wait_ms > 0 && waitpid(c->pid, &status, WNOHANG) == 0; wait_ms -= STEP_MS)
 			poll(NULL, 0, STEP_MS);
 	}
-	forget(c);
+	forget_child(c);
 }

@@ -14,7 +14,7 @@
 
 enum { IDLE_MS = 1000, LEAVE_MS = 20000 };
 
-struct seat {
+struct agent_run {
 	const struct agent_host *host;
 	struct stat stamp; // of the policy's file
 	struct agent_child child;
@@ -27,9 +27,9 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 }
 
 // What means nothing is complained of once, not at every look.
-static int read_policy(void *ctx, struct policy *ret, struct err *err)
+static int reread_policy_file(void *ctx, struct policy *ret, struct err *err)
 {
-	struct seat *s = ctx;
+	struct agent_run *s = ctx;
 	struct stat st;
 	auto_str char *text = NULL;
 	size_t len = 0;
@@ -47,47 +47,47 @@ static int read_policy(void *ctx, struct policy *ret, struct err *err)
 	return 1;
 }
 
-static int look(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
-		struct target *ret_new, struct err *err)
+static int read_agent_facts(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
+			    struct target *ret_new, struct err *err)
 {
-	const struct seat *s = ctx;
-	return agent_look(&s->host->place, names, count, ret, ret_new, err);
+	const struct agent_run *s = ctx;
+	return agent_read_facts(&s->host->place, names, count, ret, ret_new, err);
 }
 
-static void look_holders(void *ctx, struct agent_holders *ret)
+static void read_agent_holders(void *ctx, struct agent_holders *ret)
 {
-	const struct seat *s = ctx;
-	agent_look_holders(&s->host->place, ret);
+	const struct agent_run *s = ctx;
+	agent_read_holders(&s->host->place, ret);
 }
 
-static int begin(void *ctx, enum agent_work work, const struct target *target, struct err *err)
+static int begin_child(void *ctx, enum agent_work work, const struct target *target, struct err *err)
 {
-	struct seat *s = ctx;
+	struct agent_run *s = ctx;
 	auto_launch_words struct launch_words words = { 0 };
 	if (s->host->words(s->host->ctx, work, target, &words, err) < 0)
 		return -1;
 	return agent_child_start(&s->child, &words, err);
 }
 
-static bool ended(void *ctx, struct agent_end *ret)
+static bool child_has_ended(void *ctx, struct agent_end *ret)
 {
-	struct seat *s = ctx;
+	struct agent_run *s = ctx;
 	return agent_child_ended(&s->child, ret);
 }
 
-static void did(void *ctx, const char *what)
+static void log_agent_action(void *ctx, const char *what)
 {
 	(void)ctx;
 	log_info("%s", what);
 }
 
-static void trouble(void *ctx, const char *what, const struct err *why)
+static void log_agent_trouble(void *ctx, const char *what, const struct err *why)
 {
 	(void)ctx;
 	log_warn("%s: %s", what, why->text);
 }
 
-static int next_signal(const sigset_t *set)
+static int next_agent_signal(const sigset_t *set)
 {
 	static const struct timespec none;
 	for (int signal; (signal = sigtimedwait(set, NULL, &none)) > 0;)
@@ -98,13 +98,14 @@ static int next_signal(const sigset_t *set)
 
 int agent_loop(const struct agent_host *host, struct err *err)
 {
-	struct seat seat = { .host = host, .child = AGENT_CHILD_NONE };
+	struct agent_run agent_run = { .host = host, .child = AGENT_CHILD_NONE };
 	const struct agent_site site = {
 		.state = host->place.state,
 		.boot = host->boot,
 		.node = host->node,
 		.kube = host->kube,
-		.machine = { &seat, read_policy, look, look_holders, begin, ended, did, trouble },
+		.machine = { &agent_run, reread_policy_file, read_agent_facts, read_agent_holders, begin_child,
+			     child_has_ended, log_agent_action, log_agent_trouble },
 	};
 	struct agent a;
 	sigset_t set;
@@ -112,9 +113,9 @@ int agent_loop(const struct agent_host *host, struct err *err)
 	if (agent_open(&site, &a, err) < 0)
 		return -1;
 	serve_block(&set);
-	while (!(signal = next_signal(&set)))
+	while (!(signal = next_agent_signal(&set)))
 		agent_turn(&a, IDLE_MS);
-	agent_child_stop(&seat.child, LEAVE_MS);
+	agent_child_stop(&agent_run.child, LEAVE_MS);
 	agent_done(&a);
 	return signal;
 }

@@ -63,7 +63,7 @@ void cluster_warn_no_policy(struct kube *kube)
 	auto_str char *path = api_configmap(before, POLICY_NAME);
 	auto_json json_t *map = NULL;
 	struct err ignored;
-	log_warn("there is neither a " DRIVERROLLOUT_KIND " nor a ConfigMap " POLICY_NAME
+	log_warn("there is neither a " DRIVER_ROLLOUT_KIND " nor a ConfigMap " POLICY_NAME
 		 " in the namespace %s; see --namespace",
 		 kube_namespace(kube));
 	if (!str_eq(kube_namespace(kube), before) && api_get(kube, path, &map, &ignored) > 0)

@@ -26,13 +26,13 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct desk { // what the ears write on
+struct coordinator_process { // what the ears write on
 	struct coordinator c;
 	const char *metrics;
 	char *written;
-	struct tally tally;
+	struct counters counters;
 	struct root pulse_dir, kern;
-	struct pulse pulse;
+	struct liveness liveness;
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -41,13 +41,14 @@ static void on_signal(int signal)
 	stop_signal = signal;
 }
 
-static void log_moved(void *ctx, const struct transited *t)
+static void log_moved(void *ctx, const struct phase_change *t)
 {
-	struct desk *d = ctx;
-	tally_moved(&d->tally, t);
-	log_info("node %s: %s -> %s (%u.%u): %s%s%s%s%s", t->node, phase_info(t->from)->name, phase_info(t->to)->name,
-		 t->seq.epoch, t->seq.n, t->rule, t->reason->code == REASON_NONE ? "" : "; ",
-		 t->reason->code == REASON_NONE ? "" : reason_info(t->reason->code)->code,
+	struct coordinator_process *d = ctx;
+	counters_phase_change(&d->counters, t);
+	log_info("node %s: %s -> %s (%u.%u): %s%s%s%s%s", t->node, node_phase_info(t->from)->name,
+		 node_phase_info(t->to)->name, t->seq.epoch, t->seq.n, t->rule,
+		 t->reason->code == REASON_NONE ? "" : "; ",
+		 t->reason->code == REASON_NONE ? "" : node_reason_info(t->reason->code)->code,
 		 *t->reason->object ? " " : "", t->reason->object);
 }
 
@@ -63,14 +64,14 @@ static void log_lead(void *ctx)
 	log_info("leading");
 }
 
-static void beat(void *ctx)
+static void beat_pulse(void *ctx)
 {
-	struct desk *d = ctx;
-	if (d->pulse.root)
-		pulse_beat(&d->pulse, PULSE_TURN, 0, 0);
+	struct coordinator_process *d = ctx;
+	if (d->liveness.root)
+		liveness_beat(&d->liveness, LIVENESS_TURN, 0, 0);
 }
 
-static int pulse_begin(const struct values *v, struct desk *d, struct err *err)
+static int liveness_begin(const struct values *v, struct coordinator_process *d, struct err *err)
 {
 	if (!v->pulse_dir)
 		return 0;
@@ -78,27 +79,27 @@ static int pulse_begin(const struct values *v, struct desk *d, struct err *err)
 		return err_wrap(err, "--pulse-dir");
 	if (root_init(&d->kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
 		return -1;
-	pulse_open(&d->pulse, &d->pulse_dir, ".", &d->kern);
+	liveness_open(&d->liveness, &d->pulse_dir, ".", &d->kern);
 	return 0;
 }
 
-static void desk_done(struct desk *d)
+static void coordinator_process_done(struct coordinator_process *d)
 {
 	free(d->written);
-	pulse_done(&d->pulse);
+	liveness_done(&d->liveness);
 	root_done(&d->pulse_dir);
 	root_done(&d->kern);
 }
-#define auto_desk __attribute__((cleanup(desk_done)))
+#define auto_desk __attribute__((cleanup(coordinator_process_done)))
 
 // A file that cannot be written is no reason to stop. s NULL: another one leads.
 static void write_metrics(void *ctx, const struct slots *s)
 {
-	struct desk *d = ctx;
+	struct coordinator_process *d = ctx;
 	struct err why;
 	if (s)
-		tally_pools(&d->tally, &d->c.policy, s->sums, kube_now_ms());
-	auto_str char *text = d->metrics ? metrics_text(&d->c, s, &d->tally) : NULL;
+		counters_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
+	auto_str char *text = d->metrics ? metrics_text(&d->c, s, &d->counters) : NULL;
 	if (!text || str_eq(text, d->written))
 		return;
 	free(d->written);
@@ -117,7 +118,7 @@ static void write_metrics(void *ctx, const struct slots *s)
 		log_warn("the metrics: %s", why.text);
 }
 
-static int coordinate(struct desk *d, struct err *err)
+static int coordinate(struct coordinator_process *d, struct err *err)
 {
 	enum { STEP_MS = 1000 };
 	struct coordinator *c = &d->c;
@@ -135,17 +136,19 @@ static int coordinate(struct desk *d, struct err *err)
 	return coordinator_leave(c, err);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_coordinator(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
 	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
-	auto_desk struct desk desk = { .metrics = v->metrics, .pulse_dir = ROOT_NONE, .kern = ROOT_NONE };
+	auto_desk struct coordinator_process coordinator_process = { .metrics = v->metrics,
+								     .pulse_dir = ROOT_NONE,
+								     .kern = ROOT_NONE };
 	struct sigaction action = { .sa_handler = on_signal };
 	(void)args, (void)count;
 	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
 	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0 ||
-	    pulse_begin(v, &desk, err) < 0)
+	    liveness_begin(v, &coordinator_process, err) < 0)
 		return -1;
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
@@ -158,16 +161,16 @@ static int run(void *values, char **args, size_t count, struct err *err)
 					"coordinator",
 		.own_node = v->node,
 		.own_uid = v->pod_uid,
-		.ears = { .moved = log_moved,
-			  .trouble = log_trouble,
-			  .leads = log_lead,
-			  .turns = beat,
-			  .rests = write_metrics,
-			  .ctx = &desk },
+		.callbacks = { .moved = log_moved,
+			       .trouble = log_trouble,
+			       .leads = log_lead,
+			       .turns = beat_pulse,
+			       .rests = write_metrics,
+			       .ctx = &coordinator_process },
 	};
-	coordinator_init(&o, &desk.c);
-	int r = coordinate(&desk, err);
-	coordinator_done(&desk.c);
+	coordinator_init(&o, &coordinator_process.c);
+	int r = coordinate(&coordinator_process, err);
+	coordinator_done(&coordinator_process.c);
 	return r;
 }
 
@@ -187,5 +190,5 @@ const struct cmd cmd_coordinator = {
 		 "  kmodsmith coordinator --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { opts, cluster_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_coordinator,
 };

@@ -29,13 +29,13 @@ static const struct opt plan_opts[] = {
 	{ 0 },
 };
 
-static int read_text(const char *path, char **ret, size_t *ret_len, struct err *err)
+static int read_text_file(const char *path, char **ret, size_t *ret_len, struct err *err)
 {
 	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
 	return fd < 0 ? -1 : file_read(fd, path, ret, ret_len, err);
 }
 
-static int read_policy(const char *path, struct policy *ret, struct err *err)
+static int read_policy_file(const char *path, struct policy *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
@@ -45,13 +45,13 @@ static int read_policy(const char *path, struct policy *ret, struct err *err)
 	return policy_parse(text, len, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
-static int read_nodes(const char *path, const struct policy *policy, struct roster *ret, struct err *err)
+static int read_node_list(const char *path, const struct policy *policy, struct node_list *ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
-	if (read_text(path, &text, &len, err) < 0)
+	if (read_text_file(path, &text, &len, err) < 0)
 		return -1;
-	return roster_parse(text, len, policy, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
+	return node_list_parse(text, len, policy, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
 }
 
 static int read_now(const char *text, int64_t *ret, struct err *err)
@@ -63,83 +63,84 @@ static int read_now(const char *text, int64_t *ret, struct err *err)
 	return 0;
 }
 
-static int run_plan(void *values, char **args, size_t count, struct err *err)
+static int run_rollout_plan(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_policy struct policy policy = POLICY_NONE;
-	auto_roster struct roster roster = { 0 };
+	auto_node_list struct node_list node_list = { 0 };
 	auto_slots struct slots slots = SLOTS_NONE;
 	struct rollout rollouts[POOLS_MOST] = { 0 };
-	const struct ledger ledger = { 0 };
+	const struct slot_ledger ledger = { 0 };
 	struct cluster c = { &policy, rollouts, NULL, 0, &ledger, 1, 0, NULL, NULL, false };
 	(void)args, (void)count;
 	if (!v->policy || !v->nodes)
 		return err_set(err, E_USAGE, "--policy and --nodes are needed");
-	if (read_now(v->now, &c.now, err) < 0 || read_policy(v->policy, &policy, err) < 0 ||
-	    read_nodes(v->nodes, &policy, &roster, err) < 0)
+	if (read_now(v->now, &c.now, err) < 0 || read_policy_file(v->policy, &policy, err) < 0 ||
+	    read_node_list(v->nodes, &policy, &node_list, err) < 0)
 		return -1;
-	c.members = roster.members;
-	c.count = roster.count;
+	c.nodes = node_list.nodes;
+	c.count = node_list.count;
 	for (size_t i = 0; v->is_resumed && i < policy.pool_count; i++)
-		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.aim, .resumed = c.now };
-	slots_plan(&c, &slots);
+		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.target_hash, .resumed = c.now };
+	scheduler_plan(&c, &slots);
 	if (v->node)
-		return show_why(&c, &slots, v->node, NULL, v->common.is_json, err);
-	show_rollouts(&c, &slots, NULL, v->common.is_json);
+		return rollout_show_why(&c, &slots, v->node, NULL, v->common.is_json, err);
+	rollout_show_pools(&c, &slots, NULL, v->common.is_json);
 	return 0;
 }
 
 // Of nodes that nothing was done with yet, so that the policy alone decides.
-static int plan_fresh(const char *path, const struct policy *policy, struct roster *roster, struct cluster *c,
-		      struct slots *ret, struct err *err)
+static int plan_without_status(const char *path, const struct policy *policy, struct node_list *node_list,
+			       struct cluster *c, struct slots *ret, struct err *err)
 {
 	static struct rollout rollouts[POOLS_MOST];
-	static const struct ledger ledger;
-	if (read_nodes(path, policy, roster, err) < 0)
+	static const struct slot_ledger ledger;
+	if (read_node_list(path, policy, node_list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < policy->pool_count; i++)
-		rollouts[i] = (struct rollout){ .target = policy->pools[i].target.aim };
-	*c = (struct cluster){ policy, rollouts, roster->members, roster->count, &ledger, 1, time(NULL), NULL,
+		rollouts[i] = (struct rollout){ .target = policy->pools[i].target.target_hash };
+	*c = (struct cluster){ policy, rollouts, node_list->nodes, node_list->count, &ledger, 1, time(NULL), NULL,
 			       NULL,   false };
-	slots_plan(c, ret);
+	scheduler_plan(c, ret);
 	return 0;
 }
 
 static json_t *wanted_json(const struct pool *pool)
 {
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	json_t *spans = json_object();
 	for (unsigned i = 0; i < SPAN_COUNT; i++)
 		json_object_set_new(spans, span_names[i], json_integer(pool->spans[i]));
-	aim_text(&pool->target.aim, aim);
+	target_hash_text(&pool->target.target_hash, target_hash);
 	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o}", "pool", pool->name, "driver", pool->target.driver, "target",
-			 aim, "waves", (int)pool->wave_count, "windows", (int)pool->window_count, "deadlines", spans);
+			 target_hash, "waves", (int)pool->wave_count, "windows", (int)pool->window_count, "deadlines",
+			 spans);
 }
 
-static int run_check(void *values, char **args, size_t count, struct err *err)
+static int run_rollout_check(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_policy struct policy policy = POLICY_NONE;
 	auto_json json_t *pools = json_array();
-	auto_roster struct roster roster = { 0 };
+	auto_node_list struct node_list node_list = { 0 };
 	auto_slots struct slots slots = SLOTS_NONE;
 	struct cluster c;
 	(void)count;
-	if (read_policy(args[0], &policy, err) < 0 ||
-	    (v->nodes && plan_fresh(v->nodes, &policy, &roster, &c, &slots, err) < 0))
+	if (read_policy_file(args[0], &policy, err) < 0 ||
+	    (v->nodes && plan_without_status(v->nodes, &policy, &node_list, &c, &slots, err) < 0))
 		return -1;
 	for (size_t i = 0; i < policy.pool_count; i++) {
 		const struct pool *pool = &policy.pools[i];
 		json_t *wanted = wanted_json(pool);
 		if (v->nodes)
-			json_object_set_new(wanted, "nodesOfWaves", waves_json(&c, &slots, i));
+			json_object_set_new(wanted, "nodesOfWaves", rollout_waves_json(&c, &slots, i));
 		json_array_append_new(pools, wanted);
 		if (v->common.is_json)
 			continue;
 		printf("pool %s: driver %s, %zu waves, %zu windows\n", pool->name, pool->target.driver,
 		       pool->wave_count, pool->window_count);
 		if (v->nodes)
-			show_waves(&c, &slots, i);
+			rollout_show_waves(&c, &slots, i);
 	}
 	if (v->common.is_json)
 		show_json(pools);
@@ -167,7 +168,7 @@ const struct cmd cmd_rollout_plan = {
 		"  kmodsmith rollout plan --policy policy.json --nodes nodes.json\n",
 	.opts = { plan_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_plan,
+	.run = run_rollout_plan,
 };
 
 const struct cmd cmd_rollout_check_policy = {
@@ -182,5 +183,5 @@ const struct cmd cmd_rollout_check_policy = {
 		 "  kmodsmith rollout check-policy policy.yaml --nodes nodes.json\n",
 	.opts = { check_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_check,
+	.run = run_rollout_check,
 };

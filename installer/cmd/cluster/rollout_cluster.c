@@ -8,7 +8,7 @@
 
 static json_t *policy_json(const struct coordinator *c)
 {
-	const char *kind = c->policy_object ? DRIVERROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
 	return json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c->refused.code, "refusal",
 			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
 			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone));
@@ -17,7 +17,7 @@ static json_t *policy_json(const struct coordinator *c)
 static void show_policy(const struct coordinator *c)
 {
 	if (c->policy_object && c->policy_map)
-		printf("policy: there is a " DRIVERROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
+		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
 	for (size_t i = 0; i < c->undone.count; i++)
 		printf("policy: %s\n", c->undone.items[i]);
 	if (c->refused.code)
@@ -25,22 +25,22 @@ static void show_policy(const struct coordinator *c)
 }
 
 // Nobody has told yet who is in the way: its pods are listed, and none is evicted.
-static void look_at_pods(struct coordinator *c, const char *node)
+static void check_node_pods(struct coordinator *c, const char *node)
 {
 	struct err why;
 	size_t at = 0;
-	while (at < c->fleet.count && !str_eq(c->fleet.fellows[at].name, node))
+	while (at < c->node_cache.count && !str_eq(c->node_cache.entries[at].name, node))
 		at++;
-	const struct member *m = at < c->fleet.count ? &c->fleet.members[at] : NULL;
+	const struct node_state *m = at < c->node_cache.count ? &c->node_cache.nodes[at] : NULL;
 	const struct pool *pool = m ? policy_pool(&c->policy, m) : NULL;
-	enum phase phase = m ? m->record.phase : PHASE_IDLE;
+	enum node_phase phase = m ? m->record.phase : PHASE_IDLE;
 	bool is_drained = phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING;
 	if (pool && is_drained && !*m->record.reason.object &&
-	    drain_look(&c->drain, &c->fleet, at, pool, false, kube_time(c->o.kube), &why) < 0)
+	    drain_check_pods(&c->drain, &c->node_cache, at, pool, false, kube_time(c->o.kube), &why) < 0)
 		log_warn("the pods of %s cannot be listed: %s", node, why.text);
 }
 
-static int show(const struct cluster_values *v, const char *node, struct err *err)
+static int show_cluster_rollout(const struct cluster_values *v, const char *node, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;
 	auto_coordinator struct coordinator c = { 0 };
@@ -57,25 +57,25 @@ static int show(const struct cluster_values *v, const char *node, struct err *er
 	if (!v->common.is_json)
 		show_policy(&c);
 	if (node)
-		look_at_pods(&c, node);
+		check_node_pods(&c, node);
 	struct cluster cluster = coordinator_cluster(&c);
-	slots_plan(&cluster, &slots);
+	scheduler_plan(&cluster, &slots);
 	if (node)
-		return show_why(&cluster, &slots, node, policy, v->common.is_json, err);
-	show_rollouts(&cluster, &slots, policy, v->common.is_json);
+		return rollout_show_why(&cluster, &slots, node, policy, v->common.is_json, err);
+	rollout_show_pools(&cluster, &slots, policy, v->common.is_json);
 	return 0;
 }
 
-static int run_status(void *values, char **args, size_t count, struct err *err)
+static int run_rollout_status(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	return show(values, NULL, err);
+	return show_cluster_rollout(values, NULL, err);
 }
 
-static int run_why(void *values, char **args, size_t count, struct err *err)
+static int run_rollout_why(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
-	return show(values, args[0], err);
+	return show_cluster_rollout(values, args[0], err);
 }
 
 const struct cmd cmd_rollout_status = {
@@ -87,7 +87,7 @@ const struct cmd cmd_rollout_status = {
 		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),
-	.run = run_status,
+	.run = run_rollout_status,
 };
 
 const struct cmd cmd_rollout_why = {
@@ -103,5 +103,5 @@ const struct cmd cmd_rollout_why = {
 		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),
-	.run = run_why,
+	.run = run_rollout_why,
 };

@@ -9,12 +9,12 @@
 
 #include <stdio.h>
 
-struct said {
+struct operator_request {
 	const struct cluster_values *values;
 	const char *pool, *wave;
 	char *what;     // for people
 	json_t *target; // that an undo goes back to; NULL = it is none
-	int (*say)(struct said *s, const struct coordinator *c, json_t *patch, struct err *err);
+	int (*say)(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err);
 };
 
 static const struct pool *find_pool(const struct coordinator *c, const char *name, size_t *ret_at, struct err *err)
@@ -28,7 +28,7 @@ static const struct pool *find_pool(const struct coordinator *c, const char *nam
 	return NULL;
 }
 
-static const char *note_of(const struct coordinator *c, enum gate gate)
+static const char *gate_annotation(const struct coordinator *c, enum gate gate)
 {
 	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
 	return json_string_value(json_object_get(notes, gate_keys[gate]));
@@ -45,17 +45,18 @@ static json_t *annotations_of(json_t *patch)
 	return json_object_get(json_object_get(patch, "metadata"), "annotations");
 }
 
-static void set_note(json_t *patch, enum gate gate, const char *value)
+static void set_gate_annotation(json_t *patch, enum gate gate, const char *value)
 {
 	json_object_set_new(annotations_of(patch), gate_keys[gate], json_text(value));
 }
 
 // The list with the pool's word replaced; is_added: beside those that are there (waves).
-static void set_word(const struct coordinator *c, json_t *patch, enum gate gate, const char *pool, const char *word)
+static void set_gate_word(const struct coordinator *c, json_t *patch, enum gate gate, const char *pool,
+			  const char *word)
 {
 	auto_strv struct strv words = { 0 };
 	size_t len, pool_len = strlen(pool);
-	for (const char *at = note_of(c, gate), *part; at && (part = cut(&at, ',', &len));) {
+	for (const char *at = gate_annotation(c, gate), *part; at && (part = node_word_cut(&at, ',', &len));) {
 		bool is_its = len > pool_len && memcmp(part, pool, pool_len) == 0 && strchr(":@", part[pool_len]);
 		if (!is_its && len)
 			strv_add(&words, str_ndup(part, len));
@@ -63,28 +64,28 @@ static void set_word(const struct coordinator *c, json_t *patch, enum gate gate,
 	if (word)
 		strv_add(&words, str_dup(word));
 	auto_str char *list = words.count ? strv_join(&words, ",") : NULL;
-	set_note(patch, gate, list);
+	set_gate_annotation(patch, gate, list);
 }
 
-static int say_pause(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+static int request_pause(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	(void)c, (void)err;
-	set_note(patch, GATE_PAUSE, "true");
+	set_gate_annotation(patch, GATE_PAUSE, "true");
 	s->what = str_dup("paused: no new node is begun; those under way go on");
 	return 0;
 }
 
-static int say_resume(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+static int request_resume(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *word = NULL;
 	size_t at;
-	set_note(patch, GATE_PAUSE, NULL);
+	set_gate_annotation(patch, GATE_PAUSE, NULL);
 	if (s->pool) {
 		if (!find_pool(c, s->pool, &at, err))
 			return -1;
 		word = str_fmt("%s@%s", s->pool, now);
-		set_word(c, patch, GATE_RESUME, s->pool, word);
-		set_word(c, patch, GATE_ABORT, s->pool, NULL);
+		set_gate_word(c, patch, GATE_RESUME, s->pool, word);
+		set_gate_word(c, patch, GATE_ABORT, s->pool, NULL);
 		auto_str char *undo = undo_note(undo_of(c), s->pool, NULL, NULL);
 		json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(undo));
 	}
@@ -96,36 +97,36 @@ static int say_resume(struct said *s, const struct coordinator *c, json_t *patch
 	return 0;
 }
 
-static int say_approve(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+static int request_approve(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	size_t at;
 	const struct pool *pool = find_pool(c, s->pool, &at, err);
 	if (!pool)
 		return -1;
 	unsigned w = 0;
-	while (w <= pool->wave_count && !str_eq(slots_wave_name(pool, w), s->wave))
+	while (w <= pool->wave_count && !str_eq(waves_name(pool, w), s->wave))
 		w++;
 	if (w > pool->wave_count)
 		return err_set(err, E_NOT_FOUND, "pool '%s' has no wave '%s'", s->pool, s->wave);
-	aim_text(&pool->target.aim, aim);
-	auto_str char *word = str_fmt("%s:%s@%s", s->pool, s->wave, aim);
-	set_word(c, patch, GATE_APPROVE, s->pool, word);
+	target_hash_text(&pool->target.target_hash, target_hash);
+	auto_str char *word = str_fmt("%s:%s@%s", s->pool, s->wave, target_hash);
+	set_gate_word(c, patch, GATE_APPROVE, s->pool, word);
 	s->what = str_fmt("pool %s: wave %s and those before it may open for driver %s", s->pool, s->wave,
 			  pool->target.driver);
 	return 0;
 }
 
-static int say_abort(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+static int request_abort(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
-	char aim[AIM_TEXT];
+	char target_hash[TARGET_HASH_TEXT];
 	size_t at;
 	const struct pool *pool = find_pool(c, s->pool, &at, err);
 	if (!pool)
 		return -1;
-	aim_text(&pool->target.aim, aim);
-	auto_str char *word = str_fmt("%s@%s", s->pool, aim);
-	set_word(c, patch, GATE_ABORT, s->pool, word);
+	target_hash_text(&pool->target.target_hash, target_hash);
+	auto_str char *word = str_fmt("%s@%s", s->pool, target_hash);
+	set_gate_word(c, patch, GATE_ABORT, s->pool, word);
 	s->what = str_fmt("pool %s: driver %s is given up; drains are called off, replacements under way end", s->pool,
 			  pool->target.driver);
 	return 0;
@@ -140,18 +141,18 @@ static const json_t *stable_of(const struct coordinator *c, const char *pool)
 	return NULL;
 }
 
-static int say_undo(struct said *s, const struct coordinator *c, json_t *patch, struct err *err)
+static int request_undo(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	size_t at;
 	const json_t *stable = stable_of(c, s->pool);
 	const struct pool *pool = find_pool(c, s->pool, &at, err);
 	if (!pool)
 		return -1;
-	if (!stable || aim_eq(&c->rollouts[at].stable, &pool->target.aim))
+	if (!stable || target_hash_eq(&c->rollouts[at].stable, &pool->target.target_hash))
 		return err_set(err, E_NOT_FOUND,
 			       "pool '%s' has had no driver on all its nodes %s that it could go back to", s->pool,
 			       stable ? "before this one" : "yet");
-	auto_str char *note = undo_note(undo_of(c), s->pool, &pool->target.aim, stable);
+	auto_str char *note = undo_note(undo_of(c), s->pool, &pool->target.target_hash, stable);
 	json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(note));
 	json_decref(s->target);
 	s->target = json_deep_copy(stable);
@@ -163,7 +164,7 @@ static int say_undo(struct said *s, const struct coordinator *c, json_t *patch, 
 }
 
 // 1 = said, 0 = somebody else wrote there in between.
-static int try_once(struct said *s, struct err *err)
+static int write_request_once(struct operator_request *s, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;
 	auto_coordinator struct coordinator c = { 0 };
@@ -173,7 +174,7 @@ static int try_once(struct said *s, struct err *err)
 	const json_t *metadata = json_object_get(coordinator_source(&c, &path), "metadata");
 	if (!metadata)
 		return err_set(err, E_NOT_FOUND,
-			       "there is neither a " DRIVERROLLOUT_KIND " nor a ConfigMap %s in namespace %s",
+			       "there is neither a " DRIVER_ROLLOUT_KIND " nor a ConfigMap %s in namespace %s",
 			       POLICY_NAME, c.o.namespace);
 	const char *version = json_string_value(json_object_get(metadata, "resourceVersion"));
 	auto_json json_t *patch = json_pack("{s:{s:s, s:{}}}", "metadata", "resourceVersion", version, "annotations");
@@ -181,7 +182,7 @@ static int try_once(struct said *s, struct err *err)
 	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
 }
 
-static void show_said(const struct said *s)
+static void show_request(const struct operator_request *s)
 {
 	if (s->values->common.is_json) {
 		auto_json json_t *json = json_pack("{s:s, s:O*}", "said", s->what, "target", s->target);
@@ -196,16 +197,16 @@ static void show_said(const struct said *s)
 	}
 }
 
-static int say(struct said *s, struct err *err)
+static int write_request(struct operator_request *s, struct err *err)
 {
 	enum { TRIES = 5 };
 	int r = 0;
 	for (int i = 0; i < TRIES && r == 0; i++)
-		r = try_once(s, err);
+		r = write_request_once(s, err);
 	if (r == 0)
 		r = err_set(err, E_CONFLICT, "somebody else keeps writing to the policy %s", POLICY_NAME);
 	if (r > 0)
-		show_said(s);
+		show_request(s);
 	json_decref(s->target);
 	free(TAKE(s->what));
 	return r < 0 ? -1 : 0;
@@ -214,26 +215,32 @@ static int say(struct said *s, struct err *err)
 static int run_pause(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	return say(&(struct said){ .values = values, .say = say_pause }, err);
+	return write_request(&(struct operator_request){ .values = values, .say = request_pause }, err);
 }
 static int run_resume(void *values, char **args, size_t count, struct err *err)
 {
-	return say(&(struct said){ .values = values, .pool = count ? args[0] : NULL, .say = say_resume }, err);
+	return write_request(
+		&(struct operator_request){ .values = values, .pool = count ? args[0] : NULL, .say = request_resume },
+		err);
 }
 static int run_approve(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
-	return say(&(struct said){ .values = values, .pool = args[0], .wave = args[1], .say = say_approve }, err);
+	return write_request(
+		&(struct operator_request){
+			.values = values, .pool = args[0], .wave = args[1], .say = request_approve },
+		err);
 }
 static int run_abort(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
-	return say(&(struct said){ .values = values, .pool = args[0], .say = say_abort }, err);
+	return write_request(&(struct operator_request){ .values = values, .pool = args[0], .say = request_abort },
+			     err);
 }
 static int run_undo(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
-	return say(&(struct said){ .values = values, .pool = args[0], .say = say_undo }, err);
+	return write_request(&(struct operator_request){ .values = values, .pool = args[0], .say = request_undo }, err);
 }
 
 #define GATE(verb, args_, least, most, help_, about_)                                         \

@@ -8,21 +8,21 @@
 
 #include <stdio.h>
 
-char *reason_text(const struct reason *reason)
+char *rollout_reason_text(const struct reason *reason)
 {
-	const char *code = reason->code == REASON_NONE ? "" : reason_info(reason->code)->code;
+	const char *code = reason->code == REASON_NONE ? "" : node_reason_info(reason->code)->code;
 	return str_fmt("%s%s%s", code, *reason->object ? " " : "", reason->object);
 }
 
-static const char *slot_step(const struct member *m, const struct seat *seat)
+static const char *slot_step(const struct node_state *m, const struct node_plan *node_plan)
 {
-	bool is_counted = seat->had == SLOT_NONE && m->record.phase != PHASE_QUEUED;
-	if (seat->has == seat->had)
+	bool is_counted = node_plan->had == SLOT_NONE && m->record.phase != PHASE_QUEUED;
+	if (node_plan->has == node_plan->had)
 		return "";
-	return is_counted             ? "is entered into the ledger" :
-	       seat->has == SLOT_NONE ? "its slot is given back" :
-	       seat->had == SLOT_NONE ? "gets a slot" :
-					"gets a slot for work";
+	return is_counted                  ? "is entered into the ledger" :
+	       node_plan->has == SLOT_NONE ? "its slot is given back" :
+	       node_plan->had == SLOT_NONE ? "gets a slot" :
+					     "gets a slot for work";
 }
 
 static json_t *date_json(int64_t t)
@@ -31,55 +31,56 @@ static json_t *date_json(int64_t t)
 	return json_text(text);
 }
 
-static json_t *changes_json(const struct member *m, const struct decision *d, bool has_mirror)
+static json_t *changes_json(const struct node_state *m, const struct decision *d, bool has_mirror)
 {
-	auto_patch struct patch patch;
+	auto_node_patch struct node_patch patch;
 	json_t *set = json_object();
-	patch_make(m, d, has_mirror, &patch);
+	node_patch_make(m, d, has_mirror, &patch);
 	for (size_t i = 0; i < patch.count; i++)
 		json_object_set_new(set, patch.changes[i].key, json_text(patch.changes[i].value));
 	return set;
 }
 
-json_t *times_json(const struct view *v)
+json_t *rollout_times_json(const struct view *v)
 {
 	const struct record *r = &v->m->record;
-	struct reason last = why_last(v->m);
-	auto_str char *ended = reason_text(&last);
+	struct reason last = explain_last_drain(v->m);
+	auto_str char *ended = rollout_reason_text(&last);
 	return json_pack("{s:o, s:o, s:o, s:s, s:s, s:s, s:i}", "since", date_json(r->since), "reasonSince",
 			 date_json(r->reason_since ? r->reason_since : r->since), "deadline", date_json(r->deadline),
-			 "atDeadline", why_deadline(v), "cordonedBy", why_cordon(v->m), "lastDrain", ended, "drains",
-			 (int)r->drains.failed);
+			 "atDeadline", explain_deadline(v), "cordonedBy", explain_cordon(v->m), "lastDrain", ended,
+			 "drains", (int)r->drains.failed);
 }
 
 static json_t *node_json(const struct cluster *c, const struct slots *s, size_t at)
 {
-	const struct member *m = &c->members[at];
-	const struct seat *seat = &s->seats[at];
-	struct view v = slots_view(c, s, at);
+	const struct node_state *m = &c->nodes[at];
+	const struct node_plan *node_plan = &s->node_plans[at];
+	struct view v = scheduler_view(c, s, at);
 	struct decision d;
 	transition(&v, &d);
 	const struct reason *why = d.rule ? &d.next.reason : &d.waits;
-	const struct reason_info *info = reason_info(why->code);
+	const struct node_reason_info *info = node_reason_info(why->code);
 	static const char *const cordons[] = { "keep", "on", "off" };
-	auto_json json_t *times = times_json(&v);
-	json_t *json = json_pack(
-		"{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
-		json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state", phase_info(m->record.phase)->name,
-		"step", json_text(d.rule ? rule_text(d.rule) : NULL), "next",
-		json_text(d.rule ? phase_info(d.next.phase)->name : NULL), "reason", info->code, "object", why->object,
-		"action", info->next, "deadline", date_json(d.next.deadline), "slot", slot_step(m, seat), "cordon",
-		cordons[d.cordon], "writes", changes_json(m, &d, c->policy->has_mirror));
+	auto_json json_t *times = rollout_times_json(&v);
+	json_t *json =
+		json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
+			  json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
+			  node_phase_info(m->record.phase)->name, "step", json_text(d.rule ? rule_text(d.rule) : NULL),
+			  "next", json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
+			  "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline), "slot",
+			  slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes",
+			  changes_json(m, &d, c->policy->has_mirror));
 	json_object_update_missing(json, times);
 	return json;
 }
 
 // Of a node that waits for another drain, where its reason is another one by now.
-static char *last_drain(const struct member *m, const struct decision *d)
+static char *last_drain(const struct node_state *m, const struct decision *d)
 {
-	struct reason last = why_last(m);
+	struct reason last = explain_last_drain(m);
 	bool is_told = last.code == REASON_NONE || (!d->rule && last.code == d->waits.code);
-	auto_str char *text = reason_text(&last);
+	auto_str char *text = rollout_reason_text(&last);
 	return is_told ? str_dup("") : str_fmt("last drain: %s", text);
 }
 
@@ -87,7 +88,7 @@ static char *last_drain(const struct member *m, const struct decision *d)
 static int64_t next_window(const struct cluster *c, size_t pool)
 {
 	const struct pool *p = &c->policy->pools[pool];
-	return window_next(p, c->now, p->spans[SPAN_MARGIN]);
+	return policy_window_next(p, c->now, p->spans[SPAN_MARGIN]);
 }
 
 static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t at)
@@ -95,16 +96,16 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct sum *sum = &s->sums[at];
 	const struct rollout *r = &s->rollouts[at];
 	const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
-	char target[AIM_TEXT];
-	aim_text(&r->target, target);
-	auto_str char *text = reason_text(why);
+	char target[TARGET_HASH_TEXT];
+	target_hash_text(&r->target, target);
+	auto_str char *text = rollout_reason_text(why);
 	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "pool",
 			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
-			 "wave", slots_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
-			 text, "action", reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
+			 "wave", waves_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason", text,
+			 "action", node_reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
 			 "failed", (int)sum->failed, "unavailable", (int)sum->unavailable, "maxUnavailable",
 			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit,
-			 "waves", waves_json(c, s, at), "windowOpens", date_json(next_window(c, at)));
+			 "waves", rollout_waves_json(c, s, at), "windowOpens", date_json(next_window(c, at)));
 }
 
 static void show_pools(const struct cluster *c, const struct slots *s)
@@ -113,19 +114,19 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 		const struct sum *sum = &s->sums[i];
 		const struct rollout *r = &s->rollouts[i];
 		const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
-		auto_str char *text = reason_text(why);
+		auto_str char *text = rollout_reason_text(why);
 		printf("pool %s: driver %s, wave %s, %u nodes, %u done, %u failed; slots %u of %u, unavailable %u of "
 		       "%u\n",
 		       c->policy->pools[i].name, c->policy->pools[i].target.driver,
-		       slots_wave_name(&c->policy->pools[i], r->wave), sum->total, sum->done, sum->failed, sum->used,
+		       waves_name(&c->policy->pools[i], r->wave), sum->total, sum->done, sum->failed, sum->used,
 		       sum->parallel_limit, sum->unavailable, sum->unavailable_limit);
 		if (why->code != REASON_NONE)
 			printf("%s: %s\n  %s\n  next: %s\n", r->is_halted ? "halted" : "no more grants", text,
-			       reason_info(why->code)->text, reason_info(why->code)->next);
+			       node_reason_info(why->code)->text, node_reason_info(why->code)->next);
 		auto_str char *opens = next_window(c, i) ? date_text((time_t)next_window(c, i)) : NULL;
 		if (opens)
 			printf("  windows: closed until %s\n", opens);
-		show_waves(c, s, i);
+		rollout_show_waves(c, s, i);
 	}
 }
 
@@ -142,9 +143,9 @@ static char *deadline_text(int64_t deadline, int64_t now)
 }
 
 // Ours goes by itself; of the others somebody else has to know.
-static const char *cordon_text(const struct member *m)
+static const char *cordon_text(const struct node_state *m)
 {
-	return !m->facts.is_unschedulable ? "-" : str_eq(why_cordon(m), "ours") ? "ours" : "foreign";
+	return !m->facts.is_unschedulable ? "-" : str_eq(explain_cordon(m), "ours") ? "ours" : "foreign";
 }
 
 static void show_nodes(const struct cluster *c, const struct slots *s)
@@ -152,18 +153,19 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 	auto_strv struct strv rows = { 0 };
 	strv_add(&rows, str_dup("NODE\tPOOL\tWAVE\tSTATE\tCORDON\tNEXT\tREASON\tDEADLINE\tSTEP"));
 	for (size_t i = 0; i < c->count; i++) {
-		struct view v = slots_view(c, s, i);
+		struct view v = scheduler_view(c, s, i);
 		struct decision d;
 		transition(&v, &d);
-		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
+		auto_str char *why = rollout_reason_text(d.rule ? &d.next.reason : &d.waits);
 		auto_str char *deadline = deadline_text(d.next.deadline, c->now);
-		const char *slot = slot_step(&c->members[i], &s->seats[i]), *step = d.rule ? rule_text(d.rule) : "";
-		auto_str char *last = last_drain(&c->members[i], &d);
-		strv_add(&rows, str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->members[i].name,
-					v.pool ? v.pool->name : "-", *v.wave ? v.wave : "-",
-					phase_info(c->members[i].record.phase)->name, cordon_text(&c->members[i]),
-					d.rule ? phase_info(d.next.phase)->name : "-", *why ? why : "-", deadline, slot,
-					*slot && *step ? "; " : "", step, *last && (*slot || *step) ? "; " : "", last));
+		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]), *step = d.rule ? rule_text(d.rule) : "";
+		auto_str char *last = last_drain(&c->nodes[i], &d);
+		strv_add(&rows,
+			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->nodes[i].name,
+				 v.pool ? v.pool->name : "-", *v.wave ? v.wave : "-",
+				 node_phase_info(c->nodes[i].record.phase)->name, cordon_text(&c->nodes[i]),
+				 d.rule ? node_phase_info(d.next.phase)->name : "-", *why ? why : "-", deadline, slot,
+				 *slot && *step ? "; " : "", step, *last && (*slot || *step) ? "; " : "", last));
 	}
 	show_table(&rows);
 }
@@ -181,7 +183,7 @@ static void show_plan_json(const struct cluster *c, const struct slots *s, const
 	show_json(result);
 }
 
-void show_rollouts(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json)
+void rollout_show_pools(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json)
 {
 	if (is_json) {
 		show_plan_json(c, s, policy);

@@ -9,18 +9,18 @@ struct wave_sum {
 	bool is_open, is_short; // with those before it fewer nodes than have to be done before the next one opens
 };
 
-static void sum_up(const struct cluster *c, const struct slots *s, size_t pool_at, struct wave_sum *ret)
+static void sum_wave(const struct cluster *c, const struct slots *s, size_t pool_at, struct wave_sum *ret)
 {
 	const struct pool *pool = &c->policy->pools[pool_at];
 	unsigned before = 0;
 	for (size_t i = 0; i < c->count; i++) {
-		const struct seat *seat = &s->seats[i];
-		const struct record *record = &c->members[i].record;
-		if (seat->pool != (int)pool_at || c->members[i].facts.is_skipped)
+		const struct node_plan *node_plan = &s->node_plans[i];
+		const struct record *record = &c->nodes[i].record;
+		if (node_plan->pool != (int)pool_at || c->nodes[i].facts.is_skipped)
 			continue;
-		ret[seat->wave].nodes++;
-		ret[seat->wave].done += record->phase == PHASE_DONE && !seat->is_failed &&
-					aim_eq(&record->target, &s->rollouts[pool_at].target);
+		ret[node_plan->wave].nodes++;
+		ret[node_plan->wave].done += record->phase == PHASE_DONE && !node_plan->is_failed &&
+					     target_hash_eq(&record->target, &s->rollouts[pool_at].target);
 	}
 	for (unsigned w = 0; w <= pool->wave_count; w++) {
 		before += ret[w].nodes;
@@ -29,33 +29,33 @@ static void sum_up(const struct cluster *c, const struct slots *s, size_t pool_a
 	}
 }
 
-json_t *waves_json(const struct cluster *c, const struct slots *s, size_t pool_at)
+json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_t pool_at)
 {
 	const struct pool *pool = &c->policy->pools[pool_at];
 	struct wave_sum sums[WAVES_MOST + 1] = { 0 };
 	json_t *list = json_array();
-	sum_up(c, s, pool_at, sums);
+	sum_wave(c, s, pool_at, sums);
 	for (unsigned w = 0; w <= pool->wave_count; w++)
-		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", slots_wave_name(pool, w),
-						      "nodes", (int)sums[w].nodes, "done", (int)sums[w].done, "open",
+		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", waves_name(pool, w), "nodes",
+						      (int)sums[w].nodes, "done", (int)sums[w].done, "open",
 						      sums[w].is_open, "tooFewNodes", sums[w].is_short));
 	return list;
 }
 
-void show_waves(const struct cluster *c, const struct slots *s, size_t pool_at)
+void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t pool_at)
 {
 	const struct pool *pool = &c->policy->pools[pool_at];
 	struct wave_sum sums[WAVES_MOST + 1] = { 0 };
 	if (!pool->wave_count)
 		return;
-	sum_up(c, s, pool_at, sums);
+	sum_wave(c, s, pool_at, sums);
 	for (unsigned w = 0; w <= pool->wave_count; w++)
-		printf("  wave %s: %u nodes, %u done, %s\n", slots_wave_name(pool, w), sums[w].nodes, sums[w].done,
+		printf("  wave %s: %u nodes, %u done, %s\n", waves_name(pool, w), sums[w].nodes, sums[w].done,
 		       sums[w].is_open ? "open" : "closed");
 	for (unsigned w = 0; w < pool->wave_count; w++)
 		if (sums[w].is_short)
 			printf("  warning: pool %s: with wave %s %s nodes are begun, and %u have to be done before the "
 			       "next wave opens (minDone): it waits for `kmodsmith rollout approve %s %s`\n",
 			       pool->name, pool->waves[w].name, sums[w].nodes ? "too few" : "no", pool->waves[w].done,
-			       pool->name, slots_wave_name(pool, w + 1));
+			       pool->name, waves_name(pool, w + 1));
 }

@@ -51,7 +51,7 @@ void machine_done(struct machine *m)
 	root_done(&m->kern);
 }
 
-int unload_deadline_ms(unsigned seconds)
+int job_unload_timeout_ms(unsigned seconds)
 {
 	enum { DEFAULT_S = 60, DAY_S = 24 * 60 * 60 };
 	seconds = seconds ? seconds : DEFAULT_S;
@@ -118,9 +118,9 @@ void show_json(const json_t *value)
 	fprintf(show_results(), "%s\n", text ? text : "null");
 }
 
-json_t *failure_json(const struct err *err)
+json_t *show_failure_json(const struct err *err)
 {
-	return json_pack("{s:o}", "error", report_error(err));
+	return json_pack("{s:o}", "error", status_json_error(err));
 }
 
 void show_progress(const char *what, unsigned done, unsigned total)

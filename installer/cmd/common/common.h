@@ -24,15 +24,15 @@ int machine_open(const struct common *common, struct machine *ret, struct err *e
 void machine_done(struct machine *m);
 #define auto_machine __attribute__((cleanup(machine_done)))
 
-int unload_deadline_ms(unsigned seconds); // 0 = the default, a minute
+int job_unload_timeout_ms(unsigned seconds); // 0 = the default, a minute
 
 // A text table: rows of cells separated by tabs, columns aligned, on standard output.
 void show_table(const struct strv *rows);
 void show_json(const json_t *value);
 // From here on nothing but JSON arrives at standard output.
 int show_json_only(struct err *err);
-FILE *show_results(void);                    // where it goes
-json_t *failure_json(const struct err *err); // what --json prints in place of a result
+FILE *show_results(void);                         // where it goes
+json_t *show_failure_json(const struct err *err); // what --json prints in place of a result
 // On a terminal a line that rewrites itself; elsewhere a line for each quarter that was begun: a log is short (R-K4),
 // and the phase's own line tells its end.
 void show_progress(const char *what, unsigned done, unsigned total);

@@ -12,7 +12,7 @@
 
 static const char CONFIG_FILE[] = "etc/kmodsmith/kmodsmith.conf";
 
-static const struct cmd *find(const char *name)
+static const struct cmd *find_command(const char *name)
 {
 	for (size_t i = 0; commands[i]; i++)
 		if (str_eq(commands[i]->name, name))
@@ -23,12 +23,12 @@ static const struct cmd *find(const char *name)
 const struct cmd *entry_find(int argc, char **argv, int *ret_words)
 {
 	auto_str char *both = argc > 1 ? str_fmt("%s %s", argv[0], argv[1]) : NULL;
-	const struct cmd *cmd = both ? find(both) : NULL;
+	const struct cmd *cmd = both ? find_command(both) : NULL;
 	*ret_words = cmd ? 2 : 1;
-	return cmd || strchr(argv[0], ' ') ? cmd : find(argv[0]);
+	return cmd || strchr(argv[0], ' ') ? cmd : find_command(argv[0]);
 }
 
-int entry_words(int argc, char **argv)
+int entry_run_words(int argc, char **argv)
 {
 	int words;
 	const struct cmd *cmd = entry_find(argc, argv, &words);
@@ -51,7 +51,7 @@ static const struct group *group_of(const struct cmd *cmd)
 
 // A standard descriptor that is closed would be given to the next file that is opened, and output would land in that
 // file. Opened for reading only, it makes writing fail as it should.
-void entry_guard(void)
+void entry_open_stdio(void)
 {
 	struct err ignored;
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -64,12 +64,12 @@ static void show_failure(const struct err *err, bool is_json)
 	log_err(err);
 	if (!is_json)
 		return;
-	auto_json json_t *failure = failure_json(err);
+	auto_json json_t *failure = show_failure_json(err);
 	show_json(failure);
 }
 
 // The status, unless what was printed did not arrive: a full disk under standard output is no success.
-static int delivered(int status)
+static int flush_results(int status)
 {
 	struct err err;
 	if (fflush(show_results()) != 0 || fflush(stdout) != 0)
@@ -95,7 +95,7 @@ int entry_usage(bool is_error)
 			fprintf(out, "  %-12s %s\n", group->name, group->help);
 	}
 	fprintf(out, "\n`kmodsmith COMMAND --help` teaches each one; `kmodsmith --version` tells the version.\n");
-	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
+	return is_error ? err_info(E_USAGE)->exit_status : flush_results(0);
 }
 
 static int group_usage(const struct group *group, bool is_error)
@@ -107,7 +107,7 @@ static int group_usage(const struct group *group, bool is_error)
 		if (group_of(commands[i]) == group)
 			fprintf(out, "  %-16s %s\n", commands[i]->name, commands[i]->help);
 	fprintf(out, "\n`kmodsmith %s VERB --help` teaches each one.\n", group->name);
-	return is_error ? err_info(E_USAGE)->exit_status : delivered(0);
+	return is_error ? err_info(E_USAGE)->exit_status : flush_results(0);
 }
 
 static char *verbs_of(const struct group *group)
@@ -119,7 +119,7 @@ static char *verbs_of(const struct group *group)
 	return strv_join(&verbs, ", ");
 }
 
-static const char *near_command(const char *word)
+static const char *nearest_command(const char *word)
 {
 	auto_strv struct strv names = { 0 };
 	for (size_t i = 0; commands[i]; i++)
@@ -127,7 +127,7 @@ static const char *near_command(const char *word)
 	for (const struct group *g = groups; g->name; g++)
 		strv_add(&names, str_dup(g->name));
 	const char *near = nearest(word, &names);
-	const struct cmd *cmd = near ? find(near) : NULL;
+	const struct cmd *cmd = near ? find_command(near) : NULL;
 	const struct group *group = near ? find_group(near, strlen(near)) : NULL;
 	return cmd ? cmd->name : group ? group->name : NULL;
 }
@@ -135,7 +135,7 @@ static const char *near_command(const char *word)
 int entry_version(void)
 {
 	printf("kmodsmith %s\n", KMODSMITH_VERSION);
-	return delivered(0);
+	return flush_results(0);
 }
 
 // Whether a word stands among the arguments, however wrong the others are.
@@ -154,7 +154,7 @@ int entry_unknown(int argc, char **argv)
 	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
 		return group_usage(group, argc == 1);
 	auto_str char *verbs = group ? verbs_of(group) : NULL;
-	const char *near = group ? NULL : near_command(argv[0]);
+	const char *near = group ? NULL : nearest_command(argv[0]);
 	if (group)
 		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], verbs);
 	else if (near)
@@ -183,20 +183,20 @@ static const char *const variables[] = { "KMODSMITH_CONFIG", "KMODSMITH_KEY_PASS
 					 "KMODSMITH_CACHE",  "KMODSMITH_INPUTS",       "KMODSMITH_ACCEL",
 					 "KMODSMITH_BASE",   "KMODSMITH_RUN_DIR",      NULL };
 
-struct input {
+struct entry_input {
 	struct opt_input opt;
 	char *name, *text;
 };
 
-static void input_done(struct input *i)
+static void entry_input_done(struct entry_input *i)
 {
 	free(i->name);
 	free(i->text);
 }
-#define auto_input __attribute__((cleanup(input_done)))
+#define auto_entry_input __attribute__((cleanup(entry_input_done)))
 
 // KMODSMITH_CONFIG names a file that must exist; the default one may be absent.
-static int read_config(struct input *ret, struct err *err)
+static int read_chosen_config(struct entry_input *ret, struct err *err)
 {
 	const char *named = getenv("KMODSMITH_CONFIG");
 	auto_root struct root slash = ROOT_NONE;
@@ -210,9 +210,9 @@ static int read_config(struct input *ret, struct err *err)
 	return root_read(&slash, CONFIG_FILE, &ret->text, NULL, err);
 }
 
-static int input_read(int argc, char **argv, struct input *ret, struct err *err)
+static int entry_input_read(int argc, char **argv, struct entry_input *ret, struct err *err)
 {
-	if (read_config(ret, err) < 0)
+	if (read_chosen_config(ret, err) < 0)
 		return -1;
 	ret->opt = (struct opt_input){ .all = commands,
 				       .variables = variables,
@@ -243,10 +243,11 @@ static int show_help(const struct cmd *cmd)
 
 int entry_values(const struct cmd *cmd, int argc, char **argv, void *values)
 {
-	auto_input struct input in = { 0 };
+	auto_entry_input struct entry_input in = { 0 };
 	struct opt_parsed parsed;
 	struct err ignored;
-	return input_read(argc, argv, &in, &ignored) < 0 || opt_parse(cmd, &in.opt, values, &parsed, &ignored) != 0 ?
+	return entry_input_read(argc, argv, &in, &ignored) < 0 ||
+			       opt_parse(cmd, &in.opt, values, &parsed, &ignored) != 0 ?
 		       -1 :
 		       0;
 }
@@ -258,20 +259,20 @@ static struct {
 	const void *values;
 } running;
 
-void entry_blame(struct err *err)
+void entry_add_origin(struct err *err)
 {
 	if (running.in)
 		opt_blame(running.in, running.parsed, running.values, err);
 }
 
-int entry_again(const struct cmd *cmd, void *values, struct err *err)
+int entry_reparse(const struct cmd *cmd, void *values, struct err *err)
 {
 	struct opt_parsed parsed;
 	return opt_parse(cmd, running.in, values, &parsed, err) < 0 ? -1 : 0;
 }
 
 // Without the values, which may be a proxy's password.
-static void tell_origins(const struct opt_input *in, const struct opt_parsed *parsed)
+static void log_option_origins(const struct opt_input *in, const struct opt_parsed *parsed)
 {
 	for (size_t i = 0; i < parsed->opts; i++) {
 		const struct opt_origin *o = &parsed->origins[i];
@@ -284,11 +285,11 @@ static void tell_origins(const struct opt_input *in, const struct opt_parsed *pa
 
 static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)
 {
-	auto_input struct input in = { 0 };
+	auto_entry_input struct entry_input in = { 0 };
 	struct opt_parsed parsed;
 	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
 		return show_help(cmd);
-	if (input_read(argc, argv, &in, err) < 0)
+	if (entry_input_read(argc, argv, &in, err) < 0)
 		return -1;
 	int r = opt_parse(cmd, &in.opt, values, &parsed, err);
 	if (r > 0)
@@ -300,10 +301,10 @@ static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *val
 	running.values = values;
 	r = setup_log(values, err);
 	if (r == 0)
-		tell_origins(&in.opt, &parsed);
+		log_option_origins(&in.opt, &parsed);
 	r = r < 0 ? -1 : cmd->run(values, parsed.args, parsed.count, err);
 	if (r < 0)
-		entry_blame(err);
+		entry_add_origin(err);
 	running.in = NULL;
 	return r;
 }
@@ -321,5 +322,5 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	}
 	opt_done(cmd, values);
 	free(values);
-	return r < 0 ? err_info(err.code)->exit_status : delivered(r);
+	return r < 0 ? err_info(err.code)->exit_status : flush_results(r);
 }

@@ -7,18 +7,18 @@ struct values {
 	struct common common;
 };
 
-static json_t *as_json(const struct err_info *e)
+static json_t *error_json(const struct err_info *e)
 {
 	return json_pack("{s:s, s:i, s:b, s:s, s:s, s:s}", "code", e->name, "exit", e->exit_status, "retryable",
 			 e->retryable, "reason", e->reason, "text", e->text, "next", e->next);
 }
 
-static void show_all(bool is_json)
+static void show_errors(bool is_json)
 {
 	auto_json json_t *list = json_array();
 	auto_strv struct strv rows = { 0 };
 	for (const struct err_info *e = NULL; (e = err_info_next(e));) {
-		json_array_append_new(list, as_json(e));
+		json_array_append_new(list, error_json(e));
 		strv_add(&rows, str_fmt("%s\t%s", e->name, e->text));
 	}
 	if (is_json)
@@ -31,13 +31,13 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	if (!count) {
-		show_all(v->common.is_json);
+		show_errors(v->common.is_json);
 		return 0;
 	}
 	const struct err_info *e = err_info_by_name(args[0]);
 	if (!e)
 		return err_set(err, E_NOT_FOUND, "no error code '%s'; `kmodsmith explain` lists them", args[0]);
-	auto_json json_t *one = as_json(e);
+	auto_json json_t *one = error_json(e);
 	if (v->common.is_json)
 		show_json(one);
 	else

@@ -59,7 +59,8 @@ const struct opt job_opts[] = {
 	    "replace a driver that works although nothing could be compared with this kernel (E_UNPROVEN)"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
 	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
-	    "where others find the driver's user space; default: " EXPORT_DEFAULT " for init, else where it is now"),
+	    "where others find the driver's user space; default: " DRIVER_ROOT_DEFAULT
+	    " for init, else where it is now"),
 	OPT("payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, payload,
 	    "user space and sources that an image carries (`pack payload --output dir:DIR`); its driver is the "
 	    "default"),
@@ -84,7 +85,7 @@ const struct opt share_opts[] = {
 	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_SECRETS, share_keys,
 	    "with --share-role builder: private key that signs it"),
 	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
-	    "with --share: where the Leases are that say who compiles; default auto: " BUILDLEASE_NAMESPACE
+	    "with --share: where the Leases are that say who compiles; default auto: " BUILD_LEASE_NAMESPACE
 	    ", and a lock in --state-dir where there is no Kubernetes API"),
 	OPT("lease-duration", 0, "SECONDS", NULL, OPT_UINT, lease_duration_s,
 	    "a compiling node that is silent for so long has died; default 60"),
@@ -94,7 +95,7 @@ const struct opt share_opts[] = {
 };
 
 // Without waiting for a pipe's writer.
-int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err)
+int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err)
 {
 	struct stat st;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
@@ -108,12 +109,12 @@ int job_look(const char *what, const char *path, bool is_dir_allowed, struct err
 	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "%s: '%s' is empty", what, path);
 }
 
-int job_inputs(const struct job_values *values, struct err *err)
+int job_check_inputs(const struct job_values *values, struct err *err)
 {
 	for (size_t i = 0; i < values->headers.count; i++)
-		if (job_look("--headers", values->headers.items[i], false, err) < 0)
+		if (job_check_path("--headers", values->headers.items[i], false, err) < 0)
 			return -1;
-	if (values->source && job_look("--source", values->source, true, err) < 0)
+	if (values->source && job_check_path("--source", values->source, true, err) < 0)
 		return -1;
 	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
 		return err_set(err, E_USAGE, "--source-sha256 '%s' is no digest: 64 digits of 0-9 and a-f",
@@ -124,7 +125,7 @@ int job_inputs(const struct job_values *values, struct err *err)
 	return 0;
 }
 
-int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err)
+int job_parse_flavour(const struct job_values *values, enum flavour *ret, struct err *err)
 {
 	*ret = FLAVOUR_AUTO;
 	if (values->flavour && !flavour_parse(values->flavour, ret))
@@ -132,15 +133,15 @@ int job_flavour(const struct job_values *values, enum flavour *ret, struct err *
 	return 0;
 }
 
-int job_holders(const char *text, enum drain_policy *ret, struct err *err)
+int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err)
 {
-	*ret = DRAIN_REFUSE;
-	if (text && !drain_parse(text, ret))
+	*ret = HOLDERS_REFUSE;
+	if (text && !holders_wait_parse(text, ret))
 		return err_set(err, E_USAGE, "holders: '%s' is none of refuse, wait, stop", text);
 	return 0;
 }
 
-int job_reuse(const char *text, enum reuse *ret, struct err *err)
+int job_parse_reuse(const char *text, enum reuse *ret, struct err *err)
 {
 	*ret = REUSE_SERIES;
 	if (text && !reuse_parse(text, ret))
@@ -148,12 +149,12 @@ int job_reuse(const char *text, enum reuse *ret, struct err *err)
 	return 0;
 }
 
-int job_modules(const struct strv *wish, struct strv *ret, struct err *err)
+int job_parse_modules(const struct strv *request, struct strv *ret, struct err *err)
 {
-	for (size_t i = 0; i < wish->count; i++) {
-		const char *name = wish->items[i];
+	for (size_t i = 0; i < request->count; i++) {
+		const char *name = request->items[i];
 		strv_add(ret, str_starts(name, "nvidia") ? str_dup(name) : str_fmt("nvidia-%s", name));
-		if (driver_module_check("--modules", ret->items[ret->count - 1], err) < 0)
+		if (module_set_check_name("--modules", ret->items[ret->count - 1], err) < 0)
 			return -1;
 	}
 	return 0;
@@ -181,30 +182,30 @@ static int open_roots(struct job *j, struct err *err)
 // What stays as it is needs no package.
 static bool is_host_used(const struct job *j)
 {
-	return j->facts.resident.is_foreign && j->wish.host_driver == HOST_USE;
+	return j->facts.existing_driver.is_foreign && j->request.host_driver == HOST_USE;
 }
 
-static int look_at_resident(struct job *j, struct err *err)
+static int read_existing_driver(struct job *j, struct err *err)
 {
-	const struct store *store = obtain_has_store(&j->obtain) ? &j->obtain.store : NULL;
-	return resident_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store, &j->params.blacklist,
-			     &j->facts.resident, err);
+	const struct store *store = acquire_has_store(&j->acquire) ? &j->acquire.store : NULL;
+	return existing_driver_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store, &j->params.blacklist,
+				    &j->facts.existing_driver, err);
 }
 
 // What is loaded already needs nobody (P1).
-static bool is_loaded(const struct job *j)
+static bool is_requested_driver_loaded(const struct job *j)
 {
 	return j->driver && str_eq(j->driver, j->facts.loaded.version);
 }
 
-// And it is the wished flavour, too: a package of another kernel is not looked for.
-static bool is_served(const struct job *j)
+// And it is the requested flavour, too: a package of another kernel is not looked for.
+static bool is_request_loaded(const struct job *j)
 {
-	return is_loaded(j) && (!j->wish.flavour || j->wish.flavour == j->facts.loaded.flavour);
+	return is_requested_driver_loaded(j) && (!j->request.flavour || j->request.flavour == j->facts.loaded.flavour);
 }
 
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
-static bool is_far(const struct strv *from)
+static bool has_remote_source(const struct strv *from)
 {
 	for (size_t i = 0; from && i < from->count; i++)
 		if (!str_starts(from->items[i], "oci:") && !str_starts(from->items[i], "oci-archive:"))
@@ -212,15 +213,15 @@ static bool is_far(const struct strv *from)
 	return false;
 }
 
-static int look(struct job *j, struct err *err)
+static int find_job_package(struct job *j, struct err *err)
 {
-	struct obtain *o = &j->obtain;
-	bool is_local = is_loaded(j), is_told = !is_local && is_far(o->fetch.from);
+	struct acquire *o = &j->acquire;
+	bool is_local = is_requested_driver_loaded(j), is_told = !is_local && has_remote_source(o->fetch.from);
 	if (is_told)
-		watch_enter(&j->watch, "find");
-	if (obtain_look(o, is_local, err) < 0)
+		progress_enter(&j->progress, "find");
+	if (acquire_find(o, is_local, err) < 0)
 		return -1;
-	const struct package *p = obtain_package(o);
+	const struct package *p = acquire_found(o);
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
 	auto_str char *from = strv_join(o->fetch.from, ", ");
 	log_debug("wanted: driver %s, %s, kernel %s, build id %.12s; asked: %s%s%s; found: %s%s%s",
@@ -231,43 +232,43 @@ static int look(struct job *j, struct err *err)
 		  o->why_not ? o->why_not :
 			       "");
 	if (is_told)
-		watch_facts(&j->watch, json_pack("{s:o, s:o}", "package", json_text(p ? tag : NULL), "place",
-						 json_text(p ? p->place : NULL)));
+		progress_facts(&j->progress, json_pack("{s:o, s:o}", "package", json_text(p ? tag : NULL), "place",
+						       json_text(p ? p->place : NULL)));
 	if (is_told)
-		watch_end(&j->watch, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_served(j) ? 0 : obtain_reuse(o, err);
+		progress_end(&j->progress, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
+	return p || is_request_loaded(j) ? 0 : acquire_find_compatible(o, err);
 }
 
 // What failed on this kernel while another one does well with it: parameters and hardware are not the package's.
-static void refuse_again(struct job *j)
+static void refuse_failed_packages(struct job *j)
 {
 	for (size_t i = 0; i < j->journal.failure_count && !j->values->is_retry; i++) {
-		const struct failure *f = &j->journal.failures[i];
+		const struct journal_failure *f = &j->journal.failures[i];
 		if (f->driver.digest && str_eq(f->driver.kernel, j->facts.host.build_id) &&
 		    !str_eq(f->code, "E_PARAM") && !str_eq(f->code, "E_NO_DEVICE"))
-			strv_add(&j->obtain.refused, str_dup(f->driver.digest));
+			strv_add(&j->acquire.refused, str_dup(f->driver.digest));
 	}
 }
 
 static int find_package(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	struct obtain *o = &j->obtain;
+	struct acquire *o = &j->acquire;
 	char digest[DIGEST_HEX + 1];
-	if (job_store_limit(v->store_limit, &o->limit, err) < 0 ||
-	    kernels_list(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0)
+	if (job_parse_store_limit(v->store_limit, &o->limit, err) < 0 ||
+	    installed_kernels(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0)
 		return -1;
 	o->is_named = v->origin.package;
 	o->gpus = &j->facts.gpus;
-	o->watch = &j->watch;
+	o->progress = &j->progress;
 	o->host = &j->machine.host;
 	o->kern = &j->machine.kern;
-	memstate_init(&o->memory, o->host, o->kern, o->watch, !j->facts.loaded.version);
+	state_dir_init(&o->memory, o->host, o->kern, o->progress, !j->facts.loaded.version);
 	o->banner = j->facts.host.banner;
-	refuse_again(j);
+	refuse_failed_packages(j);
 	o->want = (struct package_want){ .driver = j->driver,
 					 .digest = v->digest ? v->digest + strlen("sha256:") : NULL,
-					 .flavour = j->wish.flavour ? flavour_name(j->wish.flavour) : NULL,
+					 .flavour = j->request.flavour ? flavour_name(j->request.flavour) : NULL,
 					 .release = j->facts.host.release,
 					 .build_id = j->facts.host.build_id,
 					 .arch = j->facts.host.arch,
@@ -278,53 +279,54 @@ static int find_package(struct job *j, struct err *err)
 	if (origin_open(&v->origin, &j->machine.host, &j->origin, err) < 0)
 		return -1;
 	origin_fetch(&j->origin, &j->state, &o->fetch);
-	if (obtain_open(o, err) < 0 || look_at_resident(j, err) < 0)
+	if (acquire_open_store(o, err) < 0 || read_existing_driver(j, err) < 0)
 		return -1;
-	int r = is_host_used(j) ? 0 : look(j, err);
+	int r = is_host_used(j) ? 0 : find_job_package(j, err);
 	o->want.source = NULL; // it was of this function
 	return r;
 }
 
-char *job_source(const struct job *j)
+char *job_source_path(const struct job *j)
 {
 	const struct job_values *v = j->values;
-	return v->source                                    ? str_dup(v->source) :
-	       str_eq(j->obtain.carry.is.driver, j->driver) ? carry_source(&j->obtain.carry) :
-							      NULL;
+	return v->source                                     ? str_dup(v->source) :
+	       str_eq(j->acquire.carry.is.driver, j->driver) ? image_payload_source_path(&j->acquire.carry) :
+							       NULL;
 }
 
-static int open_source(struct job *j, struct err *err)
+static int open_job_source(struct job *j, struct err *err)
 {
-	auto_str char *path = job_source(j);
+	auto_str char *path = job_source_path(j);
 	if (!path)
 		return 0;
 	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
 		return -1;
-	watch_enter(&j->watch, "source");
+	progress_enter(&j->progress, "source");
 	if (source_open(path, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
 		return -1;
-	watch_facts(&j->watch, json_pack("{s:s, s:s}", "driver", j->source.version, "sha256", j->source.digest));
-	watch_end(&j->watch, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
+	progress_facts(&j->progress, json_pack("{s:s, s:s}", "driver", j->source.version, "sha256", j->source.digest));
+	progress_end(&j->progress, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
 	return 0;
 }
 
 static bool is_source_needed(const struct job *j)
 {
-	return !is_host_used(j) && !obtain_package(&j->obtain) && facts_has_gpu(&j->facts) && !is_loaded(j);
+	return !is_host_used(j) && !acquire_found(&j->acquire) && facts_has_gpu(&j->facts) &&
+	       !is_requested_driver_loaded(j);
 }
 
-// What an image carries is the wish when nothing else says which driver is.
-static int look_at_carried(struct job *j, struct err *err)
+// What an image carries is the request when nothing else says which driver is.
+static int open_carried_payload(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	struct carry *c = &j->obtain.carry;
-	if (v->payload && carry_open(v->payload, c, err) < 0)
+	struct image_payload *c = &j->acquire.carry;
+	if (v->payload && image_payload_open(v->payload, c, err) < 0)
 		return -1;
 	if (!j->driver && !v->source && !v->origin.package)
 		j->driver = c->is.driver;
-	if (v->payload && j->driver && !carry_is_of(c, j->driver, j->facts.host.arch))
-		watch_note(&j->watch, "the image carries driver %s for %s, wanted is %s for %s", c->is.driver,
-			   c->is.arch, j->driver, j->facts.host.arch);
+	if (v->payload && j->driver && !image_payload_matches(c, j->driver, j->facts.host.arch))
+		progress_note(&j->progress, "the image carries driver %s for %s, wanted is %s for %s", c->is.driver,
+			      c->is.arch, j->driver, j->facts.host.arch);
 	return 0;
 }
 
@@ -332,55 +334,56 @@ static int look_at_carried(struct job *j, struct err *err)
 static int lock(struct job *j, struct err *err)
 {
 	const struct machine *m = &j->machine;
-	j->lock = lock_take(&m->host, err);
+	j->lock = node_lock_take(&m->host, err);
 	if (j->lock < 0)
 		return -1;
-	loaded_done(&j->facts.loaded);
-	return loaded_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
+	modules_done(&j->facts.loaded);
+	return modules_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
 }
 
 // What is loaded may be changing now. In a boot whose kernel is stuck it will not stop to, and the plan says so.
-static int settle(struct job *j, bool is_change, struct err *err)
+static int wait_for_modules(struct job *j, bool is_change, struct err *err)
 {
 	const struct machine *m = &j->machine;
-	const struct loaded_module *restless = settle_restless(&j->facts.loaded);
+	const struct loaded_module *restless = settle_pending(&j->facts.loaded);
 	if (!restless || journal_is_wedged(&j->journal, j->facts.host.boot_id))
 		return 0;
 	if (!is_change) {
-		watch_note(&j->watch, "module %s is %s: an install would wait for it", restless->name,
-			   loaded_state_name(restless->state));
+		progress_note(&j->progress, "module %s is %s: an install would wait for it", restless->name,
+			      modules_state_name(restless->state));
 		return 0;
 	}
-	loaded_done(&j->facts.loaded);
-	return settle_read(&m->host, &m->kern, j->facts.host.release, unload_deadline_ms(j->values->unload_timeout_s),
-			   &j->watch, &j->facts.loaded, err);
+	modules_done(&j->facts.loaded);
+	return settle_read(&m->host, &m->kern, j->facts.host.release,
+			   job_unload_timeout_ms(j->values->unload_timeout_s), &j->progress, &j->facts.loaded, err);
 }
 
-static int gather(struct job *j, bool is_change, struct err *err)
+static int collect_facts(struct job *j, bool is_change, struct err *err)
 {
 	const struct job_values *v = j->values;
-	watch_enter(&j->watch, "detect");
+	progress_enter(&j->progress, "detect");
 	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0 ||
 	    (is_change && facts_has_gpu(&j->facts) && lock(j, err) < 0))
 		return -1;
-	watch_facts(&j->watch, json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(j->facts.host.release), "gpus",
-					 (int)gpus_ours(&j->facts.gpus, GPU_DISPLAY), "switches",
-					 (int)gpus_ours(&j->facts.gpus, GPU_SWITCH), "driver",
-					 json_text(j->facts.loaded.version)));
-	watch_end(&j->watch, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", j->facts.host.release,
-		  gpus_ours(&j->facts.gpus, GPU_DISPLAY), gpus_ours(&j->facts.gpus, GPU_SWITCH),
-		  j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
+	progress_facts(&j->progress, json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(j->facts.host.release),
+					       "gpus", (int)gpus_count_ours(&j->facts.gpus, GPU_DISPLAY), "switches",
+					       (int)gpus_count_ours(&j->facts.gpus, GPU_SWITCH), "driver",
+					       json_text(j->facts.loaded.version)));
+	progress_end(&j->progress, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", j->facts.host.release,
+		     gpus_count_ours(&j->facts.gpus, GPU_DISPLAY), gpus_count_ours(&j->facts.gpus, GPU_SWITCH),
+		     j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
 	if (!facts_has_gpu(&j->facts))
 		return 0;
-	if (job_inputs(v, err) < 0 || look_at_carried(j, err) < 0 || job_state(v, &j->machine, &j->state, err) < 0 ||
+	if (job_check_inputs(v, err) < 0 || open_carried_payload(j, err) < 0 ||
+	    job_state(v, &j->machine, &j->state, err) < 0 ||
 	    journal_find(&j->machine.host, &j->state, &j->journal, err) < 0 ||
-	    optional_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
-	    settle(j, is_change, err) < 0 ||
-	    params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
+	    optional_modules_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
+	    wait_for_modules(j, is_change, err) < 0 ||
+	    module_params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
 	    find_package(j, err) < 0)
 		return -1;
-	params_add_defaults(&j->params, &j->facts.gpus);
-	return is_source_needed(j) ? open_source(j, err) : 0;
+	module_params_add_defaults(&j->params, &j->facts.gpus);
+	return is_source_needed(j) ? open_job_source(j, err) : 0;
 }
 
 static bool has_unload(const struct plan *p)
@@ -394,36 +397,36 @@ static bool has_unload(const struct plan *p)
 // Who holds the driver only matters when it would have to go, and looking at thousands of processes is not free.
 static int make_plan(struct job *j, struct err *err)
 {
-	if (plan_make(&j->facts, &j->wish, &j->at_hand, NULL, &j->plan, err) < 0)
+	if (plan_make(&j->facts, &j->request, &j->at_hand, NULL, &j->plan, err) < 0)
 		return -1;
 	if (!has_unload(&j->plan))
 		return 0;
 	plan_done(&j->plan);
 	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0 ||
-	    drain_omit_daemons(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
+	    holders_wait_omit_daemons(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
 		return -1;
-	if (plan_make(&j->facts, &j->wish, &j->at_hand, &j->holders, &j->plan, err) == 0)
+	if (plan_make(&j->facts, &j->request, &j->at_hand, &j->holders, &j->plan, err) == 0)
 		return 0;
 	if (err->code == E_IN_USE)
-		drain_list(&j->watch, &j->holders);
+		holders_wait_note(&j->progress, &j->holders);
 	return -1;
 }
 
 void job_done(struct job *j)
 {
 	plan_done(&j->plan);
-	export_done(&j->export);
+	driver_root_done(&j->export);
 	free(j->export_why);
 	holders_done(&j->holders);
 	journal_done(&j->journal);
 	source_done(&j->source);
-	obtain_done(&j->obtain);
+	acquire_done(&j->acquire);
 	origin_done(&j->origin);
-	params_done(&j->params);
-	optional_done(&j->failed);
+	module_params_done(&j->params);
+	optional_modules_done(&j->failed);
 	facts_done(&j->facts);
 	strv_done(&j->modules);
-	watch_done(&j->watch);
+	progress_done(&j->progress);
 	scratch_done(&j->source_work);
 	root_done(&j->patches);
 	root_done(&j->dev_root);
@@ -432,19 +435,19 @@ void job_done(struct job *j)
 	close_fdp(&j->lock);
 }
 
-static int decide(struct job *j, struct err *err)
+static int plan_job(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	j->wish.driver = j->driver;
-	j->wish.modules = &j->modules;
-	j->wish.params = &j->params;
-	j->wish.is_compile_forbidden = v->is_compile_forbidden || v->digest;
-	j->wish.is_retry = v->is_retry;
-	j->at_hand = (struct at_hand){ .package = obtain_package(&j->obtain),
-				       .compatible = j->obtain.compatible,
-				       .is_named = j->obtain.is_named,
-				       .package_why_not = j->obtain.why_not,
-				       .package_code = j->obtain.code,
+	j->request.driver = j->driver;
+	j->request.modules = &j->modules;
+	j->request.params = &j->params;
+	j->request.is_compile_forbidden = v->is_compile_forbidden || v->digest;
+	j->request.is_retry = v->is_retry;
+	j->at_hand = (struct at_hand){ .package = acquire_found(&j->acquire),
+				       .compatible = j->acquire.compatible,
+				       .is_named = j->acquire.is_named,
+				       .package_why_not = j->acquire.why_not,
+				       .package_code = j->acquire.code,
 				       .journal = &j->journal,
 				       .failed = &j->failed,
 				       .source_version = j->source.version,
@@ -454,7 +457,7 @@ static int decide(struct job *j, struct err *err)
 	if (j->plan.flavour_why)
 		log_debug("flavour %s: %s", flavour_name(j->plan.flavour), j->plan.flavour_why);
 	for (size_t i = 0; i < j->plan.count; i++)
-		log_debug("step %zu: %s %s: %s", i + 1, step_kind_name(j->plan.steps[i].kind), j->plan.steps[i].subject,
+		log_debug("step %zu: %s %s: %s", i + 1, plan_step_name(j->plan.steps[i].kind), j->plan.steps[i].subject,
 			  j->plan.steps[i].why);
 	return 0;
 }
@@ -464,17 +467,18 @@ int job_open(const struct job_values *values, bool is_change, struct job *ret, s
 	*ret = JOB_NONE;
 	ret->values = values;
 	ret->driver = values->driver;
-	ret->watch = values->watch ? *values->watch : show_watch();
-	if (job_modules(&values->modules, &ret->modules, err) < 0 || open_roots(ret, err) < 0 ||
-	    job_flavour(values, &ret->wish.flavour, err) < 0 || host_policy(values, &ret->wish.host_driver, err) < 0 ||
-	    job_holders(values->holders, &ret->wish.holders, err) < 0 ||
-	    job_reuse(values->reuse, &ret->obtain.reuse, err) < 0 ||
-	    (values->cdi && cdi_keep_check(values->cdi, err) < 0))
+	ret->progress = values->progress ? *values->progress : show_progress_log();
+	if (job_parse_modules(&values->modules, &ret->modules, err) < 0 || open_roots(ret, err) < 0 ||
+	    job_parse_flavour(values, &ret->request.flavour, err) < 0 ||
+	    host_policy(values, &ret->request.host_driver, err) < 0 ||
+	    job_parse_holders(values->holders, &ret->request.holders, err) < 0 ||
+	    job_parse_reuse(values->reuse, &ret->acquire.reuse, err) < 0 ||
+	    (values->cdi && cdi_spec_file_check(values->cdi, err) < 0))
 		return -1;
-	if (gather(ret, is_change, err) == 0 && decide(ret, err) == 0)
+	if (collect_facts(ret, is_change, err) == 0 && plan_job(ret, err) == 0)
 		return 0;
-	watch_fail(&ret->watch);
+	progress_fail(&ret->progress);
 	if (ret->lock >= 0)
-		job_fall_back(ret, "refused", err);
+		job_recover(ret, "refused", err);
 	return -1;
 }

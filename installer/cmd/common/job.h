@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plan, install, init and doctor have in common: the options that say what is wished, and the gathering of the
+// What plan, install, init and doctor have in common: the options that say what is requested, and the gathering of the
 // facts, packages and sources that a plan is made from.
 #pragma once
 #include "base/file/scratch.h"
@@ -12,7 +12,7 @@ struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
-	char *digest;                       // of the manifest of the one that is wished; NULL = any
+	char *digest;                       // of the manifest of the one that is requested; NULL = any
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
@@ -28,7 +28,7 @@ struct job_values { // first member of the values of each of these commands
 	bool is_cdi_default;    // the command tells container runtimes of the GPUs
 	bool is_keeping;        // and starts the driver's daemons
 	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
-	const struct watch *watch; // who looks on; NULL = show_watch()
+	const struct progress *progress; // who looks on; NULL = show_progress_log()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
@@ -36,29 +36,29 @@ extern const struct opt share_opts[];  // who compiles, of several nodes; for jo
 
 struct job {
 	const struct job_values *values;
-	const char *driver; // that is wished; NULL = that of what was named
+	const char *driver; // that is requested; NULL = that of what was named
 	struct machine machine;
 	int lock; // -1 = not taken
 	struct root state, dev_root, patches;
 	struct scratch source_work;
 	struct facts facts;
-	struct params params;
+	struct module_params params;
 	struct strv modules; // full names
 	struct origin origin;
-	struct obtain obtain;
+	struct acquire acquire;
 	struct source source; // opened only when nothing else can serve; .version NULL = not opened
 	struct journal journal;
-	struct optional failed; // modules, in this boot
-	struct export export;   // .dir NULL = nothing is exported
-	struct export_wish export_wish;
+	struct optional_modules failed; // modules, in this boot
+	struct driver_root export;      // .dir NULL = nothing is exported
+	struct driver_root_request driver_root_request;
 	char export_modules[DIGEST_HEX + 1];
 	char *export_why; // why what is exported is not right, or cannot be made right
 	struct holders holders;
-	struct wish wish;
+	struct request request;
 	struct at_hand at_hand;
 	struct plan plan;
 	enum proof_basis compared; // by job_apply() and job_stage(), when the plan has a proof
-	struct watch watch;
+	struct progress progress;
 };
 
 // Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan
@@ -66,9 +66,9 @@ struct job {
 // job_done(). A failure on a node without a driver brings back the one that worked last.
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
-// What is compiled when it must be: as named, else of the image, when its driver is the wished one. NULL = nothing is
-// there to compile. Caller frees.
-char *job_source(const struct job *job);
+// What is compiled when it must be: as named, else of the image, when its driver is the requested one. NULL = nothing
+// is there to compile. Caller frees.
+char *job_source_path(const struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
 #define JOB_NONE                                                            \
 	((struct job){ .lock = -1,                                          \
@@ -77,14 +77,14 @@ char *job_source(const struct job *job);
 		       .patches = ROOT_NONE,                                \
 		       .source_work = SCRATCH_NONE,                         \
 		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-		       .obtain = OBTAIN_NONE,                               \
+		       .acquire = ACQUIRE_NONE,                             \
 		       .source = { .root = ROOT_NONE } })
 int job_export_open(struct job *job, bool *ret_is_demanded, struct err *err); // where to; once
-int job_withdraw(struct job *job, struct err *err); // an export that is no longer wished, or is elsewhere now
-int job_export(struct job *job, struct err *err);   // of job_open(): what is to be exported, and whether it is
-// A node that had a driver does not stay without one because its wish cannot be had. The error stays what it was.
+int job_export_withdraw(struct job *job, struct err *err); // an export that is no longer requested, or is elsewhere now
+int job_export(struct job *job, struct err *err);          // of job_open(): what is to be exported, and whether it is
+// A node that had a driver does not stay without one because its request cannot be had. The error stays what it was.
 // outcome: of a run that could not even begin; NULL = it has told its end.
-void job_fall_back(struct job *job, const char *outcome, struct err *err);
+void job_recover(struct job *job, const char *outcome, struct err *err);
 int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
 int job_stage(struct job *job, struct err *err);                     // see apply_stage()
 
@@ -94,33 +94,33 @@ int job_stage(struct job *job, struct err *err);                     // see appl
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
 // The same for a command that only looks. A user whose home cannot be used gets an empty one, which goes with `spare`,
 // and a warning.
-struct job_spare {
+struct job_temp_state {
 	struct root parent;
 	char *name; // NULL = none was needed
 };
-#define JOB_SPARE_NONE ((struct job_spare){ .parent = ROOT_NONE })
-int job_state_look(const struct job_values *values, const struct machine *m, struct job_spare *spare, struct root *ret,
-		   struct err *err);
-void job_spare_done(struct job_spare *s);
-#define auto_job_spare __attribute__((cleanup(job_spare_done)))
-int job_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
+#define JOB_TEMP_STATE_NONE ((struct job_temp_state){ .parent = ROOT_NONE })
+int job_state_for_reading(const struct job_values *values, const struct machine *m, struct job_temp_state *spare,
+			  struct root *ret, struct err *err);
+void job_temp_state_done(struct job_temp_state *s);
+#define auto_job_temp_state __attribute__((cleanup(job_temp_state_done)))
+int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
-int job_inputs(const struct job_values *values, struct err *err);
-int job_look(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
-int job_flavour(const struct job_values *values, enum flavour *ret, struct err *err);   // E_USAGE
-int job_holders(const char *text, enum drain_policy *ret, struct err *err);             // E_USAGE; NULL: refuse
-int job_reuse(const char *text, enum reuse *ret, struct err *err);                      // E_USAGE; NULL: series
+int job_check_inputs(const struct job_values *values, struct err *err);
+int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
+int job_parse_flavour(const struct job_values *values, enum flavour *ret, struct err *err);   // E_USAGE
+int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err);           // E_USAGE; NULL: refuse
+int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);                      // E_USAGE; NULL: series
 #define REUSE_HELP                                                                               \
 	"packages of other kernels whose symbol CRCs are proven equal: none, those of the same " \
 	"distribution and x.y series (default), any"
 #define HOLDERS_HELP "when somebody uses a driver that has to go; default refuse"
 #define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
 #define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"
-int job_modules(const struct strv *wish, struct strv *ret, struct err *err); // "uvm" -> "nvidia-uvm"
+int job_parse_modules(const struct strv *request, struct strv *ret, struct err *err); // "uvm" -> "nvidia-uvm"
 
 void show_phase(void *ctx, const struct phase *p);
 void show_note(void *ctx, const char *text);
 void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
-struct watch show_watch(void);                             // phases, progress and notes as log lines
+struct progress show_progress_log(void);                   // phases, progress and notes as log lines
 void show_status(const struct status *s);

@@ -3,10 +3,10 @@
 #include "cmd/common/share.h"
 #include "devices/cdi.h"
 
-static void describe(struct job *j, struct compile_wish *compile, struct apply *ret)
+static void fill_apply(struct job *j, struct compile_request *compile, struct apply *ret)
 {
 	const struct job_values *v = j->values;
-	*compile = (struct compile_wish){
+	*compile = (struct compile_request){
 		.release = j->facts.host.release,
 		.banner = j->facts.host.banner,
 		.source = &j->source,
@@ -29,9 +29,9 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.sys = &j->machine.sys,
 		.state = &j->state,
 		.facts = &j->facts,
-		.wish = &j->wish,
+		.request = &j->request,
 		.plan = &j->plan,
-		.obtain = &j->obtain,
+		.acquire = &j->acquire,
 		.export = j->export.dir ? &j->export : NULL,
 		.compile = compile,
 		.cdi = v->cdi            ? v->cdi :
@@ -41,73 +41,73 @@ static void describe(struct job *j, struct compile_wish *compile, struct apply *
 		.is_kept = v->is_keeping,
 		.is_unproven_allowed = v->is_unproven_allowed,
 		.compared = &j->compared,
-		.load_timeout_ms = v->load_timeout_s ? unload_deadline_ms(v->load_timeout_s) : 0,
-		.unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
-		.holders_timeout_ms = drain_deadline_ms(j->wish.holders, v->holders_timeout_s),
-		.watch = &j->watch,
+		.load_timeout_ms = v->load_timeout_s ? job_unload_timeout_ms(v->load_timeout_s) : 0,
+		.unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s),
+		.holders_timeout_ms = holders_wait_deadline_ms(j->request.holders, v->holders_timeout_s),
+		.progress = &j->progress,
 	};
 }
 
-static int bring_back(struct job *j, const struct apply *apply, struct err *err)
+static int recover_driver(struct job *j, const struct apply *apply, struct err *err)
 {
 	auto_status struct status status = { 0 };
 	if (j->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: somebody else's load or unload
 		return 0;
-	j->obtain.fetch.state = &j->state;
-	if (!j->obtain.fetch.now_trusted && !j->values->origin.is_unverified) { // it ended before anybody asked
+	j->acquire.fetch.state = &j->state;
+	if (!j->acquire.fetch.now_trusted && !j->values->origin.is_unverified) { // it ended before anybody asked
 		trust_now(&j->machine.host, j->values->origin.trust_dir, &j->origin.trust);
-		j->obtain.fetch.now_trusted = &j->origin.trust;
+		j->acquire.fetch.now_trusted = &j->origin.trust;
 	}
-	loaded_done(&j->facts.loaded);
-	if (loaded_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, err) < 0 ||
-	    obtain_open(&j->obtain, err) < 0)
+	modules_done(&j->facts.loaded);
+	if (modules_read(&j->machine.host, &j->machine.kern, j->facts.host.release, &j->facts.loaded, err) < 0 ||
+	    acquire_open_store(&j->acquire, err) < 0)
 		return 0;
-	return apply_back(apply, &status, err);
+	return recover_last_good(apply, &status, err);
 }
 
-void job_fall_back(struct job *j, const char *outcome, struct err *err)
+void job_recover(struct job *j, const char *outcome, struct err *err)
 {
-	struct compile_wish compile;
+	struct compile_request compile;
 	struct apply apply;
 	struct err why;
 	bool ignored;
 	if (j->state.fd >= 0 && job_export_open(j, &ignored, &why) < 0)
-		watch_note(&j->watch, "no user space is exported: %s", why.text);
-	describe(j, &compile, &apply);
+		progress_note(&j->progress, "no user space is exported: %s", why.text);
+	fill_apply(j, &compile, &apply);
 	apply.failure = err;
-	int r = bring_back(j, &apply, &why);
+	int r = recover_driver(j, &apply, &why);
 	if (r > 0)
-		watch_note(&j->watch, "the last good driver serves, not the one that was wished");
+		progress_note(&j->progress, "the last good driver serves, not the one that was wished");
 	else if (r < 0)
 		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
 	else if (outcome)
-		apply_failed(&apply, outcome, err);
+		transaction_publish_failure(&apply, outcome, err);
 }
 
-static int share_job(struct job *j, struct share *ret, struct err *err)
+static int open_share(struct job *j, struct share *ret, struct err *err)
 {
-	const struct share_wish wish = { .values = j->values,
-					 .kern = &j->machine.kern,
-					 .state = &j->state,
-					 .origin = &j->origin,
-					 .watch = &j->watch,
-					 .obtain = &j->obtain,
-					 .source = &j->source,
-					 .flavour = j->plan.flavour,
-					 .release = j->facts.host.release,
-					 .build_id = j->facts.host.build_id,
-					 .arch = j->facts.host.arch,
-					 .modules = &j->modules };
-	return share_open(&wish, ret, err);
+	const struct share_request request = { .values = j->values,
+					       .kern = &j->machine.kern,
+					       .state = &j->state,
+					       .origin = &j->origin,
+					       .progress = &j->progress,
+					       .acquire = &j->acquire,
+					       .source = &j->source,
+					       .flavour = j->plan.flavour,
+					       .release = j->facts.host.release,
+					       .build_id = j->facts.host.build_id,
+					       .arch = j->facts.host.arch,
+					       .modules = &j->modules };
+	return share_open(&request, ret, err);
 }
 
 int job_stage(struct job *j, struct err *err)
 {
-	struct compile_wish compile;
+	struct compile_request compile;
 	struct apply apply;
 	auto_share struct share share = SHARE_NONE;
-	describe(j, &compile, &apply);
-	int r = share_job(j, &share, err);
+	fill_apply(j, &compile, &apply);
+	int r = open_share(j, &share, err);
 	if (r < 0)
 		return -1;
 	apply.gate = r > 0 ? &share.gate : NULL;
@@ -116,21 +116,22 @@ int job_stage(struct job *j, struct err *err)
 
 int job_apply(struct job *j, struct status *ret, struct err *err)
 {
-	struct compile_wish compile;
+	struct compile_request compile;
 	struct apply apply;
 	auto_share struct share share = SHARE_NONE;
-	describe(j, &compile, &apply);
-	int r = share_job(j, &share, err);
+	fill_apply(j, &compile, &apply);
+	int r = open_share(j, &share, err);
 	if (r < 0)
 		return -1;
 	apply.gate = r > 0 ? &share.gate : NULL;
-	if (j->at_hand.payload && !j->at_hand.export_why && export_confirm(&j->export, &j->export_wish, err) < 0)
+	if (j->at_hand.payload && !j->at_hand.export_why &&
+	    driver_root_confirm(&j->export, &j->driver_root_request, err) < 0)
 		return -1;
 	// Where nothing is to be exported that goes first, so that what is measured is what stays.
-	if (!j->export.dir && job_withdraw(j, err) < 0)
+	if (!j->export.dir && job_export_withdraw(j, err) < 0)
 		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
-		return job_withdraw(j, err);
-	job_fall_back(j, NULL, err);
+		return job_export_withdraw(j, err);
+	job_recover(j, NULL, err);
 	return -1;
 }

@@ -24,7 +24,7 @@ int job_state(const struct job_values *values, const struct machine *m, struct r
 }
 
 // A name that nobody can take beforehand, in a directory that everybody writes to.
-static int spare_make(struct job_spare *ret, struct err *err)
+static int make_temp_state(struct job_temp_state *ret, struct err *err)
 {
 	const char *named = getenv("TMPDIR");
 	uint64_t random;
@@ -39,31 +39,31 @@ static int spare_make(struct job_spare *ret, struct err *err)
 	return 0;
 }
 
-int job_state_look(const struct job_values *values, const struct machine *m, struct job_spare *spare, struct root *ret,
-		   struct err *err)
+int job_state_for_reading(const struct job_values *values, const struct machine *m, struct job_temp_state *spare,
+			  struct root *ret, struct err *err)
 {
 	if (job_state(values, m, ret, err) == 0)
 		return 0;
 	if (values->state_dir || m->is_recorded || geteuid() == 0)
 		return -1;
 	const struct err why = *err;
-	if (spare_make(spare, err) < 0)
+	if (make_temp_state(spare, err) < 0)
 		return -1;
 	log_warn("nothing that was kept is seen, there is no state directory: %s; --state-dir names another", why.text);
 	return root_sub(&spare->parent, spare->name, ret, err);
 }
 
-void job_spare_done(struct job_spare *s)
+void job_temp_state_done(struct job_temp_state *s)
 {
 	struct err ignored;
 	if (s->name)
 		root_rmtree(&s->parent, s->name, &ignored);
 	free(s->name);
 	root_done(&s->parent);
-	*s = JOB_SPARE_NONE;
+	*s = JOB_TEMP_STATE_NONE;
 }
 
-int job_store_limit(const char *text, uint64_t *ret, struct err *err)
+int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err)
 {
 	*ret = 0;
 	if (text && !store_size_parse(text, ret))

@@ -14,7 +14,7 @@ static const struct opt opts[] = {
 };
 
 // The answer of a server is not yet a repository: ask for something that need not exist.
-static void look_inside(const char *name, const struct repository_options *options, struct http_probe *p)
+static void probe_repository(const char *name, const struct repository_options *options, struct http_probe *p)
 {
 	auto_repository struct repository *r = NULL;
 	auto_str char *data = NULL;
@@ -29,7 +29,8 @@ static void look_inside(const char *name, const struct repository_options *optio
 	p->reason = str_dup(err.text);
 }
 
-static int look(const struct strv *names, const struct remote *remote, struct http_probe *ret, struct err *err)
+static int probe_sources(const struct strv *names, const struct remote_access *remote, struct http_probe *ret,
+			 struct err *err)
 {
 	auto_strv struct strv urls = { 0 };
 	struct http_probe *probes = mem_alloc((names->count + 1) * sizeof(*probes));
@@ -43,13 +44,13 @@ static int look(const struct strv *names, const struct remote *remote, struct ht
 		if (remote->http && repository_is_remote(names->items[i]))
 			ret[i] = probes[at++];
 		if (!ret[i].layer)
-			look_inside(names->items[i], &remote->options, &ret[i]);
+			probe_repository(names->items[i], &remote->options, &ret[i]);
 	}
 	free(probes);
 	return r;
 }
 
-static void show_text(const struct strv *names, const struct http_probe *probes)
+static void show_probe_table(const struct strv *names, const struct http_probe *probes)
 {
 	auto_strv struct strv rows = { 0 };
 	strv_add(&rows, str_dup("SOURCE\tPROXY\tADDRESS\tAUTHORITY\tSTATUS\tMS\tRESULT"));
@@ -65,7 +66,7 @@ static void show_text(const struct strv *names, const struct http_probe *probes)
 	show_table(&rows);
 }
 
-static void show_list(const struct strv *names, const struct http_probe *probes)
+static void show_probe_json(const struct strv *names, const struct http_probe *probes)
 {
 	auto_json json_t *list = json_array();
 	for (size_t i = 0; i < names->count; i++) {
@@ -85,20 +86,20 @@ static void show_list(const struct strv *names, const struct http_probe *probes)
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_remote struct remote remote = { 0 };
+	auto_remote_access struct remote_access remote = { 0 };
 	struct strv given = { .items = args, .count = count };
 	const struct strv *names = count ? &given : &v->from;
 	bool is_well = true;
 	if (names->count == 0)
 		return err_set(err, E_USAGE, "no source is named, neither as an argument nor with --from");
-	if (remote_open(&v->remote, &remote, err) < 0)
+	if (remote_access_open(&v->remote, &remote, err) < 0)
 		return -1;
 	struct http_probe *probes = mem_alloc(names->count * sizeof(*probes));
-	int r = look(names, &remote, probes, err);
+	int r = probe_sources(names, &remote, probes, err);
 	if (r == 0 && v->remote.common.is_json)
-		show_list(names, probes);
+		show_probe_json(names, probes);
 	else if (r == 0)
-		show_text(names, probes);
+		show_probe_table(names, probes);
 	for (size_t i = 0; i < names->count; i++) {
 		is_well = is_well && !probes[i].layer;
 		http_probe_done(&probes[i]);

@@ -35,7 +35,7 @@ char *origin_name(const char *name)
 	return str_fmt("%s:%s", str_ends(name, ".tar") ? "oci-archive" : "oci", name);
 }
 
-static void list(const struct origin_values *v, struct strv *ret)
+static void list_repositories(const struct origin_values *v, struct strv *ret)
 {
 	if (v->package) {
 		strv_add(ret, origin_name(v->package));
@@ -60,12 +60,12 @@ static int open_remote(const struct origin_values *v, struct origin *o, struct e
 {
 	struct remote_values values = v->remote;
 	values.is_offline |= v->bundle || !is_any_remote(&o->from);
-	return remote_open(&values, &o->remote, err);
+	return remote_access_open(&values, &o->remote, err);
 }
 
 // What lies on this machine and was named by hand is its owner's word; everything else must be signed. Whom the store's
 // packages need is asked when one of them does.
-static int open_trust(const struct origin_values *v, const struct root *host, struct origin *o, struct err *err)
+static int open_origin_trust(const struct origin_values *v, const struct root *host, struct origin *o, struct err *err)
 {
 	o->is_believing = !o->from.count || v->is_unverified || (v->package && !is_any_remote(&o->from));
 	o->is_unverified = v->is_unverified;
@@ -82,9 +82,9 @@ static int open_trust(const struct origin_values *v, const struct root *host, st
 int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err)
 {
 	auto_origin struct origin o = { 0 };
-	list(values, &o.from);
+	list_repositories(values, &o.from);
 	o.down = mem_alloc((o.from.count + 1) * sizeof(*o.down));
-	if (open_remote(values, &o, err) < 0 || open_trust(values, host, &o, err) < 0)
+	if (open_remote(values, &o, err) < 0 || open_origin_trust(values, host, &o, err) < 0)
 		return -1;
 	*ret = o;
 	o = (struct origin){ 0 };
@@ -94,7 +94,7 @@ int origin_open(const struct origin_values *values, const struct root *host, str
 void origin_done(struct origin *o)
 {
 	trust_now_done(&o->trust);
-	remote_done(&o->remote);
+	remote_access_done(&o->remote);
 	strv_done(&o->from);
 	free(o->down);
 	*o = (struct origin){ 0 };

@@ -15,7 +15,7 @@ extern const struct opt package_opts[], origin_opts[];
 struct origin {
 	struct strv from; // repositories, in order
 	struct err *down; // see struct fetch
-	struct remote remote;
+	struct remote_access remote;
 	struct trust_now trust;
 	bool is_believing;  // nothing is demanded of packages that come,
 	bool is_unverified; // because --insecure-skip-verify says so: nor of those that lie in the store

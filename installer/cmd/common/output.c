@@ -31,7 +31,7 @@ int output_init(struct output *o, const char *named, const struct root *state, s
 	return err_set(err, E_USAGE, "--output '%s' is neither oci:DIR nor oci-archive:FILE.tar", named);
 }
 
-static int open_dir(struct output *o, struct err *err)
+static int open_output_dir(struct output *o, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	return root_make(o->name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &o->layout, err);
@@ -47,7 +47,7 @@ int output_layout(void *output, const struct layout **ret, struct err *err)
 	if (!o->name)
 		return store_open(o->state, 0, &o->store, err);
 	if (str_starts(o->name, DIR))
-		return open_dir(o, err);
+		return open_output_dir(o, err);
 	r = scratch_make(o->state, "bundle", &o->work, err);
 	return r < 0 ? -1 : layout_make(&o->work.root, &o->layout, err);
 }

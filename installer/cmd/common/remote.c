@@ -40,7 +40,7 @@ static const struct place {
 	{ "etc/pki/trust/anchors", "" },
 };
 
-static void trust_place(const struct root *self, const struct place *place, struct http *http)
+static void trust_ca_dir(const struct root *self, const struct place *place, struct http *http)
 {
 	auto_strv struct strv names = { 0 };
 	struct err err;
@@ -54,17 +54,17 @@ static void trust_place(const struct root *self, const struct place *place, stru
 	}
 }
 
-static int trust_site(const struct common *common, struct http *http, struct err *err)
+static int trust_site_cas(const struct common *common, struct http *http, struct err *err)
 {
 	auto_root struct root self = ROOT_NONE;
 	if (root_init(&self, common->root ? common->root : "/", err) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		trust_place(&self, &places[i], http);
+		trust_ca_dir(&self, &places[i], http);
 	return 0;
 }
 
-int remote_open(const struct remote_values *values, struct remote *ret, struct err *err)
+int remote_access_open(const struct remote_values *values, struct remote_access *ret, struct err *err)
 {
 	struct http_options options = { .proxy = values->proxy,
 					.no_proxy = values->no_proxy,
@@ -72,10 +72,10 @@ int remote_open(const struct remote_values *values, struct remote *ret, struct e
 					.connect_ms = milliseconds(values->connect_timeout_s),
 					.stall_ms = milliseconds(values->stall_timeout_s),
 					.least_rate = LEAST_RATE };
-	struct remote r = { .options = { .credentials = values->auth_file } };
+	struct remote_access r = { .options = { .credentials = values->auth_file } };
 	if (!values->is_offline && http_new(&options, &r.http, err) < 0)
 		return -1;
-	if (r.http && trust_site(&values->common, r.http, err) < 0) {
+	if (r.http && trust_site_cas(&values->common, r.http, err) < 0) {
 		http_free(r.http);
 		return -1;
 	}
@@ -84,8 +84,8 @@ int remote_open(const struct remote_values *values, struct remote *ret, struct e
 	return 0;
 }
 
-void remote_done(struct remote *r)
+void remote_access_done(struct remote_access *r)
 {
 	http_free(r->http);
-	*r = (struct remote){ 0 };
+	*r = (struct remote_access){ 0 };
 }

@@ -12,10 +12,10 @@ struct remote_values { // first member of the values of such a command; its own 
 };
 extern const struct opt remote_opts[];
 
-struct remote {
+struct remote_access {
 	struct http *http; // NULL = offline
 	struct repository_options options;
 };
-int remote_open(const struct remote_values *values, struct remote *ret, struct err *err);
-void remote_done(struct remote *r);
-#define auto_remote __attribute__((cleanup(remote_done)))
+int remote_access_open(const struct remote_values *values, struct remote_access *ret, struct err *err);
+void remote_access_done(struct remote_access *r);
+#define auto_remote_access __attribute__((cleanup(remote_access_done)))

@@ -13,12 +13,12 @@
 #include "cmd/common/job.h"
 #include "cmd/common/signers.h"
 
-struct share_wish { // borrowed, for as long as it is shared
+struct share_request { // borrowed, for as long as it is shared
 	const struct job_values *values;
 	const struct root *kern, *state;
 	const struct origin *origin;
-	struct watch *watch;
-	struct obtain *obtain; // is asked for what others made
+	struct progress *progress;
+	struct acquire *acquire; // is asked for what others made
 	// What is to be made:
 	const struct source *source;
 	enum flavour flavour;
@@ -26,9 +26,9 @@ struct share_wish { // borrowed, for as long as it is shared
 	const struct strv *modules;
 };
 struct share {
-	struct share_wish wish;
+	struct share_request request;
 	struct kube *kube; // NULL = without
-	struct buildlease lease;
+	struct build_lease lease;
 	struct signers signers; // of a builder
 	bool is_builder;
 	char *key;
@@ -37,7 +37,7 @@ struct share {
 };
 #define SHARE_NONE ((struct share){ .lock = -1 })
 // 1 = .gate is to be used, 0 = nothing is shared. E_USAGE, E_CONFIG, E_KEY: what was named cannot be used.
-int share_open(const struct share_wish *wish, struct share *ret, struct err *err);
+int share_open(const struct share_request *request, struct share *ret, struct err *err);
 // E_USAGE: options that contradict each other.
 int share_check(const struct job_values *values, const struct origin *origin, struct err *err);
 void share_done(struct share *s);
@@ -46,4 +46,4 @@ void share_done(struct share *s);
 // Signs what was made, and pushes it.
 int share_push(struct share *s, const struct package *made, struct err *err);
 // Would the repository take it? Before anybody waits for it.
-int share_try_push(struct share *s, struct err *err);
+int share_check_push(struct share *s, struct err *err);

@@ -5,8 +5,8 @@
 
 int share_push(struct share *s, const struct package *made, struct err *err)
 {
-	const struct share_wish *w = &s->wish;
-	const struct layout *store = &w->obtain->store.layout;
+	const struct share_request *w = &s->request;
+	const struct layout *store = &w->acquire->store.layout;
 	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
 	auto_repository struct repository *from = NULL, *to = NULL;
 	auto_scratch struct scratch work = SCRATCH_NONE;
@@ -18,17 +18,17 @@ int share_push(struct share *s, const struct package *made, struct err *err)
 	    repository_open(w->values->share, &w->origin->remote.options, &to, err) < 0 ||
 	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
 		return -1;
-	int r = mirror_take(from, tag, &layout, err);
+	int r = copy_to_layout(from, tag, &layout, err);
 	if (r <= 0)
 		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "the store has no %s", tag);
-	return mirror_give(&layout, to, NULL, NULL, err);
+	return copy_to_repository(&layout, to, NULL, NULL, err);
 }
 
 // What is to be made, in words, as a blob that nothing refers to.
-int share_try_push(struct share *s, struct err *err)
+int share_check_push(struct share *s, struct err *err)
 {
-	const struct share_wish *w = &s->wish;
-	struct descriptor d = { .media_type = (char[]){ "text/plain" }, .size = strlen(s->key) };
+	const struct share_request *w = &s->request;
+	struct oci_descriptor d = { .media_type = (char[]){ "text/plain" }, .size = strlen(s->key) };
 	auto_repository struct repository *to = NULL;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_layout struct layout layout = LAYOUT_NONE;

@@ -8,9 +8,9 @@
 #include <ctype.h>
 #include <stdio.h>
 
-#define OPT(name, arg, env, type, member, help)                                        \
-	{                                                                              \
-		name, 0, arg, env, type, offsetof(struct manager_values, member), help \
+#define OPT(name, arg, env, type, member, help)                                               \
+	{                                                                                     \
+		name, 0, arg, env, type, offsetof(struct driver_manager_values, member), help \
 	}
 static const struct opt opts[] = {
 	OPT("node", "NAME", "NODE_NAME", OPT_STR, node, "the Node that this machine is"),
@@ -43,7 +43,7 @@ static const struct opt opts[] = {
 };
 
 // A number and a unit, again and again.
-int manager_seconds(const char *text, unsigned *ret, struct err *err)
+int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
 {
 	static const struct {
 		const char *unit;
@@ -67,26 +67,27 @@ int manager_seconds(const char *text, unsigned *ret, struct err *err)
 	return 0;
 }
 
-void manager_result_done(struct manager_result *r)
+void driver_manager_result_done(struct driver_manager_result *r)
 {
 	free(r->why);
 	strv_done(&r->unloaded);
-	*r = (struct manager_result){ 0 };
+	*r = (struct driver_manager_result){ 0 };
 }
 
 extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflight;
 
-static int run(const struct cmd *cmd, struct manager_values *v, bool is_change, struct err *err)
+static int run(const struct cmd *cmd, struct driver_manager_values *v, bool is_change, struct err *err)
 {
-	auto_manager_result struct manager_result result = { 0 };
-	if (manager_run(cmd, v, is_change, &result, err) < 0)
+	auto_driver_manager_result struct driver_manager_result result = { 0 };
+	if (driver_manager_run(cmd, v, is_change, &result, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
 			json_pack("{s:o, s:o}", "unloaded", json_strv(&result.unloaded), "why", json_text(result.why));
 		show_json(json);
 	} else {
-		printf("%s: %s\n", result.end == MANAGER_UNLOADED ? "unloaded" : "nothing was touched", result.why);
+		printf("%s: %s\n", result.end == DRIVER_MANAGER_UNLOADED ? "unloaded" : "nothing was touched",
+		       result.why);
 	}
 	return 0;
 }
@@ -105,7 +106,7 @@ static int run_preflight(void *values, char **args, size_t count, struct err *er
 
 static void failed(const void *values, const struct err *err)
 {
-	const struct manager_values *v = values;
+	const struct driver_manager_values *v = values;
 	termlog_write(&v->job.origin.remote.common, v->termination_log, err);
 }
 
@@ -138,7 +139,7 @@ const struct cmd cmd_driver_manager_uninstall = {
 		 "network driver of GPUDirect\n"
 		 "RDMA is waited for by the driver's container.\n",
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
-	.values_size = sizeof(struct manager_values),
+	.values_size = sizeof(struct driver_manager_values),
 	.run = run_uninstall,
 	.failed = failed,
 };
@@ -150,7 +151,7 @@ const struct cmd cmd_driver_manager_preflight = {
 		"Brings or compiles what the driver's container of this pod would load, and proves it. Nothing that is "
 		"in use is\ntouched, on the node or in the cluster.\n",
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
-	.values_size = sizeof(struct manager_values),
+	.values_size = sizeof(struct driver_manager_values),
 	.run = run_preflight,
 	.failed = failed,
 };
@@ -159,7 +160,7 @@ static const struct {
 	const char *name, *ours;
 } verbs[] = { { "uninstall_driver", "uninstall" }, { "preflight_check", "preflight" } };
 
-static int usage(FILE *out, int status)
+static int driver_manager_usage(FILE *out, int status)
 {
 	fprintf(out, "Usage: driver-manager VERB [OPTIONS]\n\nVerbs:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
@@ -172,13 +173,13 @@ int driver_manager_main(int argc, char **argv)
 	auto_strv struct strv words = { 0 }, warnings = { 0 };
 	log_setup(LOG_LEVEL_INFO, str_eq(getenv("KMODSMITH_LOG_FORMAT"), "json"));
 	if (argc > 1 && (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help")))
-		return usage(stdout, 0);
+		return driver_manager_usage(stdout, 0);
 	strv_add(&words, str_dup("driver-manager"));
 	for (size_t i = 0; argc > 1 && i < ARRAY_SIZE(verbs); i++)
 		if (str_eq(argv[1], verbs[i].name))
 			strv_add(&words, str_dup(verbs[i].ours));
 	if (words.count < 2)
-		return usage(stderr, 1);
+		return driver_manager_usage(stderr, 1);
 	for (int i = 2; i < argc; i++)
 		strv_add(&words, str_dup(argv[i]));
 	nvidia_driver_environment(&warnings);
@@ -186,5 +187,5 @@ int driver_manager_main(int argc, char **argv)
 		setenv("KMODSMITH_KUBECONFIG", getenv("KUBECONFIG"), 0);
 	for (size_t i = 0; i < warnings.count; i++)
 		log_warn("%s", warnings.items[i]);
-	return entry_words((int)words.count, words.items);
+	return entry_run_words((int)words.count, words.items);
 }

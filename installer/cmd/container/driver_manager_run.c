@@ -22,7 +22,7 @@ enum { HOLDERS_MS = 60000, NAP_MS = 500 };
 
 struct manager {
 	const struct cmd *cmd;
-	struct manager_values *v;
+	struct driver_manager_values *v;
 	struct machine machine;
 	struct kube *kube;
 	struct facts facts;
@@ -41,7 +41,7 @@ static void manager_done(struct manager *m)
 }
 #define auto_manager __attribute__((cleanup(manager_done)))
 
-static void on_note(void *ctx, const char *text)
+static void log_manager_note(void *ctx, const char *text)
 {
 	(void)ctx;
 	log_info("%s", text);
@@ -64,7 +64,7 @@ static void hold_signals(void)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-static int open_kube(struct manager *m, struct err *err)
+static int open_manager_kube(struct manager *m, struct err *err)
 {
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	const char *file = m->v->job.kubeconfig;
@@ -78,37 +78,37 @@ static int open_kube(struct manager *m, struct err *err)
 }
 
 // Again once the environment of the driver's container is known: all texts are borrowed.
-static int describe(struct manager *m, struct err *err)
+static int fill_evacuation(struct manager *m, struct err *err)
 {
-	const struct manager_values *v = m->v;
+	const struct driver_manager_values *v = m->v;
 	m->e = (struct evacuation){ .kube = m->kube,
 				    .node = v->node,
-				    .own_uid = m->pod ? driverpod_uid(m->pod) : NULL,
+				    .own_uid = m->pod ? driver_pod_uid(m->pod) : NULL,
 				    .label = v->operand_label && *v->operand_label ? v->operand_label : NULL,
 				    .selector = v->drain_selector,
 				    .may_evict = v->is_evicting,
 				    .may_drain = v->is_draining,
 				    .is_forced = v->is_forced,
 				    .deletes_empty_dir = v->deletes_empty_dir,
-				    .note = on_note,
+				    .note = log_manager_note,
 				    .is_ended = is_ended };
-	return manager_seconds(v->drain_timeout, &m->e.timeout_s, err);
+	return driver_manager_seconds(v->drain_timeout, &m->e.timeout_s, err);
 }
 
 static int open_manager(struct manager *m, struct err *err)
 {
-	const struct manager_values *v = m->v;
+	const struct driver_manager_values *v = m->v;
 	if (!v->node || !*v->node)
 		return err_set(err, E_USAGE, "NODE_NAME or --node has to say which Node this machine is");
-	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 || open_kube(m, err) < 0)
+	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 || open_manager_kube(m, err) < 0)
 		return -1;
-	return facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ? -1 : describe(m, err);
+	return facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ? -1 : fill_evacuation(m, err);
 }
 
 // The driver's container
 
 // Module parameters, and a public key where KMODSMITH_TRUST_DIR names the directory.
-static int put_files(const struct manager *m, const struct driverpod_file *f, struct err *err)
+static int put_files(const struct manager *m, const struct driver_pod_file *f, struct err *err)
 {
 	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
 	auto_str char *volume = str_fmt("%s/%s", kubelet, f->volume);
@@ -157,11 +157,11 @@ static bool is_direct(void)
 }
 
 // What the container of the driver will be told becomes what we are told.
-static int take_environment(struct manager *m, struct err *err)
+static int take_driver_environment(struct manager *m, struct err *err)
 {
 	auto_strv struct strv env = { 0 }, unknown = { 0 }, warnings = { 0 };
 	bool was_direct = is_direct();
-	driverpod_environment(m->pod, &env, &unknown);
+	driver_pod_environment(m->pod, &env, &unknown);
 	for (size_t i = 0; i < env.count; i++) {
 		size_t len = strcspn(env.items[i], "=");
 		auto_str char *name = str_ndup(env.items[i], len);
@@ -172,35 +172,35 @@ static int take_environment(struct manager *m, struct err *err)
 		log_warn("%s of the driver's container is not known here; driver.manager.env can give it to us, too",
 			 unknown.items[i]);
 	nvidia_driver_environment(&warnings); // which the driver's container tells
-	struct manager_values *fresh = mem_alloc(m->cmd->values_size);
-	int r = entry_again(m->cmd, fresh, err);
+	struct driver_manager_values *fresh = mem_alloc(m->cmd->values_size);
+	int r = entry_reparse(m->cmd, fresh, err);
 	if (r == 0) {
-		const struct manager_values before = *m->v;
+		const struct driver_manager_values before = *m->v;
 		*m->v = *fresh;
 		*fresh = before;
 	}
 	opt_done(m->cmd, fresh);
 	free(fresh);
-	return r < 0 ? -1 : describe(m, err);
+	return r < 0 ? -1 : fill_evacuation(m, err);
 }
 
-static int take_pod(struct manager *m, struct err *err)
+static int read_driver_pod(struct manager *m, struct err *err)
 {
 	auto_str char *name = NULL;
-	auto_driverpod_files struct driverpod_files files = { 0 };
+	auto_driver_pod_files struct driver_pod_files files = { 0 };
 	const char *namespace = m->v->namespace && *m->v->namespace ? m->v->namespace : kube_namespace(m->kube);
 	if (root_line(&m->machine.kern, "proc/sys/kernel/hostname", &name, err) < 0 ||
-	    driverpod_read(m->kube, namespace, m->v->node, name ? name : "", &m->pod, err) < 0 ||
-	    driverpod_check(m->pod, getenv("DRIVER_VERSION"), err) < 0)
+	    driver_pod_read(m->kube, namespace, m->v->node, name ? name : "", &m->pod, err) < 0 ||
+	    driver_pod_check(m->pod, getenv("DRIVER_VERSION"), err) < 0)
 		return -1;
-	driverpod_files(m->pod, &files);
+	driver_pod_files(m->pod, &files);
 	for (size_t i = 0; i < files.count; i++)
 		if (put_files(m, &files.items[i], err) < 0)
 			return -1;
-	return take_environment(m, err);
+	return take_driver_environment(m, err);
 }
 
-static void replace(char **to, const char *text)
+static void replace_value(char **to, const char *text)
 {
 	free(*to);
 	*to = str_dup(text);
@@ -211,20 +211,20 @@ static void replace(char **to, const char *text)
 static int open_job(struct manager *m, struct job *job, struct err *err)
 {
 	struct job_values *v = &m->v->job;
-	replace(&v->holders, "wait"); // they are looked at when there is a driver to go for
+	replace_value(&v->holders, "wait"); // they are looked at when there is a driver to go for
 	v->is_export_default = true;
 	v->is_keeping = !m->v->is_without_daemons;
 	if (job_open(v, false, job, err) == 0)
 		return 0;
 	if (err->code != E_HOST_DRIVER)
 		return -1;
-	if (!job->facts.resident.file) {
+	if (!job->facts.existing_driver.file) {
 		job_done(job);
-		replace(&v->host_driver, "replace");
+		replace_value(&v->host_driver, "replace");
 		return job_open(v, false, job, err);
 	}
 	struct err why;
-	if (evacuate_say_installed(&m->e, &why) < 0)
+	if (evacuate_mark_preinstalled(&m->e, &why) < 0)
 		log_err(&why);
 	else
 		log_info("the operator takes its driver off node %s: the host has its own", m->v->node);
@@ -237,12 +237,12 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 static int check_holders(struct manager *m, struct err *err)
 {
 	auto_holders struct holders h = { 0 };
-	auto_watch struct watch watch = show_watch();
+	auto_progress struct progress progress = show_progress_log();
 	auto_strv struct strv pods = { 0 };
 	if (holders_find(&m->machine.kern, &m->facts.loaded, &h, err) < 0 ||
-	    drain_omit_daemons(&m->machine.host, &m->machine.kern, &h, err) < 0)
+	    holders_wait_omit_daemons(&m->machine.host, &m->machine.kern, &h, err) < 0)
 		return -1;
-	drain_list(&watch, &h);
+	holders_wait_note(&progress, &h);
 	for (size_t i = 0; i < h.count; i++) {
 		const struct holder *x = &h.items[i];
 		auto_str char *who = x->pod || x->container || x->kind == HOLDER_MOUNT ? NULL : holder_text(x);
@@ -259,25 +259,25 @@ static int check_holders(struct manager *m, struct err *err)
 
 // A process closes what it had open a moment after its pod is gone; on a recorded machine nothing changes. Nobody is
 // asked to end: that is the evictions' matter.
-static int wait_holders(const struct drain *d, struct holders *ret, struct err *err)
+static int wait_holders(const struct holders_wait *d, struct holders *ret, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
 	for (int left = d->sys->record ? 1 : HOLDERS_MS / NAP_MS; left > 0; left--) {
-		auto_loaded struct loaded now = { 0 };
+		auto_modules struct modules now = { 0 };
 		holders_done(ret);
-		int r = drain_check(d, &now, ret, err);
+		int r = holders_wait_check(d, &now, ret, err);
 		if (r == 0 || err->code != E_IN_USE)
 			return r;
 		if (is_ended(NULL))
 			return err_set(err, EINTR, "told to end");
 		nanosleep(&nap, NULL);
 	}
-	drain_list(d->watch, ret);
+	holders_wait_note(d->progress, ret);
 	return -1;
 }
 
 // Where the kernel refused a module after others had gone, what is left would serve nobody.
-static void complete(const struct manager *m)
+static void reload_missing_modules(const struct manager *m)
 {
 	struct job_values v = m->v->job;
 	auto_job struct job job = JOB_NONE;
@@ -293,10 +293,10 @@ static void complete(const struct manager *m)
 
 // Of two pods of drivers on one node the other one may be done by now: what is there then is its container's.
 // Returns the node's lock.
-static int take_node(const struct machine *at, struct err *err)
+static int lock_driver_node(const struct machine *at, struct err *err)
 {
-	auto_fd int lock = lock_take(&at->host, err);
-	return lock < 0 || operator_clear(&at->host, err) < 0 ? -1 : TAKE_FD(lock);
+	auto_fd int lock = node_lock_take(&at->host, err);
+	return lock < 0 || gpu_operator_clear(&at->host, err) < 0 ? -1 : TAKE_FD(lock);
 }
 
 static int unload_once(const struct manager *m, struct strv *ret, struct err *err)
@@ -304,24 +304,24 @@ static int unload_once(const struct manager *m, struct strv *ret, struct err *er
 	const struct machine *at = &m->machine;
 	auto_root struct root state = ROOT_NONE;
 	auto_holders struct holders holders = { 0 };
-	auto_watch struct watch watch = show_watch();
+	auto_progress struct progress progress = show_progress_log();
 	// The idle modules of others that use the driver, gdrdrv for instance, go with it: their containers come back,
 	// too.
-	const struct drain drain = { .host = &at->host,
-				     .kern = &at->kern,
-				     .sys = &at->sys,
-				     .policy = DRAIN_STOP,
-				     .release = m->facts.host.release,
-				     .watch = &watch };
+	const struct holders_wait drain = { .host = &at->host,
+					    .kern = &at->kern,
+					    .sys = &at->sys,
+					    .policy = HOLDERS_STOP,
+					    .release = m->facts.host.release,
+					    .progress = &progress };
 	if (job_state(&m->v->job, at, &state, err) < 0 || wait_holders(&drain, &holders, err) < 0)
 		return -1;
-	auto_fd int lock = take_node(at, err);
+	auto_fd int lock = lock_driver_node(at, err);
 	if (lock < 0)
 		return -1;
-	return unload_node(&drain, &state, unload_deadline_ms(m->v->job.unload_timeout_s), &holders, ret, err);
+	return unload_node(&drain, &state, job_unload_timeout_ms(m->v->job.unload_timeout_s), &holders, ret, err);
 }
 
-static int unload(const struct manager *m, struct strv *ret, struct err *err)
+static int unload_or_drain(const struct manager *m, struct strv *ret, struct err *err)
 {
 	int r = unload_once(m, ret, err);
 	if (r < 0 && err->code == E_IN_USE && m->e.may_drain && !ret->count) {
@@ -329,29 +329,29 @@ static int unload(const struct manager *m, struct strv *ret, struct err *err)
 		r = evacuate_drain(&m->e, err) < 0 ? -1 : unload_once(m, ret, err);
 	}
 	if (r < 0 && ret->count && err->code != E_WEDGED)
-		complete(m);
+		reload_missing_modules(m);
 	return r < 0 ? -1 : 0;
 }
 
 // Operands that come back before the next root is there would keep what they bind.
-static int detach_root(const struct manager *m, struct err *err)
+static int detach_driver_root(const struct manager *m, struct err *err)
 {
 	const struct machine *at = &m->machine;
-	const char *named = m->v->job.export, *dir = named ? named : EXPORT_DEFAULT;
+	const char *named = m->v->job.export, *dir = named ? named : DRIVER_ROOT_DEFAULT;
 	auto_root struct root state = ROOT_NONE;
-	auto_watch struct watch watch = show_watch();
-	auto_export struct export export = { .host = &at->host,
-					     .kern = &at->kern,
-					     .state = &state,
-					     .sys = &at->sys,
-					     .watch = &watch,
-					     .boot = m->facts.host.boot_id };
+	auto_progress struct progress progress = show_progress_log();
+	auto_driver_root struct driver_root export = { .host = &at->host,
+						       .kern = &at->kern,
+						       .state = &state,
+						       .sys = &at->sys,
+						       .progress = &progress,
+						       .boot = m->facts.host.boot_id };
 	if (str_eq(dir, "none") || !root_exists(&at->host, dir))
 		return 0;
-	auto_fd int lock = take_node(at, err);
-	if (lock < 0 || job_state(&m->v->job, at, &state, err) < 0 || export_open(&export, dir, err) < 0)
+	auto_fd int lock = lock_driver_node(at, err);
+	if (lock < 0 || job_state(&m->v->job, at, &state, err) < 0 || driver_root_open(&export, dir, err) < 0)
 		return -1;
-	return withdraw_export(&export, m->facts.host.release, NULL, true, err) < 0 ?
+	return withdraw_driver_root(&export, m->facts.host.release, NULL, true, err) < 0 ?
 		       err_wrap(err, "take the driver's root away from %s", dir) :
 		       0;
 }
@@ -373,10 +373,10 @@ static char *target_text(const struct job *j)
 }
 
 // 1 = the driver has to go, and the next one is in the store and fits; 0 = it stays.
-static int prove(struct manager *m, char **ret_why, struct err *err)
+static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
-	if (take_pod(m, err) < 0 || open_job(m, &job, err) < 0)
+	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0)
 		return -1;
 	const char *why = unload_why(&job.plan);
 	if (job.plan.outcome == PLAN_NO_GPU) {
@@ -388,7 +388,7 @@ static int prove(struct manager *m, char **ret_why, struct err *err)
 		*ret_why = str_fmt("the kernel has what the pod would load, %s", target);
 		return 0;
 	}
-	if (!why && !obtain_package(&job.obtain))
+	if (!why && !acquire_found(&job.acquire))
 		return err_set(err, E_NO_PACKAGE,
 			       "FORCE_REINSTALL: %s is loaded, and the store has no package of it to come back from",
 			       target);
@@ -399,10 +399,10 @@ static int prove(struct manager *m, char **ret_why, struct err *err)
 	return 1;
 }
 
-static int preflight(struct manager *m, struct manager_result *ret, struct err *err)
+static int preflight(struct manager *m, struct driver_manager_result *ret, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
-	if (take_pod(m, err) < 0 || open_job(m, &job, err) < 0 ||
+	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0 ||
 	    (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
 		return -1;
 	auto_str char *target = target_text(&job);
@@ -412,7 +412,7 @@ static int preflight(struct manager *m, struct manager_result *ret, struct err *
 }
 
 // That configuration was ready in this boot: run/ does not outlive it.
-static bool is_same_digest(const struct manager *m)
+static bool is_config_unchanged(const struct manager *m)
 {
 	auto_str char *text = NULL;
 	struct err ignored;
@@ -421,31 +421,31 @@ static bool is_same_digest(const struct manager *m)
 	       str_eq(text, digest);
 }
 
-static int uninstall(struct manager *m, struct manager_result *ret, struct err *err)
+static int uninstall(struct manager *m, struct driver_manager_result *ret, struct err *err)
 {
 	if (!m->facts.loaded.count) { // nobody can be disturbed: what is wrong with the next one, its container tells
 		ret->why = str_dup("no driver is loaded");
-		return detach_root(m, err) < 0 ? -1 : operator_clear(&m->machine.host, err);
+		return detach_driver_root(m, err) < 0 ? -1 : gpu_operator_clear(&m->machine.host, err);
 	}
-	if (is_same_digest(m)) {
+	if (is_config_unchanged(m)) {
 		ret->why =
 			str_fmt("the driver that is loaded was ready with this configuration, %s", m->v->config_digest);
 		return 0;
 	}
-	int r = prove(m, &ret->why, err);
+	int r = stage_next_driver(m, &ret->why, err);
 	if (r <= 0)
 		return r;
 	hold_signals();
 	if (evacuate_begin(&m->e, err) < 0 || check_holders(m, err) < 0 || evacuate_check(&m->e, err) < 0 ||
-	    operator_clear(&m->machine.host, err) < 0 || evacuate_run(&m->e, err) < 0 ||
-	    unload(m, &ret->unloaded, err) < 0)
+	    gpu_operator_clear(&m->machine.host, err) < 0 || evacuate_run(&m->e, err) < 0 ||
+	    unload_or_drain(m, &ret->unloaded, err) < 0)
 		return -1;
-	ret->end = MANAGER_UNLOADED;
-	return detach_root(m, err);
+	ret->end = DRIVER_MANAGER_UNLOADED;
+	return detach_driver_root(m, err);
 }
 
 // What an earlier run left, too, which was killed.
-static int give_back(const struct manager *m, struct err *err)
+static int uncordon_and_restore(const struct manager *m, struct err *err)
 {
 	int r = evacuate_restore(&m->e, err);
 	if (r > 0)
@@ -453,8 +453,8 @@ static int give_back(const struct manager *m, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
-int manager_run(const struct cmd *cmd, struct manager_values *v, bool is_change, struct manager_result *ret,
-		struct err *err)
+int driver_manager_run(const struct cmd *cmd, struct driver_manager_values *v, bool is_change,
+		       struct driver_manager_result *ret, struct err *err)
 {
 	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
 	struct err why;
@@ -463,8 +463,8 @@ int manager_run(const struct cmd *cmd, struct manager_values *v, bool is_change,
 	if (!is_change)
 		return preflight(&m, ret, err);
 	if (uninstall(&m, ret, err) == 0)
-		return give_back(&m, err);
-	if (give_back(&m, &why) < 0)
+		return uncordon_and_restore(&m, err);
+	if (uncordon_and_restore(&m, &why) < 0)
 		log_warn("the next start has to give back operands and cordon: %s", why.text);
 	return -1;
 }

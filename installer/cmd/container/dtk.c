@@ -27,7 +27,7 @@ static const struct opt run_opts[] = {
 	{ 0 },
 };
 
-static void stops(sigset_t *ret)
+static void stop_signals(sigset_t *ret)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
 	sigemptyset(ret);
@@ -35,25 +35,25 @@ static void stops(sigset_t *ret)
 		sigaddset(ret, signals[i]);
 }
 
-void dtk_hold(void)
+void dtk_block_signals(void)
 {
 	sigset_t set;
-	stops(&set);
+	stop_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
-void dtk_let_go(void)
+void dtk_unblock_signals(void)
 {
 	sigset_t set;
-	stops(&set);
+	stop_signals(&set);
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
 }
 
-int dtk_pause(void)
+int dtk_wait_second(void)
 {
 	const struct timespec second = { .tv_sec = 1 };
 	sigset_t set;
-	stops(&set);
+	stop_signals(&set);
 	int signal = sigtimedwait(&set, NULL, &second);
 	return signal > 0 ? signal : 0;
 }
@@ -63,7 +63,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	return dtk_run(values, args, count, err);
 }
 
-static int build(void *values, char **args, size_t count, struct err *err)
+static int cmd_dtk_build_run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	return dtk_build(values, err);
@@ -97,10 +97,10 @@ const struct cmd cmd_dtk_build = {
 		 "Pods call this `ocp_dtk_entrypoint dtk-build-driver`.\n",
 	.opts = { shared_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
-	.run = build,
+	.run = cmd_dtk_build_run,
 };
 
-static int refuse(const char *verb, const char *why)
+static int refuse_dtk_verb(const char *verb, const char *why)
 {
 	struct err err;
 	err_set(&err, E_USAGE, "%s '%s': %s", DTK_PROGRAM, verb, why);
@@ -139,7 +139,8 @@ int dtk_main(int argc, char **argv)
 	if (str_eq(verb, "dtk-build-driver"))
 		return entry_run(&cmd_dtk_build, argc - 1, argv + 1);
 	if (str_eq(verb, "nv-fs-ctr-run-with-dtk") || str_eq(verb, "gdrcopy-ctr-run-with-dtk"))
-		return refuse(verb, OTHERS);
-	return refuse(verb, "it has nv-ctr-run-with-dtk (in the driver's container) and dtk-build-driver (in the "
-			    "toolkit's)");
+		return refuse_dtk_verb(verb, OTHERS);
+	return refuse_dtk_verb(verb,
+			       "it has nv-ctr-run-with-dtk (in the driver's container) and dtk-build-driver (in the "
+			       "toolkit's)");
 }

@@ -14,10 +14,10 @@ struct dtk_values {
 #define DTK_PROGRAM "ocp_dtk_entrypoint"
 int dtk_main(int argc, char **argv);
 
-// One second, or until told to stop: the signal, 0 = none. dtk_hold() first.
-void dtk_hold(void);
-int dtk_pause(void);
-void dtk_let_go(void); // signals are what they were
+// One second, or until told to stop: the signal, 0 = none. dtk_block_signals() first.
+void dtk_block_signals(void);
+int dtk_wait_second(void);
+void dtk_unblock_signals(void); // signals are what they were
 
 int dtk_run(const struct dtk_values *v, char **args, size_t count, struct err *err);
 int dtk_build(const struct dtk_values *v, struct err *err);

@@ -7,46 +7,46 @@
 
 #include <time.h>
 
-struct toolkit {
+struct dtk_builder {
 	struct machine machine;
 	struct host host;
 	struct root shared, place, state; // place: kmodsmith in shared; state: in there, of this side
-	struct watch watch;
-	struct watch log; // what watch passes on to
+	struct progress watch;
+	struct progress log; // what watch passes on to
 	struct dtk_request request;
 	struct dtk_progress progress;
 	time_t told;
 	struct scratch made; // a layout
 	struct layout layout;
 };
-#define TOOLKIT_NONE                                                            \
-	((struct toolkit){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			   .shared = ROOT_NONE,                                 \
-			   .place = ROOT_NONE,                                  \
-			   .state = ROOT_NONE,                                  \
-			   .made = SCRATCH_NONE,                                \
-			   .layout = LAYOUT_NONE })
+#define DTK_BUILDER_NONE                                                            \
+	((struct dtk_builder){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			       .shared = ROOT_NONE,                                 \
+			       .place = ROOT_NONE,                                  \
+			       .state = ROOT_NONE,                                  \
+			       .made = SCRATCH_NONE,                                \
+			       .layout = LAYOUT_NONE })
 
-static void forget_request(struct toolkit *t)
+static void drop_request(struct dtk_builder *t)
 {
 	layout_done(&t->layout);
 	scratch_done(&t->made);
 	dtk_request_done(&t->request);
 }
 
-static void toolkit_done(struct toolkit *t)
+static void dtk_builder_done(struct dtk_builder *t)
 {
-	forget_request(t);
-	watch_done(&t->watch);
+	drop_request(t);
+	progress_done(&t->watch);
 	root_done(&t->state);
 	root_done(&t->place);
 	root_done(&t->shared);
 	host_done(&t->host);
 	machine_done(&t->machine);
 }
-#define auto_toolkit __attribute__((cleanup(toolkit_done)))
+#define auto_dtk_builder __attribute__((cleanup(dtk_builder_done)))
 
-static void beat(struct toolkit *t)
+static void beat(struct dtk_builder *t)
 {
 	struct err ignored;
 	t->progress.beat++;
@@ -54,9 +54,9 @@ static void beat(struct toolkit *t)
 }
 
 // Once a second is enough for somebody who waits for minutes.
-static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
+static void progress_to_shared(void *ctx, const char *what, unsigned done, unsigned total)
 {
-	struct toolkit *t = ctx;
+	struct dtk_builder *t = ctx;
 	t->log.progress(t->log.ctx, what, done, total);
 	t->progress.done = done;
 	t->progress.total = total;
@@ -66,16 +66,16 @@ static void on_progress(void *ctx, const char *what, unsigned done, unsigned tot
 	beat(t);
 }
 
-static void on_enter(void *ctx, const char *name)
+static void enter_to_shared(void *ctx, const char *name)
 {
-	struct toolkit *t = ctx;
+	struct dtk_builder *t = ctx;
 	t->log.enter(t->log.ctx, name);
 	beat(t);
 }
 
-static int output(void *toolkit, const struct layout **ret, struct err *err)
+static int output(void *dtk_builder, const struct layout **ret, struct err *err)
 {
-	struct toolkit *t = toolkit;
+	struct dtk_builder *t = dtk_builder;
 	if (scratch_make(&t->place, "package", &t->made, err) < 0 || layout_make(&t->made.root, &t->layout, err) < 0)
 		return -1;
 	*ret = &t->layout;
@@ -83,7 +83,7 @@ static int output(void *toolkit, const struct layout **ret, struct err *err)
 }
 
 // As NVIDIA's entrypoint tells a toolkit of another kernel; the headers say the rest.
-static int check(const struct toolkit *t, struct err *err)
+static int check_toolkit_image(const struct dtk_builder *t, struct err *err)
 {
 	const char *release = t->host.release;
 	auto_str char *image = str_fmt("lib/modules/%s/vmlinuz", release);
@@ -100,7 +100,7 @@ static int check(const struct toolkit *t, struct err *err)
 		       has.count ? kernels : "none");
 }
 
-static int compile(struct toolkit *t, struct err *err)
+static int compile_request_here(struct dtk_builder *t, struct err *err)
 {
 	const struct dtk_request *r = &t->request;
 	static const struct strv none;
@@ -108,7 +108,7 @@ static int compile(struct toolkit *t, struct err *err)
 	auto_package struct package package = PACKAGE_NONE;
 	auto_compile_report struct compile_report report = { 0 };
 	auto_str char *path = str_fmt("kmodsmith/source/%s", r->source), *source = root_path(&t->shared, path);
-	struct compile_wish wish = {
+	struct compile_request request = {
 		.release = r->kernel,
 		.banner = t->host.banner,
 		.source_path = source,
@@ -124,22 +124,22 @@ static int compile(struct toolkit *t, struct err *err)
 		.output = output,
 		.output_ctx = t,
 	};
-	if (!flavour_parse(r->flavour, &wish.flavour))
+	if (!flavour_parse(r->flavour, &request.flavour))
 		return err_set(err, E_CONFIG, "the request's flavour is '%s'", r->flavour);
 	if (r->patches && root_sub(&t->shared, "kmodsmith/patches", &patches, err) < 0)
 		return -1;
-	wish.patches = r->patches ? &patches : NULL;
-	return compile_package(&wish, &t->watch, &package, &report, err);
+	request.patches = r->patches ? &patches : NULL;
+	return compile_package(&request, &t->watch, &package, &report, err);
 }
 
-static bool is_current(const struct toolkit *t, const char *id)
+static bool is_request_current(const struct dtk_builder *t, const char *id)
 {
 	struct dtk_flags flags;
 	struct err ignored;
 	return dtk_flags_read(&t->shared, &flags, &ignored) == 0 && dtk_is_due(&flags, id);
 }
 
-static int publish(struct toolkit *t, const char *id, struct err *err)
+static int publish_built_package(struct dtk_builder *t, const char *id, struct err *err)
 {
 	auto_str char *dir = dtk_package_dir(id);
 	const char *name = strrchr(dir, '/') + 1;
@@ -151,7 +151,7 @@ static int publish(struct toolkit *t, const char *id, struct err *err)
 
 // The images of GPUDirect Storage and GDRCopy leave their sources here and wait for the toolkit to have made modules of
 // them; who only looks at them waits for ever.
-static void tell_of_others(const struct toolkit *t)
+static void warn_of_other_builds(const struct dtk_builder *t)
 {
 	static const struct {
 		const char *dir, *flag;
@@ -163,7 +163,7 @@ static void tell_of_others(const struct toolkit *t)
 }
 
 // Only what cannot be told to the other side is an error.
-static int serve(struct toolkit *t, const char *id, struct err *err)
+static int serve_request(struct dtk_builder *t, const char *id, struct err *err)
 {
 	struct err why = { 0 };
 	t->progress = (struct dtk_progress){ .beat = t->progress.beat };
@@ -171,31 +171,31 @@ static int serve(struct toolkit *t, const char *id, struct err *err)
 	if (dtk_flag_set(&t->shared, DTK_STARTED, id, err) < 0)
 		return -1;
 	beat(t);
-	int r = check(t, &why);
+	int r = check_toolkit_image(t, &why);
 	if (r == 0)
-		r = compile(t, &why);
+		r = compile_request_here(t, &why);
 	if (r < 0)
-		watch_fail(&t->watch);
-	if (!is_current(t, id)) {
+		progress_fail(&t->watch);
+	if (!is_request_current(t, id)) {
 		log_info("the request changed meanwhile: what came of it does not count");
 		return 0;
 	}
 	if (r == 0)
-		return publish(t, id, err);
+		return publish_built_package(t, id, err);
 	log_err(&why);
 	return dtk_reason_write(&t->shared, &why, err) < 0 ? -1 : dtk_flag_set(&t->shared, DTK_BROKEN, id, err);
 }
 
 // The compiler and the headers are this container's. Other commands find the node's files by its process ids, which
 // this pod has, too; there are none.
-static int open_all(const struct dtk_values *v, struct toolkit *t, struct err *err)
+static int open_toolkit(const struct dtk_values *v, struct dtk_builder *t, struct err *err)
 {
 	char root[] = "/";
-	t->log = show_watch();
+	t->log = show_progress_log();
 	t->watch = t->log;
 	t->watch.ctx = t;
-	t->watch.progress = on_progress;
-	t->watch.enter = on_enter;
+	t->watch.progress = progress_to_shared;
+	t->watch.enter = enter_to_shared;
 	struct common common = v->common;
 	if (!common.root && !common.host_root)
 		common.host_root = root;
@@ -210,36 +210,36 @@ static int open_all(const struct dtk_values *v, struct toolkit *t, struct err *e
 }
 
 // One look. 1 = something was done, 0 = there is nothing to do.
-static int look(struct toolkit *t, struct err *err)
+static int serve_next_request(struct dtk_builder *t, struct err *err)
 {
 	struct dtk_flags flags;
 	char id[DIGEST_HEX + 1];
 	if (dtk_flags_read(&t->shared, &flags, err) < 0)
 		return -1;
 	if (dtk_request_read(&t->shared, &t->request, id, err) == 0 || !dtk_is_due(&flags, id)) {
-		forget_request(t);
+		drop_request(t);
 		return 0;
 	}
 	log_info("asked for %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
-	tell_of_others(t);
-	dtk_let_go(); // a signal ends the compile
-	int r = serve(t, id, err);
-	dtk_hold();
-	forget_request(t);
+	warn_of_other_builds(t);
+	dtk_unblock_signals(); // a signal ends the compile
+	int r = serve_request(t, id, err);
+	dtk_block_signals();
+	drop_request(t);
 	return r < 0 ? -1 : 1;
 }
 
 int dtk_build(const struct dtk_values *v, struct err *err)
 {
-	auto_toolkit struct toolkit t = TOOLKIT_NONE;
+	auto_dtk_builder struct dtk_builder t = DTK_BUILDER_NONE;
 	bool is_told = false;
-	dtk_hold();
+	dtk_block_signals();
 	if (v->is_image_missing)
 		log_info("the cluster has no driver toolkit for this node: nothing to do here");
-	else if (open_all(v, &t, err) < 0)
+	else if (open_toolkit(v, &t, err) < 0)
 		return -1;
-	for (int signal; (signal = dtk_pause()) == 0;) {
-		int r = v->is_image_missing ? 0 : look(&t, err);
+	for (int signal; (signal = dtk_wait_second()) == 0;) {
+		int r = v->is_image_missing ? 0 : serve_next_request(&t, err);
 		if (r < 0)
 			return -1;
 		if (r == 0 && !is_told)

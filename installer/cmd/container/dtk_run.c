@@ -16,7 +16,7 @@ static const char PROGRAM[] = "/usr/libexec/kmodsmith";
 
 extern const struct cmd cmd_init;
 
-struct side {
+struct dtk_handover {
 	const struct dtk_values *v;
 	struct job *job;
 	struct root shared;
@@ -29,23 +29,23 @@ struct side {
 	time_t begun, last_alive; // seconds of the monotonic clock
 };
 
-static void side_done(struct side *s)
+static void dtk_handover_done(struct dtk_handover *s)
 {
 	free(s->text);
 	free(s->source);
 	dtk_request_done(&s->request);
 	root_done(&s->shared);
 }
-#define auto_side __attribute__((cleanup(side_done)))
+#define auto_dtk_handover __attribute__((cleanup(dtk_handover_done)))
 
-static time_t now_s(void)
+static time_t monotonic_s(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec;
 }
 
-static int digest_of_file(const char *path, char **ret, struct err *err)
+static int file_digest_text(const char *path, char **ret, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
 	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
@@ -55,7 +55,7 @@ static int digest_of_file(const char *path, char **ret, struct err *err)
 	return 0;
 }
 
-static char *name_of(const char *path)
+static char *last_name(const char *path)
 {
 	auto_str char *full = str_dup(path);
 	for (size_t len = strlen(full); len > 1 && full[len - 1] == '/';)
@@ -64,13 +64,13 @@ static char *name_of(const char *path)
 	return str_dup(slash ? slash + 1 : full);
 }
 
-static int describe(struct side *s, struct err *err)
+static int fill_request(struct dtk_handover *s, struct err *err)
 {
 	const struct job *j = s->job;
 	const struct job_values *v = j->values;
 	struct dtk_request *r = &s->request;
 	char patches[DIGEST_HEX + 1];
-	s->source = job_source(j);
+	s->source = job_source_path(j);
 	if (!s->source)
 		return err_set(err, E_NOT_FOUND, "there is no source of the driver");
 	s->inputs = (struct dtk_inputs){ .program = s->v->program ? s->v->program : PROGRAM,
@@ -81,7 +81,7 @@ static int describe(struct side *s, struct err *err)
 	*r = (struct dtk_request){ .driver = str_dup(j->plan.driver),
 				   .flavour = str_dup(flavour_name(j->plan.flavour)),
 				   .kernel = str_dup(j->facts.host.release),
-				   .source = name_of(s->source),
+				   .source = last_name(s->source),
 				   .source_sha256 = str_dup(j->source.digest),
 				   .patches = v->patches ? str_dup(patches) : NULL,
 				   .jobs = v->jobs,
@@ -90,11 +90,11 @@ static int describe(struct side *s, struct err *err)
 				   .attempt = 1 };
 	for (size_t i = 0; i < j->modules.count; i++)
 		strv_add(&r->modules, str_dup(j->modules.items[i]));
-	return digest_of_file(s->inputs.program, &r->program, err);
+	return file_digest_text(s->inputs.program, &r->program, err);
 }
 
 // What an earlier start of ours asked for goes on, unless it failed in a way that may pass.
-static int continue_request(struct side *s, struct err *err)
+static int continue_request(struct dtk_handover *s, struct err *err)
 {
 	auto_dtk_request struct dtk_request old = { 0 };
 	struct dtk_flags flags;
@@ -114,83 +114,83 @@ static int continue_request(struct side *s, struct err *err)
 	return dtk_request_parse(s->text, strlen(s->text), &parsed, err);
 }
 
-static int prepare(struct side *s, struct err *err)
+static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
 {
 	if (s->prepares++ >= PREPARES_MOST)
 		return err_set(err, E_CONFLICT, "somebody else changes '%s'", s->shared.name);
 	if (dtk_prepare(&s->shared, &s->inputs, s->text, err) < 0)
 		return -1;
-	s->begun = s->last_alive = now_s();
+	s->begun = s->last_alive = monotonic_s();
 	s->is_started = false;
-	watch_note(&s->job->watch, "asked the driver toolkit for %s %s for kernel %s, in '%s'", s->request.driver,
-		   s->request.flavour, s->request.kernel, s->shared.name);
+	progress_note(&s->job->progress, "asked the driver toolkit for %s %s for kernel %s, in '%s'", s->request.driver,
+		      s->request.flavour, s->request.kernel, s->shared.name);
 	return 0;
 }
 
-static void look_for_life(struct side *s, const struct dtk_flags *flags)
+static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
 {
 	struct dtk_progress now = { 0 };
 	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
 		s->is_started = true;
-		s->last_alive = now_s();
-		watch_note(&s->job->watch, "the driver toolkit has begun");
+		s->last_alive = monotonic_s();
+		progress_note(&s->job->progress, "the driver toolkit has begun");
 	}
 	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
 		return;
 	s->last = now;
-	s->last_alive = now_s();
+	s->last_alive = monotonic_s();
 	if (now.total && str_eq(now.id, s->id)) // else it still ends what an earlier start asked for
-		watch_progress(&s->job->watch, "toolkit", now.done, now.total);
+		progress_count(&s->job->progress, "toolkit", now.done, now.total);
 }
 
 // 0 = go on waiting, or the signal that ends it.
-static int wait_a_moment(struct side *s, const struct dtk_flags *flags, struct err *err)
+static int wait_for_toolkit(struct dtk_handover *s, const struct dtk_flags *flags, struct err *err)
 {
 	unsigned patience = s->v->patience_s ? s->v->patience_s : PATIENCE_S;
 	unsigned compile = s->request.timeout_s ? s->request.timeout_s : COMPILE_S;
-	look_for_life(s, flags);
-	time_t now = now_s();
+	read_progress(s, flags);
+	time_t now = monotonic_s();
 	if (now - s->last_alive >= (time_t)patience)
 		return err_set(err, E_TIMEOUT, "the toolkit's container %s within %u s",
 			       s->is_started ? "showed no sign of life" : "did not start", patience);
 	if (now - s->begun >= (time_t)patience + (time_t)compile)
 		return err_set(err, E_BUILD_TIMEOUT, "the toolkit's container took longer than %u s", compile);
-	return dtk_pause();
+	return dtk_wait_second();
 }
 
-static int take(struct side *s, struct err *err)
+static int take_toolkit_package(struct dtk_handover *s, struct err *err)
 {
 	struct job *j = s->job;
 	struct err ignored;
 	auto_str char *tag = NULL;
-	if (dtk_take(&j->obtain, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag, err) < 0) {
+	if (dtk_take(&j->acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag, err) < 0) {
 		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start asks for it anew
 		return err_wrap(err, "what the toolkit made");
 	}
-	watch_end(&j->watch, "toolkit", "%s, proven, is in the store", tag);
+	progress_end(&j->progress, "toolkit", "%s, proven, is in the store", tag);
 	return 0;
 }
 
 // 0 = the store has it; a signal; negative = the toolkit cannot.
-static int hand_over(struct side *s, struct err *err)
+static int hand_to_toolkit(struct dtk_handover *s, struct err *err)
 {
 	const char *dir = s->v->shared ? s->v->shared : DTK_SHARED;
-	if (root_init(&s->shared, dir, err) < 0 || describe(s, err) < 0 || continue_request(s, err) < 0)
+	if (root_init(&s->shared, dir, err) < 0 || fill_request(s, err) < 0 || continue_request(s, err) < 0)
 		return -1;
-	s->begun = s->last_alive = now_s();
+	s->begun = s->last_alive = monotonic_s();
 	for (int r = 0; r == 0;) {
 		struct dtk_flags flags;
 		if (dtk_flags_read(&s->shared, &flags, err) < 0)
 			return -1;
 		switch (dtk_next(&flags, s->id)) {
 		case DTK_PREPARE:
-			r = prepare(s, err);
+			r = prepare_shared_dir(s, err);
 			break;
 		case DTK_WAIT:
-			r = wait_a_moment(s, &flags, err);
+			r = wait_for_toolkit(s, &flags, err);
 			break;
 		case DTK_TAKE:
-			return take(s, err);
+			return take_toolkit_package(s, err);
 		case DTK_LEAVE:
 			dtk_reason_read(&s->shared, err);
 			return -1;
@@ -205,18 +205,18 @@ static int hand_over(struct side *s, struct err *err)
 static int use_toolkit(const struct dtk_values *v, const struct job_values *init)
 {
 	auto_job struct job job = JOB_NONE;
-	auto_side struct side side = { .v = v, .job = &job, .shared = ROOT_NONE };
+	auto_dtk_handover struct dtk_handover dtk_handover = { .v = v, .job = &job, .shared = ROOT_NONE };
 	struct err err;
 	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.plan, STEP_COMPILE))
 		return 0; // init says the same, and more
-	watch_enter(&job.watch, "toolkit");
-	dtk_hold();
-	int r = hand_over(&side, &err);
-	dtk_let_go();
+	progress_enter(&job.progress, "toolkit");
+	dtk_block_signals();
+	int r = hand_to_toolkit(&dtk_handover, &err);
+	dtk_unblock_signals();
 	if (r < 0) {
-		watch_note(&job.watch, "going on without the driver toolkit: %s: %s", err_info(err.code)->name,
-			   err.text);
-		watch_fail(&job.watch);
+		progress_note(&job.progress, "going on without the driver toolkit: %s: %s", err_info(err.code)->name,
+			      err.text);
+		progress_fail(&job.progress);
 	}
 	return r > 0 ? r : 0;
 }

@@ -16,7 +16,7 @@
 
 struct values {
 	struct job_values job;
-	struct rdma_values rdma;
+	struct peermem_values rdma;
 	char *termination_log, *config_digest, *policy, *node;
 	struct strv next_roots;
 	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated, is_agent;
@@ -30,7 +30,7 @@ static const struct opt opts[] = {
 	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
 	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
 	  "start none of the driver's daemons: others do" },
-	{ "rdma", 0, NULL, "GPU_DIRECT_RDMA_ENABLED", OPT_FLAG, offsetof(struct values, rdma.is_wished),
+	{ "rdma", 0, NULL, "GPU_DIRECT_RDMA_ENABLED", OPT_FLAG, offsetof(struct values, rdma.is_requested),
 	  "load nvidia-peermem, too, where there is a function of Mellanox; see `kmodsmith peermem load`" },
 	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, rdma.is_host_mofed),
 	  "with --rdma: the network driver is the host's own, and not a container's" },
@@ -55,55 +55,55 @@ static const struct opt opts[] = {
 };
 
 // A start that others watch: on the log, and by its pulse.
-struct start {
+struct init_start {
 	struct machine machine;
-	struct operator_pod operator_pod;
-	struct pulse pulse;
-	struct watch shown, watch;
+	struct gpu_operator_pod gpu_operator_pod;
+	struct liveness liveness;
+	struct progress shown, watch;
 	const struct values *values;
 	struct serve_agent agent;
 	struct serve_part agent_part;
-	bool is_told;  // that the driver is ready
-	bool has_wish; // something to put in, or to look after; else the agent is waited for
+	bool is_told;     // that the driver is ready
+	bool has_request; // something to put in, or to look after; else the agent is waited for
 };
 
 // Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
-static void beat(struct start *s, const char *step)
+static void beat_phase(struct init_start *s, const char *step)
 {
 	if (step && !str_eq(step, "detect"))
-		pulse_beat(&s->pulse, step, 0, 0);
+		liveness_beat(&s->liveness, step, 0, 0);
 }
 
-static void on_enter(void *ctx, const char *name)
+static void init_enter(void *ctx, const char *name)
 {
-	struct start *s = ctx;
+	struct init_start *s = ctx;
 	s->shown.enter(s->shown.ctx, name);
-	beat(s, name);
+	beat_phase(s, name);
 }
 
-static void on_phase(void *ctx, const struct phase *ended)
+static void init_phase(void *ctx, const struct phase *ended)
 {
-	struct start *s = ctx;
+	struct init_start *s = ctx;
 	s->shown.phase(s->shown.ctx, ended);
-	beat(s, ended->name);
+	beat_phase(s, ended->name);
 }
 
-static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
+static void init_progress(void *ctx, const char *what, unsigned done, unsigned total)
 {
-	struct start *s = ctx;
+	struct init_start *s = ctx;
 	s->shown.progress(s->shown.ctx, what, done, total);
-	pulse_beat(&s->pulse, what, done, total);
+	liveness_beat(&s->liveness, what, done, total);
 }
 
-static void on_note(void *ctx, const char *text)
+static void init_note(void *ctx, const char *text)
 {
-	struct start *s = ctx;
+	struct init_start *s = ctx;
 	s->shown.note(s->shown.ctx, text);
 }
 
 // NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
 // start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
-static void tell_hook(const struct root *host)
+static void warn_of_missing_hook(const struct root *host)
 {
 	static const char DIR_NAME[] = "run/kernel/postinst.d";
 	if (root_exists(host, DIR_NAME))
@@ -112,11 +112,11 @@ static void tell_hook(const struct root *host)
 }
 
 // It is told what was typed, before that becomes what this start puts in.
-static int open_agent(struct values *v, struct start *s, struct err *err)
+static int open_agent(struct values *v, struct init_start *s, struct err *err)
 {
 	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
 						    origin_opts, remote_opts, common_opts, NULL };
-	s->has_wish = true;
+	s->has_request = true;
 	if (!v->is_agent)
 		return 0;
 	if (v->is_operator) // it would say Ready of a driver that it has left as it is, or of none at all
@@ -127,42 +127,42 @@ static int open_agent(struct values *v, struct start *s, struct err *err)
 	if (!v->node || !*v->node || !v->policy)
 		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
 	serve_agent_open(tables, v, &s->agent, &s->agent_part);
-	int r = serve_agent_wish(&v->job, err);
-	s->has_wish = r > 0;
+	int r = serve_agent_request(&v->job, err);
+	s->has_request = r > 0;
 	return r < 0 ? -1 : 0;
 }
 
-static int start_open(struct values *v, struct start *s, struct err *err)
+static int init_start_open(struct values *v, struct init_start *s, struct err *err)
 {
-	s->shown = show_watch();
-	s->watch = (struct watch){
-		.enter = on_enter, .phase = on_phase, .progress = on_progress, .note = on_note, .ctx = s
+	s->shown = show_progress_log();
+	s->watch = (struct progress){
+		.enter = init_enter, .phase = init_phase, .progress = init_progress, .note = init_note, .ctx = s
 	};
-	v->job.watch = &s->watch;
+	v->job.progress = &s->watch;
 	v->job.is_export_default = true;
 	v->job.is_cdi_default = !v->is_operator;
 	v->job.is_keeping = !v->is_without_daemons;
-	auto_daemon_wish struct daemon_wish wish = { 0 };
-	if ((v->job.is_keeping && daemon_wish_read(environ, &wish, err) < 0) ||
+	auto_daemon_request struct daemon_request request = { 0 };
+	if ((v->job.is_keeping && daemon_request_read(environ, &request, err) < 0) ||
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 || open_agent(v, s, err) < 0 ||
-	    (v->is_operator && operator_begin(&s->operator_pod, &s->machine.host, err) < 0))
+	    (v->is_operator && gpu_operator_begin(&s->gpu_operator_pod, &s->machine.host, err) < 0))
 		return -1;
 	if (v->is_operator)
-		tell_hook(&s->machine.host);
-	pulse_open(&s->pulse, &s->machine.host, PULSE_DIR, &s->machine.kern);
+		warn_of_missing_hook(&s->machine.host);
+	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
 	return 0;
 }
 
-static void start_done(struct start *s)
+static void init_start_done(struct init_start *s)
 {
 	serve_agent_done(&s->agent);
-	pulse_done(&s->pulse);
-	operator_done(&s->operator_pod);
+	liveness_done(&s->liveness);
+	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
 }
 
 // A loaded driver that is not as it should be is the roll-out's: it drains the node first.
-static bool is_left(const struct values *v, const struct job *job, int opened, const struct err *why)
+static bool is_left_to_rollout(const struct values *v, const struct job *job, int opened, const struct err *why)
 {
 	bool is_change = opened == 0 && job->plan.outcome == PLAN_CHANGE;
 	if (!v->is_agent || !job->facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
@@ -173,12 +173,12 @@ static bool is_left(const struct values *v, const struct job *job, int opened, c
 
 // Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
 // apply_plan holds signals, and whoever reads "ready" may send one that is waited for. 1 = ready, 0 = no GPU.
-static int flow(const struct values *v, sigset_t *stop, struct err *err)
+static int install_driver(const struct values *v, sigset_t *stop, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
 	int opened = job_open(&v->job, true, &job, err);
-	if (is_left(v, &job, opened, err)) {
+	if (is_left_to_rollout(v, &job, opened, err)) {
 		serve_block(stop);
 		return 1;
 	}
@@ -198,33 +198,33 @@ static int flow(const struct values *v, sigset_t *stop, struct err *err)
 
 // Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the
 // first.
-static void say(void *ctx, bool is_well)
+static void write_operator_ready(void *ctx, bool is_well)
 {
 	struct err why = { 0 };
-	struct start *s = ctx;
+	struct init_start *s = ctx;
 	if (!s->values->is_operator)
 		return;
-	int r = !is_well || s->is_told ? operator_say(&s->machine.host, is_well, &why) :
-					 operator_ready(&s->operator_pod, s->values->config_digest, &why);
+	int r = !is_well || s->is_told ? gpu_operator_write_ready(&s->machine.host, is_well, &why) :
+					 gpu_operator_ready(&s->gpu_operator_pod, s->values->config_digest, &why);
 	if (r < 0)
 		log_err(&why);
 	s->is_told = s->is_told || (is_well && r >= 0);
 }
 
 // Where packages for them can come from at all (R-F1).
-static bool is_watching(const struct values *v)
+static bool is_prebuilding(const struct values *v)
 {
 	const struct job_values *j = &v->job;
 	return !v->is_without_watch && (j->source || j->payload || j->origin.from.count || j->origin.bundle);
 }
 
-static bool is_compiling(const struct values *v)
+static bool may_prebuild_compile(const struct values *v)
 {
-	return is_watching(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
+	return is_prebuilding(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
 }
 
-static int watch_kernels(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
-			 struct err *err)
+static int open_kernels_part(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
+			     struct err *err)
 {
 	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
 						    origin_opts, remote_opts, common_opts, NULL };
@@ -239,15 +239,15 @@ static int watch_kernels(const struct values *v, struct serve_kernels *ret, stru
 static size_t add_kernels(const struct values *v, struct serve_kernels *kernels, struct serve_part *ret)
 {
 	struct err why;
-	if (!is_watching(v))
+	if (!is_prebuilding(v))
 		return 0;
-	if (watch_kernels(v, kernels, ret, &why) == 0)
+	if (open_kernels_part(v, kernels, ret, &why) == 0)
 		return 1;
 	log_warn("nobody looks after the kernels to come: %s", why.text);
 	return 0;
 }
 
-static int stay(struct start *s, bool has_driver, const sigset_t *signals, struct err *err)
+static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
 	const struct common *common = &s->values->job.origin.remote.common;
 	auto_serve_peermem struct serve_peermem peermem = SERVE_PEERMEM_NONE;
@@ -264,67 +264,68 @@ static int stay(struct start *s, bool has_driver, const sigset_t *signals, struc
 	if (has_driver && s->values->is_agent)
 		parts[count++] = s->agent_part;
 	if (has_driver && s->values->job.is_keeping)
-		return serve_daemons(common, signals, say, s, parts, count, err);
+		return serve_daemons(common, signals, write_operator_ready, s, parts, count, err);
 	if (has_driver)
-		say(s, true);
+		write_operator_ready(s, true);
 	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
 		return -1;
 	return serve(parts, count, signals, err);
 }
 
 // R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
-static void settle_rights(const struct values *v)
+static void drop_rights(const struct values *v)
 {
 	struct err why;
 	auto_str char *dropped = NULL;
 	if (v->is_privileged || v->is_agent)
 		return;
-	if (rights_settle(!v->is_without_daemons, is_compiling(v), &dropped, &why) < 0)
+	if (capabilities_drop(!v->is_without_daemons, may_prebuild_compile(v), &dropped, &why) < 0)
 		log_warn("capabilities stay as they are: %s", why.text);
 	else if (*dropped)
 		log_info("capabilities given up: %s", dropped);
 }
 
 // Where an agent stays, a start that failed is its coordinator's to mend.
-static int begin(const struct values *v, const struct start *s, sigset_t *stop, struct err *err)
+static int install_or_leave(const struct values *v, const struct init_start *s, sigset_t *stop, struct err *err)
 {
-	int r = s->has_wish ? flow(v, stop, err) : 1;
+	int r = s->has_request ? install_driver(v, stop, err) : 1;
 	bool is_mendable = v->is_agent && r < 0 && err->code != E_USAGE && err->code != E_CONFIG;
 	if (is_mendable)
 		log_err(err);
-	if (is_mendable || !s->has_wish) {
+	if (is_mendable || !s->has_request) {
 		serve_block(stop);
 		log_info("the agent waits for an order");
 	}
 	return is_mendable ? 1 : r;
 }
 
-static int install_and_stay(const struct values *v, struct start *s, struct err *err)
+static int install_and_stay(const struct values *v, struct init_start *s, struct err *err)
 {
 	sigset_t set;
 	s->values = v;
-	int r = begin(v, s, &set, err);
+	int r = install_or_leave(v, s, &set, err);
 	if (r < 0)
 		return -1;
-	settle_rights(v);
-	pulse_beat(&s->pulse, PULSE_SERVE, 0, 0);
-	int signal = stay(s, r > 0, &set, err);
+	drop_rights(v);
+	liveness_beat(&s->liveness, LIVENESS_SERVE, 0, 0);
+	int signal = serve_until_stopped(s, r > 0, &set, err);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: leaving; the driver stays loaded", signal);
 	if (v->is_operator)
-		operator_leave(&s->operator_pod);
+		gpu_operator_withdraw(&s->gpu_operator_pod);
 	return 0;
 }
 
 static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	struct start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .operator_pod = OPERATOR_NONE };
-	int r = start_open(values, &s, err);
+	struct init_start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+				.gpu_operator_pod = GPU_OPERATOR_POD_NONE };
+	int r = init_start_open(values, &s, err);
 	if (r == 0)
 		r = install_and_stay(values, &s, err);
-	start_done(&s);
+	init_start_done(&s);
 	return r;
 }
 

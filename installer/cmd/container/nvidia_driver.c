@@ -57,8 +57,8 @@ static bool is_count(const char *text)
 	return str_u64(text, 10, &n) && n > 0 && n <= MOST;
 }
 
-static void translate(const struct verb *verb, const struct flag *flag, const char *value, struct strv *ret,
-		      struct strv *ret_warnings)
+static void translate_flag(const struct verb *verb, const struct flag *flag, const char *value, struct strv *ret,
+			   struct strv *ret_warnings)
 {
 	const char *name = flag->option.name;
 	if (flag->why_not)
@@ -96,7 +96,7 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 		const struct flag *flag = flag_of(letter);
 		if (!flag)
 			return -1;
-		translate(verb, flag, optarg, ret, ret_warnings);
+		translate_flag(verb, flag, optarg, ret, ret_warnings);
 	}
 	return optind < argc ? -1 : 0;
 }
@@ -109,24 +109,24 @@ static bool has_text(const char *list, const char *text) // list: blank-separate
 }
 
 // Each gives what our options take, or NULL. text: small letters without blanks around.
-static const char *as_bool(const char *text)
+static const char *parse_bool(const char *text)
 {
 	return has_text("true yes on 1 y t enabled", text)   ? "true" :
 	       has_text("false no off 0 n f disabled", text) ? "false" :
 							       NULL;
 }
 
-static const char *as_count(const char *text)
+static const char *parse_count(const char *text)
 {
 	return is_count(text) ? text : NULL;
 }
 
-static const char *as_flavour(const char *text)
+static const char *parse_flavour(const char *text)
 {
 	return has_text("auto open proprietary", text) ? text : NULL;
 }
 
-static const char *as_version(const char *text)
+static const char *parse_version(const char *text)
 {
 	return isdigit((unsigned char)*text) && strspn(text, "0123456789.") == strlen(text) ? text : NULL;
 }
@@ -135,20 +135,20 @@ static const struct variable {
 	const char *name, *wanted;
 	const char *(*as)(const char *text);
 } variables[] = {
-	{ "DRIVER_VERSION", "a version such as 580.95.05", as_version },
-	{ "KERNEL_MODULE_TYPE", "auto, open or proprietary", as_flavour },
-	{ "OPEN_KERNEL_MODULES_ENABLED", "true or false", as_bool },
-	{ "GPU_DIRECT_RDMA_ENABLED", "true or false", as_bool },
-	{ "USE_HOST_MOFED", "true or false", as_bool },
-	{ "MAX_THREADS", "a number of threads", as_count },
-	{ "ENABLE_GPU_POD_EVICTION", "true or false", as_bool },
-	{ "ENABLE_AUTO_DRAIN", "true or false", as_bool },
-	{ "DRAIN_USE_FORCE", "true or false", as_bool },
-	{ "DRAIN_DELETE_EMPTYDIR_DATA", "true or false", as_bool },
-	{ "FORCE_REINSTALL", "true or false", as_bool },
+	{ "DRIVER_VERSION", "a version such as 580.95.05", parse_version },
+	{ "KERNEL_MODULE_TYPE", "auto, open or proprietary", parse_flavour },
+	{ "OPEN_KERNEL_MODULES_ENABLED", "true or false", parse_bool },
+	{ "GPU_DIRECT_RDMA_ENABLED", "true or false", parse_bool },
+	{ "USE_HOST_MOFED", "true or false", parse_bool },
+	{ "MAX_THREADS", "a number of threads", parse_count },
+	{ "ENABLE_GPU_POD_EVICTION", "true or false", parse_bool },
+	{ "ENABLE_AUTO_DRAIN", "true or false", parse_bool },
+	{ "DRAIN_USE_FORCE", "true or false", parse_bool },
+	{ "DRAIN_DELETE_EMPTYDIR_DATA", "true or false", parse_bool },
+	{ "FORCE_REINSTALL", "true or false", parse_bool },
 };
 
-static void apply(const struct variable *v, struct strv *ret_warnings)
+static void apply_variable(const struct variable *v, struct strv *ret_warnings)
 {
 	auto_str char *copy = str_dup(getenv(v->name));
 	char *text = copy ? str_trim(copy) : NULL;
@@ -167,12 +167,12 @@ static void apply(const struct variable *v, struct strv *ret_warnings)
 void nvidia_driver_environment(struct strv *ret_warnings)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
-		apply(&variables[i], ret_warnings);
+		apply_variable(&variables[i], ret_warnings);
 	if (str_eq(getenv("OPEN_KERNEL_MODULES_ENABLED"), "true") && !getenv("KERNEL_MODULE_TYPE"))
 		setenv("KERNEL_MODULE_TYPE", "open", 1);
 }
 
-static int usage(FILE *out, int status)
+static int nvidia_driver_usage(FILE *out, int status)
 {
 	fprintf(out, "Usage: nvidia-driver [VERB] [FLAGS]\n\nVerbs:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
@@ -190,11 +190,11 @@ int nvidia_driver_main(int argc, char **argv)
 	auto_strv struct strv words = { 0 }, warnings = { 0 };
 	log_setup(LOG_LEVEL_INFO, str_eq(getenv("KMODSMITH_LOG_FORMAT"), "json"));
 	if (argc > 1 && (str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help")))
-		return usage(stdout, 0);
+		return nvidia_driver_usage(stdout, 0);
 	if (nvidia_driver_words(argc, argv, &words, &warnings) < 0)
-		return usage(stderr, 1);
+		return nvidia_driver_usage(stderr, 1);
 	nvidia_driver_environment(&warnings);
 	for (size_t i = 0; i < warnings.count; i++)
 		log_warn("%s", warnings.items[i]);
-	return entry_words((int)words.count, words.items);
+	return entry_run_words((int)words.count, words.items);
 }

@@ -33,7 +33,7 @@ static const struct opt load_opts[] = {
 
 static const int stops[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
 
-static void show(enum peermem_state state, const char *why, bool has_dma_buf, bool is_json)
+static void show_peermem_state(enum peermem_state state, const char *why, bool has_dma_buf, bool is_json)
 {
 	if (is_json) {
 		auto_json json_t *json = json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(state), "why",
@@ -45,7 +45,7 @@ static void show(enum peermem_state state, const char *why, bool has_dma_buf, bo
 }
 
 // Until a signal, or until there is nothing more to do. 1 = a signal.
-static int stay(struct peermem *p, bool is_once, struct err *err)
+static int load_until_stopped(struct peermem *p, bool is_once, struct err *err)
 {
 	static const struct timespec look = { .tv_sec = LOOK_S };
 	sigset_t set;
@@ -68,7 +68,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root state = ROOT_NONE;
-	auto_watch struct watch watch = show_watch();
+	auto_progress struct progress progress = show_progress_log();
 	if (machine_open(&v->common, &m, err) < 0 || peermem_state(&m, v->state_dir, &state, err) < 0)
 		return -1;
 	struct peermem p = { .host = &m.host,
@@ -77,14 +77,14 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 			     .trust_dir = v->trust_dir,
 			     .sys = &m.sys,
 			     .is_host_mofed = v->is_host_mofed,
-			     .timeout_ms = unload_deadline_ms(v->timeout_s ? v->timeout_s : WAIT_S),
-			     .unload_timeout_ms = unload_deadline_ms(v->unload_timeout_s),
-			     .watch = &watch };
-	int r = stay(&p, v->is_once, err);
+			     .timeout_ms = job_unload_timeout_ms(v->timeout_s ? v->timeout_s : WAIT_S),
+			     .unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s),
+			     .progress = &progress };
+	int r = load_until_stopped(&p, v->is_once, err);
 	if (r > 0)
 		log_info("leaving; nvidia-peermem stays as it is");
 	if (r == 0)
-		show(p.now, p.why, p.has_dma_buf, v->common.is_json);
+		show_peermem_state(p.now, p.why, p.has_dma_buf, v->common.is_json);
 	return r < 0 ? -1 : 0;
 }
 
@@ -93,12 +93,12 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	struct peermem_look look;
+	struct peermem_status look;
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
 	if (peermem_probe(&m.host, &m.kern, &look, err) < 0)
 		return -1;
-	show(look.state, look.why, look.has_dma_buf, v->common.is_json);
+	show_peermem_state(look.state, look.why, look.has_dma_buf, v->common.is_json);
 	return 0;
 }
 

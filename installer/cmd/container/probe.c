@@ -32,13 +32,14 @@ struct answer {
 	char *why;
 };
 
-static int say(struct answer *a, bool is_yes, char *why)
+static int set_answer(struct answer *a, bool is_yes, char *why)
 {
 	*a = (struct answer){ .is_yes = is_yes, .why = why };
 	return 0;
 }
 
-static int measure(const struct values *v, const struct machine *m, struct facts *f, struct status *s, struct err *err)
+static int measure_probe(const struct values *v, const struct machine *m, struct facts *f, struct status *s,
+			 struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0 ||
@@ -55,44 +56,45 @@ static int ask_ready(const struct values *v, const struct machine *m, struct ans
 	auto_json json_t *file = NULL;
 	struct err why;
 	bool has_daemons = true;
-	if (measure(v, m, &f, &s, err) < 0 || publish_read(&m->host, f.host.boot_id, &file, err) < 0 ||
-	    operator_said(&m->host, &has_daemons, err) < 0)
+	if (measure_probe(v, m, &f, &s, err) < 0 || status_file_read(&m->host, f.host.boot_id, &file, err) < 0 ||
+	    gpu_operator_read_ready(&m->host, &has_daemons, err) < 0)
 		return -1;
 	const char *state = json_string_value(json_object_get(file, "state"));
 	if (!s.has_gpu)
-		return say(ret, true, str_dup("no NVIDIA function on this machine"));
+		return set_answer(ret, true, str_dup("no NVIDIA function on this machine"));
 	if (!str_eq(state, "READY"))
-		return say(ret, false, str_fmt("the last run says %s", state ? state : "nothing of this boot"));
+		return set_answer(ret, false, str_fmt("the last run says %s", state ? state : "nothing of this boot"));
 	if (status_error(&s, &why) < 0)
-		return say(ret, false, str_dup(why.text));
+		return set_answer(ret, false, str_dup(why.text));
 	if (!has_daemons)
-		return say(ret, false, str_dup("the daemons' status is not Ready"));
-	return say(ret, true, str_fmt("driver %s", f.loaded.version));
+		return set_answer(ret, false, str_dup("the daemons' status is not Ready"));
+	return set_answer(ret, true, str_fmt("driver %s", f.loaded.version));
 }
 
 // Whoever rolls out a DaemonSet goes on to the next node once this one's container has started. What the container
 // before has left does not say that of the one that begins now.
 static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
-	auto_pulse_verdict struct pulse_verdict p = { 0 };
-	if (pulse_judge(&m->host, PULSE_DIR, &m->kern, UINT_MAX, &p, err) < 0)
+	auto_liveness_verdict struct liveness_verdict p = { 0 };
+	if (liveness_check(&m->host, LIVENESS_DIR, &m->kern, UINT_MAX, &p, err) < 0)
 		return -1;
 	if (p.pid && !p.is_serving)
-		return say(ret, false, TAKE(p.why));
+		return set_answer(ret, false, TAKE(p.why));
 	return ask_ready(v, m, ret, err);
 }
 
 static int ask_alive(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
 	enum { STALL_S = 600 };
-	auto_pulse_verdict struct pulse_verdict p = { 0 };
+	auto_liveness_verdict struct liveness_verdict p = { 0 };
 	auto_root struct root dir = ROOT_NONE;
 	unsigned stall_s = v->stall_s ? v->stall_s : STALL_S;
 	if (v->pulse_dir && root_init(&dir, v->pulse_dir, err) < 0)
 		return err_wrap(err, "--pulse-dir");
-	if (pulse_judge(v->pulse_dir ? &dir : &m->host, v->pulse_dir ? "." : PULSE_DIR, &m->kern, stall_s, &p, err) < 0)
+	if (liveness_check(v->pulse_dir ? &dir : &m->host, v->pulse_dir ? "." : LIVENESS_DIR, &m->kern, stall_s, &p,
+			   err) < 0)
 		return -1;
-	return say(ret, p.is_alive, TAKE(p.why));
+	return set_answer(ret, p.is_alive, TAKE(p.why));
 }
 
 static const struct question {

@@ -10,7 +10,7 @@
 
 enum { FDS_MOST = 64 };
 
-static int64_t now_ms(void)
+static int64_t monotonic_ms(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -18,38 +18,38 @@ static int64_t now_ms(void)
 }
 
 // As the first process of a container we are the parent of every orphan, and as a subreaper of each daemon.
-static void reap(const struct serve_part *parts, size_t count)
+static void reap_children(const struct serve_part *parts, size_t count)
 {
 	int status;
 	for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
 		for (size_t i = 0; i < count; i++)
 			if (parts[i].ended)
-				parts[i].ended(parts[i].ctx, pid, status, now_ms());
+				parts[i].ended(parts[i].ctx, pid, status, monotonic_ms());
 }
 
 static int64_t tick(const struct serve_part *parts, size_t count)
 {
 	int64_t due = INT64_MAX;
 	for (size_t i = 0; i < count; i++) {
-		int64_t at = parts[i].tick ? parts[i].tick(parts[i].ctx, now_ms()) : INT64_MAX;
+		int64_t at = parts[i].tick ? parts[i].tick(parts[i].ctx, monotonic_ms()) : INT64_MAX;
 		due = at < due ? at : due;
 	}
 	return due;
 }
 
-static void wait_until(const struct serve_part *parts, size_t count, int signals, int64_t due)
+static void poll_until(const struct serve_part *parts, size_t count, int signals, int64_t due)
 {
 	struct pollfd fds[FDS_MOST] = { { .fd = signals, .events = POLLIN } };
 	size_t used = 1;
 	for (size_t i = 0; i < count; i++)
 		used += parts[i].fds ? parts[i].fds(parts[i].ctx, fds + used, FDS_MOST - used) : 0;
-	int64_t left = due == INT64_MAX ? -1 : due - now_ms();
+	int64_t left = due == INT64_MAX ? -1 : due - monotonic_ms();
 	int timeout = due == INT64_MAX ? -1 : left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
 	poll(fds, used, timeout);
 }
 
 // SIGPIPE is among the blocked, and ends nothing: a log that nobody reads is no reason to leave.
-static int next_signal(int signals)
+static int read_stop_signal(int signals)
 {
 	struct signalfd_siginfo info;
 	while (read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
@@ -75,9 +75,9 @@ int serve(const struct serve_part *parts, size_t count, const sigset_t *signals,
 		return err_set(err, errno, "wait for signals");
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (;;) {
-		reap(parts, count);
-		wait_until(parts, count, fd, tick(parts, count));
-		int signal = next_signal(fd);
+		reap_children(parts, count);
+		poll_until(parts, count, fd, tick(parts, count));
+		int signal = read_stop_signal(fd);
 		if (signal)
 			return signal;
 	}

@@ -11,7 +11,7 @@ enum { AGAIN_MS = 1000, DOUBLINGS = 6, STEADY_MS = 600000, LEAVE_MS = 25000, STE
 
 extern const struct cmd cmd_agent;
 
-static int64_t on_tick(void *ctx, int64_t now_ms)
+static int64_t agent_tick(void *ctx, int64_t now_ms)
 {
 	struct serve_agent *a = ctx;
 	struct err why;
@@ -30,7 +30,7 @@ static int64_t on_tick(void *ctx, int64_t now_ms)
 	return INT64_MAX;
 }
 
-static void on_ended(void *ctx, int pid, int status, int64_t now_ms)
+static void agent_ended(void *ctx, int pid, int status, int64_t now_ms)
 {
 	struct serve_agent *a = ctx;
 	if (pid != a->child)
@@ -52,7 +52,7 @@ void serve_agent_open(const struct opt *const *tables, const void *values, struc
 {
 	strv_add(&ret->words.args, str_dup(cmd_agent.name));
 	opt_words(tables, values, &cmd_agent, &ret->words.args, &ret->words.env);
-	*ret_part = (struct serve_part){ .ctx = ret, .ended = on_ended, .tick = on_tick };
+	*ret_part = (struct serve_part){ .ctx = ret, .ended = agent_ended, .tick = agent_tick };
 }
 
 void serve_agent_done(struct serve_agent *a)
@@ -65,13 +65,13 @@ void serve_agent_done(struct serve_agent *a)
 	launch_words_done(&a->words);
 }
 
-static void replace(char **to, const char *text)
+static void replace_value(char **to, const char *text)
 {
 	free(*to);
 	*to = str_dup(text);
 }
 
-static int take_current(struct job_values *v, const struct machine *m, struct err *err)
+static int request_current_target(struct job_values *v, const struct machine *m, struct err *err)
 {
 	auto_root struct root state = ROOT_NONE;
 	struct target t = { 0 };
@@ -79,9 +79,9 @@ static int take_current(struct job_values *v, const struct machine *m, struct er
 		return -1;
 	int r = agent_current(&state, &t, err);
 	if (r > 0) {
-		replace(&v->driver, t.driver);
-		replace(&v->flavour, *t.flavour ? t.flavour : NULL);
-		replace(&v->digest, t.package);
+		replace_value(&v->driver, t.driver);
+		replace_value(&v->flavour, *t.flavour ? t.flavour : NULL);
+		replace_value(&v->digest, t.package);
 		target_params(&t, &v->params);
 	}
 	target_done(&t);
@@ -89,25 +89,25 @@ static int take_current(struct job_values *v, const struct machine *m, struct er
 }
 
 // A source is of one version, which need not be the one that is loaded by now.
-static void take_loaded(struct job_values *v, const struct loaded *loaded)
+static void request_loaded_driver(struct job_values *v, const struct modules *loaded)
 {
 	if (!str_eq(v->driver, loaded->version))
-		replace(&v->source, NULL);
-	replace(&v->driver, loaded->version);
-	replace(&v->flavour, loaded->flavour == FLAVOUR_AUTO ? NULL : flavour_name(loaded->flavour));
-	replace(&v->digest, NULL);
+		replace_value(&v->source, NULL);
+	replace_value(&v->driver, loaded->version);
+	replace_value(&v->flavour, loaded->flavour == FLAVOUR_AUTO ? NULL : flavour_name(loaded->flavour));
+	replace_value(&v->digest, NULL);
 }
 
-int serve_agent_wish(struct job_values *v, struct err *err)
+int serve_agent_request(struct job_values *v, struct err *err)
 {
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_facts struct facts f = { 0 };
 	if (machine_open(&v->origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	int r = take_current(v, &m, err);
+	int r = request_current_target(v, &m, err);
 	if (r < 0)
 		return -1;
 	if (f.loaded.version)
-		take_loaded(v, &f.loaded);
+		request_loaded_driver(v, &f.loaded);
 	return v->driver || v->source || v->payload || v->origin.package;
 }

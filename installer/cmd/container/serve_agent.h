@@ -20,4 +20,4 @@ void serve_agent_done(struct serve_agent *a); // told to end, and awaited: it ma
 // What a start puts in where an agent decides what comes later: never another driver than the one that is loaded; on a
 // node without one what the agent put in last; else what values say. 1 = there is something to put in or to look after,
 // 0 = nothing is, until the agent is told.
-int serve_agent_wish(struct job_values *values, struct err *err);
+int serve_agent_request(struct job_values *values, struct err *err);

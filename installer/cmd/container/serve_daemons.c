@@ -8,8 +8,8 @@
 
 struct daemons_part {
 	struct machine machine;
-	struct watch watch;
-	struct keeper keeper;
+	struct progress progress;
+	struct supervisor supervisor;
 	bool is_told, was_well; // what was said last
 	bool is_published;      // the same, for others to read
 	void (*say)(void *ctx, bool is_well);
@@ -17,7 +17,7 @@ struct daemons_part {
 };
 
 // Ready is taken back when a daemon that GPUs need is down, and given again when it is up (R-P1, R-G5).
-static int publish(struct daemons_part *p, struct err *err)
+static int publish_daemon_status(struct daemons_part *p, struct err *err)
 {
 	const struct machine *m = &p->machine;
 	auto_facts struct facts f = { 0 };
@@ -28,75 +28,78 @@ static int publish(struct daemons_part *p, struct err *err)
 	    daemon_record_read(&m->host, f.host.boot_id, &r, err) < 0)
 		return -1;
 	status_daemons(&s, &r, &m->kern);
-	return publish_status(&m->host, &f, &s, err);
+	return status_file_refresh(&m->host, &f, &s, err);
 }
 
 // False = somebody changes the node now, and tells of it: later.
-static bool publish_all(struct daemons_part *p)
+static bool try_publish(struct daemons_part *p)
 {
 	struct err why;
-	auto_fd int lock = lock_take(&p->machine.host, &why);
+	auto_fd int lock = node_lock_take(&p->machine.host, &why);
 	if (lock < 0 && why.code == E_LOCKED)
 		return false;
-	if (lock < 0 || publish(p, &why) < 0)
+	if (lock < 0 || publish_daemon_status(p, &why) < 0)
 		log_warn("the state of this node is not published: %s", why.text);
 	return true;
 }
 
 // Returns when to try again.
-static int64_t tell(struct daemons_part *p, int64_t now_ms)
+static int64_t announce_daemons(struct daemons_part *p, int64_t now_ms)
 {
 	enum { RETRY_MS = 1000 };
-	bool is_well = keeper_is_well(&p->keeper);
-	if (!p->keeper.is_known)
+	bool is_well = supervisor_is_well(&p->supervisor);
+	if (!p->supervisor.is_known)
 		return INT64_MAX;
 	if (!p->is_told || is_well != p->was_well) {
 		p->say(p->ctx, is_well);
 		p->is_told = true;
 		p->was_well = is_well;
-		p->is_published = !p->keeper.plan.count;
+		p->is_published = !p->supervisor.plan.count;
 	}
-	p->is_published = p->is_published || publish_all(p);
+	p->is_published = p->is_published || try_publish(p);
 	return p->is_published ? INT64_MAX : now_ms + RETRY_MS;
 }
 
-static size_t on_fds(void *ctx, struct pollfd *ret, size_t room)
+static size_t daemons_fds(void *ctx, struct pollfd *ret, size_t room)
 {
 	struct daemons_part *p = ctx;
-	return keeper_fds(&p->keeper, ret, room);
+	return supervisor_fds(&p->supervisor, ret, room);
 }
 
-static void on_ended(void *ctx, int pid, int status, int64_t now_ms)
+static void daemons_ended(void *ctx, int pid, int status, int64_t now_ms)
 {
 	struct daemons_part *p = ctx;
-	keeper_ended(&p->keeper, pid, status, now_ms);
+	supervisor_ended(&p->supervisor, pid, status, now_ms);
 }
 
-static int64_t on_tick(void *ctx, int64_t now_ms)
+static int64_t daemons_tick(void *ctx, int64_t now_ms)
 {
 	struct daemons_part *p = ctx;
-	int64_t due = keeper_tick(&p->keeper, now_ms), later = tell(p, now_ms);
+	int64_t due = supervisor_tick(&p->supervisor, now_ms), later = announce_daemons(p, now_ms);
 	return later < due ? later : due;
 }
 
 int serve_daemons(const struct common *common, const sigset_t *signals, void (*say)(void *ctx, bool is_well), void *ctx,
 		  const struct serve_part *more, size_t count, struct err *err)
 {
-	struct daemons_part p = {
-		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .watch = show_watch(), .say = say, .ctx = ctx
+	struct daemons_part p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+				  .progress = show_progress_log(),
+				  .say = say,
+				  .ctx = ctx };
+	struct serve_part parts[SERVE_PARTS_MAX] = {
+		{ .ctx = &p, .fds = daemons_fds, .ended = daemons_ended, .tick = daemons_tick }
 	};
-	struct serve_part parts[SERVE_PARTS_MAX] = { { .ctx = &p, .fds = on_fds, .ended = on_ended, .tick = on_tick } };
 	for (size_t i = 0; i < count; i++)
 		parts[i + 1] = more[i];
 	if (machine_open(common, &p.machine, err) < 0)
 		return -1;
-	p.keeper = (struct keeper){
-		.host = &p.machine.host, .kern = &p.machine.kern, .sys = &p.machine.sys, .watch = &p.watch
+	p.supervisor = (struct supervisor){
+		.host = &p.machine.host, .kern = &p.machine.kern, .sys = &p.machine.sys, .progress = &p.progress
 	};
-	int r = keeper_open(&p.keeper, environ, err);
+	int r = supervisor_open(&p.supervisor, environ, err);
 	if (r == 0)
 		r = serve(parts, count + 1, signals, err);
-	keeper_done(&p.keeper);
+	supervisor_done(&p.supervisor);
 	machine_done(&p.machine);
 	return r;
 }

@@ -13,19 +13,19 @@ enum { SECOND_MS = 1000, INTERVAL_S = 15 * 60, QUIET_S = 10, CRASH_FIRST_S = 60,
 
 extern const struct cmd cmd_watch;
 
-static unsigned bounded(unsigned seconds, unsigned otherwise)
+static unsigned limit_seconds(unsigned seconds, unsigned otherwise)
 {
 	enum { DAY_S = 24 * 60 * 60 };
 	return !seconds ? otherwise : seconds < DAY_S ? seconds : DAY_S;
 }
 
 // The kernels as they are now, in one digest; what the boot loader starts is part of it.
-static int survey(const struct serve_kernels *k, char ret[DIGEST_HEX + 1], size_t *ret_count, struct err *err)
+static int digest_kernels(const struct serve_kernels *k, char ret[DIGEST_HEX + 1], size_t *ret_count, struct err *err)
 {
 	auto_str char *running = NULL, *text = NULL;
-	auto_coming struct coming c = { 0 };
+	auto_boot_candidates struct boot_candidates c = { 0 };
 	if (root_line(&k->machine.kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
-	    coming_read(&k->machine.host, &k->machine.kern, running ? running : "", &k->roots, &c, err) < 0)
+	    boot_candidates_read(&k->machine.host, &k->machine.kern, running ? running : "", &k->roots, &c, err) < 0)
 		return -1;
 	str_add(&text, "%s\n", c.next ? c.next : "");
 	for (size_t i = 0; i < c.count; i++)
@@ -36,36 +36,36 @@ static int survey(const struct serve_kernels *k, char ret[DIGEST_HEX + 1], size_
 	return 0;
 }
 
-static bool has_record(const struct serve_kernels *k)
+static bool has_kernel_report(const struct serve_kernels *k)
 {
 	struct err ignored;
-	auto_forecast struct forecast f = { 0 };
+	auto_kernel_report struct kernel_report f = { 0 };
 	auto_str char *boot_id = NULL;
 	root_line(&k->machine.kern, "proc/sys/kernel/random/boot_id", &boot_id, &ignored);
-	return forecast_read(&k->machine.host, boot_id, &f, &ignored) > 0;
+	return kernel_report_read(&k->machine.host, boot_id, &f, &ignored) > 0;
 }
 
-static bool is_needed(struct serve_kernels *k)
+static bool is_look_needed(struct serve_kernels *k)
 {
 	struct err why;
 	char now[DIGEST_HEX + 1];
 	size_t count = 0;
-	if (survey(k, now, &count, &why) < 0) {
+	if (digest_kernels(k, now, &count, &why) < 0) {
 		log_warn("the kernels of this host cannot be looked at: %s", why.text);
 		return false;
 	}
 	bool is_same = str_eq(now, k->seen), is_first = !*k->seen;
 	memcpy(k->seen, now, sizeof(now));
-	return is_first ? count || has_record(k) : !is_same || (count && !k->is_well);
+	return is_first ? count || has_kernel_report(k) : !is_same || (count && !k->is_well);
 }
 
-static void begin(struct serve_kernels *k, int64_t now_ms)
+static void start_watch_child(struct serve_kernels *k, int64_t now_ms)
 {
 	struct err why;
 	pid_t child;
-	notice_taken(&k->notice);
+	kernel_watch_clear(&k->kernel_watch);
 	k->due_ms = now_ms + k->interval_ms;
-	if (!is_needed(k))
+	if (!is_look_needed(k))
 		return;
 	if (launch_self(&k->words, &child, &why) < 0)
 		log_warn("nobody looks after the kernels to come: %s", why.text);
@@ -73,30 +73,30 @@ static void begin(struct serve_kernels *k, int64_t now_ms)
 		k->child = child;
 }
 
-static int64_t on_tick(void *ctx, int64_t now_ms)
+static int64_t tick_kernels(void *ctx, int64_t now_ms)
 {
 	struct serve_kernels *k = ctx;
-	notice_read(&k->notice, now_ms);
+	kernel_watch_read(&k->kernel_watch, now_ms);
 	if (k->child)
 		return INT64_MAX;
-	int64_t noticed = notice_due(&k->notice), due = noticed < k->due_ms ? noticed : k->due_ms;
+	int64_t noticed = kernel_watch_due(&k->kernel_watch), due = noticed < k->due_ms ? noticed : k->due_ms;
 	if (now_ms < due)
 		return due;
-	begin(k, now_ms);
+	start_watch_child(k, now_ms);
 	return k->child ? INT64_MAX : k->due_ms;
 }
 
-static size_t on_fds(void *ctx, struct pollfd *ret, size_t room)
+static size_t kernels_fds(void *ctx, struct pollfd *ret, size_t room)
 {
 	const struct serve_kernels *k = ctx;
-	if (!room || k->notice.fd < 0)
+	if (!room || k->kernel_watch.fd < 0)
 		return 0;
-	*ret = (struct pollfd){ .fd = k->notice.fd, .events = POLLIN };
+	*ret = (struct pollfd){ .fd = k->kernel_watch.fd, .events = POLLIN };
 	return 1;
 }
 
 // One that was not well is asked again at the next interval; it knows itself what is worth another try.
-static void on_ended(void *ctx, int pid, int status, int64_t now_ms)
+static void kernels_child_ended(void *ctx, int pid, int status, int64_t now_ms)
 {
 	struct serve_kernels *k = ctx;
 	if (pid != k->child)
@@ -123,16 +123,19 @@ int serve_kernels_open(const struct watch_values *v, const struct opt *const *ta
 	if (machine_open(&v->job.origin.remote.common, &ret->machine, err) < 0 ||
 	    job_state(&v->job, &ret->machine, &ret->state, err) < 0)
 		return -1;
-	if (notice_open(&ret->machine.host, &ret->state, (int64_t)bounded(v->quiet_s, QUIET_S) * SECOND_MS,
-			&ret->notice, &why) < 0)
-		log_warn("new kernels are seen every %u s only: %s", bounded(v->interval_s, INTERVAL_S), why.text);
-	ret->interval_ms = (int64_t)bounded(v->interval_s, INTERVAL_S) * SECOND_MS;
+	if (kernel_watch_open(&ret->machine.host, &ret->state, (int64_t)limit_seconds(v->quiet_s, QUIET_S) * SECOND_MS,
+			      &ret->kernel_watch, &why) < 0)
+		log_warn("new kernels are seen every %u s only: %s", limit_seconds(v->interval_s, INTERVAL_S),
+			 why.text);
+	ret->interval_ms = (int64_t)limit_seconds(v->interval_s, INTERVAL_S) * SECOND_MS;
 	for (size_t i = 0; i < v->next_roots.count; i++)
 		strv_add(&ret->roots, str_dup(v->next_roots.items[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
 		strv_add(&ret->words.args, str_dup(own[i]));
 	opt_words(tables, values, &cmd_watch, &ret->words.args, &ret->words.env);
-	*ret_part = (struct serve_part){ .ctx = ret, .fds = on_fds, .ended = on_ended, .tick = on_tick };
+	*ret_part = (struct serve_part){
+		.ctx = ret, .fds = kernels_fds, .ended = kernels_child_ended, .tick = tick_kernels
+	};
 	return 0;
 }
 
@@ -140,7 +143,7 @@ void serve_kernels_done(struct serve_kernels *k)
 {
 	if (k->child)
 		kill(-k->child, SIGTERM);
-	notice_done(&k->notice);
+	kernel_watch_done(&k->kernel_watch);
 	launch_words_done(&k->words);
 	strv_done(&k->roots);
 	root_done(&k->state);

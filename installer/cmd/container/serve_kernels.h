@@ -9,7 +9,7 @@
 struct serve_kernels {
 	struct machine machine;
 	struct root state;
-	struct notice notice;
+	struct kernel_watch kernel_watch;
 	struct strv roots;
 	struct launch_words words;   // of the child
 	char seen[DIGEST_HEX + 1];   // the kernels at the last look; "" = none yet
@@ -18,9 +18,10 @@ struct serve_kernels {
 	bool is_well;     // how the last child ended
 	unsigned crashes; // one after the other
 };
-#define SERVE_KERNELS_NONE       \
-	((struct serve_kernels){ \
-		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .notice = NOTICE_NONE })
+#define SERVE_KERNELS_NONE                                                            \
+	((struct serve_kernels){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+				 .state = ROOT_NONE,                                  \
+				 .kernel_watch = KERNEL_WATCH_NONE })
 
 // tables, values: options that the child is told, as far as it knows them. ret must stay where it is.
 int serve_kernels_open(const struct watch_values *v, const struct opt *const *tables, const void *values,

@@ -11,7 +11,7 @@ int peermem_state(const struct machine *m, const char *state_dir, struct root *r
 }
 
 // What may pass by itself is tried again; the rest is the peermem container's to tell, or the next start's.
-static int64_t on_tick(void *ctx, int64_t now_ms)
+static int64_t peermem_tick(void *ctx, int64_t now_ms)
 {
 	struct serve_peermem *p = ctx;
 	struct err why;
@@ -25,15 +25,15 @@ static int64_t on_tick(void *ctx, int64_t now_ms)
 	return now_ms + FAILED_MS;
 }
 
-int serve_peermem_open(const struct common *common, const struct job_values *job, const struct rdma_values *values,
+int serve_peermem_open(const struct common *common, const struct job_values *job, const struct peermem_values *values,
 		       struct serve_peermem *ret, struct serve_part *ret_part, struct err *err)
 {
-	if (!values->is_wished)
+	if (!values->is_requested)
 		return 0;
 	if (machine_open(common, &ret->machine, err) < 0 ||
 	    peermem_state(&ret->machine, job->state_dir, &ret->state, err) < 0)
 		return -1;
-	ret->watch = show_watch();
+	ret->progress = show_progress_log();
 	ret->peermem =
 		(struct peermem){ .host = &ret->machine.host,
 				  .kern = &ret->machine.kern,
@@ -41,16 +41,16 @@ int serve_peermem_open(const struct common *common, const struct job_values *job
 				  .trust_dir = job->origin.trust_dir,
 				  .sys = &ret->machine.sys,
 				  .is_host_mofed = values->is_host_mofed,
-				  .timeout_ms = unload_deadline_ms(values->timeout_s ? values->timeout_s : WAIT_S),
-				  .unload_timeout_ms = unload_deadline_ms(0),
-				  .watch = &ret->watch };
-	*ret_part = (struct serve_part){ .ctx = ret, .tick = on_tick };
+				  .timeout_ms = job_unload_timeout_ms(values->timeout_s ? values->timeout_s : WAIT_S),
+				  .unload_timeout_ms = job_unload_timeout_ms(0),
+				  .progress = &ret->progress };
+	*ret_part = (struct serve_part){ .ctx = ret, .tick = peermem_tick };
 	return 1;
 }
 
 void serve_peermem_done(struct serve_peermem *p)
 {
-	watch_done(&p->watch);
+	progress_done(&p->progress);
 	root_done(&p->state);
 	machine_done(&p->machine);
 }

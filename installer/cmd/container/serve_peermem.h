@@ -5,15 +5,15 @@
 #include "cmd/container/serve.h"
 #include "peermem/peermem.h"
 
-struct rdma_values { // of init, beside its others
-	bool is_wished, is_host_mofed;
+struct peermem_values { // of init, beside its others
+	bool is_requested, is_host_mofed;
 	unsigned timeout_s;
 };
 
 struct serve_peermem {
 	struct machine machine;
 	struct root state;
-	struct watch watch;
+	struct progress progress;
 	struct peermem peermem;
 	bool is_over; // it failed for a reason that does not pass by itself
 };
@@ -21,7 +21,7 @@ struct serve_peermem {
 	((struct serve_peermem){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE })
 
 // 1 = ret_part is to be served, 0 = nobody wishes it. ret must stay where it is.
-int serve_peermem_open(const struct common *common, const struct job_values *job, const struct rdma_values *values,
+int serve_peermem_open(const struct common *common, const struct job_values *job, const struct peermem_values *values,
 		       struct serve_peermem *ret, struct serve_part *ret_part, struct err *err);
 void serve_peermem_done(struct serve_peermem *p);
 #define auto_serve_peermem __attribute__((cleanup(serve_peermem_done)))

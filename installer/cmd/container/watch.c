@@ -33,7 +33,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static int watch_on(const struct watch_values *v, struct err *err)
+static int watch_until_stopped(const struct watch_values *v, struct err *err)
 {
 	auto_serve_kernels struct serve_kernels kernels = SERVE_KERNELS_NONE;
 	struct serve_part part;
@@ -52,7 +52,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct watch_values *v = values;
-	return v->is_once ? watch_once(v, err) : watch_on(v, err);
+	return v->is_once ? watch_once(v, err) : watch_until_stopped(v, err);
 }
 
 const struct cmd cmd_watch = {

@@ -15,14 +15,14 @@ struct once {
 	struct root state, patches;
 	int lock;
 	struct strv modules;
-	struct carry carry;
+	struct image_payload carry;
 	struct origin origin;
 	struct fetch fetch;
 	struct journal journal;
-	struct watch watch;
+	struct progress progress;
 	char *source;        // of what an image carries
 	char *source_driver; // of what was named, when that says which driver is meant
-	struct prebuild_wish wish;
+	struct prebuild_request request;
 	struct prebuild prebuild;
 	struct share share; // of the compile that is under way
 };
@@ -32,11 +32,11 @@ static void once_done(struct once *o)
 	share_done(&o->share);
 	prebuild_done(&o->prebuild);
 	origin_done(&o->origin);
-	carry_done(&o->carry);
+	image_payload_done(&o->carry);
 	journal_done(&o->journal);
 	strv_done(&o->modules);
 	facts_done(&o->facts);
-	watch_done(&o->watch);
+	progress_done(&o->progress);
 	free(o->source);
 	free(o->source_driver);
 	close_fdp(&o->lock);
@@ -45,23 +45,23 @@ static void once_done(struct once *o)
 	machine_done(&o->machine);
 }
 
-static int open_all(const struct watch_values *v, struct once *o, struct err *err)
+static int open_watch(const struct watch_values *v, struct once *o, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &o->machine, err) < 0 ||
+	if (job_check_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &o->machine, err) < 0 ||
 	    facts_read(&o->machine.host, &o->machine.kern, &o->facts, err) < 0)
 		return -1;
 	if (!facts_has_gpu(&o->facts))
 		return 0;
-	o->lock = lock_take_ahead(&o->machine.host, err);
+	o->lock = node_lock_take_prebuild(&o->machine.host, err);
 	if (o->lock < 0 || job_state(j, &o->machine, &o->state, err) < 0 ||
 	    (j->patches && root_init(&o->patches, j->patches, err) < 0) ||
 	    journal_find(&o->machine.host, &o->state, &o->journal, err) < 0 ||
 	    origin_open(&j->origin, &o->machine.host, &o->origin, err) < 0 || share_check(j, &o->origin, err) < 0 ||
-	    (j->payload && carry_open(j->payload, &o->carry, err) < 0))
+	    (j->payload && image_payload_open(j->payload, &o->carry, err) < 0))
 		return -1;
 	origin_fetch(&o->origin, &o->state, &o->fetch);
-	return job_modules(&j->modules, &o->modules, err) < 0 ? -1 : 1;
+	return job_parse_modules(&j->modules, &o->modules, err) < 0 ? -1 : 1;
 }
 
 // By what the archive shows at its beginning; one that does not is unpacked.
@@ -83,22 +83,22 @@ static const struct compile_gate *share(void *ctx, const struct prebuild_order *
 {
 	struct once *o = ctx;
 	struct err why;
-	const struct share_wish wish = { .values = &o->values->job,
-					 .kern = &o->machine.kern,
-					 .state = &o->state,
-					 .origin = &o->origin,
-					 .watch = &o->watch,
-					 .obtain = order->obtain,
-					 .source = order->source,
-					 .flavour = order->flavour,
-					 .release = order->release,
-					 .build_id = order->build_id,
-					 .arch = order->arch,
-					 .modules = &o->modules };
+	const struct share_request request = { .values = &o->values->job,
+					       .kern = &o->machine.kern,
+					       .state = &o->state,
+					       .origin = &o->origin,
+					       .progress = &o->progress,
+					       .acquire = order->acquire,
+					       .source = order->source,
+					       .flavour = order->flavour,
+					       .release = order->release,
+					       .build_id = order->build_id,
+					       .arch = order->arch,
+					       .modules = &o->modules };
 	share_done(&o->share);
-	int r = share_open(&wish, &o->share, &why);
+	int r = share_open(&request, &o->share, &why);
 	if (r < 0)
-		watch_note(&o->watch, "%s; this node compiles for itself", why.text);
+		progress_note(&o->progress, "%s; this node compiles for itself", why.text);
 	return r > 0 ? &o->share.gate : NULL;
 }
 
@@ -113,46 +113,46 @@ static const char *choose_driver(const struct once *o, const struct job_values *
 					      NULL;
 }
 
-static int fill_wish(const struct watch_values *v, struct once *o, struct err *err)
+static int fill_prebuild_request(const struct watch_values *v, struct once *o, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	struct prebuild_wish *w = &o->wish;
+	struct prebuild_request *w = &o->request;
 	if (!j->driver && j->source && read_source_driver(j, o, err) < 0)
 		return -1;
 	const char *driver = choose_driver(o, j);
 	if (!driver)
 		return err_set(err, E_USAGE, "no driver is loaded, and none is named: --driver, --source or --payload");
-	o->source = !j->source && str_eq(driver, o->carry.is.driver) ? carry_source(&o->carry) : NULL;
-	*w = (struct prebuild_wish){ .driver = driver,
-				     .modules = &o->modules,
-				     .source = j->source ? j->source : o->source,
-				     .source_sha256 = j->source_sha256,
-				     .headers = v->kernels.count == 1 ? &j->headers : NULL, // they are of one kernel
-				     .only = &v->kernels,
-				     .roots = &v->next_roots,
-				     .patches = j->patches ? &o->patches : NULL,
-				     .jobs = j->jobs,
-				     .timeout_s = j->timeout_s ? j->timeout_s : PREBUILD_TIMEOUT_S,
-				     .limit = v->limit ? v->limit : PREBUILD_LIMIT,
-				     .is_rt_allowed = j->is_rt_allowed,
-				     .is_cache_off = j->is_cache_off,
-				     .is_compile_forbidden = j->is_compile_forbidden,
-				     .is_gated = v->is_gated,
-				     .is_retry = j->is_retry,
-				     .share = share,
-				     .share_ctx = o };
-	if (job_flavour(j, &w->flavour, err) < 0 || job_reuse(j->reuse, &w->reuse, err) < 0 ||
-	    job_store_limit(j->store_limit, &w->store_limit, err) < 0)
+	o->source = !j->source && str_eq(driver, o->carry.is.driver) ? image_payload_source_path(&o->carry) : NULL;
+	*w = (struct prebuild_request){ .driver = driver,
+					.modules = &o->modules,
+					.source = j->source ? j->source : o->source,
+					.source_sha256 = j->source_sha256,
+					.headers = v->kernels.count == 1 ? &j->headers : NULL, // they are of one kernel
+					.only = &v->kernels,
+					.roots = &v->next_roots,
+					.patches = j->patches ? &o->patches : NULL,
+					.jobs = j->jobs,
+					.timeout_s = j->timeout_s ? j->timeout_s : PREBUILD_TIMEOUT_S,
+					.limit = v->limit ? v->limit : PREBUILD_LIMIT,
+					.is_rt_allowed = j->is_rt_allowed,
+					.is_cache_off = j->is_cache_off,
+					.is_compile_forbidden = j->is_compile_forbidden,
+					.is_gated = v->is_gated,
+					.is_retry = j->is_retry,
+					.share = share,
+					.share_ctx = o };
+	if (job_parse_flavour(j, &w->flavour, err) < 0 || job_parse_reuse(j->reuse, &w->reuse, err) < 0 ||
+	    job_parse_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
 	if (w->flavour == FLAVOUR_AUTO && str_eq(driver, o->facts.loaded.version))
 		w->flavour = o->facts.loaded.flavour;
 	return 0;
 }
 
-static void show(const struct watch_values *v, const struct forecast *f)
+static void show_kernel_report(const struct watch_values *v, const struct kernel_report *f)
 {
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = forecast_json(f);
+		auto_json json_t *json = kernel_report_json(f);
 		show_json(json);
 		return;
 	}
@@ -162,7 +162,7 @@ static void show(const struct watch_values *v, const struct forecast *f)
 	else
 		printf("next: not known\n");
 	for (size_t i = 0; i < f->count; i++) {
-		auto_str char *line = forecast_text(&f->items[i]);
+		auto_str char *line = kernel_report_line(&f->items[i]);
 		printf("%s\n", line);
 		if (f->items[i].code)
 			printf("  next step: %s\n", err_info(f->items[i].code)->next);
@@ -172,7 +172,7 @@ static void show(const struct watch_values *v, const struct forecast *f)
 }
 
 // A cluster that cannot be told is no reason to fail: the record on the node says the same.
-static void tell_cluster(const struct watch_values *v, const struct once *o)
+static void publish_kernel_report(const struct watch_values *v, const struct once *o)
 {
 	struct err err;
 	const char *node = getenv("NODE_NAME");
@@ -185,26 +185,26 @@ static void tell_cluster(const struct watch_values *v, const struct once *o)
 	if (r == 0 && !config.server) // no pod with a service account
 		return;
 	if (r < 0 || kube_open(&config, &kube, &err) < 0 ||
-	    nodereport_tell(kube, node, &o->prebuild.forecast, &err) < 0)
+	    next_kernel_report_write(kube, node, &o->prebuild.kernel_report, &err) < 0)
 		log_warn("the Node %s is not told: %s", node, err.text);
 }
 
-static int look_after(const struct watch_values *v, struct once *o, struct err *err)
+static int prebuild_kernels(const struct watch_values *v, struct once *o, struct err *err)
 {
-	if (fill_wish(v, o, err) < 0)
+	if (fill_prebuild_request(v, o, err) < 0)
 		return -1;
-	o->prebuild.wish = &o->wish;
+	o->prebuild.request = &o->request;
 	o->prebuild.host = &o->machine.host;
 	o->prebuild.kern = &o->machine.kern;
 	o->prebuild.state = &o->state;
 	o->prebuild.facts = &o->facts;
 	o->prebuild.fetch = &o->fetch;
-	o->prebuild.watch = &o->watch;
+	o->prebuild.progress = &o->progress;
 	if (prebuild_run(&o->prebuild, err) < 0)
 		return -1;
-	show(v, &o->prebuild.forecast);
-	tell_cluster(v, o);
-	return prebuild_is_well(&o->prebuild.forecast) ? 0 : 1;
+	show_kernel_report(v, &o->prebuild.kernel_report);
+	publish_kernel_report(v, o);
+	return prebuild_is_well(&o->prebuild.kernel_report) ? 0 : 1;
 }
 
 int watch_once(const struct watch_values *v, struct err *err)
@@ -214,15 +214,15 @@ int watch_once(const struct watch_values *v, struct err *err)
 			  .state = ROOT_NONE,
 			  .patches = ROOT_NONE,
 			  .lock = -1,
-			  .carry = CARRY_NONE,
-			  .watch = show_watch(),
+			  .carry = IMAGE_PAYLOAD_NONE,
+			  .progress = show_progress_log(),
 			  .prebuild = PREBUILD_NONE,
 			  .share = SHARE_NONE };
-	int r = open_all(v, &o, err);
+	int r = open_watch(v, &o, err);
 	if (r == 0)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
 	if (r > 0)
-		r = look_after(v, &o, err);
+		r = prebuild_kernels(v, &o, err);
 	once_done(&o);
 	return r;
 }

@@ -20,14 +20,14 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static char *export_of(const char *named)
+static char *export_path(const char *named)
 {
 	auto_strv struct strv parts = { 0 };
 	strv_split(&parts, named, "/");
 	return parts.count ? strv_join(&parts, "/") : str_dup("");
 }
 
-static int make(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
+static int make_cdi_spec(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_host struct host host = { 0 };
@@ -37,13 +37,13 @@ static int make(const struct values *v, const struct machine *m, json_t **ret, s
 	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
 	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
-	auto_str char *export = v->export ? export_of(v->export) : NULL;
-	const struct cdi_where w = { .host = &m->host,
-				     .kern = &m->kern,
-				     .dev_root = &dev_root,
-				     .sys = &m->sys,
-				     .export = export,
-				     .boot = host.boot_id };
+	auto_str char *export = v->export ? export_path(v->export) : NULL;
+	const struct cdi_request w = { .host = &m->host,
+				       .kern = &m->kern,
+				       .dev_root = &dev_root,
+				       .sys = &m->sys,
+				       .export = export,
+				       .boot = host.boot_id };
 	if (cdi_read(&w, &c, err) < 0)
 		return -1;
 	*ret = cdi_json(&c);
@@ -66,7 +66,7 @@ static void warn_of_rival(const struct machine *m, const char *file)
 {
 	struct err ignored;
 	auto_str char *rival = NULL;
-	if (cdi_keep_rival(&m->host, file, &rival, &ignored) > 0)
+	if (cdi_spec_file_conflict(&m->host, file, &rival, &ignored) > 0)
 		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
 }
 
@@ -76,7 +76,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_json json_t *json = NULL;
-	if (machine_open(&v->common, &m, err) < 0 || make(v, &m, &json, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || make_cdi_spec(v, &m, &json, err) < 0)
 		return -1;
 	if (!v->output || str_eq(v->output, "-")) {
 		show_json(json);

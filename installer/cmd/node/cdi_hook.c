@@ -9,7 +9,7 @@ struct values {
 };
 
 // Paths are the runtime's own: of the namespace in which it made the container.
-static int open_container(const struct values *v, struct root *ret, struct err *err)
+static int open_container_root(const struct values *v, struct root *ret, struct err *err)
 {
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_str char *state = NULL;
@@ -23,7 +23,7 @@ static int run_links(void *values, char **args, size_t count, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
 	auto_strv struct strv kept = { 0 };
-	if (open_container(values, &root, err) < 0)
+	if (open_container_root(values, &root, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (cdi_hook_link(&root, args[i], &kept, err) < 0)
@@ -42,7 +42,7 @@ static int run_ldcache(void *values, char **args, size_t count, struct err *err)
 			return err_set(err, E_USAGE, "'%s' is no absolute path", args[i]);
 		strv_add(&folders, str_dup(args[i]));
 	}
-	if (open_container(values, &root, err) < 0)
+	if (open_container_root(values, &root, err) < 0)
 		return -1;
 	int r = cdi_hook_ldcache(&root, &folders, err);
 	if (r == 0)

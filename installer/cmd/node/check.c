@@ -18,11 +18,11 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct check_run {
+struct check_job {
 	struct machine machine;
 	struct host host;
 	struct gpus gpus;
-	struct job_spare spare;
+	struct job_temp_state spare;
 	struct root state, patches;
 	struct scratch work, layout_work;
 	struct layout layout;
@@ -30,7 +30,7 @@ struct check_run {
 	struct source source;
 };
 
-static void check_run_done(struct check_run *c)
+static void check_job_done(struct check_job *c)
 {
 	package_done(&c->package);
 	source_done(&c->source);
@@ -41,17 +41,17 @@ static void check_run_done(struct check_run *c)
 	scratch_done(&c->work);
 	root_done(&c->patches);
 	root_done(&c->state);
-	job_spare_done(&c->spare);
+	job_temp_state_done(&c->spare);
 	machine_done(&c->machine);
 }
 
 // The newest driver of whatever kernel: it is to be judged, not chosen.
-static int read_package(const char *name, struct check_run *c, struct err *err)
+static int read_package(const char *name, struct check_job *c, struct err *err)
 {
 	static const struct package_want any;
 	auto_str char *repository = origin_name(name);
 	auto_strv struct strv from = { 0 };
-	auto_found struct found found = FOUND_NONE;
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
 	struct repository_options options = { 0 };
 	struct fetch fetch = { .from = &from, .options = &options, .state = &c->state };
 	strv_add(&from, TAKE(repository));
@@ -59,15 +59,15 @@ static int read_package(const char *name, struct check_run *c, struct err *err)
 	    layout_make(&c->layout_work.root, &c->layout, err) < 0 || fetch_find(&fetch, &any, &found, err) < 0 ||
 	    fetch_take(&fetch, &any, &found, &c->layout, err) < 0)
 		return -1;
-	package_move(&found.offer.package, &c->package);
+	package_move(&found.candidate.package, &c->package);
 	return 0;
 }
 
-static int open_inputs(const struct values *v, struct check_run *c, struct err *err)
+static int open_inputs(const struct values *v, struct check_job *c, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	if (job_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
-	    job_state_look(j, &c->machine, &c->spare, &c->state, err) < 0 ||
+	if (job_check_inputs(j, err) < 0 || machine_open(&j->origin.remote.common, &c->machine, err) < 0 ||
+	    job_state_for_reading(j, &c->machine, &c->spare, &c->state, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
 	    gpus_read(&c->machine.kern, &c->gpus, err) < 0 ||
 	    (j->patches && root_init(&c->patches, j->patches, err) < 0))
@@ -81,10 +81,10 @@ static int open_inputs(const struct values *v, struct check_run *c, struct err *
 	return source_open(j->source, j->source_sha256, &c->work.root, &c->source, err);
 }
 
-static int judge(const struct values *v, struct check_run *c, struct verdict_result *ret, struct err *err)
+static int check_inputs(const struct values *v, struct check_job *c, struct check_result *ret, struct err *err)
 {
 	const struct job_values *j = &v->job;
-	struct verdict_wish wish = {
+	struct check_request request = {
 		.release = v->kernel ? v->kernel : c->host.release,
 		.headers = &j->headers,
 		.package = c->package.count ? &c->package : NULL,
@@ -96,24 +96,24 @@ static int judge(const struct values *v, struct check_run *c, struct verdict_res
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,
 	};
-	return job_flavour(j, &wish.flavour, err) < 0 || job_reuse(j->reuse, &wish.reuse, err) < 0 ?
+	return job_parse_flavour(j, &request.flavour, err) < 0 || job_parse_reuse(j->reuse, &request.reuse, err) < 0 ?
 		       -1 :
-		       verdict_make(&wish, ret, err);
+		       check_kernel(&request, ret, err);
 }
 
-static void show(const struct values *v, const struct verdict_result *r)
+static void show_check_result(const struct values *v, const struct check_result *r)
 {
 	const struct err_info *info = r->code ? err_info(r->code) : NULL;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
-			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict_name(r->verdict), "exit",
-				  (int)r->verdict, "code", json_text(info ? info->name : NULL), "reason",
+			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", check_verdict_name(r->verdict),
+				  "exit", (int)r->verdict, "code", json_text(info ? info->name : NULL), "reason",
 				  json_text(r->reason), "evidence", json_text(r->evidence), "compared",
 				  json_text(r->compared), "next", json_text(info ? info->next : NULL));
 		show_json(json);
 		return;
 	}
-	printf("%s: %s%s%s\n", verdict_name(r->verdict), info ? info->name : "", info ? ": " : "", r->reason);
+	printf("%s: %s%s%s\n", check_verdict_name(r->verdict), info ? info->name : "", info ? ": " : "", r->reason);
 	printf("compared with: %s\n", r->evidence);
 	if (info)
 		printf("next: %s\n", info->next);
@@ -123,7 +123,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	struct check_run c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+	struct check_job c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			       .state = ROOT_NONE,
 			       .patches = ROOT_NONE,
 			       .work = SCRATCH_NONE,
@@ -131,13 +131,13 @@ static int run(void *values, char **args, size_t count, struct err *err)
 			       .layout = LAYOUT_NONE,
 			       .package = PACKAGE_NONE,
 			       .source = { .root = ROOT_NONE } };
-	auto_verdict struct verdict_result result = { 0 };
+	auto_check_result struct check_result result = { 0 };
 	int r = open_inputs(v, &c, err);
 	if (r == 0)
-		r = judge(v, &c, &result, err);
+		r = check_inputs(v, &c, &result, err);
 	if (r == 0)
-		show(v, &result);
-	check_run_done(&c);
+		show_check_result(v, &result);
+	check_job_done(&c);
 	return r < 0 ? r : (int)result.verdict;
 }
 

@@ -17,25 +17,25 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static json_t *as_json(const struct findings *f)
+static json_t *findings_json(const struct doctor_findings *f)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < f->count; i++) {
-		const struct finding *x = &f->items[i];
+		const struct doctor_finding *x = &f->items[i];
 		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", x->name, "state",
-						      finding_state_name(x->state), "evidence", json_text(x->evidence),
+						      doctor_state_name(x->state), "evidence", json_text(x->evidence),
 						      "code", json_text(x->code ? err_info(x->code)->name : NULL),
 						      "next", json_text(x->code ? err_info(x->code)->next : NULL)));
 	}
 	return list;
 }
 
-static void show(const struct findings *f)
+static void show_findings(const struct doctor_findings *f)
 {
 	auto_strv struct strv rows = { 0 };
 	for (size_t i = 0; i < f->count; i++) {
-		const struct finding *x = &f->items[i];
-		strv_add(&rows, str_fmt("%s\t%s\t%s%s%s", finding_state_name(x->state), x->name,
+		const struct doctor_finding *x = &f->items[i];
+		strv_add(&rows, str_fmt("%s\t%s\t%s%s%s", doctor_state_name(x->state), x->name,
 					x->code ? err_info(x->code)->name : "", x->code ? ": " : "", x->evidence));
 		if (x->code)
 			strv_add(&rows, str_fmt("\t\tnext: %s", err_info(x->code)->next));
@@ -48,21 +48,21 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	auto_job_spare struct job_spare spare = JOB_SPARE_NONE;
+	auto_job_temp_state struct job_temp_state spare = JOB_TEMP_STATE_NONE;
 	auto_root struct root state = ROOT_NONE;
-	auto_findings struct findings f = { 0 };
-	if (job_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
-	    job_state_look(&v->job, &m, &spare, &state, err) < 0 ||
+	auto_doctor_findings struct doctor_findings f = { 0 };
+	if (job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
+	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0 ||
 	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", as_json(&f), "failed",
-						   (int)findings_failed(&f), "rights", rights_json());
+		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", findings_json(&f), "failed",
+						   (int)doctor_findings_failed(&f), "rights", capabilities_json());
 		show_json(json);
 	} else {
-		show(&f);
+		show_findings(&f);
 	}
-	return findings_failed(&f) ? 1 : 0;
+	return doctor_findings_failed(&f) ? 1 : 0;
 }
 
 const struct cmd cmd_doctor = {

@@ -79,7 +79,7 @@ static int show_in_use(const struct holders *h, bool is_json, const struct err *
 {
 	log_err(err);
 	if (is_json) {
-		auto_json json_t *json = failure_json(err);
+		auto_json json_t *json = show_failure_json(err);
 		json_object_set_new(json, "holders", holders_json(h));
 		show_json(json);
 	} else {
@@ -102,23 +102,23 @@ static void show_unloaded(const struct strv *unloaded, const struct holders *h, 
 	}
 }
 
-static int unload(const struct values *v, const struct machine *m, struct watch *watch, struct holders *ret,
-		  struct strv *ret_unloaded, struct err *err)
+static int unload_node_driver(const struct values *v, const struct machine *m, struct progress *progress,
+			      struct holders *ret, struct strv *ret_unloaded, struct err *err)
 {
 	auto_facts struct facts f = { 0 };
 	auto_root struct root state = ROOT_NONE;
 	const struct job_values job = { .state_dir = v->state_dir };
-	struct drain drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .watch = watch };
-	if (job_holders(v->holders, &drain.policy, err) < 0)
+	struct holders_wait drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .progress = progress };
+	if (job_parse_holders(v->holders, &drain.policy, err) < 0)
 		return -1;
-	auto_fd int lock = lock_take(&m->host, err);
+	auto_fd int lock = node_lock_take(&m->host, err);
 	if (lock < 0 || job_state(&job, m, &state, err) < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
 		return -1;
 	drain.release = f.host.release;
-	drain.timeout_ms = drain_deadline_ms(drain.policy, v->holders_timeout_s);
-	if (drain.policy != DRAIN_REFUSE && drain_wait(&drain, ret, err) < 0)
+	drain.timeout_ms = holders_wait_deadline_ms(drain.policy, v->holders_timeout_s);
+	if (drain.policy != HOLDERS_REFUSE && holders_wait(&drain, ret, err) < 0)
 		return -1;
-	return unload_node(&drain, &state, unload_deadline_ms(v->timeout_s), ret, ret_unloaded, err);
+	return unload_node(&drain, &state, job_unload_timeout_ms(v->timeout_s), ret, ret_unloaded, err);
 }
 
 static int run_unload(void *values, char **args, size_t count, struct err *err)
@@ -126,12 +126,12 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	auto_watch struct watch watch = show_watch();
+	auto_progress struct progress progress = show_progress_log();
 	auto_strv struct strv unloaded = { 0 };
 	auto_holders struct holders h = { 0 };
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
-	if (unload(v, &m, &watch, &h, &unloaded, err) < 0)
+	if (unload_node_driver(v, &m, &progress, &h, &unloaded, err) < 0)
 		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
 	show_unloaded(&unloaded, &h, v->common.is_json);
 	return 0;

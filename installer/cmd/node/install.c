@@ -24,12 +24,12 @@ static json_t *plan_json(const struct job *j)
 	const struct plan *p = &j->plan;
 	for (size_t i = 0; i < p->count; i++)
 		json_array_append_new(steps,
-				      json_pack("{s:s, s:o, s:o}", "step", step_kind_name(p->steps[i].kind), "subject",
+				      json_pack("{s:s, s:o, s:o}", "step", plan_step_name(p->steps[i].kind), "subject",
 						json_text(p->steps[i].subject), "why", json_text(p->steps[i].why)));
 	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
 			 json_text(p->driver), "flavour", flavour_name(p->flavour), "flavour_why",
 			 json_text(p->flavour_why), "kernel", json_text(j->facts.host.release), "compatible",
-			 report_compatible(p->compatible), "steps", steps);
+			 status_json_compatible(p->compatible), "steps", steps);
 }
 
 static void show_plan(const struct job *j)
@@ -43,7 +43,7 @@ static void show_plan(const struct job *j)
 	printf("driver %s, %s (%s), kernel %s\n", p->driver, flavour_name(p->flavour), p->flavour_why,
 	       j->facts.host.release);
 	for (size_t i = 0; i < p->count; i++)
-		strv_add(&rows, str_fmt("%zu\t%s\t%s\t%s", i + 1, step_kind_name(p->steps[i].kind), p->steps[i].subject,
+		strv_add(&rows, str_fmt("%zu\t%s\t%s\t%s", i + 1, plan_step_name(p->steps[i].kind), p->steps[i].subject,
 					p->steps[i].why));
 	show_table(&rows);
 }
@@ -71,14 +71,14 @@ static json_t *compared_json(const struct job *j)
 }
 
 // With the phases up to the failure and their times.
-static int fail(const struct job *j, struct err *err)
+static int show_install_failure(const struct job *j, struct err *err)
 {
 	if (!j->values->origin.remote.common.is_json)
 		return -1;
-	entry_blame(err);
-	auto_json json_t *json = failure_json(err);
+	entry_add_origin(err);
+	auto_json json_t *json = show_failure_json(err);
 	log_err(err);
-	json_object_set_new(json, "phases", report_phases(&j->watch));
+	json_object_set_new(json, "phases", status_json_phases(&j->progress));
 	show_json(json);
 	return err_info(err->code)->exit_status;
 }
@@ -90,10 +90,10 @@ static int run_stage(struct values *v, struct err *err)
 	free(v->job.holders);
 	v->job.holders = str_dup("wait");
 	if (job_open(&v->job, false, &job, err) < 0 || (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
-		return fail(&job, err);
+		return show_install_failure(&job, err);
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared",
-						   compared_json(&job), "phases", report_phases(&job.watch));
+						   compared_json(&job), "phases", status_json_phases(&job.progress));
 		show_json(json);
 	} else if (job.plan.outcome != PLAN_NO_GPU) {
 		printf("%s %s is at hand; nothing was touched\n", job.plan.driver, flavour_name(job.plan.flavour));
@@ -112,11 +112,11 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 		return run_stage(values, err);
 	if (job_open(&v->job, true, &job, err) < 0 ||
 	    (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
-		return fail(&job, err);
+		return show_install_failure(&job, err);
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
 			json_pack("{s:o, s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job),
-				  "phases", report_phases(&job.watch), "status", report_status(&status));
+				  "phases", status_json_phases(&job.progress), "status", status_json_status(&status));
 		show_json(json);
 	} else {
 		show_status(&status);

@@ -22,45 +22,45 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static void show(const struct devices *d)
+static void show_device_nodes(const struct devices *d)
 {
 	auto_strv struct strv rows = { 0 };
 	for (size_t i = 0; i < d->count; i++) {
-		const struct node *n = &d->items[i];
-		strv_add(&rows, str_fmt("%s\t/dev/%s\tc %u:%u\t%04o\t%u:%u\t%s", node_verdict_name(n->verdict), n->path,
-					n->major, n->minor, n->mode, n->uid, n->gid, n->why ? n->why : ""));
+		const struct device_node *n = &d->items[i];
+		strv_add(&rows, str_fmt("%s\t/dev/%s\tc %u:%u\t%04o\t%u:%u\t%s", device_verdict_name(n->verdict),
+					n->path, n->major, n->minor, n->mode, n->uid, n->gid, n->why ? n->why : ""));
 	}
 	show_table(&rows);
-	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_bad(d));
+	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_count_bad(d));
 }
 
 // A partition (MIG) that came or went is in the specification, too, where one is kept.
-static void tell_runtimes(const struct machine *m, const struct root *dev_root)
+static void refresh_cdi_spec(const struct machine *m, const struct root *dev_root)
 {
 	auto_host struct host host = { 0 };
 	struct err why;
-	struct cdi_where w = { .host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys };
+	struct cdi_request w = { .host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys };
 	if (host_read(&m->host, &m->kern, &host, &why) == 0) {
 		w.boot = host.boot_id;
-		if (cdi_keep(&w, NULL, true, &why) >= 0)
+		if (cdi_spec_file_update(&w, NULL, true, &why) >= 0)
 			return;
 	}
 	log_warn("container runtimes are told of no GPU: %s", why.text);
 }
 
-static int act(const struct values *v, struct machine *m, struct devices *d, struct err *err)
+static int make_device_nodes(const struct values *v, struct machine *m, struct devices *d, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_fd int lock = -1;
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
-	if (!v->is_dry_run && (lock = lock_take(&m->host, err)) < 0)
+	if (!v->is_dry_run && (lock = node_lock_take(&m->host, err)) < 0)
 		return -1;
 	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
 		return -1;
 	int r = devices_apply(&dev_root, &m->sys, v->is_dry_run, d, err);
 	if (!v->is_dry_run)
-		tell_runtimes(m, &dev_root);
+		refresh_cdi_spec(m, &dev_root);
 	return r;
 }
 
@@ -70,18 +70,18 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_devices struct devices d = { 0 };
-	if (machine_open(&v->common, &m, err) < 0 || act(v, &m, &d, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || make_device_nodes(v, &m, &d, err) < 0)
 		return -1;
 	if (v->common.is_json) {
 		struct status s = { .devices = d };
-		auto_json json_t *json = report_status(&s);
+		auto_json json_t *json = status_json_status(&s);
 		auto_json json_t *whole = json_pack("{s:O, s:i, s:i}", "nodes", json_object_get(json, "nodes"),
-						    "changes", (int)d.changes, "wrong", (int)devices_bad(&d));
+						    "changes", (int)d.changes, "wrong", (int)devices_count_bad(&d));
 		show_json(whole);
 	} else {
-		show(&d);
+		show_device_nodes(&d);
 	}
-	return devices_bad(&d) ? err_info(E_NODES)->exit_status : 0;
+	return devices_count_bad(&d) ? err_info(E_NODES)->exit_status : 0;
 }
 
 const struct cmd cmd_nodes = {

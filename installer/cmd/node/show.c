@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-static void on_enter(void *ctx, const char *name)
+static void log_enter(void *ctx, const char *name)
 {
 	(void)ctx;
 	log_step(name);
@@ -30,7 +30,7 @@ void show_note(void *ctx, const char *text)
 	log_info("%s", text);
 }
 
-static void on_progress(void *ctx, const char *what, unsigned done, unsigned total)
+static void log_progress(void *ctx, const char *what, unsigned done, unsigned total)
 {
 	(void)ctx;
 	show_progress(what, done, total);
@@ -44,9 +44,11 @@ void show_bytes(void *ctx, uint64_t done, uint64_t total)
 		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
 }
 
-struct watch show_watch(void)
+struct progress show_progress_log(void)
 {
-	return (struct watch){ .enter = on_enter, .phase = show_phase, .progress = on_progress, .note = show_note };
+	return (struct progress){
+		.enter = log_enter, .phase = show_phase, .progress = log_progress, .note = show_note
+	};
 }
 
 void show_status(const struct status *s)

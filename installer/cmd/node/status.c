@@ -20,28 +20,28 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static const char *text_of(const json_t *object, const char *key)
+static const char *status_text(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 	return text ? text : "";
 }
 
 // Since when it is so, what goes on, and what the last run came to (R-E1).
-static void show_last(const json_t *file)
+static void show_last_run(const json_t *file)
 {
 	const json_t *run = json_object_get(file, "run"), *last = json_object_get(file, "last_run"),
 		     *error = json_object_get(last, "error");
 	if (json_is_object(run))
-		printf("%s since %s: %s, by process %d\n", text_of(file, "state"), text_of(run, "since"),
-		       text_of(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
+		printf("%s since %s: %s, by process %d\n", status_text(file, "state"), status_text(run, "since"),
+		       status_text(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
 	else if (file)
-		printf("%s since %s\n", text_of(file, "state"), text_of(file, "since"));
+		printf("%s since %s\n", status_text(file, "state"), status_text(file, "since"));
 	if (json_is_object(error))
-		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", text_of(last, "outcome"),
-		       text_of(last, "time"), text_of(error, "code"), text_of(error, "reason"), text_of(error, "text"),
-		       text_of(error, "next"));
+		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", status_text(last, "outcome"),
+		       status_text(last, "time"), status_text(error, "code"), status_text(error, "reason"),
+		       status_text(error, "text"), status_text(error, "next"));
 	else if (json_is_object(last))
-		printf("last run: %s, well, at %s\n", text_of(last, "outcome"), text_of(last, "time"));
+		printf("last run: %s, well, at %s\n", status_text(last, "outcome"), status_text(last, "time"));
 }
 
 // What the node remembers of other boots, too: what must not be tried again, and why.
@@ -50,7 +50,7 @@ static void show_journal(const struct journal *j, const char *boot)
 	if (j->last_good.version)
 		printf("last good: %s %s\n", j->last_good.version, j->last_good.flavour);
 	for (size_t i = 0; i < j->failure_count; i++) {
-		const struct failure *f = &j->failures[i];
+		const struct journal_failure *f = &j->failures[i];
 		printf("bad target: %s %s failed at %s: %s: %s\n", f->driver.version, f->driver.flavour, f->time,
 		       f->code, f->text);
 	}
@@ -73,7 +73,7 @@ static void show_daemons(const struct daemon_record *r, const struct root *kern)
 }
 
 // Looking makes no state directory.
-static int read_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
+static int read_node_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
 {
 	auto_root struct root state = ROOT_NONE;
 	if (v->state_dir)
@@ -84,11 +84,11 @@ static int read_journal(const struct values *v, const struct machine *m, struct 
 }
 
 // What was measured just now, and from the file of the last run what cannot be measured.
-static json_t *whole_json(const struct facts *f, const struct status *s, const json_t *file, const struct journal *j,
-			  json_t *daemons)
+static json_t *full_status_json(const struct facts *f, const struct status *s, const json_t *file,
+				const struct journal *j, json_t *daemons)
 {
 	static const char *const keys[] = { "since", "run", "last_run" };
-	json_t *json = report_json(f, s);
+	json_t *json = status_json_all(f, s);
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		json_t *value = json_object_get(file, keys[i]);
 		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
@@ -99,10 +99,10 @@ static json_t *whole_json(const struct facts *f, const struct status *s, const j
 }
 
 // GPUDirect RDMA, where somebody asked for it; the GPUs are ready with or without. false = nothing is known.
-static bool look_at_peermem(const struct machine *m, struct peermem_look *ret)
+static bool read_peermem(const struct machine *m, struct peermem_status *ret)
 {
 	struct err unread;
-	int r = peermem_look(&m->host, &m->kern, ret, &unread);
+	int r = peermem_status(&m->host, &m->kern, ret, &unread);
 	if (r < 0)
 		log_warn("how nvidia-peermem is is not known: %s", unread.text);
 	return r > 0;
@@ -110,8 +110,8 @@ static bool look_at_peermem(const struct machine *m, struct peermem_look *ret)
 
 static json_t *peermem_json(const struct machine *m)
 {
-	struct peermem_look look;
-	if (!look_at_peermem(m, &look))
+	struct peermem_status look;
+	if (!read_peermem(m, &look))
 		return json_null();
 	return json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(look.state), "why", json_text(look.why),
 			 "dma_buf", look.has_dma_buf);
@@ -119,16 +119,16 @@ static json_t *peermem_json(const struct machine *m)
 
 static void show_peermem(const struct machine *m)
 {
-	struct peermem_look look;
-	if (look_at_peermem(m, &look))
+	struct peermem_status look;
+	if (read_peermem(m, &look))
 		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
 }
 
 // What was found out about the kernels to come, in this boot (R-F1). false = nobody has looked.
-static bool look_at_forecast(const struct machine *m, const struct facts *f, struct forecast *ret)
+static bool read_kernel_report(const struct machine *m, const struct facts *f, struct kernel_report *ret)
 {
 	struct err unread;
-	int r = forecast_read(&m->host, f->host.boot_id, ret, &unread);
+	int r = kernel_report_read(&m->host, f->host.boot_id, ret, &unread);
 	if (r < 0)
 		log_warn("what is known of the kernels to come cannot be read: %s", unread.text);
 	return r > 0;
@@ -136,17 +136,17 @@ static bool look_at_forecast(const struct machine *m, const struct facts *f, str
 
 static json_t *kernels_json(const struct machine *m, const struct facts *f)
 {
-	auto_forecast struct forecast forecast = { 0 };
-	return look_at_forecast(m, f, &forecast) ? forecast_json(&forecast) : json_null();
+	auto_kernel_report struct kernel_report kernel_report = { 0 };
+	return read_kernel_report(m, f, &kernel_report) ? kernel_report_json(&kernel_report) : json_null();
 }
 
 static void show_kernels(const struct machine *m, const struct facts *f)
 {
-	auto_forecast struct forecast forecast = { 0 };
-	if (!look_at_forecast(m, f, &forecast))
+	auto_kernel_report struct kernel_report kernel_report = { 0 };
+	if (!read_kernel_report(m, f, &kernel_report))
 		return;
-	for (size_t i = 0; i < forecast.count; i++) {
-		auto_str char *line = forecast_text(&forecast.items[i]);
+	for (size_t i = 0; i < kernel_report.count; i++) {
+		auto_str char *line = kernel_report_line(&kernel_report.items[i]);
 		printf("kernel %s\n", line);
 	}
 }
@@ -172,21 +172,21 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
 		log_warn("how the daemons are is not known: %s", unread.text);
 	status_daemons(&s, &daemons, &m.kern);
-	if (publish_read(&m.host, f.host.boot_id, &file, &unread) < 0)
+	if (status_file_read(&m.host, f.host.boot_id, &file, &unread) < 0)
 		log_warn("what the last run came to is not known: %s", unread.text);
-	if (read_journal(v, &m, &j, &unread) < 0)
+	if (read_node_journal(v, &m, &j, &unread) < 0)
 		log_warn("what failed here before is not known: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
 		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
-		auto_json json_t *json = whole_json(&f, &s, file, &j, list);
+		auto_json json_t *json = full_status_json(&f, &s, file, &j, list);
 		json_object_set_new(json, "peermem", peermem_json(&m));
 		json_object_set_new(json, "kernels", kernels_json(&m, &f));
 		show_json(json);
 	} else {
 		show_status(&s);
-		show_last(file);
+		show_last_run(file);
 		show_journal(&j, f.host.boot_id);
 		show_daemons(&daemons, &m.kern);
 		show_peermem(&m);

@@ -19,13 +19,13 @@ static const struct opt verify_opts[] = {
 	{ 0 },
 };
 
-static const char *file_of(const char *arg)
+static const char *bundle_file_name(const char *arg)
 {
 	static const char PREFIX[] = "oci-archive:";
 	return str_starts(arg, PREFIX) ? arg + strlen(PREFIX) : arg;
 }
 
-static int open_trust(const struct values *v, struct trust *ret, struct err *err)
+static int open_bundle_trust(const struct values *v, struct trust *ret, struct err *err)
 {
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root dir = ROOT_NONE;
@@ -34,9 +34,9 @@ static int open_trust(const struct values *v, struct trust *ret, struct err *err
 	return trust_dir(&m.host, v->trust_dir, &dir, err) < 0 ? -1 : trust_open(&dir, ret, err);
 }
 
-static json_t *report_json(const struct bundle_report *r)
+static json_t *status_json_all(const struct bundle_report *r)
 {
-	json_t *json = promises_json(&r->promises);
+	json_t *json = bundle_manifest_json(&r->manifest);
 	json_object_set_new(json, "complete", json_boolean(!r->missing.count && !r->damaged.count));
 	json_object_set_new(json, "signed_by", json_text(r->signers));
 	json_object_set_new(json, "missing", json_strv(&r->missing));
@@ -46,7 +46,7 @@ static json_t *report_json(const struct bundle_report *r)
 	return json;
 }
 
-static void show_report(const char *file, const struct bundle_report *r)
+static void show_bundle_report(const char *file, const struct bundle_report *r)
 {
 	for (size_t i = 0; i < r->missing.count; i++)
 		printf("missing: %s\n", r->missing.items[i]);
@@ -54,13 +54,13 @@ static void show_report(const char *file, const struct bundle_report *r)
 		printf("damaged: %s\n", r->damaged.items[i]);
 	if (r->missing.count || r->damaged.count)
 		return;
-	auto_str char *expires = date_text(r->promises.expires);
-	printf("%s: complete: holds %zu, %zu blobs, %" PRIu64 " bytes; %s%s; good until %s\n", file, r->promises.count,
+	auto_str char *expires = date_text(r->manifest.expires);
+	printf("%s: complete: holds %zu, %zu blobs, %" PRIu64 " bytes; %s%s; good until %s\n", file, r->manifest.count,
 	       r->blobs, r->bytes, *r->signers ? "signed by " : "no signature was demanded", r->signers, expires);
 }
 
 // What the report found is shown in full; the error says how much of it there is.
-static int judge(const char *file, const struct bundle_report *r)
+static int report_outcome(const char *file, const struct bundle_report *r)
 {
 	struct err err;
 	const struct strv *all = r->missing.count ? &r->missing : &r->damaged;
@@ -68,7 +68,7 @@ static int judge(const char *file, const struct bundle_report *r)
 	if (!all->count)
 		return 0;
 	if (r->missing.count)
-		err_set(&err, E_INCOMPLETE, "'%s': %zu of %zu are missing: %s", file, all->count, r->promises.count,
+		err_set(&err, E_INCOMPLETE, "'%s': %zu of %zu are missing: %s", file, all->count, r->manifest.count,
 			text);
 	else
 		err_set(&err, E_DIGEST, "'%s': %zu of %zu blobs are damaged: %s", file, all->count, r->blobs, text);
@@ -76,41 +76,42 @@ static int judge(const char *file, const struct bundle_report *r)
 	return err_info(err.code)->exit_status;
 }
 
-static int run_verify(void *values, char **args, size_t count, struct err *err)
+static int run_bundle_verify(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_trust struct trust trust = { 0 };
 	auto_bundle_report struct bundle_report report = { 0 };
-	const char *file = file_of(args[0]);
+	const char *file = bundle_file_name(args[0]);
 	(void)count;
-	if (open_trust(v, &trust, err) < 0 || bundle_verify(file, &trust, time(NULL), &report, err) < 0)
+	if (open_bundle_trust(v, &trust, err) < 0 || bundle_verify(file, &trust, time(NULL), &report, err) < 0)
 		return -1;
 	if (v->common.is_json) {
-		auto_json json_t *json = report_json(&report);
+		auto_json json_t *json = status_json_all(&report);
 		show_json(json);
 	} else {
-		show_report(file, &report);
+		show_bundle_report(file, &report);
 	}
-	return judge(file, &report);
+	return report_outcome(file, &report);
 }
 
-static int run_ls(void *values, char **args, size_t count, struct err *err)
+static int run_bundle_ls(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_repository struct repository *r = NULL;
-	auto_promises struct promises p = { 0 };
+	auto_bundle_manifest struct bundle_manifest p = { 0 };
 	auto_strv struct strv rows = { 0 };
 	(void)count;
-	if (repository_open_bundle(file_of(args[0]), &r, err) < 0 || promise_read(r, NULL, &p, NULL, err) < 0)
+	if (repository_open_bundle(bundle_file_name(args[0]), &r, err) < 0 ||
+	    bundle_manifest_read(r, NULL, &p, NULL, err) < 0)
 		return -1;
-	auto_json json_t *json = promises_json(&p);
+	auto_json json_t *json = bundle_manifest_json(&p);
 	if (v->common.is_json) {
 		show_json(json);
 		return 0;
 	}
 	strv_add(&rows, str_dup("KIND\tDRIVER\tFLAVOUR\tKERNEL\tARCH\tDIGEST"));
 	for (size_t i = 0; i < p.count; i++) {
-		const struct promise *it = &p.items[i];
+		const struct bundle_entry *it = &p.items[i];
 		strv_add(&rows,
 			 str_fmt("%s\t%s\t%s\t%s\t%s\tsha256:%.12s", it->kind, it->driver ? it->driver : "-",
 				 it->flavour ? it->flavour : "-", it->kernel ? it->kernel : "-", it->arch, it->digest));
@@ -136,7 +137,7 @@ const struct cmd cmd_bundle_verify = {
 		 "  kmodsmith bundle verify site.tar\n",
 	.opts = { verify_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_verify,
+	.run = run_bundle_verify,
 };
 
 const struct cmd cmd_bundle_ls = {
@@ -148,5 +149,5 @@ const struct cmd cmd_bundle_ls = {
 	.about = "Reads the bundle's list and believes it; `kmodsmith bundle verify` checks it.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_ls,
+	.run = run_bundle_ls,
 };

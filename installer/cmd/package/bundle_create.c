@@ -47,7 +47,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct create {
+struct bundle_job {
 	struct machine machine;
 	struct host host;
 	struct root state;
@@ -56,13 +56,13 @@ struct create {
 	struct signers by;
 	struct scratch work;
 	struct layout layout;
-	struct promises promises;
+	struct bundle_manifest manifest;
 	size_t brought;
 };
 
-static void create_done(struct create *c)
+static void bundle_job_done(struct bundle_job *c)
 {
-	promises_done(&c->promises);
+	bundle_manifest_done(&c->manifest);
 	layout_done(&c->layout);
 	scratch_done(&c->work);
 	signers_done(&c->by);
@@ -73,7 +73,7 @@ static void create_done(struct create *c)
 	machine_done(&c->machine);
 }
 
-static int check_values(const struct values *v, struct err *err)
+static int check_bundle_values(const struct values *v, struct err *err)
 {
 	if (!v->output || !v->drivers.count || !v->kernels.count)
 		return err_set(err, E_USAGE,
@@ -84,7 +84,7 @@ static int check_values(const struct values *v, struct err *err)
 	if (v->days > DAYS_MAX)
 		return err_set(err, E_USAGE, "--expires %u: at most %d days", v->days, DAYS_MAX);
 	for (size_t i = 0; i < v->images.count; i++)
-		if (!promise_is_image(v->images.items[i]))
+		if (!bundle_image_is_pinned(v->images.items[i]))
 			return err_set(err, E_USAGE,
 				       "--image '%s' is not pinned: a tag can lead elsewhere tomorrow; write "
 				       "NAME@sha256:HEX",
@@ -92,10 +92,10 @@ static int check_values(const struct values *v, struct err *err)
 	return bundle_check_place(v->output, err);
 }
 
-static int open_all(const struct values *v, struct create *c, struct err *err)
+static int open_bundle_job(const struct values *v, struct bundle_job *c, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
-	if (check_values(v, err) < 0 || machine_open(&v->origin.remote.common, &c->machine, err) < 0 ||
+	if (check_bundle_values(v, err) < 0 || machine_open(&v->origin.remote.common, &c->machine, err) < 0 ||
 	    host_read(&c->machine.host, &c->machine.kern, &c->host, err) < 0 ||
 	    job_state(&job, &c->machine, &c->state, err) < 0 ||
 	    origin_open(&v->origin, &c->machine.host, &c->origin, err) < 0)
@@ -105,7 +105,7 @@ static int open_all(const struct values *v, struct create *c, struct err *err)
 	if (!v->archs.count)
 		strv_add(&c->archs, str_dup(c->host.arch));
 	for (size_t i = 0; i < v->images.count; i++)
-		strv_add(&c->promises.images, str_dup(v->images.items[i]));
+		strv_add(&c->manifest.images, str_dup(v->images.items[i]));
 	if (!v->keys.count)
 		log_warn("no --key: the bundle's list is not signed, so `bundle verify` will not vouch for it");
 	return signers_open(&v->keys, "kmodsmith", &c->by, err) < 0 ||
@@ -114,13 +114,13 @@ static int open_all(const struct values *v, struct create *c, struct err *err)
 		       layout_make(&c->work.root, &c->layout, err);
 }
 
-static void on_brought(void *ctx, const struct promise *p)
+static void on_entry_added(void *ctx, const struct bundle_entry *p)
 {
-	struct create *c = ctx;
+	struct bundle_job *c = ctx;
 	log_info("bundle      %zu: %s", ++c->brought, p->tag);
 }
 
-static int refuse(const struct strv *missing, struct err *err)
+static int refuse_incomplete(const struct strv *missing, struct err *err)
 {
 	auto_str char *all = strv_join(missing, "; ");
 	for (size_t i = 0; i < missing->count; i++)
@@ -128,79 +128,79 @@ static int refuse(const struct strv *missing, struct err *err)
 	return err_set(err, E_INCOMPLETE, "%zu missing, nothing was written: %s", missing->count, all);
 }
 
-static int collect(const struct values *v, struct create *c, struct err *err)
+static int collect_contents(const struct values *v, struct bundle_job *c, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
-	struct gather g = { .drivers = &v->drivers,
-			    .kernels = &v->kernels,
-			    .archs = v->archs.count ? &v->archs : &c->archs,
-			    .flavour = v->flavour,
-			    .is_with_headers = v->is_with_headers,
-			    .is_with_payload = v->is_with_payload,
-			    .is_with_builder = v->is_with_builder,
-			    .brought = on_brought,
-			    .ctx = c };
+	struct collect_request g = { .drivers = &v->drivers,
+				     .kernels = &v->kernels,
+				     .archs = v->archs.count ? &v->archs : &c->archs,
+				     .flavour = v->flavour,
+				     .is_with_headers = v->is_with_headers,
+				     .is_with_payload = v->is_with_payload,
+				     .is_with_builder = v->is_with_builder,
+				     .brought = on_entry_added,
+				     .ctx = c };
 	origin_fetch(&c->origin, &c->state, &g.fetch);
-	int r = gather(&g, &c->layout, &c->promises, &missing, err);
-	return r > 0 ? refuse(&missing, err) : r;
+	int r = collect_bundle(&g, &c->layout, &c->manifest, &missing, err);
+	return r > 0 ? refuse_incomplete(&missing, err) : r;
 }
 
-static int sign_packages(const struct create *c, unsigned days, time_t now, struct err *err)
+static int sign_packages(const struct bundle_job *c, unsigned days, time_t now, struct err *err)
 {
 	auto_catalog struct catalog all = { 0 }, made = { 0 };
 	if (!c->by.count)
 		return 0;
-	if (catalog_list(&c->layout, &all, err) < 0)
+	if (catalog_publish_list(&c->layout, &all, err) < 0)
 		return -1;
 	for (size_t i = 0; i < all.count; i++) {
-		auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST),
-							.size = all.items[i].size };
+		auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
+								.size = all.items[i].size };
 		memcpy(d.digest, all.items[i].digest, sizeof(d.digest));
 		for (size_t k = 0; k < c->by.count; k++)
 			if (signature_make(&c->layout, &d, &c->by.makers[k], err) < 0)
 				return -1;
 	}
-	return catalog_make(&c->layout, days, now, c->by.makers, c->by.count, &made, err);
+	return catalog_publish(&c->layout, days, now, c->by.makers, c->by.count, &made, err);
 }
 
-static int finish(const struct values *v, struct create *c, struct err *err)
+static int sign_and_write(const struct values *v, struct bundle_job *c, struct err *err)
 {
 	unsigned days = v->days ? v->days : DAYS_DEFAULT;
-	c->promises.created = time(NULL);
-	c->promises.expires = c->promises.created + (time_t)days * DAY_S;
-	if (sign_packages(c, days, c->promises.created, err) < 0 ||
-	    promise_publish(&c->layout, &c->promises, c->by.makers, c->by.count, err) < 0)
+	c->manifest.created = time(NULL);
+	c->manifest.expires = c->manifest.created + (time_t)days * DAY_S;
+	if (sign_packages(c, days, c->manifest.created, err) < 0 ||
+	    bundle_manifest_publish(&c->layout, &c->manifest, c->by.makers, c->by.count, err) < 0)
 		return -1;
 	return bundle_write(&c->layout, v->output, err);
 }
 
-static void show(const struct values *v, const struct create *c)
+static void show_bundle(const struct values *v, const struct bundle_job *c)
 {
-	auto_json json_t *json = promises_json(&c->promises);
+	auto_json json_t *json = bundle_manifest_json(&c->manifest);
 	json_object_set_new(json, "bundle", json_text(v->output));
 	if (v->origin.remote.common.is_json)
 		show_json(json);
 	else
-		printf("%s: holds %zu, good until %s\n", v->output, c->promises.count,
+		printf("%s: holds %zu, good until %s\n", v->output, c->manifest.count,
 		       json_string_value(json_object_get(json, "expires")));
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_bundle_create(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	struct create c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			    .state = ROOT_NONE,
-			    .work = SCRATCH_NONE,
-			    .layout = LAYOUT_NONE };
+	struct bundle_job c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+				.state = ROOT_NONE,
+				.work = SCRATCH_NONE,
+				.layout = LAYOUT_NONE };
 	(void)args, (void)count;
-	int r = open_all(v, &c, err);
+	int r = open_bundle_job(v, &c, err);
 	if (r == 0)
-		r = collect(v, &c, err);
+		r = collect_contents(v, &c, err);
 	if (r == 0)
-		r = finish(v, &c, err);
+		r = sign_and_write(v, &c, err);
 	if (r == 0)
-		show(v, &c);
-	create_done(&c);
+		show_bundle(v, &c);
+	bundle_job_done(&c);
 	return r;
 }
 
@@ -217,5 +217,5 @@ const struct cmd cmd_bundle_create = {
 		 "      --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64,6.1.0-57-cloud-amd64 --key release.key\n",
 	.opts = { opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_bundle_create,
 };

@@ -30,20 +30,20 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct fetching {
+struct fetch_job {
 	struct machine machine;
 	struct host host;
 	struct root state;
 	struct origin origin;
 	struct output output;
-	struct found found;
-	struct parcel_key payload; // borrows from the values and the host
+	struct fetch_result found;
+	struct asset_key payload; // borrows from the values and the host
 	char digest[DIGEST_HEX + 1];
 };
 
-static void fetching_done(struct fetching *f)
+static void fetch_job_done(struct fetch_job *f)
 {
-	found_done(&f->found);
+	fetch_result_done(&f->found);
 	output_done(&f->output);
 	origin_done(&f->origin);
 	root_done(&f->state);
@@ -51,7 +51,7 @@ static void fetching_done(struct fetching *f)
 	machine_done(&f->machine);
 }
 
-static int open_all(const struct values *v, struct fetching *f, struct err *err)
+static int open_fetch_job(const struct values *v, struct fetch_job *f, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
 	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary"))
@@ -66,25 +66,25 @@ static int open_all(const struct values *v, struct fetching *f, struct err *err)
 	return output_init(&f->output, v->output, &f->state, err);
 }
 
-static int get_payload(const struct values *v, struct fetching *f, struct err *err)
+static int fetch_payload_to_output(const struct values *v, struct fetch_job *f, struct err *err)
 {
 	struct fetch fetch;
 	const struct layout *into = NULL;
-	f->payload = (struct parcel_key){ .kind = &PARCEL_PAYLOAD,
-					  .driver = v->driver,
-					  .arch = v->arch ? v->arch : f->host.arch };
+	f->payload = (struct asset_key){ .kind = &ASSET_PAYLOAD,
+					 .driver = v->driver,
+					 .arch = v->arch ? v->arch : f->host.arch };
 	if (!v->driver)
 		return err_set(err, E_USAGE, "fetch --payload needs --driver VERSION");
 	origin_fetch(&f->origin, &f->state, &fetch);
-	if (parcel_fetch(&fetch, &f->payload, NULL, f->digest, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
-	    parcel_fetch(&fetch, &f->payload, into, f->digest, err) < 0)
+	if (asset_fetch(&fetch, &f->payload, NULL, f->digest, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
+	    asset_fetch(&fetch, &f->payload, into, f->digest, err) < 0)
 		return -1;
 	return output_finish(&f->output, err);
 }
 
-static void show_payload(const struct values *v, const struct fetching *f)
+static void show_payload(const struct values *v, const struct fetch_job *f)
 {
-	auto_str char *tag = parcel_tag(&f->payload), *digest = oci_digest_text(f->digest);
+	auto_str char *tag = asset_tag(&f->payload), *digest = oci_digest_text(f->digest);
 	const char *place = f->output.name ? f->output.name : "the store";
 	auto_json json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o}", "tag", tag, "digest", digest, "driver",
 					   f->payload.driver, "arch", f->payload.arch, "into", json_text(place));
@@ -94,7 +94,7 @@ static void show_payload(const struct values *v, const struct fetching *f)
 		printf("%s %s\ninto %s\n", tag, digest, place);
 }
 
-static int get(const struct values *v, struct fetching *f, struct err *err)
+static int fetch_package_to_output(const struct values *v, struct fetch_job *f, struct err *err)
 {
 	const char *release = v->kernel ? v->kernel : f->host.release;
 	struct package_want want = { .driver = v->driver,
@@ -111,9 +111,9 @@ static int get(const struct values *v, struct fetching *f, struct err *err)
 	return output_finish(&f->output, err);
 }
 
-static void show(const struct values *v, const struct fetching *f)
+static void show_package(const struct values *v, const struct fetch_job *f)
 {
-	const struct package *p = &f->found.offer.package;
+	const struct package *p = &f->found.candidate.package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
 	const char *signers = f->found.signers, *place = f->output.name ? f->output.name : "the store";
 	if (v->origin.remote.common.is_json) {
@@ -127,20 +127,20 @@ static void show(const struct values *v, const struct fetching *f)
 	       signers && *signers ? "signed by " : "signatures were not asked for", signers ? signers : "");
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_fetch(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	struct fetching f = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			      .state = ROOT_NONE,
-			      .output = OUTPUT_NONE,
-			      .found = FOUND_NONE };
-	int r = open_all(v, &f, err);
+	struct fetch_job f = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			       .state = ROOT_NONE,
+			       .output = OUTPUT_NONE,
+			       .found = FETCH_RESULT_NONE };
+	int r = open_fetch_job(v, &f, err);
 	if (r == 0)
-		r = (v->is_payload ? get_payload : get)(v, &f, err);
+		r = (v->is_payload ? fetch_payload_to_output : fetch_package_to_output)(v, &f, err);
 	if (r == 0)
-		(v->is_payload ? show_payload : show)(v, &f);
-	fetching_done(&f);
+		(v->is_payload ? show_payload : show_package)(v, &f);
+	fetch_job_done(&f);
 	return r;
 }
 
@@ -158,5 +158,5 @@ const struct cmd cmd_fetch = {
 		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
 	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_fetch,
 };

@@ -19,9 +19,9 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct push {
+struct push_job {
 	struct machine machine;
-	struct remote remote;
+	struct remote_access remote;
 	struct repository *from, *to;
 	struct root state;
 	struct scratch work;
@@ -29,7 +29,7 @@ struct push {
 	struct strv pushed;
 };
 
-static void push_done(struct push *p)
+static void push_job_done(struct push_job *p)
 {
 	repository_free(p->from);
 	repository_free(p->to);
@@ -37,12 +37,12 @@ static void push_done(struct push *p)
 	scratch_done(&p->work);
 	root_done(&p->state);
 	strv_done(&p->pushed);
-	remote_done(&p->remote);
+	remote_access_done(&p->remote);
 	machine_done(&p->machine);
 }
 
 // A signature's tag goes along with what it signs.
-static int take_all(const struct values *v, struct push *p, struct err *err)
+static int copy_to_work(const struct values *v, struct push_job *p, struct err *err)
 {
 	auto_strv struct strv all = { 0 };
 	const struct strv *tags = &v->tags;
@@ -52,7 +52,7 @@ static int take_all(const struct values *v, struct push *p, struct err *err)
 	for (size_t i = 0; i < tags->count; i++) {
 		if (str_starts(tags->items[i], "sha256-"))
 			continue;
-		int r = mirror_take(p->from, tags->items[i], &p->layout, err);
+		int r = copy_to_layout(p->from, tags->items[i], &p->layout, err);
 		if (r < 0)
 			return -1;
 		if (r == 0)
@@ -61,11 +61,12 @@ static int take_all(const struct values *v, struct push *p, struct err *err)
 	return 0;
 }
 
-static int open_all(const struct values *v, char **args, struct push *p, struct err *err)
+static int open_push_job(const struct values *v, char **args, struct push_job *p, struct err *err)
 {
 	auto_str char *from = origin_name(args[0]), *to = origin_name(args[1]);
 	struct job_values job = { .state_dir = v->state_dir };
-	if (machine_open(&v->remote.common, &p->machine, err) < 0 || remote_open(&v->remote, &p->remote, err) < 0 ||
+	if (machine_open(&v->remote.common, &p->machine, err) < 0 ||
+	    remote_access_open(&v->remote, &p->remote, err) < 0 ||
 	    repository_open(from, &p->remote.options, &p->from, err) < 0 ||
 	    repository_open(to, &p->remote.options, &p->to, err) < 0 ||
 	    job_state(&job, &p->machine, &p->state, err) < 0 || scratch_make(&p->state, "push", &p->work, err) < 0)
@@ -75,24 +76,24 @@ static int open_all(const struct values *v, char **args, struct push *p, struct 
 
 static void on_pushed(void *ctx, const char *tag)
 {
-	struct push *p = ctx;
+	struct push_job *p = ctx;
 	strv_add(&p->pushed, str_dup(tag));
 	log_info("push        %s to %s", tag, repository_name(p->to));
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_push(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	struct push p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			  .state = ROOT_NONE,
-			  .work = SCRATCH_NONE,
-			  .layout = LAYOUT_NONE };
+	struct push_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+			      .state = ROOT_NONE,
+			      .work = SCRATCH_NONE,
+			      .layout = LAYOUT_NONE };
 	(void)count;
-	int r = open_all(v, args, &p, err);
+	int r = open_push_job(v, args, &p, err);
 	if (r == 0)
-		r = take_all(v, &p, err);
+		r = copy_to_work(v, &p, err);
 	if (r == 0)
-		r = mirror_give(&p.layout, p.to, on_pushed, &p, err);
+		r = copy_to_repository(&p.layout, p.to, on_pushed, &p, err);
 	if (r == 0 && v->remote.common.is_json) {
 		auto_json json_t *json =
 			json_pack("{s:s, s:o}", "to", repository_name(p.to), "tags", json_strv(&p.pushed));
@@ -100,7 +101,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	} else if (r == 0) {
 		printf("%zu tags in %s\n", p.pushed.count, repository_name(p.to));
 	}
-	push_done(&p);
+	push_job_done(&p);
 	return r;
 }
 
@@ -118,5 +119,5 @@ const struct cmd cmd_push = {
 		 "  kmodsmith push oci:packages docker://registry.example/drivers\n",
 	.opts = { opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_push,
 };

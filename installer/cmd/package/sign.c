@@ -33,7 +33,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct signing {
+struct sign_job {
 	struct layout layout;
 	struct signers by;
 	char *chain;
@@ -42,7 +42,7 @@ struct signing {
 	struct catalog catalog;
 };
 
-static void signing_done(struct signing *s)
+static void sign_job_done(struct sign_job *s)
 {
 	signers_done(&s->by);
 	free(s->chain);
@@ -51,9 +51,9 @@ static void signing_done(struct signing *s)
 	catalog_done(&s->catalog);
 	layout_done(&s->layout);
 }
-#define auto_signing __attribute__((cleanup(signing_done)))
+#define auto_sign_job __attribute__((cleanup(sign_job_done)))
 
-static int check_values(const struct values *v, struct err *err)
+static int check_sign_values(const struct values *v, struct err *err)
 {
 	const char *id = v->identity;
 	if (!v->keys.count)
@@ -78,7 +78,7 @@ static int open_layout(const char *name, struct layout *ret, struct err *err)
 	return root_init(&dir, path, err) < 0 ? -1 : layout_open(&dir, ret, err);
 }
 
-static int open_chain(const struct values *v, struct signing *s, struct err *err)
+static int open_chain(const struct values *v, struct sign_job *s, struct err *err)
 {
 	bool is_used = false;
 	if (!v->cert)
@@ -96,25 +96,25 @@ static int open_chain(const struct values *v, struct signing *s, struct err *err
 	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate is that of no --key", v->cert);
 }
 
-static int open_keys(const struct values *v, struct signing *s, struct err *err)
+static int open_keys(const struct values *v, struct sign_job *s, struct err *err)
 {
 	const char *reference = v->identity ? v->identity : "kmodsmith";
 	return signers_open(&v->keys, reference, &s->by, err) < 0 ? -1 : open_chain(v, s, err);
 }
 
 // What the user named, in the shape of what a catalogue lists.
-static int pick(const struct strv *refs, struct signing *s, struct err *err)
+static int list_named_packages(const struct strv *refs, struct sign_job *s, struct err *err)
 {
-	auto_index struct index x = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
 	if (layout_index(&s->layout, &x, err) < 0)
 		return -1;
 	s->packages.items = mem_alloc((refs->count + 1) * sizeof(*s->packages.items));
 	for (size_t i = 0; i < refs->count; i++) {
 		auto_str char *digest = digest_is_hex(refs->items[i]) ? oci_digest_text(refs->items[i]) : NULL;
-		int at = index_find(&x, digest ? digest : refs->items[i]);
+		int at = oci_index_find(&x, digest ? digest : refs->items[i]);
 		if (at < 0)
 			return err_set(err, E_NOT_FOUND, "'%s' has no '%s'", s->layout.root.name, refs->items[i]);
-		const char *tag = descriptor_note(&x.items[at], OCI_REF_NAME);
+		const char *tag = oci_descriptor_annotation(&x.items[at], OCI_REF_NAME);
 		struct catalog_item *item = &s->packages.items[s->packages.count++];
 		item->tag = str_dup(tag ? tag : "-");
 		item->size = x.items[at].size;
@@ -123,21 +123,22 @@ static int pick(const struct strv *refs, struct signing *s, struct err *err)
 	return 0;
 }
 
-static int choose(const struct values *v, struct signing *s, struct err *err)
+static int list_packages(const struct values *v, struct sign_job *s, struct err *err)
 {
 	if (v->packages.count)
-		return pick(&v->packages, s, err);
-	if (catalog_list(&s->layout, &s->packages, err) < 0)
+		return list_named_packages(&v->packages, s, err);
+	if (catalog_publish_list(&s->layout, &s->packages, err) < 0)
 		return -1;
 	return s->packages.count ? 0 : err_set(err, E_NOT_FOUND, "'%s' has no package with a tag", s->layout.root.name);
 }
 
-static int sign_all(struct signing *s, struct err *err)
+static int sign_all(struct sign_job *s, struct err *err)
 {
 	s->is_made = mem_alloc((s->packages.count + 1) * sizeof(*s->is_made));
 	for (size_t i = 0; i < s->packages.count; i++) {
 		const struct catalog_item *item = &s->packages.items[i];
-		auto_descriptor struct descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = item->size };
+		auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
+								.size = item->size };
 		memcpy(d.digest, item->digest, sizeof(d.digest));
 		for (size_t k = 0; k < s->by.count; k++) {
 			int r = signature_make(&s->layout, &d, &s->by.makers[k], err);
@@ -149,7 +150,7 @@ static int sign_all(struct signing *s, struct err *err)
 	return 0;
 }
 
-static json_t *result_json(const struct signing *s)
+static json_t *result_json(const struct sign_job *s)
 {
 	json_t *keys = json_array(), *packages = json_array();
 	for (size_t i = 0; i < s->by.count; i++)
@@ -164,7 +165,7 @@ static json_t *result_json(const struct signing *s)
 			 packages, "catalog", s->catalog.number ? catalog_json(&s->catalog) : json_null());
 }
 
-static void show(const struct signing *s)
+static void show_signed(const struct sign_job *s)
 {
 	auto_strv struct strv rows = { 0 };
 	for (size_t i = 0; i < s->packages.count; i++)
@@ -177,22 +178,22 @@ static void show(const struct signing *s)
 		printf("catalogue %llu lists %zu packages\n", (unsigned long long)s->catalog.number, s->catalog.count);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_sign(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_signing struct signing s = { .layout = LAYOUT_NONE };
+	auto_sign_job struct sign_job s = { .layout = LAYOUT_NONE };
 	(void)count;
-	if (check_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 || open_keys(v, &s, err) < 0 ||
-	    choose(v, &s, err) < 0 || sign_all(&s, err) < 0)
+	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 || open_keys(v, &s, err) < 0 ||
+	    list_packages(v, &s, err) < 0 || sign_all(&s, err) < 0)
 		return -1;
-	if (v->is_catalog && catalog_make(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
-					  s.by.count, &s.catalog, err) < 0)
+	if (v->is_catalog && catalog_publish(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
+					     s.by.count, &s.catalog, err) < 0)
 		return -1;
 	if (v->common.is_json) {
 		auto_json json_t *json = result_json(&s);
 		show_json(json);
 	} else {
-		show(&s);
+		show_signed(&s);
 	}
 	return 0;
 }
@@ -218,5 +219,5 @@ const struct cmd cmd_sign = {
 		 "  kmodsmith sign ./packages --key release.key --catalog\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_sign,
 };

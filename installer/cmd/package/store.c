@@ -26,67 +26,67 @@ static const struct opt trust_opts[] = {
 	{ 0 },
 };
 
-static int open_all(const struct store_values *v, struct depot *d, struct err *err)
+static int open_session(const struct store_values *v, struct store_session *d, struct err *err)
 {
 	const struct job_values place = { .state_dir = v->state_dir };
 	uint64_t limit;
-	if (job_store_limit(v->limit, &limit, err) < 0 || machine_open(&v->common, &d->machine, err) < 0 ||
-	    job_state_look(&place, &d->machine, &d->spare, &d->state, err) < 0 ||
+	if (job_parse_store_limit(v->limit, &limit, err) < 0 || machine_open(&v->common, &d->machine, err) < 0 ||
+	    job_state_for_reading(&place, &d->machine, &d->spare, &d->state, err) < 0 ||
 	    store_open(&d->state, limit, &d->store, err) < 0)
 		return -1;
 	return 0;
 }
 
-int depot_open_unread(const struct store_values *values, struct depot *ret, struct err *err)
+int store_session_open_unchecked(const struct store_values *values, struct store_session *ret, struct err *err)
 {
-	auto_depot struct depot d = DEPOT_NONE;
-	if (open_all(values, &d, err) < 0)
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
+	if (open_session(values, &d, err) < 0)
 		return -1;
 	*ret = d;
-	d = DEPOT_NONE;
+	d = STORE_SESSION_NONE;
 	return 0;
 }
 
-int depot_open(const struct store_values *values, struct depot *ret, struct err *err)
+int store_session_open(const struct store_values *values, struct store_session *ret, struct err *err)
 {
-	auto_depot struct depot d = DEPOT_NONE;
-	if (open_all(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
+	if (open_session(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
 		return -1;
 	if (layout_index(&d.store.layout, &d.index, err) < 0) {
 		err_wrap(err, "`kmodsmith store verify` makes it again");
 		return err_code(err, err->code == E_MANIFEST || err->code == E_TOO_LARGE ? E_STORE_CORRUPT : err->code);
 	}
 	*ret = d;
-	d = DEPOT_NONE;
+	d = STORE_SESSION_NONE;
 	return 0;
 }
 
-void depot_done(struct depot *d)
+void store_session_done(struct store_session *d)
 {
-	index_done(&d->index);
+	oci_index_done(&d->index);
 	store_roots_done(&d->roots);
 	store_done(&d->store);
 	root_done(&d->state);
-	job_spare_done(&d->spare);
+	job_temp_state_done(&d->spare);
 	machine_done(&d->machine);
-	*d = DEPOT_NONE;
+	*d = STORE_SESSION_NONE;
 }
 
-int depot_find(const struct depot *d, const char *ref, struct package *ret, struct err *err)
+int store_session_find(const struct store_session *d, const char *ref, struct package *ret, struct err *err)
 {
 	auto_str char *digest = digest_is_hex(ref) ? oci_digest_text(ref) : NULL;
-	int i = index_find(&d->index, digest ? digest : ref);
+	int i = oci_index_find(&d->index, digest ? digest : ref);
 	if (i < 0)
 		return err_set(err, E_NOT_FOUND, "the store '%s' has no '%s'; `kmodsmith store ls` lists it",
 			       d->store.layout.root.name, ref);
-	int r = find_open(&d->store.layout, &d->index.items[i], ret, err);
+	int r = find_by_descriptor(&d->store.layout, &d->index.items[i], ret, err);
 	if (r == 0)
 		return err_set(err, E_NOT_FOUND, "'%s' in the store '%s' is no package", ref,
 			       d->store.layout.root.name);
 	return r < 0 ? err_code(err, E_STORE_CORRUPT) : 0;
 }
 
-char *depot_roots(const struct depot *d, const char *hex)
+char *store_session_root_names(const struct store_session *d, const char *hex)
 {
 	auto_strv struct strv words = { 0 };
 	if (str_eq(d->roots.target, hex))
@@ -102,7 +102,7 @@ char *depot_roots(const struct depot *d, const char *hex)
 }
 
 // The kernels that it was taken for, although it was made for another one.
-static json_t *reuses_json(const struct depot *d, const char *hex)
+static json_t *reuses_json(const struct store_session *d, const char *hex)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < d->roots.reuse_count; i++)
@@ -111,53 +111,53 @@ static json_t *reuses_json(const struct depot *d, const char *hex)
 	return list;
 }
 
-static uint64_t size_of(const struct package *p)
+static uint64_t package_size(const struct package *p)
 {
 	return p->layer.size + p->manifest.size;
 }
 
-static json_t *package_json(const struct depot *d, const struct trust_now *trust, const struct descriptor *entry,
-			    const struct package *p)
+static json_t *package_json(const struct store_session *d, const struct trust_now *trust,
+			    const struct oci_descriptor *entry, const struct package *p)
 {
-	auto_vouching struct vouching v = { 0 };
-	vouching_read(d, trust, p->manifest.digest, &v);
+	auto_package_trust struct package_trust v = { 0 };
+	package_trust_read(d, trust, p->manifest.digest, &v);
 	auto_str char *digest = oci_digest_text(p->manifest.digest), *layer = oci_digest_text(p->layer.digest);
 	const char *hex = p->manifest.digest;
 	return json_pack("{s:o, s:s, s:s, s:I, s:o, s:b, s:b, s:b, s:o, s:o}", "tag",
-			 json_text(descriptor_note(entry, OCI_REF_NAME)), "digest", digest, "layer", layer, "size",
-			 (json_int_t)size_of(p), "key", package_key_json(&p->key), "target",
+			 json_text(oci_descriptor_annotation(entry, OCI_REF_NAME)), "digest", digest, "layer", layer,
+			 "size", (json_int_t)package_size(p), "key", package_key_json(&p->key), "target",
 			 str_eq(d->roots.target, hex), "last_good", str_eq(d->roots.last_good, hex), "pinned",
 			 strv_has(&d->roots.pins, hex), "compatible_with", reuses_json(d, hex), "vouched",
-			 vouching_json(&v));
+			 package_trust_json(&v));
 }
 
-static char *package_row(const struct depot *d, const struct trust_now *trust, const struct descriptor *entry,
-			 const struct package *p)
+static char *package_row(const struct store_session *d, const struct trust_now *trust,
+			 const struct oci_descriptor *entry, const struct package *p)
 {
-	auto_vouching struct vouching v = { 0 };
-	vouching_read(d, trust, p->manifest.digest, &v);
-	auto_str char *roots = depot_roots(d, p->manifest.digest), *who = vouching_text(&v);
-	const char *tag = descriptor_note(entry, OCI_REF_NAME);
+	auto_package_trust struct package_trust v = { 0 };
+	package_trust_read(d, trust, p->manifest.digest, &v);
+	auto_str char *roots = store_session_root_names(d, p->manifest.digest), *who = package_trust_text(&v);
+	const char *tag = oci_descriptor_annotation(entry, OCI_REF_NAME);
 	return str_fmt("%s\t%s\t%s\t%s\t%" PRIu64 "\tsha256:%.12s\t%s\t%s", tag ? tag : "-", p->key.driver,
-		       p->key.flavour, p->key.release, size_of(p), p->manifest.digest, *roots ? roots : "-", who);
+		       p->key.flavour, p->key.release, package_size(p), p->manifest.digest, *roots ? roots : "-", who);
 }
 
 // An entry that cannot be read is verify's matter; here it must not hide the others.
-static int run_ls(void *values, char **args, size_t count, struct err *err)
+static int run_store_ls(void *values, char **args, size_t count, struct err *err)
 {
 	const struct store_values *v = values;
-	auto_depot struct depot d = DEPOT_NONE;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
 	auto_strv struct strv rows = { 0 };
 	auto_json json_t *list = json_array();
 	(void)args, (void)count;
-	if (depot_open(v, &d, err) < 0)
+	if (store_session_open(v, &d, err) < 0)
 		return -1;
 	trust_now(&d.machine.host, v->trust_dir, &trust);
 	strv_add(&rows, str_dup("TAG\tDRIVER\tFLAVOUR\tKERNEL\tBYTES\tDIGEST\tKEPT AS\tVOUCHED FOR"));
 	for (size_t i = 0; i < d.index.count; i++) {
 		auto_package struct package p = PACKAGE_NONE;
-		int r = find_open(&d.store.layout, &d.index.items[i], &p, err);
+		int r = find_by_descriptor(&d.store.layout, &d.index.items[i], &p, err);
 		if (r < 0)
 			log_warn("sha256:%.12s: %s; `kmodsmith store verify` cleans up", d.index.items[i].digest,
 				 err->text);
@@ -186,11 +186,11 @@ static json_t *files_json(const struct package *p)
 	return list;
 }
 
-static void show_text(const struct depot *d, const struct trust_now *trust, const struct package *p)
+static void show_stored_package(const struct store_session *d, const struct trust_now *trust, const struct package *p)
 {
-	auto_vouching struct vouching v = { 0 };
-	vouching_read(d, trust, p->manifest.digest, &v);
-	auto_str char *roots = depot_roots(d, p->manifest.digest), *who = vouching_text(&v);
+	auto_package_trust struct package_trust v = { 0 };
+	package_trust_read(d, trust, p->manifest.digest, &v);
+	auto_str char *roots = store_session_root_names(d, p->manifest.digest), *who = package_trust_text(&v);
 	const char *const rows[][2] = {
 		{ "digest", p->manifest.digest },      { "layer", p->layer.digest },
 		{ "driver", p->key.driver },           { "flavour", p->key.flavour },
@@ -208,22 +208,22 @@ static void show_text(const struct depot *d, const struct trust_now *trust, cons
 		       p->files[i].srcversion ? p->files[i].srcversion : "none");
 }
 
-static int run_show(void *values, char **args, size_t count, struct err *err)
+static int run_store_show(void *values, char **args, size_t count, struct err *err)
 {
 	const struct store_values *v = values;
-	auto_depot struct depot d = DEPOT_NONE;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_package struct package p = PACKAGE_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
 	(void)count;
-	if (depot_open(v, &d, err) < 0 || depot_find(&d, args[0], &p, err) < 0)
+	if (store_session_open(v, &d, err) < 0 || store_session_find(&d, args[0], &p, err) < 0)
 		return -1;
 	trust_now(&d.machine.host, v->trust_dir, &trust);
 	if (!v->common.is_json) {
-		show_text(&d, &trust, &p);
+		show_stored_package(&d, &trust, &p);
 		return 0;
 	}
 	auto_str char *ref = oci_digest_text(p.manifest.digest);
-	auto_json json_t *json = package_json(&d, &trust, &d.index.items[index_find(&d.index, ref)], &p);
+	auto_json json_t *json = package_json(&d, &trust, &d.index.items[oci_index_find(&d.index, ref)], &p);
 	json_object_set_new(json, "files", files_json(&p));
 	show_json(json);
 	return 0;
@@ -231,13 +231,13 @@ static int run_show(void *values, char **args, size_t count, struct err *err)
 
 static int change_pin(const struct store_values *v, const char *ref, bool is_pin, struct err *err)
 {
-	auto_depot struct depot d = DEPOT_NONE;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_package struct package p = PACKAGE_NONE;
-	if (depot_open(v, &d, err) < 0)
+	if (store_session_open(v, &d, err) < 0)
 		return -1;
 	// A pin of a package that is gone must be removable, too.
 	bool is_gone = !is_pin && digest_is_hex(ref) && strv_has(&d.roots.pins, ref);
-	if (!is_gone && depot_find(&d, ref, &p, err) < 0)
+	if (!is_gone && store_session_find(&d, ref, &p, err) < 0)
 		return -1;
 	const char *hex = is_gone ? ref : p.manifest.digest;
 	int r = is_pin ? store_pin(&d.store, hex, err) : store_unpin(&d.store, hex, err);
@@ -251,13 +251,13 @@ static int change_pin(const struct store_values *v, const char *ref, bool is_pin
 	return 0;
 }
 
-static int run_pin(void *values, char **args, size_t count, struct err *err)
+static int run_store_pin(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
 	return change_pin(values, args[0], true, err);
 }
 
-static int run_unpin(void *values, char **args, size_t count, struct err *err)
+static int run_store_unpin(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
 	return change_pin(values, args[0], false, err);
@@ -274,7 +274,7 @@ const struct cmd cmd_store_ls = {
 		 "loaded.\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
-	.run = run_ls,
+	.run = run_store_ls,
 };
 
 const struct cmd cmd_store_show = {
@@ -287,7 +287,7 @@ const struct cmd cmd_store_show = {
 		 "  kmodsmith store show 535.261.03-open-6.1.0-56-cloud-amd64-x86_64 --json\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
-	.run = run_show,
+	.run = run_store_show,
 };
 
 const struct cmd cmd_store_pin = {
@@ -299,7 +299,7 @@ const struct cmd cmd_store_pin = {
 	.about = "A pinned package is never collected, neither by `kmodsmith store gc` nor to make room for another.\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
-	.run = run_pin,
+	.run = run_store_pin,
 };
 
 const struct cmd cmd_store_unpin = {
@@ -311,5 +311,5 @@ const struct cmd cmd_store_unpin = {
 	.about = "The package stays until garbage is collected, and longer if the node could need it.\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
-	.run = run_unpin,
+	.run = run_store_unpin,
 };

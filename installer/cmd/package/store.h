@@ -12,34 +12,35 @@ struct store_values { // first member of the values of each
 };
 extern const struct opt store_opts[];
 
-struct depot {
+struct store_session {
 	struct machine machine;
-	struct job_spare spare;
+	struct job_temp_state spare;
 	struct root state;
 	struct store store;
 	struct store_roots roots;
-	struct index index;
+	struct oci_index index;
 };
-#define DEPOT_NONE                                                            \
-	((struct depot){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			 .spare = JOB_SPARE_NONE,                             \
-			 .state = ROOT_NONE,                                  \
-			 .store = STORE_NONE })
-int depot_open(const struct store_values *values, struct depot *ret, struct err *err);
+#define STORE_SESSION_NONE                                                            \
+	((struct store_session){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+				 .spare = JOB_TEMP_STATE_NONE,                        \
+				 .state = ROOT_NONE,                                  \
+				 .store = STORE_NONE })
+int store_session_open(const struct store_values *values, struct store_session *ret, struct err *err);
 // Without roots and index, for what can mend them.
-int depot_open_unread(const struct store_values *values, struct depot *ret, struct err *err);
-void depot_done(struct depot *d);
-#define auto_depot __attribute__((cleanup(depot_done)))
+int store_session_open_unchecked(const struct store_values *values, struct store_session *ret, struct err *err);
+void store_session_done(struct store_session *d);
+#define auto_store_session __attribute__((cleanup(store_session_done)))
 // A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.
-int depot_find(const struct depot *d, const char *ref, struct package *ret, struct err *err);
+int store_session_find(const struct store_session *d, const char *ref, struct package *ret, struct err *err);
 // Who vouches for a package, and whether they are still believed.
-struct vouching {
+struct package_trust {
 	struct provenance provenance;
 	struct err why; // .code 0 = they are
 };
-#define auto_vouching __attribute__((cleanup(vouching_done)))
-void vouching_read(const struct depot *d, const struct trust_now *trust, const char *hex, struct vouching *ret);
-void vouching_done(struct vouching *v);
-char *vouching_text(const struct vouching *v);
-json_t *vouching_json(const struct vouching *v);
-char *depot_roots(const struct depot *d, const char *hex); // "target, pinned"; "" = none
+#define auto_package_trust __attribute__((cleanup(package_trust_done)))
+void package_trust_read(const struct store_session *d, const struct trust_now *trust, const char *hex,
+			struct package_trust *ret);
+void package_trust_done(struct package_trust *v);
+char *package_trust_text(const struct package_trust *v);
+json_t *package_trust_json(const struct package_trust *v);
+char *store_session_root_names(const struct store_session *d, const char *hex); // "target, pinned"; "" = none

@@ -8,14 +8,14 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void on_progress(void *ctx, uint64_t done, uint64_t total)
+static void on_verify_progress(void *ctx, uint64_t done, uint64_t total)
 {
 	enum { MIB = 20 };
 	(void)ctx;
 	show_progress("verified MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
 }
 
-static json_t *verified_json(const struct store_report *r)
+static json_t *store_report_json(const struct store_report *r)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < r->count; i++)
@@ -26,7 +26,7 @@ static json_t *verified_json(const struct store_report *r)
 			 (json_int_t)r->bytes, "damage", list);
 }
 
-static void show_report(const struct store_report *r)
+static void show_store_report(const struct store_report *r)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		auto_str char *lost = strv_join(&r->damage[i].lost, ", ");
@@ -36,19 +36,20 @@ static void show_report(const struct store_report *r)
 	       r->count ? "damage was found and quarantined" : "sound");
 }
 
-static int run_verify(void *values, char **args, size_t count, struct err *err)
+static int run_store_verify(void *values, char **args, size_t count, struct err *err)
 {
 	const struct store_values *v = values;
-	auto_depot struct depot d = DEPOT_NONE;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_store_report struct store_report report = { 0 };
 	(void)args, (void)count;
-	if (depot_open_unread(v, &d, err) < 0 || store_verify(&d.store, on_progress, NULL, &report, err) < 0)
+	if (store_session_open_unchecked(v, &d, err) < 0 ||
+	    store_verify(&d.store, on_verify_progress, NULL, &report, err) < 0)
 		return -1;
-	auto_json json_t *json = verified_json(&report);
+	auto_json json_t *json = store_report_json(&report);
 	if (v->common.is_json)
 		show_json(json);
 	else
-		show_report(&report);
+		show_store_report(&report);
 	return report.count ? err_info(E_STORE_CORRUPT)->exit_status : 0;
 }
 
@@ -73,18 +74,18 @@ static void show_garbage(const struct store_garbage *g, bool is_dry)
 	       g->blobs, g->parts, g->bytes);
 }
 
-static int run_gc(void *values, char **args, size_t count, struct err *err)
+static int run_store_gc(void *values, char **args, size_t count, struct err *err)
 {
 	const struct gc_values *v = values;
-	auto_depot struct depot d = DEPOT_NONE;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_host struct host host = { 0 };
 	auto_strv struct strv kernels = { 0 };
 	auto_store_garbage struct store_garbage g = { 0 };
 	uint64_t cache = 0;
 	(void)args, (void)count;
-	if (depot_open(&v->store, &d, err) < 0 || host_read(&d.machine.host, &d.machine.kern, &host, err) < 0 ||
-	    kernels_list(&d.machine.host, host.release, &kernels, err) < 0 ||
-	    (v->is_cache && kept_clear(&d.state, v->is_dry, &cache, err) < 0) ||
+	if (store_session_open(&v->store, &d, err) < 0 || host_read(&d.machine.host, &d.machine.kern, &host, err) < 0 ||
+	    installed_kernels(&d.machine.host, host.release, &kernels, err) < 0 ||
+	    (v->is_cache && build_cache_clear(&d.state, v->is_dry, &cache, err) < 0) ||
 	    store_gc(&d.store, &kernels, v->is_dry, &g, err) < 0)
 		return -1;
 	auto_json json_t *json =
@@ -109,7 +110,7 @@ const struct cmd cmd_store_verify = {
 		 "are built or fetched again when they are wanted. Exit status 1 when something was damaged.\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
-	.run = run_verify,
+	.run = run_store_verify,
 };
 
 const struct cmd cmd_store_gc = {
@@ -124,5 +125,5 @@ const struct cmd cmd_store_gc = {
 		 "  kmodsmith store gc --dry-run\n",
 	.opts = { gc_opts, store_opts, common_opts },
 	.values_size = sizeof(struct gc_values),
-	.run = run_gc,
+	.run = run_store_gc,
 };

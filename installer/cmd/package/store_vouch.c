@@ -2,25 +2,26 @@
 // Who vouches for what lies in the store.
 #include "cmd/package/store.h"
 
-void vouching_done(struct vouching *v)
+void package_trust_done(struct package_trust *v)
 {
 	provenance_done(&v->provenance);
 }
 
-void vouching_read(const struct depot *d, const struct trust_now *trust, const char *hex, struct vouching *ret)
+void package_trust_read(const struct store_session *d, const struct trust_now *trust, const char *hex,
+			struct package_trust *ret)
 {
-	*ret = (struct vouching){ 0 };
+	*ret = (struct package_trust){ 0 };
 	if (provenance_check(&d->store.layout, hex, trust, &ret->provenance, &ret->why) == 0)
 		ret->why.code = 0;
 }
 
-char *vouching_text(const struct vouching *v)
+char *package_trust_text(const struct package_trust *v)
 {
 	return v->why.code ? str_fmt("no longer trusted (%s)", err_info(v->why.code)->name) :
 			     provenance_text(&v->provenance);
 }
 
-json_t *vouching_json(const struct vouching *v)
+json_t *package_trust_json(const struct package_trust *v)
 {
 	json_t *json = provenance_json(&v->provenance);
 	json_object_set_new(json, "trusted", json_boolean(!v->why.code));

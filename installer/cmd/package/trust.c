@@ -37,7 +37,7 @@ static const struct opt remove_opts[] = {
 };
 
 // 1 = there, 0 = absent.
-static int open_dir(const struct values *v, struct root *ret, struct err *err)
+static int open_trust_dir(const struct values *v, struct root *ret, struct err *err)
 {
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	if (machine_open(&v->common, &m, err) < 0)
@@ -45,13 +45,13 @@ static int open_dir(const struct values *v, struct root *ret, struct err *err)
 	return trust_dir(&m.host, v->dir, ret, err);
 }
 
-static int read_key(const char *path, char **ret, struct err *err)
+static int read_key_arg(const char *path, char **ret, struct err *err)
 {
 	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
 	return fd < 0 ? -1 : file_read(fd, path, ret, NULL, err);
 }
 
-static int run_add(void *values, char **args, size_t count, struct err *err)
+static int run_trust_add(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
@@ -59,7 +59,7 @@ static int run_add(void *values, char **args, size_t count, struct err *err)
 	auto_str char *pem = NULL;
 	char id[DIGEST_HEX + 1];
 	(void)count;
-	if (read_key(args[0], &pem, err) < 0 || machine_open(&v->common, &m, err) < 0 ||
+	if (read_key_arg(args[0], &pem, err) < 0 || machine_open(&v->common, &m, err) < 0 ||
 	    trust_dir_make(&m.host, v->dir, &dir, err) < 0)
 		return -1;
 	int r = trust_add(&dir, v->name, pem, v->prefix, id, err);
@@ -100,7 +100,7 @@ static json_t *trust_json(const struct trust *t)
 	return json_pack("{s:o, s:o, s:o}", "directory", json_text(t->place), "keys", keys, "sources", sources);
 }
 
-static void show(const struct trust *t)
+static void show_trust(const struct trust *t)
 {
 	auto_strv struct strv keys = { 0 }, sources = { 0 };
 	strv_add(&keys, str_dup("NAME\tALGORITHM\tID\tCOUNTS FOR"));
@@ -125,13 +125,13 @@ static void show(const struct trust *t)
 		show_table(&sources);
 }
 
-static int run_ls(void *values, char **args, size_t count, struct err *err)
+static int run_trust_ls(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_root struct root dir = ROOT_NONE;
 	auto_trust struct trust t = { 0 };
 	(void)args, (void)count;
-	if (open_dir(v, &dir, err) < 0 || trust_open(&dir, &t, err) < 0)
+	if (open_trust_dir(v, &dir, err) < 0 || trust_open(&dir, &t, err) < 0)
 		return -1;
 	if (v->common.is_json) {
 		auto_json json_t *json = trust_json(&t);
@@ -139,7 +139,7 @@ static int run_ls(void *values, char **args, size_t count, struct err *err)
 	} else if (!t.count && !t.source_count) {
 		printf("no key is trusted; `kmodsmith trust add FILE.pem` adds one\n");
 	} else {
-		show(&t);
+		show_trust(&t);
 	}
 	return 0;
 }
@@ -159,21 +159,21 @@ static bool has_store(const struct values *v)
 static int list_trusted(const struct values *v, struct strv *ret, struct err *err)
 {
 	const struct store_values place = { .common = v->common, .state_dir = v->state_dir };
-	auto_depot struct depot d = DEPOT_NONE;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
 	if (!has_store(v))
 		return 0;
-	if (depot_open(&place, &d, err) < 0)
+	if (store_session_open(&place, &d, err) < 0)
 		return -1;
 	trust_now(&d.machine.host, v->dir, &trust);
 	for (size_t i = 0; i < d.index.count; i++) {
 		auto_package struct package p = PACKAGE_NONE;
-		auto_vouching struct vouching vouching = { 0 };
+		auto_package_trust struct package_trust vouching = { 0 };
 		struct err ignored;
-		if (find_open(&d.store.layout, &d.index.items[i], &p, &ignored) <= 0)
+		if (find_by_descriptor(&d.store.layout, &d.index.items[i], &p, &ignored) <= 0)
 			continue;
 		auto_str char *tag = package_tag(&p.key);
-		vouching_read(&d, &trust, p.manifest.digest, &vouching);
+		package_trust_read(&d, &trust, p.manifest.digest, &vouching);
 		if (!vouching.why.code)
 			strv_add(ret, str_fmt("%s sha256:%s", tag, p.manifest.digest));
 	}
@@ -210,14 +210,14 @@ static void show_removed(const struct values *v, const char *name, const struct 
 		       lost->count, lost->count == 1 ? "" : "s");
 }
 
-static int run_remove(void *values, char **args, size_t count, struct err *err)
+static int run_trust_remove(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_root struct root dir = ROOT_NONE;
 	auto_strv struct strv before = { 0 }, lost = { 0 };
 	struct err ignored;
 	(void)count;
-	int r = open_dir(v, &dir, err);
+	int r = open_trust_dir(v, &dir, err);
 	if (r > 0) {
 		list_trusted(v, &before, &ignored);
 		r = trust_remove(&dir, args[0], err);
@@ -250,7 +250,7 @@ const struct cmd cmd_trust_add = {
 		"  kmodsmith trust add release.pem --name release --for docker://registry.example/drivers\n",
 	.opts = { add_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_add,
+	.run = run_trust_add,
 };
 
 const struct cmd cmd_trust_ls = {
@@ -259,7 +259,7 @@ const struct cmd cmd_trust_ls = {
 	.about = "Reads the whole directory as an install does: what is wrong in it is an error here, too.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_ls,
+	.run = run_trust_ls,
 };
 
 const struct cmd cmd_trust_remove = {
@@ -276,5 +276,5 @@ const struct cmd cmd_trust_remove = {
 		 "An entry of policy.json that loses its last key takes nothing until it gets another one.\n",
 	.opts = { remove_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_remove,
+	.run = run_trust_remove,
 };
