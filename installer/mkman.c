@@ -23,6 +23,16 @@ static void print_text(const char *text)
 	print_escaped(text, strlen(text));
 }
 
+// In a literal block only a backslash is markup.
+static void print_example(const char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] == '\\')
+			putchar('\\');
+		putchar(text[i]);
+	}
+}
+
 // Lines that start with blanks are examples.
 static void print_about(const char *about)
 {
@@ -34,7 +44,7 @@ static void print_about(const char *about)
 			printf(is_example ? "\n```\n" : "```\n\n");
 		is_literal = is_example;
 		if (is_example)
-			printf("%.*s\n", (int)len, about);
+			print_example(about, len), putchar('\n');
 		else if (len)
 			print_escaped(about, len), putchar('\n');
 		else
@@ -103,39 +113,105 @@ static int command_page(const struct cmd *cmd)
 	return 0;
 }
 
+static const char overview_end[] =
+	"# MORE PAGES\n"
+	"\n"
+	"*kmodsmith-cdi*(7)\n"
+	"\tGPUs in containers without NVIDIA's container toolkit\n"
+	"\n"
+	"*kmodsmith-daemons*(7)\n"
+	"\twhich of the driver's daemons run, and how they are supervised\n"
+	"\n"
+	"*kmodsmith-errors*(7)\n"
+	"\tevery error code and what to do\n"
+	"\n"
+	"*kmodsmith-kernels*(7)\n"
+	"\ta package for the next kernel before the reboot\n"
+	"\n"
+	"*kmodsmith-matrix*(7)\n"
+	"\tdrivers x kernels to build packages for\n"
+	"\n"
+	"*kmodsmith-operator*(7)\n"
+	"\tbeside NVIDIA's GPU Operator\n"
+	"\n"
+	"*kmodsmith-patches*(7)\n"
+	"\tsource patches for driver and kernel pairs\n"
+	"\n"
+	"*kmodsmith-policy*(7)\n"
+	"\tthe policy of a roll-out\n"
+	"\n"
+	"*kmodsmith-recovery*(7)\n"
+	"\thow a driver is replaced, and what happens if that fails\n"
+	"\n"
+	"*kmodsmith-trust*(7)\n"
+	"\twhose packages a machine accepts\n"
+	"\n"
+	"# FILES\n"
+	"\n"
+	"_/etc/kmodsmith/kmodsmith.conf_\n"
+	"\tlines KEY = VALUE; a key is the name of an option without its dashes. An unknown key is\n"
+	"\tan error. *KMODSMITH_CONFIG* names another file. The environment overrides the file, the\n"
+	"\tcommand line overrides both.\n"
+	"\n"
+	"_/etc/kmodsmith/trust_\n"
+	"\tpublic keys of those whose packages are accepted, and _policy.json_\n"
+	"\n"
+	"_/var/lib/kmodsmith_\n"
+	"\tpackages, unpacked headers, logs of compiles, journal and scratch space of this machine\n"
+	"\n"
+	"_/run/kmodsmith/status.json_\n"
+	"\twhat the last run measured, for other programs\n"
+	"\n"
+	"# ENVIRONMENT\n"
+	"\n"
+	"Each command's page names the variables of its options. A variable that begins with *KMODSMITH\\_*\n"
+	"and that no command knows is an error, unless it is one that Kubernetes sets in every container\n"
+	"for a Service of such a name.\n"
+	"\n"
+	"*KMODSMITH_CONFIG*\n"
+	"\tanother configuration file\n"
+	"\n"
+	"*KMODSMITH_KEY_PASSWORD*\n"
+	"\tpassphrase of a key file, or PIN of a token\n"
+	"\n"
+	"# EVENTS\n"
+	"\n"
+	"Events go to standard error, one a line. With *--log-format json* each is an object: _ts_, _level_,\n"
+	"_msg_ and, inside a phase, _step_; at its end _seconds_ and what it found; of an error _code_,\n"
+	"_reason_, _retryable_ and _next_. *--quiet* leaves only errors and warnings, and of the results only\n"
+	"JSON. *--verbose* adds each program that is run, each request, and what was decided from what.\n"
+	"\n"
+	"# EXIT STATUS\n"
+	"\n"
+	"*0*\n"
+	"\tdone\n"
+	"\n"
+	"*1*\n"
+	"\tfailed; of a command that checks something: no. With *--json* the result has the code,\n"
+	"\tand says whether a retry can help\n"
+	"\n"
+	"*2*\n"
+	"\twrong command line or configuration\n"
+	"\n"
+	"*10*, *20*, *30*\n"
+	"\tof *kmodsmith-check*(8): compatible, needs-build, impossible\n"
+	"\n";
+
 static int overview_page(void)
 {
-	printf("kmodsmith(8)\n\n# NAME\n\nkmodsmith - put the NVIDIA kernel driver on GPU nodes and keep it right\n\n"
+	printf("kmodsmith(8)\n\n# NAME\n\nkmodsmith - install the NVIDIA kernel driver on GPU nodes and keep it "
+	       "working\n\n"
 	       "# SYNOPSIS\n\n*kmodsmith* COMMAND \\[OPTIONS\\] \\[ARGUMENTS\\]\n\n# DESCRIPTION\n\n"
-	       "kmodsmith finds or compiles NVIDIA's kernel modules, proves that they fit the running kernel, loads "
-	       "them and\n"
-	       "makes the device nodes. Until the proof a running driver is not touched.\n\n# COMMANDS\n\n");
+	       "kmodsmith finds or compiles NVIDIA's kernel modules, proves that they fit the running kernel,\n"
+	       "loads them and creates the device nodes. A running driver is not touched before the proof.\n\n"
+	       "# COMMANDS\n\n");
 	for (size_t i = 0; commands[i]; i++) {
 		auto_str char *page = page_of(commands[i]);
 		printf("*kmodsmith-%s*(8)\n\t", page);
 		print_text(commands[i]->help);
 		printf("\n\n");
 	}
-	printf("# FILES\n\n_/etc/kmodsmith/kmodsmith.conf_\n\tlines KEY = VALUE; a key is the name of an option "
-	       "without its dashes.\n"
-	       "\tAn unknown key is an error. *KMODSMITH_CONFIG* names another file. The environment beats the file, "
-	       "the\n"
-	       "\tcommand line beats both.\n\n_/var/lib/kmodsmith_\n\tpackages, unpacked headers and scratch of this "
-	       "machine\n\n"
-	       "# ENVIRONMENT\n\nEach command's page names the variables of its options. A variable whose name begins "
-	       "with\n"
-	       "*KMODSMITH\\_* and that no command knows is an error, unless it is one of those that Kubernetes sets "
-	       "in "
-	       "every\n"
-	       "container for a Service of such a name.\n\n"
-	       "# EVENTS\n\nEvents go to standard error, one a line. With *--log-format json* each is an object: _ts_, "
-	       "_level_, _msg_ and,\n"
-	       "inside of a phase, _step_; at its end _seconds_ and what it found; of an error _code_, _reason_, "
-	       "_retryable_ and\n"
-	       "_next_. *--quiet* leaves errors and warnings, and of the results JSON alone. *--verbose* adds each "
-	       "program that is\n"
-	       "run, each request, and what was decided from what.\n\n"
-	       "# EXIT STATUS\n\n0 done, 1 failed, 2 wrong usage or configuration; *kmodsmith-check*(8) has more.\n\n");
+	printf("%s", overview_end);
 	page_end();
 	return 0;
 }

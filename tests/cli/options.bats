@@ -33,14 +33,29 @@ of_page() {
   done < <(commands)
 }
 
-@test "the manual has a page for every command and every code, and the overview names each" {
-  local name
+@test "the manual has a page for every command and every code, and the overview names each page" {
+  local name page
   while read -r name; do
     run grep -F "kmodsmith-${name// /-}\\fR(8)" "$MAN/kmodsmith.8"
     assert_success
   done < <(commands)
+  for page in "$top"/docs/man/*.scd; do
+    run grep -F "$(basename "${page%.7.scd}")\\fR(7)" "$MAN/kmodsmith.8"
+    assert_success
+  done
   run grep -cE '^\\fBE_' "$MAN/kmodsmith-errors.7"
   assert_output "$(grep -c '^X(E_' "$top/installer/base/core/errors.def")"
+}
+
+@test "an example of two lines is one command in the manual, too" {
+  local name lines found=0
+  while read -r name; do
+    # shellcheck disable=SC2086 # a command may have two words
+    lines=$("$KMODSMITH" $name --help | sed '/^Options:/,$d' | grep -c '\\$') || true
+    assert_equal "$(grep -c '\\\\$' "$MAN/kmodsmith-${name// /-}.8")" "$lines"
+    found=$((found + lines))
+  done < <(commands)
+  [ "$found" -ge 3 ]
 }
 
 @test "the parser takes every option that help names, and wants its argument" {
