@@ -85,7 +85,7 @@ static int flush_results(int status)
 int entry_usage(bool is_error)
 {
 	FILE *out = is_error ? stderr : stdout;
-	fprintf(out, "kmodsmith puts the NVIDIA kernel driver on GPU nodes and keeps it right.\n\n"
+	fprintf(out, "kmodsmith installs the NVIDIA kernel driver on GPU nodes and keeps it working.\n\n"
 		     "Usage: kmodsmith COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands:\n");
 	for (size_t i = 0; commands[i]; i++) {
 		const struct group *group = group_of(commands[i]);
