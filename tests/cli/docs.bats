@@ -34,6 +34,10 @@ signed() {
   follow packages sign 's#docker://[a-z./]*#oci:registry#'
 }
 
+@test "README is a start: at most 150 lines" {
+  [ "$(wc -l <"$top/README.md")" -le 150 ]
+}
+
 @test "docs: what comes from the program's tables is what the pages say" {
   local build page
   build=$(basename "$(dirname "$(realpath "$KMODSMITH")")")
