@@ -198,10 +198,13 @@ EOF
   applied() {
     python3 -c 'import yaml
 pod = yaml.safe_load(open("applied"))["spec"]["template"]["spec"]["containers"][0]
-print({e["name"]: e["value"] for e in pod["env"] if e["name"].startswith("KMODSMITH_")}, [m["mountPath"] for m in pod["volumeMounts"]])'
+print(*[e["name"][10:] + "=" + e["value"] for e in pod["env"] if e["name"].startswith("KMODSMITH_")], *[m["mountPath"] for m in pod["volumeMounts"]])'
   }
   follow kubernetes daemonset
-  assert_equal "$(applied)" "{'KMODSMITH_FROM': 'docker://registry.example/drivers', 'KMODSMITH_TRUST_DIR': '/drivers'} ['/drivers']"
+  assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers /drivers"
+  follow kubernetes private
+  assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers AUTH_FILE=/auth/.dockerconfigjson /auth /drivers"
+  grep -q imagePullSecrets applied
   follow rollouts deploy
-  assert_equal "$(applied)" "{'KMODSMITH_TRUST_DIR': '/drivers'} ['/drivers', '/policy']"
+  assert_equal "$(applied)" "TRUST_DIR=/drivers /drivers /policy"
 }
