@@ -113,9 +113,13 @@ signed() {
   [ "$found" -gt 90 ]
 }
 
-@test "docs: packages.md: sign and push; host.md: trust, install, look, install again from the store, unload" {
+@test "docs: packages.md: sign and push, also a payload; host.md: trust, install, look, install again from the store, unload" {
   signed
   assert_file_exist registry/index.json
+  tiny_payload payload.tar 535.261.03
+  follow packages payload 's#docker://[^ ]*#oci:registry#; s#libcuda1.*gsp.deb#payload.tar#'
+  run grep -c payload-535.261.03 registry/index.json
+  assert_success
   follow host install 's#docker://[^ ]*#oci:registry#'
   assert_output --partial "READY since"
   assert_line "ready"
