@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "next_kernel/installed.h"
 
-#include "next_kernel/ostree.h"
+#include "next_kernel/boot_loader.h"
 
 static const char DIR_NAME[] = "lib/modules";
 

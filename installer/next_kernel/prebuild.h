@@ -12,8 +12,8 @@
 #include "acquire/compile_gate.h"
 #include "host/facts.h"
 #include "kmod/source/source.h"
-#include "next_kernel/candidates.h"
-#include "next_kernel/report.h"
+#include "next_kernel/boot_candidates.h"
+#include "next_kernel/kernel_report.h"
 
 struct prebuild_order {          // one compile
 	struct acquire *acquire; // of this kernel

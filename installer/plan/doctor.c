@@ -11,7 +11,7 @@
 #include "kmod/build/jobs.h"
 #include "kmod/kernel_tree/toolchain.h"
 #include "kmod/module/modsig.h"
-#include "next_kernel/report.h"
+#include "next_kernel/kernel_report.h"
 #include "plan/preflight.h"
 #include "precompiled/package/unpack.h"
 #include "precompiled/trust/unverified.h"

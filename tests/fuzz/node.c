@@ -17,7 +17,6 @@
 #include "journal/journal.h"
 #include "journal/optional_modules.h"
 #include "next_kernel/boot_loader.h"
-#include "next_kernel/ostree.h"
 #include "tests/fuzz/fuzz.h"
 
 #define EFI(name) ("sys/firmware/efi/efivars/" name "-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "next_kernel/boot_loader.h"
 
-#include "next_kernel/candidates.h"
+#include "next_kernel/boot_candidates.h"
 #include "tests/unit/tempdir.h"
 
 #define OLD "6.1.0-50-cloud-amd64"

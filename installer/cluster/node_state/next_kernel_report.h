@@ -4,7 +4,7 @@
 // says something new. It is no condition: that would need nodes/status, a right that nobody else here has.
 #pragma once
 #include "cluster/kube/client.h"
-#include "next_kernel/report.h"
+#include "next_kernel/kernel_report.h"
 
 #define NEXT_KERNEL_REPORT_KEY "kmodsmith.io/agent.next-kernel"
 char *next_kernel_report_text(

@@ -3,8 +3,8 @@
 
 #include "base/process/launch.h"
 #include "host/kernel.h"
-#include "next_kernel/candidates.h"
-#include "next_kernel/report.h"
+#include "next_kernel/boot_candidates.h"
+#include "next_kernel/kernel_report.h"
 
 #include <signal.h>
 #include <sys/wait.h>

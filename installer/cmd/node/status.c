@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common/job.h"
 #include "journal/journal.h"
-#include "next_kernel/report.h"
+#include "next_kernel/kernel_report.h"
 #include "peermem/peermem.h"
 #include "status/status_file.h"
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "next_kernel/candidates.h"
+#include "next_kernel/boot_candidates.h"
 
 #include "next_kernel/boot_loader.h"
-#include "next_kernel/ostree.h"
 
 #include <ctype.h>
 #include <errno.h>
