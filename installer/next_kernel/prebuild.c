@@ -1,12 +1,378 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "next_kernel/prebuild_internal.h"
+#include "next_kernel/prebuild.h"
 
+#include "acquire/check.h"
 #include "base/file/file.h"
+#include "base/process/idle.h"
+#include "host/module_set.h"
+#include "kmod/module/prove.h"
+#include "kmod/module/vmlinuz.h"
 #include "next_kernel/installed.h"
 #include "precompiled/package/find.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <time.h>
+
+enum { RETRY_FIRST_S = 15 * 60, RETRY_MOST_S = 24 * 60 * 60, DOUBLINGS_MAX = 7 };
+
+// One kernel of a prebuild_run().
+struct prebuild_kernel {
+	struct prebuild *p;
+	const struct boot_candidate *kernel;
+	struct kernel_report_entry *entry;
+	char *banner;                  // of its image; NULL = not known
+	char build_id[DIGEST_HEX + 1]; // of that
+	struct acquire acquire;
+};
+#define PREBUILD_KERNEL_NONE ((struct prebuild_kernel){ .acquire = ACQUIRE_NONE })
+
+// "Linux version ...": which build of the release it is. An image in a form that cannot be read says nothing.
+static char *image_banner(const struct boot_candidate *k)
+{
+	auto_strv struct strv paths = { 0 };
+	strv_add(&paths, str_fmt("boot/vmlinuz-%s", k->release));
+	strv_add(&paths, str_fmt("lib/modules/%s/vmlinuz", k->release));
+	for (size_t i = 0; i < paths.count; i++) {
+		struct err ignored;
+		auto_vmlinuz struct vmlinuz v = { 0 };
+		auto_fd int fd = root_open(&k->root, paths.items[i], O_RDONLY | O_NONBLOCK, &ignored);
+		if (fd >= 0 && vmlinuz_read(fd, paths.items[i], &v, &ignored) == 0)
+			return TAKE(v.banner);
+	}
+	return NULL;
+}
+
+static void open_prebuild_kernel(struct prebuild *p, size_t at, struct prebuild_kernel *ret)
+{
+	struct prebuild_kernel a = PREBUILD_KERNEL_NONE;
+	a.p = p;
+	a.entry = &p->kernel_report.items[at];
+	for (size_t i = 0; i < p->boot_candidates.count; i++)
+		if (str_eq(p->boot_candidates.items[i].release, a.entry->release))
+			a.kernel = &p->boot_candidates.items[i];
+	a.banner = image_banner(a.kernel);
+	if (a.banner)
+		digest_data(a.banner, strlen(a.banner), a.build_id);
+	*ret = a;
+}
+
+static void prebuild_kernel_done(struct prebuild_kernel *a)
+{
+	acquire_done(&a->acquire);
+	free(a->banner);
+	*a = PREBUILD_KERNEL_NONE;
+}
+#define auto_prebuild_kernel __attribute__((cleanup(prebuild_kernel_done)))
+
+// Anew for each question: what an earlier one found must not answer this one.
+static void reset_acquire(struct prebuild_kernel *a)
+{
+	const struct prebuild *p = a->p;
+	struct acquire *o = &a->acquire;
+	acquire_done(o);
+	o->fetch = *p->fetch;
+	o->limit = p->request->store_limit;
+	o->gpus = &p->facts->gpus;
+	o->progress = p->progress;
+	o->reuse = p->request->reuse;
+	o->host = &a->kernel->root;
+	o->kern = p->kern;
+	o->banner = a->banner;
+	for (size_t i = 0; i < p->kept.count; i++)
+		strv_add(&o->kernels, str_dup(p->kept.items[i]));
+	o->want = (struct package_want){ .driver = p->request->driver,
+					 .flavour = p->request->flavour ? flavour_name(p->request->flavour) : NULL,
+					 .release = a->kernel->release,
+					 .build_id = *a->build_id ? a->build_id : NULL,
+					 .arch = p->facts->host.arch,
+					 .source = *p->source_digest ? p->source_digest : NULL,
+					 .modules = p->request->modules };
+}
+
+// What the running kernel enforces because of its firmware, the next one will, too.
+static int read_abi(const struct prebuild_kernel *a, struct kernel_abi *abi, struct err *err)
+{
+	const struct host *h = &a->p->facts->host;
+	if (kernel_abi_read(abi, &a->kernel->root, a->p->kern, a->kernel->release, err) < 0)
+		return -1;
+	abi->is_sig_enforced |= h->is_sig_enforced;
+	abi->is_locked_down |= h->lockdown == LOCKDOWN_INTEGRITY || h->lockdown == LOCKDOWN_CONFIDENTIALITY;
+	abi->has_sig |= abi->is_sig_enforced || abi->is_locked_down;
+	return 0;
+}
+
+// What is not going to be loaded needs not fit.
+static bool is_requested_module(const struct prebuild_kernel *a, const char *module)
+{
+	const struct strv *modules = a->p->request->modules;
+	if (modules->count)
+		return strv_has(modules, module);
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (str_eq(default_modules[i], module))
+			return true;
+	return false;
+}
+
+// Whether the unpacked package fits the kernel. Negative: E_ABI, ..., or a fault in the kernel's own files.
+static int prove_for_kernel(const struct prebuild_kernel *a, const struct package *package, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_proof struct proof proof = { 0 };
+	for (size_t i = 0; i < package->count; i++)
+		if (is_requested_module(a, package->files[i].module))
+			strv_add(&files, str_dup(package->files[i].name));
+	if (read_abi(a, &abi, err) < 0 || module_set_read(&package->dir, &files, &set, err) < 0)
+		return -1;
+	prove_modules(set.pointers, set.count, &abi, NULL, &proof);
+	if (proof_error(&proof, err) < 0)
+		return -1;
+	auto_str char *tag = package_tag(&package->key), *text = str_fmt("%s: %s", tag, proof.text);
+	kernel_report_set(a->entry, KERNEL_READY, 0, text);
+	free(a->entry->package);
+	a->entry->package = oci_digest_text(package->manifest.digest);
+	return 0;
+}
+
+static bool was_proven(const struct prebuild_kernel *a)
+{
+	const struct kernel_report_entry *old = kernel_report_find(&a->p->before, a->kernel->release);
+	auto_str char *digest = oci_digest_text(a->acquire.kept.manifest.digest);
+	if (!a->acquire.kept.count || !old || old->verdict != KERNEL_READY || !str_eq(old->stamp, a->entry->stamp) ||
+	    !str_eq(old->package, digest))
+		return false;
+	kernel_report_set(a->entry, KERNEL_READY, 0, old->evidence);
+	a->entry->package = TAKE(digest);
+	return true;
+}
+
+static void quarantine_misfit(struct prebuild_kernel *a, const struct package *package, const struct err *why)
+{
+	struct err err;
+	bool is_bad = why->code == E_ABI || why->code == E_ELF || why->code == E_ARCH;
+	if (!is_bad || store_quarantine(&a->acquire.store, package->layer.digest, NULL, &err) < 0)
+		return;
+	auto_str char *tag = package_tag(&package->key);
+	progress_note(a->p->progress, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release, why->text);
+}
+
+// What was made for another kernel is found again, and stays, as this one's.
+static int remember_compatible(const struct prebuild_kernel *a, const struct package *package, struct err *err)
+{
+	const struct acquire *o = &a->acquire;
+	if (!o->compatible || !*a->build_id)
+		return 0;
+	return store_set_reuse(&o->store, a->kernel->release, a->build_id, package->manifest.digest, err);
+}
+
+static int acquire_once(struct prebuild_kernel *a, bool is_local, struct err *why)
+{
+	auto_package struct package package = PACKAGE_NONE;
+	struct acquire *o = &a->acquire;
+	reset_acquire(a);
+	int r = acquire_find(o, is_local, why);
+	if (r == 0 && !is_local)
+		r = acquire_find_compatible(o, why);
+	if (r == 0)
+		err_set(why, o->code ? o->code : E_NO_PACKAGE, "%s",
+			o->why_not ? o->why_not : "the store has no package for it, and no source was named (--from)");
+	if (r <= 0)
+		return r;
+	if (was_proven(a))
+		return 1;
+	if (acquire_take(o, &package, why) < 0)
+		return -1;
+	if (prove_for_kernel(a, &package, why) == 0)
+		return remember_compatible(a, &package, why) < 0 ? -1 : 1;
+	if (!o->compatible)
+		quarantine_misfit(a, &package, why);
+	return -1;
+}
+
+static bool has_sources(const struct prebuild *p)
+{
+	return p->fetch->from && p->fetch->from->count;
+}
+
+// A package from the store or the sources, proven and kept in the store. 1 = there is one; 0 = none fits, see why.
+// When the stored one is bad, the sources are asked as if the store had none.
+static int acquire_for_kernel(struct prebuild_kernel *a, struct err *why)
+{
+	struct err local;
+	int r = acquire_once(a, true, &local);
+	if (r <= 0 && acquire_once(a, false, why) > 0)
+		return 1;
+	if (r < 0 && !has_sources(a->p))
+		*why = local;
+	return r > 0;
+}
+
+static int open_prebuild_source(struct prebuild *p)
+{
+	if (p->source.version)
+		return 0;
+	if (p->unopened.code)
+		return -1;
+	if (scratch_make(p->state, "source", &p->source_work, &p->unopened) < 0 ||
+	    source_open(p->request->source, p->request->source_sha256, &p->source_work.root, &p->source, &p->unopened) <
+		    0)
+		return -1;
+	p->unopened.code = 0;
+	return 0;
+}
+
+static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, struct err *err)
+{
+	struct prebuild *p = a->p;
+	struct headers_offer offer = { .bring = acquire_headers, .ctx = &a->acquire };
+	const char *signing = host_signing_reason(&p->facts->host);
+	if (signing)
+		return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded", signing);
+	if (open_prebuild_source(p) < 0) {
+		*err = p->unopened;
+		return -1;
+	}
+	if (!str_eq(p->request->driver, p->source.version))
+		return err_set(err, E_SOURCE, "the source is of driver %s, wished is %s", p->source.version,
+			       p->request->driver);
+	struct check_request request = { .release = a->kernel->release,
+					 .banner = a->banner,
+					 .headers = p->request->headers,
+					 .offer = &offer,
+					 .source = &p->source,
+					 .flavour = p->request->flavour,
+					 .gpus = &p->facts->gpus,
+					 .host = &a->kernel->root,
+					 .kern = p->kern,
+					 .state = p->state,
+					 .patches = p->request->patches,
+					 .is_rt_allowed = p->request->is_rt_allowed };
+	return check_kernel(&request, ret, err);
+}
+
+// The verdict on a compile, without compiling.
+static void judge_kernel(struct prebuild_kernel *a)
+{
+	auto_check_result struct check_result result = { 0 };
+	struct err why;
+	if (judge_candidate(a, &result, &why) < 0)
+		kernel_report_set(a->entry, KERNEL_IMPOSSIBLE, why.code, why.text);
+	else if (result.code == E_TOOLCHAIN && has_sources(a->p)) // which may have a builder image
+		kernel_report_set(a->entry, KERNEL_NEEDS_BUILD, result.code, result.reason);
+	else
+		kernel_report_set(a->entry,
+				  result.verdict == VERDICT_IMPOSSIBLE ? KERNEL_IMPOSSIBLE : KERNEL_NEEDS_BUILD,
+				  result.code, result.reason);
+}
+
+static int64_t boottime_s(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	return t.tv_sec;
+}
+
+static void record_compile_failure(struct prebuild_kernel *a, const struct err *why)
+{
+	struct kernel_report_entry *e = a->entry;
+	if (!err_info(why->code)->retryable) {
+		kernel_report_set(e, KERNEL_IMPOSSIBLE, why->code, why->text);
+		return;
+	}
+	int64_t pause = (int64_t)RETRY_FIRST_S << (e->tries < DOUBLINGS_MAX ? e->tries : DOUBLINGS_MAX);
+	e->tries++;
+	e->not_before_s = boottime_s() + (pause < RETRY_MOST_S ? pause : RETRY_MOST_S);
+	kernel_report_set(e, KERNEL_NEEDS_BUILD, why->code, why->text);
+}
+
+// 1 = another node has made it.
+static int compile_for_candidate(struct prebuild_kernel *a, const struct compile_gate *gate, struct err *err)
+{
+	const struct prebuild *p = a->p;
+	auto_package struct package package = PACKAGE_NONE;
+	auto_compile_report struct compile_report report = { 0 };
+	struct headers_offer offer = { .bring = acquire_headers, .ctx = &a->acquire };
+	struct compile_request request = { .release = a->kernel->release,
+					   .banner = a->banner,
+					   .source = &p->source,
+					   .headers = p->request->headers,
+					   .offer = &offer,
+					   .builder = acquire_builder,
+					   .builder_ctx = &a->acquire,
+					   .modules = p->request->modules,
+					   .flavour = p->request->flavour,
+					   .gpus = &p->facts->gpus,
+					   .host = &a->kernel->root,
+					   .kern = p->kern,
+					   .state = p->state,
+					   .patches = p->request->patches,
+					   .jobs = p->request->jobs,
+					   .timeout_s = p->request->timeout_s,
+					   .is_rt_allowed = p->request->is_rt_allowed,
+					   .is_cache_off = p->request->is_cache_off,
+					   .output = acquire_output,
+					   .output_ctx = &a->acquire };
+	int made = compile_gate_run(gate, &request, p->progress, &package, &report, err);
+	if (made != 0)
+		return made;
+	if (prove_for_kernel(a, &package, err) == 0)
+		return 0;
+	quarantine_misfit(a, &package, err);
+	return -1;
+}
+
+static enum flavour prebuild_flavour(const struct prebuild *p)
+{
+	struct gpu_support_choice choice = { 0 };
+	struct err ignored; // the compile has the words for it
+	if (gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &choice,
+			       &ignored) < 0)
+		return p->request->flavour;
+	enum flavour flavour = choice.flavour;
+	gpu_support_choice_done(&choice);
+	return flavour;
+}
+
+// What another node made is proven here. One that does not fit is as good as none.
+static int make_candidate_package(struct prebuild_kernel *a, struct err *err)
+{
+	const struct prebuild *p = a->p;
+	const struct prebuild_order order = { .acquire = &a->acquire,
+					      .source = &p->source,
+					      .flavour = prebuild_flavour(p),
+					      .release = a->kernel->release,
+					      .build_id = a->build_id,
+					      .arch = p->facts->host.arch };
+	reset_acquire(a);
+	int made = compile_for_candidate(a, p->request->share ? p->request->share(p->request->share_ctx, &order) : NULL,
+					 err);
+	if (made <= 0)
+		return made;
+	if (acquire_for_kernel(a, err) > 0)
+		return 0;
+	progress_note(p->progress, "%s; this node compiles for itself", err->text);
+	reset_acquire(a);
+	return compile_for_candidate(a, NULL, err);
+}
+
+static void compile_for_kernel(struct prebuild_kernel *a)
+{
+	struct err why;
+	if (!a->p->request->is_retry && a->entry->tries && boottime_s() < a->entry->not_before_s)
+		return;
+	auto_str char *text = str_fmt("driver %s is compiled for it now", a->p->source.version);
+	kernel_report_set(a->entry, KERNEL_BUILDING, 0, text);
+	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
+	if (kernel_report_write(a->p->host, a->p->facts->host.boot_id, &a->p->kernel_report, &why) < 0 ||
+	    idle_enter(&why) < 0)
+		progress_note(a->p->progress, "%s", why.text);
+	if (make_candidate_package(a, &why) < 0) {
+		progress_fail(a->p->progress);
+		record_compile_failure(a, &why);
+	}
+}
 
 void prebuild_done(struct prebuild *p)
 {
@@ -169,16 +535,16 @@ static void look_at_candidate(struct prebuild *p, size_t at)
 {
 	struct err why;
 	auto_prebuild_kernel struct prebuild_kernel a = PREBUILD_KERNEL_NONE;
-	prebuild_kernel_open(p, at, &a);
+	open_prebuild_kernel(p, at, &a);
 	if (a.kernel->lacks) {
 		auto_str char *text =
 			str_fmt("it has %s yet: it is being installed, or only half of it was", a.kernel->lacks);
 		kernel_report_set(a.entry, KERNEL_INCOMPLETE, 0, text);
-	} else if (prebuild_acquire(&a, &why) == 0) {
+	} else if (acquire_for_kernel(&a, &why) == 0) {
 		if (!p->request->source || p->request->is_compile_forbidden)
 			kernel_report_set(a.entry, KERNEL_IMPOSSIBLE, why.code, why.text);
 		else if (!is_verdict_final(p, a.entry))
-			prebuild_judge(&a);
+			judge_kernel(&a);
 	}
 }
 
@@ -200,11 +566,11 @@ static void drop_report_entry(struct kernel_report *f, size_t at)
 static int compile_candidate(struct prebuild *p, size_t at)
 {
 	auto_prebuild_kernel struct prebuild_kernel a = PREBUILD_KERNEL_NONE;
-	prebuild_kernel_open(p, at, &a);
+	open_prebuild_kernel(p, at, &a);
 	if (is_kernel_removed(a.kernel))
 		return 1;
 	progress_note(p->progress, "kernel %s: a package is made for it", a.kernel->release);
-	prebuild_compile(&a);
+	compile_for_kernel(&a);
 	return a.entry->verdict != KERNEL_READY && is_kernel_removed(a.kernel);
 }
 
