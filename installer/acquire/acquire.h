@@ -53,6 +53,7 @@ void acquire_done(struct acquire *o);
 
 bool acquire_has_store(const struct acquire *o);
 int acquire_open_store(struct acquire *o, struct err *err);                    // the store, when there is one
+int acquire_make_store(struct acquire *o, struct err *err);                    // the same; created where there is none
 int acquire_output(void *acquire, const struct layout **ret, struct err *err); // the store, for something to put in
 // 0 = whoever vouched for this manifest of the store is still believed (precompiled/trust/provenance.h).
 int acquire_check_trust(const struct acquire *o, const char *hex, struct err *err);
@@ -82,8 +83,6 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err);
 // It stays until acquire_done(); others there that nobody uses go.
 int acquire_builder(void *acquire, struct root *ret, struct err *err);
 bool acquire_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
-// What is offered beside packages: from the store, else from the sources into it. code: of "nobody was asked".
-int acquire_asset(struct acquire *o, const struct asset_key *want, int code, char ret[DIGEST_HEX + 1], struct err *err);
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int acquire_headers(void *acquire, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		    struct err *err);

@@ -2,7 +2,7 @@
 #include "acquire/check.h"
 
 #include "acquire/acquire.h"
-#include "acquire/compile_target.h"
+#include "acquire/compile.h"
 #include "host/module_set.h"
 #include "kmod/kernel_tree/distro.h"
 #include "kmod/kernel_tree/toolchain.h"

@@ -6,6 +6,7 @@
 #include "host/gpu_support.h"
 #include "kmod/build/build.h"
 #include "kmod/kernel_tree/headers.h"
+#include "kmod/module/abi.h"
 #include "precompiled/oci/layout.h"
 #include "precompiled/package/package.h"
 
@@ -52,3 +53,28 @@ int compile_package(const struct compile_request *request, struct progress *prog
 // The key that the package would have, without compiling it; and every refusal that needs no compile. request: with an
 // opened source and a flavour.
 int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err);
+
+// Nodes that need the same compile agree on one of them (R-A9).
+struct compile_gate {
+	// 1 = another one has made it, and can be had now; 0 = compile, and leave. Negative: it failed there, and
+	// would here.
+	int (*enter)(void *ctx, struct err *err);
+	void (*tick)(void *ctx);                             // now and then, while it compiles
+	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
+		      const struct err *why);                // because of this
+	void *ctx;
+};
+
+// compile_package(), if it is up to us. 1 = another one has made it, ret is as it was. gate: NULL = it always is.
+int compile_gate_run(const struct compile_gate *gate, const struct compile_request *request, struct progress *progress,
+		     struct package *ret, struct compile_report *report, struct err *err);
+
+// The kernel that modules are made for or checked against: its headers and what it demands of a module.
+//
+// files (package files as a user typed them) and nothing else when there are any; else the host's tree, then the header
+// store below state, then what is offered (NULL = nobody offers).
+// banner: of the running kernel when release is that one, else NULL. Errors as headers_find().
+int compile_target_headers(const struct root *host, const struct root *state, const struct strv *files,
+			   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
+			   char **ret_from, struct err *err);
+int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err);

@@ -9,7 +9,7 @@
 //   removed            packages of a kernel that was there at the last look, and is gone, leave the store
 #pragma once
 #include "acquire/acquire.h"
-#include "acquire/compile_gate.h"
+#include "acquire/compile.h"
 #include "host/facts.h"
 #include "kmod/source/source.h"
 #include "next_kernel/boot_candidates.h"

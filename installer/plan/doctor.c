@@ -2,7 +2,7 @@
 #include "plan/doctor.h"
 
 #include "acquire/acquire.h"
-#include "acquire/compile_target.h"
+#include "acquire/compile.h"
 #include "holders/holders.h"
 #include "holders/unbind.h"
 #include "host/existing_driver.h"

@@ -2,7 +2,7 @@
 // Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
 #pragma once
 #include "acquire/acquire.h"
-#include "acquire/compile_gate.h"
+#include "acquire/compile.h"
 #include "driver_root/driver_root.h"
 #include "kmod/module/prove.h"
 #include "plan/plan.h"
