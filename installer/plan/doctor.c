@@ -14,7 +14,7 @@
 #include "next_kernel/kernel_report.h"
 #include "plan/preflight.h"
 #include "precompiled/package/unpack.h"
-#include "precompiled/trust/unverified.h"
+#include "precompiled/trust/provenance.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -282,7 +282,7 @@ static int examine_trust(struct doctor *x, struct err *err)
 {
 	auto_str char *last = NULL;
 	uint64_t count = 0;
-	int r = unverified_read(x->state, &count, &last, err);
+	int r = provenance_read_unverified(x->state, &count, &last, err);
 	if (r < 0)
 		return -1;
 	if (r > 0)

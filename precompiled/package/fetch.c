@@ -5,7 +5,6 @@
 #include "precompiled/package/package_probe.h"
 #include "precompiled/package/unpack.h"
 #include "precompiled/trust/catalog.h"
-#include "precompiled/trust/unverified.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -260,7 +259,7 @@ static int take_package(const struct fetch *f, struct fetch_result *found, const
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
 	    signature_copy(found->repository, hex, into, err) < 0 ||
 	    provenance_write(into, &o->package.manifest, &found->provenance, err) < 0 ||
-	    (f->is_unverified && unverified_add(f->state, tag, err) < 0))
+	    (f->is_unverified && provenance_count_unverified(f->state, tag, err) < 0))
 		return -1;
 	return layout_publish(into, &o->package.manifest, tag, err);
 }
@@ -320,7 +319,7 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 	set_unverified_origin(f, &provenance);
 	if (check_trust(f, r, e->item->tag, hex, &provenance, err) < 0 ||
 	    (e->into && take_item(r, e->item->tag, hex, &provenance, e->into, err) < 0) ||
-	    (e->into && f->is_unverified && unverified_add(f->state, e->item->tag, err) < 0))
+	    (e->into && f->is_unverified && provenance_count_unverified(f->state, e->item->tag, err) < 0))
 		return -1;
 	memcpy(e->ret_hex, hex, sizeof(hex));
 	return 1;

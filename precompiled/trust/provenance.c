@@ -2,6 +2,7 @@
 #include "precompiled/trust/provenance.h"
 
 #include "base/core/date.h"
+#include "base/formats/json.h"
 #include "precompiled/repository/artifact.h"
 
 #include <sys/stat.h>
@@ -265,4 +266,28 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 		p = (struct provenance){ 0 };
 	}
 	return done;
+}
+
+static const char UNVERIFIED[] = "unverified.json";
+
+int provenance_read_unverified(const struct root *state, uint64_t *ret_count, char **ret_last, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	int r = json_read(state, UNVERIFIED, &json, err);
+	if (r <= 0)
+		return r;
+	*ret_count = (uint64_t)json_integer_value(json_object_get(json, "count"));
+	*ret_last = str_dup(json_string_value(json_object_get(json, "last")));
+	return *ret_count > 0;
+}
+
+int provenance_count_unverified(const struct root *state, const char *tag, struct err *err)
+{
+	auto_str char *last = NULL;
+	uint64_t count = 0;
+	struct err ignored;
+	// A damaged count begins again: it must not stop the package that is asked for.
+	provenance_read_unverified(state, &count, &last, &ignored);
+	auto_json json_t *json = json_pack("{s:I, s:s}", "count", (json_int_t)count + 1, "last", tag);
+	return json_write(state, UNVERIFIED, json, err);
 }

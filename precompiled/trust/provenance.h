@@ -47,3 +47,9 @@ bool provenance_is_vouched(const struct provenance *p); // by signatures, of whi
 void provenance_remember(const struct layout *l, const struct oci_descriptor *manifest);
 char *provenance_text(const struct provenance *p);   // "signed by release", "compiled here", ...
 json_t *provenance_json(const struct provenance *p); // of the record
+
+// How often this machine took a package without checking who signed it: STATE/unverified.json. It is a fact about the
+// machine that outlives the log line.
+int provenance_count_unverified(const struct root *state, const char *tag, struct err *err);
+// 1 = it happened, with the number and the last tag (caller frees); 0 = never.
+int provenance_read_unverified(const struct root *state, uint64_t *ret_count, char **ret_last, struct err *err);

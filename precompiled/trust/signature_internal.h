@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the encodings of signatures share; for signature*.c only.
+// The encodings of signatures (cosign_tag.c, sigstore_bundle.c), and what they and signature.c share.
 #pragma once
 #include "precompiled/trust/signature.h"
 
@@ -14,9 +14,20 @@ struct signature_claim {
 	size_t signature_len;
 	char hint[DIGEST_HEX + 1]; // the id of the key that it says made it; "" = it does not say
 };
-void signature_claim_done(struct signature_claim *c);
+static inline void signature_claim_done(struct signature_claim *c)
+{
+	strv_done(&c->digests);
+	free(c->text);
+	free(c->signature);
+	*c = (struct signature_claim){ 0 };
+}
 #define auto_signature_claim __attribute__((cleanup(signature_claim_done)))
-bool signature_claim_holds(const struct signature_claim *c, const struct key *key, const char *manifest_hex);
+static inline bool signature_claim_holds(const struct signature_claim *c, const struct key *key,
+					 const char *manifest_hex)
+{
+	return strv_has(&c->digests, manifest_hex) &&
+	       key_verify(key, c->text, c->text_len, c->signature, c->signature_len);
+}
 
 // The older encoding. d is the payload's descriptor: the signature is one of its annotations. E_MANIFEST: it is none.
 char *cosign_tag_name(const char *manifest_hex);

@@ -314,6 +314,23 @@ int trust_open(const struct root *dir, struct trust *ret, struct err *err)
 	return 0;
 }
 
+void trust_now(const struct root *host, const char *named, struct trust_now *ret)
+{
+	auto_root struct root dir = ROOT_NONE;
+	struct err why;
+	*ret = (struct trust_now){ 0 };
+	int r = trust_dir(host, named, &dir, &why);
+	ret->is_absent = r == 0;
+	if (r < 0 || trust_open(&dir, &ret->trust, &why) < 0)
+		ret->unread = why;
+}
+
+void trust_now_done(struct trust_now *t)
+{
+	trust_done(&t->trust);
+	*t = (struct trust_now){ 0 };
+}
+
 static const struct trust_source *find_policy_source(const struct trust *t, const char *repository)
 {
 	auto_str char *name = normalized_source(repository);
