@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A publisher's side of the catalogue. It is signed before it gets its tag: whoever finds it finds its signatures.
+#include "precompiled/bundle/catalog_publish.h"
+
 #include "precompiled/bundle/bundle_manifest.h"
 #include "precompiled/repository/artifact.h"
-#include "precompiled/trust/catalog.h"
 
 static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
 

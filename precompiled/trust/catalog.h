@@ -26,11 +26,6 @@ void catalog_done(struct catalog *c);
 int catalog_parse(const char *data, size_t len, const char *name, struct catalog *ret, struct err *err);
 json_t *catalog_json(const struct catalog *c);
 
-// The tagged packages of a layout, as its next catalogue lists them; number and dates are not set.
-int catalog_publish_list(const struct layout *l, struct catalog *ret, struct err *err);
-// Lists them under the next number, signs the list by each maker, and publishes it in place of the one before.
-int catalog_publish(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers,
-		    size_t count, struct catalog *ret, struct err *err);
 // 1 = the repository has one and it holds: it is remembered below state. 0 = it has none, and the rule needs none.
 // E_UNSIGNED: none, and the rule needs one; E_EXPIRED; E_ROLLBACK; and what signature_check says.
 int catalog_check(struct repository *r, const struct trust_rule *rule, const struct root *state, time_t now,

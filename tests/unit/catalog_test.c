@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/trust/catalog.h"
+#include "precompiled/bundle/catalog_publish.h"
 #include "tests/unit/vouch.h"
 
 #include <sys/wait.h>

@@ -3,8 +3,8 @@
 #include "cmd/common/job.h"
 #include "cmd/common/signers.h"
 #include "precompiled/bundle/bundle.h"
+#include "precompiled/bundle/catalog_publish.h"
 #include "precompiled/bundle/collect.h"
-#include "precompiled/trust/catalog.h"
 
 #include <stdio.h>
 #include <time.h>

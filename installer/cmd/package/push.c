@@ -2,7 +2,6 @@
 // push: from a layout, a bundle or any repository into a registry or a layout, signatures and catalogue included.
 #include "cmd/common/job.h"
 #include "precompiled/package/copy.h"
-#include "precompiled/trust/catalog.h"
 
 #include <stdio.h>
 

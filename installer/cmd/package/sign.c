@@ -2,7 +2,7 @@
 #include "base/file/file.h"
 #include "cmd/common/common.h"
 #include "cmd/common/signers.h"
-#include "precompiled/trust/catalog.h"
+#include "precompiled/bundle/catalog_publish.h"
 
 #include <fcntl.h>
 #include <stdio.h>
