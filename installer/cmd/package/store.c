@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at the store: what is in it, and what must stay.
+// store ls, show, pin, unpin, verify, gc: what a node keeps, why, and whether it is sound.
 #include "cmd/package/store.h"
 
+#include "acquire/build_cache.h"
 #include "cmd/common/job.h"
+#include "host/kernel.h"
+#include "next_kernel/installed.h"
 #include "precompiled/package/find.h"
 
 #include <inttypes.h>
@@ -13,7 +16,7 @@
 		name, 0, arg, env, OPT_STR, offsetof(struct store_values, member), help \
 	}
 
-const struct opt store_opts[] = {
+static const struct opt store_opts[] = {
 	OPT("state-dir", "DIR", "KMODSMITH_STATE_DIR", state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
 	OPT("store-limit", "BYTES", "KMODSMITH_STORE_LIMIT", limit, STORE_LIMIT_HELP),
@@ -26,21 +29,15 @@ static const struct opt trust_opts[] = {
 	{ 0 },
 };
 
-static int open_session(const struct store_values *v, struct store_session *d, struct err *err)
+// Without roots and index, for what can mend them.
+static int open_unchecked(const struct store_values *v, struct store_session *ret, struct err *err)
 {
 	const struct job_values place = { .state_dir = v->state_dir };
-	uint64_t limit;
-	if (job_parse_store_limit(v->limit, &limit, err) < 0 || machine_open(&v->common, &d->machine, err) < 0 ||
-	    job_state_for_reading(&place, &d->machine, &d->spare, &d->state, err) < 0 ||
-	    store_open(&d->state, limit, &d->store, err) < 0)
-		return -1;
-	return 0;
-}
-
-int store_session_open_unchecked(const struct store_values *values, struct store_session *ret, struct err *err)
-{
 	auto_store_session struct store_session d = STORE_SESSION_NONE;
-	if (open_session(values, &d, err) < 0)
+	uint64_t limit;
+	if (job_parse_store_limit(v->limit, &limit, err) < 0 || machine_open(&v->common, &d.machine, err) < 0 ||
+	    job_state_for_reading(&place, &d.machine, &d.spare, &d.state, err) < 0 ||
+	    store_open(&d.state, limit, &d.store, err) < 0)
 		return -1;
 	*ret = d;
 	d = STORE_SESSION_NONE;
@@ -50,7 +47,7 @@ int store_session_open_unchecked(const struct store_values *values, struct store
 int store_session_open(const struct store_values *values, struct store_session *ret, struct err *err)
 {
 	auto_store_session struct store_session d = STORE_SESSION_NONE;
-	if (open_session(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
+	if (open_unchecked(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
 		return -1;
 	if (layout_index(&d.store.layout, &d.index, err) < 0) {
 		err_wrap(err, "`kmodsmith store verify` makes it again");
@@ -72,7 +69,8 @@ void store_session_done(struct store_session *d)
 	*d = STORE_SESSION_NONE;
 }
 
-int store_session_find(const struct store_session *d, const char *ref, struct package *ret, struct err *err)
+// A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.
+static int find_stored_package(const struct store_session *d, const char *ref, struct package *ret, struct err *err)
 {
 	auto_str char *digest = digest_is_hex(ref) ? oci_digest_text(ref) : NULL;
 	int i = oci_index_find(&d->index, digest ? digest : ref);
@@ -86,7 +84,8 @@ int store_session_find(const struct store_session *d, const char *ref, struct pa
 	return r < 0 ? err_code(err, E_STORE_CORRUPT) : 0;
 }
 
-char *store_session_root_names(const struct store_session *d, const char *hex)
+// "target, pinned"; "" = none.
+static char *root_names(const struct store_session *d, const char *hex)
 {
 	auto_strv struct strv words = { 0 };
 	if (str_eq(d->roots.target, hex))
@@ -99,6 +98,34 @@ char *store_session_root_names(const struct store_session *d, const char *hex)
 		if (str_eq(d->roots.reuses[i].digest, hex))
 			strv_add(&words, str_fmt("compatible with %s", d->roots.reuses[i].release));
 	return strv_join(&words, ",");
+}
+
+void package_trust_done(struct package_trust *v)
+{
+	provenance_done(&v->provenance);
+}
+
+void package_trust_read(const struct store_session *d, const struct trust_now *trust, const char *hex,
+			struct package_trust *ret)
+{
+	*ret = (struct package_trust){ 0 };
+	if (provenance_check(&d->store.layout, hex, trust, &ret->provenance, &ret->why) == 0)
+		ret->why.code = 0;
+}
+
+static char *package_trust_text(const struct package_trust *v)
+{
+	return v->why.code ? str_fmt("no longer trusted (%s)", err_info(v->why.code)->name) :
+			     provenance_text(&v->provenance);
+}
+
+static json_t *package_trust_json(const struct package_trust *v)
+{
+	json_t *json = provenance_json(&v->provenance);
+	json_object_set_new(json, "trusted", json_boolean(!v->why.code));
+	json_object_set_new(json, "code", json_text(v->why.code ? err_info(v->why.code)->name : NULL));
+	json_object_set_new(json, "why", json_text(v->why.code ? v->why.text : NULL));
+	return json;
 }
 
 // The kernels that it was taken for, although it was made for another one.
@@ -136,7 +163,7 @@ static char *package_row(const struct store_session *d, const struct trust_now *
 {
 	auto_package_trust struct package_trust v = { 0 };
 	package_trust_read(d, trust, p->manifest.digest, &v);
-	auto_str char *roots = store_session_root_names(d, p->manifest.digest), *who = package_trust_text(&v);
+	auto_str char *roots = root_names(d, p->manifest.digest), *who = package_trust_text(&v);
 	const char *tag = oci_descriptor_annotation(entry, OCI_REF_NAME);
 	return str_fmt("%s\t%s\t%s\t%s\t%" PRIu64 "\tsha256:%.12s\t%s\t%s", tag ? tag : "-", p->key.driver,
 		       p->key.flavour, p->key.release, package_size(p), p->manifest.digest, *roots ? roots : "-", who);
@@ -190,7 +217,7 @@ static void show_stored_package(const struct store_session *d, const struct trus
 {
 	auto_package_trust struct package_trust v = { 0 };
 	package_trust_read(d, trust, p->manifest.digest, &v);
-	auto_str char *roots = store_session_root_names(d, p->manifest.digest), *who = package_trust_text(&v);
+	auto_str char *roots = root_names(d, p->manifest.digest), *who = package_trust_text(&v);
 	const char *const rows[][2] = {
 		{ "digest", p->manifest.digest },      { "layer", p->layer.digest },
 		{ "driver", p->key.driver },           { "flavour", p->key.flavour },
@@ -215,7 +242,7 @@ static int run_store_show(void *values, char **args, size_t count, struct err *e
 	auto_package struct package p = PACKAGE_NONE;
 	auto_trust_now struct trust_now trust = { 0 };
 	(void)count;
-	if (store_session_open(v, &d, err) < 0 || store_session_find(&d, args[0], &p, err) < 0)
+	if (store_session_open(v, &d, err) < 0 || find_stored_package(&d, args[0], &p, err) < 0)
 		return -1;
 	trust_now(&d.machine.host, v->trust_dir, &trust);
 	if (!v->common.is_json) {
@@ -237,7 +264,7 @@ static int change_pin(const struct store_values *v, const char *ref, bool is_pin
 		return -1;
 	// A pin of a package that is gone must be removable, too.
 	bool is_gone = !is_pin && digest_is_hex(ref) && strv_has(&d.roots.pins, ref);
-	if (!is_gone && store_session_find(&d, ref, &p, err) < 0)
+	if (!is_gone && find_stored_package(&d, ref, &p, err) < 0)
 		return -1;
 	const char *hex = is_gone ? ref : p.manifest.digest;
 	int r = is_pin ? store_pin(&d.store, hex, err) : store_unpin(&d.store, hex, err);
@@ -261,6 +288,98 @@ static int run_store_unpin(void *values, char **args, size_t count, struct err *
 {
 	(void)count;
 	return change_pin(values, args[0], false, err);
+}
+
+static void on_verify_progress(void *ctx, uint64_t done, uint64_t total)
+{
+	enum { MIB = 20 };
+	(void)ctx;
+	show_progress("verified MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
+}
+
+static json_t *store_report_json(const struct store_report *r)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < r->count; i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:o, s:o}", "digest", r->damage[i].digest, "why",
+						json_text(r->damage[i].why), "lost", json_strv(&r->damage[i].lost)));
+	return json_pack("{s:b, s:I, s:I, s:o}", "sound", r->count == 0, "blobs", (json_int_t)r->blobs, "bytes",
+			 (json_int_t)r->bytes, "damage", list);
+}
+
+static void show_store_report(const struct store_report *r)
+{
+	for (size_t i = 0; i < r->count; i++) {
+		auto_str char *lost = strv_join(&r->damage[i].lost, ", ");
+		printf("sha256:%s %s; lost: %s\n", r->damage[i].digest, r->damage[i].why, *lost ? lost : "nothing");
+	}
+	printf("%zu blobs, %" PRIu64 " bytes: %s\n", r->blobs, r->bytes,
+	       r->count ? "damage was found and quarantined" : "sound");
+}
+
+static int run_store_verify(void *values, char **args, size_t count, struct err *err)
+{
+	const struct store_values *v = values;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
+	auto_store_report struct store_report report = { 0 };
+	(void)args, (void)count;
+	if (open_unchecked(v, &d, err) < 0 || store_verify(&d.store, on_verify_progress, NULL, &report, err) < 0)
+		return -1;
+	auto_json json_t *json = store_report_json(&report);
+	if (v->common.is_json)
+		show_json(json);
+	else
+		show_store_report(&report);
+	return report.count ? err_info(E_STORE_CORRUPT)->exit_status : 0;
+}
+
+struct gc_values {
+	struct store_values store;
+	bool is_dry, is_cache;
+};
+
+static const struct opt gc_opts[] = {
+	{ "dry-run", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_dry), "only say what would go" },
+	{ "cache", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_cache),
+	  "also what compiles keep for the next: objects, conftest's answers" },
+	{ 0 },
+};
+
+static void show_garbage(const struct store_garbage *g, bool is_dry)
+{
+	const char *verb = is_dry ? "would go" : "gone";
+	for (size_t i = 0; i < g->packages.count; i++)
+		printf("%s: %s\n", verb, g->packages.items[i]);
+	printf("%s: %zu packages, %zu blobs, %zu unfinished transfers, %" PRIu64 " bytes\n", verb, g->packages.count,
+	       g->blobs, g->parts, g->bytes);
+}
+
+static int run_store_gc(void *values, char **args, size_t count, struct err *err)
+{
+	const struct gc_values *v = values;
+	auto_store_session struct store_session d = STORE_SESSION_NONE;
+	auto_host struct host host = { 0 };
+	auto_strv struct strv kernels = { 0 };
+	auto_store_garbage struct store_garbage g = { 0 };
+	uint64_t cache = 0;
+	(void)args, (void)count;
+	if (store_session_open(&v->store, &d, err) < 0 || host_read(&d.machine.host, &d.machine.kern, &host, err) < 0 ||
+	    installed_kernels(&d.machine.host, host.release, &kernels, err) < 0 ||
+	    (v->is_cache && build_cache_clear(&d.state, v->is_dry, &cache, err) < 0) ||
+	    store_gc(&d.store, &kernels, v->is_dry, &g, err) < 0)
+		return -1;
+	auto_json json_t *json =
+		json_pack("{s:b, s:o, s:I, s:I, s:I, s:I, s:o}", "dry_run", v->is_dry, "packages",
+			  json_strv(&g.packages), "blobs", (json_int_t)g.blobs, "parts", (json_int_t)g.parts, "bytes",
+			  (json_int_t)g.bytes, "cache_bytes", (json_int_t)cache, "kernels", json_strv(&kernels));
+	if (v->store.common.is_json)
+		show_json(json);
+	else
+		show_garbage(&g, v->is_dry);
+	if (v->is_cache && !v->store.common.is_json)
+		printf("%s: %" PRIu64 " bytes of the compiles' cache\n", v->is_dry ? "would go" : "gone", cache);
+	return 0;
 }
 
 const struct cmd cmd_store_ls = {
@@ -312,4 +431,31 @@ const struct cmd cmd_store_unpin = {
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_unpin,
+};
+
+const struct cmd cmd_store_verify = {
+	.name = "store verify",
+	.help = "read every blob and compare it with its digest",
+	.about = "What is damaged goes to the quarantine directory beside the store, and packages that need it leave "
+		 "the "
+		 "store: they\n"
+		 "are built or fetched again when they are wanted. Exit status 1 when something was damaged.\n",
+	.opts = { store_opts, common_opts },
+	.values_size = sizeof(struct store_values),
+	.run = run_store_verify,
+};
+
+const struct cmd cmd_store_gc = {
+	.name = "store gc",
+	.help = "remove what this machine cannot need any more",
+	.about = "Packages stay that are in use, were the last good one, are pinned, or are for the running kernel or "
+		 "one "
+		 "that is\n"
+		 "installed; signatures stay with their packages. Everything else goes. Nothing goes while another "
+		 "kmodsmith uses\n"
+		 "the store.\n\n"
+		 "  kmodsmith store gc --dry-run\n",
+	.opts = { gc_opts, store_opts, common_opts },
+	.values_size = sizeof(struct gc_values),
+	.run = run_store_gc,
 };

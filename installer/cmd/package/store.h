@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the verbs of `kmodsmith store` share: their options, the store, and the packages in it.
+// The store as the `store` and `trust` commands open it, and whether a package in it is still trusted.
 #pragma once
 #include "cmd/common/job.h"
 #include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 #include "precompiled/trust/provenance.h"
 
-struct store_values { // first member of the values of each
+struct store_values { // first member of the values of each command
 	struct common common;
 	char *state_dir, *limit, *trust_dir;
 };
-extern const struct opt store_opts[];
 
 struct store_session {
 	struct machine machine;
@@ -26,12 +25,9 @@ struct store_session {
 				 .state = ROOT_NONE,                                  \
 				 .store = STORE_NONE })
 int store_session_open(const struct store_values *values, struct store_session *ret, struct err *err);
-// Without roots and index, for what can mend them.
-int store_session_open_unchecked(const struct store_values *values, struct store_session *ret, struct err *err);
 void store_session_done(struct store_session *d);
 #define auto_store_session __attribute__((cleanup(store_session_done)))
-// A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.
-int store_session_find(const struct store_session *d, const char *ref, struct package *ret, struct err *err);
+
 // Who vouches for a package, and whether they are still believed.
 struct package_trust {
 	struct provenance provenance;
@@ -41,6 +37,3 @@ struct package_trust {
 void package_trust_read(const struct store_session *d, const struct trust_now *trust, const char *hex,
 			struct package_trust *ret);
 void package_trust_done(struct package_trust *v);
-char *package_trust_text(const struct package_trust *v);
-json_t *package_trust_json(const struct package_trust *v);
-char *store_session_root_names(const struct store_session *d, const char *hex); // "target, pinned"; "" = none
