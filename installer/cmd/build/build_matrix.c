@@ -4,9 +4,50 @@
 #include "base/file/file.h"
 #include "cmd/build/build.h"
 #include "cmd/common/output.h"
+#include "precompiled/package/find.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <time.h>
+
+// What became of one driver and one kernel of a matrix.
+enum build_result {
+	BUILD_BUILT,
+	BUILD_PRESENT,
+	BUILD_FETCHED,
+	BUILD_SKIPPED,
+	BUILD_REFUSED,
+	BUILD_FAILED,
+	BUILD_RESULTS
+};
+struct build_pair {
+	enum build_result result;
+	char *driver; // version; NULL = the source could not be opened
+	const char *source, *release;
+	enum flavour flavour;
+	char *tag, *digest; // NULL = there is no package
+	struct err err;     // why not; .code 0 = see why
+	const char *why;    // of a skip
+	double seconds;
+};
+struct build_pairs {
+	struct build_pair *items;
+	size_t count;
+	size_t counts[BUILD_RESULTS];
+};
+
+static const char *const names[BUILD_RESULTS] = { "built", "there", "fetched", "skipped", "refused", "failed" };
+
+static void build_pairs_done(struct build_pairs *pairs)
+{
+	for (size_t i = 0; i < pairs->count; i++) {
+		free(pairs->items[i].driver);
+		free(pairs->items[i].tag);
+		free(pairs->items[i].digest);
+	}
+	free(pairs->items);
+	*pairs = (struct build_pairs){ 0 };
+}
 
 struct matrix_build {
 	const struct build_values *values;
@@ -135,6 +176,84 @@ static void fill_compile_request(struct matrix_build *l, const struct matrix_ker
 	};
 }
 
+// Of a node's store, what nobody would load any more is none.
+static bool is_trusted_in_store(const struct fetch *fetch, const struct layout *output, const struct package *p)
+{
+	struct err ignored;
+	return !output->is_store || !fetch->now_trusted ||
+	       provenance_check(output, p->manifest.digest, fetch->now_trusted, NULL, &ignored) == 0;
+}
+
+static int find_in_output(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
+			  struct package *ret, struct err *err)
+{
+	auto_package struct package p = PACKAGE_NONE;
+	auto_oci_index struct oci_index all = { 0 };
+	auto_str char *tag = package_tag(key);
+	struct err ignored;
+	if (layout_index(output, &all, err) < 0)
+		return -1;
+	int at = oci_index_find(&all, tag);
+	// A damaged one is none.
+	if (at < 0 || find_by_descriptor(output, &all.items[at], &p, &ignored) <= 0 ||
+	    !package_key_is_same(&p.key, key) || !layout_has(output, p.layer.digest) ||
+	    !is_trusted_in_store(fetch, output, &p))
+		return 0;
+	package_move(&p, ret);
+	return 1;
+}
+
+static bool has_same_inputs(const struct fetch *f, const struct package *p, const struct package_key *key)
+{
+	bool is_same = package_key_is_same(&p->key, key);
+	auto_str char *note = str_fmt("%s: its package is of another compiler, or of other patches", p->place);
+	if (!is_same)
+		f->note(f->ctx, note);
+	return is_same;
+}
+
+// Each source by itself: one that has it of other inputs does not hide the next.
+static int fetch_from_source(const struct fetch *all, size_t source, const struct package_want *want,
+			     const struct package_key *key, const struct layout *output, struct package *ret)
+{
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
+	struct strv one = { .items = &all->from->items[source], .count = 1 };
+	struct fetch fetch = *all;
+	struct err err;
+	fetch.from = &one;
+	fetch.down = &all->down[source];
+	if (fetch_find(&fetch, want, &found, &err) < 0 || !has_same_inputs(all, &found.candidate.package, key))
+		return 0;
+	if (fetch_take(&fetch, want, &found, output, &err) < 0) {
+		all->note(all->ctx, err.text);
+		return 0;
+	}
+	package_move(&found.candidate.package, ret);
+	return 1;
+}
+
+// Who has the package of these inputs, and not merely one for the same driver and kernel: THERE, the output; FETCHED, a
+// source of fetch, believed as for a node, and the output has it now, with its signatures. A source that fails costs a
+// note. 1 = one of them, 0 = nobody.
+static int find_existing(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
+			 enum build_result *ret_result, struct package *ret, struct err *err)
+{
+	struct package_want want = { .driver = key->driver,
+				     .flavour = key->flavour,
+				     .release = key->release,
+				     .build_id = key->build_id,
+				     .arch = key->arch,
+				     .source = key->source,
+				     .modules = &key->modules };
+	int r = find_in_output(fetch, output, key, ret, err);
+	*ret_result = BUILD_PRESENT;
+	for (size_t i = 0; i < fetch->from->count && r == 0; i++) {
+		r = fetch_from_source(fetch, i, &want, key, output, ret);
+		*ret_result = BUILD_FETCHED;
+	}
+	return r;
+}
+
 static int find_or_compile(struct matrix_build *l, const struct compile_request *request, struct build_pair *pair,
 			   struct err *err)
 {
@@ -144,7 +263,7 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 	enum build_result found = BUILD_BUILT;
 	if (compile_key(request, &key, err) < 0)
 		return -1;
-	int r = build_find_existing(&l->acquire.fetch, l->layout, &key, &found, &p, err);
+	int r = find_existing(&l->acquire.fetch, l->layout, &key, &found, &p, err);
 	if (r == 0 && l->values->job.is_compile_forbidden)
 		return err_set(err, E_NO_PACKAGE, "neither the output nor a source has it, and --no-compile is given");
 	if (r < 0 || (r == 0 && compile_package(request, &l->progress, &p, &report, err) < 0))
@@ -217,6 +336,52 @@ static void open_and_build_driver(struct matrix_build *l, const struct matrix_dr
 	source_done(&l->source);
 }
 
+static const char *failure_text(const struct build_pair *p)
+{
+	return p->err.code ? p->err.text : p->why ? p->why : p->digest;
+}
+
+static json_t *pair_json(const struct build_pair *p)
+{
+	json_t *json = json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:f}", "source", json_text(p->source),
+				 "driver", json_text(p->driver), "flavour", flavour_name(p->flavour), "kernel",
+				 p->release, "result", names[p->result], "tag", json_text(p->tag), "digest",
+				 json_text(p->digest), "why", json_text(p->why), "seconds", p->seconds);
+	auto_json json_t *failure = p->err.code ? show_failure_json(&p->err) : NULL;
+	if (failure)
+		json_object_update(json, failure);
+	return json;
+}
+
+static void show_pairs_json(const struct build_pairs *pairs, const char *output)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < pairs->count; i++)
+		json_array_append_new(list, pair_json(&pairs->items[i]));
+	auto_json json_t *json = json_pack("{s:o, s:o}", "output", json_text(output), "pairs", list);
+	for (size_t i = 0; i < BUILD_RESULTS; i++)
+		json_object_set_new(json, names[i], json_integer((json_int_t)pairs->counts[i]));
+	show_json(json);
+}
+
+static void show_pairs(const struct build_pairs *pairs, const char *output, bool is_json)
+{
+	auto_strv struct strv rows = { 0 };
+	if (is_json) {
+		show_pairs_json(pairs, output);
+		return;
+	}
+	for (size_t i = 0; i < pairs->count; i++) {
+		const struct build_pair *p = &pairs->items[i];
+		strv_add(&rows, str_fmt("%s\t%s\t%s\t%s%s%s\t%.1f s\t%s", p->driver ? p->driver : p->source,
+					flavour_name(p->flavour), p->release, names[p->result], p->err.code ? " " : "",
+					p->err.code ? err_info(p->err.code)->name : "", p->seconds, failure_text(p)));
+	}
+	show_table(&rows);
+	for (size_t i = 0; i < BUILD_RESULTS; i++)
+		printf("%zu %s%s", pairs->counts[i], names[i], i + 1 < BUILD_RESULTS ? ", " : "\n");
+}
+
 // --partial: there is something that can be signed and pushed, and the rest is told.
 static bool is_success(const struct build_values *v, const struct build_pairs *pairs)
 {
@@ -242,8 +407,8 @@ int build_matrix(const struct build_values *v, struct err *err)
 		r = output_finish(&l.output, err);
 	}
 	if (r == 0) {
-		build_pairs_show(&l.pairs, l.output.name ? l.output.name : l.layout->root.name,
-				 v->job.origin.remote.common.is_json);
+		show_pairs(&l.pairs, l.output.name ? l.output.name : l.layout->root.name,
+			   v->job.origin.remote.common.is_json);
 		r = is_success(v, &l.pairs) ? 0 : 1;
 	}
 	matrix_build_done(&l);
