@@ -2,13 +2,9 @@
 #include "cmd/common/job.h"
 
 #include "base/file/file.h"
-#include "cluster/kube/build_lease.h"
-#include "daemons/holders_wait.h"
+#include "cmd/common/share.h"
 #include "devices/cdi_spec_file.h"
 #include "host/module_set.h"
-#include "host/settle.h"
-#include "journal/node_lock.h"
-#include "next_kernel/installed.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -179,306 +175,128 @@ static int open_roots(struct job *j, struct err *err)
 	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
 }
 
-// What stays as it is needs no package.
-static bool is_host_used(const struct job *j)
+static int check_job_inputs(void *ctx, struct err *err)
 {
-	return j->facts.existing_driver.is_foreign && j->request.host_driver == HOST_USE;
+	const struct job *j = ctx;
+	return job_check_inputs(j->values, err);
 }
 
-static int read_existing_driver(struct job *j, struct err *err)
+static int open_job_state(void *ctx, struct root *ret, struct err *err)
 {
-	const struct store *store = acquire_has_store(&j->acquire) ? &j->acquire.store : NULL;
-	return existing_driver_read(&j->machine.host, &j->facts.host, &j->facts.loaded, store, &j->params.blacklist,
-				    &j->facts.existing_driver, err);
+	const struct job *j = ctx;
+	return job_state(j->values, &j->machine, ret, err);
 }
 
-// What is loaded already needs nobody (P1).
-static bool is_requested_driver_loaded(const struct job *j)
+static int open_job_repositories(void *ctx, const struct root *state, struct fetch *ret, struct err *err)
 {
-	return j->driver && str_eq(j->driver, j->facts.loaded.version);
-}
-
-// And it is the requested flavour, too: a package of another kernel is not looked for.
-static bool is_request_loaded(const struct job *j)
-{
-	return is_requested_driver_loaded(j) && (!j->request.flavour || j->request.flavour == j->facts.loaded.flavour);
-}
-
-// A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
-static bool has_remote_source(const struct strv *from)
-{
-	for (size_t i = 0; from && i < from->count; i++)
-		if (!str_starts(from->items[i], "oci:") && !str_starts(from->items[i], "oci-archive:"))
-			return true;
-	return false;
-}
-
-static int find_job_package(struct job *j, struct err *err)
-{
-	struct acquire *o = &j->acquire;
-	bool is_local = is_requested_driver_loaded(j), is_told = !is_local && has_remote_source(o->fetch.from);
-	if (is_told)
-		progress_enter(&j->progress, "find");
-	if (acquire_find(o, is_local, err) < 0)
+	struct job *j = ctx;
+	if (origin_open(&j->values->origin, &j->machine.host, &j->origin, err) < 0)
 		return -1;
-	const struct package *p = acquire_found(o);
-	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
-	auto_str char *from = strv_join(o->fetch.from, ", ");
-	log_debug("wanted: driver %s, %s, kernel %s, build id %.12s; asked: %s%s%s; found: %s%s%s",
-		  o->want.driver ? o->want.driver : "any", o->want.flavour ? o->want.flavour : "any flavour",
-		  o->want.release, o->want.build_id, o->is_named ? "" : "the store", *from && !is_local ? ", " : "",
-		  is_local ? "" : from, tag, p ? " in " : ": ",
-		  p          ? p->place :
-		  o->why_not ? o->why_not :
-			       "");
-	if (is_told)
-		progress_facts(&j->progress, json_pack("{s:o, s:o}", "package", json_text(p ? tag : NULL), "place",
-						       json_text(p ? p->place : NULL)));
-	if (is_told)
-		progress_end(&j->progress, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_request_loaded(j) ? 0 : acquire_find_compatible(o, err);
-}
-
-// What failed on this kernel while another one does well with it: parameters and hardware are not the package's.
-static void refuse_failed_packages(struct job *j)
-{
-	for (size_t i = 0; i < j->journal.failure_count && !j->values->is_retry; i++) {
-		const struct journal_failure *f = &j->journal.failures[i];
-		if (f->driver.digest && str_eq(f->driver.kernel, j->facts.host.build_id) &&
-		    !str_eq(f->code, "E_PARAM") && !str_eq(f->code, "E_NO_DEVICE"))
-			strv_add(&j->acquire.refused, str_dup(f->driver.digest));
-	}
-}
-
-static int find_package(struct job *j, struct err *err)
-{
-	const struct job_values *v = j->values;
-	struct acquire *o = &j->acquire;
-	char digest[DIGEST_HEX + 1];
-	if (job_parse_store_limit(v->store_limit, &o->limit, err) < 0 ||
-	    installed_kernels(&j->machine.host, j->facts.host.release, &o->kernels, err) < 0)
-		return -1;
-	o->is_named = v->origin.package;
-	o->gpus = &j->facts.gpus;
-	o->progress = &j->progress;
-	o->host = &j->machine.host;
-	o->kern = &j->machine.kern;
-	state_dir_init(&o->memory, o->host, o->kern, o->progress, !j->facts.loaded.version);
-	o->banner = j->facts.host.banner;
-	refuse_failed_packages(j);
-	o->want = (struct package_want){ .driver = j->driver,
-					 .digest = v->digest ? v->digest + strlen("sha256:") : NULL,
-					 .flavour = j->request.flavour ? flavour_name(j->request.flavour) : NULL,
-					 .release = j->facts.host.release,
-					 .build_id = j->facts.host.build_id,
-					 .arch = j->facts.host.arch,
-					 .modules = &j->modules };
-	if (v->source && !v->origin.package && source_digest(v->source, v->source_sha256, digest, err) < 0)
-		return -1;
-	o->want.source = v->source && !v->origin.package ? digest : NULL;
-	if (origin_open(&v->origin, &j->machine.host, &j->origin, err) < 0)
-		return -1;
-	origin_fetch(&j->origin, &j->state, &o->fetch);
-	if (acquire_open_store(o, err) < 0 || read_existing_driver(j, err) < 0)
-		return -1;
-	int r = is_host_used(j) ? 0 : find_job_package(j, err);
-	o->want.source = NULL; // it was of this function
-	return r;
-}
-
-char *job_source_path(const struct job *j)
-{
-	const struct job_values *v = j->values;
-	return v->source                                     ? str_dup(v->source) :
-	       str_eq(j->acquire.carry.is.driver, j->driver) ? image_payload_source_path(&j->acquire.carry) :
-							       NULL;
-}
-
-static int open_job_source(struct job *j, struct err *err)
-{
-	auto_str char *path = job_source_path(j);
-	if (!path)
-		return 0;
-	if (scratch_make(&j->state, "source", &j->source_work, err) < 0)
-		return -1;
-	progress_enter(&j->progress, "source");
-	if (source_open(path, j->values->source_sha256, &j->source_work.root, &j->source, err) < 0)
-		return -1;
-	progress_facts(&j->progress, json_pack("{s:s, s:s}", "driver", j->source.version, "sha256", j->source.digest));
-	progress_end(&j->progress, "source", "%s, sha256 %.12s...", j->source.version, j->source.digest);
+	origin_fetch(&j->origin, state, ret);
 	return 0;
 }
 
-static bool is_source_needed(const struct job *j)
-{
-	return !is_host_used(j) && !acquire_found(&j->acquire) && facts_has_gpu(&j->facts) &&
-	       !is_requested_driver_loaded(j);
-}
-
-// What an image carries is the request when nothing else says which driver is.
-static int open_carried_payload(struct job *j, struct err *err)
+static int parse_job_words(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
-	struct image_payload *c = &j->acquire.carry;
-	if (v->payload && image_payload_open(v->payload, c, err) < 0)
+	struct session_request *r = &j->request;
+	if (job_parse_modules(&v->modules, &j->modules, err) < 0 || open_roots(j, err) < 0 ||
+	    job_parse_flavour(v, &r->flavour, err) < 0 || host_policy(v, &r->host_driver, err) < 0 ||
+	    job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
 		return -1;
-	if (!j->driver && !v->source && !v->origin.package)
-		j->driver = c->is.driver;
-	if (v->payload && j->driver && !image_payload_matches(c, j->driver, j->facts.host.arch))
-		progress_note(&j->progress, "the image carries driver %s for %s, wanted is %s for %s", c->is.driver,
-			      c->is.arch, j->driver, j->facts.host.arch);
-	return 0;
+	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
 }
 
-// What is loaded may have changed until the lock was ours.
-static int lock(struct job *j, struct err *err)
-{
-	const struct machine *m = &j->machine;
-	j->lock = node_lock_take(&m->host, err);
-	if (j->lock < 0)
-		return -1;
-	modules_done(&j->facts.loaded);
-	return modules_read(&m->host, &m->kern, j->facts.host.release, &j->facts.loaded, err) < 0 ? -1 : 0;
-}
-
-// What is loaded may be changing now. In a boot whose kernel is stuck it will not stop to, and the plan says so.
-static int wait_for_modules(struct job *j, bool is_change, struct err *err)
-{
-	const struct machine *m = &j->machine;
-	const struct loaded_module *restless = settle_pending(&j->facts.loaded);
-	if (!restless || journal_is_wedged(&j->journal, j->facts.host.boot_id))
-		return 0;
-	if (!is_change) {
-		progress_note(&j->progress, "module %s is %s: an install would wait for it", restless->name,
-			      modules_state_name(restless->state));
-		return 0;
-	}
-	modules_done(&j->facts.loaded);
-	return settle_read(&m->host, &m->kern, j->facts.host.release,
-			   job_unload_timeout_ms(j->values->unload_timeout_s), &j->progress, &j->facts.loaded, err);
-}
-
-static int collect_facts(struct job *j, bool is_change, struct err *err)
+static void fill_job_request(struct job *j)
 {
 	const struct job_values *v = j->values;
-	progress_enter(&j->progress, "detect");
-	if (facts_read(&j->machine.host, &j->machine.kern, &j->facts, err) < 0 ||
-	    (is_change && facts_has_gpu(&j->facts) && lock(j, err) < 0))
-		return -1;
-	progress_facts(&j->progress, json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(j->facts.host.release),
-					       "gpus", (int)gpus_count_ours(&j->facts.gpus, GPU_DISPLAY), "switches",
-					       (int)gpus_count_ours(&j->facts.gpus, GPU_SWITCH), "driver",
-					       json_text(j->facts.loaded.version)));
-	progress_end(&j->progress, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", j->facts.host.release,
-		     gpus_count_ours(&j->facts.gpus, GPU_DISPLAY), gpus_count_ours(&j->facts.gpus, GPU_SWITCH),
-		     j->facts.loaded.version ? j->facts.loaded.version : "not loaded");
-	if (!facts_has_gpu(&j->facts))
-		return 0;
-	if (job_check_inputs(v, err) < 0 || open_carried_payload(j, err) < 0 ||
-	    job_state(v, &j->machine, &j->state, err) < 0 ||
-	    journal_find(&j->machine.host, &j->state, &j->journal, err) < 0 ||
-	    optional_modules_read(&j->machine.host, j->facts.host.boot_id, &j->failed, err) < 0 ||
-	    wait_for_modules(j, is_change, err) < 0 ||
-	    module_params_read(&j->machine.host, &j->machine.kern, &j->machine.kern, &v->params, &j->params, err) < 0 ||
-	    find_package(j, err) < 0)
-		return -1;
-	module_params_add_defaults(&j->params, &j->facts.gpus);
-	return is_source_needed(j) ? open_job_source(j, err) : 0;
-}
-
-static bool has_unload(const struct plan *p)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (p->steps[i].kind == STEP_UNLOAD)
-			return true;
-	return false;
-}
-
-// Who holds the driver only matters when it would have to go, and looking at thousands of processes is not free.
-static int make_plan(struct job *j, struct err *err)
-{
-	if (plan_make(&j->facts, &j->request, &j->at_hand, NULL, &j->plan, err) < 0)
-		return -1;
-	if (!has_unload(&j->plan))
-		return 0;
-	plan_done(&j->plan);
-	if (holders_find(&j->machine.kern, &j->facts.loaded, &j->holders, err) < 0 ||
-	    holders_wait_omit_daemons(&j->machine.host, &j->machine.kern, &j->holders, err) < 0)
-		return -1;
-	if (plan_make(&j->facts, &j->request, &j->at_hand, &j->holders, &j->plan, err) == 0)
-		return 0;
-	if (err->code == E_IN_USE)
-		holders_wait_note(&j->progress, &j->holders);
-	return -1;
-}
-
-void job_done(struct job *j)
-{
-	plan_done(&j->plan);
-	driver_root_done(&j->export);
-	free(j->export_why);
-	holders_done(&j->holders);
-	journal_done(&j->journal);
-	source_done(&j->source);
-	acquire_done(&j->acquire);
-	origin_done(&j->origin);
-	module_params_done(&j->params);
-	optional_modules_done(&j->failed);
-	facts_done(&j->facts);
-	strv_done(&j->modules);
-	progress_done(&j->progress);
-	scratch_done(&j->source_work);
-	root_done(&j->patches);
-	root_done(&j->dev_root);
-	root_done(&j->state);
-	machine_done(&j->machine);
-	close_fdp(&j->lock);
-}
-
-static int plan_job(struct job *j, struct err *err)
-{
-	const struct job_values *v = j->values;
-	j->request.driver = j->driver;
-	j->request.modules = &j->modules;
-	j->request.params = &j->params;
-	j->request.is_compile_forbidden = v->is_compile_forbidden || v->digest;
-	j->request.is_retry = v->is_retry;
-	j->at_hand = (struct at_hand){ .package = acquire_found(&j->acquire),
-				       .compatible = j->acquire.compatible,
-				       .is_named = j->acquire.is_named,
-				       .package_why_not = j->acquire.why_not,
-				       .package_code = j->acquire.code,
-				       .journal = &j->journal,
-				       .failed = &j->failed,
-				       .source_version = j->source.version,
-				       .source_flavours = j->source.flavours };
-	if ((facts_has_gpu(&j->facts) && job_export(j, err) < 0) || make_plan(j, err) < 0)
-		return -1;
-	if (j->plan.flavour_why)
-		log_debug("flavour %s: %s", flavour_name(j->plan.flavour), j->plan.flavour_why);
-	for (size_t i = 0; i < j->plan.count; i++)
-		log_debug("step %zu: %s %s: %s", i + 1, plan_step_name(j->plan.steps[i].kind), j->plan.steps[i].subject,
-			  j->plan.steps[i].why);
-	return 0;
+	struct session_request *r = &j->request;
+	r->host = &j->machine.host;
+	r->kern = &j->machine.kern;
+	r->sys = &j->machine.sys;
+	r->dev_root = &j->dev_root;
+	r->patches = v->patches ? &j->patches : NULL;
+	r->driver = v->driver;
+	r->digest = v->digest && str_starts(v->digest, "sha256:") ? v->digest + strlen("sha256:") : v->digest;
+	r->modules = &j->modules;
+	r->params = &v->params;
+	r->headers = &v->headers;
+	r->source = v->source;
+	r->source_sha256 = v->source_sha256;
+	r->payload = v->payload;
+	r->is_named = v->origin.package;
+	r->driver_root = v->export;
+	r->driver_root_default = v->is_export_default ? DRIVER_ROOT_DEFAULT : NULL;
+	r->cdi = v->cdi ? v->cdi : v->is_cdi_default ? CDI_FILE : NULL;
+	r->imex_channels = v->imex_channels;
+	r->jobs = v->jobs;
+	r->compile_timeout_s = v->timeout_s;
+	r->load_timeout_ms = v->load_timeout_s ? job_unload_timeout_ms(v->load_timeout_s) : 0;
+	r->unload_timeout_ms = job_unload_timeout_ms(v->unload_timeout_s);
+	r->holders_timeout_ms = holders_wait_deadline_ms(r->holders, v->holders_timeout_s);
+	r->is_compile_forbidden = v->is_compile_forbidden;
+	r->is_unproven_allowed = v->is_unproven_allowed;
+	r->is_rt_allowed = v->is_rt_allowed;
+	r->is_cache_off = v->is_cache_off;
+	r->is_retry = v->is_retry;
+	r->has_daemons = v->is_keeping;
+	r->trust_dir = v->origin.trust_dir;
+	r->is_unverified = v->origin.is_unverified;
+	r->progress = v->progress ? *v->progress : show_progress_log();
+	r->check_inputs = check_job_inputs;
+	r->open_state = open_job_state;
+	r->open_repositories = open_job_repositories;
+	r->ctx = j;
 }
 
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)
 {
 	*ret = JOB_NONE;
 	ret->values = values;
-	ret->driver = values->driver;
-	ret->progress = values->progress ? *values->progress : show_progress_log();
-	if (job_parse_modules(&values->modules, &ret->modules, err) < 0 || open_roots(ret, err) < 0 ||
-	    job_parse_flavour(values, &ret->request.flavour, err) < 0 ||
-	    host_policy(values, &ret->request.host_driver, err) < 0 ||
-	    job_parse_holders(values->holders, &ret->request.holders, err) < 0 ||
-	    job_parse_reuse(values->reuse, &ret->acquire.reuse, err) < 0 ||
-	    (values->cdi && cdi_spec_file_check(values->cdi, err) < 0))
+	if (parse_job_words(ret, err) < 0)
 		return -1;
-	if (collect_facts(ret, is_change, err) == 0 && plan_job(ret, err) == 0)
-		return 0;
-	progress_fail(&ret->progress);
-	if (ret->lock >= 0)
-		job_recover(ret, "refused", err);
-	return -1;
+	fill_job_request(ret);
+	return session_open(&ret->request, is_change, &ret->session, err);
+}
+
+void job_done(struct job *j)
+{
+	session_done(&j->session);
+	origin_done(&j->origin);
+	strv_done(&j->modules);
+	root_done(&j->patches);
+	root_done(&j->dev_root);
+	machine_done(&j->machine);
+}
+
+static int open_share(struct job *j, struct share *ret, struct err *err)
+{
+	struct session *s = &j->session;
+	const struct share_request request = { .values = j->values,
+					       .kern = &j->machine.kern,
+					       .state = &s->state,
+					       .origin = &j->origin,
+					       .progress = &s->progress,
+					       .acquire = &s->acquire,
+					       .source = &s->source,
+					       .flavour = s->plan.flavour,
+					       .release = s->facts.host.release,
+					       .build_id = s->facts.host.build_id,
+					       .arch = s->facts.host.arch,
+					       .modules = &j->modules };
+	return share_open(&request, ret, err);
+}
+
+int job_stage(struct job *j, struct err *err)
+{
+	auto_share struct share share = SHARE_NONE;
+	int r = open_share(j, &share, err);
+	return r < 0 ? -1 : session_stage(&j->session, r > 0 ? &share.gate : NULL, err);
+}
+
+int job_apply(struct job *j, struct status *ret, struct err *err)
+{
+	auto_share struct share share = SHARE_NONE;
+	int r = open_share(j, &share, err);
+	return r < 0 ? -1 : session_apply(&j->session, r > 0 ? &share.gate : NULL, ret, err);
 }

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plan, install, init and doctor have in common: the options that say what is requested, and the gathering of the
-// facts, packages and sources that a plan is made from.
+// What plan, install, init and doctor have in common: the options that say what is requested, and how they become the
+// request of a session.
 #pragma once
-#include "base/file/scratch.h"
 #include "cmd/common/origin.h"
-#include "driver_root/driver_root.h"
 #include "status/status_json.h"
-#include "transaction/apply.h"
+#include "transaction/session.h"
 
 struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
@@ -36,57 +34,26 @@ extern const struct opt share_opts[];  // who compiles, of several nodes; for jo
 
 struct job {
 	const struct job_values *values;
-	const char *driver; // that is requested; NULL = that of what was named
 	struct machine machine;
-	int lock; // -1 = not taken
-	struct root state, dev_root, patches;
-	struct scratch source_work;
-	struct facts facts;
-	struct module_params params;
+	struct root dev_root, patches;
 	struct strv modules; // full names
 	struct origin origin;
-	struct acquire acquire;
-	struct source source; // opened only when nothing else can serve; .version NULL = not opened
-	struct journal journal;
-	struct optional_modules failed; // modules, in this boot
-	struct driver_root export;      // .dir NULL = nothing is exported
-	struct driver_root_request driver_root_request;
-	char export_modules[DIGEST_HEX + 1];
-	char *export_why; // why what is exported is not right, or cannot be made right
-	struct holders holders;
-	struct request request;
-	struct at_hand at_hand;
-	struct plan plan;
-	enum proof_basis compared; // by job_apply() and job_stage(), when the plan has a proof
-	struct progress progress;
+	struct session_request request; // of session: a job stays where it is
+	struct session session;
 };
 
-// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan
-// will be carried out, so the node's lock is taken before the facts that it rests on are read, and held until
-// job_done(). A failure on a node without a driver brings back the one that worked last.
+// What values say becomes a request, E_USAGE where they say nothing that can be requested; then session_open().
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
-// What is compiled when it must be: as named, else of the image, when its driver is the requested one. NULL = nothing
-// is there to compile. Caller frees.
-char *job_source_path(const struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
 #define JOB_NONE                                                            \
-	((struct job){ .lock = -1,                                          \
-		       .state = ROOT_NONE,                                  \
+	((struct job){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 		       .dev_root = ROOT_NONE,                               \
 		       .patches = ROOT_NONE,                                \
-		       .source_work = SCRATCH_NONE,                         \
-		       .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-		       .acquire = ACQUIRE_NONE,                             \
-		       .source = { .root = ROOT_NONE } })
-int job_export_open(struct job *job, bool *ret_is_demanded, struct err *err); // where to; once
-int job_export_withdraw(struct job *job, struct err *err); // an export that is no longer requested, or is elsewhere now
-int job_export(struct job *job, struct err *err);          // of job_open(): what is to be exported, and whether it is
-// A node that had a driver does not stay without one because its request cannot be had. The error stays what it was.
-// outcome: of a run that could not even begin; NULL = it has told its end.
-void job_recover(struct job *job, const char *outcome, struct err *err);
-int job_apply(struct job *job, struct status *ret, struct err *err); // needs the lock
-int job_stage(struct job *job, struct err *err);                     // see apply_stage()
+		       .session = SESSION_NONE })
+// session_apply() and session_stage(), with those that compile the same (share.h).
+int job_apply(struct job *job, struct status *ret, struct err *err);
+int job_stage(struct job *job, struct err *err);
 
 #define JOB_STATE "var/lib/kmodsmith" // of the host
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for

@@ -218,7 +218,7 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 		return 0;
 	if (err->code != E_HOST_DRIVER)
 		return -1;
-	if (!job->facts.existing_driver.file) {
+	if (!job->session.facts.existing_driver.file) {
 		job_done(job);
 		replace_value(&v->host_driver, "replace");
 		return job_open(v, false, job, err);
@@ -368,8 +368,8 @@ static const char *unload_why(const struct plan *p)
 
 static char *target_text(const struct job *j)
 {
-	return str_fmt("driver %s (%s) for kernel %s", j->plan.driver, flavour_name(j->plan.flavour),
-		       j->facts.host.release);
+	return str_fmt("driver %s (%s) for kernel %s", j->session.plan.driver, flavour_name(j->session.plan.flavour),
+		       j->session.facts.host.release);
 }
 
 // 1 = the driver has to go, and the next one is in the store and fits; 0 = it stays.
@@ -378,8 +378,8 @@ static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
 	auto_job struct job job = JOB_NONE;
 	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0)
 		return -1;
-	const char *why = unload_why(&job.plan);
-	if (job.plan.outcome == PLAN_NO_GPU) {
+	const char *why = unload_why(&job.session.plan);
+	if (job.session.plan.outcome == PLAN_NO_GPU) {
 		*ret_why = str_dup("there is no NVIDIA function on this machine");
 		return 0;
 	}
@@ -388,7 +388,7 @@ static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
 		*ret_why = str_fmt("the kernel has what the pod would load, %s", target);
 		return 0;
 	}
-	if (!why && !acquire_found(&job.acquire))
+	if (!why && !acquire_found(&job.session.acquire))
 		return err_set(err, E_NO_PACKAGE,
 			       "FORCE_REINSTALL: %s is loaded, and the store has no package of it to come back from",
 			       target);
@@ -403,11 +403,11 @@ static int preflight(struct manager *m, struct driver_manager_result *ret, struc
 {
 	auto_job struct job job = JOB_NONE;
 	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0 ||
-	    (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
+	    (job.session.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
 		return -1;
 	auto_str char *target = target_text(&job);
-	ret->why = job.plan.outcome == PLAN_NO_GPU ? str_dup("there is no NVIDIA function on this machine") :
-						     str_fmt("%s is at hand", target);
+	ret->why = job.session.plan.outcome == PLAN_NO_GPU ? str_dup("there is no NVIDIA function on this machine") :
+							     str_fmt("%s is at hand", target);
 	return 0;
 }
 

@@ -70,7 +70,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	const struct job_values *v = j->values;
 	struct dtk_request *r = &s->request;
 	char patches[DIGEST_HEX + 1];
-	s->source = job_source_path(j);
+	s->source = session_source_path(&j->session);
 	if (!s->source)
 		return err_set(err, E_NOT_FOUND, "there is no source of the driver");
 	s->inputs = (struct dtk_inputs){ .program = s->v->program ? s->v->program : PROGRAM,
@@ -78,11 +78,11 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 					 .patches = v->patches };
 	if (v->patches && copy_digest(&j->patches, patches, err) < 0)
 		return -1;
-	*r = (struct dtk_request){ .driver = str_dup(j->plan.driver),
-				   .flavour = str_dup(flavour_name(j->plan.flavour)),
-				   .kernel = str_dup(j->facts.host.release),
+	*r = (struct dtk_request){ .driver = str_dup(j->session.plan.driver),
+				   .flavour = str_dup(flavour_name(j->session.plan.flavour)),
+				   .kernel = str_dup(j->session.facts.host.release),
 				   .source = last_name(s->source),
-				   .source_sha256 = str_dup(j->source.digest),
+				   .source_sha256 = str_dup(j->session.source.digest),
 				   .patches = v->patches ? str_dup(patches) : NULL,
 				   .jobs = v->jobs,
 				   .timeout_s = v->timeout_s,
@@ -122,8 +122,8 @@ static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
 		return -1;
 	s->begun = s->last_alive = monotonic_s();
 	s->is_started = false;
-	progress_note(&s->job->progress, "asked the driver toolkit for %s %s for kernel %s, in '%s'", s->request.driver,
-		      s->request.flavour, s->request.kernel, s->shared.name);
+	progress_note(&s->job->session.progress, "asked the driver toolkit for %s %s for kernel %s, in '%s'",
+		      s->request.driver, s->request.flavour, s->request.kernel, s->shared.name);
 	return 0;
 }
 
@@ -133,14 +133,14 @@ static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
 	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
 		s->is_started = true;
 		s->last_alive = monotonic_s();
-		progress_note(&s->job->progress, "the driver toolkit has begun");
+		progress_note(&s->job->session.progress, "the driver toolkit has begun");
 	}
 	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
 		return;
 	s->last = now;
 	s->last_alive = monotonic_s();
 	if (now.total && str_eq(now.id, s->id)) // else it still ends what an earlier start asked for
-		progress_count(&s->job->progress, "toolkit", now.done, now.total);
+		progress_count(&s->job->session.progress, "toolkit", now.done, now.total);
 }
 
 // 0 = go on waiting, or the signal that ends it.
@@ -163,11 +163,12 @@ static int take_toolkit_package(struct dtk_handover *s, struct err *err)
 	struct job *j = s->job;
 	struct err ignored;
 	auto_str char *tag = NULL;
-	if (dtk_take(&j->acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag, err) < 0) {
+	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag,
+		     err) < 0) {
 		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start asks for it anew
 		return err_wrap(err, "what the toolkit made");
 	}
-	progress_end(&j->progress, "toolkit", "%s, proven, is in the store", tag);
+	progress_end(&j->session.progress, "toolkit", "%s, proven, is in the store", tag);
 	return 0;
 }
 
@@ -207,16 +208,16 @@ static int use_toolkit(const struct dtk_values *v, const struct job_values *init
 	auto_job struct job job = JOB_NONE;
 	auto_dtk_handover struct dtk_handover dtk_handover = { .v = v, .job = &job, .shared = ROOT_NONE };
 	struct err err;
-	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.plan, STEP_COMPILE))
+	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.session.plan, STEP_COMPILE))
 		return 0; // init says the same, and more
-	progress_enter(&job.progress, "toolkit");
+	progress_enter(&job.session.progress, "toolkit");
 	dtk_block_signals();
 	int r = hand_to_toolkit(&dtk_handover, &err);
 	dtk_unblock_signals();
 	if (r < 0) {
-		progress_note(&job.progress, "going on without the driver toolkit: %s: %s", err_info(err.code)->name,
-			      err.text);
-		progress_fail(&job.progress);
+		progress_note(&job.session.progress, "going on without the driver toolkit: %s: %s",
+			      err_info(err.code)->name, err.text);
+		progress_fail(&job.session.progress);
 	}
 	return r > 0 ? r : 0;
 }

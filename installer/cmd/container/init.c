@@ -164,10 +164,10 @@ static void init_start_done(struct init_start *s)
 // A loaded driver that is not as it should be is the roll-out's: it drains the node first.
 static bool is_left_to_rollout(const struct values *v, const struct job *job, int opened, const struct err *why)
 {
-	bool is_change = opened == 0 && job->plan.outcome == PLAN_CHANGE;
-	if (!v->is_agent || !job->facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
+	bool is_change = opened == 0 && job->session.plan.outcome == PLAN_CHANGE;
+	if (!v->is_agent || !job->session.facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
 		return false;
-	log_info("driver %s stays as it is until the agent is told otherwise", job->facts.loaded.version);
+	log_info("driver %s stays as it is until the agent is told otherwise", job->session.facts.loaded.version);
 	return true;
 }
 
@@ -184,7 +184,7 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	}
 	if (opened < 0)
 		return -1;
-	if (job.plan.outcome == PLAN_NO_GPU) {
+	if (job.session.plan.outcome == PLAN_NO_GPU) {
 		serve_block(stop);
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
 		return 0;
@@ -192,7 +192,7 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
 	serve_block(stop);
-	log_info("ready: driver %s, %s", job.plan.driver, flavour_name(job.plan.flavour));
+	log_info("ready: driver %s, %s", job.session.plan.driver, flavour_name(job.session.plan.flavour));
 	return 1;
 }
 

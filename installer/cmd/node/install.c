@@ -21,27 +21,27 @@ static const struct opt dry_run_opts[] = {
 static json_t *plan_json(const struct job *j)
 {
 	auto_json json_t *steps = json_array();
-	const struct plan *p = &j->plan;
+	const struct plan *p = &j->session.plan;
 	for (size_t i = 0; i < p->count; i++)
 		json_array_append_new(steps,
 				      json_pack("{s:s, s:o, s:o}", "step", plan_step_name(p->steps[i].kind), "subject",
 						json_text(p->steps[i].subject), "why", json_text(p->steps[i].why)));
 	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
 			 json_text(p->driver), "flavour", flavour_name(p->flavour), "flavour_why",
-			 json_text(p->flavour_why), "kernel", json_text(j->facts.host.release), "compatible",
+			 json_text(p->flavour_why), "kernel", json_text(j->session.facts.host.release), "compatible",
 			 status_json_compatible(p->compatible), "steps", steps);
 }
 
 static void show_plan(const struct job *j)
 {
 	auto_strv struct strv rows = { 0 };
-	const struct plan *p = &j->plan;
+	const struct plan *p = &j->session.plan;
 	if (p->outcome == PLAN_NO_GPU) {
 		printf("NO_GPU: no NVIDIA function on this machine, nothing to do\n");
 		return;
 	}
 	printf("driver %s, %s (%s), kernel %s\n", p->driver, flavour_name(p->flavour), p->flavour_why,
-	       j->facts.host.release);
+	       j->session.facts.host.release);
 	for (size_t i = 0; i < p->count; i++)
 		strv_add(&rows, str_fmt("%zu\t%s\t%s\t%s", i + 1, plan_step_name(p->steps[i].kind), p->steps[i].subject,
 					p->steps[i].why));
@@ -67,7 +67,8 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 // What the proof rests on; null: the plan had none.
 static json_t *compared_json(const struct job *j)
 {
-	return plan_has(&j->plan, STEP_PROVE) ? json_string(proof_basis_name(j->compared)) : json_null();
+	return plan_has(&j->session.plan, STEP_PROVE) ? json_string(proof_basis_name(j->session.compared)) :
+							json_null();
 }
 
 // With the phases up to the failure and their times.
@@ -78,7 +79,7 @@ static int show_install_failure(const struct job *j, struct err *err)
 	entry_add_origin(err);
 	auto_json json_t *json = show_failure_json(err);
 	log_err(err);
-	json_object_set_new(json, "phases", status_json_phases(&j->progress));
+	json_object_set_new(json, "phases", status_json_phases(&j->session.progress));
 	show_json(json);
 	return err_info(err->code)->exit_status;
 }
@@ -89,14 +90,17 @@ static int run_stage(struct values *v, struct err *err)
 	auto_job struct job job = JOB_NONE;
 	free(v->job.holders);
 	v->job.holders = str_dup("wait");
-	if (job_open(&v->job, false, &job, err) < 0 || (job.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
+	if (job_open(&v->job, false, &job, err) < 0 ||
+	    (job.session.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
 		return show_install_failure(&job, err);
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared",
-						   compared_json(&job), "phases", status_json_phases(&job.progress));
+		auto_json json_t *json =
+			json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job), "phases",
+				  status_json_phases(&job.session.progress));
 		show_json(json);
-	} else if (job.plan.outcome != PLAN_NO_GPU) {
-		printf("%s %s is at hand; nothing was touched\n", job.plan.driver, flavour_name(job.plan.flavour));
+	} else if (job.session.plan.outcome != PLAN_NO_GPU) {
+		printf("%s %s is at hand; nothing was touched\n", job.session.plan.driver,
+		       flavour_name(job.session.plan.flavour));
 	}
 	return 0;
 }
@@ -111,12 +115,12 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 	if (v->is_stage)
 		return run_stage(values, err);
 	if (job_open(&v->job, true, &job, err) < 0 ||
-	    (job.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
+	    (job.session.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
 		return show_install_failure(&job, err);
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json =
-			json_pack("{s:o, s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job),
-				  "phases", status_json_phases(&job.progress), "status", status_json_status(&status));
+		auto_json json_t *json = json_pack(
+			"{s:o, s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job), "phases",
+			status_json_phases(&job.session.progress), "status", status_json_status(&status));
 		show_json(json);
 	} else {
 		show_status(&status);
