@@ -9,7 +9,7 @@
 // What stays as it is needs no package.
 static bool is_host_used(const struct session *s)
 {
-	return s->facts.existing_driver.is_foreign && s->plan_request.host_driver == HOST_USE;
+	return s->facts.existing_driver.is_foreign && s->request->host_driver == HOST_USE;
 }
 
 static int read_existing_driver(struct session *s, struct err *err)
@@ -29,7 +29,7 @@ static bool is_requested_driver_loaded(const struct session *s)
 static bool is_request_loaded(const struct session *s)
 {
 	return is_requested_driver_loaded(s) &&
-	       (!s->plan_request.flavour || s->plan_request.flavour == s->facts.loaded.flavour);
+	       (!s->request->flavour || s->request->flavour == s->facts.loaded.flavour);
 }
 
 // A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
@@ -95,8 +95,7 @@ static int find_package(struct session *s, struct err *err)
 	refuse_failed_packages(s);
 	o->want = (struct package_want){ .driver = s->driver,
 					 .digest = request->digest,
-					 .flavour =
-						 s->plan_request.flavour ? flavour_name(s->plan_request.flavour) : NULL,
+					 .flavour = request->flavour ? flavour_name(request->flavour) : NULL,
 					 .release = s->facts.host.release,
 					 .build_id = s->facts.host.build_id,
 					 .arch = s->facts.host.arch,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The publisher's side of the catalogue (catalog.h). It is signed before it gets its tag, so no reader sees it unsigned.
+// The publisher's side of the catalogue (catalog.h). It is signed before it gets its tag, so no reader sees it
+// unsigned.
 #pragma once
 #include "precompiled/trust/catalog.h"
 
