@@ -269,34 +269,32 @@ void job_done(struct job *j)
 	machine_done(&j->machine);
 }
 
-static int open_share(struct job *j, struct share *ret, struct err *err)
+static int open_share(struct job *j, struct shared_build *ret, struct err *err)
 {
 	struct session *s = &j->session;
-	const struct share_request request = { .values = j->values,
-					       .kern = &j->machine.kern,
-					       .state = &s->state,
-					       .origin = &j->origin,
-					       .progress = &s->progress,
-					       .acquire = &s->acquire,
-					       .source = &s->source,
-					       .flavour = s->plan.flavour,
-					       .release = s->facts.host.release,
-					       .build_id = s->facts.host.build_id,
-					       .arch = s->facts.host.arch,
-					       .modules = &j->modules };
-	return share_open(&request, ret, err);
+	const struct shared_build_request request = { .kern = &j->machine.kern,
+						      .state = &s->state,
+						      .progress = &s->progress,
+						      .acquire = &s->acquire,
+						      .source = &s->source,
+						      .flavour = s->plan.flavour,
+						      .release = s->facts.host.release,
+						      .build_id = s->facts.host.build_id,
+						      .arch = s->facts.host.arch,
+						      .modules = &j->modules };
+	return share_open(j->values, &j->origin, request, ret, err);
 }
 
 int job_stage(struct job *j, struct err *err)
 {
-	auto_share struct share share = SHARE_NONE;
+	auto_shared_build struct shared_build share = SHARED_BUILD_NONE;
 	int r = open_share(j, &share, err);
 	return r < 0 ? -1 : session_stage(&j->session, r > 0 ? &share.gate : NULL, err);
 }
 
 int job_apply(struct job *j, struct status *ret, struct err *err)
 {
-	auto_share struct share share = SHARE_NONE;
+	auto_shared_build struct shared_build share = SHARED_BUILD_NONE;
 	int r = open_share(j, &share, err);
 	return r < 0 ? -1 : session_apply(&j->session, r > 0 ? &share.gate : NULL, ret, err);
 }

@@ -14,7 +14,7 @@ struct job_values { // first member of the values of each of these commands
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
-	char *share, *compile_lease, *kubeconfig; // see share.h
+	char *share, *compile_lease, *kubeconfig; // see cluster/shared_build/
 	struct strv share_keys;
 	char *share_role;
 	unsigned lease_duration_s;

@@ -24,12 +24,12 @@ struct once {
 	char *source_driver; // of what was named, when that says which driver is meant
 	struct prebuild_request request;
 	struct prebuild prebuild;
-	struct share share; // of the compile that is under way
+	struct shared_build share; // of the compile that is under way
 };
 
 static void once_done(struct once *o)
 {
-	share_done(&o->share);
+	shared_build_done(&o->share);
 	prebuild_done(&o->prebuild);
 	origin_done(&o->origin);
 	image_payload_done(&o->carry);
@@ -83,20 +83,18 @@ static const struct compile_gate *share(void *ctx, const struct prebuild_order *
 {
 	struct once *o = ctx;
 	struct err why;
-	const struct share_request request = { .values = &o->values->job,
-					       .kern = &o->machine.kern,
-					       .state = &o->state,
-					       .origin = &o->origin,
-					       .progress = &o->progress,
-					       .acquire = order->acquire,
-					       .source = order->source,
-					       .flavour = order->flavour,
-					       .release = order->release,
-					       .build_id = order->build_id,
-					       .arch = order->arch,
-					       .modules = &o->modules };
-	share_done(&o->share);
-	int r = share_open(&request, &o->share, &why);
+	const struct shared_build_request request = { .kern = &o->machine.kern,
+						      .state = &o->state,
+						      .progress = &o->progress,
+						      .acquire = order->acquire,
+						      .source = order->source,
+						      .flavour = order->flavour,
+						      .release = order->release,
+						      .build_id = order->build_id,
+						      .arch = order->arch,
+						      .modules = &o->modules };
+	shared_build_done(&o->share);
+	int r = share_open(&o->values->job, &o->origin, request, &o->share, &why);
 	if (r < 0)
 		progress_note(&o->progress, "%s; this node compiles for itself", why.text);
 	return r > 0 ? &o->share.gate : NULL;
@@ -217,7 +215,7 @@ int watch_once(const struct watch_values *v, struct err *err)
 			  .carry = IMAGE_PAYLOAD_NONE,
 			  .progress = show_progress_log(),
 			  .prebuild = PREBUILD_NONE,
-			  .share = SHARE_NONE };
+			  .share = SHARED_BUILD_NONE };
 	int r = open_watch(v, &o, err);
 	if (r == 0)
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bundle create: what a site without a network needs, in one file.
 #include "cmd/common/job.h"
-#include "cmd/common/signers.h"
+#include "precompiled/trust/signers.h"
 #include "precompiled/bundle/bundle.h"
 #include "precompiled/bundle/catalog_publish.h"
 #include "precompiled/bundle/collect.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file/file.h"
 #include "cmd/common/common.h"
-#include "cmd/common/signers.h"
 #include "precompiled/bundle/catalog_publish.h"
+#include "precompiled/trust/signers.h"
 
 #include <fcntl.h>
 #include <stdio.h>

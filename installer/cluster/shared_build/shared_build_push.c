@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/common/share.h"
+#include "cluster/shared_build/shared_build.h"
 
 #include "precompiled/package/copy.h"
 
-int share_push(struct share *s, const struct package *made, struct err *err)
+int shared_build_push(struct shared_build *s, const struct package *made, struct err *err)
 {
-	const struct share_request *w = &s->request;
+	const struct shared_build_request *w = &s->request;
 	const struct layout *store = &w->acquire->store.layout;
 	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
 	auto_repository struct repository *from = NULL, *to = NULL;
@@ -14,8 +14,8 @@ int share_push(struct share *s, const struct package *made, struct err *err)
 	for (size_t i = 0; i < s->signers.count; i++)
 		if (signature_make(store, &made->manifest, &s->signers.makers[i], err) < 0)
 			return -1;
-	if (repository_open(from_name, &w->origin->remote.options, &from, err) < 0 ||
-	    repository_open(w->values->share, &w->origin->remote.options, &to, err) < 0 ||
+	if (repository_open(from_name, w->remote, &from, err) < 0 ||
+	    repository_open(w->repository, w->remote, &to, err) < 0 ||
 	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
 		return -1;
 	int r = copy_to_layout(from, tag, &layout, err);
@@ -25,14 +25,14 @@ int share_push(struct share *s, const struct package *made, struct err *err)
 }
 
 // What is to be made, in words, as a blob that nothing refers to.
-int share_check_push(struct share *s, struct err *err)
+int shared_build_check_push(struct shared_build *s, struct err *err)
 {
-	const struct share_request *w = &s->request;
+	const struct shared_build_request *w = &s->request;
 	struct oci_descriptor d = { .media_type = (char[]){ "text/plain" }, .size = strlen(s->key) };
 	auto_repository struct repository *to = NULL;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_layout struct layout layout = LAYOUT_NONE;
-	if (repository_open(w->values->share, &w->origin->remote.options, &to, err) < 0 ||
+	if (repository_open(w->repository, w->remote, &to, err) < 0 ||
 	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0 ||
 	    layout_blob_put(&layout, s->key, strlen(s->key), d.digest, err) < 0)
 		return -1;

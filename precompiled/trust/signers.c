@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/common/signers.h"
+#include "precompiled/trust/signers.h"
 
 #include <time.h>
 
