@@ -4,7 +4,7 @@
 // two programs overtake each other here.
 #include "tests/sim/own.h"
 
-#include "cluster/kube/kube_internal.h"
+#include "cluster/kube/clock.h"
 
 enum { NESTED = 4 }; // one inside of the other; deeper ones run when those above are through
 

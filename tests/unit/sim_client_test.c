@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the client of the API promises in numbers, on a clock that stands still while code runs: how long it waits, what
 // it asks again and when, which token it shows, what time it believes. Bad answers of a real socket: kube_test.
-#include "cluster/kube/kube_internal.h"
+#include "cluster/kube/clock.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/tempdir.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/file/digest.h"
 #include "cluster/kube/api.h"
-#include "cluster/kube/kube_internal.h"
 
 static const char KEY_NOTE[] = "kmodsmith.io/compile", OUTCOME_NOTE[] = "kmodsmith.io/outcome";
 

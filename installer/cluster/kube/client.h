@@ -11,6 +11,7 @@
 #pragma once
 #include "base/formats/json_stream.h"
 #include "base/http/http.h"
+#include "cluster/kube/clock.h"
 #include "cluster/kube/kubeconfig.h"
 
 struct kube;
@@ -33,7 +34,6 @@ struct kube_count {
 	unsigned long count;
 };
 const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count);
-long kube_now_ms(void); // for durations; does not jump
 // The API server's clock, seconds since 1970: ours, corrected by the Date headers of its answers to calls and lists.
 int64_t kube_time(const struct kube *k);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The client's clocks and dice, in a file of their own: the simulation (tests/sim) puts others in their place.
-#include "cluster/kube/kube_internal.h"
+#include "cluster/kube/clock.h"
 
 #include <poll.h>
 #include <sys/random.h>
