@@ -2,7 +2,6 @@
 #include "precompiled/package/fetch.h"
 
 #include "precompiled/package/copy.h"
-#include "precompiled/package/package_probe.h"
 #include "precompiled/package/unpack.h"
 #include "precompiled/trust/catalog.h"
 
@@ -123,13 +122,37 @@ static bool is_any_down(const struct fetch *f)
 	return false;
 }
 
+void fetch_probe(const struct strv *names, size_t first, const struct repository_options *options, struct err *ret)
+{
+	auto_strv struct strv urls = { 0 };
+	struct err ignored; // an address that is none: whoever opens it says so
+	for (size_t i = first; i < names->count; i++) {
+		ret[i - first] = (struct err){ 0 };
+		if (repository_is_remote(names->items[i]))
+			strv_add(&urls, repository_probe_url(names->items[i]));
+	}
+	if (urls.count < 2 || !options->http)
+		return;
+	struct http_probe *probes = mem_alloc(urls.count * sizeof(*probes));
+	bool is_known = http_probe_all(options->http, &urls, probes, &ignored) == 0;
+	for (size_t i = first, at = 0; is_known && i < names->count; i++) {
+		if (!repository_is_remote(names->items[i]))
+			continue;
+		struct err *e = &ret[i - first];
+		if (probes[at].code)
+			err_set(e, probes[at].code, "%s", probes[at].reason);
+		http_probe_done(&probes[at++]);
+	}
+	free(probes);
+}
+
 static int query_sources(const struct fetch *f, size_t first, const struct source_query *q, struct err *err)
 {
 	struct source_failures m = { 0 };
 	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
 	int r = 0;
 	if (!is_any_down(f))
-		package_probe(f->from, first, f->options, unreached);
+		fetch_probe(f->from, first, f->options, unreached);
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
 		struct err reason = error_of_last_try(f, i);

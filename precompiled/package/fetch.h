@@ -53,3 +53,9 @@ struct fetch_item {
 // only look. Errors as fetch_find().
 int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
 	       char ret_hex[DIGEST_HEX + 1], struct err *err);
+
+// Which sources can be reached at all.
+// Asks the remote ones of names, from first on, side by side, so that a black-holed network costs one deadline and not
+// one for each source (R-A10). ret has an entry per name from first on: .code 0 = it answers, or was not asked: local
+// ones are not, and a single remote one will be asked anyway.
+void fetch_probe(const struct strv *names, size_t first, const struct repository_options *options, struct err *ret);

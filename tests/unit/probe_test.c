@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "precompiled/package/package_probe.h"
+#include "precompiled/package/fetch.h"
 
 #include "tests/unit/server.h"
 
@@ -45,7 +45,7 @@ static void test_side_by_side(void **state)
 	strv_add(&names, str_dup("http://127.0.0.1:1/x"));
 	assert_int_equal(http_new(&o, &h, &err), 0);
 	long start = now_ms();
-	package_probe(&names, 1, &(struct repository_options){ .http = h }, found);
+	fetch_probe(&names, 1, &(struct repository_options){ .http = h }, found);
 	assert_true(now_ms() - start < 2 * STALL_MS); // one deadline, not two
 	static const int want[] = { 0, E_TIMEOUT, E_TIMEOUT, 0, E_NETWORK };
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
@@ -62,12 +62,12 @@ static void test_nothing_to_spare(void **state)
 	server_start(&s, serve, NULL);
 	strv_add(&names, server_url(&s, "/x"));
 	assert_int_equal(http_new(&(struct http_options){ .proxy = "" }, &h, &err), 0);
-	package_probe(&names, 0, &(struct repository_options){ .http = h }, found); // one is asked anyway
+	fetch_probe(&names, 0, &(struct repository_options){ .http = h }, found); // one is asked anyway
 	strv_add(&names, server_url(&s, "/y"));
-	package_probe(&names, 0, &(struct repository_options){ 0 }, found); // offline
+	fetch_probe(&names, 0, &(struct repository_options){ 0 }, found); // offline
 	assert_int_equal(server_count(&s), 0);
 	assert_int_equal(found[0].code + found[1].code, 0);
-	package_probe(&names, 0, &(struct repository_options){ .http = h }, found);
+	fetch_probe(&names, 0, &(struct repository_options){ .http = h }, found);
 	assert_int_equal(server_count(&s), 2);
 }
 
