@@ -7,6 +7,8 @@
 #pragma once
 #include "precompiled/oci/oci.h"
 
+struct pack;
+
 struct layout {
 	struct root root;
 	bool is_store; // of a node: what comes in is recorded (provenance.h)
@@ -30,6 +32,18 @@ int layout_blob_open(const struct layout *l, const char *hex, struct err *err); 
 int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 		     struct err *err);
 int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err);
+
+// The one layer of what we publish: a tar+zstd whose bytes depend on its content alone.
+struct layout_layer {
+	struct oci_descriptor blob;
+	char diff_id[DIGEST_HEX + 1]; // digest of the tar inside
+};
+void layout_layer_done(struct layout_layer *l);
+#define auto_layout_layer __attribute__((cleanup(layout_layer_done)))
+// A blob of the layout, with what fill puts in. title: a file name for clients that write layers to disk.
+int layout_layer_put(const struct layout *into, const char *title,
+		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct layout_layer *ret,
+		     struct err *err);
 
 int layout_index(const struct layout *l, struct oci_index *ret, struct err *err);
 // Replace the index; the exclusive lock must be held since it was read.

@@ -89,7 +89,7 @@ static void set_annotations(json_t *object, json_t *annotations)
 		json_object_set(object, "annotations", annotations);
 }
 
-json_t *oci_descriptor_json(const struct oci_descriptor *d)
+static json_t *descriptor_json(const struct oci_descriptor *d)
 {
 	auto_str char *digest = oci_digest_text(d->digest);
 	json_t *json = json_pack("{s:s, s:I}", "digest", digest, "size", (json_int_t)d->size);
@@ -232,7 +232,7 @@ static json_t *descriptors_json(const struct oci_descriptor *items, size_t count
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, oci_descriptor_json(&items[i]));
+		json_array_append_new(list, descriptor_json(&items[i]));
 	return list;
 }
 
@@ -240,11 +240,11 @@ char *oci_manifest_text(const struct oci_manifest *m)
 {
 	auto_json json_t *json =
 		json_pack("{s:i, s:s, s:o, s:o}", "schemaVersion", 2, "mediaType", OCI_MANIFEST, "config",
-			  oci_descriptor_json(&m->config), "layers", descriptors_json(m->layers, m->count));
+			  descriptor_json(&m->config), "layers", descriptors_json(m->layers, m->count));
 	set_string(json, "artifactType", m->artifact_type);
 	set_annotations(json, m->annotations);
 	if (m->subject.media_type)
-		json_object_set_new(json, "subject", oci_descriptor_json(&m->subject));
+		json_object_set_new(json, "subject", descriptor_json(&m->subject));
 	return sorted_json_text(json);
 }
 

@@ -29,7 +29,6 @@ struct oci_descriptor { // what is pointed to
 void oci_descriptor_done(struct oci_descriptor *d);
 #define auto_oci_descriptor __attribute__((cleanup(oci_descriptor_done)))
 void oci_descriptor_copy(const struct oci_descriptor *from, struct oci_descriptor *ret);
-json_t *oci_descriptor_json(const struct oci_descriptor *d);
 const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key); // an annotation; NULL = absent
 
 struct oci_manifest {

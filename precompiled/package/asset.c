@@ -2,7 +2,7 @@
 #include "precompiled/package/asset.h"
 
 #include "base/archive/archive.h"
-#include "precompiled/oci/layer.h"
+#include "base/archive/pack.h"
 
 #include <errno.h>
 
@@ -79,12 +79,12 @@ static int pack_asset_tree(void *ctx, struct pack *p, struct err *err)
 int asset_create(const struct layout *into, const struct root *tree, const struct asset_key *key,
 		 struct oci_descriptor *ret, struct err *err)
 {
-	auto_layer struct layer layer = { 0 };
+	auto_layout_layer struct layout_layer layer = { 0 };
 	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
 							.artifact_type = str_dup(key->kind->type) };
 	auto_str char *tag = asset_tag(key), *title = str_fmt("%s.tar.zst", key->kind->name);
 	struct root from = *tree; // what is given along with a callback cannot be const
-	if (layer_make(into, title, pack_asset_tree, &from, &layer, err) < 0)
+	if (layout_layer_put(into, title, pack_asset_tree, &from, &layer, err) < 0)
 		return err_wrap(err, "pack %s", tag);
 	auto_str char *config = asset_config_text(key, layer.diff_id);
 	auto_oci_descriptor struct oci_descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };

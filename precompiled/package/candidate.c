@@ -9,7 +9,7 @@ void candidate_done(struct package_candidate *o)
 	*o = CANDIDATE_NONE;
 }
 
-void candidate_move(struct package_candidate *from, struct package_candidate *to)
+static void move_candidate(struct package_candidate *from, struct package_candidate *to)
 {
 	candidate_done(to);
 	*to = *from;
@@ -39,7 +39,7 @@ int candidate_read(struct repository *r, const char *ref, struct package_candida
 	if (package_parse(&m, &d, o.config, o.config_len, &o.package, err) <= 0)
 		return -1;
 	o.package.place = str_dup(repository_name(r));
-	candidate_move(&o, ret);
+	move_candidate(&o, ret);
 	return 1;
 }
 
@@ -52,7 +52,7 @@ static int take_if_fits(struct package_candidate *o, const char *tag, const stru
 		*ret_why = str_fmt("its %s does not fit: %s", tag, why);
 		return 0;
 	}
-	candidate_move(o, ret);
+	move_candidate(o, ret);
 	return 1;
 }
 
@@ -109,12 +109,12 @@ static int find_among_tags(struct repository *r, const struct package_want *want
 			why = TAKE(reason);
 		} else if (!best.package.count ||
 			   str_version_cmp(fitting.package.key.driver, best.package.key.driver) > 0) {
-			candidate_move(&fitting, &best);
+			move_candidate(&fitting, &best);
 		}
 	}
 	*ret_why = why ? TAKE(why) : str_fmt("it has no package for kernel %s", want->release ? want->release : "any");
 	if (best.package.count)
-		candidate_move(&best, ret);
+		move_candidate(&best, ret);
 	else if (damage.code)
 		*err = damage;
 	return ret->package.count > 0 ? 1 : damage.code ? -1 : 0;
@@ -134,7 +134,7 @@ int candidate_find(struct repository *r, const struct package_want *want, struct
 		done = find_among_tags(r, want, &o, &why, err);
 	}
 	if (done > 0)
-		candidate_move(&o, ret);
+		move_candidate(&o, ret);
 	if (done == 0)
 		*ret_why = TAKE(why);
 	return done;

@@ -12,7 +12,6 @@ struct package_candidate {
 void candidate_done(struct package_candidate *o);
 #define auto_candidate __attribute__((cleanup(candidate_done)))
 #define CANDIDATE_NONE ((struct package_candidate){ .package = PACKAGE_NONE })
-void candidate_move(struct package_candidate *from, struct package_candidate *to);
 
 // The best fitting package of one repository. Where driver, flavour, release and architecture are all wanted, by its
 // tag; a tag that leads to a package of something else counts as absent. Otherwise by all tags (newest driver first).

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package/create.h"
 
-#include "precompiled/oci/layer.h"
+#include "base/archive/pack.h"
 #include "precompiled/package/find.h"
 #include "precompiled/trust/provenance.h"
 
@@ -57,7 +57,7 @@ static int pack_package(void *ctx, struct pack *pack, struct err *err)
 }
 
 static int publish_package(const struct layout *into, const struct package_key *key, const struct package_file *files,
-			   size_t count, const struct layer *layer, struct oci_descriptor *ret, struct err *err)
+			   size_t count, const struct layout_layer *layer, struct oci_descriptor *ret, struct err *err)
 {
 	auto_str char *config = package_config(key, files, count, layer->diff_id);
 	auto_oci_descriptor struct oci_descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
@@ -78,14 +78,14 @@ static int publish_package(const struct layout *into, const struct package_key *
 int create_package(const struct layout *into, const struct root *dir, const struct package_key *key,
 		   struct package_file *files, size_t count, struct package *ret, struct err *err)
 {
-	auto_layer struct layer layer = { 0 };
+	auto_layout_layer struct layout_layer layer = { 0 };
 	struct package_content content = { .dir = dir, .key = key, .files = files, .count = count };
 	auto_oci_descriptor struct oci_descriptor manifest = { 0 };
 	int r = 0;
 	for (size_t i = 0; i < count && r == 0; i++)
 		r = measure_package_file(dir, &files[i], err);
 	if (r == 0)
-		r = layer_make(into, "modules.tar.zst", pack_package, &content, &layer, err);
+		r = layout_layer_put(into, "modules.tar.zst", pack_package, &content, &layer, err);
 	if (r == 0)
 		r = publish_package(into, key, files, count, &layer, &manifest, err);
 	if (r < 0)
