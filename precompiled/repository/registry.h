@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the registry share; nobody else includes it.
+// The state of a registry, shared by registry.c and registry_auth.c.
 #pragma once
 #include "precompiled/repository/credentials.h"
 #include "precompiled/repository/retry.h"
@@ -25,9 +25,3 @@ struct registry {
 void registry_auth_prepare(struct remote_repository *r, struct http_call *call);
 int registry_auth_refused(struct remote_repository *r, const struct http_call *call, struct err *err);
 void registry_auth_forget(struct registry *g);
-
-// registry_push.c
-int registry_has_blob(struct repository *r, const char *hex, struct err *err);
-int registry_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d, struct err *err);
-int registry_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
-			  struct err *err);
