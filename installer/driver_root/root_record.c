@@ -3,7 +3,7 @@
 
 #include "base/formats/json.h"
 #include "driver_root/generation.h"
-#include "precompiled/payload/payload.h"
+#include "precompiled/payload/version_check.h"
 
 static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/export.json";
 

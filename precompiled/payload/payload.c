@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs together is told by names alone: NVIDIA puts the version into the name of each library that only works
-// with the modules of the same one. Libraries with a version of their own (libnvidia-egl-wayland.so.1.1.13) ship beside
-// them; a driver version differs from theirs in a first number of three digits.
 #include "precompiled/payload/payload.h"
 
 #include "base/archive/archive.h"
@@ -11,55 +8,11 @@
 #include "precompiled/payload/install_path.h"
 #include "precompiled/payload/merge_tree.h"
 #include "precompiled/payload/runfile.h"
-#include "precompiled/payload/sources.h"
 #include "precompiled/payload/version_check.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-
-static size_t count_digits(const char *p)
-{
-	size_t n = 0;
-	while (isdigit((unsigned char)p[n]))
-		n++;
-	return n;
-}
-
-// How long the version at p is: 535.261.03, 560.35; 0 = there is none.
-static size_t version_len(const char *p)
-{
-	size_t major = count_digits(p), len = major;
-	if (major < 3 || p[major] != '.' || !count_digits(p + major + 1))
-		return 0;
-	while (p[len] == '.' && count_digits(p + len + 1))
-		len += 1 + count_digits(p + len + 1);
-	return len;
-}
-
-static const char *library_version(const char *path)
-{
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *so = strstr(name, ".so.");
-	bool is_ours = str_starts(name, "libcuda") || str_starts(name, "libnv") || strstr(name, "nvidia");
-	return so && is_ours ? so + strlen(".so.") : NULL;
-}
-
-static const char *firmware_version(const char *path)
-{
-	static const char DIR[] = "lib/firmware/nvidia/";
-	const char *at = strstr(path, DIR);
-	return at ? at + strlen(DIR) : NULL;
-}
-
-char *payload_version(const char *path)
-{
-	const char *library = library_version(path), *firmware = firmware_version(path);
-	size_t len = library ? version_len(library) : 0;
-	if (len && !library[len])
-		return str_ndup(library, len);
-	len = firmware ? version_len(firmware) : 0;
-	return len && (!firmware[len] || firmware[len] == '/') ? str_ndup(firmware, len) : NULL;
-}
 
 static const char MANIFEST[] = ".manifest", SRC[] = "usr/src";
 
@@ -178,6 +131,94 @@ static int add_runfile(struct payload_build *l, const char *name, struct err *er
 	return add_runfile_entries(l, name, dir, &run, err);
 }
 
+enum { DEPTH = 2 }; // modules/nvidia-kernel
+
+struct source_tree {
+	struct root root;
+	char *dir, *to;
+};
+
+static void source_tree_done(struct source_tree *t)
+{
+	root_done(&t->root);
+	free(t->dir);
+	free(t->to);
+}
+#define auto_source_tree __attribute__((cleanup(source_tree_done)))
+
+// The first directory at most `depth` levels down that can be compiled.
+static int find_kbuild_dir(const struct root *root, const char *dir, unsigned depth, char **ret, struct err *err)
+{
+	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
+	auto_strv struct strv names = { 0 };
+	if (root_exists(root, kbuild) && root_exists(root, conftest)) {
+		*ret = str_dup(dir);
+		return 1;
+	}
+	int r = depth ? root_list(root, dir, &names, err) : 0;
+	for (size_t i = 0; r >= 0 && !*ret && i < names.count; i++) {
+		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
+		r = find_kbuild_dir(root, below, depth - 1, ret, err);
+	}
+	return r < 0 ? -1 : *ret != NULL;
+}
+
+static bool has_text(const struct root *root, const char *dir, const char *file, const char *text)
+{
+	auto_str char *path = str_fmt("%s/%s", dir, file), *found = NULL;
+	struct err ignored;
+	return root_read(root, path, &found, NULL, &ignored) > 0 && strstr(found, text);
+}
+
+// What a module says of its own licence is the flavour, whatever a distribution calls the directory.
+static bool is_open_licence(const struct root *root, const char *dir)
+{
+	static const char LICENCE[] = "MODULE_LICENSE(\"Dual MIT/GPL\")";
+	return has_text(root, dir, "nvidia/nv.c", LICENCE) || has_text(root, dir, "nvidia/nv-frontend.c", LICENCE);
+}
+
+static char *place_below_source_dir(const void *ctx, const char *path)
+{
+	const struct source_tree *t = ctx;
+	return str_fmt("%s/%s", t->to, path);
+}
+
+static int add_source_tree(struct merge_tree *lay, const struct root *part, const char *origin, const char *driver,
+			   struct err *err)
+{
+	auto_source_tree struct source_tree t = { .root = ROOT_NONE };
+	int r = find_kbuild_dir(part, ".", DEPTH, &t.dir, err);
+	if (r <= 0)
+		return r < 0 ? -1 :
+			       err_set(err, E_PAYLOAD, "'%s' has no directory with Kbuild and conftest.sh", origin);
+	auto_str char *version = str_fmt("NV_VERSION_STRING=\\\"%s\\\"", driver);
+	if (!has_text(part, t.dir, "Kbuild", version))
+		return err_set(err, E_USAGE, "'%s' has the sources of another driver, wanted is %s", origin, driver);
+	t.to = install_path_source(driver, is_open_licence(part, t.dir));
+	if (root_sub(part, t.dir, &t.root, err) < 0)
+		return -1;
+	const struct merge_tree_source tree = {
+		.root = &t.root, .origin = origin, .place = place_below_source_dir, .ctx = &t
+	};
+	return merge_tree_all(lay, &tree, err);
+}
+
+// The kernel modules' sources of a payload, from the archive in one of Debian's nvidia-*-kernel-source packages. Each
+// directory with a Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence that its
+// module states. E_PAYLOAD: there is none. E_USAGE: of another driver. origin: the package; outlives the tree. Uses and
+// clears a directory in work.
+static int add_sources(struct merge_tree *lay, int fd, const char *origin, const char *driver, const struct root *work,
+		       struct err *err)
+{
+	auto_root struct root part = ROOT_NONE;
+	if (root_rmtree(work, "source", err) < 0 || root_mkdirs(work, "source", 0755, err) < 0 ||
+	    root_sub(work, "source", &part, err) < 0 ||
+	    archive_unpack(fd, origin, 0, &part, NULL, NULL, NULL, err) < 0 ||
+	    add_source_tree(lay, &part, origin, driver, err) < 0)
+		return -1;
+	return root_rmtree(work, "source", err) < 0 ? -1 : 0;
+}
+
 // Debian's packages of source have an archive in them.
 static int add_debian_sources(struct payload_build *l, const char *name, struct err *err)
 {
@@ -190,7 +231,7 @@ static int add_debian_sources(struct payload_build *l, const char *name, struct 
 		auto_str char *path = str_fmt("%s/%s", SRC, names.items[i]);
 		auto_fd int fd = root_open(&l->part, path, O_RDONLY | O_NOFOLLOW, err);
 		if (fd < 0 || root_unlink(&l->part, path, err) < 0 ||
-		    sources_add(&l->lay, fd, name, l->request->driver, l->work, err) < 0)
+		    add_sources(&l->lay, fd, name, l->request->driver, l->work, err) < 0)
 			return -1;
 	}
 	return 0;

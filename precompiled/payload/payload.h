@@ -6,10 +6,6 @@
 #include "base/core/err.h"
 #include "base/file/root.h"
 
-// The driver version that a file's name carries, as libcuda.so.535.261.03 and lib/firmware/nvidia/535.261.03/gsp.bin
-// do; NULL = none. Caller frees.
-char *payload_version(const char *path);
-
 struct payload_request { // borrowed
 	const char *driver, *arch;
 	const struct strv *files; // .deb, .rpm, .tar.*, .run: read, never executed

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// What belongs together is told by names alone: NVIDIA puts the version into the name of each library that only works
+// with the modules of the same one. Libraries with a version of their own (libnvidia-egl-wayland.so.1.1.13) ship beside
+// them; a driver version differs from theirs in a first number of three digits.
 #include "precompiled/payload/version_check.h"
 
 #include "base/file/file.h"
 #include "base/linker/soname.h"
 #include "precompiled/payload/install_path.h"
-#include "precompiled/payload/payload.h"
 
 #include <ctype.h>
 #include <elf.h>
@@ -119,6 +121,49 @@ static int check_library(const struct version_check *b, int fd, const char *plac
 		if (str_eq(known[i].arch, b->arch) && s.machine != known[i].machine)
 			return err_set(err, E_ARCH, "'%s' is for another processor than %s", place, b->arch);
 	return r < 0 ? -1 : 0;
+}
+
+static size_t count_digits(const char *p)
+{
+	size_t n = 0;
+	while (isdigit((unsigned char)p[n]))
+		n++;
+	return n;
+}
+
+// How long the version at p is: 535.261.03, 560.35; 0 = there is none.
+static size_t version_len(const char *p)
+{
+	size_t major = count_digits(p), len = major;
+	if (major < 3 || p[major] != '.' || !count_digits(p + major + 1))
+		return 0;
+	while (p[len] == '.' && count_digits(p + len + 1))
+		len += 1 + count_digits(p + len + 1);
+	return len;
+}
+
+static const char *library_version(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *so = strstr(name, ".so.");
+	bool is_ours = str_starts(name, "libcuda") || str_starts(name, "libnv") || strstr(name, "nvidia");
+	return so && is_ours ? so + strlen(".so.") : NULL;
+}
+
+static const char *firmware_version(const char *path)
+{
+	static const char DIR[] = "lib/firmware/nvidia/";
+	const char *at = strstr(path, DIR);
+	return at ? at + strlen(DIR) : NULL;
+}
+
+char *payload_version(const char *path)
+{
+	const char *library = library_version(path), *firmware = firmware_version(path);
+	size_t len = library ? version_len(library) : 0;
+	if (len && !library[len])
+		return str_ndup(library, len);
+	len = firmware ? version_len(firmware) : 0;
+	return len && (!firmware[len] || firmware[len] == '/') ? str_ndup(firmware, len) : NULL;
 }
 
 int version_check_file(const struct version_check *b, const struct root *root, const char *path, const char *place,

@@ -5,6 +5,10 @@
 #pragma once
 #include "base/file/root.h"
 
+// The driver version that a file's name carries, as libcuda.so.535.261.03 and lib/firmware/nvidia/535.261.03/gsp.bin
+// do; NULL = none. Caller frees.
+char *payload_version(const char *path);
+
 struct version_check {
 	const char *driver, *arch;
 };

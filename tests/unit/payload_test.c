@@ -3,6 +3,7 @@
 
 #include "precompiled/package/asset.h"
 #include "precompiled/payload/image_dir.h"
+#include "precompiled/payload/version_check.h"
 #include "tests/unit/library.h"
 #include "tests/unit/pack_data.h"
 #include "tests/unit/tempdir.h"
