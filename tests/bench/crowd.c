@@ -164,7 +164,7 @@ static void act(struct person *p, const struct agent_end *end)
 	}
 }
 
-// Nobody uses these GPUs: "0" where somebody asks (cmd/agent_refresh_facts.c).
+// Nobody uses these GPUs: "0" where somebody asks (cluster/agent/loop.c).
 static void see_holders(struct person *p)
 {
 	enum node_phase phase = p->node.m.record.phase;

@@ -10,6 +10,8 @@
 static const char DIR_NAME[] = "agent", FILE_NAME[] = "agent/journal.json", DAMAGED[] = "agent/journal.damaged";
 enum { SCHEMA = 1 };
 
+const char *const agent_step_names[AGENT_STEPS] = { "idle", "accepted", "begun", "back", "done", "failed" };
+
 // The order in the spelling of its annotation.
 static const struct key *go_key(void)
 {
@@ -227,4 +229,46 @@ int agent_current(const struct root *state, struct target *ret, struct err *err)
 		return 0;
 	target_copy(t, ret);
 	return 1;
+}
+
+void agent_journal_done(struct agent_journal *j)
+{
+	for (size_t i = 0; i < j->known_count; i++)
+		target_done(&j->known[i]);
+	free(j->known);
+	*j = (struct agent_journal){ 0 };
+}
+
+const struct target *agent_known(const struct agent_journal *j, const struct target_hash *target_hash)
+{
+	for (size_t i = 0; i < j->known_count; i++)
+		if (target_hash_eq(&j->known[i].target_hash, target_hash))
+			return &j->known[i];
+	return NULL;
+}
+
+static bool is_target_needed(const struct agent_journal *j, const struct target_hash *target_hash)
+{
+	const struct target_hash *const needed[] = { &j->order.target_hash, &j->previous, &j->current };
+	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
+		if (target_hash_eq(needed[i], target_hash))
+			return true;
+	return false;
+}
+
+bool agent_learn(struct agent_journal *j, const struct target *target)
+{
+	enum { KNOWN_MOST = 16 };
+	if (agent_known(j, &target->target_hash))
+		return false;
+	for (size_t i = 0; i < j->known_count && j->known_count >= KNOWN_MOST; i++) {
+		if (is_target_needed(j, &j->known[i].target_hash))
+			continue;
+		target_done(&j->known[i]);
+		j->known_count--;
+		memmove(&j->known[i], &j->known[i + 1], (j->known_count - i) * sizeof(*j->known));
+	}
+	j->known = mem_grow(j->known, j->known_count + 1, sizeof(*j->known));
+	target_copy(target, &j->known[j->known_count++]);
+	return true;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent/decide.h"
 
+#include <stdio.h>
+
 enum {
 	BOOTS_MOST = 2,     // a change that was under way in two boots may be why they ended (T76)
 	TRIES_MOST = 3,     // the same for the agent itself, within one boot
@@ -8,8 +10,6 @@ enum {
 	MEANING_S = 120,    // a policy takes so long from its ConfigMap to the file
 	COORDINATOR_S = 30, // after which a booted node loads what it had without being told
 };
-
-const char *const agent_step_names[AGENT_STEPS] = { "idle", "accepted", "begun", "back", "done", "failed" };
 
 bool agent_changes(enum verb verb)
 {
@@ -264,4 +264,59 @@ void agent_choose(const struct agent_view *v, struct agent_choice *ret)
 					      .code = is_childs ? v->end->code : rows[i].code };
 		return;
 	}
+}
+
+// The journal from the acceptance of an order to its end
+
+bool agent_move(struct agent_journal *j, const char *uid)
+{
+	if (str_eq(j->node, uid) || j->step == AGENT_BEGUN || j->step == AGENT_BACK)
+		return false;
+	if (*j->node)
+		agent_take(j, &(struct order){ 0 });
+	snprintf(j->node, sizeof(j->node), "%s", uid);
+	return true;
+}
+
+void agent_take(struct agent_journal *j, const struct order *go)
+{
+	j->order = *go;
+	j->step = go->verb == VERB_NONE ? AGENT_IDLE : AGENT_ACCEPTED;
+	j->failing = FAILING_NONE;
+	j->boots = j->tries = 0;
+	j->previous = TARGET_HASH_NONE;
+	memset(j->code, 0, sizeof(j->code));
+	memset(j->boot, 0, sizeof(j->boot));
+}
+
+void agent_begin(struct agent_journal *j, enum agent_act act, const char *boot, const struct target_hash *loaded)
+{
+	bool is_same = str_eq(j->boot, boot);
+	if (act == AGENT_REVIVE) {
+		j->revivals = str_eq(j->revived, boot) ? j->revivals + 1 : 1;
+		snprintf(j->revived, sizeof(j->revived), "%s", boot);
+		return;
+	}
+	if (act == AGENT_RUN && j->step == AGENT_ACCEPTED)
+		j->previous = *loaded;
+	j->boots += !is_same;
+	bool is_turn = act == AGENT_REVERT && j->step != AGENT_BACK;
+	j->tries = is_same && !is_turn ? j->tries + 1 : 1;
+	j->step = act == AGENT_REVERT ? AGENT_BACK : AGENT_BEGUN;
+	snprintf(j->boot, sizeof(j->boot), "%s", boot);
+}
+
+void agent_finish(struct agent_journal *j, const struct agent_choice *c)
+{
+	bool is_done = c->result == RESULT_DONE;
+	j->step = is_done ? AGENT_DONE : AGENT_FAILED;
+	j->failing = is_done ? FAILING_NONE : c->failing;
+	snprintf(j->code, sizeof(j->code), "%s", is_done ? "" : c->code);
+	if (is_done && agent_changes(j->order.verb))
+		j->current = j->order.target_hash;
+	if (j->order.verb != VERB_VALIDATE)
+		return;
+	j->probed = j->order.target_hash;
+	j->probe = c->result;
+	snprintf(j->probe_code, sizeof(j->probe_code), "%s", j->code);
 }

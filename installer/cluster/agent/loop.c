@@ -1,10 +1,280 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/agent/agent_internal.h"
+#include "cluster/agent/loop.h"
 #include "cluster/kube/api.h"
+#include "cluster/kube/clock.h"
 #include "cluster/node_state/annotations.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
+
+// What the agent knows: the policy, what this node has, who holds the driver.
+
+enum {
+	LOOK_MS = 60000, // drift is seen so late
+	POLICY_MS = 5000,
+	RETRY_MS = 10000, // of what cannot be read or written on this node
+	EXACT_MS = 2000,
+	COARSE_MS = 15000,
+	HYSTERESIS_MS = 60000,
+	TROUBLE_TEXT = 220, // beside the name of its error
+};
+
+// It gives orders to itself.
+static bool agent_is_self(const struct agent *a)
+{
+	return a->policy.mode == MODE_SELF;
+}
+
+// What a coordinator orders, or the agent itself; NULL = not known.
+static const struct record *agent_orders(const struct agent *a)
+{
+	if (agent_is_self(a))
+		return &a->self.m.record;
+	return a->node.is_read ? &a->node.m.record : NULL;
+}
+
+static void agent_log_trouble_once(struct agent *a, const char *what, const struct err *why)
+{
+	auto_str char *text = str_fmt("%s: %s", what, why->text);
+	if (strncmp(a->said, text, sizeof(a->said) - 1) == 0)
+		return;
+	snprintf(a->said, sizeof(a->said), "%s", text);
+	a->site->machine.trouble(a->site->machine.ctx, what, why);
+}
+
+// Nothing is to be done now.
+static void agent_stuck(struct agent *a, bool *is_it, const char *what, const struct err *why)
+{
+	a->hold_ms = a->now_ms + RETRY_MS;
+	*is_it = true;
+	snprintf(a->trouble, sizeof(a->trouble), "%s: %.*s", err_info(why->code)->name, TROUBLE_TEXT, why->text);
+	agent_log_trouble_once(a, what, why);
+}
+
+static void agent_unstuck(struct agent *a, bool *is_it)
+{
+	*is_it = false;
+	if (!a->is_unwritten && !a->is_unordered)
+		*a->trouble = '\0';
+}
+
+// The policy
+
+// One that says nothing sensible changes nothing: what was read before holds.
+static void agent_read_policy(struct agent *a)
+{
+	struct err why;
+	auto_policy struct policy policy = POLICY_NONE;
+	a->policy_ms = a->now_ms + POLICY_MS;
+	int r = a->site->machine.policy(a->site->machine.ctx, &policy, &why);
+	if (r < 0)
+		agent_log_trouble_once(a, "the policy is not read", &why);
+	if (r <= 0)
+		return;
+	policy_done(&a->policy);
+	a->policy = policy;
+	policy = POLICY_NONE;
+	a->look_ms = 0;
+}
+
+// What this node has
+
+// NULL = unknown: no policy names it.
+static const struct target *agent_target_of(const struct agent *a, const struct target_hash *target_hash)
+{
+	for (size_t i = 0; i < a->policy.pool_count; i++)
+		if (target_hash_eq(&a->policy.pools[i].target.target_hash, target_hash))
+			return &a->policy.pools[i].target;
+	return agent_known(&a->journal, target_hash);
+}
+
+static size_t add_known_target(const struct target **names, size_t count, const struct target *t)
+{
+	for (size_t i = 0; t && i < count; i++)
+		if (target_hash_eq(&names[i]->target_hash, &t->target_hash))
+			return count;
+	if (t)
+		names[count++] = t;
+	return count;
+}
+
+// First what was ordered, when that was carried out; else what works here.
+static size_t known_targets(const struct agent *a, const struct target **names)
+{
+	const struct agent_journal *j = &a->journal;
+	bool is_new = a->has_end && a->end.is_ok && agent_changes(j->order.verb) && j->step == AGENT_BEGUN;
+	size_t count = add_known_target(names, 0, agent_target_of(a, is_new ? &j->order.target_hash : &j->current));
+	count = add_known_target(names, count, agent_target_of(a, &j->order.target_hash));
+	for (size_t i = 0; i < a->policy.pool_count; i++)
+		count = add_known_target(names, count, &a->policy.pools[i].target);
+	for (size_t i = 0; i < j->known_count; i++)
+		count = add_known_target(names, count, &j->known[i]);
+	return count;
+}
+
+// The journal; false: nothing is to be done now.
+static bool agent_write(struct agent *a)
+{
+	struct err why;
+	if (agent_journal_write(a->site->state, &a->journal, &why) == 0) {
+		agent_unstuck(a, &a->is_unwritten);
+		return true;
+	}
+	agent_stuck(a, &a->is_unwritten, "nothing is begun, because the journal cannot be written", &why);
+	return false;
+}
+
+// What was found is what works here, until an order says otherwise; and it can be brought back by its name.
+static void adopt_loaded_driver(struct agent *a, const struct target *found)
+{
+	struct agent_journal *j = &a->journal;
+	const struct agent_facts *f = &a->facts;
+	bool is_ours = !f->is_empty && !f->is_foreign, is_changing = j->step == AGENT_BEGUN || j->step == AGENT_BACK;
+	const struct target *t = *found->driver ? found : agent_target_of(a, &f->loaded);
+	bool is_new = is_ours && t && agent_learn(j, t);
+	if (!is_ours || is_changing || target_hash_eq(&j->current, &f->loaded))
+		return;
+	j->current = f->loaded;
+	if (!agent_write(a) && is_new)
+		a->look_ms = a->now_ms + RETRY_MS;
+}
+
+static void agent_refresh_facts(struct agent *a)
+{
+	struct err why;
+	struct target found = { 0 };
+	const struct agent_machine *m = &a->site->machine;
+	const struct target **names = mem_alloc((a->policy.pool_count + a->journal.known_count + 3) * sizeof(*names));
+	a->look_ms = a->now_ms + LOOK_MS;
+	if (m->look(m->ctx, names, known_targets(a, names), &a->facts, &found, &why) < 0) {
+		a->look_ms = a->now_ms + RETRY_MS;
+		agent_log_trouble_once(a, "this node cannot be looked at", &why);
+	} else {
+		adopt_loaded_driver(a, &found);
+	}
+	target_done(&found);
+	free(names);
+}
+
+// Holders, on demand (5.2): exactly where the coordinator waits for them to go, roughly where it only chooses.
+
+enum asked { ASKED_NOT, ASKED_COARSE, ASKED_EXACT };
+static enum asked asked(const struct agent *a)
+{
+	const struct record *orders = agent_orders(a);
+	switch (orders ? orders->phase : PHASE_IDLE) {
+	case PHASE_CORDONED:
+	case PHASE_EVICTING:
+	case PHASE_REPLACING:
+	case PHASE_RESTORING:
+		return ASKED_EXACT;
+	case PHASE_QUEUED:
+	case PHASE_WAITING:
+		return ASKED_COARSE;
+	case PHASE_HELD: // for a pod that nobody may evict, until it has gone
+		return orders->reason.code == REASON_HOLDER_PROTECTED ? ASKED_COARSE : ASKED_NOT;
+	default:
+		return ASKED_NOT;
+	}
+}
+
+static void copy_holders(const struct agent_holders *from, bool is_coarse, struct agent_holders *to)
+{
+	agent_holders_done(to);
+	*to = (struct agent_holders){
+		.is_published = true, .is_coarse = is_coarse, .count = from->count, .generation = from->generation
+	};
+	for (size_t i = 0; i < from->pods.count; i++) // coarsely: those of that moment, and no later ones
+		strv_add(&to->pods, str_dup(from->pods.items[i]));
+}
+
+// A node that is busy now and idle then writes nothing all day.
+static void publish_coarse_holders(struct agent *a)
+{
+	bool is_busy = a->seen.count != 0, was_busy = a->told.count != 0;
+	bool is_first = !a->told.is_published || !a->told.is_coarse;
+	if (!is_first && is_busy == was_busy)
+		a->coarse_ms = a->now_ms;
+	if (is_first || a->now_ms - a->coarse_ms >= HYSTERESIS_MS) {
+		copy_holders(&a->seen, true, &a->told);
+		a->coarse_ms = a->now_ms;
+	}
+}
+
+static void agent_refresh_holders(struct agent *a)
+{
+	enum asked how = asked(a);
+	if (how == ASKED_NOT) {
+		agent_holders_done(&a->told);
+		a->holders_ms = 0;
+		return;
+	}
+	bool is_other = how == ASKED_EXACT && (!a->told.is_published || a->told.is_coarse);
+	if (a->now_ms < a->holders_ms && !is_other)
+		return;
+	a->site->machine.holders(a->site->machine.ctx, &a->seen);
+	a->holders_ms = a->now_ms + (how == ASKED_EXACT ? EXACT_MS : COARSE_MS);
+	if (how == ASKED_COARSE)
+		publish_coarse_holders(a);
+	else
+		copy_holders(&a->seen, false, &a->told);
+}
+
+// Mode self: the agent that is its own coordinator
+
+enum { STEPS_MOST = 16 };
+
+// In the log, and on the Node where that is to be had. The words of the rules are of cordons and evictions, which there
+// are none of here.
+static void report_step(struct agent *a, const struct single_node_step *step)
+{
+	struct err why;
+	const char *name = node_phase_info(step->to)->name;
+	const struct node_reason_info *info = node_reason_info(step->reason.code);
+	auto_str char *cause = step->reason.code == REASON_NONE ?
+				       str_dup("") :
+				       str_fmt(" (%s%s%s; next: %s)", info->code, *step->reason.object ? " " : "",
+					       step->reason.object, info->next);
+	auto_str char *message = str_fmt("by its own order: %s%s", name, cause);
+	if (step->to == PHASE_CORDONED || step->to == PHASE_RELEASING)
+		return;
+	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
+	const struct api_event event = { .node = a->site->node,
+					 .uid = a->node.m.uid,
+					 .reason = reason,
+					 .message = message,
+					 .is_warning = step->to == PHASE_FAILED || step->to == PHASE_HELD ||
+						       step->to == PHASE_ROLLEDBACK || step->to == PHASE_RESTORING,
+					 .component = "kmodsmith-agent" };
+	a->site->machine.did(a->site->machine.ctx, message);
+	if (a->node.is_read && api_event(a->site->kube, &event, &why) < 0)
+		agent_log_trouble_once(a, "an event", &why);
+}
+
+// By what the agent would tell a coordinator, and by nothing else.
+static void agent_command(struct agent *a)
+{
+	static const struct node_facts nobody;
+	struct agent_annotations words;
+	struct single_node_step step;
+	struct err why;
+	if (!agent_is_self(a) || !a->facts.is_known)
+		return;
+	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
+	for (int i = 0; i < STEPS_MOST; i++) {
+		int r = single_node_step(&a->self, a->site->state, &a->policy, &words,
+					 a->node.is_read ? &a->node.m.facts : &nobody, kube_wall_s(), &step, &why);
+		if (r < 0)
+			agent_stuck(a, &a->is_unordered, "nothing is ordered", &why);
+		else if (a->is_unordered)
+			agent_unstuck(a, &a->is_unordered);
+		if (r <= 0)
+			return;
+		if (step.is_move)
+			report_step(a, &step);
+	}
+}
 
 enum {
 	ACCEPT_MS = 10000, // an order that ends sooner is told once (S5); three times a minute is waited for it
@@ -164,7 +434,7 @@ static void reap_child(struct agent *a)
 	a->end = end;
 	a->has_end = a->running != AGENT_REVIVE;
 	if (a->running == AGENT_REVIVE && !end.is_crash) {
-		agent_revived(&a->journal);
+		a->journal.revivals = 0; // well or not: not once more in this boot
 		agent_write(a);
 	}
 	a->running = AGENT_WAIT;

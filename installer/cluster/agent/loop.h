@@ -5,7 +5,13 @@
 #include "cluster/agent/decide.h"
 #include "cluster/agent/node_object.h"
 #include "cluster/agent/single_node.h"
-#include "cluster/agent/work.h"
+
+enum agent_work {          // of a child of the agent
+	AGENT_WORK_STAGE,  // everything that it takes onto the disk; nothing is touched
+	AGENT_WORK_SWAP,   // into the kernel, from the disk alone; also what failed here before
+	AGENT_WORK_REVIVE, // the same, after a boot; not what failed here before
+	AGENT_WORK_PROBE,  // measure
+};
 
 struct agent_machine { // each function with ctx first
 	void *ctx;

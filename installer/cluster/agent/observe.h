@@ -36,9 +36,6 @@ struct agent_paths {
 int agent_read_facts(const struct agent_paths *at, const struct target *const *names, size_t count,
 		     struct agent_facts *ret, struct target *ret_new, struct err *err);
 
-// What the agent put in last, by its journal, which is left as it is. 1 = *ret says, caller releases; 0 = not known.
-int agent_current(const struct root *state, struct target *ret, struct err *err);
-
 // How many hold it, and whose pods; our own daemons do not count. Never fails: what is not known is AGENT_UNKNOWN.
 // generation counts up where it differs from what ret held.
 void agent_read_holders(const struct agent_paths *at, struct agent_holders *ret);

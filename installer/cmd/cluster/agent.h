@@ -3,7 +3,7 @@
 #pragma once
 #include "base/process/launch.h"
 #include "cluster/agent/observe.h"
-#include "cluster/agent/work.h"
+#include "cluster/agent/loop.h"
 #include "cluster/kube/client.h"
 
 struct agent_host { // all borrowed

@@ -2,7 +2,7 @@
 #include "cmd/container/serve_agent.h"
 
 #include "base/process/launch.h"
-#include "cluster/agent/observe.h"
+#include "cluster/agent/agent_journal.h"
 
 #include <poll.h>
 #include <sys/wait.h>
