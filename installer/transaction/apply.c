@@ -1,27 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transaction/apply_internal.h"
+#include "transaction/transaction_internal.h"
+
+#include "transaction/unload.h"
 
 #include <signal.h>
 
-void transaction_done(struct transaction *r)
-{
-	package_done(&r->package);
-	driver_state_done(&r->target);
-	journal_done(&r->journal);
-	rollback_done(&r->rollback);
-	free(r->order);
-	for (size_t i = 0; r->needs && i < r->set.count; i++)
-		strv_done(&r->needs[i]);
-	free(r->needs);
-	optional_modules_done(&r->failed);
-	module_set_done(&r->set);
-	strv_done(&r->loaded);
-	facts_done(&r->now);
-	unbind_done(&r->released);
-}
-
 static const struct {
-	int (*transaction)(struct transaction *r, const struct step *step, struct err *err);
+	int (*run)(struct transaction *r, const struct step *step, struct err *err);
 	int (*undo)(struct transaction *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
 	bool is_long;  // may be: others are told that it began
@@ -41,73 +26,6 @@ static const struct {
 	[STEP_VERIFY] = { step_verify, NULL, false, false },
 };
 
-void transaction_remember(const struct transaction *r, const char *digest,
-			  int (*set)(const struct store *s, const char *hex, struct err *err))
-{
-	struct err why;
-	if (digest && acquire_has_store(r->a->acquire) && set(&r->a->acquire->store, digest, &why) < 0)
-		progress_note(r->a->progress, "the store does not remember package %.12s: %s", digest, why.text);
-}
-
-int transaction_note_reuse(const struct transaction *r, const struct package *p, struct err *err)
-{
-	const struct host *host = &r->a->facts->host;
-	bool is_other = p->count && !str_eq(p->key.release, host->release);
-	if (!acquire_has_store(r->a->acquire))
-		return 0;
-	return store_set_reuse(&r->a->acquire->store, host->release, host->build_id,
-			       is_other ? p->manifest.digest : NULL, err);
-}
-
-void transaction_block_signals(void)
-{
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigaddset(&set, SIGQUIT);
-	sigaddset(&set, SIGPIPE);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
-static int keep_journal(struct transaction *r, bool is_memory_allowed, struct err *err)
-{
-	const struct apply *a = r->a;
-	bool is_said = r->journal.unwritten;
-	int kept = journal_keep(a->host, a->state, is_memory_allowed, &r->journal, err);
-	if (kept > 0 && !is_said)
-		progress_note(a->progress, "the journal of this boot is in memory only: %s", r->journal.unwritten);
-	return kept < 0 ? -1 : 0;
-}
-
-// Boots that end in a change are counted on the disk. What ended one already is not begun again while nobody counts;
-// the last good driver is, because nothing better is known.
-int transaction_write_intent(struct transaction *r, struct err *err)
-{
-	const struct journal *j = &r->journal;
-	bool is_counted = j->boots.count > 1 && !driver_state_same(&j->target, &j->last_good);
-	if (keep_journal(r, r->a->acquire->memory.is_allowed && !is_counted, err) == 0)
-		return 0;
-	return is_counted ? err_wrap(err, "a boot ended in this change before, and another one could not be noted") :
-			    -1;
-}
-
-void transaction_write_journal(struct transaction *r)
-{
-	struct err why;
-	if (keep_journal(r, true, &why) < 0)
-		progress_note(r->a->progress, "the journal is not written: %s", why.text);
-}
-
-int transaction_may_go_unwritten(const struct transaction *r, struct err *err)
-{
-	if (!r->a->acquire->memory.is_allowed || !state_dir_is_disk_error(err))
-		return -1;
-	progress_note(r->a->progress, "the store does not remember what is loaded: %s", err->text);
-	return 0;
-}
-
 // What was compiled just now may turn out to be what failed before: nobody has to end for that.
 static int check_target(struct transaction *r, struct err *err)
 {
@@ -123,7 +41,7 @@ static int begin_change(struct transaction *r, const struct step *step, struct e
 	const struct host *host = &r->a->facts->host;
 	if (check_target(r, err) < 0 || step_prepare_export(r, err) < 0)
 		return -1;
-	rollback_prepare(r->a, &r->journal, &r->target, &r->package, &r->rollback);
+	transaction_prepare_rollback(r->a, &r->journal, &r->target, &r->package, &r->rollback);
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->rollback.driver);
 	journal_step(&r->journal, name);
 	transaction_block_signals();
@@ -136,7 +54,7 @@ static int begin_change(struct transaction *r, const struct step *step, struct e
 	return 0;
 }
 
-static int before(struct transaction *r, const struct step *step, struct err *err)
+static int begin_step(struct transaction *r, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
 	if (step->kind == STEP_HOLDERS && (check_target(r, err) < 0 || step_prepare_export(r, err) < 0))
@@ -173,7 +91,7 @@ static bool is_target_to_blame(const struct err *err)
 	       !err_info(err->code)->retryable;
 }
 
-static int undo(struct transaction *r, size_t failed, struct err *err)
+static int undo_change(struct transaction *r, size_t failed, struct err *err)
 {
 	struct err why = { 0 };
 	auto_str char *cause = str_dup(err->text);
@@ -207,11 +125,11 @@ static int run_steps(struct transaction *r, struct err *err)
 	for (size_t i = 0; i < plan->count; i++) {
 		enum step_kind kind = plan->steps[i].kind;
 		progress_enter(r->a->progress, plan_step_name(kind));
-		if (before(r, &plan->steps[i], err) < 0 || actions[kind].transaction(r, &plan->steps[i], err) < 0) {
+		if (begin_step(r, &plan->steps[i], err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
 			progress_fail(r->a->progress);
 			err_wrap(err, "%s", plan_step_name(kind));
 			if (r->is_touched)
-				return undo(r, i, err);
+				return undo_change(r, i, err);
 			step_undo_export(r);
 			return -1;
 		}
@@ -237,31 +155,13 @@ static void finish_transaction(struct transaction *r)
 	if (!r->is_touched && !journal_is_unfinished(&r->journal, r->a->facts->host.boot_id))
 		return;
 	bool is_good = r->is_touched || is_loaded_as_meant(r);
-	optional_step_drop(r);
+	transaction_drop_optional(r);
 	if (is_good)
 		journal_succeeded(&r->journal);
 	else
 		journal_rolled_back(&r->journal);
 	transaction_write_journal(r);
 	transaction_remember(r, r->journal.last_good.digest, store_set_last_good);
-}
-
-int transaction_open(struct transaction *r, struct err *err)
-{
-	progress_begin(r->a->progress);
-	if (journal_find(r->a->host, r->a->state, &r->journal, err) < 0)
-		return -1;
-	r->was_open = journal_is_open(&r->journal, r->a->facts->host.boot_id);
-	return 0;
-}
-
-void transaction_flush_journal(struct transaction *r)
-{
-	if (!r->journal.unwritten)
-		return;
-	transaction_write_journal(r);
-	if (!r->journal.unwritten)
-		progress_note(r->a->progress, "the journal, which was in memory, is in '%s' again", r->a->state->name);
 }
 
 static int run_transaction(struct transaction *r, struct err *err)
@@ -275,14 +175,14 @@ static int run_transaction(struct transaction *r, struct err *err)
 int apply_stage(const struct apply *apply, struct err *err)
 {
 	struct status unused = { 0 };
-	auto_transaction struct transaction r = RUN(apply, &unused);
+	auto_transaction struct transaction r = TRANSACTION_OF(apply, &unused);
 	const struct plan *plan = apply->plan;
 	if (transaction_open(&r, err) < 0)
 		return -1;
 	for (size_t i = 0; i < plan->count && plan->steps[i].kind <= STEP_PROVE; i++) {
 		const char *name = plan_step_name(plan->steps[i].kind);
 		progress_enter(apply->progress, name);
-		if (actions[plan->steps[i].kind].transaction(&r, &plan->steps[i], err) < 0) {
+		if (actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
 			progress_fail(apply->progress);
 			return err_wrap(err, "%s", name);
 		}
@@ -292,7 +192,7 @@ int apply_stage(const struct apply *apply, struct err *err)
 
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
-	auto_transaction struct transaction r = RUN(apply, ret);
+	auto_transaction struct transaction r = TRANSACTION_OF(apply, ret);
 	const char *outcome = plan_outcome_name(apply->plan->outcome);
 	sigset_t before;
 	sigprocmask(SIG_BLOCK, NULL, &before);
@@ -306,4 +206,121 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
+}
+
+// A change that took two boots with it is not begun a third time by anybody; the way back rests for a boot (below).
+static void note_boot_loop(struct transaction *r)
+{
+	auto_str char *why = journal_why_not(&r->journal, r->a->facts->host.boot_id, &r->journal.target);
+	struct err err;
+	if (!journal_is_unfinished(&r->journal, r->a->facts->host.boot_id) || r->was_open || !why ||
+	    driver_state_same(&r->journal.target, &r->journal.last_good))
+		return;
+	err_set(&err, E_TARGET_FAILED, "%s", why);
+	journal_failed(&r->journal, &err);
+}
+
+static int unload_remains(const struct transaction *r, struct err *err)
+{
+	auto_strv struct strv order = { 0 }, gone = { 0 };
+	if (modules_unload_order(&r->a->facts->loaded, &order, err) < 0)
+		return -1;
+	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
+}
+
+static int load_last_good(struct transaction *r, struct err *err)
+{
+	if (unload_remains(r, err) < 0)
+		return -1;
+	if (step_undo_unload(r, err) < 0)
+		return -1;
+	step_export_rollback(r);
+	if (transaction_verify(r, NULL, err) < 0)
+		return -1;
+	progress_end(r->a->progress, "verify", "what worked last, every post-condition holds");
+	return 0;
+}
+
+// Before anything is touched: what would serve no better than what was refused stays out. Its user space is made ready
+// first, because that may bring the firmware.
+static int check_last_good(struct transaction *r, struct err *err)
+{
+	const struct driver_state *d = &r->rollback.driver;
+	const char *unfit = r->a->acquire->unfit;
+	if (*unfit && str_eq(d->digest, unfit))
+		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", d->version);
+	step_prepare_rollback_export(r);
+	return step_check_rollback(r, err);
+}
+
+// That was made ready for a driver that does not come.
+static void drop_prepared_export(struct transaction *r)
+{
+	if (r->a->export && !r->a->export->is_switched)
+		step_undo_export(r);
+}
+
+static int begin_recovery(struct transaction *r, struct err *err)
+{
+	static const struct driver_state none;
+	const char *boot = r->a->facts->host.boot_id;
+	note_boot_loop(r);
+	transaction_prepare_rollback(r->a, &r->journal, &none, &r->package, &r->rollback);
+	if (!r->rollback.driver.version)
+		return 0;
+	auto_str char *why = journal_why_not(&r->journal, boot, &r->rollback.driver);
+	if (why) {
+		bool is_new = journal_skip_boot(&r->journal, boot);
+		progress_note(r->a->progress, "the last good driver %s does not come back: %s%s",
+			      r->rollback.driver.version, why,
+			      str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
+		return is_new ? transaction_write_intent(r, err) : 0;
+	}
+	if (check_last_good(r, err) < 0)
+		return -1;
+	journal_begin(&r->journal, boot, &r->rollback.driver, &none);
+	journal_step(&r->journal, "back");
+	if (transaction_publish(r, "back", r->rollback.driver.version, true, err) < 0)
+		return -1;
+	return transaction_write_intent(r, err) < 0 ? -1 : 1;
+}
+
+int recover_last_good(const struct apply *a, struct status *ret, struct err *err)
+{
+	auto_transaction struct transaction r = TRANSACTION_OF(a, ret);
+	struct err owned;
+	sigset_t before;
+	if (transaction_open(&r, err) < 0)
+		return -1;
+	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open) ||
+	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // a driver that somebody else stands in the way of
+		return 0;
+	state_dir_init(&a->acquire->memory, a->host, a->kern, a->progress, true); // nothing that works is lost
+	transaction_flush_journal(&r);
+	int done = begin_recovery(&r, err);
+	if (done < 0) {
+		drop_prepared_export(&r);
+		transaction_publish_failure(a, "back", err);
+	}
+	if (done <= 0)
+		return done;
+	sigprocmask(SIG_BLOCK, NULL, &before);
+	transaction_block_signals();
+	done = load_last_good(&r, err);
+	if (done < 0 && err->code == E_WEDGED)
+		journal_wedge(&r.journal, a->facts->host.boot_id, err->text);
+	else if (done < 0)
+		journal_rolled_back(&r.journal);
+	else
+		journal_succeeded(&r.journal);
+	transaction_write_journal(&r);
+	if (done < 0) {
+		drop_prepared_export(&r);
+		transaction_publish_failure(a, "back", err);
+	} else {
+		step_export_collect(&r);
+		transaction_publish_end(&r, "back");
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	return done < 0 ? -1 : 1;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What comes before anything is touched: the modules are brought or made, and proven to fit.
-#include "transaction/apply_internal.h"
+#include "transaction/transaction_internal.h"
 
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
@@ -144,7 +144,7 @@ static bool skip_unfit_optional(struct transaction *r, const struct proof *proof
 			err_set(&why, m->code, "%s", m->text);
 		else if (check_module_needs(r, m, &why) == 0)
 			continue;
-		if (!optional_step_skip(r, name, &why))
+		if (!transaction_skip_optional(r, name, &why))
 			return false;
 		is_any = true;
 	}

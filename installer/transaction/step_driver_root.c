@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver's user space in place, beside the modules that it belongs to.
-#include "transaction/apply_internal.h"
+#include "transaction/transaction_internal.h"
 
 #include "daemons/daemon_rules.h"
 #include "driver_root/generation_gc.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The old modules out, the new ones in, and back again.
-#include "transaction/apply_internal.h"
+// The old modules out, the new ones in, and back again; then the nodes, and the measured end.
+#include "transaction/transaction_internal.h"
 
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
@@ -79,7 +79,7 @@ int step_load(struct transaction *r, const struct step *step, struct err *err)
 		return -1;
 	for (size_t i = 0; i < r->set.count; i++) {
 		auto_str char *name = module_set_name(&r->set, r->order[i]);
-		if (load_set_module(r, r->order[i], err) < 0 && !optional_step_skip(r, name, err))
+		if (load_set_module(r, r->order[i], err) < 0 && !transaction_skip_optional(r, name, err))
 			return -1;
 	}
 	note_loaded(r, &r->loaded, &r->package);
@@ -125,7 +125,7 @@ int step_undo_unload(struct transaction *r, struct err *err)
 	const struct driver_state *d = &r->rollback.driver;
 	if (!d->version)
 		return 0;
-	int done = rollback_load(r->a, &r->rollback, err);
+	int done = transaction_load_rollback(r->a, &r->rollback, err);
 	if (done < 0)
 		return -1;
 	step_commit_unbind(r);
@@ -135,4 +135,24 @@ int step_undo_unload(struct transaction *r, struct err *err)
 	}
 	transaction_remember(r, d->digest, store_set_target);
 	return step_nodes(r, &nodes, err);
+}
+
+int step_nodes(struct transaction *r, const struct step *step, struct err *err)
+{
+	(void)step;
+	const struct apply *a = r->a;
+	auto_devices struct devices d = { 0 };
+	if (devices_want(a->kern, a->imex_channels, &d, err) < 0 ||
+	    devices_apply(a->dev_root, a->sys, false, &d, err) < 0)
+		return -1;
+	progress_end(a->progress, "nodes", "%zu nodes, %zu changes", d.count, d.changes);
+	return 0;
+}
+
+int step_verify(struct transaction *r, const struct step *step, struct err *err)
+{
+	if (transaction_verify(r, r->a->plan, err) < 0)
+		return -1;
+	progress_end(r->a->progress, "verify", "%s, every post-condition holds", step->subject);
+	return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Is the way clear: what would stop the driver, and who has to make room for it.
-#include "transaction/apply_internal.h"
+#include "transaction/transaction_internal.h"
 
 #include "journal/state_dir.h"
 #include "plan/preflight.h"

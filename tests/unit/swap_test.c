@@ -3,7 +3,7 @@
 // kernel refuses, only the core counts.
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
-#include "transaction/apply_internal.h"
+#include "transaction/transaction_internal.h"
 
 #include <errno.h>
 #include <time.h>
@@ -27,7 +27,7 @@ static void unload_that_hangs_is_the_last(void **state)
 	struct err err = { 0 };
 	const struct sys sys = { .module_unload = hang_in_uvm };
 	struct apply apply = { .kern = &folder.root, .sys = &sys, .unload_timeout_ms = 1000 };
-	auto_transaction struct transaction r = RUN(&apply, NULL);
+	auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
 	folder_make(&folder);
 	strv_add(&r.loaded, str_dup("nvidia"));
 	strv_add(&r.loaded, str_dup("nvidia_uvm"));
@@ -106,7 +106,7 @@ static void only_the_core_counts(void **state)
 				       .request = &request,
 				       .plan = &plan,
 				       .progress = &progress };
-		auto_transaction struct transaction r = RUN(&apply, NULL);
+		auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
 		if (!rows[i].is_demanded)
 			strv_add(&plan.optional, str_dup("nvidia-modeset"));
 		assert_int_equal(module_params_add_option(&params, "nvidia-modeset:a=1", &err), 0);
@@ -158,7 +158,7 @@ static void a_load_that_hangs_is_not_spared(void **state)
 			       .plan = &plan,
 			       .load_timeout_ms = 500,
 			       .progress = &progress };
-	auto_transaction struct transaction r = RUN(&apply, NULL);
+	auto_transaction struct transaction r = TRANSACTION_OF(&apply, NULL);
 	folder_make(&folder);
 	strv_add(&plan.optional, str_dup("nvidia-modeset"));
 	make_set(&r);

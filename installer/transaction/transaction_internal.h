@@ -1,10 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of a plan, as its steps see it: what each leaves for the later ones and for the undo. Only apply.c and the
-// files of steps include this.
+// One run of a plan, as its steps see it: what each leaves for the later ones and for the undo. Only the files of this
+// room include it.
 #pragma once
 #include "holders/unbind.h"
 #include "host/module_set.h"
-#include "transaction/rollback.h"
+#include "journal/journal.h"
+#include "transaction/apply.h"
+
+// The way back: which driver comes in again when a change fails, and its module files, whole and at hand before
+// anything is touched. It needs no network: the files are those of the node's store, or the host's own.
+struct rollback {
+	struct driver_state driver; // .version NULL = there is no way back
+	struct package package;     // of the store, or none
+	const struct root *shared;  // its files, where the target's package is the same; NULL = unpacked on its own
+	struct strv files;          // of driver.modules, in one of these, or else below the host root
+};
+#define ROLLBACK_NONE ((struct rollback){ .package = PACKAGE_NONE })
 
 // What a run knows beyond its plan.
 struct transaction {
@@ -26,12 +37,12 @@ struct transaction {
 	struct facts now; // as status was measured on
 };
 
-#define RUN(apply, ret) \
+#define TRANSACTION_OF(apply, ret) \
 	((struct transaction){ .a = (apply), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
 void transaction_done(struct transaction *r);
 #define auto_transaction __attribute__((cleanup(transaction_done)))
 
-// apply.c
+// transaction.c
 int transaction_open(struct transaction *r, struct err *err); // reads the journal
 // The store keeps what is in use and what last made the node ready. A node that works is not failed for a note.
 void transaction_remember(const struct transaction *r, const char *digest,
@@ -52,11 +63,9 @@ int transaction_may_go_unwritten(const struct transaction *r, struct err *err);
 void transaction_block_signals(void);
 
 // optional_modules.h: whether the plan does without this module, whose failure is then noted.
-bool optional_step_skip(struct transaction *r, const char *module, const struct err *why);
-void optional_step_record(struct transaction *r); // what failed is what `status` tells
-void optional_step_drop(struct transaction *r);   // and no part of what works
+bool transaction_skip_optional(struct transaction *r, const char *module, const struct err *why);
+void transaction_drop_optional(struct transaction *r); // what failed is no part of what works
 
-// step_verify.c
 // Measure; plan: what is requested must be what there is, too. NULL = anything that works.
 int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err);
 // What is about to happen, for others to read. Negative where it would be the first that touches the kernel: who starts
@@ -64,6 +73,15 @@ int transaction_verify(struct transaction *r, const struct plan *plan, struct er
 int transaction_publish(const struct transaction *r, const char *step, const char *subject, bool is_touch,
 			struct err *err);
 void transaction_publish_end(const struct transaction *r, const char *outcome); // as transaction_verify() measured it
+
+// What the kernel has now; of a change that was cut off in this boot, what it had before that; with no driver loaded,
+// the last good one. Never the target itself. What cannot be brought back is told (progress_note) and is none.
+// have: the target's package, which may be the same (other parameters); it outlives ret.
+void transaction_prepare_rollback(const struct apply *a, const struct journal *j, const struct driver_state *target,
+				  const struct package *have, struct rollback *ret);
+// Its modules, where they are not loaded, with the parameters they had. 1 = some were loaded, 0 = all were
+// there; or the first failure.
+int transaction_load_rollback(const struct apply *a, const struct rollback *b, struct err *err);
 
 // step_acquire.c
 int step_adopt(struct transaction *r, const struct step *step, struct err *err);
@@ -85,6 +103,8 @@ int step_load(struct transaction *r, const struct step *step, struct err *err);
 // Take out what this run, or one that was cut off, has put in; and bring in again what the kernel had, with its nodes.
 int step_undo_load(struct transaction *r, struct err *err);
 int step_undo_unload(struct transaction *r, struct err *err);
+int step_nodes(struct transaction *r, const struct step *step, struct err *err);
+int step_verify(struct transaction *r, const struct step *step, struct err *err);
 // step_driver_root.c
 int step_payload(struct transaction *r, const struct step *step, struct err *err);
 int step_export(struct transaction *r, const struct step *step, struct err *err);
@@ -97,6 +117,3 @@ void step_export_rollback(struct transaction *r);
 // What was exported before is in place again; a failure is a note, because it must not stop the undo of the modules.
 void step_undo_export(struct transaction *r);
 void step_export_collect(struct transaction *r); // what nobody looks at any more
-// step_verify.c
-int step_nodes(struct transaction *r, const struct step *step, struct err *err);
-int step_verify(struct transaction *r, const struct step *step, struct err *err);
