@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemons/daemon_process.h"
 
+#include "base/core/date.h"
 #include "base/process/start_time.h"
 
 #include <errno.h>
@@ -72,13 +73,6 @@ int daemon_launch(const struct daemon_env *p, const struct daemon_unit *u, int o
 	return pid < 0 ? err_set(err, errno, "start %s", u->name) : pid;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
-
 // A process loses its program first, then its open devices, and is a zombie last.
 static bool is_process_gone(const struct root *kern, int pid, uint64_t start)
 {
@@ -93,8 +87,8 @@ static bool is_process_gone(const struct root *kern, int pid, uint64_t start)
 static bool wait_process_end(const struct daemon_env *p, int pid, uint64_t start, int most_ms)
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
-	for (int64_t end = now_ms() + most_ms; !is_process_gone(p->kern, pid, start); nanosleep(&nap, NULL))
-		if (now_ms() >= end)
+	for (int64_t end = clock_ms() + most_ms; !is_process_gone(p->kern, pid, start); nanosleep(&nap, NULL))
+		if (clock_ms() >= end)
 			return false;
 	return true;
 }

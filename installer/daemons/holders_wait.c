@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemons/holders_wait.h"
 
+#include "base/core/date.h"
 #include "base/process/start_time.h"
 #include "daemons/daemon_stop.h"
 
@@ -171,13 +172,6 @@ static int stop_holders(const struct holders_wait *d, const struct holders *h, s
 	return 0;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
-
 struct told {
 	char *text;
 	int64_t at_ms;
@@ -186,7 +180,7 @@ struct told {
 // A line when something has changed, and one now and then when nothing does.
 static void tell_blocker(const struct holders_wait *d, const char *who, struct told *last)
 {
-	int64_t now = now_ms();
+	int64_t now = clock_ms();
 	if (str_eq(who, last->text) && now - last->at_ms < TELL_MS)
 		return;
 	progress_note(d->progress, "waiting for whoever uses the driver: %s", who);
@@ -199,7 +193,7 @@ static int wait_for_holders(const struct holders_wait *d, struct modules *loaded
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
 	auto_strv struct strv asked = { 0 };
-	for (int64_t end = now_ms() + d->timeout_ms;; nanosleep(&nap, NULL)) {
+	for (int64_t end = clock_ms() + d->timeout_ms;; nanosleep(&nap, NULL)) {
 		auto_str char *who = NULL;
 		if (look_for_holders(d, loaded, ret, &who, err) < 0)
 			return -1;
@@ -207,7 +201,7 @@ static int wait_for_holders(const struct holders_wait *d, struct modules *loaded
 			return 0;
 		if (d->policy == HOLDERS_STOP && stop_holders(d, ret, &asked, err) < 0)
 			return -1;
-		if (d->policy == HOLDERS_REFUSE || now_ms() >= end)
+		if (d->policy == HOLDERS_REFUSE || clock_ms() >= end)
 			return err_set(err, E_IN_USE, "%s", who);
 		tell_blocker(d, who, told);
 	}

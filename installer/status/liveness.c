@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "status/liveness.h"
 
+#include "base/core/date.h"
 #include "base/formats/json.h"
 
 #include <stdio.h>
-#include <time.h>
 
 static const char BOOT_ID[] = "proc/sys/kernel/random/boot_id";
 enum { SECOND_MS = 1000, TURN_MS = 5000 };
-
-// Not the time of day, which may be set meanwhile.
-static int64_t monotonic_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * SECOND_MS + t.tv_nsec / 1000000;
-}
 
 // The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process. start: field
 // 22 of proc_pid_stat(5), without which the next container's process 1 would be taken for the last one's.
@@ -58,7 +50,7 @@ void liveness_done(struct liveness *p)
 void liveness_beat(struct liveness *p, const char *step, unsigned done, unsigned total)
 {
 	struct err ignored;
-	int64_t now = monotonic_ms();
+	int64_t now = clock_ms();
 	bool is_turn = str_eq(step, LIVENESS_TURN);
 	if ((done > 1 && done < total && now - p->beat_ms < SECOND_MS) ||
 	    (is_turn && p->beat_ms && now - p->beat_ms < TURN_MS))
@@ -115,7 +107,7 @@ int liveness_check(const struct root *root, const char *dir, const struct root *
 		return 0;
 	}
 	ret->step = str_dup(step);
-	ret->age_s = (monotonic_ms() - beat) / SECOND_MS;
+	ret->age_s = (clock_ms() - beat) / SECOND_MS;
 	char state = process_state(kern, ret->pid, &now_start);
 	bool is_another = start && now_start && (uint64_t)start != now_start;
 	judge_pulse(ret, is_another ? '\0' : state, stall_s);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/build/build.h"
 
+#include "base/core/date.h"
 #include "base/file/copy.h"
 #include "kmod/build/jobs.h"
 #include "kmod/build/make.h"
@@ -238,7 +239,7 @@ static void fill_result(struct build *b, long started_ms, struct build_outcome *
 				       .patches = b->patches,
 				       .jobs = b->jobs,
 				       .peak_kib = b->compile.peak_kib,
-				       .seconds = (double)(make_now_ms() - started_ms) / 1000,
+				       .seconds = (double)(clock_ms() - started_ms) / 1000,
 				       .objects = b->objects };
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
@@ -251,7 +252,7 @@ static void fill_result(struct build *b, long started_ms, struct build_outcome *
 int build_run(const struct build_request *request, struct build_outcome *ret, struct err *err)
 {
 	auto_end struct build b = { .request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
-	long started_ms = make_now_ms();
+	long started_ms = clock_ms();
 	unsigned seconds = request->timeout_s ? request->timeout_s : DEFAULT_TIMEOUT_S;
 	b.compile = (struct compile){ .tree = request->tree,
 				      .tools = &b.tools,
@@ -285,6 +286,6 @@ int build_preflight(const struct build_request *request, struct build_outcome *r
 	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
 	if (check_request(&b, err) < 0)
 		return -1;
-	fill_result(&b, make_now_ms(), ret);
+	fill_result(&b, clock_ms(), ret);
 	return 0;
 }

@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/build/make.h"
 
+#include "base/core/date.h"
 #include "base/file/copy.h"
 #include "kmod/build/objects.h"
-
-#include <time.h>
-
-long make_now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 int make_bind_headers(struct compile *c, struct err *err)
 {
@@ -74,7 +66,7 @@ int make_run(struct compile *c, const char *const *argv, const char *dir, struct
 			      "SOURCE_DATE_EPOCH=0",
 			      OBJECTS_ENVIRONMENT,
 			      NULL };
-	long left = c->deadline_ms - make_now_ms();
+	long left = c->deadline_ms - clock_ms();
 	struct sandbox sandbox = { .base = c->tools->base,
 				   .headers = &c->headers,
 				   .dirs = &c->tree->dirs,

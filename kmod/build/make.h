@@ -27,4 +27,3 @@ void make_variables(const struct compile *c, struct strv *argv);
 // Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3): E_TOOLCHAIN when the tree's flags
 // do not suit the compiler, E_CONFTEST_BROKEN when a right snippet fails or a wrong one passes.
 int canary_check(struct compile *c, struct err *err);
-long make_now_ms(void);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/build/probes.h"
 
+#include "base/core/date.h"
 #include "base/file/copy.h"
 #include "kmod/build/make.h"
 #include "kmod/build/script.h"
@@ -318,7 +319,7 @@ static bool take_flags(struct probes *p)
 
 void probes_save(struct probes *p, bool is_last)
 {
-	long now = make_now_ms();
+	long now = clock_ms();
 	if (!p->cache || (!is_last && now - p->saved_ms < SAVE_MS) || !take_flags(p))
 		return;
 	size_t before = p->known_count;

@@ -3,6 +3,7 @@
 // process before the jail looks now and then, and ends it. It looks from outside, where nothing in the jail reaches it.
 #include "kmod/sandbox/jail.h"
 
+#include "base/core/date.h"
 #include "base/file/subtree.h"
 
 #include <errno.h>
@@ -32,13 +33,6 @@ static int count_entry(void *written, int dir, const char *name, const struct st
 	w->bytes += (uint64_t)st->st_blocks * 512;
 	w->files++;
 	return is_too_much(w) ? -1 : 0;
-}
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 // Files come and go while it looks, which may end a look early, but not for ever.
@@ -73,11 +67,11 @@ int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_w
 			return status;
 		if (ended != 0 || sigtimedwait(&child, NULL, &pause) >= 0)
 			continue;
-		long start = now_ms();
+		long start = clock_ms();
 		*ret_why = check_limit(room, &failures);
 		if (*ret_why)
 			kill(pid, SIGKILL);
-		long took = (now_ms() - start) * SHARE;
+		long took = (clock_ms() - start) * SHARE;
 		pause = (struct timespec){ .tv_sec = took < 1000 ? 1 : took / 1000 };
 	}
 }

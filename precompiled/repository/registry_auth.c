@@ -4,18 +4,12 @@
 // as long as it is said to last, one to pull and one to push.
 #include "precompiled/repository/registry.h"
 
+#include "base/core/date.h"
+
 #include <strings.h>
-#include <time.h>
 
 // A token that does not say how long it lasts does so for a minute; one that is about to run out is not used.
 enum { TOKEN_MAX = 1 << 20, LIFE_S = 60, LIFE_MAX_S = 3600, EARLY_S = 5 };
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static struct token *token_of(struct registry *g)
 {
@@ -32,7 +26,7 @@ void registry_auth_prepare(struct remote_repository *r, struct http_call *call)
 	if (g->is_basic) {
 		call->user = g->account.user;
 		call->password = g->account.password;
-	} else if (t->text && now_ms() < t->until_ms) {
+	} else if (t->text && clock_ms() < t->until_ms) {
 		call->bearer = t->text;
 	}
 }
@@ -181,7 +175,7 @@ static int read_token(const struct http_call *call, struct token *ret, struct er
 	life = life <= 0 ? LIFE_S : life < LIFE_MAX_S ? life : LIFE_MAX_S;
 	free(ret->text);
 	ret->text = str_dup(text);
-	ret->until_ms = now_ms() + (long)(life > 2 * EARLY_S ? life - EARLY_S : life) * 1000;
+	ret->until_ms = clock_ms() + (long)(life > 2 * EARLY_S ? life - EARLY_S : life) * 1000;
 	return 1;
 }
 

@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/repository/retry.h"
 
-#include <time.h>
+#include "base/core/date.h"
 
 enum { WAITS = 3, REFUSALS = 2, WAIT_MS = 100, WAIT_MAX_MS = 5000 };
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 // A server that was reached and then lost, or that says that it cannot serve now.
 static bool is_passing(const struct http_call *call)
@@ -44,7 +37,7 @@ int retry_is_due(struct remote_repository *r, const struct http_call *call, stru
 
 int retry_wait(struct remote_repository *r, unsigned ms, struct err *err)
 {
-	for (long end = now_ms() + (long)ms, left; (left = end - now_ms()) > 0;)
+	for (long end = clock_ms() + (long)ms, left; (left = end - clock_ms()) > 0;)
 		if (http_step(r->http, (int)left, err) < 0)
 			return -1;
 	return 0;

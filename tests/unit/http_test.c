@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/http/http.h"
 
+#include "base/core/date.h"
 #include "tests/unit/server.h"
-
-#include <time.h>
 
 enum { MAX = 1 << 20, PATIENT_MS = 60000 }; // longer than any machine is busy
 
@@ -14,13 +13,6 @@ static struct http *client(unsigned connect_ms, unsigned stall_ms)
 	struct http_options o = { .proxy = "", .connect_ms = connect_ms, .stall_ms = stall_ms };
 	assert_int_equal(http_new(&o, &h, &err), 0);
 	return h;
-}
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 static void serve_pages(struct server *s, int fd, const struct request *r)
@@ -276,13 +268,13 @@ static void test_deadlines(void **state)
 		auto_http struct http *h = client(PATIENT_MS, rows[i].stall_ms);
 		struct err err = { 0 };
 		auto_str char *url = server_url(&s, rows[i].path);
-		long start = now_ms();
+		long start = clock_ms();
 		auto_http_call struct http_call call = { .url = url, .max = MAX };
 		expect(http_run(h, &call, &err) == (rows[i].code ? -1 : 0), rows[i].path);
 		expect(err.code == rows[i].code, err.text);
 		expect(!rows[i].code || strstr(err.text, "not a byte for 300 ms"), err.text);
-		expect(now_ms() - start < PATIENT_MS / 2, rows[i].path);
-		expect(rows[i].code || now_ms() - start > (long)rows[i].stall_ms, rows[i].path);
+		expect(clock_ms() - start < PATIENT_MS / 2, rows[i].path);
+		expect(rows[i].code || clock_ms() - start > (long)rows[i].stall_ms, rows[i].path);
 	}
 }
 
@@ -308,11 +300,11 @@ static void test_least_rate(void **state)
 		assert_int_equal(http_new(&o, &h, &err), 0);
 		auto_str char *url = server_url(&s, "/trickle");
 		auto_http_call struct http_call call = { .url = url, .max = MAX };
-		long start = now_ms();
+		long start = clock_ms();
 		expect(http_run(h, &call, &err) == (rows[i].code ? -1 : 0), rows[i].what);
 		expect(err.code == rows[i].code, err.text);
 		expect(!rows[i].code || strstr(err.text, "in 1200 ms, less than 100 a second"), err.text);
-		expect(now_ms() - start >= 1200, rows[i].what); // not before its time
+		expect(clock_ms() - start >= 1200, rows[i].what); // not before its time
 	}
 }
 
@@ -331,12 +323,12 @@ static void test_black_hole(void **state)
 	auto_http struct http *h = client(300, PATIENT_MS);
 	struct err err = { 0 };
 	auto_str char *url = str_fmt("http://127.0.0.1:%u/", ntohs(at.sin_port));
-	long start = now_ms();
+	long start = clock_ms();
 	auto_http_call struct http_call call = { .url = url, .max = MAX };
 	assert_int_equal(http_run(h, &call, &err), -1);
 	assert_int_equal(err.code, E_TIMEOUT);
 	expect(strstr(err.text, "(tcp)"), err.text);
-	assert_true(now_ms() - start < PATIENT_MS / 2); // not the stall limit
+	assert_true(clock_ms() - start < PATIENT_MS / 2); // not the stall limit
 }
 
 static void test_unreachable(void **state)

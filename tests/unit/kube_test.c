@@ -3,6 +3,7 @@
 // tests/cluster.
 #include "cluster/kube/api.h"
 
+#include "base/core/date.h"
 #include "tests/unit/server.h"
 #include "tests/unit/tempdir.h"
 
@@ -168,13 +169,6 @@ static void site_stop(struct site *site)
 }
 #define auto_site __attribute__((cleanup(site_stop)))
 
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static void test_answers(void **state)
 {
 	(void)state;
@@ -242,14 +236,14 @@ static void test_repetition(void **state)
 							 .deadline_ms = rows[i].deadline_ms,
 							 .is_repeatable = rows[i].is_repeatable };
 		size_t before = server_count(&site.server);
-		long start = now_ms();
+		long start = clock_ms();
 		site.fails = rows[i].fails;
 		expect(kube_run(site.kube, &call, &err) == (rows[i].code ? -1 : 0), err.text);
 		auto_str char *row =
 			str_fmt("row %zu: %zu requests: %s", i, server_count(&site.server) - before, err.text);
 		expect(!rows[i].code || err.code == rows[i].code, row);
 		expect(!rows[i].requests || server_count(&site.server) - before == rows[i].requests, row);
-		expect(now_ms() - start < (long)rows[i].deadline_ms + 20000, row); // it does not hang
+		expect(clock_ms() - start < (long)rows[i].deadline_ms + 20000, row); // it does not hang
 		site.fails = 0;
 		if (i + 1 == ARRAY_SIZE(rows)) // the server hangs until it is stopped
 			return;

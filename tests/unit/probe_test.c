@@ -1,18 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package/fetch.h"
 
+#include "base/core/date.h"
 #include "tests/unit/server.h"
 
-#include <time.h>
-
 enum { STALL_MS = 3000 };
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void serve(struct server *s, int fd, const struct request *r)
 {
@@ -44,9 +36,9 @@ static void test_side_by_side(void **state)
 	strv_add(&names, server_url(&good, "/x"));
 	strv_add(&names, str_dup("http://127.0.0.1:1/x"));
 	assert_int_equal(http_new(&o, &h, &err), 0);
-	long start = now_ms();
-	fetch_probe(&names, 1, &(struct repository_options){ .http = h }, found);
-	assert_true(now_ms() - start < 2 * STALL_MS); // one deadline, not two
+	long start = clock_ms();
+	package_probe(&names, 1, &(struct repository_options){ .http = h }, found);
+	assert_true(clock_ms() - start < 2 * STALL_MS); // one deadline, not two
 	static const int want[] = { 0, E_TIMEOUT, E_TIMEOUT, 0, E_NETWORK };
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		expect(found[i].code == want[i] && !*found[i].text == !want[i], names.items[i + 1]);

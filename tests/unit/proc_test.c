@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process/proc.h"
 
+#include "base/core/date.h"
 #include "tests/unit/test.h"
 
 #include <signal.h>
-#include <time.h>
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 // The shell is only here to play programs that end, write and hang in all ways.
 static int run(const char *script, int timeout_ms, struct proc_end *ret, struct err *err)
@@ -61,11 +54,11 @@ static void test_ends_are_told_apart(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct proc_end end;
 		struct err err;
-		long start = now_ms();
+		long start = clock_ms();
 		expect(run(rows[i].script, rows[i].timeout_ms, &end, &err) == 0, rows[i].script);
 		expect(end.status == rows[i].status && end.signal == rows[i].signal, rows[i].script);
 		expect(end.is_timed_out == rows[i].is_timed_out, rows[i].script);
-		expect(now_ms() - start < 40000, rows[i].script); // none is waited for to its end
+		expect(clock_ms() - start < 40000, rows[i].script); // none is waited for to its end
 	}
 }
 
@@ -134,10 +127,10 @@ static void test_a_daemon_left_behind_does_not_hold_us(void **state)
 	(void)state;
 	struct proc_end end;
 	struct err err;
-	long start = now_ms();
+	long start = clock_ms();
 	assert_int_equal(run("sleep 120 & echo $!", 0, &end, &err), 0);
 	assert_int_equal(end.status, 0);
-	assert_true(now_ms() - start < 60000);
+	assert_true(clock_ms() - start < 60000);
 	uint64_t pid = 0;
 	assert_true(str_u64(str_trim(end.tail), 10, &pid));
 	assert_true(is_alive((pid_t)pid)); // a program that ended well keeps what it started

@@ -42,3 +42,10 @@ bool date_http_parse(const char *text, time_t *ret)
 {
 	return parse_date(true, text, ret);
 }
+
+long clock_ms(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}

@@ -3,20 +3,13 @@
 // credentials may go along, are to be decided anew for each place that a call is sent to.
 #include "base/http/http_internal.h"
 
+#include "base/core/date.h"
 #include "base/http/proxy.h"
 #include "base/process/log.h"
 
 #include <strings.h>
-#include <time.h>
 
 enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5 };
-
-long http_now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 int http_new(const struct http_options *options, struct http **ret, struct err *err)
 {
@@ -169,7 +162,7 @@ static void launch_transfer(struct transfer *t)
 	if (!t->easy)
 		abort();
 	t->problem[0] = '\0';
-	t->last_ms = http_now_ms();
+	t->last_ms = clock_ms();
 	restart_window(t, t->last_ms);
 	set_connection(t);
 	set_request_headers(t);
@@ -194,7 +187,7 @@ static void finish_transfer(struct transfer *t)
 		return;
 	auto_str char *url = http_url_shown(t->url);
 	log_debug("%s %s: status %ld, %ld ms%s%s%s%s", call->method ? call->method : "GET", url, call->status,
-		  http_now_ms() - t->start_ms, t->proxy ? ", by a proxy" : "", t->redirects ? ", redirected" : "",
+		  clock_ms() - t->start_ms, t->proxy ? ", by a proxy" : "", t->redirects ? ", redirected" : "",
 		  call->err.code ? ": " : "", call->err.text);
 }
 
@@ -293,7 +286,7 @@ static int advance_transfers(struct http *h, struct err *err)
 		conclude_transfer(t, result);
 		r |= t->call->is_done;
 	}
-	long now = http_now_ms();
+	long now = clock_ms();
 	for (struct transfer *t = h->transfers; t; t = t->next) {
 		if (t->call->is_done || !is_stalled(t, now))
 			continue;
@@ -307,7 +300,7 @@ static int advance_transfers(struct http *h, struct err *err)
 // Not beyond the next deadline.
 static int wait_bound(const struct http *h, int wait_ms)
 {
-	long now = http_now_ms();
+	long now = clock_ms();
 	for (const struct transfer *t = h->transfers; t; t = t->next) {
 		long left = t->last_ms + stall_limit(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
 		long window = t->window_ms + (long)h->rate_ms - now;
@@ -368,7 +361,7 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 		transfer_free(t);
 		return err_set(err, E_USAGE, "'%s' is no http or https address", shown);
 	}
-	t->start_ms = http_now_ms();
+	t->start_ms = clock_ms();
 	t->next = h->transfers;
 	h->transfers = t;
 	call->own = t;

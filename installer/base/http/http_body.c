@@ -3,6 +3,8 @@
 // limit, of an error only its first words.
 #include "base/http/http_internal.h"
 
+#include "base/core/date.h"
+
 #include <errno.h>
 
 enum { ERROR_KEPT = 4096, ERROR_DROPPED = 1 << 20, RECEIVE = 256 << 10 };
@@ -56,7 +58,7 @@ static size_t on_reply_data(char *data, size_t size, size_t count, void *ctx)
 		is_good = c->sink(c, data, len, &c->err) >= 0;
 	else
 		is_good = keep_reply(t, data, len);
-	t->last_ms = http_now_ms();
+	t->last_ms = clock_ms();
 	t->moved += len;
 	return is_good ? len : CURL_WRITEFUNC_ERROR;
 }
@@ -65,7 +67,7 @@ static size_t on_reply_header(char *data, size_t size, size_t count, void *ctx)
 {
 	struct transfer *t = ctx;
 	(void)data;
-	t->last_ms = http_now_ms();
+	t->last_ms = clock_ms();
 	t->moved += size * count;
 	return size * count;
 }
@@ -89,7 +91,7 @@ static size_t on_body(char *buf, size_t size, size_t count, void *ctx)
 		return CURL_READFUNC_ABORT;
 	}
 	t->body_at += (uint64_t)n;
-	t->last_ms = http_now_ms();
+	t->last_ms = clock_ms();
 	t->moved += (uint64_t)n;
 	return (size_t)n;
 }

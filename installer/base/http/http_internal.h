@@ -45,7 +45,6 @@ struct transfer { // a call on its way: one request, and one more for each redir
 	bool is_added;
 };
 
-long http_now_ms(void);
 int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err);
 
 // http_url.c

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/process/proc.h"
 
+#include "base/core/date.h"
 #include "base/process/log.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 
 const char PROC_PATH[] = "/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -25,13 +25,6 @@ struct reader {
 	char line[LINE_BYTES];
 	size_t len;
 };
-
-static long now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void keep_tail(struct proc_end *end, const char *line)
 {
@@ -117,14 +110,14 @@ static long end_group(struct proc_end *end, pid_t pid)
 	bool is_first = !end->is_timed_out;
 	end->is_timed_out = true;
 	kill(-pid, is_first ? SIGTERM : SIGKILL);
-	return is_first ? now_ms() + KILL_GRACE_MS : LONG_MAX;
+	return is_first ? clock_ms() + KILL_GRACE_MS : LONG_MAX;
 }
 
 // Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
 // for ever, and a program may close its output long before it ends.
 static void follow_output(struct reader *r, int in, pid_t pid)
 {
-	long deadline = r->proc->timeout_ms ? now_ms() + r->proc->timeout_ms : LONG_MAX;
+	long deadline = r->proc->timeout_ms ? clock_ms() + r->proc->timeout_ms : LONG_MAX;
 	bool is_open = true, is_ended = false;
 	for (int tick = 1;;) {
 		struct pollfd p = { .fd = is_open ? in : -1, .events = POLLIN };
@@ -134,7 +127,7 @@ static void follow_output(struct reader *r, int in, pid_t pid)
 			break;
 		else if (!(is_ended = has_ended(pid)) && tick < TICK_MAX_MS)
 			tick *= 2;
-		if (!is_ended && now_ms() >= deadline)
+		if (!is_ended && clock_ms() >= deadline)
 			deadline = end_group(r->end, pid);
 	}
 	if (r->len)
@@ -177,7 +170,7 @@ static void tell_end(const struct proc *proc, const struct proc_end *end, long m
 int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 {
 	int pipes[2];
-	long started = now_ms();
+	long started = clock_ms();
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, errno, "make a pipe for '%s'", proc->argv[0]);
 	auto_fd int in = pipes[0];
@@ -191,7 +184,7 @@ int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 	struct reader r = { .proc = proc, .end = ret };
 	follow_output(&r, in, pid);
 	reap_program(pid, ret);
-	tell_end(proc, ret, now_ms() - started);
+	tell_end(proc, ret, clock_ms() - started);
 	return 0;
 }
 

@@ -2,15 +2,15 @@
 // The client's clocks and dice, in a file of their own: the simulation (tests/sim) puts others in their place.
 #include "cluster/kube/clock.h"
 
+#include "base/core/date.h"
+
 #include <poll.h>
 #include <sys/random.h>
 #include <time.h>
 
 long kube_now_ms(void)
 {
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+	return clock_ms();
 }
 
 int64_t kube_wall_s(void)

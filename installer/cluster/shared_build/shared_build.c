@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/shared_build/shared_build.h"
 
+#include "base/core/date.h"
 #include "base/file/digest.h"
 #include "base/file/file.h"
 #include "base/file/lockfile.h"
@@ -54,13 +55,6 @@ static char *share_key(const struct shared_build_request *w)
 	auto_str char *names = strv_join(&modules, ",");
 	return str_fmt("%s %s %s %s %s %s %s", w->source->version, flavour_name(w->flavour), w->release,
 		       *w->build_id ? w->build_id : "-", w->arch, w->source->digest, names && *names ? names : "all");
-}
-
-static long monotonic_s(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec;
 }
 
 // 1 = the store or a source has it by now: of this source, where no driver was named.
@@ -147,7 +141,7 @@ static int follower_turn(struct shared_build *s, long *begun_s, long left_s, str
 	if (r < 0)
 		return -1;
 	auto_str char *who = str_dup(r > 0 ? s->lease.lease.other : "a builder");
-	if (left_s <= 0 || (r == 0 && monotonic_s() - *begun_s >= patience_s)) {
+	if (left_s <= 0 || (r == 0 && clock_ms() / 1000 - *begun_s >= patience_s)) {
 		progress_note(w, "%s; this node compiles for itself",
 			      r > 0 ? "the builder takes too long" : "no builder has begun with it");
 		return 0;
@@ -156,7 +150,7 @@ static int follower_turn(struct shared_build *s, long *begun_s, long left_s, str
 		progress_note(w, "%s compiles it; waiting for the package", who);
 		unsigned bound = patience_s + 1;
 		r = build_lease_wait(&s->lease, (left_s < bound ? (unsigned)left_s : bound) * 1000, why);
-		*begun_s = monotonic_s();
+		*begun_s = clock_ms() / 1000;
 		return r < 0 ? -1 : r == 0 ? 2 : after_lease(s, who, err);
 	}
 	nanosleep(&(struct timespec){ .tv_sec = PAUSE_S }, NULL);
@@ -180,7 +174,7 @@ static int builder_turn(struct shared_build *s, long end, struct err *why, struc
 		return 0;
 	}
 	auto_str char *who = str_dup(s->lease.lease.other ? s->lease.lease.other : "another node");
-	long left = end - monotonic_s();
+	long left = end - clock_ms() / 1000;
 	if (left <= 0) {
 		progress_note(w, "%s compiles for too long; this node compiles for itself", who);
 		return 0;
@@ -194,13 +188,13 @@ static int builder_turn(struct shared_build *s, long end, struct err *why, struc
 static int enter_lease(struct shared_build *s, struct err *err)
 {
 	struct err why;
-	long begun = monotonic_s(), end = begun + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
+	long begun = clock_ms() / 1000, end = begun + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
 	int r;
 	if (!s->request.is_builder)
 		progress_note(s->request.progress, "waiting for a builder, at most %u s until one begins",
 			      s->lease.lease.duration_s);
 	while ((r = s->request.is_builder ? builder_turn(s, end, &why, err) :
-					    follower_turn(s, &begun, end - monotonic_s(), &why, err)) == 2)
+					    follower_turn(s, &begun, end - clock_ms() / 1000, &why, err)) == 2)
 		;
 	if (r < 0)
 		progress_note(s->request.progress, "no Lease (%s); this node compiles for itself", why.text);
@@ -222,7 +216,7 @@ static int open_compile_lock(struct shared_build *s, struct err *err)
 
 static int enter_lock(struct shared_build *s)
 {
-	long end = monotonic_s() + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
+	long end = clock_ms() / 1000 + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
 	bool is_waiting = false;
 	struct err why;
 	if (open_compile_lock(s, &why) < 0) {
@@ -230,7 +224,7 @@ static int enter_lock(struct shared_build *s)
 		return 0;
 	}
 	while (flock(s->lock, LOCK_EX | LOCK_NB) < 0 && (errno == EWOULDBLOCK || errno == EINTR) &&
-	       monotonic_s() < end) {
+	       clock_ms() / 1000 < end) {
 		if (!is_waiting)
 			progress_note(s->request.progress, "another process compiles it; waiting for the package");
 		is_waiting = true;

@@ -10,7 +10,7 @@
 //   not found, not believed    as seen from here: this node compiles
 #pragma once
 #include "acquire/acquire.h"
-#include "acquire/compile_gate.h"
+#include "acquire/compile.h"
 #include "cluster/kube/build_lease.h"
 #include "precompiled/trust/signers.h"
 

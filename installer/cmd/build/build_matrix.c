@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // build --matrix: every driver of a file for every kernel of it. One pair that fails does not keep the others from
 // being built, and what the output or a source has already, of the same inputs, is not built again.
+#include "base/core/date.h"
 #include "base/file/file.h"
 #include "cmd/build/build.h"
 #include "cmd/common/output.h"
@@ -8,7 +9,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <time.h>
 
 // What became of one driver and one kernel of a matrix.
 enum build_result {
@@ -274,18 +274,11 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 	return 0;
 }
 
-static double monotonic_seconds(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel *k, struct build_pair *pair)
 {
 	struct headers_offer offer = { .bring = acquire_headers, .ctx = &l->acquire };
 	struct compile_request request;
-	double started = monotonic_seconds();
+	long started = clock_ms();
 	pair->driver = str_dup(l->source.version);
 	pair->why = pair->driver ? matrix_skipped(&l->matrix, pair->driver, k->release) : NULL;
 	fill_compile_request(l, k, pair->flavour, &offer, &request);
@@ -298,7 +291,7 @@ static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel
 		pair->result = pair->err.code == E_SOURCE_KERNEL ? BUILD_REFUSED : BUILD_FAILED;
 	else
 		pair->err.code = 0;
-	pair->seconds = monotonic_seconds() - started;
+	pair->seconds = (double)(clock_ms() - started) / 1000;
 	if (pair->result == BUILD_FAILED)
 		log_err(&pair->err);
 }

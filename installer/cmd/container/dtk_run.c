@@ -2,6 +2,7 @@
 // The side that has the driver. Whatever goes wrong here, `init` still has its own ways, so it is told and left.
 #include "cmd/container/dtk.h"
 
+#include "base/core/date.h"
 #include "base/file/copy.h"
 #include "base/file/file.h"
 #include "cmd/common/entry.h"
@@ -37,13 +38,6 @@ static void dtk_handover_done(struct dtk_handover *s)
 	root_done(&s->shared);
 }
 #define auto_dtk_handover __attribute__((cleanup(dtk_handover_done)))
-
-static time_t monotonic_s(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec;
-}
 
 static int file_digest_text(const char *path, char **ret, struct err *err)
 {
@@ -120,7 +114,7 @@ static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
 		return err_set(err, E_CONFLICT, "somebody else changes '%s'", s->shared.name);
 	if (dtk_prepare(&s->shared, &s->inputs, s->text, err) < 0)
 		return -1;
-	s->begun = s->last_alive = monotonic_s();
+	s->begun = s->last_alive = clock_ms() / 1000;
 	s->is_started = false;
 	progress_note(&s->job->session.progress, "asked the driver toolkit for %s %s for kernel %s, in '%s'",
 		      s->request.driver, s->request.flavour, s->request.kernel, s->shared.name);
@@ -132,13 +126,13 @@ static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
 	struct dtk_progress now = { 0 };
 	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
 		s->is_started = true;
-		s->last_alive = monotonic_s();
+		s->last_alive = clock_ms() / 1000;
 		progress_note(&s->job->session.progress, "the driver toolkit has begun");
 	}
 	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
 		return;
 	s->last = now;
-	s->last_alive = monotonic_s();
+	s->last_alive = clock_ms() / 1000;
 	if (now.total && str_eq(now.id, s->id)) // else it still ends what an earlier start asked for
 		progress_count(&s->job->session.progress, "toolkit", now.done, now.total);
 }
@@ -149,7 +143,7 @@ static int wait_for_toolkit(struct dtk_handover *s, const struct dtk_flags *flag
 	unsigned patience = s->v->patience_s ? s->v->patience_s : PATIENCE_S;
 	unsigned compile = s->request.timeout_s ? s->request.timeout_s : COMPILE_S;
 	read_progress(s, flags);
-	time_t now = monotonic_s();
+	time_t now = clock_ms() / 1000;
 	if (now - s->last_alive >= (time_t)patience)
 		return err_set(err, E_TIMEOUT, "the toolkit's container %s within %u s",
 			       s->is_started ? "showed no sign of life" : "did not start", patience);
@@ -178,7 +172,7 @@ static int hand_to_toolkit(struct dtk_handover *s, struct err *err)
 	const char *dir = s->v->shared ? s->v->shared : DTK_SHARED;
 	if (root_init(&s->shared, dir, err) < 0 || fill_request(s, err) < 0 || continue_request(s, err) < 0)
 		return -1;
-	s->begun = s->last_alive = monotonic_s();
+	s->begun = s->last_alive = clock_ms() / 1000;
 	for (int r = 0; r == 0;) {
 		struct dtk_flags flags;
 		if (dtk_flags_read(&s->shared, &flags, err) < 0)

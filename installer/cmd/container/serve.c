@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/container/serve.h"
 
+#include "base/core/date.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 
 enum { FDS_MOST = 64 };
-
-static int64_t monotonic_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
 
 // As the first process of a container we are the parent of every orphan, and as a subreaper of each daemon.
 static void reap_children(const struct serve_part *parts, size_t count)
@@ -24,14 +18,14 @@ static void reap_children(const struct serve_part *parts, size_t count)
 	for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
 		for (size_t i = 0; i < count; i++)
 			if (parts[i].ended)
-				parts[i].ended(parts[i].ctx, pid, status, monotonic_ms());
+				parts[i].ended(parts[i].ctx, pid, status, clock_ms());
 }
 
 static int64_t tick(const struct serve_part *parts, size_t count)
 {
 	int64_t due = INT64_MAX;
 	for (size_t i = 0; i < count; i++) {
-		int64_t at = parts[i].tick ? parts[i].tick(parts[i].ctx, monotonic_ms()) : INT64_MAX;
+		int64_t at = parts[i].tick ? parts[i].tick(parts[i].ctx, clock_ms()) : INT64_MAX;
 		due = at < due ? at : due;
 	}
 	return due;
@@ -43,7 +37,7 @@ static void poll_until(const struct serve_part *parts, size_t count, int signals
 	size_t used = 1;
 	for (size_t i = 0; i < count; i++)
 		used += parts[i].fds ? parts[i].fds(parts[i].ctx, fds + used, FDS_MOST - used) : 0;
-	int64_t left = due == INT64_MAX ? -1 : due - monotonic_ms();
+	int64_t left = due == INT64_MAX ? -1 : due - clock_ms();
 	int timeout = due == INT64_MAX ? -1 : left < 0 ? 0 : left > INT_MAX ? INT_MAX : (int)left;
 	poll(fds, used, timeout);
 }
