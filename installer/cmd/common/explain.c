@@ -27,7 +27,7 @@ static void show_errors(bool is_json)
 		show_table(&rows);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_explain(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	if (!count) {
@@ -56,5 +56,5 @@ const struct cmd cmd_explain = {
 		 "next. Without CODE it lists all codes.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_explain,
 };

@@ -83,7 +83,7 @@ static void show_probe_json(const struct strv *names, const struct http_probe *p
 	show_json(whole);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_net_check(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_remote_access struct remote_access remote = { 0 };
@@ -119,5 +119,5 @@ const struct cmd cmd_net_check = {
 		 "Exit status 0: all are well; 1: at least one is not.\n",
 	.opts = { opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_net_check,
 };

@@ -76,7 +76,7 @@ void driver_manager_result_done(struct driver_manager_result *r)
 
 extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflight;
 
-static int run(const struct cmd *cmd, struct driver_manager_values *v, bool is_change, struct err *err)
+static int run_driver_manager(const struct cmd *cmd, struct driver_manager_values *v, bool is_change, struct err *err)
 {
 	auto_driver_manager_result struct driver_manager_result result = { 0 };
 	if (driver_manager_run(cmd, v, is_change, &result, err) < 0)
@@ -95,16 +95,16 @@ static int run(const struct cmd *cmd, struct driver_manager_values *v, bool is_c
 static int run_uninstall(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	return run(&cmd_driver_manager_uninstall, values, true, err);
+	return run_driver_manager(&cmd_driver_manager_uninstall, values, true, err);
 }
 
 static int run_preflight(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	return run(&cmd_driver_manager_preflight, values, false, err);
+	return run_driver_manager(&cmd_driver_manager_preflight, values, false, err);
 }
 
-static void failed(const void *values, const struct err *err)
+static void write_manager_termlog(const void *values, const struct err *err)
 {
 	const struct driver_manager_values *v = values;
 	termlog_write(&v->job.origin.remote.common, v->termination_log, err);
@@ -141,7 +141,7 @@ const struct cmd cmd_driver_manager_uninstall = {
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_uninstall,
-	.failed = failed,
+	.failed = write_manager_termlog,
 };
 
 const struct cmd cmd_driver_manager_preflight = {
@@ -153,7 +153,7 @@ const struct cmd cmd_driver_manager_preflight = {
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_preflight,
-	.failed = failed,
+	.failed = write_manager_termlog,
 };
 
 static const struct {

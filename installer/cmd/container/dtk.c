@@ -58,12 +58,12 @@ int dtk_wait_second(void)
 	return signal > 0 ? signal : 0;
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_dtk(void *values, char **args, size_t count, struct err *err)
 {
 	return dtk_run(values, args, count, err);
 }
 
-static int cmd_dtk_build_run(void *values, char **args, size_t count, struct err *err)
+static int run_dtk_build(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	return dtk_build(values, err);
@@ -85,7 +85,7 @@ const struct cmd cmd_dtk_run = {
 		"Pods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n",
 	.opts = { shared_opts, run_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
-	.run = run,
+	.run = run_dtk,
 };
 
 const struct cmd cmd_dtk_build = {
@@ -97,7 +97,7 @@ const struct cmd cmd_dtk_build = {
 		 "Pods call this `ocp_dtk_entrypoint dtk-build-driver`.\n",
 	.opts = { shared_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
-	.run = cmd_dtk_build_run,
+	.run = run_dtk_build,
 };
 
 static int refuse_dtk_verb(const char *verb, const char *why)

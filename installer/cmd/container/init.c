@@ -317,7 +317,7 @@ static int install_and_stay(const struct values *v, struct init_start *s, struct
 	return 0;
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_init(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	struct init_start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
@@ -329,7 +329,7 @@ static int run(void *values, char **args, size_t count, struct err *err)
 	return r;
 }
 
-static void failed(const void *values, const struct err *err)
+static void write_init_termlog(const void *values, const struct err *err)
 {
 	const struct values *v = values;
 	termlog_write(&v->job.origin.remote.common, v->termination_log, err);
@@ -346,6 +346,6 @@ const struct cmd cmd_init = {
 		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
-	.failed = failed,
+	.run = run_init,
+	.failed = write_init_termlog,
 };

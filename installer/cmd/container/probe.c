@@ -114,7 +114,7 @@ static const struct question *question_of(const char *name)
 	return NULL;
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_probe(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
 	const struct values *v = values;
@@ -153,5 +153,5 @@ const struct cmd cmd_probe = {
 		 "why.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_probe,
 };

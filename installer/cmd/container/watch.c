@@ -48,7 +48,7 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 	return 0;
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_watch(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct watch_values *v = values;
@@ -68,5 +68,5 @@ const struct cmd cmd_watch = {
 		 "  kmodsmith watch --once --driver 535.261.03 --source DRIVER.deb --gate\n",
 	.opts = { opts, source_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct watch_values),
-	.run = run,
+	.run = run_watch,
 };

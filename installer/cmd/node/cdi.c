@@ -70,7 +70,7 @@ static void warn_of_rival(const struct machine *m, const char *file)
 		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_cdi_generate(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
@@ -100,5 +100,5 @@ const struct cmd cmd_cdi_generate = {
 		 "  podman run --rm --device nvidia.com/gpu=0 IMAGE nvidia-smi\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_cdi_generate,
 };

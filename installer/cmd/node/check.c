@@ -119,7 +119,7 @@ static void show_check_result(const struct values *v, const struct check_result 
 		printf("next: %s\n", info->next);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_check(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
@@ -153,5 +153,5 @@ const struct cmd cmd_check = {
 		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
 	.opts = { source_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_check,
 };

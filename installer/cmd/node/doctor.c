@@ -43,7 +43,7 @@ static void show_findings(const struct doctor_findings *f)
 	show_table(&rows);
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_doctor(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
@@ -73,5 +73,5 @@ const struct cmd cmd_doctor = {
 		 "in the case that it names.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_doctor,
 };

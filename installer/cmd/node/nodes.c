@@ -64,7 +64,7 @@ static int make_device_nodes(const struct values *v, struct machine *m, struct d
 	return r;
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_nodes(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
@@ -94,5 +94,5 @@ const struct cmd cmd_nodes = {
 		 "partitions\n(MIG) this is the command.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_nodes,
 };

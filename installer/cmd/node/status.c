@@ -151,7 +151,7 @@ static void show_kernels(const struct machine *m, const struct facts *f)
 	}
 }
 
-static int run(void *values, char **args, size_t count, struct err *err)
+static int run_status(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
@@ -206,5 +206,5 @@ const struct cmd cmd_status = {
 		"about the\nkernels that this machine may start next stands at the end.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
-	.run = run,
+	.run = run_status,
 };
