@@ -5,13 +5,6 @@
 
 enum { FORMAT = 1, TEXT_MOST = 300, MODULES_MOST = 32, NUMBER_MOST = 1000000 };
 
-const char *dtk_flag_name(enum dtk_flag flag)
-{
-	static const char *const names[DTK_FLAGS] = { "dir_prepared", "driver_build_started", "driver_toolkit_broken",
-						      "driver_built" };
-	return names[flag];
-}
-
 enum dtk_step dtk_next(const struct dtk_flags *flags, const char *id)
 {
 	if (!str_eq(flags->id[DTK_PREPARED], id))

@@ -22,7 +22,6 @@
 #define DTK_SHARED "/mnt/shared-nvidia-driver-toolkit"
 
 enum dtk_flag { DTK_PREPARED, DTK_STARTED, DTK_BROKEN, DTK_BUILT, DTK_FLAGS };
-const char *dtk_flag_name(enum dtk_flag flag); // of the file
 
 struct dtk_flags {
 	char id[DTK_FLAGS][DIGEST_HEX + 1]; // "" = not set, or set about nothing that has an ID
@@ -58,37 +57,3 @@ enum dtk_step {
 };
 enum dtk_step dtk_next(const struct dtk_flags *flags, const char *id);
 bool dtk_is_due(const struct dtk_flags *flags, const char *id); // the toolkit's side: it has to compile
-
-// --- the shared directory
-
-int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err *err);
-int dtk_flag_set(const struct root *shared, enum dtk_flag flag, const char *id, struct err *err);
-int dtk_flag_clear(const struct root *shared, enum dtk_flag flag, struct err *err);
-
-struct dtk_inputs {          // what is copied, as a user typed it
-	const char *program; // statically linked
-	const char *source;
-	const char *patches; // NULL = none
-};
-// All of it, whole, before the flag that says so: killed in between, the toolkit sees nothing to do.
-int dtk_prepare(const struct root *shared, const struct dtk_inputs *inputs, const char *text, struct err *err);
-// The request that is there. 1 = read, 0 = none, or not a sound one.
-int dtk_request_read(const struct root *shared, struct dtk_request *ret, char ret_id[DIGEST_HEX + 1], struct err *err);
-
-struct dtk_progress {
-	char id[DIGEST_HEX + 1];
-	unsigned done, total; // objects; total 0 = before the first
-	unsigned beat;        // changes when there is life
-};
-int dtk_progress_write(const struct root *shared, const struct dtk_progress *p, struct err *err);
-bool dtk_progress_read(const struct root *shared, struct dtk_progress *ret);
-
-// Why the toolkit cannot, beside its flag: the error's name and text.
-int dtk_reason_write(const struct root *shared, const struct err *why, struct err *err);
-// Into an error of the code that it names; E_BUILD where it names none.
-void dtk_reason_read(const struct root *shared, struct err *ret);
-
-char *dtk_package_dir(const char *id); // below shared
-// The layout into an empty directory of ours, so that nobody changes what is being looked at. E_TOO_LARGE, E_MANIFEST:
-// it has what no package has.
-int dtk_package_copy(const struct root *shared, const char *id, const struct root *into, struct err *err);

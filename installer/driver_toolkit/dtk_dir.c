@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The files of the shared directory. Both containers may write all of them at any time, so each is looked at once, as
 // one open descriptor: a plain file, no longer than it may be.
+#include "driver_toolkit/dtk_dir.h"
+
 #include "base/file/copy.h"
 #include "base/file/file.h"
 #include "base/file/scratch.h"
 #include "base/formats/json.h"
-#include "driver_toolkit/dtk.h"
+#include "host/module_set.h"
+#include "kmod/module/prove.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +21,13 @@
 #define PACKAGE "package."
 #define REASON "driver_toolkit_broken.reason"
 #define PROGRAM "ocp_dtk_entrypoint"
+
+static const char *flag_file(enum dtk_flag flag)
+{
+	static const char *const names[DTK_FLAGS] = { "dir_prepared", "driver_build_started", "driver_toolkit_broken",
+						      "driver_built" };
+	return names[flag];
+}
 
 enum { SHORT = 64 << 10, BLOBS_MOST = 64 };
 static const off_t PACKAGE_MOST = (off_t)1 << 30;
@@ -54,7 +64,7 @@ int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err 
 	if (root_stat(shared, ".", &st, err) < 0)
 		return -1;
 	for (int i = 0; i < DTK_FLAGS; i++) {
-		auto_str char *text = read_short(shared, dtk_flag_name((enum dtk_flag)i));
+		auto_str char *text = read_short(shared, flag_file((enum dtk_flag)i));
 		if (text && digest_is_hex(str_trim(text)))
 			memcpy(ret->id[i], text, DIGEST_HEX + 1);
 	}
@@ -80,12 +90,12 @@ static int put_shared_file(const struct root *shared, const char *path, const ch
 int dtk_flag_set(const struct root *shared, enum dtk_flag flag, const char *id, struct err *err)
 {
 	auto_str char *text = str_fmt("%s\n", id);
-	return put_shared_file(shared, dtk_flag_name(flag), text, err);
+	return put_shared_file(shared, flag_file(flag), text, err);
 }
 
 int dtk_flag_clear(const struct root *shared, enum dtk_flag flag, struct err *err)
 {
-	return root_rmtree(shared, dtk_flag_name(flag), err) < 0 ? -1 : 0;
+	return root_rmtree(shared, flag_file(flag), err) < 0 ? -1 : 0;
 }
 
 static int put_program(const struct root *shared, const char *from, struct err *err)
@@ -247,7 +257,9 @@ static int copy_plain(const struct root *from, const char *path, const struct ro
 	return 0;
 }
 
-int dtk_package_copy(const struct root *shared, const char *id, const struct root *into, struct err *err)
+// The layout into an empty directory of ours, so that no other process changes what is checked. E_TOO_LARGE, E_MANIFEST:
+// it has what no package has.
+static int copy_package(const struct root *shared, const char *id, const struct root *into, struct err *err)
 {
 	static const char BLOBS[] = "blobs/sha256";
 	auto_str char *dir = dtk_package_dir(id);
@@ -266,4 +278,71 @@ int dtk_package_copy(const struct root *shared, const char *id, const struct roo
 			return -1;
 	}
 	return 0;
+}
+
+static int prove_toolkit_package(const struct package *p, const struct root *host, const struct root *kern,
+				 struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_proof struct proof proof = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		strv_add(&files, str_dup(p->files[i].name));
+	if (module_set_read(&p->dir, &files, &set, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)
+		return -1;
+	prove_modules(set.pointers, set.count, &abi, NULL, &proof);
+	return proof_error(&proof, err);
+}
+
+static int take_into_store(struct acquire *o, const struct dtk_request *request, const struct root *host,
+			   const struct root *kern, struct package *ret, struct err *err)
+{
+	struct err ignored;
+	if (acquire_find(o, false, err) < 0)
+		return -1;
+	const struct package *p = acquire_found(o);
+	if (!p)
+		return err_set(err, E_NO_PACKAGE, "%s", o->why_not ? o->why_not : "it has no package");
+	if (!str_eq(p->key.source, request->source_sha256))
+		return err_set(err, E_NO_PACKAGE, "it is not of the source that was asked for");
+	if (acquire_take(o, ret, err) < 0)
+		return -1;
+	if (prove_toolkit_package(ret, host, kern, err) == 0)
+		return 0;
+	store_quarantine(&o->store, ret->layer.digest, NULL, &ignored);
+	return -1;
+}
+
+int dtk_take(const struct acquire *as, const struct dtk_request *request, const struct root *shared, const char *id,
+	     const struct root *host, const struct root *kern, char **ret_tag, struct err *err)
+{
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_package struct package package = PACKAGE_NONE;
+	auto_strv struct strv from = { 0 };
+	if (scratch_make(as->fetch.state, "toolkit", &work, err) < 0 || copy_package(shared, id, &work.root, err) < 0)
+		return -1;
+	strv_add(&from, str_fmt("oci:%s", work.root.name));
+	struct acquire o = ACQUIRE_NONE;
+	o.fetch = as->fetch;
+	o.fetch.from = &from;
+	o.fetch.trust = NULL; // our own request came back; who may write the directory is in our pod
+	o.fetch.is_unverified = false;
+	o.fetch.is_compiled_here = true;
+	o.fetch.down = NULL;
+	o.want = as->want;
+	o.want.driver = request->driver;
+	o.want.flavour = request->flavour;
+	o.want.source = NULL;
+	o.limit = as->limit;
+	o.kernels = as->kernels; // borrowed
+	o.is_named = true;
+	o.progress = as->progress;
+	int r = take_into_store(&o, request, host, kern, &package, err);
+	if (r == 0)
+		*ret_tag = package_tag(&package.key);
+	o.kernels = (struct strv){ 0 };
+	package_done(&package); // before the store that it came from
+	acquire_done(&o);
+	return r;
 }

@@ -2,7 +2,7 @@
 // The flags of a hand-over as a table of states, and the request as a document.
 #include "tests/unit/tempdir.h"
 
-#include "driver_toolkit/dtk.h"
+#include "driver_toolkit/dtk_dir.h"
 
 #define A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"

@@ -2,15 +2,549 @@
 // dtk run, dtk build: a compile in OpenShift's driver toolkit.
 #include "cmd/container/dtk.h"
 
+#include "base/core/date.h"
+#include "base/file/copy.h"
+#include "base/file/file.h"
 #include "cmd/common/entry.h"
+#include "cmd/common/job.h"
 #include "cmd/container/nvidia_driver.h"
-#include "driver_toolkit/dtk.h"
+#include "driver_toolkit/dtk_dir.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
 
 #define PATIENCE_HELP "how long the toolkit may show no sign of life before the driver comes without it; default 600"
+
+struct dtk_values {
+	struct common common;
+	char *shared, *program;
+	unsigned patience_s;
+	bool is_image_missing;
+};
+
+static void stop_signals(sigset_t *ret)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
+	sigemptyset(ret);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaddset(ret, signals[i]);
+}
+
+static void block_stop_signals(void)
+{
+	sigset_t set;
+	stop_signals(&set);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static void unblock_stop_signals(void)
+{
+	sigset_t set;
+	stop_signals(&set);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+// One second, or until told to stop: the signal, 0 = none. block_stop_signals() first.
+static int wait_second(void)
+{
+	const struct timespec second = { .tv_sec = 1 };
+	sigset_t set;
+	stop_signals(&set);
+	int signal = sigtimedwait(&set, NULL, &second);
+	return signal > 0 ? signal : 0;
+}
+
+// The side that has the compiler: a foreign root, into which the other container put this program.
+
+struct dtk_builder {
+	struct machine machine;
+	struct host host;
+	struct root shared, place, state; // place: kmodsmith in shared; state: in there, of this side
+	struct progress watch;
+	struct progress log; // what watch passes on to
+	struct dtk_request request;
+	struct dtk_progress progress;
+	time_t told;
+	struct scratch made; // a layout
+	struct layout layout;
+};
+#define DTK_BUILDER_NONE                                                            \
+	((struct dtk_builder){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			       .shared = ROOT_NONE,                                 \
+			       .place = ROOT_NONE,                                  \
+			       .state = ROOT_NONE,                                  \
+			       .made = SCRATCH_NONE,                                \
+			       .layout = LAYOUT_NONE })
+
+static void drop_request(struct dtk_builder *t)
+{
+	layout_done(&t->layout);
+	scratch_done(&t->made);
+	dtk_request_done(&t->request);
+}
+
+static void dtk_builder_done(struct dtk_builder *t)
+{
+	drop_request(t);
+	progress_done(&t->watch);
+	root_done(&t->state);
+	root_done(&t->place);
+	root_done(&t->shared);
+	host_done(&t->host);
+	machine_done(&t->machine);
+}
+#define auto_dtk_builder __attribute__((cleanup(dtk_builder_done)))
+
+static void beat_dtk(struct dtk_builder *t)
+{
+	struct err ignored;
+	t->progress.beat++;
+	dtk_progress_write(&t->shared, &t->progress, &ignored);
+}
+
+// Once a second is enough for somebody who waits for minutes.
+static void progress_to_shared(void *ctx, const char *what, unsigned done, unsigned total)
+{
+	struct dtk_builder *t = ctx;
+	t->log.progress(t->log.ctx, what, done, total);
+	t->progress.done = done;
+	t->progress.total = total;
+	if (time(NULL) == t->told)
+		return;
+	t->told = time(NULL);
+	beat_dtk(t);
+}
+
+static void enter_to_shared(void *ctx, const char *name)
+{
+	struct dtk_builder *t = ctx;
+	t->log.enter(t->log.ctx, name);
+	beat_dtk(t);
+}
+
+static int open_output(void *dtk_builder, const struct layout **ret, struct err *err)
+{
+	struct dtk_builder *t = dtk_builder;
+	if (scratch_make(&t->place, "package", &t->made, err) < 0 || layout_make(&t->made.root, &t->layout, err) < 0)
+		return -1;
+	*ret = &t->layout;
+	return 0;
+}
+
+// As NVIDIA's entrypoint tells a toolkit of another kernel; the headers say the rest.
+static int check_toolkit_image(const struct dtk_builder *t, struct err *err)
+{
+	const char *release = t->host.release;
+	auto_str char *image = str_fmt("lib/modules/%s/vmlinuz", release);
+	auto_strv struct strv has = { 0 };
+	if (!str_eq(t->request.kernel, release))
+		return err_set(err, E_HEADERS_MISMATCH, "asked for kernel %s, running is %s", t->request.kernel,
+			       release);
+	if (root_exists(&t->machine.host, image))
+		return 0;
+	if (root_list(&t->machine.host, "lib/modules", &has, err) < 0)
+		return -1;
+	auto_str char *kernels = strv_join(&has, ", ");
+	return err_set(err, E_HEADERS_NOT_FOUND, "the toolkit image is not of this kernel: no %s, it has %s", image,
+		       has.count ? kernels : "none");
+}
+
+static int compile_request_here(struct dtk_builder *t, struct err *err)
+{
+	const struct dtk_request *r = &t->request;
+	static const struct strv none;
+	auto_root struct root patches = ROOT_NONE;
+	auto_package struct package package = PACKAGE_NONE;
+	auto_compile_report struct compile_report report = { 0 };
+	auto_str char *path = str_fmt("kmodsmith/source/%s", r->source), *source = root_path(&t->shared, path);
+	struct compile_request request = {
+		.release = r->kernel,
+		.banner = t->host.banner,
+		.source_path = source,
+		.source_sha256 = r->source_sha256,
+		.headers = &none,
+		.modules = &r->modules,
+		.host = &t->machine.host,
+		.kern = &t->machine.kern,
+		.state = &t->state,
+		.jobs = r->jobs,
+		.timeout_s = r->timeout_s,
+		.is_rt_allowed = r->is_rt_allowed,
+		.output = open_output,
+		.output_ctx = t,
+	};
+	if (!flavour_parse(r->flavour, &request.flavour))
+		return err_set(err, E_CONFIG, "the request's flavour is '%s'", r->flavour);
+	if (r->patches && root_sub(&t->shared, "kmodsmith/patches", &patches, err) < 0)
+		return -1;
+	request.patches = r->patches ? &patches : NULL;
+	return compile_package(&request, &t->watch, &package, &report, err);
+}
+
+static bool is_request_current(const struct dtk_builder *t, const char *id)
+{
+	struct dtk_flags flags;
+	struct err ignored;
+	return dtk_flags_read(&t->shared, &flags, &ignored) == 0 && dtk_is_due(&flags, id);
+}
+
+static int publish_built_package(struct dtk_builder *t, const char *id, struct err *err)
+{
+	auto_str char *dir = dtk_package_dir(id);
+	const char *name = strrchr(dir, '/') + 1;
+	layout_done(&t->layout);
+	if (root_rmtree(&t->place, name, err) < 0 || scratch_keep(&t->made, name, err) < 0)
+		return -1;
+	return dtk_flag_set(&t->shared, DTK_BUILT, id, err);
+}
+
+// The images of GPUDirect Storage and GDRCopy leave their sources here and wait for the toolkit to have made modules of
+// them; who only looks at them waits for ever.
+static void warn_of_other_builds(const struct dtk_builder *t)
+{
+	static const struct {
+		const char *dir, *flag;
+	} others[] = { { "gds-nvidia-fs", "nvidia_fs_built" }, { "gdrcopy", "gdrcopy_built" } };
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (root_exists(&t->shared, others[i].dir))
+			log_warn("'%s' is here to be compiled, too: that is not done here, and %s will not be set",
+				 others[i].dir, others[i].flag);
+}
+
+// Only what cannot be told to the other side is an error.
+static int serve_request(struct dtk_builder *t, const char *id, struct err *err)
+{
+	struct err why = { 0 };
+	t->progress = (struct dtk_progress){ .beat = t->progress.beat };
+	memcpy(t->progress.id, id, sizeof(t->progress.id));
+	if (dtk_flag_set(&t->shared, DTK_STARTED, id, err) < 0)
+		return -1;
+	beat_dtk(t);
+	int r = check_toolkit_image(t, &why);
+	if (r == 0)
+		r = compile_request_here(t, &why);
+	if (r < 0)
+		progress_fail(&t->watch);
+	if (!is_request_current(t, id)) {
+		log_info("the request changed meanwhile: what came of it does not count");
+		return 0;
+	}
+	if (r == 0)
+		return publish_built_package(t, id, err);
+	log_err(&why);
+	return dtk_reason_write(&t->shared, &why, err) < 0 ? -1 : dtk_flag_set(&t->shared, DTK_BROKEN, id, err);
+}
+
+// The compiler and the headers are this container's. Other commands find the node's files by its process ids, which
+// this pod has, too; there are none.
+static int open_toolkit(const struct dtk_values *v, struct dtk_builder *t, struct err *err)
+{
+	char root[] = "/";
+	t->log = show_progress_log();
+	t->watch = t->log;
+	t->watch.ctx = t;
+	t->watch.progress = progress_to_shared;
+	t->watch.enter = enter_to_shared;
+	struct common common = v->common;
+	if (!common.root && !common.host_root)
+		common.host_root = root;
+	if (machine_open(&common, &t->machine, err) < 0 ||
+	    host_read(&t->machine.host, &t->machine.kern, &t->host, err) < 0)
+		return -1;
+	if (root_init(&t->shared, v->shared ? v->shared : DTK_SHARED, err) < 0 ||
+	    root_mkdirs(&t->shared, "kmodsmith/toolkit", 0755, err) < 0 ||
+	    root_sub(&t->shared, "kmodsmith", &t->place, err) < 0)
+		return -1;
+	return root_sub(&t->place, "toolkit", &t->state, err);
+}
+
+// One look. 1 = something was done, 0 = there is nothing to do.
+static int serve_next_request(struct dtk_builder *t, struct err *err)
+{
+	struct dtk_flags flags;
+	char id[DIGEST_HEX + 1];
+	if (dtk_flags_read(&t->shared, &flags, err) < 0)
+		return -1;
+	if (dtk_request_read(&t->shared, &t->request, id, err) == 0 || !dtk_is_due(&flags, id)) {
+		drop_request(t);
+		return 0;
+	}
+	log_info("asked for %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
+	warn_of_other_builds(t);
+	unblock_stop_signals(); // a signal ends the compile
+	int r = serve_request(t, id, err);
+	block_stop_signals();
+	drop_request(t);
+	return r < 0 ? -1 : 1;
+}
+
+static int serve_toolkit(const struct dtk_values *v, struct err *err)
+{
+	auto_dtk_builder struct dtk_builder t = DTK_BUILDER_NONE;
+	bool is_told = false;
+	block_stop_signals();
+	if (v->is_image_missing)
+		log_info("the cluster has no driver toolkit for this node: nothing to do here");
+	else if (open_toolkit(v, &t, err) < 0)
+		return -1;
+	for (int signal; (signal = wait_second()) == 0;) {
+		int r = v->is_image_missing ? 0 : serve_next_request(&t, err);
+		if (r < 0)
+			return -1;
+		if (r == 0 && !is_told)
+			log_info("waiting for a request");
+		is_told = r == 0;
+	}
+	return 0;
+}
+
+// The side that has the driver. Whatever goes wrong here, `init` still has its own ways, so it is told and left.
+
+enum { PATIENCE_S = 600, COMPILE_S = 3600, PREPARES_MOST = 3 };
+static const char PROGRAM[] = "/usr/libexec/kmodsmith";
+
+extern const struct cmd cmd_init;
+
+struct dtk_handover {
+	const struct dtk_values *v;
+	struct job *job;
+	struct root shared;
+	struct dtk_request request;
+	char *source, *text, id[DIGEST_HEX + 1];
+	struct dtk_inputs inputs;
+	unsigned prepares;
+	struct dtk_progress last;
+	bool is_started;          // the other side was seen to have begun
+	time_t begun, last_alive; // seconds of the monotonic clock
+};
+
+static void dtk_handover_done(struct dtk_handover *s)
+{
+	free(s->text);
+	free(s->source);
+	dtk_request_done(&s->request);
+	root_done(&s->shared);
+}
+#define auto_dtk_handover __attribute__((cleanup(dtk_handover_done)))
+
+static int file_digest_text(const char *path, char **ret, struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	if (fd < 0 || digest_file(fd, path, hex, err) < 0)
+		return -1;
+	*ret = str_dup(hex);
+	return 0;
+}
+
+static char *last_name(const char *path)
+{
+	auto_str char *full = str_dup(path);
+	for (size_t len = strlen(full); len > 1 && full[len - 1] == '/';)
+		full[--len] = '\0';
+	const char *slash = strrchr(full, '/');
+	return str_dup(slash ? slash + 1 : full);
+}
+
+static int fill_request(struct dtk_handover *s, struct err *err)
+{
+	const struct job *j = s->job;
+	const struct job_values *v = j->values;
+	struct dtk_request *r = &s->request;
+	char patches[DIGEST_HEX + 1];
+	s->source = session_source_path(&j->session);
+	if (!s->source)
+		return err_set(err, E_NOT_FOUND, "there is no source of the driver");
+	s->inputs = (struct dtk_inputs){ .program = s->v->program ? s->v->program : PROGRAM,
+					 .source = s->source,
+					 .patches = v->patches };
+	if (v->patches && copy_digest(&j->patches, patches, err) < 0)
+		return -1;
+	*r = (struct dtk_request){ .driver = str_dup(j->session.plan.driver),
+				   .flavour = str_dup(flavour_name(j->session.plan.flavour)),
+				   .kernel = str_dup(j->session.facts.host.release),
+				   .source = last_name(s->source),
+				   .source_sha256 = str_dup(j->session.source.digest),
+				   .patches = v->patches ? str_dup(patches) : NULL,
+				   .jobs = v->jobs,
+				   .timeout_s = v->timeout_s,
+				   .is_rt_allowed = v->is_rt_allowed,
+				   .attempt = 1 };
+	for (size_t i = 0; i < j->modules.count; i++)
+		strv_add(&r->modules, str_dup(j->modules.items[i]));
+	return file_digest_text(s->inputs.program, &r->program, err);
+}
+
+// What an earlier start of ours asked for goes on, unless it failed in a way that may pass.
+static int continue_request(struct dtk_handover *s, struct err *err)
+{
+	auto_dtk_request struct dtk_request old = { 0 };
+	struct dtk_flags flags;
+	char id[DIGEST_HEX + 1];
+	struct err ignored, why;
+	if (dtk_flags_read(&s->shared, &flags, err) < 0)
+		return -1;
+	if (dtk_request_read(&s->shared, &old, id, &ignored) > 0 && dtk_request_equal(&old, &s->request)) {
+		s->request.attempt = old.attempt;
+		dtk_reason_read(&s->shared, &why);
+		if (dtk_next(&flags, id) == DTK_LEAVE && err_info(why.code)->retryable)
+			s->request.attempt++;
+	}
+	s->text = dtk_request_text(&s->request);
+	dtk_request_id(s->text, s->id);
+	auto_dtk_request struct dtk_request parsed = { 0 }; // the other side must be able to read it
+	return dtk_request_parse(s->text, strlen(s->text), &parsed, err);
+}
+
+static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
+{
+	if (s->prepares++ >= PREPARES_MOST)
+		return err_set(err, E_CONFLICT, "somebody else changes '%s'", s->shared.name);
+	if (dtk_prepare(&s->shared, &s->inputs, s->text, err) < 0)
+		return -1;
+	s->begun = s->last_alive = clock_ms() / 1000;
+	s->is_started = false;
+	progress_note(&s->job->session.progress, "asked the driver toolkit for %s %s for kernel %s, in '%s'",
+		      s->request.driver, s->request.flavour, s->request.kernel, s->shared.name);
+	return 0;
+}
+
+static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
+{
+	struct dtk_progress now = { 0 };
+	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
+		s->is_started = true;
+		s->last_alive = clock_ms() / 1000;
+		progress_note(&s->job->session.progress, "the driver toolkit has begun");
+	}
+	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
+		return;
+	s->last = now;
+	s->last_alive = clock_ms() / 1000;
+	if (now.total && str_eq(now.id, s->id)) // else it still ends what an earlier start asked for
+		progress_count(&s->job->session.progress, "toolkit", now.done, now.total);
+}
+
+// 0 = go on waiting, or the signal that ends it.
+static int wait_for_toolkit(struct dtk_handover *s, const struct dtk_flags *flags, struct err *err)
+{
+	unsigned patience = s->v->patience_s ? s->v->patience_s : PATIENCE_S;
+	unsigned compile = s->request.timeout_s ? s->request.timeout_s : COMPILE_S;
+	read_progress(s, flags);
+	time_t now = clock_ms() / 1000;
+	if (now - s->last_alive >= (time_t)patience)
+		return err_set(err, E_TIMEOUT, "the toolkit's container %s within %u s",
+			       s->is_started ? "showed no sign of life" : "did not start", patience);
+	if (now - s->begun >= (time_t)patience + (time_t)compile)
+		return err_set(err, E_BUILD_TIMEOUT, "the toolkit's container took longer than %u s", compile);
+	return wait_second();
+}
+
+static int take_toolkit_package(struct dtk_handover *s, struct err *err)
+{
+	struct job *j = s->job;
+	struct err ignored;
+	auto_str char *tag = NULL;
+	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag,
+		     err) < 0) {
+		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start asks for it anew
+		return err_wrap(err, "what the toolkit made");
+	}
+	progress_end(&j->session.progress, "toolkit", "%s, proven, is in the store", tag);
+	return 0;
+}
+
+// 0 = the store has it; a signal; negative = the toolkit cannot.
+static int hand_to_toolkit(struct dtk_handover *s, struct err *err)
+{
+	const char *dir = s->v->shared ? s->v->shared : DTK_SHARED;
+	if (root_init(&s->shared, dir, err) < 0 || fill_request(s, err) < 0 || continue_request(s, err) < 0)
+		return -1;
+	s->begun = s->last_alive = clock_ms() / 1000;
+	for (int r = 0; r == 0;) {
+		struct dtk_flags flags;
+		if (dtk_flags_read(&s->shared, &flags, err) < 0)
+			return -1;
+		switch (dtk_next(&flags, s->id)) {
+		case DTK_PREPARE:
+			r = prepare_shared_dir(s, err);
+			break;
+		case DTK_WAIT:
+			r = wait_for_toolkit(s, &flags, err);
+			break;
+		case DTK_TAKE:
+			return take_toolkit_package(s, err);
+		case DTK_LEAVE:
+			dtk_reason_read(&s->shared, err);
+			return -1;
+		}
+		if (r != 0)
+			return r;
+	}
+	return 0;
+}
+
+// 0, or the signal that ended the wait.
+static int use_toolkit(const struct dtk_values *v, const struct job_values *init)
+{
+	auto_job struct job job = JOB_NONE;
+	auto_dtk_handover struct dtk_handover dtk_handover = { .v = v, .job = &job, .shared = ROOT_NONE };
+	struct err err;
+	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.session.plan, STEP_COMPILE))
+		return 0; // init says the same, and more
+	progress_enter(&job.session.progress, "toolkit");
+	block_stop_signals();
+	int r = hand_to_toolkit(&dtk_handover, &err);
+	unblock_stop_signals();
+	if (r < 0) {
+		progress_note(&job.session.progress, "going on without the driver toolkit: %s: %s",
+			      err_info(err.code)->name, err.text);
+		progress_fail(&job.session.progress);
+	}
+	return r > 0 ? r : 0;
+}
+
+static void command_line(const struct common *c, char **args, size_t count, struct strv *ret)
+{
+	strv_add(ret, str_dup("init"));
+	if (c->root)
+		strv_add(ret, str_fmt("--root=%s", c->root));
+	if (c->host_root)
+		strv_add(ret, str_fmt("--host-root=%s", c->host_root));
+	if (c->log_format)
+		strv_add(ret, str_fmt("--log-format=%s", c->log_format));
+	if (c->is_json)
+		strv_add(ret, str_dup("--json"));
+	if (c->is_quiet)
+		strv_add(ret, str_dup("--quiet"));
+	if (c->is_verbose)
+		strv_add(ret, str_dup("--verbose"));
+	for (size_t i = 0; i < count; i++)
+		strv_add(ret, str_dup(args[i]));
+}
+
+static int hand_over_and_init(const struct dtk_values *v, char **args, size_t count, struct err *err)
+{
+	auto_strv struct strv line = { 0 }, again = { 0 }; // getopt sorts what it is given
+	command_line(&v->common, args, count, &line);
+	command_line(&v->common, args, count, &again);
+	void *values = mem_alloc(cmd_init.values_size);
+	int signal = 0;
+	(void)err;
+	if (v->is_image_missing)
+		log_info("the cluster has no driver toolkit for this node: going on without it");
+	else if (entry_values(&cmd_init, (int)line.count, line.items, values) == 0)
+		signal = use_toolkit(v, values);
+	opt_done(&cmd_init, values);
+	free(values);
+	if (signal) {
+		log_info("signal %d: leaving before the driver is there", signal);
+		return 1;
+	}
+	return entry_run(&cmd_init, (int)again.count, again.items);
+}
 
 static const struct opt shared_opts[] = {
 	{ "shared", 0, "DIR", "KMODSMITH_DTK_SHARED", OPT_STR, offsetof(struct dtk_values, shared),
@@ -27,46 +561,15 @@ static const struct opt run_opts[] = {
 	{ 0 },
 };
 
-static void stop_signals(sigset_t *ret)
-{
-	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT };
-	sigemptyset(ret);
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaddset(ret, signals[i]);
-}
-
-void dtk_block_signals(void)
-{
-	sigset_t set;
-	stop_signals(&set);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
-void dtk_unblock_signals(void)
-{
-	sigset_t set;
-	stop_signals(&set);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
-int dtk_wait_second(void)
-{
-	const struct timespec second = { .tv_sec = 1 };
-	sigset_t set;
-	stop_signals(&set);
-	int signal = sigtimedwait(&set, NULL, &second);
-	return signal > 0 ? signal : 0;
-}
-
 static int run_dtk(void *values, char **args, size_t count, struct err *err)
 {
-	return dtk_run(values, args, count, err);
+	return hand_over_and_init(values, args, count, err);
 }
 
 static int run_dtk_build(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
-	return dtk_build(values, err);
+	return serve_toolkit(values, err);
 }
 
 const struct cmd cmd_dtk_run = {
