@@ -3,7 +3,6 @@
 #include "cluster/agent/agent_journal.h"
 #include "cluster/agent/single_node.h"
 #include "cluster/coordinator/pods.h"
-#include "cluster/coordinator/slot_ledger.h"
 #include "cluster/kube/kubeconfig.h"
 #include "cluster/kube/lease.h"
 #include "cluster/policy/node_list.h"

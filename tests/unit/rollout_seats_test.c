@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is kept, what is given back and what is counted before anything is granted: the ledger and the nodes put
 // together. Scenarios: rollout_slots_test.
-#include "cluster/coordinator/slot_ledger.h"
+#include "cluster/rollout/rollout_status.h"
 #include "tests/unit/rollout_line.h"
 
 // Who keeps its slot is decided by its state; what the ledger says counts where that says nothing.

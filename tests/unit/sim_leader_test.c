@@ -2,7 +2,7 @@
 // Who coordinates (upgrade-design 5.1, 5.6): the Lease kmodsmith-coordinator between two of them, to the second, and
 // how often it is asked for. T51, T58, T60.
 #include "cluster/coordinator/leader_election.h"
-#include "cluster/coordinator/slot_ledger.h"
+#include "cluster/rollout/rollout_status.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator counts for its metrics (upgrade-design 5.11).
-#include "cluster/coordinator/tally.h"
+#include "cluster/coordinator/metrics.h"
 #include "tests/unit/test.h"
 
 static void move(struct counters *t, enum node_phase from, enum node_phase to, int64_t seconds, enum failing failing)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent/single_node.h"
 
-#include "cluster/coordinator/slot_ledger.h"
 #include "cluster/rollout/merge_patch.h"
 #include "cluster/rollout/rollout_status.h"
 

@@ -3,14 +3,172 @@
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
 
+enum { WATCH_S = 300, KIND_MS = 60 * 1000 };
+
+// Beside NVIDIA's operator: the DaemonSets that drive nodes for it are known before the nodes are, and whoever they
+// serve is held. All others are led as ever, so that a cluster moves from the operator to us, or back, node by node.
+
+// Without the right to see them the annotation of a node is all that is known of the operator, and those that were seen
+// before: that they are gone is not known either.
+static int note_missing_rights(struct coordinator *c, struct err *err)
+{
+	if (err->code != E_AUTH)
+		return -1;
+	coordinator_report_trouble(c, "the driver DaemonSets of NVIDIA's operator cannot be seen", err);
+	c->sees_drivers = false;
+	return 0;
+}
+
+static int put_driver_daemonset(void *ctx, json_t *object, struct err *err)
+{
+	(void)err;
+	driver_daemonsets_put(ctx, object);
+	return 0;
+}
+
+static int operator_nodes_load(struct coordinator *c, struct err *err)
+{
+	auto_strv struct strv record = { 0 };
+	auto_driver_daemonsets struct driver_daemonsets now = { 0 };
+	struct kube_list list = { .path = DRIVER_DAEMONSETS_PATH,
+				  .query = DRIVER_DAEMONSETS_QUERY,
+				  .take = put_driver_daemonset,
+				  .ctx = &now };
+	char *version = NULL;
+	driver_daemonsets_record(false, &record);
+	list.record = (const char *const *)record.items;
+	c->sees_drivers = true;
+	if (kube_list(c->o.kube, &list, &version, err) < 0 && note_missing_rights(c, err) < 0)
+		return -1;
+	free(c->drivers.version);
+	c->drivers.version = version;
+	if (c->sees_drivers) {
+		driver_daemonsets_done(&c->driver_daemonsets);
+		c->driver_daemonsets = now;
+		now = (struct driver_daemonsets){ 0 };
+	}
+	driver_daemonsets_apply(&c->driver_daemonsets, &c->policy);
+	return 0;
+}
+
+// Which nodes they serve is read with the nodes.
+static int on_driver_daemonset(void *ctx, const char *type, json_t *object, struct err *err)
+{
+	struct coordinator *c = ctx;
+	(void)err;
+	if (str_eq(type, "DELETED") ? driver_daemonsets_remove(&c->driver_daemonsets, object) :
+				      driver_daemonsets_put(&c->driver_daemonsets, object))
+		c->is_loaded = false;
+	return 0;
+}
+
+static int operator_nodes_watch(struct coordinator *c, struct err *err)
+{
+	kube_watch_end(&c->drivers);
+	strv_done(&c->driver_record);
+	driver_daemonsets_record(true, &c->driver_record);
+	c->drivers.path = DRIVER_DAEMONSETS_PATH;
+	c->drivers.query = DRIVER_DAEMONSETS_QUERY;
+	c->drivers.record = (const char *const *)c->driver_record.items;
+	c->drivers.event = on_driver_daemonset;
+	c->drivers.ctx = c;
+	return c->sees_drivers ? kube_watch_begin(c->o.kube, &c->drivers, WATCH_S, err) : 0;
+}
+
+// The reason of each node is on the node; how many there are is told in the log and on the policy, once.
+static void operator_nodes_report(struct coordinator *c)
+{
+	struct err why;
+	size_t count = 0;
+	const char *first = "";
+	for (size_t i = 0; i < c->node_cache.count; i++) {
+		const struct node_state *m = &c->node_cache.nodes[i];
+		bool is_held = node_state_is_foreign(m) && policy_pool(&c->policy, m);
+		first = is_held && !count ? c->node_cache.entries[i].name : first;
+		count += is_held;
+	}
+	if (count && count != c->told_foreign) {
+		err_set(&why, E_HOST_DRIVER,
+			"NVIDIA's operator drives %zu of the nodes that pools of the policy take (%s%s): they are "
+			"held, and the "
+			"others go on; "
+			"see kmodsmith-operator(7)",
+			count, first, count > 1 ? ", ..." : "");
+		coordinator_report_trouble(c, "the policy", &why);
+		policy_in_force_event(c, coordinator_source(c, NULL), "NodesOfOtherOperator", why.text);
+	}
+	c->told_foreign = count;
+}
+
+// Coordinators of other namespaces: Leases are of a namespace and nodes are not, so a node names the namespace whose
+// coordinator leads it (kmodsmith.io/coordinator). Nobody else writes on it until that one's Lease is gone, or silent
+// for so long by our own clock; one that cannot be read is believed to be alive.
+
+enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
+
+void other_leaders_done(struct other_leaders *o)
+{
+	for (size_t i = 0; i < o->count; i++) {
+		free(o->items[i].namespace);
+		free(o->items[i].version);
+	}
+	strv_done(&o->gone);
+	*o = (struct other_leaders){ 0 };
+}
+
+static struct other_leader *find_other_leader(struct other_leaders *o, const char *namespace)
+{
+	for (size_t i = 0; i < o->count; i++)
+		if (str_eq(o->items[i].namespace, namespace))
+			return &o->items[i];
+	if (o->count == OTHER_LEADERS_MOST)
+		return NULL;
+	o->items[o->count] = (struct other_leader){ .namespace = str_dup(namespace) };
+	return &o->items[o->count++];
+}
+
+static void ask_other_leader(struct coordinator *c, struct other_leader *o)
+{
+	struct err why;
+	auto_json json_t *lease = NULL;
+	auto_str char *path = api_lease(o->namespace, LEADER_LEASE);
+	bool is_first = !o->asked_ms;
+	o->asked_ms = kube_now_ms();
+	int r = api_get(c->o.kube, path, &lease, &why);
+	const char *version = json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
+	if (r < 0 || !str_eq(o->version ? o->version : "", version ? version : "")) {
+		free(o->version);
+		o->version = str_dup(version);
+		o->seen_ms = o->asked_ms;
+	}
+	o->is_gone = r == 0 || (r > 0 && o->asked_ms - o->seen_ms >= DEAD_MS);
+	if (is_first && r > 0)
+		err_set(&why, E_CONFLICT, "some nodes are led by the coordinator of the namespace %s", o->namespace);
+	if (is_first && r != 0)
+		coordinator_report_trouble(c, "another coordinator", &why);
+}
+
+void other_leaders_check(struct coordinator *c)
+{
+	auto_strv struct strv names = { 0 }; // copied: the nodes may change while somebody is asked
+	for (size_t i = 0; i < c->node_cache.count; i++) {
+		const char *leader = c->node_cache.nodes[i].record.leader;
+		if (*leader && !str_eq(leader, c->o.namespace) && !strv_has(&names, leader))
+			strv_add(&names, str_dup(leader));
+	}
+	strv_done(&c->others.gone);
+	for (size_t i = 0; i < names.count; i++) {
+		struct other_leader *o = find_other_leader(&c->others, names.items[i]);
+		if (o && (!o->asked_ms || kube_now_ms() - o->asked_ms >= ASK_MS))
+			ask_other_leader(c, o);
+		if (o && o->is_gone)
+			strv_add(&c->others.gone, str_dup(o->namespace));
+	}
+}
+
 static const char *const map_event[] = { KUBE_EVENT, NULL };
 static const char *const object_event[] = { KUBE_EVENT, "object metadata uid", "object metadata generation",
 					    "object metadata annotations", NULL };
-
-const char *coordinator_configmap_value(const json_t *map, const char *key)
-{
-	return json_string_value(json_object_get(json_object_get(map, "data"), key));
-}
 
 static int get_configmap(struct coordinator *c, const char *name, json_t **map, struct err *err)
 {
@@ -72,7 +230,7 @@ static int check_driver_rollout_crd(struct coordinator *c, struct err *err)
 {
 	const char *kind = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KIND_KEY);
 	bool had_object = c->policy_object || str_eq(kind, DRIVER_ROLLOUT_KIND);
-	c->kind_ms = kube_now_ms() + COORDINATOR_KIND_MS;
+	c->kind_ms = kube_now_ms() + KIND_MS;
 	c->has_kind = read_list_version(c, &c->objects, err) == 0;
 	if (c->has_kind || err->code == E_NOT_FOUND)
 		return 0;
@@ -203,17 +361,17 @@ static int watch_nodes(struct coordinator *c, struct err *err)
 	strv_done(&c->node_record);
 	node_cache_record(&c->policy, true, &c->node_record);
 	c->nodes.record = (const char *const *)c->node_record.items;
-	return kube_watch_begin(c->o.kube, &c->nodes, COORDINATOR_WATCH_S, err);
+	return kube_watch_begin(c->o.kube, &c->nodes, WATCH_S, err);
 }
 
 static int watch_configmaps(struct coordinator *c, struct err *err)
 {
-	return kube_watch_begin(c->o.kube, &c->maps, COORDINATOR_WATCH_S, err);
+	return kube_watch_begin(c->o.kube, &c->maps, WATCH_S, err);
 }
 
 static int watch_driver_rollouts(struct coordinator *c, struct err *err)
 {
-	return c->has_kind ? kube_watch_begin(c->o.kube, &c->objects, COORDINATOR_WATCH_S, err) : 0;
+	return c->has_kind ? kube_watch_begin(c->o.kube, &c->objects, WATCH_S, err) : 0;
 }
 
 int cache_load_once(struct coordinator *c, struct err *err)

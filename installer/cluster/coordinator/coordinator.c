@@ -1,5 +1,289 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/coordinator/coordinator_internal.h"
+#include "cluster/kube/api.h"
+#include "cluster/rollout/node_patch.h"
+#include "cluster/rollout/operator_requests.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+// What the coordinator does: plan, record, grant, and one write a node, until nothing more is to be done now.
+
+static char *undone_text(const struct coordinator *c) // NULL = nothing is
+{
+	return c->replaced ? json_dumps(c->replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+}
+
+static json_t *status_configmap(const struct coordinator *c, const char *text)
+{
+	const json_t *metadata = json_object_get(c->status_map, "metadata");
+	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	auto_str char *undone = undone_text(c);
+	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind",
+			 "ConfigMap", "metadata", "name", ROLLOUT_STATUS_NAME, "resourceVersion",
+			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY,
+			 text, POLICY_KEY, c->policy_text, ROLLOUT_STATUS_KIND_KEY, kind, ROLLOUT_STATUS_UNDONE_KEY,
+			 undone);
+}
+
+static bool is_policy_recorded(const struct coordinator *c)
+{
+	const char *kept = coordinator_configmap_value(c->status_map, POLICY_KEY);
+	const char *undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
+	auto_str char *now = undone_text(c);
+	return (c->policy_text ? str_eq(kept, c->policy_text) : !kept) && (now ? str_eq(undone, now) : !undone);
+}
+
+// Before anything is granted by it, and by a new leader in any case; with the policy that it is granted by. Where
+// somebody else wrote it, it is read, and all is planned anew.
+static int record_rollouts(struct coordinator *c, const struct rollout *rollouts, struct err *err)
+{
+	auto_json json_t *doc = rollout_status_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
+	if (json_equal(doc, c->status_doc) && is_policy_recorded(c))
+		return 1;
+	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
+	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLOUT_STATUS_NAME : NULL);
+	auto_json json_t *body = status_configmap(c, text), *now = NULL;
+	int r = c->status_map ? api_replace(c->o.kube, path, body, &now, err) :
+				api_create(c->o.kube, path, body, &now, err);
+	if (r == 0 && cache_load_status(c, err) < 0)
+		return -1;
+	if (r <= 0)
+		return r;
+	json_decref(c->status_map);
+	json_decref(c->status_doc);
+	c->status_map = TAKE(now);
+	c->status_doc = TAKE(doc);
+	memcpy(c->rollouts, rollouts, c->policy.pool_count * sizeof(*rollouts));
+	return 1;
+}
+
+static void apply_gates(struct coordinator *c)
+{
+	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
+	const char *values[GATE_COUNT];
+	for (unsigned i = 0; i < GATE_COUNT; i++)
+		values[i] = json_string_value(json_object_get(notes, gate_keys[i]));
+	operator_requests_apply(values, &c->policy, c->rollouts);
+}
+
+// Where `kubectl describe node` looks. One that cannot be written is no reason to stop.
+static void report_phase_change(struct coordinator *c, const struct phase_change *t, const char *uid)
+{
+	struct err why;
+	const struct node_reason_info *info = node_reason_info(t->reason->code);
+	const char *name = node_phase_info(t->to)->name;
+	bool is_bad =
+		t->to == PHASE_FAILED || t->to == PHASE_HELD || t->to == PHASE_ROLLEDBACK || t->to == PHASE_RESTORING;
+	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
+	auto_str char *cause = t->reason->code == REASON_NONE ?
+				       str_dup("") :
+				       str_fmt(" (%s%s%s; next: %s)", info->code, *t->reason->object ? " " : "",
+					       t->reason->object, info->next);
+	auto_str char *message = str_fmt("%s -> %s: %s%s", node_phase_info(t->from)->name, name, t->rule, cause);
+	const struct api_event event = { .node = t->node,
+					 .uid = uid,
+					 .reason = reason,
+					 .message = message,
+					 .is_warning = is_bad,
+					 .component = "kmodsmith-coordinator" };
+	if (c->o.callbacks.moved)
+		c->o.callbacks.moved(c->o.callbacks.ctx, t);
+	if (api_event(c->o.kube, &event, &why) < 0)
+		coordinator_report_trouble(c, "an event", &why);
+}
+
+// Of a node across a request; see node_cache_find().
+struct node_id {
+	char *name, uid[UID_TEXT];
+};
+static struct node_id node_id_copy(const struct coordinator *c, size_t at)
+{
+	struct node_id id = { .name = str_dup(c->node_cache.entries[at].name) };
+	memcpy(id.uid, c->node_cache.nodes[at].uid, sizeof(id.uid));
+	return id;
+}
+static void node_id_done(struct node_id *id)
+{
+	free(TAKE(id->name));
+}
+#define auto_id __attribute__((cleanup(node_id_done)))
+
+static struct cache_entry *fellow_of(struct coordinator *c, const struct node_id *id) // NULL = it has gone
+{
+	size_t at = node_cache_find(&c->node_cache, id->name, id->uid);
+	return at < c->node_cache.count ? &c->node_cache.entries[at] : NULL;
+}
+
+// One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... 32 s.
+static void back_off_node(struct coordinator *c, const struct node_id *id, const struct err *why)
+{
+	enum { SHIFT_MOST = 6 };
+	struct cache_entry *w = fellow_of(c, id);
+	if (w) {
+		w->failures = (uint8_t)(w->failures < SHIFT_MOST ? w->failures + 1 : SHIFT_MOST);
+		w->retry_ms = kube_now_ms() + (1000L << (w->failures - 1));
+	}
+	coordinator_report_trouble(c, id->name, why);
+}
+
+// Somebody was faster: look, and decide again. Not at once for ever: an API server that takes exception to a value says
+// the same.
+static int reread_node(struct coordinator *c, const struct node_id *id, struct err *err)
+{
+	enum { PATIENCE = 3 };
+	struct err why;
+	auto_json json_t *node = NULL;
+	auto_str char *path = api_node(id->name);
+	struct cache_entry *w = fellow_of(c, id);
+	c->conflicts++;
+	if (w && ++w->failures > PATIENCE) {
+		err_set(&why, E_CONFLICT, "its patches are refused again and again");
+		back_off_node(c, id, &why);
+	}
+	int r = api_get(c->o.kube, path, &node, err);
+	if (r > 0)
+		node_cache_renew(&c->node_cache, node, &c->policy);
+	size_t at = node_cache_find(&c->node_cache, id->name, id->uid);
+	if (r == 0 && at < c->node_cache.count)
+		node_cache_forget(&c->node_cache, at);
+	return r < 0 ? -1 : 0;
+}
+
+static int64_t seconds_in_phase(const struct record *before, const struct record *now)
+{
+	return before->since && before->has_phase && now->since >= before->since ? now->since - before->since : -1;
+}
+
+static enum failing failed_order_class(const struct node_state *m)
+{
+	bool is_answer =
+		m->report.ack.result == RESULT_FAILED && node_seq_cmp(m->report.ack.seq, m->record.go.seq) == 0;
+	return is_answer ? m->report.ack.failing : FAILING_NONE;
+}
+
+static int write_node(struct coordinator *c, const struct node_id *id, size_t at, const struct decision *d,
+		      struct err *err)
+{
+	auto_json json_t *now = NULL;
+	auto_node_patch struct node_patch patch = { 0 };
+	const struct cache_entry *w = &c->node_cache.entries[at];
+	auto_str char *version = str_dup(w->version), *loaded = str_dup(w->loaded), *holders = str_dup(w->holders);
+	const struct node_patch_seen seen = { version, loaded, holders };
+	struct node_state before = c->node_cache.nodes[at];
+	before.name = id->name;
+	node_patch_make(&before, d, c->policy.has_mirror, &patch);
+	c->writes++;
+	int r = node_patch_write(c->o.kube, &before, &seen, &patch, &now, err);
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		return reread_node(c, id, err);
+	struct cache_entry *there = fellow_of(c, id);
+	if (there)
+		there->failures = 0;
+	node_cache_renew(&c->node_cache, now, &c->policy);
+	if (before.record.phase != d->next.phase || !before.record.has_phase)
+		report_phase_change(c,
+				    &(struct phase_change){ id->name, rule_text(d->rule), before.record.phase,
+							    d->next.phase, d->next.seq, &d->next.reason,
+							    seconds_in_phase(&before.record, &d->next),
+							    failed_order_class(&before) },
+				    before.uid);
+	return 0;
+}
+
+// Its pods matter: it is being drained, or is about to be, or is on its way back, or is held for one of them.
+static bool is_drain_phase(const struct view *v)
+{
+	enum node_phase phase = v->m->record.phase;
+	bool is_held = phase == PHASE_HELD && v->m->record.reason.code == REASON_HOLDER_PROTECTED;
+	if (v->pool && is_held)
+		return true;
+	return v->pool && v->slot != SLOT_NONE &&
+	       (phase == PHASE_QUEUED || phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING ||
+		phase == PHASE_RESTORING);
+}
+
+// 1 = something was written or seen, 0 = nothing is to be done for it now. What cl and s say of nodes is not looked at
+// any more once something was asked for.
+static int reconcile_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at)
+{
+	struct view v = scheduler_view(cl, s, at);
+	struct decision d;
+	struct err why;
+	if (c->node_cache.entries[at].retry_ms > kube_now_ms())
+		return 0;
+	transition(&v, &d);
+	if (!d.rule && (!is_drain_phase(&v) || !drain_is_due(&c->node_cache, at)))
+		return 0;
+	auto_id struct node_id id = node_id_copy(c, at);
+	int r = d.rule ? write_node(c, &id, at, &d, &why) :
+			 drain_check_pods(&c->drain, &c->node_cache, at, v.pool, d.evicts, cl->now, &why);
+	if (r < 0)
+		back_off_node(c, &id, &why);
+	return r < 0 ? 0 : d.rule || r > 0;
+}
+
+// moves: of the fleet that cl and s were made of. 1 = something changed, so that it is planned anew.
+static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
+{
+	struct err why;
+	bool has_changed = false;
+	for (size_t i = 0; c->node_cache.moves == moves && i < c->node_cache.count && leader_is_sure(&c->leader); i++) {
+		has_changed = reconcile_node(c, cl, s, i) > 0 || has_changed;
+		leader_keep(&c->leader, &why);
+	}
+	return has_changed || c->node_cache.moves != moves;
+}
+
+// 1 = all that is granted is written in the ledger; 0 = the lead is lost.
+static int grant_slots(struct coordinator *c, struct slots *s, struct err *err)
+{
+	if (!s->granted && !s->freed)
+		return 1;
+	int r = leader_write(&c->leader, &s->ledger, err);
+	if (r <= 0)
+		return r;
+	scheduler_ledger_done(&c->ledger);
+	c->ledger = s->ledger;
+	s->ledger = (struct slot_ledger){ 0 };
+	return 1;
+}
+
+// Until nothing more is to be done now. E_CONFLICT: the lead was lost.
+static int reconcile(struct coordinator *c, struct err *err)
+{
+	enum { ROUNDS_MOST = 32 };
+	other_leaders_check(c);
+	for (int round = 0; round < ROUNDS_MOST; round++) {
+		auto_slots struct slots slots = SLOTS_NONE;
+		apply_gates(c);
+		unsigned long moves = c->node_cache.moves;
+		struct cluster cl = coordinator_cluster(c);
+		scheduler_plan(&cl, &slots);
+		int r = record_rollouts(c, slots.rollouts, err);
+		if (r < 0)
+			return -1;
+		if (r == 0) // by somebody else's status
+			continue;
+		bool is_granting = slots.granted || slots.freed;
+		// Nodes first by the ledger as it is written; what is granted now counts from the next round.
+		if (grant_slots(c, &slots, err) <= 0)
+			return c->leader.is_leading ? -1 : err_set(err, E_CONFLICT, "the Lease is another one's");
+		cl = coordinator_cluster(c);
+		if (is_granting)
+			continue;
+		if (reconcile_nodes(c, &cl, &slots, moves))
+			continue;
+		if (c->o.callbacks.rests) // before anything is written once more: the nodes are those of the plan
+			c->o.callbacks.rests(c->o.callbacks.ctx, &slots);
+		driver_rollout_write_status(c, &slots);
+		return 0;
+	}
+	c->is_dirty = true;
+	return 0;
+}
 
 static int fail_lost_lead(struct err *err)
 {
@@ -65,12 +349,6 @@ void coordinator_done(struct coordinator *c)
 	*c = (struct coordinator){ 0 };
 }
 
-void coordinator_report_trouble(const struct coordinator *c, const char *what, const struct err *err)
-{
-	if (c->o.callbacks.trouble)
-		c->o.callbacks.trouble(c->o.callbacks.ctx, what, err);
-}
-
 struct cluster coordinator_cluster(const struct coordinator *c)
 {
 	return (struct cluster){
@@ -123,6 +401,8 @@ static int sleep_for_events(struct kube *kube, int wait_ms)
 	return 1;
 }
 
+enum { DUE_MS = 5000, RESYNC_MS = 30 * 60 * 1000 };
+
 int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 {
 	struct err why;
@@ -135,7 +415,7 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 	}
 	if (c->retry_ms > kube_now_ms())
 		return sleep_for_events(c->o.kube, wait_ms);
-	bool is_old = kube_now_ms() - c->listed_ms >= COORDINATOR_RESYNC_MS;
+	bool is_old = kube_now_ms() - c->listed_ms >= RESYNC_MS;
 	if (!c->is_loaded || is_old) {
 		if (cache_load(c, &why) < 0)
 			return put_off_retry(c, "reading the cluster", &why);
@@ -147,7 +427,7 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 	if (!leader_is_sure(&c->leader))
 		return fail_lost_lead(err);
 	c->is_dirty = false;
-	c->due_ms = kube_now_ms() + COORDINATOR_DUE_MS;
+	c->due_ms = kube_now_ms() + DUE_MS;
 	if (c->blind.code) {
 		driver_rollout_write_status(c, NULL);
 		if (c->o.callbacks.rests)

@@ -3,15 +3,16 @@
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 
-enum {
-	COORDINATOR_DUE_MS = 5000,
-	COORDINATOR_RESYNC_MS = 30 * 60 * 1000,
-	COORDINATOR_WATCH_S = 300,
-	COORDINATOR_KIND_MS = 60 * 1000
-};
-
-const char *coordinator_configmap_value(const json_t *map, const char *key); // of a ConfigMap; NULL = absent
-void coordinator_report_trouble(const struct coordinator *c, const char *what, const struct err *err);
+// Of a ConfigMap; NULL = absent.
+static inline const char *coordinator_configmap_value(const json_t *map, const char *key)
+{
+	return json_string_value(json_object_get(json_object_get(map, "data"), key));
+}
+static inline void coordinator_report_trouble(const struct coordinator *c, const char *what, const struct err *err)
+{
+	if (c->o.callbacks.trouble)
+		c->o.callbacks.trouble(c->o.callbacks.ctx, what, err);
+}
 
 // cache.c: policy, status, nodes; all of it anew, or what the watches tell.
 void cache_init(struct coordinator *c); // it must not move in memory from then on
@@ -21,6 +22,8 @@ int cache_update(struct coordinator *c, int wait_ms, struct err *err);
 int cache_load_status(struct coordinator *c, struct err *err);
 // The DriverRollout as it is by now: false = people have written there since it was read, and all is read anew.
 bool cache_put_driver_rollout(struct coordinator *c, const json_t *object);
+void other_leaders_check(struct coordinator *c); // who else leads nodes here
+void other_leaders_done(struct other_leaders *o);
 
 // policy_in_force.c: which policy is in force, of the ConfigMaps as they were read.
 void policy_in_force_choose(struct coordinator *c);
@@ -28,16 +31,5 @@ void policy_in_force_event(struct coordinator *c, const json_t *object, const ch
 			   const char *message);    // NULL: none
 void policy_in_force_report(struct coordinator *c); // what came of it, as an Event on the object, once
 
-// operator_nodes.c: who else loads drivers; between the policy and the nodes.
-int operator_nodes_load(struct coordinator *c, struct err *err);
-int operator_nodes_watch(struct coordinator *c, struct err *err);
-void operator_nodes_report(struct coordinator *c);
 // driver_rollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
 void driver_rollout_write_status(struct coordinator *c, const struct slots *slots);
-
-// other_leaders.c: who else leads nodes here.
-void other_leaders_check(struct coordinator *c);
-void other_leaders_done(struct other_leaders *o);
-
-// reconcile.c: until nothing more is to be done now. E_CONFLICT: the lead was lost.
-int reconcile(struct coordinator *c, struct err *err);

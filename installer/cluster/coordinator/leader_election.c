@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/coordinator/leader_election.h"
 
-#include "cluster/coordinator/slot_ledger.h"
 #include "cluster/kube/api.h"
+#include "cluster/rollout/rollout_status.h"
 
 static const char SLOTS_NOTE[] = "kmodsmith.io/slots";
 static const char *const lease_event[] = { KUBE_EVENT, "object metadata annotations", "object spec", NULL };

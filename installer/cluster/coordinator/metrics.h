@@ -1,7 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The roll-outs in Prometheus' text format (upgrade-design 5.11).
 #pragma once
-#include "cluster/coordinator/tally.h"
+#include "cluster/coordinator/coordinator.h"
+
+// What one coordinator has counted since its start, for its metrics: how long nodes were in each state, what was undone
+// and why, and for how long how many nodes were unavailable. Counters begin anew with another leader, as Prometheus
+// expects it.
+enum { COUNTERS_BOUNDS = 9 };
+extern const unsigned counters_bounds[COUNTERS_BOUNDS]; // seconds, upwards; behind them comes the rest
+
+struct counters {
+	struct counters_phase {
+		unsigned long within[COUNTERS_BOUNDS + 1], count; // in each bound alone
+		double seconds;
+	} phases[PHASE_COUNT];
+	unsigned long rollbacks[FAILING_COUNT]; // FAILING_NONE: nothing was said in time, or another driver was there
+	struct counters_pool {
+		char name[WORD_TEXT];
+		unsigned unavailable; // now
+		double seconds;       // of nodes, until last_ms
+	} pools[POOLS_MOST];
+	long last_ms; // 0 = nothing was seen yet
+};
+void counters_phase_change(struct counters *t, const struct phase_change *moved);
+// What is so now has been so until then. A pool that the policy names no more is forgotten.
+void counters_pools(struct counters *t, const struct policy *policy, const struct sum *sums, long now_ms);
 
 // s: as it was planned last; NULL = another one leads. Caller frees.
 char *metrics_text(const struct coordinator *c, const struct slots *s, const struct counters *t);

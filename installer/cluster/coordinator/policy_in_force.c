@@ -4,6 +4,7 @@
 // is taken for "no policy" after a restart; agents read it there, too.
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
+#include "cluster/rollout/operator_requests.h"
 #include "cluster/rollout/undo.h"
 
 static const char *source_annotation(const json_t *object, const char *key)

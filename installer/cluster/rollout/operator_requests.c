@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people say beside the policy: formats in rollout_status.h.
-#include "cluster/rollout/rollout_status.h"
+#include "cluster/rollout/operator_requests.h"
 
 #include "base/core/date.h"
 #include "cluster/node_state/annotations.h"

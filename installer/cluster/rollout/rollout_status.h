@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is recorded of the roll-outs, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
 // coordinator alone writes (upgrade-design 5.2). Its key policy.json is the policy in force, as JSON, and undone.json
-// what `rollout undo` replaced in it. And what people say on the policy's ConfigMap, which it only reads:
-//   kmodsmith.io/pause    whatever, but for "false"
-//   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
-//   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
-//   kmodsmith.io/abort    POOL@AIM[,...]       for as long as it stands there
-//   kmodsmith.io/undo     see undo.h
+// what `rollout undo` replaced in it.
 // A target is recorded as {"aim": hash, "as": what the policy calls its target}, so that `rollout undo` can name it.
 #pragma once
 #include "cluster/rollout/scheduler.h"
@@ -24,7 +19,8 @@ json_t *rollout_status_make(const struct policy *p, const struct rollout *rollou
 // ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
 int rollout_status_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
 
-enum gate { GATE_PAUSE, GATE_RESUME, GATE_APPROVE, GATE_ABORT, GATE_COUNT };
-extern const char *const gate_keys[GATE_COUNT];
-// values: of those annotations, NULL = absent. What names no pool, wave or target of this moment says nothing.
-void operator_requests_apply(const char *const values[GATE_COUNT], const struct policy *p, struct rollout *rollouts);
+// The ledger of slots as the text that the coordinator's Lease carries: "work UID[,UID...];wait UID[,UID...]", either
+// part absent when it is empty. At most LEDGER_MOST entries, 40 KiB, below the 256 KiB of all annotations.
+char *slot_ledger_text(const struct slot_ledger *l);
+// What means nothing is as if nothing were there: the nodes tell who is being disturbed (T60). false: it did not.
+bool slot_ledger_parse(const char *text, struct slot_ledger *ret); // NULL = empty

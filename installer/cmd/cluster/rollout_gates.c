@@ -4,6 +4,7 @@
 #include "base/core/date.h"
 #include "cluster/kube/api.h"
 #include "cluster/node_state/annotations.h"
+#include "cluster/rollout/operator_requests.h"
 #include "cluster/rollout/undo.h"
 #include "cmd/cluster/cluster.h"
 
