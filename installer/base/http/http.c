@@ -1,15 +1,265 @@
 // SPDX-License-Identifier: Apache-2.0
 // A call is a chain of requests: redirects are followed here and not by libcurl, because the proxy, and whether the
-// credentials may go along, are to be decided anew for each place that a call is sent to.
+// credentials may go along, must be decided again for each address that a call is sent to. Then: errors with the layer
+// that failed, the bytes of a call, its life, probes.
 #include "base/http/http_internal.h"
 
 #include "base/core/date.h"
 #include "base/http/proxy.h"
 #include "base/process/log.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <strings.h>
 
-enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5 };
+// Which layer failed (name, proxy, connection, certificate or HTTP): the first question when a node cannot reach its
+// source.
+static const struct {
+	CURLcode curl;
+	int code;
+	const char *layer; // NULL = the times tell
+} curl_errors[] = {
+	{ CURLE_COULDNT_RESOLVE_HOST, E_NETWORK, "dns" },
+	{ CURLE_COULDNT_RESOLVE_PROXY, E_NETWORK, "proxy" },
+	{ CURLE_PROXY, E_NETWORK, "proxy" },
+	{ CURLE_COULDNT_CONNECT, E_NETWORK, "tcp" },
+	{ CURLE_OPERATION_TIMEDOUT, E_TIMEOUT, NULL },
+	{ CURLE_SSL_CONNECT_ERROR, E_TLS, "tls" },
+	{ CURLE_PEER_FAILED_VERIFICATION, E_TLS, "tls" },
+	{ CURLE_SSL_CERTPROBLEM, E_TLS, "tls" },
+	{ CURLE_SSL_CIPHER, E_TLS, "tls" },
+	{ CURLE_SSL_CACERT_BADFILE, E_TLS, "tls" },
+	{ CURLE_SSL_ISSUER_ERROR, E_TLS, "tls" },
+	{ CURLE_SSL_INVALIDCERTSTATUS, E_TLS, "tls" },
+	{ CURLE_SSL_ENGINE_NOTFOUND, E_TLS, "tls" },
+};
+
+// How far did it get?
+static const char *layer_reached(CURL *easy)
+{
+	static const struct {
+		CURLINFO info;
+		const char *layer;
+	} marks[] = {
+		{ CURLINFO_NAMELOOKUP_TIME_T, "dns" },
+		{ CURLINFO_CONNECT_TIME_T, "tcp" },
+		{ CURLINFO_PRETRANSFER_TIME_T, "tls" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+		curl_off_t at = 0;
+		curl.easy_getinfo(easy, marks[i].info, &at);
+		if (at == 0)
+			return marks[i].layer;
+	}
+	return "http";
+}
+
+static const char *layer_of(const struct transfer *t, const char *layer)
+{
+	long connected = 0;
+	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
+	layer = layer ? layer : layer_reached(t->easy);
+	// What could not be looked up or connected to is the proxy where there is one.
+	if (t->proxy && (connected >= 300 || str_eq(layer, "dns") || str_eq(layer, "tcp")))
+		return "proxy";
+	return layer;
+}
+
+static void fail_call(struct transfer *t, int code, const char *why)
+{
+	auto_str char *url = http_url_shown(t->call->url), *now = http_url_shown(t->url), *more = str_dup("");
+	if (!str_eq(url, now))
+		str_add(&more, ", redirected to %s", now);
+	if (t->proxy) {
+		auto_str char *proxy = http_url_shown(t->proxy);
+		str_add(&more, ", through the proxy %s", proxy);
+	}
+	if (code == E_TLS && t->issuer)
+		str_add(&more, "; the authority that issued it is '%s' (--ca FILE adds one)", t->issuer);
+	err_set(&t->call->err, code, "%s (%s): %s%s", url, t->layer, why, more);
+}
+
+static void fail_by_curl(struct transfer *t, CURLcode code)
+{
+	int ours = E_NETWORK;
+	const char *layer = "http";
+	for (size_t i = 0; i < ARRAY_SIZE(curl_errors); i++) {
+		if (curl_errors[i].curl == code) {
+			ours = curl_errors[i].code;
+			layer = curl_errors[i].layer;
+		}
+	}
+	t->layer = layer_of(t, layer);
+	fail_call(t, ours, t->problem[0] ? t->problem : curl.easy_strerror(code));
+}
+
+static void fail_by_stall(struct transfer *t)
+{
+	const struct http_call *c = t->call;
+	const struct http *h = t->http;
+	auto_str char *why = t->is_slow ? str_fmt("only %llu bytes in %u ms, less than %u a second",
+						  (unsigned long long)t->moved, h->rate_ms, h->least_rate) :
+			     t->is_late ? str_fmt("not done after %u ms", c->total_ms) :
+					  str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
+	t->layer = "http";
+	fail_call(t, E_TIMEOUT, why);
+}
+
+// What a reply says, on one line; an HTML page or binary data does no harm.
+static char *first_words(const struct http_call *c)
+{
+	enum { WORDS = 160 };
+	size_t len = c->reply_len < WORDS ? c->reply_len : WORDS;
+	char *text = str_ndup(c->reply ? c->reply : "", len);
+	for (char *p = text; *p; p++)
+		if (!isprint((unsigned char)*p))
+			*p = ' ';
+	return text;
+}
+
+static int code_of_status(long status)
+{
+	switch (status) {
+	case 401:
+	case 403:
+	case 407:
+		return E_AUTH;
+	case 404:
+	case 410:
+		return E_NOT_FOUND;
+	case 429:
+		return E_SERVER;
+	default:
+		return status >= 500 ? E_SERVER : E_NETWORK;
+	}
+}
+
+int http_status_error(const struct http_call *call, struct err *err)
+{
+	auto_str char *url = http_url_shown(call->url), *text = first_words(call);
+	const char *words = str_trim(text), *method = call->method ? call->method : "GET";
+	auto_str char *elsewhere = call->elsewhere ? http_url_shown(call->elsewhere) : NULL;
+	return err_set(err, code_of_status(call->status), "%s %s: %s%s%sstatus %ld%s%s", method, url,
+		       elsewhere ? "redirected to " : "", elsewhere ? elsewhere : "", elsewhere ? ": " : "",
+		       call->status, *words ? ": " : "", words);
+}
+
+// The bytes of a call, in both directions. Memory is bounded whatever a server sends: a reply up to the caller's
+// limit, of an error only its first words.
+
+enum { ERROR_KEPT = 4096, ERROR_DROPPED = 1 << 20, RECEIVE = 256 << 10 };
+
+static void append_reply(struct http_call *c, const char *data, size_t len)
+{
+	c->reply = mem_grow(c->reply, c->reply_len + len + 1, 1);
+	memcpy(c->reply + c->reply_len, data, len);
+	c->reply_len += len;
+	c->reply[c->reply_len] = '\0';
+}
+
+// The connection stays usable when an error's text is read to its end, so a longer one is read too, up to a bound.
+static bool keep_error(struct transfer *t, const char *data, size_t len)
+{
+	size_t room = ERROR_KEPT - t->call->reply_len, kept = len < room ? len : room;
+	append_reply(t->call, data, kept);
+	t->dropped += len - kept;
+	t->is_enough = t->dropped > ERROR_DROPPED;
+	return !t->is_enough;
+}
+
+static bool keep_reply(struct transfer *t, const char *data, size_t len)
+{
+	struct http_call *c = t->call;
+	curl_off_t promised = -1;
+	curl.easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &promised);
+	if (len <= c->max - c->reply_len && (promised < 0 || (uint64_t)promised <= c->max)) {
+		append_reply(c, data, len);
+		return true;
+	}
+	auto_str char *url = http_url_shown(c->url);
+	if (promised >= 0)
+		err_set(&c->err, E_TOO_LARGE, "%s: the reply has %lld bytes, at most %zu are right", url,
+			(long long)promised, c->max);
+	else
+		err_set(&c->err, E_TOO_LARGE, "%s: the reply is larger than the %zu bytes that are right", url, c->max);
+	return false;
+}
+
+static size_t on_reply_data(char *data, size_t size, size_t count, void *ctx)
+{
+	struct transfer *t = ctx;
+	struct http_call *c = t->call;
+	size_t len = size * count;
+	bool is_good;
+	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
+	if (c->status / 100 != 2)
+		is_good = keep_error(t, data, len);
+	else if (c->sink)
+		is_good = c->sink(c, data, len, &c->err) >= 0;
+	else
+		is_good = keep_reply(t, data, len);
+	t->last_ms = clock_ms();
+	t->moved += len;
+	return is_good ? len : CURL_WRITEFUNC_ERROR;
+}
+
+static size_t on_reply_header(char *data, size_t size, size_t count, void *ctx)
+{
+	struct transfer *t = ctx;
+	(void)data;
+	t->last_ms = clock_ms();
+	t->moved += size * count;
+	return size * count;
+}
+
+static size_t on_body(char *buf, size_t size, size_t count, void *ctx)
+{
+	struct transfer *t = ctx;
+	struct http_call *c = t->call;
+	uint64_t left = c->body_size - t->body_at;
+	size_t want = left < size * count ? (size_t)left : size * count;
+	ssize_t n = (ssize_t)want;
+	if (c->body)
+		memcpy(buf, (const char *)c->body + t->body_at, want);
+	else if (want)
+		do
+			n = pread(c->body_fd, buf, want, (off_t)t->body_at);
+		while (n < 0 && errno == EINTR);
+	if (n < 0 || (n == 0 && want)) {
+		err_set(&c->err, n < 0 ? errno : E_STORE_CORRUPT, "%s: read byte %llu of the %llu to be sent", c->url,
+			(unsigned long long)t->body_at, (unsigned long long)c->body_size);
+		return CURL_READFUNC_ABORT;
+	}
+	t->body_at += (uint64_t)n;
+	t->last_ms = clock_ms();
+	t->moved += (uint64_t)n;
+	return (size_t)n;
+}
+
+// libcurl sends a body once more when the connection that it reused turned out to be dead.
+static int on_seek(void *ctx, curl_off_t offset, int origin)
+{
+	struct transfer *t = ctx;
+	if (origin != SEEK_SET || offset < 0 || (uint64_t)offset > t->call->body_size)
+		return CURL_SEEKFUNC_FAIL;
+	t->body_at = (uint64_t)offset;
+	return CURL_SEEKFUNC_OK;
+}
+
+static void set_callbacks(struct transfer *t)
+{
+	curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_reply_data);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_reply_header);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_READFUNCTION, on_body);
+	curl.easy_setopt(t->easy, CURLOPT_READDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
+	curl.easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
+}
+
+enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5, WAIT_MS = 1000 };
 
 int http_new(const struct http_options *options, struct http **ret, struct err *err)
 {
@@ -37,18 +287,6 @@ int http_new(const struct http_options *options, struct http **ret, struct err *
 int http_trust(struct http *h, const char *path, struct err *err)
 {
 	return http_tls_add(path, &h->tls, err);
-}
-
-// A start that asks nobody does not pay for libcurl.
-static int need_multi(struct http *h, struct err *err)
-{
-	if (h->multi)
-		return 0;
-	if (http_lib_load(err) < 0)
-		return -1;
-	if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(h->multi = curl.multi_init()))
-		abort();
-	return 0;
 }
 
 void http_free(struct http *h)
@@ -168,7 +406,7 @@ static void launch_transfer(struct transfer *t)
 	set_request_headers(t);
 	set_method(t);
 	set_credentials(t);
-	http_body_attach(t);
+	set_callbacks(t);
 	http_tls_attach(t);
 	curl.easy_setopt(t->easy, CURLOPT_USERAGENT, "kmodsmith/" KMODSMITH_VERSION);
 	curl.easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->problem);
@@ -228,24 +466,6 @@ static int follow_redirect(struct transfer *t)
 	return 1;
 }
 
-static void conclude_transfer(struct transfer *t, CURLcode code)
-{
-	struct http_call *c = t->call;
-	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
-	c->elsewhere = t->is_elsewhere ? t->url : NULL;
-	if (c->err.code == 0 && code != CURLE_OK && !t->is_enough)
-		http_error_curl(t, code);
-	if (c->err.code == 0 && follow_redirect(t) > 0) {
-		free(TAKE(c->reply));
-		c->reply_len = 0;
-		launch_transfer(t);
-		return;
-	}
-	if (c->err.code)
-		t->layer = t->layer ? t->layer : "http";
-	finish_transfer(t);
-}
-
 static long stall_limit(const struct transfer *t)
 {
 	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
@@ -283,14 +503,27 @@ static int advance_transfers(struct http *h, struct err *err)
 		struct transfer *t = NULL;
 		CURLcode result = m->data.result;
 		curl.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &t);
-		conclude_transfer(t, result);
-		r |= t->call->is_done;
+		struct http_call *c = t->call;
+		curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
+		c->elsewhere = t->is_elsewhere ? t->url : NULL;
+		if (c->err.code == 0 && result != CURLE_OK && !t->is_enough)
+			fail_by_curl(t, result);
+		if (c->err.code == 0 && follow_redirect(t) > 0) {
+			free(TAKE(c->reply));
+			c->reply_len = 0;
+			launch_transfer(t);
+			continue;
+		}
+		if (c->err.code)
+			t->layer = t->layer ? t->layer : "http";
+		finish_transfer(t);
+		r = 1;
 	}
 	long now = clock_ms();
 	for (struct transfer *t = h->transfers; t; t = t->next) {
 		if (t->call->is_done || !is_stalled(t, now))
 			continue;
-		http_error_stall(t);
+		fail_by_stall(t);
 		finish_transfer(t);
 		r = 1;
 	}
@@ -338,10 +571,14 @@ static void transfer_free(struct transfer *t)
 	free(t);
 }
 
-int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
+static int start_call(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
 {
-	if (need_multi(h, err) < 0)
-		return -1;
+	if (!h->multi) { // only now: a start that makes no request does not pay for libcurl
+		if (http_lib_load(err) < 0)
+			return -1;
+		if (curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK || !(h->multi = curl.multi_init()))
+			abort();
+	}
 	struct transfer *t = mem_alloc(sizeof(*t));
 	*t = (struct transfer){ .http = h,
 				.call = call,
@@ -371,12 +608,11 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 
 int http_begin(struct http *h, struct http_call *call, struct err *err)
 {
-	return http_start(h, call, false, err);
+	return start_call(h, call, false, err);
 }
 
 int http_run(struct http *h, struct http_call *call, struct err *err)
 {
-	enum { WAIT_MS = 1000 };
 	if (http_begin(h, call, err) < 0)
 		return -1;
 	while (!call->is_done)
@@ -416,4 +652,80 @@ void http_end(struct http_call *call)
 	call->elsewhere = NULL;
 	free(TAKE(call->reply));
 	call->reply_len = 0;
+}
+
+// A registry that wants a token is one that answers.
+static bool is_answer(long status)
+{
+	return status < 400 || status == 401;
+}
+
+static void fill_probe(const struct http_call *call, struct http_probe *ret)
+{
+	const struct transfer *t = call->own;
+	char *ip = NULL;
+	long port = 0;
+	*ret = (struct http_probe){ .status = call->status,
+				    .layer = t->layer,
+				    .ca_subject = str_dup(t->issuer),
+				    .proxy = t->proxy ? http_url_shown(t->proxy) : NULL };
+	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &ip);
+	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_PORT, &port);
+	if (ip && *ip)
+		ret->address = strchr(ip, ':') ? str_fmt("[%s]:%ld", ip, port) : str_fmt("%s:%ld", ip, port);
+	ret->ms = (unsigned)(t->last_ms - t->start_ms);
+	if (call->err.code) {
+		ret->code = call->err.code;
+		ret->reason = str_dup(call->err.text);
+	} else if (!is_answer(call->status)) {
+		struct err err;
+		http_status_error(call, &err);
+		ret->layer = "http";
+		ret->reason = str_dup(err.text);
+	}
+}
+
+// One byte is enough to know that a server answers.
+static int stop_at_body(struct http_call *call, const void *data, size_t len, struct err *err)
+{
+	struct transfer *t = call->own;
+	(void)data, (void)len, (void)err;
+	t->is_enough = true;
+	return -1;
+}
+
+int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *ret, struct err *err)
+{
+	struct http_call *calls = mem_alloc((urls->count + 1) * sizeof(*calls));
+	size_t begun = 0;
+	int r = 0;
+	for (; r == 0 && begun < urls->count; begun++) {
+		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop_at_body };
+		r = start_call(h, &calls[begun], true, err);
+	}
+	for (size_t i = 0; r == 0 && i < begun; i++)
+		while (r == 0 && !calls[i].is_done)
+			r = http_step(h, WAIT_MS, err);
+	for (size_t i = 0; i < begun; i++) {
+		if (r == 0)
+			fill_probe(&calls[i], &ret[i]);
+		http_end(&calls[i]);
+	}
+	free(calls);
+	return r;
+}
+
+int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err)
+{
+	char *items[] = { (char *)(uintptr_t)url, NULL };
+	return http_probe_all(h, &(struct strv){ .items = items, .count = 1 }, ret, err);
+}
+
+void http_probe_done(struct http_probe *p)
+{
+	free(p->proxy);
+	free(p->address);
+	free(p->ca_subject);
+	free(p->reason);
+	*p = (struct http_probe){ 0 };
 }

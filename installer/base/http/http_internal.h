@@ -45,22 +45,13 @@ struct transfer { // a call on its way: one request, and one more for each redir
 	bool is_added;
 };
 
-int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err);
-
 // http_url.c
 bool http_origin_of(const char *url, struct http_origin *ret); // false when it is no http or https address
 void http_origin_done(struct http_origin *o);
 bool http_origin_is(const struct http_origin *a, const struct http_origin *b);
-
-// http_body.c
-void http_body_attach(struct transfer *t);
 
 // http_tls.c
 int http_tls_add(const char *path, struct http_tls **tls, struct err *err); // *tls: NULL at first; made
 int http_tls_only(const char *pem, struct http_tls **tls, struct err *err); // and nobody else
 void http_tls_free(struct http_tls *tls);
 void http_tls_attach(struct transfer *t);
-
-// http_error.c: into call->err and layer
-void http_error_curl(struct transfer *t, CURLcode code);
-void http_error_stall(struct transfer *t);

@@ -69,34 +69,26 @@ bool http_is_same_origin(const char *a, const char *b)
 	return is_same;
 }
 
-// Without what may be a secret; NULL when it is no URL.
-static char *redact_url(const char *url)
+char *http_url_shown(const char *url)
 {
 	CURLU *u = strstr(url, "://") ? url_handle() : NULL;
 	char *text = NULL, *ours = NULL;
-	if (!u)
-		return NULL;
-	if (curl.url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
-		curl.url_set(u, CURLUPART_USER, NULL, 0);
-		curl.url_set(u, CURLUPART_PASSWORD, NULL, 0);
-		curl.url_set(u, CURLUPART_QUERY, NULL, 0);
-		curl.url_set(u, CURLUPART_FRAGMENT, NULL, 0);
+	if (u && curl.url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) == CURLUE_OK) {
+		static const CURLUPart hidden[] = { CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY,
+						    CURLUPART_FRAGMENT };
+		for (size_t i = 0; i < ARRAY_SIZE(hidden); i++)
+			curl.url_set(u, hidden[i], NULL, 0);
 		curl.url_get(u, CURLUPART_URL, &text, 0);
 		ours = str_dup(text);
 		curl.free(text);
 	}
-	curl.url_cleanup(u);
-	return ours;
-}
-
-char *http_url_shown(const char *url)
-{
-	char *ours = redact_url(url);
-	const char *at = ours ? NULL : strrchr(url, '@'); // of what is no URL: nothing that may be a password
+	if (u)
+		curl.url_cleanup(u);
+	const char *at = ours ? NULL : strrchr(url, '@'); // not a URL: show nothing that may be a password
 	if (!ours)
 		ours = str_dup(at ? at + 1 : url);
 	size_t len = strlen(ours), given = strcspn(url, "?#");
-	if (len > 0 && ours[len - 1] == '/' && given > 0 && url[given - 1] != '/') // libcurl's, not the user's
+	if (len > 0 && ours[len - 1] == '/' && given > 0 && url[given - 1] != '/') // added by libcurl, not by the user
 		ours[len - 1] = '\0';
 	return ours;
 }
