@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether the driver works, measured: post-conditions one by one (R-K2).
 #pragma once
+#include "base/formats/json.h"
+#include "base/process/progress.h"
 #include "daemons/daemon_record.h"
 #include "devices/wanted.h"
 #include "host/facts.h"
@@ -35,3 +37,11 @@ void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
 // 0 when ready or without a GPU, else E_NOT_READY, or a code of its own, with the first failed check.
 int status_error(const struct status *s, struct err *err);
+
+// What is known about a node, as JSON: for `status --json`, for the results of other commands and for the file that
+// stays behind a run (status_file.h). Members that are not known are null.
+json_t *status_json_error(const struct err *err);     // code, reason, retryable, text, next
+json_t *status_json_phases(const struct progress *w); // [{phase, seconds, note}]
+json_t *status_json_compatible(const char *made_for); // {made_for}: of another kernel; else null
+json_t *status_json_status(const struct status *s);   // state, ready, compatible, checks, nodes, optional
+json_t *status_json_all(const struct facts *facts, const struct status *s); // that, and what was read of the machine

@@ -10,7 +10,7 @@
 //             "unload". error: null, or code, reason, retryable, text, next.
 //   run       {step, subject, since, pid} of a run that is under way, or was ended by force; else null
 #pragma once
-#include "status/status_json.h"
+#include "status/status.h"
 
 // root: of the host in all of these, because the file outlives a pod.
 //

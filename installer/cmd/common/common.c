@@ -2,7 +2,7 @@
 #include "cmd/common/common.h"
 
 #include "base/file/file.h"
-#include "status/status_json.h"
+#include "status/status.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 // request of a session.
 #pragma once
 #include "cmd/common/origin.h"
-#include "status/status_json.h"
+#include "status/status.h"
 #include "transaction/session.h"
 
 struct job_values { // first member of the values of each of these commands
