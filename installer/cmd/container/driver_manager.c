@@ -1,12 +1,531 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/container/driver_manager.h"
 
+#include "base/http/proxy.h"
+#include "cluster/driver_manager/driver_pod.h"
+#include "cluster/driver_manager/evacuate.h"
 #include "cmd/common/entry.h"
+#include "cmd/common/job.h"
 #include "cmd/common/termlog.h"
 #include "cmd/container/nvidia_driver.h"
+#include "daemons/holders_wait.h"
+#include "driver_root/overmount.h"
+#include "driver_root/withdraw.h"
+#include "journal/node_lock.h"
+#include "status/gpu_operator.h"
+#include "transaction/unload.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <time.h>
+
+// What the operator's init container does, in order. Up to the proof nothing is written but the node's store.
+
+struct driver_manager_values {
+	struct job_values job;
+	char *termination_log, *config_digest, *node, *namespace, *kubelet_dir;
+	char *drain_timeout, *drain_selector, *operand_label;
+	bool is_evicting, is_draining, is_forced, deletes_empty_dir, is_reinstall, is_without_daemons;
+};
+
+enum driver_manager_outcome {
+	DRIVER_MANAGER_KEPT, // the kernel has what is requested, or no driver
+	DRIVER_MANAGER_UNLOADED,
+};
+struct driver_manager_result {
+	enum driver_manager_outcome end;
+	char *why; // for people
+	struct strv unloaded;
+};
+
+static const char STATE[] = "run/nvidia/nvidia-driver.state", KUBELET[] = "var/lib/kubelet", DRIVERS[] = "drivers";
+enum { HOLDERS_MS = 60000, NAP_MS = 500 };
+
+// A number and a unit, again and again.
+int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
+{
+	static const struct {
+		const char *unit;
+		unsigned ms;
+	} units[] = { { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }, { "", 1000 } };
+	enum { DAY_S = 86400, DIGITS = 6 };
+	uint64_t sum = 0;
+	const char *c = text ? text : "";
+	while (*c) {
+		size_t digits = strspn(c, "0123456789"), letters = strcspn(c + digits, "0123456789"), u = 0;
+		while (u < ARRAY_SIZE(units) &&
+		       (strlen(units[u].unit) != letters || strncmp(units[u].unit, c + digits, letters) != 0))
+			u++;
+		if (!digits || digits > DIGITS || u == ARRAY_SIZE(units))
+			return err_set(err, E_USAGE, "drain-timeout: '%s' is no duration such as 300s, 5m or 1h30m",
+				       text);
+		sum += strtoull(c, NULL, 10) * units[u].ms;
+		c += digits + letters;
+	}
+	*ret = (unsigned)(sum / 1000 < DAY_S ? sum / 1000 : DAY_S);
+	return 0;
+}
+
+static void driver_manager_result_done(struct driver_manager_result *r)
+{
+	free(r->why);
+	strv_done(&r->unloaded);
+	*r = (struct driver_manager_result){ 0 };
+}
+#define auto_driver_manager_result __attribute__((cleanup(driver_manager_result_done)))
+
+struct manager {
+	const struct cmd *cmd;
+	struct driver_manager_values *v;
+	struct machine machine;
+	struct kube *kube;
+	struct facts facts;
+	struct evacuation e;
+	json_t *pod;
+	char *holders;
+};
+
+static void manager_done(struct manager *m)
+{
+	json_decref(m->pod);
+	free(m->holders);
+	facts_done(&m->facts);
+	kube_free(m->kube);
+	machine_done(&m->machine);
+}
+#define auto_manager __attribute__((cleanup(manager_done)))
+
+static void log_manager_note(void *ctx, const char *text)
+{
+	(void)ctx;
+	log_info("%s", text);
+}
+
+// Held back from the moment on when there is something to take back.
+static bool is_ended(void *ctx)
+{
+	(void)ctx;
+	sigset_t set;
+	return sigpending(&set) == 0 && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT));
+}
+
+static void hold_signals(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static int open_manager_kube(struct manager *m, struct err *err)
+{
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	const char *file = m->v->job.kubeconfig;
+	int r = file ? kube_config_file(file, NULL, &config, err) :
+		       kube_config_pod(&m->machine.kern, environ, &config, err);
+	if (r < 0)
+		return -1;
+	if (!config.server)
+		return err_set(err, E_USAGE, "this is no pod with a service account; name a --kubeconfig");
+	return kube_open(&config, &m->kube, err);
+}
+
+// Again once the environment of the driver's container is known: all texts are borrowed.
+static int fill_evacuation(struct manager *m, struct err *err)
+{
+	const struct driver_manager_values *v = m->v;
+	m->e = (struct evacuation){ .kube = m->kube,
+				    .node = v->node,
+				    .own_uid = m->pod ? driver_pod_uid(m->pod) : NULL,
+				    .label = v->operand_label && *v->operand_label ? v->operand_label : NULL,
+				    .selector = v->drain_selector,
+				    .may_evict = v->is_evicting,
+				    .may_drain = v->is_draining,
+				    .is_forced = v->is_forced,
+				    .deletes_empty_dir = v->deletes_empty_dir,
+				    .note = log_manager_note,
+				    .is_ended = is_ended };
+	return driver_manager_seconds(v->drain_timeout, &m->e.timeout_s, err);
+}
+
+static int open_manager(struct manager *m, struct err *err)
+{
+	const struct driver_manager_values *v = m->v;
+	if (!v->node || !*v->node)
+		return err_set(err, E_USAGE, "NODE_NAME or --node has to say which Node this machine is");
+	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 || open_manager_kube(m, err) < 0)
+		return -1;
+	return facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ? -1 : fill_evacuation(m, err);
+}
+
+// The driver's container
+
+// Module parameters, and a public key where KMODSMITH_TRUST_DIR names the directory.
+static int put_files(const struct manager *m, const struct driver_pod_file *f, struct err *err)
+{
+	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
+	auto_str char *volume = str_fmt("%s/%s", kubelet, f->volume);
+	auto_str char *from = f->path ? str_fmt("%s/%s", volume, f->path) : str_dup(volume);
+	auto_strv struct strv names = { 0 };
+	if (f->name)
+		strv_add(&names, str_dup(f->name));
+	else if (root_list(&m->machine.host, from, &names, err) < 0)
+		return -1;
+	if (root_mkdirs(&m->machine.kern, DRIVERS, 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		size_t len = 0;
+		auto_str char *text = NULL, *to = str_fmt("%s/%s", DRIVERS, names.items[i]);
+		auto_str char *path = f->name ? str_dup(from) : str_fmt("%s/%s", from, names.items[i]);
+		if (*names.items[i] == '.') // the kubelet's own: ..data and what it leads to
+			continue;
+		int r = root_read(&m->machine.host, path, &text, &len, err);
+		if (r == 0)
+			err_set(err, E_NOT_FOUND,
+				"the driver's container has '/%s' below /drivers, and the host has no such file: "
+				"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
+				path);
+		if (r <= 0 || root_put(&m->machine.kern, to, text, len, 0644, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// The API server was reached without a proxy, and stays so: the driver's proxies are for its downloads.
+static void keep_direct(bool was_direct)
+{
+	const char *host = getenv("KUBERNETES_SERVICE_HOST"), *lower = getenv("no_proxy"), *upper = getenv("NO_PROXY");
+	const char *now = lower && *lower ? lower : upper;
+	if (!host || !was_direct)
+		return;
+	auto_str char *all = str_fmt("%s%s%s", now ? now : "", now && *now ? "," : "", host);
+	setenv("no_proxy", all, 1);
+}
+
+static bool is_direct(void)
+{
+	const char *host = getenv("KUBERNETES_SERVICE_HOST");
+	auto_str char *proxy = host ? proxy_choose(NULL, NULL, "https", host, 443) : NULL;
+	return !proxy;
+}
+
+// What the container of the driver will be told becomes what we are told.
+static int take_driver_environment(struct manager *m, struct err *err)
+{
+	auto_strv struct strv env = { 0 }, unknown = { 0 }, warnings = { 0 };
+	bool was_direct = is_direct();
+	driver_pod_environment(m->pod, &env, &unknown);
+	for (size_t i = 0; i < env.count; i++) {
+		size_t len = strcspn(env.items[i], "=");
+		auto_str char *name = str_ndup(env.items[i], len);
+		setenv(name, env.items[i] + len + 1, 1);
+	}
+	keep_direct(was_direct);
+	for (size_t i = 0; i < unknown.count; i++)
+		log_warn("%s of the driver's container is not known here; driver.manager.env can give it to us, too",
+			 unknown.items[i]);
+	nvidia_driver_environment(&warnings); // which the driver's container tells
+	struct driver_manager_values *fresh = mem_alloc(m->cmd->values_size);
+	int r = entry_reparse(m->cmd, fresh, err);
+	if (r == 0) {
+		const struct driver_manager_values before = *m->v;
+		*m->v = *fresh;
+		*fresh = before;
+	}
+	opt_done(m->cmd, fresh);
+	free(fresh);
+	return r < 0 ? -1 : fill_evacuation(m, err);
+}
+
+static int read_driver_pod(struct manager *m, struct err *err)
+{
+	auto_str char *name = NULL;
+	auto_driver_pod_files struct driver_pod_files files = { 0 };
+	const char *namespace = m->v->namespace && *m->v->namespace ? m->v->namespace : kube_namespace(m->kube);
+	if (root_line(&m->machine.kern, "proc/sys/kernel/hostname", &name, err) < 0 ||
+	    driver_pod_read(m->kube, namespace, m->v->node, name ? name : "", &m->pod, err) < 0 ||
+	    driver_pod_check(m->pod, getenv("DRIVER_VERSION"), err) < 0)
+		return -1;
+	driver_pod_files(m->pod, &files);
+	for (size_t i = 0; i < files.count; i++)
+		if (put_files(m, &files.items[i], err) < 0)
+			return -1;
+	return take_driver_environment(m, err);
+}
+
+static void replace_value(char **to, const char *text)
+{
+	free(*to);
+	*to = str_dup(text);
+}
+
+// What is loaded and has no file on the host was left by another container, NVIDIA's own for instance: to take that out
+// is what this is called for. What the host has by itself is the host's.
+static int open_job(struct manager *m, struct job *job, struct err *err)
+{
+	struct job_values *v = &m->v->job;
+	replace_value(&v->holders, "wait"); // they are looked at when there is a driver to go for
+	v->is_export_default = true;
+	v->is_keeping = !m->v->is_without_daemons;
+	if (job_open(v, false, job, err) == 0)
+		return 0;
+	if (err->code != E_HOST_DRIVER)
+		return -1;
+	if (!job->session.facts.existing_driver.file) {
+		job_done(job);
+		replace_value(&v->host_driver, "replace");
+		return job_open(v, false, job, err);
+	}
+	struct err why;
+	if (evacuate_mark_preinstalled(&m->e, &why) < 0)
+		log_err(&why);
+	else
+		log_info("the operator takes its driver off node %s: the host has its own", m->v->node);
+	return -1;
+}
+
+// Out of the kernel
+
+// Who has a GPU open, for the evictions. A process of the host's own would be in the way after all of them, too.
+static int check_holders(struct manager *m, struct err *err)
+{
+	auto_holders struct holders h = { 0 };
+	auto_progress struct progress progress = show_progress_log();
+	auto_strv struct strv pods = { 0 };
+	if (holders_find(&m->machine.kern, &m->facts.loaded, &h, err) < 0 ||
+	    holders_wait_omit_daemons(&m->machine.host, &m->machine.kern, &h, err) < 0)
+		return -1;
+	holders_wait_note(&progress, &h);
+	for (size_t i = 0; i < h.count; i++) {
+		const struct holder *x = &h.items[i];
+		auto_str char *who = x->pod || x->container || x->kind == HOLDER_MOUNT ? NULL : holder_text(x);
+		if (who)
+			return err_set(err, E_IN_USE, "%s, and no eviction would end it: it is in no container", who);
+		if (x->pod && x->kind != HOLDER_MOUNT && !strv_has(&pods, x->pod))
+			strv_add(&pods, str_dup(x->pod));
+	}
+	auto_str char *uids = strv_join(&pods, " ");
+	m->holders = str_fmt("%zu 0 %s", pods.count, uids ? uids : "");
+	m->e.holders = m->holders;
+	return 0;
+}
+
+// A process closes what it had open a moment after its pod is gone; on a recorded machine nothing changes. Nobody is
+// asked to end: that is the evictions' matter.
+static int wait_holders(const struct holders_wait *d, struct holders *ret, struct err *err)
+{
+	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
+	for (int left = d->sys->record ? 1 : HOLDERS_MS / NAP_MS; left > 0; left--) {
+		auto_modules struct modules now = { 0 };
+		holders_done(ret);
+		int r = holders_wait_check(d, &now, ret, err);
+		if (r == 0 || err->code != E_IN_USE)
+			return r;
+		if (is_ended(NULL))
+			return err_set(err, EINTR, "told to end");
+		nanosleep(&nap, NULL);
+	}
+	holders_wait_note(d->progress, ret);
+	return -1;
+}
+
+// Where the kernel refused a module after others had gone, what is left would serve nobody.
+static void reload_missing_modules(const struct manager *m)
+{
+	struct job_values v = m->v->job;
+	auto_job struct job job = JOB_NONE;
+	auto_status struct status status = { 0 };
+	struct err why;
+	v.driver = m->facts.loaded.version;
+	v.flavour = (char *)(uintptr_t)flavour_name(m->facts.loaded.flavour);
+	v.source = v.digest = v.origin.package = NULL;
+	v.is_retry = true;
+	if (job_open(&v, true, &job, &why) < 0 || job_apply(&job, &status, &why) < 0)
+		log_warn("driver %s is loaded in part, and the rest does not come back: %s", v.driver, why.text);
+}
+
+// Of two pods of drivers on one node the other one may be done by now: what is there then is its container's.
+// Returns the node's lock.
+static int lock_driver_node(const struct machine *at, struct err *err)
+{
+	auto_fd int lock = node_lock_take(&at->host, err);
+	return lock < 0 || gpu_operator_clear(&at->host, err) < 0 ? -1 : TAKE_FD(lock);
+}
+
+static int unload_once(const struct manager *m, struct strv *ret, struct err *err)
+{
+	const struct machine *at = &m->machine;
+	auto_root struct root state = ROOT_NONE;
+	auto_holders struct holders holders = { 0 };
+	auto_progress struct progress progress = show_progress_log();
+	// The idle modules of others that use the driver, gdrdrv for instance, go with it: their containers come back,
+	// too.
+	const struct holders_wait drain = { .host = &at->host,
+					    .kern = &at->kern,
+					    .sys = &at->sys,
+					    .policy = HOLDERS_STOP,
+					    .release = m->facts.host.release,
+					    .progress = &progress };
+	if (job_state(&m->v->job, at, &state, err) < 0 || wait_holders(&drain, &holders, err) < 0)
+		return -1;
+	auto_fd int lock = lock_driver_node(at, err);
+	if (lock < 0)
+		return -1;
+	return unload_node(&drain, &state, job_unload_timeout_ms(m->v->job.unload_timeout_s), &holders, ret, err);
+}
+
+static int unload_or_drain(const struct manager *m, struct strv *ret, struct err *err)
+{
+	int r = unload_once(m, ret, err);
+	if (r < 0 && err->code == E_IN_USE && m->e.may_drain && !ret->count) {
+		log_info("the driver is in use still (%s): the node is drained", err->text);
+		r = evacuate_drain(&m->e, err) < 0 ? -1 : unload_once(m, ret, err);
+	}
+	if (r < 0 && ret->count && err->code != E_WEDGED)
+		reload_missing_modules(m);
+	return r < 0 ? -1 : 0;
+}
+
+// Operands that come back before the next root is there would keep what they bind.
+static int detach_driver_root(const struct manager *m, struct err *err)
+{
+	const struct machine *at = &m->machine;
+	const char *named = m->v->job.export, *dir = named ? named : DRIVER_ROOT_DEFAULT;
+	auto_root struct root state = ROOT_NONE;
+	auto_progress struct progress progress = show_progress_log();
+	auto_driver_root struct driver_root export = { .host = &at->host,
+						       .kern = &at->kern,
+						       .state = &state,
+						       .sys = &at->sys,
+						       .progress = &progress,
+						       .boot = m->facts.host.boot_id };
+	if (str_eq(dir, "none") || !root_exists(&at->host, dir))
+		return 0;
+	auto_fd int lock = lock_driver_node(at, err);
+	if (lock < 0 || job_state(&m->v->job, at, &state, err) < 0 || driver_root_open(&export, dir, err) < 0)
+		return -1;
+	return withdraw_driver_root(&export, m->facts.host.release, NULL, true, err) < 0 ?
+		       err_wrap(err, "take the driver's root away from %s", dir) :
+		       0;
+}
+
+// What is to be done, and its reason
+
+static const char *unload_why(const struct plan *p)
+{
+	for (size_t i = 0; i < p->count; i++)
+		if (p->steps[i].kind == STEP_UNLOAD)
+			return p->steps[i].why;
+	return NULL;
+}
+
+static char *target_text(const struct job *j)
+{
+	return str_fmt("driver %s (%s) for kernel %s", j->session.plan.driver, flavour_name(j->session.plan.flavour),
+		       j->session.facts.host.release);
+}
+
+// 1 = the driver has to go, and the next one is in the store and fits; 0 = it stays.
+static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
+{
+	auto_job struct job job = JOB_NONE;
+	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0)
+		return -1;
+	const char *why = unload_why(&job.session.plan);
+	if (job.session.plan.outcome == PLAN_NO_GPU) {
+		*ret_why = str_dup("there is no NVIDIA function on this machine");
+		return 0;
+	}
+	auto_str char *target = target_text(&job);
+	if (!why && !m->v->is_reinstall) {
+		*ret_why = str_fmt("the kernel has what the pod would load, %s", target);
+		return 0;
+	}
+	if (!why && !acquire_found(&job.session.acquire))
+		return err_set(err, E_NO_PACKAGE,
+			       "FORCE_REINSTALL: %s is loaded, and the store has no package of it to come back from",
+			       target);
+	if (job_stage(&job, err) < 0)
+		return err_wrap(err, "driver %s stays loaded",
+				m->facts.loaded.version ? m->facts.loaded.version : "(unknown)");
+	*ret_why = str_fmt("%s; %s is at hand", why ? why : "FORCE_REINSTALL", target);
+	return 1;
+}
+
+static int preflight(struct manager *m, struct driver_manager_result *ret, struct err *err)
+{
+	auto_job struct job job = JOB_NONE;
+	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0 ||
+	    (job.session.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
+		return -1;
+	auto_str char *target = target_text(&job);
+	ret->why = job.session.plan.outcome == PLAN_NO_GPU ? str_dup("there is no NVIDIA function on this machine") :
+							     str_fmt("%s is at hand", target);
+	return 0;
+}
+
+// That configuration was ready in this boot: run/ does not outlive it.
+static bool is_config_unchanged(const struct manager *m)
+{
+	auto_str char *text = NULL;
+	struct err ignored;
+	const char *digest = m->v->config_digest;
+	return digest && *digest && !m->v->is_reinstall && root_line(&m->machine.host, STATE, &text, &ignored) > 0 &&
+	       str_eq(text, digest);
+}
+
+static int uninstall(struct manager *m, struct driver_manager_result *ret, struct err *err)
+{
+	if (!m->facts.loaded.count) { // nobody can be disturbed: what is wrong with the next one, its container tells
+		ret->why = str_dup("no driver is loaded");
+		return detach_driver_root(m, err) < 0 ? -1 : gpu_operator_clear(&m->machine.host, err);
+	}
+	if (is_config_unchanged(m)) {
+		ret->why =
+			str_fmt("the driver that is loaded was ready with this configuration, %s", m->v->config_digest);
+		return 0;
+	}
+	int r = stage_next_driver(m, &ret->why, err);
+	if (r <= 0)
+		return r;
+	hold_signals();
+	if (evacuate_begin(&m->e, err) < 0 || check_holders(m, err) < 0 || evacuate_check(&m->e, err) < 0 ||
+	    gpu_operator_clear(&m->machine.host, err) < 0 || evacuate_run(&m->e, err) < 0 ||
+	    unload_or_drain(m, &ret->unloaded, err) < 0)
+		return -1;
+	ret->end = DRIVER_MANAGER_UNLOADED;
+	return detach_driver_root(m, err);
+}
+
+// What an earlier run left, too, which was killed.
+static int uncordon_and_restore(const struct manager *m, struct err *err)
+{
+	int r = evacuate_restore(&m->e, err);
+	if (r > 0)
+		log_info("gave back the operands and the cordon of node %s", m->e.node);
+	return r < 0 ? -1 : 0;
+}
+
+// cmd: whose values these are: they are read again once the environment of the driver's container is known. is_change:
+// false = prove only, and write nothing but the store.
+static int make_room(const struct cmd *cmd, struct driver_manager_values *v, bool is_change,
+		     struct driver_manager_result *ret, struct err *err)
+{
+	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+	struct err why;
+	if (open_manager(&m, err) < 0)
+		return -1;
+	if (!is_change)
+		return preflight(&m, ret, err);
+	if (uninstall(&m, ret, err) == 0)
+		return uncordon_and_restore(&m, err);
+	if (uncordon_and_restore(&m, &why) < 0)
+		log_warn("the next start has to give back operands and cordon: %s", why.text);
+	return -1;
+}
 
 #define OPT(name, arg, env, type, member, help)                                               \
 	{                                                                                     \
@@ -42,44 +561,12 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-// A number and a unit, again and again.
-int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
-{
-	static const struct {
-		const char *unit;
-		unsigned ms;
-	} units[] = { { "ms", 1 }, { "s", 1000 }, { "m", 60000 }, { "h", 3600000 }, { "", 1000 } };
-	enum { DAY_S = 86400, DIGITS = 6 };
-	uint64_t sum = 0;
-	const char *c = text ? text : "";
-	while (*c) {
-		size_t digits = strspn(c, "0123456789"), letters = strcspn(c + digits, "0123456789"), u = 0;
-		while (u < ARRAY_SIZE(units) &&
-		       (strlen(units[u].unit) != letters || strncmp(units[u].unit, c + digits, letters) != 0))
-			u++;
-		if (!digits || digits > DIGITS || u == ARRAY_SIZE(units))
-			return err_set(err, E_USAGE, "drain-timeout: '%s' is no duration such as 300s, 5m or 1h30m",
-				       text);
-		sum += strtoull(c, NULL, 10) * units[u].ms;
-		c += digits + letters;
-	}
-	*ret = (unsigned)(sum / 1000 < DAY_S ? sum / 1000 : DAY_S);
-	return 0;
-}
-
-void driver_manager_result_done(struct driver_manager_result *r)
-{
-	free(r->why);
-	strv_done(&r->unloaded);
-	*r = (struct driver_manager_result){ 0 };
-}
-
 extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflight;
 
 static int run_driver_manager(const struct cmd *cmd, struct driver_manager_values *v, bool is_change, struct err *err)
 {
 	auto_driver_manager_result struct driver_manager_result result = { 0 };
-	if (driver_manager_run(cmd, v, is_change, &result, err) < 0)
+	if (make_room(cmd, v, is_change, &result, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
