@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/payload/runfile.h"
 
-#include "base/archive/extract.h"
+#include "base/archive/archive.h"
 #include "precompiled/payload/install_path.h"
 
 enum { HEAD_LINES = 8, VERSION_LINE = 1 };
@@ -110,7 +110,7 @@ static char *expand_place(const char *place, const char *triplet, const char *ve
 static char *clean_path(const char *dir, const char *path, const char *name)
 {
 	auto_str char *all = str_fmt("%s/%s/%s", dir, path, name);
-	auto_str char *inside = extract_name(all + strspn(all, "/"));
+	auto_str char *inside = archive_safe_name(all + strspn(all, "/"));
 	return inside ? install_path_usr_merged(inside) : NULL;
 }
 

@@ -54,6 +54,9 @@ static inline void archive_member_freep(struct archive_member_reader **r)
 }
 #define auto_archive_member __attribute__((cleanup(archive_member_freep)))
 
+// The name of an entry without "./" and doubled slashes, "" for the root itself; NULL = absolute, or climbs with "..".
+char *archive_safe_name(const char *raw);
+
 // Decompress one gzip, xz, zstd, lz4 (legacy frames too) or plain stream held in memory, up to max bytes.
 // The end of the data must be the end of the stream: what else follows may be taken for damage.
 int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t *ret_len, struct err *err);
