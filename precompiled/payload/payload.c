@@ -203,9 +203,9 @@ static int add_source_tree(struct merge_tree *lay, const struct root *part, cons
 	return merge_tree_all(lay, &tree, err);
 }
 
-// The kernel modules' sources of a payload, from the archive in one of Debian's nvidia-*-kernel-source packages. Each
-// directory with a Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence that its
-// module states. E_PAYLOAD: there is none. E_USAGE: of another driver. origin: the package; outlives the tree. Uses and
+// Kernel module sources from the archive inside one of Debian's nvidia-*-kernel-source packages. A directory with a
+// Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence its module states.
+// E_PAYLOAD: no such directory. E_USAGE: sources of another driver. origin: the package; outlives the tree. Uses and
 // clears a directory in work.
 static int add_sources(struct merge_tree *lay, int fd, const char *origin, const char *driver, const struct root *work,
 		       struct err *err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a repository by its name, and checks what holds for every kind: what was asked for by digest has it, and nothing
-// is larger than it says.
+// Opens a repository by its name, and does the checks common to all kinds: content matches the requested digest, and
+// nothing is larger than announced.
 #include "precompiled/repository/repository.h"
 
 static const struct {
