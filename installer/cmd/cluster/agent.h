@@ -2,8 +2,8 @@
 // The agent on this machine: its turns until a signal, with children of this program that do the work.
 #pragma once
 #include "base/process/launch.h"
-#include "cluster/agent/observe.h"
 #include "cluster/agent/loop.h"
+#include "cluster/agent/observe.h"
 #include "cluster/kube/client.h"
 
 struct agent_host { // all borrowed

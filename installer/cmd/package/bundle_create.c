@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // bundle create: what a site without a network needs, in one file.
 #include "cmd/common/job.h"
-#include "precompiled/trust/signers.h"
 #include "precompiled/bundle/bundle.h"
 #include "precompiled/bundle/catalog_publish.h"
 #include "precompiled/bundle/collect.h"
+#include "precompiled/trust/signers.h"
 
 #include <stdio.h>
 #include <time.h>
