@@ -44,7 +44,7 @@ agent_policy() {
     {name: "old", target: {driver: $old, flavour: "open"}}]}' >"$policy"
   old_aim=$(aim "$old") new_aim=$(aim "$new")
 }
-aim() { # VERSION [PARAMETER]: as target_hash.h makes it, of driver, flavour and no package
+aim() { # VERSION [PARAMETER]: as target.c makes it, of driver, flavour and no package
   local options=0000000000000000
   [ -z "${2-}" ] || options=$(printf %s "$2" | sha256sum | cut -c1-16)
   printf '%s-%s' "$(printf '%s\nopen\n' "$1" | sha256sum | cut -c1-16)" "$options"

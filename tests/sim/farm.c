@@ -118,9 +118,9 @@ static void obey_order(struct farm *f, unsigned i)
 	struct farm_node *n = &f->nodes[i];
 	struct record r = { 0 };
 	const char *go = farm_note(f, i, KEY_PREFIX "go");
-	for (unsigned k = 0; keys[k].name; k++)
-		if (str_eq(keys[k].name, KEY_PREFIX "go"))
-			keys[k].parse(go, &r);
+	for (unsigned k = 0; node_keys[k].name; k++)
+		if (str_eq(node_keys[k].name, KEY_PREFIX "go"))
+			node_keys[k].parse(go, &r);
 	bool is_ill = f->is_sick && target_hash_is_set(&f->bad) && target_hash_eq(&n->loaded, &f->bad);
 	if (!*go || r.go.verb == VERB_NONE) {
 		write_node_report(f, n, "", is_ill);

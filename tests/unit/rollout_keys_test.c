@@ -45,7 +45,7 @@ static void round_trip(void **state)
 	(void)state;
 	struct node_state m;
 	node_state_init(&m, "n", "u");
-	for (const struct key *key = keys; key->name; key++) {
+	for (const struct key *key = node_keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&full, text, sizeof(text));
 		expect(*text, key->name);
@@ -60,7 +60,7 @@ static void round_trip(void **state)
 static void t83_nothing_but_what_we_write(void **state)
 {
 	(void)state;
-	for (const struct key *key = keys; key->name; key++) {
+	for (const struct key *key = node_keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&full, text, sizeof(text));
 		size_t len = strlen(text);

@@ -58,7 +58,7 @@ static const struct {
 
 static const struct key *key_of(const char *name)
 {
-	const struct key *key = keys;
+	const struct key *key = node_keys;
 	while (key->name && !str_eq(key->name, name))
 		key++;
 	expect(key->name != NULL, name);
@@ -87,7 +87,7 @@ static void the_last_that_is_good_and_the_first_that_is_not(void **state)
 		expect(str_eq(text, rows[i].good), rows[i].good);
 		say(&m, key, rows[i].bad);
 		expect(m.record.phase == PHASE_UNKNOWN, rows[i].bad);
-		for (const struct key *each = keys; each->name; each++)
+		for (const struct key *each = node_keys; each->name; each++)
 			expect(node_key_is_malformed(&m.record, each->name) == (each == key), rows[i].bad);
 		expect(!node_key_is_malformed(&m.record, P "agent.ack"), rows[i].bad);
 	}
@@ -98,7 +98,7 @@ static void nothing_is_no_value(void **state)
 {
 	(void)state;
 	static const struct record none;
-	for (const struct key *key = keys; key->name; key++) {
+	for (const struct key *key = node_keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&none, text, sizeof(text));
 		expect(!*text, key->name);

@@ -20,8 +20,8 @@ static void malformed(struct view *v)
 static void malformed_receipt(struct view *v)
 {
 	(void)v;
-	for (unsigned i = 0; keys[i].name; i++)
-		if (str_eq(keys[i].name, "kmodsmith.io/cordon"))
+	for (unsigned i = 0; node_keys[i].name; i++)
+		if (str_eq(node_keys[i].name, "kmodsmith.io/cordon"))
 			m.record.malformed = 1U << i;
 }
 static void asked_again(struct view *v) // the same that was seen already

@@ -15,7 +15,7 @@ const char *const agent_step_names[AGENT_STEPS] = { "idle", "accepted", "begun",
 // The order in the spelling of its annotation.
 static const struct key *go_key(void)
 {
-	const struct key *key = keys;
+	const struct key *key = node_keys;
 	while (!str_eq(key->name, KEY_PREFIX "go"))
 		key++;
 	return key;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent/observe.h"
 
+#include "cluster/node_state/annotations.h"
 #include "daemons/holders_wait.h"
 #include "host/facts.h"
 #include "journal/loaded_params.h"

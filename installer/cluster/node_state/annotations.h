@@ -1,8 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator's own keys on a node, as a table: how each is read, and how it is written. Nothing else is ever
-// written by the coordinator under kmodsmith.io/ (I9).
+// What the coordinator writes on a node: its record, and its own keys as a table, how each is read and written. Nothing
+// else is ever written by the coordinator under kmodsmith.io/ (I9).
 #pragma once
-#include "cluster/node_state/node_state.h"
+#include "cluster/node_state/operands.h"
+#include "cluster/node_state/states.h"
+#include "cluster/node_state/target.h"
+
+enum { OBJECT_TEXT = 96, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
+
+// Of every write; compared as a pair. Epoch: the lease's number of transitions.
+struct seq {
+	uint32_t epoch, n;
+};
+int node_seq_cmp(struct seq a, struct seq b);
+
+struct order { // the one command channel to the agent
+	struct seq seq;
+	enum verb verb;
+	struct target_hash target_hash;
+};
+
+struct receipt { // of our cordon, written in the same patch as the cordon
+	bool is_there;
+	bool prior;    // it was cordoned before us
+	bool touched;  // a change of the driver was ordered since, and nothing was validated after it
+	bool waited;   // the wait for jobs is over, and those that are left are evicted
+	uint8_t again; // how often somebody uncordoned it and we cordoned it anew
+	int64_t until; // when the drain has to have ended, whatever happens in between
+};
+
+struct reason {
+	enum reason_code code;
+	char object[OBJECT_TEXT];
+};
+
+struct record { // written by the coordinator alone
+	enum node_phase phase;
+	bool has_phase; // false: the label is absent
+	struct seq seq;
+	struct target_hash target, stable, previous, failed;
+	struct order go;
+	struct receipt receipt;
+	uint16_t paused;         // operands that we paused: bits of the table `operands`
+	uint8_t autoscaler;      // hints that we set: bits of the table `hints`
+	int64_t since, deadline; // seconds since 1970; 0 = none
+	uint16_t attempts;       // orders to load this target
+	uint16_t tries;          // orders given in this state
+	struct reason reason;
+	int64_t reason_since;        // of one that came up during the state; 0 = since the state began
+	enum node_phase outcome;     // of RELEASING: where to go then
+	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
+	char wave[WORD_TEXT];        // that it was taken into
+	uint64_t retry;              // the nonce that was seen
+	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
+	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
+	struct {
+		struct target_hash target_hash; // that they were for; another target begins anew
+		uint16_t failed, repeated;      // ended without a replacement; replaced again what had been proven
+	} drains;
+	uint32_t malformed; // bits of the table of keys: values that mean nothing to us
+};
 
 #define KEY_PREFIX "kmodsmith.io/"
 enum { KEY_TEXT = 512 };
@@ -13,11 +70,15 @@ struct key {
 	bool (*parse)(const char *value, struct record *record);           // false: it means nothing
 	void (*text)(const struct record *record, char *ret, size_t size); // "" = the key is absent
 };
-extern const struct key keys[]; // .name NULL ends it; at most 32
+extern const struct key node_keys[]; // .name NULL ends it; at most 32
 
 bool node_key_is_malformed(const struct record *record, const char *name);
 
+bool node_word_copy(char *to, size_t size, const char *from,
+		    size_t len); // of [A-Za-z0-9._/-]; false: too long, or others
 bool node_seq_parse(const char *text, size_t len, struct seq *ret);
 // Up to the next separator or the end; moves *at behind it. NULL = there is no more.
 const char *node_word_cut(const char **at, char separator, size_t *ret_len);
 bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret);
+
+extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

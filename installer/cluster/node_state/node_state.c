@@ -36,10 +36,10 @@ bool node_state_is_staged(const struct node_state *m, const struct target_hash *
 // 1 = one of ours, and taken; 0 = it is none.
 static int take_own_key(struct node_state *m, const char *key, const char *value, bool is_label)
 {
-	for (unsigned i = 0; keys[i].name; i++) {
-		if (keys[i].is_label != is_label || !str_eq(keys[i].name, key))
+	for (unsigned i = 0; node_keys[i].name; i++) {
+		if (node_keys[i].is_label != is_label || !str_eq(node_keys[i].name, key))
 			continue;
-		if (strlen(value) >= KEY_TEXT || !keys[i].parse(value, &m->record))
+		if (strlen(value) >= KEY_TEXT || !node_keys[i].parse(value, &m->record))
 			m->record.malformed |= 1U << i;
 		return 1;
 	}

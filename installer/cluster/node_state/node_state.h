@@ -3,64 +3,7 @@
 // kilobyte, no pointer but the name. Filled label by label and annotation by annotation, so that a streaming parser
 // never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once
-#include "cluster/node_state/operands.h"
-#include "cluster/node_state/states.h"
-#include "cluster/node_state/target.h"
-
-enum { OBJECT_TEXT = 96, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
-
-// Of every write; compared as a pair. Epoch: the lease's number of transitions.
-struct seq {
-	uint32_t epoch, n;
-};
-int node_seq_cmp(struct seq a, struct seq b);
-
-struct order { // the one command channel to the agent
-	struct seq seq;
-	enum verb verb;
-	struct target_hash target_hash;
-};
-
-struct receipt { // of our cordon, written in the same patch as the cordon
-	bool is_there;
-	bool prior;    // it was cordoned before us
-	bool touched;  // a change of the driver was ordered since, and nothing was validated after it
-	bool waited;   // the wait for jobs is over, and those that are left are evicted
-	uint8_t again; // how often somebody uncordoned it and we cordoned it anew
-	int64_t until; // when the drain has to have ended, whatever happens in between
-};
-
-struct reason {
-	enum reason_code code;
-	char object[OBJECT_TEXT];
-};
-
-struct record { // written by the coordinator alone
-	enum node_phase phase;
-	bool has_phase; // false: the label is absent
-	struct seq seq;
-	struct target_hash target, stable, previous, failed;
-	struct order go;
-	struct receipt receipt;
-	uint16_t paused;         // operands that we paused: bits of the table `operands`
-	uint8_t autoscaler;      // hints that we set: bits of the table `hints`
-	int64_t since, deadline; // seconds since 1970; 0 = none
-	uint16_t attempts;       // orders to load this target
-	uint16_t tries;          // orders given in this state
-	struct reason reason;
-	int64_t reason_since;        // of one that came up during the state; 0 = since the state began
-	enum node_phase outcome;     // of RELEASING: where to go then
-	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
-	char wave[WORD_TEXT];        // that it was taken into
-	uint64_t retry;              // the nonce that was seen
-	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
-	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
-	struct {
-		struct target_hash target_hash; // that they were for; another target begins anew
-		uint16_t failed, repeated;      // ended without a replacement; replaced again what had been proven
-	} drains;
-	uint32_t malformed; // bits of the table of keys: values that mean nothing to us
-};
+#include "cluster/node_state/annotations.h"
 
 enum holder_count { HOLDERS_UNPUBLISHED = -2, HOLDERS_UNKNOWN = -1 };
 
@@ -153,5 +96,3 @@ static inline bool node_state_is_empty(const struct node_state *m) // no driver 
 {
 	return m->report.has_loaded && !m->report.is_foreign && !target_hash_is_set(&m->report.loaded);
 }
-
-extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

@@ -19,14 +19,14 @@ static void add_change(struct node_patch *p, const char *key, const char *value,
 
 static void add_keys(struct node_patch *p, const struct record *from, const struct record *to)
 {
-	for (unsigned i = 0; keys[i].name; i++) {
+	for (unsigned i = 0; node_keys[i].name; i++) {
 		char was[KEY_TEXT] = "", is[KEY_TEXT] = "";
-		keys[i].text(from, was, sizeof(was));
-		keys[i].text(to, is, sizeof(is));
+		node_keys[i].text(from, was, sizeof(was));
+		node_keys[i].text(to, is, sizeof(is));
 		// What meant nothing reads like what is absent, but it is there.
 		bool was_junk = from->malformed & 1U << i && !(to->malformed & 1U << i);
 		if (was_junk || !str_eq(was, is))
-			add_change(p, keys[i].name, is, keys[i].is_label);
+			add_change(p, node_keys[i].name, is, node_keys[i].is_label);
 	}
 }
 
