@@ -3,7 +3,6 @@
 
 #include "base/formats/json.h"
 #include "base/linker/ldcache.h"
-#include "base/linker/ldconf.h"
 
 static const char CONF_DIR[] = "etc/ld.so.conf.d", CONF[] = "etc/ld.so.conf.d/00-kmodsmith.conf";
 
@@ -81,7 +80,7 @@ static int write_ldconfig(const struct root *root, const struct strv *folders, s
 {
 	auto_strv struct strv known = { 0 };
 	auto_str char *text = NULL;
-	if (ldconf_read(root, &known, err) < 0)
+	if (ldcache_conf_dirs(root, &known, err) < 0)
 		return -1;
 	for (size_t i = 0; i < folders->count; i++)
 		if (!strv_has(&known, folders->items[i] + strspn(folders->items[i], "/")))

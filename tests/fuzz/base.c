@@ -9,7 +9,6 @@
 #include "base/formats/yaml.h"
 #include "base/http/http.h"
 #include "base/linker/ldcache.h"
-#include "base/linker/ldconf.h"
 #include "base/linker/soname.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -164,7 +163,7 @@ FUZZ_TARGET(ldconf)
 	static const char *const paths[] = { "etc/ld.so.conf", "etc/ld.so.conf.d/", NULL };
 	struct err err;
 	auto_strv struct strv dirs = { 0 };
-	return FUZZ(ldconf_read(fuzz_tree(data, len, paths), &dirs, &err)) && dirs.count;
+	return FUZZ(ldcache_conf_dirs(fuzz_tree(data, len, paths), &dirs, &err)) && dirs.count;
 }
 
 FUZZ_TARGET(library)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/linker/ldcache.h"
-#include "base/linker/ldconf.h"
 #include "base/linker/soname.h"
 #include "tests/unit/library.h"
 #include "tests/unit/tempdir.h"
@@ -177,7 +176,7 @@ static void hostile_roots(void **state)
 		auto_fd int fd = root_open(&f.root, "etc/ld.so.conf", O_RDWR, &err);
 		if (kind == 0)
 			assert_int_equal(ftruncate(fd, GIB), 0);
-		expect(ldconf_read(&f.root, &dirs, &err) < 0 && err.code == E_TOO_LARGE, kinds[kind]);
+		expect(ldcache_conf_dirs(&f.root, &dirs, &err) < 0 && err.code == E_TOO_LARGE, kinds[kind]);
 	}
 }
 

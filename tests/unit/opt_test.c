@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/options/opt_known.h"
+#include "base/options/opt.h"
 #include "tests/unit/test.h"
 
 struct values {

@@ -10,3 +10,8 @@ int ldcache_links(const struct root *root, const struct strv *dirs, struct err *
 // The libraries of dirs, then of those that the root's etc/ld.so.conf names, then of the linker's own; the first of a
 // name is the one that is found. An unreadable file is no library.
 int ldcache_write(const struct root *root, const struct strv *dirs, struct err *err);
+
+// The directories that a root's etc/ld.so.conf names for the dynamic linker, with the files that it includes
+// (ldconfig(8) of glibc), are added to dirs in their order, each once. E_TOO_LARGE: a file, or the number of files or
+// directories, is beyond all reason.
+int ldcache_conf_dirs(const struct root *root, struct strv *dirs, struct err *err);
