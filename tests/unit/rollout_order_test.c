@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who comes first, what a group costs, and what is said to those who get nothing. Scenarios: rollout_slots_test.
-#include "cluster/rollout/scheduler_admit.h"
+#include "cluster/rollout/scheduler_internal.h"
 #include "tests/unit/rollout_line.h"
 
 // One slot: the first of two lines' nodes has what counts for less, the second what counts for more.

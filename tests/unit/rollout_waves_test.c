@@ -41,7 +41,7 @@ static void what_decides_first(void **state)
 		plan_again();
 		auto_str char *row = str_fmt("%s: %u", rows[i].name, slots.node_plans[0].wave);
 		expect(slots.node_plans[0].wave == rows[i].wave, row);
-		assert_string_equal(waves_name(&pools[0], slots.node_plans[0].wave),
+		assert_string_equal(policy_wave_name(&pools[0], slots.node_plans[0].wave),
 				    rows[i].wave == REST ? "rest" : waves[rows[i].wave].name);
 	}
 }

@@ -3,7 +3,7 @@
 // the last drain ended, and which row decided. They are read before somebody intervenes, so each has to be true.
 #include "cluster/rollout/explain.h"
 
-#include "cluster/rollout/scheduler_admit.h"
+#include "cluster/rollout/scheduler_internal.h"
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)

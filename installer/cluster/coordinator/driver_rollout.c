@@ -38,7 +38,7 @@ static json_t *pools_json(const struct coordinator *c, const struct slots *s)
 		const struct sum *sum = &s->sums[i];
 		json_array_append_new(pools,
 				      json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name, "driver",
-						pool->target.driver, "wave", waves_name(pool, s->rollouts[i].wave),
+						pool->target.driver, "wave", policy_wave_name(pool, s->rollouts[i].wave),
 						"nodes", (int)sum->total, "done", (int)sum->done, "failed",
 						(int)sum->failed, "unavailable", (int)sum->unavailable));
 	}

@@ -71,7 +71,7 @@ static void add_rollouts(const struct coordinator *c, const struct slots *s, cha
 		char target_hash[TARGET_HASH_TEXT];
 		target_hash_text(&s->rollouts[p].target, target_hash);
 		str_add(text, "kmodsmith_rollout_info{pool=\"%s\",driver=\"%s\",target=\"%s\",wave=\"%s\"} 1\n",
-			pool->name, pool->target.driver, target_hash, waves_name(pool, s->rollouts[p].wave));
+			pool->name, pool->target.driver, target_hash, policy_wave_name(pool, s->rollouts[p].wave));
 	}
 	add_metric_head(text, "rollout_halted", "gauge", "1: no node moves to the target, for that reason.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)

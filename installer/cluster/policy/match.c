@@ -112,3 +112,8 @@ unsigned policy_window_rest(const struct pool *pool)
 	unsigned rest = pool->spans[SPAN_REPLACE] + pool->spans[SPAN_VALIDATE] + pool->spans[SPAN_RESTORE];
 	return rest < pool->spans[SPAN_MARGIN] ? rest : pool->spans[SPAN_MARGIN];
 }
+
+const char *policy_wave_name(const struct pool *pool, unsigned wave)
+{
+	return wave < pool->wave_count ? pool->waves[wave].name : "rest";
+}

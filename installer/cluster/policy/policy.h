@@ -120,3 +120,4 @@ int64_t policy_window_next(const struct pool *pool, int64_t now,
 			   unsigned margin); // when it will be so; 0 = it is, or never
 // What may follow the order to replace: it is not given where a window has less left.
 unsigned policy_window_rest(const struct pool *pool);
+const char *policy_wave_name(const struct pool *pool, unsigned wave); // "rest" for the one behind the last

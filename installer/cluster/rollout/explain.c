@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/rollout/explain.h"
 
-#include "cluster/rollout/scheduler_admit.h"
+#include "cluster/rollout/scheduler_internal.h"
 
 const char *explain_deadline(const struct view *v)
 {

@@ -46,7 +46,7 @@ static bool is_request_for(const struct word *w, const struct rollout *r)
 static void approve_wave(const struct word *w, const struct pool *pool, struct rollout *r)
 {
 	for (unsigned i = 0; i <= pool->wave_count && is_request_for(w, r); i++)
-		if (str_eq(waves_name(pool, i), w->wave) && r->approved < i)
+		if (str_eq(policy_wave_name(pool, i), w->wave) && r->approved < i)
 			r->approved = i;
 }
 

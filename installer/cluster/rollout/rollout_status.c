@@ -78,7 +78,7 @@ static json_t *rollout_json(const struct pool *pool, const struct rollout *r, co
 			 "target", target_json(pool, &r->target, before), "stable",
 			 target_json(pool, &r->stable, before), "halted", r->is_halted, "reason", json_text(code),
 			 "object", r->halt.object, "haltedSince", date_json(r->halted_since), "aborted", r->is_aborted,
-			 "frozen", (int)r->frozen, "wave", (int)r->wave, "waveName", waves_name(pool, r->wave),
+			 "frozen", (int)r->frozen, "wave", (int)r->wave, "waveName", policy_wave_name(pool, r->wave),
 			 "soakSince", date_json(r->soak_since), "approved", (int)r->approved, "resumed",
 			 date_json(r->resumed));
 }

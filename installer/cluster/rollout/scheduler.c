@@ -1,7 +1,297 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cluster/rollout/rules.h"
 #include "cluster/rollout/scheduler_internal.h"
 
+#include <limits.h>
 #include <stdio.h>
+
+// Grants. Who may have a slot at all is a table of refusals, which `rollout why` shows row by row; who gets one is a
+// matter of order and room. Whoever comes first and does not fit makes the others wait: small ones never starve a
+// large group.
+
+static int compare_times(int64_t a, int64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+static unsigned drained_in_vain(const struct node_state *m)
+{
+	return target_hash_eq(&m->record.drains.target_hash, &m->record.target) ? m->record.drains.failed : 0;
+}
+
+// who is released, wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the
+// coordinator's own node last, name
+static int by_admission_order(const void *a, const void *b, void *round)
+{
+	const struct round *r = round;
+	size_t i = *(const size_t *)a, k = *(const size_t *)b;
+	const struct node_state *x = &r->c->nodes[i], *y = &r->c->nodes[k];
+	const struct {
+		int64_t x, y;
+	} keys_[] = {
+		{ r->s->node_plans[i].pool, r->s->node_plans[k].pool },
+		{ !scheduler_is_recovery(r, i), !scheduler_is_recovery(r, k) },
+		{ x->record.phase != PHASE_WAITING, y->record.phase != PHASE_WAITING },
+		{ r->s->node_plans[i].wave, r->s->node_plans[k].wave },
+		{ drained_in_vain(x), drained_in_vain(y) },
+		{ x->record.retry == 0, y->record.retry == 0 },
+		{ x->facts.is_ours, y->facts.is_ours },
+		{ x->record.attempts, y->record.attempts },
+		{ x->report.holders != 0, y->report.holders != 0 },
+	};
+	for (size_t n = 0; n < ARRAY_SIZE(keys_); n++)
+		if (keys_[n].x != keys_[n].y)
+			return compare_times(keys_[n].x, keys_[n].y);
+	if (r->c->policy->zone && x->facts.zone != y->facts.zone)
+		return x->facts.zone < y->facts.zone ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static bool is_slot_candidate(const struct round *r, size_t at)
+{
+	const struct node_state *m = &r->c->nodes[at];
+	const struct node_plan *node_plan = &r->s->node_plans[at];
+	if (node_plan->pool < 0)
+		return false;
+	if (m->record.phase == PHASE_WAITING) // from the wait to the work
+		return node_plan->has == SLOT_WAIT && (node_state_pods(m)->jobs == 0 || m->record.receipt.waited);
+	return m->record.phase == PHASE_QUEUED && node_plan->has == SLOT_NONE;
+}
+
+// A group goes as one. The next of those of it that may have to move; first, when there are no more.
+static size_t next_of_unit(const struct round *r, size_t first, size_t at)
+{
+	do
+		at = r->s->node_plans[at].mate;
+	while (at != first && r->c->nodes[at].facts.is_skipped);
+	return at;
+}
+
+struct cost {
+	unsigned work, waiting, unavailable;
+	bool is_group, is_incomplete;
+};
+static bool is_goal_or_granted(const struct round *r, size_t at)
+{
+	struct view v = scheduler_round_view(r, at);
+	struct target_hash goal = transition_goal(&v);
+	return rule_is_loaded(&v, &goal) || r->s->node_plans[at].has != SLOT_NONE;
+}
+static struct cost cost_of(const struct round *r, size_t first)
+{
+	struct cost cost = { 0 };
+	size_t i = first;
+	do {
+		const struct node_state *m = &r->c->nodes[i];
+		cost.is_group = cost.is_group || i != first;
+		if (i != first && is_goal_or_granted(r, i))
+			continue;
+		if (i != first && (m->record.phase != PHASE_QUEUED || scheduler_refusal(r, i) != REASON_NONE))
+			cost.is_incomplete = true;
+		bool waits = round_own_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
+		cost.work += !waits;
+		cost.waiting += waits;
+		cost.unavailable +=
+			!m->facts.is_unschedulable && m->facts.is_ready && r->s->node_plans[i].has == SLOT_NONE;
+	} while ((i = next_of_unit(r, first, i)) != first);
+	return cost;
+}
+
+static unsigned slots_left(unsigned limit, unsigned used)
+{
+	return limit > used ? limit - used : 0;
+}
+
+static void sum_cluster(const struct round *r, struct sum *ret)
+{
+	*ret = r->s->strays;
+	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
+		ret->total += r->s->sums[p].total;
+		ret->used += r->s->sums[p].used;
+		ret->waiting += r->s->sums[p].waiting;
+		ret->unavailable += r->s->sums[p].unavailable;
+	}
+	ret->parallel_limit = policy_limit(&r->c->policy->parallel, ret->total);
+	ret->unavailable_limit = policy_limit(&r->c->policy->unavailable, ret->total);
+}
+
+static bool is_unit_too_big(const struct sum *sum, const struct cost *cost, unsigned waiting_limit)
+{
+	return cost->is_group && (cost->work > sum->parallel_limit || cost->unavailable > sum->unavailable_limit ||
+				  cost->waiting > waiting_limit);
+}
+
+// A group that no room would be enough for.
+static enum reason_code unit_fits_alone(const struct pool *pool, const struct sum *sum)
+{
+	if (pool->overflow == OVERFLOW_HOLD)
+		return REASON_GROUP_TOO_BIG;
+	return sum->used || sum->waiting ? REASON_LIMIT_PARALLEL : REASON_NONE;
+}
+
+static enum reason_code unit_fits_pool(const struct pool *pool, const struct sum *sum, const struct cost *cost)
+{
+	if (is_unit_too_big(sum, cost, pool->waiting ? pool->waiting : UINT_MAX)) // 0 is a pause
+		return unit_fits_alone(pool, sum);
+	if (cost->work > slots_left(sum->parallel_limit, sum->used))
+		return REASON_LIMIT_PARALLEL;
+	if (cost->waiting > slots_left(pool->waiting, sum->waiting))
+		return REASON_LIMIT_WAITING;
+	if (cost->unavailable > slots_left(sum->unavailable_limit, sum->unavailable))
+		return sum->others >= sum->unavailable_limit ? REASON_BUDGET_OTHERS : REASON_LIMIT_UNAVAILABLE;
+	return REASON_NONE;
+}
+
+static enum reason_code unit_fits_cluster(const struct pool *pool, const struct sum *all, const struct cost *cost)
+{
+	if (is_unit_too_big(all, cost, UINT_MAX))
+		return unit_fits_alone(pool, all);
+	if (cost->work > slots_left(all->parallel_limit, all->used))
+		return REASON_LIMIT_PARALLEL;
+	return cost->unavailable > slots_left(all->unavailable_limit, all->unavailable) ? REASON_LIMIT_UNAVAILABLE :
+											  REASON_NONE;
+}
+
+static enum reason_code unit_fits(const struct round *r, size_t at, const struct cost *cost)
+{
+	struct sum all;
+	sum_cluster(r, &all);
+	const struct pool *pool = round_own_pool(r, at);
+	if (cost->is_incomplete)
+		return REASON_GROUP_INCOMPLETE;
+	if (all.used + all.waiting + cost->work + cost->waiting > LEDGER_MOST)
+		return REASON_LIMIT_PARALLEL;
+	enum reason_code why = unit_fits_cluster(pool, &all, cost);
+	return why != REASON_NONE ? why : unit_fits_pool(pool, &r->s->sums[r->s->node_plans[at].pool], cost);
+}
+
+static bool is_other_zone(const struct round *r, size_t at)
+{
+	for (size_t i = 0; i < r->c->count; i++)
+		if (r->s->node_plans[i].pool == r->s->node_plans[at].pool && r->s->node_plans[i].has != SLOT_NONE &&
+		    r->c->nodes[i].facts.zone != r->c->nodes[at].facts.zone)
+			return round_own_pool(r, at)->is_by_zone;
+	return false;
+}
+
+static void grant_unit(const struct round *r, size_t first, const struct cost *cost)
+{
+	struct sum *sum = &r->s->sums[r->s->node_plans[first].pool];
+	size_t i = first;
+	do {
+		struct node_plan *node_plan = &r->s->node_plans[i];
+		const struct node_state *m = &r->c->nodes[i];
+		if (i != first && (node_plan->has != SLOT_NONE || m->record.phase != PHASE_QUEUED))
+			continue;
+		bool waits = round_own_pool(r, i)->wait_for && m->record.phase == PHASE_QUEUED;
+		sum->waiting -= node_plan->has == SLOT_WAIT;
+		node_plan->has = waits ? SLOT_WAIT : SLOT_WORK;
+		node_plan->refused = REASON_NONE;
+	} while ((i = next_of_unit(r, first, i)) != first);
+	sum->used += cost->work;
+	sum->waiting += cost->waiting;
+	sum->unavailable += cost->unavailable;
+}
+
+// Those who are left out say who keeps the budget (T32).
+static void set_blocked_reason(const struct round *r, int pool, enum reason_code why)
+{
+	struct reason *blocked = &r->s->sums[pool].blocked;
+	size_t len = 0;
+	*blocked = (struct reason){ .code = why };
+	for (size_t i = 0; i < r->c->count && why == REASON_BUDGET_OTHERS; i++) {
+		const struct node_facts *f = &r->c->nodes[i].facts;
+		const char *name = r->c->nodes[i].name;
+		if (r->s->node_plans[i].pool != pool || r->s->node_plans[i].has != SLOT_NONE ||
+		    (f->is_ready && !f->is_unschedulable) || len + strlen(name) + 2 > OBJECT_TEXT)
+			continue;
+		if (len)
+			blocked->object[len++] = ' ';
+		memcpy(blocked->object + len, name, strlen(name));
+		len += strlen(name);
+	}
+}
+
+// On its way back to service it is alone, whatever its group and its zone; a limit of 0 is a pause, and for others.
+static void release_one(const struct round *r, size_t at)
+{
+	struct node_plan *node_plan = &r->s->node_plans[at];
+	const struct cost one = { .work = 1 };
+	node_plan->refused = scheduler_has_zero_limit(r, at) ? REASON_NONE : unit_fits(r, at, &one);
+	if (node_plan->refused != REASON_NONE)
+		return;
+	node_plan->has = SLOT_WORK;
+	r->s->sums[node_plan->pool].used++;
+}
+
+static void admit_one(const struct round *r, size_t at, int *full_pool, enum reason_code *full)
+{
+	struct node_plan *node_plan = &r->s->node_plans[at];
+	if (r->c->nodes[at].record.phase == PHASE_QUEUED && node_plan->has != SLOT_NONE)
+		return; // with its group
+	node_plan->refused = r->c->nodes[at].record.phase == PHASE_QUEUED ? scheduler_refusal(r, at) : REASON_NONE;
+	if (node_plan->refused != REASON_NONE)
+		return;
+	if (*full_pool == node_plan->pool) {
+		node_plan->refused = *full;
+		return;
+	}
+	if (scheduler_is_recovery(r, at)) {
+		release_one(r, at);
+	} else {
+		struct cost cost = cost_of(r, at);
+		node_plan->refused = is_other_zone(r, at) ? REASON_OTHER_ZONE : unit_fits(r, at, &cost);
+		if (node_plan->refused == REASON_NONE)
+			grant_unit(r, at, &cost);
+	}
+	if (node_plan->refused == REASON_NONE)
+		return;
+	bool is_own_fault = node_plan->refused == REASON_GROUP_INCOMPLETE ||
+			    node_plan->refused == REASON_GROUP_TOO_BIG || node_plan->refused == REASON_OTHER_ZONE;
+	if (is_own_fault)
+		return;
+	*full_pool = node_plan->pool;
+	*full = node_plan->refused;
+	set_blocked_reason(r, node_plan->pool, node_plan->refused);
+}
+
+static void scheduler_admit(const struct round *r)
+{
+	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
+	int full_pool = -1;
+	enum reason_code full = REASON_NONE;
+	for (size_t i = 0; i < r->c->count; i++) {
+		if (is_slot_candidate(r, i))
+			turn[count++] = i;
+	}
+	qsort_r(turn, count, sizeof(*turn), by_admission_order, (void *)(uintptr_t)r);
+	for (size_t i = 0; i < count; i++)
+		admit_one(r, turn[i], &full_pool, &full);
+	free(turn);
+}
+
+// Staging disturbs nobody, so neither waves nor windows stop it: only halts, pauses and its own number.
+static void scheduler_admit_staging(const struct round *r)
+{
+	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
+	for (size_t i = 0; i < r->c->count; i++) {
+		enum node_phase phase = r->c->nodes[i].record.phase;
+		struct view v = scheduler_round_view(r, i);
+		r->s->staging += phase == PHASE_STAGING;
+		if (r->s->node_plans[i].pool >= 0 && (1U << phase) & RESTING && transition_rests(&v) == REASON_NONE)
+			turn[count++] = i;
+	}
+	qsort_r(turn, count, sizeof(*turn), by_admission_order, (void *)(uintptr_t)r);
+	for (size_t i = 0; i < count; i++) {
+		bool is_full = r->s->staging >= r->c->policy->staging;
+		enum reason_code why = scheduler_refuse_paused(r, turn[i]);
+		r->s->node_plans[turn[i]].refused = why != REASON_NONE ? why :
+						    is_full            ? REASON_STAGING_FULL :
+									 REASON_NONE;
+		r->s->staging += r->s->node_plans[turn[i]].refused == REASON_NONE;
+	}
+	free(turn);
+}
 
 void scheduler_ledger_done(struct slot_ledger *l)
 {
@@ -22,12 +312,6 @@ static int by_uid(const void *a, const void *b)
 {
 	const struct ledger_entry *x = a, *y = b;
 	return strcmp(x->uid, y->uid);
-}
-
-static bool is_node_led_elsewhere(const struct cluster *c, const struct node_state *m)
-{
-	return c->leader && *m->record.leader && !str_eq(m->record.leader, c->leader) &&
-	       !(c->gone && strv_has(c->gone, m->record.leader));
 }
 
 static int by_group(const void *a, const void *b, void *round)
@@ -83,29 +367,11 @@ static void plan_nodes(const struct round *r)
 		const struct pool *pool = policy_pool(r->c->policy, &r->c->nodes[i]);
 		node_plan->had = entry ? entry->slot : SLOT_NONE;
 		const struct pool *home = policy_home(r->c->policy, &r->c->nodes[i]);
-		bool is_ours = !is_node_led_elsewhere(r->c, &r->c->nodes[i]); // else it is as if no pool had it
+		bool is_ours = !round_is_led_elsewhere(r->c, &r->c->nodes[i]); // else it is as if no pool had it
 		node_plan->pool = pool && is_ours ? (int)(pool - r->c->policy->pools) : -1;
 		node_plan->home = home ? (int)(home - r->c->policy->pools) : -1;
 	}
 	free(sorted);
-}
-
-struct view scheduler_round_view(const struct round *r, size_t at)
-{
-	const struct pool *pool = round_pool(r, at);
-	return (struct view){
-		.m = &r->c->nodes[at],
-		.pool = pool,
-		.rollout = round_rollout(r, at),
-		.slot = r->s->node_plans[at].had,
-		.refused = r->s->node_plans[at].refused,
-		.is_revoked = r->s->node_plans[at].is_revoked,
-		.wave = pool ? waves_name(pool, r->s->node_plans[at].wave) : "",
-		.epoch = r->c->epoch,
-		.now = r->c->now,
-		.leader = r->c->leader,
-		.is_led_elsewhere = is_node_led_elsewhere(r->c, &r->c->nodes[at]),
-	};
 }
 
 struct view scheduler_view(const struct cluster *c, const struct slots *s, size_t at)
@@ -156,7 +422,7 @@ static void keep_or_free_slots(const struct round *r)
 		const struct node_state *m = &r->c->nodes[i];
 		bool is_waiting = phase == PHASE_WAITING; // and one more job may come when the slot for work is there
 		bool has_job = is_waiting && !m->record.receipt.waited && node_state_pods(m)->jobs > 0;
-		if (is_node_led_elsewhere(r->c, &r->c->nodes[i]))
+		if (round_is_led_elsewhere(r->c, &r->c->nodes[i]))
 			continue;
 		if (phase == PHASE_UNKNOWN)
 			node_plan->has = node_plan->had;
@@ -216,7 +482,7 @@ static void revoke_one(const struct round *r)
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct node_state *m = &r->c->nodes[i];
 		const struct pool *pool = round_pool(r, i);
-		if (m->record.phase != PHASE_EVICTING || is_node_led_elsewhere(r->c, m))
+		if (m->record.phase != PHASE_EVICTING || round_is_led_elsewhere(r->c, m))
 			continue;
 		evicting++;
 		int64_t blocked_since = node_state_pods(m)->blocked_since;

@@ -69,4 +69,3 @@ void scheduler_slots_done(struct slots *s);
 
 // What transition() needs of a node; with the ledger as it was, since what is granted here is not written yet.
 struct view scheduler_view(const struct cluster *c, const struct slots *s, size_t at);
-const char *waves_name(const struct pool *pool, unsigned wave); // "rest" for the one behind the last

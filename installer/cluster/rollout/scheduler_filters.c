@@ -1,43 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/rollout/scheduler_admit.h"
-
+// Who must not get a slot, as a table of refusals, which `rollout why` shows row by row.
 #include "cluster/rollout/rules.h"
+#include "cluster/rollout/scheduler_internal.h"
+
+struct view scheduler_round_view(const struct round *r, size_t at)
+{
+	const struct pool *pool = round_pool(r, at);
+	return (struct view){
+		.m = &r->c->nodes[at],
+		.pool = pool,
+		.rollout = round_rollout(r, at),
+		.slot = r->s->node_plans[at].had,
+		.refused = r->s->node_plans[at].refused,
+		.is_revoked = r->s->node_plans[at].is_revoked,
+		.wave = pool ? policy_wave_name(pool, r->s->node_plans[at].wave) : "",
+		.epoch = r->c->epoch,
+		.now = r->c->now,
+		.leader = r->c->leader,
+		.is_led_elsewhere = round_is_led_elsewhere(r->c, &r->c->nodes[at]),
+	};
+}
 
 static enum reason_code refuse_no_pool(const struct round *r, size_t at)
 {
 	struct view v = scheduler_round_view(r, at);
 	return rule_stand_down_reason(&v);
 }
+
 // It keeps a cordon of ours with a driver that works: whatever is paused or closed, its release is no new disruption.
 bool scheduler_is_recovery(const struct round *r, size_t at)
 {
 	struct view v = scheduler_round_view(r, at);
 	return v.m->record.phase == PHASE_QUEUED && v.m->record.receipt.is_there && transition_recovers(&v);
 }
+
 bool scheduler_has_zero_limit(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_pool(r, at);
 	return !pool->parallel.value || !pool->unavailable.value || !r->c->policy->parallel.value ||
 	       !r->c->policy->unavailable.value;
 }
+
 enum reason_code scheduler_refuse_paused(const struct round *r, size_t at)
 {
 	bool is_paused = r->c->policy->is_paused || scheduler_has_zero_limit(r, at);
 	return is_paused && !scheduler_is_recovery(r, at) ? REASON_PAUSED : REASON_NONE;
 }
+
 static enum reason_code refuse_node_paused(const struct round *r, size_t at)
 {
 	return r->c->nodes[at].facts.is_paused && !scheduler_is_recovery(r, at) ? REASON_NODE_PAUSED : REASON_NONE;
 }
+
 static enum reason_code refuse_halted(const struct round *r, size_t at)
 {
 	struct view v = scheduler_round_view(r, at);
 	return v.rollout->is_halted && rule_is_moving(&v) ? REASON_HALTED : REASON_NONE;
 }
+
 static enum reason_code refuse_not_ready(const struct round *r, size_t at)
 {
 	return r->c->nodes[at].facts.is_ready ? REASON_NONE : REASON_NOT_READY;
 }
+
 static enum reason_code foreign_cordon(const struct round *r, size_t at)
 {
 	const struct node_state *m = &r->c->nodes[at];
@@ -45,6 +70,7 @@ static enum reason_code foreign_cordon(const struct round *r, size_t at)
 	return is_foreign && round_own_pool(r, at)->foreign_cordon == CORDON_IGNORE ? REASON_FOREIGN_CORDON :
 										      REASON_NONE;
 }
+
 static enum reason_code refuse_wave_closed(const struct round *r, size_t at)
 {
 	struct view v = scheduler_round_view(r, at);
@@ -52,6 +78,7 @@ static enum reason_code refuse_wave_closed(const struct round *r, size_t at)
 		return REASON_NONE;
 	return r->s->sums[r->s->node_plans[at].pool].is_untested ? REASON_WAVE_UNTESTED : REASON_WAVE_CLOSED;
 }
+
 static enum reason_code refuse_window_closed(const struct round *r, size_t at)
 {
 	const struct pool *pool = round_pool(r, at);

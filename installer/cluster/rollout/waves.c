@@ -7,11 +7,6 @@
 
 #include <stdio.h>
 
-const char *waves_name(const struct pool *pool, unsigned wave)
-{
-	return wave < pool->wave_count ? pool->waves[wave].name : "rest";
-}
-
 static unsigned find_wave(const struct pool *pool, const char *name)
 {
 	unsigned w = 0;
@@ -214,7 +209,7 @@ static void set_untested(const struct pool *pool, unsigned wave, struct sum *sum
 {
 	sum->is_untested = true;
 	sum->blocked.code = REASON_WAVE_UNTESTED;
-	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", waves_name(pool, wave));
+	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", policy_wave_name(pool, wave));
 }
 
 static void advance_pool(const struct pool *pool, struct rollout *rollout, struct sum *sum, int64_t now)

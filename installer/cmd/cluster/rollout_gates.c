@@ -106,7 +106,7 @@ static int request_approve(struct operator_request *s, const struct coordinator 
 	if (!pool)
 		return -1;
 	unsigned w = 0;
-	while (w <= pool->wave_count && !str_eq(waves_name(pool, w), s->wave))
+	while (w <= pool->wave_count && !str_eq(policy_wave_name(pool, w), s->wave))
 		w++;
 	if (w > pool->wave_count)
 		return err_set(err, E_NOT_FOUND, "pool '%s' has no wave '%s'", s->pool, s->wave);

@@ -101,7 +101,7 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	auto_str char *text = rollout_reason_text(why);
 	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "pool",
 			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
-			 "wave", waves_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason", text,
+			 "wave", policy_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason", text,
 			 "action", node_reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
 			 "failed", (int)sum->failed, "unavailable", (int)sum->unavailable, "maxUnavailable",
 			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit,
@@ -118,7 +118,7 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 		printf("pool %s: driver %s, wave %s, %u nodes, %u done, %u failed; slots %u of %u, unavailable %u of "
 		       "%u\n",
 		       c->policy->pools[i].name, c->policy->pools[i].target.driver,
-		       waves_name(&c->policy->pools[i], r->wave), sum->total, sum->done, sum->failed, sum->used,
+		       policy_wave_name(&c->policy->pools[i], r->wave), sum->total, sum->done, sum->failed, sum->used,
 		       sum->parallel_limit, sum->unavailable, sum->unavailable_limit);
 		if (why->code != REASON_NONE)
 			printf("%s: %s\n  %s\n  next: %s\n", r->is_halted ? "halted" : "no more grants", text,

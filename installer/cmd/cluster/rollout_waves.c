@@ -36,7 +36,7 @@ json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_
 	json_t *list = json_array();
 	sum_wave(c, s, pool_at, sums);
 	for (unsigned w = 0; w <= pool->wave_count; w++)
-		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", waves_name(pool, w), "nodes",
+		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", policy_wave_name(pool, w), "nodes",
 						      (int)sums[w].nodes, "done", (int)sums[w].done, "open",
 						      sums[w].is_open, "tooFewNodes", sums[w].is_short));
 	return list;
@@ -50,12 +50,12 @@ void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t p
 		return;
 	sum_wave(c, s, pool_at, sums);
 	for (unsigned w = 0; w <= pool->wave_count; w++)
-		printf("  wave %s: %u nodes, %u done, %s\n", waves_name(pool, w), sums[w].nodes, sums[w].done,
+		printf("  wave %s: %u nodes, %u done, %s\n", policy_wave_name(pool, w), sums[w].nodes, sums[w].done,
 		       sums[w].is_open ? "open" : "closed");
 	for (unsigned w = 0; w < pool->wave_count; w++)
 		if (sums[w].is_short)
 			printf("  warning: pool %s: with wave %s %s nodes are begun, and %u have to be done before the "
 			       "next wave opens (minDone): it waits for `kmodsmith rollout approve %s %s`\n",
 			       pool->name, pool->waves[w].name, sums[w].nodes ? "too few" : "no", pool->waves[w].done,
-			       pool->name, waves_name(pool, w + 1));
+			       pool->name, policy_wave_name(pool, w + 1));
 }
