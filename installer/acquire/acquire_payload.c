@@ -150,11 +150,6 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 	return r;
 }
 
-static int fetch_payload(struct acquire *o, const struct asset_key *want, struct err *err)
-{
-	return asset_fetch(&o->fetch, want, &o->store.layout, o->payload, err);
-}
-
 static int refetch_payload(struct acquire *o, const struct asset_key *want, const struct root *trees, struct err *err)
 {
 	struct err damage = *err;
@@ -163,31 +158,20 @@ static int refetch_payload(struct acquire *o, const struct asset_key *want, cons
 	    store_quarantine(&o->store, layer, NULL, err) < 0)
 		return -1;
 	progress_note(o->progress, "%s; quarantined", damage.text);
-	if (fetch_payload(o, want, err) < 0) {
+	if (asset_fetch(&o->fetch, want, &o->store.layout, o->payload, err) < 0) {
 		*err = damage;
 		return -1;
 	}
 	return asset_unpack(&o->store.layout, o->payload, trees, err);
 }
 
-static int unpack_payload(struct acquire *o, const char *driver, const struct root *trees, struct err *err)
-{
-	struct asset_key want = payload_key(o, driver);
-	auto_str char *why = NULL;
-	char hex[DIGEST_HEX + 1];
-	if (acquire_make_store(o, err) < 0)
-		return -1;
-	int r = find_stored_asset(o, &want, hex, &why, err);
-	if (r < 0 || ((r == 0 || !str_eq(hex, o->payload)) && fetch_payload(o, &want, err) < 0))
-		return -1;
-	r = asset_unpack(&o->store.layout, o->payload, trees, err);
-	return r < 0 && err->code == E_STORE_CORRUPT ? refetch_payload(o, &want, trees, err) : r;
-}
-
-// A tree that is there is not looked at: what it is of has the name.
+// A tree that exists is not checked: its name is the digest of its content.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 {
 	auto_root struct root trees = ROOT_NONE;
+	struct asset_key want = payload_key(o, driver);
+	auto_str char *why = NULL;
+	char hex[DIGEST_HEX + 1];
 	if (root_mkdirs(o->fetch.state, "payloads", 0755, err) < 0 ||
 	    root_sub(o->fetch.state, "payloads", &trees, err) < 0)
 		return -1;
@@ -195,7 +179,14 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 		return 0;
 	if (image_payload_matches(&o->carry, driver, o->want.arch) && str_eq(o->carry.is.digest, o->payload))
 		return image_payload_copy(&o->carry, o->fetch.state, err);
-	return unpack_payload(o, driver, &trees, err);
+	if (acquire_make_store(o, err) < 0)
+		return -1;
+	int r = find_stored_asset(o, &want, hex, &why, err);
+	bool is_missing = r == 0 || !str_eq(hex, o->payload);
+	if (r < 0 || (is_missing && asset_fetch(&o->fetch, &want, &o->store.layout, o->payload, err) < 0))
+		return -1;
+	r = asset_unpack(&o->store.layout, o->payload, &trees, err);
+	return r < 0 && err->code == E_STORE_CORRUPT ? refetch_payload(o, &want, &trees, err) : r;
 }
 
 // Builder roots: STATE/builders/HEX, the digest of the parcel. Each is some hundred megabytes, and only the last one is

@@ -257,8 +257,8 @@ static int copy_plain(const struct root *from, const char *path, const struct ro
 	return 0;
 }
 
-// The layout into an empty directory of ours, so that no other process changes what is checked. E_TOO_LARGE,
-// E_MANIFEST: it has what no package has.
+// The layout into an empty directory of ours, so that nothing changes while it is checked. E_TOO_LARGE, E_MANIFEST:
+// it has what no package has.
 static int copy_package(const struct root *shared, const char *id, const struct root *into, struct err *err)
 {
 	static const char BLOBS[] = "blobs/sha256";

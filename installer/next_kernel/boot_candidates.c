@@ -146,7 +146,7 @@ static int add_deployments(const struct root *host, const struct root *kern, con
 			   struct boot_candidates *c, struct err *err)
 {
 	auto_ostree_deployments struct ostree_deployments all = { 0 };
-	ostree_read(host, kern, &all);
+	boot_ostree_read(host, kern, &all);
 	for (size_t i = 0; i < all.count; i++)
 		if (!all.items[i].is_booted && add_root_candidates(host, all.items[i].path, running, c, err) < 0)
 			return -1;

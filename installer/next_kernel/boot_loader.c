@@ -578,7 +578,7 @@ static bool boot_choice_grub(const struct boot_query *ask, struct boot_choice *r
 
 static const char DEPLOY[] = "ostree/deploy";
 
-void ostree_deployments_done(struct ostree_deployments *d)
+void boot_ostree_done(struct ostree_deployments *d)
 {
 	for (size_t i = 0; i < d->count; i++)
 		free(d->items[i].path);
@@ -664,7 +664,7 @@ static struct ostree_deployment *deployment_of_entries(const struct root *host, 
 	return entries.count ? deployment_of_options(host, all, entries.items[0].options) : NULL;
 }
 
-void ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret)
+void boot_ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret)
 {
 	struct err ignored;
 	auto_strv struct strv systems = { 0 };
@@ -687,7 +687,7 @@ static bool boot_choice_ostree(const struct boot_query *ask, struct boot_choice 
 {
 	struct err ignored;
 	auto_ostree_deployments struct ostree_deployments all = { 0 };
-	ostree_read(ask->host, ask->kern, &all);
+	boot_ostree_read(ask->host, ask->kern, &all);
 	for (size_t i = 0; i < all.count; i++) {
 		auto_strv struct strv kernels = { 0 };
 		auto_str char *dir = str_fmt("%s/usr/lib/modules", all.items[i].path);

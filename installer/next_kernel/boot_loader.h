@@ -40,6 +40,6 @@ struct ostree_deployments {
 	size_t count;
 };
 // At most a few dozen; none on other hosts.
-void ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret);
-void ostree_deployments_done(struct ostree_deployments *d);
-#define auto_ostree_deployments __attribute__((cleanup(ostree_deployments_done)))
+void boot_ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret);
+void boot_ostree_done(struct ostree_deployments *d);
+#define auto_ostree_deployments __attribute__((cleanup(boot_ostree_done)))

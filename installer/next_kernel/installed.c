@@ -22,7 +22,7 @@ static bool is_installed_kernel(const struct root *host, const char *release)
 static void add_deployment_kernels(const struct root *host, struct strv *names)
 {
 	auto_ostree_deployments struct ostree_deployments all = { 0 };
-	ostree_read(host, host, &all);
+	boot_ostree_read(host, host, &all);
 	for (size_t i = 0; i < all.count; i++) {
 		struct err ignored;
 		auto_strv struct strv found = { 0 };

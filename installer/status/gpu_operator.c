@@ -55,7 +55,7 @@ static int is_pid_file_ours(const struct root *host, int fd, struct err *err)
 	return ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
-static int lock(const struct root *host, int *ret, struct err *err)
+static int lock_operator_file(const struct root *host, int *ret, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(host, PID, &name, err);
@@ -77,7 +77,7 @@ int gpu_operator_begin(struct gpu_operator_pod *o, const struct root *host, stru
 	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
 	while (r == 0)
-		r = lock(host, &o->lock, err);
+		r = lock_operator_file(host, &o->lock, err);
 	if (r < 0)
 		return -1;
 	if (ftruncate(o->lock, 0) < 0 || dprintf(o->lock, "%d\n", (int)getpid()) < 0)
@@ -111,7 +111,7 @@ int gpu_operator_clear(const struct root *host, struct err *err)
 	if (!root_exists(host, PID))
 		return 0;
 	while (r == 0)
-		r = lock(host, &fd, err);
+		r = lock_operator_file(host, &fd, err);
 	return r < 0 || root_unlink(host, PID, err) < 0 ? -1 : 0;
 }
 

@@ -164,14 +164,6 @@ static void finish_transaction(struct transaction *r)
 	transaction_remember(r, r->journal.last_good.digest, store_set_last_good);
 }
 
-static int run_transaction(struct transaction *r, struct err *err)
-{
-	if (transaction_open(r, err) < 0)
-		return -1;
-	transaction_flush_journal(r);
-	return run_steps(r, err);
-}
-
 int apply_stage(const struct apply *apply, struct err *err)
 {
 	struct status unused = { 0 };
@@ -196,7 +188,11 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	const char *outcome = plan_outcome_name(apply->plan->outcome);
 	sigset_t before;
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	int done = run_transaction(&r, err);
+	int done = transaction_open(&r, err);
+	if (done == 0) {
+		transaction_flush_journal(&r);
+		done = run_steps(&r, err);
+	}
 	if (done < 0) {
 		transaction_publish_failure(apply, outcome, err);
 	} else {
@@ -220,37 +216,18 @@ static void note_boot_loop(struct transaction *r)
 	journal_failed(&r->journal, &err);
 }
 
-static int unload_remains(const struct transaction *r, struct err *err)
-{
-	auto_strv struct strv order = { 0 }, gone = { 0 };
-	if (modules_unload_order(&r->a->facts->loaded, &order, err) < 0)
-		return -1;
-	return unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err);
-}
-
 static int load_last_good(struct transaction *r, struct err *err)
 {
-	if (unload_remains(r, err) < 0)
-		return -1;
-	if (step_undo_unload(r, err) < 0)
+	auto_strv struct strv order = { 0 }, gone = { 0 };
+	if (modules_unload_order(&r->a->facts->loaded, &order, err) < 0 ||
+	    unload_modules(&order, r->a->sys, r->a->kern, r->a->unload_timeout_ms, &gone, err) < 0 ||
+	    step_undo_unload(r, err) < 0)
 		return -1;
 	step_export_rollback(r);
 	if (transaction_verify(r, NULL, err) < 0)
 		return -1;
 	progress_end(r->a->progress, "verify", "what worked last, every post-condition holds");
 	return 0;
-}
-
-// Before anything is touched: what would serve no better than what was refused stays out. Its user space is made ready
-// first, because that may bring the firmware.
-static int check_last_good(struct transaction *r, struct err *err)
-{
-	const struct driver_state *d = &r->rollback.driver;
-	const char *unfit = r->a->acquire->unfit;
-	if (*unfit && str_eq(d->digest, unfit))
-		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", d->version);
-	step_prepare_rollback_export(r);
-	return step_check_rollback(r, err);
 }
 
 // That was made ready for a driver that does not come.
@@ -263,7 +240,8 @@ static void drop_prepared_export(struct transaction *r)
 static int begin_recovery(struct transaction *r, struct err *err)
 {
 	static const struct driver_state none;
-	const char *boot = r->a->facts->host.boot_id;
+	const struct driver_state *last = &r->rollback.driver;
+	const char *boot = r->a->facts->host.boot_id, *unfit = r->a->acquire->unfit;
 	note_boot_loop(r);
 	transaction_prepare_rollback(r->a, &r->journal, &none, &r->package, &r->rollback);
 	if (!r->rollback.driver.version)
@@ -276,7 +254,12 @@ static int begin_recovery(struct transaction *r, struct err *err)
 			      str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
 		return is_new ? transaction_write_intent(r, err) : 0;
 	}
-	if (check_last_good(r, err) < 0)
+	// Before anything is touched: what would serve no better than what was refused stays out. Its user space is made
+	// ready first, because that may bring the firmware.
+	if (*unfit && str_eq(last->digest, unfit))
+		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
+	step_prepare_rollback_export(r);
+	if (step_check_rollback(r, err) < 0)
 		return -1;
 	journal_begin(&r->journal, boot, &r->rollback.driver, &none);
 	journal_step(&r->journal, "back");

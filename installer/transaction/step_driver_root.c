@@ -128,19 +128,6 @@ int step_export(struct transaction *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-static int acquire_rollback_payload(const struct apply *a, const char *version, struct err *err)
-{
-	auto_str char *why = NULL;
-	a->acquire->is_back = true;
-	int found = acquire_find_payload(a->acquire, version, true, &why, err);
-	if (found > 0 && acquire_payload(a->acquire, version, err) < 0)
-		found = -1;
-	a->acquire->is_back = false;
-	if (found == 0)
-		progress_note(a->progress, "no user space of driver %s is exported: %s", version, why);
-	return found;
-}
-
 static enum flavour rollback_flavour(const struct transaction *r)
 {
 	enum flavour flavour = FLAVOUR_AUTO;
@@ -153,7 +140,14 @@ static int prepare_rollback_export(struct transaction *r, struct err *err)
 {
 	const struct apply *a = r->a;
 	const char *version = r->rollback.driver.version;
-	int found = acquire_rollback_payload(a, version, err);
+	auto_str char *why = NULL;
+	a->acquire->is_back = true;
+	int found = acquire_find_payload(a->acquire, version, true, &why, err);
+	if (found > 0 && acquire_payload(a->acquire, version, err) < 0)
+		found = -1;
+	a->acquire->is_back = false;
+	if (found == 0)
+		progress_note(a->progress, "no user space of driver %s is exported: %s", version, why);
 	if (found <= 0)
 		return found;
 	if (r->rollback.package.count && use_package_modules(r, &r->rollback.package, err) < 0)

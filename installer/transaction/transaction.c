@@ -175,14 +175,6 @@ static int measure_node(const struct apply *a, struct facts *now, struct status 
 		       0;
 }
 
-// The rest may fail, see optional_modules.h.
-static void demanded_modules(const struct plan *plan, struct strv *ret)
-{
-	for (size_t i = 0; i < plan->modules.count; i++)
-		if (!strv_has(&plan->optional, plan->modules.items[i]))
-			strv_add(ret, str_dup(plan->modules.items[i]));
-}
-
 int transaction_verify(struct transaction *r, const struct plan *plan, struct err *err)
 {
 	auto_strv struct strv modules = { 0 };
@@ -190,7 +182,9 @@ int transaction_verify(struct transaction *r, const struct plan *plan, struct er
 	if (measure_node(r->a, &r->now, r->status, err) < 0)
 		return -1;
 	if (plan) {
-		demanded_modules(plan, &modules);
+		for (size_t i = 0; i < plan->modules.count; i++) // the rest may fail, see optional_modules.h
+			if (!strv_has(&plan->optional, plan->modules.items[i]))
+				strv_add(&modules, str_dup(plan->modules.items[i]));
 		status_check_request(r->status, &r->now.loaded, plan->driver, plan->flavour, &modules);
 	}
 	return status_error(r->status, err);

@@ -36,8 +36,8 @@ FUZZ_TARGET(boot_loader)
 	struct ostree_deployments d = { 0 };
 	strv_add(&releases, str_dup("6.1.0-1-amd64"));
 	strv_add(&releases, str_dup("6.1.0-2-amd64"));
-	ostree_read(root, root, &d);
-	ostree_deployments_done(&d);
+	boot_ostree_read(root, root, &d);
+	boot_ostree_done(&d);
 	bool is_known = boot_choice_read(root, root, &releases, &b);
 	if (is_known && !strv_has(&releases, b.release))
 		abort(); // a kernel that there is not

@@ -280,8 +280,10 @@ static int serve_next_request(struct dtk_builder *t, struct err *err)
 	return r < 0 ? -1 : 1;
 }
 
-static int serve_toolkit(const struct dtk_values *v, struct err *err)
+static int run_dtk_build(void *values, char **args, size_t count, struct err *err)
 {
+	const struct dtk_values *v = values;
+	(void)args, (void)count;
 	auto_dtk_builder struct dtk_builder t = DTK_BUILDER_NONE;
 	bool is_told = false;
 	block_stop_signals();
@@ -525,20 +527,21 @@ static void command_line(const struct common *c, char **args, size_t count, stru
 		strv_add(ret, str_dup(args[i]));
 }
 
-static int hand_over_and_init(const struct dtk_values *v, char **args, size_t count, struct err *err)
+static int run_dtk(void *values, char **args, size_t count, struct err *err)
 {
+	const struct dtk_values *v = values;
 	auto_strv struct strv line = { 0 }, again = { 0 }; // getopt sorts what it is given
 	command_line(&v->common, args, count, &line);
 	command_line(&v->common, args, count, &again);
-	void *values = mem_alloc(cmd_init.values_size);
+	void *init = mem_alloc(cmd_init.values_size);
 	int signal = 0;
 	(void)err;
 	if (v->is_image_missing)
 		log_info("the cluster has no driver toolkit for this node: going on without it");
-	else if (entry_values(&cmd_init, (int)line.count, line.items, values) == 0)
-		signal = use_toolkit(v, values);
-	opt_done(&cmd_init, values);
-	free(values);
+	else if (entry_values(&cmd_init, (int)line.count, line.items, init) == 0)
+		signal = use_toolkit(v, init);
+	opt_done(&cmd_init, init);
+	free(init);
 	if (signal) {
 		log_info("signal %d: leaving before the driver is there", signal);
 		return 1;
@@ -560,17 +563,6 @@ static const struct opt run_opts[] = {
 	  PATIENCE_HELP },
 	{ 0 },
 };
-
-static int run_dtk(void *values, char **args, size_t count, struct err *err)
-{
-	return hand_over_and_init(values, args, count, err);
-}
-
-static int run_dtk_build(void *values, char **args, size_t count, struct err *err)
-{
-	(void)args, (void)count;
-	return serve_toolkit(values, err);
-}
 
 const struct cmd cmd_dtk_run = {
 	.name = "dtk run",
@@ -612,7 +604,7 @@ static int refuse_dtk_verb(const char *verb, const char *why)
 }
 
 // As `nvidia-driver init` starts, with its environment and its flags; what is none of those is for our own init.
-static int run_init(int argc, char **argv)
+static int run_init_with_toolkit(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 };
 	nvidia_driver_environment(&warnings);
@@ -638,7 +630,7 @@ int dtk_main(int argc, char **argv)
 				     "GDRCopy, which brings its own program of this name";
 	const char *verb = argc > 1 ? argv[1] : "";
 	if (str_eq(verb, "nv-ctr-run-with-dtk"))
-		return run_init(argc - 1, argv + 1);
+		return run_init_with_toolkit(argc - 1, argv + 1);
 	if (str_eq(verb, "dtk-build-driver"))
 		return entry_run(&cmd_dtk_build, argc - 1, argv + 1);
 	if (str_eq(verb, "nv-fs-ctr-run-with-dtk") || str_eq(verb, "gdrcopy-ctr-run-with-dtk"))

@@ -101,7 +101,7 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 	return optind < argc ? -1 : 0;
 }
 
-static bool has_text(const char *list, const char *text) // list: blank-separated
+static bool has_word(const char *list, const char *text) // list: blank-separated
 {
 	auto_strv struct strv words = { 0 };
 	strv_split(&words, list, " ");
@@ -111,8 +111,8 @@ static bool has_text(const char *list, const char *text) // list: blank-separate
 // Each gives what our options take, or NULL. text: small letters without blanks around.
 static const char *parse_bool(const char *text)
 {
-	return has_text("true yes on 1 y t enabled", text)   ? "true" :
-	       has_text("false no off 0 n f disabled", text) ? "false" :
+	return has_word("true yes on 1 y t enabled", text)   ? "true" :
+	       has_word("false no off 0 n f disabled", text) ? "false" :
 							       NULL;
 }
 
@@ -123,7 +123,7 @@ static const char *parse_count(const char *text)
 
 static const char *parse_flavour(const char *text)
 {
-	return has_text("auto open proprietary", text) ? text : NULL;
+	return has_word("auto open proprietary", text) ? text : NULL;
 }
 
 static const char *parse_version(const char *text)

@@ -88,7 +88,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
-static int run_probe(void *values, char **args, size_t count, struct err *err)
+static int run_peermem_probe(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
@@ -126,5 +126,5 @@ const struct cmd cmd_peermem_probe = {
 		"is lost.\nLooks only, at two files.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
-	.run = run_probe,
+	.run = run_peermem_probe,
 };
