@@ -1,20 +1,239 @@
 // SPDX-License-Identifier: Apache-2.0
-// The child's half of the sandbox: what the parent described is read back from the arguments, and done step by step.
+// The child's half of the sandbox: reads the parent's description back from the arguments and carries it out step by
+// step: namespaces that share nothing with the machine's, files (jail.c), no more rights than a compiler needs. A
+// process outside of the jail watches how much it writes.
 #include "kmod/sandbox/jail.h"
+
+#include "base/core/date.h"
+#include "base/file/subtree.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 
 void sandbox_fail(const char *what, const char *object)
 {
 	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, object, strerror(errno));
 	_exit(SANDBOX_FAILED);
+}
+
+static void write_proc(const char *path, const char *text)
+{
+	auto_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		sandbox_fail("write", path);
+}
+
+// A pod sees its node's files through /proc/1/root, which the kernel does not bind. What is to be bound is there as the
+// process that they are seen through sees it.
+static void enter_namespace(const char *path)
+{
+	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWNS) < 0)
+		sandbox_fail("enter", path);
+}
+
+// Root, and one more.
+static void map_user(pid_t pid, uid_t uid)
+{
+	auto_str char *map = str_fmt("0 0 1\n%u %u 1\n", uid, uid), *users = str_fmt("/proc/%d/uid_map", (int)pid),
+		      *groups = str_fmt("/proc/%d/gid_map", (int)pid);
+	write_proc(users, map);
+	write_proc(groups, map);
+}
+
+// Root of a container that may not make mounts may make them in a user namespace that it owns. Of the container's users
+// that one has two: root, who may enter the directories on the way to the work, and the compile's. A map of two is
+// written by who has CAP_SETUID outside, so a child stays there until it is written.
+static void map_own_user(uid_t uid)
+{
+	int ready[2], status = -1;
+	pid_t self = getpid();
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		sandbox_fail("make", "a pipe");
+	pid_t pid = fork();
+	if (pid < 0)
+		sandbox_fail("fork", "the writer of the user namespace's map");
+	if (pid == 0) {
+		char byte;
+		close(ready[1]);
+		if (read(ready[0], &byte, 1) == 1)
+			map_user(self, uid);
+		_exit(0);
+	}
+	if (unshare(CLONE_NEWUSER) < 0)
+		sandbox_fail("unshare", "a user namespace");
+	if (write(ready[1], "", 1) != 1)
+		sandbox_fail("wait for", "the user namespace's map");
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status != 0)
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1); // it has said why
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void enter_namespaces(const struct jail *jail)
+{
+	static const int FLAGS = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID;
+	if (jail->enter)
+		enter_namespace(jail->enter);
+	uid_t uid = geteuid();
+	bool is_done = uid == 0 && unshare(FLAGS) == 0;
+	if (!is_done && uid == 0 && errno != EPERM)
+		sandbox_fail("unshare", "mount, network, ipc and pid namespaces");
+	if (!is_done && jail->uid != uid) {
+		map_own_user(jail->uid);
+		if (unshare(FLAGS) < 0)
+			sandbox_fail("unshare", "mount, network, ipc and pid namespaces");
+	} else if (!is_done) {
+		gid_t gid = getegid();
+		if (unshare(FLAGS | CLONE_NEWUSER) < 0)
+			sandbox_fail("unshare", "user, mount, network, ipc and pid namespaces");
+		auto_str char *users = str_fmt("%u %u 1", uid, uid), *groups = str_fmt("%u %u 1", gid, gid);
+		write_proc("/proc/self/setgroups", "deny");
+		write_proc("/proc/self/uid_map", users);
+		write_proc("/proc/self/gid_map", groups);
+	}
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		sandbox_fail("make private", "/");
+}
+
+static void clear_bounding_set(void)
+{
+	for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			sandbox_fail("drop", "the capability bounds");
+}
+
+static void set_limit(__rlimit_resource_t resource, rlim_t most)
+{
+	struct rlimit now;
+	if (getrlimit(resource, &now) < 0)
+		sandbox_fail("read", "a limit");
+	if (now.rlim_max > most)
+		now.rlim_max = most;
+	now.rlim_cur = now.rlim_max;
+	if (setrlimit(resource, &now) < 0)
+		sandbox_fail("set", "a limit");
+}
+
+static const rlim_t GIB = (rlim_t)1 << 30;
+
+// Signals from outside of the pid namespace reach its first process; but what was set before the uid changed is lost,
+// and who died before it was set again is seen by the pipe alone.
+static void end_with_first_process(const struct jail *jail)
+{
+	struct pollfd pipe = { .fd = jail->alive, .events = POLLIN };
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		sandbox_fail("set", "the parent death signal");
+	if (poll(&pipe, 1, 0) != 0) {
+		errno = ECHILD;
+		sandbox_fail("outlive", "the sandbox's first process");
+	}
+}
+
+static void drop_rights(const struct jail *jail)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	bool is_other = geteuid() != jail->uid;
+	clear_bounding_set();
+	if (is_other && (setgroups(0, NULL) < 0 || setresgid(jail->uid, jail->uid, jail->uid) < 0 ||
+			 setresuid(jail->uid, jail->uid, jail->uid) < 0))
+		sandbox_fail("change", "the user");
+	if (syscall(SYS_capset, &header, none) < 0)
+		sandbox_fail("drop", "the capabilities");
+	// Limits are of one process, except the number of processes, which is counted by uid. A file of 1 GiB may be all
+	// holes: a copy makes it real.
+	set_limit(RLIMIT_CORE, 0);
+	set_limit(RLIMIT_FSIZE, GIB);
+	set_limit(RLIMIT_NOFILE, 4096);
+	if (is_other)
+		set_limit(RLIMIT_NPROC, 4096);
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+		sandbox_fail("set", "no_new_privs");
+	end_with_first_process(jail);
+	sandbox_filter_calls();
+	set_limit(RLIMIT_AS, 16 * GIB); // last: a sanitizer's own memory is beyond any limit
+}
+
+enum { MOST_FAILURES = 60, SHARE = 100 }; // of the time, one part in SHARE at most is for looking
+
+struct written {
+	const struct write_limit *room;
+	uint64_t bytes;
+	size_t files;
+};
+
+static bool is_too_much(const struct written *w)
+{
+	return w->bytes > w->room->bytes || w->files > w->room->files;
+}
+
+static int count_entry(void *written, int dir, const char *name, const struct stat *st)
+{
+	struct written *w = written;
+	(void)dir, (void)name;
+	w->bytes += (uint64_t)st->st_blocks * 512;
+	w->files++;
+	return is_too_much(w) ? -1 : 0;
+}
+
+// Files come and go while it looks, which may end a look early, but not for ever.
+static char *check_limit(const struct write_limit *room, unsigned *failures)
+{
+	struct written sum = { .room = room };
+	bool is_whole = true;
+	for (size_t i = 0; i < ARRAY_SIZE(room->dirs); i++)
+		if (room->dirs[i] >= 0 && subtree_each(room->dirs[i], ".", count_entry, &sum) < 0)
+			is_whole = false;
+	if (is_too_much(&sum))
+		return sum.files > room->files ?
+			       str_fmt("the compile made more than %zu files", room->files) :
+			       str_fmt("the compile wrote more than %" PRIu64 " MiB", room->bytes >> 20);
+	*failures = is_whole ? 0 : *failures + 1;
+	return *failures < MOST_FAILURES ? NULL : str_dup("the files that the compile makes cannot be counted");
+}
+
+int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why)
+{
+	sigset_t child;
+	int status = 0;
+	unsigned failures = 0;
+	struct timespec pause = { .tv_sec = 1 };
+	*ret_why = NULL;
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	for (;;) {
+		pid_t ended = waitpid(pid, &status, *ret_why ? 0 : WNOHANG);
+		if (ended == pid || (ended < 0 && errno != EINTR))
+			return status;
+		if (ended != 0 || sigtimedwait(&child, NULL, &pause) >= 0)
+			continue;
+		long start = clock_ms();
+		*ret_why = check_limit(room, &failures);
+		if (*ret_why)
+			kill(pid, SIGKILL);
+		long took = (clock_ms() - start) * SHARE;
+		pause = (struct timespec){ .tv_sec = took < 1000 ? 1 : took / 1000 };
+	}
 }
 
 static void parse_argument(struct jail *jail, const char *option, const char *value)
@@ -115,7 +334,7 @@ int sandbox_main(int argc, char **argv)
 	umask(022);
 	end_with_parent(&jail);
 	be_expendable();
-	sandbox_enter_namespaces(&jail);
+	enter_namespaces(&jail);
 	int work = open_shared_dir(jail.work), cache = open_shared_dir(jail.cache);
 	if (pipe2(alive, O_CLOEXEC) < 0)
 		sandbox_fail("make", "a pipe");
@@ -127,7 +346,7 @@ int sandbox_main(int argc, char **argv)
 	close(alive[1]);
 	jail.alive = alive[0];
 	sandbox_mount_files(&jail);
-	sandbox_drop_rights(&jail);
+	drop_rights(&jail);
 	execve(*program, program, environ);
 	sandbox_fail("start", *program);
 }

@@ -2,7 +2,7 @@
 // The steps of the sandbox's child, in the order in which they are taken. Each ends the process with SANDBOX_FAILED and
 // a line on standard error that names the refused call: there is nothing to go back to.
 #pragma once
-#include "base/core/str.h"
+#include "base/core/err.h"
 
 #include <sys/types.h>
 
@@ -26,11 +26,9 @@ struct jail {
 };
 
 void sandbox_fail(const char *what, const char *object) __attribute__((noreturn));
-void sandbox_enter_namespaces(const struct jail *jail); // new mount, network, ipc, pid (and user) namespaces
 // A file system of our own, and into it; in the first process of the pid namespace.
 void sandbox_mount_files(const struct jail *jail);
-void sandbox_drop_rights(const struct jail *jail); // uid, capabilities, limits, system calls
-void sandbox_filter_calls(void);                   // of these, the filter of system calls (kmod/sandbox/syscalls.c)
+void sandbox_filter_calls(void); // the filter of system calls (syscalls.c)
 
 // How much may lie in the directories that a compile writes to, together.
 struct write_limit {
@@ -42,3 +40,11 @@ struct write_limit {
 // with all that it started when that is more. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL
 // or says why it was killed.
 int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why);
+
+// Of the parent: a user of its own for each compile. The kernel lets processes of one uid read and change each other,
+// through /proc/PID/root and by ptrace, also from another pod: so no other process on the machine may have it, `nobody`
+// least of all. The uid, and a gid of the same number, is one that this user namespace has and no process uses at the
+// moment, from a range that distributions leave unassigned. A caller that is not root, or is root only in a user
+// namespace of one user (`unshare --map-root-user`), gets its own. E_SANDBOX when all that were tried are in use, or
+// that one user is root.
+int sandbox_choose_uid(uid_t *ret, struct err *err);

@@ -7,7 +7,7 @@
 // SANDBOX_CACHE, where one is given). It has new mount, network, pid, ipc and (unless root may do without) user
 // namespaces, no capabilities, no_new_privs, no descriptor of its parent's but standard input, output and error, only
 // the system calls that compilers make (kmod/sandbox/syscalls.c), and, started by root, a uid that no other process has
-// (uid.h). What it writes in total, a file, its memory, processes and open files are bounded. Nothing on the
+// (jail.h). What it writes in total, a file, its memory, processes and open files are bounded. Nothing on the
 // machine is changed. That the work directory always has the same path inside is also what makes builds independent of
 // where they run.
 //

@@ -4,7 +4,6 @@
 
 #include "kmod/sandbox/jail.h"
 #include "kmod/sandbox/sandbox.h"
-#include "kmod/sandbox/uid.h"
 
 #include <errno.h>
 #include <linux/capability.h>
@@ -379,8 +378,8 @@ static void test_uids(void **state)
 	(void)state;
 	struct err err = { 0 };
 	uid_t a = 0, b = 0;
-	assert_int_equal(uid_choose(&a, &err), 0);
-	assert_int_equal(uid_choose(&b, &err), 0);
+	assert_int_equal(sandbox_choose_uid(&a, &err), 0);
+	assert_int_equal(sandbox_choose_uid(&b, &err), 0);
 	assert_true(geteuid() ? a == geteuid() && b == a : a != b);
 }
 
