@@ -1,9 +1,365 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "supervisor/supervisor.h"
+
+#include "base/core/date.h"
+#include "base/process/start_time.h"
+#include "daemons/fabric_manager.h"
 #include "daemons/syslog.h"
+#include "daemons/vgpu_guest.h"
 #include "driver_root/root_record.h"
 #include "journal/node_lock.h"
 #include "kmod/load/provider.h"
-#include "supervisor/supervisor_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { SUPERVISOR_RETRY_MS = 1000, SUPERVISOR_NEW_MS = 50, SUPERVISOR_BLIND_MS = 5000 };
+#define SUPERVISOR_FAR_MS (1000LL * 60 * 60 * 24 * 365) // until something else changes
+
+static void fill_daemon_record(const struct supervisor *k, struct daemon_record *r)
+{
+	r->owner = getpid();
+	r->owner_start = start_time_of(k->kern, r->owner);
+	r->driver = str_dup(k->driver);
+	r->items = mem_alloc((k->plan.count + 1) * sizeof(*r->items));
+	for (size_t i = 0; i < k->plan.count; i++) {
+		const struct daemon *d = &k->plan.items[i];
+		const struct supervised *s = &k->daemons[i].s;
+		struct daemon_entry *e = &r->items[r->count++];
+		*e = (struct daemon_entry){ .name = str_dup(d->name),
+					    .why = str_dup(d->why),
+					    .state = str_dup(restart_policy_state_name(s->state)),
+					    .pid = s->state == SUPERVISED_UP ? s->pid : 0,
+					    .start = s->start,
+					    .since = str_dup(k->daemons[i].since),
+					    .restarts = s->restarts,
+					    .last = *s->last ? str_dup(s->last) : NULL,
+					    .why_not = *s->why_not ? str_dup(s->why_not) : NULL,
+					    .is_needed = d->is_needed,
+					    .is_foreign = k->daemons[i].is_foreign,
+					    .dir = str_dup(d->dir),
+					    .pid_file = str_dup(d->pid_file),
+					    .socket = str_dup(d->socket),
+					    .env = str_dup(d->env) };
+		for (size_t a = 0; a < d->argv.count; a++)
+			strv_add(&e->argv, str_dup(d->argv.items[a]));
+		for (size_t l = 0; l < k->daemons[i].log.count; l++)
+			strv_add(&e->log, str_dup(k->daemons[i].log.items[l]));
+	}
+}
+
+// Only when it says something new: an idle node writes nothing (P9).
+static void write_record(struct supervisor *k)
+{
+	struct err why;
+	auto_daemon_record struct daemon_record r = { 0 };
+	if (!k->plan.count)
+		return;
+	fill_daemon_record(k, &r);
+	auto_json json_t *json = daemon_record_json(&r, NULL);
+	auto_str char *text = json_dumps(json, 0);
+	if (str_eq(text, k->written))
+		return;
+	if (daemon_record_write(k->host, k->boot, &r, &why) < 0) {
+		progress_note(k->progress, "it is not told how the daemons are: %s", why.text);
+		return;
+	}
+	free(k->written);
+	k->written = TAKE(text);
+}
+
+static void log_line(struct supervisor *k, size_t i, const char *text)
+{
+	enum { KEPT_MOST = 5 };
+	struct strv *log = &k->daemons[i].log;
+	progress_note(k->progress, "%s: %s", k->plan.items[i].name, text);
+	if (log->count == KEPT_MOST) {
+		free(log->items[0]);
+		memmove(log->items, log->items + 1, log->count * sizeof(*log->items)); // with the NULL at its end
+		log->count--;
+	}
+	strv_add(log, str_dup(text));
+}
+
+static void flush_line(struct supervisor *k, size_t i)
+{
+	struct supervised_daemon *x = &k->daemons[i];
+	auto_str char *text = str_ndup(x->line, x->len);
+	if (*str_trim(text))
+		log_line(k, i, text);
+	x->len = 0;
+}
+
+static void read_output(struct supervisor *k, size_t i)
+{
+	struct supervised_daemon *x = &k->daemons[i];
+	char buf[4096];
+	ssize_t n = 1;
+	while (x->out >= 0 && (n = read(x->out, buf, sizeof(buf))) > 0)
+		for (ssize_t c = 0; c < n; c++) {
+			if (buf[c] == '\n' || x->len == sizeof(x->line))
+				flush_line(k, i);
+			if (buf[c] != '\n')
+				x->line[x->len++] = buf[c];
+		}
+	if (x->out < 0 || n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return;
+	flush_line(k, i);
+	close(TAKE_FD(x->out));
+}
+
+static const char *program_of(const struct daemon *d)
+{
+	const char *slash = strrchr(d->program, '/');
+	return slash + 1;
+}
+
+static void read_syslog(struct supervisor *k)
+{
+	char text[2048];
+	const char *name, *message;
+	ssize_t n;
+	while (k->syslog >= 0 && (n = recv(k->syslog, text, sizeof(text) - 1, 0)) >= 0) {
+		text[n] = '\0';
+		if (!syslog_parse(text, &name, &message))
+			continue;
+		for (size_t i = 0; i < k->plan.count; i++)
+			if (str_eq(name, k->plan.items[i].name) || str_eq(name, program_of(&k->plan.items[i])))
+				log_line(k, i, message);
+	}
+}
+
+static struct daemon_env supervisor_env(const struct supervisor *k)
+{
+	return (struct daemon_env){ .host = k->host, .kern = k->kern, .sys = k->sys, .driver = k->driver };
+}
+
+static struct daemon_unit daemon_unit_of(const struct daemon *d)
+{
+	return (struct daemon_unit){ .name = d->name,
+				     .dir = d->dir,
+				     .pid_file = d->pid_file,
+				     .socket = d->socket,
+				     .env = d->env,
+				     .argv = &d->argv };
+}
+
+static unsigned handle_event(struct supervisor *k, size_t i, const struct supervised_event *e, int64_t now_ms)
+{
+	struct supervised_daemon *x = &k->daemons[i];
+	enum supervised_state before = x->s.state;
+	unsigned actions = restart_policy_step(&x->s, e, now_ms);
+	if (x->s.state != before || !x->since) {
+		free(x->since);
+		x->since = date_text(time(NULL));
+	}
+	return actions;
+}
+
+static void block_daemon(struct supervisor *k, size_t i, const char *text, int64_t after_ms, int64_t now_ms)
+{
+	const struct supervised_event e = { .kind = EVENT_BLOCKED, .text = text, .after_ms = after_ms };
+	handle_event(k, i, &e, now_ms);
+}
+
+static void daemon_down(struct supervisor *k, size_t i, const char *text, int64_t now_ms)
+{
+	const struct supervised_event e = { .kind = EVENT_ENDED, .text = text };
+	close_fdp(&k->daemons[i].process);
+	k->daemons[i].process = -1;
+	handle_event(k, i, &e, now_ms);
+	progress_note(k->progress, "%s: %s; tried again in %d s", k->plan.items[i].name, text,
+		      (int)((k->daemons[i].s.due_ms - now_ms) / 1000));
+}
+
+static void run_after(struct supervisor *k, size_t i)
+{
+	const struct strv *argv = &k->plan.items[i].after;
+	auto_str char *root = root_path(k->host, k->driver);
+	if (!argv->count)
+		return;
+	k->after = k->sys->process_start(k->sys, root, NULL, argv, STDERR_FILENO);
+	progress_note(k->progress, "%s is up: %s", k->plan.items[i].name, argv->items[0]);
+}
+
+static void daemon_up(struct supervisor *k, size_t i, enum supervised_event_kind kind, int pid, uint64_t start,
+		      int64_t now_ms)
+{
+	const struct supervised_event e = { .kind = kind, .pid = pid, .start = start };
+	unsigned actions = handle_event(k, i, &e, now_ms);
+	k->daemons[i].process = k->sys->record ? -1 : k->sys->process_open(k->sys, pid);
+	progress_note(k->progress, "%s %s, pid %d: %s", k->plan.items[i].name,
+		      k->daemons[i].is_foreign ? "of others runs already" :
+		      kind == EVENT_ADOPTED    ? "runs already" :
+						 "is up",
+		      pid, k->plan.items[i].why);
+	if (actions & ACTION_AFTER)
+		run_after(k, i);
+}
+
+static const struct daemon_entry *find_old_entry(const struct supervisor *k, const char *name)
+{
+	for (size_t i = 0; i < k->old.count; i++)
+		if (str_eq(k->old.items[i].name, name))
+			return &k->old.items[i];
+	return NULL;
+}
+
+static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_kind kind, int64_t now_ms)
+{
+	const struct daemon_env place = supervisor_env(k);
+	const struct daemon_unit unit = daemon_unit_of(&k->plan.items[i]);
+	const struct daemon_entry *old = find_old_entry(k, unit.name);
+	const struct supervised *s = &k->daemons[i].s;
+	uint64_t start = kind == EVENT_UP && s->pid ? start_time_of(k->kern, s->pid) : old ? old->start : 0;
+	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
+	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
+		return false;
+	// Whom neither we nor who kept them before has started: an unload leaves it to its own supervisor.
+	k->daemons[i].is_foreign = kind == EVENT_ADOPTED && !s->was_up && (!old || old->is_foreign);
+	daemon_up(k, i, kind, pid, start, now_ms);
+	return true;
+}
+
+static int make_output_pipe(struct supervised_daemon *x, struct err *err)
+{
+	int pipes[2];
+	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
+		return err_set(err, errno, "make a pipe");
+	close_fdp(&x->out);
+	x->out = pipes[0];
+	x->len = 0;
+	fcntl(pipes[1], F_SETFL, 0); // a daemon that writes more than is read waits
+	return pipes[1];
+}
+
+static int start_daemon(struct supervisor *k, size_t i, int64_t now_ms, struct err *err)
+{
+	const struct daemon *d = &k->plan.items[i];
+	const struct daemon_env place = supervisor_env(k);
+	const struct daemon_unit unit = daemon_unit_of(d);
+	auto_root struct root driver = ROOT_NONE;
+	if (d->is_configured && (root_sub(k->host, k->driver, &driver, err) < 0 ||
+				 fabric_manager_write(k->host, &driver, &k->request.settings, err) < 0))
+		return -1;
+	if (d->is_guest && vgpu_guest_write(k->host, k->kern, err) < 0)
+		return -1;
+	auto_fd int out = make_output_pipe(&k->daemons[i], err);
+	int pid = out < 0 ? -1 : daemon_launch(&place, &unit, out, err);
+	if (pid < 0)
+		return -1;
+	const struct supervised_event e = { .kind = EVENT_LAUNCHED, .pid = pid };
+	handle_event(k, i, &e, now_ms);
+	return 0;
+}
+
+static bool is_following(struct supervisor *k, size_t i, int64_t now_ms)
+{
+	const char *leader = k->plan.items[i].follows;
+	for (size_t l = 0; leader && l < i; l++) {
+		if (!str_eq(k->plan.items[l].name, leader))
+			continue;
+		int64_t from = restart_policy_follower_due_ms(&k->daemons[l].s);
+		auto_str char *text = str_fmt("waiting for %s", leader);
+		if (from > now_ms)
+			block_daemon(k, i, text, from == SUPERVISED_NEVER ? SUPERVISOR_RETRY_MS : from - now_ms,
+				     now_ms);
+		return from > now_ms;
+	}
+	return false;
+}
+
+static void try_start(struct supervisor *k, size_t i, int64_t now_ms)
+{
+	const struct daemon *d = &k->plan.items[i];
+	struct err why;
+	if (adopt_daemon(k, i, EVENT_ADOPTED, now_ms))
+		return;
+	if (d->why_not)
+		block_daemon(k, i, d->why_not, d->is_absent ? SUPERVISOR_FAR_MS : WAITING_POLL_MS, now_ms);
+	else if (!is_following(k, i, now_ms) && start_daemon(k, i, now_ms, &why) < 0)
+		daemon_down(k, i, why.text, now_ms);
+}
+
+static void abort_start(struct supervisor *k, size_t i, int64_t now_ms)
+{
+	int pid = k->daemons[i].s.pid;
+	if (pid > 0 && !k->sys->record)
+		kill(-pid, SIGKILL); // a session of its own, and our child that nobody has reaped yet
+	daemon_down(k, i, "it did not come up in time", now_ms);
+}
+
+static void run_daemon_actions(struct supervisor *k, size_t i, int64_t now_ms)
+{
+	static const struct supervised_event tick = { .kind = EVENT_TICK };
+	unsigned actions = restart_policy_step(&k->daemons[i].s, &tick, now_ms);
+	if (actions & ACTION_TELL)
+		progress_note(k->progress, "%s is not started: %s", k->plan.items[i].name, k->daemons[i].s.why_not);
+	if (actions & ACTION_END)
+		abort_start(k, i, now_ms);
+	if (actions & ACTION_START)
+		try_start(k, i, now_ms);
+}
+
+enum { ORPHAN_MS = 10 * 1000 }; // between the end of the program that forks and the daemon's pid file
+
+static void describe_exit(int status, char *text, size_t size)
+{
+	if (WIFSIGNALED(status))
+		snprintf(text, size, "ended by signal %d", WTERMSIG(status));
+	else
+		snprintf(text, size, "ended with exit status %d", WEXITSTATUS(status));
+}
+
+void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
+{
+	char text[64];
+	describe_exit(status, text, sizeof(text));
+	if (pid == k->after) {
+		k->after = 0;
+		progress_note(k->progress, "the program after the first start %s", text);
+	}
+	for (size_t i = 0; i < k->plan.count; i++) {
+		struct supervised *s = &k->daemons[i].s;
+		if (s->pid != pid)
+			continue;
+		read_output(k, i);
+		if (s->state == SUPERVISED_STARTING && k->plan.items[i].is_forking && status == 0) {
+			s->pid = 0; // it has gone into the background
+			s->due_ms = now_ms + ORPHAN_MS;
+		} else {
+			daemon_down(k, i, text, now_ms);
+		}
+	}
+}
+
+// Of a child the end is told by waitpid(), a moment after its program has gone; of one that was adopted nobody tells
+// it.
+static void find_daemon(struct supervisor *k, size_t i, int64_t now_ms)
+{
+	const struct supervised *s = &k->daemons[i].s;
+	int status;
+	pid_t pid = k->sys->record ? -1 : waitpid(s->pid, &status, WNOHANG);
+	if (pid > 0)
+		supervisor_ended(k, pid, status, now_ms);
+	else if (pid < 0)
+		daemon_down(k, i, "it ended", now_ms);
+}
+
+static void measure_daemon(struct supervisor *k, size_t i, int64_t now_ms)
+{
+	const struct daemon *d = &k->plan.items[i];
+	const struct supervised *s = &k->daemons[i].s;
+	if (s->state == SUPERVISED_UP && !daemon_is(k->kern, s->pid, s->start, d->program))
+		find_daemon(k, i, now_ms);
+	else if (s->state == SUPERVISED_STARTING && (!d->is_forking || !s->pid))
+		adopt_daemon(k, i, EVENT_UP, now_ms);
+}
 
 // Of the host's own tree, as far as it has them; what is missing is named by the rules.
 static void load_daemon_modules(const struct supervisor *k)
@@ -30,17 +386,17 @@ static void replace_plan(struct supervisor *k, struct daemons *plan)
 		kept[i] = (struct supervised_daemon){ .s = SUPERVISED, .process = -1, .out = -1 };
 		for (size_t o = 0; o < k->plan.count; o++)
 			if (str_eq(k->plan.items[o].name, plan->items[i].name)) {
-				kept[i] = k->kept[o];
-				k->kept[o] = (struct supervised_daemon){ .process = -1, .out = -1 };
+				kept[i] = k->daemons[o];
+				k->daemons[o] = (struct supervised_daemon){ .process = -1, .out = -1 };
 				if (k->plan.items[o].is_absent && !plan->items[i].is_absent)
 					kept[i].s.due_ms = 0;
 			}
 	}
 	for (size_t o = 0; o < k->plan.count; o++)
-		supervised_daemon_done(&k->kept[o]);
-	free(k->kept);
+		supervised_daemon_done(&k->daemons[o]);
+	free(k->daemons);
 	daemons_done(&k->plan);
-	k->kept = kept;
+	k->daemons = kept;
 	k->plan = *plan;
 	*plan = (struct daemons){ 0 };
 }
@@ -67,7 +423,7 @@ static bool is_daemon_due(const struct supervisor *k, int64_t now_ms)
 {
 	bool due = k->due_ms <= now_ms;
 	for (size_t i = 0; i < k->plan.count; i++)
-		due = due || k->kept[i].s.due_ms <= now_ms;
+		due = due || k->daemons[i].s.due_ms <= now_ms;
 	return due;
 }
 
@@ -75,8 +431,8 @@ static void block_all(struct supervisor *k, const char *why, int64_t after_ms, i
 {
 	k->due_ms = k->plan.count ? SUPERVISED_NEVER : now_ms + after_ms;
 	for (size_t i = 0; i < k->plan.count; i++)
-		if (k->kept[i].s.due_ms <= now_ms)
-			supervisor_blocked(k, i, why, after_ms, now_ms);
+		if (k->daemons[i].s.due_ms <= now_ms)
+			block_daemon(k, i, why, after_ms, now_ms);
 }
 
 // Why there is nothing to start anything for, and when to look again; NULL = there is. Looking changes nothing (P9).
@@ -111,14 +467,14 @@ static void run_due_actions(struct supervisor *k, int64_t now_ms)
 	}
 	k->due_ms = SUPERVISED_NEVER;
 	for (size_t i = 0; i < k->plan.count; i++)
-		supervisor_act(k, i, now_ms);
+		run_daemon_actions(k, i, now_ms);
 }
 
 static int64_t next_due_ms(const struct supervisor *k, int64_t now_ms)
 {
 	int64_t due = k->due_ms;
 	for (size_t i = 0; i < k->plan.count; i++) {
-		const struct supervised_daemon *x = &k->kept[i];
+		const struct supervised_daemon *x = &k->daemons[i];
 		bool is_new = x->s.state == SUPERVISED_STARTING && (!k->plan.items[i].is_forking || !x->s.pid);
 		bool is_blind = x->s.state == SUPERVISED_UP && x->process < 0; // kernels before 5.3
 		int64_t at = is_new   ? now_ms + SUPERVISOR_NEW_MS :
@@ -131,14 +487,14 @@ static int64_t next_due_ms(const struct supervisor *k, int64_t now_ms)
 
 int64_t supervisor_tick(struct supervisor *k, int64_t now_ms)
 {
-	supervisor_read_syslog(k);
+	read_syslog(k);
 	for (size_t i = 0; i < k->plan.count; i++) {
-		supervisor_read_output(k, i);
-		supervisor_measure(k, i, now_ms);
+		read_output(k, i);
+		measure_daemon(k, i, now_ms);
 	}
 	if (is_daemon_due(k, now_ms))
 		run_due_actions(k, now_ms);
-	supervisor_write_record(k);
+	write_record(k);
 	return next_due_ms(k, now_ms);
 }
 
@@ -148,10 +504,10 @@ size_t supervisor_fds(const struct supervisor *k, struct pollfd *ret, size_t roo
 	if (k->syslog >= 0 && room)
 		ret[count++] = (struct pollfd){ .fd = k->syslog, .events = POLLIN };
 	for (size_t i = 0; i < k->plan.count; i++) {
-		if (k->kept[i].process >= 0 && count < room)
-			ret[count++] = (struct pollfd){ .fd = k->kept[i].process, .events = POLLIN };
-		if (k->kept[i].out >= 0 && count < room)
-			ret[count++] = (struct pollfd){ .fd = k->kept[i].out, .events = POLLIN };
+		if (k->daemons[i].process >= 0 && count < room)
+			ret[count++] = (struct pollfd){ .fd = k->daemons[i].process, .events = POLLIN };
+		if (k->daemons[i].out >= 0 && count < room)
+			ret[count++] = (struct pollfd){ .fd = k->daemons[i].out, .events = POLLIN };
 	}
 	return count;
 }
@@ -159,7 +515,7 @@ size_t supervisor_fds(const struct supervisor *k, struct pollfd *ret, size_t roo
 bool supervisor_is_well(const struct supervisor *k)
 {
 	for (size_t i = 0; i < k->plan.count; i++)
-		if (k->plan.items[i].is_needed && k->kept[i].s.state != SUPERVISED_UP)
+		if (k->plan.items[i].is_needed && k->daemons[i].s.state != SUPERVISED_UP)
 			return false;
 	return true;
 }
@@ -180,8 +536,8 @@ int supervisor_open(struct supervisor *k, char *const *environment, struct err *
 void supervisor_done(struct supervisor *k)
 {
 	for (size_t i = 0; i < k->plan.count; i++)
-		supervised_daemon_done(&k->kept[i]);
-	free(k->kept);
+		supervised_daemon_done(&k->daemons[i]);
+	free(k->daemons);
 	close_fdp(&k->syslog);
 	daemons_done(&k->plan);
 	daemon_record_done(&k->old);

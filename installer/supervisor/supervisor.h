@@ -30,15 +30,15 @@ struct supervisor {
 	struct progress *progress;
 	struct daemon_request request;
 	char *boot, *release;
-	char *driver;                   // the exported driver root, below host
-	struct daemons plan;            // empty until there is a driver and its user space
-	struct supervised_daemon *kept; // of plan
-	struct daemon_record old;       // of who kept them before
-	bool is_known;                  // whether there is a driver, and what belongs to it
-	int64_t due_ms;                 // of the next look whether there is something to keep
-	int syslog;                     // their socket; -1 = none
-	int after;                      // pid of a program that runs once; 0 = none
-	char *written;                  // what daemons.json says
+	char *driver;                      // the exported driver root, below host
+	struct daemons plan;               // empty until there is a driver and its user space
+	struct supervised_daemon *daemons; // of plan
+	struct daemon_record old;          // of who kept them before
+	bool is_known;                     // whether there is a driver, and what belongs to it
+	int64_t due_ms;                    // of the next look whether there is something to keep
+	int syslog;                        // their socket; -1 = none
+	int after;                         // pid of a program that runs once; 0 = none
+	char *written;                     // what daemons.json says
 };
 int supervisor_open(struct supervisor *k, char *const *environment, struct err *err);
 void supervisor_done(struct supervisor *k);

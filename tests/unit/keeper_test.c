@@ -77,7 +77,7 @@ static const struct supervised_daemon *kept(const char *name)
 		i++;
 	if (i == k.plan.count)
 		fail_msg("%s is not kept", name);
-	return &k.kept[i];
+	return &k.daemons[i];
 }
 
 static void assert_state(const char *name, enum supervised_state state)
