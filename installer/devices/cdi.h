@@ -7,10 +7,10 @@
 //
 // The sources of mounts are paths below the driver root, which stay the same from one generation to the next. A
 // container that runs keeps the files that it was started with: its mounts are of the payload's tree in the state
-// directory, which is collected after the last of them is gone (driver_root/generation_gc.h).
+// directory, which is collected after the last of them is gone (driver_root/driver_root.h).
 #pragma once
 #include "base/formats/json.h"
-#include "devices/wanted.h"
+#include "devices/nodes.h"
 
 struct cdi_gpu {
 	unsigned minor; // of its node
@@ -57,6 +57,3 @@ int cdi_read(const struct cdi_request *w, struct cdi *ret, struct err *err);
 json_t *cdi_json(const struct cdi *c);
 void cdi_done(struct cdi *c);
 #define auto_cdi __attribute__((cleanup(cdi_done)))
-
-// cdi_mounts.c: mounts, links, folders, hook and version of a driver root.
-int cdi_read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err);

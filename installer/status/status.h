@@ -4,7 +4,7 @@
 #include "base/formats/json.h"
 #include "base/process/progress.h"
 #include "daemons/daemon_record.h"
-#include "devices/wanted.h"
+#include "devices/nodes.h"
 #include "host/facts.h"
 #include "journal/optional_modules.h"
 

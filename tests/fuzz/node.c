@@ -5,7 +5,7 @@
 #include "daemons/daemon_record.h"
 #include "devices/cdi_hook.h"
 #include "devices/cdi_spec_file.h"
-#include "devices/wanted.h"
+#include "devices/nodes.h"
 #include "driver_root/root_record.h"
 #include "driver_toolkit/dtk_dir.h"
 #include "host/cgroup.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-G1 to R-G4 on a recorded machine: nodes are the text files that the recorder makes ("c MAJOR:MINOR MODE UID:GID").
-#include "devices/wanted.h"
+#include "devices/nodes.h"
 
 #include "tests/unit/tempdir.h"
 

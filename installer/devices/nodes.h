@@ -46,6 +46,3 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 
 size_t devices_count_bad(const struct devices *d);      // nodes that are MISSING or WRONG
 const char *device_verdict_name(enum device_verdict v); // "ok", "created", "corrected", "missing", "wrong", "unseen"
-
-// Major number of a character device name in proc/devices, exact match; 0 = not registered.
-unsigned devices_major(const char *proc_devices, const char *name);
