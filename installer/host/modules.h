@@ -2,6 +2,7 @@
 // The NVIDIA modules that are in the kernel now, and everything that holds them (R-D1, R-D3).
 // Source: sys/module, proc/driver/nvidia, and lib/modules/K of the host for where a module came from.
 #pragma once
+#include "base/process/progress.h"
 #include "host/gpu_support.h"
 
 enum loaded_state { LOADED_LIVE, LOADED_COMING, LOADED_GOING };
@@ -49,3 +50,11 @@ const char *modules_state_name(enum loaded_state s); // "live", "coming", "going
 // The kernel's name of a module file or alias: '-' to '_', and Debian's co-installable names to the real one
 // ("nvidia-current-uvm" and "nvidia-tesla-470-uvm" are nvidia_uvm).
 char *module_canonical(const char *name);
+
+// A module on its way into the kernel or out of it: facts that are about to change are no ground for a plan (R-D5). A
+// first load that talks to eight GPUs and four switches takes tens of seconds, and a boot unit or a killed run may have
+// started it. The first such module; NULL = all are live.
+const struct loaded_module *modules_pending(const struct modules *l);
+// modules_read() once every module is live or gone. E_MODULE_BUSY when that takes longer than timeout_ms.
+int modules_read_settled(const struct root *host, const struct root *kern, const char *release, int timeout_ms,
+			 struct progress *progress, struct modules *ret, struct err *err);

@@ -42,3 +42,8 @@ size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of
 // E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function, or, where
 // nothing is released, one of the kernel's own; else 0.
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);
+
+// The framebuffer that the firmware left behind, when it lies in the memory of a GPU: its driver claims a part of the
+// GPU's BAR, which proc/iomem shows as a line nested under the GPU's. The platform device by the names that its drivers
+// give to their regions: "simple-framebuffer", "efi-framebuffer", "vesa-framebuffer"; NULL = none. Pure.
+const char *gpu_framebuffer(const char *iomem, const char *address);

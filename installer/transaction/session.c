@@ -2,7 +2,7 @@
 #include "transaction/session_internal.h"
 
 #include "base/process/log.h"
-#include "host/settle.h"
+#include "host/modules.h"
 #include "journal/node_lock.h"
 #include "next_kernel/installed.h"
 
@@ -172,7 +172,7 @@ static int lock_node(struct session *s, struct err *err)
 static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 {
 	const struct session_request *request = s->request;
-	const struct loaded_module *restless = settle_pending(&s->facts.loaded);
+	const struct loaded_module *restless = modules_pending(&s->facts.loaded);
 	if (!restless || journal_is_wedged(&s->journal, s->facts.host.boot_id))
 		return 0;
 	if (!is_change) {
@@ -181,8 +181,8 @@ static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 		return 0;
 	}
 	modules_done(&s->facts.loaded);
-	return settle_read(request->host, request->kern, s->facts.host.release, request->unload_timeout_ms,
-			   &s->progress, &s->facts.loaded, err);
+	return modules_read_settled(request->host, request->kern, s->facts.host.release, request->unload_timeout_ms,
+				    &s->progress, &s->facts.loaded, err);
 }
 
 static int collect_facts(struct session *s, bool is_change, struct err *err)

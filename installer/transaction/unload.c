@@ -2,7 +2,7 @@
 #include "transaction/unload.h"
 
 #include "daemons/daemon_stop.h"
-#include "host/settle.h"
+#include "host/modules.h"
 #include "kmod/load/load.h"
 #include "status/status_file.h"
 
@@ -82,7 +82,7 @@ int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *
 {
 	auto_modules struct modules loaded = { 0 };
 	auto_strv struct strv order = { 0 };
-	int r = settle_read(d->host, d->kern, d->release, timeout_ms, d->progress, &loaded, err);
+	int r = modules_read_settled(d->host, d->kern, d->release, timeout_ms, d->progress, &loaded, err);
 	if (r <= 0)
 		return r;
 	if (holders_wait_check(d, &loaded, ret_holders, err) < 0 || modules_unload_order(&loaded, &order, err) < 0 ||

@@ -3,7 +3,6 @@
 // recorder, or one that does not come back.
 #include "holders/unbind.h"
 
-#include "host/framebuffer.h"
 #include "tests/unit/tempdir.h"
 
 #define PCI "sys/bus/pci/devices/0000:40:00.0"
@@ -271,7 +270,7 @@ static void framebuffers(void **state)
 		{ "a : 0000:40:00.0\n  b : nvidia\nc : 0000:40:00.0\n  d : BOOTFB\n", "simple-framebuffer" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const char *got = framebuffer_below(rows[i].iomem, "0000:40:00.0");
+		const char *got = gpu_framebuffer(rows[i].iomem, "0000:40:00.0");
 		expect(rows[i].want ? str_eq(got, rows[i].want) : !got, rows[i].iomem);
 	}
 }

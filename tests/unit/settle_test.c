@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D5: modules that are coming or going are waited for, with a deadline. Whatever must happen while somebody waits
 // happens in the note that tells of the waiting.
-#include "host/settle.h"
+#include "host/modules.h"
 
 #include "tests/unit/tempdir.h"
 
@@ -61,7 +61,8 @@ static void waits_for_all(void **state)
 		note_text = NULL;
 		note_state = rows[i].later;
 		int timeout_ms = rows[i].want < 0 ? 200 : 60 * 1000;
-		expect(settle_read(&folder.root, &folder.root, "6.1", timeout_ms, &progress, &l, &err) == rows[i].want,
+		expect(modules_read_settled(&folder.root, &folder.root, "6.1", timeout_ms, &progress, &l, &err) ==
+			       rows[i].want,
 		       rows[i].row);
 		expect(l.count == rows[i].count, rows[i].row);
 		expect(rows[i].want > 0 || err.code == E_MODULE_BUSY, rows[i].row);
@@ -76,7 +77,7 @@ static void the_error_names_module_and_state(void **state)
 	struct err err = { 0 };
 	auto_modules struct modules l = { 0 };
 	folder_file(&folder, "sys/module/nvidia_uvm/initstate", "going\n");
-	assert_int_equal(settle_read(&folder.root, &folder.root, "6.1", 100, &progress, &l, &err), -1);
+	assert_int_equal(modules_read_settled(&folder.root, &folder.root, "6.1", 100, &progress, &l, &err), -1);
 	assert_string_equal(err.text, "module nvidia_uvm is still going after 0.1 s");
 }
 
@@ -87,8 +88,8 @@ static void nothing_is_loaded(void **state)
 	struct err err;
 	auto_modules struct modules l = { 0 };
 	assert_int_equal(root_rmtree(&folder.root, "sys/module", &err), 1);
-	assert_int_equal(settle_read(&folder.root, &folder.root, "6.1", 0, &progress, &l, &err), 0);
-	assert_null(settle_pending(&l));
+	assert_int_equal(modules_read_settled(&folder.root, &folder.root, "6.1", 0, &progress, &l, &err), 0);
+	assert_null(modules_pending(&l));
 }
 
 int main(void)
