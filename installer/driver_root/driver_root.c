@@ -2,9 +2,7 @@
 #include "driver_root/driver_root.h"
 
 #include "base/file/file.h"
-
 #include "driver_root/generation.h"
-#include "driver_root/mount_users.h"
 #include "driver_root/root_record.h"
 #include "driver_root/selinux.h"
 #include "driver_root/source_tree.h"
@@ -181,6 +179,18 @@ int driver_root_check(struct driver_root *e, const struct driver_root_request *r
 	return r > 0 ? is_root_settled(e, &w, ret_why, err) : r;
 }
 
+static int write_root_record(const struct driver_root *e, const struct driver_root_request *request,
+			     const struct root_layout *layout, struct err *err)
+{
+	auto_root_record struct root_record x = { .dir = str_dup(e->dir),
+						  .driver = str_dup(request->driver),
+						  .payload = str_dup(request->payload),
+						  .modules = str_dup(request->modules),
+						  .sources = *e->sources ? str_dup(e->sources) : NULL,
+						  .generation = e->number };
+	return root_record_write(e->host, e->boot, &x, layout, err);
+}
+
 int driver_root_confirm(struct driver_root *e, const struct driver_root_request *request, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
@@ -194,7 +204,7 @@ int driver_root_confirm(struct driver_root *e, const struct driver_root_request 
 	return work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0 ||
 			       work_layout(e, request, &w, err) < 0 ?
 		       -1 :
-		       root_record_write(e, request, &w.root_layout, err);
+		       write_root_record(e, request, &w.root_layout, err);
 }
 
 // One more than any that is there, so that no name is used for two at a time.
@@ -357,7 +367,7 @@ int driver_root_switch(struct driver_root *e, const struct driver_root_request *
 	    work_layout(e, request, &w, err) < 0 || root_record_text(e->host, &e->record_before, err) < 0 ||
 	    mount_generation(e, &w, err) < 0)
 		return -1;
-	return root_record_write(e, request, &w.root_layout, err) < 0 ? -1 :
+	return write_root_record(e, request, &w.root_layout, err) < 0 ? -1 :
 									driver_root_set_firmware_path(e, request, err);
 }
 

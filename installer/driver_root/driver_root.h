@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver root that other pods and programs see, by default /run/nvidia/driver (contract 1.7, 1.8), as generations:
 // a new one is made beside, mounted on it (overmount.h), and the one before stays beneath until the new one
-// was measured. What nobody looks at any more is collected (R-D4). A kill at any instant leaves either the old or the
+// was measured. What no process uses any more is removed (R-D4). A kill at any instant leaves either the old or the
 // new one in place.
 //
 // The kernel looks for the driver's firmware when a GPU is opened first, which may be while modules are being loaded,
@@ -71,3 +71,14 @@ int driver_root_set_firmware_path(struct driver_root *e, const struct driver_roo
 int driver_root_switch(struct driver_root *e, const struct driver_root_request *request, struct err *err);
 int driver_root_rollback(struct driver_root *e, struct err *err); // as it was before driver_root_prepare()
 int driver_root_finish(struct driver_root *e, struct err *err);   // what was switched to holds: the one before goes
+
+// An export that is no longer requested, or is requested elsewhere, goes: its mounts, its generations, its name.
+// Consumers that had bound it keep what they bound. is_last: nothing is exported elsewhere, so the record goes with it,
+// and the kernel's firmware path is unset. E_FIRMWARE, and nothing has changed: the kernel has nothing but that path to
+// find the firmware of driver (NULL = none is loaded).
+int driver_root_withdraw(const struct driver_root *e, const char *release, const char *driver, bool is_last,
+			 struct err *err);
+// Removes what earlier exports left: preparations beside the place, and trees of the state directory that no process
+// uses any more (R-D4). What a consumer still has mounted, because it has bound an earlier generation privately, stays
+// until a later start. 1 = something was removed or nothing was to be; 0 = something stays because it is in use.
+int driver_root_gc(const struct driver_root *e, struct err *err);

@@ -38,15 +38,14 @@ static json_t *root_layout_json(const struct root_layout *p)
 	return list;
 }
 
-int root_record_write(const struct driver_root *e, const struct driver_root_request *request,
+int root_record_write(const struct root *host, const char *boot, const struct root_record *x,
 		      const struct root_layout *p, struct err *err)
 {
-	auto_json json_t *json =
-		json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "boot", json_text(e->boot), "dir",
-			  json_text(e->dir), "driver", request->driver, "payload", request->payload, "modules",
-			  json_text(request->modules), "sources", json_text(*e->sources ? e->sources : NULL),
-			  "generation", (int)e->number, "pieces", root_layout_json(p));
-	return root_mkdirs(e->host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(e->host, RECORD, json, err);
+	auto_json json_t *json = json_pack(
+		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "boot", json_text(boot), "dir", json_text(x->dir), "driver",
+		json_text(x->driver), "payload", json_text(x->payload), "modules", json_text(x->modules), "sources",
+		json_text(x->sources), "generation", (int)x->generation, "pieces", root_layout_json(p));
+	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
 }
 
 int root_record_text(const struct root *host, char **ret, struct err *err)

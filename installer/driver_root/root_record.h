@@ -2,7 +2,7 @@
 // What is exported now. RUN/export.json tells what was meant, by whom it was measured: the mounts themselves (R-D4). It
 // lies where a boot's facts belong, and says which boot that was.
 #pragma once
-#include "driver_root/driver_root.h"
+#include "base/process/sys.h"
 #include "driver_root/root_layout.h"
 
 struct root_record {
@@ -27,7 +27,8 @@ int root_record_measure(const struct root *host, const struct root *kern, const 
 char *root_record_libraries(const struct root *root, char **ret_dir);
 unsigned root_record_generation(const struct root *host); // of the last generation; 0 = none is known
 
-int root_record_write(const struct driver_root *e, const struct driver_root_request *request,
+// Of dir, driver, payload, modules, sources and generation of x.
+int root_record_write(const struct root *host, const char *boot, const struct root_record *x,
 		      const struct root_layout *p, struct err *err);
 int root_record_text(const struct root *host, char **ret, struct err *err); // as it is, to bring it back
 int root_record_drop_former(const struct root *host, struct err *err);      // its former one is withdrawn

@@ -2,9 +2,9 @@
 // What user space is to be exported, and whether it is already.
 #include "transaction/session_internal.h"
 
+#include "driver_root/driver_root.h"
 #include "driver_root/modules_dir.h"
 #include "driver_root/root_record.h"
-#include "driver_root/withdraw.h"
 
 // An export that is there stays in step with the driver, also when nobody names it. *ret_is_demanded: a node without a
 // payload is an error.
@@ -100,7 +100,7 @@ int session_driver_root_withdraw(struct session *s, struct err *err)
 	auto_str char *dir = str_fmt("/%s", s->driver_root.former);
 	progress_enter(&s->progress, "withdraw");
 	if (driver_root_open(&old, dir, err) < 0 ||
-	    withdraw_driver_root(&old, s->facts.host.release, s->facts.loaded.version, !s->driver_root.dir, err) < 0)
+	    driver_root_withdraw(&old, s->facts.host.release, s->facts.loaded.version, !s->driver_root.dir, err) < 0)
 		return -1;
 	progress_end(&s->progress, "withdraw", "%s is no longer exported", dir);
 	free(TAKE(s->driver_root.former));

@@ -3,7 +3,7 @@
 #include "transaction/transaction_internal.h"
 
 #include "daemons/daemon_rules.h"
-#include "driver_root/generation_gc.h"
+#include "driver_root/driver_root.h"
 #include "driver_root/modules_dir.h"
 #include "driver_root/root_record.h"
 
@@ -193,7 +193,7 @@ void step_export_collect(struct transaction *r)
 	struct err why;
 	int done = 1;
 	if (r->a->export)
-		done = driver_root_finish(r->a->export, &why) < 0 ? -1 : generation_gc(r->a->export, &why);
+		done = driver_root_finish(r->a->export, &why) < 0 ? -1 : driver_root_gc(r->a->export, &why);
 	if (done < 0)
 		progress_note(r->a->progress, "what was exported before is not cleared away: %s", why.text);
 	else if (!done)

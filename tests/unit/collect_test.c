@@ -3,7 +3,6 @@
 #include "driver_root/driver_root.h"
 
 #include "driver_root/generation.h"
-#include "driver_root/generation_gc.h"
 #include "tests/unit/tempdir.h"
 
 #include <errno.h>
@@ -122,7 +121,7 @@ static void test_what_cannot_be_told_stays(void **state)
 		struct err err = { 0 };
 		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
 		forbid(rows[i].path, rows[i].left);
-		int r = generation_gc(&e, &err);
+		int r = driver_root_gc(&e, &err);
 		forbid(rows[i].path, 0755);
 		expect(r == rows[i].result, rows[i].name);
 		expect(root_exists(&data, "payloads/" HEX_A) == (r <= 0), rows[i].name);

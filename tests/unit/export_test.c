@@ -2,9 +2,7 @@
 #include "driver_root/driver_root.h"
 
 #include "driver_root/generation.h"
-#include "driver_root/generation_gc.h"
 #include "driver_root/root_record.h"
-#include "driver_root/withdraw.h"
 #include "tests/unit/tempdir.h"
 
 #include <sched.h>
@@ -188,12 +186,13 @@ static void test_the_record(void **state)
 	auto_root_record struct root_record now = { 0 };
 	auto_str char *text = NULL;
 	struct root_layout none = { 0 };
-	auto_driver_root struct driver_root e = { .host = &folder.root, .boot = "this", .number = 3 };
-	struct driver_root_request request = { .driver = "535.261.03", .payload = "aa" };
-	assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
+	auto_root_record struct root_record made = { .dir = str_dup("run/nvidia/driver"),
+						     .driver = str_dup("535.261.03"),
+						     .payload = str_dup("aa"),
+						     .generation = 3 };
 	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 0);
 	assert_int_equal(root_record_generation(&folder.root), 0);
-	assert_int_equal(root_record_write(&e, &request, &none, &err), 0);
+	assert_int_equal(root_record_write(&folder.root, "this", &made, &none, &err), 0);
 	assert_int_equal(root_record_read(&folder.root, "other", &now, &err), 0);
 	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 1);
 	assert_string_equal(now.dir, "run/nvidia/driver");
@@ -278,7 +277,7 @@ static void test_withdrawn(void **state)
 			.host = &f.root, .kern = &f.root, .sys = &sys, .boot = "this"
 		};
 		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
-		expect(withdraw_driver_root(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
+		expect(driver_root_withdraw(&e, RELEASE, rows[i].driver, true, &err) == -1, rows[i].path);
 		if (err.code != rows[i].code)
 			fail_msg("row %zu: %s", i, err.text);
 	}
@@ -353,7 +352,7 @@ static void settle(struct driver_root *e)
 {
 	struct err err = { 0 };
 	expect(driver_root_finish(e, &err) == 0, err.text);
-	expect(generation_gc(e, &err) >= 0, err.text);
+	expect(driver_root_gc(e, &err) >= 0, err.text);
 }
 
 // R-D4: one start after the other, with one that comes to nothing, one that is cut off, and the driver manager.

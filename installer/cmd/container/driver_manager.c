@@ -9,8 +9,8 @@
 #include "cmd/common/termlog.h"
 #include "cmd/container/nvidia_driver.h"
 #include "daemons/holders_wait.h"
+#include "driver_root/driver_root.h"
 #include "driver_root/overmount.h"
-#include "driver_root/withdraw.h"
 #include "journal/node_lock.h"
 #include "status/gpu_operator.h"
 #include "transaction/unload.h"
@@ -407,7 +407,7 @@ static int detach_driver_root(const struct manager *m, struct err *err)
 	auto_fd int lock = lock_driver_node(at, err);
 	if (lock < 0 || job_state(&m->v->job, at, &state, err) < 0 || driver_root_open(&export, dir, err) < 0)
 		return -1;
-	return withdraw_driver_root(&export, m->facts.host.release, NULL, true, err) < 0 ?
+	return driver_root_withdraw(&export, m->facts.host.release, NULL, true, err) < 0 ?
 		       err_wrap(err, "take the driver's root away from %s", dir) :
 		       0;
 }
