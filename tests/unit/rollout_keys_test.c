@@ -2,7 +2,7 @@
 // What is written on a node, read back: round trips, and values that nobody of ours wrote. T13, T62, T83, I9.
 #include "cluster/coordinator/node_cache.h"
 #include "cluster/node_state/annotations.h"
-#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/node_patch.h"
 #include "tests/unit/test.h"
 
 static const struct record full = {
@@ -228,7 +228,7 @@ static void i9_whose_keys(void **state)
 {
 	(void)state;
 	struct node_state m = { .name = "n", .uid = "u", .record = full, .facts = { .is_unschedulable = true } };
-	struct decision d = { .rule = rule_next(NULL, PHASE_RESTORING), .next = full };
+	struct decision d = { .rule = transition_next_rule(NULL, PHASE_RESTORING), .next = full };
 	auto_node_patch struct node_patch same = { 0 };
 	node_patch_make(&m, &d, true, &same);
 	assert_int_equal(same.count, 0);
@@ -275,7 +275,7 @@ static void what_is_mirrored(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct node_state m = { .name = "n", .uid = "u", .record = full };
-		struct decision d = { .rule = rule_next(NULL, rows[i].from), .next = full };
+		struct decision d = { .rule = transition_next_rule(NULL, rows[i].from), .next = full };
 		const char *then = kept;
 		m.record.phase = rows[i].from;
 		d.next.phase = rows[i].to;

@@ -3,7 +3,7 @@
 // a coordinator that does one thing at a time. A world packs into a few bytes without loss of what decisions can see:
 // times as ticks before now, numbers of orders as "heard or not".
 #pragma once
-#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/node_patch.h"
 #include "cluster/rollout/scheduler.h"
 
 enum { NODES_MOST = 3, TICK = 60, LONG_AGO = 2, FAR_AHEAD = 6, SIDES = 4 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/agent/single_node.h"
 
-#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/node_patch.h"
 #include "cluster/rollout/rollout_status.h"
 
 enum { SCHEMA = 1, EPOCH = 1 };

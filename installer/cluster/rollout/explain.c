@@ -52,9 +52,9 @@ size_t explain_rules(const struct view *v, struct explain_row ret[EXPLAIN_MOST])
 	bool is_taken = false;
 	// As transition() does, up to the first that applies: what comes after it may rely on its not applying.
 	for (const struct rule *r = NULL;
-	     !is_taken && (r = rule_next(r, v->m->record.phase)) && count < EXPLAIN_MOST;) {
-		is_taken = rule_applies(r, v);
-		ret[count++] = (struct explain_row){ rule_text(r), is_taken, REASON_NONE };
+	     !is_taken && (r = transition_next_rule(r, v->m->record.phase)) && count < EXPLAIN_MOST;) {
+		is_taken = transition_rule_applies(r, v);
+		ret[count++] = (struct explain_row){ transition_rule_text(r), is_taken, REASON_NONE };
 	}
 	return count;
 }

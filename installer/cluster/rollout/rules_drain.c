@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the cordon to the last moment at which nothing has been unloaded: everything here can be called off.
-#include "cluster/rollout/rules.h"
+#include "cluster/rollout/transition_internal.h"
 
 enum { RECORDONS = 2, BEHIND_MOST = 3600 };
 

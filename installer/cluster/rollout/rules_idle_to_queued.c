@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Before anybody is disturbed: resting, staging, queued, loading where there was nothing, held.
-#include "cluster/rollout/rules.h"
+#include "cluster/rollout/transition_internal.h"
 
 static bool is_foreign(const struct view *v)
 {
@@ -191,12 +191,6 @@ static bool is_kept_waiting(const struct view *v)
 	return !transition_recovers(v) && rule_is_provable(v) && v->refused != REASON_NONE &&
 	       v->now >= v->m->record.since + most;
 }
-static void queue_recovery(const struct view *v, struct decision *d)
-{
-	rule_set_target(v, d, v->m->report.loaded);
-	d->next.attempts++;
-	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
-}
 static bool is_queued_unstaged(const struct view *v)
 {
 	return !transition_recovers(v) && !has_payload(v, &v->m->record.target);
@@ -335,7 +329,7 @@ const struct rule begin_rules[] = {
 	{ IN(QUEUED), "the target is in the kernel: adopted", is_adopted, adopt_loaded },
 	{ IN(QUEUED),
 	  "cordoned since it failed, healthy again, and it is not its turn: queued for a proof of what it has",
-	  is_kept_waiting, queue_recovery },
+	  is_kept_waiting, rule_queue_recovery },
 	{ IN(QUEUED), "the target is no longer on the disk for this kernel: staged anew", is_queued_unstaged,
 	  step_back_unstaged },
 	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_never_loaded, load_unattended },

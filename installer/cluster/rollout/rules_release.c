@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Released, and failed: the only ways out of a failure lead through the queue and a new proof (T35, I4).
-#include "cluster/rollout/rules.h"
+#include "cluster/rollout/transition_internal.h"
 
 // Somebody wrote a receipt behind us: the patch is repeated, for ever (T26).
 static bool is_unreleased(const struct view *v)
@@ -87,15 +87,12 @@ static bool is_healed(const struct view *v)
 }
 static void recover_node(const struct view *v, struct decision *d)
 {
-	struct target_hash failed = d->next.failed, goal = transition_goal(v), loaded = v->m->report.loaded;
+	struct target_hash goal = transition_goal(v);
 	// That it drains once more for the same target is to end, too.
-	if (target_hash_eq(&goal, &d->next.target) && !target_hash_eq(&goal, &failed) &&
-	    !target_hash_eq(&goal, &loaded))
+	if (target_hash_eq(&goal, &d->next.target) && !target_hash_eq(&goal, &d->next.failed) &&
+	    !target_hash_eq(&goal, &v->m->report.loaded))
 		rule_count_drain(d);
-	rule_set_target(v, d, loaded);
-	d->next.failed = failed;
-	d->next.attempts++;
-	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
+	rule_queue_recovery(v, d);
 }
 
 // Taken out, aborted or without a pool, it gets no slot and no other driver: what it has is proven where it is.
@@ -105,9 +102,7 @@ static bool is_to_release_to_operator(const struct view *v)
 }
 static void release_driver_to_operator(const struct view *v, struct decision *d)
 {
-	struct target_hash failed = d->next.failed;
 	rule_set_target(v, d, v->m->report.loaded);
-	d->next.failed = failed;
 	d->next.attempts++;
 	rule_enter_phase(v, d, PHASE_VALIDATING, rule_stand_down_reason(v), "");
 	rule_give_order(v, d, VERB_VALIDATE, d->next.target);

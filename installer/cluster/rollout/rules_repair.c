@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What people and accidents did to our keys: looked at before anything else, in every state (T13, T62, 5.6).
 #include "cluster/node_state/annotations.h"
-#include "cluster/rollout/rules.h"
+#include "cluster/rollout/transition_internal.h"
 
 enum { CLOCK_SLACK = 300 };
 

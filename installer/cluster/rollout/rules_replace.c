@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the order to replace to the proof, or the way back (5.8).
-#include "cluster/rollout/rules.h"
+#include "cluster/rollout/transition_internal.h"
 
 enum { TRIES = 2 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/rollout/rules.h"
 #include "cluster/rollout/scheduler_internal.h"
+#include "cluster/rollout/transition_internal.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who must not get a slot, as a table of refusals, which `rollout why` shows row by row.
-#include "cluster/rollout/rules.h"
 #include "cluster/rollout/scheduler_internal.h"
+#include "cluster/rollout/transition_internal.h"
 
 struct view scheduler_round_view(const struct round *r, size_t at)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/rollout/rules.h"
+#include "cluster/rollout/transition_internal.h"
 
 #include <stdio.h>
 
 static const struct rule *const tables[] = { repair_rules, begin_rules, drain_rules, change_rules, end_rules };
 
-const struct rule *rule_next(const struct rule *previous, enum node_phase phase)
+const struct rule *transition_next_rule(const struct rule *previous, enum node_phase phase)
 {
 	bool is_behind = !previous;
 	for (size_t t = 0; t < ARRAY_SIZE(tables); t++)
@@ -17,12 +17,12 @@ const struct rule *rule_next(const struct rule *previous, enum node_phase phase)
 	return NULL;
 }
 
-const char *rule_text(const struct rule *rule)
+const char *transition_rule_text(const struct rule *rule)
 {
 	return rule->text;
 }
 
-bool rule_applies(const struct rule *rule, const struct view *v)
+bool transition_rule_applies(const struct rule *rule, const struct view *v)
 {
 	return rule->when(v);
 }
@@ -100,7 +100,7 @@ void transition(const struct view *v, struct decision *ret)
 {
 	*ret = (struct decision){ .next = v->m->record };
 	const struct rule *rule = NULL;
-	while ((rule = rule_next(rule, v->m->record.phase)) && !rule->when(v))
+	while ((rule = transition_next_rule(rule, v->m->record.phase)) && !rule->when(v))
 		;
 	if (!rule || !rule->take) {
 		explain_wait(v, ret);

@@ -48,9 +48,9 @@ struct decision {
 void transition(const struct view *v, struct decision *ret);
 
 // The rules of its state in their order, for those who ask why: each with whether it applies now.
-const struct rule *rule_next(const struct rule *previous, enum node_phase phase);
-const char *rule_text(const struct rule *rule);
-bool rule_applies(const struct rule *rule, const struct view *v);
+const struct rule *transition_next_rule(const struct rule *previous, enum node_phase phase);
+const char *transition_rule_text(const struct rule *rule);
+bool transition_rule_applies(const struct rule *rule, const struct view *v);
 
 // Where the node is to go now; none: nowhere.
 struct target_hash transition_goal(const struct view *v);

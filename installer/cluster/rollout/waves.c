@@ -2,8 +2,8 @@
 // Which wave a node belongs to: what was decided once, its label, the wave's selector, or a hash of its uid. Nothing is
 // stored for those who wait, and a node that joins moves no other from one part to another. A group is of one wave, the
 // first that any of its nodes is of, since it goes as one.
-#include "cluster/rollout/rules.h"
 #include "cluster/rollout/scheduler_internal.h"
+#include "cluster/rollout/transition_internal.h"
 
 #include <stdio.h>
 

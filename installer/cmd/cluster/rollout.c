@@ -4,7 +4,7 @@
 #include "base/core/date.h"
 #include "base/file/file.h"
 #include "cluster/policy/node_list.h"
-#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/node_patch.h"
 #include "cluster/rollout/scheduler.h"
 
 #include <fcntl.h>

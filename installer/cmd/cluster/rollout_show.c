@@ -4,7 +4,7 @@
 
 #include "base/core/date.h"
 #include "cluster/rollout/explain.h"
-#include "cluster/rollout/merge_patch.h"
+#include "cluster/rollout/node_patch.h"
 
 #include <stdio.h>
 
@@ -63,14 +63,14 @@ static json_t *node_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct node_reason_info *info = node_reason_info(why->code);
 	static const char *const cordons[] = { "keep", "on", "off" };
 	auto_json json_t *times = rollout_times_json(&v);
-	json_t *json =
-		json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
-			  json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
-			  node_phase_info(m->record.phase)->name, "step", json_text(d.rule ? rule_text(d.rule) : NULL),
-			  "next", json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
-			  "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline), "slot",
-			  slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes",
-			  changes_json(m, &d, c->policy->has_mirror));
+	json_t *json = json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name,
+				 "pool", json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
+				 node_phase_info(m->record.phase)->name, "step",
+				 json_text(d.rule ? transition_rule_text(d.rule) : NULL), "next",
+				 json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
+				 "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline),
+				 "slot", slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes",
+				 changes_json(m, &d, c->policy->has_mirror));
 	json_object_update_missing(json, times);
 	return json;
 }
@@ -101,11 +101,12 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	auto_str char *text = rollout_reason_text(why);
 	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "pool",
 			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
-			 "wave", policy_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason", text,
-			 "action", node_reason_info(why->code)->next, "nodes", (int)sum->total, "done", (int)sum->done,
-			 "failed", (int)sum->failed, "unavailable", (int)sum->unavailable, "maxUnavailable",
-			 (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel", (int)sum->parallel_limit,
-			 "waves", rollout_waves_json(c, s, at), "windowOpens", date_json(next_window(c, at)));
+			 "wave", policy_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
+			 text, "action", node_reason_info(why->code)->next, "nodes", (int)sum->total, "done",
+			 (int)sum->done, "failed", (int)sum->failed, "unavailable", (int)sum->unavailable,
+			 "maxUnavailable", (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel",
+			 (int)sum->parallel_limit, "waves", rollout_waves_json(c, s, at), "windowOpens",
+			 date_json(next_window(c, at)));
 }
 
 static void show_pools(const struct cluster *c, const struct slots *s)
@@ -158,7 +159,8 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 		transition(&v, &d);
 		auto_str char *why = rollout_reason_text(d.rule ? &d.next.reason : &d.waits);
 		auto_str char *deadline = deadline_text(d.next.deadline, c->now);
-		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]), *step = d.rule ? rule_text(d.rule) : "";
+		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]),
+			   *step = d.rule ? transition_rule_text(d.rule) : "";
 		auto_str char *last = last_drain(&c->nodes[i], &d);
 		strv_add(&rows,
 			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->nodes[i].name,

@@ -20,7 +20,7 @@ struct rule {
 };
 extern const struct rule repair_rules[], begin_rules[], drain_rules[], change_rules[], end_rules[]; // .text NULL ends
 
-// Conditions (rule_conditions.c)
+// Conditions (rules.c)
 bool rule_is_busy(const struct view *v);    // holders, or nobody knows
 bool rule_is_expired(const struct view *v); // the deadline is over
 bool rule_is_silent(const struct view *v);  // not even an acceptance of the last order
@@ -33,7 +33,6 @@ bool rule_is_ordered(const struct view *v, enum verb verb,
 		     const struct target_hash *target_hash); // the last order is this one
 bool rule_is_answered(const struct view *v, enum result result);
 bool rule_has_failed_as(const struct view *v, enum failing failing);
-unsigned rule_failed_drains(const struct view *v, const struct target_hash *target_hash);
 bool rule_has_backed_off(const struct view *v, unsigned tries); // long enough after the state began
 enum reason_code rule_stand_down_reason(const struct view *v);  // why the node is to be left alone
 struct target_hash rule_previous_driver(const struct view *v);
@@ -43,7 +42,7 @@ bool rule_is_handed_over(
 bool rule_is_upgraded(const struct view *v); // NVIDIA's controller is in the middle of an upgrade of its own
 const char *rule_stand_down_object(const struct view *v); // what takes it out, by name; "" = the reason says it
 
-// Steps (rule_actions.c)
+// Steps (rules.c)
 void rule_enter_phase(const struct view *v, struct decision *d, enum node_phase phase, enum reason_code why,
 		      const char *object);
 void rule_keep_reason(const struct view *v, struct decision *d);
@@ -61,3 +60,4 @@ void rule_restore_driver(const struct view *v, struct decision *d, enum reason_c
 void rule_leave_to_operator(const struct view *v, struct decision *d);
 void rule_fail_node(const struct view *v, struct decision *d, enum reason_code why, const char *object);
 void rule_set_target(const struct view *v, struct decision *d, struct target_hash target_hash);
+void rule_queue_recovery(const struct view *v, struct decision *d); // for a proof of what it has
