@@ -117,12 +117,12 @@ static bool is_ascii_name(const char *name)
 	return true;
 }
 
-struct oci_index {
+struct dep_index {
 	struct line *lines;
 	size_t count;
 };
 
-static void add_index_line(struct oci_index *x, char *take_name, const char *text)
+static void add_index_line(struct dep_index *x, char *take_name, const char *text)
 {
 	if (*take_name && is_ascii_name(take_name)) {
 		x->lines = mem_grow(x->lines, x->count + 1, sizeof(*x->lines));
@@ -133,7 +133,7 @@ static void add_index_line(struct oci_index *x, char *take_name, const char *tex
 	}
 }
 
-static char *finish_index(struct oci_index *x, size_t *ret_len)
+static char *finish_index(struct dep_index *x, size_t *ret_len)
 {
 	struct output o = { 0 };
 	if (x->count)
@@ -152,7 +152,7 @@ static char *finish_index(struct oci_index *x, size_t *ret_len)
 
 char *depindex_make(const struct strv *from, size_t *ret_len)
 {
-	struct oci_index x = { 0 };
+	struct dep_index x = { 0 };
 	for (size_t i = 0; i < from->count; i++) {
 		auto_str char *path = str_ndup(from->items[i], strcspn(from->items[i], ":"));
 		add_index_line(&x, depindex_name(path), from->items[i]);
@@ -175,7 +175,7 @@ static char *normalize_alias(const char *alias, size_t len)
 char *depindex_aliases(const struct strv *from, size_t *ret_len)
 {
 	static const char ALIAS[] = "alias ";
-	struct oci_index x = { 0 };
+	struct dep_index x = { 0 };
 	for (size_t i = 0; i < from->count; i++) {
 		const char *alias = from->items[i] + strlen(ALIAS);
 		const char *module = str_starts(from->items[i], ALIAS) ? strchr(alias, ' ') : NULL;

@@ -4,62 +4,53 @@
 #include "kmod/load/wedge.h"
 
 #include <errno.h>
-#include <fcntl.h>
 
-enum { RECORD_MAX = 8192, LINES_MAX = 256 };
-
-int load_log_start(const struct root *kern)
+static bool depends_on(const struct module *module, const struct module *other)
 {
-	struct err err; // without a log errno alone decides
-	int fd = root_open(kern, "dev/kmsg", O_RDONLY | O_NONBLOCK, &err);
-	if (fd >= 0)
-		lseek(fd, 0, SEEK_END);
-	return fd;
+	for (size_t i = 0; i < module->depends.count; i++) {
+		if (module_name_eq(module->depends.items[i], other->name))
+			return true;
+	}
+	return false;
 }
 
-// A record escapes newlines; the driver writes its paragraphs with "NVRM: " in front of each line.
-static char *unescape_kmsg(const char *text, size_t len)
+static bool imports(const struct module *module, const struct module *other)
 {
-	static const char newline[] = "\\x0a", prefix[] = "NVRM: ";
-	auto_str char *line = str_ndup(text, len);
-	char *to = line;
-	for (const char *from = line; *from;) {
-		if (!str_starts(from, newline)) {
-			*to++ = *from++;
-			continue;
+	for (size_t i = 0; i < module->import_count; i++) {
+		if (symvers_find(other->exports, module->imports[i].name))
+			return true;
+	}
+	return false;
+}
+
+static bool are_needs_placed(const struct module *const *modules, size_t count, const bool *done, size_t index)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (i != index && !done[i] &&
+		    (depends_on(modules[index], modules[i]) || imports(modules[index], modules[i])))
+			return false;
+	}
+	return true;
+}
+
+int load_order(const struct module *const *modules, size_t count, size_t *ret, struct err *err)
+{
+	bool *done = mem_alloc(count * sizeof(*done));
+	size_t placed = 0, next = 0;
+	while (placed < count && next < count) {
+		for (next = 0; next < count && (done[next] || !are_needs_placed(modules, count, done, next)); next++)
+			;
+		if (next < count) {
+			done[next] = true;
+			ret[placed++] = next;
 		}
-		from += sizeof(newline) - 1;
-		if (str_starts(from, prefix))
-			from += sizeof(prefix) - 1;
-		*to++ = ' ';
 	}
-	*to = '\0';
-	return str_dup(str_trim(line));
-}
-
-// "priority,sequence,time,flags;text", then lines that start with a blank and tell of the device.
-static void take_records(const char *data, size_t len, struct strv *ret)
-{
-	for (const char *line = data, *end = data + len, *stop; line < end; line = stop + 1) {
-		stop = memchr(line, '\n', (size_t)(end - line));
-		if (!stop)
-			stop = end;
-		const char *text = memchr(line, ';', (size_t)(stop - line));
-		if (*line != ' ' && text && ret->count < LINES_MAX)
-			strv_add(ret, unescape_kmsg(text + 1, (size_t)(stop - text - 1)));
-	}
-}
-
-void load_log_lines(int fd, struct strv *ret)
-{
-	char record[RECORD_MAX];
-	for (int i = 0; fd >= 0 && i < LINES_MAX; i++) {
-		ssize_t n = read(fd, record, sizeof(record));
-		if (n > 0)
-			take_records(record, (size_t)n, ret);
-		else if (n == 0 || (errno != EPIPE && errno != EINTR)) // EPIPE: older records were overwritten, go on
-			return;
-	}
+	for (next = 0; next < count && done[next]; next++)
+		;
+	free(done);
+	if (placed < count)
+		return err_set(err, E_SYMBOL, "'%s' needs a module that needs it in turn", modules[next]->name);
+	return 0;
 }
 
 // Whether loading from memory may do better than by descriptor: a label or a policy on the file, or an old kernel.
@@ -173,4 +164,55 @@ int load_module(const struct sys *sys, const struct root *kern, const struct mod
 	if (error == EPERM)
 		note_modules_disabled(kern, &lines);
 	return load_explain(module->name, error, &lines, err);
+}
+
+static int unload_result(const char *name, int error, struct err *err)
+{
+	switch (error) {
+	case 0:
+		return 1;
+	case ENOENT:
+		return 0;
+	case EAGAIN:
+	case EBUSY:
+		return err_set(err, E_IN_USE, "unload '%s': it is in use (%s)", name, strerrorname_np(error));
+	case EPERM:
+		return err_set(err, E_RIGHTS, "unload '%s': CAP_SYS_MODULE is missing", name);
+	default:
+		return err_set(err, error, "unload '%s'", name);
+	}
+}
+
+struct unload_call {
+	const struct sys *sys;
+	const char *name;
+};
+
+// What the caller has open must not stay open with a child that cannot end: the node's lock, and the pipe whose reader
+// waits for its end. The recorder works on files of its own.
+static int unload_call(const void *ctx)
+{
+	const struct unload_call *c = ctx;
+	if (!c->sys->record)
+		closefrom(0);
+	return c->sys->module_unload(c->sys, c->name) < 0 ? errno : 0;
+}
+
+// A module whose exit function hangs takes its caller with it.
+static int unload_in_child(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms,
+			   struct err *err)
+{
+	struct unload_call c = { sys, name };
+	int error;
+	auto_fd int log = load_log_start(kern);
+	auto_strv struct strv lines = { 0 };
+	struct module_call guarded = { "unload", name, kern, log, timeout_ms, unload_call, &c };
+	return wedge_guard(&guarded, &lines, &error, err) < 0 ? -1 : unload_result(name, error, err);
+}
+
+int unload_module(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms, struct err *err)
+{
+	if (timeout_ms > 0)
+		return unload_in_child(sys, kern, name, timeout_ms, err);
+	return unload_result(name, sys->module_unload(sys, name) < 0 ? errno : 0, err);
 }

@@ -31,7 +31,3 @@ int unload_module(const struct sys *sys, const struct root *kern, const char *na
 // The mapping alone, pure: errno of a load and the kernel's lines (without priority and time) -> code and text in
 // err. Always -1, like err_set.
 int load_explain(const char *module, int error, const struct strv *lines, struct err *err);
-
-// The kernel log from a point in time on. start: before the call that may cause lines; fd < 0 when it cannot be read.
-int load_log_start(const struct root *kern);
-void load_log_lines(int fd, struct strv *ret); // what was added since; does not wait

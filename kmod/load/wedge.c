@@ -2,11 +2,67 @@
 #include "kmod/load/wedge.h"
 
 #include "kmod/load/bounded.h"
-#include "kmod/load/load.h"
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+
+enum { RECORD_MAX = 8192, LINES_MAX = 256 };
+
+int load_log_start(const struct root *kern)
+{
+	struct err err; // without a log errno alone decides
+	int fd = root_open(kern, "dev/kmsg", O_RDONLY | O_NONBLOCK, &err);
+	if (fd >= 0)
+		lseek(fd, 0, SEEK_END);
+	return fd;
+}
+
+// A record escapes newlines; the driver writes its paragraphs with "NVRM: " in front of each line.
+static char *unescape_kmsg(const char *text, size_t len)
+{
+	static const char newline[] = "\\x0a", prefix[] = "NVRM: ";
+	auto_str char *line = str_ndup(text, len);
+	char *to = line;
+	for (const char *from = line; *from;) {
+		if (!str_starts(from, newline)) {
+			*to++ = *from++;
+			continue;
+		}
+		from += sizeof(newline) - 1;
+		if (str_starts(from, prefix))
+			from += sizeof(prefix) - 1;
+		*to++ = ' ';
+	}
+	*to = '\0';
+	return str_dup(str_trim(line));
+}
+
+// "priority,sequence,time,flags;text", then lines that start with a blank and tell of the device.
+static void take_records(const char *data, size_t len, struct strv *ret)
+{
+	for (const char *line = data, *end = data + len, *stop; line < end; line = stop + 1) {
+		stop = memchr(line, '\n', (size_t)(end - line));
+		if (!stop)
+			stop = end;
+		const char *text = memchr(line, ';', (size_t)(stop - line));
+		if (*line != ' ' && text && ret->count < LINES_MAX)
+			strv_add(ret, unescape_kmsg(text + 1, (size_t)(stop - text - 1)));
+	}
+}
+
+void load_log_lines(int fd, struct strv *ret)
+{
+	char record[RECORD_MAX];
+	for (int i = 0; fd >= 0 && i < LINES_MAX; i++) {
+		ssize_t n = read(fd, record, sizeof(record));
+		if (n > 0)
+			take_records(record, (size_t)n, ret);
+		else if (n == 0 || (errno != EPIPE && errno != EINTR)) // EPIPE: older records were overwritten, go on
+			return;
+	}
+}
 
 // Lines "[<0>] function+0x1c/0x40 [module]" of proc/PID/stack as "function [module], caller": the innermost few.
 static char *frames_of(const char *stack)

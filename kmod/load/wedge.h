@@ -4,6 +4,10 @@
 #pragma once
 #include "base/file/root.h"
 
+// The kernel log from a point in time on. start: before the call that may cause lines; fd < 0 when it cannot be read.
+int load_log_start(const struct root *kern);
+void load_log_lines(int fd, struct strv *ret); // what was added since; does not wait
+
 struct module_call {
 	const char *verb, *name; // "load", "nvidia": for messages
 	const struct root *kern; // where proc is seen

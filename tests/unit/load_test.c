@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load/load.h"
+
+#include "kmod/load/wedge.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 
