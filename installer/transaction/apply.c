@@ -254,8 +254,8 @@ static int begin_recovery(struct transaction *r, struct err *err)
 			      str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
 		return is_new ? transaction_write_intent(r, err) : 0;
 	}
-	// Before anything is touched: what would serve no better than what was refused stays out. Its user space is made
-	// ready first, because that may bring the firmware.
+	// Before anything is touched: what would serve no better than what was refused stays out. Its user space is
+	// made ready first, because that may bring the firmware.
 	if (*unfit && str_eq(last->digest, unfit))
 		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
 	step_prepare_rollback_export(r);

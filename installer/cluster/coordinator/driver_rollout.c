@@ -36,11 +36,11 @@ static json_t *pools_json(const struct coordinator *c, const struct slots *s)
 	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
 		const struct pool *pool = &c->policy.pools[i];
 		const struct sum *sum = &s->sums[i];
-		json_array_append_new(pools,
-				      json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name, "driver",
-						pool->target.driver, "wave", policy_wave_name(pool, s->rollouts[i].wave),
-						"nodes", (int)sum->total, "done", (int)sum->done, "failed",
-						(int)sum->failed, "unavailable", (int)sum->unavailable));
+		json_array_append_new(pools, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name,
+						       "driver", pool->target.driver, "wave",
+						       policy_wave_name(pool, s->rollouts[i].wave), "nodes",
+						       (int)sum->total, "done", (int)sum->done, "failed",
+						       (int)sum->failed, "unavailable", (int)sum->unavailable));
 	}
 	return pools;
 }

@@ -36,8 +36,8 @@ json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_
 	json_t *list = json_array();
 	sum_wave(c, s, pool_at, sums);
 	for (unsigned w = 0; w <= pool->wave_count; w++)
-		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", policy_wave_name(pool, w), "nodes",
-						      (int)sums[w].nodes, "done", (int)sums[w].done, "open",
+		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", policy_wave_name(pool, w),
+						      "nodes", (int)sums[w].nodes, "done", (int)sums[w].done, "open",
 						      sums[w].is_open, "tooFewNodes", sums[w].is_short));
 	return list;
 }
