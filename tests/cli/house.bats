@@ -6,6 +6,7 @@ load helper
 
 setup() { # a repository of its own, clean by every rule
   tree=$BATS_TEST_TMPDIR/tree
+  export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
   mkdir -p "$tree"/{installer/base/core,kmod/load,precompiled,tests/unit,tests/check,.ci}
   touch "$tree/precompiled/SPEC.md" # the list of rooms names it
   cp -r "$top/scripts" "$tree/scripts"
@@ -337,7 +338,7 @@ EOF
   assert_success
   assert_output "there is no git history here, so no subjects are looked at"
   cd "$tree"
-  commit() { git -c user.name=a -c user.email=a@b commit -q --allow-empty -m "$1"; }
+  commit() { git commit -q --allow-empty -m "$1"; }
   git init -q . && mv scripts/subjects.sh later && git add -A && commit "Anything at all."
   mv later scripts/subjects.sh && git add -A && commit "Looked at from the next one on."
   commit "kmod, tests/vm: read E_WEDGED in one place"
@@ -376,7 +377,7 @@ END
   done
   printf '#!/bin/sh\necho "$@" >%s\n' "$BATS_TEST_TMPDIR/lint" >scripts/lint.sh
   chmod +x "$BATS_TEST_TMPDIR"/bin/*
-  export PATH=$BATS_TEST_TMPDIR/bin:$PATH GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
+  export PATH=$BATS_TEST_TMPDIR/bin:$PATH
   git init -q . && git add -A && git commit -qm "tree: begin"
   ln -s ../../scripts/pre-commit.sh .git/hooks/pre-commit
   ln -s ../../scripts/pre-commit.sh .git/hooks/commit-msg
@@ -414,4 +415,50 @@ END
     assert_line "installer/base/$line"
   done
   assert_equal "$(grep -c ^installer/ <<<"$output")" 6
+}
+
+@test "the version stands in one place, and a release writes it everywhere, once everything passed" {
+  cd "$tree"
+  mkdir -p deploy tests/check
+  printf 'VERSION := 0.2.0\n' >Makefile
+  printf 'image: a/kmodsmith-runtime:0.1.0 # why\n' >deploy/a.yaml
+  run scripts/release.sh --check
+  assert_failure
+  assert_output "deploy/a.yaml:1:kmodsmith-runtime:0.1.0 is not 0.2.0, which the Makefile says"
+  sed -i s/0.1.0/0.2.0/ deploy/a.yaml
+  printf '# Changelog\n\n## Unreleased\n\n## 0.2.0 - 2026-01-01\n\n- all of it\n' >CHANGELOG.md
+  git init -q . && git add -A && git commit -qm "tree: begin"
+  run scripts/release.sh --check
+  assert_success
+  echo "$(git rev-parse HEAD) 2026-01-02" >tests/check/passed
+  git add -A && git commit -qm "tests: pass"
+
+  run scripts/release.sh 0.3.0
+  assert_failure
+  assert_output "release: CHANGELOG.md has nothing below '## Unreleased'"
+  sed -i 's/^## Unreleased$/&\n\n- more/' CHANGELOG.md
+  run scripts/release.sh 0.3.0
+  assert_output "release: the work tree has changes that are not committed"
+  git commit -qam "changelog: say more"
+  run scripts/release.sh 0.1.9
+  assert_output "release: 0.1.9 is older than 0.2.0"
+  plant kmod/load/clean.c 'int h(void);' && git commit -qam "kmod: add h()"
+  run scripts/release.sh 0.3.0
+  assert_output "release: kmod/load/clean.c has changed since make check-all passed: run it again and commit tests/check/passed"
+  echo "$(git rev-parse HEAD) 2026-01-03" >tests/check/passed && git commit -qam "tests: pass"
+  run scripts/release.sh 0.3.0
+  assert_success
+  assert_equal "$(git describe --tags)" v0.3.0
+  assert_equal "$(<Makefile) $(<deploy/a.yaml)" "VERSION := 0.3.0 image: a/kmodsmith-runtime:0.3.0 # why"
+  assert_equal "$(sed -n '3,7p' CHANGELOG.md)" "## Unreleased
+
+## 0.3.0 - $(date -u +%F)
+
+- more"
+  run scripts/release.sh --check
+  assert_success
+  sed -i s/0.3.0/0.3.1/ Makefile deploy/a.yaml
+  run scripts/release.sh --check
+  assert_failure
+  assert_line "Makefile:1: VERSION is 0.3.1, and this commit has the tag v0.3.0"
 }
