@@ -29,13 +29,13 @@ ALLOWED = {
     "header.*": "layout of ld.so.cache",
     "slot.*": "layout of ld.so.cache",
     "map_query.*": "layout of an ioctl of the kernel, PROCMAP_QUERY",
-    "DRAIN_WAIT": "chosen by its place in a table of names",
+    "HOLDERS_WAIT": "chosen by its place in a table of names",
     "WAIT_RELEASE": "chosen by its place in a table of names",
     "HALT_ROLLBACK": "chosen by its place in a table of names",
     "CORDON_USE_FIRST": "chosen by its place in a table of names",
     "kube_list.pages": "how tests see that a server sends a list in pages",
     "kube_watch.bookmarks": "how tests see that a server sends bookmarks",
-    "certs_new": "the keys that a kernel trusts cannot be read yet (package-format C.1)",
+    "modsig_certs_new": "the keys that a kernel trusts cannot be read yet",
     "kernel_abi.trusted": "the same",
 }
 
