@@ -396,7 +396,6 @@ int kube_list(struct kube *k, struct kube_list *list, char **ret_version, struct
 }
 
 struct kube_stream {
-	struct kube_watch *watch;
 	struct json_stream_table table;
 	struct json_stream *json_stream;
 	struct http_call http;
@@ -446,7 +445,6 @@ int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, str
 	kube_watch_end(w);
 	w->is_gone = false;
 	struct kube_stream *s = w->own = mem_alloc(sizeof(*s));
-	s->watch = w;
 	s->table.record = w->record;
 	s->json_stream = json_stream_new(&s->table, on_watch_event, w);
 	strv_add(&s->headers, str_dup("Accept: application/json"));
