@@ -2,7 +2,6 @@
 #include "cluster/policy/json_fields.h"
 
 #include "cluster/node_state/annotations.h"
-#include "cluster/policy/policy.h"
 
 char *json_field_path(const char *path, const char *name)
 {

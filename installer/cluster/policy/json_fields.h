@@ -4,6 +4,12 @@
 #pragma once
 #include "base/formats/json.h"
 
+struct limit {
+	unsigned value;
+	bool is_percent;
+};
+#define LIMIT_NONE UINT32_MAX
+
 enum field_type {
 	FIELD_BOOL,
 	FIELD_UINT,   // least..most

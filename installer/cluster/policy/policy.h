@@ -2,9 +2,8 @@
 // What a site wants, as one document in JSON or YAML (a ConfigMap): pools of nodes, what each is to run, how fast and
 // when. Every refusal names the field. Pure: a text in, a struct out. Defaults: upgrade-design 5.9.
 #pragma once
-#include "base/formats/json.h"
 #include "cluster/node_state/node_state.h"
-#include "cluster/node_state/target.h"
+#include "cluster/policy/json_fields.h"
 
 enum {
 	POLICY_SCHEMA = 1,
@@ -14,11 +13,6 @@ enum {
 	WINDOWS_MOST = 32
 };
 
-struct limit {
-	unsigned value;
-	bool is_percent;
-};
-#define LIMIT_NONE UINT32_MAX
 // Of a total. A part is rounded down, and is at least 1; an explicit 0 is 0: pause (T80).
 unsigned policy_limit(const struct limit *limit, unsigned total);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside policy_parse: the parts of a pool that are lists.
+// The tables of the policy, for a test that compares them with deploy/crd.yaml.
 #pragma once
 #include "cluster/policy/json_fields.h"
 #include "cluster/policy/policy.h"
@@ -11,10 +11,3 @@ void policy_span_fields(struct field ret[SPAN_COUNT + 1]); // of deadlines
 extern const struct policy policy_defaults;                // of the cluster
 extern const struct wave wave_defaults;
 extern const struct pool pool_defaults; // besides the deadlines: span_defaults
-
-enum { MINUTE = 60, HOUR = 60 * MINUTE, DAY = 24 * HOUR, MONTH = 30 * DAY };
-
-// "key=value" of a selector as bits; each text once in terms.
-int policy_terms(const json_t *object, const char *path, struct strv *terms, uint64_t *ret, struct err *err);
-int policy_waves(const json_t *object, const char *path, struct strv *terms, struct pool *pool, struct err *err);
-int policy_windows(const json_t *object, const char *path, struct pool *pool, struct err *err);
