@@ -6,7 +6,7 @@
 #include "host/module_set.h"
 #include "kmod/kernel_tree/distro.h"
 #include "kmod/kernel_tree/toolchain.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "kmod/source/patch.h"
 #include "kmod/source/unpatched.h"
 
@@ -61,7 +61,7 @@ static int prove_package(const struct check_request *w, const struct kernel_abi 
 		strv_add(&files, str_dup(p->files[i].name));
 	if (module_set_read(&p->dir, &files, &set, err) < 0)
 		return -1;
-	prove_modules(set.pointers, set.count, abi, NULL, &proof);
+	proof_make(set.pointers, set.count, abi, NULL, &proof);
 	proof_add_build(&proof, w->release, p->key.build_id, abi->build_id);
 	ret->compared = proof_basis_name(proof.basis);
 	static const enum verdict verdicts[] = {

@@ -7,7 +7,7 @@
 #include "base/file/scratch.h"
 #include "host/module_set.h"
 #include "kmod/kernel_tree/distro.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "kmod/sandbox/sandbox.h"
 #include "kmod/source/unpatched.h"
 #include "precompiled/package/create.h"
@@ -80,7 +80,7 @@ static int prove_compiled_modules(const struct tree *tree, const struct module_s
 	if (compile_target_abi(tree, &abi, err) < 0)
 		return -1;
 	abi.is_sig_enforced = false; // whether a node demands signatures is asked when it loads, not when it is built
-	prove_modules(set->pointers, set->count, &abi, NULL, &proof);
+	proof_make(set->pointers, set->count, &abi, NULL, &proof);
 	*ret_text = str_dup(proof.text);
 	return proof_error(&proof, err);
 }

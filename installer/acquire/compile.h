@@ -6,7 +6,7 @@
 #include "host/gpu_support.h"
 #include "kmod/build/build.h"
 #include "kmod/kernel_tree/headers.h"
-#include "kmod/module/abi.h"
+#include "kmod/module/kernel_abi.h"
 #include "precompiled/oci/layout.h"
 #include "precompiled/package/package.h"
 

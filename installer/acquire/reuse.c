@@ -2,7 +2,7 @@
 #include "acquire/reuse.h"
 
 #include "kmod/kernel_tree/compiler.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 
 #include <ctype.h>
 
@@ -143,7 +143,7 @@ int reuse_prove(const struct package *p, const struct strv *modules, const struc
 	char *lie = reuse_lie(&p->key, &set);
 	if (lie)
 		return set_refusal(E_ABI, lie, ret_text, ret_code);
-	prove_modules(set.pointers, set.count, abi, NULL, &proof);
+	proof_make(set.pointers, set.count, abi, NULL, &proof);
 	if (proof.code)
 		return set_refusal(proof.code, crc_mismatch_text(p, &set, &proof), ret_text, ret_code);
 	*ret_text = str_dup(proof.text);

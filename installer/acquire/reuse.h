@@ -6,7 +6,7 @@
 // compilers.
 #pragma once
 #include "host/module_set.h"
-#include "kmod/module/abi.h"
+#include "kmod/module/kernel_abi.h"
 #include "precompiled/package/package.h"
 
 enum reuse {

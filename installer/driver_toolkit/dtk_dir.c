@@ -8,7 +8,7 @@
 #include "base/file/scratch.h"
 #include "base/formats/json.h"
 #include "host/module_set.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -291,7 +291,7 @@ static int prove_toolkit_package(const struct package *p, const struct root *hos
 		strv_add(&files, str_dup(p->files[i].name));
 	if (module_set_read(&p->dir, &files, &set, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)
 		return -1;
-	prove_modules(set.pointers, set.count, &abi, NULL, &proof);
+	proof_make(set.pointers, set.count, &abi, NULL, &proof);
 	return proof_error(&proof, err);
 }
 

@@ -5,7 +5,7 @@
 #include "base/file/file.h"
 #include "base/process/idle.h"
 #include "host/module_set.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "kmod/module/vmlinuz.h"
 #include "next_kernel/installed.h"
 #include "precompiled/package/find.h"
@@ -126,7 +126,7 @@ static int prove_for_kernel(const struct prebuild_kernel *a, const struct packag
 			strv_add(&files, str_dup(package->files[i].name));
 	if (read_abi(a, &abi, err) < 0 || module_set_read(&package->dir, &files, &set, err) < 0)
 		return -1;
-	prove_modules(set.pointers, set.count, &abi, NULL, &proof);
+	proof_make(set.pointers, set.count, &abi, NULL, &proof);
 	if (proof_error(&proof, err) < 0)
 		return -1;
 	auto_str char *tag = package_tag(&package->key), *text = str_fmt("%s: %s", tag, proof.text);

@@ -2,7 +2,7 @@
 #include "peermem/peermem_module.h"
 
 #include "kmod/load/provider.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "precompiled/store/store.h"
 #include "precompiled/trust/provenance.h"
 
@@ -231,7 +231,7 @@ int peermem_module_prove(const struct root *host, const struct root *kern, const
 	add_exports(loaded, f->core.exports);
 	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)
 		return err_wrap(err, "compare nvidia-peermem with the loaded ib_core");
-	prove_modules(&module, 1, &abi, loaded, &proof);
+	proof_make(&module, 1, &abi, loaded, &proof);
 	if (proof_error(&proof, err) < 0)
 		return -1;
 	for (size_t i = 0; i < proof.needs.count; i++)

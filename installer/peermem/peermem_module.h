@@ -8,7 +8,7 @@
 #pragma once
 #include "host/facts.h"
 #include "journal/state_dir.h"
-#include "kmod/module/abi.h"
+#include "kmod/module/kernel_abi.h"
 
 struct peermem_module {
 	struct module module, core; // nvidia-peermem, and the nvidia that it imports from

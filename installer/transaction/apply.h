@@ -4,7 +4,7 @@
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
 #include "driver_root/driver_root.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "plan/plan.h"
 #include "status/status.h"
 

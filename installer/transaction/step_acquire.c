@@ -4,7 +4,7 @@
 
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 
 int step_adopt(struct transaction *r, const struct step *step, struct err *err)
 {
@@ -128,7 +128,7 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	if (module_set_read(&r->package.dir, &files, &r->set, err) < 0 || exports_of_loaded(r, loaded, err) < 0 ||
 	    kernel_abi_read(&abi, a->host, a->kern, NULL, err) < 0)
 		return -1;
-	prove_modules(r->set.pointers, r->set.count, &abi, loaded, proof);
+	proof_make(r->set.pointers, r->set.count, &abi, loaded, proof);
 	return proof_error(proof, err) < 0 ? -1 : check_needs(r, proof, err);
 }
 

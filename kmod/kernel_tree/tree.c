@@ -236,7 +236,7 @@ static int derive_banner(struct tree *t, struct err *err)
 	if (!by || !host || !compiler || !uts)
 		return 0;
 	t->banner = str_fmt("Linux version %s (%s@%s) (%s) %s", t->release, by, host, compiler, uts);
-	tree_build_id(t->banner, t->build_id);
+	kernel_build_id(t->banner, t->build_id);
 	return 0;
 }
 
@@ -327,9 +327,11 @@ int tree_releases(const struct root *root, struct strv *ret, struct err *err)
 	return 0;
 }
 
-void tree_build_id(const char *banner, char ret[DIGEST_HEX + 1])
+void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1])
 {
-	digest_data(banner, strcspn(banner, "\n"), ret);
+	auto_str char *copy = str_dup(banner);
+	const char *line = str_trim(copy);
+	digest_data(line, strlen(line), ret);
 }
 
 int tree_check_banner(const struct tree *tree, const char *banner, struct err *err)

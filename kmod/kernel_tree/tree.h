@@ -45,5 +45,6 @@ char *tree_config(const struct tree *tree, const char *name);
 // Does a file below the source or the build tree match an extended regular expression? 1 yes, 0 no or no such file.
 int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err);
 
-// SHA-256 of "Linux version ..." as build ids are made everywhere: without the newline.
-void tree_build_id(const char *banner, char ret[DIGEST_HEX + 1]);
+// Hex SHA-256 of a "Linux version ..." line without blanks and newlines at its ends: two kernels may share a release,
+// never this.
+void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1]);

@@ -8,7 +8,7 @@
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
 #include "kmod/load/wedge.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "kmod/source/patch.h"
 #include "kmod/source/source.h"
 #include "tests/fuzz/fuzz.h"
@@ -49,7 +49,7 @@ FUZZ_TARGET(module)
 		abort();
 	abi.trusted = modsig_certs_new();
 	abi.is_sig_enforced = len % 2;
-	prove_modules(set, 1, &abi, NULL, &proof);
+	proof_make(set, 1, &abi, NULL, &proof);
 	if (!proof.text)
 		abort();
 	return 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a proof rests on: CRCs, the build of the kernel, or nothing; and that it says so.
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 
@@ -68,7 +68,7 @@ static void test_basis(void **state)
 		assert_int_equal(kernel_abi_add_tree(&abi, RELEASE, rows[i].has_symvers ? SYMVERS : NULL,
 						     sizeof(SYMVERS) - 1, config, strlen(config), &err),
 				 0);
-		prove_modules(set, 1, &abi, NULL, &proof);
+		proof_make(set, 1, &abi, NULL, &proof);
 		proof_add_build(&proof, RELEASE, rows[i].made_for, rows[i].build_id);
 		if (proof.basis != rows[i].basis || !strstr(proof.text, rows[i].text))
 			fail_msg("%s: %s: '%s'", rows[i].name, proof_basis_name(proof.basis), proof.text);

@@ -4,7 +4,7 @@
 // in the file $INPUTS, else in the cache, from its last run. Without them every test is skipped.
 #include "base/file/file.h"
 #include "base/process/proc.h"
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "tests/unit/sample.h"
 
 struct kernel {
@@ -145,7 +145,7 @@ static void check_module(const struct kernel *k, const char *path, const struct 
 	assert_true(m.is_intree && m.has_versions);
 	for (size_t i = 0; i < symvers_count(m.exports); i++)
 		expect_same(symvers_at(m.exports, i), symvers_find(abi->symvers, symvers_at(m.exports, i)->name));
-	prove_modules(set, 1, abi, NULL, &proof);
+	proof_make(set, 1, abi, NULL, &proof);
 	expect(proof.verdict == PROOF_EXACT && proof.basis == PROOF_BY_CRCS, proof.text);
 	expect(str_eq(m.vermagic, abi->vermagic), path);
 }
@@ -205,7 +205,7 @@ static void check_foreign(const char *key, const char *other)
 	if (fd < 0 || module_read(fd, path, &m, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_int_equal(kernel_abi_read(&abi, &on.root, &on.root, on.release, &err), 1);
-	prove_modules(set, 1, &abi, NULL, &proof);
+	proof_make(set, 1, &abi, NULL, &proof);
 	assert_int_equal(proof.verdict, PROOF_REBUILD);
 	assert_int_equal(proof.code, E_ABI);
 	assert_string_equal(proof.modules[0].mismatches[0].symbol, "module_layout");

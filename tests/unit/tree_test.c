@@ -78,7 +78,7 @@ static void test_debian(void **state)
 	assert_true(strv_has(&t.dirs, "/usr/lib/linux-kbuild-6.1/scripts"));
 	assert_int_equal(t.dirs.count, 3);
 	char id[DIGEST_HEX + 1];
-	tree_build_id(BANNER "\n", id);
+	kernel_build_id(BANNER "\n", id);
 	assert_string_equal(t.build_id, id);
 	assert_int_equal(tree_matches(&t, "include/linux/mm.h", "follow_pte\\([^;]*address\\)", &err), 1);
 	assert_int_equal(tree_matches(&t, "include/linux/mm.h", "follow_pfn\\(", &err), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/sign.h"
 #include "tests/unit/test.h"
@@ -323,7 +323,7 @@ static void test_one_module(void **state)
 		abi_make(&abi);
 		if (r->change)
 			r->change(&abi);
-		prove_modules(set, 1, &abi, NULL, &proof);
+		proof_make(set, 1, &abi, NULL, &proof);
 		auto_str char *row = str_fmt("%s: %d %s", r->name, proof.verdict, proof.text);
 		expect(proof.verdict == r->verdict && proof.code == r->code, row);
 		expect(strstr(proof.text, r->text) && str_starts(proof.text, "nvidia: "), row);
@@ -352,7 +352,7 @@ static void test_ten_symbols(void **state)
 	const struct module *set[] = { &m };
 	module_make(&ko, &m);
 	assert_int_equal(kernel_abi_add_tree(&abi, RELEASE, text, strlen(text), CONFIG, sizeof(CONFIG) - 1, &err), 0);
-	prove_modules(set, 1, &abi, NULL, &proof);
+	proof_make(set, 1, &abi, NULL, &proof);
 	assert_int_equal(proof.code, E_ABI);
 	assert_int_equal(proof.modules[0].mismatch_count, 15);
 	assert_string_equal(proof.modules[0].mismatches[0].symbol, "module_layout");
@@ -368,7 +368,7 @@ static void test_ten_symbols(void **state)
 	auto_kernel_abi struct kernel_abi poor = { 0 };
 	auto_proof struct proof absent = { 0 };
 	assert_int_equal(kernel_abi_add_tree(&poor, RELEASE, lone, strlen(lone), CONFIG, sizeof(CONFIG) - 1, &err), 0);
-	prove_modules(set, 1, &poor, NULL, &absent);
+	proof_make(set, 1, &poor, NULL, &absent);
 	expect(absent.text && strstr(absent.text, "symbol_09 and 4 more"), absent.text);
 	assert_null(strstr(absent.text, "symbol_10"));
 }
@@ -391,7 +391,7 @@ static void prove_pair(uint32_t uvm_crc, const struct symvers *loaded, bool is_a
 	module_make(&nvidia, &a);
 	module_make(&uvm, &b);
 	abi_make(&abi);
-	prove_modules(set, is_alone ? 1 : 2, &abi, loaded, ret);
+	proof_make(set, is_alone ? 1 : 2, &abi, loaded, ret);
 }
 
 static void test_set(void **state)
@@ -475,7 +475,7 @@ static void test_signatures(void **state)
 		abi.is_sig_enforced = rows[i].is_enforced;
 		abi.trusted = modsig_certs_new();
 		assert_int_equal(modsig_certs_add(abi.trusted, cert, cert_len, "known.pem", &err), 0);
-		prove_modules(set, 1, &abi, NULL, &proof);
+		proof_make(set, 1, &abi, NULL, &proof);
 		expect(proof.verdict == rows[i].verdict && proof.code == rows[i].code, rows[i].name);
 		expect(strstr(proof.text, rows[i].text), proof.text);
 	}

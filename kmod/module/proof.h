@@ -8,7 +8,7 @@
 // table. Of a kernel that a module was not made for, nothing that counts may stay unknown: vermagic, module_layout, the
 // CRC of every import.
 #pragma once
-#include "kmod/module/abi.h"
+#include "kmod/module/kernel_abi.h"
 
 enum proof_verdict {
 	PROOF_EXACT,      // same release; nothing differs
@@ -50,8 +50,8 @@ struct proof {
 
 // A pure function: an unfit module is a verdict, not an error. loaded: exports of modules that are loaded (owner =
 // module), may be NULL. The proof borrows from modules.
-void prove_modules(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
-		   const struct symvers *loaded, struct proof *ret);
+void proof_make(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
+		const struct symvers *loaded, struct proof *ret);
 void proof_done(struct proof *proof);
 #define auto_proof __attribute__((cleanup(proof_done)))
 

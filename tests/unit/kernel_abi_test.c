@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/module/abi.h"
+#include "kmod/module/kernel_abi.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/test.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel demands of a module: everything that kmod/module/prove.h compares with.
+// What a kernel demands of a module: everything that kmod/module/proof.h compares with.
 //
 // It is put together from what there is: headers, a kernel image, modules of that kernel, a live or recorded machine.
 // What stays unknown is not compared, and the proof says so.
@@ -32,10 +32,6 @@ struct kernel_abi {
 void kernel_abi_done(struct kernel_abi *abi);
 #define auto_kernel_abi __attribute__((cleanup(kernel_abi_done)))
 
-// Hex SHA-256 of a "Linux version ..." line, blanks at both ends left out: two kernels may share a release, never
-// this.
-void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1]);
-
 // From a header tree: release (include/config/kernel.release), Module.symvers, .config. Derives machine, vermagic and
 // what the configuration demands. symvers may be NULL; config may not. Fields that a call does not know stay as they
 // are, so calls can follow each other on one abi; start from zero.
@@ -45,11 +41,9 @@ int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char 
 int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err);
 // Release, banner, machine and exports of a kernel image; takes them over from v. A table that is there already
 // stays.
-void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v);
 // Banner, build id, and the compiler where it is not known yet. line: a "Linux version ..." line.
 void kernel_abi_add_banner(struct kernel_abi *abi, const char *line);
 // A module that came with this kernel: vermagic and sizeof(struct module) exactly as the kernel has them.
-void kernel_abi_add_module(struct kernel_abi *abi, const struct module *in_tree);
 // Everything that a machine's files tell about one of its kernels: configuration, Module.symvers or
 // symvers.{gz,xz,zst} or the kernel image, an in-tree module. release NULL = the running kernel; only for that one
 // kern (proc, sys) is asked too: banner, configuration, enforcement, lockdown. 1 = enough to compare CRCs, 0 = less

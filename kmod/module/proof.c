@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Each check speaks only when nothing before it decided, so that the cheapest reason is the one that is told. The
 // rules and their sources are in the kernel's kernel/module/main.c and version.c.
-#include "kmod/module/prove.h"
+#include "kmod/module/proof.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -311,8 +311,8 @@ static bool is_worse(const struct proof_module *a, const struct module *module_a
 	return module_a->import_count > module_b->import_count;
 }
 
-void prove_modules(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
-		   const struct symvers *loaded, struct proof *ret)
+void proof_make(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
+		const struct symvers *loaded, struct proof *ret)
 {
 	auto_symvers struct symvers *set = exports_of(modules, count);
 	size_t worst = 0;
