@@ -8,7 +8,6 @@
 #include "base/http/proxy.h"
 #include "base/process/log.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <strings.h>
 
@@ -103,45 +102,6 @@ static void fail_by_stall(struct transfer *t)
 					  str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
 	t->layer = "http";
 	fail_call(t, E_TIMEOUT, why);
-}
-
-// What a reply says, on one line; an HTML page or binary data does no harm.
-static char *first_words(const struct http_call *c)
-{
-	enum { WORDS = 160 };
-	size_t len = c->reply_len < WORDS ? c->reply_len : WORDS;
-	char *text = str_ndup(c->reply ? c->reply : "", len);
-	for (char *p = text; *p; p++)
-		if (!isprint((unsigned char)*p))
-			*p = ' ';
-	return text;
-}
-
-static int code_of_status(long status)
-{
-	switch (status) {
-	case 401:
-	case 403:
-	case 407:
-		return E_AUTH;
-	case 404:
-	case 410:
-		return E_NOT_FOUND;
-	case 429:
-		return E_SERVER;
-	default:
-		return status >= 500 ? E_SERVER : E_NETWORK;
-	}
-}
-
-int http_status_error(const struct http_call *call, struct err *err)
-{
-	auto_str char *url = http_url_shown(call->url), *text = first_words(call);
-	const char *words = str_trim(text), *method = call->method ? call->method : "GET";
-	auto_str char *elsewhere = call->elsewhere ? http_url_shown(call->elsewhere) : NULL;
-	return err_set(err, code_of_status(call->status), "%s %s: %s%s%sstatus %ld%s%s", method, url,
-		       elsewhere ? "redirected to " : "", elsewhere ? elsewhere : "", elsewhere ? ": " : "",
-		       call->status, *words ? ": " : "", words);
 }
 
 // The bytes of a call, in both directions. Memory is bounded whatever a server sends: a reply up to the caller's
