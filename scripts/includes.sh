@@ -15,7 +15,6 @@ jansson\.h                    | installer/base/formats/json\.h              | 1
 curl/.*                       | installer/base/http/http_lib\.h             | 1
 seccomp\.h                    | kmod/sandbox/syscalls\.c                    | 1
 yaml\.h                       | installer/base/formats/yaml\.c              | 1
-libmount/.*                   | installer/host/mountinfo\.c                 | 1
 cmocka\.h                     | tests/unit/[a-z0-9_]+\.[ch]                 | 999'
 
 { find installer kmod precompiled tests/{unit,sim} -name '*.[ch]' 2>/dev/null || true; } | sort |

@@ -177,7 +177,7 @@ static bool check_entry_mount(const struct mount_ns *s, const struct root *gen, 
 		*ret_why = entry_problem("is not mounted", p);
 	else if (st.st_dev != p->dev || st.st_ino != p->ino)
 		*ret_why = entry_problem("is of something else", p);
-	else if (p->is_read_only && !m->is_read_only)
+	else if (p->is_read_only && !mountinfo_has_option(m, "ro"))
 		*ret_why = entry_problem("can be written", p);
 	return !*ret_why;
 }

@@ -3,8 +3,8 @@
 // the root of another process (--host-root /proc/1/root in a pod): a mount cannot be made from, or onto, another
 // namespace. Descriptors opened before stay what they are.
 #pragma once
+#include "base/file/mountinfo.h"
 #include "base/process/sys.h"
-#include "host/mountinfo.h"
 
 struct mount_ns {
 	const struct root *kern;

@@ -3,7 +3,8 @@
 // it. The root of a mount is told by its present path, so a consumer that bound an earlier generation is recognised
 // after that was renamed.
 #pragma once
-#include "host/mountinfo.h"
+#include "base/file/mountinfo.h"
+#include "base/file/root.h"
 
 struct mount_users {
 	struct mountinfo *items; // of each mount namespace that has a process, once

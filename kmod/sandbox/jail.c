@@ -7,6 +7,7 @@
 #include "kmod/sandbox/jail.h"
 
 #include "base/file/file.h"
+#include "base/file/mountinfo.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <dirent.h>
@@ -207,19 +208,7 @@ static void resolve_target(const struct jail *jail, struct jail_mount *show)
 	}
 }
 
-// "/usr/my\\040disk", as mountinfo has it.
-static void unescape_path(char *path)
-{
-	char *to = path;
-	for (const char *from = path; *from; to++) {
-		bool is_octal = from[0] == '\\' && strspn(from + 1, "01234567") >= 3;
-		*to = is_octal ? (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0')) : *from;
-		from += is_octal ? 4 : 1;
-	}
-	*to = '\0';
-}
-
-static unsigned long named_flags(const char *options)
+static unsigned long named_flags(const struct mount *m)
 {
 	static const struct {
 		const char *name;
@@ -228,11 +217,9 @@ static unsigned long named_flags(const char *options)
 		      { "noatime", MS_NOATIME },
 		      { "nodiratime", MS_NODIRATIME },
 		      { "relatime", MS_RELATIME } };
-	auto_strv struct strv list = { 0 };
 	unsigned long flags = 0;
-	strv_split(&list, options, ",");
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		flags |= strv_has(&list, names[i].name) ? names[i].flag : 0;
+		flags |= mountinfo_has_option(m, names[i].name) ? names[i].flag : 0;
 	return flags;
 }
 
@@ -248,25 +235,19 @@ static bool is_scratch(const struct jail *jail, const char *path)
 static void restrict_submounts(const struct jail *jail)
 {
 	static const char LIST[] = OLD "/proc/self/mountinfo";
-	auto_strv struct strv lines = { 0 };
+	auto_mountinfo struct mountinfo mounts = { 0 };
 	auto_str char *text = NULL;
 	struct err err;
 	auto_fd int fd = open(LIST, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || file_read(fd, LIST, &text, NULL, &err) < 0)
 		sandbox_fail("read", LIST);
-	strv_split(&lines, text, "\n");
-	for (size_t i = 0; i < lines.count; i++) { // ID PARENT DEVICE ROOT PATH OPTIONS ...
-		auto_strv struct strv fields = { 0 };
-		strv_split(&fields, lines.items[i], " ");
-		char *at = fields.count > 5 ? fields.items[4] : NULL;
-		if (!at || !is_path_inside(at, NEW))
-			continue;
-		unescape_path(at);
-		if (!is_scratch(jail, at + strlen(NEW)) &&
-		    mount(NULL, at, NULL,
-			  MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | named_flags(fields.items[5]),
-			  NULL) < 0)
-			sandbox_fail("restrict", at);
+	mountinfo_parse(text, &mounts);
+	for (size_t i = 0; i < mounts.count; i++) {
+		const struct mount *m = &mounts.items[i];
+		if (is_path_inside(m->point, NEW) && !is_scratch(jail, m->point + strlen(NEW)) &&
+		    mount(NULL, m->point, NULL,
+			  MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | named_flags(m), NULL) < 0)
+			sandbox_fail("restrict", m->point);
 	}
 }
 

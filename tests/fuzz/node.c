@@ -2,6 +2,7 @@
 // Files of a host that boot loaders, package managers, administrators and kernels write, what runtimes hand to hooks,
 // and our own records, which everybody with a place in the host's run/ can write.
 #include "acquire/matrix.h"
+#include "base/file/mountinfo.h"
 #include "daemons/daemon_record.h"
 #include "devices/cdi_hook.h"
 #include "devices/cdi_spec_file.h"
@@ -12,7 +13,6 @@
 #include "host/kernel.h"
 #include "host/module_params.h"
 #include "host/modules.h"
-#include "host/mountinfo.h"
 #include "host/pci.h"
 #include "journal/journal.h"
 #include "journal/optional_modules.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/mountinfo.h"
+#include "base/file/mountinfo.h"
 
 #include "driver_root/mount_users.h"
 #include "tests/unit/tempdir.h"
@@ -22,8 +22,8 @@ static void test_what_is_mounted(void **state)
 	mountinfo_parse(HOST, &m);
 	assert_int_equal(m.count, 7);
 	assert_string_equal(mountinfo_at(&m, "/mnt/with blank")->root, "/srv/with blank\\");
-	assert_true(m.items[3].is_read_only);
-	assert_false(mountinfo_at(&m, "/run/nvidia/driver/usr")->is_read_only); // what lies on top counts
+	assert_true(mountinfo_has_option(&m.items[3], "ro"));
+	assert_false(mountinfo_has_option(mountinfo_at(&m, "/run/nvidia/driver/usr"), "ro")); // what lies on top counts
 	assert_int_equal(mountinfo_at(&m, "/run/nvidia/driver/usr")->minor, 30);
 	assert_null(mountinfo_at(&m, "/run/nvidia"));
 	assert_null(mountinfo_at(&m, "/run/nvidia/driver/us"));
@@ -49,6 +49,26 @@ static void test_what_lies_on_top(void **state)
 	assert_int_equal(mountinfo_at(&m, "/place")->peers, 2);
 	assert_string_equal(mountinfo_at(&m, "/place")->source, "kmod smith");
 	assert_int_equal(mountinfo_at(&m, "/place/dev")->peers, 0);
+}
+
+// A path of 4095 bytes, each blank of it four bytes in the text.
+static void test_the_longest_path_is_read_whole(void **state)
+{
+	(void)state;
+	auto_mountinfo struct mountinfo m = { 0 };
+	auto_str char *point = str_dup(""), *escaped = str_dup("");
+	while (strlen(point) < 4095) {
+		str_add(&point, "%s", strlen(point) % 2 ? " " : "/");
+		str_add(&escaped, "%s", strlen(point) % 2 ? "/" : "\\040");
+	}
+	auto_str char *text = str_fmt("60 1 8:1 %s %s ro shared:3 - ext4 %s rw\n", escaped, escaped, escaped);
+	mountinfo_parse(text, &m);
+	assert_int_equal(m.count, 1);
+	assert_string_equal(m.items[0].root, point);
+	assert_string_equal(m.items[0].point, point);
+	assert_string_equal(m.items[0].source, point);
+	assert_true(mountinfo_has_option(&m.items[0], "ro"));
+	assert_int_equal(m.items[0].peers, 3);
 }
 
 static void test_below(void **state)
@@ -181,6 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_mounted),
 		cmocka_unit_test(test_what_lies_on_top),
+		cmocka_unit_test(test_the_longest_path_is_read_whole),
 		cmocka_unit_test(test_below),
 		cmocka_unit_test(test_where_a_directory_is),
 		cmocka_unit_test(test_odd_mount_points),

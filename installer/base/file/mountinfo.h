@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is mounted where: the text of proc/PID/mountinfo, see proc(5).
 #pragma once
-#include "base/file/root.h"
+#include "base/core/str.h"
 
 struct mount {
 	unsigned id, parent;   // parent: what it lies on or in
@@ -9,14 +9,14 @@ struct mount {
 	unsigned major, minor; // of the file system
 	char *root;            // the directory of the file system that is seen; its present path, also after a rename
 	char *point;           // where, from the root directory of the process
+	char *options;         // "ro,relatime": of the mount, not of the file system
 	char *source;          // its name: a device, or what whoever mounted it has said
-	bool is_read_only;
 };
 struct mountinfo {
 	struct mount *items;
 	size_t count;
 };
-void mountinfo_parse(const char *mountinfo, struct mountinfo *ret); // adds; lines that are none are dropped
+void mountinfo_parse(const char *mountinfo, struct mountinfo *ret); // adds; lines of another form are dropped
 void mountinfo_done(struct mountinfo *m);
 #define auto_mountinfo __attribute__((cleanup(mountinfo_done)))
 
@@ -24,7 +24,8 @@ const struct mount *mountinfo_at(const struct mountinfo *m,
 				 const char *point);                  // the topmost; NULL = nothing is mounted there
 size_t mountinfo_depth(const struct mountinfo *m, const char *point); // so many lie there on each other
 const struct mount *mountinfo_find(const struct mountinfo *m, unsigned id);
-bool mountinfo_path_is_below(const char *path, const char *dir); // or the same
+bool mountinfo_has_option(const struct mount *m, const char *option); // of those without a value
+bool mountinfo_path_is_below(const char *path, const char *dir);      // or the same
 
 // A directory as its file system knows it, whatever it is called in a mount namespace.
 struct fs_dir {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/mountinfo.h"
+#include "base/file/mountinfo.h"
 
 #include <stdio.h>
-
-enum { FIELD_MOST = 4096 };
 
 void mountinfo_done(struct mountinfo *m)
 {
 	for (size_t i = 0; i < m->count; i++) {
 		free(m->items[i].root);
 		free(m->items[i].point);
+		free(m->items[i].options);
 		free(m->items[i].source);
 	}
 	free(m->items);
@@ -39,32 +38,25 @@ static char *unescape_field(const char *field)
 	return ret;
 }
 
-static bool has_mount_option(const char *options, const char *option)
-{
-	auto_strv struct strv all = { 0 };
-	strv_split(&all, options, ",");
-	return strv_has(&all, option);
-}
-
 // "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": what follows the options may be any number of words
-// before the dash.
+// before the dash. A path of 4095 bytes is up to four times as long here.
 static bool parse_mount_line(const char *line, struct mount *ret)
 {
-	char root[FIELD_MOST + 1], point[FIELD_MOST + 1], options[FIELD_MOST + 1], source[FIELD_MOST + 1];
+	enum { ROOT = 3, POINT, OPTIONS, OPTIONAL };
+	auto_strv struct strv words = { 0 };
 	struct mount m = { 0 };
-	int end = 0;
-	if (sscanf(line, "%u %u %u:%u %4096s %4096s %4096s%n", &m.id, &m.parent, &m.major, &m.minor, root, point,
-		   options, &end) != 7)
+	strv_split(&words, line, " ");
+	size_t dash = OPTIONAL;
+	while (dash < words.count && !str_eq(words.items[dash], "-"))
+		dash++;
+	if (dash + 2 >= words.count || sscanf(line, "%u %u %u:%u ", &m.id, &m.parent, &m.major, &m.minor) != 4)
 		return false;
-	const char *dash = strstr(line + end, " - "), *peers = strstr(line + end, " shared:");
-	if (!dash || sscanf(dash, " - %*s %4096s", source) != 1)
-		return false;
-	if (peers && peers < dash)
-		sscanf(peers, " shared:%u", &m.peers);
-	m.root = unescape_field(root);
-	m.point = unescape_field(point);
-	m.source = unescape_field(source);
-	m.is_read_only = has_mount_option(options, "ro");
+	for (size_t i = dash; i-- > OPTIONAL;)
+		sscanf(words.items[i], "shared:%u", &m.peers);
+	m.root = unescape_field(words.items[ROOT]);
+	m.point = unescape_field(words.items[POINT]);
+	m.options = str_dup(words.items[OPTIONS]);
+	m.source = unescape_field(words.items[dash + 2]);
 	*ret = m;
 	return true;
 }
@@ -80,6 +72,13 @@ void mountinfo_parse(const char *mountinfo, struct mountinfo *ret)
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
 		ret->items[ret->count++] = m;
 	}
+}
+
+bool mountinfo_has_option(const struct mount *m, const char *option)
+{
+	auto_strv struct strv all = { 0 };
+	strv_split(&all, m->options, ",");
+	return strv_has(&all, option);
 }
 
 static bool is_mount_covered(const struct mountinfo *m, const struct mount *at)
