@@ -113,17 +113,16 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 	if (provenance_check(&o->store.layout, hex, now, &p, err) == 0) {
 		auto_str char *who = provenance_text(&p);
 		if (now->is_absent && provenance_is_vouched(&p))
-			progress_note(
-				o->progress,
-				"sha256:%.12s is believed as when it was taken (%s): no trust directory is there, "
-				"neither --trust-dir nor /etc/kmodsmith/trust",
-				hex, who);
+			progress_note(o->progress,
+				      "sha256:%.12s is trusted as when it was stored (%s): there is no trust "
+				      "directory, neither --trust-dir nor /etc/kmodsmith/trust",
+				      hex, who);
 		return 0;
 	}
 	if (!o->is_back || !now->unread.code)
 		return -1;
 	progress_note(o->progress,
-		      "sha256:%.12s, which worked last, comes back although its signatures cannot be asked for: %s",
+		      "rolling back to sha256:%.12s, which worked last, although its signatures cannot be checked: %s",
 		      hex, err->text);
 	return 0;
 }
@@ -175,7 +174,7 @@ static int find_reused_before(struct acquire *o, struct err *err)
 		distrust_stored(o, &p, &distrust);
 		return 0;
 	}
-	o->compatible = str_fmt("taken for %s before", o->want.release);
+	o->compatible = str_fmt("used for %s before", o->want.release);
 	package_move(&p, &o->kept);
 	return 1;
 }
@@ -232,7 +231,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 		if (r != 0)
 			return r;
 		if (o->fetch.from && o->fetch.from->count && !is_local)
-			progress_note(o->progress, "store: it has no package that fits");
+			progress_note(o->progress, "store: no matching package");
 	}
 	if (is_local || !o->fetch.from || !o->fetch.from->count)
 		return set_why_not(o, NULL);

@@ -17,7 +17,7 @@ static int find_stored_asset(const struct acquire *o, const struct asset_key *wa
 	struct err why;
 	*ret_hex = '\0';
 	if (!acquire_has_store(o)) {
-		*ret_why = str_dup("there is none yet");
+		*ret_why = str_dup("it does not exist yet");
 		return 0;
 	}
 	int r = asset_find(&o->store.layout, want, ret_hex, ret_why, err);
@@ -68,7 +68,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 		if (!is_kept)
 			return -1;
 		if (o->progress)
-			progress_note(o->progress, "%s: the one in the store serves: %s", tag, err->text);
+			progress_note(o->progress, "%s: using the one in the store: %s", tag, err->text);
 	}
 	memcpy(ret, kept, sizeof(kept));
 	return 0;

@@ -121,7 +121,7 @@ static int read_target_abi(const struct check_request *w, struct tree *tree, str
 		return -1;
 	*ret_evidence = str_fmt("no headers; %s", abi->symvers_from ? abi->symvers_from :
 						  abi->vermagic     ? "the kernel's configuration, no symbols" :
-								      "the release alone, nothing else is known");
+								      "only the release");
 	return 0;
 }
 
@@ -144,7 +144,7 @@ int check_kernel(const struct check_request *w, struct check_result *ret, struct
 			set_check_verdict(&result, VERDICT_IMPOSSIBLE, why.code, why.text);
 		else if (!result.reason)
 			set_check_verdict(&result, VERDICT_NEEDS_BUILD, 0,
-					  "headers and compiler are at hand, no known obstacle");
+					  "headers and compiler are available, no known obstacle");
 	}
 	*ret = result;
 	result = (struct check_result){ 0 };

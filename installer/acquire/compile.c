@@ -190,7 +190,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 		return 0;
 	struct stat st;
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
-		progress_note(progress, "the compiler's whole output is in %s", log);
+		progress_note(progress, "the compiler's full output is in %s", log);
 	return -1;
 }
 
@@ -204,7 +204,7 @@ static int build_in_builder(const struct compile_request *request, const struct 
 		err_wrap(err, "%s; a builder image", own.text);
 		return err->code == E_NO_PACKAGE ? err_code(err, E_TOOLCHAIN) : -1;
 	}
-	progress_note(progress, "no compiler of this machine serves; those of the builder image at '%s' are tried",
+	progress_note(progress, "no compiler of this machine fits; trying those of the builder image at '%s'",
 		      base.name);
 	if (build_with(request, tree, flavour, &base, output, progress, ret, err) == 0)
 		return 0;

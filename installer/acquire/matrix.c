@@ -50,12 +50,12 @@ static int check_keys(const struct reading *r, const json_t *object, const char 
 	const char *key;
 	json_t *value;
 	if (!json_is_object(object))
-		return refuse_matrix(r, "", "is no JSON object", err);
+		return refuse_matrix(r, "", "is not a JSON object", err);
 	json_object_foreach((json_t *)(uintptr_t)object, key, value)
 	{
 		auto_str char *word = str_fmt(" %s ", key);
 		if (strchr(key, ' ') || !strstr(keys, word))
-			return refuse_matrix(r, key, "is not known here", err);
+			return refuse_matrix(r, key, "is unknown", err);
 	}
 	return 0;
 }
@@ -67,7 +67,7 @@ static int read_matrix_text(const struct reading *r, const json_t *object, const
 	if (!value)
 		return is_required ? refuse_matrix(r, key, "is missing", err) : 0;
 	if (!json_string_length(value))
-		return refuse_matrix(r, key, "is no text, or an empty one", err);
+		return refuse_matrix(r, key, "is not a string, or empty", err);
 	*ret = str_dup(json_string_value(value));
 	return 0;
 }
@@ -78,11 +78,11 @@ static int read_texts(const struct reading *r, const json_t *object, const char 
 	size_t i;
 	json_t *value;
 	if (list && !json_is_array(list))
-		return refuse_matrix(r, key, "is no list", err);
+		return refuse_matrix(r, key, "is not a list", err);
 	json_array_foreach((json_t *)(uintptr_t)list, i, value)
 	{
 		if (!json_string_length(value))
-			return refuse_matrix(r, key, "has an entry that is no text, or an empty one", err);
+			return refuse_matrix(r, key, "has an entry that is not a string, or empty", err);
 		strv_add(ret, str_dup(json_string_value(value)));
 	}
 	return 0;
@@ -109,19 +109,19 @@ static int read_driver(const struct reading *r, const json_t *json, struct matri
 	    read_texts(r, json, "flavours", &flavours, err) < 0)
 		return -1;
 	if (d->sha256 && !digest_is_hex(d->sha256))
-		return refuse_matrix(r, "sha256", "is no digest: 64 digits of 0-9 and a-f", err);
+		return refuse_matrix(r, "sha256", "is not a digest: 64 digits of 0-9 and a-f", err);
 	if (json_object_get(json, "flavours") && !flavours.count)
 		return refuse_matrix(r, "flavours", "is empty", err);
 	for (size_t i = 0; i < flavours.count; i++) {
 		enum flavour flavour = FLAVOUR_AUTO;
 		if (!flavour_parse(flavours.items[i], &flavour) || flavour == FLAVOUR_AUTO)
-			return refuse_matrix(r, "flavours", "has another entry than open and proprietary", err);
+			return refuse_matrix(r, "flavours", "has an entry other than open and proprietary", err);
 		d->flavours |= (unsigned)flavour;
 	}
 	make_path(r, &d->source);
 	for (size_t i = 0; i + 1 < m->driver_count; i++)
 		if (str_eq(m->drivers[i].source, d->source))
-			return refuse_matrix(r, "source", "is that of another entry, too", err);
+			return refuse_matrix(r, "source", "is also that of another entry", err);
 	return 0;
 }
 
@@ -134,12 +134,12 @@ static int read_matrix_kernel(const struct reading *r, const json_t *json, struc
 	    read_texts(r, json, "headers", &headers, err) < 0)
 		return -1;
 	if (strchr(k->release, '/') || k->release[0] == '.')
-		return refuse_matrix(r, "release", "is no kernel release", err);
+		return refuse_matrix(r, "release", "is not a kernel release", err);
 	for (size_t i = 0; i < headers.count; i++)
 		strv_add(&k->headers, matrix_path(r, headers.items[i]));
 	for (size_t i = 0; i + 1 < m->kernel_count; i++)
 		if (str_eq(m->kernels[i].release, k->release))
-			return refuse_matrix(r, "release", "is that of another entry, too", err);
+			return refuse_matrix(r, "release", "is also that of another entry", err);
 	return 0;
 }
 
@@ -175,10 +175,10 @@ static int read_matrix(struct reading *r, const json_t *json, struct matrix *m, 
 		return -1;
 	bool has_kernels = json_array_size(kernels) || (!kernels && r->is_open);
 	if (!json_array_size(drivers) || !has_kernels)
-		return refuse_matrix(r, json_array_size(drivers) ? "kernels" : "drivers", "is no list with an entry",
-				     err);
+		return refuse_matrix(r, json_array_size(drivers) ? "kernels" : "drivers",
+				     "is not a list with at least one entry", err);
 	if (skips && !json_is_array(skips))
-		return refuse_matrix(r, "skip", "is no list", err);
+		return refuse_matrix(r, "skip", "is not a list", err);
 	m->drivers = mem_alloc(json_array_size(drivers) * sizeof(*m->drivers));
 	m->kernels = mem_alloc((json_array_size(kernels) + 1) * sizeof(*m->kernels));
 	m->skips = mem_alloc((json_array_size(skips) + 1) * sizeof(*m->skips));
@@ -201,7 +201,7 @@ int matrix_parse(const char *text, size_t len, const char *file, bool is_open, s
 	json_error_t problem;
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!json)
-		return err_set(err, E_CONFIG, "'%s' line %d is not JSON: %s", file, problem.line, problem.text);
+		return err_set(err, E_CONFIG, "'%s': not valid JSON at line %d: %s", file, problem.line, problem.text);
 	if (read_matrix(&r, json, &m, err) < 0)
 		return -1;
 	*ret = m;
@@ -261,7 +261,7 @@ static int add_node_release(const struct nodes *n, const json_t *release, struct
 	struct matrix *m = n->to;
 	const char *text = json_string_value(release);
 	if (!is_kernel_release(release))
-		return refuse_node(n, "reports what is no kernel release", err);
+		return refuse_node(n, "reports something that is not a kernel release", err);
 	for (size_t i = 0; i < m->kernel_count; i++)
 		if (str_eq(m->kernels[i].release, text))
 			return 0;
@@ -283,7 +283,7 @@ static int add_annotated_releases(const struct nodes *n, const json_t *annotatio
 	auto_json json_t *list = len && len <= NEXT_MAX ? json_loadb(text, len, 0, &problem) : NULL;
 	if (!json_is_array(list))
 		return refuse_node(
-			n, "has an annotation kmodsmith.io/agent.kernels that is no list of at most 256 bytes", err);
+			n, "has an annotation kmodsmith.io/agent.kernels that is not a list of at most 256 bytes", err);
 	for (size_t i = 0; i < json_array_size(list); i++)
 		if (add_node_release(n, json_array_get(list, i), err) < 0)
 			return -1;
@@ -320,9 +320,9 @@ int matrix_nodes_add(const char *text, size_t len, const char *file, const char 
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &problem);
 	const json_t *items = json_object_get(json, "items");
 	if (!json)
-		return err_set(err, E_CONFIG, "'%s' line %d is not JSON: %s", file, problem.line, problem.text);
+		return err_set(err, E_CONFIG, "'%s': not valid JSON at line %d: %s", file, problem.line, problem.text);
 	if (!json_is_array(items))
-		return err_set(err, E_CONFIG, "'%s' is no list of nodes as `kubectl get nodes -o json` gives it", file);
+		return err_set(err, E_CONFIG, "'%s' is not the output of `kubectl get nodes -o json`", file);
 	*ret = (struct matrix_nodes){ .nodes = json_array_size(items) };
 	for (n.at = 0; n.at < ret->nodes; n.at++) {
 		struct err bad;

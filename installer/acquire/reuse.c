@@ -79,10 +79,10 @@ char *reuse_lie(const struct package_key *key, const struct module_set *set)
 		const struct module *m = &set->items[i];
 		const char *vermagic = m->vermagic ? m->vermagic : "";
 		if (strncmp(vermagic, key->release, len) != 0 || (vermagic[len] != ' ' && vermagic[len] != '\0'))
-			return str_fmt("it says that it was made for %s, its %s was made for '%s'", key->release,
-				       m->name, vermagic);
+			return str_fmt("labelled as made for %s, but its %s was made for '%s'", key->release, m->name,
+				       vermagic);
 		if (!has_compiler(m, key->compiler))
-			return str_fmt("it says that it was compiled with '%s', its %s was with '%s'",
+			return str_fmt("labelled as compiled with '%s', but its %s was compiled with '%s'",
 				       key->compiler ? key->compiler : "", m->name, m->compilers.items[0]);
 	}
 	return NULL;
@@ -136,7 +136,8 @@ int reuse_prove(const struct package *p, const struct strv *modules, const struc
 		if (is_requested(modules, p->files[i].module))
 			strv_add(&files, str_dup(p->files[i].name));
 	if (!files.count)
-		return set_refusal(E_ABI, str_fmt("made for %s, and nothing of it would be loaded", p->key.release),
+		return set_refusal(E_ABI,
+				   str_fmt("made for %s, and none of its modules would be loaded", p->key.release),
 				   ret_text, ret_code);
 	if (module_set_read(&p->dir, &files, &set, err) < 0)
 		return -1;

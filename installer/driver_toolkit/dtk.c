@@ -164,10 +164,11 @@ int dtk_request_parse(const char *text, size_t len, struct dtk_request *ret, str
 	json_error_t problem;
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!json)
-		return err_set(err, E_CONFIG, "the request is not JSON: line %d: %s", problem.line, problem.text);
+		return err_set(err, E_CONFIG, "the request is not valid JSON at line %d: %s", problem.line,
+			       problem.text);
 	const char *wrong = parse_request(json, &r);
 	if (wrong)
-		return err_set(err, E_CONFIG, "the request's '%s' is missing or not what it may be", wrong);
+		return err_set(err, E_CONFIG, "the request's '%s' is missing or invalid", wrong);
 	*ret = r;
 	r = (struct dtk_request){ 0 };
 	return 0;

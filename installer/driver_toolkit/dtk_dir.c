@@ -226,7 +226,7 @@ void dtk_reason_read(const struct root *shared, struct err *ret)
 	for (char *p = line; p && *p; p++) // it goes into a log
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = ' ';
-	err_set(ret, info ? info->code : E_BUILD, "%s", line && *line ? str_trim(line) : "it does not say why");
+	err_set(ret, info ? info->code : E_BUILD, "%s", line && *line ? str_trim(line) : "no reason given");
 }
 
 char *dtk_package_dir(const char *id)
@@ -239,7 +239,8 @@ static int copy_plain(const struct root *from, const char *path, const struct ro
 	auto_fd int in = -1;
 	struct stat st;
 	if (!open_plain(from, path, *left, &in, &st))
-		return err_set(err, E_MANIFEST, "'%s/%s' is not there, no plain file, or too large", from->name, path);
+		return err_set(err, E_MANIFEST, "'%s/%s' is missing, not a regular file, or too large", from->name,
+			       path);
 	auto_fd int out = root_create(into, path, err);
 	if (out < 0)
 		return -1;
@@ -248,7 +249,7 @@ static int copy_plain(const struct root *from, const char *path, const struct ro
 		size_t want = st.st_size - done < (off_t)sizeof(buf) ? (size_t)(st.st_size - done) : sizeof(buf);
 		ssize_t got = read(in, buf, want);
 		if (got <= 0)
-			return err_set(err, E_MANIFEST, "'%s/%s' became shorter", from->name, path);
+			return err_set(err, E_MANIFEST, "'%s/%s' was truncated while it was read", from->name, path);
 		if (file_write(out, path, buf, (size_t)got, err) < 0)
 			return -1;
 		done += got;
@@ -305,7 +306,7 @@ static int take_into_store(struct acquire *o, const struct dtk_request *request,
 	if (!p)
 		return err_set(err, E_NO_PACKAGE, "%s", o->why_not ? o->why_not : "it has no package");
 	if (!str_eq(p->key.source, request->source_sha256))
-		return err_set(err, E_NO_PACKAGE, "it is not of the source that was asked for");
+		return err_set(err, E_NO_PACKAGE, "it was not made from the requested source");
 	if (acquire_take(o, ret, err) < 0)
 		return -1;
 	if (prove_toolkit_package(ret, host, kern, err) == 0)

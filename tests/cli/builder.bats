@@ -91,7 +91,7 @@ EOF
 @test "nobody has a builder: both are named" {
   build
   assert_error E_TOOLCHAIN "wanted is gcc 99, found in "
-  [[ $stderr == *"; a builder image: the store: there is none yet; no source was named (--from)"* ]]
+  [[ $stderr == *"; a builder image: the store: it does not exist yet; no source was named (--from)"* ]]
   tiny_package "$BATS_TEST_TMPDIR/package" "$kernel"
   build --from "oci:$BATS_TEST_TMPDIR/package" --insecure-skip-verify
   assert_error E_TOOLCHAIN "; a builder image: "
@@ -255,7 +255,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   mv "$builder" "$builder.away"
   from
   assert_status 0
-  [[ $stderr == *"builder-x86_64: the one in the store serves: oci:$builder: "* ]]
+  [[ $stderr == *"builder-x86_64: using the one in the store: oci:$builder: "* ]]
   assert_equal "$(builder=$builder.away offered)" "$(kept)"
   first=$(kept)
   mv "$builder.away" "$builder"

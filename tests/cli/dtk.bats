@@ -282,7 +282,7 @@ PYTHON
     KMODSMITH_ROOT=$ROOT run -0 "$KMODSMITH" store ls
     refute_output --partial 535
   done <<EOF
-source|E_NO_PACKAGE: what the toolkit made: it is not of the source that was asked for
+source|E_NO_PACKAGE: what the toolkit made: it was not made from the requested source
 driver|E_NO_PACKAGE: what the toolkit made:
 kernel|E_ABI: what the toolkit made: nvidia: version magic '6.1.0-1-amd64
 absent|E_

@@ -46,8 +46,8 @@ of_pair() { jq -r --arg k "$1" '.pairs[] | select(.kernel == $k) | '"$2" <<<"$ou
     assert_error "$code" "$says"
   done <<'EOF'
 {|E_CONFIG|'ci/m.json' line
-{"drivers":[{"source":"open.tar.xz"}],"kernels":[]}|E_CONFIG|kernels is no list with an entry
-{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}],"patch":"x"}|E_CONFIG|patch is not known here
+{"drivers":[{"source":"open.tar.xz"}],"kernels":[]}|E_CONFIG|kernels is not a list with at least one entry
+{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}],"patch":"x"}|E_CONFIG|patch is unknown
 EOF
   local whole='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}]}' option
   for option in --source=x --source-sha256=x --flavour=open --headers=x --modules=uvm --patches=x --kernel=6.1; do
@@ -206,7 +206,7 @@ EOF
   assert_error E_TOO_LARGE "'huge'"
   matrix "$drivers" --nodes - --json < <(nodes 6.1.0-1-amd64 '../../etc')
   assert_status 0
-  assert_regex "$stderr" "items\[1\] \(node 'gpu-1'\) reports what is no kernel release; 1 such nodes"
+  assert_regex "$stderr" "items\[1\] \(node 'gpu-1'\) reports something that is not a kernel release; 1 such nodes"
   assert_json '[.pairs[] | .kernel + " " + .result] | join(", ")' "6.1.0-1-amd64 there"
 }
 

@@ -189,7 +189,7 @@ EOF
   offer 6.1.0-54-cloud-amd64 "$same"
   layout "$package" "$before"
   kmodsmith install --package "$package"
-  assert_error E_ABI "it says that it was made for $before, its nvidia"
+  assert_error E_ABI "labelled as made for $before, but its nvidia"
   COMPILER="GCC: (made up) 11.3.0" offer "$before" "$same"
   kmodsmith install --package "$package"
   assert_error E_ABI "compiled with 'gcc (made up) 12.2.0', its nvidia"

@@ -123,7 +123,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   install
   assert_error E_CONFIG "policy.json"
   assert_error E_CONFIG "$digest"
-  [[ $stderr == *"sha256:${digest:7:12}, which worked last, comes back although its signatures cannot be asked for: "* ]]
+  [[ $stderr == *"sha256:${digest:7:12}, which worked last, although its signatures cannot be checked: "* ]]
   [[ $stderr == *"the last good driver serves"* ]]
   kmodsmith status
   assert_status 0
@@ -131,7 +131,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   mv "$ROOT/etc/kmodsmith/trust" "$BATS_TEST_TMPDIR/trust" # as when it was named at the fetch only
   install
   assert_status 0
-  [[ $stderr == *"sha256:${digest:7:12} is believed as when it was taken (signed by ours): no trust directory is there"* ]]
+  [[ $stderr == *"sha256:${digest:7:12} is trusted as when it was stored (signed by ours): there is no trust directory"* ]]
   kmodsmith unload
   rm "$BATS_TEST_TMPDIR/trust/policy.json"
   install --trust-dir "$BATS_TEST_TMPDIR/trust"

@@ -27,7 +27,7 @@ start() { # COMMAND OPTION...
 watch() { start watch --quiet-time "${quiet:-1}" && soon is_watching; }
 is_watching() { grep -q inotify "/proc/$watcher/fdinfo/"* 2>/dev/null; }
 is_empty() { [ -z "$(ls "$1")" ]; }
-looks() { grep -c "store: it has no package" "$log" || true; }
+looks() { grep -c "store: no matching package" "$log" || true; }
 leave() { # it ends by itself, soon
   kill -TERM "$watcher"
   wait "$watcher"

@@ -75,5 +75,5 @@ setup() {
   assert_equal "$(taken)" "$(offered "$site")"
   from=docker+http://127.0.0.1:1/drivers build
   assert_equal "$(taken)" "$(offered "$site")"
-  [[ $stderr == *"headers-$KERNEL-x86_64: the one in the store serves: "* ]] || fail "$stderr"
+  [[ $stderr == *"headers-$KERNEL-x86_64: using the one in the store: "* ]] || fail "$stderr"
 }

@@ -15,7 +15,7 @@ is "  nothing is in the store" "$(find /var/lib/kmodsmith/store/blobs -type f 2>
 t "net check" kmodsmith net check "$from"
 # shellcheck disable=SC2086 # several words
 t "install from the registry" $install --flavour open --from "$from"
-like "  the store has none" "$out" 'store: it has no package'
+like "  the store has none" "$out" 'store: no matching package'
 like "  proven" "$out" ' prove '
 t "the driver from the registry is ready" kmodsmith status
 like "  it is the open one" "$(cat /proc/driver/nvidia/version)" "Open Kernel Module.* $OPEN_VERSION"
