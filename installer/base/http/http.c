@@ -219,7 +219,7 @@ static void set_callbacks(struct transfer *t)
 	curl.easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
 }
 
-enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5, WAIT_MS = 1000 };
+enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5 };
 
 int http_new(const struct http_options *options, struct http **ret, struct err *err)
 {
@@ -531,7 +531,7 @@ static void transfer_free(struct transfer *t)
 	free(t);
 }
 
-static int start_call(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
+int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
 {
 	if (!h->multi) { // only now: a start that makes no request does not pay for libcurl
 		if (http_lib_load(err) < 0)
@@ -568,7 +568,7 @@ static int start_call(struct http *h, struct http_call *call, bool is_fresh, str
 
 int http_begin(struct http *h, struct http_call *call, struct err *err)
 {
-	return start_call(h, call, false, err);
+	return http_start(h, call, false, err);
 }
 
 int http_run(struct http *h, struct http_call *call, struct err *err)
@@ -576,7 +576,7 @@ int http_run(struct http *h, struct http_call *call, struct err *err)
 	if (http_begin(h, call, err) < 0)
 		return -1;
 	while (!call->is_done)
-		if (http_step(h, WAIT_MS, err) < 0)
+		if (http_step(h, HTTP_WAIT_MS, err) < 0)
 			return -1;
 	if (call->err.code == 0)
 		return 0;
@@ -612,80 +612,4 @@ void http_end(struct http_call *call)
 	call->elsewhere = NULL;
 	free(TAKE(call->reply));
 	call->reply_len = 0;
-}
-
-// A registry that wants a token is one that answers.
-static bool is_answer(long status)
-{
-	return status < 400 || status == 401;
-}
-
-static void fill_probe(const struct http_call *call, struct http_probe *ret)
-{
-	const struct transfer *t = call->own;
-	char *ip = NULL;
-	long port = 0;
-	*ret = (struct http_probe){ .status = call->status,
-				    .layer = t->layer,
-				    .ca_subject = str_dup(t->issuer),
-				    .proxy = t->proxy ? http_url_shown(t->proxy) : NULL };
-	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_IP, &ip);
-	curl.easy_getinfo(t->easy, CURLINFO_PRIMARY_PORT, &port);
-	if (ip && *ip)
-		ret->address = strchr(ip, ':') ? str_fmt("[%s]:%ld", ip, port) : str_fmt("%s:%ld", ip, port);
-	ret->ms = (unsigned)(t->last_ms - t->start_ms);
-	if (call->err.code) {
-		ret->code = call->err.code;
-		ret->reason = str_dup(call->err.text);
-	} else if (!is_answer(call->status)) {
-		struct err err;
-		http_status_error(call, &err);
-		ret->layer = "http";
-		ret->reason = str_dup(err.text);
-	}
-}
-
-// One byte is enough to know that a server answers.
-static int stop_at_body(struct http_call *call, const void *data, size_t len, struct err *err)
-{
-	struct transfer *t = call->own;
-	(void)data, (void)len, (void)err;
-	t->is_enough = true;
-	return -1;
-}
-
-int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *ret, struct err *err)
-{
-	struct http_call *calls = mem_alloc((urls->count + 1) * sizeof(*calls));
-	size_t begun = 0;
-	int r = 0;
-	for (; r == 0 && begun < urls->count; begun++) {
-		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop_at_body };
-		r = start_call(h, &calls[begun], true, err);
-	}
-	for (size_t i = 0; r == 0 && i < begun; i++)
-		while (r == 0 && !calls[i].is_done)
-			r = http_step(h, WAIT_MS, err);
-	for (size_t i = 0; i < begun; i++) {
-		if (r == 0)
-			fill_probe(&calls[i], &ret[i]);
-		http_end(&calls[i]);
-	}
-	free(calls);
-	return r;
-}
-
-int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err)
-{
-	char *items[] = { (char *)(uintptr_t)url, NULL };
-	return http_probe_all(h, &(struct strv){ .items = items, .count = 1 }, ret, err);
-}
-
-void http_probe_done(struct http_probe *p)
-{
-	free(p->proxy);
-	free(p->address);
-	free(p->ca_subject);
-	free(p->reason);
-	*p = (struct http_probe){ 0 };
 }

@@ -45,6 +45,10 @@ struct transfer { // a call on its way: one request, and one more for each redir
 	bool is_added;
 };
 
+// http.c
+enum { HTTP_WAIT_MS = 1000 }; // of one http_step() in a call that is waited for
+int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err);
+
 // http_url.c
 bool http_origin_of(const char *url, struct http_origin *ret); // false when it is no http or https address
 void http_origin_done(struct http_origin *o);

@@ -21,13 +21,6 @@ static const struct key *go_key(void)
 	return key;
 }
 
-static json_t *target_hash_json(const struct target_hash *target_hash)
-{
-	char text[TARGET_HASH_TEXT];
-	target_hash_text(target_hash, text);
-	return json_string(text);
-}
-
 static json_t *known_json(const struct agent_journal *j)
 {
 	json_t *list = json_array();

@@ -53,6 +53,13 @@ void target_hash_text(const struct target_hash *target_hash, char ret[TARGET_HAS
 		snprintf(ret, TARGET_HASH_TEXT, "none");
 }
 
+json_t *target_hash_json(const struct target_hash *target_hash)
+{
+	char text[TARGET_HASH_TEXT];
+	target_hash_text(target_hash, text);
+	return json_string(text);
+}
+
 void target_name(struct target *t)
 {
 	auto_str char *payload = str_fmt("%s\n%s\n%s", t->driver, t->flavour, t->package ? t->package : "");

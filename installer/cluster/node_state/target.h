@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which driver a node is to have, and with which parameters: written out, and as a hash.
 #pragma once
-#include "base/core/err.h"
+#include "base/formats/json.h"
 
 // What a pool is to run, named in 33 characters: a hash of driver, flavour and package, and one of the parameters. Two
 // nodes with the same aim need no work, whatever template or tag changed (T38, T39); where only the second half
@@ -15,6 +15,7 @@ enum { TARGET_HASH_TEXT = 34 }; // with the NUL
 
 bool target_hash_parse(const char *text, struct target_hash *ret); // strict; "none" is TARGET_HASH_NONE
 void target_hash_text(const struct target_hash *target_hash, char ret[TARGET_HASH_TEXT]);
+json_t *target_hash_json(const struct target_hash *target_hash);
 struct target_hash target_hash_make(const char *payload,
 				    const char *options); // of texts that name all that belongs to them
 uint64_t target_hash_of_text(const char *text);           // never 0

@@ -4,17 +4,10 @@
 #include "base/core/date.h"
 #include "cluster/node_state/annotations.h"
 
-static json_t *date_json(int64_t t)
+json_t *rollout_status_date(int64_t t)
 {
 	auto_str char *text = t ? date_text((time_t)t) : NULL;
 	return json_text(text);
-}
-
-static json_t *target_hash_json(const struct target_hash *target_hash)
-{
-	char text[TARGET_HASH_TEXT];
-	target_hash_text(target_hash, text);
-	return json_string(text);
 }
 
 // As the policy has it.
@@ -77,10 +70,10 @@ static json_t *rollout_json(const struct pool *pool, const struct rollout *r, co
 	return json_pack("{s:s, s:o, s:o, s:b, s:o, s:s, s:o, s:b, s:i, s:i, s:s, s:o, s:i, s:o}", "name", pool->name,
 			 "target", target_json(pool, &r->target, before), "stable",
 			 target_json(pool, &r->stable, before), "halted", r->is_halted, "reason", json_text(code),
-			 "object", r->halt.object, "haltedSince", date_json(r->halted_since), "aborted", r->is_aborted,
-			 "frozen", (int)r->frozen, "wave", (int)r->wave, "waveName", policy_wave_name(pool, r->wave),
-			 "soakSince", date_json(r->soak_since), "approved", (int)r->approved, "resumed",
-			 date_json(r->resumed));
+			 "object", r->halt.object, "haltedSince", rollout_status_date(r->halted_since), "aborted",
+			 r->is_aborted, "frozen", (int)r->frozen, "wave", (int)r->wave, "waveName",
+			 policy_wave_name(pool, r->wave), "soakSince", rollout_status_date(r->soak_since), "approved",
+			 (int)r->approved, "resumed", rollout_status_date(r->resumed));
 }
 
 json_t *rollout_status_make(const struct policy *p, const struct rollout *rollouts, const json_t *before,

@@ -16,6 +16,7 @@ enum { ROLLOUT_STATUS_SCHEMA = 1 };
 // that the first act of another leader is a write, after which no older one counts any more, however late it comes.
 json_t *rollout_status_make(const struct policy *p, const struct rollout *rollouts, const json_t *before,
 			    uint32_t epoch);
+json_t *rollout_status_date(int64_t t); // 0: null
 // ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
 int rollout_status_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
 

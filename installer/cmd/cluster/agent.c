@@ -1,10 +1,258 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent of a node in a roll-out: this machine, and the words of the children that do its work.
-#include "cmd/cluster/agent.h"
 
+#include "base/file/file.h"
+#include "base/formats/json.h"
+#include "base/process/launch.h"
+#include "base/process/log.h"
+#include "cluster/agent/loop.h"
+#include "cluster/kube/client.h"
 #include "cmd/common/job.h"
 #include "cmd/container/serve.h"
 #include "journal/node_lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+enum { LOCKED_AGAIN_MS = 5000, LOCKED_MOST_MS = 300000, OUTPUT_MOST = 4 << 20 };
+
+// One child of the agent: started, awaited without waiting, and what it said in the words of an acknowledgement.
+struct agent_child {
+	bool is_there;
+	pid_t pid;
+	int out;
+	struct launch_words words; // to start it once more
+	long since_ms, again_ms;   // again_ms: another kmodsmith works on this node; then
+};
+#define AGENT_CHILD_NONE ((struct agent_child){ .out = -1 })
+
+static void forget_child(struct agent_child *c)
+{
+	close_fdp(&c->out);
+	launch_words_done(&c->words);
+	*c = AGENT_CHILD_NONE;
+}
+
+static int start_child(struct agent_child *c, struct err *err)
+{
+	close_fdp(&c->out);
+	c->out = -1;
+	c->again_ms = 0;
+	return launch_self_kept(&c->words, &c->pid, &c->out, err);
+}
+
+// words are taken.
+static int agent_child_start(struct agent_child *c, struct launch_words *words, struct err *err)
+{
+	*c = (struct agent_child){ .is_there = true, .out = -1, .words = *words, .since_ms = kube_now_ms() };
+	*words = (struct launch_words){ 0 };
+	if (start_child(c, err) == 0)
+		return 0;
+	forget_child(c);
+	return -1;
+}
+
+// What it wrote under "error"; NULL where it said nothing.
+static const struct err_info *error_of(int out, char ret_text[128])
+{
+	struct err ignored;
+	auto_str char *text = NULL;
+	size_t len = 0;
+	if (lseek(out, 0, SEEK_SET) < 0 || file_read_most(out, "output", OUTPUT_MOST, &text, &len, &ignored) < 0)
+		return NULL;
+	auto_json json_t *json = json_loadb(text ? text : "", len, 0, NULL);
+	const json_t *error = json_object_get(json, "error");
+	const char *code = json_string_value(json_object_get(error, "code"));
+	const char *words = json_string_value(json_object_get(error, "text"));
+	snprintf(ret_text, 128, "%.120s", words ? words : "");
+	return code ? err_info_by_name(code) : NULL;
+}
+
+static void judge_child_result(const struct agent_child *c, int status, struct agent_end *ret)
+{
+	char text[128] = "";
+	*ret = (struct agent_end){ .is_ok = WIFEXITED(status) && WEXITSTATUS(status) == 0,
+				   .is_crash = WIFSIGNALED(status) };
+	if (ret->is_ok)
+		return;
+	const struct err_info *info = ret->is_crash ? NULL : error_of(c->out, text);
+	if (ret->is_crash)
+		log_warn("'kmodsmith %s' was ended by signal %d", c->words.args.items[0], WTERMSIG(status));
+	// `status` says no more than that it is not ready.
+	if (!info)
+		info = err_info(str_eq(c->words.args.items[0], "status") ? E_NOT_READY : E_SYSTEM);
+	ret->failing = agent_failing(info);
+	snprintf(ret->code, sizeof(ret->code), "%s", ret->is_crash ? "killed" : info->name);
+	log_warn("'kmodsmith %s' failed: %s%s%s", c->words.args.items[0], ret->code, *text ? ": " : "", text);
+}
+
+// True when it has ended, or could not be started once more.
+static bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
+{
+	long now_ms = kube_now_ms();
+	struct err err;
+	int status = 0;
+	if (c->again_ms) {
+		if (now_ms < c->again_ms || start_child(c, &err) == 0)
+			return false;
+		*ret = (struct agent_end){ .failing = FAILING_TRANSIENT, .code = "E_SYSTEM" };
+		forget_child(c);
+		return true;
+	}
+	if (waitpid(c->pid, &status, WNOHANG) != c->pid)
+		return false;
+	judge_child_result(c, status, ret);
+	// Somebody else's turn on this node, for instance of the child of an agent that was killed: it passes.
+	if (str_eq(ret->code, "E_LOCKED") && now_ms - c->since_ms < LOCKED_MOST_MS) {
+		c->again_ms = now_ms + LOCKED_AGAIN_MS;
+		return false;
+	}
+	forget_child(c);
+	return true;
+}
+
+// Told to end, and waited for that long: whoever is in the middle of a change ends it first.
+static void agent_child_stop(struct agent_child *c, int wait_ms)
+{
+	enum { STEP_MS = 50 };
+	int status;
+	if (!c->is_there)
+		return;
+	if (c->again_ms == 0) {
+		kill(-c->pid, SIGTERM);
+		for (; wait_ms > 0 && waitpid(c->pid, &status, WNOHANG) == 0; wait_ms -= STEP_MS)
+			poll(NULL, 0, STEP_MS);
+	}
+	forget_child(c);
+}
+
+// This machine as the agent's turn wants it: a policy in a file, what is loaded and stored, children, and a log.
+
+enum { IDLE_MS = 1000, LEAVE_MS = 20000 };
+
+struct agent_host { // all borrowed
+	struct agent_paths place;
+	const char *boot, *node, *policy; // policy: a file as somebody typed it
+	struct kube *kube;
+	void *ctx;
+	// What a child of this program is told that does the work; its result comes as JSON. target NULL: of a probe.
+	// E_PARAM: a parameter that cannot be told.
+	int (*words)(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
+		     struct err *err);
+};
+
+struct agent_run {
+	const struct agent_host *host;
+	struct stat stamp; // of the policy's file
+	struct agent_child child;
+};
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+// What means nothing is complained of once, not at every look.
+static int reread_policy_file(void *ctx, struct policy *ret, struct err *err)
+{
+	struct agent_run *s = ctx;
+	struct stat st;
+	auto_str char *text = NULL;
+	size_t len = 0;
+	auto_fd int fd = file_open_arg(s->host->policy, O_RDONLY | O_NONBLOCK, err);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "%s", s->host->policy);
+	if (is_same_file(&st, &s->stamp))
+		return 0;
+	s->stamp = st;
+	if (file_read_most(fd, s->host->policy, POLICY_BYTES, &text, &len, err) < 0 ||
+	    policy_parse(text, len, ret, err) < 0)
+		return -1;
+	return 1;
+}
+
+static int read_agent_facts(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
+			    struct target *ret_new, struct err *err)
+{
+	const struct agent_run *s = ctx;
+	return agent_read_facts(&s->host->place, names, count, ret, ret_new, err);
+}
+
+static void read_agent_holders(void *ctx, struct agent_holders *ret)
+{
+	const struct agent_run *s = ctx;
+	agent_read_holders(&s->host->place, ret);
+}
+
+static int begin_child(void *ctx, enum agent_work work, const struct target *target, struct err *err)
+{
+	struct agent_run *s = ctx;
+	auto_launch_words struct launch_words words = { 0 };
+	if (s->host->words(s->host->ctx, work, target, &words, err) < 0)
+		return -1;
+	return agent_child_start(&s->child, &words, err);
+}
+
+static bool child_has_ended(void *ctx, struct agent_end *ret)
+{
+	struct agent_run *s = ctx;
+	return agent_child_ended(&s->child, ret);
+}
+
+static void log_agent_action(void *ctx, const char *what)
+{
+	(void)ctx;
+	log_info("%s", what);
+}
+
+static void log_agent_trouble(void *ctx, const char *what, const struct err *why)
+{
+	(void)ctx;
+	log_warn("%s: %s", what, why->text);
+}
+
+static int next_agent_signal(const sigset_t *set)
+{
+	static const struct timespec none;
+	for (int signal; (signal = sigtimedwait(set, NULL, &none)) > 0;)
+		if (signal != SIGCHLD && signal != SIGPIPE)
+			return signal;
+	return 0;
+}
+
+// Until a signal; returns it.
+static int agent_loop(const struct agent_host *host, struct err *err)
+{
+	struct agent_run agent_run = { .host = host, .child = AGENT_CHILD_NONE };
+	const struct agent_site site = {
+		.state = host->place.state,
+		.boot = host->boot,
+		.node = host->node,
+		.kube = host->kube,
+		.machine = { &agent_run, reread_policy_file, read_agent_facts, read_agent_holders, begin_child,
+			     child_has_ended, log_agent_action, log_agent_trouble },
+	};
+	struct agent a;
+	sigset_t set;
+	int signal = 0;
+	if (agent_open(&site, &a, err) < 0)
+		return -1;
+	serve_block(&set);
+	while (!(signal = next_agent_signal(&set)))
+		agent_turn(&a, IDLE_MS);
+	agent_child_stop(&agent_run.child, LEAVE_MS);
+	agent_done(&a);
+	return signal;
+}
 
 struct values { // first what the children are told
 	struct job_values job;

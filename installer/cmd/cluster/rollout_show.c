@@ -1,17 +1,176 @@
 // SPDX-License-Identifier: Apache-2.0
 // Roll-outs as people and programs read them: each pool, then each node with its state, the next step and the reason.
-#include "cmd/cluster/rollout.h"
-
 #include "base/core/date.h"
 #include "cluster/rollout/explain.h"
 #include "cluster/rollout/node_patch.h"
+#include "cluster/rollout/rollout_status.h"
+#include "cmd/cluster/rollout.h"
 
 #include <stdio.h>
 
-char *rollout_reason_text(const struct reason *reason)
+// "code object"; "" for none.
+static char *reason_text(const struct reason *reason)
 {
 	const char *code = reason->code == REASON_NONE ? "" : node_reason_info(reason->code)->code;
 	return str_fmt("%s%s%s", code, *reason->object ? " " : "", reason->object);
+}
+
+// Since when, until when, whose cordon, which drain it is.
+static json_t *times_json(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	struct reason last = explain_last_drain(v->m);
+	auto_str char *ended = reason_text(&last);
+	return json_pack("{s:o, s:o, s:o, s:s, s:s, s:s, s:i}", "since", rollout_status_date(r->since), "reasonSince",
+			 rollout_status_date(r->reason_since ? r->reason_since : r->since), "deadline",
+			 rollout_status_date(r->deadline), "atDeadline", explain_deadline(v), "cordonedBy",
+			 explain_cordon(v->m), "lastDrain", ended, "drains", (int)r->drains.failed);
+}
+
+// The waves of a pool with their nodes, so that one in which nothing would be tested is seen before it is waited for.
+
+struct wave_sum {
+	unsigned nodes, done;
+	bool is_open, is_short; // with those before it fewer nodes than have to be done before the next one opens
+};
+
+static void sum_wave(const struct cluster *c, const struct slots *s, size_t pool_at, struct wave_sum *ret)
+{
+	const struct pool *pool = &c->policy->pools[pool_at];
+	unsigned before = 0;
+	for (size_t i = 0; i < c->count; i++) {
+		const struct node_plan *node_plan = &s->node_plans[i];
+		const struct record *record = &c->nodes[i].record;
+		if (node_plan->pool != (int)pool_at || c->nodes[i].facts.is_skipped)
+			continue;
+		ret[node_plan->wave].nodes++;
+		ret[node_plan->wave].done += record->phase == PHASE_DONE && !node_plan->is_failed &&
+					     target_hash_eq(&record->target, &s->rollouts[pool_at].target);
+	}
+	for (unsigned w = 0; w <= pool->wave_count; w++) {
+		before += ret[w].nodes;
+		ret[w].is_open = w <= s->rollouts[pool_at].wave;
+		ret[w].is_short = w < pool->wave_count && before < pool->waves[w].done;
+	}
+}
+
+json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_t pool_at)
+{
+	const struct pool *pool = &c->policy->pools[pool_at];
+	struct wave_sum sums[WAVES_MOST + 1] = { 0 };
+	json_t *list = json_array();
+	sum_wave(c, s, pool_at, sums);
+	for (unsigned w = 0; w <= pool->wave_count; w++)
+		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:b, s:b}", "wave", policy_wave_name(pool, w),
+						      "nodes", (int)sums[w].nodes, "done", (int)sums[w].done, "open",
+						      sums[w].is_open, "tooFewNodes", sums[w].is_short));
+	return list;
+}
+
+void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t pool_at)
+{
+	const struct pool *pool = &c->policy->pools[pool_at];
+	struct wave_sum sums[WAVES_MOST + 1] = { 0 };
+	if (!pool->wave_count)
+		return;
+	sum_wave(c, s, pool_at, sums);
+	for (unsigned w = 0; w <= pool->wave_count; w++)
+		printf("  wave %s: %u nodes, %u done, %s\n", policy_wave_name(pool, w), sums[w].nodes, sums[w].done,
+		       sums[w].is_open ? "open" : "closed");
+	for (unsigned w = 0; w < pool->wave_count; w++)
+		if (sums[w].is_short)
+			printf("  warning: pool %s: with wave %s %s nodes are begun, and %u have to be done before the "
+			       "next wave opens (minDone): it waits for `kmodsmith rollout approve %s %s`\n",
+			       pool->name, pool->waves[w].name, sums[w].nodes ? "too few" : "no", pool->waves[w].done,
+			       pool->name, policy_wave_name(pool, w + 1));
+}
+
+static json_t *rows_json(const struct explain_row *rows, size_t count)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list, json_pack("{s:s, s:b, s:s}", "text", rows[i].text, "holds", rows[i].holds,
+						      "reason", node_reason_info(rows[i].reason)->code));
+	return list;
+}
+
+static void show_rows(const struct explain_row *rows, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		const struct node_reason_info *info = node_reason_info(rows[i].reason);
+		printf("  %-3s  %s", rows[i].holds ? "yes" : "no", rows[i].text);
+		if (rows[i].reason != REASON_NONE)
+			printf(": %s (%s); next: %s", info->code, info->text, info->next);
+		printf("\n");
+	}
+}
+
+static size_t find_node_by_name(const struct cluster *c, const char *node)
+{
+	size_t at = 0;
+	while (at < c->count && !str_eq(c->nodes[at].name, node))
+		at++;
+	return at;
+}
+
+// How long it has been so, what ends it, and what was before.
+static void show_times(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	int64_t began = r->reason_since ? r->reason_since : r->since;
+	auto_str char *since = began ? date_text((time_t)began) : NULL;
+	auto_str char *deadline = r->deadline ? date_text((time_t)r->deadline) : NULL;
+	struct reason last = explain_last_drain(v->m);
+	auto_str char *ended = reason_text(&last);
+	if (since)
+		printf("so since %s, for %lld min; cordoned by: %s\n", since, (long long)(v->now - began) / 60,
+		       explain_cordon(v->m));
+	if (deadline && *explain_deadline(v))
+		printf("at %s: %s\n", deadline, explain_deadline(v));
+	if (last.code != REASON_NONE)
+		printf("its last drain ended with %s\n", ended);
+	if (r->drains.failed && v->pool)
+		printf("drains for this target that ended without a replacement: %u of %u\n", r->drains.failed,
+		       v->pool->drain_attempts);
+}
+
+int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy,
+		     bool is_json, struct err *err)
+{
+	struct explain_row rules[EXPLAIN_MOST], slot[EXPLAIN_MOST];
+	size_t at = find_node_by_name(c, node);
+	if (at == c->count)
+		return err_set(err, E_NOT_FOUND, "there is no node '%s' among %zu", node, c->count);
+	struct view v = scheduler_view(c, s, at);
+	bool has_slot = s->node_plans[at].has != SLOT_NONE; // what a slot asks for is asked of it no longer
+	size_t rule_count = explain_rules(&v, rules), slot_count = has_slot ? 0 : explain_slot(c, s, at, slot);
+	struct decision d;
+	transition(&v, &d);
+	const struct reason *reason = d.rule ? &d.next.reason : &d.waits;
+	const char *state = node_phase_info(c->nodes[at].record.phase)->name;
+	const char *refusal_code = node_reason_info(s->node_plans[at].refused)->code;
+	auto_str char *why = reason_text(reason);
+	if (is_json) {
+		auto_json json_t *json =
+			json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "node", node, "state", state, "reason", why,
+				  "action", node_reason_info(reason->code)->next, "seat", refusal_code, "rules",
+				  rows_json(rules, rule_count), "slot", rows_json(slot, slot_count));
+		auto_json json_t *times = times_json(&v);
+		json_object_update_missing(json, times);
+		if (policy)
+			json_object_set(json, "policy", (json_t *)(uintptr_t)policy);
+		show_json(json);
+		return 0;
+	}
+	printf("%s is %s: %s\n%s; next: %s\n", node, state, *why ? why : "none", node_reason_info(reason->code)->text,
+	       node_reason_info(reason->code)->next);
+	show_times(&v);
+	printf("rules of this state, up to the first yes, which is taken:\n");
+	show_rows(rules, rule_count);
+	if (!has_slot)
+		printf("what a slot asks for (%s):\n", refusal_code);
+	show_rows(slot, slot_count);
+	return 0;
 }
 
 static const char *slot_step(const struct node_state *m, const struct node_plan *node_plan)
@@ -25,12 +184,6 @@ static const char *slot_step(const struct node_state *m, const struct node_plan 
 					     "gets a slot for work";
 }
 
-static json_t *date_json(int64_t t)
-{
-	auto_str char *text = t ? date_text((time_t)t) : NULL;
-	return json_text(text);
-}
-
 static json_t *changes_json(const struct node_state *m, const struct decision *d, bool has_mirror)
 {
 	auto_node_patch struct node_patch patch;
@@ -39,17 +192,6 @@ static json_t *changes_json(const struct node_state *m, const struct decision *d
 	for (size_t i = 0; i < patch.count; i++)
 		json_object_set_new(set, patch.changes[i].key, json_text(patch.changes[i].value));
 	return set;
-}
-
-json_t *rollout_times_json(const struct view *v)
-{
-	const struct record *r = &v->m->record;
-	struct reason last = explain_last_drain(v->m);
-	auto_str char *ended = rollout_reason_text(&last);
-	return json_pack("{s:o, s:o, s:o, s:s, s:s, s:s, s:i}", "since", date_json(r->since), "reasonSince",
-			 date_json(r->reason_since ? r->reason_since : r->since), "deadline", date_json(r->deadline),
-			 "atDeadline", explain_deadline(v), "cordonedBy", explain_cordon(v->m), "lastDrain", ended,
-			 "drains", (int)r->drains.failed);
 }
 
 static json_t *node_json(const struct cluster *c, const struct slots *s, size_t at)
@@ -62,15 +204,15 @@ static json_t *node_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct reason *why = d.rule ? &d.next.reason : &d.waits;
 	const struct node_reason_info *info = node_reason_info(why->code);
 	static const char *const cordons[] = { "keep", "on", "off" };
-	auto_json json_t *times = rollout_times_json(&v);
+	auto_json json_t *times = times_json(&v);
 	json_t *json = json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name,
 				 "pool", json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
 				 node_phase_info(m->record.phase)->name, "step",
 				 json_text(d.rule ? transition_rule_text(d.rule) : NULL), "next",
 				 json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
-				 "object", why->object, "action", info->next, "deadline", date_json(d.next.deadline),
-				 "slot", slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes",
-				 changes_json(m, &d, c->policy->has_mirror));
+				 "object", why->object, "action", info->next, "deadline",
+				 rollout_status_date(d.next.deadline), "slot", slot_step(m, node_plan), "cordon",
+				 cordons[d.cordon], "writes", changes_json(m, &d, c->policy->has_mirror));
 	json_object_update_missing(json, times);
 	return json;
 }
@@ -80,7 +222,7 @@ static char *last_drain(const struct node_state *m, const struct decision *d)
 {
 	struct reason last = explain_last_drain(m);
 	bool is_told = last.code == REASON_NONE || (!d->rule && last.code == d->waits.code);
-	auto_str char *text = rollout_reason_text(&last);
+	auto_str char *text = reason_text(&last);
 	return is_told ? str_dup("") : str_fmt("last drain: %s", text);
 }
 
@@ -98,7 +240,7 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
 	char target[TARGET_HASH_TEXT];
 	target_hash_text(&r->target, target);
-	auto_str char *text = rollout_reason_text(why);
+	auto_str char *text = reason_text(why);
 	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "pool",
 			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
 			 "wave", policy_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
@@ -106,7 +248,7 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 			 (int)sum->done, "failed", (int)sum->failed, "unavailable", (int)sum->unavailable,
 			 "maxUnavailable", (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel",
 			 (int)sum->parallel_limit, "waves", rollout_waves_json(c, s, at), "windowOpens",
-			 date_json(next_window(c, at)));
+			 rollout_status_date(next_window(c, at)));
 }
 
 static void show_pools(const struct cluster *c, const struct slots *s)
@@ -115,7 +257,7 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 		const struct sum *sum = &s->sums[i];
 		const struct rollout *r = &s->rollouts[i];
 		const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
-		auto_str char *text = rollout_reason_text(why);
+		auto_str char *text = reason_text(why);
 		printf("pool %s: driver %s, wave %s, %u nodes, %u done, %u failed; slots %u of %u, unavailable %u of "
 		       "%u\n",
 		       c->policy->pools[i].name, c->policy->pools[i].target.driver,
@@ -157,7 +299,7 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 		struct view v = scheduler_view(c, s, i);
 		struct decision d;
 		transition(&v, &d);
-		auto_str char *why = rollout_reason_text(d.rule ? &d.next.reason : &d.waits);
+		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
 		auto_str char *deadline = deadline_text(d.next.deadline, c->now);
 		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]),
 			   *step = d.rule ? transition_rule_text(d.rule) : "";
