@@ -8,7 +8,6 @@
 #include "kmod/kernel_tree/toolchain.h"
 #include "kmod/module/proof.h"
 #include "kmod/source/patch.h"
-#include "kmod/source/unpatched.h"
 
 void check_result_done(struct check_result *r)
 {
@@ -89,7 +88,7 @@ static int judge_source(const struct check_request *w, const struct tree *tree, 
 	enum flavour flavour = choice.flavour;
 	gpu_support_choice_done(&choice);
 	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
-	    unpatched_check(w->patches, w->source->version, flavour, tree, err) < 0 ||
+	    patches_check_removed(w->patches, w->source->version, flavour, tree, err) < 0 ||
 	    patches_load(w->patches, &patches, err) < 0)
 		return -1;
 	return patches_choose(&patches, w->source->version, flavour, tree, err);

@@ -9,7 +9,7 @@
 #include "kmod/kernel_tree/distro.h"
 #include "kmod/module/proof.h"
 #include "kmod/sandbox/sandbox.h"
-#include "kmod/source/unpatched.h"
+#include "kmod/source/patch.h"
 #include "precompiled/package/create.h"
 
 #include <sys/stat.h>
@@ -270,7 +270,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 	enum flavour flavour = FLAVOUR_AUTO;
 	progress_enter(progress, "compile");
 	if (choose_flavour(request, &flavour, &report->flavour_why, err) < 0 ||
-	    unpatched_check(request->patches, request->source->version, flavour, tree, err) < 0 ||
+	    patches_check_removed(request->patches, request->source->version, flavour, tree, err) < 0 ||
 	    scratch_make(request->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)
 		return -1;
@@ -298,7 +298,7 @@ static int refuse_known_failure(const struct compile_request *request, const str
 	enum flavour flavour = (enum flavour)peek.flavours;
 	return recipe_check(peek.version, flavour, tree, err) < 0 ?
 		       -1 :
-		       unpatched_check(request->patches, peek.version, flavour, tree, err);
+		       patches_check_removed(request->patches, peek.version, flavour, tree, err);
 }
 
 static int open_and_compile(const struct compile_request *request, const struct tree *tree, struct progress *progress,
@@ -338,7 +338,7 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	auto_strv struct strv modules = { 0 };
 	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
 				   request->banner, &tree, &from, err) < 0 ||
-	    unpatched_check(request->patches, request->source->version, request->flavour, &tree, err) < 0)
+	    patches_check_removed(request->patches, request->source->version, request->flavour, &tree, err) < 0)
 		return -1;
 	struct build_request bw = { .tree = &tree,
 				    .source = request->source,

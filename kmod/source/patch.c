@@ -27,7 +27,7 @@ static const struct {
 #undef X
 };
 
-static void node_patch_done(struct patch *p)
+static void patch_done(struct patch *p)
 {
 	free(p->name);
 	free(p->text);
@@ -36,7 +36,7 @@ static void node_patch_done(struct patch *p)
 void patches_done(struct patches *patches)
 {
 	for (size_t i = 0; i < patches->count; i++)
-		node_patch_done(&patches->items[i]);
+		patch_done(&patches->items[i]);
 	free(patches->items);
 	*patches = (struct patches){ 0 };
 }
@@ -48,7 +48,7 @@ static void add_patch(struct patches *list, const char *name, const char *text, 
 	for (size_t i = 0; i < list->count; i++) {
 		if (!str_eq(list->items[i].name, name))
 			continue;
-		node_patch_done(&list->items[i]);
+		patch_done(&list->items[i]);
 		list->items[i] = patch;
 		return;
 	}
@@ -176,7 +176,7 @@ int patches_choose(struct patches *patches, const char *driver_version, enum fla
 		}
 	}
 	for (size_t i = kept; i < patches->count; i++)
-		node_patch_done(&patches->items[i]);
+		patch_done(&patches->items[i]);
 	patches->count = kept;
 	return 0;
 }
@@ -241,5 +241,32 @@ int patches_series(const struct root *source, struct patches *ret, struct err *e
 	}
 	*ret = list;
 	list = (struct patches){ 0 };
+	return 0;
+}
+
+static bool has_patch(const struct patches *patches, const char *name)
+{
+	for (size_t i = 0; i < patches->count; i++)
+		if (str_eq(patches->items[i].name, name))
+			return true;
+	return false;
+}
+
+int patches_check_removed(const struct root *dir, const char *driver_version, enum flavour flavour,
+			  const struct tree *tree, struct err *err)
+{
+	auto_patches struct patches needed = { 0 }, chosen = { 0 };
+	if (!dir)
+		return 0;
+	if (patches_load(NULL, &needed, err) < 0 || patches_choose(&needed, driver_version, flavour, tree, err) < 0 ||
+	    patches_load(dir, &chosen, err) < 0 || patches_choose(&chosen, driver_version, flavour, tree, err) < 0)
+		return -1;
+	for (size_t i = 0; i < needed.count; i++)
+		if (!has_patch(&chosen, needed.items[i].name))
+			return err_set(err, E_SOURCE_KERNEL,
+				       "driver %s (%s) does not compile for kernel %s without %s, and the file of that "
+				       "name in '%s' is for another driver or kernel",
+				       driver_version, flavour_name(flavour), tree->release, needed.items[i].name,
+				       dir->name);
 	return 0;
 }

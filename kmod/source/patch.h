@@ -5,7 +5,7 @@
 //   Driver:  glob on the driver version                      Driver: 535.261.*
 //   Flavour: open, proprietary or both (the default)          Flavour: open
 //   When:    FILE ~ EXTENDED-REGEX on the target tree         When: include/linux/pci.h ~ pci_resize_resource\(.*int
-//   exclude Unless:  the same, negated
+//   Unless:  the same, negated
 // The tree, not the kernel's version, decides: distributions backport. Every When must hold and no Unless may.
 #pragma once
 #include "base/file/digest.h"
@@ -39,3 +39,10 @@ int patches_apply(const struct patches *patches, const struct root *source, cons
 int patches_series(const struct root *source, struct patches *ret, struct err *err);
 void patches_done(struct patches *patches);
 #define auto_patches __attribute__((cleanup(patches_done)))
+
+// Built-in patches that were switched off: each says for which driver and tree a compile fails without it. A file of
+// its name in a user's directory replaces it, and one that is not for this pair leaves the pair unpatched.
+// dir: that directory, NULL = none. E_SOURCE_KERNEL names the missing patch before anything is compiled. A replacement
+// that is for this pair is trusted to work.
+int patches_check_removed(const struct root *dir, const char *driver_version, enum flavour flavour,
+			  const struct tree *tree, struct err *err);

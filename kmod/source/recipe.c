@@ -16,8 +16,6 @@ static const struct {
 	{ "nvidia-peermem", "nvidia" },
 };
 
-static const char *const names[] = { "auto", "open", "proprietary" };
-
 // Found by compiling every pair. The tree decides, not the kernel's version, because distributions backport.
 static const struct known_bad {
 	const char *driver; // glob
@@ -28,22 +26,6 @@ static const struct known_bad {
 	{ "470.*", FLAVOUR_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(",
 	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
 };
-
-const char *flavour_name(enum flavour flavour)
-{
-	return names[flavour];
-}
-
-bool flavour_parse(const char *s, enum flavour *ret)
-{
-	for (size_t i = FLAVOUR_AUTO; i < ARRAY_SIZE(names); i++) {
-		if (!str_eq(s, names[i]))
-			continue;
-		*ret = (enum flavour)i;
-		return true;
-	}
-	return false;
-}
 
 static bool has_module(const struct root *dir, const char *name)
 {

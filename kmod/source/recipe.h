@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to build of a driver source: flavours, module sets, and the driver x kernel pairs that are known not to compile.
+// What to build of a driver source: module sets, and the driver x kernel pairs that are known not to compile.
 #pragma once
 #include "base/file/root.h"
+#include "kmod/source/flavour.h"
 
 struct tree;
 
-enum flavour {
-	FLAVOUR_AUTO = 0, // as a requested: decide; as a fact: not known
-	FLAVOUR_OPEN = 1, // bits, so that a set of them is an unsigned
-	FLAVOUR_PROPRIETARY = 2,
-};
-
-const char *flavour_name(enum flavour flavour);       // "auto", "open", "proprietary"
-bool flavour_parse(const char *s, enum flavour *ret); // those names; false = none of them
-
-// The module set for a requested such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"),
-// together with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty requested
+// The module set for a request such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"),
+// together with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty request
 // means every module of the source. dir is the flavour's directory of the source (source.h). E_USAGE names what the
 // source lacks.
 int recipe_modules(const struct root *dir, const struct strv *requested, struct strv *ret, struct err *err);

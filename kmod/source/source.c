@@ -2,9 +2,9 @@
 #include "kmod/source/source.h"
 
 #include "base/archive/archive.h"
+#include "base/archive/embedded.h"
 #include "base/file/copy.h"
 #include "base/file/file.h"
-#include "kmod/source/payload.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -6,7 +6,6 @@
 #include "kmod/kernel_tree/toolchain.h"
 #include "kmod/sandbox/sandbox.h"
 #include "kmod/source/patch.h"
-#include "kmod/source/unpatched.h"
 
 #define WITH_EXCLUDE \
 	"int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t int exclude_bars);\n"
@@ -154,7 +153,7 @@ static void test_switched_off(void **state)
 		auto_str char *path = str_fmt("patches/%s", rows[i].name ? rows[i].name : "readme");
 		put(&folder, path, rows[i].text ? rows[i].text : "");
 		assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
-		int r = unpatched_check(rows[i].name ? &dir : NULL, rows[i].version, FLAVOUR_OPEN, &tree, &err);
+		int r = patches_check_removed(rows[i].name ? &dir : NULL, rows[i].version, FLAVOUR_OPEN, &tree, &err);
 		expect((r < 0 ? err.code : 0) == rows[i].code, err.text);
 		expect(rows[i].code != E_SOURCE_KERNEL || strstr(err.text, NAME), err.text);
 	}
