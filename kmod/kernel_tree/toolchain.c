@@ -2,9 +2,9 @@
 #include "kmod/kernel_tree/toolchain.h"
 
 #include "base/process/proc.h"
+#include "kmod/kernel_tree/compiler.h"
 #include "kmod/sandbox/sandbox.h"
 
-#include <ctype.h>
 #include <fcntl.h>
 
 // Links of the root lead to places in the root.
@@ -38,24 +38,6 @@ static char *ask_version(const char *cc, const char *path, const struct root *ba
 	return r < 0 || end.status != 0 ? NULL : str_ndup(end.tail, strcspn(end.tail, "\n"));
 }
 
-// "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0", "clang version 16.0.6", "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)":
-// the first number with a dot in it that stands outside of parentheses.
-static unsigned major_of(const char *version)
-{
-	int depth = 0;
-	for (const char *p = version; *p; p++) {
-		depth += *p == '(' ? 1 : *p == ')' ? -1 : 0;
-		bool is_start = p == version || isspace((unsigned char)p[-1]);
-		if (depth || !is_start || !isdigit((unsigned char)*p))
-			continue;
-		char *end;
-		unsigned long major = strtoul(p, &end, 10);
-		if (*end == '.')
-			return (unsigned)major;
-	}
-	return 0;
-}
-
 static void add_candidate(struct strv *names, char *take)
 {
 	if (!*take || strv_has(names, take))
@@ -77,8 +59,8 @@ static void list_candidates(const struct tree *tree, struct strv *names)
 
 static bool matches_kernel(const struct tree *tree, const char *version)
 {
-	bool is_clang = strstr(version, "clang") != NULL;
-	return is_clang == tree->is_clang && (!tree->compiler_major || major_of(version) == tree->compiler_major);
+	struct compiler found = compiler_parse(version);
+	return found.is_clang == tree->is_clang && (!tree->compiler_major || found.major == tree->compiler_major);
 }
 
 static int find_compiler(const struct tree *tree, struct toolchain *t, struct err *err)
