@@ -2,7 +2,7 @@
 // One clock for everybody in the process, and what happens at a moment of it. It stands still while code runs and moves
 // when somebody waits; then what is due runs, one thing after the other, also inside of the wait of a call: this is how
 // two programs overtake each other here.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 #include "cluster/kube/clock.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is broken on purpose, by a plan. Of the rows that fit a request the first that is due breaks it.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 #include <limits.h>
 

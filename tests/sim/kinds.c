@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What there is, and how a path names it. Source of the columns: registry/*/*/strategy.go of kubernetes 1.36
 // (AllowCreateOnUpdate, AllowUnconditionalUpdate), and the field labels of apis/core/v1/conversion.go.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 #include <ctype.h>
 

@@ -6,7 +6,7 @@
 // L3 a driver that works is not kept out of service; L4 jobs are waited for as long as the policy says.
 #include "base/core/date.h"
 #include "tests/sim/farm.h"
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 enum { SLACK_MS = 20 * 60 * 1000, WELL_MS = 2 * 60 * 60 * 1000, RENEWED_MS = 20000, DAY_MS = 24 * 60 * 60 * 1000 };
 

@@ -2,7 +2,7 @@
 // Merge patches (RFC 7386) and JSON patches (RFC 6902: test, add, replace, remove), the latter as the library of the
 // real server has them (evanphx/json-patch 4.13, patch.go): a key that is absent is null for a test and may be
 // replaced, but what is above it has to be there.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 static json_t *merge_json(json_t *take, json_t *patch)
 {

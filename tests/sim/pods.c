@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How objects end, and who ends pods: the kubelet of their node, after their grace period.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 #include "base/core/date.h"
 

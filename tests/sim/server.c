@@ -1,6 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a request does is calculated first, shown to whoever listens, and done then.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+// Refusals in the server's own words: metav1.Status as k8s.io/apimachinery/pkg/api/errors makes it.
+
+void sim_answer_done(struct sim_answer *a)
+{
+	json_decref(TAKE(a->reply));
+}
+
+static void set_sim_status(struct sim_answer *a, long status, const char *reason, json_t *details, const char *message)
+{
+	json_decref(a->reply);
+	a->status = status;
+	a->reply = json_pack("{s:s, s:s, s:{}, s:s, s:s, s:s*, s:o*, s:i}", "kind", "Status", "apiVersion", "v1",
+			     "metadata", "status", "Failure", "message", message, "reason", reason, "details", details,
+			     "code", (int)status);
+}
+
+void sim_say(struct sim_answer *a, long status, const char *reason, const char *fmt, ...)
+{
+	va_list args;
+	char text[1024];
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	set_sim_status(a, status, reason, NULL, text);
+}
+
+void sim_say_of(struct sim_answer *a, long status, const char *reason, const struct sim_kind *kind, const char *name,
+		const char *fmt, ...)
+{
+	va_list args;
+	char text[1024];
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	bool is_kind = str_eq(reason, "Invalid"); // such errors name the kind, all others the resource
+	set_sim_status(a, status, reason,
+		       json_pack("{s:s*, s:s, s:s}", "group", *kind->group ? kind->group : NULL, "kind",
+				 is_kind ? kind->kind : kind->resource, "name", name),
+		       text);
+}
+
+void sim_say_cause(struct sim_answer *a, const char *reason, const char *message, const char *field)
+{
+	if (!sim_at(a->reply, "details causes"))
+		sim_set(a->reply, "details causes", json_array());
+	json_array_append_new(sim_at(a->reply, "details causes"),
+			      json_pack("{s:s, s:s, s:s*}", "reason", reason, "message", message, "field", field));
+}
+
+// Requests that are still under way when whoever sent them has given up, or is dead.
+
+struct sim_ghost {
+	struct sim *sim;
+	char *client, *method, *path, *type;
+	json_t *body;
+	struct sim_ghost *next;
+};
+
+void sim_ghosts_free(struct sim_ghost *g)
+{
+	while (g) {
+		struct sim_ghost *next = g->next;
+		free(g->client);
+		free(g->method);
+		free(g->path);
+		free(g->type);
+		json_decref(g->body);
+		free(g);
+		g = next;
+	}
+}
+
+static void deliver_late_request(void *ctx)
+{
+	const struct sim_ghost *g = ctx;
+	auto_sim_path struct sim_path p = { 0 };
+	auto_sim_answer struct sim_answer a = { 0 };
+	struct sim_request r = { .client = g->client,
+				 .method = g->method,
+				 .path = g->path,
+				 .type = g->type,
+				 .body = g->body,
+				 .is_late = true };
+	sim_address(&r, &p);
+	sim_serve(g->sim, &r, &p, &a);
+}
+
+void sim_linger(struct sim *s, const struct sim_request *r, long late_ms)
+{
+	struct sim_ghost *g = mem_alloc(sizeof(*g));
+	*g = (struct sim_ghost){ .sim = s,
+				 .client = str_dup(r->client),
+				 .method = str_dup(r->method),
+				 .path = str_dup(r->path),
+				 .type = str_dup(r->type),
+				 .body = json_deep_copy(r->body),
+				 .next = s->ghosts };
+	s->ghosts = g;
+	sim_after(late_ms, deliver_late_request, g);
+}
 
 enum { CONNECT_MS = 3000 }; // until a client gives up (base/http/http.h)
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One simulated server: its life, its log, its clients, and its administrator.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects by kind and key, one counter of versions for all, and the changes of the last while: watches go on from them,
 // and a list that was begun is ended as of the version of its first page, as etcd does.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 // Index of the key, or where it would be.
 static size_t find_row(const struct sim_shelf *shelf, const char *key, bool *is_there)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stream of what happens to a collection: one event after the other, as text. What leaves a selection is DELETED for
 // who watches it, what comes into it is ADDED.
-#include "tests/sim/own.h"
+#include "tests/sim/sim_internal.h"
 
 #include <inttypes.h>
 

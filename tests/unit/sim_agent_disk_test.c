@@ -2,7 +2,7 @@
 // The disk of a node is full, so that its agent can journal nothing: it begins nothing and says so on its Node, the
 // driver that works stays, and when there is room again it goes on without anybody's help.
 #include "base/core/date.h"
-#include "tests/sim/hand.h"
+#include "tests/sim/farm_agent.h"
 #include "tests/unit/test.h"
 
 #include <errno.h>

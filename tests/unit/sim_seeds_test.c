@@ -4,7 +4,7 @@
 // theirs, also whole objects from old copies. The laws hold at each request; when the disorder has ended every node
 // comes to rest (I12), nothing is left behind, and nobody's key is lost. T55, T59.
 //   SEED=7 build/asan/unit/sim_seeds_test     one of them; SEEDS=1000: so many
-#include "tests/sim/hand.h"
+#include "tests/sim/farm_agent.h"
 #include "tests/unit/sample.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)

@@ -36,7 +36,7 @@ void sim_path_done(struct sim_path *p);
 #define auto_sim_path __attribute__((cleanup(sim_path_done)))
 char *sim_key(const struct sim_kind *kind, const char *namespace, const char *name); // of the store
 
-// select.c. false with *ret_field: what cannot be selected by.
+// list.c. false with *ret_field: what cannot be selected by.
 bool sim_can_select(const struct sim_kind *kind, const char *fields, char **ret_field);
 bool sim_selects(const struct sim_path *p, const json_t *object);
 bool sim_has_labels(const json_t *object, json_t *labels); // matchLabels
@@ -78,7 +78,7 @@ size_t sim_store_at(const struct sim_store *s, const struct sim_kind *kind, uint
 json_t *sim_merge_patch(const json_t *object, const json_t *patch);
 json_t *sim_json_patch(const json_t *object, const json_t *operations);
 
-// answer.c
+// server.c: answers
 struct sim_answer {
 	long status; // 0 = none comes
 	json_t *reply;
@@ -95,8 +95,7 @@ void sim_say_of(struct sim_answer *a, long status, const char *reason, const str
 void sim_say_cause(struct sim_answer *a, const char *reason, const char *message, const char *field); // one more
 
 // object.c
-void sim_tidy(json_t *object);                                        // leaves out what a typed server does not write
-bool sim_is_typed(const struct sim_kind *kind, const json_t *object); // types.c
+bool sim_is_typed(const struct sim_kind *kind, const json_t *object);
 bool sim_is_valid(const struct sim_kind *kind, const char *namespace, const char *name, const json_t *object,
 		  struct sim_answer *a);
 json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespace, const json_t *body);
@@ -116,7 +115,7 @@ struct sim_effect {
 };
 void sim_serve(struct sim *s, struct sim_request *r, const struct sim_path *p, struct sim_answer *ret);
 void sim_list(struct sim *s, const struct sim_path *p, struct sim_answer *ret);                             // list.c
-void sim_evict(struct sim *s, const struct sim_request *r, struct sim_effect *e);                           // evict.c
+void sim_evict(struct sim *s, const struct sim_request *r, struct sim_effect *e);                           // budgets.c
 json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *object, const json_t *options); // pods.c
 bool sim_holds(const json_t *before, const json_t *options, const char *name, const struct sim_kind *kind,
 	       struct sim_answer *a); // the preconditions of a deletion
@@ -128,9 +127,6 @@ void sim_endings_free(struct sim_ending *e);
 void sim_budgets(struct sim *s, const char *namespace); // budgets.c: their status
 bool sim_may_be_made(struct sim *s, const struct sim_kind *kind, const char *namespace, const char *name,
 		     struct sim_answer *a); // not where a namespace ends
-bool sim_is_guarded(const json_t *budget, const json_t *pod);
-bool sim_is_free(const json_t *budget, const json_t *pod);
-json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct sim_answer *a);
 
 // watch.c
 struct sim_watch {
@@ -162,30 +158,10 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret);
 void sim_fault_stream(const struct sim *s, const char *client, struct sim_watch *w);
 
-// ghost.c
+// server.c: requests still under way when whoever sent them has given up
 struct sim_ghost;
 void sim_linger(struct sim *s, const struct sim_request *r, long late_ms);
 void sim_ghosts_free(struct sim_ghost *g);
-
-// http_sim.c, stream.c: a call, or a watch, of a client
-struct exchange {
-	struct http *http;
-	struct http_call *call;
-	struct exchange *next;
-	char *client;
-	char date[64], retry[16]; // headers; "" = none
-	struct sim_watch *watch;  // NULL = an answer, and it is there
-	long begin_ms, held_ms;
-	char *held, *held_key; // an event that comes after the next one
-	bool was_parted;
-};
-struct http {
-	struct sim *sim;
-	struct exchange *first;
-};
-int sim_fail(struct http_call *call, int code, const char *what);
-int sim_feed(struct http_call *call, const char *text, size_t len);
-bool sim_pump(struct http *h); // what its watches have to tell now; true = something has come
 
 // clock.c
 void sim_clock_start(unsigned seed);

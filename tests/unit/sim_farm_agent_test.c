@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real agents of a farm are killed before and after each of their calls and at each step of their children, alone,
 // with all of their container, and with the machine: the end is always the same (upgrade-design 5.6; T36, T57, T76).
-#include "tests/sim/hand.h"
+#include "tests/sim/farm_agent.h"
 #include "tests/unit/sample.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)

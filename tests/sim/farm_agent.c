@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/sim/hand.h"
+#include "tests/sim/farm_agent.h"
 
 #include <stdio.h>
 #include <stdlib.h>
