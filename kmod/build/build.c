@@ -3,12 +3,201 @@
 
 #include "base/core/date.h"
 #include "base/file/copy.h"
+#include "kmod/build/buildlog.h"
 #include "kmod/build/jobs.h"
-#include "kmod/build/make.h"
 #include "kmod/build/objects.h"
 #include "kmod/build/probes.h"
 
 #include <signal.h>
+#include <sys/stat.h>
+
+// make, as every step of a build calls it: in the sandbox, with one environment and one set of variables.
+struct compile {
+	const struct tree *tree;
+	const struct toolchain *tools;
+	struct root job;     // what SANDBOX_WORK is: src, probe, out
+	struct root headers; // root of the tree's directories, where they can be bound from
+	struct root objects; // what SANDBOX_CACHE is, for the tool that keeps objects; ROOT_NONE = no object is kept
+	long deadline_ms;    // on the monotonic clock
+	bool is_rt_allowed;
+	long peak_kib;
+};
+
+// The kernel does not bind directories of another mount namespace, so those of a host that is only seen through
+// /proc/PID/root are copied.
+static int bind_headers(struct compile *c, struct err *err)
+{
+	const struct tree *tree = c->tree;
+	if (!str_starts(tree->root.name, "/proc/")) {
+		auto_str char *name = str_dup(tree->root.name);
+		if (root_sub(&tree->root, ".", &c->headers, err) < 0)
+			return -1;
+		free(c->headers.name);
+		c->headers.name = TAKE(name);
+		return 0;
+	}
+	for (size_t i = 0; i < tree->dirs.count; i++) {
+		auto_str char *to = str_fmt("headers%s", tree->dirs.items[i]);
+		if (copy_tree(&tree->root, tree->dirs.items[i], &c->job, to, err) < 0)
+			return -1;
+	}
+	return root_sub(&c->job, "headers", &c->headers, err);
+}
+
+static const char *make_arch(const char *arch)
+{
+	if (str_eq(arch, "aarch64"))
+		return "arm64";
+	return str_eq(arch, "ppc64le") ? "powerpc" : arch;
+}
+
+// -g0: debug information is stripped anyway, and making it costs a quarter of the time; without it, and with the BTF
+// switch off, no pahole is ever run (R-B6). The path inside the sandbox is constant, so no prefix has to be mapped.
+static void make_variables(const struct compile *c, struct strv *argv)
+{
+	static const char *const always[] = { "IGNORE_CC_MISMATCH=1", "KCFLAGS=-g0",
+					      "CONFIG_DEBUG_INFO_BTF_MODULES=", "KBUILD_MODPOST_WARN=" };
+	static const char *const binutils[] = { "LD=ld",           "AR=ar",           "NM=nm",      "OBJCOPY=objcopy",
+						"OBJDUMP=objdump", "READELF=readelf", "STRIP=strip" };
+	for (size_t i = 0; i < ARRAY_SIZE(always); i++)
+		strv_add(argv, str_dup(always[i]));
+	if (c->tools->is_clang)
+		strv_add(argv, str_dup("LLVM=1"));
+	for (size_t i = 0; i < ARRAY_SIZE(binutils) && !c->tools->is_clang; i++)
+		strv_add(argv, str_dup(binutils[i]));
+	bool is_kept = c->objects.fd >= 0;
+	strv_add(argv, str_fmt("CC=%s%s%s", is_kept ? c->tools->ccache : "", is_kept ? " " : "", c->tools->cc));
+	strv_add(argv, str_fmt("ARCH=%s", make_arch(c->tree->arch)));
+	if (c->is_rt_allowed)
+		strv_add(argv, str_dup("IGNORE_PREEMPT_RT_PRESENCE=1"));
+}
+
+// Runs a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT.
+static int make_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log,
+		    struct proc_end *ret, struct err *err)
+{
+	auto_str char *path = str_fmt("PATH=%s", c->tools->path);
+	const char *env[] = { path,
+			      "LC_ALL=C",
+			      "HOME=/tmp",
+			      "TMPDIR=/tmp",
+			      "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970",
+			      "KBUILD_BUILD_USER=kmodsmith",
+			      "KBUILD_BUILD_HOST=kmodsmith",
+			      "SOURCE_DATE_EPOCH=0",
+			      OBJECTS_ENVIRONMENT,
+			      NULL };
+	long left = c->deadline_ms - clock_ms();
+	struct sandbox sandbox = { .base = c->tools->base,
+				   .headers = &c->headers,
+				   .dirs = &c->tree->dirs,
+				   .scratch = c->tree->build,
+				   .work = &c->job,
+				   .cache = c->objects.fd >= 0 ? &c->objects : NULL,
+				   .argv = argv,
+				   .tool = c->tools->cc,
+				   .env = env,
+				   .dir = dir,
+				   .timeout_ms = left > 1 ? (int)left : 1,
+				   .line = buildlog_line,
+				   .ctx = log };
+	if (sandbox_run(&sandbox, ret, err) < 0)
+		return -1;
+	if (ret->peak_kib > c->peak_kib)
+		c->peak_kib = ret->peak_kib;
+	return ret->is_timed_out ? err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' ran", argv[0]) : 0;
+}
+
+// Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3). NVIDIA's conftest takes every failed
+// compilation for "the kernel does not have this". So first one snippet that must compile and one that must not go
+// through the very flags that conftest will use, and one object through the kernel's own flags, which decides whether
+// this compiler suits the tree at all.
+static const struct {
+	const char *name, *text;
+} canaries[] = {
+	{ "probe/probe.c", "#include <linux/module.h>\n#include <linux/mm.h>\nMODULE_LICENSE(\"GPL\");\n" },
+	{ "probe/good.c", "#include <linux/kconfig.h>\n#include <linux/module.h>\n#include <linux/mm.h>\n"
+			  "unsigned long good(struct vm_area_struct *vma) { return vma->vm_start; }\n" },
+	{ "probe/bad.c",
+	  "#include <linux/kconfig.h>\n#include <linux/module.h>\n#include <linux/mm.h>\n"
+	  "unsigned long bad(struct vm_area_struct *vma) { return vma->kmodsmith_has_no_such_member; }\n" },
+	{ "probe/Kbuild", "obj-m := probe.o\n"
+			  "CONFTEST := $(shell /bin/sh " SANDBOX_WORK
+			  "/src/conftest.sh \"$(CC)\" $(ARCH) $(SYSSRC) $(SYSOUT) build_cflags)\n"
+			  "FLAGS = $(filter-out $(GCC_PLUGINS_CFLAGS),$(KBUILD_CFLAGS)) $(CONFTEST) -fno-pie $(filter "
+			  "-std=%,$(KBUILD_CFLAGS))\n"
+			  "$(obj)/good.o $(obj)/bad.o: $(obj)/%.o: $(src)/%.c FORCE\n"
+			  "\t@$(CC) $(FLAGS) -D__KERNEL__ -DMODULE -c -o $@ $< 2>$@.log\n" },
+};
+
+static int write_canary_files(struct compile *c, struct err *err)
+{
+	if (root_mkdirs(&c->job, "probe", 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(canaries); i++)
+		if (root_write(&c->job, canaries[i].name, canaries[i].text, strlen(canaries[i].text), 0644, err) < 0)
+			return -1;
+	return 0;
+}
+
+static int run_canary(struct compile *c, struct buildlog *log, struct proc_end *end, struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	bool is_split = !str_eq(c->tree->build, c->tree->source);
+	strv_add(&argv, str_dup(c->tools->make));
+	strv_add(&argv, str_fmt("-C%s", c->tree->source));
+	if (is_split)
+		strv_add(&argv, str_fmt("O=%s", c->tree->build));
+	strv_add(&argv, str_fmt("SYSSRC=%s", c->tree->source));
+	strv_add(&argv, str_fmt("SYSOUT=%s", c->tree->build));
+	strv_add(&argv, str_dup("M=" SANDBOX_WORK "/probe"));
+	strv_add(&argv, str_dup("-k"));
+	strv_add(&argv, str_dup("-j3"));
+	make_variables(c, &argv);
+	strv_add(&argv, str_dup("probe.o"));
+	strv_add(&argv, str_dup("good.o"));
+	strv_add(&argv, str_dup("bad.o"));
+	return make_run(c, (const char *const *)argv.items, NULL, log, end, err);
+}
+
+static char *compiler_text(struct compile *c, const char *path)
+{
+	enum { MOST_TEXT = 1 << 20 };
+	char *text = NULL;
+	struct err absent;
+	if (root_read_most(&c->job, path, MOST_TEXT, &text, NULL, &absent) <= 0)
+		return str_dup("no output");
+	return text;
+}
+
+static int judge_canary(struct compile *c, const struct buildlog *log, const struct proc_end *end, struct err *err)
+{
+	if (!root_exists(&c->job, "probe/probe.o"))
+		return err_set(err, E_TOOLCHAIN, "%s (%s) cannot compile an empty module for kernel %s: %s",
+			       c->tools->cc, c->tools->version, c->tree->release, log->error ? log->error : end->tail);
+	if (!root_exists(&c->job, "probe/good.o")) {
+		auto_str char *text = compiler_text(c, "probe/good.o.log");
+		return err_set(err, E_CONFTEST_BROKEN, "a test that must compile does not: %.400s", text);
+	}
+	if (root_exists(&c->job, "probe/bad.o")) {
+		auto_str char *text = compiler_text(c, "probe/bad.o.log");
+		return err_set(err, E_CONFTEST_BROKEN, "a test that must not compile does: %.400s", text);
+	}
+	return 0;
+}
+
+static int canary_check(struct compile *c, struct err *err)
+{
+	struct buildlog log = { .fd = -1 };
+	struct proc_end end;
+	int r = write_canary_files(c, err);
+	if (r == 0)
+		r = run_canary(c, &log, &end, err);
+	if (r == 0)
+		r = judge_canary(c, &log, &end, err);
+	buildlog_done(&log);
+	return r;
+}
 
 enum { DEFAULT_TIMEOUT_S = 3600, MODULE_BYTES = 512 << 20 };
 #define JOB "job"
@@ -84,7 +273,7 @@ static int prepare_job(struct build *b, struct err *err)
 	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
 	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0)
 		return -1;
-	if (make_bind_headers(&b->compile, err) < 0)
+	if (bind_headers(&b->compile, err) < 0)
 		return -1;
 	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
 		return err_wrap(err, "the source's own patches");
@@ -140,7 +329,7 @@ static void on_probe(void *probes)
 	probes_save(probes, false);
 }
 
-static int make_once(struct build *b, struct err *err)
+static int run_make(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
 	struct buildlog log = {
@@ -163,18 +352,18 @@ static int make_once(struct build *b, struct err *err)
 
 // Objects of the canaries are not kept: they tell of the compiler. What was compiled before the kill stays, so the
 // second run is not from the start.
-static int make(struct build *b, struct err *err)
+static int make_modules(struct build *b, struct err *err)
 {
 	if (*b->same)
 		objects_open(b->request->cache, b->same, &b->tools, &b->compile.objects, &b->objects_lock);
-	int r = make_once(b, err);
+	int r = run_make(b, err);
 	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
 		return r;
 	b->jobs /= 2;
-	return make_once(b, err);
+	return run_make(b, err);
 }
 
-static int strip(struct build *b, struct err *err)
+static int strip_modules(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
 	struct buildlog log = { .fd = b->request->log_fd };
@@ -264,7 +453,8 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 	jobs_read(request->kern, &b.facts);
 	b.jobs = jobs_count(&b.facts, request->jobs);
 	if (check_request(&b, err) < 0 || prepare_job(&b, err) < 0 || use_cache(&b, err) < 0 ||
-	    canary_check(&b.compile, err) < 0 || make(&b, err) < 0 || strip(&b, err) < 0 || publish_output(&b, err) < 0)
+	    canary_check(&b.compile, err) < 0 || make_modules(&b, err) < 0 || strip_modules(&b, err) < 0 ||
+	    publish_output(&b, err) < 0)
 		return -1;
 	fill_result(&b, started_ms, ret);
 	return 0;
