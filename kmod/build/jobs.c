@@ -69,60 +69,69 @@ static void read_v2(const struct root *kern, const char *dir, struct jobs_facts 
 	limit_memory(f, read_cgroup_number(kern, dir, "memory.max"), read_cgroup_number(kern, dir, "memory.current"));
 }
 
-static void read_v1(const struct root *kern, const char *controller, const char *path, struct jobs_facts *f)
+static void read_v1(const struct root *kern, const char *dir, struct jobs_facts *f)
 {
-	auto_str char *dir = str_fmt("sys/fs/cgroup/%s%s", controller, path);
 	limit_cpus(f, read_cgroup_number(kern, dir, "cpu.cfs_quota_us"),
 		   read_cgroup_number(kern, dir, "cpu.cfs_period_us"));
 	limit_memory(f, read_cgroup_number(kern, dir, "memory.limit_in_bytes"),
 		     read_cgroup_number(kern, dir, "memory.usage_in_bytes"));
 }
 
-// From the process's own group up to the root: every level may limit.
-static void read_levels(const struct root *kern, const char *controller, char *path, struct jobs_facts *f)
+// From the process's own group up to the root: every level may limit. A container may see its own group as the root of
+// the mount: then no level but the root exists.
+static void read_levels(const struct root *kern, const char *mount, const char *group,
+			void (*read)(const struct root *kern, const char *dir, struct jobs_facts *f),
+			struct jobs_facts *f)
 {
-	for (;;) {
-		if (*controller) {
-			read_v1(kern, controller, path, f);
-		} else {
-			auto_str char *dir = str_fmt("sys/fs/cgroup%s", path);
-			read_v2(kern, dir, f);
-		}
-		char *slash = strrchr(path, '/');
-		if (!slash || !*path)
+	auto_str char *path = str_dup(group);
+	for (char *slash = path; slash; *slash = '\0') {
+		auto_str char *dir = str_fmt("%s%s", mount, path);
+		read(kern, dir, f);
+		slash = strrchr(path, '/');
+		if (!slash)
 			return;
-		*slash = '\0';
 	}
 }
 
-// Lines of /proc/self/cgroup: "0::/path" is v2, "N:cpu,cpuacct:/path" and "N:memory:/path" are v1.
-static void read_groups(const struct root *kern, struct jobs_facts *f)
+// Lines of /proc/self/cgroup: "0::/path" is v2, "N:cpu,cpuacct:/path" and "N:memory:/path" are v1. A v1 hierarchy is
+// mounted under its list of controllers, and under each name by a link.
+int jobs_limits(const struct root *kern, struct jobs_facts *ret, struct err *err)
 {
+	static const char *const controllers[] = { "cpu", "memory" };
 	auto_str char *text = NULL;
 	auto_strv struct strv lines = { 0 };
-	struct err absent;
-	if (root_read(kern, "proc/self/cgroup", &text, NULL, &absent) <= 0)
-		return;
-	strv_split(&lines, text, "\n");
+	if (root_read(kern, "proc/self/cgroup", &text, NULL, err) < 0)
+		return -1;
+	strv_split(&lines, text ? text : "", "\n");
 	for (size_t i = 0; i < lines.count; i++) {
-		char *controllers = strchr(lines.items[i], ':');
-		char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+		char *list = strchr(lines.items[i], ':'), *path = list ? strchr(list + 1, ':') : NULL;
+		auto_strv struct strv names = { 0 };
 		if (!path)
 			continue;
 		*path++ = '\0';
-		controllers++;
-		if (!*controllers || str_starts(controllers, "cpu,") || str_eq(controllers, "cpu") ||
-		    str_eq(controllers, "memory"))
-			read_levels(kern, controllers, str_eq(path, "/") ? path + 1 : path, f);
+		strv_split(&names, ++list, ",");
+		if (!names.count)
+			read_levels(kern, "sys/fs/cgroup", path, read_v2, ret);
+		for (size_t c = 0; c < ARRAY_SIZE(controllers); c++) {
+			auto_str char *one = str_fmt("sys/fs/cgroup/%s", controllers[c]),
+				      *all = str_fmt("sys/fs/cgroup/%s", list);
+			if (!strv_has(&names, controllers[c]))
+				continue;
+			read_levels(kern, one, path, read_v1, ret);
+			if (!str_eq(one, all))
+				read_levels(kern, all, path, read_v1, ret);
+		}
 	}
+	return 0;
 }
 
 void jobs_read(const struct root *kern, struct jobs_facts *ret)
 {
 	struct jobs_facts f = { 0 };
+	struct err unreadable;
 	cpu_set_t set;
 	f.processors = sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-	read_groups(kern, &f);
+	jobs_limits(kern, &f, &unreadable);
 	lower_to(&f.memory_bytes, read_field(kern, "proc/meminfo", "MemAvailable:") * 1024);
 	*ret = f;
 }

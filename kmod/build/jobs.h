@@ -11,7 +11,10 @@ struct jobs_facts {
 	uint64_t memory_max_bytes; // memory.max; 0 = none
 };
 
-// Of this process's cgroup and all above it (v2, else v1), below kern's proc and sys. What cannot be read is no limit.
+// The limits alone, added to ret: the tightest of this process's cgroup and all above it, v2 and v1, below kern's proc
+// and sys. What is absent is no limit.
+int jobs_limits(const struct root *kern, struct jobs_facts *ret, struct err *err);
+// All of it. What cannot be read is no limit.
 void jobs_read(const struct root *kern, struct jobs_facts *ret);
 // Pure; at least 1. requested: a user's --jobs, 0 = choose.
 unsigned jobs_count(const struct jobs_facts *facts, unsigned requested);
