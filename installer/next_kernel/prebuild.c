@@ -235,7 +235,7 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 		return -1;
 	}
 	if (!str_eq(p->request->driver, p->source.version))
-		return err_set(err, E_SOURCE, "the source is of driver %s, wished is %s", p->source.version,
+		return err_set(err, E_SOURCE, "the source is of driver %s, but %s was requested", p->source.version,
 			       p->request->driver);
 	struct check_request request = { .release = a->kernel->release,
 					 .banner = a->banner,
@@ -362,7 +362,7 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 	struct err why;
 	if (!a->p->request->is_retry && a->entry->tries && boottime_s() < a->entry->not_before_s)
 		return;
-	auto_str char *text = str_fmt("driver %s is compiled for it now", a->p->source.version);
+	auto_str char *text = str_fmt("compiling driver %s for it now", a->p->source.version);
 	kernel_report_set(a->entry, KERNEL_BUILDING, 0, text);
 	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
 	if (kernel_report_write(a->p->host, a->p->facts->host.boot_id, &a->p->kernel_report, &why) < 0 ||
@@ -435,7 +435,7 @@ static struct kernel_report_entry make_report_entry(const struct prebuild *p, co
 					 .is_next = k->is_next };
 	auto_str char *both = str_fmt("%s %s", p->inputs, k->stamp);
 	digest_data(both, strlen(both), e.stamp);
-	kernel_report_set(&e, KERNEL_NEEDS_BUILD, 0, "nobody has looked yet");
+	kernel_report_set(&e, KERNEL_NEEDS_BUILD, 0, "not checked yet");
 	if (old && str_eq(old->stamp, e.stamp)) {
 		e.tries = old->tries;
 		e.not_before_s = old->not_before_s;
@@ -507,7 +507,7 @@ static int free_removed(const struct prebuild *p, const struct strv *removed, st
 	    store_gc(&s, &stay, false, &g, err) < 0)
 		return -1;
 	for (size_t i = 0; i < g.packages.count; i++)
-		progress_note(p->progress, "%s leaves the store: its kernel was removed", g.packages.items[i]);
+		progress_note(p->progress, "removing %s from the store: its kernel was removed", g.packages.items[i]);
 	return 0;
 }
 
@@ -517,7 +517,8 @@ static void collect_removed_kernels(const struct prebuild *p)
 	auto_strv struct strv removed = { 0 };
 	list_removed(p, &removed);
 	if (removed.count && free_removed(p, &removed, &why) < 0)
-		progress_note(p->progress, "packages of removed kernels stay until `kmodsmith store gc`: %s", why.text);
+		progress_note(p->progress,
+			      "packages of removed kernels stay in the store until `kmodsmith store gc`: %s", why.text);
 }
 
 // A verdict of before that only other inputs can change. A builder image may come to the sources any time.
@@ -538,7 +539,7 @@ static void look_at_candidate(struct prebuild *p, size_t at)
 	open_prebuild_kernel(p, at, &a);
 	if (a.kernel->lacks) {
 		auto_str char *text =
-			str_fmt("it has %s yet: it is being installed, or only half of it was", a.kernel->lacks);
+			str_fmt("%s yet: it is still being installed, or was installed only in part", a.kernel->lacks);
 		kernel_report_set(a.entry, KERNEL_INCOMPLETE, 0, text);
 	} else if (acquire_for_kernel(&a, &why) == 0) {
 		if (!p->request->source || p->request->is_compile_forbidden)
@@ -569,7 +570,7 @@ static int compile_candidate(struct prebuild *p, size_t at)
 	open_prebuild_kernel(p, at, &a);
 	if (is_kernel_removed(a.kernel))
 		return 1;
-	progress_note(p->progress, "kernel %s: a package is made for it", a.kernel->release);
+	progress_note(p->progress, "kernel %s: building a package", a.kernel->release);
 	compile_for_kernel(&a);
 	return a.entry->verdict != KERNEL_READY && is_kernel_removed(a.kernel);
 }
@@ -582,7 +583,7 @@ static int compile_candidates(struct prebuild *p, struct err *err)
 		if (f->items[i].verdict != KERNEL_NEEDS_BUILD)
 			continue;
 		if (begun++ >= p->request->limit) {
-			auto_str char *text = str_fmt("%s; kernels before it are more than --limit %u",
+			auto_str char *text = str_fmt("%s; not built in this run because of --limit %u",
 						      f->items[i].evidence, p->request->limit);
 			kernel_report_set(&f->items[i], KERNEL_NEEDS_BUILD, 0, text);
 			continue;

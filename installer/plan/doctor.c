@@ -80,10 +80,10 @@ static int examine_rights(struct doctor *x, struct err *err)
 		add_finding(x, "rights", DOCTOR_FAIL, E_RIGHTS, "this process lacks %s", names);
 	else if (some > 0)
 		add_finding(x, "rights", DOCTOR_WARN, E_RIGHTS,
-			    "enough for a package that is at hand; this process lacks %s", names);
+			    "enough to install an available package; this process lacks %s", names);
 	else if (root_exists(x->kern, "proc/self/status"))
 		add_finding(x, "rights", DOCTOR_PASS, 0,
-			    "modules, device nodes and the processes of others are allowed");
+			    "loading modules, making device nodes and reading other processes are allowed");
 	return 0;
 }
 
@@ -112,9 +112,9 @@ static void examine_gpus(struct doctor *x)
 	if (gpus_check_owner(g, true, &err) < 0)
 		add_finding(x, "owner", DOCTOR_FAIL, err.code, "%s", err.text);
 	else if (owned)
-		add_finding(x, "owner", DOCTOR_WARN, E_BOUND, "an install takes %s", owned);
+		add_finding(x, "owner", DOCTOR_WARN, E_BOUND, "install unbinds %s", owned);
 	else
-		add_finding(x, "owner", DOCTOR_PASS, 0, "no foreign driver owns a GPU");
+		add_finding(x, "owner", DOCTOR_PASS, 0, "no other driver is bound to a GPU");
 }
 
 // 1 = the store's package for this kernel has modules with signatures, 0 = they are unsigned, or there is no package.
@@ -166,11 +166,11 @@ static int examine_signing(struct doctor *x, struct err *err)
 		return -1;
 	bool is_needed = facts_has_gpu(&x->facts) && !x->facts.loaded.count && !existing_driver.is_foreign;
 	add_finding(x, "signing", r <= 0 && is_needed ? DOCTOR_FAIL : DOCTOR_WARN, E_SIGNING_REQUIRED,
-		    "%s: only signed modules load, and kmodsmith signs none that it compiles; %s", signing,
-		    r > 0                      ? "the store has a package with signed ones" :
+		    "%s: only signed modules load, and kmodsmith does not sign what it compiles; %s", signing,
+		    r > 0                      ? "the store has a package with signed modules" :
 		    existing_driver.is_foreign ? "the host has a driver of its own" :
-		    r < 0                      ? "whether the store has a package with signed ones is not known" :
-						 "the store has no package with signed ones for this kernel");
+		    r < 0                      ? "it is unknown whether the store has a package with signed modules" :
+						 "the store has no package with signed modules for this kernel");
 	return 0;
 }
 
@@ -222,7 +222,7 @@ static void examine_space(struct doctor *x)
 	unsigned long long mib = (unsigned long long)fs.f_bavail * fs.f_frsize >> 20;
 	bool is_enough = mib >= SPACE_WANTED_MIB;
 	add_finding(x, "space", is_enough ? DOCTOR_PASS : DOCTOR_WARN, is_enough ? 0 : E_NO_SPACE,
-		    "%llu MiB free in '%s', a compile takes up to %d", mib, x->state->name, SPACE_WANTED_MIB);
+		    "%llu MiB free in '%s', a compile needs up to %d", mib, x->state->name, SPACE_WANTED_MIB);
 }
 
 static bool has_gsp(const struct gpus *g)
@@ -273,7 +273,7 @@ static int examine_driver(struct doctor *x, struct err *err)
 	if (holders)
 		add_finding(x, "holders", DOCTOR_WARN, E_IN_USE, "%zu holder(s), first: %s", holders, first);
 	else
-		add_finding(x, "holders", DOCTOR_PASS, 0, "nobody uses the driver");
+		add_finding(x, "holders", DOCTOR_PASS, 0, "the driver is not in use");
 	holders_done(&h);
 	return 0;
 }
@@ -287,10 +287,10 @@ static int examine_trust(struct doctor *x, struct err *err)
 		return -1;
 	if (r > 0)
 		add_finding(x, "packages", DOCTOR_WARN, E_UNTRUSTED,
-			    "%llu were taken with --insecure-skip-verify, the last was %s", (unsigned long long)count,
+			    "%llu were stored with --insecure-skip-verify, last %s", (unsigned long long)count,
 			    last ? last : "(unknown)");
 	else
-		add_finding(x, "packages", DOCTOR_PASS, 0, "none was taken without knowing who made it");
+		add_finding(x, "packages", DOCTOR_PASS, 0, "none was stored unverified");
 	return 0;
 }
 
@@ -323,7 +323,7 @@ static int examine_next(struct doctor *x, struct err *err)
 	const struct kernel_report_entry *next = kernel_report_next(&f);
 	auto_str char *text = next ? kernel_report_line(next) : NULL;
 	if (!next)
-		add_finding(x, "next boot", DOCTOR_PASS, 0, "%s, which runs now, starts next", f.running);
+		add_finding(x, "next boot", DOCTOR_PASS, 0, "the running kernel %s boots next", f.running);
 	else if (next->verdict == KERNEL_READY)
 		add_finding(x, "next boot", DOCTOR_PASS, 0, "%s", text);
 	else

@@ -120,7 +120,7 @@ static char *why_params_differ(const struct plan_context *m)
 	auto_str char *lost = had ? loaded_params_removed(had, &m->plan->modules, m->request->params) : NULL;
 	auto_str char *lacks =
 		had && m->request->params ? loaded_params_missing(had, &m->facts->loaded, m->request->params) : NULL;
-	return lost  ? str_fmt("only parameters differ: %s is no longer wished", lost) :
+	return lost  ? str_fmt("only parameters differ: %s is no longer requested", lost) :
 	       lacks ? str_fmt("only parameters differ: %s was not given", lacks) :
 		       NULL;
 }
@@ -144,10 +144,10 @@ static char *why_modules_differ(const struct plan_context *m, struct strv *ret_m
 	const struct modules *l = &m->facts->loaded;
 	auto_strv struct strv params = { 0 };
 	if (!str_eq(l->version, m->plan->driver))
-		return str_fmt("driver %s is loaded, %s is wished", l->version ? l->version : "(unknown)",
+		return str_fmt("driver %s is loaded, %s was requested", l->version ? l->version : "(unknown)",
 			       m->plan->driver);
 	if (l->flavour != m->plan->flavour)
-		return str_fmt("the %s modules are loaded, %s is wished", flavour_name(l->flavour),
+		return str_fmt("the %s modules are loaded, %s was requested", flavour_name(l->flavour),
 			       flavour_name(m->plan->flavour));
 	for (size_t i = 0; i < m->plan->modules.count; i++) {
 		const char *name = m->plan->modules.items[i],
@@ -273,7 +273,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 	if (check_journal_failures(m, err) < 0)
 		return -1;
 	add_step(m->plan, STEP_PREFLIGHT, str_dup("rights, firmware, room"),
-		 str_dup("what would fail later is told before anything is fetched, compiled or touched"));
+		 str_dup("checked before anything is fetched, compiled or touched"));
 	if (is_package_fitting(m)) {
 		add_step(m->plan, STEP_PACKAGE, str_dup(a->package->place),
 			 str_fmt("%smade for kernel %s%s%s", a->compatible ? "compatible: " : "",
@@ -286,7 +286,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 			       a->source_version ? "compiling is forbidden" : "no --source to compile");
 	} else if (!str_eq(a->source_version, m->plan->driver)) {
 		return err_set(err, E_USAGE,
-			       "driver %s is asked for, and the source is of driver %s: leave out --driver "
+			       "driver %s was requested, but the source is of driver %s: leave out --driver "
 			       "(DRIVER_VERSION) or name a source of %s",
 			       m->plan->driver, a->source_version, m->plan->driver);
 	} else {
@@ -297,7 +297,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 		add_step(m->plan, STEP_COMPILE,
 			 str_fmt("%s %s for %s", m->plan->driver, flavour_name(m->plan->flavour),
 				 m->facts->host.release),
-			 str_dup("no package is at hand"));
+			 str_dup("no package is available"));
 	}
 	add_step(m->plan, STEP_PROVE, strv_join(modules, ", "),
 		 str_dup("nothing is touched before the new modules are known to fit"));
@@ -323,7 +323,7 @@ static int check_installed(const struct plan_context *m, struct err *err)
 	const struct existing_driver *r = &m->facts->existing_driver;
 	if (str_eq(r->version, m->plan->driver) && r->flavour == m->plan->flavour)
 		return 0;
-	auto_str char *why = str_fmt("%s %s is wished", m->plan->driver, flavour_name(m->plan->flavour));
+	auto_str char *why = str_fmt("%s %s was requested", m->plan->driver, flavour_name(m->plan->flavour));
 	return check_host_driver(m, why, err);
 }
 
@@ -344,7 +344,7 @@ static int add_replace(const struct plan_context *m, const char *why, struct err
 	size_t holders = m->holders ? holders_blocking(m->holders) : 0;
 	if (holders && m->request->holders == HOLDERS_REFUSE) {
 		auto_str char *first = holders_first(m->holders);
-		return err_set(err, E_IN_USE, "%s, but %zu holder(s) keep the driver: %s", why, holders, first);
+		return err_set(err, E_IN_USE, "%s, but %zu holder(s) use the driver: %s", why, holders, first);
 	}
 	if (m->request->holders != HOLDERS_REFUSE)
 		add_step(m->plan, STEP_HOLDERS, str_fmt("%zu holder(s) now", holders),
@@ -376,7 +376,7 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 		return -1;
 	m->plan->outcome = PLAN_ADOPT;
 	add_step(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, flavour_name(m->plan->flavour)),
-		 str_dup("the kernel has the wished modules: zero unloads, zero compiles"));
+		 str_dup("the requested modules are loaded: zero unloads, zero compiles"));
 	return 0;
 }
 
@@ -422,7 +422,7 @@ static int plan_host_driver(const struct plan_context *m, struct err *err)
 	m->plan->flavour = r->flavour;
 	m->plan->flavour_why = str_dup("that of the host's own driver");
 	add_step(m->plan, STEP_ADOPT, str_fmt("the host's own driver %s", text),
-		 str_dup("--host-driver use: it stays as it is, whatever is wished"));
+		 str_dup("--host-driver use: it stays as it is, whatever was requested"));
 	return 0;
 }
 
@@ -457,11 +457,11 @@ static int make_steps(const struct plan_context *m, struct err *err)
 	add_step(m->plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
 	if (why)
 		add_step(m->plan, STEP_EXPORT, str_fmt("user space %s", m->plan->driver),
-			 str_dup("one switch, when the modules are in"));
+			 str_dup("switched at once, after the modules are loaded"));
 	add_step(m->plan, STEP_VERIFY,
 		 str_fmt("%zu GPUs, %zu switches", gpus_count_ours(&m->facts->gpus, GPU_DISPLAY),
 			 gpus_count_ours(&m->facts->gpus, GPU_SWITCH)),
-		 str_dup("ready means measured"));
+		 str_dup("readiness is measured"));
 	return 0;
 }
 

@@ -68,9 +68,9 @@ static char *why_no_firmware(const struct gpus *gpus, unsigned branch, int gsp_m
 		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
 		    gpu_gsp_firmware(gpus->items[i].device, branch))
 			return gsp_mode == GSP_UNSET ?
-				       str_dup("the proprietary modules do without by default here") :
-				       str_fmt("NVreg_EnableGpuFirmware=%d lets the proprietary modules do "
-					       "without",
+				       str_dup("the proprietary modules work without it by default here") :
+				       str_fmt("NVreg_EnableGpuFirmware=%d lets the proprietary modules work without "
+					       "it",
 					       gsp_mode);
 	return str_dup("no GPU here has a GPU System Processor");
 }

@@ -70,18 +70,18 @@ static void judge_pulse(struct liveness_verdict *v, char state, unsigned stall_s
 	v->is_alive = is_gone;
 	v->is_serving = !is_gone && str_eq(v->step, LIVENESS_SERVE);
 	if (is_gone)
-		v->why = str_fmt("process %d is gone, and the next start has begun nothing yet", v->pid);
+		v->why = str_fmt("process %d is gone, and the next start has not begun yet", v->pid);
 	else if (strchr("Tt", state))
 		v->why = str_fmt("process %d is stopped in %s", v->pid, v->step);
 	else if (is_turning && v->age_s > stall_s)
-		v->why = str_fmt("process %d hangs since %lld s", v->pid, (long long)v->age_s);
+		v->why = str_fmt("process %d has hung for %lld s", v->pid, (long long)v->age_s);
 	else if (v->done < v->total && v->age_s > stall_s)
-		v->why = str_fmt("%s makes no progress since %lld s: %u of %u", v->step, (long long)v->age_s, v->done,
+		v->why = str_fmt("%s has made no progress for %lld s: %u of %u", v->step, (long long)v->age_s, v->done,
 				 v->total);
 	else
 		v->is_alive = true;
 	if (!v->why && (is_turning || str_eq(v->step, LIVENESS_SERVE)))
-		v->why = str_fmt("process %d %s", v->pid, is_turning ? "goes on" : "serves");
+		v->why = str_fmt("process %d %s", v->pid, is_turning ? "is alive" : "serves");
 	if (!v->why)
 		v->why = str_fmt("process %d is in %s, %u of %u, %lld s ago", v->pid, v->step, v->done, v->total,
 				 (long long)v->age_s);
@@ -103,7 +103,8 @@ int liveness_check(const struct root *root, const char *dir, const struct root *
 	    json_unpack(json, "{s:s, s:i, s?:I, s:s, s:i, s:i, s:I}", "boot_id", &boot, "pid", &ret->pid, "start",
 			&start, "step", &step, "done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0 ||
 	    !str_eq(boot, boot_id)) {
-		*ret = (struct liveness_verdict){ .is_alive = true, .why = str_dup("nothing was begun in this boot") };
+		*ret = (struct liveness_verdict){ .is_alive = true,
+						  .why = str_dup("nothing was started in this boot") };
 		return 0;
 	}
 	ret->step = str_dup(step);

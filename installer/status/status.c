@@ -89,7 +89,7 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 		if (n->verdict == NODE_MISSING || n->verdict == NODE_WRONG)
 			str_add(&first, ", first: %s is %s", n->path, device_verdict_name(n->verdict));
 	}
-	add_check(s, "nodes", s->devices.count && !bad, "%zu of %zu right, with their /dev/char links%s",
+	add_check(s, "nodes", s->devices.count && !bad, "%zu of %zu correct, with their /dev/char links%s",
 		  s->devices.count - bad, s->devices.count, first);
 	return 0;
 }
@@ -171,7 +171,7 @@ static char *daemon_text(const struct daemon_entry *e, const struct root *kern)
 	if (daemon_entry_runs(e, kern))
 		return str_fmt("%s up (pid %d%s)%s%s", e->name, e->pid,
 			       e->is_foreign ? ", of others" :
-			       e->restarts   ? ", started again" :
+			       e->restarts   ? ", restarted" :
 					       "",
 			       licence ? ", " : "", licence ? licence : "");
 	return str_fmt("%s %s%s%s", e->name, str_eq(e->state, "up") ? "not running" : e->state, why ? ": " : "",

@@ -46,7 +46,7 @@ static int begin_change(struct transaction *r, const struct step *step, struct e
 	journal_step(&r->journal, name);
 	transaction_block_signals();
 	if (r->rollback.driver.version) // it may take seconds, in which the driver still serves: no part of the step
-		progress_end(r->a->progress, "prepare", "driver %s %s could come back", r->rollback.driver.version,
+		progress_end(r->a->progress, "prepare", "can roll back to driver %s %s", r->rollback.driver.version,
 			     r->rollback.driver.flavour);
 	if (transaction_publish(r, name, step->subject, true, err) < 0 || transaction_write_intent(r, err) < 0)
 		return -1;
@@ -226,7 +226,7 @@ static int load_last_good(struct transaction *r, struct err *err)
 	step_export_rollback(r);
 	if (transaction_verify(r, NULL, err) < 0)
 		return -1;
-	progress_end(r->a->progress, "verify", "what worked last, every post-condition holds");
+	progress_end(r->a->progress, "verify", "the last good driver, every post-condition holds");
 	return 0;
 }
 
@@ -249,13 +249,13 @@ static int begin_recovery(struct transaction *r, struct err *err)
 	auto_str char *why = journal_why_not(&r->journal, boot, &r->rollback.driver);
 	if (why) {
 		bool is_new = journal_skip_boot(&r->journal, boot);
-		progress_note(r->a->progress, "the last good driver %s does not come back: %s%s",
+		progress_note(r->a->progress, "the last good driver %s is not restored: %s%s",
 			      r->rollback.driver.version, why,
 			      str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
 		return is_new ? transaction_write_intent(r, err) : 0;
 	}
-	// Before anything is touched: what would serve no better than what was refused stays out. Its user space is
-	// made ready first, because that may bring the firmware.
+	// Checked before anything is touched: a driver from the refused package would fail the same way. The user space
+	// is prepared first, because it may contain the firmware.
 	if (*unfit && str_eq(last->digest, unfit))
 		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
 	step_prepare_rollback_export(r);

@@ -176,7 +176,7 @@ static int check_proof_basis(const struct transaction *r, struct proof *proof, s
 		return 0;
 	if (plan_has(a->plan, STEP_UNLOAD) && !r->was_open && !a->is_unproven_allowed)
 		return err_set(err, E_UNPROVEN, "%s", proof->text);
-	progress_note(a->progress, "whether the modules fit this kernel is not known before they are loaded");
+	progress_note(a->progress, "nothing tells before the load whether the modules fit this kernel");
 	return 0;
 }
 

@@ -185,7 +185,7 @@ void step_undo_export(struct transaction *r)
 {
 	struct err why;
 	if (r->a->export && driver_root_rollback(r->a->export, &why) < 0)
-		progress_note(r->a->progress, "what was exported before is not in place again: %s", why.text);
+		progress_note(r->a->progress, "could not restore the previous export: %s", why.text);
 }
 
 void step_export_collect(struct transaction *r)
@@ -195,7 +195,7 @@ void step_export_collect(struct transaction *r)
 	if (r->a->export)
 		done = driver_root_finish(r->a->export, &why) < 0 ? -1 : driver_root_gc(r->a->export, &why);
 	if (done < 0)
-		progress_note(r->a->progress, "what was exported before is not cleared away: %s", why.text);
+		progress_note(r->a->progress, "could not remove earlier exports: %s", why.text);
 	else if (!done)
 		progress_note(r->a->progress, "an earlier export is still in use; a later start removes it");
 }

@@ -26,7 +26,7 @@ int step_holders(struct transaction *r, const struct step *step, struct err *err
 		holders_wait_note(r->a->progress, &holders);
 		return -1;
 	}
-	progress_end(r->a->progress, "holders", "nobody uses the driver");
+	progress_end(r->a->progress, "holders", "the driver is not in use");
 	return 0;
 }
 
@@ -53,7 +53,7 @@ static void note_loaded(const struct transaction *r, const struct strv *modules,
 	bool is_other = p->count && !str_eq(p->key.release, host->release);
 	if (existing_driver_note(r->a->host, r->a->kern, host->boot_id, modules, is_other ? p->key.release : NULL,
 				 &why) < 0)
-		progress_note(r->a->progress, "it is not noted who loaded the driver: %s", why.text);
+		progress_note(r->a->progress, "cannot record who loaded the driver: %s", why.text);
 }
 
 static int load_set_module(struct transaction *r, size_t index, struct err *err)
@@ -84,7 +84,7 @@ int step_load(struct transaction *r, const struct step *step, struct err *err)
 	}
 	note_loaded(r, &r->loaded, &r->package);
 	step_commit_unbind(r);
-	auto_str char *names = r->loaded.count ? strv_join(&r->loaded, ", ") : str_dup("nothing that was not there");
+	auto_str char *names = r->loaded.count ? strv_join(&r->loaded, ", ") : str_dup("nothing new");
 	progress_end(a->progress, "load", "%s", r->failed.count ? names : step->subject);
 	return 0;
 }
@@ -116,7 +116,8 @@ static void note_rolled_back(const struct transaction *r)
 	const struct package *p = r->rollback.shared ? &r->package : &r->rollback.package;
 	note_loaded(r, &r->rollback.driver.modules, p);
 	if (transaction_note_reuse(r, p, &why) < 0)
-		progress_note(r->a->progress, "the store does not remember what serves this kernel: %s", why.text);
+		progress_note(r->a->progress, "cannot record in the store which package serves this kernel: %s",
+			      why.text);
 }
 
 int step_undo_unload(struct transaction *r, struct err *err)

@@ -113,7 +113,7 @@ static void restore_old_drivers(struct transaction *r)
 	auto_str char *problem = NULL;
 	unbind_restore(&w, &r->released, &problem);
 	if (problem)
-		progress_note(r->a->progress, "not everything has its driver back: %s", problem);
+		progress_note(r->a->progress, "could not rebind every GPU to its previous driver: %s", problem);
 	unbind_done(&r->released);
 }
 
@@ -150,5 +150,5 @@ void step_commit_unbind(struct transaction *r)
 	struct err err;
 	struct unbind_work w = unbind_work(r);
 	if (unbind_finish(&w, &r->released, &err) < 0)
-		progress_note(r->a->progress, "driver_override stays: %s", err.text);
+		progress_note(r->a->progress, "could not reset driver_override: %s", err.text);
 }

@@ -51,7 +51,7 @@ void transaction_remember(const struct transaction *r, const char *digest,
 {
 	struct err why;
 	if (digest && acquire_has_store(r->a->acquire) && set(&r->a->acquire->store, digest, &why) < 0)
-		progress_note(r->a->progress, "the store does not remember package %.12s: %s", digest, why.text);
+		progress_note(r->a->progress, "cannot record package %.12s in the store: %s", digest, why.text);
 }
 
 int transaction_note_reuse(const struct transaction *r, const struct package *p, struct err *err)
@@ -94,15 +94,16 @@ int transaction_write_intent(struct transaction *r, struct err *err)
 	bool is_counted = j->boots.count > 1 && !driver_state_same(&j->target, &j->last_good);
 	if (keep_journal(r, r->a->acquire->memory.is_allowed && !is_counted, err) == 0)
 		return 0;
-	return is_counted ? err_wrap(err, "a boot ended in this change before, and another one could not be noted") :
-			    -1;
+	return is_counted ?
+		       err_wrap(err, "this change ended a boot before, and another attempt could not be recorded") :
+		       -1;
 }
 
 void transaction_write_journal(struct transaction *r)
 {
 	struct err why;
 	if (keep_journal(r, true, &why) < 0)
-		progress_note(r->a->progress, "the journal is not written: %s", why.text);
+		progress_note(r->a->progress, "cannot write the journal: %s", why.text);
 }
 
 void transaction_flush_journal(struct transaction *r)
@@ -111,14 +112,14 @@ void transaction_flush_journal(struct transaction *r)
 		return;
 	transaction_write_journal(r);
 	if (!r->journal.unwritten)
-		progress_note(r->a->progress, "the journal, which was in memory, is in '%s' again", r->a->state->name);
+		progress_note(r->a->progress, "the journal is on disk again, in '%s'", r->a->state->name);
 }
 
 int transaction_may_go_unwritten(const struct transaction *r, struct err *err)
 {
 	if (!r->a->acquire->memory.is_allowed || !state_dir_is_disk_error(err))
 		return -1;
-	progress_note(r->a->progress, "the store does not remember what is loaded: %s", err->text);
+	progress_note(r->a->progress, "cannot record in the store what is loaded: %s", err->text);
 	return 0;
 }
 
@@ -164,7 +165,7 @@ static void record_optional_failures(struct transaction *r)
 	r->failed.driver = str_dup(r->target.version);
 	r->failed.package = str_dup(r->package.manifest.digest);
 	if (optional_modules_write(r->a->host, host->boot_id, &r->failed, &why) < 0)
-		progress_note(r->a->progress, "it is not noted which modules are not loaded: %s", why.text);
+		progress_note(r->a->progress, "cannot record which optional modules are not loaded: %s", why.text);
 }
 
 static int measure_node(const struct apply *a, struct facts *now, struct status *ret, struct err *err)
@@ -199,9 +200,9 @@ int transaction_publish(const struct transaction *r, const char *step, const cha
 		return 0;
 	if (is_touch && !r->is_touched) {
 		*err = why;
-		return err_wrap(err, "withdraw what is published of this node");
+		return err_wrap(err, "withdraw the published status of this node");
 	}
-	progress_note(a->progress, "the state of this node is not published: %s", why.text);
+	progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
 	return 0;
 }
 
@@ -214,9 +215,9 @@ static void update_cdi_spec(const struct apply *a, const struct status *status)
 	};
 	int r = cdi_spec_file_update(&w, a->cdi, status->has_gpu && status->is_ready, &why);
 	if (r < 0)
-		progress_note(a->progress, "container runtimes are told of no GPU: %s", why.text);
+		progress_note(a->progress, "CDI specification not updated, containers get no GPU: %s", why.text);
 	else if (r > 0)
-		progress_note(a->progress, "container runtimes are told of the GPUs anew");
+		progress_note(a->progress, "CDI specification updated");
 }
 
 static void publish_result(const struct apply *a, const struct facts *now, const struct status *status,
@@ -226,7 +227,7 @@ static void publish_result(const struct apply *a, const struct facts *now, const
 	const struct status_file_end e = { .outcome = outcome, .progress = a->progress, .failure = failure };
 	update_cdi_spec(a, status);
 	if (status_file_end(a->host, now, status, &e, &why) < 0)
-		progress_note(a->progress, "the state of this node is not published: %s", why.text);
+		progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
 }
 
 void transaction_publish_end(const struct transaction *r, const char *outcome)
@@ -240,7 +241,7 @@ void transaction_publish_failure(const struct apply *a, const char *outcome, con
 	auto_status struct status status = { 0 };
 	struct err why;
 	if (measure_node(a, &now, &status, &why) < 0)
-		progress_note(a->progress, "the state of this node is not published: %s", why.text);
+		progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
 	else
 		publish_result(a, &now, &status, outcome, failure);
 }
@@ -396,7 +397,7 @@ void transaction_prepare_rollback(const struct apply *a, const struct journal *j
 				  const struct package *have, struct rollback *ret)
 {
 	auto_rollback struct rollback b = ROLLBACK_NONE;
-	struct err why = { .text = "its modules are in no package of this node, and not on the host" };
+	struct err why = { .text = "its modules are neither in a package of this node nor on the host" };
 	choose_rollback_driver(a->facts, j, target, &b.driver);
 	if (!b.driver.version)
 		return;
@@ -404,7 +405,7 @@ void transaction_prepare_rollback(const struct apply *a, const struct journal *j
 	if (stored <= 0)
 		package_done(&b.package); // its files are those of the host then
 	if (stored <= 0 && !find_on_host(a, &b)) {
-		progress_note(a->progress, "driver %s could not be brought back: %s", b.driver.version, why.text);
+		progress_note(a->progress, "no way back to driver %s: %s", b.driver.version, why.text);
 		return;
 	}
 	*ret = b;
@@ -422,8 +423,8 @@ static int load_rollback_modules(const struct apply *a, const struct rollback *b
 		if (r < 0 && (err->code == E_WEDGED || !optional_modules_is(m->name)))
 			return -1;
 		if (r < 0)
-			progress_note(a->progress, "%s does not come back, and the driver works without it: %s",
-				      m->name, err->text);
+			progress_note(a->progress, "%s was not reloaded, and the driver works without it: %s", m->name,
+				      err->text);
 		any |= r > 0;
 	}
 	return any;

@@ -25,14 +25,15 @@ static void note_foreign_modules(struct progress *progress, const struct modules
 {
 	for (size_t i = 0; i < gone->count; i++)
 		if (!modules_find(l, gone->items[i])->is_driver)
-			progress_note(progress, "module %s, which used the driver, is unloaded and is not loaded again",
+			progress_note(progress,
+				      "module %s, which used the driver, was unloaded and will not be reloaded",
 				      gone->items[i]);
 }
 
 static void add_unloaded_text(const struct strv *unloaded, struct err *err)
 {
 	auto_str char *names = strv_join(unloaded, ", ");
-	err_wrap(err, "after %s went", names);
+	err_wrap(err, "after %s was unloaded", names);
 }
 
 // That nothing could be written about a driver that is gone does not bring it back.
@@ -111,7 +112,7 @@ void unload_record_wedge(const struct root *host, const struct root *state, stru
 		return;
 	journal_wedge(j, boot, why->text);
 	if (journal_keep(host, state, true, j, &err) < 0)
-		progress_note(progress, "the journal does not remember it: %s", err.text);
+		progress_note(progress, "cannot record it in the journal: %s", err.text);
 }
 
 int unload_node(const struct holders_wait *d, const struct root *state, int timeout_ms, struct holders *ret_holders,

@@ -164,7 +164,7 @@ EOF
 
 @test "W1: a source of another driver than the one that is asked for is refused before anything is fetched or touched" {
   tiny_source tree
-  local sure="driver 550.1 is asked for, and the source is of driver 535.261.03"
+  local sure="driver 550.1 was requested, but the source is of driver 535.261.03"
   refused install E_USAGE "$sure" --source tree --driver 550.1
   refused plan E_USAGE "$sure" --source tree --driver 550.1
   kmodsmith plan --source tree --driver 535.261.03

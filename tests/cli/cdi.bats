@@ -164,7 +164,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   rm "$ROOT/dev/nvidia1"
   kmodsmith nodes
   assert_status 1
-  [[ $stderr == *"told of no GPU: /dev/nvidia1 is missing"* ]]
+  [[ $stderr == *"containers get no GPU: /dev/nvidia1 is missing"* ]]
   assert_file_not_exist "$spec"
 }
 

@@ -19,19 +19,19 @@ says() { [[ $("$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60) == "$1"
 @test "coordinator: alive without an API server, dead when it is stopped or hangs, and unknown before it has begun" {
   mkdir "$dir"
   run -0 "$KMODSMITH" probe liveness --pulse-dir "$dir"
-  assert_output "liveness: yes, nothing was begun in this boot"
+  assert_output "liveness: yes, nothing was started in this boot"
   start
-  soon says "liveness: yes, process $pid goes on"
+  soon says "liveness: yes, process $pid is alive"
   soon grep -q "asking for the Lease" "$BATS_TEST_TMPDIR/log"
   kill -STOP "$pid"
   soon says "liveness: no, process $pid is stopped in turn"
   kill -CONT "$pid"
-  soon says "liveness: yes, process $pid goes on"
+  soon says "liveness: yes, process $pid is alive"
   kill -STOP "$pid" # so that it writes nothing; another process of that name and age would
   jq '.uptime_ms -= 61000' "$dir/pulse.json" >"$dir/new"
   jq --argjson pid $$ --argjson start "$(cut -d' ' -f22 "/proc/$$/stat")" '.pid = $pid | .start = $start' "$dir/new" >"$dir/pulse.json"
   run -1 "$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60
-  assert_output --regexp "^liveness: no, process $$ hangs since ([6-9][0-9]|[0-9]{3}) s$"
+  assert_output --regexp "^liveness: no, process $$ has hung for ([6-9][0-9]|[0-9]{3}) s$"
 }
 
 @test "coordinator: a directory that cannot be had is said" {

@@ -205,7 +205,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '[.steps[].step] | join(",")' preflight,package,prove,unbind,load,nodes,verify
   assert_json '.steps[] | select(.step == "unbind") | .subject' "0000:40:00.0 from nouveau"
   kmodsmith doctor
-  assert_line --regexp '^warn +owner +E_BOUND: an install takes 0000:40:00.0 from nouveau'
+  assert_line --regexp '^warn +owner +E_BOUND: install unbinds 0000:40:00.0 from nouveau'
   kmodsmith install --package "$package"
   assert_status 0
   assert_line ready
@@ -472,7 +472,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(grep -c 'warn: --insecure-skip-verify' <<<"$stderr")" 1
   kmodsmith doctor --json
   assert_json '.checks[] | select(.name == "packages") | .state + " " + .code' "warn E_UNTRUSTED"
-  assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were taken")'
+  assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were stored")'
 }
 
 @test "what a far source takes is a step of its own, a near one is not worth a line" {

@@ -186,7 +186,7 @@ process() { # STATE [START]
   serving init
   kmodsmith probe startup
   assert_status 1 # the process is none of the recorded machine, so the container is a new one
-  assert_output "startup: no, process $pod is gone, and the next start has begun nothing yet"
+  assert_output "startup: no, process $pod is gone, and the next start has not begun yet"
   kmodsmith probe readiness
   assert_status 0 # the driver works meanwhile
   mkdir -p "$ROOT/proc/$pod"
@@ -242,7 +242,7 @@ process() { # STATE [START]
   pulse 'step: "serve", start: 98' # by the process that had this number before, as each container has its process 1
   kmodsmith probe startup
   assert_status 1
-  assert_output "startup: no, process 4711 is gone, and the next start has begun nothing yet"
+  assert_output "startup: no, process 4711 is gone, and the next start has not begun yet"
   pulse 'step: "serve", start: 99'
   kmodsmith probe startup
   assert_status 0
@@ -253,7 +253,7 @@ process() { # STATE [START]
   host h100x8
   kmodsmith probe liveness
   assert_status 0
-  assert_output "liveness: yes, nothing was begun in this boot"
+  assert_output "liveness: yes, nothing was started in this boot"
   process S
   pulse
   kmodsmith probe liveness
@@ -262,7 +262,7 @@ process() { # STATE [START]
   pulse "uptime_ms: $(($(uptime_ms) - 700000))"
   kmodsmith probe liveness
   assert_status 1
-  assert_output --regexp "^liveness: no, compile makes no progress since 70[0-9] s: 3 of 9$"
+  assert_output --regexp "^liveness: no, compile has made no progress for 70[0-9] s: 3 of 9$"
   kmodsmith probe liveness --stall 3600
   assert_status 0
   pulse "uptime_ms: 0, done: 9" # linked and proved after the last object
@@ -278,7 +278,7 @@ process() { # STATE [START]
   rm -r "$ROOT/proc/4711"
   kmodsmith probe liveness --json
   assert_status 0 # the container whose process that was is gone, too: this is the next one
-  assert_json .why "process 4711 is gone, and the next start has begun nothing yet"
+  assert_json .why "process 4711 is gone, and the next start has not begun yet"
   pulse 'boot_id: "another"'
   kmodsmith probe liveness
   assert_status 0

@@ -57,7 +57,7 @@ with_caps() { # MASK: of the process on the recorded machine
   assert_line --regexp '^pass +rights '
   with_caps "$(caps SETUID KILL)"
   kmodsmith doctor
-  assert_line --regexp '^warn +rights +E_RIGHTS: enough for a package that is at hand; this process lacks CAP_KILL .*CAP_SETUID'
+  assert_line --regexp '^warn +rights +E_RIGHTS: enough to install an available package; this process lacks CAP_KILL .*CAP_SETUID'
   with_caps "$(caps MKNOD SETUID)"
   kmodsmith doctor
   assert_status 1

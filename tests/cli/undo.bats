@@ -153,7 +153,7 @@ EOF
   kmodsmith install --driver 550.1 --export /run/nvidia/driver
   assert_error E_NO_PACKAGE
   [[ $stderr == *"no user space of driver 535.261.03 is exported: the store: it has no payload-535.261.03-x86_64"* ]]
-  [[ $stderr == *"back "*"driver 535.261.03 open is loaded again"*"what worked last, every post-condition holds"* ]]
+  [[ $stderr == *"back "*"driver 535.261.03 open is loaded again"*"the last good driver, every post-condition holds"* ]]
   assert_equal "$(loads)" "unload nvidia_uvm;unload nvidia;load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm"
   kmodsmith status
   assert_status 0
@@ -173,7 +173,7 @@ EOF
   cp "$BATS_TEST_TMPDIR/journal" "$ROOT/var/lib/kmodsmith/journal"
   rm "$ROOT/.sys-calls"
   boot three
-  [[ $stderr == *"does not come back: 2 boots ended while it was being loaded (back); the next boot tries again"* ]]
+  [[ $stderr == *"is not restored: 2 boots ended while it was being loaded (back); the next boot tries again"* ]]
   boot three
   assert_equal "$(calls)" ""
   boot four

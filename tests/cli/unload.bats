@@ -45,7 +45,7 @@ stats() {
   assert_equal "$(calls | grep ^signal)" "$(printf 'signal 15 %s\n' 611 4242 5150 6001)"
   assert_json '.unloaded | join(" ")' "nvidia_fs nvidia_modeset nvidia_uvm nvidia"
   [[ $stderr == *"asked pid 4242 python3 to end (SIGTERM)"* ]]
-  [[ $stderr == *"module nvidia_fs, which used the driver, is unloaded and is not loaded again"* ]]
+  [[ $stderr == *"module nvidia_fs, which used the driver, was unloaded and will not be reloaded"* ]]
 }
 
 @test "unload: --holders wait has an end, and asks nobody (R-E3)" {

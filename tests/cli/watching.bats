@@ -68,7 +68,7 @@ index() { # as depmod: temporary names, then renames
   index
   soon is_verdict $next ready
   rm -rf "$ROOT/lib/modules/$next" "$ROOT/boot/vmlinuz-$next"
-  soon grep -q "leaves the store: its kernel was removed" "$log"
+  soon grep -q "from the store: its kernel was removed" "$log"
   leave
 }
 
@@ -173,7 +173,7 @@ slow_driver() { # SECONDS
   watcher=$!
   soon is_verdict $next building
   kmodsmith status
-  assert_line --regexp "^kernel $next starts next: building: driver 535.261.03 is compiled for it now"
+  assert_line --regexp "^kernel $next starts next: building: compiling driver 535.261.03 for it now"
   child=$(pgrep -P "$watcher" -f 'watch --once')
   run -0 ps -o ni=,cls= -p "$child"
   assert_output --regexp '^ *19 +B$'

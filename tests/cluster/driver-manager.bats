@@ -65,7 +65,7 @@ teardown() { node_end; }
   driver_pod "$new" "${from[@]}"
   manage uninstall_driver DRIVER_CONFIG_DIGEST=2
   assert_success
-  assert_output --partial "unloaded: driver $old is loaded, $new is wished; driver $new (open) for kernel $kernel is at hand"
+  assert_output --partial "unloaded: driver $old is loaded, $new was requested; driver $new (open) for kernel $kernel is at hand"
   assert_regex "$stderr" "evicted default/train-$node"
   assert_equal "$(calls_of 'unload nvidia')" 1
   assert_equal "$(there)" web

@@ -265,7 +265,7 @@ static void taken_before(void **state)
 	assert_int_equal(store_set_reuse(&n.o.store, OURS, BUILD, n.hex[1], &err), 1);
 	look(&n, 1, "taken");
 	n.o.reuse = REUSE_OFF;
-	look(&n, 0, "and no longer wished");
+	look(&n, 0, "and no longer requested");
 	n.o.reuse = REUSE_ON;
 	n.o.banner = "Linux version " OURS " (a@b) (gcc-13 (x) 13.1.0, GNU ld 2.40) #1 SMP Debian";
 	look(&n, 0, "and of another compiler");

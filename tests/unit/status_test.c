@@ -27,7 +27,7 @@ static const struct row rows[] = {
 	  true },
 	{ "gpus", "1 of 2", "live", "535.1", "OE", "Open ", "535.1", 1, false, false },
 	{ "firmware", "nvidia/535.1/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)", GOOD },
-	{ "nodes", "0 of 3 right, with their /dev/char links, first: nvidia0 is missing", "live", "535.1", "OE",
+	{ "nodes", "0 of 3 correct, with their /dev/char links, first: nvidia0 is missing", "live", "535.1", "OE",
 	  "Open ", "535.1", 2, true, false },
 };
 

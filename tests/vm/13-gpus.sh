@@ -19,7 +19,7 @@ t "the proprietary modules drive it" insmod /packages/proprietary.d/nvidia.ko
 t_fails 1 "R-E1: what failed is not tried again" kmodsmith install --package /packages/open --modules nvidia
 like "  the reason from before is told" "$out" 'E_TARGET_FAILED: .*E_UNSUPPORTED_GPU'
 t_fails 1 "a failed replacement without a kept predecessor" kmodsmith install --package /packages/open --modules nvidia --retry
-like "  what could not be brought back is told" "$out" 'could not be brought back: its modules are in no package'
+like "  what could not be brought back is told" "$out" 'no way back to driver .*: its modules are neither in a package'
 t "install the proprietary modules, so that the node keeps them" kmodsmith install --package /packages/proprietary --modules nvidia
 t_fails 1 "a failed replacement" kmodsmith install --package /packages/open --modules nvidia --retry
 like "  the proprietary modules come back" "$out" "back +.* $PROPRIETARY_VERSION proprietary is loaded again"

@@ -30,8 +30,8 @@ t "the proprietary modules of one version replace those of another" kmodsmith in
 like "  it runs" "$(cat /proc/driver/nvidia/version)" "x86_64 Kernel Module  $PROPRIETARY_VERSION"
 t "the open modules replace the proprietary ones, from the store" kmodsmith install --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=432
 is "  with its parameter" "$(kernel_has)" "$first"
-like "a parameter that is no longer wished is a difference" "$(kmodsmith plan --driver "$OPEN_VERSION" --flavour open)" \
-  'unload .*only parameters differ: nvidia NVreg_DeviceFileMode is no longer wished'
+like "a parameter that is no longer requested is a difference" "$(kmodsmith plan --driver "$OPEN_VERSION" --flavour open)" \
+  'unload .*only parameters differ: nvidia NVreg_DeviceFileMode is no longer requested'
 t "R-D1: an install with another parameter alone" kmodsmith install --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=438
 like "  the plan says that only parameters differ" "$(kmodsmith plan --driver "$OPEN_VERSION" --flavour open --param nvidia:NVreg_DeviceFileMode=432)" \
   'unload .*only parameters differ'

@@ -93,7 +93,7 @@ hold /dev/gdrdrv
 t "stop: an idle one goes with the driver, in the order of the graph" kmodsmith install --package /packages/smallset --holders stop
 like "stop: who uses the other module is asked to end" "$out" "asked pid $holder "
 like "stop: the other module is unloaded first" "$out" 'unload .*gdrdrv, .*nvidia_uvm, nvidia( |$)'
-like "stop: the install says that the other module is not loaded again" "$out" 'module gdrdrv, which used the driver, is unloaded and is not loaded again'
+like "stop: the install says that the other module is not loaded again" "$out" 'module gdrdrv, which used the driver, was unloaded and will not be reloaded'
 wait "$holder"
 t "an unload goes through when nobody uses the driver" kmodsmith unload
 is "no module is left after the unload" "$(modules)" ""

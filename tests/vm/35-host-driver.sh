@@ -15,7 +15,7 @@ mkdir -p "/$tree" && cp /packages/open.d/*.ko "/$tree/" && depmod
 host="$OPEN_VERSION \(open, from $tree/nvidia.ko\)"
 
 t_fails 1 "installed and not loaded: the next boot would load it" kmodsmith install --package /packages/proprietary
-like "  the driver of the host is named" "$out" "E_HOST_DRIVER: .*proprietary is wished; the host's own driver $host is installed"
+like "  the driver of the host is named" "$out" "E_HOST_DRIVER: .*proprietary was requested; the host's own driver $host is installed"
 t_fails 1 "use of what is not loaded" kmodsmith install --package /packages/proprietary --host-driver use
 like "  what to do is told" "$out" 'E_HOST_DRIVER: .*modprobe nvidia'
 mkdir -p /etc/modprobe.d && echo blacklist nvidia >/etc/modprobe.d/nvidia.conf

@@ -69,7 +69,7 @@ done
 kill $holder
 wait $holder
 t "doctor names what is missing for the rest" sh -c '/usr/bin/setpriv --bounding-set -setuid,-chown --inh-caps=-all kmodsmith doctor | grep rights'
-like "  as a warning" "$out" '^warn +rights +E_RIGHTS: enough for a package that is at hand; this process lacks CAP_CHOWN .*CAP_SETUID'
+like "  as a warning" "$out" '^warn +rights +E_RIGHTS: enough to install an available package; this process lacks CAP_CHOWN .*CAP_SETUID'
 t "unload" kmodsmith unload
 
 started() { until grep -q "$2" "$1"; do kill -0 "$init" 2>/dev/null || return 1; sleep 0.1; done; }

@@ -56,7 +56,7 @@ t "a read-only disk at boot" $install
 served 'Read-only file system'
 mount -o remount,rw $state && rm $state/filler*
 t "the disk can be written again" $install
-like "  the journal is on it" "$out" "the journal, which was in memory, is in '/+var/lib/kmodsmith' again"
+like "  the journal is on it" "$out" "the journal is on disk again, in '/+var/lib/kmodsmith'"
 is "  with what was done meanwhile" "$(journal $state/journal)" "$this_boot"
 t "  and not in memory" test ! -e /run/kmodsmith/journal
 t "  ready" kmodsmith status
