@@ -3,16 +3,9 @@
 // T04, T06, T11, T23, T25, T82.
 #include "tests/unit/rollout_said.h"
 
-#define AT(phase_) .phase = PHASE_##phase_
 #define DRAIN(phase_) .phase = PHASE_##phase_, OURS, .loaded = OLD
 #define BARE(phase_) .phase = PHASE_##phase_, .receipt = true, .previous = OLD, .loaded = OLD // without a slot
-#define BROKEN .phase = PHASE_FAILED, OURS, .touched = true
 
-static void served_by_a_set(struct view *v)
-{
-	(void)v;
-	memcpy(m.facts.driver_set, "nvidia-driver-daemonset", sizeof("nvidia-driver-daemonset"));
-}
 static void upgraded_behind_us(struct view *v)
 {
 	served_by_a_set(v);
@@ -165,26 +158,10 @@ static void no_jobs_and_release(struct view *v)
 	wait_then_release(v);
 	m.facts.seen.jobs = m.facts.seen.pods = 0;
 }
-static void has_plugin(struct view *v)
-{
-	(void)v;
-	m.facts.operands = 1U | 1U << 15; // the last is the DRA driver's
-}
 static void has_plugin_and_pods(struct view *v)
 {
 	has_plugin(v);
 	m.facts.seen.pods = 1;
-}
-static void drained_four_times(struct view *v)
-{
-	(void)v;
-	m.record.drains.target_hash = m.record.target;
-	m.record.drains.failed = 4;
-}
-static void drained_for_another(struct view *v)
-{
-	drained_four_times(v);
-	m.record.drains.target_hash = sides[OTHER];
 }
 static void receipt_ends_soon(struct view *v)
 {
@@ -233,19 +210,19 @@ static const struct said_row called_off[] = {
 	  "releasing, for foreign-controller nvidia.com/gpu-driver-upgrade-enabled, then idle, uncordoned, no receipt, "
 	  "deadline +300s" },
 	{ { .name = "skipped", DRAIN(WAITING), .skip = true, .go = VERB_STAGE },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for skipped, then idle, order taken back, uncordoned, no receipt, deadline +300s" },
 	{ { .name = "skipped after an order", DRAIN(EVICTING), .skip = true, .touched = true },
 	  NULL,
 	  "restoring, for skipped, deadline +600s" },
 	{ { .name = "the policy is gone", DRAIN(CORDONED), .no_pool = true },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for policy-gone, then idle, uncordoned, no receipt, deadline +300s" },
 	{ { .name = "halted", DRAIN(CORDONED), .halted = true },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for halted, then idle, uncordoned, no receipt, deadline +300s" },
 	{ { .name = "aborted", DRAIN(CORDONED), .aborted = true },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for aborted, then idle, uncordoned, no receipt, deadline +300s" },
 	{ { .name = "halted, and it has the target: proven", AT(EVICTING), OURS, .loaded = NEW, .halted = true },
 	  NULL,
@@ -276,13 +253,13 @@ static const struct said_row called_off[] = {
 	  NULL,
 	  "held, for uncordoned-by-user, order taken back, no receipt, paused 0" },
 	{ { .name = "tried as often as allowed", DRAIN(EVICTING), .attempts = 2 },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for attempts-spent, then idle, uncordoned, no receipt, deadline +300s" },
 	{ { .name = "no longer on the disk", DRAIN(EVICTING), .unstaged = true },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for not-staged, then idle, uncordoned, no receipt, drains 5, deadline +300s" },
 	{ { .name = "no longer on the disk, and drained for another before", DRAIN(EVICTING), .unstaged = true },
-	  drained_for_another,
+	  four_drains_for_another,
 	  "releasing, for not-staged, then idle, uncordoned, no receipt, drains 1, deadline +300s" },
 	{ { .name = "other parameters of what is loaded need no disk", DRAIN(EVICTING), .unstaged = true },
 	  stored_as_loaded,
@@ -297,7 +274,7 @@ static const struct said_row called_off[] = {
 	  NULL,
 	  "replacing, order load new, touched, attempts 1, tries 1, deadline +600s" },
 	{ { .name = "the window closes", DRAIN(CORDONED), .window = 29 },
-	  drained_four_times,
+	  four_drains,
 	  "releasing, for window-closed, then idle, uncordoned, no receipt, deadline +300s" },
 	{ { .name = "operands are given back",
 	    DRAIN(CORDONED),

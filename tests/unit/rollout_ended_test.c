@@ -2,30 +2,6 @@
 // Released, and failed: what exactly ends an attempt, and what leads out of a failure. T26, T33, T35.
 #include "tests/unit/rollout_said.h"
 
-#define AT(phase_) .phase = PHASE_##phase_
-#define BROKEN .phase = PHASE_FAILED, OURS, .touched = true
-
-static void served_by_a_set(struct view *v)
-{
-	(void)v;
-	memcpy(m.facts.driver_set, "nvidia-driver-daemonset", sizeof("nvidia-driver-daemonset"));
-}
-static void has_plugin(struct view *v)
-{
-	(void)v;
-	m.facts.operands = 1U | 1U << 15; // the last is the DRA driver's
-}
-static void drained_four_times(struct view *v)
-{
-	(void)v;
-	m.record.drains.target_hash = m.record.target;
-	m.record.drains.failed = 4;
-}
-static void drained_for_another(struct view *v)
-{
-	drained_four_times(v);
-	m.record.drains.target_hash = sides[OTHER];
-}
 static void outcome_rolledback(struct view *v)
 {
 	(void)v;
@@ -85,7 +61,7 @@ static const struct said_row ended[] = {
 	  served_by_a_set,
 	  "nothing, waits: working" },
 	{ { .name = "a retry", BROKEN, .loaded = OLD, .failed = NEW, .attempts = 2, .retry = true },
-	  drained_four_times,
+	  four_drains,
 	  "staging, order stage new, failed nothing, attempts 1, tries 1, drains 0, retry 1, deadline +3600s" },
 	{ { .name = "a retry before the attempts were spent", BROKEN, .loaded = OLD, .attempts = 0, .retry = true },
 	  NULL,
@@ -114,10 +90,10 @@ static const struct said_row ended[] = {
 	  NULL,
 	  "nothing, waits: working" },
 	{ { .name = "healthy again", BROKEN, .loaded = OLD, .health = OLD, .failed = NEW, .attempts = 1 },
-	  drained_for_another,
+	  four_drains_for_another,
 	  "queued, target old" },
 	{ { .name = "healthy again, and it will drain once more for the target", BROKEN, .loaded = OLD, .health = OLD },
-	  drained_four_times,
+	  four_drains,
 	  "queued, target old, attempts 1, drains 5" },
 	{ { .name = "healthy again, with the target", BROKEN, .loaded = NEW, .health = NEW, .attempts = 1 },
 	  nearly_tired,

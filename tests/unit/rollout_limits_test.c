@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ends of what a key of ours may say: the largest value is read and written again as it is, the next one makes the
 // state unknown, and it is known which key that was. T13, T83.
-#include "cluster/node_state/annotations.h"
+#include "cluster/node_state/node_state.h"
 #include "tests/unit/test.h"
 
 #define P "kmodsmith.io/"

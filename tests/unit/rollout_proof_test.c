@@ -8,11 +8,6 @@
 #define ACCEPTED .answer = RESULT_ACCEPTED
 #define LOST .phase = PHASE_REPLACING, OURS, .touched = true // the order is gone
 
-static void says_code(struct view *v)
-{
-	(void)v;
-	memcpy(m.report.ack.code, "E_LOAD", sizeof("E_LOAD"));
-}
 static void has_operands(struct view *v)
 {
 	(void)v;
@@ -50,12 +45,6 @@ static void is_ill(struct view *v)
 {
 	(void)v;
 	m.report.health.result = RESULT_FAILED;
-}
-static void stable_is_the_target(struct view *v)
-{
-	(void)v;
-	m.record.previous = TARGET_HASH_NONE;
-	m.record.stable = m.record.target;
 }
 static void back_is_the_target(struct view *v)
 {

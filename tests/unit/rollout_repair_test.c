@@ -4,7 +4,6 @@
 #include "cluster/node_state/annotations.h"
 #include "tests/unit/rollout_said.h"
 
-#define AT(phase_) .phase = PHASE_##phase_
 #define GONE .unlabelled = true
 
 static void led_elsewhere(struct view *v)

@@ -7,22 +7,11 @@
 #define DONE .answer = RESULT_DONE
 #define ACCEPTED .answer = RESULT_ACCEPTED
 
-static void says_code(struct view *v)
-{
-	(void)v;
-	memcpy(m.report.ack.code, "E_LOAD", sizeof("E_LOAD"));
-}
 static void knows_stable(struct view *v)
 {
 	(void)v;
 	m.record.previous = TARGET_HASH_NONE;
 	m.record.stable = sides[OLD];
-}
-static void stable_is_the_target(struct view *v)
-{
-	(void)v;
-	m.record.previous = TARGET_HASH_NONE;
-	m.record.stable = m.record.target;
 }
 static void order_to_prove_the_old(struct view *v)
 {

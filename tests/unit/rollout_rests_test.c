@@ -3,7 +3,6 @@
 // write has in common. D2, D3, T03, T33, T71, T75.
 #include "tests/unit/rollout_said.h"
 
-#define AT(phase_) .phase = PHASE_##phase_
 #define DAY (24 * 60 * 60)
 
 static void pinned(struct view *v)

@@ -9,6 +9,9 @@ struct said_row {
 	const char *said;
 };
 
+#define AT(phase_) .phase = PHASE_##phase_
+#define BROKEN .phase = PHASE_FAILED, OURS, .touched = true
+
 static const char *const side_names[] = { "nothing", "old", "new", "other" };
 
 static void say_aim(char **text, const char *what, const struct target_hash *was, const struct target_hash *is)
@@ -139,4 +142,38 @@ static void check_said(const struct said_row *rows, size_t count)
 	}
 	if (bad)
 		fail_msg("%u rows", bad);
+}
+
+// What rows of several files say of a node besides.
+static inline void served_by_a_set(struct view *v)
+{
+	(void)v;
+	memcpy(m.facts.driver_set, "nvidia-driver-daemonset", sizeof("nvidia-driver-daemonset"));
+}
+static inline void has_plugin(struct view *v)
+{
+	(void)v;
+	m.facts.operands = 1U | 1U << 15; // the last is the DRA driver's
+}
+static inline void four_drains(struct view *v)
+{
+	(void)v;
+	m.record.drains.target_hash = m.record.target;
+	m.record.drains.failed = 4;
+}
+static inline void four_drains_for_another(struct view *v)
+{
+	four_drains(v);
+	m.record.drains.target_hash = sides[OTHER];
+}
+static inline void says_code(struct view *v)
+{
+	(void)v;
+	memcpy(m.report.ack.code, "E_LOAD", sizeof("E_LOAD"));
+}
+static inline void stable_is_the_target(struct view *v)
+{
+	(void)v;
+	m.record.previous = TARGET_HASH_NONE;
+	m.record.stable = m.record.target;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an agent does when its child, it itself or the machine dies in the middle of a change (upgrade-design 5.6, T76):
 // it goes on, not for ever, and brings back what was there.
-#include "tests/unit/agent_seat.h"
+#include "tests/unit/agent_fixture.h"
 
 static void is_loaded(struct fixture *s, const char *driver)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an agent does with an order that stands on its Node, from the moment it reads it until the Node is told how it
 // ended: which child it starts with which driver, what it says and when, and what it does on its own after a boot.
-#include "tests/unit/agent_seat.h"
+#include "tests/unit/agent_fixture.h"
 
 static const struct row {
 	const char *text, *verb, *driver;

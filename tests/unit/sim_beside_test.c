@@ -2,18 +2,12 @@
 // A roll-out beside NVIDIA's GPU Operator, in the three arrangements that are supported and in those that are not: who
 // cordons, evicts and uncordons (kmodsmith-operator(7)).
 #include "tests/sim/nvidia.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
 static const char mirrored[] =
 	"{'mirror':true,'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static bool is_held(const struct farm *f, unsigned node)
 {

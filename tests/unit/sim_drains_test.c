@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One drain after the other in the life of one coordinator: what was seen of pods, jobs and budgets belongs to the stay
 // of a node in a state, and decides nothing in a later one. T04, T05, T82.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define BUDGETS "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 #define POOL(driver, drain) \
 	"{'pools':[{'name':'gpus','maxUnavailable':'50%','drain':{" drain "},'target':{'driver':'" driver "'}}]}"
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static const json_t *pod_of(const struct farm *f, const char *name)
 {

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every roll-out ends: what cannot be drained, or does not last, is tried a bounded number of times and then held with
 // its reason, while the others go on.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define HOURS(n) ((n)*60 * 60 * 1000L)
 enum { DRAINS = 5 }; // drain.attempts, as it is when nobody says it
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static void pod(struct farm *f, unsigned node, const char *more)
 {

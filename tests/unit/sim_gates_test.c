@@ -2,8 +2,7 @@
 // What people say in the middle of a roll-out counts for the nodes that are drained and for those that failed: undo,
 // another target, a pin, an abort.
 #include "cluster/rollout/undo.h"
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
@@ -12,12 +11,6 @@
 	"'}}]}"
 enum { NODES = 2 };
 static const char first[] = POOL("535.2"), second[] = POOL("535.3"), third[] = POOL("535.4");
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static void say_undo(struct farm *f)
 {

@@ -1,20 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups (groupBy) beside what else decides about nodes: waves, and members that never move. A group goes as one, and
 // the roll-out ends.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define POLICY(waves)                                                                                            \
 	"{'groupBy':'rack','pools':[{'name':'gpus','maxParallel':2,'maxUnavailable':'100%','waves':[" waves "]," \
 	"'target':{'driver':'535.2'}}]}"
 enum { NODES = 6 };
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 // Racks of two nodes: n00 and n01 in a, n02 and n03 in b, ...
 static void begin(struct farm *f, struct farm_coordinator *coordinator, const char *policy)

@@ -1,46 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the coordinator reads of its own maps, and what it says where one means nothing: nothing is done by guesses, and
 // all goes on when it is mended. T59, T83.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/heard.h"
 
-#define SECONDS(n) ((n)*1000L)
-#define MINUTES(n) ((n)*60 * 1000L)
-#define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
-static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
 static const char own[] = "{'mode':'self','pools':[{'name':'gpus','target':{'driver':'535.2'}}]}";
 
-struct heard {
-	char *troubles;
-	unsigned rests, blind;
-};
-static void trouble(void *ctx, const char *what, const struct err *err)
+static void begin_once(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
 {
-	struct heard *h = ctx;
-	auto_str char *line = str_fmt("%s: %s\n", what, err->text);
-	if (!strstr(h->troubles, line)) // it is said each time that it is read
-		str_add(&h->troubles, "%s", line);
-}
-static void rests(void *ctx, const struct slots *s)
-{
-	struct heard *h = ctx;
-	h->rests++;
-	h->blind += !s;
-}
-
-static void begin(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
-{
-	*h = (struct heard){ .troubles = str_dup("") };
-	farm_coordinator_begin(f, coordinator, "boss");
-	coordinator->c.o.callbacks = (struct coordinator_callbacks){ .trouble = trouble, .rests = rests, .ctx = h };
-}
-static void end(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_coordinator_kill(coordinator);
-	farm_end(f);
-	free(h->troubles);
+	begin(f, coordinator, h);
+	h->is_each_once = true;
 }
 
 static void events_of_policy(const struct farm *f, char **ret)
@@ -81,7 +49,7 @@ static void a_status_that_means_nothing_stops_all(void **state)
 			 rows[i].status);
 		auto_str char *before =
 			str_dup(sim_text(sim_get(f.sim, MAPS "/kmodsmith-rollout"), "metadata resourceVersion"));
-		begin(&f, &coordinator, &h);
+		begin_once(&f, &coordinator, &h);
 		farm_run(&coordinator, 1, MINUTES(2));
 		expect(str_starts(h.troubles, rows[i].said), h.troubles);
 		expect(h.blind > 0 && h.blind == h.rests, rows[i].name);
@@ -115,7 +83,7 @@ static void a_policy_that_means_nothing_is_said(void **state)
 		auto_str char *events = str_dup("");
 		farm_begin(&f, 1, plain);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':{%s}}", rows[i].data);
-		begin(&f, &coordinator, &h);
+		begin_once(&f, &coordinator, &h);
 		farm_run(&coordinator, 1, MINUTES(1));
 		auto_str char *said = str_fmt("the policy is refused: %s\n", rows[i].said);
 		expect(str_eq(h.troubles, said), h.troubles);
@@ -143,7 +111,7 @@ static void a_policy_for_nodes_alone_begins_nothing(void **state)
 	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, own);
-	begin(&f, &coordinator, &h);
+	begin_once(&f, &coordinator, &h);
 	farm_run(&coordinator, 1, MINUTES(5));
 	assert_string_equal(h.troubles,
 			    "the policy: its mode is self: nodes ask no coordinator, and nothing is begun\n");
@@ -172,7 +140,7 @@ static void watches_go_on(void **state)
 	struct farm_coordinator coordinator;
 	struct heard h;
 	farm_begin(&f, 1, plain);
-	begin(&f, &coordinator, &h);
+	begin_once(&f, &coordinator, &h);
 	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	size_t nodes = asked(&f, "watch", "/api/v1/nodes"), maps = asked(&f, "watch", MAPS);
 	size_t lists = asked(&f, "list", "/api/v1/nodes"), gets = asked(&f, "get", MAPS);
@@ -212,7 +180,7 @@ static void a_watch_that_is_refused(void **state)
 		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
-		begin(&f, &coordinator, &h);
+		begin_once(&f, &coordinator, &h);
 		sim_fault(f.sim, &(struct sim_fault){ .what = rows[i].what,
 						      .client = "boss",
 						      .verb = "watch",
@@ -247,7 +215,7 @@ static void only_news_are_planned_for(void **state)
 		struct farm_coordinator coordinator;
 		struct heard h;
 		farm_begin(&f, 1, plain);
-		begin(&f, &coordinator, &h);
+		begin_once(&f, &coordinator, &h);
 		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)), rows[i].name);
 		f.nodes[0].is_silent = true;
 		farm_run(&coordinator, 1, MINUTES(1));

@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What was sent by a leader of before, or answered to nobody: requests that come late, answers that are lost, and the
 // numbers by which a server tells who was first.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define LEASE "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
 static const char later[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.3'}}]}";
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static char *recorded_target(const struct farm *f)
 {

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator believes while its news of the nodes are late, or were missed. T53, T59, T70, T71.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define SECONDS(n) ((n)*1000L)
 enum { LATE_MS = 20000 };
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static size_t gets_of_nodes(const struct farm *f)
 {

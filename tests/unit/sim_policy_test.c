@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A policy that means nothing leaves the last good one in force, at once and after a restart. T83.
 #include "cluster/rollout/undo.h"
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 #define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
@@ -10,12 +9,6 @@ static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','ta
 static const char typo[] = "{'pools':[{'name':'gpus','maxUnavailabel':'50%','target':{'driver':'535.3'}}]}";
 static const char later[] = "{'schema':2,'fleet':{},'pools':[{'name':'gpus','target':{'driver':'535.3'}}]}";
 enum { NODES = 3 };
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 // Of those about the policy: how many have that reason, and the text of the last one.
 static unsigned events(const struct farm *f, const char *reason, char ret_text[512])

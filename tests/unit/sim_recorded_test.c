@@ -1,57 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator records, reads again and puts off, and when: the status of the roll-out, the cluster as a whole,
 // the lead. T51, T53, T78, T83.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/heard.h"
 
-#define MINUTES(n) ((n)*60 * 1000L)
-#define SECONDS(n) ((n)*1000L)
-#define MAPS "/api/v1/namespaces/kmodsmith/configmaps"
 #define LEASE "/apis/coordination.k8s.io/v1/namespaces/kmodsmith/leases/kmodsmith-coordinator"
 #define STATUS MAPS "/" ROLLOUT_STATUS_NAME
-static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
 static const char slow[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','deadlines':{'evict':'7m'},"
 			   "'target':{'driver':'535.2'}}]}";
-
-struct heard {
-	char *troubles;
-	unsigned leads, rests, blind, turns;
-};
-static void trouble(void *ctx, const char *what, const struct err *err)
-{
-	struct heard *h = ctx;
-	str_add(&h->troubles, "%s: %s\n", what, err->text);
-}
-static void leads(void *ctx)
-{
-	((struct heard *)ctx)->leads++;
-}
-static void rests(void *ctx, const struct slots *s)
-{
-	struct heard *h = ctx;
-	h->rests++;
-	h->blind += !s;
-}
 
 static void turns(void *ctx)
 {
 	((struct heard *)ctx)->turns++;
-}
-
-static void begin(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
-{
-	*h = (struct heard){ .troubles = str_dup("") };
-	farm_coordinator_begin(f, coordinator, "boss");
-	coordinator->c.o.callbacks =
-		(struct coordinator_callbacks){ .trouble = trouble, .leads = leads, .rests = rests, .ctx = h };
-}
-static void end(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_coordinator_kill(coordinator);
-	farm_end(f);
-	free(h->troubles);
 }
 
 static size_t calls(const struct farm *f, const char *client, const char *verb, const char *path, long status)
@@ -305,7 +264,7 @@ static void who_follows_waits(void **state)
 	other = (struct heard){ .troubles = str_dup("") };
 	farm_coordinator_begin(&f, &next, "next");
 	next.c.o.callbacks = (struct coordinator_callbacks){
-		.trouble = trouble, .leads = leads, .turns = turns, .rests = rests, .ctx = &other
+		.trouble = heard_trouble, .leads = heard_lead, .turns = turns, .rests = heard_rest, .ctx = &other
 	};
 	long begun = sim_now_ms();
 	for (int i = 0; i < 20; i++) {

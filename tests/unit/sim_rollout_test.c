@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole roll-outs on the simulated API server: the coordinator as it is, agents that follow a script, and the laws
 // looked at on every request. T02, T20, T27, T38, T50, T70, T71, T74, T83.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 // Everywhere the same, nobody cordoned, nothing borrowed, the ledger empty.
 static void tidy(const struct farm *f, const struct target_hash *loaded)

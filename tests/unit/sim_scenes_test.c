@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Roll-outs on the simulated API server, one scene each, in which pods and calls behave as they do in the field. T10,
 // T11, T53, T56, T78, T79.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
+#include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)
 static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','target':{'driver':'535.2'}}]}";
 static const char all[] = "{'pools':[{'name':'gpus','maxUnavailable':'50%','drain':{'evict':'all','force':true},'"
 			  "target':{'driver':'535.2'}}]}";
-
-static void lawful(const struct farm *f)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-}
 
 static const json_t *pod_of(const struct farm *f, const char *name)
 {

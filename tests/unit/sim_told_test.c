@@ -1,56 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a coordinator tells: Events on the Node, where `kubectl describe node` looks, and whoever logs and counts. T74.
-#include "tests/sim/farm.h"
-#include "tests/unit/test.h"
-
-#define MINUTES(n) ((n)*60 * 1000L)
-static const char plain[] = "{'pools':[{'name':'gpus','maxUnavailable':'100%','target':{'driver':'535.2'}}]}";
-
-struct heard { // one line each
-	char *moves, *troubles;
-	unsigned leads, rests, blind;
-};
-
-static void moved(void *ctx, const struct phase_change *t)
-{
-	struct heard *h = ctx;
-	bool is_known = t->seconds >= 0;
-	str_add(&h->moves, "%s: %s -> %s%s%s\n", t->node, node_phase_info(t->from)->name, node_phase_info(t->to)->name,
-		is_known ? "" : ", nobody knows when it began", t->failing ? ", the order had failed" : "");
-}
-static void trouble(void *ctx, const char *what, const struct err *err)
-{
-	struct heard *h = ctx;
-	str_add(&h->troubles, "%s: %s\n", what, err->text);
-}
-static void leads(void *ctx)
-{
-	((struct heard *)ctx)->leads++;
-}
-static void rests(void *ctx, const struct slots *s)
-{
-	struct heard *h = ctx;
-	h->rests++;
-	h->blind += !s;
-}
-
-static void begin(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
-{
-	*h = (struct heard){ .moves = str_dup(""), .troubles = str_dup("") };
-	farm_coordinator_begin(f, coordinator, "boss");
-	coordinator->c.o.callbacks = (struct coordinator_callbacks){
-		.moved = moved, .trouble = trouble, .leads = leads, .rests = rests, .ctx = h
-	};
-}
-static void end(struct farm *f, struct farm_coordinator *coordinator, struct heard *h)
-{
-	if (f->laws->count)
-		fail_msg("%zu laws were broken, first: %s", f->laws->count, f->laws->items[0]);
-	farm_coordinator_kill(coordinator);
-	farm_end(f);
-	free(h->moves);
-	free(h->troubles);
-}
+#include "tests/unit/heard.h"
 
 static const char *event_text(const json_t *event, const char *keys)
 {
