@@ -108,10 +108,10 @@ static int make_run(struct compile *c, const char *const *argv, const char *dir,
 	return ret->is_timed_out ? err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' ran", argv[0]) : 0;
 }
 
-// Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3). NVIDIA's conftest takes every failed
-// compilation for "the kernel does not have this". So first one snippet that must compile and one that must not go
-// through the very flags that conftest will use, and one object through the kernel's own flags, which decides whether
-// this compiler suits the tree at all.
+// Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3). NVIDIA's conftest takes every
+// failed compilation for "the kernel does not have this". So first one snippet that must compile and one that must not
+// go through the very flags that conftest will use, and one object through the kernel's own flags, which decides
+// whether this compiler suits the tree at all.
 static const struct {
 	const char *name, *text;
 } canaries[] = {

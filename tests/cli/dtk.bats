@@ -64,7 +64,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   [ -x "$shared/ocp_dtk_entrypoint" ]
   diff -r "$source" "$shared/kmodsmith/source/driver"
   set_flag driver_build_started
-  says "the driver toolkit has begun"
+  says "the driver toolkit has started"
   echo "$(id_of_request) 50 100 1" >"$shared/kmodsmith/progress"
   says "toolkit 50% (50 of 100)"
   deliver
@@ -110,12 +110,12 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   soon flag dir_prepared
   printf 'E_TOOLCHAIN\nno compiler\033[2J here\n' >"$shared/driver_toolkit_broken.reason"
   set_flag driver_toolkit_broken
-  says "going on without the driver toolkit: E_TOOLCHAIN: no compiler [2J here"
+  says "continuing without the driver toolkit: E_TOOLCHAIN: no compiler [2J here"
   ends 1
   says "error: E_HEADERS_NOT_FOUND"
   : >"$log" # the same broken toolkit is not waited for again
   driver_side
-  says "going on without the driver toolkit: E_TOOLCHAIN"
+  says "continuing without the driver toolkit: E_TOOLCHAIN"
   ends 1
 }
 
@@ -211,7 +211,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   soon flag dir_prepared
   kill -TERM "$side"
   ends 1
-  says "signal 15: leaving before the driver is there"
+  says "signal 15: exiting before the driver is loaded"
 }
 
 @test "a signal ends what is done after the wait: its own way is not deaf to it" {
@@ -275,18 +275,18 @@ PYTHON
       cp -r "$BATS_TEST_TMPDIR/made" "$package"
       set_flag driver_built ;;
     esac
-    says "going on without the driver toolkit: $words"
+    says "continuing without the driver toolkit: $words"
     ends 1
     assert_equal "$(loads)" ""
     [ ! -e "$shared/dir_prepared" ] || fail "$how: it would be taken again"
     KMODSMITH_ROOT=$ROOT run -0 "$KMODSMITH" store ls
     refute_output --partial 535
   done <<EOF
-source|E_NO_PACKAGE: what the toolkit made: it was not made from the requested source
-driver|E_NO_PACKAGE: what the toolkit made:
-kernel|E_ABI: what the toolkit made: nvidia: version magic '6.1.0-1-amd64
+source|E_NO_PACKAGE: the toolkit's package: it was not made from the requested source
+driver|E_NO_PACKAGE: the toolkit's package:
+kernel|E_ABI: the toolkit's package: nvidia: version magic '6.1.0-1-amd64
 absent|E_
-pipe|E_MANIFEST: what the toolkit made:
+pipe|E_MANIFEST: the toolkit's package:
 link|E_
 digest|E_
 EOF
@@ -313,11 +313,11 @@ EOF
 @test "no shared directory, no program: told, and init goes its own way" {
   loadable
   KMODSMITH_DTK_SHARED=/nowhere driver_side
-  says "going on without the driver toolkit"
+  says "continuing without the driver toolkit"
   ends 1
   : >"$log"
   KMODSMITH_STATIC=/nowhere driver_side
-  says "going on without the driver toolkit"
+  says "continuing without the driver toolkit"
   ends 1
   run ls -A "$shared"
   assert_output ""
@@ -341,10 +341,10 @@ asks_again() { # ATTEMPT, and sees it refused
   mkdir "$shared/gdrcopy"
   toolkit_side
   soon flag driver_toolkit_broken
-  says "warn: 'gdrcopy' is here to be compiled, too: that is not done here, and gdrcopy_built will not be set"
+  says "warn: 'gdrcopy' is not compiled here, and gdrcopy_built will not be set"
   run cat "$shared/driver_toolkit_broken.reason"
   assert_line --index 0 E_HEADERS_NOT_FOUND
-  assert_output --partial "the toolkit image is not of this kernel: no lib/modules/$kernel/vmlinuz, it has $kernel"
+  assert_output --partial "the toolkit image is not for this kernel: no lib/modules/$kernel/vmlinuz, it has $kernel"
   mv "$ROOT/lib/modules" "$ROOT/lib/kept"
   asks_again 2
   run cat "$shared/driver_toolkit_broken.reason"
@@ -391,7 +391,7 @@ ROWS
   for verb in nv-fs-ctr-run-with-dtk gdrcopy-ctr-run-with-dtk; do
     run "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" "$verb"
     assert_failure 2
-    assert_output --partial "which brings its own program of this name"
+    assert_output --partial "which has its own program of this name"
   done
   run "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
   assert_failure 2

@@ -455,7 +455,7 @@ bound_to() { # DRIVER: who has the first GPU
     kill -s "$signal" $!
     wait $!
     run cat "$BATS_TEST_TMPDIR/log"
-    assert_output --partial "leaving; the driver stays loaded"
+    assert_output --partial "exiting; the driver stays loaded"
   done
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
 }

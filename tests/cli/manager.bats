@@ -32,11 +32,11 @@ manager() { run --separate-stderr env KMODSMITH_ROOT="$ROOT" "$@"; }
 @test "driver-manager: who cannot ask the API server touches nothing, and says why in the termination log" {
   local program=$BATS_TEST_TMPDIR/bin/driver-manager
   manager "$program" uninstall_driver
-  assert_error E_USAGE "NODE_NAME or --node has to say which Node this machine is"
+  assert_error E_USAGE "NODE_NAME or --node must name the Node of this machine"
   manager NODE_NAME=n "$program" uninstall_driver
-  assert_error E_USAGE "this is no pod with a service account"
+  assert_error E_USAGE "not in a pod with a service account"
   run cat "$ROOT/dev/termination-log"
-  assert_line --index 0 --partial "E_USAGE (Usage): this is no pod with a service account"
+  assert_line --index 0 --partial "E_USAGE (Usage): not in a pod with a service account"
   manager NODE_NAME=n KUBECONFIG="$BATS_TEST_TMPDIR/none" "$program" uninstall_driver
   assert_failure
   [[ $stderr == *"$BATS_TEST_TMPDIR/none"* ]]

@@ -64,7 +64,7 @@ process() { # STATE [START]
   end_pod TERM
   assert_equal "$(files)" "./nvidia-driver.state "
   run cat "$BATS_TEST_TMPDIR/log"
-  assert_output --partial "signal 15: leaving; the driver stays loaded"
+  assert_output --partial "signal 15: exiting; the driver stays loaded"
   refute_output --partial "warn: no verb"
   [ -d "$ROOT/sys/module/nvidia" ]
 }
@@ -117,7 +117,7 @@ process() { # STATE [START]
   mkdir -p "$ROOT/run/kernel/postinst.d"
   serving init
   run cat "$BATS_TEST_TMPDIR/log"
-  assert_output --partial "/run/kernel/postinst.d exists, and no hook is put there"
+  assert_output --partial "/run/kernel/postinst.d exists, but no hook is installed there"
   assert_equal "$(ls "$ROOT/run/kernel/postinst.d")" ""
 }
 
@@ -182,7 +182,7 @@ process() { # STATE [START]
   loadable
   kmodsmith probe startup
   assert_status 1
-  assert_output "startup: no, the last run says nothing of this boot"
+  assert_output "startup: no, the last run reported nothing in this boot"
   serving init
   kmodsmith probe startup
   assert_status 1 # the process is none of the recorded machine, so the container is a new one
@@ -222,7 +222,7 @@ process() { # STATE [START]
   sed -i 's/"READY"/"CHANGING"/' "$ROOT/run/kmodsmith/status.json"
   kmodsmith probe readiness
   assert_status 1
-  assert_output "readiness: no, the last run says CHANGING"
+  assert_output "readiness: no, the last run reported CHANGING"
   host no-gpu
   kmodsmith probe readiness
   assert_status 0
@@ -286,7 +286,7 @@ process() { # STATE [START]
   kmodsmith probe liveness
   assert_status 0
   kmodsmith probe health
-  assert_error E_USAGE "'health' is none of startup, readiness, liveness"
+  assert_error E_USAGE "unknown probe 'health' (expected startup, readiness or liveness)"
   kmodsmith probe
   assert_error E_USAGE
 }

@@ -28,7 +28,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_json .since "$(published .since)"
   kmodsmith status
   assert_line "READY since $(published .since)"
-  assert_line --regexp '^last run: change, well, at 20'
+  assert_line --regexp '^last run: change succeeded at 20'
 }
 
 @test "R-E1: a failed run is told beside the driver that works, and forgotten by the next good one" {

@@ -26,7 +26,7 @@ stage() { kmodsmith install --stage --driver 535.261.03 --insecure-skip-verify "
   assert_equal "$(calls | grep -c '^load')" 3
   stage
   assert_status 0
-  assert_output "535.261.03 open is at hand; nothing was touched"
+  assert_output "535.261.03 open is in the store; nothing was touched"
   assert_equal "$(calls | grep -c '^load')" 3
 }
 
@@ -41,7 +41,7 @@ stage() { kmodsmith install --stage --driver 535.261.03 --insecure-skip-verify "
   flock 9
   kmodsmith install --stage --driver 535.216.03 --insecure-skip-verify --from "oci:$package"
   assert_status 0
-  assert_output "535.216.03 open is at hand; nothing was touched"
+  assert_output "535.216.03 open is in the store; nothing was touched"
   exec 9>&-
   kmodsmith install --driver 535.216.03 --flavour open --no-compile --offline
   assert_error E_IN_USE "pid 77"

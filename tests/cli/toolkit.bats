@@ -147,7 +147,7 @@ esac
 MAKE
   toolkit_starts
   driver_starts
-  soon grep -q "going on without the driver toolkit: E_BUILD: .*nv.c:7:1: error: no such thing" "$driver_log"
+  soon grep -q "continuing without the driver toolkit: E_BUILD: .*nv.c:7:1: error: no such thing" "$driver_log"
   wait "$driver" || true
   grep -q "E_HEADERS_NOT_FOUND" "$driver_log"
 }
@@ -157,6 +157,6 @@ MAKE
   run unshare -m --propagation private bash -c 'mount -t tmpfs -o size=1m shared "$1" && shift && exec "$@"' - "$shared" \
     timeout "$hung" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source"
   assert_failure 1
-  assert_output --partial "going on without the driver toolkit: E_NO_SPACE: "
+  assert_output --partial "continuing without the driver toolkit: E_NO_SPACE: "
   assert_output --partial "error: E_HEADERS_NOT_FOUND"
 }

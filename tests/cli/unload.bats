@@ -96,5 +96,5 @@ stats() {
     "1000 python3 train.py --epochs 3 containerd 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b"
   host h100x8
   kmodsmith holders
-  assert_output "nobody holds the driver (0 processes looked at)"
+  assert_output "the driver is not in use (0 processes checked)"
 }

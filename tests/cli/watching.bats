@@ -57,7 +57,7 @@ index() { # as depmod: temporary names, then renames
   soon is_verdict $next ready
   assert_equal "$(looks)" 1
   leave
-  assert_file_contains "$log" "signal 15: leaving"
+  assert_file_contains "$log" "signal 15: exiting"
 }
 
 @test "half a kernel is told; the rest comes; it goes again, and its package with it" {

@@ -29,7 +29,7 @@ teardown() { node_end; }
   before=$(kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion)
   manage uninstall_driver DRIVER_CONFIG_DIGEST=2
   assert_success
-  assert_output "nothing was touched: the kernel has what the pod would load, driver $old (open) for kernel $kernel"
+  assert_output "nothing was touched: the kernel already has what the pod would load, driver $old (open) for kernel $kernel"
   assert_untouched "plugin train"
   assert_equal "$(kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion)" "$before"
 }
@@ -65,7 +65,7 @@ teardown() { node_end; }
   driver_pod "$new" "${from[@]}"
   manage uninstall_driver DRIVER_CONFIG_DIGEST=2
   assert_success
-  assert_output --partial "unloaded: driver $old is loaded, $new was requested; driver $new (open) for kernel $kernel is at hand"
+  assert_output --partial "unloaded: driver $old is loaded, $new was requested; driver $new (open) for kernel $kernel is ready in the store"
   assert_regex "$stderr" "evicted default/train-$node"
   assert_equal "$(calls_of 'unload nvidia')" 1
   assert_equal "$(there)" web
@@ -256,7 +256,7 @@ loaded_by_others() { # nothing here remembers that it was us
   driver_pod "$new" "${from[@]}"
   manage preflight_check
   assert_success
-  assert_output --partial "driver $new (open) for kernel $kernel is at hand"
+  assert_output --partial "driver $new (open) for kernel $kernel is ready in the store"
   assert_untouched "plugin train"
   rm -r "$repository" "$ROOT/var/lib/kmodsmith/store"
   manage preflight_check

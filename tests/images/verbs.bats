@@ -80,5 +80,5 @@ calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
   assert_output --partial "no PCI function of vendor 15b3"
   kill -TERM "$init"
   wait "$init"
-  grep -F "leaving; nvidia-peermem stays as it is" "$BATS_TEST_TMPDIR/log"
+  grep -F "exiting; nvidia-peermem stays as it is" "$BATS_TEST_TMPDIR/log"
 }

@@ -51,10 +51,10 @@ static void test_words(void **state)
 		// What means nothing is left out, and said.
 		{ "init -k 6.1.0-49-amd64", "init --operator", "--kernel is ignored: it means nothing to init" },
 		{ "load -m 8", "install --no-compile", "--max-threads is ignored: it means nothing to load" },
-		{ "init -m many", "init --operator", "--max-threads is ignored: 'many' is no number" },
-		{ "init -m 0", "init --operator", "'0' is no number of threads" },
-		{ "init -m -1", "init --operator", "'-1' is no number of threads" },
-		{ "init -m 99999999999999999999", "init --operator", "is no number of threads" },
+		{ "init -m many", "init --operator", "--max-threads is ignored: 'many' is not a number" },
+		{ "init -m 0", "init --operator", "'0' is not a number of threads" },
+		{ "init -m -1", "init --operator", "'-1' is not a number of threads" },
+		{ "init -m 99999999999999999999", "init --operator", "is not a number of threads" },
 		// Usage.
 		{ "start", NULL, NULL },
 		{ "init extra", NULL, NULL },

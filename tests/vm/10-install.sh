@@ -38,7 +38,7 @@ is "a second install loads, unloads, connects, starts and makes nothing" "$(grep
 is "a second install leaves the modules alone" "$(modules)" "$before"
 
 t "holders while nobody holds the driver" kmodsmith holders
-like "holders says that nobody holds the driver" "$out" 'nobody holds'
+like "holders says that nobody holds the driver" "$out" 'the driver is not in use'
 hold /dev/nvidia0
 t "holders while a process has /dev/nvidia0" kmodsmith holders
 like "R-D2: holders names pid, program and path" "$out" "pid $holder sleep.* fd /dev/nvidia0"

@@ -10,7 +10,7 @@
 # programs: perl
 t "install" kmodsmith install --package /packages/open
 t "nobody holds it" kmodsmith holders
-like "  the answer is that nobody holds it" "$out" 'nobody holds'
+like "  the answer is that nobody holds it" "$out" 'the driver is not in use'
 for file in nvidia0 nvidiactl nvidia-uvm nvidia-uvm-tools nvidia-modeset nvidia-nvswitch0 nvidia-nvswitchctl nvidia-caps/nvidia-cap1; do
   hold /dev/$file
   t "holders of $file" kmodsmith holders

@@ -64,7 +64,7 @@ t_fails 1 "unload without kill" pod "$(without kill)" kmodsmith unload --holders
 like "  the holder that could not be asked is named" "$out" 'E_RIGHTS: ask holder [0-9]+ to end'
 for cap in sys_ptrace dac_read_search; do
   limit "$(without $cap)" kmodsmith holders >/tmp/seen 2>&1
-  like "holders without $cap are not all seen" "$(cat /tmp/seen)" 'could not be looked at'
+  like "holders without $cap are not all seen" "$(cat /tmp/seen)" 'could not be checked'
 done
 kill $holder
 wait $holder
@@ -76,8 +76,8 @@ started() { until grep -q "$2" "$1"; do kill -0 "$init" 2>/dev/null || return 1;
 caps() { sed -nE 's/^(Cap|NoNewPrivs)[^:]*:\t//p' /proc/$init/status | tr '\n' ' '; }
 kmodsmith init --package /beside/a >/tmp/init.log 2>&1 &
 init=$!
-t "init is ready" started /tmp/init.log 'capabilities given up: '
-like "  and says what it gives up" "$(cat /tmp/init.log)" 'given up: .*CAP_SETPCAP.*CAP_NET_ADMIN.*CAP_MKNOD'
+t "init is ready" started /tmp/init.log 'capabilities dropped: '
+like "  and says what it gives up" "$(cat /tmp/init.log)" 'dropped: .*CAP_SETPCAP.*CAP_NET_ADMIN.*CAP_MKNOD'
 kept=00000000002d00e5
 is "  inherited, permitted, effective, bounding, ambient; no new privileges" "$(caps)" \
   "0000000000000000 $kept $kept $kept 0000000000000000 1 "

@@ -73,7 +73,7 @@ t "the driver's pod is deleted" pod_delete driver
 t "other environment: the operator makes its pod anew" driver_pod auto another
 t "other environment: the init container ends well" seconds manage digest-2
 echo "# nothing to do: $took s"
-like "other environment: it says why nothing is done" "$out" '^nothing was touched: the kernel has what the pod would load'
+like "other environment: it says why nothing is done" "$out" '^nothing was touched: the kernel already has what the pod would load'
 untouched "other environment"
 t "other environment: the driver starts" driver_starts digest-2
 unlike "other environment: no module is loaded again" "$(pod_log driver)" '^kmodsmith: (load|unload) '

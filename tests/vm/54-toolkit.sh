@@ -32,14 +32,14 @@ t "the toolkit's image is made one of another kernel" pod_exec toolkit mv "/lib/
 t "the driver's container starts beside a toolkit of another kernel" driver
 pod_wait_end driver
 like "with a toolkit of another kernel the log says why there is no compile" "$(pod_log driver)" \
-  "going on without the driver toolkit: E_HEADERS_NOT_FOUND: the toolkit image is not of this kernel"
+  "continuing without the driver toolkit: E_HEADERS_NOT_FOUND: the toolkit image is not for this kernel"
 like "with a toolkit of another kernel the container ends for lack of headers" "$(cat /run/pods/driver/termination-log)" E_HEADERS_NOT_FOUND
 is "with a toolkit of another kernel nothing is loaded" "$(grep -c '^nvidia' /proc/modules)" 0
 t "the pod with a toolkit of another kernel is deleted" pod_goes
 
 t "a toolkit of this kernel starts" pod_start toolkit toolkit
 t "the driver's container starts with a secret in its environment" driver HTTPS_PROXY=http://user:hidden-word@192.0.2.1:1
-t "the toolkit begins a compile" pod_wait_log driver "the driver toolkit has begun"
+t "the toolkit begins a compile" pod_wait_log driver "the driver toolkit has started"
 t "the toolkit's container is killed during the compile" pod_kill toolkit
 t_fails 1 "a killed toolkit says of nothing that it was built" test -e $shared/driver_built
 t "the killed toolkit starts again" pod_start toolkit toolkit

@@ -59,7 +59,7 @@ int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
 		       (strlen(units[u].unit) != letters || strncmp(units[u].unit, c + digits, letters) != 0))
 			u++;
 		if (!digits || digits > DIGITS || u == ARRAY_SIZE(units))
-			return err_set(err, E_USAGE, "drain-timeout: '%s' is no duration such as 300s, 5m or 1h30m",
+			return err_set(err, E_USAGE, "drain-timeout: '%s' is not a duration such as 300s, 5m or 1h30m",
 				       text);
 		sum += strtoull(c, NULL, 10) * units[u].ms;
 		c += digits + letters;
@@ -129,7 +129,7 @@ static int open_manager_kube(struct manager *m, struct err *err)
 	if (r < 0)
 		return -1;
 	if (!config.server)
-		return err_set(err, E_USAGE, "this is no pod with a service account; name a --kubeconfig");
+		return err_set(err, E_USAGE, "not in a pod with a service account; give --kubeconfig");
 	return kube_open(&config, &m->kube, err);
 }
 
@@ -155,7 +155,7 @@ static int open_manager(struct manager *m, struct err *err)
 {
 	const struct driver_manager_values *v = m->v;
 	if (!v->node || !*v->node)
-		return err_set(err, E_USAGE, "NODE_NAME or --node has to say which Node this machine is");
+		return err_set(err, E_USAGE, "NODE_NAME or --node must name the Node of this machine");
 	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 || open_manager_kube(m, err) < 0)
 		return -1;
 	return facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ? -1 : fill_evacuation(m, err);
@@ -185,7 +185,7 @@ static int put_files(const struct manager *m, const struct driver_pod_file *f, s
 		int r = root_read(&m->machine.host, path, &text, &len, err);
 		if (r == 0)
 			err_set(err, E_NOT_FOUND,
-				"the driver's container has '/%s' below /drivers, and the host has no such file: "
+				"the driver's container has '/%s' below /drivers, but the host has no such file: "
 				"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
 				path);
 		if (r <= 0 || root_put(&m->machine.kern, to, text, len, 0644, err) < 0)
@@ -225,7 +225,7 @@ static int take_driver_environment(struct manager *m, struct err *err)
 	}
 	keep_direct(was_direct);
 	for (size_t i = 0; i < unknown.count; i++)
-		log_warn("%s of the driver's container is not known here; driver.manager.env can give it to us, too",
+		log_warn("%s of the driver's container is unknown here; driver.manager.env can set it here, too",
 			 unknown.items[i]);
 	nvidia_driver_environment(&warnings); // which the driver's container tells
 	struct driver_manager_values *fresh = mem_alloc(m->cmd->values_size);
@@ -283,7 +283,7 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 	if (evacuate_mark_preinstalled(&m->e, &why) < 0)
 		log_err(&why);
 	else
-		log_info("the operator takes its driver off node %s: the host has its own", m->v->node);
+		log_info("the operator removes its driver from node %s: the host has its own", m->v->node);
 	return -1;
 }
 
@@ -303,7 +303,8 @@ static int check_holders(struct manager *m, struct err *err)
 		const struct holder *x = &h.items[i];
 		auto_str char *who = x->pod || x->container || x->kind == HOLDER_MOUNT ? NULL : holder_text(x);
 		if (who)
-			return err_set(err, E_IN_USE, "%s, and no eviction would end it: it is in no container", who);
+			return err_set(err, E_IN_USE, "%s, and no eviction would end it: it is not in a container",
+				       who);
 		if (x->pod && x->kind != HOLDER_MOUNT && !strv_has(&pods, x->pod))
 			strv_add(&pods, str_dup(x->pod));
 	}
@@ -325,7 +326,7 @@ static int wait_holders(const struct holders_wait *d, struct holders *ret, struc
 		if (r == 0 || err->code != E_IN_USE)
 			return r;
 		if (is_ended(NULL))
-			return err_set(err, EINTR, "told to end");
+			return err_set(err, EINTR, "told to stop");
 		nanosleep(&nap, NULL);
 	}
 	holders_wait_note(d->progress, ret);
@@ -344,7 +345,8 @@ static void reload_missing_modules(const struct manager *m)
 	v.source = v.digest = v.origin.package = NULL;
 	v.is_retry = true;
 	if (job_open(&v, true, &job, &why) < 0 || job_apply(&job, &status, &why) < 0)
-		log_warn("driver %s is loaded in part, and the rest does not come back: %s", v.driver, why.text);
+		log_warn("driver %s is partly loaded, and its other modules could not be reloaded: %s", v.driver,
+			 why.text);
 }
 
 // Of two pods of drivers on one node the other one may be done by now: what is there then is its container's.
@@ -381,7 +383,7 @@ static int unload_or_drain(const struct manager *m, struct strv *ret, struct err
 {
 	int r = unload_once(m, ret, err);
 	if (r < 0 && err->code == E_IN_USE && m->e.may_drain && !ret->count) {
-		log_info("the driver is in use still (%s): the node is drained", err->text);
+		log_info("the driver is still in use (%s): draining the node", err->text);
 		r = evacuate_drain(&m->e, err) < 0 ? -1 : unload_once(m, ret, err);
 	}
 	if (r < 0 && ret->count && err->code != E_WEDGED)
@@ -408,7 +410,7 @@ static int detach_driver_root(const struct manager *m, struct err *err)
 	if (lock < 0 || job_state(&m->v->job, at, &state, err) < 0 || driver_root_open(&export, dir, err) < 0)
 		return -1;
 	return driver_root_withdraw(&export, m->facts.host.release, NULL, true, err) < 0 ?
-		       err_wrap(err, "take the driver's root away from %s", dir) :
+		       err_wrap(err, "remove the driver root from %s", dir) :
 		       0;
 }
 
@@ -436,22 +438,22 @@ static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
 		return -1;
 	const char *why = unload_why(&job.session.plan);
 	if (job.session.plan.outcome == PLAN_NO_GPU) {
-		*ret_why = str_dup("there is no NVIDIA function on this machine");
+		*ret_why = str_dup("this machine has no NVIDIA function");
 		return 0;
 	}
 	auto_str char *target = target_text(&job);
 	if (!why && !m->v->is_reinstall) {
-		*ret_why = str_fmt("the kernel has what the pod would load, %s", target);
+		*ret_why = str_fmt("the kernel already has what the pod would load, %s", target);
 		return 0;
 	}
 	if (!why && !acquire_found(&job.session.acquire))
 		return err_set(err, E_NO_PACKAGE,
-			       "FORCE_REINSTALL: %s is loaded, and the store has no package of it to come back from",
+			       "FORCE_REINSTALL: %s is loaded, but the store has no package to reinstall it from",
 			       target);
 	if (job_stage(&job, err) < 0)
 		return err_wrap(err, "driver %s stays loaded",
 				m->facts.loaded.version ? m->facts.loaded.version : "(unknown)");
-	*ret_why = str_fmt("%s; %s is at hand", why ? why : "FORCE_REINSTALL", target);
+	*ret_why = str_fmt("%s; %s is ready in the store", why ? why : "FORCE_REINSTALL", target);
 	return 1;
 }
 
@@ -462,8 +464,8 @@ static int preflight(struct manager *m, struct driver_manager_result *ret, struc
 	    (job.session.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
 		return -1;
 	auto_str char *target = target_text(&job);
-	ret->why = job.session.plan.outcome == PLAN_NO_GPU ? str_dup("there is no NVIDIA function on this machine") :
-							     str_fmt("%s is at hand", target);
+	ret->why = job.session.plan.outcome == PLAN_NO_GPU ? str_dup("this machine has no NVIDIA function") :
+							     str_fmt("%s is ready in the store", target);
 	return 0;
 }
 
@@ -484,8 +486,7 @@ static int uninstall(struct manager *m, struct driver_manager_result *ret, struc
 		return detach_driver_root(m, err) < 0 ? -1 : gpu_operator_clear(&m->machine.host, err);
 	}
 	if (is_config_unchanged(m)) {
-		ret->why =
-			str_fmt("the driver that is loaded was ready with this configuration, %s", m->v->config_digest);
+		ret->why = str_fmt("the loaded driver was ready with this configuration, %s", m->v->config_digest);
 		return 0;
 	}
 	int r = stage_next_driver(m, &ret->why, err);
@@ -505,7 +506,7 @@ static int uncordon_and_restore(const struct manager *m, struct err *err)
 {
 	int r = evacuate_restore(&m->e, err);
 	if (r > 0)
-		log_info("gave back the operands and the cordon of node %s", m->e.node);
+		log_info("restored the operands and the cordon of node %s", m->e.node);
 	return r < 0 ? -1 : 0;
 }
 
@@ -523,7 +524,7 @@ static int make_room(const struct cmd *cmd, struct driver_manager_values *v, boo
 	if (uninstall(&m, ret, err) == 0)
 		return uncordon_and_restore(&m, err);
 	if (uncordon_and_restore(&m, &why) < 0)
-		log_warn("the next start has to give back operands and cordon: %s", why.text);
+		log_warn("the next start has to restore operands and cordon: %s", why.text);
 	return -1;
 }
 
@@ -532,31 +533,33 @@ static int make_room(const struct cmd *cmd, struct driver_manager_values *v, boo
 		name, 0, arg, env, type, offsetof(struct driver_manager_values, member), help \
 	}
 static const struct opt opts[] = {
-	OPT("node", "NAME", "NODE_NAME", OPT_STR, node, "the Node that this machine is"),
+	OPT("node", "NAME", "NODE_NAME", OPT_STR, node, "the Node of this machine"),
 	OPT("operator-namespace", "NAME", "OPERATOR_NAMESPACE", OPT_STR, namespace,
-	    "where the driver's pod is; default that of the service account"),
+	    "namespace of the driver's pod; default that of the service account"),
 	OPT("evict-gpu-pods", NULL, "ENABLE_GPU_POD_EVICTION", OPT_FLAG, is_evicting,
-	    "evict pods that use a GPU, where the operator's own controller of upgrades does not"),
+	    "evict pods that use a GPU, where the operator's own upgrade controller does not"),
 	OPT("auto-drain", NULL, "ENABLE_AUTO_DRAIN", OPT_FLAG, is_draining,
-	    "evict every pod of the node when the driver is in use after that"),
-	OPT("drain-force", NULL, "DRAIN_USE_FORCE", OPT_FLAG, is_forced,
-	    "evict pods that nothing would start again, too"),
+	    "evict every pod of the node if the driver is still in use after that"),
+	OPT("drain-force", NULL, "DRAIN_USE_FORCE", OPT_FLAG, is_forced, "also evict pods that nothing would restart"),
 	OPT("drain-delete-emptydir", NULL, "DRAIN_DELETE_EMPTYDIR_DATA", OPT_FLAG, deletes_empty_dir,
-	    "evict pods whose emptyDir would be lost, too"),
+	    "also evict pods whose emptyDir would be lost"),
 	OPT("drain-selector", "LABELS", "DRAIN_POD_SELECTOR_LABEL", OPT_STR, drain_selector,
-	    "with --auto-drain: pods with these labels alone"),
+	    "with --auto-drain: only pods with these labels"),
 	OPT("drain-timeout", "DURATION", "DRAIN_TIMEOUT_SECONDS", OPT_STR, drain_timeout,
-	    "deadline of evictions, such as 5m; default, and for 0s, 10m: then all is given back and the start fails"),
+	    "deadline of evictions, such as 5m; default, and for 0s, 10m: then everything is restored and the start "
+	    "fails"),
 	OPT("operand-label", "LABEL", "NODE_LABEL_FOR_GPU_POD_EVICTION", OPT_STR, operand_label,
-	    "one more label of the Node that is paused as those of the operands are"),
+	    "one more label of the Node to pause, as those of the operands are"),
 	OPT("config-digest", "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, config_digest,
-	    "of the pod's configuration: with that of /run/nvidia/nvidia-driver.state nothing is looked at"),
+	    "digest of the pod's configuration: if /run/nvidia/nvidia-driver.state has the same one, nothing is "
+	    "checked"),
 	OPT("force-reinstall", NULL, "FORCE_REINSTALL", OPT_FLAG, is_reinstall,
-	    "take the driver out although the kernel has the wished one; its package must be in the store"),
+	    "unload the driver even if it is the requested one; its package must be in the store"),
 	OPT("kubelet-dir", "DIR", "KMODSMITH_KUBELET_DIR", OPT_STR, kubelet_dir,
-	    "of the host, where the files of the driver's container below /drivers are read; default /var/lib/kubelet"),
+	    "the kubelet's directory on the host, to read the files below /drivers of the driver's container; default "
+	    "/var/lib/kubelet"),
 	OPT("no-daemons", NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, is_without_daemons,
-	    "the driver's container starts none of the driver's daemons"),
+	    "the driver's container does not start the driver's daemons"),
 	OPT("termination-log", "FILE", NULL, OPT_STR, termination_log, TERMLOG_HELP),
 	{ 0 },
 };
@@ -600,31 +603,18 @@ static void write_manager_termlog(const void *values, const struct err *err)
 const struct cmd cmd_driver_manager_uninstall = {
 	.name = "driver-manager uninstall",
 	.help = "make room for the next driver: `driver-manager uninstall_driver` in the operator's driver pods",
-	.about = "The init container of the GPU Operator's driver pods. The environment of the container that will "
-		 "load the "
-		 "driver is\n"
-		 "read from the pod. When the kernel has already what that would load, nothing is unloaded and nobody "
-		 "is "
-		 "evicted,\n"
-		 "whatever else of the configuration has changed. Else the next driver is brought or compiled and "
-		 "proven "
-		 "first; a\n"
-		 "failure of that leaves the driver and every pod as they are. Then the operator's operands are paused "
-		 "by "
-		 "their labels,\n"
-		 "GPU pods are evicted where that is allowed, the driver is unloaded and its root taken away, and "
-		 "labels "
-		 "and cordon are\n"
-		 "given back; the cordon of somebody else stays. A failure on the way gives them back, too, and a run "
-		 "that "
-		 "was killed\n"
-		 "is ended by the next one. A failure is an exit status other than 0, with the error in "
-		 "/dev/termination-log.\n\n"
-		 "A driver that the host has installed by itself is left to it: the Node gets the label "
-		 "nvidia.com/gpu.deploy.driver=pre-installed,\n"
-		 "as NVIDIA's manager does it. GPUs that vfio-pci has are refused (E_BOUND) and not unbound, and the "
-		 "network driver of GPUDirect\n"
-		 "RDMA is waited for by the driver's container.\n",
+	.about = "The init container of the GPU Operator's driver pods. Reads the environment of the container that "
+		 "will load the\ndriver from the pod. If the kernel already has what that container would load, "
+		 "nothing is unloaded and no pod is\nevicted, whatever else has changed in the configuration. "
+		 "Otherwise the next driver is fetched or compiled and proven\nfirst; if that fails, the driver and "
+		 "every pod stay as they are. Then the operator's operands are paused by their\nlabels, GPU pods are "
+		 "evicted where that is allowed, the driver is unloaded and its root removed, and labels and "
+		 "cordon\nare restored; a cordon that is not ours stays. A failure restores them, too, and the next "
+		 "run completes a run that was\nkilled. A failure is an exit status other than 0, with the error in "
+		 "/dev/termination-log.\n\nA driver that the host has installed itself is left alone: the Node gets "
+		 "the label\nnvidia.com/gpu.deploy.driver=pre-installed, as from NVIDIA's manager. GPUs bound to "
+		 "vfio-pci are refused (E_BOUND) and\nnot unbound, and the driver's container waits for the network "
+		 "driver of GPUDirect RDMA.\n",
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_uninstall,
@@ -633,10 +623,10 @@ const struct cmd cmd_driver_manager_uninstall = {
 
 const struct cmd cmd_driver_manager_preflight = {
 	.name = "driver-manager preflight",
-	.help = "whether the driver that the pod would load can be had and fits, as `driver-manager preflight_check`",
-	.about =
-		"Brings or compiles what the driver's container of this pod would load, and proves it. Nothing that is "
-		"in use is\ntouched, on the node or in the cluster.\n",
+	.help = "check that the driver that the pod would load is available and fits, as `driver-manager "
+		"preflight_check`",
+	.about = "Fetches or compiles what the driver's container of this pod would load, and proves it. Touches "
+		 "nothing that is in\nuse, on the node or in the cluster.\n",
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_preflight,

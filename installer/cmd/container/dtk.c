@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#define PATIENCE_HELP "how long the toolkit may show no sign of life before the driver comes without it; default 600"
+#define PATIENCE_HELP \
+	"how long the toolkit may show no sign of life before the driver is installed without it; default 600"
 
 struct dtk_values {
 	struct common common;
@@ -140,14 +141,14 @@ static int check_toolkit_image(const struct dtk_builder *t, struct err *err)
 	auto_str char *image = str_fmt("lib/modules/%s/vmlinuz", release);
 	auto_strv struct strv has = { 0 };
 	if (!str_eq(t->request.kernel, release))
-		return err_set(err, E_HEADERS_MISMATCH, "asked for kernel %s, running is %s", t->request.kernel,
+		return err_set(err, E_HEADERS_MISMATCH, "requested for kernel %s, but %s is running", t->request.kernel,
 			       release);
 	if (root_exists(&t->machine.host, image))
 		return 0;
 	if (root_list(&t->machine.host, "lib/modules", &has, err) < 0)
 		return -1;
 	auto_str char *kernels = strv_join(&has, ", ");
-	return err_set(err, E_HEADERS_NOT_FOUND, "the toolkit image is not of this kernel: no %s, it has %s", image,
+	return err_set(err, E_HEADERS_NOT_FOUND, "the toolkit image is not for this kernel: no %s, it has %s", image,
 		       has.count ? kernels : "none");
 }
 
@@ -209,8 +210,7 @@ static void warn_of_other_builds(const struct dtk_builder *t)
 	} others[] = { { "gds-nvidia-fs", "nvidia_fs_built" }, { "gdrcopy", "gdrcopy_built" } };
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
 		if (root_exists(&t->shared, others[i].dir))
-			log_warn("'%s' is here to be compiled, too: that is not done here, and %s will not be set",
-				 others[i].dir, others[i].flag);
+			log_warn("'%s' is not compiled here, and %s will not be set", others[i].dir, others[i].flag);
 }
 
 // Only what cannot be told to the other side is an error.
@@ -228,7 +228,7 @@ static int serve_request(struct dtk_builder *t, const char *id, struct err *err)
 	if (r < 0)
 		progress_fail(&t->watch);
 	if (!is_request_current(t, id)) {
-		log_info("the request changed meanwhile: what came of it does not count");
+		log_info("the request changed meanwhile: its result is discarded");
 		return 0;
 	}
 	if (r == 0)
@@ -271,7 +271,7 @@ static int serve_next_request(struct dtk_builder *t, struct err *err)
 		drop_request(t);
 		return 0;
 	}
-	log_info("asked for %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
+	log_info("request: %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
 	warn_of_other_builds(t);
 	unblock_stop_signals(); // a signal ends the compile
 	int r = serve_request(t, id, err);
@@ -358,7 +358,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	char patches[DIGEST_HEX + 1];
 	s->source = session_source_path(&j->session);
 	if (!s->source)
-		return err_set(err, E_NOT_FOUND, "there is no source of the driver");
+		return err_set(err, E_NOT_FOUND, "the driver has no source");
 	s->inputs = (struct dtk_inputs){ .program = s->v->program ? s->v->program : PROGRAM,
 					 .source = s->source,
 					 .patches = v->patches };
@@ -403,12 +403,12 @@ static int continue_request(struct dtk_handover *s, struct err *err)
 static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
 {
 	if (s->prepares++ >= PREPARES_MOST)
-		return err_set(err, E_CONFLICT, "somebody else changes '%s'", s->shared.name);
+		return err_set(err, E_CONFLICT, "another process changes '%s'", s->shared.name);
 	if (dtk_prepare(&s->shared, &s->inputs, s->text, err) < 0)
 		return -1;
 	s->begun = s->last_alive = clock_ms() / 1000;
 	s->is_started = false;
-	progress_note(&s->job->session.progress, "asked the driver toolkit for %s %s for kernel %s, in '%s'",
+	progress_note(&s->job->session.progress, "requested %s %s for kernel %s from the driver toolkit, in '%s'",
 		      s->request.driver, s->request.flavour, s->request.kernel, s->shared.name);
 	return 0;
 }
@@ -419,7 +419,7 @@ static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
 	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
 		s->is_started = true;
 		s->last_alive = clock_ms() / 1000;
-		progress_note(&s->job->session.progress, "the driver toolkit has begun");
+		progress_note(&s->job->session.progress, "the driver toolkit has started");
 	}
 	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
 		return;
@@ -452,7 +452,7 @@ static int take_toolkit_package(struct dtk_handover *s, struct err *err)
 	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag,
 		     err) < 0) {
 		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start asks for it anew
-		return err_wrap(err, "what the toolkit made");
+		return err_wrap(err, "the toolkit's package");
 	}
 	progress_end(&j->session.progress, "toolkit", "%s, proven, is in the store", tag);
 	return 0;
@@ -501,7 +501,7 @@ static int use_toolkit(const struct dtk_values *v, const struct job_values *init
 	int r = hand_to_toolkit(&dtk_handover, &err);
 	unblock_stop_signals();
 	if (r < 0) {
-		progress_note(&job.session.progress, "going on without the driver toolkit: %s: %s",
+		progress_note(&job.session.progress, "continuing without the driver toolkit: %s: %s",
 			      err_info(err.code)->name, err.text);
 		progress_fail(&job.session.progress);
 	}
@@ -537,13 +537,13 @@ static int run_dtk(void *values, char **args, size_t count, struct err *err)
 	int signal = 0;
 	(void)err;
 	if (v->is_image_missing)
-		log_info("the cluster has no driver toolkit for this node: going on without it");
+		log_info("the cluster has no driver toolkit for this node: continuing without it");
 	else if (entry_values(&cmd_init, (int)line.count, line.items, init) == 0)
 		signal = use_toolkit(v, init);
 	opt_done(&cmd_init, init);
 	free(init);
 	if (signal) {
-		log_info("signal %d: leaving before the driver is there", signal);
+		log_info("signal %d: exiting before the driver is loaded", signal);
 		return 1;
 	}
 	return entry_run(&cmd_init, (int)again.count, again.items);
@@ -551,9 +551,9 @@ static int run_dtk(void *values, char **args, size_t count, struct err *err)
 
 static const struct opt shared_opts[] = {
 	{ "shared", 0, "DIR", "KMODSMITH_DTK_SHARED", OPT_STR, offsetof(struct dtk_values, shared),
-	  "the directory that both containers see; default " DTK_SHARED },
+	  "the directory that both containers share; default " DTK_SHARED },
 	{ "image-missing", 0, NULL, "RHCOS_IMAGE_MISSING", OPT_FLAG, offsetof(struct dtk_values, is_image_missing),
-	  "the cluster has no toolkit image of this node's system: no hand-over" },
+	  "the cluster has no toolkit image for this node's system: compile without it" },
 	{ 0 },
 };
 static const struct opt run_opts[] = {
@@ -568,16 +568,12 @@ const struct cmd cmd_dtk_run = {
 	.name = "dtk run",
 	.args = "[-- INIT-OPTION...]",
 	.args_max = 64,
-	.help = "`init`, with what has to be compiled handed over to the toolkit's container",
-	.about =
-		"Looks what `init` with the same options would do. Only when that would compile, a request, the source "
-		"and this\n"
-		"program go into the directory that both containers share. The package that comes back is proven "
-		"against the running\n"
-		"kernel and kept in the node's store; then `init` goes on from there. A toolkit that cannot, or that "
-		"shows no sign of\n"
-		"life, is told in a line, and `init` does what it does without one.\n\n"
-		"Pods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n",
+	.help = "`init`, with compiles handed over to the toolkit's container",
+	.about = "Plans what `init` with the same options would do. Only if that includes a compile, it puts a "
+		 "request, the source and\nthis program into the directory that both containers share. The package "
+		 "that comes back is proven against the running\nkernel and kept in the node's store; then `init` "
+		 "continues from there. If the toolkit fails or shows no sign of life,\none line says so, and `init` "
+		 "continues without it.\n\nPods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n",
 	.opts = { shared_opts, run_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
 	.run = run_dtk,
@@ -585,11 +581,10 @@ const struct cmd cmd_dtk_run = {
 
 const struct cmd cmd_dtk_build = {
 	.name = "dtk build",
-	.help = "the toolkit's side: compile what is asked for, until told to stop",
+	.help = "the toolkit's side: compile what is requested, until a signal",
 	.about = "Waits for a request in the shared directory, compiles it with the compiler and the headers of this "
-		 "container, and\n"
-		 "leaves the package or the reason why there is none. Then it waits for the next one.\n\n"
-		 "Pods call this `ocp_dtk_entrypoint dtk-build-driver`.\n",
+		 "container, and\nleaves the package or the reason why there is none. Then waits for the next "
+		 "request.\n\nPods call this `ocp_dtk_entrypoint dtk-build-driver`.\n",
 	.opts = { shared_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
 	.run = run_dtk_build,
@@ -626,8 +621,8 @@ static int run_init_with_toolkit(int argc, char **argv)
 
 int dtk_main(int argc, char **argv)
 {
-	static const char OTHERS[] = "this is the driver's image; that verb is of the image of GPUDirect Storage or "
-				     "GDRCopy, which brings its own program of this name";
+	static const char OTHERS[] = "this is the driver's image; that verb belongs to the image of GPUDirect Storage "
+				     "or GDRCopy, which has its own program of this name";
 	const char *verb = argc > 1 ? argv[1] : "";
 	if (str_eq(verb, "nv-ctr-run-with-dtk"))
 		return run_init_with_toolkit(argc - 1, argv + 1);
@@ -635,7 +630,6 @@ int dtk_main(int argc, char **argv)
 		return entry_run(&cmd_dtk_build, argc - 1, argv + 1);
 	if (str_eq(verb, "nv-fs-ctr-run-with-dtk") || str_eq(verb, "gdrcopy-ctr-run-with-dtk"))
 		return refuse_dtk_verb(verb, OTHERS);
-	return refuse_dtk_verb(verb,
-			       "it has nv-ctr-run-with-dtk (in the driver's container) and dtk-build-driver (in the "
-			       "toolkit's)");
+	return refuse_dtk_verb(verb, "unknown verb (expected nv-ctr-run-with-dtk in the driver's container or "
+				     "dtk-build-driver in the toolkit's)");
 }

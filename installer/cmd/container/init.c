@@ -25,32 +25,32 @@ struct values {
 static const struct opt opts[] = {
 	{ "termination-log", 0, "FILE", NULL, OPT_STR, offsetof(struct values, termination_log), TERMLOG_HELP },
 	{ "operator", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_operator),
-	  "keep the files below /run/nvidia that the GPU Operator's pods read; `nvidia-driver` does" },
+	  "write the files below /run/nvidia that the GPU Operator's pods read, as `nvidia-driver` does" },
 	{ "config-digest", 0, "TEXT", "DRIVER_CONFIG_DIGEST", OPT_STR, offsetof(struct values, config_digest),
-	  "with --operator: what /run/nvidia/nvidia-driver.state gets once the driver is ready" },
+	  "with --operator: content of /run/nvidia/nvidia-driver.state once the driver is ready" },
 	{ "no-daemons", 0, NULL, "KMODSMITH_NO_DAEMONS", OPT_FLAG, offsetof(struct values, is_without_daemons),
-	  "start none of the driver's daemons: others do" },
+	  "do not start the driver's daemons: something else does" },
 	{ "rdma", 0, NULL, "GPU_DIRECT_RDMA_ENABLED", OPT_FLAG, offsetof(struct values, rdma.is_requested),
-	  "load nvidia-peermem, too, where there is a function of Mellanox; see `kmodsmith peermem load`" },
+	  "also load nvidia-peermem where there is a Mellanox function; see `kmodsmith peermem load`" },
 	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, rdma.is_host_mofed),
-	  "with --rdma: the network driver is the host's own, and not a container's" },
+	  "with --rdma: the network driver is the host's, not a container's" },
 	{ "mofed-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, rdma.timeout_s),
-	  "with --rdma: deadline for the network driver to come, which the GPUs do not wait for; default 1200" },
+	  "with --rdma: deadline for the network driver to be loaded, which the GPUs do not wait for; default 1200" },
 	{ "no-watch", 0, NULL, "KMODSMITH_NO_WATCH", OPT_FLAG, offsetof(struct values, is_without_watch),
-	  "do not look after the kernels that this machine may start next; see `kmodsmith watch`" },
+	  "do not prebuild for the kernels that this machine may start next; see `kmodsmith watch`" },
 	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct values, next_roots),
 	  "where an updater has the root of the next boot, as `kmodsmith watch` takes it" },
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
-	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
+	  "keep /run/kmodsmith/reboot-blocked while there is no package for the kernel that starts next" },
 	{ "agent", 0, NULL, "KMODSMITH_AGENT", OPT_FLAG, offsetof(struct values, is_agent),
-	  "carry out what a roll-out orders, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
+	  "carry out the orders of a roll-out, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
 	  "not with --operator" },
 	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
 	  "with --agent: the policy of the roll-out" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
 	  "with --agent: the Node that this machine is" },
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
-	  "give up no capability once the driver is ready" },
+	  "keep all capabilities once the driver is ready" },
 	{ 0 },
 };
 
@@ -107,7 +107,8 @@ static void warn_of_missing_hook(const struct root *host)
 {
 	static const char DIR_NAME[] = "run/kernel/postinst.d";
 	if (root_exists(host, DIR_NAME))
-		log_info("/%s exists, and no hook is put there; `nvidia-driver update -k RELEASE` compiles beforehand",
+		log_info("/%s exists, but no hook is installed there; `nvidia-driver update -k RELEASE` compiles "
+			 "beforehand",
 			 DIR_NAME);
 }
 
@@ -167,7 +168,7 @@ static bool is_left_to_rollout(const struct values *v, const struct job *job, in
 	bool is_change = opened == 0 && job->session.plan.outcome == PLAN_CHANGE;
 	if (!v->is_agent || !job->session.facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
 		return false;
-	log_info("driver %s stays as it is until the agent is told otherwise", job->session.facts.loaded.version);
+	log_info("driver %s stays as it is until the agent gets an order", job->session.facts.loaded.version);
 	return true;
 }
 
@@ -243,7 +244,7 @@ static size_t add_kernels(const struct values *v, struct serve_kernels *kernels,
 		return 0;
 	if (open_kernels_part(v, kernels, ret, &why) == 0)
 		return 1;
-	log_warn("nobody looks after the kernels to come: %s", why.text);
+	log_warn("prebuilding for other installed kernels is disabled: %s", why.text);
 	return 0;
 }
 
@@ -280,9 +281,9 @@ static void drop_rights(const struct values *v)
 	if (v->is_privileged || v->is_agent)
 		return;
 	if (capabilities_drop(!v->is_without_daemons, may_prebuild_compile(v), &dropped, &why) < 0)
-		log_warn("capabilities stay as they are: %s", why.text);
+		log_warn("capabilities could not be dropped: %s", why.text);
 	else if (*dropped)
-		log_info("capabilities given up: %s", dropped);
+		log_info("capabilities dropped: %s", dropped);
 }
 
 // Where an agent stays, a start that failed is its coordinator's to mend.
@@ -311,7 +312,7 @@ static int install_and_stay(const struct values *v, struct init_start *s, struct
 	int signal = serve_until_stopped(s, r > 0, &set, err);
 	if (signal < 0)
 		return -1;
-	log_info("signal %d: leaving; the driver stays loaded", signal);
+	log_info("signal %d: exiting; the driver stays loaded", signal);
 	if (v->is_operator)
 		gpu_operator_withdraw(&s->gpu_operator_pod);
 	return 0;
@@ -337,13 +338,12 @@ static void write_init_termlog(const void *values, const struct err *err)
 
 const struct cmd cmd_init = {
 	.name = "init",
-	.help = "install, then wait until told to stop; the entry of a container",
+	.help = "install, then run until a signal; the entry point of a container",
 	.about = "Does what `install` does, then starts the daemons that belong to the driver and this hardware, and "
-		 "keeps them\n"
-		 "running until a signal comes. SIGTERM ends the process and leaves the driver and its daemons: only\n"
-		 "`kmodsmith unload` takes them out; see kmodsmith-daemons(7). `kmodsmith probe` tells others how it "
-		 "goes. A failure ends at once "
-		 "with the\nerror's exit status, and leaves the error in /dev/termination-log.\n",
+		 "keeps them\nrunning until a signal. SIGTERM ends the process and leaves the driver and its daemons "
+		 "running: only\n`kmodsmith unload` removes them; see kmodsmith-daemons(7). `kmodsmith probe` answers "
+		 "a kubelet's probes. A failure\nends at once with the error's exit status, and leaves the error in "
+		 "/dev/termination-log.\n",
 	.opts = { opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_init,

@@ -14,11 +14,14 @@ static const struct verb {
 	const char *takes; // letters of flags that mean something to it
 	const char *help;
 } verbs[] = {
-	{ "init", { "init", "--operator" }, "m", "put the driver on this node, then stay; also when no verb is given" },
-	{ "load", { "install", "--no-compile" }, "", "load what is at hand" },
-	{ "build", { "build" }, "mk", "compile for the running kernel, or for -k, into this node's store" },
+	{ "init",
+	  { "init", "--operator" },
+	  "m",
+	  "install the driver on this node and keep running; the default without a verb" },
+	{ "load", { "install", "--no-compile" }, "", "load what is available" },
+	{ "build", { "build" }, "mk", "compile into this node's store, for the running kernel or for -k" },
 	{ "update", { "build" }, "mk", "the same, so that the next boot into that kernel compiles nothing" },
-	{ "reload_nvidia_peermem", { "peermem", "load" }, "", "load nvidia-peermem, then stay" },
+	{ "reload_nvidia_peermem", { "peermem", "load" }, "", "load nvidia-peermem and keep running" },
 	{ "probe_nvidia_peermem", { "peermem", "probe" }, "", "whether nvidia-peermem is loaded" },
 };
 
@@ -66,7 +69,7 @@ static void translate_flag(const struct verb *verb, const struct flag *flag, con
 	else if (flag->to && !strchr(verb->takes, flag->option.val))
 		strv_add(ret_warnings, str_fmt("--%s is ignored: it means nothing to %s", name, verb->name));
 	else if (flag->option.val == 'm' && !is_count(value))
-		strv_add(ret_warnings, str_fmt("--%s is ignored: '%s' is no number of threads", name, value));
+		strv_add(ret_warnings, str_fmt("--%s is ignored: '%s' is not a number of threads", name, value));
 	else if (flag->to) {
 		strv_add(ret, str_dup(flag->to));
 		strv_add(ret, str_dup(value));
@@ -177,7 +180,7 @@ static int nvidia_driver_usage(FILE *out, int status)
 	fprintf(out, "Usage: nvidia-driver [VERB] [FLAGS]\n\nVerbs:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
 		fprintf(out, "  %-22s %s\n", verbs[i].name, verbs[i].help);
-	fprintf(out, "\nFlags, for every verb; what means nothing to one is ignored:\n");
+	fprintf(out, "\nFlags, for every verb; a verb ignores those that mean nothing to it:\n");
 	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
 		fprintf(out, "  -%c, --%s%s\n", flags[i].option.val, flags[i].option.name,
 			flags[i].option.has_arg ? " VALUE" : "");

@@ -18,14 +18,14 @@ struct values {
 
 static const struct opt load_opts[] = {
 	{ "host-mofed", 0, NULL, "USE_HOST_MOFED", OPT_FLAG, offsetof(struct values, is_host_mofed),
-	  "the network driver is the host's own, and not a container's" },
-	{ "once", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_once), "end when it is loaded, do not stay" },
+	  "the network driver is the host's, not a container's" },
+	{ "once", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_once), "exit once it is loaded" },
 	{ "timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, timeout_s),
-	  "deadline for the driver and the network driver to come; default 1200" },
+	  "deadline for the driver and the network driver to be loaded; default 1200" },
 	{ "unload-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, unload_timeout_s),
 	  UNLOAD_TIMEOUT_HELP },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
-	  "where the node's packages are kept; default /var/lib/kmodsmith of the host" },
+	  "state directory with the node's packages; default /var/lib/kmodsmith of the host" },
 	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, trust_dir),
 	  "keys that the package must be signed by; default etc/kmodsmith/trust of the host" },
 	{ 0 },
@@ -82,7 +82,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 			     .progress = &progress };
 	int r = load_until_stopped(&p, v->is_once, err);
 	if (r > 0)
-		log_info("leaving; nvidia-peermem stays as it is");
+		log_info("exiting; nvidia-peermem stays as it is");
 	if (r == 0)
 		show_peermem_state(p.now, p.why, p.has_dma_buf, v->common.is_json);
 	return r < 0 ? -1 : 0;
@@ -104,15 +104,13 @@ static int run_peermem_probe(void *values, char **args, size_t count, struct err
 
 const struct cmd cmd_peermem_load = {
 	.name = "peermem load",
-	.help = "load nvidia-peermem beside a driver that is ready, and look after it",
+	.help = "load nvidia-peermem beside a driver that is ready, and keep it loaded",
 	.about = "For GPUDirect RDMA: waits for the driver and the network driver, compares the module's symbols with "
-		 "those of\n"
-		 "the loaded ib_core, loads it with the parameters of /drivers/nvidia-peermem.conf, and stays until a "
-		 "signal;\n"
-		 "a module that vanishes is loaded again. What the kernel would refuse is not tried (E_ABI, E_SYMBOL), "
-		 "and no\n"
-		 "wait is without end (E_PEERMEM). The GPUs are ready with or without it.\n\n"
-		 "A machine without a PCI function of Mellanox (15b3) needs none; the command then only stays.\n",
+		 "those of\nthe loaded ib_core, loads it with the parameters of /drivers/nvidia-peermem.conf, and runs "
+		 "until a signal;\na module that vanishes is loaded again. It does not try what the kernel would "
+		 "refuse (E_ABI, E_SYMBOL), and\nevery wait has a deadline (E_PEERMEM). The GPUs are ready with or "
+		 "without it.\n\nA machine without a Mellanox PCI function (15b3) needs no module; the command then "
+		 "only waits for the signal.\n",
 	.opts = { load_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_load,
@@ -120,10 +118,9 @@ const struct cmd cmd_peermem_load = {
 
 const struct cmd cmd_peermem_probe = {
 	.name = "peermem probe",
-	.help = "whether nvidia-peermem is loaded, or on its way; for a liveness probe",
-	.about =
-		"Exit status 0: it is loaded, `peermem load` is within its deadline, or this machine needs none; 1: it "
-		"is lost.\nLooks only, at two files.\n",
+	.help = "check whether nvidia-peermem is loaded or still has time to load; for a liveness probe",
+	.about = "Exit status 0: it is loaded, `peermem load` is within its deadline, or this machine needs none; 1: "
+		 "it is lost.\nReads two files and changes nothing.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_peermem_probe,

@@ -17,13 +17,12 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
-	  "of liveness: how long a compile may go on without a finished object, or a coordinator without a turn; "
-	  "default "
+	  "liveness: how long a compile may run without finishing an object, or a coordinator without a turn; default "
 	  "600" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
-	  "of liveness: of the coordinator that was given this directory" },
+	  "liveness: check the coordinator that was given this directory" },
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to look at; default the host's root" },
+	  "directory whose dev/ is read; default the host's root" },
 	{ 0 },
 };
 
@@ -63,7 +62,8 @@ static int ask_ready(const struct values *v, const struct machine *m, struct ans
 	if (!s.has_gpu)
 		return set_answer(ret, true, str_dup("no NVIDIA function on this machine"));
 	if (!str_eq(state, "READY"))
-		return set_answer(ret, false, str_fmt("the last run says %s", state ? state : "nothing of this boot"));
+		return set_answer(ret, false,
+				  str_fmt("the last run reported %s", state ? state : "nothing in this boot"));
 	if (status_error(&s, &why) < 0)
 		return set_answer(ret, false, str_dup(why.text));
 	if (!has_daemons)
@@ -122,7 +122,7 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 	struct answer a = { 0 };
 	const struct question *q = question_of(args[0]);
 	if (!q)
-		return err_set(err, E_USAGE, "'%s' is none of startup, readiness, liveness", args[0]);
+		return err_set(err, E_USAGE, "unknown probe '%s' (expected startup, readiness or liveness)", args[0]);
 	if (machine_open(&v->common, &m, err) < 0 || q->ask(v, &m, &a, err) < 0)
 		return -1;
 	if (v->common.is_json) {
@@ -141,16 +141,12 @@ const struct cmd cmd_probe = {
 	.args = "startup|readiness|liveness",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "one answer for a kubelet: is it ready, is it alive",
-	.about = "readiness: the last run of this boot said READY, and what it measured still holds.\n"
-		 "startup: the same, and the `init` that was begun last has come to the end of its start.\n"
-		 "liveness: `init` serves, or makes progress; a compile that finishes no object for --stall seconds "
-		 "does not.\n"
-		 "With --pulse-dir: the coordinator that keeps its pulse there goes on, whether or not the API server "
-		 "can be "
-		 "reached.\n"
-		 "Starts no program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says "
-		 "why.\n",
+	.help = "answer a kubelet's probe: is it ready, is it alive",
+	.about = "readiness: the last run of this boot reported READY, and what it measured still holds.\nstartup: the "
+		 "same, and the latest `init` has completed its start.\nliveness: `init` serves, or makes progress; a "
+		 "compile that finishes no object for --stall seconds does not.\nWith --pulse-dir: the coordinator "
+		 "that writes its sign of life there is alive, whether or not it reaches the API server.\nStarts no "
+		 "program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says why.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_probe,

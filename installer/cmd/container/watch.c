@@ -7,29 +7,28 @@ static const struct opt opts[] = {
 	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct watch_values, job.driver),
 	  "driver version; default: that of --payload, of the loaded driver, of the last good one" },
 	{ "kernel", 'k', "RELEASE,...", NULL, OPT_LIST, offsetof(struct watch_values, kernels),
-	  "look after these kernels only; default: all that are installed beside the running one" },
+	  "prebuild for these kernels only; default: all installed ones except the running one" },
 	{ "once", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, is_once),
-	  "look once, do what is to do, and end" },
+	  "check once, prebuild what is missing, and exit" },
 	{ "limit", 0, "N", NULL, OPT_UINT, offsetof(struct watch_values, limit),
 	  "compile for N kernels at most: the next one first, then the newest; default 4" },
 	{ "interval", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct watch_values, interval_s),
-	  "look so often whatever happens; default 900" },
+	  "check at least this often; default 900" },
 	{ "quiet-time", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct watch_values, quiet_s),
-	  "look when nothing has happened for so long after something has; default 10" },
+	  "after a change, wait for this long without another one before checking; default 10" },
 	{ "next-root", 0, "DIR,...", "KMODSMITH_NEXT_ROOT", OPT_LIST, offsetof(struct watch_values, next_roots),
 	  "where an updater has the root of the next boot, as a path of the host (A/B partitions)" },
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct watch_values, is_gated),
-	  "keep /run/kmodsmith/reboot-blocked while the kernel that starts next cannot be served" },
+	  "keep /run/kmodsmith/reboot-blocked while there is no package for the kernel that starts next" },
 	{ "no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG,
 	  offsetof(struct watch_values, job.is_compile_forbidden), "use packages only" },
 	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct watch_values, job.reuse),
 	  REUSE_HELP },
-	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry),
-	  "try again what failed before" },
+	{ "retry", 0, NULL, NULL, OPT_FLAG, offsetof(struct watch_values, job.is_retry), "retry what failed before" },
 	{ "store-limit", 0, "BYTES", "KMODSMITH_STORE_LIMIT", OPT_STR, offsetof(struct watch_values, job.store_limit),
 	  STORE_LIMIT_HELP },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
-	  "what an image carries: its driver, and its sources" },
+	  "the driver and the sources that an image carries" },
 	{ 0 },
 };
 
@@ -44,7 +43,7 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 	int signal = serve(&part, 1, &signals, err);
 	if (signal < 0)
 		return -1;
-	log_info("signal %d: leaving", signal);
+	log_info("signal %d: exiting", signal);
 	return 0;
 }
 
@@ -58,14 +57,12 @@ static int run_watch(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_watch = {
 	.name = "watch",
 	.help = "prebuild for kernels that appear, and warn before the reboot",
-	.about = "Looks which kernels this machine may start next, and has a proven package for each of them in the "
-		 "store before the\n"
-		 "reboot: from the store, --from, or a compile at the lowest priority. The running driver is not "
-		 "touched.\n"
-		 "`kmodsmith status` and `doctor` tell what came of it, and so do /run/kmodsmith/kernels.json and\n"
-		 "/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit status 0: every kernel is ready; "
-		 "1: one is not.\n\n"
-		 "  kmodsmith watch --once --driver 535.261.03 --source DRIVER.deb --gate\n",
+	.about = "Finds the kernels that this machine may start next, and puts a proven package for each of them into "
+		 "the store\nbefore the reboot: from the store, --from, or a compile at the lowest priority. The "
+		 "running driver is not touched.\n`kmodsmith status` and `doctor` show the result, as do "
+		 "/run/kmodsmith/kernels.json and\n/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit "
+		 "status 0: every kernel is ready; 1: one is not.\n\n  kmodsmith watch --once --driver 535.261.03 "
+		 "--source DRIVER.deb --gate\n",
 	.opts = { opts, source_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct watch_values),
 	.run = run_watch,

@@ -12,11 +12,11 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "output", 'o', "FILE|-", NULL, OPT_STR, offsetof(struct values, output),
-	  "where to write it, whole or not at all; default -: standard output" },
+	  "output file, replaced atomically; default -: standard output" },
 	{ "export", 0, "DIR", "KMODSMITH_EXPORT", OPT_STR, offsetof(struct values, export),
-	  "the driver root on the host, / for the host's own user space; default: what is exported now" },
+	  "the driver root on the host, / for the host's own user space; default: the current export" },
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to look at; default the host's root" },
+	  "directory whose dev/ is read; default the host's root" },
 	{ 0 },
 };
 
@@ -33,7 +33,7 @@ static int make_cdi_spec(const struct values *v, const struct machine *m, json_t
 	auto_host struct host host = { 0 };
 	auto_cdi struct cdi c = { 0 };
 	if (v->export && *v->export != '/')
-		return err_set(err, E_USAGE, "--export '%s' is no absolute path", v->export);
+		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", v->export);
 	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
 	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
@@ -58,7 +58,7 @@ static int write_output(const char *file, const json_t *json, struct err *err)
 				slash == file ? str_dup("/") :
 						str_ndup(file, (size_t)(slash - file));
 	if (!*name)
-		return err_set(err, E_USAGE, "--output '%s' is no file", file);
+		return err_set(err, E_USAGE, "--output '%s' is not a file", file);
 	return root_init(&dir, folder, err) < 0 ? -1 : json_write(&dir, name, json, err);
 }
 
@@ -88,7 +88,7 @@ static int run_cdi_generate(void *values, char **args, size_t count, struct err 
 
 const struct cmd cmd_cdi_generate = {
 	.name = "cdi generate",
-	.help = "what a container runtime adds to a container that asks for a GPU",
+	.help = "write what a container runtime adds to a container that asks for a GPU",
 	.about = "A specification of the Container Device Interface: containerd, CRI-O and podman read it and need no "
 		 "toolkit.\n"
 		 "Names each GPU by its index, by its UUID where the driver knows it, and all of them by \"all\"; a "

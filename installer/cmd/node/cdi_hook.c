@@ -29,7 +29,7 @@ static int run_links(void *values, char **args, size_t count, struct err *err)
 		if (cdi_hook_link(&root, args[i], &kept, err) < 0)
 			return -1;
 	for (size_t i = 0; i < kept.count; i++)
-		log_warn("%s stays: the image has its own, which may be of another driver version", kept.items[i]);
+		log_warn("keeping %s: the image has its own, which may be of another driver version", kept.items[i]);
 	return 0;
 }
 
@@ -39,7 +39,7 @@ static int run_ldcache(void *values, char **args, size_t count, struct err *err)
 	auto_strv struct strv folders = { 0 };
 	for (size_t i = 0; i < count; i++) {
 		if (*args[i] != '/')
-			return err_set(err, E_USAGE, "'%s' is no absolute path", args[i]);
+			return err_set(err, E_USAGE, "'%s' is not an absolute path", args[i]);
 		strv_add(&folders, str_dup(args[i]));
 	}
 	if (open_container_root(values, &root, err) < 0)
@@ -57,7 +57,7 @@ const struct cmd cmd_cdi_hook_links = {
 	.args = "TARGET::PATH...",
 	.args_min = 1,
 	.args_max = ARGS_MAX,
-	.help = "in a container that is being made, the names that libraries are found by",
+	.help = "make the links that libraries are found by, in a container that is being created",
 	.about = "A container runtime calls this: the specification of `kmodsmith cdi generate` names it as a hook. "
 		 "Reads the\n"
 		 "state that the runtime writes on standard input, and makes each PATH a link to TARGET in the "
@@ -72,7 +72,7 @@ const struct cmd cmd_cdi_hook_ldcache = {
 	.name = "cdi-hook ldcache",
 	.args = "DIR...",
 	.args_max = ARGS_MAX,
-	.help = "in a container that is being made, etc/ld.so.cache with these directories",
+	.help = "write etc/ld.so.cache with these directories, in a container that is being created",
 	.about = "A container runtime calls this, as `kmodsmith cdi-hook links`. Writes what ldconfig would write, and "
 		 "runs neither\n"
 		 "the container's ldconfig nor the host's. A container without glibc is left as it is.\n",

@@ -11,7 +11,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
-	  "kernel release in question; default: the running one" },
+	  "kernel release to check; default: the running one" },
 	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.origin.package),
 	  "a package made by `kmodsmith build`" },
 	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct values, job.reuse), REUSE_HELP },

@@ -13,7 +13,7 @@ static const struct opt opts[] = {
 	{ "headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, offsetof(struct values, job.headers),
 	  "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, job.state_dir),
-	  "kept packages, headers, scratch; default /var/lib/kmodsmith of the host" },
+	  "state directory: packages, headers, scratch; default /var/lib/kmodsmith of the host" },
 	{ 0 },
 };
 
@@ -67,10 +67,9 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 
 const struct cmd cmd_doctor = {
 	.name = "doctor",
-	.help = "every precondition of an install: pass, warn or fail, and the next step",
-	.about = "Looks before anybody tries. Exit status 1 when something would make every install fail; a warning "
-		 "only matters\n"
-		 "in the case that it names.\n",
+	.help = "check every precondition of an install: pass, warn or fail, and the next step",
+	.about = "Changes nothing. Exit status 1 when something would make every install fail; a warning matters only "
+		 "in the\ncase that it names.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_doctor,

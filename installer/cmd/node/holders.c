@@ -19,7 +19,7 @@ static const struct opt unload_opts[] = {
 	{ "holders-timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, holders_timeout_s),
 	  HOLDERS_TIMEOUT_HELP },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
-	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
+	  "state directory with the node's journal; default /var/lib/kmodsmith of the host" },
 	{ 0 },
 };
 
@@ -48,10 +48,9 @@ static void show_holders(const struct holders *h)
 	for (size_t i = 0; i < h->modules.count; i++)
 		printf("module %s\n", h->modules.items[i]);
 	if (!h->count && !h->modules.count)
-		printf("nobody holds the driver (%zu processes looked at)\n", h->processes);
+		printf("the driver is not in use (%zu processes checked)\n", h->processes);
 	if (h->unreadable)
-		log_warn("%zu processes could not be looked at: run as root, with the host's process ids",
-			 h->unreadable);
+		log_warn("%zu processes could not be checked: run as root, in the host's pid namespace", h->unreadable);
 }
 
 static int run_holders(void *values, char **args, size_t count, struct err *err)
@@ -139,8 +138,8 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 
 const struct cmd cmd_holders = {
 	.name = "holders",
-	.help = "who uses the driver: processes, containers, pods and modules",
-	.about = "Looks at the open files, mappings and mounts of every process, and at the modules that depend on the "
+	.help = "show who uses the driver: processes, containers, pods and modules",
+	.about = "Checks the open files, mappings and mounts of every process, and the modules that depend on the "
 		 "driver.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
@@ -149,13 +148,11 @@ const struct cmd cmd_holders = {
 
 const struct cmd cmd_unload = {
 	.name = "unload",
-	.help = "take the driver out of the kernel, holders first",
-	.about = "Refuses with E_IN_USE, naming every holder, while anybody uses the driver; then nothing was "
-		 "unloaded.\n"
-		 "With --holders wait it waits for them to go, with --holders stop it asks each process once to end "
-		 "(SIGTERM),\n"
-		 "and modules of others that nobody uses are unloaded, too.\n\n"
-		 "An unload that the kernel does not come back from ends with E_WEDGED: the node needs a reboot.\n",
+	.help = "unload the driver from the kernel",
+	.about = "While the driver is in use, refuses with E_IN_USE, names every holder and unloads "
+		 "nothing.\n--holders wait waits until they are gone; --holders stop asks each process once to end "
+		 "(SIGTERM), and also unloads\nidle modules that use the driver but do not belong to it.\n\nAn unload "
+		 "that the kernel does not return from ends with E_WEDGED: the node needs a reboot.\n",
 	.opts = { unload_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_unload,

@@ -13,8 +13,7 @@ struct values {
 static const struct opt dry_run_opts[] = {
 	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "show the plan, do nothing" },
 	{ "stage", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_stage),
-	  "bring or make all that it takes, prove it and keep it in the store; the driver that is loaded is not "
-	  "touched" },
+	  "fetch or compile what is needed, prove it and keep it in the store; the loaded driver is not touched" },
 	{ 0 },
 };
 
@@ -99,7 +98,7 @@ static int run_stage(struct values *v, struct err *err)
 				  status_json_phases(&job.session.progress));
 		show_json(json);
 	} else if (job.session.plan.outcome != PLAN_NO_GPU) {
-		printf("%s %s is at hand; nothing was touched\n", job.session.plan.driver,
+		printf("%s %s is in the store; nothing was touched\n", job.session.plan.driver,
 		       flavour_name(job.session.plan.flavour));
 	}
 	return 0;
@@ -139,9 +138,9 @@ static int run_bundle(void *values, char **args, size_t count, struct err *err)
 
 const struct cmd cmd_plan = {
 	.name = "plan",
-	.help = "what install would do, and why",
-	.about = "Reads the machine and says which steps `install` would take. Nothing of the driver is\n"
-		 "changed; a source is unpacked below the state directory to look at it.\n",
+	.help = "show what install would do, and why",
+	.about = "Reads the machine and shows the steps that `install` would take. The driver is not changed; a source "
+		 "is\nunpacked below the state directory.\n",
 	.opts = { source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_plan,
@@ -149,15 +148,13 @@ const struct cmd cmd_plan = {
 
 const struct cmd cmd_install = {
 	.name = "install",
-	.help = "put the driver on this machine, once",
+	.help = "install the driver on this machine, once",
 	.about = "Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
-		 "nodes\n"
-		 "and measures the result. Until the proof the running driver is not touched; a failure after it is "
-		 "undone.\n"
-		 "When the kernel already has the wished modules, nothing is unloaded or loaded.\n\n"
-		 "  kmodsmith install --package DIR             from a package made by `kmodsmith build`\n"
-		 "  kmodsmith install --source FILE             compile against the host's headers, or a kept package\n"
-		 "  kmodsmith install --driver 535.261.03       from the packages that this machine keeps\n",
+		 "nodes\nand measures the result. Until the proof the running driver is not touched; a failure after "
+		 "it is undone.\nWhen the requested modules are already loaded, nothing is unloaded or loaded.\n\n  "
+		 "kmodsmith install --package DIR             from a package made by `kmodsmith build`\n  kmodsmith "
+		 "install --source FILE             compile against the host's headers, or use a stored package\n  "
+		 "kmodsmith install --driver 535.261.03       from the packages in this machine's store\n",
 	.opts = { source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts, dry_run_opts,
 		  common_opts },
 	.values_size = sizeof(struct values),
@@ -169,10 +166,9 @@ const struct cmd cmd_bundle_install = {
 	.args = "FILE",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "put the driver on this machine, from a bundle alone",
-	.about =
-		"The same as `kmodsmith install --bundle FILE`: no remote source is asked and no name is looked up.\n\n"
-		"  kmodsmith bundle install site.tar --driver 535.261.03\n",
+	.help = "install the driver on this machine, from a bundle only",
+	.about = "The same as `kmodsmith install --bundle FILE`: it contacts no remote source and resolves no "
+		 "name.\n\n  kmodsmith bundle install site.tar --driver 535.261.03\n",
 	.opts = { dry_run_opts, source_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
 		  common_opts },
 	.values_size = sizeof(struct values),

@@ -15,7 +15,7 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to make nodes in; default the host's root" },
+	  "directory whose dev/ gets the nodes; default the host's root" },
 	{ "imex-channels", 0, "N", NULL, OPT_UINT, offsetof(struct values, imex_channels),
 	  "make N IMEX channel nodes; default none" },
 	{ "dry-run", 'n', NULL, NULL, OPT_FLAG, offsetof(struct values, is_dry_run), "compare only" },
@@ -45,7 +45,7 @@ static void refresh_cdi_spec(const struct machine *m, const struct root *dev_roo
 		if (cdi_spec_file_update(&w, NULL, true, &why) >= 0)
 			return;
 	}
-	log_warn("container runtimes are told of no GPU: %s", why.text);
+	log_warn("CDI specification not updated, containers get no GPU: %s", why.text);
 }
 
 static int make_device_nodes(const struct values *v, struct machine *m, struct devices *d, struct err *err)
@@ -87,11 +87,10 @@ static int run_nodes(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_nodes = {
 	.name = "nodes",
 	.help = "create or verify the device nodes and their /dev/char links",
-	.about = "Makes every node that the loaded driver calls for, with the modes and owners that the driver states. "
-		 "A second\n"
-		 "run changes nothing. Exit status 1 when a node is missing or wrong and may not be changed.\n"
-		 "Where a CDI specification is kept for container runtimes, it is brought in step: after a change of "
-		 "partitions\n(MIG) this is the command.\n",
+	.about = "Makes every node that the loaded driver needs, with the modes and owners that the driver states. A "
+		 "second run\nchanges nothing. Exit status 1 when a node is missing or wrong and may not be "
+		 "changed.\nAlso updates the CDI specification where there is one: run this after a change of "
+		 "partitions (MIG).\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_nodes,

@@ -14,9 +14,9 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
-	  "directory that holds the dev/ to look at; default the host's root" },
+	  "directory whose dev/ is read; default the host's root" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
-	  "where the node's journal is; default /var/lib/kmodsmith of the host" },
+	  "state directory with the node's journal; default /var/lib/kmodsmith of the host" },
 	{ 0 },
 };
 
@@ -41,7 +41,7 @@ static void show_last_run(const json_t *file)
 		       status_text(last, "time"), status_text(error, "code"), status_text(error, "reason"),
 		       status_text(error, "text"), status_text(error, "next"));
 	else if (json_is_object(last))
-		printf("last run: %s, well, at %s\n", status_text(last, "outcome"), status_text(last, "time"));
+		printf("last run: %s succeeded at %s\n", status_text(last, "outcome"), status_text(last, "time"));
 }
 
 // What the node remembers of other boots, too: what must not be tried again, and why.
@@ -57,7 +57,7 @@ static void show_journal(const struct journal *j, const char *boot)
 	if (journal_is_wedged(j, boot))
 		printf("wedged since %s: %s\n", j->since, j->text);
 	else if (journal_is_open(j, boot))
-		printf("a change to %s %s was begun at %s and cut off: %s\n", j->target.version, j->target.flavour,
+		printf("a change to %s %s began at %s and was cut off: %s\n", j->target.version, j->target.flavour,
 		       j->since, j->step ? j->step : "begin");
 }
 
@@ -104,7 +104,7 @@ static bool read_peermem(const struct machine *m, struct peermem_status *ret)
 	struct err unread;
 	int r = peermem_status(&m->host, &m->kern, ret, &unread);
 	if (r < 0)
-		log_warn("how nvidia-peermem is is not known: %s", unread.text);
+		log_warn("the state of nvidia-peermem is unknown: %s", unread.text);
 	return r > 0;
 }
 
@@ -130,7 +130,7 @@ static bool read_kernel_report(const struct machine *m, const struct facts *f, s
 	struct err unread;
 	int r = kernel_report_read(&m->host, f->host.boot_id, ret, &unread);
 	if (r < 0)
-		log_warn("what is known of the kernels to come cannot be read: %s", unread.text);
+		log_warn("cannot read the report on installed kernels: %s", unread.text);
 	return r > 0;
 }
 
@@ -170,12 +170,12 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
 	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
-		log_warn("how the daemons are is not known: %s", unread.text);
+		log_warn("the state of the daemons is unknown: %s", unread.text);
 	status_daemons(&s, &daemons, &m.kern);
 	if (status_file_read(&m.host, f.host.boot_id, &file, &unread) < 0)
-		log_warn("what the last run came to is not known: %s", unread.text);
+		log_warn("the result of the last run is unknown: %s", unread.text);
 	if (read_node_journal(v, &m, &j, &unread) < 0)
-		log_warn("what failed here before is not known: %s", unread.text);
+		log_warn("earlier failures on this node are unknown: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
 			return -1;
@@ -197,13 +197,11 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 
 const struct cmd cmd_status = {
 	.name = "status",
-	.help = "what is loaded and whether it works, post-condition by post-condition",
-	.about =
-		"Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\n"
-		"Says besides what the last run on this node came to, from /run/kmodsmith/status.json, and what worked "
-		"last\nand what failed here, from the journal; see kmodsmith-recovery(7). What `kmodsmith watch` found "
-		"out "
-		"about the\nkernels that this machine may start next stands at the end.\n",
+	.help = "show what is loaded and whether it works, post-condition by post-condition",
+	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\nAlso "
+		 "shows the result of the last run on this node, from /run/kmodsmith/status.json, and the last good "
+		 "driver\nand earlier failures, from the journal; see kmodsmith-recovery(7). Last come the kernels "
+		 "that this machine may\nstart next, as `kmodsmith watch` found them.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_status,
