@@ -159,8 +159,8 @@ static void drop_rights(const struct jail *jail)
 		sandbox_fail("change", "the user");
 	if (syscall(SYS_capset, &header, none) < 0)
 		sandbox_fail("drop", "the capabilities");
-	// Limits are of one process, except the number of processes, which is counted by uid. A file of 1 GiB may be
-	// all holes: a copy makes it real.
+	// Of one process, except the number of processes, which is counted by uid. A file of 1 GiB may be all holes: a
+	// copy makes it real.
 	set_limit(RLIMIT_CORE, 0);
 	set_limit(RLIMIT_FSIZE, GIB);
 	set_limit(RLIMIT_NOFILE, 4096);

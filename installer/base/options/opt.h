@@ -66,8 +66,8 @@ struct opt_parsed {
 // Fill values (values_size zeroed bytes, or the defaults). 0 = run it; 1 = --help was asked for; negative = E_USAGE or
 // E_CONFIG: an unknown key of the file or an unknown KMODSMITH_* variable is an error, with the nearest name.
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err);
-// Names that no command knows, in the configuration file and in the environment: a typo that would otherwise be
-// ignored. E_CONFIG: no command has an option of that name.
+// Names that no command knows, in the configuration file and the environment: typos that would otherwise be ignored.
+// E_CONFIG: no command has an option of that name.
 int opt_check_key(const struct cmd *const *all, const char *key, struct err *err);
 // E_CONFIG: a variable KMODSMITH_* of the environment is no command's, none of `others` (NULL-terminated; may be NULL),
 // and none of those that Kubernetes gives to every container of a namespace that has a Service of such a name.
