@@ -98,7 +98,7 @@ FUZZ_TARGET(lease)
 	lease_is_free(&l);
 	lease_transitions(&l);
 	struct slot_ledger ledger = { 0 };
-	int taken = slot_ledger_parse(lease_note(&l, "kmodsmith.io/slots"), &ledger) && lease_version(&l);
+	int taken = scheduler_ledger_parse(lease_note(&l, "kmodsmith.io/slots"), &ledger) && lease_version(&l);
 	scheduler_ledger_done(&ledger);
 	lease_done(&l);
 	return taken;

@@ -6,7 +6,7 @@
 static void move(struct counters *t, enum node_phase from, enum node_phase to, int64_t seconds, enum failing failing)
 {
 	static const struct reason none;
-	counters_phase_change(t, &(struct phase_change){ "n", "rule", from, to, { 1, 1 }, &none, seconds, failing });
+	metrics_count_phase(t, &(struct phase_change){ "n", "rule", from, to, { 1, 1 }, &none, seconds, failing });
 }
 
 static void states(void **state)
@@ -59,16 +59,16 @@ static void unavailable_nodes(void **state)
 	struct policy policy = { .pools = both, .pool_count = 2 };
 	struct counters t = { 0 };
 	struct sum sums[] = { { .unavailable = 2 }, { .unavailable = 0 } };
-	counters_pools(&t, &policy, sums, 1000); // nothing is known of before
+	metrics_count_pools(&t, &policy, sums, 1000); // nothing is known of before
 	sums[0].unavailable = 1;
-	counters_pools(&t, &policy, sums, 4000);
+	metrics_count_pools(&t, &policy, sums, 4000);
 	policy.pools = turned; // another order, and nobody's seconds are mixed up
 	struct sum others[] = { { .unavailable = 0 }, { .unavailable = 1 } };
-	counters_pools(&t, &policy, others, 5000);
+	metrics_count_pools(&t, &policy, others, 5000);
 	assert_true(seconds_of(&t, "a") > 6.9 && seconds_of(&t, "a") < 7.1);
 	assert_true(seconds_of(&t, "b") > -0.1 && seconds_of(&t, "b") < 0.1);
 	policy.pool_count = 1;
-	counters_pools(&t, &policy, others, 6000);
+	metrics_count_pools(&t, &policy, others, 6000);
 	assert_true(seconds_of(&t, "a") < 0);
 }
 

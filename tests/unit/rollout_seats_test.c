@@ -263,7 +263,7 @@ static void the_ledger_that_is_written(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		plan(rows[i].line);
-		auto_str char *text = slot_ledger_text(&slots.ledger);
+		auto_str char *text = scheduler_ledger_text(&slots.ledger);
 		auto_str char *row = str_fmt("%s: '%s', %zu and %zu", rows[i].line, text, slots.granted, slots.freed);
 		expect(str_eq(text, rows[i].want) && slots.granted == rows[i].granted && slots.freed == rows[i].freed,
 		       row);

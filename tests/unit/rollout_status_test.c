@@ -38,14 +38,14 @@ static void ledgers(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct slot_ledger l;
-		expect(slot_ledger_parse(rows[i].text, &l) == (rows[i].again != NULL), rows[i].text);
+		expect(scheduler_ledger_parse(rows[i].text, &l) == (rows[i].again != NULL), rows[i].text);
 		expect(l.count == rows[i].count, rows[i].text);
-		auto_str char *again = slot_ledger_text(&l);
+		auto_str char *again = scheduler_ledger_text(&l);
 		expect(str_eq(again, rows[i].again ? rows[i].again : ""), rows[i].text);
 		scheduler_ledger_done(&l);
 	}
 	struct slot_ledger none;
-	assert_true(slot_ledger_parse(NULL, &none));
+	assert_true(scheduler_ledger_parse(NULL, &none));
 	assert_int_equal(none.count, 0);
 }
 
@@ -56,7 +56,7 @@ static void a_ledger_has_an_end(void **state)
 	for (int i = 0; i < LEDGER_MOST; i++)
 		str_add(&text, ",u%d", i);
 	struct slot_ledger l;
-	assert_false(slot_ledger_parse(text, &l));
+	assert_false(scheduler_ledger_parse(text, &l));
 }
 
 static void round_trip(void **state)

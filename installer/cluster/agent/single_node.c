@@ -65,7 +65,7 @@ static json_t *doc_member_copy(const json_t *doc, const char *key)
 static json_t *make_self_doc(const struct single_node *s, const struct policy *p, const struct rollout *rollouts,
 			     const struct slot_ledger *ledger, const struct node_patch *patch)
 {
-	auto_str char *slots = slot_ledger_text(ledger);
+	auto_str char *slots = scheduler_ledger_text(ledger);
 	bool is_cordoned = json_is_true(json_object_get(s->doc, "cordoned"));
 	json_t *labels = doc_member_copy(s->doc, "labels"), *annotations = doc_member_copy(s->doc, "annotations");
 	for (size_t i = 0; patch && i < patch->count; i++) {
@@ -136,7 +136,7 @@ int single_node_step(struct single_node *s, const struct root *state, const stru
 	const char *text = json_string_value(json_object_get(s->doc, "slots"));
 	*ret = (struct single_node_step){ 0 };
 	describe_node(s, words, people, &s->m);
-	slot_ledger_parse(text && *text ? text : NULL, &ledger);
+	scheduler_ledger_parse(text && *text ? text : NULL, &ledger);
 	if (rollout_status_read(json_object_get(s->doc, "status"), policy, &rollout, err) < 0) {
 		scheduler_ledger_done(&ledger);
 		return -1;

@@ -106,7 +106,7 @@ static void operator_nodes_report(struct coordinator *c)
 
 enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
 
-void other_leaders_done(struct other_leaders *o)
+void cache_forget_other_leaders(struct other_leaders *o)
 {
 	for (size_t i = 0; i < o->count; i++) {
 		free(o->items[i].namespace);
@@ -148,7 +148,7 @@ static void ask_other_leader(struct coordinator *c, struct other_leader *o)
 		coordinator_report_trouble(c, "another coordinator", &why);
 }
 
-void other_leaders_check(struct coordinator *c)
+void cache_check_other_leaders(struct coordinator *c)
 {
 	auto_strv struct strv names = { 0 }; // copied: the nodes may change while somebody is asked
 	for (size_t i = 0; i < c->node_cache.count; i++) {

@@ -255,7 +255,7 @@ static int grant_slots(struct coordinator *c, struct slots *s, struct err *err)
 static int reconcile(struct coordinator *c, struct err *err)
 {
 	enum { ROUNDS_MOST = 32 };
-	other_leaders_check(c);
+	cache_check_other_leaders(c);
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
 		apply_gates(c);
@@ -333,7 +333,7 @@ void coordinator_done(struct coordinator *c)
 	leader_done(&c->leader);
 	scheduler_ledger_done(&c->ledger);
 	node_cache_done(&c->node_cache);
-	other_leaders_done(&c->others);
+	cache_forget_other_leaders(&c->others);
 	policy_done(&c->policy);
 	free(c->maps_path);
 	free(c->objects_path);
@@ -447,7 +447,7 @@ int coordinator_look(struct coordinator *c, struct err *err)
 	leader_ledger(&c->leader, &c->ledger);
 	if (cache_load_once(c, err) < 0)
 		return -1;
-	other_leaders_check(c);
+	cache_check_other_leaders(c);
 	return 0;
 }
 

@@ -22,8 +22,8 @@ int cache_update(struct coordinator *c, int wait_ms, struct err *err);
 int cache_load_status(struct coordinator *c, struct err *err);
 // The DriverRollout as it is by now: false = people have written there since it was read, and all is read anew.
 bool cache_put_driver_rollout(struct coordinator *c, const json_t *object);
-void other_leaders_check(struct coordinator *c); // who else leads nodes here
-void other_leaders_done(struct other_leaders *o);
+void cache_check_other_leaders(struct coordinator *c); // who else leads nodes here
+void cache_forget_other_leaders(struct other_leaders *o);
 
 // policy_in_force.c: which policy is in force, of the ConfigMaps as they were read.
 void policy_in_force_choose(struct coordinator *c);

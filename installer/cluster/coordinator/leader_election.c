@@ -46,7 +46,7 @@ bool leader_is_sure(const struct leader *l)
 
 void leader_ledger(const struct leader *l, struct slot_ledger *ret)
 {
-	slot_ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
+	scheduler_ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
 }
 
 static json_t *copy_lease_notes(const struct leader *l)
@@ -133,7 +133,7 @@ int leader_keep(struct leader *l, struct err *err)
 
 int leader_write(struct leader *l, const struct slot_ledger *ledger, struct err *err)
 {
-	auto_str char *text = slot_ledger_text(ledger);
+	auto_str char *text = scheduler_ledger_text(ledger);
 	return l->is_leading ? write_lease_notes(l, LEASE_KEEP, json_pack("{s:s}", SLOTS_NOTE, text), err) : 0;
 }
 

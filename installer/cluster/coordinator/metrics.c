@@ -3,9 +3,9 @@
 
 #include <sys/resource.h>
 
-const unsigned counters_bounds[COUNTERS_BOUNDS] = { 1, 5, 15, 60, 300, 900, 1800, 3600, 14400 };
+const unsigned metrics_bounds[METRICS_BOUNDS] = { 1, 5, 15, 60, 300, 900, 1800, 3600, 14400 };
 
-void counters_phase_change(struct counters *t, const struct phase_change *moved)
+void metrics_count_phase(struct counters *t, const struct phase_change *moved)
 {
 	struct counters_phase *p = &t->phases[moved->from];
 	unsigned bound = 0;
@@ -13,7 +13,7 @@ void counters_phase_change(struct counters *t, const struct phase_change *moved)
 		t->rollbacks[moved->failing]++;
 	if (moved->seconds < 0) // nobody knows since when
 		return;
-	while (bound < COUNTERS_BOUNDS && moved->seconds > counters_bounds[bound])
+	while (bound < METRICS_BOUNDS && moved->seconds > metrics_bounds[bound])
 		bound++;
 	p->within[bound]++;
 	p->count++;
@@ -30,7 +30,7 @@ static struct counters_pool find_pool_counters(const struct counters *t, const c
 	return pool;
 }
 
-void counters_pools(struct counters *t, const struct policy *policy, const struct sum *sums, long now_ms)
+void metrics_count_pools(struct counters *t, const struct policy *policy, const struct sum *sums, long now_ms)
 {
 	struct counters_pool pools[POOLS_MOST] = { 0 };
 	double passed = t->last_ms ? (double)(now_ms - t->last_ms) / 1000 : 0;
@@ -117,9 +117,9 @@ static void add_phases(const struct counters *t, char **text)
 		unsigned long sum = 0;
 		if (!p->count)
 			continue;
-		for (unsigned i = 0; i < COUNTERS_BOUNDS; i++)
+		for (unsigned i = 0; i < METRICS_BOUNDS; i++)
 			str_add(text, "kmodsmith_phase_seconds_bucket{phase=\"%s\",le=\"%u\"} %lu\n", name,
-				counters_bounds[i], sum += p->within[i]);
+				metrics_bounds[i], sum += p->within[i]);
 		str_add(text, "kmodsmith_phase_seconds_bucket{phase=\"%s\",le=\"+Inf\"} %lu\n", name, p->count);
 		str_add(text, "kmodsmith_phase_seconds_sum{phase=\"%s\"} %.0f\n", name, p->seconds);
 		str_add(text, "kmodsmith_phase_seconds_count{phase=\"%s\"} %lu\n", name, p->count);

@@ -41,7 +41,7 @@ bool node_word_copy(char *to, size_t size, const char *from, size_t len)
 }
 
 // Digits without a sign, a blank or a leading zero: one number has one text.
-bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret)
+static bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret)
 {
 	char digits[21];
 	if (!len || len >= sizeof(digits) || (len > 1 && *text == '0') || strspn(text, "0123456789") < len)

@@ -79,6 +79,5 @@ bool node_word_copy(char *to, size_t size, const char *from,
 bool node_seq_parse(const char *text, size_t len, struct seq *ret);
 // Up to the next separator or the end; moves *at behind it. NULL = there is no more.
 const char *node_word_cut(const char **at, char separator, size_t *ret_len);
-bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret);
 
 extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

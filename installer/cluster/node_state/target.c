@@ -16,7 +16,8 @@ uint64_t target_hash_of_text(const char *text)
 	return str_u64(hex, 16, &hash) && hash ? hash : 1;
 }
 
-struct target_hash target_hash_make(const char *payload, const char *options)
+// of texts that name all that belongs to them
+static struct target_hash target_hash_make(const char *payload, const char *options)
 {
 	return (struct target_hash){ target_hash_of_text(payload), *options ? target_hash_of_text(options) : 0 };
 }

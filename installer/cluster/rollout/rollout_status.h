@@ -19,9 +19,3 @@ json_t *rollout_status_make(const struct policy *p, const struct rollout *rollou
 json_t *rollout_status_date(int64_t t); // 0: null
 // ret: of each pool; those that are not recorded have no target. E_CONFIG: a newer schema, or it means nothing.
 int rollout_status_read(const json_t *doc, const struct policy *p, struct rollout *ret, struct err *err);
-
-// The ledger of slots as the text that the coordinator's Lease carries: "work UID[,UID...];wait UID[,UID...]", either
-// part absent when it is empty. At most LEDGER_MOST entries, 40 KiB, below the 256 KiB of all annotations.
-char *slot_ledger_text(const struct slot_ledger *l);
-// What means nothing is as if nothing were there: the nodes tell who is being disturbed (T60). false: it did not.
-bool slot_ledger_parse(const char *text, struct slot_ledger *ret); // NULL = empty

@@ -16,6 +16,11 @@ struct slot_ledger {
 	size_t count;
 };
 void scheduler_ledger_done(struct slot_ledger *l);
+// The ledger of slots as the text that the coordinator's Lease carries: "work UID[,UID...];wait UID[,UID...]", either
+// part absent when it is empty. At most LEDGER_MOST entries, 40 KiB, below the 256 KiB of all annotations.
+char *scheduler_ledger_text(const struct slot_ledger *l);
+// What means nothing is as if nothing were there: the nodes tell who is being disturbed (T60). false: it did not.
+bool scheduler_ledger_parse(const char *text, struct slot_ledger *ret); // NULL = empty
 
 struct cluster {
 	const struct policy *policy;

@@ -44,7 +44,7 @@ static void on_signal(int signal)
 static void log_moved(void *ctx, const struct phase_change *t)
 {
 	struct coordinator_process *d = ctx;
-	counters_phase_change(&d->counters, t);
+	metrics_count_phase(&d->counters, t);
 	log_info("node %s: %s -> %s (%u.%u): %s%s%s%s%s", t->node, node_phase_info(t->from)->name,
 		 node_phase_info(t->to)->name, t->seq.epoch, t->seq.n, t->rule,
 		 t->reason->code == REASON_NONE ? "" : "; ",
@@ -98,7 +98,7 @@ static void write_metrics(void *ctx, const struct slots *s)
 	struct coordinator_process *d = ctx;
 	struct err why;
 	if (s)
-		counters_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
+		metrics_count_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
 	auto_str char *text = d->metrics ? metrics_text(&d->c, s, &d->counters) : NULL;
 	if (!text || str_eq(text, d->written))
 		return;
