@@ -55,7 +55,3 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 int build_preflight(const struct build_request *request, struct build_outcome *ret, struct err *err);
 void build_outcome_free(struct build_outcome *done);
 #define auto_build_outcome __attribute__((cleanup(build_outcome_free)))
-
-// The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
-// the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
-char *build_error_line(const char *line, unsigned *ret_rank);

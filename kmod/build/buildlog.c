@@ -2,7 +2,6 @@
 #include "kmod/build/buildlog.h"
 
 #include "base/file/file.h"
-#include "kmod/build/build.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <regex.h>
@@ -34,7 +33,9 @@ static bool matches(const char *line, const char *regex)
 	return is_match;
 }
 
-char *build_error_line(const char *line, unsigned *ret_rank)
+// The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
+// the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
+static char *find_error(const char *line, unsigned *ret_rank)
 {
 	static const char source[] = SANDBOX_WORK "/src/";
 	if (!strstr(line, ": ") && !strstr(line, "*** ")) // most lines: no need for expressions
@@ -54,7 +55,7 @@ static bool is_object(const char *line)
 }
 
 // A disk that a compile fills with its words is missing elsewhere.
-static void keep_nearest_error(struct buildlog *log, const char *line)
+static void write_log_line(struct buildlog *log, const char *line)
 {
 	static const char CUT[] = "[cut off: the compile says more than 64 MiB]";
 	struct err ignored;
@@ -71,7 +72,7 @@ static void keep_nearest_error(struct buildlog *log, const char *line)
 void buildlog_line(void *buildlog, const char *line)
 {
 	struct buildlog *log = buildlog;
-	keep_nearest_error(log, line);
+	write_log_line(log, line);
 	if (is_object(line)) {
 		if (log->done < log->total)
 			log->done++;
@@ -84,7 +85,7 @@ void buildlog_line(void *buildlog, const char *line)
 	if (strstr(line, "Killed signal terminated program") || str_ends(line, "Error 137"))
 		log->is_killed = true;
 	unsigned rank = 0;
-	auto_str char *error = build_error_line(line, &rank);
+	auto_str char *error = find_error(line, &rank);
 	if (error && (!log->error || rank < log->rank)) {
 		free(log->error);
 		log->error = TAKE(error);

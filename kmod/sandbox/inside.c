@@ -6,7 +6,6 @@
 
 #include "base/core/date.h"
 #include "base/file/subtree.h"
-#include "kmod/sandbox/sandbox.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +24,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
-
-void sandbox_fail(const char *what, const char *object)
-{
-	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, object, strerror(errno));
-	_exit(SANDBOX_FAILED);
-}
 
 static void write_proc(const char *path, const char *text)
 {

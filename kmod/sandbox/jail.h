@@ -2,9 +2,10 @@
 // The steps of the sandbox's child, in the order in which they are taken. Each ends the process with SANDBOX_FAILED and
 // a line on standard error that names the refused call: there is nothing to go back to.
 #pragma once
-#include "base/core/err.h"
+#include "kmod/sandbox/sandbox.h"
 
-#include <sys/types.h>
+#include <errno.h>
+#include <stdio.h>
 
 struct jail_mount {
 	char *from, *to;
@@ -25,7 +26,11 @@ struct jail {
 	size_t count;
 };
 
-void sandbox_fail(const char *what, const char *object) __attribute__((noreturn));
+static inline void __attribute__((noreturn)) sandbox_fail(const char *what, const char *object)
+{
+	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, object, strerror(errno));
+	_exit(SANDBOX_FAILED);
+}
 // A file system of our own, and into it; in the first process of the pid namespace.
 void sandbox_mount_files(const struct jail *jail);
 void sandbox_filter_calls(void); // the filter of system calls (syscalls.c)
@@ -40,11 +45,3 @@ struct write_limit {
 // with all that it started when that is more. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL
 // or says why it was killed.
 int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why);
-
-// Of the parent: a user of its own for each compile. The kernel lets processes of one uid read and change each other,
-// through /proc/PID/root and by ptrace, also from another pod: so no other process on the machine may have it, `nobody`
-// least of all. The uid, and a gid of the same number, is one that this user namespace has and no process uses at the
-// moment, from a range that distributions leave unassigned. A caller that is not root, or is root only in a user
-// namespace of one user (`unshare --map-root-user`), gets its own. E_SANDBOX when all that were tried are in use, or
-// that one user is root.
-int sandbox_choose_uid(uid_t *ret, struct err *err);

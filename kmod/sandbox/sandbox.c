@@ -5,7 +5,6 @@
 
 #include "base/file/chown.h"
 #include "base/file/root.h"
-#include "kmod/sandbox/jail.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,7 @@
 // SANDBOX_CACHE, where one is given). It has new mount, network, pid, ipc and (unless root may do without) user
 // namespaces, no capabilities, no_new_privs, no descriptor of its parent's but standard input, output and error, only
 // the system calls that compilers make (kmod/sandbox/syscalls.c), and, started by root, a uid that no other process has
-// (jail.h). What it writes in total, a file, its memory, processes and open files are bounded. Nothing on the
+// (sandbox_choose_uid). What it writes in total, a file, its memory, processes and open files are bounded. Nothing on the
 // machine is changed. That the work directory always has the same path inside is also what makes builds independent of
 // where they run.
 //
@@ -48,3 +48,11 @@ bool sandbox_is_foreign(const struct root *root);
 // the program was ended because it wrote more than a compile needs.
 int sandbox_run(const struct sandbox *sandbox, struct proc_end *ret, struct err *err);
 int sandbox_main(int argc, char **argv) __attribute__((noreturn)); // in the child; int so that main() can return it
+
+// A user of its own for each compile. The kernel lets processes of one uid read and change each other,
+// through /proc/PID/root and by ptrace, also from another pod: so no other process on the machine may have it, `nobody`
+// least of all. The uid, and a gid of the same number, is one that this user namespace has and no process uses at the
+// moment, from a range that distributions leave unassigned. A caller that is not root, or is root only in a user
+// namespace of one user (`unshare --map-root-user`), gets its own. E_SANDBOX when all that were tried are in use, or
+// that one user is root.
+int sandbox_choose_uid(uid_t *ret, struct err *err);

@@ -110,8 +110,12 @@ static int open_component(const struct extract *x, int at, const char *part, con
 	return fd < 0 ? extract_fail(x, "open the directory of", name, err) : fd;
 }
 
-static int enter_dir(struct extract *x, const char *path, const char *name, struct err *err)
+// Enters the directory of name; *ret_last borrows name's last component.
+static int enter_parent(struct extract *x, const char *name, const char **ret_last, struct err *err)
 {
+	const char *slash = strrchr(name, '/');
+	auto_str char *path = slash ? str_ndup(name, (size_t)(slash - name)) : str_dup("");
+	*ret_last = slash ? slash + 1 : name;
 	if (x->dir >= 0 && str_eq(x->path, path))
 		return 0;
 	auto_strv struct strv parts = { 0 };
@@ -129,17 +133,8 @@ static int enter_dir(struct extract *x, const char *path, const char *name, stru
 	close_fdp(&x->dir);
 	free(x->path);
 	x->dir = TAKE_FD(fd);
-	x->path = str_dup(path);
+	x->path = TAKE(path);
 	return 0;
-}
-
-// Enter the directory of name; *ret_last borrows name's last component.
-static int enter_parent(struct extract *x, const char *name, const char **ret_last, struct err *err)
-{
-	const char *slash = strrchr(name, '/');
-	auto_str char *path = slash ? str_ndup(name, (size_t)(slash - name)) : str_dup("");
-	*ret_last = slash ? slash + 1 : name;
-	return enter_dir(x, path, name, err);
 }
 
 static int remove_existing(struct extract *x, const char *name, const char *last, struct err *err)

@@ -37,19 +37,13 @@ char *str_ndup(const char *s, size_t len)
 	return copy;
 }
 
-static PRINTF(1, 0) char *str_vfmt(const char *fmt, va_list args)
-{
-	char *s;
-	if (vasprintf(&s, fmt, args) < 0)
-		abort();
-	return s;
-}
-
 char *str_fmt(const char *fmt, ...)
 {
 	va_list args;
+	char *s;
 	va_start(args, fmt);
-	char *s = str_vfmt(fmt, args);
+	if (vasprintf(&s, fmt, args) < 0)
+		abort();
 	va_end(args);
 	return s;
 }
@@ -57,8 +51,10 @@ char *str_fmt(const char *fmt, ...)
 void str_add(char **s, const char *fmt, ...)
 {
 	va_list args;
+	auto_str char *more = NULL;
 	va_start(args, fmt);
-	auto_str char *more = str_vfmt(fmt, args);
+	if (vasprintf(&more, fmt, args) < 0)
+		abort();
 	va_end(args);
 	size_t old = *s ? strlen(*s) : 0, add = strlen(more);
 	*s = mem_grow(*s, old + add + 1, 1);

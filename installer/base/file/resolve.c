@@ -41,7 +41,13 @@ static void walk_up(struct walk *w, int depth)
 		close(w->dirs[w->depth--]);
 }
 
-static int walk_path(struct walk *w, const char *path, int flags);
+static void walk_done(struct walk *w)
+{
+	int problem = errno;
+	walk_up(w, 0);
+	errno = problem;
+}
+#define auto_walk __attribute__((cleanup(walk_done)))
 
 // A link of proc whose text is not where it leads (exe, cwd, root, fd/N, ns/X). The kernel does not say which ones
 // these are. The ordinary ones either lie in proc's top directory (self, mounts, net) or are made by proc_symlink(),
@@ -57,91 +63,68 @@ static bool is_magic(const struct walk *w, int link, size_t target_len)
 	return dir.st_ino != PROC_ROOT_INODE && ((size_t)st.st_size != target_len || (st.st_mode & 0777) != 0777);
 }
 
-// Behind the link comes tail: "", or a slash and the rest of the path.
-static int walk_link(struct walk *w, int link, const char *tail, int flags)
+static int walk_fail(int problem)
 {
-	char target[PATH_MAX + 1];
-	ssize_t len = readlinkat(link, "", target, sizeof(target) - 1);
-	if (len < 0)
-		return -1;
-	target[len] = '\0';
-	if (++w->links > LINKS_MAX || is_magic(w, link, (size_t)len)) {
-		errno = ELOOP;
-		return -1;
-	}
-	auto_str char *path = str_fmt("%s%s", target, tail);
-	return walk_path(w, path, flags);
+	errno = problem;
+	return -1;
 }
 
-static int walk_last(struct walk *w, const char *name, int flags)
-{
-	auto_fd int here = openat(w->dirs[w->depth], name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-	if (here < 0 || fstat(here, &st) < 0)
-		return -1;
-	if (S_ISLNK(st.st_mode) && !(flags & O_NOFOLLOW))
-		return walk_link(w, here, "", flags);
-	return openat(w->dirs[w->depth], name, flags | O_NOFOLLOW);
-}
-
-static int walk_into(struct walk *w, const char *name, const char *rest, int flags)
-{
-	auto_fd int fd = openat(w->dirs[w->depth], name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -1;
-	if (S_ISLNK(st.st_mode)) {
-		auto_str char *tail = str_fmt("/%s", rest);
-		return walk_link(w, fd, tail, flags);
-	}
-	if (!S_ISDIR(st.st_mode) || w->depth + 1 >= DEPTH_MAX) {
-		errno = S_ISDIR(st.st_mode) ? ENAMETOOLONG : ENOTDIR;
-		return -1;
-	}
-	w->dirs[++w->depth] = TAKE_FD(fd);
-	return walk_path(w, rest, flags);
-}
-
-static int walk_path(struct walk *w, const char *path, int flags)
-{
-	if (*path == '/')
-		walk_up(w, 0);
-	path += strspn(path, "/");
-	size_t len = strcspn(path, "/");
-	auto_str char *name = str_ndup(path, len);
-	const char *rest = path + len + strspn(path + len, "/");
-	bool is_dir_wanted = path[len] == '/';
-	if (str_eq(name, ".."))
-		walk_up(w, w->depth ? w->depth - 1 : 0);
-	if (!*name || str_eq(name, ".") || str_eq(name, ".."))
-		return *rest ? walk_path(w, rest, flags) : openat(w->dirs[w->depth], ".", flags & ~O_NOFOLLOW);
-	if (*rest || is_dir_wanted)
-		return walk_into(w, name, rest, flags);
-	return walk_last(w, name, flags);
-}
-
+// left is the path that is still to be resolved: a link's target takes the place of its name.
 static int resolve_by_walk(int root, const char *path, int flags)
 {
-	if (!*path || strlen(path) >= PATH_MAX) {
-		errno = *path ? ENAMETOOLONG : ENOENT;
-		return -1;
+	if (!*path || strlen(path) >= PATH_MAX)
+		return walk_fail(*path ? ENAMETOOLONG : ENOENT);
+	auto_walk struct walk w = { .dirs = { root } };
+	auto_str char *left = str_dup(path);
+	for (;;) {
+		if (*left == '/')
+			walk_up(&w, 0);
+		const char *start = left + strspn(left, "/");
+		size_t len = strcspn(start, "/");
+		const char *rest = start + len + strspn(start + len, "/");
+		auto_str char *name = str_ndup(start, len);
+		bool is_last = !start[len]; // without a slash behind it
+		int here = w.dirs[w.depth];
+		if (!*name || str_eq(name, ".") || str_eq(name, "..")) {
+			if (str_eq(name, ".."))
+				walk_up(&w, w.depth ? w.depth - 1 : 0);
+			if (!*rest)
+				return openat(w.dirs[w.depth], ".", flags & ~O_NOFOLLOW);
+			memmove(left, rest, strlen(rest) + 1);
+			continue;
+		}
+		auto_fd int fd = openat(here, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		struct stat st;
+		if (fd < 0 || fstat(fd, &st) < 0)
+			return -1;
+		if (S_ISLNK(st.st_mode) && (!is_last || !(flags & O_NOFOLLOW))) {
+			char target[PATH_MAX + 1];
+			ssize_t target_len = readlinkat(fd, "", target, sizeof(target) - 1);
+			if (target_len < 0)
+				return -1;
+			target[target_len] = '\0';
+			if (++w.links > LINKS_MAX || is_magic(&w, fd, (size_t)target_len))
+				return walk_fail(ELOOP);
+			char *longer = str_fmt("%s%s%s", target, is_last ? "" : "/", rest);
+			free(left);
+			left = longer;
+			continue;
+		}
+		if (is_last)
+			return openat(here, name, flags | O_NOFOLLOW);
+		if (!S_ISDIR(st.st_mode) || w.depth + 1 >= DEPTH_MAX)
+			return walk_fail(S_ISDIR(st.st_mode) ? ENAMETOOLONG : ENOTDIR);
+		w.dirs[++w.depth] = TAKE_FD(fd);
+		memmove(left, rest, strlen(rest) + 1);
 	}
-	struct walk w = { .dirs = { root } };
-	int fd = walk_path(&w, path, flags);
-	int problem = errno;
-	walk_up(&w, 0);
-	errno = problem;
-	return fd;
 }
 
 int resolve_open(int root, const char *path, int flags)
 {
 	static bool has_no_openat2;
 	const char *forced = getenv("KMODSMITH_OPENAT2");
-	if (flags & O_CREAT) {
-		errno = EINVAL;
-		return -1;
-	}
+	if (flags & O_CREAT)
+		return walk_fail(EINVAL);
 	if (!has_no_openat2 && !str_eq(forced, "no")) {
 		int fd = resolve_by_openat2(root, path, flags);
 		if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
