@@ -3,7 +3,7 @@
 
 #include "acquire/check.h"
 #include "base/file/file.h"
-#include "base/process/idle.h"
+#include "base/process/proc.h"
 #include "host/module_set.h"
 #include "kmod/module/proof.h"
 #include "kmod/module/vmlinuz.h"
@@ -366,7 +366,7 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 	kernel_report_set(a->entry, KERNEL_BUILDING, 0, text);
 	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
 	if (kernel_report_write(a->p->host, a->p->facts->host.boot_id, &a->p->kernel_report, &why) < 0 ||
-	    idle_enter(&why) < 0)
+	    proc_idle(&why) < 0)
 		progress_note(a->p->progress, "%s", why.text);
 	if (make_candidate_package(a, &why) < 0) {
 		progress_fail(a->p->progress);

@@ -106,19 +106,6 @@ static int guard_load(const struct call *c, struct module_call *g, struct strv *
 	return 0;
 }
 
-// From the file by descriptor; where that may be forbidden and memory not, from there. *ret_error: the errno of the
-// load, 0 = loaded.
-static int load_image(struct call *c, struct module_call *g, struct strv *lines, int *ret_error, struct err *err)
-{
-	c->is_by_file = c->module->fd >= 0;
-	if (guard_load(c, g, lines, ret_error, err) < 0)
-		return -1;
-	if (!*ret_error || !c->is_by_file || !is_other_way_worth_it(*ret_error, lines))
-		return 0;
-	c->is_by_file = false;
-	return guard_load(c, g, lines, ret_error, err);
-}
-
 // EEXIST is also what a module's own start may end with; only a module that is there was there already.
 static bool is_module_loaded(const struct root *kern, const char *name)
 {
@@ -154,8 +141,14 @@ int load_module(const struct sys *sys, const struct root *kern, const struct mod
 	struct call c = { .sys = sys, .module = module, .params = params ? params : "" };
 	struct module_call guarded = { "load", module->name, kern, log, timeout_ms ? timeout_ms : LOAD_TIMEOUT_MS,
 				       call,   NULL };
-	int error;
-	if (load_image(&c, &guarded, &lines, &error, err) < 0)
+	int error, r;
+	c.is_by_file = module->fd >= 0;
+	r = guard_load(&c, &guarded, &lines, &error, err);
+	if (r == 0 && c.is_by_file && is_other_way_worth_it(error, &lines)) {
+		c.is_by_file = false;
+		r = guard_load(&c, &guarded, &lines, &error, err);
+	}
+	if (r < 0)
 		return err->code == EINTR && is_module_live(kern, module->name) ? 1 : -1;
 	if (!error)
 		return 1;

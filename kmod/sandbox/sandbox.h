@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Run a program as an unprivileged child in a file system of its own (R-N3).
 //
-// The child sees: the machine's (or another root's) /usr, /bin, /sbin, /lib* read-only, with what is mounted below
-// them, and /opt where a tool lies there; the header trees read-only at their original absolute paths; a private /tmp,
-// /proc and a /dev of null, zero, full, random and urandom; and one writable directory, SANDBOX_WORK (and
-// SANDBOX_CACHE, where one is given). It has new mount, network, pid, ipc and (unless root may do without) user
-// namespaces, no capabilities, no_new_privs, no descriptor of its parent's but standard input, output and error, only
-// the system calls that compilers make (kmod/sandbox/syscalls.c), and, started by root, a uid that no other process has
-// (sandbox_choose_uid). What it writes in total, a file, its memory, processes and open files are bounded. Nothing on the
-// machine is changed. That the work directory always has the same path inside is also what makes builds independent of
-// where they run.
+// The child sees the /usr, /bin, /sbin and /lib* of the machine (or of another root) read-only, with what is mounted
+// below them, and /opt where a tool is there; the header trees read-only at their original absolute paths; a private
+// /tmp, /proc and a /dev of null, zero, full, random and urandom; and one writable directory, SANDBOX_WORK (and
+// SANDBOX_CACHE, if there is a cache). It has new mount, network, pid, ipc and (unless root may do without) user
+// namespaces, no capabilities, no_new_privs, no descriptors of its parent except standard input, output and error, only
+// the system calls that compilers make (syscalls.c), and, started by root, a uid that no other process has
+// (sandbox_choose_uid). The total that it writes, each file, its memory, processes and open files are limited. Nothing
+// on the machine changes. The work directory has the same path inside on every machine, so a build does not depend on
+// where it runs.
 //
 // The directory above the work should be closed to others (0700): the work itself is the child's, and readable.
 //

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kmod/module/kernel_abi.h"
 #include "kmod/kernel_tree/tree.h"
+#include "kmod/module/kernel_abi.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/pack.h"
 #include "tests/unit/test.h"

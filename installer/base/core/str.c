@@ -27,7 +27,8 @@ void *mem_grow(void *p, size_t count, size_t size)
 
 char *str_dup(const char *s)
 {
-	return s ? str_ndup(s, strlen(s)) : NULL;
+	size_t size = s ? strlen(s) + 1 : 0;
+	return s ? memcpy(mem_alloc(size), s, size) : NULL;
 }
 
 char *str_ndup(const char *s, size_t len)

@@ -33,14 +33,6 @@ static void free_infosp(STACK_OF(X509_INFO) * *infos)
 }
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
-static const char *openssl_reason(void)
-{
-	unsigned long code = ERR_peek_last_error();
-	const char *text = code ? ERR_reason_error_string(code) : NULL;
-	ERR_clear_error();
-	return text ? text : "no reason given";
-}
-
 // How many certificates went in. With a revocation list in the file, every certificate of a chain must be in none.
 static size_t fill_store(X509_STORE *store, STACK_OF(X509_INFO) * infos)
 {
@@ -66,7 +58,7 @@ int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, str
 	if (!a->store)
 		abort();
 	if (!infos || !fill_store(a->store, infos))
-		return err_set(err, E_KEY, "'%s' holds no certificate as PEM: %s", name, openssl_reason());
+		return err_set(err, E_KEY, "'%s' holds no certificate as PEM: %s", name, key_failure());
 	// Purposes are judged by us: OpenSSL's default for CMS is mail.
 	X509_STORE_set_purpose(a->store, X509_PURPOSE_ANY);
 	ERR_clear_error();
@@ -126,7 +118,7 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	unsigned char *der = NULL;
 	int der_len = cms ? i2d_CMS_ContentInfo(cms, &der) : -1;
 	if (der_len <= 0)
-		return err_set(err, E_KEY, "key %s makes no CMS signature: %s", key_id(k), openssl_reason());
+		return err_set(err, E_KEY, "key %s makes no CMS signature: %s", key_id(k), key_failure());
 	*ret = mem_alloc((size_t)der_len + 1);
 	memcpy(*ret, der, (size_t)der_len);
 	*ret_len = (size_t)der_len;
@@ -233,7 +225,7 @@ static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_c
 	X509_STORE_set_verify_cb(a->store, judge);
 	if (CMS_verify(parsed, NULL, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY) != 1) {
 		ret->is_wrong = true;
-		return refuse_signature(ret, openssl_reason());
+		return refuse_signature(ret, key_failure());
 	}
 	(void)BIO_reset(content);
 	if (CMS_verify(parsed, NULL, a->store, content, NULL, CMS_BINARY) != 1) {

@@ -52,8 +52,7 @@ static void free_enginep(ENGINE **e)
 }
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
-// Why OpenSSL's last call failed; its queue is emptied.
-static const char *openssl_reason(void)
+const char *key_failure(void)
 {
 	unsigned long code = ERR_peek_last_error();
 	const char *text = code ? ERR_reason_error_string(code) : NULL;
@@ -135,7 +134,7 @@ static int finish_key(struct key *k, const char *name, struct err *err)
 	size_t len = 0;
 	auto_str char *der = k->public ? spki(k->public, &len) : NULL;
 	if (!der)
-		return err_set(err, E_KEY, "'%s' has no public half: %s", name, openssl_reason());
+		return err_set(err, E_KEY, "'%s' has no public half: %s", name, key_failure());
 	if (classify_key(k, name, err) < 0)
 		return -1;
 	digest_data(der, len, k->id);
@@ -148,7 +147,7 @@ int key_parse(const char *pem, const char *name, struct key **ret, struct err *e
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, -1);
 	auto_free(pkey) EVP_PKEY *key = bio ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
 	if (!key) {
-		const char *why = openssl_reason();
+		const char *why = key_failure();
 		if (strstr(pem, "PRIVATE KEY-----"))
 			why = "it holds a private key, which belongs to the signer alone";
 		else if (strstr(pem, "-----BEGIN CERTIFICATE-----"))
@@ -173,7 +172,7 @@ static int open_pem_file(const char *path, const char *password, EVP_PKEY **ret,
 		return err_code(err, E_KEY);
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, (int)(len < INT32_MAX ? len : INT32_MAX));
 	EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, give_password, &p) : NULL;
-	const char *why = key ? NULL : openssl_reason();
+	const char *why = key ? NULL : key_failure();
 	if (!key && p.was_asked && !password)
 		why = "it is encrypted, and KMODSMITH_KEY_PASSWORD has no passphrase";
 	else if (!key && p.was_asked)
@@ -214,7 +213,7 @@ static int open_provider(const char *uri, struct password *password, EVP_PKEY **
 		ERR_clear_error();
 		return 0;
 	}
-	return err_set(err, E_KEY, "'%s': the token has no such private key: %s", name, openssl_reason());
+	return err_set(err, E_KEY, "'%s': the token has no such private key: %s", name, key_failure());
 }
 
 static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE **ret_engine, struct err *err)
@@ -228,7 +227,7 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 	}
 	ENGINE_ctrl_cmd_string(e, "QUIET", NULL, 1); // it would print
 	if (!ENGINE_init(e))
-		return err_set(err, E_KEY, "'%s': the pkcs11 engine does not start: %s", name, openssl_reason());
+		return err_set(err, E_KEY, "'%s': the pkcs11 engine does not start: %s", name, key_failure());
 	auto_free(ui) UI_METHOD *silent = UI_create_method("silent"); // the default one asks the terminal
 	bool has_own_pin = strstr(uri, "pin-value=") || strstr(uri, "pin-source=");
 	bool is_ready = !pin || has_own_pin || ENGINE_ctrl_cmd_string(e, "PIN", pin, 0);
@@ -237,7 +236,7 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 		err_set(err, E_KEY,
 			"'%s': the token gives no such private key (%s); PKCS11_MODULE_PATH may name its library, "
 			"KMODSMITH_KEY_PASSWORD its PIN",
-			name, openssl_reason());
+			name, key_failure());
 		ENGINE_finish(e);
 		return -1;
 	}
@@ -322,7 +321,7 @@ int key_sign(const struct key *k, const void *data, size_t len, char **ret, size
 	const EVP_MD *digest = k->digest ? EVP_sha256() : NULL; // keys in an engine take no digest by name
 	if (!ctx || EVP_DigestSignInit(ctx, NULL, digest, NULL, k->private) != 1 ||
 	    EVP_DigestSign(ctx, out, &out_len, data, len) != 1)
-		return err_set(err, E_KEY, "key %s does not sign: %s", k->id, openssl_reason());
+		return err_set(err, E_KEY, "key %s does not sign: %s", k->id, key_failure());
 	// A token can hold a private and a public object that do not belong together.
 	if (!key_verify(k, data, len, out, out_len))
 		return err_set(err, E_KEY, "key %s: what it signs does not fit its public half", k->id);

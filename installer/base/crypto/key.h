@@ -31,3 +31,4 @@ bool key_verify(const struct key *k, const void *data, size_t len, const void *s
 
 struct evp_pkey_st;
 struct evp_pkey_st *key_private(const struct key *k); // for cms.c; NULL = only the public half is known
+const char *key_failure(void); // why OpenSSL's last call failed, for cms.c too; empties its queue of errors

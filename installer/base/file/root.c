@@ -133,7 +133,7 @@ int root_read_most(const struct root *root, const char *path, size_t most, char 
 int root_line(const struct root *root, const char *path, char **ret, struct err *err)
 {
 	auto_str char *text = NULL;
-	int r = root_read(root, path, &text, NULL, err);
+	int r = root_read_most(root, path, SIZE_MAX, &text, NULL, err);
 	if (r > 0)
 		*ret = str_dup(str_trim(text));
 	return r;

@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/ioprio.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 const char PROC_PATH[] = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -216,4 +219,14 @@ char *proc_find(const char *path, const char *name)
 			return TAKE(full);
 	}
 	return NULL;
+}
+
+int proc_idle(struct err *err)
+{
+	static const int LOWEST = 19;
+	const struct sched_param none = { 0 };
+	if (setpriority(PRIO_PROCESS, 0, LOWEST) < 0 || sched_setscheduler(0, SCHED_BATCH, &none) < 0 ||
+	    syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)) < 0)
+		return err_set(err, errno, "lower the priority of this process");
+	return 0;
 }

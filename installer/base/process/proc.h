@@ -32,3 +32,6 @@ int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err);
 // The program of that name in the first directory of path (colon-separated, absolute) that has it; NULL = none.
 char *proc_find(const char *path, const char *name);
 extern const char PROC_PATH[]; // where programs are looked for: /usr/sbin:/usr/bin:/sbin:/bin
+// The lowest priority for processor and disk, for this process and all that it starts, for good. SCHED_BATCH and not
+// SCHED_IDLE: on a machine that is never idle the work still ends some day.
+int proc_idle(struct err *err);
