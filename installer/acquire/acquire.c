@@ -43,7 +43,7 @@ int acquire_output(void *acquire, const struct layout **ret, struct err *err)
 	return 0;
 }
 
-// One that is not there yet has nothing, and looking does not make it.
+// A missing store is empty; a search does not create it.
 int acquire_open_store(struct acquire *o, struct err *err)
 {
 	return root_exists(o->fetch.state, "store/oci-layout") ? acquire_make_store(o, err) : 0;
@@ -54,8 +54,7 @@ const struct package *acquire_found(const struct acquire *o)
 	return o->kept.count ? &o->kept : o->found.candidate.package.count ? &o->found.candidate.package : NULL;
 }
 
-// The flavour that serves the GPUs; where that cannot be told, any: the plan has the words for it.
-// The flavour that serves the GPUs; NULL = it cannot be told.
+// Any flavour if it cannot be told: the plan reports why. The flavour that serves the GPUs; NULL = it cannot be told.
 static const char *preferred_flavour(const struct acquire *o, const char *driver)
 {
 	struct gpu_support_choice choice = { 0 };
@@ -80,7 +79,7 @@ static int look_once(const struct acquire *o, const struct package_want *want, b
 	return fetch_find(&fetch, want, ret, err);
 }
 
-// The best flavour first; another one that is there is better than none.
+// The best flavour first, but any other is better than none.
 static int find_in_sources(struct acquire *o, struct err *err)
 {
 	struct package_want want = o->want;
@@ -137,7 +136,7 @@ static void distrust_stored(struct acquire *o, const struct package *p, const st
 		o->distrust = *why;
 }
 
-// The best that whoever is trusted now vouches for.
+// The best package that a currently trusted key signed.
 static int find_trusted(struct acquire *o, const struct package_want *want, struct err *err)
 {
 	struct package_want rest = *want;
@@ -192,7 +191,7 @@ static int find_stored_package(struct acquire *o, struct err *err)
 	return r == 0 ? find_reused_before(o, err) : r;
 }
 
-// Why there is nothing: what the store does not give any more, and what the sources said (NULL = they were not asked).
+// Records why there is no package: what the store distrusts, and what the sources answered (NULL = not asked).
 static int set_why_not(struct acquire *o, const struct err *others)
 {
 	if (o->distrust.code || others)
@@ -206,7 +205,7 @@ static int set_why_not(struct acquire *o, const struct err *others)
 	return 0;
 }
 
-// While sources cannot be asked, what they gave before will do: as from them, in whatever wrapping its source was.
+// While sources are unreachable, a package that they gave earlier will do, whatever the packaging of its driver source.
 static int find_stored_any_source(struct acquire *o, struct err *err)
 {
 	const char *source = o->want.source;
@@ -225,7 +224,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	strv_done(&o->untrusted);
 	if (acquire_open_store(o, err) < 0)
 		return -1;
-	// Without a driver version the store does not know what is meant: sources offer, the store remembers.
+	// Without a driver version only sources can choose: they offer one, the store merely has several.
 	if (!o->is_named && (o->want.driver || o->want.source)) {
 		int r = find_stored_package(o, err);
 		if (r != 0)
@@ -288,8 +287,8 @@ int acquire_take(struct acquire *o, struct package *ret, struct err *err)
 	return fetch_found_package(o, ret, err);
 }
 
-// A package of another kernel for this one: those that the labels and the policy let through, the most alike first,
-// until the modules of one are proven to fit.
+// A package of another kernel for this one: try those that labels and policy allow, the most similar first, until the
+// modules of one are proven to fit.
 
 enum { IN_STORE = -1 };
 
@@ -345,7 +344,7 @@ static void add_reuse_candidate(struct reuse_search *h, int source, struct packa
 	package_move(p, &h->items[h->count++].package);
 }
 
-// What is damaged is no candidate, and hides none.
+// A damaged package is not a candidate, and does not hide others.
 static void add_store_candidates(struct reuse_search *h)
 {
 	const struct layout *l = &h->o->store.layout;
@@ -377,7 +376,7 @@ static void add_source_candidates(struct reuse_search *h, int source)
 	}
 }
 
-// The most alike first: newest driver, best flavour, same series, newest kernel, at hand.
+// The most similar first: newest driver, best flavour, same series, newest kernel, in the store.
 static int compare_candidates(const void *a, const void *b)
 {
 	const struct candidate *x = a, *y = b;
@@ -415,7 +414,7 @@ static int try_stored(struct reuse_search *h, struct package *p, struct err *err
 	return r;
 }
 
-// Its bytes are looked at in a layout of their own: only what is installed gets into the store.
+// Checked in a layout of its own: only what is installed gets into the store.
 static int try_source(struct reuse_search *h, const struct candidate *c, struct err *err)
 {
 	struct acquire *o = h->o;
@@ -430,7 +429,7 @@ static int try_source(struct reuse_search *h, const struct candidate *c, struct 
 	fetch.down = NULL;
 	fetch.note = NULL;
 	fetch.progress = NULL;
-	fetch.is_unverified = false; // what is only looked at is not counted
+	fetch.is_unverified = false; // only a check: not counted
 	if (scratch_make(o->fetch.state, "reuse", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0 ||
 	    fetch_find(&fetch, &want, &found, err) < 0 || fetch_find(&fetch, &want, &again, err) < 0 ||
 	    fetch_take(&fetch, &want, &found, &layout, err) < 0)
@@ -482,7 +481,7 @@ static void add_candidates(struct reuse_search *h)
 			add_source_candidates(h, (int)i);
 }
 
-// Those that the policy lets through, by their labels.
+// Keeps those that the policy allows, by their labels.
 static void drop_refused_candidates(struct reuse_search *h)
 {
 	size_t kept = 0;
@@ -533,9 +532,9 @@ int acquire_find_compatible(struct acquire *o, struct err *err)
 {
 	auto_reuse_search struct reuse_search h = { .o = o, .want = o->want };
 	h.want.release = h.want.build_id = NULL;
-	// Another flavour that is there is better than none, as in a look.
+	// Any other flavour is better than none, as in acquire_find().
 	h.flavour = h.want.flavour ? h.want.flavour : preferred_flavour(o, h.want.driver);
-	// As in a look: without a driver version the store does not know what is meant.
+	// As in acquire_find(): without a driver version only sources can choose.
 	if (o->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->is_named))
 		return 0;
 	add_candidates(&h);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the package of this start comes from: one ordered list (R-I1). The node's store first, so that a node that was
-// installed once needs nobody (R-A2); then the sources that were named; what none of them has is compiled, if it may.
+// Where the package of this start comes from: one ordered list (R-I1). The node's store comes first, so that a node
+// that was installed once needs no network (R-A2), then the named sources; if none has it, it is compiled, unless that
+// is forbidden.
 //
-// Looking reads documents only. Taking brings the layer into the store and unpacks it.
+// A search reads documents only; a take fetches the layer into the store and unpacks it.
 #pragma once
 #include "acquire/reuse.h"
 #include "base/process/progress.h"
@@ -18,7 +19,7 @@ struct acquire {
 	struct fetch fetch;             // .from, .options, .trust and .state are borrowed
 	struct package_want want;       // borrowed strings
 	struct strv kernels;            // whose packages stay when the store needs room
-	bool is_named;                  // the one source was named by hand: the store is not asked
+	bool is_named;                  // the user named the one source: the store is not asked
 	const struct gpus *gpus;        // for the flavour, when want.flavour is NULL
 	struct image_payload carry;     // of the image; .dir.fd < 0 = none
 	struct state_dir memory;        // where packages of the store are unpacked when .fetch.state cannot be written
@@ -29,7 +30,7 @@ struct acquire {
 	char *why_not;                  // when neither: why
 	int code;                       // and the first code of a source that failed; 0 = they merely lack it
 	bool is_local;                  // the last look asked the store alone
-	struct strv untrusted;          // that it found in the store, and nobody who is trusted vouches for: digests
+	struct strv untrusted;          // digests in the store that no trusted key signed
 	struct err distrust;            // why, of the first; .code 0 = there is none
 	enum reuse reuse;               // whether packages of other kernels may serve
 	const struct root *host, *kern; // of the machine, for their proof
@@ -55,7 +56,7 @@ bool acquire_has_store(const struct acquire *o);
 int acquire_open_store(struct acquire *o, struct err *err);                    // the store, when there is one
 int acquire_make_store(struct acquire *o, struct err *err);                    // the same; created where there is none
 int acquire_output(void *acquire, const struct layout **ret, struct err *err); // the store, for something to put in
-// 0 = whoever vouched for this manifest of the store is still believed (precompiled/trust/provenance.h).
+// 0 = the signer of this manifest of the store is still trusted (precompiled/trust/provenance.h).
 int acquire_check_trust(const struct acquire *o, const char *hex, struct err *err);
 // A package of another kernel that was taken for this one before counts as the store's own. 1 = acquire_found() says
 // what there is; 0 = nothing, see why_not. A package named by hand that cannot be read is an error. is_local: only the
@@ -69,20 +70,20 @@ const struct package *acquire_found(const struct acquire *o); // NULL = none
 int acquire_find_compatible(struct acquire *o, struct err *err);
 // The files of a package of the store, where they are not unpacked yet.
 int acquire_unpack(struct acquire *o, struct package *p, struct err *err);
-// Into the store and unpacked; a damaged one in the store is quarantined and brought again. ret.dir has the files.
+// Into the store and unpacked; a damaged one in the store is quarantined and fetched again. ret.dir has the files.
 int acquire_take(struct acquire *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =
-// .payload names it; 0 = nobody has it, and *ret_why (caller frees). is_local: no source is asked. Sources are only
-// looked at.
+// .payload names it; 0 = there is none, and *ret_why (caller frees). is_local: no source is asked. Nothing is fetched.
 int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, char **ret_why, struct err *err);
 // As a tree at payloads/HEX of the state directory; what comes from a source is in the store, too. .payload is what it
-// came to be. 1 = it was brought, 0 = it was there. A damaged layer in the store is quarantined and brought again.
+// came to be. 1 = it was fetched or copied, 0 = it was there. A damaged layer in the store is quarantined and fetched
+// again.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err);
 // compile_request.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
-// state directory; a damaged one in the store is quarantined and brought again.
-// It stays until acquire_done(); others there that nobody uses go.
+// state directory; a damaged one in the store is quarantined and fetched again. It stays until acquire_done(); unused
+// others are removed.
 int acquire_builder(void *acquire, struct root *ret, struct err *err);
-bool acquire_has_builder(const struct root *state, const char *arch); // the store has one: nobody needs to be asked
+bool acquire_has_builder(const struct root *state, const char *arch); // the store has one: no source needs to be asked
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int acquire_headers(void *acquire, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		    struct err *err);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is offered beside packages. Of headers and builders a source may have a newer one under the same tag, and it
-// alone knows that: sources are asked first, and what the store keeps serves while none of them can tell. What was
-// packed into this store was meant for this machine. A payload is of one driver version, as a package is: the store
-// comes first.
+// Assets beside packages. Only a source knows whether it has newer headers or a newer builder under the same tag:
+// sources are asked first, and the store serves while none answers. What was packed into this store was meant for this
+// machine. A payload belongs to one driver version, as a package does: the store comes first.
 #include "acquire/acquire.h"
 
 #include "base/file/lockfile.h"
 
 #include <sys/file.h>
 
-// The store's, as far as whoever is trusted now vouches for it. 1 = found; 0 = not, with *ret_why. ret_hex says what
-// there is also when that is why; else it is "".
+// The store's asset, if a currently trusted key signed it. 1 = found; 0 = not, with *ret_why. ret_hex names a
+// distrusted one, too; else it is "".
 static int find_stored_asset(const struct acquire *o, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1],
 			     char **ret_why, struct err *err)
 {
@@ -74,7 +73,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 	return 0;
 }
 
-// A tree that was unpacked before its signer was found out is taken by nobody who looks for headers there.
+// Removes a tree that was unpacked before its signer lost trust, so that no search for headers finds it.
 static int drop_distrusted_tree(struct acquire *o, const struct asset_key *want, const struct root *trees,
 				struct err *err)
 {
@@ -128,7 +127,7 @@ static int find_local_payload(struct acquire *o, const struct asset_key *want, c
 	return r == 0 ? image_payload_find(o->fetch.state, want->driver, want->arch, o->payload, err) : r;
 }
 
-// In the order of packages: what was named by hand comes before the store.
+// In the order of packages: what the user named comes before the store.
 int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, char **ret_why, struct err *err)
 {
 	struct asset_key want = payload_key(o, driver);
@@ -189,9 +188,9 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 	return r < 0 && err->code == E_STORE_CORRUPT ? refetch_payload(o, &want, &trees, err) : r;
 }
 
-// Builder roots: STATE/builders/HEX, the digest of the parcel. Each is some hundred megabytes, and only the last one is
-// of use: who compiles on top of one holds a shared lock, STATE/locks/builder-HEX, and what nobody holds goes when
-// another comes.
+// Builder roots: STATE/builders/HEX, the digest of the asset. Each takes some hundred megabytes, and only the last one
+// is of use: a compile on top of one holds a shared lock, STATE/locks/builder-HEX, and unlocked ones are removed when
+// another is unpacked.
 
 #define DIR "builders"
 
@@ -201,7 +200,7 @@ static int lock_builder_root(const struct root *state, const char *hex, int how,
 	return lockfile_take(state, name, how, wait_ms, err);
 }
 
-// Held from before it is there: nobody takes it away in between.
+// Locked before it exists, so that no other process removes it in between.
 static int unpack_builder_root(struct acquire *o, const struct root *trees, char ret_hex[DIGEST_HEX + 1],
 			       struct err *err)
 {
@@ -223,7 +222,7 @@ static int quarantine_builder_layer(const struct acquire *o, const char *hex, co
 	return store_quarantine(&o->store, layer, NULL, err);
 }
 
-// First out of sight, then away: a name of 64 digits is a whole tree.
+// Renamed before it is removed: a name of 64 digits always is a whole tree.
 static void collect_builder_roots(const struct root *state, const struct root *trees, const char *but)
 {
 	auto_strv struct strv names = { 0 };

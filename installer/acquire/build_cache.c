@@ -33,7 +33,7 @@ int build_cache_open(const struct root *parent, struct root *ret, int *ret_lock)
 	return 0;
 }
 
-// First out of sight: whoever comes next makes a new one.
+// Renamed first: the next compile makes a new one.
 static int remove_build_cache(const struct root *state, struct err *err)
 {
 	if (chown_private(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||

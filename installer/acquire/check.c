@@ -39,7 +39,7 @@ static void set_check_verdict(struct check_result *r, enum verdict verdict, int 
 	r->reason = str_dup(reason);
 }
 
-// What a proof cannot see of a package of another kernel: the policy, and whether it is what it says.
+// What a proof cannot see of another kernel's package: the policy, and whether its labels are true.
 static char *why_not_reused(const struct check_request *w, const struct module_set *set, const struct kernel_abi *abi)
 {
 	const struct package_key *key = &w->package->key;
@@ -76,7 +76,7 @@ static int prove_package(const struct check_request *w, const struct kernel_abi 
 	return 0;
 }
 
-// Would a build of the source go through, as far as can be told without compiling? Negative: not, err says why.
+// Whether a build of the source would succeed, as far as that is known without compiling. Negative: no, see err.
 static int judge_source(const struct check_request *w, const struct tree *tree, struct err *err)
 {
 	static const struct gpus none;

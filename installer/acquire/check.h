@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Can a kernel be served, before it runs (R-F2)? Asked of a package, of a driver source, or of both.
+// Whether there is a driver for a kernel before it runs (R-F2), from a package, a driver source, or both.
 #pragma once
 #include "acquire/reuse.h"
 #include "host/gpu_support.h"
@@ -9,7 +9,7 @@
 
 enum verdict {
 	VERDICT_OK = 0,           // the package was made for this kernel
-	VERDICT_COMPATIBLE = 10,  // it was made for another one, every CRC is equal, and the policy takes it
+	VERDICT_COMPATIBLE = 10,  // made for another one, every CRC is equal, and the policy allows it
 	VERDICT_NEEDS_BUILD = 20, // and everything for the build is at hand
 	VERDICT_IMPOSSIBLE = 30,  // and why
 };                                // the exit status of `check`, published
@@ -18,7 +18,7 @@ struct check_request {
 	const char *release;
 	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
 	const char *banner;         // that the headers' kernel must have; NULL = not known
-	const struct headers_offer *offer; // who is asked for headers that are not here; NULL = nobody
+	const struct headers_offer *offer; // asked for headers that are not on this machine; NULL = nothing is
 	const struct package *package;     // NULL = none
 	const struct source *source;       // NULL = none
 	enum flavour flavour;

@@ -31,7 +31,7 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 		sources[1] = sources[--count];
 	if (files && files->count) {
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
-		count = 1; // wrong files are a mistake to tell, not a reason to take others
+		count = 1; // wrong files are an error to report, not a reason to use others
 	}
 	return headers_find(sources, count, release, banner, &store, ret, ret_from, err);
 }
@@ -79,7 +79,7 @@ static int prove_compiled_modules(const struct tree *tree, const struct module_s
 	auto_proof struct proof proof = { 0 };
 	if (compile_target_abi(tree, &abi, err) < 0)
 		return -1;
-	abi.is_sig_enforced = false; // whether a node demands signatures is asked when it loads, not when it is built
+	abi.is_sig_enforced = false; // a node's demand for signatures is checked at the load, not at the build
 	proof_make(set->pointers, set->count, &abi, NULL, &proof);
 	*ret_text = str_dup(proof.text);
 	return proof_error(&proof, err);
@@ -133,8 +133,8 @@ static int open_log(const struct compile_request *request, enum flavour flavour,
 	return root_create(request->state, name, err);
 }
 
-// Compilers of this root cannot be shown what lies in another mount namespace: the state directory of a node that is
-// only seen through /proc/PID/root. Those of a builder root lie there, too.
+// Compilers of this root cannot see another mount namespace, such as a state directory below /proc/PID/root. A builder
+// root is there, too.
 static int make_work(const struct compile_request *request, const struct root *base, struct root *ret_parent,
 		     struct scratch *ret, struct err *err)
 {
@@ -161,7 +161,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 	    make_work(request, base, &parent, &work, err) < 0)
 		return -1;
 	auto_fd int cache_lock = -1;
-	if (!request->is_cache_off) // beside the scratch, so that both can be bound; without one everything is compiled
+	if (!request->is_cache_off) // beside the scratch, so that both can be bind mounted
 		build_cache_open(&parent, &cache, &cache_lock);
 	auto_str char *log = NULL;
 	auto_fd int log_fd = open_log(request, flavour, &log, err);
@@ -211,7 +211,7 @@ static int build_in_builder(const struct compile_request *request, const struct 
 	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
 }
 
-// Own compilers that fit come first: they are here.
+// This machine's own compilers come first, if they fit.
 static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
 			  const struct root *output, struct progress *progress, struct build_outcome *ret,
 			  struct err *err)
@@ -287,7 +287,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 	return finish_package(request, tree, &done, &stage, progress, ret, err);
 }
 
-// A pair that is known not to work is refused before a few hundred megabytes are unpacked (R-B2).
+// A pair that is known to fail is refused before a few hundred megabytes are unpacked (R-B2).
 static int refuse_known_failure(const struct compile_request *request, const struct tree *tree, const struct root *work,
 				struct err *err)
 {

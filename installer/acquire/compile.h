@@ -17,10 +17,10 @@ struct compile_request {
 	const char *source_path;     // as a user typed it
 	const char *source_sha256;   // NULL = not pinned
 	const struct strv *headers;  // package files; empty = the host's tree or the store
-	// The root of a builder image, for a machine whose own compilers do not fit; NULL = nobody has one.
+	// The root of a builder image, for a machine whose own compilers do not fit; NULL = there is none.
 	int (*builder)(void *ctx, struct root *ret, struct err *err);
 	void *builder_ctx;
-	const struct headers_offer *offer; // and who is asked when neither has them; NULL = nobody
+	const struct headers_offer *offer; // asked when neither has them; NULL = nothing is
 	const struct strv *modules;        // empty = all of the source
 	enum flavour flavour;
 	const struct gpus *gpus; // for FLAVOUR_AUTO; NULL = none known
@@ -46,7 +46,7 @@ void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
 // Phases reported: headers, source, compile, prove, package. ret is unpacked: its directory is what the compiler made.
-// On failure output is as it was; the compiler's whole output is in state/logs.
+// On failure output is unchanged; the compiler's full output is in state/logs.
 int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
 		    struct compile_report *report, struct err *err);
 
@@ -56,8 +56,8 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 
 // Nodes that need the same compile agree on one of them (R-A9).
 struct compile_gate {
-	// 1 = another one has made it, and can be had now; 0 = compile, and leave. Negative: it failed there, and
-	// would here.
+	// 1 = another node has made it, and it is available now; 0 = compile, then leave(). Negative: it failed there,
+	// and would fail here.
 	int (*enter)(void *ctx, struct err *err);
 	void (*tick)(void *ctx);                             // now and then, while it compiles
 	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
@@ -65,15 +65,16 @@ struct compile_gate {
 	void *ctx;
 };
 
-// compile_package(), if it is up to us. 1 = another one has made it, ret is as it was. gate: NULL = it always is.
+// compile_package(), unless another node does it. 1 = another node has made it, ret is unchanged. gate: NULL = no other
+// node does.
 int compile_gate_run(const struct compile_gate *gate, const struct compile_request *request, struct progress *progress,
 		     struct package *ret, struct compile_report *report, struct err *err);
 
 // The kernel that modules are made for or checked against: its headers and what it demands of a module.
 //
 // files (package files as a user typed them) and nothing else when there are any; else the host's tree, then the header
-// store below state, then what is offered (NULL = nobody offers).
-// banner: of the running kernel when release is that one, else NULL. Errors as headers_find().
+// store below state, then what is offered (NULL = nothing is). banner: of the running kernel when release is that one,
+// else NULL. Errors as headers_find().
 int compile_target_headers(const struct root *host, const struct root *state, const struct strv *files,
 			   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
 			   char **ret_from, struct err *err);

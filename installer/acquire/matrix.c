@@ -29,7 +29,7 @@ void matrix_done(struct matrix *m)
 	*m = (struct matrix){ 0 };
 }
 
-// What is read, for messages and for the paths in it.
+// The file being read, for messages and for the paths in it.
 struct reading {
 	const char *file;
 	const char *dir;  // of the file, with a slash at its end; "" = the working directory
@@ -222,8 +222,8 @@ const char *matrix_skipped(const struct matrix *m, const char *driver, const cha
 
 // Kernels of a matrix from what nodes report: the answer of `kubectl get nodes -o json`, as a cluster gave it.
 //
-// What a node says is its own word: one that says no kernel release is left out and told of, the others count; and
-// there is a bound to how many compiles the nodes of a cluster can ask for.
+// Nodes are not trusted: one that does not report a kernel release is left out and reported, the others count; and the
+// number of compiles that nodes can ask for is bounded.
 
 enum { RELEASE_MAX = 64, KERNELS_MAX = 256, NEXT_MAX = 256, NAME_MAX_LEN = 253 };
 static const char NEXT[] = "kmodsmith.io/agent.kernels"; // annotation: a JSON list of releases that are to come
@@ -249,7 +249,7 @@ static bool is_text_of(const json_t *json, const char *characters, size_t most)
 }
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz0123456789.-"
-// uname -r of some kernel: the field has 64 characters, and what stands in it goes into tags and paths.
+// As from uname -r: at most 64 characters, because it becomes part of tags and paths.
 static bool is_kernel_release(const json_t *json)
 {
 	const char *s = json_string_value(json);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which drivers are to be built for which kernels, as a file says it:
+// Which drivers to build for which kernels, from a file:
 //
 //   {"drivers": [{"source": "open.deb", "flavours": ["open"], "sha256": "..."}],
 //    "kernels": [{"release": "6.1.0-56-cloud-amd64", "headers": ["a.deb", "b.deb"]}],

@@ -108,7 +108,7 @@ static char *crc_mismatch_text(const struct package *p, const struct module_set 
 	return s;
 }
 
-// What is not going to be loaded needs not fit.
+// Modules that will not be loaded need not fit.
 static bool is_requested(const struct strv *modules, const char *name)
 {
 	if (modules && modules->count)

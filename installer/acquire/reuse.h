@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a package that was made for another kernel may serve this one, without a compile.
+// Whether a package that was made for another kernel fits this one, without a compile.
 //
 // CRCs see every type that an import touches. They do not see inline functions, per-cpu layout made by macros, and what
 // the configuration says of the processor: so the proof alone decides only where a policy lets it, and never across
@@ -28,8 +28,8 @@ struct reuse_kernel {
 bool reuse_is_series(const struct package_key *key, const struct reuse_kernel *k);
 // Why not, by the labels of a package alone; NULL = the proof decides. Caller frees.
 char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k);
-// What the modules of a package say otherwise than its labels: the kernel, or that no compiler of their objects is the
-// kernel's. NULL = nothing. Caller frees.
+// How the modules of a package contradict its labels: another kernel, or none of their objects is from the kernel's
+// compiler. NULL = they do not. Caller frees.
 char *reuse_lie(const struct package_key *key, const struct module_set *set);
 // Do the modules that are going to be loaded (modules; empty = the usual ones) fit the kernel, and are they what the
 // labels say? p is unpacked. 1 = yes; 0 = no, with code (E_ABI, E_SYMBOL, ...). *ret_text: what decides; caller frees.

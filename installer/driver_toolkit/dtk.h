@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A compile that another container makes: OpenShift's driver toolkit has the compiler and headers of exactly the node's
-// kernel, and nothing of ours. The two containers of the pod share an emptyDir and talk by files in it:
+// A compile in another container: OpenShift's driver toolkit has the compiler and headers of exactly the node's kernel,
+// and nothing of ours. The two containers of the pod share an emptyDir and communicate by files in it:
 //
 //   ocp_dtk_entrypoint        this program, statically linked: what the toolkit's container starts
 //   kmodsmith/request.json    what is to be compiled; never an environment, which may hold secrets
@@ -12,9 +12,9 @@
 // gdrcopy_built, are theirs). A flag holds the ID of the request that it is about, the SHA-256 of request.json: one
 // that an earlier start, driver or kernel left says nothing about this one, because an emptyDir outlives containers.
 //
-// Either side may be killed and started again at any moment and in any order. What the other container wrote is read
-// as what a stranger wrote: bounded, never through a link that leaves the directory, and the package is proven against
-// the running kernel before the node keeps it.
+// Either side may be killed and restarted at any moment and in any order. The other container's files are untrusted:
+// reads are bounded and follow no link out of the directory, and the package is proven against the running kernel
+// before the node keeps it.
 #pragma once
 #include "base/file/digest.h"
 #include "base/file/root.h"
@@ -48,7 +48,7 @@ int dtk_request_parse(const char *text, size_t len, struct dtk_request *ret, str
 void dtk_request_id(const char *text, char ret[DIGEST_HEX + 1]);
 bool dtk_request_equal(const struct dtk_request *a, const struct dtk_request *b); // whatever the attempt
 
-// What the side that has the driver does next. Pure.
+// What the driver's side does next. Pure.
 enum dtk_step {
 	DTK_PREPARE, // (again)
 	DTK_WAIT,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of the shared directory. Both containers may write all of them at any time, so each is looked at once, as
-// one open descriptor: a plain file, no longer than it may be.
+// The files of the shared directory. Both containers may write all of them at any time, so each is read once, through
+// one open descriptor: a regular file of bounded size.
 #include "driver_toolkit/dtk_dir.h"
 
 #include "base/file/copy.h"
@@ -71,7 +71,7 @@ int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err 
 	return 0;
 }
 
-// What stands in the way of a file of ours goes: whoever shares the directory may have made anything.
+// Removes whatever is in the place of our file: the other container may have created anything there.
 static int remove_foreign_file(const struct root *shared, const char *path, struct err *err)
 {
 	struct stat st;

@@ -13,7 +13,7 @@ struct dtk_inputs {          // what is copied, as a user typed it
 	const char *source;
 	const char *patches; // NULL = none
 };
-// All of it, whole, before the flag that says so: killed in between, the toolkit sees nothing to do.
+// Everything is complete before the flag is set: if we are killed in between, the toolkit sees no request.
 int dtk_prepare(const struct root *shared, const struct dtk_inputs *inputs, const char *text, struct err *err);
 // The request that is there. 1 = read, 0 = none, or not a sound one.
 int dtk_request_read(const struct root *shared, struct dtk_request *ret, char ret_id[DIGEST_HEX + 1], struct err *err);
@@ -33,8 +33,8 @@ void dtk_reason_read(const struct root *shared, struct err *ret);
 
 char *dtk_package_dir(const char *id); // below shared
 
-// Checked and proven like anything else that a stranger hands over.
-// as: the store and what is wanted of a package. The package must be of exactly what the request says, and of modules
-// that the running kernel takes; else the store is as it was. ret_tag: caller frees.
+// Checked and proven like any other untrusted input. as: the store and what is wanted of a package. The package must be
+// of exactly what the request says, and of modules that the running kernel takes; else the store is as it was. ret_tag:
+// caller frees.
 int dtk_take(const struct acquire *as, const struct dtk_request *request, const struct root *shared, const char *id,
 	     const struct root *host, const struct root *kern, char **ret_tag, struct err *err);

@@ -57,7 +57,7 @@ static bool has_any(const struct root *root, const char *const *forms, size_t mo
 	return false;
 }
 
-// A package manager puts the files there first, under other names for a while, and depmod's index comes last.
+// A package manager writes the files first, under temporary names for a while, and depmod's index last.
 static char *lacks(const struct root *root, const char *release)
 {
 	static const struct mark marks[] = {
@@ -73,7 +73,7 @@ static char *lacks(const struct root *root, const char *release)
 	return NULL;
 }
 
-// What a removed kernel leaves behind has modules of others at most.
+// A removed kernel leaves at most third-party modules behind.
 static bool has_kernel_files(const struct root *root, const char *release)
 {
 	static const char *const marks[] = { "lib/modules/%s/kernel", "lib/modules/%s/modules.builtin",
@@ -169,7 +169,7 @@ static void sort_candidates(struct boot_candidates *c)
 	}
 }
 
-// A root that was named for it is the next one; else the boot loader tells.
+// A root given for the next boot is the next one; else the boot loader decides.
 static void find_next(const struct root *host, const struct root *kern, const char *running, const struct strv *roots,
 		      struct boot_candidates *c)
 {

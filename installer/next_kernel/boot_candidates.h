@@ -3,7 +3,7 @@
 // boot loader starts next, then the newest first (R-F1). Of the host's own root, of deployments of ostree that do not
 // run, and of directories where an updater has the root of the next boot (A/B partitions).
 //
-// Files only; what is being installed is told by what it lacks, so that nobody builds for half a kernel.
+// Reads files only; a kernel that is still being installed lacks some, so that nothing is built for half a kernel.
 #pragma once
 #include "base/file/digest.h"
 #include "base/file/root.h"
@@ -23,7 +23,7 @@ struct boot_candidates {
 	char *next_by; // what said so
 };
 
-// roots: directories below the host's root, may be NULL; one that is not there has nothing to say. At most a few dozen.
+// roots: directories below the host's root, may be NULL; missing ones are ignored. At most a few dozen.
 int boot_candidates_read(const struct root *host, const struct root *kern, const char *running,
 			 const struct strv *roots, struct boot_candidates *ret, struct err *err);
 void boot_candidates_done(struct boot_candidates *c);

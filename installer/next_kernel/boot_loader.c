@@ -261,7 +261,7 @@ static const struct boot_entry *find_bls_entry(const struct boot_entries *all, c
 	return NULL;
 }
 
-// What the last start was, where the default says to take that again.
+// The last started entry, if the default says to start it again.
 static char *resolve_saved_default(const struct boot_query *ask, char *take)
 {
 	auto_str char *choice = take;
@@ -286,7 +286,7 @@ static const struct boot_entry *choose_default_entry(const struct boot_query *as
 	return e ? e : all->count ? &all->items[0] : NULL;
 }
 
-// Where the entries are GRUB's, there is no loader.conf; and where systemd-boot runs, it says so in a variable.
+// With GRUB's entries there is no loader.conf; where systemd-boot runs, an EFI variable says so.
 static bool boot_choice_systemd(const struct boot_query *ask, struct boot_choice *ret)
 {
 	static const char *const places[] = { "boot", "efi", "boot/efi" };
@@ -312,7 +312,7 @@ static bool boot_choice_systemd(const struct boot_query *ask, struct boot_choice
 }
 
 // GRUB: what grub-mkconfig (util/grub-mkconfig.in, grub.d/00_header.in and 10_linux.in) writes, and Red Hat's blscfg.
-// The configuration is a program; of it are read the lines that these scripts write, and no other.
+// The configuration is a program; only the lines that these scripts write are read.
 
 struct item { // an entry or a submenu
 	char *title, *id, *image;
@@ -458,7 +458,7 @@ static char *next_choice_part(const char **at)
 	return part;
 }
 
-// As GRUB looks (normal/menu.c, get_entry_number): a number, an id or a title; what is nowhere means the first one.
+// As GRUB does it (normal/menu.c, get_entry_number): a number, an id or a title; an unknown one means the first entry.
 static int find_item(const struct menu *m, int parent, const char *part)
 {
 	uint64_t number = 0, at = 0;
@@ -520,7 +520,7 @@ static bool has_command(const char *config, const char *command)
 	return false;
 }
 
-// What `set default` says when nothing is to be started once: with the variable that it names.
+// The value of `set default` when there is no one-time entry, with its variable resolved.
 static char *grub_default(const char *config, const char *environment)
 {
 	static const char SET[] = "set default=";
@@ -633,8 +633,8 @@ static struct ostree_deployment *deployment_of_options(const struct root *host, 
 	return NULL;
 }
 
-// The name that comes first is the staged one's; that of the deployment which it was merged with comes later, and is
-// most often the running one's.
+// The first name in the file is the staged deployment's; the one that it was merged with, usually the running one,
+// comes later.
 static struct ostree_deployment *staged_deployment(const struct root *host, const struct ostree_deployments *all)
 {
 	size_t len = 0;

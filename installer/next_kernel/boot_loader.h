@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kernel the boot loader starts next, read from the files that it reads itself; nothing is asked or started.
+// Which kernel the boot loader starts next, from the files that it reads itself; no program is run.
 //
-// Asked in this order, the first that can tell is believed:
+// Tried in this order; the first answer counts:
 //   ostree         the deployment that is staged, else the first boot entry's (ostree-sysroot-deploy.c: a staged one
 //                  gets its entry only when the machine goes down)
 //   systemd-boot   EFI variables LoaderEntryOneShot and LoaderEntryDefault, loader.conf `default`, else the order of
@@ -9,7 +9,7 @@
 //   GRUB           next_entry, `set default` and saved_entry, on the entries of grub.cfg, or where grub.cfg says blscfg
 //                  (Red Hat's), on loader/entries. grubby only edits these
 //   links          vmlinuz, as Debian keeps it in / and SUSE in /boot
-// Files are somebody else's: what is too large, damaged or hostile tells nothing, and the next one is asked.
+// The files are untrusted: one that is too large, damaged or hostile gives no answer, and the next reader is tried.
 #pragma once
 #include "base/file/root.h"
 

@@ -5,7 +5,7 @@
 
 static const char DIR_NAME[] = "lib/modules";
 
-// What a removed kernel leaves behind (built modules, empty directories) is no kernel.
+// Leftovers of a removed kernel (built modules, empty directories) do not count.
 static bool is_installed_kernel(const struct root *host, const char *release)
 {
 	static const char *const marks[] = { "vmlinuz", "modules.dep" };

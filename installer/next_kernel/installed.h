@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that this machine could start: what is kept for them must stay.
+// The kernels that this machine could start: their packages must stay in the store.
 #pragma once
 #include "base/file/root.h"
 

@@ -123,7 +123,7 @@ static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
 	return true;
 }
 
-// 1 = of this boot; what cannot be read is as good as none.
+// 1 = of this boot; an unreadable one counts as none.
 static int read_report_file(const struct root *host, const char *boot_id, json_t **ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
@@ -200,7 +200,7 @@ static int put_changed_text(const struct root *host, const char *path, const cha
 	return root_put(host, path, text, strlen(text), 0644, err);
 }
 
-// Who reboots looks whether the file is there; what stands in it is for people.
+// Whoever reboots checks whether the file exists; its text is for people.
 static int update_reboot_gate(const struct root *host, const struct kernel_report *f, struct err *err)
 {
 	const struct kernel_report_entry *next = kernel_report_next(f);
@@ -210,7 +210,7 @@ static int update_reboot_gate(const struct root *host, const struct kernel_repor
 	return put_changed_text(host, BLOCKED, text, err);
 }
 
-// The gate first: who sees the verdict may act on it.
+// The gate first: a reader may act on the verdict at once.
 int kernel_report_write(const struct root *host, const char *boot_id, const struct kernel_report *f, struct err *err)
 {
 	struct err ignored;

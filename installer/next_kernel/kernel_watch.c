@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <sys/inotify.h>
 
-// A host whose files never rest is looked at all the same.
+// A host whose files never stop changing is checked all the same.
 enum { DIRS_MAX = 64, QUIETS_MAX = 20 };
 static const char MODULES[] = "lib/modules", QUEUE[] = "kernels";
 static const uint32_t EVENTS = IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE | IN_CLOSE_WRITE | IN_DELETE_SELF |
@@ -21,7 +21,7 @@ static void watch_subdirs(const struct kernel_watch *n, const char *dir, const c
 	}
 }
 
-// What is watched already stays as it is; what is not there tells nothing.
+// Existing watches stay; missing directories are skipped.
 static void watch_kernel_dirs(const struct kernel_watch *n)
 {
 	static const char *const dirs[] = { MODULES,

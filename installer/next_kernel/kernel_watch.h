@@ -3,9 +3,9 @@
 // loaders read, on headers, on deployments, and on the queue that a host's hooks write to (STATE/kernels). Events
 // arrive across mount namespaces.
 //
-// An event tells that it is worth to look, never what has happened: files of a kernel come one by one, for a minute or
-// more, and depmod's renames come last. So the time to look is when it has been quiet for a while. A lost event,
-// another mount over a directory and file systems that tell nothing are why whoever uses this also looks now and then.
+// An event says that a check is worthwhile, never what has happened: a kernel's files appear one by one, for a minute
+// or more, and depmod's renames come last. So check once it has been quiet for a while. Events can be lost, directories
+// mounted over, and some file systems send none: callers must also check from time to time.
 #pragma once
 #include "base/file/root.h"
 

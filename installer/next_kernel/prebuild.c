@@ -27,7 +27,7 @@ struct prebuild_kernel {
 };
 #define PREBUILD_KERNEL_NONE ((struct prebuild_kernel){ .acquire = ACQUIRE_NONE })
 
-// "Linux version ...": which build of the release it is. An image in a form that cannot be read says nothing.
+// "Linux version ...": which build of the release it is. NULL for an image in an unknown format.
 static char *image_banner(const struct boot_candidate *k)
 {
 	auto_strv struct strv paths = { 0 };
@@ -90,7 +90,7 @@ static void reset_acquire(struct prebuild_kernel *a)
 					 .modules = p->request->modules };
 }
 
-// What the running kernel enforces because of its firmware, the next one will, too.
+// What the running kernel enforces because of the firmware, the next one will enforce, too.
 static int read_abi(const struct prebuild_kernel *a, struct kernel_abi *abi, struct err *err)
 {
 	const struct host *h = &a->p->facts->host;
@@ -102,7 +102,7 @@ static int read_abi(const struct prebuild_kernel *a, struct kernel_abi *abi, str
 	return 0;
 }
 
-// What is not going to be loaded needs not fit.
+// Modules that will not be loaded need not fit.
 static bool is_requested_module(const struct prebuild_kernel *a, const char *module)
 {
 	const struct strv *modules = a->p->request->modules;
@@ -158,7 +158,7 @@ static void quarantine_misfit(struct prebuild_kernel *a, const struct package *p
 	progress_note(a->p->progress, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release, why->text);
 }
 
-// What was made for another kernel is found again, and stays, as this one's.
+// Records that another kernel's package serves this one, so that it is found again and stays.
 static int remember_compatible(const struct prebuild_kernel *a, const struct package *package, struct err *err)
 {
 	const struct acquire *o = &a->acquire;
@@ -335,7 +335,7 @@ static enum flavour prebuild_flavour(const struct prebuild *p)
 	return flavour;
 }
 
-// What another node made is proven here. One that does not fit is as good as none.
+// Another node's package is proven here; one that does not fit counts as none.
 static int make_candidate_package(struct prebuild_kernel *a, struct err *err)
 {
 	const struct prebuild *p = a->p;
@@ -364,7 +364,7 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 		return;
 	auto_str char *text = str_fmt("compiling driver %s for it now", a->p->source.version);
 	kernel_report_set(a->entry, KERNEL_BUILDING, 0, text);
-	// What can be said at once is said at once, on a machine that is never idle, too; from here on nobody waits.
+	// Reported before the wait for idle time, which may never come; from here on nothing waits for us.
 	if (kernel_report_write(a->p->host, a->p->facts->host.boot_id, &a->p->kernel_report, &why) < 0 ||
 	    proc_idle(&why) < 0)
 		progress_note(a->p->progress, "%s", why.text);
@@ -403,7 +403,7 @@ static void add_file_stamp(char **text, const char *path)
 			st.st_mtim.tv_nsec);
 }
 
-// What a verdict rests on beside the kernel's own files; this program is part of it.
+// What a verdict depends on beside the kernel's own files, this program included.
 static void make_inputs(struct prebuild *p)
 {
 	const struct prebuild_request *w = p->request;
@@ -471,7 +471,7 @@ static int list_report_candidates(struct prebuild *p, struct err *err)
 	return 0;
 }
 
-// Kernels that were there at the last look, and whose packages nobody can load any more.
+// Kernels of the last run that are gone: their packages can no longer be loaded.
 static void list_removed(const struct prebuild *p, struct strv *ret)
 {
 	for (size_t i = 0; i < p->before.count; i++)
@@ -521,7 +521,7 @@ static void collect_removed_kernels(const struct prebuild *p)
 			      "packages of removed kernels stay in the store until `kmodsmith store gc`: %s", why.text);
 }
 
-// A verdict of before that only other inputs can change. A builder image may come to the sources any time.
+// Reuses an earlier verdict that only other inputs can change. A builder image may appear in the sources at any time.
 static bool is_verdict_final(const struct prebuild *p, struct kernel_report_entry *e)
 {
 	const struct kernel_report_entry *old = kernel_report_find(&p->before, e->release);

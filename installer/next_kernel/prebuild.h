@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packages for the kernels that this machine may start next, while the running one serves (R-F1): the same order as an
 // install's (the store, the sources that were named, a compile), each package proven against its kernel before it
-// counts. Nothing of the running driver is touched or looked at.
+// counts. The running driver is neither touched nor checked.
 //
 //   ready again        a package that was proven for the same files is not proven again
 //   will not change    a compile that failed for a reason of the inputs is not repeated until one of them changes
@@ -37,7 +37,7 @@ struct prebuild_request {
 	uint64_t store_limit;
 	bool is_rt_allowed, is_cache_off, is_compile_forbidden, is_gated;
 	bool is_retry; // failures of before count for nothing
-	// Who compiles, of several nodes: asked before each compile. NULL, and what returns NULL: this one.
+	// Decides which of several nodes compiles, before each compile. NULL, or a NULL result: this node.
 	const struct compile_gate *(*share)(void *ctx, const struct prebuild_order *order);
 	void *share_ctx;
 };
@@ -61,8 +61,8 @@ struct prebuild {
 };
 #define PREBUILD_NONE ((struct prebuild){ .source_work = SCRATCH_NONE, .source = { .root = ROOT_NONE } })
 
-// A failure of one kernel is its verdict; negative: nothing could be looked at, or told. E_NOT_FOUND: a kernel of
-// request.only is not there.
+// A failure of one kernel is its verdict; negative: nothing could be checked, or the report not written. E_NOT_FOUND: a
+// kernel of request.only does not exist.
 int prebuild_run(struct prebuild *p, struct err *err);
 void prebuild_done(struct prebuild *p);
 bool prebuild_is_well(const struct kernel_report *f); // every kernel is ready

@@ -67,7 +67,7 @@ static void add_finding(struct doctor *x, const char *name, enum doctor_state st
 		(struct doctor_finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
 }
 
-// What every install takes, and what only some do: an export, a compile, daemons, holders that are asked to end.
+// The rights that every install needs, and those for an export, a compile, daemons, or holders that are asked to end.
 static int examine_rights(struct doctor *x, struct err *err)
 {
 	auto_strv struct strv missing = { 0 }, other = { 0 };
@@ -145,7 +145,7 @@ static int has_signed_package(struct doctor *x, struct err *err)
 	return 1;
 }
 
-// Where a driver is there already, it has passed, or its maker signs it.
+// An existing driver was loaded before, or its vendor signs it.
 static int examine_signing(struct doctor *x, struct err *err)
 {
 	const struct host *h = &x->facts.host;
@@ -158,7 +158,7 @@ static int examine_signing(struct doctor *x, struct err *err)
 			    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown));
 		return 0;
 	}
-	struct err unseen; // a disk that is full or read-only, a damaged store: no reason to see nothing else
+	struct err unseen; // a full or read-only disk or a damaged store must not hide the other findings
 	int r = has_signed_package(x, &unseen);
 	if (r < 0)
 		add_finding(x, "store", DOCTOR_WARN, unseen.code, "%s", unseen.text);
@@ -234,7 +234,7 @@ static bool has_gsp(const struct gpus *g)
 	return false;
 }
 
-// Which version will be requested is not known here: what there is, and of the driver that is loaded whether it fits.
+// The version to be requested is unknown here: lists what there is, and checks the loaded driver.
 static int examine_firmware(struct doctor *x, struct err *err)
 {
 	struct err why;
@@ -294,7 +294,7 @@ static int examine_trust(struct doctor *x, struct err *err)
 	return 0;
 }
 
-// A kernel that is stuck in a load or unload takes no other one before the next boot.
+// A kernel that is stuck in a load or unload accepts no other one before the next boot.
 static int examine_journal(struct doctor *x, struct err *err)
 {
 	struct err why = { 0 };
@@ -313,7 +313,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 	return 0;
 }
 
-// What the next reboot comes to, as far as somebody has looked (R-F1). No reason for an install to fail now.
+// What the last kernel report says about the next boot (R-F1). No reason for an install to fail now.
 static int examine_next(struct doctor *x, struct err *err)
 {
 	auto_kernel_report struct kernel_report f = { 0 };

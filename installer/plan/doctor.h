@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every precondition of an install, each with evidence and the next step, before anybody tries.
+// Every precondition of an install, each with evidence and the next step.
 #pragma once
 #include "host/facts.h"
 

@@ -46,7 +46,7 @@ const char *plan_driver(const struct facts *facts, const struct request *request
 		return at_hand->package->key.driver;
 	if (at_hand->source_version)
 		return at_hand->source_version;
-	// What was named by hand and cannot be used is a mistake to tell, no reason to be content with what is there.
+	// An unusable choice of the user is an error to report, not a reason to keep what is loaded.
 	return at_hand->is_named ? NULL : facts->loaded.version;
 }
 
@@ -69,8 +69,8 @@ static unsigned flavours_at_hand(const struct plan_context *m)
 	enum flavour of_package = FLAVOUR_AUTO;
 	if (a->package)
 		flavour_parse(a->package->key.flavour, &of_package);
-	// A package that is there beats a default that would have to be compiled first.
-	// A source of another version is of no use, whatever it has.
+	// An existing package beats a default that would have to be compiled first. A source of another version is of
+	// no use, whatever it has.
 	unsigned of_source = str_eq(a->source_version, m->plan->driver) ? a->source_flavours : 0;
 	unsigned set = of_package && !m->request->flavour ? of_package : of_package | of_source;
 	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
@@ -110,7 +110,7 @@ static const char *package_srcversion(const struct package *p, const char *modul
 	return NULL;
 }
 
-// What the kernel does not tell of parameters, by the record of the load.
+// Parameters that the kernel does not show are taken from the record of the load.
 static char *why_params_differ(const struct plan_context *m)
 {
 	const struct journal *j = m->at_hand->journal;
@@ -125,7 +125,7 @@ static char *why_params_differ(const struct plan_context *m)
 		       NULL;
 }
 
-// An optional module that failed in this boot, and of which nothing has changed: the core is not disturbed for it.
+// An optional module that failed in this boot, with nothing changed since: not worth a reload of the core modules.
 static bool is_optional_given_up(const struct plan_context *m, const char *module)
 {
 	const struct optional_modules *failed = m->at_hand->failed;
@@ -182,7 +182,7 @@ void plan_target(const struct plan *p, const struct request *request, const char
 	*ret = d;
 }
 
-// The last good driver could come instead, as far as the journal tells.
+// The journal has a last good driver that could be loaded instead.
 static bool has_better_known_driver(const struct journal *j, const struct driver_state *target)
 {
 	return j->last_good.version && str_eq(j->last_good.kernel, target->kernel) &&
@@ -251,7 +251,7 @@ static bool is_package_fitting(const struct plan_context *m)
 	return p && str_eq(p->key.driver, m->plan->driver) && str_eq(p->key.flavour, flavour_name(m->plan->flavour));
 }
 
-// What this node remembers of the change that is planned.
+// What the journal knows about the planned change.
 static int check_journal_failures(const struct plan_context *m, struct err *err)
 {
 	const struct journal *j = m->at_hand->journal;
@@ -304,7 +304,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 	return 0;
 }
 
-// Somebody put a driver on this host, and it is not the requested one: without a word of the administrator it stays.
+// The host has a driver of its own that is not the requested one: it stays unless the administrator says otherwise.
 static int check_host_driver(const struct plan_context *m, const char *why, struct err *err)
 {
 	const struct existing_driver *r = &m->facts->existing_driver;
@@ -398,7 +398,7 @@ static void add_payload_step(struct plan *p, const char *payload, const char *wh
 	p->steps[0] = first;
 }
 
-// Modules that containers need and that the host has not loaded are the host's matter, too, and worth a word.
+// Modules that containers need and the host has not loaded are left to the host, but reported.
 static void add_missing_text(const struct plan_context *m, char **text)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
@@ -449,7 +449,7 @@ static int make_steps(const struct plan_context *m, struct err *err)
 		return -1;
 	// A host that keeps its own driver has its own user space beside it.
 	const char *why = is_host_used ? NULL : export_why(m);
-	// Modules of one version beside libraries of another would serve nobody (R-E4).
+	// Modules of one version are useless beside libraries of another (R-E4).
 	if (!is_host_used && m->at_hand->payload_why_not)
 		return err_set(err, E_NO_PAYLOAD, "%s", m->at_hand->payload_why_not);
 	if (why)

@@ -9,7 +9,7 @@
 #include "journal/optional_modules.h"
 #include "precompiled/package/package.h"
 
-// What somebody wants on this node.
+// What is requested for this node.
 struct request {
 	const char *driver;   // version; NULL = that of the package or the source
 	enum flavour flavour; // FLAVOUR_AUTO = by the GPUs

@@ -14,7 +14,7 @@ void preflight_need_done(struct preflight_need *n)
 	*n = (struct preflight_need){ 0 };
 }
 
-// What the driver has by itself cannot be told from what was said.
+// The driver's own default cannot be told from a given value.
 static int gsp_mode_of_value(const char *text)
 {
 	uint64_t value;

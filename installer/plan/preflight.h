@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that can be known to fail before the driver is touched, and before anything is compiled or fetched.
+// Checks for every known failure, before the driver is touched and before anything is compiled or fetched.
 //
 // Firmware (R-P6): a GPU System Processor starts with nvidia/VERSION/gsp_*.bin, which the module asks the kernel for
 // when the GPU is first opened, long after the old driver is gone. Who needs it:
@@ -33,8 +33,8 @@ void preflight_need_done(struct preflight_need *n);
 // E_FIRMWARE names the version, the files, where the kernel looks and what to do.
 int preflight_firmware(const struct root *host, const struct firmware_path *search, const struct preflight_need *need,
 		       char **ret_where, struct err *err);
-// The same of the driver that is loaded. Where nobody can tell which compressed files the kernel reads, any will do: a
-// driver that works is not called broken for that.
+// The same for the loaded driver. If it is unknown which compressed files the kernel reads, any will do: a working
+// driver is not reported as broken for that.
 int preflight_loaded_firmware(const struct root *host, const struct root *kern, const struct facts *facts,
 			      char **ret_where, struct err *err);
 // E_RIGHTS names each missing capability and what it is for. uses: enum capability_use.

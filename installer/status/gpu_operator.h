@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the GPU Operator's pods read of a driver container, below run/nvidia of the host (contract 1.3, 1.6, 1.12).
+// The files below run/nvidia of the host that the GPU Operator's pods read (contract 1.3, 1.6, 1.12).
 //
 //   nvidia-driver.pid                    who serves, with a lock that is held for life; the driver manager removes it
 //   validations/.driver-daemons-status   NotReady or Ready; the operator's startup probe wants Ready, or no file
@@ -16,19 +16,19 @@ struct gpu_operator_pod {
 };
 #define GPU_OPERATOR_POD_NONE ((struct gpu_operator_pod){ .lock = -1 })
 
-// Take the place of the one driver container, and say NotReady. What a container left behind that was killed is taken
-// over. E_LOCKED with the pid when one is alive.
+// Register as the node's only driver container, and report NotReady. The files of a killed container are taken over.
+// E_LOCKED with the pid if one is alive.
 int gpu_operator_begin(struct gpu_operator_pod *o, const struct root *host, struct err *err);
-// Say Ready, then write the state. digest: NULL or "" = the pod has none, and no state is written.
+// Report Ready, then write the state. digest: NULL or "" = the pod has none, and no state is written.
 int gpu_operator_ready(const struct gpu_operator_pod *o, const char *digest, struct err *err);
-// Until the host's next boot or start of a container the driver stays: only who serves, and that it does, is withdrawn.
+// Removes the pid and the status. The state file stays, because the driver does, until the next boot or container.
 void gpu_operator_withdraw(struct gpu_operator_pod *o);
-// For the driver manager, while no container of a driver is here: a pid that was left behind is removed. E_LOCKED with
-// the pid when one is alive.
+// For the driver manager, while no driver container runs: removes a stale pid file. E_LOCKED with the pid if one is
+// alive.
 int gpu_operator_clear(const struct root *host, struct err *err);
 void gpu_operator_pod_done(struct gpu_operator_pod *o); // ends the lock; says nothing
 
-// For whoever watches over the driver later. 1 = said, 0 = no operator asks: the file is not there, as outside of its
+// For later changes of the status. 1 = written, 0 = no operator reads it: the file does not exist, as outside of its
 // pods and after a preStop hook.
 int gpu_operator_write_ready(const struct root *host, bool is_ready, struct err *err);
 // 1 = *ret_is_ready was said, 0 = nobody said anything.

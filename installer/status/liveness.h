@@ -32,9 +32,9 @@ struct liveness_verdict {
 	int64_t age_s;        // since the last beat
 	char *why;
 };
-// Dead is who is stopped, and whoever has not counted on, or not turned, for stall_s. A step that does not count, such
-// as a wait for holders, has deadlines of its own, and a kill would only begin it anew. Who is gone has taken its
-// container along: the probe runs in the next one.
+// A process is dead if it is stopped, or has made no progress for stall_s. A step without a count, such as a wait for
+// holders, has its own deadlines, and a kill would only restart it. A process that is gone took its container with it:
+// the probe runs in the next one.
 int liveness_check(const struct root *root, const char *dir, const struct root *kern, unsigned stall_s,
 		   struct liveness_verdict *ret, struct err *err);
 void liveness_verdict_done(struct liveness_verdict *v);

@@ -32,7 +32,7 @@ static void add_check(struct status *s, const char *name, bool is_ok, const char
 	s->checks[s->count++] = (struct check){ .name = name, .evidence = str_dup(text), .is_ok = is_ok };
 }
 
-// The kernel marks itself tainted by a proprietary module, whatever the module says of itself.
+// The kernel's taint shows a proprietary module, whatever its metadata says.
 static void check_flavour(const struct modules *l, const struct loaded_module *nvidia, struct status *s)
 {
 	const char *taint = nvidia ? nvidia->taint : NULL;
@@ -109,7 +109,7 @@ static int check_status_firmware(const struct facts *facts, const struct root *h
 	return 0;
 }
 
-// No reason to be not ready; until the disk is right again, a reboot forgets what was done since.
+// Not a reason to be unready; until the disk works again, a reboot loses what was recorded since.
 static void check_journal(const struct root *host, struct status *s)
 {
 	auto_str char *why = journal_unwritten(host);
@@ -133,7 +133,7 @@ static int check_export(const struct facts *facts, const struct root *host, cons
 	return 0;
 }
 
-// What was noted of another driver than the one that is loaded says nothing.
+// A record about another driver than the loaded one does not count.
 static int read_optional(const struct facts *facts, const struct root *host, struct status *s, struct err *err)
 {
 	auto_optional_modules struct optional_modules noted = { 0 };

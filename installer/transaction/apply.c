@@ -26,7 +26,7 @@ static const struct {
 	[STEP_VERIFY] = { step_verify, NULL, false, false },
 };
 
-// What was compiled just now may turn out to be what failed before: nobody has to end for that.
+// A freshly compiled package may turn out to be one that failed before: checked before holders are asked to end.
 static int check_target(struct transaction *r, struct err *err)
 {
 	plan_target(r->a->plan, r->a->request, r->package.manifest.digest, r->a->facts->host.build_id, &r->target);
@@ -34,7 +34,7 @@ static int check_target(struct transaction *r, struct err *err)
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
 }
 
-// Up to here a full disk, a bad target or a missing way back stops nothing that works.
+// Up to here a full disk, a bad target or a missing way back has changed nothing that works.
 static int begin_change(struct transaction *r, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
@@ -45,7 +45,7 @@ static int begin_change(struct transaction *r, const struct step *step, struct e
 	journal_begin(&r->journal, host->boot_id, &r->target, &r->rollback.driver);
 	journal_step(&r->journal, name);
 	transaction_block_signals();
-	if (r->rollback.driver.version) // it may take seconds, in which the driver still serves: no part of the step
+	if (r->rollback.driver.version) // may take seconds, in which the old driver still serves: not part of the step
 		progress_end(r->a->progress, "prepare", "can roll back to driver %s %s", r->rollback.driver.version,
 			     r->rollback.driver.flavour);
 	if (transaction_publish(r, name, step->subject, true, err) < 0 || transaction_write_intent(r, err) < 0)
@@ -78,9 +78,9 @@ static int undo_steps(struct transaction *r, size_t failed, struct err *err)
 	return step_undo_unload(r, err);
 }
 
-// Whether a failure is the target's own, so that trying the same again would only harm again. What may pass by itself
-// is not (no memory, a holder that came, a module of the host's that is missing), except for what was measured of the
-// target; nor is a call of ours that the system refused, for which it has no code of ours.
+// Whether the target itself failed, so that another try would only do the same harm. Passing causes do not count (no
+// memory, a new holder, a missing module of the host), except for post-conditions of the target, nor do failed system
+// calls, which have no code of ours.
 static bool is_target_to_blame(const struct err *err)
 {
 	if (err->code == E_NOT_READY || err->code == E_NODES)
@@ -96,7 +96,7 @@ static int undo_change(struct transaction *r, size_t failed, struct err *err)
 	struct err why = { 0 };
 	auto_str char *cause = str_dup(err->text);
 	bool is_blamed = is_target_to_blame(err), is_wedged = err->code == E_WEDGED;
-	// A driver that loads but is not right yet beats none: it goes only when there is one to come back to.
+	// A driver that is loaded but not ready beats none: it is unloaded only if there is one to go back to.
 	bool is_kept = r->a->plan->steps[failed].kind > STEP_LOAD && !r->rollback.driver.version;
 	if (!is_kept || !r->a->export || !r->a->export->is_switched)
 		step_undo_export(r);
@@ -104,7 +104,7 @@ static int undo_change(struct transaction *r, size_t failed, struct err *err)
 		journal_step(&r->journal, "undo");
 		transaction_write_journal(r);
 		transaction_publish(r, "undo", r->rollback.driver.version, true, &why);
-		// First what state the node is in: the cause quotes the kernel and may be long.
+		// The node's state comes first: the cause quotes the kernel and may be long.
 		if (undo_steps(r, failed, &why) < 0)
 			err_set(err, why.code == E_WEDGED ? E_WEDGED : err->code, "could not be undone, %s; cause: %s",
 				why.text, cause);
@@ -137,8 +137,8 @@ static int run_steps(struct transaction *r, struct err *err)
 	return 0;
 }
 
-// What was found in the kernel is what a run that was cut off meant, parameters included; else it was cut off before it
-// changed anything, and somebody has changed their mind.
+// Whether the kernel has what an interrupted run intended, parameters included; else that run changed nothing, and the
+// request is another one now.
 static bool is_loaded_as_meant(const struct transaction *r)
 {
 	const struct driver_state *meant = &r->journal.target;
@@ -147,7 +147,7 @@ static bool is_loaded_as_meant(const struct transaction *r)
 	return driver_state_same(&found, meant);
 }
 
-// Everything holds: what was changed, or what a run that was cut off had changed, is the last good driver.
+// Every post-condition holds: what this or an interrupted run changed becomes the last good driver.
 static void finish_transaction(struct transaction *r)
 {
 	if (r->was_open)
@@ -204,7 +204,7 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	return done;
 }
 
-// A change that took two boots with it is not begun a third time by anybody; the way back rests for a boot (below).
+// A change that ended two boots is not started a third time; a rollback pauses for one boot (below).
 static void note_boot_loop(struct transaction *r)
 {
 	auto_str char *why = journal_why_not(&r->journal, r->a->facts->host.boot_id, &r->journal.target);
@@ -230,7 +230,7 @@ static int load_last_good(struct transaction *r, struct err *err)
 	return 0;
 }
 
-// That was made ready for a driver that does not come.
+// Prepared for a driver that will not be loaded.
 static void drop_prepared_export(struct transaction *r)
 {
 	if (r->a->export && !r->a->export->is_switched)
@@ -276,9 +276,9 @@ int recover_last_good(const struct apply *a, struct status *ret, struct err *err
 	if (transaction_open(&r, err) < 0)
 		return -1;
 	if (journal_is_wedged(&r.journal, a->facts->host.boot_id) || (a->facts->loaded.version && !r.was_open) ||
-	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // a driver that somebody else stands in the way of
+	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // another driver has a GPU
 		return 0;
-	state_dir_init(&a->acquire->memory, a->host, a->kern, a->progress, true); // nothing that works is lost
+	state_dir_init(&a->acquire->memory, a->host, a->kern, a->progress, true); // no driver is at risk
 	transaction_flush_journal(&r);
 	int done = begin_recovery(&r, err);
 	if (done < 0) {

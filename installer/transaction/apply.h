@@ -24,24 +24,24 @@ struct apply {
 	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
 	int unload_timeout_ms, holders_timeout_ms;
 	int load_timeout_ms;        // as of load_module()
-	bool is_unproven_allowed;   // a driver that works may go for one of which nothing could be compared
+	bool is_unproven_allowed;   // a working driver may be replaced by one of which nothing could be compared
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
 	struct progress *progress;
-	const struct err *failure; // of recover_last_good(): why what worked last is brought back
+	const struct err *failure; // of recover_last_good(): why the last good driver is restored
 };
 
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
 // changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 
-// The part of a plan that touches nothing and takes long: everything is brought or made, kept in the store, and proven.
-// Without the node's lock: whoever changes this node meanwhile is not held up.
+// The long part of a plan, which touches nothing: everything is fetched or compiled, kept in the store, and proven.
+// Without the node's lock, so that other changes of this node need not wait.
 int apply_stage(const struct apply *apply, struct err *err);
 
-// When no driver is loaded, or this boot was cut off in the middle of a change: what was loaded before, or worked last,
-// comes back from the node's own store, journaled as any change. plan, request and compile are not needed; facts must
-// be of now. 1 = it serves again, 0 = nothing to do, or nothing to bring back.
+// When no driver is loaded, or a change was interrupted in this boot: restores what was loaded before, or the last good
+// driver, from the node's own store, journaled as any change. plan, request and compile are not needed; facts must be
+// of now. 1 = it is loaded again, 0 = nothing to do, or nothing to restore.
 int recover_last_good(const struct apply *a, struct status *ret, struct err *err);
 
-// A run that ended before it came to either: what there is, and why, for others to read (status_file.h).
+// For a run that ended before either: publishes the node's status and the failure (status_file.h).
 void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What comes before anything is touched: the modules are brought or made, and proven to fit.
+// Before anything is touched: the modules are fetched or compiled, and proven to fit.
 #include "transaction/transaction_internal.h"
 
 #include "kmod/load/load.h"
@@ -56,7 +56,7 @@ static void package_files_of(const struct transaction *r, const char *subject, s
 			strv_add(ret, str_dup(p->files[i].name));
 }
 
-// Exports of driver modules that stay loaded are those of the package's own files: differs() saw equal srcversions.
+// Driver modules that stay loaded export what the package's own files do: their srcversions are equal.
 static int exports_of_loaded(const struct transaction *r, struct symvers *ret, struct err *err)
 {
 	auto_strv struct strv files = { 0 };
@@ -77,7 +77,7 @@ static bool is_of_this_kernel(const struct transaction *r)
 	return str_eq(r->package.key.release, r->a->facts->host.release);
 }
 
-// A package that is not what it says must not be found again. One of another kernel may be all that it says.
+// A package with false labels must not be found again. One of another kernel may well be correct.
 static void quarantine_unfit(const struct transaction *r, const struct err *why)
 {
 	struct err err;
@@ -86,7 +86,7 @@ static void quarantine_unfit(const struct transaction *r, const struct err *why)
 		progress_note(r->a->progress, "the package stays in the store: %s", err.text);
 }
 
-// The host has what one module of the set needs of the kernel's own tree.
+// Whether the host has what one module of the set needs from the kernel's own tree.
 static int check_module_needs(const struct transaction *r, const struct proof_module *m, struct err *err)
 {
 	for (size_t i = 0; i < m->needs.count; i++)
@@ -105,9 +105,8 @@ static int check_needs(const struct transaction *r, const struct proof *proof, s
 	return 0;
 }
 
-// Nor is it to come back as the last good driver, when it is a module that every driver needs: the reason holds for
-// that, too. What is wrong with the machine's own files is no proof, and says nothing of what worked on this very
-// kernel.
+// A core module that failed its proof must not be restored as the last good driver either. A fault in the machine's own
+// files is no proof, and says nothing about what worked on this kernel.
 static void mark_unfit(const struct transaction *r, const struct proof *proof)
 {
 	struct acquire *o = r->a->acquire;
@@ -132,7 +131,7 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	return proof_error(proof, err) < 0 ? -1 : check_needs(r, proof, err);
 }
 
-// R-P3: those that do not fit are left out, when the driver works without every one of them.
+// R-P3: misfits are left out, if the driver works without all of them.
 static bool skip_unfit_optional(struct transaction *r, const struct proof *proof)
 {
 	bool is_any = false;
@@ -151,7 +150,7 @@ static bool skip_unfit_optional(struct transaction *r, const struct proof *proof
 	return is_any;
 }
 
-// What is left out may have been needed by another one, which the next proof then tells.
+// Another module may need one that was left out; the next proof finds out.
 static int prove_fitting_files(struct transaction *r, const struct step *step, struct proof *proof, struct err *err)
 {
 	while (prove_package_files(r, step, proof, err) < 0) {
@@ -163,8 +162,8 @@ static int prove_fitting_files(struct transaction *r, const struct step *step, s
 	return 0;
 }
 
-// A driver that works does not go for one of which nothing is known. Where there is none, or a run that was cut off has
-// left who knows what, trying is the best that can be done.
+// A working driver is not replaced by one of which nothing is known. Without a driver, or after an interrupted run,
+// trying is the best option.
 static int check_proof_basis(const struct transaction *r, struct proof *proof, struct err *err)
 {
 	const struct apply *a = r->a;

@@ -7,8 +7,7 @@
 #include "driver_root/modules_dir.h"
 #include "driver_root/root_record.h"
 
-// Without its fabric manager a machine with NVSwitches has a driver that computes nothing: it would better stay as it
-// is.
+// Without its fabric manager, a driver on a machine with NVSwitches cannot compute: better to change nothing.
 static int check_daemons(const struct apply *a, struct err *err)
 {
 	static const struct daemon_request none;
@@ -61,7 +60,7 @@ static int make_module_tree(const struct transaction *r, struct package *p, cons
 	return modules_dir_make(p, a->facts->host.release, a->host, store, r->modules, err) < 0 ? -1 : 0;
 }
 
-// Without a package, what was exported with the same modules goes on to be.
+// Without a package, keeps the modules that are exported now.
 static int keep_exported_modules(struct transaction *r, struct err *err)
 {
 	const struct apply *a = r->a;
@@ -84,7 +83,7 @@ static int use_package_modules(struct transaction *r, struct package *p, struct 
 		       make_module_tree(r, p, &store, err);
 }
 
-// The package of this run; when the kernel has its modules already, the one that the store keeps, or that a source has.
+// The package of this run; if the kernel has its modules already, the one in the store or in a source.
 static int find_modules(struct transaction *r, struct err *err)
 {
 	struct acquire *o = r->a->acquire;

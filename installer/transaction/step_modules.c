@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The old modules out, the new ones in, and back again; then the nodes, and the measured end.
+// Unloads the old modules, loads the new ones, and back again; then device nodes and the final measurement.
 #include "transaction/transaction_internal.h"
 
 #include "kmod/load/load.h"
@@ -45,7 +45,7 @@ int step_unload(struct transaction *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-// Whose the driver is shall be known even when the store is emptied. A node that works is not failed for a note.
+// Records whose driver it is, even if the store is emptied later. A failed record must not fail a working node.
 static void note_loaded(const struct transaction *r, const struct strv *modules, const struct package *p)
 {
 	struct err why;
@@ -89,7 +89,7 @@ int step_load(struct transaction *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-// Of a change that was cut off, nobody knows which of the modules it loaded: all go.
+// After an interrupted change it is unknown which modules it loaded: all are unloaded.
 static int undo_unload_order(const struct transaction *r, struct strv *ret, struct err *err)
 {
 	auto_modules struct modules now = { 0 };

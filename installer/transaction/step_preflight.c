@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is the way clear: what would stop the driver, and who has to make room for it.
+// Checks for obstacles, and unbinds other drivers.
 #include "transaction/transaction_internal.h"
 
 #include "journal/state_dir.h"
@@ -47,7 +47,7 @@ static bool is_package_stored(const struct transaction *r)
 	return plan_has(r->a->plan, STEP_PACKAGE) && acquire_found(o) == &o->kept;
 }
 
-// The store makes its own room for what is fetched or compiled; what it has already is only unpacked.
+// The store makes room for what is fetched or compiled; a stored package only needs room to be unpacked.
 static uint64_t room_wanted(const struct transaction *r)
 {
 	return is_package_stored(r) ? state_dir_package_bytes(&r->a->acquire->kept) : 0;
@@ -66,7 +66,8 @@ static int check_room(const struct transaction *r, struct err *err)
 	return state_dir_memory_room(m, room_wanted(r), err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 0;
 }
 
-// In a container the machine is found by the root of process 1; who may not look there takes the container for it.
+// In a container the machine is found by the root of process 1; without the right to read it, the container looks like
+// the machine.
 static bool is_machine_hidden(const struct root *kern)
 {
 	struct err err;
@@ -74,7 +75,7 @@ static bool is_machine_hidden(const struct root *kern)
 	return root_readlink(kern, "proc/1/root", &link, &err) < 0 && err.code == EACCES;
 }
 
-// As far as the steps of this plan go.
+// The rights that the steps of this plan need.
 static unsigned plan_rights(const struct plan *plan, const struct root *kern)
 {
 	bool is_swap = plan_has(plan, STEP_UNLOAD) || plan_has(plan, STEP_UNBIND);
@@ -106,7 +107,7 @@ static struct unbind_work unbind_work(const struct transaction *r)
 				     .progress = a->progress };
 }
 
-// What cannot go back is no reason to leave the node without its old NVIDIA driver as well.
+// A GPU that cannot be rebound is no reason to leave the node without its old NVIDIA driver, too.
 static void restore_old_drivers(struct transaction *r)
 {
 	struct unbind_work w = unbind_work(r);
@@ -130,7 +131,7 @@ int step_unbind(struct transaction *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-// Where no driver of ours was loaded and one comes back all the same, it keeps the GPUs.
+// If the restored driver was not loaded before this run, it keeps the GPUs.
 int step_undo_unbind(struct transaction *r, struct err *err)
 {
 	(void)err;

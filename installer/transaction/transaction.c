@@ -86,8 +86,8 @@ static int keep_journal(struct transaction *r, bool is_memory_allowed, struct er
 	return kept < 0 ? -1 : 0;
 }
 
-// Boots that end in a change are counted on the disk. What ended one already is not begun again while nobody counts;
-// the last good driver is, because nothing better is known.
+// Boots that end during a change are counted on disk. A change that ended one is not started again while they cannot be
+// counted; the last good driver is, because there is nothing better.
 int transaction_write_intent(struct transaction *r, struct err *err)
 {
 	const struct journal *j = &r->journal;
@@ -134,7 +134,7 @@ bool transaction_skip_optional(struct transaction *r, const char *module, const 
 	return true;
 }
 
-// What this run did not try again is as it was.
+// Keeps the record of failures that this run did not try again.
 static void keep_known_failures(struct transaction *r)
 {
 	struct err ignored;
@@ -206,7 +206,7 @@ int transaction_publish(const struct transaction *r, const char *step, const cha
 	return 0;
 }
 
-// A node that works is not failed for it.
+// A failure here must not fail a working node.
 static void update_cdi_spec(const struct apply *a, const struct status *status)
 {
 	struct err why;
@@ -254,8 +254,8 @@ static char *dashed_name(const char *canonical)
 	return name;
 }
 
-// What the kernel shows of a parameter as an argument of a load. The driver's numbers are signed there, and what does
-// not fit is a default.
+// Turns a parameter as the kernel shows it into an argument of a load. The driver parses signed numbers; a larger value
+// is a default.
 static void add_param(char **text, const char *prefix, const char *shown)
 {
 	const char *sign = strchr(shown, '='), *value = sign ? sign + 1 : "";
@@ -281,7 +281,8 @@ static void add_loaded_params(const struct modules *l, struct driver_state *d)
 	}
 }
 
-// A driver that was put in here in this boot has its parameters in the journal; of another one the kernel shows them.
+// The journal has the parameters of a driver that was loaded here in this boot; those of others are read from the
+// kernel.
 static void loaded_driver(const struct facts *f, const struct journal *j, struct driver_state *ret)
 {
 	const struct modules *l = &f->loaded;
@@ -336,7 +337,7 @@ static bool is_loaded_package(const struct facts *f, const struct package *p)
 	return true;
 }
 
-// 1 = from the store. A digest says all: what served this kernel may have been made for another one.
+// 1 = from the store. The digest alone decides: the package may have been made for another kernel.
 static int find_stored_files(const struct apply *a, const struct package *have, struct rollback *b, struct err *err)
 {
 	const struct facts *f = a->facts;
@@ -376,7 +377,7 @@ static bool is_file_of(const struct root *host, const struct loaded_module *m)
 	return fd >= 0 && module_read(fd, m->file, &file, &ignored) == 0 && str_eq(file.srcversion, m->srcversion);
 }
 
-// A driver that came from the host's own tree comes back from there.
+// A driver that was loaded from the host's own tree is restored from there.
 static int find_on_host(const struct apply *a, struct rollback *b)
 {
 	const struct modules *l = &a->facts->loaded;

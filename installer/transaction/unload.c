@@ -36,7 +36,7 @@ static void add_unloaded_text(const struct strv *unloaded, struct err *err)
 	err_wrap(err, "after %s was unloaded", names);
 }
 
-// That nothing could be written about a driver that is gone does not bring it back.
+// The driver is unloaded already: a failed record is only a note.
 static void publish_unloaded(const struct holders_wait *d, const struct err *failure)
 {
 	auto_facts struct facts now = { 0 };
@@ -48,7 +48,7 @@ static void publish_unloaded(const struct holders_wait *d, const struct err *fai
 		status_file_end(d->host, &now, &status, &end, &ignored);
 }
 
-// Who waits for a driver that is ready is told first.
+// First tells those that wait for a ready driver.
 static int publish_unloading(const struct holders_wait *d, const struct strv *order, struct err *err)
 {
 	auto_host struct host host = { 0 };
@@ -58,8 +58,8 @@ static int publish_unloading(const struct holders_wait *d, const struct strv *or
 		       status_file_step(d->host, &host, "unload", names, true, err);
 }
 
-// Up to here nobody else was in the way. Who came meanwhile, or was hidden behind our daemons, is seen when they have
-// gone; the driver may close what they had open a moment after their end (nvidia_close, deferred to its own thread).
+// There were no other holders. New ones, or those hidden behind our daemons, show once the daemons have stopped; the
+// driver may close their files a moment after their end (nvidia_close, deferred to its own thread).
 static int stop_daemons(const struct holders_wait *d, struct daemon_stop *daemons, struct holders *ret_holders,
 			struct err *err)
 {

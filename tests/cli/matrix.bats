@@ -45,7 +45,7 @@ of_pair() { jq -r --arg k "$1" '.pairs[] | select(.kernel == $k) | '"$2" <<<"$ou
     assert_status 2
     assert_error "$code" "$says"
   done <<'EOF'
-{|E_CONFIG|'ci/m.json' line
+{|E_CONFIG|'ci/m.json': not valid JSON at line
 {"drivers":[{"source":"open.tar.xz"}],"kernels":[]}|E_CONFIG|kernels is not a list with at least one entry
 {"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}],"patch":"x"}|E_CONFIG|patch is unknown
 EOF

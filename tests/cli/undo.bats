@@ -53,8 +53,8 @@ assert_old_driver() { # CODE: of the run that failed
     assert_old_driver "$code"
   done <<EOF
 EBUSY unload nvidia_uvm|E_IN_USE||unload: unload 'nvidia_uvm': it is in use|unload nvidia_uvm;$old
-EBUSY unload nvidia|E_IN_USE||after nvidia_uvm went: unload 'nvidia': it is in use|$out;$old
-EACCES unload nvidia|E_RIGHTS||after nvidia_uvm went: unload 'nvidia'|$out;$old
+EBUSY unload nvidia|E_IN_USE||after nvidia_uvm was unloaded: unload 'nvidia': it is in use|$out;$old
+EACCES unload nvidia|E_RIGHTS||after nvidia_uvm was unloaded: unload 'nvidia'|$out;$old
 EINVAL load nvidia: nvidia: \`often' invalid for parameter \`NVreg_EnableMSI'|E_PARAM|E_PARAM|invalid for parameter|$out;$new;$old
 ENODEV load nvidia: NVRM: GPU 0000:40:00.0 is already bound to vfio-pci|E_BOUND||another driver owns the GPU|$out;$new;$old
 ENOMEM load nvidia|E_SYSTEM||load: load 'nvidia'|$out;$new;$old

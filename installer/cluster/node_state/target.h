@@ -16,7 +16,7 @@ enum { TARGET_HASH_TEXT = 34 }; // with the NUL
 bool target_hash_parse(const char *text, struct target_hash *ret); // strict; "none" is TARGET_HASH_NONE
 void target_hash_text(const struct target_hash *target_hash, char ret[TARGET_HASH_TEXT]);
 json_t *target_hash_json(const struct target_hash *target_hash);
-uint64_t target_hash_of_text(const char *text);           // never 0
+uint64_t target_hash_of_text(const char *text); // never 0
 
 #define TARGET_HASH_NONE ((struct target_hash){ 0 })
 static inline bool target_hash_is_set(const struct target_hash *target_hash)

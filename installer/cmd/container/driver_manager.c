@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <time.h>
 
-// What the operator's init container does, in order. Up to the proof nothing is written but the node's store.
+// The steps of the operator's init container, in order. Before the proof nothing is written but the node's store.
 
 struct driver_manager_values {
 	struct job_values job;
@@ -103,7 +103,7 @@ static void log_manager_note(void *ctx, const char *text)
 	log_info("%s", text);
 }
 
-// Held back from the moment on when there is something to take back.
+// Signals are blocked as soon as there is something to restore.
 static bool is_ended(void *ctx)
 {
 	(void)ctx;
@@ -133,7 +133,7 @@ static int open_manager_kube(struct manager *m, struct err *err)
 	return kube_open(&config, &m->kube, err);
 }
 
-// Again once the environment of the driver's container is known: all texts are borrowed.
+// Called again once the environment of the driver's container is known: all texts are borrowed.
 static int fill_evacuation(struct manager *m, struct err *err)
 {
 	const struct driver_manager_values *v = m->v;
@@ -194,7 +194,7 @@ static int put_files(const struct manager *m, const struct driver_pod_file *f, s
 	return 0;
 }
 
-// The API server was reached without a proxy, and stays so: the driver's proxies are for its downloads.
+// If the API server was reached without a proxy, keep it so: the driver's proxies are for its downloads.
 static void keep_direct(bool was_direct)
 {
 	const char *host = getenv("KUBERNETES_SERVICE_HOST"), *lower = getenv("no_proxy"), *upper = getenv("NO_PROXY");
@@ -212,7 +212,7 @@ static bool is_direct(void)
 	return !proxy;
 }
 
-// What the container of the driver will be told becomes what we are told.
+// Takes over the environment of the driver's container.
 static int take_driver_environment(struct manager *m, struct err *err)
 {
 	auto_strv struct strv env = { 0 }, unknown = { 0 }, warnings = { 0 };
@@ -262,12 +262,12 @@ static void replace_value(char **to, const char *text)
 	*to = str_dup(text);
 }
 
-// What is loaded and has no file on the host was left by another container, NVIDIA's own for instance: to take that out
-// is what this is called for. What the host has by itself is the host's.
+// A loaded driver without a file on the host was left by another container, NVIDIA's for instance: unloading it is our
+// job. The host's own driver stays.
 static int open_job(struct manager *m, struct job *job, struct err *err)
 {
 	struct job_values *v = &m->v->job;
-	replace_value(&v->holders, "wait"); // they are looked at when there is a driver to go for
+	replace_value(&v->holders, "wait"); // checked once the next driver is ready
 	v->is_export_default = true;
 	v->is_keeping = !m->v->is_without_daemons;
 	if (job_open(v, false, job, err) == 0)
@@ -289,7 +289,7 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 
 // Out of the kernel
 
-// Who has a GPU open, for the evictions. A process of the host's own would be in the way after all of them, too.
+// Finds who has a GPU open before evicting: a process of the host's own would still be there after all evictions.
 static int check_holders(struct manager *m, struct err *err)
 {
 	auto_holders struct holders h = { 0 };
@@ -314,8 +314,8 @@ static int check_holders(struct manager *m, struct err *err)
 	return 0;
 }
 
-// A process closes what it had open a moment after its pod is gone; on a recorded machine nothing changes. Nobody is
-// asked to end: that is the evictions' matter.
+// A process may close its files a moment after its pod is gone; on a recorded machine nothing changes. No process is
+// asked to end: that is what the evictions are for.
 static int wait_holders(const struct holders_wait *d, struct holders *ret, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = NAP_MS * 1000 * 1000 };
@@ -333,7 +333,7 @@ static int wait_holders(const struct holders_wait *d, struct holders *ret, struc
 	return -1;
 }
 
-// Where the kernel refused a module after others had gone, what is left would serve nobody.
+// If the kernel refused a module after others were unloaded, the rest is useless: reload them.
 static void reload_missing_modules(const struct manager *m)
 {
 	struct job_values v = m->v->job;
@@ -349,8 +349,8 @@ static void reload_missing_modules(const struct manager *m)
 			 why.text);
 }
 
-// Of two pods of drivers on one node the other one may be done by now: what is there then is its container's.
-// Returns the node's lock.
+// If a node has two driver pods, the other one may be done by now: the driver then belongs to its container. Returns
+// the node's lock.
 static int lock_driver_node(const struct machine *at, struct err *err)
 {
 	auto_fd int lock = node_lock_take(&at->host, err);
@@ -363,8 +363,8 @@ static int unload_once(const struct manager *m, struct strv *ret, struct err *er
 	auto_root struct root state = ROOT_NONE;
 	auto_holders struct holders holders = { 0 };
 	auto_progress struct progress progress = show_progress_log();
-	// The idle modules of others that use the driver, gdrdrv for instance, go with it: their containers come back,
-	// too.
+	// Idle third-party modules that use the driver, gdrdrv for instance, are unloaded with it: their containers
+	// restart, too.
 	const struct holders_wait drain = { .host = &at->host,
 					    .kern = &at->kern,
 					    .sys = &at->sys,
@@ -391,7 +391,7 @@ static int unload_or_drain(const struct manager *m, struct strv *ret, struct err
 	return r < 0 ? -1 : 0;
 }
 
-// Operands that come back before the next root is there would keep what they bind.
+// Operands that restart before the next root is mounted would keep the old one.
 static int detach_driver_root(const struct manager *m, struct err *err)
 {
 	const struct machine *at = &m->machine;
@@ -430,7 +430,7 @@ static char *target_text(const struct job *j)
 		       j->session.facts.host.release);
 }
 
-// 1 = the driver has to go, and the next one is in the store and fits; 0 = it stays.
+// 1 = the driver must be unloaded, and the next one is in the store and fits; 0 = it stays.
 static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
@@ -481,7 +481,8 @@ static bool is_config_unchanged(const struct manager *m)
 
 static int uninstall(struct manager *m, struct driver_manager_result *ret, struct err *err)
 {
-	if (!m->facts.loaded.count) { // nobody can be disturbed: what is wrong with the next one, its container tells
+	if (!m->facts.loaded
+		     .count) { // there is nothing to disturb: its container reports what is wrong with the next one
 		ret->why = str_dup("no driver is loaded");
 		return detach_driver_root(m, err) < 0 ? -1 : gpu_operator_clear(&m->machine.host, err);
 	}
@@ -501,7 +502,7 @@ static int uninstall(struct manager *m, struct driver_manager_result *ret, struc
 	return detach_driver_root(m, err);
 }
 
-// What an earlier run left, too, which was killed.
+// Also restores what an earlier, killed run left.
 static int uncordon_and_restore(const struct manager *m, struct err *err)
 {
 	int r = evacuate_restore(&m->e, err);

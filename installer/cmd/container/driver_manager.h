@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The init container of the GPU Operator's driver pods by our own rules: `driver-manager uninstall_driver`, with the
-// environment, labels and exit statuses of NVIDIA/k8s-driver-manager v0.12.0 (contract 2). Where NVIDIA's takes the
-// driver out whenever the pod's configuration has another digest, and looks at nothing before, this one asks first
-// whether the kernel has already what the driver's container would load, and stages and proves the next driver while
-// the present one serves.
+// environment, labels and exit statuses of NVIDIA/k8s-driver-manager v0.12.0 (contract 2). NVIDIA's unloads the driver
+// whenever the digest of the pod's configuration has changed, without any check. This one first checks whether the
+// kernel already has what the driver's container would load, and stages and proves the next driver while the present
+// one serves.
 #pragma once
 #include "base/core/err.h"
 

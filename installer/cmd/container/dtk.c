@@ -57,7 +57,7 @@ static int wait_second(void)
 	return signal > 0 ? signal : 0;
 }
 
-// The side that has the compiler: a foreign root, into which the other container put this program.
+// The toolkit's side, with the compiler: a foreign root, into which the other container put this program.
 
 struct dtk_builder {
 	struct machine machine;
@@ -105,7 +105,7 @@ static void beat_dtk(struct dtk_builder *t)
 	dtk_progress_write(&t->shared, &t->progress, &ignored);
 }
 
-// Once a second is enough for somebody who waits for minutes.
+// Once a second is enough for a reader that waits for minutes.
 static void progress_to_shared(void *ctx, const char *what, unsigned done, unsigned total)
 {
 	struct dtk_builder *t = ctx;
@@ -134,7 +134,7 @@ static int open_output(void *dtk_builder, const struct layout **ret, struct err 
 	return 0;
 }
 
-// As NVIDIA's entrypoint tells a toolkit of another kernel; the headers say the rest.
+// Detects a toolkit image of another kernel as NVIDIA's entrypoint does; the headers decide the rest.
 static int check_toolkit_image(const struct dtk_builder *t, struct err *err)
 {
 	const char *release = t->host.release;
@@ -201,8 +201,8 @@ static int publish_built_package(struct dtk_builder *t, const char *id, struct e
 	return dtk_flag_set(&t->shared, DTK_BUILT, id, err);
 }
 
-// The images of GPUDirect Storage and GDRCopy leave their sources here and wait for the toolkit to have made modules of
-// them; who only looks at them waits for ever.
+// The images of GPUDirect Storage and GDRCopy leave their sources here and wait until the toolkit has compiled them:
+// without a warning they would wait silently for ever.
 static void warn_of_other_builds(const struct dtk_builder *t)
 {
 	static const struct {
@@ -213,7 +213,7 @@ static void warn_of_other_builds(const struct dtk_builder *t)
 			log_warn("'%s' is not compiled here, and %s will not be set", others[i].dir, others[i].flag);
 }
 
-// Only what cannot be told to the other side is an error.
+// Only a failure to report to the other side is an error.
 static int serve_request(struct dtk_builder *t, const char *id, struct err *err)
 {
 	struct err why = { 0 };
@@ -260,7 +260,7 @@ static int open_toolkit(const struct dtk_values *v, struct dtk_builder *t, struc
 	return root_sub(&t->place, "toolkit", &t->state, err);
 }
 
-// One look. 1 = something was done, 0 = there is nothing to do.
+// Checks once. 1 = a request was handled, 0 = there was none.
 static int serve_next_request(struct dtk_builder *t, struct err *err)
 {
 	struct dtk_flags flags;
@@ -302,7 +302,7 @@ static int run_dtk_build(void *values, char **args, size_t count, struct err *er
 	return 0;
 }
 
-// The side that has the driver. Whatever goes wrong here, `init` still has its own ways, so it is told and left.
+// The driver's side. Whatever fails here is only reported: `init` has its own ways to get the modules.
 
 enum { PATIENCE_S = 600, COMPILE_S = 3600, PREPARES_MOST = 3 };
 static const char PROGRAM[] = "/usr/libexec/kmodsmith";
@@ -318,7 +318,7 @@ struct dtk_handover {
 	struct dtk_inputs inputs;
 	unsigned prepares;
 	struct dtk_progress last;
-	bool is_started;          // the other side was seen to have begun
+	bool is_started;          // the other side has started
 	time_t begun, last_alive; // seconds of the monotonic clock
 };
 
@@ -379,7 +379,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	return file_digest_text(s->inputs.program, &r->program, err);
 }
 
-// What an earlier start of ours asked for goes on, unless it failed in a way that may pass.
+// Continues the request of an earlier start, unless it failed for a retryable reason.
 static int continue_request(struct dtk_handover *s, struct err *err)
 {
 	auto_dtk_request struct dtk_request old = { 0 };
@@ -425,7 +425,7 @@ static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
 		return;
 	s->last = now;
 	s->last_alive = clock_ms() / 1000;
-	if (now.total && str_eq(now.id, s->id)) // else it still ends what an earlier start asked for
+	if (now.total && str_eq(now.id, s->id)) // else it still completes an earlier request
 		progress_count(&s->job->session.progress, "toolkit", now.done, now.total);
 }
 
@@ -451,7 +451,7 @@ static int take_toolkit_package(struct dtk_handover *s, struct err *err)
 	auto_str char *tag = NULL;
 	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag,
 		     err) < 0) {
-		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start asks for it anew
+		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start requests it again
 		return err_wrap(err, "the toolkit's package");
 	}
 	progress_end(&j->session.progress, "toolkit", "%s, proven, is in the store", tag);
@@ -494,9 +494,9 @@ static int use_toolkit(const struct dtk_values *v, const struct job_values *init
 	auto_job struct job job = JOB_NONE;
 	auto_dtk_handover struct dtk_handover dtk_handover = { .v = v, .job = &job, .shared = ROOT_NONE };
 	struct err err;
-	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.session.plan, STEP_COMPILE))
-		return 0; // init says the same, and more
-	progress_enter(&job.session.progress, "toolkit");
+	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.plan, STEP_COMPILE))
+		return 0; // init reports the same, and more
+	progress_enter(&job.progress, "toolkit");
 	block_stop_signals();
 	int r = hand_to_toolkit(&dtk_handover, &err);
 	unblock_stop_signals();
@@ -598,7 +598,7 @@ static int refuse_dtk_verb(const char *verb, const char *why)
 	return err_info(err.code)->exit_status;
 }
 
-// As `nvidia-driver init` starts, with its environment and its flags; what is none of those is for our own init.
+// Starts as `nvidia-driver init` does, with its environment and flags; other arguments go to our own init.
 static int run_init_with_toolkit(int argc, char **argv)
 {
 	auto_strv struct strv words = { 0 }, warnings = { 0 }, of_words = { 0 }, given = { 0 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The container's entry: install once, then stay until told to stop. The driver outlives the process: no signal unloads
-// it.
+// The container's entry point: install once, then run until a signal. The driver outlives the process: no signal
+// unloads it.
 #include "cmd/common/job.h"
 #include "cmd/common/termlog.h"
 #include "cmd/container/serve_agent.h"
@@ -54,7 +54,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-// A start that others watch: on the log, and by its pulse.
+// A start that reports its progress in the log and in the liveness file.
 struct init_start {
 	struct machine machine;
 	struct gpu_operator_pod gpu_operator_pod;
@@ -64,10 +64,10 @@ struct init_start {
 	struct serve_agent agent;
 	struct serve_part agent_part;
 	bool is_told;     // that the driver is ready
-	bool has_request; // something to put in, or to look after; else the agent is waited for
+	bool has_request; // something to install or adopt; else wait for the agent
 };
 
-// Who is refused the node's lock, which is asked for in "detect", leaves the pulse of who has it.
+// Without the node's lock, which "detect" takes, the liveness file belongs to the process that has it.
 static void beat_phase(struct init_start *s, const char *step)
 {
 	if (step && !str_eq(step, "detect"))
@@ -101,8 +101,8 @@ static void init_note(void *ctx, const char *text)
 	s->shown.note(s->shown.ctx, text);
 }
 
-// NVIDIA's containers put a hook there that enters them to compile for a kernel that is being installed. Here the next
-// start finds a package or compiles, and who wants it done before calls `nvidia-driver update`.
+// NVIDIA's containers install a hook there that enters them to compile for a kernel that is being installed. Here the
+// next start finds a package or compiles; `nvidia-driver update` does it beforehand.
 static void warn_of_missing_hook(const struct root *host)
 {
 	static const char DIR_NAME[] = "run/kernel/postinst.d";
@@ -112,7 +112,7 @@ static void warn_of_missing_hook(const struct root *host)
 			 DIR_NAME);
 }
 
-// It is told what was typed, before that becomes what this start puts in.
+// Gets the options as typed, before this start changes them.
 static int open_agent(struct values *v, struct init_start *s, struct err *err)
 {
 	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
@@ -120,7 +120,7 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 	s->has_request = true;
 	if (!v->is_agent)
 		return 0;
-	if (v->is_operator) // it would say Ready of a driver that it has left as it is, or of none at all
+	if (v->is_operator) // it would report Ready for a driver that it did not check, or for none at all
 		return err_set(
 			err, E_USAGE,
 			"--agent and --operator exclude each other: one program drives a node, the operator or a "
@@ -162,7 +162,7 @@ static void init_start_done(struct init_start *s)
 	machine_done(&s->machine);
 }
 
-// A loaded driver that is not as it should be is the roll-out's: it drains the node first.
+// A wrong loaded driver is left to the roll-out, which drains the node first.
 static bool is_left_to_rollout(const struct values *v, const struct job *job, int opened, const struct err *why)
 {
 	bool is_change = opened == 0 && job->session.plan.outcome == PLAN_CHANGE;
@@ -172,8 +172,8 @@ static bool is_left_to_rollout(const struct values *v, const struct job *job, in
 	return true;
 }
 
-// Until the first change in the kernel a signal ends the process at once, and its compile with it; from there on
-// apply_plan holds signals, and whoever reads "ready" may send one that is waited for. 1 = ready, 0 = no GPU.
+// Until the first change in the kernel a signal ends the process and its compile at once; from then on apply_plan
+// blocks signals, and after "ready" the main loop waits for them. 1 = ready, 0 = no GPU.
 static int install_driver(const struct values *v, sigset_t *stop, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
@@ -197,8 +197,8 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	return 1;
 }
 
-// Ready is said when everything is up that GPUs need; the state, which makes the next start a quick one, with the
-// first.
+// Reports Ready once every daemon that the GPUs need is up; the first time it also writes the state, which makes the
+// next start quick.
 static void write_operator_ready(void *ctx, bool is_well)
 {
 	struct err why = { 0 };
@@ -212,7 +212,7 @@ static void write_operator_ready(void *ctx, bool is_well)
 	s->is_told = s->is_told || (is_well && r >= 0);
 }
 
-// Where packages for them can come from at all (R-F1).
+// Whether there is any source of packages for them (R-F1).
 static bool is_prebuilding(const struct values *v)
 {
 	const struct job_values *j = &v->job;
@@ -236,7 +236,7 @@ static int open_kernels_part(const struct values *v, struct serve_kernels *ret, 
 	return serve_kernels_open(&watch, tables, &told, ret, ret_part, err);
 }
 
-// Whoever serves GPUs goes on serving them when nobody can look after other kernels.
+// A failure to prebuild for other kernels must not stop the service.
 static size_t add_kernels(const struct values *v, struct serve_kernels *kernels, struct serve_part *ret)
 {
 	struct err why;
@@ -273,7 +273,7 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 	return serve(parts, count, signals, err);
 }
 
-// R-N3: what installs needs more than what stays for months. A node that works is not failed for it.
+// R-N3: installing needs more rights than running for months. A failure here must not fail a working node.
 static void drop_rights(const struct values *v)
 {
 	struct err why;
@@ -286,7 +286,7 @@ static void drop_rights(const struct values *v)
 		log_info("capabilities dropped: %s", dropped);
 }
 
-// Where an agent stays, a start that failed is its coordinator's to mend.
+// With an agent, a failed start is left to its coordinator.
 static int install_or_leave(const struct values *v, const struct init_start *s, sigset_t *stop, struct err *err)
 {
 	int r = s->has_request ? install_driver(v, stop, err) : 1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names and words of NVIDIA's driver containers, translated into our own commands (contract 1.2, 1.4). Pod
-// specifications call the program `nvidia-driver`, and every image of NVIDIA knows other verbs and flags; here it is
-// the union of them.
+// The names and verbs of NVIDIA's driver containers, translated into our own commands (contract 1.2, 1.4). Pod
+// specifications call the program `nvidia-driver`, and every image of NVIDIA has other verbs and flags; this is the
+// union of them.
 #pragma once
 #include "base/core/str.h"
 
@@ -11,6 +11,6 @@ int nvidia_driver_main(int argc, char **argv); // exit status
 // ClusterPolicy's driver.args take the place of `init`. warnings: what was left out, and why. Negative: the usage is
 // due.
 int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *ret_warnings);
-// What the pod's environment says, in the spelling that our options take. A bad value is no reason for a pod to fail:
-// it is taken out, with a warning.
+// Rewrites the pod's environment into the spelling of our options. A bad value must not fail a pod: it is removed, with
+// a warning.
 void nvidia_driver_environment(struct strv *ret_warnings);

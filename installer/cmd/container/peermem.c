@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-enum { LOOK_S = 2, WAIT_S = 1200 }; // as long as the operator's startup probe is patient
+enum { LOOK_S = 2, WAIT_S = 1200 }; // as long as the operator's startup probe waits
 
 struct values {
 	struct common common;

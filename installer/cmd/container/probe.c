@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// probe: what a kubelet asks again and again. No program is started and no GPU opened; what is not measured here is
-// read from what the last run left.
+// probe: a kubelet calls it every few seconds. It starts no program and opens no GPU; what it cannot measure it reads
+// from the files of the last run.
 #include "cmd/common/job.h"
 #include "status/gpu_operator.h"
 #include "status/liveness.h"
@@ -47,7 +47,7 @@ static int measure_probe(const struct values *v, const struct machine *m, struct
 	return status_read(f, &m->host, &m->kern, &dev_root, &m->sys, s, err);
 }
 
-// What a run has said of this boot, what is there now, and what the daemons' keeper says: all three must hold.
+// The last run's status, the current state and the supervisor's report must all be good.
 static int ask_ready(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
 	auto_facts struct facts f = { 0 };
@@ -71,8 +71,8 @@ static int ask_ready(const struct values *v, const struct machine *m, struct ans
 	return set_answer(ret, true, str_fmt("driver %s", f.loaded.version));
 }
 
-// Whoever rolls out a DaemonSet goes on to the next node once this one's container has started. What the container
-// before has left does not say that of the one that begins now.
+// A DaemonSet's roll-out continues with the next node once this one's container has started. Files of the previous
+// container do not prove that.
 static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
 	auto_liveness_verdict struct liveness_verdict p = { 0 };

@@ -8,7 +8,7 @@ struct values {
 	struct common common;
 };
 
-// Paths are the runtime's own: of the namespace in which it made the container.
+// Paths are the runtime's own, in its mount namespace.
 static int open_container_root(const struct values *v, struct root *ret, struct err *err)
 {
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// holders and unload: who uses the driver, and taking it out when nobody does.
+// holders and unload: who uses the driver, and unloading it when it is not in use.
 #include "cmd/common/job.h"
 #include "journal/node_lock.h"
 #include "transaction/unload.h"
@@ -73,7 +73,7 @@ static int run_holders(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
-// A refusal that names every holder is a result too.
+// A refusal that names every holder is also a result.
 static int show_in_use(const struct holders *h, bool is_json, const struct err *err)
 {
 	log_err(err);

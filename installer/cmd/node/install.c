@@ -83,7 +83,7 @@ static int show_install_failure(const struct job *j, struct err *err)
 	return err_info(err->code)->exit_status;
 }
 
-// Who uses the driver now is no matter: nobody loses it.
+// Current holders do not matter: the driver stays.
 static int run_stage(struct values *v, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;

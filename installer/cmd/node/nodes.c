@@ -34,7 +34,7 @@ static void show_device_nodes(const struct devices *d)
 	printf("%zu nodes, %zu changes, %zu wrong\n", d->count, d->changes, devices_count_bad(d));
 }
 
-// A partition (MIG) that came or went is in the specification, too, where one is kept.
+// Where a CDI specification is kept, it follows changes of partitions (MIG).
 static void refresh_cdi_spec(const struct machine *m, const struct root *dev_root)
 {
 	auto_host struct host host = { 0 };

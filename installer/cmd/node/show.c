@@ -38,7 +38,7 @@ static void log_progress(void *ctx, const char *what, unsigned done, unsigned to
 
 void show_bytes(void *ctx, uint64_t done, uint64_t total)
 {
-	enum { MIB = 20, WORTH_MIB = 16 }; // what is done in a moment needs no bar
+	enum { MIB = 20, WORTH_MIB = 16 }; // short steps need no progress bar
 	(void)ctx;
 	if (total >> MIB >= WORTH_MIB)
 		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));

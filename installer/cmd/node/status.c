@@ -26,7 +26,7 @@ static const char *status_text(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-// Since when it is so, what goes on, and what the last run came to (R-E1).
+// Since when, what is in progress, and the result of the last run (R-E1).
 static void show_last_run(const json_t *file)
 {
 	const json_t *run = json_object_get(file, "run"), *last = json_object_get(file, "last_run"),
@@ -44,7 +44,7 @@ static void show_last_run(const json_t *file)
 		printf("last run: %s succeeded at %s\n", status_text(last, "outcome"), status_text(last, "time"));
 }
 
-// What the node remembers of other boots, too: what must not be tried again, and why.
+// What the journal keeps across boots: what must not be tried again, and why.
 static void show_journal(const struct journal *j, const char *boot)
 {
 	if (j->last_good.version)
@@ -61,7 +61,7 @@ static void show_journal(const struct journal *j, const char *boot)
 		       j->since, j->step ? j->step : "begin");
 }
 
-// What a daemon said last, where that may matter: it does not run, or its licence is its whole work (R-P4).
+// A daemon's last message, where it may matter: the daemon is not running, or serves licences only (R-P4).
 static void show_daemons(const struct daemon_record *r, const struct root *kern)
 {
 	for (size_t i = 0; i < r->count; i++) {
@@ -72,7 +72,7 @@ static void show_daemons(const struct daemon_record *r, const struct root *kern)
 	}
 }
 
-// Looking makes no state directory.
+// Reading creates no state directory.
 static int read_node_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
 {
 	auto_root struct root state = ROOT_NONE;
@@ -83,7 +83,7 @@ static int read_node_journal(const struct values *v, const struct machine *m, st
 	return root_sub(&m->host, JOB_STATE, &state, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
 }
 
-// What was measured just now, and from the file of the last run what cannot be measured.
+// What was measured just now, and the rest from the file of the last run.
 static json_t *full_status_json(const struct facts *f, const struct status *s, const json_t *file,
 				const struct journal *j, json_t *daemons)
 {
@@ -98,7 +98,7 @@ static json_t *full_status_json(const struct facts *f, const struct status *s, c
 	return json;
 }
 
-// GPUDirect RDMA, where somebody asked for it; the GPUs are ready with or without. false = nothing is known.
+// GPUDirect RDMA, where it was requested; the GPUs are ready with or without it. false = nothing is known.
 static bool read_peermem(const struct machine *m, struct peermem_status *ret)
 {
 	struct err unread;
@@ -124,7 +124,7 @@ static void show_peermem(const struct machine *m)
 		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
 }
 
-// What was found out about the kernels to come, in this boot (R-F1). false = nobody has looked.
+// The report on other installed kernels, of this boot (R-F1). false = there is none.
 static bool read_kernel_report(const struct machine *m, const struct facts *f, struct kernel_report *ret)
 {
 	struct err unread;
