@@ -65,7 +65,7 @@ static char *lacks(const struct root *root, const char *release)
 		    "lib/modules/%s/vmlinux" },
 		  "no image" },
 		{ { "lib/modules/%s/modules.builtin" }, "no modules.builtin" },
-		{ { "lib/modules/%s/modules.dep", "lib/modules/%s/modules.dep.bin" }, "no index of depmod" },
+		{ { "lib/modules/%s/modules.dep", "lib/modules/%s/modules.dep.bin" }, "no modules.dep" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
 		if (!has_any(root, marks[i].forms, ARRAY_SIZE(marks[i].forms), release))

@@ -192,7 +192,7 @@ EOF
   assert_error E_ABI "labelled as made for $before, but its nvidia"
   COMPILER="GCC: (made up) 11.3.0" offer "$before" "$same"
   kmodsmith install --package "$package"
-  assert_error E_ABI "compiled with 'gcc (made up) 12.2.0', its nvidia"
+  assert_error E_ABI "compiled with 'gcc (made up) 12.2.0', but its nvidia"
   kmodsmith check --package "$package"
   assert_status 20
   untouched
