@@ -2,8 +2,9 @@
 #include "daemons/daemon_record.h"
 
 #include "base/process/start_time.h"
+#include "host/boot_record.h"
 
-static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/daemons.json";
+static const char FILE_NAME[] = BOOT_RECORD_DIR "/daemons.json";
 
 static void daemon_entry_done(struct daemon_entry *e)
 {
@@ -75,10 +76,10 @@ json_t *daemon_record_json(const struct daemon_record *r, const struct root *ker
 
 int daemon_record_write(const struct root *host, const char *boot, const struct daemon_record *r, struct err *err)
 {
-	auto_json json_t *json = json_pack("{s:o, s:{s:i, s:I}, s:o, s:o}", "boot_id", json_text(boot), "owner", "pid",
-					   r->owner, "start", (json_int_t)r->owner_start, "driver_root",
-					   json_text(r->driver), "daemons", daemon_record_json(r, NULL));
-	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, json, err);
+	auto_json json_t *json =
+		json_pack("{s:{s:i, s:I}, s:o, s:o}", "owner", "pid", r->owner, "start", (json_int_t)r->owner_start,
+			  "driver_root", json_text(r->driver), "daemons", daemon_record_json(r, NULL));
+	return boot_record_write(host, FILE_NAME, boot, json, err);
 }
 
 int daemon_record_forget(const struct root *host, struct err *err)
@@ -139,11 +140,9 @@ int daemon_record_read(const struct root *host, const char *boot, struct daemon_
 	size_t i;
 	json_t *item;
 	auto_json json_t *json = NULL;
-	int r = json_read(host, FILE_NAME, &json, err);
-	if (r < 0 && err->code != E_CONFIG)
-		return -1;
-	if (r <= 0 || !boot || !str_eq(json_string_value(json_object_get(json, "boot_id")), boot))
-		return 0;
+	int r = boot_record_read(host, FILE_NAME, boot, &json, err);
+	if (r <= 0)
+		return r;
 	const json_t *owner = json_object_get(json, "owner");
 	*ret = (struct daemon_record){ .owner = (int)entry_number(owner, "pid"),
 				       .owner_start = (uint64_t)entry_number(owner, "start"),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/cdi_spec_file.h"
 
-static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/cdi.json";
+#include "host/boot_record.h"
+
+static const char RECORD[] = BOOT_RECORD_DIR "/cdi.json"; // of no boot: it says where, not what
 
 static const char *path_in_host(const char *file)
 {
@@ -130,7 +132,7 @@ static int write_record(const struct root *host, const char *file, struct err *e
 		return 0;
 	if (before && root_unlink(host, path_in_host(before), err) < 0)
 		return -1;
-	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
+	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
 }
 
 static int write_spec_file(const struct root *host, const char *path, const json_t *json, struct err *err)

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver_root/root_record.h"
 
-#include "base/formats/json.h"
 #include "driver_root/generation.h"
+#include "host/boot_record.h"
 #include "precompiled/payload/version_check.h"
 
-static const char DIR_NAME[] = "run/kmodsmith", RECORD[] = "run/kmodsmith/export.json";
+static const char RECORD[] = BOOT_RECORD_DIR "/export.json";
 
 void root_record_done(struct root_record *x)
 {
@@ -45,7 +45,7 @@ int root_record_write(const struct root *host, const char *boot, const struct ro
 		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "boot", json_text(boot), "dir", json_text(x->dir), "driver",
 		json_text(x->driver), "payload", json_text(x->payload), "modules", json_text(x->modules), "sources",
 		json_text(x->sources), "generation", (int)x->generation, "pieces", root_layout_json(p));
-	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
+	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
 }
 
 int root_record_text(const struct root *host, char **ret, struct err *err)
@@ -96,8 +96,7 @@ static int read_root_record(const struct root *host, const char *boot, json_t **
 			    struct err *err)
 {
 	int r = read_record_json(host, ret_json, err);
-	const char *written = json_string_value(json_object_get(*ret_json, "boot"));
-	if (r <= 0 || !str_eq(written, boot))
+	if (r <= 0 || !boot_record_is_of(*ret_json, boot))
 		return r < 0 ? -1 : 0;
 	x->dir = record_text(*ret_json, "dir");
 	x->driver = record_text(*ret_json, "driver");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/existing_driver.h"
 
-#include "base/formats/json.h"
+#include "host/boot_record.h"
 #include "kmod/module/elf.h"
 
 #include <fcntl.h>
 
-static const char DIR_NAME[] = "run/kmodsmith", NOTE[] = "run/kmodsmith/loaded.json";
+static const char NOTE[] = BOOT_RECORD_DIR "/loaded.json";
 
 bool host_policy_parse(const char *text, enum host_policy *ret)
 {
@@ -44,16 +44,11 @@ static const struct loaded_module *core_module(const struct modules *l)
 	return nvidia;
 }
 
-// 1 = a note of this boot is there. What cannot be read notes nothing.
+// 1 = this boot has a note. One that cannot be read counts as none.
 static int read_loaded_note(const struct root *host, const char *boot_id, json_t **ret)
 {
-	struct err err;
-	auto_json json_t *note = NULL;
-	if (json_read(host, NOTE, &note, &err) <= 0 || !boot_id ||
-	    !str_eq(json_string_value(json_object_get(note, "boot_id")), boot_id))
-		return 0;
-	*ret = TAKE(note);
-	return 1;
+	struct err ignored;
+	return boot_record_read(host, NOTE, boot_id, ret, &ignored) > 0;
 }
 
 static bool is_module_noted(const struct root *host, const char *boot_id, const struct loaded_module *m)
@@ -76,8 +71,6 @@ int existing_driver_note(const struct root *host, const struct root *kern, const
 			 const struct strv *modules, const char *made_for, struct err *err)
 {
 	auto_json json_t *old = NULL, *note = NULL;
-	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
-		return -1;
 	read_loaded_note(host, boot_id, &old);
 	auto_json json_t *list = noted_modules(old);
 	for (size_t i = 0; i < modules->count; i++) {
@@ -87,10 +80,10 @@ int existing_driver_note(const struct root *host, const struct root *kern, const
 		root_line(kern, path, &srcversion, &ignored);
 		json_object_set_new(list, name, json_text(srcversion));
 	}
-	note = json_pack("{s:o, s:O}", "boot_id", json_text(boot_id), "modules", list);
+	note = json_pack("{s:O}", "modules", list);
 	if (made_for)
 		json_object_set_new(note, "made_for", json_text(made_for));
-	return json_put(host, NOTE, note, err);
+	return boot_record_write(host, NOTE, boot_id, note, err);
 }
 
 char *existing_driver_made_for(const struct root *host, const char *boot_id, const struct modules *loaded)

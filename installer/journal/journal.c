@@ -2,6 +2,7 @@
 #include "journal/journal.h"
 
 #include "base/core/date.h"
+#include "host/boot_record.h"
 #include "journal/state_dir.h"
 
 enum { FAILURES_MOST = 8, BOOTS_MOST = 8, BOOTS_LOOP = 2 };
@@ -173,7 +174,7 @@ char *journal_why_not(const struct journal *j, const char *boot, const struct dr
 	return NULL;
 }
 
-static const char FILE_NAME[] = "journal", IN_MEMORY[] = "run/kmodsmith/journal", STATE_DIR[] = "state-dir";
+static const char FILE_NAME[] = "journal", IN_MEMORY[] = BOOT_RECORD_DIR "/journal", STATE_DIR[] = "state-dir";
 static const char *const states[] = { "idle", "changing", "wedged" };
 
 static json_t *failures_json(const struct journal *j)
@@ -313,7 +314,7 @@ static int write_memory_journal(const struct root *host, const struct root *stat
 	auto_json json_t *json = journal_json(j);
 	auto_str char *id = state_identity(state);
 	json_object_set_new(json, STATE_DIR, json_text(id));
-	return root_mkdirs(host, "run/kmodsmith", 0755, err) < 0 ? -1 : json_put(host, IN_MEMORY, json, err);
+	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, IN_MEMORY, json, err);
 }
 
 int journal_keep(const struct root *host, const struct root *state, bool is_memory_allowed, struct journal *j,

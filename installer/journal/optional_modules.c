@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "journal/optional_modules.h"
 
+#include "host/boot_record.h"
 #include "host/modules.h"
 
-static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/optional.json";
+static const char FILE_NAME[] = BOOT_RECORD_DIR "/optional.json";
 
 static void optional_failure_done(struct optional_failure *f)
 {
@@ -83,11 +84,9 @@ static const char *failure_text(const json_t *object, const char *key)
 int optional_modules_read(const struct root *host, const char *boot_id, struct optional_modules *ret, struct err *err)
 {
 	auto_json json_t *file = NULL;
-	int r = json_read(host, FILE_NAME, &file, err);
-	if (r < 0 && err->code != E_CONFIG)
-		return -1;
-	if (r <= 0 || !boot_id || !str_eq(failure_text(file, "boot_id"), boot_id))
-		return 0;
+	int r = boot_record_read(host, FILE_NAME, boot_id, &file, err);
+	if (r <= 0)
+		return r;
 	struct optional_modules o = { .driver = str_dup(failure_text(file, "driver")),
 				      .package = str_dup(failure_text(file, "package")) };
 	size_t i;
@@ -120,8 +119,7 @@ int optional_modules_write(const struct root *host, const char *boot_id, const s
 {
 	if (!o->count)
 		return root_unlink(host, FILE_NAME, err) < 0 ? -1 : 0;
-	auto_json json_t *file =
-		json_pack("{s:o, s:o, s:o, s:o}", "boot_id", json_text(boot_id), "driver", json_text(o->driver),
-			  "package", json_text(o->package), "modules", optional_modules_json(o));
-	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : json_put(host, FILE_NAME, file, err);
+	auto_json json_t *file = json_pack("{s:o, s:o, s:o}", "driver", json_text(o->driver), "package",
+					   json_text(o->package), "modules", optional_modules_json(o));
+	return boot_record_write(host, FILE_NAME, boot_id, file, err);
 }

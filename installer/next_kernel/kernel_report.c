@@ -2,6 +2,7 @@
 #include "next_kernel/kernel_report.h"
 
 #include "base/core/date.h"
+#include "host/boot_record.h"
 
 #include <stdio.h>
 
@@ -123,16 +124,12 @@ static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
 	return true;
 }
 
-// 1 = of this boot; an unreadable one counts as none.
 static int read_report_file(const struct root *host, const char *boot_id, json_t **ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	int r = json_read(host, RECORD, &json, err);
-	if (r < 0)
-		return err->code == E_CONFIG ? 0 : -1;
-	if (r == 0 || !boot_id || !str_eq(json_string_value(json_object_get(json, "boot_id")), boot_id) ||
-	    !json_is_string(json_object_get(json, "running")))
-		return 0;
+	int r = boot_record_read(host, RECORD, boot_id, &json, err);
+	if (r <= 0 || !json_is_string(json_object_get(json, "running")))
+		return r < 0 ? -1 : 0;
 	*ret = TAKE(json);
 	return 1;
 }
@@ -225,5 +222,5 @@ int kernel_report_write(const struct root *host, const char *boot_id, const stru
 	if (old && json_equal(old, json))
 		return 0;
 	json_object_set_new(json, "time", json_string(now));
-	return json_put(host, RECORD, json, err) < 0 ? -1 : 1;
+	return boot_record_write(host, RECORD, boot_id, json, err) < 0 ? -1 : 1;
 }

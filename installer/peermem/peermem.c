@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "peermem/peermem.h"
 
-#include "base/formats/json.h"
+#include "host/boot_record.h"
 #include "journal/node_lock.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <time.h>
 
-static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/peermem.json", MODULE[] = "nvidia-peermem";
+static const char FILE_NAME[] = BOOT_RECORD_DIR "/peermem.json", MODULE[] = "nvidia-peermem";
 static const char *const states[] = { "none", "waiting", "loaded", "failed" };
 
 const char *peermem_state_name(enum peermem_state s)
@@ -47,25 +47,17 @@ bool peermem_is_due(const struct root *kern)
 	return false;
 }
 
-static char *boot_id(const struct root *kern)
-{
-	struct err ignored;
-	char *id = NULL;
-	root_line(kern, "proc/sys/kernel/random/boot_id", &id, &ignored);
-	return id;
-}
-
 static void write_peermem_file(const struct peermem *p, const struct err *failure)
 {
 	struct err why;
-	auto_str char *boot = boot_id(p->kern);
+	auto_str char *boot = boot_record_id(p->kern);
 	auto_json json_t *error = failure ? json_pack("{s:s, s:o}", "code", err_info(failure->code)->name, "text",
 						      json_text(failure->text)) :
 					    json_null();
-	auto_json json_t *file = json_pack("{s:o, s:s, s:o, s:f, s:i, s:b, s:O}", "boot_id", json_text(boot), "state",
-					   states[p->now], "why", json_text(p->why), "deadline", p->deadline, "pid",
-					   (int)getpid(), "dma_buf", p->has_dma_buf, "error", error);
-	if (root_mkdirs(p->host, DIR_NAME, 0755, &why) < 0 || json_put(p->host, FILE_NAME, file, &why) < 0)
+	auto_json json_t *file =
+		json_pack("{s:s, s:o, s:f, s:i, s:b, s:O}", "state", states[p->now], "why", json_text(p->why),
+			  "deadline", p->deadline, "pid", (int)getpid(), "dma_buf", p->has_dma_buf, "error", error);
+	if (boot_record_write(p->host, FILE_NAME, boot, file, &why) < 0)
 		progress_note(p->progress, "probes cannot see what nvidia-peermem does: %s", why.text);
 }
 
@@ -246,13 +238,13 @@ static bool is_fine(const struct root *kern, const json_t *file, enum peermem_st
 int peermem_status(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err)
 {
 	auto_json json_t *file = NULL;
-	auto_str char *boot = boot_id(kern);
+	auto_str char *boot = boot_record_id(kern);
 	struct peermem_status look = { .state = PEERMEM_LOADED, .why = "the kernel has it", .is_fine = true };
-	int r = json_read(host, FILE_NAME, &file, err);
+	int r = boot_record_read(host, FILE_NAME, boot, &file, err);
 	bool is_live_now = is_module_live(kern, "nvidia_peermem");
-	if (r < 0 && err->code != E_CONFIG)
+	if (r < 0)
 		return -1;
-	bool is_told = r > 0 && boot && str_eq(json_string_value(json_object_get(file, "boot_id")), boot);
+	bool is_told = r > 0;
 	if (!is_live_now && !is_told)
 		return 0;
 	look.has_dma_buf = is_told && json_is_true(json_object_get(file, "dma_buf"));

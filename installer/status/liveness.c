@@ -2,11 +2,10 @@
 #include "status/liveness.h"
 
 #include "base/core/date.h"
-#include "base/formats/json.h"
+#include "host/boot_record.h"
 
 #include <stdio.h>
 
-static const char BOOT_ID[] = "proc/sys/kernel/random/boot_id";
 enum { SECOND_MS = 1000, TURN_MS = 5000 };
 
 // The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process. start: field
@@ -35,9 +34,7 @@ static char *pulse_path(const char *dir)
 
 void liveness_open(struct liveness *p, const struct root *root, const char *dir, const struct root *kern)
 {
-	struct err ignored;
-	*p = (struct liveness){ .root = root, .dir = dir };
-	root_line(kern, BOOT_ID, &p->boot_id, &ignored);
+	*p = (struct liveness){ .root = root, .dir = dir, .boot_id = boot_record_id(kern) };
 	process_state(kern, (int)getpid(), &p->start);
 }
 
@@ -56,11 +53,11 @@ void liveness_beat(struct liveness *p, const char *step, unsigned done, unsigned
 	    (is_turn && p->beat_ms && now - p->beat_ms < TURN_MS))
 		return;
 	p->beat_ms = now;
-	auto_json json_t *json = json_pack("{s:o, s:i, s:I, s:s, s:i, s:i, s:I}", "boot_id", json_text(p->boot_id),
-					   "pid", (int)getpid(), "start", (json_int_t)p->start, "step", step, "done",
-					   (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
+	auto_json json_t *json =
+		json_pack("{s:i, s:I, s:s, s:i, s:i, s:I}", "pid", (int)getpid(), "start", (json_int_t)p->start, "step",
+			  step, "done", (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
 	auto_str char *file = pulse_path(p->dir);
-	if (root_mkdirs(p->root, p->dir, 0755, &ignored) < 0 || json_put(p->root, file, json, &ignored) < 0)
+	if (boot_record_write(p->root, file, p->boot_id, json, &ignored) < 0)
 		root_unlink(p->root, file, &ignored);
 }
 
@@ -92,19 +89,16 @@ int liveness_check(const struct root *root, const char *dir, const struct root *
 {
 	auto_json json_t *json = NULL;
 	auto_str char *boot_id = NULL, *file = pulse_path(dir);
-	const char *step = NULL, *boot = NULL;
+	const char *step = NULL;
 	json_int_t beat = 0, start = 0;
 	uint64_t now_start;
 	*ret = (struct liveness_verdict){ 0 };
-	int r = json_read(root, file, &json, err);
-	if ((r < 0 && err->code != E_CONFIG) || root_line(kern, BOOT_ID, &boot_id, err) < 0)
+	if (root_line(kern, "proc/sys/kernel/random/boot_id", &boot_id, err) < 0 ||
+	    boot_record_read(root, file, boot_id, &json, err) < 0)
 		return -1;
-	if (!json ||
-	    json_unpack(json, "{s:s, s:i, s?:I, s:s, s:i, s:i, s:I}", "boot_id", &boot, "pid", &ret->pid, "start",
-			&start, "step", &step, "done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0 ||
-	    !str_eq(boot, boot_id)) {
-		*ret = (struct liveness_verdict){ .is_alive = true,
-						  .why = str_dup("nothing was started in this boot") };
+	if (!json || json_unpack(json, "{s:i, s?:I, s:s, s:i, s:i, s:I}", "pid", &ret->pid, "start", &start, "step",
+				 &step, "done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0) {
+		*ret = (struct liveness_verdict){ .is_alive = true, .why = str_dup("nothing was started in this boot") };
 		return 0;
 	}
 	ret->step = str_dup(step);

@@ -3,8 +3,9 @@
 
 #include "base/core/date.h"
 #include "devices/cdi_spec_file.h"
+#include "host/boot_record.h"
 
-static const char DIR_NAME[] = "run/kmodsmith", FILE_NAME[] = "run/kmodsmith/status.json";
+static const char FILE_NAME[] = BOOT_RECORD_DIR "/status.json";
 
 static json_t *now_json(void)
 {
@@ -16,10 +17,8 @@ int status_file_read(const struct root *root, const char *boot_id, json_t **ret,
 {
 	auto_json json_t *file = NULL;
 	int r = json_read(root, FILE_NAME, &file, err);
-	if (r <= 0)
-		return r;
-	if (!boot_id || !str_eq(json_string_value(json_object_get(file, "boot_id")), boot_id))
-		return 0;
+	if (r <= 0 || !boot_record_is_of(file, boot_id))
+		return r < 0 ? -1 : 0;
 	*ret = TAKE(file);
 	return 1;
 }
@@ -41,12 +40,11 @@ static int write_status_file(const struct root *root, const struct host *host, j
 			     struct err *err)
 {
 	json_t *since = json_object_get(old, "since");
-	json_object_set_new(file, "boot_id", json_text(host->boot_id));
 	json_object_set_new(file, "build_id", json_text(host->build_id));
 	json_object_set_new(file, "time", now_json());
 	json_object_set_new(file, "since",
 			    since && str_eq(state_in(old), state_in(file)) ? json_incref(since) : now_json());
-	return root_mkdirs(root, DIR_NAME, 0755, err) < 0 ? -1 : json_put(root, FILE_NAME, file, err);
+	return boot_record_write(root, FILE_NAME, host->boot_id, file, err);
 }
 
 // Nothing of what was measured before holds from here on.

@@ -494,9 +494,9 @@ static int use_toolkit(const struct dtk_values *v, const struct job_values *init
 	auto_job struct job job = JOB_NONE;
 	auto_dtk_handover struct dtk_handover dtk_handover = { .v = v, .job = &job, .shared = ROOT_NONE };
 	struct err err;
-	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.plan, STEP_COMPILE))
+	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.session.plan, STEP_COMPILE))
 		return 0; // init reports the same, and more
-	progress_enter(&job.progress, "toolkit");
+	progress_enter(&job.session.progress, "toolkit");
 	block_stop_signals();
 	int r = hand_to_toolkit(&dtk_handover, &err);
 	unblock_stop_signals();

@@ -2,6 +2,7 @@
 #include "cmd/container/serve_kernels.h"
 
 #include "base/process/launch.h"
+#include "host/boot_record.h"
 #include "host/kernel.h"
 #include "next_kernel/boot_candidates.h"
 #include "next_kernel/kernel_report.h"
@@ -40,8 +41,7 @@ static bool has_kernel_report(const struct serve_kernels *k)
 {
 	struct err ignored;
 	auto_kernel_report struct kernel_report f = { 0 };
-	auto_str char *boot_id = NULL;
-	root_line(&k->machine.kern, "proc/sys/kernel/random/boot_id", &boot_id, &ignored);
+	auto_str char *boot_id = boot_record_id(&k->machine.kern);
 	return kernel_report_read(&k->machine.host, boot_id, &f, &ignored) > 0;
 }
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host/boot_record.h"
+
+char *boot_record_id(const struct root *kern)
+{
+	struct err ignored;
+	char *id = NULL;
+	root_line(kern, "proc/sys/kernel/random/boot_id", &id, &ignored);
+	return id;
+}
+
+bool boot_record_is_of(const json_t *record, const char *boot_id)
+{
+	const json_t *id = json_object_get(record, "boot_id");
+	return str_eq(json_string_value(id ? id : json_object_get(record, "boot")), boot_id);
+}
+
+int boot_record_read(const struct root *root, const char *path, const char *boot_id, json_t **ret, struct err *err)
+{
+	auto_json json_t *record = NULL;
+	int r = json_read(root, path, &record, err);
+	if (r < 0 && err->code != E_CONFIG)
+		return -1;
+	if (r <= 0 || !boot_record_is_of(record, boot_id))
+		return 0;
+	*ret = TAKE(record);
+	return 1;
+}
+
+int boot_record_write(const struct root *root, const char *path, const char *boot_id, json_t *record, struct err *err)
+{
+	auto_str char *dir = str_ndup(path, (size_t)(strrchr(path, '/') - path));
+	json_object_set_new(record, "boot_id", json_text(boot_id));
+	return root_mkdirs(root, dir, 0755, err) < 0 ? -1 : json_put(root, path, record, err);
+}
