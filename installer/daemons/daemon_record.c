@@ -87,46 +87,30 @@ int daemon_record_forget(const struct root *host, struct err *err)
 	return root_unlink(host, FILE_NAME, err);
 }
 
-static char *entry_text(const json_t *json, const char *key)
-{
-	return str_dup(json_string_value(json_object_get(json, key)));
-}
-
 static json_int_t entry_number(const json_t *json, const char *key)
 {
 	return json_integer_value(json_object_get(json, key));
 }
 
-static void add_entry_strings(struct strv *v, const json_t *list)
-{
-	size_t i;
-	json_t *item;
-	json_array_foreach(list, i, item)
-	{
-		if (json_is_string(item))
-			strv_add(v, str_dup(json_string_value(item)));
-	}
-}
-
 static void add_daemon_entry(struct daemon_record *r, const json_t *item)
 {
-	struct daemon_entry e = { .name = entry_text(item, "name"),
-				  .why = entry_text(item, "why"),
-				  .state = entry_text(item, "state"),
+	struct daemon_entry e = { .name = json_text_dup(item, "name"),
+				  .why = json_text_dup(item, "why"),
+				  .state = json_text_dup(item, "state"),
 				  .pid = (int)entry_number(item, "pid"),
 				  .start = (uint64_t)entry_number(item, "start"),
-				  .since = entry_text(item, "since"),
+				  .since = json_text_dup(item, "since"),
 				  .restarts = (unsigned)entry_number(item, "restarts"),
-				  .last = entry_text(item, "last_exit"),
-				  .why_not = entry_text(item, "why_not"),
+				  .last = json_text_dup(item, "last_exit"),
+				  .why_not = json_text_dup(item, "why_not"),
 				  .is_needed = json_is_true(json_object_get(item, "needed")),
 				  .is_foreign = json_is_true(json_object_get(item, "foreign")),
-				  .dir = entry_text(item, "dir"),
-				  .pid_file = entry_text(item, "pid_file"),
-				  .socket = entry_text(item, "socket"),
-				  .env = entry_text(item, "env") };
-	add_entry_strings(&e.argv, json_object_get(item, "argv"));
-	add_entry_strings(&e.log, json_object_get(item, "log"));
+				  .dir = json_text_dup(item, "dir"),
+				  .pid_file = json_text_dup(item, "pid_file"),
+				  .socket = json_text_dup(item, "socket"),
+				  .env = json_text_dup(item, "env") };
+	json_strv_read(json_object_get(item, "argv"), &e.argv);
+	json_strv_read(json_object_get(item, "log"), &e.log);
 	if (!e.name || !e.state || !e.dir || !e.argv.count) { // not of ours
 		daemon_entry_done(&e);
 		return;
@@ -146,7 +130,7 @@ int daemon_record_read(const struct root *host, const char *boot, struct daemon_
 	const json_t *owner = json_object_get(json, "owner");
 	*ret = (struct daemon_record){ .owner = (int)entry_number(owner, "pid"),
 				       .owner_start = (uint64_t)entry_number(owner, "start"),
-				       .driver = entry_text(json, "driver_root") };
+				       .driver = json_text_dup(json, "driver_root") };
 	json_array_foreach(json_object_get(json, "daemons"), i, item)
 	{
 		add_daemon_entry(ret, item);

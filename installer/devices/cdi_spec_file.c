@@ -58,7 +58,7 @@ static char *spec_kind(const char *text, size_t len)
 	auto_json json_t *json = json_loadb(text, len, 0, NULL);
 	auto_strv struct strv lines = { 0 };
 	if (json)
-		return str_dup(json_string_value(json_object_get(json, "kind")));
+		return json_text_dup(json, "kind");
 	strv_split(&lines, text, "\r\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		if (!str_starts(lines.items[i], key))

@@ -77,11 +77,6 @@ int root_record_drop_former(const struct root *host, struct err *err)
 	return json_put(host, RECORD, json, err);
 }
 
-static char *record_text(const json_t *json, const char *key)
-{
-	return str_dup(json_string_value(json_object_get(json, key)));
-}
-
 unsigned root_record_generation(const struct root *host)
 {
 	struct err ignored;
@@ -98,12 +93,12 @@ static int read_root_record(const struct root *host, const char *boot, json_t **
 	int r = read_record_json(host, ret_json, err);
 	if (r <= 0 || !boot_record_is_of(*ret_json, boot))
 		return r < 0 ? -1 : 0;
-	x->dir = record_text(*ret_json, "dir");
-	x->driver = record_text(*ret_json, "driver");
-	x->payload = record_text(*ret_json, "payload");
-	x->modules = record_text(*ret_json, "modules");
-	x->sources = record_text(*ret_json, "sources");
-	x->former = record_text(*ret_json, "former");
+	x->dir = json_text_dup(*ret_json, "dir");
+	x->driver = json_text_dup(*ret_json, "driver");
+	x->payload = json_text_dup(*ret_json, "payload");
+	x->modules = json_text_dup(*ret_json, "modules");
+	x->sources = json_text_dup(*ret_json, "sources");
+	x->former = json_text_dup(*ret_json, "former");
 	x->generation = (unsigned)json_integer_value(json_object_get(*ret_json, "generation"));
 	return x->dir && x->driver && x->payload;
 }
@@ -128,8 +123,8 @@ static void parse_root_layout(const json_t *json, struct root_layout *p)
 	{
 		p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
 		p->items[p->count++] = (struct root_entry){
-			.path = str_dup(json_string_value(json_object_get(item, "path"))),
-			.source = record_text(item, "link"),
+			.path = json_text_dup(item, "path"),
+			.source = json_text_dup(item, "link"),
 			.is_link = json_object_get(item, "link"),
 			.is_own = json_is_true(json_object_get(item, "own")),
 			.is_read_only = json_is_true(json_object_get(item, "read_only")),

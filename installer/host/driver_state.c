@@ -103,27 +103,15 @@ json_t *driver_state_json(const struct driver_state *d)
 			 json_strv(&d->options));
 }
 
-static void parse_list(const json_t *json, struct strv *ret)
-{
-	size_t i;
-	json_t *item;
-	json_array_foreach(json, i, item) if (json_is_string(item)) strv_add(ret, str_dup(json_string_value(item)));
-}
-
-static char *driver_text(const json_t *json, const char *key)
-{
-	return str_dup(json_string_value(json_object_get(json, key)));
-}
-
 bool driver_state_parse(const json_t *json, struct driver_state *ret)
 {
-	struct driver_state d = { .version = driver_text(json, "version"),
-				  .flavour = driver_text(json, "flavour"),
-				  .digest = driver_text(json, "package"),
-				  .kernel = driver_text(json, "kernel") };
-	parse_list(json_object_get(json, "modules"), &d.modules);
-	parse_list(json_object_get(json, "params"), &d.params);
-	parse_list(json_object_get(json, "options"), &d.options);
+	struct driver_state d = { .version = json_text_dup(json, "version"),
+				  .flavour = json_text_dup(json, "flavour"),
+				  .digest = json_text_dup(json, "package"),
+				  .kernel = json_text_dup(json, "kernel") };
+	json_strv_read(json_object_get(json, "modules"), &d.modules);
+	json_strv_read(json_object_get(json, "params"), &d.params);
+	json_strv_read(json_object_get(json, "options"), &d.options);
 	driver_state_done(ret);
 	*ret = d;
 	return d.version;

@@ -92,7 +92,7 @@ char *existing_driver_made_for(const struct root *host, const char *boot_id, con
 	const struct loaded_module *m = core_module(loaded);
 	if (!m || !is_module_noted(host, boot_id, m) || !read_loaded_note(host, boot_id, &note))
 		return NULL;
-	return str_dup(json_string_value(json_object_get(note, "made_for")));
+	return json_text_dup(note, "made_for");
 }
 
 // 1 = the store has a package with this module of the driver.

@@ -206,11 +206,6 @@ int journal_write(const struct root *state, const struct journal *j, struct err 
 	return json_write(state, FILE_NAME, json, err);
 }
 
-static char *journal_text(const json_t *json, const char *key)
-{
-	return str_dup(json_string_value(json_object_get(json, key)));
-}
-
 static bool parse_state(const json_t *json, enum journal_state *ret)
 {
 	const char *name = json_string_value(json_object_get(json, "state"));
@@ -228,10 +223,10 @@ static void parse_failures(const json_t *list, struct journal *j)
 	json_t *item;
 	json_array_foreach(list, i, item)
 	{
-		struct journal_failure f = { .code = journal_text(item, "code"),
-					     .text = journal_text(item, "text"),
-					     .time = journal_text(item, "time"),
-					     .boot = journal_text(item, "boot") };
+		struct journal_failure f = { .code = json_text_dup(item, "code"),
+					     .text = json_text_dup(item, "text"),
+					     .time = json_text_dup(item, "time"),
+					     .boot = json_text_dup(item, "boot") };
 		driver_state_parse(json_object_get(item, "driver"), &f.driver);
 		j->failures = mem_grow(j->failures, j->failure_count + 1, sizeof(f));
 		j->failures[j->failure_count++] = f;
@@ -240,23 +235,20 @@ static void parse_failures(const json_t *list, struct journal *j)
 
 static bool parse_journal(const json_t *json, struct journal *j)
 {
-	size_t i;
-	json_t *boot;
 	if (!parse_state(json, &j->state))
 		return false;
-	j->boot = journal_text(json, "boot");
-	j->step = journal_text(json, "step");
-	j->since = journal_text(json, "since");
-	j->text = journal_text(json, "text");
-	j->rest = journal_text(json, "rest");
-	j->last_good_boot = journal_text(json, "last-good-boot");
-	j->unwritten = journal_text(json, "unwritten");
+	j->boot = json_text_dup(json, "boot");
+	j->step = json_text_dup(json, "step");
+	j->since = json_text_dup(json, "since");
+	j->text = json_text_dup(json, "text");
+	j->rest = json_text_dup(json, "rest");
+	j->last_good_boot = json_text_dup(json, "last-good-boot");
+	j->unwritten = json_text_dup(json, "unwritten");
 	driver_state_parse(json_object_get(json, "target"), &j->target);
 	driver_state_parse(json_object_get(json, "previous"), &j->previous);
 	driver_state_parse(json_object_get(json, "last-good"), &j->last_good);
 	parse_failures(json_object_get(json, "failures"), j);
-	json_array_foreach(json_object_get(json, "boots"), i, boot) if (json_is_string(boot))
-		strv_add(&j->boots, str_dup(json_string_value(boot)));
+	json_strv_read(json_object_get(json, "boots"), &j->boots);
 	return true;
 }
 
@@ -305,7 +297,7 @@ int journal_find(const struct root *host, const struct root *state, struct journ
 char *journal_unwritten(const struct root *host)
 {
 	auto_json json_t *json = NULL;
-	return read_memory_journal(host, &json) > 0 ? journal_text(json, "unwritten") : NULL;
+	return read_memory_journal(host, &json) > 0 ? json_text_dup(json, "unwritten") : NULL;
 }
 
 static int write_memory_journal(const struct root *host, const struct root *state, const struct journal *j,

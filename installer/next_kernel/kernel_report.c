@@ -96,28 +96,23 @@ static int64_t report_entry_number(const json_t *json, const char *key)
 	return json_integer_value(json_object_get(json, key));
 }
 
-static char *report_entry_text(const json_t *json, const char *key)
-{
-	return str_dup(json_string_value(json_object_get(json, key)));
-}
-
 static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
 {
-	auto_str char *verdict = report_entry_text(json, "verdict"), *code = report_entry_text(json, "code"),
-		      *stamp = report_entry_text(json, "stamp");
+	auto_str char *verdict = json_text_dup(json, "verdict"), *code = json_text_dup(json, "code"),
+		      *stamp = json_text_dup(json, "stamp");
 	const struct err_info *info = code ? err_info_by_name(code) : NULL;
 	size_t v = 0;
 	while (v < ARRAY_SIZE(names) && !str_eq(names[v], verdict))
 		v++;
 	if (v == ARRAY_SIZE(names) || !digest_is_hex(stamp) || !json_is_string(json_object_get(json, "release")))
 		return false;
-	*k = (struct kernel_report_entry){ .release = report_entry_text(json, "release"),
-					   .where = report_entry_text(json, "where"),
+	*k = (struct kernel_report_entry){ .release = json_text_dup(json, "release"),
+					   .where = json_text_dup(json, "where"),
 					   .is_next = json_is_true(json_object_get(json, "next")),
 					   .verdict = (enum kernel_verdict)v,
 					   .code = info ? info->code : 0,
-					   .evidence = report_entry_text(json, "evidence"),
-					   .package = report_entry_text(json, "package"),
+					   .evidence = json_text_dup(json, "evidence"),
+					   .package = json_text_dup(json, "package"),
 					   .tries = (unsigned)report_entry_number(json, "tries"),
 					   .not_before_s = report_entry_number(json, "not_before_s") };
 	memcpy(k->stamp, stamp, sizeof(k->stamp));
@@ -142,10 +137,10 @@ int kernel_report_read(const struct root *host, const char *boot_id, struct kern
 	int r = read_report_file(host, boot_id, &json, err);
 	if (r <= 0)
 		return r;
-	*ret = (struct kernel_report){ .running = report_entry_text(json, "running"),
-				       .driver = report_entry_text(json, "driver"),
-				       .next = report_entry_text(json, "next"),
-				       .next_by = report_entry_text(json, "next_by"),
+	*ret = (struct kernel_report){ .running = json_text_dup(json, "running"),
+				       .driver = json_text_dup(json, "driver"),
+				       .next = json_text_dup(json, "next"),
+				       .next_by = json_text_dup(json, "next_by"),
 				       .is_gated = json_is_true(json_object_get(json, "gate")) };
 	json_array_foreach(json_object_get(json, "kernels"), i, item)
 	{

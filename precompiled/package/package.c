@@ -169,7 +169,7 @@ static bool read_package_file(const json_t *json, struct package_file *f)
 		return false;
 	f->name = str_dup(name);
 	f->module = str_dup(module);
-	f->srcversion = str_dup(json_string_value(json_object_get(json, "srcversion")));
+	f->srcversion = json_text_dup(json, "srcversion");
 	memcpy(f->sha256, sha256, sizeof(f->sha256));
 	f->size = (uint64_t)json_integer_value(size);
 	return true;

@@ -74,7 +74,7 @@ static bool parse_provenance(const json_t *json, struct provenance *p)
 		return false;
 	p->origin = (enum provenance_origin)i;
 	p->catalog = (uint64_t)catalog;
-	p->source = str_dup(json_string_value(json_object_get(json, "source")));
+	p->source = json_text_dup(json, "source");
 	p->is_recorded = true;
 	return p->origin != PROVENANCE_FETCHED || (p->source && p->taken);
 }
@@ -277,7 +277,7 @@ int provenance_read_unverified(const struct root *state, uint64_t *ret_count, ch
 	if (r <= 0)
 		return r;
 	*ret_count = (uint64_t)json_integer_value(json_object_get(json, "count"));
-	*ret_last = str_dup(json_string_value(json_object_get(json, "last")));
+	*ret_last = json_text_dup(json, "last");
 	return *ret_count > 0;
 }
 

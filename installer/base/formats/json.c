@@ -62,3 +62,19 @@ json_t *json_strv(const struct strv *v)
 		json_array_append_new(array, json_text(v->items[i]));
 	return array;
 }
+
+char *json_text_dup(const json_t *object, const char *key)
+{
+	return str_dup(json_string_value(json_object_get(object, key)));
+}
+
+void json_strv_read(const json_t *array, struct strv *ret)
+{
+	size_t i;
+	json_t *item;
+	json_array_foreach(array, i, item)
+	{
+		if (json_is_string(item))
+			strv_add(ret, str_dup(json_string_value(item)));
+	}
+}

@@ -131,11 +131,6 @@ static void keep_pods_seen(const struct node_facts *from, struct node_facts *to)
 	to->seen = from->seen;
 }
 
-static char *dup_json_text(const json_t *object, const char *key)
-{
-	return str_dup(json_string_value(json_object_get(object, key)));
-}
-
 static bool is_text_changed(const char *a, const char *b)
 {
 	return a != b && !str_eq(a, b);
@@ -147,9 +142,9 @@ static bool renew_entry(struct cache_entry *w, const json_t *metadata)
 	const json_t *notes = json_object_get(metadata, "annotations");
 	auto_str char *holders = TAKE(w->holders), *loaded = TAKE(w->loaded);
 	free(w->version);
-	w->version = dup_json_text(metadata, "resourceVersion");
-	w->holders = dup_json_text(notes, KEY_PREFIX "agent.holders");
-	w->loaded = dup_json_text(notes, KEY_PREFIX "agent.loaded");
+	w->version = json_text_dup(metadata, "resourceVersion");
+	w->holders = json_text_dup(notes, KEY_PREFIX "agent.holders");
+	w->loaded = json_text_dup(notes, KEY_PREFIX "agent.loaded");
 	return is_text_changed(holders, w->holders) || is_text_changed(loaded, w->loaded);
 }
 
