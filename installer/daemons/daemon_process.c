@@ -99,11 +99,11 @@ static int signal_process(const struct daemon_env *p, const char *program, int p
 {
 	auto_fd int process = p->sys->process_open(p->sys, pid);
 	if (process < 0 && errno != ENOSYS)
-		return errno == ESRCH ? 0 : err_set(err, errno, "reach process %d", pid);
+		return errno == ESRCH ? 0 : err_set(err, errno, "open process %d", pid);
 	if (!daemon_is(p->kern, pid, start, program))
 		return 0;
 	int r = process < 0 ? kill(pid, signal) : p->sys->process_signal(p->sys, process, pid, signal);
-	return r < 0 && errno != ESRCH ? err_set(err, errno, "end process %d", pid) : 0;
+	return r < 0 && errno != ESRCH ? err_set(err, errno, "signal process %d", pid) : 0;
 }
 
 int daemon_end(const struct daemon_env *p, const char *program, int pid, uint64_t start, struct err *err)
@@ -117,5 +117,5 @@ int daemon_end(const struct daemon_env *p, const char *program, int pid, uint64_
 		if (wait_process_end(p, pid, start, tries[i].wait_ms))
 			return 0;
 	}
-	return err_set(err, E_IN_USE, "process %d (%s) does not end, not even by SIGKILL", pid, program_name(program));
+	return err_set(err, E_IN_USE, "process %d (%s) did not exit after SIGKILL", pid, program_name(program));
 }

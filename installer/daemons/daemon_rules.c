@@ -33,7 +33,7 @@ static bool has_bridge(const struct daemon_facts *f)
 static char *why_always(const struct daemon_facts *f)
 {
 	(void)f;
-	return str_dup("the driver stays initialised while nobody uses a GPU");
+	return str_dup("keeps the driver initialised while no process uses a GPU");
 }
 
 static char *why_bridge(const struct daemon_facts *f)
@@ -158,7 +158,7 @@ static char *why_not(const struct rule *rule, const struct daemon_facts *f)
 	if (!strv_has(&f->programs, rule->program))
 		return str_fmt("the driver's user space has no /%s", rule->program);
 	if (missing)
-		return str_fmt("waiting for modules of the host that are not loaded: %s", missing);
+		return str_fmt("waiting for host modules that are not loaded: %s", missing);
 	if (rule->is_on_bridge && !f->bridge)
 		return str_dup("waiting for the GUID of the management bridge's port");
 	return NULL;

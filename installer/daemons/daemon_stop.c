@@ -30,7 +30,7 @@ int daemon_stop_all(struct daemon_stop *s, struct err *err)
 		if (daemon_end(&place, e->argv.items[0], e->pid, e->start, err) < 0)
 			return err_wrap(err, "%s", e->name);
 		strv_add(&s->ended, str_dup(e->name));
-		progress_note(s->progress, "%s (pid %d) is stopped, so that the driver can go", e->name, e->pid);
+		progress_note(s->progress, "stopped %s (pid %d) to unload the driver", e->name, e->pid);
 	}
 	return s->ended.count > 0;
 }
@@ -45,7 +45,7 @@ static int restart_daemon(const struct daemon_stop *s, struct daemon_entry *e, s
 		return -1;
 	e->pid = pid; // one that forks is found by its pid file
 	e->start = start_time_of(s->kern, pid);
-	progress_note(s->progress, "%s is started again, because the driver stays", e->name);
+	progress_note(s->progress, "started %s again because the driver stays loaded", e->name);
 	return 0;
 }
 
@@ -64,5 +64,5 @@ void daemon_stop_undo(struct daemon_stop *s)
 {
 	struct err why;
 	if (s->ended.count && !daemon_record_owned(&s->record, s->kern) && restart_daemons(s, &why) < 0)
-		progress_note(s->progress, "what was stopped is not started again: %s", why.text);
+		progress_note(s->progress, "cannot restart the stopped daemons: %s", why.text);
 }

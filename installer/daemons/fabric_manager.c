@@ -20,7 +20,7 @@ int fabric_manager_settings(char *const *environment, struct strv *ret, struct e
 			continue;
 		const char *setting = *environment + strlen(PREFIX);
 		if (!is_valid_setting(setting))
-			return err_set(err, E_CONFIG, "environment: '%s' sets no field of the fabric manager",
+			return err_set(err, E_CONFIG, "environment: '%s' is not a setting of the fabric manager",
 				       *environment);
 		strv_add(&settings, str_dup(setting));
 	}

@@ -75,7 +75,7 @@ static char *find_uncounted_user(const struct modules *l)
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
 		if (m->refcount > m->holders.count && !has_unseen_kernel_user(l, m))
-			return str_fmt("somebody who cannot be seen from here uses module %s (%u references, %zu "
+			return str_fmt("something that is not visible from here uses module %s (%u references, %zu "
 				       "dependents)",
 				       m->name, m->refcount, m->holders.count);
 	}
@@ -134,12 +134,12 @@ static int stop_holder(const struct holders_wait *d, const struct holder *h, str
 {
 	auto_fd int process = d->sys->process_open(d->sys, h->pid);
 	if (process < 0)
-		return errno == ESRCH ? 0 : err_set(err, errno, "reach holder %d", h->pid);
+		return errno == ESRCH ? 0 : err_set(err, errno, "open process %d", h->pid);
 	if (!h->start || h->pid == 1 || start_time_of(d->kern, h->pid) != h->start)
 		return 0;
 	if (d->sys->process_signal(d->sys, process, h->pid, SIGTERM) < 0 && errno != ESRCH)
-		return err_set(err, errno, "ask holder %d to end", h->pid);
-	progress_note(d->progress, "asked pid %d %s to end (SIGTERM)", h->pid, h->comm);
+		return err_set(err, errno, "signal process %d", h->pid);
+	progress_note(d->progress, "sent SIGTERM to pid %d %s", h->pid, h->comm);
 	return 0;
 }
 
@@ -153,7 +153,7 @@ static int check_pid_namespace(const struct holders_wait *d, struct err *err)
 			       (pid_t)pid == getpid()))
 		return 0;
 	return err_set(err, E_RIGHTS,
-		       "holders can be asked to end only where proc shows our own process ids (hostPID)");
+		       "cannot stop holders: proc shows the processes of another pid namespace (hostPID is needed)");
 }
 
 static int stop_holders(const struct holders_wait *d, const struct holders *h, struct strv *asked, struct err *err)
@@ -183,7 +183,7 @@ static void tell_blocker(const struct holders_wait *d, const char *who, struct t
 	int64_t now = clock_ms();
 	if (str_eq(who, last->text) && now - last->at_ms < TELL_MS)
 		return;
-	progress_note(d->progress, "waiting for whoever uses the driver: %s", who);
+	progress_note(d->progress, "waiting for users of the driver: %s", who);
 	free(last->text);
 	*last = (struct told){ .text = str_dup(who), .at_ms = now };
 }

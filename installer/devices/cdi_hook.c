@@ -16,7 +16,7 @@ static int bundle_root(const struct root *machine, const char *bundle, char **re
 		return -1;
 	const char *path = json_string_value(json_object_get(json_object_get(json, "root"), "path"));
 	if (!path || !*path)
-		return err_set(err, E_CONFIG, "'%s' %s", config, r ? "names no root" : "is not there");
+		return err_set(err, E_CONFIG, "'%s' %s", config, r ? "has no root" : "does not exist");
 	*ret = *path == '/' ? str_dup(path) : str_fmt("%s/%s", bundle, path);
 	return 0;
 }
@@ -28,9 +28,9 @@ int cdi_hook_open(const struct root *machine, const char *state, size_t len, str
 	auto_str char *path = NULL;
 	const char *bundle = json_string_value(json_object_get(json, "bundle"));
 	if (!json)
-		return err_set(err, E_CONFIG, "the state on standard input is not JSON: %s", problem.text);
+		return err_set(err, E_CONFIG, "the state on standard input is not valid JSON: %s", problem.text);
 	if (!bundle || *bundle != '/')
-		return err_set(err, E_CONFIG, "the state on standard input names no bundle by an absolute path");
+		return err_set(err, E_CONFIG, "the state on standard input has no absolute path of a bundle");
 	if (bundle_root(machine, bundle, &path, err) < 0 || root_sub(machine, path, ret, err) < 0)
 		return err_wrap(err, "find the container's root");
 	return 0;

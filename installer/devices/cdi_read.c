@@ -429,8 +429,8 @@ static int check_version(const struct cdi_request *w, const char *export, const 
 	if (modules_read(w->host, w->kern, "", &l, err) < 0)
 		return -1;
 	if (!str_eq(l.version, c->version))
-		return err_set(err, E_NOT_READY, "driver %s is loaded, the user space in '/%s' is of %s",
-			       l.version ? l.version : "of no known version", export, c->version);
+		return err_set(err, E_NOT_READY, "driver %s is loaded, but the user space in '/%s' is %s",
+			       l.version ? l.version : "of unknown version", export, c->version);
 	return 0;
 }
 
@@ -450,7 +450,7 @@ int cdi_read(const struct cdi_request *w, struct cdi *ret, struct err *err)
 	    read_instances(w->kern, &c, err) < 0)
 		return -1;
 	if (!c.gpu_count)
-		return err_set(err, E_NO_DEVICE, "the driver serves no GPU that could be named");
+		return err_set(err, E_NO_DEVICE, "the driver serves no GPU");
 	if (read_driver_files(w, &c, err) < 0)
 		return -1;
 	*ret = c;

@@ -21,8 +21,7 @@ int cdi_spec_file_check(const char *file, struct err *err)
 	auto_str char *folder = spec_dir(file);
 	if (str_eq(file, "none") || (*file == '/' && *path_in_host(folder) && str_ends(file, ".json")))
 		return 0;
-	return err_set(err, E_USAGE, "--cdi '%s' is no absolute path of a file *.json in a directory, and not 'none'",
-		       file);
+	return err_set(err, E_USAGE, "--cdi '%s' is neither an absolute path of a *.json file nor 'none'", file);
 }
 
 // Where one is kept in this boot: 1 = there is such a place. A record that cannot be understood tells nothing.
@@ -152,7 +151,7 @@ static int write_current_spec(const struct cdi_request *w, const char *file, str
 	auto_str char *rival = NULL;
 	int r = cdi_spec_file_conflict(w->host, file, &rival, err);
 	if (r > 0)
-		return err_set(err, E_CDI_RIVAL, "'%s' is of kind %s, too", rival, CDI_KIND);
+		return err_set(err, E_CDI_RIVAL, "'%s' is also of kind %s", rival, CDI_KIND);
 	if (r < 0 || cdi_read(w, &c, err) < 0)
 		return -1;
 	auto_json json_t *json = cdi_json(&c);

@@ -186,11 +186,14 @@ static int want_imex(const struct context *c, unsigned channels, struct err *err
 {
 	unsigned major = devices_major(c->table, "nvidia-caps-imex-channels");
 	if (!major)
-		return channels ? err_set(err, E_USAGE, "%u IMEX channels wished: this driver has none", channels) : 0;
+		return channels ?
+			       err_set(err, E_USAGE, "%u IMEX channels requested, but this driver has none", channels) :
+			       0;
 	if (channels > MINORS)
-		return err_set(err, E_USAGE, "%u IMEX channels wished: a driver has at most %d", channels, MINORS);
+		return err_set(err, E_USAGE, "%u IMEX channels requested, but a driver has at most %d", channels,
+			       MINORS);
 	if (c->params.has_imex_count && channels > c->params.imex_count)
-		return err_set(err, E_USAGE, "%u IMEX channels wished: the driver was loaded for %u", channels,
+		return err_set(err, E_USAGE, "%u IMEX channels requested, but the driver was loaded for %u", channels,
 			       c->params.imex_count);
 	if (channels == 0 && c->params.is_imex0_requested)
 		channels = 1;

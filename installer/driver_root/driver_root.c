@@ -20,7 +20,7 @@ int driver_root_open(struct driver_root *e, const char *dir, struct err *err)
 		if (*parts.items[i] == '.')
 			return err_set(err, E_USAGE, "--export '%s': no part of the path may begin with a dot", dir);
 	if (*dir != '/' || parts.count < 2)
-		return err_set(err, E_USAGE, "--export '%s' is no absolute path with a directory above it", dir);
+		return err_set(err, E_USAGE, "--export '%s' is not an absolute path with a parent directory", dir);
 	e->dir = strv_join(&parts, "/");
 	e->base = str_dup(parts.items[parts.count - 1]);
 	e->parent = str_ndup(e->dir, strlen(e->dir) - strlen(e->base) - 1);
@@ -148,7 +148,7 @@ static int is_root_settled(const struct driver_root *e, const struct work *w, ch
 	if (mount_ns_mounts(&w->mount_ns, &now, err) < 0)
 		return -1;
 	if (!overmount_is_settled(&overmount, &now))
-		*ret_why = str_dup("an earlier one lies beneath it");
+		*ret_why = str_dup("an earlier one is still mounted beneath it");
 	return !*ret_why;
 }
 
@@ -247,7 +247,7 @@ static void label_if_enabled(const struct driver_root *e, const struct driver_ro
 	struct err why = { 0 };
 	int due = selinux_is_enabled(e->kern, &why);
 	if (due < 0 || (due > 0 && label_trees(e, request, w, &why) < 0))
-		progress_note(e->progress, "SELinux may keep containers from what is exported: %s", why.text);
+		progress_note(e->progress, "SELinux may keep containers from reading the driver root: %s", why.text);
 }
 
 int driver_root_prepare(struct driver_root *e, const struct driver_root_request *request, struct err *err)
@@ -342,8 +342,8 @@ int driver_root_set_firmware_path(struct driver_root *e, const struct driver_roo
 	if (r <= 0)
 		return r;
 	if (!is_firmware_path_free(e, &search)) {
-		progress_note(e->progress, "the kernel's firmware path is '%s', set by somebody else: it stays",
-			      search.path ? search.path : "not to be seen");
+		progress_note(e->progress, "the kernel's firmware path is '%s', not set by kmodsmith: it stays",
+			      search.path ? search.path : "not visible");
 		return 0;
 	}
 	auto_str char *path = str_fmt("/%s/%s/%s", e->parent, e->is_switched ? e->base : e->made, FIRMWARE);

@@ -136,8 +136,7 @@ static int check_firmware_path(const struct driver_root *e, const char *release,
 	if (!search.path || !*search.path || !driver_root_is_firmware_path(e, search.path))
 		return 0;
 	auto_str char *needed = driver ? find_needed_firmware(e, &search, driver) : NULL;
-	return needed ? err_set(err, E_FIRMWARE,
-				"the kernel finds '%s' of the driver that is loaded only in the export /%s", needed,
+	return needed ? err_set(err, E_FIRMWARE, "the loaded driver's firmware '%s' is only in the export /%s", needed,
 				e->dir) :
 			1;
 }

@@ -89,7 +89,7 @@ static int bind_entry(const struct mount_ns *s, const struct root *gen, const st
 		return -1;
 	if (s->sys->mount_bind(s->sys, stage, at, p->is_whole) < 0 || s->sys->mount_detach(s->sys, dir, STAGE) < 0)
 		return entry_refused("mount", p, err);
-	return unlinkat(dir, STAGE, is_dir ? AT_REMOVEDIR : 0) < 0 ? entry_refused("clear up after", p, err) : 0;
+	return unlinkat(dir, STAGE, is_dir ? AT_REMOVEDIR : 0) < 0 ? entry_refused("clean up after", p, err) : 0;
 }
 
 static int make_own_dir(const struct root *gen, const char *path, struct err *err)
@@ -150,7 +150,7 @@ static int check_link(const struct root *gen, const struct root_entry *p, char *
 		return -1;
 	if (str_eq(target, p->source))
 		return 1;
-	*ret_why = entry_problem("is not the link that it should be", p);
+	*ret_why = entry_problem("is not the expected link", p);
 	return 0;
 }
 
@@ -260,7 +260,7 @@ static int detach_generation(const struct mount_ns *s, const struct root *parent
 {
 	auto_str char *dir = mount_ns_path(s, parent->fd);
 	if (!dir)
-		return err_set(err, E_RIGHTS, "proc does not tell where '%s' is", parent->name);
+		return err_set(err, E_RIGHTS, "proc does not show where '%s' is", parent->name);
 	auto_str char *path = str_fmt("%s/%s", str_eq(dir, "/") ? "" : dir, name);
 	for (;;) {
 		auto_mountinfo struct mountinfo now = { 0 };

@@ -29,7 +29,7 @@ int image_payload_open(const char *dir, struct image_payload *ret, struct err *e
 		return 0;
 	}
 	if (r >= 0)
-		err_set(err, E_PAYLOAD, "--payload '%s': it lacks " IMAGE_DIR_DOCUMENT " or " IMAGE_DIR_ROOT, dir);
+		err_set(err, E_PAYLOAD, "--payload '%s' lacks " IMAGE_DIR_DOCUMENT " or " IMAGE_DIR_ROOT, dir);
 	image_payload_done(&c);
 	return -1;
 }

@@ -233,6 +233,6 @@ int modules_dir_make(const struct package *p, const char *release, const struct 
 	if (root_exists(store, key))
 		return 0;
 	if (scratch_make(store, "modules", &into, err) < 0 || fill_modules_dir(&k, err) < 0)
-		return err_wrap(err, "make the tree of modules");
+		return err_wrap(err, "make the modules directory");
 	return scratch_keep(&into, key, err);
 }

@@ -76,7 +76,7 @@ int mount_ns_copy(const struct mount_ns *s, int at, struct mount_ns *ret, struct
 	c.sys = s->sys;
 	auto_fd int back = open_own_ns(s->proc, &c);
 	if (back < 0 || fchdir(at) < 0)
-		return enter_refused("look at the own mount namespace", err);
+		return enter_refused("open our own mount namespace", err);
 	if (s->sys->mount_copy(s->sys) < 0) {
 		int problem = errno;
 		int r = fchdir(c.cwd); // an error that follows an error
@@ -129,7 +129,7 @@ int mount_ns_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct er
 		return info < 0 ? file_fail("open", path, err) : -1;
 	const char *line = strstr(text, "mnt_id:");
 	if (!line || sscanf(line, "mnt_id: %u", ret) != 1)
-		return err_set(err, E_RIGHTS, "proc does not tell what is mounted where");
+		return err_set(err, E_RIGHTS, "proc does not show the id of a mount");
 	return 0;
 }
 

@@ -29,7 +29,7 @@ static int read_overmount(const struct overmount *s, struct mountinfo *ret_now, 
 {
 	*ret_point = mount_point_path(s);
 	if (!*ret_point)
-		return err_set(err, E_RIGHTS, "proc does not tell where '%s' is", s->parent->name);
+		return err_set(err, E_RIGHTS, "proc does not show where '%s' is", s->parent->name);
 	return mount_ns_mounts(s->mount_ns, ret_now, err);
 }
 
@@ -40,7 +40,7 @@ bool overmount_is_ours(const struct overmount *s, const struct mountinfo *now, c
 	if (!m)
 		*ret_why = str_dup("there is none yet");
 	else if (!str_eq(m->source, s->source))
-		*ret_why = str_dup("somebody else has mounted something there");
+		*ret_why = str_dup("a mount that is not ours is there");
 	return !*ret_why;
 }
 
@@ -174,7 +174,7 @@ static int detach_children(const struct overmount *s, int below, unsigned id, st
 		if (!mountinfo_path_is_below(child->point, point))
 			return err_set(err, EBUSY, "'%s' was moved", point);
 		if (s->mount_ns->sys->mount_detach(s->mount_ns->sys, below, child->point + strlen(point) + 1) < 0)
-			return overmount_refused("detach what is mounted in the former", s, err);
+			return overmount_refused("detach the mounts in the former driver root on", s, err);
 	}
 }
 
@@ -187,14 +187,14 @@ static int share_parent(const struct overmount *s, struct err *err)
 		return -1;
 	const struct mount *m = mountinfo_find(&now, id);
 	if (!m)
-		return err_set(err, E_RIGHTS, "proc does not tell on what '%s' is", s->parent->name);
+		return err_set(err, E_RIGHTS, "proc does not show the mount of '%s'", s->parent->name);
 	if (m->peers)
 		return 0;
 	auto_fd int at = mount_ns_open_path(s->mount_ns, m->point, err);
 	if (at < 0)
 		return -1;
 	return s->mount_ns->sys->mount_shared(s->mount_ns->sys, at) < 0 ?
-		       overmount_refused("share the mount below", s, err) :
+		       overmount_refused("share the mount that holds", s, err) :
 		       0;
 }
 
@@ -208,7 +208,7 @@ static int remove_beneath(const struct overmount *s, int below, struct err *err)
 	auto_fd int at = openat(s->mount_ns->proc, "self/cwd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (at < 0 || sys->mount_private(sys, at) < 0 || sys->mount_detach(sys, at, ".") < 0 ||
 	    sys->mount_detach(sys, at, ".") < 0)
-		return overmount_refused("detach what was in", s, err);
+		return overmount_refused("detach the former driver root on", s, err);
 	return 0;
 }
 

@@ -79,5 +79,5 @@ int source_tree_make(const struct root *payload, const char *driver, enum flavou
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
 		r = copy_source_file(payload, from, &into.root, names.items[i], err);
 	}
-	return r < 0 ? err_wrap(err, "lay out the sources of driver %s", driver) : scratch_keep(&into, key, err);
+	return r < 0 ? err_wrap(err, "copy the sources of driver %s", driver) : scratch_keep(&into, key, err);
 }

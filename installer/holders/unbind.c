@@ -117,10 +117,10 @@ static int write_attribute(const struct unbind_work *w, struct unbound_device *d
 		return -1;
 	d->is_stuck = result.end != BOUNDED_DONE;
 	if (result.end == BOUNDED_LATE)
-		return err_set(
-			err, E_WEDGED,
-			"%s of %s: the kernel did not come back within %g s; process %d waits for whoever uses it",
-			d->driver, d->name, w->timeout_ms / 1e3, (int)result.child);
+		return err_set(err, E_WEDGED,
+			       "%s of %s: the kernel did not come back within %g s; process %d is still waiting for "
+			       "the device",
+			       d->driver, d->name, w->timeout_ms / 1e3, (int)result.child);
 	if (result.end == BOUNDED_DIED)
 		return err_set(err, E_WEDGED, "%s of %s: the kernel killed the caller", d->driver, d->name);
 	return result.error ? err_set(err, E_BOUND, "%s: write '%s' to %s: %s", d->name, text, path,
@@ -216,7 +216,7 @@ static void release_framebuffers(const struct unbind_work *w, const struct gpus 
 		add_unbound_device(r, "platform", name, driver);
 		struct unbound_device *d = &r->items[r->count - 1];
 		if (refuse_held_device(w, d, &err) < 0 || unbind_device(w, d, &err) < 0)
-			progress_note(w->progress, "%s is left alone: %s", name, err.text);
+			progress_note(w->progress, "%s stays bound: %s", name, err.text);
 	}
 }
 
@@ -260,7 +260,7 @@ void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *g
 			continue;
 		add_unbound_device(&left, "pci", address, str_dup(OURS));
 		if (set_override(w, &left.items[left.count - 1], "", &err) < 0)
-			progress_note(w->progress, "driver_override stays: %s", err.text);
+			progress_note(w->progress, "driver_override is not cleared: %s", err.text);
 	}
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A record below run/kmodsmith that counts for one boot. Nothing clears that directory where /run is not a tmpfs, or is
-// a container's own, so each record names the boot id of its writer (member "boot_id", in export.json "boot"), and what another boot wrote
-// tells nothing.
+// a container's own, so each record names the boot id of its writer (member "boot_id", in export.json "boot"), and one
+// of another boot is ignored.
 #pragma once
 #include "base/formats/json.h"
 

@@ -20,20 +20,19 @@ static const struct {
 	{ CAP_SYS_MODULE, CAPABILITY_DRIVER, KEPT, "to load and unload modules" },
 	{ CAP_MKNOD, CAPABILITY_DRIVER, DROPPED, "to make device nodes" },
 	{ CAP_SYS_ADMIN, CAPABILITY_MOUNTS | CAPABILITY_COMPILE | CAPABILITY_DAEMONS, KEPT,
-	  "to mount the driver's root, and to fence a compile in" },
+	  "to mount the driver root and to sandbox a compile" },
 	{ CAP_SYS_CHROOT, CAPABILITY_MOUNTS, KEPT, "to mount in the host's mount namespace" },
 	{ CAP_SYS_PTRACE, CAPABILITY_HOLDERS, KEPT, "to see which processes hold the driver, and the host's root" },
 	{ CAP_DAC_READ_SEARCH, CAPABILITY_HOLDERS, KEPT, "to list the open files of other users' processes" },
 	{ CAP_KILL, CAPABILITY_STOP | CAPABILITY_COMPILE | CAPABILITY_DAEMONS, KEPT,
-	  "to end holders, daemons, and a compile that is late" },
+	  "to stop holders, daemons, and a compile that runs too long" },
 	{ CAP_CHOWN, CAPABILITY_COMPILE | CAPABILITY_DAEMONS, WITH_DAEMONS,
 	  "to give a compile and a daemon their own files" },
 	{ CAP_SETUID, CAPABILITY_COMPILE | CAPABILITY_DAEMONS, WITH_DAEMONS,
 	  "to run a compile and daemons as ordinary users" },
 	{ CAP_SETGID, CAPABILITY_COMPILE | CAPABILITY_DAEMONS, WITH_DAEMONS,
 	  "to run a compile and daemons as ordinary users" },
-	{ CAP_SETPCAP, CAPABILITY_COMPILE, DROPPED,
-	  "to take every capability from a compile, and from itself when ready" },
+	{ CAP_SETPCAP, CAPABILITY_COMPILE, DROPPED, "to drop the capabilities of a compile, and its own when ready" },
 };
 
 int capabilities_missing(const struct root *kern, unsigned uses, struct strv *ret, struct err *err)
@@ -58,7 +57,7 @@ int capabilities_drop(bool has_daemons, bool is_compiling, char **ret_dropped, s
 		    (is_compiling && rights[i].uses & CAPABILITY_COMPILE))
 			keep |= CAPS_BIT(rights[i].bit);
 	if (caps_keep(keep, &dropped, err) < 0)
-		return err_wrap(err, "give up what serving does not take");
+		return err_wrap(err, "drop the capabilities that are no longer needed");
 	*ret_dropped = caps_text(dropped);
 	return 0;
 }

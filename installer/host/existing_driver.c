@@ -29,9 +29,9 @@ void existing_driver_done(struct existing_driver *r)
 
 char *existing_driver_text(const struct existing_driver *r)
 {
-	return str_fmt("%s (%s, %s%s)", r->version ? r->version : "of unknown version",
-		       r->flavour ? flavour_name(r->flavour) : "flavour unknown",
-		       r->file ? "from " : "from no file of the host", r->file ? r->file : "");
+	return str_fmt("%s (%s, %s%s)", r->version ? r->version : "unknown version",
+		       r->flavour ? flavour_name(r->flavour) : "unknown module type",
+		       r->file ? "from " : "no file on the host", r->file ? r->file : "");
 }
 
 // The module that says whose the set is.

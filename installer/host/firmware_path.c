@@ -67,7 +67,7 @@ int firmware_path_plain(const struct root *kern, const char *release, struct fir
 	auto_firmware_path struct firmware_path s = { 0 };
 	strv_add(&s.endings, str_dup(""));
 	if (read_parameter(kern, &s, err) < 0)
-		return err_wrap(err, "see where the kernel looks for firmware");
+		return err_wrap(err, "read where the kernel looks for firmware");
 	add_parameter_dirs(&s, release);
 	strv_add(&s.dirs, str_fmt("lib/firmware/updates/%s", release));
 	strv_add(&s.dirs, str_dup("lib/firmware/updates"));
@@ -84,7 +84,7 @@ int firmware_path(const struct root *host, const struct root *kern, const char *
 	if (firmware_path_plain(kern, release, ret, err) < 0)
 		return -1;
 	if (read_endings(host, kern, release, ret, err) < 0)
-		return err_wrap(err, "see where the kernel looks for firmware");
+		return err_wrap(err, "read where the kernel looks for firmware");
 	return 0;
 }
 
@@ -128,10 +128,10 @@ char *firmware_path_text(const struct firmware_path *s)
 	for (size_t d = 0; d < s->dirs.count; d++)
 		str_add(&text, "%s%s%s", d ? ", " : "", *s->dirs.items[d] == '/' ? "" : "/", s->dirs.items[d]);
 	if (!s->path)
-		str_add(&text, "; the kernel shows no path parameter");
+		str_add(&text, "; the kernel has no path parameter");
 	else
 		str_add(&text, "; firmware_class.path is %s%s%s%s", *s->path ? "'" : "unset", s->path,
-			*s->path ? "'" : "", s->is_path_writable ? "" : " and cannot be written here");
+			*s->path ? "'" : "", s->is_path_writable ? "" : " and is read-only here");
 	for (char *c = text; *c; c++) // a newline in the parameter
 		*c = *c == '\n' ? '?' : *c;
 	return text;

@@ -175,16 +175,17 @@ static int choose_auto(const struct coverage *t, const char *version, unsigned b
 		       struct err *err)
 {
 	if (!t->all && !t->served)
-		return err_set(err, E_UNSUPPORTED_GPU, "driver %s cannot serve %s", version, t->list);
+		return err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
 	if (!t->all)
-		return err_set(err, E_MIXED_GPUS, "no flavour of driver %s serves all of %s", version, t->list);
+		return err_set(err, E_MIXED_GPUS, "no module type of driver %s supports every GPU: %s", version,
+			       t->list);
 	bool is_free = t->all == BOTH;
 	enum flavour f = !is_free                     ? (enum flavour)t->all :
 			 branch < OPEN_DEFAULT_BRANCH ? FLAVOUR_PROPRIETARY :
 							FLAVOUR_OPEN;
 	char *why = is_free ?
-			    str_fmt("both flavours would do; %s is the default of branch %u", flavour_name(f), branch) :
-			    str_fmt("the only flavour at hand that serves all %zu GPUs (%s)", t->count,
+			    str_fmt("both module types work; %s is the default of branch %u", flavour_name(f), branch) :
+			    str_fmt("the only available module type that supports all %zu GPUs (%s)", t->count,
 				    t->names ? t->names : "none");
 	*ret = (struct gpu_support_choice){ .flavour = f, .why = why };
 	return 0;
@@ -201,14 +202,14 @@ static int choose_requested(const struct gpus *gpus, const struct coverage *t, c
 			strv_add(&choice.left, str_dup(gpus->items[i].address));
 	if (t->count && choice.left.count == t->count) {
 		gpu_support_choice_done(&choice);
-		return t->raw ? err_set(err, E_FLAVOUR, "the %s flavour of driver %s cannot serve %s; %s can",
+		return t->raw ? err_set(err, E_FLAVOUR, "the %s module type of driver %s does not support %s; %s does",
 					flavour_name(request), version, t->list,
 					flavour_name((enum flavour)(BOTH & ~request))) :
-				err_set(err, E_UNSUPPORTED_GPU, "driver %s cannot serve %s", version, t->list);
+				err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
 	}
 	auto_str char *left = strv_join(&choice.left, ", ");
-	choice.why = str_fmt("%s was asked for%s%s", flavour_name(request),
-			     *left ? "; it leaves without a driver: " : "", left);
+	choice.why = str_fmt("%s was requested%s%s", flavour_name(request),
+			     *left ? "; GPUs left without a driver: " : "", left);
 	*ret = choice;
 	return 0;
 }
@@ -220,8 +221,8 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	if (!branch)
 		return err_set(err, E_USAGE, "'%s' is no driver version", driver_version);
 	if (!available || (request != FLAVOUR_AUTO && !(available & request)))
-		return err_set(err, E_FLAVOUR, "the %s flavour of driver %s is not at hand", flavour_name(request),
-			       driver_version);
+		return err_set(err, E_FLAVOUR, "the %s module type of driver %s is not available",
+			       flavour_name(request), driver_version);
 	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, branch, available);
 	return request == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
 					 choose_requested(gpus, &t, driver_version, request, ret, err);
@@ -241,5 +242,7 @@ int gpu_support_check(const struct gpus *gpus, struct err *err)
 	}
 	if (flavours == FLAVOUR_OPEN && first < OPEN_FIRST_BRANCH)
 		first = OPEN_FIRST_BRANCH;
-	return flavours && first <= last ? 0 : err_set(err, E_MIXED_GPUS, "no driver serves all of %s", t.list);
+	return flavours && first <= last ?
+		       0 :
+		       err_set(err, E_MIXED_GPUS, "no driver version supports every GPU: %s", t.list);
 }

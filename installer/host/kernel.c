@@ -40,7 +40,7 @@ static int require_line(const struct root *root, const char *path, char **ret, s
 	if (r != 0)
 		return r;
 	auto_str char *full = root_path(root, path);
-	return err_set(err, ENOENT, "the running kernel is unknown: read '%s'", full);
+	return err_set(err, ENOENT, "cannot identify the running kernel: '%s' does not exist", full);
 }
 
 static char *elf_arch(const struct root *host)

@@ -375,7 +375,7 @@ int module_params_differing(const struct module_params *p, const struct modules 
 		const struct module_param *request = &p->items[i];
 		const char *has = request->source == PARAM_DEFAULT ? NULL : module_param_shown(request, loaded);
 		if (has && !is_value_equal(has, request->value))
-			strv_add(&differ, str_fmt("%s %s: %s, wished %s", request->module, request->name, has,
+			strv_add(&differ, str_fmt("%s %s: %s, requested %s", request->module, request->name, has,
 						  request->value ? request->value : "(set)"));
 	}
 	int r = differ.count > 0;

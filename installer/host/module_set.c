@@ -14,7 +14,7 @@ int module_set_check_name(const char *what, const char *name, struct err *err)
 			return 0;
 		str_add(&list, "%s%s", i ? ", " : "", known[i]);
 	}
-	return err_set(err, E_USAGE, "%s: '%s' is no module of the NVIDIA driver (%s)", what, name, list);
+	return err_set(err, E_USAGE, "%s: '%s' is not a module of the NVIDIA driver (%s)", what, name, list);
 }
 
 int module_set_read(const struct root *dir, const struct strv *names, struct module_set *ret, struct err *err)

@@ -250,7 +250,7 @@ static int visit_module(const struct modules *l, const struct loaded_module *m, 
 	if (*mark == VISIT_DONE)
 		return 0;
 	if (*mark == VISIT_OPEN)
-		return err_set(err, E_IN_USE, "module %s holds itself through its holders", m->name);
+		return err_set(err, E_IN_USE, "module %s depends on itself through its holders", m->name);
 	*mark = VISIT_OPEN;
 	for (size_t i = 0; i < m->holders.count; i++) {
 		const struct loaded_module *holder = modules_find(l, m->holders.items[i]);

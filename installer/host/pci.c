@@ -213,8 +213,8 @@ int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err)
 		if (!gpu->is_vf && (owner == GPU_FOREIGN || (owner == GPU_KERNEL && !is_released)))
 			return err_set(
 				err, E_BOUND,
-				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file of /etc/modprobe.d, "
-				"renew the initramfs and reboot",
+				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file in /etc/modprobe.d, "
+				"rebuild the initramfs and reboot",
 				gpu->address, gpu->device, gpu->driver, driver_module(gpu->driver));
 	}
 	return 0;

@@ -322,5 +322,7 @@ int journal_keep(const struct root *host, const struct root *state, bool is_memo
 	free(j->unwritten);
 	j->unwritten = str_fmt("'%s' cannot be written: %s", state->name, err->text);
 	why = *err;
-	return write_memory_journal(host, state, j, err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 1;
+	return write_memory_journal(host, state, j, err) < 0 ?
+		       err_wrap(err, "%s, and writing it in memory failed", why.text) :
+		       1;
 }

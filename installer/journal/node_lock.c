@@ -44,7 +44,7 @@ int node_lock_take(const struct root *host, struct err *err)
 
 int node_lock_take_prebuild(const struct root *host, struct err *err)
 {
-	return take_lock_file(host, "ahead.lock", "looking after the kernels to come", err);
+	return take_lock_file(host, "ahead.lock", "prebuilding for other kernels", err);
 }
 
 int node_lock_take_agent(const struct root *host, struct err *err)

@@ -57,7 +57,7 @@ int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err 
 	if (open_memory_dir(m->host, &dir, err) < 0)
 		return -1;
 	if (fstatvfs(dir.fd, &fs) < 0)
-		return err_set(err, errno, "look for room in '%s'", dir.name);
+		return err_set(err, errno, "check the free space of '%s'", dir.name);
 	uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
 	jobs_read(m->kern, &memory);
 	if (room < bytes)
@@ -85,7 +85,8 @@ int state_dir_stage(struct state_dir *m, const struct layout *from, const struct
 		return done;
 	struct err why = *err;
 	if (stage_in_memory(m, from, p, err) < 0)
-		return err_wrap(err, "'%s' cannot be written (%s), and in memory", state->name, why.text);
+		return err_wrap(err, "'%s' cannot be written (%s), and unpacking in memory failed", state->name,
+				why.text);
 	progress_note(m->progress,
 		      "'%s' cannot be written (%s): driver %s is unpacked in memory; next: " STATE_DIR_NEXT,
 		      state->name, why.text, p->key.driver);
@@ -96,7 +97,7 @@ int state_dir_space(const struct root *state, uint64_t bytes, struct err *err)
 {
 	struct statvfs fs;
 	if (fstatvfs(state->fd, &fs) < 0)
-		return err_set(err, errno, "look for room in '%s'", state->name);
+		return err_set(err, errno, "check the free space of '%s'", state->name);
 	if (fs.f_flag & ST_RDONLY)
 		return err_set(err, E_READ_ONLY, "'%s' is on a read-only file system", state->name);
 	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize, wanted = bytes + JOURNAL_BYTES;

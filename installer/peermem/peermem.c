@@ -58,7 +58,7 @@ static void write_peermem_file(const struct peermem *p, const struct err *failur
 		json_pack("{s:s, s:o, s:f, s:i, s:b, s:O}", "state", states[p->now], "why", json_text(p->why),
 			  "deadline", p->deadline, "pid", (int)getpid(), "dma_buf", p->has_dma_buf, "error", error);
 	if (boot_record_write(p->host, FILE_NAME, boot, file, &why) < 0)
-		progress_note(p->progress, "probes cannot see what nvidia-peermem does: %s", why.text);
+		progress_note(p->progress, "cannot record the state of nvidia-peermem: %s", why.text);
 }
 
 // The same again is neither told nor written.
@@ -77,7 +77,7 @@ static void enter_peermem_state(struct peermem *p, enum peermem_state now, const
 static int fail_peermem(struct peermem *p, struct err *err)
 {
 	if (p->has_dma_buf)
-		err_wrap(err, "no nvidia-peermem (GPU memory can be shared through dma-buf all the same)");
+		err_wrap(err, "nvidia-peermem is not loaded (GPU memory can still be shared through dma-buf)");
 	p->now = PEERMEM_FAILED;
 	p->deadline = 0;
 	snprintf(p->why, sizeof(p->why), "%s", err->text);
@@ -118,8 +118,8 @@ static int unload_stale_peermem(const struct peermem *p, const struct facts *fac
 	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
 	if (!now)
 		return 0;
-	progress_note(p->progress, "nvidia-peermem: the kernel has %s, the driver's is %s: it is replaced",
-		      now->srcversion, f->module.srcversion);
+	progress_note(p->progress, "nvidia-peermem: %s is loaded, the driver's is %s: replacing it", now->srcversion,
+		      f->module.srcversion);
 	return unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) < 0 ? -1 : 0;
 }
 
@@ -164,7 +164,7 @@ static int load_peermem(struct peermem *p, struct err *err)
 		if (!is_module_live(p->kern, "nvidia_peermem"))
 			return -1;
 		if (err->code != E_NOT_FOUND)
-			progress_note(p->progress, "nvidia-peermem: what is loaded stays, and cannot be compared: %s",
+			progress_note(p->progress, "nvidia-peermem: cannot compare the loaded module, leaving it: %s",
 				      err->text);
 		return 0;
 	}
@@ -199,9 +199,9 @@ int peermem_step(struct peermem *p, struct err *err)
 		return 1;
 	}
 	if (p->now == PEERMEM_LOADED)
-		progress_note(p->progress, "nvidia-peermem: is gone, and is loaded again");
+		progress_note(p->progress, "nvidia-peermem: no longer loaded, loading it again");
 	if (!peermem_is_due(p->kern)) {
-		enter_peermem_state(p, PEERMEM_NONE, "no PCI function of vendor 15b3 is there");
+		enter_peermem_state(p, PEERMEM_NONE, "no PCI device of vendor 15b3 (NVIDIA networking)");
 		return 1;
 	}
 	if (!is_module_live(p->kern, "nvidia"))
@@ -262,8 +262,8 @@ int peermem_probe(const struct root *host, const struct root *kern, struct peerm
 {
 	int r = peermem_status(host, kern, ret, err);
 	if (r == 0)
-		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nobody loads it");
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nothing is loading it");
 	if (r > 0 && !ret->is_fine)
-		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last word: %s", ret->why);
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last state: %s", ret->why);
 	return r < 0 ? -1 : 0;
 }

@@ -140,11 +140,10 @@ int peermem_module_find(const struct root *host, const struct root *state, const
 		return -1;
 	}
 	if (r == 0)
-		return err_set(
-			err, E_NOT_FOUND,
-			"no nvidia-peermem of the loaded driver %s: neither in /%s, nor in the store, nor in the "
-			"host's lib/modules/%s",
-			facts->loaded.version, EXPORT, facts->host.release);
+		return err_set(err, E_NOT_FOUND,
+			       "no nvidia-peermem of the loaded driver %s in /%s, in the store or in the "
+			       "host's lib/modules/%s",
+			       facts->loaded.version, EXPORT, facts->host.release);
 	f.has_dma_buf = facts->loaded.flavour == FLAVOUR_OPEN && has_import(&f.core, "dma_buf_export");
 	*ret = f;
 	f = PEERMEM_MODULE_NONE;
@@ -225,8 +224,8 @@ int peermem_module_prove(const struct root *host, const struct root *kern, const
 	const struct module *module = &f->module;
 	if (!has_import(module, REGISTER))
 		return err_set(err, E_SYMBOL,
-			       "%s was compiled where no %s was known, and such a module never starts; build the "
-			       "driver's package again with the network driver's headers",
+			       "%s was compiled without %s, and such a module never starts; rebuild the "
+			       "driver package with the network driver's headers",
 			       f->from, REGISTER);
 	add_exports(loaded, f->core.exports);
 	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)

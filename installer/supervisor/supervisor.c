@@ -66,7 +66,7 @@ static void write_record(struct supervisor *k)
 	if (str_eq(text, k->written))
 		return;
 	if (daemon_record_write(k->host, k->boot, &r, &why) < 0) {
-		progress_note(k->progress, "it is not told how the daemons are: %s", why.text);
+		progress_note(k->progress, "cannot record the state of the daemons: %s", why.text);
 		return;
 	}
 	free(k->written);
@@ -173,7 +173,7 @@ static void daemon_down(struct supervisor *k, size_t i, const char *text, int64_
 	close_fdp(&k->daemons[i].process);
 	k->daemons[i].process = -1;
 	handle_event(k, i, &e, now_ms);
-	progress_note(k->progress, "%s: %s; tried again in %d s", k->plan.items[i].name, text,
+	progress_note(k->progress, "%s: %s; retrying in %d s", k->plan.items[i].name, text,
 		      (int)((k->daemons[i].s.due_ms - now_ms) / 1000));
 }
 
@@ -194,8 +194,8 @@ static void daemon_up(struct supervisor *k, size_t i, enum supervised_event_kind
 	unsigned actions = handle_event(k, i, &e, now_ms);
 	k->daemons[i].process = k->sys->record ? -1 : k->sys->process_open(k->sys, pid);
 	progress_note(k->progress, "%s %s, pid %d: %s", k->plan.items[i].name,
-		      k->daemons[i].is_foreign ? "of others runs already" :
-		      kind == EVENT_ADOPTED    ? "runs already" :
+		      k->daemons[i].is_foreign ? "is already running (not started by kmodsmith)" :
+		      kind == EVENT_ADOPTED    ? "is already running" :
 						 "is up",
 		      pid, k->plan.items[i].why);
 	if (actions & ACTION_AFTER)
@@ -291,7 +291,7 @@ static void abort_start(struct supervisor *k, size_t i, int64_t now_ms)
 	int pid = k->daemons[i].s.pid;
 	if (pid > 0 && !k->sys->record)
 		kill(-pid, SIGKILL); // a session of its own, and our child that nobody has reaped yet
-	daemon_down(k, i, "it did not come up in time", now_ms);
+	daemon_down(k, i, "it did not start in time", now_ms);
 }
 
 static void run_daemon_actions(struct supervisor *k, size_t i, int64_t now_ms)
@@ -322,7 +322,7 @@ void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
 	describe_exit(status, text, sizeof(text));
 	if (pid == k->after) {
 		k->after = 0;
-		progress_note(k->progress, "the program after the first start %s", text);
+		progress_note(k->progress, "the program run after the first start %s", text);
 	}
 	for (size_t i = 0; i < k->plan.count; i++) {
 		struct supervised *s = &k->daemons[i].s;
@@ -445,7 +445,7 @@ static const char *why_no_daemons(const struct supervisor *k, struct root_record
 	if (root_record_read(k->host, k->boot, now, &ignored) > 0)
 		return NULL;
 	*ret_after_ms = SUPERVISOR_FAR_MS;
-	return "no user space of the driver is exported";
+	return "no driver user space is exported";
 }
 
 static void run_due_actions(struct supervisor *k, int64_t now_ms)
@@ -525,7 +525,7 @@ int supervisor_open(struct supervisor *k, char *const *environment, struct err *
 	struct err why;
 	k->syslog = syslog_open(k->host, &why);
 	if (k->syslog < 0)
-		progress_note(k->progress, "what daemons write to syslog is not seen: %s", why.text);
+		progress_note(k->progress, "cannot read what daemons write to syslog: %s", why.text);
 	if (daemon_request_read(environment, &k->request, err) < 0 ||
 	    root_line(k->kern, "proc/sys/kernel/random/boot_id", &k->boot, err) < 0 ||
 	    root_line(k->kern, "proc/sys/kernel/osrelease", &k->release, err) < 0)

@@ -157,9 +157,9 @@ EOF
 @test "W2: modules that there are none of, and parameters of such" {
   tiny_source tree
   local known="(nvidia, nvidia-uvm, nvidia-modeset, nvidia-drm, nvidia-peermem)"
-  refused plan E_USAGE "--modules: 'nvidia-foo' is no module of the NVIDIA driver $known" --source tree --modules nvidia,foo
+  refused plan E_USAGE "--modules: 'nvidia-foo' is not a module of the NVIDIA driver $known" --source tree --modules nvidia,foo
   refused build E_USAGE "--modules: 'nvidia-uvn'" --source tree --kernel "$kernel" --modules nvidia-uvn
-  refused install E_USAGE "--param: 'nvdia' is no module of the NVIDIA driver $known" --source tree --param nvdia:NVreg_EnableMSI=1
+  refused install E_USAGE "--param: 'nvdia' is not a module of the NVIDIA driver $known" --source tree --param nvdia:NVreg_EnableMSI=1
 }
 
 @test "W1: a source of another driver than the one that is asked for is refused before anything is fetched or touched" {

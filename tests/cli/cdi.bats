@@ -188,7 +188,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   echo 'kind: nvidia.com/gpu' >"$ROOT/etc/cdi/nvidia.yaml"
   ready
   assert_file_not_exist "$ROOT/var/run/cdi/kmodsmith.json"
-  run grep -F "'/etc/cdi/nvidia.yaml' is of kind nvidia.com/gpu, too" "$BATS_TEST_TMPDIR/log"
+  run grep -F "'/etc/cdi/nvidia.yaml' is also of kind nvidia.com/gpu" "$BATS_TEST_TMPDIR/log"
   assert_success
 }
 
@@ -209,7 +209,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   run ldconfig -p -C "$ROOT/bundle/rootfs/etc/ld.so.cache"
   assert_line --partial "libz.so.1 (libc6,x86-64) => /lib64/libz.so.1"
   kmodsmith "cdi-hook ldcache" /lib64 </dev/null
-  assert_error E_CONFIG "not JSON"
+  assert_error E_CONFIG "not valid JSON"
   kmodsmith "cdi-hook ldcache" lib64 <<<'{"bundle": "/bundle"}'
   assert_status 2
   assert_error E_USAGE

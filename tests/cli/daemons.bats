@@ -64,7 +64,7 @@ daemons() {
   assert_line --partial "pid 7001 nv-fabricmanager"
   kmodsmith unload
   assert_status 0
-  [[ $stderr == *"nvidia-persistenced (pid 7002) is stopped, so that the driver can go"* ]]
+  [[ $stderr == *"stopped nvidia-persistenced (pid 7002) to unload the driver"* ]]
   assert_equal "$(calls | sed 's/ *$//' | paste -sd';')" "signal 15 7002;signal 15 7001;unload nvidia_drm;\
 unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
 }
@@ -89,7 +89,7 @@ unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
   echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
   kmodsmith unload
   assert_status 1
-  assert_error E_IN_USE "somebody who cannot be seen from here uses module nvidia_uvm"
+  assert_error E_IN_USE "something that is not visible from here uses module nvidia_uvm"
   assert_equal "$(calls | sed 's/ *$//' | paste -sd';')" "signal 15 7002;signal 15 7001;start /usr/bin/nv-fabricmanager;\
 start /usr/bin/nvidia-persistenced"
 }
@@ -98,7 +98,7 @@ start /usr/bin/nvidia-persistenced"
   host h100x8
   NVFM_CONFIG_log_level=3 kmodsmith init
   assert_status 2
-  assert_error E_CONFIG "'NVFM_CONFIG_log_level=3' sets no field of the fabric manager"
+  assert_error E_CONFIG "'NVFM_CONFIG_log_level=3' is not a setting of the fabric manager"
   assert_unchanged
 }
 

@@ -98,7 +98,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_status 0
   kmodsmith "peermem load" --once
   assert_status 0
-  [[ $stderr == *"what is loaded stays, and cannot be compared: kept from oci:$package, signed by ours"* ]]
+  [[ $stderr == *"cannot compare the loaded module, leaving it: kept from oci:$package, signed by ours"* ]]
   assert_equal "$(peermem_loads)" "load nvidia_peermem"
 }
 
@@ -124,12 +124,12 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   network_ready
   kmodsmith "peermem load"
   assert_status 1
-  assert_error E_SYMBOL "was compiled where no ib_register_peer_memory_client was known"
+  assert_error E_SYMBOL "was compiled without ib_register_peer_memory_client"
   assert_equal "$(peermem_loads)" ""
   assert_equal "$(state .error.code)" E_SYMBOL
   kmodsmith status
   assert_status 0
-  assert_line --regexp '^nvidia-peermem: failed: .*was compiled where'
+  assert_line --regexp '^nvidia-peermem: failed: .*was compiled without'
 }
 
 @test "peermem: a machine without a Mellanox function needs none" {
@@ -146,7 +146,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   with_driver ib_register_peer_memory_client
   with_ib_core
   kmodsmith "peermem probe"
-  assert_error E_NOT_READY "nobody loads it"
+  assert_error E_NOT_READY "nothing is loading it"
   start_load --timeout 60
   until_state waiting
   kmodsmith "peermem probe"
@@ -258,7 +258,7 @@ exported() { # SRCVERSION of the driver in the exported root
   rm -r "$ROOT/sys/module/nvidia_peermem" "$ROOT/var/lib/kmodsmith/store"
   kmodsmith "peermem load" --once
   assert_status 1
-  assert_error E_NOT_FOUND "no nvidia-peermem of the loaded driver 535.261.03: neither in /run/nvidia/driver"
+  assert_error E_NOT_FOUND "no nvidia-peermem of the loaded driver 535.261.03 in /run/nvidia/driver"
   exported ABCDEF0123456789ABCDEF0
   kmodsmith "peermem load" --once
   assert_status 0
@@ -273,6 +273,6 @@ exported() { # SRCVERSION of the driver in the exported root
   echo 0123456789ABCDEF0123456 >"$ROOT/sys/module/nvidia_peermem/srcversion"
   kmodsmith "peermem load" --once
   assert_status 0
-  [[ $stderr == *"the kernel has 0123456789ABCDEF0123456, the driver's is ABCDEF0123456789ABCDEF0: it is replaced"* ]]
+  [[ $stderr == *"0123456789ABCDEF0123456 is loaded, the driver's is ABCDEF0123456789ABCDEF0: replacing it"* ]]
   assert_equal "$(peermem_loads)" "load nvidia_peermem;unload nvidia_peermem;load nvidia_peermem"
 }

@@ -44,7 +44,7 @@ stats() {
   assert_status 0
   assert_equal "$(calls | grep ^signal)" "$(printf 'signal 15 %s\n' 611 4242 5150 6001)"
   assert_json '.unloaded | join(" ")' "nvidia_fs nvidia_modeset nvidia_uvm nvidia"
-  [[ $stderr == *"asked pid 4242 python3 to end (SIGTERM)"* ]]
+  [[ $stderr == *"sent SIGTERM to pid 4242 python3"* ]]
   [[ $stderr == *"module nvidia_fs, which used the driver, was unloaded and will not be reloaded"* ]]
 }
 
@@ -55,7 +55,7 @@ stats() {
   assert_status 1
   assert_error E_IN_USE "5 holder(s), first: pid 611 "
   assert_line "module nvidia_fs"
-  [[ $stderr == *"waiting for whoever uses the driver: "* ]]
+  [[ $stderr == *"waiting for users of the driver: "* ]]
   assert_equal "$(calls)" ""
   kmodsmith unload --holders kill
   assert_status 2
@@ -76,7 +76,7 @@ stats() {
   echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
   kmodsmith unload
   assert_status 1
-  assert_error E_IN_USE "somebody who cannot be seen from here uses module nvidia_uvm (2 references, 0 dependents)"
+  assert_error E_IN_USE "something that is not visible from here uses module nvidia_uvm (2 references, 0 dependents)"
   assert_equal "$(calls)" ""
 }
 

@@ -268,7 +268,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   exec 9>>"$ROOT/run/kmodsmith/ahead.lock"
   flock 9
   watch 9>&-
-  assert_error E_LOCKED "process 4711 is looking after the kernels to come"
+  assert_error E_LOCKED "process 4711 is prebuilding for other kernels"
 }
 
 @test "the root of the next boot, where an updater has it" {

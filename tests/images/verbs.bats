@@ -77,7 +77,7 @@ calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
   log=$BATS_TEST_TMPDIR/log soon test -e "$place/machine/run/kmodsmith/peermem.json"
   run --separate-stderr verb probe_nvidia_peermem
   assert_success
-  assert_output --partial "no PCI function of vendor 15b3"
+  assert_output --partial "no PCI device of vendor 15b3"
   kill -TERM "$init"
   wait "$init"
   grep -F "exiting; nvidia-peermem stays as it is" "$BATS_TEST_TMPDIR/log"

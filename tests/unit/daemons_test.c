@@ -127,7 +127,7 @@ static void how(void **state)
 			    *p = of(&five, "nvidia-persistenced");
 	assert_args(&lsm->argv, "/" NVLSM " --config /usr/share/nvidia/nvlsm/nvlsm.conf --pid_file "
 				"/run/nvidia-fabricmanager/nvlsm.pid --log_file stdout --guid 0x506b4b0300a1b2c3");
-	assert_string_equal(lsm->why_not, "waiting for modules of the host that are not loaded: mlx5_core, ib_umad");
+	assert_string_equal(lsm->why_not, "waiting for host modules that are not loaded: mlx5_core, ib_umad");
 	assert_args(&fm->argv, "/" FABRIC " -c /run/nvidia-fabricmanager/fabricmanager.cfg --fm-sm-mgmt-port-guid "
 			       "0x506b4b0300a1b2c3");
 	assert_args(&fm->after, "/usr/bin/nvidia-smi -r");

@@ -108,7 +108,7 @@ static void who_is_in_the_way(void **state)
 		{ "a module that is used", HOLDERS_STOP, .is_foreign = true, .references = 1, .foreign_references = 1,
 		  .want = "uses module gdrdrv (1 references, 0 dependents)" },
 		{ "nobody to be seen", HOLDERS_REFUSE, .references = 1,
-		  .want = "cannot be seen from here uses module nvidia" },
+		  .want = "not visible from here uses module nvidia" },
 		{ "our daemons", HOLDERS_REFUSE, .references = 3, .has_daemons = true, .want = NULL },
 		{ "our daemons, and a process", HOLDERS_REFUSE, .is_held = true, .references = 6, .has_daemons = true,
 		  .want = "1 holder(s), first: pid 42 " },
@@ -158,9 +158,8 @@ static void waiting_ends_with_the_last_holder(void **state)
 	assert_int_equal(drain_now(HOLDERS_WAIT, 60 * 1000, &h), 0);
 	assert_int_equal(h.count, 0);
 	assert_int_equal(notes, 1);
-	assert_string_equal(last_note,
-			    "waiting for whoever uses the driver: 1 holder(s), first: pid 42 python3 (uid 0) fd "
-			    "/dev/nvidia0");
+	assert_string_equal(last_note, "waiting for users of the driver: 1 holder(s), first: pid 42 python3 (uid 0) fd "
+				       "/dev/nvidia0");
 	assert_false(root_exists(&folder.root, ".sys-calls"));
 }
 

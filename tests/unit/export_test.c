@@ -390,7 +390,7 @@ static void test_starts(void **state)
 
 	switch_to(&e, &b); // and killed
 	begin(&e, &machine, &data);
-	expect_look(&e, &b, "an earlier one lies beneath it");
+	expect_look(&e, &b, "an earlier one is still mounted beneath it");
 	switch_to(&e, &b);
 	settle(&e);
 	expect_look(&e, &b, NULL);

@@ -190,7 +190,7 @@ static void one_that_leaves_nothing_behind(void **state)
 	end_process(launched);
 	supervisor_ended(&k, launched, 0, now);
 	pass(11 * 1000);
-	assert_string_equal(kept("nvidia-persistenced")->s.last, "it did not come up in time");
+	assert_string_equal(kept("nvidia-persistenced")->s.last, "it did not start in time");
 }
 
 static void taken_over(void **state)
@@ -262,7 +262,7 @@ static void behind_a_bridge(void **state)
 	tempdir_write(&folder, "sys/module/mlx5_core/initstate", "live\n");
 	pass(1000);
 	assert_calls("");
-	assert_string_equal(kept("nvlsm")->s.why_not, "waiting for modules of the host that are not loaded: ib_umad");
+	assert_string_equal(kept("nvlsm")->s.why_not, "waiting for host modules that are not loaded: ib_umad");
 	assert_state("nvidia-fabricmanager", SUPERVISED_WAITING);
 	assert_false(supervisor_is_well(&k));
 	tempdir_write(&folder, "sys/module/ib_umad/initstate", "live\n");

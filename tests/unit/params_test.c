@@ -104,14 +104,14 @@ static void compares_with_the_loaded(void **state) // R-D1
 		const char *option, *difference;
 	} cases[] = {
 		{ "nvidia:NVreg_DeviceFileMode=0666", NULL },
-		{ "nvidia:NVreg_DeviceFileMode=0660", "nvidia NVreg_DeviceFileMode: 438, wished 0660" },
+		{ "nvidia:NVreg_DeviceFileMode=0660", "nvidia NVreg_DeviceFileMode: 438, requested 0660" },
 		{ "nvidia:NVreg_EnableMSI=0x1", NULL },
 		{ "nvidia:NVreg_RegistryDwords=a=1", NULL },
-		{ "nvidia:NVreg_RegistryDwords=a=2", "nvidia NVreg_RegistryDwords: a=1, wished a=2" },
+		{ "nvidia:NVreg_RegistryDwords=a=2", "nvidia NVreg_RegistryDwords: a=1, requested a=2" },
 		{ "nvidia:NVreg_Misspelt=1", NULL },
-		{ "nvidia-uvm:uvm_peer_copy=virt", "nvidia_uvm uvm_peer_copy: phys, wished virt" },
+		{ "nvidia-uvm:uvm_peer_copy=virt", "nvidia_uvm uvm_peer_copy: phys, requested virt" },
 		{ "nvidia-uvm:uvm_on=1", NULL },
-		{ "nvidia-uvm:uvm_on=0", "nvidia_uvm uvm_on: Y, wished 0" },
+		{ "nvidia-uvm:uvm_on=0", "nvidia_uvm uvm_on: Y, requested 0" },
 		{ "nvidia-drm:modeset=1", NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {

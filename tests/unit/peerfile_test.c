@@ -99,7 +99,7 @@ static const struct row rows[] = {
 	  .host = gives_same,
 	  .host_srcversion = "L",
 	  .code = E_SYMBOL,
-	  .text = "was compiled where no " REGISTER " was known" },
+	  .text = "was compiled without " REGISTER },
 };
 
 static void make_machine(const struct row *row, const struct folder *t)

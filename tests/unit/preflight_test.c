@@ -166,9 +166,9 @@ static void rights_are_named(void **state)
 		  "lacks CAP_SYS_MODULE (to load and unload modules)" },
 		{ "CapEff:\t0000000000000000\n", CAPABILITY_DRIVER, "modules), CAP_MKNOD (to make device nodes)" },
 		{ "CapEff:\t0000000008010000\n", CAPABILITY_DRIVER | CAPABILITY_MOUNTS | CAPABILITY_HOLDERS,
-		  "lacks CAP_SYS_ADMIN (to mount the driver's root, and to fence a compile in), CAP_SYS_CHROOT (to" },
+		  "lacks CAP_SYS_ADMIN (to mount the driver root and to sandbox a compile), CAP_SYS_CHROOT (to" },
 		{ "CapEff:\t00000000082d0004\n", CAPABILITY_DRIVER | CAPABILITY_MOUNTS | CAPABILITY_HOLDERS, NULL },
-		{ "CapEff:\t00000000082d0004\n", CAPABILITY_ALL, "lacks CAP_KILL (to end holders" },
+		{ "CapEff:\t00000000082d0004\n", CAPABILITY_ALL, "lacks CAP_KILL (to stop holders" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		auto_folder struct folder t;

@@ -235,7 +235,7 @@ static void says_it_in_one_line(void **state)
 	auto_str char *text = existing_driver_text(&r);
 	assert_string_equal(text, "535.2 (open, from " FILE_PATH ")");
 	auto_str char *nothing = existing_driver_text(&(struct existing_driver){ 0 });
-	assert_string_equal(nothing, "of unknown version (flavour unknown, from no file of the host)");
+	assert_string_equal(nothing, "unknown version (unknown module type, no file on the host)");
 }
 
 static void notes_add_up(void **state)

@@ -24,7 +24,7 @@ static const struct {
 	  "pools[0].target.driver: '570' is no driver version" },
 	{ "a parameter of no module",
 	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"parameters\":{\"nvdia:x\":\"1\"}}}]}",
-	  "pools[0].target.parameters: 'nvdia' is no module of the NVIDIA driver (nvidia, nvidia-uvm, " },
+	  "pools[0].target.parameters: 'nvdia' is not a module of the NVIDIA driver (nvidia, nvidia-uvm, " },
 	{ "no name", "{\"pools\":[{\"target\":{\"driver\":\"1.1\"}}]}", "pools[0].name: is missing" },
 	{ "no target", "{\"pools\":[{\"name\":\"a\"}]}", "pools[0].target: is missing" },
 	{ "no driver", "{\"pools\":[{\"name\":\"a\",\"target\":{}}]}", "pools[0].target.driver: is missing" },

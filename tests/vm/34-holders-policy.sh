@@ -38,7 +38,7 @@ is "wait: a signal ends it at once" "$?" 143
 unchanged open "after a wait that a signal ended"
 in_background kmodsmith install --package /packages/smallset --holders wait
 until_log 'waiting for whoever'
-like "wait: the proof comes first" "$(tr '\n' ' ' </tmp/log)" 'prove .*waiting for whoever uses the driver: .*pid'
+like "wait: the proof comes first" "$(tr '\n' ' ' </tmp/log)" 'prove .*waiting for users of the driver: .*pid'
 unchanged open "during a wait"
 release
 wait "$job"
@@ -54,7 +54,7 @@ t "wait: the holder lives after the deadline" release
 
 hold /dev/nvidia0
 t "stop: the install succeeds" env KMODSMITH_HOLDERS=stop kmodsmith install --package /packages/smallopen
-like "stop: the holder is asked to end" "$out" "asked pid $holder sleep to end \(SIGTERM\)"
+like "stop: the holder is asked to end" "$out" "sent SIGTERM to pid $holder sleep"
 wait "$holder"
 is "stop: the holder ends by SIGTERM" "$?" 143
 is "stop: the driver is replaced afterwards" "$(flavour)" open
@@ -70,7 +70,7 @@ wait "$deaf"
 
 echo 1 >$hidden/hold
 t_fails 1 "a user who is no process and no module stops an unload" kmodsmith unload
-like "a user who is no process and no module is counted, and nobody is blamed" "$out" 'E_IN_USE: somebody who cannot be seen from here uses module nvidia'
+like "a user who is no process and no module is counted, and nobody is blamed" "$out" 'E_IN_USE: something that is not visible from here uses module nvidia'
 unchanged open "after a user who cannot be seen"
 echo 0 >$hidden/hold
 
@@ -91,7 +91,7 @@ is "wait: somebody else's module stays" "$(modules)" "gdrdrv $all"
 node gdrdrv gdrdrv 0
 hold /dev/gdrdrv
 t "stop: an idle one goes with the driver, in the order of the graph" kmodsmith install --package /packages/smallset --holders stop
-like "stop: who uses the other module is asked to end" "$out" "asked pid $holder "
+like "stop: who uses the other module is asked to end" "$out" "sent SIGTERM to pid $holder "
 like "stop: the other module is unloaded first" "$out" 'unload .*gdrdrv, .*nvidia_uvm, nvidia( |$)'
 like "stop: the install says that the other module is not loaded again" "$out" 'module gdrdrv, which used the driver, was unloaded and will not be reloaded'
 wait "$holder"

@@ -69,7 +69,7 @@ t "a driver that somebody left behind" insmod /packages/open.d/nvidia.ko
 node nvidiactl nvidia-frontend 255
 hold /dev/nvidiactl
 t_fails 1 "  in use it is somebody's" kmodsmith install --package /packages/proprietary
-like "  nothing is known of whose it is" "$out" "E_HOST_DRIVER: .*$OPEN_VERSION \(open, from no file of the host\)"
+like "  nothing is known of whose it is" "$out" "E_HOST_DRIVER: .*$OPEN_VERSION \(open, no file on the host\)"
 release
 t "  with use it stays" kmodsmith plan --driver 570.1 --host-driver use
 like "  whoever it was of" "$out" "adopt +the host's own driver"

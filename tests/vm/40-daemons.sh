@@ -65,16 +65,16 @@ t "killed: it is started again" until_is restarts 1
 t "  and up" until_is state up
 is "  once" "$(running)" 1
 second=$(fabric pid)
-like "  the log tells the signal" "$(cat /tmp/init.log)" 'nvidia-fabricmanager: ended by signal 9; tried again in 1 s'
+like "  the log tells the signal" "$(cat /tmp/init.log)" 'nvidia-fabricmanager: ended by signal 9; retrying in 1 s'
 
 kill -9 "$init"
 wait "$init"
 is "R-P1: init is killed, the daemon goes on" "$(running) $(fabric pid)" "1 $second"
 t "  status measures it" kmodsmith status
 t "the next init" start_init --package /beside/good
-t "  takes it over" until_said "nvidia-fabricmanager runs already, pid $second"
+t "  takes it over" until_said "nvidia-fabricmanager is already running, pid $second"
 t "  and keeps it" until_is pid "$second"
-t "  the other, too" until_said "nvidia-persistenced runs already, pid $kept"
+t "  the other, too" until_said "nvidia-persistenced is already running, pid $kept"
 
 hold /dev/nvidia0
 t_fails 1 "unload while somebody uses the GPU" kmodsmith unload

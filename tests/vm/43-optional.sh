@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
 # R-P3, R-P10, R-P2: modules that the driver works without, refused by the real kernel; parameters; nvidia-peermem of a
-# driver that was compiled where no network driver was, which is the one that can be had here: it never starts. The
+# driver that was compiled without a network driver, which is the one that can be had here: it never starts. The
 # function of vendor 15b3 is simulated, the network driver's word that it is ready is a file. With NVIDIA's own modules: what
 # they and their nvidia-peermem tell the kernel when they refuse to start is what is tested.
 # gpus: 1
@@ -44,7 +44,7 @@ like "the wait for the network driver ends at its deadline" "$out" 'E_PEERMEM: w
 mkdir -p /run/mellanox/drivers && : >/run/mellanox/drivers/.driver-ready
 dmesg_since >/dev/null
 t_fails 1 "R-P2: what would not start is not tried" env -i /usr/bin/kmodsmith peermem load
-like "a nvidia-peermem that would not start: the reason is said" "$out" 'E_SYMBOL: .*was compiled where no ib_register_peer_memory_client was known'
+like "a nvidia-peermem that would not start: the reason is said" "$out" 'E_SYMBOL: .*was compiled without ib_register_peer_memory_client'
 like "a nvidia-peermem that would not start: another way is named" "$out" 'GPU memory can be shared through dma-buf'
 unlike "a nvidia-peermem that would not start: the kernel is not asked" "$(dmesg_since)" peermem
 t "the GPUs stay ready without nvidia-peermem" kmodsmith status

@@ -40,7 +40,7 @@ toolkit_version() { # it takes the suffix of the library for the driver's versio
 }
 toolkit_firmware() { ls "$1/lib/firmware/nvidia/$2"/gsp*.bin; }
 # What modprobe would load for GPUDirect RDMA, each file being there. nvidia-peermem itself names nothing that it needs when it
-# was compiled where no network driver was.
+# was compiled without a network driver.
 peermem_modules() { # ROOT
   for wanted in nvidia-peermem nvidia ib_core; do
     chroot "$1" modprobe --show-depends "$wanted" | tee /tmp/depends
