@@ -95,7 +95,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   plan --resumed --node n1
   assert_status 0
   assert_output --partial 'n1 is queued: foreign-cordon'
-  assert_output --regexp '  no   nobody else cordoned it: foreign-cordon .*next: uncordon it'
+  assert_output --regexp '  no   it was not cordoned by others: foreign-cordon .*next: uncordon it'
   assert_output --partial '  yes  the node is ready'
   plan --resumed --node n1 --json
   assert_json '.slot[] | select(.reason == "foreign-cordon") | .holds' false
@@ -115,7 +115,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_status 0
   assert_output --partial 'n1 is evicting: pdb-blocked default/db, budget all'
   assert_output --partial 'so since 2027-01-15T07:55:00Z, for 5 min; cordoned by: ours'
-  assert_output --partial 'at 2027-01-15T08:20:00Z: the drain is called off, the node goes back into service'
+  assert_output --partial 'at 2027-01-15T08:20:00Z: the drain is cancelled, the node returns to service'
   assert_output --partial 'drains for this target that ended without a replacement: 2 of 5'
   refute_output --partial 'what a slot asks for'
   plan --resumed --node n1 --json

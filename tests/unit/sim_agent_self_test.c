@@ -138,7 +138,7 @@ static void who_uses_the_driver_is_waited_for(void **state)
 	fixture_end(&s);
 }
 
-#define WHY " (replace-failed E_LOAD; next: read the agent's code; fix the target)\n"
+#define WHY " (replace-failed E_LOAD; next: see the agent's error code; fix the target)\n"
 
 static void a_driver_that_cannot_be_loaded_is_undone(void **state)
 {

@@ -240,8 +240,8 @@ static void each_halt_is_said(void **state)
 	assert_true(farm_until(&f, &coordinator, 1, "rolledback", 1, MINUTES(60)));
 	farm_run(&coordinator, 1, 2000);
 	bool is_second = str_eq(farm_state(&f, 1), "rolledback");
-	auto_str char *front = str_fmt("True PoolFailures: pool front: too large a part of the pool failed n0%d; "
-				       "next: see the nodes that are listed, then resume, or give another target",
+	auto_str char *front = str_fmt("True PoolFailures: pool front: too many nodes of the pool failed n0%d; "
+				       "next: see the nodes that are listed, then resume, or set another target",
 				       is_second);
 	expect_words(&f, "Halted", front);
 	assert_true(farm_until(&f, &coordinator, 1, "done", 2, MINUTES(60)));
@@ -258,8 +258,8 @@ static void each_halt_is_said(void **state)
 	sim_merge(f.sim, MAPS "/" ROLLOUT_STATUS_NAME, "%s", map);
 	farm_coordinator_begin(&f, &coordinator, "boss2");
 	farm_run(&coordinator, 1, MINUTES(2));
-	auto_str char *both = str_fmt("%s; pool back: the policy names a pool that nothing is recorded of, and its "
-				      "nodes have a target already: it was renamed or split; next: look at the nodes, "
+	auto_str char *both = str_fmt("%s; pool back: nothing is recorded for this pool, but its nodes have a target "
+				      "already: it was renamed or split; next: look at the nodes, "
 				      "then resume",
 				      front);
 	expect_words(&f, "Halted", both);

@@ -41,17 +41,15 @@ static void each_state_is_told_once(void **state)
 {
 	(void)state;
 	static const char *const rows[] = {
-		"Normal RolloutStaging idle -> staging: the target is not on the disk: staged first, with nobody "
-		"disturbed",
-		"Normal RolloutQueued staging -> queued: the target is whole on the disk: queued",
+		"Normal RolloutStaging idle -> staging: the target is not staged: staged first, without a disruption",
+		"Normal RolloutQueued staging -> queued: the target is staged: queued",
 		"Normal RolloutCordoned queued -> cordoned: a slot is granted: cordoned",
-		"Normal RolloutEvicting cordoned -> evicting: it has a slot for work: pods are evicted, operands "
-		"paused",
+		"Normal RolloutEvicting cordoned -> evicting: it has a work slot: pods are evicted, operands paused",
 		"Normal RolloutReplacing evicting -> replacing: no holder and no pod is left: the driver is replaced",
-		"Normal RolloutValidating replacing -> validating: the target is in the kernel: validated, operands "
-		"are given back",
-		"Normal RolloutReleasing validating -> releasing: proven healthy: uncordoned",
-		"Normal RolloutDone releasing -> done: released, as was read back: the attempt is over",
+		"Normal RolloutValidating replacing -> validating: the target is loaded: validated, operands are set "
+		"back",
+		"Normal RolloutReleasing validating -> releasing: validated: uncordoned",
+		"Normal RolloutDone releasing -> done: the release is confirmed: the attempt is over",
 	};
 	struct farm f;
 	struct farm_coordinator coordinator;
@@ -80,12 +78,12 @@ static void each_state_is_told_once(void **state)
 static void a_failure_is_a_warning_that_says_what_to_do(void **state)
 {
 	(void)state;
-#define WHY " (replace-failed E_LOAD; next: read the agent's code; fix the target)"
+#define WHY " (replace-failed E_LOAD; next: see the agent's error code; fix the target)"
 	static const char *const rows[] = {
-		"Warning RolloutRestoring replacing -> restoring: the target cannot be loaded: the way back" WHY,
-		"Normal RolloutReleasing restoring -> releasing: the previous driver is proven healthy: uncordoned" WHY,
-		"Warning RolloutRolledback releasing -> rolledback: released, as was read back: the attempt is "
-		"over" WHY,
+		"Warning RolloutRestoring replacing -> restoring: the target cannot be loaded: the previous driver is "
+		"restored" WHY,
+		"Normal RolloutReleasing restoring -> releasing: the previous driver is validated: uncordoned" WHY,
+		"Warning RolloutRolledback releasing -> rolledback: the release is confirmed: the attempt is over" WHY,
 	};
 	struct farm f;
 	struct farm_coordinator coordinator;

@@ -9,7 +9,7 @@
 #define NOW INT64_C(1800000000)
 static const struct target_hash old = { 1, 0 }, target = { 2, 0 };
 
-static const char CALLED_OFF[] = "the drain is called off, and the node goes back into service";
+static const char CALLED_OFF[] = "the drain is cancelled, and the node returns to service";
 static const struct {
 	enum node_phase phase;
 	bool waited;
@@ -18,7 +18,8 @@ static const struct {
 	const char *text;
 } deadlines[] = {
 	{ PHASE_IDLE, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
-	{ PHASE_STAGING, false, WAIT_EVICT, TIMEOUT_RELEASE, "it is staged once more, or held; nobody is disturbed" },
+	{ PHASE_STAGING, false, WAIT_EVICT, TIMEOUT_RELEASE,
+	  "the target is staged again, or the node is held; no workload is disturbed" },
 	{ PHASE_QUEUED, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
 	{ PHASE_LOADING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the node is held without a driver" },
 	{ PHASE_CORDONED, false, WAIT_EVICT, TIMEOUT_RELEASE, CALLED_OFF },
@@ -26,12 +27,12 @@ static const struct {
 	{ PHASE_WAITING, false, WAIT_RELEASE, TIMEOUT_RELEASE, CALLED_OFF },
 	{ PHASE_WAITING, true, WAIT_EVICT, TIMEOUT_RELEASE, CALLED_OFF }, // and it is over once only
 	{ PHASE_EVICTING, false, WAIT_EVICT, TIMEOUT_RELEASE,
-	  "the drain is called off, the node goes back into service, and it is tried again later" },
+	  "the drain is cancelled, the node returns to service, and it is tried again later" },
 	{ PHASE_EVICTING, false, WAIT_EVICT, TIMEOUT_HOLD,
-	  "the node is failed and stays cordoned, with the driver that it has" },
-	{ PHASE_REPLACING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the previous driver is brought back" },
-	{ PHASE_VALIDATING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the previous driver is brought back" },
-	{ PHASE_RESTORING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the node is failed and stays cordoned" },
+	  "the node fails and stays cordoned, with the driver that it has" },
+	{ PHASE_REPLACING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the previous driver is restored" },
+	{ PHASE_VALIDATING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the previous driver is restored" },
+	{ PHASE_RESTORING, false, WAIT_EVICT, TIMEOUT_RELEASE, "the node fails and stays cordoned" },
 	{ PHASE_DONE, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
 	{ PHASE_UNKNOWN, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
 };
@@ -65,11 +66,11 @@ static void the_words_are_what_the_rules_do(void **state)
 		const char *words;
 	} rows[] = {
 		{ WAIT_EVICT, false, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_WAITING, "evicted, too" },
-		{ WAIT_EVICT, true, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_RELEASING, "back into service" },
-		{ WAIT_RELEASE, false, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_RELEASING, "back into service" },
-		{ WAIT_EVICT, false, PHASE_EVICTING, TIMEOUT_RELEASE, PHASE_RELEASING, "back into service" },
-		{ WAIT_EVICT, false, PHASE_EVICTING, TIMEOUT_HOLD, PHASE_FAILED, "failed and stays cordoned" },
-		{ WAIT_EVICT, false, PHASE_REPLACING, TIMEOUT_RELEASE, PHASE_RESTORING, "is brought back" },
+		{ WAIT_EVICT, true, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_RELEASING, "returns to service" },
+		{ WAIT_RELEASE, false, PHASE_WAITING, TIMEOUT_RELEASE, PHASE_RELEASING, "returns to service" },
+		{ WAIT_EVICT, false, PHASE_EVICTING, TIMEOUT_RELEASE, PHASE_RELEASING, "returns to service" },
+		{ WAIT_EVICT, false, PHASE_EVICTING, TIMEOUT_HOLD, PHASE_FAILED, "fails and stays cordoned" },
+		{ WAIT_EVICT, false, PHASE_REPLACING, TIMEOUT_RELEASE, PHASE_RESTORING, "is restored" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct node_state m;

@@ -9,24 +9,24 @@ const char *explain_deadline(const struct view *v)
 		return "";
 	switch (v->m->record.phase) {
 	case PHASE_STAGING:
-		return "it is staged once more, or held; nobody is disturbed";
+		return "the target is staged again, or the node is held; no workload is disturbed";
 	case PHASE_CORDONED:
-		return "the drain is called off, and the node goes back into service";
+		return "the drain is cancelled, and the node returns to service";
 	case PHASE_WAITING:
 		return !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT ?
 			       "the wait is over: the jobs are evicted, too" :
-			       "the drain is called off, and the node goes back into service";
+			       "the drain is cancelled, and the node returns to service";
 	case PHASE_EVICTING:
 		return v->pool->on_timeout == TIMEOUT_HOLD ?
-			       "the node is failed and stays cordoned, with the driver that it has" :
-			       "the drain is called off, the node goes back into service, and it is tried again later";
+			       "the node fails and stays cordoned, with the driver that it has" :
+			       "the drain is cancelled, the node returns to service, and it is tried again later";
 	case PHASE_LOADING:
 		return "the node is held without a driver";
 	case PHASE_REPLACING:
 	case PHASE_VALIDATING:
-		return "the previous driver is brought back";
+		return "the previous driver is restored";
 	case PHASE_RESTORING:
-		return "the node is failed and stays cordoned";
+		return "the node fails and stays cordoned";
 	default:
 		return "";
 	}

@@ -110,15 +110,15 @@ static void release_driver_to_operator(const struct view *v, struct decision *d)
 }
 
 const struct rule end_rules[] = {
-	{ IN(RELEASING), "a receipt is still there: released again", is_unreleased, release_again },
-	{ IN(RELEASING), "released, as was read back: the attempt is over", is_always, finish_release },
+	{ IN(RELEASING), "the record of our cordon is still there: released again", is_unreleased, release_again },
+	{ IN(RELEASING), "the release is confirmed: the attempt is over", is_always, finish_release },
 	{ IN(FAILED), "the record of our cordon is gone: held", is_release_receipt_lost, hold_release },
-	{ IN(FAILED), "NVIDIA's operator drives it by now, and nothing of ours is in its way: released",
+	{ IN(FAILED), "NVIDIA's operator manages the driver now, and nothing of ours is in its way: released",
 	  is_left_to_operator, rule_leave_to_operator },
-	{ IN(FAILED), "somebody asks for a retry: one more attempt", is_retry_of_failed, retry_target },
-	{ IN(FAILED), "there is a new target: it is tried", is_new_target, try_new_target },
-	{ IN(FAILED), "its driver is healthy again: queued for a proof", is_healed, recover_node },
-	{ IN(FAILED), "its driver is healthy, and the node is to be left alone: proven and uncordoned",
+	{ IN(FAILED), "a retry is requested: one more attempt", is_retry_of_failed, retry_target },
+	{ IN(FAILED), "there is a new target: one attempt with it", is_new_target, try_new_target },
+	{ IN(FAILED), "its driver is healthy again: queued for validation", is_healed, recover_node },
+	{ IN(FAILED), "its driver is healthy, and the node is excluded: validated, then uncordoned",
 	  is_to_release_to_operator, release_driver_to_operator },
 	{ 0 },
 };

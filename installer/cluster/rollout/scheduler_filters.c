@@ -88,12 +88,12 @@ static enum reason_code refuse_window_closed(const struct round *r, size_t at)
 }
 
 const struct refusal_row refusals[] = {
-	{ "a pool has it, and nothing takes it out", refuse_no_pool },
-	{ "the policy is not paused, no limit is 0", scheduler_refuse_paused },
+	{ "it is in a pool, and not excluded", refuse_no_pool },
+	{ "the policy is not paused, and no limit is 0", scheduler_refuse_paused },
 	{ "the node is not paused", refuse_node_paused },
 	{ "the roll-out is not halted", refuse_halted },
 	{ "the node is ready", refuse_not_ready },
-	{ "nobody else cordoned it", foreign_cordon },
+	{ "it was not cordoned by others", foreign_cordon },
 	{ "its wave is open", refuse_wave_closed },
 	{ "a maintenance window is open", refuse_window_closed },
 	{ 0 },
