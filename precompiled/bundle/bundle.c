@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-// The directory that a path as a user typed it lies in, and the name in there.
+// Splits a path as the user typed it into its directory and its name.
 static int open_parent(const char *file, struct root *ret, char **ret_name, struct err *err)
 {
 	const char *slash = strrchr(file, '/');
@@ -34,7 +34,7 @@ int bundle_check_place(const char *file, struct err *err)
 		return -1;
 	int r = root_stat(&dir, name, &st, err);
 	if (r > 0 && !S_ISREG(st.st_mode))
-		return err_set(err, E_USAGE, "the bundle would replace '%s', which is no regular file", file);
+		return err_set(err, E_USAGE, "the bundle would replace '%s', which is not a regular file", file);
 	return r < 0 ? -1 : 0;
 }
 
@@ -49,7 +49,7 @@ static int pack_layout_file(struct pack *pack, const struct root *root, const ch
 	return pack_file(pack, path, fd, (uint64_t)st.st_size, err);
 }
 
-// The small files come first: a reader knows what is inside before it meets the first blob.
+// The small files come first: a reader knows the contents before it meets the first blob.
 static int pack_layout(struct pack *pack, const struct layout *l, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -104,7 +104,7 @@ int bundle_write(const struct layout *l, const char *file, struct err *err)
 	return r;
 }
 
-// A bundle that came over a courier's stick: who made it, is it all there, is every byte right? Nothing is unpacked.
+// Verifying a bundle that arrived on removable media, without unpacking it.
 void bundle_report_done(struct bundle_report *r)
 {
 	bundle_manifest_done(&r->manifest);
@@ -156,7 +156,7 @@ static int check_expiry(const struct bundle_manifest *p, const char *name, time_
 	auto_str char *expires = date_text(p->expires), *today = date_text(now);
 	return now < p->expires ?
 		       0 :
-		       err_set(err, E_EXPIRED, "'%s' was good until %s; it is %s here", name, expires, today);
+		       err_set(err, E_EXPIRED, "'%s' expired at %s; the time here is %s", name, expires, today);
 }
 
 static int verify_bundle(struct repository *r, const struct trust_rule *rule, time_t now, struct bundle_report *report,
@@ -170,7 +170,7 @@ static int verify_bundle(struct repository *r, const struct trust_rule *rule, ti
 	if (check_entries(r, report, err) < 0 || repository_bundle_blobs(r, on_blob, report, err) < 0)
 		return -1;
 	if (report->missing.count || report->damaged.count)
-		return 1; // signatures may be among what is lost
+		return 1; // the missing parts may include signatures
 	return check_signatures(r, rule, &report->manifest, err);
 }
 

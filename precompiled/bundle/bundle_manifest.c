@@ -5,7 +5,7 @@
 #include "precompiled/package/candidate.h"
 #include "precompiled/repository/artifact.h"
 
-// One table for what is written and what is read.
+// One table for writing and reading.
 static const struct {
 	const char *key;
 	size_t offset;
@@ -80,10 +80,10 @@ static int read_bundle_entry(const json_t *json, const char *name, struct bundle
 		const char *text = json_string_value(json_object_get(json, fields[i].key));
 		*entry_field(item, i) = str_dup(text);
 		if (fields[i].is_required && (!text || !*text))
-			return err_set(err, E_MANIFEST, "'%s': promise %zu has no '%s'", name, p->count, fields[i].key);
+			return err_set(err, E_MANIFEST, "'%s': entry %zu has no '%s'", name, p->count, fields[i].key);
 	}
 	if (!oci_digest_parse(json_string_value(json_object_get(json, "digest")), item->digest))
-		return err_set(err, E_MANIFEST, "'%s': promise %zu has no digest", name, p->count);
+		return err_set(err, E_MANIFEST, "'%s': entry %zu has no digest", name, p->count);
 	return 0;
 }
 
@@ -92,7 +92,7 @@ static int read_images(const json_t *list, const char *name, struct bundle_manif
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		const char *ref = json_string_value(json_array_get(list, i));
 		if (!ref || !bundle_image_is_pinned(ref))
-			return err_set(err, E_MANIFEST, "'%s': image %zu is not named by its digest", name, i + 1);
+			return err_set(err, E_MANIFEST, "'%s': image %zu is not pinned by digest", name, i + 1);
 		strv_add(&p->images, str_dup(ref));
 	}
 	return 0;
@@ -108,7 +108,8 @@ int bundle_manifest_parse(const char *data, size_t len, const char *name, struct
 	if (!json_is_array(list) || !json_is_array(images) ||
 	    !date_parse(json_string_value(json_object_get(json, "created")), &p.created) ||
 	    !date_parse(json_string_value(json_object_get(json, "expires")), &p.expires))
-		return err_set(err, E_MANIFEST, "'%s' is no list of promises with two dates and images", name);
+		return err_set(err, E_MANIFEST,
+			       "'%s': not a bundle manifest: needs promises, images, created and expires", name);
 	for (size_t i = 0; i < json_array_size(list); i++)
 		if (read_bundle_entry(json_array_get(list, i), name, &p, err) < 0)
 			return -1;
@@ -140,12 +141,12 @@ int bundle_manifest_read(struct repository *r, const struct trust_rule *rule, st
 	size_t manifest_len = 0, len = 0;
 	int found = repository_manifest(r, BUNDLE_MANIFEST_TAG, &manifest, &manifest_len, hex, err);
 	if (found == 0)
-		return err_set(err, E_NOT_FOUND, "'%s' has no %s: `kmodsmith bundle create` did not make it",
+		return err_set(err, E_NOT_FOUND, "'%s' has no %s: it was not made by `kmodsmith bundle create`",
 			       repository_name(r), BUNDLE_MANIFEST_TAG);
 	if (found < 0 || (rule && signature_check(r, hex, rule, ret_verdict, err) < 0) ||
 	    artifact_read(r, BUNDLE_MANIFEST_TAG, BUNDLE_MANIFEST_TYPE, manifest, manifest_len, &data, &len, err) < 0 ||
 	    bundle_manifest_parse(data, len, name, ret, err) < 0)
-		return err_wrap(err, "the bundle's list");
+		return err_wrap(err, "bundle manifest");
 	return 0;
 }
 
@@ -159,8 +160,8 @@ static bool is_right_digest(struct repository *r, const struct bundle_entry *p, 
 	if (found > 0 && str_eq(hex, p->digest))
 		return true;
 	*ret_why = found < 0  ? str_dup(err.text) :
-		   found == 0 ? str_fmt("the index has no %s", p->tag) :
-				str_fmt("%s is sha256:%s, promised is sha256:%s", p->tag, hex, p->digest);
+		   found == 0 ? str_fmt("not in the index: %s", p->tag) :
+				str_fmt("%s is sha256:%s, the bundle manifest lists sha256:%s", p->tag, hex, p->digest);
 	return false;
 }
 
@@ -172,7 +173,7 @@ static int has_blobs(struct repository *r, const struct oci_manifest *m, char **
 		if (found > 0)
 			continue;
 		if (found == 0)
-			*ret_why = str_fmt("its blob sha256:%s is missing", hex);
+			*ret_why = str_fmt("blob sha256:%s is missing", hex);
 		return found;
 	}
 	return 1;
@@ -187,7 +188,7 @@ static int is_package_as_listed(struct repository *r, const struct bundle_entry 
 	};
 	int found = candidate_read(r, ref, &o, err);
 	if (found == 0)
-		*ret_why = str_fmt("%s is no package", ref);
+		*ret_why = str_fmt("%s is not a package", ref);
 	return found <= 0 ? found : package_fits(&o.package, &want, ret_why);
 }
 
@@ -199,7 +200,7 @@ int bundle_entry_is_present(struct repository *r, const struct bundle_entry *p, 
 	size_t len = 0;
 	int found = repository_manifest(r, ref, &text, &len, hex, err);
 	if (found == 0)
-		*ret_why = str_fmt("its manifest %s is missing", ref);
+		*ret_why = str_fmt("manifest %s is missing", ref);
 	if (found <= 0)
 		return found;
 	if (!is_right_digest(r, p, ret_why))

@@ -6,7 +6,7 @@
 
 static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
 
-// 1 = it belongs into the catalogue.
+// 1 = the catalogue lists it.
 static int is_listed_in_catalog(const struct layout *l, const struct oci_descriptor *d, const char *tag,
 				struct err *err)
 {
@@ -51,7 +51,7 @@ int catalog_publish_list(const struct layout *l, struct catalog *ret, struct err
 	return 0;
 }
 
-// The number of the catalogue that is there; 0 = none.
+// The number of the current catalogue; 0 = there is none.
 static int read_catalog_number(const struct layout *l, const struct oci_index *x, uint64_t *ret, struct err *err)
 {
 	auto_str char *manifest = NULL, *data = NULL;
@@ -66,7 +66,8 @@ static int read_catalog_number(const struct layout *l, const struct oci_index *x
 	    oci_manifest_parse(manifest, len, CATALOG_TAG, &m, err) < 0)
 		return -1;
 	if (m.count != 1)
-		return err_set(err, E_MANIFEST, "'%s' at '%s' is no catalogue", CATALOG_TAG, l->root.name);
+		return err_set(err, E_MANIFEST, "'%s' in '%s' is not a catalogue: it has %zu layers", CATALOG_TAG,
+			       l->root.name, m.count);
 	if (layout_blob_read(l, &m.layers[0], &data, &len, err) < 0 ||
 	    catalog_parse(data, len, CATALOG_TAG, &c, err) < 0)
 		return -1;

@@ -4,8 +4,8 @@
 #pragma once
 #include "precompiled/trust/catalog.h"
 
-// The tagged packages of a layout, as its next catalogue lists them; number and dates are not set.
+// The tagged packages of a layout as its next catalogue will list them; number and dates are not set.
 int catalog_publish_list(const struct layout *l, struct catalog *ret, struct err *err);
-// Lists them under the next number, signs the list by each maker, and publishes it in place of the one before.
+// Lists them under the next number, signs the list with each maker's key and replaces the previous catalogue.
 int catalog_publish(const struct layout *l, unsigned days, time_t now, const struct signature_maker *makers,
 		    size_t count, struct catalog *ret, struct err *err);

@@ -8,7 +8,7 @@ static const char BOTH[] = "both";
 
 struct collection {
 	const struct collect_request *g;
-	const struct layout *into; // NULL = only look
+	const struct layout *into; // NULL = only check
 	struct bundle_manifest *manifest;
 	struct strv *missing;
 };
@@ -33,7 +33,7 @@ static void add_bundle_package(const struct collection *run, const struct packag
 	add_bundle_entry(run, &item, p->manifest.digest);
 }
 
-// 1 = there, and taken when something is to be taken; 0 = no source has it, with why.
+// 1 = found, and copied unless only checking; 0 = no source has it, with the reason.
 static int collect_package(const struct collection *run, const struct package_want *want, char **ret_why,
 			   struct err *err)
 {
@@ -58,7 +58,7 @@ static void add_missing(const struct collection *run, const struct package_want 
 				       want->flavour ? want->flavour : "", want->release, want->arch, why));
 }
 
-// What was not asked for by name may be absent, but not both.
+// Without a requested module type one of the two may be missing, but not both.
 static int collect_flavours(const struct collection *run, const struct package_want *cell, struct err *err)
 {
 	const char *flavour_wanted = run->g->flavour;
@@ -88,7 +88,7 @@ static int collect_asset(const struct collection *run, const struct asset_key *w
 {
 	char hex[DIGEST_HEX + 1];
 	if (asset_fetch(&run->g->fetch, want, run->into, hex, err) < 0) {
-		// A full disk here is not the source's lack.
+		// While copying, an error such as a full disk is ours and not the source's.
 		if (run->into)
 			return -1;
 		const char *of = want->driver ? want->driver : want->release;
@@ -158,7 +158,7 @@ static int collect_all(const struct collection *run, struct err *err)
 int collect_bundle(const struct collect_request *g, const struct layout *into, struct bundle_manifest *ret,
 		   struct strv *ret_missing, struct err *err)
 {
-	struct collect_request quiet = *g; // what it would say is said again, or is the reason of a miss
+	struct collect_request quiet = *g; // its notes would repeat, or already are the reason for a gap
 	struct collection look = { .g = &quiet, .missing = ret_missing },
 			  take = { .g = g, .into = into, .manifest = ret, .missing = ret_missing };
 	quiet.fetch.note = NULL;

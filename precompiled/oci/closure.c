@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/oci/closure.h"
 
-enum { DEPTH_MAX = 4 }; // an index of indexes is already more than anybody writes
+enum { DEPTH_MAX = 4 }; // an index of indexes is already unusual
 
 void closure_done(struct closure *b)
 {
@@ -49,7 +49,7 @@ static void add_blob(struct closure *b, const struct oci_descriptor *d)
 	memcpy(b->items[b->count++].digest, d->digest, sizeof(d->digest));
 }
 
-// Errors that say something about the document, not about the disk.
+// Errors caused by the document and not by the disk.
 static bool is_document_damaged(const struct err *err)
 {
 	return err->code == E_NOT_FOUND || err->code == E_DIGEST || err->code == E_MANIFEST ||
@@ -76,7 +76,7 @@ static int add_document_blobs(const struct layout *l, const struct oci_descripto
 	if (str_eq(d->media_type, OCI_INDEX))
 		return oci_index_parse(text, len, d->digest, &x, err) < 0 ? -1 :
 									    add_index_blobs(l, &x, depth, ret, err);
-	// Writers may leave the type out of an entry: the document knows it better.
+	// Some writers omit the type of an entry, so the document decides.
 	if (oci_manifest_parse(text, len, d->digest, &m, err) < 0) {
 		struct err ignored;
 		return oci_index_parse(text, len, d->digest, &x, &ignored) < 0 ?

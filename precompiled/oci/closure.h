@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a manifest or an index needs: every blob that it names, and that those name.
+// The blobs a manifest or an index needs: all it names, and all that those name.
 #pragma once
 #include "precompiled/oci/layout.h"
 
 struct closure_blob {
 	char digest[DIGEST_HEX + 1];
 	uint64_t size;
-	bool is_broken; // a document that is absent, damaged or unsound: what it names is not known
+	bool is_broken; // a document that is missing or damaged: what it names is unknown
 };
 struct closure {
 	struct closure_blob *items;
@@ -14,8 +14,8 @@ struct closure {
 };
 void closure_done(struct closure *b);
 #define auto_closure __attribute__((cleanup(closure_done)))
-void closure_sort(struct closure *b);                                // by digest, each once
+void closure_sort(struct closure *b);                                // by digest, without duplicates
 bool closure_has(const struct closure *sorted, const char *hex);     // after closure_sort
 bool closure_has_unsorted(const struct closure *b, const char *hex); // in any order
-// Adds what d needs, itself first. Fails only when the layout cannot be read.
+// Adds d and everything it needs. Fails only when the layout cannot be read.
 int closure_add(const struct layout *l, const struct oci_descriptor *d, struct closure *ret, struct err *err);

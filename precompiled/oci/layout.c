@@ -26,7 +26,7 @@ static int read_layout_document(const struct root *root, const char *path, char 
 	if (r <= 0)
 		return r;
 	if (st.st_size > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s/%s' has %lld bytes, at most %d are read", root->name, path,
+		return err_set(err, E_TOO_LARGE, "'%s/%s' has %lld bytes, more than the limit of %d", root->name, path,
 			       (long long)st.st_size, OCI_DOCUMENT_MAX);
 	return root_read(root, path, ret, ret_len, err);
 }
@@ -40,12 +40,12 @@ static int check_mark(const struct root *dir, struct err *err)
 	if (r < 0)
 		return -1;
 	if (r == 0)
-		return err_set(err, E_NOT_FOUND, "'%s' is no OCI layout: it has no %s", dir->name, MARK);
+		return err_set(err, E_NOT_FOUND, "'%s' is not an OCI layout: it has no %s", dir->name, MARK);
 	if (oci_json(data, len, name, &json, err) < 0)
 		return -1;
 	const char *version = json_string_value(json_object_get(json, "imageLayoutVersion"));
 	if (!version || !str_starts(version, "1."))
-		return err_set(err, E_MANIFEST, "'%s' has the layout version '%s', known is 1", name,
+		return err_set(err, E_MANIFEST, "'%s' has layout version '%s', only 1 is supported", name,
 			       version ? version : "");
 	return 0;
 }
@@ -63,7 +63,7 @@ int layout_open(const struct root *dir, struct layout *ret, struct err *err)
 	return 0;
 }
 
-// Only what a killed layout_make leaves, or nothing.
+// The directory is empty, or has only what an interrupted layout_make left.
 static int check_unused(const struct root *dir, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -71,12 +71,12 @@ static int check_unused(const struct root *dir, struct err *err)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
-		// The mark, too: another process may have written it since we looked for it.
+		// The mark may be there too: another process may have written it since our check.
 		bool is_ours = str_eq(name, MARK) || str_eq(name, LOCK) || str_eq(name, INDEX) ||
 			       str_eq(name, "blobs") || (name[0] == '.' && str_ends(name, ".tmp"));
 		if (!is_ours)
-			return err_set(err, E_USAGE, "'%s' is no OCI layout and not empty: it has '%s'", dir->name,
-				       name);
+			return err_set(err, E_USAGE, "'%s' is not an OCI layout and not empty: it contains '%s'",
+				       dir->name, name);
 	}
 	return 0;
 }
@@ -91,7 +91,7 @@ static int open_layout_lock(const struct root *dir, bool is_shared, struct err *
 		return TAKE_FD(fd);
 	if (!is_shared || (errno != EROFS && errno != EACCES))
 		return err_set(err, errno, "open '%s/%s'", dir->name, LOCK);
-	return TAKE_FD(at); // a medium that nobody can write needs no better lock
+	return TAKE_FD(at); // on a read-only medium this lock is enough
 }
 
 static int lock_layout(const struct root *dir, bool is_shared, struct err *err)
@@ -117,7 +117,7 @@ static int write_layout_document(const struct root *dir, const char *path, const
 	return r < 0 && err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : r;
 }
 
-// The mark comes last: what has it is complete.
+// The mark comes last: a layout that has it is complete.
 static int make_layout(const struct root *dir, struct err *err)
 {
 	auto_oci_index struct oci_index none = { 0 };
@@ -169,7 +169,7 @@ int layout_blob_open(const struct layout *l, const char *hex, struct err *err)
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s/%s'", l->root.name, path);
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is no regular file", l->root.name, path);
+		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is not a regular file", l->root.name, path);
 	return TAKE_FD(fd);
 }
 
@@ -177,7 +177,7 @@ static int check_blob_size(int fd, const char *name, uint64_t size, struct err *
 {
 	struct stat st;
 	if (size > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s' should have %llu bytes, at most %d are read", name,
+		return err_set(err, E_TOO_LARGE, "'%s' should have %llu bytes, more than the limit of %d", name,
 			       (unsigned long long)size, OCI_DOCUMENT_MAX);
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s'", name);
@@ -211,7 +211,7 @@ int layout_blob_put(const struct layout *l, const void *data, size_t len, char r
 	auto_str char *path = layout_blob_path(d.digest), *there = NULL;
 	size_t there_len;
 	struct err ignored;
-	// What is there and sound stays; what is there and damaged is mended.
+	// An existing good blob stays; a damaged one is replaced.
 	if (layout_blob_read(l, &d, &there, &there_len, &ignored) < 0 &&
 	    write_layout_document(&l->root, path, data, len, err) < 0)
 		return -1;
@@ -234,7 +234,7 @@ int layout_index_write(const struct layout *l, const struct oci_index *x, struct
 	auto_str char *text = oci_index_text(x);
 	size_t len = strlen(text);
 	if (len > OCI_DOCUMENT_MAX)
-		return err_set(err, E_STORE_FULL, "the index of '%s' would have %zu bytes, at most %d can be read",
+		return err_set(err, E_STORE_FULL, "the index of '%s' would have %zu bytes, more than the limit of %d",
 			       l->root.name, len, OCI_DOCUMENT_MAX);
 	return write_layout_document(&l->root, INDEX, text, len, err);
 }
@@ -270,7 +270,7 @@ static int write_layer(int fd, const char *name, const struct layer_content *f, 
 	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
 }
 
-// The digest is known when all is written: until then the blob has a name that no reader looks for.
+// The digest is only known at the end: until then the blob has a name that readers ignore.
 int layout_layer_put(const struct layout *into, const char *title,
 		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct layout_layer *ret,
 		     struct err *err)

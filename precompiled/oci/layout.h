@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// An OCI image layout: a directory with oci-layout, index.json and blobs/sha256/HEX. It is the node's store, what
-// `build --output` makes, what lies in a bundle and what a static web server offers.
+// An OCI image layout: a directory with oci-layout, index.json and blobs/sha256/HEX. The node's store, the output of
+// `build --output`, the contents of a bundle and the files on a static web server all have this form.
 //
-// A blob appears whole, with the right digest, or not at all: temporary name, fsync, rename. index.json is replaced by
-// rename, under an exclusive lock. So a kill at any instant leaves a sound layout and at most files that nothing names.
+// A blob appears complete, with the right digest, or not at all: temporary name, fsync, rename. index.json is replaced
+// by rename, under an exclusive lock. So a kill at any time leaves a valid layout and at most unreferenced files.
 #pragma once
 #include "precompiled/oci/oci.h"
 
@@ -11,42 +11,42 @@ struct pack;
 
 struct layout {
 	struct root root;
-	bool is_store; // of a node: what comes in is recorded (provenance.h)
+	bool is_store; // of a node: the origin of each package is recorded (provenance.h)
 };
 #define LAYOUT_NONE ((struct layout){ .root = ROOT_NONE })
 // E_NOT_FOUND when the directory holds no layout.
 int layout_open(const struct root *dir, struct layout *ret, struct err *err);
-// An empty one when the directory holds none; E_USAGE when it holds something else.
+// Creates an empty one if needed; E_USAGE when the directory holds something else.
 int layout_make(const struct root *dir, struct layout *ret, struct err *err);
-int layout_check_place(const struct root *dir, struct err *err); // would layout_make go through, as far as can be seen?
+int layout_check_place(const struct root *dir, struct err *err); // would layout_make succeed?
 void layout_done(struct layout *l);
 #define auto_layout __attribute__((cleanup(layout_done)))
 
-// Waits for whoever changes the index now. fd to close; shared is for readers that need index and blobs to agree.
+// Waits for another writer of the index. fd to close; shared is for readers that need index and blobs to agree.
 int layout_lock(const struct layout *l, bool is_shared, struct err *err);
 
 char *layout_blob_path(const char *hex); // "blobs/sha256/HEX"
 bool layout_has(const struct layout *l, const char *hex);
 int layout_blob_open(const struct layout *l, const char *hex, struct err *err); // fd; not verified
-// A small document, whole; size and digest are checked (E_DIGEST). E_NOT_FOUND when absent.
+// Reads a small document; size and digest are checked (E_DIGEST). E_NOT_FOUND when absent.
 int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 		     struct err *err);
 int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err);
 
-// The one layer of what we publish: a tar+zstd whose bytes depend on its content alone.
+// The single layer of everything we publish: a tar+zstd whose bytes depend on its content alone.
 struct layout_layer {
 	struct oci_descriptor blob;
 	char diff_id[DIGEST_HEX + 1]; // digest of the tar inside
 };
 void layout_layer_done(struct layout_layer *l);
 #define auto_layout_layer __attribute__((cleanup(layout_layer_done)))
-// A blob of the layout, with what fill puts in. title: a file name for clients that write layers to disk.
+// Adds a blob with what fill writes. title: a file name for clients that write layers to disk.
 int layout_layer_put(const struct layout *into, const char *title,
 		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct layout_layer *ret,
 		     struct err *err);
 
 int layout_index(const struct layout *l, struct oci_index *ret, struct err *err);
-// Replace the index; the exclusive lock must be held since it was read.
+// Replaces the index; the caller has held the exclusive lock since reading it.
 int layout_index_write(const struct layout *l, const struct oci_index *x, struct err *err);
-// Take the lock, put one manifest in, write. 0.
+// Adds one manifest to the index, under the lock. 0.
 int layout_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strict where the specification is, with one exception: clients that write an index drop mediaType and artifactType of
-// its entries and of the index itself (skopeo), so there an absent mediaType means a manifest. Whoever needs to know
-// opens what is pointed to.
+// As strict as the specification, with one exception: some clients (skopeo) drop mediaType and artifactType from an
+// index and its entries, so a missing mediaType there means a manifest. Callers that need the type read the document.
 #include "precompiled/oci/oci.h"
 
 #include "base/core/date.h"
@@ -28,7 +27,7 @@ char *oci_tag(const char *name)
 	for (char *p = tag; *p; p++)
 		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-", *p))
 			*p = '_';
-	if (*tag == '.' || *tag == '-') // no registry takes these in front
+	if (*tag == '.' || *tag == '-') // registries refuse these as the first character
 		*tag = '_';
 	if (strlen(tag) <= TAG_MAX)
 		return tag;
@@ -43,11 +42,12 @@ int oci_json(const char *data, size_t len, const char *name, json_t **ret, struc
 {
 	json_error_t problem;
 	if (len > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s' has %zu bytes, at most %d are read", name, len,
+		return err_set(err, E_TOO_LARGE, "'%s' has %zu bytes, more than the limit of %d", name, len,
 			       OCI_DOCUMENT_MAX);
 	json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!value)
-		return err_set(err, E_MANIFEST, "'%s' line %d is not JSON: %s", name, problem.line, problem.text);
+		return err_set(err, E_MANIFEST, "'%s': not valid JSON at line %d: %s", name, problem.line,
+			       problem.text);
 	*ret = value;
 	return 0;
 }
@@ -104,7 +104,7 @@ const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char
 	return json_string_value(json_object_get(d->annotations, key));
 }
 
-// What is read, for messages.
+// What is being parsed, for messages.
 struct parse_context {
 	const char *name;
 	const char *part; // "config", "layers", ...
@@ -115,12 +115,12 @@ static int refuse_document(const struct parse_context *at, const char *what, str
 	return err_set(err, E_MANIFEST, "'%s': %s%s%s", at->name, at->part, *at->part ? " " : "", what);
 }
 
-// A string member that may be absent; an empty one says as little as an absent one.
+// An optional string member; an empty one counts as absent.
 static int read_string(const json_t *json, const char *key, const struct parse_context *at, char **ret, struct err *err)
 {
 	const json_t *value = json_object_get(json, key);
 	if (value && !json_is_string(value))
-		return refuse_document(at, "has a member that is no string where one is due", err);
+		return refuse_document(at, "has a member that is not a string", err);
 	if (json_string_length(value))
 		*ret = str_dup(json_string_value(value));
 	return 0;
@@ -133,24 +133,24 @@ static int read_annotations(const json_t *json, const struct parse_context *at, 
 	if (!notes || json_is_null(notes))
 		return 0;
 	if (!json_is_object(notes))
-		return refuse_document(at, "has annotations that are no object", err);
+		return refuse_document(at, "has annotations that are not an object", err);
 	json_object_foreach(notes, key, value)
 	{
 		if (!json_is_string(value))
-			return refuse_document(at, "has an annotation that is no string", err);
+			return refuse_document(at, "has an annotation that is not a string", err);
 	}
 	*ret = json_incref(notes);
 	return 0;
 }
 
-// media_type: what an absent mediaType means; NULL = it must be there.
+// media_type: the default for a missing mediaType; NULL = it is required.
 static int read_descriptor(const json_t *json, const struct parse_context *at, const char *media_type,
 			   struct oci_descriptor *ret, struct err *err)
 {
 	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	const json_t *size = json_object_get(json, "size");
 	if (!json_is_object(json))
-		return refuse_document(at, "is no descriptor", err);
+		return refuse_document(at, "is not a descriptor", err);
 	if (!oci_digest_parse(json_string_value(json_object_get(json, "digest")), d.digest))
 		return refuse_document(at, "has no SHA-256 digest", err);
 	if (!json_is_integer(size) || json_integer_value(size) < 0)
@@ -173,7 +173,7 @@ static int read_descriptors(const json_t *list, const struct parse_context *at, 
 			    struct oci_descriptor **ret, size_t *count, struct err *err)
 {
 	if (!json_is_array(list))
-		return refuse_document(at, "is no list", err);
+		return refuse_document(at, "is not a list", err);
 	*ret = mem_alloc(json_array_size(list) * sizeof(**ret));
 	for (*count = 0; *count < json_array_size(list); (*count)++)
 		if (read_descriptor(json_array_get(list, *count), at, media_type, &(*ret)[*count], err) < 0)
@@ -181,14 +181,14 @@ static int read_descriptors(const json_t *list, const struct parse_context *at, 
 	return 0;
 }
 
-// Type and version of a whole document.
+// Type and version of a document.
 static int check_head(const json_t *json, const struct parse_context *at, const char *media_type, struct err *err)
 {
 	auto_str char *type = NULL;
 	if (!json_is_object(json))
-		return refuse_document(at, "it is no JSON object", err);
+		return refuse_document(at, "not a JSON object", err);
 	if (json_integer_value(json_object_get(json, "schemaVersion")) != 2)
-		return refuse_document(at, "its schemaVersion is not 2", err);
+		return refuse_document(at, "schemaVersion is not 2", err);
 	if (read_string(json, "mediaType", at, &type, err) < 0)
 		return -1;
 	if (type && !str_eq(type, media_type))
@@ -293,8 +293,9 @@ void oci_index_put(struct oci_index *x, const struct oci_descriptor *d, const ch
 		set_ref_name(&copy, tag);
 	else if (at >= 0 && !oci_descriptor_annotation(d, OCI_REF_NAME) &&
 		 oci_descriptor_annotation(&x->items[at], OCI_REF_NAME))
-		set_ref_name(&copy, oci_descriptor_annotation(&x->items[at],
-							      OCI_REF_NAME)); // to be put again is no reason to lose it
+		set_ref_name(&copy,
+			     oci_descriptor_annotation(&x->items[at],
+						       OCI_REF_NAME)); // an entry keeps its tag when it is added again
 	if (at < 0) {
 		x->items = mem_grow(x->items, x->count + 1, sizeof(*x->items));
 		at = (int)x->count++;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shapes of the OCI image specification (1.1): descriptor, image manifest, image index. Pure: bytes in, bytes out.
 //
-// Only SHA-256 digests are known. Sizes are bytes. What is read is hostile until its digest was compared; a shape that
-// the specification does not allow is E_MANIFEST, with the name of what was read.
+// Only SHA-256 digests are supported. Sizes are bytes. Input is hostile until its digest was compared; a document that
+// violates the specification is E_MANIFEST, and the message names it.
 #pragma once
 #include "base/file/digest.h"
 #include "base/formats/json.h"
@@ -17,9 +17,9 @@
 #define OCI_CREATED "org.opencontainers.image.created"
 #define OCI_VERSION "org.opencontainers.image.version"
 
-enum { OCI_DOCUMENT_MAX = 4 << 20 }; // of a manifest, an index or a configuration; more is E_TOO_LARGE
+enum { OCI_DOCUMENT_MAX = 4 << 20 }; // bytes of a manifest, an index or a configuration; more is E_TOO_LARGE
 
-struct oci_descriptor { // what is pointed to
+struct oci_descriptor { // a reference to a blob
 	char *media_type;
 	char digest[DIGEST_HEX + 1];
 	uint64_t size;
@@ -29,7 +29,7 @@ struct oci_descriptor { // what is pointed to
 void oci_descriptor_done(struct oci_descriptor *d);
 #define auto_oci_descriptor __attribute__((cleanup(oci_descriptor_done)))
 void oci_descriptor_copy(const struct oci_descriptor *from, struct oci_descriptor *ret);
-const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key); // an annotation; NULL = absent
+const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key); // NULL = absent
 
 struct oci_manifest {
 	char *artifact_type; // NULL = not stated
@@ -52,7 +52,7 @@ void oci_index_done(struct oci_index *x);
 #define auto_oci_index __attribute__((cleanup(oci_index_done)))
 int oci_index_parse(const char *data, size_t len, const char *name, struct oci_index *ret, struct err *err);
 char *oci_index_text(const struct oci_index *x);
-// Puts d (copied) in, in place of an entry with the same digest; tag (NULL = none) moves to it from any other entry.
+// Adds a copy of d, or replaces the entry of the same digest; tag (NULL = none) moves to it from any other entry.
 void oci_index_put(struct oci_index *x, const struct oci_descriptor *d, const char *tag);
 int oci_index_find(const struct oci_index *x, const char *ref); // tag or "sha256:HEX"; position, -1 = absent
 void oci_index_remove(struct oci_index *x, size_t i);
@@ -60,13 +60,13 @@ void oci_index_remove(struct oci_index *x, size_t i);
 // "sha256:HEX" -> HEX. False on anything else.
 bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1]);
 char *oci_digest_text(const char *hex); // "sha256:HEX"
-// What a registry takes as a tag: every byte outside [A-Za-z0-9._-] becomes '_'. At most 128 bytes: a longer name is
-// its first 95, '-' and 32 digits of the SHA-256 of all of it. The map is not injective: compare the exact strings of
-// the configuration afterwards.
+// A valid registry tag: every byte outside [A-Za-z0-9._-] becomes '_'. At most 128 bytes: a longer name becomes its
+// first 95 bytes, '-' and 32 digits of its SHA-256. Two names can give the same tag: compare the exact strings of the
+// configuration afterwards.
 char *oci_tag(const char *name);
-// When it was made, as annotations say it: the time is that of the inputs (SOURCE_DATE_EPOCH, else 1970), not of the
-// clock, so that the same content has the same digest wherever it is made.
+// The creation time for annotations: that of the inputs (SOURCE_DATE_EPOCH, else 1970) and not the clock, so that the
+// same content has the same digest wherever it is built.
 char *oci_created(void);
 const char *oci_arch(const char *machine); // as container images name it: "x86_64" -> "amd64"
-// A JSON document held in memory; duplicate keys and trailing bytes are refused. E_MANIFEST names it.
+// Parses a JSON document; duplicate keys and trailing bytes are errors. name: for messages (E_MANIFEST).
 int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err);

@@ -15,7 +15,7 @@ static char *partial_blob_path(const char *hex)
 	return str_fmt("blobs/sha256/.%s.part", hex);
 }
 
-// A full disk is the store's matter from here on.
+// A full disk is reported as a full store from here on.
 static int fail_partial_blob(const struct partial_blob *p, const char *what, struct err *err)
 {
 	auto_str char *path = partial_blob_path(p->digest), *full = root_path(&p->layout->root, path);
@@ -23,7 +23,7 @@ static int fail_partial_blob(const struct partial_blob *p, const char *what, str
 	return err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : -1;
 }
 
-// 1 = the blob is there with its size, open to be read. One of another size is damaged: it is brought again.
+// 1 = the blob exists with its size and is open for reading. One of another size is damaged: it is fetched again.
 static int open_complete_blob(struct partial_blob *p, struct err *err)
 {
 	struct stat st;
@@ -40,7 +40,7 @@ static int open_complete_blob(struct partial_blob *p, struct err *err)
 	return 1;
 }
 
-// 1 = open and ours, 0 = it was renamed or removed between open and lock.
+// 1 = open and locked, 0 = it was renamed or removed between open and lock.
 static int lock_partial_blob(struct partial_blob *p, int dir, const char *name, struct err *err)
 {
 	struct stat ours, named;
@@ -48,7 +48,7 @@ static int lock_partial_blob(struct partial_blob *p, int dir, const char *name, 
 	if (fd < 0)
 		return fail_partial_blob(p, "open", err);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-		return err_set(err, E_LOCKED, "another process is bringing sha256:%s into '%s'", p->digest,
+		return err_set(err, E_LOCKED, "another process is writing sha256:%s to '%s'", p->digest,
 			       p->layout->root.name);
 	if (fstat(fd, &ours) < 0)
 		return fail_partial_blob(p, "look at", err);
@@ -58,7 +58,7 @@ static int lock_partial_blob(struct partial_blob *p, int dir, const char *name, 
 	return 1;
 }
 
-// Who had the part before may have made the blob of it between our look and our lock: then this one is a new file.
+// The previous writer may have finished the blob between our check and our lock: then this is a new, empty file.
 static int begin_partial_blob(struct partial_blob *p, struct err *err)
 {
 	auto_str char *path = partial_blob_path(p->digest), *name = NULL;
@@ -75,7 +75,7 @@ static int begin_partial_blob(struct partial_blob *p, struct err *err)
 	return r < 0 ? -1 : 1;
 }
 
-// Hash what an earlier attempt left. More than there can be is rubbish.
+// Hash what an earlier attempt left. A file larger than the blob is garbage.
 static int hash_existing_bytes(struct partial_blob *p, struct err *err)
 {
 	char buf[1 << 16];
@@ -105,7 +105,7 @@ int partial_blob_open(const struct layout *l, const struct oci_descriptor *d, st
 	int r = 0;
 	for (int i = 0; r == 0; i++) {
 		if (i == TRIES)
-			return err_set(err, E_LOCKED, "other processes are bringing and removing sha256:%s in '%s'",
+			return err_set(err, E_LOCKED, "other processes keep writing and removing sha256:%s in '%s'",
 				       d->digest, l->root.name);
 		r = open_complete_blob(&p, err);
 		if (r == 0)
@@ -134,12 +134,12 @@ static int write_at_end(const struct partial_blob *p, const char *data, size_t l
 int partial_blob_append(struct partial_blob *p, const void *data, size_t len, struct err *err)
 {
 	if (len > p->size - p->have)
-		return err_set(err, E_TOO_LARGE, "sha256:%s was promised with %llu bytes, and more came", p->digest,
+		return err_set(err, E_TOO_LARGE, "sha256:%s should have %llu bytes, received more", p->digest,
 			       (unsigned long long)p->size);
 	if (write_at_end(p, data, len, err) < 0) {
-		// What is counted and what is in the file stay the same. If even this fails, the next open hashes it.
+		// Keep the count and the file in step. If this fails too, the next open hashes the file.
 		if (ftruncate(p->fd, (off_t)p->have) < 0)
-			err_wrap(err, "cut the part");
+			err_wrap(err, "truncate the part file");
 		return -1;
 	}
 	digest_add(p->sum, data, len);
@@ -180,7 +180,7 @@ int partial_blob_check(struct partial_blob *p, struct err *err)
 	if (p->have == p->size && str_eq(p->found, p->digest))
 		return 0;
 	partial_blob_remove(p);
-	return err_set(err, E_DIGEST, "%llu bytes with the SHA-256 %s came instead of %llu with %s",
+	return err_set(err, E_DIGEST, "received %llu bytes with SHA-256 %s instead of %llu with %s",
 		       (unsigned long long)p->have, p->found, (unsigned long long)p->size, p->digest);
 }
 
@@ -202,7 +202,7 @@ int partial_blob_commit(struct partial_blob *p, struct err *err)
 {
 	if (p->is_committed)
 		return 0;
-	if (fchmod(p->fd, 0644) < 0 || fsync(p->fd) < 0) // from here on it is no lock, and for all to read
+	if (fchmod(p->fd, 0644) < 0 || fsync(p->fd) < 0) // it is no longer a lock file, and readable for all
 		return fail_partial_blob(p, "write", err);
 	return partial_blob_check(p, err) < 0 ? -1 : rename_to_blob(p, err);
 }

@@ -12,7 +12,7 @@ const struct asset_kind ASSET_HEADERS = { "headers", "application/vnd.kmodsmith.
 const struct asset_kind ASSET_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
 const struct asset_kind ASSET_BUILDER = { "builder", "application/vnd.kmodsmith.builder.v1" };
 
-// One table for what is written and what is compared.
+// One table for writing and comparing.
 static const struct {
 	const char *label, *what;
 	size_t offset;
@@ -83,7 +83,7 @@ int asset_create(const struct layout *into, const struct root *tree, const struc
 	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
 							.artifact_type = str_dup(key->kind->type) };
 	auto_str char *tag = asset_tag(key), *title = str_fmt("%s.tar.zst", key->kind->name);
-	struct root from = *tree; // what is given along with a callback cannot be const
+	struct root from = *tree; // a callback's context cannot be const
 	if (layout_layer_put(into, title, pack_asset_tree, &from, &layer, err) < 0)
 		return err_wrap(err, "pack %s", tag);
 	auto_str char *config = asset_config_text(key, layer.diff_id);
@@ -101,11 +101,11 @@ int asset_create(const struct layout *into, const struct root *tree, const struc
 	return 0;
 }
 
-// A build id that one side does not know fits; the compile compares the tree itself with the kernel.
+// A build id unknown to one side fits; the compile checks the tree against the kernel.
 static int compare_labels(const struct asset_key *want, const json_t *has, char **ret_why)
 {
 	if (!str_eq(json_string_value(json_object_get(has, "io.kmodsmith.format")), FORMAT)) {
-		*ret_why = str_fmt("its configuration is not of format %s", FORMAT);
+		*ret_why = str_fmt("its configuration does not have format %s", FORMAT);
 		return 0;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
@@ -114,7 +114,7 @@ static int compare_labels(const struct asset_key *want, const json_t *has, char 
 		if (fields[i].compared == NOTE || !wanted || str_eq(value, wanted) ||
 		    (!value && fields[i].compared == IF_KNOWN))
 			continue;
-		*ret_why = str_fmt("%s is %s, wanted %s", fields[i].what, value ? value : "not told", wanted);
+		*ret_why = str_fmt("%s is %s, wanted %s", fields[i].what, value ? value : "not stated", wanted);
 		return 0;
 	}
 	return 1;
@@ -140,10 +140,10 @@ static int find_asset(struct repository *r, const char *tag, const struct asset_
 	if (oci_manifest_parse(text, len, name, &m, err) < 0)
 		return -1;
 	if (!str_eq(m.artifact_type, want->kind->type) || !has_one_layer(&m))
-		return err_set(err, E_MANIFEST, "'%s' is no %s with one layer", name, want->kind->type);
+		return err_set(err, E_MANIFEST, "'%s' is not of type %s with one layer", name, want->kind->type);
 	found = repository_document(r, &m.config, &config, &config_len, err);
 	if (found == 0)
-		return err_set(err, E_MANIFEST, "%s: its configuration sha256:%s is not there", name, m.config.digest);
+		return err_set(err, E_MANIFEST, "%s: configuration sha256:%s is missing", name, m.config.digest);
 	if (found < 0 || oci_json(config, config_len, name, &json, err) < 0)
 		return -1;
 	return compare_labels(want, json_object_get(json_object_get(json, "config"), "Labels"), ret_why);
@@ -201,7 +201,7 @@ int asset_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1
 	return 0;
 }
 
-// What was kept is read once more before a byte of it is believed: a disk forgets.
+// The stored layer is hashed again before use: disks lose data.
 static int unpack_asset_layer(const struct layout *from, const struct oci_descriptor *layer, const struct root *into,
 			      struct err *err)
 {
@@ -211,11 +211,11 @@ static int unpack_asset_layer(const struct layout *from, const struct oci_descri
 	if (fd < 0 || digest_file(fd, name, found, err) < 0)
 		return -1;
 	if (!str_eq(found, layer->digest))
-		return err_set(err, E_STORE_CORRUPT, "the %s has the SHA-256 %s in '%s'", name, found, from->root.name);
+		return err_set(err, E_STORE_CORRUPT, "%s has SHA-256 %s in '%s'", name, found, from->root.name);
 	return archive_unpack(fd, name, 0, into, NULL, NULL, NULL, err);
 }
 
-// Two processes may do the same: one rename wins, the other's copy is dropped.
+// If two processes do this at once, one rename wins and the other copy is dropped.
 int asset_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err)
 {
 	auto_oci_descriptor struct oci_descriptor layer = { 0 };

@@ -34,7 +34,7 @@ int candidate_read(struct repository *r, const char *ref, struct package_candida
 	done = repository_document(r, &m.config, &o.config, &o.config_len, err);
 	if (done <= 0)
 		return done < 0 ? -1 :
-				  err_set(err, E_MANIFEST, "%s: its configuration sha256:%s is not there", name,
+				  err_set(err, E_MANIFEST, "%s: configuration sha256:%s is missing", name,
 					  m.config.digest);
 	if (package_parse(&m, &d, o.config, o.config_len, &o.package, err) <= 0)
 		return -1;
@@ -43,7 +43,7 @@ int candidate_read(struct repository *r, const char *ref, struct package_candida
 	return 1;
 }
 
-// 1 = it fits, and went to ret; 0 = not, with the reason.
+// 1 = it fits and was moved to ret; 0 = it does not, with the reason.
 static int take_if_fits(struct package_candidate *o, const char *tag, const struct package_want *want,
 			struct package_candidate *ret, char **ret_why)
 {
@@ -66,13 +66,13 @@ static int find_by_tag(struct repository *r, const char *tag, const struct packa
 	return done > 0 ? take_if_fits(&o, tag, want, ret, ret_why) : done;
 }
 
-// Bytes that are wrong, not a source that fails: one bad entry must not hide the good ones.
+// A damaged entry, not a failing source: one bad entry must not hide the good ones.
 static bool is_damaged_package(int code)
 {
 	return code == E_MANIFEST || code == E_DIGEST || code == E_TOO_LARGE;
 }
 
-// Tags end with release and architecture as oci_tag spells them, unless they were too long for that.
+// Tags end with release and architecture as oci_tag writes them, unless the tag was shortened.
 static bool is_candidate_tag(const char *tag, const struct package_want *want)
 {
 	auto_str char *tail = str_fmt("%s%s%s", want->release ? want->release : "", want->arch ? "-" : "",
@@ -93,7 +93,7 @@ static int find_among_tags(struct repository *r, const struct package_want *want
 	for (size_t i = 0; i < tags.count; i++) {
 		auto_candidate struct package_candidate o = CANDIDATE_NONE, fitting = CANDIDATE_NONE;
 		auto_str char *reason = NULL;
-		// What is near is all looked at, so that the answer can say what does not fit.
+		// Local repositories are searched completely, so that the answer can say what does not fit.
 		if (str_starts(tags.items[i], "sha256-") || // signatures
 		    (repository_is_remote(repository_name(r)) && !is_candidate_tag(tags.items[i], want)))
 			continue;

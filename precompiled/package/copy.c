@@ -3,7 +3,7 @@
 
 #include "precompiled/trust/catalog.h"
 
-enum { SIDE_BY_SIDE = 6 }; // transfers at once
+enum { SIDE_BY_SIDE = 6 }; // parallel transfers
 
 struct blob_copy {
 	struct partial_blob part;
@@ -66,7 +66,7 @@ static int copy_blobs(struct repository *from, const struct oci_descriptor *cons
 	return r;
 }
 
-// A blob that a manifest names twice is brought once.
+// A blob that a manifest names twice is copied once.
 static bool is_among(const struct oci_descriptor *const *blobs, size_t count, const struct oci_descriptor *d)
 {
 	for (size_t i = 0; i < count; i++)
@@ -125,7 +125,7 @@ static int push_manifest(const struct layout *from, const struct oci_descriptor 
 	return repository_put_manifest(to, text, len, OCI_MANIFEST, tag, err);
 }
 
-// The index under a fallback tag is the receiver's own: its members are pushed, and list themselves by their subject.
+// The receiver keeps its own index under a fallback tag: only the members are pushed, and their subject lists them.
 static int push_referrers(const struct layout *from, const struct oci_descriptor *d, struct repository *to,
 			  struct err *err)
 {

@@ -15,7 +15,7 @@ static int measure_package_file(const struct root *dir, struct package_file *f, 
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(err, errno, "'%s/%s' is no regular file", dir->name, f->name);
+		return err_set(err, errno, "'%s/%s' is not a regular file", dir->name, f->name);
 	f->size = (uint64_t)st.st_size;
 	return digest_file(fd, f->name, f->sha256, err);
 }

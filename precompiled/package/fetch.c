@@ -30,7 +30,7 @@ static void note_event(const struct fetch *f, const char *fmt, ...)
 		f->note(f->ctx, text);
 }
 
-// What the sources said, clause by clause; the first that did not merely lack it gives the code.
+// The failure of each source, one clause each; the code is that of the first real failure.
 struct source_failures {
 	char *text;
 	int code;
@@ -46,7 +46,7 @@ static void add_source_failure(const struct fetch *f, struct source_failures *m,
 	note_event(f, "%s: %s", name, why);
 }
 
-// What the source's own list says about the tag: a mirror may not answer with another package, however well signed.
+// Checks the tag against the source's catalogue: a mirror must not substitute another package, even a signed one.
 static int check_listed(const struct fetch *f, const struct trust_rule *rule, struct repository *r, const char *tag,
 			const char *has, uint64_t *ret_number, struct err *err)
 {
@@ -57,15 +57,15 @@ static int check_listed(const struct fetch *f, const struct trust_rule *rule, st
 	*ret_number = catalog.number;
 	const char *listed = catalog_digest(&catalog, tag);
 	if (!listed)
-		return err_set(err, E_UNTRUSTED, "catalogue %llu does not list %s", (unsigned long long)catalog.number,
-			       tag);
+		return err_set(err, E_UNTRUSTED, "%s is not listed in catalogue %llu", tag,
+			       (unsigned long long)catalog.number);
 	if (!str_eq(listed, has))
-		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, catalogue %llu says sha256:%s", tag, has,
-			       (unsigned long long)catalog.number, listed);
+		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, but sha256:%s in catalogue %llu", tag, has,
+			       listed, (unsigned long long)catalog.number);
 	return 0;
 }
 
-// Of what nobody was asked for: who takes it knows why.
+// The origin of packages that are not verified: the caller knows why.
 static void set_unverified_origin(const struct fetch *f, struct provenance *p)
 {
 	if (f->trust)
@@ -76,7 +76,7 @@ static void set_unverified_origin(const struct fetch *f, struct provenance *p)
 					  PROVENANCE_BY_HAND;
 }
 
-// ret stays as it is where nothing is demanded.
+// Leaves ret unchanged when nothing is checked.
 static int check_trust(const struct fetch *f, struct repository *r, const char *tag, const char *hex,
 		       struct provenance *ret, struct err *err)
 {
@@ -98,7 +98,7 @@ static int check_trust(const struct fetch *f, struct repository *r, const char *
 }
 
 struct source_query {
-	// 1 = this source has it and it is believed, 0 = it has it not.
+	// 1 = this source has it and it is trusted, 0 = this source does not have it.
 	int (*ask)(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err);
 	void *ctx;
 };
@@ -108,7 +108,7 @@ static bool is_unreachable(int code)
 	return code == E_NETWORK || code == E_TIMEOUT || code == E_TLS;
 }
 
-// Why the source cannot be reached, as far as was seen before; .code 0 = it was not seen to be down.
+// Why the source was unreachable earlier; .code 0 = it was not.
 static struct err error_of_last_try(const struct fetch *f, size_t source)
 {
 	return f->down ? f->down[source] : (struct err){ 0 };
@@ -125,7 +125,7 @@ static bool is_any_down(const struct fetch *f)
 void fetch_probe(const struct strv *names, size_t first, const struct repository_options *options, struct err *ret)
 {
 	auto_strv struct strv urls = { 0 };
-	struct err ignored; // an address that is none: whoever opens it says so
+	struct err ignored; // opening an invalid address reports the error later
 	for (size_t i = first; i < names->count; i++) {
 		ret[i - first] = (struct err){ 0 };
 		if (repository_is_remote(names->items[i]))
@@ -175,7 +175,7 @@ static int query_sources(const struct fetch *f, size_t first, const struct sourc
 	return r > 0 ? 0 : -1;
 }
 
-struct package_search { // for a package
+struct package_search {
 	const struct package_want *want;
 	struct fetch_result *ret;
 };
@@ -212,7 +212,7 @@ int fetch_find(const struct fetch *f, const struct package_want *want, struct fe
 	return find_package_from(f, 0, want, ret, err);
 }
 
-struct layer_download { // the layer on its way
+struct layer_download {
 	const struct fetch *f;
 	struct repository *repository;
 	struct transfer *transfer;
@@ -244,13 +244,12 @@ static int download_layer(const struct fetch *f, struct fetch_result *found, str
 		return -1;
 	int r = unpack_stream(&feed, f->state, &found->candidate.package, err);
 	repository_end(found->repository, &t);
-	if (r < 0 &&
-	    (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // of the bytes; who sent them is not in it yet
+	if (r < 0 && (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // these errors do not name the sender yet
 		err_wrap(err, "%s", repository_name(found->repository));
 	return r;
 }
 
-// What an earlier run left may be what is wrong: once more from nothing.
+// The part of an earlier run may be the damaged one: try once more from the start.
 static int download_layer_with_retry(const struct fetch *f, struct fetch_result *found, const struct layout *into,
 				     struct err *err)
 {
@@ -266,11 +265,11 @@ static int download_layer_with_retry(const struct fetch *f, struct fetch_result 
 		bool is_again = err->code == EAGAIN || (err->code == E_DIGEST && is_resumed);
 		if (r == 0 || tries > 1 || !is_again)
 			return r;
-		note_event(f, "%s, from the start", err->text);
+		note_event(f, "%s; restarting the download", err->text);
 	}
 }
 
-// What is known of it comes before it is listed: killed in between, the store has neither.
+// The record is written before the package is listed: after a kill in between, the store has neither.
 static int take_package(const struct fetch *f, struct fetch_result *found, const struct layout *into, struct err *err)
 {
 	const struct package_candidate *o = &found->candidate;
@@ -306,13 +305,13 @@ int fetch_take(const struct fetch *f, const struct package_want *want, struct fe
 	}
 }
 
-struct item_search { // for something else
+struct item_search {
 	const struct fetch_item *item;
 	const struct layout *into;
 	char *ret_hex;
 };
 
-// By digest, so that what was checked is what is taken.
+// By digest, so that exactly the checked content is copied.
 static int take_item(struct repository *r, const char *tag, const char *hex, const struct provenance *provenance,
 		     const struct layout *into, struct err *err)
 {
@@ -321,7 +320,7 @@ static int take_item(struct repository *r, const char *tag, const char *hex, con
 	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	int found = copy_to_layout(r, ref, into, err);
 	if (found == 0)
-		return err_set(err, E_NOT_FOUND, "%s has no %s any more", repository_name(r), ref);
+		return err_set(err, E_NOT_FOUND, "%s no longer has %s", repository_name(r), ref);
 	if (found < 0 || layout_index(into, &x, err) < 0)
 		return -1;
 	oci_descriptor_copy(&x.items[oci_index_find(&x, ref)], &d);

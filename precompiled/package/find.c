@@ -7,7 +7,7 @@ int find_by_descriptor(const struct layout *l, const struct oci_descriptor *mani
 	auto_str char *text = NULL, *config = NULL;
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	size_t len = 0, config_len = 0;
-	if (str_eq(manifest->media_type, OCI_INDEX)) // of signatures, under their fallback tag
+	if (str_eq(manifest->media_type, OCI_INDEX)) // signatures under their fallback tag
 		return 0;
 	if (layout_blob_read(l, manifest, &text, &len, err) < 0 ||
 	    oci_manifest_parse(text, len, manifest->digest, &m, err) < 0)
@@ -21,7 +21,7 @@ int find_by_descriptor(const struct layout *l, const struct oci_descriptor *mani
 	return 1;
 }
 
-// An annotation that says otherwise spares the look into the blobs; its absence proves nothing.
+// An annotation with another release saves reading the blobs; a missing one proves nothing.
 static bool is_excluded(const struct oci_descriptor *d, const struct package_want *want)
 {
 	const char *release = oci_descriptor_annotation(d, PACKAGE_RELEASE);

@@ -4,12 +4,12 @@
 enum { FORMAT = 1, FILES_MAX = 1000 };
 static const char LABEL_FORMAT[] = "io.kmodsmith.format", LABEL_FILES[] = "io.kmodsmith.files";
 
-// One table for what is written and what is read. Lists are joined with commas.
+// One table for writing and reading. Lists are joined with commas.
 static const struct {
 	const char *label;
 	size_t offset;
 	bool is_list, is_required;
-	bool is_note; // also an annotation of the manifest, where it can be seen without the configuration
+	bool is_note; // also an annotation of the manifest, readable without the configuration
 } fields[] = {
 	{ "io.kmodsmith.driver", offsetof(struct package_key, driver), false, true, true },
 	{ "io.kmodsmith.flavour", offsetof(struct package_key, flavour), false, true, true },
@@ -154,7 +154,7 @@ static bool read_package_key(const json_t *labels, struct package_key *key)
 		else if (text)
 			*(char **)package_key_field(key, i) = str_dup(text);
 	}
-	// It becomes part of a path.
+	// The release becomes part of a path.
 	return !strchr(key->release, '/') && key->release[0] != '.';
 }
 
@@ -188,7 +188,7 @@ static bool read_package_files(const json_t *labels, struct package *p)
 	return p->count == count;
 }
 
-// Every module that is promised has a file, every file is of a module that is promised, and none comes twice.
+// Every listed module has a file, every file belongs to a listed module, and no file name appears twice.
 static bool is_consistent(const struct package *p)
 {
 	for (size_t i = 0; i < p->count; i++) {
@@ -220,14 +220,13 @@ int package_parse(const struct oci_manifest *manifest, const struct oci_descript
 	const json_t *all = json_object_get(json_object_get(json, "config"), "Labels");
 	auto_str char *format = str_fmt("%d", FORMAT);
 	if (!str_eq(json_string_value(json_object_get(all, LABEL_FORMAT)), format))
-		return err_set(err, E_MANIFEST, "the package sha256:%s is not of format %d", descriptor->digest,
+		return err_set(err, E_MANIFEST, "package sha256:%s does not have format %d", descriptor->digest,
 			       FORMAT);
 	if (manifest->count != 1 || !str_eq(manifest->layers[0].media_type, OCI_LAYER))
-		return err_set(err, E_MANIFEST, "the package sha256:%s does not have exactly one layer of type %s",
+		return err_set(err, E_MANIFEST, "package sha256:%s does not have exactly one layer of type %s",
 			       descriptor->digest, OCI_LAYER);
 	if (!read_package_key(all, &p.key) || !read_package_files(all, &p) || !is_consistent(&p))
-		return err_set(err, E_MANIFEST,
-			       "the configuration of the package sha256:%s lacks labels, or they are wrong",
+		return err_set(err, E_MANIFEST, "package sha256:%s: labels of its configuration are missing or invalid",
 			       descriptor->digest);
 	oci_descriptor_copy(descriptor, &p.manifest);
 	oci_descriptor_copy(&manifest->layers[0], &p.layer);
@@ -253,7 +252,7 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 		{ "driver", p->key.driver, want->driver },
 		{ "flavour", p->key.flavour, want->flavour },
 		{ "kernel release", p->key.release, want->release },
-		// Headers alone may not tell the build id; the proof by CRC decides then.
+		// Headers alone may not contain the build id; then the CRC check decides.
 		{ "kernel build id", p->key.build_id, p->key.build_id ? want->build_id : NULL },
 		{ "architecture", p->key.arch, want->arch },
 		{ "source digest", p->key.source, want->source },
@@ -265,11 +264,11 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 		}
 	}
 	if (want->but && strv_has(want->but, p->manifest.digest)) {
-		*ret_why = str_fmt("sha256:%s does not count", p->manifest.digest);
+		*ret_why = str_fmt("sha256:%s is excluded", p->manifest.digest);
 		return 0;
 	}
 	if (want->srcversion && !has_srcversion(p, want->srcversion)) {
-		*ret_why = str_fmt("no module of it has srcversion %s", want->srcversion);
+		*ret_why = str_fmt("none of its modules has srcversion %s", want->srcversion);
 		return 0;
 	}
 	for (size_t i = 0; want->modules && i < want->modules->count; i++) {

@@ -7,13 +7,13 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-// What the tar may have beside the files that the configuration lists: headers, padding and the directories above them.
+// What the tar may contain besides the listed files: headers, padding and parent directories.
 enum { OVERHEAD = 1 << 20, ENTRIES_BESIDE = 16 };
 
 struct layer_reader {
 	int fd;
 	uint64_t at;
-	struct digest *sum;               // of a blob; NULL = the part hashes
+	struct digest *sum;               // of a blob; NULL = the part is hashed elsewhere
 	const struct unpack_stream *feed; // NULL = a blob
 };
 
@@ -37,14 +37,14 @@ static ssize_t read_and_hash(void *ctx, void *buf, size_t len, struct err *err)
 	int r = 1;
 	while (s->feed && r > 0 && s->at >= s->feed->part->have) {
 		r = s->feed->more(s->feed->ctx, err);
-		// The transfer began again from nothing: what was unpacked is of another try.
+		// The transfer restarted, so the unpacked files belong to another attempt.
 		if (r >= 0 && s->at > s->feed->part->have)
 			return err_set(err, EAGAIN, "the transfer started over");
 	}
 	return r < 0 ? -1 : read_layer(s, buf, len, err);
 }
 
-// Bytes behind the end of the tar belong to the digest too.
+// The digest also covers bytes after the end of the tar.
 static int read_to_end(struct layer_reader *s, struct err *err)
 {
 	char buf[1 << 14];
@@ -68,7 +68,7 @@ static int unpack_layer(struct layer_reader *s, const struct root *state, struct
 	return read_to_end(s, err);
 }
 
-// The digest vouches for the bytes; this is about a configuration that lists what the layer has not.
+// The digest covers the bytes; this catches a configuration that lists files missing from the layer.
 static int find_unpacked_files(struct package *p, struct err *err)
 {
 	auto_str char *dir = package_dir(&p->key);
@@ -80,8 +80,8 @@ static int find_unpacked_files(struct package *p, struct err *err)
 		if (r < 0)
 			return -1;
 		if (r == 0 || !S_ISREG(st.st_mode) || (uint64_t)st.st_size != p->files[i].size)
-			return err_set(err, E_MANIFEST, "the layer sha256:%s has no '%s' of %llu bytes",
-				       p->layer.digest, p->files[i].name, (unsigned long long)p->files[i].size);
+			return err_set(err, E_MANIFEST, "layer sha256:%s has no '%s' of %llu bytes", p->layer.digest,
+				       p->files[i].name, (unsigned long long)p->files[i].size);
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ static int remove_unpacked(struct package *p)
 	return -1;
 }
 
-// A damaged layer may fail to unpack before its digest is known to be wrong: the digest is the better reason.
+// A damaged layer may fail to unpack before its digest is known: report the digest as the cause.
 static int check_layer_digest(struct layer_reader *s, const struct package *p, int done, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
@@ -104,8 +104,8 @@ static int check_layer_digest(struct layer_reader *s, const struct package *p, i
 	digest_hex(s->sum, hex);
 	if (s->at == p->layer.size && str_eq(hex, p->layer.digest))
 		return done;
-	return err_set(err, E_STORE_CORRUPT, "the layer sha256:%s has %llu bytes and SHA-256 %s in '%s'",
-		       p->layer.digest, (unsigned long long)s->at, hex, p->place ? p->place : "the layout");
+	return err_set(err, E_STORE_CORRUPT, "layer sha256:%s has %llu bytes and SHA-256 %s in '%s'", p->layer.digest,
+		       (unsigned long long)s->at, hex, p->place ? p->place : "the layout");
 }
 
 int unpack_package(const struct layout *from, const struct root *state, struct package *p, struct err *err)
@@ -120,7 +120,7 @@ int unpack_package(const struct layout *from, const struct root *state, struct p
 	return 0;
 }
 
-// All of it is brought in, so that the digest can speak first; a sound part with a useless archive is dropped.
+// Downloads the rest to check the digest first; a part with the right digest but a bad archive is deleted.
 static int commit_layer(const struct unpack_stream *feed, struct err *err)
 {
 	struct err why = *err;

@@ -29,7 +29,7 @@ int image_dir_read(const struct root *dir, const char *document, struct image_di
 	c.driver = json_member_text(json, "driver");
 	c.arch = json_member_text(json, "arch");
 	if (!c.driver || !c.arch || !digest || !digest_is_hex(digest))
-		return err_set(err, E_PAYLOAD, "'%s/%s' does not say driver, arch and digest", dir->name, document);
+		return err_set(err, E_PAYLOAD, "'%s/%s' needs driver, arch and digest", dir->name, document);
 	json_int_t bytes = json_integer_value(json_object_get(json, "bytes"));
 	c.bytes = bytes > 0 ? (uint64_t)bytes : 0;
 	memcpy(c.digest, digest, sizeof(c.digest));
@@ -66,7 +66,7 @@ static int is_same_image_dir(const struct root *parent, const char *name, const 
 	int r = image_dir_read(&there, IMAGE_DIR_DOCUMENT, &old, err);
 	if (r < 0 || (r > 0 && str_eq(old.digest, made->digest) && str_eq(old.driver, made->driver)))
 		return r < 0 ? -1 : 0;
-	return err_set(err, E_PAYLOAD, "'%s' holds something else; remove it first", there.name);
+	return err_set(err, E_PAYLOAD, "'%s' already holds something else; remove it first", there.name);
 }
 
 int image_dir_make(const struct payload_request *request, const struct root *parent, const char *name,

@@ -3,7 +3,7 @@
 
 #include <fnmatch.h>
 
-// The directories that a merged usr has taken in.
+// The directories that the usr merge moved below usr.
 static const char *const merged[] = { "bin/", "sbin/", "lib/", "lib32/", "lib64/", "libx32/" };
 
 char *install_path_usr_merged(const char *path)
@@ -26,7 +26,7 @@ char *install_path_source(const char *driver, bool is_open)
 
 static bool is_unneeded(const char *path)
 {
-	// A licence has to go wherever the files go.
+	// The licence must accompany the files.
 	static const char *const unneeded[] = {
 		"usr/share/man/*",     "usr/share/bug/*",  "usr/share/lintian/*", "usr/share/applications/*",
 		"usr/share/icons/*",   "usr/share/info/*", "etc/alternatives/*",  "etc/init.d/*",
@@ -41,8 +41,8 @@ static bool is_unneeded(const char *path)
 	return false;
 }
 
-// Debian has several drivers beside each other, and one of them chosen by update-alternatives, whose links are made
-// when a package is configured. Here there is one driver, at the place of those links (nvidia-alternative's postinst).
+// Debian installs several drivers side by side and selects one with update-alternatives when a package is configured. A
+// payload has one driver, at the place of those links (see the postinst of nvidia-alternative).
 static const char *below_variant(const char *rest)
 {
 	static const char *const variants[] = { "current", "tesla", "legacy" };
@@ -74,7 +74,7 @@ static char *debian_path(const char *path)
 	return library ? library_path(rest, (size_t)(slash - rest), library) : NULL;
 }
 
-// usr/src/nvidia-VERSION, nvidia-open-VERSION, nvidia-current-VERSION: of dkms, with one flavour or both in it.
+// usr/src/nvidia-VERSION, nvidia-open-VERSION, nvidia-current-VERSION: for dkms, with one module type or both.
 static char *dkms_source_path(const char *path, const char *driver)
 {
 	static const char SRC[] = "usr/src/nvidia";

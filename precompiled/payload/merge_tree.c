@@ -51,18 +51,18 @@ static int check_same_content(const struct merge_tree *l, const struct merge_tre
 	if (digest_path(&l->into, place, old, err) < 0 || digest_path(part->root, path, new, err) < 0)
 		return -1;
 	return str_eq(old, new) ? 0 :
-				  err_set(err, E_PAYLOAD, "'%s' is in '%s' and, with other content, in '%s'", place,
+				  err_set(err, E_PAYLOAD, "'%s' is in '%s' and, with different content, in '%s'", place,
 					  find_origin(l, place), part->origin);
 }
 
 static int refuse_directory_conflict(const struct merge_tree *l, const struct merge_tree_source *part,
 				     const char *place, struct err *err)
 {
-	return err_set(err, E_PAYLOAD, "'%s' is a directory in one of '%s' and '%s', and none in the other", place,
-		       find_origin(l, place), part->origin);
+	return err_set(err, E_PAYLOAD, "'%s' is a directory in only one of '%s' and '%s'", place, find_origin(l, place),
+		       part->origin);
 }
 
-// Both are on one file system; the part is not needed afterwards.
+// Both are on one file system, and the source is not needed afterwards.
 static int move_into_tree(const struct merge_tree *l, const struct merge_tree_source *part, const char *path,
 			  const char *place, mode_t mode, struct err *err)
 {
@@ -72,7 +72,7 @@ static int move_into_tree(const struct merge_tree *l, const struct merge_tree_so
 	if (to < 0)
 		return -1;
 	if (renameat(from, from_name, to, to_name) < 0 || fchmodat(to, to_name, mode & 0111 ? 0755 : 0644, 0) < 0)
-		return file_fail("place", place, err);
+		return file_fail("install", place, err);
 	return 0;
 }
 
@@ -82,7 +82,7 @@ int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, 
 	struct stat st, old;
 	int r = root_stat(part->root, path, &st, err);
 	if (r <= 0 || !S_ISREG(st.st_mode))
-		return r < 0 ? -1 : err_set(err, E_PAYLOAD, "'%s' lacks the file '%s'", part->origin, path);
+		return r < 0 ? -1 : err_set(err, E_PAYLOAD, "'%s' has no file '%s'", part->origin, path);
 	if (part->check && part->check(part->ctx, part->root, path, place, err) < 0)
 		return err_wrap(err, "'%s'", part->origin);
 	r = make_parent(l, place, err) < 0 ? -1 : root_stat(&l->into, place, &old, err);
@@ -111,7 +111,7 @@ int merge_tree_link(struct merge_tree *l, const struct merge_tree_source *part, 
 	return root_symlink(&l->into, target, place, err);
 }
 
-// An absolute path inside, without "." and "..".
+// Resolves a link target to a path below the root, without "." and "..".
 static char *resolve_link(const char *dir, const char *path)
 {
 	auto_strv struct strv parts = { 0 }, kept = { 0 };
@@ -126,7 +126,7 @@ static char *resolve_link(const char *dir, const char *path)
 	return kept.count ? strv_join(&kept, "/") : str_dup("");
 }
 
-// From the directory of one path to another.
+// The relative path from the directory of one path to another.
 static char *relative_path(const char *from, const char *to)
 {
 	size_t same = 0, i = 0;

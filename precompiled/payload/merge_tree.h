@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tree put together of the files of several. A file that two of them have must be the same in both; a link gives
-// way to a file. Links lead to where their targets have gone, and are relative, so that they hold for whoever sees the
-// tree as a directory; modes are 0755 and 0644, so that the tree's digest is that of its files.
+// Merges several trees into one. A file in two of them must be identical in both; a file replaces a link. Links are
+// rewritten to the new place of their target, and are relative, so that they work wherever the tree is mounted; modes
+// are 0755 and 0644, so that the tree's digest depends on its files only.
 #pragma once
 #include "base/file/root.h"
 
@@ -17,12 +17,12 @@ void merge_tree_done(struct merge_tree *l);
 
 struct merge_tree_source {
 	const struct root *root;
-	const char *origin; // the file that it came from, for messages; outlives the lay
-	// Where a path of it belongs; NULL = nowhere. Caller frees.
+	const char *origin; // the file it came from, for messages; must outlive the merge_tree
+	// The place of a path in the merged tree; NULL = left out. Caller frees.
 	char *(*place)(const void *ctx, const char *path);
 	int (*check)(const void *ctx, const struct root *root, const char *path, const char *place, struct err *err);
 	const void *ctx;
-	bool is_whole; // empty directories, too
+	bool is_whole; // empty directories as well
 };
 int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part,
 		   struct err *err); // all of it; its files are moved away
@@ -30,6 +30,6 @@ int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, 
 		    struct err *err);
 int merge_tree_link(struct merge_tree *l, const struct merge_tree_source *part, const char *target, const char *place,
 		    struct err *err);
-// A link's target for the place that it goes to; NULL = it would lead to itself, or its target goes nowhere.
+// The target of a link at its new place; NULL = it would point to itself, or its target is left out.
 char *merge_tree_link_target(const struct merge_tree_source *part, const char *path, const char *target,
 			     const char *place);

@@ -18,10 +18,10 @@ static const char MANIFEST[] = ".manifest", SRC[] = "usr/src";
 
 struct payload_build {
 	const struct payload_request *request;
-	struct version_check belong;
-	struct merge_tree lay;
+	struct version_check version;
+	struct merge_tree tree;
 	const struct root *work;
-	struct root part; // of the file that is being looked at
+	struct root part; // the file being processed, unpacked
 };
 
 static char *package_install_path(const void *ctx, const char *path)
@@ -40,7 +40,7 @@ static int check_payload_file(const void *ctx, const struct root *root, const ch
 			      struct err *err)
 {
 	const struct payload_build *l = ctx;
-	return version_check_file(&l->belong, root, path, place, err);
+	return version_check_file(&l->version, root, path, place, err);
 }
 
 static struct merge_tree_source source_of(const struct payload_build *l, const char *origin)
@@ -50,7 +50,7 @@ static struct merge_tree_source source_of(const struct payload_build *l, const c
 	};
 }
 
-// What the machine that exports the tree has of its own.
+// The machine that exports the tree provides these itself.
 static bool is_wanted_of_base(void *ctx, const char *path)
 {
 	static const char *const others[] = { "dev/", "proc/", "sys/", "run/" };
@@ -80,10 +80,10 @@ static int add_base(struct payload_build *l, struct err *err)
 	part.is_whole = true;
 	return fd < 0 || archive_unpack(fd, name, 0, &l->part, NULL, is_wanted_of_base, NULL, err) < 0 ?
 		       -1 :
-		       merge_tree_all(&l->lay, &part, err);
+		       merge_tree_all(&l->tree, &part, err);
 }
 
-// The archive has everything in its own directory, or in one that is named after it.
+// The archive has everything at its top, or in one directory named after it.
 static int find_manifest(const struct payload_build *l, char **ret_dir, char **ret_text, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -108,8 +108,8 @@ static int add_runfile_entries(struct payload_build *l, const char *name, const 
 	for (size_t i = 0; i < run->count; i++) {
 		const struct runfile_entry *e = &run->items[i];
 		auto_str char *path = e->file ? str_fmt("%s%s", dir, e->file) : NULL;
-		int r = path ? merge_tree_file(&l->lay, &part, path, e->place, err) :
-			       merge_tree_link(&l->lay, &part, e->target, e->place, err);
+		int r = path ? merge_tree_file(&l->tree, &part, path, e->place, err) :
+			       merge_tree_link(&l->tree, &part, e->target, e->place, err);
 		if (r < 0)
 			return -1;
 	}
@@ -122,11 +122,11 @@ static int add_runfile(struct payload_build *l, const char *name, struct err *er
 	auto_runfile struct runfile run = { 0 };
 	int r = find_manifest(l, &dir, &text, err);
 	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_PAYLOAD, "'%s' has no %s: not a driver of NVIDIA", name, MANIFEST);
+		return r < 0 ? -1 : err_set(err, E_PAYLOAD, "'%s' has no %s: not an NVIDIA driver", name, MANIFEST);
 	if (runfile_parse(text, name, triplet, &run, err) < 0)
 		return -1;
 	if (!str_eq(run.version, l->request->driver))
-		return err_set(err, E_USAGE, "'%s' is of driver %s, wanted is %s", name, run.version,
+		return err_set(err, E_USAGE, "'%s' is for driver %s, %s was requested", name, run.version,
 			       l->request->driver);
 	return add_runfile_entries(l, name, dir, &run, err);
 }
@@ -146,7 +146,7 @@ static void source_tree_done(struct source_tree *t)
 }
 #define auto_source_tree __attribute__((cleanup(source_tree_done)))
 
-// The first directory at most `depth` levels down that can be compiled.
+// The first directory at most `depth` levels down that has a Kbuild and a conftest.sh.
 static int find_kbuild_dir(const struct root *root, const char *dir, unsigned depth, char **ret, struct err *err)
 {
 	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
@@ -163,18 +163,19 @@ static int find_kbuild_dir(const struct root *root, const char *dir, unsigned de
 	return r < 0 ? -1 : *ret != NULL;
 }
 
-static bool has_text(const struct root *root, const char *dir, const char *file, const char *text)
+static bool source_contains(const struct root *root, const char *dir, const char *file, const char *text)
 {
 	auto_str char *path = str_fmt("%s/%s", dir, file), *found = NULL;
 	struct err ignored;
 	return root_read(root, path, &found, NULL, &ignored) > 0 && strstr(found, text);
 }
 
-// What a module says of its own licence is the flavour, whatever a distribution calls the directory.
+// The licence that a module declares tells the module type, whatever the distribution calls the directory.
 static bool is_open_licence(const struct root *root, const char *dir)
 {
 	static const char LICENCE[] = "MODULE_LICENSE(\"Dual MIT/GPL\")";
-	return has_text(root, dir, "nvidia/nv.c", LICENCE) || has_text(root, dir, "nvidia/nv-frontend.c", LICENCE);
+	return source_contains(root, dir, "nvidia/nv.c", LICENCE) ||
+	       source_contains(root, dir, "nvidia/nv-frontend.c", LICENCE);
 }
 
 static char *place_below_source_dir(const void *ctx, const char *path)
@@ -183,7 +184,7 @@ static char *place_below_source_dir(const void *ctx, const char *path)
 	return str_fmt("%s/%s", t->to, path);
 }
 
-static int add_source_tree(struct merge_tree *lay, const struct root *part, const char *origin, const char *driver,
+static int add_source_tree(struct merge_tree *into, const struct root *part, const char *origin, const char *driver,
 			   struct err *err)
 {
 	auto_source_tree struct source_tree t = { .root = ROOT_NONE };
@@ -192,34 +193,35 @@ static int add_source_tree(struct merge_tree *lay, const struct root *part, cons
 		return r < 0 ? -1 :
 			       err_set(err, E_PAYLOAD, "'%s' has no directory with Kbuild and conftest.sh", origin);
 	auto_str char *version = str_fmt("NV_VERSION_STRING=\\\"%s\\\"", driver);
-	if (!has_text(part, t.dir, "Kbuild", version))
-		return err_set(err, E_USAGE, "'%s' has the sources of another driver, wanted is %s", origin, driver);
+	if (!source_contains(part, t.dir, "Kbuild", version))
+		return err_set(err, E_USAGE, "'%s' has the sources of another driver, %s was requested", origin,
+			       driver);
 	t.to = install_path_source(driver, is_open_licence(part, t.dir));
 	if (root_sub(part, t.dir, &t.root, err) < 0)
 		return -1;
 	const struct merge_tree_source tree = {
 		.root = &t.root, .origin = origin, .place = place_below_source_dir, .ctx = &t
 	};
-	return merge_tree_all(lay, &tree, err);
+	return merge_tree_all(into, &tree, err);
 }
 
 // Kernel module sources from the archive inside one of Debian's nvidia-*-kernel-source packages. A directory with a
 // Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence its module states.
 // E_PAYLOAD: no such directory. E_USAGE: sources of another driver. origin: the package; outlives the tree. Uses and
 // clears a directory in work.
-static int add_sources(struct merge_tree *lay, int fd, const char *origin, const char *driver, const struct root *work,
+static int add_sources(struct merge_tree *into, int fd, const char *origin, const char *driver, const struct root *work,
 		       struct err *err)
 {
 	auto_root struct root part = ROOT_NONE;
 	if (root_rmtree(work, "source", err) < 0 || root_mkdirs(work, "source", 0755, err) < 0 ||
 	    root_sub(work, "source", &part, err) < 0 ||
 	    archive_unpack(fd, origin, 0, &part, NULL, NULL, NULL, err) < 0 ||
-	    add_source_tree(lay, &part, origin, driver, err) < 0)
+	    add_source_tree(into, &part, origin, driver, err) < 0)
 		return -1;
 	return root_rmtree(work, "source", err) < 0 ? -1 : 0;
 }
 
-// Debian's packages of source have an archive in them.
+// Debian's source packages contain an archive.
 static int add_debian_sources(struct payload_build *l, const char *name, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -231,7 +233,7 @@ static int add_debian_sources(struct payload_build *l, const char *name, struct 
 		auto_str char *path = str_fmt("%s/%s", SRC, names.items[i]);
 		auto_fd int fd = root_open(&l->part, path, O_RDONLY | O_NOFOLLOW, err);
 		if (fd < 0 || root_unlink(&l->part, path, err) < 0 ||
-		    add_sources(&l->lay, fd, name, l->request->driver, l->work, err) < 0)
+		    add_sources(&l->tree, fd, name, l->request->driver, l->work, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -247,10 +249,10 @@ static int add_package_file(struct payload_build *l, const char *name, struct er
 		return -1;
 	if (found.kind == EMBEDDED_RUN)
 		return add_runfile(l, name, err);
-	return add_debian_sources(l, name, err) < 0 ? -1 : merge_tree_all(&l->lay, &part, err);
+	return add_debian_sources(l, name, err) < 0 ? -1 : merge_tree_all(&l->tree, &part, err);
 }
 
-// Relative, because from outside of the root an absolute one would lead to the machine's own files.
+// Relative: seen from outside the root, an absolute link would lead to the machine's own files.
 static int link_merged(const struct root *into, struct err *err)
 {
 	static const char *const always[] = { "bin", "lib", "lib64", "sbin" };
@@ -266,7 +268,7 @@ static int write_links_and_ldcache(struct payload_build *l, struct err *err)
 {
 	auto_str char *triplet = install_path_triplet(l->request->arch), *libraries = str_fmt("usr/lib/%s", triplet);
 	auto_strv struct strv dirs = { 0 };
-	const struct root *into = &l->lay.into;
+	const struct root *into = &l->tree.into;
 	strv_add(&dirs, TAKE(libraries));
 	strv_add(&dirs, str_fmt("usr/lib/%s/vdpau", triplet));
 	strv_add(&dirs, str_dup("usr/lib64"));
@@ -290,14 +292,14 @@ static int merge_payload_files(struct payload_build *l, struct err *err)
 int payload_make(const struct payload_request *request, const struct root *work, const char *name, struct err *err)
 {
 	struct payload_build l = { .request = request,
-				   .belong = { .driver = request->driver, .arch = request->arch },
-				   .lay = { .into = ROOT_NONE },
+				   .version = { .driver = request->driver, .arch = request->arch },
+				   .tree = { .into = ROOT_NONE },
 				   .work = work,
 				   .part = ROOT_NONE };
-	int r = root_mkdirs(work, name, 0755, err) < 0 ? -1 : root_sub(work, name, &l.lay.into, err);
+	int r = root_mkdirs(work, name, 0755, err) < 0 ? -1 : root_sub(work, name, &l.tree.into, err);
 	if (r == 0)
 		r = merge_payload_files(&l, err);
 	root_done(&l.part);
-	merge_tree_done(&l.lay);
+	merge_tree_done(&l.tree);
 	return r;
 }

@@ -7,13 +7,13 @@
 enum { HEAD_LINES = 8, VERSION_LINE = 1 };
 static const char INHERIT[] = "INHERIT_PATH_DEPTH:";
 
-// A "T" in the place is the triplet, "V" the version. What has no row here (manuals, icons, the X server's modules and
-// configuration, GLVND, which containers bring along, wine, the installer itself) has no place in a payload.
+// In a place, "T" is the triplet and "V" the version. Types without a row (manuals, icons, X server modules and
+// configuration, GLVND, which containers bring along, wine, the installer itself) are left out of a payload.
 static const struct type {
 	const char *name;
 	bool has_arch, has_path, is_link, is_inheriting;
-	const char *place; // NULL = the path itself is the place
-	const char *below; // in that place, whatever path the line has; NULL = that path
+	const char *place; // NULL = the line's path is the place
+	const char *below; // used instead of the line's path; NULL = that path
 } types[] = {
 	{ "KERNEL_MODULE_SRC", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
 	{ "DKMS_CONF", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
@@ -63,7 +63,7 @@ static const struct type {
 	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // see is_wanted_type()
 };
 
-// A licence has to go wherever the files go; manuals and pages stay behind.
+// The licence must accompany the files; other documentation is left out.
 static bool is_wanted_type(const struct type *type, const char *name)
 {
 	return !str_eq(type->name, "DOCUMENTATION") || str_eq(name, "LICENSE");
@@ -106,7 +106,7 @@ static char *expand_place(const char *place, const char *triplet, const char *ve
 	return TAKE(ret);
 }
 
-// Below the root, without doubled slashes; NULL = it climbs.
+// A path below the root, without doubled slashes; NULL = it leaves the root.
 static char *clean_path(const char *dir, const char *path, const char *name)
 {
 	auto_str char *all = str_fmt("%s/%s/%s", dir, path, name);
@@ -114,7 +114,7 @@ static char *clean_path(const char *dir, const char *path, const char *name)
 	return inside ? install_path_usr_merged(inside) : NULL;
 }
 
-// The directories of the file itself, less the first N; of sources all stay, because both flavours are kept.
+// The directories of the file, less the first N; sources keep all of them, because both module types are kept.
 static char *inherited_path(const char *file, const char *word, const char *type)
 {
 	uint64_t depth;
@@ -140,7 +140,7 @@ static const char *next_field(struct line *l)
 	return l->at < l->words.count ? l->words.items[l->at++] : NULL;
 }
 
-// 1 = *ret is an entry, 0 = nothing for a payload, -1 = the line lacks something.
+// 1 = *ret is an entry, 0 = not part of a payload, -1 = the line is incomplete.
 static int read_manifest_line(struct line *l, const char *triplet, const char *version, struct runfile_entry *ret)
 {
 	const char *file = next_field(l), *mode = next_field(l), *word = next_field(l),
@@ -164,7 +164,8 @@ static int read_manifest_line(struct line *l, const char *triplet, const char *v
 	char *place = clean_path(dir, path, name ? name + 1 : file);
 	if (!place)
 		return -1;
-	// A backend is beside the libraries, its link one below; the installer writes an absolute one.
+	// The backend lies beside the libraries and its link one directory below; the installer writes an absolute
+	// link.
 	*ret = (struct runfile_entry){ .file = type->is_link ? NULL : str_dup(file), .place = place };
 	if (type->is_link)
 		ret->target = str_fmt("%s%s", str_eq(type->name, "GBM_BACKEND_LIB_SYMLINK") ? "../" : "", target);
@@ -181,7 +182,7 @@ static int read_manifest_lines(const struct strv *lines, const char *name, const
 		int r = read_manifest_line(&l, triplet, ret->version, &e);
 		strv_done(&l.words);
 		if (r < 0)
-			return err_set(err, E_PAYLOAD, "'%s', line %zu of its manifest: '%.80s'", name, i + 1,
+			return err_set(err, E_PAYLOAD, "'%s': bad line %zu in its manifest: '%.80s'", name, i + 1,
 				       lines->items[i]);
 		if (r == 0)
 			continue;
@@ -195,12 +196,13 @@ int runfile_parse(const char *text, const char *name, const char *triplet, struc
 {
 	auto_runfile struct runfile r = { 0 };
 	auto_strv struct strv lines = { 0 };
-	strv_split(&lines, text, "\r\n"); // empty lines do not count there either
+	strv_split(&lines, text, "\r\n"); // NVIDIA's installer does not count empty lines either
 	if (lines.count <= HEAD_LINES)
-		return err_set(err, E_PAYLOAD, "'%s' has a manifest of %zu lines", name, lines.count);
+		return err_set(err, E_PAYLOAD, "'%s': its manifest has only %zu lines", name, lines.count);
 	r.version = str_dup(str_trim(lines.items[VERSION_LINE]));
 	if (!*r.version || strspn(r.version, "0123456789.") != strlen(r.version))
-		return err_set(err, E_PAYLOAD, "'%s', line 2 of its manifest is no version: '%.80s'", name, r.version);
+		return err_set(err, E_PAYLOAD, "'%s': line 2 of its manifest is not a version: '%.80s'", name,
+			       r.version);
 	if (read_manifest_lines(&lines, name, triplet, &r, err) < 0)
 		return -1;
 	*ret = r;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in NVIDIA's .run: its .manifest lists each file with a type, and a type says where its files belong.
+// The contents of NVIDIA's .run: its .manifest lists each file with a type, and the type says where the file goes.
 // Format and places: nvidia-installer 590.48.01, install-from-cwd.c (parse_manifest), manifest.c, files.c
-// (set_destinations). Eight lines of which the second is the version, then FILE MODE TYPE and, as the type demands,
-// NATIVE or COMPAT32, a path, and the target of a link. What follows on a line is ignored, as it is there.
+// (set_destinations). Eight header lines, the second is the version; then FILE MODE TYPE and, depending on the
+// type, NATIVE or COMPAT32, a path, and the target of a link. The rest of a line is ignored, as NVIDIA's installer
+// does.
 #pragma once
 #include "base/core/err.h"
 
@@ -15,10 +16,10 @@ struct runfile_entry {
 };
 struct runfile {
 	char *version;
-	struct runfile_entry *items; // what a payload needs: no manuals, no X server, nothing of 32 bits
+	struct runfile_entry *items; // what a payload needs: no manuals, no X server, no 32-bit files
 	size_t count;
 };
-// triplet: of the library directory. E_PAYLOAD: this is no manifest, or it has a type without the fields that it needs.
+// triplet: of the library directory. E_PAYLOAD: not a manifest, or a line lacks fields that its type needs.
 int runfile_parse(const char *text, const char *name, const char *triplet, struct runfile *ret, struct err *err);
 void runfile_done(struct runfile *r);
 #define auto_runfile __attribute__((cleanup(runfile_done)))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What belongs together is told by names alone: NVIDIA puts the version into the name of each library that only works
-// with the modules of the same one. Libraries with a version of their own (libnvidia-egl-wayland.so.1.1.13) ship beside
-// them; a driver version differs from theirs in a first number of three digits.
+// File names tell what belongs together: NVIDIA puts the driver version into the name of each library that only works
+// with modules of that version. Libraries with a version of their own (libnvidia-egl-wayland.so.1.1.13) ship with them;
+// only a driver version starts with a number of three digits.
 #include "precompiled/payload/version_check.h"
 
 #include "base/file/file.h"
@@ -15,11 +15,11 @@
 
 enum { VERSION_MAX = 24 };
 
-// Those that talk to the modules, or to each other, by interfaces of one version. persistenced and modprobe use only
-// what stays in a branch, and distributions package them apart from the driver.
+// Programs that talk to the modules, or to each other, through interfaces of exactly one version. persistenced and
+// modprobe only use interfaces that are stable within a branch, and distributions package them separately.
 static const struct program {
 	const char *name;
-	bool is_exact; // else of the same branch
+	bool is_exact; // else the same branch is enough
 } programs[] = {
 	{ "nv-fabricmanager", true },       { "nvidia-imex", true },
 	{ "nvidia-imex-ctl", true },        { "nvidia-smi", true },
@@ -46,7 +46,7 @@ static size_t count_digits_to(const char *p, const char *end)
 	return n;
 }
 
-// NNN.NN or NNN.NN.NN with nothing of a number around it; 0 = there is none at p.
+// The length of NNN.NN or NNN.NN.NN at p, if it is not part of a longer number; 0 = none.
 static size_t version_at(const char *p, const char *end)
 {
 	size_t major = count_digits_to(p, end), len = major;
@@ -68,7 +68,7 @@ static bool fits_program(const struct program *p, const char *driver, const char
 			     strncmp(driver, found, branch + 1) == 0;
 }
 
-// The versions in a program: none, one that fits, or else the first.
+// True = the program contains no version, or one that fits; else ret is the first.
 static bool scan_for_version(const char *data, size_t size, const struct program *p, const char *driver,
 			     char ret[VERSION_MAX])
 {
@@ -90,7 +90,7 @@ static bool scan_for_version(const char *data, size_t size, const struct program
 
 static int refuse_version(const char *place, const char *found, const char *driver, struct err *err)
 {
-	return err_set(err, E_USAGE, "'%s' is of driver %s, wanted is %s", place, found, driver);
+	return err_set(err, E_USAGE, "'%s' is for driver %s, %s was requested", place, found, driver);
 }
 
 static int check_program(const struct version_check *b, int fd, const char *place, struct err *err)
@@ -119,7 +119,7 @@ static int check_library(const struct version_check *b, int fd, const char *plac
 	int r = str_starts(place, dir) ? soname_read(fd, place, &s, err) : 0;
 	for (size_t i = 0; r > 0 && i < ARRAY_SIZE(known); i++)
 		if (str_eq(known[i].arch, b->arch) && s.machine != known[i].machine)
-			return err_set(err, E_ARCH, "'%s' is for another processor than %s", place, b->arch);
+			return err_set(err, E_ARCH, "'%s' is not for architecture %s", place, b->arch);
 	return r < 0 ? -1 : 0;
 }
 
@@ -131,7 +131,7 @@ static size_t count_digits(const char *p)
 	return n;
 }
 
-// How long the version at p is: 535.261.03, 560.35; 0 = there is none.
+// The length of the version at p: 535.261.03, 560.35; 0 = none.
 static size_t version_len(const char *p)
 {
 	size_t major = count_digits(p), len = major;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A bundle as a repository (oci-archive:FILE): a layout as a plain tar. Its headers are read once; blobs are then read
-// where they lie, and nothing is unpacked.
+// in place, and nothing is unpacked.
 //
-// A bundle comes from outside. A name that comes twice is refused, because two readers could take different ones.
+// A bundle is untrusted input. A duplicate name is refused, because two readers could use different members.
 #include "base/archive/archive.h"
 #include "base/file/file.h"
 #include "precompiled/repository/repository.h"
@@ -85,7 +85,7 @@ static int read_place(const struct archive_repository *b, const struct blob_plac
 {
 	auto_archive_member struct archive_member_reader *r = NULL;
 	if (p->size > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s' in '%s' has %llu bytes, at most %d are read", what,
+		return err_set(err, E_TOO_LARGE, "'%s' in '%s' has %llu bytes, more than the limit of %d", what,
 			       b->repository.name, (unsigned long long)p->size, OCI_DOCUMENT_MAX);
 	if (archive_member_open(b->fd, b->repository.name, p->at, &r, err) < 0)
 		return -1;
@@ -94,7 +94,7 @@ static int read_place(const struct archive_repository *b, const struct blob_plac
 		ssize_t n = archive_member_read(r, data + len, (size_t)p->size - len, err);
 		if (n <= 0)
 			return n < 0 ? -1 :
-				       err_set(err, E_ARCHIVE, "'%s' in '%s' is cut short", what, b->repository.name);
+				       err_set(err, E_ARCHIVE, "'%s' in '%s' is truncated", what, b->repository.name);
 		len += (size_t)n;
 	}
 	*ret = TAKE(data);
@@ -107,7 +107,7 @@ static int read_archive_index(struct archive_repository *b, struct err *err)
 	auto_str char *text = NULL, *name = str_fmt("index.json in %s", b->repository.name);
 	size_t len;
 	if (!b->mark.size)
-		return err_set(err, E_NOT_FOUND, "'%s' is no bundle: it has no oci-layout", b->repository.name);
+		return err_set(err, E_NOT_FOUND, "'%s' is not a bundle: it has no oci-layout", b->repository.name);
 	if (!b->index_file.size)
 		return err_set(err, E_INCOMPLETE, "'%s' has no index.json", b->repository.name);
 	if (read_place(b, &b->index_file, "index.json", &text, &len, err) < 0)
@@ -122,7 +122,7 @@ static const struct blob_place *find_blob(const struct archive_repository *b, co
 	return b->count ? bsearch(&key, b->blobs, b->count, sizeof(key), compare_places) : NULL;
 }
 
-// 1 = found, 0 = absent. The digest is compared here, for a tag as well.
+// 1 = found, 0 = absent. The digest is checked here, also for a tag.
 static int archive_read_blob(const struct archive_repository *b, const char *hex, char **ret, size_t *ret_len,
 			     struct err *err)
 {
@@ -153,7 +153,7 @@ static int archive_manifest(struct repository *r, const char *ref, char **ret, s
 		return 0;
 	int found = archive_read_blob(b, b->index.items[i].digest, ret, ret_len, err);
 	return found ? found :
-		       err_set(err, E_INCOMPLETE, "'%s' lists '%s', but sha256:%s is not in it", r->name, ref,
+		       err_set(err, E_INCOMPLETE, "'%s' lists '%s', but sha256:%s is missing", r->name, ref,
 			       b->index.items[i].digest);
 }
 
@@ -198,7 +198,7 @@ static int archive_referrers(struct repository *r, const char *hex, struct oci_i
 	auto_str char *tag = str_fmt("sha256-%s", hex), *text = NULL;
 	auto_oci_index struct oci_index listed = { 0 };
 	size_t len;
-	(void)err; // an unsound list is none; signatures that are missing are the verifier's to report
+	(void)err; // an invalid list counts as none; the verifier reports missing signatures
 	struct err ignored;
 	if (archive_manifest(r, tag, &text, &len, &ignored) > 0)
 		oci_index_parse(text, len, tag, &listed, &ignored);
@@ -233,7 +233,7 @@ static int archive_begin(struct repository *r, struct transfer *t, struct err *e
 	return 0;
 }
 
-// The part was emptied under way.
+// The part was restarted during the transfer.
 static int rewind_stream(const struct repository *r, struct blob_stream *s, struct err *err)
 {
 	struct archive_member_reader *again = NULL;
@@ -245,7 +245,7 @@ static int rewind_stream(const struct repository *r, struct blob_stream *s, stru
 	return 0;
 }
 
-// One chunk. What the part already has is read past.
+// One chunk. Bytes that the part already has are skipped.
 static int archive_copy_chunk(const struct repository *r, const struct transfer *t, char *buf, struct err *err)
 {
 	struct partial_blob *p = t->part;
@@ -271,7 +271,7 @@ static int archive_step(struct repository *r, struct err *err)
 {
 	const struct archive_repository *b = (struct archive_repository *)r;
 	auto_str char *buf = mem_alloc(CHUNK);
-	(void)err; // what fails is one transfer
+	(void)err; // an error belongs to one transfer
 	for (size_t i = 0; i < b->active_count; i++) {
 		struct transfer *t = b->active[i];
 		if (!t->is_done)
@@ -302,7 +302,7 @@ static int archive_put_blob(struct repository *r, const struct layout *from, con
 			    struct err *err)
 {
 	(void)from, (void)d;
-	return err_set(err, E_USAGE, "'%s' is a bundle: it is made whole by `kmodsmith bundle create`", r->name);
+	return err_set(err, E_USAGE, "'%s' is a bundle, which only `kmodsmith bundle create` can write", r->name);
 }
 
 static int archive_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type,
@@ -348,7 +348,7 @@ static int open_archive_file(const char *file, struct err *err)
 		return file_fail("look at", file, err);
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, E_ARCHIVE,
-			       "'%s' is no regular file; a bundle must be, because it is read by seeking", file);
+			       "'%s' is not a regular file; a bundle must be one, because it is read by seeking", file);
 	return TAKE_FD(fd);
 }
 
@@ -395,7 +395,7 @@ int repository_bundle_blobs(struct repository *r,
 	const struct archive_repository *b = (struct archive_repository *)r;
 	auto_str char *buf = mem_alloc(CHUNK);
 	if (r->ops != &ops)
-		return err_set(err, E_USAGE, "'%s' is no bundle", r->name);
+		return err_set(err, E_USAGE, "'%s' is not a bundle", r->name);
 	for (size_t i = 0; i < b->count; i++) {
 		char found[DIGEST_HEX + 1];
 		if (digest_blob(b, &b->blobs[i], buf, found, err) < 0 ||

@@ -14,7 +14,7 @@ int artifact_put(const struct layout *l, const char *type, const struct oci_desc
 	if (subject)
 		oci_descriptor_copy(subject, &m.subject);
 	if (m.layers[0].size > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "a list (%s) has %zu bytes, at most %d can be read", type,
+		return err_set(err, E_TOO_LARGE, "document of type %s has %zu bytes, more than the limit of %d", type,
 			       strlen(data), OCI_DOCUMENT_MAX);
 	if (layout_blob_put(l, EMPTY, strlen(EMPTY), m.config.digest, err) < 0 ||
 	    layout_blob_put(l, data, strlen(data), m.layers[0].digest, err) < 0)
@@ -63,10 +63,10 @@ int artifact_read(struct repository *r, const char *tag, const char *type, const
 	if (oci_manifest_parse(manifest, len, name, &m, err) < 0)
 		return -1;
 	if (!str_eq(m.artifact_type, type) || m.count != 1)
-		return err_set(err, E_MANIFEST, "'%s' is no %s: its artifactType is '%s'", name, type,
-			       m.artifact_type ? m.artifact_type : "");
+		return err_set(err, E_MANIFEST, "'%s' has artifactType '%s' instead of %s", name,
+			       m.artifact_type ? m.artifact_type : "", type);
 	int found = repository_document(r, &m.layers[0], ret, ret_len, err);
 	if (found == 0)
-		return err_set(err, E_INCOMPLETE, "'%s': its blob sha256:%s is missing", name, m.layers[0].digest);
+		return err_set(err, E_INCOMPLETE, "'%s': blob sha256:%s is missing", name, m.layers[0].digest);
 	return found < 0 ? -1 : 0;
 }

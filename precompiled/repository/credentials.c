@@ -43,12 +43,12 @@ static int read_auth_config(const char *path, json_t **ret, struct err *err)
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
 	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
-		return err_set(err, E_CONFIG, "'%s' is no file of credentials", path);
+		return err_set(err, E_CONFIG, "'%s' is not a credentials file", path);
 	if (file_read(fd, path, &text, &len, err) < 0)
 		return -1;
 	json_t *json = json_loadb(text, len, 0, &problem);
-	if (!json) // nothing of its content is quoted
-		return err_set(err, E_CONFIG, "'%s' line %d is not JSON", path, problem.line);
+	if (!json) // do not quote its content
+		return err_set(err, E_CONFIG, "'%s': not valid JSON at line %d", path, problem.line);
 	*ret = json;
 	return 1;
 }
@@ -71,7 +71,7 @@ static int read_auth_entry(const json_t *entry, const char *origin, struct crede
 		size_t len = 0;
 		char *colon = base64_parse(text, &pair, &len) ? memchr(pair, ':', len) : NULL;
 		if (!colon)
-			return err_set(err, E_CONFIG, "%s: its \"auth\" is not NAME:PASSWORD in base64", origin);
+			return err_set(err, E_CONFIG, "%s: \"auth\" is not NAME:PASSWORD in base64", origin);
 		*colon = '\0';
 		free(c.user);
 		free(c.password);
@@ -79,13 +79,13 @@ static int read_auth_entry(const json_t *entry, const char *origin, struct crede
 		c.password = str_dup(colon + 1);
 	}
 	if (!c.identity && (!c.user || !*c.user))
-		return 0; // docker leaves empty entries behind for its helpers
+		return 0; // docker writes empty entries for its credential helpers
 	*ret = c;
 	c = (struct credentials){ 0 };
 	return 1;
 }
 
-// "https://HOST/v1/" and "HOST" are the same.
+// "https://HOST/v1/" and "HOST" are equivalent.
 static bool is_key_of(const char *key, const char *want)
 {
 	static const char *const prefixes[] = { "https://", "http://" };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blob on its way from a server into its part. It begins where the part ends. A server that ignores the range sends
-// all of it again: what the part has is skipped and not overwritten, because somebody may be reading it already; the
-// digest decides in the end. A cut is resumed: always when the attempt brought much, a few times when it brought
-// little, not when it brought nothing.
+// Downloads a blob into its part, starting where the part ends. A server that ignores the range sends all of it again:
+// bytes that the part has are skipped and not overwritten, because they may be in use already; the digest decides in
+// the end. An interrupted download is resumed: always after much progress, a few times after little, never after none.
 #include "precompiled/repository/retry.h"
 
 enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
@@ -14,15 +13,14 @@ struct download {
 	char *url;
 	struct http_call call;
 	struct attempt attempt;
-	bool is_running, is_first; // no byte of this attempt was seen yet
+	bool is_running, is_first; // no byte of this attempt has arrived yet
 	uint64_t from;             // part->have when this attempt began
-	uint64_t skip;             // bytes still to come that the part has
-	bool is_whole;             // the server refuses ranges that are right: ask for all of it
+	uint64_t skip;             // bytes to skip that the part already has
+	bool is_whole;             // the server rejects valid ranges: request the whole blob
 	unsigned cuts;
 };
 
-// "bytes 100-199/200". A server that answers with another range than the one asked for, but an earlier one, does no
-// harm.
+// "bytes 100-199/200". A range that starts earlier than requested does no harm.
 static int range_begin(const struct http_call *call, uint64_t *ret, struct err *err)
 {
 	static const char UNIT[] = "bytes ";
@@ -33,7 +31,7 @@ static int range_begin(const struct http_call *call, uint64_t *ret, struct err *
 	if (number && str_u64(number, 10, ret) && *ret <= call->range_from)
 		return 0;
 	auto_str char *shown = http_url_shown(call->url);
-	return err_set(err, E_NETWORK, "%s: bytes from %llu on were asked for, the reply says '%s'", shown,
+	return err_set(err, E_NETWORK, "%s: requested bytes from %llu, got Content-Range '%s'", shown,
 		       (unsigned long long)call->range_from, text ? text : "");
 }
 
@@ -94,7 +92,7 @@ static bool is_cut(const struct http_call *call)
 	return call->err.code == E_NETWORK || call->err.code == E_TIMEOUT;
 }
 
-// A reply that ended well, and yet before the last byte, is cut as well.
+// A reply that ended without error before the last byte is interrupted as well.
 static bool is_short(const struct download *p)
 {
 	return p->call.err.code == 0 && p->call.status / 100 == 2 && p->transfer->part->have < p->transfer->part->size;
@@ -116,7 +114,7 @@ static void handle_reply(struct download *p)
 		start_download(p);
 		return;
 	}
-	// Nothing lies beyond the last byte that the part has: its digest tells whether that is right.
+	// The server has nothing after the last byte of the part: its digest tells whether that is right.
 	bool is_end = c->status == 416 || part->have == part->size || (p->is_whole && !gain);
 	if (c->err.code == 0 && (c->status == 416 || c->status / 100 == 2) && is_end) {
 		finish_download(p, NULL);
@@ -128,7 +126,7 @@ static void handle_reply(struct download *p)
 		return;
 	}
 	if (r == 0 && is_short(p))
-		err_set(&err, E_NETWORK, "%s: %llu of %llu bytes came", p->url, (unsigned long long)part->have,
+		err_set(&err, E_NETWORK, "%s: received %llu of %llu bytes", p->url, (unsigned long long)part->have,
 			(unsigned long long)part->size);
 	else if (r == 0 && err.code == 0)
 		http_status_error(c, &err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout on any web server: index.json, then blobs by digest. The index is read once.
+// A layout on a web server: index.json, then blobs by digest. The index is read once.
 #include "precompiled/repository/retry.h"
 
 struct http_repository {
@@ -36,10 +36,10 @@ static int site_load_index(struct http_repository *s, struct err *err)
 	if (s->has_index)
 		return 0;
 	strv_add(&headers,
-		 str_dup("Cache-Control: no-cache")); // for what lies in between; blobs never change, this does
+		 str_dup("Cache-Control: no-cache")); // for proxies: unlike blobs, the index changes
 	int r = site_get(s, "index.json", &headers, OCI_DOCUMENT_MAX, &data, &len, err);
 	if (r == 0)
-		return err_set(err, E_NOT_FOUND, "%s does not exist: there is no repository at this address", name);
+		return err_set(err, E_NOT_FOUND, "%s does not exist: no repository at this address", name);
 	if (r < 0 || oci_index_parse(data, len, name, &s->index, err) < 0)
 		return -1;
 	s->has_index = true;
@@ -53,7 +53,7 @@ static int site_get_blob(struct http_repository *s, const char *hex, size_t max,
 	return site_get(s, path, NULL, max, ret, ret_len, err);
 }
 
-// What the index promises must come, whatever name it was asked for by.
+// The content must match the digest, also when it was requested by tag.
 static int site_check_blob(const struct http_repository *s, const char *hex, const char *data, size_t len,
 			   struct err *err)
 {
@@ -61,7 +61,7 @@ static int site_check_blob(const struct http_repository *s, const char *hex, con
 	digest_data(data, len, found);
 	if (str_eq(found, hex))
 		return 1;
-	return err_set(err, E_DIGEST, "%s/blobs/sha256/%s: what came has sha256:%s", s->remote.repository.name, hex,
+	return err_set(err, E_DIGEST, "%s/blobs/sha256/%s: the content has sha256:%s", s->remote.repository.name, hex,
 		       found);
 }
 
@@ -137,7 +137,7 @@ int repository_open_http(const char *url, struct http *http, struct repository *
 	size_t len = strlen(url);
 	if (strpbrk(url, "?#")) {
 		auto_str char *shown = http_url_shown(url);
-		return err_set(err, E_USAGE, "'%s': the address of a repository has no '?' and no '#'", shown);
+		return err_set(err, E_USAGE, "'%s': the address of a repository must not contain '?' or '#'", shown);
 	}
 	while (len > 0 && url[len - 1] == '/')
 		len--;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layout directory as a repository (oci:DIR). What is only read must exist; what is written is made.
+// A layout directory as a repository (oci:DIR). To read, it must exist; to write, it is created.
 //
-// Signatures are found whoever wrote them: by the subject of each manifest in the index, and in the index under the
-// fallback tag. Writing keeps that tag right, because a static server of the same files can only be asked by tag.
+// Signatures of any writer are found: by the subject of each manifest in the index, and in the index under the fallback
+// tag. Writing updates that tag, because a static server of the same files can only be queried by tag.
 #include "precompiled/repository/repository.h"
 
 #include "base/file/file.h"
@@ -45,7 +45,7 @@ static const struct layout *layout_of(const struct repository *r)
 	return &((const struct layout_repository *)r)->layout;
 }
 
-// The digest may be all that is known: the size is the file's.
+// Takes the size from the file when only the digest is known.
 static int measure_blob(const struct layout *l, struct oci_descriptor *d, struct err *err)
 {
 	struct stat st;
@@ -119,7 +119,7 @@ static bool dir_blob_is_about(const struct layout *l, const struct oci_descripto
 	       str_eq(m.subject.digest, hex);
 }
 
-// What the index under the fallback tag lists; nothing when there is none or it is unsound.
+// Adds the entries of the index under the fallback tag, if it exists and is valid.
 static void add_fallback(const struct layout *l, const struct oci_index *all, const char *hex, struct oci_index *ret)
 {
 	auto_str char *tag = str_fmt("sha256-%s", hex), *text = NULL;
@@ -162,7 +162,7 @@ static int dir_begin(struct repository *r, struct transfer *t, struct err *err)
 	return 0;
 }
 
-// One chunk. Whether its bytes are right is the part's matter.
+// One chunk. The part checks the content.
 static int dir_copy_chunk(const struct repository *r, const struct transfer *t, char *buf, struct err *err)
 {
 	struct partial_blob *p = t->part;
@@ -184,7 +184,7 @@ static int dir_step(struct repository *r, struct err *err)
 {
 	const struct layout_repository *d = (struct layout_repository *)r;
 	auto_str char *buf = mem_alloc(CHUNK);
-	(void)err; // what fails is one transfer
+	(void)err; // an error belongs to one transfer
 	for (size_t i = 0; i < d->count; i++) {
 		struct transfer *t = d->active[i];
 		if (!t->is_done)
@@ -208,7 +208,7 @@ static void dir_end(struct repository *r, struct transfer *t)
 static int dir_has_blob(struct repository *r, const char *hex, struct err *err)
 {
 	if (open_dir_layout(r, err) < 0)
-		return err->code == E_NOT_FOUND ? 0 : -1; // it is made when something is written
+		return err->code == E_NOT_FOUND ? 0 : -1; // it is created by the first write
 	return layout_has(layout_of(r), hex);
 }
 
@@ -229,7 +229,7 @@ static int dir_put_blob(struct repository *r, const struct layout *from, const s
 	return done < 0 ? -1 : partial_blob_commit(&p, err);
 }
 
-// How a manifest is listed. Others look at these fields, we open the manifest.
+// The index entry of a manifest. Other programs use these fields, we read the manifest.
 static int describe_manifest(const char *data, size_t len, const char *media_type, struct oci_descriptor *ret,
 			     struct oci_manifest *m, struct err *err)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registry, through the distribution API. What differs between registries, and where each is known to differ from the
-// specification, is said where it is dealt with.
+// A registry, through the distribution API. Differences between registries and from the specification are documented
+// where they are handled.
 #include "precompiled/repository/registry.h"
 
 static const char ACCEPT[] = "Accept: " OCI_MANIFEST ", " OCI_INDEX, ACCEPT_INDEX[] = "Accept: " OCI_INDEX;
@@ -11,7 +11,7 @@ static struct registry *registry_of(struct repository *r)
 	return (struct registry *)r;
 }
 
-// A tag or digest as the API takes it. Registries answer 404 to anything else, and it must not change the address.
+// A tag or digest that the API accepts. Registries answer 404 to anything else, and it must not alter the URL.
 static bool is_reference(const char *ref)
 {
 	char hex[DIGEST_HEX + 1];
@@ -35,7 +35,7 @@ static int registry_get(struct registry *g, const char *url, const char *accept,
 	return r;
 }
 
-// Without Accept, docker-registry answers 404 for what is there.
+// Without Accept, docker-registry answers 404 for existing manifests.
 static int registry_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
 	struct registry *g = registry_of(r);
@@ -63,7 +63,7 @@ static int registry_document(struct repository *r, const struct oci_descriptor *
 	return 1;
 }
 
-// The address of the next page: Link: </v2/x/tags/list?last=b>; rel="next". NULL = that was the last one.
+// The URL of the next page: Link: </v2/x/tags/list?last=b>; rel="next". NULL = last page.
 static char *next_page(const struct http_call *call)
 {
 	const char *link = http_header(call, "Link"), *open = link ? strchr(link, '<') : NULL;
@@ -85,9 +85,9 @@ static int add_tags(const struct http_call *call, const char *name, struct strv 
 	json_t *tag;
 	if (oci_json(call->reply, call->reply_len, name, &json, err) < 0)
 		return -1;
-	const json_t *tags = json_object_get(json, "tags"); // null where there are none
+	const json_t *tags = json_object_get(json, "tags"); // null if there are none
 	if (!json_is_object(json) || (tags && !json_is_array(tags) && !json_is_null(tags)))
-		return err_set(err, E_MANIFEST, "'%s' is no list of tags", name);
+		return err_set(err, E_MANIFEST, "'%s' is not a list of tags", name);
 	json_array_foreach((json_t *)(uintptr_t)tags, i, tag)
 	{
 		if (json_is_string(tag))
@@ -96,7 +96,7 @@ static int add_tags(const struct http_call *call, const char *name, struct strv 
 	return 0;
 }
 
-// docker-registry 2.8 ignores n and sends everything at once; others need the pages.
+// docker-registry 2.8 ignores n and sends everything at once; others use pages.
 static int registry_tags(struct repository *r, struct strv *ret, struct err *err)
 {
 	struct registry *g = registry_of(r);
@@ -116,7 +116,7 @@ static int registry_tags(struct repository *r, struct strv *ret, struct err *err
 	return 0;
 }
 
-// A registry without this API answers 404, or a page of its own; then only the fallback tag counts.
+// A registry without this API answers 404 or some other page; then only the fallback tag is used.
 static int registry_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
 	struct registry *g = registry_of(r);
@@ -140,8 +140,8 @@ static int registry_begin(struct repository *r, struct transfer *t, struct err *
 	return download_begin(&g->remote, t, url, err);
 }
 
-// Writing: a blob in one request after an upload was opened, a manifest by tag or digest. Where the registry does not
-// keep account of what refers to what, the index under the fallback tag is kept by us.
+// Writing: a blob in one request after opening an upload, a manifest by tag or digest. If the registry has no referrers
+// API, we maintain the index under the fallback tag.
 enum { TRIES = 3, REPLY_MAX = 1 << 16 };
 
 static int registry_has_blob(struct repository *r, const char *hex, struct err *err)
@@ -152,7 +152,7 @@ static int registry_has_blob(struct repository *r, const char *hex, struct err *
 	return retry_get(&g->remote, &call, err);
 }
 
-// Where to send the bytes. The place may be relative to the request, and has a query of its own already or not.
+// Where to upload. The location may be relative to the request, and may have a query already.
 static char *upload_url(const struct http_call *call, const char *hex)
 {
 	const char *place = http_header(call, "Location");
@@ -170,12 +170,12 @@ static int open_upload(struct registry *g, const char *hex, char **ret, struct e
 		return http_status_error(&call, err);
 	char *place = upload_url(&call, hex);
 	if (!place)
-		return err_set(err, E_NETWORK, "%s: the reply does not say where to upload to", url);
+		return err_set(err, E_NETWORK, "%s: the reply has no upload location", url);
 	*ret = place;
 	return 0;
 }
 
-// 1 = the registry has it, 0 = worth another upload (an upload that failed is gone).
+// 1 = the registry has it, 0 = try another upload (a failed upload is lost).
 static int upload_blob(struct registry *g, int fd, const struct oci_descriptor *d, struct attempt *a, struct err *err)
 {
 	auto_str char *place = NULL;
@@ -240,7 +240,7 @@ static int upload_manifest(struct registry *g, const char *ref, const char *data
 	return 0;
 }
 
-// 1 = the manifest is listed in the index now, 0 = it was put in: look again, somebody else may write at this moment.
+// 1 = the index lists the manifest, 0 = just added: check again, another client may be writing too.
 static int try_list_under_fallback_tag(struct registry *g, const char *tag, const struct oci_descriptor *d,
 				       struct err *err)
 {
@@ -266,9 +266,10 @@ static int list_under_fallback_tag(struct registry *g, const struct oci_manifest
 	for (int i = 0; i <= TRIES; i++) {
 		int r = try_list_under_fallback_tag(g, tag, d, err);
 		if (r != 0)
-			return r < 0 ? err_wrap(err, "list it under '%s'", tag) : 0;
+			return r < 0 ? err_wrap(err, "add it to the index '%s'", tag) : 0;
 	}
-	return err_set(err, E_CONFLICT, "%s: others change the tag '%s' all the time", g->remote.repository.name, tag);
+	return err_set(err, E_CONFLICT, "%s: tag '%s' keeps changing, another client is writing it",
+		       g->remote.repository.name, tag);
 }
 
 static int registry_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type,
@@ -347,12 +348,12 @@ int repository_open_registry(const char *name, const struct repository_options *
 	auto_str char *host = str_ndup(place, slash ? (size_t)(slash - place) : strlen(place));
 	const char *path = slash ? slash + 1 : "";
 	if (!is_host(host) || !is_repository_name(path)) {
-		auto_str char *shown = http_url_shown(name); // somebody may have put a password in it
-		return err_set(
-			err, E_USAGE,
-			"'%s' is not docker://HOST[:PORT]/NAME: NAME is of lower-case letters, digits and . _ - / "
-			"between them, without tag or digest, and credentials belong in a file",
-			shown);
+		auto_str char *shown = http_url_shown(name); // it may contain a password
+		return err_set(err, E_USAGE,
+			       "'%s' is not docker://HOST[:PORT]/NAME: NAME has lower-case letters and digits, joined "
+			       "by . _ - /, "
+			       "and no tag or digest; credentials belong in a file",
+			       shown);
 	}
 	struct registry *g = mem_alloc(sizeof(*g));
 	g->base = str_fmt("%s://%s/v2/%s", is_plain ? "http" : "https", host, path);

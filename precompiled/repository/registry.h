@@ -6,7 +6,7 @@
 
 struct token {
 	char *text;    // NULL = none
-	long until_ms; // after which it is not used any more
+	long until_ms; // not used after this time
 };
 
 struct registry {
@@ -15,10 +15,10 @@ struct registry {
 	char *base;        // https://HOST/v2/NAME
 	char *credentials; // file; NULL = the default one
 	struct credentials account;
-	bool has_looked;        // for an account
-	bool is_basic;          // what the registry wants
-	bool is_pushing;        // then one token serves for everything
-	struct token tokens[2]; // to pull, to push as well
+	bool has_looked;        // credentials were looked up
+	bool is_basic;          // the registry uses basic authentication
+	bool is_pushing;        // then one token is used for everything
+	struct token tokens[2]; // for pull; for pull and push
 };
 
 // registry_auth.c

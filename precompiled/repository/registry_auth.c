@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who we are, as a registry wants to hear it: nothing, a name and a password, or a token that some other server gives
-// for them (or for nothing). The first request goes without; the reply 401 says what is wanted. A token is kept for
-// as long as it is said to last, one to pull and one to push.
+// Authentication at a registry: none, user and password, or a token that another server issues for them (or without
+// them). The first request is anonymous; the 401 reply says what is needed. A token is kept for its stated lifetime,
+// one for pull and one for push.
 #include "precompiled/repository/registry.h"
 
 #include "base/core/date.h"
 
 #include <strings.h>
 
-// A token that does not say how long it lasts does so for a minute; one that is about to run out is not used.
+// A token without a lifetime is good for a minute; one that is about to expire is not used.
 enum { TOKEN_MAX = 1 << 20, LIFE_S = 60, LIFE_MAX_S = 3600, EARLY_S = 5 };
 
 static struct token *token_of(struct registry *g)
@@ -21,7 +21,7 @@ void registry_auth_prepare(struct remote_repository *r, struct http_call *call)
 	struct registry *g = (struct registry *)r;
 	const struct token *t = token_of(g);
 	call->user = call->password = call->bearer = NULL;
-	if (!http_is_same_origin(g->base, call->url)) // an upload may be sent elsewhere
+	if (!http_is_same_origin(g->base, call->url)) // an upload may go to another server
 		return;
 	if (g->is_basic) {
 		call->user = g->account.user;
@@ -66,7 +66,7 @@ static void set_parameter(struct challenge *c, const char *name, size_t len, cha
 	free(value);
 }
 
-// One value, quoted or not; *p moves behind it.
+// One value, quoted or not; *p moves past it.
 static char *parse_value(const char **p)
 {
 	char *value = str_dup("");
@@ -100,14 +100,14 @@ static bool parse_challenge(const char *text, struct challenge *ret)
 		p += strspn(p, ", \t");
 		size_t len = strcspn(p, "=, \t");
 		if (len == 0 || p[len] != '=')
-			return true; // the end, or the next challenge in the same line
+			return true; // the end, or the next challenge of the same header
 		const char *name = p;
 		p += len + 1;
 		set_parameter(ret, name, len, parse_value(&p));
 	}
 }
 
-// Of several challenges, a token is preferred: a registry that offers both means the password for the token server.
+// Prefer a token among several challenges: with both, the password is meant for the token server.
 static bool find_challenge(const struct http_call *call, struct challenge *ret)
 {
 	const char *text;
@@ -129,7 +129,7 @@ static int look_up_credentials(struct registry *g, struct err *err)
 {
 	if (g->has_looked)
 		return 0;
-	// Docker Hub answers at another name than the one its credentials are kept under.
+	// Docker Hub's credentials are stored under another host name.
 	const char *host = str_eq(g->host, "registry-1.docker.io") ? "index.docker.io" : g->host;
 	if (credentials_find(g->credentials, host, g->name, &g->account, err) < 0)
 		return -1;
@@ -142,7 +142,7 @@ static int refuse_credentials(const struct registry *g, const struct http_call *
 	auto_str char *file = credentials_file(g->credentials), *used = NULL;
 	http_status_error(call, err);
 	if (g->account.origin)
-		used = str_fmt("with the credentials of %s", g->account.origin);
+		used = str_fmt("with credentials from %s", g->account.origin);
 	else
 		used = str_fmt("without credentials: %s%s%s has no entry for '%s'", file ? "'" : "",
 			       file ? file : "no file", file ? "'" : "", g->host);
@@ -199,7 +199,7 @@ static int ask_token(struct registry *g, const struct challenge *c, const char *
 		asked.password = g->account.password;
 	}
 	asked.url = url;
-	// Its own tries: a token server that is overloaded must not be asked to authorise us.
+	// A separate retry count: an overloaded token server must not trigger another authentication.
 	struct remote_repository plain = { .http = g->remote.http };
 	auto_http_call struct http_call call = asked;
 	if (retry_run(&plain, &call, err) < 0)
@@ -209,14 +209,13 @@ static int ask_token(struct registry *g, const struct challenge *c, const char *
 	return call.status / 100 == 2 ? read_token(&call, ret, err) : http_status_error(&call, err);
 }
 
-// The password goes to the place that the registry names, so that must not be weaker than the registry's own.
+// The password is sent to the realm, so its transport must not be weaker than the registry's own.
 static int check_realm(const struct registry *g, const struct challenge *c, struct err *err)
 {
 	if (c->realm &&
 	    (str_starts(c->realm, "https://") || (str_starts(c->realm, "http://") && str_starts(g->base, "http://"))))
 		return 0;
-	return err_set(err, E_AUTH, "%s: tokens should come from '%s', which is not asked", g->base,
-		       c->realm ? c->realm : "");
+	return err_set(err, E_AUTH, "%s: refusing to request a token from '%s'", g->base, c->realm ? c->realm : "");
 }
 
 static int use_basic_auth(struct registry *g, const struct http_call *call, struct err *err)

@@ -41,9 +41,10 @@ static int open_kind(const char *name, const struct repository_options *options,
 		return repository_open_http(name, options->http, ret, err);
 	if (repository_is_remote(name))
 		return repository_open_registry(name, options, ret, err);
-	return err_set(err, E_USAGE,
-		       "'%s' is no repository: oci:DIR, oci-archive:FILE, https://HOST/PATH or docker://HOST/NAME",
-		       name);
+	return err_set(
+		err, E_USAGE,
+		"'%s' is not a repository: use oci:DIR, oci-archive:FILE, https://HOST/PATH or docker://HOST/NAME",
+		name);
 }
 
 int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
@@ -73,7 +74,7 @@ static int check_digest(const struct repository *r, const char *data, size_t len
 	digest_data(data, len, found);
 	if (str_eq(found, hex))
 		return 1;
-	return err_set(err, E_DIGEST, "%s: sha256:%s was asked for, what came has sha256:%s", r->name, hex, found);
+	return err_set(err, E_DIGEST, "%s: requested sha256:%s, received content with sha256:%s", r->name, hex, found);
 }
 
 int repository_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len,
@@ -86,7 +87,7 @@ int repository_manifest(struct repository *r, const char *ref, char **ret, size_
 	if (found <= 0)
 		return found;
 	if (len > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "%s: '%s' has %zu bytes, at most %d are right", r->name, ref, len,
+		return err_set(err, E_TOO_LARGE, "%s: '%s' has %zu bytes, more than the limit of %d", r->name, ref, len,
 			       OCI_DOCUMENT_MAX);
 	if (oci_digest_parse(ref, hex) && check_digest(r, data, len, hex, err) < 0)
 		return -1;
@@ -107,8 +108,8 @@ int repository_document(struct repository *r, const struct oci_descriptor *d, ch
 	auto_str char *data = NULL;
 	size_t len = 0;
 	if (d->size > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "%s: sha256:%s should have %llu bytes, at most %d are right", r->name,
-			       d->digest, (unsigned long long)d->size, OCI_DOCUMENT_MAX);
+		return err_set(err, E_TOO_LARGE, "%s: sha256:%s should have %llu bytes, more than the limit of %d",
+			       r->name, d->digest, (unsigned long long)d->size, OCI_DOCUMENT_MAX);
 	int found = r->ops->document(r, d, &data, &len, err);
 	if (found <= 0)
 		return found;

@@ -5,7 +5,7 @@
 
 enum { WAITS = 3, REFUSALS = 2, WAIT_MS = 100, WAIT_MAX_MS = 5000 };
 
-// A server that was reached and then lost, or that says that it cannot serve now.
+// A connection lost after the server replied, or a server that is temporarily unavailable.
 static bool is_passing(const struct http_call *call)
 {
 	if (call->err.code)
@@ -17,7 +17,7 @@ int retry_is_due(struct remote_repository *r, const struct http_call *call, stru
 		 struct err *err)
 {
 	*ret_ms = 0;
-	// Credentials belong to the origin that was asked: what a redirect led to may demand none of them.
+	// Credentials belong to the original server: never send them to the target of a redirect.
 	if (call->err.code == 0 && call->status == 401 && !call->elsewhere && r->on_unauthorized &&
 	    a->refusals++ < REFUSALS)
 		return r->on_unauthorized(r, call, err);
@@ -28,7 +28,7 @@ int retry_is_due(struct remote_repository *r, const struct http_call *call, stru
 	unsigned ms = WAIT_MS << (2 * a->waits++);
 	if (after && str_u64(after, 10, &seconds)) {
 		if (seconds > WAIT_MAX_MS / 1000)
-			return 0; // that is for the next run, or for another source
+			return 0; // too long: leave it to the next run or another source
 		ms = seconds ? (unsigned)seconds * 1000 : ms;
 	}
 	*ret_ms = ms;
@@ -51,7 +51,7 @@ int retry_run(struct remote_repository *r, struct http_call *call, struct err *e
 		if (r->prepare)
 			r->prepare(r, call);
 		int failed = http_run(r->http, call, err);
-		if (failed < 0 && call->err.code == 0) // it did not even begin
+		if (failed < 0 && call->err.code == 0) // it was never sent
 			return -1;
 		struct err why = *err;
 		int again = retry_is_due(r, call, &a, &ms, err);

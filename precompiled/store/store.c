@@ -25,9 +25,9 @@ static int lock_for_use(struct store *s, struct err *err)
 	if (dir < 0)
 		return -1;
 	auto_str char *name = str_fmt("%s/%s", s->layout.root.name, USE);
-	// A start that changes nothing opens nothing for writing here (P1): the state may be on a read-only mount.
+	// A start without changes opens nothing for writing here (P1): the state may be on a read-only mount.
 	s->use = lockfile_open(dir, USE, O_RDONLY);
-	if (s->use < 0 && errno == EACCES) // a reader that is not the owner: nobody waits for it
+	if (s->use < 0 && errno == EACCES) // an unprivileged reader: it does not block a collection
 		return 0;
 	if (s->use < 0)
 		return err_set(err, errno, "open '%s'", name);
@@ -149,8 +149,8 @@ int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
 	if (r < 0)
 		return err_code(err, err->code == E_CONFIG ? E_STORE_CORRUPT : err->code);
 	if (r > 0 && !read_roots(json, &roots))
-		return err_set(err, E_STORE_CORRUPT, "'%s/%s' does not say what must stay in the store", s->state.name,
-			       ROOTS);
+		return err_set(err, E_STORE_CORRUPT, "'%s/%s' is not a valid list of what the store keeps",
+			       s->state.name, ROOTS);
 	*ret = roots;
 	roots = (struct store_roots){ 0 };
 	return 0;
@@ -207,7 +207,7 @@ static bool drop_pin(struct strv *pins, const char *hex)
 
 enum root_change { TARGET, LAST_GOOD, PIN, UNPIN };
 
-// The lock of the index also keeps two writers of the roots apart.
+// The index lock also serializes writers of the roots.
 static int change_roots(const struct store *s, enum root_change what, const char *hex, struct err *err)
 {
 	auto_store_roots struct store_roots r = { 0 };
@@ -229,7 +229,7 @@ const char *store_roots_reuse(const struct store_roots *r, const char *release, 
 	return NULL;
 }
 
-// true = it was there.
+// True = it existed.
 static bool drop_reuse(struct store_roots *r, const char *release)
 {
 	for (size_t i = 0; i < r->reuse_count; i++) {
@@ -276,7 +276,7 @@ int store_unpin(const struct store *s, const char *hex, struct err *err)
 	return change_roots(s, UNPIN, hex, err);
 }
 
-// Out of the way of whoever would take it for the blob; kept for whoever looks into the cause.
+// Readers no longer find the damaged blob, but it is kept for diagnosis.
 static int move_to_quarantine(const struct store *s, const char *hex, struct err *err)
 {
 	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
@@ -287,7 +287,7 @@ static int move_to_quarantine(const struct store *s, const char *hex, struct err
 	return root_unlink(&s->layout.root, blob, err) < 0 ? -1 : 0;
 }
 
-// The index first: killed in between, it names nothing that is not there.
+// The index first: after a kill in between, it names no missing blob.
 int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };

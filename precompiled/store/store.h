@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packages that a node keeps, so that the next start needs neither compiler nor network (R-A2): the layout
-// STATE/store, and STATE/roots.json with what must stay.
+// STATE/store, and STATE/roots.json, which lists what must stay.
 //
-// Whoever has the store open holds a shared lock, and what collects garbage wants it alone: so a blob that was just
-// brought cannot be taken away before the index names it. A kill at any instant leaves a store that verifies.
+// Every user of the store holds a shared lock, and garbage collection takes it exclusively, so a new blob is never
+// removed before the index names it. A kill at any time leaves a store that passes verification.
 #pragma once
 #include "precompiled/oci/layout.h"
 #include "precompiled/package/package.h"
@@ -11,27 +11,27 @@
 struct store {
 	struct layout layout;
 	struct root state;
-	uint64_t limit; // bytes of blobs; 0 = what the disk has
+	uint64_t limit; // bytes of blobs; 0 = limited by the disk only
 	int use;        // the lock
 };
 #define STORE_NONE ((struct store){ .layout = LAYOUT_NONE, .state = ROOT_NONE, .use = -1 })
-// Made when there is none. Waits for a collection that runs.
+// Creates the store if needed. Waits for a running garbage collection.
 int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err);
 void store_done(struct store *s);
 #define auto_store __attribute__((cleanup(store_done)))
-bool store_size_parse(const char *text, uint64_t *ret); // "500M": bytes, or with K, M, G (1024 each)
+bool store_size_parse(const char *text, uint64_t *ret); // bytes; suffixes K, M, G are powers of 1024
 
-// A package that was proven to serve another kernel than it was made for, and was taken for it: it stays as long as
-// that kernel does.
+// A package that is used for another kernel than it was built for, because it was proven compatible: it stays as long
+// as that kernel is installed.
 struct store_reuse {
-	char *release, *build_id; // of the kernel that it serves
+	char *release, *build_id; // of the kernel it is used for
 	char *digest;
 };
 
-// What is never collected, as digests of manifests.
+// What is never removed, as digests of manifests.
 struct store_roots {
-	char *target, *last_good; // the package in use by intention; the one that last made the node ready; NULL = none
-	struct strv pins;         // by the administrator
+	char *target, *last_good;   // the package that should run; the one that last made the node ready; NULL = none
+	struct strv pins;           // set by the administrator
 	struct store_reuse *reuses; // one per release
 	size_t reuse_count;
 };
@@ -41,25 +41,25 @@ int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
 bool store_roots_has(const struct store_roots *r, const char *hex);
 int store_set_target(const struct store *s, const char *hex, struct err *err); // 1 = changed, here and below
 int store_set_last_good(const struct store *s, const char *hex, struct err *err);
-// hex NULL: the kernel is served by a package of its own, or by none.
+// hex NULL: the kernel has a package of its own, or none.
 int store_set_reuse(const struct store *s, const char *release, const char *build_id, const char *hex, struct err *err);
-// The digest of what serves this build of this release; NULL = nothing was taken for it.
+// The digest of the package reused for this build of this release; NULL = none.
 const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id);
 int store_pin(const struct store *s, const char *hex, struct err *err);
 int store_unpin(const struct store *s, const char *hex, struct err *err);
 
-// 1 = a package that was made for the kernel of want, or else one that was taken for it; 0 = none.
+// 1 = a package built for the kernel of want, or else one reused for it; 0 = none.
 int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
 int store_find_reused(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);
 
-// A blob that a reader found damaged: it goes to STATE/quarantine, and what needs it leaves the index: ret_lost (may be
-// NULL) gets the tags, or digests.
+// Moves a damaged blob to STATE/quarantine and removes everything that needs it from the index; ret_lost (may be NULL)
+// gets the tags, or digests, of what was removed.
 int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err);
 
 struct store_damage {
-	char digest[DIGEST_HEX + 1]; // or "index.json", which was then made again
+	char digest[DIGEST_HEX + 1]; // or "index.json", which was then rebuilt
 	char *why;                   // "is missing", "has 5 bytes instead of 7", ...
-	struct strv lost;            // what left the index: tags, or digests
+	struct strv lost;            // what was removed from the index: tags, or digests
 };
 struct store_report {
 	size_t blobs;
@@ -69,21 +69,21 @@ struct store_report {
 };
 void store_report_done(struct store_report *r);
 #define auto_store_report __attribute__((cleanup(store_report_done)))
-// Reads every blob that the index needs, and quarantines what is damaged. 1 = damage was found, 0 = all is sound.
+// Reads every blob that the index needs and quarantines damaged ones. 1 = damage was found, 0 = no damage.
 int store_verify(const struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		 struct store_report *ret, struct err *err);
 
 struct store_garbage {
-	struct strv packages; // "TAG sha256:HEX" that leave, or would
+	struct strv packages; // "TAG sha256:HEX" of what is or would be removed
 	size_t blobs, parts;  // files
 	uint64_t bytes;
 };
 void store_garbage_done(struct store_garbage *g);
 #define auto_store_garbage __attribute__((cleanup(store_garbage_done)))
-// Everything goes but roots, packages of or for these kernel releases, what belongs to those, and what is no package.
-// E_LOCKED: somebody else has the store open.
+// Removes everything except roots, packages built or reused for these kernel releases, what belongs to those, and other
+// content than packages. E_LOCKED: another process uses the store.
 int store_gc(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret,
 	     struct err *err);
-// Room for so many bytes more, within the limit and on the disk; collects only as much as it must, oldest first.
-// E_STORE_FULL says how much there is.
+// Makes room for that many bytes, within the limit and on the disk; removes only as much as needed, oldest first.
+// E_STORE_FULL reports the available room.
 int store_room(const struct store *s, uint64_t bytes, const struct strv *kernels, struct err *err);

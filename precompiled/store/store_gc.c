@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may go: packages that are no root and of none of the kernels that the node could start, with their signatures.
-// What is no package and belongs to none (a catalogue, headers) is not ours to judge and stays.
+// Removes packages that are not roots and not for a kernel that the node could boot, with their signatures. Other
+// content (a catalogue, headers) stays.
 //
-// Order: the index without them first, then blobs that nothing needs, then what unfinished transfers left. Killed in
-// between, the store has blobs that nobody names, and the next collection finds them.
+// Order: first the new index, then unreferenced blobs, then the files of unfinished transfers. After a kill in between,
+// the store has unreferenced blobs, which the next collection removes.
 #include "precompiled/oci/closure.h"
 #include "precompiled/package/find.h"
 #include "precompiled/store/store.h"
@@ -18,7 +18,7 @@ static const char BLOBS[] = "blobs/sha256";
 
 struct gc_item {
 	bool is_package, is_candidate, is_dropped;
-	char about[DIGEST_HEX + 1]; // whose signature it is; "" = of nobody
+	char about[DIGEST_HEX + 1]; // the package that it signs; "" = not a signature
 	struct timespec arrived;
 };
 
@@ -46,7 +46,7 @@ void store_garbage_done(struct store_garbage *g)
 	*g = (struct store_garbage){ 0 };
 }
 
-// By its tag, sha256-HEX or sha256-HEX.sig, or by the subject that it names.
+// By its tag, sha256-HEX or sha256-HEX.sig, or by its subject.
 static void read_signature_subject(const struct layout *l, const struct oci_descriptor *d, char about[DIGEST_HEX + 1])
 {
 	static const char PREFIX[] = "sha256-";
@@ -131,7 +131,7 @@ static bool is_kept_package(const struct gc_run *w, const char *hex)
 	return false;
 }
 
-// The oldest `count` candidates leave, and what is about them or about nothing that is here.
+// Drops the oldest `count` candidates, and signatures of packages that are not in the store.
 static int drop_oldest(struct gc_run *w, size_t count, struct err *err)
 {
 	closure_done(&w->needed);
@@ -158,7 +158,7 @@ static bool is_garbage(const struct gc_run *w, const char *name)
 	return is_part(name) || (digest_is_hex(name) && !closure_has(&w->needed, name));
 }
 
-// 1 = removed, or would be; 0 = somebody is writing it.
+// 1 = removed, or would be; 0 = another process is writing it.
 static int remove_blob_file(const struct gc_run *w, const char *name, bool is_dry, struct store_garbage *g,
 			    struct err *err)
 {
@@ -194,7 +194,7 @@ static int remove_garbage(const struct gc_run *w, bool is_dry, struct store_garb
 	return 0;
 }
 
-// Of who was killed while writing a document of the layout: nobody else is here, and such a name is used once.
+// Left by a process killed while writing a document: no other process is here, and such a name is used only once.
 static int remove_temporary(const struct gc_run *w, struct err *err)
 {
 	const struct root *root = &w->store->layout.root;
@@ -240,8 +240,8 @@ static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_gar
 	return 0;
 }
 
-// Alone with the store, and back to being one of its users. The change of a lock is not atomic: whoever fails to get
-// it has lost the old one, and takes it again.
+// Upgrades the shared lock to an exclusive one. The change is not atomic: a failed upgrade has lost the shared lock and
+// takes it again.
 static int lock_exclusively(const struct store *s, struct err *err)
 {
 	if (flock(s->use, LOCK_EX | LOCK_NB) == 0)
@@ -308,7 +308,7 @@ static int measure_room(const struct store *s, uint64_t bytes, struct free_room 
 	if (fd < 0 || measure_store(s, &ret->used, err) < 0)
 		return -1;
 	if (fstatvfs(fd, &fs) < 0)
-		return err_set(err, errno, "look for room in '%s'", s->layout.root.name);
+		return err_set(err, errno, "check the free space of '%s'", s->layout.root.name);
 	ret->free = (uint64_t)fs.f_bavail * fs.f_frsize;
 	ret->want = bytes;
 	ret->limit = s->limit;
@@ -333,7 +333,7 @@ static int collect_for_room(const struct store *s, const struct strv *kernels, s
 		snprintf(limit, sizeof(limit), "of %llu allowed", (unsigned long long)room->limit);
 	return err_set(
 		err, E_STORE_FULL,
-		"'%s' has no room for %llu bytes: it holds %llu %s, %llu are free on the disk, and %llu could go",
+		"'%s' has no room for %llu bytes: it holds %llu %s, the disk has %llu free, and %llu could be removed",
 		s->layout.root.name, (unsigned long long)room->want, (unsigned long long)room->used, limit,
 		(unsigned long long)room->free, (unsigned long long)g.bytes);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Damage is put aside and what needs it leaves the index, so that the next start brings it again. An index that cannot
-// be read is made again from the packages that are there; they are proved by digest like any other.
+// Damaged blobs are quarantined and what needs them is removed from the index, so that the next start fetches it again.
+// An unreadable index is rebuilt from the packages in the store, which are checked by digest like any other.
 #include "base/file/file.h"
 #include "precompiled/oci/closure.h"
 #include "precompiled/package/find.h"
@@ -53,7 +53,7 @@ static int hash_blob(struct store_check *c, int fd, const char *hex, char ret[DI
 	return n < 0 ? file_fail("read", hex, err) : 0;
 }
 
-// A disk that cannot read a blob any more has damaged it.
+// A blob that the disk cannot read counts as damaged.
 static char *find_blob_fault(struct store_check *c, const struct closure_blob *b, struct err *err)
 {
 	char hex[DIGEST_HEX + 1];
@@ -67,7 +67,7 @@ static char *find_blob_fault(struct store_check *c, const struct closure_blob *b
 		return str_fmt("has %llu bytes instead of %llu", (unsigned long long)size, (unsigned long long)b->size);
 	if (!str_eq(hex, b->digest))
 		return str_fmt("has the SHA-256 %s", hex);
-	return b->is_broken ? str_dup("is no sound manifest") : NULL;
+	return b->is_broken ? str_dup("is not a valid manifest") : NULL;
 }
 
 static void add_damage(struct store_check *c, const char *digest, struct store_damage *damage)
@@ -93,7 +93,7 @@ static int verify_blob(struct store_check *c, const struct closure_blob *b, stru
 	return 0;
 }
 
-// A package under its tag, a signature by its subject; whatever else the blob is, nothing would find it.
+// A package goes under its tag, a signature by its subject; other blobs are needed only through these.
 static void add_to_new_index(const struct layout *l, const char *hex, uint64_t size, struct oci_index *x)
 {
 	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
@@ -113,7 +113,7 @@ static void add_to_new_index(const struct layout *l, const char *hex, uint64_t s
 	}
 }
 
-static int rebuild_index(struct store_check *c, const struct err *why, struct err *err)
+static int rebuild_store_index(struct store_check *c, const struct err *why, struct err *err)
 {
 	const struct layout *l = &c->store->layout;
 	auto_strv struct strv names = { 0 };
@@ -127,7 +127,7 @@ static int rebuild_index(struct store_check *c, const struct err *why, struct er
 		    st.st_size <= OCI_DOCUMENT_MAX)
 			add_to_new_index(l, names.items[i], (uint64_t)st.st_size, &x);
 	}
-	struct err ignored; // the old one is evidence, no more
+	struct err ignored; // the old one is only kept for diagnosis
 	if (root_mkdirs(&c->store->state, "quarantine", 0755, &ignored) == 0)
 		root_rename(&c->store->state, "store/index.json", "quarantine/index.json", &ignored);
 	if (layout_index_write(l, &x, err) < 0)
@@ -142,7 +142,7 @@ static bool is_damaged_index(const struct err *err)
 	return err->code == E_MANIFEST || err->code == E_TOO_LARGE;
 }
 
-static int read_or_rebuild_index(struct store_check *c, struct oci_index *ret, struct err *err)
+static int read_or_rebuild_store_index(struct store_check *c, struct oci_index *ret, struct err *err)
 {
 	auto_fd int held = layout_lock(&c->store->layout, false, err);
 	if (held < 0)
@@ -150,15 +150,16 @@ static int read_or_rebuild_index(struct store_check *c, struct oci_index *ret, s
 	if (layout_index(&c->store->layout, ret, err) == 0)
 		return 0;
 	struct err why = *err;
-	return is_damaged_index(&why) && rebuild_index(c, &why, err) == 0 ? layout_index(&c->store->layout, ret, err) :
-									    -1;
+	return is_damaged_index(&why) && rebuild_store_index(c, &why, err) == 0 ?
+		       layout_index(&c->store->layout, ret, err) :
+		       -1;
 }
 
 static int verify_blobs(struct store_check *c, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
 	auto_closure struct closure needed = { 0 };
-	if (read_or_rebuild_index(c, &x, err) < 0)
+	if (read_or_rebuild_store_index(c, &x, err) < 0)
 		return -1;
 	for (size_t i = 0; i < x.count; i++)
 		if (closure_add(&c->store->layout, &x.items[i], &needed, err) < 0)

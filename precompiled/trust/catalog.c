@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list itself, and the check of a source's. What a machine has seen is kept per source and key: a source that
-// leaves out one of two signatures cannot make it forget, and a new key may start again at one.
+// The catalogue and its check. The numbers seen are kept per source and key: a source cannot reset them by dropping one
+// of two signatures, and a new key may start again at one.
 #include "precompiled/trust/catalog.h"
 
 #include "base/core/date.h"
@@ -43,7 +43,7 @@ static int read_catalog_item(const json_t *json, const char *name, struct catalo
 	struct catalog_item item = { 0 };
 	if (!tag || !*tag || !oci_digest_parse(digest, item.digest) || !json_is_integer(size) ||
 	    json_integer_value(size) < 0)
-		return err_set(err, E_MANIFEST, "'%s': entry %zu has no tag, digest and size", name, c->count + 1);
+		return err_set(err, E_MANIFEST, "'%s': entry %zu needs tag, digest and size", name, c->count + 1);
 	if (catalog_digest(c, tag))
 		return err_set(err, E_MANIFEST, "'%s' lists '%s' twice", name, tag);
 	item.tag = str_dup(tag);
@@ -62,7 +62,8 @@ int catalog_parse(const char *data, size_t len, const char *name, struct catalog
 	if (!json_is_integer(number) || json_integer_value(number) < 1 || !json_is_array(list) ||
 	    !date_parse(json_string_value(json_object_get(json, "created")), &c.created) ||
 	    !date_parse(json_string_value(json_object_get(json, "expires")), &c.expires))
-		return err_set(err, E_MANIFEST, "'%s' is no catalogue with number, two dates and packages", name);
+		return err_set(err, E_MANIFEST, "'%s': not a catalogue: needs a number, created, expires and packages",
+			       name);
 	c.number = (uint64_t)json_integer_value(number);
 	c.items = mem_alloc((json_array_size(list) + 1) * sizeof(*c.items));
 	for (size_t i = 0; i < json_array_size(list); i++)
@@ -81,7 +82,7 @@ const char *catalog_digest(const struct catalog *c, const char *tag)
 	return NULL;
 }
 
-// What was seen of this source under this key.
+// The key in catalogs.json for a source and a signing key.
 static char *seen_key(const char *source, const char *id)
 {
 	char hex[DIGEST_HEX + 1];
@@ -97,13 +98,14 @@ static int check_seen(const json_t *seen, const char *source, const struct strv 
 		auto_str char *key = seen_key(source, ids->items[i]);
 		json_int_t number = json_integer_value(json_object_get(json_object_get(seen, key), "number"));
 		if (number > 0 && c->number < (uint64_t)number)
-			return err_set(err, E_ROLLBACK, "%s offers catalogue %llu, and %lld by key %s was seen here",
-				       source, (unsigned long long)c->number, (long long)number, ids->items[i]);
+			return err_set(err, E_ROLLBACK,
+				       "%s has catalogue %llu, but %lld by key %s was seen here before", source,
+				       (unsigned long long)c->number, (long long)number, ids->items[i]);
 	}
 	return 0;
 }
 
-// 1 = something is new in it.
+// 1 = changed.
 static int set_seen(json_t *seen, const char *source, const struct strv *ids, const struct catalog *c)
 {
 	int changed = 0;
@@ -140,13 +142,13 @@ static int remember_seen(const struct root *state, const char *source, const str
 	if (r == 0)
 		seen = json_object();
 	if (!json_is_object(seen))
-		return err_set(err, E_CONFIG, "'%s/%s' is no JSON object", state->name, SEEN);
+		return err_set(err, E_CONFIG, "'%s/%s' is not a JSON object", state->name, SEEN);
 	if (check_seen(seen, source, ids, c, err) < 0)
 		return -1;
 	return set_seen(seen, source, ids, c) ? json_write(state, SEEN, seen, err) : 0;
 }
 
-// The catalogue behind its manifest, which has been verified.
+// The catalogue of an already verified manifest.
 static int read_catalog(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
 {
 	auto_str char *name = str_fmt("%s:%s", repository_name(r), CATALOG_TAG), *data = NULL;
@@ -161,27 +163,27 @@ static int check_catalog_dates(const struct catalog *c, const char *source, time
 	auto_str char *expires = date_text(c->expires), *today = date_text(now);
 	if (now < c->expires)
 		return 0;
-	return err_set(err, E_EXPIRED, "catalogue %llu of %s was good until %s; it is %s here",
+	return err_set(err, E_EXPIRED, "catalogue %llu of %s expired at %s; the time here is %s",
 		       (unsigned long long)c->number, source, expires, today);
 }
 
-// There is none: may that be?
+// There is no catalogue: is that acceptable?
 static int check_absence(const struct trust_rule *rule, const struct root *state, const char *source, struct err *err)
 {
 	const char *key, *prefix = rule->prefix ? rule->prefix : source;
 	auto_json json_t *seen = NULL;
 	const json_t *entry;
 	if (rule->catalog == TRUST_CATALOG_REQUIRED)
-		return err_set(err, E_UNSIGNED, "%s has no catalogue (%s), and the policy for '%s' demands one", source,
-			       CATALOG_TAG, prefix);
+		return err_set(err, E_UNSIGNED, "%s has no catalogue (%s), but the policy for '%s' requires one",
+			       source, CATALOG_TAG, prefix);
 	if (rule->catalog == TRUST_CATALOG_OPTIONAL || json_read(state, SEEN, &seen, err) < 0)
 		return rule->catalog == TRUST_CATALOG_OPTIONAL ? 0 : -1;
 	json_object_foreach((json_t *)seen, key, entry)
 	{
 		if (str_eq(json_string_value(json_object_get(entry, "source")), source))
 			return err_set(err, E_UNSIGNED,
-				       "%s has no catalogue (%s) any more, and catalogue %lld was seen here; if its "
-				       "owner gave it up, set \"catalog\": \"optional\" for '%s' in the policy",
+				       "%s no longer has a catalogue (%s), but catalogue %lld was seen here; if its "
+				       "owner dropped it, set \"catalog\": \"optional\" for '%s' in the policy",
 				       source, CATALOG_TAG,
 				       (long long)json_integer_value(json_object_get(entry, "number")), prefix);
 	}

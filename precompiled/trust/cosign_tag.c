@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cosign's older encoding ("simple signing"): the manifest under the tag sha256-HEX.sig has one layer per signature.
-// The layer is the signed statement, byte for byte; the signature is an annotation of its descriptor.
+// The layer is exactly the signed statement; the signature is an annotation of its descriptor.
 #include "precompiled/trust/signature_internal.h"
 
 #include "base/crypto/base64.h"
@@ -14,7 +14,7 @@ char *cosign_tag_name(const char *manifest_hex)
 	return str_fmt("sha256-%s.sig", manifest_hex);
 }
 
-// Members in this order, without blanks, as cosign writes them.
+// Members in this order and without blanks, as cosign writes them.
 static char *simple_signing_payload(const char *manifest_hex, const char *reference)
 {
 	auto_json json_t *text = json_text(reference);
@@ -37,9 +37,9 @@ int cosign_tag_claim(const struct oci_descriptor *d, const char *data, size_t le
 	if (json_unpack(json, "{s:{s:{s:s}, s:s}}", "critical", "image", "docker-manifest-digest", &digest, "type",
 			&type) < 0 ||
 	    !str_eq(type, TYPE) || !oci_digest_parse(digest, hex))
-		return err_set(err, E_MANIFEST, "'%s' is no statement about an image", name);
+		return err_set(err, E_MANIFEST, "'%s' is not a statement about an image", name);
 	if (!signature || !base64_parse(signature, &c.signature, &c.signature_len))
-		return err_set(err, E_MANIFEST, "'%s' comes without a signature in base64", name);
+		return err_set(err, E_MANIFEST, "'%s' has no base64 signature", name);
 	strv_add(&c.digests, str_dup(hex));
 	c.text = mem_alloc(len + 1);
 	memcpy(c.text, data, len);
@@ -49,7 +49,7 @@ int cosign_tag_claim(const struct oci_descriptor *d, const char *data, size_t le
 	return 0;
 }
 
-// 1 = the layout has signatures of the manifest, 0 = none yet.
+// 1 = the layout has signatures of the manifest, 0 = none.
 static int read_tag_manifest(const struct layout *l, const struct oci_index *x, const char *tag,
 			     struct oci_manifest *ret, struct err *err)
 {
@@ -73,7 +73,7 @@ static bool has_layer(const struct oci_manifest *m, const struct oci_descriptor 
 	return false;
 }
 
-// An ordinary image configuration: cosign takes the manifest for an image.
+// A normal image configuration, because cosign treats the manifest as an image.
 static int write_config(const struct layout *l, struct oci_manifest *m, struct err *err)
 {
 	json_t *diffs = json_array();
@@ -117,7 +117,7 @@ int cosign_tag_merge(const struct layout *l, struct oci_index *x, const char *ma
 		if (has_layer(&m, &layers[i]))
 			continue;
 		if (m.count >= SIGNATURE_COUNT_MAX)
-			return err_set(err, E_TOO_LARGE, "'%s': there are %zu signatures at '%s' already", l->root.name,
+			return err_set(err, E_TOO_LARGE, "'%s': already %zu signatures under '%s'", l->root.name,
 				       m.count, tag);
 		m.layers = mem_grow(m.layers, m.count + 1, sizeof(*m.layers));
 		oci_descriptor_copy(&layers[i], &m.layers[m.count++]);
@@ -127,7 +127,7 @@ int cosign_tag_merge(const struct layout *l, struct oci_index *x, const char *ma
 	return write_config(l, &m, err) < 0 || write_manifest(l, x, tag, &m, err) < 0 ? -1 : 1;
 }
 
-// ECDSA signatures differ each time: what counts is whether there is one of this key. A damaged one is not.
+// ECDSA signatures differ each time, so check whether this key has a valid signature.
 static bool has_signature(const struct layout *l, const struct oci_manifest *m, const char *manifest_hex,
 			  const struct key *key)
 {

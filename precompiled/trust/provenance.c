@@ -79,7 +79,7 @@ static bool parse_provenance(const json_t *json, struct provenance *p)
 	return p->origin != PROVENANCE_FETCHED || (p->source && p->taken);
 }
 
-// Is this entry of the index the record of that package? m: what it says.
+// Is this index entry the record of that package? m: its manifest.
 static bool is_record(const struct layout *l, const struct oci_descriptor *d, const char *manifest_hex,
 		      struct oci_manifest *m)
 {
@@ -95,7 +95,7 @@ static bool is_record(const struct layout *l, const struct oci_descriptor *d, co
 	       str_eq(m->subject.digest, manifest_hex);
 }
 
-// What is damaged is none. 1 = there is one.
+// A damaged record counts as none. 1 = found.
 static int read_provenance(const struct layout *l, const char *manifest_hex, struct provenance *ret, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
@@ -124,8 +124,7 @@ bool provenance_is_vouched(const struct provenance *p)
 	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
 }
 
-// The same again is no news, and would leave a blob behind at each start. When it was taken counts for signatures
-// alone.
+// Do not rewrite an identical record: each start would leave a blob behind. The time only matters for signatures.
 static bool is_known(const struct layout *l, const char *manifest_hex, const struct provenance *p)
 {
 	auto_provenance struct provenance now = { 0 };
@@ -158,7 +157,7 @@ int provenance_write(const struct layout *l, const struct oci_descriptor *manife
 	return layout_index_write(l, &x, err);
 }
 
-// When a package without a record came.
+// The arrival time of a package without a record.
 static time_t arrival_time(const struct layout *l, const char *manifest_hex)
 {
 	auto_str char *path = layout_blob_path(manifest_hex);
@@ -181,14 +180,14 @@ void provenance_remember(const struct layout *l, const struct oci_descriptor *ma
 	provenance_write(l, manifest, &p, &ignored);
 }
 
-struct kept_package { // a package and what it is judged by
+struct kept_package { // a package of the store, and what it is checked against
 	struct repository *repository;
 	const char *hex;
 	const struct trust *trust;
 	struct provenance *p;
 };
 
-// source: as of trust_rule(). is_known: it came from there, and the policy for it may take what nobody signed.
+// source: as for trust_rule(). is_known: it came from there, so the policy may accept it unsigned.
 static int check_source(const struct kept_package *k, const char *source, bool is_known, struct err *err)
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
@@ -197,7 +196,7 @@ static int check_source(const struct kept_package *k, const char *source, bool i
 	rule.is_kept = true;
 	rule.is_unsigned_accepted &= is_known;
 	if (is_known && rule.catalog == TRUST_CATALOG_REQUIRED && !k->p->catalog)
-		return err_set(err, E_UNSIGNED, "sha256:%s was in no catalogue, and the policy for '%s' demands one",
+		return err_set(err, E_UNSIGNED, "sha256:%s was in no catalogue, but the policy for '%s' requires one",
 			       k->hex, rule.prefix);
 	if (signature_check(k->repository, k->hex, &rule, &verdict, err) < 0)
 		return -1;
@@ -211,7 +210,7 @@ static int check_source(const struct kept_package *k, const char *source, bool i
 	return 0;
 }
 
-// Where it came from is not known: any repository that the policy knows may have been it.
+// The origin is unknown: it may be any repository of the policy.
 static int check_any_source(const struct kept_package *k, struct err *err)
 {
 	struct err ignored;
@@ -249,7 +248,7 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 	const struct kept_package keep = { .repository = r, .hex = manifest_hex, .trust = &now->trust, .p = &p };
 	int done = 0;
 	if (provenance_is_vouched(&p) && now->is_absent) {
-		done = 0; // nobody was taken away, and it was believed when it came
+		done = 0; // no key was removed, and it was accepted when it came
 	} else if (provenance_is_vouched(&p) && now->unread.code) {
 		*err = now->unread;
 		done = err_wrap(err, "sha256:%s", manifest_hex);
@@ -286,7 +285,7 @@ int provenance_count_unverified(const struct root *state, const char *tag, struc
 	auto_str char *last = NULL;
 	uint64_t count = 0;
 	struct err ignored;
-	// A damaged count begins again: it must not stop the package that is asked for.
+	// A damaged count restarts: it must not block the requested package.
 	provenance_read_unverified(state, &count, &last, &ignored);
 	auto_json json_t *json = json_pack("{s:I, s:s}", "count", (json_int_t)count + 1, "last", tag);
 	return json_write(state, UNVERIFIED, json, err);

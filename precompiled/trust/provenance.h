@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a package came into a node's store, and whether whoever vouched for it then is still believed: a key that was
-// taken away counts no more for what was taken under it.
+// How a package came into a node's store, and whether its signers are still trusted: removing a key also affects
+// packages accepted with it earlier.
 //
-// The record is an artifact in the store whose subject is the package, as a signature is: its bytes have a digest, what
-// collects garbage keeps both or neither, and nothing of it leaves the machine with the package. How a package came
-// last is what counts. One that an older version took has no record, and is judged by what it holds: signed, and some
-// entry of the policy must accept the signatures; not signed, and it was handed over by hand.
+// The record is an artifact in the store whose subject is the package, like a signature: it has a digest, garbage
+// collection keeps both or neither, and it does not leave the machine with the package. The latest origin counts. A
+// package taken by an older version has no record: if signed, some entry of the policy must accept the signatures; if
+// unsigned, it counts as given by hand.
 //
-// Keys, thresholds, anchors and revocation lists are those of now, for the repository of then. Only certificates are
-// judged at the time when the package was taken: one that ran out since is no revocation.
+// Current keys, thresholds, anchors and revocation lists apply, for the original repository. Only certificates are
+// checked for the time when the package was taken: one that expired since then is not revoked.
 #pragma once
 #include "precompiled/trust/signature.h"
 
 #define PROVENANCE_TYPE "application/vnd.kmodsmith.provenance.v1+json"
 
 enum provenance_origin {
-	PROVENANCE_UNKNOWN,    // no record, and somebody signed it
-	PROVENANCE_FETCHED,    // from .source, believed as the policy demanded
-	PROVENANCE_BY_HAND,    // --package, pack; or no record, and nobody signed it
+	PROVENANCE_UNKNOWN,    // no record, but signed
+	PROVENANCE_FETCHED,    // from .source, accepted by the policy
+	PROVENANCE_BY_HAND,    // --package, pack; or no record and unsigned
 	PROVENANCE_COMPILED,   // on this machine
 	PROVENANCE_UNVERIFIED, // --insecure-skip-verify
 };
@@ -25,28 +25,28 @@ enum provenance_origin {
 struct provenance {
 	enum provenance_origin origin;
 	bool is_recorded;
-	char *source;           // of what was fetched: the repository
-	struct strv names, ids; // and whose signatures were enough for it: keys
-	uint64_t catalog;       // that listed it; 0 = there was none
-	time_t taken;           // 0 = it was made here
+	char *source;           // the repository, if fetched
+	struct strv names, ids; // the keys whose signatures were accepted
+	uint64_t catalog;       // the catalogue that listed it; 0 = none
+	time_t taken;           // 0 = built here
 };
 void provenance_done(struct provenance *p);
 #define auto_provenance __attribute__((cleanup(provenance_done)))
 
-// In place of an earlier one. Does nothing where the layout is no store.
+// Replaces an earlier record. Does nothing if the layout is not a store.
 int provenance_write(const struct layout *l, const struct oci_descriptor *manifest, const struct provenance *p,
 		     struct err *err);
-// 0 = it may be used, and *ret (may be NULL) says how it came. E_UNTRUSTED, E_UNSIGNED, E_FORGED: it may not; or why
-// the trust directory cannot be read, where that is needed. Where there is none, what was believed when it came still
-// is. ret is filled in on failure, too.
+// 0 = it may be used, and *ret (may be NULL) has its origin. E_UNTRUSTED, E_UNSIGNED, E_FORGED: it may not; or the
+// error of reading the trust directory, if that is needed. Without a trust directory, earlier decisions stand. ret is
+// filled in on failure as well.
 int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,
 		     struct provenance *ret, struct err *err);
-bool provenance_is_vouched(const struct provenance *p); // by signatures, of which the trust directory is asked
-// What came before there were records and nobody signed is remembered as handed over, once it is used. A store that
-// cannot be written is none the worse.
+bool provenance_is_vouched(const struct provenance *p); // accepted by its signatures, so the trust directory decides
+// Records an unsigned package from before there were records as given by hand, on its first use. Ignores a read-only
+// store.
 void provenance_remember(const struct layout *l, const struct oci_descriptor *manifest);
 char *provenance_text(const struct provenance *p);   // "signed by release", "compiled here", ...
-json_t *provenance_json(const struct provenance *p); // of the record
+json_t *provenance_json(const struct provenance *p); // the record
 
 // How often this machine took a package without checking who signed it: STATE/unverified.json. It is a fact about the
 // machine that outlives the log line.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making, checking and copying signatures, whatever their encoding.
 //
-// What a repository hands out may be anything. A signature that cannot be read, or is by somebody unknown, proves
-// nothing and does not spoil one that holds; but where too few hold, one that says that it is by a key of the rule, or
-// was made for another manifest, is worth more than "untrusted": somebody tried.
+// A repository may return anything. A signature that is unreadable or by an unknown key proves nothing and does not
+// invalidate a good one; but if too few are valid, one that claims a key of the rule, or was made for another manifest,
+// is reported as forged instead of "untrusted".
 #include "precompiled/trust/signature_internal.h"
 
 #include <stdio.h>
 
-enum { HINT_SHORT = 16 }; // as much as `trust add` takes for a name
+enum { HINT_SHORT = 16 }; // as many digits as `trust add` uses for a name
 
 static const char KIND[] = "kind", KIND_IMAGE[] = "dev.cosignproject.cosign/image";
 
@@ -54,9 +54,9 @@ struct signature_checker {
 	const char *manifest_hex;
 	const struct trust_rule *rule;
 	struct signature_verdict verdict;
-	struct strv strangers;     // ids and certificates that signed, and are not of the rule
+	struct strv strangers;     // ids and certificates of signers outside the rule
 	size_t seen;               // signatures, readable or not
-	bool was_cut;              // there are more than are looked at
+	bool was_cut;              // there are more signatures than we check
 	char *forged, *unreadable; // the first of each, for the message
 };
 
@@ -113,10 +113,10 @@ static void check_claim(struct signature_checker *c, const struct signature_clai
 	}
 	for (size_t i = 0; i < c->rule->count; i++)
 		if (str_eq(claim->hint, key_id(c->rule->keys[i]->key)))
-			note_first(&c->forged, str_fmt("%s says that it is by '%s' and does not match", what,
+			note_first(&c->forged, str_fmt("%s claims to be by '%s' but does not verify", what,
 						       c->rule->keys[i]->name));
 	auto_str char *who = str_fmt("%.*s", c->rule->is_kept ? HINT_SHORT : DIGEST_HEX, claim->hint);
-	add_stranger(c, *who ? who : "a key without a name");
+	add_stranger(c, *who ? who : "an unnamed key");
 }
 
 static void note_unreadable(struct signature_checker *c, const char *why)
@@ -125,13 +125,13 @@ static void note_unreadable(struct signature_checker *c, const char *why)
 	note_first(&c->unreadable, str_dup(why));
 }
 
-// A disk forgets, and the other encoding may be sound.
+// Content of the store may be damaged, while the other encoding is good.
 static bool is_content_lost(const struct signature_checker *c, const struct err *err)
 {
 	return c->rule->is_kept && (err->code == E_DIGEST || err->code == E_INCOMPLETE);
 }
 
-// A document of a signature. 1 = read, 0 = it counts as one that cannot be read; negative: the source fails.
+// A document of a signature. 1 = read, 0 = unreadable; negative: the source failed.
 static int read_signature_document(struct signature_checker *c, const struct oci_descriptor *d, char **ret,
 				   size_t *ret_len, struct err *err)
 {
@@ -170,7 +170,7 @@ static int check_layer(struct signature_checker *c, const struct oci_descriptor 
 	return 0;
 }
 
-// The manifest that ref names. 1 = read, 0 = absent, or what is there is none.
+// The manifest of ref. 1 = read, 0 = absent or not a manifest.
 static int read_signature_manifest(struct signature_checker *c, const char *ref, struct oci_manifest *ret,
 				   struct err *err)
 {
@@ -211,7 +211,7 @@ static int check_cms(struct signature_checker *c, const char *data, size_t len, 
 	size_t content_len = 0;
 	if (!c->rule->anchor) {
 		c->seen++;
-		add_stranger(c, "a certificate, and no anchor is set");
+		add_stranger(c, "a certificate, but no anchor is set");
 		return 0;
 	}
 	int r = repository_manifest(c->repository, ref, &content, &content_len, hex, err);
@@ -222,7 +222,7 @@ static int check_cms(struct signature_checker *c, const char *data, size_t len, 
 							      content_len, &v) > 0) {
 		accept_signer(c, v.id, v.subject);
 	} else if (v.is_wrong) {
-		note_first(&c->forged, str_fmt("%s by %s does not match", what, v.subject));
+		note_first(&c->forged, str_fmt("%s by %s does not verify", what, v.subject));
 	} else {
 		auto_str char *who = str_fmt("%s (%s)", v.subject ? v.subject : what, v.why);
 		add_stranger(c, who);
@@ -261,7 +261,7 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 	if (repository_referrers(c->repository, c->manifest_hex, &x, err) < 0) {
 		if (err->code != E_MANIFEST && !is_content_lost(c, err))
 			return -1;
-		note_unreadable(c, err->text); // anybody may have written that index
+		note_unreadable(c, err->text); // other programs write that index too
 		return 0;
 	}
 	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++)
@@ -280,7 +280,7 @@ static char *trusted_names(const struct trust_rule *rule)
 	if (rule->count > SHOWN)
 		strv_add(&names, str_dup("..."));
 	if (rule->anchor)
-		strv_add(&names, str_dup("what its anchor certifies"));
+		strv_add(&names, str_dup("certificates of its anchor"));
 	return strv_join(&names, ", ");
 }
 
@@ -290,7 +290,7 @@ static char *name_subject(const struct signature_checker *c)
 				  str_fmt("sha256:%s of %s", c->manifest_hex, repository_name(c->repository));
 }
 
-// What is wrong, when too few signatures hold.
+// The error when too few signatures are valid.
 static int refuse_signatures(struct signature_checker *c, struct err *err)
 {
 	auto_str char *subject = name_subject(c);
@@ -303,18 +303,17 @@ static int refuse_signatures(struct signature_checker *c, struct err *err)
 		return 0;
 	}
 	if (c->was_cut)
-		return err_set(err, E_TOO_LARGE, "%s: none of its first %d signatures is enough, and there are more",
+		return err_set(err, E_TOO_LARGE, "%s: its first %d signatures are not sufficient, and there are more",
 			       subject, SIGNATURE_COUNT_MAX);
 	if (c->seen == 0)
-		return err_set(err, E_UNSIGNED, "%s is signed by nobody; wanted is a signature by %s", subject,
-			       trusted);
+		return err_set(err, E_UNSIGNED, "%s is not signed; it needs a signature by %s", subject, trusted);
 	if (have)
-		return err_set(err, E_UNTRUSTED, "%s: %zu of %u signatures hold (%s); trusted here are %s", subject,
+		return err_set(err, E_UNTRUSTED, "%s: %zu of %u required signatures (by %s); trusted here: %s", subject,
 			       have, c->rule->threshold, c->verdict.names.items[0], trusted);
 	auto_str char *strangers = strv_join(&c->strangers, ", ");
-	return err_set(err, E_UNTRUSTED, "%s: signed by %s%s%s; trusted here are %s", subject,
-		       c->strangers.count ? strangers : "what cannot be read", c->unreadable ? ": " : "",
-		       c->unreadable ? c->unreadable : "", trusted);
+	return err_set(err, E_UNTRUSTED, "%s: %s%s%s%s; trusted here: %s", subject,
+		       c->strangers.count ? "signed by " : "its signatures cannot be read", strangers,
+		       c->unreadable ? ": " : "", c->unreadable ? c->unreadable : "", trusted);
 }
 
 int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
@@ -325,8 +324,7 @@ int signature_check(struct repository *r, const char *manifest_hex, const struct
 							      .rule = rule };
 	auto_str char *subject = name_subject(&c);
 	if (!rule->count && !rule->anchor && !rule->is_unsigned_accepted)
-		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key that counts for this source", subject,
-			       rule->place);
+		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key for this source", subject, rule->place);
 	if (check_cosign_tag(&c, err) < 0 || (!is_threshold_reached(&c) && check_referrers(&c, err) < 0))
 		return err_wrap(err, "signatures of sha256:%s", manifest_hex);
 	if (!is_threshold_reached(&c) && refuse_signatures(&c, err) < 0)
@@ -353,7 +351,7 @@ int signature_exists(struct repository *r, const char *manifest_hex, struct err 
 	auto_oci_index struct oci_index x = { 0 };
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
-	// What is damaged was one, too.
+	// A damaged one counts as well.
 	if (repository_manifest(r, tag, &data, &len, hex, err) != 0)
 		return 1;
 	if (repository_referrers(r, manifest_hex, &x, err) < 0)
@@ -364,21 +362,21 @@ int signature_exists(struct repository *r, const char *manifest_hex, struct err 
 	return 0;
 }
 
-// Signatures go along with a package into a node's store, so that it can be checked again without its source. Nothing
-// is judged here. First everything is read, then the index is locked and changed: a slow source keeps nobody waiting.
+// Signatures are copied with a package into a node's store, so that it can be checked again without its source. Nothing
+// is verified here. Everything is read before the index is locked, so that a slow source blocks no other process.
 struct signature_set {
-	struct oci_manifest legacy; // of which only the layers count
+	struct oci_manifest legacy; // only its layers are used
 	struct strv referrers;      // texts of manifests
 };
 
-static void signature_set_done(struct signature_set *bag)
+static void signature_set_done(struct signature_set *set)
 {
-	oci_manifest_done(&bag->legacy);
-	strv_done(&bag->referrers);
+	oci_manifest_done(&set->legacy);
+	strv_done(&set->referrers);
 }
 #define auto_signature_set __attribute__((cleanup(signature_set_done)))
 
-// 1 = read, 0 = absent, or what is there is no manifest.
+// 1 = read, 0 = absent or not a manifest.
 static int fetch_manifest(struct repository *from, const char *ref, struct oci_manifest *ret, char **ret_text,
 			  struct err *err)
 {
@@ -409,14 +407,14 @@ static int copy_blob(struct repository *from, const struct oci_descriptor *d, co
 }
 
 static int copy_cosign_tag(struct repository *from, const char *manifest_hex, const struct layout *to,
-			   struct signature_set *bag, struct err *err)
+			   struct signature_set *set, struct err *err)
 {
 	auto_str char *tag = cosign_tag_name(manifest_hex), *text = NULL;
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	int r = fetch_manifest(from, tag, &m, &text, err);
 	if (r <= 0)
 		return r;
-	bag->legacy.layers = mem_alloc(m.count * sizeof(*m.layers));
+	set->legacy.layers = mem_alloc(m.count * sizeof(*m.layers));
 	for (size_t i = 0; i < m.count && i < SIGNATURE_COUNT_MAX; i++) {
 		if (!str_eq(m.layers[i].media_type, SIGNATURE_COSIGN_TAG))
 			continue;
@@ -424,13 +422,13 @@ static int copy_cosign_tag(struct repository *from, const char *manifest_hex, co
 		if (r < 0)
 			return -1;
 		if (r > 0)
-			oci_descriptor_copy(&m.layers[i], &bag->legacy.layers[bag->legacy.count++]);
+			oci_descriptor_copy(&m.layers[i], &set->legacy.layers[set->legacy.count++]);
 	}
 	return 0;
 }
 
 static int copy_referrer(struct repository *from, const struct oci_descriptor *d, const struct layout *to,
-			 struct signature_set *bag, struct err *err)
+			 struct signature_set *set, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(d->digest), *text = NULL;
 	auto_oci_manifest struct oci_manifest m = { 0 };
@@ -441,32 +439,32 @@ static int copy_referrer(struct repository *from, const struct oci_descriptor *d
 	if (r > 0)
 		r = copy_blob(from, &m.layers[0], to, err);
 	if (r > 0)
-		strv_add(&bag->referrers, TAKE(text));
+		strv_add(&set->referrers, TAKE(text));
 	return r < 0 ? -1 : 0;
 }
 
 static int copy_referrers(struct repository *from, const char *manifest_hex, const struct layout *to,
-			  struct signature_set *bag, struct err *err)
+			  struct signature_set *set, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
 	if (repository_referrers(from, manifest_hex, &x, err) < 0)
 		return err->code == E_MANIFEST ? 0 : -1;
 	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX; i++)
-		if (copy_referrer(from, &x.items[i], to, bag, err) < 0)
+		if (copy_referrer(from, &x.items[i], to, set, err) < 0)
 			return -1;
 	return 0;
 }
 
-static int put_signatures(const struct signature_set *bag, const char *manifest_hex, const struct layout *to,
+static int put_signatures(const struct signature_set *set, const char *manifest_hex, const struct layout *to,
 			  struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(to, false, err);
 	if (held < 0 || layout_index(to, &x, err) < 0)
 		return -1;
-	int changed = cosign_tag_merge(to, &x, manifest_hex, bag->legacy.layers, bag->legacy.count, err);
-	for (size_t i = 0; i < bag->referrers.count && changed >= 0; i++) {
-		const char *text = bag->referrers.items[i];
+	int changed = cosign_tag_merge(to, &x, manifest_hex, set->legacy.layers, set->legacy.count, err);
+	for (size_t i = 0; i < set->referrers.count && changed >= 0; i++) {
+		const char *text = set->referrers.items[i];
 		int r = signature_referrer_merge(to, &x, manifest_hex, text, strlen(text), err);
 		changed = r < 0 ? -1 : changed | r;
 	}
@@ -475,9 +473,9 @@ static int put_signatures(const struct signature_set *bag, const char *manifest_
 
 int signature_copy(struct repository *from, const char *manifest_hex, const struct layout *to, struct err *err)
 {
-	auto_signature_set struct signature_set bag = { 0 };
-	if (copy_cosign_tag(from, manifest_hex, to, &bag, err) < 0 ||
-	    copy_referrers(from, manifest_hex, to, &bag, err) < 0 || put_signatures(&bag, manifest_hex, to, err) < 0)
-		return err_wrap(err, "bring the signatures of sha256:%s", manifest_hex);
-	return bag.legacy.count > 0 || bag.referrers.count > 0;
+	auto_signature_set struct signature_set set = { 0 };
+	if (copy_cosign_tag(from, manifest_hex, to, &set, err) < 0 ||
+	    copy_referrers(from, manifest_hex, to, &set, err) < 0 || put_signatures(&set, manifest_hex, to, err) < 0)
+		return err_wrap(err, "copy the signatures of sha256:%s", manifest_hex);
+	return set.legacy.count > 0 || set.referrers.count > 0;
 }

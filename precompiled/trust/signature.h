@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signatures of packages: made beside a package in a layout, and checked wherever the package comes from.
+// Signatures of packages: created next to a package in a layout, and checked for any repository.
 //
-// A signature covers the digest of the package's manifest, and through it every byte. It is kept in two encodings, so
-// that other programs find it: cosign's older one, a manifest under the tag sha256-HEX.sig whose layers are the signed
-// statements, and its newer one, a "bundle" in a manifest that names the package as its subject and is listed in the
-// index under the tag sha256-HEX. A third is optional: a CMS signature over the manifest itself, listed in the same
-// index. Each alone is enough. What other programs write into that index is not believed: every manifest is opened.
+// A signature covers the digest of the package's manifest, and through it every byte. It is stored in two encodings for
+// other programs: cosign's older one, a manifest under the tag sha256-HEX.sig whose layers are the signed statements,
+// and its newer one, a "bundle" in a manifest that has the package as its subject and is listed in the index under the
+// tag sha256-HEX. A third is optional: a CMS signature over the manifest itself, listed in the same index. Each alone
+// is enough. The fields of that index are not trusted: every manifest is read.
 #pragma once
 #include "precompiled/repository/repository.h"
 #include "precompiled/trust/trust.h"
@@ -16,28 +16,28 @@ enum { SIGNATURE_COUNT_MAX = 64, SIGNATURE_SIZE_MAX = 1 << 20 }; // of one manif
 #define SIGNATURE_BUNDLE "application/vnd.dev.sigstore.bundle.v0.3+json"
 #define SIGNATURE_CMS "application/pkcs7-signature"
 
-// Who signs, and as what.
+// The signer, and the identity to state.
 struct signature_maker {
 	const struct key *key;
-	const char *reference;          // "HOST/REPOSITORY", as in a pull; "kmodsmith" where there is none
-	const char *chain, *chain_name; // PEM, for a CMS signature as well; NULL = none
+	const char *reference;          // "HOST/REPOSITORY", as in a pull; default "kmodsmith"
+	const char *chain, *chain_name; // PEM, to add a CMS signature; NULL = none
 	time_t now;
 };
-// Beside the manifest, in the layout and its index. 1 = made, 0 = the key's signatures were all there.
+// Signs a manifest in the layout. 1 = signed, 0 = all signatures of this key existed.
 int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
 		   struct err *err);
 
 struct signature_verdict {
-	struct strv ids, names;    // of the keys of the rule that signed; the names of those with one
-	bool is_unsigned_accepted; // it has no signature, and the rule takes it so
+	struct strv ids, names;    // of the rule's keys that signed; their names
+	bool is_unsigned_accepted; // it has no valid signature, and the rule accepts that
 };
 void signature_verdict_done(struct signature_verdict *v);
 #define auto_signature_verdict __attribute__((cleanup(signature_verdict_done)))
-// 0 = as many keys of the rule signed the manifest as it demands. E_UNSIGNED: there is no signature; E_UNTRUSTED: too
-// few or none are by keys of the rule; E_FORGED: one says that it is, or covers another manifest, and does not hold.
+// 0 = enough keys of the rule signed the manifest. E_UNSIGNED: there is no signature; E_UNTRUSTED: too few or none are
+// by keys of the rule; E_FORGED: one claims to be but does not verify, or covers another manifest.
 int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
 		    struct signature_verdict *ret, struct err *err);
-// 1 = somebody signed it, whoever that is; 0 = nobody did.
+// 1 = it has a signature of any kind; 0 = none.
 int signature_exists(struct repository *r, const char *manifest_hex, struct err *err);
-// Brings the signatures of a manifest along, whoever made them. 1 = there were some, 0 = none.
+// Copies all signatures of a manifest. 1 = there were some, 0 = none.
 int signature_copy(struct repository *from, const char *manifest_hex, const struct layout *to, struct err *err);

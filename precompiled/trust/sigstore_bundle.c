@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cosign's newer encoding, the sigstore bundle v0.3: an in-toto statement in a DSSE envelope, in a manifest whose
-// subject is the package. CMS signatures lie in manifests of the same shape.
+// subject is the package. CMS signatures use manifests of the same form.
 #include "precompiled/trust/signature_internal.h"
 
 #include "base/crypto/base64.h"
@@ -12,7 +12,7 @@ static const char STATEMENT[] = "https://in-toto.io/Statement/v1",
 		  STATEMENT_OLD[] = "https://in-toto.io/Statement/v0.1";
 static const char EMPTY[] = "{}";
 
-// What a DSSE signature covers.
+// The bytes that a DSSE signature covers.
 static char *envelope_text(const char *type, const char *payload, size_t len, size_t *ret_len)
 {
 	char *text = str_fmt("DSSEv1 %zu %s %zu ", strlen(type), type, len);
@@ -46,7 +46,7 @@ static void hint_parse(const char *hint, char ret[DIGEST_HEX + 1])
 		snprintf(ret + 2 * i, 3, "%02x", (unsigned char)raw[i]);
 }
 
-// 1 = it says that images are signed, 0 = it says something else about them.
+// 1 = a signature of images, 0 = another statement about them.
 static int read_statement(const char *data, size_t len, const char *name, struct strv *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
@@ -58,7 +58,7 @@ static int read_statement(const char *data, size_t len, const char *name, struct
 	if (json_unpack(json, "{s:s, s:s, s:o}", "_type", &type, "predicateType", &predicate, "subject", &subjects) <
 		    0 ||
 	    (!str_eq(type, STATEMENT) && !str_eq(type, STATEMENT_OLD)))
-		return err_set(err, E_MANIFEST, "'%s' holds no in-toto statement", name);
+		return err_set(err, E_MANIFEST, "'%s' is not an in-toto statement", name);
 	if (!str_eq(predicate, SIGNATURE_PREDICATE))
 		return 0;
 	json_array_foreach(subjects, i, subject)
@@ -67,7 +67,7 @@ static int read_statement(const char *data, size_t len, const char *name, struct
 		    digest_is_hex(digest))
 			strv_add(ret, str_dup(digest));
 	}
-	return ret->count ? 1 : err_set(err, E_MANIFEST, "'%s' names no SHA-256 digest", name);
+	return ret->count ? 1 : err_set(err, E_MANIFEST, "'%s' has no SHA-256 digest", name);
 }
 
 int sigstore_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret, struct err *err)
@@ -85,7 +85,7 @@ int sigstore_bundle_claim(const char *data, size_t len, const char *name, struct
 	    !str_eq(type, PAYLOAD_TYPE) || json_array_size(signatures) != 1 ||
 	    json_unpack(json_array_get(signatures, 0), "{s:s}", "sig", &signature) < 0 ||
 	    !base64_parse(text, &payload, &payload_len) || !base64_parse(signature, &c.signature, &c.signature_len))
-		return err_set(err, E_MANIFEST, "'%s' is no bundle with one DSSE signature", name);
+		return err_set(err, E_MANIFEST, "'%s' is not a bundle with one DSSE signature", name);
 	int r = read_statement(payload, payload_len, name, &c.digests, err);
 	if (r <= 0)
 		return r;
@@ -119,7 +119,7 @@ static int make_bundle(const char *manifest_hex, const struct key *key, char **r
 
 const char *signature_referrer_type(const struct oci_manifest *m)
 {
-	// Not by artifactType: some clients write another one.
+	// Not by artifactType: some clients write a different one.
 	if (m->count != 1)
 		return NULL;
 	if (str_eq(m->layers[0].media_type, SIGNATURE_BUNDLE))
@@ -172,7 +172,7 @@ int signature_referrer_merge(const struct layout *l, struct oci_index *x, const 
 	return 1;
 }
 
-// The blob of the i-th referrer, if it is of that type.
+// The blob of a referrer, if it has that type.
 static int read_referrer_blob(const struct layout *l, const struct oci_descriptor *referrer, const char *type,
 			      char **ret, size_t *ret_len, struct err *err)
 {
@@ -244,7 +244,7 @@ int sigstore_bundle_make(const struct layout *l, struct oci_index *x, const stru
 	return add_referrer(l, x, manifest, SIGNATURE_BUNDLE, maker->now, bundle, strlen(bundle), err);
 }
 
-// Whether there is a CMS signature by this very certificate, which is then its own anchor.
+// Whether a CMS signature by this certificate exists; the certificate serves as its own anchor.
 static bool has_cms(const struct layout *l, const struct oci_index *refs, const struct signature_maker *maker,
 		    const char *content, size_t content_len)
 {

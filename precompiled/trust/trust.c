@@ -54,8 +54,8 @@ int trust_dir_make(const struct root *host, const char *named, struct root *ret,
 	return root_mkdirs(host, DIR_NAME, 0755, err) < 0 ? -1 : root_sub(host, DIR_NAME, ret, err);
 }
 
-// Who can write here decides what root runs. An ordinary user trusts whom he likes. On a file system that is mounted
-// read-only the modes say nothing: a Kubernetes ConfigMap is 0777.
+// Write access to this directory decides what root loads. Ordinary users may trust any key. Modes do not matter on a
+// read-only file system: a Kubernetes ConfigMap is 0777.
 static int check_rights(const struct root *dir, const char *path, struct err *err)
 {
 	struct stat st;
@@ -71,7 +71,7 @@ static int check_rights(const struct root *dir, const char *path, struct err *er
 	bool is_fixed = fstatvfs(fd, &fs) == 0 && (fs.f_flag & ST_RDONLY);
 	if (!is_fixed && (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH))))
 		return err_set(err, E_RIGHTS,
-			       "'%s' (owner %u, mode %04o) can be written by others than root: chown 0, chmod"
+			       "'%s' (owner %u, mode %04o) is writable by users other than root: chown 0, chmod"
 			       " go-w",
 			       name, (unsigned)st.st_uid, (unsigned)st.st_mode & 07777);
 	return 0;
@@ -134,7 +134,7 @@ static int read_trusted_keys(const struct root *dir, struct trust *t, struct err
 	return 0;
 }
 
-// The scheme and the host in lower case, without a slash at the end: two spellings of one place are one place.
+// Lower-case scheme and host, no trailing slash: different spellings of one source must match.
 static char *normalized_source(const char *name)
 {
 	char *copy = str_dup(name);
@@ -149,7 +149,7 @@ static char *normalized_source(const char *name)
 	return copy;
 }
 
-// Whole steps only: docker://reg.example/x is no prefix of docker://reg.example/xy.
+// Whole path components only: docker://reg.example/x is not a prefix of docker://reg.example/xy.
 static bool is_below_prefix(const char *name, const char *prefix)
 {
 	size_t len = strlen(prefix);
@@ -157,7 +157,7 @@ static bool is_below_prefix(const char *name, const char *prefix)
 	       (len == 0 || name[len] == '\0' || name[len] == '/' || prefix[len - 1] == '/' || prefix[len - 1] == ':');
 }
 
-struct policy_entry { // of policy.json, while it is read
+struct policy_entry { // an entry of policy.json being read
 	const struct root *dir;
 	struct trust *trust;
 	struct trust_source *source;
@@ -178,8 +178,8 @@ static int set_keys(struct policy_entry *e, const json_t *list, struct err *err)
 		const char *name = json_string_value(json_array_get(list, i));
 		const struct trust_key *k = name ? find_trusted_key(e->trust, name) : NULL;
 		if (!k)
-			return err_set(err, E_CONFIG, "'%s/%s': '%s' is no key of this directory", e->dir->name, POLICY,
-				       name ? name : "?");
+			return err_set(err, E_CONFIG, "'%s/%s': '%s' is not a key in this directory", e->dir->name,
+				       POLICY, name ? name : "?");
 		if (strv_has(&e->source->keys, k->name))
 			continue;
 		strv_add(&e->source->keys, str_dup(k->name));
@@ -239,7 +239,7 @@ static int set_member(struct policy_entry *e, const char *key, const json_t *val
 {
 	struct trust_source *s = e->source;
 	if (str_eq(key, "prefix"))
-		return 0; // read before all others
+		return 0; // already read
 	if (str_eq(key, "keys"))
 		return set_keys(e, value, err);
 	if (str_eq(key, "threshold"))
@@ -275,7 +275,7 @@ static int read_policy_source(const struct root *dir, json_t *json, struct trust
 	return 0;
 }
 
-// 1 = there is a policy, *ret is its list of sources (borrowed from *ret_json).
+// 1 = there is a policy; *ret is its list of sources (borrowed from *ret_json).
 static int read_trust_policy(const struct root *dir, json_t **ret_json, json_t **ret, struct err *err)
 {
 	const char *key;
@@ -367,7 +367,7 @@ void trust_rule_done(struct trust_rule *rule)
 	*rule = (struct trust_rule){ 0 };
 }
 
-// Whoever else changes the directory waits. fd to close.
+// Waits for other writers of the directory. fd to close.
 static int lock_trust_dir(const struct root *dir, struct err *err)
 {
 	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
@@ -381,8 +381,8 @@ static int check_name(const char *name, struct err *err)
 {
 	size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
 	if (!len || name[len] || *name == '.' || *name == '-' || len > 64 || digest_is_hex(name))
-		return err_set(err, E_USAGE, "'%s' is no name for a key: letters, digits, '.', '_' and '-', at most 64",
-			       name);
+		return err_set(err, E_USAGE,
+			       "'%s' is not a valid key name: use letters, digits, '.', '_' and '-', at most 64", name);
 	return 0;
 }
 
@@ -426,7 +426,7 @@ static int add_to_policy(const struct root *dir, const char *prefix, const char 
 	json_t *entry = find_policy_entry(sources, prefix), *keys = json_object_get(entry, "keys");
 	if (entry && !keys)
 		return err_set(err, E_CONFIG,
-			       "'%s/%s': the entry for '%s' has no list of keys, so it takes all: write the"
+			       "'%s/%s': the entry for '%s' has no list of keys, so it accepts all: write the"
 			       " list first",
 			       dir->name, POLICY, prefix);
 	if (names_key(keys, name, id, &at))
@@ -438,7 +438,7 @@ static int add_to_policy(const struct root *dir, const char *prefix, const char 
 	return json_write(dir, POLICY, json, err) < 0 ? -1 : 1;
 }
 
-// The policy comes first: a name without a key stops everything, a key without its limits would count everywhere.
+// The policy comes first: a name without a key blocks everything, a key without its policy would be valid everywhere.
 int trust_add(const struct root *dir, const char *name, const char *pem, const char *prefix,
 	      char ret_id[DIGEST_HEX + 1], struct err *err)
 {
@@ -454,8 +454,8 @@ int trust_add(const struct root *dir, const char *name, const char *pem, const c
 	if (check_name(called, err) < 0)
 		return -1;
 	if (!there && find_trusted_key(&t, called))
-		return err_set(err, E_USAGE, "'%s' has another key named '%s': choose another --name", dir->name,
-			       called);
+		return err_set(err, E_USAGE, "'%s' already has another key named '%s': choose another --name",
+			       dir->name, called);
 	int changed = prefix ? add_to_policy(dir, prefix, called, key_id(key), err) : 0;
 	if (changed >= 0 && !there) {
 		auto_str char *file = str_fmt("%s%s", called, SUFFIX), *text = key_pem(key);
@@ -483,7 +483,7 @@ static int drop_from_policy(const struct root *dir, const char *name, const char
 	}
 	if (!is_changed)
 		return 0;
-	return json_write(dir, POLICY, json, err) < 0 ? -1 : 1; // a list that is empty now takes nobody
+	return json_write(dir, POLICY, json, err) < 0 ? -1 : 1; // a list that is now empty accepts no key
 }
 
 int trust_remove(const struct root *dir, const char *name_or_id, struct err *err)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whom this machine believes: a directory, by default etc/kmodsmith/trust of the host, with
+// The keys this machine trusts: a directory, by default etc/kmodsmith/trust of the host, with
 //
 //   NAME.pem      one public key each
-//   policy.json   which of them count for which source (optional):
+//   policy.json   which keys are valid for which source (optional):
 //                 {"sources": [{"prefix": "docker://reg.example/drivers", "keys": ["NAME or ID"], "threshold": 1,
 //                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional"}]}
 //
-// The entry with the longest prefix of a source's name rules. Only "prefix" must be there; an entry without "keys"
-// means every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
-// CMS signature below it counts as one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
+// The entry with the longest prefix of a source's name applies. Only "prefix" is required; an entry without "keys"
+// accepts every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
+// CMS signature below it counts like one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
 // "required" (absent: required once one was seen). A source without an entry needs one signature by any key that no
-// entry names: who is believed for one source is not believed for all.
+// entry names: a key trusted for one source is not trusted for all.
 #pragma once
 #include "base/crypto/cms.h"
 #include "base/formats/json.h"
@@ -21,8 +21,8 @@ struct trust_key {
 	struct strv prefixes; // of the entries that name it
 };
 
-// Must a source have a catalogue? By default once one of it was seen on this machine: a mirror that takes the tag away
-// must not bring back what the catalogue had dropped.
+// Whether a source needs a catalogue. By default once this machine has seen one: a mirror must not bring back dropped
+// packages by removing the catalogue's tag.
 enum trust_catalog { TRUST_CATALOG_SEEN, TRUST_CATALOG_OPTIONAL, TRUST_CATALOG_REQUIRED };
 const char *trust_catalog_name(enum trust_catalog c); // "once seen", "optional", "required"
 
@@ -46,41 +46,41 @@ struct trust {
 // The directory that a user named (NULL = none), else the host's. 1 = there, 0 = absent.
 int trust_dir(const struct root *host, const char *named, struct root *ret, struct err *err);
 int trust_dir_make(const struct root *host, const char *named, struct root *ret, struct err *err); // and its parents
-// dir may be ROOT_NONE: nobody is believed. E_CONFIG: policy.json; E_KEY: a file that is no key; E_RIGHTS: we are root,
-// and somebody else can write the directory or a file of it.
+// dir may be ROOT_NONE: no key is trusted. E_CONFIG: policy.json; E_KEY: an invalid key file; E_RIGHTS: we are root,
+// and other users can write the directory or a file in it.
 int trust_open(const struct root *dir, struct trust *ret, struct err *err);
 void trust_done(struct trust *t);
 #define auto_trust __attribute__((cleanup(trust_done)))
 
-// For what is kept: a directory that cannot be read stops nobody who does not need it.
+// For packages of the store: an unreadable directory is only an error for those that need it.
 struct trust_now {
 	struct trust trust;
 	struct err unread; // .code 0 = it was read
-	bool is_absent;    // there is none: nobody is trusted, and nobody was taken away
+	bool is_absent;    // there is none: no key is trusted, and none was removed
 };
 void trust_now(const struct root *host, const char *named, struct trust_now *ret); // as trust_dir()
 void trust_now_done(struct trust_now *t);
 #define auto_trust_now __attribute__((cleanup(trust_now_done)))
 
-struct trust_rule {                    // what a source's packages must have
-	const struct trust_key **keys; // all but the list borrowed from struct trust
+struct trust_rule {                    // the requirements for a source's packages
+	const struct trust_key **keys; // the keys are borrowed from struct trust
 	size_t count;
 	unsigned threshold;
 	const struct anchor *anchor;
 	bool is_unsigned_accepted;
 	enum trust_catalog catalog;
-	const char *prefix; // of the entry; NULL = there is none
+	const char *prefix; // of the entry; NULL = no entry
 	const char *place;
-	time_t now;   // what certificates are judged by
-	bool is_kept; // that is when the package was taken, and not today: of what lies in a store (provenance.h)
+	time_t now;   // the time for checking certificates
+	bool is_kept; // now is when the package was taken: for packages of a store (provenance.h)
 };
-// repository: its name, as repository_name() gives it.
+// repository: as repository_name() returns it.
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret);
 void trust_rule_done(struct trust_rule *rule);
 #define auto_trust_rule __attribute__((cleanup(trust_rule_done)))
 
-// What an operator changes; killed half-way, it leaves a directory that believes fewer, never more. 1 = changed, 0 =
-// was so. name: NULL = the first 16 digits of the id. prefix: the key counts for these sources only; NULL = for those
+// Changes by an administrator; a kill half way leaves a directory that trusts less, never more. 1 = changed, 0 = no
+// change. name: NULL = the first 16 digits of the id. prefix: the key is valid for these sources only; NULL = for those
 // without an entry.
 int trust_add(const struct root *dir, const char *name, const char *pem, const char *prefix,
 	      char ret_id[DIGEST_HEX + 1], struct err *err);

@@ -182,12 +182,12 @@ EOF
     refused build E_USAGE "$text" --source tree --kernel "$kernel" --output "$name"
   done <<'EOF'
 file|'file': Not a directory
-link|no OCI layout and not empty
-full|no OCI layout and not empty
-oci:full/|no OCI layout and not empty
-/|no OCI layout and not empty
+link|not an OCI layout and not empty
+full|not an OCI layout and not empty
+oci:full/|not an OCI layout and not empty
+/|not an OCI layout and not empty
 oci:|names no directory
-oci-archive:full|which is no regular file
+oci-archive:full|which is not a regular file
 oci-archive:full/|does not name a file
 docker://registry.example/drivers|neither oci:DIR nor oci-archive:FILE.tar
 |names no directory

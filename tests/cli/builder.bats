@@ -120,7 +120,7 @@ EOF
   printf x | dd of="$state/store/blobs/sha256/$layer" conv=notrunc bs=1 seek=999 status=none
   from
   assert_status 0
-  [[ $stderr == *"$layer has the SHA-256 "*"; quarantined"* ]]
+  [[ $stderr == *"$layer has SHA-256 "*"; quarantined"* ]]
   rm -r "$state/builders"
   printf x | dd of="$state/store/blobs/sha256/$layer" conv=notrunc bs=1 seek=999 status=none
   build

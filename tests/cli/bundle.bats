@@ -102,7 +102,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   create --expires 4000
   assert_error E_USAGE "at most 3650 days"
   create --output /dev/null
-  assert_error E_USAGE "no regular file"
+  assert_error E_USAGE "not a regular file"
   kmodsmith "bundle create" --driver "$V" --kernel "$K1"
   assert_error E_USAGE "needs --output"
   create --key "$dir/absent.key"
@@ -131,8 +131,8 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   blob=$(manifest_of "$K2")
   repack rm "blobs/sha256/$blob"
   verify
-  assert_error E_INCOMPLETE "1 of 2 are missing: package $V open $K2 x86_64: its manifest sha256:$blob is missing"
-  assert_line "missing: package $V open $K2 x86_64: its manifest sha256:$blob is missing"
+  assert_error E_INCOMPLETE "1 of 2 are missing: package $V open $K2 x86_64: manifest sha256:$blob is missing"
+  assert_line "missing: package $V open $K2 x86_64: manifest sha256:$blob is missing"
   refute_output --partial "$K1"
   signed
   blob=$(manifest_of "$K1")
@@ -141,7 +141,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   assert_status 1
   assert_json .complete false
   assert_json '.missing | length' 1
-  assert_json ".missing[0] | startswith(\"package $V open $K1 x86_64: its blob sha256:\")"
+  assert_json ".missing[0] | startswith(\"package $V open $K1 x86_64: blob sha256:\")"
   signed # the tag leads elsewhere
   repack eval 'jq --arg d "sha256:'"$blob"'" "(.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] |
     tostring | contains(\"-57-\"))).digest = \$d" index.json >new && mv new index.json'
@@ -193,7 +193,7 @@ PYTHON
     (.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] == \"kmodsmith-bundle\")) |=
     (\$c | .annotations[\"org.opencontainers.image.ref.name\"] = \"kmodsmith-bundle\")" index.json >new && mv new index.json'
   verify
-  assert_error E_MANIFEST "is no application/vnd.kmodsmith.bundle"
+  assert_error E_MANIFEST "instead of application/vnd.kmodsmith.bundle"
   tar -cf "$file" -C "$dir" release.pem
   verify
   assert_error E_NOT_FOUND "it has no oci-layout"
@@ -307,7 +307,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   repack eval 'rm "blobs/sha256/$(jq -r ".manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] ==
     \"headers-'"$K1"'-x86_64\").digest[7:]" index.json)"'
   verify
-  assert_error E_INCOMPLETE "1 of 2 are missing: headers $K1 x86_64: its manifest"
+  assert_error E_INCOMPLETE "1 of 2 are missing: headers $K1 x86_64: manifest"
 }
 
 @test "headers: whom nobody trusts, of another kernel, or that no source has are told, clause by clause" {
@@ -371,7 +371,7 @@ fetch() { # OPTION...: the payload of V
   tiny_payload "$BATS_TEST_TMPDIR/new.tar" 550.54.14
   kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" "$BATS_TEST_TMPDIR/new.tar" --driver "$V" --state-dir "$state" \
     --output "oci:$BATS_TEST_TMPDIR/c"
-  assert_error E_USAGE "of driver 550.54.14, wanted is $V"
+  assert_error E_USAGE "for driver 550.54.14, $V was requested"
   assert_not_exist "$BATS_TEST_TMPDIR/c"
   assert_equal "$(ls -A "$state/.tmp")" ""
   kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar"
@@ -394,7 +394,7 @@ fetch() { # OPTION...: the payload of V
     "payload $V x86_64 payload-$V-x86_64 $payload null"
   repack eval 'rm "blobs/sha256/$(jq -r ".layers[0].digest[7:]" "blobs/sha256/'"${payload#sha256:}"'")"'
   verify
-  assert_error E_INCOMPLETE "1 of 3 are missing: payload $V x86_64: its blob sha256:"
+  assert_error E_INCOMPLETE "1 of 3 are missing: payload $V x86_64: blob sha256:"
   rm "$file"
   create --payload-too --key "$dir/release.key"
   assert_error E_INCOMPLETE "1 missing"

@@ -145,5 +145,5 @@ pack() { # [VERSION]: of the fabric manager in the payload; none without
   printf 535.216.03 >"$(echo "$ROOT"/var/lib/kmodsmith/payloads/*/usr/bin/nv-fabricmanager)"
   kmodsmith init --package "$package"
   assert_status 1
-  assert_error E_DAEMON "'usr/bin/nv-fabricmanager' is of driver 535.216.03, wanted is 535.261.03"
+  assert_error E_DAEMON "'usr/bin/nv-fabricmanager' is for driver 535.216.03, 535.261.03 was requested"
 }

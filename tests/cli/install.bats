@@ -126,7 +126,7 @@ same() { # the machine is as it was, but for the lock and the state directory
     same
   done <<'EOF'
 rm package/index.json|E_MANIFEST|index.json
-rm package/oci-layout|E_NOT_FOUND|is no OCI layout: it has no oci-layout
+rm package/oci-layout|E_NOT_FOUND|is not an OCI layout: it has no oci-layout
 rm -r "$package"; touch "$package"|E_SYSTEM|Not a directory
 rm -r "$package"|E_NOT_FOUND|No such file
 : >package/index.json|E_MANIFEST|index.json
@@ -134,14 +134,14 @@ echo '[1,2]' >package/index.json|E_MANIFEST|index.json
 head -c 200 /dev/urandom >package/index.json|E_MANIFEST|index.json
 : >"$(blob package manifest)"|E_DIGEST|bytes
 sed -i s/open/oben/ "$(blob package config)"|E_DIGEST|sha256
-rm "$(blob package config)"|E_MANIFEST|is not there
+rm "$(blob package config)"|E_MANIFEST|is missing
 rm "$(blob package layer)"|E_NOT_FOUND|sha256
-printf x >>"$(blob package layer)"|E_TOO_LARGE|and more came
+printf x >>"$(blob package layer)"|E_TOO_LARGE|received more
 truncate -s -1 "$(blob package layer)"|E_DIGEST|sha256
-layout "$package" 6.1.0-56-cloud-amd64 --label format=2|E_MANIFEST|is not of format 1
-layout "$package" 6.1.0-56-cloud-amd64 --label driver=|E_MANIFEST|lacks labels
-layout "$package" 6.1.0-56-cloud-amd64 --label 'files=[{"name":"../nvidia.ko"}]'|E_MANIFEST|lacks labels
-rm package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_MANIFEST|lacks labels
+layout "$package" 6.1.0-56-cloud-amd64 --label format=2|E_MANIFEST|does not have format 1
+layout "$package" 6.1.0-56-cloud-amd64 --label driver=|E_MANIFEST|labels of its configuration are missing or invalid
+layout "$package" 6.1.0-56-cloud-amd64 --label 'files=[{"name":"../nvidia.ko"}]'|E_MANIFEST|labels of its configuration are missing or invalid
+rm package.d/nvidia-uvm.ko; layout "$package" 6.1.0-56-cloud-amd64 --label modules=nvidia,nvidia-uvm|E_MANIFEST|labels of its configuration are missing or invalid
 truncate -s 700 package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
 head -c 3000 /dev/urandom >package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
 : >package.d/nvidia.ko; layout "$package" 6.1.0-56-cloud-amd64|E_ELF|nvidia.ko
@@ -367,7 +367,7 @@ bound_to() { # DRIVER: who has the first GPU
   printf x >>"$(blob "$package" layer)"
   kmodsmith check --package "$package"
   assert_status 1
-  assert_error E_TOO_LARGE "and more came"
+  assert_error E_TOO_LARGE "received more"
 }
 
 @test "users beyond 2^31 are themselves in JSON, not negative" {
@@ -463,7 +463,7 @@ bound_to() { # DRIVER: who has the first GPU
 @test "--insecure-skip-verify: loud, counted, and doctor tells; without it an unsigned package is refused" {
   loadable
   kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package"
-  assert_error E_UNTRUSTED "no key that counts for this source"
+  assert_error E_UNTRUSTED "no key for this source"
   assert_equal "$(calls)" ""
   kmodsmith doctor --json
   assert_json '.checks[] | select(.name == "packages") | .state' pass

@@ -63,7 +63,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   echo another >"$BATS_TEST_TMPDIR/clash/usr/bin/sh"
   tar -cf "$BATS_TEST_TMPDIR/clash.tar" -C "$BATS_TEST_TMPDIR/clash" usr
   pack "$BATS_TEST_TMPDIR/clash.tar" --base "$BATS_TEST_TMPDIR/base.tar" --output "dir:$dir"
-  assert_error E_PAYLOAD "'usr/bin/sh' is in '$BATS_TEST_TMPDIR/base.tar' and, with other content, in '$BATS_TEST_TMPDIR/clash.tar'"
+  assert_error E_PAYLOAD "'usr/bin/sh' is in '$BATS_TEST_TMPDIR/base.tar' and, with different content, in '$BATS_TEST_TMPDIR/clash.tar'"
   assert_not_exist "$dir"
   pack "$BATS_TEST_TMPDIR/payload.tar" --base "$BATS_TEST_TMPDIR/none.tar" --output "dir:$dir"
   assert_error E_NOT_FOUND "--base"
@@ -178,7 +178,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_status 1
   echo '{"driver": "535.261.03"}' >"$dir/payload.json"
   kmodsmith plan --payload "$dir"
-  assert_error E_PAYLOAD "does not say driver, arch and digest"
+  assert_error E_PAYLOAD "needs driver, arch and digest"
   assert_equal "$(calls)" ""
 }
 

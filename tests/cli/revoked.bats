@@ -187,10 +187,10 @@ vouched() { # FILTER EXPECTED: of the only package in the store
     kmodsmith "store ls" --json
     assert_json '.[0].vouched.code' "${code/#0/null}"
   done <<EOF
-{"prefix": "oci:$site", "threshold": 2}|E_UNTRUSTED|1 of 2 signatures hold
-{"prefix": "oci:$site", "keys": []}|E_UNTRUSTED|has no key that counts
-{"prefix": "oci:$site", "catalog": "required"}|E_UNSIGNED|was in no catalogue, and the policy for 'oci:$site' demands one
-{"prefix": "oci:/elsewhere", "keys": ["ours"]}|E_UNTRUSTED|has no key that counts
+{"prefix": "oci:$site", "threshold": 2}|E_UNTRUSTED|1 of 2 required signatures
+{"prefix": "oci:$site", "keys": []}|E_UNTRUSTED|has no key for
+{"prefix": "oci:$site", "catalog": "required"}|E_UNSIGNED|was in no catalogue, but the policy for 'oci:$site' requires one
+{"prefix": "oci:/elsewhere", "keys": ["ours"]}|E_UNTRUSTED|has no key for
 {"prefix": "oci:$site", "keys": ["ours"]}|0|
 EOF
 }

@@ -179,7 +179,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   kmodsmith sign "$layout" --key "$dir/absent.key"
   assert_error E_KEY "absent.key"
   kmodsmith sign "$dir" --key "$dir/release.key"
-  assert_error E_NOT_FOUND "is no OCI layout"
+  assert_error E_NOT_FOUND "is not an OCI layout"
   kmodsmith sign "$layout" --key "$dir/release.key" --package absent
   assert_error E_NOT_FOUND "has no 'absent'"
   kmodsmith sign "$layout" --key "$dir/release.key" --expires 7

@@ -22,7 +22,7 @@ driver_image() { # ARGUMENT...
   assert_regex "$stderr" '--driver tells'
   driver_image --driver 535.999.01 "$file" # made up
   assert_failure
-  assert_regex "$stderr" "is of driver $DRIVER, wanted is 535.999.01" # made up
+  assert_regex "$stderr" "is for driver $DRIVER, 535.999.01 was requested" # made up
   [ ! -e "$BATS_TEST_TMPDIR/out/driver/oci.tar" ]
 }
 @test "the driver image made twice is the same image" {

@@ -199,7 +199,7 @@ static void refused_before_the_load(void **state)
 		  FABRIC,
 		  "version is : 535.216.03",
 		  { .switches = 4 },
-		  "'" FABRIC "' is of driver 535.216.03, wanted is 535.261.03" },
+		  "'" FABRIC "' is for driver 535.216.03, 535.261.03 was requested" },
 		{ "one that nobody needs", FABRIC, "version is : 535.216.03", { 0 }, NULL },
 		{ "optional, of the same branch", PERSISTENCED, "535.171.04", { 0 }, NULL },
 		{ "NVLink5 without its subnet manager",

@@ -167,23 +167,23 @@ static void test_refused(void **state)
 		{ "a library",
 		  { { "usr/lib64/libnvidia-ml.so.550.54.14", "x", NULL } },
 		  E_USAGE,
-		  "'usr/lib64/libnvidia-ml.so.550.54.14' is of driver 550.54.14, wanted is 535.261.03" },
+		  "'usr/lib64/libnvidia-ml.so.550.54.14' is for driver 550.54.14, 535.261.03 was requested" },
 		{ "fabric manager",
 		  { { "usr/bin/nv-fabricmanager", "127.0.0.1 and 535.161.07\n", NULL } },
 		  E_USAGE,
-		  "'usr/bin/nv-fabricmanager' is of driver 535.161.07, wanted is 535.261.03" },
+		  "'usr/bin/nv-fabricmanager' is for driver 535.161.07, 535.261.03 was requested" },
 		{ "persistenced of another branch",
 		  { { "usr/bin/nvidia-persistenced", "550.54.14", NULL } },
 		  E_USAGE,
-		  "is of driver 550.54.14" },
+		  "is for driver 550.54.14" },
 		{ "persistenced of another branch, and a number that only begins as a version",
 		  { { "usr/bin/nvidia-persistenced", "535.2 550.54.14", NULL } },
 		  E_USAGE,
-		  "is of driver 550.54.14" },
+		  "is for driver 550.54.14" },
 		{ "another firmware",
 		  { { "lib/firmware/nvidia/550.54.14/gsp.bin", "x", NULL } },
 		  E_USAGE,
-		  "is of driver 550.54.14" },
+		  "is for driver 550.54.14" },
 		{ "another program",
 		  { { "usr/bin/nvidia-smi", "another " V, NULL } },
 		  E_PAYLOAD,
@@ -272,11 +272,11 @@ static void test_run(void **state)
 		{ "another driver",
 		  { { ".manifest", "x\n550.1.1\n1\n1\n1\n1\n1\n1\nx 0644 MANPAGE x\n", NULL } },
 		  E_USAGE,
-		  "is of driver 550.1.1" },
+		  "is for driver 550.1.1" },
 		{ "a file is missing",
 		  { { ".manifest", HEAD "nvidia-smi 0755 UTILITY_BINARY\n", NULL } },
 		  E_PAYLOAD,
-		  "lacks the file 'nvidia-smi'" },
+		  "has no file 'nvidia-smi'" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_strv struct strv bad = { 0 };
@@ -405,7 +405,7 @@ static void test_what_the_tag_leads_to(void **state)
 		const char *text;
 	} rows[] = {
 		{ "of another driver", &older, 0, 0, "driver version is 470.256.02, wanted 535.261.03" },
-		{ "headers", &headers, -1, E_MANIFEST, "is no application/vnd.kmodsmith.payload.v1" },
+		{ "headers", &headers, -1, E_MANIFEST, "is not of type application/vnd.kmodsmith.payload.v1" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_place struct place p;

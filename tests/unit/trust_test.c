@@ -181,9 +181,9 @@ static void test_policies_that_are_none(void **state)
 		{ ENTRY("\"threshold\":65"), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"threshold\":\"2\""), "'threshold', which must be", E_CONFIG },
 		{ ENTRY("\"keys\":\"alice\""), "'keys', which must be", E_CONFIG },
-		{ ENTRY("\"keys\":[\"dave\"]"), "'dave' is no key", E_CONFIG },
-		{ ENTRY("\"keys\":[\"ca\"]"), "'ca' is no key", E_CONFIG },
-		{ ENTRY("\"keys\":[7]"), "is no key", E_CONFIG },
+		{ ENTRY("\"keys\":[\"dave\"]"), "'dave' is not a key", E_CONFIG },
+		{ ENTRY("\"keys\":[\"ca\"]"), "'ca' is not a key", E_CONFIG },
+		{ ENTRY("\"keys\":[7]"), "is not a key", E_CONFIG },
 		{ ENTRY("\"unsigned\":\"yes\""), "'unsigned', which must be \"refuse\" or \"accept\"", E_CONFIG },
 		{ ENTRY("\"unsigned\":true"), "'unsigned', which must be", E_CONFIG },
 		{ ENTRY("\"catalog\":\"refuse\""), "'catalog', which must be", E_CONFIG },
@@ -256,7 +256,7 @@ static void test_rights(void **state)
 		assert_int_equal(chown(path, rows[i].owner, 0), 0);
 		assert_int_equal(chmod(path, rows[i].mode), 0);
 		expect(trust_open(&folder.root, &t, &err) == (rows[i].is_ok ? 0 : -1), path);
-		expect(rows[i].is_ok || (err.code == E_RIGHTS && strstr(err.text, "others than root")), path);
+		expect(rows[i].is_ok || (err.code == E_RIGHTS && strstr(err.text, "users other than root")), path);
 	}
 }
 
