@@ -8,8 +8,8 @@
 #include "cluster/agent/loop.h"
 #include "cluster/kube/client.h"
 #include "cmd/common/job.h"
-#include "cmd/container/serve.h"
 #include "journal/node_lock.h"
+#include "service/service.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -246,7 +246,7 @@ static int agent_loop(const struct agent_host *host, struct err *err)
 	int signal = 0;
 	if (agent_open(&site, &a, err) < 0)
 		return -1;
-	serve_block(&set);
+	service_block(&set);
 	while (!(signal = next_agent_signal(&set)))
 		agent_turn(&a, IDLE_MS);
 	agent_child_stop(&agent_run.child, LEAVE_MS);
@@ -337,7 +337,7 @@ static int open_agent_kube(const struct values *v, const struct machine *m, stru
 	return r < 0 ? -1 : kube_open(&config, ret, err);
 }
 
-static int serve_node(struct values *v, const struct machine *m, const char *boot, struct err *err)
+static int service_node(struct values *v, const struct machine *m, const char *boot, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;
 	auto_root struct root state = ROOT_NONE;
@@ -370,9 +370,9 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 static int idle_until_signal(struct err *err)
 {
 	sigset_t signals;
-	serve_block(&signals);
+	service_block(&signals);
 	log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
-	return serve(NULL, 0, &signals, err) < 0 ? -1 : 0;
+	return service_run(NULL, 0, &signals, err) < 0 ? -1 : 0;
 }
 
 static int run_agent(void *values, char **args, size_t count, struct err *err)
@@ -385,7 +385,7 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 		return err_set(err, E_USAGE, "an agent needs --node NAME and --policy FILE");
 	if (machine_open(&v->job.origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	return facts_has_gpu(&f) ? serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) :
+	return facts_has_gpu(&f) ? service_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) :
 				   idle_until_signal(err);
 }
 

@@ -59,6 +59,8 @@ int job_stage(struct job *job, struct err *err);
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
+// The same, without making a directory: ret stays closed where there is none.
+int job_state_existing(const char *state_dir, const struct machine *m, struct root *ret, struct err *err);
 // The same for a command that only looks. A user whose home cannot be used gets an empty one, which goes with `spare`,
 // and a warning.
 struct job_temp_state {

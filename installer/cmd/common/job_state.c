@@ -23,6 +23,13 @@ int job_state(const struct job_values *values, const struct machine *m, struct r
 	return root_sub(&base, USER_PATH, ret, err);
 }
 
+int job_state_existing(const char *state_dir, const struct machine *m, struct root *ret, struct err *err)
+{
+	if (state_dir)
+		return root_init(ret, state_dir, err);
+	return root_exists(&m->host, JOB_STATE) ? root_sub(&m->host, JOB_STATE, ret, err) : 0;
+}
+
 // A name that nobody can take beforehand, in a directory that everybody writes to.
 static int make_temp_state(struct job_temp_state *ret, struct err *err)
 {

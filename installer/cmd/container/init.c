@@ -3,16 +3,26 @@
 // unloads it.
 #include "cmd/common/job.h"
 #include "cmd/common/termlog.h"
-#include "cmd/container/serve_agent.h"
-#include "cmd/container/serve_kernels.h"
-#include "cmd/container/serve_peermem.h"
+#include "cmd/container/init_agent.h"
+#include "cmd/container/watch.h"
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
 #include "host/capabilities.h"
+#include "service/service_agent.h"
+#include "service/service_peermem.h"
 #include "status/gpu_operator.h"
 #include "status/liveness.h"
 
 #include <stdio.h>
+
+extern const struct cmd cmd_agent;
+
+enum { MOFED_WAIT_S = 1200 };
+
+struct peermem_values {
+	bool is_requested, is_host_mofed;
+	unsigned timeout_s;
+};
 
 struct values {
 	struct job_values job;
@@ -61,8 +71,8 @@ struct init_start {
 	struct liveness liveness;
 	struct progress shown, watch;
 	const struct values *values;
-	struct serve_agent agent;
-	struct serve_part agent_part;
+	struct service_agent agent;
+	struct service_part agent_part;
 	bool is_told;     // that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
@@ -127,8 +137,11 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 			"roll-out; see kmodsmith-operator(7)");
 	if (!v->node || !*v->node || !v->policy)
 		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
-	serve_agent_open(tables, v, &s->agent, &s->agent_part);
-	int r = serve_agent_request(&v->job, err);
+	auto_launch_words struct launch_words words = { 0 };
+	strv_add(&words.args, str_dup(cmd_agent.name));
+	opt_words(tables, v, &cmd_agent, &words.args, &words.env);
+	service_agent_open(&words, &s->agent, &s->agent_part);
+	int r = init_agent_request(&v->job, err);
 	s->has_request = r > 0;
 	return r < 0 ? -1 : 0;
 }
@@ -156,7 +169,7 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 
 static void init_start_done(struct init_start *s)
 {
-	serve_agent_done(&s->agent);
+	service_agent_done(&s->agent);
 	liveness_done(&s->liveness);
 	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
@@ -180,19 +193,19 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	auto_status struct status status = { 0 };
 	int opened = job_open(&v->job, true, &job, err);
 	if (is_left_to_rollout(v, &job, opened, err)) {
-		serve_block(stop);
+		service_block(stop);
 		return 1;
 	}
 	if (opened < 0)
 		return -1;
 	if (job.session.plan.outcome == PLAN_NO_GPU) {
-		serve_block(stop);
+		service_block(stop);
 		log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
 		return 0;
 	}
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
-	serve_block(stop);
+	service_block(stop);
 	log_info("ready: driver %s, %s", job.session.plan.driver, flavour_name(job.session.plan.flavour));
 	return 1;
 }
@@ -224,7 +237,7 @@ static bool may_prebuild_compile(const struct values *v)
 	return is_prebuilding(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
 }
 
-static int open_kernels_part(const struct values *v, struct serve_kernels *ret, struct serve_part *ret_part,
+static int open_kernels_part(const struct values *v, struct watch_part *ret, struct service_part *ret_part,
 			     struct err *err)
 {
 	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
@@ -233,11 +246,11 @@ static int open_kernels_part(const struct values *v, struct serve_kernels *ret, 
 	if (v->is_agent) // it may be another one by then
 		told.job.driver = NULL;
 	const struct watch_values watch = { .job = told.job, .next_roots = v->next_roots };
-	return serve_kernels_open(&watch, tables, &told, ret, ret_part, err);
+	return watch_part_open(&watch, tables, &told, ret, ret_part, err);
 }
 
 // A failure to prebuild for other kernels must not stop the service.
-static size_t add_kernels(const struct values *v, struct serve_kernels *kernels, struct serve_part *ret)
+static size_t add_kernels(const struct values *v, struct watch_part *kernels, struct service_part *ret)
 {
 	struct err why;
 	if (!is_prebuilding(v))
@@ -248,15 +261,43 @@ static size_t add_kernels(const struct values *v, struct serve_kernels *kernels,
 	return 0;
 }
 
+static int add_peermem(const struct init_start *s, struct root *state, struct progress *progress,
+		       struct service_peermem *peermem, struct service_part *ret, struct err *err)
+{
+	const struct values *v = s->values;
+	const struct machine *m = &s->machine;
+	if (!v->rdma.is_requested)
+		return 0;
+	if (job_state_existing(v->job.state_dir, m, state, err) < 0)
+		return -1;
+	peermem->peermem = (struct peermem){ .host = &m->host,
+					     .kern = &m->kern,
+					     .state = state->fd < 0 ? NULL : state,
+					     .trust_dir = v->job.origin.trust_dir,
+					     .sys = &m->sys,
+					     .is_host_mofed = v->rdma.is_host_mofed,
+					     .timeout_ms = job_unload_timeout_ms(v->rdma.timeout_s ? v->rdma.timeout_s :
+												     MOFED_WAIT_S),
+					     .unload_timeout_ms = job_unload_timeout_ms(0),
+					     .progress = progress };
+	*ret = service_peermem_part(peermem);
+	return 1;
+}
+
 static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
-	const struct common *common = &s->values->job.origin.remote.common;
-	auto_serve_peermem struct serve_peermem peermem = SERVE_PEERMEM_NONE;
-	auto_serve_kernels struct serve_kernels kernels = SERVE_KERNELS_NONE;
-	struct serve_part parts[SERVE_PARTS_MAX - 1];
-	int more = 0;
-	if (has_driver)
-		more = serve_peermem_open(common, &s->values->job, &s->values->rdma, &peermem, parts, err);
+	auto_root struct root state = ROOT_NONE;
+	auto_progress struct progress progress = show_progress_log(), daemons_progress = show_progress_log();
+	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
+	struct service_peermem peermem = { 0 };
+	struct service_part parts[SERVICE_PARTS_MAX - 1];
+	const struct service_daemons daemons = { .host = &s->machine.host,
+						 .kern = &s->machine.kern,
+						 .sys = &s->machine.sys,
+						 .progress = &daemons_progress,
+						 .say = write_operator_ready,
+						 .ctx = s };
+	int more = has_driver ? add_peermem(s, &state, &progress, &peermem, parts, err) : 0;
 	if (more < 0)
 		return -1;
 	size_t count = (size_t)more;
@@ -265,12 +306,12 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 	if (has_driver && s->values->is_agent)
 		parts[count++] = s->agent_part;
 	if (has_driver && s->values->job.is_keeping)
-		return serve_daemons(common, signals, write_operator_ready, s, parts, count, err);
+		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)
 		write_operator_ready(s, true);
 	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
 		return -1;
-	return serve(parts, count, signals, err);
+	return service_run(parts, count, signals, err);
 }
 
 // R-N3: installing needs more rights than running for months. A failure here must not fail a working node.
@@ -294,7 +335,7 @@ static int install_or_leave(const struct values *v, const struct init_start *s, 
 	if (is_mendable)
 		log_err(err);
 	if (is_mendable || !s->has_request) {
-		serve_block(stop);
+		service_block(stop);
 		log_info("the agent waits for an order");
 	}
 	return is_mendable ? 1 : r;

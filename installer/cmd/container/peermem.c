@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPUDirect RDMA's module: the main process of a container beside the driver's, and its probe.
+#include "peermem/peermem.h"
 #include "cmd/common/job.h"
-#include "cmd/container/serve_peermem.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ static int run_load(void *values, char **args, size_t count, struct err *err)
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root state = ROOT_NONE;
 	auto_progress struct progress progress = show_progress_log();
-	if (machine_open(&v->common, &m, err) < 0 || peermem_state(&m, v->state_dir, &state, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || job_state_existing(v->state_dir, &m, &state, err) < 0)
 		return -1;
 	struct peermem p = { .host = &m.host,
 			     .kern = &m.kern,

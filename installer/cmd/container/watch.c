@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/container/serve_kernels.h"
+#include "cmd/container/watch.h"
 
 extern const struct cmd cmd_watch;
 
@@ -32,15 +32,46 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
+int watch_part_open(const struct watch_values *v, const struct opt *const *tables, const void *values,
+		    struct watch_part *ret, struct service_part *ret_part, struct err *err)
+{
+	static const char *const own[] = { "watch", "--once" };
+	auto_launch_words struct launch_words words = { 0 };
+	if (machine_open(&v->job.origin.remote.common, &ret->machine, err) < 0 ||
+	    job_state(&v->job, &ret->machine, &ret->state, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		strv_add(&words.args, str_dup(own[i]));
+	for (size_t i = 0; i < v->next_roots.count; i++)
+		strv_add(&ret->roots, str_dup(v->next_roots.items[i]));
+	opt_words(tables, values, &cmd_watch, &words.args, &words.env);
+	const struct service_kernels_request request = { .host = &ret->machine.host,
+							 .kern = &ret->machine.kern,
+							 .state = &ret->state,
+							 .roots = &ret->roots,
+							 .interval_s = v->interval_s,
+							 .quiet_s = v->quiet_s };
+	service_kernels_open(&request, &words, &ret->kernels, ret_part);
+	return 0;
+}
+
+void watch_part_done(struct watch_part *p)
+{
+	service_kernels_done(&p->kernels);
+	strv_done(&p->roots);
+	root_done(&p->state);
+	machine_done(&p->machine);
+}
+
 static int watch_until_stopped(const struct watch_values *v, struct err *err)
 {
-	auto_serve_kernels struct serve_kernels kernels = SERVE_KERNELS_NONE;
-	struct serve_part part;
+	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
+	struct service_part part;
 	sigset_t signals;
-	serve_block(&signals);
-	if (serve_kernels_open(v, cmd_watch.opts, v, &kernels, &part, err) < 0)
+	service_block(&signals);
+	if (watch_part_open(v, cmd_watch.opts, v, &kernels, &part, err) < 0)
 		return -1;
-	int signal = serve(&part, 1, &signals, err);
+	int signal = service_run(&part, 1, &signals, err);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: exiting", signal);

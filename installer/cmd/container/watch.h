@@ -3,7 +3,7 @@
 // stop, and by `init` while it serves.
 #pragma once
 #include "cmd/common/job.h"
-#include "cmd/container/serve.h"
+#include "service/service_kernels.h"
 
 struct watch_values { // first the values that init shares with it
 	struct job_values job;
@@ -12,3 +12,20 @@ struct watch_values { // first the values that init shares with it
 	bool is_once, is_gated;
 };
 int watch_once(const struct watch_values *v, struct err *err); // exit status: 0 = every kernel is ready, 1 = not
+
+// The same as a part of `init` and `watch`.
+struct watch_part {
+	struct machine machine;
+	struct root state;
+	struct strv roots;
+	struct service_kernels kernels;
+};
+#define WATCH_PART_NONE                                                            \
+	((struct watch_part){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			      .state = ROOT_NONE,                                  \
+			      .kernels = SERVICE_KERNELS_NONE })
+// tables, values: options that the child is told, as far as it knows them. ret must stay where it is.
+int watch_part_open(const struct watch_values *v, const struct opt *const *tables, const void *values,
+		    struct watch_part *ret, struct service_part *ret_part, struct err *err);
+void watch_part_done(struct watch_part *p); // ends the child
+#define auto_watch_part __attribute__((cleanup(watch_part_done)))

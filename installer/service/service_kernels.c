@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/container/serve_kernels.h"
+#include "service/service_kernels.h"
 
-#include "base/process/launch.h"
+#include "base/process/log.h"
 #include "host/boot_record.h"
 #include "host/kernel.h"
 #include "next_kernel/boot_candidates.h"
@@ -12,8 +12,6 @@
 
 enum { SECOND_MS = 1000, INTERVAL_S = 15 * 60, QUIET_S = 10, CRASH_FIRST_S = 60, CRASH_DOUBLINGS = 6 };
 
-extern const struct cmd cmd_watch;
-
 static unsigned limit_seconds(unsigned seconds, unsigned otherwise)
 {
 	enum { DAY_S = 24 * 60 * 60 };
@@ -21,12 +19,13 @@ static unsigned limit_seconds(unsigned seconds, unsigned otherwise)
 }
 
 // The kernels as they are now, in one digest; what the boot loader starts is part of it.
-static int digest_kernels(const struct serve_kernels *k, char ret[DIGEST_HEX + 1], size_t *ret_count, struct err *err)
+static int digest_kernels(const struct service_kernels *k, char ret[DIGEST_HEX + 1], size_t *ret_count, struct err *err)
 {
 	auto_str char *running = NULL, *text = NULL;
 	auto_boot_candidates struct boot_candidates c = { 0 };
-	if (root_line(&k->machine.kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
-	    boot_candidates_read(&k->machine.host, &k->machine.kern, running ? running : "", &k->roots, &c, err) < 0)
+	if (root_line(k->request.kern, "proc/sys/kernel/osrelease", &running, err) < 0 ||
+	    boot_candidates_read(k->request.host, k->request.kern, running ? running : "", k->request.roots, &c, err) <
+		    0)
 		return -1;
 	str_add(&text, "%s\n", c.next ? c.next : "");
 	for (size_t i = 0; i < c.count; i++)
@@ -37,15 +36,15 @@ static int digest_kernels(const struct serve_kernels *k, char ret[DIGEST_HEX + 1
 	return 0;
 }
 
-static bool has_kernel_report(const struct serve_kernels *k)
+static bool has_kernel_report(const struct service_kernels *k)
 {
 	struct err ignored;
 	auto_kernel_report struct kernel_report f = { 0 };
-	auto_str char *boot_id = boot_record_id(&k->machine.kern);
-	return kernel_report_read(&k->machine.host, boot_id, &f, &ignored) > 0;
+	auto_str char *boot_id = boot_record_id(k->request.kern);
+	return kernel_report_read(k->request.host, boot_id, &f, &ignored) > 0;
 }
 
-static bool is_look_needed(struct serve_kernels *k)
+static bool is_look_needed(struct service_kernels *k)
 {
 	struct err why;
 	char now[DIGEST_HEX + 1];
@@ -59,7 +58,7 @@ static bool is_look_needed(struct serve_kernels *k)
 	return is_first ? count || has_kernel_report(k) : !is_same || (count && !k->is_well);
 }
 
-static void start_watch_child(struct serve_kernels *k, int64_t now_ms)
+static void start_watch_child(struct service_kernels *k, int64_t now_ms)
 {
 	struct err why;
 	pid_t child;
@@ -75,7 +74,7 @@ static void start_watch_child(struct serve_kernels *k, int64_t now_ms)
 
 static int64_t tick_kernels(void *ctx, int64_t now_ms)
 {
-	struct serve_kernels *k = ctx;
+	struct service_kernels *k = ctx;
 	kernel_watch_read(&k->kernel_watch, now_ms);
 	if (k->child)
 		return INT64_MAX;
@@ -88,7 +87,7 @@ static int64_t tick_kernels(void *ctx, int64_t now_ms)
 
 static size_t kernels_fds(void *ctx, struct pollfd *ret, size_t room)
 {
-	const struct serve_kernels *k = ctx;
+	const struct service_kernels *k = ctx;
 	if (!room || k->kernel_watch.fd < 0)
 		return 0;
 	*ret = (struct pollfd){ .fd = k->kernel_watch.fd, .events = POLLIN };
@@ -98,7 +97,7 @@ static size_t kernels_fds(void *ctx, struct pollfd *ret, size_t room)
 // One that was not well is asked again at the next interval; it knows itself what is worth another try.
 static void kernels_child_ended(void *ctx, int pid, int status, int64_t now_ms)
 {
-	struct serve_kernels *k = ctx;
+	struct service_kernels *k = ctx;
 	if (pid != k->child)
 		return;
 	k->child = 0;
@@ -115,37 +114,28 @@ static void kernels_child_ended(void *ctx, int pid, int status, int64_t now_ms)
 		 (long long)(k->due_ms - now_ms) / SECOND_MS);
 }
 
-int serve_kernels_open(const struct watch_values *v, const struct opt *const *tables, const void *values,
-		       struct serve_kernels *ret, struct serve_part *ret_part, struct err *err)
+void service_kernels_open(const struct service_kernels_request *request, struct launch_words *words,
+			  struct service_kernels *ret, struct service_part *ret_part)
 {
 	struct err why;
-	static const char *const own[] = { "watch", "--once" };
-	if (machine_open(&v->job.origin.remote.common, &ret->machine, err) < 0 ||
-	    job_state(&v->job, &ret->machine, &ret->state, err) < 0)
-		return -1;
-	if (kernel_watch_open(&ret->machine.host, &ret->state, (int64_t)limit_seconds(v->quiet_s, QUIET_S) * SECOND_MS,
-			      &ret->kernel_watch, &why) < 0)
-		log_warn("new kernels are seen every %u s only: %s", limit_seconds(v->interval_s, INTERVAL_S),
-			 why.text);
-	ret->interval_ms = (int64_t)limit_seconds(v->interval_s, INTERVAL_S) * SECOND_MS;
-	for (size_t i = 0; i < v->next_roots.count; i++)
-		strv_add(&ret->roots, str_dup(v->next_roots.items[i]));
-	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
-		strv_add(&ret->words.args, str_dup(own[i]));
-	opt_words(tables, values, &cmd_watch, &ret->words.args, &ret->words.env);
-	*ret_part = (struct serve_part){
+	const unsigned interval_s = limit_seconds(request->interval_s, INTERVAL_S);
+	if (kernel_watch_open(request->host, request->state,
+			      (int64_t)limit_seconds(request->quiet_s, QUIET_S) * SECOND_MS, &ret->kernel_watch,
+			      &why) < 0)
+		log_warn("new kernels are seen every %u s only: %s", interval_s, why.text);
+	ret->request = *request;
+	ret->interval_ms = (int64_t)interval_s * SECOND_MS;
+	ret->words = *words;
+	*words = (struct launch_words){ 0 };
+	*ret_part = (struct service_part){
 		.ctx = ret, .fds = kernels_fds, .ended = kernels_child_ended, .tick = tick_kernels
 	};
-	return 0;
 }
 
-void serve_kernels_done(struct serve_kernels *k)
+void service_kernels_done(struct service_kernels *k)
 {
 	if (k->child)
 		kill(-k->child, SIGTERM);
 	kernel_watch_done(&k->kernel_watch);
 	launch_words_done(&k->words);
-	strv_done(&k->roots);
-	root_done(&k->state);
-	machine_done(&k->machine);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/container/serve.h"
+#include "service/service.h"
 
 #include "base/core/date.h"
 
@@ -12,7 +12,7 @@
 enum { FDS_MOST = 64 };
 
 // As the first process of a container we are the parent of every orphan, and as a subreaper of each daemon.
-static void reap_children(const struct serve_part *parts, size_t count)
+static void reap_children(const struct service_part *parts, size_t count)
 {
 	int status;
 	for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;)
@@ -21,7 +21,7 @@ static void reap_children(const struct serve_part *parts, size_t count)
 				parts[i].ended(parts[i].ctx, pid, status, clock_ms());
 }
 
-static int64_t tick(const struct serve_part *parts, size_t count)
+static int64_t tick(const struct service_part *parts, size_t count)
 {
 	int64_t due = INT64_MAX;
 	for (size_t i = 0; i < count; i++) {
@@ -31,7 +31,7 @@ static int64_t tick(const struct serve_part *parts, size_t count)
 	return due;
 }
 
-static void poll_until(const struct serve_part *parts, size_t count, int signals, int64_t due)
+static void poll_until(const struct service_part *parts, size_t count, int signals, int64_t due)
 {
 	struct pollfd fds[FDS_MOST] = { { .fd = signals, .events = POLLIN } };
 	size_t used = 1;
@@ -52,7 +52,7 @@ static int read_stop_signal(int signals)
 	return 0;
 }
 
-void serve_block(sigset_t *ret)
+void service_block(sigset_t *ret)
 {
 	// SIGPIPE: a log that nobody reads is no reason to leave
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGPIPE };
@@ -62,7 +62,7 @@ void serve_block(sigset_t *ret)
 	sigprocmask(SIG_BLOCK, ret, NULL);
 }
 
-int serve(const struct serve_part *parts, size_t count, const sigset_t *signals, struct err *err)
+int service_run(const struct service_part *parts, size_t count, const sigset_t *signals, struct err *err)
 {
 	auto_fd int fd = signalfd(-1, signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
