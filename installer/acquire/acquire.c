@@ -443,22 +443,6 @@ static int try_source(struct reuse_search *h, const struct candidate *c, struct 
 	return 1;
 }
 
-static int try_all(struct reuse_search *h)
-{
-	if (h->count)
-		qsort(h->items, h->count, sizeof(*h->items), compare_candidates);
-	for (size_t i = 0; i < h->count; i++) {
-		struct candidate *c = &h->items[i];
-		struct err err;
-		int r = c->source == IN_STORE ? try_stored(h, &c->package, &err) : try_source(h, c, &err);
-		if (r > 0)
-			return 1;
-		if (r < 0)
-			note_objection(h, err.code, str_dup(err.text));
-	}
-	return 0;
-}
-
 static int read_wanted_kernel(struct reuse_search *h, struct err *err)
 {
 	const struct acquire *o = h->o;
@@ -505,32 +489,10 @@ static void drop_refused_candidates(struct reuse_search *h)
 		qsort(h->items, kept, sizeof(*h->items), compare_candidates);
 }
 
-static void set_why_no_candidate(struct reuse_search *h)
-{
-	struct acquire *o = h->o;
-	auto_str char *before = TAKE(o->why_not);
-	o->why_not = before ? str_fmt("%s; %s", h->why, before) : str_dup(h->why);
-	if (!o->code)
-		o->code = h->code;
-}
-
-static int choose_candidate(struct reuse_search *h, struct err *err)
-{
-	struct acquire *o = h->o;
-	progress_enter(o->progress, "reuse");
-	if (read_wanted_kernel(h, err) < 0)
-		return -1;
-	drop_refused_candidates(h);
-	int r = try_all(h);
-	if (r == 0)
-		set_why_no_candidate(h);
-	progress_end(o->progress, "reuse", "%s%s", r ? "" : "none: ", r ? o->compatible : h->why);
-	return r;
-}
-
 int acquire_find_compatible(struct acquire *o, struct err *err)
 {
 	auto_reuse_search struct reuse_search h = { .o = o, .want = o->want };
+	int r = 0;
 	h.want.release = h.want.build_id = NULL;
 	// Any other flavour is better than none, as in acquire_find().
 	h.flavour = h.want.flavour ? h.want.flavour : preferred_flavour(o, h.want.driver);
@@ -538,5 +500,27 @@ int acquire_find_compatible(struct acquire *o, struct err *err)
 	if (o->reuse == REUSE_OFF || (!h.want.driver && !h.want.source && !o->is_named))
 		return 0;
 	add_candidates(&h);
-	return h.count ? choose_candidate(&h, err) : 0;
+	if (!h.count)
+		return 0;
+	progress_enter(o->progress, "reuse");
+	if (read_wanted_kernel(&h, err) < 0)
+		return -1;
+	drop_refused_candidates(&h);
+	for (size_t i = 0; i < h.count && r <= 0; i++) {
+		struct candidate *c = &h.items[i];
+		struct err why;
+		r = c->source == IN_STORE ? try_stored(&h, &c->package, &why) : try_source(&h, c, &why);
+		if (r < 0)
+			note_objection(&h, why.code, str_dup(why.text));
+	}
+	if (r > 0) {
+		progress_end(o->progress, "reuse", "%s", o->compatible);
+		return 1;
+	}
+	auto_str char *before = TAKE(o->why_not);
+	o->why_not = before ? str_fmt("%s; %s", h.why, before) : str_dup(h.why);
+	if (!o->code)
+		o->code = h.code;
+	progress_end(o->progress, "reuse", "none: %s", h.why);
+	return 0;
 }
