@@ -59,7 +59,7 @@ assert_not_ready() {
   for _ in 1 2; do
     kmodsmith install --driver 535.261.03
     assert_error E_FIRMWARE "verify: firmware: nvidia/535.261.03/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)"
-    [[ $stderr == *"next: put the firmware of the exact version below /lib/firmware"* ]] || told | fail
+    [[ $stderr == *"next: install the firmware of the exact version in the host's /lib/firmware"* ]] || told | fail
     assert_equal "$(loads)" ""
     assert_not_ready E_FIRMWARE
   done

@@ -337,7 +337,7 @@ static int open_agent_kube(const struct values *v, const struct machine *m, stru
 	return r < 0 ? -1 : kube_open(&config, ret, err);
 }
 
-static int service_node(struct values *v, const struct machine *m, const char *boot, struct err *err)
+static int serve_node(struct values *v, const struct machine *m, const char *boot, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;
 	auto_root struct root state = ROOT_NONE;
@@ -385,7 +385,7 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 		return err_set(err, E_USAGE, "an agent needs --node NAME and --policy FILE");
 	if (machine_open(&v->job.origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	return facts_has_gpu(&f) ? service_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) :
+	return facts_has_gpu(&f) ? serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) :
 				   idle_until_signal(err);
 }
 
