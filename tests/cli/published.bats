@@ -97,7 +97,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   kmodsmith install --package "$package" --param nvidia:NVreg_EnableMSI=0
   assert_status 0
   assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,prepare,unload,load,nodes,verify
-  [[ $stderr == *"prepare "*"driver 535.261.03 open could come back"*"unload "* ]] || told | fail
+  [[ $stderr == *"prepare "*"can roll back to driver 535.261.03 open"*"unload "* ]] || told | fail
 }
 
 @test "R-H1: a failed run tells the phases up to the failure with their times, in text and in JSON" {
