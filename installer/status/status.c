@@ -159,7 +159,7 @@ void status_check_request(struct status *s, const struct modules *l, const char 
 	for (size_t i = 0; i < modules->count && !missing; i++)
 		missing = modules_find(l, modules->items[i]) ? NULL : modules->items[i];
 	bool is_equal = str_eq(l->version, driver) && l->flavour == flavour && !missing;
-	add_check(s, "wish", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
+	add_check(s, "request", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
 		  missing ? ", and this is not loaded: " : "", missing ? missing : "");
 	set_ready(s);
 }

@@ -18,7 +18,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_equal "$(published '.last_run | [.outcome, .error] | map(tostring) | join(" ")')" "change null"
   assert_equal "$(published '[.last_run.phases[].phase] | join(",")')" detect,preflight,package,prove,load,nodes,verify
   assert_equal "$(published '.checks | all(.pass)')" true
-  assert_equal "$(published '[.checks[].name] | unique | join(",")')" driver,firmware,flavour,gpus,module,nodes,wish
+  assert_equal "$(published '[.checks[].name] | unique | join(",")')" driver,firmware,flavour,gpus,module,nodes,request
   snapshot
   kmodsmith install --driver 535.261.03
   assert_status 0
