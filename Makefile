@@ -12,7 +12,7 @@ Q := $(if $(filter 0,$(V)),@)
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 
-PKGS := libelf jansson libcurl libssl libcrypto libseccomp
+PKGS := libelf jansson libcurl libssl libcrypto libseccomp libkmod
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 # Its tar writer drags in references to nettle, which the linker drops again but wants to see.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
@@ -59,12 +59,12 @@ $B/kmodsmith: $B/installer/main.o $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostbyname,--wrap=dlopen
-# The same program for foreign roots: needs no file of the place where it runs, and asks nobody (base/http/http_lib.c, base/formats/yaml.c).
-static: $B/kmodsmith-static
-$B/kmodsmith-static: $B/installer/main.o $B/static/http/http_lib.o $B/static/formats/yaml.o $(LIB)
+STATIC_OBJ := $(patsubst %,$B/static/%.o,installer/base/http/http_lib installer/base/formats/yaml kmod/load/host_modules)
+static: $B/kmodsmith-static # for foreign roots: needs no file of the place where it runs, and asks nobody
+$B/kmodsmith-static: $B/installer/main.o $(STATIC_OBJ) $(LIB)
 	@echo "  LD      $@"
-	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl,$(PKGS)))
-$B/static/%.o: installer/base/%.c Makefile
+	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl libkmod,$(PKGS)))
+$B/static/%.o: %.c Makefile
 	@echo "  CC      $< (static)"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -DKMODSMITH_STATIC -MMD -MP -c -o $@ $<
@@ -146,4 +146,4 @@ install: $B/kmodsmith $(MAN)
 clean:
 	rm -rf build
 
--include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(wildcard $B/static/*/*.d $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)
+-include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

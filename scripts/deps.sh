@@ -6,7 +6,7 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev
-    zlib1g-dev libacl1-dev libcurl4-openssl-dev libseccomp-dev libyaml-dev nettle-dev"
+    zlib1g-dev libacl1-dev libcurl4-openssl-dev libseccomp-dev libkmod-dev libyaml-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
   [cli]="bats bats-support bats-assert bats-file ccache jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl

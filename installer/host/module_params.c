@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// modprobe.d is read here and not through libkmod: libkmod always adds the real /proc/cmdline and follows links of the
-// configuration directories out of the host's root (Debian's nvidia.conf is an absolute link), both wrong when the
-// host is a directory. The rules are modprobe.d(5): file names in order, the first directory wins for a name, '\' at
-// the end joins lines, '#' starts a comment line. Words that cannot matter to a direct load (alias, install, softdep)
-// are skipped.
 #include "host/module_params.h"
 
 #include "host/module_set.h"
+#include "kmod/load/host_modules.h"
 
 #include <ctype.h>
 
-static const char *const modprobe_dirs[] = {
-	"etc/modprobe.d", "run/modprobe.d", "usr/local/lib/modprobe.d", "usr/lib/modprobe.d", "lib/modprobe.d",
-};
 static const char *const driver_files[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem" };
 static const char command_line[] = "kernel command line";
 
@@ -31,25 +24,6 @@ void module_params_done(struct module_params *p)
 	free(p->items);
 	strv_done(&p->blacklist);
 	*p = (struct module_params){ 0 };
-}
-
-// Next blank-separated word, quotes respected and dropped; NULL = end.
-static char *next_param_word(const char **text)
-{
-	const char *s = *text;
-	while (isspace((unsigned char)*s))
-		s++;
-	if (!*s)
-		return NULL;
-	char *word = mem_alloc(strlen(s) + 1), *end = word;
-	for (bool is_quoted = false; *s && (is_quoted || !isspace((unsigned char)*s)); s++) {
-		if (*s == '"')
-			is_quoted = !is_quoted;
-		else
-			*end++ = *s;
-	}
-	*text = s;
-	return word;
 }
 
 static bool is_param_name(const char *s, size_t len)
@@ -92,94 +66,20 @@ static void blacklist(struct module_params *p, const char *module)
 		strv_add(&p->blacklist, TAKE(name));
 }
 
-static void parse_modprobe_line(struct module_params *p, const char *line, const char *where)
-{
-	auto_str char *verb = next_param_word(&line);
-	if (!str_eq(verb, "options") && !str_eq(verb, "blacklist"))
-		return;
-	auto_str char *module = next_param_word(&line);
-	if (!module)
-		return;
-	if (str_eq(verb, "blacklist")) {
-		blacklist(p, module);
-		return;
-	}
-	for (char *word; (word = next_param_word(&line)); free(word))
-		set_param(p, module, word, PARAM_MODPROBE, where);
-}
-
-static void parse_modprobe_text(struct module_params *p, char *text, const char *where)
-{
-	for (char *join; (join = strstr(text, "\\\n"));)
-		join[0] = join[1] = ' ';
-	for (char *line = text, *next; line; line = next) {
-		next = strchr(line, '\n');
-		if (next)
-			*next++ = '\0';
-		parse_modprobe_line(p, line, where);
-	}
-}
-
-// Files of all directories by name; items are paths, names tells duplicates.
-static int list_modprobe_files(const struct root *host, struct strv *names, struct strv *dirs, struct err *err)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(modprobe_dirs); i++) {
-		auto_strv struct strv here = { 0 };
-		if (root_list(host, modprobe_dirs[i], &here, err) < 0)
-			return -1;
-		for (size_t j = 0; j < here.count; j++) {
-			if (!str_ends(here.items[j], ".conf") || strv_has(names, here.items[j]))
-				continue;
-			strv_add(names, str_dup(here.items[j]));
-			strv_add(dirs, str_dup(modprobe_dirs[i]));
-		}
-	}
-	return 0;
-}
-
-static void parse_cmdline_word(struct module_params *p, const char *word)
-{
-	static const char *const lists[] = { "modprobe.blacklist=", "module_blacklist=" };
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		if (str_starts(word, lists[i])) {
-			auto_strv struct strv names = { 0 };
-			strv_split(&names, word + strlen(lists[i]), ",");
-			for (size_t j = 0; j < names.count; j++)
-				blacklist(p, names.items[j]);
-			return;
-		}
-	size_t len = strcspn(word, ".=");
-	if (word[len] != '.')
-		return;
-	auto_str char *module = str_ndup(word, len);
-	set_param(p, module, word + len + 1, PARAM_CMDLINE, command_line);
-}
-
 int module_params_read_modprobe(struct module_params *p, const struct root *host, const struct root *kern,
 				struct err *err)
 {
-	auto_strv struct strv names = { 0 }, dirs = { 0 }, order = { 0 };
-	if (list_modprobe_files(host, &names, &dirs, err) < 0)
-		return err_wrap(err, "read the host's module options");
-	for (size_t i = 0; i < names.count; i++)
-		strv_add(&order, str_fmt("%s/%s", names.items[i], dirs.items[i]));
-	strv_sort(&order);
-	for (size_t i = 0; i < order.count; i++) {
-		const char *slash = strchr(order.items[i], '/');
-		auto_str char *path = str_fmt("%s/%.*s", slash + 1, (int)(slash - order.items[i]), order.items[i]);
-		auto_str char *text = NULL;
-		int r = root_read(host, path, &text, NULL, err);
-		if (r < 0)
-			return err_wrap(err, "read the host's module options");
-		if (r > 0)
-			parse_modprobe_text(p, text, path);
+	auto_host_modules struct host_modules m = { 0 };
+	if (host_modules_read(host, kern, &m, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m.count; i++) {
+		const struct host_param *param = &m.params[i];
+		set_param(p, param->module, param->word, param->where ? PARAM_MODPROBE : PARAM_CMDLINE,
+			  param->where ? param->where : command_line);
 	}
-	auto_str char *cmdline = NULL;
-	int r = root_read(kern, "proc/cmdline", &cmdline, NULL, err);
-	const char *rest = cmdline;
-	for (char *word; r > 0 && (word = next_param_word(&rest)); free(word))
-		parse_cmdline_word(p, word);
-	return r < 0 ? -1 : 0;
+	for (size_t i = 0; i < m.blacklist.count; i++)
+		blacklist(p, m.blacklist.items[i]);
+	return 0;
 }
 
 int module_params_read_drivers(struct module_params *p, const struct root *self, struct err *err)
@@ -194,7 +94,7 @@ int module_params_read_drivers(struct module_params *p, const struct root *self,
 		for (size_t j = 0; j < lines.count; j++) {
 			const char *rest = str_trim(lines.items[j]);
 			auto_str char *bad = NULL;
-			for (char *word; *rest != '#' && !bad && (word = next_param_word(&rest)); free(word))
+			for (char *word; *rest != '#' && !bad && (word = host_modules_next_word(&rest)); free(word))
 				if (!set_param(p, driver_files[i], word, PARAM_DRIVERS, path))
 					bad = str_dup(word);
 			if (bad)

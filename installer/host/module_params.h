@@ -27,8 +27,8 @@ struct module_params {
 void module_params_done(struct module_params *p);
 #define auto_module_params __attribute__((cleanup(module_params_done)))
 
-// Each reads one source and must be called in the order of strength; module_params_read() does all of it. Files of
-// modprobe.d: etc, run, usr/local/lib, usr/lib, lib; the first directory with a file name wins, files in name order.
+// Each reads one source and must be called in the order of strength; module_params_read() does all of it.
+// modprobe.d and the kernel command line, see kmod/load/host_modules.h.
 int module_params_read_modprobe(struct module_params *p, const struct root *host, const struct root *kern,
 				struct err *err);
 // self = the root of our own container or host, where /drivers is mounted.

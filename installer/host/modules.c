@@ -16,20 +16,20 @@ static const struct {
 
 char *module_canonical(const char *name)
 {
-	static const char *const variants[] = { "-current", "-tesla", "-legacy" };
+	static const char *const variants[] = { "_current", "_tesla", "_legacy" };
 	char *s = str_dup(name);
-	for (size_t i = 0; str_starts(s, "nvidia-") && i < ARRAY_SIZE(variants); i++) {
+	for (char *c = s; *c; c++)
+		*c = *c == '-' ? '_' : *c;
+	for (size_t i = 0; str_starts(s, "nvidia_") && i < ARRAY_SIZE(variants); i++) {
 		char *start = s + strlen("nvidia");
 		if (!str_starts(start, variants[i]))
 			continue;
 		char *end = start + strlen(variants[i]);
-		if (*end == '-' && isdigit((unsigned char)end[1])) // "-470", "-390xx"
-			end += 1 + strcspn(end + 1, "-");
+		if (*end == '_' && isdigit((unsigned char)end[1])) // "_470", "_390xx"
+			end += 1 + strcspn(end + 1, "_");
 		memmove(start, end, strlen(end) + 1);
 		break;
 	}
-	for (char *c = s; *c; c++)
-		*c = *c == '-' ? '_' : *c;
 	return s;
 }
 

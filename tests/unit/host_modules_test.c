@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// modprobe.d as modprobe itself reads it, of a host that is a directory.
+#include "kmod/load/host_modules.h"
+
+#include "tests/unit/tempdir.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+
+// "MODULE WORD FILE" a line, then the blacklist.
+static char *read_host(const struct folder *t)
+{
+	struct err err = { 0 };
+	auto_host_modules struct host_modules m = { 0 };
+	if (host_modules_read(&t->root, &t->root, &m, &err) < 0)
+		fail_msg("%s", err.text);
+	char *text = str_dup("");
+	for (size_t i = 0; i < m.count; i++)
+		str_add(&text, "%s %s %s\n", m.params[i].module, m.params[i].word,
+			m.params[i].where ? m.params[i].where : "-");
+	auto_str char *blacklist = strv_join(&m.blacklist, " ");
+	str_add(&text, "%s", blacklist);
+	return text;
+}
+
+#define FILE_A "etc/modprobe.d/a.conf"
+#define IN_A " " FILE_A "\n"
+
+static void test_lines(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{ "", "" },
+		{ "\n\n", "" },
+		{ "options nvidia-drm modeset=1 fbdev", "nvidia_drm modeset=1" IN_A "nvidia_drm fbdev" IN_A },
+		{ "options nvidia A=\"x y\"\tB=2\r\nblacklist nova-core\r\n",
+		  "nvidia A=x y" IN_A "nvidia B=2" IN_A "nova_core" },
+		{ "options nvidia A=1 \\\n  B=2 \\", "nvidia A=1" IN_A "nvidia B=2" IN_A }, // the end joins nothing
+		{ "options nvidia A=1\\\nB=2\n", "nvidia A=1B=2" IN_A }, // a line that goes on has no blank
+		{ "  # options nvidia A=1\n#\noptions nvidia B=2 # C=3\n",
+		  "nvidia B=2" IN_A "nvidia #" IN_A "nvidia C=3" IN_A },
+		{ "options nvidia A=1\noptions nvidia A=2\n", "nvidia A=1" IN_A "nvidia A=2" IN_A },
+		// What leads modprobe to a module or away from it.
+		{ "alias gpu nvidia\noptions gpu A=1\n", "gpu A=1" IN_A },
+		{ "softdep nvidia pre: ipmi_msghandler post: nvidia-uvm\noptions nvidia A=1\n", "nvidia A=1" IN_A },
+		{ "install nvidia /bin/false\nremove nvidia /bin/false\nblacklist nvidia\n", "nvidia" },
+		// Nothing that libkmod understands, before and after something that it does.
+		{ "options\noptions nvidia\nblacklist\nsoftdep\n}{ \"\nblacklist a\n\1\2\377 x\nblacklist b\n", "a b" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		folder_make(&t);
+		tempdir_write(&t, FILE_A, rows[i].text);
+		auto_str char *got = read_host(&t);
+		assert_string_equal(got, rows[i].want);
+	}
+}
+
+static void test_no_modprobe_d(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	folder_make(&t);
+	tempdir_write(&t, "proc/cmdline", "quiet drm.debug=0x1 nvidia-uvm.x=\"a b\" module_blacklist=a,b\n");
+	auto_str char *got = read_host(&t);
+	assert_string_equal(got, "drm debug=0x1 -\nnvidia-uvm x=a b -\na b");
+}
+
+static void test_files_in_order(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	folder_make(&t);
+	tempdir_write(&t, "usr/lib/modprobe.d/b.conf", "blacklist b_usr\n");
+	tempdir_write(&t, "lib/modprobe.d/z.conf", "blacklist z_lib\n");
+	tempdir_write(&t, "run/modprobe.d/c.conf", "blacklist c_run\n");
+	tempdir_write(&t, "etc/modprobe.d/c.conf", "blacklist c_etc\n");
+	tempdir_write(&t, "usr/local/lib/modprobe.d/a.conf", "blacklist a_local");
+	tempdir_write(&t, "etc/modprobe.d/c.conf.dpkg-old", "blacklist old\n");
+	auto_str char *got = read_host(&t);
+	assert_string_equal(got, "a_local b_usr c_etc z_lib");
+}
+
+static void test_links_stay_in_the_root(void **state)
+{
+	(void)state;
+	auto_folder struct folder t;
+	folder_make(&t);
+	tempdir_write(&t, "outside.conf", "blacklist outside\n");
+	auto_str char *outside = root_path(&t.root, "outside.conf");
+	tempdir_write(&t, "etc/alternatives/glx", "blacklist inside\n");
+	tempdir_link(&t, "etc/modprobe.d/nvidia.conf", "/etc/alternatives/glx");
+	tempdir_link(&t, "etc/modprobe.d/absolute.conf", outside); // of the machine, where it exists
+	tempdir_link(&t, "etc/modprobe.d/dotdot.conf", "../../../../../../../../../etc/alternatives/glx");
+	tempdir_link(&t, "etc/modprobe.d/dangling.conf", "/nowhere");
+	auto_str char *got = read_host(&t);
+	assert_string_equal(got, "inside inside");
+}
+
+static void test_large_files(void **state)
+{
+	(void)state;
+	enum { LONG = 1 << 20, LINES = 20000 };
+	auto_folder struct folder t;
+	auto_str char *word = mem_alloc(LONG + 1), *lines = str_dup("");
+	folder_make(&t);
+	memset(word, 'x', LONG);
+	auto_str char *line = str_fmt("options nvidia %s", word);
+	tempdir_write(&t, "etc/modprobe.d/line.conf", line);
+	for (size_t i = 0; i < LINES; i++)
+		str_add(&lines, "options nvidia NVreg_%zu=%040zu\n", i, i);
+	tempdir_write(&t, "etc/modprobe.d/lines.conf", lines);
+	struct err err;
+	auto_host_modules struct host_modules m = { 0 };
+	assert_int_equal(host_modules_read(&t.root, &t.root, &m, &err), 0);
+	assert_int_equal(m.count, 1 + LINES);
+	assert_string_equal(m.params[0].word, word);
+}
+
+// Of this machine. 0 = it was not taken for the host's, 2 = there is no right to replace it.
+static int read_with_cmdline(const struct folder *t)
+{
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+		return 2;
+	auto_str char *path = root_path(&t->root, "cmdline");
+	if (mount(path, "/proc/cmdline", NULL, MS_BIND, NULL) < 0)
+		return 2;
+	struct err err;
+	auto_host_modules struct host_modules m = { 0 };
+	if (host_modules_read(&t->root, &t->root, &m, &err) < 0)
+		return 1;
+	return m.count == 1 && str_eq(m.params[0].word, "A=1") && m.blacklist.count == 1 ? 0 : 1;
+}
+
+static void test_our_own_command_line_is_not_the_hosts(void **state)
+{
+	(void)state;
+	int status;
+	auto_folder struct folder t;
+	folder_make(&t);
+	tempdir_write(&t, FILE_A, "options nvidia A=1\nblacklist nouveau\n");
+	tempdir_write(&t, "cmdline", "nvidia.A=2 nvidia.B=3 modprobe.blacklist=nvidia,nova_core drm.debug=1\n");
+	pid_t child = fork();
+	if (child == 0)
+		_exit(read_with_cmdline(&t));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 2)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_lines),          cmocka_unit_test(test_no_modprobe_d),
+		cmocka_unit_test(test_files_in_order), cmocka_unit_test(test_links_stay_in_the_root),
+		cmocka_unit_test(test_large_files),    cmocka_unit_test(test_our_own_command_line_is_not_the_hosts),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
