@@ -6,6 +6,7 @@
 #include "kmod/load/host_modules.h"
 
 #include "base/file/file.h"
+#include "kmod/module/elf.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -203,4 +204,18 @@ int host_modules_read(const struct root *host, const struct root *kern, struct h
 	*ret = m;
 	m = (struct host_modules){ 0 };
 	return 0;
+}
+
+char *host_modules_argument(const struct host_modules *m, const char *module)
+{
+	char *ret = str_dup("");
+	for (size_t i = 0; i < m->count; i++) {
+		const char *word = m->params[i].word, *value = strchr(word, '=');
+		if (!module_name_eq(m->params[i].module, module))
+			continue;
+		const char *quote = value && strpbrk(value, " \t") ? "\"" : "";
+		value = value ? value + 1 : word + strlen(word);
+		str_add(&ret, "%s%.*s%s%s%s", *ret ? " " : "", (int)(value - word), word, quote, value, quote);
+	}
+	return ret;
 }

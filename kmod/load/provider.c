@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load/provider.h"
 
+#include "kmod/load/host_modules.h"
 #include "kmod/load/load.h"
 
 #include <fcntl.h>
@@ -107,14 +108,15 @@ bool provider_has(const struct root *host, const char *release, const char *need
 	return true;
 }
 
-static int load_provider(const struct root *host, const struct root *kern, const struct sys *sys, const char *path,
-			 int timeout_ms, struct err *err)
+static int load_provider(const struct root *host, const struct root *kern, const struct sys *sys,
+			 const struct host_modules *options, const char *path, int timeout_ms, struct err *err)
 {
 	auto_module struct module m = MODULE_NONE;
 	auto_fd int fd = root_open(host, path, O_RDONLY, err);
 	if (fd < 0 || module_read(fd, path, &m, err) < 0)
 		return -1;
-	return load_module(sys, kern, &m, NULL, timeout_ms, err);
+	auto_str char *argument = host_modules_argument(options, m.name);
+	return load_module(sys, kern, &m, argument, timeout_ms, err);
 }
 
 // What is wrong with a module of the host's is no fault of the driver that needs it.
@@ -129,11 +131,13 @@ int provider_load(const struct root *host, const struct root *kern, const struct
 		  const char *need, int timeout_ms, struct err *err)
 {
 	auto_strv struct strv paths = { 0 };
+	auto_host_modules struct host_modules options = { 0 };
 	int changed = 0;
-	if (find_needed_files(host, kern, release, need, &paths, err) < 0)
+	if (find_needed_files(host, kern, release, need, &paths, err) < 0 ||
+	    (paths.count && host_modules_read(host, kern, &options, err) < 0))
 		return -1;
 	for (size_t i = paths.count; i-- > 0;) {
-		int r = load_provider(host, kern, sys, paths.items[i], timeout_ms, err);
+		int r = load_provider(host, kern, sys, &options, paths.items[i], timeout_ms, err);
 		if (r < 0)
 			return blame_host(need, err);
 		changed |= r;

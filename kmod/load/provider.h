@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules of the kernel's own tree that a driver module needs (R-P9): only those that it really imports from, found in
-// the host's lib/modules/RELEASE/modules.dep, loaded after what they need themselves.
+// the host's lib/modules/RELEASE/modules.dep, loaded after what they need themselves, with the options that the host
+// has for them.
 #pragma once
 #include "base/file/root.h"
 #include "base/process/sys.h"

@@ -47,6 +47,36 @@ static void loads_what_is_needed_in_order(void **state)
 	assert_int_equal(load(&f, "drivers/gpu/drm/drm_kms_helper", &err), 0);
 }
 
+// What keeps modprobe from a module, or gives it more of them, does not count: R-P9.
+static void each_gets_the_options_of_the_host(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_folder struct folder f;
+	make_host(&f);
+	put_module(&f, K "kernel/drivers/backlight.ko", "backlight");
+	tempdir_write(&f, "etc/modprobe.d/a.conf",
+		      "options drm debug=0x1 edid=\"a b\"\noptions i2c-core slow\noptions other x=1\n"
+		      "softdep drm pre: backlight post: backlight\nblacklist drm\ninstall drm /bin/false\n"
+		      "alias gpu drm\noptions gpu y=1\n");
+	tempdir_write(&f, "proc/cmdline", "quiet drm.debug=0x2 modprobe.blacklist=i2c_core\n");
+	assert_int_equal(load(&f, "drivers/gpu/drm/drm_kms_helper", &err), 1);
+	folder_expect(&f, ".sys-calls",
+		      "load i2c_core slow\nload drm debug=0x1 edid=\"a b\" debug=0x2\nload drm_kms_helper \n");
+}
+
+static void options_that_cannot_be_read_stop_the_load(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_folder struct folder f;
+	make_host(&f);
+	folder_dir(&f, "etc/modprobe.d/a.conf"); // for a file
+	assert_int_equal(load(&f, "drm", &err), -1);
+	assert_true(str_starts(err.text, "read the host's module options: "));
+	assert_false(root_exists(&f.root, ".sys-calls"));
+}
+
 static void a_bare_name_will_do(void **state)
 {
 	(void)state;
@@ -136,6 +166,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(loads_what_is_needed_in_order),
+		cmocka_unit_test(each_gets_the_options_of_the_host),
+		cmocka_unit_test(options_that_cannot_be_read_stop_the_load),
 		cmocka_unit_test(a_bare_name_will_do),
 		cmocka_unit_test(what_the_host_lacks_is_named),
 		cmocka_unit_test(what_is_missing_is_known_before),
