@@ -31,7 +31,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   kmodsmith agent --policy x --node ""
   assert_error E_USAGE "--node NAME"
   kmodsmith agent --policy x --node gpu1
-  assert_error E_USAGE "no --kubeconfig"
+  assert_error E_USAGE "--kubeconfig is not set"
   kmodsmith init --agent --policy x
   assert_error E_USAGE "--node NAME"
   assert_unchanged
@@ -48,7 +48,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
   rm "$ROOT/.sys-calls"
-  until_that "said 'the Node is not seen' && remembers" agent
+  until_that "said 'watching the Node' && remembers" agent
   assert_output --partial "the driver stays as it is"
   assert_equal "$(calls)" ""
   assert_equal "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" 535.261.03
@@ -59,7 +59,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
   rm "$ROOT/.sys-calls"
-  until_that "said 'the agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03 --param nvidia:NVreg_EnableMSI=0
+  until_that "said 'agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03 --param nvidia:NVreg_EnableMSI=0
   assert_output --partial "driver 535.261.03"
   assert_equal "$(calls | grep -cE '^(un)?load')" 0
 }
@@ -68,7 +68,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
-  until_that "said 'the Node is not seen' && remembers" agent
+  until_that "said 'watching the Node' && remembers" agent
   rm -rf "$ROOT"/sys/module/nvidia* "$ROOT"/run/* "$ROOT/.sys-calls"
   until_that "said 'ready: driver 535.261.03, open'" init --agent --no-daemons --driver 535.216.03 --export none
   assert_equal "$(calls | grep -c '^load')" 3
@@ -78,7 +78,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   config
   loadable
   until_that "said 'the agent waits for an order'" init --agent --no-daemons
-  until_that "said 'the agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03
+  until_that "said 'agent of Node gpu1'" init --agent --no-daemons --driver 535.216.03
   assert_output --partial E_NO_PACKAGE
   assert_equal "$(calls)" ""
 }
@@ -94,7 +94,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
     pgrep -f "kmodsmith agent .*--root=$ROOT" >"$BATS_TEST_TMPDIR/pids" &&
       tr '\0' '\n' <"/proc/$(<"$BATS_TEST_TMPDIR/pids")/environ" >"$BATS_TEST_TMPDIR/environ" &&
       tr '\0' '\n' <"/proc/$(<"$BATS_TEST_TMPDIR/pids")/cmdline" >"$BATS_TEST_TMPDIR/cmdline" &&
-      said 'the agent of Node gpu1'
+      said 'agent of Node gpu1'
   }
   until_that seen init --agent --no-daemons
   run grep -c s3cr3t "$BATS_TEST_TMPDIR/cmdline"

@@ -89,7 +89,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_output --partial 'n2 is evicting: policy-gone'
 }
 
-@test "why a node is where it is: the rules and what a slot asks for" {
+@test "why a node is where it is: the rules and conditions for a slot" {
   queue
   alter "$nodes" '.items[1].spec.unschedulable = true'
   plan --resumed --node n1
@@ -117,7 +117,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_output --partial 'so since 2027-01-15T07:55:00Z, for 5 min; cordoned by: ours'
   assert_output --partial 'at 2027-01-15T08:20:00Z: the drain is cancelled, the node returns to service'
   assert_output --partial 'drains for this target that ended without a replacement: 2 of 5'
-  refute_output --partial 'what a slot asks for'
+  refute_output --partial 'conditions for a slot'
   plan --resumed --node n1 --json
   assert_json '.slot | length' 0
   assert_json .since 2027-01-15T07:50:00Z
@@ -127,7 +127,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   alter "$nodes" '.items[2].metadata.annotations["kmodsmith.io/reason"] = "drain-timeout default/alone: nothing would start it again"'
   plan --resumed --node n2
   assert_output --partial 'its last drain ended with drain-timeout default/alone: nothing'
-  assert_output --partial 'what a slot asks for'
+  assert_output --partial 'conditions for a slot'
   plan --resumed
   assert_line --regexp '^n2 .*last drain: drain-timeout default/alone'
   plan --resumed --json
@@ -151,7 +151,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
     plan
     assert_error E_CONFIG "$text"
   done <<'END'
-.pools[0].maxParalel = 1|pools[0].maxParalel: there is no such field
+.pools[0].maxParalel = 1|pools[0].maxParalel: unknown field
 .pools[0].maxUnavailable = "110%"|pools[0].maxUnavailable: must be
 .pools[0].deadlines.evict = 0|pools[0].deadlines.evict: must be at least 1s; there is no unlimited
 .schema = 9|schema: 9 is newer
@@ -250,5 +250,5 @@ POLICY
   assert_error E_CONFIG "line 5, column 4 is not YAML"
   printf 'pools:\n- name: gpu\n  maxparallel: 2\n' >"$yaml"
   kmodsmith "rollout check-policy" "$yaml"
-  assert_error E_CONFIG "pools[0].maxparallel: there is no such field"
+  assert_error E_CONFIG "pools[0].maxparallel: unknown field"
 }

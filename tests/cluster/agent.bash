@@ -97,7 +97,7 @@ policy_passes() { # until the agent has read its policy, as it does every 5 s: f
   echo "{$word" >"$policy.none"
   mv "$policy.none" "$policy"
   for ((i = 0; i < 300; i++)); do
-    ! grep -q "the policy is not read: .*$word" "$BATS_TEST_TMPDIR/agent.log" || break
+    ! grep -q "reading the policy: .*$word" "$BATS_TEST_TMPDIR/agent.log" || break
     sleep 0.2
   done
   mv "$policy.kept" "$policy"

@@ -90,7 +90,7 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "T54: nothing is taken out for what is not on the disk, nor by a load; another driver is not validated" {
+@test "T54: the target is not staged: nothing is unloaded, nor by a load; another driver is not validated" {
   agent_start
   order 1.1 replace "$new_aim"
   await agent.ack 1.1:replace:failed:transient:not-staged

@@ -89,7 +89,7 @@ teardown() { node_end; }
   node_patch '{"metadata": {"annotations": {"nvidia.com/gpu-driver-upgrade-enabled": "true"}}}'
   manage uninstall_driver
   assert_error E_IN_USE "train-$node"
-  assert_regex "$stderr" "nobody is evicted from here: the operator's controller of upgrades does that"
+  assert_regex "$stderr" "no pod is evicted: the operator's upgrade controller does that"
   assert_untouched "plugin train"
   node_patch '{"metadata": {"annotations": null}}'
   manage uninstall_driver DRAIN_USE_FORCE=true

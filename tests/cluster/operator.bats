@@ -48,7 +48,7 @@ mark() { kube PATCH "/api/v1/nodes/$(name_of "$1")" "{\"metadata\": $2}" applica
   assert_equal "$(cordoned)" ""
   assert_equal "$(kube GET /api/v1/namespaces/default/pods | jq '.items | length')" 1
   for i in 2 3; do assert_equal "$(unloads $i)" 0; done
-  run grep -c "NVIDIA's operator drives 2 of the nodes that pools of the policy take" "$BATS_TEST_TMPDIR/coordinator-a.log"
+  run grep -c "NVIDIA's operator manages the driver on 2 of the nodes that the policy selects" "$BATS_TEST_TMPDIR/coordinator-a.log"
   assert_output 1
   kube GET /api/v1/namespaces/kmodsmith/events | jq -e '[.items[] | select(.reason == "NodesOfOtherOperator" and
     .involvedObject.name == "kmodsmith-policy" and .type == "Warning")] | length == 1' >/dev/null

@@ -168,5 +168,5 @@ END
   refute_output --partial kube-system
   kube POST "$before" '{"metadata": {"name": "kmodsmith-policy"}}' >/dev/null
   run "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG"
-  assert_output --partial "the namespace kube-system has one, of an older install: deploy/namespace.yaml says how it moves"
+  assert_output --partial "the namespace kube-system has one, of an older installation: see deploy/namespace.yaml for how to move it"
 }

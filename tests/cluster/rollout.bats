@@ -85,7 +85,7 @@ teardown() { farm_clean; }
   all_are "done" 60
   assert_equal "$(versions)" "$old $old $old"
   kubectl_kmodsmith status
-  assert_line "policy: pool gpus: driver $old in place of $new, by rollout undo"
+  assert_line "policy: pool gpus: driver $old instead of $new, by rollout undo"
   kubectl_kmodsmith undo gpus
   assert_failure
   assert_output --partial "has had no driver on all its nodes before this one"

@@ -2,7 +2,7 @@
 // One real agent (cluster/agent/loop.c) on the simulated API server, and a machine that is what a test says: its
 // policy, what is in its kernel and on its disk, who holds the driver, and how its children begin and end. What the
 // agent does and complains of is a text, a line each:
-//   begin stage 2.0 | did order 1.1: stage | trouble the policy is not read: E_CONFIG WORDS
+//   begin stage 2.0 | did order 1.1: stage | trouble reading the policy: E_CONFIG WORDS
 #pragma once
 #include "cluster/agent/agent_journal.h"
 #include "cluster/agent/loop.h"

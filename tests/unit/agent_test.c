@@ -104,7 +104,7 @@ static const struct row rows[] = {
 	  .act = AGENT_WAIT },
 	{ "the same order again, after its end", .verb = VERB_REPLACE, .step = AGENT_DONE, .loaded = OLD,
 	  .act = AGENT_WAIT },
-	{ "T15 a newer order while a child is at work", BEGUN(REPLACE), .running = true, .n = 6, .ordered = VERB_STAGE,
+	{ "T15 a newer order while a worker is running", BEGUN(REPLACE), .running = true, .n = 6, .ordered = VERB_STAGE,
 	  .act = AGENT_WAIT },
 	{ "T15 a newer order, and a change was cut off: it ends first", BEGUN(REPLACE), .boots = 1, .tries = 1, .n = 6,
 	  .ordered = VERB_STAGE, .loaded = OLD, .act = AGENT_RUN },

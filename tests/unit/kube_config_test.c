@@ -29,7 +29,7 @@ static void test_files(void **state)
 		{ "other", "clusters: []\nusers: []\n", "clusters has no 'gone', which the context names" },
 		{ "nowhere", "", "contexts has no 'nowhere', which the wish names" },
 		{ NULL, "clusters: [{name: c, cluster: {server: ftp://h}}]\nusers: [{name: u, user: {}}]\n",
-		  "server is no https address" },
+		  "server is not an https address" },
 		{ NULL,
 		  "clusters: [{name: c, cluster: {server: https://h, insecure-skip-tls-verify: true}}]\n"
 		  "users: [{name: u, user: {}}]\n",
@@ -43,7 +43,7 @@ static void test_files(void **state)
 		  "users: [{name: u, user: {auth-provider: {name: gcp}}}]\n",
 		  "auth-provider starts a program" },
 		{ NULL, "clusters: [{name: c, cluster: {server: https://h}}]\nusers: [{name: u, user: {token: [x]}}]\n",
-		  "token is no text" },
+		  "token is not a string" },
 		{ NULL,
 		  "clusters: [{name: c, cluster: {server: https://h}}]\n"
 		  "users: [{name: u, user: {client-certificate: crt.pem}}]\n",
@@ -104,7 +104,7 @@ static void test_refused(void **state)
 		{ USER("client-key: key.pem"),
 		  "client-certificate and client-key belong together, and one is missing" },
 		{ USER("client-certificate: [x]"), "client-certificate-data is no base64" },
-		{ USER("tokenFile: {}"), "token is no text" },
+		{ USER("tokenFile: {}"), "token is not a string" },
 		{ USER("tokenFile: none.pem/token"), "tokenFile" },
 		{ USER("client-certificate: crt.pem, client-key: token"), "client-key is not in PEM form" },
 		// the data, of which only the beginning is PEM
@@ -114,8 +114,8 @@ static void test_refused(void **state)
 		{ SERVER("server: https://h, proxy-url: http://p"), "proxy-url is not supported" },
 		{ SERVER("server: https://h, tls-server-name: x"), "tls-server-name is not supported" },
 		{ SERVER("server: https://h, insecure-skip-tls-verify: false"), NULL },
-		{ SERVER("certificate-authority: ca.pem"), "server is no https address" },
-		{ SERVER("server: ''"), "server is no https address" },
+		{ SERVER("certificate-authority: ca.pem"), "server is not an https address" },
+		{ SERVER("server: ''"), "server is not an https address" },
 		{ SERVER("server: http://127.0.0.1:8001"), NULL }, // kubectl proxy
 		{ SERVER("server: https://h, certificate-authority: none.pem"), "certificate-authority" },
 		{ CLUSTER "users: []\n", "users has no 'u', which the context names" },

@@ -177,9 +177,9 @@ static void test_answers(void **state)
 		int code;
 	} rows[] = {
 		{ "/ok", NULL, NULL, 0 },
-		{ "/html", NULL, "the answer is no JSON object", E_KUBE },
-		{ "/array", NULL, "the answer is no JSON object", E_KUBE },
-		{ "/empty", NULL, "the answer is no JSON object", E_KUBE },
+		{ "/html", NULL, "the answer is not a JSON object", E_KUBE },
+		{ "/array", NULL, "the answer is not a JSON object", E_KUBE },
+		{ "/empty", NULL, "the answer is not a JSON object", E_KUBE },
 		{ "/401", NULL, "/401: status 401: Unauthorized", E_AUTH },
 		{ "/403", NULL, "status 403: nodes is forbidden", E_AUTH },
 		{ "/404", NULL, "status 404: nodes \"x\" not found", E_NOT_FOUND },

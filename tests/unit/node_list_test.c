@@ -47,7 +47,7 @@ static void lists_that_are_none(void **state)
 		{ "{'items':[{'metadata':{'name':7,'uid':'1'}}]}", "items[0]: metadata: must have" },
 		{ "{'items':[" NODE("a", UID_39 "0") "]}", "items[0]: metadata: must have" },
 		{ "{'items':[" NODE("a", "1") "," NODE("b", "2") "," NODE("c", "1") "]}",
-		  "items[2].metadata.uid: node 'a' has it, too" },
+		  "items[2].metadata.uid: node 'a' has the same one" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_node_list struct node_list r = { 0 };

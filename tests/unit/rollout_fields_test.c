@@ -88,7 +88,7 @@ static void deadlines_by_name(void **state)
 	}
 }
 
-#define LIMIT "pools[0].maxParallel: must be a number of nodes or a part such as \"10%\"; 0 pauses"
+#define LIMIT "pools[0].maxParallel: must be a number of nodes or a percentage such as \"10%\"; 0 pauses"
 static void limits(void **state)
 {
 	(void)state;
@@ -168,7 +168,7 @@ static void numbers(void **state)
 		{ "'groupOverflow':'alone'", AT(overflow), OVERFLOW_ALONE, NULL },
 		{ "'groupOverflow':'hold'", AT(overflow), OVERFLOW_HOLD, NULL },
 		{ "'drain':[]", 0, 0, "pools[0].drain: must be an object" },
-		{ "'drain':{'evicts':'all'}", 0, 0, "pools[0].drain.evicts: there is no such field" },
+		{ "'drain':{'evicts':'all'}", 0, 0, "pools[0].drain.evicts: unknown field" },
 		{ "'breaker':true", 0, 0, "pools[0].breaker: must be an object" },
 		{ "'deadlines':'1h'", 0, 0, "pools[0].deadlines: must be an object" },
 	};
@@ -186,7 +186,7 @@ static void numbers(void **state)
 static void targets(void **state)
 {
 	(void)state;
-	static const char must[] = "is no NAME or MODULE:NAME with a value without ',' and '\"'";
+	static const char must[] = "is not NAME or MODULE:NAME with a value without ',' and '\"'";
 	static const struct {
 		const char *driver, *parameter, *value;
 		bool is_good;
@@ -221,7 +221,7 @@ static void targets(void **state)
 		if (rows[i].is_good)
 			continue;
 		auto_str char *driver = str_fmt(
-			"pools[0].target.driver: '%s' is no driver version, as 570.86.15 is one", rows[i].driver);
+			"pools[0].target.driver: '%s' is not a driver version, such as 570.86.15", rows[i].driver);
 		expect(rows[i].parameter ?
 			       str_starts(err.text, "pools[0].target.parameters: '") && str_ends(err.text, must) :
 			       str_eq(err.text, driver),
@@ -252,9 +252,9 @@ static void words_and_texts(void **state)
 		  "pools[0].target.flavour: must be a word of letters, digits, '.', '_', '/' and '-', at most 23" },
 		{ "'drain':{'waitFor':'%s'}", 1, NULL },
 		{ "'drain':{'waitFor':'%s'}", 63, NULL }, // the longest name of a label
-		{ "'drain':{'waitFor':'%s'}", 257, "pools[0].drain.waitFor: must be a text of 1 to 256 bytes" },
-		{ "'drain':{'waitFor':'%s'}", 0, "pools[0].drain.waitFor: must be a text of 1 to 256 bytes" },
-		{ "'drain':{'waitFor':7}", 0, "pools[0].drain.waitFor: must be a text of 1 to 256 bytes" },
+		{ "'drain':{'waitFor':'%s'}", 257, "pools[0].drain.waitFor: must be a string of 1 to 256 bytes" },
+		{ "'drain':{'waitFor':'%s'}", 0, "pools[0].drain.waitFor: must be a string of 1 to 256 bytes" },
+		{ "'drain':{'waitFor':7}", 0, "pools[0].drain.waitFor: must be a string of 1 to 256 bytes" },
 		{ "'drain':{'force':'true'}", 0, "pools[0].drain.force: must be true or false" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -289,7 +289,7 @@ static void the_longest_text(void **state)
 			"{\"groupBy\":\"%s\",\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\"}}]}", key);
 		assert_int_equal(parse(text, &p, &err), len > 256 ? -1 : 0);
 		assert_string_equal(len > 256 ? err.text : p.group_by,
-				    len > 256 ? "groupBy: must be a text of 1 to 256 bytes" : key);
+				    len > 256 ? "groupBy: must be a string of 1 to 256 bytes" : key);
 	}
 }
 
@@ -317,7 +317,7 @@ static void lists(void **state)
 		{ "'windows':{}", "", 0, "pools[0].windows: must be a list" },
 		{ "'windows':[7]", "", 0, "pools[0].windows[0]: must be an object" },
 		{ "'windows':[{'from':'01:00','to':'05:00','on':'Mon'}]", "", 0,
-		  "pools[0].windows[0].on: there is no such field" },
+		  "pools[0].windows[0].on: unknown field" },
 		{ "'windows':[" WINDOW ",{'from':'01:00','to':'05:00','days':'Mon'}]", "", 0,
 		  "pools[0].windows[1].days: must be a list" },
 		{ "'windows':[{'from':'01:00','to':'05:00','days':['Mon'%s]}]", ",'Mon'", 6, NULL },
@@ -328,7 +328,7 @@ static void lists(void **state)
 		{ "'waves':true", "", 0, "pools[0].waves: must be a list" },
 		{ "'waves':['canary']", "", 0, "pools[0].waves[0]: must be an object" },
 		{ "'waves':[{'count':1}]", "", 0, "pools[0].waves[0].name: is missing" },
-		{ "'waves':[{'name':'x','counts':1}]", "", 0, "pools[0].waves[0].counts: there is no such field" },
+		{ "'waves':[{'name':'x','counts':1}]", "", 0, "pools[0].waves[0].counts: unknown field" },
 		{ "'waves':[{'name':'x','selector':{'a':'b'},'count':1}]", "", 0,
 		  "pools[0].waves[0]: must have one of selector, percent and count" },
 		{ "'waves':[{'name':'x','selector':{}}]", "", 0,
@@ -337,9 +337,9 @@ static void lists(void **state)
 		  "pools[0].waves[0].selector: must be an object of labels" },
 		{ "'waves':[{'name':'x','percent':60},{'name':'y','percent':40}]", "", 0, NULL },
 		{ "'waves':[{'name':'x','percent':60},{'name':'y','percent':41}]", "", 0,
-		  "pools[0].waves: the parts are 101% together" },
+		  "pools[0].waves: the percentages add up to 101%" },
 		{ "'selector':[]", "", 0, "pools[0].selector: must be an object of labels" },
-		{ "'selector':{'a':1}", "", 0, "pools[0].selector.a: must be a text" },
+		{ "'selector':{'a':1}", "", 0, "pools[0].selector.a: must be a string" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_policy struct policy p = POLICY_NONE;

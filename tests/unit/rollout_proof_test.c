@@ -305,7 +305,7 @@ static const struct said_row validating[] = {
 	{ { .name = "probed, and ill", CHANGING(VALIDATING, VALIDATE), DONE, .loaded = NEW, .health = NEW },
 	  is_ill,
 	  "restoring, for validation-failed, order taken back, failed new, deadline +600s" },
-	{ { .name = "another driver is in the kernel", CHANGING(VALIDATING, VALIDATE), ACCEPTED, .loaded = OTHER },
+	{ { .name = "another driver is loaded", CHANGING(VALIDATING, VALIDATE), ACCEPTED, .loaded = OTHER },
 	  NULL,
 	  "restoring, for drift, order taken back, failed new, deadline +600s" },
 	{ { .name = "none of ours is in the kernel", CHANGING(VALIDATING, VALIDATE), ACCEPTED, .foreign_module = true },

@@ -153,7 +153,7 @@ static void whom_no_pool_has_is_counted_where_it_is_at_home(void **state)
 	} rows[] = {
 		{ "evicting+ours+slot queued+A queued+A", 1, 0, 1, 1 },
 		{ "waiting+ours+wait+jobs queued+A queued+A", 0, 1, 1, 2 },
-		{ "evicting+ours queued+A queued+A", 1, 0, 1, 2 }, // granted: it is entered into the ledger
+		{ "evicting+ours queued+A queued+A", 1, 0, 1, 2 }, // granted: it is added to the ledger
 	};
 	for (size_t is_home = 0; is_home < 2; is_home++)
 		for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -31,19 +31,17 @@ static void a_change_that_ends_boots_is_undone(void **state)
 	s.site.boot = "boot-2";
 	fixture_again(&s);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: it was cut off: goes on\nbegin swap 2.0\n", "the second boot");
+	fixture_expect_log(&s, "did replace: interrupted: resuming\nbegin swap 2.0\n", "the second boot");
 	s.site.boot = "boot-3";
 	s.policy = SEAT_POLICY("3.0"); // nobody names 1.0 or 2.0 any more: the agent remembers
 	fixture_again(&s);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: it was tried too often: the previous driver comes back\nbegin swap 1.0\n",
+	fixture_expect_log(&s, "did replace: no attempt is left: restoring the previous driver\nbegin swap 1.0\n",
 			   "the third boot");
 	is_loaded(&s, "1.0");
 	fixture_child_ends(&s, "", 0);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s,
-			   "did replace: failed boot-loop: it was tried too often, and the previous driver was brought "
-			   "back\n",
+	fixture_expect_log(&s, "did replace: failed boot-loop: no attempt is left; the previous driver was restored\n",
 			   "the way back");
 	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:permanent:boot-loop");
 	fixture_end(&s);
@@ -58,7 +56,7 @@ static void a_child_that_is_killed_is_started_three_times(void **state)
 		fixture_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
 		s.end.is_crash = true;
 		fixture_run(&s, 1000);
-		fixture_expect_log(&s, "did replace: who did it was killed: again\nbegin swap 2.0\n", "again");
+		fixture_expect_log(&s, "did replace: worker was killed; retrying\nbegin swap 2.0\n", "again");
 	}
 	fixture_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
 	s.end.is_crash = true;
@@ -76,7 +74,7 @@ static void what_is_found_done_is_done(void **state)
 	is_loaded(&s, "2.0");
 	fixture_again(&s);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: done: it is in the kernel, and was not told\n", "found");
+	fixture_expect_log(&s, "did replace: done: the target is loaded, which was not reported yet\n", "found");
 	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:done");
 	fixture_end(&s);
 }
@@ -113,7 +111,7 @@ static void a_revival_that_failed_is_not_repeated_by_the_next_agent(void **state
 	s.site.boot = "boot-2";
 	fixture_again(&s);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did boot: booted: what works here is loaded again\nbegin revive 1.0\n", "booted");
+	fixture_expect_log(&s, "did boot: booted: loading the last good driver\nbegin revive 1.0\n", "booted");
 	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	fixture_run(&s, 1000);
 	fixture_again(&s);
@@ -122,8 +120,7 @@ static void a_revival_that_failed_is_not_repeated_by_the_next_agent(void **state
 	s.site.boot = "boot-3";
 	fixture_again(&s);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did boot: booted: what works here is loaded again\nbegin revive 1.0\n",
-			   "but in the next");
+	fixture_expect_log(&s, "did boot: booted: loading the last good driver\nbegin revive 1.0\n", "but in the next");
 	fixture_end(&s);
 }
 

@@ -111,13 +111,13 @@ static void a_node_that_cannot_be_looked_at(void **state)
 	fixture_order(&s, "1.1", "stage", "2.0");
 	fixture_run(&s, 35000);
 	assert_in_range(s.looks - looks, 3, 5); // every ten seconds
-	fixture_expect_log(&s, "trouble this node cannot be looked at: E_SYSTEM the disk is gone\n", "said once");
+	fixture_expect_log(&s, "trouble reading the state of this node: E_SYSTEM the disk is gone\n", "said once");
 	assert_string_equal(fixture_note(&s, "loaded"), loaded);
 	assert_string_equal(fixture_note(&s, "store"), store);
 	s.look_code = 0;
 	s.facts.store[1] = fixture_target_hash("2.0");
 	fixture_run(&s, 10500);
-	fixture_expect_log(&s, "did order 1.1: stage\ndid stage: done: it is on the disk already\n", "it goes on");
+	fixture_expect_log(&s, "did order 1.1: stage\ndid stage: done: the target is staged already\n", "it goes on");
 	fixture_end(&s);
 }
 
@@ -127,8 +127,8 @@ static void a_policy_that_says_nothing_changes_nothing(void **state)
 	static const struct {
 		const char *text, *policy, *says;
 	} table[] = {
-		{ "it is gone", NULL, "trouble the policy is not read: E_NOT_FOUND there is no policy\n" },
-		{ "it is nonsense", "{\"pools\": 7}", "trouble the policy is not read: E_CONFIG " },
+		{ "it is gone", NULL, "trouble reading the policy: E_NOT_FOUND there is no policy\n" },
+		{ "it is nonsense", "{\"pools\": 7}", "trouble reading the policy: E_CONFIG " },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct fixture s;
@@ -144,7 +144,7 @@ static void a_policy_that_says_nothing_changes_nothing(void **state)
 		s.facts.store[1] = fixture_target_hash("2.0");
 		fixture_order(&s, "1.1", "stage", "2.0"); // as the one of before has it
 		fixture_run(&s, 1000);
-		expect(strstr(s.log, "did stage: done: it is on the disk already\n"), s.log);
+		expect(strstr(s.log, "did stage: done: the target is staged already\n"), s.log);
 		fixture_end(&s);
 	}
 }
@@ -304,7 +304,7 @@ static void what_a_node_is_not_told_it_is_told_later(void **state)
 	sim_fault(s.sim, &(struct sim_fault){
 				 .what = SIM_STATUS, .status = 403, .client = "agent", .verb = "patch", .times = 3 });
 	fixture_run(&s, 60000);
-	assert_true(str_starts(s.log, "trouble the Node is not told: "));
+	assert_true(str_starts(s.log, "trouble writing to the Node: "));
 	assert_ptr_equal(strchr(s.log, '\n'), s.log + strlen(s.log) - 1); // said once
 	assert_true(*fixture_note(&s, "loaded"));
 	// What was told is over, and the same trouble is another one then.
@@ -313,7 +313,7 @@ static void what_a_node_is_not_told_it_is_told_later(void **state)
 	sim_fault(s.sim, &(struct sim_fault){
 				 .what = SIM_STATUS, .status = 403, .client = "agent", .verb = "patch", .times = 1 });
 	fixture_run(&s, 90000);
-	assert_true(str_starts(s.log, "trouble the Node is not told: "));
+	assert_true(str_starts(s.log, "trouble writing to the Node: "));
 	fixture_end(&s);
 }
 
@@ -327,9 +327,9 @@ static void what_cannot_be_seen_is_seen_later(void **state)
 	s.facts.store[1] = fixture_target_hash("2.0");
 	fixture_order(&s, "1.1", "stage", "2.0");
 	fixture_run(&s, 20000);
-	assert_true(str_starts(s.log, "trouble the Node is not seen: "));
+	assert_true(str_starts(s.log, "trouble watching the Node: "));
 	auto_str char *rest = str_dup(strchr(s.log, '\n') + 1);
-	assert_string_equal(rest, "did order 1.1: stage\ndid stage: done: it is on the disk already\n");
+	assert_string_equal(rest, "did order 1.1: stage\ndid stage: done: the target is staged already\n");
 	fixture_end(&s);
 }
 

@@ -51,25 +51,25 @@ static char *events(const struct fixture *s)
 	return ret ? ret : str_dup("");
 }
 
-static const char WAY[] = "did by its own order: staging\n"
+static const char WAY[] = "did mode self: staging\n"
 			  "did order 1.1: stage\n"
 			  "did stage: done as ordered\n"
 			  "begin stage 2.0\n"
-			  "did stage: done: it is on the disk\n"
-			  "did by its own order: queued\n"
-			  "did by its own order: evicting\n"
+			  "did stage: done: the target is staged\n"
+			  "did mode self: queued\n"
+			  "did mode self: evicting\n"
 			  "did order 1.2: none\n"
-			  "did by its own order: replacing\n"
+			  "did mode self: replacing\n"
 			  "did order 1.5: replace\n"
 			  "did replace: done as ordered\n"
 			  "begin swap 2.0\n"
-			  "did replace: done: it is in the kernel\n"
-			  "did by its own order: validating\n"
+			  "did replace: done: the target is loaded\n"
+			  "did mode self: validating\n"
 			  "did order 1.6: validate\n"
 			  "did validate: done as ordered\n"
 			  "begin probe 2.0\n"
 			  "did validate: done: it works\n"
-			  "did by its own order: done\n"
+			  "did mode self: done\n"
 			  "did order 1.7: none\n";
 
 // Nothing of cordons: there are none.
@@ -83,11 +83,11 @@ static void from_one_driver_to_the_next(void **state)
 	go_on(&s, 60);
 	fixture_expect_log(&s, WAY, "the whole way");
 	auto_str char *told = events(&s);
-	assert_string_equal(told, "Normal RolloutDone by its own order: done\n"
-				  "Normal RolloutEvicting by its own order: evicting\n"
-				  "Normal RolloutQueued by its own order: queued\n"
-				  "Normal RolloutReplacing by its own order: replacing\n"
-				  "Normal RolloutValidating by its own order: validating");
+	assert_string_equal(told, "Normal RolloutDone mode self: done\n"
+				  "Normal RolloutEvicting mode self: evicting\n"
+				  "Normal RolloutQueued mode self: queued\n"
+				  "Normal RolloutReplacing mode self: replacing\n"
+				  "Normal RolloutValidating mode self: validating");
 	size_t calls = sim_count(s.sim, "agent", NULL);
 	go_on(&s, 600);
 	fixture_expect_log(&s, "", "and nothing more");
@@ -102,8 +102,8 @@ static void without_an_api_server(void **state)
 	self_begin(&s);
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_PARTITION, .client = "agent" });
 	go_on(&s, 60);
-	assert_true(str_starts(s.log, "did by its own order: staging\n"));
-	assert_true(str_ends(s.log, "did by its own order: done\ndid order 1.7: none\n"));
+	assert_true(str_starts(s.log, "did mode self: staging\n"));
+	assert_true(str_ends(s.log, "did mode self: done\ndid order 1.7: none\n"));
 	auto_str char *told = events(&s);
 	assert_string_equal(told, "");
 	fixture_end(&s);
@@ -118,7 +118,7 @@ static void without_the_right_to_make_events(void **state)
 	sim_fault(s.sim, &(struct sim_fault){ .what = SIM_STATUS, .status = 403, .resource = "events", .times = 100 });
 	go_on(&s, 60);
 	assert_non_null(strstr(s.log, "trouble an event: "));
-	assert_non_null(strstr(s.log, "did by its own order: done\n"));
+	assert_non_null(strstr(s.log, "did mode self: done\n"));
 	assert_non_null(strstr(s.log, "did order 1.7: none\n"));
 	fixture_end(&s);
 }
@@ -130,11 +130,11 @@ static void who_uses_the_driver_is_waited_for(void **state)
 	self_begin(&s);
 	s.holders = 1;
 	go_on(&s, 120);
-	assert_true(str_ends(s.log, "did by its own order: evicting\ndid order 1.2: none\n"));
+	assert_true(str_ends(s.log, "did mode self: evicting\ndid order 1.2: none\n"));
 	assert_string_equal(fixture_note(&s, "holders"), "1 1 pod-0");
 	s.holders = 0;
 	go_on(&s, 30);
-	assert_true(str_ends(s.log, "did by its own order: done\ndid order 1.7: none\n"));
+	assert_true(str_ends(s.log, "did mode self: done\ndid order 1.7: none\n"));
 	fixture_end(&s);
 }
 
@@ -157,14 +157,14 @@ static void a_driver_that_cannot_be_loaded_is_undone(void **state)
 	go_on(&s, 60);
 	fixture_expect_log(&s,
 			   "did replace: failed E_LOAD: it failed\n"
-			   "did by its own order: restoring" WHY "did order 1.7: validate\n"
+			   "did mode self: restoring" WHY "did order 1.7: validate\n"
 			   "did validate: done as ordered\nbegin probe 1.0\ndid validate: done: it works\n"
-			   "did by its own order: rolledback" WHY "did order 1.8: none\n",
+			   "did mode self: rolledback" WHY "did order 1.8: none\n",
 			   "the way back");
 	auto_str char *told = events(&s);
-	assert_non_null(strstr(told, "Warning RolloutRestoring by its own order: restoring" WHY));
-	assert_non_null(strstr(told, "Warning RolloutRolledback by its own order: rolledback (replace-failed E_LOAD"));
-	assert_non_null(strstr(told, "Normal RolloutReplacing by its own order: replacing\n"));
+	assert_non_null(strstr(told, "Warning RolloutRestoring mode self: restoring" WHY));
+	assert_non_null(strstr(told, "Warning RolloutRolledback mode self: rolledback (replace-failed E_LOAD"));
+	assert_non_null(strstr(told, "Normal RolloutReplacing mode self: replacing\n"));
 	fixture_end(&s);
 }
 

@@ -131,7 +131,7 @@ static void its_own_orders_cannot_be_written(void **state)
 	s.log = str_dup("");
 	unblock(&s, "agent/self.json");
 	fixture_run(&s, 11000);
-	assert_true(str_starts(s.log, "did by its own order: staging\n"));
+	assert_true(str_starts(s.log, "did mode self: staging\n"));
 	assert_string_equal(fixture_note(&s, "trouble"), "");
 	assert_int_equal(s.children, 1);
 	fixture_end(&s);

@@ -12,17 +12,17 @@ static const struct row {
 	const char *log, *ack;
 } rows[] = {
 	{ "a driver is fetched", "stage", "2.0", "1.0", false, "", 0,
-	  "did order 1.1: stage\ndid stage: done as ordered\nbegin stage 2.0\ndid stage: done: it is on the disk\n",
+	  "did order 1.1: stage\ndid stage: done as ordered\nbegin stage 2.0\ndid stage: done: the target is staged\n",
 	  "1.1:stage:done" },
-	{ "it is on the disk already", "stage", "2.0", "1.0", true, NULL, 0,
-	  "did order 1.1: stage\ndid stage: done: it is on the disk already\n", "1.1:stage:done" },
+	{ "the target is staged already", "stage", "2.0", "1.0", true, NULL, 0,
+	  "did order 1.1: stage\ndid stage: done: the target is staged already\n", "1.1:stage:done" },
 	{ "it cannot be fetched", "stage", "2.0", "1.0", false, "E_NO_PACKAGE", FAILING_TRANSIENT,
 	  "did order 1.1: stage\ndid stage: done as ordered\nbegin stage 2.0\n"
 	  "did stage: failed E_NO_PACKAGE: it failed\n",
 	  "1.1:stage:failed:transient:E_NO_PACKAGE" },
 	{ "a driver is replaced", "replace", "2.0", "1.0", true, "", 0,
 	  "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n"
-	  "did replace: done: it is in the kernel\n",
+	  "did replace: done: the target is loaded\n",
 	  "1.1:replace:done" },
 	{ "somebody uses it", "replace", "2.0", "1.0", true, "E_IN_USE", FAILING_BUSY,
 	  "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n"
@@ -30,17 +30,17 @@ static const struct row {
 	  "1.1:replace:failed:busy:E_IN_USE" },
 	{ "nothing is taken out for what is not there", "replace", "2.0", "1.0", false, NULL, 0,
 	  "did order 1.1: replace\n"
-	  "did replace: failed not-staged: nothing is taken out for what is not on the disk\n",
+	  "did replace: failed not-staged: the target is not staged: nothing is unloaded\n",
 	  "1.1:replace:failed:transient:not-staged" },
 	{ "a driver is loaded where there is none", "load", "2.0", "", true, "", 0,
-	  "did order 1.1: load\ndid load: done as ordered\nbegin swap 2.0\ndid load: done: it is in the kernel\n",
+	  "did order 1.1: load\ndid load: done as ordered\nbegin swap 2.0\ndid load: done: the target is loaded\n",
 	  "1.1:load:done" },
-	{ "a load takes nothing out", "load", "2.0", "1.0", true, NULL, 0,
-	  "did order 1.1: load\ndid load: failed not-empty: a load takes nothing out\n",
+	{ "a load order does not unload a driver", "load", "2.0", "1.0", true, NULL, 0,
+	  "did order 1.1: load\ndid load: failed not-empty: a load order does not unload a driver\n",
 	  "1.1:load:failed:transient:not-empty" },
 	{ "the driver of before comes back", "restore", "2.0", "", true, "", 0,
 	  "did order 1.1: restore\ndid restore: done as ordered\nbegin swap 2.0\n"
-	  "did restore: done: it is in the kernel\n",
+	  "did restore: done: the target is loaded\n",
 	  "1.1:restore:done" },
 	{ "what is loaded is measured", "validate", "2.0", "2.0", true, "", 0,
 	  "did order 1.1: validate\ndid validate: done as ordered\nbegin probe 2.0\ndid validate: done: it works\n",
@@ -128,7 +128,7 @@ static void a_child_that_cannot_begin_is_a_failure_of_its_order(void **state)
 	fixture_run(&s, 2000);
 	fixture_expect_log(&s,
 			   "did order 1.1: replace\ndid replace: done as ordered\n"
-			   "trouble the work cannot begin: E_LOCKED no room for a child\n"
+			   "trouble starting the worker: E_LOCKED no room for a child\n"
 			   "did replace: failed E_LOCKED: it failed\n",
 			   "begin");
 	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:transient:E_LOCKED");
@@ -164,7 +164,7 @@ static void what_nobody_names_is_not_waited_for_for_ever(void **state)
 	fixture_run(&s, 119000);
 	fixture_expect_log(&s, "did order 1.1: stage\n", "it waits");
 	fixture_run(&s, 2500);
-	fixture_expect_log(&s, "did stage: failed unknown-aim: the policy does not say what is meant\n",
+	fixture_expect_log(&s, "did stage: failed unknown-aim: the policy does not define the target\n",
 			   "it has waited");
 	assert_string_equal(fixture_note(&s, "ack"), "1.1:stage:failed:transient:unknown-aim");
 	fixture_end(&s);
@@ -185,7 +185,7 @@ static void what_means_nothing_orders_nothing(void **state)
 	fixture_expect_log(&s, "", "no such verb");
 	fixture_order(&s, "1.1", "stage", "2.0"); // it is not remembered either
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did order 1.1: stage\ndid stage: done: it is on the disk already\n",
+	fixture_expect_log(&s, "did order 1.1: stage\ndid stage: done: the target is staged already\n",
 			   "its number is free");
 	fixture_end(&s);
 }
@@ -215,7 +215,7 @@ static void an_order_is_carried_out_once_whoever_restarts(void **state)
 	s.log[0] = '\0';
 	fixture_again(&s);
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: it was cut off: goes on\nbegin swap 2.0\n", "cut off");
+	fixture_expect_log(&s, "did replace: interrupted: resuming\nbegin swap 2.0\n", "cut off");
 	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	fixture_run(&s, 1000);
 	s.log[0] = '\0';
@@ -240,8 +240,9 @@ static void another_node_of_the_name_has_no_history(void **state)
 	fixture_order(&s, "1.1", "stage", "2.0"); // a number that was lower before
 	fixture_run(&s, 10000);
 	fixture_expect_log(&s,
-			   "did the Node n1 is another one now: orders begin anew\ndid order 1.1: stage\n"
-			   "did stage: done: it is on the disk already\n",
+			   "did the Node n1 was replaced by another one of this name: its orders start over\ndid order "
+			   "1.1: stage\n"
+			   "did stage: done: the target is staged already\n",
 			   "another Node");
 	assert_string_equal(fixture_note(&s, "ack"), "1.1:stage:done");
 	fixture_end(&s);
@@ -261,7 +262,7 @@ static void all_that_is_due_is_done_in_one_turn(void **state)
 	agent_turn(&s.a, 0);
 	fixture_expect_log(&s,
 			   "did order 1.1: replace\ndid replace: done as ordered\n"
-			   "trouble the work cannot begin: E_LOCKED no room for a child\n"
+			   "trouble starting the worker: E_LOCKED no room for a child\n"
 			   "did replace: failed E_LOCKED: it failed\n",
 			   "from the order to its end");
 	s.begin_code = 0;
@@ -275,7 +276,7 @@ static void all_that_is_due_is_done_in_one_turn(void **state)
 	agent_turn(&s.a, 0);
 	fixture_expect_log(&s,
 			   "did replace: failed E_LOAD: it failed\ndid order 1.3: stage\n"
-			   "did stage: done: it is on the disk already\n",
+			   "did stage: done: the target is staged already\n",
 			   "from the end of one to the end of the next");
 	fixture_end(&s);
 }
@@ -293,7 +294,7 @@ static void boot(struct fixture *s)
 	s->log = str_dup("");
 }
 
-static const char REVIVED[] = "did boot: booted: what works here is loaded again\nbegin revive 1.0\n";
+static const char REVIVED[] = "did boot: booted: loading the last good driver\nbegin revive 1.0\n";
 
 static void after_a_boot_what_worked_is_loaded_again(void **state)
 {
@@ -360,12 +361,12 @@ static void a_revival_that_cannot_begin_is_tried_three_times(void **state)
 	while (!*s.log)
 		agent_turn(&s.a, 0);
 	fixture_expect_log(&s,
-			   "did boot: booted: what works here is loaded again\n"
-			   "trouble the work cannot begin: E_LOCKED no room for a child\n",
+			   "did boot: booted: loading the last good driver\n"
+			   "trouble starting the worker: E_LOCKED no room for a child\n",
 			   "once in a turn");
 	fixture_run(&s, 60000);
 	unsigned count = 1;
-	for (const char *at = s.log; (at = strstr(at, "trouble the work cannot begin: E_LOCKED")); at++)
+	for (const char *at = s.log; (at = strstr(at, "trouble starting the worker: E_LOCKED")); at++)
 		count++;
 	assert_int_equal(count, 3);
 	assert_string_equal(fixture_note(&s, "ack"), "");
@@ -398,9 +399,8 @@ static void damage_is_told_once_and_begins_anew(void **state)
 	static const struct {
 		const char *file, *words;
 	} table[] = {
-		{ "agent/journal.json",
-		  "trouble the agent's journal is damaged, and nothing in it is believed: E_CONFIG " },
-		{ "agent/self.json", "trouble what the agent ordered itself is not known any more: E_CONFIG " },
+		{ "agent/journal.json", "trouble the agent's journal is damaged and ignored: E_CONFIG " },
+		{ "agent/self.json", "trouble the record of the agent's own orders is lost: E_CONFIG " },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct fixture s;

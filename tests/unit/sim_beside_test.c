@@ -222,7 +222,7 @@ static void the_operator_upgrades_behind_a_proof(void **state)
 	end(&f, &coordinator);
 }
 
-// The agent's last words: the order failed for good, and another driver is in the kernel.
+// The agent's last words: the order failed for good, and another driver is loaded.
 static void say_theirs_is_loaded(struct farm *f)
 {
 	auto_str char *go = str_dup(farm_note(f, 0, "kmodsmith.io/go"));

@@ -177,7 +177,7 @@ static void what_was_undone_is_said(void **state)
 	sim_merge(f.sim, OBJECT, "%s", text);
 	farm_run(&coordinator, 1, MINUTES(1));
 	expect_words(&f, "Accepted",
-		     "True Accepted: it is in force; pool gpus: driver 535.1 in place of 535.2, by rollout undo");
+		     "True Accepted: it is in force; pool gpus: driver 535.1 instead of 535.2, by rollout undo");
 	assert_string_equal(sim_text(sim_get(f.sim, OBJECT), "status driver"), "535.1");
 	// All have what is in force, which is not what stands there: whoever waits for that is not told that it is so.
 	assert_true(farm_until(&f, &coordinator, 1, "done", NODES, MINUTES(60)));
@@ -203,7 +203,7 @@ static void nothing_is_in_force(void **state)
 	begin(&f, &coordinator, "{'pools':[]}");
 	farm_run(&coordinator, 1, MINUTES(1));
 	auto_str char *accepted = str_fmt("False InvalidPolicy: the policy is refused, and there is no last good one "
-					  "(none was accepted before): %s",
+					  "(no policy was accepted before): %s",
 					  words);
 	expect_words(&f, "Accepted", accepted);
 	expect_words(&f, "Progressing", "False NothingInForce: 0 of 0 nodes are done, 0 failed");

@@ -51,8 +51,8 @@ static void who_evicts_is_settled_first(void **state)
 		s.e.may_drain = rows[i].may_drain;
 		expect(evacuate_begin(&s.e, &err) == 0, err.text);
 		expect(s.e.may_evict == rows[i].evicts && s.e.may_drain == rows[i].drains, rows[i].name);
-		expect(rows[i].is_said ? str_eq(s.said, "nobody is evicted from here: the operator's controller of "
-							"upgrades does that (" EVACUATE_UPGRADES ")\n") :
+		expect(rows[i].is_said ? str_eq(s.said, "no pod is evicted: the operator's upgrade controller does "
+							"that (" EVACUATE_UPGRADES ")\n") :
 					 !s.said,
 		       rows[i].name);
 		expect(calls(&s, "patch") == 0, rows[i].name);
@@ -63,7 +63,7 @@ static void who_evicts_is_settled_first(void **state)
 	begin(&s, PLAIN);
 	s.e.node = "n77";
 	assert_int_equal(evacuate_begin(&s.e, &err), -1);
-	assert_string_equal(err.text, "there is no Node 'n77'; NODE_NAME says who we are");
+	assert_string_equal(err.text, "there is no Node 'n77'; check NODE_NAME");
 	end(&s);
 }
 
@@ -134,7 +134,7 @@ static void who_is_in_the_way_is_said_first(void **state)
 #define NONE_MAY                                                    \
 	"pods use the GPUs, and nothing allows to evict them here " \
 	"(ENABLE_GPU_POD_EVICTION, ENABLE_AUTO_DRAIN, " EVACUATE_UPGRADES "): "
-#define STUCK "a pod in the way may not be evicted: "
+#define STUCK "a pod that uses the GPU must not be evicted: "
 #define FORCE ": nothing would start it again; see drain.force"
 	static const struct {
 		const char *name;
@@ -277,7 +277,7 @@ static void others_who_change_the_node_all_the_time(void **state)
 			.what = SIM_STATUS, .client = "manager", .verb = "patch", .times = 1000, .status = 409 });
 	assert_int_equal(evacuate_mark_preinstalled(&s.e, &err), -1);
 	assert_int_equal(err.code, E_CONFLICT);
-	assert_string_equal(err.text, "the Node 'n00' was changed by others each of 10 times");
+	assert_string_equal(err.text, "the Node 'n00' was changed by others during each of 10 attempts");
 	assert_int_equal(busy->hits, 10);
 	sim_heal(s.sim);
 	expect(evacuate_mark_preinstalled(&s.e, &err) == 0, err.text);

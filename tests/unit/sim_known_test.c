@@ -33,11 +33,11 @@ static void a_status_that_means_nothing_stops_all(void **state)
 		{ "twice the same key", "{\\\"schema\\\":1,\\\"schema\\\":1}",
 		  "the roll-out's status: line 1 of the roll-out's status is not JSON: duplicate object key" },
 		{ "of a later version", "{\\\"schema\\\":2,\\\"pools\\\":[]}",
-		  "the roll-out's status: schema 2 of the roll-out's status is newer than 1, which this program "
-		  "knows" },
+		  "the roll-out's status: schema 2 of the roll-out's status is newer than 1, which this version "
+		  "supports" },
 		{ "a pool of nonsense",
 		  "{\\\"schema\\\":1,\\\"pools\\\":[{\\\"name\\\":\\\"gpus\\\",\\\"target\\\":7}]}",
-		  "the roll-out's status: the status of pool 'gpus' means nothing" },
+		  "the roll-out's status: the status of pool 'gpus' is not valid" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;
@@ -89,14 +89,14 @@ static void a_policy_that_means_nothing_is_said(void **state)
 		expect(str_eq(h.troubles, said), h.troubles);
 		expect(h.blind > 0 && h.blind == h.rests && str_eq(farm_state(&f, 0), ""), rows[i].name);
 		expect(str_starts(coordinator.c.blind.text, "the policy is refused, and there is no last good one "
-							    "(none was accepted before): the ConfigMap"),
+							    "(no policy was accepted before): the ConfigMap"),
 		       coordinator.c.blind.text);
 		sim_merge(f.sim, MAPS "/" POLICY_NAME, "{'data':{'policy.yaml':null}}");
 		farm_policy(&f, plain);
 		expect(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(40)), rows[i].name);
 		events_of_policy(&f, &events);
 		auto_str char *refused =
-			str_fmt("Warning PolicyRefused %s; nothing is done until it is mended\n", rows[i].said);
+			str_fmt("Warning PolicyRefused %s; nothing is done until it is corrected\n", rows[i].said);
 		expect(strstr(events, refused), events);
 		expect(strstr(events, "Normal PolicyAccepted it is in force\n"), events);
 		expect(strlen(events) == strlen(refused) + strlen("Normal PolicyAccepted it is in force\n"), events);
@@ -114,7 +114,7 @@ static void a_policy_for_nodes_alone_begins_nothing(void **state)
 	begin_once(&f, &coordinator, &h);
 	farm_run(&coordinator, 1, MINUTES(5));
 	assert_string_equal(h.troubles,
-			    "the policy: its mode is self: nodes ask no coordinator, and nothing is begun\n");
+			    "the policy: mode is self: agents work without a coordinator, and nothing is begun\n");
 	assert_string_equal(farm_state(&f, 0), "");
 	assert_int_equal(h.blind, 0);
 	farm_policy(&f, plain);

@@ -149,7 +149,7 @@ static void a_node_that_is_not_there(void **state)
 	const struct says bad = { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "x" };
 	assert_int_equal(report(k, "n1", &bad, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
-	assert_string_equal(err.text, "there is no Node 'n1'; NODE_NAME says who we are");
+	assert_string_equal(err.text, "there is no Node 'n1'; check NODE_NAME");
 	assert_null(take_event(s));
 }
 
@@ -171,7 +171,7 @@ static void another_node_of_the_name_is_not_written(void **state)
 	sim_fault(s, &(struct sim_fault){ .what = SIM_CUT_BEFORE, .verb = "patch", .hit = replace_node, .ctx = s });
 	assert_int_equal(report(k, "n1", &(struct says){ "6.2", KERNEL_READY, 0, "x" }, &err), -1);
 	assert_int_equal(err.code, E_CONFLICT);
-	assert_string_equal(err.text, "the Node 'n1' is another one by now");
+	assert_string_equal(err.text, "the Node 'n1' was replaced by another one of this name");
 	assert_null(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"));
 }
 

@@ -41,7 +41,7 @@ static const struct {
 } rows[] = {
 	{ "an answer that may pass, until the time is over", BUSY_FOR_EVER, { 0 }, 0, 0, E_KUBE, "status 503: broken" },
 	{ "no answer, until the time is over", SILENT, { 0 }, 3000, 1, E_TIMEOUT, "" },
-	{ "an answer, then none", BUSY, SILENT, 3000, 2, E_KUBE, "status 503: broken on purpose; asked again, then: " },
+	{ "an answer, then none", BUSY, SILENT, 3000, 2, E_KUBE, "status 503: broken on purpose; after a retry: " },
 	{ "an answer, then no connection", BUSY, CUT_FOR_EVER, 3000, 0, E_NETWORK, "the connection ended" },
 	{ "no connection, then no answer", CUT, SILENT, 3000, 2, E_TIMEOUT, "" },
 	{ "a Retry-After that leaves enough", LATER, { 0 }, 2100, 2, 0, "" },

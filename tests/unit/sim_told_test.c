@@ -195,7 +195,7 @@ static void the_trouble_of_one_node_is_its_own(void **state)
 		long first_ms;  // that it is left alone for then
 	} rows[] = {
 		{ "the API server refuses", "n00: ", 403, 1, 1000 },
-		{ "others are always faster", "n00: its patches are refused again and again\n", 409, 4, 16000 },
+		{ "others are always faster", "n00: its patches are refused repeatedly\n", 409, 4, 16000 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;

@@ -25,7 +25,7 @@ static void one_pool_and_its_target(void **state)
 	auto_str char *note = undo_note(NULL, "b", &p.pools[1].target.target_hash, target);
 	assert_int_equal(undo_apply(note, &p, document, &words, replaced, &err), 1);
 	assert_int_equal(words.count, 1);
-	assert_string_equal(words.items[0], "pool b: driver 1.0 in place of 2.0, by rollout undo");
+	assert_string_equal(words.items[0], "pool b: driver 1.0 instead of 2.0, by rollout undo");
 	expect(policy_read(document, &undone, &err) == 0, err.text);
 	assert_string_equal(undone.pools[0].target.driver, "2.0");
 	assert_string_equal(undone.pools[1].target.driver, "1.0");

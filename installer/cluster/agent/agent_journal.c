@@ -52,7 +52,7 @@ int agent_journal_write(const struct root *state, const struct agent_journal *j,
 
 static int refuse_journal_field(const char *name, struct err *err)
 {
-	return err_set(err, E_CONFIG, "%s: is not what is written there", name);
+	return err_set(err, E_CONFIG, "%s: invalid value", name);
 }
 
 static int read_journal_text(const json_t *json, const char *name, char *ret, size_t size, struct err *err)
@@ -182,7 +182,7 @@ static int set_journal_aside(const struct root *state, const struct err *why, ch
 	}
 	if (root_rename(state, FILE_NAME, name, err) < 0)
 		return -1;
-	*ret_why = str_fmt("%s; it lies at '%s' now", why->text, name);
+	*ret_why = str_fmt("%s; moved to '%s'", why->text, name);
 	return 0;
 }
 

@@ -69,7 +69,7 @@ static void agent_read_policy(struct agent *a)
 	a->policy_ms = a->now_ms + POLICY_MS;
 	int r = a->site->machine.policy(a->site->machine.ctx, &policy, &why);
 	if (r < 0)
-		agent_log_trouble_once(a, "the policy is not read", &why);
+		agent_log_trouble_once(a, "reading the policy", &why);
 	if (r <= 0)
 		return;
 	policy_done(&a->policy);
@@ -149,7 +149,7 @@ static void agent_refresh_facts(struct agent *a)
 	a->look_ms = a->now_ms + LOOK_MS;
 	if (m->look(m->ctx, names, known_targets(a, names), &a->facts, &found, &why) < 0) {
 		a->look_ms = a->now_ms + RETRY_MS;
-		agent_log_trouble_once(a, "this node cannot be looked at", &why);
+		agent_log_trouble_once(a, "reading the state of this node", &why);
 	} else {
 		adopt_loaded_driver(a, &found);
 	}
@@ -236,7 +236,7 @@ static void report_step(struct agent *a, const struct single_node_step *step)
 				       str_dup("") :
 				       str_fmt(" (%s%s%s; next: %s)", info->code, *step->reason.object ? " " : "",
 					       step->reason.object, info->next);
-	auto_str char *message = str_fmt("by its own order: %s%s", name, cause);
+	auto_str char *message = str_fmt("mode self: %s%s", name, cause);
 	if (step->to == PHASE_CORDONED || step->to == PHASE_RELEASING)
 		return;
 	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
@@ -377,7 +377,7 @@ static bool run_child(struct agent *a, const struct agent_choice *c)
 		a->begun_ms = a->now_ms;
 		return true;
 	}
-	m->trouble(m->ctx, "the work cannot begin", &why);
+	m->trouble(m->ctx, "starting the worker", &why);
 	return c->act != AGENT_REVIVE && fail_child_start(a, &why);
 }
 
@@ -474,7 +474,7 @@ static void write_agent_annotations(struct agent *a)
 		memcpy(words.value[i], n->value[i], AGENT_VALUE);
 	int r = agent_node_tell(&a->node, &words, &why);
 	if (r < 0)
-		agent_log_trouble_once(a, "the Node is not told", &why);
+		agent_log_trouble_once(a, "writing to the Node", &why);
 	else if (r > 0)
 		*a->said = '\0';
 	if (r > 0 && is_news)
@@ -487,7 +487,8 @@ static void recognise_loaded_driver(struct agent *a)
 	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
 		return;
 	if (*before.node)
-		log_agent_event(a, "the Node %s is another one now: orders begin anew", a->site->node);
+		log_agent_event(a, "the Node %s was replaced by another one of this name: its orders start over",
+				a->site->node);
 	commit_journal(a, &before);
 }
 
@@ -517,7 +518,7 @@ void agent_turn(struct agent *a, int wait_ms)
 	run_due_steps(a);
 	a->node.is_new = false;
 	if (agent_node_wait(&a->node, a->running && wait_ms > BUSY_MS ? BUSY_MS : wait_ms, &why) < 0)
-		agent_log_trouble_once(a, "the Node is not seen", &why);
+		agent_log_trouble_once(a, "watching the Node", &why);
 }
 
 int agent_open(const struct agent_site *site, struct agent *ret, struct err *err)
@@ -529,8 +530,7 @@ int agent_open(const struct agent_site *site, struct agent *ret, struct err *err
 		return -1;
 	if (why) {
 		err_set(&damage, E_CONFIG, "%s", why);
-		site->machine.trouble(site->machine.ctx,
-				      "the agent's journal is damaged, and nothing in it is believed", &damage);
+		site->machine.trouble(site->machine.ctx, "the agent's journal is damaged and ignored", &damage);
 	}
 	if (single_node_read(site->state, &ret->self, &lost, err) < 0) {
 		agent_journal_done(&ret->journal);
@@ -538,8 +538,7 @@ int agent_open(const struct agent_site *site, struct agent *ret, struct err *err
 	}
 	if (lost) {
 		err_set(&damage, E_CONFIG, "%s", lost);
-		site->machine.trouble(site->machine.ctx, "what the agent ordered itself is not known any more",
-				      &damage);
+		site->machine.trouble(site->machine.ctx, "the record of the agent's own orders is lost", &damage);
 	}
 	agent_node_init(site->kube, site->node, &ret->node);
 	ret->start_ms = ret->taken_ms = kube_now_ms();

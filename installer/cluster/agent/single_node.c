@@ -23,7 +23,7 @@ int single_node_read(const struct root *state, struct single_node *ret, char **r
 	if (r > 0 && json_integer_value(json_object_get(ret->doc, "schema")) == SCHEMA)
 		return 1;
 	if (r != 0)
-		*ret_why = str_dup(r < 0 ? err->text : "its schema is another one");
+		*ret_why = str_dup(r < 0 ? err->text : "unknown schema");
 	single_node_done(ret);
 	return 0;
 }

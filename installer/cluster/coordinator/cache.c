@@ -14,7 +14,7 @@ static int note_missing_rights(struct coordinator *c, struct err *err)
 {
 	if (err->code != E_AUTH)
 		return -1;
-	coordinator_report_trouble(c, "the driver DaemonSets of NVIDIA's operator cannot be seen", err);
+	coordinator_report_trouble(c, "listing the driver DaemonSets of NVIDIA's operator", err);
 	c->sees_drivers = false;
 	return 0;
 }
@@ -89,10 +89,8 @@ static void operator_nodes_report(struct coordinator *c)
 	}
 	if (count && count != c->told_foreign) {
 		err_set(&why, E_HOST_DRIVER,
-			"NVIDIA's operator drives %zu of the nodes that pools of the policy take (%s%s): they are "
-			"held, and the "
-			"others go on; "
-			"see kmodsmith-operator(7)",
+			"NVIDIA's operator manages the driver on %zu of the nodes that the policy selects (%s%s): "
+			"these are held, the others continue; see kmodsmith-operator(7)",
 			count, first, count > 1 ? ", ..." : "");
 		coordinator_report_trouble(c, "the policy", &why);
 		policy_in_force_event(c, coordinator_source(c, NULL), "NodesOfOtherOperator", why.text);

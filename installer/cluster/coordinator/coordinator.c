@@ -138,7 +138,7 @@ static int reread_node(struct coordinator *c, const struct node_id *id, struct e
 	struct cache_entry *w = fellow_of(c, id);
 	c->conflicts++;
 	if (w && ++w->failures > PATIENCE) {
-		err_set(&why, E_CONFLICT, "its patches are refused again and again");
+		err_set(&why, E_CONFLICT, "its patches are refused repeatedly");
 		back_off_node(c, id, &why);
 	}
 	int r = api_get(c->o.kube, path, &node, err);
@@ -270,7 +270,8 @@ static int reconcile(struct coordinator *c, struct err *err)
 		bool is_granting = slots.granted || slots.freed;
 		// Nodes first by the ledger as it is written; what is granted now counts from the next round.
 		if (grant_slots(c, &slots, err) <= 0)
-			return c->leader.is_leading ? -1 : err_set(err, E_CONFLICT, "the Lease is another one's");
+			return c->leader.is_leading ? -1 :
+						      err_set(err, E_CONFLICT, "another coordinator holds the Lease");
 		cl = coordinator_cluster(c);
 		if (is_granting)
 			continue;

@@ -51,7 +51,7 @@ static void add_metric_head(char **text, const char *name, const char *type, con
 // Nodes that no pool has are not counted: nobody moves them.
 static void add_nodes(const struct coordinator *c, const struct slots *s, char **text)
 {
-	add_metric_head(text, "nodes", "gauge", "Nodes of a pool in a state of the roll-out.");
+	add_metric_head(text, "nodes", "gauge", "Nodes of a pool, by state of the roll-out.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
 			unsigned count = 0;
@@ -65,7 +65,7 @@ static void add_nodes(const struct coordinator *c, const struct slots *s, char *
 
 static void add_rollouts(const struct coordinator *c, const struct slots *s, char **text)
 {
-	add_metric_head(text, "rollout_info", "gauge", "What a pool goes to, and the wave that is open.");
+	add_metric_head(text, "rollout_info", "gauge", "Target of a pool, and the wave that is open.");
 	for (size_t p = 0; p < c->policy.pool_count; p++) {
 		const struct pool *pool = &c->policy.pools[p];
 		char target_hash[TARGET_HASH_TEXT];
@@ -73,7 +73,7 @@ static void add_rollouts(const struct coordinator *c, const struct slots *s, cha
 		str_add(text, "kmodsmith_rollout_info{pool=\"%s\",driver=\"%s\",target=\"%s\",wave=\"%s\"} 1\n",
 			pool->name, pool->target.driver, target_hash, policy_wave_name(pool, s->rollouts[p].wave));
 	}
-	add_metric_head(text, "rollout_halted", "gauge", "1: no node moves to the target, for that reason.");
+	add_metric_head(text, "rollout_halted", "gauge", "1: the pool is halted, with the reason.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		str_add(text, "kmodsmith_rollout_halted{pool=\"%s\",reason=\"%s\"} %d\n", c->policy.pools[p].name,
 			node_reason_info(s->rollouts[p].halt.code)->code, s->rollouts[p].is_halted);
@@ -86,9 +86,8 @@ static unsigned free_slots(const struct sum *sum)
 
 static void add_slots(const struct coordinator *c, const struct slots *s, char **text)
 {
-	add_metric_head(
-		text, "slots", "gauge",
-		"Nodes that are worked on, that wait for jobs, the limit of the first, and what is left of it.");
+	add_metric_head(text, "slots", "gauge",
+			"Slots of a pool: used, waiting for jobs, the limit, and what is left of it.");
 	for (size_t p = 0; p < c->policy.pool_count; p++) {
 		const struct sum *sum = &s->sums[p];
 		const struct {
@@ -102,7 +101,7 @@ static void add_slots(const struct coordinator *c, const struct slots *s, char *
 			str_add(text, "kmodsmith_slots{pool=\"%s\",kind=\"%s\"} %u\n", c->policy.pools[p].name,
 				rows[i].kind, rows[i].value);
 	}
-	add_metric_head(text, "nodes_unavailable", "gauge", "Nodes that are down, cordoned by anybody, or worked on.");
+	add_metric_head(text, "nodes_unavailable", "gauge", "Nodes that are down, cordoned, or being worked on.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		str_add(text, "kmodsmith_nodes_unavailable{pool=\"%s\"} %u\n", c->policy.pools[p].name,
 			s->sums[p].unavailable);
@@ -110,7 +109,7 @@ static void add_slots(const struct coordinator *c, const struct slots *s, char *
 
 static void add_phases(const struct counters *t, char **text)
 {
-	add_metric_head(text, "phase_seconds", "histogram", "How long nodes were in a state that they left.");
+	add_metric_head(text, "phase_seconds", "histogram", "Time that nodes spent in a state.");
 	for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
 		const struct counters_phase *p = &t->phases[phase];
 		const char *name = node_phase_info(phase)->name;
@@ -130,12 +129,12 @@ static void add_transition_counters(const struct coordinator *c, const struct co
 {
 	add_phases(t, text);
 	add_metric_head(text, "node_unavailable_seconds_total", "counter",
-			"Seconds of nodes that were unavailable, whoever did it.");
+			"Seconds that nodes were unavailable, for any cause.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		str_add(text, "kmodsmith_node_unavailable_seconds_total{pool=\"%s\"} %.0f\n", t->pools[p].name,
 			t->pools[p].seconds);
 	add_metric_head(text, "rollbacks_total", "counter",
-			"Nodes that went back, by the class of the failure; none: no answer.");
+			"Rollbacks of nodes, by class of the failure; none: no answer.");
 	for (enum failing f = 0; f < FAILING_COUNT; f++)
 		str_add(text, "kmodsmith_rollbacks_total{class=\"%s\"} %lu\n", failing_names[f], t->rollbacks[f]);
 }
@@ -158,14 +157,14 @@ static void add_requests(const struct coordinator *c, char **text)
 
 static void add_counters(const struct coordinator *c, char **text)
 {
-	add_metric_head(text, "evictions_total", "counter", "Evictions that were asked for, by what came of them.");
+	add_metric_head(text, "evictions_total", "counter", "Evictions that were requested, by result.");
 	str_add(text, "kmodsmith_evictions_total{result=\"evicted\"} %lu\n", c->drain.evicted);
 	str_add(text, "kmodsmith_evictions_total{result=\"blocked\"} %lu\n", c->drain.blocked);
 	str_add(text, "kmodsmith_evictions_total{result=\"other\"} %lu\n",
 		c->drain.asked - c->drain.evicted - c->drain.blocked);
 	add_metric_head(text, "node_writes_total", "counter", "Patches of nodes.");
 	str_add(text, "kmodsmith_node_writes_total %lu\n", c->writes);
-	add_metric_head(text, "conflicts_total", "counter", "Patches of nodes that came too late.");
+	add_metric_head(text, "conflicts_total", "counter", "Patches of nodes that were refused as outdated.");
 	str_add(text, "kmodsmith_conflicts_total %lu\n", c->conflicts);
 }
 
@@ -176,10 +175,10 @@ static void add_process(const struct coordinator *c, char **text)
 	str_add(text, "kmodsmith_leader %d\n", c->leader.is_leading);
 	if (c->leader.is_leading) {
 		add_metric_head(text, "policy_accepted", "gauge",
-				"1: the policy that stands there is in force; 0: it is refused.");
+				"1: the current policy is in force; 0: it is refused.");
 		str_add(text, "kmodsmith_policy_accepted %d\n", !c->refused.code);
 	}
-	add_metric_head(text, "resident_memory_max_bytes", "gauge", "The most memory that this process has had.");
+	add_metric_head(text, "resident_memory_max_bytes", "gauge", "Peak resident memory of this process.");
 	if (getrusage(RUSAGE_SELF, &usage) == 0)
 		str_add(text, "kmodsmith_resident_memory_max_bytes %lld\n", usage.ru_maxrss * 1024LL);
 }

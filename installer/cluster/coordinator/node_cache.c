@@ -173,7 +173,7 @@ bool node_cache_put(struct node_cache *f, const json_t *node, const struct polic
 	if (name && at == f->count)
 		at = add_cached_node(f, name);
 	if (!name || node_list_read_node(node, f->entries[at].name, policy, &now, &why) < 0) {
-		log_debug("a Node that is none is left out: %s", name ? why.text : "it has no name");
+		log_debug("an invalid Node object is ignored: %s", name ? why.text : "it has no name");
 		if (name)
 			node_cache_forget(f, at);
 		return true;

@@ -99,7 +99,7 @@ static int accept_last(struct coordinator *c, struct err *err)
 	const char *text = c->has_policy ? c->policy_text : coordinator_configmap_value(c->status_map, POLICY_KEY);
 	const char *undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
 	if (!text)
-		return c->has_policy ? 0 : err_set(err, E_CONFIG, "none was accepted before");
+		return c->has_policy ? 0 : err_set(err, E_CONFIG, "no policy was accepted before");
 	if (!c->has_policy) {
 		json_decref(c->replaced);
 		c->replaced = undone ? json_loads(undone, JSON_REJECT_DUPLICATES, NULL) : NULL;
@@ -130,7 +130,7 @@ void policy_in_force_choose(struct coordinator *c)
 		coordinator_report_trouble(c, "the policy", &why);
 	}
 	if (c->policy.mode == MODE_SELF) {
-		err_set(&why, E_CONFIG, "its mode is self: nodes ask no coordinator, and nothing is begun");
+		err_set(&why, E_CONFIG, "mode is self: agents work without a coordinator, and nothing is begun");
 		coordinator_report_trouble(c, "the policy", &why);
 	}
 	const char *pause = source_annotation(coordinator_source(c, NULL), gate_keys[GATE_PAUSE]);
@@ -167,8 +167,8 @@ void policy_in_force_report(struct coordinator *c)
 		return;
 	auto_str char *message =
 		!refusal      ? str_dup("it is in force") :
-		c->blind.code ? str_fmt("%s; nothing is done until it is mended", refusal) :
-				str_fmt("%s; the last good policy stays in force until it is mended", refusal);
+		c->blind.code ? str_fmt("%s; nothing is done until it is corrected", refusal) :
+				str_fmt("%s; the last good policy stays in force until it is corrected", refusal);
 	policy_in_force_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
 	free(c->told);
 	c->told = str_dup(refusal);

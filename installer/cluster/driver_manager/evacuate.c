@@ -55,7 +55,7 @@ static int read_evacuated_node(const struct evacuation *e, json_t **ret, struct 
 {
 	auto_str char *path = api_node(e->node);
 	int r = api_get(e->kube, path, ret, err);
-	return r == 0 ? err_set(err, E_NOT_FOUND, "there is no Node '%s'; NODE_NAME says who we are", e->node) : r;
+	return r == 0 ? err_set(err, E_NOT_FOUND, "there is no Node '%s'; check NODE_NAME", e->node) : r;
 }
 
 static json_t *edit_patch(const json_t *node, struct edit *edit)
@@ -90,7 +90,8 @@ static int change_node(const struct evacuation *e,
 		if (r != 0 || !patch)
 			return r;
 	}
-	return err_set(err, E_CONFLICT, "the Node '%s' was changed by others each of %d times", e->node, TRIES);
+	return err_set(err, E_CONFLICT, "the Node '%s' was changed by others during each of %d attempts", e->node,
+		       TRIES);
 }
 
 static void edit_label(const json_t *node, const char *label, char *(*change)(const char *value), struct edit *edit)
@@ -153,9 +154,8 @@ int evacuate_begin(struct evacuation *e, struct err *err)
 	if (!str_eq(annotation(node, EVACUATE_UPGRADES), "true"))
 		return 0;
 	if (e->may_evict || e->may_drain)
-		note_event(e,
-			   str_fmt("nobody is evicted from here: the operator's controller of upgrades does that (%s)",
-				   EVACUATE_UPGRADES));
+		note_event(e, str_fmt("no pod is evicted: the operator's upgrade controller does that (%s)",
+				      EVACUATE_UPGRADES));
 	e->may_evict = e->may_drain = false;
 	return 0;
 }
@@ -332,7 +332,7 @@ int evacuate_check(const struct evacuation *e, struct err *err)
 		return -1;
 	if (l.stuck || (l.left && !e->may_evict && !e->may_drain)) {
 		*err = l.why;
-		return err_wrap(err, l.stuck ? "a pod in the way may not be evicted" :
+		return err_wrap(err, l.stuck ? "a pod that uses the GPU must not be evicted" :
 					       "pods use the GPUs, and nothing allows to evict them here "
 					       "(ENABLE_GPU_POD_EVICTION, ENABLE_AUTO_DRAIN, " EVACUATE_UPGRADES ")");
 	}

@@ -123,7 +123,7 @@ int api_event(struct kube *k, const struct api_event *e, struct err *err)
 		"source", "component", e->component, "host", e->node, "reportingComponent", e->component,
 		"reportingInstance", where, "firstTimestamp", now, "lastTimestamp", now, "count", 1);
 	if (!body)
-		return err_set(err, E_KUBE, "event '%s': a name or a text is no UTF-8", e->reason);
+		return err_set(err, E_KUBE, "event '%s': a name or text is not valid UTF-8", e->reason);
 	auto_str char *path = str_fmt("/api/v1/namespaces/%s/events", namespace);
 	return api_create(k, path, body, NULL, err) < 0 ? -1 : 0;
 }

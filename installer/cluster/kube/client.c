@@ -192,7 +192,7 @@ static int kube_judge(const struct http_call *http, struct kube_call *call, stru
 	call->retry_ms = retry_after(http);
 	auto_json json_t *reply = http->reply ? json_loadb(http->reply, http->reply_len, 0, &problem) : NULL;
 	if (http->status / 100 == 2 && !call->table && !json_is_object(reply))
-		return err_set(err, E_KUBE, "%s: the answer is no JSON object", url);
+		return err_set(err, E_KUBE, "%s: the answer is not a JSON object", url);
 	if (http->status / 100 == 2) {
 		call->reply = TAKE(reply);
 		return 0;
@@ -308,7 +308,7 @@ static bool has_slept(long wait_ms, long end)
 static int give_up_retrying(const struct err *said, struct err *err)
 {
 	if (said->code && err->code == E_TIMEOUT)
-		err_set(err, said->code, "%s; asked again, then: %s", said->text, err->text);
+		err_set(err, said->code, "%s; after a retry: %s", said->text, err->text);
 	return -1;
 }
 

@@ -174,7 +174,7 @@ static int take_cluster(const struct file *f, const json_t *cluster, struct kube
 	if (check_refused_fields(f, cluster, err) < 0)
 		return -1;
 	if (!server || (!str_starts(server, "https://") && !str_starts(server, "http://")))
-		return refuse_config(f, "server", "is no https address", err);
+		return refuse_config(f, "server", "is not an https address", err);
 	ret->server = str_dup(server);
 	for (size_t len = strlen(ret->server); len && ret->server[len - 1] == '/'; len--)
 		ret->server[len - 1] = '\0';
@@ -200,7 +200,7 @@ static int take_user(const struct file *f, const json_t *user, struct kube_confi
 	if (check_refused_fields(f, user, err) < 0)
 		return -1;
 	if (is_bad)
-		return refuse_config(f, "token", "is no text", err);
+		return refuse_config(f, "token", "is not a string", err);
 	ret->token = str_dup(token);
 	if (!token && path && take_token_file(f, path, ret, err) < 0)
 		return -1;
@@ -219,7 +219,7 @@ static int take_context(const struct file *f, const char *requested, struct kube
 	json_t *context = NULL, *cluster = NULL, *user = NULL;
 	const char *name = requested ? requested : kubeconfig_text(f->json, "current-context", &is_bad);
 	if (!json_is_object(f->json))
-		return refuse_config(f, "it", "is no kubeconfig", err);
+		return refuse_config(f, "it", "is not a kubeconfig", err);
 	if (!name)
 		return refuse_config(f, "current-context", "is not set, and no context was named", err);
 	if (find_named_item(f, "contexts", "context", name, &context, err) < 0)

@@ -43,7 +43,7 @@ int next_kernel_report_write(struct kube *k, const char *node, const struct kern
 	auto_str char *path = api_node(node), *text = next_kernel_report_text(f);
 	int r = api_get(k, path, &object, err);
 	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "there is no Node '%s'; NODE_NAME says who we are", node);
+		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "there is no Node '%s'; check NODE_NAME", node);
 	const json_t *metadata = json_object_get(object, "metadata");
 	const char *uid = json_string_value(json_object_get(metadata, "uid"));
 	const char *before =
@@ -57,5 +57,5 @@ int next_kernel_report_write(struct kube *k, const char *node, const struct kern
 	if (write_event(k, node, kernel_report_next(f), was_annotation_bad(before), err) < 0)
 		return -1;
 	r = api_merge(k, path, patch, NULL, err);
-	return r == 0 ? err_set(err, E_CONFLICT, "the Node '%s' is another one by now", node) : r;
+	return r == 0 ? err_set(err, E_CONFLICT, "the Node '%s' was replaced by another one of this name", node) : r;
 }

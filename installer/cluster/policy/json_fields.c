@@ -75,8 +75,8 @@ static int read_limit_field(const json_t *value, const struct field *f, void *to
 		is_good = limit.is_percent = str_u64(digits, 10, &number) && number <= 100;
 	}
 	if (!is_good || number > INT32_MAX)
-		return err_set(err, E_CONFIG, "%s: must be a number of nodes or a part such as \"10%%\"; 0 pauses",
-			       path);
+		return err_set(err, E_CONFIG,
+			       "%s: must be a number of nodes or a percentage such as \"10%%\"; 0 pauses", path);
 	limit.value = (unsigned)number;
 	*(struct limit *)to = limit;
 	return 0;
@@ -98,7 +98,7 @@ static int read_text_field(const json_t *value, const struct field *f, void *to,
 	const char *text = json_string_value(value);
 	(void)f;
 	if (!text || !*text || strlen(text) > KEY_VALUE_MOST)
-		return err_set(err, E_CONFIG, "%s: must be a text of 1 to %d bytes", path, KEY_VALUE_MOST);
+		return err_set(err, E_CONFIG, "%s: must be a string of 1 to %d bytes", path, KEY_VALUE_MOST);
 	*(char **)to = str_dup(text);
 	return 0;
 }
@@ -140,7 +140,7 @@ int json_fields_read(const json_t *object, const struct field *table, const char
 		while (f->name && !str_eq(f->name, name))
 			f++;
 		if (!f->name)
-			return err_set(err, E_CONFIG, "%s: there is no such field", its);
+			return err_set(err, E_CONFIG, "%s: unknown field", its);
 		if (read_json_field(value, f, (char *)values + f->offset, its, err) < 0)
 			return -1;
 	}

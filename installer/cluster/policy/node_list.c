@@ -67,7 +67,7 @@ static int read_list_item(const json_t *node, size_t at, const struct policy *po
 		return err_wrap(err, "items[%zu]", at);
 	for (size_t i = 0; i < at; i++)
 		if (str_eq(r->nodes[i].uid, m->uid))
-			return err_set(err, E_CONFIG, "items[%zu].metadata.uid: node '%s' has it, too", at,
+			return err_set(err, E_CONFIG, "items[%zu].metadata.uid: node '%s' has the same one", at,
 				       r->nodes[i].name);
 	r->count++;
 	return 0;

@@ -26,7 +26,7 @@ static int read_terms(const json_t *object, const char *path, struct strv *terms
 	{
 		size_t at = 0;
 		if (!json_is_string(value))
-			return err_set(err, E_CONFIG, "%s.%s: must be a text", its, name);
+			return err_set(err, E_CONFIG, "%s.%s: must be a string", its, name);
 		auto_str char *term = str_fmt("%s=%s", name, json_string_value(value));
 		while (at < terms->count && !str_eq(terms->items[at], term))
 			at++;
@@ -88,14 +88,15 @@ static int read_waves(const json_t *object, const char *path, struct strv *terms
 		    0)
 			return -1;
 		if (str_eq(w->name, "rest"))
-			return err_set(err, E_CONFIG, "%s.name: 'rest' is the wave of those that no other has", its);
+			return err_set(err, E_CONFIG,
+				       "%s.name: 'rest' is reserved for the nodes that no other wave selects", its);
 		sum += w->percent;
 		for (size_t i = 0; i < pool->wave_count; i++)
 			if (str_eq(pool->waves[i].name, w->name))
 				return err_set(err, E_CONFIG, "%s.name: there are two waves '%s'", its, w->name);
 	}
 	if (sum > 100)
-		return err_set(err, E_CONFIG, "%s.waves: the parts are %u%% together", path, sum);
+		return err_set(err, E_CONFIG, "%s.waves: the percentages add up to %u%%", path, sum);
 	return 0;
 }
 
@@ -241,8 +242,8 @@ static int check_parameters(const struct target *t, const char *path, struct err
 		if (strchr(words.items[i], ',') || module_params_add_option(&params, words.items[i], &why) < 0)
 			return err_set(
 				err, E_CONFIG,
-				"%s.parameters: '%s' is no NAME or MODULE:NAME with a value without ',' and '\"'", path,
-				words.items[i]);
+				"%s.parameters: '%s' is not NAME or MODULE:NAME with a value without ',' and '\"'",
+				path, words.items[i]);
 	return 0;
 }
 
@@ -267,7 +268,7 @@ static int read_parameters(const json_t *object, const char *path, char **ret, s
 	json_object_foreach((json_t *)(uintptr_t)parameters, name, value)
 	{
 		if (!json_is_string(value) || strpbrk(json_string_value(value), "\n") || strpbrk(name, "=\n"))
-			return err_set(err, E_CONFIG, "%s.%s: must be a text on one line", its, name);
+			return err_set(err, E_CONFIG, "%s.%s: must be a string on one line", its, name);
 		auto_str char *module = str_ndup(name, strchr(name, ':') ? strcspn(name, ":") : 0);
 		struct err why;
 		if (*module && module_set_check_name(its, module, &why) < 0)
@@ -291,7 +292,7 @@ static int read_pool_target(const json_t *pool, const char *path, struct target 
 	if (!*t->driver)
 		return err_set(err, E_CONFIG, "%s.driver: is missing", its);
 	if (!gpu_driver_branch(t->driver) || !is_version(t->driver))
-		return err_set(err, E_CONFIG, "%s.driver: '%s' is no driver version, as 570.86.15 is one", its,
+		return err_set(err, E_CONFIG, "%s.driver: '%s' is not a driver version, such as 570.86.15", its,
 			       t->driver);
 	enum flavour flavour;
 	if (*t->flavour && !flavour_parse(t->flavour, &flavour))
@@ -401,7 +402,7 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	struct err why;
 	if (pool->wait_for && label_selector_check(pool->wait_for, &why) < 0)
 		return err_set(err, E_CONFIG,
-			       "%s.drain.waitFor: %s: a selector of labels such as \"app in (train, eval)\"", path,
+			       "%s.drain.waitFor: %s: expected a label selector such as \"app in (train, eval)\"", path,
 			       why.text);
 	default_margin(object, pool);
 	return read_windows(object, path, pool, err);
@@ -455,8 +456,8 @@ static int read_pools(const json_t *object, struct policy *p, struct err *err)
 				return err_set(err, E_CONFIG, "%s.name: there are two pools '%s'", its, pool->name);
 		if (at && !p->pools[at - 1].terms)
 			return err_set(err, E_CONFIG,
-				       "%s: never has a node, since pools[%zu] has no selector and takes all", its,
-				       at - 1);
+				       "%s: selects no node, because pools[%zu] has no selector and takes all nodes",
+				       its, at - 1);
 		if (pool->is_by_zone && !p->zone)
 			return err_set(err, E_CONFIG, "%s.zoneByZone: needs zoneLabel", its);
 	}
@@ -493,7 +494,7 @@ static int read_policy_object(const json_t *object, struct policy *p, struct err
 	// The schema first: a newer one may have fields that this program cannot know.
 	const json_t *schema = json_object_get(object, "schema");
 	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
-		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this program knows",
+		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this version supports",
 			       (long long)json_integer_value(schema), POLICY_SCHEMA);
 	if (json_fields_read(object, policy_fields, "", p, err) < 0 || read_pools(object, p, err) < 0)
 		return -1;

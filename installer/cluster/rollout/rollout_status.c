@@ -143,13 +143,13 @@ int rollout_status_read(const json_t *doc, const struct policy *p, struct rollou
 	read_status_number(doc, "schema", &schema);
 	if (schema > ROLLOUT_STATUS_SCHEMA)
 		return err_set(err, E_CONFIG,
-			       "schema %u of the roll-out's status is newer than %d, which this program knows", schema,
-			       ROLLOUT_STATUS_SCHEMA);
+			       "schema %u of the roll-out's status is newer than %d, which this version supports",
+			       schema, ROLLOUT_STATUS_SCHEMA);
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *pool = pool_of(doc, p->pools[i].name);
 		ret[i] = (struct rollout){ 0 };
 		if (pool && !read_rollout(pool, &ret[i]))
-			return err_set(err, E_CONFIG, "the status of pool '%s' means nothing", p->pools[i].name);
+			return err_set(err, E_CONFIG, "the status of pool '%s' is not valid", p->pools[i].name);
 	}
 	return 0;
 }

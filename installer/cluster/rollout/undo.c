@@ -23,7 +23,7 @@ static int apply_undo_entry(const json_t *word, const struct pool *pool, json_t 
 		return 0;
 	json_object_set(replaced, pool->name, json_object_get(document, "target"));
 	json_object_set_new(document, "target", json_deep_copy(target));
-	strv_add(ret, str_fmt("pool %s: driver %s in place of %s, by rollout undo", pool->name,
+	strv_add(ret, str_fmt("pool %s: driver %s instead of %s, by rollout undo", pool->name,
 			      json_string_value(json_object_get(target, "driver")), pool->target.driver));
 	return 1;
 }

@@ -83,7 +83,7 @@ static void judge_child_result(const struct agent_child *c, int status, struct a
 		return;
 	const struct err_info *info = ret->is_crash ? NULL : error_of(c->out, text);
 	if (ret->is_crash)
-		log_warn("'kmodsmith %s' was ended by signal %d", c->words.args.items[0], WTERMSIG(status));
+		log_warn("'kmodsmith %s' was killed by signal %d", c->words.args.items[0], WTERMSIG(status));
 	// `status` says no more than that it is not ready.
 	if (!info)
 		info = err_info(str_eq(c->words.args.items[0], "status") ? E_NOT_READY : E_SYSTEM);
@@ -261,7 +261,7 @@ struct values { // first what the children are told
 
 static const struct opt opts[] = {
 	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
-	  "the policy of the roll-out, read again when it changes: what the aims of orders mean" },
+	  "the policy of the roll-out, read again when it changes; it defines the targets of orders" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node), "the Node that this machine is" },
 	{ 0 },
 };
@@ -283,7 +283,7 @@ static int add_params(const struct target *target, struct strv *params, struct e
 	target_params(target, &own);
 	for (size_t i = 0; i < own.count; i++) {
 		if (strchr(own.items[i], ','))
-			return err_set(err, E_PARAM, "'%s' of the policy has a comma, which parts parameters",
+			return err_set(err, E_PARAM, "'%s' of the policy has a comma, which separates parameters",
 				       own.items[i]);
 		strv_add(params, TAKE(own.items[i]));
 	}
@@ -333,7 +333,8 @@ static int open_agent_kube(const struct values *v, const struct machine *m, stru
 	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, err) :
 				    kube_config_pod(&m->kern, environ, &config, err);
 	if (r == 0 && !config.server)
-		return err_set(err, E_USAGE, "this is no pod with a service account, and no --kubeconfig was named");
+		return err_set(err, E_USAGE,
+			       "not running in a pod with a service account, and --kubeconfig is not set");
 	return r < 0 ? -1 : kube_open(&config, ret, err);
 }
 
@@ -359,7 +360,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 					 .ctx = v,
 					 .words = child_arguments };
 	clear_environment();
-	log_info("the agent of Node %s", v->node);
+	log_info("agent of Node %s", v->node);
 	int signal = agent_loop(&host, err);
 	if (signal < 0)
 		return -1;

@@ -36,7 +36,7 @@ int cluster_config(const struct cluster_values *v, struct kube_config *ret, stru
 	if (r < 0)
 		return -1;
 	if (r == 0)
-		return err_set(err, E_USAGE, "this is no pod with a service account; name a --kubeconfig");
+		return err_set(err, E_USAGE, "not running in a pod with a service account; set --kubeconfig");
 	if (v->namespace && *v->namespace) {
 		free(ret->namespace);
 		ret->namespace = str_dup(v->namespace);
@@ -67,6 +67,7 @@ void cluster_warn_no_policy(struct kube *kube)
 		 " in the namespace %s; see --namespace",
 		 kube_namespace(kube));
 	if (!str_eq(kube_namespace(kube), before) && api_get(kube, path, &map, &ignored) > 0)
-		log_warn("the namespace %s has one, of an older install: deploy/namespace.yaml says how it moves",
+		log_warn("the namespace %s has one, of an older installation: see deploy/namespace.yaml for how to "
+			 "move it",
 			 before);
 }

@@ -14,15 +14,15 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
-	  "the Node that this coordinator runs on: it comes last" },
+	  "the Node that this coordinator runs on; it is upgraded last" },
 	{ "pod-uid", 0, "UID", "POD_UID", OPT_STR, offsetof(struct values, pod_uid),
-	  "the pod that it runs in: never evicted where the cluster has one node only" },
+	  "the pod that it runs in; never evicted where the cluster has only one node" },
 	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
 	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
 	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
-	  "keep what Prometheus reads in this file, for a collector of text files (NAME.prom); default none" },
+	  "write metrics to this file, for Prometheus' textfile collector (NAME.prom); default none" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
-	  "say in this directory that it goes on, for `kmodsmith probe liveness --pulse-dir DIR`; default nowhere" },
+	  "write liveness files to this directory, for `kmodsmith probe liveness --pulse-dir DIR`; default none" },
 	{ 0 },
 };
 
@@ -132,7 +132,7 @@ static int coordinate(struct coordinator_process *d, struct err *err)
 	}
 	if (r < 0)
 		return -1;
-	log_info("signal %d: leaving; what is under way goes on from the nodes", (int)stop_signal);
+	log_info("signal %d: leaving; the next leader continues from the state on the nodes", (int)stop_signal);
 	return coordinator_leave(c, err);
 }
 

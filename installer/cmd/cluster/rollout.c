@@ -18,14 +18,13 @@ struct values {
 
 static const struct opt plan_opts[] = {
 	{ "policy", 0, "FILE", NULL, OPT_STR, offsetof(struct values, policy), "the policy, as JSON or YAML" },
-	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
-	  "what `kubectl get nodes -o json` printed" },
+	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes), "output of `kubectl get nodes -o json`" },
 	{ "now", 0, "TIME", NULL, OPT_STR, offsetof(struct values, now),
-	  "as if it were that time, such as 2027-01-15T08:00:00Z" },
+	  "plan for this time, such as 2027-01-15T08:00:00Z" },
 	{ "node", 0, "NAME", NULL, OPT_STR, offsetof(struct values, node),
-	  "why this node is where it is: every rule of its state, and everything that a slot asks for" },
+	  "explain the state of this node: every rule of its state, and every condition for a slot" },
 	{ "resumed", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_resumed),
-	  "as if the roll-out had been resumed: what failed before is forgiven" },
+	  "plan as if the roll-out had been resumed: earlier failures do not count" },
 	{ 0 },
 };
 
@@ -58,7 +57,7 @@ static int read_now(const char *text, int64_t *ret, struct err *err)
 {
 	time_t now = time(NULL);
 	if (text && !date_parse(text, &now))
-		return err_set(err, E_USAGE, "--now: '%s' is no time such as 2027-01-15T08:00:00Z", text);
+		return err_set(err, E_USAGE, "--now: '%s' is not a time such as 2027-01-15T08:00:00Z", text);
 	*ret = now;
 	return 0;
 }
@@ -149,13 +148,13 @@ static int run_rollout_check(void *values, char **args, size_t count, struct err
 
 static const struct opt check_opts[] = {
 	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
-	  "what `kubectl get nodes -o json` printed: how many nodes each wave has, and which waves test nothing" },
+	  "output of `kubectl get nodes -o json`, to show how many nodes each wave has and which waves test nothing" },
 	{ 0 },
 };
 
 const struct cmd cmd_rollout_plan = {
 	.name = "rollout plan",
-	.help = "what the coordinator of a roll-out would do now, from files",
+	.help = "show from files what the coordinator of a roll-out would do now",
 	.about =
 		"Reads a policy and what `kubectl get nodes -o json` printed, and shows for each node its state, the "
 		"next "
@@ -176,7 +175,7 @@ const struct cmd cmd_rollout_check_policy = {
 	.args = "FILE",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "whether a policy is one, before it is applied",
+	.help = "validate a policy before it is applied",
 	.about = "The policy is JSON or YAML; every refusal names the line or the field. With --json the "
 		 "result has the deadlines in seconds, defaults "
 		 "included.\n\n"

@@ -37,7 +37,7 @@ static void check_node_pods(struct coordinator *c, const char *node)
 	bool is_drained = phase == PHASE_CORDONED || phase == PHASE_WAITING || phase == PHASE_EVICTING;
 	if (pool && is_drained && !*m->record.reason.object &&
 	    drain_check_pods(&c->drain, &c->node_cache, at, pool, false, kube_time(c->o.kube), &why) < 0)
-		log_warn("the pods of %s cannot be listed: %s", node, why.text);
+		log_warn("cannot list the pods of %s: %s", node, why.text);
 }
 
 static int show_cluster_rollout(const struct cluster_values *v, const char *node, struct err *err)
@@ -80,7 +80,7 @@ static int run_rollout_why(void *values, char **args, size_t count, struct err *
 
 const struct cmd cmd_rollout_status = {
 	.name = "rollout status",
-	.help = "where the roll-out is: each pool, and each node with its state, its reason and the next step",
+	.help = "show the roll-out: each pool, and each node with its state, its reason and the next step",
 	.about = "Asks the cluster for the policy, the recorded status, the ledger of slots and all nodes, and decides "
 		 "with them what the\n"
 		 "coordinator decides. Pods are not looked at. Nothing is changed.\n\n"
@@ -95,7 +95,7 @@ const struct cmd cmd_rollout_why = {
 	.args = "NODE",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "why a node is where it is: every rule of its state, and everything that a slot asks for",
+	.help = "explain the state of a node: every rule of its state, and every condition for a slot",
 	.about = "The rows that are shown are those that decide; with them: since when, what happens at the deadline, "
 		 "how many drains there\n"
 		 "were, and why the last one ended. Where a node is drained and nobody has told yet who is in the way, "

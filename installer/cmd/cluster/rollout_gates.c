@@ -72,7 +72,7 @@ static int request_pause(struct operator_request *s, const struct coordinator *c
 {
 	(void)c, (void)err;
 	set_gate_annotation(patch, GATE_PAUSE, "true");
-	s->what = str_dup("paused: no new node is begun; those under way go on");
+	s->what = str_dup("paused: no new node is begun; nodes in progress continue");
 	return 0;
 }
 
@@ -92,8 +92,8 @@ static int request_resume(struct operator_request *s, const struct coordinator *
 	}
 	// What the document says stands in it, and a GitOps controller would put it back.
 	const char *still = c->pauses ? "; the policy itself is still paused: set paused to false there" : "";
-	s->what = s->pool   ? str_fmt("pool %s: resumed; what failed before is forgiven%s", s->pool, still) :
-		  c->pauses ? str_fmt("the pause by annotation is taken back%s", still) :
+	s->what = s->pool   ? str_fmt("pool %s: resumed; earlier failures do not count%s", s->pool, still) :
+		  c->pauses ? str_fmt("the pause annotation is removed%s", still) :
 			      str_dup("no longer paused");
 	return 0;
 }
@@ -113,7 +113,7 @@ static int request_approve(struct operator_request *s, const struct coordinator 
 	target_hash_text(&pool->target.target_hash, target_hash);
 	auto_str char *word = str_fmt("%s:%s@%s", s->pool, s->wave, target_hash);
 	set_gate_word(c, patch, GATE_APPROVE, s->pool, word);
-	s->what = str_fmt("pool %s: wave %s and those before it may open for driver %s", s->pool, s->wave,
+	s->what = str_fmt("pool %s: wave %s and those before it are approved for driver %s", s->pool, s->wave,
 			  pool->target.driver);
 	return 0;
 }
@@ -128,8 +128,8 @@ static int request_abort(struct operator_request *s, const struct coordinator *c
 	target_hash_text(&pool->target.target_hash, target_hash);
 	auto_str char *word = str_fmt("%s@%s", s->pool, target_hash);
 	set_gate_word(c, patch, GATE_ABORT, s->pool, word);
-	s->what = str_fmt("pool %s: driver %s is given up; drains are called off, replacements under way end", s->pool,
-			  pool->target.driver);
+	s->what = str_fmt("pool %s: driver %s is aborted; drains are cancelled, replacements in progress finish",
+			  s->pool, pool->target.driver);
 	return 0;
 }
 
@@ -205,7 +205,7 @@ static int write_request(struct operator_request *s, struct err *err)
 	for (int i = 0; i < TRIES && r == 0; i++)
 		r = write_request_once(s, err);
 	if (r == 0)
-		r = err_set(err, E_CONFLICT, "somebody else keeps writing to the policy %s", POLICY_NAME);
+		r = err_set(err, E_CONFLICT, "another process keeps writing to the policy %s", POLICY_NAME);
 	if (r > 0)
 		show_request(s);
 	json_decref(s->target);
@@ -254,20 +254,20 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 						.opts = { cluster_opts, common_opts },        \
 						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb }
-GATE(pause, NULL, 0, 0, "begin no further node, in all pools",
+GATE(pause, NULL, 0, 0, "begin no further nodes, in all pools",
      "Nodes under way go on to their end. `kmodsmith rollout resume` takes it back.\n\n"
      "  kmodsmith rollout pause --kubeconfig admin.conf --namespace kmodsmith\n");
-GATE(resume, "[POOL]", 0, 1, "go on after a pause, a halt or an abort",
+GATE(resume, "[POOL]", 0, 1, "continue after a pause, a halt or an abort",
      "Without a pool: takes the pause back. With one: also lifts its halt and its abort, and forgives what failed "
      "before.\n\n"
      "  kmodsmith rollout resume gpus --kubeconfig admin.conf --namespace kmodsmith\n");
-GATE(approve, "POOL WAVE", 2, 2, "let a wave open that waits for it",
+GATE(approve, "POOL WAVE", 2, 2, "approve a wave that waits for it",
      "A wave waits where the policy says so (approval: manual), and where the one before it proved too little "
      "(wave-untested).\n"
      "The last one is called rest. For the target that the policy has now, and for no later one; waves before that one "
      "are approved, too.\n\n"
      "  kmodsmith rollout approve gpus main --kubeconfig admin.conf --namespace kmodsmith\n");
-GATE(abort, "POOL", 1, 1, "give the target up: drains are called off, replacements under way end",
+GATE(abort, "POOL", 1, 1, "abort the target: drains are cancelled, replacements in progress finish",
      "For the target that the policy has now. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
      "  kmodsmith rollout abort gpus --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(undo, "POOL", 1, 1, "make the last driver that all nodes had the target again",

@@ -165,10 +165,10 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 	printf("%s is %s: %s\n%s; next: %s\n", node, state, *why ? why : "none", node_reason_info(reason->code)->text,
 	       node_reason_info(reason->code)->next);
 	show_times(&v);
-	printf("rules of this state, up to the first yes, which is taken:\n");
+	printf("rules of this state, up to the first that applies:\n");
 	show_rows(rules, rule_count);
 	if (!has_slot)
-		printf("what a slot asks for (%s):\n", refusal_code);
+		printf("conditions for a slot (%s):\n", refusal_code);
 	show_rows(slot, slot_count);
 	return 0;
 }
@@ -178,8 +178,8 @@ static const char *slot_step(const struct node_state *m, const struct node_plan 
 	bool is_counted = node_plan->had == SLOT_NONE && m->record.phase != PHASE_QUEUED;
 	if (node_plan->has == node_plan->had)
 		return "";
-	return is_counted                  ? "is entered into the ledger" :
-	       node_plan->has == SLOT_NONE ? "its slot is given back" :
+	return is_counted                  ? "is added to the ledger" :
+	       node_plan->has == SLOT_NONE ? "its slot is released" :
 	       node_plan->had == SLOT_NONE ? "gets a slot" :
 					     "gets a slot for work";
 }
