@@ -38,8 +38,8 @@ struct acquire {
 	struct strv refused;            // of those, digests of manifests that failed on this kernel
 	char *compatible;               // acquire_found() was made for another kernel: why it serves; NULL = it was not
 	struct progress *progress;
-	// What is looked for worked last. A trust directory that cannot be read, or that is not there, takes nobody's
-	// trust away: it was believed when it came.
+	// The search is for what worked last. A missing or unreadable trust directory revokes no trust: the package was
+	// trusted when it was stored.
 	bool is_back;
 	int builder_use; // keeps the unpacked builder from being collected
 };

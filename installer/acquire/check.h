@@ -10,7 +10,7 @@
 enum verdict {
 	VERDICT_OK = 0,           // the package was made for this kernel
 	VERDICT_COMPATIBLE = 10,  // made for another one, every CRC is equal, and the policy allows it
-	VERDICT_NEEDS_BUILD = 20, // and everything for the build is at hand
+	VERDICT_NEEDS_BUILD = 20, // and everything for the build is available
 	VERDICT_IMPOSSIBLE = 30,  // and why
 };                                // the exit status of `check`, published
 

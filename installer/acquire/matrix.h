@@ -49,8 +49,8 @@ struct matrix_nodes {
 	size_t bad;           // nodes that say something else than kernel releases, or too many: left out
 	struct err first_bad; // why the first of them
 };
-// Adds the kernels that nodes run, each once, and those that they say are to come (annotation
-// kmodsmith.io/agent.kernels: a JSON list of releases), from the answer of `kubectl get nodes -o json`; of it only
+// Adds the kernels that nodes run, each once, and those that they have installed (annotation
+// kmodsmith.io/agent.kernels: a JSON list of releases), from the output of `kubectl get nodes -o json`; of it only
 // .items[].metadata.name, .metadata.annotations and .status.nodeInfo.kernelVersion and .architecture are looked at.
 // arch: "x86_64". At most 256 kernels. E_CONFIG: it is no such answer.
 int matrix_nodes_add(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,

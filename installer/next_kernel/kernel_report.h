@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of this node when it starts one of its other kernels, said before any reboot:
-// run/kmodsmith/kernels.json for whoever asks (status, doctor, an agent that tells the cluster),
-// run/kmodsmith/metrics/kernels.prom for a collector of text files, and, where the site wishes it,
-// run/kmodsmith/reboot-blocked while the next kernel cannot be served.
+// Whether this node has a driver for each of its other kernels, known before any reboot: run/kmodsmith/kernels.json for
+// readers (status, doctor, an agent that reports to the cluster), run/kmodsmith/metrics/kernels.prom for a collector of
+// text files, and, if the site wants it, run/kmodsmith/reboot-blocked while the next kernel cannot be served.
 //
 // The record is of this boot; what another boot wrote says nothing (R-F3). Each file appears whole, and only when it
 // says something new.

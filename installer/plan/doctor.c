@@ -181,7 +181,7 @@ static int examine_kernel(struct doctor *x, struct err *err)
 	return examine_signing(x, err);
 }
 
-// Missing headers or compilers only matter where no package is at hand.
+// Missing headers or compilers only matter if there is no package.
 static void examine_build(struct doctor *x)
 {
 	const struct host *h = &x->facts.host;
@@ -250,9 +250,9 @@ static int examine_firmware(struct doctor *x, struct err *err)
 	if (preflight_loaded_firmware(x->host, x->kern, &x->facts, &where, &why) < 0)
 		add_finding(x, "firmware", DOCTOR_FAIL, why.code, "%s", why.text);
 	else if (!versions.count)
-		add_finding(x, "firmware", DOCTOR_WARN, E_FIRMWARE, "of no driver version in %s", places);
+		add_finding(x, "firmware", DOCTOR_WARN, E_FIRMWARE, "for no driver version in %s", places);
 	else
-		add_finding(x, "firmware", DOCTOR_PASS, 0, "of %s in %s", names, places);
+		add_finding(x, "firmware", DOCTOR_PASS, 0, "for %s in %s", names, places);
 	return 0;
 }
 
@@ -309,7 +309,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 		return 0;
 	bool is_due = state_dir_space(x->state, 0, &why) < 0;
 	add_finding(x, "journal", DOCTOR_WARN, is_due ? why.code : 0, "in memory only%s, %s",
-		    is_due ? "" : " until the next start writes it there", j.unwritten);
+		    is_due ? "" : " until the next start writes it to disk", j.unwritten);
 	return 0;
 }
 

@@ -50,7 +50,7 @@ const char *plan_driver(const struct facts *facts, const struct request *request
 	return at_hand->is_named ? NULL : facts->loaded.version;
 }
 
-// The version: as requested, else of what is at hand.
+// The version: as requested, else that of the package or source.
 static int choose_target_driver(const struct plan_context *m, struct err *err)
 {
 	const char *version = plan_driver(m->facts, m->request, m->at_hand);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What installing would do and why, decided without touching anything: facts, request and what is at hand in; steps
+// What installing would do and why, decided without touching anything: facts, request and available packages in; steps
 // out. plan_make does no I/O, so `plan`, --dry-run and the real run cannot disagree.
 #pragma once
 #include "daemons/holders_wait.h"
@@ -33,8 +33,8 @@ struct at_hand {
 	unsigned source_flavours;      // set of enum flavour
 	const struct journal *journal; // what happened here before; NULL = nothing is known
 	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
-	const char *payload_why_not;   // why user space that has to be exported is not at hand; NULL = none has to be
-	const char *export_why;        // why what is exported now is not that; NULL = it is
+	const char *payload_why_not; // why the user space to be exported is unavailable; NULL = none is to be exported
+	const char *export_why;      // why what is exported now is not that; NULL = it is
 	const struct optional_modules *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
@@ -88,7 +88,8 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 void plan_done(struct plan *p);
 #define auto_plan __attribute__((cleanup(plan_done)))
 
-// The version that would be installed: as requested, else of what is at hand, else what the kernel has; NULL = unknown.
+// The version that would be installed: as requested, else that of the package or source, else the loaded one; NULL =
+// unknown.
 const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
 // And of which flavour; FLAVOUR_AUTO = none can be.
 enum flavour plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);

@@ -4,7 +4,7 @@
 //   nvidia-driver.pid                    who serves, with a lock that is held for life; the driver manager removes it
 //   validations/.driver-daemons-status   NotReady or Ready; the operator's startup probe wants Ready, or no file
 //   nvidia-driver.state                  digest of the pod's configuration, the last thing that is written: with the
-//                                        same one the driver manager evicts nobody at the next start
+//                                        same one the driver manager evicts no pod at the next start
 //
 // Nothing else there is ours: the other files below validations are the probe's and the validators'.
 #pragma once
@@ -31,5 +31,5 @@ void gpu_operator_pod_done(struct gpu_operator_pod *o); // ends the lock; says n
 // For later changes of the status. 1 = written, 0 = no operator reads it: the file does not exist, as outside of its
 // pods and after a preStop hook.
 int gpu_operator_write_ready(const struct root *host, bool is_ready, struct err *err);
-// 1 = *ret_is_ready was said, 0 = nobody said anything.
+// 1 = *ret_is_ready was written, 0 = nothing was written.
 int gpu_operator_read_ready(const struct root *host, bool *ret_is_ready, struct err *err);

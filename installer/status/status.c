@@ -38,7 +38,7 @@ static void check_flavour(const struct modules *l, const struct loaded_module *n
 	const char *taint = nvidia ? nvidia->taint : NULL;
 	bool is_proprietary = taint && strchr(taint, 'P');
 	add_check(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == FLAVOUR_PROPRIETARY)),
-		  "%s, taint %s", l->flavour ? flavour_name(l->flavour) : "not known", taint ? taint : "not told");
+		  "%s, taint %s", l->flavour ? flavour_name(l->flavour) : "unknown", taint ? taint : "unknown");
 }
 
 static void check_modules(const struct facts *facts, struct status *s)
@@ -308,7 +308,7 @@ static json_t *loaded_json(const struct modules *l)
 	return list;
 }
 
-// What the kernel's configuration says of modules; null where it is not set, {} where no configuration is at hand.
+// What the kernel's configuration says of modules; null where it is not set, {} if no configuration was found.
 static json_t *config_json(const struct host *h)
 {
 	static const char *const names[] = { "CONFIG_MODVERSIONS",     "CONFIG_MODULE_SIG", "CONFIG_MODULE_SIG_FORCE",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run/kmodsmith/status.json: what the last run measured, for whoever must not start before the driver is ready (R-G5,
-// R-K2, R-E1). The file is replaced as a whole, and says what `status --json` says, and besides:
+// run/kmodsmith/status.json: what the last run measured, for programs that must not start before the driver is ready
+// (R-G5, R-K2, R-E1). The file is replaced as a whole, and has what `status --json` prints, and:
 //
 //   state     READY only after every post-condition was measured; NOT_READY; FAILED: not ready, and the last run says
 //             why; CHANGING: modules are going or coming. READY beside a failed last run: the old driver works.

@@ -83,7 +83,7 @@ static void quarantine_unfit(const struct transaction *r, const struct err *why)
 	struct err err;
 	bool is_bad = (why->code == E_ABI && is_of_this_kernel(r)) || why->code == E_ELF || why->code == E_ARCH;
 	if (is_bad && store_quarantine(&r->a->acquire->store, r->package.layer.digest, NULL, &err) < 0)
-		progress_note(r->a->progress, "the package stays in the store: %s", err.text);
+		progress_note(r->a->progress, "cannot quarantine the package: %s", err.text);
 }
 
 // Whether the host has what one module of the set needs from the kernel's own tree.

@@ -229,7 +229,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_error E_FIRMWARE "the kernel would look in /lib/firmware/updates/6.1.0-56-cloud-amd64, "
   same
   kmodsmith doctor
-  assert_line --regexp '^pass +firmware +of 535.1 in /lib/firmware/updates/6.1.0-56-cloud-amd64, .*/lib/firmware;'
+  assert_line --regexp '^pass +firmware +for 535.1 in /lib/firmware/updates/6.1.0-56-cloud-amd64, .*/lib/firmware;'
   mkdir -p "$ROOT/sys/module/firmware_class/parameters" "$ROOT/opt/theirs/nvidia"
   echo /opt/theirs >"$ROOT/sys/module/firmware_class/parameters/path"
   kmodsmith install --package "$package"

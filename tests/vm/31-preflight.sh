@@ -34,7 +34,7 @@ mv "$here" "/lib/firmware/nvidia/$other"
 t_fails 1 "R-P6: firmware of another version" $open
 nothing
 t "doctor tells which firmware is there" kmodsmith doctor
-like "  the version is told" "$out" "^pass +firmware +of $other in "
+like "  the version is told" "$out" "^pass +firmware +for $other in "
 t "R-P6: proprietary modules told to do without" $proprietary --param nvidia:NVreg_EnableGpuFirmware=0
 like "  are ready" "$out" '^ready$'
 t "unload" kmodsmith unload
