@@ -222,6 +222,6 @@ ready() { # init, in the background, until it is ready; then it is told to end
   echo own >"$ROOT/bundle/rootfs/usr/lib/libcuda.so.1"
   kmodsmith "cdi-hook links" libcuda.so.9::/usr/lib/libcuda.so.1 <<<'{"bundle": "/bundle"}'
   assert_status 0
-  [[ $stderr == *"/usr/lib/libcuda.so.1 stays"* ]]
+  [[ $stderr == *"keeping /usr/lib/libcuda.so.1"* ]]
   assert_equal "$(<"$ROOT/bundle/rootfs/usr/lib/libcuda.so.1")" own
 }

@@ -187,7 +187,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   id=$(id_of_request)
   set_flag driver_build_started
   driver_side
-  says "has begun"
+  says "has started"
   assert_equal "$(id_of_request)" "$id"
   kill -9 "$side"
   ends 137

@@ -99,7 +99,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   sleep 1
   stop "$driver"
   driver_starts
-  soon grep -q "has begun" "$driver_log"
+  soon grep -q "has started" "$driver_log"
   stop "$toolkit"
   [ ! -e "$shared/driver_built" ]
   rm "$foreign/usr/made/slow"
