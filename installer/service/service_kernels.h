@@ -28,4 +28,3 @@ struct service_kernels {
 void service_kernels_open(const struct service_kernels_request *request, struct launch_words *words,
 			  struct service_kernels *ret, struct service_part *ret_part);
 void service_kernels_done(struct service_kernels *k); // ends the child
-#define auto_service_kernels __attribute__((cleanup(service_kernels_done)))
