@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/modules.h"
 
+#include "kmod/module/elf.h"
+
 #include <ctype.h>
 #include <time.h>
 
@@ -17,9 +19,7 @@ static const struct {
 char *module_canonical(const char *name)
 {
 	static const char *const variants[] = { "_current", "_tesla", "_legacy" };
-	char *s = str_dup(name);
-	for (char *c = s; *c; c++)
-		*c = *c == '-' ? '_' : *c;
+	char *s = module_kernel_name(name);
 	for (size_t i = 0; str_starts(s, "nvidia_") && i < ARRAY_SIZE(variants); i++) {
 		char *start = s + strlen("nvidia");
 		if (!str_starts(start, variants[i]))

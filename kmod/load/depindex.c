@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load/depindex.h"
 
+#include "kmod/module/elf.h"
+
 #include <arpa/inet.h>
 
 // From kmod's libkmod-index.h. What a node has is told by the number that leads to it.
@@ -22,10 +24,8 @@ struct output {
 char *depindex_name(const char *path)
 {
 	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path, *end = strstr(base, ".ko");
-	char *ret = end ? str_ndup(base, (size_t)(end - base)) : str_dup(base);
-	for (char *p = ret; *p; p++)
-		*p = *p == '-' ? '_' : *p;
-	return ret;
+	auto_str char *name = end ? str_ndup(base, (size_t)(end - base)) : str_dup(base);
+	return module_kernel_name(name);
 }
 
 static void put_raw(struct output *o, const void *data, size_t len)

@@ -109,9 +109,7 @@ static int guard_load(const struct call *c, struct module_call *g, struct strv *
 // EEXIST is also what a module's own start may end with; only a module that is there was there already.
 static bool is_module_loaded(const struct root *kern, const char *name)
 {
-	auto_str char *path = str_fmt("sys/module/%s", name);
-	for (char *p = path + strlen("sys/module/"); *p; p++)
-		*p = *p == '-' ? '_' : *p;
+	auto_str char *kernel_name = module_kernel_name(name), *path = str_fmt("sys/module/%s", kernel_name);
 	return root_exists(kern, path) || !root_exists(kern, "sys/module");
 }
 
@@ -119,9 +117,8 @@ static bool is_module_loaded(const struct root *kern, const char *name)
 static bool is_module_live(const struct root *kern, const char *name)
 {
 	struct err ignored;
-	auto_str char *path = str_fmt("sys/module/%s/initstate", name), *state = NULL;
-	for (char *p = path + strlen("sys/module/"); *p && *p != '/'; p++)
-		*p = *p == '-' ? '_' : *p;
+	auto_str char *kernel_name = module_kernel_name(name), *state = NULL;
+	auto_str char *path = str_fmt("sys/module/%s/initstate", kernel_name);
 	return root_line(kern, path, &state, &ignored) > 0 && str_eq(state, "live");
 }
 

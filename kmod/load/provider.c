@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load/provider.h"
 
+#include "kmod/load/depindex.h"
 #include "kmod/load/host_modules.h"
 #include "kmod/load/load.h"
 
@@ -46,10 +47,7 @@ static int find_dep_line(const struct root *host, const char *release, const cha
 // The kernel has it already, or will have it when its start is through.
 static bool is_file_loaded(const struct root *kern, const char *file)
 {
-	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
-	auto_str char *path = str_fmt("sys/module/%.*s", (int)strcspn(name, "."), name);
-	for (char *p = path + strlen("sys/module/"); *p; p++)
-		*p = *p == '-' ? '_' : *p;
+	auto_str char *name = depindex_name(file), *path = str_fmt("sys/module/%s", name);
 	return root_exists(kern, path);
 }
 

@@ -93,6 +93,14 @@ bool module_name_eq(const char *a, const char *b)
 	return *a == *b;
 }
 
+char *module_kernel_name(const char *name)
+{
+	char *ret = str_dup(name);
+	for (char *p = ret; *p; p++)
+		*p = *p == '-' ? '_' : *p;
+	return ret;
+}
+
 bool module_is_gpl(const struct module *module)
 {
 	static const char *const gpl[] = { "GPL",          "GPL v2",       "GPL and additional rights",

@@ -54,6 +54,7 @@ void module_done(struct module *module);
 #define MODULE_NONE ((struct module){ .fd = -1 })
 
 bool module_name_eq(const char *a, const char *b); // "-" and "_" are the same to the kernel
+char *module_kernel_name(const char *name);        // as sys/module has it: with "_". Caller frees
 // Whether the kernel lets it use GPL-only symbols (include/linux/license.h).
 bool module_is_gpl(const struct module *module);
 const char *module_machine_name(int machine); // "x86_64"; "unknown" for what no GPU node is made of
