@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fails without one is in tests/vm/44-rights.sh, for the compile in tests/unit/sandbox_test.c. Not measured alone:
-// DAC_READ_SEARCH, SYS_CHROOT (the rule of setns(2)), and what the daemons need.
-// The daemons' needs are those of nvidia-persistenced's README and of its --user option (it gives up root by itself and
-// keeps CAP_SYS_ADMIN to set the persistence mode), and of NVIDIA's fabric manager, which runs as root.
+// tests/vm/44-rights.sh shows what fails without each of them, tests/unit/sandbox_test.c for the compile. Not
+// measured separately: DAC_READ_SEARCH, SYS_CHROOT (setns(2) requires it), and what the daemons need.
+// What the daemons need is in nvidia-persistenced's README and --user option (it drops root by itself and keeps
+// CAP_SYS_ADMIN to set the persistence mode), and follows from NVIDIA's fabric manager, which runs as root.
 #include "host/capabilities.h"
 
 #include "base/process/capabilities.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One driver as it is, was or is to be in the kernel: enough to tell it from another one, and to bring it back with the
-// parameters it had.
+// One driver that is, was or will be in the kernel: enough to tell it from another one, and to load it again with
+// the same parameters.
 #pragma once
 #include "base/formats/json.h"
 
@@ -11,8 +11,7 @@ struct driver_state {
 	char *kernel;        // kernel build id
 	struct strv modules; // full names
 	struct strv params;  // "MODULE TEXT", the argument of its load, for modules that got one; sorted
-	struct strv
-		options; // those of it that came by --param, as "MODULE:NAME=VALUE"; says nothing more of what it is
+	struct strv options; // those set with --param, as "MODULE:NAME=VALUE"; not compared
 };
 void driver_state_done(struct driver_state *d);
 #define auto_driver_state __attribute__((cleanup(driver_state_done)))
@@ -21,8 +20,8 @@ bool driver_state_same(const struct driver_state *a, const struct driver_state *
 const char *driver_state_params(const struct driver_state *d,
 				const char *module); // "" = none; module as the kernel names it
 void driver_state_drop(struct driver_state *d,
-		       const char *module); // it is not of the driver any more; any of its names
+		       const char *module); // removes it from the driver; any of its names
 void driver_state_set_params(struct driver_state *d, const char *module, const char *text);
 
 json_t *driver_state_json(const struct driver_state *d);
-bool driver_state_parse(const json_t *json, struct driver_state *ret); // false: it is none
+bool driver_state_parse(const json_t *json, struct driver_state *ret); // false: not a driver state

@@ -34,7 +34,7 @@ char *existing_driver_text(const struct existing_driver *r)
 		       r->file ? "from " : "no file on the host", r->file ? r->file : "");
 }
 
-// The module that says whose the set is.
+// The module that tells which driver this is.
 static const struct loaded_module *core_module(const struct modules *l)
 {
 	const struct loaded_module *nvidia = modules_find(l, "nvidia");
@@ -119,7 +119,7 @@ static bool is_driver_idle(const struct modules *l)
 	return true;
 }
 
-// A file that cannot be read is one whose version is not known.
+// If the file cannot be read, the version stays unknown.
 static void read_module_file(const struct root *host, const char *path, struct module *ret)
 {
 	struct err ignored;

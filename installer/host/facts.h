@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that a decision about this node rests on, read once.
+// All facts that decisions about this node depend on, read once.
 #pragma once
 #include "host/existing_driver.h"
 #include "host/kernel.h"
@@ -16,4 +16,4 @@ int facts_read(const struct root *host, const struct root *kern, struct facts *r
 void facts_done(struct facts *f);
 #define auto_facts __attribute__((cleanup(facts_done)))
 
-bool facts_has_gpu(const struct facts *f); // false = NO_GPU: nothing here is ours to serve (R-P11)
+bool facts_has_gpu(const struct facts *f); // false = NO_GPU: there is nothing to do on this node (R-P11)

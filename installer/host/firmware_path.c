@@ -16,7 +16,7 @@ void firmware_path_done(struct firmware_path *s)
 	*s = (struct firmware_path){ 0 };
 }
 
-// sysfs adds one newline; one more was written by somebody's `echo` and is part of the value.
+// sysfs adds one newline; a second one came from `echo` and is part of the value.
 static int read_parameter(const struct root *kern, struct firmware_path *s, struct err *err)
 {
 	struct statvfs fs;
@@ -26,7 +26,7 @@ static int read_parameter(const struct root *kern, struct firmware_path *s, stru
 		return r;
 	if (len && s->path[len - 1] == '\n')
 		s->path[len - 1] = '\0';
-	// Nothing cannot be written there: this is what is left of a setting that was taken back.
+	// An empty string cannot be written there, so this is an unset path.
 	if (str_eq(s->path, "\n"))
 		*s->path = '\0';
 	auto_fd int fd = root_open(kern, parameter, O_PATH, err);
@@ -34,7 +34,7 @@ static int read_parameter(const struct root *kern, struct firmware_path *s, stru
 	return 0;
 }
 
-// Before 6.5 the kernel takes a newline for a part of the directory's name.
+// Before 6.5 the kernel treats a newline as part of the directory name.
 static void add_parameter_dirs(struct firmware_path *s, const char *release)
 {
 	bool is_cut = str_version_cmp(release, "6.5") >= 0;
@@ -42,8 +42,8 @@ static void add_parameter_dirs(struct firmware_path *s, const char *release)
 		strv_add(&s->dirs, str_ndup(s->path, is_cut ? strcspn(s->path, "\n") : strlen(s->path)));
 }
 
-// Since 5.19 each compression has its own word; before, FW_LOADER_COMPRESS means xz. A kernel whose configuration
-// nobody can read is taken to find plain files only.
+// Since 5.19 each compression has its own option; before that, FW_LOADER_COMPRESS means xz. If the configuration
+// cannot be read, assume that the kernel finds uncompressed files only.
 static int read_endings(const struct root *host, const struct root *kern, const char *release, struct firmware_path *s,
 			struct err *err)
 {
@@ -88,7 +88,7 @@ int firmware_path(const struct root *host, const struct root *kern, const char *
 	return 0;
 }
 
-// The kernel refuses what is no regular file, and an empty one.
+// The kernel accepts only regular files that are not empty.
 static bool is_firmware_file(const struct root *host, const char *path)
 {
 	struct err err;

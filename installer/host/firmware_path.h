@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the running kernel would find a firmware file, told from its own rules without asking it (contract 1.9).
+// Where the running kernel would find a firmware file, following the kernel's own rules (contract 1.9).
 //
 // The rules are drivers/base/firmware_loader/main.c: the path parameter, if it is set, then in /lib/firmware
 // updates/RELEASE, updates, RELEASE and the directory itself; the plain file in all of them first, then FILE.zst, then
-// FILE.xz, where the kernel's configuration has them. Paths are those of the machine's own root, whoever asks.
+// FILE.xz, where the kernel's configuration has them. Paths are relative to the machine's own root, not the caller's.
 #pragma once
 #include "base/file/root.h"
 
 struct firmware_path {
-	char *path;            // the path parameter as it is set, "" = unset; NULL = this kernel shows none
-	bool is_path_writable; // somebody could set it: sysfs is not read-only here
+	char *path;            // the path parameter as it is set, "" = unset; NULL = this kernel does not show it
+	bool is_path_writable; // sysfs is not read-only here
 	struct strv dirs;      // below the host's root, in the kernel's order
 	struct strv endings;   // "", ".zst", ".xz"
-	bool is_sure;          // of the endings: the kernel's configuration tells them
+	bool is_sure;          // endings come from the kernel's configuration, not a guess
 };
 
 int firmware_path(const struct root *host, const struct root *kern, const char *release, struct firmware_path *ret,
 		  struct err *err);
-// The same without a look at the kernel's configuration: plain files alone.
+// The same without the kernel's configuration: uncompressed files only.
 int firmware_path_plain(const struct root *kern, const char *release, struct firmware_path *ret, struct err *err);
 void firmware_path_done(struct firmware_path *s);
 #define auto_firmware_path __attribute__((cleanup(firmware_path_done)))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which flavour of the driver serves the GPUs of this node (R-P7). Pure: facts in, decision and reason out.
+// Which module type of the driver supports the GPUs of this node (R-P7). Pure: facts in, decision and reason out.
 //
-// What decides: the open modules need a GPU System Processor, which GPUs have from Turing on; Blackwell and the Grace
-// superchips are served by the open modules only; every architecture has a first and perhaps a last driver branch.
-// Virtual functions and functions passed through to virtual machines do not count.
+// The open modules need a GPU System Processor, which GPUs have since Turing; Blackwell and the Grace superchips are
+// supported by the open modules only; every architecture has a first and perhaps a last driver branch. Virtual
+// functions and functions passed through to virtual machines do not count.
 #pragma once
 #include "host/pci.h"
 #include "kmod/source/recipe.h"

@@ -266,7 +266,7 @@ int journal_read(const struct root *state, struct journal *ret, struct err *err)
 	return 1;
 }
 
-// The same directory of the same disk, by whatever path it is reached.
+// Identifies a directory on its disk, whatever path leads to it.
 static char *state_identity(const struct root *state)
 {
 	struct stat st;
@@ -277,7 +277,7 @@ static char *state_identity(const struct root *state)
 
 static int read_memory_journal(const struct root *host, json_t **ret)
 {
-	struct err ignored; // what cannot be understood says nothing, here too
+	struct err ignored; // an invalid journal counts as none, here too
 	return json_read(host, IN_MEMORY, ret, &ignored);
 }
 

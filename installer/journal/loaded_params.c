@@ -51,7 +51,7 @@ char *loaded_params_missing(const struct driver_state *record, const struct modu
 	return NULL;
 }
 
-// Of "MODULE:NAME=VALUE"; what is none says nothing.
+// option: "MODULE:NAME=VALUE"; anything else is ignored.
 static bool is_usual_option(const struct module_params *usual, const char *option)
 {
 	size_t module_len = strcspn(option, ":"), len = strcspn(option, "=");

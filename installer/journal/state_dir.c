@@ -47,7 +47,7 @@ uint64_t state_dir_package_bytes(const struct package *p)
 	return bytes;
 }
 
-// While a module is loaded its file is in memory twice: unpacked here, and as the kernel reads it.
+// While a module is being loaded, its file is in memory twice: unpacked here, and in the kernel.
 int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err *err)
 {
 	enum { COPIES = 2 };

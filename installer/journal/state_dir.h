@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state directory cannot be written (its disk is full, over quota, read-only or failing), and the package lies in
-// its store: a node without a driver gets it all the same. It is unpacked below run/kmodsmith of the host, which is
-// memory, and the journal of the run is kept there, too (journal_keep). What replaces a loaded driver waits for a disk
-// that works.
+// What happens when the state directory cannot be written (full, over quota, read-only or failing disk) but its
+// store has the package: a node without a driver gets it anyway. It is unpacked below run/kmodsmith of the host,
+// which is memory, and so is the journal of the run (journal_keep). Replacing a loaded driver waits until the disk
+// works.
 #pragma once
 #include "base/process/progress.h"
 #include "precompiled/package/unpack.h"
@@ -22,13 +22,14 @@ void state_dir_done(struct state_dir *m);
 // is_allowed: no driver is loaded.
 void state_dir_init(struct state_dir *m, const struct root *host, const struct root *kern, struct progress *progress,
 		    bool is_allowed);
-// The reason of a failed write is the disk, not what was to be written.
+// The write failed because of the disk, not because of the data.
 bool state_dir_is_disk_error(const struct err *err);
-// unpack_package() in state; where that cannot be written, and it is allowed, in memory. m must outlive the package.
+// unpack_package() in state, or in memory if that cannot be written and memory is allowed. m must outlive the
+// package.
 int state_dir_stage(struct state_dir *m, const struct layout *from, const struct root *state, struct package *p,
 		    struct err *err);
 uint64_t state_dir_package_bytes(const struct package *p); // of its files
-// E_NO_SPACE, in bytes, unless run/kmodsmith and the memory have room for so much.
+// E_NO_SPACE unless run/kmodsmith and the memory have this much room.
 int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err *err);
-// E_NO_SPACE, in bytes, unless the state directory has room for the journal and so much beside it. E_READ_ONLY.
+// E_NO_SPACE unless the state directory has room for the journal and this much beside it. E_READ_ONLY.
 int state_dir_space(const struct root *state, uint64_t bytes, struct err *err);
