@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <time.h>
 
-// nvidia-persistenced gives up one GPU after the other, each for a second or two.
+// nvidia-persistenced releases one GPU after the other, a second or two for each.
 enum { TERM_MS = 20 * 1000, KILL_MS = 2000, POLL_MS = 20 };
 
 static const char *program_name(const char *path)
@@ -73,7 +73,7 @@ int daemon_launch(const struct daemon_env *p, const struct daemon_unit *u, int o
 	return pid < 0 ? err_set(err, errno, "start %s", u->name) : pid;
 }
 
-// A process loses its program first, then its open devices, and is a zombie last.
+// An exiting process loses its program first, then its open devices, and becomes a zombie last.
 static bool is_process_gone(const struct root *kern, int pid, uint64_t start)
 {
 	struct err ignored;
@@ -93,7 +93,7 @@ static bool wait_process_end(const struct daemon_env *p, int pid, uint64_t start
 	return true;
 }
 
-// By a descriptor that stays with the process, whoever has its number by then.
+// Through a pidfd, because the pid may be another process's by then.
 static int signal_process(const struct daemon_env *p, const char *program, int pid, uint64_t start, int signal,
 			  struct err *err)
 {

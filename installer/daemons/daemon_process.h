@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes of daemons: found, started, ended. A process is known by its number and the time of its start; that it
-// is the daemon is told by the name of its program, because its file may be that of an earlier driver root, or deleted.
+// Finds, starts and stops the processes of daemons. A process is identified by its pid and start time, and
+// recognised as the daemon by the name of its program, because the file may belong to an earlier driver root or be
+// deleted.
 #pragma once
 #include "base/process/sys.h"
 
@@ -10,16 +11,16 @@ struct daemon_env {
 	const char *driver; // the exported driver root, below host: "run/nvidia/driver"
 };
 
-struct daemon_unit {                                      // what is to be started
+struct daemon_unit {                                      // what to start
 	const char *name, *dir, *pid_file, *socket, *env; // as of struct daemon
 	const struct strv *argv;
 };
 
-bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program); // runs, and is no zombie
-// One that runs: the known one, else who the pid file names. 1 = found.
+bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program); // running, and not a zombie
+// The running process: the known one, else that of the pid file. 1 = found.
 int daemon_find(const struct daemon_env *p, const struct daemon_unit *u, int known, uint64_t known_start, int *ret_pid,
 		uint64_t *ret_start);
-// What a dead one left is cleared first. Returns the number of the program's process, or negative.
+// Removes what a dead one left first. Returns the pid of the program, or negative.
 int daemon_launch(const struct daemon_env *p, const struct daemon_unit *u, int out, struct err *err);
-// SIGTERM, after 20 s SIGKILL; 0 = it has ended.
+// SIGTERM, after 20 s SIGKILL; 0 = it has exited.
 int daemon_end(const struct daemon_env *p, const char *program, int pid, uint64_t start, struct err *err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// run/kmodsmith/daemons.json of the host: which daemons were started or adopted in this boot, and how they are. It lets
-// the next start take over what runs, an unload end them, and status tell of them. What runs is measured, never
-// believed: a process is the recorded one while number, start and program agree.
+// run/kmodsmith/daemons.json of the host: which daemons were started or adopted in this boot, and their state. The
+// next start adopts what runs, an unload stops it, and status reports it. Whether a daemon runs is always measured:
+// a process is the recorded one only if pid, start time and program match.
 #pragma once
 #include "base/formats/json.h"
 #include "daemons/daemon_process.h"
@@ -12,16 +12,16 @@ struct daemon_entry {
 	uint64_t start;
 	char *since; // of the state, RFC 3339
 	unsigned restarts;
-	char *last;      // how it ended last; NULL = it has not
-	char *why_not;   // NULL = nothing is in the way
+	char *last;      // how it ended last; NULL = it never did
+	char *why_not;   // why it is not running; NULL = nothing prevents it
 	bool is_needed;  // GPUs cannot be used while it is down
-	bool is_foreign; // somebody else has started it, and ends it
+	bool is_foreign; // started and stopped by another supervisor
 	struct strv argv;
 	char *dir, *pid_file, *socket, *env;
-	struct strv log; // the last lines that it wrote
+	struct strv log; // the last lines it wrote
 };
 struct daemon_record {
-	int owner; // who supervises them
+	int owner; // pid of the supervisor
 	uint64_t owner_start;
 	char *driver;               // the exported driver root, below host
 	struct daemon_entry *items; // in the order of starting
@@ -32,11 +32,11 @@ void daemon_record_done(struct daemon_record *r);
 
 // 1 = read, 0 = nothing was started in this boot.
 int daemon_record_read(const struct root *host, const char *boot, struct daemon_record *ret, struct err *err);
-// The same of this boot.
+// The same for this boot.
 int daemon_record_now(const struct root *host, const struct root *kern, struct daemon_record *ret, struct err *err);
 int daemon_record_write(const struct root *host, const char *boot, const struct daemon_record *r, struct err *err);
 int daemon_record_forget(const struct root *host, struct err *err);                 // 1 = there was one
-json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern); // with what is measured now
+json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern); // with what runs now
 
 struct daemon_unit daemon_entry_unit(const struct daemon_entry *e);
 bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern);

@@ -80,10 +80,10 @@ static void fabric_args(const struct daemon_facts *f, struct strv *argv)
 	}
 }
 
-// The order of starting. Backwards it is the contract's of stopping.
+// In the order of starting. The contract's order of stopping is the reverse.
 static const struct rule {
 	const char *name, *program, *dir, *pid_file, *socket, *follows, *env;
-	char *(*why)(const struct daemon_facts *f); // NULL = it is not due
+	char *(*why)(const struct daemon_facts *f); // NULL = not needed
 	void (*args)(const struct daemon_facts *f, struct strv *argv);
 	bool is_forking, is_needed, is_on_bridge, is_guest;
 } rules[] = {
@@ -142,7 +142,7 @@ void daemon_dirs(const struct root *driver, struct strv *ret)
 			strv_add(ret, str_dup(rules[i].dir));
 }
 
-// Named one by one: whoever reads it loads them.
+// All of them, for the reader who loads them.
 static char *missing_daemon_modules(const struct daemon_facts *f)
 {
 	char *text = NULL;
@@ -193,7 +193,7 @@ void daemons_rules(const struct daemon_facts *f, struct daemons *ret)
 {
 	struct daemons d = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-		// Switches that the driver itself serves need no bridge, whatever else is in the machine.
+		// Switches that the driver itself serves need no bridge, even if there is one.
 		char *why = rules[i].is_on_bridge && f->switches ? NULL : rules[i].why(f);
 		if (why)
 			add_daemon(&d, &rules[i], f, why);
@@ -201,7 +201,7 @@ void daemons_rules(const struct daemon_facts *f, struct daemons *ret)
 	*ret = d;
 }
 
-// Where it is a link, its target was looked at under a name of its own when the payload was made.
+// The target of a link was checked under its own name when the payload was made.
 static bool is_program_link(const struct root *driver, const char *program)
 {
 	struct err ignored;

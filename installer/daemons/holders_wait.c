@@ -63,13 +63,13 @@ int holders_wait_deadline_ms(enum holders_policy policy, unsigned seconds)
 	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
 }
 
-// nvidia-drm with modeset=1 keeps devices open from inside the kernel, and lets go when it is unloaded.
+// nvidia-drm with modeset=1 keeps devices open inside the kernel, and closes them when it is unloaded.
 static bool has_unseen_kernel_user(const struct modules *l, const struct loaded_module *m)
 {
 	return modules_find(l, "nvidia_drm") && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
 }
 
-// More references than dependents: the kernel would refuse when it is this module's turn, with others gone already.
+// More references than dependents: the kernel would refuse this module after others have been unloaded.
 static char *find_uncounted_user(const struct modules *l)
 {
 	for (size_t i = 0; i < l->count; i++) {
@@ -129,7 +129,7 @@ int holders_wait_check(const struct holders_wait *d, struct modules *ret_loaded,
 	return who ? err_set(err, E_IN_USE, "%s", who) : 0;
 }
 
-// The number of a process that has ended may be another's by now: it is looked up again when it can no longer change.
+// The pid may belong to another process by now: check it again through the pidfd, which cannot change.
 static int stop_holder(const struct holders_wait *d, const struct holder *h, struct err *err)
 {
 	auto_fd int process = d->sys->process_open(d->sys, h->pid);
@@ -143,7 +143,7 @@ static int stop_holder(const struct holders_wait *d, const struct holder *h, str
 	return 0;
 }
 
-// proc may be that of another pid namespace, where our numbers mean other processes.
+// proc may be that of another pid namespace, where our pids mean other processes.
 static int check_pid_namespace(const struct holders_wait *d, struct err *err)
 {
 	struct err ignored;
@@ -177,7 +177,7 @@ struct told {
 	int64_t at_ms;
 };
 
-// A line when something has changed, and one now and then when nothing does.
+// Writes a line when something has changed, else one now and then.
 static void tell_blocker(const struct holders_wait *d, const char *who, struct told *last)
 {
 	int64_t now = clock_ms();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Until nobody uses the driver, by the caller's choice (R-D3, R-E3).
+// Waits until the driver is no longer in use, as the caller's policy says (R-D3, R-E3).
 //
-// Who holds it is told by what processes have open and mapped and by the graph of modules, never by a module's count of
-// references (one open of /dev/nvidia0 is three). The counts only tell that somebody is left who cannot be seen from
+// Holders are found by what processes have open and mapped and by the module graph, never by a module's reference
+// count (one open of /dev/nvidia0 counts three). The counts only show that there is a user who is not visible from
 // here: a process of another pid namespace, or a part of the kernel.
 #pragma once
 #include "base/process/progress.h"
@@ -10,9 +10,9 @@
 #include "holders/holders.h"
 
 enum holders_policy {
-	HOLDERS_REFUSE, // whoever holds the driver keeps it
-	HOLDERS_WAIT,   // for the holders to go by themselves
-	// ask each process once to end (SIGTERM, never SIGKILL); idle modules of others go with the driver
+	HOLDERS_REFUSE, // do not unload while there are holders
+	HOLDERS_WAIT,   // for the holders to exit by themselves
+	// send each process SIGTERM once, never SIGKILL; idle foreign modules are unloaded with the driver
 	HOLDERS_STOP,
 };
 
@@ -27,21 +27,21 @@ struct holders_wait {
 
 bool holders_wait_parse(const char *text, enum holders_policy *ret); // "refuse", "wait", "stop"
 const char *holders_wait_name(enum holders_policy policy);
-// Takes our own daemons out of h. 1 = some of ours run, so that the counts of references tell nothing of others.
+// Removes our own daemons from h. 1 = some of ours run, so that reference counts say nothing about others.
 int holders_wait_omit_daemons(const struct root *host, const struct root *kern, struct holders *h, struct err *err);
 int holders_wait_deadline_ms(enum holders_policy policy,
 			     unsigned seconds); // 0 = the default: 300 s to wait, 30 s to stop
 
-// Who is in the way now, in words; NULL = nobody. A foreign module is none under HOLDERS_STOP when nobody uses it. Our
-// daemons are not among holders; while some of them run, the counts of references tell nothing.
+// What blocks an unload now, as text; NULL = nothing. An unused foreign module does not block under HOLDERS_STOP.
+// Our daemons are not among holders; while some of them run, reference counts are ignored.
 char *holders_wait_blocker(enum holders_policy policy, const struct modules *loaded, const struct holders *holders,
 			   bool has_daemons);
 
 void holders_wait_note(struct progress *progress,
-		       const struct holders *holders); // a note for each who is in the way (R-D2)
+		       const struct holders *holders); // a note for each holder that blocks (R-D2)
 
-// Look once: what is loaded and who holds it. E_IN_USE when somebody is in the way; both results are set then, too.
+// Looks once for what is loaded and who holds it. E_IN_USE when something blocks; both results are set then, too.
 int holders_wait_check(const struct holders_wait *d, struct modules *ret_loaded, struct holders *ret, struct err *err);
-// Look until nobody is in the way. Nothing is unloaded. E_IN_USE after the deadline, with those who are left in ret;
-// E_RIGHTS when they may not be asked to end.
+// Looks until nothing blocks. Nothing is unloaded. E_IN_USE after the deadline, with the remaining holders in ret;
+// E_RIGHTS when they may not be signalled.
 int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *err);

@@ -44,7 +44,7 @@ bool syslog_parse(char *text, const char **ret_name, const char **ret_message)
 	*message = '\0';
 	message += 2;
 	name[strcspn(name, "[ ")] = '\0';
-	for (char *c = message; *c; c++) // it must not speak to the terminal
+	for (char *c = message; *c; c++) // no control characters to the terminal
 		if (iscntrl((unsigned char)*c))
 			*c = ' ';
 	*ret_name = name;

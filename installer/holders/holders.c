@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// 5,000 processes in 100 ms (P11) is more than one processor can do, so the processes are dealt out to a few workers.
+// 5,000 processes in 100 ms (P11) are too many for one processor, so a few workers share them.
 #include "holders/holders.h"
 
 #include "holders/proc_scan.h"
@@ -60,7 +60,7 @@ static size_t worker_count(size_t processes)
 	return useful < most ? useful : most;
 }
 
-// A worker that cannot be started does its share here.
+// If a worker cannot be started, its share is done here.
 static void run_workers(struct worker *workers, size_t count)
 {
 	bool is_started[WORKERS_MOST] = { false };
@@ -75,7 +75,7 @@ static void run_workers(struct worker *workers, size_t count)
 	}
 }
 
-// Each mount namespace once, by its lowest process; our own is none of a holder's.
+// Each mount namespace once, by its lowest process, without our own.
 static void scan_namespaces(const struct proc_scan *s, struct worker *workers, size_t count)
 {
 	auto_strv struct strv seen = { 0 };
@@ -135,7 +135,7 @@ int holders_find(const struct root *kern, const struct modules *loaded, struct h
 	if (proc_scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
 		return err_wrap(err, "look for processes that use the driver");
 	scan_processes(&s, pids, count, &h);
-	if (s.use == PROC_SCAN_IN_USE && !holders_block(&h)) { // the kernel counts somebody who was not found
+	if (s.use == PROC_SCAN_IN_USE && !holders_block(&h)) { // the kernel counts a user that was not found
 		holders_done(&h);
 		s.is_thorough = true;
 		scan_processes(&s, pids, count, &h);
@@ -151,7 +151,7 @@ int holders_find(const struct root *kern, const struct modules *loaded, struct h
 	return ret->count || ret->modules.count;
 }
 
-// Moves what holds one of the nodes.
+// Moves the holders of one of the nodes.
 static void pick_nodes(struct holders *from, const struct strv *nodes, struct holders *to)
 {
 	for (size_t i = 0; i < from->count; i++) {
@@ -241,7 +241,7 @@ char *holder_text(const struct holder *h)
 		str_add(&text, ", %s%scontainer %.12s", h->runtime ? h->runtime : "", h->runtime ? " " : "",
 			h->container);
 	str_add(&text, ") %s %s", holder_kind_name(h->kind), h->path);
-	for (char *c = text; *c; c++) // names are the holder's choice: they must not speak to the terminal
+	for (char *c = text; *c; c++) // the holder chooses its name: no control characters to the terminal
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	return text;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps the driver in use (R-D2): processes with an open NVIDIA device, a mapping of one, or a mount of driver
-// files in their mount namespace, and modules that depend on the driver's.
+// What keeps the driver in use (R-D2): processes with an open NVIDIA device, a mapping of one, or a mount of driver
+// files in their mount namespace; and modules that depend on the driver's.
 //
 // The scan reads proc/PID/fd, maps and mountinfo. A device is recognised by its name (/dev/nvidia*, /dev/gdrdrv, the
 // DRM nodes of an NVIDIA GPU) and, under any other name, by its device number against the majors of proc/devices.
-// Processes that end meanwhile are normal. Our own process is left out.
+// Processes may end during the scan. Our own process is left out.
 #pragma once
 #include "host/modules.h"
 
@@ -33,7 +33,7 @@ struct holders {
 	size_t count;
 	struct strv modules; // names of modules, outside of the driver's own set, that hold one of it
 	size_t processes;    // looked at
-	size_t unreadable;   // not allowed to look (CAP_SYS_PTRACE is needed): the list may be short
+	size_t unreadable;   // not accessible (CAP_SYS_PTRACE is needed): the list may be incomplete
 };
 
 // 1 = some, 0 = none.
@@ -44,7 +44,7 @@ void holder_done(struct holder *h);
 void holders_done(struct holders *h);
 #define auto_holders __attribute__((cleanup(holders_done)))
 
-// How many stop an unload: processes with an FD or a MAP, and foreign modules. The first of them in words.
+// How many holders block an unload: processes with an FD or a MAP, and foreign modules. The first of them as text.
 size_t holders_blocking(const struct holders *h);
 char *holders_first(const struct holders *h);
 bool holders_block(const struct holders *h);

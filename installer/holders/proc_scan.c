@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel's text of maps costs most, so it is read only where the kernel cannot be asked for single mappings.
-// Everything happens inside one descriptor of proc, directories are read in bulk, and details of a process are asked
-// for only when it holds something.
+// The text of proc/PID/maps costs most, so it is read only where the kernel has no call for single mappings. All
+// accesses go through one descriptor of proc, directories are read in bulk, and the details of a process are read
+// only when it holds something.
 #include "holders/proc_scan.h"
 
 #include "base/file/file.h"
@@ -76,13 +76,13 @@ static bool is_major(const struct proc_scan *s, unsigned major, bool is_drm)
 	return is_drm && major == DRM_MAJOR;
 }
 
-// 1 = a character device of ours by number, 0 = something else, -1 = cannot be told.
+// 1 = one of our character devices by its number, 0 = something else, -1 = unknown.
 static int check_device_number(const struct proc_scan *s, int fds, const char *fd, const char *target, bool is_drm)
 {
 	unsigned major = 0;
 	if (s->is_procfs) {
 		struct statx st;
-		// Never wait for a dead file server: what is cached is enough to know the type.
+		// Never wait for a dead file server: the cached type is enough.
 		if (statx(fds, fd, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_TYPE, &st) < 0)
 			return -1;
 		if (!S_ISCHR(st.stx_mode))
@@ -100,7 +100,7 @@ static int check_device_number(const struct proc_scan *s, int fds, const char *f
 	return is_major(s, major, is_drm) ? 1 : s->major_count ? 0 : -1;
 }
 
-// Of an entry of proc/PID/fd or map_files. A name alone proves nothing: anybody may call a file /dev/nvidia0.
+// Of an entry of proc/PID/fd or map_files. A name alone proves nothing: any process may call a file /dev/nvidia0.
 static bool is_device(const struct proc_scan *s, int fds, const char *fd, const char *target)
 {
 	static const char *const never[] = { "/dev/null", "/dev/pts/", "/dev/zero", "/dev/urandom",
@@ -170,7 +170,7 @@ static void add_holder(const struct proc_scan *s, struct proc_scan_result *h, in
 	h->items[h->count++] = new;
 }
 
-// -1 = not allowed to look.
+// -1 = permission denied.
 static int scan_fd(const struct proc_scan *s, int pid, int fds, const char *fd, struct proc_scan_result *r)
 {
 	char target[PATH_LEN];
@@ -200,7 +200,7 @@ static int scan_fds(const struct proc_scan *s, int pid, struct proc_scan_result 
 	return 0;
 }
 
-// What is mapped is a link of proc/PID/map_files; who may not follow it goes by the name.
+// What is mapped is a link in proc/PID/map_files; without permission to follow it, the name decides.
 static void scan_map(const struct proc_scan *s, int pid, uint64_t start, uint64_t end, const char *path,
 		     struct proc_scan_result *r)
 {
@@ -258,7 +258,7 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { MAP_SHARED_ONE = 0x08, MAP_OR_NEXT = 0x10, MAP_OF_FILE = 0x20 };
 
-// Only shared mappings of files, which is what a device's memory is mapped as. False = this cannot be asked here.
+// Only shared mappings of files, which is what a device's memory is mapped as. False = the kernel has no such call.
 static bool query_maps(const struct proc_scan *s, int pid, int fd, struct proc_scan_result *r)
 {
 	for (uint64_t at = 0;;) {

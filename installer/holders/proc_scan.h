@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One process after the other: the engine below holders.h, made for many workers on one struct proc_scan.
+// The scan of single processes for holders.c; many workers share one struct proc_scan.
 #pragma once
 #include "holders/holders.h"
 
 enum { PROC_SCAN_MAX_MAJORS = 32 };
 
-// What the kernel's own count of references says.
+// What the kernel's reference counts say.
 enum proc_scan_use {
 	PROC_SCAN_UNKNOWN, // it does not count, or no driver is loaded
 	PROC_SCAN_IDLE,    // no process has a device open or mapped: only mounts are looked for
@@ -17,7 +17,7 @@ struct proc_scan {
 	const struct root *kern;
 	int proc;
 	enum proc_scan_use use;
-	bool is_thorough; // look at private mappings, too, although the drivers' own libraries never make one
+	bool is_thorough; // look at private mappings, too; the driver's own libraries never make one
 	bool is_procfs;   // a recorded proc is a folder whose links must be resolved inside the root
 	unsigned majors[PROC_SCAN_MAX_MAJORS];
 	size_t major_count;
@@ -26,7 +26,7 @@ struct proc_scan {
 
 int proc_scan_open(struct proc_scan *s, const struct root *kern, const struct modules *loaded, struct err *err);
 void proc_scan_done(struct proc_scan *s);
-int proc_scan_own_pid(const struct proc_scan *s); // 0 = proc does not tell
+int proc_scan_own_pid(const struct proc_scan *s); // 0 = unknown
 char *proc_scan_namespace(const struct proc_scan *s,
 			  const char *pid); // mount namespace of a process ("self" too); NULL = unknown
 

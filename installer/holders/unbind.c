@@ -64,7 +64,7 @@ static void add_unbound_device(struct unbound *r, const char *bus, const char *n
 	r->items[r->count++] = (struct unbound_device){ .bus = bus, .name = str_dup(name), .driver = take_driver };
 }
 
-// Nodes that a process may have open: the device's DRM and framebuffer devices.
+// Device nodes that a process may have open: the device's DRM and framebuffer nodes.
 static void device_nodes(const struct root *kern, const struct unbound_device *d, struct strv *ret)
 {
 	static const char *const classes[][2] = { { "drm", "/dev/dri" }, { "graphics", "/dev" } };
@@ -96,7 +96,7 @@ struct write {
 	const char *path, *text;
 };
 
-// In the child. What the caller has open must not stay open with a child that may never end.
+// In the child, which may never end: it must not keep the caller's descriptors open.
 static int write_call(const void *ctx)
 {
 	const struct write *x = ctx;
@@ -134,7 +134,7 @@ static int set_override(const struct unbind_work *w, struct unbound_device *d, c
 	return write_attribute(w, d, path, *text ? text : "\n", err);
 }
 
-// Only the NVIDIA driver may have the device from here on. (The kernel's own drivers bind GPUs and never switches.)
+// From here on only the NVIDIA driver can bind to the device. (The kernel's own drivers bind GPUs, never switches.)
 static int override(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name), *text = NULL;
@@ -170,7 +170,7 @@ static int unbind_device(const struct unbind_work *w, struct unbound_device *d, 
 	return 0;
 }
 
-// A module that nothing uses any more, and that the host could bring back.
+// Only a module that nothing uses any more and that the host could load again.
 static int unload_old_module(const struct unbind_work *w, const struct unbound_device *d, struct strv *ret,
 			     struct err *err)
 {
@@ -188,7 +188,7 @@ static int unload_old_module(const struct unbind_work *w, const struct unbound_d
 	return 0;
 }
 
-// Held ones are looked for before the first is touched.
+// All holders are looked for before the first device is touched.
 static int release_gpus(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err)
 {
 	struct unbound found = { 0 };
@@ -231,7 +231,7 @@ int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct 
 	return 0;
 }
 
-// A driver that was loaded before does not look at the device by itself.
+// A driver that is loaded already does not probe the device by itself.
 static int probe_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/drivers_probe", d->bus),
@@ -269,7 +269,7 @@ static void append_problem(char **problem, const struct err *err)
 	str_add(problem, "%s%s", *problem ? "; " : "", err->text);
 }
 
-// Loading its module may have bound it already.
+// Loading its module may have bound the device already.
 static int rebind_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	auto_str char *now = bound_driver_name(w->kern, d->bus, d->name);

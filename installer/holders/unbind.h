@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUs that the kernel's own drivers have: let go before the driver comes, given back when it does not (R-P8).
+// Unbinds the kernel's own drivers from GPUs before a load, and binds them again when the load fails (R-P8).
 //
-// Released are nouveau, nova_core and nvidiafb, and the firmware's framebuffer in a BAR of a GPU. vfio is never
-// touched, and what somebody else put on a GPU is refused by the plan. A device that a process has open is not unbound:
-// a driver's remove cannot fail, so it may wait for whoever uses the device, without a bound.
+// This covers nouveau, nova_core and nvidiafb, and the firmware's framebuffer in a BAR of a GPU. vfio is never
+// touched; the plan refuses any other driver. A device that a process has open is not unbound: a driver's remove
+// callback cannot fail, so it may wait for that process forever.
 //
-// driver_override (Documentation/ABI/testing/sysfs-bus-pci) keeps the old driver from coming back in between; what it
-// was before is put back when the driver has the device, or when it is given back.
+// driver_override (Documentation/ABI/testing/sysfs-bus-pci) keeps the old driver from binding in between; its old
+// value is restored once the NVIDIA driver has the device, or when the device is given back.
 #pragma once
 #include "base/process/progress.h"
 #include "base/process/sys.h"
@@ -15,8 +15,8 @@
 struct unbind_work {
 	const struct root *host, *kern;
 	const struct sys *sys;
-	const char *release; // of the running kernel, whose tree a module comes back from
-	int timeout_ms;      // of one call into the kernel
+	const char *release; // of the running kernel, whose tree a module can be loaded from again
+	int timeout_ms;      // for one call into the kernel
 	struct progress *progress;
 };
 
@@ -26,7 +26,7 @@ struct unbound_device {
 	char *driver;    // that had it
 	char *override;  // what driver_override said, "" = nothing; NULL = it was not changed
 	bool is_unbound;
-	bool is_stuck; // a call about it did not come back: no other can
+	bool is_stuck; // a call for it hangs, and so would any other
 };
 
 struct unbound {
@@ -39,14 +39,14 @@ void unbind_done(struct unbound *r);
 
 // What would be released: "0000:40:00.0 from nouveau, efi-framebuffer.0"; NULL = nothing. Pure. Caller frees.
 char *unbind_text(const struct gpus *gpus);
-// E_BOUND names the device, the driver and who holds it, before anything is released; or what could not be released.
-// E_WEDGED: an unbind did not come back, and whatever is asked of that device from here on, a load of its next driver
-// included, waits with it. r then holds what was released. A framebuffer that is held is left alone, because the driver
-// can do beside it. A module goes only when nothing uses it and the host could bring it back.
+// E_BOUND names the device, the driver and its holder, before anything is unbound; or what could not be unbound.
+// E_WEDGED: an unbind hangs, and so will every other access to that device, including a load of its next driver. r
+// then holds what was unbound. A framebuffer that is in use stays bound, because the driver works beside it. A
+// module is unloaded only when nothing uses it and the host can load it again.
 int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err);
-// Once the driver is loaded: it has them, and driver_override is what it was.
+// Once the driver is loaded: binds it to them and restores driver_override.
 int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *err);
-// After a run that was cut off in this boot, and could not: no GPU is for this driver alone any more.
+// After a run of this boot that was killed before it could do so: clears our driver_override on every GPU.
 void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *gpus);
-// Back to the drivers that had them; never stops half-way, and adds to *problem what could not be done.
+// Binds the previous drivers again; never stops half-way, and adds to *problem what failed.
 void unbind_restore(const struct unbind_work *w, struct unbound *r, char **problem);

@@ -9,11 +9,11 @@ enum loaded_state { LOADED_LIVE, LOADED_COMING, LOADED_GOING };
 
 struct loaded_module {
 	char *name;              // as the kernel writes it: "nvidia_uvm"
-	bool is_driver;          // of the driver's own set; false: somebody else's module that holds one of the set
+	bool is_driver;          // one of the driver's own; false: another module that holds one of those
 	enum loaded_state state; // sys/module/X/initstate
-	char *version;           // sys/module/X/version; NULL = not stated
+	char *version;           // sys/module/X/version; NULL = none
 	char *srcversion;
-	unsigned refcount;   // of nvidia this is no count of opens: each open of /dev/nvidiaN adds 3
+	unsigned refcount;   // for nvidia not a number of opens: each open of /dev/nvidiaN adds 3
 	char *taint;         // "OE", "POE", "O", ""
 	struct strv holders; // modules that depend on this one
 	struct strv params;  // "name=value" of sys/module/X/parameters, sorted
@@ -51,9 +51,9 @@ const char *modules_state_name(enum loaded_state s); // "live", "coming", "going
 // ("nvidia-current-uvm" and "nvidia-tesla-470-uvm" are nvidia_uvm).
 char *module_canonical(const char *name);
 
-// A module on its way into the kernel or out of it: facts that are about to change are no ground for a plan (R-D5). A
-// first load that talks to eight GPUs and four switches takes tens of seconds, and a boot unit or a killed run may have
-// started it. The first such module; NULL = all are live.
+// The first module that is still being loaded or unloaded; NULL = all are live. No plan can rest on facts that are
+// about to change (R-D5): a first load that talks to eight GPUs and four switches takes tens of seconds, and a boot
+// unit or a killed run may have started it.
 const struct loaded_module *modules_pending(const struct modules *l);
 // modules_read() once every module is live or gone. E_MODULE_BUSY when that takes longer than timeout_ms.
 int modules_read_settled(const struct root *host, const struct root *kern, const char *release, int timeout_ms,

@@ -64,7 +64,7 @@ static bool has_framebuffer(const struct strv *names)
 	return false;
 }
 
-// Fills framebuffer of each GPU. What cannot be read is none.
+// Fills framebuffer of each GPU. If nothing can be read, there is none.
 static void find_framebuffers(const struct root *kern, struct gpus *g)
 {
 	struct err err;
@@ -199,7 +199,7 @@ size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind)
 	return count;
 }
 
-// What modprobe knows the driver by.
+// The driver's name for modprobe.
 static const char *driver_module(const char *driver)
 {
 	return str_starts(driver, "nova") || str_starts(driver, "Nova") ? "nova_core" : driver;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's PCI functions that the driver binds: GPUs (class 0300, 0302) and NVSwitches (0680), from
-// sys/bus/pci/devices. Audio, USB and bridge functions of the same boards are left out. No function at all is a value:
+// sys/bus/pci/devices. Audio, USB and bridge functions of the same boards are left out. None at all is not an error but
 // NO_GPU (R-P11).
 #pragma once
 #include "base/file/root.h"
@@ -11,9 +11,9 @@ enum gpu_kind { GPU_DISPLAY, GPU_SWITCH };
 enum gpu_owner {
 	GPU_FREE,    // no driver
 	GPU_NVIDIA,  // nvidia, nvidia-nvswitch
-	GPU_VFIO,    // passed through to a virtual machine: never touched, never ours
-	GPU_KERNEL,  // nouveau, nova_core, nvidiafb: the kernel's own drivers, released before a load (unbind.h)
-	GPU_FOREIGN, // anybody else's: blocks our probe
+	GPU_VFIO,    // passed through to a virtual machine: never touched
+	GPU_KERNEL,  // nouveau, nova_core, nvidiafb: the kernel's own drivers, unbound before a load (unbind.h)
+	GPU_FOREIGN, // any other driver: blocks our probe
 };
 
 struct gpu {
@@ -36,14 +36,14 @@ void gpus_done(struct gpus *g);
 #define auto_gpus __attribute__((cleanup(gpus_done)))
 
 enum gpu_owner gpu_owner(const struct gpu *gpu);
-// The driver is to serve it: neither a virtual function nor passed through.
+// The driver should serve it: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);
 size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
-// E_BOUND with the address, the driver and the modprobe.d line, when a foreign driver owns a function, or, where
-// nothing is released, one of the kernel's own; else 0.
+// E_BOUND with the address, the driver and the modprobe.d line when a foreign driver is bound to a function or,
+// unless is_released, one of the kernel's own; else 0.
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);
 
-// The framebuffer that the firmware left behind, when it lies in the memory of a GPU: its driver claims a part of the
-// GPU's BAR, which proc/iomem shows as a line nested under the GPU's. The platform device by the names that its drivers
-// give to their regions: "simple-framebuffer", "efi-framebuffer", "vesa-framebuffer"; NULL = none. Pure.
+// The platform device of the firmware's framebuffer, if that lies in the memory of this GPU: its driver claims a
+// part of the GPU's BAR, which proc/iomem shows as a line nested under the GPU's. One of "simple-framebuffer",
+// "efi-framebuffer", "vesa-framebuffer", by the names that drivers give to their regions; NULL = none. Pure.
 const char *gpu_framebuffer(const char *iomem, const char *address);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of one daemon, as a state machine on a clock: pure, so that hours pass in a test at once. Whoever holds
-// it carries out the actions and tells the events.
+// The state machine of one daemon, on a clock that the caller passes in: pure, so that hours pass in a test at once.
+// The caller carries out the actions and reports the events.
 #pragma once
 #include "base/core/str.h"
 
 enum supervised_state {
-	SUPERVISED_WAITING,  // for what it needs; nothing has gone wrong
-	SUPERVISED_STARTING, // its program runs, and has not said yet that it is up
+	SUPERVISED_WAITING,  // for what it needs; nothing has failed
+	SUPERVISED_STARTING, // its program runs but has not reported that it is up
 	SUPERVISED_UP,
 	SUPERVISED_DOWN, // ended, or could not be started; tried again later
 };
@@ -14,9 +14,9 @@ enum supervised_state {
 enum {
 	BACKOFF_FIRST_MS = 1000,
 	BACKOFF_MOST_MS = 60 * 1000,
-	BACKOFF_RESET_MS = 5 * 60 * 1000, // so long up, and the next end counts as a first
+	BACKOFF_RESET_MS = 5 * 60 * 1000, // after this time up, the next end counts as the first
 	STARTING_MOST_MS = 5 * 60 * 1000, // eight large GPUs are brought up one after the other
-	WAITING_MOST_MS = 5 * 60 * 1000,  // then it is said aloud; waiting goes on
+	WAITING_MOST_MS = 5 * 60 * 1000,  // after this it is reported; waiting goes on
 	WAITING_POLL_MS = 10 * 1000,
 	FOLLOW_MS = 5000, // the subnet manager's socket comes some seconds after its start
 };
@@ -30,7 +30,7 @@ struct supervised {
 	int backoff_ms;           // before the next start after an end
 	unsigned restarts;        // how often it came up again
 	bool was_up, is_told;
-	char last[128];    // how it ended last: "exit status 1"; "" = it has not
+	char last[128];    // how it ended last: "exit status 1"; "" = it never did
 	char why_not[256]; // of WAITING and DOWN
 };
 #define SUPERVISED ((struct supervised){ .backoff_ms = BACKOFF_FIRST_MS })
@@ -51,13 +51,13 @@ struct supervised_event {
 	int64_t after_ms;
 };
 enum {                    // actions, several at once
-	ACTION_START = 1, // look whether it can be started, or runs already
-	ACTION_END = 2,   // what was started has not come up in time
-	ACTION_AFTER = 4, // it is up for the first time: what belongs behind its first start
-	ACTION_TELL = 8,  // it waits too long
+	ACTION_START = 1, // start it, or find that it runs already
+	ACTION_END = 2,   // it has not come up in time: stop it
+	ACTION_AFTER = 4, // it is up for the first time: run what follows its first start
+	ACTION_TELL = 8,  // it has waited too long
 };
 unsigned restart_policy_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms);
 
-// When the one that follows may start: now or earlier = it may; SUPERVISED_NEVER = it is not known.
+// When the daemon that follows may start: now or earlier = it may; SUPERVISED_NEVER = unknown.
 int64_t restart_policy_follower_due_ms(const struct supervised *leader);
 const char *restart_policy_state_name(enum supervised_state s); // "waiting", "starting", "up", "down"

@@ -53,7 +53,7 @@ static void fill_daemon_record(const struct supervisor *k, struct daemon_record 
 	}
 }
 
-// Only when it says something new: an idle node writes nothing (P9).
+// Only when it has changed: an idle node writes nothing (P9).
 static void write_record(struct supervisor *k)
 {
 	struct err why;
@@ -220,7 +220,7 @@ static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_k
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
 	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
 		return false;
-	// Whom neither we nor who kept them before has started: an unload leaves it to its own supervisor.
+	// Started neither by us nor by the supervisor before us: an unload leaves it to its own supervisor.
 	k->daemons[i].is_foreign = kind == EVENT_ADOPTED && !s->was_up && (!old || old->is_foreign);
 	daemon_up(k, i, kind, pid, start, now_ms);
 	return true;
@@ -234,7 +234,7 @@ static int make_output_pipe(struct supervised_daemon *x, struct err *err)
 	close_fdp(&x->out);
 	x->out = pipes[0];
 	x->len = 0;
-	fcntl(pipes[1], F_SETFL, 0); // a daemon that writes more than is read waits
+	fcntl(pipes[1], F_SETFL, 0); // a daemon that writes faster than we read blocks
 	return pipes[1];
 }
 
@@ -290,7 +290,7 @@ static void abort_start(struct supervisor *k, size_t i, int64_t now_ms)
 {
 	int pid = k->daemons[i].s.pid;
 	if (pid > 0 && !k->sys->record)
-		kill(-pid, SIGKILL); // a session of its own, and our child that nobody has reaped yet
+		kill(-pid, SIGKILL); // in its own session, and our child that is not reaped yet
 	daemon_down(k, i, "it did not start in time", now_ms);
 }
 
@@ -306,7 +306,7 @@ static void run_daemon_actions(struct supervisor *k, size_t i, int64_t now_ms)
 		try_start(k, i, now_ms);
 }
 
-enum { ORPHAN_MS = 10 * 1000 }; // between the end of the program that forks and the daemon's pid file
+enum { ORPHAN_MS = 10 * 1000 }; // between the exit of the forking program and the daemon's pid file
 
 static void describe_exit(int status, char *text, size_t size)
 {
@@ -330,7 +330,7 @@ void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
 			continue;
 		read_output(k, i);
 		if (s->state == SUPERVISED_STARTING && k->plan.items[i].is_forking && status == 0) {
-			s->pid = 0; // it has gone into the background
+			s->pid = 0; // it runs in the background now
 			s->due_ms = now_ms + ORPHAN_MS;
 		} else {
 			daemon_down(k, i, text, now_ms);
@@ -338,8 +338,8 @@ void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
 	}
 }
 
-// Of a child the end is told by waitpid(), a moment after its program has gone; of one that was adopted nobody tells
-// it.
+// waitpid() reports the exit of a child a moment after its program is gone; for an adopted process there is no
+// report.
 static void find_daemon(struct supervisor *k, size_t i, int64_t now_ms)
 {
 	const struct supervised *s = &k->daemons[i].s;
@@ -361,7 +361,7 @@ static void measure_daemon(struct supervisor *k, size_t i, int64_t now_ms)
 		adopt_daemon(k, i, EVENT_UP, now_ms);
 }
 
-// Of the host's own tree, as far as it has them; what is missing is named by the rules.
+// From the host's own tree, as far as it has them; the rules report the missing ones.
 static void load_daemon_modules(const struct supervisor *k)
 {
 	struct err why;
@@ -378,7 +378,7 @@ static void supervised_daemon_done(struct supervised_daemon *x)
 	strv_done(&x->log);
 }
 
-// The states of those that are in both plans go on; one whose program has come is looked at.
+// Daemons in both plans keep their state; one whose program was missing until now is looked at again.
 static void replace_plan(struct supervisor *k, struct daemons *plan)
 {
 	struct supervised_daemon *kept = mem_alloc((plan->count + 1) * sizeof(*kept));
@@ -401,7 +401,7 @@ static void replace_plan(struct supervisor *k, struct daemons *plan)
 	*plan = (struct daemons){ 0 };
 }
 
-// What the rules want of the user space in place, under the lock, because the next one may be about to be.
+// Applies the rules to the user space in place, under the lock, because a new one may be about to replace it.
 static int read_daemon_plan(struct supervisor *k, char *take_dir, struct err *err)
 {
 	auto_root struct root driver = ROOT_NONE;
@@ -435,7 +435,7 @@ static void block_all(struct supervisor *k, const char *why, int64_t after_ms, i
 			block_daemon(k, i, why, after_ms, now_ms);
 }
 
-// Why there is nothing to start anything for, and when to look again; NULL = there is. Looking changes nothing (P9).
+// Why there is nothing to supervise, and when to look again; NULL = there is. Looking changes nothing (P9).
 static const char *why_no_daemons(const struct supervisor *k, struct root_record *now, int64_t *ret_after_ms)
 {
 	struct err ignored;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the daemons of this node as the rules want them: starts, adopts, watches, starts again, and tells how they are.
-// The state machine of each is restart_policy.h; here are its events and actions. Every start happens under the node's
-// lock, so that none comes between an unload and what follows it.
+// Supervises the daemons of this node as the rules say: starts, adopts, watches and restarts them, and records their
+// state. restart_policy.h has the state machine of each; here are its events and actions. Every start happens under
+// the node's lock, so that none comes between an unload and what follows it.
 //
-// Whoever keeps leaves the daemons running when it ends, whatever ends it: the driver outlives it, too, and the next
-// start adopts what still runs. Where a container runtime ends every process of a container with its first, they go
-// with it, and the next start starts them; an orderly stop would only take them from those who use the GPUs earlier.
+// The supervisor leaves the daemons running when it ends, for whatever reason: the driver outlives it, too, and the
+// next start adopts what still runs. Where a container runtime ends every process of a container with its first,
+// they end with it, and the next start starts them again; stopping them in order would only take them from GPU users
+// earlier.
 #pragma once
 #include "base/process/progress.h"
 #include "daemons/daemon_record.h"
@@ -17,7 +18,7 @@
 struct supervised_daemon {
 	struct supervised s;
 	bool is_foreign;
-	int process; // a descriptor that tells its end; -1 = none
+	int process; // its pidfd; -1 = none
 	int out;     // its output; -1 = none
 	char line[1024];
 	size_t len;
@@ -33,18 +34,18 @@ struct supervisor {
 	char *driver;                      // the exported driver root, below host
 	struct daemons plan;               // empty until there is a driver and its user space
 	struct supervised_daemon *daemons; // of plan
-	struct daemon_record old;          // of who kept them before
-	bool is_known;                     // whether there is a driver, and what belongs to it
-	int64_t due_ms;                    // of the next look whether there is something to keep
+	struct daemon_record old;          // of the supervisor before
+	bool is_known;                     // whether there is a driver, and its daemons
+	int64_t due_ms;                    // when to look next for something to supervise
 	int syslog;                        // their socket; -1 = none
-	int after;                         // pid of a program that runs once; 0 = none
+	int after;                         // pid of the program that runs after a first start; 0 = none
 	char *written;                     // what daemons.json says
 };
 int supervisor_open(struct supervisor *k, char *const *environment, struct err *err);
 void supervisor_done(struct supervisor *k);
 
-size_t supervisor_fds(const struct supervisor *k, struct pollfd *ret, size_t room); // that something has happened
+size_t supervisor_fds(const struct supervisor *k, struct pollfd *ret, size_t room); // to poll for events
 void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms);   // a child, by waitpid()
-// What is due. Returns when the next is; SUPERVISED_NEVER = when something happens.
+// Does what is due. Returns when to call again; SUPERVISED_NEVER = on the next event.
 int64_t supervisor_tick(struct supervisor *k, int64_t now_ms);
-bool supervisor_is_well(const struct supervisor *k); // no daemon that is needed is down
+bool supervisor_is_well(const struct supervisor *k); // every daemon that is needed is up
