@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which daemons of the driver's user space belong on this node, and how each is started: rules as a table, pure
+// Which daemons of the driver's user space this node needs, and how each is started: rules as a table, pure
 // (contract 1.11, R-P1, R-P4).
 //
 // Sources: contract 1.11 for the rules and the order of stopping; "Fabric Manager for NVIDIA NVSwitch Systems" (NVIDIA)
 // for nv-fabricmanager's options and configuration; NVIDIA/gpu-driver-container for NVLink5's bridge (SW_MNG in its
-// VPD) and the modules that its control traffic needs. nvidia-imex is none of ours: whoever manages compute domains
-// starts it.
+// VPD) and the modules that its control traffic needs. nvidia-imex is not started here: the manager of compute domains
+// does that.
 #pragma once
 #include "precompiled/payload/version_check.h"
 
@@ -32,7 +32,7 @@ void daemon_request_done(struct daemon_request *w);
 #define auto_daemon_request __attribute__((cleanup(daemon_request_done)))
 int daemon_request_read(char *const *environment, struct daemon_request *ret, struct err *err); // E_CONFIG
 
-// What the machine and a driver root (an exported one, or a payload) say. kern has our own drivers/, too.
+// Facts of the machine and of a driver root (an exported one, or a payload). kern has our own drivers/, too.
 int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_request *request,
 		      struct daemon_facts *ret, struct err *err);
 
@@ -41,13 +41,13 @@ struct daemon {
 	const char *program;  // below the driver root
 	struct strv argv;     // as seen in the driver root
 	struct strv after;    // a program that is run once when the daemon is up; empty = none
-	char *why;            // it is due
-	char *why_not;        // it cannot be started yet or at all; NULL = it can
+	char *why;            // why it is needed
+	char *why_not;        // why it cannot be started yet or at all; NULL = it can
 	const char *dir;      // below run/ of the host and of the driver root: its pid file and socket
 	const char *pid_file; // in dir
 	const char *socket;   // in dir, cleared before a start; NULL = it clears its own
 	const char *env;      // "NAME=VALUE"; NULL = nothing of its own
-	const char *follows;  // a daemon that has to be up for some seconds before; NULL = none
+	const char *follows;  // a daemon that must be up for some seconds first; NULL = none
 	bool is_forking;      // goes into the background; its pid file tells where
 	bool is_needed;       // GPUs cannot be used while it is down
 	bool is_absent;       // its program is not in the driver root
@@ -55,7 +55,7 @@ struct daemon {
 	bool is_guest;        // starts with what /drivers has for guests of a virtual GPU (vgpu_guest.h)
 };
 struct daemons {
-	struct daemon *items; // in the order of starting; they are stopped the other way round
+	struct daemon *items; // in the order of starting; stopped in reverse
 	size_t count;
 };
 void daemons_rules(const struct daemon_facts *f, struct daemons *ret);
@@ -65,7 +65,7 @@ void daemons_done(struct daemons *d);
 // Directories below run/ that a driver root with these programs needs to be writable.
 void daemon_dirs(const struct root *driver, struct strv *ret);
 
-// Before the load: what the hardware needs is in the driver root, and of its version (version_check.h). E_DAEMON.
-// What is optional only says so.
+// Before the load: the daemons that the hardware needs are in the driver root, in its version (version_check.h), or
+// E_DAEMON. A missing optional one is not an error.
 int daemons_check(const struct daemons *d, const struct root *driver, const struct version_check *belong,
 		  struct err *err);

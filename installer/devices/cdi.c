@@ -24,8 +24,9 @@ void cdi_done(struct cdi *c)
 	*c = (struct cdi){ 0 };
 }
 
-// With its number, so that it is the one that was measured also where a runtime does not look at the node; and without
-// an owner, so that it becomes the user's that the container runs as. A container needs no right to make more of them.
+// The number is given so that a runtime which does not look at the node makes the one that was measured; the owner
+// is left out so that the node belongs to the user of the container. The container needs no right to make more
+// nodes.
 static void add_device_node(json_t *nodes, const struct cdi *c, const char *path)
 {
 	for (size_t i = 0; i < c->devices.count; i++) {
@@ -51,7 +52,7 @@ static void add_capability_node(json_t *nodes, const struct cdi *c, unsigned min
 	add_device_node(nodes, c, path);
 }
 
-// Each access to a GPU instance once, although all of its compute instances name it.
+// Each GPU instance's node once, although all of its compute instances name it.
 static void add_instance_nodes(json_t *nodes, const struct cdi *c)
 {
 	for (size_t i = 0; i < c->instance_count; i++) {
@@ -110,8 +111,8 @@ static json_t *common_nodes(const struct cdi *c)
 	return nodes;
 }
 
-// Of sockets the directory, so that a daemon that starts again is seen, and one that is away keeps no container from
-// starting.
+// A socket's directory is mounted, not the socket: a restarted daemon stays visible, and a missing one does not keep
+// a container from starting.
 static json_t *mounts_json(const struct cdi *c)
 {
 	json_t *mounts = json_array();
@@ -126,8 +127,8 @@ static json_t *mounts_json(const struct cdi *c)
 	return mounts;
 }
 
-// An empty environment would be the container's own, and that is the image's to choose: a loader that obeys its
-// LD_PRELOAD runs its code with the rights of the runtime.
+// With an empty list the hook would run in the container's environment, which the image chooses: its LD_PRELOAD
+// would run code with the rights of the runtime.
 static json_t *hook_json(const struct cdi *c, const char *verb, const struct strv *args)
 {
 	json_t *argv = json_pack("[s, s, s]", "kmodsmith", "cdi-hook", verb), *rest = json_strv(args);

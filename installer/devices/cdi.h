@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// A specification of the Container Device Interface: what a runtime (containerd, CRI-O, podman) adds to a container
-// that asks for nvidia.com/gpu=0, without any toolkit. cdi_read() gathers what there is, cdi_json() is pure.
+// A Container Device Interface specification: what a runtime (containerd, CRI-O, podman) adds to a container that
+// asks for nvidia.com/gpu=0, without any toolkit. cdi_read() collects the facts, cdi_json() is pure.
 //
 // Facts: the CDI specification and its validation (github.com/cncf-tags/container-device-interface: SPEC.md,
 // specs-go/version.go, pkg/cdi); what a container needs of the driver, the contract 1.8.
 //
-// The sources of mounts are paths below the driver root, which stay the same from one generation to the next. A
-// container that runs keeps the files that it was started with: its mounts are of the payload's tree in the state
-// directory, which is collected after the last of them is gone (driver_root/driver_root.h).
+// Mounts have their sources below the driver root, where paths stay the same from one generation to the next. A
+// running container keeps the files that it was started with: its mounts are of the payload's tree in the state
+// directory, which is removed after the last of them is gone (driver_root/driver_root.h).
 #pragma once
 #include "base/formats/json.h"
 #include "devices/nodes.h"
 
 struct cdi_gpu {
 	unsigned minor; // of its node
-	char *uuid;     // NULL = the driver does not know it before the GPU is opened for the first time
+	char *uuid;     // NULL = not known before the GPU is opened for the first time
 };
 
 struct cdi_instance {                  // of a GPU that is partitioned (MIG): a compute instance

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a runtime lets us do in a container that is being made (hook createContainer of the OCI runtime specification,
-// config-linux.md and runtime.md): in its mount namespace, before its root becomes the root. All of it is somebody
-// else's: an image may have prepared links, pipes and damaged files, so every path is looked up in the container's
-// root, nothing of it is run, and what it has of its own stays.
+// What the createContainer hook does (OCI runtime specification, config-linux.md and runtime.md): it runs in the
+// mount namespace of the new container, before its root becomes the root. Nothing in there is trusted: an image may
+// contain prepared links, pipes and damaged files, so every path is resolved inside the container's root, nothing in
+// it is run, and its own files stay.
 #pragma once
 #include "base/file/root.h"
 
 // state: the JSON that a runtime writes to a hook. *ret is the root that the bundle's config.json names.
 int cdi_hook_open(const struct root *machine, const char *state, size_t len, struct root *ret, struct err *err);
 
-// link: "TARGET::PATH". What is there with a content of its own stays, and its path is added to ret_kept. What a bind
-// mount left in an image is an empty file: that is replaced.
+// link: "TARGET::PATH". An existing file with content stays, and its path is added to ret_kept. An empty file, which
+// a bind mount may have left in an image, is replaced.
 int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_kept, struct err *err);
 
 // etc/ld.so.cache with these folders, and a line for the container's own ldconfig where it would not find them.

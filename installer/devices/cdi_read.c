@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a container gets of a driver root: the files that NVIDIA's container toolkit gives it (contract 1.8, and of
-// github.com/NVIDIA/nvidia-container-toolkit pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go).
-// What the loaded driver says of its GPUs and of their partitions. Source: NVIDIA's open-gpu-kernel-modules,
+// The files of a driver root that a container gets are those that NVIDIA's container toolkit gives it (contract 1.8, and
+// pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go of github.com/NVIDIA/nvidia-container-toolkit). The
+// GPUs and their partitions come from the loaded driver. Source: NVIDIA's open-gpu-kernel-modules,
 // kernel-open/nvidia/nv-procfs.c (gpus/*/information) and nv-caps.c (capabilities).
 #include "devices/cdi.h"
 
@@ -25,7 +25,7 @@ static void add_mount(struct cdi *c, const char *source, const char *path, bool 
 							  .is_socket = is_socket };
 }
 
-// The runtime opens the source by its path on the machine: a link that is absolute leads out of an exported root there.
+// The runtime opens the source by its path on the machine, where an absolute link leads out of an exported root.
 static bool is_mountable(const struct root *root, const char *export, const char *path)
 {
 	struct err ignored;
@@ -48,7 +48,7 @@ static bool add_file_mount(const struct root *root, const char *export, const ch
 	return true;
 }
 
-// Names stand in arguments of hooks and in JSON.
+// Names appear in hook arguments and in JSON.
 static bool is_plain_name(const char *name)
 {
 	static const char also[] = "._+-";
@@ -407,7 +407,7 @@ static int read_instances(const struct root *kern, struct cdi *c, struct err *er
 	return 0;
 }
 
-// A runtime that names a node which is not there fails each container: so only what was measured is named.
+// Every container fails if the specification names a missing node: so only measured ones are named.
 static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct err *err)
 {
 	int r = devices_want(w->kern, 0, &c->devices, err);

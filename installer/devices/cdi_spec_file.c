@@ -3,7 +3,7 @@
 
 #include "host/boot_record.h"
 
-static const char RECORD[] = BOOT_RECORD_DIR "/cdi.json"; // of no boot: it says where, not what
+static const char RECORD[] = BOOT_RECORD_DIR "/cdi.json"; // without a boot id: it holds a path, not a state
 
 static const char *path_in_host(const char *file)
 {
@@ -24,7 +24,7 @@ int cdi_spec_file_check(const char *file, struct err *err)
 	return err_set(err, E_USAGE, "--cdi '%s' is neither an absolute path of a *.json file nor 'none'", file);
 }
 
-// Where one is kept in this boot: 1 = there is such a place. A record that cannot be understood tells nothing.
+// 1 = the path where the specification is kept. An invalid record counts as none.
 static int recorded_file(const struct root *host, char **ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
@@ -77,7 +77,7 @@ static bool is_content_same(const struct root *host, const char *a, const char *
 	       x.st_ino == y.st_ino;
 }
 
-// What cannot be read is nothing that a runtime could read.
+// A file that we cannot read conflicts with nothing.
 static bool is_conflicting(const struct root *host, const char *path, const char *file)
 {
 	struct err ignored;

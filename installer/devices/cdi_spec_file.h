@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CDI specification on the machine, in step with the driver: withdrawn before a module goes or comes, and written
-// when all was measured, so that a runtime never gives a container what is not there. RUN/cdi.json tells where it is,
-// so that a change by anybody keeps it (R-G6: a file that says all of it already is not touched).
+// Keeps the CDI specification on the machine in step with the driver: removed before a module is loaded or unloaded,
+// and written when everything was measured, so that a runtime never names a device that is not there. RUN/cdi.json
+// records where it is, so that every later command updates it (R-G6: a file that is right already is not touched).
 #pragma once
 #include "devices/cdi.h"
 
-// E_USAGE: no runtime would read such a file. "none" is right, too.
+// E_USAGE: no runtime would read such a file. "none" is allowed, too.
 int cdi_spec_file_check(const char *file, struct err *err);
-// At the end of a run. file: absolute, on the machine; "none": withdrawn for good; NULL: where one is kept already.
-// 1 = written, 0 = nothing changed. A failure leaves none.
+// At the end of a run. file: absolute, on the machine; "none": removed for good; NULL: the recorded one.
+// 1 = written, 0 = nothing changed. After a failure there is none.
 int cdi_spec_file_update(const struct cdi_request *w, const char *file, bool is_ready, struct err *err);
 // 1 = it was there. It is written again at the end of the run.
 int cdi_spec_file_withdraw(const struct root *host, struct err *err);

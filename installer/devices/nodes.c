@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes the loaded driver calls for. Names, minors and files: nvidia-modprobe (nvidia-modprobe-utils.c) and the
-// driver's procfs, see the contract 3.1 to 3.3.
-// Bring the nodes of a dev tree into the wanted state: devices_apply() of wanted.h. Looks before it touches, so that a
-// second run makes no changing call (R-G2).
+// Names, minors and files come from nvidia-modprobe (nvidia-modprobe-utils.c) and the driver's procfs, see the
+// contract 3.1 to 3.3. devices_apply() looks before it touches, so that a second run changes nothing (R-G2).
 #include "devices/nodes.h"
 
 #include <errno.h>
@@ -12,7 +10,7 @@
 
 enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8, MINORS = 1 << 20 };
 
-// The driver's request for a group of nodes, from a file of "Key: decimal" lines.
+// What the driver wants for a group of nodes, from a file of "Key: decimal" lines.
 struct permissions {
 	unsigned mode, uid, gid;
 	bool may_modify;
@@ -126,7 +124,7 @@ static void want_uvm(const struct context *c)
 	want_node(c->d, str_dup("nvidia-uvm-tools"), major, 1, &anyone);
 }
 
-// The driver gives switches the lowest free minor as it finds them, and shows the numbers nowhere: count them.
+// The driver gives each switch the lowest free minor and shows these numbers nowhere: count the switches.
 static int want_links(const struct context *c, struct err *err)
 {
 	struct permissions p;
@@ -363,7 +361,7 @@ static int apply_node_at(struct dev_tree *t, struct device_node *n, int dir, con
 	return 1;
 }
 
-// Whether an existing link leads to a node of the right number, seen from inside the root.
+// An existing link leads to a node of the right number, as seen inside the root.
 static bool is_link_right(const struct dev_tree *t, const struct device_node *n, const char *target)
 {
 	struct err err;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Device nodes below dev/ and their links in dev/char (R-G1 to R-G4).
 //
-// devices_want() says which nodes the loaded driver calls for: majors from proc/devices only, minors, modes and owners
-// from proc/driver/nvidia*. devices_apply() brings a dev tree into that state, with no change where it is in it
-// already. What a missing optional module would need is not wanted, so nothing has to be skipped later.
+// devices_want() lists the nodes that the loaded driver needs: majors from proc/devices only, minors, modes and
+// owners from proc/driver/nvidia*. devices_apply() brings a dev tree into that state and changes nothing that is
+// right already. Nodes of an optional module that is not loaded are not listed.
 #pragma once
 #include "base/process/sys.h"
 
@@ -12,8 +12,8 @@ enum device_verdict {
 	NODE_OK,     // right node, right link
 	NODE_CREATED,
 	NODE_CORRECTED, // mode, owner, type, number or link were wrong
-	NODE_MISSING,   // stays so: dry run, or the driver forbids changes (ModifyDeviceFiles=0)
-	NODE_WRONG,     // stays so, for the same reasons; why says what is wrong
+	NODE_MISSING,   // not made: dry run, or the driver forbids changes (ModifyDeviceFiles=0)
+	NODE_WRONG,     // not corrected, for the same reasons; see why
 };
 
 struct device_node {
@@ -21,7 +21,7 @@ struct device_node {
 	unsigned major, minor;
 	unsigned mode; // permission bits
 	unsigned uid, gid;
-	bool may_modify; // the driver's leave to make or change it; links in dev/char are made in any case
+	bool may_modify; // the driver allows us to make or change it; links in dev/char are always made
 	enum device_verdict verdict;
 	const char *why; // of CORRECTED, MISSING, WRONG: "type", "number", "mode", "owner", "link"; else NULL
 };
@@ -37,11 +37,11 @@ int devices_want(const struct root *kern, unsigned imex_channels, struct devices
 void devices_done(struct devices *d);
 #define auto_devices __attribute__((cleanup(devices_done)))
 
-// Compare every node and its link with what is below dev_root/dev and, unless is_dry, put it right. dev_root is the
+// Compares every node and its link with what is below dev_root/dev and, unless is_dry, corrects it. dev_root is the
 // directory that holds dev/ ("/", "/run/nvidia/driver"); nothing outside dev_root/dev is touched. Links are relative
-// ("../nvidia0"), as nvidia-modprobe makes them; an existing link with another target that leads to the same node
-// stays. A node of the wrong type or number is replaced through a temporary name. Fills verdicts. 1 = something was
-// changed, 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
+// ("../nvidia0"), as nvidia-modprobe makes them; a link with another target that leads to the same node stays. A
+// node of the wrong type or number is replaced through a temporary name. Fills verdicts. 1 = something was changed,
+// 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err);
 
 size_t devices_count_bad(const struct devices *d);      // nodes that are MISSING or WRONG

@@ -49,7 +49,7 @@ void driver_root_done(struct driver_root *e)
 	*e = (struct driver_root){ 0 };
 }
 
-// Whatever a change of mounts needs: the namespace, and the directory that holds the generations.
+// What a change of mounts needs: the namespace, and the directory that holds the generations.
 struct work {
 	struct mount_ns mount_ns;
 	struct root parent, payload, modules, sources;
@@ -152,7 +152,7 @@ static int is_root_settled(const struct driver_root *e, const struct work *w, ch
 	return !*ret_why;
 }
 
-// Of a start that finds everything in place this is all that happens.
+// When everything is in place, a start does no more than this.
 int driver_root_check(struct driver_root *e, const struct driver_root_request *request, char **ret_why, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
@@ -207,7 +207,7 @@ int driver_root_confirm(struct driver_root *e, const struct driver_root_request 
 		       write_root_record(e, request, &w.root_layout, err);
 }
 
-// One more than any that is there, so that no name is used for two at a time.
+// One more than any existing number, so that no name is used twice.
 static int choose_generation_name(struct driver_root *e, const struct work *w, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -236,7 +236,7 @@ static int label_trees(const struct driver_root *e, const struct driver_root_req
 		if (path && selinux_label_tree(e->sys, e->state, path, err) < 0)
 			return -1;
 	}
-	// What is made in the root itself is born with the label of its directory.
+	// Files made in the root itself inherit the label of its directory.
 	return selinux_label(e->sys, &w->parent, e->made, err) < 0 ? -1 : selinux_label_nodes(e->sys, e->host, err);
 }
 
@@ -267,7 +267,7 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 	return generation_make(&w.mount_ns, &w.parent, e->made, &w.root_layout, err);
 }
 
-// Ours is what leads into the place of the exports, or beside it.
+// A path is ours if it leads into the export, or into a generation beside it.
 bool driver_root_is_firmware_path(const struct driver_root *e, const char *path)
 {
 	auto_str char *now = str_fmt("/%s/%s", e->dir, FIRMWARE), *next = str_fmt("/%s/.%s.", e->parent, e->base);
@@ -275,13 +275,13 @@ bool driver_root_is_firmware_path(const struct driver_root *e, const char *path)
 	return str_eq(path, now) || str_eq(path, former) || (str_starts(path, next) && str_ends(path, FIRMWARE));
 }
 
-// The kernel takes the value as it is; nothing cannot be written, and is what a line without text is to it.
+// An empty value cannot be written; the kernel treats an empty line as one.
 int driver_root_unset_firmware_path(const struct driver_root *e, struct err *err)
 {
 	return e->sys->attribute_set(e->sys, e->kern, SETTING, "\n") < 0 ? file_fail("set", SETTING, err) : 0;
 }
 
-// The kernel shows a setting, and nobody else has set it.
+// The kernel shows its path, and it is unset or ours.
 static bool is_firmware_path_free(const struct driver_root *e, const struct firmware_path *search)
 {
 	return search->path && (!*search->path || driver_root_is_firmware_path(e, search->path));

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-// Looking at every process is not free, and mostly there is nothing to remove.
+// Looking at every process is expensive, and mostly there is nothing to remove.
 struct collecting {
 	const struct driver_root *e;
 	struct mount_ns mount_ns;
@@ -26,7 +26,7 @@ static void collecting_done(struct collecting *c)
 }
 #define auto_collecting __attribute__((cleanup(collecting_done)))
 
-// 1 = somebody looks at it, or it cannot be told.
+// 1 = in use, or unknown.
 static int is_tree_used(struct collecting *c, const struct root *parent, const char *name, struct err *err)
 {
 	auto_mountinfo struct mountinfo now = { 0 };
@@ -46,7 +46,7 @@ static int is_tree_used(struct collecting *c, const struct root *parent, const c
 	return mount_users_has(&c->mount_users, &fs_dir, path);
 }
 
-// What was prepared: it was never put in place, or a copy of it was. Nobody else has bound it.
+// Prepared generations: never put in place, or only as a copy. No other process has bound them.
 static int collect_generations(struct collecting *c, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -94,7 +94,7 @@ int driver_root_gc(const struct driver_root *e, struct err *err)
 	return !c.kept;
 }
 
-// Where the kernel looks when this export is gone.
+// Where the kernel will look once this export is gone.
 static struct firmware_path path_without_root(const struct driver_root *e, const struct firmware_path *search,
 					      struct strv *ret_dirs)
 {
@@ -109,7 +109,7 @@ static struct firmware_path path_without_root(const struct driver_root *e, const
 	return ret;
 }
 
-// What it has of the driver's firmware, and nobody else has. NULL = nothing.
+// A firmware file of the driver that is only in this export. NULL = none.
 static char *find_needed_firmware(const struct driver_root *e, const struct firmware_path *search, const char *driver)
 {
 	auto_str char *version = str_fmt("nvidia/%s", driver);
@@ -157,7 +157,7 @@ static int clear_driver_root(const struct driver_root *e, struct err *err)
 		       0;
 }
 
-// The record last: killed before, the next start sees that something is to be withdrawn.
+// The record goes last: after a kill before that, the next start removes the rest.
 int driver_root_withdraw(const struct driver_root *e, const char *release, const char *driver, bool is_last,
 			 struct err *err)
 {

@@ -39,7 +39,7 @@ bool image_payload_matches(const struct image_payload *c, const char *driver, co
 	return str_eq(c->is.driver, driver) && str_eq(c->is.arch, arch);
 }
 
-// The name of the digest is given when all is on the disk, so who finds it there finds all of it.
+// It gets the digest as its name when all of it is on disk, so it is complete wherever it is found.
 static int copy_payload(const struct image_payload *c, const struct root *store, struct err *err)
 {
 	auto_scratch struct scratch into = SCRATCH_NONE;
@@ -59,7 +59,7 @@ int image_payload_copy(const struct image_payload *c, const struct root *state, 
 	return root_exists(&store, c->is.digest) ? 0 : copy_payload(c, &store, err);
 }
 
-// A document that cannot be understood is of no payload that could be exported.
+// With an invalid document a payload cannot be exported.
 static int match_payload(const struct root *store, const char *hex, const char *driver, const char *arch)
 {
 	struct err ignored;

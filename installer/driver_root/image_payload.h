@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The payload that an image carries, on its way to the node's disk: there it outlives the image, and other payloads are
-// beside it. It is copied once; a later start reads the document that says which it is, and nothing else of it.
+// The payload that an image carries is copied to the node's disk once: there it outlives the image, beside other
+// payloads. A later start reads only the document that identifies it.
 #pragma once
 #include "precompiled/payload/image_dir.h"
 
@@ -17,7 +17,7 @@ bool image_payload_matches(const struct image_payload *c, const char *driver, co
 // Whole or not at all, as payloads/DIGEST of the state directory. 1 = copied, 0 = was there. E_NO_SPACE: before a byte
 // of it was written.
 int image_payload_copy(const struct image_payload *c, const struct root *state, struct err *err);
-// One that was copied by whatever image, and is still there. 1 = found.
+// One that any image copied, and that is still there. 1 = found.
 int image_payload_find(const struct root *state, const char *driver, const char *arch, char ret_hex[DIGEST_HEX + 1],
 		       struct err *err);
 // The sources of its driver, as a path like dir; NULL = it has none.

@@ -38,7 +38,7 @@ static void add_used_dir(struct mount_users *v, char *take)
 		free(take);
 }
 
-// mountinfo leaves out what a process with a root of its own cannot see, so it is asked of one that has none.
+// mountinfo omits what a process in a chroot cannot see, so it is read from one that is in none.
 static void add_namespace(int proc, const char *pid, char *take_name, struct mount_users *v)
 {
 	auto_str char *path = str_fmt("%s/mountinfo", pid), *text = NULL, *name = take_name;

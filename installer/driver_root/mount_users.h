@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who still looks at a directory that is about to go: mounts of it in any mount namespace, and processes that are in
-// it. The root of a mount is told by its present path, so a consumer that bound an earlier generation is recognised
+// What still uses a directory that is about to be removed: mounts of it in any mount namespace, and processes in it.
+// mountinfo shows the present path of a mount's root, so a consumer that bound an earlier generation is found even
 // after that was renamed.
 #pragma once
 #include "base/file/mountinfo.h"
@@ -11,7 +11,7 @@ struct mount_users {
 	size_t count;
 	struct strv namespaces; // their names, parallel to items
 	struct strv places;     // where processes have their root and working directory, each once
-	bool is_partial;        // something could not be looked at
+	bool is_partial;        // something could not be read
 };
 int mount_users_read(const struct root *kern, struct mount_users *ret, struct err *err);
 void mount_users_done(struct mount_users *v);

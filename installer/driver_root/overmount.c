@@ -85,8 +85,8 @@ static bool has_peer_elsewhere(const struct mountinfo *now, const struct mount *
 	return false;
 }
 
-// It is not ours, and it, or what is mounted in it, passes its events to other mounts of the machine, as after "mount
-// --rbind / PLACE": if that was detached as it is, the machine's own mounts would go, too.
+// It is not ours, and it or a mount in it propagates to other mounts of the machine, as after "mount --rbind /
+// PLACE": detaching it as it is would unmount the machine's own mounts, too.
 static bool is_entangled(const struct overmount *s, const struct mountinfo *now, const char *point)
 {
 	const struct mount *top = mountinfo_at(now, point);
@@ -121,7 +121,7 @@ int overmount_pop(const struct overmount *s, struct err *err)
 	return mountinfo_at(&now, point) ? pop_topmost(s, &now, point, err) : 0;
 }
 
-// Until at most one is left, which is ours; or none.
+// Until at most one is left, and that is ours; or none.
 static int pop_extra(const struct overmount *s, bool is_one_kept, struct err *err)
 {
 	for (;;) {
@@ -157,7 +157,7 @@ int overmount_push(const struct overmount *s, const char *made, int *ret_below, 
 	return 0;
 }
 
-// All that is mounted in it, but for what lies on it.
+// Everything mounted in it, except what is mounted on it.
 static int detach_children(const struct overmount *s, int below, unsigned id, struct err *err)
 {
 	for (;;) {
@@ -178,7 +178,7 @@ static int detach_children(const struct overmount *s, int below, unsigned id, st
 	}
 }
 
-// An event reaches only what shares its events. On machines with systemd, and where there is a kubelet, all is shared.
+// Unmounts propagate only between shared mounts. With systemd, and where there is a kubelet, all are shared.
 static int share_parent(const struct overmount *s, struct err *err)
 {
 	auto_mountinfo struct mountinfo now = { 0 };
@@ -198,7 +198,8 @@ static int share_parent(const struct overmount *s, struct err *err)
 		       0;
 }
 
-// Both calls reach what is on top: first the upper one, which in this namespace nobody hears of any more, then it.
+// Both calls reach the topmost mount: first the upper one, which no longer propagates from this namespace, then the
+// lower.
 static int remove_beneath(const struct overmount *s, int below, struct err *err)
 {
 	const struct sys *sys = s->mount_ns->sys;
@@ -220,7 +221,7 @@ int overmount_remove_lower(const struct overmount *s, int below, struct err *err
 	if (mount_ns_mount_id(s->mount_ns, below, &id, err) < 0 || read_overmount(s, &now, &point, err) < 0)
 		return -1;
 	const struct mount *former = mountinfo_find(&now, id), *top = mountinfo_at(&now, point);
-	if (!former || !top || former == top) // somebody has detached all, or the upper one
+	if (!former || !top || former == top) // all of them, or the upper one, were detached by another process
 		return 0;
 	if (top->parent != id)
 		return err_set(err, EBUSY, "something else was mounted on '%s'", point);

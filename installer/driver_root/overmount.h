@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place where the driver root is seen: a directory that keeps its inode for ever, because consumers and the kubelet
-// have it bound, and in which nothing is made. What is seen there is mounted on it.
+// The mount point of the driver root: a directory that keeps its inode for ever, because consumers and the kubelet
+// have bound it, and in which nothing is made. Generations are mounted on it.
 //
-// A generation is mounted on top of the one before. That is one call, so there is no instant without a root; it is
-// undone by one call; and it comes to everybody who has bound the place: as a slave before there was any root, because
-// it comes with what is mounted on the directory, and later, because it comes with what is mounted on the former root.
+// A new generation is mounted on top of the previous one. That is one call, so there is no moment without a root,
+// and it is undone by one call. It propagates to all that have bound the mount point: before there was any root
+// because it is mounted on that directory, later because it is mounted on the previous root.
 //
-// When the new one was measured, the former one is taken away from beneath it (overmount_remove_lower). umount(2)
-// reaches only what is on top. But the kernel lets an unmount that came from another namespace take what lies beneath a
-// mount, if nothing else is mounted in it, and puts the upper one in its stead (propagate_umount() in fs/pnode.c, since
-// Linux 4.12). So what is mounted in the former one is detached first, then the former one itself in a copy of the
-// namespace, where the upper one has been taken off without telling anybody. Who had bound the former one keeps it
-// beneath, empty.
+// When the new one was measured, the previous one is removed from below it (overmount_remove_lower). umount(2)
+// reaches only the topmost mount. But the kernel lets an unmount that propagates from another namespace remove a
+// mount below another, if nothing else is mounted in it, and puts the upper one in its place (propagate_umount() in
+// fs/pnode.c, since Linux 4.12). So what is mounted in the previous one is detached first, then the previous one
+// itself, in a copy of the namespace where the upper one has been taken off without propagation. Consumers that had
+// bound the previous one keep it below, empty.
 //
-// Killed in between, two lie on each other, and the upper one is whole. The next start takes off all but the lowest in
-// the call before it mounts its own.
+// After a kill in between both are mounted, and the upper one is complete. The next start takes off all but the
+// lowest just before it mounts its own.
 #pragma once
 #include "driver_root/mount_ns.h"
 
@@ -26,12 +26,12 @@ struct overmount {
 	const char *source;
 };
 
-// What is seen there is ours; if not, *ret_why (caller frees).
+// The topmost mount is ours; if not, *ret_why (caller frees).
 bool overmount_is_ours(const struct overmount *s, const struct mountinfo *now, char **ret_why);
-bool overmount_is_settled(const struct overmount *s, const struct mountinfo *now); // nothing lies beneath it
+bool overmount_is_settled(const struct overmount *s, const struct mountinfo *now); // nothing is mounted below it
 // made: what is mounted there, with all below. *ret_below: the former root, for overmount_remove_lower(); -1 = there
 // was none. What others have mounted there goes before.
 int overmount_push(const struct overmount *s, const char *made, int *ret_below, struct err *err);
 int overmount_remove_lower(const struct overmount *s, int below, struct err *err);
-int overmount_pop(const struct overmount *s, struct err *err);   // the topmost, wherever it has come to from here
+int overmount_pop(const struct overmount *s, struct err *err);   // the topmost, also where it has propagated to
 int overmount_clear(const struct overmount *s, struct err *err); // all of them; the directory stays

@@ -45,7 +45,7 @@ static int add_payload_entry(const struct root *payload, const char *name, struc
 	int r = root_readlink(payload, name, &target, err);
 	if (r < 0)
 		return -1;
-	// An absolute one would lead a consumer, who sees this root as a directory, out of it.
+	// An absolute link would lead a consumer out of this root, which it sees as a directory.
 	if (r > 0)
 		add_root_entry(p, NULL, name, target + strspn(target, "/"));
 	else
@@ -71,7 +71,7 @@ static void add_machine_entries(const struct root_content *c, struct root_layout
 	add_root_entry(p, c->host, "sys", "sys");
 }
 
-// What daemons of this payload write to, or read from us: a directory of the host, and where they see it.
+// Directories of the host that this payload's daemons write to or read from, and where they see them.
 struct place {
 	char *source, *path;
 };
@@ -108,8 +108,8 @@ static void add_run_dirs(const struct root_content *c, struct root_layout *p)
 	run_dirs_done(places, count);
 }
 
-// Nothing of the machine's own tmp is for those who look in here; a program that runs after a chroot has one, and what
-// it makes there (the pipes of MPS) is seen where consumers look for it.
+// The root has a tmp of its own instead of the machine's: programs that run after a chroot need one, and consumers
+// look there for what they make (the pipes of MPS).
 static void add_tmp_dir(struct root_layout *p)
 {
 	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));

@@ -60,7 +60,7 @@ int root_record_restore(const struct root *host, const char *text, struct err *e
 	return root_unlink(host, RECORD, err) < 0 ? -1 : 0;
 }
 
-// A record that cannot be understood tells nothing; the next start writes a new one.
+// An invalid record counts as none; the next start writes a new one.
 static int read_record_json(const struct root *host, json_t **ret, struct err *err)
 {
 	int r = json_read(host, RECORD, ret, err);

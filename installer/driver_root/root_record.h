@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is exported now. RUN/export.json tells what was meant, by whom it was measured: the mounts themselves (R-D4). It
-// lies where a boot's facts belong, and says which boot that was.
+// What is exported now. RUN/export.json holds what was intended, with the boot id of its writer; the mounts
+// themselves are always measured (R-D4).
 #pragma once
 #include "base/process/sys.h"
 #include "driver_root/root_layout.h"
 
 struct root_record {
 	char *dir, *driver;      // dir NULL = nothing is exported; driver: version that it was made for
-	char *former;            // an export before it that is not withdrawn yet; NULL = none
+	char *former;            // an earlier export that is not removed yet; NULL = none
 	char *payload;           // digest
 	char *modules, *sources; // names of trees; NULL = none
 	char *user_space;        // version of its libraries, as consumers read it; NULL = it has none
@@ -17,9 +17,9 @@ struct root_record {
 void root_record_done(struct root_record *x);
 #define auto_root_record __attribute__((cleanup(root_record_done)))
 
-// The record, without a look at the mounts. 1 = something was exported in this boot, 0 = not.
+// The record, without checking the mounts. 1 = something was exported in this boot, 0 = not.
 int root_record_read(const struct root *host, const char *boot, struct root_record *ret, struct err *err);
-// With a look at them.
+// The same, and checks them.
 int root_record_measure(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
 			struct root_record *ret, struct err *err);
 // The version of the libraries in a driver root, and the directory that has them, where the container toolkit looks.
@@ -30,6 +30,6 @@ unsigned root_record_generation(const struct root *host); // of the last generat
 // Of dir, driver, payload, modules, sources and generation of x.
 int root_record_write(const struct root *host, const char *boot, const struct root_record *x,
 		      const struct root_layout *p, struct err *err);
-int root_record_text(const struct root *host, char **ret, struct err *err); // as it is, to bring it back
-int root_record_drop_former(const struct root *host, struct err *err);      // its former one is withdrawn
+int root_record_text(const struct root *host, char **ret, struct err *err); // as it is, to restore it
+int root_record_drop_former(const struct root *host, struct err *err);      // its former one is removed
 int root_record_restore(const struct root *host, const char *text, struct err *err);

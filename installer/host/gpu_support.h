@@ -19,16 +19,16 @@ unsigned gpu_driver_branch(const char *driver_version);
 
 // The firmware file of this GPU's System Processor in a branch: "gsp_ga10x.bin"; NULL = it has no such processor.
 const char *gpu_gsp_firmware(uint16_t device, unsigned branch);
-// The set of flavours of a driver version that serve a GPU.
+// The module types of a driver version that support a GPU, as a set.
 unsigned gpu_support_flavours(const struct gpu *gpu, const char *driver_version);
 
-// E_MIXED_GPUS: no driver version in one flavour serves every GPU here. Without GPUs one does.
+// E_MIXED_GPUS: no driver version supports every GPU here with one module type. 0 without GPUs.
 int gpu_support_check(const struct gpus *gpus, struct err *err);
 
 struct gpu_support_choice {
 	enum flavour flavour;
 	char *why;        // one line for the plan and the log
-	struct strv left; // addresses of GPUs that stay without a driver, by the user's explicit request
+	struct strv left; // addresses of GPUs left without a driver, as the user requested
 };
 void gpu_support_choice_done(struct gpu_support_choice *c);
 

@@ -19,9 +19,9 @@ struct module_param {
 };
 
 struct module_params {
-	struct module_param *items; // in the order in which they were first said
+	struct module_param *items; // in the order of their first appearance
 	size_t count;
-	struct strv blacklist; // canonical names that modprobe.d or the command line keep from being loaded by alias
+	struct strv blacklist; // canonical names that modprobe.d or the command line blacklist
 };
 
 void module_params_done(struct module_params *p);
@@ -37,8 +37,8 @@ int module_params_add_option(struct module_params *p, const char *text, struct e
 int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
 		       const struct strv *options, struct module_params *ret, struct err *err);
 
-// What is right for these GPUs, where nothing else says otherwise. A driver that is loaded without it is not replaced
-// for it: module_params_differing() does not look at defaults.
+// Defaults for these GPUs, unless another source sets the parameter. A driver that was loaded without one is not
+// replaced for it: module_params_differing() ignores defaults.
 //   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node
 //                                               of the kernel. NVIDIA's driver containers do the same
 void module_params_add_defaults(struct module_params *p, const struct gpus *gpus);
@@ -49,16 +49,16 @@ char *module_params_known(const struct module *m, const char *text);
 void module_params_words(const char *text, struct strv *ret);
 void module_params_names(const char *text, struct strv *ret);
 bool module_params_has(const struct module_params *p, const char *module, const char *name);
-// Those that --param gave a module (canonical name), as it is written there, at the end of ret.
+// Adds to ret what --param set for a module (canonical name), as it is written there.
 void module_params_options(const struct module_params *p, const char *module, struct strv *ret);
 char *module_param_text(const struct module_param *p); // as a word of the argument of a load. Caller frees.
-// What the running driver shows of it; NULL = it does not.
+// The value that the running driver shows; NULL = none.
 const char *module_param_shown(const struct module_param *p, const struct modules *loaded);
 // Argument of the module load: "NVreg_A=1 NVreg_B=\"a b\""; "" = none. Module under any of its names. Caller frees.
 char *module_params_text(const struct module_params *p, const char *module);
 
-// Wished parameters that the loaded modules run without: "nvidia NVreg_DeviceFileMode: 438, requested 0660" (R-D1).
-// Numbers compare as numbers and Y/N as 1/0. Of modules that are not loaded, and of parameters that the running driver
-// does not show (a misspelt name is accepted by the kernel and never shown), nothing is said. 1 = some
-// differ, 0 = none.
+// Requested parameters that the loaded modules do not have: "nvidia NVreg_DeviceFileMode: 438, requested 0660"
+// (R-D1). Numbers compare as numbers and Y/N as 1/0. Modules that are not loaded are skipped, and so are parameters
+// that the running driver does not show (the kernel accepts a misspelt name and never shows it). 1 = some differ, 0
+// = none.
 int module_params_differing(const struct module_params *p, const struct modules *loaded, struct strv *ret);

@@ -4,11 +4,11 @@
 #include "base/file/root.h"
 #include "kmod/module/elf.h"
 
-// What is loaded when nobody says otherwise.
+// What is loaded by default.
 enum { DEFAULT_MODULES = 3 };
 extern const char *const default_modules[DEFAULT_MODULES];
 
-// name, in either spelling, must be a module of NVIDIA's driver; E_USAGE says which there are. what: "--modules".
+// name, in either spelling, must be a module of NVIDIA's driver; E_USAGE lists them. what: "--modules".
 int module_set_check_name(const char *what, const char *name, struct err *err);
 
 struct module_set {

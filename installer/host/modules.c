@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <time.h>
 
-// Modules of the driver and its usual companions, in the order in which they go. nvidia_fs and the stub form of
+// Modules of the driver and its usual companions, in unloading order. nvidia_fs and the stub form of
 // nvidia_drm use the driver without a holder relation (symbol_get, no symbols at all), so rank decides for them.
 static const struct {
 	const char *name;

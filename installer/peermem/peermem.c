@@ -61,7 +61,7 @@ static void write_peermem_file(const struct peermem *p, const struct err *failur
 		progress_note(p->progress, "cannot record the state of nvidia-peermem: %s", why.text);
 }
 
-// The same again is neither told nor written.
+// An unchanged state is neither logged nor written.
 static void enter_peermem_state(struct peermem *p, enum peermem_state now, const char *why)
 {
 	if (p->now == now && str_eq(p->why, why))
@@ -152,7 +152,7 @@ static int load_peermem(struct peermem *p, struct err *err)
 {
 	static const struct strv none;
 	auto_facts struct facts facts = { 0 };
-	// Nothing is replaced by it, so that it may come from memory, too.
+	// It replaces nothing, so it may be unpacked in memory, too.
 	auto_state_dir struct state_dir memory = STATE_DIR_NONE;
 	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	auto_module_params struct module_params params = { 0 };
@@ -179,7 +179,7 @@ static int load_peermem(struct peermem *p, struct err *err)
 	return 0;
 }
 
-// Who installs the driver now will be done in a while.
+// Another process is installing the driver, and will finish in a while.
 static int load_without_lock(struct peermem *p, struct err *err)
 {
 	auto_fd int lock = node_lock_take(p->host, err);
@@ -224,8 +224,8 @@ static enum peermem_state parse_peermem_state(const json_t *file)
 	return PEERMEM_FAILED;
 }
 
-// A load within its deadline is no loss, and neither is the moment until the one who loads looks again. When that one
-// is gone, its container is about to be started again anyway.
+// A load within its deadline is fine, and so is the moment until the loading process looks again. If that process is
+// gone, its container is about to be restarted anyway.
 static bool is_fine(const struct root *kern, const json_t *file, enum peermem_state state)
 {
 	auto_str char *process = str_fmt("proc/%d", (int)json_integer_value(json_object_get(file, "pid")));

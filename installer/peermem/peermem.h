@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvidia-peermem beside a driver that is ready: loaded when the driver and the network driver are there, looked after,
-// and loaded again when it vanished (contract 1.2, 1.10, 2.3; R-P2). Nothing here makes the GPUs less ready.
+// nvidia-peermem beside a ready driver: loaded when the driver and the network driver are there, watched, and loaded
+// again when it is gone (contract 1.2, 1.10, 2.3; R-P2). Nothing here affects the readiness of the GPUs.
 //
-// What goes on stands in run/kmodsmith/peermem.json of the host, for probes of other processes:
+// Its state is in run/kmodsmith/peermem.json of the host, for probes in other processes:
 //   {boot_id, state, why, deadline, pid, dma_buf, error}
-// state: none (there is nothing to do on this machine), waiting, loaded, failed; deadline: of a wait or load that is
-// under way, in seconds of this boot; dma_buf: the driver can share memory without nvidia-peermem; error: of a failure.
+// state: none (nothing to do on this machine), waiting, loaded, failed; deadline: of the wait or load in progress,
+// in seconds of this boot; dma_buf: the driver can share memory without nvidia-peermem; error: of a failure.
 #pragma once
 #include "base/process/progress.h"
 #include "host/module_params.h"
@@ -18,15 +18,15 @@ struct peermem {
 	const char *trust_dir;    // as of trust_dir()
 	const struct sys *sys;
 	bool is_host_mofed; // the network driver is the host's, and not a container's
-	int timeout_ms;     // for whatever is waited for
+	int timeout_ms;     // for each wait
 	int unload_timeout_ms;
 	struct progress *progress;
 	// Of peermem_step(), zero at first.
 	enum peermem_state now;
-	bool is_looked_at; // what was loaded already has been compared with the driver's file
+	bool is_looked_at; // the module that was loaded already has been compared with the driver's file
 	bool has_dma_buf;
-	double deadline;                           // seconds of this boot; 0 = nothing is under way
-	char why[sizeof(((struct err *)0)->text)]; // what is waited for, or what there is
+	double deadline;                           // seconds of this boot; 0 = nothing is in progress
+	char why[sizeof(((struct err *)0)->text)]; // of the state: what it waits for, or what there is
 };
 
 // What can be done now, without waiting: 1 = there is nothing more to do for the moment (loaded, or none), 0 = call
@@ -39,9 +39,9 @@ struct peermem_status {
 	bool has_dma_buf;
 	bool is_fine; // as of a probe
 };
-// 1 = something is known of it in this boot, 0 = nobody has asked for it.
+// 1 = known in this boot, 0 = it was not requested.
 int peermem_status(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
-// For a probe: 0 = loaded, under way within its deadline, or nothing to do; E_NOT_READY when it is lost.
+// For a probe: 0 = loaded, in progress within its deadline, or nothing to do; else E_NOT_READY.
 int peermem_probe(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
 const char *peermem_state_name(enum peermem_state s);
 bool peermem_is_due(const struct root *kern); // some PCI function is of vendor 15b3 (Mellanox)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of nvidia-peermem that belongs to the loaded driver, and whether the kernel will take it beside the ib_core
-// that is loaded (R-P2).
+// Finds the file of nvidia-peermem that belongs to the loaded driver, and proves that the kernel will accept it with
+// the loaded ib_core (R-P2).
 //
 // nvidia-peermem imports ib_register_peer_memory_client from ib_core: of MLNX_OFED / DOCA, or of a distribution's
 // kernel that carries it (Ubuntu); a plain kernel has none. Compiled where it was not known, the module has no such
@@ -22,9 +22,9 @@ struct peermem_module {
 void peermem_module_done(struct peermem_module *f);
 #define auto_peermem_module __attribute__((cleanup(peermem_module_done)))
 
-// Of the exported driver root, of the store in state (may be NULL), or of the host; the first that has the version and
-// build (srcversion) of the nvidia that is loaded. E_NOT_FOUND names where it was looked for. trust_dir: as of
-// trust_dir(), by which the store's package is judged; E_UNTRUSTED and the like: only that one has it. memory must
+// Looks in the exported driver root, in the store in state (may be NULL) and on the host; takes the first file of
+// the version and build (srcversion) of the loaded nvidia. E_NOT_FOUND names these places. trust_dir: as of
+// trust_dir(), for the store's package; E_UNTRUSTED and the like: only an untrusted package has it. memory must
 // outlive ret.
 int peermem_module_find(const struct root *host, const struct root *state, const char *trust_dir,
 			struct state_dir *memory, const struct facts *facts, struct peermem_module *ret,
