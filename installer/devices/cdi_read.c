@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files of a driver root that a container gets are those that NVIDIA's container toolkit gives it (contract 1.8, and
-// pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go of github.com/NVIDIA/nvidia-container-toolkit). The
-// GPUs and their partitions come from the loaded driver. Source: NVIDIA's open-gpu-kernel-modules,
-// kernel-open/nvidia/nv-procfs.c (gpus/*/information) and nv-caps.c (capabilities).
+// The files of a driver root that a container gets are those that NVIDIA's container toolkit gives it (contract 1.8,
+// and pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go of its repository). The GPUs and their
+// partitions come from the loaded driver. Source: NVIDIA's open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c
+// (gpus/*/information) and nv-caps.c (capabilities).
 #include "devices/cdi.h"
 
 #include "driver_root/root_record.h"
