@@ -152,7 +152,7 @@ static char *missing_daemon_modules(const struct daemon_facts *f)
 	return text;
 }
 
-static char *why_not(const struct rule *rule, const struct daemon_facts *f)
+static char *describe_obstacle(const struct rule *rule, const struct daemon_facts *f)
 {
 	auto_str char *missing = rule->is_on_bridge ? missing_daemon_modules(f) : NULL;
 	if (!strv_has(&f->programs, rule->program))
@@ -169,7 +169,7 @@ static void add_daemon(struct daemons *d, const struct rule *rule, const struct 
 	struct daemon x = { .name = rule->name,
 			    .program = rule->program,
 			    .why = take_why,
-			    .why_not = why_not(rule, f),
+			    .why_not = describe_obstacle(rule, f),
 			    .dir = rule->dir,
 			    .pid_file = rule->pid_file,
 			    .socket = rule->socket,

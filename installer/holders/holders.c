@@ -218,7 +218,7 @@ char *holders_first(const struct holders *h)
 	for (size_t i = 0; i < h->count; i++)
 		if (h->items[i].kind != HOLDER_MOUNT)
 			return holder_text(&h->items[i]);
-	return h->modules.count ? str_fmt("module %s", h->modules.items[0]) : str_dup("nobody");
+	return h->modules.count ? str_fmt("module %s", h->modules.items[0]) : str_dup("none");
 }
 
 bool holders_block(const struct holders *h)

@@ -78,7 +78,7 @@ static void device_nodes(const struct root *kern, const struct unbound_device *d
 	}
 }
 
-// 1 = somebody has the device open: *ret_who, caller frees.
+// 1 = a process has the device open: *ret_who, caller frees.
 static int find_device_holder(const struct unbind_work *w, const struct unbound_device *d, char **ret_who,
 			      struct err *err)
 {
@@ -135,7 +135,7 @@ static int set_override(const struct unbind_work *w, struct unbound_device *d, c
 }
 
 // From here on only the NVIDIA driver can bind to the device. (The kernel's own drivers bind GPUs, never switches.)
-static int override(const struct unbind_work *w, struct unbound_device *d, struct err *err)
+static int claim_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name), *text = NULL;
 	if (root_line(w->kern, path, &text, err) < 0)
@@ -200,7 +200,7 @@ static int release_gpus(const struct unbind_work *w, const struct gpus *gpus, st
 		if (refuse_held_device(w, &r->items[i], err) < 0)
 			return -1;
 	for (size_t i = 0; i < r->count; i++)
-		if (override(w, &r->items[i], err) < 0 || unbind_device(w, &r->items[i], err) < 0)
+		if (claim_device(w, &r->items[i], err) < 0 || unbind_device(w, &r->items[i], err) < 0)
 			return -1;
 	return 0;
 }

@@ -55,7 +55,7 @@ static char *elf_arch(const struct root *host)
 					      NULL;
 }
 
-static char *arch(const struct root *host, const struct root *kern)
+static char *read_arch(const struct root *host, const struct root *kern)
 {
 	char *name = read_text_line(kern, "proc/sys/kernel/arch");
 	if (!name)
@@ -95,7 +95,7 @@ static void read_distro(struct host *h, const struct root *host)
 	h->distro_version = os_release_value(text, "VERSION_ID");
 }
 
-static enum host_secure_boot secure_boot(const struct root *kern)
+static enum host_secure_boot read_secure_boot(const struct root *kern)
 {
 	enum { ATTRIBUTES = 4 };
 	struct err err;
@@ -111,7 +111,7 @@ static enum host_secure_boot secure_boot(const struct root *kern)
 	return vars.count ? SECURE_BOOT_OFF : SECURE_BOOT_UNKNOWN;
 }
 
-static enum host_lockdown lockdown(const struct root *kern)
+static enum host_lockdown read_lockdown(const struct root *kern)
 {
 	auto_str char *text =
 		read_text_line(kern, "sys/kernel/security/lockdown"); // "none [integrity] confidentiality"
@@ -126,8 +126,8 @@ static void read_signing(struct host *h, const struct root *kern)
 {
 	auto_str char *enforced = read_text_line(kern, "sys/module/module/parameters/sig_enforce");
 	h->is_sig_enforced = str_eq(enforced, "Y") || str_eq(enforced, "1");
-	h->secure_boot = secure_boot(kern);
-	h->lockdown = lockdown(kern);
+	h->secure_boot = read_secure_boot(kern);
+	h->lockdown = read_lockdown(kern);
 }
 
 static bool is_compiler(const char *name)
@@ -197,7 +197,7 @@ int host_read(const struct root *host, const struct root *kern, struct host *ret
 	    cgroup_limits(kern, &h.cpu_max_milli, &h.memory_max_bytes, err) < 0)
 		return -1;
 	digest_data(h.banner, strlen(h.banner), h.build_id);
-	h.arch = arch(host, kern);
+	h.arch = read_arch(host, kern);
 	h.boot_id = read_text_line(kern, "proc/sys/kernel/random/boot_id");
 	h.taint = read_uint_file(kern, "proc/sys/kernel/tainted");
 	read_distro(&h, host);

@@ -59,7 +59,7 @@ static bool set_param(struct module_params *p, const char *module, const char *w
 	return true;
 }
 
-static void blacklist(struct module_params *p, const char *module)
+static void add_blacklisted(struct module_params *p, const char *module)
 {
 	auto_str char *name = module_canonical(module);
 	if (!strv_has(&p->blacklist, name))

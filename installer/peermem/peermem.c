@@ -226,7 +226,7 @@ static enum peermem_state parse_peermem_state(const json_t *file)
 
 // A load within its deadline is fine, and so is the moment until the loading process looks again. If that process is
 // gone, its container is about to be restarted anyway.
-static bool is_fine(const struct root *kern, const json_t *file, enum peermem_state state)
+static bool is_recorded_state_fine(const struct root *kern, const json_t *file, enum peermem_state state)
 {
 	auto_str char *process = str_fmt("proc/%d", (int)json_integer_value(json_object_get(file, "pid")));
 	double deadline = json_number_value(json_object_get(file, "deadline"));
@@ -251,7 +251,7 @@ int peermem_status(const struct root *host, const struct root *kern, struct peer
 	if (!is_live_now) {
 		const char *why = json_string_value(json_object_get(file, "why"));
 		look.state = parse_peermem_state(file);
-		look.is_fine = is_fine(kern, file, look.state);
+		look.is_fine = is_recorded_state_fine(kern, file, look.state);
 		snprintf(look.why, sizeof(look.why), "%s", why ? why : "");
 	}
 	*ret = look;
