@@ -98,7 +98,8 @@ int liveness_check(const struct root *root, const char *dir, const struct root *
 		return -1;
 	if (!json || json_unpack(json, "{s:i, s?:I, s:s, s:i, s:i, s:I}", "pid", &ret->pid, "start", &start, "step",
 				 &step, "done", &ret->done, "total", &ret->total, "uptime_ms", &beat) < 0) {
-		*ret = (struct liveness_verdict){ .is_alive = true, .why = str_dup("nothing was started in this boot") };
+		*ret = (struct liveness_verdict){ .is_alive = true,
+						  .why = str_dup("nothing was started in this boot") };
 		return 0;
 	}
 	ret->step = str_dup(step);
