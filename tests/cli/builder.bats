@@ -55,7 +55,7 @@ from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
     assert_output --partial "$words"
     [ ! -e "$builder/index.json" ]
   done <<EOF
-E_TOOLCHAIN|error: E_TOOLCHAIN: '$builder.tar' is no root of a builder image: it has no make, awk, which compiles call
+E_TOOLCHAIN|error: E_TOOLCHAIN: '$builder.tar' is not the root of a builder image: it lacks make, awk, which compiles need
 E_ARCHIVE|error: E_ARCHIVE
 E_ARCHIVE_UNSAFE|error: E_ARCHIVE_UNSAFE
 ENOENT|error:

@@ -52,7 +52,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
 
 @test "create, verify, ls: every driver for every kernel, and the same bytes are there" {
   signed --image "registry.example/gcc@sha256:$(printf 'a%.0s' {1..64})"
-  assert_line --partial "holds 2, good until"
+  assert_line --partial "2 entries, expires"
   [[ $stderr == *"1: $V-open-$K1-x86_64"* && $stderr == *"2: $V-open-$K2-x86_64"* ]]
   verify --json
   assert_status 0
@@ -98,7 +98,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   create --image registry.example/gcc@sha256:abc
   assert_error E_USAGE "is not pinned"
   create --flavour fast
-  assert_error E_USAGE "none of open, proprietary, both"
+  assert_error E_USAGE "expected open, proprietary or both"
   create --expires 4000
   assert_error E_USAGE "at most 3650 days"
   create --output /dev/null
@@ -282,7 +282,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   diff -r "$BATS_TEST_TMPDIR/a/blobs" "$BATS_TEST_TMPDIR/b/blobs"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K2" --output "oci:$BATS_TEST_TMPDIR/c" \
     --state-dir "$state"
-  assert_error E_HEADERS_MISMATCH "the files are of kernel $K1, wanted is $K2"
+  assert_error E_HEADERS_MISMATCH "the files are for kernel $K1, $K2 was requested"
   assert_not_exist "$BATS_TEST_TMPDIR/c"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar"
   assert_error E_USAGE "needs --kernel"
@@ -295,7 +295,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   headers_site
   kernels=$K1 create --from "oci:$site" --headers-too --key "$dir/release.key"
   assert_status 0
-  assert_line --partial "holds 2,"
+  assert_line --partial "2 entries,"
   verify --json
   assert_json '.promises[1] | .kind + " " + .kernel + " " + .arch + " " + (.driver | tostring)' "headers $K1 x86_64 null"
   build --bundle "$file"
@@ -387,7 +387,7 @@ fetch() { # OPTION...: the payload of V
   payload_site
   create --from "oci:$site" --payload-too --key "$dir/release.key"
   assert_status 0
-  assert_line --partial "holds 3,"
+  assert_line --partial "3 entries,"
   verify --json
   assert_status 0
   assert_json '.promises[2] | .kind + " " + .driver + " " + .arch + " " + .tag + " " + .digest + " " + (.kernel | tostring)' \

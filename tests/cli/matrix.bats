@@ -52,7 +52,7 @@ EOF
   local whole='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1"}]}' option
   for option in --source=x --source-sha256=x --flavour=open --headers=x --modules=uvm --patches=x --kernel=6.1; do
     matrix "$whole" "$option"
-    assert_error E_USAGE "${option%=*} and --matrix"
+    assert_error E_USAGE "${option%=*} cannot be combined with --matrix"
   done
   kmodsmith build --matrix none.json --state-dir state
   assert_status 1
@@ -144,7 +144,7 @@ EOF
   mv out other
   matrix "$one" --from oci:other --insecure-skip-verify --json
   assert_json '.pairs[0].result' failed
-  assert_regex "$stderr" 'other: its package is of another compiler, or of other patches'
+  assert_regex "$stderr" 'other: its package was built with another compiler or other patches'
   made 6.1.0-1-amd64
   cp -r out good
   mv out bad
@@ -222,6 +222,6 @@ EOF
   assert_json '.pairs[0].result' there
   for option in --no-compile --partial --nodes=x; do
     kmodsmith build --source ci/open.tar.xz "$option"
-    assert_error E_USAGE "${option%=*} is for --matrix"
+    assert_error E_USAGE "${option%=*} requires --matrix"
   done
 }

@@ -54,7 +54,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   assert_error E_USAGE "new.tar': "
   assert_not_exist "$dir.new"
   pack "$BATS_TEST_TMPDIR/payload.tar" --output dir:
-  assert_error E_USAGE "names no directory"
+  assert_error E_USAGE "does not name a directory"
 }
 
 @test "pack payload: a file that the base has, too, with other content" {

@@ -150,7 +150,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
     -CAfile "$dir/ca.pem" -purpose any -out /dev/null
   assert_success
   kmodsmith sign "$layout" --key "$dir/release.key" --cert "$dir/leaf.pem"
-  assert_error E_KEY "is that of no --key"
+  assert_error E_KEY "matches no --key"
 }
 
 @test "a key in a token, by its URI" {
@@ -173,7 +173,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
 @test "what cannot be signed, or signed with" {
   kmodsmith sign "$layout"
   assert_status 2
-  assert_error E_USAGE "no key was named"
+  assert_error E_USAGE "sign needs --key"
   kmodsmith sign "$layout" --key "$dir/release.pem"
   assert_error E_KEY "is no private key as PEM"
   kmodsmith sign "$layout" --key "$dir/absent.key"
@@ -183,9 +183,9 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   kmodsmith sign "$layout" --key "$dir/release.key" --package absent
   assert_error E_NOT_FOUND "has no 'absent'"
   kmodsmith sign "$layout" --key "$dir/release.key" --expires 7
-  assert_error E_USAGE "--expires is a catalogue's"
+  assert_error E_USAGE "--expires requires --catalog"
   kmodsmith sign "$layout" --key "$dir/release.key" --identity 'a b'
-  assert_error E_USAGE "'a b' is no HOST/NAME"
+  assert_error E_USAGE "'a b' is not HOST/NAME"
   kmodsmith sign "oci-archive:$dir/x.tar" --key "$dir/release.key"
   assert_error E_USAGE "is a bundle"
   printf x >>"$blobs/$manifest"
@@ -198,7 +198,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   mkdir -p "$ROOT/proc" "$ROOT/sys" "$ROOT/dev"
   kmodsmith "trust ls"
   assert_status 0
-  assert_output --partial "no key is trusted"
+  assert_output --partial "no trusted keys"
   kmodsmith "trust add" "$dir/release.pem" --name release --for docker://registry.example/drivers --json
   assert_status 0
   assert_json .id "$id"
@@ -219,7 +219,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   kmodsmith "trust remove" "$id"
   assert_status 0
   kmodsmith "trust remove" release
-  assert_error E_NOT_FOUND "no key is named 'release'"
+  assert_error E_NOT_FOUND "no key has the name or id 'release'"
   echo '{"sources":[{"prefix":"x","limit":2}]}' >"$ROOT/etc/kmodsmith/trust/policy.json"
   kmodsmith "trust ls"
   assert_status 2

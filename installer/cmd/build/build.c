@@ -8,18 +8,18 @@ static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct build_values, kernel),
 	  "target kernel release; default: the running one" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct build_values, output),
-	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a bundle; default: the node's store" },
+	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a bundle; default: the node's store" },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct build_values, job.payload),
-	  "what an image carries: the sources in it are the default of --source" },
+	  "payload directory of an image; its sources are the default for --source" },
 	{ "matrix", 0, "FILE.json", NULL, OPT_STR, offsetof(struct build_values, matrix),
-	  "build each driver of the file for each kernel of it, see kmodsmith-matrix(7)" },
+	  "build each driver of the file for each of its kernels, see kmodsmith-matrix(7)" },
 	{ "nodes", 0, "FILE|-", NULL, OPT_STR, offsetof(struct build_values, nodes),
 	  "with --matrix: also for the kernels of these nodes, from `kubectl get nodes -o json`; - reads standard "
 	  "input" },
 	{ "partial", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, is_partial),
-	  "with --matrix: exit status 0 although a pair failed, when another did not: its package can be used" },
+	  "with --matrix: exit status 0 if at least one pair succeeded, even if others failed" },
 	{ "no-compile", 0, NULL, NULL, OPT_FLAG, offsetof(struct build_values, job.is_compile_forbidden),
-	  "with --matrix: what neither the output nor --from has fails; says whether all is there" },
+	  "with --matrix: fail a pair that neither the output nor --from has; a check for completeness" },
 	{ 0 },
 };
 
@@ -29,11 +29,11 @@ struct build {
 	struct gpus gpus;
 	struct root state, patches;
 	struct image_payload carry;
-	char *source; // of what an image carries
+	char *source; // the payload's sources
 	struct strv modules;
 	struct output output;
 	struct origin origin;
-	struct acquire acquire; // for headers that the machine lacks
+	struct acquire acquire; // for headers that are missing on the machine
 	struct progress progress;
 	struct package package;
 	struct compile_report report;
@@ -67,7 +67,7 @@ static int open_carried_source(const struct job_values *j, struct build *b, stru
 		return -1;
 	b->source = image_payload_source_path(&b->carry);
 	return b->source ? 0 :
-			   err_set(err, E_PAYLOAD, "--payload '%s' has no sources of driver %s", j->payload,
+			   err_set(err, E_PAYLOAD, "--payload '%s' has no sources for driver %s", j->payload,
 				   b->carry.is.driver);
 }
 
@@ -79,7 +79,7 @@ static int open_build(const struct build_values *v, struct build *b, struct err 
 	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
 		return -1;
-	// The machine only matters when it is the target, or for its GPUs; a build host has neither.
+	// Host and GPUs only matter if this machine is the target; a build host may have neither.
 	if (host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||
 	    gpus_read(&b->machine.kern, &b->gpus, err) < 0 ||
 	    origin_open(&j->origin, &b->machine.host, &b->origin, err) < 0)
@@ -162,7 +162,7 @@ static int run_build(void *values, char **args, size_t count, struct err *err)
 	if (v->matrix)
 		return build_matrix(v, err);
 	if (lonely)
-		return err_set(err, E_USAGE, "%s is for --matrix FILE.json", lonely);
+		return err_set(err, E_USAGE, "%s requires --matrix FILE.json", lonely);
 	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 			   .state = ROOT_NONE,
 			   .patches = ROOT_NONE,
@@ -183,20 +183,24 @@ static int run_build(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_build = {
 	.name = "build",
 	.help = "compile a driver for a kernel into a package",
-	.about = "Needs no GPU, no root and no network. The same source, headers and compiler give the same bytes. "
-		 "Headers "
-		 "that\n"
-		 "neither --headers nor this machine has are taken from --from or --bundle, where `kmodsmith pack "
-		 "headers` put "
-		 "them; and where no compiler here fits the kernel's, so is the root of a builder image, of "
-		 "`kmodsmith pack builder`.\n\n"
-		 "  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
-		 "      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
-		 "With --matrix, drivers and kernels come from a file, and what the output or --from has already of "
-		 "the same inputs is\n"
-		 "not built again; exit status 1 when a pair failed, 0 when all were built, there, skipped or known "
-		 "not to "
-		 "work.\n",
+	.about =
+		"Needs no GPU, no root and no network. The same source, headers and compiler give the same bytes. "
+		"Headers\n"
+		"that are neither in --headers nor on this machine are fetched from --from or --bundle (see `kmodsmith "
+		"pack\n"
+		"headers`); if no local compiler matches the kernel's, so is the root of a builder image (see "
+		"`kmodsmith "
+		"pack\n"
+		"builder`).\n\n"
+		"  kmodsmith build --source nvidia-open-kernel-source_535.261.03-1_amd64.deb \\\n"
+		"      --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --output oci:DIR\n\n"
+		"With --matrix, drivers and kernels come from a file, and a package that the output or --from already "
+		"has "
+		"from\n"
+		"the same inputs is not built again. Exit status 1 if a pair failed, 0 if all were built, present, "
+		"skipped "
+		"or\n"
+		"known not to work.\n",
 	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),
 	.run = run_build,

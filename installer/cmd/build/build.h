@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// build: one pair (build.c), or all that a file lists (build_matrix.c).
+// build: one driver for one kernel (build.c), or all pairs of a file (build_matrix.c).
 #pragma once
 #include "acquire/matrix.h"
 #include "cmd/common/job.h"

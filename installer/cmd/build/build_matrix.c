@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// build --matrix: every driver of a file for every kernel of it. One pair that fails does not keep the others from
-// being built, and what the output or a source has already, of the same inputs, is not built again.
+// build --matrix: every driver of a file for each of its kernels. A failed pair does not stop the others, and a package
+// that the output or a source already has from the same inputs is not built again.
 #include "base/core/date.h"
 #include "base/file/file.h"
 #include "cmd/build/build.h"
@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-// What became of one driver and one kernel of a matrix.
+// The result of one driver and kernel of a matrix.
 enum build_result {
 	BUILD_BUILT,
 	BUILD_PRESENT,
@@ -26,8 +26,8 @@ struct build_pair {
 	const char *source, *release;
 	enum flavour flavour;
 	char *tag, *digest; // NULL = there is no package
-	struct err err;     // why not; .code 0 = see why
-	const char *why;    // of a skip
+	struct err err;     // the failure; .code 0 = see why
+	const char *why;    // why it was skipped
 	double seconds;
 };
 struct build_pairs {
@@ -57,11 +57,11 @@ struct matrix_build {
 	struct output output;
 	const struct layout *layout;
 	struct matrix matrix;
-	struct source source; // of the driver that is built now
-	struct err unopened;  // why there is none; .code 0 = there is
+	struct source source; // of the current driver
+	struct err unopened;  // why it could not be opened; .code 0 = it is open
 	struct build_pairs pairs;
 	struct origin origin;
-	struct acquire acquire; // for headers and a builder root that the machine lacks
+	struct acquire acquire; // for headers and a builder root missing on the machine
 	struct progress progress;
 };
 
@@ -79,7 +79,7 @@ static void matrix_build_done(struct matrix_build *l)
 	machine_done(&l->machine);
 }
 
-// What the file says and what the command line says is said once.
+// The file and the command line must not set the same thing.
 static int check_options(const struct build_values *v, struct err *err)
 {
 	const struct job_values *j = &v->job;
@@ -91,7 +91,7 @@ static int check_options(const struct build_values *v, struct err *err)
 			    j->patches       ? "--patches" :
 			    v->kernel        ? "--kernel" :
 					       NULL;
-	return twice ? err_set(err, E_USAGE, "%s and --matrix: the file says it", twice) : 0;
+	return twice ? err_set(err, E_USAGE, "%s cannot be combined with --matrix: set it in the file", twice) : 0;
 }
 
 enum { ARG_MAX_BYTES = 256 << 20 }; // some ten thousand nodes
@@ -125,11 +125,11 @@ static int read_nodes_file(const struct build_values *v, const char *arch, struc
 	if (read_arg("--nodes", v->nodes, &text, &len, err) < 0 ||
 	    matrix_nodes_add(text, len, v->nodes, arch, m, &found, err) < 0)
 		return -1;
-	log_info("nodes       %zu kernels more, of %zu nodes; %zu of another architecture are left out", found.kernels,
-		 found.nodes, found.others);
+	log_info("nodes       %zu more kernels from %zu nodes; %zu nodes of another architecture ignored",
+		 found.kernels, found.nodes, found.others);
 	if (found.bad)
-		log_warn("%s; %zu such nodes are left out", found.first_bad.text, found.bad);
-	return m->kernel_count ? 0 : err_set(err, E_CONFIG, "'%s': there is no kernel to build for", v->nodes);
+		log_warn("%s; %zu such nodes ignored", found.first_bad.text, found.bad);
+	return m->kernel_count ? 0 : err_set(err, E_CONFIG, "'%s' has no kernel to build for", v->nodes);
 }
 
 static int open_matrix_build(const struct build_values *v, struct matrix_build *l, struct err *err)
@@ -176,7 +176,7 @@ static void fill_compile_request(struct matrix_build *l, const struct matrix_ker
 	};
 }
 
-// Of a node's store, what nobody would load any more is none.
+// In a node's store, a package that is no longer trusted does not count.
 static bool is_trusted_in_store(const struct fetch *fetch, const struct layout *output, const struct package *p)
 {
 	struct err ignored;
@@ -194,7 +194,7 @@ static int find_in_output(const struct fetch *fetch, const struct layout *output
 	if (layout_index(output, &all, err) < 0)
 		return -1;
 	int at = oci_index_find(&all, tag);
-	// A damaged one is none.
+	// A damaged package does not count.
 	if (at < 0 || find_by_descriptor(output, &all.items[at], &p, &ignored) <= 0 ||
 	    !package_key_is_same(&p.key, key) || !layout_has(output, p.layer.digest) ||
 	    !is_trusted_in_store(fetch, output, &p))
@@ -206,13 +206,13 @@ static int find_in_output(const struct fetch *fetch, const struct layout *output
 static bool has_same_inputs(const struct fetch *f, const struct package *p, const struct package_key *key)
 {
 	bool is_same = package_key_is_same(&p->key, key);
-	auto_str char *note = str_fmt("%s: its package is of another compiler, or of other patches", p->place);
+	auto_str char *note = str_fmt("%s: its package was built with another compiler or other patches", p->place);
 	if (!is_same)
 		f->note(f->ctx, note);
 	return is_same;
 }
 
-// Each source by itself: one that has it of other inputs does not hide the next.
+// Query each source separately: one with other inputs must not hide the next.
 static int fetch_from_source(const struct fetch *all, size_t source, const struct package_want *want,
 			     const struct package_key *key, const struct layout *output, struct package *ret)
 {
@@ -232,9 +232,9 @@ static int fetch_from_source(const struct fetch *all, size_t source, const struc
 	return 1;
 }
 
-// Who has the package of these inputs, and not merely one for the same driver and kernel: THERE, the output; FETCHED, a
-// source of fetch, believed as for a node, and the output has it now, with its signatures. A source that fails costs a
-// note. 1 = one of them, 0 = nobody.
+// Finds the package with exactly these inputs, not just one for the same driver and kernel. PRESENT: in the output;
+// FETCHED: from a source, trusted as on a node, and now in the output with its signatures. A failing source is noted. 1
+// = found, 0 = not found. The tag is only a pointer, so the inputs are compared.
 static int find_existing(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
 			 enum build_result *ret_result, struct package *ret, struct err *err)
 {
@@ -265,7 +265,7 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 		return -1;
 	int r = find_existing(&l->acquire.fetch, l->layout, &key, &found, &p, err);
 	if (r == 0 && l->values->job.is_compile_forbidden)
-		return err_set(err, E_NO_PACKAGE, "neither the output nor a source has it, and --no-compile is given");
+		return err_set(err, E_NO_PACKAGE, "not in the output nor in any source, and --no-compile is set");
 	if (r < 0 || (r == 0 && compile_package(request, &l->progress, &p, &report, err) < 0))
 		return -1;
 	pair->result = r > 0 ? found : BUILD_BUILT;
@@ -302,7 +302,7 @@ static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 	unsigned flavours = d->flavours ? d->flavours : l->source.flavours;
 	for (size_t f = 0; f < ARRAY_SIZE(both); f++)
 		for (size_t k = 0; k < l->matrix.kernel_count; k++) {
-			// A source that cannot be opened does not say what it has: one line for each kernel.
+			// An unreadable source does not tell its module types: one line per kernel.
 			bool is_wanted = flavours ? flavours & (unsigned)both[f] : f == 0;
 			if (!is_wanted)
 				continue;
@@ -316,7 +316,7 @@ static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 		}
 }
 
-// Unpacked once, for all kernels.
+// Unpacks the source once for all kernels.
 static void open_and_build_driver(struct matrix_build *l, const struct matrix_driver *d)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
@@ -375,7 +375,7 @@ static void show_pairs(const struct build_pairs *pairs, const char *output, bool
 		printf("%zu %s%s", pairs->counts[i], names[i], i + 1 < BUILD_RESULTS ? ", " : "\n");
 }
 
-// --partial: there is something that can be signed and pushed, and the rest is told.
+// --partial: some packages can be signed and pushed, and the failures are listed.
 static bool is_success(const struct build_values *v, const struct build_pairs *pairs)
 {
 	size_t made = pairs->counts[BUILD_BUILT] + pairs->counts[BUILD_PRESENT] + pairs->counts[BUILD_FETCHED];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack headers, pack payload: a distribution's packages as something that repositories and bundles can offer (R-A4).
+// pack headers, pack payload: packs distribution packages as assets for repositories and bundles (R-A4).
 #include "cmd/common/job.h"
 #include "cmd/common/output.h"
 #include "kmod/kernel_tree/distro.h"
@@ -14,7 +14,7 @@ struct values {
 };
 
 #define OUTPUT_HELP \
-	"oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store"
+	"oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a tar of one; default: the node's store"
 #define OUTPUT_OPTS(help)                                                                                  \
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output), help },                   \
 	{                                                                                                  \
@@ -23,16 +23,16 @@ struct values {
 	}
 
 static const struct opt headers_opts[] = {
-	{ "kernel", 'k', "RELEASE", NULL, OPT_STR, offsetof(struct values, kernel), "kernel release that they are of" },
+	{ "kernel", 'k', "RELEASE", NULL, OPT_STR, offsetof(struct values, kernel), "kernel release of the headers" },
 	OUTPUT_OPTS(OUTPUT_HELP),
 	{ 0 },
 };
 static const struct opt payload_opts[] = {
-	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver), "driver version that they are of" },
+	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver), "driver version of the files" },
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
 	{ "base", 0, "TAR", NULL, OPT_STR, offsetof(struct values, base),
-	  "root file system to lay it out on, so that programs run after a chroot" },
-	OUTPUT_OPTS(OUTPUT_HELP "; dir:DIR makes a directory for --payload"),
+	  "root file system to build on, so that programs run after a chroot" },
+	OUTPUT_OPTS(OUTPUT_HELP "; dir:DIR creates a directory for --payload"),
 	{ 0 },
 };
 
@@ -47,7 +47,7 @@ struct pack_job {
 	struct asset_key key; // borrows from the rest
 	char *distro;
 	struct oci_descriptor manifest;
-	struct image_dir carried; // what dir:DIR has now
+	struct image_dir carried; // the result of dir:DIR
 };
 
 static void pack_job_done(struct pack_job *p)
@@ -66,7 +66,7 @@ static void pack_job_done(struct pack_job *p)
 	machine_done(&p->machine);
 }
 
-// DIR of dir:DIR; NULL = another kind of output.
+// DIR of dir:DIR; NULL = other output.
 static const char *image_dir_name(const struct values *v)
 {
 	static const char DIR[] = "dir:";
@@ -94,7 +94,7 @@ static int put_asset(struct pack_job *p, const struct root *tree, struct err *er
 		       output_finish(&p->output, err);
 }
 
-// Which kernels the files are of says more than where nothing was found.
+// Naming the kernels of the files helps more than listing where nothing was found.
 static int open_headers_tree(const struct values *v, struct pack_job *p, struct err *err)
 {
 	auto_strv struct strv found = { 0 };
@@ -107,7 +107,7 @@ static int open_headers_tree(const struct values *v, struct pack_job *p, struct 
 	if (!found.count || strv_has(&found, v->kernel))
 		return -1;
 	auto_str char *text = strv_join(&found, ", ");
-	return err_set(err, E_HEADERS_MISMATCH, "the files are of kernel %s, wanted is %s", text, v->kernel);
+	return err_set(err, E_HEADERS_MISMATCH, "the files are for kernel %s, %s was requested", text, v->kernel);
 }
 
 static int pack_headers(const struct values *v, struct pack_job *p, struct err *err)
@@ -138,7 +138,7 @@ static int pack_image_dir(const struct values *v, const struct payload_request *
 	auto_str char *above = slash ? str_ndup(dir, (size_t)(slash - dir) + 1) : str_dup(".");
 	auto_root struct root parent = ROOT_NONE;
 	if (!*name || *name == '.')
-		return err_set(err, E_USAGE, "--output '%s' names no directory to make", v->output);
+		return err_set(err, E_USAGE, "--output '%s' does not name a directory to create", v->output);
 	return root_make(above, &parent, err) < 0 || image_dir_make(request, &parent, name, &p->carried, err) < 0 ? -1 :
 														    0;
 }
@@ -221,12 +221,12 @@ const struct cmd cmd_pack_headers = {
 	.args = "FILE,... [FILE...]",
 	.args_min = 1,
 	.args_max = 16,
-	.help = "a kernel's header packages, for nodes that must compile and have none",
-	.about = "FILEs are all header packages of one kernel: .deb, .rpm or .tar.*. A node or a `build` that finds no "
-		 "headers "
-		 "on\n"
-		 "the host takes these from its store, a repository (--from) or a bundle (--bundle), signed as "
-		 "packages are.\n\n"
+	.help = "pack a kernel's header packages for nodes that compile and have none",
+	.about = "FILEs are all header packages of one kernel: .deb, .rpm or .tar.*. A node or a `build` without "
+		 "headers on "
+		 "the\n"
+		 "host takes these from its store, a repository (--from) or a bundle (--bundle), signed like "
+		 "packages.\n\n"
 		 "  kmodsmith pack headers linux-headers-A.deb,linux-headers-B.deb,linux-kbuild.deb \\\n"
 		 "      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
 	.opts = { headers_opts, common_opts },
@@ -239,25 +239,23 @@ const struct cmd cmd_pack_payload = {
 	.args = "FILE,... [FILE...]",
 	.args_min = 1,
 	.args_max = 64,
-	.help = "a driver version's libraries, firmware and programs",
-	.about = "FILEs are all packages of one driver version: .deb, .rpm, .tar.* or NVIDIA's .run, which is read, "
-		 "never\n"
-		 "executed. Their files are laid out where consumers look for them: libraries with the links of their "
-		 "SONAMEs,\n"
-		 "programs in usr/bin, firmware, sources in usr/src/nvidia-VERSION, etc/ld.so.cache. A file of another "
-		 "version is\n"
-		 "refused, and one that two FILEs have with different content.\n\n"
-		 "`kmodsmith fetch --payload` and `bundle create --payload-too` bring what was packed, signed as "
-		 "packages "
-		 "are;\n"
-		 "`kmodsmith install --export` uses it. An image carries it as a directory (dir:DIR) for `--payload "
-		 "DIR`: "
-		 "DIR/root\n"
-		 "and DIR/payload.json, made whole or not at all.\n\n"
-		 "  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
-		 "      --driver 535.261.03 --output oci:DIR\n"
-		 "  kmodsmith pack payload NVIDIA-Linux-x86_64-535.261.03.run --driver 535.261.03 --base root.tar \\\n"
-		 "      --output dir:DIR\n",
+	.help = "pack the libraries, firmware and programs of a driver version",
+	.about =
+		"FILEs are all packages of one driver version: .deb, .rpm, .tar.* or NVIDIA's .run, which is read but "
+		"never\n"
+		"executed. Files are placed where consumers look for them: libraries with their SONAME links, programs "
+		"in\n"
+		"usr/bin, firmware, sources in usr/src/nvidia-VERSION, etc/ld.so.cache. A file of another version is "
+		"refused,\n"
+		"and so is a file that differs between two FILEs.\n\n"
+		"`kmodsmith fetch --payload` and `bundle create --payload-too` copy the result, signed like packages;\n"
+		"`kmodsmith install --export` uses it. An image can contain it as a directory (dir:DIR) for `--payload "
+		"DIR`:\n"
+		"DIR/root and DIR/payload.json, created completely or not at all.\n\n"
+		"  kmodsmith pack payload libcuda1.deb,libnvidia-ml1.deb,firmware-nvidia-gsp.deb \\\n"
+		"      --driver 535.261.03 --output oci:DIR\n"
+		"  kmodsmith pack payload NVIDIA-Linux-x86_64-535.261.03.run --driver 535.261.03 --base root.tar \\\n"
+		"      --output dir:DIR\n",
 	.opts = { payload_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_pack_payload,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack builder: the root file system of an image with compilers, for nodes whose own image has none (R-J3).
+// pack builder: packs the root file system of an image with compilers for nodes that have none (R-J3).
 #include "base/archive/archive.h"
 #include "base/file/file.h"
 #include "cmd/common/job.h"
@@ -17,7 +17,7 @@ struct values {
 static const struct opt opts[] = {
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
-	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar makes a tar of one; default: the node's store" },
+	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a tar of one; default: the node's store" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
 	  "where it is unpacked; default as for `install`" },
 	{ 0 },
@@ -49,7 +49,8 @@ static void builder_job_done(struct builder_job *p)
 }
 #define auto_builder_job __attribute__((cleanup(builder_job_done)))
 
-// What a compile gets to see (kmod/sandbox/jail.c), less what no compiler reads. The devices of an image stay behind.
+// What the compile sandbox exposes (kmod/sandbox/jail.c), minus files that no compiler reads. Device nodes are left
+// out.
 static bool is_needed_by_compiler(void *ctx, const char *path)
 {
 	static const char *const dirs[] = { "usr/", "bin", "sbin", "lib", "opt/", "etc/alternatives/" };
@@ -76,8 +77,8 @@ static bool has_program(const struct root *root, const char *name)
 	return false;
 }
 
-// What a compile of NVIDIA's modules starts beside the compiler and its tools: of Kbuild (6.1, 6.12) as strace shows
-// it, and of conftest.sh and the Makefiles. Without one of them it fails on every node that takes the root.
+// Programs that a compile of NVIDIA's modules runs besides the compiler and its tools: for Kbuild (6.1, 6.12) as seen
+// by strace, and for conftest.sh and the Makefiles. Without one of them the compile fails on every node.
 static int check_tools(const struct root *root, const char *file, struct err *err)
 {
 	static const char *const tools[] = { "make", "ld",   "patch", "sh", "awk",   "cat", "cmp",
@@ -90,8 +91,8 @@ static int check_tools(const struct root *root, const char *file, struct err *er
 	if (!missing.count)
 		return 0;
 	auto_str char *names = strv_join(&missing, ", ");
-	return err_set(err, E_TOOLCHAIN, "'%s' is no root of a builder image: it has no %s, which compiles call", file,
-		       names);
+	return err_set(err, E_TOOLCHAIN, "'%s' is not the root of a builder image: it lacks %s, which compiles need",
+		       file, names);
 }
 
 static int unpack_image(const char *file, struct builder_job *p, struct err *err)
@@ -146,18 +147,20 @@ const struct cmd cmd_pack_builder = {
 	.args = "ROOT.tar",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "the root of an image with compilers, for nodes that must compile and have none",
-	.about = "ROOT.tar is the root file system of an image that has gcc or clang, make, binutils, patch, and the "
-		 "programs that\n"
-		 "Kbuild and NVIDIA's conftest call (awk, sed, grep, ...), as `podman export` writes it. A node or a "
-		 "`build` whose own compilers do not fit a kernel takes this one from its store, "
-		 "a repository\n"
-		 "(--from) or a bundle (--bundle), signed as packages are, and compiles on top of it in the same "
-		 "sandbox. Where\n"
-		 "the sources have another one by now, that is taken; while they cannot be asked, the one in the store "
-		 "serves; and one\n"
-		 "that was packed into this machine's store comes before. Packages are the same bytes wherever the "
-		 "compiler came from.\n\n"
+	.help = "pack the root of an image with compilers for nodes that compile and have none",
+	.about = "ROOT.tar is the root file system of an image with gcc or clang, make, binutils, patch, and the "
+		 "programs "
+		 "that\n"
+		 "Kbuild and NVIDIA's conftest call (awk, sed, grep, ...), as written by `podman export`. A node or a "
+		 "`build`\n"
+		 "without a matching compiler takes this one from its store, a repository (--from) or a bundle "
+		 "(--bundle),\n"
+		 "signed like packages, and compiles on top of it in the same sandbox. A newer one in the sources "
+		 "replaces the\n"
+		 "stored one; while no source can be reached, the stored one is used; one packed into this machine's "
+		 "store "
+		 "takes\n"
+		 "precedence. The bytes of packages do not depend on where the compiler came from.\n\n"
 		 "  kmodsmith pack builder root.tar --output oci:DIR\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),

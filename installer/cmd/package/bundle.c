@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bundle verify, ls: looking at a bundle, without unpacking it.
+// bundle verify, ls: inspect a bundle without unpacking it.
 #include "precompiled/bundle/bundle.h"
 
 #include "base/core/date.h"
@@ -15,7 +15,7 @@ struct values {
 
 static const struct opt verify_opts[] = {
 	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, trust_dir),
-	  "keys that are trusted and what is asked of each source; default etc/kmodsmith/trust of the host" },
+	  "trusted keys and the policy for each repository; default etc/kmodsmith/trust of the host" },
 	{ 0 },
 };
 
@@ -55,11 +55,11 @@ static void show_bundle_report(const char *file, const struct bundle_report *r)
 	if (r->missing.count || r->damaged.count)
 		return;
 	auto_str char *expires = date_text(r->manifest.expires);
-	printf("%s: complete: holds %zu, %zu blobs, %" PRIu64 " bytes; %s%s; good until %s\n", file, r->manifest.count,
-	       r->blobs, r->bytes, *r->signers ? "signed by " : "no signature was demanded", r->signers, expires);
+	printf("%s: complete: %zu entries, %zu blobs, %" PRIu64 " bytes; %s%s; expires %s\n", file, r->manifest.count,
+	       r->blobs, r->bytes, *r->signers ? "signed by " : "no signature required", r->signers, expires);
 }
 
-// What the report found is shown in full; the error says how much of it there is.
+// The report lists all findings; the error summarizes them.
 static int report_outcome(const char *file, const struct bundle_report *r)
 {
 	struct err err;
@@ -119,7 +119,7 @@ static int run_bundle_ls(void *values, char **args, size_t count, struct err *er
 	show_table(&rows);
 	for (size_t i = 0; i < p.images.count; i++)
 		printf("image %s\n", p.images.items[i]);
-	printf("made %s, good until %s\n", json_string_value(json_object_get(json, "created")),
+	printf("created %s, expires %s\n", json_string_value(json_object_get(json, "created")),
 	       json_string_value(json_object_get(json, "expires")));
 	return 0;
 }
@@ -129,11 +129,11 @@ const struct cmd cmd_bundle_verify = {
 	.args = "FILE",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "is all of a bundle there, right, and by somebody who is trusted?",
-	.about = "Checks the signature of the bundle's list and of every package, that everything on the list is "
-		 "inside, "
-		 "and\n"
-		 "the digest of every blob. What is missing or damaged is named, one a line. Nothing is unpacked.\n\n"
+	.help = "check that a bundle is complete, undamaged and signed by a trusted key",
+	.about = "Checks the signatures of the bundle manifest and of every package, that everything in the manifest "
+		 "is\n"
+		 "present, and the digest of every blob. Lists what is missing or damaged, one per line. Nothing is "
+		 "unpacked.\n\n"
 		 "  kmodsmith bundle verify site.tar\n",
 	.opts = { verify_opts, common_opts },
 	.values_size = sizeof(struct values),
@@ -145,8 +145,8 @@ const struct cmd cmd_bundle_ls = {
 	.args = "FILE",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "what a bundle says that it holds",
-	.about = "Reads the bundle's list and believes it; `kmodsmith bundle verify` checks it.\n",
+	.help = "list the contents of a bundle",
+	.about = "Prints the bundle manifest without checking it; see `kmodsmith bundle verify`.\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_bundle_ls,

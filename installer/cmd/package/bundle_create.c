@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bundle create: what a site without a network needs, in one file.
+// bundle create: everything an offline site needs in one file.
 #include "cmd/common/job.h"
 #include "precompiled/bundle/bundle.h"
 #include "precompiled/bundle/catalog_publish.h"
@@ -25,25 +25,25 @@ struct values {
 	}
 
 static const struct opt opts[] = {
-	OPT("output", 'o', "FILE.tar", NULL, OPT_STR, output, "the bundle; it appears whole or not at all"),
+	OPT("output", 'o', "FILE.tar", NULL, OPT_STR, output, "the bundle; written completely or not at all"),
 	OPT("driver", 'd', "VERSION,...", NULL, OPT_LIST, drivers, "driver versions"),
 	OPT("kernel", 'k', "RELEASE,...", NULL, OPT_LIST, kernels, "kernel releases"),
 	OPT("flavour", 'f', "open|proprietary|both", NULL, OPT_STR, flavour,
-	    "which modules; default: what is offered, at least one"),
+	    "module type; default: all that are available, at least one"),
 	OPT("arch", 0, "ARCH,...", NULL, OPT_LIST, archs, "x86_64, aarch64; default: this machine's"),
 	OPT("headers-too", 0, NULL, NULL, OPT_FLAG, is_with_headers,
-	    "also the headers of each kernel, as `kmodsmith pack headers` made them"),
+	    "also the headers of each kernel, from `kmodsmith pack headers`"),
 	OPT("payload-too", 0, NULL, NULL, OPT_FLAG, is_with_payload,
-	    "also the libraries, firmware and programs of each driver, as `kmodsmith pack payload` made them"),
+	    "also the libraries, firmware and programs of each driver, from `kmodsmith pack payload`"),
 	OPT("builder-too", 0, NULL, NULL, OPT_FLAG, is_with_builder,
-	    "also the root of a builder image, as `kmodsmith pack builder` made it"),
+	    "also the root of a builder image, from `kmodsmith pack builder`"),
 	OPT("image", 0, "REF,...", NULL, OPT_LIST, images,
-	    "compiler images to note in the bundle, each as NAME@sha256:HEX; the images are not put in"),
+	    "compiler images to list in the bundle, each as NAME@sha256:HEX; the images themselves are not included"),
 	OPT("key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, keys,
-	    "private key that signs the bundle's list, every package and a catalogue: a PEM file or a pkcs11: URI"),
-	OPT("expires", 0, "DAYS", NULL, OPT_UINT, days, "how long the bundle counts; default 365"),
+	    "private key to sign the bundle manifest, every package and a catalogue: a PEM file or a pkcs11: URI"),
+	OPT("expires", 0, "DAYS", NULL, OPT_UINT, days, "validity of the bundle; default 365"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
-	    "for what is collected, as large as the bundle; default as for `install`"),
+	    "working directory, needs room for the whole bundle; default as for `install`"),
 	{ 0 },
 };
 
@@ -80,13 +80,14 @@ static int check_bundle_values(const struct values *v, struct err *err)
 			       "bundle create needs --output FILE.tar, --driver V,... and --kernel K,...");
 	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary") &&
 	    !str_eq(v->flavour, "both"))
-		return err_set(err, E_USAGE, "flavour: '%s' is none of open, proprietary, both", v->flavour);
+		return err_set(err, E_USAGE, "--flavour: invalid value '%s' (expected open, proprietary or both)",
+			       v->flavour);
 	if (v->days > DAYS_MAX)
 		return err_set(err, E_USAGE, "--expires %u: at most %d days", v->days, DAYS_MAX);
 	for (size_t i = 0; i < v->images.count; i++)
 		if (!bundle_image_is_pinned(v->images.items[i]))
 			return err_set(err, E_USAGE,
-				       "--image '%s' is not pinned: a tag can lead elsewhere tomorrow; write "
+				       "--image '%s' is not pinned, and a tag can change; use "
 				       "NAME@sha256:HEX",
 				       v->images.items[i]);
 	return bundle_check_place(v->output, err);
@@ -101,13 +102,13 @@ static int open_bundle_job(const struct values *v, struct bundle_job *c, struct 
 	    origin_open(&v->origin, &c->machine.host, &c->origin, err) < 0)
 		return -1;
 	if (!c->origin.from.count)
-		return err_set(err, E_USAGE, "nothing says where to fetch from: give --from NAME,...");
+		return err_set(err, E_USAGE, "bundle create needs --from NAME,...");
 	if (!v->archs.count)
 		strv_add(&c->archs, str_dup(c->host.arch));
 	for (size_t i = 0; i < v->images.count; i++)
 		strv_add(&c->manifest.images, str_dup(v->images.items[i]));
 	if (!v->keys.count)
-		log_warn("no --key: the bundle's list is not signed, so `bundle verify` will not vouch for it");
+		log_warn("no --key: the bundle manifest is not signed, so `bundle verify` will reject the bundle");
 	return signers_open(&v->keys, "kmodsmith", &c->by, err) < 0 ||
 			       scratch_make(&c->state, "bundle", &c->work, err) < 0 ?
 		       -1 :
@@ -181,7 +182,7 @@ static void show_bundle(const struct values *v, const struct bundle_job *c)
 	if (v->origin.remote.common.is_json)
 		show_json(json);
 	else
-		printf("%s: holds %zu, good until %s\n", v->output, c->manifest.count,
+		printf("%s: %zu entries, expires %s\n", v->output, c->manifest.count,
 		       json_string_value(json_object_get(json, "expires")));
 }
 
@@ -206,13 +207,11 @@ static int run_bundle_create(void *values, char **args, size_t count, struct err
 
 const struct cmd cmd_bundle_create = {
 	.name = "bundle create",
-	.help = "collect packages for a site without a network in one file",
-	.about = "Each driver for each kernel is asked for as `kmodsmith fetch` does, and copied with its signatures. "
-		 "What "
-		 "one of\n"
-		 "them lacks is named, and then nothing is written. The file carries a list of what it promises, so "
-		 "that\n"
-		 "`kmodsmith bundle verify` can tell whether all of it arrived.\n\n"
+	.help = "collect packages for an offline site in one file",
+	.about = "Each driver for each kernel is fetched like `kmodsmith fetch` does, with its signatures. If "
+		 "something is\n"
+		 "missing, it is listed and nothing is written. The file contains a manifest, so that\n"
+		 "`kmodsmith bundle verify` can tell whether it is complete.\n\n"
 		 "  kmodsmith bundle create --output site.tar --from docker://registry.example/drivers \\\n"
 		 "      --driver 535.261.03 --kernel 6.1.0-56-cloud-amd64,6.1.0-57-cloud-amd64 --key release.key\n",
 	.opts = { opts, origin_opts, remote_opts, common_opts },

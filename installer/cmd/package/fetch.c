@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fetch: a package from the first repository that has it, into the node's store or another layout.
+// fetch: get a package from the first repository that has it, to the node's store or another layout.
 #include "cmd/common/job.h"
 #include "cmd/common/output.h"
 #include "precompiled/package/asset.h"
@@ -15,14 +15,14 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct values, driver),
-	  "driver version; default: the newest that is offered" },
+	  "driver version; default: the newest available" },
 	{ "flavour", 'f', "open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, offsetof(struct values, flavour),
-	  "which modules; default: either" },
+	  "module type; default: either" },
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "kernel release; default: the running one" },
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
 	{ "payload", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_payload),
-	  "the libraries, firmware and programs of --driver instead of modules; flavour and kernel do not matter" },
+	  "the libraries, firmware and programs of --driver instead of modules; --flavour and --kernel are ignored" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
 	  "oci:DIR or oci-archive:FILE.tar; default: the node's store" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
@@ -55,14 +55,15 @@ static int open_fetch_job(const struct values *v, struct fetch_job *f, struct er
 {
 	struct job_values job = { .state_dir = v->state_dir };
 	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary"))
-		return err_set(err, E_USAGE, "flavour: '%s' is neither open nor proprietary", v->flavour);
+		return err_set(err, E_USAGE, "--flavour: invalid value '%s' (expected open or proprietary)",
+			       v->flavour);
 	if (machine_open(&v->origin.remote.common, &f->machine, err) < 0 ||
 	    host_read(&f->machine.host, &f->machine.kern, &f->host, err) < 0 ||
 	    job_state(&job, &f->machine, &f->state, err) < 0 ||
 	    origin_open(&v->origin, &f->machine.host, &f->origin, err) < 0)
 		return -1;
 	if (!f->origin.from.count)
-		return err_set(err, E_USAGE, "nothing says where to fetch from: give --from NAME or --bundle FILE");
+		return err_set(err, E_USAGE, "fetch needs --from NAME or --bundle FILE");
 	return output_init(&f->output, v->output, &f->state, err);
 }
 
@@ -124,7 +125,7 @@ static void show_package(const struct values *v, const struct fetch_job *f)
 		return;
 	}
 	printf("%s %s\nfrom %s into %s, %s%s\n", tag, digest, p->place, place,
-	       signers && *signers ? "signed by " : "signatures were not asked for", signers ? signers : "");
+	       signers && *signers ? "signed by " : "signatures not checked", signers ? signers : "");
 }
 
 static int run_fetch(void *values, char **args, size_t count, struct err *err)
@@ -147,13 +148,13 @@ static int run_fetch(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_fetch = {
 	.name = "fetch",
 	.help = "get a package from a registry, a web server, a layout or a bundle",
-	.about = "Asks the repositories of --from in their order. What arrives is hashed, decompressed and unpacked "
-		 "while "
-		 "it comes,\n"
-		 "and counts for nothing until its digest and its signature are right. A cut download goes on where it "
-		 "stopped, from\n"
-		 "another mirror, too, and after a restart. With --payload it is what `kmodsmith pack payload` made;\n"
-		 "`kmodsmith install --export` takes it from the store.\n\n"
+	.about = "Tries the repositories of --from in order. The download is hashed, decompressed and unpacked on the "
+		 "fly, "
+		 "and\n"
+		 "not used until its digest and signature have been checked. An interrupted download resumes, even "
+		 "from\n"
+		 "another mirror or after a restart. --payload fetches what `kmodsmith pack payload` packed;\n"
+		 "`kmodsmith install --export` uses it from the store.\n\n"
 		 "  kmodsmith fetch --driver 535.261.03 --flavour open --kernel 6.1.0-56-cloud-amd64 \\\n"
 		 "      --from docker://registry.example/drivers,https://mirror.example/drivers\n",
 	.opts = { opts, package_opts, origin_opts, remote_opts, common_opts },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// push: from a layout, a bundle or any repository into a registry or a layout, signatures and catalogue included.
+// push: copy from a layout, a bundle or any repository to a registry or a layout, with signatures and catalogue.
 #include "cmd/common/job.h"
 #include "precompiled/package/copy.h"
 
@@ -14,7 +14,7 @@ struct values {
 static const struct opt opts[] = {
 	{ "tag", 't', "TAG,...", NULL, OPT_LIST, offsetof(struct values, tags), "only these tags; default: all" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
-	  "for what is copied from a source that is no layout; default as for `install`" },
+	  "working directory; default as for `install`" },
 	{ 0 },
 };
 
@@ -40,7 +40,7 @@ static void push_job_done(struct push_job *p)
 	machine_done(&p->machine);
 }
 
-// A signature's tag goes along with what it signs.
+// Signature tags are copied with the package they sign.
 static int copy_to_work(const struct values *v, struct push_job *p, struct err *err)
 {
 	auto_strv struct strv all = { 0 };
@@ -109,13 +109,14 @@ const struct cmd cmd_push = {
 	.args = "SOURCE DEST",
 	.args_min = 2,
 	.args_max = 2,
-	.help = "copy packages into a registry or a layout",
-	.about = "Packages go with their signatures and the catalogue, digests unchanged. A tag appears only when "
-		 "everything behind\n"
-		 "it is there. SOURCE and DEST are oci:DIR, oci-archive:FILE.tar (SOURCE only), https://HOST/PATH "
-		 "(SOURCE only)\n"
-		 "or docker://HOST/NAME.\n\n"
-		 "  kmodsmith push oci:packages docker://registry.example/drivers\n",
+	.help = "copy packages to a registry or a layout",
+	.about =
+		"Copies packages with their signatures and the catalogue; digests do not change. A tag is pushed after "
+		"all its\n"
+		"content. SOURCE and DEST are oci:DIR, oci-archive:FILE.tar (SOURCE only), https://HOST/PATH "
+		"(SOURCE only)\n"
+		"or docker://HOST/NAME.\n\n"
+		"  kmodsmith push oci:packages docker://registry.example/drivers\n",
 	.opts = { opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_push,

@@ -21,15 +21,15 @@ static const struct opt opts[] = {
 	{ "key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, offsetof(struct values, keys),
 	  "private key: a PEM file or a pkcs11: URI" },
 	{ "package", 'p', "TAG|DIGEST,...", NULL, OPT_LIST, offsetof(struct values, packages),
-	  "packages to sign; default: all that have a tag" },
+	  "packages to sign; default: all with a tag" },
 	{ "identity", 0, "HOST/NAME", NULL, OPT_STR, offsetof(struct values, identity),
-	  "repository that the packages are for, as other programs compare it; default: kmodsmith" },
+	  "repository name in the signature, which other programs compare; default: kmodsmith" },
 	{ "catalog", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_catalog),
-	  "also make and sign the next catalogue of the layout" },
+	  "also create and sign the next catalogue of the layout" },
 	{ "expires", 0, "DAYS", NULL, OPT_UINT, offsetof(struct values, days),
-	  "how long the catalogue counts; default 30" },
+	  "validity of the catalogue; default 30" },
 	{ "cert", 0, "FILE", NULL, OPT_STR, offsetof(struct values, cert),
-	  "certificate of the key and its chain as PEM: a CMS signature is made as well" },
+	  "certificate of the key and its chain as PEM, to add a CMS signature" },
 	{ 0 },
 };
 
@@ -57,15 +57,15 @@ static int check_sign_values(const struct values *v, struct err *err)
 {
 	const char *id = v->identity;
 	if (!v->keys.count)
-		return err_set(err, E_USAGE, "no key was named: --key FILE, or --key 'pkcs11:token=NAME;object=NAME'");
+		return err_set(err, E_USAGE, "sign needs --key FILE or --key 'pkcs11:token=NAME;object=NAME'");
 	if (v->days && !v->is_catalog)
-		return err_set(err, E_USAGE, "--expires is a catalogue's: give --catalog as well");
+		return err_set(err, E_USAGE, "--expires requires --catalog");
 	if (v->days > DAYS_MAX)
 		return err_set(err, E_USAGE, "--expires %u: at most %d days", v->days, DAYS_MAX);
 	if (id &&
 	    (!*id || strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/-") != strlen(id) ||
 	     strstr(id, "//")))
-		return err_set(err, E_USAGE, "--identity '%s' is no HOST/NAME", id);
+		return err_set(err, E_USAGE, "--identity '%s' is not HOST/NAME", id);
 	return 0;
 }
 
@@ -73,7 +73,7 @@ static int open_layout(const char *name, struct layout *ret, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	if (str_starts(name, "oci-archive:"))
-		return err_set(err, E_USAGE, "'%s' is a bundle: sign the layout that it is made of", name);
+		return err_set(err, E_USAGE, "'%s' is a bundle: sign the layout before creating the bundle", name);
 	const char *path = str_starts(name, "oci:") ? name + strlen("oci:") : name;
 	return root_init(&dir, path, err) < 0 ? -1 : layout_open(&dir, ret, err);
 }
@@ -93,7 +93,7 @@ static int open_chain(const struct values *v, struct sign_job *s, struct err *er
 		s->by.makers[i].chain = s->chain;
 		s->by.makers[i].chain_name = v->cert;
 	}
-	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate is that of no --key", v->cert);
+	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate matches no --key", v->cert);
 }
 
 static int open_keys(const struct values *v, struct sign_job *s, struct err *err)
@@ -102,7 +102,7 @@ static int open_keys(const struct values *v, struct sign_job *s, struct err *err
 	return signers_open(&v->keys, reference, &s->by, err) < 0 ? -1 : open_chain(v, s, err);
 }
 
-// What the user named, in the shape of what a catalogue lists.
+// The packages the user named, in the form of catalogue entries.
 static int list_named_packages(const struct strv *refs, struct sign_job *s, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
@@ -203,16 +203,16 @@ const struct cmd cmd_sign = {
 	.args = "LAYOUT",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "sign packages in an OCI layout, and the catalogue of what it offers",
-	.about = "LAYOUT is a directory that `kmodsmith build --output oci:DIR` made. Each package gets a signature in "
-		 "both of\n"
-		 "cosign's encodings; `kmodsmith push` and `bundle create` take them along. A key that has signed "
-		 "already\n"
-		 "changes nothing. The passphrase of a key file, or the PIN of a token, is read from "
+	.help = "sign the packages in an OCI layout and its catalogue",
+	.about = "LAYOUT is a directory created by `kmodsmith build --output oci:DIR`. Each package is signed in both "
+		 "of\n"
+		 "cosign's encodings; `kmodsmith push` and `bundle create` copy the signatures. Signing again with the "
+		 "same\n"
+		 "key changes nothing. The passphrase of a key file, or the PIN of a token, is read from "
 		 "KMODSMITH_KEY_PASSWORD;\n"
-		 "PKCS11_MODULE_PATH names a token's library. A catalogue (--catalog) keeps a mirror from answering "
-		 "with an\n"
-		 "old state: make a new one before --expires is over. Make a key pair with:\n\n"
+		 "PKCS11_MODULE_PATH is the library of a token. A catalogue (--catalog) prevents a mirror from serving "
+		 "an\n"
+		 "old state: publish a new one before it expires. To create a key pair:\n\n"
 		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
 		 "  openssl pkey -in release.key -pubout -out release.pem    # for `kmodsmith trust add` on each "
 		 "machine\n"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// store ls, show, pin, unpin, verify, gc: what a node keeps, why, and whether it is sound.
+// store ls, show, pin, unpin, verify, gc: list, check and clean the packages that a node keeps.
 #include "cmd/package/store.h"
 
 #include "acquire/build_cache.h"
@@ -25,7 +25,7 @@ static const struct opt store_opts[] = {
 
 static const struct opt trust_opts[] = {
 	OPT("trust-dir", "DIR", "KMODSMITH_TRUST_DIR", trust_dir,
-	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
+	    "trusted keys and the policy for each repository; default etc/kmodsmith/trust of the host"),
 	{ 0 },
 };
 
@@ -50,7 +50,7 @@ int store_session_open(const struct store_values *values, struct store_session *
 	if (open_unchecked(values, &d, err) < 0 || store_roots(&d.store, &d.roots, err) < 0)
 		return -1;
 	if (layout_index(&d.store.layout, &d.index, err) < 0) {
-		err_wrap(err, "`kmodsmith store verify` makes it again");
+		err_wrap(err, "`kmodsmith store verify` rebuilds it");
 		return err_code(err, err->code == E_MANIFEST || err->code == E_TOO_LARGE ? E_STORE_CORRUPT : err->code);
 	}
 	*ret = d;
@@ -69,17 +69,17 @@ void store_session_done(struct store_session *d)
 	*d = STORE_SESSION_NONE;
 }
 
-// A tag, sha256:HEX or HEX. E_NOT_FOUND, also when it is no package.
+// A tag, sha256:HEX or HEX. E_NOT_FOUND, also if it is not a package.
 static int find_stored_package(const struct store_session *d, const char *ref, struct package *ret, struct err *err)
 {
 	auto_str char *digest = digest_is_hex(ref) ? oci_digest_text(ref) : NULL;
 	int i = oci_index_find(&d->index, digest ? digest : ref);
 	if (i < 0)
-		return err_set(err, E_NOT_FOUND, "the store '%s' has no '%s'; `kmodsmith store ls` lists it",
+		return err_set(err, E_NOT_FOUND, "the store '%s' has no '%s'; see `kmodsmith store ls`",
 			       d->store.layout.root.name, ref);
 	int r = find_by_descriptor(&d->store.layout, &d->index.items[i], ret, err);
 	if (r == 0)
-		return err_set(err, E_NOT_FOUND, "'%s' in the store '%s' is no package", ref,
+		return err_set(err, E_NOT_FOUND, "'%s' in the store '%s' is not a package", ref,
 			       d->store.layout.root.name);
 	return r < 0 ? err_code(err, E_STORE_CORRUPT) : 0;
 }
@@ -128,7 +128,7 @@ static json_t *package_trust_json(const struct package_trust *v)
 	return json;
 }
 
-// The kernels that it was taken for, although it was made for another one.
+// The kernels that reuse this package, which was built for another one.
 static json_t *reuses_json(const struct store_session *d, const char *hex)
 {
 	json_t *list = json_array();
@@ -169,7 +169,7 @@ static char *package_row(const struct store_session *d, const struct trust_now *
 		       p->key.flavour, p->key.release, package_size(p), p->manifest.digest, *roots ? roots : "-", who);
 }
 
-// An entry that cannot be read is verify's matter; here it must not hide the others.
+// An unreadable entry must not hide the others; `store verify` handles it.
 static int run_store_ls(void *values, char **args, size_t count, struct err *err)
 {
 	const struct store_values *v = values;
@@ -262,7 +262,7 @@ static int change_pin(const struct store_values *v, const char *ref, bool is_pin
 	auto_package struct package p = PACKAGE_NONE;
 	if (store_session_open(v, &d, err) < 0)
 		return -1;
-	// A pin of a package that is gone must be removable, too.
+	// A pin must be removable even if its package is gone.
 	bool is_gone = !is_pin && digest_is_hex(ref) && strv_has(&d.roots.pins, ref);
 	if (!is_gone && find_stored_package(&d, ref, &p, err) < 0)
 		return -1;
@@ -315,7 +315,7 @@ static void show_store_report(const struct store_report *r)
 		printf("sha256:%s %s; lost: %s\n", r->damage[i].digest, r->damage[i].why, *lost ? lost : "nothing");
 	}
 	printf("%zu blobs, %" PRIu64 " bytes: %s\n", r->blobs, r->bytes,
-	       r->count ? "damage was found and quarantined" : "sound");
+	       r->count ? "damage found and quarantined" : "no damage");
 }
 
 static int run_store_verify(void *values, char **args, size_t count, struct err *err)
@@ -340,15 +340,15 @@ struct gc_values {
 };
 
 static const struct opt gc_opts[] = {
-	{ "dry-run", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_dry), "only say what would go" },
+	{ "dry-run", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_dry), "only show what would be removed" },
 	{ "cache", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_cache),
-	  "also what compiles keep for the next: objects, conftest's answers" },
+	  "also the compile cache: objects, conftest results" },
 	{ 0 },
 };
 
 static void show_garbage(const struct store_garbage *g, bool is_dry)
 {
-	const char *verb = is_dry ? "would go" : "gone";
+	const char *verb = is_dry ? "would remove" : "removed";
 	for (size_t i = 0; i < g->packages.count; i++)
 		printf("%s: %s\n", verb, g->packages.items[i]);
 	printf("%s: %zu packages, %zu blobs, %zu unfinished transfers, %" PRIu64 " bytes\n", verb, g->packages.count,
@@ -378,19 +378,18 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 	else
 		show_garbage(&g, v->is_dry);
 	if (v->is_cache && !v->store.common.is_json)
-		printf("%s: %" PRIu64 " bytes of the compiles' cache\n", v->is_dry ? "would go" : "gone", cache);
+		printf("%s: %" PRIu64 " bytes of the compile cache\n", v->is_dry ? "would remove" : "removed", cache);
 	return 0;
 }
 
 const struct cmd cmd_store_ls = {
 	.name = "store ls",
-	.help = "the packages that this machine keeps",
-	.about = "One line a package: its tag, driver, flavour, kernel, bytes, digest, why it stays, and who vouches "
+	.help = "list the packages in this machine's store",
+	.about = "One line per package: tag, driver, flavour, kernel, bytes, digest, why it is kept, and who vouches "
 		 "for "
-		 "it: the\n"
-		 "keys that signed it where it was fetched, `by hand` (--package), `compiled here`, `not verified`\n"
-		 "(--insecure-skip-verify), or nobody any more: `no longer trusted` is refused when it is to be "
-		 "loaded.\n",
+		 "it:\n"
+		 "the keys that signed a fetched package, `by hand` (--package), `compiled here`, `not verified`\n"
+		 "(--insecure-skip-verify), or `no longer trusted`, which is never loaded.\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_ls,
@@ -401,8 +400,8 @@ const struct cmd cmd_store_show = {
 	.args = "REF",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "one package: its key and files",
-	.about = "REF is a tag, sha256:HEX or HEX, as `kmodsmith store ls` shows them.\n\n"
+	.help = "show the key and files of a package",
+	.about = "REF is a tag, sha256:HEX or HEX from `kmodsmith store ls`.\n\n"
 		 "  kmodsmith store show 535.261.03-open-6.1.0-56-cloud-amd64-x86_64 --json\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
@@ -414,8 +413,8 @@ const struct cmd cmd_store_pin = {
 	.args = "REF",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "keep a package, whatever room is needed",
-	.about = "A pinned package is never collected, neither by `kmodsmith store gc` nor to make room for another.\n",
+	.help = "never remove a package to make room",
+	.about = "A pinned package is never removed, neither by `kmodsmith store gc` nor to make room.\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_pin,
@@ -426,8 +425,8 @@ const struct cmd cmd_store_unpin = {
 	.args = "REF",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "take the pin of a package away",
-	.about = "The package stays until garbage is collected, and longer if the node could need it.\n",
+	.help = "remove the pin of a package",
+	.about = "The package stays until the next garbage collection, or longer if the node may need it.\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_unpin,
@@ -436,10 +435,9 @@ const struct cmd cmd_store_unpin = {
 const struct cmd cmd_store_verify = {
 	.name = "store verify",
 	.help = "read every blob and compare it with its digest",
-	.about = "What is damaged goes to the quarantine directory beside the store, and packages that need it leave "
-		 "the "
-		 "store: they\n"
-		 "are built or fetched again when they are wanted. Exit status 1 when something was damaged.\n",
+	.about = "Damaged blobs are moved to the quarantine directory next to the store, and packages that need them "
+		 "are\n"
+		 "removed; they are built or fetched again when needed. Exit status 1 if there was damage.\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_verify,
@@ -447,13 +445,13 @@ const struct cmd cmd_store_verify = {
 
 const struct cmd cmd_store_gc = {
 	.name = "store gc",
-	.help = "remove what this machine cannot need any more",
-	.about = "Packages stay that are in use, were the last good one, are pinned, or are for the running kernel or "
-		 "one "
-		 "that is\n"
-		 "installed; signatures stay with their packages. Everything else goes. Nothing goes while another "
-		 "kmodsmith uses\n"
-		 "the store.\n\n"
+	.help = "remove packages that this machine no longer needs",
+	.about = "Keeps packages that are in use, the last good one, pinned ones, and those for the running kernel or "
+		 "an\n"
+		 "installed one, with their signatures. All others are removed. Does nothing while another kmodsmith "
+		 "uses "
+		 "the\n"
+		 "store.\n\n"
 		 "  kmodsmith store gc --dry-run\n",
 	.opts = { gc_opts, store_opts, common_opts },
 	.values_size = sizeof(struct gc_values),

@@ -28,10 +28,10 @@ int store_session_open(const struct store_values *values, struct store_session *
 void store_session_done(struct store_session *d);
 #define auto_store_session __attribute__((cleanup(store_session_done)))
 
-// Who vouches for a package, and whether they are still believed.
+// Who vouches for a package, and whether they are still trusted.
 struct package_trust {
 	struct provenance provenance;
-	struct err why; // .code 0 = they are
+	struct err why; // .code 0 = still trusted
 };
 #define auto_package_trust __attribute__((cleanup(package_trust_done)))
 void package_trust_read(const struct store_session *d, const struct trust_now *trust, const char *hex,

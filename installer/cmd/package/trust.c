@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trust add, ls, remove: whose packages this machine takes.
+// trust add, ls, remove: the keys whose packages this machine accepts.
 #include "precompiled/trust/trust.h"
 
 #include "base/file/file.h"
@@ -17,21 +17,22 @@ struct values {
 
 static const struct opt opts[] = {
 	{ "trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, offsetof(struct values, dir),
-	  "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host" },
+	  "trusted keys and the policy for each repository; default etc/kmodsmith/trust of the host" },
 	{ 0 },
 };
 
 static const struct opt add_opts[] = {
 	{ "name", 0, "NAME", NULL, OPT_STR, offsetof(struct values, name),
-	  "what the key is called; default: the beginning of its id" },
+	  "name of the key; default: the first digits of its id" },
 	{ "for", 0, "PREFIX", NULL, OPT_STR, offsetof(struct values, prefix),
-	  "repositories that the key counts for, for instance docker://HOST/NAME; default: all without an entry" },
+	  "repositories that the key is valid for, for instance docker://HOST/NAME; default: all without a policy "
+	  "entry" },
 	{ 0 },
 };
 
 static const struct opt remove_opts[] = {
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
-	  "whose store is looked at for packages that nobody else vouches for; default /var/lib/kmodsmith of the "
+	  "store to check for packages that lose their last trusted signature; default /var/lib/kmodsmith of the "
 	  "host" },
 	{ 0 },
 };
@@ -103,12 +104,12 @@ static json_t *trust_json(const struct trust *t)
 static void show_trust(const struct trust *t)
 {
 	auto_strv struct strv keys = { 0 }, sources = { 0 };
-	strv_add(&keys, str_dup("NAME\tALGORITHM\tID\tCOUNTS FOR"));
+	strv_add(&keys, str_dup("NAME\tALGORITHM\tID\tVALID FOR"));
 	for (size_t i = 0; i < t->count; i++) {
 		const struct trust_key *k = &t->keys[i];
 		auto_str char *prefixes = strv_join(&k->prefixes, ", ");
 		strv_add(&keys, str_fmt("%s\t%s\t%s\t%s", k->name, key_algorithm(k->key), key_id(k->key),
-					k->prefixes.count ? prefixes : "what has no keys of its own"));
+					k->prefixes.count ? prefixes : "repositories without an entry"));
 	}
 	show_table(&keys);
 	strv_add(&sources, str_dup("\nREPOSITORIES\tKEYS\tNEEDED\tUNSIGNED\tCATALOGUE"));
@@ -137,14 +138,14 @@ static int run_trust_ls(void *values, char **args, size_t count, struct err *err
 		auto_json json_t *json = trust_json(&t);
 		show_json(json);
 	} else if (!t.count && !t.source_count) {
-		printf("no key is trusted; `kmodsmith trust add FILE.pem` adds one\n");
+		printf("no trusted keys; add one with `kmodsmith trust add FILE.pem`\n");
 	} else {
 		show_trust(&t);
 	}
 	return 0;
 }
 
-// Looking makes none.
+// Must not create a store.
 static bool has_store(const struct values *v)
 {
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
@@ -155,7 +156,7 @@ static bool has_store(const struct values *v)
 	return machine_open(&v->common, &m, &ignored) == 0 && root_exists(&m.host, JOB_STATE "/store/oci-layout");
 }
 
-// The packages of the store that somebody who is trusted now vouches for, as "TAG sha256:HEX".
+// The packages of the store that are trusted now, as "TAG sha256:HEX".
 static int list_trusted(const struct values *v, struct strv *ret, struct err *err)
 {
 	const struct store_values place = { .common = v->common, .state_dir = v->state_dir };
@@ -180,13 +181,13 @@ static int list_trusted(const struct values *v, struct strv *ret, struct err *er
 	return 0;
 }
 
-// Of those that were trusted before. What cannot be told is no reason to go on trusting.
+// Packages that lost their trust. A failure here does not undo the removal.
 static void list_lost(const struct values *v, const struct strv *before, struct strv *ret)
 {
 	auto_strv struct strv now = { 0 };
 	struct err why;
 	if (list_trusted(v, &now, &why) < 0) {
-		log_warn("which packages of the store are no longer trusted cannot be told: %s", why.text);
+		log_warn("cannot list the packages that are no longer trusted: %s", why.text);
 		return;
 	}
 	for (size_t i = 0; i < before->count; i++)
@@ -202,11 +203,11 @@ static void show_removed(const struct values *v, const char *name, const struct 
 		show_json(json);
 		return;
 	}
-	printf("not trusted any more: %s\n", name);
+	printf("removed: %s\n", name);
 	for (size_t i = 0; i < lost->count; i++)
 		printf("no longer trusted: %s\n", lost->items[i]);
 	if (lost->count)
-		printf("%zu package%s of the store will not be loaded again; a driver that runs is not touched\n",
+		printf("%zu package%s of the store will not be loaded again; a running driver is not affected\n",
 		       lost->count, lost->count == 1 ? "" : "s");
 }
 
@@ -225,8 +226,7 @@ static int run_trust_remove(void *values, char **args, size_t count, struct err 
 	if (r < 0)
 		return -1;
 	if (r == 0)
-		return err_set(err, E_NOT_FOUND,
-			       "no key is named '%s', and none has that id; `kmodsmith trust ls` lists them", args[0]);
+		return err_set(err, E_NOT_FOUND, "no key has the name or id '%s'; see `kmodsmith trust ls`", args[0]);
 	list_lost(v, &before, &lost);
 	show_removed(v, args[0], &lost);
 	return 0;
@@ -237,17 +237,17 @@ const struct cmd cmd_trust_add = {
 	.args = "FILE.pem",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "trust packages that this key signed",
-	.about =
-		"FILE.pem holds a public key: ECDSA on P-256, RSA or Ed25519. With --for it counts for these "
-		"repositories\n"
-		"only, as an entry of policy.json in the trust directory; more can be asked there: several signatures\n"
-		"(\"threshold\"), a certificate authority (\"anchor\"), a catalogue (\"catalog\": \"required\"). "
-		"Whoever has the\n"
-		"private key makes a pair with:\n\n"
-		"  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
-		"  openssl pkey -in release.key -pubout -out release.pem\n"
-		"  kmodsmith trust add release.pem --name release --for docker://registry.example/drivers\n",
+	.help = "trust packages signed by this key",
+	.about = "FILE.pem has a public key: ECDSA on P-256, RSA or Ed25519. With --for it is valid for these "
+		 "repositories\n"
+		 "only, as an entry of policy.json in the trust directory; an entry can also require several "
+		 "signatures\n"
+		 "(\"threshold\"), a certificate authority (\"anchor\") or a catalogue (\"catalog\": \"required\"). "
+		 "To create\n"
+		 "a key pair:\n\n"
+		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
+		 "  openssl pkey -in release.key -pubout -out release.pem\n"
+		 "  kmodsmith trust add release.pem --name release --for docker://registry.example/drivers\n",
 	.opts = { add_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_add,
@@ -255,8 +255,8 @@ const struct cmd cmd_trust_add = {
 
 const struct cmd cmd_trust_ls = {
 	.name = "trust ls",
-	.help = "the keys that are trusted, and what each repository must have",
-	.about = "Reads the whole directory as an install does: what is wrong in it is an error here, too.\n",
+	.help = "list the trusted keys and the policy of each repository",
+	.about = "Reads the whole trust directory like an install, with the same errors.\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_ls,
@@ -267,13 +267,13 @@ const struct cmd cmd_trust_remove = {
 	.args = "NAME|ID",
 	.args_min = 1,
 	.args_max = 1,
-	.help = "trust a key no more",
-	.about = "Takes effect at once: what only this key vouched for is neither fetched nor loaded again from the "
-		 "store, "
-		 "also as\n"
-		 "the last good driver; a driver that runs is not touched. Packages of the store that lose their trust "
-		 "are listed.\n"
-		 "An entry of policy.json that loses its last key takes nothing until it gets another one.\n",
+	.help = "stop trusting a key",
+	.about = "Takes effect immediately: packages signed only by this key are no longer fetched or loaded from the "
+		 "store,\n"
+		 "not even as the last good driver; a running driver is not affected. Lists the packages of the store "
+		 "that\n"
+		 "lose their trust. An entry of policy.json without its last key accepts nothing until it gets a new "
+		 "one.\n",
 	.opts = { remove_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_remove,
