@@ -7,7 +7,7 @@ enum { SIDE_BY_SIDE = 6 }; // parallel transfers
 
 struct blob_copy {
 	struct partial_blob part;
-	struct transfer transfer;
+	struct blob_transfer transfer;
 	bool is_begun;
 };
 

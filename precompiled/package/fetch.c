@@ -215,7 +215,7 @@ int fetch_find(const struct fetch *f, const struct package_want *want, struct fe
 struct layer_download {
 	const struct fetch *f;
 	struct repository *repository;
-	struct transfer *transfer;
+	struct blob_transfer *transfer;
 };
 
 static int read_more_of_layer(void *ctx, struct err *err)
@@ -237,7 +237,7 @@ static int read_more_of_layer(void *ctx, struct err *err)
 
 static int download_layer(const struct fetch *f, struct fetch_result *found, struct partial_blob *part, struct err *err)
 {
-	struct transfer t = { .part = part };
+	struct blob_transfer t = { .part = part };
 	struct layer_download b = { .f = f, .repository = found->repository, .transfer = &t };
 	struct unpack_stream feed = { .part = part, .more = read_more_of_layer, .ctx = &b };
 	if (repository_begin(found->repository, &t, err) < 0)

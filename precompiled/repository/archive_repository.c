@@ -27,7 +27,7 @@ struct archive_repository {
 	struct blob_place *blobs;           // sorted by digest
 	size_t count, room;
 	struct oci_index index;
-	struct transfer **active;
+	struct blob_transfer **active;
 	size_t active_count;
 };
 
@@ -216,7 +216,7 @@ struct blob_stream {
 	uint64_t at;
 };
 
-static int archive_begin(struct repository *r, struct transfer *t, struct err *err)
+static int archive_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
 	struct archive_repository *b = (struct archive_repository *)r;
 	const struct blob_place *p = find_blob(b, t->part->digest);
@@ -228,7 +228,7 @@ static int archive_begin(struct repository *r, struct transfer *t, struct err *e
 	struct blob_stream *s = mem_alloc(sizeof(*s));
 	*s = (struct blob_stream){ .reader = reader, .from = p->at };
 	t->own = s;
-	b->active = mem_grow(b->active, b->active_count + 1, sizeof(struct transfer *));
+	b->active = mem_grow(b->active, b->active_count + 1, sizeof(struct blob_transfer *));
 	b->active[b->active_count++] = t;
 	return 0;
 }
@@ -246,7 +246,7 @@ static int rewind_stream(const struct repository *r, struct blob_stream *s, stru
 }
 
 // One chunk. Bytes that the part already has are skipped.
-static int archive_copy_chunk(const struct repository *r, const struct transfer *t, char *buf, struct err *err)
+static int archive_copy_chunk(const struct repository *r, const struct blob_transfer *t, char *buf, struct err *err)
 {
 	struct partial_blob *p = t->part;
 	struct blob_stream *s = t->own;
@@ -273,14 +273,14 @@ static int archive_step(struct repository *r, struct err *err)
 	auto_str char *buf = mem_alloc(CHUNK);
 	(void)err; // an error belongs to one transfer
 	for (size_t i = 0; i < b->active_count; i++) {
-		struct transfer *t = b->active[i];
+		struct blob_transfer *t = b->active[i];
 		if (!t->is_done)
 			t->is_done = archive_copy_chunk(r, t, buf, &t->err) != 0;
 	}
 	return 0;
 }
 
-static void archive_end(struct repository *r, struct transfer *t)
+static void archive_end(struct repository *r, struct blob_transfer *t)
 {
 	struct archive_repository *b = (struct archive_repository *)r;
 	struct blob_stream *s = TAKE(t->own);

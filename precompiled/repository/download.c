@@ -9,7 +9,7 @@ enum { CUTS = 5, MUCH = 64 << 10, STEP_MS = 500 };
 struct download {
 	struct download *next;
 	struct remote_repository *remote;
-	struct transfer *transfer;
+	struct blob_transfer *transfer;
 	char *url;
 	struct http_call call;
 	struct attempt attempt;
@@ -133,7 +133,7 @@ static void handle_reply(struct download *p)
 	finish_download(p, &err);
 }
 
-int download_begin(struct remote_repository *r, struct transfer *t, const char *url, struct err *err)
+int download_begin(struct remote_repository *r, struct blob_transfer *t, const char *url, struct err *err)
 {
 	(void)err;
 	struct download *p = mem_alloc(sizeof(*p));
@@ -158,7 +158,7 @@ int download_step(struct repository *repository, struct err *err)
 	return 0;
 }
 
-void download_end(struct repository *repository, struct transfer *t)
+void download_end(struct repository *repository, struct blob_transfer *t)
 {
 	struct remote_repository *r = (struct remote_repository *)repository;
 	struct download *p = t->own;

@@ -106,7 +106,7 @@ static int site_document(struct repository *r, const struct oci_descriptor *d, c
 	return site_get_blob(site_of(r), d->digest, (size_t)d->size, ret, ret_len, err);
 }
 
-static int site_begin(struct repository *r, struct transfer *t, struct err *err)
+static int site_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
 	struct http_repository *s = site_of(r);
 	auto_str char *path = layout_blob_path(t->part->digest), *url = str_fmt("%s/%s", s->base, path);

@@ -16,7 +16,7 @@ struct layout_repository {
 	struct repository repository;
 	char *dir;
 	struct layout layout; // .root.fd -1 = not open
-	struct transfer **active;
+	struct blob_transfer **active;
 	size_t count;
 };
 
@@ -146,7 +146,7 @@ static int dir_referrers(struct repository *r, const char *hex, struct oci_index
 	return 0;
 }
 
-static int dir_begin(struct repository *r, struct transfer *t, struct err *err)
+static int dir_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
 	struct layout_repository *d = (struct layout_repository *)r;
 	if (open_dir_layout(r, err) < 0)
@@ -157,13 +157,13 @@ static int dir_begin(struct repository *r, struct transfer *t, struct err *err)
 	int *own = mem_alloc(sizeof(*own));
 	*own = fd;
 	t->own = own;
-	d->active = mem_grow(d->active, d->count + 1, sizeof(struct transfer *));
+	d->active = mem_grow(d->active, d->count + 1, sizeof(struct blob_transfer *));
 	d->active[d->count++] = t;
 	return 0;
 }
 
 // One chunk. The part checks the content.
-static int dir_copy_chunk(const struct repository *r, const struct transfer *t, char *buf, struct err *err)
+static int dir_copy_chunk(const struct repository *r, const struct blob_transfer *t, char *buf, struct err *err)
 {
 	struct partial_blob *p = t->part;
 	ssize_t n;
@@ -186,14 +186,14 @@ static int dir_step(struct repository *r, struct err *err)
 	auto_str char *buf = mem_alloc(CHUNK);
 	(void)err; // an error belongs to one transfer
 	for (size_t i = 0; i < d->count; i++) {
-		struct transfer *t = d->active[i];
+		struct blob_transfer *t = d->active[i];
 		if (!t->is_done)
 			t->is_done = dir_copy_chunk(r, t, buf, &t->err) != 0;
 	}
 	return 0;
 }
 
-static void dir_end(struct repository *r, struct transfer *t)
+static void dir_end(struct repository *r, struct blob_transfer *t)
 {
 	struct layout_repository *d = (struct layout_repository *)r;
 	int *own = TAKE(t->own);
@@ -223,7 +223,7 @@ static int dir_put_blob(struct repository *r, const struct layout *from, const s
 	if (done != 0)
 		return done < 0 ? -1 : 0;
 	auto_str char *buf = mem_alloc(CHUNK);
-	const struct transfer t = { .part = &p, .own = &fd };
+	const struct blob_transfer t = { .part = &p, .own = &fd };
 	while (done == 0)
 		done = dir_copy_chunk(r, &t, buf, err);
 	return done < 0 ? -1 : partial_blob_commit(&p, err);

@@ -133,7 +133,7 @@ static int registry_referrers(struct repository *r, const char *hex, struct oci_
 	return is_refused ? http_status_error(&call, err) : 0;
 }
 
-static int registry_begin(struct repository *r, struct transfer *t, struct err *err)
+static int registry_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
 	struct registry *g = registry_of(r);
 	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, t->part->digest);

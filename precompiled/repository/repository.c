@@ -146,7 +146,7 @@ int repository_referrers(struct repository *r, const char *hex, struct oci_index
 	return 0;
 }
 
-int repository_begin(struct repository *r, struct transfer *t, struct err *err)
+int repository_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
 	t->is_done = false;
 	t->err = (struct err){ 0 };
@@ -159,7 +159,7 @@ int repository_step(struct repository *r, struct err *err)
 	return r->ops->step(r, err);
 }
 
-void repository_end(struct repository *r, struct transfer *t)
+void repository_end(struct repository *r, struct blob_transfer *t)
 {
 	r->ops->end(r, t);
 }

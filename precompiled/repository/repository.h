@@ -45,15 +45,15 @@ int repository_referrers(struct repository *r, const char *hex, struct oci_index
 // Blobs are fetched in parallel: begin any number, then step until each is_done. A transfer appends to its part from
 // part->have on; a failed one has err.code set, and its part keeps the bytes so far. Interrupted transfers are resumed
 // within the deadlines.
-struct transfer {
+struct blob_transfer {
 	struct partial_blob *part; // borrowed
 	bool is_done;
 	struct err err; // .code 0 = none
 	void *own;      // private to the repository
 };
-int repository_begin(struct repository *r, struct transfer *t, struct err *err);
-int repository_step(struct repository *r, struct err *err);    // waits a moment for data
-void repository_end(struct repository *r, struct transfer *t); // frees the transfer, finished or not
+int repository_begin(struct repository *r, struct blob_transfer *t, struct err *err);
+int repository_step(struct repository *r, struct err *err);         // waits a moment for data
+void repository_end(struct repository *r, struct blob_transfer *t); // frees the transfer, finished or not
 
 // Writing. E_USAGE for read-only kinds (a static server, a bundle).
 int repository_has_blob(struct repository *r, const char *hex, struct err *err); // 1 yes, 0 no
@@ -72,9 +72,9 @@ struct repository_ops {
 			struct err *err);
 	int (*referrers)(struct repository *r, const char *hex, struct oci_index *ret,
 			 struct err *err); // NULL: fallback tag
-	int (*begin)(struct repository *r, struct transfer *t, struct err *err);
+	int (*begin)(struct repository *r, struct blob_transfer *t, struct err *err);
 	int (*step)(struct repository *r, struct err *err);
-	void (*end)(struct repository *r, struct transfer *t);
+	void (*end)(struct repository *r, struct blob_transfer *t);
 	int (*has_blob)(struct repository *r, const char *hex, struct err *err);
 	int (*put_blob)(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
 			struct err *err);

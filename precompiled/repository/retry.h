@@ -27,6 +27,6 @@ int retry_get(struct remote_repository *r, struct http_call *call, struct err *e
 int retry_wait(struct remote_repository *r, unsigned ms, struct err *err); // other calls continue meanwhile
 
 // Blobs (download.c): repository_ops.begin for a URL, .step and .end.
-int download_begin(struct remote_repository *r, struct transfer *t, const char *url, struct err *err);
+int download_begin(struct remote_repository *r, struct blob_transfer *t, const char *url, struct err *err);
 int download_step(struct repository *r, struct err *err);
-void download_end(struct repository *r, struct transfer *t);
+void download_end(struct repository *r, struct blob_transfer *t);

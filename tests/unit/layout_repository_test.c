@@ -111,7 +111,7 @@ static void damaged_layers(void **state)
 	auto_partial_blob struct partial_blob p = PARTIAL_BLOB_NONE;
 	assert_int_equal(partial_blob_open(&into, &s.layer, &p, &err), 0);
 	struct repository *r = open_dir(&s.folder, "layout");
-	struct transfer t = { .part = &p };
+	struct blob_transfer t = { .part = &p };
 	assert_int_equal(r->ops->begin(r, &t, &err), 0);
 	for (int i = 0; !t.is_done && i < 10; i++)
 		assert_int_equal(r->ops->step(r, &err), 0);

@@ -104,7 +104,7 @@ static inline void sample_check_transfer(const struct sample *s, struct reposito
 	assert_int_equal(partial_blob_open(&into, &s->layer, &p, &err), 0);
 	assert_int_equal(partial_blob_append(&p, s->bytes, before, &err), 0);
 	assert_int_equal(partial_blob_open(&into, &s->config, &q, &err), 0);
-	struct transfer t = { .part = &p }, u = { .part = &q };
+	struct blob_transfer t = { .part = &p }, u = { .part = &q };
 	assert_int_equal(r->ops->begin(r, &t, &err), 0);
 	assert_int_equal(r->ops->begin(r, &u, &err), 0);
 	assert_int_equal(r->ops->step(r, &err), 0);

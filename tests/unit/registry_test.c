@@ -179,7 +179,7 @@ static void test_blobs_and_redirects(void **state)
 	digest_data("hello", 5, d.digest);
 	auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
 	assert_int_equal(partial_blob_open(&s.layout, &d, &part, &err), 0);
-	struct transfer t = { .part = &part };
+	struct blob_transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s.repository, &t, &err), 0);
 	for (int i = 0; i < 50 && !t.is_done; i++)
 		assert_int_equal(repository_step(s.repository, &err), 0);
@@ -212,7 +212,7 @@ static void test_a_place_redirected_to_gets_no_password(void **state)
 		digest_data("hello", 5, d.digest);
 		auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
 		assert_int_equal(partial_blob_open(&s.layout, &d, &part, &err), 0);
-		struct transfer t = { .part = &part };
+		struct blob_transfer t = { .part = &part };
 		assert_int_equal(repository_begin(s.repository, &t, &err), 0);
 		for (int k = 0; k < 50 && !t.is_done; k++)
 			assert_int_equal(repository_step(s.repository, &err), 0);

@@ -234,7 +234,7 @@ static int bring(struct setup *s, size_t before, uint64_t *ret_have, struct err 
 	auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
 	assert_int_equal(partial_blob_open(&s->layout, &s->site.layer, &part, err), 0);
 	assert_true(before == 0 || partial_blob_append(&part, blob, before, err) == 0);
-	struct transfer t = { .part = &part };
+	struct blob_transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s->repository, &t, err), 0);
 	for (int i = 0; i < 10000 && !t.is_done; i++)
 		assert_int_equal(repository_step(s->repository, err), 0);
@@ -386,7 +386,7 @@ static void test_given_up(void **state)
 	setup_start(&s, (struct site){ .hangs = true, .cut = 10, .cuts = 9 });
 	auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
 	assert_int_equal(partial_blob_open(&s.layout, &s.site.layer, &part, &err), 0);
-	struct transfer t = { .part = &part };
+	struct blob_transfer t = { .part = &part };
 	assert_int_equal(repository_begin(s.repository, &t, &err), 0);
 	for (int i = 0; i < 10000 && part.have == 0; i++)
 		assert_int_equal(repository_step(s.repository, &err), 0);
