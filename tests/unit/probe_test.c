@@ -37,7 +37,7 @@ static void test_side_by_side(void **state)
 	strv_add(&names, str_dup("http://127.0.0.1:1/x"));
 	assert_int_equal(http_new(&o, &h, &err), 0);
 	long start = clock_ms();
-	package_probe(&names, 1, &(struct repository_options){ .http = h }, found);
+	fetch_probe(&names, 1, &(struct repository_options){ .http = h }, found);
 	assert_true(clock_ms() - start < 2 * STALL_MS); // one deadline, not two
 	static const int want[] = { 0, E_TIMEOUT, E_TIMEOUT, 0, E_NETWORK };
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
