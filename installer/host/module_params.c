@@ -78,7 +78,7 @@ int module_params_read_modprobe(struct module_params *p, const struct root *host
 			  param->where ? param->where : command_line);
 	}
 	for (size_t i = 0; i < m.blacklist.count; i++)
-		blacklist(p, m.blacklist.items[i]);
+		add_blacklisted(p, m.blacklist.items[i]);
 	return 0;
 }
 

@@ -105,7 +105,9 @@ static int make_run(struct compile *c, const char *const *argv, const char *dir,
 		return -1;
 	if (ret->peak_kib > c->peak_kib)
 		c->peak_kib = ret->peak_kib;
-	return ret->is_timed_out ? err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' ran", argv[0]) : 0;
+	return ret->is_timed_out ?
+		       err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' was running", argv[0]) :
+		       0;
 }
 
 // Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3). NVIDIA's conftest takes every
@@ -177,11 +179,11 @@ static int judge_canary(struct compile *c, const struct buildlog *log, const str
 			       c->tools->cc, c->tools->version, c->tree->release, log->error ? log->error : end->tail);
 	if (!root_exists(&c->job, "probe/good.o")) {
 		auto_str char *text = compiler_text(c, "probe/good.o.log");
-		return err_set(err, E_CONFTEST_BROKEN, "a test that must compile does not: %.400s", text);
+		return err_set(err, E_CONFTEST_BROKEN, "a test that must compile fails: %.400s", text);
 	}
 	if (root_exists(&c->job, "probe/bad.o")) {
 		auto_str char *text = compiler_text(c, "probe/bad.o.log");
-		return err_set(err, E_CONFTEST_BROKEN, "a test that must not compile does: %.400s", text);
+		return err_set(err, E_CONFTEST_BROKEN, "a test that must fail compiles: %.400s", text);
 	}
 	return 0;
 }
@@ -317,7 +319,7 @@ static int fail_build(const struct build *b, const struct buildlog *log, const s
 {
 	if (log->is_killed || end->signal == SIGKILL) {
 		auto_str char *numbers = jobs_text(&b->facts);
-		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u jobs at once (%s)", b->jobs, numbers);
+		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u parallel jobs (%s)", b->jobs, numbers);
 	}
 	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->request->source->version,
 		       flavour_name(b->request->flavour), b->request->tree->release,
@@ -386,10 +388,10 @@ static int take_module(struct build *b, const char *name, struct err *err)
 	struct stat st;
 	int r = root_stat(&b->compile.job, from, &st, err);
 	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_BUILD, "the build gave no '%s.ko'", name);
+		return r < 0 ? -1 : err_set(err, E_BUILD, "the build did not produce '%s.ko'", name);
 	if (!S_ISREG(st.st_mode) || st.st_size > MODULE_BYTES)
-		return err_set(err, E_BUILD, "the build gave a '%s.ko' that is no module: %s", name,
-			       S_ISREG(st.st_mode) ? "it is larger than 512 MiB" : "no regular file");
+		return err_set(err, E_BUILD, "the build produced a '%s.ko' that is not a module: %s", name,
+			       S_ISREG(st.st_mode) ? "it is larger than 512 MiB" : "not a regular file");
 	return root_rename(&b->compile.job, from, to, err);
 }
 

@@ -71,7 +71,7 @@ static int from_any_stored(const struct headers_source *s, const struct root *st
 	if (r != 0 && *ret_from)
 		return 1;
 	struct err why;
-	err_set(&why, inner.code ? inner.code : E_HEADERS_NOT_FOUND, "none of the stored trees is of this kernel");
+	err_set(&why, inner.code ? inner.code : E_HEADERS_NOT_FOUND, "none of the stored trees is for this kernel");
 	return r < 0 ? -1 : add_miss(m, s->name, &why);
 }
 
@@ -85,7 +85,7 @@ static int check_releases(const struct root *store, const char *digest, const ch
 	if (!found.count || strv_has(&found, release))
 		return 0;
 	auto_str char *text = strv_join(&found, ", ");
-	return err_set(err, E_HEADERS_MISMATCH, "the files are of kernel %s, wanted is %s", text, release);
+	return err_set(err, E_HEADERS_MISMATCH, "the files are for kernel %s, expected %s", text, release);
 }
 
 static int from_files(const struct headers_source *s, const struct root *store, const char *release, const char *banner,

@@ -80,7 +80,7 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 		}
 		str_add(&seen, "%s%s (%s)", seen ? ", " : "", cc, version);
 	}
-	return err_set(err, E_TOOLCHAIN, "kernel %s was built with '%s'; wanted is %s %u, found in %s: %s",
+	return err_set(err, E_TOOLCHAIN, "kernel %s was built with '%s'; expected %s %u, found in %s: %s",
 		       tree->release, *tree->compiler ? tree->compiler : "an unstated compiler",
 		       tree->is_clang ? "clang" : "gcc", tree->compiler_major, t->path, seen ? seen : "no compiler");
 }

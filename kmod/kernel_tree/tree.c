@@ -107,7 +107,7 @@ static int try_build_dir(const struct root *root, const char *path, const char *
 		auto_str char *target = NULL;
 		if (root_readlink(root, path, &target, err) < 0)
 			return -1;
-		return target ? err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' leads to '%s', which is not there",
+		return target ? err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' points to '%s', which does not exist",
 					root->name, path, target) :
 				0;
 	}
@@ -118,7 +118,7 @@ static int try_build_dir(const struct root *root, const char *path, const char *
 		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' does not say which kernel it is for", root->name,
 			       build);
 	if (!str_eq(found, release))
-		return err_set(err, E_HEADERS_MISMATCH, "'%s%s' belongs to kernel %s, wanted is %s", root->name, build,
+		return err_set(err, E_HEADERS_MISMATCH, "'%s%s' belongs to kernel %s, expected %s", root->name, build,
 			       found, release);
 	*ret_build = TAKE(build);
 	return 1;
@@ -157,14 +157,15 @@ static int find_source_dir(struct tree *t, struct err *err)
 	if (read_below(&t->root, t->build, "Makefile", &makefile, err) < 0)
 		return -1;
 	if (!makefile)
-		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no Makefile: half a tree", t->root.name, t->build);
+		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no Makefile: incomplete tree", t->root.name,
+			       t->build);
 	include = value_after(makefile, "include /");
 	if (include && str_ends(include, "/Makefile")) {
 		auto_str char *path = str_fmt("/%.*s", (int)(strlen(include) - strlen("/Makefile")), include);
 		t->source = link_free(&t->root, path);
 		if (!t->source)
-			return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' needs '%s', which is not there", t->root.name,
-				       t->build, path);
+			return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' needs '%s', which does not exist",
+				       t->root.name, t->build, path);
 		return 0;
 	}
 	auto_str char *link = str_fmt("%s/source", t->build);
@@ -198,7 +199,7 @@ static int find_dirs(struct tree *t, struct err *err)
 		auto_str char *scripts_at = link_free(&t->root, scripts), *tools_at = link_free(&t->root, tools);
 		if (!scripts_at)
 			return err_set(err, E_HEADERS_NOT_FOUND,
-				       "'%s%s' is absent: half a tree (on Debian: linux-kbuild)", t->root.name,
+				       "'%s%s' is missing: incomplete tree (on Debian: linux-kbuild)", t->root.name,
 				       scripts);
 		add_dir(t, scripts_at);
 		if (tools_at)
@@ -260,12 +261,13 @@ static int fill_tree(struct tree *t, struct err *err)
 	if (r < 0)
 		return -1;
 	if (r == 0)
-		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no .config: half a tree", t->root.name, t->build);
+		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no .config: incomplete tree", t->root.name,
+			       t->build);
 	if (find_source_dir(t, err) < 0 || find_dirs(t, err) < 0 || read_arch(t, err) < 0 || derive_banner(t, err) < 0)
 		return -1;
 	auto_str char *autoconf = str_fmt("%s/include/generated/autoconf.h", t->build);
 	if (!root_exists(&t->root, autoconf))
-		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' is absent: half a tree", t->root.name, autoconf);
+		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' is missing: incomplete tree", t->root.name, autoconf);
 	read_compiler(t);
 	auto_str char *symvers = str_fmt("%s/Module.symvers", t->build);
 	if (root_exists(&t->root, symvers))
@@ -339,7 +341,7 @@ int tree_check_banner(const struct tree *tree, const char *banner, struct err *e
 	size_t len = strcspn(banner, "\n");
 	if (!tree->banner || (strlen(tree->banner) == len && strncmp(tree->banner, banner, len) == 0))
 		return 0;
-	return err_set(err, E_HEADERS_MISMATCH, "'%s%s' is of the build \"%s\", the kernel is \"%.*s\"",
+	return err_set(err, E_HEADERS_MISMATCH, "'%s%s' is for the build \"%s\", the kernel is \"%.*s\"",
 		       tree->root.name, tree->build, tree->banner, (int)len, banner);
 }
 
@@ -348,7 +350,7 @@ int tree_matches(const struct tree *tree, const char *file, const char *regex, s
 	const char *dirs[] = { tree->source, tree->build };
 	regex_t compiled;
 	if (regcomp(&compiled, regex, REG_EXTENDED | REG_NOSUB) != 0)
-		return err_set(err, EINVAL, "'%s' is no regular expression", regex);
+		return err_set(err, EINVAL, "'%s' is not a regular expression", regex);
 	int r = 0;
 	for (size_t i = 0; i < ARRAY_SIZE(dirs) && r == 0; i++) {
 		auto_str char *text = NULL;

@@ -49,7 +49,8 @@ int load_order(const struct module *const *modules, size_t count, size_t *ret, s
 		;
 	free(done);
 	if (placed < count)
-		return err_set(err, E_SYMBOL, "'%s' needs a module that needs it in turn", modules[next]->name);
+		return err_set(err, E_SYMBOL, "'%s' and a module that it depends on depend on each other",
+			       modules[next]->name);
 	return 0;
 }
 

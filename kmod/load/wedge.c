@@ -126,8 +126,7 @@ static int report_died(const struct module_call *c, bool was_tainted, pid_t chil
 	auto_strv struct strv told = { 0 };
 	bool is_oops = wedge_oops(lines, &told);
 	if (!is_oops && !(is_tainted(c->kern) && (!was_tainted || c->log < 0)))
-		return err_set(err, EINTR,
-			       "%s '%s': process %d, which did it, was killed, and the kernel tells of no oops",
+		return err_set(err, EINTR, "%s '%s': its process %d was killed, and the kernel log has no oops",
 			       c->verb, c->name, (int)child);
 	auto_str char *what = str_fmt("the kernel oopsed in it and killed process %d", (int)child);
 	return wedge_explain(c, what, NULL, &told, err);
@@ -136,7 +135,7 @@ static int report_died(const struct module_call *c, bool was_tainted, pid_t chil
 static int report_late(const struct module_call *c, pid_t child, const char *stack, const struct strv *lines,
 		       struct err *err)
 {
-	auto_str char *what = str_fmt("the kernel did not come back within %g s; process %d is stuck in it",
+	auto_str char *what = str_fmt("the kernel did not return within %g s; process %d is stuck in it",
 				      c->timeout_ms / 1e3, (int)child);
 	return wedge_explain(c, what, stack, lines, err);
 }

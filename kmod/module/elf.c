@@ -163,10 +163,10 @@ static int read_modinfo(struct module *m, const struct sections *s, struct err *
 {
 	const struct section *info = sections_find(s, ".modinfo");
 	if (!info || !info->size)
-		return err_set(err, E_ELF, "'%s' is no kernel module: it has no .modinfo", m->file);
+		return err_set(err, E_ELF, "'%s' is not a kernel module: it has no .modinfo", m->file);
 	const char *text = (const char *)info->data, *end = text + info->size;
 	if (end[-1] != '\0')
-		return err_set(err, E_ELF, "'%s': .modinfo does not end with its last string", m->file);
+		return err_set(err, E_ELF, "'%s': the last string of .modinfo does not end", m->file);
 	for (; text < end; text += strlen(text) + 1) {
 		const char *equals = strchr(text, '=');
 		if (equals)
@@ -205,15 +205,15 @@ static int read_struct(struct module *m, const struct sections *s, struct err *e
 {
 	const struct section *self = sections_find(s, ".gnu.linkonce.this_module");
 	if (!self || !self->size)
-		return err_set(err, E_ELF, "'%s' is no kernel module: it has no .gnu.linkonce.this_module", m->file);
+		return err_set(err, E_ELF, "'%s' is not a kernel module: it has no .gnu.linkonce.this_module", m->file);
 	m->struct_size = self->size;
 	if (!m->name && self->size >= STRUCT_NAME + STRUCT_NAME_LEN && self->data[STRUCT_NAME] != '\0' &&
 	    memchr(self->data + STRUCT_NAME, '\0', STRUCT_NAME_LEN))
 		m->name = (const char *)self->data + STRUCT_NAME;
 	if (!m->name)
-		return err_set(err, E_ELF, "'%s' does not say its module name", m->file);
+		return err_set(err, E_ELF, "'%s' does not state its module name", m->file);
 	if (!is_valid_name(m->name))
-		return err_set(err, E_ELF, "'%s': '%.60s' is no module name", m->file, m->name);
+		return err_set(err, E_ELF, "'%s': '%.60s' is not a valid module name", m->file, m->name);
 	return 0;
 }
 
@@ -312,7 +312,7 @@ static int mark_crc(const struct module *m, const struct sections *s, const stru
 		return 0;
 	}
 	if (!in || in->size < 4 || mark->symbol.value > in->size - 4)
-		return err_set(err, E_ELF, "'%s': the CRC of '%s' lies outside of its section", m->file, mark->name);
+		return err_set(err, E_ELF, "'%s': the CRC of '%s' is outside of its section", m->file, mark->name);
 	ret->crc = le32(in->data + mark->symbol.value);
 	return 0;
 }
@@ -323,7 +323,7 @@ static int mark_namespace(const struct module *m, const struct sections *s, cons
 	const struct section *in = section_of(s, &mark->symbol);
 	if (!in || mark->symbol.value >= in->size ||
 	    !memchr(in->data + mark->symbol.value, '\0', in->size - mark->symbol.value))
-		return err_set(err, E_ELF, "'%s': the namespace of '%s' lies outside of its section", m->file,
+		return err_set(err, E_ELF, "'%s': the namespace of '%s' is outside of its section", m->file,
 			       mark->name);
 	ret->namespace = (const char *)in->data + mark->symbol.value;
 	return 0;
@@ -338,7 +338,7 @@ static int mark_flags(const struct module *m, const struct sections *s, const st
 	if (!in || !str_eq(in->name, "__kflagstab")) // a function may be called so
 		return 0;
 	if (mark->symbol.value >= in->size)
-		return err_set(err, E_ELF, "'%s': the flags of '%s' lie outside of their section", m->file, mark->name);
+		return err_set(err, E_ELF, "'%s': the flags of '%s' are outside of their section", m->file, mark->name);
 	ret->is_gpl = in->data[mark->symbol.value] & FLAG_GPL_ONLY;
 	return 0;
 }
@@ -395,7 +395,7 @@ static int parse_image(struct module *m, struct err *err)
 	if (sections_read(m->data, m->sig.payload, m->file, &s, err) < 0)
 		return -1;
 	if (s.type != ET_REL)
-		return err_set(err, E_ELF, "'%s' is no kernel module: ELF type %d", m->file, s.type);
+		return err_set(err, E_ELF, "'%s' is not a kernel module: ELF type %d", m->file, s.type);
 	m->machine = s.machine;
 	m->has_btf = sections_find(&s, ".BTF") && !sections_find(&s, ".BTF.base");
 	if (read_modinfo(m, &s, err) < 0 || read_struct(m, &s, err) < 0 || check_relocations(&s, m->file, err) < 0)

@@ -84,7 +84,7 @@ static int config_machine(const char *config, size_t len)
 int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err)
 {
 	if (!config_is(config, len, "CONFIG_MODULES"))
-		return err_set(err, E_HEADERS_MISMATCH, "the configuration of %s is none of a kernel with modules",
+		return err_set(err, E_HEADERS_MISMATCH, "the configuration of %s is not that of a kernel with modules",
 			       release);
 	bool has_randstruct = config_is(config, len, "CONFIG_RANDSTRUCT") ||
 			      config_is(config, len, "CONFIG_GCC_PLUGIN_RANDSTRUCT"); // its seed is in vermagic

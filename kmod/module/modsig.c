@@ -117,9 +117,9 @@ static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
 			*p = *p >= 'A' && *p <= 'Z' ? (char)(*p - 'A' + 'a') : *p;
 	}
 	if (!is_kernel_hash(hash))
-		set_state(sig, MODSIG_UNSUPPORTED, "its hash algorithm is none of the kernel's");
+		set_state(sig, MODSIG_UNSUPPORTED, "the kernel does not support its hash algorithm");
 	else if (!is_kernel_key(pkey))
-		set_state(sig, MODSIG_UNSUPPORTED, "its signature algorithm is none of the kernel's");
+		set_state(sig, MODSIG_UNSUPPORTED, "the kernel does not support its signature algorithm");
 	else if (CMS_signed_get_attr_count(signer) > 0 &&
 		 CMS_signed_get_attr_by_NID(signer, NID_SMIMECapabilities, -1) >= 0)
 		set_state(sig, MODSIG_BAD, "it has S/MIME capabilities, which the kernel refuses");
@@ -156,7 +156,7 @@ void modsig_read(const void *data, size_t len, struct modsig *ret)
 	const unsigned char *t = end - MAGIC_LEN - TRAILER;
 	size_t room = len - MAGIC_LEN;
 	if (room <= TRAILER) {
-		set_state(ret, MODSIG_BAD, "the signature trailer is cut");
+		set_state(ret, MODSIG_BAD, "the signature trailer is truncated");
 		return;
 	}
 	// algo, hash, id_type, signer_len, key_id_len, three bytes of padding, then the length, big-endian
@@ -223,7 +223,7 @@ int modsig_certs_add(struct certs *certs, const void *data, size_t len, const ch
 		certs_push(certs, cert);
 	ERR_clear_error();
 	if (modsig_certs_count(certs) == before)
-		return err_set(err, E_CONFIG, "'%s' holds no certificate, neither as PEM nor as DER", name);
+		return err_set(err, E_CONFIG, "'%s' has no certificate, neither PEM nor DER", name);
 	return 0;
 }
 
@@ -292,7 +292,7 @@ int modsig_verify(const struct modsig *sig, const void *data, const struct certs
 	int ok = CMS_verify(cms, all, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY);
 	ERR_clear_error();
 	if (ok != 1)
-		return err_set(err, E_SIGNATURE_BAD, "the signature by %s is not of this content",
+		return err_set(err, E_SIGNATURE_BAD, "the signature by %s does not match this content",
 			       sig->issuer ? sig->issuer : "the key");
 	return 1;
 }

@@ -78,7 +78,7 @@ static void check_vermagic(struct check *c)
 		set_verdict(c, PROOF_REBUILD, E_ABI, "built for '%s' without symbol versions, the kernel is %s", have,
 			    c->abi->release);
 	else if (c->is_same_release && c->abi->has_modversions && !c->module->has_versions)
-		set_verdict(c, PROOF_REBUILD, E_ABI, "no symbol versions, which %s demands", c->abi->release);
+		set_verdict(c, PROOF_REBUILD, E_ABI, "no symbol versions, which %s requires", c->abi->release);
 }
 
 static void add_mismatch(struct check *c, const char *symbol, uint32_t module_crc, uint32_t kernel_crc)
@@ -214,7 +214,7 @@ static void check_layout_size(struct check *c)
 		set_verdict(c, PROOF_REBUILD, E_ABI, "struct module has %zu bytes, the kernel's has %zu",
 			    c->module->struct_size, c->abi->struct_size);
 	if (c->module->has_btf && c->abi->is_btf_mismatch_fatal && !c->is_same_release)
-		set_verdict(c, PROOF_REBUILD, E_ABI, "its BTF is of another kernel, which %s does not forgive",
+		set_verdict(c, PROOF_REBUILD, E_ABI, "its BTF is for another kernel, which %s does not allow",
 			    c->abi->release);
 }
 

@@ -16,11 +16,11 @@ static void end_elfp(Elf **elf)
 static int check_header(Elf *elf, size_t len, const char *file, GElf_Ehdr *h, struct err *err)
 {
 	if (!elf || elf_kind(elf) != ELF_K_ELF)
-		return err_set(err, E_ELF, "'%s' is no ELF file", file);
+		return err_set(err, E_ELF, "'%s' is not an ELF file", file);
 	if (gelf_getclass(elf) != ELFCLASS64)
-		return err_set(err, E_ARCH, "'%s' is no 64-bit file", file);
+		return err_set(err, E_ARCH, "'%s' is not a 64-bit file", file);
 	if (!gelf_getehdr(elf, h))
-		return err_set(err, E_ELF, "'%s': the ELF header is cut: the file has %zu bytes", file, len);
+		return err_set(err, E_ELF, "'%s': the ELF header is truncated: the file has %zu bytes", file, len);
 	if (h->e_ident[EI_DATA] != ELFDATA2LSB)
 		return err_set(err, E_ARCH, "'%s' is big-endian", file);
 	if (h->e_shnum == 0 || h->e_shentsize != sizeof(Elf64_Shdr))
@@ -89,7 +89,7 @@ int sections_read(const void *data, size_t len, const char *file, struct section
 	}
 	const struct section *names = &s.items[h.e_shstrndx];
 	if (!is_string_table(names))
-		return err_set(err, E_ELF, "'%s': the section names are no string table", file);
+		return err_set(err, E_ELF, "'%s': the section names are not a string table", file);
 	for (size_t i = 0; i < s.count; i++) {
 		if (take_name(elf, i, names, file, &s.items[i], err) < 0)
 			return -1;

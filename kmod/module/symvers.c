@@ -155,7 +155,7 @@ static int each_line(struct symvers *sv, char *text, size_t len, const char *nam
 			stop = end;
 		*stop = '\0';
 		if (*line && !parse_line(line, &symbol))
-			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is no symbol version: '%.80s'", name,
+			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is not a symbol version: '%.80s'", name,
 				       number, line);
 		if (*line && sv)
 			put_symbol(sv, &symbol);

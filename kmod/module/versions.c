@@ -67,7 +67,7 @@ static int parse_packed(const unsigned char *p, size_t len, struct versions *ret
 	auto_versions struct versions v = alloc_versions(len / 8);
 	for (size_t at = 0; at < len;) {
 		if (len - at < 4)
-			return err_set(err, E_ELF, "__versions: the record at %zu is cut", at);
+			return err_set(err, E_ELF, "__versions: the record at %zu is truncated", at);
 		size_t size = le32(p + at);
 		if (size == 0)
 			break;

@@ -121,7 +121,7 @@ static int read_image_banner(const struct sections *s, const char *file, struct 
 			find_banner(&s->items[i], &v->banner);
 	}
 	if (!v->banner)
-		return err_set(err, E_ELF, "'%s' is no Linux kernel: it has no \"Linux version\" line", file);
+		return err_set(err, E_ELF, "'%s' is not a Linux kernel: it has no \"Linux version\" line", file);
 	const char *release = v->banner + sizeof(BANNER) - 1;
 	v->release = str_ndup(release, strcspn(release, " "));
 	return 0;
@@ -134,7 +134,7 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 	if (sections_read(data, len, file, &s, err) < 0)
 		return -1;
 	if (s.type != ET_EXEC && s.type != ET_DYN)
-		return err_set(err, E_ELF, "'%s' is no kernel image: ELF type %d", file, s.type);
+		return err_set(err, E_ELF, "'%s' is not a kernel image: ELF type %d", file, s.type);
 	v.machine = s.machine;
 	if (read_image_banner(&s, file, &v, err) < 0 || read_tables(&s, file, &v, err) < 0)
 		return -1;

@@ -201,7 +201,7 @@ static char *check_limit(const struct write_limit *room, unsigned *failures)
 			       str_fmt("the compile made more than %zu files", room->files) :
 			       str_fmt("the compile wrote more than %" PRIu64 " MiB", room->bytes >> 20);
 	*failures = is_whole ? 0 : *failures + 1;
-	return *failures < MOST_FAILURES ? NULL : str_dup("the files that the compile makes cannot be counted");
+	return *failures < MOST_FAILURES ? NULL : str_dup("cannot count the files that the compile writes");
 }
 
 int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why)

@@ -33,7 +33,7 @@ static int choose_range(const struct root *proc, const char *path, struct range 
 	*ret = (struct range){ 0 };
 	int got = root_read(proc, path, &text, NULL, err);
 	if (got <= 0)
-		return got < 0 ? -1 : err_set(err, E_SANDBOX, "there is no proc/%s", path);
+		return got < 0 ? -1 : err_set(err, E_SANDBOX, "proc/%s does not exist", path);
 	strv_split(&lines, text, "\n");
 	for (size_t i = 0; i < lines.count; i++) {
 		struct range r = { 0 };
@@ -101,13 +101,13 @@ int sandbox_choose_uid(uid_t *ret, struct err *err)
 	for (int i = 0; i < TRIES; i++) {
 		uint32_t random;
 		if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-			return err_set(err, E_SANDBOX, "no random number for a uid");
+			return err_set(err, E_SANDBOX, "cannot get a random number for a uid");
 		*ret = users.first + random % users.count;
 		if (!is_uid_used(&proc, &names, *ret))
 			return 0;
 	}
-	return err_set(err, E_SANDBOX, "of the uids %u to %u, %d were tried and are in use", users.first,
-		       users.first + users.count - 1, TRIES);
+	return err_set(err, E_SANDBOX, "all %d uids tried between %u and %u are in use", TRIES, users.first,
+		       users.first + users.count - 1);
 }
 
 static bool is_same_dir(const struct root *root, const char *dir)

@@ -72,7 +72,7 @@ static int check_condition(const struct patch *patch, char *value, const struct 
 {
 	char *regex = strstr(value, " ~ ");
 	if (!regex)
-		return bad_header(patch, "no 'FILE ~ REGEX' in", value, err);
+		return bad_header(patch, "expected 'FILE ~ REGEX' in", value, err);
 	*regex = '\0';
 	regex += strlen(" ~ ");
 	if (!tree)
@@ -236,7 +236,8 @@ int patches_series(const struct root *source, struct patches *ret, struct err *e
 			continue;
 		r = root_read(source, path, &text, &len, err);
 		if (r <= 0)
-			return r < 0 ? -1 : err_set(err, E_PATCH, "the source lists '%s' but does not have it", path);
+			return r < 0 ? -1 :
+				       err_set(err, E_PATCH, "the source lists '%s' but does not contain it", path);
 		add_patch(&list, name, text, len);
 	}
 	*ret = list;

@@ -56,7 +56,7 @@ int recipe_modules(const struct root *dir, const struct strv *requested, struct 
 		size_t m = module_index(requested->items[i]);
 		if (m == ARRAY_SIZE(modules))
 			return err_set(err, E_USAGE,
-				       "no module '%s' is known; there are nvidia, uvm, modeset, drm, peermem",
+				       "unknown module '%s'; known are nvidia, uvm, modeset, drm, peermem",
 				       requested->items[i]);
 		want_module(wanted, m);
 	}

@@ -75,12 +75,13 @@ static int check_core(const struct source *s, const char *dir, struct err *err)
 		bool is_dangling = is_symlink(&s->root, core);
 		if (root_exists(&s->root, core) || (i > 0 && !is_dangling))
 			continue;
-		return err_set(err, E_SOURCE,
-			       "'%s/%s' %s %s: in a source release it is to be compiled first, by `make "
-			       "kernel-open/%s kernel-open/%s` in the directory that has kernel-open/ and src/, which "
-			       "then is the source",
-			       s->root.name, dir, is_dangling ? "has a link to nothing for" : "lacks", cores[i],
-			       cores[0], cores[1]);
+		return err_set(
+			err, E_SOURCE,
+			"'%s/%s' %s %s: in a source release, compile it first with `make "
+			"kernel-open/%s kernel-open/%s` in the directory that has kernel-open/ and src/, and pass "
+			"that directory",
+			s->root.name, dir, is_dangling ? "has a dangling link for" : "lacks", cores[i], cores[0],
+			cores[1]);
 	}
 	return 0;
 }
@@ -92,7 +93,7 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 	if (!version)
 		return 0;
 	if (s->version && !str_eq(s->version, version))
-		return err_set(err, E_SOURCE, "'%s' holds two drivers, %s and %s", s->root.name, s->version, version);
+		return err_set(err, E_SOURCE, "'%s' has two drivers, %s and %s", s->root.name, s->version, version);
 	char **place = flavour == FLAVOUR_OPEN ? &s->open : &s->proprietary;
 	if (!*place)
 		*place = str_dup(dir);
@@ -139,7 +140,7 @@ static int identify(struct source *s, const char *path, struct err *err)
 		return -1;
 	if (!s->flavours)
 		return err_set(err, E_SOURCE,
-			       "'%s' holds no kernel modules of an NVIDIA driver (a directory with Kbuild, "
+			       "'%s' has no kernel modules of an NVIDIA driver (a directory with Kbuild, "
 			       "conftest.sh and nvidia/nv-kernel.o_binary)",
 			       path);
 	if (s->open && check_core(s, s->open, err) < 0)
@@ -191,8 +192,7 @@ static int unpack_inner(const struct root *root, const char *path, struct choice
 		return 0;
 	if (!inner)
 		return err_set(err, E_SOURCE,
-			       "'%s' holds neither usr/src/*.tar.xz nor usr/src/*/: not a package of driver source",
-			       path);
+			       "'%s' has neither usr/src/*.tar.xz nor usr/src/*/: not a driver source package", path);
 	auto_fd int fd = root_open(root, inner, O_RDONLY, err);
 	if (fd < 0 || unpack_choice(fd, inner, 0, root, c, err) < 0)
 		return err_wrap(err, "'%s'", path);
@@ -216,7 +216,7 @@ static int check_pin(const char *path, const char *wanted, const char *found, st
 {
 	if (!wanted || strcmp(wanted, found) == 0)
 		return 0;
-	return err_set(err, E_DIGEST, "'%s' has SHA-256 %s, wanted is %s", path, found, wanted);
+	return err_set(err, E_DIGEST, "'%s' has SHA-256 %s, expected %s", path, found, wanted);
 }
 
 // What was pinned is copied before it is hashed: the bytes that were checked are those that are compiled, whoever may
@@ -301,7 +301,7 @@ static int take_core(const struct root *from, const char *path, const struct roo
 	if (in < 0)
 		return -1;
 	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(err, E_SOURCE, "%s is a link to what is no file", path);
+		return err_set(err, E_SOURCE, "%s does not link to a regular file", path);
 	auto_fd int out = root_unlink(to, path, err) < 0 ? -1 : root_create(to, path, err);
 	return out < 0 ? -1 : file_copy(in, out, path, err);
 }

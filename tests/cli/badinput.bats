@@ -77,17 +77,17 @@ cut.tar.xz|E_ARCHIVE|(read up to byte 15000)
 cut.deb|E_ARCHIVE|(read up to byte 12000)
 cut.run|E_ARCHIVE|(read up to byte 30000)
 nodata.deb|E_ARCHIVE|'nodata.deb' has no data.tar member
-whole.deb|E_SOURCE|'whole.deb' holds neither usr/src/*.tar.xz nor
-script.run|E_SOURCE|'script.run' is a script without an archive
-good.tar.gz|E_SOURCE|'good.tar.gz' holds no kernel modules of an NVIDIA driver
-directory|E_SOURCE|'directory' holds no kernel modules of an NVIDIA driver
+whole.deb|E_SOURCE|'whole.deb' has neither usr/src/*.tar.xz nor
+script.run|E_SOURCE|'script.run' is a script that no archive
+good.tar.gz|E_SOURCE|'good.tar.gz' has no kernel modules of an NVIDIA driver
+directory|E_SOURCE|'directory' has no kernel modules of an NVIDIA driver
 dotdot.tar.gz|E_ARCHIVE_UNSAFE|the entry '../evil' leaves the target directory
 inner.tar.gz|E_ARCHIVE_UNSAFE|leaves the target directory
 absolute.tar.gz|E_ARCHIVE_UNSAFE|/evil' leaves the target directory
 device.tar.gz|E_ARCHIVE_UNSAFE|the entry 'usr/src/null' is a device, fifo or socket
 pipe.tar.gz|E_ARCHIVE_UNSAFE|the entry 'usr/src/pipe' is a device, fifo or socket
 hardlink.tar.gz|E_ARCHIVE_UNSAFE|'usr/src/passwd' is a hard link that leaves the target directory
-nolink.tar.gz|E_ARCHIVE|'usr/src/passwd' is a hard link to 'usr/src/none', which the archive did not bring
+nolink.tar.gz|E_ARCHIVE|'usr/src/passwd' is a hard link to 'usr/src/none', which the archive does not contain
 EOF
   run find . /tmp "${BATS_RUN_TMPDIR%/*}" -maxdepth 1 -name 'evil*'
   assert_output ""
@@ -146,11 +146,11 @@ EOF
     eval "$damage"
     refused plan "$code" "$text" --source tree
   done <<'EOF'
-rm tree/kernel-open/nvidia/nv-kernel.o_binary|E_SOURCE|it is to be compiled first, by
+rm tree/kernel-open/nvidia/nv-kernel.o_binary|E_SOURCE|compile it first with
 cp -r tree/kernel-open tree/kernel; sed -i s/261/262/ tree/kernel/Kbuild|E_SOURCE|two drivers
-rm tree/kernel-open/conftest.sh|E_SOURCE|holds no kernel modules
-sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|holds no kernel modules
-: >tree/kernel-open/nvidia/nv.c|E_SOURCE|holds no kernel modules
+rm tree/kernel-open/conftest.sh|E_SOURCE|has no kernel modules
+sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|has no kernel modules
+: >tree/kernel-open/nvidia/nv.c|E_SOURCE|has no kernel modules
 EOF
 }
 
@@ -207,7 +207,7 @@ EOF
   refused build E_USAGE "flavour: 'shut' is none of" --source tree --flavour shut
   refused build E_NOT_FOUND "'patches'" --source tree --patches patches
   refused build E_HEADERS_NOT_FOUND "$kernel" --source tree
-  refused build E_USAGE "jobs: 'all' is no whole number" --source tree --jobs all
+  refused build E_USAGE "jobs: 'all' is not a whole number" --source tree --jobs all
 }
 
 @test "the state directory: a file, below a file, and names with blanks, quotes and newlines" {

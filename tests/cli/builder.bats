@@ -90,7 +90,7 @@ EOF
 
 @test "nobody has a builder: both are named" {
   build
-  assert_error E_TOOLCHAIN "wanted is gcc 99, found in "
+  assert_error E_TOOLCHAIN "expected gcc 99, found in "
   [[ $stderr == *"; a builder image: the store: it does not exist yet; no source was named (--from)"* ]]
   tiny_package "$BATS_TEST_TMPDIR/package" "$kernel"
   build --from "oci:$BATS_TEST_TMPDIR/package" --insecure-skip-verify
@@ -101,7 +101,7 @@ EOF
   tiny_builder "$builder.tar" 98 "$kernel"
   pack
   from
-  assert_error E_TOOLCHAIN "wanted is gcc 99, found in "
+  assert_error E_TOOLCHAIN "expected gcc 99, found in "
   [[ $stderr == *"; the builder image: kernel $kernel was built with"* ]]
 }
 
@@ -324,7 +324,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   host h100x2-unloaded
   look() { kmodsmith doctor --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state"; }
   look
-  assert_line --regexp "^warn +compiler .*wanted is gcc 99"
+  assert_line --regexp "^warn +compiler .*expected gcc 99"
   "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64
   look
   assert_line --regexp "^pass +compiler +that of the builder image in the store"

@@ -282,7 +282,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   diff -r "$BATS_TEST_TMPDIR/a/blobs" "$BATS_TEST_TMPDIR/b/blobs"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K2" --output "oci:$BATS_TEST_TMPDIR/c" \
     --state-dir "$state"
-  assert_error E_HEADERS_MISMATCH "the files are for kernel $K1, $K2 was requested"
+  assert_error E_HEADERS_MISMATCH "the files are for kernel $K1, expected $K2"
   assert_not_exist "$BATS_TEST_TMPDIR/c"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar"
   assert_error E_USAGE "needs --kernel"

@@ -80,17 +80,17 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
 @test "headers of another kernel are a mistake to tell, even where the right ones are in the store" {
   check --kernel "$K612" --headers "$headers61"
   assert_status 1
-  assert_error E_HEADERS_MISMATCH "$K61, wanted is $K612"
+  assert_error E_HEADERS_MISMATCH "$K61, expected $K612"
   check --kernel "$K612" --headers "$headers612" --source "$tesla470"
   assert_status 30
   assert_line --partial "impossible: E_SOURCE_KERNEL: driver 470."
   assert_line --partial "next: use the driver version"
   check --kernel "$K61" --headers "$headers612"
   assert_status 1
-  assert_error E_HEADERS_MISMATCH "$K612, wanted is $K61"
+  assert_error E_HEADERS_MISMATCH "$K612, expected $K61"
   check --kernel "$K61" --headers "$(files "${K61_HEADERS%% *}")"
   assert_status 1
-  assert_error E_HEADERS_NOT_FOUND "which is not there"
+  assert_error E_HEADERS_NOT_FOUND "which does not exist"
 }
 
 @test "a known-bad pair as JSON has code, reason and next step" {
@@ -112,7 +112,7 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
 @test "a wrong pin, an unreadable file and a state directory of somebody else" {
   check --source "$open" --source-sha256 "$(printf '0%.0s' {1..64})"
   assert_status 1
-  assert_error E_DIGEST "wanted is 0000"
+  assert_error E_DIGEST "expected 0000"
   check --source "$open" --source-sha256 abc
   assert_status 2
   assert_error E_USAGE "'abc' is no digest"

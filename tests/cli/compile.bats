@@ -27,11 +27,11 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
   sed -i 's/bad[.]o) false/good.o) false/' "$tree/Makefile"
   pack_tree
   build
-  assert_error E_CONFTEST_BROKEN "a test that must compile does not"
+  assert_error E_CONFTEST_BROKEN "a test that must compile fails"
   sed -i 's/good[.]o) false/none) false/' "$tree/Makefile"
   pack_tree
   build
-  assert_error E_CONFTEST_BROKEN "a test that must not compile does"
+  assert_error E_CONFTEST_BROKEN "a test that must fail compiles"
   assert_equal "$(compiled)" 0
   assert_not_exist "$work/layout/index.json"
 }

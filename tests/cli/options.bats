@@ -99,7 +99,7 @@ EOF
   for value in 99999999999999999999 4294967296 -1 '' 1e3 0x10 ' 1'; do
     kmodsmith unload --unload-timeout "$value"
     assert_status 2
-    assert_error E_USAGE "unload-timeout: '$value' is no whole number"
+    assert_error E_USAGE "unload-timeout: '$value' is not a whole number"
   done
   assert_equal "$(calls)" ""
   for value in 3000000 4294967295; do # more milliseconds than an int holds

@@ -129,10 +129,10 @@ EOF
     run --separate-stderr "$KMODSMITH" build --source /nowhere
     assert_error "$code" "$text"
   done <<'EOF'
-json|E_CONFIG|line 3: 'json' is not KEY = VALUE
-json = perhaps|E_CONFIG|line 3: json: 'perhaps' is neither yes nor no
-jobs = many|E_CONFIG|line 3: jobs: 'many' is no whole number
-jobs = -1|E_CONFIG|line 3: jobs: '-1' is no whole number
+json|E_CONFIG|line 3: 'json' is not of the form KEY = VALUE
+json = perhaps|E_CONFIG|line 3: json: 'perhaps' is not yes or no
+jobs = many|E_CONFIG|line 3: jobs: 'many' is not a whole number
+jobs = -1|E_CONFIG|line 3: jobs: '-1' is not a whole number
 Jobs = 1|E_CONFIG|line 3: unknown key 'Jobs'
 = 1|E_CONFIG|line 3: unknown key ''
 log-format = xml|E_CONFIG|line 3, key 'log-format': log-format: 'xml' is neither text nor json
@@ -144,5 +144,5 @@ EOF
   KMODSMITH_LOG_FORMAT=text run --separate-stderr "$KMODSMITH" explain E_X --log-format=json
   [ "$(jq -r .code <<<"$stderr")" = E_NOT_FOUND ]
   MAX_THREADS=1e3 run --separate-stderr "$KMODSMITH" build --source /nowhere
-  assert_error E_CONFIG "environment variable MAX_THREADS: jobs: '1e3' is no whole number"
+  assert_error E_CONFIG "environment variable MAX_THREADS: jobs: '1e3' is not a whole number"
 }

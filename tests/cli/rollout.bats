@@ -247,7 +247,7 @@ POLICY
   assert_json "$(node n0 .next)" staging
   sed -i 's/^  maxParallel/   maxParallel/' "$yaml"
   kmodsmith "rollout check-policy" "$yaml"
-  assert_error E_CONFIG "line 5, column 4 is not YAML"
+  assert_error E_CONFIG "line 5, column 4: not valid YAML"
   printf 'pools:\n- name: gpu\n  maxparallel: 2\n' >"$yaml"
   kmodsmith "rollout check-policy" "$yaml"
   assert_error E_CONFIG "pools[0].maxparallel: unknown field"

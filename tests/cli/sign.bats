@@ -175,7 +175,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   assert_status 2
   assert_error E_USAGE "sign needs --key"
   kmodsmith sign "$layout" --key "$dir/release.pem"
-  assert_error E_KEY "is no private key as PEM"
+  assert_error E_KEY "is not a PEM private key"
   kmodsmith sign "$layout" --key "$dir/absent.key"
   assert_error E_KEY "absent.key"
   kmodsmith sign "$dir" --key "$dir/release.key"

@@ -182,7 +182,7 @@ END
   mkdir -p "$ROOT/var/lib"
   ln -s /data/kmodsmith "$ROOT/var/lib/kmodsmith"
   kmodsmith install --package "$package"
-  assert_error E_NOT_FOUND "'var/lib/kmodsmith' in '$ROOT' is a symbolic link to '/data/kmodsmith', which leads to no directory in there"
+  assert_error E_NOT_FOUND "'var/lib/kmodsmith' in '$ROOT' is a symbolic link to '/data/kmodsmith', which is not a directory in there"
   mkdir -p "$ROOT/data/kmodsmith"
   ln -s /data/store "$ROOT/data/kmodsmith/store"
   kmodsmith install --package "$package"

@@ -128,13 +128,13 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_line --regexp "impossible: E_HEADERS_NOT_FOUND: .*$next"
   ln -s "/usr/src/kernels/$next" "$ROOT/lib/modules/$next/build"
   watch --source "$BATS_TEST_TMPDIR/source"
-  assert_line --regexp "impossible: E_HEADERS_NOT_FOUND: .*which is not there"
+  assert_line --regexp "impossible: E_HEADERS_NOT_FOUND: .*which does not exist"
   rm "$ROOT/lib/modules/$next/build"
   install_headers 6.1.0-58-cloud-amd64
   rm -r "$ROOT/lib/modules/6.1.0-58-cloud-amd64"
   ln -s /usr/src/kernels/6.1.0-58-cloud-amd64 "$ROOT/lib/modules/$next/build"
   watch --source "$BATS_TEST_TMPDIR/source"
-  assert_line --regexp "impossible: E_HEADERS_MISMATCH: .*6.1.0-58-cloud-amd64, wanted is $next"
+  assert_line --regexp "impossible: E_HEADERS_MISMATCH: .*6.1.0-58-cloud-amd64, expected $next"
 }
 
 @test "a package that lies about its kernel is told and put aside" {

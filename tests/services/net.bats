@@ -150,7 +150,7 @@ check() { kmodsmith net check --from "$1" --connect-timeout 10 --stall-timeout 5
   echo none >"$root/etc/pki/trust/anchors/a-note"
   check "$NGINX_TLS" --root "$root"
   assert_status 0
-  assert_regex "$stderr" "warn: certificate authorities: '.*/a-note' holds no certificate"
+  assert_regex "$stderr" "warn: certificate authorities: '.*/a-note' has no PEM certificate"
   mkdir -p "$root/usr/local/share/ca-certificates"
   cp "$CA" "$root/usr/local/share/ca-certificates/README" # not of the names that are looked for
   rm "$root/etc/pki/trust/anchors/"*

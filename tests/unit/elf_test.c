@@ -240,14 +240,14 @@ static void test_damage(void **state)
 		int code;
 		const char *text;
 	} rows[] = {
-		{ "class", damage_class, E_ARCH, "no 64-bit file" },
+		{ "class", damage_class, E_ARCH, "not a 64-bit file" },
 		{ "order", damage_order, E_ARCH, "big-endian" },
-		{ "magic", damage_magic, E_ELF, "no ELF file" },
+		{ "magic", damage_magic, E_ELF, "not an ELF file" },
 		{ "type", damage_type, E_ELF, "ELF type 2" },
 		{ "shoff", damage_shoff, E_ELF, "section headers run past the end of the file at" },
 		{ "shnum", damage_shnum, E_ELF, "no section headers" },
 		{ "shstrndx", damage_shstrndx, E_ELF, "section names are in section 60000" },
-		{ "names", damage_names, E_ELF, "the section names are no string table" },
+		{ "names", damage_names, E_ELF, "the section names are not a string table" },
 		{ "modinfo", damage_modinfo, E_ELF, ".modinfo does not end" },
 		{ "offset", damage_offset, E_ELF, "section 1 (" },
 		{ "name", damage_name, E_ELF, "the name of section 2" },
@@ -272,9 +272,9 @@ static void test_lacking(void **state)
 		struct forge_module ko;
 		const char *text;
 	} rows[] = {
-		{ { .vermagic = "6.1.0" }, "does not say its module name" },
-		{ { .name = "../evil" }, "'../evil' is no module name" },
-		{ { .name = "" }, "is no module name" },
+		{ { .vermagic = "6.1.0" }, "does not state its module name" },
+		{ { .name = "../evil" }, "'../evil' is not a valid module name" },
+		{ { .name = "" }, "is not a valid module name" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };

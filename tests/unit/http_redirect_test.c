@@ -92,7 +92,7 @@ static void test_redirects_that_are_not_followed(void **state)
 	http_end(&call);
 	call.url = file;
 	assert_int_equal(http_run(h, &call, &err), -1);
-	expect(strstr(err.text, "neither http nor https"), err.text);
+	expect(strstr(err.text, "not an http or https address"), err.text);
 	http_end(&call);
 	call.url = nowhere;
 	assert_int_equal(http_run(h, &call, &err), 0);

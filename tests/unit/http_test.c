@@ -272,7 +272,7 @@ static void test_deadlines(void **state)
 		auto_http_call struct http_call call = { .url = url, .max = MAX };
 		expect(http_run(h, &call, &err) == (rows[i].code ? -1 : 0), rows[i].path);
 		expect(err.code == rows[i].code, err.text);
-		expect(!rows[i].code || strstr(err.text, "not a byte for 300 ms"), err.text);
+		expect(!rows[i].code || strstr(err.text, "no data for 300 ms"), err.text);
 		expect(clock_ms() - start < PATIENT_MS / 2, rows[i].path);
 		expect(rows[i].code || clock_ms() - start > (long)rows[i].stall_ms, rows[i].path);
 	}
@@ -303,7 +303,7 @@ static void test_least_rate(void **state)
 		long start = clock_ms();
 		expect(http_run(h, &call, &err) == (rows[i].code ? -1 : 0), rows[i].what);
 		expect(err.code == rows[i].code, err.text);
-		expect(!rows[i].code || strstr(err.text, "in 1200 ms, less than 100 a second"), err.text);
+		expect(!rows[i].code || strstr(err.text, "in 1200 ms, less than 100 bytes a second"), err.text);
 		expect(clock_ms() - start >= 1200, rows[i].what); // not before its time
 	}
 }

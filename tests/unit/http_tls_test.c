@@ -103,9 +103,9 @@ static void test_authorities(void **state)
 	} rows[] = {
 		{ "ca.pem", NULL, 0 },
 		{ "dir", NULL, 0 },
-		{ NULL, "authority that issued it is 'CN = Test Authority'", E_TLS },
-		{ "not.pem", "holds no certificate", E_TLS },
-		{ "none", "holds no certificate", E_TLS },
+		{ NULL, "certificate was issued by 'CN = Test Authority'", E_TLS },
+		{ "not.pem", "has no PEM certificate", E_TLS },
+		{ "none", "has no PEM certificate", E_TLS },
 		{ "absent", "certificate authorities: ", ENOENT },
 	};
 	struct err err = { 0 };

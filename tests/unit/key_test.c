@@ -167,14 +167,14 @@ static void test_private_keys_that_cannot_be_used(void **state)
 	static const char *const kinds[][2] = {
 		{ "EC:P-384", "an EC key on secp384r1" },
 		{ "RSA:1024", "an RSA key of 1024 bits" },
-		{ "X25519", "a key of type X25519" },
-		{ "ED448", "a key of type ED448" },
+		{ "X25519", "a key of the unsupported type X25519" },
+		{ "ED448", "a key of the unsupported type ED448" },
 	};
 	static const char *const texts[][2] = {
-		{ "", "no private key as PEM" },
-		{ "hello", "no private key as PEM" },
-		{ "-----BEGIN PRIVATE KEY-----\n", "no private key as PEM" },
-		{ "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no private key as PEM" },
+		{ "", "not a PEM private key" },
+		{ "hello", "not a PEM private key" },
+		{ "-----BEGIN PRIVATE KEY-----\n", "not a PEM private key" },
+		{ "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "not a PEM private key" },
 		{ "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED SIGSTORE PRIVATE "
 		  "KEY-----\n",
 		  "cosign's own form" },
@@ -203,8 +203,8 @@ static void test_public_keys_that_cannot_be_used(void **state)
 {
 	(void)state;
 	static const char *const rows[][2] = {
-		{ "", "no public key as PEM" },
-		{ "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n", "no public key as PEM" },
+		{ "", "not a PEM public key" },
+		{ "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----\n", "not a PEM public key" },
 		{ "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "it holds a private key" },
 		{ "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "it holds a certificate" },
 	};

@@ -60,10 +60,10 @@ static void test_files(void **state)
 		  "clusters: [{name: c, cluster: {server: https://h, certificate-authority: token}}]\n"
 		  "users: [{name: u, user: {}}]\n",
 		  "is not in PEM form" },
-		{ NULL, "clusters: &a [*a]\n", "aliases are not followed" },
-		{ NULL, "kind: Config\n", "line 12: a key comes twice" },
+		{ NULL, "clusters: &a [*a]\n", "aliases are not supported" },
+		{ NULL, "kind: Config\n", "line 12: a key occurs twice" },
 		{ NULL, "users: {\n", "is not YAML" },
-		{ NULL, "---\na: b\n", "a second document follows" },
+		{ NULL, "---\na: b\n", "more than one document" },
 	};
 	auto_folder struct folder folder;
 	folder_make(&folder);

@@ -117,7 +117,7 @@ static void test_reasons(void **state)
 		  E_NO_DEVICE, "BAR0" },
 		{ ENODEV, "NVRM: request_mem_region failed for 16M @ 0xe0000000.", E_BOUND, "16M" },
 		{ ENODEV, "NVRM: None of the NVIDIA devices were initialized.", E_NO_DEVICE, "None of" },
-		{ ENODEV, "", E_NO_DEVICE, "no device of its own" },
+		{ ENODEV, "", E_NO_DEVICE, "no device to drive" },
 		{ EEXIST, "sysfs: cannot create duplicate filename '/bus/pci/drivers/nvidia'", E_LOAD, "duplicate" },
 		{ EBUSY, "", E_IN_USE, "" },
 		{ EIO, "NVRM: RmInitAdapter failed! (0x61:0x56:1603)", E_NO_DEVICE, "" },

@@ -72,7 +72,7 @@ static void test_must_accepts_only_success(void **state)
 	} rows[] = {
 		{ "echo fine", 0, NULL },
 		{ "echo one; echo two >&2; exit 4", 0, "'/bin/sh' failed with status 4: two" },
-		{ "echo bye; kill -9 $$", 0, "'/bin/sh' was ended by signal 9: bye" },
+		{ "echo bye; kill -9 $$", 0, "'/bin/sh' was killed by signal 9: bye" },
 		{ "echo still here; exec sleep 60", 2000, "'/bin/sh' did not end within 2000 ms: still here" },
 		{ "exit 1", 0, "'/bin/sh' failed with status 1: no output" },
 	};

@@ -208,17 +208,17 @@ static void yaml(void **state)
 	static const struct {
 		const char *text, *error;
 	} rows[] = {
-		{ "", "line 1, column 1: it is empty" },
+		{ "", "line 1, column 1: empty document" },
 		{ "pools:\n- name: a\n   target: b\n",
-		  "line 3, column 10 is not YAML: mapping values are not allowed" },
-		{ "pools: []\npools: []\n", "line 2, column 1: a key comes twice" },
+		  "line 3, column 10: not valid YAML: mapping values are not allowed" },
+		{ "pools: []\npools: []\n", "line 2, column 1: a key occurs twice" },
 		{ "maxParallel: '3'\n", "maxParallel: must be a number of nodes" },
 		{ "maxStaging: 010\n", "maxStaging: must be a number from" },
 		{ "maxStaging: -1\n", "maxStaging: must be a number from" },
 		{ "paused: yes\n", "paused: must be true or false" },
 		{ "pools:\n- name: a\n  target: {driver: 570.86, parameters: {x: 1}}\n",
 		  "parameters.x: must be a string" },
-		{ "a: &x 1\nb: *x\n", "line 2, column 4: aliases are not followed" },
+		{ "a: &x 1\nb: *x\n", "line 2, column 4: aliases are not supported" },
 		{ "{\"pools\":\n x}", "line 2, column 2 is not JSON" },
 		{ "kind: DriverRollout\npools: []\n", "spec: must be an object" },
 		{ "kind: DriverRollout\nspec: {pools: [{}]}\n", "pools[0].name: is missing" },

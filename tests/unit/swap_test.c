@@ -34,7 +34,7 @@ static void unload_that_hangs_is_the_last(void **state)
 	strv_add(&r.loaded, str_dup("nvidia_modeset"));
 	assert_int_equal(step_undo_load(&r, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
-	assert_non_null(strstr(err.text, "unload 'nvidia_uvm': the kernel did not come back within 1 s"));
+	assert_non_null(strstr(err.text, "unload 'nvidia_uvm': the kernel did not return within 1 s"));
 	assert_true(root_exists(&folder.root, "nvidia_modeset"));
 	assert_false(root_exists(&folder.root, "nvidia"));
 	folder_done(&folder);
@@ -164,7 +164,7 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	make_set(&r);
 	assert_int_equal(step_load(&r, &step, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
-	assert_non_null(strstr(err.text, "load 'nvidia_modeset': the kernel did not come back within 0.5 s"));
+	assert_non_null(strstr(err.text, "load 'nvidia_modeset': the kernel did not return within 0.5 s"));
 	assert_int_equal(r.loaded.count, 1);
 	assert_int_equal(r.failed.count, 0);
 	folder_done(&folder);

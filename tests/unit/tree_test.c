@@ -123,7 +123,7 @@ static void test_half_trees(void **state)
 		{ "usr/src/linux-headers-6.1.0-9-amd64/.config", ".config" },
 		{ "usr/src/linux-headers-6.1.0-9-amd64/Makefile", "Makefile" },
 		{ "usr/src/linux-headers-6.1.0-9-amd64/include/generated/autoconf.h", "autoconf.h" },
-		{ "usr/src/linux-headers-6.1.0-9-amd64", "is not there" },
+		{ "usr/src/linux-headers-6.1.0-9-amd64", "does not exist" },
 		{ "usr/src/linux-headers-6.1.0-9-amd64/include", "which kernel" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {

@@ -189,7 +189,7 @@ static void test_policies_that_are_none(void **state)
 		{ ENTRY("\"catalog\":\"refuse\""), "'catalog', which must be", E_CONFIG },
 		{ ENTRY("\"anchor\":\"absent.pem\""), "/absent.pem' does not exist", E_NOT_FOUND },
 		{ ENTRY("\"anchor\":\"../ca.pem\""), "'anchor', which must be", E_CONFIG },
-		{ ENTRY("\"anchor\":\"README\""), "holds no certificate", E_KEY },
+		{ ENTRY("\"anchor\":\"README\""), "has no PEM certificate", E_KEY },
 	};
 	auto_folder struct folder folder;
 	folder_make(&folder);

@@ -111,7 +111,7 @@ static void test_guard(void **state)
 		const char *want;
 	} rows[] = {
 		{ "hangs", HANGS, "4,2,2,-;NVRM: waiting\n", "0", "0", false, E_WEDGED,
-		  "the kernel did not come back within 0.2 s; process " },
+		  "the kernel did not return within 0.2 s; process " },
 		{ "hangs, and the kernel's words", HANGS, "4,2,2,-;NVRM: waiting\n", "0", "0", false, E_WEDGED,
 		  "is stuck in it; kernel: NVRM: waiting" },
 		{ "oopses", DIES, oops, "0", "128", false, E_WEDGED,
@@ -122,7 +122,7 @@ static void test_guard(void **state)
 		{ "the log says nothing, the taint does", DIES, NULL, "4096", "4224", false, E_WEDGED, "oopsed" },
 		{ "the log is not readable, the taint is", DIES, NULL, "4224", "4224", true, E_WEDGED, "oopsed" },
 		{ "killed for lack of memory", DIES, "3,2,2,-;Memory cgroup out of memory: Killed process 9 (x)\n", "0",
-		  "0", false, EINTR, "was killed, and the kernel tells of no oops" },
+		  "0", false, EINTR, "was killed, and the kernel log has no oops" },
 		{ "killed in a boot that oopsed before", DIES, NULL, "128", "128", false, EINTR, "no oops" },
 		{ "killed, and nothing is known", DIES, NULL, NULL, NULL, true, EINTR, "no oops" },
 	};
@@ -252,8 +252,8 @@ static void test_wedged_long(void **state)
 	for (int i = 0; i < 100; i++)
 		strv_add(&lines, str_fmt("line %d", i));
 	assert_int_equal(wedge_explain(&modeset,
-				       "the kernel did not come back within 60 s; process 4194304 is stuck in it",
-				       stack, &lines, &err),
+				       "the kernel did not return within 60 s; process 4194304 is stuck in it", stack,
+				       &lines, &err),
 			 -1);
 	assert_non_null(strstr(err.text, "kernel: line 0 | line 1"));
 }

@@ -20,7 +20,7 @@ for command in "unload" "install --package /packages/smallset"; do
   word=${command%% *}
   insmod /vm/modules/nvidia_peermem.ko
   t_fails 1 "R-D5: $word ends although the kernel does not come back" verdict kmodsmith $command --unload-timeout 3
-  like "$word that does not come back: the verdict is E_WEDGED" "$out" "E_WEDGED: .*unload 'nvidia_peermem': the kernel did not come back within 3 s"
+  like "$word that does not come back: the verdict is E_WEDGED" "$out" "E_WEDGED: .*unload 'nvidia_peermem': the kernel did not return within 3 s"
   like "$word that does not come back: the stack says where it is stuck" "$out" 'it is in .*fakewedge_exit \[nvidia_peermem\]'
   like "$word that does not come back: the kernel's words are shown" "$out" 'kernel: .*nvidia_peermem: waiting for a peer that does not answer'
   unlike "$word that does not come back: nothing is loaded again" "$out" 'loaded again'

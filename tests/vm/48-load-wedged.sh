@@ -53,7 +53,7 @@ case $boot in
   t "two boots oopsed in it: what worked last serves" kmodsmith status
   # shellcheck disable=SC2086 # $good is words
   t_fails 1 "the start of a module never ends" kmodsmith $good --param nvidia:start=hang --load-timeout 3
-  like "a start that never ends: the verdict is E_WEDGED" "$out" "E_WEDGED: load: load 'nvidia': the kernel did not come back within 3 s"
+  like "a start that never ends: the verdict is E_WEDGED" "$out" "E_WEDGED: load: load 'nvidia': the kernel did not return within 3 s"
   like "a start that never ends: the stack says where it is stuck" "$out" 'it is in .*nv_fail \[nvidia\]'
   like "a start that never ends: the kernel's words are shown" "$out" 'kernel: .*the start shall hang'
   unlike "a start that never ends: nothing is loaded again" "$out" 'loaded again'

@@ -55,7 +55,7 @@ int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t
 		if (n < 0)
 			return inflate_fail(a, err);
 		if ((size_t)n > max - used)
-			return err_set(err, E_ARCHIVE, "inflate: more than %zu bytes come out of %zu", max, len);
+			return err_set(err, E_ARCHIVE, "inflate: %zu bytes expand to more than %zu", len, max);
 	}
 	out[used] = '\0';
 	*ret = TAKE(out);
@@ -105,8 +105,8 @@ static int open_component(const struct extract *x, int at, const char *part, con
 		fd = openat(at, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	}
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' would be written through '%s', which is no directory", name,
-			       part);
+		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' would be written through '%s', which is not a directory",
+			       name, part);
 	return fd < 0 ? extract_fail(x, "open the directory of", name, err) : fd;
 }
 
@@ -184,10 +184,11 @@ static int extract_hardlink(struct extract *x, const char *name, const char *tar
 	auto_str char *old = str_dup(last);
 	struct stat st;
 	if (from < 0 || fstatat(from, old, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return err_set(err, E_ARCHIVE, "'%s' is a hard link to '%s', which the archive did not bring", name,
+		return err_set(err, E_ARCHIVE, "'%s' is a hard link to '%s', which the archive does not contain", name,
 			       target);
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' is a hard link to '%s', which is no file", name, target);
+		return err_set(err, E_ARCHIVE_UNSAFE, "'%s' is a hard link to '%s', which is not a regular file", name,
+			       target);
 	if (str_eq(name, target))
 		return 0;
 	if (enter_parent(x, name, &last, err) < 0 || remove_existing(x, name, last, err) < 0)
@@ -299,7 +300,7 @@ static int copy_data(struct unpack *u, struct archive *a, int fd, const char *na
 		if (n == 0)
 			return 0;
 		if ((uint64_t)n > u->left.bytes)
-			return refuse_entry(u, name, "is more than the limit of unpacked bytes allows", err);
+			return refuse_entry(u, name, "exceeds the limit of unpacked bytes", err);
 		u->left.bytes -= (uint64_t)n;
 		if (file_write(fd, name, buf, (size_t)n, err) < 0)
 			return err->code == ENOSPC ? err_code(err, E_NO_SPACE) : -1;
@@ -347,14 +348,14 @@ static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entr
 	if (!raw)
 		return err_set(err, E_ARCHIVE, "'%s': an entry has no usable name", u->name);
 	if (u->left.entries-- == 0)
-		return refuse_entry(u, raw, "is one more than the limit of entries allows", err);
+		return refuse_entry(u, raw, "exceeds the limit of entries", err);
 	auto_str char *name = archive_safe_name(raw);
 	if (!name)
 		return refuse_entry(u, raw, "leaves the target directory", err);
 	if (!*name || (u->select && !u->select(u->ctx, name)))
 		return 0;
 	if (strlen(name) > PATH_MOST || path_depth(name) > DEPTH_MOST)
-		return refuse_entry(u, name, "has a longer or deeper path than the limits allow", err);
+		return refuse_entry(u, name, "has a path that is too long or too deep", err);
 	if (archive_entry_hardlink(e))
 		return unpack_hardlink(u, a, e, name, err);
 	switch (archive_entry_filetype(e)) {
@@ -364,7 +365,7 @@ static int unpack_entry(struct unpack *u, struct archive *a, struct archive_entr
 		return extract_dir(&u->to, name, archive_entry_perm(e), err);
 	case AE_IFLNK:
 		if (!archive_entry_symlink(e))
-			return err_set(err, E_ARCHIVE, "'%s': the link '%s' leads nowhere", u->name, name);
+			return err_set(err, E_ARCHIVE, "'%s': the link '%s' has no target", u->name, name);
 		return extract_symlink(&u->to, name, archive_entry_symlink(e), err);
 	default:
 		return refuse_entry(u, raw, "is a device, fifo or socket", err);
@@ -558,8 +559,8 @@ static int describe_member(const struct archive_member_reader *r, struct archive
 		return refuse_member(r, raw, "is a sparse file", err);
 	if (m->is_file && m->size > (uint64_t)(end - m->at))
 		return err_set(err, E_ARCHIVE,
-			       "'%s' is cut short: '%s' has %llu bytes from byte %lld on, all of it %lld", r->name, raw,
-			       (unsigned long long)m->size, (long long)m->at, (long long)end);
+			       "'%s' is cut short: '%s' has %llu bytes at offset %lld, the archive has %lld", r->name,
+			       raw, (unsigned long long)m->size, (long long)m->at, (long long)end);
 	return 0;
 }
 

@@ -63,7 +63,7 @@ static int find_run_payload(const char *data, size_t len, const char *name, stru
 		ret->offset = (off_t)at;
 		return 0;
 	}
-	return err_set(err, E_SOURCE, "'%s' is a script without an archive of a known form behind it", name);
+	return err_set(err, E_SOURCE, "'%s' is a script that no archive of a known format follows", name);
 }
 
 int embedded_find(int fd, const char *name, struct embedded *ret, struct err *err)

@@ -136,7 +136,7 @@ static int put_fd(struct pack *p, const char *path, mode_t mode, int in, uint64_
 		if (n < 0)
 			return file_fail("read", path, err);
 		if (n == 0)
-			return err_set(err, E_SYSTEM, "'%s' became shorter while it was packed", path);
+			return err_set(err, E_SYSTEM, "'%s' shrank while it was being packed", path);
 		if (put_bytes(p, buf, (size_t)n, err) < 0)
 			return -1;
 		left -= (uint64_t)n;
@@ -174,7 +174,9 @@ static int put_any(struct pack *p, const struct root *root, const char *path, un
 	auto_str char *target = NULL;
 	int r = root_stat(root, path, &st, err);
 	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_SYSTEM, "'%s/%s' went away while it was packed", root->name, path);
+		return r < 0 ? -1 :
+			       err_set(err, E_SYSTEM, "'%s/%s' disappeared while it was being packed", root->name,
+				       path);
 	if (S_ISLNK(st.st_mode))
 		return root_readlink(root, path, &target, err) < 0 ? -1 : pack_link(p, path, target, err);
 	if (S_ISREG(st.st_mode))

@@ -58,7 +58,7 @@ int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, str
 	if (!a->store)
 		abort();
 	if (!infos || !fill_store(a->store, infos))
-		return err_set(err, E_KEY, "'%s' holds no certificate as PEM: %s", name, key_failure());
+		return err_set(err, E_KEY, "'%s' has no PEM certificate: %s", name, key_failure());
 	// Purposes are judged by us: OpenSSL's default for CMS is mail.
 	X509_STORE_set_purpose(a->store, X509_PURPOSE_ANY);
 	ERR_clear_error();
@@ -107,7 +107,7 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	const unsigned flags = CMS_BINARY | CMS_DETACHED | CMS_NOSMIMECAP;
 	auto_free(list) STACK_OF(X509) *certs = read_chain(chain);
 	if (sk_X509_num(certs) == 0)
-		return err_set(err, E_KEY, "'%s' holds no certificate as PEM", name);
+		return err_set(err, E_KEY, "'%s' has no PEM certificate", name);
 	X509 *leaf = sk_X509_value(certs, 0);
 	if (!matches_key(k, certs))
 		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, key_id(k));
@@ -118,7 +118,7 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	unsigned char *der = NULL;
 	int der_len = cms ? i2d_CMS_ContentInfo(cms, &der) : -1;
 	if (der_len <= 0)
-		return err_set(err, E_KEY, "key %s makes no CMS signature: %s", key_id(k), key_failure());
+		return err_set(err, E_KEY, "key %s cannot make a CMS signature: %s", key_id(k), key_failure());
 	*ret = mem_alloc((size_t)der_len + 1);
 	memcpy(*ret, der, (size_t)der_len);
 	*ret_len = (size_t)der_len;
@@ -215,9 +215,9 @@ static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_c
 	X509 *signer = parsed ? only_signer(parsed) : NULL;
 	ERR_clear_error();
 	if (!signer)
-		return refuse_signature(ret, "it is no CMS signature over SHA-2 of one signer with a certificate");
+		return refuse_signature(ret, "not a CMS signature over SHA-2 by one signer with a certificate");
 	if (!describe_signer(signer, ret))
-		return refuse_signature(ret, "its certificate has a kind of key that is not used");
+		return refuse_signature(ret, "its certificate has an unsupported type of key");
 	// Behind a buffer: of a BIO that is plain memory CMS_verify() makes a copy, and OpenSSL 3.0 loses that when the
 	// signature names a digest that it does not know.
 	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
@@ -238,7 +238,7 @@ static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_c
 		ERR_clear_error();
 		return 0;
 	}
-	return may_sign(signer) ? 1 : refuse_signature(ret, "its certificate is not made for signing code");
+	return may_sign(signer) ? 1 : refuse_signature(ret, "its certificate is not for code signing");
 }
 
 int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,

@@ -120,11 +120,11 @@ static int classify_key(struct key *k, const char *name, struct err *err)
 	} else if (EVP_PKEY_is_a(k->public, "EC")) {
 		EVP_PKEY_get_group_name(k->public, curve, sizeof(curve), NULL);
 		if (!str_eq(curve, "prime256v1"))
-			return err_set(err, E_KEY, "'%s' is an EC key on %s; only P-256 is used", name, curve);
+			return err_set(err, E_KEY, "'%s' is an EC key on %s; only P-256 is supported", name, curve);
 		k->algorithm = str_dup("ecdsa-p256");
 	} else {
 		const char *type = EVP_PKEY_get0_type_name(k->public);
-		return err_set(err, E_KEY, "'%s' is a key of type %s", name, type ? type : "unknown");
+		return err_set(err, E_KEY, "'%s' is a key of the unsupported type %s", name, type ? type : "unknown");
 	}
 	return 0;
 }
@@ -152,7 +152,7 @@ int key_parse(const char *pem, const char *name, struct key **ret, struct err *e
 			why = "it holds a private key, which belongs to the signer alone";
 		else if (strstr(pem, "-----BEGIN CERTIFICATE-----"))
 			why = "it holds a certificate";
-		return err_set(err, E_KEY, "'%s' is no public key as PEM: %s", name, why);
+		return err_set(err, E_KEY, "'%s' is not a PEM public key: %s", name, why);
 	}
 	auto_key struct key *k = mem_alloc(sizeof(*k));
 	k->public = normalize_key(key);
@@ -174,14 +174,14 @@ static int open_pem_file(const char *path, const char *password, EVP_PKEY **ret,
 	EVP_PKEY *key = bio ? PEM_read_bio_PrivateKey(bio, NULL, give_password, &p) : NULL;
 	const char *why = key ? NULL : key_failure();
 	if (!key && p.was_asked && !password)
-		why = "it is encrypted, and KMODSMITH_KEY_PASSWORD has no passphrase";
+		why = "it is encrypted, and KMODSMITH_KEY_PASSWORD is not set";
 	else if (!key && p.was_asked)
 		why = "the passphrase does not open it";
 	else if (!key && strstr(pem, "SIGSTORE PRIVATE KEY-----"))
-		why = "it has cosign's own form; make a key with `openssl genpkey`";
+		why = "it is in cosign's own format; make a key with `openssl genpkey`";
 	OPENSSL_cleanse(pem, len);
 	if (!key)
-		return err_set(err, E_KEY, "'%s' is no private key as PEM: %s", path, why);
+		return err_set(err, E_KEY, "'%s' is not a PEM private key: %s", path, why);
 	*ret = key;
 	return 0;
 }
@@ -223,7 +223,8 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 	auto_free(engine) ENGINE *e = ENGINE_by_id("pkcs11");
 	if (!e) {
 		ERR_clear_error();
-		return err_set(err, E_KEY, "'%s': OpenSSL has neither a provider nor an engine for pkcs11 here", name);
+		return err_set(err, E_KEY,
+			       "'%s': OpenSSL on this machine has neither a provider nor an engine for pkcs11", name);
 	}
 	ENGINE_ctrl_cmd_string(e, "QUIET", NULL, 1); // it would print
 	if (!ENGINE_init(e))
@@ -234,7 +235,7 @@ static int open_engine(const char *uri, const char *pin, EVP_PKEY **ret, ENGINE 
 	EVP_PKEY *key = is_ready ? ENGINE_load_private_key(e, uri, silent, NULL) : NULL;
 	if (!key) {
 		err_set(err, E_KEY,
-			"'%s': the token gives no such private key (%s); PKCS11_MODULE_PATH may name its library, "
+			"'%s': the token has no such private key (%s); PKCS11_MODULE_PATH may name its library, "
 			"KMODSMITH_KEY_PASSWORD its PIN",
 			name, key_failure());
 		ENGINE_finish(e);
@@ -317,14 +318,14 @@ int key_sign(const struct key *k, const void *data, size_t len, char **ret, size
 	size_t out_len = sizeof(out);
 	auto_free(ctx) EVP_MD_CTX *ctx = EVP_MD_CTX_new();
 	if (!k->private)
-		return err_set(err, E_KEY, "key %s: only its public half is here", k->id);
+		return err_set(err, E_KEY, "key %s: only its public half is available", k->id);
 	const EVP_MD *digest = k->digest ? EVP_sha256() : NULL; // keys in an engine take no digest by name
 	if (!ctx || EVP_DigestSignInit(ctx, NULL, digest, NULL, k->private) != 1 ||
 	    EVP_DigestSign(ctx, out, &out_len, data, len) != 1)
-		return err_set(err, E_KEY, "key %s does not sign: %s", k->id, key_failure());
+		return err_set(err, E_KEY, "key %s cannot sign: %s", k->id, key_failure());
 	// A token can hold a private and a public object that do not belong together.
 	if (!key_verify(k, data, len, out, out_len))
-		return err_set(err, E_KEY, "key %s: what it signs does not fit its public half", k->id);
+		return err_set(err, E_KEY, "key %s: its signature does not match its public half", k->id);
 	*ret = mem_alloc(out_len + 1);
 	memcpy(*ret, out, out_len);
 	*ret_len = out_len;

@@ -90,7 +90,7 @@ static int copy_one(struct copying *c, const char *a, const char *b, struct err 
 	if (S_ISREG(st.st_mode))
 		return copy_regular(c, a, b, &st, err);
 	if (!S_ISLNK(st.st_mode))
-		return err_set(err, EINVAL, "copy '%s' from '%s': no file, directory or link", a, c->from->name);
+		return err_set(err, EINVAL, "copy '%s' from '%s': not a file, directory or link", a, c->from->name);
 	return root_readlink(c->from, a, &target, err) < 0 ? -1 : root_symlink(c->to, target, b, err);
 }
 

@@ -68,7 +68,7 @@ int file_map(int fd, const char *name, const void **ret, size_t *ret_len, struct
 	if (fstat(fd, &st) < 0)
 		return file_fail("read", name, err);
 	if (!S_ISREG(st.st_mode))
-		return err_set(err, EINVAL, "'%s' is no regular file", name);
+		return err_set(err, EINVAL, "'%s' is not a regular file", name);
 	void *map = NULL;
 	if (st.st_size > 0) {
 		map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);

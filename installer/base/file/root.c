@@ -105,7 +105,7 @@ int root_parent(const struct root *root, const char *path, char **ret_name, stru
 		start--;
 	auto_str char *name = str_ndup(path + start, len - start), *dir = str_ndup(path, start);
 	if (!*name || str_eq(name, ".") || str_eq(name, ".."))
-		return err_set(err, EINVAL, "'%s' names no file", path);
+		return err_set(err, EINVAL, "'%s' does not name a file", path);
 	int fd = resolve_open(root->fd, *dir ? dir : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return root_fail(root, "open", *dir ? dir : ".", err);
@@ -126,7 +126,7 @@ int root_read_most(const struct root *root, const char *path, size_t most, char 
 		return fd < 0 && is_absent() ? 0 : root_fail(root, "open", path, err);
 	auto_str char *full = root_path(root, path);
 	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
-		return err_set(err, EINVAL, "'%s' is no regular file", full); // it could block or never end
+		return err_set(err, EINVAL, "'%s' is not a regular file", full); // it could block or never end
 	return file_read_most(fd, full, most, ret, ret_len, err) < 0 ? -1 : 1;
 }
 
@@ -232,7 +232,7 @@ static int root_fail_mkdir(const struct root *root, int dir, const char *name, c
 	ssize_t len = code == ENOTDIR ? readlinkat(dir, name, target, sizeof(target)) : -1;
 	if (len >= 0 && (size_t)len < sizeof(target))
 		return err_set(err, E_NOT_FOUND,
-			       "'%s' in '%s' is a symbolic link to '%.*s', which leads to no directory in there", path,
+			       "'%s' in '%s' is a symbolic link to '%.*s', which is not a directory in there", path,
 			       root->name, (int)len, target);
 	errno = code;
 	return root_fail(root, "make the directory", path, err);

@@ -14,7 +14,7 @@ int json_read(const struct root *root, const char *path, json_t **ret, struct er
 	json_t *value = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!value) {
 		auto_str char *full = root_path(root, path);
-		return err_set(err, E_CONFIG, "'%s' line %d is not JSON: %s", full, problem.line, problem.text);
+		return err_set(err, E_CONFIG, "'%s': not valid JSON at line %d: %s", full, problem.line, problem.text);
 	}
 	*ret = value;
 	return 1;

@@ -88,7 +88,7 @@ void json_stream_free(struct json_stream *s)
 
 static int unexpected_byte(const struct json_stream *s, char c, struct err *err)
 {
-	return err_set(err, E_SERVER, "the reply is no JSON: byte 0x%02x where %s is due, %u levels deep",
+	return err_set(err, E_SERVER, "the reply is not valid JSON: byte 0x%02x where %s is expected, %u levels deep",
 		       (unsigned char)c,
 		       s->state == VALUE ? "a value" :
 		       s->state == COLON ? "a colon" :
@@ -101,7 +101,7 @@ static int keep_bytes(struct json_stream *s, const char *data, size_t len, struc
 {
 	struct text *t = s->in_record ? &s->record : &s->rest;
 	if (t->len + len > JSON_STREAM_RECORD_MAX)
-		return err_set(err, E_TOO_LARGE, "one object of the reply has more than the %u bytes that are right",
+		return err_set(err, E_TOO_LARGE, "an object of the reply has more than the %u bytes allowed",
 			       (unsigned)JSON_STREAM_RECORD_MAX);
 	if (t->len + len > t->room) {
 		t->room = (t->len + len) * 2;
@@ -166,7 +166,7 @@ static int emit_record(struct json_stream *s, struct err *err)
 	auto_json json_t *record = json_loadb(s->record.data, s->record.len, JSON_REJECT_DUPLICATES, &problem);
 	s->record.len = 0;
 	if (!record)
-		return err_set(err, E_SERVER, "an object of the reply is no JSON: %s", problem.text);
+		return err_set(err, E_SERVER, "an object of the reply is not valid JSON: %s", problem.text);
 	return s->take(s->ctx, record, err);
 }
 
@@ -251,7 +251,7 @@ static int begin_value(struct json_stream *s, char c, struct err *err)
 	if (c != '"' && c != '-' && !isalnum((unsigned char)c))
 		return unexpected_byte(s, c, err);
 	if (s->depth == s->base)
-		return err_set(err, E_SERVER, "the reply has something else where an object is due");
+		return err_set(err, E_SERVER, "the reply has another value where an object is expected");
 	s->is_kept = is_value_kept(s, c);
 	s->is_key = s->is_escaped = false;
 	s->state = c == '"' ? STRING : WORD;
@@ -373,7 +373,7 @@ int json_stream_end(struct json_stream *s, json_t **ret_rest, struct err *err)
 	json_t *rest =
 		s->rest.len ? json_loadb(s->rest.data, s->rest.len, JSON_REJECT_DUPLICATES, &problem) : json_object();
 	if (!rest)
-		return err_set(err, E_SERVER, "the reply is no JSON: %s", problem.text);
+		return err_set(err, E_SERVER, "the reply is not valid JSON: %s", problem.text);
 	*ret_rest = rest;
 	return 0;
 }

@@ -21,7 +21,7 @@ static struct { // lib.parser_parse is yaml_parser_parse, and so on
 #ifdef KMODSMITH_STATIC
 static int load_libyaml(struct err *err) // see base/http/http_lib.c: this build has nobody to be a client of
 {
-	return err_set(err, E_NOT_FOUND, "kmodsmith-static reads no YAML; the other build does");
+	return err_set(err, E_NOT_FOUND, "kmodsmith-static cannot read YAML; use the normal build");
 }
 #else
 #include <dlfcn.h>
@@ -70,7 +70,7 @@ static int next_event(struct reader *r, struct err *err)
 	if (lib.parser_parse(&r->parser, &r->event))
 		return 0;
 	auto_str char *where = mark_text(r, &r->parser.problem_mark);
-	return err_set(err, E_CONFIG, "%s is not YAML: %s", where,
+	return err_set(err, E_CONFIG, "%s: not valid YAML: %s", where,
 		       r->parser.problem ? r->parser.problem : "it cannot be read");
 }
 
@@ -125,14 +125,14 @@ static int read_mapping(struct reader *r, json_t **ret, struct err *err)
 			return 0;
 		}
 		if (r->event.type != YAML_SCALAR_EVENT)
-			return refuse_yaml(r, "a key is no plain text", err);
+			return refuse_yaml(r, "a key is not plain text", err);
 		auto_str char *key = str_dup((const char *)r->event.data.scalar.value);
 		if (json_object_get(object, key))
-			return refuse_yaml(r, "a key comes twice", err);
+			return refuse_yaml(r, "a key occurs twice", err);
 		if (next_event(r, err) < 0 || read_value(r, &value, err) < 0)
 			return -1;
 		if (json_object_set_new(object, key, value) < 0)
-			return refuse_yaml(r, "a key is no text", err);
+			return refuse_yaml(r, "a key is not valid text", err);
 	}
 	return -1;
 }
@@ -142,11 +142,11 @@ static int read_value(struct reader *r, json_t **ret, struct err *err)
 {
 	int result;
 	if (r->depth == DEPTH)
-		return refuse_yaml(r, "it is nested too deeply", err);
+		return refuse_yaml(r, "nested too deeply", err);
 	switch (r->event.type) {
 	case YAML_SCALAR_EVENT:
 		*ret = scalar(r, &r->event);
-		return *ret ? 0 : refuse_yaml(r, "a text is no UTF-8", err);
+		return *ret ? 0 : refuse_yaml(r, "a string is not valid UTF-8", err);
 	case YAML_SEQUENCE_START_EVENT:
 	case YAML_MAPPING_START_EVENT:
 		r->depth++;
@@ -155,9 +155,9 @@ static int read_value(struct reader *r, json_t **ret, struct err *err)
 		r->depth--;
 		return result;
 	case YAML_ALIAS_EVENT:
-		return refuse_yaml(r, "aliases are not followed", err);
+		return refuse_yaml(r, "aliases are not supported", err);
 	default:
-		return refuse_yaml(r, "something else stands where a value is due", err);
+		return refuse_yaml(r, "expected a value", err);
 	}
 }
 
@@ -170,12 +170,13 @@ static int expect_event(struct reader *r, yaml_event_type_t type, const char *wh
 
 static int read_one_document(struct reader *r, json_t **ret, struct err *err)
 {
-	if (expect_event(r, YAML_STREAM_START_EVENT, "it does not begin", err) < 0 ||
-	    expect_event(r, YAML_DOCUMENT_START_EVENT, "it is empty", err) < 0 || next_event(r, err) < 0)
+	if (expect_event(r, YAML_STREAM_START_EVENT, "no document", err) < 0 ||
+	    expect_event(r, YAML_DOCUMENT_START_EVENT, "empty document", err) < 0 || next_event(r, err) < 0)
 		return -1;
 	auto_json json_t *value = NULL;
-	if (read_value(r, &value, err) < 0 || expect_event(r, YAML_DOCUMENT_END_EVENT, "something follows", err) < 0 ||
-	    expect_event(r, YAML_STREAM_END_EVENT, "a second document follows", err) < 0)
+	if (read_value(r, &value, err) < 0 ||
+	    expect_event(r, YAML_DOCUMENT_END_EVENT, "unexpected content after the value", err) < 0 ||
+	    expect_event(r, YAML_STREAM_END_EVENT, "more than one document", err) < 0)
 		return -1;
 	*ret = TAKE(value);
 	return 0;

@@ -74,7 +74,7 @@ static void fail_call(struct transfer *t, int code, const char *why)
 		str_add(&more, ", through the proxy %s", proxy);
 	}
 	if (code == E_TLS && t->issuer)
-		str_add(&more, "; the authority that issued it is '%s' (--ca FILE adds one)", t->issuer);
+		str_add(&more, "; the certificate was issued by '%s' (--ca FILE adds an authority)", t->issuer);
 	err_set(&t->call->err, code, "%s (%s): %s%s", url, t->layer, why, more);
 }
 
@@ -96,10 +96,10 @@ static void fail_by_stall(struct transfer *t)
 {
 	const struct http_call *c = t->call;
 	const struct http *h = t->http;
-	auto_str char *why = t->is_slow ? str_fmt("only %llu bytes in %u ms, less than %u a second",
+	auto_str char *why = t->is_slow ? str_fmt("only %llu bytes in %u ms, less than %u bytes a second",
 						  (unsigned long long)t->moved, h->rate_ms, h->least_rate) :
-			     t->is_late ? str_fmt("not done after %u ms", c->total_ms) :
-					  str_fmt("not a byte for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
+			     t->is_late ? str_fmt("not finished after %u ms", c->total_ms) :
+					  str_fmt("no data for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
 	t->layer = "http";
 	fail_call(t, E_TIMEOUT, why);
 }
@@ -138,10 +138,10 @@ static bool keep_reply(struct transfer *t, const char *data, size_t len)
 	}
 	auto_str char *url = http_url_shown(c->url);
 	if (promised >= 0)
-		err_set(&c->err, E_TOO_LARGE, "%s: the reply has %lld bytes, at most %zu are right", url,
+		err_set(&c->err, E_TOO_LARGE, "%s: the reply has %lld bytes, at most %zu are allowed", url,
 			(long long)promised, c->max);
 	else
-		err_set(&c->err, E_TOO_LARGE, "%s: the reply is larger than the %zu bytes that are right", url, c->max);
+		err_set(&c->err, E_TOO_LARGE, "%s: the reply is larger than the %zu bytes allowed", url, c->max);
 	return false;
 }
 
@@ -385,7 +385,7 @@ static void finish_transfer(struct transfer *t)
 		return;
 	auto_str char *url = http_url_shown(t->url);
 	log_debug("%s %s: status %ld, %ld ms%s%s%s%s", call->method ? call->method : "GET", url, call->status,
-		  clock_ms() - t->start_ms, t->proxy ? ", by a proxy" : "", t->redirects ? ", redirected" : "",
+		  clock_ms() - t->start_ms, t->proxy ? ", through a proxy" : "", t->redirects ? ", redirected" : "",
 		  call->err.code ? ": " : "", call->err.text);
 }
 
@@ -401,7 +401,7 @@ static int refuse_redirect(struct transfer *t, const char *to, const char *why)
 {
 	struct http_call *c = t->call;
 	auto_str char *from = http_url_shown(c->url), *shown = http_url_shown(to);
-	return err_set(&c->err, E_NETWORK, "%s: redirected to %s, %s", from, shown, why);
+	return err_set(&c->err, E_NETWORK, "%s: redirected to %s: %s", from, shown, why);
 }
 
 // Aims at the next place. 1 = may go there, 0 = the reply is no redirect.
@@ -412,15 +412,15 @@ static int follow_redirect(struct transfer *t)
 		return 0;
 	struct http_origin to = { 0 };
 	if (t->redirects++ == REDIRECTS)
-		return refuse_redirect(t, place, "and that is one time too many");
+		return refuse_redirect(t, place, "too many redirects");
 	if (!http_origin_of(place, &to))
-		return refuse_redirect(t, place, "which is neither http nor https");
+		return refuse_redirect(t, place, "not an http or https address");
 	bool is_weaker = str_eq(t->origin.scheme, "https") && str_eq(to.scheme, "http");
 	t->is_elsewhere = t->is_elsewhere || !http_origin_is(&t->origin, &to);
 	http_origin_done(&t->origin);
 	t->origin = to;
 	if (is_weaker)
-		return refuse_redirect(t, place, "from https to plain http, which is not followed");
+		return refuse_redirect(t, place, "redirects from https to plain http are not followed");
 	free(t->url);
 	t->url = str_dup(place);
 	return 1;
@@ -556,7 +556,7 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 	if (!http_origin_of(call->url, &t->origin)) {
 		auto_str char *shown = http_url_shown(call->url);
 		transfer_free(t);
-		return err_set(err, E_USAGE, "'%s' is no http or https address", shown);
+		return err_set(err, E_USAGE, "'%s' is not an http or https address", shown);
 	}
 	t->start_ms = clock_ms();
 	t->next = h->transfers;

@@ -17,7 +17,7 @@ void *__wrap_dlopen(const char *file, int mode);
 
 int http_lib_load(struct err *err)
 {
-	return err_set(err, E_NOT_FOUND, "kmodsmith-static has no remote sources; the other build has them");
+	return err_set(err, E_NOT_FOUND, "kmodsmith-static has no remote sources; use the normal build");
 }
 
 int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret)

@@ -52,7 +52,8 @@ static int add_ca_file(struct http_tls *tls, const char *path, struct err *err)
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode);
 	if (st.st_size > FILE_MAX)
-		return err_set(err, E_TLS, "'%s' has %lld bytes: that is no certificate", path, (long long)st.st_size);
+		return err_set(err, E_TLS, "'%s' has %lld bytes: too large for a certificate", path,
+			       (long long)st.st_size);
 	if (file_read(fd, path, &text, &len, err) < 0)
 		return -1;
 	add_pem(tls, text, len);
@@ -81,7 +82,7 @@ int http_tls_add(const char *path, struct http_tls **tls, struct err *err)
 	if (r > 0)
 		r = add_ca_directory(*tls, path, err);
 	if (r == 0 && (*tls)->count == before)
-		r = err_set(err, E_TLS, "'%s' holds no certificate in PEM form", path);
+		r = err_set(err, E_TLS, "'%s' has no PEM certificate", path);
 	return r < 0 ? err_wrap(err, "certificate authorities") : 0;
 }
 
@@ -90,7 +91,7 @@ int http_tls_only(const char *pem, struct http_tls **tls, struct err *err)
 	*tls = mem_alloc(sizeof(**tls));
 	(*tls)->is_only = true;
 	add_pem(*tls, pem, strlen(pem));
-	return (*tls)->count ? 0 : err_set(err, E_TLS, "the certificate authority that was given is none in PEM form");
+	return (*tls)->count ? 0 : err_set(err, E_TLS, "the given certificate authority is not a PEM certificate");
 }
 
 static int transfer_index(void)

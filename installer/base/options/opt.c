@@ -131,7 +131,7 @@ static int set_flag(const struct opt *o, const char *text, bool *ret, struct err
 			return 0;
 		}
 	}
-	return err_set(err, E_USAGE, "%s: '%s' is neither yes nor no", o->name, text);
+	return err_set(err, E_USAGE, "%s: '%s' is not yes or no", o->name, text);
 }
 
 static int set_value(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
@@ -157,7 +157,7 @@ static int set_value(struct parse *p, size_t i, const char *text, enum opt_sourc
 		break;
 	case OPT_UINT:
 		if (!str_u64(text, 10, &number) || number > UINT_MAX)
-			return err_set(err, E_USAGE, "%s: '%s' is no whole number", o->name, text);
+			return err_set(err, E_USAGE, "%s: '%s' is not a whole number", o->name, text);
 		*(unsigned *)at = (unsigned)number;
 		break;
 	}
@@ -169,7 +169,7 @@ static int config_line(struct parse *p, const struct opt_input *in, char *line, 
 {
 	char *equals = strchr(line, '=');
 	if (!equals)
-		return err_set(err, E_CONFIG, "'%s' is not KEY = VALUE", line);
+		return err_set(err, E_CONFIG, "'%s' is not of the form KEY = VALUE", line);
 	*equals = '\0';
 	const char *key = str_trim(line), *value = str_trim(equals + 1);
 	for (size_t i = 0; i < p->count; i++) {

@@ -102,7 +102,7 @@ int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out,
 {
 	auto_fd int out = memfd_create("kmodsmith-output", MFD_CLOEXEC);
 	if (out < 0)
-		return err_set(err, errno, "memory for the output of 'kmodsmith %s'", words->args.items[0]);
+		return err_set(err, errno, "allocate memory for the output of 'kmodsmith %s'", words->args.items[0]);
 	if (spawn_self(words, out, ret, err) < 0)
 		return -1;
 	*ret_out = TAKE_FD(out);

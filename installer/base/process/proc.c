@@ -165,7 +165,7 @@ static void tell_end(const struct proc *proc, const struct proc_end *end, long m
 	if (end->is_timed_out)
 		log_debug("'%s' did not end in time, %ld ms", proc->argv[0], ms);
 	else if (end->signal)
-		log_debug("'%s' was ended by signal %d, %ld ms", proc->argv[0], end->signal, ms);
+		log_debug("'%s' was killed by signal %d, %ld ms", proc->argv[0], end->signal, ms);
 	else
 		log_debug("'%s' ended with status %d, %ld ms", proc->argv[0], end->status, ms);
 }
@@ -204,7 +204,7 @@ int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err)
 	if (ret->is_timed_out)
 		return err_set(err, E_SYSTEM, "'%s' did not end within %d ms: %s", name, proc->timeout_ms, last);
 	if (ret->signal)
-		return err_set(err, E_SYSTEM, "'%s' was ended by signal %d: %s", name, ret->signal, last);
+		return err_set(err, E_SYSTEM, "'%s' was killed by signal %d: %s", name, ret->signal, last);
 	return err_set(err, E_SYSTEM, "'%s' failed with status %d: %s", name, ret->status, last);
 }
 

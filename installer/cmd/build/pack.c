@@ -107,7 +107,7 @@ static int open_headers_tree(const struct values *v, struct pack_job *p, struct 
 	if (!found.count || strv_has(&found, v->kernel))
 		return -1;
 	auto_str char *text = strv_join(&found, ", ");
-	return err_set(err, E_HEADERS_MISMATCH, "the files are for kernel %s, %s was requested", text, v->kernel);
+	return err_set(err, E_HEADERS_MISMATCH, "the files are for kernel %s, expected %s", text, v->kernel);
 }
 
 static int pack_headers(const struct values *v, struct pack_job *p, struct err *err)
