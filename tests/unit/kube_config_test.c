@@ -62,7 +62,7 @@ static void test_files(void **state)
 		  "is not in PEM form" },
 		{ NULL, "clusters: &a [*a]\n", "aliases are not supported" },
 		{ NULL, "kind: Config\n", "line 12: a key occurs twice" },
-		{ NULL, "users: {\n", "is not YAML" },
+		{ NULL, "users: {\n", "not valid YAML" },
 		{ NULL, "---\na: b\n", "more than one document" },
 	};
 	auto_folder struct folder folder;

@@ -167,7 +167,7 @@ static void test_policies_that_are_none(void **state)
 		const char *text, *message;
 		int code;
 	} rows[] = {
-		{ "", "is not JSON", E_CONFIG },
+		{ "", "not valid JSON", E_CONFIG },
 		{ "[]", "no list \"sources\"", E_CONFIG },
 		{ "{}", "no list \"sources\"", E_CONFIG },
 		{ "{\"sources\":{}}", "no list \"sources\"", E_CONFIG },
