@@ -117,16 +117,16 @@ const struct cmd *const commands[] = {
 // clang-format on
 
 const struct group groups[] = {
-	{ "store", "the packages that this machine keeps: look, verify, clean up, pin" },
-	{ "pack", "what a site offers beside packages" },
-	{ "peermem", "the module of GPUDirect RDMA, beside a driver that is ready" },
+	{ "store", "the packages stored on this machine: list, verify, clean up, pin" },
+	{ "pack", "content that a site publishes beside packages" },
+	{ "peermem", "GPUDirect RDMA's module, once the driver is ready" },
 	{ "driver-manager", "the init container of the GPU Operator's driver pods" },
 	{ "bundle", "packages for a site without a network, in one file" },
-	{ "trust", "whose packages this machine takes" },
-	{ "dtk", "a compile in OpenShift's driver toolkit, in another container" },
-	{ "net", "the way to remote sources" },
-	{ "cdi", "GPUs for containers, without a toolkit" },
-	{ "cdi-hook", "what a container runtime calls for it" },
-	{ "rollout", "a cluster from one driver to the next, a few nodes at a time" },
+	{ "trust", "whose packages this machine accepts" },
+	{ "dtk", "compile in OpenShift's driver toolkit container" },
+	{ "net", "the network path to remote sources" },
+	{ "cdi", "GPUs for containers, without NVIDIA's toolkit" },
+	{ "cdi-hook", "hooks that a container runtime calls" },
+	{ "rollout", "moves a cluster to another driver, a few nodes at a time" },
 	{ 0 },
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names that the program is called by, and the way into its commands; no decision is made here.
+// The names that the program is called by, and the dispatch to its commands.
 #include "base/process/launch.h"
 #include "cmd/common/common.h"
 #include "cmd/common/entry.h"
@@ -30,7 +30,7 @@ static const struct program {
 
 int main(int argc, char **argv)
 {
-	umask(022); // what others read must be readable for them; what they must not is made with a mode that says so
+	umask(022); // public files must be readable for others; private ones are made with their own mode
 	if (argc > 1 && str_eq(argv[1], SANDBOX_ARG))
 		return sandbox_main(argc, argv);
 	if (argc > 1 && str_eq(argv[1], LAUNCH_ARG))

@@ -51,7 +51,7 @@ struct build_outcome {
 // E_BUILD_TIMEOUT. On failure output is as it was.
 int build_run(const struct build_request *request, struct build_outcome *ret, struct err *err);
 // What build_run would report, as far as it is known before a compiler runs: the inputs, and every refusal that needs
-// no compile. Of the request, what is about the compile itself is not used.
+// no compile. The parts of the request about the compile itself are not used.
 int build_preflight(const struct build_request *request, struct build_outcome *ret, struct err *err);
 void build_outcome_free(struct build_outcome *done);
 #define auto_build_outcome __attribute__((cleanup(build_outcome_free)))

@@ -11,7 +11,7 @@
 
 #define DIR "objects"
 #define LOCK ".lock"
-// On a full disk ccache goes on without keeping anything, but fills it to the last byte first.
+// On a full disk ccache works without keeping anything, but fills the disk to the last byte first.
 #define ROOM_BYTES ((uint64_t)256 << 20)
 enum { MOST_LOG = 4 << 20 };
 

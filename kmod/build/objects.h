@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Objects of earlier compiles, kept by ccache where the machine (or the builder image) has it: a build that was killed
-// goes on (R-H2), and one that is made again costs next to nothing.
+// resumes (R-H2), and a repeated one costs next to nothing.
 //
-// ccache runs in the sandbox, so what a source runs there can leave any object under any name. Each combination of
+// ccache runs in the sandbox, so code of the source can leave any object under any name. Each combination of
 // source, kernel tree, compiler and variables therefore has a directory of its own, and the sandbox sees no other one:
-// what a compile leaves behind, only the same compile ever takes. The configuration is the environment's; no file is
+// only the same compile reuses the objects of a compile. The configuration is the environment's; no file is
 // read.
 #pragma once
 #include "base/file/digest.h"
@@ -23,7 +23,7 @@ enum { OBJECTS_KEPT = 4 }; // directories, those that were used last
 		("CCACHE_STATSLOG=" SANDBOX_WORK "/" OBJECTS_LOG)
 
 // The directory of objects in cache for the compile of this digest, and a lock that keeps it ours until it is closed.
-// ROOT_NONE and -1 when there is no ccache, the directory cannot be made, or the same is being compiled beside us.
+// ROOT_NONE and -1 when there is no ccache, the directory cannot be made, or another process compiles the same.
 void objects_open(const struct root *cache, const char *digest, const struct toolchain *tools, struct root *ret,
 		  int *ret_lock);
 // How many compiles of the job's make were answered from the cache.

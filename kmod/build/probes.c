@@ -383,7 +383,7 @@ int probes_start(struct probes *p, const struct root *cache, const struct root *
 			0755, err);
 }
 
-// Of the child's making: no more of it than an answer may have. Lines that conftest.sh makes, or it is no answer.
+// Written by the child, so its size is limited, and it must consist of lines that conftest.sh writes.
 static char *read_answer(const struct root *job, const char *path)
 {
 	struct err ignored;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVIDIA's conftest was told before (R-B4). Its 300 to 400 probes, each a compile or more, take a third of a
-// build, and a build that goes on after a kill (R-H2), or is made again, need not ask them again.
+// Earlier answers to NVIDIA's conftest (R-B4). Its 300 to 400 probes, each a compile or more, take a third of a build,
+// and a build that resumes after a kill (R-H2), or is repeated, need not ask them again.
 //
-// An answer depends on nothing but the kernel's tree, the compiler, its flags and the text of the probe itself. But it
-// is the source's own Makefile that asks, and could put another answer in its place: so answers are of one source, and
-// what one source says nobody else believes.
+// An answer depends only on the kernel's tree, the compiler, its flags and the text of the probe itself. But the
+// source's own Makefile asks, and could fake the answer: so answers belong to one source, and no other source uses
+// them.
 //
 // One file for each (tree digest, source digest, compiler, make's variables, what all probes of this conftest.sh
 // share), named by the digest of these; in it, each answer under the digest of the probe's own text. The file is
-// replaced whole, ends with a digest of itself, and is ignored when that is wrong: an answer can be missing, never
-// another one. In the sandbox a script stands in place of conftest.sh (ask.sh); what it learns is taken over by the
-// parent, bit by bit.
+// replaced whole, ends with a digest of itself, and is ignored when that is wrong: an answer can be missing, but never
+// wrong. In the sandbox a script (ask.sh) replaces conftest.sh; the parent collects its answers bit by bit.
 #pragma once
 #include "kmod/kernel_tree/tree.h"
 
@@ -30,8 +29,8 @@ struct probes {
 	long saved_ms;
 };
 
-// NVIDIA's Kbuild makes the flags of its probes anew for each of them, which starts the compiler three times; here,
-// once for all, when the first is asked. Of a source without probes nothing is changed.
+// NVIDIA's Kbuild computes the flags of its probes again for each of them, which starts the compiler three times; this
+// computes them once, for the first probe. A source without probes is not changed.
 int probes_flags_once(const struct root *source, struct err *err);
 // Sum of a kernel's tree: all that its directories hold.
 int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err);
@@ -39,7 +38,7 @@ int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *e
 // variables. 0 = done, or there is no conftest.sh of a known form: then every probe is compiled, and nothing is kept.
 int probes_start(struct probes *p, const struct root *cache, const struct root *job, const char *tree_digest,
 		 const char *what, struct err *err);
-// Keep what was answered so far; at most once a second unless is_last. What cannot be kept is not.
+// Keep the answers so far; at most once a second unless is_last. A failure to keep them is ignored.
 void probes_save(struct probes *p, bool is_last);
 // How many were answered from the cache, how many by the compiler.
 void probes_count(const struct probes *p, size_t *ret_kept, size_t *ret_asked);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which compiler a kernel or a module was made with, told from texts: the first line of `cc --version`,
+// Which compiler a kernel or a module was built with, read from texts: the first line of `cc --version`,
 // CONFIG_CC_VERSION_TEXT, a kernel's banner, a string of .comment. Nothing is run.
 #pragma once
 #include <stdbool.h>

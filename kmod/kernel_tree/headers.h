@@ -11,11 +11,11 @@ enum headers_kind {
 	HEADERS_ROOT,  // a root that has the tree installed: the host's files
 	HEADERS_FILES, // package files that were given
 	HEADERS_STORE, // what the header store holds already
-	HEADERS_OFFER, // somebody who may bring them into the store
+	HEADERS_OFFER, // a callback that may bring them into the store
 };
 
-// Brings the tree of release into the store, as the directory that ret_digest names. It may say any release's: the tree
-// is looked at afterwards, as every other is.
+// Brings the tree of release into the store, as the directory that ret_digest names. It may name any release: the tree
+// is checked afterwards, like every other.
 struct headers_offer {
 	int (*bring)(void *ctx, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		     struct err *err);

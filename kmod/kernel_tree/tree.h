@@ -26,8 +26,8 @@ struct tree {
 
 // Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may
 // be absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line
-// of their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what is missing in half a
-// tree; E_HEADERS_MISMATCH names the wanted and the found release (R-A6).
+// of their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what an incomplete tree
+// lacks; E_HEADERS_MISMATCH names the wanted and the found release (R-A6).
 int tree_open(const struct root *root, const char *release, struct tree *ret, struct err *err);
 void tree_done(struct tree *tree);
 #define auto_tree __attribute__((cleanup(tree_done)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that the kernel may never come back from take their caller with them, so the caller is a child process that
-// makes this one call and may have to be left behind.
+// Calls from which the kernel may never return block their caller for ever, so the caller is a child process that makes
+// this one call and may have to be left behind.
 #pragma once
 #include "base/core/err.h"
 

@@ -189,7 +189,7 @@ static int unload_call(const void *ctx)
 	return c->sys->module_unload(c->sys, c->name) < 0 ? errno : 0;
 }
 
-// A module whose exit function hangs takes its caller with it.
+// A module whose exit function hangs blocks its caller for ever.
 static int unload_in_child(const struct sys *sys, const struct root *kern, const char *name, int timeout_ms,
 			   struct err *err)
 {

@@ -14,7 +14,7 @@ struct reason {
 };
 
 static const struct reason reasons[] = {
-	// The driver tells of every GPU that it gave up, then that none is left: the first says more.
+	// The driver logs each GPU that it gives up, then that none is left: the first line says more.
 	{ ENODEV, "already bound to", E_BOUND, "another driver owns the GPU" },
 	{ ENODEV, "is not supported by open", E_UNSUPPORTED_GPU, "the open modules do not support the GPU" },
 	{ ENODEV, "is not supported by the", E_UNSUPPORTED_GPU, "this driver release does not support the GPU" },

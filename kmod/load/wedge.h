@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A load or unload that the kernel does not come back from: the call is made by a child process with a deadline, and
-// what became of it is told with the kernel's own words.
+// A load or unload from which the kernel does not return: a child process makes the call with a deadline, and errors
+// quote the kernel's own log.
 #pragma once
 #include "base/file/root.h"
 
@@ -18,9 +18,9 @@ struct module_call {
 };
 
 // 0 = the call came back with *ret_error (an errno, 0 = done). E_WEDGED: it did not in time, and the child that
-// nothing may be able to end is left behind; or the kernel oopsed in it. Then nothing may be loaded or unloaded any
-// more in that boot: a module whose start oopsed stays half-made for ever, and whoever loads it again waits for it. A
-// child that somebody else killed (for lack of memory) is EINTR. lines: what the kernel logged meanwhile is added.
+// nothing may be able to end is left behind; or the kernel oopsed in it. Then nothing may be loaded or unloaded
+// until the next boot: a module whose start oopsed stays half-initialised for ever, and another load of it waits for
+// it. A child that was killed otherwise (for lack of memory) is EINTR. lines: what the kernel logged meanwhile is added.
 int wedge_guard(const struct module_call *c, struct strv *lines, int *ret_error, struct err *err);
 
 // E_WEDGED in words, pure: what happened, the text of proc/PID/stack (NULL = it could not be read) and the kernel's

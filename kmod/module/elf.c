@@ -175,7 +175,7 @@ static int read_modinfo(struct module *m, const struct sections *s, struct err *
 	return 0;
 }
 
-// Every object leaves a string. What is no string says nothing.
+// Every object leaves a string; anything else is ignored.
 static void read_comment(struct module *m, const struct sections *s)
 {
 	enum { MOST = 16 };
@@ -329,7 +329,7 @@ static int mark_namespace(const struct module *m, const struct sections *s, cons
 	return 0;
 }
 
-// For whom an export is: which table it is in, or (7.x) a byte of its own.
+// Whether an export is GPL-only: its table says so, or (7.x) a byte of its own.
 static int mark_flags(const struct module *m, const struct sections *s, const struct mark *mark, struct symver *ret,
 		      struct err *err)
 {

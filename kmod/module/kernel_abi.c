@@ -254,7 +254,7 @@ static int add_module_symbols(struct symvers *sv, const struct root *host, const
 	return 0;
 }
 
-// An image in another format (arm64, a unified kernel image) is no damage: less is known then.
+// An image in another format (arm64, a unified kernel image) is not an error: less is known then.
 static int read_abi_image(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
 {
 	static const char *const paths[] = { "lib/modules/%s/vmlinuz", "usr/lib/modules/%s/vmlinuz",
@@ -275,7 +275,7 @@ static int read_abi_image(struct kernel_abi *abi, const struct root *host, const
 	return add_module_symbols(abi->symvers, host, abi->release, err) < 0 ? -1 : 1;
 }
 
-// Whose a kernel is that does not run, where headers told the rest. An image that cannot be read tells nothing.
+// The banner of a kernel that is not running, from its image; headers do not have it. An unreadable image is ignored.
 static void read_abi_banner(struct kernel_abi *abi, const struct root *host)
 {
 	struct err ignored;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel demands of a module: everything that kmod/module/proof.h compares with.
 //
-// It is put together from what there is: headers, a kernel image, modules of that kernel, a live or recorded machine.
+// It is put together from whatever exists: headers, a kernel image, modules of that kernel, a live or recorded machine.
 // What stays unknown is not compared, and the proof says so.
 #pragma once
 #include "base/file/digest.h"

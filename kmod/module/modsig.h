@@ -46,6 +46,6 @@ int modsig_certs_add(struct certs *certs, const void *data, size_t len, const ch
 size_t modsig_certs_count(const struct certs *certs);
 
 // 1 = signed by one of the certificates, or by a certificate inside the CMS that one of them issued (the kernel
-// builds that chain too; validity dates do not count, as in the kernel). 0 = signed by somebody else.
-// Negative: E_SIGNATURE_BAD, the signature is not of this content; E_SIGNING_REQUIRED, there is no usable signature.
+// builds that chain too; validity dates do not count, as in the kernel). 0 = signed by another key.
+// Negative: E_SIGNATURE_BAD, the signature does not match the content; E_SIGNING_REQUIRED, no usable signature.
 int modsig_verify(const struct modsig *sig, const void *data, const struct certs *certs, struct err *err);

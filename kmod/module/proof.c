@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each check speaks only when nothing before it decided, so that the cheapest reason is the one that is told. The
+// Each check runs only when none before it decided, so that the cheapest reason is reported. The
 // rules and their sources are in the kernel's kernel/module/main.c and version.c.
 #include "kmod/module/proof.h"
 
@@ -52,7 +52,7 @@ static const char *vermagic_tail(const char *vermagic)
 	return vermagic + strcspn(vermagic, " ");
 }
 
-// What is merely believed of its own kernel has to be known of another one.
+// A module is trusted to fit its own kernel where nothing is known, but never another kernel.
 static void not_compared(struct check *c, const char *fmt, ...) PRINTF(2, 3);
 static void not_compared(struct check *c, const char *fmt, ...)
 {

@@ -128,8 +128,8 @@ static void set_limit(__rlimit_resource_t resource, rlim_t most)
 
 static const rlim_t GIB = (rlim_t)1 << 30;
 
-// Signals from outside of the pid namespace reach its first process; but what was set before the uid changed is lost,
-// and who died before it was set again is seen by the pipe alone.
+// Signals from outside the pid namespace reach its first process. But the death signal is lost when the uid changes,
+// and only the pipe shows a parent that died before it was set again.
 static void end_with_first_process(const struct jail *jail)
 {
 	struct pollfd pipe = { .fd = jail->alive, .events = POLLIN };
@@ -275,8 +275,8 @@ static int open_shared_dir(const char *path)
 	return fd;
 }
 
-// A compile is the first to go when memory is short, not what runs on the node. Where proc cannot be written it is one
-// of all.
+// When memory is short a compile goes first, before the node's own work. Where proc cannot be written it is like any
+// other process.
 static void be_expendable(void)
 {
 	static const char MOST[] = "1000";
@@ -285,7 +285,7 @@ static void be_expendable(void)
 		return;
 }
 
-// Whoever started this ends the compile by ending.
+// The compile ends when the process that started it ends.
 static void end_with_parent(const struct jail *jail)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)

@@ -122,7 +122,7 @@ static char *absolute_path(const struct root *root)
 	return *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
 }
 
-// Of a path /proc/PID/root/...: the part up to "root", 0 = it is no such path.
+// Of a path /proc/PID/root/...: the part up to "root", 0 = not such a path.
 static size_t foreign_len(const char *path)
 {
 	static const char PROC[] = "/proc/", ROOT[] = "/root/";
@@ -222,7 +222,7 @@ static int run_jailed(const struct sandbox *s, uid_t uid, struct proc_end *ret, 
 		       lines.count ? lines.items[lines.count - 1] : "no reason given");
 }
 
-// What was made is taken back, however it ended: who has no right to write everybody's files has to move and remove it.
+// The files are taken back however it ended: without CAP_DAC_OVERRIDE we could not move or remove them.
 int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 {
 	const struct root *const given[] = { s->work, s->cache };

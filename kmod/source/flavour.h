@@ -10,4 +10,4 @@ enum flavour {
 };
 
 const char *flavour_name(enum flavour flavour);       // "auto", "open", "proprietary"
-bool flavour_parse(const char *s, enum flavour *ret); // those names; false = none of them
+bool flavour_parse(const char *s, enum flavour *ret); // false = not one of those names

@@ -81,7 +81,7 @@ static int check_condition(const struct patch *patch, char *value, const struct 
 	return r < 0 ? err_code(err, E_PATCH) : r;
 }
 
-// One "Key: value" line: 1 = holds or is no condition, 0 = the patch is not for this target.
+// One "Key: value" line: 1 = holds or is not a condition, 0 = the patch is not for this target.
 static int check_header_line(const struct patch *patch, char *line, const struct target *to, struct err *err)
 {
 	char *value = strchr(line, ':');

@@ -40,7 +40,7 @@ static char *find_version(const struct root *root, const char *dir)
 	return len ? str_ndup(at, len) : NULL;
 }
 
-// What the module says of its own licence is the flavour, whatever a distribution calls the directory.
+// The licence that the module declares decides the flavour, whatever a distribution calls the directory.
 static unsigned find_flavour(const struct root *root, const char *dir)
 {
 	static const char *const files[] = { "nvidia/nv-frontend.c", "nvidia/nv.c" };
@@ -219,8 +219,8 @@ static int check_pin(const char *path, const char *wanted, const char *found, st
 	return err_set(err, E_DIGEST, "'%s' has SHA-256 %s, expected %s", path, found, wanted);
 }
 
-// What was pinned is copied before it is hashed: the bytes that were checked are those that are compiled, whoever may
-// write to the file or directory meanwhile. A copy has no name.
+// A pinned source is copied before it is hashed, so that the checked bytes are the compiled ones even if another
+// process writes to the file or directory meanwhile. The copy has no name.
 static int copy_archive(int fd, const char *path, const struct root *work, struct err *err)
 {
 	static const char COPY[] = "pinned.archive";

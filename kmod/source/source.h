@@ -23,8 +23,8 @@ struct source {
 };
 
 // path: as a user typed it. sha256: 64 hex digits it must have, or NULL (E_DIGEST): then it is copied below work first,
-// so that what has the digest is what is compiled. Archives are unpacked below work, under a name made of the digest;
-// the caller removes work when done. E_SOURCE when it is none of the known forms.
+// so that the bytes with that digest are compiled. Archives are unpacked below work, under a name made of the digest;
+// the caller removes work when done. E_SOURCE when it has no known form.
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err);
 // Version and flavours without unpacking everything, for checks that should refuse within a second (recipe_check):
 // of an archive just the beginning is read, so one with two flavours may show only the first. 1 = known, 0 = not that

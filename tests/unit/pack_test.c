@@ -139,7 +139,7 @@ static void a_file_that_shrinks_and_a_full_disk_are_told(void **state)
 	auto_fd int fd = root_create(&f.root, "a", &err), in = root_open(&f.root, "content", O_RDONLY, &err);
 	assert_int_equal(pack_new(fd, "a", false, &p, &err), 0);
 	assert_int_equal(pack_file(p, "a", in, 100, &err), -1);
-	assert_non_null(strstr(err.text, "shorter"));
+	assert_non_null(strstr(err.text, "shrank"));
 	auto_fd int dev = open("/dev/full", O_WRONLY | O_CLOEXEC);
 	assert_int_equal(pack_new(dev, "full", false, &full, &err), 0);
 	int r = pack_data(full, "a", "x", 1, &err);

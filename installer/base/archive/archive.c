@@ -466,7 +466,7 @@ int archive_unpack_stream(const struct archive_stream *from, const char *name, c
 }
 
 // Single members of a plain tar, found once and then read where they lie: the rest is skipped by seeking, so that a
-// bundle of gigabytes costs its headers and what is asked for.
+// bundle of gigabytes costs only its headers and the requested members.
 
 struct archive_member_reader {
 	struct archive *archive;

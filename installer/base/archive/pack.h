@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Write a tar whose bytes depend on nothing but what is put in: owner 0, one time, modes 0644 and 0755, the order of
+// Write a tar whose bytes depend only on its content: owner 0, one time, modes 0644 and 0755, the order of
 // the calls. Plain for bundles, zstd for layers.
 #pragma once
 #include "base/file/digest.h"

@@ -13,7 +13,7 @@ static char *format_date(bool is_http, time_t t)
 	return str_ndup(text, len);
 }
 
-// strptime() takes 31 February and any day of the week: what was read must be written the same.
+// strptime() accepts 31 February and any day of the week, so the date is written back and compared.
 static bool parse_date(bool is_http, const char *text, time_t *ret)
 {
 	struct tm tm = { 0 };

@@ -31,7 +31,7 @@ struct err_info {
 	int code;
 	const char *name;   // "E_ABI"
 	int exit_status;    // of a command that fails with it
-	bool retryable;     // the same call may succeed later without anybody changing anything
+	bool retryable;     // the same call may succeed later without any change
 	const char *reason; // Kubernetes condition reason, metric label
 	const char *text;   // one line: what it means
 	const char *next;   // one line: what to do

@@ -199,8 +199,7 @@ static int refuse_signature(struct cms_verdict *v, const char *why)
 	return 0;
 }
 
-// A revocation list that came after the moment that is asked about, or that nobody has renewed, still names whom it
-// names.
+// A revocation list counts even if it is newer than the moment in question or has expired.
 static int judge_dates(int ok, X509_STORE_CTX *ctx)
 {
 	int why = X509_STORE_CTX_get_error(ctx);

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-struct anchor; // certificates that are believed, and the revocation lists that came with them
+struct anchor; // trusted certificates, and the revocation lists that came with them
 int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err); // E_KEY: no certificate
 void cms_anchor_free(struct anchor *a);
 static inline void anchor_freep(struct anchor **a)
@@ -23,17 +23,17 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 struct cms_verdict {
 	char id[DIGEST_HEX + 1]; // of the signer's key, as key_id()
 	char *subject;           // of its certificate
-	char *why;               // it is not believed; NULL = it is
-	bool is_wrong;           // the content is not what was signed
+	char *why;               // why it is not trusted; NULL = it is
+	bool is_wrong;           // the content does not match the signature
 };
 void cms_verdict_done(struct cms_verdict *v);
 #define auto_cms_verdict __attribute__((cleanup(cms_verdict_done)))
 // The certificate must lead to the anchor at the time now, be in no revocation list, and be made for signing code or
 // for no purpose in particular: an authority that also serves web servers does not make each of them a publisher.
-// 1 = believed, 0 = not: see why.
+// 1 = trusted, 0 = not: see why.
 int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
 	       struct cms_verdict *ret);
-// The same of what was believed and taken at that time: a certificate that has run out since then is no revocation, and
-// revocation lists count whatever their own dates are.
+// The same for content that was trusted and taken at that time: a certificate that has expired since then is not a
+// revocation, and revocation lists count whatever their own dates are.
 int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
 		    struct cms_verdict *ret);

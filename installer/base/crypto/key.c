@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // OpenSSL 3 for keys. Whatever a private key comes from, its public half is written out and read again: what verifies
-// is then always a plain key of OpenSSL's own, and its id does not depend on the form that somebody chose.
+// is then always a plain key of OpenSSL's own, and its id does not depend on the form of the input.
 #define OPENSSL_SUPPRESS_DEPRECATED // engines: Debian 12 has no pkcs11 provider, only the engine
 #include "base/crypto/key.h"
 
@@ -90,7 +90,7 @@ static char *spki(const EVP_PKEY *key, size_t *ret_len)
 	return copy;
 }
 
-// The public half as a key of its own, EC points uncompressed and curves by name: the form that everybody hashes.
+// The public half as a key of its own, EC points uncompressed and curves by name: the usual form to hash.
 static EVP_PKEY *normalize_key(const EVP_PKEY *key)
 {
 	size_t len = 0;

@@ -3,7 +3,7 @@
 // Ed25519, the first two over SHA-256. A public key's id is the SHA-256 of its SubjectPublicKeyInfo in DER; a key that
 // is written in another form (a compressed point, explicit parameters) has the id of the usual one.
 //
-// What cannot be used is E_KEY, and the message says what was found instead. Nothing here ever asks a terminal.
+// An unusable key is E_KEY, and the message says what was found instead. Nothing here ever prompts on a terminal.
 #pragma once
 #include "base/file/digest.h"
 

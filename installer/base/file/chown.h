@@ -7,6 +7,6 @@
 // become it.
 int chown_tree(const struct root *dir, uid_t uid, struct err *err);
 
-// The directory path below dir, made when it is absent, as one that nobody else reads or enters (0700), however an
-// older version left it. E_RIGHTS when it is somebody else's.
+// The directory path below dir, created when it is absent, closed to other users (0700) however an
+// older version left it. E_RIGHTS when another user owns it.
 int chown_private(const struct root *dir, const char *path, struct err *err);

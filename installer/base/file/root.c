@@ -215,7 +215,7 @@ int root_watch(const struct root *root, const char *path, int inotify, uint32_t 
 	return inotify_add_watch(inotify, link, events) < 0 ? root_fail(root, "watch", path, err) : 1;
 }
 
-// Also says why not: a link to nowhere is no directory either.
+// Sets errno: a dangling link is not a directory either.
 static bool is_directory(const struct root *root, const char *path)
 {
 	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -224,7 +224,7 @@ static bool is_directory(const struct root *root, const char *path)
 	return fd >= 0;
 }
 
-// A link is followed inside of the root alone, which is not what who made it may have meant.
+// A link is only followed inside the root, which may not be what its author meant.
 static int root_fail_mkdir(const struct root *root, int dir, const char *name, const char *path, struct err *err)
 {
 	char target[PATH_MAX];

@@ -24,7 +24,7 @@ int root_make(const char *dir, struct root *ret, struct err *err); // as a user 
 int root_sub(const struct root *parent, const char *path, struct root *ret, struct err *err);
 // 1 = we run in a container that sees the machine's processes: *ret is the root of process 1, another directory than
 // our own, in another mount namespace. 0 = our own root is the machine's, or the machine's cannot be seen: a chroot
-// alone and a mount namespace alone are no container.
+// alone or a mount namespace alone is not a container.
 int root_outside(struct root *ret, struct err *err);
 void root_done(struct root *root);
 #define auto_root __attribute__((cleanup(root_done)))

@@ -22,7 +22,7 @@ static void remove_leftover(const struct root *parent, const char *path)
 		root_rmtree(parent, path, &err);
 }
 
-// What a process left behind that was killed: nobody holds its lock.
+// Left behind by processes that were killed: their locks are free.
 static void sweep_leftovers(const struct root *parent)
 {
 	struct err err;

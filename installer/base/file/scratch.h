@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Directories for work that nobody needs when the process is gone: each is locked by its owner, so that what a killed
-// process left behind can be told from what another one still uses, and is removed by the next to come.
+// Directories for work that is useless once the process is gone. Each is locked by its owner, so that the leftovers of
+// a killed process can be told from directories in use; the next process removes them.
 #pragma once
 #include "base/file/root.h"
 
@@ -15,6 +15,6 @@ struct scratch {
 // A new, empty directory .tmp/PURPOSE.N below parent, which must outlive it.
 int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err);
 void scratch_done(struct scratch *s); // removes it
-// It becomes a directory of its parent that stays, whole also after a power cut. 1 = kept, 0 = somebody was faster.
+// It becomes a lasting directory of its parent, complete even after a power cut. 1 = kept, 0 = another one was faster.
 int scratch_keep(struct scratch *s, const char *name, struct err *err);
 #define auto_scratch __attribute__((cleanup(scratch_done)))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A directory and everything below it, however deep: without recursion, and with a handful of open files. Links are
-// never followed, and a directory that somebody moves away meanwhile ends the walk with ESTALE.
+// never followed, and a directory that is moved away meanwhile ends the walk with ESTALE.
 #pragma once
 #include <sys/stat.h>
 
-// Removes dir/name, whatever it is. A mount point in it is EBUSY, and what is mounted there is not entered.
+// Removes dir/name, whatever it is. A mount point in it is EBUSY, and the mount is not entered.
 // 1 = removed, 0 = was absent, -1 = errno says why; what could be removed until then is gone.
 int subtree_remove(int dir, const char *name);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON as it arrives, of which only named parts are kept: of a list of thousands of objects, or of a stream of events
 // without end, one reduced object at a time is in memory. What is kept is JSON again and is read by jansson, strictly;
-// of what is passed over only the nesting is looked at.
+// of skipped parts only the nesting is checked.
 #pragma once
 #include "base/formats/json.h"
 

@@ -19,7 +19,7 @@ static struct { // lib.parser_parse is yaml_parser_parse, and so on
 } lib;
 
 #ifdef KMODSMITH_STATIC
-static int load_libyaml(struct err *err) // see base/http/http_lib.c: this build has nobody to be a client of
+static int load_libyaml(struct err *err) // see base/http/http_lib.c: this build has no clients
 {
 	return err_set(err, E_NOT_FOUND, "kmodsmith-static cannot read YAML; use the normal build");
 }
@@ -47,7 +47,7 @@ static int load_libyaml(struct err *err)
 struct reader {
 	yaml_parser_t parser;
 	yaml_event_t event;
-	const char *name; // NULL = whoever asks says it
+	const char *name; // NULL = the caller adds it
 	bool has_numbers;
 	unsigned depth;
 };

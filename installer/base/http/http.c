@@ -58,7 +58,7 @@ static const char *layer_of(const struct transfer *t, const char *layer)
 	long connected = 0;
 	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
 	layer = layer ? layer : layer_reached(t->easy);
-	// What could not be looked up or connected to is the proxy where there is one.
+	// With a proxy, failed lookups and connections are those of the proxy.
 	if (t->proxy && (connected >= 300 || str_eq(layer, "dns") || str_eq(layer, "tcp")))
 		return "proxy";
 	return layer;
@@ -117,7 +117,7 @@ static void append_reply(struct http_call *c, const char *data, size_t len)
 	c->reply[c->reply_len] = '\0';
 }
 
-// The connection stays usable when an error's text is read to its end, so a longer one is read too, up to a bound.
+// Reading an error's text to its end keeps the connection usable, so a longer one is read too, up to a limit.
 static bool keep_error(struct transfer *t, const char *data, size_t len)
 {
 	size_t room = ERROR_KEPT - t->call->reply_len, kept = len < room ? len : room;
@@ -271,7 +271,7 @@ static void set_request_headers(struct transfer *t)
 {
 	const struct strv *given = t->call->headers;
 	curl.slist_free_all(t->headers);
-	// The one would cost a second where a server ignores it, the other is a guess.
+	// Expect costs a second where a server ignores it, and curl only guesses the Content-Type.
 	t->headers = curl.slist_append(NULL, "Expect:");
 	bool has_type = false;
 	for (size_t i = 0; given && i < given->count; i++) {
@@ -324,11 +324,11 @@ static void set_connection(struct transfer *t)
 	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
 	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
-	// A peer that is gone without a word ends what waits for it, a watch above all, within two minutes.
+	// A peer that vanishes silently ends the calls that wait for it, watches above all, within two minutes.
 	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
 	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 30L);
 	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 10L);
-	// A name that nobody answers for is waited for in a thread; ending the call must not wait for it too.
+	// A thread waits for a name server that does not answer; ending the call must not wait for it too.
 	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
 	if (t->http->is_http1)
 		curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
@@ -404,7 +404,7 @@ static int refuse_redirect(struct transfer *t, const char *to, const char *why)
 	return err_set(&c->err, E_NETWORK, "%s: redirected to %s: %s", from, shown, why);
 }
 
-// Aims at the next place. 1 = may go there, 0 = the reply is no redirect.
+// Prepares the request to the new address. 1 = may go there, 0 = the reply is not a redirect.
 static int follow_redirect(struct transfer *t)
 {
 	char *place = NULL;
@@ -431,8 +431,7 @@ static long stall_limit(const struct transfer *t)
 	return t->call->stall_ms ? t->call->stall_ms : t->http->stall_ms;
 }
 
-// A connection has its own deadline; from then on each byte gives a new one, and all of them together must come quick
-// enough.
+// Connecting has its own deadline; after that each byte extends it, and all together must come fast enough.
 static bool is_stalled(struct transfer *t, long now)
 {
 	const struct http *h = t->http;
@@ -452,7 +451,7 @@ static bool is_stalled(struct transfer *t, long now)
 	return t->is_late || now - t->last_ms > stall_limit(t);
 }
 
-// Moves everything on without waiting. 1 = a call is done.
+// Advances all calls without waiting. 1 = a call is done.
 static int advance_transfers(struct http *h, struct err *err)
 {
 	int running = 0, left = 0, r = 0;
@@ -490,7 +489,7 @@ static int advance_transfers(struct http *h, struct err *err)
 	return r;
 }
 
-// Not beyond the next deadline.
+// Waits no longer than the next deadline.
 static int wait_bound(const struct http *h, int wait_ms)
 {
 	long now = clock_ms();

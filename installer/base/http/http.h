@@ -3,9 +3,9 @@
 //
 // Proxies come from the options or the environment (http_proxy, https_proxy, all_proxy, no_proxy in both spellings;
 // CIDR and host:port in no_proxy). TLS uses the system's authorities and those of the options. Redirects are followed,
-// and credentials never go to another host, port or scheme. Deadlines: connect, a stall without a byte, and a rate that
-// keeps who sends a byte now and then from being waited for; there is no limit on the whole unless a call asks for one,
-// because a slow mirror that makes progress is right to go on.
+// and credentials never go to another host, port or scheme. Deadlines: connect, a stall without data, and a minimum
+// rate against servers that send a byte now and then. The total time is unlimited unless a call asks for a limit,
+// because a slow mirror that makes progress should go on.
 // Connections are kept and used again.
 #pragma once
 #include "base/core/err.h"
@@ -19,14 +19,14 @@ struct http_options {
 	unsigned least_rate;  // bytes a second that a transfer moves in each rate_ms; 0 = any, as for an event stream
 	unsigned rate_ms;     // 0 = 60000
 	// For a service with an authority of its own. PEM texts, borrowed until http_new() returns.
-	const char *authorities;       // the only ones that are believed, not the system's; NULL = the system's and ca
-	const char *certificate, *key; // of the client; never shown to another origin than the call's; NULL = none
-	bool is_http1;                 // one call a connection at a time: one that hangs takes no other with it
+	const char *authorities;       // the only trusted ones, not the system's; NULL = the system's and ca
+	const char *certificate, *key; // of the client; never sent to another origin than the call's; NULL = none
+	bool is_http1;                 // one call per connection, so that one that hangs blocks no other
 };
 
 struct http;
-int http_new(const struct http_options *options, struct http **ret, struct err *err); // E_TLS: a CA that is none
-// More authorities, like options.ca; before the first call. E_TLS: there are none in it, and all stays as it was.
+int http_new(const struct http_options *options, struct http **ret, struct err *err); // E_TLS: an invalid CA
+// More authorities, like options.ca; before the first call. E_TLS: the file has none, and nothing changes.
 int http_trust(struct http *h, const char *path, struct err *err);
 void http_free(struct http *h);
 static inline void http_freep(struct http **h)
@@ -36,7 +36,7 @@ static inline void http_freep(struct http **h)
 #define auto_http __attribute__((cleanup(http_freep)))
 
 struct http_call {
-	// What is asked. All borrowed until http_end(), but the credentials, which are copied.
+	// The request. All borrowed until http_end(), except the credentials, which are copied.
 	const char *method; // NULL = GET
 	const char *url;
 	const struct strv *headers;  // "Accept: X"; NULL = none
@@ -51,7 +51,7 @@ struct http_call {
 	// Bytes of a 2xx reply as they arrive; negative with err ends the call. status is set. NULL = kept in reply.
 	int (*sink)(struct http_call *call, const void *data, size_t len, struct err *err);
 	void *ctx;
-	// What came back.
+	// The result.
 	bool is_done;
 	// .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
 	struct err err;
@@ -63,7 +63,8 @@ struct http_call {
 	void *own;
 };
 int http_begin(struct http *h, struct http_call *call, struct err *err);
-int http_step(struct http *h, int wait_ms, struct err *err); // moves every call on, waiting for events at most so long
+int http_step(struct http *h, int wait_ms,
+	      struct err *err); // advances every call, waiting at most that long for events
 int http_run(struct http *h, struct http_call *call,
 	     struct err *err); // begin and step until done; fails with call->err
 // A header of the last reply (not of a redirect), NULL = absent; borrowed until http_end.
@@ -71,7 +72,7 @@ const char *http_header(const struct http_call *call, const char *name);
 const char *http_header_at(const struct http_call *call, const char *name, size_t i); // one of several of that name
 void http_end(struct http_call *call); // whether it began or not, is done or not
 #define auto_http_call __attribute__((cleanup(http_end)))
-// A status that is no success as an error: E_AUTH (401, 403, 407), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx),
+// An unsuccessful status as an error: E_AUTH (401, 403, 407), E_NOT_FOUND (404, 410), E_SERVER (429, 5xx),
 // E_NETWORK (others). The message has the URL without credentials, and the first words of the reply. Always -1.
 int http_status_error(const struct http_call *call, struct err *err);
 char *http_escape(const char *s); // percent-encoded, for a query

@@ -7,9 +7,9 @@
 struct http_lib curl;
 
 #ifdef KMODSMITH_STATIC
-// The build for foreign roots (`make static`) asks nobody and loads no code of the place where it runs. What libcrypto
-// has for names, providers and engines ends here (ld --wrap): glibc's own would want the files of the very glibc that
-// it was linked from.
+// The build for foreign roots (`make static`) makes no requests and loads no code from the machine that it runs on.
+// libcrypto's calls for names, providers and engines end here (ld --wrap): glibc's own would need the files of the very
+// glibc that it was linked with.
 int __wrap_getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **ret);
 void __wrap_freeaddrinfo(struct addrinfo *list);
 struct hostent *__wrap_gethostbyname(const char *name);

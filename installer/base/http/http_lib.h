@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcurl, loaded when the first remote source is asked. With its some 25 libraries it costs a start 3 ms, and the
-// starts that count (the requested driver is loaded, a probe, a status) ask nobody.
+// libcurl, loaded with the first request. With its 25 or so libraries it costs a start 3 ms, and the starts that matter
+// (the requested driver is loaded, a probe, a status) make no request.
 #pragma once
 #include "base/core/err.h"
 
@@ -39,4 +39,4 @@ struct http_lib { // curl.easy_init is curl_easy_init, and so on
 };
 extern struct http_lib curl;
 
-int http_lib_load(struct err *err); // once; 0, or why it cannot be had
+int http_lib_load(struct err *err); // once; 0, or why it cannot be loaded

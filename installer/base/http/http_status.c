@@ -4,7 +4,7 @@
 
 #include <ctype.h>
 
-// What a reply says, on one line; an HTML page or binary data does no harm.
+// The beginning of a reply on one line; HTML and binary data do no harm.
 static char *first_words(const struct http_call *c)
 {
 	enum { WORDS = 160 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificate authorities besides the system's, or in their place. libcurl's own options replace what the system
-// trusts, so they are added to the store of each connection. The issuer of a server's certificate is noted on the way,
-// for messages: when it is refused, that name is what somebody behind an intercepting proxy needs to know.
+// trusts, so they are added to the store of each connection. The issuer of a server's certificate is noted for
+// messages: behind an intercepting proxy that name explains why the certificate is refused.
 #include "base/http/http_internal.h"
 
 #include "base/file/file.h"
@@ -15,7 +15,7 @@
 struct http_tls {
 	X509 **items;
 	size_t count;
-	bool is_only; // the system's are not believed
+	bool is_only; // the system's are not trusted
 };
 
 void http_tls_free(struct http_tls *tls)
@@ -37,7 +37,7 @@ static void add_pem(struct http_tls *tls, const char *text, size_t len)
 	BIO_free(in);
 }
 
-// What is no regular file (a directory, a link to nowhere) is passed over. 1 = it is a directory.
+// Skips anything but a regular file (a directory, a dangling link). 1 = it is a directory.
 static int add_ca_file(struct http_tls *tls, const char *path, struct err *err)
 {
 	enum { FILE_MAX = 16 << 20 };

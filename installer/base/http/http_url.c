@@ -3,7 +3,7 @@
 
 #include <strings.h>
 
-// NULL where there is no libcurl: then nothing is an address.
+// NULL without libcurl: then nothing is an address.
 static CURLU *url_handle(void)
 {
 	struct err ignored;
@@ -108,7 +108,7 @@ char *http_join(const char *base, const char *reference)
 char *http_escape(const char *s)
 {
 	struct err ignored;
-	if (http_lib_load(&ignored) < 0) // then nobody is asked, either
+	if (http_lib_load(&ignored) < 0) // then there are no requests either
 		return str_dup(s);
 	char *text = curl.easy_escape(NULL, s, 0);
 	if (!text)

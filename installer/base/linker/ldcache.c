@@ -212,7 +212,7 @@ int ldcache_links(const struct root *root, const struct strv *dirs, struct err *
 	return 0;
 }
 
-// A link is found by its own name, a file by what it says of itself.
+// A link is found by its own name, a file by its SONAME.
 static int add_library(const struct root *root, const char *dir, const char *name, struct entries *ret, struct err *err)
 {
 	auto_str char *path = path_in(dir, name), *target = NULL;
@@ -247,7 +247,7 @@ static int add_library_dirs(const struct root *root, const struct strv *dirs, st
 	return 0;
 }
 
-// A run of digits as the number that it is; the linker reads it as an int, so what is longer is cut there, too.
+// A run of digits as a number; the linker reads it as an int, so a longer one overflows there too.
 static int take_digits(const char **p)
 {
 	unsigned ret = 0;
@@ -331,7 +331,7 @@ static char *build_cache(const struct entries *l, size_t *ret_len)
 	return data;
 }
 
-// The linker's own directories are Debian's for each machine and everybody else's.
+// The linker's own directories: Debian's for each architecture, and those of the other distributions.
 int ldcache_write(const struct root *root, const struct strv *dirs, struct err *err)
 {
 	static const char *const own[] = { "lib/x86_64-linux-gnu",

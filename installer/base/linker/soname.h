@@ -11,5 +11,5 @@ struct soname {
 void soname_done(struct soname *s);
 #define auto_soname __attribute__((cleanup(soname_done)))
 
-// 1 = a shared object, little-endian; 0 = something else, or damaged: such a file is no library for anybody.
+// 1 = a shared object, little-endian; 0 = something else, or damaged: such a file is not a library.
 int soname_read(int fd, const char *name, struct soname *ret, struct err *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean": of some names the one that a word with a slip of the finger was meant to be.
+// "Did you mean": the name that a misspelt word was probably meant to be.
 #pragma once
 #include "base/core/str.h"
 

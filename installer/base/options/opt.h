@@ -32,8 +32,7 @@ struct cmd {
 	const struct opt *opts[10]; // tables; NULL ends them
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
-	// What is left to do when it failed, a wrong command line included: values hold what was understood. May be
-	// NULL.
+	// Called when it failed, also for a wrong command line: values hold what was parsed so far. May be NULL.
 	void (*failed)(const void *values, const struct err *err);
 };
 
@@ -41,8 +40,8 @@ enum { OPTS_MAX = 96 };
 
 // Where values come from, borrowed.
 struct opt_input {
-	const struct cmd *const *all; // every command, NULL-terminated: a name of another one is no mistake
-	const char *const *variables; // what of the environment is ours and no option's, NULL-terminated
+	const struct cmd *const *all; // every command, NULL-terminated: a name of another one is not an error
+	const char *const *variables; // other variables of ours that no option has, NULL-terminated
 	const char *config_name;      // of the configuration file, for messages
 	const char *config;           // its text; NULL = there is none
 	int argc;
@@ -76,8 +75,8 @@ int opt_check_environment(const struct cmd *const *all, const char *const *other
 // and that the file or the environment gave: then the error names the line or the variable, and is E_CONFIG.
 void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err);
 void opt_done(const struct cmd *cmd, void *values);
-// The words that tell cmd what these values (of the tables, NULL-terminated) say; what cmd does not know is left out.
-// Everybody on a machine may read a process's words, so secrets become variables of its environment: "NAME=VALUE".
+// The arguments that pass these values (of the tables, NULL-terminated) on to cmd, without those that it does not know.
+// Every process on a machine can read the arguments, so secrets become environment variables: "NAME=VALUE".
 void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
 	       struct strv *ret_env);
 char *opt_help(const struct cmd *cmd); // the text of --help

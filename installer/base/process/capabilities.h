@@ -9,9 +9,9 @@
 int caps_permitted(uint64_t *ret, struct err *err);
 
 // Gives up everything but keep, for this process and all that it starts: permitted, effective, inheritable and ambient
-// sets, and the bounding set as far as CAP_SETPCAP is there; and no program will give any back (no_new_privs). What was
-// not there does not come. ret_dropped: what was permitted and is not any more.
+// sets, and the bounding set as far as CAP_SETPCAP is there; and no program will give any back (no_new_privs). Missing
+// capabilities are not added. ret_dropped: those that were permitted and no longer are.
 int caps_keep(uint64_t keep, uint64_t *ret_dropped, struct err *err);
 
 const char *caps_name(unsigned cap); // "CAP_SYS_MODULE"; NULL = none that we know
-char *caps_text(uint64_t set);       // "CAP_KILL, CAP_SYS_ADMIN", what has no name by its number; "" = none
+char *caps_text(uint64_t set);       // "CAP_KILL, CAP_SYS_ADMIN", unnamed ones by number; "" = none

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Start a program in another root directory and leave it running: a session of its own, only the environment given, its
-// output into a descriptor. A pipe whose reader has gone ends nobody: SIGPIPE is ignored there.
+// output into a descriptor. A pipe whose reader is gone does not kill it: SIGPIPE is ignored.
 //
 // posix_spawn cannot change the root directory, so the program starts itself again, and that start does: main() must
 // hand argv[1] == LAUNCH_ARG to launch_main before anything else.
@@ -23,7 +23,7 @@ int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's
 // variable of env is replaced.
 struct launch_words {
 	struct strv args;
-	struct strv env; // "NAME=VALUE": what nobody else may read
+	struct strv env; // "NAME=VALUE": secrets
 };
 void launch_words_done(struct launch_words *w);
 #define auto_launch_words __attribute__((cleanup(launch_words_done)))

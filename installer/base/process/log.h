@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // One line an event on standard error, as text or as JSON: ts, level, msg, step; of an error code, reason, retryable
-// and next; of an event that is more than words its own fields. Commands log; library code only at debug level.
+// and next; of some events fields of their own. Commands log; library code only at debug level.
 #pragma once
 #include "base/formats/json.h"
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
 void log_setup(enum log_level most, bool is_json);
-bool log_is_on(enum log_level level); // whether anybody would see it: before a costly text is made
+bool log_is_on(enum log_level level); // ask before composing an expensive text
 bool log_is_json(void);
 const char *log_step(const char *step); // the phase that following lines belong to; NULL = none. Returns the last one
 void log_line(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 void log_err(const struct err *err); // code, reason, text and next step
 // As log_line; in JSON with these fields, which stay the caller's, beside the others.
 void log_fields(enum log_level level, json_t *fields, const char *fmt, ...) PRINTF(3, 4);
-// A line that rewrites itself, on a terminal; false = this is none. Whatever is logged next ends it.
+// A line that rewrites itself on a terminal; false = not a terminal. The next log line ends it.
 bool log_rewrite(const char *text, bool is_last);
 void log_end_line(void); // before anything else is printed
 

@@ -76,7 +76,7 @@ static int spawn_program(const struct proc *proc, int out, pid_t *ret, struct er
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, out, 1);
 	posix_spawn_file_actions_adddup2(&files, out, 2);
-	posix_spawn_file_actions_addclosefrom_np(&files, 3); // what we were started with is not the program's
+	posix_spawn_file_actions_addclosefrom_np(&files, 3); // our descriptors are not for the program
 	if (proc->dir)
 		posix_spawn_file_actions_addchdir_np(&files, proc->dir);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -107,7 +107,7 @@ static bool read_output(struct reader *r, int in)
 	return n > 0 || (n < 0 && errno == EINTR);
 }
 
-// First politely; what is still there at the next deadline is killed. Returns that deadline.
+// SIGTERM first; SIGKILL at the next deadline, which is returned.
 static long end_group(struct proc_end *end, pid_t pid)
 {
 	bool is_first = !end->is_timed_out;

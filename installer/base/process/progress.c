@@ -45,7 +45,7 @@ void progress_fail(struct progress *w)
 	if (!name)
 		return;
 	progress_end(w, name, "failed");
-	if (w->enter) // the error is about to be told
+	if (w->enter) // the error that follows belongs to it
 		w->enter(w->ctx, name);
 }
 

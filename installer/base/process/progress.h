@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who looks on while something long runs: phases with their times, and progress inside a phase (R-K3, R-H1).
+// Progress of long operations: phases with their times, and progress inside a phase (R-K3, R-H1).
 #pragma once
 #include "base/formats/json.h"
 
 struct phase {
 	char *name; // "compile"
-	char *note; // what came out of it: "nvidia, nvidia-uvm with gcc-12, 2 jobs"
+	char *note; // its result: "nvidia, nvidia-uvm with gcc-12, 2 jobs"
 	double seconds;
-	json_t *facts; // of the note, for those who read by program: {"gpus": 8}; NULL = none
+	json_t *facts; // of the note, for programs: {"gpus": 8}; NULL = none
 };
 
 struct progress {
@@ -16,7 +16,7 @@ struct progress {
 	void (*progress)(void *ctx, const char *what, unsigned done, unsigned total); // may be NULL
 	void (*note)(void *ctx, const char *text); // one event worth a log line; may be NULL
 	void *ctx;
-	void (*tick)(void *ctx); // at each of them: what is due now and then while it runs; may be NULL
+	void (*tick)(void *ctx); // at each of these calls: periodic work; may be NULL
 	void *tick_ctx;
 	struct phase *phases;
 	size_t count;
@@ -26,9 +26,9 @@ struct progress {
 };
 
 void progress_begin(struct progress *w);
-// The same, and whatever is told until its end belongs to this phase. name must stay.
+// The same, and all notes until its end belong to this phase. name must stay valid.
 void progress_enter(struct progress *w, const char *name);
-// What was entered and has not ended has failed: a phase, too, with its time.
+// A phase that was entered and has not ended has failed: recorded with its time.
 void progress_fail(struct progress *w);
 void progress_facts(struct progress *w, json_t *take); // of the phase that ends next
 void progress_end(struct progress *w, const char *name, const char *note, ...) PRINTF(3, 4);
