@@ -20,7 +20,7 @@ struct module_call {
 // 0 = the call came back with *ret_error (an errno, 0 = done). E_WEDGED: it did not in time, and the child that
 // nothing may be able to end is left behind; or the kernel oopsed in it. Then nothing may be loaded or unloaded
 // until the next boot: a module whose start oopsed stays half-initialised for ever, and another load of it waits for
-// it. A child that was killed otherwise (for lack of memory) is EINTR. lines: what the kernel logged meanwhile is added.
+// it. A child that was killed otherwise (for lack of memory) is EINTR. The kernel's lines meanwhile are added to lines.
 int wedge_guard(const struct module_call *c, struct strv *lines, int *ret_error, struct err *err);
 
 // E_WEDGED in words, pure: what happened, the text of proc/PID/stack (NULL = it could not be read) and the kernel's
