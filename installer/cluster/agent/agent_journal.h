@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's journal as a file: STATE/agent/journal.json, written whole and fsynced before each step that it tells of
-// (5.4.2). Read strictly: of a journal that was damaged nothing is believed. It is set aside then, and the agent goes
-// on from what is in the kernel; an order that stands on the Node is taken anew, and does nothing that is done already.
+// (5.4.2). Parsed strictly: a damaged journal is ignored as a whole and set aside, and the agent continues
+// from what is loaded; an order on the Node is taken again, and skips what is done already.
 #pragma once
 #include "cluster/node_state/node_state.h"
 
@@ -31,13 +31,13 @@ struct agent_journal {
 	struct target_hash probed;   // by the last validation, with its result and its code
 	enum result probe;
 	char probe_code[WORD_TEXT];
-	struct target *known; // what aims of before mean: policies forget
+	struct target *known; // targets behind earlier hashes: policies forget them
 	size_t known_count;
 };
 void agent_journal_done(struct agent_journal *j);
 #define auto_agent_journal __attribute__((cleanup(agent_journal_done)))
 const struct target *agent_known(const struct agent_journal *j,
-				 const struct target_hash *target_hash); // NULL = nobody ever said
+				 const struct target_hash *target_hash); // NULL = unknown
 // True where it was new. What neither the order nor the kernel needs is forgotten when there is no room.
 bool agent_learn(struct agent_journal *j, const struct target *target);
 

@@ -8,7 +8,7 @@ enum {
 	TRIES_MOST = 3,     // the same for the agent itself, within one boot
 	REVERT_BOOTS = 4,   // and the way back has an end, too
 	MEANING_S = 120,    // a policy takes so long from its ConfigMap to the file
-	COORDINATOR_S = 30, // after which a booted node loads what it had without being told
+	COORDINATOR_S = 30, // after which a booted node loads its last driver without an order
 };
 
 bool agent_changes(enum verb verb)
@@ -106,7 +106,7 @@ static bool is_order_dropped(const struct agent_view *v)
 {
 	return was_begun(v) && !is_order_change(v) && is_order_newer(v);
 }
-// Loaded, and the end not told: what is in the kernel says so (5.6).
+// Loaded, but the end was not reported: the kernel says so (5.6).
 static bool is_found_done(const struct agent_view *v)
 {
 	return was_begun(v) && is_order_change(v) && is_order_loaded(v);
@@ -143,7 +143,7 @@ static bool is_accepted(const struct agent_view *v)
 {
 	return v->journal->step == AGENT_ACCEPTED;
 }
-// Nobody can be asked, or somebody took it away: nothing is begun.
+// The Node cannot be read, or the order was removed: nothing is begun.
 static bool is_kernel_unknown(const struct agent_view *v)
 {
 	const struct order *order = order_of(v);
@@ -189,7 +189,7 @@ static bool is_not_stored(const struct agent_view *v)
 	       !(target_hash_is_set(&v->facts->loaded) && v->facts->loaded.payload == target_hash->payload);
 }
 
-// Booted, nothing in the kernel, and nobody who is about to decide what comes in (5.6).
+// Booted, no driver loaded, and no coordinator about to decide which one to load (5.6).
 static bool is_to_revive(const struct agent_view *v)
 {
 	const struct agent_journal *j = v->journal;

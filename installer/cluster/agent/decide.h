@@ -3,7 +3,7 @@
 // the kernel and on the disk, and how its child ended. The rows of one table are the rules. upgrade-design 5.4, 5.6.
 //
 // Nothing is unloaded or replaced without an order that is newer than every other one, for something that is on the
-// disk; and what was begun is ended, or undone, whoever died meanwhile and whether or not anybody can be told.
+// disk; and what was begun is finished or undone, even if the agent died meanwhile or the API cannot be reached.
 #pragma once
 #include "cluster/agent/agent_journal.h"
 #include "cluster/agent/observe.h"
@@ -25,7 +25,7 @@ struct agent_view {
 	enum node_phase phase; // what the coordinator says of the node
 	bool is_paused;        // by people
 	bool is_running;       // a child is at work
-	bool is_meant;         // somebody said what the order's aim means
+	bool is_meant;         // the target behind the order's hash is known
 	bool is_back_meant;    // and that of the previous driver
 	unsigned waited_s;     // since the order was taken, or since the start
 };
@@ -47,7 +47,7 @@ struct agent_choice {
 };
 void agent_choose(const struct agent_view *v, struct agent_choice *ret);
 
-// Another Node of the same name has no history: orders begin anew. True where something changed; what was begun is
+// Another Node of the same name has no history: orders start over. True where something changed; what was begun is
 // ended first.
 bool agent_move(struct agent_journal *j, const char *uid);
 // The journal as it has to be written before the act is done. boot: this one.

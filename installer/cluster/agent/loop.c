@@ -172,7 +172,7 @@ static enum asked asked(const struct agent *a)
 	case PHASE_QUEUED:
 	case PHASE_WAITING:
 		return ASKED_COARSE;
-	case PHASE_HELD: // for a pod that nobody may evict, until it has gone
+	case PHASE_HELD: // for a pod that must not be evicted, until it is gone
 		return orders->reason.code == REASON_HOLDER_PROTECTED ? ASKED_COARSE : ASKED_NOT;
 	default:
 		return ASKED_NOT;
@@ -277,7 +277,7 @@ static void agent_command(struct agent *a)
 }
 
 enum {
-	ACCEPT_MS = 10000, // an order that ends sooner is told once (S5); three times a minute is waited for it
+	ACCEPT_MS = 10000, // an order that ends sooner is reported once (S5); waited for three times a minute
 	BUSY_MS = 200,
 	CHOICES_MOST = 8,
 };
@@ -424,7 +424,7 @@ static bool act_on_choice(struct agent *a)
 	}
 }
 
-// The end of a child that nobody ordered is only looked at.
+// The end of a child without an order is only observed.
 static void reap_child(struct agent *a)
 {
 	const struct agent_machine *m = &a->site->machine;
@@ -441,7 +441,7 @@ static void reap_child(struct agent *a)
 	a->look_ms = 0;
 }
 
-// Once, as far as the Node has not been told before; what stands there says how long it lasts.
+// Once, unless it is on the Node already; the annotation shows how long it lasts.
 static void set_trouble_annotation(struct agent *a)
 {
 	struct err why;
@@ -465,10 +465,10 @@ static void write_agent_annotations(struct agent *a)
 	bool is_news = *a->trouble && !*n->value[AGENT_TROUBLE];
 	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	snprintf(words.value[AGENT_TROUBLE], AGENT_VALUE, "%s", a->trouble);
-	// What is not known, and what nobody asked about, stays as it was said.
+	// What is unknown or was not asked for stays as it is on the Node.
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);
-	if (is_young && !*words.value[AGENT_HOLDERS]) // that nobody asks any more is told with the end of the child
+	if (is_young && !*words.value[AGENT_HOLDERS]) // removed together with the report of the child's end
 		memcpy(words.value[AGENT_HOLDERS], n->value[AGENT_HOLDERS], AGENT_VALUE);
 	for (int i = AGENT_LOADED; !a->facts.is_known && i <= AGENT_STORE; i++)
 		memcpy(words.value[i], n->value[i], AGENT_VALUE);
@@ -498,7 +498,7 @@ static void run_due_steps(struct agent *a)
 	reap_child(a);
 	if (a->now_ms >= a->policy_ms)
 		agent_read_policy(a);
-	if (a->is_unwritten && a->now_ms >= a->hold_ms) // it is told no longer than it lasts
+	if (a->is_unwritten && a->now_ms >= a->hold_ms) // reported no longer than it lasts
 		agent_write(a);
 	for (unsigned i = 0; i < CHOICES_MOST && a->now_ms >= a->hold_ms; i++) {
 		if (a->now_ms >= a->look_ms)

@@ -19,7 +19,7 @@ struct agent_machine { // each function with ctx first
 	int (*look)(void *ctx, const struct target *const *names, size_t count, struct agent_facts *ret,
 		    struct target *ret_new, struct err *err);  // agent_read_facts()
 	void (*holders)(void *ctx, struct agent_holders *ret); // agent_read_holders()
-	// A child that does the work; target NULL: nobody says any more what is meant, which a probe can do without. An
+	// A child that does the work; target NULL: the target is unknown, which is fine for a probe. An
 	// error counts as the failure of the child.
 	int (*begin)(void *ctx, enum agent_work work, const struct target *target, struct err *err);
 	bool (*ended)(void *ctx, struct agent_end *ret); // the child has
@@ -45,7 +45,7 @@ struct agent {
 	enum agent_act running;  // what the child does; AGENT_WAIT = there is none
 	struct agent_end end;
 	bool has_end;
-	struct agent_holders seen, told; // as they were found, and as the Node is told of them
+	struct agent_holders seen, told; // as found, and as published on the Node
 	long now_ms, start_ms, taken_ms, begun_ms, policy_ms, look_ms, holders_ms, coarse_ms, hold_ms;
 	char said[512]; // the last complaint: the same one is not repeated
 	// The journal, or what it orders itself, could not be written down: nothing is begun until it can, and the Node

@@ -136,7 +136,7 @@ int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 		return count_node_failure(n);
 	if (r == 0)
 		kube_watch_end(&n->watch);
-	else if (n->failures) { // it can be had again, also by what is to be told
+	else if (n->failures) { // reachable again, also for writes
 		n->failures = n->refusals = 0;
 		n->tell_ms = 0;
 	}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's own Node: read once, watched from then on, told what differs. Of the object only our labels and
+// The agent's own Node: read once, then watched; only differences are written. Of the object only our labels and
 // annotations are kept. Nothing is written that stands there already (S4), and never on another Node of this name.
 #pragma once
 #include "cluster/agent/agent_annotations.h"
@@ -13,7 +13,7 @@ struct agent_node {
 	char value[AGENT_KEYS][AGENT_VALUE]; // of our keys, as they stand there; "" = absent
 	bool is_odd[AGENT_KEYS];             // it is longer than anything of ours
 	struct kube_watch watch;
-	unsigned failures, refusals; // of what is read, and of what is told, one after the other
+	unsigned failures, refusals; // consecutive failures to read, and to write
 	long again_ms, tell_ms;      // when to connect, and to write, after a failure
 	bool is_new;                 // something was read since this was last false
 };

@@ -21,7 +21,7 @@ struct look {
 	struct journal node;               // what the node remembers of its changes
 	const struct driver_state *record; // and of the load of what is in the kernel; NULL = nothing
 	struct module_params usual;        // of every load on this node
-	struct strv given; // of what is loaded, what is not usual: a policy said it, or somebody by hand
+	struct strv given; // parameters of the loaded driver that are not the default: of a policy, or set by hand
 };
 
 static void look_done(struct look *l)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node has, in the words of a policy: which aim is in the kernel, which are whole on the disk, who holds the
-// driver. Asked of the kernel and the store each time; journals only tell which of several names fits best.
+// What a node has, in a policy's terms: which target hash is loaded, which ones are staged, and which processes hold
+// the driver. Asked of the kernel and the store each time; journals only tell which of several names fits best.
 #pragma once
 #include "base/file/root.h"
 #include "cluster/node_state/target.h"
@@ -9,7 +9,7 @@ enum { AGENT_STORED = 3, AGENT_UNKNOWN = -1 };
 
 struct agent_facts {
 	bool is_known;   // the rest was read
-	bool is_foreign; // what is in the kernel is none of ours
+	bool is_foreign; // the loaded driver is not ours
 	bool is_empty;   // no driver is loaded
 	struct target_hash loaded;
 	struct target_hash store[AGENT_STORED]; // whole on the disk, for the kernel that runs

@@ -98,7 +98,7 @@ static int write_self_doc(struct single_node *s, const struct root *state, json_
 	return 1;
 }
 
-// Nobody else could lift a halt: somebody who asks for a retry means it.
+// A retry lifts the halt here, because no coordinator can.
 static void lift_deadline(const struct node_state *m, struct rollout *r, int64_t now)
 {
 	if (!r->is_halted || !m->facts.retry || m->facts.retry == m->record.retry)

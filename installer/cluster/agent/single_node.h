@@ -5,7 +5,7 @@
 // deadlines, attempts, the way back and the target that failed outlive the agent and the boot, and no API server is
 // asked.
 //
-// Nothing is cordoned or evicted: an agent may not (upgrade-design 5.10). The driver goes when nobody uses it.
+// Nothing is cordoned or evicted: an agent may not (upgrade-design 5.10). The driver is unloaded when it is not in use.
 #pragma once
 #include "cluster/agent/agent_annotations.h"
 
@@ -15,7 +15,7 @@ struct single_node {
 };
 void single_node_done(struct single_node *s);
 
-// 1 = read, 0 = there is none, or what is there means nothing: *ret_why says so then, and it begins anew. Caller frees.
+// 1 = read, 0 = there is none, or what is there is not valid: *ret_why says why, and it starts over. Caller frees.
 int single_node_read(const struct root *state, struct single_node *ret, char **ret_why, struct err *err);
 
 struct single_node_step { // what was done

@@ -5,8 +5,9 @@
 
 enum { WATCH_S = 300, KIND_MS = 60 * 1000 };
 
-// Beside NVIDIA's operator: the DaemonSets that drive nodes for it are known before the nodes are, and whoever they
-// serve is held. All others are led as ever, so that a cluster moves from the operator to us, or back, node by node.
+// Beside NVIDIA's operator: its driver DaemonSets are read before the nodes, and the nodes that they
+// serve are held. All others are managed as usual, so that a cluster moves from the operator to us, or back, node by
+// node.
 
 // Without the right to see them the annotation of a node is all that is known of the operator, and those that were seen
 // before: that they are gone is not known either.
@@ -75,7 +76,7 @@ static int operator_nodes_watch(struct coordinator *c, struct err *err)
 	return c->sees_drivers ? kube_watch_begin(c->o.kube, &c->drivers, WATCH_S, err) : 0;
 }
 
-// The reason of each node is on the node; how many there are is told in the log and on the policy, once.
+// Each node carries its reason; their number is reported once, in the log and on the policy.
 static void operator_nodes_report(struct coordinator *c)
 {
 	struct err why;
@@ -99,8 +100,8 @@ static void operator_nodes_report(struct coordinator *c)
 }
 
 // Coordinators of other namespaces: Leases are of a namespace and nodes are not, so a node names the namespace whose
-// coordinator leads it (kmodsmith.io/coordinator). Nobody else writes on it until that one's Lease is gone, or silent
-// for so long by our own clock; one that cannot be read is believed to be alive.
+// coordinator leads it (kmodsmith.io/coordinator). No other coordinator writes to it until that Lease is gone, or not
+// renewed for DEAD_MS by our own clock; a Lease that cannot be read counts as alive.
 
 enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
 
@@ -148,7 +149,7 @@ static void ask_other_leader(struct coordinator *c, struct other_leader *o)
 
 void cache_check_other_leaders(struct coordinator *c)
 {
-	auto_strv struct strv names = { 0 }; // copied: the nodes may change while somebody is asked
+	auto_strv struct strv names = { 0 }; // copied: the nodes may change during a request
 	for (size_t i = 0; i < c->node_cache.count; i++) {
 		const char *leader = c->node_cache.nodes[i].record.leader;
 		if (*leader && !str_eq(leader, c->o.namespace) && !strv_has(&names, leader))
@@ -270,7 +271,7 @@ static int cache_node(void *ctx, json_t *node, struct err *err)
 	return 0;
 }
 
-// What labels mean depends on the policy, so that another policy is a reason to read all nodes anew.
+// What labels mean depends on the policy, so all nodes are read again when the policy changes.
 static int load_nodes(struct coordinator *c, struct err *err)
 {
 	auto_strv struct strv record = { 0 };
@@ -302,7 +303,7 @@ static int on_cached_node_event(void *ctx, const char *type, json_t *object, str
 	return 0;
 }
 
-// It is read anew, and with it all nodes.
+// The policy is read again, and all nodes with it.
 static int on_configmap_event(void *ctx, const char *type, json_t *object, struct err *err)
 {
 	struct coordinator *c = ctx;
@@ -394,7 +395,7 @@ int cache_load(struct coordinator *c, struct err *err)
 	return 0;
 }
 
-// A watch that ended goes on from where it was; one that the server has forgotten means: all anew.
+// A watch that ended continues where it was; if the server has forgotten that version, everything is read again.
 static int resume_watch(struct coordinator *c, struct kube_watch *w, int (*begin)(struct coordinator *, struct err *),
 			struct err *err)
 {

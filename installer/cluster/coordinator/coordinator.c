@@ -35,7 +35,7 @@ static bool is_policy_recorded(const struct coordinator *c)
 }
 
 // Before anything is granted by it, and by a new leader in any case; with the policy that it is granted by. Where
-// somebody else wrote it, it is read, and all is planned anew.
+// another process wrote it, it is read, and everything is planned again.
 static int record_rollouts(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
 	auto_json json_t *doc = rollout_status_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
@@ -127,7 +127,7 @@ static void back_off_node(struct coordinator *c, const struct node_id *id, const
 	coordinator_report_trouble(c, id->name, why);
 }
 
-// Somebody was faster: look, and decide again. Not at once for ever: an API server that takes exception to a value says
+// Another writer was faster: read, and decide again. With a back-off: an API server that rejects a value says
 // the same.
 static int reread_node(struct coordinator *c, const struct node_id *id, struct err *err)
 {
@@ -225,7 +225,7 @@ static int reconcile_node(struct coordinator *c, const struct cluster *cl, const
 	return r < 0 ? 0 : d.rule || r > 0;
 }
 
-// moves: of the fleet that cl and s were made of. 1 = something changed, so that it is planned anew.
+// moves: of the node cache that cl and s were made from. 1 = something changed, so plan again.
 static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
 {
 	struct err why;
@@ -265,7 +265,7 @@ static int reconcile(struct coordinator *c, struct err *err)
 		int r = record_rollouts(c, slots.rollouts, err);
 		if (r < 0)
 			return -1;
-		if (r == 0) // by somebody else's status
+		if (r == 0) // another leader wrote the status
 			continue;
 		bool is_granting = slots.granted || slots.freed;
 		// Nodes first by the ledger as it is written; what is granted now counts from the next round.
@@ -297,8 +297,8 @@ static void report_turn(const struct coordinator *c)
 		c->o.callbacks.turns(c->o.callbacks.ctx);
 }
 
-// Each call may take long, so the Lease is renewed between any two of them (T56), and whoever may have been deposed
-// meanwhile asks for nothing more (T51).
+// Each call may take long, so the Lease is renewed between any two of them (T56), and a leader that may have been
+// deposed meanwhile asks for nothing more (T51).
 static int keep_lead(void *ctx, struct err *err)
 {
 	struct coordinator *c = ctx;
@@ -366,7 +366,7 @@ struct cluster coordinator_cluster(const struct coordinator *c)
 	};
 }
 
-// 1 = we lead, 0 = another one does, or nobody can tell.
+// 1 = we lead, 0 = another one does, or it is unknown.
 static int take_lead(struct coordinator *c, struct err *err)
 {
 	struct err why;

@@ -17,10 +17,10 @@ struct phase_change { // a state that was left for another one
 	enum node_phase from, to;
 	struct seq seq;
 	const struct reason *reason;
-	int64_t seconds;      // that it lasted; -1 = nobody knows
+	int64_t seconds;      // that it lasted; -1 = unknown
 	enum failing failing; // how the agent's last order had failed; FAILING_NONE = it had not
 };
-struct coordinator_callbacks { // for whoever logs and counts; each may be NULL
+struct coordinator_callbacks { // for logs and metrics; each may be NULL
 	void (*moved)(void *ctx, const struct phase_change *t);
 	void (*trouble)(void *ctx, const char *what, const struct err *err); // that is tried again
 	void (*leads)(void *ctx);                                            // from now on
@@ -60,7 +60,7 @@ struct coordinator {
 	char *policy_text;     // its document as JSON, which agents read beside the status; NULL = there is none
 	bool has_policy;       // one was accepted, or there was none, since the start
 	bool pauses;           // the policy in force says so, whatever annotations say
-	struct strv undone;    // of its pools, in words: those whose target `rollout undo` replaces
+	struct strv undone;    // of its pools, in words: one line for each whose target `rollout undo` replaces
 	json_t *replaced;      // by it: {"POOL": target}; NULL = nothing is
 	struct err refused;    // why what stands there now is not in force; code 0 = it is
 	bool has_told_double;  // that a ConfigMap is ignored beside a DriverRollout
@@ -82,7 +82,7 @@ struct coordinator {
 	struct driver_daemonsets driver_daemonsets; // of NVIDIA's operator
 	struct strv driver_record;                  // of the watch
 	bool sees_drivers;
-	size_t told_foreign;     // nodes that are NVIDIA's, as they were told last
+	size_t told_foreign;     // nodes that NVIDIA's operator manages, as reported last
 	struct strv node_record; // of the one of nodes
 	char *maps_path, *objects_path;
 	unsigned long writes, conflicts; // on nodes, since the start
@@ -93,9 +93,9 @@ void coordinator_done(struct coordinator *c);
 enum { COORDINATOR_CALL_MS = 12000 }; // most for one call of either connection, so that the Lease is renewed in time
 
 // Waits for events at most so long, and does what is due. 1 = leading, 0 = another one leads. E_CONFLICT: the lead was
-// lost, and the process has to end: what it knows may be old. All other trouble is told and tried again.
+// lost, and the process has to end: what it knows may be old. Other errors are reported and retried.
 int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err);
-// Reads everything once and leads nothing: for whoever shows it.
+// Reads everything once without leading, for commands that show it.
 int coordinator_look(struct coordinator *c, struct err *err);
 // A clean end: the next one takes over at once (T78).
 int coordinator_leave(struct coordinator *c, struct err *err);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the coordinator share; nobody else includes it.
+// Shared by the files of the coordinator.
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 
@@ -14,13 +14,13 @@ static inline void coordinator_report_trouble(const struct coordinator *c, const
 		c->o.callbacks.trouble(c->o.callbacks.ctx, what, err);
 }
 
-// cache.c: policy, status, nodes; all of it anew, or what the watches tell.
+// cache.c: policy, status, nodes; read again, or updated by watches.
 void cache_init(struct coordinator *c); // it must not move in memory from then on
 int cache_load(struct coordinator *c, struct err *err);
 int cache_load_once(struct coordinator *c, struct err *err); // without watches
 int cache_update(struct coordinator *c, int wait_ms, struct err *err);
 int cache_load_status(struct coordinator *c, struct err *err);
-// The DriverRollout as it is by now: false = people have written there since it was read, and all is read anew.
+// The DriverRollout as it is by now: false = users have written to it since, and everything is read again.
 bool cache_put_driver_rollout(struct coordinator *c, const json_t *object);
 void cache_check_other_leaders(struct coordinator *c); // who else leads nodes here
 void cache_forget_other_leaders(struct other_leaders *o);

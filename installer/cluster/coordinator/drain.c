@@ -31,7 +31,7 @@ static int list_node_pods(struct kube *k, const char *node, json_t *ret, struct 
 	return kube_list(k, &list, &version, err);
 }
 
-// A list that had to begin anew has some twice.
+// A list that was restarted has some items twice.
 static bool is_first_of_pod(const json_t *pods, size_t at)
 {
 	const json_t *uid = json_object_get(json_object_get(json_array_get(pods, at), "metadata"), "uid");
@@ -92,7 +92,7 @@ static void copy_printable(char to[OBJECT_TEXT], const char *from)
 		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
 }
 
-// Who is most in the way is told: who lets go of nothing by itself before who only takes its time; the first of them.
+// The worst blocker is reported: one that needs people before one that only needs time; the first of those.
 static void name_blocker(struct look *l, enum reason_code code, const char *object)
 {
 	static const enum reason_code order[] = {
@@ -222,7 +222,7 @@ static long next_pod_check(struct cache_entry *w, enum node_phase phase, const s
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
 }
 
-// Whom nobody has named yet: jobs while they are waited for, and processes without a pod.
+// Blockers without a name so far: jobs while they are waited for, and processes without a pod.
 static void name_foreign_holders(struct look *l, const struct node *n, int holders)
 {
 	enum node_phase phase = n->stay.phase;

@@ -81,7 +81,7 @@ static bool is_lease_available(const struct leader *l)
 
 enum { WATCH_S = 300, DEAF_MS = WATCH_S * 1000 };
 
-// Whoever may not watch asks as often as a leader renews.
+// Without the right to watch, poll as often as a leader renews.
 static void watch_lease(struct leader *l)
 {
 	struct err ignored;

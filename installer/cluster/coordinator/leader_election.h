@@ -4,7 +4,7 @@
 // (upgrade-design 5.1, 5.2, 5.6).
 //
 // A leader that could not renew for RENEW_DEADLINE_MS by its monotonic clock has to stop acting, which is before
-// anybody else may take the Lease (T51, T58, T60).
+// another one may take the Lease (T51, T58, T60).
 #pragma once
 #include "cluster/kube/lease.h"
 #include "cluster/rollout/scheduler.h"
@@ -21,7 +21,7 @@ struct leader {
 	long sure_ms;  // when the last write that went through was asked for
 	long asked_ms; // when the Lease was looked at or written last; 0 = never
 };
-// Asks nobody yet; stays where it is.
+// No request yet; must not move in memory.
 void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret);
 void leader_done(struct leader *l);
 
@@ -32,6 +32,6 @@ int leader_try(struct leader *l, struct slot_ledger *ret, struct err *err);
 int leader_keep(struct leader *l, struct err *err);
 int leader_write(struct leader *l, const struct slot_ledger *ledger, struct err *err); // 1 = written, 0 = lost
 bool leader_is_sure(const struct leader *l);
-int leader_leave(struct leader *l, struct err *err); // whoever waits takes over at once; the ledger stays
+int leader_leave(struct leader *l, struct err *err); // the next one takes over at once; the ledger stays
 void leader_ledger(const struct leader *l, struct slot_ledger *ret); // as the Lease was read last; caller frees
 uint32_t leader_epoch(const struct leader *l);                       // from 1

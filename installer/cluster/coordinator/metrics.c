@@ -11,7 +11,7 @@ void metrics_count_phase(struct counters *t, const struct phase_change *moved)
 	unsigned bound = 0;
 	if (moved->to == PHASE_RESTORING)
 		t->rollbacks[moved->failing]++;
-	if (moved->seconds < 0) // nobody knows since when
+	if (moved->seconds < 0) // its beginning is unknown
 		return;
 	while (bound < METRICS_BOUNDS && moved->seconds > metrics_bounds[bound])
 		bound++;
@@ -48,7 +48,7 @@ static void add_metric_head(char **text, const char *name, const char *type, con
 	str_add(text, "# HELP kmodsmith_%s %s\n# TYPE kmodsmith_%s %s\n", name, help, name, type);
 }
 
-// Nodes that no pool has are not counted: nobody moves them.
+// Nodes without a pool are not counted: they do not move.
 static void add_nodes(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "nodes", "gauge", "Nodes of a pool, by state of the roll-out.");

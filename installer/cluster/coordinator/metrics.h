@@ -4,7 +4,7 @@
 #include "cluster/coordinator/coordinator.h"
 
 // What one coordinator has counted since its start, for its metrics: how long nodes were in each state, what was undone
-// and why, and for how long how many nodes were unavailable. Counters begin anew with another leader, as Prometheus
+// and why, and how many nodes were unavailable for how long. Counters restart with another leader, as Prometheus
 // expects it.
 enum { METRICS_BOUNDS = 9 };
 extern const unsigned metrics_bounds[METRICS_BOUNDS]; // seconds, upwards; behind them comes the rest

@@ -174,7 +174,7 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 	const char *what = forbidden(pod, r, is_held);
 	if (!what)
 		return POD_GOES;
-	if (!*what) // asked to be left alone, and in nobody's way
+	if (!*what) // excluded by its label, and not blocking
 		return POD_STAYS;
 	set_pod_reason(pod, what, why);
 	return POD_STUCK;

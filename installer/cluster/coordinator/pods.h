@@ -16,7 +16,7 @@
 struct pod_rules {
 	const struct pool *pool;
 	const char *holders; // agent.holders of the node: "<count> <generation> <pod uid>..."; NULL = none
-	const char *own_uid; // of a pod that stays because nobody else could go on: the coordinator's; NULL = none
+	const char *own_uid; // of a pod that stays because no other could continue: the coordinator's; NULL = none
 };
 enum pod_verdict {
 	POD_STAYS,

@@ -82,7 +82,7 @@ static int accept_offered(struct coordinator *c, struct err *err)
 	return 0;
 }
 
-// What was undone stays undone where nobody can tell whether it still is.
+// An undo stays in force while it is unknown whether it still applies.
 static int accept_unchanged(struct coordinator *c, const json_t *document, struct err *err)
 {
 	auto_policy struct policy same = POLICY_NONE;

@@ -32,7 +32,7 @@ static void note_event(const struct evacuation *e, char *take)
 	free(take);
 }
 
-// In short steps, because whoever is told to end has little time to take back what it did.
+// In short steps: after a signal there is little time to undo what was done.
 static int sleep_checked(const struct evacuation *e, long ms, struct err *err)
 {
 	for (long end = kube_now_ms() + ms, left; (left = end - kube_now_ms()) > 0;) {
@@ -346,7 +346,7 @@ static int evict_selected_pods(const struct evacuation *e, enum evict what, cons
 	for (long end = kube_now_ms() + seconds * 1000L;;) {
 		struct look first = { .evict = what }, l = { .evict = what, .is_asking = true };
 		int r = list_pods_until(e, selector, end, &pods, err);
-		// Who may not be evicted is known before anybody is: as kubectl drain, all or nobody.
+		// Checked before the first eviction: all pods or none, as kubectl drain does.
 		if (r < 0 || judge_pods(e, pods, &first, err) < 0 || (!first.stuck && judge_pods(e, pods, &l, err) < 0))
 			return -1;
 		if (r > 0 && !first.left)

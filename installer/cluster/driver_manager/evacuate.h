@@ -9,7 +9,7 @@
 #include "cluster/kube/client.h"
 
 #define EVACUATE_CORDON "kmodsmith.io/driver-manager.cordon"
-// Of NVIDIA's controller of driver upgrades, as an annotation of the Node: "true" = it evicts, and nobody else does.
+// Of NVIDIA's controller of driver upgrades, as an annotation of the Node: "true" = it evicts, and we do not.
 #define EVACUATE_UPGRADES "nvidia.com/gpu-driver-upgrade-enabled"
 enum { EVACUATE_LOOK_MS = 5000, EVACUATE_OPERANDS_S = 300, EVACUATE_PODS_S = 600 };
 
@@ -25,7 +25,7 @@ struct evacuation {
 	bool is_forced, deletes_empty_dir;
 	unsigned timeout_s;                        // of evictions; 0 = EVACUATE_PODS_S
 	void (*note)(void *ctx, const char *text); // one event, for the log
-	bool (*is_ended)(void *ctx);               // we were told to end: what was done is to be taken back
+	bool (*is_ended)(void *ctx);               // a signal has come: undo what was done
 	void *ctx;
 };
 

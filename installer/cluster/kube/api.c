@@ -6,7 +6,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-// call.reply is handed over, when somebody wants it.
+// call.reply is handed over where ret is set.
 static int give_reply(struct kube_call *call, json_t **ret)
 {
 	if (ret)
@@ -30,7 +30,7 @@ int api_create(struct kube *k, const char *path, const json_t *body, json_t **re
 	return call.status == 409 && str_eq(call.reason, "AlreadyExists") ? 0 : -1;
 }
 
-// A precondition makes a repetition harmless: at worst it says that somebody was faster, who was ourselves.
+// A precondition makes a retry harmless: at worst it fails because our first try went through.
 static int change_object(struct kube *k, const char *method, const char *type, const char *path, const json_t *body,
 			 json_t **ret, struct err *err)
 {
@@ -84,7 +84,7 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 	auto_json json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}, s:{s:{s:s}}}", "apiVersion", "policy/v1", "kind",
 					   "Eviction", "metadata", "name", pod, "namespace", namespace, "deleteOptions",
 					   "preconditions", "uid", uid);
-	// Not repeated here, whatever comes: whoever drains looks at the pods first, and asks again.
+	// Not retried here: the drain lists the pods first, and tries again.
 	auto_kube_call struct kube_call call = { .method = "POST", .path = path, .body = body, .is_busy_final = true };
 	call.deadline_ms = 60000;
 	call.try_ms = 25000;

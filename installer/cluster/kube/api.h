@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kmodsmith asks of the Kubernetes API, one function each. Where somebody else may be faster that is a value, not
-// an error: whoever lost reads again and decides again.
+// What kmodsmith asks of the Kubernetes API, one function each. Where another writer may be faster that is a value, not
+// an error: the caller reads again and decides again.
 #pragma once
 #include "cluster/kube/client.h"
 
@@ -17,7 +17,7 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 enum api_evicted {
 	API_EVICTED,
 	API_GONE,
-	API_OTHER,   // another pod has the name, or somebody else wrote it: who is there is to be looked at again
+	API_OTHER,   // another pod has the name, or it was changed: look at the pods again
 	API_BLOCKED, // by a budget
 	API_ENDING,  // its namespace ends, and the pod with it: nothing can be made there, not even an eviction
 	API_REFUSED, // by a webhook, by rights, by a server that is busy or cannot: of this pod, and now

@@ -61,7 +61,7 @@ static int on_lease_event(void *ctx, const char *type, json_t *object, struct er
 	return 0;
 }
 
-// A watch on this one Lease, until it says something. Renewals do, too: they are cheap, and somebody lives.
+// A watch on this one Lease, until it says something. Renewals do, too: they are cheap, and show that the holder lives.
 static int watch_build_lease(struct build_lease *b, unsigned ms, struct err *err)
 {
 	static const char *const record[] = { KUBE_EVENT, NULL };

@@ -22,7 +22,7 @@ void build_lease_init(struct kube *kube, const char *namespace, const char *key,
 		      unsigned duration_s, struct build_lease *ret);
 void build_lease_done(struct build_lease *b);
 
-int build_lease_read(struct build_lease *b, struct err *err); // 1 = somebody holds it, 0 = nobody; it is not taken
+int build_lease_read(struct build_lease *b, struct err *err); // 1 = held, 0 = free; it is not taken
 int build_lease_try(struct build_lease *b, struct err *err);  // 1 = ours; 0 = another one's, or a lost race
 // Until something happens to it or ms are over. 1 = it is free now, and the outcome is there; 0 = it is not.
 int build_lease_wait(struct build_lease *b, unsigned ms, struct err *err);

@@ -66,9 +66,9 @@ int64_t kube_time(const struct kube *k)
 	return k->base_ms ? (k->then_ms + kube_now_ms() - k->base_ms) / 1000 : kube_wall_s();
 }
 
-// The answer was dated at some moment since begin. What agrees with what is believed changes nothing: no jitter. The
-// first one is believed; later ones move the clock by a tenth of the time that has passed, so that neither a step of a
-// server's clock nor one of several servers whose clock is wrong ends a deadline that has not passed here.
+// The answer was dated at some moment since begin. What agrees with the current estimate changes nothing: no jitter.
+// The first one is taken as it is; later ones move the clock by a tenth of the time that has passed, so that neither a
+// step of a server's clock nor one of several servers whose clock is wrong ends a deadline that has not passed here.
 static void learn_time(struct kube *k, const struct http_call *http, long begin_ms)
 {
 	time_t there;
@@ -126,7 +126,7 @@ void kube_call_done(struct kube_call *call)
 
 static const char PATCH_TYPE[] = "application/json-patch+json";
 
-// A uid in a merge patch that is not the object's is refused as the change of a field that nobody may change.
+// A uid in a merge patch that is not the object's is refused as a change of an immutable field.
 static bool is_other_uid(const json_t *reply)
 {
 	size_t i;

@@ -15,7 +15,7 @@
 #include "cluster/kube/kubeconfig.h"
 
 struct kube;
-int kube_open(struct kube_config *take, struct kube **ret, struct err *err); // asks nobody yet
+int kube_open(struct kube_config *take, struct kube **ret, struct err *err); // no request yet
 void kube_free(struct kube *k);
 static inline void kube_freep(struct kube **k)
 {
@@ -64,7 +64,7 @@ const json_t *kube_cause(const struct kube_call *call, const char *reason);
 #define auto_kube_call __attribute__((cleanup(kube_call_done)))
 
 // All objects of a collection, page after page, reduced on the way: path "/api/v1/nodes", query NULL or
-// "labelSelector=x", record: paths of what is kept of each. A list that expired in the middle (410) begins anew, and
+// "labelSelector=x", record: paths of what is kept of each. A list that expired in the middle (410) starts over, and
 // take sees records again. *ret_version: where a watch goes on. Caller frees.
 struct kube_list {
 	const char *path, *query;

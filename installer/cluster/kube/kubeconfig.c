@@ -229,7 +229,7 @@ static int take_context(const struct file *f, const char *requested, struct kube
 	const char *namespace = kubeconfig_text(context, "namespace", &is_bad);
 	if (is_bad || !cluster_name)
 		return refuse_config(f, "context", "names no cluster", err);
-	// Tools write "default" where nobody chose anything, and kubectl takes the two for the same.
+	// Tools write "default" where none was chosen, and kubectl treats both the same.
 	bool is_chosen = namespace && !str_eq(namespace, "default");
 	ret->namespace = str_dup(is_chosen ? namespace : KUBE_NAMESPACE);
 	if (find_named_item(f, "clusters", "cluster", cluster_name, &cluster, err) < 0 ||

@@ -7,7 +7,7 @@
 #pragma once
 #include "base/file/root.h"
 
-// Where deploy/ puts everything: a namespace of its own, in which nobody else has anything.
+// Where deploy/ puts everything: a namespace of its own, used by nothing else.
 #define KUBE_NAMESPACE "kmodsmith"
 
 struct kube_config {

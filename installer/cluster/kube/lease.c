@@ -137,7 +137,7 @@ int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err
 	int r = write_lease_object(l, hold, json_incref(same), err);
 	if (r != 0)
 		return r;
-	// Whoever was faster may be ourselves: a write went through, and its answer was lost.
+	// The faster writer may be ourselves: a write went through, and its answer was lost.
 	if (lease_read(l, err) < 0)
 		return -1;
 	if (!str_eq(json_string_value(lease_spec(l, "holderIdentity")), l->holder))

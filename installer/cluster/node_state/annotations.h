@@ -25,7 +25,7 @@ struct receipt { // of our cordon, written in the same patch as the cordon
 	bool prior;    // it was cordoned before us
 	bool touched;  // a change of the driver was ordered since, and nothing was validated after it
 	bool waited;   // the wait for jobs is over, and those that are left are evicted
-	uint8_t again; // how often somebody uncordoned it and we cordoned it anew
+	uint8_t again; // how often a user uncordoned it and we cordoned it again
 	int64_t until; // when the drain has to have ended, whatever happens in between
 };
 
@@ -55,7 +55,7 @@ struct record { // written by the coordinator alone
 	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
 	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
 	struct {
-		struct target_hash target_hash; // that they were for; another target begins anew
+		struct target_hash target_hash; // that they were for; another target starts over
 		uint16_t failed, repeated;      // ended without a replacement; replaced again what had been proven
 	} drains;
 	uint32_t malformed; // bits of the table of keys: values that mean nothing to us

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node says of its next kernel, for people and for whoever reboots nodes: the annotation
+// What a node says of its next kernel, for people and for reboot controllers: the annotation
 // kmodsmith.io/agent.next-kernel of its Node, and an Event when it turns bad or good again (R-F1). Written only when it
-// says something new. It is no condition: that would need nodes/status, a right that nobody else here has.
+// says something new. It is no condition: that would need the right to write nodes/status.
 #pragma once
 #include "cluster/kube/client.h"
 #include "next_kernel/kernel_report.h"

@@ -16,7 +16,7 @@ struct report { // written by the node's agent alone
 		char code[WORD_TEXT];
 	} ack;
 	bool has_loaded;           // false: nothing was said
-	bool is_foreign;           // what is in the kernel is none of ours
+	bool is_foreign;           // the loaded driver is not ours
 	struct target_hash loaded; // in the kernel; none and not foreign: nothing is loaded
 	char version[WORD_TEXT];
 	struct target_hash store[3]; // whole on the disk, for the kernel that runs
@@ -37,8 +37,8 @@ struct stay { // of a node in a state: it may come back to it, and that is anoth
 struct pods_seen {             // at the last look at its pods
 	struct stay stay;      // that it was during; see node_state_pods()
 	int pods, jobs;        // that have to go; that are waited for; PODS_UNSEEN
-	int64_t blocked_since; // budgets let nobody go since; 0 = the last one who was asked could go
-	struct reason blocker; // who is most in the way; REASON_NONE = nobody
+	int64_t blocked_since; // budgets block every eviction since; 0 = the last one went through
+	struct reason blocker; // the worst blocker; REASON_NONE = none
 	int64_t blocker_since; // that has been so since
 };
 
@@ -53,7 +53,7 @@ struct node_facts { // of the object, of people and of pods
 	uint64_t terms;                        // terms of the policy's selectors that its labels meet
 	uint64_t group, zone;                  // hashes of the labels that the policy names; 0 = none
 	uint16_t operands, paused;             // of the table: deployed here; with our value in its place
-	uint8_t hints;                         // of the table: set, whoever did it
+	uint8_t hints;                         // of the table: set, by us or others
 	struct pods_seen seen;
 	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none
 	enum upgrade upgrade;         // NVIDIA's label
@@ -84,7 +84,7 @@ static inline bool stay_eq(struct stay a, struct stay b)
 {
 	return a.phase == b.phase && a.since == b.since;
 }
-// What was seen of its pods in this state. What was seen in an earlier one decides nothing: as if nobody had looked.
+// What was seen of its pods in this state. What was seen in an earlier one does not count.
 const struct pods_seen *node_state_pods(const struct node_state *m);
 
 bool node_state_is_staged(const struct node_state *m, const struct target_hash *target_hash);

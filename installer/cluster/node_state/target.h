@@ -4,7 +4,7 @@
 #include "base/formats/json.h"
 
 // What a pool is to run, named in 33 characters: a hash of driver, flavour and package, and one of the parameters. Two
-// nodes with the same aim need no work, whatever template or tag changed (T38, T39); where only the second half
+// nodes with the same target hash need no work, whatever template or tag changed (T38, T39); where only the second half
 // differs, nothing has to be staged. The kernel is no part of it: it is a fact of the node, and an agent lists as
 // staged only what is whole for the kernel that it runs (T42).
 struct target_hash {
@@ -37,7 +37,7 @@ struct target {
 	char *parameters; // "NAME=VALUE" a line, sorted; "" = none
 	struct target_hash target_hash;
 };
-void target_name(struct target *t); // its aim, of all the rest
+void target_name(struct target *t); // sets target_hash from the other members
 void target_copy(const struct target *from, struct target *to);
 void target_done(struct target *t);
 // "MODULE:NAME=VALUE" as `install --param` takes it; a name without a module is of nvidia.

@@ -18,7 +18,7 @@ enum field_type {
 	FIELD_WORD,   // char[WORD_TEXT], not empty
 	FIELD_TEXT,   // char *, not empty
 	FIELD_CHOICE, // int, by the names, which end with NULL
-	FIELD_OTHER,  // read by whoever has the table
+	FIELD_OTHER,  // read by the owner of the table
 };
 struct field {
 	const char *name; // NULL ends a table

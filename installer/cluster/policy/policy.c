@@ -231,7 +231,7 @@ const struct field target_fields[] = {
 	{ 0 },
 };
 
-// As the agent gives them to `install --param`, so that what no node could take is refused here, and by nobody later.
+// As the agent gives them to `install --param`, so that what no node would accept is refused here.
 static int check_parameters(const struct target *t, const char *path, struct err *err)
 {
 	struct err why;
@@ -360,7 +360,7 @@ static int read_spans(const json_t *object, const char *path, struct pool *pool,
 	return json_fields_read(object, table, path, pool, err);
 }
 
-// A window has room for what would follow a cordon, to the way back, unless somebody says how much is enough.
+// A window has room for what would follow a cordon, to the way back, unless windowMargin says how much is enough.
 static void default_margin(const json_t *object, struct pool *pool)
 {
 	unsigned *s = pool->spans;
@@ -464,7 +464,7 @@ static int read_pools(const json_t *object, struct policy *p, struct err *err)
 	return 0;
 }
 
-// One node that asks nobody: whatever names several, or needs the rights of a coordinator, is a mistake.
+// One node without a coordinator: settings for several nodes, or that need a coordinator's rights, are mistakes.
 static int check_self_mode(const json_t *object, struct policy *p, struct err *err)
 {
 	struct pool *pool = p->pools;

@@ -16,5 +16,5 @@ const char *explain_cordon(const struct node_state *m); // whose it is: "ours", 
 struct reason explain_last_drain(const struct node_state *m);
 size_t explain_rules(const struct view *v,
 		     struct explain_row ret[EXPLAIN_MOST]); // of its state, up to the one that is taken
-// What has to hold for a slot; all rows hold and it has none: see its seat.
+// What has to hold for a slot; all rows hold and it has none: see its node_plan.
 size_t explain_slot(const struct cluster *c, const struct slots *s, size_t at, struct explain_row ret[EXPLAIN_MOST]);

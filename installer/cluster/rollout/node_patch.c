@@ -118,7 +118,7 @@ static json_t *json_patch(const struct node_state *m, const struct node_patch_se
 		test_note(list, KEY_PREFIX "agent.loaded", seen->loaded);
 	if (p->tests_holders)
 		test_note(list, KEY_PREFIX "agent.holders", seen->holders);
-	// Nobody is disturbed whose node NVIDIA's operator has taken over meanwhile.
+	// Not where NVIDIA's operator has taken the node over meanwhile.
 	if ((p->cordon == CORDON_ON || p->tests_holders) && !m->facts.has_enabled)
 		test_note(list, UPGRADE_ENABLED, NULL);
 	if (p->tests_upgrade)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A patch of the coordinator as a call to the API server that counts only if nobody was faster: a JSON patch that tests
-// uid and `seq`, and the cordon and the agent's words where it is about them; the first one of a node, which has no
-// `seq` to test, a merge patch with its uid and version (upgrade-design 5.2). Never a whole Node.
+// A patch of the coordinator as a call to the API server that fails if another writer was faster: a JSON patch that
+// tests uid and `seq`, and the cordon and the agent's words where it is about them; the first one of a node, which has
+// no `seq` to test, a merge patch with its uid and version (upgrade-design 5.2). Never a whole Node.
 #pragma once
 #include "cluster/kube/client.h"
 #include "cluster/rollout/transition.h"
@@ -19,7 +19,7 @@ struct node_patch {
 	struct seq seq;
 	bool tests_cordon, was_cordoned;
 	// What the agent said, where it is the reason of something that cannot be taken back: a driver is taken out
-	// because nobody holds it, a node goes back to service because of what is loaded (I3, I4).
+	// because it is not in use, a node returns to service because of what is loaded (I3, I4).
 	bool tests_holders, tests_loaded;
 	// NVIDIA's label as it was read, where it is taken away, or where the cordon might be NVIDIA's by now.
 	bool tests_upgrade;
@@ -32,7 +32,7 @@ void node_patch_make(const struct node_state *m, const struct decision *d, bool 
 void node_patch_done(struct node_patch *p);
 #define auto_node_patch __attribute__((cleanup(node_patch_done)))
 
-struct node_patch_seen {              // of the member as it was read; NULL = absent
+struct node_patch_seen {              // of the Node as it was read; NULL = absent
 	const char *version;          // resourceVersion
 	const char *loaded, *holders; // annotations of the agent
 };

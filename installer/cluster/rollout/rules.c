@@ -191,7 +191,7 @@ enum reason_code transition_rests(const struct view *v)
 	return REASON_NONE;
 }
 
-// Repaired by somebody or by a reboot: what is in the kernel now is healthy by the agent's word. It still has to be
+// Repaired by hand or by a reboot: the agent reports the loaded driver as healthy. It still has to be
 // proven, with a slot, like everything that ends in an uncordon.
 bool rule_is_provable(const struct view *v)
 {
@@ -308,8 +308,7 @@ void rule_release_node(const struct view *v, struct decision *d, enum node_phase
 {
 	struct receipt *receipt = &d->next.receipt;
 	bool is_ours = receipt->is_there && !receipt->prior && !v->m->facts.keeps_cordon && !rule_is_upgraded(v);
-	bool is_lost =
-		!receipt->is_there && v->m->facts.is_unschedulable; // whoever's it is, somebody has to know of it
+	bool is_lost = !receipt->is_there && v->m->facts.is_unschedulable; // reported even if the cordon is not ours
 	rule_enter_phase(v, d, is_lost ? PHASE_HELD : PHASE_RELEASING, is_lost ? REASON_RECEIPT_MISSING : why,
 			 is_lost ? "" : object);
 	rule_take_back_order(v, d);

@@ -13,7 +13,7 @@ static bool is_goal_changed(const struct view *v)
 	return m->facts.has_initial_cordon && m->record.receipt.is_there && !is_late &&
 	       (rule_is_upgraded(v) || (node_state_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
 }
-// After a restart nobody may have looked yet.
+// After a restart the pods may not have been listed yet.
 static const char *blocker_of(const struct view *v)
 {
 	const struct pods_seen *seen = node_state_pods(v->m);
@@ -28,7 +28,7 @@ static void call_off(const struct view *v, struct decision *d)
 {
 	rule_stop_drain(v, d, rule_stand_down_reason(v), rule_stand_down_object(v));
 }
-// Nobody moves to a target that is believed to be bad (I8), even where those under way may finish.
+// No node moves to a target that is considered bad (I8), even where those in progress may finish.
 static bool is_drain_halted(const struct view *v)
 {
 	return v->rollout->is_halted && rule_is_moving(v);
@@ -37,8 +37,8 @@ static void call_off_halted(const struct view *v, struct decision *d)
 {
 	rule_stop_drain(v, d, REASON_HALTED, "");
 }
-// Another policy, an undo or a pin: nobody is disturbed for what would be replaced again. A node without a driver is
-// not judged by what it gets meanwhile.
+// Another policy, an undo or a pin: no workload is disturbed for what would be replaced again. A node without a driver
+// is not judged by what it gets meanwhile.
 static bool is_unwanted(const struct view *v)
 {
 	const struct target_hash *target = &v->m->record.target;
@@ -211,7 +211,7 @@ static enum reason_code blocker_reason(const struct view *v)
 		return seen->pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
 	return REASON_HOLDERS;
 }
-// A budget that lets nobody go gives the slot to others (T82).
+// A node that a budget blocks gives its slot to others (T82).
 static bool is_blocked_long(const struct view *v)
 {
 	int64_t since = node_state_pods(v->m)->blocked_since;
@@ -247,7 +247,7 @@ static bool is_blocker_new(const struct view *v)
 {
 	const struct pods_seen *seen = node_state_pods(v->m);
 	const struct reason *was = &v->m->record.reason, *is = &seen->blocker;
-	bool is_first = was->code == REASON_JOBS && !*was->object; // the wait began before anybody had looked
+	bool is_first = was->code == REASON_JOBS && !*was->object; // the wait began before the pods were listed
 	if (seen->pods < 0 || (was->code == is->code && str_eq(was->object, is->object)) ||
 	    (v->m->record.phase == PHASE_WAITING && (was->code != REASON_JOBS || is->code != REASON_JOBS)) ||
 	    (v->m->record.phase == PHASE_HELD &&

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Before anybody is disturbed: resting, staging, queued, loading where there was nothing, held.
+// Before a workload is disturbed: resting, staging, queued, loading where there was nothing, held.
 #include "cluster/rollout/transition_internal.h"
 
 static bool is_foreign(const struct view *v)
@@ -45,7 +45,7 @@ static void allow_one_retry(const struct view *v, struct decision *d)
 	d->next.failed = TARGET_HASH_NONE;
 	memset(&d->next.drains, 0, sizeof(d->next.drains));
 	rule_enter_phase(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
-	rule_take_back_order(v, d); // of an agent that did not answer: it is given anew if it is still to be done
+	rule_take_back_order(v, d); // of an agent that did not answer: ordered again if it is still to be done
 }
 
 // Idle would say that nothing is amiss, and its wave would wait for it without a word (T03, I12).
@@ -104,7 +104,7 @@ static void order_stage(const struct view *v, struct decision *d)
 	rule_give_order(v, d, VERB_STAGE, d->next.target);
 }
 
-// The plan changed before it cost anything (T15, T40): back to where it is judged anew.
+// The plan changed before it cost anything (T15, T40): back to where it is evaluated again.
 static bool is_staging_halted(const struct view *v)
 {
 	return v->m->record.phase == PHASE_STAGING && v->rollout && v->rollout->is_halted && rule_is_moving(v);
@@ -126,7 +126,7 @@ static void step_back(const struct view *v, struct decision *d)
 	rule_take_back_order(v, d);
 }
 
-// Not at once again, nor for ever: a disk that somebody cleans.
+// With a back-off and a limit: something may clean the disk again and again.
 static void step_back_unstaged(const struct view *v, struct decision *d)
 {
 	bool is_ours = v->m->record.receipt.is_there;
@@ -205,7 +205,7 @@ static void load_unattended(const struct view *v, struct decision *d)
 	rule_enter_phase(v, d, PHASE_LOADING, REASON_NONE, "");
 	rule_give_order(v, d, VERB_LOAD, d->next.target);
 }
-// Before anybody is disturbed its pods are looked at (5.7). What is cordoned already, since it failed, goes on.
+// The pods are listed before a workload is disturbed (5.7). A node that is cordoned already, since it failed, goes on.
 static bool is_slot_granted(const struct view *v)
 {
 	return v->slot != SLOT_NONE && v->refused == REASON_NONE &&

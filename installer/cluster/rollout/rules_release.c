@@ -2,7 +2,7 @@
 // Released, and failed: the only ways out of a failure lead through the queue and a new proof (T35, I4).
 #include "cluster/rollout/transition_internal.h"
 
-// Somebody wrote a receipt behind us: the patch is repeated, for ever (T26).
+// Another process wrote a receipt: the patch is repeated, without a limit (T26).
 static bool is_unreleased(const struct view *v)
 {
 	return v->m->record.receipt.is_there;

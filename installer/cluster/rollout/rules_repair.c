@@ -84,7 +84,7 @@ static void hold_unreceipted(const struct view *v, struct decision *d)
 	rule_give_back_operands(d);
 }
 
-// Whoever uncordons by hand a node that failed has decided about it.
+// A user who uncordons a failed node has decided about it.
 static bool is_node_taken_over(const struct view *v)
 {
 	return v->m->record.receipt.is_there && !v->m->facts.is_unschedulable;
@@ -96,7 +96,7 @@ static void hand_over_node(const struct view *v, struct decision *d)
 	rule_give_back_operands(d);
 	d->next.receipt = (struct receipt){ 0 };
 }
-// Deleted, or further away than anybody can have meant it (T17).
+// Deleted, or implausibly far away (T17).
 static bool is_deadline_bad(const struct view *v)
 {
 	const struct record *r = &v->m->record;
@@ -129,7 +129,7 @@ static void give_leftovers(const struct view *v, struct decision *d)
 	rule_give_back_operands(d);
 }
 
-// The list of what we paused was edited. Under our cordon it was nobody else.
+// The list of what we paused was edited. Under our cordon only we pause operands.
 static bool is_paused_list_short(const struct view *v)
 {
 	const struct record *r = &v->m->record;

@@ -35,7 +35,7 @@ static void roll_back(const struct view *v, struct decision *d)
 {
 	rule_restore_driver(v, d, REASON_HALTED, false);
 }
-// The order stands no more, since somebody deleted it.
+// The order is gone: it was deleted.
 static bool is_order_lost(const struct view *v)
 {
 	const struct target_hash *target = &v->m->record.target;
@@ -51,7 +51,7 @@ static bool may_order(const struct view *v)
 	bool is_halted = v->rollout && v->rollout->is_halted && rule_is_moving(v);
 	return !rule_is_target_spent(v) && !is_halted && !is_exposed(v);
 }
-// Nobody unloads under a holder, and nothing was touched yet (5.4.3): back, in the time that the receipt still gives.
+// A driver in use is not unloaded, and nothing was touched yet (5.4.3): drain on, in the time that the receipt leaves.
 static bool is_busy_again(const struct view *v)
 {
 	return rule_has_failed_as(v, FAILING_BUSY) && v->m->record.receipt.is_there;
@@ -148,7 +148,7 @@ static void restore_drifted(const struct view *v, struct decision *d)
 {
 	rule_restore_driver(v, d, REASON_DRIFT, true);
 }
-// The deadline counts whether or not anybody ever answered (T01).
+// The deadline counts even without any answer (T01).
 static void restore_unproven(const struct view *v, struct decision *d)
 {
 	bool is_mute = !rule_is_answered(v, RESULT_FAILED) && !rule_is_answered(v, RESULT_DONE);

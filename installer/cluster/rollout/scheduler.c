@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 // Grants. Who may have a slot at all is a table of refusals, which `rollout why` shows row by row; who gets one is a
-// matter of order and room. Whoever comes first and does not fit makes the others wait: small ones never starve a
+// matter of order and room. A unit that is first and does not fit makes the others wait: small ones never starve a
 // large group.
 
 static int compare_times(int64_t a, int64_t b)
@@ -271,7 +271,7 @@ static void scheduler_admit(const struct round *r)
 	free(turn);
 }
 
-// Staging disturbs nobody, so neither waves nor windows stop it: only halts, pauses and its own number.
+// Staging disturbs no workload, so neither waves nor windows stop it: only halts, pauses and its own limit.
 static void scheduler_admit_staging(const struct round *r)
 {
 	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
@@ -332,7 +332,7 @@ static bool is_one_group(const struct round *r, size_t i, size_t k)
 	       r->c->nodes[i].facts.group == r->c->nodes[k].facts.group;
 }
 
-// Once a plan, so that nobody looks for mates among thousands of nodes.
+// Once a plan, to avoid a search for mates among thousands of nodes.
 static void join_groups(const struct round *r)
 {
 	struct node_plan *node_plans = r->s->node_plans;
@@ -381,7 +381,7 @@ struct view scheduler_view(const struct cluster *c, const struct slots *s, size_
 	return scheduler_round_view(&(struct round){ c, &copy }, at);
 }
 
-// A group goes as one: nobody of it is cordoned before the pods of all of them were looked at, and nobody where one of
+// A group goes as one: none of it is cordoned before the pods of all of them were listed, and none where one of
 // them must not be drained. Once one is under way that is settled.
 static enum reason_code group_refusal(const struct round *r, size_t at)
 {

@@ -30,7 +30,7 @@ struct cluster {
 	const struct slot_ledger *ledger;
 	uint32_t epoch;
 	int64_t now;
-	const char *leader; // namespace of whoever decides, which is written on nodes; NULL = it is nobody's matter
+	const char *leader;      // namespace of the coordinator that decides, which is written on nodes; NULL = none
 	const struct strv *gone; // namespaces whose coordinator leads no more; NULL with it
 	bool has_status;         // of other pools something is recorded: one that is not is new, and was not lost
 };

@@ -15,7 +15,7 @@ static inline struct rollout *round_rollout(const struct round *r, size_t at)
 {
 	return r->s->node_plans[at].pool < 0 ? NULL : &r->s->rollouts[r->s->node_plans[at].pool];
 }
-// Of a node that a pool has: whoever is counted, judged or admitted.
+// Of a node that has a pool.
 static inline const struct pool *round_own_pool(const struct round *r, size_t at)
 {
 	return &r->c->policy->pools[r->s->node_plans[at].pool];
@@ -32,7 +32,7 @@ static inline bool round_is_led_elsewhere(const struct cluster *c, const struct 
 }
 struct view scheduler_round_view(const struct round *r, size_t at);
 
-void halt_begin_rollouts(const struct round *r); // a new target begins anew; a record that was lost begins halted
+void halt_begin_rollouts(const struct round *r); // a new target starts over; a lost record starts halted
 void waves_assign(const struct round *r);
 void halt_count_failures(const struct round *r); // and the breaker
 void waves_advance(const struct round *r);

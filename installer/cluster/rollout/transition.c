@@ -72,7 +72,7 @@ static void explain_wait(const struct view *v, struct decision *d)
 		why = v->slot != SLOT_NONE ? REASON_PODS_UNKNOWN : REASON_NO_SLOT;
 		set_wait_reason(d, v->refused != REASON_NONE ? v->refused : why, "");
 		return;
-	case PHASE_EVICTING: // whoever does not look at pods has what was noted when a budget began to block
+	case PHASE_EVICTING: // without a list of pods, use what was recorded when a budget began to block
 		if (node_state_pods(v->m)->pods < 0 && r->reason.code != REASON_NONE)
 			set_wait_reason(d, r->reason.code, r->reason.object);
 		else

@@ -21,13 +21,13 @@ struct rule {
 extern const struct rule repair_rules[], begin_rules[], drain_rules[], change_rules[], end_rules[]; // .text NULL ends
 
 // Conditions (rules.c)
-bool rule_is_busy(const struct view *v);    // holders, or nobody knows
+bool rule_is_busy(const struct view *v);    // in use, or unknown
 bool rule_is_expired(const struct view *v); // the deadline is over
 bool rule_is_silent(const struct view *v);  // not even an acceptance of the last order
 bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash); // exactly this is in the kernel
 bool rule_is_target_spent(const struct view *v);    // the target must not be ordered once more
 bool rule_is_provable(const struct view *v);        // under our cordon, with a driver that may prove itself
-bool rule_is_retry_requested(const struct view *v); // somebody asks for one more attempt
+bool rule_is_retry_requested(const struct view *v); // one more attempt is requested
 bool rule_is_moving(const struct view *v);          // to the roll-out's target, from another driver
 bool rule_is_ordered(const struct view *v, enum verb verb,
 		     const struct target_hash *target_hash); // the last order is this one

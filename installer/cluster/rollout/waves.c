@@ -109,7 +109,7 @@ static struct weighted_node weigh_node(const struct round *r, size_t at, const c
 	return (struct weighted_node){ node_weight(unit, salt), at };
 }
 
-// The nodes with the greatest hashes, as many as the wave still has room for, and whoever goes with them.
+// The nodes with the greatest hashes, as many as the wave has room for, with their groups.
 static void assign_wave_count(const struct round *r, int pool_at, unsigned wave)
 {
 	const struct pool *pool = &r->c->policy->pools[pool_at];
@@ -158,7 +158,7 @@ void waves_assign(const struct round *r)
 			r->s->node_plans[i].wave = by_percent(round_own_pool(r, i), &r->c->nodes[i]);
 }
 
-// Nothing more is to be expected of it in this roll-out, well or not: it holds nobody up (T72, T73).
+// Nothing more is to be expected of it in this roll-out, well or not: it blocks no other node (T72, T73).
 static bool is_node_settled(const struct round *r, size_t at)
 {
 	const struct node_state *m = &r->c->nodes[at];
@@ -204,7 +204,7 @@ static bool is_unit_settled(const struct round *r, size_t at)
 	return false;
 }
 
-// Complete, and nobody knows whether the target works: no node, none that answered, none that could be drained.
+// Complete, but the target is untested: no node, none that answered, none that could be drained.
 static void set_untested(const struct pool *pool, unsigned wave, struct sum *sum)
 {
 	sum->is_untested = true;

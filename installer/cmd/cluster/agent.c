@@ -108,7 +108,7 @@ static bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
 	if (waitpid(c->pid, &status, WNOHANG) != c->pid)
 		return false;
 	judge_child_result(c, status, ret);
-	// Somebody else's turn on this node, for instance of the child of an agent that was killed: it passes.
+	// Another process works on this node, for instance the child of an agent that was killed: wait for it.
 	if (str_eq(ret->code, "E_LOCKED") && now_ms - c->since_ms < LOCKED_MOST_MS) {
 		c->again_ms = now_ms + LOCKED_AGAIN_MS;
 		return false;
@@ -117,7 +117,7 @@ static bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
 	return true;
 }
 
-// Told to end, and waited for that long: whoever is in the middle of a change ends it first.
+// Signalled to end, and waited for that long: a change in progress is finished first.
 static void agent_child_stop(struct agent_child *c, int wait_ms)
 {
 	enum { STEP_MS = 50 };
@@ -138,11 +138,11 @@ enum { IDLE_MS = 1000, LEAVE_MS = 20000 };
 
 struct agent_host { // all borrowed
 	struct agent_paths place;
-	const char *boot, *node, *policy; // policy: a file as somebody typed it
+	const char *boot, *node, *policy; // policy: a path as given on the command line
 	struct kube *kube;
 	void *ctx;
-	// What a child of this program is told that does the work; its result comes as JSON. target NULL: of a probe.
-	// E_PARAM: a parameter that cannot be told.
+	// The arguments of a child of this program that does the work; its result is JSON. target NULL: for a probe.
+	// E_PARAM: a parameter that cannot be passed.
 	int (*words)(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
 		     struct err *err);
 };
@@ -254,7 +254,7 @@ static int agent_loop(const struct agent_host *host, struct err *err)
 	return signal;
 }
 
-struct values { // first what the children are told
+struct values { // first the options that children get, too
 	struct job_values job;
 	char *policy, *node;
 };
@@ -269,7 +269,7 @@ static const struct opt *const tables[] = { opts,        source_opts, job_opts, 
 					    origin_opts, remote_opts, common_opts, NULL };
 extern const struct cmd cmd_agent, cmd_install, cmd_status;
 
-// Nobody is asked: what it takes was staged, and parameters that somebody else gave stay as they are.
+// No source is asked: everything was staged; parameters that were set by others stay.
 static void use_disk_only(struct job_values *j)
 {
 	j->origin.remote.is_offline = j->is_compile_forbidden = true;
@@ -307,7 +307,7 @@ static int child_arguments(void *ctx, enum agent_work work, const struct target 
 		v.job.flavour = *target->flavour ? (char *)(uintptr_t)target->flavour : NULL;
 		v.job.digest = target->package;
 		v.job.params = params;
-		v.job.holders = NULL; // nobody loses a driver that they use
+		v.job.holders = NULL; // never take a driver that is in use
 		v.job.is_retry = work != AGENT_WORK_REVIVE;
 	}
 	if (work == AGENT_WORK_STAGE)

@@ -24,7 +24,7 @@ static void show_policy(const struct coordinator *c)
 		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
 }
 
-// Nobody has told yet who is in the way: its pods are listed, and none is evicted.
+// No blocker is recorded yet: list its pods, without an eviction.
 static void check_node_pods(struct coordinator *c, const char *node)
 {
 	struct err why;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (rollout_status.h),
-// never as an edit of it. Whoever writes there between our look and our word makes us look again.
+// never as an edit of it. If another process writes there meanwhile, it is read again.
 #include "base/core/date.h"
 #include "cluster/kube/api.h"
 #include "cluster/node_state/annotations.h"
@@ -164,7 +164,7 @@ static int request_undo(struct operator_request *s, const struct coordinator *c,
 	return 0;
 }
 
-// 1 = said, 0 = somebody else wrote there in between.
+// 1 = written, 0 = another process wrote in between.
 static int write_request_once(struct operator_request *s, struct err *err)
 {
 	auto_kube struct kube *kube = NULL;

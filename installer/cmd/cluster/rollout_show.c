@@ -273,7 +273,7 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 	}
 }
 
-// "08:20Z" of today and tomorrow, else the day: whoever wants the second has --json.
+// "08:20Z" of today and tomorrow, else the day: --json has the seconds.
 static char *deadline_text(int64_t deadline, int64_t now)
 {
 	enum { HALF_DAY_S = 12 * 60 * 60, DAY_TEXT = 10, MINUTE_TEXT = 5 };
@@ -285,7 +285,7 @@ static char *deadline_text(int64_t deadline, int64_t now)
 	return str_fmt("%.*sZ", MINUTE_TEXT, text + DAY_TEXT + 1);
 }
 
-// Ours goes by itself; of the others somebody else has to know.
+// Ours is removed by us; others have to remove theirs.
 static const char *cordon_text(const struct node_state *m)
 {
 	return !m->facts.is_unschedulable ? "-" : str_eq(explain_cordon(m), "ours") ? "ours" : "foreign";
