@@ -393,19 +393,14 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_agent = {
 	.name = "agent",
 	.help = "carry out on this node what a roll-out orders: stage, replace, validate, restore",
-	.about = "Watches its own Node and does what the annotation kmodsmith.io/go orders, when it is newer than "
-		 "everything\n"
-		 "before it; tells on the Node what came of it, what is loaded and what is whole on the disk. The work "
-		 "is done\n"
-		 "by `kmodsmith install` and `status` as children. Nothing is unloaded without an order for what lies "
-		 "on the\n"
-		 "disk, nor while somebody uses the driver. What was begun is ended or undone, whoever died meanwhile "
-		 "and\n"
-		 "whether or not the API can be reached; after a boot what worked last is loaded again.\n"
-		 "With `mode: self` in the policy the agent of a single node gives itself these orders, and needs no "
-		 "coordinator.\n"
-		 "The policy is the document of `kmodsmith rollout check-policy`; options say where drivers come "
-		 "from.\n\n"
+	.about = "Watches its own Node and carries out the order in the annotation kmodsmith.io/go, if it is newer "
+		 "than all\nbefore it; reports on the Node the result, the loaded driver and the staged ones. The work "
+		 "is done by\n`kmodsmith install` and `status` as child processes. A driver is never unloaded without "
+		 "an order for a staged\none, nor while it is in use. A change that was begun is finished or undone, "
+		 "even if the agent died meanwhile\nor the API cannot be reached; after a boot the last good driver is "
+		 "loaded again.\nWith `mode: self` in the policy the agent of a single node gives itself these orders, "
+		 "and needs no coordinator.\nThe policy is the document of `kmodsmith rollout check-policy`; options "
+		 "say where drivers come from.\n\n"
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",
 	.opts = { opts, source_opts, job_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),

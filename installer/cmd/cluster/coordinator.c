@@ -18,7 +18,7 @@ static const struct opt opts[] = {
 	{ "pod-uid", 0, "UID", "POD_UID", OPT_STR, offsetof(struct values, pod_uid),
 	  "the pod that it runs in; never evicted where the cluster has only one node" },
 	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
-	  "who holds the Lease, for people; default: the node, or \"coordinator\"" },
+	  "name of this holder in the Lease; default: the node, or \"coordinator\"" },
 	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
 	  "write metrics to this file, for Prometheus' textfile collector (NAME.prom); default none" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
@@ -180,13 +180,10 @@ const struct cmd cmd_coordinator = {
 	.about = "Moves the nodes of a cluster to the driver that the policy names, a few at a time: staged first, "
 		 "then cordoned and\n"
 		 "drained, replaced and validated by the node's agent, uncordoned; undone where it fails. The policy "
-		 "is the ConfigMap\n"
-		 "kmodsmith-policy, key policy.json or policy.yaml; what came of it is the ConfigMap "
-		 "kmodsmith-rollout, the labels\n"
-		 "and annotations of the nodes, and Events. Any number may run; who holds the Lease "
-		 "kmodsmith-coordinator leads. A "
-		 "process that loses it\n"
-		 "ends with status 1. See also kmodsmith-rollout-status(8).\n\n"
+		 "is the ConfigMap\nkmodsmith-policy, key policy.json or policy.yaml; the progress is in the ConfigMap "
+		 "kmodsmith-rollout, the labels\nand annotations of the nodes, and Events. Any number may run; the "
+		 "holder of the Lease kmodsmith-coordinator leads.\nA process that loses the Lease ends with status 1. "
+		 "See also kmodsmith-rollout-status(8).\n\n"
 		 "  kmodsmith coordinator --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { opts, cluster_opts, common_opts },
 	.values_size = sizeof(struct values),

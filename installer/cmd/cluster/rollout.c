@@ -155,16 +155,12 @@ static const struct opt check_opts[] = {
 const struct cmd cmd_rollout_plan = {
 	.name = "rollout plan",
 	.help = "show from files what the coordinator of a roll-out would do now",
-	.about =
-		"Reads a policy and what `kubectl get nodes -o json` printed, and shows for each node its state, the "
-		"next "
-		"step,\n"
-		"the reason, the deadline, and whether it would get a slot; for each pool the limits and whether it is "
-		"halted.\n"
-		"Nothing is asked of a cluster and nothing is changed. Pods are not looked at. See also "
-		"kmodsmith-rollout-check-policy(8).\n\n"
-		"  kubectl get nodes -o json >nodes.json\n"
-		"  kmodsmith rollout plan --policy policy.json --nodes nodes.json\n",
+	.about = "Reads a policy and the output of `kubectl get nodes -o json`, and shows for each node its state, the "
+		 "next step,\nthe reason, the deadline, and whether it would get a slot; for each pool the limits and "
+		 "whether it is halted.\nNo cluster is asked and nothing is changed. Pods are not considered. See also "
+		 "kmodsmith-rollout-check-policy(8).\n\n"
+		 "  kubectl get nodes -o json >nodes.json\n"
+		 "  kmodsmith rollout plan --policy policy.json --nodes nodes.json\n",
 	.opts = { plan_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_rollout_plan,
@@ -176,9 +172,8 @@ const struct cmd cmd_rollout_check_policy = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "validate a policy before it is applied",
-	.about = "The policy is JSON or YAML; every refusal names the line or the field. With --json the "
-		 "result has the deadlines in seconds, defaults "
-		 "included.\n\n"
+	.about = "The policy is JSON or YAML; every error names the line or the field. With --json the result has the "
+		 "deadlines in seconds, defaults included.\n\n"
 		 "  kmodsmith rollout check-policy policy.yaml --nodes nodes.json\n",
 	.opts = { check_opts, common_opts },
 	.values_size = sizeof(struct values),

@@ -81,9 +81,8 @@ static int run_rollout_why(void *values, char **args, size_t count, struct err *
 const struct cmd cmd_rollout_status = {
 	.name = "rollout status",
 	.help = "show the roll-out: each pool, and each node with its state, its reason and the next step",
-	.about = "Asks the cluster for the policy, the recorded status, the ledger of slots and all nodes, and decides "
-		 "with them what the\n"
-		 "coordinator decides. Pods are not looked at. Nothing is changed.\n\n"
+	.about = "Reads the policy, the recorded status, the ledger of slots and all nodes from the cluster, and "
+		 "decides as the\ncoordinator does. Pods are not considered. Nothing is changed.\n\n"
 		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),
@@ -96,10 +95,9 @@ const struct cmd cmd_rollout_why = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "explain the state of a node: every rule of its state, and every condition for a slot",
-	.about = "The rows that are shown are those that decide; with them: since when, what happens at the deadline, "
-		 "how many drains there\n"
-		 "were, and why the last one ended. Where a node is drained and nobody has told yet who is in the way, "
-		 "its pods are listed.\n\n"
+	.about = "Shows the rules that the coordinator evaluates, and since when the node is in its state, what "
+		 "happens at the deadline,\nhow many drains there were, and why the last one ended. If a node is being "
+		 "drained and no blocker is recorded yet,\nits pods are listed.\n\n"
 		 "  kmodsmith rollout why gpu-17 --kubeconfig admin.conf --namespace kmodsmith\n",
 	.opts = { cluster_opts, common_opts },
 	.values_size = sizeof(struct cluster_values),

@@ -255,31 +255,23 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb }
 GATE(pause, NULL, 0, 0, "begin no further nodes, in all pools",
-     "Nodes under way go on to their end. `kmodsmith rollout resume` takes it back.\n\n"
+     "Nodes in progress are finished. `kmodsmith rollout resume` ends the pause.\n\n"
      "  kmodsmith rollout pause --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(resume, "[POOL]", 0, 1, "continue after a pause, a halt or an abort",
-     "Without a pool: takes the pause back. With one: also lifts its halt and its abort, and forgives what failed "
-     "before.\n\n"
+     "Without a pool: ends the pause. With one: also lifts its halt and its abort, and earlier failures do not count "
+     "any more.\n\n"
      "  kmodsmith rollout resume gpus --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(approve, "POOL WAVE", 2, 2, "approve a wave that waits for it",
-     "A wave waits where the policy says so (approval: manual), and where the one before it proved too little "
-     "(wave-untested).\n"
-     "The last one is called rest. For the target that the policy has now, and for no later one; waves before that one "
-     "are approved, too.\n\n"
+     "A wave waits if the policy says so (approval: manual), and if the one before it tested too few nodes "
+     "(wave-untested).\nThe last one is called rest. The approval is for the current target only, and covers earlier "
+     "waves, too.\n\n"
      "  kmodsmith rollout approve gpus main --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(abort, "POOL", 1, 1, "abort the target: drains are cancelled, replacements in progress finish",
-     "For the target that the policy has now. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
+     "For the current target of the policy. Nodes that have it keep it; see kmodsmith-rollout-undo(8).\n\n"
      "  kmodsmith rollout abort gpus --kubeconfig admin.conf --namespace kmodsmith\n");
 GATE(undo, "POOL", 1, 1, "make the last driver that all nodes had the target again",
-     "Nodes that moved go back the way they came, with slots, drain and validation; drains for what is undone are "
-     "called "
-     "off.\n"
-     "The policy itself is not edited, since a GitOps controller would put it back, and the driver with it: an "
-     "annotation "
-     "beside\n"
-     "it says which target is undone, and is in force until the policy has another target for the pool. Commit the "
-     "target "
-     "that\n"
-     "is printed (JSON, which is YAML, too).\n"
-     "`kmodsmith rollout resume POOL` takes the undo back.\n\n"
+     "Nodes that moved go back the same way, with slots, drain and validation; drains for the undone target are "
+     "cancelled.\nThe policy itself is not edited, since a GitOps controller would revert that: an annotation on its "
+     "object names the\nundone target, and is in force until the policy has another target for the pool. Commit the "
+     "target that\nis printed (JSON, which is YAML, too).\n`kmodsmith rollout resume POOL` ends the undo.\n\n"
      "  kmodsmith rollout undo gpus --kubeconfig admin.conf --namespace kmodsmith\n");
