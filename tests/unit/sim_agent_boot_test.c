@@ -19,7 +19,8 @@ static void begin(struct fixture *s)
 	fixture_state(s, "replacing"); // a coordinator decides what comes in
 	fixture_order(s, "1.1", "replace", "2.0");
 	fixture_run(s, 1000);
-	fixture_expect_log(s, "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n", "it begins");
+	fixture_expect_log(s, "did order 1.1: replace\ndid replace: starting the worker\nbegin swap 2.0\n",
+			   "it begins");
 	is_loaded(s, "");
 }
 
@@ -61,7 +62,7 @@ static void a_child_that_is_killed_is_started_three_times(void **state)
 	fixture_child_ends(&s, "E_SYSTEM", FAILING_TRANSIENT);
 	s.end.is_crash = true;
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: failed E_SYSTEM: it failed\n", "and no more");
+	fixture_expect_log(&s, "did replace: failed E_SYSTEM: the worker failed\n", "and no more");
 	fixture_end(&s);
 }
 
@@ -96,7 +97,7 @@ static void what_an_order_means_outlives_the_policy(void **state)
 	fixture_expect_log(&s, "did order 1.1: replace\n", "paused");
 	sim_merge(s.sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/pause':null}}}");
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: done as ordered\nbegin swap 2.0\n", "as it was meant");
+	fixture_expect_log(&s, "did replace: starting the worker\nbegin swap 2.0\n", "as it was meant");
 	fixture_end(&s);
 }
 

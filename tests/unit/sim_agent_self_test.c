@@ -53,7 +53,7 @@ static char *events(const struct fixture *s)
 
 static const char WAY[] = "did mode self: staging\n"
 			  "did order 1.1: stage\n"
-			  "did stage: done as ordered\n"
+			  "did stage: starting the worker\n"
 			  "begin stage 2.0\n"
 			  "did stage: done: the target is staged\n"
 			  "did mode self: queued\n"
@@ -61,14 +61,14 @@ static const char WAY[] = "did mode self: staging\n"
 			  "did order 1.2: none\n"
 			  "did mode self: replacing\n"
 			  "did order 1.5: replace\n"
-			  "did replace: done as ordered\n"
+			  "did replace: starting the worker\n"
 			  "begin swap 2.0\n"
 			  "did replace: done: the target is loaded\n"
 			  "did mode self: validating\n"
 			  "did order 1.6: validate\n"
-			  "did validate: done as ordered\n"
+			  "did validate: starting the worker\n"
 			  "begin probe 2.0\n"
-			  "did validate: done: it works\n"
+			  "did validate: done: validated\n"
 			  "did mode self: done\n"
 			  "did order 1.7: none\n";
 
@@ -156,9 +156,9 @@ static void a_driver_that_cannot_be_loaded_is_undone(void **state)
 	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	go_on(&s, 60);
 	fixture_expect_log(&s,
-			   "did replace: failed E_LOAD: it failed\n"
+			   "did replace: failed E_LOAD: the worker failed\n"
 			   "did mode self: restoring" WHY "did order 1.7: validate\n"
-			   "did validate: done as ordered\nbegin probe 1.0\ndid validate: done: it works\n"
+			   "did validate: starting the worker\nbegin probe 1.0\ndid validate: done: validated\n"
 			   "did mode self: rolledback" WHY "did order 1.8: none\n",
 			   "the way back");
 	auto_str char *told = events(&s);

@@ -68,7 +68,8 @@ static void the_journal_cannot_be_written(void **state)
 	s.log = str_dup("");
 	unlinkat(s.folder.root.fd, "agent", 0);
 	fixture_run(&s, 11000); // it is tried every ten seconds
-	fixture_expect_log(&s, "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n", "it goes on");
+	fixture_expect_log(&s, "did order 1.1: replace\ndid replace: starting the worker\nbegin swap 2.0\n",
+			   "it goes on");
 	assert_string_equal(fixture_note(&s, "trouble"), "");
 	assert_int_equal(events(&s, message), 1);
 	fixture_end(&s);

@@ -12,42 +12,44 @@ static const struct row {
 	const char *log, *ack;
 } rows[] = {
 	{ "a driver is fetched", "stage", "2.0", "1.0", false, "", 0,
-	  "did order 1.1: stage\ndid stage: done as ordered\nbegin stage 2.0\ndid stage: done: the target is staged\n",
+	  "did order 1.1: stage\ndid stage: starting the worker\nbegin stage 2.0\ndid stage: done: the target is "
+	  "staged\n",
 	  "1.1:stage:done" },
 	{ "the target is staged already", "stage", "2.0", "1.0", true, NULL, 0,
 	  "did order 1.1: stage\ndid stage: done: the target is staged already\n", "1.1:stage:done" },
 	{ "it cannot be fetched", "stage", "2.0", "1.0", false, "E_NO_PACKAGE", FAILING_TRANSIENT,
-	  "did order 1.1: stage\ndid stage: done as ordered\nbegin stage 2.0\n"
-	  "did stage: failed E_NO_PACKAGE: it failed\n",
+	  "did order 1.1: stage\ndid stage: starting the worker\nbegin stage 2.0\n"
+	  "did stage: failed E_NO_PACKAGE: the worker failed\n",
 	  "1.1:stage:failed:transient:E_NO_PACKAGE" },
 	{ "a driver is replaced", "replace", "2.0", "1.0", true, "", 0,
-	  "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n"
+	  "did order 1.1: replace\ndid replace: starting the worker\nbegin swap 2.0\n"
 	  "did replace: done: the target is loaded\n",
 	  "1.1:replace:done" },
 	{ "somebody uses it", "replace", "2.0", "1.0", true, "E_IN_USE", FAILING_BUSY,
-	  "did order 1.1: replace\ndid replace: done as ordered\nbegin swap 2.0\n"
-	  "did replace: failed E_IN_USE: it failed\n",
+	  "did order 1.1: replace\ndid replace: starting the worker\nbegin swap 2.0\n"
+	  "did replace: failed E_IN_USE: the worker failed\n",
 	  "1.1:replace:failed:busy:E_IN_USE" },
 	{ "nothing is taken out for what is not there", "replace", "2.0", "1.0", false, NULL, 0,
 	  "did order 1.1: replace\n"
 	  "did replace: failed not-staged: the target is not staged: nothing is unloaded\n",
 	  "1.1:replace:failed:transient:not-staged" },
 	{ "a driver is loaded where there is none", "load", "2.0", "", true, "", 0,
-	  "did order 1.1: load\ndid load: done as ordered\nbegin swap 2.0\ndid load: done: the target is loaded\n",
+	  "did order 1.1: load\ndid load: starting the worker\nbegin swap 2.0\ndid load: done: the target is loaded\n",
 	  "1.1:load:done" },
 	{ "a load order does not unload a driver", "load", "2.0", "1.0", true, NULL, 0,
 	  "did order 1.1: load\ndid load: failed not-empty: a load order does not unload a driver\n",
 	  "1.1:load:failed:transient:not-empty" },
 	{ "the driver of before comes back", "restore", "2.0", "", true, "", 0,
-	  "did order 1.1: restore\ndid restore: done as ordered\nbegin swap 2.0\n"
+	  "did order 1.1: restore\ndid restore: starting the worker\nbegin swap 2.0\n"
 	  "did restore: done: the target is loaded\n",
 	  "1.1:restore:done" },
 	{ "what is loaded is measured", "validate", "2.0", "2.0", true, "", 0,
-	  "did order 1.1: validate\ndid validate: done as ordered\nbegin probe 2.0\ndid validate: done: it works\n",
+	  "did order 1.1: validate\ndid validate: starting the worker\nbegin probe 2.0\ndid validate: done: "
+	  "validated\n",
 	  "1.1:validate:done" },
 	{ "what is loaded does not work", "validate", "2.0", "2.0", true, "E_NOT_READY", FAILING_PERMANENT,
-	  "did order 1.1: validate\ndid validate: done as ordered\nbegin probe 2.0\n"
-	  "did validate: failed E_NOT_READY: it failed\n",
+	  "did order 1.1: validate\ndid validate: starting the worker\nbegin probe 2.0\n"
+	  "did validate: failed E_NOT_READY: the worker failed\n",
 	  "1.1:validate:failed:permanent:E_NOT_READY" },
 };
 
@@ -127,9 +129,9 @@ static void a_child_that_cannot_begin_is_a_failure_of_its_order(void **state)
 	fixture_order(&s, "1.1", "replace", "2.0");
 	fixture_run(&s, 2000);
 	fixture_expect_log(&s,
-			   "did order 1.1: replace\ndid replace: done as ordered\n"
+			   "did order 1.1: replace\ndid replace: starting the worker\n"
 			   "trouble starting the worker: E_LOCKED no room for a child\n"
-			   "did replace: failed E_LOCKED: it failed\n",
+			   "did replace: failed E_LOCKED: the worker failed\n",
 			   "begin");
 	assert_string_equal(fixture_note(&s, "ack"), "1.1:replace:failed:transient:E_LOCKED");
 	fixture_end(&s);
@@ -150,7 +152,7 @@ static void what_nobody_has_named_yet_is_waited_for(void **state)
 	s.policy = SEAT_POLICY("3.0");
 	s.is_policy_new = true;
 	fixture_run(&s, 5500); // the file is looked at every five seconds
-	fixture_expect_log(&s, "did replace: done as ordered\nbegin swap 3.0\n", "it is named");
+	fixture_expect_log(&s, "did replace: starting the worker\nbegin swap 3.0\n", "it is named");
 	fixture_end(&s);
 }
 
@@ -201,7 +203,7 @@ static void a_node_that_people_paused_begins_nothing(void **state)
 	fixture_expect_log(&s, "did order 1.1: replace\n", "paused");
 	annotate(&s, "pause", "false");
 	fixture_run(&s, 1000);
-	fixture_expect_log(&s, "did replace: done as ordered\nbegin swap 2.0\n", "no more");
+	fixture_expect_log(&s, "did replace: starting the worker\nbegin swap 2.0\n", "no more");
 	fixture_end(&s);
 }
 
@@ -261,9 +263,9 @@ static void all_that_is_due_is_done_in_one_turn(void **state)
 	fixture_expect_log(&s, "", "it was only read");
 	agent_turn(&s.a, 0);
 	fixture_expect_log(&s,
-			   "did order 1.1: replace\ndid replace: done as ordered\n"
+			   "did order 1.1: replace\ndid replace: starting the worker\n"
 			   "trouble starting the worker: E_LOCKED no room for a child\n"
-			   "did replace: failed E_LOCKED: it failed\n",
+			   "did replace: failed E_LOCKED: the worker failed\n",
 			   "from the order to its end");
 	s.begin_code = 0;
 	fixture_order(&s, "1.2", "replace", "2.0");
@@ -275,7 +277,7 @@ static void all_that_is_due_is_done_in_one_turn(void **state)
 	fixture_child_ends(&s, "E_LOAD", FAILING_PERMANENT);
 	agent_turn(&s.a, 0);
 	fixture_expect_log(&s,
-			   "did replace: failed E_LOAD: it failed\ndid order 1.3: stage\n"
+			   "did replace: failed E_LOAD: the worker failed\ndid order 1.3: stage\n"
 			   "did stage: done: the target is staged already\n",
 			   "from the end of one to the end of the next");
 	fixture_end(&s);

@@ -216,11 +216,11 @@ static const struct row {
 	  FAILING_PERMANENT, "boot-loop" },
 	{ "the target is loaded", is_put_in, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "worker was killed; retrying", is_child_crash, AGENT_RUN, 0, 0, NULL },
-	{ "it failed", is_child_failure, AGENT_FINISH, RESULT_FAILED, FAILING_NONE, NULL },
+	{ "the worker failed", is_child_failure, AGENT_FINISH, RESULT_FAILED, FAILING_NONE, NULL },
 	{ "the target is staged", is_obtained, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "the worker succeeded, but the target is not staged", is_nothing_obtained, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_TRANSIENT, "not-staged" },
-	{ "it works", is_order_proven, AGENT_FINISH, RESULT_DONE, 0, NULL },
+	{ "validated", is_order_proven, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "the worker succeeded, but another driver is loaded", is_child_ended, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_PERMANENT, "drift" },
 	// begun, and the agent or the machine was started again since
@@ -246,7 +246,7 @@ static const struct row {
 	  "not-empty" },
 	{ "the target is not staged: nothing is unloaded", is_not_stored, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_TRANSIENT, "not-staged" },
-	{ "done as ordered", is_accepted, AGENT_RUN, 0, 0, NULL },
+	{ "starting the worker", is_accepted, AGENT_RUN, 0, 0, NULL },
 	{ "booted: loading the last good driver", is_to_revive, AGENT_REVIVE, 0, 0, NULL },
 };
 
