@@ -114,7 +114,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   plan --resumed --node n1
   assert_status 0
   assert_output --partial 'n1 is evicting: pdb-blocked default/db, budget all'
-  assert_output --partial 'so since 2027-01-15T07:55:00Z, for 5 min; cordoned by: ours'
+  assert_output --partial 'since 2027-01-15T07:55:00Z, for 5 min; cordoned by: ours'
   assert_output --partial 'at 2027-01-15T08:20:00Z: the drain is cancelled, the node returns to service'
   assert_output --partial 'drains for this target that ended without a replacement: 2 of 5'
   refute_output --partial 'conditions for a slot'
@@ -124,14 +124,14 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json .reasonSince 2027-01-15T07:55:00Z
   assert_json .drains 2
   assert_json .cordonedBy ours
-  alter "$nodes" '.items[2].metadata.annotations["kmodsmith.io/reason"] = "drain-timeout default/alone: nothing would start it again"'
+  alter "$nodes" '.items[2].metadata.annotations["kmodsmith.io/reason"] = "drain-timeout default/alone: no controller would recreate it"'
   plan --resumed --node n2
-  assert_output --partial 'its last drain ended with drain-timeout default/alone: nothing'
+  assert_output --partial 'its last drain ended with drain-timeout default/alone: no controller'
   assert_output --partial 'conditions for a slot'
   plan --resumed
   assert_line --regexp '^n2 .*last drain: drain-timeout default/alone'
   plan --resumed --json
-  assert_json "$(node n2 .lastDrain)" 'drain-timeout default/alone: nothing would start it again'
+  assert_json "$(node n2 .lastDrain)" 'drain-timeout default/alone: no controller would recreate it'
   assert_json "$(node n1 .cordonedBy)" ours
   alter "$nodes" '.items[3].spec.unschedulable = true'
   plan

@@ -82,7 +82,7 @@ teardown() { node_end; }
   gpu_pod train ""
   driver_pod "$new" "${from[@]}"
   manage uninstall_driver
-  assert_error E_IN_USE "default/train-$node: nothing would start it again"
+  assert_error E_IN_USE "default/train-$node: no controller would recreate it"
   assert_untouched "plugin train"
   manage uninstall_driver ENABLE_GPU_POD_EVICTION=false
   assert_error E_IN_USE "train-$node"
@@ -266,7 +266,7 @@ loaded_by_others() { # nothing here remembers that it was us
 @test "an image that is not the one of the driver's container proves nothing, and says so" {
   driver_pod 595.99.01 "${from[@]}"
   manage uninstall_driver
-  assert_error E_CONFIG "give driver.manager.version the version of driver.version"
+  assert_error E_CONFIG "set driver.manager.version to driver.version"
   assert_untouched plugin
 }
 

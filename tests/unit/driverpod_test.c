@@ -71,11 +71,11 @@ static void test_words(void **state)
 	} rows[] = {
 		{ "r/ours:1", "nvcr.io/nvidia/driver:580.95.05-rhel9",
 		  "nvidia-driver-ctr has the image 'nvcr.io/nvidia/driver:580.95.05-rhel9' and k8s-driver-manager "
-		  "'r/ours:1': what is proven by one would be loaded by the other; give driver.manager the image of "
-		  "driver" },
+		  "'r/ours:1': the driver that one verifies would be loaded by the other; set driver.manager to the "
+		  "image of driver" },
 		{ "r/k:1", "r/k:595.45.04-rhel9",
-		  "nvidia-driver-ctr has the image 'r/k:595.45.04-rhel9', and this is an image of driver 580.95.05: "
-		  "give driver.manager.version the version of driver.version" },
+		  "nvidia-driver-ctr has the image 'r/k:595.45.04-rhel9', but this is an image of driver 580.95.05: "
+		  "set driver.manager.version to driver.version" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err = { 0 };

@@ -64,7 +64,7 @@ static void protected_pod_for_a_minute(struct view *v)
 static void processes_for_two_minutes(struct view *v)
 {
 	(void)v;
-	m.facts.seen.blocker = (struct reason){ REASON_HOLDERS, "processes of no pod on this node" };
+	m.facts.seen.blocker = (struct reason){ REASON_HOLDERS, "processes outside any pod on this node" };
 	m.facts.seen.blocker_since = NOW - 120;
 }
 static void protected_pod_is_told(struct view *v)
@@ -437,7 +437,7 @@ static const struct said_row told[] = {
 	  "as before, for holder-protected default/db, told -60s" },
 	{ { .name = "no pod is left, and processes hold the driver", DRAIN(EVICTING), .holders = 2 },
 	  processes_for_two_minutes,
-	  "as before, for holders processes of no pod on this node, told -120s" },
+	  "as before, for holders processes outside any pod on this node, told -120s" },
 };
 
 #define TEST(name)                                  \

@@ -64,16 +64,15 @@ static const struct {
 	  "validate "
 	  "and restore): write a longer window or shorter deadlines, or pools[0].deadlines.windowMargin: \"31m\", "
 	  "which "
-	  "begins nodes until so long before the end; where a drain leaves less than 30m it is called off" },
+	  "starts nodes until that long before the end, and cancels a drain that leaves less than 30m" },
 	{ "deadlines that are no whole minutes", "{" POOL ",\"deadlines\":{\"restore\":\"11m30s\"}}]}",
 	  "pools[0].deadlines.restore: must be a time" },
 	{ "a node that takes some seconds more",
 	  "{" POOL ",\"deadlines\":{\"restore\":\"601s\"},\"windows\":[{\"from\":\"01:00\",\"to\":\"01:40\"}]}]}",
 	  "pools[0].windows: the longest is 40m, and a node may take 3721s (its deadlines cordon, evict, replace, "
 	  "validate and restore): write a longer window or shorter deadlines, or pools[0].deadlines.windowMargin: "
-	  "\"1801s\", which begins nodes until so long before the end; where a drain leaves less than 1801s it is "
-	  "called "
-	  "off" },
+	  "\"1801s\", which starts nodes until that long before the end, and cancels a drain that leaves less than "
+	  "1801s" },
 	{ "a window in which not even the change has room",
 	  "{" POOL ",\"windows\":[{\"from\":\"01:00\",\"to\":\"01:30\"}]}]}",
 	  "validate and restore): write a longer window or shorter deadlines" },
@@ -113,7 +112,7 @@ static const struct {
 	  "pools[1]: selects no node" },
 	{ "jobs by a selector of sets", "{" POOL ",\"drain\":{\"waitFor\":\"app in (train, eval),!debug\"}}]}", NULL },
 	{ "jobs by what is no selector", "{" POOL ",\"drain\":{\"waitFor\":\"app in train\"}}]}",
-	  "pools[0].drain.waitFor: '(' is due at train" },
+	  "pools[0].drain.waitFor: expected '(' at train" },
 	{ "a flavour that there is not",
 	  "{\"pools\":[{\"name\":\"a\",\"target\":{\"driver\":\"1.1\",\"flavour\":\"opened\"}}]}",
 	  "pools[0].target.flavour: must be one of" },
@@ -143,8 +142,7 @@ static const struct {
 	  "pools[0].windows: the longest is 120m, and a node may take 182m (its deadlines cordon, wait, evict, "
 	  "replace, "
 	  "validate and restore): write a longer window or shorter deadlines, or pools[0].deadlines.windowMargin: "
-	  "\"60m\", which begins nodes until so long before the end; where a drain leaves less than 30m it is called "
-	  "off" },
+	  "\"60m\", which starts nodes until that long before the end, and cancels a drain that leaves less than 30m" },
 	{ "the margin that was asked for",
 	  "{" POOL ",\"drain\":{\"waitFor\":\"a=b\"},\"deadlines\":{\"windowMargin\":\"60m\"},"
 	  "\"windows\":[{\"from\":\"01:00\",\"to\":\"03:00\"}]}]}",

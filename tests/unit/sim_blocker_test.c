@@ -116,7 +116,8 @@ static void a_reason_is_replaced_by_the_next_one(void **state)
 	auto_str char *path = str_fmt("%s/all", BUDGETS);
 	sim_delete(f.sim, path);
 	farm_run(&coordinator, 1, MINUTES(2));
-	assert_string_equal(NOTE(&f), "holder-protected default/alone: nothing would start it again; see drain.force");
+	assert_string_equal(NOTE(&f),
+			    "holder-protected default/alone: no controller would recreate it; see drain.force");
 	sim_delete(f.sim, "/api/v1/namespaces/default/pods/alone");
 	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(5)));
 	assert_string_equal(NOTE(&f), "");
@@ -156,7 +157,7 @@ static void a_holder_is_named(void **state)
 	f.nodes[0].holders = 2;
 	until_evicting(&f, &coordinator);
 	farm_run(&coordinator, 1, MINUTES(5));
-	bool is_named = str_eq(NOTE(&f), "holders processes of no pod on this node");
+	bool is_named = str_eq(NOTE(&f), "holders processes outside any pod on this node");
 	expect(is_named, NOTE(&f));
 	f.nodes[0].holders = 0;
 	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(5)));

@@ -196,7 +196,7 @@ static void the_plugin_of_dra_goes_last(void **state)
 		 "'driver':'gpu.nvidia.com'}]}}}}");
 	s.e.may_evict = false; // somebody else evicts, and has not
 	assert_true(evacuate_run(&s.e, &err) < 0);
-	assert_non_null(strstr(err.text, "default/train has a claim of a GPU"));
+	assert_non_null(strstr(err.text, "default/train still has a GPU claim"));
 	assert_string_equal(label(&s, "nvidia.com/gpu.deploy.dra-driver"), "true");
 	s.e.may_drain = true;
 	sim_merge(s.sim, PODS "/train", "{'metadata':{'finalizers':['test/stays']}}");

@@ -135,7 +135,7 @@ static void who_is_in_the_way_is_said_first(void **state)
 	"pods use the GPUs, and nothing allows to evict them here " \
 	"(ENABLE_GPU_POD_EVICTION, ENABLE_AUTO_DRAIN, " EVACUATE_UPGRADES "): "
 #define STUCK "a pod that uses the GPU must not be evicted: "
-#define FORCE ": nothing would start it again; see drain.force"
+#define FORCE ": no controller would recreate it; see drain.force"
 	static const struct {
 		const char *name;
 		const char *pods[3]; // 't' asks for a GPU, 'a' and has no controller, 'w' asks for none
@@ -227,8 +227,8 @@ static void an_operand_has_its_deadline(void **state)
 	s.e.label = "site/gpu-user";
 	long begun = sim_now_ms();
 	assert_int_equal(evacuate_run(&s.e, &err), -1);
-	auto_str char *said =
-		str_fmt("operand default/mine has not ended within %d s of its label's change", EVACUATE_OPERANDS_S);
+	auto_str char *said = str_fmt("operand default/mine did not end within %d s after its label was changed",
+				      EVACUATE_OPERANDS_S);
 	assert_string_equal(err.text, said);
 	long took = sim_now_ms() - begun;
 	assert_in_range(took, EVACUATE_OPERANDS_S * 1000L, EVACUATE_OPERANDS_S * 1000L + 2L * EVACUATE_LOOK_MS);
@@ -255,7 +255,7 @@ static void who_has_ended_claims_nothing(void **state)
 		expect(evacuate_run(&s.e, &err) == (rows[i].claims ? -1 : 0), rows[i].phase);
 		long took = sim_now_ms() - begun;
 		if (rows[i].claims) {
-			expect(str_eq(err.text, "default/train has a claim of a GPU still"), err.text);
+			expect(str_eq(err.text, "default/train still has a GPU claim"), err.text);
 			expect(took >= EVACUATE_OPERANDS_S * 1000L, rows[i].phase);
 		}
 		expect(str_eq(label(&s, "nvidia.com/gpu.deploy.dra-driver"), rows[i].claims ? "true" : PAUSED),
@@ -409,7 +409,7 @@ static void who_is_told_to_end_waits_for_nobody(void **state)
 		sim_after(SOON_MS, tell_to_end, &s);
 		long begun = sim_now_ms();
 		expect(evacuate_run(&s.e, &err) == -1, rows[i].name);
-		expect(err.code == EINTR && str_starts(err.text, "told to end"), err.text);
+		expect(err.code == EINTR && str_starts(err.text, "interrupted by a signal"), err.text);
 		expect(sim_now_ms() - begun >= SOON_MS && sim_now_ms() - begun <= SOON_MS + 1000, rows[i].name);
 		end(&s);
 	}

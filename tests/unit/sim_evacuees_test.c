@@ -13,7 +13,7 @@ static void who_may_not_be_evicted_is_named_before_anything_is_done(void **state
 		const char *why; // NULL = it may
 	} rows[] = {
 		{ "a pod of a job", OF_JOB, GPU, NULL, true, false, false, NULL },
-		{ "a bare pod", "", GPU, NULL, true, false, false, "default/train: nothing would start it again" },
+		{ "a bare pod", "", GPU, NULL, true, false, false, "default/train: no controller would recreate it" },
 		{ "a bare pod by force", "", GPU, NULL, true, true, false, NULL },
 		{ "an emptyDir", OF_JOB, GPU ",'volumes':[{'name':'v','emptyDir':{}}]", NULL, true, false, false,
 		  "default/train: its emptyDir would be lost" },

@@ -271,7 +271,7 @@ static void a_holder_is_told_by_what_ends_him(void **state)
 		const char *said;
 		bool goes;
 	} rows[] = {
-		{ "no pod", NULL, NULL, "holders processes of no pod on this node", false },
+		{ "no pod", NULL, NULL, "holders processes outside any pod on this node", false },
 		{ "a pod that asks for nothing",
 		  ",'ownerReferences':[{'apiVersion':'apps/"
 		  "v1','kind':'ReplicaSet','name':'x','uid':'x','controller':true}]",
@@ -286,7 +286,7 @@ static void a_holder_is_told_by_what_ends_him(void **state)
 		  "'nodeSelector':{'nvidia.com/gpu.deploy.dcgm':'true'},",
 		  "holders default/p: has the GPU open, and its operand is paused", false },
 		{ "a pod that nothing would start again", "", "",
-		  "holder-protected default/p: nothing would start it again; see drain.force", false },
+		  "holder-protected default/p: no controller would recreate it; see drain.force", false },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct scene s;

@@ -21,10 +21,10 @@ static const struct row {
 	const char *reason; // "" = it is not held
 	const char *looser; // policy that lets it go; NULL = the pod is deleted
 } rows[] = {
-	{ "a bare pod", "", GPU, "", false, "holder-protected default/x: nothing would start it again; see drain.force",
-	  NULL },
+	{ "a bare pod", "", GPU, "", false,
+	  "holder-protected default/x: no controller would recreate it; see drain.force", NULL },
 	{ "a bare pod, and the policy is changed", "", GPU, "", false,
-	  "holder-protected default/x: nothing would start it again; see drain.force", POOL("'force':true") },
+	  "holder-protected default/x: no controller would recreate it; see drain.force", POOL("'force':true") },
 	{ "a disk", OF("ReplicaSet"), GPU ",'volumes':[{'name':'v','emptyDir':{}}]", "", false,
 	  "holder-protected default/x: its emptyDir would be lost; see drain.deleteEmptyDir", NULL },
 	{ "a label of its owner", OF("ReplicaSet") ",'labels':{'kmodsmith.io/drain-skip':'true'}", GPU, "", true,
@@ -162,7 +162,7 @@ static void the_next_one_is_named(void **state)
 		farm_run(&coordinator, 1, MINUTES(1));
 		assert_string_equal(farm_state(&f, 0), "held");
 	}
-	assert_string_equal(NOTE(&f), "holder-protected default/y: nothing would start it again; see drain.force");
+	assert_string_equal(NOTE(&f), "holder-protected default/y: no controller would recreate it; see drain.force");
 	farm_coordinator_kill(&coordinator);
 	farm_end(&f);
 }

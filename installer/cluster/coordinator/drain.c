@@ -231,7 +231,7 @@ static void name_foreign_holders(struct look *l, const struct node *n, int holde
 		memcpy(l->blocker.object, l->job, sizeof(l->job));
 	} else if (!is_before_drain(phase) && l->pods == 0 && holders != 0) {
 		name_blocker(l, REASON_HOLDERS,
-			     holders > 0 ? "processes of no pod on this node" : "the agent cannot tell which");
+			     holders > 0 ? "processes outside any pod on this node" : "the agent cannot tell which");
 	}
 }
 

@@ -109,7 +109,7 @@ static const char *forbidden(const json_t *pod, const struct pod_rules *r, bool 
 	if (is_pod_protected(pod))
 		return is_held ? "uses the GPU, and its label forbids the eviction" : "";
 	if (!controller(pod) && !r->pool->is_forced)
-		return "nothing would start it again; see drain.force";
+		return "no controller would recreate it; see drain.force";
 	if (has_empty_dir(pod) && !r->pool->deletes_empty_dir)
 		return "its emptyDir would be lost; see drain.deleteEmptyDir";
 	return NULL;

@@ -108,15 +108,14 @@ int driver_pod_check(const json_t *pod, const char *driver, struct err *err)
 	split_image(text(ours, "image"), &our_name, &our_tag);
 	if (ours && !str_eq(its_name, our_name))
 		return err_set(err, E_CONFIG,
-			       "%s has the image '%s' and %s '%s': what is proven by one would be loaded by the other; "
-			       "give driver.manager the image of driver",
+			       "%s has the image '%s' and %s '%s': the driver that one verifies would be loaded by the "
+			       "other; set driver.manager to the image of driver",
 			       DRIVER_CTR, text(its, "image"), MANAGER_CTR, text(ours, "image"));
 	if (driver && its_tag && !is_tag_of(its_tag, driver))
-		return err_set(
-			err, E_CONFIG,
-			"%s has the image '%s', and this is an image of driver %s: give driver.manager.version the "
-			"version of driver.version",
-			DRIVER_CTR, text(its, "image"), driver);
+		return err_set(err, E_CONFIG,
+			       "%s has the image '%s', but this is an image of driver %s: set driver.manager.version "
+			       "to driver.version",
+			       DRIVER_CTR, text(its, "image"), driver);
 	return 0;
 }
 

@@ -37,7 +37,7 @@ static int sleep_checked(const struct evacuation *e, long ms, struct err *err)
 {
 	for (long end = kube_now_ms() + ms, left; (left = end - kube_now_ms()) > 0;) {
 		if (e->is_ended && e->is_ended(e->ctx))
-			return err_set(err, EINTR, "told to end");
+			return err_set(err, EINTR, "interrupted by a signal");
 		if (kube_step(e->kube, (int)(left < STEP_MS ? left : STEP_MS), err) < 0)
 			return -1;
 	}
@@ -259,7 +259,7 @@ static int wait_operands(const struct evacuation *e, bool is_last, struct err *e
 		if (r < 0 || (r > 0 && !left))
 			return r < 0 ? -1 : 0;
 		if (r > 0 && kube_now_ms() >= end)
-			return err_set(err, E_IN_USE, "operand %s has not ended within %d s of its label's change",
+			return err_set(err, E_IN_USE, "operand %s did not end within %d s after its label was changed",
 				       left, EVACUATE_OPERANDS_S);
 		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
@@ -382,7 +382,7 @@ static int wait_claims(const struct evacuation *e, struct err *err)
 		if (r < 0 || (r > 0 && !who))
 			return r < 0 ? -1 : 0;
 		if (r > 0 && kube_now_ms() >= end)
-			return err_set(err, E_IN_USE, "%s has a claim of a GPU still", who);
+			return err_set(err, E_IN_USE, "%s still has a GPU claim", who);
 		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
 	}

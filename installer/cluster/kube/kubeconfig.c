@@ -50,7 +50,8 @@ int kube_config_pod(const struct root *kern, char *const *env, struct kube_confi
 	if (!host)
 		return 0;
 	if (!port || !str_u64(port, 10, &number) || number == 0 || number > 65535)
-		return err_set(err, E_CONFIG, "KUBERNETES_SERVICE_HOST is set, KUBERNETES_SERVICE_PORT is no port");
+		return err_set(err, E_CONFIG,
+			       "KUBERNETES_SERVICE_HOST is set, but KUBERNETES_SERVICE_PORT is not a port");
 	int token = read_account(kern, "token", &c.token, err);
 	if (token <= 0) // automountServiceAccountToken: false
 		return token;

@@ -14,7 +14,7 @@ struct reader {
 
 static int refuse_selector(const struct reader *r, const char *due)
 {
-	return err_set(r->err, E_CONFIG, "%s is due %s%s", due, *r->at ? "at " : "at its end", r->at);
+	return err_set(r->err, E_CONFIG, "expected %s %s%s", due, *r->at ? "at " : "at the end", r->at);
 }
 
 static void skip_blanks(struct reader *r)

@@ -173,11 +173,11 @@ static int refuse_windows(const json_t *object, const char *path, const struct p
 			       "%s.deadlines.windowMargin: %s is more than the longest of the windows, %s; it must be "
 			       "less by the time in which nodes are to be begun",
 			       path, margin, window);
-	auto_str char *advice =
-		rest < most ? str_fmt(", or %s.deadlines.windowMargin: \"%s\", which begins nodes until so long before "
-				      "the end; where a drain leaves less than %s it is called off",
-				      path, fit, after) :
-			      str_dup("");
+	auto_str char *advice = rest < most ?
+					str_fmt(", or %s.deadlines.windowMargin: \"%s\", which starts nodes until that "
+						"long before the end, and cancels a drain that leaves less than %s",
+						path, fit, after) :
+					str_dup("");
 	return err_set(err, E_CONFIG,
 		       "%s.windows: the longest is %s, and a node may take %s (its deadlines cordon,%s evict, replace, "
 		       "validate and restore): write a longer window or shorter deadlines%s",

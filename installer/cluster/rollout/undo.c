@@ -7,7 +7,7 @@ static int read_undo_entry(const json_t *word, const char *pool, struct target_h
 	if (!instead || !target_hash_parse(instead, ret) || !json_is_object(json_object_get(word, "target")))
 		return err_set(err, E_CONFIG,
 			       "the annotation " UNDO_NOTE
-			       " means nothing for '%s'; `kmodsmith rollout resume` takes it away",
+			       " is not valid for '%s'; `kmodsmith rollout resume` removes it",
 			       pool);
 	return 0;
 }
@@ -35,7 +35,7 @@ int undo_apply(const char *note, const struct policy *p, json_t *document, struc
 	json_t *pools = json_object_get(document, "pools");
 	int changed = 0;
 	if (!json_is_object(words))
-		return err_set(err, E_CONFIG, "the annotation " UNDO_NOTE " is no JSON object");
+		return err_set(err, E_CONFIG, "the annotation " UNDO_NOTE " is not a JSON object");
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *word = json_object_get(words, p->pools[i].name);
 		int r = word ? apply_undo_entry(word, &p->pools[i], json_array_get(pools, i), ret, replaced, err) : 0;

@@ -158,8 +158,7 @@ static int request_undo(struct operator_request *s, const struct coordinator *c,
 	json_decref(s->target);
 	s->target = json_deep_copy(stable);
 	s->what = str_fmt(
-		"pool %s: the target is driver %s again, for as long as the policy says what it says now; commit "
-		"this target to it:",
+		"pool %s: the target is driver %s again, until the policy changes; commit this target to the policy:",
 		s->pool, json_string_value(json_object_get(stable, "driver")));
 	return 0;
 }

@@ -123,7 +123,7 @@ static void show_times(const struct view *v)
 	struct reason last = explain_last_drain(v->m);
 	auto_str char *ended = reason_text(&last);
 	if (since)
-		printf("so since %s, for %lld min; cordoned by: %s\n", since, (long long)(v->now - began) / 60,
+		printf("since %s, for %lld min; cordoned by: %s\n", since, (long long)(v->now - began) / 60,
 		       explain_cordon(v->m));
 	if (deadline && *explain_deadline(v))
 		printf("at %s: %s\n", deadline, explain_deadline(v));
