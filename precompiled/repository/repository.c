@@ -1,61 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens a repository by its name, and does the checks common to all kinds: content matches the requested digest, and
+// The checks common to all kinds of repository: content matches the requested digest, and
 // nothing is larger than announced.
 #include "precompiled/repository/repository.h"
-
-static const struct {
-	const char *prefix;
-	bool is_remote;
-} kinds[] = {
-	{ "oci:", false },   { "oci-archive:", false }, { "https://", true },
-	{ "http://", true }, { "docker://", true },     { "docker+http://", true },
-};
-
-bool repository_is_remote(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		if (str_starts(name, kinds[i].prefix))
-			return kinds[i].is_remote;
-	return false;
-}
-
-char *repository_probe_url(const char *name)
-{
-	if (!repository_is_remote(name))
-		return NULL;
-	if (str_starts(name, "http"))
-		return str_fmt("%s%sindex.json", name, str_ends(name, "/") ? "" : "/");
-	const char *host = strstr(name, "://") + strlen("://");
-	return str_fmt("%s://%.*s/v2/", str_starts(name, "docker+http:") ? "http" : "https", (int)strcspn(host, "/"),
-		       host);
-}
-
-static int open_kind(const char *name, const struct repository_options *options, struct repository **ret,
-		     struct err *err)
-{
-	if (str_starts(name, "oci:"))
-		return repository_open_layout(name + strlen("oci:"), ret, err);
-	if (str_starts(name, "oci-archive:"))
-		return repository_open_bundle(name + strlen("oci-archive:"), ret, err);
-	if (str_starts(name, "http://") || str_starts(name, "https://"))
-		return repository_open_http(name, options->http, ret, err);
-	if (repository_is_remote(name))
-		return repository_open_registry(name, options, ret, err);
-	return err_set(
-		err, E_USAGE,
-		"'%s' is not a repository: use oci:DIR, oci-archive:FILE, https://HOST/PATH or docker://HOST/NAME",
-		name);
-}
-
-int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
-		    struct err *err)
-{
-	if (repository_is_remote(name) && !options->http) {
-		auto_str char *shown = http_url_shown(name);
-		return err_set(err, E_OFFLINE, "'%s' is a remote repository", shown);
-	}
-	return open_kind(name, options, ret, err);
-}
 
 void repository_free(struct repository *r)
 {
