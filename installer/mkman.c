@@ -138,7 +138,7 @@ static const char overview_end[] =
 	"\tsource patches for driver and kernel pairs\n"
 	"\n"
 	"*kmodsmith-policy*(7)\n"
-	"\tthe policy of a roll-out\n"
+	"\tthe policy of a rollout\n"
 	"\n"
 	"*kmodsmith-recovery*(7)\n"
 	"\thow a driver is replaced, and what happens if that fails\n"

@@ -3,7 +3,7 @@
 # Budgets beside what the plain tool takes for the same job, in turn on the same machine: medians and their ratio.
 # Nothing here fails because it is slow; what the numbers mean is in BENCHMARKS.md.
 #   make bench [P5=1] [SCALE=1] [PROCESSES=5000]    P5=1 adds two compiles of a driver, a few minutes each;
-#   SCALE=1 roll-outs of thousands of nodes, about 20 minutes
+#   SCALE=1 rollouts of thousands of nodes, about 20 minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kmodsmith=$PWD/build/release/kmodsmith processes=${PROCESSES:-5000}

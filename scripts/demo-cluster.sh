@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A roll-out, end to end: a real kube-apiserver with etcd, two coordinators, and the agents of twelve nodes: two are virtual
+# A rollout, end to end: a real kube-apiserver with etcd, two coordinators, and the agents of twelve nodes: two are virtual
 # machines with NVIDIA's real modules, ten are recorded machines whose kernel is written down. To a newer version in two waves,
 # then a target that no kernel takes, which is undone by itself.
 #   make demo-cluster

@@ -14,7 +14,7 @@ mapfile -t text < <(find ./*.md docs installer kmod precompiled scripts deploy i
   grep -E '\.([ch]|sh|bash|bats|md|scd|def|py|toml)$')
 mapfile -t rules < <(scripts/rules.sh --list)
 
-all() { printf '%s\n' format "${rooms[@]/#/c:}" clang-build shellcheck codespell includes lists subjects unused release "${rules[@]/#/rule-}"; }
+all() { printf '%s\n' format "${rooms[@]/#/c:}" clang-build shellcheck codespell includes lists subjects unused names release "${rules[@]/#/rule-}"; }
 clang_build() { # its optimizer warns of some more; everything that is compiled, tests too
   make -s -j"$(nproc)" CC=clang WERROR=1 B=build/lint-clang V=0 all unit-build
 }
@@ -31,7 +31,7 @@ run_check() { # CHECK
   includes) scripts/includes.sh ;;
   lists) tests/check/run --lint ;;
   subjects) scripts/subjects.sh ;;
-  unused) scripts/unused.py ;;
+  unused | names) "scripts/$1.py" ;;
   release) scripts/release.sh --check ;;
   rule-*) scripts/rules.sh "${1#rule-}" ;;
   esac

@@ -4,9 +4,9 @@
 # as FILE:LINE:TEXT.
 #   WORD N.N          a heading "N.N ..." of the document of that word; also "N.N, N.N", "N.N and N.N", "N.N to N.N", and
 #                     "N.N of the WORD", with the end of a comment's line anywhere in between
-#   (N.N), (ID, N.N)  the same in the roll-out's own sources, which leave the word out; in its document any such number
+#   (N.N), (ID, N.N)  the same in the rollout's own sources, which leave the word out; in its document any such number
 #   Tnn               a scenario: a row "| Tnn |" of tests/cluster/scenarios.md, and of upgrade-design
-#   In, Ln, Dn, Sn    a row of upgrade-design, wherever a roll-out's sources and tests say it
+#   In, Ln, Dn, Sn    a row of upgrade-design, wherever a rollout's sources and tests say it
 #   R-Xn              a requirement: a paragraph "**R-Xn** ..." of docs/design/requirements.md
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -148,6 +148,7 @@ class Members:
             # x->count++ is written; and read, unless it is all of a statement.
             is_step = bool(sets) and sets in ("++", "--")
             is_read = is_step and (text[m.end():m.end() + 1] != ";" or text[:m.start()].rstrip(" \t")[-1:] != "\n")
+            is_read = is_read or re.search(r"[\s(;{]\*$", text[:m.start()][-2:]) is not None  # *x->member = ...: where to
             for inner in re.findall(r"\[([^\]]*)\]|\(([^()]*)\)", whole):
                 self.look("".join(inner), file, known)
             first = re.match(r"\w*(?:\[[^\]]*\]|\([^()]*\))*", whole)[0]

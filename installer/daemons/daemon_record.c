@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemons/daemon_record.h"
 
+#include "base/formats/boot_record.h"
 #include "base/process/start_time.h"
-#include "host/boot_record.h"
 
 static const char FILE_NAME[] = BOOT_RECORD_DIR "/daemons.json";
 

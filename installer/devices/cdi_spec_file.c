@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/cdi_spec_file.h"
 
-#include "host/boot_record.h"
+#include "base/formats/boot_record.h"
 
 static const char RECORD[] = BOOT_RECORD_DIR "/cdi.json"; // without a boot id: it holds a path, not a state
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "driver_root/root_record.h"
 
+#include "base/formats/boot_record.h"
 #include "driver_root/generation.h"
-#include "host/boot_record.h"
 #include "precompiled/payload/version_check.h"
 
 static const char RECORD[] = BOOT_RECORD_DIR "/export.json";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/existing_driver.h"
 
-#include "host/boot_record.h"
+#include "base/formats/boot_record.h"
 #include "kmod/module/elf.h"
 
 #include <fcntl.h>

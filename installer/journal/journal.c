@@ -2,7 +2,7 @@
 #include "journal/journal.h"
 
 #include "base/core/date.h"
-#include "host/boot_record.h"
+#include "base/formats/boot_record.h"
 #include "journal/state_dir.h"
 
 enum { FAILURES_MOST = 8, BOOTS_MOST = 8, BOOTS_LOOP = 2 };

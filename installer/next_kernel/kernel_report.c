@@ -2,7 +2,7 @@
 #include "next_kernel/kernel_report.h"
 
 #include "base/core/date.h"
-#include "host/boot_record.h"
+#include "base/formats/boot_record.h"
 
 #include <stdio.h>
 

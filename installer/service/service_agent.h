@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of a roll-out as a part of `init`: a child, `agent`, that is started again whenever it ends, so that
+// The agent of a rollout as a part of `init`: a child, `agent`, that is started again whenever it ends, so that
 // nothing that happens to it, or to the API, happens to the driver's daemons.
 #pragma once
 #include "base/process/launch.h"

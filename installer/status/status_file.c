@@ -2,8 +2,8 @@
 #include "status/status_file.h"
 
 #include "base/core/date.h"
+#include "base/formats/boot_record.h"
 #include "devices/cdi_spec_file.h"
-#include "host/boot_record.h"
 
 static const char FILE_NAME[] = BOOT_RECORD_DIR "/status.json";
 

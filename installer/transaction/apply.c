@@ -268,7 +268,7 @@ static int begin_recovery(struct transaction *r, struct err *err)
 	return transaction_write_intent(r, err) < 0 ? -1 : 1;
 }
 
-int recover_last_good(const struct apply *a, struct status *ret, struct err *err)
+int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 {
 	auto_transaction struct transaction r = TRANSACTION_OF(a, ret);
 	struct err owned;

@@ -27,7 +27,7 @@ struct apply {
 	bool is_unproven_allowed;   // a working driver may be replaced by one of which nothing could be compared
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
 	struct progress *progress;
-	const struct err *failure; // of recover_last_good(): why the last good driver is restored
+	const struct err *failure; // of apply_last_good(): why the last good driver is restored
 };
 
 // The node's lock must be held. ret is the status measured at the end. A failure before the first unload or load has
@@ -41,7 +41,7 @@ int apply_stage(const struct apply *apply, struct err *err);
 // When no driver is loaded, or a change was interrupted in this boot: restores what was loaded before, or the last good
 // driver, from the node's own store, journaled as any change. plan, request and compile are not needed; facts must be
 // of now. 1 = it is loaded again, 0 = nothing to do, or nothing to restore.
-int recover_last_good(const struct apply *a, struct status *ret, struct err *err);
+int apply_last_good(const struct apply *a, struct status *ret, struct err *err);
 
 // For a run that ended before either: publishes the node's status and the failure (status_file.h).
 void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure);

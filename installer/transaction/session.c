@@ -327,7 +327,7 @@ static int recover_driver(struct session *s, const struct apply *apply, struct e
 	if (modules_read(s->request->host, s->request->kern, s->facts.host.release, &s->facts.loaded, err) < 0 ||
 	    acquire_open_store(&s->acquire, err) < 0)
 		return 0;
-	return recover_last_good(apply, &status, err);
+	return apply_last_good(apply, &status, err);
 }
 
 static void recover_session(struct session *s, const char *outcome, struct err *err)

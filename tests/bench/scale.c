@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A roll-out of thousands of nodes on the simulated API server, by the coordinator as it is: calls are counted by the
-// server, time is virtual, the laws of a roll-out are looked at on every request.
+// A rollout of thousands of nodes on the simulated API server, by the coordinator as it is: calls are counted by the
+// server, time is virtual, the laws of a rollout are looked at on every request.
 //
 //   scale NODES [AT-ONCE]
 #include "tests/sim/farm.h"

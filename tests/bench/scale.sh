@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# P8 and P9: thousands of nodes. First whole roll-outs on the simulated API server, where every call is counted and time is
+# P8 and P9: thousands of nodes. First whole rollouts on the simulated API server, where every call is counted and time is
 # virtual; then a real kube-apiserver with etcd and NODES Node objects of real size: the memory of the coordinator, its
-# calls at rest while kubelets tell their status (counted by the API server's audit log), a roll-out of a fifth of the
+# calls at rest while kubelets tell their status (counted by the API server's audit log), a rollout of a fifth of the
 # nodes whose agents are played by one program, and how long it takes until another coordinator leads and has read all.
 #   tests/bench/scale.sh KMODSMITH    with NODES=5000, TAKEOVERS=3 (of each kind)
 # shellcheck disable=SC1010,SC2154 # "done" is a state here; the helpers of the tests set the rest
@@ -96,7 +96,7 @@ row "resync, processor time (rollout status, which reads everything)" \
   "$( (TIMEFORMAT='%U + %S s' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kmodsmith >/dev/null 2>&1) 2>&1)"
 
 count=$((nodes / 5)) began=$SECONDS
-echo "a roll-out of $count of them, 500 at once"
+echo "a rollout of $count of them, 500 at once"
 reset_calls
 policy region-1a 500
 crowd play 1500 done "$count" 2>"$work/played" || { tail -n 2 "$work/played" >&2 && exit 1; }

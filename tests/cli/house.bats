@@ -202,7 +202,7 @@ kmod/load/bad.c|// CO 2.3, 2.4|2:2.4
 kmod/load/bad.c|// PF C.1, and as C.1 of the PF|
 kmod/load/bad.c|// PF C.2|2:C.2
 kmod/load/bad.c|// C.1 and C.3 of the\n// PF|2:C.3
-kmod/load/bad.c|// (5.9): not of the roll-out, and I2 neither|
+kmod/load/bad.c|// (5.9): not of the rollout, and I2 neither|
 installer/cluster/kube/bad.c|// (5.1.2), (@97, 5.1), I1|
 installer/cluster/kube/bad.c|// (5.9)|2:5.9
 tests/cluster/bad.bats|# (@97, 5.9)|2:5.9

@@ -134,7 +134,7 @@ process() { # STATE [START]
 }
 
 # Who leaves a driver as it is has not measured it, and could not say Ready of it.
-@test "a pod of the operator's takes no orders of a roll-out, and says so before it says anything else" {
+@test "a pod of the operator's takes no orders of a rollout, and says so before it says anything else" {
   loadable
   jq -n '{pools: [{name: "all", target: {driver: "535.261.03"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
   snapshot

@@ -42,7 +42,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
 @test "slots go to as many as the limits allow, and the others hear why not" {
   queue
   plan --json
-  assert_json '.granted' 0 # the status of the roll-out is not in the files: it begins halted and asks
+  assert_json '.granted' 0 # the status of the rollout is not in the files: it begins halted and asks
   assert_json '.pools[0].halted' true
   assert_json '.pools[0].reason' status-lost
   plan --resumed

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Twenty minutes of disorder on the real API server, with the rights of deploy/: two coordinators under ASan, ten agents, roll-outs
+# Twenty minutes of disorder on the real API server, with the rights of deploy/: two coordinators under ASan, ten agents, rollouts
 # of two pools, one after the other. CHAOS_SECONDS and CHAOS_SEED in the environment give another length, and the steps of
 # an earlier run, though not its moments.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
@@ -74,7 +74,7 @@ teardown() {
   assert_output ""
   [ ! -e "$BATS_TEST_TMPDIR/violations" ] || fail "seed $CHAOS_SEED: $(cat "$BATS_TEST_TMPDIR"/{violations,chaos.log,coordinator-?.log})"
   # What is written about a node: at most a state each four seconds, whatever happens, and more on a fast machine, where
-  # each new target is a whole roll-out: some ten states.
+  # each new target is a whole rollout: some ten states.
   minutes=$((SECONDS / 60 + 1))
   patches=$(jq -r "$by_coordinators | .objectRef | select(.resource == \"nodes\").name" "$SERVERS/audit" | most)
   events=$(kube GET /api/v1/namespaces/default/events | jq -r '.items[].involvedObject.name' | most)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Roll-outs among the real controllers: kube-scheduler places what was evicted, kube-controller-manager makes it anew, keeps
+# Rollouts among the real controllers: kube-scheduler places what was evicted, kube-controller-manager makes it anew, keeps
 # disruption budgets and says which nodes are there. The test is kubelet alone. T04, T05, T72.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
 load helper

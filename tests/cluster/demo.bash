@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # the other helpers set the rest
 # SPDX-License-Identifier: Apache-2.0
-# What scripts/demo-cluster.sh shows a roll-out with: two virtual machines beside the farm, and the cluster's words.
+# What scripts/demo-cluster.sh shows a rollout with: two virtual machines beside the farm, and the cluster's words.
 vms="11 12" machines=() timeline=''
 
 vm_start() { # NUMBER HOME: what its agent and its kubelet need, and the machine

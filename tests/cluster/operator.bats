@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# A roll-out beside what NVIDIA's GPU Operator puts into a cluster, on the real API server, with the rights of deploy/ and no
+# A rollout beside what NVIDIA's GPU Operator puts into a cluster, on the real API server, with the rights of deploy/ and no
 # others: its nodes are held, the others go on, and a node that it gives up goes on, too.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
 load helper

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Each right of deploy/ is one that the programs use, and they ask for nothing else: a roll-out and a compile with the rights
+# Each right of deploy/ is one that the programs use, and they ask for nothing else: a rollout and a compile with the rights
 # of deploy/ and their admission policies, and then what the API server noted of them.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2034,SC2154 # jq has variables; bats runs each test in a subshell; the helpers set and use what is here
 load helper
@@ -27,7 +27,7 @@ agent_config() { # NUMBER: of the second node as a builder's
 }
 noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
 
-@test "rights: a roll-out, with a pod that claims a GPU, and a second coordinator that waits" {
+@test "rights: a rollout, with a pod that claims a GPU, and a second coordinator that waits" {
   farm_make 2
   farm_loads "$new"
   farm_start

@@ -75,11 +75,11 @@ DELETE $n/gpu1||403|403|403
 PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}|200|200|none of an agent
 PATCH $n/gpu2?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}|of a pod on gpu1|of a pod on gpu1|none of an agent
 PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/go": "1.3:replace:none"}}}|$theirs|$theirs|200
-PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"somebody.else/key": "x"}}}|$theirs|$theirs|annotations of a roll-out alone
+PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"somebody.else/key": "x"}}}|$theirs|$theirs|annotations of a rollout alone
 PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}|sets no label|sets no label|200
 PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}}}|sets no label|sets no label|200
-PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"a": null}}}|sets no label|sets no label|labels of a roll-out alone
-PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}|sets no label|sets no label|labels of a roll-out alone
+PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"a": null}}}|sets no label|sets no label|labels of a rollout alone
+PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}|sets no label|sets no label|labels of a rollout alone
 PATCH $n/gpu1?dryRun=All|{"spec": {"unschedulable": true}}|neither cordons nor taints|neither cordons nor taints|200
 PATCH $n/gpu1?dryRun=All|{"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}|neither cordons nor taints|neither cordons nor taints|nothing else of a Node's spec
 PATCH $n/gpu1?dryRun=All|{"metadata": {"finalizers": ["a.b/c"]}}|of a Node's end|of a Node's end|of a Node's end

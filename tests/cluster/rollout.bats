@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Whole roll-outs on the real API server: two coordinators and the agents of three nodes, each with the rights of deploy/ and
+# Whole rollouts on the real API server: two coordinators and the agents of three nodes, each with the rights of deploy/ and
 # no others. The test is kubelet and controllers: it ends pods. T16, T28, T50, T51, T78, D1, D2, D7.
 # shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell; the helpers set and use what is here
 load helper
@@ -60,7 +60,7 @@ teardown() { farm_clean; }
   assert_equal "$(node_versions)" "$before"
 }
 
-@test "D2: a bad target is undone on the first node, and the roll-out halts; undo names what it goes back to" {
+@test "D2: a bad target is undone on the first node, and the rollout halts; undo names what it goes back to" {
   farm_start
   coordinator_start a
   policy "$old"

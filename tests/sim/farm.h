@@ -39,7 +39,7 @@ struct farm {
 	bool is_sick;                // of bad: it loads, and is not healthy
 	struct strv *laws;           // that were broken
 	long renewed_ms;             // when a coordinator renewed the Lease last
-	bool is_unseen;              // what is recorded of the roll-out was written late, and nobody has read it since
+	bool is_unseen;              // what is recorded of the rollout was written late, and nobody has read it since
 	bool is_over;
 };
 // policy: of sim.h, ' for "; its first pool's target is the one that nodes go to. Nodes n00, n01, ... with old loaded.

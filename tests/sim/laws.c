@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The invariants of a roll-out, looked at on every request before it is done (upgrade-design 4.4). They know the API
+// The invariants of a rollout, looked at on every request before it is done (upgrade-design 4.4). They know the API
 // and the design, and nothing of the code that they judge.
 //
 // I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents,

@@ -33,7 +33,7 @@ static int take(void *ctx, json_t *node, struct err *err)
 	return 0;
 }
 
-// As a server sends it, in the middle of a roll-out.
+// As a server sends it, in the middle of a rollout.
 static char *text_of(unsigned i, unsigned version)
 {
 	auto_json json_t *node = node_make(i), *fields = json_object();

@@ -183,7 +183,7 @@ static void decide(struct world *w, unsigned i, struct decision *d)
 	struct cluster c = cluster_of(w, &ledger, entries);
 	auto_slots struct slots s = SLOTS_NONE;
 	scheduler_plan(&c, &s);
-	// What is recorded of the roll-out, and nothing newer: both are written before anybody acts on them.
+	// What is recorded of the rollout, and nothing newer: both are written before anybody acts on them.
 	s.rollouts[0] = w->rollout;
 	struct view v = scheduler_view(&c, &s, i);
 	transition(&v, d);

@@ -275,7 +275,7 @@ static const struct row rows[] = {
 	  .go = VERB_STAGE,
 	  .next = PHASE_FAILED,
 	  .reason = REASON_HALTED },
-	{ .name = "a retry of a roll-out that is halted waits for its end",
+	{ .name = "a retry of a rollout that is halted waits for its end",
 	  .phase = PHASE_FAILED,
 	  OURS,
 	  .loaded = OLD,

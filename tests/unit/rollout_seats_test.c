@@ -125,7 +125,7 @@ static void what_is_counted(void **state)
 	}
 }
 
-// Parts are of the nodes that were there when the roll-out began, or of those that are left of them.
+// Parts are of the nodes that were there when the rollout began, or of those that are left of them.
 static void parts_are_of_the_set_that_was_there(void **state)
 {
 	(void)state;

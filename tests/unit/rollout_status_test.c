@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is recorded of roll-outs comes back as it was, and what means nothing is refused or is as if it were not there:
+// What is recorded of rollouts comes back as it was, and what means nothing is refused or is as if it were not there:
 // the ledger on the Lease, the status, and what people say beside the policy. T03, T29, T60, T83.
 #include "cluster/rollout/operator_requests.h"
 #include "cluster/rollout/rollout_status.h"

@@ -110,7 +110,7 @@ static void several_waves_by_count(void **state)
 	assert_false(is_same);
 }
 
-// Nothing is stored of those who wait: an update of the coordinator must not draw others in the middle of a roll-out.
+// Nothing is stored of those who wait: an update of the coordinator must not draw others in the middle of a rollout.
 static void the_draw_is_the_same_in_each_version(void **state)
 {
 	(void)state;

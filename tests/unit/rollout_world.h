@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small world for the model check of the roll-out: nodes with agents that answer in every way, people who interfere,
+// A small world for the model check of the rollout: nodes with agents that answer in every way, people who interfere,
 // a coordinator that does one thing at a time. A world packs into a few bytes without loss of what decisions can see:
 // times as ticks before now, numbers of orders as "heard or not".
 #pragma once

@@ -261,7 +261,7 @@ static void a_record_of_a_later_version_is_left_alone(void **state)
 	assert_int_equal(single_node_step(&n.self, &n.folder.root, &n.policy, &n.words, &n.people, n.now, &step, &err),
 			 -1);
 	assert_int_equal(err.code, E_CONFIG);
-	assert_non_null(strstr(err.text, "schema 99 of the roll-out's status is newer than"));
+	assert_non_null(strstr(err.text, "schema 99 of the rollout's status is newer than"));
 	folder_expect(&n.folder, "agent/self.json", later);
 	done(&n);
 }

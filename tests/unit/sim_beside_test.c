@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A roll-out beside NVIDIA's GPU Operator, in the three arrangements that are supported and in those that are not: who
+// A rollout beside NVIDIA's GPU Operator, in the three arrangements that are supported and in those that are not: who
 // cordons, evicts and uncordons (kmodsmith-operator(7)).
 #include "tests/sim/nvidia.h"
 #include "tests/unit/lawful.h"

@@ -2,7 +2,7 @@
 // Who compiles, of two nodes that need the same (R-A9): taken once, renewed while it runs, given back with what came of
 // it, and taken over from who has died.
 #include "base/file/digest.h"
-#include "cluster/kube/build_lease.h"
+#include "cluster/shared_build/build_lease.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

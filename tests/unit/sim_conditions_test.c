@@ -229,7 +229,7 @@ static void nobody_is_no_success(void **state)
 	end(&f, &coordinator);
 }
 
-// Which pool, why, who, and what to do; one after the other. As long as one of two goes on it is a roll-out.
+// Which pool, why, who, and what to do; one after the other. As long as one of two goes on it is a rollout.
 static void each_halt_is_said(void **state)
 {
 	(void)state;
@@ -280,7 +280,7 @@ static void hear(void *ctx, const char *what, const struct err *err)
 	t->code = err->code;
 }
 
-// It is there for people: that it cannot be written is said, it is tried again twice a minute at most, and the roll-out
+// It is there for people: that it cannot be written is said, it is tried again twice a minute at most, and the rollout
 // goes on.
 static void a_status_that_cannot_be_written(void **state)
 {

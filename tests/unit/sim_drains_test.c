@@ -26,7 +26,7 @@ static void end(struct farm *f, struct farm_coordinator *coordinator)
 	farm_end(f);
 }
 
-// Two roll-outs without anything in their way, so that all that can be seen of pods was seen to be 0.
+// Two rollouts without anything in their way, so that all that can be seen of pods was seen to be 0.
 static void roll_out_twice(struct farm *f, struct farm_coordinator *coordinator, const char *first, const char *second)
 {
 	struct target_hash target = farm_target(second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every roll-out ends: what cannot be drained, or does not last, is tried a bounded number of times and then held with
+// Every rollout ends: what cannot be drained, or does not last, is tried a bounded number of times and then held with
 // its reason, while the others go on.
 #include "tests/unit/lawful.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people say in the middle of a roll-out counts for the nodes that are drained and for those that failed: undo,
+// What people say in the middle of a rollout counts for the nodes that are drained and for those that failed: undo,
 // another target, a pin, an abort.
 #include "cluster/rollout/undo.h"
 #include "tests/unit/lawful.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Groups (groupBy) beside what else decides about nodes: waves, and members that never move. A group goes as one, and
-// the roll-out ends.
+// the rollout ends.
 #include "tests/unit/lawful.h"
 
 #define MINUTES(n) ((n)*60 * 1000L)

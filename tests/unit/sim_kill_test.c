@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator is killed before and after each write of a roll-out, a new one goes on: the end is always the same
+// The coordinator is killed before and after each write of a rollout, a new one goes on: the end is always the same
 // (upgrade-design 5.6; T16, T28, T50). And two of them, one of which sleeps and wakes at every point (T51, T52, T58).
 #include "tests/sim/farm.h"
 #include "tests/unit/sample.h"
@@ -37,7 +37,7 @@ static void go_on(struct farm *f, struct farm_coordinator *coordinators, size_t 
 	farm_run(coordinators, count, MINUTES(1) / 2);
 }
 
-// How many calls a roll-out has that nobody disturbs.
+// How many calls a rollout has that nobody disturbs.
 static size_t calls_of(bool is_bad)
 {
 	struct farm f;

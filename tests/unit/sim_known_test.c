@@ -29,15 +29,15 @@ static void a_status_that_means_nothing_stops_all(void **state)
 	static const struct {
 		const char *name, *status, *said;
 	} rows[] = {
-		{ "no JSON", "{\\n\\n!", "the roll-out's status: line 3 of the roll-out's status is not JSON: " },
+		{ "no JSON", "{\\n\\n!", "the rollout's status: line 3 of the rollout's status is not JSON: " },
 		{ "twice the same key", "{\\\"schema\\\":1,\\\"schema\\\":1}",
-		  "the roll-out's status: line 1 of the roll-out's status is not JSON: duplicate object key" },
+		  "the rollout's status: line 1 of the rollout's status is not JSON: duplicate object key" },
 		{ "of a later version", "{\\\"schema\\\":2,\\\"pools\\\":[]}",
-		  "the roll-out's status: schema 2 of the roll-out's status is newer than 1, which this version "
+		  "the rollout's status: schema 2 of the rollout's status is newer than 1, which this version "
 		  "supports" },
 		{ "a pool of nonsense",
 		  "{\\\"schema\\\":1,\\\"pools\\\":[{\\\"name\\\":\\\"gpus\\\",\\\"target\\\":7}]}",
-		  "the roll-out's status: the status of pool 'gpus' is not valid" },
+		  "the rollout's status: the status of pool 'gpus' is not valid" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two roll-outs in one cluster by the dice, each node with something in its way: pods that cannot go, agents that are
+// Two rollouts in one cluster by the dice, each node with something in its way: pods that cannot go, agents that are
 // silent, disks that are cleaned, drivers that others replace, jobs. The laws of liveness.c hold all the time, and
 // within bounded time every node is done, or says why not; once the obstacles are gone, and somebody asks for a retry,
 // all are.

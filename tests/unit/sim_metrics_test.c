@@ -78,7 +78,7 @@ static unsigned shorten(const char *text, char **ret)
 }
 
 static const char *const rollouts[] = {
-	"# HELP nodes Nodes of a pool, by state of the roll-out.",
+	"# HELP nodes Nodes of a pool, by state of the rollout.",
 	"# TYPE nodes gauge",
 	"nodes{pool=\"a\",state=\"evicting\"} 1",
 	"nodes{pool=\"a\",state=\"done\"} 1",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operator comes, upgrades, gives nodes up and takes them back at any moment of a roll-out of ours, and
+// The operator comes, upgrades, gives nodes up and takes them back at any moment of a rollout of ours, and
 // coordinators die meanwhile. No law is broken; and when the operator has given all nodes up, every one of them is done
 // and in service. SEED=7 runs one of them, SEEDS=1000 so many.
 #include "tests/sim/nvidia.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a coordinator records, reads again and puts off, and when: the status of the roll-out, the cluster as a whole,
+// What a coordinator records, reads again and puts off, and when: the status of the rollout, the cluster as a whole,
 // the lead. T51, T53, T78, T83.
 #include "tests/unit/heard.h"
 
@@ -143,7 +143,7 @@ static void a_status_that_cannot_be_read_again_is_put_off(void **state)
 	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
 	farm_run(&coordinator, 1, MINUTES(1));
 	assert_int_equal(no->hits, 1);
-	assert_string_equal(h.troubles, "a step of the roll-out: GET http://sim" STATUS ": status 403: not now\n");
+	assert_string_equal(h.troubles, "a step of the rollout: GET http://sim" STATUS ": status 403: not now\n");
 	assert_non_null(strstr(sim_text(sim_get(f.sim, STATUS), "data policy.json"), "535.2"));
 	end(&f, &coordinator, &h);
 }
@@ -175,7 +175,7 @@ static void what_cannot_be_read_is_put_off(void **state)
 	} rows[] = {
 		{ "the nodes", "list", "nodes", "reading the cluster: GET http://sim/api/v1/nodes: ", 28, 31 },
 		{ "the policy", "list", "configmaps", "reading the cluster: GET http://sim" MAPS ": ", 28, 31 },
-		{ "the record", "create", "configmaps", "a step of the roll-out: POST http://sim" MAPS ": ", 10, 14 },
+		{ "the record", "create", "configmaps", "a step of the rollout: POST http://sim" MAPS ": ", 10, 14 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct farm f;

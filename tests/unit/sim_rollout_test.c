@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole roll-outs on the simulated API server: the coordinator as it is, agents that follow a script, and the laws
+// Whole rollouts on the simulated API server: the coordinator as it is, agents that follow a script, and the laws
 // looked at on every request. T02, T20, T27, T38, T50, T70, T71, T74, T83.
 #include "tests/unit/lawful.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roll-outs on the simulated API server, one scene each, in which pods and calls behave as they do in the field. T10,
+// Rollouts on the simulated API server, one scene each, in which pods and calls behave as they do in the field. T10,
 // T11, T53, T56, T78, T79.
 #include "tests/unit/lawful.h"
 

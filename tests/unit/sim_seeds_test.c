@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roll-outs in disorder, by the dice: real coordinators and real agents, of which some are killed and some machines
+// Rollouts in disorder, by the dice: real coordinators and real agents, of which some are killed and some machines
 // booted, an API server that fails in each of its ways, people who cordon, and writers beside ours that change what is
 // theirs, also whole objects from old copies. The laws hold at each request; when the disorder has ended every node
 // comes to rest (I12), nothing is left behind, and nobody's key is lost. T55, T59.

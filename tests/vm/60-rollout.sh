@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
-# D1, D2, D5, T08, T36: a node with the real modules in a roll-out: the agent here, coordinator and API server beside, each
+# D1, D2, D5, T08, T36: a node with the real modules in a rollout: the agent here, coordinator and API server beside, each
 # with the rights of deploy/. A holder is waited for, the driver is replaced when it goes; a bad target is undone from the
-# node's own disk, and the roll-out halts. No authorities of the machine's own are here: the cluster's is enough.
+# node's own disk, and the rollout halts. No authorities of the machine's own are here: the cluster's is enough.
 # kernel: K61
 # gpus: 2
 # stub: yes
@@ -15,7 +15,7 @@
 old=$TESLA535_VERSION new=$OPEN_VERSION
 node=/api/v1/nodes/gpu-1 map=/api/v1/namespaces/kmodsmith/configmaps
 if [ -e /beside/skip ]; then
-  skip "a node in a roll-out" "$(cat /beside/skip)"
+  skip "a node in a rollout" "$(cat /beside/skip)"
   exit 0
 fi
 api() { # METHOD PATH [JSON]: as an administrator
@@ -69,6 +69,6 @@ t "a target that the kernel refuses is undone" becomes rolledback 300 || cat /tm
 is "  the old driver runs" "$(kernel_has)" "$new"
 t "  and everything is right" kmodsmith status
 is "  the node is in service" "$(cordoned)" 0
-t "  the roll-out" kmodsmith rollout status --kubeconfig /beside/admin --namespace kmodsmith
+t "  the rollout" kmodsmith rollout status --kubeconfig /beside/admin --namespace kmodsmith
 like "  it has halted, and the reason is told" "$out" 'halted: '
 like "the timeline is told as Events" "$(api GET /api/v1/namespaces/default/events)" '"reason": "RolloutRolledback"'

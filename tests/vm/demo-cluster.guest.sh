@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
-# A node of `make demo-cluster`: real kernel, NVIDIA's real modules, the agent, and of a kubelet what a roll-out needs: the
+# A node of `make demo-cluster`: real kernel, NVIDIA's real modules, the agent, and of a kubelet what a rollout needs: the
 # Node is ready, the policy's ConfigMap is a file, and a pod whose end has begun ends with its processes. Until the Node is gone.
 # kernel: K61
 # gpus: 2

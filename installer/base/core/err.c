@@ -11,33 +11,39 @@ static const struct err_info table[] = {
 #undef X
 };
 
-// Both compose aside and copy last: the old text may be one of the arguments.
-int err_set(struct err *err, int code, const char *fmt, ...)
+// Composed aside and copied last: the old text may be one of the arguments, and is the tail of a wrap.
+static void compose_text(struct err *err, const char *tail, const char *fmt, va_list args) PRINTF(3, 0);
+static void compose_text(struct err *err, const char *tail, const char *fmt, va_list args)
 {
 	char text[sizeof(err->text)];
+	vsnprintf(text, sizeof(text), fmt, args);
+	size_t len = strlen(text), room = sizeof(text) - 1 - len;
+	if (tail && room > 2) {
+		size_t more = strnlen(tail, room - 2);
+		memcpy(text + len, ": ", 2);
+		memcpy(text + len + 2, tail, more);
+		len += more + 2;
+		text[len] = '\0';
+	}
+	memcpy(err->text, text, len + 1);
+}
+
+int err_set(struct err *err, int code, const char *fmt, ...)
+{
 	va_list args;
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	compose_text(err, code > 0 && code <= E_FIRST_ ? strerror(code) : NULL, fmt, args);
 	va_end(args);
-	size_t len = strlen(text);
-	if (code > 0 && code <= E_FIRST_ && sizeof(text) - len > 3)
-		snprintf(text + len, sizeof(text) - len, ": %s", strerror(code));
-	memcpy(err->text, text, strlen(text) + 1);
 	err->code = code;
 	return -1;
 }
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-	char text[2 * sizeof(err->text)];
 	va_list args;
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(err->text), fmt, args);
+	compose_text(err, err->text, fmt, args);
 	va_end(args);
-	size_t len = strlen(text);
-	if (sizeof(err->text) - len > 3)
-		snprintf(text + len, sizeof(text) - len, ": %s", err->text);
-	snprintf(err->text, sizeof(err->text), "%s", text);
 	return -1;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `mode: self` of a policy: the node of a cluster that has one, and no coordinator. The agent gives itself the orders
 // that a coordinator would give, by the same pure functions, scheduler_plan() and transition(). What a coordinator
-// writes on the Node, the Lease and the roll-out's status it writes in a file of this node, STATE/agent/self.json: so
+// writes on the Node, the Lease and the rollout's status it writes in a file of this node, STATE/agent/self.json: so
 // deadlines, attempts, the way back and the target that failed outlive the agent and the boot, and no API server is
 // asked.
 //

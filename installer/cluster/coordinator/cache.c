@@ -190,10 +190,10 @@ static void read_status(struct coordinator *c)
 		return;
 	c->status_doc = json_loads(text, JSON_REJECT_DUPLICATES, &problem);
 	if (!c->status_doc)
-		err_set(&c->blind, E_CONFIG, "line %d of the roll-out's status is not JSON: %s", problem.line,
+		err_set(&c->blind, E_CONFIG, "line %d of the rollout's status is not JSON: %s", problem.line,
 			problem.text);
 	if (!c->status_doc || rollout_status_read(c->status_doc, &c->policy, c->rollouts, &c->blind) < 0)
-		coordinator_report_trouble(c, "the roll-out's status", &c->blind);
+		coordinator_report_trouble(c, "the rollout's status", &c->blind);
 }
 
 int cache_load_status(struct coordinator *c, struct err *err)

@@ -438,7 +438,7 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 		return 1;
 	if (!c->leader.is_leading)
 		return fail_lost_lead(err);
-	return put_off_retry(c, "a step of the roll-out", &why);
+	return put_off_retry(c, "a step of the rollout", &why);
 }
 
 int coordinator_look(struct coordinator *c, struct err *err)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of roll-outs: leader, what it knows, and what it does about it. Everything that it decides is
+// The coordinator of rollouts: leader, what it knows, and what it does about it. Everything that it decides is
 // decided by scheduler_plan() and transition(); everything that it does can be done twice. Order of every change:
 // status -> ledger -> node -> action -> proof -> next (upgrade-design 5.6). One thread, one thing at a time (T53).
 #pragma once

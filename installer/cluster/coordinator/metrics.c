@@ -51,7 +51,7 @@ static void add_metric_head(char **text, const char *name, const char *type, con
 // Nodes without a pool are not counted: they do not move.
 static void add_nodes(const struct coordinator *c, const struct slots *s, char **text)
 {
-	add_metric_head(text, "nodes", "gauge", "Nodes of a pool, by state of the roll-out.");
+	add_metric_head(text, "nodes", "gauge", "Nodes of a pool, by state of the rollout.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)
 		for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
 			unsigned count = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roll-outs in Prometheus' text format (upgrade-design 5.11).
+// The rollouts in Prometheus' text format (upgrade-design 5.11).
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 

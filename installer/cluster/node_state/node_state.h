@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of the cluster as the roll-out sees it: what we wrote on it, what its agent says, and what is so. Less than a
+// A node of the cluster as the rollout sees it: what we wrote on it, what its agent says, and what is so. Less than a
 // kilobyte, no pointer but the name. Filled label by label and annotation by annotation, so that a streaming parser
 // never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once

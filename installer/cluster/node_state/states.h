@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of the roll-out: states, verbs of the coordinator, answers of the agent, reasons. Each is a table.
+// The words of the rollout: states, verbs of the coordinator, answers of the agent, reasons. Each is a table.
 // Source: upgrade-design 5.2, 5.3.
 #pragma once
 #include "base/core/str.h"

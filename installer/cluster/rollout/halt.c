@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a roll-out begins, and when it is halted. Failures are read from the nodes each time and counted nowhere, so
+// Where a rollout begins, and when it is halted. Failures are read from the nodes each time and counted nowhere, so
 // that no restart forgets one; a `resume` forgives those before it.
 #include "cluster/rollout/scheduler_internal.h"
 

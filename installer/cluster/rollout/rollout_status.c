@@ -143,7 +143,7 @@ int rollout_status_read(const json_t *doc, const struct policy *p, struct rollou
 	read_status_number(doc, "schema", &schema);
 	if (schema > ROLLOUT_STATUS_SCHEMA)
 		return err_set(err, E_CONFIG,
-			       "schema %u of the roll-out's status is newer than %d, which this version supports",
+			       "schema %u of the rollout's status is newer than %d, which this version supports",
 			       schema, ROLLOUT_STATUS_SCHEMA);
 	for (size_t i = 0; i < p->pool_count; i++) {
 		const json_t *pool = pool_of(doc, p->pools[i].name);

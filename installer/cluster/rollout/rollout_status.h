@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is recorded of the roll-outs, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
+// What is recorded of the rollouts, one of each pool: the ConfigMap kmodsmith-rollout, key status.json, which the
 // coordinator alone writes (upgrade-design 5.2). Its key policy.json is the policy in force, as JSON, and undone.json
 // what `rollout undo` replaced in it.
 // A target is recorded as {"aim": hash, "as": what the policy calls its target}, so that `rollout undo` can name it.

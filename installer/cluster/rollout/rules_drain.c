@@ -267,7 +267,7 @@ const struct rule drain_rules[] = {
 	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(FAILED),
 	  "NVIDIA's upgrade controller works behind our cordon: waiting until it is done", is_goal_changed, NULL },
 	{ DRAINING, "the node is excluded: the drain is cancelled", is_called_off, call_off },
-	{ DRAINING, "the roll-out is halted: the drain is cancelled", is_drain_halted, call_off_halted },
+	{ DRAINING, "the rollout is halted: the drain is cancelled", is_drain_halted, call_off_halted },
 	{ DRAINING, "the target has changed: the drain is cancelled", is_unwanted, call_off_unwanted },
 	{ DRAINING, "its slot was revoked: the drain is cancelled", is_slot_revoked, call_off_deadlock },
 	{ DRAINING, "uncordoned by a user for the third time: left uncordoned", is_uncordoned_again,

@@ -48,7 +48,7 @@ static bool is_goal_halted(const struct view *v)
 	struct target_hash goal = transition_goal(v);
 	return v->rollout && v->rollout->is_halted && target_hash_eq(&goal, &v->rollout->target);
 }
-// Of a roll-out that is halted it waits for the end of that, and is not used up.
+// Of a rollout that is halted it waits for the end of that, and is not used up.
 static bool is_retry_of_failed(const struct view *v)
 {
 	return rule_is_retry_requested(v) && rule_stand_down_reason(v) == REASON_NONE && !is_goal_halted(v);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may be disturbed now: pure, from all nodes, the ledger, the policy, the roll-outs and the time. The ledger is the
+// Who may be disturbed now: pure, from all nodes, the ledger, the policy, the rollouts and the time. The ledger is the
 // annotation of the coordinator's lease, so that what is granted here counts only once the lease was written; it is
 // taken first and freed last, and so it never counts too few. upgrade-design 5.5, 5.8.
 #pragma once

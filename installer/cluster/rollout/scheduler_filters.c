@@ -91,7 +91,7 @@ const struct refusal_row refusals[] = {
 	{ "it is in a pool, and not excluded", refuse_no_pool },
 	{ "the policy is not paused, and no limit is 0", scheduler_refuse_paused },
 	{ "the node is not paused", refuse_node_paused },
-	{ "the roll-out is not halted", refuse_halted },
+	{ "the rollout is not halted", refuse_halted },
 	{ "the node is ready", refuse_not_ready },
 	{ "it was not cordoned by others", foreign_cordon },
 	{ "its wave is open", refuse_wave_closed },

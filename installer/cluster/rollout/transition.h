@@ -6,7 +6,7 @@
 
 enum slot { SLOT_NONE, SLOT_WAIT /* cordoned, waits for jobs */, SLOT_WORK };
 
-// Of one pool, kept in the roll-out's status.
+// Of one pool, kept in the rollout's status.
 struct rollout {
 	struct target_hash target, stable; // stable none: the pool never had one
 	bool is_halted, is_aborted;

@@ -28,7 +28,7 @@ bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash)
 bool rule_is_target_spent(const struct view *v);    // the target must not be ordered once more
 bool rule_is_provable(const struct view *v);        // under our cordon, with a driver that may prove itself
 bool rule_is_retry_requested(const struct view *v); // one more attempt is requested
-bool rule_is_moving(const struct view *v);          // to the roll-out's target, from another driver
+bool rule_is_moving(const struct view *v);          // to the rollout's target, from another driver
 bool rule_is_ordered(const struct view *v, enum verb verb,
 		     const struct target_hash *target_hash); // the last order is this one
 bool rule_is_answered(const struct view *v, enum result result);

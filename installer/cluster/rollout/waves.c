@@ -158,7 +158,7 @@ void waves_assign(const struct round *r)
 			r->s->node_plans[i].wave = by_percent(round_own_pool(r, i), &r->c->nodes[i]);
 }
 
-// Nothing more is to be expected of it in this roll-out, well or not: it blocks no other node (T72, T73).
+// Nothing more is to be expected of it in this rollout, well or not: it blocks no other node (T72, T73).
 static bool is_node_settled(const struct round *r, size_t at)
 {
 	const struct node_state *m = &r->c->nodes[at];

@@ -11,7 +11,7 @@
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
-#include "cluster/kube/build_lease.h"
+#include "cluster/shared_build/build_lease.h"
 #include "precompiled/trust/signers.h"
 
 struct shared_build_request {   // borrowed, for as long as it is shared

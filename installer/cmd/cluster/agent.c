@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of a node in a roll-out: this machine, and the words of the children that do its work.
+// The agent of a node in a rollout: this machine, and the words of the children that do its work.
 
 #include "base/file/file.h"
 #include "base/formats/json.h"
@@ -261,7 +261,7 @@ struct values { // first the options that children get, too
 
 static const struct opt opts[] = {
 	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
-	  "the policy of the roll-out, read again when it changes; it defines the targets of orders" },
+	  "the policy of the rollout, read again when it changes; it defines the targets of orders" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node), "the Node that this machine is" },
 	{ 0 },
 };
@@ -392,7 +392,7 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 
 const struct cmd cmd_agent = {
 	.name = "agent",
-	.help = "carry out on this node what a roll-out orders: stage, replace, validate, restore",
+	.help = "carry out on this node what a rollout orders: stage, replace, validate, restore",
 	.about = "Watches its own Node and carries out the order in the annotation kmodsmith.io/go, if it is newer "
 		 "than all\nbefore it; reports on the Node the result, the loaded driver and the staged ones. The work "
 		 "is done by\n`kmodsmith install` and `status` as child processes. A driver is never unloaded without "

@@ -11,6 +11,6 @@ struct cluster_values { // first member of each command's values
 extern const struct opt cluster_opts[];
 // Of --kubeconfig, else of the pod that we run in. E_USAGE: there is neither.
 int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err);
-// All that is known of roll-outs, read once; nothing is led and nothing is written.
+// All that is known of rollouts, read once; nothing is led and nothing is written.
 int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct coordinator *ret, struct err *err);
 void cluster_warn_no_policy(struct kube *kube); // in this namespace; and where there is one of an older install

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roll-out controller of a cluster, as a Deployment of two.
+// The rollout controller of a cluster, as a Deployment of two.
 #include "cluster/coordinator/metrics.h"
 #include "cmd/cluster/cluster.h"
 #include "status/liveness.h"
@@ -176,7 +176,7 @@ static int run_coordinator(void *values, char **args, size_t count, struct err *
 
 const struct cmd cmd_coordinator = {
 	.name = "coordinator",
-	.help = "the controller of roll-outs: one of several leads",
+	.help = "the controller of rollouts: one of several leads",
 	.about = "Moves the nodes of a cluster to the driver that the policy names, a few at a time: staged first, "
 		 "then cordoned and\n"
 		 "drained, replaced and validated by the node's agent, uncordoned; undone where it fails. The policy "

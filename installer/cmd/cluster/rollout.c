@@ -24,7 +24,7 @@ static const struct opt plan_opts[] = {
 	{ "node", 0, "NAME", NULL, OPT_STR, offsetof(struct values, node),
 	  "explain the state of this node: every rule of its state, and every condition for a slot" },
 	{ "resumed", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_resumed),
-	  "plan as if the roll-out had been resumed: earlier failures do not count" },
+	  "plan as if the rollout had been resumed: earlier failures do not count" },
 	{ 0 },
 };
 
@@ -154,7 +154,7 @@ static const struct opt check_opts[] = {
 
 const struct cmd cmd_rollout_plan = {
 	.name = "rollout plan",
-	.help = "show from files what the coordinator of a roll-out would do now",
+	.help = "show from files what the coordinator of a rollout would do now",
 	.about = "Reads a policy and the output of `kubectl get nodes -o json`, and shows for each node its state, the "
 		 "next step,\nthe reason, the deadline, and whether it would get a slot; for each pool the limits and "
 		 "whether it is halted.\nNo cluster is asked and nothing is changed. Pods are not considered. See also "

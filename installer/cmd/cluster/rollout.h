@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the commands of the roll-out: how results are shown.
+// Inside the commands of the rollout: how results are shown.
 #pragma once
 #include "cluster/rollout/scheduler.h"
 #include "cmd/common/common.h"

@@ -80,7 +80,7 @@ static int run_rollout_why(void *values, char **args, size_t count, struct err *
 
 const struct cmd cmd_rollout_status = {
 	.name = "rollout status",
-	.help = "show the roll-out: each pool, and each node with its state, its reason and the next step",
+	.help = "show the rollout: each pool, and each node with its state, its reason and the next step",
 	.about = "Reads the policy, the recorded status, the ledger of slots and all nodes from the cluster, and "
 		 "decides as the\ncoordinator does. Pods are not considered. Nothing is changed.\n\n"
 		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Roll-outs as people and programs read them: each pool, then each node with its state, the next step and the reason.
+// Rollouts as people and programs read them: each pool, then each node with its state, the next step and the reason.
 #include "base/core/date.h"
 #include "cluster/rollout/explain.h"
 #include "cluster/rollout/node_patch.h"

@@ -53,10 +53,10 @@ static const struct opt opts[] = {
 	{ "gate", 0, NULL, "KMODSMITH_GATE", OPT_FLAG, offsetof(struct values, is_gated),
 	  "keep /run/kmodsmith/reboot-blocked while there is no package for the kernel that starts next" },
 	{ "agent", 0, NULL, "KMODSMITH_AGENT", OPT_FLAG, offsetof(struct values, is_agent),
-	  "carry out the orders of a roll-out, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
+	  "carry out the orders of a rollout, and touch no driver otherwise; see `kmodsmith agent`. Keeps privileges; "
 	  "not with --operator" },
 	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
-	  "with --agent: the policy of the roll-out" },
+	  "with --agent: the policy of the rollout" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
 	  "with --agent: the Node that this machine is" },
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
@@ -134,7 +134,7 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 		return err_set(
 			err, E_USAGE,
 			"--agent and --operator exclude each other: one program drives a node, the operator or a "
-			"roll-out; see kmodsmith-operator(7)");
+			"rollout; see kmodsmith-operator(7)");
 	if (!v->node || !*v->node || !v->policy)
 		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
 	auto_launch_words struct launch_words words = { 0 };
@@ -175,7 +175,7 @@ static void init_start_done(struct init_start *s)
 	machine_done(&s->machine);
 }
 
-// A wrong loaded driver is left to the roll-out, which drains the node first.
+// A wrong loaded driver is left to the rollout, which drains the node first.
 static bool is_left_to_rollout(const struct values *v, const struct job *job, int opened, const struct err *why)
 {
 	bool is_change = opened == 0 && job->session.plan.outcome == PLAN_CHANGE;

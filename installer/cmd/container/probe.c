@@ -71,7 +71,7 @@ static int ask_ready(const struct values *v, const struct machine *m, struct ans
 	return set_answer(ret, true, str_fmt("driver %s", f.loaded.version));
 }
 
-// A DaemonSet's roll-out continues with the next node once this one's container has started. Files of the previous
+// A DaemonSet's rollout continues with the next node once this one's container has started. Files of the previous
 // container do not prove that.
 static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "host/boot_record.h"
+#include "base/formats/boot_record.h"
 
 char *boot_record_id(const struct root *kern)
 {

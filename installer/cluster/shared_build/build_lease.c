@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/kube/build_lease.h"
+#include "cluster/shared_build/build_lease.h"
 
 #include "base/file/digest.h"
 #include "cluster/kube/api.h"

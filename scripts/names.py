@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Exported functions whose names do not say where they are: in C all of them share one space. A name starts with that of its
+file, of the header that declares it, or of its folder. And structures of one
+name in two headers, and rooms of more than 25 files. Prints FILE:LINE:TEXT.
+"""
+import os
+import sys
+
+import measure
+
+# Prefixes of a file beside its own name: the subject's short form in the field, or a second subject of the same few lines.
+ALSO = {
+    "installer/base/core/date.c": ("clock",),
+    "installer/base/core/str.c": ("mem", "strv"),
+    "installer/base/http/http_lib.c": ("__wrap",),  # the linker's own, for the static program
+    "installer/base/process/capabilities.c": ("caps",),
+    "installer/cmd/common/common.c": ("machine", "show", "job"),
+    "installer/host/pci.c": ("gpu", "gpus"),
+    "kmod/load/load.c": ("unload",),
+}
+
+
+def main():
+    os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    found = measure.Measures(".")
+    wrong = [f"{f.file.path}:1:{f.name}() does not start with the name of its file or folder" for f in found.strange
+             if not f.name.startswith(tuple(f"{p}_" for p in ALSO.get(f.file.path, ("no prefix",))))]
+    wrong += [f"installer:1:struct {name} is in two headers" for name in found.twice]
+    wrong += [f"{room}:1:{len(files)} files in one room: at most 25" for room, files in found.rooms.items() if len(files) > 25]
+    print("\n".join(sorted(wrong)), end="\n" if wrong else "")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
