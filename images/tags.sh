@@ -17,7 +17,7 @@ while [ $# -gt 0 ]; do
   esac
   shift 2 || fail "$usage"
 done
-[[ $driver =~ ^[0-9]+(\.[0-9]+){1,2}$ ]] || fail "'$driver' is no driver version; $usage"
+[[ $driver =~ ^[0-9]+(\.[0-9]+){1,2}$ ]] || fail "'$driver' is not a driver version; $usage"
 [ -n "$systems" ] || fail "$usage"
 
 for system in ${systems//,/ }; do

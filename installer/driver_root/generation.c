@@ -160,7 +160,7 @@ static int check_own_dir(const struct root *gen, const struct root_entry *p, cha
 	int r = root_stat(gen, p->path, &st, err);
 	if (r > 0 && S_ISDIR(st.st_mode))
 		return 1;
-	*ret_why = entry_problem("is no directory", p);
+	*ret_why = entry_problem("is not a directory", p);
 	return r < 0 ? -1 : 0;
 }
 

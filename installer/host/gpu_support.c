@@ -219,7 +219,7 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 {
 	unsigned branch = gpu_driver_branch(driver_version);
 	if (!branch)
-		return err_set(err, E_USAGE, "'%s' is no driver version", driver_version);
+		return err_set(err, E_USAGE, "'%s' is not a driver version", driver_version);
 	if (!available || (request != FLAVOUR_AUTO && !(available & request)))
 		return err_set(err, E_FLAVOUR, "the %s module type of driver %s is not available",
 			       flavour_name(request), driver_version);

@@ -67,7 +67,7 @@ static void start_watch_child(struct service_kernels *k, int64_t now_ms)
 	if (!is_look_needed(k))
 		return;
 	if (launch_self(&k->words, &child, &why) < 0)
-		log_warn("nobody looks after the kernels to come: %s", why.text);
+		log_warn("prebuilding for other installed kernels is disabled: %s", why.text);
 	else
 		k->child = child;
 }
@@ -110,7 +110,7 @@ static void kernels_child_ended(void *ctx, int pid, int status, int64_t now_ms)
 			<< (k->crashes < CRASH_DOUBLINGS ? k->crashes : CRASH_DOUBLINGS);
 	k->crashes++;
 	k->due_ms = now_ms + (pause < k->interval_ms ? pause : k->interval_ms);
-	log_warn("who looked after the kernels to come was ended by signal %d; next try in %lld s", WTERMSIG(status),
+	log_warn("the prebuild worker was killed by signal %d; next try in %lld s", WTERMSIG(status),
 		 (long long)(k->due_ms - now_ms) / SECOND_MS);
 }
 

@@ -152,7 +152,7 @@ static int open_carried_payload(struct session *s, struct err *err)
 	if (!s->driver && !request->source && !request->is_named)
 		s->driver = c->is.driver;
 	if (request->payload && s->driver && !image_payload_matches(c, s->driver, s->facts.host.arch))
-		progress_note(&s->progress, "the image carries driver %s for %s, wanted is %s for %s", c->is.driver,
+		progress_note(&s->progress, "the image carries driver %s for %s, requested is %s for %s", c->is.driver,
 			      c->is.arch, s->driver, s->facts.host.arch);
 	return 0;
 }
@@ -342,7 +342,7 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 	apply.failure = err;
 	int r = recover_driver(s, &apply, &why);
 	if (r > 0)
-		progress_note(&s->progress, "the last good driver serves, not the one that was wished");
+		progress_note(&s->progress, "fell back to the last good driver; the requested one is not loaded");
 	else if (r < 0)
 		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
 	else if (outcome)

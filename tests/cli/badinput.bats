@@ -68,8 +68,8 @@ EOF
   done <<'EOF'
 none|E_NOT_FOUND|--source: open 'none': No such file
 |E_NOT_FOUND|--source: open ''
-pipe|E_USAGE|--source: 'pipe' is no regular file
-/dev/zero|E_USAGE|'/dev/zero' is no regular file
+pipe|E_USAGE|--source: 'pipe' is not a regular file
+/dev/zero|E_USAGE|'/dev/zero' is not a regular file
 empty.deb|E_ARCHIVE|'empty.deb' is empty
 random.deb|E_ARCHIVE|'random.deb'
 cut.tar.gz|E_ARCHIVE|'cut.tar.gz'
@@ -102,9 +102,9 @@ EOF
   done <<'EOF'
 none|E_NOT_FOUND|--headers: open 'none': No such file
 good.tar.gz,none|E_NOT_FOUND|--headers: open 'none'
-directory|E_USAGE|--headers: 'directory' is a directory, wanted is a package file
-pipe|E_USAGE|--headers: 'pipe' is no regular file
-/dev/zero|E_USAGE|'/dev/zero' is no regular file
+directory|E_USAGE|--headers: 'directory' is a directory, expected a package file
+pipe|E_USAGE|--headers: 'pipe' is not a regular file
+/dev/zero|E_USAGE|'/dev/zero' is not a regular file
 empty.deb|E_ARCHIVE|'empty.deb' is empty
 random.deb|E_ARCHIVE|'random.deb'
 cut.tar.gz|E_ARCHIVE|'cut.tar.gz'

@@ -57,7 +57,7 @@ teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
     assert_error E_CONFIG "'$BATS_TEST_TMPDIR/conf', line 3, key '${line%% *}': $text"
   done <<'EOF'
 flavour = opn|flavour: 'opn'
-driver = x|'x' is no driver version
+driver = x|'x' is not a driver version
 modules = uvm,foo|--modules: 'nvidia-foo'
 reuse = never|reuse: 'never'
 EOF
@@ -165,7 +165,7 @@ EOF
   for home in /nonexistent "$BATS_TEST_TMPDIR/closed"; do
     as doctor --json
     assert_json '.checks | length > 4'
-    assert_regex "$stderr" "warn: nothing that was kept is seen, there is no state directory: .*--state-dir"
+    assert_regex "$stderr" "warn: kept packages are not visible, because there is no state directory: .*--state-dir"
     as store ls --json
     assert_status 0
     assert_json length 0

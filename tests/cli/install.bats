@@ -165,7 +165,7 @@ EOF
     same
   done <<EOF
 h100x2-unloaded||E_USAGE|give --driver, --package, --bundle or --source
-h100x2-unloaded|--driver x|E_USAGE|'x' is no driver version
+h100x2-unloaded|--driver x|E_USAGE|'x' is not a driver version
 h100x2-unloaded|--driver 535.261.03|E_NO_PACKAGE|no --source to compile
 h100x2-unloaded|--driver 470.1 --flavour open|E_UNSUPPORTED_GPU|Hopper
 h100x2-unloaded|--package $package --flavour proprietary|E_NO_PACKAGE|flavour is open, wanted proprietary
@@ -252,7 +252,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "FAIL E_SIGNING_REQUIRED"
 }
 
-@test "no GPU: nothing to do, exit 0, nothing changed, whatever was wished" {
+@test "no GPU: nothing to do, exit 0, nothing changed, whatever was requested" {
   host no-gpu
   kmodsmith install --source /nowhere --driver nonsense
   assert_status 0

@@ -40,7 +40,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   kmodsmith status
   assert_status 0
   assert_line --regexp '^last run: refused failed at 20.*: E_NO_PACKAGE \(NoPackage\): '
-  assert_line --regexp '^next: provide the package'
+  assert_line --regexp '^next: publish the package'
   kmodsmith status --json
   assert_json .ready true
   assert_json .last_run.error.code E_NO_PACKAGE

@@ -218,7 +218,7 @@ EOF
   assert_json .compatible null
 }
 
-@test "the other flavour of what is loaded is looked for in the store; what is as wished needs no proof" {
+@test "the other flavour of what is loaded is looked for in the store; what is as requested needs no proof" {
   kmodsmith install --package "$package"
   assert_status 0
   offer "$before" "$same" --flavour proprietary

@@ -128,7 +128,7 @@ EOF
   refuse "ENOMEM load nvidia NVreg_EnableMSI=0" "EINVAL load nvidia NVreg_DeviceFileMode=432: nvidia: not now"
   change
   assert_error E_SYSTEM "could not be undone, load 'nvidia': the kernel refused it: kernel: nvidia: not now (EINVAL); cause: load: load 'nvidia'"
-  [[ $stderr == *"the last good driver serves, not the one that was wished"* ]]
+  [[ $stderr == *"fell back to the last good driver; the requested one is not loaded"* ]]
   kmodsmith status
   assert_status 0
   assert_equal "$(journal '[.state, (."last-good".params | join(","))] | join(" ")')" "idle nvidia NVreg_DeviceFileMode=432"
@@ -142,7 +142,7 @@ EOF
   assert_line "NOT READY"
   kmodsmith install --driver 550.1 # the next start brings it, whatever it was to do
   assert_error E_NO_PACKAGE
-  [[ $stderr == *"the last good driver serves, not the one that was wished"* ]]
+  [[ $stderr == *"fell back to the last good driver; the requested one is not loaded"* ]]
   kmodsmith status
   assert_status 0
 }

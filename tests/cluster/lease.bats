@@ -80,7 +80,7 @@ setup() { kube_needed && nodes_make; }
   for i in {2..3}; do wait "$(<"pid.$i")" || { cat log.*; fail "node $i failed"; }; done
   assert_equal "$(grep -l 'no builder has begun with it; this node compiles for itself' log.* | wc -l)" 2
   assert_equal "$(loads)" 2
-  assert_equal "$(grep -l 'kept on this node, which is no builder' log.* | wc -l)" 2
+  assert_equal "$(grep -l 'kept on this node, which is not a builder' log.* | wc -l)" 2
 }
 
 @test "a kernel to come: of four watchers one compiles, and all have its package before the reboot" {

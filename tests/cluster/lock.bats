@@ -37,14 +37,14 @@ setup() { nodes_make; }
   ended 1
   run cat log.1
   assert_output --partial ", a key that this node trusts, is within its reach, and it is no builder: whoever is root here can sign"
-  assert_output --partial "kept on this node, which is no builder"
+  assert_output --partial "kept on this node, which is not a builder"
   assert_equal "$(compiles) $(loads)" "1 1"
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out other.pem 2>/dev/null
   share_key=other.pem role=node
   node 2
   ended 2
   run cat log.2
-  assert_output --partial "warn: --share-key is not used: this node is no builder"
+  assert_output --partial "warn: --share-key is ignored: this node is not a builder"
   assert_equal "$(compiles)" 2 # nothing came of the first for the second
   run ! grep -q signature "$PWD/node1/var/lib/kmodsmith/store/index.json"
 }

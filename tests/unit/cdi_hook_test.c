@@ -89,7 +89,7 @@ static void links_and_what_is_in_their_place(void **state)
 	}
 }
 
-// Each lets a path of the container lead out of it, or somewhere that is no directory.
+// Each lets a path of the container lead out of it, or somewhere that is not a directory.
 static void hostile_roots(void **state)
 {
 	(void)state;

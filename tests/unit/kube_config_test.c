@@ -55,7 +55,7 @@ static void test_files(void **state)
 		{ NULL,
 		  "clusters: [{name: c, cluster: {server: https://h, certificate-authority-data: '!'}}]\n"
 		  "users: [{name: u, user: {}}]\n",
-		  "certificate-authority-data is no base64" },
+		  "certificate-authority-data is not valid base64" },
 		{ NULL,
 		  "clusters: [{name: c, cluster: {server: https://h, certificate-authority: token}}]\n"
 		  "users: [{name: u, user: {}}]\n",
@@ -103,7 +103,7 @@ static void test_refused(void **state)
 		{ USER("exec: null, token: t"), NULL }, // as tools write it
 		{ USER("client-key: key.pem"),
 		  "client-certificate and client-key belong together, and one is missing" },
-		{ USER("client-certificate: [x]"), "client-certificate-data is no base64" },
+		{ USER("client-certificate: [x]"), "client-certificate-data is not valid base64" },
 		{ USER("tokenFile: {}"), "token is not a string" },
 		{ USER("tokenFile: none.pem/token"), "tokenFile" },
 		{ USER("client-certificate: crt.pem, client-key: token"), "client-key is not in PEM form" },
@@ -234,7 +234,7 @@ static void test_size(void **state)
 		auto_str char *whole = str_fmt("%s%s", text, rest);
 		tempdir_write(&folder, "config", whole);
 		expect(kube_config_file(path, NULL, &c, &err) == -more, err.text);
-		expect(!more || strstr(err.text, "is no regular file of at most 1048576 bytes"), err.text);
+		expect(!more || strstr(err.text, "is not a regular file of at most 1048576 bytes"), err.text);
 	}
 }
 

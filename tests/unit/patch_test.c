@@ -129,7 +129,7 @@ static void test_switched_off(void **state)
 	(void)state;
 	static const char NAME[] = "open-535-pci_resize_resource.patch";
 	static const struct {
-		const char *header, *name, *text; // of the user's patch; NULL = there is no directory
+		const char *header, *name, *text; // of the user's patch; NULL = there is not a directory
 		const char *version;
 		int code;
 	} rows[] = {

@@ -97,7 +97,7 @@ static int read_config_file(const char *path, char **ret, size_t *ret_len, struc
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
 	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
-		return err_set(err, E_CONFIG, "'%s' is no regular file of at most %d bytes", path, FILE_MAX);
+		return err_set(err, E_CONFIG, "'%s' is not a regular file of at most %d bytes", path, FILE_MAX);
 	return file_read(fd, path, ret, ret_len, err);
 }
 
@@ -114,7 +114,7 @@ static int read_pem(const struct file *f, const json_t *object, const char *key,
 	const char *data = kubeconfig_text(object, data_key, &is_bad), *path = kubeconfig_text(object, key, &is_bad);
 	size_t len = 0;
 	if (is_bad || (data && !base64_parse(data, &pem, &len)))
-		return refuse_config(f, data_key, "is no base64", err);
+		return refuse_config(f, data_key, "is not valid base64", err);
 	if (!data && path) {
 		auto_str char *full = path_beside_config(f, path);
 		if (read_config_file(full, &pem, &len, err) < 0)

@@ -28,10 +28,10 @@ static int open_share_kube(struct shared_build *s, struct err *err)
 	if (found < 0 || (found == 0 && !config.server && str_eq(where, "auto")))
 		return found;
 	if (!config.server)
-		return err_set(err, E_USAGE,
-			       "--compile-lease %s: this is no pod with a service account, and no "
-			       "--kubeconfig was named",
-			       where);
+		return err_set(
+			err, E_USAGE,
+			"--compile-lease %s: this is not a pod with a service account, and --kubeconfig was not given",
+			where);
 	auto_str char *host = NULL;
 	const char *node = getenv("NODE_NAME");
 	if ((!node && root_line(r->kern, "proc/sys/kernel/hostname", &host, err) < 0) ||
@@ -264,7 +264,7 @@ static void leave_shared_build(void *ctx, const struct package *made, const stru
 	struct err err;
 	auto_str char *outcome = NULL;
 	if (made && !s->request.is_builder) {
-		progress_end(w, "share", "kept on this node, which is no builder");
+		progress_end(w, "share", "kept on this node, which is not a builder");
 	} else if (!made) {
 		outcome = str_fmt("%s%s: %s", FAILED, err_info(why->code)->name, why->text);
 	} else if (shared_build_push(s, made, &err) < 0) {

@@ -170,7 +170,7 @@ static int read_named_config(const char *path, char **ret, struct err *err)
 	struct stat st;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
 	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)))
-		err_set(err, E_CONFIG, "'%s' is no regular file", path);
+		err_set(err, E_CONFIG, "'%s' is not a regular file", path);
 	else if (fd >= 0 && file_read(fd, path, ret, NULL, err) == 0)
 		return 1;
 	err_wrap(err, "KMODSMITH_CONFIG");

@@ -35,7 +35,7 @@ const struct opt source_opts[] = {
 	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
 	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
 	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, is_cache_off,
-	    "compile everything anew: take and keep neither objects nor conftest's answers"),
+	    "compile everything again: neither use nor keep cached objects and conftest results"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
 	{ 0 },
@@ -48,7 +48,8 @@ const struct opt job_opts[] = {
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
 	OPT("host-driver", 0, "use|replace|fail", "KMODSMITH_HOST_DRIVER", OPT_STR, host_driver,
-	    "what to do with a driver that others put on this host and that is not the wished one; default fail"),
+	    "what to do with a driver that something else installed on this host and that is not the requested one; "
+	    "default fail"),
 	OPT("reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, reuse, REUSE_HELP),
 	OPT("no-compile", 0, NULL, "KMODSMITH_NO_COMPILE", OPT_FLAG, is_compile_forbidden, "use packages only"),
 	OPT("allow-unproven", 0, NULL, "KMODSMITH_ALLOW_UNPROVEN", OPT_FLAG, is_unproven_allowed,
@@ -81,12 +82,12 @@ const struct opt share_opts[] = {
 	OPT("share-key", 0, "FILE|URI,...", "KMODSMITH_SHARE_KEY", OPT_SECRETS, share_keys,
 	    "with --share-role builder: private key that signs it"),
 	OPT("compile-lease", 0, "NAMESPACE|auto|off", "KMODSMITH_COMPILE_LEASE", OPT_STR, compile_lease,
-	    "with --share: where the Leases are that say who compiles; default auto: " BUILD_LEASE_NAMESPACE
-	    ", and a lock in --state-dir where there is no Kubernetes API"),
+	    "with --share: namespace of the Leases that decide which node compiles; default "
+	    "auto: " BUILD_LEASE_NAMESPACE ", or a lock in --state-dir without a Kubernetes API"),
 	OPT("lease-duration", 0, "SECONDS", NULL, OPT_UINT, lease_duration_s,
-	    "a compiling node that is silent for so long has died; default 60"),
+	    "a compiling node that is silent for this long counts as dead; default 60"),
 	OPT("kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, kubeconfig,
-	    "the Kubernetes API, where this is no pod with a service account; NODE_NAME says which node this is"),
+	    "how to reach the Kubernetes API outside a pod with a service account; NODE_NAME names this node"),
 	{ 0 },
 };
 
@@ -101,7 +102,7 @@ int job_check_path(const char *what, const char *path, bool is_dir_allowed, stru
 		return 0;
 	if (!S_ISREG(st.st_mode))
 		return err_set(err, E_USAGE, "%s: '%s' is %s", what, path,
-			       S_ISDIR(st.st_mode) ? "a directory, wanted is a package file" : "no regular file");
+			       S_ISDIR(st.st_mode) ? "a directory, expected a package file" : "not a regular file");
 	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "%s: '%s' is empty", what, path);
 }
 
@@ -113,7 +114,7 @@ int job_check_inputs(const struct job_values *values, struct err *err)
 	if (values->source && job_check_path("--source", values->source, true, err) < 0)
 		return -1;
 	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
-		return err_set(err, E_USAGE, "--source-sha256 '%s' is no digest: 64 digits of 0-9 and a-f",
+		return err_set(err, E_USAGE, "--source-sha256 '%s' is not a digest: expected 64 digits of 0-9 and a-f",
 			       values->source_sha256);
 	if (values->digest && (!str_starts(values->digest, "sha256:") || !digest_is_hex(values->digest + 7)))
 		return err_set(err, E_USAGE, "--digest '%s' is not sha256: and 64 digits of 0-9 and a-f",

@@ -83,7 +83,7 @@ int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);        
 #define REUSE_HELP                                                                               \
 	"packages of other kernels whose symbol CRCs are proven equal: none, those of the same " \
 	"distribution and x.y series (default), any"
-#define HOLDERS_HELP "when somebody uses a driver that has to go; default refuse"
+#define HOLDERS_HELP "what to do when processes use the driver that is to be unloaded; default refuse"
 #define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
 #define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"
 int job_parse_modules(const struct strv *request, struct strv *ret, struct err *err); // "uvm" -> "nvidia-uvm"

@@ -56,7 +56,8 @@ int job_state_for_reading(const struct job_values *values, const struct machine 
 	const struct err why = *err;
 	if (make_temp_state(spare, err) < 0)
 		return -1;
-	log_warn("nothing that was kept is seen, there is no state directory: %s; --state-dir names another", why.text);
+	log_warn("kept packages are not visible, because there is no state directory: %s; name one with --state-dir",
+		 why.text);
 	return root_sub(&spare->parent, spare->name, ret, err);
 }
 
@@ -74,6 +75,6 @@ int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err)
 {
 	*ret = 0;
 	if (text && !store_size_parse(text, ret))
-		return err_set(err, E_USAGE, "store-limit: '%s' is no size such as 500M or 2G", text);
+		return err_set(err, E_USAGE, "store-limit: '%s' is not a size such as 500M or 2G", text);
 	return 0;
 }

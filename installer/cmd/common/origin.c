@@ -24,7 +24,7 @@ const struct opt origin_opts[] = {
 	OPT("trust-dir", 0, "DIR", "KMODSMITH_TRUST_DIR", OPT_STR, trust_dir,
 	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
 	OPT("insecure-skip-verify", 0, NULL, NULL, OPT_FLAG, is_unverified,
-	    "take packages of these repositories whoever made them"),
+	    "accept packages of these repositories without verifying signatures"),
 	{ 0 },
 };
 
@@ -70,7 +70,7 @@ static int open_origin_trust(const struct origin_values *v, const struct root *h
 	o->is_believing = !o->from.count || v->is_unverified || (v->package && !is_any_remote(&o->from));
 	o->is_unverified = v->is_unverified;
 	if (v->is_unverified)
-		log_warn("--insecure-skip-verify: packages are taken without knowing who made them");
+		log_warn("--insecure-skip-verify: packages are accepted without verifying signatures");
 	if (!o->is_unverified)
 		trust_now(host, v->trust_dir, &o->trust);
 	if (o->is_believing || !o->trust.unread.code)

@@ -12,7 +12,7 @@ int share_check(const struct job_values *v, const struct origin *origin, struct 
 	if (v->share_role && !str_eq(v->share_role, BUILDER) && !str_eq(v->share_role, "node"))
 		return err_set(err, E_USAGE, "share-role: '%s' is neither builder nor node", v->share_role);
 	if (v->share && !strv_has(&origin->from, v->share))
-		return err_set(err, E_USAGE, "--share %s is none of --from: nobody would find what is pushed there",
+		return err_set(err, E_USAGE, "--share %s is not one of --from: no node would find what is pushed there",
 			       v->share);
 	if (v->lease_duration_s && v->lease_duration_s < LEASE_DURATION_MIN_S)
 		return err_set(err, E_USAGE, "--lease-duration %u: at least %d seconds", v->lease_duration_s,
@@ -37,13 +37,12 @@ static void warn_of_untrusted_keys(const struct job_values *v, const struct orig
 		bool is_open = key_open(v->share_keys.items[i], getenv("KMODSMITH_KEY_PASSWORD"), &key, &ignored) == 0;
 		const struct trust_key *known = is_open ? trusted_key(&origin->trust.trust, key) : NULL;
 		if (known)
-			log_warn(
-				"the private half of '%s', a key that this node trusts, is within its reach, and it is "
-				"no builder: whoever is root here can sign for every node that trusts it. Take "
-				"--share-key away, or say --share-role builder",
-				known->name);
+			log_warn("the private half of '%s', a key that this node trusts, can be read here although "
+				 "this node is not a builder: root here could sign for every node that trusts it. "
+				 "Remove --share-key, or set --share-role builder",
+				 known->name);
 		else
-			log_warn("--share-key is not used: this node is no builder (--share-role)");
+			log_warn("--share-key is ignored: this node is not a builder (--share-role)");
 	}
 }
 
