@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The subjects of commits: `component: imperative`, at most 72 columns, lower case after the colon, no full stop. Prints
-# each that is not so as COMMIT:WHY: SUBJECT; exit 1 if there is one. Older commits than this script are left alone.
+# each that is not so as COMMIT:WHY: SUBJECT; exit 1 if there is one. Looks at the commits since this script last changed.
 #   scripts/subjects.sh [FILE]    FILE: a message that is about to be committed, as the hook commit-msg gets it
 # Without a git history (an archive of the sources) it says so and is content.
 set -euo pipefail
@@ -30,6 +30,6 @@ if ! git rev-parse -q --verify HEAD >/dev/null 2>&1; then
   echo "there is no git history here, so no subjects are looked at"
   exit
 fi
-since=$(git log --diff-filter=A --format=%H -- scripts/subjects.sh | tail -n 1)
+since=$(git log -1 --format=%H -- scripts/subjects.sh)
 [ -n "$since" ] || { echo "scripts/subjects.sh is not committed yet, so no subjects are looked at"; exit; }
 git log --no-merges --format='%h %s' "$since..HEAD" | judge
