@@ -462,3 +462,24 @@ END
   assert_failure
   assert_line "Makefile:1: VERSION is 0.3.1, and this commit has the tag v0.3.0"
 }
+
+@test "a stranger's ten questions are answered by the file that CONTRIBUTING.md names" {
+  local file word found=0
+  while IFS='|' read -r file word; do
+    grep -qF "| \`$file\` |" "$top/CONTRIBUTING.md" || fail "CONTRIBUTING.md does not name $file"
+    grep -q "^[a-z].*$word.*(" "$top/$file" || fail "$file has no function about $word"
+    found=$((found + 1))
+  done <<'TABLE'
+installer/plan/preflight.c|firmware
+installer/transaction/transaction.c|rollback
+installer/cluster/agent/agent_annotations.c|annotations
+kmod/kernel_tree/headers.c|headers
+kmod/module/proof.c|proof
+precompiled/repository/registry_auth.c|auth
+precompiled/store/store_gc.c|gc
+installer/holders/unbind.c|unbind
+installer/cluster/coordinator/drain.c|evict
+installer/next_kernel/boot_loader.c|grub
+TABLE
+  assert_equal "$(sed -n '/^| where is it/,/^$/p' "$top/CONTRIBUTING.md" | grep -c '^| [a-z]')" $((found + 1)) # with the head
+}
