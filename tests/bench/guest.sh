@@ -16,7 +16,7 @@ set -eu
 export TMPDIR=/tmp
 install="kmodsmith install --driver $OPEN_VERSION --flavour open"
 printf 'rm -rf /dev/nvidia* /dev/char/*\n' >/tmp/clean
-calls() { # STRACE-FILTER: calls of a start with the wished driver loaded
+calls() { # STRACE-FILTER: calls of a start with the requested driver loaded
   # shellcheck disable=SC2086 # a command with its arguments
   strace -f -qq -o /tmp/trace -e "trace=$1" $install >/dev/null 2>&1
   grep -c '(' /tmp/trace || true

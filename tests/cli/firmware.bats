@@ -41,7 +41,7 @@ assert_not_ready() {
     assert_equal "$(loads)" ""
     assert_not_ready E_FIRMWARE
   done
-  kmodsmith install --driver 550.1 # another wish that cannot be had
+  kmodsmith install --driver 550.1 # another request that cannot be had
   assert_error E_NO_PACKAGE "could not be brought back (driver 535.261.03: nvidia/535.261.03/gsp_ga10x.bin: "
   assert_equal "$(loads)" ""
   assert_not_ready E_FIRMWARE

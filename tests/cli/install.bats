@@ -58,7 +58,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_equal "$(loads)" "load nvidia NVreg_EnableMSI=1;load nvidia_modeset;load nvidia_uvm uvm_disable_hmm=1"
 }
 
-@test "R-Q1: --host-driver use: what others loaded stays, whatever is wished, and gets its nodes" { # R-C4, R-R2
+@test "R-Q1: --host-driver use: what others loaded stays, whatever is requested, and gets its nodes" { # R-C4, R-R2
   host h100x8
   KMODSMITH_HOST_DRIVER=use kmodsmith install --driver 570.1 --flavour proprietary --source /nowhere --json
   assert_error E_NOT_FOUND "--source"

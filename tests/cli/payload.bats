@@ -92,7 +92,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   assert_equal "$(ls -A "$BATS_TEST_TMPDIR/.tmp")" ""
 }
 
-@test "--payload: its driver is the wish when nobody says another, and it is taken before any source" {
+@test "--payload: its driver is the request when nobody says another, and it is taken before any source" {
   loadable
   pack_carried
   kmodsmith plan --payload "$dir" --from "oci:$package" --export /run/nvidia/driver --json --insecure-skip-verify

@@ -228,7 +228,7 @@ until_logged() { log=$BATS_TEST_TMPDIR/log soon grep -qF "$1" "$BATS_TEST_TMPDIR
   wait "$loader"
 }
 
-@test "init: without the wish, or without a Mellanox function, there is no nvidia-peermem" {
+@test "init: without the request, or without a Mellanox function, there is no nvidia-peermem" {
   with_driver ib_register_peer_memory_client
   rm -r "$ROOT/sys/bus/pci/devices/0000:90:00.0"
   start_init

@@ -78,7 +78,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_equal "$(calls | grep -E '^(un)?load' || true)" ""
 }
 
-@test "the last good driver does not come back under a key that was removed, and the wish is tried" {
+@test "the last good driver does not come back under a key that was removed, and the request is tried" {
   fetched
   kmodsmith "trust remove" ours
   kmodsmith install --driver 550.1

@@ -84,7 +84,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_json .kernels.kernels[0].code E_NO_PACKAGE
   kmodsmith doctor
   assert_line --regexp "^warn +next boot +E_NO_PACKAGE: $next starts next: impossible"
-  # Without the wish for it the gate goes; and when the kernel can be served it opens.
+  # Without the request for it the gate goes; and when the kernel can be served it opens.
   watch
   assert_file_not_exist "$ROOT/run/kmodsmith/reboot-blocked"
   tiny_package "$package" $next

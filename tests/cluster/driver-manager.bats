@@ -161,7 +161,7 @@ teardown() { node_end; }
   done
   assert_equal "$(node_says)" "paused-for-driver-upgrade true true"
   mkdir -p "$ROOT/run/nvidia"
-  echo 7 >"$ROOT/run/nvidia/nvidia-driver.state" # the configuration of before is wished again
+  echo 7 >"$ROOT/run/nvidia/nvidia-driver.state" # the configuration of before is requested again
   manage uninstall_driver DRIVER_CONFIG_DIGEST=7
   assert_success
   assert_output --partial "was ready with this configuration, 7"
@@ -270,7 +270,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_untouched plugin
 }
 
-@test "FORCE_REINSTALL takes the wished driver out, where it can come back" {
+@test "FORCE_REINSTALL takes the requested driver out, where it can come back" {
   image=$old
   driver_pod "$old" "${from[@]}"
   manage uninstall_driver FORCE_REINSTALL=true

@@ -16,7 +16,7 @@ static void test_count(void **state)
 	} rows[] = {
 		{ "nothing known", { 0 }, 0, 1 },
 		{ "processors", { .processors = 16 }, 0, 16 },
-		{ "a wish is a wish", { .processors = 2, .memory_bytes = 1 }, 64, 64 },
+		{ "a request is a request", { .processors = 2, .memory_bytes = 1 }, 64, 64 },
 		{ "quota", { .processors = 64, .cpu_quota_us = 200000, .cpu_period_us = 100000 }, 0, 2 },
 		{ "quota below one", { .processors = 64, .cpu_quota_us = 10000, .cpu_period_us = 100000 }, 0, 1 },
 		{ "quota of 1.5", { .processors = 64, .cpu_quota_us = 150000, .cpu_period_us = 100000 }, 0, 2 },

@@ -27,7 +27,7 @@ static void test_files(void **state)
 		  "users: [{name: u, user: {tokenFile: sub/token}}]\n",
 		  NULL },
 		{ "other", "clusters: []\nusers: []\n", "clusters has no 'gone', which the context names" },
-		{ "nowhere", "", "contexts has no 'nowhere', which the wish names" },
+		{ "nowhere", "", "contexts has no 'nowhere', which the request names" },
 		{ NULL, "clusters: [{name: c, cluster: {server: ftp://h}}]\nusers: [{name: u, user: {}}]\n",
 		  "server is not an https address" },
 		{ NULL,
@@ -160,7 +160,7 @@ static void test_contexts(void **state)
 		{ "current-context: ''\ncontexts: [{name: '', context: {cluster: c}}]\n",
 		  "current-context is not set, and no context was named", NULL },
 		{ "current-context: y\ncontexts: [{name: x, context: {cluster: c}}]\n",
-		  "contexts has no 'y', which the wish names", NULL },
+		  "contexts has no 'y', which the request names", NULL },
 	};
 	auto_folder struct folder folder;
 	folder_make(&folder);

@@ -222,7 +222,7 @@ static void which_of_many(void **state)
 		  E_ABI,
 		  "nvidia made for 6.1.0-54-cloud-amd64: 1 CRCs differ: kfree" },
 		{ "all failed here", REUSE_SERIES, { 2, 2, 2 }, "012", -1, 0, "failed on this kernel before" },
-		{ "not wished", REUSE_OFF, { 2, 2, 2 }, "", -1, 0, NULL },
+		{ "not requested", REUSE_OFF, { 2, 2, 2 }, "", -1, 0, NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_node struct node n;

@@ -227,7 +227,7 @@ static const struct said_row called_off[] = {
 	{ { .name = "halted, and it has the target: proven", AT(EVICTING), OURS, .loaded = NEW, .halted = true },
 	  NULL,
 	  "validating, order validate new, tries 1, deadline +600s" },
-	{ { .name = "halted, and another target is wished",
+	{ { .name = "halted, and another target is requested",
 	    DRAIN(EVICTING),
 	    .halted = true,
 	    .goal = OTHER,

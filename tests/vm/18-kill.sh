@@ -2,7 +2,7 @@
 # shellcheck shell=dash
 # R-D1, T57: kill -9 before and after every write of the journal and every change in the kernel, at each occurrence.
 # Whatever the moment, the next start ends in its target; and when its target cannot be had, the driver is what it was or
-# what was wished, never nothing and never a mixture. The table of all cases is at the end. With CHECK=check every third
+# what was requested, never nothing and never a mixture. The table of all cases is at the end. With CHECK=check every third
 # moment, from another one each day: three days have them all.
 # kernel: K61
 # gpus: 1
@@ -34,8 +34,8 @@ printf '%-18s %-44s %s\n' "killed at" "what was left (journal step: modules)" "a
 # Cut off before anything changed, and somebody has changed their mind: what was meant is not what works.
 wish $new kill_at fsync 2 >/tmp/log 2>&1
 is "an install is killed before its first unload" "$? $(journal step)" "137 unload"
-t "the driver that is there is wished again" settled wish $old
-is "the driver that was wished again is the last good one, with its parameters" "$(journal state) $(sed -n 's/.*"nvidia \(NVreg.*\)".*/\1/p' \
+t "the driver that is there is requested again" settled wish $old
+is "the driver that was requested again is the last good one, with its parameters" "$(journal state) $(sed -n 's/.*"nvidia \(NVreg.*\)".*/\1/p' \
   /var/lib/kmodsmith/journal)" "idle NVreg_DeviceFileMode=$old"
 
 for call in fsync finit_module pidfd_open fchmodat; do # a rename is between two fsyncs
@@ -48,11 +48,11 @@ for call in fsync finit_module pidfd_open fchmodat; do # a rename is between two
     fi
     points=$((points + 1))
     left="$(journal step): $(now)"
-    if [ $((points % 2)) -eq 0 ]; then # a wish that cannot be had
+    if [ $((points % 2)) -eq 0 ]; then # a request that cannot be had
       settled kmodsmith install --driver 999.1 --no-compile
-      is "$call $number, then a start that cannot have its wish: fails" $? 1
+      is "$call $number, then a start that cannot have its request: fails" $? 1
       has_both $old || has_both $new
-      report $? "$call $number, then a failed start: the driver is as it was, or as it was wished" "$(now)
+      report $? "$call $number, then a failed start: the driver is as it was, or as it was requested" "$(now)
 $(cat /tmp/out)"
       t "$call $number, then a failed start: status finds everything right" kmodsmith status
     fi

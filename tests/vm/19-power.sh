@@ -48,8 +48,8 @@ case $boot in
   ;;
 *)
   if [ $((boot % 2)) = 0 ]; then
-    t_fails 1 "boot $boot: a start that cannot have its wish" kmodsmith install --driver 999.1 --no-compile
-    like "boot $boot: a failed start brings back what was, or what was wished" "$(now)" '^(432|438)$'
+    t_fails 1 "boot $boot: a start that cannot have its request" kmodsmith install --driver 999.1 --no-compile
+    like "boot $boot: a failed start brings back what was, or what was requested" "$(now)" '^(432|438)$'
     t "boot $boot: status finds what came back right" kmodsmith status
   fi
   t "boot $boot: the next start" kmodsmith install $(open $old)

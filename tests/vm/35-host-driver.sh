@@ -25,19 +25,19 @@ is "nothing was loaded for any of that" "$(grep -c ^nvidia /proc/modules)" 0
 
 t "the host loads its driver" sh -c 'modprobe nvidia && modprobe nvidia-uvm && modprobe nvidia-modeset'
 theirs=$(of)
-t_fails 1 "another flavour is wished: fail is the default" kmodsmith install --package /packages/proprietary
+t_fails 1 "another flavour is requested: fail is the default" kmodsmith install --package /packages/proprietary
 like "  version, flavour, file and choices are told" "$out" \
   "E_HOST_DRIVER: .*the host's own driver $host is loaded; --host-driver use keeps .* replace .* fail \(the default\)"
 is "  and nothing was touched" "$(of) $(ls /dev/nvidia* 2>/dev/null)" "$theirs "
-t "the wished one is adopted under any policy" kmodsmith install --package /packages/open
-like "  it is adopted as what was wished" "$out" "adopt .*$OPEN_VERSION open is loaded already"
+t "the requested one is adopted under any policy" kmodsmith install --package /packages/open
+like "  it is adopted as what was requested" "$out" "adopt .*$OPEN_VERSION open is loaded already"
 is "  and ready" "$(state)" READY
 t_fails 1 "what was adopted is the host's still" kmodsmith install --package /packages/proprietary
 is "  that is told beside the driver that works" "$(state) $(sed -n 's/^ *"code": "\(.*\)",/\1/p' /run/kmodsmith/status.json)" \
   "READY E_HOST_DRIVER"
 
 rm -r /dev/nvidia* /dev/char/195:*
-t "use: another version, flavour and parameter are wished" kmodsmith install --driver 570.1 --flavour proprietary \
+t "use: another version, flavour and parameter are requested" kmodsmith install --driver 570.1 --flavour proprietary \
   --param nvidia:NVreg_DeviceFileMode=432 --host-driver use
 like "  one line says what is used" "$out" "adopt .*the host's own driver $host is loaded already"
 is "  it stays" "$(of)" "$theirs"

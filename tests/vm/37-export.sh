@@ -221,11 +221,11 @@ t "  with it there: is no reason to fail" from b
 is "  and stays" "$(cat $fwpath)" /opt/firmware
 echo >$fwpath
 
-# As after a boot, with a wish that cannot be had: the last good driver comes back with its user space, which has its firmware.
+# As after a boot, with a request that cannot be had: the last good driver comes back with its user space, which has its firmware.
 t "unload" kmodsmith unload
 awk '$5 ~ "^/run/nvidia" { print $5 }' /proc/self/mountinfo | sort -r | xargs -n 1 umount -l
 rm -rf /run/nvidia /run/kmodsmith
-t_fails 1 "R-E4: a wish that cannot be had" kmodsmith install --driver 999.1 --no-compile --export $root
+t_fails 1 "R-E4: a request that cannot be had" kmodsmith install --driver 999.1 --no-compile --export $root
 t "  brings back the driver" kmodsmith status
 like "  and its user space" "$out" "pass  user space  $driver exported, $driver in the kernel"
 
@@ -237,7 +237,7 @@ echo >$fwpath
 t "a payload that an image carries" carried
 like "  is copied to the node" "$out" 'payload .* MiB of the image copied'
 t "  and exported from there" library
-is "  with its driver as the wish" "$(cat /sys/module/nvidia/version)" "$driver"
+is "  with its driver as the request" "$(cat /sys/module/nvidia/version)" "$driver"
 t "a second start" strace -f --seccomp-bpf -e trace=openat,openat2,open -o /tmp/calls kmodsmith install --payload /beside/carried --package /beside/plain
 is "  opens nothing of it but its document" "$(grep carried /tmp/calls | grep -vc '"/beside/carried"')" 0
 unlike "  and copies nothing" "$out" 'copied|export  +[0-9]'

@@ -42,7 +42,7 @@ ln -s /run/systemd/journal/dev-log /dev/log # as on a host with systemd
 t "init with both" start_init --package /beside/good
 t "  the fabric manager comes up" until_is state up
 first=$(fabric pid)
-is "  with the wished configuration, in the foreground" "$(grep -v '^#' /run/nvidia-fabricmanager/fabricmanager.cfg | tr '\n' ' ')" \
+is "  with the requested configuration, in the foreground" "$(grep -v '^#' /run/nvidia-fabricmanager/fabricmanager.cfg | tr '\n' ' ')" \
   "LOG_LEVEL=3 LOG_FILE_NAME= DAEMONIZE=0 LOG_USE_SYSLOG=0 STATE_FILE_NAME=/run/nvidia-fabricmanager/fabricmanager.state FABRIC_MODE=0 "
 is "  in the driver root" "$(readlink /proc/"$first"/root)" /run/nvidia/driver
 is "  in a session of its own" "$(awk '{ print $6 }' /proc/"$first"/stat)" "$first"

@@ -14,7 +14,7 @@ crcs_of() {
     $1 == "export" { own[$2] = 1; next }
     !($2 in own) { print !($2 in crc) ? "missing" : crc[$2] == $3 ? "equal" : "differs", $2 }' "$symvers_" - | sort
 }
-crcs_fit() { # SYMVERS DIR: the modules that are loaded from DIR when no others are wished
+crcs_fit() { # SYMVERS DIR: the modules that are loaded from DIR when no others are requested
   for name_ in nvidia nvidia-uvm nvidia-modeset; do
     crcs_of "$1" "$2/$name_.ko" "$2/nvidia.ko" | grep -v '^equal' && return 1
   done >/dev/null

@@ -140,7 +140,7 @@ static int find_named_item(const struct file *f, const char *list, const char *w
 		return 0;
 	}
 	auto_str char *text = str_fmt("%s has no '%s', which the", list, name);
-	return refuse_config(f, text, str_eq(list, "contexts") ? "wish names" : "context names", err);
+	return refuse_config(f, text, str_eq(list, "contexts") ? "request names" : "context names", err);
 }
 
 // What is not done is said by name, and never passed over.
