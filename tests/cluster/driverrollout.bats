@@ -111,7 +111,7 @@ END
   assert_equal "$(count_in "done")" 2
   metric a 'kmodsmith_policy_accepted 0'
   kubectl_kmodsmith status
-  assert_line --partial "policy: refused, the last good one stays in force: pools[0].target.parameters: 'nvdia' is no module"
+  assert_line --partial "policy: refused, the last good one stays in force: pools[0].target.parameters: 'nvdia' is not a module of the NVIDIA driver"
   run kube GET /api/v1/namespaces/kmodsmith/events
   assert_equal "$(jq -r '.items[] | select(.reason == "PolicyRefused") | .involvedObject.kind' <<<"$output")" DriverRollout
   kubectl_kmodsmith pause

@@ -36,7 +36,7 @@ setup() { nodes_make; }
   node 1
   ended 1
   run cat log.1
-  assert_output --partial ", a key that this node trusts, is within its reach, and it is no builder: whoever is root here can sign"
+  assert_output --partial ", a key that this node trusts, can be read here although this node is not a builder: root here could sign"
   assert_output --partial "kept on this node, which is not a builder"
   assert_equal "$(compiles) $(loads)" "1 1"
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out other.pem 2>/dev/null

@@ -100,7 +100,7 @@ t "  which is started again" until_is state up
 is "  and no module went" "$(grep -c '^nvidia' /proc/modules)" 3
 echo 0 >$hidden
 t "unload" kmodsmith unload
-like "  stops the daemon" "$out" "nvidia-fabricmanager \(pid [0-9]+\) is stopped"
+like "  stops the daemon" "$out" "stopped nvidia-fabricmanager \(pid [0-9]+\) to unload the driver"
 is "  and it stays so" "$(running) $(persistenced) $(grep -c '^nvidia' /proc/modules)" "0  0"
 t "  because there is no driver" until_is why_not "no driver is loaded"
 t "somebody loads it again" kmodsmith install --driver $driver --no-compile

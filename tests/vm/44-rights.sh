@@ -61,7 +61,7 @@ like "  the capabilities are named" "$out" "E_RIGHTS: enter the host's mount nam
 t "install and export again" put pod "$(without)"
 others
 t_fails 1 "unload without kill" pod "$(without kill)" kmodsmith unload --holders stop --holders-timeout 5
-like "  the holder that could not be asked is named" "$out" 'E_RIGHTS: ask holder [0-9]+ to end'
+like "  the holder that could not be asked is named" "$out" 'E_RIGHTS: signal process [0-9]+'
 for cap in sys_ptrace dac_read_search; do
   limit "$(without $cap)" kmodsmith holders >/tmp/seen 2>&1
   like "holders without $cap are not all seen" "$(cat /tmp/seen)" 'could not be checked'
