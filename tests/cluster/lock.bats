@@ -56,7 +56,7 @@ setup() { nodes_make; }
     assert_failure 2
     assert_output --partial "$words"
   done <<EOF
---share docker://elsewhere.test/x|is none of --from
+--share docker://elsewhere.test/x|is not one of --from
 --share-key key.pem|belong to --share
 --share oci:$builder --compile-lease default|no pod with a service account
 --share-role builder|belong to --share
