@@ -447,33 +447,35 @@ def reach(start):
     return row
 
 
+class Names:
+    """Who has which name: files by room, exported functions, those without a prefix, structures of one name."""
+    def __init__(self, tree):
+        self.rooms, headers, publics = (collections.defaultdict(list) for _ in range(3))
+        for f in tree.files:
+            self.rooms[os.path.dirname(f.path)].append(f)
+            if f.path.endswith(".h"):
+                for name in re.findall(r"\b(\w+)\(", f.outside):
+                    headers[name].append(f.path)
+                for name in re.findall(r"^struct (\w+) \{", f.outside, re.M):
+                    publics[name].append(f.path)
+        self.exported = [f for f in tree.functions if not f.is_static and f.name != "main"]
+        self.strange = [f for f in self.exported if not has_prefix(f, headers)]
+        self.twice = sorted(n for n, where in publics.items() if len(set(where)) > 1)
+
+
 class Measures:
     def __init__(self, folder):
         tree = Tree(folder)
         files, functions = tree.files, tree.functions
-        self.rooms = collections.defaultdict(list)
-        for f in files:
-            self.rooms[os.path.dirname(f.path)].append(f)
+        names = Names(tree)
+        self.rooms, self.strange, self.twice, exported = names.rooms, names.strange, names.twice, names.exported
         largest = max(self.rooms, key=lambda r: len(self.rooms[r]))
-        headers = collections.defaultdict(list)
-        for f in files:
-            if f.path.endswith(".h"):
-                for name in re.findall(r"\b(\w+)\(", f.outside):
-                    headers[name].append(f.path)
-        exported = [f for f in functions if not f.is_static and f.name != "main"]
-        self.strange = [f for f in exported if not has_prefix(f, headers)]
         own = [f for f in functions if f.is_static and f.file.path.endswith(".c")]
         homes = collections.defaultdict(set)
         for f in own:
             homes[f.name].add(f.file.path)
         self.shared = [f for f in own if len(homes[f.name]) > 1]
         self.homes = {n: len(h) for n, h in homes.items() if len(h) > 1}
-        publics = collections.defaultdict(set)
-        for f in files:
-            if f.path.endswith(".h"):
-                for name in re.findall(r"^struct (\w+) \{", f.outside, re.M):
-                    publics[name].add(f.path)
-        self.twice = sorted(n for n, where in publics.items() if len(where) > 1)
         chain, by_name = longest(functions, lambda f: f.callees), longest(functions, lambda f: f.called)
         main = next(f for f in functions if f.name == "main" and f.file.path == "installer/main.c")
         install = install_of(tree)

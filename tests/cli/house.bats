@@ -483,3 +483,20 @@ installer/next_kernel/boot_loader.c|grub
 TABLE
   assert_equal "$(sed -n '/^| where is it/,/^$/p' "$top/CONTRIBUTING.md" | grep -c '^| [a-z]')" $((found + 1)) # with the head
 }
+
+@test "a name that does not say its file, a structure of two headers, a full room and a word of before are found" {
+  local line
+  run "$tree/scripts/names.py"
+  assert_success
+  mkdir -p "$tree/kmod/full"
+  plant kmod/load/bad.c '// as wish''ed' 'int stray(void)' '{' $'\treturn 0;' '}' 'int bad_one(void)' '{' $'\treturn 0;' '}'
+  plant kmod/load/one.h 'struct both {' $'\tint a;' '};'
+  plant kmod/load/two.h 'struct both {' $'\tint b;' '};'
+  for line in {1..26}; do plant "kmod/full/f$line.c" 'struct x;'; done
+  finds names.py
+  assert_line --partial "kmod/load/bad.c:1:stray() does not start with the name of its file or folder"
+  assert_line --partial "struct both is in two headers"
+  assert_line --partial "kmod/full:1:26 files in one room"
+  assert_line --partial "kmod/load/bad.c:2:'wish""ed' is not a word of docs/glossary.md"
+  refute_output --partial "bad_one"
+}

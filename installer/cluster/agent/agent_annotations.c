@@ -25,7 +25,7 @@ static void write_ack(const struct agent_journal *j, char *ret)
 		snprintf(ret + len, (size_t)(AGENT_VALUE - len), ":%s:%s", failing_names[j->failing], j->code);
 }
 
-// none | <aim|foreign> <version> <srcversion> <kernel release>
+// none | <target|foreign> <version> <srcversion> <kernel release>
 static void write_loaded(const struct agent_facts *f, char *ret)
 {
 	char target_hash[TARGET_HASH_TEXT] = "foreign";
@@ -65,7 +65,7 @@ static void write_holders(const struct agent_holders *h, char *ret)
 			snprintf(ret + len, AGENT_VALUE - len, " %s", h->pods.items[i]);
 }
 
-// <aim>:<ok|fail>[:<code>]
+// <target>:<ok|fail>[:<code>]
 static void write_health(const struct agent_journal *j, char *ret)
 {
 	char target_hash[TARGET_HASH_TEXT];

@@ -98,7 +98,7 @@ AIM_KEY(stable)
 AIM_KEY(previous)
 AIM_KEY(failed)
 
-// <epoch>.<n>:<verb>:<aim>
+// <epoch>.<n>:<verb>:<target>
 static bool read_go(const char *value, struct record *r)
 {
 	size_t len;

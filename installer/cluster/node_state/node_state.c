@@ -74,7 +74,7 @@ static void take_ack(struct report *r, const char *value)
 	r->ack.failing = (enum failing)failing;
 }
 
-// "none" | <aim|foreign> <version> [<srcversion> <kernel release>]
+// "none" | <target|foreign> <version> [<srcversion> <kernel release>]
 static void take_loaded_annotation(struct report *r, const char *value)
 {
 	char word[TARGET_HASH_TEXT];
@@ -123,7 +123,7 @@ static void take_holders(struct report *r, const char *value)
 		r->holders = (int)count;
 }
 
-// <aim>:<ok|fail>[:<code>]
+// <target>:<ok|fail>[:<code>]
 static void take_health(struct report *r, const char *value)
 {
 	char word[TARGET_HASH_TEXT];

@@ -2,8 +2,8 @@
 // What people ask for with annotations of the policy's ConfigMap or DriverRollout, which the coordinator only reads:
 //   kmodsmith.io/pause    whatever, but for "false"
 //   kmodsmith.io/resume   POOL@TIME[,...]      lifts a halt that began before that
-//   kmodsmith.io/approve  POOL:WAVE@AIM[,...]  opens waves up to that one, for this target
-//   kmodsmith.io/abort    POOL@AIM[,...]       for as long as it stands there
+//   kmodsmith.io/approve  POOL:WAVE@TARGET[,...]  opens waves up to that one, for this target
+//   kmodsmith.io/abort    POOL@TARGET[,...]       for as long as it stands there
 //   kmodsmith.io/undo     see undo.h
 #pragma once
 #include "cluster/rollout/scheduler.h"

@@ -364,7 +364,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	int signal = agent_loop(&host, err);
 	if (signal < 0)
 		return -1;
-	log_info("signal %d: leaving; the driver stays as it is", signal);
+	log_info("signal %d: exiting; the driver stays as it is", signal);
 	return 0;
 }
 
