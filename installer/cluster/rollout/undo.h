@@ -2,8 +2,8 @@
 // `rollout undo`: not an edit of the policy, which a GitOps controller would put back and roll the bad driver out
 // again, but a word beside it. The annotation kmodsmith.io/undo of the object that the policy is in:
 //   {"POOL": {"instead": TARGET, "target": {"driver": ...}}, ...}
-// As long as the policy's target of that pool is TARGET, the pool's target is that one; another target in the policy ends
-// it by itself. The target is written out, so that it does not depend on a status that may be lost.
+// As long as the policy's target of that pool is TARGET, the pool's target is that one; another target in the policy
+// ends it by itself. The target is written out, so that it does not depend on a status that may be lost.
 #pragma once
 #include "cluster/policy/policy.h"
 
