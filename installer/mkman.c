@@ -299,7 +299,7 @@ static int by_name(const void *a, const void *b)
 // Each option once, whichever commands have it; twice where two commands mean something else by it.
 static void options_table(void)
 {
-	const struct opt *options[1024];
+	const struct opt *options[1024] = { 0 };
 	size_t count = 0;
 	for (size_t i = 0; commands[i]; i++)
 		for (size_t t = 0; t < ARRAY_SIZE(commands[i]->opts) && commands[i]->opts[t]; t++)

@@ -46,8 +46,7 @@ static void each_state_is_told_once(void **state)
 		"Normal RolloutCordoned queued -> cordoned: a slot is granted: cordoned",
 		"Normal RolloutEvicting cordoned -> evicting: it has a work slot: pods are evicted, operands paused",
 		"Normal RolloutReplacing evicting -> replacing: no holder and no pod is left: the driver is replaced",
-		"Normal RolloutValidating replacing -> validating: the target is loaded: validated, operands are set "
-		"back",
+		"Normal RolloutValidating replacing -> validating: the target is loaded: validated, operands restored",
 		"Normal RolloutReleasing validating -> releasing: validated: uncordoned",
 		"Normal RolloutDone releasing -> done: the release is confirmed: the attempt is over",
 	};

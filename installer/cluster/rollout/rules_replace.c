@@ -224,7 +224,7 @@ static void fail_restore_late(const struct view *v, struct decision *d)
 const struct rule change_rules[] = {
 	{ IN(REPLACING) | IN(VALIDATING) | IN(RESTORING), "uncordoned by a user: a later cordon is not ours",
 	  is_taken_by_operator, leave_cordon },
-	{ IN(REPLACING), "the target is loaded: validated, operands are set back", is_replace_done, validate_replaced },
+	{ IN(REPLACING), "the target is loaded: validated, operands restored", is_replace_done, validate_replaced },
 	{ IN(REPLACING) | IN(VALIDATING), "the rollout is halted, and onHalt is rollback", is_rolled_back, roll_back },
 	{ IN(REPLACING), "the driver was in use, nothing was touched: the drain goes on", is_busy_again, drain_again },
 	{ IN(REPLACING), "temporary failure, or the order is gone: ordered again, after another drain", may_order_again,

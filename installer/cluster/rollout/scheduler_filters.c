@@ -74,7 +74,7 @@ static enum reason_code foreign_cordon(const struct round *r, size_t at)
 static enum reason_code refuse_wave_closed(const struct round *r, size_t at)
 {
 	struct view v = scheduler_round_view(r, at);
-	if (r->s->node_plans[at].wave <= v.rollout->wave || transition_recovers(&v))
+	if (!v.rollout || r->s->node_plans[at].wave <= v.rollout->wave || transition_recovers(&v))
 		return REASON_NONE;
 	return r->s->sums[r->s->node_plans[at].pool].is_untested ? REASON_WAVE_UNTESTED : REASON_WAVE_CLOSED;
 }
