@@ -181,7 +181,7 @@ slow_driver() { # SECONDS
   assert_output idle
   soon pgrep -P "$child"
   kill -KILL "$child"
-  soon grep -q "ended by signal 9" "$log"
+  soon grep -q "killed by signal 9" "$log"
   kill -0 "$watcher"
   leave
   assert_file_contains "$log" "the driver stays loaded"

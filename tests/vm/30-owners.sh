@@ -57,7 +57,7 @@ modprobe nouveau
 echo 1 >/sys/module/nouveau/parameters/linger
 t_fails 1 "R-P8: a driver that does not let go" $install --unload-timeout 1
 like "  is waited for so long and no longer" "$out" \
-  'E_WEDGED: .*nouveau of 0000:40:00.0: the kernel did not come back within 1 s; process [0-9]+ waits'
+  'E_WEDGED: .*nouveau of 0000:40:00.0: the kernel did not come back within 1 s; process [0-9]+ is still waiting'
 is "  the other GPU is where it was" "$(drivers)" "none nouveau "
 t_fails 1 "R-D5: a load would wait with it" $install
 like "  so nothing is tried until the next boot" "$out" 'E_WEDGED'
