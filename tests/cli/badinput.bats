@@ -135,7 +135,7 @@ EOF
   done
   kmodsmith plan --state-dir "$state" --source tree.tar.xz --source-sha256 "$(sha256sum <tree.tar.xz | cut -c1-64)"
   assert_status 0
-  refused plan E_USAGE "--source-sha256 'ABC' is no digest" --source tree --source-sha256 ABC
+  refused plan E_USAGE "--source-sha256 'ABC' is not a digest" --source tree --source-sha256 ABC
 }
 
 @test "a source that only resembles one: no core, two versions, an unreadable part" {

@@ -115,7 +115,7 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
   assert_error E_DIGEST "expected 0000"
   check --source "$open" --source-sha256 abc
   assert_status 2
-  assert_error E_USAGE "'abc' is no digest"
+  assert_error E_USAGE "'abc' is not a digest"
   [ "$(id -u)" -eq 0 ] || skip "needs root to make files of another user"
   install -m 600 /dev/null "$work/secret.deb"
   echo x >"$work/secret.deb"
@@ -135,5 +135,5 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
   assert_output "$work/theirs"
   run --separate-stderr "${user[@]}" "$work/kmodsmith" check --kernel "$K61"
   assert_status 30
-  assert_regex "$stderr" "warn: nothing that was kept is seen.*'/nonexistent'"
+  assert_regex "$stderr" "warn: kept packages are not visible.*'/nonexistent'"
 }

@@ -124,7 +124,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_error E_CONFIG "policy.json"
   assert_error E_CONFIG "$digest"
   [[ $stderr == *"sha256:${digest:7:12}, which worked last, although its signatures cannot be checked: "* ]]
-  [[ $stderr == *"the last good driver serves"* ]]
+  [[ $stderr == *"fell back to the last good driver"* ]]
   kmodsmith status
   assert_status 0
   kmodsmith unload

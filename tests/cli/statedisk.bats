@@ -89,7 +89,7 @@ END
     assert_status 0
     assert_line ready
     assert_line --regexp "^bad target: 535.261.03 open failed at .* E_PARAM: "
-    [[ $stderr == *"is loaded again"*"the last good driver serves"*E_TARGET_FAILED* ]] || told | fail
+    [[ $stderr == *"is loaded again"*"fell back to the last good driver"*E_TARGET_FAILED* ]] || told | fail
     assert_equal "$(loads)" "load nvidia NVreg_EnableMSI=0;load nvidia;load nvidia_modeset;load nvidia_uvm;$(
       )unload nvidia_modeset;unload nvidia_uvm;unload nvidia;load nvidia;load nvidia_modeset;load nvidia_uvm"
   done
@@ -100,7 +100,7 @@ END
   on_disk read-only '! k install --driver 535.261.03 --param nonsense && k status'
   assert_status 0
   assert_line ready
-  [[ $stderr == *"unpacked in memory"*"the last good driver serves"* ]] || told | fail
+  [[ $stderr == *"unpacked in memory"*"fell back to the last good driver"* ]] || told | fail
 }
 
 @test "what ended a boot before is not begun again while the disk cannot note it: the last good driver is" {
@@ -113,7 +113,7 @@ END
     on_disk "$kind" '! k install --driver 535.261.03 --param nvidia:NVreg_EnableMSI=0 && k status'
     assert_status 0
     assert_line ready
-    [[ $stderr == *"the last good driver serves"*"error: $code: load: this change ended a boot before"* ]] || told | fail
+    [[ $stderr == *"fell back to the last good driver"*"error: $code: load: this change ended a boot before"* ]] || told | fail
     assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
   done <<'END'
 full E_NO_SPACE
