@@ -31,13 +31,13 @@ t_fails 2 "an unknown policy is a usage error" kmodsmith unload --holders kill
 like "an unknown policy is answered with the known ones" "$out" "E_USAGE: .*none of refuse, wait, stop"
 
 in_background kmodsmith install --package /packages/smallset --holders wait
-until_log 'waiting for whoever'
+until_log 'waiting for users of the driver'
 kill "$job"
 wait "$job"
 is "wait: a signal ends it at once" "$?" 143
 unchanged open "after a wait that a signal ended"
 in_background kmodsmith install --package /packages/smallset --holders wait
-until_log 'waiting for whoever'
+until_log 'waiting for users of the driver'
 like "wait: the proof comes first" "$(tr '\n' ' ' </tmp/log)" 'prove .*waiting for users of the driver: .*pid'
 unchanged open "during a wait"
 release
