@@ -30,7 +30,7 @@ static void test_what_is_refused(void **state)
 		json_t *value = NULL;
 		folder_file(&folder, "f", rows[i]);
 		expect(json_read(&folder.root, "f", &value, &err) == -1, rows[i]);
-		expect(err.code == E_CONFIG && strstr(err.text, "/f' line "), rows[i]);
+		expect(err.code == E_CONFIG && strstr(err.text, "/f': not valid JSON at line "), rows[i]);
 		expect(!value, rows[i]);
 	}
 }

@@ -55,7 +55,7 @@ int archive_inflate(const void *data, size_t len, size_t max, char **ret, size_t
 		if (n < 0)
 			return inflate_fail(a, err);
 		if ((size_t)n > max - used)
-			return err_set(err, E_ARCHIVE, "inflate: %zu bytes expand to more than %zu", len, max);
+			return err_set(err, E_ARCHIVE, "inflate: %zu bytes expand to more than %zu bytes", len, max);
 	}
 	out[used] = '\0';
 	*ret = TAKE(out);
