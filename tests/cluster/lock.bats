@@ -58,7 +58,7 @@ setup() { nodes_make; }
   done <<EOF
 --share docker://elsewhere.test/x|is not one of --from
 --share-key key.pem|belong to --share
---share oci:$builder --compile-lease default|no pod with a service account
+--share oci:$builder --compile-lease default|not a pod with a service account
 --share-role builder|belong to --share
 --share oci:$builder --share-role boss|'boss' is neither builder nor node
 --share oci:$builder --lease-duration 1|at least 4 seconds
