@@ -316,7 +316,7 @@ static void fill_apply(struct session *s, struct compile_request *compile, struc
 static int recover_driver(struct session *s, const struct apply *apply, struct err *err)
 {
 	auto_status struct status status = { 0 };
-	if (s->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: somebody else's load or unload
+	if (s->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: another process loads or unloads
 		return 0;
 	s->acquire.fetch.state = &s->state;
 	if (!s->acquire.fetch.now_trusted && !s->request->is_unverified) { // it ended before anybody asked
