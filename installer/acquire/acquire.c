@@ -60,12 +60,12 @@ static const char *preferred_flavour(const struct acquire *o, const char *driver
 	struct gpu_support_choice choice = { 0 };
 	struct err ignored;
 	if (!driver || !o->gpus ||
-	    gpu_support_choose(o->gpus, driver, FLAVOUR_AUTO, FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, &choice, &ignored) <
-		    0)
+	    gpu_support_choose(o->gpus, driver, MODULE_TYPE_AUTO, MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY, &choice,
+			       &ignored) < 0)
 		return NULL;
-	enum flavour flavour = choice.flavour;
+	enum module_type flavour = choice.flavour;
 	gpu_support_choice_done(&choice);
-	return flavour_name(flavour);
+	return module_type_name(flavour);
 }
 
 static int look_once(const struct acquire *o, const struct package_want *want, bool is_quiet, struct fetch_result *ret,

@@ -85,7 +85,7 @@ static int judge_source(const struct check_request *w, const struct tree *tree, 
 	if (gpu_support_choose(w->gpus ? w->gpus : &none, w->source->version, w->flavour, w->source->flavours, &choice,
 			       err) < 0)
 		return -1;
-	enum flavour flavour = choice.flavour;
+	enum module_type flavour = choice.flavour;
 	gpu_support_choice_done(&choice);
 	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
 	    patches_check_removed(w->patches, w->source->version, flavour, tree, err) < 0 ||

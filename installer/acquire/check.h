@@ -21,7 +21,7 @@ struct check_request {
 	const struct headers_offer *offer; // asked for headers that are not on this machine; NULL = nothing is
 	const struct package *package;     // NULL = none
 	const struct source *source;       // NULL = none
-	enum flavour flavour;
+	enum module_type flavour;
 	enum reuse reuse;
 	const struct gpus *gpus;
 	const struct root *host, *kern, *state;

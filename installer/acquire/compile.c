@@ -54,7 +54,7 @@ void compile_report_done(struct compile_report *r)
 	*r = (struct compile_report){ 0 };
 }
 
-static int choose_flavour(const struct compile_request *request, enum flavour *ret, char **ret_why, struct err *err)
+static int choose_flavour(const struct compile_request *request, enum module_type *ret, char **ret_why, struct err *err)
 {
 	static const struct gpus none;
 	struct gpu_support_choice choice = { 0 };
@@ -90,7 +90,7 @@ static void fill_key(const struct compile_request *request, const struct tree *t
 {
 	*key = (struct package_key){
 		.driver = str_dup(done->driver_version),
-		.flavour = str_dup(flavour_name(done->flavour)),
+		.flavour = str_dup(module_type_name(done->flavour)),
 		.release = str_dup(request->release),
 		.build_id = *done->build_id ? str_dup(done->build_id) : NULL,
 		.arch = str_dup(tree->arch),
@@ -123,10 +123,10 @@ static int create_output_package(const struct layout *output, const struct root 
 	return r;
 }
 
-static int open_log(const struct compile_request *request, enum flavour flavour, char **ret_path, struct err *err)
+static int open_log(const struct compile_request *request, enum module_type flavour, char **ret_path, struct err *err)
 {
 	auto_str char *name =
-		str_fmt("logs/%s-%s-%s.log", request->source->version, flavour_name(flavour), request->release);
+		str_fmt("logs/%s-%s-%s.log", request->source->version, module_type_name(flavour), request->release);
 	if (root_mkdirs(request->state, "logs", 0755, err) < 0)
 		return -1;
 	*ret_path = root_path(request->state, name);
@@ -149,7 +149,7 @@ static int make_work(const struct compile_request *request, const struct root *b
 }
 
 // base: a builder root, NULL = with the compilers of this machine.
-static int build_with(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
+static int build_with(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
 		      const struct root *base, const struct root *output, struct progress *progress,
 		      struct build_outcome *ret, struct err *err)
 {
@@ -194,7 +194,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 	return -1;
 }
 
-static int build_in_builder(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
+static int build_in_builder(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
 			    const struct root *output, struct progress *progress, struct build_outcome *ret,
 			    struct err *err)
 {
@@ -212,7 +212,7 @@ static int build_in_builder(const struct compile_request *request, const struct 
 }
 
 // This machine's own compilers come first, if they fit.
-static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum flavour flavour,
+static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
 			  const struct root *output, struct progress *progress, struct build_outcome *ret,
 			  struct err *err)
 {
@@ -267,7 +267,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 {
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
-	enum flavour flavour = FLAVOUR_AUTO;
+	enum module_type flavour = MODULE_TYPE_AUTO;
 	progress_enter(progress, "compile");
 	if (choose_flavour(request, &flavour, &report->flavour_why, err) < 0 ||
 	    patches_check_removed(request->patches, request->source->version, flavour, tree, err) < 0 ||
@@ -276,7 +276,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 		return -1;
 	auto_str char *kept = cache_hits_text(&done);
 	progress_end(progress, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version,
-		     flavour_name(flavour), done.objects, done.compiler, done.jobs, kept);
+		     module_type_name(flavour), done.objects, done.compiler, done.jobs, kept);
 	report->objects_kept = done.objects_kept;
 	report->probes_kept = done.probes_kept;
 	report->probes_asked = done.probes_asked;
@@ -293,9 +293,9 @@ static int refuse_known_failure(const struct compile_request *request, const str
 {
 	auto_source struct source peek = { .root = ROOT_NONE };
 	int r = source_peek(request->source_path, work, &peek, err);
-	if (r <= 0 || (peek.flavours != FLAVOUR_OPEN && peek.flavours != FLAVOUR_PROPRIETARY))
+	if (r <= 0 || (peek.flavours != MODULE_TYPE_OPEN && peek.flavours != MODULE_TYPE_PROPRIETARY))
 		return r < 0 ? -1 : 0;
-	enum flavour flavour = (enum flavour)peek.flavours;
+	enum module_type flavour = (enum module_type)peek.flavours;
 	return recipe_check(peek.version, flavour, tree, err) < 0 ?
 		       -1 :
 		       patches_check_removed(request->patches, peek.version, flavour, tree, err);

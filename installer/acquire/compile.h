@@ -22,8 +22,8 @@ struct compile_request {
 	void *builder_ctx;
 	const struct headers_offer *offer; // asked when neither has them; NULL = nothing is
 	const struct strv *modules;        // empty = all of the source
-	enum flavour flavour;
-	const struct gpus *gpus; // for FLAVOUR_AUTO; NULL = none known
+	enum module_type flavour;
+	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
 	const struct root *host, *kern;
 	const struct root *state;   // header store and scratch; must be writable
 	const struct root *patches; // a user's patches, NULL = none

@@ -113,8 +113,8 @@ static int read_driver(const struct reading *r, const json_t *json, struct matri
 	if (json_object_get(json, "flavours") && !flavours.count)
 		return refuse_matrix(r, "flavours", "is empty", err);
 	for (size_t i = 0; i < flavours.count; i++) {
-		enum flavour flavour = FLAVOUR_AUTO;
-		if (!flavour_parse(flavours.items[i], &flavour) || flavour == FLAVOUR_AUTO)
+		enum module_type flavour = MODULE_TYPE_AUTO;
+		if (!module_type_parse(flavours.items[i], &flavour) || flavour == MODULE_TYPE_AUTO)
 			return refuse_matrix(r, "flavours", "has an entry other than open and proprietary", err);
 		d->flavours |= (unsigned)flavour;
 	}

@@ -16,7 +16,7 @@
 struct matrix_driver {
 	char *source;
 	char *sha256;      // NULL = not pinned
-	unsigned flavours; // set of enum flavour; 0 = what the source has
+	unsigned flavours; // set of enum module_type; 0 = what the source has
 };
 
 struct matrix_kernel {

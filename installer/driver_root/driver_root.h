@@ -17,11 +17,11 @@
 #include "kmod/source/recipe.h"
 
 struct driver_root_request {
-	const char *driver;   // version
-	const char *payload;  // digest: STATE/payloads/HEX
-	const char *modules;  // STATE/modules/HEX; NULL = not known
-	const char *release;  // of the kernel
-	enum flavour flavour; // of the modules: whose sources are shown
+	const char *driver;       // version
+	const char *payload;      // digest: STATE/payloads/HEX
+	const char *modules;      // STATE/modules/HEX; NULL = not known
+	const char *release;      // of the kernel
+	enum module_type flavour; // of the modules: whose sources are shown
 };
 
 struct driver_root {

@@ -16,23 +16,23 @@ bool source_tree_exists(const struct root *payload, const char *driver)
 	return root_exists(payload, path);
 }
 
-void source_tree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1])
+void source_tree_key(const char *payload, const char *release, enum module_type flavour, char ret[DIGEST_HEX + 1])
 {
-	auto_str char *text = str_fmt("%s %s %s", payload, release, flavour_name(flavour));
+	auto_str char *text = str_fmt("%s %s %s", payload, release, module_type_name(flavour));
 	digest_data(text, strlen(text), ret);
 }
 
 // Directories of the flavours, as NVIDIA's installer and our payloads name them.
 static const char OPEN[] = "kernel-open", PROPRIETARY[] = "kernel";
 
-static int list_source_files(const struct root *payload, const char *path, enum flavour flavour, struct strv *ret,
+static int list_source_files(const struct root *payload, const char *path, enum module_type flavour, struct strv *ret,
 			     struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(payload, path, &names, err) < 0)
 		return -1;
-	const char *own = flavour == FLAVOUR_OPEN ? OPEN : PROPRIETARY, *other = own == OPEN ? PROPRIETARY : OPEN;
-	bool is_choice = flavour != FLAVOUR_AUTO && strv_has(&names, own);
+	const char *own = flavour == MODULE_TYPE_OPEN ? OPEN : PROPRIETARY, *other = own == OPEN ? PROPRIETARY : OPEN;
+	bool is_choice = flavour != MODULE_TYPE_AUTO && strv_has(&names, own);
 	for (size_t i = 0; i < names.count; i++)
 		if (!is_choice || !str_eq(names.items[i], other))
 			strv_add(ret, str_dup(names.items[i]));
@@ -59,7 +59,7 @@ static int copy_source_file(const struct root *payload, const char *path, const 
 	return S_ISDIR(st.st_mode) ? copy_tree(payload, path, to, name, err) : copy_entry(payload, path, to, name, err);
 }
 
-int source_tree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
+int source_tree_make(const struct root *payload, const char *driver, enum module_type flavour, const struct root *store,
 		     const char *key, struct err *err)
 {
 	auto_strv struct strv names = { 0 };

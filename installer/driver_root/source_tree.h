@@ -13,8 +13,8 @@
 
 bool source_tree_exists(const struct root *payload, const char *driver);
 // The name of the tree.
-void source_tree_key(const char *payload, const char *release, enum flavour flavour, char ret[DIGEST_HEX + 1]);
+void source_tree_key(const char *payload, const char *release, enum module_type flavour, char ret[DIGEST_HEX + 1]);
 // Into the directory KEY of a store of trees, whole or not at all. 1 = made, 0 = was there. E_NO_SPACE: before a byte
 // of it was written.
-int source_tree_make(const struct root *payload, const char *driver, enum flavour flavour, const struct root *store,
+int source_tree_make(const struct root *payload, const char *driver, enum module_type flavour, const struct root *store,
 		     const char *key, struct err *err);

@@ -30,7 +30,7 @@ void existing_driver_done(struct existing_driver *r)
 char *existing_driver_text(const struct existing_driver *r)
 {
 	return str_fmt("%s (%s, %s%s)", r->version ? r->version : "unknown version",
-		       r->flavour ? flavour_name(r->flavour) : "unknown module type",
+		       r->flavour ? module_type_name(r->flavour) : "unknown module type",
 		       r->file ? "from " : "no file on the host", r->file ? r->file : "");
 }
 
@@ -97,7 +97,7 @@ char *existing_driver_made_for(const struct root *host, const char *boot_id, con
 
 // 1 = the store has a package with this module of the driver.
 static int is_module_stored(const struct store *store, const struct host *facts, const char *srcversion,
-			    const char *version, enum flavour flavour, struct err *err)
+			    const char *version, enum module_type flavour, struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	struct package_want want = { .release = facts->release, .build_id = facts->build_id, .srcversion = srcversion };
@@ -105,7 +105,7 @@ static int is_module_stored(const struct store *store, const struct host *facts,
 		return 0;
 	if (!srcversion) {
 		want.driver = version;
-		want.flavour = flavour_name(flavour);
+		want.flavour = module_type_name(flavour);
 	}
 	return store_find(store, &want, &p, err);
 }
@@ -129,9 +129,9 @@ static void read_module_file(const struct root *host, const char *path, struct m
 }
 
 // The open modules are "Dual MIT/GPL", the others "NVIDIA".
-static enum flavour module_flavour(const struct module *m)
+static enum module_type module_flavour(const struct module *m)
 {
-	return !m->license ? FLAVOUR_AUTO : module_is_gpl(m) ? FLAVOUR_OPEN : FLAVOUR_PROPRIETARY;
+	return !m->license ? MODULE_TYPE_AUTO : module_is_gpl(m) ? MODULE_TYPE_OPEN : MODULE_TYPE_PROPRIETARY;
 }
 
 static void inspect_loaded(const struct modules *l, const struct loaded_module *m, struct existing_driver *r)
@@ -153,7 +153,7 @@ static int inspect_installed(const struct root *host, const struct host *facts, 
 	if (found <= 0 || strv_has(blacklist, "nvidia"))
 		return found < 0 ? -1 : 0;
 	read_module_file(host, file, &module);
-	enum flavour flavour = module_flavour(&module);
+	enum module_type flavour = module_flavour(&module);
 	int ours = is_module_stored(store, facts, module.srcversion, module.version, flavour, err);
 	if (ours == 0)
 		*r = (struct existing_driver){

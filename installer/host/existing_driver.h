@@ -22,7 +22,7 @@ struct existing_driver {
 	bool is_loaded;  // false: only installed, and not blacklisted
 	bool is_stale;   // loaded but unused, and the host has no file for it: a leftover
 	char *version;   // of what is loaded, else of the file; NULL = unknown
-	enum flavour flavour;
+	enum module_type flavour;
 	char *file; // for nvidia, below the host root; NULL = none
 };
 

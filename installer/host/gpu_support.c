@@ -15,7 +15,7 @@
 
 #include <limits.h>
 
-enum { BOTH = FLAVOUR_OPEN | FLAVOUR_PROPRIETARY, OPEN_FIRST_BRANCH = 515, OPEN_DEFAULT_BRANCH = 560 };
+enum { BOTH = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY, OPEN_FIRST_BRANCH = 515, OPEN_DEFAULT_BRANCH = 560 };
 
 struct generation {
 	uint16_t first, last; // device ids
@@ -26,31 +26,31 @@ struct generation {
 };
 
 static const struct generation generations[] = {
-	{ 0x0000, 0x0fbf, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x0fc0, 0x103f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1040, 0x117f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1180, 0x11ff, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1200, 0x127f, "Fermi or older", 0, 390, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1280, 0x133f, "Kepler", 0, 470, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1340, 0x15ef, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x15f0, 0x15ff, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1600, 0x171f, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1720, 0x172f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1730, 0x17ff, "Maxwell", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1b00, 0x1d7f, "Pascal", 0, 580, FLAVOUR_PROPRIETARY, NO_GSP },
-	{ 0x1d80, 0x1dff, "Volta", 384, 580, FLAVOUR_PROPRIETARY, NO_GSP },
+	{ 0x0000, 0x0fbf, "Fermi or older", 0, 390, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x0fc0, 0x103f, "Kepler", 0, 470, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1040, 0x117f, "Fermi or older", 0, 390, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1180, 0x11ff, "Kepler", 0, 470, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1200, 0x127f, "Fermi or older", 0, 390, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1280, 0x133f, "Kepler", 0, 470, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1340, 0x15ef, "Maxwell", 0, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x15f0, 0x15ff, "Pascal", 0, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1600, 0x171f, "Maxwell", 0, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1720, 0x172f, "Pascal", 0, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1730, 0x17ff, "Maxwell", 0, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1b00, 0x1d7f, "Pascal", 0, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
+	{ 0x1d80, 0x1dff, "Volta", 384, 580, MODULE_TYPE_PROPRIETARY, NO_GSP },
 	{ 0x1e00, 0x1fff, "Turing", 410, 0, BOTH, TU10X },
 	{ 0x2080, 0x20ff, "Ampere", 450, 0, BOTH, TU10X },
 	{ 0x2180, 0x21ff, "Turing", 410, 0, BOTH, TU10X },
 	{ 0x2200, 0x22ff, "Ampere", 450, 0, BOTH, GA10X },
 	{ 0x2300, 0x233f, "Hopper", 520, 0, BOTH, AD10X },
-	{ 0x2340, 0x237f, "Grace Hopper", 520, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x2340, 0x237f, "Grace Hopper", 520, 0, MODULE_TYPE_OPEN, AD10X },
 	{ 0x2380, 0x23ff, "Hopper", 520, 0, BOTH, AD10X },
 	{ 0x2400, 0x25ff, "Ampere", 450, 0, BOTH, GA10X },
 	{ 0x2600, 0x28ff, "Ada", 520, 0, BOTH, AD10X },
-	{ 0x2900, 0x29ff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
-	{ 0x2b00, 0x2fff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
-	{ 0x3100, 0x31ff, "Blackwell", 570, 0, FLAVOUR_OPEN, AD10X },
+	{ 0x2900, 0x29ff, "Blackwell", 570, 0, MODULE_TYPE_OPEN, AD10X },
+	{ 0x2b00, 0x2fff, "Blackwell", 570, 0, MODULE_TYPE_OPEN, AD10X },
+	{ 0x3100, 0x31ff, "Blackwell", 570, 0, MODULE_TYPE_OPEN, AD10X },
 };
 
 // An id that the table does not know belongs to a GPU newer than it: the driver itself has the last word at load.
@@ -79,7 +79,7 @@ static unsigned gpu_flavours(const struct gpu *gpu, unsigned branch)
 	const struct generation *g = find_generation(gpu->device);
 	if (branch < g->first_branch || (g->last_branch && branch > g->last_branch))
 		return 0;
-	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)FLAVOUR_OPEN : g->flavours;
+	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)MODULE_TYPE_OPEN : g->flavours;
 }
 
 unsigned gpu_support_flavours(const struct gpu *gpu, const char *driver_version)
@@ -124,7 +124,9 @@ static void describe_gpu(char **text, const struct gpu *gpu)
 {
 	const struct generation *g = find_generation(gpu->device);
 	str_add(text, "%s%s 10de:%04x %s", *text ? ", " : "", gpu->address, gpu->device, g->name);
-	const char *only = g->flavours == FLAVOUR_OPEN ? "open only" : g->flavours == BOTH ? NULL : "proprietary only";
+	const char *only = g->flavours == MODULE_TYPE_OPEN ? "open only" :
+			   g->flavours == BOTH             ? NULL :
+							     "proprietary only";
 	if (!only && !g->first_branch)
 		return;
 	str_add(text, " (%s", only ? only : "");
@@ -180,19 +182,19 @@ static int choose_auto(const struct coverage *t, const char *version, unsigned b
 		return err_set(err, E_MIXED_GPUS, "no module type of driver %s supports every GPU: %s", version,
 			       t->list);
 	bool is_free = t->all == BOTH;
-	enum flavour f = !is_free                     ? (enum flavour)t->all :
-			 branch < OPEN_DEFAULT_BRANCH ? FLAVOUR_PROPRIETARY :
-							FLAVOUR_OPEN;
-	char *why = is_free ?
-			    str_fmt("both module types work; %s is the default of branch %u", flavour_name(f), branch) :
-			    str_fmt("the only available module type that supports all %zu GPUs (%s)", t->count,
-				    t->names ? t->names : "none");
+	enum module_type f = !is_free                     ? (enum module_type)t->all :
+			     branch < OPEN_DEFAULT_BRANCH ? MODULE_TYPE_PROPRIETARY :
+							    MODULE_TYPE_OPEN;
+	char *why = is_free ? str_fmt("both module types work; %s is the default of branch %u", module_type_name(f),
+				      branch) :
+			      str_fmt("the only available module type that supports all %zu GPUs (%s)", t->count,
+				      t->names ? t->names : "none");
 	*ret = (struct gpu_support_choice){ .flavour = f, .why = why };
 	return 0;
 }
 
 static int choose_requested(const struct gpus *gpus, const struct coverage *t, const char *version,
-			    enum flavour request, struct gpu_support_choice *ret, struct err *err)
+			    enum module_type request, struct gpu_support_choice *ret, struct err *err)
 {
 	unsigned branch = gpu_driver_branch(version);
 	struct gpu_support_choice choice = { .flavour = request };
@@ -203,29 +205,29 @@ static int choose_requested(const struct gpus *gpus, const struct coverage *t, c
 	if (t->count && choice.left.count == t->count) {
 		gpu_support_choice_done(&choice);
 		return t->raw ? err_set(err, E_FLAVOUR, "the %s module type of driver %s does not support %s; %s does",
-					flavour_name(request), version, t->list,
-					flavour_name((enum flavour)(BOTH & ~request))) :
+					module_type_name(request), version, t->list,
+					module_type_name((enum module_type)(BOTH & ~request))) :
 				err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
 	}
 	auto_str char *left = strv_join(&choice.left, ", ");
-	choice.why = str_fmt("%s was requested%s%s", flavour_name(request),
+	choice.why = str_fmt("%s was requested%s%s", module_type_name(request),
 			     *left ? "; GPUs left without a driver: " : "", left);
 	*ret = choice;
 	return 0;
 }
 
-int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum flavour request, unsigned available,
-		       struct gpu_support_choice *ret, struct err *err)
+int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum module_type request,
+		       unsigned available, struct gpu_support_choice *ret, struct err *err)
 {
 	unsigned branch = gpu_driver_branch(driver_version);
 	if (!branch)
 		return err_set(err, E_USAGE, "'%s' is not a driver version", driver_version);
-	if (!available || (request != FLAVOUR_AUTO && !(available & request)))
+	if (!available || (request != MODULE_TYPE_AUTO && !(available & request)))
 		return err_set(err, E_FLAVOUR, "the %s module type of driver %s is not available",
-			       flavour_name(request), driver_version);
+			       module_type_name(request), driver_version);
 	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, branch, available);
-	return request == FLAVOUR_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
-					 choose_requested(gpus, &t, driver_version, request, ret, err);
+	return request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
+					     choose_requested(gpus, &t, driver_version, request, ret, err);
 }
 
 int gpu_support_check(const struct gpus *gpus, struct err *err)
@@ -240,7 +242,7 @@ int gpu_support_check(const struct gpus *gpus, struct err *err)
 		last = g->last_branch && g->last_branch < last ? g->last_branch : last;
 		flavours &= g->flavours;
 	}
-	if (flavours == FLAVOUR_OPEN && first < OPEN_FIRST_BRANCH)
+	if (flavours == MODULE_TYPE_OPEN && first < OPEN_FIRST_BRANCH)
 		first = OPEN_FIRST_BRANCH;
 	return flavours && first <= last ?
 		       0 :

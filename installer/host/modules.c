@@ -149,7 +149,7 @@ static void read_version(const struct root *kern, struct modules *l)
 	text[strcspn(text, "\n")] = '\0';
 	auto_strv struct strv words = { 0 };
 	strv_split(&words, text, " \t");
-	l->flavour = strv_has(&words, "Open") ? FLAVOUR_OPEN : FLAVOUR_PROPRIETARY;
+	l->flavour = strv_has(&words, "Open") ? MODULE_TYPE_OPEN : MODULE_TYPE_PROPRIETARY;
 	for (size_t i = 0; i < words.count && !l->version; i++) {
 		const char *digits = words.items[i] + strspn(words.items[i], "0123456789");
 		if (digits > words.items[i] && *digits == '.')

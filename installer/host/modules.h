@@ -25,9 +25,9 @@ struct loaded_module {
 struct modules {
 	struct loaded_module *items; // sorted by name; empty = the driver is not loaded
 	size_t count;
-	char *version;        // proc/driver/nvidia/version: "535.261.03"; NULL = nvidia is not loaded
-	enum flavour flavour; // from the same file; FLAVOUR_AUTO = not known
-	struct strv params;   // "DeviceFileMode=438" of proc/driver/nvidia/params, file order; strings keep no quotes
+	char *version;            // proc/driver/nvidia/version: "535.261.03"; NULL = nvidia is not loaded
+	enum module_type flavour; // from the same file; MODULE_TYPE_AUTO = not known
+	struct strv params; // "DeviceFileMode=438" of proc/driver/nvidia/params, file order; strings keep no quotes
 };
 
 // 1 = something is loaded, 0 = nothing. release: of the running kernel, for module.file.

@@ -82,7 +82,7 @@ static void reset_acquire(struct prebuild_kernel *a)
 	for (size_t i = 0; i < p->kept.count; i++)
 		strv_add(&o->kernels, str_dup(p->kept.items[i]));
 	o->want = (struct package_want){ .driver = p->request->driver,
-					 .flavour = p->request->flavour ? flavour_name(p->request->flavour) : NULL,
+					 .flavour = p->request->flavour ? module_type_name(p->request->flavour) : NULL,
 					 .release = a->kernel->release,
 					 .build_id = *a->build_id ? a->build_id : NULL,
 					 .arch = p->facts->host.arch,
@@ -323,14 +323,14 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 	return -1;
 }
 
-static enum flavour prebuild_flavour(const struct prebuild *p)
+static enum module_type prebuild_flavour(const struct prebuild *p)
 {
 	struct gpu_support_choice choice = { 0 };
 	struct err ignored; // the compile has the words for it
 	if (gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &choice,
 			       &ignored) < 0)
 		return p->request->flavour;
-	enum flavour flavour = choice.flavour;
+	enum module_type flavour = choice.flavour;
 	gpu_support_choice_done(&choice);
 	return flavour;
 }
@@ -410,7 +410,7 @@ static void make_inputs(struct prebuild *p)
 	const char *signing = host_signing_reason(&p->facts->host);
 	auto_str char *modules = strv_join(w->modules, ","),
 		      *text = str_fmt("%s %s %s %s %s %d %d %s", KMODSMITH_VERSION, reuse_name(w->reuse), w->driver,
-				      flavour_name(w->flavour), modules, w->is_rt_allowed, w->is_compile_forbidden,
+				      module_type_name(w->flavour), modules, w->is_rt_allowed, w->is_compile_forbidden,
 				      signing ? signing : "");
 	if (w->source)
 		add_file_stamp(&text, w->source);

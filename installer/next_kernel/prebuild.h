@@ -18,13 +18,13 @@
 struct prebuild_order {          // one compile
 	struct acquire *acquire; // of this kernel
 	const struct source *source;
-	enum flavour flavour;
+	enum module_type flavour;
 	const char *release, *build_id, *arch;
 };
 
 struct prebuild_request {
 	const char *driver;
-	enum flavour flavour;
+	enum module_type flavour;
 	enum reuse reuse;
 	const struct strv *modules;         // full names; empty = all of the source
 	const char *source, *source_sha256; // as a user typed it; NULL = only packages

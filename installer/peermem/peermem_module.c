@@ -88,7 +88,7 @@ static int find_peermem_in_store(const struct root *host, const struct root *sta
 	const struct loaded_module *now = modules_find(&facts->loaded, CORE);
 	strv_add(&modules, str_dup(PEERMEM));
 	const struct package_want want = { .driver = facts->loaded.version,
-					   .flavour = flavour_name(facts->loaded.flavour),
+					   .flavour = module_type_name(facts->loaded.flavour),
 					   .release = facts->host.release,
 					   .build_id = facts->host.build_id,
 					   .srcversion = now ? now->srcversion : NULL,
@@ -144,7 +144,7 @@ int peermem_module_find(const struct root *host, const struct root *state, const
 			       "no nvidia-peermem of the loaded driver %s in /%s, in the store or in the "
 			       "host's lib/modules/%s",
 			       facts->loaded.version, EXPORT, facts->host.release);
-	f.has_dma_buf = facts->loaded.flavour == FLAVOUR_OPEN && has_import(&f.core, "dma_buf_export");
+	f.has_dma_buf = facts->loaded.flavour == MODULE_TYPE_OPEN && has_import(&f.core, "dma_buf_export");
 	*ret = f;
 	f = PEERMEM_MODULE_NONE;
 	return 0;

@@ -265,7 +265,7 @@ static int examine_driver(struct doctor *x, struct err *err)
 		return 0;
 	}
 	add_finding(x, "driver", DOCTOR_PASS, 0, "%s %s is loaded", l->version ? l->version : "(unknown version)",
-		    flavour_name(l->flavour));
+		    module_type_name(l->flavour));
 	if (holders_find(x->kern, l, &h, err) < 0)
 		return -1;
 	size_t holders = holders_blocking(&h);

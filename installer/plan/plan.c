@@ -66,16 +66,16 @@ static int choose_target_driver(const struct plan_context *m, struct err *err)
 static unsigned flavours_at_hand(const struct plan_context *m)
 {
 	const struct at_hand *a = m->at_hand;
-	enum flavour of_package = FLAVOUR_AUTO;
+	enum module_type of_package = MODULE_TYPE_AUTO;
 	if (a->package)
-		flavour_parse(a->package->key.flavour, &of_package);
+		module_type_parse(a->package->key.flavour, &of_package);
 	// An existing package beats a default that would have to be compiled first. A source of another version is of
 	// no use, whatever it has.
 	unsigned of_source = str_eq(a->source_version, m->plan->driver) ? a->source_flavours : 0;
 	unsigned set = of_package && !m->request->flavour ? of_package : of_package | of_source;
 	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
 		set = m->facts->loaded.flavour;
-	return set ? set : FLAVOUR_OPEN | FLAVOUR_PROPRIETARY;
+	return set ? set : MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY;
 }
 
 static int choose_target_flavour(const struct plan_context *m, struct err *err)
@@ -90,14 +90,14 @@ static int choose_target_flavour(const struct plan_context *m, struct err *err)
 	return 0;
 }
 
-enum flavour plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
+enum module_type plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
 {
 	const char *driver = plan_driver(facts, request, at_hand);
 	struct plan plan = { .driver = (char *)(uintptr_t)driver };
 	const struct plan_context m = { .facts = facts, .request = request, .at_hand = at_hand, .plan = &plan };
 	struct err ignored;
 	if (!driver || choose_target_flavour(&m, &ignored) < 0)
-		return FLAVOUR_AUTO;
+		return MODULE_TYPE_AUTO;
 	free(plan.flavour_why);
 	return plan.flavour;
 }
@@ -114,9 +114,9 @@ static const char *package_srcversion(const struct package *p, const char *modul
 static char *why_params_differ(const struct plan_context *m)
 {
 	const struct journal *j = m->at_hand->journal;
-	const struct driver_state *had =
-		!j ? NULL :
-		     loaded_params_record(j, m->facts->host.boot_id, m->plan->driver, flavour_name(m->plan->flavour));
+	const struct driver_state *had = !j ? NULL :
+					      loaded_params_record(j, m->facts->host.boot_id, m->plan->driver,
+								   module_type_name(m->plan->flavour));
 	auto_str char *lost = had ? loaded_params_removed(had, &m->plan->modules, m->request->params) : NULL;
 	auto_str char *lacks =
 		had && m->request->params ? loaded_params_missing(had, &m->facts->loaded, m->request->params) : NULL;
@@ -147,8 +147,8 @@ static char *why_modules_differ(const struct plan_context *m, struct strv *ret_m
 		return str_fmt("driver %s is loaded, %s was requested", l->version ? l->version : "(unknown)",
 			       m->plan->driver);
 	if (l->flavour != m->plan->flavour)
-		return str_fmt("the %s modules are loaded, %s was requested", flavour_name(l->flavour),
-			       flavour_name(m->plan->flavour));
+		return str_fmt("the %s modules are loaded, %s was requested", module_type_name(l->flavour),
+			       module_type_name(m->plan->flavour));
 	for (size_t i = 0; i < m->plan->modules.count; i++) {
 		const char *name = m->plan->modules.items[i],
 			   *requested = package_srcversion(m->at_hand->package, name);
@@ -167,7 +167,7 @@ void plan_target(const struct plan *p, const struct request *request, const char
 		 struct driver_state *ret)
 {
 	struct driver_state d = { .version = str_dup(p->driver),
-				  .flavour = str_dup(flavour_name(p->flavour)),
+				  .flavour = str_dup(module_type_name(p->flavour)),
 				  .digest = str_dup(digest),
 				  .kernel = str_dup(build_id) };
 	for (size_t i = 0; i < p->modules.count; i++) {
@@ -248,7 +248,8 @@ bool plan_has(const struct plan *p, enum step_kind kind)
 static bool is_package_fitting(const struct plan_context *m)
 {
 	const struct package *p = m->at_hand->package;
-	return p && str_eq(p->key.driver, m->plan->driver) && str_eq(p->key.flavour, flavour_name(m->plan->flavour));
+	return p && str_eq(p->key.driver, m->plan->driver) &&
+	       str_eq(p->key.flavour, module_type_name(m->plan->flavour));
 }
 
 // What the journal knows about the planned change.
@@ -281,7 +282,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 				 a->compatible ? a->compatible : ""));
 	} else if (m->request->is_compile_forbidden || !a->source_version) {
 		return err_set(err, no_package_code(m), "no package of driver %s (%s) for kernel %s%s%s, and %s",
-			       m->plan->driver, flavour_name(m->plan->flavour), m->facts->host.release,
+			       m->plan->driver, module_type_name(m->plan->flavour), m->facts->host.release,
 			       a->package_why_not ? ": " : "", a->package_why_not ? a->package_why_not : "",
 			       a->source_version ? "compiling is forbidden" : "no --source to compile");
 	} else if (!str_eq(a->source_version, m->plan->driver)) {
@@ -295,7 +296,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 			return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded",
 				       signing);
 		add_step(m->plan, STEP_COMPILE,
-			 str_fmt("%s %s for %s", m->plan->driver, flavour_name(m->plan->flavour),
+			 str_fmt("%s %s for %s", m->plan->driver, module_type_name(m->plan->flavour),
 				 m->facts->host.release),
 			 str_dup("no package is available"));
 	}
@@ -323,7 +324,7 @@ static int check_installed(const struct plan_context *m, struct err *err)
 	const struct existing_driver *r = &m->facts->existing_driver;
 	if (str_eq(r->version, m->plan->driver) && r->flavour == m->plan->flavour)
 		return 0;
-	auto_str char *why = str_fmt("%s %s was requested", m->plan->driver, flavour_name(m->plan->flavour));
+	auto_str char *why = str_fmt("%s %s was requested", m->plan->driver, module_type_name(m->plan->flavour));
 	return check_host_driver(m, why, err);
 }
 
@@ -375,7 +376,7 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 	if (gpus_check_owner(&m->facts->gpus, false, err) < 0)
 		return -1;
 	m->plan->outcome = PLAN_ADOPT;
-	add_step(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, flavour_name(m->plan->flavour)),
+	add_step(m->plan, STEP_ADOPT, str_fmt("%s %s", m->plan->driver, module_type_name(m->plan->flavour)),
 		 str_dup("the requested modules are loaded: zero unloads, zero compiles"));
 	return 0;
 }

@@ -11,8 +11,8 @@
 
 // What is requested for this node.
 struct request {
-	const char *driver;   // version; NULL = that of the package or the source
-	enum flavour flavour; // FLAVOUR_AUTO = by the GPUs
+	const char *driver;       // version; NULL = that of the package or the source
+	enum module_type flavour; // MODULE_TYPE_AUTO = by the GPUs
 	// Full names to load, and none of them may fail; empty = those of optional_modules.h.
 	const struct strv *modules;
 	const struct module_params *params;
@@ -30,7 +30,7 @@ struct at_hand {
 	const char *package_why_not;   // why no source has one that fits
 	int package_code;              // of the first source that failed otherwise; 0 = none did
 	const char *source_version;    // of a driver source; NULL = none given
-	unsigned source_flavours;      // set of enum flavour
+	unsigned source_flavours;      // set of enum module_type
 	const struct journal *journal; // what happened here before; NULL = nothing is known
 	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
 	const char *payload_why_not; // why the user space to be exported is unavailable; NULL = none is to be exported
@@ -69,8 +69,8 @@ enum plan_outcome {
 
 struct plan {
 	enum plan_outcome outcome;
-	char *driver;         // target version
-	enum flavour flavour; // target flavour
+	char *driver;             // target version
+	enum module_type flavour; // target flavour
 	char *flavour_why;
 	char *compatible;     // the release that its package was made for, where it is another one; NULL = it is not
 	struct strv modules;  // to be loaded in the end, full names
@@ -91,8 +91,8 @@ void plan_done(struct plan *p);
 // The version that would be installed: as requested, else that of the package or source, else the loaded one; NULL =
 // unknown.
 const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
-// And of which flavour; FLAVOUR_AUTO = none can be.
-enum flavour plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
+// And of which flavour; MODULE_TYPE_AUTO = none can be.
+enum module_type plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
 bool plan_has(const struct plan *p, enum step_kind kind);
 
 // The driver that a plan ends in, with this package (NULL = not known yet).

@@ -51,9 +51,9 @@ static bool is_gsp_default(const struct gpu *gpu, unsigned branch)
 	       (branch >= DATA_CENTRE_FIRST && gpu->class >> 8 == CLASS_3D);
 }
 
-static bool is_firmware_needed(const struct gpu *gpu, unsigned branch, enum flavour flavour, int gsp_mode)
+static bool is_firmware_needed(const struct gpu *gpu, unsigned branch, enum module_type flavour, int gsp_mode)
 {
-	if (flavour == FLAVOUR_OPEN)
+	if (flavour == MODULE_TYPE_OPEN)
 		return true;
 	if (gsp_mode == GSP_UNSET)
 		return is_gsp_default(gpu, branch);
@@ -75,7 +75,7 @@ static char *why_no_firmware(const struct gpus *gpus, unsigned branch, int gsp_m
 	return str_dup("no GPU here has a GPU System Processor");
 }
 
-static void make_need(const struct gpus *gpus, const char *driver, enum flavour flavour, int gsp_mode,
+static void make_need(const struct gpus *gpus, const char *driver, enum module_type flavour, int gsp_mode,
 		      struct preflight_need *ret)
 {
 	struct preflight_need need = { 0 };
@@ -89,8 +89,8 @@ static void make_need(const struct gpus *gpus, const char *driver, enum flavour 
 			continue;
 		auto_str char *name = str_fmt("nvidia/%s/%s", driver, file);
 		if (!need.why)
-			need.why = str_fmt("the %s modules need it for %s (%s)", flavour_name(flavour), gpu->address,
-					   gpu_architecture(gpu->device));
+			need.why = str_fmt("the %s modules need it for %s (%s)", module_type_name(flavour),
+					   gpu->address, gpu_architecture(gpu->device));
 		if (!strv_has(&need.names, name))
 			strv_add(&need.names, TAKE(name));
 	}
@@ -99,7 +99,7 @@ static void make_need(const struct gpus *gpus, const char *driver, enum flavour 
 	*ret = need;
 }
 
-void preflight_need_make(const struct gpus *gpus, const char *driver, enum flavour flavour,
+void preflight_need_make(const struct gpus *gpus, const char *driver, enum module_type flavour,
 			 const struct module_params *params, struct preflight_need *ret)
 {
 	make_need(gpus, driver, flavour, gsp_mode_of_params(params), ret);
@@ -113,8 +113,8 @@ void preflight_need_loaded(const struct gpus *gpus, const struct modules *loaded
 void preflight_need_record(const struct gpus *gpus, const struct driver_state *driver, struct preflight_need *ret)
 {
 	auto_strv struct strv words = { 0 };
-	enum flavour flavour = FLAVOUR_AUTO;
-	flavour_parse(driver->flavour, &flavour);
+	enum module_type flavour = MODULE_TYPE_AUTO;
+	module_type_parse(driver->flavour, &flavour);
 	module_params_words(driver_state_params(driver, "nvidia"), &words);
 	make_need(gpus, driver->version, flavour, gsp_mode_of_words(&words, PARAMETER), ret);
 }

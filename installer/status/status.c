@@ -37,8 +37,8 @@ static void check_flavour(const struct modules *l, const struct loaded_module *n
 {
 	const char *taint = nvidia ? nvidia->taint : NULL;
 	bool is_proprietary = taint && strchr(taint, 'P');
-	add_check(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == FLAVOUR_PROPRIETARY)),
-		  "%s, taint %s", l->flavour ? flavour_name(l->flavour) : "unknown", taint ? taint : "unknown");
+	add_check(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == MODULE_TYPE_PROPRIETARY)),
+		  "%s, taint %s", l->flavour ? module_type_name(l->flavour) : "unknown", taint ? taint : "unknown");
 }
 
 static void check_modules(const struct facts *facts, struct status *s)
@@ -46,7 +46,7 @@ static void check_modules(const struct facts *facts, struct status *s)
 	const struct modules *l = &facts->loaded;
 	const struct loaded_module *nvidia = modules_find(l, "nvidia");
 	add_check(s, "driver", nvidia && l->version, "%s%s%s", l->version ? l->version : "not loaded",
-		  l->version ? " " : "", l->version ? flavour_name(l->flavour) : "");
+		  l->version ? " " : "", l->version ? module_type_name(l->flavour) : "");
 	if (nvidia)
 		check_flavour(l, nvidia, s);
 	for (size_t i = 0; i < l->count; i++) {
@@ -152,14 +152,14 @@ static void set_ready(struct status *s)
 		s->is_ready = s->is_ready && s->checks[i].is_ok;
 }
 
-void status_check_request(struct status *s, const struct modules *l, const char *driver, enum flavour flavour,
+void status_check_request(struct status *s, const struct modules *l, const char *driver, enum module_type flavour,
 			  const struct strv *modules)
 {
 	const char *missing = NULL;
 	for (size_t i = 0; i < modules->count && !missing; i++)
 		missing = modules_find(l, modules->items[i]) ? NULL : modules->items[i];
 	bool is_equal = str_eq(l->version, driver) && l->flavour == flavour && !missing;
-	add_check(s, "request", is_equal, "%s %s%s%s", driver, flavour_name(flavour),
+	add_check(s, "request", is_equal, "%s %s%s%s", driver, module_type_name(flavour),
 		  missing ? ", and this is not loaded: " : "", missing ? missing : "");
 	set_ready(s);
 }
@@ -348,8 +348,8 @@ json_t *status_json_all(const struct facts *f, const struct status *s)
 	json_object_set_new(json, "host", host_json(&f->host));
 	json_object_set_new(json, "driver",
 			    json_pack("{s:o, s:o, s:o}", "version", json_text(f->loaded.version), "flavour",
-				      json_text(f->loaded.flavour ? flavour_name(f->loaded.flavour) : NULL), "params",
-				      json_strv(&f->loaded.params)));
+				      json_text(f->loaded.flavour ? module_type_name(f->loaded.flavour) : NULL),
+				      "params", json_strv(&f->loaded.params)));
 	json_object_set_new(json, "gpus", gpus_json(&f->gpus));
 	json_object_set_new(json, "modules", loaded_json(&f->loaded));
 	return json;

@@ -28,7 +28,7 @@ struct status {
 int status_read(const struct facts *facts, const struct root *host, const struct root *kern,
 		const struct root *dev_root, const struct sys *sys, struct status *ret, struct err *err);
 // One more post-condition: what the run wanted is what the kernel has. modules may be empty.
-void status_check_request(struct status *s, const struct modules *l, const char *driver, enum flavour flavour,
+void status_check_request(struct status *s, const struct modules *l, const char *driver, enum module_type flavour,
 			  const struct strv *modules);
 // And one more: the daemons that GPUs cannot be used without are up (R-P1). Not of a run that changes the driver: they
 // come after it.

@@ -95,7 +95,7 @@ static int find_package(struct session *s, struct err *err)
 	refuse_failed_packages(s);
 	o->want = (struct package_want){ .driver = s->driver,
 					 .digest = request->digest,
-					 .flavour = request->flavour ? flavour_name(request->flavour) : NULL,
+					 .flavour = request->flavour ? module_type_name(request->flavour) : NULL,
 					 .release = s->facts.host.release,
 					 .build_id = s->facts.host.build_id,
 					 .arch = s->facts.host.arch,
@@ -263,7 +263,7 @@ static int make_session_plan(struct session *s, struct err *err)
 	if ((facts_has_gpu(&s->facts) && session_driver_root_find(s, err) < 0) || make_plan(s, err) < 0)
 		return -1;
 	if (s->plan.flavour_why)
-		log_debug("flavour %s: %s", flavour_name(s->plan.flavour), s->plan.flavour_why);
+		log_debug("flavour %s: %s", module_type_name(s->plan.flavour), s->plan.flavour_why);
 	for (size_t i = 0; i < s->plan.count; i++)
 		log_debug("step %zu: %s %s: %s", i + 1, plan_step_name(s->plan.steps[i].kind), s->plan.steps[i].subject,
 			  s->plan.steps[i].why);

@@ -12,7 +12,7 @@ struct session_request {                                     // borrowed, until 
 	const struct root *host, *kern, *dev_root, *patches; // patches: NULL = none beside the built-in ones
 	const struct sys *sys;
 	const char *driver, *digest; // digest: 64 hexadecimal digits of the package's manifest; NULL = any
-	enum flavour flavour;
+	enum module_type flavour;
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
 	const char *source, *source_sha256;            // NULL = what an image carries
 	const char *payload;                           // directory that an image carries

@@ -41,7 +41,7 @@ int step_payload(struct transaction *r, const struct step *step, struct err *err
 }
 
 static struct driver_root_request export_request_of(const struct transaction *r, const char *driver,
-						    enum flavour flavour)
+						    enum module_type flavour)
 {
 	return (struct driver_root_request){ .driver = driver,
 					     .payload = r->a->acquire->payload,
@@ -127,11 +127,11 @@ int step_export(struct transaction *r, const struct step *step, struct err *err)
 	return 0;
 }
 
-static enum flavour rollback_flavour(const struct transaction *r)
+static enum module_type rollback_flavour(const struct transaction *r)
 {
-	enum flavour flavour = FLAVOUR_AUTO;
+	enum module_type flavour = MODULE_TYPE_AUTO;
 	if (r->rollback.driver.flavour)
-		flavour_parse(r->rollback.driver.flavour, &flavour);
+		module_type_parse(r->rollback.driver.flavour, &flavour);
 	return flavour;
 }
 

@@ -287,7 +287,7 @@ static void loaded_driver(const struct facts *f, const struct journal *j, struct
 {
 	const struct modules *l = &f->loaded;
 	struct driver_state d = { .version = str_dup(l->version),
-				  .flavour = str_dup(flavour_name(l->flavour)),
+				  .flavour = str_dup(module_type_name(l->flavour)),
 				  .kernel = str_dup(f->host.build_id) };
 	for (size_t i = 0; i < l->count; i++)
 		if (l->items[i].is_driver)

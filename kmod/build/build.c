@@ -248,7 +248,7 @@ static int check_request(struct build *b, struct err *err)
 	b->dir = source_dir(w->source, w->flavour);
 	if (!b->dir)
 		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
-			       flavour_name(w->flavour));
+			       module_type_name(w->flavour));
 	if (recipe_check(w->source->version, w->flavour, w->tree, err) < 0)
 		return -1;
 	if (w->tree->is_rt && !w->is_rt_allowed)
@@ -322,7 +322,7 @@ static int fail_build(const struct build *b, const struct buildlog *log, const s
 		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u parallel jobs (%s)", b->jobs, numbers);
 	}
 	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->request->source->version,
-		       flavour_name(b->request->flavour), b->request->tree->release,
+		       module_type_name(b->request->flavour), b->request->tree->release,
 		       log->error ? log->error : end->tail);
 }
 

@@ -13,7 +13,7 @@
 struct build_request {
 	const struct tree *tree;
 	const struct source *source;
-	enum flavour flavour;
+	enum module_type flavour;
 	const struct strv *modules; // full names, from recipe_modules; NULL or empty = all of the source
 	const struct root *patches; // a user's directory of patches; NULL = built-in ones only
 	const struct root *kern;    // for cgroup and processor numbers
@@ -33,7 +33,7 @@ struct build_request {
 
 struct build_outcome {
 	char *driver_version;
-	enum flavour flavour;
+	enum module_type flavour;
 	char *release;
 	char build_id[DIGEST_HEX + 1]; // of the kernel; "" = not derivable
 	char *compiler;                // first line of its --version

@@ -63,7 +63,7 @@ static int bad_header(const struct patch *patch, const char *why, const char *wh
 
 struct target {
 	const char *version;
-	enum flavour flavour;
+	enum module_type flavour;
 	const struct tree *tree; // NULL: only check the syntax
 };
 
@@ -89,7 +89,7 @@ static int check_header_line(const struct patch *patch, char *line, const struct
 		return 1;
 	*value++ = '\0';
 	value = str_trim(value);
-	enum flavour flavour;
+	enum module_type flavour;
 	if (str_eq(line, "Driver"))
 		return !to->version || fnmatch(value, to->version, 0) == 0;
 	if (str_eq(line, "When"))
@@ -100,7 +100,7 @@ static int check_header_line(const struct patch *patch, char *line, const struct
 	}
 	if (!str_eq(line, "Flavour") || str_eq(value, "both"))
 		return 1;
-	if (!flavour_parse(value, &flavour))
+	if (!module_type_parse(value, &flavour))
 		return bad_header(patch, "unknown flavour", value, err);
 	return !to->tree || flavour == to->flavour;
 }
@@ -160,8 +160,8 @@ int patches_load(const struct root *dir, struct patches *ret, struct err *err)
 	return 0;
 }
 
-int patches_choose(struct patches *patches, const char *driver_version, enum flavour flavour, const struct tree *tree,
-		   struct err *err)
+int patches_choose(struct patches *patches, const char *driver_version, enum module_type flavour,
+		   const struct tree *tree, struct err *err)
 {
 	struct target to = { .version = driver_version, .flavour = flavour, .tree = tree };
 	size_t kept = 0;
@@ -253,7 +253,7 @@ static bool has_patch(const struct patches *patches, const char *name)
 	return false;
 }
 
-int patches_check_removed(const struct root *dir, const char *driver_version, enum flavour flavour,
+int patches_check_removed(const struct root *dir, const char *driver_version, enum module_type flavour,
 			  const struct tree *tree, struct err *err)
 {
 	auto_patches struct patches needed = { 0 }, chosen = { 0 };
@@ -267,7 +267,7 @@ int patches_check_removed(const struct root *dir, const char *driver_version, en
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s without %s, and the file of that "
 				       "name in '%s' is for another driver or kernel",
-				       driver_version, flavour_name(flavour), tree->release, needed.items[i].name,
+				       driver_version, module_type_name(flavour), tree->release, needed.items[i].name,
 				       dir->name);
 	return 0;
 }

@@ -29,8 +29,8 @@ struct patches {
 // built-in). E_PATCH names a file with a missing Driver line or a bad expression.
 int patches_load(const struct root *dir, struct patches *ret, struct err *err);
 // Keep only those that this driver needs on this tree, in order.
-int patches_choose(struct patches *patches, const char *driver_version, enum flavour flavour, const struct tree *tree,
-		   struct err *err);
+int patches_choose(struct patches *patches, const char *driver_version, enum module_type flavour,
+		   const struct tree *tree, struct err *err);
 // Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are,
 // in the builder root base (NULL = on this machine).
 int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
@@ -44,5 +44,5 @@ void patches_done(struct patches *patches);
 // its name in a user's directory replaces it, and one that is not for this pair leaves the pair unpatched.
 // dir: that directory, NULL = none. E_SOURCE_KERNEL names the missing patch before anything is compiled. A replacement
 // that is for this pair is trusted to work.
-int patches_check_removed(const struct root *dir, const char *driver_version, enum flavour flavour,
+int patches_check_removed(const struct root *dir, const char *driver_version, enum module_type flavour,
 			  const struct tree *tree, struct err *err);

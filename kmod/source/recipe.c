@@ -23,7 +23,7 @@ static const struct known_bad {
 	const char *file, *regex; // the pair fails when the tree's file does not match
 	const char *why, *good;
 } bad[] = {
-	{ "470.*", FLAVOUR_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(",
+	{ "470.*", MODULE_TYPE_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(",
 	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
 };
 
@@ -99,7 +99,7 @@ size_t recipe_objects(const struct root *dir, const struct strv *set)
 	return count;
 }
 
-int recipe_check(const char *driver_version, enum flavour flavour, const struct tree *tree, struct err *err)
+int recipe_check(const char *driver_version, enum module_type flavour, const struct tree *tree, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		if (!(bad[i].flavours & flavour) || fnmatch(bad[i].driver, driver_version, 0) != 0)
@@ -110,7 +110,8 @@ int recipe_check(const char *driver_version, enum flavour flavour, const struct 
 		if (r == 0)
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s: %s; %s or later works",
-				       driver_version, flavour_name(flavour), tree->release, bad[i].why, bad[i].good);
+				       driver_version, module_type_name(flavour), tree->release, bad[i].why,
+				       bad[i].good);
 	}
 	return 0;
 }

@@ -2,7 +2,7 @@
 // What to build of a driver source: module sets, and the driver x kernel pairs that are known not to compile.
 #pragma once
 #include "base/file/root.h"
-#include "kmod/source/flavour.h"
+#include "kmod/source/module_type.h"
 
 struct tree;
 
@@ -18,4 +18,4 @@ size_t recipe_objects(const struct root *dir, const struct strv *modules);
 // 0 = not known to fail. E_SOURCE_KERNEL names the reason and the first driver that works (R-B2), in milliseconds:
 // it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are no
 // refusals.
-int recipe_check(const char *driver_version, enum flavour flavour, const struct tree *tree, struct err *err);
+int recipe_check(const char *driver_version, enum module_type flavour, const struct tree *tree, struct err *err);

@@ -11,9 +11,9 @@
 
 static const char USR_SRC[] = "usr/src";
 
-const char *source_dir(const struct source *source, enum flavour flavour)
+const char *source_dir(const struct source *source, enum module_type flavour)
 {
-	return flavour == FLAVOUR_OPEN ? source->open : source->proprietary;
+	return flavour == MODULE_TYPE_OPEN ? source->open : source->proprietary;
 }
 
 void source_done(struct source *s)
@@ -50,9 +50,9 @@ static unsigned find_flavour(const struct root *root, const char *dir)
 		if (root_read(root, path, &text, NULL, &absent) <= 0)
 			continue;
 		if (strstr(text, "MODULE_LICENSE(\"NVIDIA\")"))
-			return FLAVOUR_PROPRIETARY;
+			return MODULE_TYPE_PROPRIETARY;
 		if (strstr(text, "MODULE_LICENSE(\"Dual MIT/GPL\")"))
-			return FLAVOUR_OPEN;
+			return MODULE_TYPE_OPEN;
 	}
 	return 0;
 }
@@ -94,7 +94,7 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 		return 0;
 	if (s->version && !str_eq(s->version, version))
 		return err_set(err, E_SOURCE, "'%s' has two drivers, %s and %s", s->root.name, s->version, version);
-	char **place = flavour == FLAVOUR_OPEN ? &s->open : &s->proprietary;
+	char **place = flavour == MODULE_TYPE_OPEN ? &s->open : &s->proprietary;
 	if (!*place)
 		*place = str_dup(dir);
 	if (!s->version)

@@ -16,7 +16,7 @@
 struct source {
 	struct root root;  // the directory of the source; of its own
 	char *version;     // "535.261.03"
-	unsigned flavours; // set of enum flavour
+	unsigned flavours; // set of enum module_type
 	char *open;        // directory of the flavour inside root; NULL = absent
 	char *proprietary;
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
@@ -36,4 +36,4 @@ void source_done(struct source *source);
 #define auto_source __attribute__((cleanup(source_done)))
 
 // The flavour's directory inside root; NULL = the source does not have that flavour.
-const char *source_dir(const struct source *source, enum flavour flavour);
+const char *source_dir(const struct source *source, enum module_type flavour);

@@ -55,7 +55,7 @@ static void reads_what_is_loaded(void **state) // R-D1, R-Q1
 	assert_int_equal(modules_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
 	assert_int_equal(l.count, 3);
 	assert_string_equal(l.version, "535.261.03");
-	assert_int_equal(l.flavour, FLAVOUR_OPEN);
+	assert_int_equal(l.flavour, MODULE_TYPE_OPEN);
 	assert_int_equal(l.params.count, 3);
 	assert_string_equal(l.params.items[0], "DeviceFileMode=438");
 	assert_string_equal(l.params.items[1], "RegistryDwords=a=1;b=2");
@@ -86,7 +86,7 @@ static void tells_the_flavours_apart(void **state)
 	tempdir_write(&t, "proc/driver/nvidia/version", proprietary_version);
 	assert_int_equal(modules_read(&t.root, &t.root, "6.1.0-50", &l, &err), 1);
 	assert_string_equal(l.version, "470.256.02");
-	assert_int_equal(l.flavour, FLAVOUR_PROPRIETARY);
+	assert_int_equal(l.flavour, MODULE_TYPE_PROPRIETARY);
 }
 
 static void unload_order_follows_holders(void **state) // R-D3

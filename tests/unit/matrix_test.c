@@ -34,7 +34,7 @@ static void what_a_file_says(void **state)
 		assert_string_equal(m.drivers[1].source, "/abs/b.run");
 		assert_string_equal(m.drivers[0].sha256, HEX);
 		assert_null(m.drivers[1].sha256);
-		assert_int_equal(m.drivers[0].flavours, FLAVOUR_OPEN | FLAVOUR_PROPRIETARY);
+		assert_int_equal(m.drivers[0].flavours, MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY);
 		assert_int_equal(m.drivers[1].flavours, 0);
 		assert_string_equal(m.kernels[0].release, "6.1");
 		assert_string_equal(m.kernels[0].headers.items[0], rows[i].headers);

@@ -27,7 +27,7 @@ static void tree_make(struct tree *tree, const struct folder *folder)
 	*tree = (struct tree){ .root = folder->root, .release = release, .source = source, .build = source };
 }
 
-static size_t choose(const struct tree *tree, const char *version, enum flavour flavour)
+static size_t choose(const struct tree *tree, const char *version, enum module_type flavour)
 {
 	auto_patches struct patches patches = { 0 };
 	struct err err;
@@ -41,12 +41,14 @@ static void test_builtin_patch(void **state)
 	(void)state;
 	static const struct {
 		const char *header, *version;
-		enum flavour flavour;
+		enum module_type flavour;
 		size_t count;
 	} rows[] = {
-		{ WITH_EXCLUDE, "535.261.03", FLAVOUR_OPEN, 1 }, { WITHOUT, "535.261.03", FLAVOUR_OPEN, 0 },
-		{ "", "535.261.03", FLAVOUR_OPEN, 0 },           { WITH_EXCLUDE, "535.261.03", FLAVOUR_PROPRIETARY, 0 },
-		{ WITH_EXCLUDE, "470.256.02", FLAVOUR_OPEN, 0 },
+		{ WITH_EXCLUDE, "535.261.03", MODULE_TYPE_OPEN, 1 },
+		{ WITHOUT, "535.261.03", MODULE_TYPE_OPEN, 0 },
+		{ "", "535.261.03", MODULE_TYPE_OPEN, 0 },
+		{ WITH_EXCLUDE, "535.261.03", MODULE_TYPE_PROPRIETARY, 0 },
+		{ WITH_EXCLUDE, "470.256.02", MODULE_TYPE_OPEN, 0 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder folder;
@@ -77,7 +79,7 @@ static void test_known_bad_pairs(void **state)
 		folder_make(&folder);
 		tree_make(&tree, &folder);
 		put(&folder, "src/include/linux/mm.h", rows[i].mm);
-		int r = recipe_check(rows[i].version, FLAVOUR_PROPRIETARY, &tree, &err);
+		int r = recipe_check(rows[i].version, MODULE_TYPE_PROPRIETARY, &tree, &err);
 		expect(r == (rows[i].is_bad ? -1 : 0), rows[i].mm);
 		expect(!rows[i].is_bad || (err.code == E_SOURCE_KERNEL && strstr(err.text, "535.")), err.text);
 	}
@@ -119,7 +121,7 @@ static void test_user_patches(void **state)
 		expect((r < 0 ? err.code : 0) == rows[i].code, rows[i].text);
 		if (r < 0)
 			continue;
-		assert_int_equal(patches_choose(&patches, "535.261.03", FLAVOUR_OPEN, &tree, &err), 0);
+		assert_int_equal(patches_choose(&patches, "535.261.03", MODULE_TYPE_OPEN, &tree, &err), 0);
 		expect(patches.count == rows[i].count, rows[i].text);
 	}
 }
@@ -153,7 +155,8 @@ static void test_switched_off(void **state)
 		auto_str char *path = str_fmt("patches/%s", rows[i].name ? rows[i].name : "readme");
 		put(&folder, path, rows[i].text ? rows[i].text : "");
 		assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
-		int r = patches_check_removed(rows[i].name ? &dir : NULL, rows[i].version, FLAVOUR_OPEN, &tree, &err);
+		int r = patches_check_removed(rows[i].name ? &dir : NULL, rows[i].version, MODULE_TYPE_OPEN, &tree,
+					      &err);
 		expect((r < 0 ? err.code : 0) == rows[i].code, err.text);
 		expect(rows[i].code != E_SOURCE_KERNEL || strstr(err.text, NAME), err.text);
 	}
@@ -174,7 +177,7 @@ static void test_apply(void **state)
 	assert_int_equal(root_sub(&folder.root, "source", &source, &err), 0);
 	assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
 	assert_int_equal(patches_load(&dir, &patches, &err), 0);
-	assert_int_equal(patches_choose(&patches, "535.261.03", FLAVOUR_OPEN, &tree, &err), 0);
+	assert_int_equal(patches_choose(&patches, "535.261.03", MODULE_TYPE_OPEN, &tree, &err), 0);
 	assert_int_equal(patches.count, 1);
 	assert_int_equal(strlen(patches.items[0].digest), DIGEST_HEX);
 	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, NULL, &err), 0);

@@ -10,13 +10,13 @@ struct row {
 	uint16_t device;    // 0 = 0x2330
 	const char *bound;  // driver of the first GPU
 	const char *loaded; // version in the kernel, NULL = none
-	enum flavour loaded_flavour;
+	enum module_type loaded_flavour;
 	const char *loaded_modules; // comma list with underscores
 	const char *package;        // version of the package at hand
 	const char *srcversion;     // of nvidia in the package; what is loaded has "S1"
 	const char *source;         // version of the source at hand
 	const char *request_driver;
-	enum flavour request_flavour;
+	enum module_type request_flavour;
 	bool is_compile_forbidden, is_sig_enforced;
 	const char *payload, *export_why, *payload_why_not; // as in struct at_hand
 	const char *holder;                                 // path held by a process
@@ -41,10 +41,10 @@ struct row {
 
 #define ALL "nvidia,nvidia_uvm,nvidia_modeset"
 #define FITS .package = "535.1", .srcversion = "S1"
-#define WITHOUT_MODESET                                                                                            \
-	.gpus = 2, .loaded = "535.1", .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = "nvidia,nvidia_uvm", FITS, \
+#define WITHOUT_MODESET                                                                                                \
+	.gpus = 2, .loaded = "535.1", .loaded_flavour = MODULE_TYPE_OPEN, .loaded_modules = "nvidia,nvidia_uvm", FITS, \
 	.failed = "nvidia-modeset"
-#define LOADED(version) .loaded = (version), .loaded_flavour = FLAVOUR_OPEN, .loaded_modules = ALL
+#define LOADED(version) .loaded = (version), .loaded_flavour = MODULE_TYPE_OPEN, .loaded_modules = ALL
 #define HAS(version) .gpus = 2, LOADED(version)
 
 static void make_facts(const struct row *row, struct facts *f)
@@ -81,7 +81,7 @@ static void make_resident(const struct row *row, struct existing_driver *r)
 				       .is_loaded = row->existing_driver != INSTALLED,
 				       .is_stale = row->existing_driver == STALE,
 				       .version = str_dup(row->existing_driver == INSTALLED ? "530.1" : row->loaded),
-				       .flavour = FLAVOUR_OPEN,
+				       .flavour = MODULE_TYPE_OPEN,
 				       .file = str_dup(row->existing_driver == STALE ? NULL :
 										       "lib/modules/6/nvidia.ko") };
 }
@@ -168,7 +168,7 @@ static void check_row(const struct row *row)
 				   .payload = row->payload,
 				   .export_why = row->export_why,
 				   .payload_why_not = row->payload_why_not,
-				   .source_flavours = row->source ? FLAVOUR_OPEN | FLAVOUR_PROPRIETARY : 0 };
+				   .source_flavours = row->source ? MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY : 0 };
 	int r = plan_make(&facts, &request, &at_hand, &holders, &plan, &err);
 	holders_done(&holders);
 	if (row->code) {

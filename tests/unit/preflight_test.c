@@ -5,8 +5,8 @@
 #include "tests/unit/tempdir.h"
 
 enum { V100 = 0x1db6, T4 = 0x1eb8, A100 = 0x20b2, A10 = 0x2236, H100 = 0x2330, L40 = 0x26b5, B200 = 0x2901 };
-#define OPEN FLAVOUR_OPEN
-#define PROP FLAVOUR_PROPRIETARY
+#define OPEN MODULE_TYPE_OPEN
+#define PROP MODULE_TYPE_PROPRIETARY
 enum { VGA = 0x030000, COMPUTE = 0x030200, SWITCH = 0x068000 };
 
 static const struct row {
@@ -14,7 +14,7 @@ static const struct row {
 	uint16_t gpus[2];
 	uint32_t class;
 	const char *driver;
-	enum flavour flavour;
+	enum module_type flavour;
 	const char *param; // NVreg_EnableGpuFirmware
 	const char *names; // file names, blank-separated; "" = none
 } rows[] = {
@@ -102,7 +102,7 @@ static void of_what_is_loaded_and_of_a_record(void **state)
 		auto_driver_state struct driver_state record = { .version = str_dup(version),
 								 .flavour = str_dup(table[i].flavour) };
 		auto_preflight_need struct preflight_need now = { 0 }, then = { 0 };
-		assert_true(flavour_parse(table[i].flavour, &loaded.flavour));
+		assert_true(module_type_parse(table[i].flavour, &loaded.flavour));
 		strv_add(&loaded.params, str_dup(table[i].shown));
 		driver_state_set_params(&record, "nvidia", table[i].given);
 		preflight_need_loaded(&gpus, &loaded, &now);

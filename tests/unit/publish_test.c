@@ -17,8 +17,9 @@ static struct facts facts_of(const char *loaded)
 			   .gpus = { .items = &gpu, .count = 1 } };
 	module = (struct loaded_module){ .name = name, .is_driver = true, .version = version, .taint = taint };
 	if (loaded)
-		f.loaded =
-			(struct modules){ .items = &module, .count = 1, .version = version, .flavour = FLAVOUR_OPEN };
+		f.loaded = (struct modules){
+			.items = &module, .count = 1, .version = version, .flavour = MODULE_TYPE_OPEN
+		};
 	return f;
 }
 

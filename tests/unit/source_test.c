@@ -99,9 +99,10 @@ static void expect_source(const struct folder *folder, const char *path, const c
 	struct err err;
 	expect(try(folder, path, NULL, &s) == 0, path);
 	assert_string_equal(s.version, "535.261.03");
-	assert_int_equal(s.flavours, (open ? FLAVOUR_OPEN : 0) | (proprietary ? FLAVOUR_PROPRIETARY : 0));
-	expect(open ? str_eq(source_dir(&s, FLAVOUR_OPEN), open) : !s.open, s.open);
-	expect(proprietary ? str_eq(source_dir(&s, FLAVOUR_PROPRIETARY), proprietary) : !s.proprietary, s.proprietary);
+	assert_int_equal(s.flavours, (open ? MODULE_TYPE_OPEN : 0) | (proprietary ? MODULE_TYPE_PROPRIETARY : 0));
+	expect(open ? str_eq(source_dir(&s, MODULE_TYPE_OPEN), open) : !s.open, s.open);
+	expect(proprietary ? str_eq(source_dir(&s, MODULE_TYPE_PROPRIETARY), proprietary) : !s.proprietary,
+	       s.proprietary);
 	assert_int_equal(source_digest(path, NULL, digest, &err), 0);
 	assert_string_equal(digest, s.digest);
 	auto_source struct source peek = { .root = ROOT_NONE };

@@ -37,13 +37,13 @@ static void of_the_flavour_that_is_loaded(void **state)
 		}
 		assert_int_equal(root_sub(&f.root, "payload", &payload, &err), 0);
 		assert_int_equal(root_sub(&f.root, "store", &store, &err), 0);
-		source_tree_key("aa", "6.1", FLAVOUR_OPEN, open);
-		source_tree_key("aa", "6.1", FLAVOUR_PROPRIETARY, proprietary);
+		source_tree_key("aa", "6.1", MODULE_TYPE_OPEN, open);
+		source_tree_key("aa", "6.1", MODULE_TYPE_PROPRIETARY, proprietary);
 		assert_string_not_equal(open, proprietary);
-		assert_int_equal(source_tree_make(&payload, "535.1", FLAVOUR_OPEN, &store, open, &err), 1);
-		assert_int_equal(source_tree_make(&payload, "535.1", FLAVOUR_PROPRIETARY, &store, proprietary, &err),
-				 1);
-		assert_int_equal(source_tree_make(&payload, "535.1", FLAVOUR_OPEN, &store, open, &err), 0);
+		assert_int_equal(source_tree_make(&payload, "535.1", MODULE_TYPE_OPEN, &store, open, &err), 1);
+		assert_int_equal(
+			source_tree_make(&payload, "535.1", MODULE_TYPE_PROPRIETARY, &store, proprietary, &err), 1);
+		assert_int_equal(source_tree_make(&payload, "535.1", MODULE_TYPE_OPEN, &store, open, &err), 0);
 		auto_str char *first = found_by_gdrcopy(&f, open), *second = found_by_gdrcopy(&f, proprietary);
 		assert_string_equal(first, "kernel-open");
 		assert_string_equal(second, "kernel");
@@ -65,8 +65,8 @@ static void of_one_flavour(void **state)
 	tempdir_write(&f, "payload/usr/src/nvidia-535.1/kernel/nvidia/nv-p2p.c", "x");
 	assert_int_equal(root_sub(&f.root, "payload", &payload, &err), 0);
 	assert_int_equal(root_sub(&f.root, "store", &store, &err), 0);
-	assert_int_equal(source_tree_make(&payload, "535.1", FLAVOUR_OPEN, &store, "a", &err), 1);
-	assert_int_equal(source_tree_make(&payload, "535.1", FLAVOUR_PROPRIETARY, &store, "b", &err), 1);
+	assert_int_equal(source_tree_make(&payload, "535.1", MODULE_TYPE_OPEN, &store, "a", &err), 1);
+	assert_int_equal(source_tree_make(&payload, "535.1", MODULE_TYPE_PROPRIETARY, &store, "b", &err), 1);
 	auto_str char *other = found_by_gdrcopy(&f, "a"), *one = found_by_gdrcopy(&f, "b");
 	assert_string_equal(other, "kernel");
 	assert_string_equal(one, "kernel");

@@ -86,7 +86,7 @@ static void check_row(const struct row *row)
 	strv_add(&modules, str_dup("nvidia"));
 	strv_add(&modules, str_dup("nvidia-uvm"));
 	if (row->request)
-		status_check_request(&status, &loaded, row->request, FLAVOUR_OPEN, &modules);
+		status_check_request(&status, &loaded, row->request, MODULE_TYPE_OPEN, &modules);
 	expect(status.is_ready == !row->failed, row->evidence);
 	int code = !row->failed ? 0 : str_eq(row->failed, "firmware") ? E_FIRMWARE : E_NOT_READY;
 	expect((status_error(&status, &err) < 0 ? err.code : 0) == code, row->evidence);

@@ -21,7 +21,7 @@ blob_of() { # LAYOUT config|layers: the file of the one package's configuration,
 # What decides the bytes of modules, beside their inputs, and the format that they are kept in.
 builder() {
   {
-    cat "$top"/kmod/{build/build,source/{flavour,patch,recipe,source},kernel_tree/{toolchain,tree}}.c "$top"/kmod/source/patches/*
+    cat "$top"/kmod/{build/build,source/{module_type,patch,recipe,source},kernel_tree/{toolchain,tree}}.c "$top"/kmod/source/patches/*
     grep 'FORMAT =' "$top/precompiled/package/package.c"
   } | sha256sum
 }

@@ -66,7 +66,7 @@ static bool is_target_loaded(const struct look *l, const struct target *t)
 	const struct modules *loaded = &l->facts.loaded;
 	const struct driver_state *record = l->record;
 	return str_eq(t->driver, loaded->version) &&
-	       (is_any_flavour(t->flavour) || str_eq(t->flavour, flavour_name(loaded->flavour))) &&
+	       (is_any_flavour(t->flavour) || str_eq(t->flavour, module_type_name(loaded->flavour))) &&
 	       (!t->package || (record && str_eq(t->package + strlen("sha256:"), record->digest))) && has_params(l, t);
 }
 
@@ -97,8 +97,8 @@ static void name_loaded_driver(const struct look *l, struct target *ret)
 	const struct modules *loaded = &l->facts.loaded;
 	*ret = (struct target){ .parameters = strv_join(&l->given, "\n") };
 	copy_word(ret->driver, sizeof(ret->driver), loaded->version);
-	if (loaded->flavour != FLAVOUR_AUTO)
-		copy_word(ret->flavour, sizeof(ret->flavour), flavour_name(loaded->flavour));
+	if (loaded->flavour != MODULE_TYPE_AUTO)
+		copy_word(ret->flavour, sizeof(ret->flavour), module_type_name(loaded->flavour));
 	target_name(ret);
 }
 

@@ -294,8 +294,8 @@ static int read_pool_target(const json_t *pool, const char *path, struct target 
 	if (!gpu_driver_branch(t->driver) || !is_version(t->driver))
 		return err_set(err, E_CONFIG, "%s.driver: '%s' is not a driver version, such as 570.86.15", its,
 			       t->driver);
-	enum flavour flavour;
-	if (*t->flavour && !flavour_parse(t->flavour, &flavour))
+	enum module_type flavour;
+	if (*t->flavour && !module_type_parse(t->flavour, &flavour))
 		return err_set(err, E_CONFIG, "%s.flavour: must be one of open, proprietary, auto", its);
 	if (t->package && (!str_starts(t->package, "sha256:") || !digest_is_hex(t->package + 7)))
 		return err_set(err, E_CONFIG, "%s.package: must be sha256: and 64 hex digits", its);

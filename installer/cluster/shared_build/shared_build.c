@@ -53,7 +53,7 @@ static char *share_key(const struct shared_build_request *w)
 		strv_add(&modules, str_dup(w->modules->items[i]));
 	strv_sort(&modules);
 	auto_str char *names = strv_join(&modules, ",");
-	return str_fmt("%s %s %s %s %s %s %s", w->source->version, flavour_name(w->flavour), w->release,
+	return str_fmt("%s %s %s %s %s %s %s", w->source->version, module_type_name(w->flavour), w->release,
 		       *w->build_id ? w->build_id : "-", w->arch, w->source->digest, names && *names ? names : "all");
 }
 

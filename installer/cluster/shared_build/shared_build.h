@@ -28,7 +28,7 @@ struct shared_build_request {   // borrowed, for as long as it is shared
 	struct acquire *acquire; // is asked for what others made
 	// What is to be made:
 	const struct source *source;
-	enum flavour flavour;
+	enum module_type flavour;
 	const char *release, *build_id, *arch;
 	const struct strv *modules;
 };

@@ -24,7 +24,7 @@ struct build_pair {
 	enum build_result result;
 	char *driver; // version; NULL = the source could not be opened
 	const char *source, *release;
-	enum flavour flavour;
+	enum module_type flavour;
 	char *tag, *digest; // NULL = there is no package
 	struct err err;     // the failure; .code 0 = see why
 	const char *why;    // why it was skipped
@@ -149,7 +149,7 @@ static int open_matrix_build(const struct build_values *v, struct matrix_build *
 	return output_layout(&l->output, &l->layout, err);
 }
 
-static void fill_compile_request(struct matrix_build *l, const struct matrix_kernel *k, enum flavour flavour,
+static void fill_compile_request(struct matrix_build *l, const struct matrix_kernel *k, enum module_type flavour,
 				 const struct headers_offer *offer, struct compile_request *ret)
 {
 	const struct job_values *j = &l->values->job;
@@ -298,7 +298,7 @@ static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel
 
 static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 {
-	static const enum flavour both[] = { FLAVOUR_OPEN, FLAVOUR_PROPRIETARY };
+	static const enum module_type both[] = { MODULE_TYPE_OPEN, MODULE_TYPE_PROPRIETARY };
 	unsigned flavours = d->flavours ? d->flavours : l->source.flavours;
 	for (size_t f = 0; f < ARRAY_SIZE(both); f++)
 		for (size_t k = 0; k < l->matrix.kernel_count; k++) {
@@ -309,8 +309,8 @@ static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 			struct build_pair *pair = &l->pairs.items[l->pairs.count++];
 			pair->source = d->source;
 			pair->release = l->matrix.kernels[k].release;
-			pair->flavour = flavours ? both[f] : FLAVOUR_AUTO;
-			log_info("%s for %s (%s)", d->source, pair->release, flavour_name(pair->flavour));
+			pair->flavour = flavours ? both[f] : MODULE_TYPE_AUTO;
+			log_info("%s for %s (%s)", d->source, pair->release, module_type_name(pair->flavour));
 			build_matrix_pair(l, &l->matrix.kernels[k], pair);
 			l->pairs.counts[pair->result]++;
 		}
@@ -337,7 +337,7 @@ static const char *failure_text(const struct build_pair *p)
 static json_t *pair_json(const struct build_pair *p)
 {
 	json_t *json = json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:f}", "source", json_text(p->source),
-				 "driver", json_text(p->driver), "flavour", flavour_name(p->flavour), "kernel",
+				 "driver", json_text(p->driver), "flavour", module_type_name(p->flavour), "kernel",
 				 p->release, "result", names[p->result], "tag", json_text(p->tag), "digest",
 				 json_text(p->digest), "why", json_text(p->why), "seconds", p->seconds);
 	auto_json json_t *failure = p->err.code ? show_failure_json(&p->err) : NULL;
@@ -366,9 +366,10 @@ static void show_pairs(const struct build_pairs *pairs, const char *output, bool
 	}
 	for (size_t i = 0; i < pairs->count; i++) {
 		const struct build_pair *p = &pairs->items[i];
-		strv_add(&rows, str_fmt("%s\t%s\t%s\t%s%s%s\t%.1f s\t%s", p->driver ? p->driver : p->source,
-					flavour_name(p->flavour), p->release, names[p->result], p->err.code ? " " : "",
-					p->err.code ? err_info(p->err.code)->name : "", p->seconds, failure_text(p)));
+		strv_add(&rows,
+			 str_fmt("%s\t%s\t%s\t%s%s%s\t%.1f s\t%s", p->driver ? p->driver : p->source,
+				 module_type_name(p->flavour), p->release, names[p->result], p->err.code ? " " : "",
+				 p->err.code ? err_info(p->err.code)->name : "", p->seconds, failure_text(p)));
 	}
 	show_table(&rows);
 	for (size_t i = 0; i < BUILD_RESULTS; i++)

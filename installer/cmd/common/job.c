@@ -122,10 +122,10 @@ int job_check_inputs(const struct job_values *values, struct err *err)
 	return 0;
 }
 
-int job_parse_flavour(const struct job_values *values, enum flavour *ret, struct err *err)
+int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err)
 {
-	*ret = FLAVOUR_AUTO;
-	if (values->flavour && !flavour_parse(values->flavour, ret))
+	*ret = MODULE_TYPE_AUTO;
+	if (values->flavour && !module_type_parse(values->flavour, ret))
 		return err_set(err, E_USAGE, "flavour: '%s' is none of auto, open, proprietary", values->flavour);
 	return 0;
 }

@@ -77,9 +77,9 @@ int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // 
 // What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
 int job_check_inputs(const struct job_values *values, struct err *err);
 int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
-int job_parse_flavour(const struct job_values *values, enum flavour *ret, struct err *err);   // E_USAGE
-int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err);           // E_USAGE; NULL: refuse
-int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);                      // E_USAGE; NULL: series
+int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err); // E_USAGE
+int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err);             // E_USAGE; NULL: refuse
+int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);                        // E_USAGE; NULL: series
 #define REUSE_HELP                                                                               \
 	"packages of other kernels whose symbol CRCs are proven equal: none, those of the same " \
 	"distribution and x.y series (default), any"

@@ -341,7 +341,7 @@ static void reload_missing_modules(const struct manager *m)
 	auto_status struct status status = { 0 };
 	struct err why;
 	v.driver = m->facts.loaded.version;
-	v.flavour = (char *)(uintptr_t)flavour_name(m->facts.loaded.flavour);
+	v.flavour = (char *)(uintptr_t)module_type_name(m->facts.loaded.flavour);
 	v.source = v.digest = v.origin.package = NULL;
 	v.is_retry = true;
 	if (job_open(&v, true, &job, &why) < 0 || job_apply(&job, &status, &why) < 0)
@@ -426,8 +426,8 @@ static const char *unload_why(const struct plan *p)
 
 static char *target_text(const struct job *j)
 {
-	return str_fmt("driver %s (%s) for kernel %s", j->session.plan.driver, flavour_name(j->session.plan.flavour),
-		       j->session.facts.host.release);
+	return str_fmt("driver %s (%s) for kernel %s", j->session.plan.driver,
+		       module_type_name(j->session.plan.flavour), j->session.facts.host.release);
 }
 
 // 1 = the driver must be unloaded, and the next one is in the store and fits; 0 = it stays.

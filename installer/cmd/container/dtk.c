@@ -176,7 +176,7 @@ static int compile_request_here(struct dtk_builder *t, struct err *err)
 		.output = open_output,
 		.output_ctx = t,
 	};
-	if (!flavour_parse(r->flavour, &request.flavour))
+	if (!module_type_parse(r->flavour, &request.flavour))
 		return err_set(err, E_CONFIG, "the request's flavour is '%s'", r->flavour);
 	if (r->patches && root_sub(&t->shared, "kmodsmith/patches", &patches, err) < 0)
 		return -1;
@@ -365,7 +365,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	if (v->patches && copy_digest(&j->patches, patches, err) < 0)
 		return -1;
 	*r = (struct dtk_request){ .driver = str_dup(j->session.plan.driver),
-				   .flavour = str_dup(flavour_name(j->session.plan.flavour)),
+				   .flavour = str_dup(module_type_name(j->session.plan.flavour)),
 				   .kernel = str_dup(j->session.facts.host.release),
 				   .source = last_name(s->source),
 				   .source_sha256 = str_dup(j->session.source.digest),

@@ -206,7 +206,7 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	if (job_apply(&job, &status, err) < 0)
 		return -1;
 	service_block(stop);
-	log_info("ready: driver %s, %s", job.session.plan.driver, flavour_name(job.session.plan.flavour));
+	log_info("ready: driver %s, %s", job.session.plan.driver, module_type_name(job.session.plan.flavour));
 	return 1;
 }
 

@@ -32,7 +32,7 @@ static void request_loaded_driver(struct job_values *v, const struct modules *lo
 	if (!str_eq(v->driver, loaded->version))
 		replace_value(&v->source, NULL);
 	replace_value(&v->driver, loaded->version);
-	replace_value(&v->flavour, loaded->flavour == FLAVOUR_AUTO ? NULL : flavour_name(loaded->flavour));
+	replace_value(&v->flavour, loaded->flavour == MODULE_TYPE_AUTO ? NULL : module_type_name(loaded->flavour));
 	replace_value(&v->digest, NULL);
 }
 

@@ -142,7 +142,7 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 	if (job_parse_flavour(j, &w->flavour, err) < 0 || job_parse_reuse(j->reuse, &w->reuse, err) < 0 ||
 	    job_parse_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
-	if (w->flavour == FLAVOUR_AUTO && str_eq(driver, o->facts.loaded.version))
+	if (w->flavour == MODULE_TYPE_AUTO && str_eq(driver, o->facts.loaded.version))
 		w->flavour = o->facts.loaded.flavour;
 	return 0;
 }

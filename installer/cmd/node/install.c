@@ -26,7 +26,7 @@ static json_t *plan_json(const struct job *j)
 				      json_pack("{s:s, s:o, s:o}", "step", plan_step_name(p->steps[i].kind), "subject",
 						json_text(p->steps[i].subject), "why", json_text(p->steps[i].why)));
 	return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "outcome", plan_outcome_name(p->outcome), "driver",
-			 json_text(p->driver), "flavour", flavour_name(p->flavour), "flavour_why",
+			 json_text(p->driver), "flavour", module_type_name(p->flavour), "flavour_why",
 			 json_text(p->flavour_why), "kernel", json_text(j->session.facts.host.release), "compatible",
 			 status_json_compatible(p->compatible), "steps", steps);
 }
@@ -39,7 +39,7 @@ static void show_plan(const struct job *j)
 		printf("NO_GPU: no NVIDIA function on this machine, nothing to do\n");
 		return;
 	}
-	printf("driver %s, %s (%s), kernel %s\n", p->driver, flavour_name(p->flavour), p->flavour_why,
+	printf("driver %s, %s (%s), kernel %s\n", p->driver, module_type_name(p->flavour), p->flavour_why,
 	       j->session.facts.host.release);
 	for (size_t i = 0; i < p->count; i++)
 		strv_add(&rows, str_fmt("%zu\t%s\t%s\t%s", i + 1, plan_step_name(p->steps[i].kind), p->steps[i].subject,
@@ -99,7 +99,7 @@ static int run_stage(struct values *v, struct err *err)
 		show_json(json);
 	} else if (job.session.plan.outcome != PLAN_NO_GPU) {
 		printf("%s %s is in the store; nothing was touched\n", job.session.plan.driver,
-		       flavour_name(job.session.plan.flavour));
+		       module_type_name(job.session.plan.flavour));
 	}
 	return 0;
 }

@@ -7,7 +7,7 @@
 enum { P100 = 0x15f8, P40 = 0x1b38, K80 = 0x102d, M60 = 0x13f2, V100 = 0x1db6, T4 = 0x1eb8, GTX1650 = 0x2182 };
 enum { A100 = 0x20b2, A10 = 0x2236, H100 = 0x2330, GH200 = 0x2342, L40 = 0x26b5, B200 = 0x2901, GB200 = 0x2941 };
 enum { RTX5090 = 0x2b85, B300 = 0x3182, FUTURE = 0x4000 };
-enum { OPEN = FLAVOUR_OPEN, PROP = FLAVOUR_PROPRIETARY, BOTH = OPEN | PROP, AUTO = FLAVOUR_AUTO };
+enum { OPEN = MODULE_TYPE_OPEN, PROP = MODULE_TYPE_PROPRIETARY, BOTH = OPEN | PROP, AUTO = MODULE_TYPE_AUTO };
 
 static const struct row {
 	uint16_t gpus[3];
@@ -71,7 +71,7 @@ static void check(const struct row *row)
 		gpus[g.count].device = row->gpus[g.count];
 		snprintf(gpus[g.count].address, sizeof(gpus[0].address), "0000:1%u:00.0", (unsigned)g.count & 3);
 	}
-	int r = gpu_support_choose(&g, row->version, (enum flavour)row->request, row->available, &choice, &err);
+	int r = gpu_support_choose(&g, row->version, (enum module_type)row->request, row->available, &choice, &err);
 	assert_int_equal(r < 0 ? err.code : (int)choice.flavour, row->expected);
 	assert_int_equal(choice.left.count, row->left);
 	const char *said = r < 0 ? err.text : choice.why;
@@ -100,8 +100,8 @@ static void what_is_not_ours_does_not_count(void **state)
 	struct gpus g = { gpus, ARRAY_SIZE(gpus) };
 	struct gpu_support_choice choice = { 0 };
 	struct err err;
-	assert_int_equal(gpu_support_choose(&g, "590.48.01", FLAVOUR_AUTO, BOTH, &choice, &err), 0);
-	assert_int_equal(choice.flavour, FLAVOUR_OPEN);
+	assert_int_equal(gpu_support_choose(&g, "590.48.01", MODULE_TYPE_AUTO, BOTH, &choice, &err), 0);
+	assert_int_equal(choice.flavour, MODULE_TYPE_OPEN);
 	gpu_support_choice_done(&choice);
 }
 
@@ -116,7 +116,7 @@ static void many_gpus_are_not_all_named(void **state)
 		gpus[i].device = B200;
 		snprintf(gpus[i].address, sizeof(gpus[i].address), "0000:10:00.0");
 	}
-	assert_int_equal(gpu_support_choose(&g, "535.261.03", FLAVOUR_AUTO, BOTH, &choice, &err), -1);
+	assert_int_equal(gpu_support_choose(&g, "535.261.03", MODULE_TYPE_AUTO, BOTH, &choice, &err), -1);
 	assert_non_null(strstr(err.text, "and 4 more"));
 }
 
@@ -151,14 +151,14 @@ static void no_driver_at_all(void **state)
 static void versions_and_names(void **state)
 {
 	(void)state;
-	enum flavour f;
+	enum module_type f;
 	assert_int_equal(gpu_driver_branch("535.261.03"), 535);
 	assert_int_equal(gpu_driver_branch("535"), 0);
 	assert_int_equal(gpu_driver_branch(""), 0);
 	assert_int_equal(gpu_driver_branch("x.1"), 0);
-	assert_true(flavour_parse("open", &f) && f == FLAVOUR_OPEN);
-	assert_true(flavour_parse("auto", &f) && f == FLAVOUR_AUTO);
-	assert_false(flavour_parse("Open", &f));
+	assert_true(module_type_parse("open", &f) && f == MODULE_TYPE_OPEN);
+	assert_true(module_type_parse("auto", &f) && f == MODULE_TYPE_AUTO);
+	assert_false(module_type_parse("Open", &f));
 	assert_string_equal(gpu_architecture(A100), "Ampere");
 	assert_string_equal(gpu_architecture(FUTURE), "unknown");
 }
