@@ -22,8 +22,10 @@ static const char *region_device(const char *region)
 	return NULL;
 }
 
+// The platform device of the firmware's framebuffer, if that lies in the memory of this GPU: its driver claims a part
+// of the GPU's BAR, which proc/iomem shows as a line nested under the GPU's. NULL = none.
 // Lines "    e0000000-e0ffffff : 0000:40:00.0", two blanks a level.
-const char *gpu_framebuffer(const char *iomem, const char *address)
+static const char *framebuffer_device(const char *iomem, const char *address)
 {
 	auto_strv struct strv lines = { 0 };
 	size_t depth = 0; // of the function, + 1; 0 = not below it
@@ -56,27 +58,24 @@ static char *bound_device(const struct root *kern, const struct strv *names, con
 	return NULL;
 }
 
-static bool has_framebuffer(const struct strv *names)
-{
-	for (size_t i = 0; i < names->count; i++)
-		if (strstr(names->items[i], "-framebuffer"))
-			return true;
-	return false;
-}
-
 // Fills framebuffer of each GPU. If nothing can be read, there is none.
 static void find_framebuffers(const struct root *kern, struct gpus *g)
 {
 	struct err err;
+	size_t some = 0;
 	auto_strv struct strv names = { 0 };
 	auto_str char *iomem = NULL;
-	if (!g->count || root_list(kern, platform_devices, &names, &err) <= 0 || !has_framebuffer(&names) ||
-	    root_read(kern, "proc/iomem", &iomem, NULL, &err) <= 0)
+	if (!g->count || root_list(kern, platform_devices, &names, &err) <= 0)
+		return;
+	while (some < names.count && !strstr(names.items[some], "-framebuffer"))
+		some++;
+	if (some == names.count || root_read(kern, "proc/iomem", &iomem, NULL, &err) <= 0)
 		return;
 	for (size_t i = 0; i < g->count; i++) {
-		const char *device = gpu_is_ours(&g->items[i]) ? gpu_framebuffer(iomem, g->items[i].address) : NULL;
+		struct gpu *gpu = &g->items[i];
+		const char *device = gpu_is_ours(gpu) ? framebuffer_device(iomem, gpu->address) : NULL;
 		if (device)
-			g->items[i].framebuffer = bound_device(kern, &names, device);
+			gpu->framebuffer = bound_device(kern, &names, device);
 	}
 }
 
@@ -89,41 +88,30 @@ static bool read_pci_attribute(const struct root *kern, const char *address, con
 	return root_line(kern, path, &text, &err) > 0 && str_u64(text, 0, ret);
 }
 
-static uint16_t read_pci_id(const struct root *kern, const char *address, const char *name)
-{
-	uint64_t value = 0;
-	read_pci_attribute(kern, address, name, &value);
-	return (uint16_t)value;
-}
-
-static char *bound_driver(const struct root *kern, const char *address)
-{
-	struct err err;
-	auto_str char *path = str_fmt("%s/%s/driver", devices, address), *target = NULL;
-	if (root_readlink(kern, path, &target, &err) <= 0)
-		return NULL;
-	const char *slash = strrchr(target, '/');
-	return str_dup(slash ? slash + 1 : target);
-}
-
 static bool read_gpu(const struct root *kern, const char *address, struct gpu *ret)
 {
 	enum { NVIDIA = 0x10de };
-	uint64_t vendor, class;
+	struct err err;
+	uint64_t vendor, class, device = 0;
 	if (strlen(address) >= sizeof(ret->address) || !read_pci_attribute(kern, address, "vendor", &vendor) ||
 	    vendor != NVIDIA || !read_pci_attribute(kern, address, "class", &class))
 		return false;
 	bool is_display = class >> 8 == 0x0300 || class >> 8 == 0x0302, is_switch = class >> 8 == 0x0680;
 	if (!is_display && !is_switch)
 		return false;
+	read_pci_attribute(kern, address, "device", &device);
 	auto_str char *physfn = str_fmt("%s/%s/physfn", devices, address);
+	auto_str char *driver = str_fmt("%s/%s/driver", devices, address), *target = NULL;
 	*ret = (struct gpu){
 		.kind = is_display ? GPU_DISPLAY : GPU_SWITCH,
 		.class = (uint32_t) class,
-		.device = read_pci_id(kern, address, "device"),
-		.driver = bound_driver(kern, address),
+		.device = (uint16_t)device,
 		.is_vf = root_exists(kern, physfn),
 	};
+	if (root_readlink(kern, driver, &target, &err) > 0) {
+		const char *slash = strrchr(target, '/');
+		ret->driver = str_dup(slash ? slash + 1 : target);
+	}
 	memcpy(ret->address, address, strlen(address) + 1);
 	return true;
 }
@@ -165,25 +153,20 @@ void gpus_done(struct gpus *g)
 	*g = (struct gpus){ 0 };
 }
 
-// nova_core registers its PCI driver as "NovaCore".
-static bool is_kernel_driver(const char *name)
-{
-	static const char *const names[] = { "nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb" };
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		if (str_eq(name, names[i]))
-			return true;
-	return false;
-}
-
 enum gpu_owner gpu_owner(const struct gpu *gpu)
 {
+	// nova_core registers its PCI driver as "NovaCore".
+	static const char *const of_the_kernel[] = { "nouveau", "nova_core", "nova-core", "NovaCore", "nvidiafb" };
 	if (!gpu->driver)
 		return GPU_FREE;
 	if (str_eq(gpu->driver, "nvidia") || str_eq(gpu->driver, "nvidia-nvswitch"))
 		return GPU_NVIDIA;
 	if (strstr(gpu->driver, "vfio"))
 		return GPU_VFIO;
-	return is_kernel_driver(gpu->driver) ? GPU_KERNEL : GPU_FOREIGN;
+	for (size_t i = 0; i < ARRAY_SIZE(of_the_kernel); i++)
+		if (str_eq(gpu->driver, of_the_kernel[i]))
+			return GPU_KERNEL;
+	return GPU_FOREIGN;
 }
 
 bool gpu_is_ours(const struct gpu *gpu)
@@ -199,23 +182,18 @@ size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind)
 	return count;
 }
 
-// The driver's name for modprobe.
-static const char *driver_module(const char *driver)
-{
-	return str_starts(driver, "nova") || str_starts(driver, "Nova") ? "nova_core" : driver;
-}
-
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err)
 {
 	for (size_t i = 0; i < g->count; i++) {
 		const struct gpu *gpu = &g->items[i];
 		enum gpu_owner owner = gpu_owner(gpu);
-		if (!gpu->is_vf && (owner == GPU_FOREIGN || (owner == GPU_KERNEL && !is_released)))
-			return err_set(
-				err, E_BOUND,
-				"%s 10de:%04x is bound to %s; put 'blacklist %s' into a file in /etc/modprobe.d, "
-				"rebuild the initramfs and reboot",
-				gpu->address, gpu->device, gpu->driver, driver_module(gpu->driver));
+		if (gpu->is_vf || (owner != GPU_FOREIGN && (owner != GPU_KERNEL || is_released)))
+			continue;
+		bool is_nova = str_starts(gpu->driver, "nova") || str_starts(gpu->driver, "Nova");
+		return err_set(err, E_BOUND,
+			       "%s 10de:%04x is bound to %s; put 'blacklist %s' into a file in /etc/modprobe.d, "
+			       "rebuild the initramfs and reboot",
+			       gpu->address, gpu->device, gpu->driver, is_nova ? "nova_core" : gpu->driver);
 	}
 	return 0;
 }

@@ -42,8 +42,3 @@ size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of
 // E_BOUND with the address, the driver and the modprobe.d line when a foreign driver is bound to a function or,
 // unless is_released, one of the kernel's own; else 0.
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);
-
-// The platform device of the firmware's framebuffer, if that lies in the memory of this GPU: its driver claims a
-// part of the GPU's BAR, which proc/iomem shows as a line nested under the GPU's. One of "simple-framebuffer",
-// "efi-framebuffer", "vesa-framebuffer", by the names that drivers give to their regions; NULL = none. Pure.
-const char *gpu_framebuffer(const char *iomem, const char *address);

@@ -270,8 +270,21 @@ static void framebuffers(void **state)
 		{ "a : 0000:40:00.0\n  b : nvidia\nc : 0000:40:00.0\n  d : BOOTFB\n", "simple-framebuffer" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		const char *got = gpu_framebuffer(rows[i].iomem, "0000:40:00.0");
-		expect(rows[i].want ? str_eq(got, rows[i].want) : !got, rows[i].iomem);
+		static const char *const names[] = { "efi-framebuffer", "simple-framebuffer", "vesa-framebuffer" };
+		auto_folder struct folder t;
+		struct err err;
+		auto_gpus struct gpus gpus = { 0 };
+		folder_make(&t);
+		make_machine(&t, "nouveau");
+		tempdir_write(&t, "proc/iomem", rows[i].iomem);
+		for (size_t n = 0; n < ARRAY_SIZE(names); n++) {
+			auto_str char *driver = str_fmt("sys/bus/platform/devices/%s.0/driver", names[n]);
+			tempdir_write(&t, driver, "");
+		}
+		assert_int_equal(gpus_read(&t.root, &gpus, &err), 1);
+		auto_str char *want = rows[i].want ? str_fmt("%s.0", rows[i].want) : NULL;
+		const char *got = gpus.items[0].framebuffer;
+		expect(want ? str_eq(got, want) : !got, rows[i].iomem);
 	}
 }
 
