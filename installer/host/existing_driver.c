@@ -61,18 +61,13 @@ static bool is_module_noted(const struct root *host, const char *boot_id, const 
 	       (m->srcversion ? str_eq(json_string_value(srcversion), m->srcversion) : json_is_null(srcversion));
 }
 
-static json_t *noted_modules(json_t *note)
-{
-	json_t *modules = json_object_get(note, "modules");
-	return json_is_object(modules) ? json_incref(modules) : json_object();
-}
-
 int existing_driver_note(const struct root *host, const struct root *kern, const char *boot_id,
 			 const struct strv *modules, const char *made_for, struct err *err)
 {
 	auto_json json_t *old = NULL, *note = NULL;
 	read_loaded_note(host, boot_id, &old);
-	auto_json json_t *list = noted_modules(old);
+	json_t *noted = json_object_get(old, "modules");
+	auto_json json_t *list = json_is_object(noted) ? json_incref(noted) : json_object();
 	for (size_t i = 0; i < modules->count; i++) {
 		struct err ignored;
 		auto_str char *name = module_canonical(modules->items[i]), *srcversion = NULL,
@@ -119,60 +114,42 @@ static bool is_driver_idle(const struct modules *l)
 	return true;
 }
 
-// If the file cannot be read, the version stays unknown.
-static void read_module_file(const struct root *host, const char *path, struct module *ret)
-{
-	struct err ignored;
-	auto_fd int fd = root_open(host, path, O_RDONLY, &ignored);
-	if (fd >= 0)
-		module_read(fd, path, ret, &ignored);
-}
-
-// The open modules are "Dual MIT/GPL", the others "NVIDIA".
-static enum module_type module_flavour(const struct module *m)
-{
-	return !m->license ? MODULE_TYPE_AUTO : module_is_gpl(m) ? MODULE_TYPE_OPEN : MODULE_TYPE_PROPRIETARY;
-}
-
-static void inspect_loaded(const struct modules *l, const struct loaded_module *m, struct existing_driver *r)
-{
-	*r = (struct existing_driver){ .is_foreign = true,
-				       .is_loaded = true,
-				       .is_stale = !m->file && is_driver_idle(l),
-				       .version = str_dup(l->version ? l->version : m->version),
-				       .flavour = l->flavour,
-				       .file = str_dup(m->file) };
-}
-
-static int inspect_installed(const struct root *host, const struct host *facts, const struct store *store,
-			     const struct strv *blacklist, struct existing_driver *r, struct err *err)
-{
-	auto_module struct module module = MODULE_NONE;
-	auto_str char *file = NULL;
-	int found = modules_host_file(host, facts->release, "nvidia", &file, err);
-	if (found <= 0 || strv_has(blacklist, "nvidia"))
-		return found < 0 ? -1 : 0;
-	read_module_file(host, file, &module);
-	enum module_type flavour = module_flavour(&module);
-	int ours = is_module_stored(store, facts, module.srcversion, module.version, flavour, err);
-	if (ours == 0)
-		*r = (struct existing_driver){
-			.is_foreign = true, .version = str_dup(module.version), .flavour = flavour, .file = TAKE(file)
-		};
-	return ours < 0 ? -1 : 0;
-}
-
 int existing_driver_read(const struct root *host, const struct host *facts, const struct modules *loaded,
 			 const struct store *store, const struct strv *blacklist, struct existing_driver *ret,
 			 struct err *err)
 {
 	const struct loaded_module *m = core_module(loaded);
-	if (!m)
-		return inspect_installed(host, facts, store, blacklist, ret, err);
-	if (is_module_noted(host, facts->boot_id, m))
+	if (m && is_module_noted(host, facts->boot_id, m))
 		return 0;
-	int ours = is_module_stored(store, facts, m->srcversion, loaded->version, loaded->flavour, err);
+	if (m) {
+		int ours = is_module_stored(store, facts, m->srcversion, loaded->version, loaded->flavour, err);
+		if (ours == 0)
+			*ret = (struct existing_driver){ .is_foreign = true,
+							 .is_loaded = true,
+							 .is_stale = !m->file && is_driver_idle(loaded),
+							 .version = str_dup(loaded->version ? loaded->version :
+											      m->version),
+							 .flavour = loaded->flavour,
+							 .file = str_dup(m->file) };
+		return ours < 0 ? -1 : 0;
+	}
+	struct err unread;
+	auto_module struct module module = MODULE_NONE;
+	auto_str char *file = NULL;
+	int found = modules_host_file(host, facts->release, "nvidia", &file, err);
+	if (found <= 0 || strv_has(blacklist, "nvidia"))
+		return found < 0 ? -1 : 0;
+	auto_fd int fd = root_open(host, file, O_RDONLY, &unread);
+	if (fd >= 0) // else the version stays unknown
+		module_read(fd, file, &module, &unread);
+	// The open modules are "Dual MIT/GPL", the others "NVIDIA".
+	enum module_type flavour = !module.license        ? MODULE_TYPE_AUTO :
+				   module_is_gpl(&module) ? MODULE_TYPE_OPEN :
+							    MODULE_TYPE_PROPRIETARY;
+	int ours = is_module_stored(store, facts, module.srcversion, module.version, flavour, err);
 	if (ours == 0)
-		inspect_loaded(loaded, m, ret);
+		*ret = (struct existing_driver){
+			.is_foreign = true, .version = str_dup(module.version), .flavour = flavour, .file = TAKE(file)
+		};
 	return ours < 0 ? -1 : 0;
 }

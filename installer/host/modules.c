@@ -48,11 +48,6 @@ static char *read_module_attribute(const struct root *kern, const char *module, 
 	return text;
 }
 
-static enum loaded_state parse_loaded_state(const char *text)
-{
-	return str_eq(text, "coming") ? LOADED_COMING : str_eq(text, "going") ? LOADED_GOING : LOADED_LIVE;
-}
-
 static void read_sysfs_params(const struct root *kern, struct loaded_module *m)
 {
 	struct err err;
@@ -103,36 +98,30 @@ int modules_host_file(const struct root *host, const char *release, const char *
 	return *ret != NULL;
 }
 
-// 1 = loaded, 0 = not (a built-in module or one that only has parameters in sysfs has no initstate).
-static bool read_loaded_module(const struct root *kern, const char *name, bool is_driver, struct loaded_module *ret)
+// A built-in module, or one that only has parameters in sysfs, has no initstate and does not count.
+static void add_loaded_module(struct modules *l, const struct root *kern, const char *name, bool is_driver)
 {
-	auto_str char *state = read_module_attribute(kern, name, "initstate");
-	if (!state)
-		return false;
 	struct err err;
 	uint64_t refcount = 0;
+	auto_str char *state = modules_find(l, name) ? NULL : read_module_attribute(kern, name, "initstate");
+	if (!state)
+		return;
 	auto_str char *count = read_module_attribute(kern, name, "refcnt");
 	auto_str char *holders = str_fmt("sys/module/%s/holders", name);
 	str_u64(count, 10, &refcount);
-	*ret = (struct loaded_module){
+	struct loaded_module m = {
 		.name = str_dup(name),
 		.is_driver = is_driver,
-		.state = parse_loaded_state(state),
+		.state = str_eq(state, "coming") ? LOADED_COMING :
+			 str_eq(state, "going")  ? LOADED_GOING :
+						   LOADED_LIVE,
 		.version = read_module_attribute(kern, name, "version"),
 		.srcversion = read_module_attribute(kern, name, "srcversion"),
 		.refcount = (unsigned)refcount,
 		.taint = read_module_attribute(kern, name, "taint"),
 	};
-	root_list(kern, holders, &ret->holders, &err);
-	read_sysfs_params(kern, ret);
-	return true;
-}
-
-static void add_loaded_module(struct modules *l, const struct root *kern, const char *name, bool is_driver)
-{
-	struct loaded_module m;
-	if (modules_find(l, name) || !read_loaded_module(kern, name, is_driver, &m))
-		return;
+	root_list(kern, holders, &m.holders, &err);
+	read_sysfs_params(kern, &m);
 	l->items = mem_grow(l->items, l->count + 1, sizeof(*l->items));
 	l->items[l->count++] = m;
 }
@@ -210,21 +199,18 @@ int modules_read(const struct root *host, const struct root *kern, const char *r
 	return l.count > 0;
 }
 
-static void loaded_module_done(struct loaded_module *m)
-{
-	free(m->name);
-	free(m->version);
-	free(m->srcversion);
-	free(m->taint);
-	free(m->file);
-	strv_done(&m->holders);
-	strv_done(&m->params);
-}
-
 void modules_done(struct modules *l)
 {
-	for (size_t i = 0; i < l->count; i++)
-		loaded_module_done(&l->items[i]);
+	for (size_t i = 0; i < l->count; i++) {
+		struct loaded_module *m = &l->items[i];
+		free(m->name);
+		free(m->version);
+		free(m->srcversion);
+		free(m->taint);
+		free(m->file);
+		strv_done(&m->holders);
+		strv_done(&m->params);
+	}
 	free(l->items);
 	free(l->version);
 	strv_done(&l->params);
