@@ -7,8 +7,6 @@
 // systemd writes the dashes of a pod's uid as underscores; a static pod's uid is a hash of 32 digits without any.
 #include "host/cgroup.h"
 
-#include "kmod/build/jobs.h"
-
 #include <ctype.h>
 
 enum { ID_LEN = 64, UUID_LEN = 36, HASH_LEN = 32 };
@@ -77,14 +75,4 @@ void cgroup_owner(const char *text, char **ret_runtime, char **ret_container, ch
 			*ret_runtime = str_dup(runtime);
 		return;
 	}
-}
-
-int cgroup_limits(const struct root *kern, unsigned *ret_cpu_milli, uint64_t *ret_memory, struct err *err)
-{
-	struct jobs_facts f = { 0 };
-	if (jobs_limits(kern, &f, err) < 0)
-		return -1;
-	*ret_cpu_milli = f.cpu_period_us ? (unsigned)(f.cpu_quota_us * 1000 / f.cpu_period_us) : 0;
-	*ret_memory = f.memory_max_bytes;
-	return 0;
 }

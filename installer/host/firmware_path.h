@@ -15,10 +15,9 @@ struct firmware_path {
 	bool is_sure;          // endings come from the kernel's configuration, not a guess
 };
 
+// host NULL: without the kernel's configuration, so uncompressed files only.
 int firmware_path(const struct root *host, const struct root *kern, const char *release, struct firmware_path *ret,
 		  struct err *err);
-// The same without the kernel's configuration: uncompressed files only.
-int firmware_path_plain(const struct root *kern, const char *release, struct firmware_path *ret, struct err *err);
 void firmware_path_done(struct firmware_path *s);
 #define auto_firmware_path __attribute__((cleanup(firmware_path_done)))
 

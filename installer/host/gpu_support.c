@@ -2,7 +2,7 @@
 // The table below is the whole knowledge of GPUs. Sources:
 //   device ids           pci.ids (chip names GK, GM, GP, GV, TU, GA, GH, AD) and, for Blackwell, the list of supported
 //                        GPUs in the README of NVIDIA's open-gpu-kernel-modules
-//   superchips           detect-self-hosted.h in the same place: 2340-237f, 2940-297f, 31c0-31ff; open only
+//   superchips           detect-self-hosted.h in the same place, as in module_params.c; open only
 //   GSP from Turing on   NVIDIA driver installation guide, "Kernel Modules": open modules start with branch 515, serve
 //                        Turing and newer only, are the default from 560 on, and are required by Blackwell
 //   GSP firmware files   nv-firmware.h of the open modules: the chips TU10X, TU11X and GA100 have gsp_tu10x.bin, all
@@ -64,27 +64,12 @@ static const struct generation *find_generation(uint16_t device)
 	return &unknown;
 }
 
-bool gpu_is_superchip(uint16_t device)
-{
-	static const uint16_t ranges[][2] = { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31c0, 0x31ff } };
-	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
-		if (device >= ranges[i][0] && device <= ranges[i][1])
-			return true;
-	return false;
-}
-
-// The flavours of this branch that can serve a GPU.
-static unsigned gpu_flavours(const struct gpu *gpu, unsigned branch)
+unsigned gpu_support_flavours(const struct gpu *gpu, unsigned branch)
 {
 	const struct generation *g = find_generation(gpu->device);
 	if (branch < g->first_branch || (g->last_branch && branch > g->last_branch))
 		return 0;
 	return branch < OPEN_FIRST_BRANCH ? g->flavours & ~(unsigned)MODULE_TYPE_OPEN : g->flavours;
-}
-
-unsigned gpu_support_flavours(const struct gpu *gpu, const char *driver_version)
-{
-	return gpu_flavours(gpu, gpu_driver_branch(driver_version));
 }
 
 const char *gpu_gsp_firmware(uint16_t device, unsigned branch)
@@ -159,7 +144,7 @@ static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, 
 		const struct gpu *gpu = &gpus->items[i];
 		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu))
 			continue;
-		unsigned flavours = gpu_flavours(gpu, branch);
+		unsigned flavours = gpu_support_flavours(gpu, branch);
 		t.all &= flavours;
 		t.raw |= flavours;
 		t.served += (flavours & available) != 0;
@@ -200,7 +185,7 @@ static int choose_requested(const struct gpus *gpus, const struct coverage *t, c
 	struct gpu_support_choice choice = { .flavour = request };
 	for (size_t i = 0; i < gpus->count; i++)
 		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
-		    !(gpu_flavours(&gpus->items[i], branch) & request))
+		    !(gpu_support_flavours(&gpus->items[i], branch) & request))
 			strv_add(&choice.left, str_dup(gpus->items[i].address));
 	if (t->count && choice.left.count == t->count) {
 		gpu_support_choice_done(&choice);

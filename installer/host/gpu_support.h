@@ -11,16 +11,13 @@
 // Architecture of a GPU device id: "Turing", ...; "unknown" for an id in no known range.
 const char *gpu_architecture(uint16_t device);
 
-// A GPU that shares its memory with the processor beside it: Grace Hopper and its successors.
-bool gpu_is_superchip(uint16_t device);
-
 // The branch of a driver version: 535 of "535.261.03"; 0 = not a version.
 unsigned gpu_driver_branch(const char *driver_version);
 
 // The firmware file of this GPU's System Processor in a branch: "gsp_ga10x.bin"; NULL = it has no such processor.
 const char *gpu_gsp_firmware(uint16_t device, unsigned branch);
-// The module types of a driver version that support a GPU, as a set.
-unsigned gpu_support_flavours(const struct gpu *gpu, const char *driver_version);
+// The module types of a driver branch that support a GPU, as a set.
+unsigned gpu_support_flavours(const struct gpu *gpu, unsigned branch);
 
 // E_MIXED_GPUS: no driver version supports every GPU here with one module type. 0 without GPUs.
 int gpu_support_check(const struct gpus *gpus, struct err *err);

@@ -2,7 +2,7 @@
 #include "host/kernel.h"
 
 #include "base/archive/archive.h"
-#include "host/cgroup.h"
+#include "kmod/build/jobs.h"
 
 #include <ctype.h>
 #include <elf.h>
@@ -15,16 +15,6 @@ enum { CONFIG_MAX = 16 << 20 };
 
 static const char secure_boot_var[] =
 	"sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"; // EFI_GLOBAL_VARIABLE, UEFI 3.3
-
-static uint64_t read_uint_file(const struct root *root, const char *path)
-{
-	struct err err;
-	auto_str char *text = NULL;
-	uint64_t value = 0;
-	if (root_line(root, path, &text, &err) > 0)
-		str_u64(text, 10, &value);
-	return value;
-}
 
 static char *read_text_line(const struct root *root, const char *path)
 {
@@ -43,25 +33,19 @@ static int require_line(const struct root *root, const char *path, char **ret, s
 	return err_set(err, ENOENT, "cannot identify the running kernel: '%s' does not exist", full);
 }
 
-static char *elf_arch(const struct root *host)
+static char *read_arch(const struct root *host, const struct root *kern)
 {
 	struct err err;
 	Elf64_Ehdr head;
-	auto_fd int fd = root_open(host, "bin/sh", O_RDONLY, &err);
-	if (fd < 0 || read(fd, &head, sizeof(head)) != sizeof(head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
-		return NULL;
-	return head.e_machine == EM_X86_64  ? str_dup("x86_64") :
-	       head.e_machine == EM_AARCH64 ? str_dup("aarch64") :
-					      NULL;
-}
-
-static char *read_arch(const struct root *host, const struct root *kern)
-{
-	char *name = read_text_line(kern, "proc/sys/kernel/arch");
-	if (!name)
-		name = elf_arch(host);
 	struct utsname u;
-	return name || uname(&u) < 0 ? name : str_dup(u.machine);
+	char *name = read_text_line(kern, "proc/sys/kernel/arch");
+	if (name)
+		return name;
+	auto_fd int fd = root_open(host, "bin/sh", O_RDONLY, &err);
+	if (fd >= 0 && read(fd, &head, sizeof(head)) == sizeof(head) && memcmp(head.e_ident, ELFMAG, SELFMAG) == 0 &&
+	    (head.e_machine == EM_X86_64 || head.e_machine == EM_AARCH64))
+		return str_dup(head.e_machine == EM_X86_64 ? "x86_64" : "aarch64");
+	return uname(&u) < 0 ? NULL : str_dup(u.machine);
 }
 
 static char *os_release_value(const char *text, const char *key)
@@ -122,14 +106,6 @@ static enum host_lockdown read_lockdown(const struct root *kern)
 						   LOCKDOWN_NONE;
 }
 
-static void read_signing(struct host *h, const struct root *kern)
-{
-	auto_str char *enforced = read_text_line(kern, "sys/module/module/parameters/sig_enforce");
-	h->is_sig_enforced = str_eq(enforced, "Y") || str_eq(enforced, "1");
-	h->secure_boot = read_secure_boot(kern);
-	h->lockdown = read_lockdown(kern);
-}
-
 static bool is_compiler(const char *name)
 {
 	size_t len = strlen(name);
@@ -137,16 +113,6 @@ static bool is_compiler(const char *name)
 		len--;
 	auto_str char *base = str_ndup(name, len && name[len] && name[len - 1] == '-' ? len - 1 : strlen(name));
 	return str_eq(base, "gcc") || str_eq(base, "clang") || str_ends(base, "-linux-gnu-gcc");
-}
-
-static void read_host_compilers(struct host *h, const struct root *host)
-{
-	struct err err;
-	auto_strv struct strv names = { 0 };
-	root_list(host, "usr/bin", &names, &err);
-	for (size_t i = 0; i < names.count; i++)
-		if (is_compiler(names.items[i]))
-			strv_add(&h->compilers, str_dup(names.items[i]));
 }
 
 // Members of a list such as "0-3,8".
@@ -179,33 +145,51 @@ static unsigned count_processors(const struct root *kern)
 	return count ? count : 1;
 }
 
-static uint64_t read_memory_total(const struct root *kern)
+static char *find_headers(const struct root *host, const char *release)
 {
-	struct err err;
-	unsigned long long kib = 0;
-	auto_str char *text = NULL;
-	if (root_read(kern, "proc/meminfo", &text, NULL, &err) > 0 && sscanf(text, "MemTotal: %llu kB", &kib) != 1)
-		kib = 0;
-	return kib * 1024;
+	static const char *const before[] = { "lib/modules/", "usr/src/linux-headers-", "usr/src/kernels/" };
+	for (size_t i = 0; i < ARRAY_SIZE(before); i++) {
+		auto_str char *tree = str_fmt("%s%s%s", before[i], release, i == 0 ? "/build" : "");
+		auto_str char *makefile = str_fmt("%s/Makefile", tree);
+		auto_str char *autoconf = str_fmt("%s/include/generated/autoconf.h", tree);
+		if (root_exists(host, makefile) && root_exists(host, autoconf))
+			return TAKE(tree);
+	}
+	return NULL;
 }
 
 int host_read(const struct root *host, const struct root *kern, struct host *ret, struct err *err)
 {
 	auto_host struct host h = { 0 };
+	struct jobs_facts limits = { 0 };
+	struct err ignored;
+	unsigned long long kib;
 	if (require_line(kern, "proc/sys/kernel/osrelease", &h.release, err) < 0 ||
-	    require_line(kern, "proc/version", &h.banner, err) < 0 ||
-	    cgroup_limits(kern, &h.cpu_max_milli, &h.memory_max_bytes, err) < 0)
+	    require_line(kern, "proc/version", &h.banner, err) < 0 || jobs_limits(kern, &limits, err) < 0)
 		return -1;
+	h.cpu_max_milli = limits.cpu_period_us ? (unsigned)(limits.cpu_quota_us * 1000 / limits.cpu_period_us) : 0;
+	h.memory_max_bytes = limits.memory_max_bytes;
 	digest_data(h.banner, strlen(h.banner), h.build_id);
 	h.arch = read_arch(host, kern);
 	h.boot_id = read_text_line(kern, "proc/sys/kernel/random/boot_id");
-	h.taint = read_uint_file(kern, "proc/sys/kernel/tainted");
+	auto_str char *taint = read_text_line(kern, "proc/sys/kernel/tainted");
+	str_u64(taint, 10, &h.taint);
 	read_distro(&h, host);
-	read_signing(&h, kern);
-	h.headers = host_headers(host, h.release);
-	read_host_compilers(&h, host);
+	auto_str char *enforced = read_text_line(kern, "sys/module/module/parameters/sig_enforce");
+	h.is_sig_enforced = str_eq(enforced, "Y") || str_eq(enforced, "1");
+	h.secure_boot = read_secure_boot(kern);
+	h.lockdown = read_lockdown(kern);
+	h.headers = find_headers(host, h.release);
+	auto_strv struct strv programs = { 0 };
+	root_list(host, "usr/bin", &programs, &ignored);
+	for (size_t i = 0; i < programs.count; i++)
+		if (is_compiler(programs.items[i]))
+			strv_add(&h.compilers, str_dup(programs.items[i]));
 	h.nproc = count_processors(kern);
-	h.memory_total_bytes = read_memory_total(kern);
+	auto_str char *meminfo = NULL;
+	if (root_read(kern, "proc/meminfo", &meminfo, NULL, &ignored) > 0 &&
+	    sscanf(meminfo, "MemTotal: %llu kB", &kib) == 1)
+		h.memory_total_bytes = kib * 1024;
 	*ret = h;
 	h = (struct host){ 0 };
 	return 0;
@@ -226,27 +210,17 @@ void host_done(struct host *h)
 	*h = (struct host){ 0 };
 }
 
-static int read_running_config(const struct root *kern, const char *release, char **ret, struct err *err)
-{
-	auto_str char *running = read_text_line(kern, "proc/sys/kernel/osrelease"), *packed = NULL;
-	size_t len, text_len;
-	if (!str_eq(running, release))
-		return 0;
-	int r = root_read(kern, "proc/config.gz", &packed, &len, err);
-	if (r <= 0)
-		return r;
-	return archive_inflate(packed, len, CONFIG_MAX, ret, &text_len, err) < 0 ?
-		       err_wrap(err, "read proc/config.gz") :
-		       1;
-}
-
 int host_read_config(const struct root *host, const struct root *kern, const char *release, char **ret,
 		     char **ret_source, struct err *err)
 {
 	static const char *const forms[] = { "boot/config-%s", "lib/modules/%s/config",
 					     "lib/modules/%s/build/.config" };
-	auto_str char *path = str_dup("proc/config.gz"), *text = NULL;
-	int r = read_running_config(kern, release, &text, err);
+	auto_str char *running = read_text_line(kern, "proc/sys/kernel/osrelease"), *packed = NULL, *text = NULL;
+	auto_str char *path = str_dup("proc/config.gz");
+	size_t len, text_len;
+	int r = str_eq(running, release) ? root_read(kern, path, &packed, &len, err) : 0;
+	if (r > 0 && archive_inflate(packed, len, CONFIG_MAX, &text, &text_len, err) < 0)
+		return err_wrap(err, "read proc/config.gz");
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(forms); i++) {
 		const char *mark = strstr(forms[i], "%s");
 		free(path);
@@ -261,12 +235,7 @@ int host_read_config(const struct root *host, const struct root *kern, const cha
 	return 1;
 }
 
-int host_load_config(struct host *h, const struct root *host, const struct root *kern, struct err *err)
-{
-	return h->config ? 1 : host_read_config(host, kern, h->release, &h->config, &h->config_source, err);
-}
-
-char *host_config_value(const char *config, const char *name)
+char *host_config(const char *config, const char *name)
 {
 	size_t len = strlen(name);
 	for (const char *at = config; at && (at = strstr(at, name)); at += len) {
@@ -276,26 +245,6 @@ char *host_config_value(const char *config, const char *name)
 		size_t end = strcspn(value, "\n");
 		bool is_quoted = end >= 2 && *value == '"' && value[end - 1] == '"';
 		return is_quoted ? str_ndup(value + 1, end - 2) : str_ndup(value, end);
-	}
-	return NULL;
-}
-
-char *host_config(const struct host *h, const char *name)
-{
-	return host_config_value(h->config, name);
-}
-
-char *host_headers(const struct root *host, const char *release)
-{
-	auto_strv struct strv trees = { 0 };
-	strv_add(&trees, str_fmt("lib/modules/%s/build", release));
-	strv_add(&trees, str_fmt("usr/src/linux-headers-%s", release));
-	strv_add(&trees, str_fmt("usr/src/kernels/%s", release));
-	for (size_t i = 0; i < trees.count; i++) {
-		auto_str char *makefile = str_fmt("%s/Makefile", trees.items[i]);
-		auto_str char *autoconf = str_fmt("%s/include/generated/autoconf.h", trees.items[i]);
-		if (root_exists(host, makefile) && root_exists(host, autoconf))
-			return TAKE(trees.items[i]);
 	}
 	return NULL;
 }

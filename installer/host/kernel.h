@@ -36,14 +36,19 @@ struct host {
 	enum host_secure_boot secure_boot; // efivars SecureBoot-8be4df61-..., byte 4
 	enum host_lockdown lockdown;       // sys/kernel/security/lockdown
 	bool is_sig_enforced;              // sys/module/module/parameters/sig_enforce
-	char *headers;             // build tree for release below the host root, see host_headers(); NULL = none
+	// Build tree for release, as a path below the host root: lib/modules/R/build, usr/src/linux-headers-R,
+	// usr/src/kernels/R; the first that resolves inside the root to a tree with a Makefile and a generated
+	// autoconf.h. NULL = none (R-A7).
+	char *headers;
 	struct strv compilers;     // names in usr/bin of the host: gcc, gcc-NN, clang, clang-NN, TRIPLET-gcc-NN; sorted
 	unsigned nproc;            // processors this process may run on (proc/self/status), else online ones; >= 1
 	unsigned cpu_max_milli;    // tightest cgroup quota above this process in 1/1000 processors; 0 = none
 	uint64_t memory_max_bytes; // tightest cgroup limit above this process; 0 = none
 	uint64_t memory_total_bytes; // proc/meminfo MemTotal; 0 = unknown
-	char *config;                // text of the kernel configuration; NULL until host_load_config()
-	char *config_source;         // the file it came from
+	// Text of the kernel configuration. NULL: not read by host_read(), because a start that changes nothing has
+	// 50 ms (P1); whoever needs it calls host_read_config().
+	char *config;
+	char *config_source; // the file it came from
 };
 
 int host_read(const struct root *host, const struct root *kern, struct host *ret, struct err *err);
@@ -54,17 +59,9 @@ void host_done(struct host *h);
 // lib/modules/R/config, lib/modules/R/build/.config. 1 = found, 0 = nowhere. ret_source may be NULL.
 int host_read_config(const struct root *host, const struct root *kern, const char *release, char **ret,
 		     char **ret_source, struct err *err);
-// The same for the running kernel, kept in h. Not part of host_read: a start that changes nothing has 50 ms (P1).
-int host_load_config(struct host *h, const struct root *host, const struct root *kern, struct err *err);
-// Value of CONFIG_X in h->config: "y", "m", a number, a string without its quotes; NULL where unset or not loaded.
-char *host_config(const struct host *h, const char *name);
-// The same in any configuration text.
-char *host_config_value(const char *config, const char *name);
-
-// Build tree of any kernel, as a path below the host root: lib/modules/R/build, usr/src/linux-headers-R,
-// usr/src/kernels/R; the first that resolves inside the root to a tree with a Makefile and a generated autoconf.h.
-// NULL = none (R-A7).
-char *host_headers(const struct root *host, const char *release);
+// Value of CONFIG_X in a configuration's text: "y", "m", a number, a string without its quotes; NULL where it is unset,
+// or there is no text.
+char *host_config(const char *config, const char *name);
 
 // Why this kernel loads signed modules only ("module.sig_enforce is on", "lockdown is integrity"), or NULL (R-C1).
 const char *host_signing_reason(const struct host *h);

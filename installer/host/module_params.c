@@ -6,9 +6,6 @@
 
 #include <ctype.h>
 
-static const char *const driver_files[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem" };
-static const char command_line[] = "kernel command line";
-
 static void param_done(struct module_param *p)
 {
 	free(p->module);
@@ -59,15 +56,7 @@ static bool set_param(struct module_params *p, const char *module, const char *w
 	return true;
 }
 
-static void add_blacklisted(struct module_params *p, const char *module)
-{
-	auto_str char *name = module_canonical(module);
-	if (!strv_has(&p->blacklist, name))
-		strv_add(&p->blacklist, TAKE(name));
-}
-
-int module_params_read_modprobe(struct module_params *p, const struct root *host, const struct root *kern,
-				struct err *err)
+static int read_modprobe(struct module_params *p, const struct root *host, const struct root *kern, struct err *err)
 {
 	auto_host_modules struct host_modules m = { 0 };
 	if (host_modules_read(host, kern, &m, err) < 0)
@@ -75,17 +64,21 @@ int module_params_read_modprobe(struct module_params *p, const struct root *host
 	for (size_t i = 0; i < m.count; i++) {
 		const struct host_param *param = &m.params[i];
 		set_param(p, param->module, param->word, param->where ? PARAM_MODPROBE : PARAM_CMDLINE,
-			  param->where ? param->where : command_line);
+			  param->where ? param->where : "kernel command line");
 	}
-	for (size_t i = 0; i < m.blacklist.count; i++)
-		add_blacklisted(p, m.blacklist.items[i]);
+	for (size_t i = 0; i < m.blacklist.count; i++) {
+		auto_str char *name = module_canonical(m.blacklist.items[i]);
+		if (!strv_has(&p->blacklist, name))
+			strv_add(&p->blacklist, TAKE(name));
+	}
 	return 0;
 }
 
-int module_params_read_drivers(struct module_params *p, const struct root *self, struct err *err)
+static int read_drivers(struct module_params *p, const struct root *self, struct err *err)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(driver_files); i++) {
-		auto_str char *path = str_fmt("drivers/%s.conf", driver_files[i]), *text = NULL;
+	static const char *const names[] = { "nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-peermem" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		auto_str char *path = str_fmt("drivers/%s.conf", names[i]), *text = NULL;
 		auto_strv struct strv lines = { 0 };
 		int r = root_read(self, path, &text, NULL, err);
 		if (r < 0)
@@ -95,7 +88,7 @@ int module_params_read_drivers(struct module_params *p, const struct root *self,
 			const char *rest = str_trim(lines.items[j]);
 			auto_str char *bad = NULL;
 			for (char *word; *rest != '#' && !bad && (word = host_modules_next_word(&rest)); free(word))
-				if (!set_param(p, driver_files[i], word, PARAM_DRIVERS, path))
+				if (!set_param(p, names[i], word, PARAM_DRIVERS, path))
 					bad = str_dup(word);
 			if (bad)
 				return err_set(err, E_CONFIG, "/%s: '%s' is not NAME=VALUE", path, bad);
@@ -118,7 +111,7 @@ int module_params_read(const struct root *host, const struct root *kern, const s
 		       const struct strv *options, struct module_params *ret, struct err *err)
 {
 	auto_module_params struct module_params p = { 0 };
-	if (module_params_read_modprobe(&p, host, kern, err) < 0 || module_params_read_drivers(&p, self, err) < 0)
+	if (read_modprobe(&p, host, kern, err) < 0 || read_drivers(&p, self, err) < 0)
 		return -1;
 	for (size_t i = 0; i < options->count; i++) {
 		auto_str char *module = str_ndup(options->items[i], strcspn(options->items[i], ":"));
@@ -162,17 +155,23 @@ void module_params_options(const struct module_params *p, const char *module, st
 
 static const struct {
 	const char *module, *name, *value, *why;
-	bool (*is_due)(uint16_t device);
+	uint16_t devices[3][2]; // of the GPUs that it is for: first and last id
 } defaults[] = {
-	{ "nvidia", "NVreg_CoherentGPUMemoryMode", "driver", "a GPU that shares its memory with the processor",
-	  gpu_is_superchip },
+	// Source: detect-self-hosted.h of NVIDIA's open-gpu-kernel-modules.
+	{ "nvidia",
+	  "NVreg_CoherentGPUMemoryMode",
+	  "driver",
+	  "a GPU that shares its memory with the processor",
+	  { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31c0, 0x31ff } } },
 };
 
-static bool has_any_gpu(const struct gpus *gpus, bool (*is_due)(uint16_t device))
+static bool has_gpu_in(const struct gpus *gpus, const uint16_t (*devices)[2], size_t count)
 {
 	for (size_t i = 0; i < gpus->count; i++)
-		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) && is_due(gpus->items[i].device))
-			return true;
+		for (size_t r = 0; r < count; r++)
+			if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
+			    gpus->items[i].device >= devices[r][0] && gpus->items[i].device <= devices[r][1])
+				return true;
 	return false;
 }
 
@@ -180,7 +179,7 @@ void module_params_add_defaults(struct module_params *p, const struct gpus *gpus
 {
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
 		auto_str char *word = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
-		if (has_any_gpu(gpus, defaults[i].is_due) &&
+		if (has_gpu_in(gpus, defaults[i].devices, ARRAY_SIZE(defaults[i].devices)) &&
 		    !module_params_has(p, defaults[i].module, defaults[i].name))
 			set_param(p, defaults[i].module, word, PARAM_DEFAULT, defaults[i].why);
 	}
@@ -217,14 +216,6 @@ void module_params_words(const char *text, struct strv *ret)
 	}
 }
 
-void module_params_names(const char *text, struct strv *ret)
-{
-	auto_strv struct strv words = { 0 };
-	module_params_words(text, &words);
-	for (size_t i = 0; i < words.count; i++)
-		strv_add(ret, str_ndup(words.items[i], strcspn(words.items[i], "=")));
-}
-
 bool module_params_has(const struct module_params *p, const char *module, const char *name)
 {
 	auto_str char *canonical = module_canonical(module);
@@ -234,20 +225,15 @@ bool module_params_has(const struct module_params *p, const char *module, const 
 	return false;
 }
 
-// Numbers in any base of C, and the kernel's booleans, where a bare name means yes.
+// Of the values of sysfs and of a request: numbers in any base of C, and the kernel's booleans, where a bare name means
+// yes.
 static bool parse_number(const char *s, uint64_t *ret)
 {
-	if (!s || str_eq(s, "Y") || str_eq(s, "y"))
-		return *ret = 1, true;
-	if (str_eq(s, "N") || str_eq(s, "n"))
-		return *ret = 0, true;
-	return str_u64(s, 0, ret);
-}
-
-static bool is_value_equal(const char *a, const char *b)
-{
-	uint64_t x, y;
-	return str_eq(a, b) || (parse_number(a, &x) && parse_number(b, &y) && x == y);
+	bool is_yes = !s || str_eq(s, "Y") || str_eq(s, "y");
+	if (!is_yes && !str_eq(s, "N") && !str_eq(s, "n"))
+		return str_u64(s, 0, ret);
+	*ret = is_yes;
+	return true;
 }
 
 static const char *find_shown(const struct strv *params, const char *name)
@@ -273,8 +259,10 @@ int module_params_differing(const struct module_params *p, const struct modules 
 	struct strv differ = { 0 };
 	for (size_t i = 0; i < p->count; i++) {
 		const struct module_param *request = &p->items[i];
+		uint64_t x, y;
 		const char *has = request->source == PARAM_DEFAULT ? NULL : module_param_shown(request, loaded);
-		if (has && !is_value_equal(has, request->value))
+		if (has && !str_eq(has, request->value) &&
+		    !(parse_number(has, &x) && parse_number(request->value, &y) && x == y))
 			strv_add(&differ, str_fmt("%s %s: %s, requested %s", request->module, request->name, has,
 						  request->value ? request->value : "(set)"));
 	}

@@ -27,13 +27,9 @@ struct module_params {
 void module_params_done(struct module_params *p);
 #define auto_module_params __attribute__((cleanup(module_params_done)))
 
-// Each reads one source and must be called in the order of strength; module_params_read() does all of it.
-// modprobe.d and the kernel command line, see kmod/load/host_modules.h.
-int module_params_read_modprobe(struct module_params *p, const struct root *host, const struct root *kern,
-				struct err *err);
-// self = the root of our own container or host, where /drivers is mounted.
-int module_params_read_drivers(struct module_params *p, const struct root *self, struct err *err);
 int module_params_add_option(struct module_params *p, const char *text, struct err *err); // "nvidia:NVreg_X=1"; E_USAGE
+// All sources; modprobe.d and the kernel command line as in kmod/load/host_modules.h. self = the root of our own
+// container or host, where /drivers is mounted.
 int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
 		       const struct strv *options, struct module_params *ret, struct err *err);
 
@@ -45,9 +41,8 @@ void module_params_add_defaults(struct module_params *p, const struct gpus *gpus
 // The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
 char *module_params_known(const struct module *m, const char *text);
 
-// Of an argument as module_params_text() makes it: its words, and their names alone.
+// The words of an argument as module_params_text() makes it.
 void module_params_words(const char *text, struct strv *ret);
-void module_params_names(const char *text, struct strv *ret);
 bool module_params_has(const struct module_params *p, const char *module, const char *name);
 // Adds to ret what --param set for a module (canonical name), as it is written there.
 void module_params_options(const struct module_params *p, const char *module, struct strv *ret);

@@ -15,11 +15,13 @@ char *loaded_params_removed(const struct driver_state *record, const struct strv
 {
 	for (size_t i = 0; i < modules->count; i++) {
 		auto_str char *module = module_canonical(modules->items[i]);
-		auto_strv struct strv names = { 0 };
-		module_params_names(driver_state_params(record, module), &names);
-		for (size_t n = 0; n < names.count; n++)
-			if (!requested || !module_params_has(requested, module, names.items[n]))
-				return str_fmt("%s %s", module, names.items[n]);
+		auto_strv struct strv words = { 0 };
+		module_params_words(driver_state_params(record, module), &words);
+		for (size_t n = 0; n < words.count; n++) {
+			auto_str char *name = str_ndup(words.items[n], strcspn(words.items[n], "="));
+			if (!requested || !module_params_has(requested, module, name))
+				return str_fmt("%s %s", module, name);
+		}
 	}
 	return NULL;
 }

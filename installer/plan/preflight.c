@@ -84,7 +84,7 @@ static void make_need(const struct gpus *gpus, const char *driver, enum module_t
 		const struct gpu *gpu = &gpus->items[i];
 		const char *file = gpu_gsp_firmware(gpu->device, branch);
 		if (gpu->kind != GPU_DISPLAY || !gpu_is_ours(gpu) || !file ||
-		    !(gpu_support_flavours(gpu, driver) & flavour) ||
+		    !(gpu_support_flavours(gpu, branch) & flavour) ||
 		    !is_firmware_needed(gpu, branch, flavour, gsp_mode))
 			continue;
 		auto_str char *name = str_fmt("nvidia/%s/%s", driver, file);
@@ -152,7 +152,7 @@ int preflight_loaded_firmware(const struct root *host, const struct root *kern, 
 		preflight_need_loaded(&facts->gpus, &facts->loaded, &need);
 	if (!need.names.count)
 		return 0;
-	if (firmware_path_plain(kern, facts->host.release, &plain, err) < 0)
+	if (firmware_path(NULL, kern, facts->host.release, &plain, err) < 0)
 		return -1;
 	if (preflight_firmware(host, &plain, &need, ret_where, err) > 0) // asked often, and mostly so
 		return 1;

@@ -315,7 +315,7 @@ static json_t *config_json(const struct host *h)
 					     "CONFIG_MODULE_SIG_HASH", "CONFIG_PREEMPT_RT", "CONFIG_CC_VERSION_TEXT" };
 	json_t *config = json_object();
 	for (size_t i = 0; h->config && i < ARRAY_SIZE(names); i++) {
-		auto_str char *value = host_config(h, names[i]);
+		auto_str char *value = host_config(h->config, names[i]);
 		json_object_set_new(config, names[i], json_text(value));
 	}
 	return config;

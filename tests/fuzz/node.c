@@ -88,8 +88,8 @@ FUZZ_TARGET(host)
 	const struct root *root = fuzz_tree(data, len, paths);
 	if (!FUZZ(host_read(root, root, &h, &err)))
 		return 0;
-	FUZZ(host_load_config(&h, root, root, &err));
-	free(host_config(&h, "MODULE_SIG_FORCE"));
+	FUZZ(host_read_config(root, root, h.release, &h.config, &h.config_source, &err));
+	free(host_config(h.config, "MODULE_SIG_FORCE"));
 	return 1;
 }
 

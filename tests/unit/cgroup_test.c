@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/cgroup.h"
 
+#include "host/kernel.h"
+
 #include "tests/unit/tempdir.h"
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -46,11 +48,12 @@ static void finds_container_and_pod(void **state) // R-D2
 static void limits(const struct folder *t, unsigned cpu, uint64_t memory)
 {
 	struct err err;
-	unsigned got_cpu;
-	uint64_t got_memory;
-	assert_int_equal(cgroup_limits(&t->root, &got_cpu, &got_memory, &err), 0);
-	assert_int_equal(got_cpu, cpu);
-	assert_int_equal(got_memory, memory);
+	auto_host struct host h = { 0 };
+	tempdir_write(t, "proc/sys/kernel/osrelease", "6.1.0-1\n");
+	tempdir_write(t, "proc/version", "Linux version 6.1.0-1\n");
+	assert_int_equal(host_read(&t->root, &t->root, &h, &err), 0);
+	assert_int_equal(h.cpu_max_milli, cpu);
+	assert_int_equal(h.memory_max_bytes, memory);
 }
 
 static void tightest_limit_counts(void **state) // R-M1

@@ -188,11 +188,13 @@ static void finds_headers_in_every_layout(void **state) // R-A7
 		tempdir_write(&t, makefile, "");
 		if (cases[i].link)
 			tempdir_link(&t, cases[i].link, cases[i].target);
-		auto_str char *early = host_headers(&t.root, RELEASE);
-		assert_null(early); // a tree that was never configured is of no use
+		struct err err;
+		auto_host struct host early = { 0 }, later = { 0 };
+		assert_int_equal(host_read(&t.root, &t.root, &early, &err), 0);
+		assert_null(early.headers); // a tree that was never configured is of no use
 		tempdir_write(&t, autoconf, "");
-		auto_str char *found = host_headers(&t.root, RELEASE);
-		expect(found == cases[i].found || str_eq(found, cases[i].found), cases[i].tree);
+		assert_int_equal(host_read(&t.root, &t.root, &later, &err), 0);
+		expect(later.headers == cases[i].found || str_eq(later.headers, cases[i].found), cases[i].tree);
 	}
 }
 
@@ -204,16 +206,18 @@ static void finds_the_configuration(void **state)
 	auto_host struct host h = { 0 };
 	machine(&t);
 	assert_int_equal(host_read(&t.root, &t.root, &h, &err), 0);
-	assert_int_equal(host_load_config(&h, &t.root, &t.root, &err), 0);
-	assert_null(host_config(&h, "CONFIG_MODULES"));
+	assert_int_equal(host_read_config(&t.root, &t.root, RELEASE, &h.config, &h.config_source, &err), 0);
+	assert_null(host_config(h.config, "CONFIG_MODULES"));
 	tempdir_write(&t, "boot/config-" RELEASE,
 		      "# CONFIG_MODULE_SIG_FORCE is not set\nCONFIG_MODULES=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 "
 		      "(Debian) 12.2.0\"\n"
 		      "CONFIG_NR_CPUS=512\nCONFIG_MODULES_X=m\n");
-	assert_int_equal(host_load_config(&h, &t.root, &t.root, &err), 1);
+	assert_int_equal(host_read_config(&t.root, &t.root, RELEASE, &h.config, &h.config_source, &err), 1);
 	assert_string_equal(h.config_source, "boot/config-" RELEASE);
-	auto_str char *modules = host_config(&h, "CONFIG_MODULES"), *cc = host_config(&h, "CONFIG_CC_VERSION_TEXT");
-	auto_str char *cpus = host_config(&h, "CONFIG_NR_CPUS"), *force = host_config(&h, "CONFIG_MODULE_SIG_FORCE");
+	auto_str char *modules = host_config(h.config, "CONFIG_MODULES"),
+		      *cc = host_config(h.config, "CONFIG_CC_VERSION_TEXT");
+	auto_str char *cpus = host_config(h.config, "CONFIG_NR_CPUS"),
+		      *force = host_config(h.config, "CONFIG_MODULE_SIG_FORCE");
 	assert_string_equal(modules, "y");
 	assert_string_equal(cc, "gcc-12 (Debian) 12.2.0");
 	assert_string_equal(cpus, "512");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-E1, R-F3: what a node remembers of its changes, across writing, reading and boots.
+#include "journal/loaded_params.h"
 #include "journal/state_dir.h"
 #include "plan/plan.h"
 #include "tests/unit/tempdir.h"
@@ -335,13 +336,23 @@ static void a_bad_target_is_tried_when_there_is_nothing_to_lose(void **state)
 	}
 }
 
-static void parameters_are_named(void **state)
+static void removed_parameters_are_named(void **state)
 {
 	(void)state;
-	auto_strv struct strv names = { 0 };
-	module_params_names("NVreg_A=1 NVreg_B=\"x y=z\" bare NVreg_C=", &names);
-	auto_str char *text = strv_join(&names, ",");
-	assert_string_equal(text, "NVreg_A,NVreg_B,bare,NVreg_C");
+	static const char *const names[] = { "NVreg_A", "NVreg_B", "bare", "NVreg_C" };
+	struct err err;
+	auto_driver_state struct driver_state d = { 0 };
+	auto_module_params struct module_params requested = { 0 };
+	auto_strv struct strv modules = { 0 };
+	strv_add(&modules, str_dup("nvidia"));
+	driver_state_set_params(&d, "nvidia", "NVreg_A=1 NVreg_B=\"x y=z\" bare NVreg_C=");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		auto_str char *text = str_fmt("nvidia %s", names[i]), *option = str_fmt("nvidia:%s=1", names[i]);
+		auto_str char *removed = loaded_params_removed(&d, &modules, &requested);
+		assert_string_equal(removed, text);
+		assert_int_equal(module_params_add_option(&requested, option, &err), 0);
+	}
+	assert_null(loaded_params_removed(&d, &modules, &requested));
 }
 
 int main(void)
@@ -359,7 +370,7 @@ int main(void)
 		cmocka_unit_test(a_wedge_ends_with_the_boot),
 		cmocka_unit_test(two_boots_stuck_in_a_load_are_a_loop),
 		cmocka_unit_test(a_bad_target_is_tried_when_there_is_nothing_to_lose),
-		cmocka_unit_test(parameters_are_named),
+		cmocka_unit_test(removed_parameters_are_named),
 	};
 	return cmocka_run_group_tests_name("journal", tests, NULL, NULL);
 }

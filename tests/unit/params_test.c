@@ -16,6 +16,7 @@ static void reads_modprobe_d(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
+	static const struct strv none;
 	struct err err;
 	auto_module_params struct module_params p = { 0 };
 	folder_make(&t);
@@ -31,7 +32,7 @@ static void reads_modprobe_d(void **state)
 	tempdir_write(&t, "proc/cmdline",
 		      "quiet nvidia.NVreg_A=3 nvidia-uvm.uvm_x=\"a b\" modprobe.blacklist=nova_core,nouveau "
 		      "module_blacklist=ast\n");
-	assert_int_equal(module_params_read_modprobe(&p, &t.root, &t.root, &err), 0);
+	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &none, &p, &err), 0);
 	assert_string_equal(value(&p, "nvidia", "NVreg_A"), "3");
 	assert_string_equal(value(&p, "nvidia", "NVreg_B"), "x y");
 	assert_string_equal(value(&p, "nvidia", "NVreg_V"), "1");
@@ -79,6 +80,7 @@ static void bad_input_is_named(void **state)
 					       "nvidia:=1", "nvidia:a b=1",   "nvidia:A=\"x\"", "" };
 	auto_folder struct folder t;
 	struct err err = { 0 };
+	static const struct strv none;
 	auto_module_params struct module_params p = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
 		assert_int_equal(module_params_add_option(&p, options[i], &err), -1);
@@ -86,7 +88,7 @@ static void bad_input_is_named(void **state)
 	}
 	folder_make(&t);
 	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_A=1\n!bad=2\n");
-	assert_int_equal(module_params_read_drivers(&p, &t.root, &err), -1);
+	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &none, &p, &err), -1);
 	assert_int_equal(err.code, E_CONFIG);
 	assert_non_null(strstr(err.text, "drivers/nvidia.conf"));
 	assert_non_null(strstr(err.text, "!bad=2"));

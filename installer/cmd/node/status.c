@@ -177,7 +177,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	if (read_node_journal(v, &m, &j, &unread) < 0)
 		log_warn("earlier failures on this node are unknown: %s", unread.text);
 	if (v->common.is_json) {
-		if (host_load_config(&f.host, &m.host, &m.kern, err) < 0)
+		if (host_read_config(&m.host, &m.kern, f.host.release, &f.host.config, &f.host.config_source, err) < 0)
 			return -1;
 		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
 		auto_json json_t *json = full_status_json(&f, &s, file, &j, list);
