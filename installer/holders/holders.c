@@ -26,17 +26,8 @@ static void *scan_worker(void *arg)
 	return NULL;
 }
 
-static void worker_done(struct worker *w)
-{
-	free(w->result.items);
-	free(w->result.first_pids);
-	free(w->result.buffer);
-	strv_done(&w->result.namespaces);
-}
-
 static int list_processes(const struct proc_scan *s, int **ret, size_t *ret_count, struct err *err)
 {
-	int self = proc_scan_own_pid(s);
 	auto_strv struct strv names = { 0 };
 	if (root_list(s->kern, "proc", &names, err) < 0)
 		return -1;
@@ -44,7 +35,8 @@ static int list_processes(const struct proc_scan *s, int **ret, size_t *ret_coun
 	size_t count = 0;
 	for (size_t i = 0; i < names.count; i++) {
 		uint64_t pid;
-		if (isdigit((unsigned char)*names.items[i]) && str_u64(names.items[i], 10, &pid) && (int)pid != self)
+		if (isdigit((unsigned char)*names.items[i]) && str_u64(names.items[i], 10, &pid) &&
+		    (int)pid != s->own_pid)
 			pids[count++] = (int)pid;
 	}
 	*ret = pids;
@@ -60,28 +52,12 @@ static size_t worker_count(size_t processes)
 	return useful < most ? useful : most;
 }
 
-// If a worker cannot be started, its share is done here.
-static void run_workers(struct worker *workers, size_t count)
-{
-	bool is_started[WORKERS_MOST] = { false };
-	for (size_t i = 1; i < count; i++)
-		is_started[i] = pthread_create(&workers[i].thread, NULL, scan_worker, &workers[i]) == 0;
-	scan_worker(&workers[0]);
-	for (size_t i = 1; i < count; i++) {
-		if (is_started[i])
-			pthread_join(workers[i].thread, NULL);
-		else
-			scan_worker(&workers[i]);
-	}
-}
-
 // Each mount namespace once, by its lowest process, without our own.
 static void scan_namespaces(const struct proc_scan *s, struct worker *workers, size_t count)
 {
 	auto_strv struct strv seen = { 0 };
-	char *own = proc_scan_namespace(s, "self");
-	if (own)
-		strv_add(&seen, own);
+	if (s->own_namespace)
+		strv_add(&seen, str_dup(s->own_namespace));
 	for (size_t i = 0; i < count; i++) {
 		const struct proc_scan_result *r = &workers[i].result;
 		for (size_t j = 0; j < r->namespaces.count; j++) {
@@ -101,28 +77,36 @@ static int compare_holders(const void *a, const void *b)
 	return x->kind != y->kind ? (int)x->kind - (int)y->kind : strcmp(x->path, y->path);
 }
 
-static void merge_result(struct holders *h, const struct proc_scan_result *r)
-{
-	h->processes += r->processes;
-	h->unreadable += r->unreadable;
-	if (!r->count)
-		return;
-	h->items = mem_grow(h->items, h->count + r->count, sizeof(*h->items));
-	memcpy(h->items + h->count, r->items, r->count * sizeof(*r->items));
-	h->count += r->count;
-}
-
 static void scan_processes(const struct proc_scan *s, const int *pids, size_t count, struct holders *h)
 {
 	struct worker workers[WORKERS_MOST];
+	bool is_started[WORKERS_MOST] = { false };
 	size_t most = worker_count(count);
 	for (size_t i = 0; i < most; i++)
 		workers[i] = (struct worker){ .scan = s, .pids = pids, .first = i, .count = count, .stride = most };
-	run_workers(workers, most);
+	for (size_t i = 1; i < most; i++)
+		is_started[i] = pthread_create(&workers[i].thread, NULL, scan_worker, &workers[i]) == 0;
+	scan_worker(&workers[0]);
+	for (size_t i = 1; i < most; i++) {
+		if (is_started[i])
+			pthread_join(workers[i].thread, NULL);
+		else // its share is done here
+			scan_worker(&workers[i]);
+	}
 	scan_namespaces(s, workers, most);
 	for (size_t i = 0; i < most; i++) {
-		merge_result(h, &workers[i].result);
-		worker_done(&workers[i]);
+		struct proc_scan_result *r = &workers[i].result;
+		h->processes += r->processes;
+		h->unreadable += r->unreadable;
+		if (r->count) {
+			h->items = mem_grow(h->items, h->count + r->count, sizeof(*h->items));
+			memcpy(h->items + h->count, r->items, r->count * sizeof(*r->items));
+			h->count += r->count;
+		}
+		free(r->items);
+		free(r->first_pids);
+		free(r->buffer);
+		strv_done(&r->namespaces);
 	}
 }
 
@@ -135,7 +119,7 @@ int holders_find(const struct root *kern, const struct modules *loaded, struct h
 	if (proc_scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
 		return err_wrap(err, "look for processes that use the driver");
 	scan_processes(&s, pids, count, &h);
-	if (s.use == PROC_SCAN_IN_USE && !holders_block(&h)) { // the kernel counts a user that was not found
+	if (s.use == PROC_SCAN_IN_USE && !holders_blocking(&h)) { // the kernel counts a user that was not found
 		holders_done(&h);
 		s.is_thorough = true;
 		scan_processes(&s, pids, count, &h);
@@ -149,18 +133,6 @@ int holders_find(const struct root *kern, const struct modules *loaded, struct h
 	*ret = h;
 	h = (struct holders){ 0 };
 	return ret->count || ret->modules.count;
-}
-
-// Moves the holders of one of the nodes.
-static void pick_nodes(struct holders *from, const struct strv *nodes, struct holders *to)
-{
-	for (size_t i = 0; i < from->count; i++) {
-		if (!strv_has(nodes, from->items[i].path))
-			continue;
-		to->items = mem_grow(to->items, to->count + 1, sizeof(*to->items));
-		to->items[to->count++] = from->items[i];
-		from->items[i] = (struct holder){ 0 };
-	}
 }
 
 int holders_of(const struct root *kern, const struct strv *nodes, struct holders *ret, struct err *err)
@@ -178,7 +150,13 @@ int holders_of(const struct root *kern, const struct strv *nodes, struct holders
 		strv_add(&s.drm, str_dup(nodes->items[i]));
 	scan_processes(&s, pids, count, &all);
 	free(pids);
-	pick_nodes(&all, nodes, ret);
+	for (size_t i = 0; i < all.count; i++) {
+		if (!strv_has(nodes, all.items[i].path))
+			continue;
+		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
+		ret->items[ret->count++] = all.items[i];
+		all.items[i] = (struct holder){ 0 };
+	}
 	return ret->count > 0;
 }
 
@@ -219,11 +197,6 @@ char *holders_first(const struct holders *h)
 		if (h->items[i].kind != HOLDER_MOUNT)
 			return holder_text(&h->items[i]);
 	return h->modules.count ? str_fmt("module %s", h->modules.items[0]) : str_dup("none");
-}
-
-bool holders_block(const struct holders *h)
-{
-	return holders_blocking(h) > 0;
 }
 
 const char *holder_kind_name(enum holder_kind k)

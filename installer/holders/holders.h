@@ -47,7 +47,6 @@ void holders_done(struct holders *h);
 // How many holders block an unload: processes with an FD or a MAP, and foreign modules. The first of them as text.
 size_t holders_blocking(const struct holders *h);
 char *holders_first(const struct holders *h);
-bool holders_block(const struct holders *h);
 const char *holder_kind_name(enum holder_kind k); // "fd", "map", "mount"
 // One line: "pid 4242 python3 (uid 1000, pod 6e.., container ab12..) fd /dev/nvidia0"
 char *holder_text(const struct holder *h);

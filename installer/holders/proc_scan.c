@@ -68,14 +68,6 @@ static bool is_node_name(const char *path)
 	return !slash || str_starts(name, "nvidia-caps");
 }
 
-static bool is_major(const struct proc_scan *s, unsigned major, bool is_drm)
-{
-	for (size_t i = 0; i < s->major_count; i++)
-		if (s->majors[i] == major)
-			return true;
-	return is_drm && major == DRM_MAJOR;
-}
-
 // 1 = one of our character devices by its number, 0 = something else, -1 = unknown.
 static int check_device_number(const struct proc_scan *s, int fds, const char *fd, const char *target, bool is_drm)
 {
@@ -97,7 +89,10 @@ static int check_device_number(const struct proc_scan *s, int fds, const char *f
 			return S_ISREG(st.st_mode) ? -1 : 0; // a recorded node may be a plain file
 		major = major(st.st_rdev);
 	}
-	return is_major(s, major, is_drm) ? 1 : s->major_count ? 0 : -1;
+	for (size_t i = 0; i < s->major_count; i++)
+		if (s->majors[i] == major)
+			return 1;
+	return is_drm && major == DRM_MAJOR ? 1 : s->major_count ? 0 : -1;
 }
 
 // Of an entry of proc/PID/fd or map_files. A name alone proves nothing: any process may call a file /dev/nvidia0.
@@ -124,28 +119,23 @@ static char *read_proc_file(const struct proc_scan *s, int pid, const char *name
 	return fd >= 0 && file_read(fd, path, &text, ret_len, &err) == 0 ? text : NULL;
 }
 
-static char *read_cmdline(const struct proc_scan *s, int pid)
-{
-	size_t len = 0;
-	char *text = read_proc_file(s, pid, "cmdline", &len);
-	while (len && !text[len - 1])
-		len--;
-	if (len > CMDLINE_MOST)
-		text[len = CMDLINE_MOST] = '\0';
-	for (size_t i = 0; i < len; i++)
-		if (!text[i] || text[i] == '\n')
-			text[i] = ' ';
-	return text ? text : str_dup("");
-}
-
 static void describe_process(const struct proc_scan *s, struct holder *h)
 {
+	size_t len = 0;
 	auto_str char *comm = read_proc_file(s, h->pid, "comm", NULL),
 		      *status = read_proc_file(s, h->pid, "status", NULL);
 	auto_str char *cgroup = read_proc_file(s, h->pid, "cgroup", NULL);
+	char *cmdline = read_proc_file(s, h->pid, "cmdline", &len);
 	const char *uid = status ? strstr(status, "\nUid:") : NULL;
 	h->comm = str_dup(comm ? str_trim(comm) : "?");
-	h->cmdline = read_cmdline(s, h->pid);
+	while (len && !cmdline[len - 1])
+		len--;
+	if (len > CMDLINE_MOST)
+		cmdline[len = CMDLINE_MOST] = '\0';
+	for (size_t i = 0; i < len; i++)
+		if (!cmdline[i] || cmdline[i] == '\n')
+			cmdline[i] = ' ';
+	h->cmdline = cmdline ? cmdline : str_dup("");
 	h->start = start_time_of(s->kern, h->pid);
 	if (uid)
 		sscanf(uid, "\nUid: %u", &h->uid);
@@ -171,32 +161,25 @@ static void add_holder(const struct proc_scan *s, struct proc_scan_result *h, in
 }
 
 // -1 = permission denied.
-static int scan_fd(const struct proc_scan *s, int pid, int fds, const char *fd, struct proc_scan_result *r)
-{
-	char target[PATH_LEN];
-	ssize_t len = readlinkat(fds, fd, target, sizeof(target) - 1);
-	if (len < 0)
-		return errno == EACCES || errno == EPERM ? -1 : 0;
-	target[len] = '\0';
-	if (is_device(s, fds, fd, target))
-		add_holder(s, r, pid, HOLDER_FD, target);
-	return 0;
-}
-
 static int scan_fds(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
-	char path[32];
+	char path[32], target[PATH_LEN];
 	snprintf(path, sizeof(path), "%d/fd", pid);
 	auto_fd int fds = openat(s->proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fds < 0)
 		return errno == EACCES || errno == EPERM ? -1 : 0; // else it has ended
-	for (ssize_t len; (len = getdents64(fds, r->buffer, BUFFER_LEN)) > 0;)
-		for (char *p = r->buffer; p < r->buffer + len;) {
-			const struct dirent64 *e = (const struct dirent64 *)(const void *)p;
-			if (*e->d_name != '.' && scan_fd(s, pid, fds, e->d_name, r) < 0)
+	for (ssize_t len; (len = getdents64(fds, r->buffer, BUFFER_LEN)) > 0;) {
+		const struct dirent64 *e;
+		for (char *p = r->buffer; p < r->buffer + len; p += e->d_reclen) {
+			e = (const struct dirent64 *)(const void *)p;
+			ssize_t end = *e->d_name == '.' ? 0 : readlinkat(fds, e->d_name, target, sizeof(target) - 1);
+			if (end < 0 && (errno == EACCES || errno == EPERM))
 				return -1;
-			p += e->d_reclen;
+			target[end > 0 ? end : 0] = '\0';
+			if (end > 0 && is_device(s, fds, e->d_name, target))
+				add_holder(s, r, pid, HOLDER_FD, target);
 		}
+	}
 	return 0;
 }
 
@@ -212,24 +195,19 @@ static void scan_map(const struct proc_scan *s, int pid, uint64_t start, uint64_
 		add_holder(s, r, pid, HOLDER_MAP, path);
 }
 
-// A line of maps: range, rights, offset, device, inode, path. The device there is that of the file system.
-static void scan_map_line(const struct proc_scan *s, int pid, const char *line, struct proc_scan_result *r)
-{
-	uintmax_t start, end;
-	const char *path = strchr(line, '/');
-	if (path && sscanf(line, "%jx-%jx", &start, &end) == 2)
-		scan_map(s, pid, start, end, path, r);
-}
-
+// Lines of maps: range, rights, offset, device, inode, path. The device there is that of the file system.
 static void scan_map_text(const struct proc_scan *s, int pid, const char *text, size_t len, struct proc_scan_result *r)
 {
 	for (const char *hit = text; (hit = memmem(hit, (size_t)(text + len - hit), "/dev/", 5));) {
+		uintmax_t from, to;
 		const char *newline = memrchr(text, '\n', (size_t)(hit - text));
 		const char *start = newline ? newline + 1 : text;
 		const char *end = memchr(hit, '\n', (size_t)(text + len - hit));
 		end = end ? end : text + len;
 		auto_str char *line = str_ndup(start, (size_t)(end - start));
-		scan_map_line(s, pid, line, r);
+		const char *path = strchr(line, '/');
+		if (path && sscanf(line, "%jx-%jx", &from, &to) == 2)
+			scan_map(s, pid, from, to, path, r);
 		hit = end;
 	}
 }
@@ -286,7 +264,8 @@ static int scan_maps(const struct proc_scan *s, int pid, struct proc_scan_result
 	return 0;
 }
 
-char *proc_scan_namespace(const struct proc_scan *s, const char *pid)
+// The mount namespace of a process, "self" too; NULL = unknown.
+static char *read_namespace(const struct proc_scan *s, const char *pid)
 {
 	char link[64], name[64];
 	snprintf(link, sizeof(link), "%s/ns/mnt", pid);
@@ -294,26 +273,21 @@ char *proc_scan_namespace(const struct proc_scan *s, const char *pid)
 	return len > 0 ? str_ndup(name, (size_t)len) : NULL;
 }
 
-static void note_namespace(const struct proc_scan *s, int pid, struct proc_scan_result *r)
-{
-	char text[16];
-	snprintf(text, sizeof(text), "%d", pid);
-	auto_str char *name = proc_scan_namespace(s, text);
-	if (!name || strv_has(&r->namespaces, name))
-		return;
-	r->first_pids = mem_grow(r->first_pids, r->namespaces.count + 1, sizeof(*r->first_pids));
-	r->first_pids[r->namespaces.count] = pid;
-	strv_add(&r->namespaces, TAKE(name));
-}
-
 void proc_scan_process(const struct proc_scan *s, int pid, struct proc_scan_result *r)
 {
+	char text[16];
 	if (!r->buffer)
 		r->buffer = mem_alloc(BUFFER_LEN);
 	r->processes++;
 	if (s->use != PROC_SCAN_IDLE)
 		r->unreadable += scan_fds(s, pid, r) < 0 || scan_maps(s, pid, r) < 0;
-	note_namespace(s, pid, r);
+	snprintf(text, sizeof(text), "%d", pid);
+	auto_str char *name = read_namespace(s, text);
+	if (!name || strv_has(&r->namespaces, name))
+		return;
+	r->first_pids = mem_grow(r->first_pids, r->namespaces.count + 1, sizeof(*r->first_pids));
+	r->first_pids[r->namespaces.count] = pid;
+	strv_add(&r->namespaces, TAKE(name));
 }
 
 // Files of the driver that a runtime mounts into containers one by one. The exported root itself, below /run/nvidia, is
@@ -342,15 +316,6 @@ void proc_scan_mounts(const struct proc_scan *s, int pid, struct proc_scan_resul
 	}
 }
 
-int proc_scan_own_pid(const struct proc_scan *s)
-{
-	char target[16];
-	uint64_t pid;
-	ssize_t len = readlinkat(s->proc, "self", target, sizeof(target) - 1);
-	target[len > 0 ? len : 0] = '\0';
-	return str_u64(target, 10, &pid) ? (int)pid : 0;
-}
-
 // An open file of a character device, and so a mapping of one, holds the module that serves it (fops_get() and
 // cdev_get() of the kernel), and a module that depends on another holds it once. So when no module has more references
 // than dependents, no process has anything open. What else holds a module (symbol_get()) errs on the safe side.
@@ -373,6 +338,8 @@ int proc_scan_open(struct proc_scan *s, const struct root *kern, const struct mo
 {
 	auto_str char *table = NULL;
 	struct statfs fs;
+	char self[16];
+	uint64_t pid;
 	*s = (struct proc_scan){ .kern = kern, .proc = -1, .use = read_driver_use(kern, loaded) };
 	if (root_read(kern, "proc/devices", &table, NULL, err) < 0 || read_drm_nodes(s, err) < 0)
 		return -1;
@@ -382,11 +349,16 @@ int proc_scan_open(struct proc_scan *s, const struct root *kern, const struct mo
 	if (s->proc < 0)
 		return -1;
 	s->is_procfs = fstatfs(s->proc, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+	ssize_t len = readlinkat(s->proc, "self", self, sizeof(self) - 1);
+	self[len > 0 ? len : 0] = '\0';
+	s->own_pid = str_u64(self, 10, &pid) ? (int)pid : 0;
+	s->own_namespace = read_namespace(s, "self");
 	return 0;
 }
 
 void proc_scan_done(struct proc_scan *s)
 {
 	close_fdp(&s->proc);
+	free(s->own_namespace);
 	strv_done(&s->drm);
 }

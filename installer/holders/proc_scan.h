@@ -16,6 +16,8 @@ enum proc_scan_use {
 struct proc_scan {
 	const struct root *kern;
 	int proc;
+	int own_pid;         // 0 = unknown
+	char *own_namespace; // our mount namespace; NULL = unknown
 	enum proc_scan_use use;
 	bool is_thorough; // look at private mappings, too; the driver's own libraries never make one
 	bool is_procfs;   // a recorded proc is a folder whose links must be resolved inside the root
@@ -26,9 +28,6 @@ struct proc_scan {
 
 int proc_scan_open(struct proc_scan *s, const struct root *kern, const struct modules *loaded, struct err *err);
 void proc_scan_done(struct proc_scan *s);
-int proc_scan_own_pid(const struct proc_scan *s); // 0 = unknown
-char *proc_scan_namespace(const struct proc_scan *s,
-			  const char *pid); // mount namespace of a process ("self" too); NULL = unknown
 
 // What one worker found. Namespaces and first_pids belong together: a mount namespace and the first process seen in it.
 struct proc_scan_result {

@@ -64,31 +64,25 @@ static void add_unbound_device(struct unbound *r, const char *bus, const char *n
 	r->items[r->count++] = (struct unbound_device){ .bus = bus, .name = str_dup(name), .driver = take_driver };
 }
 
-// Device nodes that a process may have open: the device's DRM and framebuffer nodes.
-static void device_nodes(const struct root *kern, const struct unbound_device *d, struct strv *ret)
+// By the nodes that a process may have open: the device's DRM and framebuffer nodes.
+static int refuse_held_device(const struct unbind_work *w, const struct unbound_device *d, struct err *err)
 {
 	static const char *const classes[][2] = { { "drm", "/dev/dri" }, { "graphics", "/dev" } };
-	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
-		struct err err;
-		auto_strv struct strv names = { 0 };
-		auto_str char *path = str_fmt("sys/bus/%s/devices/%s/%s", d->bus, d->name, classes[i][0]);
-		root_list(kern, path, &names, &err);
-		for (size_t j = 0; j < names.count; j++)
-			strv_add(ret, str_fmt("%s/%s", classes[i][1], names.items[j]));
-	}
-}
-
-// 1 = a process has the device open: *ret_who, caller frees.
-static int find_device_holder(const struct unbind_work *w, const struct unbound_device *d, char **ret_who,
-			      struct err *err)
-{
 	auto_strv struct strv nodes = { 0 };
 	auto_holders struct holders h = { 0 };
-	device_nodes(w->kern, d, &nodes);
+	for (size_t i = 0; i < ARRAY_SIZE(classes); i++) {
+		struct err ignored;
+		auto_strv struct strv names = { 0 };
+		auto_str char *path = str_fmt("sys/bus/%s/devices/%s/%s", d->bus, d->name, classes[i][0]);
+		root_list(w->kern, path, &names, &ignored);
+		for (size_t j = 0; j < names.count; j++)
+			strv_add(&nodes, str_fmt("%s/%s", classes[i][1], names.items[j]));
+	}
 	int r = holders_of(w->kern, &nodes, &h, err);
-	if (r > 0)
-		*ret_who = holder_text(&h.items[0]);
-	return r;
+	if (r <= 0)
+		return r;
+	auto_str char *who = holder_text(&h.items[0]);
+	return err_set(err, E_BOUND, "%s of %s is held by %s", d->driver, d->name, who);
 }
 
 struct write {
@@ -152,13 +146,6 @@ static int write_bind(const struct unbind_work *w, struct unbound_device *d, con
 	return write_attribute(w, d, path, d->name, err);
 }
 
-static int refuse_held_device(const struct unbind_work *w, const struct unbound_device *d, struct err *err)
-{
-	auto_str char *who = NULL;
-	int r = find_device_holder(w, d, &who, err);
-	return r > 0 ? err_set(err, E_BOUND, "%s of %s is held by %s", d->driver, d->name, who) : r;
-}
-
 static int unbind_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
 	if (write_bind(w, d, "unbind", err) < 0)
@@ -188,62 +175,46 @@ static int unload_old_module(const struct unbind_work *w, const struct unbound_d
 	return 0;
 }
 
-// All holders are looked for before the first device is touched.
-static int release_gpus(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err)
+int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err)
 {
-	struct unbound found = { 0 };
+	*r = (struct unbound){ 0 };
 	for (size_t i = 0; i < gpus->count; i++)
 		if (is_unbind_due(&gpus->items[i]))
-			add_unbound_device(&found, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
-	*r = found;
-	for (size_t i = 0; i < r->count; i++)
+			add_unbound_device(r, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
+	for (size_t i = 0; i < r->count; i++) // all of them before the first device is touched
 		if (refuse_held_device(w, &r->items[i], err) < 0)
 			return -1;
 	for (size_t i = 0; i < r->count; i++)
 		if (claim_device(w, &r->items[i], err) < 0 || unbind_device(w, &r->items[i], err) < 0)
 			return -1;
-	return 0;
-}
-
-static void release_framebuffers(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r)
-{
 	for (size_t i = 0; i < gpus->count; i++) {
-		struct err err;
+		struct err why;
 		const char *name = gpus->items[i].framebuffer;
 		char *driver = name ? bound_driver_name(w->kern, "platform", name) : NULL;
 		if (!driver)
 			continue;
 		add_unbound_device(r, "platform", name, driver);
 		struct unbound_device *d = &r->items[r->count - 1];
-		if (refuse_held_device(w, d, &err) < 0 || unbind_device(w, d, &err) < 0)
-			progress_note(w->progress, "%s stays bound: %s", name, err.text);
+		if (refuse_held_device(w, d, &why) < 0 || unbind_device(w, d, &why) < 0)
+			progress_note(w->progress, "%s stays bound: %s", name, why.text);
 	}
-}
-
-int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err)
-{
-	if (release_gpus(w, gpus, r, err) < 0)
-		return -1;
-	release_framebuffers(w, gpus, r);
 	for (size_t i = 0; i < r->count; i++)
 		if (r->items[i].is_unbound && unload_old_module(w, &r->items[i], &r->modules, err) < 0)
 			return -1;
 	return 0;
 }
 
-// A driver that is loaded already does not probe the device by itself.
-static int probe_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
-{
-	auto_str char *path = str_fmt("sys/bus/%s/drivers_probe", d->bus),
-		      *now = bound_driver_name(w->kern, d->bus, d->name);
-	return now ? 0 : write_attribute(w, d, path, d->name, err);
-}
-
 int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *err)
 {
 	for (size_t i = 0; i < r->count; i++) {
 		struct unbound_device *d = &r->items[i];
-		if (d->override && (probe_device(w, d, err) < 0 || set_override(w, d, d->override, err) < 0))
+		if (!d->override)
+			continue;
+		// A driver that is loaded already does not probe the device by itself.
+		auto_str char *probe = str_fmt("sys/bus/%s/drivers_probe", d->bus);
+		auto_str char *now = bound_driver_name(w->kern, d->bus, d->name);
+		if ((!now && write_attribute(w, d, probe, d->name, err) < 0) ||
+		    set_override(w, d, d->override, err) < 0)
 			return -1;
 	}
 	return 0;

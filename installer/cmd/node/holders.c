@@ -35,7 +35,7 @@ static json_t *holders_json(const struct holders *h)
 						      "pod", json_text(x->pod), "kind", holder_kind_name(x->kind),
 						      "path", json_text(x->path), "count", x->count));
 	}
-	return json_pack("{s:b, s:O, s:o, s:i, s:i}", "in_use", holders_block(h), "processes", list, "modules",
+	return json_pack("{s:b, s:O, s:o, s:i, s:i}", "in_use", holders_blocking(h) > 0, "processes", list, "modules",
 			 json_strv(&h->modules), "looked_at", (int)h->processes, "unreadable", (int)h->unreadable);
 }
 
