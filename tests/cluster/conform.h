@@ -122,7 +122,7 @@ static inline void conform_ask(struct conform *c, const struct conform_row *row)
 				      call.reason ? call.reason : "-", r < 0 ? err.code : 0, call.retry_ms, err.text);
 	conform_that(c, call.status == row->status, said);
 	conform_that(c, row->reason ? str_eq(call.reason, row->reason) : !call.reason, said);
-	conform_that(c, !row->cause || kube_cause(&call, row->cause), said);
+	conform_that(c, !row->cause || kube_cause(&call, "reason", row->cause), said);
 	conform_that(c, (r < 0 ? err.code : 0) == row->code && call.retry_ms == row->retry_ms, said);
 	auto_strv struct strv facts = { 0 };
 	auto_str char *filled = row->facts ? conform_fill(c, row->facts, false) : str_dup("");

@@ -6,9 +6,11 @@
 #include <sys/random.h>
 #include <time.h>
 
-// call.reply is handed over where ret is set.
-static int give_reply(struct kube_call *call, json_t **ret)
+// 1 = done; *ret, where the caller wants it, is the reply.
+static int run_call(struct kube *k, struct kube_call *call, json_t **ret, struct err *err)
 {
+	if (kube_run(k, call, err) < 0)
+		return -1;
 	if (ret)
 		*ret = TAKE(call->reply);
 	return 1;
@@ -17,17 +19,15 @@ static int give_reply(struct kube_call *call, json_t **ret)
 int api_get(struct kube *k, const char *path, json_t **ret, struct err *err)
 {
 	auto_kube_call struct kube_call call = { .path = path };
-	if (kube_run(k, &call, err) == 0)
-		return give_reply(&call, ret);
-	return call.status == 404 ? 0 : -1;
+	int r = run_call(k, &call, ret, err);
+	return r < 0 && call.status == 404 ? 0 : r;
 }
 
 int api_create(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
 {
 	auto_kube_call struct kube_call call = { .method = "POST", .path = path, .body = body };
-	if (kube_run(k, &call, err) == 0)
-		return give_reply(&call, ret);
-	return call.status == 409 && str_eq(call.reason, "AlreadyExists") ? 0 : -1;
+	int r = run_call(k, &call, ret, err);
+	return r < 0 && call.status == 409 && str_eq(call.reason, "AlreadyExists") ? 0 : r;
 }
 
 // A precondition makes a retry harmless: at worst it fails because our first try went through.
@@ -37,9 +37,8 @@ static int change_object(struct kube *k, const char *method, const char *type, c
 	auto_kube_call struct kube_call call = {
 		.method = method, .path = path, .type = type, .body = body, .is_repeatable = true
 	};
-	if (kube_run(k, &call, err) == 0)
-		return give_reply(&call, ret);
-	return err->code == E_CONFLICT || call.status == 404 ? 0 : -1;
+	int r = run_call(k, &call, ret, err);
+	return r < 0 && (err->code == E_CONFLICT || call.status == 404) ? 0 : r;
 }
 
 int api_replace(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
@@ -57,26 +56,7 @@ int api_patch(struct kube *k, const char *path, const json_t *operations, json_t
 	return change_object(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
 }
 
-// registry/core/pod/storage/eviction.go: a budget is a 429 with a cause, and other 429 come from whoever guards the
-// server itself; a pod with two budgets is a 500. NamespaceLifecycle: a 403 with a cause, as kubectl drain tells
-// it apart.
-static enum api_evicted evicted_not(const struct kube_call *call)
-{
-	if (call->status == 409)
-		return API_OTHER;
-	if (call->status == 429 && kube_cause(call, "DisruptionBudget"))
-		return API_BLOCKED;
-	return call->status == 403 && kube_cause(call, "NamespaceTerminating") ? API_ENDING : API_REFUSED;
-}
-
-// Of a budget the cause says more than the message.
-static const char *server_words(const struct kube_call *call, const struct err *err)
-{
-	const char *budget = call->message ? strstr(err->text, "The disruption budget ") : NULL;
-	return budget ? budget : call->message ? call->message : err->text;
-}
-
-// Of another uid the server says so only after it has tried for 10 s (EvictionsRetry in its eviction.go).
+// The server reports another uid only after 10 s of its own retries (EvictionsRetry in its eviction.go).
 int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,
 	      struct err *err)
 {
@@ -97,9 +77,16 @@ int api_evict(struct kube *k, const char *namespace, const char *pod, const char
 	}
 	if (call.status == 0 || call.status == 401)
 		return -1;
-	ret->what = evicted_not(&call);
+	// registry/core/pod/storage/eviction.go: a blocking budget is a 429 with a cause; other 429 come from what
+	// protects the server itself, and a pod with two budgets is a 500. NamespaceLifecycle: a 403 with a cause,
+	// which kubectl drain tells apart the same way.
+	bool is_blocked = call.status == 429 && kube_cause(&call, "reason", "DisruptionBudget");
+	bool is_ending = call.status == 403 && kube_cause(&call, "reason", "NamespaceTerminating");
+	ret->what = call.status == 409 ? API_OTHER : is_blocked ? API_BLOCKED : is_ending ? API_ENDING : API_REFUSED;
 	ret->retry_ms = call.retry_ms;
-	err_set(&ret->why, err->code, "%s", server_words(&call, err));
+	// The cause says more about a budget than the message does.
+	const char *budget = call.message ? strstr(err->text, "The disruption budget ") : NULL;
+	err_set(&ret->why, err->code, "%s", budget ? budget : call.message ? call.message : err->text);
 	return 0;
 }
 

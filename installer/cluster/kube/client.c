@@ -66,9 +66,9 @@ int64_t kube_time(const struct kube *k)
 	return k->base_ms ? (k->then_ms + kube_now_ms() - k->base_ms) / 1000 : kube_wall_s();
 }
 
-// The answer was dated at some moment since begin. What agrees with the current estimate changes nothing: no jitter.
-// The first one is taken as it is; later ones move the clock by a tenth of the time that has passed, so that neither a
-// step of a server's clock nor one of several servers whose clock is wrong ends a deadline that has not passed here.
+// The answer was dated at some moment since begin. One that agrees with the current estimate changes nothing: no
+// jitter. The first one is taken as it is; later ones move the clock by a tenth of the time that has passed, so that
+// neither a step of a server's clock nor one of several servers with a wrong clock ends a deadline early.
 static void learn_time(struct kube *k, const struct http_call *http, long begin_ms)
 {
 	time_t there;
@@ -103,7 +103,7 @@ static int kube_token(struct kube *k, bool is_refused, struct err *err)
 		return r < 0 ? err_wrap(err, "token") :
 			       err_set(err, E_AUTH, "the token file '%s' is gone", k->config.token_file);
 	k->token_ms = kube_now_ms();
-	if (r == 0 || !*text || str_eq(text, k->token)) // while it is exchanged the old one serves
+	if (r == 0 || !*text || str_eq(text, k->token)) // the old one is used while the file is being replaced
 		return 0;
 	free(k->token);
 	k->token = TAKE(text);
@@ -126,40 +126,21 @@ void kube_call_done(struct kube_call *call)
 
 static const char PATCH_TYPE[] = "application/json-patch+json";
 
-// A uid in a merge patch that is not the object's is refused as a change of an immutable field.
-static bool is_other_uid(const json_t *reply)
-{
-	size_t i;
-	const json_t *cause;
-	json_array_foreach(json_object_get(json_object_get(reply, "details"), "causes"), i, cause)
-	{
-		if (str_eq(json_string_value(json_object_get(cause, "field")), "metadata.uid"))
-			return true;
-	}
-	return false;
-}
-
-const json_t *kube_cause(const struct kube_call *call, const char *reason)
+const json_t *kube_cause(const struct kube_call *call, const char *key, const char *value)
 {
 	size_t i;
 	const json_t *cause;
 	json_array_foreach(call->causes, i, cause)
 	{
-		if (str_eq(json_string_value(json_object_get(cause, "reason")), reason))
+		if (str_eq(json_string_value(json_object_get(cause, key)), value))
 			return cause;
 	}
 	return NULL;
 }
 
-// Which budget blocks an eviction stands beside the message (pkg/registry/core/pod/storage/eviction.go).
-static const char *budget_words(const struct kube_call *call)
+static int status_error_code(const struct kube_call *call)
 {
-	return json_string_value(json_object_get(kube_cause(call, "DisruptionBudget"), "message"));
-}
-
-static int status_error_code(const struct http_call *http, const struct kube_call *call, const json_t *reply)
-{
-	switch (http->status) {
+	switch (call->status) {
 	case 401:
 	case 403:
 		return E_AUTH;
@@ -167,29 +148,23 @@ static int status_error_code(const struct http_call *http, const struct kube_cal
 		return E_NOT_FOUND;
 	case 409:
 		return E_CONFLICT;
-	case 422:
-		return str_eq(call->type, PATCH_TYPE) || is_other_uid(reply) ? E_CONFLICT : E_KUBE;
+	case 422: // a uid in a merge patch that is not the object's is refused as a change of an immutable field
+		return str_eq(call->type, PATCH_TYPE) || kube_cause(call, "field", "metadata.uid") ? E_CONFLICT :
+												     E_KUBE;
 	default:
 		return E_KUBE;
 	}
 }
 
-// Seconds; the other form, a date, is not what API servers send.
-static unsigned retry_after(const struct http_call *http)
-{
-	uint64_t seconds;
-	const char *text = http_header(http, "Retry-After");
-	if (!text || !str_u64(text, 10, &seconds))
-		return 0;
-	return (unsigned)(seconds < RETRY_MAX_S ? seconds : RETRY_MAX_S) * 1000;
-}
-
 static int kube_judge(const struct http_call *http, struct kube_call *call, struct err *err)
 {
 	json_error_t problem;
+	uint64_t after_s;
 	auto_str char *url = http_url_shown(http->url);
+	const char *after = http_header(http, "Retry-After"); // API servers send seconds, never the other form, a date
+	bool is_timed = after && str_u64(after, 10, &after_s);
 	call->status = http->status;
-	call->retry_ms = retry_after(http);
+	call->retry_ms = is_timed ? (unsigned)(after_s < RETRY_MAX_S ? after_s : RETRY_MAX_S) * 1000 : 0;
 	auto_json json_t *reply = http->reply ? json_loadb(http->reply, http->reply_len, 0, &problem) : NULL;
 	if (http->status / 100 == 2 && !call->table && !json_is_object(reply))
 		return err_set(err, E_KUBE, "%s: the answer is not a JSON object", url);
@@ -197,18 +172,18 @@ static int kube_judge(const struct http_call *http, struct kube_call *call, stru
 		call->reply = TAKE(reply);
 		return 0;
 	}
-	const char *message = json_string_value(json_object_get(reply, "message"));
 	call->reason = str_dup(json_string_value(json_object_get(reply, "reason")));
-	call->message = str_dup(message);
+	call->message = str_dup(json_string_value(json_object_get(reply, "message")));
 	call->causes = json_incref(json_object_get(json_object_get(reply, "details"), "causes"));
-	if (!message) {
+	if (!call->message) {
 		http_status_error(http, err);
-		return err_code(err, status_error_code(http, call, reply));
+		return err_code(err, status_error_code(call));
 	}
-	const char *budget = budget_words(call);
-	return err_set(err, status_error_code(http, call, reply), "%s %s: status %ld: %s%s%s",
-		       http->method ? http->method : "GET", url, http->status, message, budget ? " " : "",
-		       budget ? budget : "");
+	// The budget that blocks an eviction is named beside the message (pkg/registry/core/pod/storage/eviction.go).
+	const json_t *cause = kube_cause(call, "reason", "DisruptionBudget");
+	const char *budget = json_string_value(json_object_get(cause, "message"));
+	return err_set(err, status_error_code(call), "%s %s: status %ld: %s%s%s", http->method ? http->method : "GET",
+		       url, http->status, call->message, budget ? " " : "", budget ? budget : "");
 }
 
 // More kinds of answers than there is room for are counted with the last one.
@@ -232,15 +207,9 @@ const struct kube_count *kube_counts(const struct kube *k, size_t *ret_count)
 	return k->counts;
 }
 
-struct attempt {
-	struct http_call http;
-	struct json_stream *json_stream;
-};
-
-static int feed_list_parser(struct http_call *http, const void *data, size_t len, struct err *err)
+static int feed_json_stream(struct http_call *http, const void *data, size_t len, struct err *err)
 {
-	struct attempt *a = http->ctx;
-	return json_stream_feed(a->json_stream, data, len, err);
+	return json_stream_feed(http->ctx, data, len, err);
 }
 
 static int ask_server(struct kube *k, struct kube_call *call, const char *body, unsigned left_ms, struct err *err)
@@ -253,28 +222,27 @@ static int ask_server(struct kube *k, struct kube_call *call, const char *body, 
 	strv_add(&headers, str_dup("Accept: application/json"));
 	if (body)
 		strv_add(&headers, str_fmt("Content-Type: %s", call->type ? call->type : "application/json"));
-	struct attempt a = { .json_stream = json_stream };
-	a.http = (struct http_call){ .method = call->method,
-				     .url = url,
-				     .headers = &headers,
-				     .bearer = k->token,
-				     .body = body ? body : "",
-				     .body_size = body ? strlen(body) : 0,
-				     .max = REPLY_MAX,
-				     .total_ms = json_stream || left_ms < try_ms ? left_ms : try_ms,
-				     .stall_ms = try_ms,
-				     .sink = json_stream ? feed_list_parser : NULL,
-				     .ctx = &a };
+	struct http_call http = { .method = call->method,
+				  .url = url,
+				  .headers = &headers,
+				  .bearer = k->token,
+				  .body = body ? body : "",
+				  .body_size = body ? strlen(body) : 0,
+				  .max = REPLY_MAX,
+				  .total_ms = json_stream || left_ms < try_ms ? left_ms : try_ms,
+				  .stall_ms = try_ms,
+				  .sink = json_stream ? feed_json_stream : NULL,
+				  .ctx = json_stream };
 	long begin_ms = kube_now_ms();
-	int r = http_run(k->http, &a.http, err);
-	kube_count(k, call->method ? call->method : "GET", r == 0 ? a.http.status : 0);
+	int r = http_run(k->http, &http, err);
+	kube_count(k, call->method ? call->method : "GET", r == 0 ? http.status : 0);
 	if (r == 0)
-		learn_time(k, &a.http, begin_ms);
+		learn_time(k, &http, begin_ms);
 	if (r == 0)
-		r = kube_judge(&a.http, call, err);
+		r = kube_judge(&http, call, err);
 	if (r == 0 && json_stream)
 		r = json_stream_end(json_stream, &call->reply, err);
-	http_end(&a.http);
+	http_end(&http);
 	return r;
 }
 
@@ -288,28 +256,11 @@ static bool is_retryable(const struct kube_call *call, const struct err *err)
 	return call->status == 0 && is_safe && (err->code == E_NETWORK || err->code == E_TIMEOUT);
 }
 
-// Doubled each time, and somewhere in the upper half of that: many nodes that fail together do not come back together.
+// Doubled each time, with jitter in its upper half: nodes that fail together do not retry together.
 static unsigned backoff_ms(unsigned turn)
 {
 	unsigned most = turn < 5 ? (unsigned)WAIT_MS << turn : WAIT_MAX_MS;
 	return most / 2 + (unsigned)((uint64_t)kube_random() * (most / 2) / UINT32_MAX);
-}
-
-// False: too little would be left for an answer, or is left after all: a busy or a frozen machine sleeps longer.
-static bool has_slept(long wait_ms, long end)
-{
-	if (end - kube_now_ms() < wait_ms + TRY_LEAST_MS)
-		return false;
-	kube_sleep(wait_ms);
-	return end - kube_now_ms() >= TRY_LEAST_MS / 2;
-}
-
-// A repetition that got no answer in what was left of the time says less than the answer before it.
-static int give_up_retrying(const struct err *said, struct err *err)
-{
-	if (said->code && err->code == E_TIMEOUT)
-		err_set(err, said->code, "%s; after a retry: %s", said->text, err->text);
-	return -1;
 }
 
 int kube_run(struct kube *k, struct kube_call *call, struct err *err)
@@ -326,7 +277,7 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 		long begin = kube_now_ms();
 		if ((turn == 0 && kube_token(k, false, err) < 0) || (k->before && k->before(k->before_ctx, err) < 0))
 			return -1;
-		end += kube_now_ms() - begin; // none of it was this call's
+		end += kube_now_ms() - begin; // that time was not this call's
 		long left = end - kube_now_ms();
 		if (ask_server(k, call, body, left > 1 ? (unsigned)left : 1, err) == 0)
 			return 0;
@@ -337,8 +288,15 @@ int kube_run(struct kube *k, struct kube_call *call, struct err *err)
 			continue;
 		}
 		long wait = call->retry_ms ? call->retry_ms : backoff_ms(turn);
-		if (!is_retryable(call, err) || !has_slept(wait, end))
-			return give_up_retrying(&said, err);
+		bool is_tried_again = is_retryable(call, err) && end - kube_now_ms() >= wait + TRY_LEAST_MS;
+		if (is_tried_again)
+			kube_sleep(wait);
+		if (!is_tried_again || end - kube_now_ms() < TRY_LEAST_MS / 2) { // a busy machine sleeps longer
+			// A retry without an answer says less than the answer before it.
+			if (said.code && err->code == E_TIMEOUT)
+				err_set(err, said.code, "%s; after a retry: %s", said.text, err->text);
+			return -1;
+		}
 		if (call->status)
 			said = *err;
 	}
@@ -350,46 +308,37 @@ enum { PAGE = 500, LIST_MS = 60000, ANEW = 3 };
 
 static const char *const LIST_REST[] = { "metadata continue", "metadata resourceVersion", NULL };
 
-// 1 = there is another page.
-static int read_list_page(struct kube *k, struct kube_list *list, char **next, char **ret_version,
-			  struct kube_call *call, struct err *err)
-{
-	auto_str char *at = *next ? http_escape(*next) : str_dup("");
-	auto_str char *path =
-		str_fmt("%s?limit=%u%s%s%s%s", list->path, list->limit ? list->limit : PAGE, *at ? "&continue=" : "",
-			at, list->query ? "&" : "", list->query ? list->query : "");
-	struct json_stream_table table = { .list = "items", .record = list->record, .rest = LIST_REST };
-	*call = (struct kube_call){
-		.path = path, .deadline_ms = LIST_MS, .table = &table, .take = list->take, .ctx = list->ctx
-	};
-	if (kube_run(k, call, err) < 0)
-		return -1;
-	const json_t *metadata = json_object_get(call->reply, "metadata");
-	const char *more = json_string_value(json_object_get(metadata, "continue"));
-	const char *version = json_string_value(json_object_get(metadata, "resourceVersion"));
-	if (!version)
-		return err_set(err, E_KUBE, "%s: the list has no resourceVersion", path);
-	list->pages++;
-	free(TAKE(*next));
-	free(TAKE(*ret_version));
-	*ret_version = str_dup(version);
-	*next = more && *more ? str_dup(more) : NULL;
-	return *next != NULL;
-}
-
 int kube_list(struct kube *k, struct kube_list *list, char **ret_version, struct err *err)
 {
+	const struct json_stream_table table = { .list = "items", .record = list->record, .rest = LIST_REST };
 	auto_str char *next = NULL, *version = NULL;
 	list->pages = 0;
 	for (unsigned anew = 0;;) {
-		auto_kube_call struct kube_call call = { 0 };
-		int r = read_list_page(k, list, &next, &version, &call, err);
-		if (r < 0 && call.status == 410 && next && ++anew < ANEW)
+		auto_str char *at = next ? http_escape(next) : str_dup("");
+		auto_str char *path =
+			str_fmt("%s?limit=%u%s%s%s%s", list->path, list->limit ? list->limit : PAGE,
+				*at ? "&continue=" : "", at, list->query ? "&" : "", list->query ? list->query : "");
+		auto_kube_call struct kube_call call = {
+			.path = path, .deadline_ms = LIST_MS, .table = &table, .take = list->take, .ctx = list->ctx
+		};
+		if (kube_run(k, &call, err) < 0) {
+			if (call.status != 410 || !next || ++anew >= ANEW)
+				return -1;
 			free(TAKE(next));
-		else if (r < 0)
-			return -1;
-		else if (r == 0)
+			continue;
+		}
+		const json_t *metadata = json_object_get(call.reply, "metadata");
+		const char *more = json_string_value(json_object_get(metadata, "continue"));
+		const char *listed = json_string_value(json_object_get(metadata, "resourceVersion"));
+		if (!listed)
+			return err_set(err, E_KUBE, "%s: the list has no resourceVersion", path);
+		list->pages++;
+		free(TAKE(version));
+		version = str_dup(listed);
+		free(TAKE(next));
+		if (!more || !*more)
 			break;
+		next = str_dup(more);
 	}
 	*ret_version = TAKE(version);
 	return 0;
@@ -403,14 +352,6 @@ struct kube_stream {
 	char *url;
 };
 
-static int fail_watch(struct kube_watch *w, const json_t *status, struct err *err)
-{
-	const char *message = json_string_value(json_object_get(status, "message"));
-	json_int_t code = json_integer_value(json_object_get(status, "code"));
-	w->is_gone = code == 410;
-	return err_set(err, E_KUBE, "watch of %s: status %lld: %s", w->path, (long long)code, message ? message : "");
-}
-
 static int on_watch_event(void *ctx, json_t *event, struct err *err)
 {
 	struct kube_watch *w = ctx;
@@ -418,8 +359,13 @@ static int on_watch_event(void *ctx, json_t *event, struct err *err)
 	json_t *object = json_object_get(event, "object");
 	const char *version =
 		json_string_value(json_object_get(json_object_get(object, "metadata"), "resourceVersion"));
-	if (str_eq(type, "ERROR"))
-		return fail_watch(w, object, err);
+	if (str_eq(type, "ERROR")) {
+		const char *message = json_string_value(json_object_get(object, "message"));
+		json_int_t code = json_integer_value(json_object_get(object, "code"));
+		w->is_gone = code == 410;
+		return err_set(err, E_KUBE, "watch of %s: status %lld: %s", w->path, (long long)code,
+			       message ? message : "");
+	}
 	if (!type || !version)
 		return err_set(err, E_KUBE, "watch of %s: an event without type or resourceVersion", w->path);
 	if (str_eq(type, "BOOKMARK"))
@@ -429,12 +375,6 @@ static int on_watch_event(void *ctx, json_t *event, struct err *err)
 	free(w->version);
 	w->version = str_dup(version);
 	return 0;
-}
-
-static int on_watch_data(struct http_call *http, const void *data, size_t len, struct err *err)
-{
-	struct kube_stream *s = http->ctx;
-	return json_stream_feed(s->json_stream, data, len, err);
 }
 
 int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, struct err *err)
@@ -451,14 +391,14 @@ int kube_watch_begin(struct kube *k, struct kube_watch *w, unsigned seconds, str
 	s->url = str_fmt("%s%s?watch=1&allowWatchBookmarks=true&timeoutSeconds=%u&resourceVersion=%s%s%s",
 			 k->config.server, w->path, seconds, w->version ? w->version : "0", w->query ? "&" : "",
 			 w->query ? w->query : "");
-	unsigned whole_ms = (seconds + GRACE_S) * 1000; // nothing may happen for as long as it lasts
+	unsigned whole_ms = (seconds + GRACE_S) * 1000; // a watch may be silent to its end
 	s->http = (struct http_call){ .url = s->url,
 				      .headers = &s->headers,
 				      .bearer = k->token,
 				      .stall_ms = whole_ms,
 				      .total_ms = whole_ms,
-				      .sink = on_watch_data,
-				      .ctx = s };
+				      .sink = feed_json_stream,
+				      .ctx = s->json_stream };
 	kube_count(k, "WATCH", 0);
 	return http_begin(k->http, &s->http, err);
 }

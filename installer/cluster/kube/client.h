@@ -59,8 +59,8 @@ struct kube_call {
 };
 int kube_run(struct kube *k, struct kube_call *call, struct err *err);
 void kube_call_done(struct kube_call *call);
-// Of the cause with that reason, such as "DisruptionBudget"; NULL = none has it.
-const json_t *kube_cause(const struct kube_call *call, const char *reason);
+// The cause with that value, such as "reason" "DisruptionBudget"; NULL = there is none.
+const json_t *kube_cause(const struct kube_call *call, const char *key, const char *value);
 #define auto_kube_call __attribute__((cleanup(kube_call_done)))
 
 // All objects of a collection, page after page, reduced on the way: path "/api/v1/nodes", query NULL or

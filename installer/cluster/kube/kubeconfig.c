@@ -68,10 +68,10 @@ int kube_config_pod(const struct root *kern, char *const *env, struct kube_confi
 	return 1;
 }
 
-struct file { // a kubeconfig on its way
+struct file { // a kubeconfig that is being read
 	const char *path;
-	char *dir; // what its paths are relative to
-	json_t *json;
+	const char *dir; // that its paths are relative to
+	const json_t *json;
 };
 
 static int refuse_config(const struct file *f, const char *what, const char *why, struct err *err)
@@ -79,7 +79,7 @@ static int refuse_config(const struct file *f, const char *what, const char *why
 	return err_set(err, E_CONFIG, "'%s': %s %s", f->path, what, why);
 }
 
-// NULL = absent or empty; *is_bad: it is no text.
+// NULL = absent or empty; *is_bad: it is not a string.
 static const char *kubeconfig_text(const json_t *object, const char *key, bool *is_bad)
 {
 	const json_t *value = json_object_get(object, key);
@@ -126,7 +126,7 @@ static int read_pem(const struct file *f, const json_t *object, const char *key,
 	return 0;
 }
 
-// The member WHAT of the element called NAME of the list LIST; an absent one is an empty object's NULL.
+// Member `what` of the element `name` of the list; NULL if that element has no such member.
 static int find_named_item(const struct file *f, const char *list, const char *what, const char *name, json_t **ret,
 			   struct err *err)
 {
@@ -143,7 +143,7 @@ static int find_named_item(const struct file *f, const char *list, const char *w
 	return refuse_config(f, text, str_eq(list, "contexts") ? "request names" : "context names", err);
 }
 
-// What is not done is said by name, and never passed over.
+// What is not supported is refused by name, never ignored.
 static const struct {
 	const char *key, *why;
 } refused[] = {
@@ -182,17 +182,6 @@ static int take_cluster(const struct file *f, const json_t *cluster, struct kube
 	return read_pem(f, cluster, "certificate-authority", &ret->authorities, err);
 }
 
-static int take_token_file(const struct file *f, const char *path, struct kube_config *ret, struct err *err)
-{
-	auto_str char *full = path_beside_config(f, path);
-	char *name = strrchr(full, '/');
-	*name++ = '\0';
-	if (root_init(&ret->token_root, *full ? full : "/", err) < 0)
-		return err_wrap(err, "'%s': tokenFile", f->path);
-	ret->token_file = str_dup(name);
-	return 0;
-}
-
 static int take_user(const struct file *f, const json_t *user, struct kube_config *ret, struct err *err)
 {
 	bool is_bad = false;
@@ -203,8 +192,14 @@ static int take_user(const struct file *f, const json_t *user, struct kube_confi
 	if (is_bad)
 		return refuse_config(f, "token", "is not a string", err);
 	ret->token = str_dup(token);
-	if (!token && path && take_token_file(f, path, ret, err) < 0)
-		return -1;
+	if (!token && path) {
+		auto_str char *full = path_beside_config(f, path);
+		char *name = strrchr(full, '/');
+		*name++ = '\0';
+		if (root_init(&ret->token_root, *full ? full : "/", err) < 0)
+			return err_wrap(err, "'%s': tokenFile", f->path);
+		ret->token_file = str_dup(name);
+	}
 	if (read_pem(f, user, "client-certificate", &ret->certificate, err) < 0 ||
 	    read_pem(f, user, "client-key", &ret->key, err) < 0)
 		return -1;
@@ -239,28 +234,20 @@ static int take_context(const struct file *f, const char *requested, struct kube
 	return take_cluster(f, cluster, ret, err) < 0 ? -1 : take_user(f, user, ret, err);
 }
 
-// The files of KUBECONFIG are merged by kubectl; here it is one.
-static int load_config(struct file *f, struct err *err)
-{
-	auto_str char *text = NULL;
-	size_t len = 0;
-	const char *slash = strrchr(f->path, '/');
-	f->dir = slash ? str_ndup(f->path, (size_t)(slash - f->path)) : str_dup(".");
-	if (read_config_file(f->path, &text, &len, err) < 0)
-		return err_wrap(err, "kubeconfig");
-	return yaml_read(text, len, f->path, &f->json, err);
-}
-
+// kubectl merges the files of KUBECONFIG; here it is a single file.
 int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct err *err)
 {
 	auto_kube_config struct kube_config c = KUBE_CONFIG_NONE;
-	struct file f = { .path = path };
-	int r = load_config(&f, err);
-	if (r == 0)
-		r = take_context(&f, context, &c, err);
-	free(f.dir);
-	json_decref(f.json);
-	if (r < 0)
+	const char *slash = strrchr(path, '/');
+	auto_str char *text = NULL, *dir = slash ? str_ndup(path, (size_t)(slash - path)) : str_dup(".");
+	auto_json json_t *json = NULL;
+	size_t len = 0;
+	if (read_config_file(path, &text, &len, err) < 0)
+		return err_wrap(err, "kubeconfig");
+	if (yaml_read(text, len, path, &json, err) < 0)
+		return -1;
+	const struct file f = { path, dir, json };
+	if (take_context(&f, context, &c, err) < 0)
 		return -1;
 	*ret = c;
 	c = KUBE_CONFIG_NONE;

@@ -30,11 +30,6 @@ void lease_done(struct lease *l)
 	*l = (struct lease){ 0 };
 }
 
-static const json_t *metadata(const json_t *lease)
-{
-	return json_object_get(lease, "metadata");
-}
-
 static const json_t *lease_spec(const struct lease *l, const char *key)
 {
 	return json_object_get(json_object_get(l->seen, "spec"), key);
@@ -42,12 +37,13 @@ static const json_t *lease_spec(const struct lease *l, const char *key)
 
 static const char *version_of(const json_t *lease)
 {
-	return json_string_value(json_object_get(metadata(lease), "resourceVersion"));
+	return json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
 }
 
 const char *lease_note(const struct lease *l, const char *key)
 {
-	return json_string_value(json_object_get(json_object_get(metadata(l->seen), "annotations"), key));
+	const json_t *metadata = json_object_get(l->seen, "metadata");
+	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), key));
 }
 
 const char *lease_version(const struct lease *l)
@@ -95,7 +91,7 @@ bool lease_is_free(const struct lease *l)
 	return !l->other || kube_now_ms() - l->seen_ms > duration_ms;
 }
 
-static char *moment(void) // MicroTime of RFC 3339
+static char *micro_time(void) // MicroTime of the API: RFC 3339 with microseconds
 {
 	char text[64];
 	struct timespec t;
@@ -107,27 +103,22 @@ static char *moment(void) // MicroTime of RFC 3339
 	return str_dup(text);
 }
 
-static json_t *wanted_lease(const struct lease *l, enum lease_hold hold, json_t *notes)
-{
-	auto_str char *now = moment();
-	const char *since = json_string_value(lease_spec(l, "acquireTime"));
-	bool is_new = hold == LEASE_TAKE;
-	return json_pack("{s:s, s:s, s:{s:s, s:s*, s:o}, s:{s:s, s:i, s:s, s:s, s:I}}", "apiVersion",
-			 "coordination.k8s.io/v1", "kind", "Lease", "metadata", "name", l->name, "resourceVersion",
-			 l->seen ? version_of(l->seen) : NULL, "annotations", notes, "spec", "holderIdentity",
-			 hold == LEASE_LEAVE ? "" : l->holder, "leaseDurationSeconds", (int)l->duration_s, "renewTime",
-			 now, "acquireTime", is_new || !since ? now : since, "leaseTransitions",
-			 (json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
-}
-
 static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
-	auto_str char *path = api_lease(l->namespace, l->seen ? l->name : NULL);
-	auto_json json_t *lease = wanted_lease(l, hold, notes);
-	json_t *now = NULL;
-	int r = l->seen ? api_replace(l->kube, path, lease, &now, err) : api_create(l->kube, path, lease, &now, err);
+	auto_str char *path = api_lease(l->namespace, l->seen ? l->name : NULL), *now = micro_time();
+	const char *since = json_string_value(lease_spec(l, "acquireTime"));
+	bool is_new = hold == LEASE_TAKE;
+	auto_json json_t *lease = json_pack(
+		"{s:s, s:s, s:{s:s, s:s*, s:o}, s:{s:s, s:i, s:s, s:s, s:I}}", "apiVersion", "coordination.k8s.io/v1",
+		"kind", "Lease", "metadata", "name", l->name, "resourceVersion", lease_version(l), "annotations", notes,
+		"spec", "holderIdentity", hold == LEASE_LEAVE ? "" : l->holder, "leaseDurationSeconds",
+		(int)l->duration_s, "renewTime", now, "acquireTime", is_new || !since ? now : since, "leaseTransitions",
+		(json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
+	json_t *written = NULL;
+	int r = l->seen ? api_replace(l->kube, path, lease, &written, err) :
+			  api_create(l->kube, path, lease, &written, err);
 	if (r > 0)
-		keep_seen_lease(l, now);
+		keep_seen_lease(l, written);
 	return r;
 }
 
