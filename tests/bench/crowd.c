@@ -72,7 +72,6 @@ static void read_person(struct person *p, const json_t *metadata)
 				snprintf(n->value[i], AGENT_VALUE, "%s", json_string_value(value));
 		node_state_annotation(&n->m, key, json_string_value(value));
 	}
-	node_state_end(&n->m);
 	agent_move(&p->journal, n->m.uid);
 	n->is_read = p->is_due = true;
 }

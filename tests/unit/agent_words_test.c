@@ -47,7 +47,6 @@ static struct node_state read_back(const struct agent_annotations *w)
 		if (*w->value[i])
 			node_state_annotation(&m, agent_key_names[i], w->value[i]);
 	}
-	node_state_end(&m);
 	return m;
 }
 

@@ -52,7 +52,6 @@ static void round_trip(void **state)
 		expect(strlen(text) <= KEY_VALUE_MOST, key->name);
 		put(&m, key, text);
 	}
-	node_state_end(&m);
 	assert_memory_equal(&m.record, &full, sizeof(full));
 }
 
@@ -74,7 +73,6 @@ static void t83_nothing_but_what_we_write(void **state)
 					 text + at + (at < len && *bytes == '0'));
 				node_state_init(&m, "n", "u");
 				put(&m, key, bent);
-				node_state_end(&m);
 				assert_true(!m.record.malformed || m.record.phase == PHASE_UNKNOWN);
 				key->text(&m.record, again, sizeof(again));
 				if (!m.record.malformed && strcmp(bent, again) != 0)
@@ -131,7 +129,6 @@ static void t13_unknown_state(void **state)
 		node_state_init(&m, "n", "u");
 		node_state_label(&m, "kmodsmith.io/state", "evicting");
 		(is_label ? node_state_label : node_state_annotation)(&m, hostile[i].key, hostile[i].value);
-		node_state_end(&m);
 		expect(m.record.phase == PHASE_UNKNOWN, hostile[i].value);
 		struct view v = {
 			.m = &m, .pool = &pool, .rollout = &rollout, .wave = "", .epoch = 1, .now = 1800000000
@@ -183,7 +180,6 @@ static void agents_may_say_anything(void **state)
 			auto_str char *key = str_fmt("kmodsmith.io/agent.%s", names[n]);
 			node_state_init(&m, "n", "u");
 			node_state_annotation(&m, key, values[i]);
-			node_state_end(&m);
 			expect(m.record.phase == PHASE_IDLE && m.report.ack.result == RESULT_NONE, values[i]);
 			expect(!m.report.has_loaded && m.report.health.result == RESULT_NONE, values[i]);
 			expect(m.report.holders < 0 || str_eq(values[i], "0 0 0"), values[i]);

@@ -71,7 +71,6 @@ static void say(struct node_state *m, const struct key *key, const char *value)
 	if (!key->is_label)
 		node_state_label(m, P "state", "evicting");
 	(key->is_label ? node_state_label : node_state_annotation)(m, key->name, value);
-	node_state_end(m);
 }
 
 static void the_last_that_is_good_and_the_first_that_is_not(void **state)

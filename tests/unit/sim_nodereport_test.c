@@ -126,18 +126,20 @@ static void what_is_said_in_turn(void **state)
 	assert_string_equal(sim_text(sim_get(s, NODE), "metadata annotations other.io/x"), "1");
 }
 
-// The annotation has 256 bytes at most, and releases come from names of folders.
+// The annotation has 256 bytes at most, and a release is the name of a folder.
 static void a_long_release_is_cut(void **state)
 {
 	(void)state;
 	auto_str char *release = str_dup("");
 	for (int i = 0; i < 30; i++)
 		str_add(&release, "0123456789");
-	auto_kernel_report struct kernel_report f =
-		kernel_report_of(&(struct says){ release, KERNEL_IMPOSSIBLE, E_BUILD, "x" });
-	auto_str char *text = next_kernel_report_text(&f);
+	auto_sim struct sim *s = sim_new(NULL);
+	auto_kube struct kube *k = sim_client(s, "node");
+	struct err err = { 0 };
+	sim_make(s, "/api/v1/nodes", "{'metadata':{'name':'n1'}}");
+	assert_int_equal(report(k, "n1", &(struct says){ release, KERNEL_IMPOSSIBLE, E_BUILD, "x" }, &err), 1);
 	auto_str char *wanted = str_fmt("impossible %.64s E_BUILD", release);
-	assert_string_equal(text, wanted);
+	assert_string_equal(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"), wanted);
 }
 
 static void a_node_that_is_not_there(void **state)

@@ -56,7 +56,6 @@ static void keep_node_object(struct agent_node *n, const json_t *object)
 		node_state_label(&n->m, key, json_string_value(value));
 	json_object_foreach(json_object_get(metadata, "annotations"), key, value) if (json_is_string(value))
 		keep_annotation(n, key, json_string_value(value));
-	node_state_end(&n->m);
 	n->is_read = uid != NULL;
 	n->is_new = true;
 }

@@ -42,7 +42,6 @@ static void describe_node(const struct single_node *s, const struct agent_annota
 	for (int i = 0; i < AGENT_KEYS; i++)
 		if (*words->value[i])
 			node_state_annotation(ret, agent_key_names[i], words->value[i]);
-	node_state_end(ret);
 	struct node_facts *f = &ret->facts;
 	f->is_ready = true;
 	f->is_unschedulable = json_is_true(json_object_get(s->doc, "cordoned"));

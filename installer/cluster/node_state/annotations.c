@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-// What values of keys are made of: fields, words, numbers, each in one spelling only.
+// What the values of keys are made of: fields, words and numbers, each with one spelling only.
 
 int node_seq_cmp(struct seq a, struct seq b)
 {
@@ -40,7 +40,7 @@ bool node_word_copy(char *to, size_t size, const char *from, size_t len)
 	return true;
 }
 
-// Digits without a sign, a blank or a leading zero: one number has one text.
+// Digits without a sign, a blank or a leading zero: each number has one spelling.
 static bool node_number_cut(const char *text, size_t len, uint64_t most, uint64_t *ret)
 {
 	char digits[21];
@@ -83,7 +83,7 @@ static void write_seq(const struct record *r, char *ret, size_t size)
 		snprintf(ret, size, "%" PRIu32 ".%" PRIu32, r->seq.epoch, r->seq.n);
 }
 
-#define AIM_KEY(field_)                                                                        \
+#define HASH_KEY(field_)                                                                       \
 	static bool read_##field_(const char *value, struct record *r)                         \
 	{                                                                                      \
 		return target_hash_parse(value, &r->field_) && target_hash_is_set(&r->field_); \
@@ -93,10 +93,10 @@ static void write_seq(const struct record *r, char *ret, size_t size)
 		if (target_hash_is_set(&r->field_) && size >= TARGET_HASH_TEXT)                \
 			target_hash_text(&r->field_, ret);                                     \
 	}
-AIM_KEY(target)
-AIM_KEY(stable)
-AIM_KEY(previous)
-AIM_KEY(failed)
+HASH_KEY(target)
+HASH_KEY(stable)
+HASH_KEY(previous)
+HASH_KEY(failed)
 
 // <epoch>.<n>:<verb>:<target>
 static bool read_go(const char *value, struct record *r)
@@ -119,7 +119,7 @@ static void write_go(const struct record *r, char *ret, size_t size)
 }
 
 // {"by":"kmodsmith","prior":false,"touched":false,"again":0,"until":1800000000}, with "waited":true before "again"
-// where that is so: exactly what we write, or it is none.
+// where that is so. Read only if it is exactly what we would write.
 static const char receipt_format[] =
 	"{\"by\":\"kmodsmith\",\"prior\":%s,\"touched\":%s,%s\"again\":%d,\"until\":%" PRId64 "}";
 
@@ -184,28 +184,20 @@ static void write_bits(unsigned bits, const struct borrowed *table, char *ret, s
 			snprintf(ret + len, size - len, "%s%s", len ? "," : "", short_name(table[i].key));
 	}
 }
-static bool read_paused(const char *value, struct record *r)
-{
-	unsigned bits = 0;
-	bool is_good = read_bits(value, operands, &bits);
-	r->paused = (uint16_t)bits;
-	return is_good;
-}
-static void write_paused(const struct record *r, char *ret, size_t size)
-{
-	write_bits(r->paused, operands, ret, size);
-}
-static bool read_autoscaler(const char *value, struct record *r)
-{
-	unsigned bits = 0;
-	bool is_good = read_bits(value, hints, &bits);
-	r->autoscaler = (uint8_t)bits;
-	return is_good;
-}
-static void write_autoscaler(const struct record *r, char *ret, size_t size)
-{
-	write_bits(r->autoscaler, hints, ret, size);
-}
+#define BITS_KEY(field_, table)                                                    \
+	static bool read_##field_(const char *value, struct record *r)             \
+	{                                                                          \
+		unsigned bits = 0;                                                 \
+		bool is_good = read_bits(value, table, &bits);                     \
+		r->field_ = (typeof(r->field_))bits;                               \
+		return is_good;                                                    \
+	}                                                                          \
+	static void write_##field_(const struct record *r, char *ret, size_t size) \
+	{                                                                          \
+		write_bits(r->field_, table, ret, size);                           \
+	}
+BITS_KEY(paused, operands)
+BITS_KEY(autoscaler, hints)
 
 static void write_date(int64_t t, char *ret, size_t size)
 {
@@ -219,31 +211,19 @@ static bool read_date_text(const char *value, int64_t *ret)
 	*ret = is_good ? t : 0;
 	return is_good;
 }
-static bool read_since(const char *value, struct record *r)
-{
-	return read_date_text(value, &r->since);
-}
-static void write_since(const struct record *r, char *ret, size_t size)
-{
-	write_date(r->since, ret, size);
-}
-static bool read_deadline(const char *value, struct record *r)
-{
-	return read_date_text(value, &r->deadline);
-}
-static void write_deadline(const struct record *r, char *ret, size_t size)
-{
-	write_date(r->deadline, ret, size);
-}
-
-static bool read_ordered(const char *value, struct record *r)
-{
-	return read_date_text(value, &r->ordered);
-}
-static void write_ordered(const struct record *r, char *ret, size_t size)
-{
-	write_date(r->ordered, ret, size);
-}
+#define DATE_KEY(field_)                                                           \
+	static bool read_##field_(const char *value, struct record *r)             \
+	{                                                                          \
+		return read_date_text(value, &r->field_);                          \
+	}                                                                          \
+	static void write_##field_(const struct record *r, char *ret, size_t size) \
+	{                                                                          \
+		write_date(r->field_, ret, size);                                  \
+	}
+DATE_KEY(since)
+DATE_KEY(deadline)
+DATE_KEY(ordered)
+DATE_KEY(reason_since)
 
 // <for this target>.<in this state>
 static bool read_attempts(const char *value, struct record *r)
@@ -275,14 +255,6 @@ static bool read_reason(const char *value, struct record *r)
 		return false;
 	snprintf(r->reason.object, sizeof(r->reason.object), "%s", at ? at : "");
 	return true;
-}
-static bool read_reason_since(const char *value, struct record *r)
-{
-	return read_date_text(value, &r->reason_since);
-}
-static void write_reason_since(const struct record *r, char *ret, size_t size)
-{
-	write_date(r->reason_since, ret, size);
 }
 static void write_reason(const struct record *r, char *ret, size_t size)
 {
@@ -316,7 +288,7 @@ WORD_KEY(pool)
 WORD_KEY(wave)
 WORD_KEY(leader)
 
-// The nonce's hash: what people write there may be long.
+// The hash of the nonce: users may write a long one.
 static bool read_retry(const char *value, struct record *r)
 {
 	return node_number_cut(value, strlen(value), UINT64_MAX, &r->retry) && r->retry;

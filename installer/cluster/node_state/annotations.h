@@ -74,8 +74,8 @@ extern const struct key node_keys[]; // .name NULL ends it; at most 32
 
 bool node_key_is_malformed(const struct record *record, const char *name);
 
-bool node_word_copy(char *to, size_t size, const char *from,
-		    size_t len); // of [A-Za-z0-9._/-]; false: too long, or others
+// [A-Za-z0-9._/-] only; false: too long, or has other characters
+bool node_word_copy(char *to, size_t size, const char *from, size_t len);
 bool node_seq_parse(const char *text, size_t len, struct seq *ret);
 // Up to the next separator or the end; moves *at behind it. NULL = there is no more.
 const char *node_word_cut(const char **at, char separator, size_t *ret_len);

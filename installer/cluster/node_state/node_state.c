@@ -33,17 +33,19 @@ bool node_state_is_staged(const struct node_state *m, const struct target_hash *
 	return false;
 }
 
-// 1 = one of ours, and taken; 0 = it is none.
-static int take_own_key(struct node_state *m, const char *key, const char *value, bool is_label)
+// False: the key is not one of ours.
+static bool take_own_key(struct node_state *m, const char *key, const char *value, bool is_label)
 {
 	for (unsigned i = 0; node_keys[i].name; i++) {
 		if (node_keys[i].is_label != is_label || !str_eq(node_keys[i].name, key))
 			continue;
 		if (strlen(value) >= KEY_TEXT || !node_keys[i].parse(value, &m->record))
 			m->record.malformed |= 1U << i;
-		return 1;
+		if (m->record.malformed) // also if the state itself is read only after that key
+			m->record.phase = PHASE_UNKNOWN;
+		return true;
 	}
-	return 0;
+	return false;
 }
 
 // <epoch>.<n>:<verb>:<accepted|done|failed>[:<class>:<code>]
@@ -155,13 +157,6 @@ static const struct {
 	{ KEY_PREFIX "agent.health", take_health }, { KEY_PREFIX "agent.boot", take_boot },
 };
 
-static void take_pin(struct node_facts *f, const char *value)
-{
-	f->is_pinned = true;
-	f->pin = TARGET_HASH_NONE;
-	target_hash_parse(value, &f->pin);
-}
-
 // NVIDIA's operator writes it as an annotation (gpu-operator controllers/nodelabeling_controller.go); a label of that
 // name, which people set by mistake, can only mean the same.
 static void take_enabled(struct node_facts *f, const char *key, const char *value)
@@ -170,14 +165,14 @@ static void take_enabled(struct node_facts *f, const char *key, const char *valu
 		f->is_foreign = f->is_foreign || str_eq(value, "true");
 }
 
-static enum upgrade parse_upgrade(const char *word)
+void node_state_annotation(struct node_state *m, const char *key, const char *value)
 {
-	int i = node_name_index(upgrade_words, UPGRADE_OTHER, word, strlen(word));
-	return i < 0 ? UPGRADE_OTHER : (enum upgrade)i;
-}
-
-static void take_foreign_annotation(struct node_facts *f, const char *key, const char *value)
-{
+	struct node_facts *f = &m->facts;
+	if (take_own_key(m, key, value, false))
+		return;
+	for (size_t i = 0; i < ARRAY_SIZE(agent_keys); i++)
+		if (str_eq(agent_keys[i].name, key) && strlen(value) <= KEY_VALUE_MOST)
+			agent_keys[i].take(&m->report, value);
 	take_enabled(f, key, value);
 	f->has_enabled = f->has_enabled || str_eq(key, UPGRADE_ENABLED);
 	if (str_eq(key, "nvidia.com/gpu-driver-upgrade.node-initial-state.unschedulable"))
@@ -191,18 +186,11 @@ static void take_foreign_annotation(struct node_facts *f, const char *key, const
 		f->keeps_cordon = !str_eq(value, "false");
 	else if (str_eq(key, KEY_PREFIX "retry"))
 		f->retry = target_hash_of_text(value);
-	else if (str_eq(key, KEY_PREFIX "pin"))
-		take_pin(f, value);
-}
-
-void node_state_annotation(struct node_state *m, const char *key, const char *value)
-{
-	if (take_own_key(m, key, value, false))
-		return;
-	for (size_t i = 0; i < ARRAY_SIZE(agent_keys); i++)
-		if (str_eq(agent_keys[i].name, key) && strlen(value) <= KEY_VALUE_MOST)
-			agent_keys[i].take(&m->report, value);
-	take_foreign_annotation(&m->facts, key, value);
+	if (str_eq(key, KEY_PREFIX "pin")) {
+		f->is_pinned = true;
+		f->pin = TARGET_HASH_NONE;
+		target_hash_parse(value, &f->pin);
+	}
 }
 
 void node_state_label(struct node_state *m, const char *key, const char *value)
@@ -211,6 +199,10 @@ void node_state_label(struct node_state *m, const char *key, const char *value)
 	if (take_own_key(m, key, value, true))
 		return;
 	take_enabled(f, key, value);
+	if (str_eq(key, UPGRADE_LABEL)) {
+		int word = node_name_index(upgrade_words, UPGRADE_OTHER, value, strlen(value));
+		f->upgrade = word < 0 ? UPGRADE_OTHER : (enum upgrade)word;
+	}
 	for (unsigned i = 0; operands[i].key; i++) {
 		if (str_eq(operands[i].key, key) && str_eq(value, operands[i].theirs))
 			f->operands |= (uint16_t)(1U << i);
@@ -219,16 +211,8 @@ void node_state_label(struct node_state *m, const char *key, const char *value)
 	}
 	if (str_eq(key, KEY_PREFIX "skip") || str_eq(key, "nvidia.com/gpu-driver-upgrade.skip"))
 		f->is_skipped = f->is_skipped || !str_eq(value, "false");
-	else if (str_eq(key, UPGRADE_LABEL))
-		f->upgrade = parse_upgrade(value);
 	else if (str_eq(key, KEY_PREFIX "pool"))
 		node_word_copy(f->pool, sizeof(f->pool), value, strlen(value));
 	else if (str_eq(key, KEY_PREFIX "wave"))
 		node_word_copy(f->wave, sizeof(f->wave), value, strlen(value));
-}
-
-void node_state_end(struct node_state *m)
-{
-	if (m->record.malformed)
-		m->record.phase = PHASE_UNKNOWN;
 }

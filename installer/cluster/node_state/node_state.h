@@ -69,12 +69,11 @@ struct node_state {
 	struct node_facts facts;
 };
 
-// Begin with node_state_init, then each label and annotation once, then node_state_end. What means nothing is never an
-// error: of our own keys it makes the state unknown, of an agent's it is as if it had said nothing.
+// Begin with node_state_init, then each label and annotation once. A value that cannot be parsed is never an error: in
+// one of our own keys it makes the state unknown, in one of the agent's it is ignored.
 void node_state_init(struct node_state *m, const char *name, const char *uid);
 void node_state_label(struct node_state *m, const char *key, const char *value);
 void node_state_annotation(struct node_state *m, const char *key, const char *value);
-void node_state_end(struct node_state *m);
 
 static inline struct stay node_state_stay(const struct node_state *m)
 {

@@ -16,12 +16,6 @@ uint64_t target_hash_of_text(const char *text)
 	return str_u64(hex, 16, &hash) && hash ? hash : 1;
 }
 
-// of texts that name all that belongs to them
-static struct target_hash target_hash_make(const char *payload, const char *options)
-{
-	return (struct target_hash){ target_hash_of_text(payload), *options ? target_hash_of_text(options) : 0 };
-}
-
 static bool parse_hash_half(const char *text, uint64_t *ret)
 {
 	char digits[HALF + 1];
@@ -64,7 +58,8 @@ json_t *target_hash_json(const struct target_hash *target_hash)
 void target_name(struct target *t)
 {
 	auto_str char *payload = str_fmt("%s\n%s\n%s", t->driver, t->flavour, t->package ? t->package : "");
-	t->target_hash = target_hash_make(payload, t->parameters);
+	t->target_hash.payload = target_hash_of_text(payload);
+	t->target_hash.options = *t->parameters ? target_hash_of_text(t->parameters) : 0;
 }
 
 void target_copy(const struct target *from, struct target *to)

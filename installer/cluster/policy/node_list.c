@@ -53,7 +53,6 @@ int node_list_read_node(const json_t *node, const char *name, const struct polic
 	const struct driver_set *served = policy_driver_set(policy, &ret->facts);
 	if (served)
 		memcpy(ret->facts.driver_set, served->name, sizeof(ret->facts.driver_set));
-	node_state_end(ret);
 	return 0;
 }
 
