@@ -61,7 +61,7 @@ static int on_lease_event(void *ctx, const char *type, json_t *object, struct er
 	return 0;
 }
 
-// A watch on this one Lease, until it says something. Renewals do, too: they are cheap, and show that the holder lives.
+// Watches this one Lease until it changes. A renewal is a change too: cheap, and it shows that the holder is alive.
 static int watch_build_lease(struct build_lease *b, unsigned ms, struct err *err)
 {
 	static const char *const record[] = { KUBE_EVENT, NULL };
@@ -90,7 +90,7 @@ int build_lease_wait(struct build_lease *b, unsigned ms, struct err *err)
 	long end = kube_now_ms() + ms;
 	while (b->lease.other && kube_now_ms() < end) {
 		long left = end - kube_now_ms();
-		if (watch_build_lease(b, (unsigned)left, &ignored) < 0) // what cannot be watched is looked at
+		if (watch_build_lease(b, (unsigned)left, &ignored) < 0) // without a watch it is read again
 			kube_sleep(1000);
 		if (lease_read(&b->lease, err) < 0)
 			return -1;
@@ -104,7 +104,7 @@ int build_lease_renew(struct build_lease *b, struct err *err)
 	if (!b->is_held || kube_now_ms() - b->renewed_ms < due_ms)
 		return b->is_held;
 	int r = lease_write(&b->lease, LEASE_KEEP, outcome_annotations(b, NULL), err);
-	b->renewed_ms = kube_now_ms(); // a server that does not answer is not asked at every turn
+	b->renewed_ms = kube_now_ms(); // a server that does not answer is not asked every time
 	if (r == 0)
 		b->is_held = false;
 	return r;

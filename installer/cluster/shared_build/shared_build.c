@@ -5,6 +5,7 @@
 #include "base/file/digest.h"
 #include "base/file/file.h"
 #include "base/file/lockfile.h"
+#include "precompiled/package/copy.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,7 @@
 
 enum { DURATION_S = 60, WAIT_S = 3600 };
 
-// What the Lease says of a compile, for those who wait for it: "failed CODE: text", "kept CODE: text", "made".
+// What the Lease says about a compile, for those who wait for it: "failed CODE: text", "kept CODE: text", "made".
 static const char FAILED[] = "failed ", KEPT[] = "kept ", MADE[] = "made";
 
 static int open_share_kube(struct shared_build *s, struct err *err)
@@ -45,7 +46,7 @@ static int open_share_kube(struct shared_build *s, struct err *err)
 	return 0;
 }
 
-// What a package must be to serve all who ask with this key.
+// All that a package must match to serve everybody who asks with this key.
 static char *share_key(const struct shared_build_request *w)
 {
 	auto_strv struct strv modules = { 0 };
@@ -57,8 +58,8 @@ static char *share_key(const struct shared_build_request *w)
 		       *w->build_id ? w->build_id : "-", w->arch, w->source->digest, names && *names ? names : "all");
 }
 
-// 1 = the store or a source has it by now: of this source, where no driver was named.
-static int find_shared_package(struct shared_build *s)
+// 1 = the store or a source has it by now, because `who` made it. Without a named driver it must be of this source.
+static int find_shared_package(struct shared_build *s, const char *who)
 {
 	struct acquire *o = s->request.acquire;
 	struct err why;
@@ -69,136 +70,133 @@ static int find_shared_package(struct shared_build *s)
 	o->want.source = source;
 	free(o->why_not);
 	o->why_not = before;
+	if (r > 0)
+		progress_end(s->request.progress, "share", "%s made it", who);
 	return r > 0;
 }
 
-static int note_shared_package(struct shared_build *s, const char *who)
-{
-	progress_end(s->request.progress, "share", "%s made it", who);
-	return 1;
-}
+// How a look at the Lease ends; TURN_FAILED: the Lease cannot be used.
+enum turn { TURN_FAILED = -1, TURN_COMPILE, TURN_FOUND, TURN_AGAIN, TURN_HOPELESS };
 
-// It failed there for a reason that is no accident; here it would fail the same way, an hour later.
-static int has_failed_elsewhere(const struct shared_build *s, const char *who, struct err *err)
+// Waits until the holder has left the Lease, and goes by what it left there.
+static enum turn wait_for_holder(struct shared_build *s, const char *who, long left_s, struct err *why, struct err *err)
 {
-	const char *text = build_lease_outcome(&s->lease);
-	if (!text || !str_starts(text, FAILED))
-		return 0;
-	text += strlen(FAILED);
-	auto_str char *name = str_ndup(text, strcspn(text, ":"));
-	const struct err_info *info = err_info_by_name(name);
-	if (!info || info->retryable)
-		return 0;
-	err_set(err, info->code, "%s compiled it for all: %s", who, text);
-	return 1;
-}
-
-// There is a package by now, and it does not come here. One after the other in line would wait for the next in vain.
-static bool must_compile_alone(const struct shared_build *s, const char *who)
-{
-	const char *text = build_lease_outcome(&s->lease);
-	bool is_kept = text && str_starts(text, KEPT);
-	if (is_kept)
-		progress_note(s->request.progress,
-			      "%s cannot push what it compiles (%s); this node compiles for itself", who,
-			      text + strlen(KEPT));
-	else if (str_eq(text, MADE))
-		progress_note(s->request.progress,
+	struct progress *w = s->request.progress;
+	unsigned most_s = s->lease.lease.duration_s + 1;
+	progress_note(w, "%s compiles it; waiting for the package", who);
+	int r = build_lease_wait(&s->lease, (left_s < most_s ? (unsigned)left_s : most_s) * 1000, why);
+	s->idle_s = clock_ms() / 1000;
+	if (r <= 0)
+		return r < 0 ? TURN_FAILED : TURN_AGAIN;
+	if (find_shared_package(s, who))
+		return TURN_FOUND;
+	const char *outcome = build_lease_outcome(&s->lease);
+	if (!outcome)
+		return TURN_AGAIN;
+	// A failure there that is not retryable would only repeat itself here, an hour later.
+	if (str_starts(outcome, FAILED)) {
+		const char *text = outcome + strlen(FAILED);
+		auto_str char *name = str_ndup(text, strcspn(text, ":"));
+		const struct err_info *info = err_info_by_name(name);
+		if (!info || info->retryable)
+			return TURN_AGAIN;
+		err_set(err, info->code, "%s compiled it for all: %s", who, text);
+		return TURN_HOPELESS;
+	}
+	// The package exists and does not get here: everybody compiles now, instead of one after the other in vain.
+	if (str_starts(outcome, KEPT))
+		progress_note(w, "%s cannot push what it compiles (%s); this node compiles for itself", who,
+			      outcome + strlen(KEPT));
+	else if (str_eq(outcome, MADE))
+		progress_note(w,
 			      "%s pushed it, and this node does not find it, or not believe it; it compiles for itself",
 			      who);
-	return is_kept || str_eq(text, MADE);
+	else
+		return TURN_AGAIN;
+	return TURN_COMPILE;
 }
 
-// Who cannot push keeps nobody waiting. It compiles, and tries again when there is a package.
-static void check_push_or_tell(struct shared_build *s)
-{
-	struct err err, ignored;
-	if (shared_build_check_push(s, &err) == 0)
-		return;
-	auto_str char *outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
-	progress_note(s->request.progress, "%s cannot be pushed to, each node compiles for itself: %s: %s",
-		      s->request.repository, err_info(err.code)->name, err.text);
-	build_lease_release(&s->lease, outcome, &ignored);
-}
-
-// What the one who had the Lease left: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
-static int after_lease(struct shared_build *s, const char *who, struct err *err)
-{
-	if (find_shared_package(s))
-		return note_shared_package(s, who);
-	if (has_failed_elsewhere(s, who, err))
-		return 3;
-	return must_compile_alone(s, who) ? 0 : 2;
-}
-
-// One turn of who is no builder, with the same answers. left_s: until it compiles for itself.
-static int follower_turn(struct shared_build *s, long *begun_s, long left_s, struct err *why, struct err *err)
+// One turn of a node that is not a builder. left_s: until it compiles for itself.
+static enum turn follower_turn(struct shared_build *s, long left_s, struct err *why, struct err *err)
 {
 	enum { PAUSE_S = 2 };
 	struct progress *w = s->request.progress;
-	unsigned patience_s = s->lease.lease.duration_s;
 	int r = build_lease_read(&s->lease, why);
 	if (r < 0)
-		return -1;
+		return TURN_FAILED;
 	auto_str char *who = str_dup(r > 0 ? s->lease.lease.other : "a builder");
-	if (left_s <= 0 || (r == 0 && clock_ms() / 1000 - *begun_s >= patience_s)) {
+	if (left_s <= 0 || (r == 0 && clock_ms() / 1000 - s->idle_s >= s->lease.lease.duration_s)) {
 		progress_note(w, "%s; this node compiles for itself",
 			      r > 0 ? "the builder takes too long" : "no builder has begun with it");
-		return 0;
+		return TURN_COMPILE;
 	}
-	if (r > 0) {
-		progress_note(w, "%s compiles it; waiting for the package", who);
-		unsigned bound = patience_s + 1;
-		r = build_lease_wait(&s->lease, (left_s < bound ? (unsigned)left_s : bound) * 1000, why);
-		*begun_s = clock_ms() / 1000;
-		return r < 0 ? -1 : r == 0 ? 2 : after_lease(s, who, err);
-	}
+	if (r > 0)
+		return wait_for_holder(s, who, left_s, why, err);
 	nanosleep(&(struct timespec){ .tv_sec = PAUSE_S }, NULL);
-	return find_shared_package(s) ? note_shared_package(s, who) : 2;
+	return find_shared_package(s, who) ? TURN_FOUND : TURN_AGAIN;
 }
 
-// One turn with the Lease: 1 = found, 0 = compile, 2 = another turn, 3 = it is hopeless.
-static int builder_turn(struct shared_build *s, long end, struct err *why, struct err *err)
+// Whether the repository takes a push: what is to be made, as text, in a blob that nothing refers to.
+static int check_push(const struct shared_build *s, struct err *err)
+{
+	const struct shared_build_request *w = &s->request;
+	struct oci_descriptor d = { .media_type = (char[]){ "text/plain" }, .size = strlen(s->key) };
+	auto_repository struct repository *to = NULL;
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_layout struct layout layout = LAYOUT_NONE;
+	if (repository_open(w->repository, w->remote, &to, err) < 0 ||
+	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0 ||
+	    layout_blob_put(&layout, s->key, strlen(s->key), d.digest, err) < 0)
+		return -1;
+	return repository_put_blob(to, &layout, &d, err);
+}
+
+// One turn of a builder. end: when it compiles whoever has the Lease.
+static enum turn builder_turn(struct shared_build *s, long end, struct err *why, struct err *err)
 {
 	struct progress *w = s->request.progress;
+	struct err push, ignored;
 	int r = build_lease_try(&s->lease, why);
 	if (r < 0)
-		return -1;
-	if (r > 0 && find_shared_package(s)) { // between our look and the Lease
-		struct err ignored;
-		build_lease_release(&s->lease, NULL, &ignored);
-		return note_shared_package(s, "another node");
-	}
-	if (r > 0) {
-		check_push_or_tell(s);
-		return 0;
-	}
-	auto_str char *who = str_dup(s->lease.lease.other ? s->lease.lease.other : "another node");
-	long left = end - clock_ms() / 1000;
-	if (left <= 0) {
+		return TURN_FAILED;
+	if (r == 0) {
+		auto_str char *who = str_dup(s->lease.lease.other ? s->lease.lease.other : "another node");
+		long left = end - clock_ms() / 1000;
+		if (left > 0)
+			return wait_for_holder(s, who, left, why, err);
 		progress_note(w, "%s compiles for too long; this node compiles for itself", who);
-		return 0;
+		return TURN_COMPILE;
 	}
-	progress_note(w, "%s compiles it; waiting for the package", who);
-	unsigned bound = s->lease.lease.duration_s + 1;
-	r = build_lease_wait(&s->lease, (left < bound ? (unsigned)left : bound) * 1000, why);
-	return r < 0 ? -1 : r == 0 ? 2 : after_lease(s, who, err);
+	if (find_shared_package(s, "another node")) { // made between our last look and the Lease
+		build_lease_release(&s->lease, NULL, &ignored);
+		return TURN_FOUND;
+	}
+	// A node that cannot push keeps nobody waiting; it tries again once there is a package.
+	if (check_push(s, &push) < 0) {
+		auto_str char *outcome = str_fmt("%s%s: %s", KEPT, err_info(push.code)->name, push.text);
+		progress_note(w, "%s cannot be pushed to, each node compiles for itself: %s: %s", s->request.repository,
+			      err_info(push.code)->name, push.text);
+		build_lease_release(&s->lease, outcome, &ignored);
+	}
+	return TURN_COMPILE;
 }
 
 static int enter_lease(struct shared_build *s, struct err *err)
 {
 	struct err why;
-	long begun = clock_ms() / 1000, end = begun + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
-	int r;
+	enum turn turn;
+	s->idle_s = clock_ms() / 1000;
+	long end = s->idle_s + (s->request.timeout_s ? (long)s->request.timeout_s : WAIT_S);
 	if (!s->request.is_builder)
 		progress_note(s->request.progress, "waiting for a builder, at most %u s until one begins",
 			      s->lease.lease.duration_s);
-	while ((r = s->request.is_builder ? builder_turn(s, end, &why, err) :
-					    follower_turn(s, &begun, end - clock_ms() / 1000, &why, err)) == 2)
-		;
-	if (r < 0)
+	do
+		turn = s->request.is_builder ? builder_turn(s, end, &why, err) :
+					       follower_turn(s, end - clock_ms() / 1000, &why, err);
+	while (turn == TURN_AGAIN);
+	if (turn == TURN_FAILED)
 		progress_note(s->request.progress, "no Lease (%s); this node compiles for itself", why.text);
-	return r == 3 ? -1 : r > 0;
+	return turn == TURN_HOPELESS ? -1 : turn == TURN_FOUND;
 }
 
 static int open_compile_lock(struct shared_build *s, struct err *err)
@@ -230,11 +228,11 @@ static int enter_lock(struct shared_build *s)
 		is_waiting = true;
 		nanosleep(&(struct timespec){ .tv_nsec = 200000000 }, NULL);
 	}
-	if (!is_waiting || !find_shared_package(s))
+	if (!is_waiting || !find_shared_package(s, "another process"))
 		return 0;
 	close_fdp(&s->lock);
 	s->lock = -1;
-	return note_shared_package(s, "another process");
+	return 1;
 }
 
 static int enter_shared_build(void *ctx, struct err *err)
@@ -257,6 +255,28 @@ static void renew_shared_build(void *ctx)
 			      r < 0 ? why.text : "both compile");
 }
 
+// Signs what was made, and pushes it.
+static int push_package(const struct shared_build *s, const struct package *made, struct err *err)
+{
+	const struct shared_build_request *w = &s->request;
+	const struct layout *store = &w->acquire->store.layout;
+	auto_str char *from_name = str_fmt("oci:%s", store->root.name), *tag = package_tag(&made->key);
+	auto_repository struct repository *from = NULL, *to = NULL;
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_layout struct layout layout = LAYOUT_NONE;
+	for (size_t i = 0; i < s->signers.count; i++)
+		if (signature_make(store, &made->manifest, &s->signers.makers[i], err) < 0)
+			return -1;
+	if (repository_open(from_name, w->remote, &from, err) < 0 ||
+	    repository_open(w->repository, w->remote, &to, err) < 0 ||
+	    scratch_make(w->state, "share", &work, err) < 0 || layout_make(&work.root, &layout, err) < 0)
+		return -1;
+	int r = copy_to_layout(from, tag, &layout, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "the store has no %s", tag);
+	return copy_to_repository(&layout, to, NULL, NULL, err);
+}
+
 static void leave_shared_build(void *ctx, const struct package *made, const struct err *why)
 {
 	struct shared_build *s = ctx;
@@ -267,7 +287,7 @@ static void leave_shared_build(void *ctx, const struct package *made, const stru
 		progress_end(w, "share", "kept on this node, which is not a builder");
 	} else if (!made) {
 		outcome = str_fmt("%s%s: %s", FAILED, err_info(why->code)->name, why->text);
-	} else if (shared_build_push(s, made, &err) < 0) {
+	} else if (push_package(s, made, &err) < 0) {
 		outcome = str_fmt("%s%s: %s", KEPT, err_info(err.code)->name, err.text);
 		progress_note(w, "the package is not shared, and serves this node alone: %s: %s",
 			      err_info(err.code)->name, err.text);

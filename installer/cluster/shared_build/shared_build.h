@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// --share: of all nodes that need the same compile one builder does it, signs and pushes the result, and the others
-// load that (R-A9). Which: on Kubernetes the one that holds the Lease of its key; elsewhere, of those that have one
-// state directory, whoever holds a lock. Only builders have a key: who is root on a node must not sign for all.
-// Whatever goes wrong with that costs a compile more, never the install:
+// --share: of all nodes that need the same compile, one builder does it, signs and pushes the result, and the others
+// load that (R-A9). On Kubernetes it is the node that holds the Lease of its key; elsewhere, among processes with one
+// state directory, the one that holds a lock. Only builders have a key: root on one node must not sign for all nodes.
+// A failure here costs another compile, never the install:
 //
-//   no builder begins          in --lease-duration: a node compiles for itself, unsigned, and takes no Lease
-//   nobody can push            whoever finds that out says so in the Lease, before it compiles: all compile, at once
-//   the push of one fails      it is ready all the same; those who waited compile, at once, and not one by one
-//   not found, not believed    as seen from here: this node compiles
+//   no builder begins          within --lease-duration: a node compiles for itself, unsigned, and takes no Lease
+//   nobody can push            the first builder notices, says so in the Lease and compiles; all compile at once
+//   one push fails             that node is ready all the same; those that waited compile, all at once
+//   not found, not trusted     as seen from this node: it compiles
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
 #include "cluster/shared_build/build_lease.h"
 #include "precompiled/trust/signers.h"
 
-struct shared_build_request {   // borrowed, for as long as it is shared
+struct shared_build_request {   // borrowed for as long as struct shared_build lives
 	const char *repository; // that builders push to
 	bool is_builder;
 	const struct strv *keys;   // of a builder
@@ -25,7 +25,7 @@ struct shared_build_request {   // borrowed, for as long as it is shared
 	const struct repository_options *remote;
 	const struct root *kern, *state;
 	struct progress *progress;
-	struct acquire *acquire; // is asked for what others made
+	struct acquire *acquire; // finds what others made
 	// What is to be made:
 	const struct source *source;
 	enum module_type flavour;
@@ -34,20 +34,16 @@ struct shared_build_request {   // borrowed, for as long as it is shared
 };
 struct shared_build {
 	struct shared_build_request request;
-	struct kube *kube; // NULL = without
+	struct kube *kube; // NULL = without a Lease
 	struct build_lease lease;
+	long idle_s;            // when the wait for a builder began, or the last one left
 	struct signers signers; // of a builder
 	char *key;
 	int lock; // -1 = not taken
 	struct compile_gate gate;
 };
 #define SHARED_BUILD_NONE ((struct shared_build){ .lock = -1 })
-// ret must stay where it is: .gate is to be used. E_USAGE, E_CONFIG, E_KEY: what was named cannot be used.
+// ret must not move: the caller uses .gate, which points to it. E_USAGE, E_CONFIG, E_KEY: an option cannot be used.
 int shared_build_open(const struct shared_build_request *request, struct shared_build *ret, struct err *err);
 void shared_build_done(struct shared_build *s);
 #define auto_shared_build __attribute__((cleanup(shared_build_done)))
-
-// Signs what was made, and pushes it.
-int shared_build_push(struct shared_build *s, const struct package *made, struct err *err);
-// Would the repository take it? Before anybody waits for it.
-int shared_build_check_push(struct shared_build *s, struct err *err);
