@@ -37,9 +37,7 @@ static int keep_driver_pod(void *ctx, json_t *pod, struct err *err)
 int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
 		    struct err *err)
 {
-	static const char *const record[] = { "metadata name",
-					      "metadata labels "
-					      "app.kubernetes.io/component",
+	static const char *const record[] = { "metadata name", "metadata labels app.kubernetes.io/component",
 					      "metadata deletionTimestamp", NULL };
 	struct search s = { .name = name };
 	auto_str char *escaped = http_escape(node), *version = NULL;
@@ -127,7 +125,7 @@ static const char *variable_value(const struct strv *all, const char *name, size
 	return NULL;
 }
 
-// As the kubelet does it: $(NAME) of what was set before, $$ for $; what is not known stays as it is written.
+// Like the kubelet: $(NAME) of earlier variables, $$ for $; an unknown name stays as written.
 static char *expand_variables(const char *value, const struct strv *known)
 {
 	char *ret = str_dup("");
@@ -142,12 +140,6 @@ static char *expand_variables(const char *value, const struct strv *known)
 		c += put ? len + 2 : is_escaped;
 	}
 	return ret;
-}
-
-// NODE_NAME and its like are of the pod, and the init container has them itself.
-static bool is_pod_field(const json_t *source)
-{
-	return json_object_get(source, "fieldRef") || json_object_get(source, "resourceFieldRef");
 }
 
 void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown)
@@ -165,7 +157,8 @@ void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *re
 	for (size_t i = 0; i < json_array_size(env); i++) {
 		const json_t *v = json_array_get(env, i), *source = json_object_get(v, "valueFrom");
 		const char *name = text(v, "name"), *value = text(v, "value");
-		if (!name || is_pod_field(source))
+		// Fields of the pod, such as NODE_NAME: the init container has them itself.
+		if (!name || json_object_get(source, "fieldRef") || json_object_get(source, "resourceFieldRef"))
 			continue;
 		if (source) {
 			strv_add(ret_unknown, str_dup(name));
@@ -176,7 +169,7 @@ void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *re
 	}
 }
 
-// What the kubelet mounts for the pod before its first container starts.
+// Of the volumes that the kubelet mounts before the first container starts.
 static char *volume_dir(const json_t *pod, const char *name)
 {
 	const json_t *all = at(pod, "spec", "volumes");

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU Operator's driver pod, read by its own init container: what the container of the driver will be started with,
-// which the init container itself is not told. Facts: NVIDIA/gpu-operator a22dbf6,
+// The GPU Operator's driver pod, read by its own init container, to learn what the driver container will be started
+// with: the init container does not get that itself. Facts: NVIDIA/gpu-operator a22dbf6,
 // assets/state-driver/0500_daemonset.yaml and controllers/object_controls.go: with a ClusterPolicy driver.env goes to
 // the driver's container alone.
 #pragma once
 #include "cluster/kube/client.h"
 
-// The pod on this node of that name, or else the one with the component label of a driver. E_NOT_FOUND: there is none.
+// The pod of that name on this node, else the one with a driver's component label. E_NOT_FOUND: there is neither.
 int driver_pod_read(struct kube *k, const char *namespace, const char *node, const char *name, json_t **ret,
 		    struct err *err);
 const char *driver_pod_uid(const json_t *pod);
 
-// Pure. E_USAGE: this is no pod with a driver's container. E_CONFIG: its image is not of our driver, so what is proven
-// here would not be what is loaded there. driver: the version that our image carries; NULL = it carries none.
+// Pure. E_USAGE: the pod has no driver container. E_CONFIG: its image is not of our driver, so it would not load what
+// is proven here. driver: the version that our image carries; NULL = none.
 int driver_pod_check(const json_t *pod, const char *driver, struct err *err);
-// "NAME=VALUE", with $(NAME) put in. ret_unknown: names whose value is in another object.
+// "NAME=VALUE", with $(NAME) expanded. ret_unknown: names whose value is in another object.
 void driver_pod_environment(const json_t *pod, struct strv *ret, struct strv *ret_unknown);
 
 // A file of /drivers in the driver's container: kernelModuleConfig of the ClusterPolicy.

@@ -32,7 +32,7 @@ static void note_event(const struct evacuation *e, char *take)
 	free(take);
 }
 
-// In short steps: after a signal there is little time to undo what was done.
+// Sleeps in short steps: after a signal there is little time left to undo what was done.
 static int sleep_checked(const struct evacuation *e, long ms, struct err *err)
 {
 	for (long end = kube_now_ms() + ms, left; (left = end - kube_now_ms()) > 0;) {
@@ -58,22 +58,7 @@ static int read_evacuated_node(const struct evacuation *e, json_t **ret, struct 
 	return r == 0 ? err_set(err, E_NOT_FOUND, "there is no Node '%s'; check NODE_NAME", e->node) : r;
 }
 
-static json_t *edit_patch(const json_t *node, struct edit *edit)
-{
-	const json_t *metadata = json_object_get(node, "metadata");
-	if (!json_object_size(edit->labels) && !json_object_size(edit->annotations) && edit->cordon == CORDON_KEEP)
-		return NULL;
-	json_t *patch = json_pack("{s:{s:O, s:O, s:O, s:O}}", "metadata", "uid", json_object_get(metadata, "uid"),
-				  "resourceVersion", json_object_get(metadata, "resourceVersion"), "labels",
-				  edit->labels, "annotations", edit->annotations);
-	if (patch && edit->cordon != CORDON_KEEP)
-		json_object_set_new(
-			patch, "spec",
-			json_pack("{s:o}", "unschedulable", edit->cordon == CORDON_ON ? json_true() : json_null()));
-	return patch;
-}
-
-// Decided by what the Node is, and written only if it is so still. 1 = changed, 0 = there is nothing to change.
+// Decided by what the Node is, and written only if it has not changed since. 1 = changed, 0 = nothing to change.
 static int change_node(const struct evacuation *e,
 		       void (*decide)(const struct evacuation *e, const json_t *node, struct edit *edit),
 		       struct err *err)
@@ -85,9 +70,21 @@ static int change_node(const struct evacuation *e,
 		if (read_evacuated_node(e, &node, err) < 0)
 			return -1;
 		decide(e, node, &edit);
-		auto_json json_t *patch = edit_patch(node, &edit);
-		int r = patch ? api_merge(e->kube, path, patch, NULL, err) : 0;
-		if (r != 0 || !patch)
+		if (!json_object_size(labels) && !json_object_size(annotations) && edit.cordon == CORDON_KEEP)
+			return 0;
+		const json_t *metadata = json_object_get(node, "metadata");
+		auto_json json_t *patch =
+			json_pack("{s:{s:O, s:O, s:O, s:O}}", "metadata", "uid", json_object_get(metadata, "uid"),
+				  "resourceVersion", json_object_get(metadata, "resourceVersion"), "labels", labels,
+				  "annotations", annotations);
+		if (!patch)
+			return 0;
+		if (edit.cordon != CORDON_KEEP)
+			json_object_set_new(patch, "spec",
+					    json_pack("{s:o}", "unschedulable",
+						      edit.cordon == CORDON_ON ? json_true() : json_null()));
+		int r = api_merge(e->kube, path, patch, NULL, err);
+		if (r != 0)
 			return r;
 	}
 	return err_set(err, E_CONFLICT, "the Node '%s' was changed by others during each of %d attempts", e->node,
@@ -176,7 +173,7 @@ static int add_pod_item(void *ctx, json_t *pod, struct err *err)
 {
 	(void)err;
 	const json_t *uid = json_object_get(json_object_get(pod, "metadata"), "uid");
-	for (size_t i = 0; i < json_array_size(ctx); i++) // a list that had to begin anew has some twice
+	for (size_t i = 0; i < json_array_size(ctx); i++) // a list that started over has some pods twice
 		if (json_equal(json_object_get(json_object_get(json_array_get(ctx, i), "metadata"), "uid"), uid))
 			return 0;
 	json_array_append(ctx, pod);
@@ -204,27 +201,23 @@ static char *pod_full_name(const json_t *pod)
 	return str_fmt("%s/%s", text(m, "namespace"), text(m, "name"));
 }
 
-static bool is_of_daemonset(const json_t *pod)
-{
-	const json_t *owners = json_object_get(json_object_get(pod, "metadata"), "ownerReferences");
-	for (size_t i = 0; i < json_array_size(owners); i++)
-		if (json_is_true(json_object_get(json_array_get(owners, i), "controller")))
-			return str_eq(text(json_array_get(owners, i), "kind"), "DaemonSet");
-	return false;
-}
-
-// Not so a site's own, which runs where an operand does not: there the label says "false", and stays.
+// Pausing the label ends the pod. Not so a site's own DaemonSet that runs where an operand does not: its selector says
+// "false", and that stays.
 static bool is_ended_by(const json_t *selector, const char *label)
 {
 	auto_str char *paused = operand_pause(text(selector, label));
 	return paused != NULL;
 }
 
-// Its DaemonSet wants it here by a label that is paused.
+// It belongs to a DaemonSet whose nodeSelector has a label that is paused in this stage.
 static bool is_operand_of_stage(const struct evacuation *e, const json_t *pod, bool is_last)
 {
 	const json_t *selector = json_object_get(json_object_get(pod, "spec"), "nodeSelector");
-	if (!is_of_daemonset(pod))
+	const json_t *owners = json_object_get(json_object_get(pod, "metadata"), "ownerReferences"), *owner = NULL;
+	for (size_t i = 0; i < json_array_size(owners) && !owner; i++)
+		if (json_is_true(json_object_get(json_array_get(owners, i), "controller")))
+			owner = json_array_get(owners, i);
+	if (!str_eq(text(owner, "kind"), "DaemonSet"))
 		return false;
 	for (const struct borrowed *o = operands; o->key; o++)
 		if (o->is_last == is_last && is_ended_by(selector, o->key))
@@ -237,49 +230,55 @@ static bool is_api_unreachable(const struct err *err)
 	return err->code == E_NETWORK || err->code == E_TIMEOUT;
 }
 
-// 1 = listed; 0 = nobody answers, and there is time left to ask again: whoever gave all back for that would evict the
-// same pods a second time.
+// 1 = listed; 0 = no answer, and there is time left to ask again: giving up here would undo the evacuation, and the
+// next run would evict the same pods a second time.
 static int list_pods_until(const struct evacuation *e, const char *selector, long end, json_t **ret, struct err *err)
 {
 	if (list_selected_pods(e, selector, ret, err) == 0)
 		return 1;
-	json_array_clear(*ret); // of one that broke off
+	json_array_clear(*ret); // of a list that broke off
 	return is_api_unreachable(err) && kube_now_ms() < end ? 0 : -1;
 }
 
-static int wait_operands(const struct evacuation *e, bool is_last, struct err *err)
+// The stages of an evacuation: operands that use a GPU, claims of pods, DRA's plugin. Pods give their claims back while
+// the plugin is there (KDM evictKubeletPlugin()).
+enum stage { STAGE_CLIENTS, STAGE_CLAIMS, STAGE_LAST };
+static bool is_waited_for(const struct evacuation *e, const json_t *pod, enum stage stage)
+{
+	const char *phase = text(json_object_get(pod, "status"), "phase");
+	if (stage != STAGE_CLAIMS)
+		return is_operand_of_stage(e, pod, stage == STAGE_LAST);
+	return !str_eq(phase, "Succeeded") && !str_eq(phase, "Failed") && drain_claims_gpu(e->kube, pod);
+}
+
+static int wait_stage(const struct evacuation *e, enum stage stage, struct err *err)
 {
 	auto_json json_t *pods = NULL;
 	for (long end = kube_now_ms() + EVACUATE_OPERANDS_S * 1000L;;) {
 		auto_str char *left = NULL;
 		int r = list_pods_until(e, NULL, end, &pods, err);
 		for (size_t i = 0; i < json_array_size(pods) && !left; i++)
-			if (is_operand_of_stage(e, json_array_get(pods, i), is_last))
+			if (is_waited_for(e, json_array_get(pods, i), stage))
 				left = pod_full_name(json_array_get(pods, i));
 		if (r < 0 || (r > 0 && !left))
 			return r < 0 ? -1 : 0;
 		if (r > 0 && kube_now_ms() >= end)
-			return err_set(err, E_IN_USE, "operand %s did not end within %d s after its label was changed",
-				       left, EVACUATE_OPERANDS_S);
+			return stage == STAGE_CLAIMS ?
+				       err_set(err, E_IN_USE, "%s still has a GPU claim", left) :
+				       err_set(err, E_IN_USE,
+					       "operand %s did not end within %d s after its label was changed", left,
+					       EVACUATE_OPERANDS_S);
 		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
 			return -1;
 	}
 }
 
 struct look {
-	unsigned left, stuck; // that are in the way; of these, that may not be evicted, or cannot
-	bool is_asking;       // evicts those that go
+	unsigned left, stuck; // pods in the way; of these, those that must not or cannot be evicted
+	bool is_asking;       // evict those that go
 	enum evict evict;
-	struct err why; // of the first that is stuck, or else of the first that is left
+	struct err why; // of the first that is stuck, else of the first that is left
 };
-
-static void blame_pod(struct look *l, const json_t *pod, const char *why, bool is_stuck)
-{
-	auto_str char *name = pod_full_name(pod);
-	l->stuck += is_stuck;
-	if (!*l->why.text || (is_stuck && l->stuck == 1))
-		err_set(&l->why, E_IN_USE, "%s", *why ? why : name);
-}
 
 static int evict_one(const struct evacuation *e, const json_t *pod, struct look *l, struct err *err)
 {
@@ -311,8 +310,13 @@ static int judge_pods(const struct evacuation *e, const json_t *pods, struct loo
 		l->left += pod_has_to_go(verdict) || is_fixed;
 		if (verdict == POD_GOES && l->is_asking && evict_one(e, pod, l, err) < 0)
 			return -1;
-		if (pod_has_to_go(verdict) || is_fixed)
-			blame_pod(l, pod, why, is_fixed || verdict == POD_STUCK);
+		if (!pod_has_to_go(verdict) && !is_fixed)
+			continue;
+		bool is_stuck = is_fixed || verdict == POD_STUCK;
+		auto_str char *name = pod_full_name(pod);
+		l->stuck += is_stuck;
+		if (!*l->why.text || (is_stuck && l->stuck == 1))
+			err_set(&l->why, E_IN_USE, "%s", *why ? why : name);
 	}
 	return 0;
 }
@@ -361,33 +365,6 @@ static int evict_selected_pods(const struct evacuation *e, enum evict what, cons
 	}
 }
 
-// Whose claims have to be given back while DRA's plugin is there (KDM evictKubeletPlugin()).
-static char *pod_with_claim(const struct evacuation *e, const json_t *pods)
-{
-	for (size_t i = 0; i < json_array_size(pods); i++) {
-		const json_t *pod = json_array_get(pods, i);
-		const char *phase = text(json_object_get(pod, "status"), "phase");
-		if (!str_eq(phase, "Succeeded") && !str_eq(phase, "Failed") && drain_claims_gpu(e->kube, pod))
-			return pod_full_name(pod);
-	}
-	return NULL;
-}
-
-static int wait_claims(const struct evacuation *e, struct err *err)
-{
-	auto_json json_t *pods = NULL;
-	for (long end = kube_now_ms() + EVACUATE_OPERANDS_S * 1000L;;) {
-		int r = list_pods_until(e, NULL, end, &pods, err);
-		auto_str char *who = r > 0 ? pod_with_claim(e, pods) : NULL;
-		if (r < 0 || (r > 0 && !who))
-			return r < 0 ? -1 : 0;
-		if (r > 0 && kube_now_ms() >= end)
-			return err_set(err, E_IN_USE, "%s still has a GPU claim", who);
-		if (sleep_checked(e, EVACUATE_LOOK_MS, err) < 0)
-			return -1;
-	}
-}
-
 // 1 = DRA's plugin is deployed here.
 static int has_dra_plugin(const struct evacuation *e, struct err *err)
 {
@@ -419,11 +396,14 @@ int evacuate_run(const struct evacuation *e, struct err *err)
 	int r = change_node(e, edit_pause_clients, err);
 	if (r > 0)
 		note_event(e, str_fmt("paused the operands of node %s", e->node));
-	if (r < 0 || wait_operands(e, false, err) < 0 || (evicts && evict_selected_pods(e, EVICT_GPU, NULL, err) < 0))
+	if (r < 0 || wait_stage(e, STAGE_CLIENTS, err) < 0 ||
+	    (evicts && evict_selected_pods(e, EVICT_GPU, NULL, err) < 0))
 		return -1;
 	if (dra == 0)
 		return 0;
-	return wait_claims(e, err) < 0 || change_node(e, edit_pause_last, err) < 0 ? -1 : wait_operands(e, true, err);
+	if (wait_stage(e, STAGE_CLAIMS, err) < 0 || change_node(e, edit_pause_last, err) < 0)
+		return -1;
+	return wait_stage(e, STAGE_LAST, err);
 }
 
 int evacuate_drain(const struct evacuation *e, struct err *err)
