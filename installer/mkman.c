@@ -220,7 +220,8 @@ static int errors_page(void)
 {
 	printf("kmodsmith-errors(7)\n\n# NAME\n\nkmodsmith-errors - error codes, what they mean and what to do\n\n# "
 	       "CODES\n\n");
-	for (const struct err_info *e = NULL; (e = err_info_next(e));) {
+	for (int code = E_SYSTEM; code < E_LAST_; code++) {
+		const struct err_info *e = err_info(code);
 		printf("*%s*\n\t", e->name);
 		print_text(e->text);
 		printf(". Next: ");
@@ -325,7 +326,8 @@ static void print_sentence(const char *text)
 
 static void errors_sections(void)
 {
-	for (const struct err_info *e = NULL; (e = err_info_next(e));) {
+	for (int code = E_SYSTEM; code < E_LAST_; code++) {
+		const struct err_info *e = err_info(code);
 		printf("### %s\n\n", e->name);
 		print_sentence(e->text);
 		printf("\n**Next:** ");

@@ -11,39 +11,32 @@ static const struct err_info table[] = {
 #undef X
 };
 
-// Composed aside and copied last: the old text may be one of the arguments, and is the tail of a wrap.
-static void compose_text(struct err *err, const char *tail, const char *fmt, va_list args) PRINTF(3, 0);
-static void compose_text(struct err *err, const char *tail, const char *fmt, va_list args)
-{
-	char text[sizeof(err->text)];
-	vsnprintf(text, sizeof(text), fmt, args);
-	size_t len = strlen(text), room = sizeof(text) - 1 - len;
-	if (tail && room > 2) {
-		size_t more = strnlen(tail, room - 2);
-		memcpy(text + len, ": ", 2);
-		memcpy(text + len + 2, tail, more);
-		len += more + 2;
-		text[len] = '\0';
-	}
-	memcpy(err->text, text, len + 1);
-}
-
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
+	char text[sizeof(err->text)]; // the old text may be one of the arguments
 	va_list args;
 	va_start(args, fmt);
-	compose_text(err, code > 0 && code <= E_FIRST_ ? strerror(code) : NULL, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	if (code > 0 && code <= E_FIRST_) {
+		strncat(text, ": ", sizeof(text) - 1 - strlen(text));
+		strncat(text, strerror(code), sizeof(text) - 1 - strlen(text));
+	}
+	strcpy(err->text, text);
 	err->code = code;
 	return -1;
 }
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
+	char text[sizeof(err->text)];
 	va_list args;
 	va_start(args, fmt);
-	compose_text(err, err->text, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	strncat(text, ": ", sizeof(text) - 1 - strlen(text));
+	strncat(text, err->text, sizeof(text) - 1 - strlen(text));
+	strcpy(err->text, text);
 	return -1;
 }
 
@@ -53,30 +46,27 @@ int err_code(struct err *err, int code)
 	return -1;
 }
 
-// The system's own reasons that a user can act on; all others are E_SYSTEM.
-static int code_of_errno(int code)
-{
-	switch (code) {
-	case ENOENT:
-		return E_NOT_FOUND;
-	case EACCES:
-	case EPERM:
-		return E_RIGHTS;
-	case ENOSPC:
-	case EDQUOT:
-		return E_NO_SPACE;
-	case EROFS:
-		return E_READ_ONLY;
-	default:
-		return E_SYSTEM;
-	}
-}
-
 const struct err_info *err_info(int code)
 {
-	if (code > E_FIRST_ && code < E_LAST_)
-		return &table[code - E_SYSTEM];
-	return &table[code_of_errno(code) - E_SYSTEM];
+	switch (code) { // errno values that a user can act on; all others are E_SYSTEM
+	case ENOENT:
+		code = E_NOT_FOUND;
+		break;
+	case EACCES:
+	case EPERM:
+		code = E_RIGHTS;
+		break;
+	case ENOSPC:
+	case EDQUOT:
+		code = E_NO_SPACE;
+		break;
+	case EROFS:
+		code = E_READ_ONLY;
+		break;
+	default:
+		break;
+	}
+	return &table[code > E_FIRST_ && code < E_LAST_ ? code - E_SYSTEM : 0];
 }
 
 const struct err_info *err_info_by_name(const char *name)
@@ -85,11 +75,4 @@ const struct err_info *err_info_by_name(const char *name)
 		if (str_eq(table[i].name, name))
 			return &table[i];
 	return NULL;
-}
-
-const struct err_info *err_info_next(const struct err_info *previous)
-{
-	if (!previous)
-		return table;
-	return previous + 1 < table + ARRAY_SIZE(table) ? previous + 1 : NULL;
 }

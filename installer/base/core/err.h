@@ -36,6 +36,6 @@ struct err_info {
 	const char *text;   // one line: what it means
 	const char *next;   // one line: what to do
 };
-const struct err_info *err_info(int code); // of an errno: the generic entry E_SYSTEM; never NULL
+// Of a code from E_SYSTEM to before E_LAST_; of an errno the entry that tells a user most, E_SYSTEM for the rest; never NULL.
+const struct err_info *err_info(int code);
 const struct err_info *err_info_by_name(const char *name);
-const struct err_info *err_info_next(const struct err_info *previous); // walk the table; NULL starts and ends

@@ -17,7 +17,8 @@ static void show_errors(bool is_json)
 {
 	auto_json json_t *list = json_array();
 	auto_strv struct strv rows = { 0 };
-	for (const struct err_info *e = NULL; (e = err_info_next(e));) {
+	for (int code = E_SYSTEM; code < E_LAST_; code++) {
+		const struct err_info *e = err_info(code);
 		json_array_append_new(list, error_json(e));
 		strv_add(&rows, str_fmt("%s\t%s", e->name, e->text));
 	}
