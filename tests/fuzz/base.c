@@ -24,13 +24,13 @@ FUZZ_TARGET(yaml)
 FUZZ_TARGET(archive) // tar, ar (.deb), cpio and rpm
 {
 	struct err err;
-	const struct archive_limits limits = { .bytes = 1 << 20, .entries = 64 };
+	const struct archive_options limits = { .bytes = 1 << 20, .entries = 64 };
 	const struct root *root = fuzz_file("archive", data, len);
 	auto_root struct root dest = ROOT_NONE;
 	if (root_mkdirs(root, "a/b", 0755, &err) < 0 || root_sub(root, "a/b", &dest, &err) < 0)
 		abort();
 	auto_fd int fd = root_open(root, "archive", O_RDONLY, &err);
-	int taken = FUZZ(archive_unpack(fd, "archive", 0, &dest, &limits, NULL, NULL, &err));
+	int taken = FUZZ(archive_unpack(fd, "archive", 0, &dest, &limits, &err));
 	auto_strv struct strv names = { 0 }, outside = { 0 };
 	if (root_list(root, ".", &names, &err) < 0 || root_list(root, "a", &outside, &err) < 0 || names.count != 2 ||
 	    outside.count != 1)

@@ -48,7 +48,7 @@ static size_t make(const struct member *members, size_t count, int (*filter)(str
 
 // Into dest/in, so that an escape has somewhere to go; 0 or the error's code.
 static int unpack(const struct folder *folder, const char *data, size_t len, off_t offset,
-		  const struct archive_limits *limits)
+		  const struct archive_options *limits)
 {
 	struct err err = { 0 };
 	auto_root struct root dest = ROOT_NONE;
@@ -57,7 +57,7 @@ static int unpack(const struct folder *folder, const char *data, size_t len, off
 	auto_fd int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
 	assert_int_equal(write(fd, data, len), len);
 	assert_int_equal(root_sub(&folder->root, "in", &dest, &err), 0);
-	int r = archive_unpack(fd, "archive", offset, &dest, limits, NULL, NULL, &err);
+	int r = archive_unpack(fd, "archive", offset, &dest, limits, &err);
 	return r < 0 ? err.code : r;
 }
 
@@ -262,11 +262,11 @@ static void test_offset_and_limits(void **state)
 	size_t len = head + make(members, 2, archive_write_add_filter_gzip, buf + head, sizeof(buf) - head);
 	assert_int_equal(unpack(&folder, buf, len, (off_t)head, NULL), 0);
 	folder_expect(&folder, "in/two", "67890");
-	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_limits){ .bytes = 9 }),
+	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_options){ .bytes = 9 }),
 			 E_ARCHIVE_UNSAFE);
-	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_limits){ .entries = 1 }),
+	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_options){ .entries = 1 }),
 			 E_ARCHIVE_UNSAFE);
-	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_limits){ .bytes = 10, .entries = 2 }),
+	assert_int_equal(unpack(&folder, buf, len, (off_t)head, &(struct archive_options){ .bytes = 10, .entries = 2 }),
 			 0);
 }
 

@@ -57,7 +57,7 @@ static void what_is_packed_can_be_unpacked(void **state)
 	write_one(&f, "a", true, digest, NULL, NULL);
 	auto_fd int fd = root_open(&f.root, "a", O_RDONLY, &err);
 	assert_int_equal(root_sub(&f.root, "to", &to, &err), 0);
-	assert_int_equal(archive_unpack(fd, "a", 0, &to, NULL, NULL, NULL, &err), 0);
+	assert_int_equal(archive_unpack(fd, "a", 0, &to, NULL, &err), 0);
 	assert_int_equal(root_read(&to, "opt/a", &text, NULL, &err), 1);
 	assert_string_equal(text, "some bytes");
 }
@@ -97,7 +97,7 @@ static void a_tree_comes_back_with_links_and_programs(void **state)
 	folder_dir(&f, "to");
 	auto_fd int fd = root_open(&f.root, "a.tar", O_RDONLY, &err);
 	assert_int_equal(root_sub(&f.root, "to", &to, &err), 0);
-	assert_int_equal(archive_unpack(fd, "a.tar", 0, &to, NULL, NULL, NULL, &err), 0);
+	assert_int_equal(archive_unpack(fd, "a.tar", 0, &to, NULL, &err), 0);
 	assert_int_equal(root_readlink(&to, "link", &target, &err), 1);
 	assert_string_equal(target, "/usr/src");
 	assert_int_equal(root_stat(&to, "usr/dangling", &st, &err), 1);

@@ -8,29 +8,27 @@
 #pragma once
 #include "base/file/root.h"
 
-struct archive_limits {
-	uint64_t bytes;   // unpacked; 0 = 8 GiB
-	size_t entries;   // 0 = 500,000
-	const bool *stop; // when it is true, the rest is not read; NULL = read all
-};
-
-// Unpack all of an archive into dest (an existing directory). A .deb means its data.tar member. fd must be seekable;
-// reading starts at offset (for payloads behind a script). Owners and times are not restored; modes are, less set-id
-// bits. select, when not NULL, says which entries to take and may be called with directories too.
-int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest, const struct archive_limits *limits,
-		   bool (*select)(void *ctx, const char *path), void *ctx, struct err *err);
-// One after the other, as a user typed their names; select is as above.
-int archive_unpack_files(const struct strv *files, const struct root *dest, bool (*select)(void *ctx, const char *path),
-			 void *ctx, struct err *err);
-
 // Bytes of an archive that come from somewhere else than a file: up to len of them into buf; 0 = the end.
 struct archive_stream {
 	ssize_t (*read)(void *ctx, void *buf, size_t len, struct err *err);
 	void *ctx;
 };
-// The same for a stream, without the search for a .deb's member. Bytes behind the end of the archive are not read.
-int archive_unpack_stream(const struct archive_stream *from, const char *name, const struct root *dest,
-			  const struct archive_limits *limits, struct err *err);
+
+struct archive_options {
+	uint64_t bytes;   // at most, unpacked; 0 = 8 GiB
+	size_t entries;   // at most; 0 = 500,000
+	const bool *stop; // when it is true, the rest is not read; NULL = read all
+	// Which entries to unpack; also called with directories. NULL = all.
+	bool (*select)(void *ctx, const char *path);
+	void *ctx; // of select
+	// Read instead of fd, without the search for a .deb's member; bytes behind the end of the archive are not read.
+	const struct archive_stream *stream;
+};
+// Unpack an archive into dest (an existing directory). A .deb means its data.tar member. fd must be seekable;
+// reading starts at offset (for payloads behind a script). Owners and times are not restored; modes are, less set-id
+// bits. options: NULL = none.
+int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest,
+		   const struct archive_options *options, struct err *err);
 
 // Members of a plain tar (no compression) without unpacking it. The walk reads headers only; every entry must be a file
 // or a directory with a name inside (cleaned: no "./"), else E_ARCHIVE_UNSAFE; one that lacks bytes is E_ARCHIVE, more

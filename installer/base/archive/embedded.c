@@ -36,46 +36,35 @@ static size_t skip_lines(const char *data, size_t len, unsigned long lines)
 	return (size_t)(p - data);
 }
 
-static unsigned long stated_lines(const char *data)
-{
-	for (const char *p = data; (p = strstr(p, "\nskip=")); p++) {
-		const char *number = p + strlen("\nskip=");
-		unsigned long n = strtoul(number + (*number == '"'), NULL, 10);
-		if (n)
-			return n;
-	}
-	return 0;
-}
-
-static int find_run_payload(const char *data, size_t len, const char *name, struct embedded *ret, struct err *err)
-{
-	unsigned long lines = stated_lines(data);
-	size_t places[] = { skip_lines(data, len, lines), skip_lines(data, len, lines ? lines - 1 : 0) };
-	for (size_t i = 0; lines && i < ARRAY_SIZE(places); i++) {
-		if (!is_archive(data + places[i], len - places[i]))
-			continue;
-		ret->offset = (off_t)places[i];
-		return 0;
-	}
-	for (size_t at = skip_lines(data, len, 1); at < len; at += skip_lines(data + at, len - at, 1)) {
-		if (!is_archive(data + at, len - at))
-			continue;
-		ret->offset = (off_t)at;
-		return 0;
-	}
-	return err_set(err, E_SOURCE, "'%s' is a script that no archive of a known format follows", name);
-}
-
 int embedded_find(int fd, const char *name, struct embedded *ret, struct err *err)
 {
 	auto_str char *data = mem_alloc(HEAD_BYTES + 1);
-	ssize_t len = pread(fd, data, HEAD_BYTES, 0);
-	if (len < 0)
+	ssize_t n = pread(fd, data, HEAD_BYTES, 0);
+	if (n < 0)
 		return err_set(err, errno, "read '%s'", name);
-	*ret = (struct embedded){ .kind = EMBEDDED_TAR };
-	if (str_starts(data, "!<arch>\n"))
-		ret->kind = EMBEDDED_DEB;
-	else if (str_starts(data, "#!"))
-		ret->kind = EMBEDDED_RUN;
-	return ret->kind == EMBEDDED_RUN ? find_run_payload(data, (size_t)len, name, ret, err) : 0;
+	*ret = (struct embedded){ .kind = str_starts(data, "!<arch>\n") ? EMBEDDED_DEB :
+					  str_starts(data, "#!")        ? EMBEDDED_RUN :
+									  EMBEDDED_TAR };
+	if (ret->kind != EMBEDDED_RUN)
+		return 0;
+	size_t len = (size_t)n;
+	unsigned long stated = 0; // how many lines the script says it has
+	for (const char *p = data; !stated && (p = strstr(p, "\nskip=")); p++) {
+		const char *number = p + strlen("\nskip=");
+		stated = strtoul(number + (*number == '"'), NULL, 10);
+	}
+	const size_t places[] = { skip_lines(data, len, stated), skip_lines(data, len, stated ? stated - 1 : 0) };
+	for (size_t i = 0; stated && i < ARRAY_SIZE(places); i++) {
+		if (is_archive(data + places[i], len - places[i])) {
+			ret->offset = (off_t)places[i];
+			return 0;
+		}
+	}
+	for (size_t at = skip_lines(data, len, 1); at < len; at += skip_lines(data + at, len - at, 1)) {
+		if (is_archive(data + at, len - at)) {
+			ret->offset = (off_t)at;
+			return 0;
+		}
+	}
+	return err_set(err, E_SOURCE, "'%s' is a script that no archive of a known format follows", name);
 }

@@ -82,21 +82,17 @@ int pack_new(int fd, const char *name, bool is_zstd, struct pack **ret, struct e
 	return 0;
 }
 
-struct header {
-	const char *path, *link; // link: of AE_IFLNK
-	mode_t kind, mode;
-	uint64_t size;
-};
-
-static int write_entry_header(struct pack *p, const struct header *h, struct err *err)
+// link: of AE_IFLNK.
+static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode, uint64_t size, const char *link,
+		      struct err *err)
 {
 	struct archive_entry *e = archive_entry_new();
-	archive_entry_set_pathname(e, h->path);
-	if (h->link)
-		archive_entry_set_symlink(e, h->link);
-	archive_entry_set_filetype(e, h->kind);
-	archive_entry_set_perm(e, h->mode);
-	archive_entry_set_size(e, (la_int64_t)h->size);
+	archive_entry_set_pathname(e, path);
+	if (link)
+		archive_entry_set_symlink(e, link);
+	archive_entry_set_filetype(e, kind);
+	archive_entry_set_perm(e, mode);
+	archive_entry_set_size(e, (la_int64_t)size);
 	archive_entry_set_mtime(e, p->time, 0);
 	archive_entry_set_uid(e, 0);
 	archive_entry_set_gid(e, 0);
@@ -107,27 +103,15 @@ static int write_entry_header(struct pack *p, const struct header *h, struct err
 	return r;
 }
 
-static int put_header(struct pack *p, const char *path, mode_t kind, mode_t mode, uint64_t size, struct err *err)
-{
-	return write_entry_header(p, &(struct header){ .path = path, .kind = kind, .mode = mode, .size = size }, err);
-}
-
-static int put_bytes(struct pack *p, const void *data, size_t len, struct err *err)
-{
-	if (archive_write_data(p->out.archive, data, len) < (la_ssize_t)len)
-		return sink_fail(&p->out, err);
-	return archive_write_data(p->tar.archive, data, len) < (la_ssize_t)len ? sink_fail(&p->tar, err) : 0;
-}
-
 int pack_dir(struct pack *p, const char *path, struct err *err)
 {
-	return put_header(p, path, AE_IFDIR, 0755, 0, err);
+	return put_header(p, path, AE_IFDIR, 0755, 0, NULL, err);
 }
 
 static int put_fd(struct pack *p, const char *path, mode_t mode, int in, uint64_t size, struct err *err)
 {
 	char buf[CHUNK];
-	if (put_header(p, path, AE_IFREG, mode, size, err) < 0)
+	if (put_header(p, path, AE_IFREG, mode, size, NULL, err) < 0)
 		return -1;
 	for (uint64_t left = size; left;) {
 		ssize_t n = read(in, buf, left < sizeof(buf) ? (size_t)left : sizeof(buf));
@@ -137,8 +121,10 @@ static int put_fd(struct pack *p, const char *path, mode_t mode, int in, uint64_
 			return file_fail("read", path, err);
 		if (n == 0)
 			return err_set(err, E_SYSTEM, "'%s' shrank while it was being packed", path);
-		if (put_bytes(p, buf, (size_t)n, err) < 0)
-			return -1;
+		if (archive_write_data(p->out.archive, buf, (size_t)n) < n)
+			return sink_fail(&p->out, err);
+		if (archive_write_data(p->tar.archive, buf, (size_t)n) < n)
+			return sink_fail(&p->tar, err);
 		left -= (uint64_t)n;
 	}
 	return 0;
@@ -151,39 +137,7 @@ int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct er
 
 int pack_link(struct pack *p, const char *path, const char *target, struct err *err)
 {
-	return write_entry_header(p, &(struct header){ .path = path, .link = target, .kind = AE_IFLNK, .mode = 0777 },
-				  err);
-}
-
-static int put_open_file(struct pack *p, const struct root *root, const char *path, struct err *err)
-{
-	struct stat st;
-	auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) < 0)
-		return file_fail("look at", path, err);
-	return put_fd(p, path, st.st_mode & 0111 ? 0755 : 0644, fd, (uint64_t)st.st_size, err);
-}
-
-static int put_below(struct pack *p, const struct root *root, const char *dir, unsigned depth, struct err *err);
-
-static int put_any(struct pack *p, const struct root *root, const char *path, unsigned depth, struct err *err)
-{
-	struct stat st;
-	auto_str char *target = NULL;
-	int r = root_stat(root, path, &st, err);
-	if (r <= 0)
-		return r < 0 ? -1 :
-			       err_set(err, E_SYSTEM, "'%s/%s' disappeared while it was being packed", root->name,
-				       path);
-	if (S_ISLNK(st.st_mode))
-		return root_readlink(root, path, &target, err) < 0 ? -1 : pack_link(p, path, target, err);
-	if (S_ISREG(st.st_mode))
-		return put_open_file(p, root, path, err);
-	if (S_ISDIR(st.st_mode))
-		return pack_dir(p, path, err) < 0 ? -1 : put_below(p, root, path, depth + 1, err);
-	return err_set(err, E_ARCHIVE_UNSAFE, "'%s/%s' is a device, fifo or socket", root->name, path);
+	return put_header(p, path, AE_IFLNK, 0777, 0, target, err);
 }
 
 static int put_below(struct pack *p, const struct root *root, const char *dir, unsigned depth, struct err *err)
@@ -195,8 +149,34 @@ static int put_below(struct pack *p, const struct root *root, const char *dir, u
 	if (root_list(root, *dir ? dir : ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]);
-		if (put_any(p, root, path, depth, err) < 0)
+		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]), *target = NULL;
+		auto_fd int fd = -1;
+		struct stat st;
+		int r = root_stat(root, path, &st, err);
+		if (r < 0)
+			return -1;
+		if (r == 0)
+			return err_set(err, E_SYSTEM, "'%s/%s' disappeared while it was being packed", root->name,
+				       path);
+		switch (st.st_mode & S_IFMT) {
+		case S_IFLNK:
+			r = root_readlink(root, path, &target, err) < 0 ? -1 : pack_link(p, path, target, err);
+			break;
+		case S_IFREG:
+			fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
+			if (fd < 0)
+				return -1;
+			if (fstat(fd, &st) < 0)
+				return file_fail("look at", path, err);
+			r = put_fd(p, path, st.st_mode & 0111 ? 0755 : 0644, fd, (uint64_t)st.st_size, err);
+			break;
+		case S_IFDIR:
+			r = pack_dir(p, path, err) < 0 ? -1 : put_below(p, root, path, depth + 1, err);
+			break;
+		default:
+			return err_set(err, E_ARCHIVE_UNSAFE, "'%s/%s' is a device, fifo or socket", root->name, path);
+		}
+		if (r < 0)
 			return -1;
 	}
 	return 0;
