@@ -170,9 +170,14 @@ int headers_import(const struct strv *files, const struct root *store, char ret_
 	if (root_exists(store, ret_digest))
 		return 0;
 	auto_scratch struct scratch into = SCRATCH_NONE;
-	if (scratch_make(store, "import", &into, err) < 0 ||
-	    archive_unpack_files(files, &into.root, is_header_path, NULL, err) < 0)
+	if (scratch_make(store, "import", &into, err) < 0)
 		return -1;
+	for (size_t i = 0; i < files->count; i++) {
+		const struct archive_options options = { .select = is_header_path };
+		auto_fd int fd = file_open_arg(files->items[i], O_RDONLY, err);
+		if (fd < 0 || archive_unpack(fd, files->items[i], 0, &into.root, &options, err) < 0)
+			return -1;
+	}
 	if (root_rename(store, into.name, ret_digest, err) == 0)
 		return 1;
 	return err->code == ENOTEMPTY || err->code == EEXIST ? 0 : -1;

@@ -177,8 +177,8 @@ static bool is_chosen(void *ctx, const char *path)
 static int unpack_choice(int fd, const char *name, off_t offset, const struct root *to, struct choice *c,
 			 struct err *err)
 {
-	const struct archive_limits limits = { .stop = c->is_peek ? &c->stop : NULL };
-	return archive_unpack(fd, name, offset, to, &limits, is_chosen, c, err);
+	const struct archive_options options = { .stop = c->is_peek ? &c->stop : NULL, .select = is_chosen, .ctx = c };
+	return archive_unpack(fd, name, offset, to, &options, err);
 }
 
 // Debian's package holds usr/src/NAME.tar.xz; a package that installs the tree itself holds a directory there.
@@ -207,7 +207,7 @@ static int unpack_source(int fd, const char *path, const struct root *to, bool i
 	struct choice c = { .is_run = embedded.kind == EMBEDDED_RUN, .is_peek = is_peek };
 	if (embedded.kind != EMBEDDED_DEB)
 		return unpack_choice(fd, path, embedded.offset, to, &c, err);
-	if (archive_unpack(fd, path, 0, to, NULL, is_inner, NULL, err) < 0)
+	if (archive_unpack(fd, path, 0, to, &(struct archive_options){ .select = is_inner }, err) < 0)
 		return -1;
 	return unpack_inner(to, path, &c, err);
 }

@@ -212,7 +212,7 @@ static int unpack_asset_layer(const struct layout *from, const struct oci_descri
 		return -1;
 	if (!str_eq(found, layer->digest))
 		return err_set(err, E_STORE_CORRUPT, "%s has SHA-256 %s in '%s'", name, found, from->root.name);
-	return archive_unpack(fd, name, 0, into, NULL, NULL, NULL, err);
+	return archive_unpack(fd, name, 0, into, NULL, err);
 }
 
 // If two processes do this at once, one rename wins and the other copy is dropped.

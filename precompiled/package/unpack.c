@@ -57,13 +57,13 @@ static int read_to_end(struct layer_reader *s, struct err *err)
 
 static int unpack_layer(struct layer_reader *s, const struct root *state, struct package *p, struct err *err)
 {
-	struct archive_limits limits = { .bytes = OVERHEAD, .entries = p->count + ENTRIES_BESIDE };
-	struct archive_stream stream = { .read = read_and_hash, .ctx = s };
+	const struct archive_stream stream = { .read = read_and_hash, .ctx = s };
+	struct archive_options options = { .bytes = OVERHEAD, .entries = p->count + ENTRIES_BESIDE, .stream = &stream };
 	auto_str char *name = str_fmt("layer sha256:%s", p->layer.digest);
 	for (size_t i = 0; i < p->count; i++)
-		limits.bytes += p->files[i].size;
+		options.bytes += p->files[i].size;
 	if (scratch_make(state, "stage", &p->stage, err) < 0 ||
-	    archive_unpack_stream(&stream, name, &p->stage.root, &limits, err) < 0)
+	    archive_unpack(-1, name, 0, &p->stage.root, &options, err) < 0)
 		return -1;
 	return read_to_end(s, err);
 }

@@ -78,7 +78,8 @@ static int add_base(struct payload_build *l, struct err *err)
 	part.place = base_install_path;
 	part.check = NULL;
 	part.is_whole = true;
-	return fd < 0 || archive_unpack(fd, name, 0, &l->part, NULL, is_wanted_of_base, NULL, err) < 0 ?
+	return fd < 0 || archive_unpack(fd, name, 0, &l->part, &(struct archive_options){ .select = is_wanted_of_base },
+					err) < 0 ?
 		       -1 :
 		       merge_tree_all(&l->tree, &part, err);
 }
@@ -214,8 +215,7 @@ static int add_sources(struct merge_tree *into, int fd, const char *origin, cons
 {
 	auto_root struct root part = ROOT_NONE;
 	if (root_rmtree(work, "source", err) < 0 || root_mkdirs(work, "source", 0755, err) < 0 ||
-	    root_sub(work, "source", &part, err) < 0 ||
-	    archive_unpack(fd, origin, 0, &part, NULL, NULL, NULL, err) < 0 ||
+	    root_sub(work, "source", &part, err) < 0 || archive_unpack(fd, origin, 0, &part, NULL, err) < 0 ||
 	    add_source_tree(into, &part, origin, driver, err) < 0)
 		return -1;
 	return root_rmtree(work, "source", err) < 0 ? -1 : 0;
@@ -245,7 +245,7 @@ static int add_package_file(struct payload_build *l, const char *name, struct er
 	struct merge_tree_source part = source_of(l, name);
 	auto_fd int fd = open_part_dir(l, err) < 0 ? -1 : file_open_arg(name, O_RDONLY, err);
 	if (fd < 0 || embedded_find(fd, name, &found, err) < 0 ||
-	    archive_unpack(fd, name, found.offset, &l->part, NULL, NULL, NULL, err) < 0)
+	    archive_unpack(fd, name, found.offset, &l->part, NULL, err) < 0)
 		return -1;
 	if (found.kind == EMBEDDED_RUN)
 		return add_runfile(l, name, err);

@@ -99,7 +99,8 @@ static int unpack_image(const char *file, struct builder_job *p, struct err *err
 {
 	auto_fd int fd = file_open_arg(file, O_RDONLY, err);
 	if (fd < 0 || scratch_make(&p->state, "builder", &p->work, err) < 0 ||
-	    archive_unpack(fd, file, 0, &p->work.root, NULL, is_needed_by_compiler, NULL, err) < 0)
+	    archive_unpack(fd, file, 0, &p->work.root, &(struct archive_options){ .select = is_needed_by_compiler },
+			   err) < 0)
 		return -1;
 	return check_tools(&p->work.root, file, err);
 }
