@@ -13,30 +13,28 @@ static const struct err_info table[] = {
 
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
-	char text[sizeof(err->text)]; // the old text may be one of the arguments
+	char text[sizeof(err->text)] = { 0 }; // the old text may be one of the arguments
 	va_list args;
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	int length = vsnprintf(text, sizeof(text), fmt, args), room = (int)sizeof(text) - length;
 	va_end(args);
-	if (code > 0 && code <= E_FIRST_) {
-		strncat(text, ": ", sizeof(text) - 1 - strlen(text));
-		strncat(text, strerror(code), sizeof(text) - 1 - strlen(text));
-	}
-	strcpy(err->text, text);
+	if (code > 0 && code <= E_FIRST_ && room > 3)
+		snprintf(text + length, (size_t)room, ": %.*s", room - 3, strerror(code));
+	memcpy(err->text, text, sizeof(text));
 	err->code = code;
 	return -1;
 }
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-	char text[sizeof(err->text)];
+	char text[sizeof(err->text)] = { 0 };
 	va_list args;
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
+	int length = vsnprintf(text, sizeof(text), fmt, args), room = (int)sizeof(text) - length;
 	va_end(args);
-	strncat(text, ": ", sizeof(text) - 1 - strlen(text));
-	strncat(text, err->text, sizeof(text) - 1 - strlen(text));
-	strcpy(err->text, text);
+	if (room > 3)
+		snprintf(text + length, (size_t)room, ": %.*s", room - 3, err->text);
+	memcpy(err->text, text, sizeof(text));
 	return -1;
 }
 
