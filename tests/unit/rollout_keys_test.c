@@ -32,7 +32,7 @@ static const struct record full = {
 	.ordered = 1800000300,
 };
 
-static void put(struct node_state *m, const struct key *key, const char *value)
+static void put(struct node_state *m, const struct node_key *key, const char *value)
 {
 	if (key->is_label)
 		node_state_label(m, key->name, value);
@@ -45,7 +45,7 @@ static void round_trip(void **state)
 	(void)state;
 	struct node_state m;
 	node_state_init(&m, "n", "u");
-	for (const struct key *key = node_keys; key->name; key++) {
+	for (const struct node_key *key = node_keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&full, text, sizeof(text));
 		expect(*text, key->name);
@@ -59,7 +59,7 @@ static void round_trip(void **state)
 static void t83_nothing_but_what_we_write(void **state)
 {
 	(void)state;
-	for (const struct key *key = node_keys; key->name; key++) {
+	for (const struct node_key *key = node_keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&full, text, sizeof(text));
 		size_t len = strlen(text);

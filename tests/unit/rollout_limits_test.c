@@ -56,16 +56,16 @@ static const struct {
 	{ P "drains", "2.0:" AIM, "0.0:" AIM },
 };
 
-static const struct key *key_of(const char *name)
+static const struct node_key *key_of(const char *name)
 {
-	const struct key *key = node_keys;
+	const struct node_key *key = node_keys;
 	while (key->name && !str_eq(key->name, name))
 		key++;
 	expect(key->name != NULL, name);
 	return key;
 }
 
-static void say(struct node_state *m, const struct key *key, const char *value)
+static void say(struct node_state *m, const struct node_key *key, const char *value)
 {
 	node_state_init(m, "n", "u");
 	if (!key->is_label)
@@ -79,14 +79,14 @@ static void the_last_that_is_good_and_the_first_that_is_not(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct node_state m;
 		char text[KEY_TEXT] = "";
-		const struct key *key = key_of(rows[i].key);
+		const struct node_key *key = key_of(rows[i].key);
 		say(&m, key, rows[i].good);
 		expect(m.record.phase != PHASE_UNKNOWN && !node_key_is_malformed(&m.record, key->name), rows[i].good);
 		key->text(&m.record, text, sizeof(text));
 		expect(str_eq(text, rows[i].good), rows[i].good);
 		say(&m, key, rows[i].bad);
 		expect(m.record.phase == PHASE_UNKNOWN, rows[i].bad);
-		for (const struct key *each = node_keys; each->name; each++)
+		for (const struct node_key *each = node_keys; each->name; each++)
 			expect(node_key_is_malformed(&m.record, each->name) == (each == key), rows[i].bad);
 		expect(!node_key_is_malformed(&m.record, P "agent.ack"), rows[i].bad);
 	}
@@ -97,7 +97,7 @@ static void nothing_is_no_value(void **state)
 {
 	(void)state;
 	static const struct record none;
-	for (const struct key *key = node_keys; key->name; key++) {
+	for (const struct node_key *key = node_keys; key->name; key++) {
 		char text[KEY_TEXT] = "";
 		key->text(&none, text, sizeof(text));
 		expect(!*text, key->name);

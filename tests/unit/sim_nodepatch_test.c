@@ -142,7 +142,7 @@ static void expect_written(struct sim *s, const struct decision *d, const json_t
 	bool was_cordoned = json_is_true(sim_at(before, "spec unschedulable"));
 	bool is_cordoned = d->cordon == CORDON_KEEP ? was_cordoned : d->cordon == CORDON_ON;
 	expect(now->facts.is_unschedulable == is_cordoned, row);
-	for (const struct key *key = node_keys; key->name; key++) {
+	for (const struct node_key *key = node_keys; key->name; key++) {
 		char is[KEY_TEXT] = "", due[KEY_TEXT] = "";
 		key->text(&now->record, is, sizeof(is));
 		key->text(&d->next, due, sizeof(due));

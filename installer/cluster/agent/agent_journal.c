@@ -13,9 +13,9 @@ enum { SCHEMA = 1 };
 const char *const agent_step_names[AGENT_STEPS] = { "idle", "accepted", "begun", "back", "done", "failed" };
 
 // The order in the spelling of its annotation.
-static const struct key *go_key(void)
+static const struct node_key *go_key(void)
 {
-	const struct key *key = node_keys;
+	const struct node_key *key = node_keys;
 	while (!str_eq(key->name, KEY_PREFIX "go"))
 		key++;
 	return key;

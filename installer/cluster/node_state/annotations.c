@@ -326,7 +326,7 @@ static void write_drains(const struct record *r, char *ret, size_t size)
 	{                                                                \
 		KEY_PREFIX name, is_label, read_##field_, write_##field_ \
 	}
-const struct key node_keys[] = {
+const struct node_key node_keys[] = {
 	KEY("state", state, true),
 	KEY("seq", seq, false),
 	KEY("target", target, false),

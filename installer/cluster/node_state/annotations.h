@@ -64,13 +64,13 @@ struct record { // written by the coordinator alone
 #define KEY_PREFIX "kmodsmith.io/"
 enum { KEY_TEXT = 512 };
 
-struct key {
+struct node_key {
 	const char *name;
 	bool is_label;
 	bool (*parse)(const char *value, struct record *record);           // false: it means nothing
 	void (*text)(const struct record *record, char *ret, size_t size); // "" = the key is absent
 };
-extern const struct key node_keys[]; // .name NULL ends it; at most 32
+extern const struct node_key node_keys[]; // .name NULL ends it; at most 32
 
 bool node_key_is_malformed(const struct record *record, const char *name);
 
