@@ -33,21 +33,6 @@ static void free_infosp(STACK_OF(X509_INFO) * *infos)
 }
 #define auto_free(x) __attribute__((cleanup(free_##x##p)))
 
-// How many certificates went in. With a revocation list in the file, every certificate of a chain must be in none.
-static size_t fill_store(X509_STORE *store, STACK_OF(X509_INFO) * infos)
-{
-	size_t count = 0;
-	bool has_list = false;
-	for (int i = 0; i < sk_X509_INFO_num(infos); i++) {
-		const X509_INFO *info = sk_X509_INFO_value(infos, i);
-		count += info->x509 && X509_STORE_add_cert(store, info->x509) == 1;
-		has_list |= info->crl && X509_STORE_add_crl(store, info->crl) == 1;
-	}
-	X509_STORE_set_flags(store, X509_V_FLAG_PARTIAL_CHAIN |
-					    (has_list ? X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL : 0UL));
-	return count;
-}
-
 int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, struct err *err)
 {
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, -1);
@@ -57,9 +42,18 @@ int cms_anchor_parse(const char *pem, const char *name, struct anchor **ret, str
 	a->store = X509_STORE_new();
 	if (!a->store)
 		abort();
-	if (!infos || !fill_store(a->store, infos))
+	bool has_certificate = false, has_list = false;
+	for (int i = 0; infos && i < sk_X509_INFO_num(infos); i++) {
+		const X509_INFO *info = sk_X509_INFO_value(infos, i);
+		has_certificate |= info->x509 && X509_STORE_add_cert(a->store, info->x509) == 1;
+		has_list |= info->crl && X509_STORE_add_crl(a->store, info->crl) == 1;
+	}
+	if (!has_certificate)
 		return err_set(err, E_KEY, "'%s' has no PEM certificate: %s", name, key_failure());
-	// Purposes are judged by us: OpenSSL's default for CMS is mail.
+	// With a revocation list in the file, every certificate of a chain must be checked against one.
+	X509_STORE_set_flags(a->store, X509_V_FLAG_PARTIAL_CHAIN |
+					       (has_list ? X509_V_FLAG_CRL_CHECK | X509_V_FLAG_CRL_CHECK_ALL : 0UL));
+	// cms_verify() checks purposes: OpenSSL's default for CMS is mail.
 	X509_STORE_set_purpose(a->store, X509_PURPOSE_ANY);
 	ERR_clear_error();
 	*ret = TAKE(a);
@@ -89,8 +83,8 @@ static STACK_OF(X509) * read_chain(const char *pem)
 
 static bool matches_key(const struct key *k, STACK_OF(X509) * certs)
 {
-	bool is_its = sk_X509_num(certs) > 0 && key_private(k) &&
-		      X509_check_private_key(sk_X509_value(certs, 0), key_private(k)) == 1;
+	bool is_its = sk_X509_num(certs) > 0 && k->private &&
+		      X509_check_private_key(sk_X509_value(certs, 0), k->private) == 1;
 	ERR_clear_error();
 	return is_its;
 }
@@ -110,15 +104,15 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 		return err_set(err, E_KEY, "'%s' has no PEM certificate", name);
 	X509 *leaf = sk_X509_value(certs, 0);
 	if (!matches_key(k, certs))
-		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, key_id(k));
+		return err_set(err, E_KEY, "the first certificate of '%s' does not belong to key %s", name, k->id);
 	auto_free(list) STACK_OF(X509) *others = X509_chain_up_ref(certs);
 	X509_free(sk_X509_shift(others));
 	auto_free(bio) BIO *content = BIO_new_mem_buf(data, (int)len);
-	auto_free(cms) CMS_ContentInfo *cms = CMS_sign(leaf, key_private(k), others, content, flags);
+	auto_free(cms) CMS_ContentInfo *cms = CMS_sign(leaf, k->private, others, content, flags);
 	unsigned char *der = NULL;
 	int der_len = cms ? i2d_CMS_ContentInfo(cms, &der) : -1;
 	if (der_len <= 0)
-		return err_set(err, E_KEY, "key %s cannot make a CMS signature: %s", key_id(k), key_failure());
+		return err_set(err, E_KEY, "key %s cannot make a CMS signature: %s", k->id, key_failure());
 	*ret = mem_alloc((size_t)der_len + 1);
 	memcpy(*ret, der, (size_t)der_len);
 	*ret_len = (size_t)der_len;
@@ -133,63 +127,44 @@ void cms_verdict_done(struct cms_verdict *v)
 	*v = (struct cms_verdict){ 0 };
 }
 
-static char *subject_of(const X509 *cert)
-{
-	auto_free(bio) BIO *bio = BIO_new(BIO_s_mem());
-	char *text = NULL;
-	if (!bio || X509_NAME_print_ex(bio, X509_get_subject_name(cert), 0, XN_FLAG_RFC2253) < 0)
-		return str_dup("?");
-	long len = BIO_get_mem_data(bio, &text);
-	return str_ndup(text, (size_t)len);
-}
-
-static bool may_sign(X509 *cert)
-{
-	uint32_t purposes = X509_get_extended_key_usage(cert), usage = X509_get_key_usage(cert);
-	return (purposes == UINT32_MAX || (purposes & (XKU_CODE_SIGN | XKU_ANYEKU))) &&
-	       (usage == UINT32_MAX || (usage & KU_DIGITAL_SIGNATURE));
-}
-
 // Through key_parse(), so that a key counts once, whatever it signed as. False = a kind of key that is not used.
 static bool describe_signer(X509 *cert, struct cms_verdict *v)
 {
+	auto_free(bio) BIO *name = BIO_new(BIO_s_mem());
 	auto_free(bio) BIO *bio = BIO_new(BIO_s_mem());
 	auto_key struct key *key = NULL;
 	struct err ignored;
-	char *text = NULL;
-	v->subject = subject_of(cert);
+	char unknown[] = "?", *text = unknown;
+	long len = 1;
+	if (name && X509_NAME_print_ex(name, X509_get_subject_name(cert), 0, XN_FLAG_RFC2253) >= 0)
+		len = BIO_get_mem_data(name, &text);
+	v->subject = str_ndup(text, (size_t)len);
 	if (!bio || PEM_write_bio_PUBKEY(bio, X509_get0_pubkey(cert)) != 1)
 		return false;
-	long len = BIO_get_mem_data(bio, &text);
+	len = BIO_get_mem_data(bio, &text);
 	auto_str char *pem = str_ndup(text, (size_t)len);
 	if (key_parse(pem, "certificate", &key, &ignored) < 0)
 		return false;
-	memcpy(v->id, key_id(key), sizeof(v->id));
+	memcpy(v->id, key->id, sizeof(v->id));
 	return true;
 }
 
-static bool is_strong(CMS_SignerInfo *signer)
-{
-	X509_ALGOR *digest = NULL;
-	const ASN1_OBJECT *object = NULL;
-	CMS_SignerInfo_get0_algs(signer, NULL, NULL, &digest, NULL);
-	if (digest)
-		X509_ALGOR_get0(&object, NULL, NULL, digest);
-	int nid = object ? OBJ_obj2nid(object) : NID_undef;
-	return nid == NID_sha256 || nid == NID_sha384 || nid == NID_sha512;
-}
-
-// One signer, who brings a certificate: who signs twice must make two signatures.
+// One signer, who brings a certificate: two signers must make two signatures.
 static X509 *only_signer(CMS_ContentInfo *cms)
 {
 	if (OBJ_obj2nid(CMS_get0_type(cms)) != NID_pkcs7_signed ||
 	    sk_CMS_SignerInfo_num(CMS_get0_SignerInfos(cms)) != 1)
 		return NULL;
-	if (!is_strong(sk_CMS_SignerInfo_value(CMS_get0_SignerInfos(cms), 0)))
+	X509_ALGOR *digest = NULL;
+	const ASN1_OBJECT *object = NULL;
+	CMS_SignerInfo_get0_algs(sk_CMS_SignerInfo_value(CMS_get0_SignerInfos(cms), 0), NULL, NULL, &digest, NULL);
+	if (digest)
+		X509_ALGOR_get0(&object, NULL, NULL, digest);
+	int nid = object ? OBJ_obj2nid(object) : NID_undef;
+	if (nid != NID_sha256 && nid != NID_sha384 && nid != NID_sha512)
 		return NULL;
-	auto_free(borrowed) STACK_OF(X509) *signers = NULL;
 	CMS_set1_signers_certs(cms, NULL, 0);
-	signers = CMS_get0_signers(cms);
+	auto_free(borrowed) STACK_OF(X509) *signers = CMS_get0_signers(cms);
 	return signers && sk_X509_num(signers) == 1 ? sk_X509_value(signers, 0) : NULL;
 }
 
@@ -200,14 +175,14 @@ static int refuse_signature(struct cms_verdict *v, const char *why)
 }
 
 // A revocation list counts even if it is newer than the moment in question or has expired.
-static int judge_dates(int ok, X509_STORE_CTX *ctx)
+static int ignore_list_dates(int ok, X509_STORE_CTX *ctx)
 {
 	int why = X509_STORE_CTX_get_error(ctx);
 	return ok || why == X509_V_ERR_CRL_NOT_YET_VALID || why == X509_V_ERR_CRL_HAS_EXPIRED;
 }
 
-static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_cb judge, const void *cms,
-		      size_t cms_len, const void *data, size_t len, struct cms_verdict *ret)
+int cms_verify(const struct anchor *a, time_t at, bool is_kept, const void *cms, size_t cms_len, const void *data,
+	       size_t len, struct cms_verdict *ret)
 {
 	const unsigned char *p = cms;
 	auto_free(cms) CMS_ContentInfo *parsed = d2i_CMS_ContentInfo(NULL, &p, (long)cms_len);
@@ -221,7 +196,7 @@ static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_c
 	// signature names a digest that it does not know.
 	auto_free(bio) BIO *content = BIO_push(BIO_new(BIO_f_buffer()), BIO_new_mem_buf(data, (int)len));
 	X509_VERIFY_PARAM_set_time(X509_STORE_get0_param(a->store), at);
-	X509_STORE_set_verify_cb(a->store, judge);
+	X509_STORE_set_verify_cb(a->store, is_kept ? ignore_list_dates : NULL);
 	if (CMS_verify(parsed, NULL, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY) != 1) {
 		ret->is_wrong = true;
 		return refuse_signature(ret, key_failure());
@@ -237,17 +212,8 @@ static int verify_cms(const struct anchor *a, time_t at, X509_STORE_CTX_verify_c
 		ERR_clear_error();
 		return 0;
 	}
-	return may_sign(signer) ? 1 : refuse_signature(ret, "its certificate is not for code signing");
-}
-
-int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
-	       struct cms_verdict *ret)
-{
-	return verify_cms(a, now, NULL, cms, cms_len, data, len, ret);
-}
-
-int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
-		    struct cms_verdict *ret)
-{
-	return verify_cms(a, taken, judge_dates, cms, cms_len, data, len, ret);
+	uint32_t purposes = X509_get_extended_key_usage(signer), usage = X509_get_key_usage(signer);
+	bool is_publisher = (purposes == UINT32_MAX || (purposes & (XKU_CODE_SIGN | XKU_ANYEKU))) &&
+			    (usage == UINT32_MAX || (usage & KU_DIGITAL_SIGNATURE));
+	return is_publisher ? 1 : refuse_signature(ret, "its certificate is not for code signing");
 }

@@ -21,19 +21,17 @@ int cms_sign(const struct key *k, const char *chain, const char *name, const voi
 	     size_t *ret_len, struct err *err);
 
 struct cms_verdict {
-	char id[DIGEST_HEX + 1]; // of the signer's key, as key_id()
+	char id[DIGEST_HEX + 1]; // of the signer's key, 64 hex digits
 	char *subject;           // of its certificate
 	char *why;               // why it is not trusted; NULL = it is
 	bool is_wrong;           // the content does not match the signature
 };
 void cms_verdict_done(struct cms_verdict *v);
 #define auto_cms_verdict __attribute__((cleanup(cms_verdict_done)))
-// The certificate must lead to the anchor at the time now, be in no revocation list, and be made for signing code or
-// for no purpose in particular: an authority that also serves web servers does not make each of them a publisher.
-// 1 = trusted, 0 = not: see why.
-int cms_verify(const struct anchor *a, time_t now, const void *cms, size_t cms_len, const void *data, size_t len,
-	       struct cms_verdict *ret);
-// The same for content that was trusted and taken at that time: a certificate that has expired since then is not a
+// The certificate must lead to the anchor at that time, be in no revocation list, and be made for signing code or for
+// no purpose in particular: an authority that also serves web servers does not make each of them a publisher.
+// is_kept: the content was trusted and stored at that time. A certificate that has expired since then is not a
 // revocation, and revocation lists count whatever their own dates are.
-int cms_verify_kept(const struct anchor *a, time_t taken, const void *cms, size_t cms_len, const void *data, size_t len,
-		    struct cms_verdict *ret);
+// 1 = trusted, 0 = not: see why.
+int cms_verify(const struct anchor *a, time_t at, bool is_kept, const void *cms, size_t cms_len, const void *data,
+	       size_t len, struct cms_verdict *ret);

@@ -17,15 +17,6 @@
 #include <openssl/ui.h>
 #include <openssl/x509.h>
 
-struct key {
-	EVP_PKEY *private; // NULL = only the public half is known
-	EVP_PKEY *public;
-	ENGINE *engine;     // started, as long as a key of its token lives; NULL = none
-	const char *digest; // NULL = the algorithm brings its own
-	char *algorithm;
-	char id[DIGEST_HEX + 1];
-};
-
 static void free_biop(BIO **bio)
 {
 	BIO_free(*bio);
@@ -104,9 +95,14 @@ static EVP_PKEY *normalize_key(const EVP_PKEY *key)
 	return public;
 }
 
-static int classify_key(struct key *k, const char *name, struct err *err)
+// What the public half says: algorithm, digest and id. Other algorithms than ours are refused.
+static int describe_key(struct key *k, const char *name, struct err *err)
 {
 	char curve[64] = "explicit parameters";
+	size_t len = 0;
+	auto_str char *der = k->public ? spki(k->public, &len) : NULL;
+	if (!der)
+		return err_set(err, E_KEY, "'%s' has no public half: %s", name, key_failure());
 	int bits = EVP_PKEY_get_bits(k->public);
 	k->digest = "SHA256";
 	if (EVP_PKEY_is_a(k->public, "RSA") && bits >= KEY_RSA_BITS_MIN && bits <= 8 * KEY_SIGNATURE_MAX) {
@@ -126,17 +122,6 @@ static int classify_key(struct key *k, const char *name, struct err *err)
 		const char *type = EVP_PKEY_get0_type_name(k->public);
 		return err_set(err, E_KEY, "'%s' is a key of the unsupported type %s", name, type ? type : "unknown");
 	}
-	return 0;
-}
-
-static int finish_key(struct key *k, const char *name, struct err *err)
-{
-	size_t len = 0;
-	auto_str char *der = k->public ? spki(k->public, &len) : NULL;
-	if (!der)
-		return err_set(err, E_KEY, "'%s' has no public half: %s", name, key_failure());
-	if (classify_key(k, name, err) < 0)
-		return -1;
 	digest_data(der, len, k->id);
 	ERR_clear_error();
 	return 0;
@@ -156,7 +141,7 @@ int key_parse(const char *pem, const char *name, struct key **ret, struct err *e
 	}
 	auto_key struct key *k = mem_alloc(sizeof(*k));
 	k->public = normalize_key(key);
-	if (finish_key(k, name, err) < 0)
+	if (describe_key(k, name, err) < 0)
 		return -1;
 	*ret = TAKE(k);
 	return 0;
@@ -260,7 +245,7 @@ int key_open(const char *where, const char *password, struct key **ret, struct e
 	auto_str char *name = is_token ? public_uri(where) : str_dup(where);
 	auto_key struct key *k = mem_alloc(sizeof(*k));
 	*k = (struct key){ .private = private, .public = normalize_key(private), .engine = engine };
-	if (finish_key(k, name, err) < 0)
+	if (describe_key(k, name, err) < 0)
 		return -1;
 	*ret = TAKE(k);
 	return 0;
@@ -276,21 +261,6 @@ void key_free(struct key *k)
 		ENGINE_finish(k->engine);
 	free(k->algorithm);
 	free(k);
-}
-
-const char *key_id(const struct key *k)
-{
-	return k->id;
-}
-
-const char *key_algorithm(const struct key *k)
-{
-	return k->algorithm;
-}
-
-struct evp_pkey_st *key_private(const struct key *k)
-{
-	return k->private;
 }
 
 char *key_pem(const struct key *k)

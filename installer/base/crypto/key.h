@@ -9,7 +9,13 @@
 
 enum { KEY_RSA_BITS_MIN = 2048, KEY_SIGNATURE_MAX = 2048 /* bytes: RSA of 16384 bits */ };
 
-struct key;
+struct key {
+	struct evp_pkey_st *private, *public; // private: NULL = only the public half is known
+	struct engine_st *engine;             // started, as long as a key of its token lives; NULL = none
+	const char *digest;                   // NULL = the algorithm brings its own
+	char *algorithm;                      // "ecdsa-p256", "rsa-3072", "ed25519"
+	char id[DIGEST_HEX + 1];
+};
 // The private key that a user names: a PEM file, or the "pkcs11:" URI of RFC 7512 for a key that stays in its token.
 // A token is reached through OpenSSL's provider or engine "pkcs11", whichever this machine has; PKCS11_MODULE_PATH
 // names the token's own library where p11-kit does not know it. password (NULL = none) opens an encrypted file, and is
@@ -23,12 +29,8 @@ static inline void key_freep(struct key **k)
 }
 #define auto_key __attribute__((cleanup(key_freep)))
 
-const char *key_id(const struct key *k);        // 64 hex digits
-const char *key_algorithm(const struct key *k); // "ecdsa-p256", "rsa-3072", "ed25519"
-char *key_pem(const struct key *k);             // the public half
+char *key_pem(const struct key *k); // the public half
 int key_sign(const struct key *k, const void *data, size_t len, char **ret, size_t *ret_len, struct err *err);
 bool key_verify(const struct key *k, const void *data, size_t len, const void *signature, size_t signature_len);
 
-struct evp_pkey_st;
-struct evp_pkey_st *key_private(const struct key *k); // for cms.c; NULL = only the public half is known
 const char *key_failure(void); // why OpenSSL's last call failed, for cms.c too; empties its queue of errors
