@@ -107,12 +107,12 @@ static void check_claim(struct signature_checker *c, const struct signature_clai
 	for (size_t i = 0; i < c->rule->count; i++) {
 		const struct trust_key *k = c->rule->keys[i];
 		if (key_verify(k->key, claim->text, claim->text_len, claim->signature, claim->signature_len)) {
-			accept_signer(c, key_id(k->key), k->name);
+			accept_signer(c, k->key->id, k->name);
 			return;
 		}
 	}
 	for (size_t i = 0; i < c->rule->count; i++)
-		if (str_eq(claim->hint, key_id(c->rule->keys[i]->key)))
+		if (str_eq(claim->hint, c->rule->keys[i]->key->id))
 			note_first(&c->forged, str_fmt("%s claims to be by '%s' but does not verify", what,
 						       c->rule->keys[i]->name));
 	auto_str char *who = str_fmt("%.*s", c->rule->is_kept ? HINT_SHORT : DIGEST_HEX, claim->hint);
@@ -218,8 +218,7 @@ static int check_cms(struct signature_checker *c, const char *data, size_t len, 
 	if (r <= 0)
 		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", repository_name(c->repository), ref);
 	c->seen++;
-	if ((c->rule->is_kept ? cms_verify_kept : cms_verify)(c->rule->anchor, c->rule->now, data, len, content,
-							      content_len, &v) > 0) {
+	if (cms_verify(c->rule->anchor, c->rule->now, c->rule->is_kept, data, len, content, content_len, &v) > 0) {
 		accept_signer(c, v.id, v.subject);
 	} else if (v.is_wrong) {
 		note_first(&c->forged, str_fmt("%s by %s does not verify", what, v.subject));

@@ -108,7 +108,7 @@ static int make_bundle(const char *manifest_hex, const struct key *key, char **r
 	if (key_sign(key, text, text_len, &signature, &len, err) < 0)
 		return -1;
 	auto_str char *payload64 = base64_text(payload, strlen(payload)), *signature64 = base64_text(signature, len),
-		      *hint = hint_text(key_id(key));
+		      *hint = hint_text(key->id);
 	auto_json json_t *bundle =
 		json_pack("{s:s, s:{s:{s:s}}, s:{s:s, s:s, s:[{s:s}]}}", "mediaType", SIGNATURE_BUNDLE,
 			  "verificationMaterial", "publicKey", "hint", hint, "dsseEnvelope", "payload", payload64,
@@ -257,8 +257,8 @@ static bool has_cms(const struct layout *l, const struct oci_index *refs, const 
 		auto_cms_verdict struct cms_verdict v = { 0 };
 		size_t len = 0;
 		if (read_referrer_blob(l, &refs->items[i], SIGNATURE_CMS, &data, &len, &ignored) == 0 &&
-		    cms_verify(self, maker->now, data, len, content, content_len, &v) > 0 &&
-		    str_eq(v.id, key_id(maker->key)))
+		    cms_verify(self, maker->now, false, data, len, content, content_len, &v) > 0 &&
+		    str_eq(v.id, maker->key->id))
 			return true;
 	}
 	return false;

@@ -98,7 +98,7 @@ static bool is_anchor(const char *pem)
 static const struct trust_key *find_trusted_key(const struct trust *t, const char *name_or_id)
 {
 	for (size_t i = 0; i < t->count; i++)
-		if (str_eq(t->keys[i].name, name_or_id) || str_eq(key_id(t->keys[i].key), name_or_id))
+		if (str_eq(t->keys[i].name, name_or_id) || str_eq(t->keys[i].key->id, name_or_id))
 			return &t->keys[i];
 	return NULL;
 }
@@ -113,7 +113,7 @@ static int read_trusted_key(const struct root *dir, const char *file, struct tru
 		return 0;
 	if (key_parse(pem, path, &key, err) < 0)
 		return -1;
-	const struct trust_key *twin = find_trusted_key(t, key_id(key));
+	const struct trust_key *twin = find_trusted_key(t, key->id);
 	if (twin)
 		return err_set(err, E_CONFIG, "'%s' is the same key as '%s': remove one", path, twin->name);
 	t->keys = mem_grow(t->keys, t->count + 1, sizeof(*t->keys));
@@ -448,21 +448,21 @@ int trust_add(const struct root *dir, const char *name, const char *pem, const c
 	if (held < 0 || check_rights(dir, ".", err) < 0 || read_trusted_keys(dir, &t, err) < 0 ||
 	    key_parse(pem, name ? name : "the key", &key, err) < 0)
 		return -1;
-	auto_str char *short_id = str_ndup(key_id(key), 16);
-	const struct trust_key *there = find_trusted_key(&t, key_id(key));
+	auto_str char *short_id = str_ndup(key->id, 16);
+	const struct trust_key *there = find_trusted_key(&t, key->id);
 	const char *called = there ? there->name : name ? name : short_id;
 	if (check_name(called, err) < 0)
 		return -1;
 	if (!there && find_trusted_key(&t, called))
 		return err_set(err, E_USAGE, "'%s' already has another key named '%s': choose another --name",
 			       dir->name, called);
-	int changed = prefix ? add_to_policy(dir, prefix, called, key_id(key), err) : 0;
+	int changed = prefix ? add_to_policy(dir, prefix, called, key->id, err) : 0;
 	if (changed >= 0 && !there) {
 		auto_str char *file = str_fmt("%s%s", called, SUFFIX), *text = key_pem(key);
 		changed = root_write(dir, file, text, strlen(text), 0644, err) < 0 ? -1 : 1;
 	}
 	if (changed >= 0)
-		memcpy(ret_id, key_id(key), DIGEST_HEX + 1);
+		memcpy(ret_id, key->id, DIGEST_HEX + 1);
 	return changed;
 }
 
@@ -498,7 +498,6 @@ int trust_remove(const struct root *dir, const char *name_or_id, struct err *err
 		auto_str char *file = str_fmt("%s%s", k->name, SUFFIX);
 		removed = root_unlink(dir, file, err);
 	}
-	int dropped =
-		removed < 0 ? -1 : drop_from_policy(dir, k ? k->name : name_or_id, k ? key_id(k->key) : NULL, err);
+	int dropped = removed < 0 ? -1 : drop_from_policy(dir, k ? k->name : name_or_id, k ? k->key->id : NULL, err);
 	return dropped < 0 ? -1 : removed | dropped;
 }

@@ -74,9 +74,9 @@ static void test_certificate_for_another_content(void **state)
 	assert_int_equal(cms_anchor_parse("nothing", "ca.pem", &anchor, &err), -1);
 	assert_int_equal(err.code, E_KEY);
 	assert_int_equal(cms_sign(key, chain, "chain", "content", 7, &der, &len, &err), 0);
-	assert_int_equal(cms_verify(anchor, time(NULL) - 129600, der, len, "Content", 7, &verdict), 0);
+	assert_int_equal(cms_verify(anchor, time(NULL) - 129600, false, der, len, "Content", 7, &verdict), 0);
 	assert_true(verdict.is_wrong);
-	assert_int_equal(cms_verify(anchor, time(NULL) - 129600, der, len / 2, "content", 7, &garbage), 0);
+	assert_int_equal(cms_verify(anchor, time(NULL) - 129600, false, der, len / 2, "content", 7, &garbage), 0);
 	assert_false(garbage.is_wrong);
 	assert_non_null(strstr(garbage.why, "not a CMS signature"));
 }

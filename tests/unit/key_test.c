@@ -62,9 +62,9 @@ static void test_sign_and_verify(void **state)
 		auto_str char *signature = NULL;
 		size_t len = 0;
 		expect(key_open(path, NULL, &key, &err) == 0, rows[i][0]);
-		expect(str_eq(key_algorithm(key), rows[i][1]) && digest_is_hex(key_id(key)), rows[i][0]);
+		expect(str_eq(key->algorithm, rows[i][1]) && digest_is_hex(key->id), rows[i][0]);
 		auto_str char *pem = key_pem(key);
-		expect(key_parse(pem, "public", &public, &err) == 0 && str_eq(key_id(public), key_id(key)), rows[i][0]);
+		expect(key_parse(pem, "public", &public, &err) == 0 && str_eq(public->id, key->id), rows[i][0]);
 		expect(key_sign(key, DATA, sizeof(DATA), &signature, &len, &err) == 0, rows[i][0]);
 		expect(key_verify(public, DATA, sizeof(DATA), signature, len), rows[i][0]);
 		expect(!key_verify(public, DATA, sizeof(DATA) - 1, signature, len), rows[i][0]);
@@ -106,8 +106,8 @@ static void test_id_is_that_of_the_usual_form(void **state)
 		auto_str char *pem = key_pem(key);
 		expect(str_eq(pem, forms[0]), forms[i]);
 		if (i == 0)
-			memcpy(first, key_id(key), sizeof(first));
-		expect(str_eq(key_id(key), first), forms[i]);
+			memcpy(first, key->id, sizeof(first));
+		expect(str_eq(key->id, first), forms[i]);
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(forms); i++)
 		free(forms[i]);
@@ -130,7 +130,7 @@ static void test_known_id_and_signature(void **state)
 	struct err err;
 	auto_key struct key *key = NULL;
 	assert_int_equal(key_parse(pem, "rfc8032", &key, &err), 0);
-	assert_string_equal(key_id(key), "deb2ded39dc26fce0e6085b6fc34bf6b5941913bbfe2ea614113cff9e004c170");
+	assert_string_equal(key->id, "deb2ded39dc26fce0e6085b6fc34bf6b5941913bbfe2ea614113cff9e004c170");
 	assert_true(key_verify(key, "\x72", 1, signature, sizeof(signature)));
 	assert_false(key_verify(key, "\x73", 1, signature, sizeof(signature)));
 }
@@ -279,7 +279,7 @@ static void test_token(void **state)
 		size_t len = 0;
 		int r = key_open(good[i].uri, good[i].pin, &key, &err);
 		expect(r == 0, r < 0 ? err.text : NULL);
-		expect(str_eq(key_algorithm(key), good[i].algorithm), good[i].uri);
+		expect(str_eq(key->algorithm, good[i].algorithm), good[i].uri);
 		auto_str char *pem = key_pem(key);
 		expect(key_sign(key, DATA, sizeof(DATA), &signature, &len, &err) == 0, good[i].uri);
 		expect(key_parse(pem, "public", &public, &err) == 0, good[i].uri);

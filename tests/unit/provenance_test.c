@@ -13,7 +13,7 @@ static void put(struct vouch *v, enum provenance_origin origin, time_t taken)
 	if (origin == PROVENANCE_FETCHED) {
 		p.source = str_dup(SOURCE);
 		strv_add(&p.names, str_dup("alice"));
-		strv_add(&p.ids, str_dup(key_id(v->keys[0].key)));
+		strv_add(&p.ids, str_dup(v->keys[0].key->id));
 	}
 	assert_int_equal(provenance_write(&v->l, &v->package, &p, &err), 0);
 	provenance_done(&p);
@@ -95,8 +95,8 @@ static void test_message(void **state)
 	put(&v, PROVENANCE_FETCHED, VOUCH_NOW);
 	struct trust_now nobody = trusting(&v, 0);
 	assert_int_equal(check(&v, &nobody, &why), E_UNTRUSTED);
-	auto_str char *who = str_fmt("kept from %s, signed by alice (key %.16s): sha256:%s", SOURCE,
-				     key_id(v.keys[0].key), v.package.digest);
+	auto_str char *who = str_fmt("kept from %s, signed by alice (key %.16s): sha256:%s", SOURCE, v.keys[0].key->id,
+				     v.package.digest);
 	expect(strstr(why, who), why);
 	forget(&nobody);
 }

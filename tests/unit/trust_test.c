@@ -27,7 +27,7 @@ static int make_keys(void **state)
 		pems[i] = str_ndup(data, (size_t)size);
 		auto_key struct key *key = NULL;
 		assert_int_equal(key_parse(pems[i], "key", &key, &err), 0);
-		ids[i] = str_dup(key_id(key));
+		ids[i] = str_dup(key->id);
 		BIO_free(bio);
 		EVP_PKEY_free(pkey);
 	}

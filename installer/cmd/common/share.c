@@ -23,7 +23,7 @@ int share_check(const struct job_values *v, const struct origin *origin, struct 
 static const struct trust_key *trusted_key(const struct trust *trust, const struct key *key)
 {
 	for (size_t i = 0; i < trust->count; i++)
-		if (str_eq(key_id(trust->keys[i].key), key_id(key)))
+		if (str_eq(trust->keys[i].key->id, key->id))
 			return &trust->keys[i];
 	return NULL;
 }

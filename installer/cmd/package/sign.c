@@ -154,8 +154,8 @@ static json_t *result_json(const struct sign_job *s)
 {
 	json_t *keys = json_array(), *packages = json_array();
 	for (size_t i = 0; i < s->by.count; i++)
-		json_array_append_new(keys, json_pack("{s:s, s:s}", "id", key_id(s->by.keys[i]), "algorithm",
-						      key_algorithm(s->by.keys[i])));
+		json_array_append_new(
+			keys, json_pack("{s:s, s:s}", "id", s->by.keys[i]->id, "algorithm", s->by.keys[i]->algorithm));
 	for (size_t i = 0; i < s->packages.count; i++) {
 		auto_str char *digest = oci_digest_text(s->packages.items[i].digest);
 		json_array_append_new(packages, json_pack("{s:o, s:s, s:b}", "tag", json_text(s->packages.items[i].tag),
@@ -173,7 +173,7 @@ static void show_signed(const struct sign_job *s)
 					s->packages.items[i].tag, s->packages.items[i].digest));
 	show_table(&rows);
 	for (size_t i = 0; i < s->by.count; i++)
-		printf("by %s key %s\n", key_algorithm(s->by.keys[i]), key_id(s->by.keys[i]));
+		printf("by %s key %s\n", s->by.keys[i]->algorithm, s->by.keys[i]->id);
 	if (s->catalog.number)
 		printf("catalogue %llu lists %zu packages\n", (unsigned long long)s->catalog.number, s->catalog.count);
 }

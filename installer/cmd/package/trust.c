@@ -79,8 +79,8 @@ static int run_trust_add(void *values, char **args, size_t count, struct err *er
 
 static json_t *key_json(const struct trust_key *k)
 {
-	return json_pack("{s:o, s:s, s:s, s:o}", "name", json_text(k->name), "id", key_id(k->key), "algorithm",
-			 key_algorithm(k->key), "for", json_strv(&k->prefixes));
+	return json_pack("{s:o, s:s, s:s, s:o}", "name", json_text(k->name), "id", k->key->id, "algorithm",
+			 k->key->algorithm, "for", json_strv(&k->prefixes));
 }
 
 static json_t *source_json(const struct trust_source *s)
@@ -108,7 +108,7 @@ static void show_trust(const struct trust *t)
 	for (size_t i = 0; i < t->count; i++) {
 		const struct trust_key *k = &t->keys[i];
 		auto_str char *prefixes = strv_join(&k->prefixes, ", ");
-		strv_add(&keys, str_fmt("%s\t%s\t%s\t%s", k->name, key_algorithm(k->key), key_id(k->key),
+		strv_add(&keys, str_fmt("%s\t%s\t%s\t%s", k->name, k->key->algorithm, k->key->id,
 					k->prefixes.count ? prefixes : "repositories without an entry"));
 	}
 	show_table(&keys);
