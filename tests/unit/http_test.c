@@ -15,6 +15,11 @@ static struct http *client(unsigned connect_ms, unsigned stall_ms)
 	return h;
 }
 
+static int probe(struct http *h, char *url, struct http_probe *ret, struct err *err)
+{
+	return http_probe_all(h, &(struct strv){ .items = &url, .count = 1 }, ret, err);
+}
+
 static void serve_pages(struct server *s, int fd, const struct request *r)
 {
 	(void)s;
@@ -421,18 +426,18 @@ static void test_probe(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct http_probe p = { 0 };
 		auto_str char *url = server_url(&s, rows[i].path);
-		expect(http_probe(h, url, &p, &err) == 0, rows[i].path);
+		expect(probe(h, url, &p, &err) == 0, rows[i].path);
 		expect(p.status == rows[i].status, rows[i].path);
 		expect(str_eq(p.layer, rows[i].layer) || p.layer == rows[i].layer, rows[i].path);
 		expect(!p.layer == !p.reason && !p.proxy && !p.ca_subject && str_eq(p.address, address), rows[i].path);
 		http_probe_done(&p);
 	}
 	struct http_probe p = { 0 };
-	assert_int_equal(http_probe(h, "http://127.0.0.1:1/", &p, &err), 0);
+	assert_int_equal(probe(h, (char[]){ "http://127.0.0.1:1/" }, &p, &err), 0);
 	assert_string_equal(p.layer, "tcp");
 	assert_null(p.address);
 	http_probe_done(&p);
-	assert_int_equal(http_probe(h, "nonsense", &p, &err), -1);
+	assert_int_equal(probe(h, (char[]){ "nonsense" }, &p, &err), -1);
 }
 
 static void test_escape(void **state)

@@ -145,7 +145,7 @@ static void test_probe_names_the_issuer(void **state)
 		struct http_options o = { .proxy = "", .ca = is_trusted ? path : NULL };
 		assert_int_equal(http_new(&o, &h, &err), 0);
 		for (int again = 0; again < 2; again++) { // no handshake is spared
-			assert_int_equal(http_probe(h, url, &p, &err), 0);
+			assert_int_equal(http_probe_all(h, &(struct strv){ .items = &url, .count = 1 }, &p, &err), 0);
 			assert_string_equal(p.ca_subject, "CN = Test Authority");
 			assert_int_equal(p.status, is_trusted ? 200 : 0);
 			assert_true(is_trusted ? !p.layer : str_eq(p.layer, "tls"));

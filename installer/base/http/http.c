@@ -33,37 +33,6 @@ static const struct {
 	{ CURLE_SSL_ENGINE_NOTFOUND, E_TLS, "tls" },
 };
 
-// How far did it get?
-static const char *layer_reached(CURL *easy)
-{
-	static const struct {
-		CURLINFO info;
-		const char *layer;
-	} marks[] = {
-		{ CURLINFO_NAMELOOKUP_TIME_T, "dns" },
-		{ CURLINFO_CONNECT_TIME_T, "tcp" },
-		{ CURLINFO_PRETRANSFER_TIME_T, "tls" },
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
-		curl_off_t at = 0;
-		curl.easy_getinfo(easy, marks[i].info, &at);
-		if (at == 0)
-			return marks[i].layer;
-	}
-	return "http";
-}
-
-static const char *layer_of(const struct transfer *t, const char *layer)
-{
-	long connected = 0;
-	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
-	layer = layer ? layer : layer_reached(t->easy);
-	// With a proxy, failed lookups and connections are those of the proxy.
-	if (t->proxy && (connected >= 300 || str_eq(layer, "dns") || str_eq(layer, "tcp")))
-		return "proxy";
-	return layer;
-}
-
 static void fail_call(struct transfer *t, int code, const char *why)
 {
 	auto_str char *url = http_url_shown(t->call->url), *now = http_url_shown(t->url), *more = str_dup("");
@@ -80,28 +49,34 @@ static void fail_call(struct transfer *t, int code, const char *why)
 
 static void fail_by_curl(struct transfer *t, CURLcode code)
 {
+	static const struct {
+		CURLINFO info;
+		const char *layer;
+	} marks[] = {
+		{ CURLINFO_NAMELOOKUP_TIME_T, "dns" },
+		{ CURLINFO_CONNECT_TIME_T, "tcp" },
+		{ CURLINFO_PRETRANSFER_TIME_T, "tls" },
+	};
 	int ours = E_NETWORK;
-	const char *layer = "http";
+	long connected = 0;
+	t->layer = "http";
 	for (size_t i = 0; i < ARRAY_SIZE(curl_errors); i++) {
 		if (curl_errors[i].curl == code) {
 			ours = curl_errors[i].code;
-			layer = curl_errors[i].layer;
+			t->layer = curl_errors[i].layer;
 		}
 	}
-	t->layer = layer_of(t, layer);
+	for (size_t i = 0; !t->layer && i < ARRAY_SIZE(marks); i++) { // the first one that was not reached
+		curl_off_t at = 0;
+		curl.easy_getinfo(t->easy, marks[i].info, &at);
+		t->layer = at == 0 ? marks[i].layer : NULL;
+	}
+	t->layer = t->layer ? t->layer : "http";
+	// With a proxy, failed lookups and connections are those of the proxy.
+	curl.easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &connected);
+	if (t->proxy && (connected >= 300 || str_eq(t->layer, "dns") || str_eq(t->layer, "tcp")))
+		t->layer = "proxy";
 	fail_call(t, ours, t->problem[0] ? t->problem : curl.easy_strerror(code));
-}
-
-static void fail_by_stall(struct transfer *t)
-{
-	const struct http_call *c = t->call;
-	const struct http *h = t->http;
-	auto_str char *why = t->is_slow ? str_fmt("only %llu bytes in %u ms, less than %u bytes a second",
-						  (unsigned long long)t->moved, h->rate_ms, h->least_rate) :
-			     t->is_late ? str_fmt("not finished after %u ms", c->total_ms) :
-					  str_fmt("no data for %u ms", c->stall_ms ? c->stall_ms : h->stall_ms);
-	t->layer = "http";
-	fail_call(t, E_TIMEOUT, why);
 }
 
 // The bytes of a call, in both directions. Memory is bounded whatever a server sends: a reply up to the caller's
@@ -109,55 +84,42 @@ static void fail_by_stall(struct transfer *t)
 
 enum { ERROR_KEPT = 4096, ERROR_DROPPED = 1 << 20, RECEIVE = 256 << 10 };
 
-static void append_reply(struct http_call *c, const char *data, size_t len)
-{
-	c->reply = mem_grow(c->reply, c->reply_len + len + 1, 1);
-	memcpy(c->reply + c->reply_len, data, len);
-	c->reply_len += len;
-	c->reply[c->reply_len] = '\0';
-}
-
-// Reading an error's text to its end keeps the connection usable, so a longer one is read too, up to a limit.
-static bool keep_error(struct transfer *t, const char *data, size_t len)
-{
-	size_t room = ERROR_KEPT - t->call->reply_len, kept = len < room ? len : room;
-	append_reply(t->call, data, kept);
-	t->dropped += len - kept;
-	t->is_enough = t->dropped > ERROR_DROPPED;
-	return !t->is_enough;
-}
-
-static bool keep_reply(struct transfer *t, const char *data, size_t len)
-{
-	struct http_call *c = t->call;
-	curl_off_t promised = -1;
-	curl.easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &promised);
-	if (len <= c->max - c->reply_len && (promised < 0 || (uint64_t)promised <= c->max)) {
-		append_reply(c, data, len);
-		return true;
-	}
-	auto_str char *url = http_url_shown(c->url);
-	if (promised >= 0)
-		err_set(&c->err, E_TOO_LARGE, "%s: the reply has %lld bytes, at most %zu are allowed", url,
-			(long long)promised, c->max);
-	else
-		err_set(&c->err, E_TOO_LARGE, "%s: the reply is larger than the %zu bytes allowed", url, c->max);
-	return false;
-}
-
 static size_t on_reply_data(char *data, size_t size, size_t count, void *ctx)
 {
 	struct transfer *t = ctx;
 	struct http_call *c = t->call;
-	size_t len = size * count;
-	bool is_good;
+	size_t len = size * count, kept = 0;
+	bool is_good = true;
 	curl.easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &c->status);
-	if (c->status / 100 != 2)
-		is_good = keep_error(t, data, len);
-	else if (c->sink)
+	if (c->status / 100 != 2) {
+		// Reading an error's text to its end keeps the connection usable, so a longer one is read too, up to a
+		// limit.
+		size_t room = ERROR_KEPT - c->reply_len;
+		kept = len < room ? len : room;
+		t->dropped += len - kept;
+		t->is_enough = t->dropped > ERROR_DROPPED;
+		is_good = !t->is_enough;
+	} else if (c->sink) {
 		is_good = c->sink(c, data, len, &c->err) >= 0;
-	else
-		is_good = keep_reply(t, data, len);
+	} else {
+		curl_off_t announced = -1;
+		curl.easy_getinfo(t->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &announced);
+		is_good = len <= c->max - c->reply_len && (announced < 0 || (uint64_t)announced <= c->max);
+		kept = is_good ? len : 0;
+		auto_str char *url = is_good ? NULL : http_url_shown(c->url);
+		if (!is_good && announced >= 0)
+			err_set(&c->err, E_TOO_LARGE, "%s: the reply has %lld bytes, at most %zu are allowed", url,
+				(long long)announced, c->max);
+		else if (!is_good)
+			err_set(&c->err, E_TOO_LARGE, "%s: the reply is larger than the %zu bytes allowed", url,
+				c->max);
+	}
+	if (kept) {
+		c->reply = mem_grow(c->reply, c->reply_len + kept + 1, 1);
+		memcpy(c->reply + c->reply_len, data, kept);
+		c->reply_len += kept;
+		c->reply[c->reply_len] = '\0';
+	}
 	t->last_ms = clock_ms();
 	t->moved += len;
 	return is_good ? len : CURL_WRITEFUNC_ERROR;
@@ -204,19 +166,6 @@ static int on_seek(void *ctx, curl_off_t offset, int origin)
 		return CURL_SEEKFUNC_FAIL;
 	t->body_at = (uint64_t)offset;
 	return CURL_SEEKFUNC_OK;
-}
-
-static void set_callbacks(struct transfer *t)
-{
-	curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
-	curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_reply_data);
-	curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
-	curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_reply_header);
-	curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
-	curl.easy_setopt(t->easy, CURLOPT_READFUNCTION, on_body);
-	curl.easy_setopt(t->easy, CURLOPT_READDATA, t);
-	curl.easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
-	curl.easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
 }
 
 enum { CONNECT_MS = 3000, STALL_MS = 15000, RATE_MS = 60000, REDIRECTS = 5 };
@@ -267,23 +216,8 @@ void http_free(struct http *h)
 	free(h);
 }
 
-static void set_request_headers(struct transfer *t)
-{
-	const struct strv *given = t->call->headers;
-	curl.slist_free_all(t->headers);
-	// Expect costs a second where a server ignores it, and curl only guesses the Content-Type.
-	t->headers = curl.slist_append(NULL, "Expect:");
-	bool has_type = false;
-	for (size_t i = 0; given && i < given->count; i++) {
-		has_type = has_type || strncasecmp(given->items[i], "Content-Type:", 13) == 0;
-		t->headers = curl.slist_append(t->headers, given->items[i]);
-	}
-	if (!has_type)
-		t->headers = curl.slist_append(t->headers, "Content-Type:");
-	curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
-}
-
-static void set_method(struct transfer *t)
+// Method, range, headers and credentials.
+static void set_request(struct transfer *t)
 {
 	const struct http_call *c = t->call;
 	const char *method = c->method ? c->method : "GET";
@@ -299,16 +233,21 @@ static void set_method(struct transfer *t)
 		auto_str char *range = str_fmt("%llu-", (unsigned long long)c->range_from);
 		curl.easy_setopt(t->easy, CURLOPT_RANGE, range);
 	}
-}
-
-static void set_credentials(struct transfer *t)
-{
-	if (t->is_elsewhere)
-		return;
-	if (t->bearer) {
+	curl.slist_free_all(t->headers);
+	// Expect costs a second where a server ignores it, and curl only guesses the Content-Type.
+	t->headers = curl.slist_append(NULL, "Expect:");
+	bool has_type = false;
+	for (size_t i = 0; c->headers && i < c->headers->count; i++) {
+		has_type = has_type || strncasecmp(c->headers->items[i], "Content-Type:", 13) == 0;
+		t->headers = curl.slist_append(t->headers, c->headers->items[i]);
+	}
+	if (!has_type)
+		t->headers = curl.slist_append(t->headers, "Content-Type:");
+	curl.easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers);
+	if (t->bearer && !t->is_elsewhere) {
 		curl.easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
 		curl.easy_setopt(t->easy, CURLOPT_XOAUTH2_BEARER, t->bearer);
-	} else if (t->user) {
+	} else if (t->user && !t->is_elsewhere) {
 		curl.easy_setopt(t->easy, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
 		curl.easy_setopt(t->easy, CURLOPT_USERNAME, t->user);
 		curl.easy_setopt(t->easy, CURLOPT_PASSWORD, t->password ? t->password : "");
@@ -332,7 +271,7 @@ static void set_connection(struct transfer *t)
 	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
 	if (t->http->is_http1)
 		curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	if (t->is_fresh) {
+	if (t->call->is_fresh) {
 		curl.easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
 		curl.easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
 	}
@@ -363,11 +302,17 @@ static void launch_transfer(struct transfer *t)
 	t->last_ms = clock_ms();
 	restart_window(t, t->last_ms);
 	set_connection(t);
-	set_request_headers(t);
-	set_method(t);
-	set_credentials(t);
-	set_callbacks(t);
+	set_request(t);
 	http_tls_attach(t);
+	curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEFUNCTION, on_reply_data);
+	curl.easy_setopt(t->easy, CURLOPT_WRITEDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERFUNCTION, on_reply_header);
+	curl.easy_setopt(t->easy, CURLOPT_HEADERDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_READFUNCTION, on_body);
+	curl.easy_setopt(t->easy, CURLOPT_READDATA, t);
+	curl.easy_setopt(t->easy, CURLOPT_SEEKFUNCTION, on_seek);
+	curl.easy_setopt(t->easy, CURLOPT_SEEKDATA, t);
 	curl.easy_setopt(t->easy, CURLOPT_USERAGENT, "kmodsmith/" KMODSMITH_VERSION);
 	curl.easy_setopt(t->easy, CURLOPT_ERRORBUFFER, t->problem);
 	curl.easy_setopt(t->easy, CURLOPT_PRIVATE, t);
@@ -389,14 +334,6 @@ static void finish_transfer(struct transfer *t)
 		  call->err.code ? ": " : "", call->err.text);
 }
 
-static bool is_redirect(const struct transfer *t)
-{
-	const char *method = t->call->method;
-	long s = t->call->status;
-	bool is_reading = !method || str_eq(method, "GET") || str_eq(method, "HEAD");
-	return s == 307 || s == 308 || (is_reading && (s == 301 || s == 302 || s == 303));
-}
-
 static int refuse_redirect(struct transfer *t, const char *to, const char *why)
 {
 	struct http_call *c = t->call;
@@ -407,8 +344,13 @@ static int refuse_redirect(struct transfer *t, const char *to, const char *why)
 // Prepares the request to the new address. 1 = may go there, 0 = the reply is not a redirect.
 static int follow_redirect(struct transfer *t)
 {
+	const char *method = t->call->method;
 	char *place = NULL;
-	if (!is_redirect(t) || curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
+	long status = t->call->status;
+	bool is_reading = !method || str_eq(method, "GET") || str_eq(method, "HEAD");
+	if (status != 307 && status != 308 && !(is_reading && status >= 301 && status <= 303))
+		return 0;
+	if (curl.easy_getinfo(t->easy, CURLINFO_REDIRECT_URL, &place) != CURLE_OK || !place)
 		return 0;
 	struct http_origin to = { 0 };
 	if (t->redirects++ == REDIRECTS)
@@ -416,7 +358,7 @@ static int follow_redirect(struct transfer *t)
 	if (!http_origin_of(place, &to))
 		return refuse_redirect(t, place, "not an http or https address");
 	bool is_weaker = str_eq(t->origin.scheme, "https") && str_eq(to.scheme, "http");
-	t->is_elsewhere = t->is_elsewhere || !http_origin_is(&t->origin, &to);
+	t->is_elsewhere = t->is_elsewhere || !http_is_same_origin(t->url, place);
 	http_origin_done(&t->origin);
 	t->origin = to;
 	if (is_weaker)
@@ -432,9 +374,11 @@ static long stall_limit(const struct transfer *t)
 }
 
 // Connecting has its own deadline; after that each byte extends it, and all together must come fast enough.
-static bool is_stalled(struct transfer *t, long now)
+static bool fail_if_stalled(struct transfer *t, long now)
 {
 	const struct http *h = t->http;
+	unsigned total_ms = t->call->total_ms;
+	auto_str char *why = NULL;
 	curl_off_t begun = 0;
 	curl.easy_getinfo(t->easy, CURLINFO_PRETRANSFER_TIME_T, &begun);
 	if (begun == 0) {
@@ -442,13 +386,21 @@ static bool is_stalled(struct transfer *t, long now)
 		restart_window(t, now);
 	}
 	if (h->least_rate && now - t->window_ms >= (long)h->rate_ms) {
-		t->is_slow = t->moved < (uint64_t)h->least_rate * h->rate_ms / 1000;
-		if (t->is_slow)
-			return true;
-		restart_window(t, now);
+		if (t->moved < (uint64_t)h->least_rate * h->rate_ms / 1000)
+			why = str_fmt("only %llu bytes in %u ms, less than %u bytes a second",
+				      (unsigned long long)t->moved, h->rate_ms, h->least_rate);
+		else
+			restart_window(t, now);
 	}
-	t->is_late = t->call->total_ms && now - t->start_ms >= (long)t->call->total_ms;
-	return t->is_late || now - t->last_ms > stall_limit(t);
+	if (!why && total_ms && now - t->start_ms >= (long)total_ms)
+		why = str_fmt("not finished after %u ms", total_ms);
+	if (!why && now - t->last_ms > stall_limit(t))
+		why = str_fmt("no data for %ld ms", stall_limit(t));
+	if (!why)
+		return false;
+	t->layer = "http";
+	fail_call(t, E_TIMEOUT, why);
+	return true;
 }
 
 // Advances all calls without waiting. 1 = a call is done.
@@ -480,28 +432,12 @@ static int advance_transfers(struct http *h, struct err *err)
 	}
 	long now = clock_ms();
 	for (struct transfer *t = h->transfers; t; t = t->next) {
-		if (t->call->is_done || !is_stalled(t, now))
+		if (t->call->is_done || !fail_if_stalled(t, now))
 			continue;
-		fail_by_stall(t);
 		finish_transfer(t);
 		r = 1;
 	}
 	return r;
-}
-
-// Waits no longer than the next deadline.
-static int wait_bound(const struct http *h, int wait_ms)
-{
-	long now = clock_ms();
-	for (const struct transfer *t = h->transfers; t; t = t->next) {
-		long left = t->last_ms + stall_limit(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
-		long window = t->window_ms + (long)h->rate_ms - now;
-		left = t->call->total_ms && whole < left ? whole : left;
-		left = h->least_rate && window < left ? window : left;
-		if (!t->call->is_done && left < wait_ms)
-			wait_ms = left > 0 ? (int)left : 0;
-	}
-	return wait_ms;
 }
 
 int http_step(struct http *h, int wait_ms, struct err *err)
@@ -509,7 +445,16 @@ int http_step(struct http *h, int wait_ms, struct err *err)
 	int r = advance_transfers(h, err);
 	if (r != 0)
 		return r < 0 ? -1 : 0;
-	CURLMcode code = curl.multi_poll(h->multi, NULL, 0, wait_bound(h, wait_ms), NULL);
+	long now = clock_ms();
+	for (const struct transfer *t = h->transfers; t; t = t->next) { // no longer than to the next deadline
+		long left = t->last_ms + stall_limit(t) + 1 - now, whole = t->start_ms + (long)t->call->total_ms - now;
+		long window = t->window_ms + (long)h->rate_ms - now;
+		left = t->call->total_ms && whole < left ? whole : left;
+		left = h->least_rate && window < left ? window : left;
+		if (!t->call->is_done && left < wait_ms)
+			wait_ms = left > 0 ? (int)left : 0;
+	}
+	CURLMcode code = curl.multi_poll(h->multi, NULL, 0, wait_ms, NULL);
 	if (code != CURLM_OK)
 		return err_set(err, E_NETWORK, "libcurl: %s", curl.multi_strerror(code));
 	return advance_transfers(h, err) < 0 ? -1 : 0;
@@ -530,7 +475,7 @@ static void transfer_free(struct transfer *t)
 	free(t);
 }
 
-int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err)
+int http_begin(struct http *h, struct http_call *call, struct err *err)
 {
 	if (!h->multi) { // only now: a start that makes no request does not pay for libcurl
 		if (http_lib_load(err) < 0)
@@ -544,8 +489,7 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 				.url = str_dup(call->url),
 				.user = str_dup(call->user),
 				.password = str_dup(call->password),
-				.bearer = str_dup(call->bearer),
-				.is_fresh = is_fresh };
+				.bearer = str_dup(call->bearer) };
 	call->own = NULL;
 	call->is_done = false;
 	call->err = (struct err){ 0 };
@@ -563,11 +507,6 @@ int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err
 	call->own = t;
 	launch_transfer(t);
 	return 0;
-}
-
-int http_begin(struct http *h, struct http_call *call, struct err *err)
-{
-	return http_start(h, call, false, err);
 }
 
 int http_run(struct http *h, struct http_call *call, struct err *err)

@@ -48,6 +48,7 @@ struct http_call {
 	uint64_t body_size;
 	size_t max;                  // bytes kept in reply when there is no sink; more is E_TOO_LARGE
 	unsigned stall_ms, total_ms; // 0 = the client's; 0 = no limit on the whole
+	bool is_fresh;               // with a connection of its own
 	// Bytes of a 2xx reply as they arrive; negative with err ends the call. status is set. NULL = kept in reply.
 	int (*sink)(struct http_call *call, const void *data, size_t len, struct err *err);
 	void *ctx;
@@ -81,7 +82,7 @@ char *http_join(const char *base,
 bool http_is_same_origin(const char *a, const char *b); // scheme, host and port
 char *http_url_shown(const char *url);                  // without credentials, query and fragment: for messages
 
-// For `net check`: one request to url, layer by layer.
+// For `net check`: one request to each URL, layer by layer.
 struct http_probe {       // zeroed by the caller
 	char *proxy;      // used; NULL = direct
 	char *address;    // connected to; NULL = not reached
@@ -92,6 +93,5 @@ struct http_probe {       // zeroed by the caller
 	char *reason;
 	unsigned ms;
 };
-int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err);
 int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *ret, struct err *err); // side by side
 void http_probe_done(struct http_probe *p);

@@ -37,22 +37,17 @@ struct transfer { // a call on its way: one request, and one more for each redir
 	uint64_t body_at;
 	size_t dropped; // bytes of an error's text that are not kept
 	unsigned redirects;
-	bool is_late;      // past the deadline of the whole
-	bool is_slow;      // below the least rate
 	bool is_enough;    // the rest of the reply was refused on purpose
 	bool is_elsewhere; // redirected away from where the credentials belong
-	bool is_fresh;     // with a connection of its own
 	bool is_added;
 };
 
 // http.c
 enum { HTTP_WAIT_MS = 1000 }; // of one http_step() in a call that is waited for
-int http_start(struct http *h, struct http_call *call, bool is_fresh, struct err *err);
 
 // http_url.c
 bool http_origin_of(const char *url, struct http_origin *ret); // false = not an http or https address
 void http_origin_done(struct http_origin *o);
-bool http_origin_is(const struct http_origin *a, const struct http_origin *b);
 
 // http_tls.c
 int http_tls_add(const char *path, struct http_tls **tls, struct err *err); // *tls: NULL at first; made

@@ -2,12 +2,6 @@
 // Can a server be reached, and which layer fails?
 #include "base/http/http_internal.h"
 
-// A registry that wants a token is one that answers.
-static bool is_answer(long status)
-{
-	return status < 400 || status == 401;
-}
-
 static void fill_probe(const struct http_call *call, struct http_probe *ret)
 {
 	const struct transfer *t = call->own;
@@ -25,7 +19,7 @@ static void fill_probe(const struct http_call *call, struct http_probe *ret)
 	if (call->err.code) {
 		ret->code = call->err.code;
 		ret->reason = str_dup(call->err.text);
-	} else if (!is_answer(call->status)) {
+	} else if (call->status >= 400 && call->status != 401) { // a registry that wants a token is one that answers
 		struct err err;
 		http_status_error(call, &err);
 		ret->layer = "http";
@@ -48,8 +42,8 @@ int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *r
 	size_t begun = 0;
 	int r = 0;
 	for (; r == 0 && begun < urls->count; begun++) {
-		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop_at_body };
-		r = http_start(h, &calls[begun], true, err);
+		calls[begun] = (struct http_call){ .url = urls->items[begun], .sink = stop_at_body, .is_fresh = true };
+		r = http_begin(h, &calls[begun], err);
 	}
 	for (size_t i = 0; r == 0 && i < begun; i++)
 		while (r == 0 && !calls[i].is_done)
@@ -61,12 +55,6 @@ int http_probe_all(struct http *h, const struct strv *urls, struct http_probe *r
 	}
 	free(calls);
 	return r;
-}
-
-int http_probe(struct http *h, const char *url, struct http_probe *ret, struct err *err)
-{
-	char *items[] = { (char *)(uintptr_t)url, NULL };
-	return http_probe_all(h, &(struct strv){ .items = items, .count = 1 }, ret, err);
 }
 
 void http_probe_done(struct http_probe *p)

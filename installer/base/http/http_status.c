@@ -4,41 +4,35 @@
 
 #include <ctype.h>
 
-// The beginning of a reply on one line; HTML and binary data do no harm.
-static char *first_words(const struct http_call *c)
+int http_status_error(const struct http_call *call, struct err *err)
 {
 	enum { WORDS = 160 };
-	size_t len = c->reply_len < WORDS ? c->reply_len : WORDS;
-	char *text = str_ndup(c->reply ? c->reply : "", len);
+	auto_str char *url = http_url_shown(call->url);
+	auto_str char *elsewhere = call->elsewhere ? http_url_shown(call->elsewhere) : NULL;
+	// The beginning of the reply on one line; HTML and binary data do no harm.
+	auto_str char *text =
+		str_ndup(call->reply ? call->reply : "", call->reply_len < WORDS ? call->reply_len : WORDS);
 	for (char *p = text; *p; p++)
 		if (!isprint((unsigned char)*p))
 			*p = ' ';
-	return text;
-}
-
-static int code_of_status(long status)
-{
-	switch (status) {
+	const char *words = str_trim(text), *method = call->method ? call->method : "GET";
+	int code = call->status >= 500 ? E_SERVER : E_NETWORK;
+	switch (call->status) {
 	case 401:
 	case 403:
 	case 407:
-		return E_AUTH;
+		code = E_AUTH;
+		break;
 	case 404:
 	case 410:
-		return E_NOT_FOUND;
+		code = E_NOT_FOUND;
+		break;
 	case 429:
-		return E_SERVER;
+		code = E_SERVER;
+		break;
 	default:
-		return status >= 500 ? E_SERVER : E_NETWORK;
+		break;
 	}
-}
-
-int http_status_error(const struct http_call *call, struct err *err)
-{
-	auto_str char *url = http_url_shown(call->url), *text = first_words(call);
-	const char *words = str_trim(text), *method = call->method ? call->method : "GET";
-	auto_str char *elsewhere = call->elsewhere ? http_url_shown(call->elsewhere) : NULL;
-	return err_set(err, code_of_status(call->status), "%s %s: %s%s%sstatus %ld%s%s", method, url,
-		       elsewhere ? "redirected to " : "", elsewhere ? elsewhere : "", elsewhere ? ": " : "",
-		       call->status, *words ? ": " : "", words);
+	return err_set(err, code, "%s %s: %s%s%sstatus %ld%s%s", method, url, elsewhere ? "redirected to " : "",
+		       elsewhere ? elsewhere : "", elsewhere ? ": " : "", call->status, *words ? ": " : "", words);
 }

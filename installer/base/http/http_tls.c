@@ -60,27 +60,21 @@ static int add_ca_file(struct http_tls *tls, const char *path, struct err *err)
 	return 0;
 }
 
-static int add_ca_directory(struct http_tls *tls, const char *path, struct err *err)
-{
-	auto_root struct root dir = ROOT_NONE;
-	auto_strv struct strv names = { 0 };
-	if (root_init(&dir, path, err) < 0 || root_list(&dir, ".", &names, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *file = str_fmt("%s/%s", path, names.items[i]);
-		if (add_ca_file(tls, file, err) < 0 && err_info(err->code)->code != E_NOT_FOUND)
-			return -1;
-	}
-	return 0;
-}
-
 int http_tls_add(const char *path, struct http_tls **tls, struct err *err)
 {
 	*tls = *tls ? *tls : mem_alloc(sizeof(**tls));
 	size_t before = (*tls)->count;
 	int r = add_ca_file(*tls, path, err);
-	if (r > 0)
-		r = add_ca_directory(*tls, path, err);
+	if (r > 0) {
+		auto_root struct root dir = ROOT_NONE;
+		auto_strv struct strv names = { 0 };
+		r = root_init(&dir, path, err) < 0 || root_list(&dir, ".", &names, err) < 0 ? -1 : 0;
+		for (size_t i = 0; r == 0 && i < names.count; i++) {
+			auto_str char *file = str_fmt("%s/%s", path, names.items[i]);
+			if (add_ca_file(*tls, file, err) < 0 && err_info(err->code)->code != E_NOT_FOUND)
+				r = -1;
+		}
+	}
 	if (r == 0 && (*tls)->count == before)
 		r = err_set(err, E_TLS, "'%s' has no PEM certificate", path);
 	return r < 0 ? err_wrap(err, "certificate authorities") : 0;
@@ -137,30 +131,24 @@ static CURLcode on_context(CURL *easy, void *ctx, void *data)
 	return CURLE_OK;
 }
 
-// A redirect to another origin must not make us sign anything for it.
-static void show_certificate(struct transfer *t)
-{
-	const struct http *h = t->http;
-	if (!h->certificate || t->is_elsewhere)
-		return;
-	struct curl_blob cert = { .data = h->certificate, .len = strlen(h->certificate) };
-	struct curl_blob key = { .data = h->key, .len = h->key ? strlen(h->key) : 0 };
-	curl.easy_setopt(t->easy, CURLOPT_SSLCERTTYPE, "PEM");
-	curl.easy_setopt(t->easy, CURLOPT_SSLCERT_BLOB, &cert);
-	if (key.len)
-		curl.easy_setopt(t->easy, CURLOPT_SSLKEY_BLOB, &key);
-}
-
 void http_tls_attach(struct transfer *t)
 {
-	show_certificate(t);
+	const struct http *h = t->http;
+	if (h->certificate && !t->is_elsewhere) { // a redirect to another origin must not make us sign anything for it
+		struct curl_blob cert = { .data = h->certificate, .len = strlen(h->certificate) };
+		struct curl_blob key = { .data = h->key, .len = h->key ? strlen(h->key) : 0 };
+		curl.easy_setopt(t->easy, CURLOPT_SSLCERTTYPE, "PEM");
+		curl.easy_setopt(t->easy, CURLOPT_SSLCERT_BLOB, &cert);
+		if (key.len)
+			curl.easy_setopt(t->easy, CURLOPT_SSLKEY_BLOB, &key);
+	}
 	curl.easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (t->http->tls && t->http->tls->is_only) { // the machine's own are not read, and need not be there
+	if (h->tls && h->tls->is_only) { // the machine's own are not read, and need not be there
 		curl.easy_setopt(t->easy, CURLOPT_CAINFO, NULL);
 		curl.easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
 	}
 	// What libcurl caches would replace the store that ours were added to.
-	curl.easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, t->http->tls ? 0L : 86400L);
+	curl.easy_setopt(t->easy, CURLOPT_CA_CACHE_TIMEOUT, h->tls ? 0L : 86400L);
 	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_FUNCTION, on_context);
 	curl.easy_setopt(t->easy, CURLOPT_SSL_CTX_DATA, t);
 }

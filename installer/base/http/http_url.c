@@ -55,15 +55,11 @@ void http_origin_done(struct http_origin *o)
 	*o = (struct http_origin){ 0 };
 }
 
-bool http_origin_is(const struct http_origin *a, const struct http_origin *b)
-{
-	return str_eq(a->scheme, b->scheme) && strcasecmp(a->host, b->host) == 0 && a->port == b->port;
-}
-
 bool http_is_same_origin(const char *a, const char *b)
 {
 	struct http_origin left = { 0 }, right = { 0 };
-	bool is_same = http_origin_of(a, &left) && http_origin_of(b, &right) && http_origin_is(&left, &right);
+	bool is_same = http_origin_of(a, &left) && http_origin_of(b, &right) && str_eq(left.scheme, right.scheme) &&
+		       strcasecmp(left.host, right.host) == 0 && left.port == right.port;
 	http_origin_done(&left);
 	http_origin_done(&right);
 	return is_same;

@@ -14,13 +14,6 @@ static const char *either_variable(const char *lower, const char *upper)
 	return value && *value ? value : NULL;
 }
 
-static const char *proxy_variable(const char *scheme)
-{
-	const char *value = str_eq(scheme, "https") ? either_variable("https_proxy", "HTTPS_PROXY") :
-						      either_variable("http_proxy", "HTTP_PROXY");
-	return value ? value : either_variable("all_proxy", "ALL_PROXY");
-}
-
 struct address {
 	int family; // AF_UNSPEC = it is a name
 	unsigned char bytes[16];
@@ -100,7 +93,12 @@ static bool is_matched(char *entry, const char *host, unsigned port)
 char *proxy_choose(const char *proxy, const char *no_proxy, const char *scheme, const char *host, unsigned port)
 {
 	auto_strv struct strv entries = { 0 };
-	const char *chosen = proxy ? proxy : proxy_variable(scheme);
+	const char *chosen = proxy;
+	if (!chosen)
+		chosen = str_eq(scheme, "https") ? either_variable("https_proxy", "HTTPS_PROXY") :
+						   either_variable("http_proxy", "HTTP_PROXY");
+	if (!chosen)
+		chosen = either_variable("all_proxy", "ALL_PROXY");
 	if (!chosen || !*chosen)
 		return NULL;
 	const char *except = no_proxy ? no_proxy : either_variable("no_proxy", "NO_PROXY");
