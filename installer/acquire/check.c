@@ -89,9 +89,9 @@ static int judge_source(const struct check_request *w, const struct tree *tree, 
 	gpu_support_choice_done(&choice);
 	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
 	    patches_check_removed(w->patches, w->source->version, flavour, tree, err) < 0 ||
-	    patches_load(w->patches, &patches, err) < 0)
+	    patches_choose(w->patches, w->source->version, flavour, tree, &patches, err) < 0)
 		return -1;
-	return patches_choose(&patches, w->source->version, flavour, tree, err);
+	return 0;
 }
 
 static int judge_build(const struct check_request *w, const struct tree *tree, struct err *err)

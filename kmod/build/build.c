@@ -2,22 +2,39 @@
 #include "kmod/build/build.h"
 
 #include "base/core/date.h"
+#include "base/file/chown.h"
 #include "base/file/copy.h"
+#include "base/file/lockfile.h"
 #include "kmod/build/buildlog.h"
 #include "kmod/build/jobs.h"
-#include "kmod/build/objects.h"
 #include "kmod/build/probes.h"
+#include "kmod/sandbox/sandbox.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+
+// Objects of earlier compiles, kept by ccache where the machine (or the builder image) has it: a build that was killed
+// resumes (R-H2), and a repeated one costs next to nothing.
+//
+// ccache runs in the sandbox, so code of the source can leave any object under any name. Each combination of source,
+// kernel tree, compiler and variables therefore has a directory of its own, and the sandbox sees no other one: only the
+// same compile reuses the objects of a compile. The compiler is identified by its content, because that of a builder root
+// has any mtime. Directories do not matter, since no debug information is made.
+#define OBJECTS_LOCK ".lock"
+#define OBJECTS_LOG "objects.log"
+#define OBJECTS_ROOM ((uint64_t)256 << 20) // of free disk
+enum { OBJECTS_KEPT = 4, OBJECTS_LOG_MOST = 4 << 20 };
 
 // make, as every step of a build calls it: in the sandbox, with one environment and one set of variables.
 struct compile {
 	const struct tree *tree;
 	const struct toolchain *tools;
-	struct root job;     // what SANDBOX_WORK is: src, probe, out
+	struct root job;     // SANDBOX_WORK: src, probe, out
 	struct root headers; // root of the tree's directories, where they can be bound from
-	struct root objects; // what SANDBOX_CACHE is, for the tool that keeps objects; ROOT_NONE = no object is kept
+	struct root objects; // SANDBOX_CACHE for ccache; ROOT_NONE = no object is kept
 	long deadline_ms;    // on the monotonic clock
 	bool is_rt_allowed;
 	long peak_kib;
@@ -44,36 +61,27 @@ static int bind_headers(struct compile *c, struct err *err)
 	return root_sub(&c->job, "headers", &c->headers, err);
 }
 
-static const char *make_arch(const char *arch)
-{
-	if (str_eq(arch, "aarch64"))
-		return "arm64";
-	return str_eq(arch, "ppc64le") ? "powerpc" : arch;
-}
-
 // -g0: debug information is stripped anyway, and making it costs a quarter of the time; without it, and with the BTF
 // switch off, no pahole is ever run (R-B6). The path inside the sandbox is constant, so no prefix has to be mapped.
 static void make_variables(const struct compile *c, struct strv *argv)
 {
-	static const char *const always[] = { "IGNORE_CC_MISMATCH=1", "KCFLAGS=-g0",
-					      "CONFIG_DEBUG_INFO_BTF_MODULES=", "KBUILD_MODPOST_WARN=" };
-	static const char *const binutils[] = { "LD=ld",           "AR=ar",           "NM=nm",      "OBJCOPY=objcopy",
-						"OBJDUMP=objdump", "READELF=readelf", "STRIP=strip" };
-	for (size_t i = 0; i < ARRAY_SIZE(always); i++)
-		strv_add(argv, str_dup(always[i]));
-	if (c->tools->is_clang)
-		strv_add(argv, str_dup("LLVM=1"));
-	for (size_t i = 0; i < ARRAY_SIZE(binutils) && !c->tools->is_clang; i++)
-		strv_add(argv, str_dup(binutils[i]));
+	const char *arch = c->tree->arch;
 	bool is_kept = c->objects.fd >= 0;
+	strv_split(argv, "IGNORE_CC_MISMATCH=1 KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN=", " ");
+	strv_split(argv,
+		   c->tools->is_clang ? "LLVM=1" :
+					"LD=ld AR=ar NM=nm OBJCOPY=objcopy OBJDUMP=objdump READELF=readelf STRIP=strip",
+		   " ");
 	strv_add(argv, str_fmt("CC=%s%s%s", is_kept ? c->tools->ccache : "", is_kept ? " " : "", c->tools->cc));
-	strv_add(argv, str_fmt("ARCH=%s", make_arch(c->tree->arch)));
+	strv_add(argv, str_fmt("ARCH=%s", str_eq(arch, "aarch64") ? "arm64" :
+					  str_eq(arch, "ppc64le") ? "powerpc" :
+								    arch));
 	if (c->is_rt_allowed)
 		strv_add(argv, str_dup("IGNORE_PREEMPT_RT_PRESENCE=1"));
 }
 
 // Runs a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT.
-static int make_run(struct compile *c, const char *const *argv, const char *dir, struct buildlog *log,
+static int make_run(struct compile *c, const struct strv *argv, const char *dir, struct buildlog *log,
 		    struct proc_end *ret, struct err *err)
 {
 	auto_str char *path = str_fmt("PATH=%s", c->tools->path);
@@ -85,7 +93,14 @@ static int make_run(struct compile *c, const char *const *argv, const char *dir,
 			      "KBUILD_BUILD_USER=kmodsmith",
 			      "KBUILD_BUILD_HOST=kmodsmith",
 			      "SOURCE_DATE_EPOCH=0",
-			      OBJECTS_ENVIRONMENT,
+			      ("CCACHE_DIR=" SANDBOX_CACHE),
+			      "CCACHE_CONFIGPATH=/dev/null",
+			      "CCACHE_NOHASHDIR=1",
+			      "CCACHE_COMPILERCHECK=content",
+			      "CCACHE_MAXSIZE=512M",
+			      "CCACHE_MAXFILES=20000",
+			      "CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime",
+			      ("CCACHE_STATSLOG=" SANDBOX_WORK "/" OBJECTS_LOG),
 			      NULL };
 	long left = c->deadline_ms - clock_ms();
 	struct sandbox sandbox = { .base = c->tools->base,
@@ -94,7 +109,7 @@ static int make_run(struct compile *c, const char *const *argv, const char *dir,
 				   .scratch = c->tree->build,
 				   .work = &c->job,
 				   .cache = c->objects.fd >= 0 ? &c->objects : NULL,
-				   .argv = argv,
+				   .argv = (const char *const *)argv->items,
 				   .tool = c->tools->cc,
 				   .env = env,
 				   .dir = dir,
@@ -106,7 +121,7 @@ static int make_run(struct compile *c, const char *const *argv, const char *dir,
 	if (ret->peak_kib > c->peak_kib)
 		c->peak_kib = ret->peak_kib;
 	return ret->is_timed_out ?
-		       err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' was running", argv[0]) :
+		       err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' was running", argv->items[0]) :
 		       0;
 }
 
@@ -132,36 +147,6 @@ static const struct {
 			  "\t@$(CC) $(FLAGS) -D__KERNEL__ -DMODULE -c -o $@ $< 2>$@.log\n" },
 };
 
-static int write_canary_files(struct compile *c, struct err *err)
-{
-	if (root_mkdirs(&c->job, "probe", 0755, err) < 0)
-		return -1;
-	for (size_t i = 0; i < ARRAY_SIZE(canaries); i++)
-		if (root_write(&c->job, canaries[i].name, canaries[i].text, strlen(canaries[i].text), 0644, err) < 0)
-			return -1;
-	return 0;
-}
-
-static int run_canary(struct compile *c, struct buildlog *log, struct proc_end *end, struct err *err)
-{
-	auto_strv struct strv argv = { 0 };
-	bool is_split = !str_eq(c->tree->build, c->tree->source);
-	strv_add(&argv, str_dup(c->tools->make));
-	strv_add(&argv, str_fmt("-C%s", c->tree->source));
-	if (is_split)
-		strv_add(&argv, str_fmt("O=%s", c->tree->build));
-	strv_add(&argv, str_fmt("SYSSRC=%s", c->tree->source));
-	strv_add(&argv, str_fmt("SYSOUT=%s", c->tree->build));
-	strv_add(&argv, str_dup("M=" SANDBOX_WORK "/probe"));
-	strv_add(&argv, str_dup("-k"));
-	strv_add(&argv, str_dup("-j3"));
-	make_variables(c, &argv);
-	strv_add(&argv, str_dup("probe.o"));
-	strv_add(&argv, str_dup("good.o"));
-	strv_add(&argv, str_dup("bad.o"));
-	return make_run(c, (const char *const *)argv.items, NULL, log, end, err);
-}
-
 static char *compiler_text(struct compile *c, const char *path)
 {
 	enum { MOST_TEXT = 1 << 20 };
@@ -172,11 +157,30 @@ static char *compiler_text(struct compile *c, const char *path)
 	return text;
 }
 
-static int judge_canary(struct compile *c, const struct buildlog *log, const struct proc_end *end, struct err *err)
+static int canary_check(struct compile *c, struct err *err)
 {
+	auto_buildlog struct buildlog log = { .fd = -1 };
+	auto_strv struct strv argv = { 0 };
+	struct proc_end end;
+	if (root_mkdirs(&c->job, "probe", 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(canaries); i++)
+		if (root_write(&c->job, canaries[i].name, canaries[i].text, strlen(canaries[i].text), 0644, err) < 0)
+			return -1;
+	strv_add(&argv, str_dup(c->tools->make));
+	strv_add(&argv, str_fmt("-C%s", c->tree->source));
+	if (!str_eq(c->tree->build, c->tree->source))
+		strv_add(&argv, str_fmt("O=%s", c->tree->build));
+	strv_add(&argv, str_fmt("SYSSRC=%s", c->tree->source));
+	strv_add(&argv, str_fmt("SYSOUT=%s", c->tree->build));
+	strv_split(&argv, "M=" SANDBOX_WORK "/probe -k -j3", " ");
+	make_variables(c, &argv);
+	strv_split(&argv, "probe.o good.o bad.o", " ");
+	if (make_run(c, &argv, NULL, &log, &end, err) < 0)
+		return -1;
 	if (!root_exists(&c->job, "probe/probe.o"))
 		return err_set(err, E_TOOLCHAIN, "%s (%s) cannot compile an empty module for kernel %s: %s",
-			       c->tools->cc, c->tools->version, c->tree->release, log->error ? log->error : end->tail);
+			       c->tools->cc, c->tools->version, c->tree->release, log.error ? log.error : end.tail);
 	if (!root_exists(&c->job, "probe/good.o")) {
 		auto_str char *text = compiler_text(c, "probe/good.o.log");
 		return err_set(err, E_CONFTEST_BROKEN, "a test that must compile fails: %.400s", text);
@@ -186,19 +190,6 @@ static int judge_canary(struct compile *c, const struct buildlog *log, const str
 		return err_set(err, E_CONFTEST_BROKEN, "a test that must fail compiles: %.400s", text);
 	}
 	return 0;
-}
-
-static int canary_check(struct compile *c, struct err *err)
-{
-	struct buildlog log = { .fd = -1 };
-	struct proc_end end;
-	int r = write_canary_files(c, err);
-	if (r == 0)
-		r = run_canary(c, &log, &end, err);
-	if (r == 0)
-		r = judge_canary(c, &log, &end, err);
-	buildlog_done(&log);
-	return r;
 }
 
 enum { DEFAULT_TIMEOUT_S = 3600, MODULE_BYTES = 512 << 20 };
@@ -259,9 +250,7 @@ static int check_request(struct build *b, struct err *err)
 	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 ||
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
 	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
-	    patches_load(w->patches, &b->patches, err) < 0)
-		return -1;
-	if (patches_choose(&b->patches, w->source->version, w->flavour, w->tree, err) < 0)
+	    patches_choose(w->patches, w->source->version, w->flavour, w->tree, &b->patches, err) < 0)
 		return -1;
 	b->objects = recipe_objects(&b->source, &b->modules) + b->modules.count; // and one .mod.o for each
 	return 0;
@@ -273,14 +262,31 @@ static int prepare_job(struct build *b, struct err *err)
 	if (root_rmtree(w->work, JOB, err) < 0 || root_mkdirs(w->work, JOB, 0755, err) < 0 ||
 	    root_sub(w->work, JOB, &b->compile.job, err) < 0 ||
 	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
-	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0)
-		return -1;
-	if (bind_headers(&b->compile, err) < 0)
+	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0 ||
+	    bind_headers(&b->compile, err) < 0)
 		return -1;
 	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
 		return err_wrap(err, "the source's own patches");
-	return patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err) < 0 ? -1 :
-										       probes_flags_once(&b->copy, err);
+	if (patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err) < 0)
+		return -1;
+	return probes_flags_once(&b->copy, err);
+}
+
+// Of all that the tree's directories hold.
+static int digest_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	struct digest *d = digest_new();
+	int r = 0;
+	for (size_t i = 0; i < tree->dirs.count && r == 0; i++) {
+		auto_root struct root dir = ROOT_NONE;
+		char hex[DIGEST_HEX + 1];
+		r = root_sub(&tree->root, tree->dirs.items[i], &dir, err) < 0 ? -1 : copy_digest(&dir, hex, err);
+		digest_add(d, tree->dirs.items[i], strlen(tree->dirs.items[i]) + 1);
+		if (r == 0)
+			digest_add(d, hex, DIGEST_HEX);
+	}
+	digest_hex(d, ret);
+	return r;
 }
 
 // The source is what lies in the sandbox, patches and all: the bytes that are compiled. A tree that cannot be read is
@@ -291,7 +297,7 @@ static int use_cache(struct build *b, struct err *err)
 	auto_strv struct strv variables = { 0 };
 	char tree[DIGEST_HEX + 1], source[DIGEST_HEX + 1];
 	struct err unreadable;
-	if (!w->cache || probes_tree(w->tree, tree, &unreadable) < 0)
+	if (!w->cache || digest_tree(w->tree, tree, &unreadable) < 0)
 		return 0;
 	if (copy_digest(&b->copy, source, err) < 0)
 		return -1;
@@ -303,27 +309,96 @@ static int use_cache(struct build *b, struct err *err)
 	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
 }
 
-static void make_argv(const struct build *b, struct strv *argv)
+// The lock lies beside the directory, where the sandbox does not see it. Its mtime is the last use. A file that was
+// removed in the meantime locks nothing.
+static int lock_objects(const struct root *all, const char *digest)
 {
-	auto_str char *names = strv_join(&b->modules, " ");
-	strv_add(argv, str_dup(b->tools.make));
-	strv_add(argv, str_fmt("-j%u", b->jobs));
-	strv_add(argv, str_dup("modules"));
-	strv_add(argv, str_fmt("SYSSRC=%s", b->request->tree->source));
-	strv_add(argv, str_fmt("SYSOUT=%s", b->request->tree->build));
-	strv_add(argv, str_fmt("NV_KERNEL_MODULES=%s", names));
-	make_variables(&b->compile, argv);
+	auto_str char *name = str_fmt("%s" OBJECTS_LOCK, digest);
+	auto_fd int fd = lockfile_open(all->fd, name, O_RDWR);
+	struct stat st;
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 || !st.st_nlink || futimens(fd, NULL) < 0)
+		return -1;
+	return TAKE_FD(fd);
 }
 
-static int fail_build(const struct build *b, const struct buildlog *log, const struct proc_end *end, struct err *err)
+// Removes what older versions kept for all sources in one place, and the least recently used directory.
+static void evict_oldest_objects(const struct root *all)
 {
-	if (log->is_killed || end->signal == SIGKILL) {
-		auto_str char *numbers = jobs_text(&b->facts);
-		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u parallel jobs (%s)", b->jobs, numbers);
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	struct timespec oldest = { 0 };
+	const char *which = NULL;
+	size_t count = 0;
+	root_list(all, ".", &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		const char *name = names.items[i];
+		auto_str char *file = str_fmt("%s" OBJECTS_LOCK, name);
+		struct stat st;
+		if (!digest_is_hex(name)) {
+			if (!str_ends(name, OBJECTS_LOCK))
+				root_rmtree(all, name, &ignored);
+			continue;
+		}
+		count++;
+		if (root_stat(all, file, &st, &ignored) <= 0)
+			st.st_mtim = (struct timespec){ 0 };
+		if (!which || st.st_mtim.tv_sec < oldest.tv_sec ||
+		    (st.st_mtim.tv_sec == oldest.tv_sec && st.st_mtim.tv_nsec < oldest.tv_nsec)) {
+			which = name;
+			oldest = st.st_mtim;
+		}
 	}
-	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->request->source->version,
-		       module_type_name(b->request->flavour), b->request->tree->release,
-		       log->error ? log->error : end->tail);
+	if (count <= OBJECTS_KEPT)
+		return;
+	auto_str char *lock = str_fmt("%s" OBJECTS_LOCK, which);
+	auto_fd int fd = lock_objects(all, which);
+	if (fd >= 0 && root_rmtree(all, which, &ignored) >= 0)
+		root_unlink(all, lock, &ignored);
+}
+
+// A directory for the objects of exactly this compile, and a lock on it until the build ends. Nothing is kept when there
+// is no ccache, the directory cannot be made, or another process compiles the same.
+static void open_objects(struct build *b)
+{
+	static const char DIR[] = "objects";
+	auto_root struct root all = ROOT_NONE, dir = ROOT_NONE;
+	struct err ignored;
+	struct statvfs st;
+	if (!b->tools.ccache || chown_private(b->request->cache, DIR, &ignored) < 0 ||
+	    root_sub(b->request->cache, DIR, &all, &ignored) < 0)
+		return;
+	auto_fd int lock = lock_objects(&all, b->same);
+	if (lock < 0 || root_mkdirs(&all, b->same, 0700, &ignored) < 0)
+		return;
+	evict_oldest_objects(&all);
+	// On a full disk ccache works without keeping anything, but fills the disk to the last byte first.
+	if (root_sub(&all, b->same, &dir, &ignored) < 0 || fstatvfs(dir.fd, &st) < 0 ||
+	    (uint64_t)st.f_bavail * st.f_frsize < OBJECTS_ROOM)
+		return;
+	b->compile.objects = dir;
+	dir = ROOT_NONE;
+	b->objects_lock = TAKE_FD(lock);
+}
+
+// How many compiles of the job's make were answered from the cache. The log has a line "# INPUT" for each compile and
+// some with its outcome. The kernel's makefiles also compile /dev/null, to learn what the compiler supports.
+static size_t count_objects(const struct root *job)
+{
+	auto_str char *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	struct err absent;
+	size_t count = 0;
+	bool is_source = false;
+	if (job->fd < 0 || root_read_most(job, OBJECTS_LOG, OBJECTS_LOG_MOST, &text, NULL, &absent) <= 0)
+		return 0;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		if (str_starts(lines.items[i], "# "))
+			is_source = str_ends(lines.items[i], ".c");
+		count += is_source && (str_eq(lines.items[i], "direct_cache_hit") ||
+				       str_eq(lines.items[i], "preprocessed_cache_hit"));
+	}
+	return count;
 }
 
 static void on_probe(void *probes)
@@ -333,8 +408,9 @@ static void on_probe(void *probes)
 
 static int run_make(struct build *b, struct err *err)
 {
+	auto_str char *names = strv_join(&b->modules, " ");
 	auto_strv struct strv argv = { 0 };
-	struct buildlog log = {
+	auto_buildlog struct buildlog log = {
 		.fd = b->request->log_fd,
 		.total = b->objects,
 		.progress = b->request->progress,
@@ -343,21 +419,32 @@ static int run_make(struct build *b, struct err *err)
 		.probe_ctx = &b->probes,
 	};
 	struct proc_end end;
-	make_argv(b, &argv);
-	int r = make_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
+	strv_add(&argv, str_dup(b->tools.make));
+	strv_add(&argv, str_fmt("-j%u", b->jobs));
+	strv_add(&argv, str_dup("modules"));
+	strv_add(&argv, str_fmt("SYSSRC=%s", b->request->tree->source));
+	strv_add(&argv, str_fmt("SYSOUT=%s", b->request->tree->build));
+	strv_add(&argv, str_fmt("NV_KERNEL_MODULES=%s", names));
+	make_variables(&b->compile, &argv);
+	int r = make_run(&b->compile, &argv, SANDBOX_WORK "/src", &log, &end, err);
 	probes_save(&b->probes, true);
-	if (r == 0 && (end.status != 0 || end.signal))
-		r = fail_build(b, &log, &end, err);
-	buildlog_done(&log);
-	return r;
+	if (r < 0 || (end.status == 0 && !end.signal))
+		return r;
+	if (log.is_killed || end.signal == SIGKILL) {
+		auto_str char *numbers = jobs_text(&b->facts);
+		return err_set(err, E_BUILD_OOM, "a compiler was killed with %u parallel jobs (%s)", b->jobs, numbers);
+	}
+	return err_set(err, E_BUILD, "driver %s (%s) for kernel %s: %s", b->request->source->version,
+		       module_type_name(b->request->flavour), b->request->tree->release,
+		       log.error ? log.error : end.tail);
 }
 
-// Objects of the canaries are not kept: they tell of the compiler. What was compiled before the kill stays, so the
-// second run is not from the start.
+// The canaries run before, without a cache: they test the compiler. What was compiled before the kill stays, so the
+// second run does not start over.
 static int make_modules(struct build *b, struct err *err)
 {
 	if (*b->same)
-		objects_open(b->request->cache, b->same, &b->tools, &b->compile.objects, &b->objects_lock);
+		open_objects(b);
 	int r = run_make(b, err);
 	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
 		return r;
@@ -368,31 +455,15 @@ static int make_modules(struct build *b, struct err *err)
 static int strip_modules(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
-	struct buildlog log = { .fd = b->request->log_fd };
+	auto_buildlog struct buildlog log = { .fd = b->request->log_fd };
 	struct proc_end end;
 	strv_add(&argv, str_dup(b->tools.strip));
 	strv_add(&argv, str_dup("-g"));
 	for (size_t i = 0; i < b->modules.count; i++)
 		strv_add(&argv, str_fmt("%s.ko", b->modules.items[i]));
-	int r = make_run(&b->compile, (const char *const *)argv.items, SANDBOX_WORK "/src", &log, &end, err);
-	if (r == 0 && (end.status != 0 || end.signal))
-		r = err_set(err, E_BUILD, "strip: %s", end.tail);
-	buildlog_done(&log);
-	return r;
-}
-
-// Of the source's making: whatever it likes to call a module.
-static int take_module(struct build *b, const char *name, struct err *err)
-{
-	auto_str char *from = str_fmt("src/%s.ko", name), *to = str_fmt("out/%s.ko", name);
-	struct stat st;
-	int r = root_stat(&b->compile.job, from, &st, err);
-	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_BUILD, "the build did not produce '%s.ko'", name);
-	if (!S_ISREG(st.st_mode) || st.st_size > MODULE_BYTES)
-		return err_set(err, E_BUILD, "the build produced a '%s.ko' that is not a module: %s", name,
-			       S_ISREG(st.st_mode) ? "it is larger than 512 MiB" : "not a regular file");
-	return root_rename(&b->compile.job, from, to, err);
+	if (make_run(&b->compile, &argv, SANDBOX_WORK "/src", &log, &end, err) < 0)
+		return -1;
+	return end.status == 0 && !end.signal ? 0 : err_set(err, E_BUILD, "strip: %s", end.tail);
 }
 
 // The new directory takes the old one's place by renames; what was there survives until it is no longer needed.
@@ -405,9 +476,19 @@ static int publish_output(struct build *b, struct err *err)
 	// Only now: in what was there before, the source could have left anything.
 	if (root_rmtree(&b->compile.job, "out", err) < 0 || root_mkdirs(&b->compile.job, "out", 0755, err) < 0)
 		return -1;
-	for (size_t i = 0; i < b->modules.count; i++)
-		if (take_module(b, b->modules.items[i], err) < 0)
+	for (size_t i = 0; i < b->modules.count; i++) {
+		const char *module = b->modules.items[i];
+		auto_str char *from = str_fmt("src/%s.ko", module), *to = str_fmt("out/%s.ko", module);
+		struct stat st;
+		int r = root_stat(&b->compile.job, from, &st, err);
+		if (r <= 0)
+			return r < 0 ? -1 : err_set(err, E_BUILD, "the build did not produce '%s.ko'", module);
+		if (!S_ISREG(st.st_mode) || st.st_size > MODULE_BYTES) // the source may give anything that name
+			return err_set(err, E_BUILD, "the build produced a '%s.ko' that is not a module: %s", module,
+				       S_ISREG(st.st_mode) ? "it is larger than 512 MiB" : "not a regular file");
+		if (root_rename(&b->compile.job, from, to, err) < 0)
 			return -1;
+	}
 	if (root_rmtree(output, fresh, err) < 0 || root_rmtree(output, old, err) < 0)
 		return -1;
 	int r = copy_tree(&b->compile.job, "out", output, fresh, err);
@@ -434,7 +515,7 @@ static void fill_result(struct build *b, long started_ms, struct build_outcome *
 				       .objects = b->objects };
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
-	ret->objects_kept = objects_count(&b->compile.job);
+	ret->objects_kept = count_objects(&b->compile.job);
 	memcpy(ret->build_id, w->tree->build_id, sizeof(ret->build_id));
 	for (size_t i = 0; i < b->modules.count; i++)
 		strv_add(&ret->files, str_fmt("%s.ko", b->modules.items[i]));

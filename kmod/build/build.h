@@ -22,7 +22,7 @@ struct build_request {
 	unsigned jobs;              // 0 = choose
 	unsigned timeout_s;         // of the whole compile; 0 = one hour
 	bool is_rt_allowed;         // --allow-rt (R-B8)
-	const struct root *cache;   // what earlier builds left (probes.h, objects.h); NULL = nothing is kept
+	const struct root *cache;   // what earlier builds left (probes.h); NULL = nothing is kept
 	const struct root *work;    // scratch; what the build makes in it is removed at the end
 	const struct root *output;  // receives the modules
 	const char *name;           // directory in output that appears whole or not at all; replaced when it exists

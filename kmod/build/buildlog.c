@@ -49,12 +49,7 @@ static char *find_error(const char *line, unsigned *ret_rank)
 	return NULL;
 }
 
-static bool is_object(const char *line)
-{
-	return str_starts(line, "  CC [M]  ");
-}
-
-// A disk that a compile fills with its words is missing elsewhere.
+// A compile must not fill the disk with its output.
 static void write_log_line(struct buildlog *log, const char *line)
 {
 	static const char CUT[] = "[cut off: the compile says more than 64 MiB]";
@@ -73,7 +68,7 @@ void buildlog_line(void *buildlog, const char *line)
 {
 	struct buildlog *log = buildlog;
 	write_log_line(log, line);
-	if (is_object(line)) {
+	if (str_starts(line, "  CC [M]  ")) {
 		if (log->done < log->total)
 			log->done++;
 		if (log->progress)

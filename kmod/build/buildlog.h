@@ -21,3 +21,4 @@ struct buildlog {
 
 void buildlog_line(void *buildlog, const char *line); // fits struct proc
 void buildlog_done(struct buildlog *log);
+#define auto_buildlog __attribute__((cleanup(buildlog_done)))

@@ -24,8 +24,8 @@ struct script {
 	struct arm *arms;
 	size_t count;
 	struct strv present; // macros that header tests decide
-	char common[DIGEST_HEX +
-		    1]; // of what all probes share: the rest of it, and the lines of Kbuild that make flags
+	// Of what all probes share: the rest of it, and the lines of Kbuild that make flags.
+	char common[DIGEST_HEX + 1];
 };
 
 static void script_done(struct script *s)
@@ -40,20 +40,10 @@ static void script_done(struct script *s)
 	free(s);
 }
 
-static size_t line_len(const char *line)
-{
-	return strcspn(line, "\n");
-}
-
-static size_t indent_of(const char *line)
-{
-	return strspn(line, " \t");
-}
-
 // "        name)", and nothing that is a command.
 static char *patterns_of(const char *line, size_t len)
 {
-	size_t at = indent_of(line);
+	size_t at = strspn(line, " \t");
 	if (!at || at > INDENT || len < at + 2 || line[len - 1] != ')')
 		return NULL;
 	for (size_t i = at; i < len - 1; i++)
@@ -64,20 +54,14 @@ static char *patterns_of(const char *line, size_t len)
 
 // A probe's own `case` is indented further. Where the end of an arm is missed, its text is too long, which only makes
 // two versions differ.
-static bool is_end(const char *line, size_t len)
-{
-	size_t at = indent_of(line);
-	return at <= INDENT && len == at + 2 && strncmp(line + at, ";;", 2) == 0;
-}
-
 static void split_arms(struct script *s, const char *from, const char *end)
 {
 	struct arm open = { 0 };
-	for (const char *line = from; line < end; line += line_len(line) + 1) {
-		size_t len = line_len(line);
+	for (const char *line = from; line < end; line += strcspn(line, "\n") + 1) {
+		size_t len = strcspn(line, "\n"), at = strspn(line, " \t");
 		if (!open.patterns) {
 			open = (struct arm){ .patterns = patterns_of(line, len), .text = line };
-		} else if (is_end(line, len)) {
+		} else if (at <= INDENT && len == at + 2 && strncmp(line + at, ";;", 2) == 0) {
 			open.len = (size_t)(line - open.text);
 			s->arms = mem_grow(s->arms, s->count + 1, sizeof(open));
 			s->arms[s->count++] = open;
@@ -85,39 +69,6 @@ static void split_arms(struct script *s, const char *from, const char *end)
 		}
 	}
 	free(open.patterns);
-}
-
-// As conftest.sh does: tr '/.\-a-z' '___A-Z'.
-static char *macro_of(const char *header, size_t len)
-{
-	auto_str char *name = str_ndup(header, len);
-	for (char *p = name; *p; p++)
-		*p = (char)(isalnum((unsigned char)*p) ? toupper((unsigned char)*p) : '_');
-	return str_fmt("NV_%s_PRESENT", name);
-}
-
-// A list that is too long only makes two versions differ.
-static void add_header_tests(struct script *s, const char *kbuild)
-{
-	auto_strv struct strv words = { 0 };
-	strv_split(&words, kbuild, " \t\n\\");
-	for (size_t i = 0; i < words.count; i++)
-		if (str_ends(words.items[i], ".h"))
-			strv_add(&s->present, macro_of(words.items[i], strlen(words.items[i])));
-}
-
-static bool makes_flags(const char *line)
-{
-	return (strstr(line, "flags") || strstr(line, "FLAGS")) && !strstr(line, "NV_VERSION_STRING");
-}
-
-static void add_flags(struct digest *d, const char *kbuild)
-{
-	auto_strv struct strv lines = { 0 };
-	strv_split(&lines, kbuild, "\n");
-	for (size_t i = 0; i < lines.count; i++)
-		if (makes_flags(lines.items[i]))
-			digest_add(d, lines.items[i], strlen(lines.items[i]) + 1);
 }
 
 // For each of the header tests' macros that a text names: is the test made?
@@ -137,16 +88,32 @@ static void add_present(const struct script *s, struct digest *d, const char *te
 	}
 }
 
+// The headers that the source's lists name, and the lines that make flags: a list that is too long only makes two
+// versions differ.
 static void read_lists(const struct root *source, struct script *s, struct digest *d)
 {
 	static const char *const files[] = { "Kbuild", "header-presence-tests.mk" };
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		auto_str char *text = NULL;
+		auto_strv struct strv words = { 0 }, lines = { 0 };
 		struct err absent;
 		if (root_read(source, files[i], &text, NULL, &absent) <= 0)
 			continue;
-		add_header_tests(s, text);
-		add_flags(d, text);
+		strv_split(&words, text, " \t\n\\");
+		for (size_t k = 0; k < words.count; k++) {
+			char *name = words.items[k];
+			if (!str_ends(name, ".h"))
+				continue;
+			for (char *c = name; *c; c++) // as conftest.sh does: tr '/.\-a-z' '___A-Z'
+				*c = (char)(isalnum((unsigned char)*c) ? toupper((unsigned char)*c) : '_');
+			strv_add(&s->present, str_fmt("NV_%s_PRESENT", name));
+		}
+		strv_split(&lines, text, "\n");
+		for (size_t k = 0; k < lines.count; k++) {
+			const char *line = lines.items[k];
+			if ((strstr(line, "flags") || strstr(line, "FLAGS")) && !strstr(line, "NV_VERSION_STRING"))
+				digest_add(d, line, strlen(line) + 1);
+		}
 	}
 }
 
@@ -253,49 +220,12 @@ int probes_flags_once(const struct root *source, struct err *err)
 	return root_put(source, "Kbuild", text, strlen(text), 0644, err);
 }
 
-int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err)
-{
-	struct digest *d = digest_new();
-	int r = 0;
-	for (size_t i = 0; i < tree->dirs.count && r == 0; i++) {
-		auto_root struct root dir = ROOT_NONE;
-		char hex[DIGEST_HEX + 1];
-		r = root_sub(&tree->root, tree->dirs.items[i], &dir, err) < 0 ? -1 : copy_digest(&dir, hex, err);
-		digest_add(d, tree->dirs.items[i], strlen(tree->dirs.items[i]) + 1);
-		if (r == 0)
-			digest_add(d, hex, DIGEST_HEX);
-	}
-	digest_hex(d, ret);
-	return r;
-}
-
 static void add_answer(struct probes *p, char *take_name, const char *digest, char *take_answer)
 {
 	struct probe probe = { .name = take_name, .answer = take_answer };
 	memcpy(probe.digest, digest, sizeof(probe.digest));
 	p->known = mem_grow(p->known, p->known_count + 1, sizeof(probe));
 	p->known[p->known_count++] = probe;
-}
-
-static const struct probe *find_answer(const struct probes *p, const char *name, const char *digest)
-{
-	for (size_t i = 0; i < p->known_count; i++)
-		if (str_eq(p->known[i].name, name) && str_eq(p->known[i].digest, digest))
-			return &p->known[i];
-	return NULL;
-}
-
-// The digest at the end is of all before it. Cuts it off.
-static bool is_whole(char *text, size_t len)
-{
-	size_t tail = DIGEST_HEX + 1; // and a newline
-	char hex[DIGEST_HEX + 1];
-	if (len < tail || strlen(text) != len || text[len - 1] != '\n')
-		return false;
-	digest_data(text, len - tail, hex);
-	bool is_same = strncmp(text + len - tail, hex, DIGEST_HEX) == 0;
-	text[len - tail] = '\0';
-	return is_same;
 }
 
 // Lines: the head; "flags ..."; for each probe "probe NAME DIGEST" and its answer, each line after a blank.
@@ -325,13 +255,22 @@ static void parse_answers(struct probes *p, char *text)
 		add_answer(p, TAKE(name), digest, answer ? TAKE(answer) : str_dup(""));
 }
 
+// A file ends with a digest of all before it.
 static void load_answers(struct probes *p)
 {
+	enum { TAIL = DIGEST_HEX + 1 }; // and a newline
 	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = NULL;
+	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	struct err absent;
-	if (root_read(p->cache, path, &text, &len, &absent) > 0 && is_whole(text, len))
-		parse_answers(p, text);
+	if (root_read(p->cache, path, &text, &len, &absent) <= 0 || len < TAIL || strlen(text) != len ||
+	    text[len - 1] != '\n')
+		return;
+	digest_data(text, len - TAIL, hex);
+	if (strncmp(text + len - TAIL, hex, DIGEST_HEX) != 0)
+		return;
+	text[len - TAIL] = '\0';
+	parse_answers(p, text);
 }
 
 static int put_job_file(const struct probes *p, const char *path, const char *text, size_t len, mode_t mode,
@@ -434,37 +373,24 @@ void probes_count(const struct probes *p, size_t *ret_kept, size_t *ret_asked)
 	each_file(p->job, DIR "/new", "", count_answer, ret_asked);
 }
 
-// A file's name has a sign more than its probe's, because there are probes "crypto" and "crypto/akcipher.h".
+// A file's name is its probe's and "=", because there are probes "crypto" and "crypto/akcipher.h".
 static void collect_answer(void *probes, const char *file)
 {
 	struct probes *p = probes;
 	char digest[DIGEST_HEX + 1];
 	size_t len = strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-");
 	auto_str char *name = str_ndup(file, len);
-	if (!str_eq(file + len, "=") || p->known_count >= MOST || !script_probe(p->script, name, digest) ||
-	    find_answer(p, name, digest))
+	if (!str_eq(file + len, "=") || p->known_count >= MOST || !script_probe(p->script, name, digest))
 		return;
+	for (size_t i = 0; i < p->known_count; i++)
+		if (str_eq(p->known[i].name, name) && str_eq(p->known[i].digest, digest))
+			return;
 	auto_str char *path = str_fmt(DIR "/new/%s", file), *answer = read_answer(p->job, path);
 	if (answer)
 		add_answer(p, TAKE(name), digest, TAKE(answer));
 }
 
-static char *answers_text(const struct probes *p)
-{
-	char hex[DIGEST_HEX + 1], *text = str_fmt(HEAD "\nflags %s\n", p->known_flags);
-	for (size_t i = 0; i < p->known_count; i++) {
-		auto_strv struct strv lines = { 0 };
-		str_add(&text, "probe %s %s\n", p->known[i].name, p->known[i].digest);
-		strv_split(&lines, p->known[i].answer, "\n");
-		for (size_t k = 0; k < lines.count; k++)
-			str_add(&text, " %s\n", lines.items[k]);
-	}
-	digest_data(text, strlen(text), hex);
-	str_add(&text, "%s\n", hex);
-	return text;
-}
-
-// The oldest goes when there are too many.
+// Removes the oldest file when there are too many.
 static void evict_oldest_answers(const struct root *cache)
 {
 	auto_strv struct strv names = { 0 };
@@ -490,15 +416,25 @@ static void evict_oldest_answers(const struct root *cache)
 
 static void write_answers(const struct probes *p)
 {
-	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = answers_text(p);
+	auto_str char *path = str_fmt(DIR "/%s", p->name), *text = str_fmt(HEAD "\nflags %s\n", p->known_flags);
+	char hex[DIGEST_HEX + 1];
 	struct err ignored;
+	for (size_t i = 0; i < p->known_count; i++) {
+		auto_strv struct strv lines = { 0 };
+		str_add(&text, "probe %s %s\n", p->known[i].name, p->known[i].digest);
+		strv_split(&lines, p->known[i].answer, "\n");
+		for (size_t k = 0; k < lines.count; k++)
+			str_add(&text, " %s\n", lines.items[k]);
+	}
+	digest_data(text, strlen(text), hex);
+	str_add(&text, "%s\n", hex);
 	if (!root_exists(p->cache, path))
 		evict_oldest_answers(p->cache);
 	if (root_mkdirs(p->cache, DIR, 0755, &ignored) == 0)
 		root_put(p->cache, path, text, strlen(text), 0644, &ignored);
 }
 
-// Answers under other flags are of no use to this build, and those of this one to no other.
+// Answers belong to one set of flags: those under other flags are dropped.
 static bool take_flags(struct probes *p)
 {
 	auto_str char *flags = NULL;

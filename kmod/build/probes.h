@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Earlier answers to NVIDIA's conftest (R-B4). Its 300 to 400 probes, each a compile or more, take a third of a build,
-// and a build that resumes after a kill (R-H2), or is repeated, need not ask them again.
+// and a build that resumes after a kill (R-H2), or is repeated, need not run them again.
 //
 // An answer depends only on the kernel's tree, the compiler, its flags and the text of the probe itself. But the
 // source's own Makefile asks, and could fake the answer: so answers belong to one source, and no other source uses
@@ -32,8 +32,6 @@ struct probes {
 // NVIDIA's Kbuild computes the flags of its probes again for each of them, which starts the compiler three times; this
 // computes them once, for the first probe. A source without probes is not changed.
 int probes_flags_once(const struct root *source, struct err *err);
-// Sum of a kernel's tree: all that its directories hold.
-int probes_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct err *err);
 // Put the script before the conftest.sh in job/src, with what is known. what: text that names source, compiler and
 // variables. 0 = done, or there is no conftest.sh of a known form: then every probe is compiled, and nothing is kept.
 int probes_start(struct probes *p, const struct root *cache, const struct root *job, const char *tree_digest,

@@ -125,97 +125,76 @@ static int compare_patches(const void *a, const void *b)
 	return strcmp(((const struct patch *)a)->name, ((const struct patch *)b)->name);
 }
 
-static int load_user(const struct root *dir, struct patches *list, struct err *err)
+int patches_choose(const struct root *dir, const char *driver_version, enum module_type flavour,
+		   const struct tree *tree, struct patches *ret, struct err *err)
 {
+	const struct target to = { .version = driver_version, .flavour = flavour, .tree = tree };
+	auto_patches struct patches list = { 0 };
 	auto_strv struct strv names = { 0 };
-	if (root_list(dir, ".", &names, err) < 0)
+	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
+		add_patch(&list, builtin[i].name, builtin[i].start, (size_t)(builtin[i].end - builtin[i].start));
+	if (dir && root_list(dir, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *text = NULL;
 		size_t len = 0;
-		if (!str_ends(names.items[i], ".patch"))
-			continue;
-		int r = root_read(dir, names.items[i], &text, &len, err);
+		int r = str_ends(names.items[i], ".patch") ? root_read(dir, names.items[i], &text, &len, err) : 0;
 		if (r < 0)
 			return -1;
 		if (r > 0)
-			add_patch(list, names.items[i], text, len);
+			add_patch(&list, names.items[i], text, len);
 	}
-	return 0;
-}
-
-int patches_load(const struct root *dir, struct patches *ret, struct err *err)
-{
-	auto_patches struct patches list = { 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
-		add_patch(&list, builtin[i].name, builtin[i].start, (size_t)(builtin[i].end - builtin[i].start));
-	if (dir && load_user(dir, &list, err) < 0)
-		return -1;
 	qsort(list.items, list.count, sizeof(*list.items), compare_patches);
+	// A mistake in a file is reported whether or not the file is for this target.
 	for (size_t i = 0; i < list.count; i++)
 		if (is_for_target(&list.items[i], &(struct target){ 0 }, err) < 0)
 			return -1;
+	size_t kept = 0;
+	for (size_t i = 0; i < list.count; i++) {
+		int r = is_for_target(&list.items[i], &to, err);
+		if (r < 0)
+			return -1;
+		if (r > 0) {
+			struct patch swap = list.items[kept];
+			list.items[kept++] = list.items[i];
+			list.items[i] = swap;
+		}
+	}
+	for (size_t i = kept; i < list.count; i++)
+		patch_done(&list.items[i]);
+	list.count = kept;
 	*ret = list;
 	list = (struct patches){ 0 };
 	return 0;
 }
 
-int patches_choose(struct patches *patches, const char *driver_version, enum module_type flavour,
-		   const struct tree *tree, struct err *err)
-{
-	struct target to = { .version = driver_version, .flavour = flavour, .tree = tree };
-	size_t kept = 0;
-	for (size_t i = 0; i < patches->count; i++) {
-		int r = is_for_target(&patches->items[i], &to, err);
-		if (r < 0)
-			return -1;
-		if (r > 0) {
-			struct patch swap = patches->items[kept];
-			patches->items[kept++] = patches->items[i];
-			patches->items[i] = swap;
-		}
-	}
-	for (size_t i = kept; i < patches->count; i++)
-		patch_done(&patches->items[i]);
-	patches->count = kept;
-	return 0;
-}
-
-// In the sandbox: a source's own patches are as much a stranger's as the source. Standard input does not reach into it,
-// so the text lies beside the source.
-static int apply_patch(const struct patch *patch, const char *program, const struct root *source,
-		       const struct root *base, struct err *err)
-{
-	enum { DEADLINE_MS = 60000 };
-	static const char TEXT[] = ".kmodsmith.patch";
-	const char *argv[] = { program,           "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
-			       "--reject-file=-", "-i",  TEXT,      NULL };
-	const char *env[] = { "LC_ALL=C", "PATH=/usr/bin:/bin", "TMPDIR=.", NULL };
-	const struct sandbox inside = {
-		.base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS
-	};
-	struct proc_end end;
-	if (root_write(source, TEXT, patch->text, patch->len, 0644, err) < 0)
-		return -1;
-	int r = sandbox_run(&inside, &end, err);
-	if (root_unlink(source, TEXT, err) < 0 || r < 0)
-		return -1;
-	if (end.status == 0)
-		return 0;
-	return err_set(err, E_PATCH, "patch '%s' does not apply: %.300s", patch->name, end.tail);
-}
-
+// In the sandbox: a source's own patches are as untrusted as the source. Standard input does not reach into it, so the
+// text is written beside the source.
 int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
 		  struct err *err)
 {
-	if (!patches->count)
-		return 0;
-	auto_str char *program = toolchain_program(base, path, "patch");
-	if (!program)
+	enum { DEADLINE_MS = 60000 };
+	static const char TEXT[] = ".kmodsmith.patch";
+	const char *env[] = { "LC_ALL=C", "PATH=/usr/bin:/bin", "TMPDIR=.", NULL };
+	auto_str char *program = patches->count ? toolchain_program(base, path, "patch") : NULL;
+	if (patches->count && !program)
 		return err_set(err, E_TOOLCHAIN, "no patch(1) in %s", path);
-	for (size_t i = 0; i < patches->count; i++)
-		if (apply_patch(&patches->items[i], program, source, base, err) < 0)
+	for (size_t i = 0; i < patches->count; i++) {
+		const struct patch *patch = &patches->items[i];
+		const char *argv[] = { program,           "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
+				       "--reject-file=-", "-i",  TEXT,      NULL };
+		const struct sandbox inside = {
+			.base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS
+		};
+		struct proc_end end;
+		if (root_write(source, TEXT, patch->text, patch->len, 0644, err) < 0)
 			return -1;
+		int r = sandbox_run(&inside, &end, err);
+		if (root_unlink(source, TEXT, err) < 0 || r < 0)
+			return -1;
+		if (end.status != 0)
+			return err_set(err, E_PATCH, "patch '%s' does not apply: %.300s", patch->name, end.tail);
+	}
 	return 0;
 }
 
@@ -245,29 +224,25 @@ int patches_series(const struct root *source, struct patches *ret, struct err *e
 	return 0;
 }
 
-static bool has_patch(const struct patches *patches, const char *name)
-{
-	for (size_t i = 0; i < patches->count; i++)
-		if (str_eq(patches->items[i].name, name))
-			return true;
-	return false;
-}
-
 int patches_check_removed(const struct root *dir, const char *driver_version, enum module_type flavour,
 			  const struct tree *tree, struct err *err)
 {
 	auto_patches struct patches needed = { 0 }, chosen = { 0 };
 	if (!dir)
 		return 0;
-	if (patches_load(NULL, &needed, err) < 0 || patches_choose(&needed, driver_version, flavour, tree, err) < 0 ||
-	    patches_load(dir, &chosen, err) < 0 || patches_choose(&chosen, driver_version, flavour, tree, err) < 0)
+	if (patches_choose(NULL, driver_version, flavour, tree, &needed, err) < 0 ||
+	    patches_choose(dir, driver_version, flavour, tree, &chosen, err) < 0)
 		return -1;
-	for (size_t i = 0; i < needed.count; i++)
-		if (!has_patch(&chosen, needed.items[i].name))
+	for (size_t i = 0; i < needed.count; i++) {
+		const char *name = needed.items[i].name;
+		size_t k = 0;
+		while (k < chosen.count && !str_eq(chosen.items[k].name, name))
+			k++;
+		if (k == chosen.count)
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s without %s, and the file of that "
 				       "name in '%s' is for another driver or kernel",
-				       driver_version, module_type_name(flavour), tree->release, needed.items[i].name,
-				       dir->name);
+				       driver_version, module_type_name(flavour), tree->release, name, dir->name);
+	}
 	return 0;
 }

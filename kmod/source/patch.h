@@ -25,17 +25,16 @@ struct patches {
 	size_t count;
 };
 
-// All built-in patches and, when dir is not NULL, those in it (*.patch, sorted; one of the same name replaces a
-// built-in). E_PATCH names a file with a missing Driver line or a bad expression.
-int patches_load(const struct root *dir, struct patches *ret, struct err *err);
-// Keep only those that this driver needs on this tree, in order.
-int patches_choose(struct patches *patches, const char *driver_version, enum module_type flavour,
-		   const struct tree *tree, struct err *err);
+// Of the built-in patches and, when dir is not NULL, those in it (*.patch; one of the same name replaces a built-in) the
+// ones that this driver needs on this tree, sorted by name. driver_version and tree NULL: all of them. E_PATCH names a
+// file with a missing Driver line or a bad expression.
+int patches_choose(const struct root *dir, const char *driver_version, enum module_type flavour,
+		   const struct tree *tree, struct patches *ret, struct err *err);
 // Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are,
 // in the builder root base (NULL = on this machine).
 int patches_apply(const struct patches *patches, const struct root *source, const char *path, const struct root *base,
 		  struct err *err);
-// The patches that a Debian source brings and wants applied first (debian/patches/series), in its order; often none.
+// The patches that a Debian source contains and wants applied first (debian/patches/series), in its order; often none.
 int patches_series(const struct root *source, struct patches *ret, struct err *err);
 void patches_done(struct patches *patches);
 #define auto_patches __attribute__((cleanup(patches_done)))

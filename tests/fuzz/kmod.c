@@ -104,7 +104,7 @@ FUZZ_TARGET(patches) // of a user's directory, and of a Debian source
 	struct err err;
 	const struct root *root = fuzz_tree(data, len, paths);
 	auto_patches struct patches own = { 0 }, series = { 0 };
-	int taken = FUZZ(patches_load(root, &own, &err));
+	int taken = FUZZ(patches_choose(root, NULL, MODULE_TYPE_AUTO, NULL, &own, &err));
 	FUZZ(patches_series(root, &series, &err));
 	return taken;
 }
