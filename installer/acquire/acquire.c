@@ -5,8 +5,8 @@
 #include "kmod/kernel_tree/compiler.h"
 #include "kmod/kernel_tree/distro.h"
 #include "precompiled/package/asset.h"
-#include "precompiled/package/candidate.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/fetch.h"
+#include "precompiled/package/package.h"
 
 void acquire_done(struct acquire *o)
 {
@@ -143,7 +143,7 @@ static int find_trusted(struct acquire *o, const struct package_want *want, stru
 	rest.but = &o->untrusted;
 	for (;;) {
 		struct err why;
-		int r = find_package(&o->store.layout, &rest, &o->kept, NULL, err);
+		int r = package_find(&o->store.layout, &rest, &o->kept, NULL, err);
 		if (r <= 0 || acquire_check_trust(o, o->kept.manifest.digest, &why) == 0)
 			return r;
 		distrust_stored(o, &o->kept, &why);
@@ -354,7 +354,7 @@ static void add_store_candidates(struct reuse_search *h)
 		return;
 	for (size_t i = index.count; i-- > 0;) {
 		auto_package struct package p = PACKAGE_NONE;
-		if (find_by_descriptor(l, &index.items[i], &p, &ignored) > 0 &&
+		if (package_read(l, &index.items[i], &p, &ignored) > 0 &&
 		    !strv_has(&h->o->untrusted, p.manifest.digest))
 			add_reuse_candidate(h, IN_STORE, &p);
 	}
@@ -371,7 +371,8 @@ static void add_source_candidates(struct reuse_search *h, int source)
 		return;
 	for (size_t i = tags.count; i-- > 0;) {
 		auto_candidate struct package_candidate offer = CANDIDATE_NONE;
-		if (!str_starts(tags.items[i], "sha256-") && candidate_read(r, tags.items[i], &offer, &ignored) > 0)
+		if (!str_starts(tags.items[i], "sha256-") &&
+		    package_candidate_read(r, tags.items[i], &offer, &ignored) > 0)
 			add_reuse_candidate(h, source, &offer.package);
 	}
 }

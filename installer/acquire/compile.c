@@ -10,7 +10,7 @@
 #include "kmod/module/proof.h"
 #include "kmod/sandbox/sandbox.h"
 #include "kmod/source/patch.h"
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 
 #include <sys/stat.h>
 
@@ -113,7 +113,7 @@ static int create_output_package(const struct layout *output, const struct root 
 		files[i] = (struct package_file){ .name = str_fmt("%s", set->items[i].file),
 						  .module = module_set_name(set, i),
 						  .srcversion = str_dup(set->items[i].srcversion) };
-	int r = create_package(output, dir, key, files, set->count, ret, err);
+	int r = package_create(output, dir, key, files, set->count, ret, err);
 	for (size_t i = 0; i < set->count; i++) {
 		free(files[i].name);
 		free(files[i].module);

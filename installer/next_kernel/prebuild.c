@@ -8,7 +8,7 @@
 #include "kmod/module/proof.h"
 #include "kmod/module/vmlinuz.h"
 #include "next_kernel/installed.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -488,7 +488,7 @@ static int list_stored(const struct store *s, const struct strv *but, struct str
 	for (size_t i = 0; i < all.count; i++) {
 		struct err ignored;
 		auto_package struct package p = PACKAGE_NONE;
-		if (find_by_descriptor(&s->layout, &all.items[i], &p, &ignored) > 0 && !strv_has(but, p.key.release))
+		if (package_read(&s->layout, &all.items[i], &p, &ignored) > 0 && !strv_has(but, p.key.release))
 			strv_add(ret, str_dup(p.key.release));
 	}
 	return 0;

@@ -3,7 +3,7 @@
 
 #include "devices/cdi_spec_file.h"
 #include "kmod/load/load.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 #include "status/status_file.h"
 
 #include <fcntl.h>
@@ -349,7 +349,7 @@ static int find_stored_files(const struct apply *a, const struct package *have, 
 				     .build_id = d->digest ? NULL : f->host.build_id };
 	if (!acquire_has_store(a->acquire))
 		return 0;
-	int r = find_package(&a->acquire->store.layout, &want, &b->package, NULL, err);
+	int r = package_find(&a->acquire->store.layout, &want, &b->package, NULL, err);
 	if (r <= 0 || (!d->digest && !is_loaded_package(f, &b->package))) {
 		package_done(&b->package);
 		return r < 0 ? -1 : 0;

@@ -164,7 +164,7 @@ static int verify_bundle(struct repository *r, const struct trust_rule *rule, ti
 {
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
 	if (bundle_manifest_read(r, rule, &report->manifest, &verdict, err) < 0 ||
-	    check_expiry(&report->manifest, repository_name(r), now, err) < 0)
+	    check_expiry(&report->manifest, r->name, now, err) < 0)
 		return -1;
 	report->signers = strv_join(&verdict.names, ", ");
 	if (check_entries(r, report, err) < 0 || repository_bundle_blobs(r, on_blob, report, err) < 0)
@@ -181,7 +181,7 @@ int bundle_verify(const char *file, const struct trust *trust, time_t now, struc
 	auto_bundle_report struct bundle_report report = { 0 };
 	if (repository_open_bundle(file, &r, err) < 0)
 		return -1;
-	trust_rule(trust, repository_name(r), now, &rule);
+	trust_rule(trust, r->name, now, &rule);
 	int found = verify_bundle(r, &rule, now, &report, err);
 	if (found < 0)
 		return -1;

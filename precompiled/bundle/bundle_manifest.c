@@ -2,7 +2,7 @@
 #include "precompiled/bundle/bundle_manifest.h"
 
 #include "base/core/date.h"
-#include "precompiled/package/candidate.h"
+#include "precompiled/package/fetch.h"
 #include "precompiled/repository/artifact.h"
 
 // One table for writing and reading.
@@ -136,13 +136,13 @@ int bundle_manifest_publish(const struct layout *l, const struct bundle_manifest
 int bundle_manifest_read(struct repository *r, const struct trust_rule *rule, struct bundle_manifest *ret,
 			 struct signature_verdict *ret_verdict, struct err *err)
 {
-	auto_str char *manifest = NULL, *data = NULL, *name = str_fmt("%s:%s", repository_name(r), BUNDLE_MANIFEST_TAG);
+	auto_str char *manifest = NULL, *data = NULL, *name = str_fmt("%s:%s", r->name, BUNDLE_MANIFEST_TAG);
 	char hex[DIGEST_HEX + 1];
 	size_t manifest_len = 0, len = 0;
 	int found = repository_manifest(r, BUNDLE_MANIFEST_TAG, &manifest, &manifest_len, hex, err);
 	if (found == 0)
 		return err_set(err, E_NOT_FOUND, "'%s' has no %s: it was not made by `kmodsmith bundle create`",
-			       repository_name(r), BUNDLE_MANIFEST_TAG);
+			       r->name, BUNDLE_MANIFEST_TAG);
 	if (found < 0 || (rule && signature_check(r, hex, rule, ret_verdict, err) < 0) ||
 	    artifact_read(r, BUNDLE_MANIFEST_TAG, BUNDLE_MANIFEST_TYPE, manifest, manifest_len, &data, &len, err) < 0 ||
 	    bundle_manifest_parse(data, len, name, ret, err) < 0)
@@ -186,7 +186,7 @@ static int is_package_as_listed(struct repository *r, const struct bundle_entry 
 	struct package_want want = {
 		.driver = p->driver, .flavour = p->flavour, .release = p->kernel, .arch = p->arch
 	};
-	int found = candidate_read(r, ref, &o, err);
+	int found = package_candidate_read(r, ref, &o, err);
 	if (found == 0)
 		*ret_why = str_fmt("%s is not a package", ref);
 	return found <= 0 ? found : package_fits(&o.package, &want, ret_why);

@@ -34,14 +34,6 @@ bool closure_has(const struct closure *sorted, const char *hex)
 	return sorted->count && bsearch(&key, sorted->items, sorted->count, sizeof(key), compare_blobs);
 }
 
-bool closure_has_unsorted(const struct closure *b, const char *hex)
-{
-	for (size_t i = 0; i < b->count; i++)
-		if (str_eq(b->items[i].digest, hex))
-			return true;
-	return false;
-}
-
 static void add_blob(struct closure *b, const struct oci_descriptor *d)
 {
 	b->items = mem_grow(b->items, b->count + 1, sizeof(*b->items));
@@ -59,31 +51,24 @@ static bool is_document_damaged(const struct err *err)
 static int add_reachable(const struct layout *l, const struct oci_descriptor *d, int depth, struct closure *ret,
 			 struct err *err);
 
-static int add_index_blobs(const struct layout *l, const struct oci_index *x, int depth, struct closure *ret,
-			   struct err *err)
-{
-	for (size_t i = 0; i < x->count; i++)
-		if (add_reachable(l, &x->items[i], depth + 1, ret, err) < 0)
-			return -1;
-	return 0;
-}
-
 static int add_document_blobs(const struct layout *l, const struct oci_descriptor *d, const char *text, size_t len,
 			      int depth, struct closure *ret, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
 	auto_oci_manifest struct oci_manifest m = { 0 };
-	if (str_eq(d->media_type, OCI_INDEX))
-		return oci_index_parse(text, len, d->digest, &x, err) < 0 ? -1 :
-									    add_index_blobs(l, &x, depth, ret, err);
+	struct err ignored;
 	// Some writers omit the type of an entry, so the document decides.
-	if (oci_manifest_parse(text, len, d->digest, &m, err) < 0) {
-		struct err ignored;
-		return oci_index_parse(text, len, d->digest, &x, &ignored) < 0 ?
-			       -1 :
-			       add_index_blobs(l, &x, depth, ret, err);
-	}
-	add_blob(ret, &m.config);
+	bool is_index = str_eq(d->media_type, OCI_INDEX);
+	if (is_index && oci_index_parse(text, len, d->digest, &x, err) < 0)
+		return -1;
+	if (!is_index && oci_manifest_parse(text, len, d->digest, &m, err) < 0 &&
+	    oci_index_parse(text, len, d->digest, &x, &ignored) < 0)
+		return -1;
+	for (size_t i = 0; i < x.count; i++)
+		if (add_reachable(l, &x.items[i], depth + 1, ret, err) < 0)
+			return -1;
+	if (m.config.media_type)
+		add_blob(ret, &m.config);
 	for (size_t i = 0; i < m.count; i++)
 		add_blob(ret, &m.layers[i]);
 	return 0;

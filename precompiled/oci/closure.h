@@ -14,8 +14,7 @@ struct closure {
 };
 void closure_done(struct closure *b);
 #define auto_closure __attribute__((cleanup(closure_done)))
-void closure_sort(struct closure *b);                                // by digest, without duplicates
-bool closure_has(const struct closure *sorted, const char *hex);     // after closure_sort
-bool closure_has_unsorted(const struct closure *b, const char *hex); // in any order
+void closure_sort(struct closure *b);                            // by digest, without duplicates
+bool closure_has(const struct closure *sorted, const char *hex); // after closure_sort
 // Adds d and everything it needs. Fails only when the layout cannot be read.
 int closure_add(const struct layout *l, const struct oci_descriptor *d, struct closure *ret, struct err *err);

@@ -31,10 +31,11 @@ static int read_layout_document(const struct root *root, const char *path, char 
 	return root_read(root, path, ret, ret_len, err);
 }
 
-static int check_mark(const struct root *dir, struct err *err)
+int layout_open(const struct root *dir, struct layout *ret, struct err *err)
 {
 	auto_str char *data = NULL, *name = root_path(dir, MARK);
 	auto_json json_t *json = NULL;
+	struct root root;
 	size_t len = 0;
 	int r = read_layout_document(dir, MARK, &data, &len, err);
 	if (r < 0)
@@ -47,14 +48,6 @@ static int check_mark(const struct root *dir, struct err *err)
 	if (!version || !str_starts(version, "1."))
 		return err_set(err, E_MANIFEST, "'%s' has layout version '%s', only 1 is supported", name,
 			       version ? version : "");
-	return 0;
-}
-
-int layout_open(const struct root *dir, struct layout *ret, struct err *err)
-{
-	if (check_mark(dir, err) < 0)
-		return -1;
-	struct root root;
 	if (root_sub(dir, ".", &root, err) < 0)
 		return -1;
 	free(root.name);
@@ -63,15 +56,17 @@ int layout_open(const struct root *dir, struct layout *ret, struct err *err)
 	return 0;
 }
 
-// The directory is empty, or has only what an interrupted layout_make left.
-static int check_unused(const struct root *dir, struct err *err)
+int layout_check_place(const struct root *dir, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
+	if (root_exists(dir, MARK))
+		return 0;
 	if (root_list(dir, ".", &names, err) < 0)
 		return -1;
+	// The directory is empty, or has only what an interrupted layout_make left. The mark may be there too: another
+	// process may have written it since our check.
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
-		// The mark may be there too: another process may have written it since our check.
 		bool is_ours = str_eq(name, MARK) || str_eq(name, LOCK) || str_eq(name, INDEX) ||
 			       str_eq(name, "blobs") || (name[0] == '.' && str_ends(name, ".tmp"));
 		if (!is_ours)
@@ -81,33 +76,18 @@ static int check_unused(const struct root *dir, struct err *err)
 	return 0;
 }
 
-static int open_layout_lock(const struct root *dir, bool is_shared, struct err *err)
-{
-	auto_fd int at = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
-	if (at < 0)
-		return -1;
-	auto_fd int fd = lockfile_open(at, LOCK, O_RDWR);
-	if (fd >= 0)
-		return TAKE_FD(fd);
-	if (!is_shared || (errno != EROFS && errno != EACCES))
-		return err_set(err, errno, "open '%s/%s'", dir->name, LOCK);
-	return TAKE_FD(at); // on a read-only medium this lock is enough
-}
-
-static int lock_layout(const struct root *dir, bool is_shared, struct err *err)
-{
-	auto_fd int fd = open_layout_lock(dir, is_shared, err);
-	if (fd < 0)
-		return -1;
-	auto_str char *name = str_fmt("%s/%s", dir->name, LOCK);
-	if (lockfile_wait(fd, is_shared ? LOCK_SH : LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0)
-		return -1;
-	return TAKE_FD(fd);
-}
-
 int layout_lock(const struct layout *l, bool is_shared, struct err *err)
 {
-	return lock_layout(&l->root, is_shared, err);
+	auto_fd int at = root_open(&l->root, ".", O_RDONLY | O_DIRECTORY, err);
+	if (at < 0)
+		return -1;
+	auto_str char *name = str_fmt("%s/%s", l->root.name, LOCK);
+	auto_fd int fd = lockfile_open(at, LOCK, O_RDWR);
+	if (fd < 0 && (!is_shared || (errno != EROFS && errno != EACCES)))
+		return err_set(err, errno, "open '%s'", name);
+	if (fd < 0)
+		fd = TAKE_FD(at); // on a read-only medium this lock is enough
+	return lockfile_wait(fd, is_shared ? LOCK_SH : LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
 }
 
 static int write_layout_document(const struct root *dir, const char *path, const void *data, size_t len,
@@ -117,30 +97,19 @@ static int write_layout_document(const struct root *dir, const char *path, const
 	return r < 0 && err->code == E_NO_SPACE ? err_code(err, E_STORE_FULL) : r;
 }
 
-// The mark comes last: a layout that has it is complete.
-static int make_layout(const struct root *dir, struct err *err)
-{
-	auto_oci_index struct oci_index none = { 0 };
-	auto_str char *text = oci_index_text(&none);
-	if (root_mkdirs(dir, BLOBS, 0755, err) < 0)
-		return -1;
-	if (!root_exists(dir, INDEX) && write_layout_document(dir, INDEX, text, strlen(text), err) < 0)
-		return -1;
-	return write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err);
-}
-
-int layout_check_place(const struct root *dir, struct err *err)
-{
-	return root_exists(dir, MARK) ? 0 : check_unused(dir, err);
-}
-
 int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 {
+	if (root_exists(dir, MARK))
+		return layout_open(dir, ret, err);
+	const struct layout here = { .root = *dir };
+	auto_fd int held = layout_check_place(dir, err) < 0 ? -1 : layout_lock(&here, false, err);
+	if (held < 0)
+		return -1;
 	if (!root_exists(dir, MARK)) {
-		if (check_unused(dir, err) < 0)
-			return -1;
-		auto_fd int fd = lock_layout(dir, false, err);
-		if (fd < 0 || (!root_exists(dir, MARK) && make_layout(dir, err) < 0))
+		auto_str char *text = oci_index_text(&(struct oci_index){ 0 });
+		if (root_mkdirs(dir, BLOBS, 0755, err) < 0 ||
+		    (!root_exists(dir, INDEX) && write_layout_document(dir, INDEX, text, strlen(text), err) < 0) ||
+		    write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err) < 0) // last: it is complete now
 			return -1;
 	}
 	return layout_open(dir, ret, err);
@@ -173,28 +142,25 @@ int layout_blob_open(const struct layout *l, const char *hex, struct err *err)
 	return TAKE_FD(fd);
 }
 
-static int check_blob_size(int fd, const char *name, uint64_t size, struct err *err)
-{
-	struct stat st;
-	if (size > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s' should have %llu bytes, more than the limit of %d", name,
-			       (unsigned long long)size, OCI_DOCUMENT_MAX);
-	if (fstat(fd, &st) < 0)
-		return err_set(err, errno, "look at '%s'", name);
-	if ((uint64_t)st.st_size != size)
-		return err_set(err, E_DIGEST, "'%s' has %lld bytes instead of %llu", name, (long long)st.st_size,
-			       (unsigned long long)size);
-	return 0;
-}
-
 int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 		     struct err *err)
 {
 	auto_str char *path = layout_blob_path(d->digest), *name = root_path(&l->root, path), *data = NULL;
 	char hex[DIGEST_HEX + 1];
+	struct stat st;
 	size_t len = 0;
 	auto_fd int fd = layout_blob_open(l, d->digest, err);
-	if (fd < 0 || check_blob_size(fd, name, d->size, err) < 0 || file_read(fd, name, &data, &len, err) < 0)
+	if (fd < 0)
+		return -1;
+	if (d->size > OCI_DOCUMENT_MAX)
+		return err_set(err, E_TOO_LARGE, "'%s' should have %llu bytes, more than the limit of %d", name,
+			       (unsigned long long)d->size, OCI_DOCUMENT_MAX);
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "look at '%s'", name);
+	if ((uint64_t)st.st_size != d->size)
+		return err_set(err, E_DIGEST, "'%s' has %lld bytes instead of %llu", name, (long long)st.st_size,
+			       (unsigned long long)d->size);
+	if (file_read(fd, name, &data, &len, err) < 0)
 		return -1;
 	digest_data(data, len, hex);
 	if (!str_eq(hex, d->digest))
@@ -202,6 +168,14 @@ int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, cha
 	*ret = TAKE(data);
 	*ret_len = len;
 	return 0;
+}
+
+int layout_manifest(const struct layout *l, const struct oci_descriptor *d, const char *name, struct oci_manifest *ret,
+		    struct err *err)
+{
+	auto_str char *text = NULL;
+	size_t len = 0;
+	return layout_blob_read(l, d, &text, &len, err) < 0 ? -1 : oci_manifest_parse(text, len, name, ret, err);
 }
 
 int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err)
@@ -216,6 +190,17 @@ int layout_blob_put(const struct layout *l, const void *data, size_t len, char r
 	    write_layout_document(&l->root, path, data, len, err) < 0)
 		return -1;
 	memcpy(ret, d.digest, sizeof(d.digest));
+	return 0;
+}
+
+int layout_document_put(const struct layout *l, const char *media_type, const char *text, struct oci_descriptor *ret,
+			struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	if (layout_blob_put(l, text, strlen(text), hex, err) < 0)
+		return -1;
+	*ret = (struct oci_descriptor){ .media_type = str_dup(media_type), .size = strlen(text) };
+	memcpy(ret->digest, hex, sizeof(hex));
 	return 0;
 }
 
@@ -249,40 +234,23 @@ int layout_publish(const struct layout *l, const struct oci_descriptor *d, const
 	return layout_index_write(l, &x, err);
 }
 
-void layout_layer_done(struct layout_layer *l)
-{
-	oci_descriptor_done(&l->blob);
-	*l = (struct layout_layer){ 0 };
-}
-
-struct layer_content {
-	int (*fill)(void *ctx, struct pack *p, struct err *err);
-	void *ctx;
-};
-
-static int write_layer(int fd, const char *name, const struct layer_content *f, struct layout_layer *ret,
-		       struct err *err)
-{
-	auto_pack struct pack *pack = NULL;
-	if (pack_new(fd, name, true, &pack, err) < 0 || f->fill(f->ctx, pack, err) < 0 ||
-	    pack_close(pack, ret->blob.digest, ret->diff_id, &ret->blob.size, err) < 0)
-		return -1;
-	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
-}
-
 // The digest is only known at the end: until then the blob has a name that readers ignore.
 int layout_layer_put(const struct layout *into, const char *title,
-		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct layout_layer *ret,
-		     struct err *err)
+		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct oci_descriptor *ret,
+		     char ret_diff_id[DIGEST_HEX + 1], struct err *err)
 {
-	struct layout_layer l = { .blob = { .size = 0 } };
-	const struct layer_content f = { .fill = fill, .ctx = ctx };
+	struct oci_descriptor d = { .size = 0 };
+	auto_pack struct pack *pack = NULL;
 	auto_str char *temporary = str_fmt("blobs/sha256/.new.%d.part", (int)getpid());
 	auto_fd int fd = root_create(&into->root, temporary, err);
 	if (fd < 0)
 		return -1;
-	int r = write_layer(fd, temporary, &f, &l, err);
-	auto_str char *final = layout_blob_path(l.blob.digest);
+	int r = pack_new(fd, temporary, true, &pack, err) < 0 || fill(ctx, pack, err) < 0 ?
+			-1 :
+			pack_close(pack, d.digest, ret_diff_id, &d.size, err);
+	if (r == 0 && fsync(fd) < 0)
+		r = file_fail("write", temporary, err);
+	auto_str char *final = layout_blob_path(d.digest);
 	if (r == 0)
 		r = root_rename(&into->root, temporary, final, err);
 	struct err ignored;
@@ -290,8 +258,8 @@ int layout_layer_put(const struct layout *into, const char *title,
 		root_unlink(&into->root, temporary, &ignored);
 		return -1;
 	}
-	l.blob.media_type = str_dup(OCI_LAYER);
-	l.blob.annotations = json_pack("{s:s}", OCI_TITLE, title);
-	*ret = l;
+	d.media_type = str_dup(OCI_LAYER);
+	d.annotations = json_pack("{s:s}", OCI_TITLE, title);
+	*ret = d;
 	return 0;
 }

@@ -33,17 +33,17 @@ int layout_blob_read(const struct layout *l, const struct oci_descriptor *d, cha
 		     struct err *err);
 int layout_blob_put(const struct layout *l, const void *data, size_t len, char ret[DIGEST_HEX + 1], struct err *err);
 
-// The single layer of everything we publish: a tar+zstd whose bytes depend on its content alone.
-struct layout_layer {
-	struct oci_descriptor blob;
-	char diff_id[DIGEST_HEX + 1]; // digest of the tar inside
-};
-void layout_layer_done(struct layout_layer *l);
-#define auto_layout_layer __attribute__((cleanup(layout_layer_done)))
-// Adds a blob with what fill writes. title: a file name for clients that write layers to disk.
+// Reads a manifest. name: for messages.
+int layout_manifest(const struct layout *l, const struct oci_descriptor *d, const char *name, struct oci_manifest *ret,
+		    struct err *err);
+// Writes a text as a blob of that type; ret describes it.
+int layout_document_put(const struct layout *l, const char *media_type, const char *text, struct oci_descriptor *ret,
+			struct err *err);
+// Adds a blob with what fill writes: the single layer of everything we publish, a tar+zstd whose bytes depend on its
+// content alone. title: a file name for clients that write layers to disk. ret_diff_id: digest of the tar inside.
 int layout_layer_put(const struct layout *into, const char *title,
-		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct layout_layer *ret,
-		     struct err *err);
+		     int (*fill)(void *ctx, struct pack *p, struct err *err), void *ctx, struct oci_descriptor *ret,
+		     char ret_diff_id[DIGEST_HEX + 1], struct err *err);
 
 int layout_index(const struct layout *l, struct oci_index *ret, struct err *err);
 // Replaces the index; the caller has held the exclusive lock since reading it.

@@ -276,26 +276,18 @@ char *oci_index_text(const struct oci_index *x)
 	return sorted_json_text(json);
 }
 
-static void set_ref_name(struct oci_descriptor *d, const char *tag)
-{
-	if (!d->annotations)
-		d->annotations = json_object();
-	json_object_set_new(d->annotations, OCI_REF_NAME, json_text(tag));
-}
-
 void oci_index_put(struct oci_index *x, const struct oci_descriptor *d, const char *tag)
 {
 	struct oci_descriptor copy;
 	oci_descriptor_copy(d, &copy);
 	auto_str char *ref = oci_digest_text(d->digest);
 	int at = oci_index_find(x, ref);
+	if (!tag && at >= 0 && !oci_descriptor_annotation(d, OCI_REF_NAME))
+		tag = oci_descriptor_annotation(&x->items[at], OCI_REF_NAME); // an entry added again keeps its tag
+	if (tag && !copy.annotations)
+		copy.annotations = json_object();
 	if (tag)
-		set_ref_name(&copy, tag);
-	else if (at >= 0 && !oci_descriptor_annotation(d, OCI_REF_NAME) &&
-		 oci_descriptor_annotation(&x->items[at], OCI_REF_NAME))
-		set_ref_name(&copy,
-			     oci_descriptor_annotation(&x->items[at],
-						       OCI_REF_NAME)); // an entry keeps its tag when it is added again
+		json_object_set_new(copy.annotations, OCI_REF_NAME, json_text(tag));
 	if (at < 0) {
 		x->items = mem_grow(x->items, x->count + 1, sizeof(*x->items));
 		at = (int)x->count++;
@@ -326,6 +318,22 @@ void oci_index_remove(struct oci_index *x, size_t i)
 	memmove(x->items + i, x->items + i + 1, (--x->count - i) * sizeof(*x->items));
 }
 
+void oci_index_drop(struct oci_index *x, const char *ref)
+{
+	int i = oci_index_find(x, ref);
+	if (i >= 0)
+		oci_index_remove(x, (size_t)i);
+}
+
+void oci_index_tags(const struct oci_index *x, struct strv *ret)
+{
+	for (size_t i = 0; i < x->count; i++) {
+		const char *tag = oci_descriptor_annotation(&x->items[i], OCI_REF_NAME);
+		if (tag)
+			strv_add(ret, str_dup(tag));
+	}
+}
+
 char *oci_created(void)
 {
 	uint64_t seconds = 0;
@@ -333,7 +341,12 @@ char *oci_created(void)
 	return date_text((time_t)seconds);
 }
 
-const char *oci_arch(const char *machine)
+char *oci_config_text(const char *machine, json_t *labels, const char *diff_id)
 {
-	return str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
+	const char *arch = str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
+	auto_str char *when = oci_created(), *diff = oci_digest_text(diff_id);
+	auto_json json_t *config =
+		json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture", arch, "os", "linux", "created",
+			  when, "config", "Labels", labels, "rootfs", "type", "layers", "diff_ids", diff);
+	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }

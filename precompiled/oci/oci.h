@@ -56,6 +56,8 @@ char *oci_index_text(const struct oci_index *x);
 void oci_index_put(struct oci_index *x, const struct oci_descriptor *d, const char *tag);
 int oci_index_find(const struct oci_index *x, const char *ref); // tag or "sha256:HEX"; position, -1 = absent
 void oci_index_remove(struct oci_index *x, size_t i);
+void oci_index_drop(struct oci_index *x, const char *ref); // tag or "sha256:HEX"; may be absent
+void oci_index_tags(const struct oci_index *x, struct strv *ret);
 
 // "sha256:HEX" -> HEX. False on anything else.
 bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1]);
@@ -67,6 +69,8 @@ char *oci_tag(const char *name);
 // The creation time for annotations: that of the inputs (SOURCE_DATE_EPOCH, else 1970) and not the clock, so that the
 // same content has the same digest wherever it is built.
 char *oci_created(void);
-const char *oci_arch(const char *machine); // as container images name it: "x86_64" -> "amd64"
+// The configuration of an image with one layer. machine: "x86_64", which images call "amd64". Takes labels. diff_id: the
+// digest of the layer's tar.
+char *oci_config_text(const char *machine, json_t *labels, const char *diff_id);
 // Parses a JSON document; duplicate keys and trailing bytes are errors. name: for messages (E_MANIFEST).
 int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err);

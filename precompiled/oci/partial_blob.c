@@ -40,34 +40,26 @@ static int open_complete_blob(struct partial_blob *p, struct err *err)
 	return 1;
 }
 
-// 1 = open and locked, 0 = it was renamed or removed between open and lock.
-static int lock_partial_blob(struct partial_blob *p, int dir, const char *name, struct err *err)
+// 1 = open and locked, or complete after all; 0 = it was renamed or removed between open and lock.
+static int begin_partial_blob(struct partial_blob *p, struct err *err)
 {
 	struct stat ours, named;
-	auto_fd int fd = lockfile_open(dir, name, O_RDWR);
-	if (fd < 0)
+	auto_str char *path = partial_blob_path(p->digest), *name = NULL;
+	auto_fd int dir = root_parent(&p->layout->root, path, &name, err);
+	if (dir < 0)
+		return -1;
+	auto_fd int part = lockfile_open(dir, name, O_RDWR);
+	if (part < 0)
 		return fail_partial_blob(p, "open", err);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+	if (flock(part, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
 		return err_set(err, E_LOCKED, "another process is writing sha256:%s to '%s'", p->digest,
 			       p->layout->root.name);
-	if (fstat(fd, &ours) < 0)
+	if (fstat(part, &ours) < 0)
 		return fail_partial_blob(p, "look at", err);
 	if (fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_ino != ours.st_ino)
 		return 0;
-	p->fd = TAKE_FD(fd);
-	return 1;
-}
-
-// The previous writer may have finished the blob between our check and our lock: then this is a new, empty file.
-static int begin_partial_blob(struct partial_blob *p, struct err *err)
-{
-	auto_str char *path = partial_blob_path(p->digest), *name = NULL;
-	auto_fd int dir = root_parent(&p->layout->root, path, &name, err);
-	int r = dir < 0 ? -1 : lock_partial_blob(p, dir, name, err);
-	if (r <= 0)
-		return r;
-	auto_fd int part = TAKE_FD(p->fd);
-	r = open_complete_blob(p, err);
+	// The previous writer may have finished the blob between our check and our lock: then this is a new, empty file.
+	int r = open_complete_blob(p, err);
 	if (r == 0)
 		p->fd = TAKE_FD(part);
 	if (r > 0)
@@ -118,29 +110,23 @@ int partial_blob_open(const struct layout *l, const struct oci_descriptor *d, st
 	return ret->is_committed;
 }
 
-static int write_at_end(const struct partial_blob *p, const char *data, size_t len, struct err *err)
-{
-	for (size_t done = 0; done < len;) {
-		ssize_t n = pwrite(p->fd, data + done, len - done, (off_t)(p->have + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return fail_partial_blob(p, "write", err);
-		done += (size_t)n;
-	}
-	return 0;
-}
-
 int partial_blob_append(struct partial_blob *p, const void *data, size_t len, struct err *err)
 {
 	if (len > p->size - p->have)
 		return err_set(err, E_TOO_LARGE, "sha256:%s should have %llu bytes, received more", p->digest,
 			       (unsigned long long)p->size);
-	if (write_at_end(p, data, len, err) < 0) {
-		// Keep the count and the file in step. If this fails too, the next open hashes the file.
-		if (ftruncate(p->fd, (off_t)p->have) < 0)
-			err_wrap(err, "truncate the part file");
-		return -1;
+	for (size_t done = 0; done < len;) {
+		ssize_t n = pwrite(p->fd, (const char *)data + done, len - done, (off_t)(p->have + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0) {
+			fail_partial_blob(p, "write", err);
+			// Keep the count and the file in step. If this fails too, the next open hashes the file.
+			if (ftruncate(p->fd, (off_t)p->have) < 0)
+				err_wrap(err, "truncate the part file");
+			return -1;
+		}
+		done += (size_t)n;
 	}
 	digest_add(p->sum, data, len);
 	p->have += len;
@@ -184,10 +170,14 @@ int partial_blob_check(struct partial_blob *p, struct err *err)
 		       (unsigned long long)p->have, p->found, (unsigned long long)p->size, p->digest);
 }
 
-static int rename_to_blob(struct partial_blob *p, struct err *err)
+int partial_blob_commit(struct partial_blob *p, struct err *err)
 {
 	auto_str char *from = partial_blob_path(p->digest), *to = layout_blob_path(p->digest);
-	if (root_rename(&p->layout->root, from, to, err) < 0)
+	if (p->is_committed)
+		return 0;
+	if (fchmod(p->fd, 0644) < 0 || fsync(p->fd) < 0) // it is no longer a lock file, and readable for all
+		return fail_partial_blob(p, "write", err);
+	if (partial_blob_check(p, err) < 0 || root_rename(&p->layout->root, from, to, err) < 0)
 		return -1;
 	auto_fd int dir = root_open(&p->layout->root, "blobs/sha256", O_RDONLY | O_DIRECTORY, err);
 	if (dir < 0)
@@ -196,15 +186,6 @@ static int rename_to_blob(struct partial_blob *p, struct err *err)
 		return fail_partial_blob(p, "make durable", err);
 	p->is_committed = true;
 	return lseek(p->fd, 0, SEEK_SET) < 0 ? fail_partial_blob(p, "rewind", err) : 0;
-}
-
-int partial_blob_commit(struct partial_blob *p, struct err *err)
-{
-	if (p->is_committed)
-		return 0;
-	if (fchmod(p->fd, 0644) < 0 || fsync(p->fd) < 0) // it is no longer a lock file, and readable for all
-		return fail_partial_blob(p, "write", err);
-	return partial_blob_check(p, err) < 0 ? -1 : rename_to_blob(p, err);
 }
 
 void partial_blob_done(struct partial_blob *p)

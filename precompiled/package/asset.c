@@ -6,7 +6,7 @@
 
 #include <errno.h>
 
-static const char FORMAT[] = "1";
+static const char FORMAT[] = "1", LABEL_FORMAT[] = "io.kmodsmith.format";
 
 const struct asset_kind ASSET_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
 const struct asset_kind ASSET_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
@@ -46,31 +46,6 @@ static json_t *asset_labels(const struct asset_key *key)
 	return ret;
 }
 
-static char *asset_config_text(const struct asset_key *key, const char *diff_id)
-{
-	auto_str char *when = oci_created(), *diff = oci_digest_text(diff_id);
-	json_t *all = asset_labels(key);
-	json_object_set_new(all, "io.kmodsmith.format", json_text(FORMAT));
-	json_object_set_new(all, "io.kmodsmith.files", json_text("[]"));
-	auto_json json_t *config = json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture",
-					     oci_arch(key->arch), "os", "linux", "created", when, "config", "Labels",
-					     all, "rootfs", "type", "layers", "diff_ids", diff);
-	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
-}
-
-static char *asset_manifest_text(const struct asset_key *key, const struct oci_descriptor *config,
-				 const struct oci_descriptor *layer)
-{
-	auto_str char *when = oci_created(), *type = str_dup(key->kind->type);
-	auto_json json_t *notes = asset_labels(key);
-	struct oci_descriptor layers = *layer;
-	struct oci_manifest m = {
-		.artifact_type = type, .config = *config, .layers = &layers, .count = 1, .annotations = notes
-	};
-	json_object_set_new(notes, OCI_CREATED, json_text(when));
-	return oci_manifest_text(&m);
-}
-
 static int pack_asset_tree(void *ctx, struct pack *p, struct err *err)
 {
 	return pack_tree(p, ctx, err);
@@ -79,32 +54,31 @@ static int pack_asset_tree(void *ctx, struct pack *p, struct err *err)
 int asset_create(const struct layout *into, const struct root *tree, const struct asset_key *key,
 		 struct oci_descriptor *ret, struct err *err)
 {
-	auto_layout_layer struct layout_layer layer = { 0 };
-	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
-							.artifact_type = str_dup(key->kind->type) };
+	auto_oci_descriptor struct oci_descriptor layer = { 0 };
 	auto_str char *tag = asset_tag(key), *title = str_fmt("%s.tar.zst", key->kind->name);
+	char diff_id[DIGEST_HEX + 1];
 	struct root from = *tree; // a callback's context cannot be const
-	if (layout_layer_put(into, title, pack_asset_tree, &from, &layer, err) < 0)
+	if (layout_layer_put(into, title, pack_asset_tree, &from, &layer, diff_id, err) < 0)
 		return err_wrap(err, "pack %s", tag);
-	auto_str char *config = asset_config_text(key, layer.diff_id);
-	auto_oci_descriptor struct oci_descriptor c = { .media_type = str_dup(OCI_CONFIG), .size = strlen(config) };
-	if (layout_blob_put(into, config, c.size, c.digest, err) < 0)
-		return -1;
-	auto_str char *manifest = asset_manifest_text(key, &c, &layer.blob);
-	d.size = strlen(manifest);
-	const struct provenance provenance = { .origin = PROVENANCE_BY_HAND };
-	if (layout_blob_put(into, manifest, d.size, d.digest, err) < 0 ||
-	    provenance_write(into, &d, &provenance, err) < 0 || layout_publish(into, &d, tag, err) < 0)
-		return -1;
-	*ret = d;
-	d = (struct oci_descriptor){ 0 };
-	return 0;
+	const struct package_image image = {
+		.type = key->kind->type,
+		.arch = key->arch,
+		.tag = tag,
+		.layer = &layer,
+		.diff_id = diff_id,
+		.labels = asset_labels(key),
+		.manifest_notes = asset_labels(key),
+		.origin = PROVENANCE_BY_HAND,
+	};
+	json_object_set_new(image.labels, LABEL_FORMAT, json_text(FORMAT));
+	json_object_set_new(image.labels, "io.kmodsmith.files", json_text("[]"));
+	return package_publish(into, &image, ret, err);
 }
 
 // A build id unknown to one side fits; the compile checks the tree against the kernel.
 static int compare_labels(const struct asset_key *want, const json_t *has, char **ret_why)
 {
-	if (!str_eq(json_string_value(json_object_get(has, "io.kmodsmith.format")), FORMAT)) {
+	if (!str_eq(json_string_value(json_object_get(has, LABEL_FORMAT)), FORMAT)) {
 		*ret_why = str_fmt("its configuration does not have format %s", FORMAT);
 		return 0;
 	}
@@ -125,10 +99,10 @@ static bool has_one_layer(const struct oci_manifest *m)
 	return m->count == 1 && str_eq(m->layers[0].media_type, OCI_LAYER);
 }
 
-static int find_asset(struct repository *r, const char *tag, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1],
-		      char **ret_why, struct err *err)
+static int find_asset(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err)
 {
-	auto_str char *text = NULL, *config = NULL, *name = str_fmt("%s in %s", tag, repository_name(r));
+	const struct asset_key *want = ctx;
+	auto_str char *text = NULL, *config = NULL, *tag = asset_tag(want), *name = str_fmt("%s in %s", tag, r->name);
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_json json_t *json = NULL;
 	size_t len = 0, config_len = 0;
@@ -149,19 +123,12 @@ static int find_asset(struct repository *r, const char *tag, const struct asset_
 	return compare_labels(want, json_object_get(json_object_get(json, "config"), "Labels"), ret_why);
 }
 
-static int fits_wanted_asset(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why,
-			     struct err *err)
-{
-	auto_str char *tag = asset_tag(ctx);
-	return find_asset(r, tag, ctx, ret_hex, ret_why, err);
-}
-
 int asset_find(const struct layout *l, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1], char **ret_why,
 	       struct err *err)
 {
 	auto_repository struct repository *r = NULL;
-	auto_str char *tag = asset_tag(want);
-	return repository_open_layout(l->root.name, &r, err) < 0 ? -1 : find_asset(r, tag, want, ret_hex, ret_why, err);
+	struct asset_key key = *want;
+	return repository_open_layout(l->root.name, &r, err) < 0 ? -1 : find_asset(&key, r, ret_hex, ret_why, err);
 }
 
 int asset_fetch(const struct fetch *f, const struct asset_key *want, const struct layout *into,
@@ -169,22 +136,21 @@ int asset_fetch(const struct fetch *f, const struct asset_key *want, const struc
 {
 	auto_str char *tag = asset_tag(want);
 	struct asset_key key = *want;
-	struct fetch_item item = { .tag = tag, .fits = fits_wanted_asset, .ctx = &key };
+	struct fetch_item item = { .tag = tag, .fits = find_asset, .ctx = &key };
 	return fetch_item(f, &item, into, ret_hex, err);
 }
 
 static int find_asset_layer(const struct layout *l, const char *hex, struct oci_descriptor *ret, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
-	auto_str char *ref = oci_digest_text(hex), *text = NULL;
+	auto_str char *ref = oci_digest_text(hex);
 	auto_oci_manifest struct oci_manifest m = { 0 };
-	size_t len = 0;
 	if (layout_index(l, &x, err) < 0)
 		return -1;
 	int at = oci_index_find(&x, ref);
 	if (at < 0)
 		return err_set(err, E_NOT_FOUND, "'%s' has no %s", l->root.name, ref);
-	if (layout_blob_read(l, &x.items[at], &text, &len, err) < 0 || oci_manifest_parse(text, len, ref, &m, err) < 0)
+	if (layout_manifest(l, &x.items[at], ref, &m, err) < 0)
 		return -1;
 	if (!has_one_layer(&m))
 		return err_set(err, E_MANIFEST, "'%s' does not have exactly one layer of type %s", ref, OCI_LAYER);
@@ -201,20 +167,6 @@ int asset_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1
 	return 0;
 }
 
-// The stored layer is hashed again before use: disks lose data.
-static int unpack_asset_layer(const struct layout *from, const struct oci_descriptor *layer, const struct root *into,
-			      struct err *err)
-{
-	auto_str char *name = str_fmt("layer sha256:%s", layer->digest);
-	char found[DIGEST_HEX + 1];
-	auto_fd int fd = layout_blob_open(from, layer->digest, err);
-	if (fd < 0 || digest_file(fd, name, found, err) < 0)
-		return -1;
-	if (!str_eq(found, layer->digest))
-		return err_set(err, E_STORE_CORRUPT, "%s has SHA-256 %s in '%s'", name, found, from->root.name);
-	return archive_unpack(fd, name, 0, into, NULL, err);
-}
-
 // If two processes do this at once, one rename wins and the other copy is dropped.
 int asset_unpack(const struct layout *from, const char *hex, const struct root *store, struct err *err)
 {
@@ -222,8 +174,17 @@ int asset_unpack(const struct layout *from, const char *hex, const struct root *
 	auto_scratch struct scratch into = SCRATCH_NONE;
 	if (root_exists(store, hex))
 		return 0;
-	if (find_asset_layer(from, hex, &layer, err) < 0 || scratch_make(store, "import", &into, err) < 0 ||
-	    unpack_asset_layer(from, &layer, &into.root, err) < 0)
+	if (find_asset_layer(from, hex, &layer, err) < 0 || scratch_make(store, "import", &into, err) < 0)
+		return -1;
+	// The stored layer is hashed again before use: disks lose data.
+	auto_str char *name = str_fmt("layer sha256:%s", layer.digest);
+	char found[DIGEST_HEX + 1];
+	auto_fd int fd = layout_blob_open(from, layer.digest, err);
+	if (fd < 0 || digest_file(fd, name, found, err) < 0)
+		return -1;
+	if (!str_eq(found, layer.digest))
+		return err_set(err, E_STORE_CORRUPT, "%s has SHA-256 %s in '%s'", name, found, from->root.name);
+	if (archive_unpack(fd, name, 0, &into.root, NULL, err) < 0)
 		return -1;
 	return scratch_keep(&into, hex, err);
 }

@@ -27,25 +27,6 @@ static int begin_blob_copy(struct repository *from, const struct oci_descriptor 
 	return 0;
 }
 
-static bool is_any_copy_running(const struct blob_copy *b, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (b[i].is_begun && !b[i].transfer.is_done)
-			return true;
-	return false;
-}
-
-static int finish_blob_copy(struct blob_copy *b, struct err *err)
-{
-	if (!b->is_begun)
-		return 0;
-	if (b->transfer.err.code) {
-		*err = b->transfer.err;
-		return -1;
-	}
-	return partial_blob_commit(&b->part, err);
-}
-
 static int copy_blobs(struct repository *from, const struct oci_descriptor *const *blobs, size_t count,
 		      const struct layout *to, struct err *err)
 {
@@ -54,14 +35,24 @@ static int copy_blobs(struct repository *from, const struct oci_descriptor *cons
 	int r = 0;
 	for (; begun < count && r == 0; begun++)
 		r = begin_blob_copy(from, blobs[begun], to, &list[begun], err);
-	while (r == 0 && is_any_copy_running(list, begun))
-		r = repository_step(from, err);
+	for (bool is_running = true; r == 0 && is_running;) {
+		is_running = false;
+		for (size_t i = 0; i < begun; i++)
+			is_running |= list[i].is_begun && !list[i].transfer.is_done;
+		if (is_running)
+			r = repository_step(from, err);
+	}
 	for (size_t i = 0; i < begun; i++) {
-		if (r == 0)
-			r = finish_blob_copy(&list[i], err);
-		if (list[i].is_begun)
-			repository_end(from, &list[i].transfer);
-		partial_blob_done(&list[i].part);
+		struct blob_copy *b = &list[i];
+		if (b->is_begun && r == 0 && b->transfer.err.code) {
+			*err = b->transfer.err;
+			r = -1;
+		} else if (b->is_begun && r == 0) {
+			r = partial_blob_commit(&b->part, err);
+		}
+		if (b->is_begun)
+			repository_end(from, &b->transfer);
+		partial_blob_done(&b->part);
 	}
 	return r;
 }

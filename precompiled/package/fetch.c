@@ -9,9 +9,131 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+void package_candidate_done(struct package_candidate *o)
+{
+	package_done(&o->package);
+	free(o->manifest);
+	free(o->config);
+	*o = CANDIDATE_NONE;
+}
+
+static void move_candidate(struct package_candidate *from, struct package_candidate *to)
+{
+	package_candidate_done(to);
+	*to = *from;
+	*from = CANDIDATE_NONE;
+}
+
+int package_candidate_read(struct repository *r, const char *ref, struct package_candidate *ret, struct err *err)
+{
+	auto_candidate struct package_candidate o = CANDIDATE_NONE;
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
+							.artifact_type = str_dup(PACKAGE_TYPE) };
+	auto_str char *name = str_fmt("%s in %s", ref, r->name);
+	int done = repository_manifest(r, ref, &o.manifest, &o.manifest_len, d.digest, err);
+	if (done <= 0)
+		return done;
+	if (oci_manifest_parse(o.manifest, o.manifest_len, name, &m, err) < 0)
+		return -1;
+	if (!str_eq(m.artifact_type, PACKAGE_TYPE))
+		return 0;
+	d.size = o.manifest_len;
+	done = repository_document(r, &m.config, &o.config, &o.config_len, err);
+	if (done <= 0)
+		return done < 0 ? -1 :
+				  err_set(err, E_MANIFEST, "%s: configuration sha256:%s is missing", name,
+					  m.config.digest);
+	if (package_parse(&m, &d, o.config, o.config_len, &o.package, err) <= 0)
+		return -1;
+	o.package.place = str_dup(r->name);
+	move_candidate(&o, ret);
+	return 1;
+}
+
+// 1 = it fits and was moved to ret; 0 = it does not, with the reason.
+static int take_if_fits(struct package_candidate *o, const char *tag, const struct package_want *want,
+			struct package_candidate *ret, char **ret_why)
+{
+	auto_str char *why = NULL;
+	if (package_fits(&o->package, want, &why) == 0) {
+		*ret_why = str_fmt("its %s does not fit: %s", tag, why);
+		return 0;
+	}
+	move_candidate(o, ret);
+	return 1;
+}
+
+// Tags end with release and architecture as oci_tag writes them, unless the tag was shortened.
+static bool is_candidate_tag(const char *tag, const struct package_want *want)
+{
+	auto_str char *tail = str_fmt("%s%s%s", want->release ? want->release : "", want->arch ? "-" : "",
+				      want->arch ? want->arch : ""),
+		      *spelled = oci_tag(tail);
+	return !want->release || str_ends(tag, spelled) || strlen(tag) == 128;
+}
+
+static int find_among_tags(struct repository *r, const struct package_want *want, struct package_candidate *ret,
+			   char **ret_why, struct err *err)
+{
+	auto_strv struct strv tags = { 0 };
+	auto_candidate struct package_candidate best = CANDIDATE_NONE;
+	auto_str char *why = NULL;
+	struct err damage = { 0 };
+	if (repository_tags(r, &tags, err) < 0)
+		return -1;
+	for (size_t i = 0; i < tags.count; i++) {
+		auto_candidate struct package_candidate o = CANDIDATE_NONE, fitting = CANDIDATE_NONE;
+		auto_str char *reason = NULL;
+		// Local repositories are searched completely, so that the answer can say what does not fit.
+		if (str_starts(tags.items[i], "sha256-") || // signatures
+		    (repository_is_remote(r->name) && !is_candidate_tag(tags.items[i], want)))
+			continue;
+		int done = package_candidate_read(r, tags.items[i], &o, err);
+		// One damaged entry must not hide the good ones.
+		if (done < 0 && err->code != E_MANIFEST && err->code != E_DIGEST && err->code != E_TOO_LARGE)
+			return -1;
+		if (done < 0)
+			damage = *err;
+		if (done <= 0)
+			continue;
+		if (take_if_fits(&o, tags.items[i], want, &fitting, &reason) == 0) {
+			free(why);
+			why = TAKE(reason);
+		} else if (!best.package.count ||
+			   str_version_cmp(fitting.package.key.driver, best.package.key.driver) > 0) {
+			move_candidate(&fitting, &best);
+		}
+	}
+	if (best.package.count) {
+		move_candidate(&best, ret);
+		return 1;
+	}
+	if (damage.code) {
+		*err = damage;
+		return -1;
+	}
+	*ret_why = why ? TAKE(why) : str_fmt("it has no package for kernel %s", want->release ? want->release : "any");
+	return 0;
+}
+
+static int find_candidate(struct repository *r, const struct package_want *want, struct package_candidate *ret,
+			  char **ret_why, struct err *err)
+{
+	auto_candidate struct package_candidate o = CANDIDATE_NONE;
+	if (!want->driver || !want->flavour || !want->release || !want->arch)
+		return find_among_tags(r, want, ret, ret_why, err);
+	auto_str char *name = str_fmt("%s-%s-%s-%s", want->driver, want->flavour, want->release, want->arch),
+		      *tag = oci_tag(name);
+	int done = package_candidate_read(r, tag, &o, err);
+	if (done == 0)
+		*ret_why = str_fmt("it has no %s", tag);
+	return done > 0 ? take_if_fits(&o, tag, want, ret, ret_why) : done;
+}
+
 void fetch_result_done(struct fetch_result *f)
 {
-	candidate_done(&f->candidate);
+	package_candidate_done(&f->candidate);
 	repository_free(f->repository);
 	free(f->signers);
 	provenance_done(&f->provenance);
@@ -46,25 +168,6 @@ static void add_source_failure(const struct fetch *f, struct source_failures *m,
 	note_event(f, "%s: %s", name, why);
 }
 
-// Checks the tag against the source's catalogue: a mirror must not substitute another package, even a signed one.
-static int check_listed(const struct fetch *f, const struct trust_rule *rule, struct repository *r, const char *tag,
-			const char *has, uint64_t *ret_number, struct err *err)
-{
-	auto_catalog struct catalog catalog = { 0 };
-	int found = catalog_check(r, rule, f->state, f->now, &catalog, err);
-	if (found <= 0)
-		return found;
-	*ret_number = catalog.number;
-	const char *listed = catalog_digest(&catalog, tag);
-	if (!listed)
-		return err_set(err, E_UNTRUSTED, "%s is not listed in catalogue %llu", tag,
-			       (unsigned long long)catalog.number);
-	if (!str_eq(listed, has))
-		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, but sha256:%s in catalogue %llu", tag, has,
-			       listed, (unsigned long long)catalog.number);
-	return 0;
-}
-
 // The origin of packages that are not verified: the caller knows why.
 static void set_unverified_origin(const struct fetch *f, struct provenance *p)
 {
@@ -81,45 +184,32 @@ static int check_trust(const struct fetch *f, struct repository *r, const char *
 		       struct provenance *ret, struct err *err)
 {
 	auto_trust_rule struct trust_rule rule = { 0 };
+	auto_catalog struct catalog catalog = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
 	if (!f->trust)
 		return 0;
 	ret->taken = f->now;
-	trust_rule(f->trust, repository_name(r), f->now, &rule);
-	if (check_listed(f, &rule, r, tag, hex, &ret->catalog, err) < 0 ||
-	    signature_check(r, hex, &rule, &verdict, err) < 0)
+	trust_rule(f->trust, r->name, f->now, &rule);
+	int has_catalog = catalog_check(r, &rule, f->state, f->now, &catalog, err);
+	if (has_catalog < 0)
+		return -1;
+	// A mirror must not substitute another package, even a signed one.
+	const char *listed = has_catalog ? catalog_digest(&catalog, tag) : hex;
+	if (!listed)
+		return err_set(err, E_UNTRUSTED, "%s is not listed in catalogue %llu", tag,
+			       (unsigned long long)catalog.number);
+	if (!str_eq(listed, hex))
+		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, but sha256:%s in catalogue %llu", tag, hex,
+			       listed, (unsigned long long)catalog.number);
+	ret->catalog = catalog.number;
+	if (signature_check(r, hex, &rule, &verdict, err) < 0)
 		return -1;
 	ret->origin = PROVENANCE_FETCHED;
-	ret->source = str_dup(repository_name(r));
+	ret->source = str_dup(r->name);
 	ret->names = verdict.names;
 	ret->ids = verdict.ids;
 	verdict.names = verdict.ids = (struct strv){ 0 };
 	return 0;
-}
-
-struct source_query {
-	// 1 = this source has it and it is trusted, 0 = this source does not have it.
-	int (*ask)(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err);
-	void *ctx;
-};
-
-static bool is_unreachable(int code)
-{
-	return code == E_NETWORK || code == E_TIMEOUT || code == E_TLS;
-}
-
-// Why the source was unreachable earlier; .code 0 = it was not.
-static struct err error_of_last_try(const struct fetch *f, size_t source)
-{
-	return f->down ? f->down[source] : (struct err){ 0 };
-}
-
-static bool is_any_down(const struct fetch *f)
-{
-	for (size_t i = 0; i < f->from->count; i++)
-		if (error_of_last_try(f, i).code)
-			return true;
-	return false;
 }
 
 void fetch_probe(const struct strv *names, size_t first, const struct repository_options *options, struct err *ret)
@@ -146,20 +236,25 @@ void fetch_probe(const struct strv *names, size_t first, const struct repository
 	free(probes);
 }
 
-static int query_sources(const struct fetch *f, size_t first, const struct source_query *q, struct err *err)
+// 1 = this source has it and it is trusted, 0 = this source does not have it.
+typedef int query_fn(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err);
+
+static int query_sources(const struct fetch *f, size_t first, query_fn *query, void *ctx, struct err *err)
 {
 	struct source_failures m = { 0 };
 	struct err *unreached = mem_alloc((f->from->count + 1) * sizeof(*unreached));
+	bool is_any_down = false;
 	int r = 0;
-	if (!is_any_down(f))
+	for (size_t i = 0; f->down && i < f->from->count; i++)
+		is_any_down |= f->down[i].code != 0;
+	if (!is_any_down)
 		fetch_probe(f->from, first, f->options, unreached);
 	for (size_t i = first; i < f->from->count && r == 0; i++) {
 		auto_str char *why = NULL;
-		struct err reason = error_of_last_try(f, i);
-		if (!reason.code)
-			reason = unreached[i - first];
-		r = reason.code ? -1 : q->ask(f, i, q->ctx, &why, &reason);
-		if (r < 0 && f->down && is_unreachable(reason.code))
+		struct err reason = f->down && f->down[i].code ? f->down[i] : unreached[i - first];
+		r = reason.code ? -1 : query(f, i, ctx, &why, &reason);
+		bool is_unreachable = reason.code == E_NETWORK || reason.code == E_TIMEOUT || reason.code == E_TLS;
+		if (r < 0 && f->down && is_unreachable)
 			f->down[i] = reason;
 		if (r < 0) {
 			add_source_failure(f, &m, i, reason.code, reason.text);
@@ -186,7 +281,7 @@ static int query_package(const struct fetch *f, size_t source, void *ctx, char *
 	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
 	if (repository_open(f->from->items[source], f->options, &found.repository, err) < 0)
 		return -1;
-	int r = candidate_find(found.repository, s->want, &found.candidate, ret_why, err);
+	int r = find_candidate(found.repository, s->want, &found.candidate, ret_why, err);
 	if (r <= 0)
 		return r;
 	auto_str char *tag = package_tag(&found.candidate.package.key);
@@ -200,16 +295,10 @@ static int query_package(const struct fetch *f, size_t source, void *ctx, char *
 	return 1;
 }
 
-static int find_package_from(const struct fetch *f, size_t first, const struct package_want *want,
-			     struct fetch_result *ret, struct err *err)
-{
-	struct package_search s = { .want = want, .ret = ret };
-	return query_sources(f, first, &(struct source_query){ query_package, &s }, err);
-}
-
 int fetch_find(const struct fetch *f, const struct package_want *want, struct fetch_result *ret, struct err *err)
 {
-	return find_package_from(f, 0, want, ret, err);
+	struct package_search s = { .want = want, .ret = ret };
+	return query_sources(f, 0, query_package, &s, err);
 }
 
 struct layer_download {
@@ -235,35 +324,30 @@ static int read_more_of_layer(void *ctx, struct err *err)
 	return !b->transfer->is_done;
 }
 
-static int download_layer(const struct fetch *f, struct fetch_result *found, struct partial_blob *part, struct err *err)
+static int download_layer(const struct fetch *f, struct fetch_result *found, const struct layout *into, struct err *err)
 {
-	struct blob_transfer t = { .part = part };
-	struct layer_download b = { .f = f, .repository = found->repository, .transfer = &t };
-	struct unpack_stream feed = { .part = part, .more = read_more_of_layer, .ctx = &b };
-	if (repository_begin(found->repository, &t, err) < 0)
-		return -1;
-	int r = unpack_stream(&feed, f->state, &found->candidate.package, err);
-	repository_end(found->repository, &t);
-	if (r < 0 && (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // these errors do not name the sender yet
-		err_wrap(err, "%s", repository_name(found->repository));
-	return r;
-}
-
-// The part of an earlier run may be the damaged one: try once more from the start.
-static int download_layer_with_retry(const struct fetch *f, struct fetch_result *found, const struct layout *into,
-				     struct err *err)
-{
+	struct package *p = &found->candidate.package;
 	for (int tries = 0;; tries++) {
 		auto_partial_blob struct partial_blob part = PARTIAL_BLOB_NONE;
-		int r = partial_blob_open(into, &found->candidate.package.layer, &part, err);
+		struct blob_transfer t = { .part = &part };
+		struct layer_download b = { .f = f, .repository = found->repository, .transfer = &t };
+		const struct unpack_stream feed = { .part = &part, .more = read_more_of_layer, .ctx = &b };
+		int r = partial_blob_open(into, &p->layer, &part, err);
 		if (r < 0)
 			return -1;
 		if (r > 0)
-			return unpack_package(into, f->state, &found->candidate.package, err);
+			return unpack_package(into, f->state, p, err);
 		bool is_resumed = part.have > 0;
-		r = download_layer(f, found, &part, err);
-		bool is_again = err->code == EAGAIN || (err->code == E_DIGEST && is_resumed);
-		if (r == 0 || tries > 1 || !is_again)
+		r = repository_begin(found->repository, &t, err);
+		if (r == 0) {
+			r = unpack_stream(&feed, f->state, p, err);
+			repository_end(found->repository, &t);
+			if (r < 0 &&
+			    (err->code == E_DIGEST || err->code == E_TOO_LARGE)) // these do not name the sender
+				err_wrap(err, "%s", found->repository->name);
+		}
+		// The part of an earlier run may be the damaged one: try again from the start.
+		if (r == 0 || tries > 1 || !(err->code == EAGAIN || (err->code == E_DIGEST && is_resumed)))
 			return r;
 		note_event(f, "%s; restarting the download", err->text);
 	}
@@ -276,8 +360,7 @@ static int take_package(const struct fetch *f, struct fetch_result *found, const
 	auto_str char *tag = package_tag(&o->package.key);
 	char hex[DIGEST_HEX + 1];
 	set_unverified_origin(f, &found->provenance);
-	if (download_layer_with_retry(f, found, into, err) < 0 ||
-	    layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
+	if (download_layer(f, found, into, err) < 0 || layout_blob_put(into, o->config, o->config_len, hex, err) < 0 ||
 	    layout_blob_put(into, o->manifest, o->manifest_len, hex, err) < 0 ||
 	    signature_copy(found->repository, hex, into, err) < 0 ||
 	    provenance_write(into, &o->package.manifest, &found->provenance, err) < 0 ||
@@ -289,6 +372,7 @@ static int take_package(const struct fetch *f, struct fetch_result *found, const
 int fetch_take(const struct fetch *f, const struct package_want *want, struct fetch_result *found,
 	       const struct layout *into, struct err *err)
 {
+	struct package_search s = { .want = want, .ret = found };
 	for (;;) {
 		int r = take_package(f, found, into, err);
 		size_t next = found->source + 1;
@@ -298,7 +382,7 @@ int fetch_take(const struct fetch *f, const struct package_want *want, struct fe
 		auto_str char *name = http_url_shown(f->from->items[found->source]);
 		note_event(f, "%s: %s", name, err->text);
 		fetch_result_done(found);
-		if (find_package_from(f, next, want, found, err) < 0) {
+		if (query_sources(f, next, query_package, &s, err) < 0) {
 			*err = first;
 			return -1;
 		}
@@ -311,27 +395,14 @@ struct item_search {
 	char *ret_hex;
 };
 
-// By digest, so that exactly the checked content is copied.
-static int take_item(struct repository *r, const char *tag, const char *hex, const struct provenance *provenance,
-		     const struct layout *into, struct err *err)
-{
-	auto_str char *ref = oci_digest_text(hex);
-	auto_oci_index struct oci_index x = { 0 };
-	auto_oci_descriptor struct oci_descriptor d = { 0 };
-	int found = copy_to_layout(r, ref, into, err);
-	if (found == 0)
-		return err_set(err, E_NOT_FOUND, "%s no longer has %s", repository_name(r), ref);
-	if (found < 0 || layout_index(into, &x, err) < 0)
-		return -1;
-	oci_descriptor_copy(&x.items[oci_index_find(&x, ref)], &d);
-	return provenance_write(into, &d, provenance, err) < 0 ? -1 : layout_publish(into, &d, tag, err);
-}
-
 static int query_item(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
 {
 	const struct item_search *e = ctx;
+	const char *tag = e->item->tag;
 	auto_repository struct repository *r = NULL;
 	auto_provenance struct provenance provenance = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	char hex[DIGEST_HEX + 1];
 	if (repository_open(f->from->items[source], f->options, &r, err) < 0)
 		return -1;
@@ -339,11 +410,21 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 	if (fits <= 0)
 		return fits;
 	set_unverified_origin(f, &provenance);
-	if (check_trust(f, r, e->item->tag, hex, &provenance, err) < 0 ||
-	    (e->into && take_item(r, e->item->tag, hex, &provenance, e->into, err) < 0) ||
-	    (e->into && f->is_unverified && provenance_count_unverified(f->state, e->item->tag, err) < 0))
+	if (check_trust(f, r, tag, hex, &provenance, err) < 0)
 		return -1;
 	memcpy(e->ret_hex, hex, sizeof(hex));
+	if (!e->into)
+		return 1;
+	auto_str char *ref = oci_digest_text(hex); // by digest, so that exactly the checked content is copied
+	int found = copy_to_layout(r, ref, e->into, err);
+	if (found == 0)
+		return err_set(err, E_NOT_FOUND, "%s no longer has %s", r->name, ref);
+	if (found < 0 || layout_index(e->into, &x, err) < 0)
+		return -1;
+	oci_descriptor_copy(&x.items[oci_index_find(&x, ref)], &d);
+	if (provenance_write(e->into, &d, &provenance, err) < 0 || layout_publish(e->into, &d, tag, err) < 0 ||
+	    (f->is_unverified && provenance_count_unverified(f->state, tag, err) < 0))
+		return -1;
 	return 1;
 }
 
@@ -351,5 +432,5 @@ int fetch_item(const struct fetch *f, const struct fetch_item *item, const struc
 	       char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
 	struct item_search e = { .item = item, .into = into, .ret_hex = ret_hex };
-	return query_sources(f, 0, &(struct source_query){ query_item, &e }, err);
+	return query_sources(f, 0, query_item, &e, err);
 }

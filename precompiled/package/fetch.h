@@ -5,8 +5,20 @@
 // and unpacks it while it arrives. A failing source is noted and the next one is tried (R-I1); because blobs are named
 // by digest, an interrupted transfer resumes from the next mirror.
 #pragma once
-#include "precompiled/package/candidate.h"
-#include "precompiled/trust/provenance.h"
+#include "precompiled/package/package.h"
+#include "precompiled/repository/repository.h"
+
+// A package in a repository: its documents, read and compared with the request; the layer is not read.
+struct package_candidate {
+	struct package package; // not unpacked
+	char *manifest, *config;
+	size_t manifest_len, config_len;
+};
+void package_candidate_done(struct package_candidate *o);
+#define auto_candidate __attribute__((cleanup(package_candidate_done)))
+#define CANDIDATE_NONE ((struct package_candidate){ .package = PACKAGE_NONE })
+// By tag or "sha256:HEX". 0 = absent, or not a package.
+int package_candidate_read(struct repository *r, const char *ref, struct package_candidate *ret, struct err *err);
 
 struct fetch {
 	const struct strv *from; // names of repositories, in order
@@ -34,6 +46,8 @@ void fetch_result_done(struct fetch_result *f);
 #define auto_fetch_result __attribute__((cleanup(fetch_result_done)))
 #define FETCH_RESULT_NONE ((struct fetch_result){ .candidate = CANDIDATE_NONE })
 
+// Finds the best matching package of a source: if driver, flavour, release and architecture are all given, by its tag; a
+// tag of a package that does not match counts as absent. Otherwise among all tags (newest driver first).
 // 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The
 // message has one clause per source.
 int fetch_find(const struct fetch *f, const struct package_want *want, struct fetch_result *ret, struct err *err);

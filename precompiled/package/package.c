@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/package/package.h"
 
+#include "base/archive/pack.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
 enum { FORMAT = 1, FILES_MAX = 1000 };
 static const char LABEL_FORMAT[] = "io.kmodsmith.format", LABEL_FILES[] = "io.kmodsmith.files";
 
@@ -106,43 +111,6 @@ bool package_key_is_same(const struct package_key *a, const struct package_key *
 	return json_equal(one, other) == 1;
 }
 
-static char *files_text(const struct package_file *files, size_t count)
-{
-	auto_json json_t *list = json_array();
-	for (size_t i = 0; i < count; i++)
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", files[i].name, "module",
-						      files[i].module, "srcversion", json_text(files[i].srcversion),
-						      "sha256", files[i].sha256, "size", (json_int_t)files[i].size));
-	return json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS);
-}
-
-char *package_config(const struct package_key *key, const struct package_file *files, size_t count, const char *diff_id)
-{
-	auto_str char *list = files_text(files, count), *when = oci_created(), *diff = oci_digest_text(diff_id),
-		      *format = str_fmt("%d", FORMAT);
-	json_t *all = package_labels(key, false);
-	json_object_set_new(all, LABEL_FORMAT, json_text(format));
-	json_object_set_new(all, LABEL_FILES, json_text(list));
-	auto_json json_t *config = json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture",
-					     oci_arch(key->arch), "os", "linux", "created", when, "config", "Labels",
-					     all, "rootfs", "type", "layers", "diff_ids", diff);
-	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
-}
-
-char *package_manifest(const struct package_key *key, const struct oci_descriptor *config,
-		       const struct oci_descriptor *layer)
-{
-	auto_str char *when = oci_created(), *type = str_dup(PACKAGE_TYPE);
-	auto_json json_t *notes = package_labels(key, true);
-	struct oci_descriptor layers = *layer;
-	struct oci_manifest m = {
-		.artifact_type = type, .config = *config, .layers = &layers, .count = 1, .annotations = notes
-	};
-	json_object_set_new(notes, OCI_CREATED, json_text(when));
-	json_object_set_new(notes, OCI_VERSION, json_text(key->driver));
-	return oci_manifest_text(&m);
-}
-
 static bool read_package_key(const json_t *labels, struct package_key *key)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
@@ -235,14 +203,6 @@ int package_parse(const struct oci_manifest *manifest, const struct oci_descript
 	return 1;
 }
 
-static bool has_srcversion(const struct package *p, const char *srcversion)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (str_eq(p->files[i].srcversion, srcversion))
-			return true;
-	return false;
-}
-
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why)
 {
 	const struct {
@@ -267,7 +227,10 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 		*ret_why = str_fmt("sha256:%s is excluded", p->manifest.digest);
 		return 0;
 	}
-	if (want->srcversion && !has_srcversion(p, want->srcversion)) {
+	bool has_srcversion = false;
+	for (size_t i = 0; want->srcversion && i < p->count; i++)
+		has_srcversion |= str_eq(p->files[i].srcversion, want->srcversion);
+	if (want->srcversion && !has_srcversion) {
 		*ret_why = str_fmt("none of its modules has srcversion %s", want->srcversion);
 		return 0;
 	}
@@ -278,4 +241,165 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 		}
 	}
 	return 1;
+}
+
+int package_read(const struct layout *l, const struct oci_descriptor *manifest, struct package *ret, struct err *err)
+{
+	auto_str char *config = NULL;
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	size_t config_len = 0;
+	if (str_eq(manifest->media_type, OCI_INDEX)) // signatures under their fallback tag
+		return 0;
+	if (layout_manifest(l, manifest, manifest->digest, &m, err) < 0)
+		return -1;
+	if (!str_eq(m.artifact_type, PACKAGE_TYPE))
+		return 0;
+	if (layout_blob_read(l, &m.config, &config, &config_len, err) < 0 ||
+	    package_parse(&m, manifest, config, config_len, ret, err) < 0)
+		return -1;
+	ret->place = str_fmt("oci:%s", l->root.name);
+	return 1;
+}
+
+// An annotation with another release saves reading the blobs; a missing one proves nothing.
+static bool is_excluded(const struct oci_descriptor *d, const struct package_want *want)
+{
+	const char *release = oci_descriptor_annotation(d, PACKAGE_RELEASE);
+	return (d->media_type && !str_eq(d->media_type, OCI_MANIFEST)) ||
+	       (release && want->release && !str_eq(release, want->release));
+}
+
+int package_find(const struct layout *l, const struct package_want *want, struct package *ret, char **ret_why,
+		 struct err *err)
+{
+	auto_oci_index struct oci_index index = { 0 };
+	auto_package struct package best = PACKAGE_NONE;
+	auto_str char *why = NULL;
+	if (layout_index(l, &index, err) < 0)
+		return -1;
+	for (size_t i = 0; i < index.count; i++) {
+		auto_package struct package p = PACKAGE_NONE;
+		auto_str char *reason = NULL;
+		struct err ignored;
+		if (is_excluded(&index.items[i], want) || package_read(l, &index.items[i], &p, &ignored) <= 0)
+			continue;
+		if (package_fits(&p, want, &reason) == 0) {
+			free(why);
+			why = TAKE(reason);
+		} else if (!best.count || str_version_cmp(p.key.driver, best.key.driver) >= 0) {
+			package_move(&p, &best);
+		}
+	}
+	if (best.count) {
+		package_move(&best, ret);
+		return 1;
+	}
+	if (ret_why)
+		*ret_why = TAKE(why);
+	return 0;
+}
+
+int package_publish(const struct layout *into, const struct package_image *image, struct oci_descriptor *ret,
+		    struct err *err)
+{
+	auto_oci_descriptor struct oci_descriptor config = { 0 }, d = { 0 };
+	auto_json json_t *manifest_notes = image->manifest_notes, *notes = image->notes;
+	auto_str char *text = oci_config_text(image->arch, image->labels, image->diff_id), *when = oci_created();
+	if (layout_document_put(into, OCI_CONFIG, text, &config, err) < 0)
+		return -1;
+	struct oci_descriptor layer = *image->layer;
+	const struct oci_manifest m = { .artifact_type = (char *)(uintptr_t)image->type,
+					.config = config,
+					.layers = &layer,
+					.count = 1,
+					.annotations = manifest_notes };
+	json_object_set_new(manifest_notes, OCI_CREATED, json_text(when));
+	auto_str char *manifest = oci_manifest_text(&m);
+	if (layout_document_put(into, OCI_MANIFEST, manifest, &d, err) < 0)
+		return -1;
+	d.artifact_type = str_dup(image->type);
+	d.annotations = TAKE(notes);
+	const struct provenance provenance = { .origin = image->origin };
+	if (provenance_write(into, &d, &provenance, err) < 0 || layout_publish(into, &d, image->tag, err) < 0)
+		return -1;
+	*ret = d;
+	d = (struct oci_descriptor){ 0 };
+	return 0;
+}
+
+static int measure_package_file(const struct root *dir, struct package_file *f, struct err *err)
+{
+	auto_fd int fd = root_open(dir, f->name, O_RDONLY | O_NOFOLLOW, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(err, errno, "'%s/%s' is not a regular file", dir->name, f->name);
+	f->size = (uint64_t)st.st_size;
+	return digest_file(fd, f->name, f->sha256, err);
+}
+
+struct package_content {
+	const struct root *dir;
+	const struct package_key *key;
+	const struct package_file *files;
+	size_t count;
+};
+
+static int pack_package(void *ctx, struct pack *pack, struct err *err)
+{
+	const struct package_content *c = ctx;
+	auto_str char *dir = package_dir(c->key);
+	for (const char *slash = strchr(dir, '/'); slash; slash = strchr(slash + 1, '/')) {
+		auto_str char *parent = str_ndup(dir, (size_t)(slash - dir));
+		if (pack_dir(pack, parent, err) < 0)
+			return -1;
+	}
+	if (pack_dir(pack, dir, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c->count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, c->files[i].name);
+		auto_fd int fd = root_open(c->dir, c->files[i].name, O_RDONLY | O_NOFOLLOW, err);
+		if (fd < 0 || pack_file(pack, path, fd, c->files[i].size, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int package_create(const struct layout *into, const struct root *dir, const struct package_key *key,
+		   struct package_file *files, size_t count, struct package *ret, struct err *err)
+{
+	auto_oci_descriptor struct oci_descriptor layer = { 0 }, manifest = { 0 };
+	struct package_content content = { .dir = dir, .key = key, .files = files, .count = count };
+	char diff_id[DIGEST_HEX + 1];
+	auto_json json_t *list = json_array();
+	for (size_t i = 0; i < count; i++) {
+		struct package_file *f = &files[i];
+		if (measure_package_file(dir, f, err) < 0)
+			return err_wrap(err, "write the package");
+		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", f->name, "module", f->module,
+						      "srcversion", json_text(f->srcversion), "sha256", f->sha256,
+						      "size", (json_int_t)f->size));
+	}
+	if (layout_layer_put(into, "modules.tar.zst", pack_package, &content, &layer, diff_id, err) < 0)
+		return err_wrap(err, "write the package");
+	auto_str char *text = json_dumps(list, JSON_COMPACT | JSON_SORT_KEYS), *format = str_fmt("%d", FORMAT),
+		      *tag = package_tag(key);
+	const struct package_image image = {
+		.type = PACKAGE_TYPE,
+		.arch = key->arch,
+		.tag = tag,
+		.layer = &layer,
+		.diff_id = diff_id,
+		.labels = package_labels(key, false),
+		.manifest_notes = package_labels(key, true),
+		.notes = json_pack("{s:s}", PACKAGE_RELEASE, key->release),
+		.origin = PROVENANCE_COMPILED,
+	};
+	json_object_set_new(image.labels, LABEL_FORMAT, json_text(format));
+	json_object_set_new(image.labels, LABEL_FILES, json_text(text));
+	json_object_set_new(image.manifest_notes, OCI_VERSION, json_text(key->driver));
+	if (package_publish(into, &image, &manifest, err) < 0)
+		return err_wrap(err, "write the package");
+	return package_read(into, &manifest, ret, err) < 0 ? -1 : 0;
 }

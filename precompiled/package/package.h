@@ -7,7 +7,8 @@
 // Nothing in a package is trusted until all digests down to the layer match.
 #pragma once
 #include "base/file/scratch.h"
-#include "precompiled/oci/oci.h"
+#include "precompiled/oci/layout.h"
+#include "precompiled/trust/provenance.h"
 
 #define PACKAGE_TYPE "application/vnd.kmodsmith.kmod.package.v1"
 #define PACKAGE_RELEASE "io.kmodsmith.kernel.release" // annotation of the manifest, label of the configuration
@@ -58,11 +59,6 @@ void package_move(struct package *from, struct package *to); // frees to first, 
 // E_MANIFEST: a package, but not a valid one.
 int package_parse(const struct oci_manifest *manifest, const struct oci_descriptor *descriptor, const char *config,
 		  size_t len, struct package *ret, struct err *err);
-// The configuration and the manifest of a package. diff_id: digest of the layer's tar.
-char *package_config(const struct package_key *key, const struct package_file *files, size_t count,
-		     const char *diff_id);
-char *package_manifest(const struct package_key *key, const struct oci_descriptor *config,
-		       const struct oci_descriptor *layer);
 char *package_dir(const struct package_key *key); // of the files in the layer: "opt/lib/modules/RELEASE"
 
 // A request for a package; a NULL member is not compared.
@@ -75,3 +71,29 @@ struct package_want {
 };
 // 1 = it matches; 0 = it does not, with *ret_why (caller frees) naming the first difference.
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why);
+
+// Creates a package from module files in a layout, with an entry in its index. The same files and key always give the
+// same bytes. dir holds the files; files has name, module and srcversion, sizes and digests are filled in here. ret is
+// not unpacked. On failure the index is unchanged.
+int package_create(const struct layout *into, const struct root *dir, const struct package_key *key,
+		   struct package_file *files, size_t count, struct package *ret, struct err *err);
+
+// What packages and assets (asset.h) have in common: an image with one layer.
+struct package_image {
+	const char *type, *arch, *tag;
+	const struct oci_descriptor *layer;
+	const char *diff_id;                     // digest of the layer's tar
+	json_t *labels, *manifest_notes, *notes; // of the configuration, the manifest, its index entry; NULL = none
+	enum provenance_origin origin;
+};
+// Writes configuration and manifest and lists the image. Takes the labels and annotations. ret: of the manifest.
+int package_publish(const struct layout *into, const struct package_image *image, struct oci_descriptor *ret,
+		    struct err *err);
+
+// The package with this manifest. 1 = found, 0 = the manifest is not a package.
+int package_read(const struct layout *l, const struct oci_descriptor *manifest, struct package *ret, struct err *err);
+// By key and not by tag. The best match: newest driver, then the latest entry. 1 = found, 0 = none. Damaged entries and
+// other content are skipped. ret_why (may be NULL): with 0, why the last one did not match; NULL = there are no
+// packages.
+int package_find(const struct layout *l, const struct package_want *want, struct package *ret, char **ret_why,
+		 struct err *err);

@@ -41,42 +41,25 @@ static int refuse_duplicate(const struct archive_repository *b, const char *name
 	return err_set(err, E_ARCHIVE_UNSAFE, "'%s' has '%s' twice", b->repository.name, name);
 }
 
-static int set_place(const struct archive_repository *b, struct blob_place *p, const struct archive_member *m,
-		     struct err *err)
-{
-	if (p->size)
-		return refuse_duplicate(b, m->name, err);
-	p->at = m->at;
-	p->size = m->size;
-	return 0;
-}
-
 static int index_member(void *ctx, const struct archive_member *m, struct err *err)
 {
 	struct archive_repository *b = ctx;
-	if (!m->is_file)
+	struct blob_place *p = str_eq(m->name, "oci-layout") ? &b->mark :
+			       str_eq(m->name, "index.json") ? &b->index_file :
+							       NULL;
+	bool is_blob = str_starts(m->name, BLOBS) && digest_is_hex(m->name + strlen(BLOBS));
+	if (!m->is_file || (!p && !is_blob))
 		return 0;
-	if (str_eq(m->name, "oci-layout"))
-		return set_place(b, &b->mark, m, err);
-	if (str_eq(m->name, "index.json"))
-		return set_place(b, &b->index_file, m, err);
-	if (!str_starts(m->name, BLOBS) || !digest_is_hex(m->name + strlen(BLOBS)))
-		return 0;
-	if (b->count == b->room)
-		b->blobs = mem_grow(b->blobs, b->room = b->room ? 2 * b->room : 64, sizeof(*b->blobs));
-	struct blob_place *p = &b->blobs[b->count++];
-	*p = (struct blob_place){ .at = m->at, .size = m->size };
-	memcpy(p->digest, m->name + strlen(BLOBS), sizeof(p->digest));
-	return 0;
-}
-
-static int sort_blobs(const struct archive_repository *b, struct err *err)
-{
-	if (b->count)
-		qsort(b->blobs, b->count, sizeof(*b->blobs), compare_places);
-	for (size_t i = 1; i < b->count; i++)
-		if (compare_places(&b->blobs[i - 1], &b->blobs[i]) == 0)
-			return refuse_duplicate(b, b->blobs[i].digest, err);
+	if (p && p->size)
+		return refuse_duplicate(b, m->name, err);
+	if (is_blob) {
+		if (b->count == b->room)
+			b->blobs = mem_grow(b->blobs, b->room = b->room ? 2 * b->room : 64, sizeof(*b->blobs));
+		p = &b->blobs[b->count++];
+		memcpy(p->digest, m->name + strlen(BLOBS), sizeof(p->digest));
+	}
+	p->at = m->at;
+	p->size = m->size;
 	return 0;
 }
 
@@ -100,19 +83,6 @@ static int read_place(const struct archive_repository *b, const struct blob_plac
 	*ret = TAKE(data);
 	*ret_len = (size_t)p->size;
 	return 0;
-}
-
-static int read_archive_index(struct archive_repository *b, struct err *err)
-{
-	auto_str char *text = NULL, *name = str_fmt("index.json in %s", b->repository.name);
-	size_t len;
-	if (!b->mark.size)
-		return err_set(err, E_NOT_FOUND, "'%s' is not a bundle: it has no oci-layout", b->repository.name);
-	if (!b->index_file.size)
-		return err_set(err, E_INCOMPLETE, "'%s' has no index.json", b->repository.name);
-	if (read_place(b, &b->index_file, "index.json", &text, &len, err) < 0)
-		return -1;
-	return oci_index_parse(text, len, name, &b->index, err);
 }
 
 static const struct blob_place *find_blob(const struct archive_repository *b, const char *hex)
@@ -161,11 +131,7 @@ static int archive_tags(struct repository *r, struct strv *ret, struct err *err)
 {
 	const struct archive_repository *b = (struct archive_repository *)r;
 	(void)err;
-	for (size_t i = 0; i < b->index.count; i++) {
-		const char *tag = oci_descriptor_annotation(&b->index.items[i], OCI_REF_NAME);
-		if (tag)
-			strv_add(ret, str_dup(tag));
-	}
+	oci_index_tags(&b->index, ret);
 	strv_sort(ret);
 	return 0;
 }
@@ -181,17 +147,6 @@ static int archive_document(struct repository *r, const struct oci_descriptor *d
 	return archive_read_blob(b, d->digest, ret, ret_len, err);
 }
 
-static bool archive_blob_is_about(const struct archive_repository *b, const struct oci_descriptor *d, const char *hex)
-{
-	auto_str char *text = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	size_t len;
-	struct err ignored;
-	return str_eq(d->media_type, OCI_MANIFEST) && archive_read_blob(b, d->digest, &text, &len, &ignored) > 0 &&
-	       oci_manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type &&
-	       str_eq(m.subject.digest, hex);
-}
-
 static int archive_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
 	const struct archive_repository *b = (struct archive_repository *)r;
@@ -204,9 +159,15 @@ static int archive_referrers(struct repository *r, const char *hex, struct oci_i
 		oci_index_parse(text, len, tag, &listed, &ignored);
 	for (size_t i = 0; i < listed.count; i++)
 		oci_index_put(ret, &listed.items[i], NULL);
-	for (size_t i = 0; i < b->index.count; i++)
-		if (archive_blob_is_about(b, &b->index.items[i], hex))
-			oci_index_put(ret, &b->index.items[i], NULL);
+	for (size_t i = 0; i < b->index.count; i++) {
+		const struct oci_descriptor *d = &b->index.items[i];
+		auto_str char *data = NULL;
+		auto_oci_manifest struct oci_manifest m = { 0 };
+		if (str_eq(d->media_type, OCI_MANIFEST) && archive_read_blob(b, d->digest, &data, &len, &ignored) > 0 &&
+		    oci_manifest_parse(data, len, d->digest, &m, &ignored) == 0 && m.subject.media_type &&
+		    str_eq(m.subject.digest, hex))
+			oci_index_put(ret, d, NULL);
+	}
 	return 0;
 }
 
@@ -233,18 +194,6 @@ static int archive_begin(struct repository *r, struct blob_transfer *t, struct e
 	return 0;
 }
 
-// The part was restarted during the transfer.
-static int rewind_stream(const struct repository *r, struct blob_stream *s, struct err *err)
-{
-	struct archive_member_reader *again = NULL;
-	if (archive_member_open(((const struct archive_repository *)r)->fd, r->name, s->from, &again, err) < 0)
-		return -1;
-	archive_member_free(s->reader);
-	s->reader = again;
-	s->at = 0;
-	return 0;
-}
-
 // One chunk. Bytes that the part already has are skipped.
 static int archive_copy_chunk(const struct repository *r, const struct blob_transfer *t, char *buf, struct err *err)
 {
@@ -252,8 +201,14 @@ static int archive_copy_chunk(const struct repository *r, const struct blob_tran
 	struct blob_stream *s = t->own;
 	if (p->have == p->size)
 		return 1;
-	if (s->at > p->have && rewind_stream(r, s, err) < 0)
-		return -1;
+	if (s->at > p->have) { // the part was restarted during the transfer
+		struct archive_member_reader *again = NULL;
+		if (archive_member_open(((const struct archive_repository *)r)->fd, r->name, s->from, &again, err) < 0)
+			return -1;
+		archive_member_free(s->reader);
+		s->reader = again;
+		s->at = 0;
+	}
 	ssize_t n = archive_member_read(s->reader, buf, CHUNK, err);
 	if (n < 0)
 		return -1;
@@ -352,40 +307,32 @@ static int open_archive_file(const char *file, struct err *err)
 	return TAKE_FD(fd);
 }
 
-static int open_bundle(struct archive_repository *b, const char *file, struct err *err)
-{
-	b->fd = open_archive_file(file, err);
-	if (b->fd < 0)
-		return -1;
-	if (archive_walk(b->fd, b->repository.name, ENTRIES_MAX, index_member, b, err) < 0)
-		return err->code == E_ARCHIVE ? err_wrap(err, "read it as a plain tar") : -1;
-	return sort_blobs(b, err) < 0 ? -1 : read_archive_index(b, err);
-}
-
 int repository_open_bundle(const char *file, struct repository **ret, struct err *err)
 {
 	struct archive_repository *b = mem_alloc(sizeof(*b));
-	b->repository = (struct repository){ .ops = &ops, .name = str_fmt("oci-archive:%s", file) };
-	if (open_bundle(b, file, err) < 0) {
-		archive_free(&b->repository);
+	auto_repository struct repository *r = &b->repository;
+	auto_str char *text = NULL, *index = str_fmt("index.json in oci-archive:%s", file);
+	size_t len;
+	*r = (struct repository){ .ops = &ops, .name = str_fmt("oci-archive:%s", file) };
+	b->fd = open_archive_file(file, err);
+	if (b->fd < 0)
 		return -1;
-	}
-	*ret = &b->repository;
+	if (archive_walk(b->fd, r->name, ENTRIES_MAX, index_member, b, err) < 0)
+		return err->code == E_ARCHIVE ? err_wrap(err, "read it as a plain tar") : -1;
+	if (b->count)
+		qsort(b->blobs, b->count, sizeof(*b->blobs), compare_places);
+	for (size_t i = 1; i < b->count; i++)
+		if (compare_places(&b->blobs[i - 1], &b->blobs[i]) == 0)
+			return refuse_duplicate(b, b->blobs[i].digest, err);
+	if (!b->mark.size)
+		return err_set(err, E_NOT_FOUND, "'%s' is not a bundle: it has no oci-layout", r->name);
+	if (!b->index_file.size)
+		return err_set(err, E_INCOMPLETE, "'%s' has no index.json", r->name);
+	if (read_place(b, &b->index_file, "index.json", &text, &len, err) < 0 ||
+	    oci_index_parse(text, len, index, &b->index, err) < 0)
+		return -1;
+	*ret = TAKE(r);
 	return 0;
-}
-
-static int digest_blob(const struct archive_repository *b, const struct blob_place *p, char *buf,
-		       char ret[DIGEST_HEX + 1], struct err *err)
-{
-	auto_archive_member struct archive_member_reader *r = NULL;
-	ssize_t n;
-	if (archive_member_open(b->fd, b->repository.name, p->at, &r, err) < 0)
-		return -1;
-	struct digest *sum = digest_new();
-	while ((n = archive_member_read(r, buf, CHUNK, err)) > 0)
-		digest_add(sum, buf, (size_t)n);
-	digest_hex(sum, ret);
-	return n < 0 ? -1 : 0;
 }
 
 int repository_bundle_blobs(struct repository *r,
@@ -397,9 +344,17 @@ int repository_bundle_blobs(struct repository *r,
 	if (r->ops != &ops)
 		return err_set(err, E_USAGE, "'%s' is not a bundle", r->name);
 	for (size_t i = 0; i < b->count; i++) {
+		const struct blob_place *p = &b->blobs[i];
+		auto_archive_member struct archive_member_reader *reader = NULL;
 		char found[DIGEST_HEX + 1];
-		if (digest_blob(b, &b->blobs[i], buf, found, err) < 0 ||
-		    each(ctx, b->blobs[i].digest, b->blobs[i].size, found, err) < 0)
+		ssize_t n;
+		if (archive_member_open(b->fd, r->name, p->at, &reader, err) < 0)
+			return -1;
+		struct digest *sum = digest_new();
+		while ((n = archive_member_read(reader, buf, CHUNK, err)) > 0)
+			digest_add(sum, buf, (size_t)n);
+		digest_hex(sum, found);
+		if (n < 0 || each(ctx, p->digest, p->size, found, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -1,40 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/repository/artifact.h"
 
-static const char EMPTY[] = "{}", SIGNATURES[] = "sha256-";
-
 int artifact_put(const struct layout *l, const char *type, const struct oci_descriptor *subject, const json_t *json,
 		 struct oci_descriptor *ret, struct err *err)
 {
 	auto_str char *data = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
 	auto_oci_manifest struct oci_manifest m = { .artifact_type = str_dup(type), .count = 1 };
-	m.config = (struct oci_descriptor){ .media_type = str_dup(OCI_EMPTY), .size = strlen(EMPTY) };
 	m.layers = mem_alloc(sizeof(*m.layers));
-	m.layers[0] = (struct oci_descriptor){ .media_type = str_dup(type), .size = strlen(data) };
 	if (subject)
 		oci_descriptor_copy(subject, &m.subject);
-	if (m.layers[0].size > OCI_DOCUMENT_MAX)
+	if (strlen(data) > OCI_DOCUMENT_MAX)
 		return err_set(err, E_TOO_LARGE, "document of type %s has %zu bytes, more than the limit of %d", type,
 			       strlen(data), OCI_DOCUMENT_MAX);
-	if (layout_blob_put(l, EMPTY, strlen(EMPTY), m.config.digest, err) < 0 ||
-	    layout_blob_put(l, data, strlen(data), m.layers[0].digest, err) < 0)
+	if (layout_document_put(l, OCI_EMPTY, "{}", &m.config, err) < 0 ||
+	    layout_document_put(l, type, data, &m.layers[0], err) < 0)
 		return -1;
-	struct oci_descriptor d = { .size = 0 };
 	auto_str char *text = oci_manifest_text(&m);
-	if (layout_blob_put(l, text, strlen(text), d.digest, err) < 0)
+	if (layout_document_put(l, OCI_MANIFEST, text, ret, err) < 0)
 		return -1;
-	d.media_type = str_dup(OCI_MANIFEST);
-	d.artifact_type = str_dup(type);
-	d.size = strlen(text);
-	*ret = d;
+	ret->artifact_type = str_dup(type);
 	return 0;
-}
-
-static void drop_tag(struct oci_index *x, const char *ref)
-{
-	int at = oci_index_find(x, ref);
-	if (at >= 0)
-		oci_index_remove(x, (size_t)at);
 }
 
 int artifact_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err)
@@ -45,11 +30,11 @@ int artifact_publish(const struct layout *l, const struct oci_descriptor *d, con
 		return -1;
 	int at = oci_index_find(&x, tag);
 	if (at >= 0 && !str_eq(x.items[at].digest, d->digest)) {
-		auto_str char *referrers = str_fmt("%s%s", SIGNATURES, x.items[at].digest),
+		auto_str char *referrers = str_fmt("sha256-%s", x.items[at].digest),
 			      *legacy = str_fmt("%s.sig", referrers);
-		drop_tag(&x, tag);
-		drop_tag(&x, referrers);
-		drop_tag(&x, legacy);
+		oci_index_drop(&x, tag);
+		oci_index_drop(&x, referrers);
+		oci_index_drop(&x, legacy);
 	}
 	oci_index_put(&x, d, tag);
 	return layout_index_write(l, &x, err);
@@ -58,7 +43,7 @@ int artifact_publish(const struct layout *l, const struct oci_descriptor *d, con
 int artifact_read(struct repository *r, const char *tag, const char *type, const char *manifest, size_t len, char **ret,
 		  size_t *ret_len, struct err *err)
 {
-	auto_str char *name = str_fmt("%s:%s", repository_name(r), tag);
+	auto_str char *name = str_fmt("%s:%s", r->name, tag);
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	if (oci_manifest_parse(manifest, len, name, &m, err) < 0)
 		return -1;

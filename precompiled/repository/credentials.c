@@ -102,23 +102,6 @@ static bool is_key_of(const char *key, const char *want)
 	return false;
 }
 
-static int find_account(const json_t *auths, const char *path, const char *want, struct credentials *ret,
-			struct err *err)
-{
-	const char *key;
-	json_t *entry;
-	json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
-	{
-		if (!is_key_of(key, want))
-			continue;
-		auto_str char *origin = str_fmt("'%s', entry '%s'", path, key);
-		int r = read_auth_entry(entry, origin, ret, err);
-		if (r != 0)
-			return r;
-	}
-	return 0;
-}
-
 int credentials_find(const char *file, const char *host, const char *name, struct credentials *ret, struct err *err)
 {
 	auto_str char *path = credentials_file(file), *want = str_fmt("%s/%s", host, name);
@@ -130,10 +113,18 @@ int credentials_find(const char *file, const char *host, const char *name, struc
 		return file ? err_set(err, E_NOT_FOUND, "credentials: '%s' does not exist", file) : 0;
 	const json_t *auths = json_object_get(json, "auths");
 	for (;;) {
-		r = find_account(auths, path, want, ret, err);
+		const char *key;
+		json_t *entry;
+		json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
+		{
+			auto_str char *origin = str_fmt("'%s', entry '%s'", path, key);
+			r = is_key_of(key, want) ? read_auth_entry(entry, origin, ret, err) : 0;
+			if (r != 0)
+				return r;
+		}
 		char *slash = strrchr(want, '/');
-		if (r != 0 || !slash)
-			return r;
+		if (!slash)
+			return 0;
 		*slash = '\0';
 	}
 }

@@ -77,21 +77,6 @@ static void start_download(struct download *p)
 		finish_download(p, &err);
 }
 
-static void restart_download(struct download *p, unsigned ms)
-{
-	struct err err;
-	http_end(&p->call);
-	if (retry_wait(p->remote, ms, &err) < 0)
-		finish_download(p, &err);
-	else
-		start_download(p);
-}
-
-static bool is_cut(const struct http_call *call)
-{
-	return call->err.code == E_NETWORK || call->err.code == E_TIMEOUT;
-}
-
 // A reply that ended without error before the last byte is interrupted as well.
 static bool is_short(const struct download *p)
 {
@@ -105,7 +90,8 @@ static void handle_reply(struct download *p)
 	struct err err = c->err;
 	unsigned ms = 0;
 	uint64_t gain = part->have - p->from;
-	if ((is_cut(c) || is_short(p)) && gain && (gain >= MUCH || p->cuts++ < CUTS)) {
+	bool is_cut = c->err.code == E_NETWORK || c->err.code == E_TIMEOUT;
+	if ((is_cut || is_short(p)) && gain && (gain >= MUCH || p->cuts++ < CUTS)) {
 		start_download(p);
 		return;
 	}
@@ -122,7 +108,11 @@ static void handle_reply(struct download *p)
 	}
 	int r = c->err.code ? 0 : retry_is_due(p->remote, c, &p->attempt, &ms, &err);
 	if (r > 0) {
-		restart_download(p, ms);
+		http_end(c);
+		if (retry_wait(p->remote, ms, &err) < 0)
+			finish_download(p, &err);
+		else
+			start_download(p);
 		return;
 	}
 	if (r == 0 && is_short(p))

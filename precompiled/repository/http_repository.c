@@ -9,11 +9,6 @@ struct http_repository {
 	bool has_index;
 };
 
-static struct http_repository *site_of(struct repository *r)
-{
-	return (struct http_repository *)r;
-}
-
 // 1 = found, 0 = absent.
 static int site_get(struct http_repository *s, const char *path, const struct strv *headers, size_t max, char **ret,
 		    size_t *ret_len, struct err *err)
@@ -35,8 +30,7 @@ static int site_load_index(struct http_repository *s, struct err *err)
 	size_t len = 0;
 	if (s->has_index)
 		return 0;
-	strv_add(&headers,
-		 str_dup("Cache-Control: no-cache")); // for proxies: unlike blobs, the index changes
+	strv_add(&headers, str_dup("Cache-Control: no-cache")); // for proxies: unlike blobs, the index changes
 	int r = site_get(s, "index.json", &headers, OCI_DOCUMENT_MAX, &data, &len, err);
 	if (r == 0)
 		return err_set(err, E_NOT_FOUND, "%s does not exist: no repository at this address", name);
@@ -53,22 +47,10 @@ static int site_get_blob(struct http_repository *s, const char *hex, size_t max,
 	return site_get(s, path, NULL, max, ret, ret_len, err);
 }
 
-// The content must match the digest, also when it was requested by tag.
-static int site_check_blob(const struct http_repository *s, const char *hex, const char *data, size_t len,
-			   struct err *err)
-{
-	char found[DIGEST_HEX + 1];
-	digest_data(data, len, found);
-	if (str_eq(found, hex))
-		return 1;
-	return err_set(err, E_DIGEST, "%s/blobs/sha256/%s: the content has sha256:%s", s->remote.repository.name, hex,
-		       found);
-}
-
 static int site_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
-	struct http_repository *s = site_of(r);
-	char hex[DIGEST_HEX + 1];
+	struct http_repository *s = (struct http_repository *)r;
+	char hex[DIGEST_HEX + 1], content[DIGEST_HEX + 1];
 	if (!oci_digest_parse(ref, hex)) {
 		if (site_load_index(s, err) < 0)
 			return -1;
@@ -80,8 +62,11 @@ static int site_manifest(struct repository *r, const char *ref, char **ret, size
 	auto_str char *data = NULL;
 	size_t len = 0;
 	int found = site_get_blob(s, hex, OCI_DOCUMENT_MAX, &data, &len, err);
-	if (found <= 0 || site_check_blob(s, hex, data, len, err) < 0)
-		return found <= 0 ? found : -1;
+	if (found <= 0)
+		return found;
+	digest_data(data, len, content);
+	if (!str_eq(content, hex)) // also when it was requested by tag
+		return err_set(err, E_DIGEST, "%s/blobs/sha256/%s: the content has sha256:%s", r->name, hex, content);
 	*ret = TAKE(data);
 	*ret_len = len;
 	return 1;
@@ -89,33 +74,29 @@ static int site_manifest(struct repository *r, const char *ref, char **ret, size
 
 static int site_tags(struct repository *r, struct strv *ret, struct err *err)
 {
-	struct http_repository *s = site_of(r);
+	struct http_repository *s = (struct http_repository *)r;
 	if (site_load_index(s, err) < 0)
 		return -1;
-	for (size_t i = 0; i < s->index.count; i++) {
-		const char *tag = oci_descriptor_annotation(&s->index.items[i], OCI_REF_NAME);
-		if (tag)
-			strv_add(ret, str_dup(tag));
-	}
+	oci_index_tags(&s->index, ret);
 	return 0;
 }
 
 static int site_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			 struct err *err)
 {
-	return site_get_blob(site_of(r), d->digest, (size_t)d->size, ret, ret_len, err);
+	return site_get_blob((struct http_repository *)r, d->digest, (size_t)d->size, ret, ret_len, err);
 }
 
 static int site_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
-	struct http_repository *s = site_of(r);
+	struct http_repository *s = (struct http_repository *)r;
 	auto_str char *path = layout_blob_path(t->part->digest), *url = str_fmt("%s/%s", s->base, path);
 	return download_begin(&s->remote, t, url, err);
 }
 
 static void site_free(struct repository *r)
 {
-	struct http_repository *s = site_of(r);
+	struct http_repository *s = (struct http_repository *)r;
 	oci_index_done(&s->index);
 	free(s->base);
 	free(r->name);

@@ -40,60 +40,47 @@ static int open_dir_layout_to_write(struct repository *r, struct err *err)
 	return root_make(d->dir, &root, err) < 0 ? -1 : layout_make(&root, &d->layout, err);
 }
 
-static const struct layout *layout_of(const struct repository *r)
-{
-	return &((const struct layout_repository *)r)->layout;
-}
-
-// Takes the size from the file when only the digest is known.
-static int measure_blob(const struct layout *l, struct oci_descriptor *d, struct err *err)
-{
-	struct stat st;
-	auto_fd int fd = layout_blob_open(l, d->digest, err);
-	if (fd < 0)
-		return err->code == E_NOT_FOUND ? 0 : -1;
-	if (fstat(fd, &st) < 0)
-		return file_fail("look at", d->digest, err);
-	d->size = (uint64_t)st.st_size;
-	return 1;
-}
-
+// Only the digest is known, so the size comes from the file. 1 = read, 0 = absent.
 static int dir_read_blob(const struct layout *l, const char *hex, char **ret, size_t *ret_len, struct err *err)
 {
 	struct oci_descriptor d = { 0 };
+	struct stat st;
 	memcpy(d.digest, hex, sizeof(d.digest));
-	int r = measure_blob(l, &d, err);
-	return r <= 0 ? r : layout_blob_read(l, &d, ret, ret_len, err) < 0 ? -1 : 1;
+	auto_fd int fd = layout_blob_open(l, hex, err);
+	if (fd < 0)
+		return err->code == E_NOT_FOUND ? 0 : -1;
+	if (fstat(fd, &st) < 0)
+		return file_fail("look at", hex, err);
+	d.size = (uint64_t)st.st_size;
+	return layout_blob_read(l, &d, ret, ret_len, err) < 0 ? -1 : 1;
 }
 
 static int dir_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
+	const struct layout *l = &((struct layout_repository *)r)->layout;
 	char hex[DIGEST_HEX + 1];
 	auto_oci_index struct oci_index x = { 0 };
 	if (open_dir_layout(r, err) < 0)
 		return -1;
 	if (oci_digest_parse(ref, hex))
-		return dir_read_blob(layout_of(r), hex, ret, ret_len, err);
-	if (layout_index(layout_of(r), &x, err) < 0)
+		return dir_read_blob(l, hex, ret, ret_len, err);
+	if (layout_index(l, &x, err) < 0)
 		return -1;
 	int i = oci_index_find(&x, ref);
 	if (i < 0)
 		return 0;
-	if (layout_blob_read(layout_of(r), &x.items[i], ret, ret_len, err) == 0)
+	if (layout_blob_read(l, &x.items[i], ret, ret_len, err) == 0)
 		return 1;
 	return err->code == E_NOT_FOUND ? err_code(err, E_INCOMPLETE) : -1;
 }
 
 static int dir_tags(struct repository *r, struct strv *ret, struct err *err)
 {
+	const struct layout *l = &((struct layout_repository *)r)->layout;
 	auto_oci_index struct oci_index x = { 0 };
-	if (open_dir_layout(r, err) < 0 || layout_index(layout_of(r), &x, err) < 0)
+	if (open_dir_layout(r, err) < 0 || layout_index(l, &x, err) < 0)
 		return -1;
-	for (size_t i = 0; i < x.count; i++) {
-		const char *tag = oci_descriptor_annotation(&x.items[i], OCI_REF_NAME);
-		if (tag)
-			strv_add(ret, str_dup(tag));
-	}
+	oci_index_tags(&x, ret);
 	strv_sort(ret);
 	return 0;
 }
@@ -101,22 +88,12 @@ static int dir_tags(struct repository *r, struct strv *ret, struct err *err)
 static int dir_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			struct err *err)
 {
+	const struct layout *l = &((struct layout_repository *)r)->layout;
 	if (open_dir_layout(r, err) < 0)
 		return -1;
-	if (layout_blob_read(layout_of(r), d, ret, ret_len, err) == 0)
+	if (layout_blob_read(l, d, ret, ret_len, err) == 0)
 		return 1;
 	return err->code == E_NOT_FOUND ? 0 : -1;
-}
-
-static bool dir_blob_is_about(const struct layout *l, const struct oci_descriptor *d, const char *hex)
-{
-	auto_str char *text = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	size_t len;
-	struct err ignored;
-	return str_eq(d->media_type, OCI_MANIFEST) && layout_blob_read(l, d, &text, &len, &ignored) == 0 &&
-	       oci_manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type &&
-	       str_eq(m.subject.digest, hex);
 }
 
 // Adds the entries of the index under the fallback tag, if it exists and is valid.
@@ -136,13 +113,19 @@ static void add_fallback(const struct layout *l, const struct oci_index *all, co
 
 static int dir_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
+	const struct layout *l = &((struct layout_repository *)r)->layout;
 	auto_oci_index struct oci_index x = { 0 };
-	if (open_dir_layout(r, err) < 0 || layout_index(layout_of(r), &x, err) < 0)
+	if (open_dir_layout(r, err) < 0 || layout_index(l, &x, err) < 0)
 		return -1;
-	add_fallback(layout_of(r), &x, hex, ret);
-	for (size_t i = 0; i < x.count; i++)
-		if (dir_blob_is_about(layout_of(r), &x.items[i], hex))
-			oci_index_put(ret, &x.items[i], NULL);
+	add_fallback(l, &x, hex, ret);
+	for (size_t i = 0; i < x.count; i++) {
+		const struct oci_descriptor *d = &x.items[i];
+		auto_oci_manifest struct oci_manifest m = { 0 };
+		struct err ignored;
+		if (str_eq(d->media_type, OCI_MANIFEST) && layout_manifest(l, d, d->digest, &m, &ignored) == 0 &&
+		    m.subject.media_type && str_eq(m.subject.digest, hex))
+			oci_index_put(ret, d, NULL);
+	}
 	return 0;
 }
 
@@ -209,7 +192,7 @@ static int dir_has_blob(struct repository *r, const char *hex, struct err *err)
 {
 	if (open_dir_layout(r, err) < 0)
 		return err->code == E_NOT_FOUND ? 0 : -1; // it is created by the first write
-	return layout_has(layout_of(r), hex);
+	return layout_has(&((struct layout_repository *)r)->layout, hex);
 }
 
 static int dir_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
@@ -219,7 +202,7 @@ static int dir_put_blob(struct repository *r, const struct layout *from, const s
 	if (open_dir_layout_to_write(r, err) < 0)
 		return -1;
 	auto_fd int fd = layout_blob_open(from, d->digest, err);
-	int done = fd < 0 ? -1 : partial_blob_open(layout_of(r), d, &p, err);
+	int done = fd < 0 ? -1 : partial_blob_open(&((struct layout_repository *)r)->layout, d, &p, err);
 	if (done != 0)
 		return done < 0 ? -1 : 0;
 	auto_str char *buf = mem_alloc(CHUNK);
@@ -229,34 +212,18 @@ static int dir_put_blob(struct repository *r, const struct layout *from, const s
 	return done < 0 ? -1 : partial_blob_commit(&p, err);
 }
 
-// The index entry of a manifest. Other programs use these fields, we read the manifest.
-static int describe_manifest(const char *data, size_t len, const char *media_type, struct oci_descriptor *ret,
-			     struct oci_manifest *m, struct err *err)
-{
-	if (str_eq(media_type, OCI_MANIFEST) && oci_manifest_parse(data, len, "the manifest", m, err) < 0)
-		return -1;
-	const char *type = m->artifact_type ? m->artifact_type : m->config.media_type;
-	ret->media_type = str_dup(media_type);
-	ret->size = len;
-	ret->artifact_type = str_dup(type);
-	ret->annotations = json_deep_copy(m->annotations);
-	return 0;
-}
-
 static int list_under_subject(const struct layout *l, struct oci_index *x, const struct oci_descriptor *d,
 			      const char *subject, struct err *err)
 {
 	auto_str char *tag = str_fmt("sha256-%s", subject);
 	auto_oci_index struct oci_index listed = { 0 };
+	auto_oci_descriptor struct oci_descriptor its = { 0 };
 	add_fallback(l, x, subject, &listed);
 	oci_index_put(&listed, d, NULL);
 	auto_str char *text = oci_index_text(&listed);
-	auto_oci_descriptor struct oci_descriptor its = { .media_type = str_dup(OCI_INDEX), .size = strlen(text) };
-	if (layout_blob_put(l, text, strlen(text), its.digest, err) < 0)
+	if (layout_document_put(l, OCI_INDEX, text, &its, err) < 0)
 		return -1;
-	int old = oci_index_find(x, tag);
-	if (old >= 0)
-		oci_index_remove(x, (size_t)old);
+	oci_index_drop(x, tag);
 	oci_index_put(x, &its, tag);
 	return 0;
 }
@@ -264,19 +231,22 @@ static int list_under_subject(const struct layout *l, struct oci_index *x, const
 static int dir_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			    struct err *err)
 {
-	auto_oci_descriptor struct oci_descriptor d = { 0 };
+	const struct layout *l = &((struct layout_repository *)r)->layout;
+	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(media_type), .size = len };
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_oci_index struct oci_index x = { 0 };
-	if (describe_manifest(data, len, media_type, &d, &m, err) < 0 || open_dir_layout_to_write(r, err) < 0)
+	if (str_eq(media_type, OCI_MANIFEST) && oci_manifest_parse(data, len, "the manifest", &m, err) < 0)
 		return -1;
-	auto_fd int held = layout_lock(layout_of(r), false, err);
-	if (held < 0 || layout_blob_put(layout_of(r), data, len, d.digest, err) < 0 ||
-	    layout_index(layout_of(r), &x, err) < 0)
+	// Other programs use these fields of the index entry, we read the manifest.
+	d.artifact_type = str_dup(m.artifact_type ? m.artifact_type : m.config.media_type);
+	d.annotations = json_deep_copy(m.annotations);
+	auto_fd int held = open_dir_layout_to_write(r, err) < 0 ? -1 : layout_lock(l, false, err);
+	if (held < 0 || layout_blob_put(l, data, len, d.digest, err) < 0 || layout_index(l, &x, err) < 0)
 		return -1;
 	oci_index_put(&x, &d, tag);
-	if (m.subject.media_type && list_under_subject(layout_of(r), &x, &d, m.subject.digest, err) < 0)
+	if (m.subject.media_type && list_under_subject(l, &x, &d, m.subject.digest, err) < 0)
 		return -1;
-	return layout_index_write(layout_of(r), &x, err);
+	return layout_index_write(l, &x, err);
 }
 
 static void dir_free(struct repository *r)

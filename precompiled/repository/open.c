@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which kind of repository a name means. Apart from the operations: who uses one that is open does not need all kinds.
+// Which kind of repository a name means. A file of its own, so that code that uses an open repository does not link all
+// kinds.
 #include "precompiled/repository/repository.h"
 
 static const struct {
@@ -29,9 +30,13 @@ char *repository_probe_url(const char *name)
 		       host);
 }
 
-static int open_kind(const char *name, const struct repository_options *options, struct repository **ret,
-		     struct err *err)
+int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
+		    struct err *err)
 {
+	if (repository_is_remote(name) && !options->http) {
+		auto_str char *shown = http_url_shown(name);
+		return err_set(err, E_OFFLINE, "'%s' is a remote repository", shown);
+	}
 	if (str_starts(name, "oci:"))
 		return repository_open_layout(name + strlen("oci:"), ret, err);
 	if (str_starts(name, "oci-archive:"))
@@ -44,14 +49,4 @@ static int open_kind(const char *name, const struct repository_options *options,
 		err, E_USAGE,
 		"'%s' is not a repository: use oci:DIR, oci-archive:FILE, https://HOST/PATH or docker://HOST/NAME",
 		name);
-}
-
-int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
-		    struct err *err)
-{
-	if (repository_is_remote(name) && !options->http) {
-		auto_str char *shown = http_url_shown(name);
-		return err_set(err, E_OFFLINE, "'%s' is a remote repository", shown);
-	}
-	return open_kind(name, options, ret, err);
 }

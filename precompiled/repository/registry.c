@@ -1,14 +1,219 @@
 // SPDX-License-Identifier: Apache-2.0
 // A registry, through the distribution API. Differences between registries and from the specification are documented
 // where they are handled.
-#include "precompiled/repository/registry.h"
+#include "base/core/date.h"
+#include "precompiled/repository/credentials.h"
+#include "precompiled/repository/retry.h"
+
+#include <strings.h>
 
 static const char ACCEPT[] = "Accept: " OCI_MANIFEST ", " OCI_INDEX, ACCEPT_INDEX[] = "Accept: " OCI_INDEX;
 enum { TAG_MAX = 128, PAGES = 10000 };
 
-static struct registry *registry_of(struct repository *r)
+struct token {
+	char *text;    // NULL = none
+	long until_ms; // not used after this time
+};
+
+struct registry {
+	struct remote_repository remote;
+	char *host, *name; // "registry.example:5000", "kmod/nvidia"
+	char *base;        // https://HOST/v2/NAME
+	char *credentials; // file; NULL = the default one
+	struct credentials account;
+	bool has_looked;        // credentials were looked up
+	bool is_basic;          // the registry uses basic authentication
+	bool is_pushing;        // then one token is used for everything
+	struct token tokens[2]; // for pull; for pull and push
+};
+
+// Authentication: none, user and password, or a token that another server issues for them (or without them). The first
+// request is anonymous; the 401 reply says what is needed. A token is kept for its stated lifetime, one for pull and one
+// for push. A token without a lifetime is good for a minute; one that is about to expire is not used.
+enum { TOKEN_MAX = 1 << 20, LIFE_S = 60, LIFE_MAX_S = 3600, EARLY_S = 5 };
+
+static void add_credentials(struct remote_repository *r, struct http_call *call)
 {
-	return (struct registry *)r;
+	struct registry *g = (struct registry *)r;
+	const struct token *t = &g->tokens[g->is_pushing];
+	call->user = call->password = call->bearer = NULL;
+	if (!http_is_same_origin(g->base, call->url)) // an upload may go to another server
+		return;
+	if (g->is_basic) {
+		call->user = g->account.user;
+		call->password = g->account.password;
+	} else if (t->text && clock_ms() < t->until_ms) {
+		call->bearer = t->text;
+	}
+}
+
+struct challenge { // Bearer realm="..",service="..",scope=".."
+	char *realm, *service, *scope;
+	bool is_bearer;
+};
+
+static void challenge_done(struct challenge *c)
+{
+	free(c->realm);
+	free(c->service);
+	free(c->scope);
+}
+#define auto_challenge __attribute__((cleanup(challenge_done)))
+
+// One value, quoted or not; *p moves past it.
+static char *parse_value(const char **p)
+{
+	char *value = str_dup("");
+	size_t len = 0;
+	if (**p != '"') {
+		len = strcspn(*p, ", \t");
+		free(value);
+		value = str_ndup(*p, len);
+		*p += len;
+		return value;
+	}
+	value = mem_grow(value, strlen(*p) + 1, 1);
+	for ((*p)++; **p && **p != '"'; (*p)++) {
+		if (**p == '\\' && (*p)[1])
+			(*p)++;
+		value[len++] = **p;
+	}
+	value[len] = '\0';
+	*p += **p == '"';
+	return value;
+}
+
+static bool parse_challenge(const char *text, struct challenge *ret)
+{
+	bool is_bearer = strncasecmp(text, "Bearer ", 7) == 0, is_basic = strncasecmp(text, "Basic", 5) == 0;
+	const struct {
+		const char *name;
+		char **at;
+	} rows[] = { { "realm", &ret->realm }, { "service", &ret->service }, { "scope", &ret->scope } };
+	if (!is_bearer && !is_basic)
+		return false;
+	ret->is_bearer = is_bearer;
+	const char *p = text + strcspn(text, " ");
+	for (;;) {
+		p += strspn(p, ", \t");
+		const char *name = p;
+		size_t len = strcspn(p, "=, \t");
+		if (len == 0 || p[len] != '=')
+			return true; // the end, or the next challenge of the same header
+		p += len + 1;
+		auto_str char *value = parse_value(&p);
+		for (size_t i = 0; i < ARRAY_SIZE(rows) && value; i++)
+			if (strlen(rows[i].name) == len && strncasecmp(name, rows[i].name, len) == 0 && !*rows[i].at)
+				*rows[i].at = TAKE(value);
+	}
+}
+
+// Prefer a token among several challenges: with both, the password is meant for the token server.
+static bool find_challenge(const struct http_call *call, struct challenge *ret)
+{
+	const char *text;
+	bool is_found = false;
+	for (size_t i = 0; (text = http_header_at(call, "WWW-Authenticate", i)) && !(is_found && ret->is_bearer); i++) {
+		struct challenge c = { 0 };
+		if (parse_challenge(text, &c) && (!is_found || c.is_bearer)) {
+			challenge_done(ret);
+			*ret = c;
+			is_found = true;
+		} else {
+			challenge_done(&c);
+		}
+	}
+	return is_found;
+}
+
+static int refuse_credentials(const struct registry *g, const struct http_call *call, struct err *err)
+{
+	auto_str char *file = credentials_file(g->credentials), *used = NULL;
+	http_status_error(call, err);
+	if (g->account.origin)
+		used = str_fmt("with credentials from %s", g->account.origin);
+	else
+		used = str_fmt("without credentials: %s%s%s has no entry for '%s'", file ? "'" : "",
+			       file ? file : "no file", file ? "'" : "", g->host);
+	return err_set(err, E_AUTH, "%s (%s)", err->text, used);
+}
+
+static int read_token(const struct http_call *call, struct token *ret, struct err *err)
+{
+	auto_json json_t *json = NULL;
+	auto_str char *shown = http_url_shown(call->url);
+	if (oci_json(call->reply ? call->reply : "", call->reply_len, shown, &json, err) < 0)
+		return err_code(err, E_AUTH);
+	const char *text = json_string_value(json_object_get(json, "token"));
+	if (!text || !*text)
+		text = json_string_value(json_object_get(json, "access_token"));
+	if (!text || !*text || strpbrk(text, "\r\n"))
+		return err_set(err, E_AUTH, "%s: the reply has neither token nor access_token", shown);
+	json_int_t life = json_integer_value(json_object_get(json, "expires_in"));
+	life = life <= 0 ? LIFE_S : life < LIFE_MAX_S ? life : LIFE_MAX_S;
+	free(ret->text);
+	ret->text = str_dup(text);
+	ret->until_ms = clock_ms() + (long)(life > 2 * EARLY_S ? life - EARLY_S : life) * 1000;
+	return 1;
+}
+
+static int ask_token(struct registry *g, const struct challenge *c, struct err *err)
+{
+	auto_str char *own = str_fmt("repository:%s:pull%s", g->name, g->is_pushing ? ",push" : ""), *text = NULL;
+	auto_str char *service = http_escape(c->service ? c->service : ""),
+		      *scope = http_escape(c->scope && *c->scope ? c->scope : own), *url = NULL;
+	auto_strv struct strv headers = { 0 };
+	struct http_call asked = { .max = TOKEN_MAX };
+	str_add(&text, "service=%s&scope=%s", service, scope);
+	if (g->account.identity) {
+		auto_str char *identity = http_escape(g->account.identity);
+		str_add(&text, "&grant_type=refresh_token&client_id=kmodsmith&refresh_token=%s", identity);
+		strv_add(&headers, str_dup("Content-Type: application/x-www-form-urlencoded"));
+		url = str_dup(c->realm);
+		asked.method = "POST";
+		asked.headers = &headers;
+		asked.body = text;
+		asked.body_size = strlen(text);
+	} else {
+		url = str_fmt("%s%s%s", c->realm, strchr(c->realm, '?') ? "&" : "?", text);
+		asked.user = g->account.user;
+		asked.password = g->account.password;
+	}
+	asked.url = url;
+	// A separate retry count: an overloaded token server must not trigger another authentication.
+	struct remote_repository plain = { .http = g->remote.http };
+	auto_http_call struct http_call call = asked;
+	if (retry_run(&plain, &call, err) < 0)
+		return -1;
+	if (call.status == 400 || call.status == 401 || call.status == 403)
+		return refuse_credentials(g, &call, err);
+	return call.status / 100 == 2 ? read_token(&call, &g->tokens[g->is_pushing], err) :
+					http_status_error(&call, err);
+}
+
+static int handle_unauthorized(struct remote_repository *r, const struct http_call *call, struct err *err)
+{
+	struct registry *g = (struct registry *)r;
+	auto_challenge struct challenge c = { 0 };
+	if (!http_is_same_origin(g->base, call->url))
+		return http_status_error(call, err);
+	// Docker Hub's credentials are stored under another host name.
+	const char *host = str_eq(g->host, "registry-1.docker.io") ? "index.docker.io" : g->host;
+	if (!g->has_looked && credentials_find(g->credentials, host, g->name, &g->account, err) < 0)
+		return -1;
+	g->has_looked = true;
+	if (!find_challenge(call, &c) || (!c.is_bearer && (g->is_basic || !g->account.user)))
+		return refuse_credentials(g, call, err);
+	if (!c.is_bearer) {
+		g->is_basic = true;
+		return 1;
+	}
+	// The password is sent to the realm, so its transport must not be weaker than the registry's own.
+	if (!c.realm ||
+	    (!str_starts(c.realm, "https://") && !(str_starts(c.realm, "http://") && str_starts(g->base, "http://"))))
+		return err_set(err, E_AUTH, "%s: refusing to request a token from '%s'", g->base,
+			       c.realm ? c.realm : "");
+	return ask_token(g, &c, err);
 }
 
 // A tag or digest that the API accepts. Registries answer 404 to anything else, and it must not alter the URL.
@@ -38,7 +243,7 @@ static int registry_get(struct registry *g, const char *url, const char *accept,
 // Without Accept, docker-registry answers 404 for existing manifests.
 static int registry_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_str char *url = str_fmt("%s/manifests/%s", g->base, ref);
 	auto_http_call struct http_call call = { 0 };
 	int found = is_reference(ref) ? registry_get(g, url, ACCEPT, OCI_DOCUMENT_MAX, &call, err) : 0;
@@ -52,7 +257,7 @@ static int registry_manifest(struct repository *r, const char *ref, char **ret, 
 static int registry_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			     struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, d->digest);
 	auto_http_call struct http_call call = { 0 };
 	int found = registry_get(g, url, NULL, (size_t)d->size, &call, err);
@@ -99,7 +304,7 @@ static int add_tags(const struct http_call *call, const char *name, struct strv 
 // docker-registry 2.8 ignores n and sends everything at once; others use pages.
 static int registry_tags(struct repository *r, struct strv *ret, struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_strv struct strv all = { 0 };
 	auto_str char *url = str_fmt("%s/tags/list?n=1000", g->base), *name = str_fmt("%s/tags/list", g->base);
 	for (int page = 0; url && page < PAGES; page++) {
@@ -119,7 +324,7 @@ static int registry_tags(struct repository *r, struct strv *ret, struct err *err
 // A registry without this API answers 404 or some other page; then only the fallback tag is used.
 static int registry_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_str char *url = str_fmt("%s/referrers/sha256:%s", g->base, hex);
 	auto_strv struct strv headers = { 0 };
 	auto_http_call struct http_call call = { .url = url, .headers = &headers, .max = OCI_DOCUMENT_MAX };
@@ -135,7 +340,7 @@ static int registry_referrers(struct repository *r, const char *hex, struct oci_
 
 static int registry_begin(struct repository *r, struct blob_transfer *t, struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, t->part->digest);
 	return download_begin(&g->remote, t, url, err);
 }
@@ -146,18 +351,10 @@ enum { TRIES = 3, REPLY_MAX = 1 << 16 };
 
 static int registry_has_blob(struct repository *r, const char *hex, struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_str char *url = str_fmt("%s/blobs/sha256:%s", g->base, hex);
 	auto_http_call struct http_call call = { .url = url, .method = "HEAD", .max = REPLY_MAX };
 	return retry_get(&g->remote, &call, err);
-}
-
-// Where to upload. The location may be relative to the request, and may have a query already.
-static char *upload_url(const struct http_call *call, const char *hex)
-{
-	const char *place = http_header(call, "Location");
-	auto_str char *url = place ? http_join(call->url, place) : NULL;
-	return url ? str_fmt("%s%cdigest=sha256%%3A%s", url, strchr(url, '?') ? '&' : '?', hex) : NULL;
 }
 
 static int open_upload(struct registry *g, const char *hex, char **ret, struct err *err)
@@ -168,10 +365,12 @@ static int open_upload(struct registry *g, const char *hex, char **ret, struct e
 		return -1;
 	if (call.status != 202)
 		return http_status_error(&call, err);
-	char *place = upload_url(&call, hex);
+	// The location may be relative to the request, and may have a query already.
+	const char *location = http_header(&call, "Location");
+	auto_str char *place = location ? http_join(call.url, location) : NULL;
 	if (!place)
 		return err_set(err, E_NETWORK, "%s: the reply has no upload location", url);
-	*ret = place;
+	*ret = str_fmt("%s%cdigest=sha256%%3A%s", place, strchr(place, '?') ? '&' : '?', hex);
 	return 0;
 }
 
@@ -191,7 +390,7 @@ static int upload_blob(struct registry *g, int fd, const struct oci_descriptor *
 						 .body_fd = fd,
 						 .body_size = d->size,
 						 .max = REPLY_MAX };
-	registry_auth_prepare(&g->remote, &call);
+	add_credentials(&g->remote, &call);
 	int r = http_run(g->remote.http, &call, err);
 	if (r < 0 && call.err.code == 0)
 		return -1;
@@ -209,7 +408,7 @@ static int upload_blob(struct registry *g, int fd, const struct oci_descriptor *
 static int registry_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
 			     struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	struct attempt a = { 0 };
 	g->is_pushing = true;
 	int done = registry_has_blob(r, d->digest, err);
@@ -240,42 +439,35 @@ static int upload_manifest(struct registry *g, const char *ref, const char *data
 	return 0;
 }
 
-// 1 = the index lists the manifest, 0 = just added: check again, another client may be writing too.
-static int try_list_under_fallback_tag(struct registry *g, const char *tag, const struct oci_descriptor *d,
-				       struct err *err)
-{
-	struct repository *r = &g->remote.repository;
-	auto_oci_index struct oci_index x = { 0 };
-	auto_str char *data = NULL, *name = str_fmt("%s:%s", r->name, tag), *ref = oci_digest_text(d->digest);
-	size_t len = 0;
-	bool is_listed;
-	int found = registry_manifest(r, tag, &data, &len, err);
-	if (found < 0 || (found > 0 && oci_index_parse(data, len, name, &x, err) < 0))
-		return -1;
-	if (oci_index_find(&x, ref) >= 0)
-		return 1;
-	oci_index_put(&x, d, NULL);
-	auto_str char *text = oci_index_text(&x);
-	return upload_manifest(g, tag, text, strlen(text), OCI_INDEX, &is_listed, err);
-}
-
+// Adds the manifest to the index and checks again that it is there: another client may be writing too.
 static int list_under_fallback_tag(struct registry *g, const struct oci_manifest *m, const struct oci_descriptor *d,
 				   struct err *err)
 {
-	auto_str char *tag = str_fmt("sha256-%s", m->subject.digest);
+	struct repository *r = &g->remote.repository;
+	auto_str char *tag = str_fmt("sha256-%s", m->subject.digest), *name = str_fmt("%s:%s", r->name, tag),
+		      *ref = oci_digest_text(d->digest);
 	for (int i = 0; i <= TRIES; i++) {
-		int r = try_list_under_fallback_tag(g, tag, d, err);
-		if (r != 0)
-			return r < 0 ? err_wrap(err, "add it to the index '%s'", tag) : 0;
+		auto_oci_index struct oci_index x = { 0 };
+		auto_str char *data = NULL;
+		size_t len = 0;
+		bool is_listed;
+		int found = registry_manifest(r, tag, &data, &len, err);
+		if (found < 0 || (found > 0 && oci_index_parse(data, len, name, &x, err) < 0))
+			return err_wrap(err, "add it to the index '%s'", tag);
+		if (oci_index_find(&x, ref) >= 0)
+			return 0;
+		oci_index_put(&x, d, NULL);
+		auto_str char *text = oci_index_text(&x);
+		if (upload_manifest(g, tag, text, strlen(text), OCI_INDEX, &is_listed, err) < 0)
+			return err_wrap(err, "add it to the index '%s'", tag);
 	}
-	return err_set(err, E_CONFLICT, "%s: tag '%s' keeps changing, another client is writing it",
-		       g->remote.repository.name, tag);
+	return err_set(err, E_CONFLICT, "%s: tag '%s' keeps changing, another client is writing it", r->name, tag);
 }
 
 static int registry_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type,
 				 const char *tag, struct err *err)
 {
-	struct registry *g = registry_of(r);
+	struct registry *g = (struct registry *)r;
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	struct oci_descriptor d = { .media_type = (char *)(uintptr_t)media_type, .size = len };
 	bool is_listed = false;
@@ -295,8 +487,10 @@ static int registry_put_manifest(struct repository *r, const char *data, size_t 
 
 static void registry_free(struct repository *r)
 {
-	struct registry *g = registry_of(r);
-	registry_auth_forget(g);
+	struct registry *g = (struct registry *)r;
+	for (size_t i = 0; i < ARRAY_SIZE(g->tokens); i++)
+		free(g->tokens[i].text);
+	credentials_done(&g->account);
 	free(g->host);
 	free(g->name);
 	free(g->base);
@@ -334,12 +528,6 @@ static bool is_repository_name(const char *name)
 	return is_word;
 }
 
-static bool is_host(const char *host)
-{
-	return *host &&
-	       strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]") == strlen(host);
-}
-
 int repository_open_registry(const char *name, const struct repository_options *options, struct repository **ret,
 			     struct err *err)
 {
@@ -347,7 +535,9 @@ int repository_open_registry(const char *name, const struct repository_options *
 	const char *place = strstr(name, "://") + strlen("://"), *slash = strchr(place, '/');
 	auto_str char *host = str_ndup(place, slash ? (size_t)(slash - place) : strlen(place));
 	const char *path = slash ? slash + 1 : "";
-	if (!is_host(host) || !is_repository_name(path)) {
+	bool is_host = *host && strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]") ==
+					strlen(host);
+	if (!is_host || !is_repository_name(path)) {
 		auto_str char *shown = http_url_shown(name); // it may contain a password
 		return err_set(err, E_USAGE,
 			       "'%s' is not docker://HOST[:PORT]/NAME: NAME has lower-case letters and digits, joined "
@@ -362,8 +552,8 @@ int repository_open_registry(const char *name, const struct repository_options *
 	g->credentials = str_dup(options->credentials);
 	g->remote = (struct remote_repository){ .repository = { .ops = &ops, .name = str_dup(name) },
 						.http = options->http,
-						.prepare = registry_auth_prepare,
-						.on_unauthorized = registry_auth_refused };
+						.prepare = add_credentials,
+						.on_unauthorized = handle_unauthorized };
 	*ret = &g->remote.repository;
 	return 0;
 }

@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks common to all kinds of repository: content matches the requested digest, and
-// nothing is larger than announced.
+// The checks common to all kinds of repository: content matches the requested digest, and nothing is larger than
+// announced.
 #include "precompiled/repository/repository.h"
-
-void repository_free(struct repository *r)
-{
-	if (r)
-		r->ops->free(r);
-}
-
-const char *repository_name(const struct repository *r)
-{
-	return r->name;
-}
 
 static int check_digest(const struct repository *r, const char *data, size_t len, const char *hex, struct err *err)
 {
@@ -43,11 +32,6 @@ int repository_manifest(struct repository *r, const char *ref, char **ret, size_
 	return 1;
 }
 
-int repository_tags(struct repository *r, struct strv *ret, struct err *err)
-{
-	return r->ops->tags(r, ret, err);
-}
-
 int repository_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			struct err *err)
 {
@@ -69,21 +53,16 @@ int repository_document(struct repository *r, const struct oci_descriptor *d, ch
 	return 1;
 }
 
-static int read_fallback_tag(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
-{
-	auto_str char *tag = str_fmt("sha256-%s", hex), *data = NULL, *name = str_fmt("%s:%s", r->name, tag);
-	char ignored[DIGEST_HEX + 1];
-	size_t len = 0;
-	int found = repository_manifest(r, tag, &data, &len, ignored, err);
-	return found > 0 ? oci_index_parse(data, len, name, ret, err) : found;
-}
-
 int repository_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
 	auto_oci_index struct oci_index all = { 0 }, more = { 0 };
+	auto_str char *tag = str_fmt("sha256-%s", hex), *data = NULL, *name = str_fmt("%s:%s", r->name, tag);
+	char ignored[DIGEST_HEX + 1];
+	size_t len = 0;
 	if (r->ops->referrers && r->ops->referrers(r, hex, &all, err) < 0)
 		return -1;
-	if (read_fallback_tag(r, hex, &more, err) < 0)
+	int found = repository_manifest(r, tag, &data, &len, ignored, err);
+	if (found < 0 || (found > 0 && oci_index_parse(data, len, name, &more, err) < 0))
 		return -1;
 	for (size_t i = 0; i < more.count; i++)
 		oci_index_put(&all, &more.items[i], NULL);
@@ -98,16 +77,6 @@ int repository_begin(struct repository *r, struct blob_transfer *t, struct err *
 	t->err = (struct err){ 0 };
 	t->own = NULL;
 	return r->ops->begin(r, t, err);
-}
-
-int repository_step(struct repository *r, struct err *err)
-{
-	return r->ops->step(r, err);
-}
-
-void repository_end(struct repository *r, struct blob_transfer *t)
-{
-	r->ops->end(r, t);
 }
 
 static int refuse_write(const struct repository *r, struct err *err)

@@ -19,13 +19,6 @@ struct repository_options {
 struct repository;
 int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
 		    struct err *err);
-void repository_free(struct repository *r);
-static inline void repository_freep(struct repository **r)
-{
-	repository_free(*r);
-}
-#define auto_repository __attribute__((cleanup(repository_freep)))
-const char *repository_name(const struct repository *r);
 bool repository_is_remote(const char *name);  // by its name
 char *repository_probe_url(const char *name); // the URL to probe a remote one; NULL = local
 
@@ -33,7 +26,6 @@ char *repository_probe_url(const char *name); // the URL to probe a remote one; 
 // digest the content must match, else E_DIGEST.
 int repository_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len,
 			char ret_digest[DIGEST_HEX + 1], struct err *err);
-int repository_tags(struct repository *r, struct strv *ret, struct err *err);
 // A small blob, at most OCI_DOCUMENT_MAX; size and digest are checked. 1 = found, 0 = absent.
 int repository_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			struct err *err);
@@ -52,8 +44,6 @@ struct blob_transfer {
 	void *own;      // private to the repository
 };
 int repository_begin(struct repository *r, struct blob_transfer *t, struct err *err);
-int repository_step(struct repository *r, struct err *err);         // waits a moment for data
-void repository_end(struct repository *r, struct blob_transfer *t); // frees the transfer, finished or not
 
 // Writing. E_USAGE for read-only kinds (a static server, a bundle).
 int repository_has_blob(struct repository *r, const char *hex, struct err *err); // 1 yes, 0 no
@@ -64,7 +54,7 @@ int repository_put_blob(struct repository *r, const struct layout *from, const s
 int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			    struct err *err);
 
-// The operations of a kind; the functions above check and dispatch.
+// The operations of a kind; the functions around this check and dispatch.
 struct repository_ops {
 	int (*manifest)(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err);
 	int (*tags)(struct repository *r, struct strv *ret, struct err *err);
@@ -84,8 +74,33 @@ struct repository_ops {
 };
 struct repository { // first member of each kind's own struct
 	const struct repository_ops *ops;
-	char *name;
+	char *name; // for messages and policies
 };
+static inline void repository_free(struct repository *r)
+{
+	if (r)
+		r->ops->free(r);
+}
+static inline void repository_freep(struct repository **r)
+{
+	repository_free(*r);
+}
+#define auto_repository __attribute__((cleanup(repository_freep)))
+static inline int repository_tags(struct repository *r, struct strv *ret, struct err *err)
+{
+	return r->ops->tags(r, ret, err);
+}
+// Waits a moment for data.
+static inline int repository_step(struct repository *r, struct err *err)
+{
+	return r->ops->step(r, err);
+}
+// Frees the transfer, finished or not.
+static inline void repository_end(struct repository *r, struct blob_transfer *t)
+{
+	r->ops->end(r, t);
+}
+
 int repository_open_layout(const char *dir, struct repository **ret, struct err *err);
 int repository_open_bundle(const char *file, struct repository **ret, struct err *err);
 // Reads every blob of a bundle: found is the digest of its content. E_USAGE: r is not a bundle.

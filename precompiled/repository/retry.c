@@ -5,14 +5,6 @@
 
 enum { WAITS = 3, REFUSALS = 2, WAIT_MS = 100, WAIT_MAX_MS = 5000 };
 
-// A connection lost after the server replied, or a server that is temporarily unavailable.
-static bool is_passing(const struct http_call *call)
-{
-	if (call->err.code)
-		return call->err.code == E_NETWORK && call->status != 0;
-	return call->status == 429 || call->status >= 500;
-}
-
 int retry_is_due(struct remote_repository *r, const struct http_call *call, struct attempt *a, unsigned *ret_ms,
 		 struct err *err)
 {
@@ -21,7 +13,10 @@ int retry_is_due(struct remote_repository *r, const struct http_call *call, stru
 	if (call->err.code == 0 && call->status == 401 && !call->elsewhere && r->on_unauthorized &&
 	    a->refusals++ < REFUSALS)
 		return r->on_unauthorized(r, call, err);
-	if (!is_passing(call) || a->waits == WAITS)
+	// A connection lost after the server replied, or a server that is temporarily unavailable.
+	bool is_passing = call->err.code ? call->err.code == E_NETWORK && call->status != 0 :
+					   call->status == 429 || call->status >= 500;
+	if (!is_passing || a->waits == WAITS)
 		return 0;
 	const char *after = call->err.code ? NULL : http_header(call, "Retry-After");
 	uint64_t seconds = 0;

@@ -3,7 +3,7 @@
 
 #include "base/file/lockfile.h"
 #include "precompiled/oci/closure.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -299,7 +299,8 @@ int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lo
 		auto_closure struct closure needs = { 0 };
 		if (closure_add(&s->layout, &x.items[i], &needs, err) < 0)
 			return -1;
-		if (!closure_has_unsorted(&needs, hex))
+		closure_sort(&needs);
+		if (!closure_has(&needs, hex))
 			continue;
 		const char *tag = oci_descriptor_annotation(&x.items[i], OCI_REF_NAME);
 		if (ret_lost)
@@ -319,11 +320,11 @@ int store_find_reused(const struct store *s, const struct package_want *want, st
 		return -1;
 	other.digest = store_roots_reuse(&roots, want->release, want->build_id);
 	other.release = other.build_id = NULL;
-	return other.digest ? find_package(&s->layout, &other, ret, NULL, err) : 0;
+	return other.digest ? package_find(&s->layout, &other, ret, NULL, err) : 0;
 }
 
 int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err)
 {
-	int r = find_package(&s->layout, want, ret, NULL, err);
+	int r = package_find(&s->layout, want, ret, NULL, err);
 	return r == 0 ? store_find_reused(s, want, ret, err) : r;
 }

@@ -5,7 +5,7 @@
 // Order: first the new index, then unreferenced blobs, then the files of unfinished transfers. After a kill in between,
 // the store has unreferenced blobs, which the next collection removes.
 #include "precompiled/oci/closure.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static void classify_entry(const struct gc_run *w, size_t i, const struct store_
 	auto_str char *path = layout_blob_path(d->digest);
 	struct stat st;
 	struct err ignored;
-	item->is_package = find_by_descriptor(l, d, &p, &ignored) > 0;
+	item->is_package = package_read(l, d, &p, &ignored) > 0;
 	if (!item->is_package)
 		read_signature_subject(l, d, item->about);
 	else if (!store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release) &&

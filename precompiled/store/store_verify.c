@@ -3,7 +3,7 @@
 // An unreadable index is rebuilt from the packages in the store, which are checked by digest like any other.
 #include "base/file/file.h"
 #include "precompiled/oci/closure.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static void add_to_new_index(const struct layout *l, const char *hex, uint64_t s
 	size_t len;
 	struct err ignored;
 	memcpy(d.digest, hex, sizeof(d.digest));
-	if (find_by_descriptor(l, &d, &p, &ignored) > 0) {
+	if (package_read(l, &d, &p, &ignored) > 0) {
 		auto_str char *tag = package_tag(&p.key);
 		d.artifact_type = str_dup(PACKAGE_TYPE);
 		oci_index_put(x, &d, tag);

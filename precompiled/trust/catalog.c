@@ -151,7 +151,7 @@ static int remember_seen(const struct root *state, const char *source, const str
 // The catalogue of an already verified manifest.
 static int read_catalog(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
 {
-	auto_str char *name = str_fmt("%s:%s", repository_name(r), CATALOG_TAG), *data = NULL;
+	auto_str char *name = str_fmt("%s:%s", r->name, CATALOG_TAG), *data = NULL;
 	size_t data_len = 0;
 	if (artifact_read(r, CATALOG_TAG, CATALOG_TYPE, manifest, len, &data, &data_len, err) < 0)
 		return -1;
@@ -196,7 +196,7 @@ int catalog_check(struct repository *r, const struct trust_rule *rule, const str
 	auto_str char *manifest = NULL;
 	auto_catalog struct catalog c = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
-	const char *source = repository_name(r);
+	const char *source = r->name;
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	int found = repository_manifest(r, CATALOG_TAG, &manifest, &len, hex, err);

@@ -216,7 +216,7 @@ static int check_cms(struct signature_checker *c, const char *data, size_t len, 
 	}
 	int r = repository_manifest(c->repository, ref, &content, &content_len, hex, err);
 	if (r <= 0)
-		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", repository_name(c->repository), ref);
+		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", c->repository->name, ref);
 	c->seen++;
 	if (cms_verify(c->rule->anchor, c->rule->now, c->rule->is_kept, data, len, content, content_len, &v) > 0) {
 		accept_signer(c, v.id, v.subject);
@@ -286,7 +286,7 @@ static char *trusted_names(const struct trust_rule *rule)
 static char *name_subject(const struct signature_checker *c)
 {
 	return c->rule->is_kept ? str_fmt("sha256:%s", c->manifest_hex) :
-				  str_fmt("sha256:%s of %s", c->manifest_hex, repository_name(c->repository));
+				  str_fmt("sha256:%s of %s", c->manifest_hex, c->repository->name);
 }
 
 // The error when too few signatures are valid.

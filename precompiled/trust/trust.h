@@ -74,7 +74,7 @@ struct trust_rule {                    // the requirements for a source's packag
 	time_t now;   // the time for checking certificates
 	bool is_kept; // now is when the package was taken: for packages of a store (provenance.h)
 };
-// repository: as repository_name() returns it.
+// repository: the name of a struct repository.
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret);
 void trust_rule_done(struct trust_rule *rule);
 #define auto_trust_rule __attribute__((cleanup(trust_rule_done)))

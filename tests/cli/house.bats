@@ -475,7 +475,7 @@ installer/transaction/transaction.c|rollback
 installer/cluster/agent/agent_annotations.c|annotations
 kmod/kernel_tree/headers.c|headers
 kmod/module/proof.c|proof
-precompiled/repository/registry_auth.c|auth
+precompiled/repository/registry.c|auth
 precompiled/store/store_gc.c|gc
 installer/holders/unbind.c|unbind
 installer/cluster/coordinator/drain.c|evict

@@ -5,7 +5,7 @@
 #include "precompiled/payload/image_dir.h"
 #include "precompiled/payload/runfile.h"
 #include "precompiled/repository/credentials.h"
-#include "precompiled/repository/registry_auth.c" // NOLINT(bugprone-suspicious-include): its parse_challenge()
+#include "precompiled/repository/registry.c" // NOLINT(bugprone-suspicious-include): its parse_challenge()
 #include "precompiled/trust/catalog.h"
 #include "precompiled/trust/signature_internal.h"
 #include "precompiled/trust/trust.h"

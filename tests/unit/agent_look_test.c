@@ -4,7 +4,7 @@
 #include "base/file/copy.h"
 #include "cluster/agent/observe.h"
 #include "journal/journal.h"
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 #include "precompiled/trust/provenance.h"
 #include "tests/unit/test.h"
@@ -213,7 +213,7 @@ static void what_nobody_vouches_for_is_not_there(void **state)
 	struct package_key key = { .driver = driver, .flavour = flavour, .release = release, .arch = arch };
 	strv_add(&key.modules, str_dup("nvidia"));
 	struct package_file files = { .name = file, .module = module };
-	assert_int_equal(create_package(&store.layout, &dir, &key, &files, 1, &p, &err), 0);
+	assert_int_equal(package_create(&store.layout, &dir, &key, &files, 1, &p, &err), 0);
 	strv_done(&key.modules);
 	struct target t = { .driver = "550.1", .flavour = "open", .parameters = str_dup("") };
 	const struct strv none = { 0 };

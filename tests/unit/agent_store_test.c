@@ -5,7 +5,7 @@
 #include "base/file/copy.h"
 #include "cluster/agent/observe.h"
 #include "host/existing_driver.h"
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 #include "tests/unit/tempdir.h"
 
@@ -64,7 +64,7 @@ static char *put_package(const struct node *n, const char *driver, const char *f
 	folder_file(&n->folder, "in/nvidia.ko", driver);
 	assert_int_equal(root_sub(&n->folder.root, "in", &dir, &err), 0);
 	assert_int_equal(store_open(&n->kept, 0, &store, &err), 0);
-	assert_int_equal(create_package(&store.layout, &dir, &key, &file, 1, &p, &err), 0);
+	assert_int_equal(package_create(&store.layout, &dir, &key, &file, 1, &p, &err), 0);
 	return str_fmt("sha256:%s", p.manifest.digest);
 }
 

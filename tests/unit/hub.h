@@ -205,7 +205,7 @@ static inline void setup_start(struct setup *s, struct hub hub, const char *auth
 	assert_int_equal(http_new(&o, &s->http, &err), 0);
 	struct repository_options options = { .http = s->http, .credentials = path };
 	assert_int_equal(repository_open(name, &options, &s->repository, &err), 0);
-	assert_string_equal(repository_name(s->repository), name);
+	assert_string_equal(s->repository->name, name);
 }
 
 static inline void setup_done(struct setup *s)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A package from its making to its unpacking: create, package, find, stage.
-#include "precompiled/package/create.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 #include "precompiled/package/unpack.h"
 #include "tests/unit/test.h"
 
@@ -37,7 +36,7 @@ static void make_package(const struct folder *f, const char *where, const struct
 	assert_int_equal(root_sub(&f->root, "made", &dir, &err), 0);
 	assert_int_equal(root_sub(&f->root, where, &at, &err), 0);
 	assert_int_equal(layout_make(&at, &l, &err), 0);
-	expect(create_package(&l, &dir, key, files, 2, ret, &err) == 0, err.text);
+	expect(package_create(&l, &dir, key, files, 2, ret, &err) == 0, err.text);
 }
 
 static void open_it(const struct folder *f, const char *where, struct layout *ret)
@@ -63,7 +62,7 @@ static void what_is_made_is_found_and_unpacked(void **state)
 	struct package_want want = {
 		.driver = "535.261.03", .release = "6.1.0-56", .build_id = "aa", .arch = "x86_64"
 	};
-	assert_int_equal(find_package(&l, &want, &found, NULL, &err), 1);
+	assert_int_equal(package_find(&l, &want, &found, NULL, &err), 1);
 	assert_string_equal(found.manifest.digest, made.manifest.digest);
 	assert_string_equal(found.key.compiler, "gcc 12, with a comma");
 	assert_null(found.key.source);
@@ -132,13 +131,13 @@ static void packages_are_found_by_what_they_are(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_package struct package p = PACKAGE_NONE;
-		int r = find_package(&l, &rows[i].want, &p, NULL, &err);
+		int r = package_find(&l, &rows[i].want, &p, NULL, &err);
 		assert_int_equal(r, rows[i].expected >= 0);
 		if (r > 0)
 			assert_string_equal(p.manifest.digest, digests[rows[i].expected]);
 	}
 	auto_package struct package none = PACKAGE_NONE;
-	assert_int_equal(find_package(&l, &rows[5].want, &none, &why, &err), 0);
+	assert_int_equal(package_find(&l, &rows[5].want, &none, &why, &err), 0);
 	assert_non_null(strstr(why, "flavour is open, wanted proprietary"));
 }
 

@@ -3,7 +3,7 @@
 // there), what somebody left behind, ours.
 #include "host/existing_driver.h"
 
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
@@ -164,7 +164,7 @@ static void keep(const struct folder *t, const struct row *row, struct store *st
 	strv_add(&key.modules, str_dup("nvidia"));
 	tempdir_write(t, "new/nvidia.ko", "a module");
 	assert_int_equal(root_sub(&t->root, "new", &dir, &err), 0);
-	assert_int_equal(create_package(&store->layout, &dir, &key, &files, 1, &p, &err), 0);
+	assert_int_equal(package_create(&store->layout, &dir, &key, &files, 1, &p, &err), 0);
 	strv_done(&key.modules);
 	if (row->made == TAKEN)
 		assert_int_equal(store_set_reuse(store, release, BUILD, p.manifest.digest, &err), 1);

@@ -5,7 +5,7 @@
 #include "plan/plan.h"
 
 #include "kmod/kernel_tree/compiler.h"
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 
@@ -156,7 +156,7 @@ static void add_package(struct node *n, size_t i, uint32_t crc)
 	strv_add(&key.modules, str_dup("nvidia"));
 	tempdir_data(&n->folder, path, data, len);
 	assert_int_equal(root_sub(&n->folder.root, dir, &in, &err), 0);
-	expect(create_package(&n->o.store.layout, &in, &key, &file, 1, &p, &err) == 0, err.text);
+	expect(package_create(&n->o.store.layout, &in, &key, &file, 1, &p, &err) == 0, err.text);
 	memcpy(n->hex[i], p.manifest.digest, sizeof(n->hex[i]));
 }
 

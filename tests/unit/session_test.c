@@ -6,7 +6,7 @@
 #include "base/file/copy.h"
 #include "host/facts.h"
 #include "journal/node_lock.h"
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/tempdir.h"
 
@@ -160,7 +160,7 @@ static void add_package(struct node *n, const char *driver, const char *kernel)
 	assert_int_equal(root_sub(&n->folder.root, "packages", &at, &err), 0);
 	assert_int_equal(root_sub(&n->folder.root, "modules", &dir, &err), 0);
 	assert_int_equal(layout_make(&at, &l, &err), 0);
-	expect(create_package(&l, &dir, &key, files, 2, &made, &err) == 0, err.text);
+	expect(package_create(&l, &dir, &key, files, 2, &made, &err) == 0, err.text);
 	strv_add(&n->modules, str_dup("nvidia"));
 	strv_add(&n->modules, str_dup("nvidia-uvm"));
 }

@@ -157,7 +157,7 @@ static void test_documents(void **state)
 	auto_oci_index struct oci_index x = { 0 };
 	setup_start(&s, (struct site){ 0 });
 	auto_str char *name = server_url(&s.server, "/repo"), *ref = oci_digest_text(s.site.manifest.digest);
-	assert_string_equal(repository_name(s.repository), name);
+	assert_string_equal(s.repository->name, name);
 	assert_int_equal(read_one(&s, "one", &err), 1);
 	assert_int_equal(read_one(&s, ref, &err), 1);
 	assert_int_equal(read_one(&s, "two", &err), 0); // named, and not there

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A store with packages of a few bytes, and with signatures of them.
 #pragma once
-#include "precompiled/package/create.h"
+#include "precompiled/package/package.h"
 #include "precompiled/store/store.h"
 #include "tests/unit/tempdir.h"
 
@@ -31,7 +31,7 @@ static inline void add_package(struct setting *s, int i)
 	strv_add(&key.modules, str_dup("nvidia"));
 	struct package_file files = { .name = file, .module = module };
 	assert_int_equal(root_sub(&s->folder.root, name, &dir, &err), 0);
-	assert_int_equal(create_package(&s->store.layout, &dir, &key, &files, 1, &p, &err), 0);
+	assert_int_equal(package_create(&s->store.layout, &dir, &key, &files, 1, &p, &err), 0);
 	strv_done(&key.modules);
 	memcpy(s->hex[i], p.manifest.digest, sizeof(s->hex[i]));
 	memcpy(s->layer[i], p.layer.digest, sizeof(s->layer[i]));

@@ -5,7 +5,7 @@
 #include "base/file/file.h"
 #include "cmd/build/build.h"
 #include "cmd/common/output.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -195,9 +195,8 @@ static int find_in_output(const struct fetch *fetch, const struct layout *output
 		return -1;
 	int at = oci_index_find(&all, tag);
 	// A damaged package does not count.
-	if (at < 0 || find_by_descriptor(output, &all.items[at], &p, &ignored) <= 0 ||
-	    !package_key_is_same(&p.key, key) || !layout_has(output, p.layer.digest) ||
-	    !is_trusted_in_store(fetch, output, &p))
+	if (at < 0 || package_read(output, &all.items[at], &p, &ignored) <= 0 || !package_key_is_same(&p.key, key) ||
+	    !layout_has(output, p.layer.digest) || !is_trusted_in_store(fetch, output, &p))
 		return 0;
 	package_move(&p, ret);
 	return 1;

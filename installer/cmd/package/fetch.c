@@ -3,7 +3,7 @@
 #include "cmd/common/job.h"
 #include "cmd/common/output.h"
 #include "precompiled/package/asset.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 
 #include <stdio.h>
 

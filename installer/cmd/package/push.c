@@ -55,7 +55,7 @@ static int copy_to_work(const struct values *v, struct push_job *p, struct err *
 		if (r < 0)
 			return -1;
 		if (r == 0)
-			return err_set(err, E_NOT_FOUND, "%s has no %s", repository_name(p->from), tags->items[i]);
+			return err_set(err, E_NOT_FOUND, "%s has no %s", p->from->name, tags->items[i]);
 	}
 	return 0;
 }
@@ -77,7 +77,7 @@ static void on_pushed(void *ctx, const char *tag)
 {
 	struct push_job *p = ctx;
 	strv_add(&p->pushed, str_dup(tag));
-	log_info("push        %s to %s", tag, repository_name(p->to));
+	log_info("push        %s to %s", tag, p->to->name);
 }
 
 static int run_push(void *values, char **args, size_t count, struct err *err)
@@ -94,11 +94,10 @@ static int run_push(void *values, char **args, size_t count, struct err *err)
 	if (r == 0)
 		r = copy_to_repository(&p.layout, p.to, on_pushed, &p, err);
 	if (r == 0 && v->remote.common.is_json) {
-		auto_json json_t *json =
-			json_pack("{s:s, s:o}", "to", repository_name(p.to), "tags", json_strv(&p.pushed));
+		auto_json json_t *json = json_pack("{s:s, s:o}", "to", p.to->name, "tags", json_strv(&p.pushed));
 		show_json(json);
 	} else if (r == 0) {
-		printf("%zu tags in %s\n", p.pushed.count, repository_name(p.to));
+		printf("%zu tags in %s\n", p.pushed.count, p.to->name);
 	}
 	push_job_done(&p);
 	return r;

@@ -6,7 +6,7 @@
 #include "cmd/common/job.h"
 #include "host/kernel.h"
 #include "next_kernel/installed.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,7 +77,7 @@ static int find_stored_package(const struct store_session *d, const char *ref, s
 	if (i < 0)
 		return err_set(err, E_NOT_FOUND, "the store '%s' has no '%s'; see `kmodsmith store ls`",
 			       d->store.layout.root.name, ref);
-	int r = find_by_descriptor(&d->store.layout, &d->index.items[i], ret, err);
+	int r = package_read(&d->store.layout, &d->index.items[i], ret, err);
 	if (r == 0)
 		return err_set(err, E_NOT_FOUND, "'%s' in the store '%s' is not a package", ref,
 			       d->store.layout.root.name);
@@ -184,7 +184,7 @@ static int run_store_ls(void *values, char **args, size_t count, struct err *err
 	strv_add(&rows, str_dup("TAG\tDRIVER\tFLAVOUR\tKERNEL\tBYTES\tDIGEST\tKEPT AS\tVOUCHED FOR"));
 	for (size_t i = 0; i < d.index.count; i++) {
 		auto_package struct package p = PACKAGE_NONE;
-		int r = find_by_descriptor(&d.store.layout, &d.index.items[i], &p, err);
+		int r = package_read(&d.store.layout, &d.index.items[i], &p, err);
 		if (r < 0)
 			log_warn("sha256:%.12s: %s; `kmodsmith store verify` cleans up", d.index.items[i].digest,
 				 err->text);

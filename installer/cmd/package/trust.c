@@ -5,7 +5,7 @@
 #include "base/file/file.h"
 #include "cmd/common/job.h"
 #include "cmd/package/store.h"
-#include "precompiled/package/find.h"
+#include "precompiled/package/package.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -171,7 +171,7 @@ static int list_trusted(const struct values *v, struct strv *ret, struct err *er
 		auto_package struct package p = PACKAGE_NONE;
 		auto_package_trust struct package_trust vouching = { 0 };
 		struct err ignored;
-		if (find_by_descriptor(&d.store.layout, &d.index.items[i], &p, &ignored) <= 0)
+		if (package_read(&d.store.layout, &d.index.items[i], &p, &ignored) <= 0)
 			continue;
 		auto_str char *tag = package_tag(&p.key);
 		package_trust_read(&d, &trust, p.manifest.digest, &vouching);
