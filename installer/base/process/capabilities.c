@@ -82,23 +82,18 @@ int caps_permitted(uint64_t *ret, struct err *err)
 	return 0;
 }
 
-// Before the permitted set shrinks, because it takes CAP_SETPCAP. Without that the set stays, and no_new_privs keeps
-// programs from gaining by it.
-static int drop_bounding_set(uint64_t keep, struct err *err)
-{
-	for (unsigned cap = 0; cap < SET_MOST && prctl(PR_CAPBSET_READ, (unsigned long)cap, 0, 0, 0) >= 0; cap++)
-		if (!(keep & CAPS_BIT(cap)) && prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0, 0, 0) < 0 &&
-		    errno != EPERM)
-			return err_set(err, errno, "drop capability %u from the bounding set", cap);
-	return 0;
-}
-
 int caps_keep(uint64_t keep, uint64_t *ret_dropped, struct err *err)
 {
 	uint64_t had;
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	if (caps_permitted(&had, err) < 0 || drop_bounding_set(keep, err) < 0)
+	if (caps_permitted(&had, err) < 0)
 		return -1;
+	// The bounding set before the permitted set shrinks, because it takes CAP_SETPCAP. Without that the set stays,
+	// and no_new_privs keeps programs from gaining by it.
+	for (unsigned cap = 0; cap < SET_MOST && prctl(PR_CAPBSET_READ, (unsigned long)cap, 0, 0, 0) >= 0; cap++)
+		if (!(keep & CAPS_BIT(cap)) && prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0, 0, 0) < 0 &&
+		    errno != EPERM)
+			return err_set(err, errno, "drop capability %u from the bounding set", cap);
 	uint64_t kept = had & keep;
 	const struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {
 		{ .effective = (uint32_t)kept, .permitted = (uint32_t)kept },

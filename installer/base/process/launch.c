@@ -6,45 +6,30 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-static int spawn_launcher(const struct strv *argv, int out, pid_t *ret)
+int launch_process(const struct sys *sys, const char *root, const char *env, const struct strv *argv, int out)
 {
+	(void)sys;
 	static char *const none[] = { NULL };
+	auto_strv struct strv words = { 0 };
+	strv_add(&words, str_dup("/proc/self/exe"));
+	strv_add(&words, str_dup(LAUNCH_ARG));
+	strv_add(&words, str_dup(root));
+	strv_add(&words, str_dup(env ? env : ""));
+	for (size_t i = 0; i < argv->count; i++)
+		strv_add(&words, str_dup(argv->items[i]));
 	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t empty, all;
-	sigemptyset(&empty);
-	sigfillset(&all);
 	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attr);
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, out, 1);
 	posix_spawn_file_actions_adddup2(&files, out, 2);
 	posix_spawn_file_actions_addclosefrom_np(&files, 3); // a daemon would keep, with them, the locks on them
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &empty);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	int problem = posix_spawn(ret, argv->items[0], &files, &attr, argv->items, none);
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attr);
-	return problem;
-}
-
-int launch(const struct launch *l, pid_t *ret, struct err *err)
-{
-	auto_strv struct strv argv = { 0 };
-	strv_add(&argv, str_dup("/proc/self/exe"));
-	strv_add(&argv, str_dup(LAUNCH_ARG));
-	strv_add(&argv, str_dup(l->root));
-	strv_add(&argv, str_dup(l->env ? l->env : ""));
-	for (size_t i = 0; i < l->argv->count; i++)
-		strv_add(&argv, str_dup(l->argv->items[i]));
-	int problem = spawn_launcher(&argv, l->out, ret);
-	return problem ? err_set(err, problem, "start '%s'", l->argv->items[0]) : 0;
+	pid_t pid;
+	errno = proc_spawn(words.items[0], words.items, none, &files, POSIX_SPAWN_SETSID, &pid);
+	return errno ? -1 : pid;
 }
 
 void launch_words_done(struct launch_words *w)
@@ -62,16 +47,15 @@ static bool is_env_replaced(const struct strv *env, const char *variable)
 	return false;
 }
 
-static int spawn_self(const struct launch_words *words, int out, pid_t *ret, struct err *err)
+int launch_self(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err)
 {
+	static char *none[] = { NULL };
 	auto_strv struct strv argv = { 0 }, env = { 0 };
 	const struct strv *args = &words->args;
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	static char *none[] = { NULL };
-	sigset_t empty, all;
-	sigemptyset(&empty);
-	sigfillset(&all);
+	const char *first = args->count ? args->items[0] : "";
+	auto_fd int out = ret_out ? memfd_create("kmodsmith-output", MFD_CLOEXEC) : -1;
+	if (ret_out && out < 0)
+		return err_set(err, errno, "allocate memory for the output of 'kmodsmith %s'", first);
 	strv_add(&argv, str_dup("kmodsmith"));
 	for (size_t i = 0; i < args->count; i++)
 		strv_add(&argv, str_dup(args->items[i]));
@@ -80,32 +64,16 @@ static int spawn_self(const struct launch_words *words, int out, pid_t *ret, str
 			strv_add(&env, str_dup(*variable));
 	for (size_t i = 0; i < words->env.count; i++)
 		strv_add(&env, str_dup(words->env.items[i]));
+	posix_spawn_file_actions_t files;
 	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attr);
-	if (out >= 0)
+	if (ret_out)
 		posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setsigmask(&attr, &empty);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	int problem = posix_spawn(ret, "/proc/self/exe", &files, &attr, argv.items, env.items ? env.items : none);
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&files);
-	return problem ? err_set(err, problem, "start 'kmodsmith %s'", args->count ? args->items[0] : "") : 0;
-}
-
-int launch_self(const struct launch_words *words, pid_t *ret, struct err *err)
-{
-	return spawn_self(words, -1, ret, err);
-}
-
-int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err)
-{
-	auto_fd int out = memfd_create("kmodsmith-output", MFD_CLOEXEC);
-	if (out < 0)
-		return err_set(err, errno, "allocate memory for the output of 'kmodsmith %s'", words->args.items[0]);
-	if (spawn_self(words, out, ret, err) < 0)
-		return -1;
-	*ret_out = TAKE_FD(out);
+	int problem = proc_spawn("/proc/self/exe", argv.items, env.items ? env.items : none, &files,
+				 POSIX_SPAWN_SETPGROUP, ret);
+	if (problem)
+		return err_set(err, problem, "start 'kmodsmith %s'", first);
+	if (ret_out)
+		*ret_out = TAKE_FD(out);
 	return 0;
 }
 

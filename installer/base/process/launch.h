@@ -12,13 +12,11 @@
 #define LAUNCH_ARG "launch-exec"
 enum { LAUNCH_FAILED = 126 }; // exit status when the program could not be started; the output says why
 
-struct launch {
-	const char *root;        // directory that becomes "/"
-	const char *env;         // "NAME=VALUE", beside PATH and HOME; NULL = no more
-	const struct strv *argv; // argv[0] absolute in it
-	int out;                 // standard output and error
-};
-int launch(const struct launch *l, pid_t *ret, struct err *err); // the caller's child
+struct sys;
+// root: the directory that becomes "/". env: "NAME=VALUE", beside PATH and HOME; NULL = no more. argv[0] is absolute in
+// root. out: standard output and error. The pid of the caller's child, or -1 with errno: struct sys's process_start.
+int launch_process(const struct sys *sys, const char *root, const char *env, const struct strv *argv, int out);
+
 // This program with other arguments, in a process group of its own, with our output and our environment, in which each
 // variable of env is replaced.
 struct launch_words {
@@ -27,7 +25,7 @@ struct launch_words {
 };
 void launch_words_done(struct launch_words *w);
 #define auto_launch_words __attribute__((cleanup(launch_words_done)))
-int launch_self(const struct launch_words *words, pid_t *ret, struct err *err);
-// The same, with what it writes to standard output kept in memory: *ret_out is read from its beginning when it ended.
-int launch_self_kept(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err);
+// ret_out: what it writes to standard output is kept in memory, to be read from its beginning when it has ended.
+// NULL = it writes to ours.
+int launch_self(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err);
 int launch_main(int argc, char **argv);

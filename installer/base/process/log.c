@@ -109,17 +109,7 @@ static void emit(enum log_level level, const char *text, const struct err_info *
 	fprintf(stderr, "%s\n", json ? json : "{}");
 }
 
-void log_line(enum log_level level, const char *fmt, ...)
-{
-	char msg[1024];
-	va_list args;
-	va_start(args, fmt);
-	vsnprintf(msg, sizeof(msg), fmt, args);
-	va_end(args);
-	emit(level, msg, NULL, NULL);
-}
-
-void log_fields(enum log_level level, json_t *fields, const char *fmt, ...)
+void log_line(enum log_level level, json_t *fields, const char *fmt, ...)
 {
 	char msg[1024];
 	va_list args;

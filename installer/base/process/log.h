@@ -10,14 +10,13 @@ void log_setup(enum log_level most, bool is_json);
 bool log_is_on(enum log_level level); // ask before composing an expensive text
 bool log_is_json(void);
 const char *log_step(const char *step); // the phase that following lines belong to; NULL = none. Returns the last one
-void log_line(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
+// fields: more of them in JSON, borrowed; NULL = none.
+void log_line(enum log_level level, json_t *fields, const char *fmt, ...) PRINTF(3, 4);
 void log_err(const struct err *err); // code, reason, text and next step
-// As log_line; in JSON with these fields, which stay the caller's, beside the others.
-void log_fields(enum log_level level, json_t *fields, const char *fmt, ...) PRINTF(3, 4);
 // A line that rewrites itself on a terminal; false = not a terminal. The next log line ends it.
 bool log_rewrite(const char *text, bool is_last);
 void log_end_line(void); // before anything else is printed
 
-#define log_warn(...) log_line(LOG_LEVEL_WARN, __VA_ARGS__)
-#define log_info(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
+#define log_warn(...) log_line(LOG_LEVEL_WARN, NULL, __VA_ARGS__)
+#define log_info(...) log_line(LOG_LEVEL_INFO, NULL, __VA_ARGS__)
+#define log_debug(...) log_line(LOG_LEVEL_DEBUG, NULL, __VA_ARGS__)

@@ -2,6 +2,7 @@
 #include "base/process/proc.h"
 
 #include "base/core/date.h"
+#include "base/file/root.h"
 #include "base/process/log.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -29,72 +29,25 @@ struct reader {
 	size_t len;
 };
 
-static void keep_tail(struct proc_end *end, const char *line)
+// The tail keeps whole lines: the oldest go.
+static void end_line(struct reader *r)
 {
-	size_t used = strlen(end->tail), len = strlen(line), room = sizeof(end->tail) - 2;
+	char *tail = r->end->tail;
+	size_t used = strlen(tail), len = r->len, room = sizeof(r->end->tail) - 2;
+	r->line[r->len] = '\0';
+	r->len = 0;
 	if (len > room)
 		len = room;
 	if (used + len > room) {
 		size_t drop = used + len - room;
-		const char *next = memchr(end->tail + drop, '\n', used - drop);
-		drop = next ? (size_t)(next + 1 - end->tail) : used;
-		memmove(end->tail, end->tail + drop, used - drop + 1);
+		const char *next = memchr(tail + drop, '\n', used - drop);
+		drop = next ? (size_t)(next + 1 - tail) : used;
+		memmove(tail, tail + drop, used - drop + 1);
 		used -= drop;
 	}
-	snprintf(end->tail + used, sizeof(end->tail) - used, "%.*s\n", (int)len, line);
-}
-
-static void line_done(struct reader *r)
-{
-	r->line[r->len] = '\0';
-	r->len = 0;
-	keep_tail(r->end, r->line);
+	snprintf(tail + used, sizeof(r->end->tail) - used, "%.*s\n", (int)len, r->line);
 	if (r->proc->line)
 		r->proc->line(r->proc->ctx, r->line);
-}
-
-static void take_output(struct reader *r, const char *data, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		if (data[i] == '\n' || r->len == sizeof(r->line) - 1)
-			line_done(r);
-		if (data[i] != '\n')
-			r->line[r->len++] = data[i] ? data[i] : '?';
-	}
-}
-
-static int spawn_program(const struct proc *proc, int out, pid_t *ret, struct err *err)
-{
-	static const char *const empty[] = { NULL };
-	posix_spawn_file_actions_t files;
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&files);
-	posix_spawnattr_init(&attr);
-	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&files, out, 1);
-	posix_spawn_file_actions_adddup2(&files, out, 2);
-	posix_spawn_file_actions_addclosefrom_np(&files, 3); // our descriptors are not for the program
-	if (proc->dir)
-		posix_spawn_file_actions_addchdir_np(&files, proc->dir);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	posix_spawnattr_setpgroup(&attr, 0);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	int problem = posix_spawn(ret, proc->argv[0], &files, &attr, (char *const *)(uintptr_t)proc->argv,
-				  (char *const *)(uintptr_t)(proc->env ? proc->env : empty));
-	posix_spawn_file_actions_destroy(&files);
-	posix_spawnattr_destroy(&attr);
-	return problem ? err_set(err, problem, "start '%s'", proc->argv[0]) : 0;
-}
-
-static bool has_ended(pid_t pid)
-{
-	siginfo_t info = { 0 };
-	int r = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
-	return r < 0 ? errno == ECHILD : info.si_pid == pid;
 }
 
 // False at the end of output.
@@ -102,18 +55,13 @@ static bool read_output(struct reader *r, int in)
 {
 	char buf[4096];
 	ssize_t n = read(in, buf, sizeof(buf));
-	if (n > 0)
-		take_output(r, buf, (size_t)n);
+	for (ssize_t i = 0; i < n; i++) {
+		if (buf[i] == '\n' || r->len == sizeof(r->line) - 1)
+			end_line(r);
+		if (buf[i] != '\n')
+			r->line[r->len++] = buf[i] ? buf[i] : '?';
+	}
 	return n > 0 || (n < 0 && errno == EINTR);
-}
-
-// SIGTERM first; SIGKILL at the next deadline, which is returned.
-static long end_group(struct proc_end *end, pid_t pid)
-{
-	bool is_first = !end->is_timed_out;
-	end->is_timed_out = true;
-	kill(-pid, is_first ? SIGTERM : SIGKILL);
-	return is_first ? clock_ms() + KILL_GRACE_MS : LONG_MAX;
 }
 
 // Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
@@ -124,70 +72,95 @@ static void follow_output(struct reader *r, int in, pid_t pid)
 	bool is_open = true, is_ended = false;
 	for (int tick = 1;;) {
 		struct pollfd p = { .fd = is_open ? in : -1, .events = POLLIN };
-		if (poll(&p, 1, is_ended ? 0 : tick) > 0)
+		if (poll(&p, 1, is_ended ? 0 : tick) > 0) {
 			is_open = read_output(r, in);
-		else if (is_ended)
+		} else if (is_ended) {
 			break;
-		else if (!(is_ended = has_ended(pid)) && tick < TICK_MAX_MS)
-			tick *= 2;
-		if (!is_ended && clock_ms() >= deadline)
-			deadline = end_group(r->end, pid);
+		} else {
+			siginfo_t info = { 0 };
+			int waited = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
+			is_ended = waited < 0 ? errno == ECHILD : info.si_pid == pid;
+			if (!is_ended && tick < TICK_MAX_MS)
+				tick *= 2;
+		}
+		if (is_ended || clock_ms() < deadline)
+			continue;
+		bool is_first = !r->end->is_timed_out;
+		r->end->is_timed_out = true;
+		kill(-pid, is_first ? SIGTERM : SIGKILL);
+		deadline = is_first ? clock_ms() + KILL_GRACE_MS : LONG_MAX;
 	}
 	if (r->len)
-		line_done(r);
+		end_line(r);
 	if (r->end->is_timed_out)
 		kill(-pid, SIGKILL); // not yet reaped, so the group is still ours
 }
 
-static void reap_program(pid_t pid, struct proc_end *end)
+int proc_spawn(const char *program, char *const *argv, char *const *env, posix_spawn_file_actions_t *files, short group,
+	       pid_t *ret)
 {
-	int status = 0;
-	struct rusage usage = { 0 };
-	while (wait4(pid, &status, 0, &usage) < 0 && errno == EINTR)
-		;
-	end->peak_kib = usage.ru_maxrss;
-	end->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-	end->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
-
-static void tell_start(const struct proc *proc)
-{
-	auto_str char *words = NULL;
-	if (!log_is_on(LOG_LEVEL_DEBUG))
-		return;
-	for (size_t i = 0; proc->argv[i]; i++)
-		str_add(&words, " %s", proc->argv[i]);
-	log_debug("run%s%s%s", words, proc->dir ? " in " : "", proc->dir ? proc->dir : "");
-}
-
-static void tell_end(const struct proc *proc, const struct proc_end *end, long ms)
-{
-	if (end->is_timed_out)
-		log_debug("'%s' did not end in time, %ld ms", proc->argv[0], ms);
-	else if (end->signal)
-		log_debug("'%s' was killed by signal %d, %ld ms", proc->argv[0], end->signal, ms);
-	else
-		log_debug("'%s' ended with status %d, %ld ms", proc->argv[0], end->status, ms);
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, (short)(group | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	int problem = posix_spawn(ret, program, files, &attr, argv, env);
+	posix_spawn_file_actions_destroy(files);
+	posix_spawnattr_destroy(&attr);
+	return problem;
 }
 
 int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 {
-	int pipes[2];
+	static const char *const empty[] = { NULL };
+	const char *name = proc->argv[0];
 	long started = clock_ms();
+	int pipes[2];
 	if (pipe2(pipes, O_CLOEXEC) < 0)
-		return err_set(err, errno, "make a pipe for '%s'", proc->argv[0]);
+		return err_set(err, errno, "make a pipe for '%s'", name);
 	auto_fd int in = pipes[0];
 	auto_fd int out = pipes[1];
-	pid_t pid;
 	*ret = (struct proc_end){ 0 };
-	tell_start(proc);
-	if (spawn_program(proc, out, &pid, err) < 0)
-		return -1;
+	if (log_is_on(LOG_LEVEL_DEBUG)) {
+		auto_str char *words = NULL;
+		for (size_t i = 0; proc->argv[i]; i++)
+			str_add(&words, " %s", proc->argv[i]);
+		log_debug("run%s%s%s", words, proc->dir ? " in " : "", proc->dir ? proc->dir : "");
+	}
+	posix_spawn_file_actions_t files;
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, out, 1);
+	posix_spawn_file_actions_adddup2(&files, out, 2);
+	posix_spawn_file_actions_addclosefrom_np(&files, 3); // our descriptors are not for the program
+	if (proc->dir)
+		posix_spawn_file_actions_addchdir_np(&files, proc->dir);
+	pid_t pid;
+	int problem = proc_spawn(name, (char *const *)(uintptr_t)proc->argv,
+				 (char *const *)(uintptr_t)(proc->env ? proc->env : empty), &files,
+				 POSIX_SPAWN_SETPGROUP, &pid);
+	if (problem)
+		return err_set(err, problem, "start '%s'", name);
 	close(TAKE_FD(out));
 	struct reader r = { .proc = proc, .end = ret };
 	follow_output(&r, in, pid);
-	reap_program(pid, ret);
-	tell_end(proc, ret, clock_ms() - started);
+	int status = 0;
+	struct rusage usage = { 0 };
+	while (wait4(pid, &status, 0, &usage) < 0 && errno == EINTR)
+		;
+	ret->peak_kib = usage.ru_maxrss;
+	ret->status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	ret->signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+	long ms = clock_ms() - started;
+	if (ret->is_timed_out)
+		log_debug("'%s' did not end in time, %ld ms", name, ms);
+	else if (ret->signal)
+		log_debug("'%s' was killed by signal %d, %ld ms", name, ret->signal, ms);
+	else
+		log_debug("'%s' ended with status %d, %ld ms", name, ret->status, ms);
 	return 0;
 }
 
@@ -229,4 +202,20 @@ int proc_idle(struct err *err)
 	    syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)) < 0)
 		return err_set(err, errno, "lower the priority of this process");
 	return 0;
+}
+
+uint64_t proc_start_time(const struct root *kern, int pid)
+{
+	enum { OF_THE_KERNEL = 0x00200000 }; // PF_KTHREAD of linux/sched.h
+	struct err err;
+	unsigned flags;
+	unsigned long long start;
+	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
+	if (root_read(kern, path, &text, NULL, &err) <= 0)
+		return 0;
+	const char *rest = strrchr(text, ')'); // a name may have blanks and brackets
+	if (!rest || sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+			    &flags, &start) != 2)
+		return 0;
+	return flags & OF_THE_KERNEL ? 0 : start;
 }

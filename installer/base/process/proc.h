@@ -6,6 +6,8 @@
 #pragma once
 #include "base/core/err.h"
 
+#include <spawn.h>
+
 struct proc {
 	const char *const *argv;                   // argv[0] absolute, NULL-terminated
 	const char *const *env;                    // the whole environment; NULL = empty
@@ -29,9 +31,18 @@ int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err);
 // As proc_run, and anything but exit status 0 is an error E_SYSTEM that says how it ended, with the last line of
 // output.
 int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err);
+// Starts a program with every signal at its default and none blocked. group: POSIX_SPAWN_SETPGROUP or _SETSID. files
+// is destroyed. 0 or an errno.
+int proc_spawn(const char *program, char *const *argv, char *const *env, posix_spawn_file_actions_t *files, short group,
+	       pid_t *ret);
 // The program of that name in the first directory of path (colon-separated, absolute) that has it; NULL = none.
 char *proc_find(const char *path, const char *name);
 extern const char PROC_PATH[]; // where programs are looked for: /usr/sbin:/usr/bin:/sbin:/bin
 // The lowest priority for processor and disk, for this process and all that it starts, for good. SCHED_BATCH and not
 // SCHED_IDLE: on a machine that is never idle the work still ends some day.
 int proc_idle(struct err *err);
+
+// When a process was started, in clock ticks after boot (proc(5)): with its pid the identity of a process, because pids
+// are used again. 0 = there is no such process, or it is a thread of the kernel.
+struct root;
+uint64_t proc_start_time(const struct root *kern, int pid);

@@ -17,13 +17,6 @@ void progress_begin(struct progress *w)
 	w->started = now_seconds();
 }
 
-static void end_phase(struct progress *w)
-{
-	w->entered = NULL;
-	if (w->enter)
-		w->enter(w->ctx, NULL);
-}
-
 static void tick(const struct progress *w)
 {
 	if (w->tick)
@@ -70,8 +63,11 @@ void progress_end(struct progress *w, const char *name, const char *note, ...)
 	w->facts = NULL;
 	if (w->phase)
 		w->phase(w->ctx, p);
-	if (str_eq(w->entered, name))
-		end_phase(w);
+	if (str_eq(w->entered, name)) {
+		w->entered = NULL;
+		if (w->enter)
+			w->enter(w->ctx, NULL);
+	}
 	progress_begin(w);
 }
 

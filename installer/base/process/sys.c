@@ -132,19 +132,6 @@ static int real_process_signal(const struct sys *sys, int process, int pid, int 
 	return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
 }
 
-static int real_process_start(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
-			      int out)
-{
-	(void)sys;
-	struct err err;
-	pid_t pid;
-	const struct launch l = { .root = root, .env = env, .argv = argv, .out = out };
-	if (launch(&l, &pid, &err) == 0)
-		return pid;
-	errno = err.code;
-	return -1;
-}
-
 static int real_attribute_set(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys;
@@ -180,7 +167,7 @@ static const struct sys real = {
 	.label_set = real_label_set,
 	.process_open = real_process_open,
 	.process_signal = real_process_signal,
-	.process_start = real_process_start,
+	.process_start = launch_process,
 	.attribute_set = real_attribute_set,
 };
 

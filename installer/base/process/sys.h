@@ -43,7 +43,7 @@ struct sys {
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);
-	// A program in another root directory, as launch() does; its process id. A recorded one runs for ever.
+	// A program in another root directory, see launch_process(); its process id. A recorded one runs for ever.
 	int (*process_start)(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
 			     int out);
 	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver

@@ -12,19 +12,11 @@
 
 #define REFUSED ".sys-refused"
 
-static int errno_named(const char *name)
-{
-	enum { ERRNO_MOST = 200 };
-	for (int i = 1; i < ERRNO_MOST; i++)
-		if (str_eq(strerrorname_np(i), name))
-			return i;
-	return EINVAL;
-}
-
 // "EINVAL load nvidia NVreg_X=often: nvidia: invalid": the errno when it is about this call, which it begins. *ret_log
 // is what the kernel says of it.
 static int find_refusal(const char *line, const char *call, const char **ret_log)
 {
+	enum { ERRNO_MOST = 200 };
 	size_t name = strcspn(line, " ");
 	const char *wanted = line + name + (line[name] == ' '), *log = strstr(wanted, ": ");
 	size_t len = log ? (size_t)(log - wanted) : strlen(wanted);
@@ -32,18 +24,13 @@ static int find_refusal(const char *line, const char *call, const char **ret_log
 		return 0;
 	auto_str char *error = str_ndup(line, name);
 	*ret_log = log ? log + 2 : NULL;
-	return errno_named(error);
+	for (int i = 1; i < ERRNO_MOST; i++)
+		if (str_eq(strerrorname_np(i), error))
+			return i;
+	return EINVAL;
 }
 
-static void append_log_line(const struct sys *sys, const char *text)
-{
-	struct err err;
-	auto_fd int fd = root_open(sys->record, "dev/kmsg", O_WRONLY | O_APPEND, &err);
-	if (fd >= 0)
-		dprintf(fd, "4,1,1,-;%s\n", text);
-}
-
-// The errno of the first line of the file that is about this call, 0 = it is let through. The line is used up.
+// The errno of the first line of the file that is about this call, 0 = the call succeeds. The line is used up.
 static int refuse_call(const struct sys *sys, const char *call)
 {
 	struct err err;
@@ -60,8 +47,9 @@ static int refuse_call(const struct sys *sys, const char *call)
 			error = found;
 		else
 			str_add(&left, "%s\n", lines.items[i]);
-		if (log)
-			append_log_line(sys, log);
+		auto_fd int fd = log ? root_open(sys->record, "dev/kmsg", O_WRONLY | O_APPEND, &err) : -1;
+		if (fd >= 0)
+			dprintf(fd, "4,1,1,-;%s\n", log);
 	}
 	return error && root_put(sys->record, REFUSED, left, strlen(left), 0644, &err) < 0 ? err.code : error;
 }
