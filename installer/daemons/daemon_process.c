@@ -2,7 +2,7 @@
 #include "daemons/daemon_process.h"
 
 #include "base/core/date.h"
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static bool is_program(const struct root *kern, int pid, const char *program)
 
 bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program)
 {
-	return pid > 0 && start && start_time_of(kern, pid) == start && is_program(kern, pid, program);
+	return pid > 0 && start && proc_start_time(kern, pid) == start && is_program(kern, pid, program);
 }
 
 static int read_pid_file(const struct root *host, const struct daemon_unit *u)
@@ -49,7 +49,7 @@ int daemon_find(const struct daemon_env *p, const struct daemon_unit *u, int kno
 {
 	const char *program = u->argv->items[0];
 	int pid = daemon_is(p->kern, known, known_start, program) ? known : read_pid_file(p->host, u);
-	uint64_t start = pid ? start_time_of(p->kern, pid) : 0;
+	uint64_t start = pid ? proc_start_time(p->kern, pid) : 0;
 	if (!daemon_is(p->kern, pid, start, program))
 		return 0;
 	*ret_pid = pid;
@@ -78,7 +78,7 @@ static bool is_process_gone(const struct root *kern, int pid, uint64_t start)
 {
 	struct err ignored;
 	auto_str char *path = str_fmt("proc/%d/stat", pid), *text = NULL;
-	if (start_time_of(kern, pid) != start || root_read(kern, path, &text, NULL, &ignored) <= 0)
+	if (proc_start_time(kern, pid) != start || root_read(kern, path, &text, NULL, &ignored) <= 0)
 		return true;
 	const char *state = strrchr(text, ')');
 	return state && (str_starts(state, ") Z") || str_starts(state, ") X"));

@@ -2,7 +2,7 @@
 #include "daemons/daemon_record.h"
 
 #include "base/formats/boot_record.h"
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 
 static const char FILE_NAME[] = BOOT_RECORD_DIR "/daemons.json";
 
@@ -48,7 +48,7 @@ bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern)
 
 bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 {
-	return r->owner > 0 && r->owner_start && start_time_of(kern, r->owner) == r->owner_start;
+	return r->owner > 0 && r->owner_start && proc_start_time(kern, r->owner) == r->owner_start;
 }
 
 static json_t *daemon_entry_json(const struct daemon_entry *e)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemons/daemon_stop.h"
 
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 
 #include <fcntl.h>
 
@@ -44,7 +44,7 @@ static int restart_daemon(const struct daemon_stop *s, struct daemon_entry *e, s
 	if (pid < 0)
 		return -1;
 	e->pid = pid; // one that forks is found by its pid file
-	e->start = start_time_of(s->kern, pid);
+	e->start = proc_start_time(s->kern, pid);
 	progress_note(s->progress, "started %s again because the driver stays loaded", e->name);
 	return 0;
 }

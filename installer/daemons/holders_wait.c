@@ -2,7 +2,7 @@
 #include "daemons/holders_wait.h"
 
 #include "base/core/date.h"
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 #include "daemons/daemon_stop.h"
 
 #include <errno.h>
@@ -135,7 +135,7 @@ static int stop_holder(const struct holders_wait *d, const struct holder *h, str
 	auto_fd int process = d->sys->process_open(d->sys, h->pid);
 	if (process < 0)
 		return errno == ESRCH ? 0 : err_set(err, errno, "open process %d", h->pid);
-	if (!h->start || h->pid == 1 || start_time_of(d->kern, h->pid) != h->start)
+	if (!h->start || h->pid == 1 || proc_start_time(d->kern, h->pid) != h->start)
 		return 0;
 	if (d->sys->process_signal(d->sys, process, h->pid, SIGTERM) < 0 && errno != ESRCH)
 		return err_set(err, errno, "signal process %d", h->pid);

@@ -16,7 +16,7 @@ enum holder_kind {
 
 struct holder {
 	int pid;
-	uint64_t start; // start_time_of(): with pid the identity of a process
+	uint64_t start; // proc_start_time(): with pid the identity of a process
 	unsigned uid;
 	char *comm;      // proc/PID/comm
 	char *cmdline;   // arguments joined by blanks, at most 200 bytes; "" for a kernel thread

@@ -5,7 +5,7 @@
 #include "holders/proc_scan.h"
 
 #include "base/file/file.h"
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 #include "host/cgroup.h"
 #include "host/pci.h"
 
@@ -136,7 +136,7 @@ static void describe_process(const struct proc_scan *s, struct holder *h)
 		if (!cmdline[i] || cmdline[i] == '\n')
 			cmdline[i] = ' ';
 	h->cmdline = cmdline ? cmdline : str_dup("");
-	h->start = start_time_of(s->kern, h->pid);
+	h->start = proc_start_time(s->kern, h->pid);
 	if (uid)
 		sscanf(uid, "\nUid: %u", &h->uid);
 	if (cgroup)

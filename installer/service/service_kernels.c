@@ -66,7 +66,7 @@ static void start_watch_child(struct service_kernels *k, int64_t now_ms)
 	k->due_ms = now_ms + k->interval_ms;
 	if (!is_look_needed(k))
 		return;
-	if (launch_self(&k->words, &child, &why) < 0)
+	if (launch_self(&k->words, &child, NULL, &why) < 0)
 		log_warn("prebuilding for other installed kernels is disabled: %s", why.text);
 	else
 		k->child = child;

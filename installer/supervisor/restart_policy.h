@@ -25,7 +25,7 @@ enum {
 struct supervised {
 	enum supervised_state state;
 	int pid;                  // STARTING: of the program that was started; UP: of the daemon
-	uint64_t start;           // start_time_of() of it
+	uint64_t start;           // proc_start_time() of it
 	int64_t since_ms, due_ms; // of the state; of the next action
 	int backoff_ms;           // before the next start after an end
 	unsigned restarts;        // how often it came up again

@@ -2,7 +2,7 @@
 #include "supervisor/supervisor.h"
 
 #include "base/core/date.h"
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 #include "daemons/fabric_manager.h"
 #include "daemons/syslog.h"
 #include "daemons/vgpu_guest.h"
@@ -24,7 +24,7 @@ enum { SUPERVISOR_RETRY_MS = 1000, SUPERVISOR_NEW_MS = 50, SUPERVISOR_BLIND_MS =
 static void fill_daemon_record(const struct supervisor *k, struct daemon_record *r)
 {
 	r->owner = getpid();
-	r->owner_start = start_time_of(k->kern, r->owner);
+	r->owner_start = proc_start_time(k->kern, r->owner);
 	r->driver = str_dup(k->driver);
 	r->items = mem_alloc((k->plan.count + 1) * sizeof(*r->items));
 	for (size_t i = 0; i < k->plan.count; i++) {
@@ -216,7 +216,7 @@ static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_k
 	const struct daemon_unit unit = daemon_unit_of(&k->plan.items[i]);
 	const struct daemon_entry *old = find_old_entry(k, unit.name);
 	const struct supervised *s = &k->daemons[i].s;
-	uint64_t start = kind == EVENT_UP && s->pid ? start_time_of(k->kern, s->pid) : old ? old->start : 0;
+	uint64_t start = kind == EVENT_UP && s->pid ? proc_start_time(k->kern, s->pid) : old ? old->start : 0;
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
 	if (!daemon_find(&place, &unit, pid, start, &pid, &start))
 		return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of daemons on a recorded machine: who runs, who only seems to, and in which order they are ended (contract
 // 1.10, R-P1).
-#include "base/process/start_time.h"
+#include "base/process/proc.h"
 #include "daemons/daemon_stop.h"
 #include "daemons/holders_wait.h"
 
@@ -258,7 +258,7 @@ static void its_end_is_waited_for(void **state)
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
 	const struct daemon_env place = { .host = &kern, .kern = &kern, .sys = sys_real(), .driver = "run/x" };
-	expect(daemon_end(&place, self, pid, start_time_of(&kern, pid), &err) == 0, err.text);
+	expect(daemon_end(&place, self, pid, proc_start_time(&kern, pid), &err) == 0, err.text);
 	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
 	close(ready[0]);
 	close(ready[1]);

@@ -128,7 +128,7 @@ static void test_one_event_is_one_line(void **state)
 static void say_fields(void)
 {
 	auto_json json_t *fields = json_pack("{s:f, s:i, s:s}", "seconds", 0.5, "gpus", 8, "msg", "not this one");
-	log_fields(LOG_LEVEL_INFO, fields, "kernel %s", "6.1");
+	log_line(LOG_LEVEL_INFO, fields, "kernel %s", "6.1");
 }
 
 static void test_fields(void **state)

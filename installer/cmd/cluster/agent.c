@@ -44,7 +44,7 @@ static int start_child(struct agent_child *c, struct err *err)
 	close_fdp(&c->out);
 	c->out = -1;
 	c->again_ms = 0;
-	return launch_self_kept(&c->words, &c->pid, &c->out, err);
+	return launch_self(&c->words, &c->pid, &c->out, err);
 }
 
 // words are taken.

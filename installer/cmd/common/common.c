@@ -134,7 +134,7 @@ void show_progress(const char *what, unsigned done, unsigned total)
 	if (!log_rewrite(text, done >= total) && percent / QUARTER != last / QUARTER && done < total) {
 		auto_json json_t *fields = json_pack("{s:s, s:I, s:I}", "progress", what, "done", (json_int_t)done,
 						     "total", (json_int_t)total);
-		log_fields(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u)", what, percent, done, total);
+		log_line(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u)", what, percent, done, total);
 	}
 	last = percent;
 }

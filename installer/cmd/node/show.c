@@ -17,7 +17,7 @@ void show_phase(void *ctx, const struct phase *p)
 	if (log_is_json()) {
 		auto_json json_t *fields = json_pack("{s:f}", "seconds", p->seconds);
 		json_object_update(fields, p->facts);
-		log_fields(LOG_LEVEL_INFO, fields, "%s", p->note);
+		log_line(LOG_LEVEL_INFO, fields, "%s", p->note);
 	} else {
 		log_info("%-9s %8.3f s  %s", p->name, p->seconds, p->note);
 	}
