@@ -6,26 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 
-static int copy_file(const struct root *from, const char *a, const struct root *to, const char *b, mode_t mode,
-		     struct err *err)
-{
-	auto_fd int in = root_open(from, a, O_RDONLY | O_NOFOLLOW, err);
-	if (in < 0)
-		return -1;
-	auto_str char *name = NULL;
-	auto_fd int dir = root_parent(to, b, &name, err);
-	if (dir < 0)
-		return -1;
-	auto_fd int out = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode & 0777);
-	if (out < 0)
-		return err_set(err, errno, "create '%s' in '%s'", b, to->name);
-	ssize_t n;
-	do
-		n = copy_file_range(in, NULL, out, NULL, (size_t)1 << 30, 0);
-	while (n > 0);
-	return n < 0 ? file_copy(in, out, b, err) : 0; // from here on: across file systems on old kernels
-}
-
 // Names of one file stay names of one file.
 struct twin {
 	dev_t dev;
@@ -46,14 +26,6 @@ static void copying_done(struct copying *c)
 }
 #define auto_copying __attribute__((cleanup(copying_done)))
 
-static const char *find_twin(const struct copying *c, const struct stat *st)
-{
-	for (size_t i = 0; i < c->count; i++)
-		if (c->twins[i].dev == st->st_dev && c->twins[i].ino == st->st_ino)
-			return c->twins[i].path;
-	return NULL;
-}
-
 static int link_twin(const struct root *to, const char *old, const char *new, struct err *err)
 {
 	auto_str char *old_name = NULL, *new_name = NULL;
@@ -66,14 +38,26 @@ static int link_twin(const struct root *to, const char *old, const char *new, st
 
 static int copy_regular(struct copying *c, const char *a, const char *b, const struct stat *st, struct err *err)
 {
-	const char *twin = st->st_nlink > 1 ? find_twin(c, st) : NULL;
-	if (twin)
-		return link_twin(c->to, twin, b, err);
 	if (st->st_nlink > 1) {
+		for (size_t i = 0; i < c->count; i++)
+			if (c->twins[i].dev == st->st_dev && c->twins[i].ino == st->st_ino)
+				return link_twin(c->to, c->twins[i].path, b, err);
 		c->twins = mem_grow(c->twins, c->count + 1, sizeof(*c->twins));
 		c->twins[c->count++] = (struct twin){ .dev = st->st_dev, .ino = st->st_ino, .path = str_dup(b) };
 	}
-	return copy_file(c->from, a, c->to, b, st->st_mode, err);
+	auto_str char *name = NULL;
+	auto_fd int in = root_open(c->from, a, O_RDONLY | O_NOFOLLOW, err);
+	auto_fd int dir = in < 0 ? -1 : root_parent(c->to, b, &name, err);
+	if (dir < 0)
+		return -1;
+	auto_fd int out = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, st->st_mode & 0777);
+	if (out < 0)
+		return err_set(err, errno, "create '%s' in '%s'", b, c->to->name);
+	ssize_t n;
+	do
+		n = copy_file_range(in, NULL, out, NULL, (size_t)1 << 30, 0);
+	while (n > 0);
+	return n < 0 ? file_copy(in, out, b, err) : 0; // from here on: across file systems on old kernels
 }
 
 static int copy_directory(struct copying *c, const char *path, const char *name, struct err *err);
@@ -141,42 +125,37 @@ int copy_bytes(const struct root *root, const char *path, uint64_t *sum, struct 
 	return r < 0 ? -1 : 0;
 }
 
-static int digest_below(const struct root *root, const char *path, struct digest *d, struct err *err);
-
-static int digest_entry(const struct root *root, const char *path, struct digest *d, struct err *err)
-{
-	struct stat st;
-	int r = root_stat(root, path, &st, err);
-	if (r <= 0)
-		return r;
-	auto_str char *text = NULL;
-	char hex[DIGEST_HEX + 1] = "";
-	if (S_ISDIR(st.st_mode))
-		return digest_below(root, path, d, err);
-	if (S_ISLNK(st.st_mode)) {
-		if (root_readlink(root, path, &text, err) < 0)
-			return -1;
-		digest_data(text, strlen(text), hex);
-	} else {
-		auto_fd int fd = root_open(root, path, O_RDONLY | O_NOFOLLOW, err);
-		if (fd < 0 || digest_file(fd, path, hex, err) < 0)
-			return -1;
-	}
-	auto_str char *line =
-		str_fmt("%c%c %s %s\n", S_ISLNK(st.st_mode) ? 'l' : 'f', st.st_mode & 0100 ? 'x' : '-', hex, path);
-	digest_add(d, line, strlen(line));
-	return 0;
-}
-
 static int digest_below(const struct root *root, const char *path, struct digest *d, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, path, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *below = str_fmt("%s/%s", path, names.items[i]);
-		if (digest_entry(root, below, d, err) < 0)
+		auto_str char *below = str_fmt("%s/%s", path, names.items[i]), *target = NULL;
+		char hex[DIGEST_HEX + 1] = "";
+		struct stat st;
+		int r = root_stat(root, below, &st, err);
+		if (r == 0)
+			continue;
+		if (r < 0)
 			return -1;
+		if (S_ISDIR(st.st_mode)) {
+			if (digest_below(root, below, d, err) < 0)
+				return -1;
+			continue;
+		}
+		if (S_ISLNK(st.st_mode)) {
+			if (root_readlink(root, below, &target, err) < 0)
+				return -1;
+			digest_data(target, strlen(target), hex);
+		} else {
+			auto_fd int fd = root_open(root, below, O_RDONLY | O_NOFOLLOW, err);
+			if (fd < 0 || digest_file(fd, below, hex, err) < 0)
+				return -1;
+		}
+		auto_str char *line = str_fmt("%c%c %s %s\n", S_ISLNK(st.st_mode) ? 'l' : 'f',
+					      st.st_mode & 0100 ? 'x' : '-', hex, below);
+		digest_add(d, line, strlen(line));
 	}
 	return 0;
 }

@@ -40,35 +40,27 @@ static char *unescape_field(const char *field)
 
 // "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw": what follows the options may be any number of words
 // before the dash. A path of 4095 bytes is up to four times as long here.
-static bool parse_mount_line(const char *line, struct mount *ret)
-{
-	enum { ROOT = 3, POINT, OPTIONS, OPTIONAL };
-	auto_strv struct strv words = { 0 };
-	struct mount m = { 0 };
-	strv_split(&words, line, " ");
-	size_t dash = OPTIONAL;
-	while (dash < words.count && !str_eq(words.items[dash], "-"))
-		dash++;
-	if (dash + 2 >= words.count || sscanf(line, "%u %u %u:%u ", &m.id, &m.parent, &m.major, &m.minor) != 4)
-		return false;
-	for (size_t i = dash; i-- > OPTIONAL;)
-		sscanf(words.items[i], "shared:%u", &m.peers);
-	m.root = unescape_field(words.items[ROOT]);
-	m.point = unescape_field(words.items[POINT]);
-	m.options = str_dup(words.items[OPTIONS]);
-	m.source = unescape_field(words.items[dash + 2]);
-	*ret = m;
-	return true;
-}
-
 void mountinfo_parse(const char *mountinfo, struct mountinfo *ret)
 {
+	enum { ROOT = 3, POINT, OPTIONS, OPTIONAL };
 	auto_strv struct strv lines = { 0 };
 	strv_split(&lines, mountinfo, "\n");
 	for (size_t i = 0; i < lines.count; i++) {
+		auto_strv struct strv words = { 0 };
 		struct mount m = { 0 };
-		if (!parse_mount_line(lines.items[i], &m))
+		size_t dash = OPTIONAL;
+		strv_split(&words, lines.items[i], " ");
+		while (dash < words.count && !str_eq(words.items[dash], "-"))
+			dash++;
+		if (dash + 2 >= words.count ||
+		    sscanf(lines.items[i], "%u %u %u:%u ", &m.id, &m.parent, &m.major, &m.minor) != 4)
 			continue;
+		for (size_t k = dash; k-- > OPTIONAL;)
+			sscanf(words.items[k], "shared:%u", &m.peers);
+		m.root = unescape_field(words.items[ROOT]);
+		m.point = unescape_field(words.items[POINT]);
+		m.options = str_dup(words.items[OPTIONS]);
+		m.source = unescape_field(words.items[dash + 2]);
 		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
 		ret->items[ret->count++] = m;
 	}
@@ -81,20 +73,19 @@ bool mountinfo_has_option(const struct mount *m, const char *option)
 	return strv_has(&all, option);
 }
 
-static bool is_mount_covered(const struct mountinfo *m, const struct mount *at)
-{
-	for (size_t i = 0; i < m->count; i++)
-		if (m->items[i].parent == at->id && str_eq(m->items[i].point, at->point))
-			return true;
-	return false;
-}
-
 // Mostly the last in the text; but one that came through another namespace may lie beneath one that was there before.
 const struct mount *mountinfo_at(const struct mountinfo *m, const char *point)
 {
-	for (size_t i = m->count; i-- > 0;)
-		if (str_eq(m->items[i].point, point) && !is_mount_covered(m, &m->items[i]))
-			return &m->items[i];
+	for (size_t i = m->count; i-- > 0;) {
+		const struct mount *at = &m->items[i];
+		bool is_covered = false;
+		if (!str_eq(at->point, point))
+			continue;
+		for (size_t k = 0; k < m->count && !is_covered; k++)
+			is_covered = m->items[k].parent == at->id && str_eq(m->items[k].point, point);
+		if (!is_covered)
+			return at;
+	}
 	return NULL;
 }
 

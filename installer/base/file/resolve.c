@@ -16,18 +16,6 @@
 
 enum { RETRIES = 64, LINKS_MAX = 40, DEPTH_MAX = 256, PROC_ROOT_INODE = 1 };
 
-static int resolve_by_openat2(int root, const char *path, int flags)
-{
-	struct open_how how = { .flags = (unsigned)flags, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
-	long fd = -1;
-	for (int i = 0; i < RETRIES; i++) {
-		fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
-		if (fd >= 0 || (errno != EINTR && errno != EAGAIN))
-			break;
-	}
-	return (int)fd;
-}
-
 // The walk: dirs[0] is the root, dirs[depth] where we are.
 struct walk {
 	int dirs[DEPTH_MAX];
@@ -126,9 +114,15 @@ int resolve_open(int root, const char *path, int flags)
 	if (flags & O_CREAT)
 		return walk_fail(EINVAL);
 	if (!has_no_openat2 && !str_eq(forced, "no")) {
-		int fd = resolve_by_openat2(root, path, flags);
+		struct open_how how = { .flags = (unsigned)flags, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+		long fd = -1;
+		for (int i = 0; i < RETRIES; i++) {
+			fd = syscall(SYS_openat2, root, path, &how, sizeof(how));
+			if (fd >= 0 || (errno != EINTR && errno != EAGAIN))
+				break;
+		}
 		if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
-			return fd;
+			return (int)fd;
 		has_no_openat2 = errno == ENOSYS;
 	}
 	return resolve_by_walk(root, path, flags);

@@ -42,27 +42,20 @@ int root_sub(const struct root *parent, const char *path, struct root *ret, stru
 	return 0;
 }
 
-static bool is_different_file(const char *a, const char *b)
-{
-	struct stat x, y;
-	return stat(a, &x) == 0 && stat(b, &y) == 0 && (x.st_dev != y.st_dev || x.st_ino != y.st_ino);
-}
-
-// The first process of a pod that shares process ids among its containers is not the machine's (PROC_PID_INIT_INO of
-// the kernel's include/linux/proc_ns.h).
-static bool has_pids_of_machine(void)
-{
-	static const ino_t INIT = 0xEFFFFFFC;
-	struct stat st;
-	return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == INIT;
-}
-
 int root_outside(struct root *ret, struct err *err)
 {
-	return has_pids_of_machine() && is_different_file("/proc/1/ns/mnt", "/proc/self/ns/mnt") &&
-			       is_different_file("/proc/1/root", "/") ?
-		       root_init(ret, "/proc/1/root", err) < 0 ? -1 : 1 :
-		       0;
+	// The first process of a pod that shares process ids among its containers is not the machine's: its pid
+	// namespace has another inode than PROC_PID_INIT_INO of the kernel's include/linux/proc_ns.h.
+	static const ino_t INIT = 0xEFFFFFFC;
+	static const char *const pairs[][2] = { { "/proc/1/ns/mnt", "/proc/self/ns/mnt" }, { "/proc/1/root", "/" } };
+	struct stat a, b;
+	if (stat("/proc/self/ns/pid", &a) < 0 || a.st_ino != INIT)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(pairs); i++)
+		if (stat(pairs[i][0], &a) < 0 || stat(pairs[i][1], &b) < 0 ||
+		    (a.st_dev == b.st_dev && a.st_ino == b.st_ino))
+			return 0;
+	return root_init(ret, "/proc/1/root", err) < 0 ? -1 : 1;
 }
 
 void root_done(struct root *root)
@@ -215,29 +208,6 @@ int root_watch(const struct root *root, const char *path, int inotify, uint32_t 
 	return inotify_add_watch(inotify, link, events) < 0 ? root_fail(root, "watch", path, err) : 1;
 }
 
-// Sets errno: a dangling link is not a directory either.
-static bool is_directory(const struct root *root, const char *path)
-{
-	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT)
-		errno = ENOTDIR;
-	return fd >= 0;
-}
-
-// A link is only followed inside the root, which may not be what its author meant.
-static int root_fail_mkdir(const struct root *root, int dir, const char *name, const char *path, struct err *err)
-{
-	char target[PATH_MAX];
-	int code = errno;
-	ssize_t len = code == ENOTDIR ? readlinkat(dir, name, target, sizeof(target)) : -1;
-	if (len >= 0 && (size_t)len < sizeof(target))
-		return err_set(err, E_NOT_FOUND,
-			       "'%s' in '%s' is a symbolic link to '%.*s', which is not a directory in there", path,
-			       root->name, (int)len, target);
-	errno = code;
-	return root_fail(root, "make the directory", path, err);
-}
-
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err)
 {
 	auto_strv struct strv parts = { 0 };
@@ -252,10 +222,41 @@ int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct e
 		auto_fd int dir = root_parent(root, done, &name, err);
 		if (dir < 0)
 			return -1;
-		if (mkdirat(dir, name, mode) < 0 && (errno != EEXIST || !is_directory(root, done)))
-			return root_fail_mkdir(root, dir, name, done, err);
+		if (mkdirat(dir, name, mode) == 0)
+			continue;
+		int code = errno;
+		if (code == EEXIST) {
+			there = resolve_open(root->fd, done, O_PATH | O_DIRECTORY | O_CLOEXEC);
+			if (there >= 0)
+				continue;
+			code = errno == ENOENT ? ENOTDIR : errno; // a dangling link is not a directory either
+		}
+		// A link is only followed inside the root, which may not be what its author meant.
+		char target[PATH_MAX];
+		ssize_t len = code == ENOTDIR ? readlinkat(dir, name, target, sizeof(target)) : -1;
+		if (len >= 0 && (size_t)len < sizeof(target))
+			return err_set(err, E_NOT_FOUND,
+				       "'%s' in '%s' is a symbolic link to '%.*s', which is not a directory in there",
+				       done, root->name, (int)len, target);
+		errno = code;
+		return root_fail(root, "make the directory", done, err);
 	}
 	return 0;
+}
+
+int root_mkdir_private(const struct root *root, const char *path, struct err *err)
+{
+	if (root_mkdirs(root, path, 0700, err) < 0)
+		return -1;
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, err);
+	struct stat st;
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return file_fail("look at", path, err);
+	if (st.st_uid != geteuid())
+		return err_set(err, E_RIGHTS, "'%s/%s' belongs to uid %u", root->name, path, st.st_uid);
+	return st.st_mode & 077 && fchmod(fd, 0700) < 0 ? file_fail("close to others", path, err) : 0;
 }
 
 int root_create(const struct root *root, const char *path, struct err *err)
@@ -268,19 +269,6 @@ int root_create(const struct root *root, const char *path, struct err *err)
 	return fd < 0 ? root_fail(root, "create", path, err) : fd;
 }
 
-static int write_temporary(int dir, const char *temporary, const void *data, size_t len, mode_t mode, bool is_lasting,
-			   struct err *err)
-{
-	auto_fd int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-	if (fd < 0)
-		return file_fail("create", temporary, err);
-	if (file_write(fd, temporary, data, len, err) < 0)
-		return -1;
-	if (fchmod(fd, mode) < 0 || (is_lasting && fsync(fd) < 0))
-		return file_fail("write", temporary, err);
-	return 0;
-}
-
 static int write_whole(const struct root *root, const char *path, const void *data, size_t len, mode_t mode,
 		       bool is_lasting, struct err *err)
 {
@@ -291,17 +279,20 @@ static int write_whole(const struct root *root, const char *path, const void *da
 	auto_fd int sync = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	auto_str char *temporary = str_fmt(".%s.%d.tmp", name, (int)getpid());
 	unlinkat(dir, temporary, 0);
-	if (write_temporary(dir, temporary, data, len, mode, is_lasting, err) < 0) {
-		unlinkat(dir, temporary, 0);
+	auto_fd int fd = openat(dir, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	int r = fd < 0 ? file_fail("create", temporary, err) : file_write(fd, temporary, data, len, err);
+	if (r == 0 && (fchmod(fd, mode) < 0 || (is_lasting && fsync(fd) < 0)))
+		r = file_fail("write", temporary, err);
+	if (r < 0) {
 		auto_str char *full = root_path(root, path);
-		return err_wrap(err, "write '%s'", full);
+		err_wrap(err, "write '%s'", full);
+	} else if (renameat(dir, temporary, dir, name) < 0) {
+		r = root_fail(root, "write", path, err);
+	} else {
+		return is_lasting && sync >= 0 && fsync(sync) < 0 ? root_fail(root, "write", path, err) : 0;
 	}
-	if (renameat(dir, temporary, dir, name) < 0) {
-		int r = root_fail(root, "write", path, err);
-		unlinkat(dir, temporary, 0);
-		return r;
-	}
-	return is_lasting && sync >= 0 && fsync(sync) < 0 ? root_fail(root, "write", path, err) : 0;
+	unlinkat(dir, temporary, 0);
+	return r;
 }
 
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err)

@@ -54,6 +54,8 @@ int root_list_most(const struct root *root, const char *path, size_t most, struc
 int root_watch(const struct root *root, const char *path, int inotify, uint32_t events, struct err *err);
 
 int root_mkdirs(const struct root *root, const char *path, mode_t mode, struct err *err);
+// A directory closed to other users (0700), also when an older version left it open. E_RIGHTS: another user owns it.
+int root_mkdir_private(const struct root *root, const char *path, struct err *err);
 int root_create(const struct root *root, const char *path, struct err *err); // fd >= 0: a new or emptied file, 0644
 // Whole or not at all: temporary name, fsync, rename, fsync of the directory. Parents must exist.
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file/scratch.h"
 
-#include "base/file/chown.h"
 #include "base/file/file.h"
+#include "base/file/subtree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,17 +11,6 @@
 #define PLACE ".tmp"
 enum { TRIES = 1000 };
 
-// It may have been given to another user in the meantime.
-static void remove_leftover(const struct root *parent, const char *path)
-{
-	struct err err;
-	auto_root struct root dir = ROOT_NONE;
-	if (root_rmtree(parent, path, &err) >= 0 || geteuid() != 0)
-		return;
-	if (root_sub(parent, path, &dir, &err) == 0 && chown_tree(&dir, 0, &err) == 0)
-		root_rmtree(parent, path, &err);
-}
-
 // Left behind by processes that were killed: their locks are free.
 static void sweep_leftovers(const struct root *parent)
 {
@@ -29,10 +18,14 @@ static void sweep_leftovers(const struct root *parent)
 	auto_strv struct strv names = { 0 };
 	root_list(parent, PLACE, &names, &err);
 	for (size_t i = 0; i < names.count; i++) {
+		auto_root struct root dir = ROOT_NONE;
 		auto_str char *path = str_fmt(PLACE "/%s", names.items[i]);
 		auto_fd int fd = root_open(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW, &err);
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-			remove_leftover(parent, path);
+		if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || root_rmtree(parent, path, &err) >= 0)
+			continue;
+		// A compile may have given its files to another user.
+		if (geteuid() == 0 && root_sub(parent, path, &dir, &err) == 0 && subtree_chown(&dir, 0, &err) == 0)
+			root_rmtree(parent, path, &err);
 	}
 }
 
@@ -60,7 +53,7 @@ static int try_name(const struct root *parent, const char *name, struct scratch 
 int scratch_make(const struct root *parent, const char *purpose, struct scratch *ret, struct err *err)
 {
 	struct scratch s = SCRATCH_NONE;
-	if (chown_private(parent, PLACE, err) < 0) // a compile's files are another user's meanwhile, and readable
+	if (root_mkdir_private(parent, PLACE, err) < 0) // a compile's files are another user's meanwhile, and readable
 		return -1;
 	sweep_leftovers(parent);
 	for (int i = 0, r = 0; i < TRIES; i++) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file/subtree.h"
 
-#include "base/core/str.h"
 #include "base/file/file.h"
 
 #include <dirent.h>
@@ -49,8 +48,13 @@ static int current_dir(const struct descent *d)
 	return d->depth ? d->here : d->above;
 }
 
-static int list_names(int fd, struct strv *ret)
+static int enter_level(struct descent *d, const char *name)
 {
+	auto_fd int fd = openat(current_dir(d), name, OPEN_DIR);
+	struct stat st;
+	struct level l = { 0 };
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -1;
 	int copy = openat(fd, ".", OPEN_DIR);
 	DIR *dir = copy < 0 ? NULL : fdopendir(copy);
 	if (!dir) {
@@ -60,22 +64,12 @@ static int list_names(int fd, struct strv *ret)
 	errno = 0;
 	for (struct dirent *e; (e = readdir(dir)); errno = 0)
 		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
-			strv_add(ret, str_dup(e->d_name));
+			strv_add(&l.names, str_dup(e->d_name));
 	int problem = errno;
 	closedir(dir);
-	errno = problem;
-	return problem ? -1 : 0;
-}
-
-static int enter_level(struct descent *d, const char *name)
-{
-	auto_fd int fd = openat(current_dir(d), name, OPEN_DIR);
-	struct stat st;
-	struct level l = { 0 };
-	if (fd < 0 || fstat(fd, &st) < 0)
-		return -1;
-	if (list_names(fd, &l.names) < 0) {
-		level_done(&l);
+	if (problem) {
+		strv_done(&l.names);
+		errno = problem;
 		return -1;
 	}
 	l.name = str_dup(name);
@@ -173,4 +167,17 @@ int subtree_each(int dir, const char *name, int (*each)(void *ctx, int dir, cons
 			return -1;
 	}
 	return 0;
+}
+
+static int chown_entry(void *uid, int dir, const char *name, const struct stat *st)
+{
+	(void)st;
+	return fchownat(dir, name, *(uid_t *)uid, *(uid_t *)uid, AT_SYMLINK_NOFOLLOW);
+}
+
+int subtree_chown(const struct root *dir, uid_t uid, struct err *err)
+{
+	return subtree_each(dir->fd, ".", chown_entry, &uid) < 0 ?
+		       err_set(err, errno, "give '%s' to uid %u", dir->name, uid) :
+		       0;
 }
