@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "acquire/build_cache.h"
 
-#include "base/file/chown.h"
 #include "base/file/copy.h"
 #include "base/file/lockfile.h"
 
@@ -24,7 +23,8 @@ int build_cache_open(const struct root *parent, struct root *ret, int *ret_lock)
 {
 	auto_root struct root dir = ROOT_NONE;
 	struct err ignored;
-	auto_fd int fd = chown_private(parent, DIR, &ignored) < 0 ? -1 : lock_build_cache(parent, LOCK_SH, &ignored);
+	auto_fd int fd =
+		root_mkdir_private(parent, DIR, &ignored) < 0 ? -1 : lock_build_cache(parent, LOCK_SH, &ignored);
 	if (fd < 0 || root_sub(parent, DIR, &dir, &ignored) < 0)
 		return -1;
 	*ret = dir;
@@ -36,7 +36,7 @@ int build_cache_open(const struct root *parent, struct root *ret, int *ret_lock)
 // Renamed first: the next compile makes a new one.
 static int remove_build_cache(const struct root *state, struct err *err)
 {
-	if (chown_private(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
+	if (root_mkdir_private(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
 	    root_rename(state, DIR, GONE, err) < 0)
 		return -1;
 	return root_rmtree(state, GONE, err) < 0 ? -1 : 0;

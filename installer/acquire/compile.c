@@ -2,7 +2,6 @@
 #include "acquire/compile.h"
 
 #include "acquire/build_cache.h"
-#include "base/file/chown.h"
 #include "base/file/file.h"
 #include "base/file/scratch.h"
 #include "host/module_set.h"
@@ -142,7 +141,7 @@ static int make_work(const struct compile_request *request, const struct root *b
 	auto_root struct root local = ROOT_NONE;
 	bool is_near = base || !sandbox_is_foreign(request->state);
 	if (is_near ? root_sub(request->state, ".", ret_parent, err) < 0 :
-		      root_make(LOCAL, &local, err) < 0 || chown_private(&local, NAME, err) < 0 ||
+		      root_make(LOCAL, &local, err) < 0 || root_mkdir_private(&local, NAME, err) < 0 ||
 			      root_sub(&local, NAME, ret_parent, err) < 0)
 		return -1;
 	return scratch_make(ret_parent, "build", ret, err);

@@ -2,7 +2,6 @@
 #include "kmod/build/build.h"
 
 #include "base/core/date.h"
-#include "base/file/chown.h"
 #include "base/file/copy.h"
 #include "base/file/lockfile.h"
 #include "kmod/build/buildlog.h"
@@ -364,7 +363,7 @@ static void open_objects(struct build *b)
 	auto_root struct root all = ROOT_NONE, dir = ROOT_NONE;
 	struct err ignored;
 	struct statvfs st;
-	if (!b->tools.ccache || chown_private(b->request->cache, DIR, &ignored) < 0 ||
+	if (!b->tools.ccache || root_mkdir_private(b->request->cache, DIR, &ignored) < 0 ||
 	    root_sub(b->request->cache, DIR, &all, &ignored) < 0)
 		return;
 	auto_fd int lock = lock_objects(&all, b->same);

@@ -3,8 +3,8 @@
 // arguments.
 #include "kmod/sandbox/sandbox.h"
 
-#include "base/file/chown.h"
 #include "base/file/root.h"
+#include "base/file/subtree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -232,11 +232,11 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 		return -1;
 	bool is_other = uid != geteuid();
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++)
-		if (given[i] && chown_tree(given[i], uid, err) < 0)
+		if (given[i] && subtree_chown(given[i], uid, err) < 0)
 			return -1;
 	int r = run_jailed(s, uid, ret, err);
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++) {
-		if (!given[i] || chown_tree(given[i], 0, &why) == 0)
+		if (!given[i] || subtree_chown(given[i], 0, &why) == 0)
 			continue;
 		if (r == 0)
 			*err = why;
