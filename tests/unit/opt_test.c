@@ -198,7 +198,21 @@ static void secrets_are_no_words(void **state)
 	opt_done(&child, &back);
 }
 
-// A name that nobody knows is told with the nearest one, in the file and in the environment.
+static int parse_names(const struct cmd *const *commands, const char *const *others, const char *config,
+		       struct err *err)
+{
+	struct values v = { 0 };
+	struct opt_parsed parsed;
+	auto_strv struct strv argv = { 0 };
+	strv_add(&argv, str_dup("try"));
+	struct opt_input in = input(commands, config, &argv);
+	in.variables = others;
+	int r = opt_parse(commands[0], &in, &v, &parsed, err);
+	opt_done(commands[0], &v);
+	return r;
+}
+
+// An unknown name is reported with the nearest one, in the file and in the environment.
 static void unknown_names(void **state)
 {
 	(void)state;
@@ -230,16 +244,16 @@ static void unknown_names(void **state)
 	struct err err = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
 		setenv(variables[i].variable, variables[i].value, 1);
-		int r = opt_check_environment(commands, others, &err);
+		int r = parse_names(commands, others, NULL, &err);
 		unsetenv(variables[i].variable);
 		expect(r == (variables[i].want ? -1 : 0), variables[i].variable);
 		expect(r == 0 || (err.code == E_CONFIG && strstr(err.text, variables[i].want)), variables[i].variable);
 	}
-	assert_int_equal(opt_check_key(all, "foreign", &err), 0);
-	assert_int_equal(opt_check_key(all, "foreixn", &err), -1);
-	assert_string_equal(err.text, "unknown key 'foreixn'; did you mean 'foreign'?");
-	assert_int_equal(opt_check_key(all, "xyz", &err), -1);
-	assert_string_equal(err.text, "unknown key 'xyz'");
+	assert_int_equal(parse_names(all, NULL, "foreign = x", &err), 0);
+	assert_int_equal(parse_names(all, NULL, "foreixn = x", &err), -1);
+	assert_string_equal(err.text, "'site.conf', line 1: unknown key 'foreixn'; did you mean 'foreign'?");
+	assert_int_equal(parse_names(all, NULL, "\nxyz=", &err), -1);
+	assert_string_equal(err.text, "'site.conf', line 2: unknown key 'xyz'");
 }
 
 // What only the command finds to be wrong is told with the place that it came from.

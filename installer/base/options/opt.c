@@ -1,48 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options/opt.h"
 
-#include "base/options/nearest.h"
-
 #include <ctype.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdio.h>
 
 static const char PREFIX[] = "KMODSMITH_";
+enum { LONGEST = 64, HELP_COLUMN = 28 }; // LONGEST: of words that are compared; no name is that long
 
-static void keys_of(const struct opt *o, struct strv *ret)
+static size_t smaller(size_t a, size_t b)
 {
-	if (!strv_has(ret, o->name))
-		strv_add(ret, str_dup(o->name));
+	return a < b ? a : b;
 }
 
-static void variables_of(const struct opt *o, struct strv *ret)
+// Optimal string alignment: the number of slips between two words.
+static size_t distance(const char *a, const char *b)
 {
-	if (o->env && str_starts(o->env, PREFIX) && !strv_has(ret, o->env))
-		strv_add(ret, str_dup(o->env));
+	size_t rows[3][LONGEST + 1], *before = rows[0], *last = rows[1], *now = rows[2];
+	size_t length = strlen(b);
+	for (size_t j = 0; j <= length; j++)
+		last[j] = j;
+	for (size_t i = 1; a[i - 1]; i++) {
+		now[0] = i;
+		for (size_t j = 1; j <= length; j++) {
+			now[j] = smaller(smaller(last[j], now[j - 1]) + 1, last[j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				now[j] = smaller(now[j], before[j - 2] + 1);
+		}
+		size_t *oldest = before;
+		before = last;
+		last = now;
+		now = oldest;
+	}
+	return last[length];
 }
 
-static void collect_names(const struct cmd *const *all, void (*add)(const struct opt *o, struct strv *ret),
-			  struct strv *ret)
+const char *opt_nearest(const char *word, const struct strv *names)
+{
+	const char *found = NULL;
+	size_t length = strlen(word), best = length / 3 + 1;
+	for (size_t i = 0; i < names->count && length <= LONGEST; i++) {
+		size_t slips = strlen(names->items[i]) <= LONGEST ? distance(word, names->items[i]) : best;
+		if (slips < best) {
+			best = slips;
+			found = names->items[i];
+		}
+	}
+	return found;
+}
+
+// The configuration keys of all commands, or their environment variables.
+static void collect_names(const struct cmd *const *all, bool is_variables, struct strv *ret)
 {
 	for (; *all; all++)
 		for (size_t t = 0; t < ARRAY_SIZE((*all)->opts) && (*all)->opts[t]; t++)
-			for (const struct opt *o = (*all)->opts[t]; o->name; o++)
-				add(o, ret);
+			for (const struct opt *o = (*all)->opts[t]; o->name; o++) {
+				const char *name = is_variables ? o->env : o->name;
+				bool is_ours = !is_variables || (name && str_starts(name, PREFIX));
+				if (is_ours && !strv_has(ret, name))
+					strv_add(ret, str_dup(name));
+			}
 }
 
 static int refuse_name(const char *what, const char *word, const struct strv *names, struct err *err)
 {
-	const char *near = nearest(word, names);
+	const char *near = opt_nearest(word, names);
 	return err_set(err, E_CONFIG, "unknown %s '%s'%s%s%s", what, word, near ? "; did you mean '" : "",
 		       near ? near : "", near ? "'?" : "");
-}
-
-int opt_check_key(const struct cmd *const *all, const char *key, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	collect_names(all, keys_of, &names);
-	return strv_has(&names, key) ? 0 : refuse_name("key", key, &names, err);
 }
 
 // "_80_TCP", "_80_TCP_ADDR": what follows NAME_PORT of a service's port.
@@ -77,12 +102,12 @@ static bool is_service_link(const char *name, const char *value)
 	return false;
 }
 
-int opt_check_environment(const struct cmd *const *all, const char *const *others, struct err *err)
+static int check_environment(const struct cmd *const *all, const char *const *others, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	for (; others && *others; others++)
 		strv_add(&names, str_dup(*others));
-	collect_names(all, variables_of, &names);
+	collect_names(all, true, &names);
 	for (char **variable = environ; variable && *variable; variable++) {
 		const char *value = strchr(*variable, '=');
 		if (!str_starts(*variable, PREFIX) || !value)
@@ -93,8 +118,6 @@ int opt_check_environment(const struct cmd *const *all, const char *const *other
 	}
 	return 0;
 }
-
-enum { HELP_COLUMN = 28 };
 
 struct parse {
 	const struct cmd *cmd;
@@ -122,27 +145,20 @@ static void collect_options(const struct cmd *cmd, struct parse *p)
 			p->opts[p->count++] = o;
 }
 
-static int set_flag(const struct opt *o, const char *text, bool *ret, struct err *err)
-{
-	static const char *const yes[] = { "yes", "true", "1", "on" }, *const no[] = { "no", "false", "0", "off" };
-	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
-		if (str_eq(text, yes[i]) || str_eq(text, no[i])) {
-			*ret = str_eq(text, yes[i]);
-			return 0;
-		}
-	}
-	return err_set(err, E_USAGE, "%s: '%s' is not yes or no", o->name, text);
-}
-
 static int set_value(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
 {
+	static const char *const yes[] = { "yes", "true", "1", "on" }, *const no[] = { "no", "false", "0", "off" };
 	const struct opt *o = p->opts[i];
 	void *at = (char *)p->values + o->offset;
 	uint64_t number;
+	size_t k = 0;
 	switch (o->type) {
 	case OPT_FLAG:
-		if (set_flag(o, text ? text : "yes", at, err) < 0)
-			return -1;
+		while (text && k < ARRAY_SIZE(yes) && !str_eq(text, yes[k]) && !str_eq(text, no[k]))
+			k++;
+		if (k == ARRAY_SIZE(yes))
+			return err_set(err, E_USAGE, "%s: '%s' is not yes or no", o->name, text);
+		*(bool *)at = !text || str_eq(text, yes[k]);
 		break;
 	case OPT_STR:
 	case OPT_SECRET:
@@ -178,7 +194,9 @@ static int config_line(struct parse *p, const struct opt_input *in, char *line, 
 		p->lines[i] = number;
 		return set_value(p, i, value, OPT_FILE, err) < 0 ? err_code(err, E_CONFIG) : 0;
 	}
-	return opt_check_key(in->all, key, err);
+	auto_strv struct strv names = { 0 };
+	collect_names(in->all, false, &names); // a key of another command is not an error
+	return strv_has(&names, key) ? 0 : refuse_name("key", key, &names, err);
 }
 
 static int from_config(struct parse *p, const struct opt_input *in, struct err *err)
@@ -209,36 +227,6 @@ static int from_env(struct parse *p, struct err *err)
 	return 0;
 }
 
-// What getopt_long needs, from our table; val is index + 256 so that it cannot be taken for a letter.
-static void make_getopt(const struct parse *p, struct option *longs, char *letters)
-{
-	*letters++ = ':';
-	for (size_t i = 0; i < p->count; i++) {
-		const struct opt *o = p->opts[i];
-		longs[i] = (struct option){ o->name, o->type == OPT_FLAG ? no_argument : required_argument, NULL,
-					    (int)i + 256 };
-		if (o->letter) {
-			*letters++ = o->letter;
-			if (o->type != OPT_FLAG)
-				*letters++ = ':';
-		}
-	}
-	longs[p->count] = (struct option){ "help", no_argument, NULL, 'h' };
-	longs[p->count + 1] = (struct option){ 0 };
-	*letters++ = 'h';
-	*letters = '\0';
-}
-
-static size_t index_of(const struct parse *p, int value)
-{
-	if (value >= 256)
-		return (size_t)value - 256;
-	size_t i = 0;
-	while (i < p->count && p->opts[i]->letter != value)
-		i++;
-	return i;
-}
-
 // glibc leaves in optopt the letter, or the value of a long option that got an argument it does not take, or 0.
 static int unknown_option(const struct parse *p, const char *word, struct err *err)
 {
@@ -251,7 +239,7 @@ static int unknown_option(const struct parse *p, const char *word, struct err *e
 	for (size_t i = 0; i < p->count; i++)
 		strv_add(&names, str_fmt("--%s", p->opts[i]->name));
 	auto_str char *name = str_ndup(word, strcspn(word, "="));
-	const char *near = nearest(name, &names);
+	const char *near = opt_nearest(name, &names);
 	return err_set(err, E_USAGE, "unknown option '%s' for '%s'%s%s%s", word, p->cmd->name,
 		       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -259,8 +247,22 @@ static int unknown_option(const struct parse *p, const char *word, struct err *e
 static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 {
 	struct option longs[OPTS_MAX + 2];
-	char letters[2 * OPTS_MAX + 3];
-	make_getopt(p, longs, letters);
+	char letters[2 * OPTS_MAX + 3], *letter = letters;
+	*letter++ = ':';
+	for (size_t i = 0; i < p->count; i++) {
+		const struct opt *o = p->opts[i];
+		int has_value = o->type == OPT_FLAG ? no_argument : required_argument;
+		longs[i] = (struct option){ o->name, has_value, NULL, (int)i + 256 }; // 256: not taken for a letter
+		if (!o->letter)
+			continue;
+		*letter++ = o->letter;
+		if (has_value)
+			*letter++ = ':';
+	}
+	longs[p->count] = (struct option){ "help", no_argument, NULL, 'h' };
+	longs[p->count + 1] = (struct option){ 0 };
+	*letter++ = 'h';
+	*letter = '\0';
 	optind = 0;
 	opterr = 0;
 	for (int value; (value = getopt_long(argc, argv, letters, longs, NULL)) != -1;) {
@@ -270,7 +272,10 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 			return err_set(err, E_USAGE, "option '%s' needs a value", argv[optind - 1]);
 		if (value == '?')
 			return unknown_option(p, argv[optind - 1], err);
-		if (set_value(p, index_of(p, value), optarg, OPT_FLAGS, err) < 0)
+		size_t i = value >= 256 ? (size_t)value - 256 : 0;
+		while (value < 256 && i < p->count && p->opts[i]->letter != value)
+			i++;
+		if (set_value(p, i, optarg, OPT_FLAGS, err) < 0)
 			return err_wrap(err, "command line");
 	}
 	return 0;
@@ -280,8 +285,7 @@ int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, s
 {
 	struct parse p = { .cmd = cmd, .values = values };
 	collect_options(cmd, &p);
-	if (from_config(&p, in, err) < 0 || opt_check_environment(in->all, in->variables, err) < 0 ||
-	    from_env(&p, err) < 0)
+	if (from_config(&p, in, err) < 0 || check_environment(in->all, in->variables, err) < 0 || from_env(&p, err) < 0)
 		return -1;
 	int r = from_flags(&p, in->argc, in->argv, err);
 	if (r)
@@ -370,19 +374,16 @@ static bool takes_option(const struct cmd *cmd, const struct opt *o)
 	return false;
 }
 
-// An empty variable counts as none.
-static bool add_variable(const struct opt *o, const void *at, struct strv *ret_env)
-{
-	auto_str char *text = is_list_option(o) ? strv_join(at, ",") : str_dup(*(char *const *)at);
-	if (text && *text)
-		strv_add(ret_env, str_fmt("%s=%s", o->env, text));
-	return text && *text;
-}
-
 static void add_words(const struct opt *o, const void *at, struct strv *ret, struct strv *ret_env)
 {
-	if ((o->type == OPT_SECRET || o->type == OPT_SECRETS) && o->env && add_variable(o, at, ret_env))
-		return;
+	const struct strv *list = at;
+	if ((o->type == OPT_SECRET || o->type == OPT_SECRETS) && o->env) {
+		auto_str char *text = is_list_option(o) ? strv_join(list, ",") : str_dup(*(char *const *)at);
+		if (text && *text) { // an empty variable counts as none
+			strv_add(ret_env, str_fmt("%s=%s", o->env, text));
+			return;
+		}
+	}
 	switch (o->type) {
 	case OPT_FLAG:
 		if (*(const bool *)at)
@@ -395,8 +396,8 @@ static void add_words(const struct opt *o, const void *at, struct strv *ret, str
 		break;
 	case OPT_LIST:
 	case OPT_SECRETS:
-		for (size_t i = 0; i < ((const struct strv *)at)->count; i++)
-			strv_add(ret, str_fmt("--%s=%s", o->name, ((const struct strv *)at)->items[i]));
+		for (size_t i = 0; i < list->count; i++)
+			strv_add(ret, str_fmt("--%s=%s", o->name, list->items[i]));
 		break;
 	case OPT_UINT:
 		if (*(const unsigned *)at)
@@ -414,31 +415,26 @@ void opt_words(const struct opt *const *tables, const void *values, const struct
 				add_words(o, (const char *)values + o->offset, ret, ret_env);
 }
 
-static void help_line(char **text, const struct opt *o)
-{
-	char letter[5] = "    ";
-	if (o->letter)
-		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-	auto_str char *left = str_fmt("  %s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-	int gap = HELP_COLUMN - (int)strlen(left);
-	if (gap < 2) {
-		str_add(text, "%s\n%*s%s", left, HELP_COLUMN, "", o->help);
-	} else {
-		str_add(text, "%s%*s%s", left, gap, "", o->help);
-	}
-	if (o->env)
-		str_add(text, " [%s]", o->env);
-	str_add(text, "\n");
-}
-
 char *opt_help(const struct cmd *cmd)
 {
 	struct parse p = { 0 };
 	collect_options(cmd, &p);
 	char *text = str_fmt("kmodsmith %s: %s\n\nUsage: kmodsmith %s [OPTIONS]%s%s\n\n%s\nOptions:\n", cmd->name,
 			     cmd->help, cmd->name, cmd->args ? " " : "", cmd->args ? cmd->args : "", cmd->about);
-	for (size_t i = 0; i < p.count; i++)
-		help_line(&text, p.opts[i]);
+	for (size_t i = 0; i < p.count; i++) {
+		const struct opt *o = p.opts[i];
+		const char letter[] = { '-', o->letter, ',', ' ', '\0' };
+		auto_str char *left = str_fmt("  %s--%s%s%s", o->letter ? letter : "    ", o->name, o->arg ? " " : "",
+					      o->arg ? o->arg : "");
+		int gap = HELP_COLUMN - (int)strlen(left);
+		if (gap < 2)
+			str_add(&text, "%s\n%*s%s", left, HELP_COLUMN, "", o->help);
+		else
+			str_add(&text, "%s%*s%s", left, gap, "", o->help);
+		if (o->env)
+			str_add(&text, " [%s]", o->env);
+		str_add(&text, "\n");
+	}
 	str_add(&text, "  -h, --help                this text\n");
 	return text;
 }

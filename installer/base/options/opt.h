@@ -63,14 +63,10 @@ struct opt_parsed {
 };
 
 // Fill values (values_size zeroed bytes, or the defaults). 0 = run it; 1 = --help was asked for; negative = E_USAGE or
-// E_CONFIG: an unknown key of the file or an unknown KMODSMITH_* variable is an error, with the nearest name.
+// E_CONFIG. A key of the file that no command knows is an error with the nearest name, because a typo would be ignored
+// otherwise. So is a variable KMODSMITH_* that is no command's, is not in in->variables, and is none of those that
+// Kubernetes gives to every container of a namespace that has a Service of such a name.
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err);
-// Names that no command knows, in the configuration file and the environment: typos that would otherwise be ignored.
-// E_CONFIG: no command has an option of that name.
-int opt_check_key(const struct cmd *const *all, const char *key, struct err *err);
-// E_CONFIG: a variable KMODSMITH_* of the environment is no command's, none of `others` (NULL-terminated; may be NULL),
-// and none of those that Kubernetes gives to every container of a namespace that has a Service of such a name.
-int opt_check_environment(const struct cmd *const *all, const char *const *others, struct err *err);
 // A value that only the command found to be wrong (E_USAGE, with '--NAME', 'NAME:' or the quoted value in its text),
 // and that the file or the environment gave: then the error names the line or the variable, and is E_CONFIG.
 void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err);
@@ -80,3 +76,6 @@ void opt_done(const struct cmd *cmd, void *values);
 void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
 	       struct strv *ret_env);
 char *opt_help(const struct cmd *cmd); // the text of --help
+// "Did you mean": the name that a misspelt word was probably meant to be, borrowed from names. NULL = none is near: at
+// most one slip in three letters, which is one letter too many, missing, wrong, or two letters swapped.
+const char *opt_nearest(const char *word, const struct strv *names);

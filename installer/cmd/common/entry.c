@@ -2,7 +2,6 @@
 #include "cmd/common/entry.h"
 
 #include "base/file/file.h"
-#include "base/options/nearest.h"
 #include "cmd/common/common.h"
 
 #include <errno.h>
@@ -126,7 +125,7 @@ static const char *nearest_command(const char *word)
 		strv_add(&names, str_dup(commands[i]->name));
 	for (const struct group *g = groups; g->name; g++)
 		strv_add(&names, str_dup(g->name));
-	const char *near = nearest(word, &names);
+	const char *near = opt_nearest(word, &names);
 	const struct cmd *cmd = near ? find_command(near) : NULL;
 	const struct group *group = near ? find_group(near, strlen(near)) : NULL;
 	return cmd ? cmd->name : group ? group->name : NULL;
