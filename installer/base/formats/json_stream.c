@@ -39,12 +39,6 @@ struct json_stream {
 	struct text record, rest;
 };
 
-static void split_rows(const char *const *rows, struct strv *ret)
-{
-	for (size_t i = 0; rows && rows[i] && i < JSON_STREAM_PATHS; i++)
-		strv_split(&ret[i], rows[i], " ");
-}
-
 static uint32_t all_rows(const struct strv *paths)
 {
 	uint32_t rows = 0;
@@ -67,8 +61,10 @@ struct json_stream *json_stream_new(const struct json_stream_table *table,
 {
 	struct json_stream *s = mem_alloc(sizeof(*s));
 	*s = (struct json_stream){ .table = *table, .take = take, .ctx = ctx };
-	split_rows(table->record, s->paths[0]);
-	split_rows(table->rest, s->paths[1]);
+	for (size_t i = 0; i < JSON_STREAM_PATHS && table->record && table->record[i]; i++)
+		strv_split(&s->paths[0][i], table->record[i], " ");
+	for (size_t i = 0; i < JSON_STREAM_PATHS && table->rest && table->rest[i]; i++)
+		strv_split(&s->paths[1][i], table->rest[i], " ");
 	begin_document(s);
 	return s;
 }
@@ -112,25 +108,24 @@ static int keep_bytes(struct json_stream *s, const char *data, size_t len, struc
 	return 0;
 }
 
-static bool key_matches(const char *pattern, const char *key)
-{
-	size_t len = strlen(pattern);
-	if (len && pattern[len - 1] == '*')
-		return strncmp(pattern, key, len - 1) == 0;
-	return str_eq(pattern, key);
-}
-
-// Which rows fit one key more; is_whole when one of them ends with it.
-static void match_rows(struct json_stream *s)
+// The key has ended: which rows fit one key more; is_whole when one of them ends with it.
+static void end_key(struct json_stream *s)
 {
 	const struct level *l = &s->levels[s->depth - 1];
 	const struct strv *paths = s->paths[!s->in_record];
+	bool is_known = s->key_len <= KEY_MAX; // longer ones than Kubernetes knows are passed over
+	s->key[is_known ? s->key_len : 0] = '\0';
+	s->state = COLON;
 	s->rows = 0;
 	s->keys = l->keys + 1;
-	s->is_whole = l->is_whole && s->key_len <= KEY_MAX; // longer ones than Kubernetes knows are passed over
-	for (uint32_t left = s->key_len <= KEY_MAX ? l->rows : 0; left; left &= left - 1) {
+	s->is_whole = l->is_whole && is_known;
+	for (uint32_t left = is_known ? l->rows : 0; left; left &= left - 1) {
 		unsigned i = (unsigned)__builtin_ctz(left);
-		if (paths[i].count < s->keys || !key_matches(paths[i].items[s->keys - 1], s->key))
+		if (paths[i].count < s->keys)
+			continue;
+		const char *pattern = paths[i].items[s->keys - 1];
+		size_t len = strlen(pattern);
+		if (len && pattern[len - 1] == '*' ? strncmp(pattern, s->key, len - 1) != 0 : !str_eq(pattern, s->key))
 			continue;
 		s->rows |= 1u << i;
 		s->is_whole = s->is_whole || paths[i].count == s->keys;
@@ -160,22 +155,17 @@ static int keep_prefix(struct json_stream *s, struct err *err)
 		       0;
 }
 
-static int emit_record(struct json_stream *s, struct err *err)
-{
-	json_error_t problem;
-	auto_json json_t *record = json_loadb(s->record.data, s->record.len, JSON_REJECT_DUPLICATES, &problem);
-	s->record.len = 0;
-	if (!record)
-		return err_set(err, E_SERVER, "an object of the reply is not valid JSON: %s", problem.text);
-	return s->take(s->ctx, record, err);
-}
-
 // A value has ended: what follows it, and whether it was a record.
 static int end_value(struct json_stream *s, struct err *err)
 {
 	s->state = AFTER;
 	if (s->in_record && s->depth == s->base) {
-		if (emit_record(s, err) < 0)
+		json_error_t problem;
+		auto_json json_t *record = json_loadb(s->record.data, s->record.len, JSON_REJECT_DUPLICATES, &problem);
+		s->record.len = 0;
+		if (!record)
+			return err_set(err, E_SERVER, "an object of the reply is not valid JSON: %s", problem.text);
+		if (s->take(s->ctx, record, err) < 0)
 			return -1;
 		s->in_record = !s->table.list;
 		s->base = 0;
@@ -185,18 +175,13 @@ static int end_value(struct json_stream *s, struct err *err)
 	return 0;
 }
 
-static bool is_record_list(const struct json_stream *s, char c)
-{
-	return s->table.list && !s->in_record && s->depth == 1 && c == '[' && str_eq(s->key, s->table.list);
-}
-
 static int begin_container(struct json_stream *s, char c, struct err *err)
 {
 	if (s->depth == DEPTH)
 		return err_set(err, E_SERVER, "the reply is nested more than %d levels deep", DEPTH);
 	struct level *l = &s->levels[s->depth];
 	*l = (struct level){ .is_array = c == '[', .is_whole = s->is_whole, .rows = s->rows, .keys = s->keys };
-	if (is_record_list(s, c))
+	if (s->table.list && !s->in_record && s->depth == 1 && c == '[' && str_eq(s->key, s->table.list))
 		*l = (struct level){ .is_array = true, .is_record_list = true };
 	s->rows = l->rows;
 	s->is_whole = l->is_whole;
@@ -226,19 +211,14 @@ static int end_container(struct json_stream *s, char c, struct err *err)
 	return end_value(s, err);
 }
 
-static void enter_value(struct json_stream *s)
-{
-	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
-	if (!l || !l->is_array)
-		return;
-	s->rows = l->rows;
-	s->keys = l->keys;
-	s->is_whole = l->is_whole;
-}
-
 static int begin_value(struct json_stream *s, char c, struct err *err)
 {
-	enter_value(s);
+	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
+	if (l && l->is_array) {
+		s->rows = l->rows;
+		s->keys = l->keys;
+		s->is_whole = l->is_whole;
+	}
 	if (s->depth == 2 && s->levels[1].is_record_list && c == '{') {
 		s->in_record = true;
 		s->base = s->depth;
@@ -256,21 +236,6 @@ static int begin_value(struct json_stream *s, char c, struct err *err)
 	s->is_key = s->is_escaped = false;
 	s->state = c == '"' ? STRING : WORD;
 	return s->is_kept ? (keep_prefix(s, err) < 0 ? -1 : keep_bytes(s, &c, 1, err)) : 0;
-}
-
-static void begin_key(struct json_stream *s)
-{
-	s->is_key = true;
-	s->is_escaped = false;
-	s->key_len = 0;
-	s->state = STRING;
-}
-
-static void end_key(struct json_stream *s)
-{
-	s->key[s->key_len <= KEY_MAX ? s->key_len : 0] = '\0';
-	match_rows(s);
-	s->state = COLON;
 }
 
 static int in_string(struct json_stream *s, char c, struct err *err)
@@ -292,16 +257,11 @@ static int in_string(struct json_stream *s, char c, struct err *err)
 	return is_end ? end_value(s, err) : 0;
 }
 
-static bool is_word(char c)
-{
-	return isalnum((unsigned char)c) || c == '+' || c == '-' || c == '.';
-}
-
 static int feed_byte(struct json_stream *s, char c, struct err *err)
 {
 	if (s->state == STRING)
 		return in_string(s, c, err);
-	if (s->state == WORD && is_word(c))
+	if (s->state == WORD && (isalnum((unsigned char)c) || c == '+' || c == '-' || c == '.'))
 		return s->is_kept ? keep_bytes(s, &c, 1, err) : 0;
 	if (s->state == WORD && end_value(s, err) < 0)
 		return -1;
@@ -318,7 +278,10 @@ static int feed_byte(struct json_stream *s, char c, struct err *err)
 	case KEY:
 		if (c != '"')
 			return unexpected_byte(s, c, err);
-		begin_key(s);
+		s->is_key = true;
+		s->is_escaped = false;
+		s->key_len = 0;
+		s->state = STRING;
 		return 0;
 	case COLON:
 		if (c != ':')

@@ -74,25 +74,19 @@ static int next_event(struct reader *r, struct err *err)
 		       r->parser.problem ? r->parser.problem : "it cannot be read");
 }
 
-// As JSON writes them: 010, 0x8 and 1_000 are texts, of which the versions of YAML have different opinions.
-static bool is_number(const char *text)
-{
-	enum { DIGITS = 15 };
-	const char *digits = text + (*text == '-');
-	size_t count = strspn(digits, "0123456789");
-	return count && count <= DIGITS && !digits[count] && (*digits != '0' || count == 1);
-}
-
 static json_t *scalar(const struct reader *r, const yaml_event_t *e)
 {
-	const char *text = (const char *)e->data.scalar.value;
+	enum { DIGITS = 15 };
+	const char *text = (const char *)e->data.scalar.value, *digits = text + (*text == '-');
 	if (e->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || e->data.scalar.tag)
 		return json_stringn(text, e->data.scalar.length);
 	if (str_eq(text, "") || str_eq(text, "~") || str_eq(text, "null"))
 		return json_null();
 	if (str_eq(text, "true") || str_eq(text, "false"))
 		return json_boolean(str_eq(text, "true"));
-	if (r->has_numbers && is_number(text))
+	// As JSON writes them: 010, 0x8 and 1_000 are strings, because the versions of YAML differ about them.
+	size_t count = strspn(digits, "0123456789");
+	if (r->has_numbers && count && count <= DIGITS && !digits[count] && (*digits != '0' || count == 1))
 		return json_integer(strtoll(text, NULL, 10));
 	return json_stringn(text, e->data.scalar.length);
 }
@@ -168,39 +162,23 @@ static int expect_event(struct reader *r, yaml_event_type_t type, const char *wh
 	return r->event.type == type ? 0 : refuse_yaml(r, why, err);
 }
 
-static int read_one_document(struct reader *r, json_t **ret, struct err *err)
+int yaml_read(const char *text, size_t len, const char *name, bool has_numbers, json_t **ret, struct err *err)
 {
-	if (expect_event(r, YAML_STREAM_START_EVENT, "no document", err) < 0 ||
-	    expect_event(r, YAML_DOCUMENT_START_EVENT, "empty document", err) < 0 || next_event(r, err) < 0)
-		return -1;
+	struct reader r = { .name = name, .has_numbers = has_numbers };
 	auto_json json_t *value = NULL;
-	if (read_value(r, &value, err) < 0 ||
-	    expect_event(r, YAML_DOCUMENT_END_EVENT, "unexpected content after the value", err) < 0 ||
-	    expect_event(r, YAML_STREAM_END_EVENT, "more than one document", err) < 0)
-		return -1;
-	*ret = TAKE(value);
-	return 0;
-}
-
-static int parse_yaml(struct reader *r, const char *text, size_t len, json_t **ret, struct err *err)
-{
 	if (load_libyaml(err) < 0)
 		return -1;
-	if (!lib.parser_initialize(&r->parser))
+	if (!lib.parser_initialize(&r.parser))
 		abort();
-	lib.parser_set_input_string(&r->parser, (const unsigned char *)text, len);
-	int result = read_one_document(r, ret, err);
-	lib.event_delete(&r->event);
-	lib.parser_delete(&r->parser);
-	return result;
-}
-
-int yaml_read(const char *text, size_t len, const char *name, json_t **ret, struct err *err)
-{
-	return parse_yaml(&(struct reader){ .name = name }, text, len, ret, err);
-}
-
-int yaml_read_numbers(const char *text, size_t len, json_t **ret, struct err *err)
-{
-	return parse_yaml(&(struct reader){ .has_numbers = true }, text, len, ret, err);
+	lib.parser_set_input_string(&r.parser, (const unsigned char *)text, len);
+	bool is_good = expect_event(&r, YAML_STREAM_START_EVENT, "no document", err) == 0 &&
+		       expect_event(&r, YAML_DOCUMENT_START_EVENT, "empty document", err) == 0 &&
+		       next_event(&r, err) == 0 && read_value(&r, &value, err) == 0 &&
+		       expect_event(&r, YAML_DOCUMENT_END_EVENT, "unexpected content after the value", err) == 0 &&
+		       expect_event(&r, YAML_STREAM_END_EVENT, "more than one document", err) == 0;
+	if (is_good)
+		*ret = TAKE(value);
+	lib.event_delete(&r.event);
+	lib.parser_delete(&r.parser);
+	return is_good ? 0 : -1;
 }
