@@ -57,27 +57,9 @@ static int include_files(struct reading *r, const char *from, const char *patter
 	return 0;
 }
 
-static int read_conf_line(struct reading *r, const char *path, char *line, unsigned depth, struct err *err)
-{
-	static const char INCLUDE[] = "include";
-	line[strcspn(line, "#=")] = '\0'; // a type behind "=" was of libc5
-	const char *text = str_trim(line), *rest = text + strlen(INCLUDE);
-	if (*text == '/')
-		add_conf_dir(r->dirs, text);
-	if (r->dirs->count > CONF_DIRS)
-		return too_many_files("directories", CONF_DIRS, err);
-	if (!str_starts(text, INCLUDE) || !isspace((unsigned char)*rest))
-		return 0;
-	auto_strv struct strv patterns = { 0 };
-	strv_split(&patterns, rest, " \t");
-	for (size_t i = 0; i < patterns.count; i++)
-		if (include_files(r, path, patterns.items[i], depth, err) < 0)
-			return -1;
-	return 0;
-}
-
 static int read_conf(struct reading *r, const char *path, unsigned depth, struct err *err)
 {
+	static const char INCLUDE[] = "include";
 	auto_str char *text = NULL;
 	auto_strv struct strv lines = { 0 };
 	if (depth >= INCLUDES)
@@ -88,9 +70,21 @@ static int read_conf(struct reading *r, const char *path, unsigned depth, struct
 	if (is_there <= 0)
 		return is_there;
 	strv_split(&lines, text, "\n");
-	for (size_t i = 0; i < lines.count; i++)
-		if (read_conf_line(r, path, lines.items[i], depth, err) < 0)
-			return -1;
+	for (size_t i = 0; i < lines.count; i++) {
+		lines.items[i][strcspn(lines.items[i], "#=")] = '\0'; // a type behind "=" was of libc5
+		const char *line = str_trim(lines.items[i]), *rest = line + strlen(INCLUDE);
+		if (*line == '/')
+			add_conf_dir(r->dirs, line);
+		if (r->dirs->count > CONF_DIRS)
+			return too_many_files("directories", CONF_DIRS, err);
+		if (!str_starts(line, INCLUDE) || !isspace((unsigned char)*rest))
+			continue;
+		auto_strv struct strv patterns = { 0 };
+		strv_split(&patterns, rest, " \t");
+		for (size_t k = 0; k < patterns.count; k++)
+			if (include_files(r, path, patterns.items[k], depth, err) < 0)
+				return -1;
+	}
 	return 0;
 }
 
@@ -170,27 +164,6 @@ static int read_library(const struct root *root, const char *path, const char *n
 	return soname_read(fd, path, ret, err);
 }
 
-// What the file says its name is, as a path beside it.
-static char *path_in(const char *dir, const char *name)
-{
-	return str_fmt("%s/%s", dir, name);
-}
-
-static int link_soname(const struct root *root, const char *dir, const char *name, struct err *err)
-{
-	auto_str char *path = path_in(dir, name);
-	auto_soname struct soname s = { 0 };
-	struct stat st;
-	int r = root_stat(root, path, &st, err);
-	if (r <= 0 || !S_ISREG(st.st_mode))
-		return r < 0 ? -1 : 0;
-	r = read_library(root, path, name, &s, err);
-	if (r <= 0 || !s.name || str_eq(s.name, name))
-		return r < 0 ? -1 : 0;
-	auto_str char *link = path_in(dir, s.name);
-	return root_exists(root, link) ? 0 : root_symlink(root, name, link, err);
-}
-
 static int compare_file_versions(const void *a, const void *b)
 {
 	return str_version_cmp(*(char *const *)b, *(char *const *)a);
@@ -205,9 +178,22 @@ int ldcache_links(const struct root *root, const struct strv *dirs, struct err *
 			return -1;
 		if (names.count)
 			qsort(names.items, names.count, sizeof(*names.items), compare_file_versions);
-		for (size_t j = 0; j < names.count; j++)
-			if (link_soname(root, dirs->items[i], names.items[j], err) < 0)
+		for (size_t k = 0; k < names.count; k++) {
+			const char *dir = dirs->items[i], *name = names.items[k];
+			auto_str char *path = str_fmt("%s/%s", dir, name), *link = NULL;
+			auto_soname struct soname s = { 0 };
+			struct stat st;
+			int r = root_stat(root, path, &st, err);
+			if (r > 0)
+				r = S_ISREG(st.st_mode) ? read_library(root, path, name, &s, err) : 0;
+			if (r < 0)
 				return -1;
+			if (r == 0 || !s.name || str_eq(s.name, name))
+				continue;
+			link = str_fmt("%s/%s", dir, s.name);
+			if (!root_exists(root, link) && root_symlink(root, name, link, err) < 0)
+				return -1;
+		}
 	}
 	return 0;
 }
@@ -215,7 +201,7 @@ int ldcache_links(const struct root *root, const struct strv *dirs, struct err *
 // A link is found by its own name, a file by its SONAME.
 static int add_library(const struct root *root, const char *dir, const char *name, struct entries *ret, struct err *err)
 {
-	auto_str char *path = path_in(dir, name), *target = NULL;
+	auto_str char *path = str_fmt("%s/%s", dir, name), *target = NULL;
 	auto_soname struct soname s = { 0 };
 	int is_library = read_library(root, path, name, &s, err);
 	int32_t flags = is_library > 0 ? flags_of(&s) : 0;
@@ -225,25 +211,13 @@ static int add_library(const struct root *root, const char *dir, const char *nam
 	if (is_link < 0)
 		return -1;
 	const char *key = is_link || !s.name ? name : s.name;
-	auto_str char *linked = path_in(dir, key);
+	auto_str char *linked = str_fmt("%s/%s", dir, key);
 	ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
-	ret->items[ret->count] = (struct entry){ .name = str_dup(key), .flags = flags, .order = ret->count };
-	ret->items[ret->count++].path = str_fmt("/%s", root_exists(root, linked) ? linked : path);
-	return 0;
-}
-
-static int add_library_dirs(const struct root *root, const struct strv *dirs, struct entries *ret, struct err *err)
-{
-	size_t left = FILES;
-	for (size_t i = 0; i < dirs->count; i++) {
-		auto_strv struct strv names = { 0 };
-		if (root_list_most(root, dirs->items[i], left, &names, err) < 0)
-			return -1;
-		left -= names.count;
-		for (size_t j = 0; j < names.count; j++)
-			if (add_library(root, dirs->items[i], names.items[j], ret, err) < 0)
-				return -1;
-	}
+	ret->items[ret->count] = (struct entry){ .name = str_dup(key),
+						 .path = str_fmt("/%s", root_exists(root, linked) ? linked : path),
+						 .flags = flags,
+						 .order = ret->count };
+	ret->count++;
 	return 0;
 }
 
@@ -285,21 +259,6 @@ static int compare_entries(const void *a, const void *b)
 	if (r == 0)
 		r = x->flags != y->flags ? (x->flags < y->flags ? 1 : -1) : 0;
 	return r != 0 ? r : x->order < y->order ? -1 : 1;
-}
-
-static void drop_duplicates(struct entries *l)
-{
-	size_t kept = 0;
-	for (size_t i = 0; i < l->count; i++) {
-		const struct entry *last = kept ? &l->items[kept - 1] : NULL, *e = &l->items[i];
-		if (last && last->flags == e->flags && str_eq(last->name, e->name)) {
-			free(e->name);
-			free(e->path);
-		} else {
-			l->items[kept++] = *e;
-		}
-	}
-	l->count = kept;
 }
 
 static uint32_t add_text(char **at, const char *start, const char *text)
@@ -351,11 +310,31 @@ int ldcache_write(const struct root *root, const struct strv *dirs, struct err *
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
 		add_conf_dir(&all, own[i]);
-	if (add_library_dirs(root, &all, &found, err) < 0 || root_mkdirs(root, "etc", 0755, err) < 0)
+	size_t left = FILES;
+	for (size_t i = 0; i < all.count; i++) {
+		auto_strv struct strv names = { 0 };
+		if (root_list_most(root, all.items[i], left, &names, err) < 0)
+			return -1;
+		left -= names.count;
+		for (size_t k = 0; k < names.count; k++)
+			if (add_library(root, all.items[i], names.items[k], &found, err) < 0)
+				return -1;
+	}
+	if (root_mkdirs(root, "etc", 0755, err) < 0)
 		return -1;
 	if (found.count)
 		qsort(found.items, found.count, sizeof(*found.items), compare_entries);
-	drop_duplicates(&found);
+	size_t kept = 0; // without duplicates
+	for (size_t i = 0; i < found.count; i++) {
+		const struct entry *last = kept ? &found.items[kept - 1] : NULL, *e = &found.items[i];
+		if (last && last->flags == e->flags && str_eq(last->name, e->name)) {
+			free(e->name);
+			free(e->path);
+		} else {
+			found.items[kept++] = *e;
+		}
+	}
+	found.count = kept;
 	auto_str char *data = build_cache(&found, &len);
 	return root_write(root, CACHE, data, len, 0644, err);
 }

@@ -48,16 +48,6 @@ static bool is_in_image(const struct image *m, uint64_t at, uint64_t len)
 	return at <= m->len && len <= m->len - at;
 }
 
-static const struct shape *shape_of(const unsigned char *data, size_t len)
-{
-	if (len < EI_NIDENT || memcmp(data, ELFMAG, SELFMAG) != 0 || data[EI_DATA] != ELFDATA2LSB)
-		return NULL;
-	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
-		if (data[EI_CLASS] == shapes[i].class && len >= shapes[i].ehdr)
-			return &shapes[i];
-	return NULL;
-}
-
 // A program header whose type is wanted; NULL = there is none behind *from.
 static const unsigned char *segment(const struct image *m, uint32_t type, uint64_t *from)
 {
@@ -90,22 +80,12 @@ static bool file_offset(const struct image *m, uint64_t address, uint64_t *ret)
 	return false;
 }
 
-static char *name_in(const struct image *m, uint64_t strings, uint64_t offset)
-{
-	uint64_t at;
-	if (!file_offset(m, strings, &at) || at + offset < at || !is_in_image(m, at + offset, 1))
-		return NULL;
-	const char *name = (const char *)m->data + at + offset;
-	size_t left = m->len - (size_t)(at + offset), len = strnlen(name, left);
-	return len && len < left && len <= NAME_MAX_LEN && !memchr(name, '/', len) ? str_ndup(name, len) : NULL;
-}
-
-static char *find_name(const struct image *m)
+// NULL = it has none, or one that is not usable.
+static char *find_name(const struct image *m, const unsigned char *dynamic)
 {
 	size_t word = m->shape->word;
-	uint64_t i = 0, soname = 0, strings = 0;
+	uint64_t soname = 0, strings = 0, start;
 	bool has_soname = false;
-	const unsigned char *dynamic = segment(m, PT_DYNAMIC, &i);
 	uint64_t at = field(m, dynamic, m->shape->offset), size = field(m, dynamic, m->shape->filesz);
 	for (uint64_t end = at + size; at < end && is_in_image(m, at, 2 * word); at += 2 * word) {
 		uint64_t tag = read_le(m->data + at, word), value = read_le(m->data + at + word, word);
@@ -118,22 +98,33 @@ static char *find_name(const struct image *m)
 			soname = value;
 		}
 	}
-	return has_soname ? name_in(m, strings, soname) : NULL;
+	if (!has_soname || !file_offset(m, strings, &start) || start + soname < start ||
+	    !is_in_image(m, start + soname, 1))
+		return NULL;
+	const char *name = (const char *)m->data + start + soname;
+	size_t left = m->len - (size_t)(start + soname), len = strnlen(name, left);
+	return len && len < left && len <= NAME_MAX_LEN && !memchr(name, '/', len) ? str_ndup(name, len) : NULL;
 }
 
 // Type and machine lie at the same place for both word sizes.
 static int parse_library(const unsigned char *data, size_t len, struct soname *ret)
 {
-	struct image m = { .data = data, .len = len, .shape = shape_of(data, len) };
-	uint64_t i = 0;
+	struct image m = { .data = data, .len = len };
+	if (len < EI_NIDENT || memcmp(data, ELFMAG, SELFMAG) != 0 || data[EI_DATA] != ELFDATA2LSB)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
+		if (data[EI_CLASS] == shapes[i].class && len >= shapes[i].ehdr)
+			m.shape = &shapes[i];
 	if (!m.shape || read_le(data + offsetof(Elf64_Ehdr, e_type), sizeof(Elf64_Half)) != ET_DYN)
 		return 0;
 	m.phoff = read_le(data + m.shape->phoff, m.shape->word);
 	m.phentsize = read_le(data + m.shape->phentsize, sizeof(Elf64_Half));
 	m.phnum = read_le(data + m.shape->phnum, sizeof(Elf64_Half));
-	if (!segment(&m, PT_DYNAMIC, &i))
+	uint64_t first = 0;
+	const unsigned char *dynamic = segment(&m, PT_DYNAMIC, &first);
+	if (!dynamic)
 		return 0;
-	*ret = (struct soname){ .name = find_name(&m),
+	*ret = (struct soname){ .name = find_name(&m, dynamic),
 				.machine =
 					(unsigned)read_le(data + offsetof(Elf64_Ehdr, e_machine), sizeof(Elf64_Half)),
 				.is_64 = m.shape->class == ELFCLASS64 };
