@@ -18,7 +18,7 @@ FUZZ_TARGET(yaml)
 {
 	struct err err;
 	auto_json json_t *json = NULL;
-	return FUZZ(yaml_read(data, len, "fuzz", &json, &err));
+	return FUZZ(yaml_read(data, len, "fuzz", false, &json, &err));
 }
 
 FUZZ_TARGET(archive) // tar, ar (.deb), cpio and rpm

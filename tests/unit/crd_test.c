@@ -26,7 +26,7 @@ static int set_up(void **state)
 	static struct schema s;
 	struct err err = { 0 };
 	auto_str char *text = read_all("deploy/crd.yaml");
-	expect(yaml_read_numbers(text, strlen(text), &s.document, &err) == 0, err.text);
+	expect(yaml_read(text, strlen(text), NULL, true, &s.document, &err) == 0, err.text);
 	s.man = read_all("docs/man/kmodsmith-policy.7.scd");
 	*state = &s;
 	return 0;

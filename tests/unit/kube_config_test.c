@@ -296,8 +296,8 @@ static void test_scalars(void **state)
 		"a: null\nb: ~\nc:\nd: 'null'\ne: true\nf: \"true\"\ng: 012\nh: yes\ni: |-\n  x\n  y\n";
 	struct err err = { 0 };
 	auto_json json_t *got = NULL;
-	assert_int_equal(yaml_read(text, strlen(text), "t", &got, &err), -1); // a block in a flow
-	assert_int_equal(yaml_read(flow, strlen(flow), "t", &got, &err), 0);
+	assert_int_equal(yaml_read(text, strlen(text), "t", false, &got, &err), -1); // a block in a flow
+	assert_int_equal(yaml_read(flow, strlen(flow), "t", false, &got, &err), 0);
 	auto_str char *dumped = json_dumps(got, JSON_COMPACT | JSON_SORT_KEYS);
 	assert_string_equal(dumped, "{\"a\":null,\"b\":null,\"c\":null,\"d\":\"null\",\"e\":true,\"f\":\"true\","
 				    "\"g\":\"012\",\"h\":\"yes\",\"i\":\"x\\ny\"}");

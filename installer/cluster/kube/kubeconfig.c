@@ -244,7 +244,7 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 	size_t len = 0;
 	if (read_config_file(path, &text, &len, err) < 0)
 		return err_wrap(err, "kubeconfig");
-	if (yaml_read(text, len, path, &json, err) < 0)
+	if (yaml_read(text, len, path, false, &json, err) < 0)
 		return -1;
 	const struct file f = { path, dir, json };
 	if (take_context(&f, context, &c, err) < 0)

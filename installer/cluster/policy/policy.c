@@ -526,7 +526,7 @@ int policy_document(const char *text, size_t len, json_t **ret, struct err *err)
 	while (at < len && strchr(" \t\r\n", text[at]))
 		at++;
 	if (at == len || text[at] != '{')
-		return yaml_read_numbers(text, len, &object, err) < 0 ? -1 : take_rollout_spec(object, ret, err);
+		return yaml_read(text, len, NULL, true, &object, err) < 0 ? -1 : take_rollout_spec(object, ret, err);
 	object = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!object)
 		return err_set(err, E_CONFIG, "line %d, column %d is not JSON: %s", problem.line, problem.column,
