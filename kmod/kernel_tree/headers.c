@@ -8,152 +8,88 @@
 #include <errno.h>
 #include <fcntl.h>
 
-// What the sources said, clause by clause; the worst of them decides the code.
-struct misses {
-	char *text;
-	int code;
-};
-
-static int add_miss(struct misses *m, const char *name, const struct err *why)
+static int open_stored(const struct root *store, const char *digest, const char *release, const char *banner,
+		       struct tree *ret, struct err *err)
 {
-	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", name, why->text);
-	if (why->code == E_HEADERS_MISMATCH)
-		m->code = E_HEADERS_MISMATCH;
+	auto_root struct root root = ROOT_NONE;
+	return root_sub(store, digest, &root, err) < 0 ? -1 : tree_open(&root, release, banner, ret, err);
+}
+
+// These return 1 = found, 0 = not, for the reason in why, negative = the search fails.
+static int search_store(const struct root *store, const char *release, const char *banner, struct tree *ret,
+			struct err *why, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	int code = E_HEADERS_NOT_FOUND;
+	if (store && root_list(store, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		struct err this;
+		if (!digest_is_hex(names.items[i]))
+			continue;
+		if (open_stored(store, names.items[i], release, banner, ret, &this) == 0)
+			return 1;
+		if (this.code == E_HEADERS_MISMATCH)
+			code = E_HEADERS_MISMATCH;
+	}
+	err_set(why, code, "none of the stored trees is for this kernel");
 	return 0;
 }
 
-static int open_and_check(const struct root *root, const char *release, const char *banner, struct tree *ret,
-			  struct err *err)
-{
-	auto_tree struct tree tree = { .root = ROOT_NONE };
-	if (tree_open(root, release, &tree, err) < 0 || (banner && tree_check_banner(&tree, banner, err) < 0))
-		return -1;
-	*ret = tree;
-	tree = (struct tree){ .root = ROOT_NONE };
-	return 1;
-}
-
-static int from_root(const struct headers_source *s, const char *release, const char *banner, struct tree *ret,
-		     char **ret_from, struct misses *m)
-{
-	struct err why;
-	if (open_and_check(s->root, release, banner, ret, &why) < 0)
-		return add_miss(m, s->name, &why);
-	*ret_from = str_fmt("%s: %s%s", s->name, ret->root.name, ret->build);
-	return 1;
-}
-
-static int from_store(const struct headers_source *s, const struct root *store, const char *digest, const char *release,
-		      const char *banner, struct tree *ret, char **ret_from, struct misses *m)
-{
-	auto_root struct root root = ROOT_NONE;
-	struct err why;
-	if (root_sub(store, digest, &root, &why) < 0 || open_and_check(&root, release, banner, ret, &why) < 0)
-		return add_miss(m, s->name, &why);
-	*ret_from = str_fmt("%s: %s", s->name, root.name);
-	return 1;
-}
-
-static int from_any_stored(const struct headers_source *s, const struct root *store, const char *release,
-			   const char *banner, struct tree *ret, char **ret_from, struct misses *m, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	struct misses inner = { 0 };
-	int r = store ? root_list(store, ".", &names, err) : 0;
-	for (size_t i = 0; i < names.count && r >= 0; i++) {
-		r = digest_is_hex(names.items[i]) ?
-			    from_store(s, store, names.items[i], release, banner, ret, ret_from, &inner) :
-			    0;
-		if (r != 0)
-			break;
-	}
-	free(inner.text);
-	if (r != 0 && *ret_from)
-		return 1;
-	struct err why;
-	err_set(&why, inner.code ? inner.code : E_HEADERS_NOT_FOUND, "none of the stored trees is for this kernel");
-	return r < 0 ? -1 : add_miss(m, s->name, &why);
-}
-
-// Files were meant for this kernel: headers of another one are a mistake to name, not merely an absence.
-static int check_releases(const struct root *store, const char *digest, const char *release, struct err *err)
+static int import_files(const struct headers_source *s, const struct root *store, const char *release,
+			const char *banner, struct tree *ret, struct err *why, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
 	auto_strv struct strv found = { 0 };
-	if (root_sub(store, digest, &root, err) < 0 || tree_releases(&root, &found, err) < 0)
-		return -1;
-	if (!found.count || strv_has(&found, release))
-		return 0;
-	auto_str char *text = strv_join(&found, ", ");
-	return err_set(err, E_HEADERS_MISMATCH, "the files are for kernel %s, expected %s", text, release);
-}
-
-static int from_files(const struct headers_source *s, const struct root *store, const char *release, const char *banner,
-		      struct tree *ret, char **ret_from, struct misses *m, struct err *err)
-{
 	char digest[DIGEST_HEX + 1];
-	struct err why;
-	if (!s->files || !s->files->count)
-		return 0;
 	if (!store)
 		return err_set(err, E_CONFIG, "%s: a header store is needed to unpack files", s->name);
 	if (headers_import(s->files, store, digest, err) < 0)
 		return err_wrap(err, "%s", s->name);
-	return check_releases(store, digest, release, &why) < 0 ?
-		       add_miss(m, s->name, &why) :
-		       from_store(s, store, digest, release, banner, ret, ret_from, m);
-}
-
-static int from_offer(const struct headers_source *s, const struct root *store, const char *release, const char *banner,
-		      struct tree *ret, char **ret_from, struct misses *m)
-{
-	char digest[DIGEST_HEX + 1];
-	struct err why;
-	if (s->offer->bring(s->offer->ctx, release, store, digest, &why) < 0)
-		return add_miss(m, s->name, &why);
-	return from_store(s, store, digest, release, banner, ret, ret_from, m);
+	if (root_sub(store, digest, &root, why) < 0 || tree_releases(&root, &found, why) < 0)
+		return 0;
+	// Files were meant for this kernel: headers of another one are a mistake to name, not merely an absence.
+	if (found.count && !strv_has(&found, release)) {
+		auto_str char *text = strv_join(&found, ", ");
+		err_set(why, E_HEADERS_MISMATCH, "the files are for kernel %s, expected %s", text, release);
+		return 0;
+	}
+	return tree_open(&root, release, banner, ret, why) == 0;
 }
 
 int headers_find(const struct headers_source *sources, size_t count, const char *release, const char *banner,
 		 const struct root *store, struct tree *ret, char **ret_from, struct err *err)
 {
-	struct misses m = { .code = E_HEADERS_NOT_FOUND };
-	auto_str char *from = NULL;
-	int r = 0;
-	for (size_t i = 0; i < count && r == 0; i++) {
+	auto_str char *misses = NULL;
+	int code = E_HEADERS_NOT_FOUND;
+	for (size_t i = 0; i < count; i++) {
 		const struct headers_source *s = &sources[i];
+		char digest[DIGEST_HEX + 1];
+		struct err why;
+		int r;
+		if (s->kind == HEADERS_FILES && (!s->files || !s->files->count))
+			continue;
 		if (s->kind == HEADERS_ROOT)
-			r = from_root(s, release, banner, ret, &from, &m);
+			r = tree_open(s->root, release, banner, ret, &why) == 0;
 		else if (s->kind == HEADERS_FILES)
-			r = from_files(s, store, release, banner, ret, &from, &m, err);
-		else if (s->kind == HEADERS_OFFER)
-			r = from_offer(s, store, release, banner, ret, &from, &m);
+			r = import_files(s, store, release, banner, ret, &why, err);
+		else if (s->kind == HEADERS_STORE)
+			r = search_store(store, release, banner, ret, &why, err);
 		else
-			r = from_any_stored(s, store, release, banner, ret, &from, &m, err);
-	}
-	if (r == 0)
-		err_set(err, m.code, "headers of %s: %s", release, m.text ? m.text : "no source was given");
-	free(m.text);
-	if (r <= 0)
-		return -1;
-	*ret_from = TAKE(from);
-	return 0;
-}
-
-static int digest_all(const struct strv *files, char ret[DIGEST_HEX + 1], struct err *err)
-{
-	auto_strv struct strv digests = { 0 };
-	for (size_t i = 0; i < files->count; i++) {
-		char one[DIGEST_HEX + 1];
-		auto_fd int fd = file_open_arg(files->items[i], O_RDONLY, err);
-		if (fd < 0 || digest_file(fd, files->items[i], one, err) < 0)
+			r = s->offer->bring(s->offer->ctx, release, store, digest, &why) == 0 &&
+			    open_stored(store, digest, release, banner, ret, &why) == 0;
+		if (r < 0)
 			return -1;
-		strv_add(&digests, str_dup(one));
+		if (r > 0) {
+			*ret_from =
+				str_fmt("%s: %s%s", s->name, ret->root.name, s->kind == HEADERS_ROOT ? ret->build : "");
+			return 0;
+		}
+		str_add(&misses, "%s%s: %s", misses ? "; " : "", s->name, why.text);
+		if (why.code == E_HEADERS_MISMATCH)
+			code = E_HEADERS_MISMATCH;
 	}
-	strv_sort(&digests);
-	auto_str char *joined = strv_join(&digests, "\n");
-	digest_data(joined, strlen(joined), ret);
-	return 0;
+	return err_set(err, code, "headers of %s: %s", release, misses ? misses : "no source was given");
 }
 
 static bool is_header_path(void *ctx, const char *path)
@@ -165,8 +101,17 @@ static bool is_header_path(void *ctx, const char *path)
 // Two processes may do the same: both unpack, one rename wins, the other's copy is dropped.
 int headers_import(const struct strv *files, const struct root *store, char ret_digest[DIGEST_HEX + 1], struct err *err)
 {
-	if (digest_all(files, ret_digest, err) < 0)
-		return -1;
+	auto_strv struct strv digests = { 0 };
+	for (size_t i = 0; i < files->count; i++) {
+		char one[DIGEST_HEX + 1];
+		auto_fd int fd = file_open_arg(files->items[i], O_RDONLY, err);
+		if (fd < 0 || digest_file(fd, files->items[i], one, err) < 0)
+			return -1;
+		strv_add(&digests, str_dup(one));
+	}
+	strv_sort(&digests);
+	auto_str char *joined = strv_join(&digests, "\n");
+	digest_data(joined, strlen(joined), ret_digest);
 	if (root_exists(store, ret_digest))
 		return 0;
 	auto_scratch struct scratch into = SCRATCH_NONE;

@@ -7,7 +7,7 @@
 
 #include <fcntl.h>
 
-// Links of the root lead to places in the root.
+// Links inside the root are resolved inside the root.
 char *toolchain_program(const struct root *base, const char *path, const char *name)
 {
 	auto_strv struct strv dirs = { 0 };
@@ -46,34 +46,24 @@ static void add_candidate(struct strv *names, char *take)
 		strv_add(names, take);
 }
 
-// What the kernel's own compiler was called comes first.
-static void list_candidates(const struct tree *tree, struct strv *names)
-{
-	const char *base = tree->is_clang ? "clang" : "gcc";
-	add_candidate(names, str_ndup(tree->compiler, strcspn(tree->compiler, " /")));
-	add_candidate(names, str_fmt("%s-%u", base, tree->compiler_major));
-	add_candidate(names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, base, tree->compiler_major));
-	add_candidate(names, str_dup(base));
-	add_candidate(names, str_dup("cc"));
-}
-
-static bool matches_kernel(const struct tree *tree, const char *version)
-{
-	struct compiler found = compiler_parse(version);
-	return found.is_clang == tree->is_clang && (!tree->compiler_major || found.major == tree->compiler_major);
-}
-
 static int find_compiler(const struct tree *tree, struct toolchain *t, struct err *err)
 {
+	const char *family = tree->is_clang ? "clang" : "gcc";
 	auto_strv struct strv names = { 0 };
 	auto_str char *seen = NULL;
-	list_candidates(tree, &names);
+	add_candidate(&names, str_ndup(tree->compiler, strcspn(tree->compiler, " /"))); // the kernel's own comes first
+	add_candidate(&names, str_fmt("%s-%u", family, tree->compiler_major));
+	add_candidate(&names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, family, tree->compiler_major));
+	add_candidate(&names, str_dup(family));
+	add_candidate(&names, str_dup("cc"));
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *cc = toolchain_program(t->base, t->path, names.items[i]);
 		auto_str char *version = cc ? ask_version(cc, t->path, t->base) : NULL;
 		if (!version)
 			continue;
-		if (matches_kernel(tree, version)) {
+		struct compiler found = compiler_parse(version);
+		if (found.is_clang == tree->is_clang &&
+		    (!tree->compiler_major || found.major == tree->compiler_major)) {
 			t->cc = TAKE(cc);
 			t->version = TAKE(version);
 			return 0;
@@ -81,8 +71,8 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 		str_add(&seen, "%s%s (%s)", seen ? ", " : "", cc, version);
 	}
 	return err_set(err, E_TOOLCHAIN, "kernel %s was built with '%s'; expected %s %u, found in %s: %s",
-		       tree->release, *tree->compiler ? tree->compiler : "an unstated compiler",
-		       tree->is_clang ? "clang" : "gcc", tree->compiler_major, t->path, seen ? seen : "no compiler");
+		       tree->release, *tree->compiler ? tree->compiler : "an unstated compiler", family,
+		       tree->compiler_major, t->path, seen ? seen : "no compiler");
 }
 
 static int find_tool(const struct toolchain *t, const char *name, const char *other, char **ret, struct err *err)

@@ -17,7 +17,7 @@ static const struct {
 	{ "/usr/src/kernels", "", "" },
 };
 
-// The path with all links replaced, as the root's own programs would see it; NULL = leads nowhere.
+// The path with all links resolved, as the root's own programs would see it; NULL = it leads nowhere.
 static char *link_free(const struct root *root, const char *path)
 {
 	auto_str char *left = str_dup(path), *done = str_dup("");
@@ -70,7 +70,8 @@ static char *value_after(const char *text, const char *start)
 	return NULL;
 }
 
-char *tree_config(const struct tree *tree, const char *name)
+// Value of CONFIG_<name> without quotes ("y", "m", a number, a string); NULL = not set.
+static char *config_value(const struct tree *tree, const char *name)
 {
 	auto_str char *start = str_fmt("CONFIG_%s=", name);
 	return value_after(tree->config, start);
@@ -78,7 +79,7 @@ char *tree_config(const struct tree *tree, const char *name)
 
 static bool is_config_set(const struct tree *tree, const char *name)
 {
-	auto_str char *value = tree_config(tree, name);
+	auto_str char *value = config_value(tree, name);
 	return str_eq(value, "y");
 }
 
@@ -175,16 +176,13 @@ static int find_source_dir(struct tree *t, struct err *err)
 	return 0;
 }
 
-static bool is_path_below(const char *path, const char *dir)
-{
-	return str_starts(path, dir) && (path[strlen(dir)] == '/' || !path[strlen(dir)]);
-}
-
 static void add_dir(struct tree *t, const char *dir)
 {
-	for (size_t i = 0; i < t->dirs.count; i++)
-		if (is_path_below(dir, t->dirs.items[i]))
+	for (size_t i = 0; i < t->dirs.count; i++) {
+		size_t len = strlen(t->dirs.items[i]);
+		if (str_starts(dir, t->dirs.items[i]) && (dir[len] == '/' || !dir[len]))
 			return;
+	}
 	strv_add(&t->dirs, str_dup(dir));
 }
 
@@ -208,19 +206,6 @@ static int find_dirs(struct tree *t, struct err *err)
 	return 0;
 }
 
-static void read_compiler(struct tree *t)
-{
-	char *text = tree_config(t, "CC_VERSION_TEXT");
-	auto_str char *number = NULL;
-	uint64_t n = 0;
-	t->compiler = text ? text : str_dup("");
-	t->is_clang = is_config_set(t, "CC_IS_CLANG");
-	t->is_rt = is_config_set(t, "PREEMPT_RT");
-	number = tree_config(t, t->is_clang ? "CLANG_VERSION" : "GCC_VERSION");
-	if (number && str_u64(number, 10, &n))
-		t->compiler_major = (unsigned)(n / 10000);
-}
-
 // include/generated has every part of the line that init/version.c prints; since 6.1 UTS_VERSION has a file of its own.
 static int derive_banner(struct tree *t, struct err *err)
 {
@@ -241,20 +226,11 @@ static int derive_banner(struct tree *t, struct err *err)
 	return 0;
 }
 
-static int read_arch(struct tree *t, struct err *err)
+static int fill_tree(struct tree *t, struct err *err)
 {
 	static const struct {
 		const char *option, *arch;
 	} known[] = { { "X86_64", "x86_64" }, { "ARM64", "aarch64" }, { "PPC64", "ppc64le" } };
-	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-		if (is_config_set(t, known[i].option))
-			t->arch = str_dup(known[i].arch);
-	return t->arch ? 0 :
-			 err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
-}
-
-static int fill_tree(struct tree *t, struct err *err)
-{
 	int r = read_below(&t->root, t->build, ".config", &t->config, err);
 	if (r == 0)
 		r = read_below(&t->root, t->build, "include/config/auto.conf", &t->config, err);
@@ -263,26 +239,51 @@ static int fill_tree(struct tree *t, struct err *err)
 	if (r == 0)
 		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no .config: incomplete tree", t->root.name,
 			       t->build);
-	if (find_source_dir(t, err) < 0 || find_dirs(t, err) < 0 || read_arch(t, err) < 0 || derive_banner(t, err) < 0)
+	if (find_source_dir(t, err) < 0 || find_dirs(t, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(known) && !t->arch; i++)
+		if (is_config_set(t, known[i].option))
+			t->arch = str_dup(known[i].arch);
+	if (!t->arch)
+		return err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
+	if (derive_banner(t, err) < 0)
 		return -1;
 	auto_str char *autoconf = str_fmt("%s/include/generated/autoconf.h", t->build);
 	if (!root_exists(&t->root, autoconf))
 		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' is missing: incomplete tree", t->root.name, autoconf);
-	read_compiler(t);
+	t->compiler = config_value(t, "CC_VERSION_TEXT");
+	if (!t->compiler)
+		t->compiler = str_dup("");
+	t->is_clang = is_config_set(t, "CC_IS_CLANG");
+	t->is_rt = is_config_set(t, "PREEMPT_RT");
+	auto_str char *number = config_value(t, t->is_clang ? "CLANG_VERSION" : "GCC_VERSION");
+	uint64_t n = 0;
+	if (number && str_u64(number, 10, &n))
+		t->compiler_major = (unsigned)(n / 10000);
 	auto_str char *symvers = str_fmt("%s/Module.symvers", t->build);
 	if (root_exists(&t->root, symvers))
 		t->symvers = TAKE(symvers);
 	return 0;
 }
 
-int tree_open(const struct root *root, const char *release, struct tree *ret, struct err *err)
+// Two builds of one release differ in their banners (R-A6).
+static int check_banner(const struct tree *tree, const char *banner, struct err *err)
+{
+	size_t len = strcspn(banner, "\n");
+	if (!tree->banner || (strlen(tree->banner) == len && strncmp(tree->banner, banner, len) == 0))
+		return 0;
+	return err_set(err, E_HEADERS_MISMATCH, "'%s%s' is for the build \"%s\", the kernel is \"%.*s\"",
+		       tree->root.name, tree->build, tree->banner, (int)len, banner);
+}
+
+int tree_open(const struct root *root, const char *release, const char *banner, struct tree *ret, struct err *err)
 {
 	auto_tree struct tree t = { .root = ROOT_NONE, .release = str_dup(release) };
 	if (find_build(root, release, &t.build, err) < 0 || root_sub(root, ".", &t.root, err) < 0)
 		return -1;
 	free(t.root.name);
 	t.root.name = str_dup(root->name);
-	if (fill_tree(&t, err) < 0)
+	if (fill_tree(&t, err) < 0 || (banner && check_banner(&t, banner, err) < 0))
 		return -1;
 	*ret = t;
 	t = (struct tree){ .root = ROOT_NONE };
@@ -334,15 +335,6 @@ void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1])
 	auto_str char *copy = str_dup(banner);
 	const char *line = str_trim(copy);
 	digest_data(line, strlen(line), ret);
-}
-
-int tree_check_banner(const struct tree *tree, const char *banner, struct err *err)
-{
-	size_t len = strcspn(banner, "\n");
-	if (!tree->banner || (strlen(tree->banner) == len && strncmp(tree->banner, banner, len) == 0))
-		return 0;
-	return err_set(err, E_HEADERS_MISMATCH, "'%s%s' is for the build \"%s\", the kernel is \"%.*s\"",
-		       tree->root.name, tree->build, tree->banner, (int)len, banner);
 }
 
 int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err)

@@ -27,20 +27,15 @@ struct tree {
 // Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may
 // be absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line
 // of their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what an incomplete tree
-// lacks; E_HEADERS_MISMATCH names the wanted and the found release (R-A6).
-int tree_open(const struct root *root, const char *release, struct tree *ret, struct err *err);
+// lacks; E_HEADERS_MISMATCH names the wanted and the found release (R-A6). banner: text of the kernel's /proc/version, to
+// tell builds of one release apart where the tree's banner is derivable (E_HEADERS_MISMATCH names both); NULL = any
+// build.
+int tree_open(const struct root *root, const char *release, const char *banner, struct tree *ret, struct err *err);
 void tree_done(struct tree *tree);
 #define auto_tree __attribute__((cleanup(tree_done)))
 
 // Releases whose trees root seems to hold, sorted.
 int tree_releases(const struct root *root, struct strv *ret, struct err *err);
-
-// Does the tree belong to the very kernel with this banner (text of /proc/version; a newline at its end is ignored)?
-// 0 = yes or not derivable; E_HEADERS_MISMATCH names both builds (R-A6).
-int tree_check_banner(const struct tree *tree, const char *banner, struct err *err);
-
-// Value of CONFIG_<name> without quotes ("y", "m", a number, a string); NULL = not set.
-char *tree_config(const struct tree *tree, const char *name);
 
 // Does a file below the source or the build tree match an extended regular expression? 1 yes, 0 no or no such file.
 int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err);

@@ -27,12 +27,6 @@ static const struct known_bad {
 	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
 };
 
-static bool has_module(const struct root *dir, const char *name)
-{
-	auto_str char *kbuild = str_fmt("%s/%s.Kbuild", name, name);
-	return root_exists(dir, kbuild);
-}
-
 static size_t module_index(const char *requested)
 {
 	auto_str char *full = str_starts(requested, "nvidia") ? str_dup(requested) : str_fmt("nvidia-%s", requested);
@@ -63,7 +57,8 @@ int recipe_modules(const struct root *dir, const struct strv *requested, struct 
 	bool is_all = !requested || !requested->count;
 	struct strv found = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
-		bool is_there = has_module(dir, modules[i].name);
+		auto_str char *kbuild = str_fmt("%s/%s.Kbuild", modules[i].name, modules[i].name);
+		bool is_there = root_exists(dir, kbuild);
 		if (is_there && (is_all || wanted[i]))
 			strv_add(&found, str_dup(modules[i].name));
 		if (is_there || !wanted[i])

@@ -8,14 +8,13 @@ struct tree;
 
 // The module set for a request such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"),
 // together with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty request
-// means every module of the source. dir is the flavour's directory of the source (source.h). E_USAGE names what the
-// source lacks.
+// means every module of the source. dir: source_dir(). E_USAGE names what the source lacks.
 int recipe_modules(const struct root *dir, const struct strv *requested, struct strv *ret, struct err *err);
 
 // Number of C files that the modules are made of, by the source's own lists; the total of a build's progress.
 size_t recipe_objects(const struct root *dir, const struct strv *modules);
 
 // 0 = not known to fail. E_SOURCE_KERNEL names the reason and the first driver that works (R-B2), in milliseconds:
-// it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are no
-// refusals.
+// it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are not
+// refused.
 int recipe_check(const char *driver_version, enum module_type flavour, const struct tree *tree, struct err *err);

@@ -40,7 +40,7 @@ static char *find_version(const struct root *root, const char *dir)
 	return len ? str_ndup(at, len) : NULL;
 }
 
-// The licence that the module declares decides the flavour, whatever a distribution calls the directory.
+// The licence that the module declares decides the type, whatever a distribution calls the directory.
 static unsigned find_flavour(const struct root *root, const char *dir)
 {
 	static const char *const files[] = { "nvidia/nv-frontend.c", "nvidia/nv.c" };
@@ -57,8 +57,8 @@ static unsigned find_flavour(const struct root *root, const char *dir)
 	return 0;
 }
 
-// What NVIDIA compiles of each module without the kernel's headers. In its open source release these are links to what
-// its Makefile leaves in src/.
+// The part of each module that NVIDIA compiles without the kernel's headers. In its open source release these are links
+// to what its Makefile leaves in src/.
 static const char *const cores[] = { "nvidia/nv-kernel.o_binary", "nvidia-modeset/nv-modeset-kernel.o_binary" };
 
 static bool is_symlink(const struct root *root, const char *path)
@@ -103,7 +103,7 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 	return 1;
 }
 
-// A flavour's directory is the root itself or at most two levels down (kernel-open, modules/nvidia-kernel).
+// A module type's directory is the root itself or at most two levels down (kernel-open, modules/nvidia-kernel).
 static int scan_dirs(struct source *s, const char *dir, unsigned depth, struct err *err)
 {
 	auto_str char *kbuild = str_fmt("%s/Kbuild", dir), *conftest = str_fmt("%s/conftest.sh", dir);
@@ -126,7 +126,7 @@ static int scan_dirs(struct source *s, const char *dir, unsigned depth, struct e
 	return 0;
 }
 
-// In a dkms package the trees lie where it installs them.
+// A dkms package has the trees below usr/src.
 static int find_flavours(struct source *s, struct err *err)
 {
 	if (scan_dirs(s, ".", 2, err) < 0)
@@ -151,7 +151,7 @@ static int identify(struct source *s, const char *path, struct err *err)
 // What to take of an archive.
 struct choice {
 	bool is_run;  // the kernel parts only: 300 MB of user space are of no use here
-	bool is_peek; // the few files that say version and flavour, then stop
+	bool is_peek; // the few files that tell version and module type, then stop
 	bool stop;
 };
 
@@ -174,42 +174,31 @@ static bool is_chosen(void *ctx, const char *path)
 	return c->stop || str_ends(path, "Kbuild") || str_ends(path, "conftest.sh");
 }
 
-static int unpack_choice(int fd, const char *name, off_t offset, const struct root *to, struct choice *c,
-			 struct err *err)
-{
-	const struct archive_options options = { .stop = c->is_peek ? &c->stop : NULL, .select = is_chosen, .ctx = c };
-	return archive_unpack(fd, name, offset, to, &options, err);
-}
-
-// Debian's package holds usr/src/NAME.tar.xz; a package that installs the tree itself holds a directory there.
-static int unpack_inner(const struct root *root, const char *path, struct choice *c, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	if (root_list(root, USR_SRC, &names, err) < 0)
-		return -1;
-	auto_str char *inner = names.count == 1 ? str_fmt("%s/%s", USR_SRC, names.items[0]) : NULL;
-	if (names.count && (!inner || !strstr(names.items[0], ".tar")))
-		return 0;
-	if (!inner)
-		return err_set(err, E_SOURCE,
-			       "'%s' has neither usr/src/*.tar.xz nor usr/src/*/: not a driver source package", path);
-	auto_fd int fd = root_open(root, inner, O_RDONLY, err);
-	if (fd < 0 || unpack_choice(fd, inner, 0, root, c, err) < 0)
-		return err_wrap(err, "'%s'", path);
-	return root_unlink(root, inner, err) < 0 ? -1 : 0;
-}
-
 static int unpack_source(int fd, const char *path, const struct root *to, bool is_peek, struct err *err)
 {
 	struct embedded embedded;
 	if (embedded_find(fd, path, &embedded, err) < 0)
 		return -1;
 	struct choice c = { .is_run = embedded.kind == EMBEDDED_RUN, .is_peek = is_peek };
+	const struct archive_options options = { .stop = is_peek ? &c.stop : NULL, .select = is_chosen, .ctx = &c };
 	if (embedded.kind != EMBEDDED_DEB)
-		return unpack_choice(fd, path, embedded.offset, to, &c, err);
+		return archive_unpack(fd, path, embedded.offset, to, &options, err);
 	if (archive_unpack(fd, path, 0, to, &(struct archive_options){ .select = is_inner }, err) < 0)
 		return -1;
-	return unpack_inner(to, path, &c, err);
+	// Debian's package holds usr/src/NAME.tar.xz; a package that installs the tree itself holds a directory there.
+	auto_strv struct strv names = { 0 };
+	if (root_list(to, USR_SRC, &names, err) < 0)
+		return -1;
+	if (!names.count)
+		return err_set(err, E_SOURCE,
+			       "'%s' has neither usr/src/*.tar.xz nor usr/src/*/: not a driver source package", path);
+	if (names.count > 1 || !strstr(names.items[0], ".tar"))
+		return 0;
+	auto_str char *name = str_fmt("%s/%s", USR_SRC, names.items[0]);
+	auto_fd int inner = root_open(to, name, O_RDONLY, err);
+	if (inner < 0 || archive_unpack(inner, name, 0, to, &options, err) < 0)
+		return err_wrap(err, "'%s'", path);
+	return root_unlink(to, name, err) < 0 ? -1 : 0;
 }
 
 static int check_pin(const char *path, const char *wanted, const char *found, struct err *err)
@@ -231,14 +220,11 @@ static int copy_archive(int fd, const char *path, const struct root *work, struc
 	return TAKE_FD(copy);
 }
 
-static int copy_source_dir(const char *path, const struct root *work, struct root *ret, struct err *err)
+static int make_dir(const struct root *work, const char *name, struct root *ret, struct err *err)
 {
-	static const char COPY[] = "pinned";
-	auto_root struct root from = ROOT_NONE;
-	if (root_init(&from, path, err) < 0 || root_rmtree(work, COPY, err) < 0 ||
-	    copy_tree(&from, ".", work, COPY, err) < 0)
+	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0)
 		return -1;
-	return root_sub(work, COPY, ret, err);
+	return root_sub(work, name, ret, err);
 }
 
 static int open_archive(int fd, const char *path, const char *pin, const struct root *work, struct source *s,
@@ -251,32 +237,48 @@ static int open_archive(int fd, const char *path, const char *pin, const struct 
 	if (digest_file(fd, path, s->digest, err) < 0 || check_pin(path, pin, s->digest, err) < 0)
 		return -1;
 	auto_str char *name = str_fmt("source-%.16s", s->digest);
-	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
-	    root_sub(work, name, &s->root, err) < 0)
+	if (make_dir(work, name, &s->root, err) < 0 || unpack_source(fd, path, &s->root, false, err) < 0)
 		return -1;
-	return unpack_source(fd, path, &s->root, false, err);
+	return identify(s, path, err);
 }
 
 static int open_directory(const char *path, const char *pin, const struct root *work, struct source *s, struct err *err)
 {
-	if ((pin ? copy_source_dir(path, work, &s->root, err) : root_init(&s->root, path, err)) < 0 ||
-	    identify(s, path, err) < 0)
+	static const char COPY[] = "pinned";
+	auto_root struct root from = ROOT_NONE;
+	if (!pin && root_init(&s->root, path, err) < 0)
 		return -1;
-	return copy_digest(&s->root, s->digest, err) < 0 ? -1 : check_pin(path, pin, s->digest, err);
+	if (pin && (root_init(&from, path, err) < 0 || root_rmtree(work, COPY, err) < 0 ||
+		    copy_tree(&from, ".", work, COPY, err) < 0 || root_sub(work, COPY, &s->root, err) < 0))
+		return -1;
+	if (identify(s, path, err) < 0 || copy_digest(&s->root, s->digest, err) < 0)
+		return -1;
+	return check_pin(path, pin, s->digest, err);
 }
 
-int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err)
+// path: a directory or a file.
+static int open_path(const char *path, bool *ret_is_dir, struct err *err)
 {
-	char hex[DIGEST_HEX + 1];
-	auto_root struct root root = ROOT_NONE;
 	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
 	struct stat st;
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "look at '%s'", path);
-	if (S_ISDIR(st.st_mode) ? root_init(&root, path, err) < 0 || copy_digest(&root, hex, err) < 0 :
-				  digest_file(fd, path, hex, err) < 0)
+	*ret_is_dir = S_ISDIR(st.st_mode);
+	return TAKE_FD(fd);
+}
+
+int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	char hex[DIGEST_HEX + 1];
+	auto_root struct root root = ROOT_NONE;
+	bool is_dir;
+	auto_fd int fd = open_path(path, &is_dir, err);
+	if (fd < 0)
+		return -1;
+	if (is_dir ? root_init(&root, path, err) < 0 || copy_digest(&root, hex, err) < 0 :
+		     digest_file(fd, path, hex, err) < 0)
 		return -1;
 	if (check_pin(path, sha256, hex, err) < 0)
 		return -1;
@@ -284,54 +286,39 @@ int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1]
 	return 0;
 }
 
-static bool is_linked(const struct source *s, const char *dir)
-{
-	for (size_t i = 0; dir && i < ARRAY_SIZE(cores); i++) {
-		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
-		if (is_symlink(&s->root, core))
-			return true;
-	}
-	return false;
-}
-
-static int take_core(const struct root *from, const char *path, const struct root *to, struct err *err)
-{
-	struct stat st;
-	auto_fd int in = root_open(from, path, O_RDONLY | O_NONBLOCK, err);
-	if (in < 0)
-		return -1;
-	if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(err, E_SOURCE, "%s does not link to a regular file", path);
-	auto_fd int out = root_unlink(to, path, err) < 0 ? -1 : root_create(to, path, err);
-	return out < 0 ? -1 : file_copy(in, out, path, err);
-}
-
-static int copy_flavour(const struct source *s, const char *dir, const struct root *to, struct err *err)
-{
-	if (!dir)
-		return 0;
-	if (copy_tree(&s->root, dir, to, dir, err) < 0)
-		return -1;
-	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
-		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
-		if (is_symlink(&s->root, core) && take_core(&s->root, core, to, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-// A flavour's directory is compiled alone, and links that lead out of it would lead to nothing: it is copied, with what
-// they lead to in their place.
+// A module type's directory is compiled alone, and links that lead out of it would lead nowhere there: it is copied, with
+// the linked files in place of the links.
 static int take_cores(struct source *s, const struct root *work, struct err *err)
 {
-	if (!is_linked(s, s->open) && !is_linked(s, s->proprietary))
+	const char *const dirs[] = { s->open, s->proprietary };
+	auto_strv struct strv linked = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs) * ARRAY_SIZE(cores); i++) {
+		const char *dir = dirs[i / ARRAY_SIZE(cores)];
+		auto_str char *core = dir ? str_fmt("%s/%s", dir, cores[i % ARRAY_SIZE(cores)]) : NULL;
+		if (core && is_symlink(&s->root, core))
+			strv_add(&linked, TAKE(core));
+	}
+	if (!linked.count)
 		return 0;
 	auto_str char *name = str_fmt("linked-%.16s", s->digest);
 	auto_root struct root to = ROOT_NONE;
-	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
-	    root_sub(work, name, &to, err) < 0 || copy_flavour(s, s->open, &to, err) < 0 ||
-	    copy_flavour(s, s->proprietary, &to, err) < 0)
+	if (make_dir(work, name, &to, err) < 0)
 		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		if (dirs[i] && copy_tree(&s->root, dirs[i], &to, dirs[i], err) < 0)
+			return -1;
+	for (size_t i = 0; i < linked.count; i++) {
+		const char *core = linked.items[i];
+		struct stat st;
+		auto_fd int in = root_open(&s->root, core, O_RDONLY | O_NONBLOCK, err);
+		if (in < 0)
+			return -1;
+		if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
+			return err_set(err, E_SOURCE, "%s does not link to a regular file", core);
+		auto_fd int out = root_unlink(&to, core, err) < 0 ? -1 : root_create(&to, core, err);
+		if (out < 0 || file_copy(in, out, core, err) < 0)
+			return -1;
+	}
 	root_done(&s->root);
 	s->root = to;
 	to = ROOT_NONE;
@@ -341,14 +328,10 @@ static int take_cores(struct source *s, const struct root *work, struct err *err
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err)
 {
 	auto_source struct source s = { .root = ROOT_NONE };
-	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
-	struct stat st;
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &st) < 0)
-		return err_set(err, errno, "look at '%s'", path);
-	if (S_ISDIR(st.st_mode) ? open_directory(path, sha256, work, &s, err) < 0 :
-				  open_archive(fd, path, sha256, work, &s, err) < 0 || identify(&s, path, err) < 0)
+	bool is_dir;
+	auto_fd int fd = open_path(path, &is_dir, err);
+	if (fd < 0 ||
+	    (is_dir ? open_directory(path, sha256, work, &s, err) : open_archive(fd, path, sha256, work, &s, err)) < 0)
 		return -1;
 	if (take_cores(&s, work, err) < 0)
 		return err_wrap(err, "'%s'", path);
@@ -357,32 +340,20 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 	return 0;
 }
 
-static int peek_archive(int fd, const char *path, const struct root *work, struct source *s, struct err *err)
-{
-	auto_str char *name = str_fmt("peek.%d", (int)getpid());
-	if (root_rmtree(work, name, err) < 0 || root_mkdirs(work, name, 0755, err) < 0 ||
-	    root_sub(work, name, &s->root, err) < 0)
-		return -1;
-	int r = unpack_source(fd, path, &s->root, true, err);
-	if (r == 0)
-		r = find_flavours(s, err);
-	struct err ignored;
-	root_rmtree(work, name, r < 0 ? &ignored : err);
-	return r;
-}
-
 int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err)
 {
 	auto_source struct source s = { .root = ROOT_NONE };
-	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
-	struct stat st;
-	if (fd < 0)
+	auto_str char *name = str_fmt("peek.%d", (int)getpid());
+	bool is_dir;
+	auto_fd int fd = open_path(path, &is_dir, err);
+	if (fd < 0 || (is_dir ? root_init(&s.root, path, err) : make_dir(work, name, &s.root, err)) < 0)
 		return -1;
-	if (fstat(fd, &st) < 0)
-		return err_set(err, errno, "look at '%s'", path);
-	int r = S_ISDIR(st.st_mode) ? root_init(&s.root, path, err) : peek_archive(fd, path, work, &s, err);
-	if (r == 0 && S_ISDIR(st.st_mode))
+	int r = is_dir ? 0 : unpack_source(fd, path, &s.root, true, err);
+	if (r == 0)
 		r = find_flavours(&s, err);
+	struct err ignored;
+	if (!is_dir)
+		root_rmtree(work, name, r < 0 ? &ignored : err);
 	if (r < 0)
 		return -1;
 	root_done(&s.root);

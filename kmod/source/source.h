@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver source, from whatever form it comes in. Nothing of it is ever executed here.
 //
-//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or one flavour's directory itself (with its Kbuild), or
-//                   NVIDIA's open source release with its core compiled: that one is a link from kernel-open/ into src/
-//   Debian's .deb   nvidia-*kernel-source: holds usr/src/*.tar.xz, with modules/<name>/ as one flavour's directory and,
-//                   for some branches, debian/patches/series still to be applied
-//   a dkms package  .deb, .rpm, or a tar of what it holds: usr/src/NAME-VERSION/ is a flavour's directory, or has them
+//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or the directory of one module type (with its Kbuild), or
+//                   NVIDIA's open source release with its core compiled: a link from kernel-open/ into src/
+//   Debian's .deb   nvidia-*kernel-source: contains usr/src/*.tar.xz, with modules/<name>/ for one module type and, for
+//                   some branches, debian/patches/series still to be applied
+//   a dkms package  .deb, .rpm, or a tar of its content: usr/src/NAME-VERSION/ is the directory of one module type, or
+//                   contains those of both
 //   .tar.*          the inner archive of Debian's .deb, or NVIDIA's open source release
 //   .run            a shell script with an archive behind it: the payload is found by the script's own header (NVIDIA:
-//                   skip=LINES; makeself: the same after its own fashion) or else by the compression's magic
+//                   skip=LINES; makeself: the same in its own form) or else by the compression's magic
 #pragma once
 #include "base/file/digest.h"
 #include "kmod/source/recipe.h"
 
 struct source {
-	struct root root;  // the directory of the source; of its own
+	struct root root;  // the directory of the source; owned
 	char *version;     // "535.261.03"
 	unsigned flavours; // set of enum module_type
-	char *open;        // directory of the flavour inside root; NULL = absent
+	char *open;        // directory of the module type inside root; NULL = absent
 	char *proprietary;
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
@@ -26,14 +27,14 @@ struct source {
 // so that the bytes with that digest are compiled. Archives are unpacked below work, under a name made of the digest;
 // the caller removes work when done. E_SOURCE when it has no known form.
 int source_open(const char *path, const char *sha256, const struct root *work, struct source *ret, struct err *err);
-// Version and flavours without unpacking everything, for checks that should refuse within a second (recipe_check):
-// of an archive just the beginning is read, so one with two flavours may show only the first. 1 = known, 0 = not that
-// easily. ret gets version, branch and flavours, no root. Uses and cleans a directory in work.
+// Version and module types without unpacking everything, for checks that should refuse within a second (recipe_check):
+// only the beginning of an archive is read, so one with two module types may show only the first. 1 = known, 0 = not
+// that easily. ret gets version and flavours, no root. Uses and cleans a directory in work.
 int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err);
 // What source_open() would put into digest, without unpacking anything.
 int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err);
 void source_done(struct source *source);
 #define auto_source __attribute__((cleanup(source_done)))
 
-// The flavour's directory inside root; NULL = the source does not have that flavour.
+// The module type's directory inside root; NULL = the source does not have that type.
 const char *source_dir(const struct source *source, enum module_type flavour);

@@ -198,5 +198,5 @@ FUZZ_TARGET(header_tree)
 	auto_strv struct strv releases = { 0 };
 	const struct root *root = fuzz_tree(data, len, paths);
 	FUZZ(tree_releases(root, &releases, &err));
-	return FUZZ(tree_open(root, "6.1", &tree, &err));
+	return FUZZ(tree_open(root, "6.1", NULL, &tree, &err));
 }

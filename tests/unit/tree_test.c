@@ -66,7 +66,7 @@ static void test_debian(void **state)
 	struct err err;
 	folder_make(&folder);
 	put_debian(&folder, "6.1.0-9-amd64");
-	assert_int_equal(tree_open(&folder.root, "6.1.0-9-amd64", &t, &err), 0);
+	assert_int_equal(tree_open(&folder.root, "6.1.0-9-amd64", NULL, &t, &err), 0);
 	assert_string_equal(t.build, "/usr/src/linux-headers-6.1.0-9-amd64");
 	assert_string_equal(t.source, "/usr/src/linux-headers-6.1.0-9-common");
 	assert_string_equal(t.arch, "x86_64");
@@ -97,14 +97,14 @@ static void test_mismatch(void **state)
 	put_debian(&folder, "6.1.0-9-amd64");
 	folder_dir(&folder, "lib/modules/6.1.0-10-amd64");
 	folder_link(&folder, "/usr/src/linux-headers-6.1.0-9-amd64", "lib/modules/6.1.0-10-amd64/build");
-	assert_int_equal(tree_open(&folder.root, "6.1.0-10-amd64", &t, &err), -1);
+	assert_int_equal(tree_open(&folder.root, "6.1.0-10-amd64", NULL, &t, &err), -1);
 	assert_int_equal(err.code, E_HEADERS_MISMATCH);
 	assert_non_null(strstr(err.text, "6.1.0-9-amd64"));
 	assert_non_null(strstr(err.text, "6.1.0-10-amd64"));
-	assert_int_equal(tree_open(&folder.root, "6.1.0-9-amd64", &t, &err), 0);
-	assert_int_equal(tree_check_banner(&t, BANNER "\n", &err), 0);
-	assert_int_equal(
-		tree_check_banner(&t, "Linux version 6.1.0-9-amd64 (debian-kernel@lists.debian.org) (x) #2", &err), -1);
+	assert_int_equal(tree_open(&folder.root, "6.1.0-9-amd64", BANNER "\n", &t, &err), 0);
+	static const char other[] = "Linux version 6.1.0-9-amd64 (debian-kernel@lists.debian.org) (x) #2";
+	auto_tree struct tree none = { .root = ROOT_NONE };
+	assert_int_equal(tree_open(&folder.root, "6.1.0-9-amd64", other, &none, &err), -1);
 	assert_int_equal(err.code, E_HEADERS_MISMATCH);
 	auto_strv struct strv releases = { 0 };
 	assert_int_equal(tree_releases(&folder.root, &releases, &err), 0);
@@ -133,7 +133,7 @@ static void test_half_trees(void **state)
 		folder_make(&folder);
 		put_debian(&folder, "6.1.0-9-amd64");
 		assert_int_equal(root_rmtree(&folder.root, rows[i].gone, &err), 1);
-		expect(tree_open(&folder.root, "6.1.0-9-amd64", &t, &err) == -1, rows[i].gone);
+		expect(tree_open(&folder.root, "6.1.0-9-amd64", NULL, &t, &err) == -1, rows[i].gone);
 		expect(err.code == E_HEADERS_NOT_FOUND, err.text);
 		expect(strstr(err.text, rows[i].text), err.text);
 	}
@@ -163,7 +163,7 @@ static void test_other_layouts(void **state)
 		folder_dir(&folder, "lib/modules/5.14.0-1.el9");
 		if (rows[i].link)
 			folder_link(&folder, rows[i].target, rows[i].link);
-		expect(tree_open(&folder.root, "5.14.0-1.el9", &t, &err) == 0, err.text);
+		expect(tree_open(&folder.root, "5.14.0-1.el9", NULL, &t, &err) == 0, err.text);
 		expect(str_eq(t.build + 1, rows[i].build), t.build);
 		expect(str_eq(t.source, t.build) && t.dirs.count == 1, rows[i].build);
 	}
@@ -353,7 +353,7 @@ static void test_two_imports_at_once(void **state)
 	assert_int_equal(headers_import(&files, &store.root, digest, &err), 0);
 	assert_int_equal(count_entries(&store), 1);
 	assert_int_equal(root_sub(&store.root, digest, &stored, &err), 0);
-	assert_int_equal(tree_open(&stored, "6.1.0-9-amd64", &t, &err), 0);
+	assert_int_equal(tree_open(&stored, "6.1.0-9-amd64", NULL, &t, &err), 0);
 }
 
 int main(void)

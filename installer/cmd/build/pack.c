@@ -101,7 +101,7 @@ static int open_headers_tree(const struct values *v, struct pack_job *p, struct 
 	struct err why;
 	if (tree_releases(&p->dir, &found, err) < 0)
 		return -1;
-	if (tree_open(&p->dir, v->kernel, &p->tree, &why) == 0)
+	if (tree_open(&p->dir, v->kernel, NULL, &p->tree, &why) == 0)
 		return 0;
 	*err = why;
 	if (!found.count || strv_has(&found, v->kernel))
