@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls from which the kernel may never return block their caller for ever, so the caller is a child process that makes
-// this one call and may have to be left behind.
+// A call that hangs in the kernel blocks its caller for ever, so a child process makes this one call and may have to be
+// left behind.
 #pragma once
 #include "base/core/err.h"
 
@@ -8,7 +8,7 @@
 
 enum bounded_end {
 	BOUNDED_DONE, // the call came back
-	BOUNDED_LATE, // not within the time: the child is stuck in it and was asked to end
+	BOUNDED_LATE, // not in time: the child is stuck in it and was sent SIGKILL
 	BOUNDED_DIED, // the kernel killed the child
 };
 

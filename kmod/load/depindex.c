@@ -5,7 +5,7 @@
 
 #include <arpa/inet.h>
 
-// From kmod's libkmod-index.h. What a node has is told by the number that leads to it.
+// From kmod's libkmod-index.h. The number that leads to a node has flags for what the node contains.
 static const uint32_t MAGIC = 0xB007F457, VERSION = 0x00020001, PREFIX = 0x80000000, VALUES = 0x40000000,
 		      CHILDREN = 0x20000000;
 enum { ROOT_AT = 8 };
@@ -41,54 +41,33 @@ static void put_number(struct output *o, uint32_t number)
 	put_raw(o, &number, sizeof(number));
 }
 
-// How far all names from `at` on are the same. They are sorted, so the first and the last tell.
-static size_t common_prefix(const struct line *lines, size_t count, size_t at)
-{
-	const char *a = lines[0].name + at, *b = lines[count - 1].name + at;
-	size_t n = 0;
-	while (a[n] && a[n] == b[n])
-		n++;
-	return n;
-}
-
-static uint32_t put_index_node(struct output *o, const struct line *lines, size_t count, size_t at);
-
-// The nodes below, and then where they are, by the character that leads to each; 0 = none does.
-static void put_children(struct output *o, const struct line *lines, size_t count, size_t at, uint32_t where[128])
-{
-	for (size_t i = 0, n; i < count; i += n) {
-		unsigned char c = (unsigned char)lines[i].name[at] & 127;
-		for (n = 1; i + n < count && lines[i + n].name[at] == lines[i].name[at]; n++)
-			;
-		where[c] = put_index_node(o, lines + i, n, at + 1);
-	}
-}
-
-static void put_where(struct output *o, const uint32_t where[128], unsigned char first, unsigned char last)
-{
-	put_raw(o, &first, 1);
-	put_raw(o, &last, 1);
-	for (unsigned c = first; c <= last; c++)
-		put_number(o, where[c]);
-}
-
-// Its children come before a node, so that it can say where they are.
+// A node's children come before it, so that it can say where they are.
 static uint32_t put_index_node(struct output *o, const struct line *lines, size_t count, size_t at)
 {
 	uint32_t where[128] = { 0 }, flags = 0;
-	size_t prefix = common_prefix(lines, count, at), end = at + prefix, values = 0;
+	const char *first = lines[0].name, *last = lines[count - 1].name;
+	size_t end = at, values = 0;
+	while (first[end] && first[end] == last[end]) // they are sorted, so all have this prefix
+		end++;
 	while (values < count && !lines[values].name[end])
 		values++;
-	if (values < count)
-		put_children(o, lines + values, count - values, end, where);
+	for (size_t i = values, n; i < count; i += n) {
+		for (n = 1; i + n < count && lines[i + n].name[end] == lines[i].name[end]; n++)
+			;
+		where[(unsigned char)lines[i].name[end] & 127] = put_index_node(o, lines + i, n, end + 1);
+	}
 	uint32_t offset = (uint32_t)o->len;
-	if (prefix) {
-		put_raw(o, lines[0].name + at, prefix);
+	if (end > at) {
+		put_raw(o, first + at, end - at);
 		put_raw(o, "", 1);
 		flags |= PREFIX;
 	}
 	if (values < count) {
-		put_where(o, where, (unsigned char)lines[values].name[end], (unsigned char)lines[count - 1].name[end]);
+		unsigned char from = (unsigned char)lines[values].name[end], to = (unsigned char)last[end];
+		put_raw(o, &from, 1);
+		put_raw(o, &to, 1);
+		for (unsigned c = from; c <= to; c++)
+			put_number(o, where[c]);
 		flags |= CHILDREN;
 	}
 	if (values) {
@@ -109,14 +88,6 @@ static int compare_lines(const void *a, const void *b)
 	return r != 0 ? r : x->order < y->order ? -1 : x->order > y->order;
 }
 
-static bool is_ascii_name(const char *name)
-{
-	for (; *name; name++)
-		if ((unsigned char)*name > 127)
-			return false;
-	return true;
-}
-
 struct dep_index {
 	struct line *lines;
 	size_t count;
@@ -124,13 +95,15 @@ struct dep_index {
 
 static void add_index_line(struct dep_index *x, char *take_name, const char *text)
 {
-	if (*take_name && is_ascii_name(take_name)) {
-		x->lines = mem_grow(x->lines, x->count + 1, sizeof(*x->lines));
-		x->lines[x->count] = (struct line){ .name = take_name, .text = text, .order = x->count };
-		x->count++;
-	} else {
-		free(take_name);
-	}
+	auto_str char *name = take_name;
+	for (const char *p = name; *p; p++)
+		if ((unsigned char)*p > 127)
+			return;
+	if (!*name)
+		return;
+	x->lines = mem_grow(x->lines, x->count + 1, sizeof(*x->lines));
+	x->lines[x->count] = (struct line){ .name = TAKE(name), .text = text, .order = x->count };
+	x->count++;
 }
 
 static char *finish_index(struct dep_index *x, size_t *ret_len)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // libkmod opens absolute paths and follows links (Debian's nvidia.conf is one to an absolute path), and the host may be
-// a directory. So it gets the text of each file, found below the root, as a file in memory: that needs neither another
-// root directory nor rights nor a process. After the text it reads the /proc/cmdline that it sees itself, which is
-// taken off again; that of the host is read here.
+// a directory. So it gets the text of each file, found below the root, as a file in memory: that needs neither chroot
+// nor privileges nor a process. After the text libkmod reads the /proc/cmdline that it sees itself, whose lines are
+// dropped again; that of the host is read here.
 #include "kmod/load/host_modules.h"
 
 #include "base/file/file.h"
@@ -94,7 +94,7 @@ static size_t count_lines(const struct kmod_ctx *kmod, get_lines get)
 	return count;
 }
 
-// Those of the file come first, those of the command line behind them.
+// The file's lines come first, those of the command line after them.
 static size_t count_file_lines(const struct kmod_ctx *file, const struct kmod_ctx *cmdline, get_lines get)
 {
 	size_t all = count_lines(file, get), added = count_lines(cmdline, get);
@@ -123,7 +123,7 @@ static int read_modprobe_file(struct host_modules *m, char *text, const char *pa
 	auto_str char *name = str_fmt("/proc/self/fd/%d", fd);
 	if (fd < 0)
 		return err_set(err, errno, "memory for '%s'", path);
-	for (char *s = text; (s = strpbrk(s, "\v\f\r"));) // blanks that libkmod takes for letters
+	for (char *s = text; (s = strpbrk(s, "\v\f\r"));) // whitespace that libkmod takes for letters
 		*s = ' ';
 	if (file_write(fd, path, text, strlen(text), err) < 0 || file_write(fd, path, "\n", 1, err) < 0)
 		return -1;
@@ -138,30 +138,21 @@ static int read_modprobe_file(struct host_modules *m, char *text, const char *pa
 }
 #endif
 
-// Files of all directories by name; items are paths, names tells duplicates.
-static int list_modprobe_files(const struct root *host, struct strv *names, struct strv *dirs, struct err *err)
+// The files of all directories by name; the first directory that has a name wins.
+static int read_modprobe_files(struct host_modules *m, const struct root *host, struct err *err)
 {
+	auto_strv struct strv names = { 0 }, order = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(modprobe_dirs); i++) {
 		auto_strv struct strv here = { 0 };
 		if (root_list(host, modprobe_dirs[i], &here, err) < 0)
 			return -1;
 		for (size_t j = 0; j < here.count; j++) {
-			if (!str_ends(here.items[j], ".conf") || strv_has(names, here.items[j]))
+			if (!str_ends(here.items[j], ".conf") || strv_has(&names, here.items[j]))
 				continue;
-			strv_add(names, str_dup(here.items[j]));
-			strv_add(dirs, str_dup(modprobe_dirs[i]));
+			strv_add(&names, str_dup(here.items[j]));
+			strv_add(&order, str_fmt("%s/%s", here.items[j], modprobe_dirs[i]));
 		}
 	}
-	return 0;
-}
-
-static int read_modprobe_files(struct host_modules *m, const struct root *host, struct err *err)
-{
-	auto_strv struct strv names = { 0 }, dirs = { 0 }, order = { 0 };
-	if (list_modprobe_files(host, &names, &dirs, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++)
-		strv_add(&order, str_fmt("%s/%s", names.items[i], dirs.items[i]));
 	strv_sort(&order);
 	for (size_t i = 0; i < order.count; i++) {
 		const char *slash = strchr(order.items[i], '/');
@@ -204,18 +195,4 @@ int host_modules_read(const struct root *host, const struct root *kern, struct h
 	*ret = m;
 	m = (struct host_modules){ 0 };
 	return 0;
-}
-
-char *host_modules_argument(const struct host_modules *m, const char *module)
-{
-	char *ret = str_dup("");
-	for (size_t i = 0; i < m->count; i++) {
-		const char *word = m->params[i].word, *value = strchr(word, '=');
-		if (!module_name_eq(m->params[i].module, module))
-			continue;
-		const char *quote = value && strpbrk(value, " \t") ? "\"" : "";
-		value = value ? value + 1 : word + strlen(word);
-		str_add(&ret, "%s%.*s%s%s%s", *ret ? " " : "", (int)(value - word), word, quote, value, quote);
-	}
-	return ret;
 }

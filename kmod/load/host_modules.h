@@ -23,7 +23,5 @@ void host_modules_done(struct host_modules *m);
 // Files of modprobe.d: etc, run, usr/local/lib, usr/lib, lib; the first directory with a file name wins, files in name
 // order. A line that libkmod does not understand is skipped (KMOD_LOG=err in the environment names it).
 int host_modules_read(const struct root *host, const struct root *kern, struct host_modules *ret, struct err *err);
-// Argument of a module's load: "debug=1 name=\"a b\""; "" = none. Caller frees.
-char *host_modules_argument(const struct host_modules *m, const char *module);
 // Next blank-separated word, quotes respected and dropped; NULL = end. Caller frees.
 char *host_modules_next_word(const char **text);

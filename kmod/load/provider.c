@@ -44,7 +44,7 @@ static int find_dep_line(const struct root *host, const char *release, const cha
 	return 0;
 }
 
-// The kernel has it already, or will have it when its start is through.
+// The kernel has it already, or will have it when its init function has returned.
 static bool is_file_loaded(const struct root *kern, const char *file)
 {
 	auto_str char *name = depindex_name(file), *path = str_fmt("sys/module/%s", name);
@@ -56,7 +56,7 @@ static char *module_path(const char *release, const char *file)
 	return *file == '/' ? str_dup(file + 1) : str_fmt("lib/modules/%s/%s", release, file);
 }
 
-// The files of a need that have to be loaded, what others need last.
+// The files that have to be loaded for a need, in reverse order of loading.
 static int find_needed_files(const struct root *host, const struct root *kern, const char *release, const char *need,
 			     struct strv *ret, struct err *err)
 {
@@ -106,23 +106,19 @@ bool provider_has(const struct root *host, const char *release, const char *need
 	return true;
 }
 
-static int load_provider(const struct root *host, const struct root *kern, const struct sys *sys,
-			 const struct host_modules *options, const char *path, int timeout_ms, struct err *err)
+// Argument of a module's load: "debug=1 name=\"a b\""; "" = none.
+static char *argument_of(const struct host_modules *m, const char *module)
 {
-	auto_module struct module m = MODULE_NONE;
-	auto_fd int fd = root_open(host, path, O_RDONLY, err);
-	if (fd < 0 || module_read(fd, path, &m, err) < 0)
-		return -1;
-	auto_str char *argument = host_modules_argument(options, m.name);
-	return load_module(sys, kern, &m, argument, timeout_ms, err);
-}
-
-// What is wrong with a module of the host's is no fault of the driver that needs it.
-static int blame_host(const char *need, struct err *err)
-{
-	if (err->code != E_WEDGED && !err_info(err->code)->retryable)
-		err_code(err, E_HOST_MODULES);
-	return err_wrap(err, "the kernel's module '%s' is needed", need);
+	char *ret = str_dup("");
+	for (size_t i = 0; i < m->count; i++) {
+		const char *word = m->params[i].word, *value = strchr(word, '=');
+		if (!module_name_eq(m->params[i].module, module))
+			continue;
+		const char *quote = value && strpbrk(value, " \t") ? "\"" : "";
+		value = value ? value + 1 : word + strlen(word);
+		str_add(&ret, "%s%.*s%s%s%s", *ret ? " " : "", (int)(value - word), word, quote, value, quote);
+	}
+	return ret;
 }
 
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
@@ -135,9 +131,19 @@ int provider_load(const struct root *host, const struct root *kern, const struct
 	    (paths.count && host_modules_read(host, kern, &options, err) < 0))
 		return -1;
 	for (size_t i = paths.count; i-- > 0;) {
-		int r = load_provider(host, kern, sys, &options, paths.items[i], timeout_ms, err);
-		if (r < 0)
-			return blame_host(need, err);
+		auto_module struct module m = MODULE_NONE;
+		auto_fd int fd = root_open(host, paths.items[i], O_RDONLY, err);
+		int r = fd < 0 ? -1 : module_read(fd, paths.items[i], &m, err);
+		if (r == 0) {
+			auto_str char *argument = argument_of(&options, m.name);
+			r = load_module(sys, kern, &m, argument, timeout_ms, err);
+		}
+		if (r < 0) {
+			// A fault of the host's module is not the fault of the driver that needs it.
+			if (err->code != E_WEDGED && !err_info(err->code)->retryable)
+				err_code(err, E_HOST_MODULES);
+			return err_wrap(err, "the kernel's module '%s' is needed", need);
+		}
 		changed |= r;
 	}
 	return changed;

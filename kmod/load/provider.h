@@ -11,8 +11,8 @@
 // that the kernel refuses: the driver that needs it is not to blame. timeout_ms: of each load, as of load_module().
 int provider_load(const struct root *host, const struct root *kern, const struct sys *sys, const char *release,
 		  const char *need, int timeout_ms, struct err *err);
-// Before anything is touched: what of it is not loaded is listed, and its files are there. 0, or E_HOST_MODULES.
+// Before anything is touched: modules.dep lists what is not loaded yet, and its files exist. 0, or E_HOST_MODULES.
 int provider_check(const struct root *host, const struct root *kern, const char *release, const char *need,
 		   struct err *err);
-// Could it be loaded again, were it not?
+// Could it be loaded again after an unload?
 bool provider_has(const struct root *host, const char *release, const char *need);

@@ -7,7 +7,6 @@
 #include "kmod/load/depindex.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
-#include "kmod/load/wedge.h"
 #include "kmod/module/proof.h"
 #include "kmod/source/patch.h"
 #include "kmod/source/source.h"
@@ -150,9 +149,8 @@ FUZZ_TARGET(kernel_log) // what the kernel says of a load: the first byte is the
 	fuzz_refused(&err);
 	int code = err.code;
 	auto_strv struct strv told = { 0 };
-	const struct module_call unload = { .verb = "unload", .name = "nvidia" };
-	wedge_oops(&lines, &told);
-	wedge_explain(&unload, "did not come back", text, &lines, &err);
+	load_find_oops(&lines, &told);
+	load_explain_wedge("unload 'nvidia'", "did not come back", text, &lines, &err);
 	fuzz_refused(&err);
 	return code != E_LOAD; // a reason that is known
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/load/load.h"
 
-#include "kmod/load/wedge.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 
@@ -370,29 +369,6 @@ static void test_modules_disabled(void **state)
 	assert_non_null(strstr(err.text, "until the next boot"));
 }
 
-static void test_log(void **state)
-{
-	(void)state;
-	auto_folder struct folder f;
-	auto_strv struct strv lines = { 0 };
-	static const char records[] =
-		"6,10,5,-;NVRM: The NVIDIA GPU 0000:40:00.0\\x0aNVRM: installed in this system is\\x0a\n"
-		" SUBSYSTEM=pci\n DEVICE=+pci:0000:40:00.0\n"
-		"4,11,6,-;plain; with a semicolon\n"
-		"4,12,6,-; <TASK>\n";
-	machine(&f);
-	auto_fd int log = load_log_start(&f.root);
-	fake->log_line = records;
-	answer(EIO);
-	load_log_lines(log, &lines);
-	assert_int_equal(lines.count, 3);
-	assert_string_equal(lines.items[0], "NVRM: The NVIDIA GPU 0000:40:00.0 installed in this system is");
-	assert_string_equal(lines.items[1], "plain; with a semicolon");
-	assert_string_equal(lines.items[2], "<TASK>");
-	load_log_lines(-1, &lines);
-	assert_int_equal(lines.count, 3);
-}
-
 // The recorder of a recorded machine makes what a kernel would make.
 static void test_recorded(void **state)
 {
@@ -419,7 +395,6 @@ int main(void)
 		cmocka_unit_test(test_without_a_process),
 		cmocka_unit_test(test_exists),
 		cmocka_unit_test(test_modules_disabled),
-		cmocka_unit_test(test_log),
 		cmocka_unit_test(test_recorded),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

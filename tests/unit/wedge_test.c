@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-D5: a load or unload that the kernel does not come back from, or that kills its caller.
-#include "kmod/load/wedge.h"
-
 #include "kmod/load/load.h"
+
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 
@@ -152,6 +151,25 @@ static void test_guard(void **state)
 	}
 }
 
+// R-D5. How the records of the kernel's log are read: the lines of all of them are in the text.
+static void test_log(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_folder struct folder f;
+	machine(&f);
+	kernel.end = HANGS;
+	kernel.line = "6,10,5,-;NVRM: The NVIDIA GPU 0000:40:00.0\\x0aNVRM: installed in this system is\\x0a\n"
+		      " SUBSYSTEM=pci\n DEVICE=+pci:0000:40:00.0\n"
+		      "4,11,6,-;plain; with a semicolon\n"
+		      "4,12,6,-; <TASK>\n";
+	assert_int_equal(unload_module(&kernel_sys, &f.root, "nvidia", 200, &err), -1);
+	assert_int_equal(err.code, E_WEDGED);
+	if (!str_ends(err.text, "; kernel: NVRM: The NVIDIA GPU 0000:40:00.0 installed in this system is | "
+				"plain; with a semicolon | <TASK>"))
+		fail_msg("'%s'", err.text);
+}
+
 // The call was through when its caller was killed: the module is there, and an undo has to know.
 static void test_killed_behind_a_load(void **state)
 {
@@ -195,7 +213,7 @@ static void test_oops(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_strv struct strv lines = { 0 }, told = { 0 };
 		strv_split(&lines, rows[i].lines, "\n");
-		expect(wedge_oops(&lines, &told) == rows[i].is_oops, rows[i].lines);
+		expect(load_find_oops(&lines, &told) == rows[i].is_oops, rows[i].lines);
 		auto_str char *text = told.count ? strv_join(&told, "|") : str_dup("");
 		expect(str_eq(text, rows[i].told), text);
 	}
@@ -205,7 +223,6 @@ static void test_oops(void **state)
 static void test_wedged(void **state)
 {
 	(void)state;
-	static const struct module_call unload_nvidia = { .verb = "unload", .name = "nvidia" };
 	static const char stack[] = "[<0>] msleep+0x29/0x40\n"
 				    "[<0>] nvidia_exit_module+0x1c/0xfe0 [nvidia]\n"
 				    "[<0>] __do_sys_delete_module.constprop.0+0x17a/0x2e0\n"
@@ -232,7 +249,8 @@ static void test_wedged(void **state)
 			strv_add(&lines, str_dup(rows[i].line));
 			strv_add(&lines, str_dup("more"));
 		}
-		expect(wedge_explain(&unload_nvidia, "it hangs", rows[i].stack, &lines, &err) == -1, rows[i].row);
+		expect(load_explain_wedge("unload 'nvidia'", "it hangs", rows[i].stack, &lines, &err) == -1,
+		       rows[i].row);
 		expect(err.code == E_WEDGED, rows[i].row);
 		if (!str_eq(err.text, rows[i].want))
 			fail_msg("%s: '%s'", rows[i].row, err.text);
@@ -246,14 +264,13 @@ static void test_wedged_long(void **state)
 	struct err err = { 0 };
 	auto_strv struct strv lines = { 0 };
 	auto_str char *stack = NULL;
-	const struct module_call modeset = { .verb = "unload", .name = "nvidia_modeset" };
 	for (int i = 0; i < 5; i++)
 		str_add(&stack, "[<0>] %0120d+0x1/0x2\n", i);
 	for (int i = 0; i < 100; i++)
 		strv_add(&lines, str_fmt("line %d", i));
-	assert_int_equal(wedge_explain(&modeset,
-				       "the kernel did not return within 60 s; process 4194304 is stuck in it", stack,
-				       &lines, &err),
+	assert_int_equal(load_explain_wedge("unload 'nvidia_modeset'",
+					    "the kernel did not return within 60 s; process 4194304 is stuck in it",
+					    stack, &lines, &err),
 			 -1);
 	assert_non_null(strstr(err.text, "kernel: line 0 | line 1"));
 }
@@ -264,6 +281,7 @@ int main(void)
 		cmocka_unit_test(test_unload), cmocka_unit_test(test_guard),
 		cmocka_unit_test(test_oops),   cmocka_unit_test(test_killed_behind_a_load),
 		cmocka_unit_test(test_wedged), cmocka_unit_test(test_wedged_long),
+		cmocka_unit_test(test_log),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
