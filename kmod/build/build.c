@@ -20,8 +20,8 @@
 //
 // ccache runs in the sandbox, so code of the source can leave any object under any name. Each combination of source,
 // kernel tree, compiler and variables therefore has a directory of its own, and the sandbox sees no other one: only the
-// same compile reuses the objects of a compile. The compiler is identified by its content, because that of a builder root
-// has any mtime. Directories do not matter, since no debug information is made.
+// same compile reuses the objects of a compile. The compiler is identified by its content, because that of a builder
+// root has any mtime. Directories do not matter, since no debug information is made.
 #define OBJECTS_LOCK ".lock"
 #define OBJECTS_LOG "objects.log"
 #define OBJECTS_ROOM ((uint64_t)256 << 20) // of free disk
@@ -355,8 +355,8 @@ static void evict_oldest_objects(const struct root *all)
 		root_unlink(all, lock, &ignored);
 }
 
-// A directory for the objects of exactly this compile, and a lock on it until the build ends. Nothing is kept when there
-// is no ccache, the directory cannot be made, or another process compiles the same.
+// A directory for the objects of exactly this compile, and a lock on it until the build ends. Nothing is kept when
+// there is no ccache, the directory cannot be made, or another process compiles the same.
 static void open_objects(struct build *b)
 {
 	static const char DIR[] = "objects";

@@ -27,8 +27,8 @@ struct tree {
 // Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may
 // be absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line
 // of their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what an incomplete tree
-// lacks; E_HEADERS_MISMATCH names the wanted and the found release (R-A6). banner: text of the kernel's /proc/version, to
-// tell builds of one release apart where the tree's banner is derivable (E_HEADERS_MISMATCH names both); NULL = any
+// lacks; E_HEADERS_MISMATCH names the wanted and the found release (R-A6). banner: text of the kernel's /proc/version,
+// to tell builds of one release apart where the tree's banner is derivable (E_HEADERS_MISMATCH names both); NULL = any
 // build.
 int tree_open(const struct root *root, const char *release, const char *banner, struct tree *ret, struct err *err);
 void tree_done(struct tree *tree);

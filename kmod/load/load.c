@@ -134,7 +134,7 @@ bool load_find_oops(const struct strv *lines, struct strv *ret)
 	static const char *const words[] = { "BUG: ", "kernel BUG at ", "Unable to handle kernel ", "RIP: ", "pc : " };
 	bool is_oops = false;
 	for (size_t i = 0; i < lines->count; i++) {
-		// Every architecture's die() numbers the oops: "Oops: 0002 [#1] PREEMPT SMP", "invalid opcode: 0000 [#1]".
+		// Every architecture's die() numbers the oops: "Oops: 0002 [#1]", "invalid opcode: 0000 [#1]".
 		const char *line = lines->items[i], *mark = strstr(line, " [#");
 		bool is_numbered = mark && isdigit((unsigned char)mark[3]), is_told = is_numbered;
 		for (size_t k = 0; k < ARRAY_SIZE(words); k++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The child's half of the sandbox: reads the parent's description back from the arguments and carries it out step by
-// step: namespaces that share nothing with the machine's, files (jail.c), no more rights than a compiler needs. A
-// process outside of the jail watches how much it writes.
+// step: namespaces that share nothing with the machine's, files (jail.c), no more rights and system calls than a
+// compiler needs. A process outside of the jail watches how much it writes.
 #include "kmod/sandbox/jail.h"
 
 #include "base/core/date.h"
@@ -14,6 +14,7 @@
 #include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
+#include <seccomp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,27 +33,9 @@ static void write_proc(const char *path, const char *text)
 		sandbox_fail("write", path);
 }
 
-// A pod sees its node's files through /proc/1/root, which the kernel does not bind. What is to be bound is there as the
-// process that they are seen through sees it.
-static void enter_namespace(const char *path)
-{
-	auto_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || setns(fd, CLONE_NEWNS) < 0)
-		sandbox_fail("enter", path);
-}
-
-// Root, and one more.
-static void map_user(pid_t pid, uid_t uid)
-{
-	auto_str char *map = str_fmt("0 0 1\n%u %u 1\n", uid, uid), *users = str_fmt("/proc/%d/uid_map", (int)pid),
-		      *groups = str_fmt("/proc/%d/gid_map", (int)pid);
-	write_proc(users, map);
-	write_proc(groups, map);
-}
-
-// Root of a container that may not make mounts may make them in a user namespace that it owns. Of the container's users
-// that one has two: root, who may enter the directories on the way to the work, and the compile's. A map of two is
-// written by who has CAP_SETUID outside, so a child stays there until it is written.
+// Root of a container that may not make mounts may make them in a user namespace that it owns. That has two of the
+// container's users: root, who may enter the directories on the way to the work, and the compile's. Writing a map of
+// two needs CAP_SETUID outside, so a child stays there until it is written.
 static void map_own_user(uid_t uid)
 {
 	int ready[2], status = -1;
@@ -65,8 +48,13 @@ static void map_own_user(uid_t uid)
 	if (pid == 0) {
 		char byte;
 		close(ready[1]);
-		if (read(ready[0], &byte, 1) == 1)
-			map_user(self, uid);
+		if (read(ready[0], &byte, 1) == 1) {
+			auto_str char *map = str_fmt("0 0 1\n%u %u 1\n", uid, uid),
+				      *users = str_fmt("/proc/%d/uid_map", (int)self),
+				      *groups = str_fmt("/proc/%d/gid_map", (int)self);
+			write_proc(users, map);
+			write_proc(groups, map);
+		}
 		_exit(0);
 	}
 	if (unshare(CLONE_NEWUSER) < 0)
@@ -76,7 +64,7 @@ static void map_own_user(uid_t uid)
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	if (status != 0)
-		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1); // it has said why
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1); // it has printed why
 	close(ready[0]);
 	close(ready[1]);
 }
@@ -84,8 +72,13 @@ static void map_own_user(uid_t uid)
 static void enter_namespaces(const struct jail *jail)
 {
 	static const int FLAGS = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID;
-	if (jail->enter)
-		enter_namespace(jail->enter);
+	if (jail->enter) {
+		// A pod sees its node's files through /proc/1/root, which the kernel does not bind. The paths are those
+		// of the mount namespace that they are seen through.
+		auto_fd int fd = open(jail->enter, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 || setns(fd, CLONE_NEWNS) < 0)
+			sandbox_fail("enter", jail->enter);
+	}
 	uid_t uid = geteuid();
 	bool is_done = uid == 0 && unshare(FLAGS) == 0;
 	if (!is_done && uid == 0 && errno != EPERM)
@@ -107,13 +100,6 @@ static void enter_namespaces(const struct jail *jail)
 		sandbox_fail("make private", "/");
 }
 
-static void clear_bounding_set(void)
-{
-	for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
-		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-			sandbox_fail("drop", "the capability bounds");
-}
-
 static void set_limit(__rlimit_resource_t resource, rlim_t most)
 {
 	struct rlimit now;
@@ -128,17 +114,81 @@ static void set_limit(__rlimit_resource_t resource, rlim_t most)
 
 static const rlim_t GIB = (rlim_t)1 << 30;
 
-// Signals from outside the pid namespace reach its first process. But the death signal is lost when the uid changes,
-// and only the pipe shows a parent that died before it was set again.
-static void end_with_first_process(const struct jail *jail)
+// The system calls of a compile: those that compilers, make, shells and their tools are made of, and no other one.
+// What is not in the list does not exist (ENOSYS), so programs do without it or with an older call: no sockets, no
+// namespaces, no mounts, no tracing, no keys, no BPF, no io_uring, nothing that only capabilities allow, and nothing
+// that a newer kernel brings. A call of another architecture (int 0x80 and x32 on x86-64) ends the process. Where the
+// kernel cannot filter nothing is compiled.
+static const char ALLOWED[] =
+	// processes
+	"arch_prctl capget execve execveat exit exit_group fork getpgid getpgrp getpid getppid getpriority getrlimit "
+	"getrusage getsid gettid kill nanosleep pause prctl prlimit64 restart_syscall rseq sched_get_priority_max "
+	"sched_get_priority_min sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_setaffinity "
+	"sched_yield set_robust_list get_robust_list set_tid_address setpgid setpriority setrlimit setsid sysinfo "
+	"tgkill times tkill uname ustat vfork wait4 waitid waitpid riscv_flush_icache riscv_hwprobe "
+	"getcpu getegid geteuid getgid getgroups getresgid getresuid getuid umask "
+	// posix_spawn(3) gives up other uids than the real one; without capabilities there is no other one to take
+	"setfsgid setfsuid setgid setregid setresgid setresuid setreuid setuid "
+	// memory and locks
+	"brk futex futex_waitv madvise membarrier memfd_create mincore mmap mmap2 mprotect mremap msync munmap "
+	// signals and time
+	"alarm clock_getres clock_gettime clock_nanosleep getitimer gettimeofday rt_sigaction rt_sigpending "
+	"rt_sigprocmask "
+	"rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait setitimer sigaction sigaltstack signal signalfd4 "
+	"sigprocmask sigreturn time timer_create timer_delete timer_getoverrun timer_gettime timer_settime "
+	"timerfd_create timerfd_gettime timerfd_settime "
+	// open files
+	"close close_range copy_file_range dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 "
+	"epoll_wait eventfd eventfd2 fadvise64 fallocate fcntl fdatasync flock fstat fstatfs fsync ftruncate getdents "
+	"getdents64 ioctl lseek newfstatat pipe pipe2 poll ppoll pread64 preadv preadv2 pselect6 pwrite64 pwritev "
+	"pwritev2 read readahead readv select sendfile splice sync_file_range tee write writev _llseek _newselect "
+	// names
+	"access chdir chmod chown creat faccessat faccessat2 fchdir fchmod fchmodat fchmodat2 fchown fchownat "
+	"fgetxattr flistxattr fremovexattr fsetxattr futimesat getcwd getrandom getxattr lchown lgetxattr link linkat "
+	"listxattr llistxattr lremovexattr lsetxattr lstat mkdir mkdirat open openat openat2 readlink readlinkat "
+	"removexattr rename renameat renameat2 rmdir setxattr stat statfs statx symlink symlinkat truncate unlink "
+	"unlinkat utime utimensat utimes";
+
+enum { PROCESS_FLAGS = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID };
+
+static void check_seccomp(int r)
 {
-	struct pollfd pipe = { .fd = jail->alive, .events = POLLIN };
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		sandbox_fail("set", "the parent death signal");
-	if (poll(&pipe, 1, 0) != 0) {
-		errno = ECHILD;
-		sandbox_fail("outlive", "the sandbox's first process");
+	if (r == 0)
+		return;
+	errno = -r;
+	sandbox_fail("filter", "system calls");
+}
+
+static void filter_calls(void)
+{
+	static const struct {
+		int call;
+		unsigned mode;
+	} fifos[] = { { SCMP_SYS(mknod), 1 }, { SCMP_SYS(mknodat), 2 } };
+	auto_strv struct strv names = { 0 };
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
+	if (!filter)
+		check_seccomp(-ENOMEM);
+	check_seccomp(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS));
+	// 2: a binary tree instead of one comparison after the other.
+	check_seccomp(seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2));
+	strv_split(&names, ALLOWED, " ");
+	for (size_t i = 0; i < names.count; i++) {
+		int number = seccomp_syscall_resolve_name(names.items[i]);
+		if (number >= 0) // negative: of other architectures only, or not known to this library
+			check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0));
 	}
+	// clone3 hands its flags over in memory, where no filter sees them; without it the C library calls clone.
+	check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				       SCMP_A0(SCMP_CMP_MASKED_EQ, (unsigned)PROCESS_FLAGS | CLONE_NEWNET, 0)));
+	check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(personality), 1,
+				       SCMP_A0(SCMP_CMP_EQ, 0xffffffff, 0)));
+	for (size_t i = 0; i < ARRAY_SIZE(fifos); i++) // make's job server
+		if (fifos[i].call >= 0)
+			check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, fifos[i].call, 1,
+						       SCMP_CMP(fifos[i].mode, SCMP_CMP_MASKED_EQ, S_IFMT, S_IFIFO)));
+	check_seccomp(seccomp_load(filter));
+	seccomp_release(filter);
 }
 
 static void drop_rights(const struct jail *jail)
@@ -146,7 +196,9 @@ static void drop_rights(const struct jail *jail)
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = { 0 };
 	bool is_other = geteuid() != jail->uid;
-	clear_bounding_set();
+	for (unsigned long cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
+		if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
+			sandbox_fail("drop", "the capability bounds");
 	if (is_other && (setgroups(0, NULL) < 0 || setresgid(jail->uid, jail->uid, jail->uid) < 0 ||
 			 setresuid(jail->uid, jail->uid, jail->uid) < 0))
 		sandbox_fail("change", "the user");
@@ -161,8 +213,16 @@ static void drop_rights(const struct jail *jail)
 		set_limit(RLIMIT_NPROC, 4096);
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
 		sandbox_fail("set", "no_new_privs");
-	end_with_first_process(jail);
-	sandbox_filter_calls();
+	// Signals from outside the pid namespace reach its first process. But the death signal is lost when the uid
+	// changes, and only the pipe shows a parent that died before it was set again.
+	struct pollfd pipe = { .fd = jail->alive, .events = POLLIN };
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		sandbox_fail("set", "the parent death signal");
+	if (poll(&pipe, 1, 0) != 0) {
+		errno = ECHILD;
+		sandbox_fail("outlive", "the sandbox's first process");
+	}
+	filter_calls();
 	set_limit(RLIMIT_AS, 16 * GIB); // last: a sanitizer's own memory is beyond any limit
 }
 
@@ -188,7 +248,7 @@ static int count_entry(void *written, int dir, const char *name, const struct st
 	return is_too_much(w) ? -1 : 0;
 }
 
-// Files come and go while it looks, which may end a look early, but not for ever.
+// Files come and go while it counts, which may end a count early, but not every one.
 static char *check_limit(const struct write_limit *room, unsigned *failures)
 {
 	struct written sum = { .room = room };
@@ -229,41 +289,39 @@ int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_w
 	}
 }
 
-static void parse_argument(struct jail *jail, const char *option, const char *value)
-{
-	const char *to = strchr(value, '=');
-	bool is_scratch = str_eq(option, "scratch");
-	if (str_eq(option, "enter"))
-		jail->enter = value;
-	else if (str_eq(option, "base"))
-		jail->base = value;
-	else if (str_eq(option, "work"))
-		jail->work = value;
-	else if (str_eq(option, "cache"))
-		jail->cache = value;
-	else if (str_eq(option, "dir"))
-		jail->dir = value;
-	else if (str_eq(option, "uid"))
-		jail->uid = (uid_t)strtoul(value, NULL, 10);
-	else if (str_eq(option, "parent"))
-		jail->parent = (pid_t)strtol(value, NULL, 10);
-	else if (str_eq(option, "opt"))
-		jail->has_opt = true;
-	else if ((is_scratch || str_eq(option, "show")) && to)
-		jail->mounts[jail->count++] = (struct jail_mount){ .from = str_ndup(value, (size_t)(to - value)),
-								   .to = str_dup(to + 1),
-								   .is_scratch = is_scratch };
-}
-
 static void parse_arguments(struct jail *jail, int argc, char **argv, char ***ret_program)
 {
+	static const struct {
+		const char *option;
+		size_t offset;
+	} texts[] = { { "enter", offsetof(struct jail, enter) },
+		      { "base", offsetof(struct jail, base) },
+		      { "work", offsetof(struct jail, work) },
+		      { "cache", offsetof(struct jail, cache) },
+		      { "dir", offsetof(struct jail, dir) } };
 	*jail = (struct jail){ .base = "", .mounts = mem_alloc((size_t)argc * sizeof(*jail->mounts)) };
 	for (int i = 2; i < argc && !str_eq(argv[i], "--"); i++) {
-		const char *value = strchr(argv[i], '=');
+		const char *value = strchr(argv[i], '='), *to = value ? strchr(value + 1, '=') : NULL;
 		auto_str char *option = value ? str_ndup(argv[i] + 2, (size_t)(value - argv[i]) - 2) : NULL;
-		if (option)
-			parse_argument(jail, option, value + 1);
+		bool is_scratch = str_eq(option, "scratch");
 		*ret_program = &argv[i + 2];
+		if (!option)
+			continue;
+		value++;
+		for (size_t k = 0; k < ARRAY_SIZE(texts); k++)
+			if (str_eq(option, texts[k].option))
+				*(const char **)((char *)jail + texts[k].offset) = value;
+		if (str_eq(option, "uid"))
+			jail->uid = (uid_t)strtoul(value, NULL, 10);
+		else if (str_eq(option, "parent"))
+			jail->parent = (pid_t)strtol(value, NULL, 10);
+		else if (str_eq(option, "opt"))
+			jail->has_opt = true;
+		else if ((is_scratch || str_eq(option, "show")) && to)
+			jail->mounts[jail->count++] =
+				(struct jail_mount){ .from = str_ndup(value, (size_t)(to - value)),
+						     .to = str_dup(to + 1),
+						     .is_scratch = is_scratch };
 	}
 }
 
@@ -275,8 +333,8 @@ static int open_shared_dir(const char *path)
 	return fd;
 }
 
-// When memory is short a compile goes first, before the node's own work. Where proc cannot be written it is like any
-// other process.
+// When memory is short the OOM killer takes a compile first, before the node's own work. Where proc cannot be written
+// it is like any other process.
 static void be_expendable(void)
 {
 	static const char MOST[] = "1000";
@@ -285,17 +343,8 @@ static void be_expendable(void)
 		return;
 }
 
-// The compile ends when the process that started it ends.
-static void end_with_parent(const struct jail *jail)
-{
-	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
-		sandbox_fail("set", "the parent death signal");
-	if (getppid() != jail->parent)
-		_exit(SANDBOX_FAILED);
-}
-
-// The first process of the pid namespace is a child; this one only waits and ends the same way,
-// at once: nothing that the program registered for its exit is its business.
+// The first process of the pid namespace is a child; this one only waits and ends the same way, at once: it runs no
+// exit handler of the program.
 static void __attribute__((noreturn)) supervise_child(pid_t pid, int work, int cache)
 {
 	// NVIDIA's modules take some 3,000 files and 500 MiB; with a copy of the node's headers, 60,000.
@@ -318,14 +367,17 @@ int sandbox_main(int argc, char **argv)
 	struct jail jail;
 	char **program = NULL;
 	int alive[2];
-	closefrom(STDERR_FILENO + 1); // what kmodsmith was started with is not the program's
+	closefrom(STDERR_FILENO + 1); // the program gets no descriptor that kmodsmith inherited
 	parse_arguments(&jail, argc, argv, &program);
 	if (!(jail.work || *jail.base) || !jail.dir || !program || !*program) {
 		errno = EINVAL;
 		sandbox_fail("start", SANDBOX_ARG);
 	}
 	umask(022);
-	end_with_parent(&jail);
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0)
+		sandbox_fail("set", "the parent death signal");
+	if (getppid() != jail.parent) // it has ended already
+		_exit(SANDBOX_FAILED);
 	be_expendable();
 	enter_namespaces(&jail);
 	int work = open_shared_dir(jail.work), cache = open_shared_dir(jail.cache);

@@ -19,7 +19,7 @@
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 
-#define NEW "/newroot" // below the temporary root; the machine's own files are at OLD until they are let go
+#define NEW "/newroot" // below the temporary root; the machine's own files are at OLD until it is unmounted
 #define OLD "/oldroot"
 
 // Flags that a mount has must be kept in a user namespace, where they are locked.
@@ -109,14 +109,14 @@ static void take_entry(const char *from, const char *to)
 	bind_mount(from, to, MS_RDONLY | MS_NODEV);
 }
 
-static void each_entry(const char *dir, void (*call)(const void *ctx, const char *name), const void *ctx)
+static void list_dir(const char *dir, struct strv *names)
 {
 	DIR *list = opendir(dir);
 	if (!list)
 		sandbox_fail("list", dir);
 	for (struct dirent *e; (e = readdir(list));)
 		if (!str_eq(e->d_name, ".") && !str_eq(e->d_name, ".."))
-			call(ctx, e->d_name);
+			strv_add(names, str_dup(e->d_name));
 	closedir(list);
 }
 
@@ -134,60 +134,50 @@ static bool has_mount_below(const struct jail *jail, const char *dir)
 	return false;
 }
 
-static bool is_mount_target(const struct jail *jail, const char *path)
+static bool is_mount_target(const struct jail *jail, const char *path, bool is_scratch_only)
 {
 	for (size_t i = 0; i < jail->count; i++)
-		if (str_eq(jail->mounts[i].to, path))
+		if (str_eq(jail->mounts[i].to, path) && (jail->mounts[i].is_scratch || !is_scratch_only))
 			return true;
 	return false;
 }
 
-struct taking {
-	const struct jail *jail;
-	const char *path;
-};
-
-static void take_below(const void *taking, const char *name);
-
 static void take_path(const struct jail *jail, const char *path)
 {
 	auto_str char *from = str_fmt(OLD "%s%s", jail->base, path), *to = str_fmt(NEW "%s", path);
+	auto_strv struct strv names = { 0 };
 	struct stat st;
-	if (is_mount_target(jail, path))
+	if (is_mount_target(jail, path, false))
 		return;
 	if (!has_mount_below(jail, path) || lstat(from, &st) < 0 || !S_ISDIR(st.st_mode)) {
 		take_entry(from, to);
 		return;
 	}
 	make_dirs(to);
-	each_entry(from, take_below, &(struct taking){ jail, path });
+	list_dir(from, &names);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *below = str_fmt("%s/%s", path, names.items[i]);
+		take_path(jail, below);
+	}
 }
 
-static void take_below(const void *taking, const char *name)
-{
-	const struct taking *t = taking;
-	auto_str char *path = str_fmt("%s/%s", t->path, name);
-	take_path(t->jail, path);
-}
-
-static void take_scratch_entry(const void *show, const char *name)
-{
-	const struct jail_mount *s = show;
-	auto_str char *from = str_fmt(OLD "%s/%s", s->from, name), *to = str_fmt(NEW "%s/%s", s->to, name);
-	take_entry(from, to);
-}
-
-// NVIDIA's conftest drops its snippets into the working directory, which kbuild made the kernel's own tree. There they
-// land in memory, between read-only binds.
+// NVIDIA's conftest writes its snippets into the working directory, which kbuild made the kernel's own tree. There they
+// go to memory, between read-only binds.
 static void show(const struct jail_mount *s)
 {
 	auto_str char *from = str_fmt(OLD "%s", s->from), *to = str_fmt(NEW "%s", s->to);
-	if (s->is_scratch) {
-		mount_shared_tmpfs(to);
-		each_entry(from, take_scratch_entry, s);
-	} else {
+	auto_strv struct strv names = { 0 };
+	if (!s->is_scratch) {
 		make_dirs(to);
 		bind_mount(from, to, MS_RDONLY | MS_NODEV);
+		return;
+	}
+	mount_shared_tmpfs(to);
+	list_dir(from, &names);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *entry = str_fmt("%s/%s", from, names.items[i]),
+			      *at = str_fmt("%s/%s", to, names.items[i]);
+		take_entry(entry, at);
 	}
 }
 
@@ -208,33 +198,17 @@ static void resolve_target(const struct jail *jail, struct jail_mount *show)
 	}
 }
 
-static unsigned long named_flags(const struct mount *m)
-{
-	static const struct {
-		const char *name;
-		unsigned long flag;
-	} names[] = { { "noexec", MS_NOEXEC },
-		      { "noatime", MS_NOATIME },
-		      { "nodiratime", MS_NODIRATIME },
-		      { "relatime", MS_RELATIME } };
-	unsigned long flags = 0;
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		flags |= mountinfo_has_option(m, names[i].name) ? names[i].flag : 0;
-	return flags;
-}
-
-static bool is_scratch(const struct jail *jail, const char *path)
-{
-	for (size_t i = 0; i < jail->count; i++)
-		if (jail->mounts[i].is_scratch && str_eq(jail->mounts[i].to, path))
-			return true;
-	return false;
-}
-
-// What is mounted below a directory comes with it when it is bound, and keeps rights of its own.
+// A recursive bind brings submounts along, which keep their own flags.
 static void restrict_submounts(const struct jail *jail)
 {
 	static const char LIST[] = OLD "/proc/self/mountinfo";
+	static const struct {
+		const char *name;
+		unsigned long flag;
+	} options[] = { { "noexec", MS_NOEXEC },
+			{ "noatime", MS_NOATIME },
+			{ "nodiratime", MS_NODIRATIME },
+			{ "relatime", MS_RELATIME } };
 	auto_mountinfo struct mountinfo mounts = { 0 };
 	auto_str char *text = NULL;
 	struct err err;
@@ -244,9 +218,12 @@ static void restrict_submounts(const struct jail *jail)
 	mountinfo_parse(text, &mounts);
 	for (size_t i = 0; i < mounts.count; i++) {
 		const struct mount *m = &mounts.items[i];
-		if (is_path_inside(m->point, NEW) && !is_scratch(jail, m->point + strlen(NEW)) &&
-		    mount(NULL, m->point, NULL,
-			  MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | named_flags(m), NULL) < 0)
+		unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV;
+		if (!is_path_inside(m->point, NEW) || is_mount_target(jail, m->point + strlen(NEW), true))
+			continue;
+		for (size_t k = 0; k < ARRAY_SIZE(options); k++)
+			flags |= mountinfo_has_option(m, options[k].name) ? options[k].flag : 0;
+		if (mount(NULL, m->point, NULL, flags, NULL) < 0)
 			sandbox_fail("restrict", m->point);
 	}
 }
@@ -266,14 +243,15 @@ static void make_devices(void)
 		sandbox_fail("link", "/dev/fd");
 }
 
-// Filters of container runtimes (containerd's and docker's default) let whoever may mount do so, but nobody pivot_root.
+// Container runtimes' default seccomp filters (containerd, docker) allow mount(2) with CAP_SYS_ADMIN, but pivot_root to
+// nobody.
 static bool is_filtered(void)
 {
 	return errno == EPERM || errno == ENOSYS;
 }
 
-// Instead, the working directory's mount is laid over the root. What it covers has no name any more, and the rights to
-// uncover it are given up before the program starts.
+// Instead, the working directory's mount is moved over the root. What it covers has no path any more, and the rights to
+// unmount it are given up before the program starts.
 static void cover_root(void)
 {
 	if (mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0)
@@ -329,15 +307,6 @@ static void leave_temporary(const struct jail *jail)
 		sandbox_fail("enter", jail->dir);
 }
 
-// Of the new pid namespace. In a user namespace this needs another full /proc in sight, so containers with a masked one
-// refuse it; make and gcc do without any.
-static void make_proc(void)
-{
-	make_dirs(NEW "/proc");
-	if (mount("proc", NEW "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 && errno != EPERM)
-		sandbox_fail("mount", "/proc");
-}
-
 void sandbox_mount_files(const struct jail *jail)
 {
 	static const char *const top[] = {
@@ -356,7 +325,11 @@ void sandbox_mount_files(const struct jail *jail)
 		show(&jail->mounts[i]);
 	restrict_submounts(jail);
 	make_devices();
-	make_proc();
+	// Of the new pid namespace. In a user namespace this needs another full /proc in sight, so containers with a
+	// masked one refuse it; make and gcc work without any.
+	make_dirs(NEW "/proc");
+	if (mount("proc", NEW "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 && errno != EPERM)
+		sandbox_fail("mount", "/proc");
 	if (jail->work) {
 		auto_str char *work = str_fmt(OLD "%s", jail->work);
 		make_dirs(NEW SANDBOX_WORK);

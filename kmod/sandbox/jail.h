@@ -13,15 +13,15 @@ struct jail_mount {
 };
 
 struct jail {
-	const char *enter; // link of a mount namespace that all paths are of; NULL = ours
+	const char *enter; // link of the mount namespace that all paths are of; NULL = ours
 	const char *base;  // whose programs and libraries; "" = the machine's own
 	const char *work;  // NULL = none
 	const char *cache; // NULL = none
 	const char *dir;
 	bool has_opt; // base's /opt is seen, too
-	uid_t uid;    // whose processes these are, and its group; ours = no other one
-	pid_t parent; // who started the sandbox, and ends it by ending
-	int alive;    // a pipe that is hung up when the process before the jail is gone
+	uid_t uid;    // user and group of the processes; ours = no other one
+	pid_t parent; // started the sandbox; the sandbox ends with it
+	int alive;    // a pipe that hangs up when the process before the jail is gone
 	struct jail_mount *mounts;
 	size_t count;
 };
@@ -31,9 +31,8 @@ static inline void __attribute__((noreturn)) sandbox_fail(const char *what, cons
 	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, object, strerror(errno));
 	_exit(SANDBOX_FAILED);
 }
-// A file system of our own, and into it; in the first process of the pid namespace.
+// Makes the new root and enters it; called in the first process of the pid namespace.
 void sandbox_mount_files(const struct jail *jail);
-void sandbox_filter_calls(void); // the filter of system calls (syscalls.c)
 
 // How much may lie in the directories that a compile writes to, together.
 struct write_limit {
@@ -41,7 +40,7 @@ struct write_limit {
 	uint64_t bytes;
 	size_t files;
 };
-// Called by the process before the jail while `pid` runs in it: once a second looks how much there is, and kills it
-// with all that it started when that is more. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL
-// or says why it was killed.
+// Called by the process before the jail while `pid` runs in it: once a second counts what is there, and kills pid and
+// its namespace when that exceeds the limit. Returns pid's status as waitpid has it; *ret_why (caller frees) is NULL or
+// says why it was killed.
 int sandbox_limit_writes(pid_t pid, const struct write_limit *room, char **ret_why);

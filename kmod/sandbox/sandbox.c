@@ -61,24 +61,19 @@ static bool narrow(struct range *r)
 	return r->count > 0;
 }
 
-static bool is_status_of(const char *status, uid_t uid)
-{
-	const char *line = strstr(status, "\nUid:");
-	char *rest = (char *)(uintptr_t)(line ? line + strlen("\nUid:") : "");
-	for (int i = 0; i < 4 && *rest; i++)
-		if (strtoul(rest, &rest, 10) == uid)
-			return true;
-	return false;
-}
-
 static bool is_uid_used(const struct root *proc, const struct strv *names, uid_t uid)
 {
 	for (size_t i = 0; i < names->count; i++) {
 		auto_str char *path = str_fmt("%s/status", names->items[i]), *status = NULL;
 		struct err gone;
-		if (names->items[i][strspn(names->items[i], "0123456789")] == '\0' &&
-		    root_read(proc, path, &status, NULL, &gone) > 0 && is_status_of(status, uid))
-			return true;
+		if (names->items[i][strspn(names->items[i], "0123456789")] != '\0' ||
+		    root_read(proc, path, &status, NULL, &gone) <= 0)
+			continue;
+		char *rest = strstr(status, "\nUid:");
+		rest = rest ? rest + strlen("\nUid:") : status + strlen(status);
+		for (int k = 0; k < 4 && *rest; k++)
+			if (strtoul(rest, &rest, 10) == uid)
+				return true;
 	}
 	return false;
 }
@@ -110,18 +105,6 @@ int sandbox_choose_uid(uid_t *ret, struct err *err)
 		       users.first + users.count - 1);
 }
 
-static bool is_same_dir(const struct root *root, const char *dir)
-{
-	struct stat a, b;
-	return fstat(root->fd, &a) == 0 && stat(dir, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-// The child looks its paths up from "/".
-static char *absolute_path(const struct root *root)
-{
-	return *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
-}
-
 // Of a path /proc/PID/root/...: the part up to "root", 0 = not such a path.
 static size_t foreign_len(const char *path)
 {
@@ -138,14 +121,13 @@ bool sandbox_is_foreign(const struct root *root)
 	return foreign_len(root->name) > 0;
 }
 
-// What lies in the mount namespace that the base lies in is named as it is named there.
-static char *inner_path(char *take, const char *base, size_t len)
+// As the child looks it up, from "/": inside base's mount namespace by its name there. NULL = none.
+static char *child_path(const struct root *root, const char *base, size_t foreign)
 {
-	if (!take || !len || strncmp(take, base, len + 1) != 0)
-		return take;
-	char *ret = str_dup(take + len);
-	free(take);
-	return ret;
+	if (!root)
+		return NULL;
+	auto_str char *path = *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
+	return path && foreign && strncmp(path, base, foreign + 1) == 0 ? str_dup(path + foreign) : TAKE(path);
 }
 
 static bool is_in_opt(const char *program)
@@ -165,20 +147,14 @@ static bool needs_opt(const struct sandbox *s)
 
 static void child_argv(const struct sandbox *s, uid_t uid, struct strv *argv)
 {
-	auto_str char *work = s->work ? absolute_path(s->work) : NULL,
-		      *headers = s->headers ? absolute_path(s->headers) : NULL,
-		      *base = s->base ? absolute_path(s->base) : NULL,
-		      *cache = s->cache ? absolute_path(s->cache) : NULL;
+	auto_str char *named = child_path(s->base, NULL, 0);
+	size_t foreign = foreign_len(named);
+	auto_str char *base = child_path(s->base, named, foreign), *work = child_path(s->work, named, foreign),
+		      *headers = child_path(s->headers, named, foreign), *cache = child_path(s->cache, named, foreign);
 	strv_add(argv, str_dup("/proc/self/exe"));
 	strv_add(argv, str_dup(SANDBOX_ARG));
-	auto_str char *named = str_dup(base);
-	size_t foreign = foreign_len(base);
 	if (foreign)
 		strv_add(argv, str_fmt("--enter=%.*s/ns/mnt", (int)(foreign - strlen("/root")), named));
-	work = inner_path(work, named, foreign);
-	headers = inner_path(headers, named, foreign);
-	cache = inner_path(cache, named, foreign);
-	base = inner_path(base, named, foreign);
 	if (base)
 		strv_add(argv, str_fmt("--base=%s", base));
 	if (work)
@@ -191,7 +167,9 @@ static void child_argv(const struct sandbox *s, uid_t uid, struct strv *argv)
 	strv_add(argv, str_fmt("--parent=%d", (int)getpid()));
 	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : s->work ? SANDBOX_WORK : "/"));
 	// A tree of this very file system is seen through /usr anyway.
-	bool is_elsewhere = headers && (base || !is_same_dir(s->headers, "/"));
+	struct stat top, of_headers;
+	bool is_elsewhere = headers && (base || fstat(s->headers->fd, &of_headers) < 0 || stat("/", &top) < 0 ||
+					top.st_dev != of_headers.st_dev || top.st_ino != of_headers.st_ino);
 	for (size_t i = 0; headers && s->dirs && i < s->dirs->count; i++) {
 		const char *dir = s->dirs->items[i];
 		bool is_scratch = str_eq(dir, s->scratch);

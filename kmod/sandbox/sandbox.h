@@ -6,7 +6,7 @@
 // /tmp, /proc and a /dev of null, zero, full, random and urandom; and one writable directory, SANDBOX_WORK (and
 // SANDBOX_CACHE, if there is a cache). It has new mount, network, pid, ipc and (unless root may do without) user
 // namespaces, no capabilities, no_new_privs, no descriptors of its parent except standard input, output and error, only
-// the system calls that compilers make (syscalls.c), and, started by root, a uid that no other process has
+// the system calls that compilers make (inside.c), and, started by root, a uid that no other process has
 // (sandbox_choose_uid). The total that it writes, each file, its memory, processes and open files are limited. Nothing
 // on the machine changes. The work directory has the same path inside on every machine, so a build does not depend on
 // where it runs.

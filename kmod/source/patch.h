@@ -25,9 +25,9 @@ struct patches {
 	size_t count;
 };
 
-// Of the built-in patches and, when dir is not NULL, those in it (*.patch; one of the same name replaces a built-in) the
-// ones that this driver needs on this tree, sorted by name. driver_version and tree NULL: all of them. E_PATCH names a
-// file with a missing Driver line or a bad expression.
+// Of the built-in patches and, when dir is not NULL, those in it (*.patch; one of the same name replaces a built-in)
+// the ones that this driver needs on this tree, sorted by name. driver_version and tree NULL: all of them. E_PATCH
+// names a file with a missing Driver line or a bad expression.
 int patches_choose(const struct root *dir, const char *driver_version, enum module_type flavour,
 		   const struct tree *tree, struct patches *ret, struct err *err);
 // Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are,

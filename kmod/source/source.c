@@ -286,8 +286,8 @@ int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1]
 	return 0;
 }
 
-// A module type's directory is compiled alone, and links that lead out of it would lead nowhere there: it is copied, with
-// the linked files in place of the links.
+// A module type's directory is compiled alone, and links that lead out of it would lead nowhere there: it is copied,
+// with the linked files in place of the links.
 static int take_cores(struct source *s, const struct root *work, struct err *err)
 {
 	const char *const dirs[] = { s->open, s->proprietary };

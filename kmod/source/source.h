@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver source, from whatever form it comes in. Nothing of it is ever executed here.
 //
-//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or the directory of one module type (with its Kbuild), or
+//   a directory     NVIDIA's layout (kernel-open/ and kernel/), or one module type's directory (with its Kbuild), or
 //                   NVIDIA's open source release with its core compiled: a link from kernel-open/ into src/
 //   Debian's .deb   nvidia-*kernel-source: contains usr/src/*.tar.xz, with modules/<name>/ for one module type and, for
 //                   some branches, debian/patches/series still to be applied
