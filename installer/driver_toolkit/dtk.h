@@ -10,16 +10,18 @@
 //
 // and by flags, whose names the images of GPUDirect Storage and GDRCopy know (the others, nvidia_fs_built and
 // gdrcopy_built, are theirs). A flag holds the ID of the request that it is about, the SHA-256 of request.json: one
-// that an earlier start, driver or kernel left says nothing about this one, because an emptyDir outlives containers.
+// that an earlier start, driver or kernel left means nothing now, because an emptyDir outlives containers.
 //
 // Either side may be killed and restarted at any moment and in any order. The other container's files are untrusted:
 // reads are bounded and follow no link out of the directory, and the package is proven against the running kernel
 // before the node keeps it.
 #pragma once
+#include "acquire/acquire.h"
 #include "base/file/digest.h"
 #include "base/file/root.h"
 
 #define DTK_SHARED "/mnt/shared-nvidia-driver-toolkit"
+#define DTK_PACKAGE "package." // and the ID
 
 enum dtk_flag { DTK_PREPARED, DTK_STARTED, DTK_BROKEN, DTK_BUILT, DTK_FLAGS };
 
@@ -37,7 +39,7 @@ struct dtk_request {
 	struct strv modules; // full names; empty = all of the source
 	unsigned jobs, timeout_s;
 	bool is_rt_allowed;
-	unsigned attempt; // 1, 2, ...: the same is requested again, and what came of it before does not count
+	unsigned attempt; // 1, 2, ...: the same is requested again, and earlier results do not count
 };
 void dtk_request_done(struct dtk_request *r);
 #define auto_dtk_request __attribute__((cleanup(dtk_request_done)))
@@ -45,15 +47,46 @@ void dtk_request_done(struct dtk_request *r);
 char *dtk_request_text(const struct dtk_request *r);
 // E_CONFIG: not a request, or one that names something outside of its directories.
 int dtk_request_parse(const char *text, size_t len, struct dtk_request *ret, struct err *err);
-void dtk_request_id(const char *text, char ret[DIGEST_HEX + 1]);
 bool dtk_request_equal(const struct dtk_request *a, const struct dtk_request *b); // whatever the attempt
 
-// What the driver's side does next. Pure.
+// What the driver's side does next with the request of this ID. Pure.
 enum dtk_step {
 	DTK_PREPARE, // (again)
-	DTK_WAIT,
-	DTK_TAKE,  // the package is there
-	DTK_LEAVE, // the toolkit cannot: compile or fetch without it
+	DTK_WAIT,    // for the toolkit, which has to compile
+	DTK_TAKE,    // the package is there
+	DTK_LEAVE,   // the toolkit cannot: compile or fetch without it
 };
 enum dtk_step dtk_next(const struct dtk_flags *flags, const char *id);
-bool dtk_is_due(const struct dtk_flags *flags, const char *id); // the toolkit's side: it has to compile
+
+int dtk_flags_read(const struct root *shared, struct dtk_flags *ret, struct err *err);
+// id NULL: clears the flag.
+int dtk_flag_set(const struct root *shared, enum dtk_flag flag, const char *id, struct err *err);
+
+struct dtk_inputs {          // what is copied, as a user typed it
+	const char *program; // statically linked
+	const char *source;
+	const char *patches; // NULL = none
+};
+// Everything is complete before the flag is set: if we are killed in between, the toolkit sees no request.
+int dtk_prepare(const struct root *shared, const struct dtk_inputs *inputs, const char *text, struct err *err);
+// 1 = read, 0 = there is no request, or not a valid one.
+int dtk_request_read(const struct root *shared, struct dtk_request *ret, char ret_id[DIGEST_HEX + 1], struct err *err);
+
+struct dtk_progress {
+	char id[DIGEST_HEX + 1];
+	unsigned done, total; // objects; total 0 = before the first
+	unsigned beat;        // changes while the toolkit works
+};
+int dtk_progress_write(const struct root *shared, const struct dtk_progress *p, struct err *err);
+bool dtk_progress_read(const struct root *shared, struct dtk_progress *ret);
+
+// Why the toolkit cannot, beside its flag: the error's name and text.
+int dtk_reason_write(const struct root *shared, const struct err *why, struct err *err);
+// Into an error of the code that it names; E_BUILD where it names none.
+void dtk_reason_read(const struct root *shared, struct err *ret);
+
+// The toolkit's package into the node's store, checked and proven like any other untrusted input. as: the store and the
+// requirements on a package. The package must be exactly what was requested, with modules that the running kernel
+// accepts; else the store is as it was. ret_tag: caller frees.
+int dtk_take(const struct acquire *as, const struct dtk_request *request, const struct root *shared, const char *id,
+	     const struct root *host, const struct root *kern, char **ret_tag, struct err *err);

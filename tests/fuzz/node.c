@@ -8,7 +8,7 @@
 #include "devices/cdi_spec_file.h"
 #include "devices/nodes.h"
 #include "driver_root/root_record.h"
-#include "driver_toolkit/dtk_dir.h"
+#include "driver_toolkit/dtk.h"
 #include "host/cgroup.h"
 #include "host/kernel.h"
 #include "host/module_params.h"

@@ -8,7 +8,7 @@
 #include "cmd/common/entry.h"
 #include "cmd/common/job.h"
 #include "cmd/container/nvidia_driver.h"
-#include "driver_toolkit/dtk_dir.h"
+#include "driver_toolkit/dtk.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -188,13 +188,12 @@ static bool is_request_current(const struct dtk_builder *t, const char *id)
 {
 	struct dtk_flags flags;
 	struct err ignored;
-	return dtk_flags_read(&t->shared, &flags, &ignored) == 0 && dtk_is_due(&flags, id);
+	return dtk_flags_read(&t->shared, &flags, &ignored) == 0 && dtk_next(&flags, id) == DTK_WAIT;
 }
 
 static int publish_built_package(struct dtk_builder *t, const char *id, struct err *err)
 {
-	auto_str char *dir = dtk_package_dir(id);
-	const char *name = strrchr(dir, '/') + 1;
+	auto_str char *name = str_fmt(DTK_PACKAGE "%s", id);
 	layout_done(&t->layout);
 	if (root_rmtree(&t->place, name, err) < 0 || scratch_keep(&t->made, name, err) < 0)
 		return -1;
@@ -267,7 +266,7 @@ static int serve_next_request(struct dtk_builder *t, struct err *err)
 	char id[DIGEST_HEX + 1];
 	if (dtk_flags_read(&t->shared, &flags, err) < 0)
 		return -1;
-	if (dtk_request_read(&t->shared, &t->request, id, err) == 0 || !dtk_is_due(&flags, id)) {
+	if (dtk_request_read(&t->shared, &t->request, id, err) == 0 || dtk_next(&flags, id) != DTK_WAIT) {
 		drop_request(t);
 		return 0;
 	}
@@ -395,7 +394,7 @@ static int continue_request(struct dtk_handover *s, struct err *err)
 			s->request.attempt++;
 	}
 	s->text = dtk_request_text(&s->request);
-	dtk_request_id(s->text, s->id);
+	digest_data(s->text, strlen(s->text), s->id);
 	auto_dtk_request struct dtk_request parsed = { 0 }; // the other side must be able to read it
 	return dtk_request_parse(s->text, strlen(s->text), &parsed, err);
 }
@@ -451,7 +450,7 @@ static int take_toolkit_package(struct dtk_handover *s, struct err *err)
 	auto_str char *tag = NULL;
 	if (dtk_take(&j->session.acquire, &s->request, &s->shared, s->id, &j->machine.host, &j->machine.kern, &tag,
 		     err) < 0) {
-		dtk_flag_clear(&s->shared, DTK_PREPARED, &ignored); // the next start requests it again
+		dtk_flag_set(&s->shared, DTK_PREPARED, NULL, &ignored); // the next start requests it again
 		return err_wrap(err, "the toolkit's package");
 	}
 	progress_end(&j->session.progress, "toolkit", "%s, proven, is in the store", tag);
