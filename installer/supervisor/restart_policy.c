@@ -11,69 +11,48 @@ static void enter_supervised_state(struct supervised *s, enum supervised_state s
 	s->due_ms = due_ms;
 }
 
-static void copy_note(char *to, size_t size, const char *text)
-{
-	snprintf(to, size, "%s", text ? text : "");
-}
-
-static unsigned policy_tick(struct supervised *s, int64_t now_ms)
-{
-	if (now_ms < s->due_ms)
-		return 0;
-	if (s->state == SUPERVISED_UP)
-		return 0;
-	if (s->state == SUPERVISED_STARTING)
-		return ACTION_END;
-	s->due_ms = now_ms + WAITING_POLL_MS; // unless the answer says something else
-	bool is_late =
-		s->state == SUPERVISED_WAITING && s->since_ms && now_ms - s->since_ms >= WAITING_MOST_MS && !s->is_told;
-	s->is_told = s->is_told || is_late;
-	return ACTION_START | (is_late ? ACTION_TELL : 0U);
-}
-
-static unsigned policy_up(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
-{
-	bool is_first = !s->was_up;
-	enter_supervised_state(s, SUPERVISED_UP, now_ms, SUPERVISED_NEVER);
-	s->pid = e->pid;
-	s->start = e->start;
-	s->restarts += !is_first && e->kind == EVENT_UP;
-	s->was_up = true;
-	s->is_told = false;
-	copy_note(s->why_not, sizeof(s->why_not), NULL);
-	return is_first && e->kind == EVENT_UP ? ACTION_AFTER : 0;
-}
-
-static void policy_ended(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
-{
-	if (s->state == SUPERVISED_UP && now_ms - s->since_ms >= BACKOFF_RESET_MS)
-		s->backoff_ms = BACKOFF_FIRST_MS;
-	enter_supervised_state(s, SUPERVISED_DOWN, now_ms, now_ms + s->backoff_ms);
-	s->backoff_ms = s->backoff_ms * 2 < BACKOFF_MOST_MS ? s->backoff_ms * 2 : BACKOFF_MOST_MS;
-	s->pid = 0;
-	s->start = 0;
-	copy_note(s->last, sizeof(s->last), e->text);
-	copy_note(s->why_not, sizeof(s->why_not), e->text);
-}
-
 unsigned restart_policy_step(struct supervised *s, const struct supervised_event *e, int64_t now_ms)
 {
+	const char *text = e->text ? e->text : "";
+	bool is_late =
+		s->state == SUPERVISED_WAITING && s->since_ms && now_ms - s->since_ms >= WAITING_MOST_MS && !s->is_told;
+	bool is_first = !s->was_up;
 	switch (e->kind) {
 	case EVENT_TICK:
-		return policy_tick(s, now_ms);
+		if (now_ms < s->due_ms || s->state == SUPERVISED_UP)
+			return 0;
+		if (s->state == SUPERVISED_STARTING)
+			return ACTION_END;
+		s->due_ms = now_ms + WAITING_POLL_MS; // unless the start's event sets another time
+		s->is_told = s->is_told || is_late;
+		return ACTION_START | (is_late ? ACTION_TELL : 0U);
 	case EVENT_LAUNCHED:
 		enter_supervised_state(s, SUPERVISED_STARTING, now_ms, now_ms + STARTING_MOST_MS);
 		s->pid = e->pid;
 		return 0;
 	case EVENT_UP:
 	case EVENT_ADOPTED:
-		return policy_up(s, e, now_ms);
+		enter_supervised_state(s, SUPERVISED_UP, now_ms, SUPERVISED_NEVER);
+		s->pid = e->pid;
+		s->start = e->start;
+		s->restarts += !is_first && e->kind == EVENT_UP;
+		s->was_up = true;
+		s->is_told = false;
+		*s->why_not = '\0';
+		return is_first && e->kind == EVENT_UP ? ACTION_AFTER : 0;
 	case EVENT_ENDED:
-		policy_ended(s, e, now_ms);
+		if (s->state == SUPERVISED_UP && now_ms - s->since_ms >= BACKOFF_RESET_MS)
+			s->backoff_ms = BACKOFF_FIRST_MS;
+		enter_supervised_state(s, SUPERVISED_DOWN, now_ms, now_ms + s->backoff_ms);
+		s->backoff_ms = s->backoff_ms * 2 < BACKOFF_MOST_MS ? s->backoff_ms * 2 : BACKOFF_MOST_MS;
+		s->pid = 0;
+		s->start = 0;
+		snprintf(s->last, sizeof(s->last), "%s", text);
+		snprintf(s->why_not, sizeof(s->why_not), "%s", text);
 		return 0;
 	case EVENT_BLOCKED:
 		enter_supervised_state(s, SUPERVISED_WAITING, now_ms, now_ms + e->after_ms);
-		copy_note(s->why_not, sizeof(s->why_not), e->text);
+		snprintf(s->why_not, sizeof(s->why_not), "%s", text);
 		return 0;
 	}
 	return 0;

@@ -21,46 +21,39 @@
 enum { SUPERVISOR_RETRY_MS = 1000, SUPERVISOR_NEW_MS = 50, SUPERVISOR_BLIND_MS = 5000 };
 #define SUPERVISOR_FAR_MS (1000LL * 60 * 60 * 24 * 365) // until something else changes
 
-static void fill_daemon_record(const struct supervisor *k, struct daemon_record *r)
+// Only when it has changed: an idle node writes nothing (P9).
+static void write_record(struct supervisor *k)
 {
-	r->owner = getpid();
-	r->owner_start = proc_start_time(k->kern, r->owner);
-	r->driver = str_dup(k->driver);
-	r->items = mem_alloc((k->plan.count + 1) * sizeof(*r->items));
+	struct err why;
+	auto_daemon_record struct daemon_record r = { .owner = getpid(), .driver = str_dup(k->driver) };
+	if (!k->plan.count)
+		return;
+	r.owner_start = proc_start_time(k->kern, r.owner);
+	r.items = mem_alloc((k->plan.count + 1) * sizeof(*r.items));
 	for (size_t i = 0; i < k->plan.count; i++) {
 		const struct daemon *d = &k->plan.items[i];
-		const struct supervised *s = &k->daemons[i].s;
-		struct daemon_entry *e = &r->items[r->count++];
+		const struct supervised_daemon *x = &k->daemons[i];
+		struct daemon_entry *e = &r.items[r.count++];
 		*e = (struct daemon_entry){ .name = str_dup(d->name),
 					    .why = str_dup(d->why),
-					    .state = str_dup(restart_policy_state_name(s->state)),
-					    .pid = s->state == SUPERVISED_UP ? s->pid : 0,
-					    .start = s->start,
-					    .since = str_dup(k->daemons[i].since),
-					    .restarts = s->restarts,
-					    .last = *s->last ? str_dup(s->last) : NULL,
-					    .why_not = *s->why_not ? str_dup(s->why_not) : NULL,
+					    .state = str_dup(restart_policy_state_name(x->s.state)),
+					    .pid = x->s.state == SUPERVISED_UP ? x->s.pid : 0,
+					    .start = x->s.start,
+					    .since = str_dup(x->since),
+					    .restarts = x->s.restarts,
+					    .last = *x->s.last ? str_dup(x->s.last) : NULL,
+					    .why_not = *x->s.why_not ? str_dup(x->s.why_not) : NULL,
 					    .is_needed = d->is_needed,
-					    .is_foreign = k->daemons[i].is_foreign,
+					    .is_foreign = x->is_foreign,
 					    .dir = str_dup(d->dir),
 					    .pid_file = str_dup(d->pid_file),
 					    .socket = str_dup(d->socket),
 					    .env = str_dup(d->env) };
 		for (size_t a = 0; a < d->argv.count; a++)
 			strv_add(&e->argv, str_dup(d->argv.items[a]));
-		for (size_t l = 0; l < k->daemons[i].log.count; l++)
-			strv_add(&e->log, str_dup(k->daemons[i].log.items[l]));
+		for (size_t l = 0; l < x->log.count; l++)
+			strv_add(&e->log, str_dup(x->log.items[l]));
 	}
-}
-
-// Only when it has changed: an idle node writes nothing (P9).
-static void write_record(struct supervisor *k)
-{
-	struct err why;
-	auto_daemon_record struct daemon_record r = { 0 };
-	if (!k->plan.count)
-		return;
-	fill_daemon_record(k, &r);
 	auto_json json_t *json = daemon_record_json(&r, NULL);
 	auto_str char *text = json_dumps(json, 0);
 	if (str_eq(text, k->written))
@@ -113,12 +106,6 @@ static void read_output(struct supervisor *k, size_t i)
 	close(TAKE_FD(x->out));
 }
 
-static const char *program_of(const struct daemon *d)
-{
-	const char *slash = strrchr(d->program, '/');
-	return slash + 1;
-}
-
 static void read_syslog(struct supervisor *k)
 {
 	char text[2048];
@@ -128,9 +115,11 @@ static void read_syslog(struct supervisor *k)
 		text[n] = '\0';
 		if (!syslog_parse(text, &name, &message))
 			continue;
-		for (size_t i = 0; i < k->plan.count; i++)
-			if (str_eq(name, k->plan.items[i].name) || str_eq(name, program_of(&k->plan.items[i])))
+		for (size_t i = 0; i < k->plan.count; i++) {
+			const struct daemon *d = &k->plan.items[i];
+			if (str_eq(name, d->name) || str_eq(name, strrchr(d->program, '/') + 1))
 				log_line(k, i, message);
+		}
 	}
 }
 
@@ -177,16 +166,6 @@ static void daemon_down(struct supervisor *k, size_t i, const char *text, int64_
 		      (int)((k->daemons[i].s.due_ms - now_ms) / 1000));
 }
 
-static void run_after(struct supervisor *k, size_t i)
-{
-	const struct strv *argv = &k->plan.items[i].after;
-	auto_str char *root = root_path(k->host, k->driver);
-	if (!argv->count)
-		return;
-	k->after = k->sys->process_start(k->sys, root, NULL, argv, STDERR_FILENO);
-	progress_note(k->progress, "%s is up: %s", k->plan.items[i].name, argv->items[0]);
-}
-
 static void daemon_up(struct supervisor *k, size_t i, enum supervised_event_kind kind, int pid, uint64_t start,
 		      int64_t now_ms)
 {
@@ -198,23 +177,21 @@ static void daemon_up(struct supervisor *k, size_t i, enum supervised_event_kind
 		      kind == EVENT_ADOPTED    ? "is already running" :
 						 "is up",
 		      pid, k->plan.items[i].why);
-	if (actions & ACTION_AFTER)
-		run_after(k, i);
-}
-
-static const struct daemon_entry *find_old_entry(const struct supervisor *k, const char *name)
-{
-	for (size_t i = 0; i < k->old.count; i++)
-		if (str_eq(k->old.items[i].name, name))
-			return &k->old.items[i];
-	return NULL;
+	const struct strv *after = &k->plan.items[i].after;
+	if (!(actions & ACTION_AFTER) || !after->count)
+		return;
+	auto_str char *root = root_path(k->host, k->driver);
+	k->after = k->sys->process_start(k->sys, root, NULL, after, STDERR_FILENO);
+	progress_note(k->progress, "%s is up: %s", k->plan.items[i].name, after->items[0]);
 }
 
 static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_kind kind, int64_t now_ms)
 {
 	const struct daemon_env place = supervisor_env(k);
 	const struct daemon_unit unit = daemon_unit_of(&k->plan.items[i]);
-	const struct daemon_entry *old = find_old_entry(k, unit.name);
+	const struct daemon_entry *old = NULL;
+	for (size_t o = 0; o < k->old.count && !old; o++)
+		old = str_eq(k->old.items[o].name, unit.name) ? &k->old.items[o] : NULL;
 	const struct supervised *s = &k->daemons[i].s;
 	uint64_t start = kind == EVENT_UP && s->pid ? proc_start_time(k->kern, s->pid) : old ? old->start : 0;
 	int pid = kind == EVENT_UP && s->pid ? s->pid : old ? old->pid : 0;
@@ -224,18 +201,6 @@ static bool adopt_daemon(struct supervisor *k, size_t i, enum supervised_event_k
 	k->daemons[i].is_foreign = kind == EVENT_ADOPTED && !s->was_up && (!old || old->is_foreign);
 	daemon_up(k, i, kind, pid, start, now_ms);
 	return true;
-}
-
-static int make_output_pipe(struct supervised_daemon *x, struct err *err)
-{
-	int pipes[2];
-	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
-		return err_set(err, errno, "make a pipe");
-	close_fdp(&x->out);
-	x->out = pipes[0];
-	x->len = 0;
-	fcntl(pipes[1], F_SETFL, 0); // a daemon that writes faster than we read blocks
-	return pipes[1];
 }
 
 static int start_daemon(struct supervisor *k, size_t i, int64_t now_ms, struct err *err)
@@ -249,8 +214,15 @@ static int start_daemon(struct supervisor *k, size_t i, int64_t now_ms, struct e
 		return -1;
 	if (d->is_guest && vgpu_guest_write(k->host, k->kern, err) < 0)
 		return -1;
-	auto_fd int out = make_output_pipe(&k->daemons[i], err);
-	int pid = out < 0 ? -1 : daemon_launch(&place, &unit, out, err);
+	int pipes[2];
+	if (pipe2(pipes, O_CLOEXEC | O_NONBLOCK) < 0)
+		return err_set(err, errno, "make a pipe");
+	close_fdp(&k->daemons[i].out);
+	k->daemons[i].out = pipes[0];
+	k->daemons[i].len = 0;
+	auto_fd int out = pipes[1];
+	fcntl(out, F_SETFL, 0); // a daemon that writes faster than we read blocks
+	int pid = daemon_launch(&place, &unit, out, err);
 	if (pid < 0)
 		return -1;
 	const struct supervised_event e = { .kind = EVENT_LAUNCHED, .pid = pid };
@@ -286,40 +258,31 @@ static void try_start(struct supervisor *k, size_t i, int64_t now_ms)
 		daemon_down(k, i, why.text, now_ms);
 }
 
-static void abort_start(struct supervisor *k, size_t i, int64_t now_ms)
-{
-	int pid = k->daemons[i].s.pid;
-	if (pid > 0 && !k->sys->record)
-		kill(-pid, SIGKILL); // in its own session, and our child that is not reaped yet
-	daemon_down(k, i, "it did not start in time", now_ms);
-}
-
 static void run_daemon_actions(struct supervisor *k, size_t i, int64_t now_ms)
 {
 	static const struct supervised_event tick = { .kind = EVENT_TICK };
+	const struct supervised *s = &k->daemons[i].s;
 	unsigned actions = restart_policy_step(&k->daemons[i].s, &tick, now_ms);
 	if (actions & ACTION_TELL)
-		progress_note(k->progress, "%s is not started: %s", k->plan.items[i].name, k->daemons[i].s.why_not);
-	if (actions & ACTION_END)
-		abort_start(k, i, now_ms);
+		progress_note(k->progress, "%s is not started: %s", k->plan.items[i].name, s->why_not);
+	if (actions & ACTION_END) {
+		if (s->pid > 0 && !k->sys->record)
+			kill(-s->pid, SIGKILL); // in its own session, and our child that is not reaped yet
+		daemon_down(k, i, "it did not start in time", now_ms);
+	}
 	if (actions & ACTION_START)
 		try_start(k, i, now_ms);
 }
 
 enum { ORPHAN_MS = 10 * 1000 }; // between the exit of the forking program and the daemon's pid file
 
-static void describe_exit(int status, char *text, size_t size)
-{
-	if (WIFSIGNALED(status))
-		snprintf(text, size, "ended by signal %d", WTERMSIG(status));
-	else
-		snprintf(text, size, "ended with exit status %d", WEXITSTATUS(status));
-}
-
 void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
 {
 	char text[64];
-	describe_exit(status, text, sizeof(text));
+	if (WIFSIGNALED(status))
+		snprintf(text, sizeof(text), "ended by signal %d", WTERMSIG(status));
+	else
+		snprintf(text, sizeof(text), "ended with exit status %d", WEXITSTATUS(status));
 	if (pid == k->after) {
 		k->after = 0;
 		progress_note(k->progress, "the program run after the first start %s", text);
@@ -338,36 +301,22 @@ void supervisor_ended(struct supervisor *k, int pid, int status, int64_t now_ms)
 	}
 }
 
-// waitpid() reports the exit of a child a moment after its program is gone; for an adopted process there is no
-// report.
-static void find_daemon(struct supervisor *k, size_t i, int64_t now_ms)
-{
-	const struct supervised *s = &k->daemons[i].s;
-	int status;
-	pid_t pid = k->sys->record ? -1 : waitpid(s->pid, &status, WNOHANG);
-	if (pid > 0)
-		supervisor_ended(k, pid, status, now_ms);
-	else if (pid < 0)
-		daemon_down(k, i, "it ended", now_ms);
-}
-
 static void measure_daemon(struct supervisor *k, size_t i, int64_t now_ms)
 {
 	const struct daemon *d = &k->plan.items[i];
 	const struct supervised *s = &k->daemons[i].s;
-	if (s->state == SUPERVISED_UP && !daemon_is(k->kern, s->pid, s->start, d->program))
-		find_daemon(k, i, now_ms);
-	else if (s->state == SUPERVISED_STARTING && (!d->is_forking || !s->pid))
+	if (s->state == SUPERVISED_STARTING && (!d->is_forking || !s->pid))
 		adopt_daemon(k, i, EVENT_UP, now_ms);
-}
-
-// From the host's own tree, as far as it has them; the rules report the missing ones.
-static void load_daemon_modules(const struct supervisor *k)
-{
-	struct err why;
-	for (size_t i = 0; daemon_modules[i]; i++)
-		if (provider_load(k->host, k->kern, k->sys, k->release, daemon_modules[i], 0, &why) < 0)
-			progress_note(k->progress, "%s is not loaded: %s", daemon_modules[i], why.text);
+	else if (s->state == SUPERVISED_UP && !daemon_is(k->kern, s->pid, s->start, d->program)) {
+		// waitpid() reports the exit of a child a moment after its program is gone; for an adopted process there
+		// is no report.
+		int status;
+		pid_t pid = k->sys->record ? -1 : waitpid(s->pid, &status, WNOHANG);
+		if (pid > 0)
+			supervisor_ended(k, pid, status, now_ms);
+		else if (pid < 0)
+			daemon_down(k, i, "it ended", now_ms);
+	}
 }
 
 static void supervised_daemon_done(struct supervised_daemon *x)
@@ -407,32 +356,19 @@ static int read_daemon_plan(struct supervisor *k, char *take_dir, struct err *er
 	auto_root struct root driver = ROOT_NONE;
 	auto_daemon_facts struct daemon_facts facts = { 0 };
 	auto_daemons struct daemons plan = { 0 };
+	struct err why;
 	free(k->driver);
 	k->driver = take_dir;
 	if (root_sub(k->host, k->driver, &driver, err) < 0 ||
 	    daemon_facts_read(k->kern, &driver, &k->request, &facts, err) < 0)
 		return -1;
-	if (facts.is_bridge_down || facts.bridge)
-		load_daemon_modules(k);
+	// From the host's own tree, as far as it has them; the rules report the missing ones.
+	for (size_t i = 0; (facts.is_bridge_down || facts.bridge) && daemon_modules[i]; i++)
+		if (provider_load(k->host, k->kern, k->sys, k->release, daemon_modules[i], 0, &why) < 0)
+			progress_note(k->progress, "%s is not loaded: %s", daemon_modules[i], why.text);
 	daemons_rules(&facts, &plan);
 	replace_plan(k, &plan);
 	return 0;
-}
-
-static bool is_daemon_due(const struct supervisor *k, int64_t now_ms)
-{
-	bool due = k->due_ms <= now_ms;
-	for (size_t i = 0; i < k->plan.count; i++)
-		due = due || k->daemons[i].s.due_ms <= now_ms;
-	return due;
-}
-
-static void block_all(struct supervisor *k, const char *why, int64_t after_ms, int64_t now_ms)
-{
-	k->due_ms = k->plan.count ? SUPERVISED_NEVER : now_ms + after_ms;
-	for (size_t i = 0; i < k->plan.count; i++)
-		if (k->daemons[i].s.due_ms <= now_ms)
-			block_daemon(k, i, why, after_ms, now_ms);
 }
 
 // Why there is nothing to supervise, and when to look again; NULL = there is. Looking changes nothing (P9).
@@ -461,13 +397,13 @@ static void run_due_actions(struct supervisor *k, int64_t now_ms)
 	} else {
 		k->is_known = true;
 	}
-	if (why) {
-		block_all(k, why, after_ms, now_ms);
-		return;
+	k->due_ms = !why || k->plan.count ? SUPERVISED_NEVER : now_ms + after_ms;
+	for (size_t i = 0; i < k->plan.count; i++) {
+		if (!why)
+			run_daemon_actions(k, i, now_ms);
+		else if (k->daemons[i].s.due_ms <= now_ms)
+			block_daemon(k, i, why, after_ms, now_ms);
 	}
-	k->due_ms = SUPERVISED_NEVER;
-	for (size_t i = 0; i < k->plan.count; i++)
-		run_daemon_actions(k, i, now_ms);
 }
 
 static int64_t next_due_ms(const struct supervisor *k, int64_t now_ms)
@@ -492,7 +428,10 @@ int64_t supervisor_tick(struct supervisor *k, int64_t now_ms)
 		read_output(k, i);
 		measure_daemon(k, i, now_ms);
 	}
-	if (is_daemon_due(k, now_ms))
+	bool is_due = k->due_ms <= now_ms;
+	for (size_t i = 0; i < k->plan.count; i++)
+		is_due = is_due || k->daemons[i].s.due_ms <= now_ms;
+	if (is_due)
 		run_due_actions(k, now_ms);
 	write_record(k);
 	return next_due_ms(k, now_ms);
