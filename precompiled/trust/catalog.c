@@ -35,23 +35,6 @@ json_t *catalog_json(const struct catalog *c)
 			 expires, "packages", list);
 }
 
-static int read_catalog_item(const json_t *json, const char *name, struct catalog *c, struct err *err)
-{
-	const char *tag = json_string_value(json_object_get(json, "tag")),
-		   *digest = json_string_value(json_object_get(json, "digest"));
-	const json_t *size = json_object_get(json, "size");
-	struct catalog_item item = { 0 };
-	if (!tag || !*tag || !oci_digest_parse(digest, item.digest) || !json_is_integer(size) ||
-	    json_integer_value(size) < 0)
-		return err_set(err, E_MANIFEST, "'%s': entry %zu needs tag, digest and size", name, c->count + 1);
-	if (catalog_digest(c, tag))
-		return err_set(err, E_MANIFEST, "'%s' lists '%s' twice", name, tag);
-	item.tag = str_dup(tag);
-	item.size = (uint64_t)json_integer_value(size);
-	c->items[c->count++] = item;
-	return 0;
-}
-
 int catalog_parse(const char *data, size_t len, const char *name, struct catalog *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
@@ -66,9 +49,19 @@ int catalog_parse(const char *data, size_t len, const char *name, struct catalog
 			       name);
 	c.number = (uint64_t)json_integer_value(number);
 	c.items = mem_alloc((json_array_size(list) + 1) * sizeof(*c.items));
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if (read_catalog_item(json_array_get(list, i), name, &c, err) < 0)
-			return -1;
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *item = json_array_get(list, i), *size = json_object_get(item, "size");
+		const char *tag = json_string_value(json_object_get(item, "tag"));
+		struct catalog_item *to = &c.items[c.count];
+		if (!tag || !*tag || !json_is_integer(size) || json_integer_value(size) < 0 ||
+		    !oci_digest_parse(json_string_value(json_object_get(item, "digest")), to->digest))
+			return err_set(err, E_MANIFEST, "'%s': entry %zu needs tag, digest and size", name, i + 1);
+		if (catalog_digest(&c, tag))
+			return err_set(err, E_MANIFEST, "'%s' lists '%s' twice", name, tag);
+		to->tag = str_dup(tag);
+		to->size = (uint64_t)json_integer_value(size);
+		c.count++;
+	}
 	*ret = c;
 	c = (struct catalog){ 0 };
 	return 0;
@@ -91,9 +84,24 @@ static char *seen_key(const char *source, const char *id)
 	return str_dup(hex);
 }
 
-static int check_seen(const json_t *seen, const char *source, const struct strv *ids, const struct catalog *c,
-		      struct err *err)
+static int remember_seen(const struct root *state, const char *source, const struct strv *ids, const struct catalog *c,
+			 struct err *err)
 {
+	auto_json json_t *seen = NULL;
+	auto_str char *name = str_fmt("%s/%s", state->name, LOCK);
+	auto_fd int fd = lockfile_open(state->fd, LOCK, O_RDWR);
+	if (fd < 0)
+		return file_fail("open", name, err);
+	if (lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0)
+		return -1;
+	int r = json_read(state, SEEN, &seen, err);
+	if (r < 0)
+		return -1;
+	if (r == 0)
+		seen = json_object();
+	if (!json_is_object(seen))
+		return err_set(err, E_CONFIG, "'%s/%s' is not a JSON object", state->name, SEEN);
+	bool is_changed = false;
 	for (size_t i = 0; i < ids->count; i++) {
 		auto_str char *key = seen_key(source, ids->items[i]);
 		json_int_t number = json_integer_value(json_object_get(json_object_get(seen, key), "number"));
@@ -101,70 +109,14 @@ static int check_seen(const json_t *seen, const char *source, const struct strv 
 			return err_set(err, E_ROLLBACK,
 				       "%s has catalogue %llu, but %lld by key %s was seen here before", source,
 				       (unsigned long long)c->number, (long long)number, ids->items[i]);
-	}
-	return 0;
-}
-
-// 1 = changed.
-static int set_seen(json_t *seen, const char *source, const struct strv *ids, const struct catalog *c)
-{
-	int changed = 0;
-	for (size_t i = 0; i < ids->count; i++) {
-		auto_str char *key = seen_key(source, ids->items[i]);
-		json_int_t number = json_integer_value(json_object_get(json_object_get(seen, key), "number"));
 		if (number == (json_int_t)c->number)
 			continue;
 		json_object_set_new(seen, key,
 				    json_pack("{s:I, s:o, s:s}", "number", (json_int_t)c->number, "source",
 					      json_text(source), "key", ids->items[i]));
-		changed = 1;
+		is_changed = true;
 	}
-	return changed;
-}
-
-static int lock_seen(const struct root *state, struct err *err)
-{
-	auto_str char *name = str_fmt("%s/%s", state->name, LOCK);
-	auto_fd int fd = lockfile_open(state->fd, LOCK, O_RDWR);
-	if (fd < 0)
-		return file_fail("open", name, err);
-	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
-}
-
-static int remember_seen(const struct root *state, const char *source, const struct strv *ids, const struct catalog *c,
-			 struct err *err)
-{
-	auto_json json_t *seen = NULL;
-	auto_fd int held = lock_seen(state, err);
-	int r = held < 0 ? -1 : json_read(state, SEEN, &seen, err);
-	if (r < 0)
-		return -1;
-	if (r == 0)
-		seen = json_object();
-	if (!json_is_object(seen))
-		return err_set(err, E_CONFIG, "'%s/%s' is not a JSON object", state->name, SEEN);
-	if (check_seen(seen, source, ids, c, err) < 0)
-		return -1;
-	return set_seen(seen, source, ids, c) ? json_write(state, SEEN, seen, err) : 0;
-}
-
-// The catalogue of an already verified manifest.
-static int read_catalog(struct repository *r, const char *manifest, size_t len, struct catalog *ret, struct err *err)
-{
-	auto_str char *name = str_fmt("%s:%s", r->name, CATALOG_TAG), *data = NULL;
-	size_t data_len = 0;
-	if (artifact_read(r, CATALOG_TAG, CATALOG_TYPE, manifest, len, &data, &data_len, err) < 0)
-		return -1;
-	return catalog_parse(data, data_len, name, ret, err);
-}
-
-static int check_catalog_dates(const struct catalog *c, const char *source, time_t now, struct err *err)
-{
-	auto_str char *expires = date_text(c->expires), *today = date_text(now);
-	if (now < c->expires)
-		return 0;
-	return err_set(err, E_EXPIRED, "catalogue %llu of %s expired at %s; the time here is %s",
-		       (unsigned long long)c->number, source, expires, today);
+	return is_changed ? json_write(state, SEEN, seen, err) : 0;
 }
 
 // There is no catalogue: is that acceptable?
@@ -176,8 +128,10 @@ static int check_absence(const struct trust_rule *rule, const struct root *state
 	if (rule->catalog == TRUST_CATALOG_REQUIRED)
 		return err_set(err, E_UNSIGNED, "%s has no catalogue (%s), but the policy for '%s' requires one",
 			       source, CATALOG_TAG, prefix);
-	if (rule->catalog == TRUST_CATALOG_OPTIONAL || json_read(state, SEEN, &seen, err) < 0)
-		return rule->catalog == TRUST_CATALOG_OPTIONAL ? 0 : -1;
+	if (rule->catalog == TRUST_CATALOG_OPTIONAL)
+		return 0;
+	if (json_read(state, SEEN, &seen, err) < 0)
+		return -1;
 	json_object_foreach((json_t *)seen, key, entry)
 	{
 		if (str_eq(json_string_value(json_object_get(entry, "source")), source))
@@ -193,17 +147,26 @@ static int check_absence(const struct trust_rule *rule, const struct root *state
 int catalog_check(struct repository *r, const struct trust_rule *rule, const struct root *state, time_t now,
 		  struct catalog *ret, struct err *err)
 {
-	auto_str char *manifest = NULL;
+	const char *source = r->name;
+	auto_str char *manifest = NULL, *data = NULL, *name = str_fmt("%s:%s", source, CATALOG_TAG);
 	auto_catalog struct catalog c = { 0 };
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
-	const char *source = r->name;
 	char hex[DIGEST_HEX + 1];
-	size_t len = 0;
+	size_t len = 0, data_len = 0;
 	int found = repository_manifest(r, CATALOG_TAG, &manifest, &len, hex, err);
 	if (found <= 0)
 		return found < 0 ? -1 : check_absence(rule, state, source, err);
-	if (signature_check(r, hex, rule, &verdict, err) < 0 || read_catalog(r, manifest, len, &c, err) < 0 ||
-	    check_catalog_dates(&c, source, now, err) < 0 || remember_seen(state, source, &verdict.ids, &c, err) < 0)
+	if (signature_check(r, hex, rule, &verdict, err) < 0 ||
+	    artifact_read(r, CATALOG_TAG, CATALOG_TYPE, manifest, len, &data, &data_len, err) < 0 ||
+	    catalog_parse(data, data_len, name, &c, err) < 0)
+		return err_wrap(err, "catalogue");
+	if (now >= c.expires) {
+		auto_str char *expires = date_text(c.expires), *today = date_text(now);
+		err_set(err, E_EXPIRED, "catalogue %llu of %s expired at %s; the time here is %s",
+			(unsigned long long)c.number, source, expires, today);
+		return err_wrap(err, "catalogue");
+	}
+	if (remember_seen(state, source, &verdict.ids, &c, err) < 0)
 		return err_wrap(err, "catalogue");
 	*ret = c;
 	c = (struct catalog){ 0 };

@@ -47,20 +47,6 @@ char *provenance_text(const struct provenance *p)
 	}
 }
 
-static bool read_signers(const json_t *list, struct provenance *p)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const json_t *item = json_array_get(list, i);
-		const char *name = json_string_value(json_object_get(item, "name")),
-			   *id = json_string_value(json_object_get(item, "key"));
-		if (!name || !digest_is_hex(id))
-			return false;
-		strv_add(&p->names, str_dup(name));
-		strv_add(&p->ids, str_dup(id));
-	}
-	return true;
-}
-
 static bool parse_provenance(const json_t *json, struct provenance *p)
 {
 	const char *origin = json_string_value(json_object_get(json, "origin"));
@@ -69,9 +55,18 @@ static bool parse_provenance(const json_t *json, struct provenance *p)
 	while (i < ARRAY_SIZE(origins) && !str_eq(origins[i], origin))
 		i++;
 	const char *taken = json_string_value(json_object_get(json, "taken"));
-	if (i == ARRAY_SIZE(origins) || catalog < 0 || (taken && !date_parse(taken, &p->taken)) ||
-	    !read_signers(json_object_get(json, "signers"), p))
+	if (i == ARRAY_SIZE(origins) || catalog < 0 || (taken && !date_parse(taken, &p->taken)))
 		return false;
+	const json_t *signers = json_object_get(json, "signers");
+	for (size_t k = 0; k < json_array_size(signers); k++) {
+		const json_t *item = json_array_get(signers, k);
+		const char *name = json_string_value(json_object_get(item, "name")),
+			   *id = json_string_value(json_object_get(item, "key"));
+		if (!name || !digest_is_hex(id))
+			return false;
+		strv_add(&p->names, str_dup(name));
+		strv_add(&p->ids, str_dup(id));
+	}
 	p->origin = (enum provenance_origin)i;
 	p->catalog = (uint64_t)catalog;
 	p->source = json_text_dup(json, "source");
@@ -83,16 +78,12 @@ static bool parse_provenance(const json_t *json, struct provenance *p)
 static bool is_record(const struct layout *l, const struct oci_descriptor *d, const char *manifest_hex,
 		      struct oci_manifest *m)
 {
-	auto_str char *text = NULL;
-	size_t len = 0;
 	struct err ignored;
 	if (!str_eq(d->media_type, OCI_MANIFEST) || oci_descriptor_annotation(d, OCI_REF_NAME) ||
 	    (d->artifact_type && !str_eq(d->artifact_type, PROVENANCE_TYPE)))
 		return false;
-	return layout_blob_read(l, d, &text, &len, &ignored) == 0 &&
-	       oci_manifest_parse(text, len, d->digest, m, &ignored) == 0 &&
-	       str_eq(m->artifact_type, PROVENANCE_TYPE) && m->count == 1 && m->subject.media_type &&
-	       str_eq(m->subject.digest, manifest_hex);
+	return layout_manifest(l, d, d->digest, m, &ignored) == 0 && str_eq(m->artifact_type, PROVENANCE_TYPE) &&
+	       m->count == 1 && m->subject.media_type && str_eq(m->subject.digest, manifest_hex);
 }
 
 // A damaged record counts as none. 1 = found.
@@ -124,22 +115,19 @@ bool provenance_is_vouched(const struct provenance *p)
 	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
 }
 
-// Do not rewrite an identical record: each start would leave a blob behind. The time only matters for signatures.
-static bool is_known(const struct layout *l, const char *manifest_hex, const struct provenance *p)
-{
-	auto_provenance struct provenance now = { 0 };
-	struct err ignored;
-	return !provenance_is_vouched(p) && read_provenance(l, manifest_hex, &now, &ignored) > 0 &&
-	       now.origin == p->origin;
-}
-
 int provenance_write(const struct layout *l, const struct oci_descriptor *manifest, const struct provenance *p,
 		     struct err *err)
 {
 	auto_json json_t *json = provenance_json(p);
 	auto_oci_index struct oci_index x = { 0 };
 	auto_oci_descriptor struct oci_descriptor d = { 0 };
-	if (!l->is_store || is_known(l, manifest->digest, p))
+	auto_provenance struct provenance now = { 0 };
+	struct err ignored;
+	if (!l->is_store)
+		return 0;
+	// Do not rewrite an identical record: each start would leave a blob behind. The time only matters for signatures.
+	if (!provenance_is_vouched(p) && read_provenance(l, manifest->digest, &now, &ignored) > 0 &&
+	    now.origin == p->origin)
 		return 0;
 	struct oci_descriptor subject = { .media_type = (char[]){ OCI_MANIFEST }, .size = manifest->size };
 	memcpy(subject.digest, manifest->digest, sizeof(subject.digest));
@@ -210,26 +198,6 @@ static int check_source(const struct kept_package *k, const char *source, bool i
 	return 0;
 }
 
-// The origin is unknown: it may be any repository of the policy.
-static int check_any_source(const struct kept_package *k, struct err *err)
-{
-	struct err ignored;
-	int r = check_source(k, "", false, err);
-	for (size_t i = 0; i < k->trust->source_count && r < 0; i++)
-		r = check_source(k, k->trust->sources[i].prefix, false, &ignored);
-	return r;
-}
-
-static int refuse_untrusted(const struct provenance *p, struct err *err)
-{
-	auto_str char *who = NULL, *when = date_text(p->taken);
-	for (size_t i = 0; i < p->ids.count; i++)
-		str_add(&who, "%s%s (key %.16s)", i ? ", " : "", p->names.items[i], p->ids.items[i]);
-	if (!p->source)
-		return err_wrap(err, "kept since %s", when);
-	return err_wrap(err, "kept from %s, %s%s", p->source, who ? "signed by " : "unsigned", who ? who : "");
-}
-
 int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,
 		     struct provenance *ret, struct err *err)
 {
@@ -255,10 +223,20 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 	} else if (p.origin == PROVENANCE_FETCHED) {
 		done = check_source(&keep, p.source, true, err);
 	} else if (p.origin == PROVENANCE_UNKNOWN) {
-		done = check_any_source(&keep, err);
+		struct err ignored; // it may be from any source of the policy
+		done = check_source(&keep, "", false, err);
+		for (size_t i = 0; i < now->trust.source_count && done < 0; i++)
+			done = check_source(&keep, now->trust.sources[i].prefix, false, &ignored);
 	}
-	if (done < 0)
-		refuse_untrusted(&p, err);
+	if (done < 0) {
+		auto_str char *who = NULL, *when = date_text(p.taken);
+		for (size_t i = 0; i < p.ids.count; i++)
+			str_add(&who, "%s%s (key %.16s)", i ? ", " : "", p.names.items[i], p.ids.items[i]);
+		if (p.source)
+			err_wrap(err, "kept from %s, %s%s", p.source, who ? "signed by " : "unsigned", who ? who : "");
+		else
+			err_wrap(err, "kept since %s", when);
+	}
 	if (ret) {
 		provenance_done(ret);
 		*ret = p;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Making, checking and copying signatures, whatever their encoding.
+// Checking signatures, whatever their encoding.
 //
 // A repository may return anything. A signature that is unreadable or by an unknown key proves nothing and does not
 // invalidate a good one; but if too few are valid, one that claims a key of the rule, or was made for another manifest,
@@ -10,43 +10,11 @@
 
 enum { HINT_SHORT = 16 }; // as many digits as `trust add` uses for a name
 
-static const char KIND[] = "kind", KIND_IMAGE[] = "dev.cosignproject.cosign/image";
-
 void signature_verdict_done(struct signature_verdict *v)
 {
 	strv_done(&v->ids);
 	strv_done(&v->names);
 	*v = (struct signature_verdict){ 0 };
-}
-
-static bool set_kind(struct oci_index *x, const char *manifest_hex)
-{
-	auto_str char *ref = oci_digest_text(manifest_hex);
-	int at = oci_index_find(x, ref);
-	if (at < 0 || str_eq(oci_descriptor_annotation(&x->items[at], KIND), KIND_IMAGE))
-		return false;
-	if (!x->items[at].annotations)
-		x->items[at].annotations = json_object();
-	json_object_set_new(x->items[at].annotations, KIND, json_text(KIND_IMAGE));
-	return true;
-}
-
-int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
-		   struct err *err)
-{
-	auto_oci_index struct oci_index x = { 0 };
-	auto_fd int held = layout_lock(l, false, err);
-	if (held < 0 || layout_index(l, &x, err) < 0)
-		return -1;
-	int legacy = cosign_tag_make(l, &x, manifest->digest, maker, err);
-	int bundle = legacy < 0 ? -1 : sigstore_bundle_make(l, &x, manifest, maker, err);
-	int cms = bundle < 0 || !maker->chain ? bundle : signature_make_cms(l, &x, manifest, maker, err);
-	if (cms < 0)
-		return err_wrap(err, "sign sha256:%s", manifest->digest);
-	bool is_made = legacy > 0 || bundle > 0 || cms > 0;
-	if (!set_kind(&x, manifest->digest) && !is_made)
-		return 0;
-	return layout_index_write(l, &x, err) < 0 ? -1 : is_made;
 }
 
 struct signature_checker {
@@ -152,24 +120,6 @@ static int read_signature_document(struct signature_checker *c, const struct oci
 	return r;
 }
 
-static int check_layer(struct signature_checker *c, const struct oci_descriptor *d, struct err *err)
-{
-	auto_str char *data = NULL, *what = str_fmt("signature sha256:%s", d->digest);
-	auto_signature_claim struct signature_claim claim = { 0 };
-	struct err why;
-	size_t len = 0;
-	if (!str_eq(d->media_type, SIGNATURE_COSIGN_TAG))
-		return 0;
-	int r = read_signature_document(c, d, &data, &len, err);
-	if (r <= 0)
-		return r;
-	if (cosign_tag_claim(d, data, len, &claim, &why) < 0)
-		note_unreadable(c, why.text);
-	else
-		check_claim(c, &claim, what);
-	return 0;
-}
-
 // The manifest of ref. 1 = read, 0 = absent or not a manifest.
 static int read_signature_manifest(struct signature_checker *c, const char *ref, struct oci_manifest *ret,
 				   struct err *err)
@@ -193,14 +143,27 @@ static int read_signature_manifest(struct signature_checker *c, const char *ref,
 
 static int check_cosign_tag(struct signature_checker *c, struct err *err)
 {
-	auto_str char *tag = cosign_tag_name(c->manifest_hex);
+	auto_str char *tag = signature_cosign_tag(c->manifest_hex);
 	auto_oci_manifest struct oci_manifest m = { 0 };
-	int r = read_signature_manifest(c, tag, &m, err);
-	for (size_t i = 0; r > 0 && i < m.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++)
-		if (check_layer(c, &m.layers[i], err) < 0)
+	if (read_signature_manifest(c, tag, &m, err) < 0)
+		return -1;
+	for (size_t i = 0; i < m.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++) {
+		const struct oci_descriptor *d = &m.layers[i];
+		auto_str char *data = NULL, *what = str_fmt("signature sha256:%s", d->digest);
+		auto_signature_claim struct signature_claim claim = { 0 };
+		struct err why;
+		size_t len = 0;
+		int r = str_eq(d->media_type, SIGNATURE_COSIGN_TAG) ? read_signature_document(c, d, &data, &len, err) :
+								      0;
+		if (r < 0)
 			return -1;
+		if (r > 0 && signature_cosign_claim(d, data, len, &claim, &why) < 0)
+			note_unreadable(c, why.text);
+		else if (r > 0)
+			check_claim(c, &claim, what);
+	}
 	c->was_cut |= m.count > SIGNATURE_COUNT_MAX;
-	return r < 0 ? -1 : 0;
+	return 0;
 }
 
 static int check_cms(struct signature_checker *c, const char *data, size_t len, const char *what, struct err *err)
@@ -246,7 +209,7 @@ static int check_referrer(struct signature_checker *c, const struct oci_descript
 		return check_cms(c, data, len, what, err);
 	auto_signature_claim struct signature_claim claim = { 0 };
 	struct err why;
-	r = sigstore_bundle_claim(data, len, what, &claim, &why);
+	r = signature_bundle_claim(data, len, what, &claim, &why);
 	if (r > 0)
 		check_claim(c, &claim, what);
 	else if (r < 0)
@@ -270,19 +233,6 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 	return 0;
 }
 
-static char *trusted_names(const struct trust_rule *rule)
-{
-	auto_strv struct strv names = { 0 };
-	enum { SHOWN = 4 };
-	for (size_t i = 0; i < rule->count && i < SHOWN; i++)
-		strv_add(&names, str_dup(rule->keys[i]->name));
-	if (rule->count > SHOWN)
-		strv_add(&names, str_dup("..."));
-	if (rule->anchor)
-		strv_add(&names, str_dup("certificates of its anchor"));
-	return strv_join(&names, ", ");
-}
-
 static char *name_subject(const struct signature_checker *c)
 {
 	return c->rule->is_kept ? str_fmt("sha256:%s", c->manifest_hex) :
@@ -292,9 +242,17 @@ static char *name_subject(const struct signature_checker *c)
 // The error when too few signatures are valid.
 static int refuse_signatures(struct signature_checker *c, struct err *err)
 {
+	enum { SHOWN = 4 };
 	auto_str char *subject = name_subject(c);
-	auto_str char *trusted = trusted_names(c->rule);
+	auto_strv struct strv names = { 0 };
 	size_t have = c->verdict.ids.count;
+	for (size_t i = 0; i < c->rule->count && i < SHOWN; i++)
+		strv_add(&names, str_dup(c->rule->keys[i]->name));
+	if (c->rule->count > SHOWN)
+		strv_add(&names, str_dup("..."));
+	if (c->rule->anchor)
+		strv_add(&names, str_dup("certificates of its anchor"));
+	auto_str char *trusted = strv_join(&names, ", ");
 	if (c->forged)
 		return err_set(err, E_FORGED, "%s: %s", subject, c->forged);
 	if (c->rule->is_unsigned_accepted) {
@@ -333,20 +291,9 @@ int signature_check(struct repository *r, const char *manifest_hex, const struct
 	return 0;
 }
 
-static bool is_signature(struct repository *r, const struct oci_descriptor *d)
-{
-	auto_str char *ref = oci_digest_text(d->digest), *data = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	char hex[DIGEST_HEX + 1];
-	size_t len = 0;
-	struct err ignored;
-	return repository_manifest(r, ref, &data, &len, hex, &ignored) > 0 &&
-	       oci_manifest_parse(data, len, ref, &m, &ignored) == 0 && signature_referrer_type(&m);
-}
-
 int signature_exists(struct repository *r, const char *manifest_hex, struct err *err)
 {
-	auto_str char *tag = cosign_tag_name(manifest_hex), *data = NULL;
+	auto_str char *tag = signature_cosign_tag(manifest_hex), *data = NULL;
 	auto_oci_index struct oci_index x = { 0 };
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
@@ -355,126 +302,13 @@ int signature_exists(struct repository *r, const char *manifest_hex, struct err 
 		return 1;
 	if (repository_referrers(r, manifest_hex, &x, err) < 0)
 		return err->code == E_MANIFEST ? 1 : -1;
-	for (size_t i = 0; i < x.count; i++)
-		if (is_signature(r, &x.items[i]))
+	for (size_t i = 0; i < x.count; i++) {
+		auto_str char *ref = oci_digest_text(x.items[i].digest), *text = NULL;
+		auto_oci_manifest struct oci_manifest m = { 0 };
+		struct err ignored;
+		if (repository_manifest(r, ref, &text, &len, hex, &ignored) > 0 &&
+		    oci_manifest_parse(text, len, ref, &m, &ignored) == 0 && signature_referrer_type(&m))
 			return 1;
-	return 0;
-}
-
-// Signatures are copied with a package into a node's store, so that it can be checked again without its source. Nothing
-// is verified here. Everything is read before the index is locked, so that a slow source blocks no other process.
-struct signature_set {
-	struct oci_manifest legacy; // only its layers are used
-	struct strv referrers;      // texts of manifests
-};
-
-static void signature_set_done(struct signature_set *set)
-{
-	oci_manifest_done(&set->legacy);
-	strv_done(&set->referrers);
-}
-#define auto_signature_set __attribute__((cleanup(signature_set_done)))
-
-// 1 = read, 0 = absent or not a manifest.
-static int fetch_manifest(struct repository *from, const char *ref, struct oci_manifest *ret, char **ret_text,
-			  struct err *err)
-{
-	auto_str char *data = NULL;
-	char hex[DIGEST_HEX + 1];
-	struct err ignored;
-	size_t len = 0;
-	int r = repository_manifest(from, ref, &data, &len, hex, err);
-	if (r <= 0)
-		return r;
-	if (strlen(data) != len || oci_manifest_parse(data, len, ref, ret, &ignored) < 0)
-		return 0;
-	*ret_text = TAKE(data);
-	return 1;
-}
-
-static int copy_blob(struct repository *from, const struct oci_descriptor *d, const struct layout *to, struct err *err)
-{
-	auto_str char *data = NULL;
-	char hex[DIGEST_HEX + 1];
-	size_t len = 0;
-	if (d->size > SIGNATURE_SIZE_MAX)
-		return 0;
-	int r = repository_document(from, d, &data, &len, err);
-	if (r <= 0)
-		return r;
-	return layout_blob_put(to, data, len, hex, err) < 0 ? -1 : 1;
-}
-
-static int copy_cosign_tag(struct repository *from, const char *manifest_hex, const struct layout *to,
-			   struct signature_set *set, struct err *err)
-{
-	auto_str char *tag = cosign_tag_name(manifest_hex), *text = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	int r = fetch_manifest(from, tag, &m, &text, err);
-	if (r <= 0)
-		return r;
-	set->legacy.layers = mem_alloc(m.count * sizeof(*m.layers));
-	for (size_t i = 0; i < m.count && i < SIGNATURE_COUNT_MAX; i++) {
-		if (!str_eq(m.layers[i].media_type, SIGNATURE_COSIGN_TAG))
-			continue;
-		r = copy_blob(from, &m.layers[i], to, err);
-		if (r < 0)
-			return -1;
-		if (r > 0)
-			oci_descriptor_copy(&m.layers[i], &set->legacy.layers[set->legacy.count++]);
 	}
 	return 0;
-}
-
-static int copy_referrer(struct repository *from, const struct oci_descriptor *d, const struct layout *to,
-			 struct signature_set *set, struct err *err)
-{
-	auto_str char *ref = oci_digest_text(d->digest), *text = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	int r = fetch_manifest(from, ref, &m, &text, err);
-	if (r <= 0 || !signature_referrer_type(&m))
-		return r < 0 ? -1 : 0;
-	r = copy_blob(from, &m.config, to, err);
-	if (r > 0)
-		r = copy_blob(from, &m.layers[0], to, err);
-	if (r > 0)
-		strv_add(&set->referrers, TAKE(text));
-	return r < 0 ? -1 : 0;
-}
-
-static int copy_referrers(struct repository *from, const char *manifest_hex, const struct layout *to,
-			  struct signature_set *set, struct err *err)
-{
-	auto_oci_index struct oci_index x = { 0 };
-	if (repository_referrers(from, manifest_hex, &x, err) < 0)
-		return err->code == E_MANIFEST ? 0 : -1;
-	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX; i++)
-		if (copy_referrer(from, &x.items[i], to, set, err) < 0)
-			return -1;
-	return 0;
-}
-
-static int put_signatures(const struct signature_set *set, const char *manifest_hex, const struct layout *to,
-			  struct err *err)
-{
-	auto_oci_index struct oci_index x = { 0 };
-	auto_fd int held = layout_lock(to, false, err);
-	if (held < 0 || layout_index(to, &x, err) < 0)
-		return -1;
-	int changed = cosign_tag_merge(to, &x, manifest_hex, set->legacy.layers, set->legacy.count, err);
-	for (size_t i = 0; i < set->referrers.count && changed >= 0; i++) {
-		const char *text = set->referrers.items[i];
-		int r = signature_referrer_merge(to, &x, manifest_hex, text, strlen(text), err);
-		changed = r < 0 ? -1 : changed | r;
-	}
-	return changed > 0 ? layout_index_write(to, &x, err) : changed;
-}
-
-int signature_copy(struct repository *from, const char *manifest_hex, const struct layout *to, struct err *err)
-{
-	auto_signature_set struct signature_set set = { 0 };
-	if (copy_cosign_tag(from, manifest_hex, to, &set, err) < 0 ||
-	    copy_referrers(from, manifest_hex, to, &set, err) < 0 || put_signatures(&set, manifest_hex, to, err) < 0)
-		return err_wrap(err, "copy the signatures of sha256:%s", manifest_hex);
-	return set.legacy.count > 0 || set.referrers.count > 0;
 }

@@ -12,26 +12,18 @@
 static const char DIR_NAME[] = "etc/kmodsmith/trust", POLICY[] = "policy.json", SUFFIX[] = ".pem", LOCK[] = ".lock";
 enum { THRESHOLD_MAX = 64 };
 
-static void trust_key_done(struct trust_key *k)
-{
-	free(k->name);
-	key_free(k->key);
-	strv_done(&k->prefixes);
-}
-
-static void trust_source_done(struct trust_source *s)
-{
-	free(s->prefix);
-	strv_done(&s->keys);
-	cms_anchor_free(s->anchor);
-}
-
 void trust_done(struct trust *t)
 {
-	for (size_t i = 0; i < t->count; i++)
-		trust_key_done(&t->keys[i]);
-	for (size_t i = 0; i < t->source_count; i++)
-		trust_source_done(&t->sources[i]);
+	for (size_t i = 0; i < t->count; i++) {
+		free(t->keys[i].name);
+		key_free(t->keys[i].key);
+		strv_done(&t->keys[i].prefixes);
+	}
+	for (size_t i = 0; i < t->source_count; i++) {
+		free(t->sources[i].prefix);
+		strv_done(&t->sources[i].keys);
+		cms_anchor_free(t->sources[i].anchor);
+	}
 	free(t->keys);
 	free(t->sources);
 	free(t->place);
@@ -90,11 +82,6 @@ static int read_trusted_file(const struct root *dir, const char *path, char **re
 	return r < 0 || check_rights(dir, path, err) < 0 || root_read(dir, path, ret, NULL, err) < 0 ? -1 : 0;
 }
 
-static bool is_anchor(const char *pem)
-{
-	return strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----");
-}
-
 static const struct trust_key *find_trusted_key(const struct trust *t, const char *name_or_id)
 {
 	for (size_t i = 0; i < t->count; i++)
@@ -103,34 +90,30 @@ static const struct trust_key *find_trusted_key(const struct trust *t, const cha
 	return NULL;
 }
 
-static int read_trusted_key(const struct root *dir, const char *file, struct trust *t, struct err *err)
-{
-	auto_str char *pem = NULL, *path = root_path(dir, file);
-	auto_key struct key *key = NULL;
-	if (read_trusted_file(dir, file, &pem, err) < 0)
-		return -1;
-	if (is_anchor(pem))
-		return 0;
-	if (key_parse(pem, path, &key, err) < 0)
-		return -1;
-	const struct trust_key *twin = find_trusted_key(t, key->id);
-	if (twin)
-		return err_set(err, E_CONFIG, "'%s' is the same key as '%s': remove one", path, twin->name);
-	t->keys = mem_grow(t->keys, t->count + 1, sizeof(*t->keys));
-	t->keys[t->count++] =
-		(struct trust_key){ .name = str_ndup(file, strlen(file) - strlen(SUFFIX)), .key = TAKE(key) };
-	return 0;
-}
-
 static int read_trusted_keys(const struct root *dir, struct trust *t, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(dir, ".", &names, err) < 0)
 		return -1;
-	for (size_t i = 0; i < names.count; i++)
-		if (names.items[i][0] != '.' && str_ends(names.items[i], SUFFIX) &&
-		    read_trusted_key(dir, names.items[i], t, err) < 0)
+	for (size_t i = 0; i < names.count; i++) {
+		const char *file = names.items[i];
+		auto_str char *pem = NULL, *path = root_path(dir, file);
+		auto_key struct key *key = NULL;
+		if (file[0] == '.' || !str_ends(file, SUFFIX))
+			continue;
+		if (read_trusted_file(dir, file, &pem, err) < 0)
 			return -1;
+		if (strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----"))
+			continue; // an anchor
+		if (key_parse(pem, path, &key, err) < 0)
+			return -1;
+		const struct trust_key *twin = find_trusted_key(t, key->id);
+		if (twin)
+			return err_set(err, E_CONFIG, "'%s' is the same key as '%s': remove one", path, twin->name);
+		t->keys = mem_grow(t->keys, t->count + 1, sizeof(*t->keys));
+		t->keys[t->count++] =
+			(struct trust_key){ .name = str_ndup(file, strlen(file) - strlen(SUFFIX)), .key = TAKE(key) };
+	}
 	return 0;
 }
 
@@ -188,15 +171,6 @@ static int set_keys(struct policy_entry *e, const json_t *list, struct err *err)
 	return 0;
 }
 
-static int set_threshold(struct policy_entry *e, const json_t *value, struct err *err)
-{
-	json_int_t n = json_integer_value(value);
-	if (n < 1 || n > THRESHOLD_MAX)
-		return refuse_policy(e, "threshold", "a number from 1 to 64", err);
-	e->source->threshold = (unsigned)n;
-	return 0;
-}
-
 static int set_anchor(struct policy_entry *e, const json_t *value, struct err *err)
 {
 	const char *file = json_string_value(value);
@@ -226,15 +200,6 @@ const char *trust_catalog_name(enum trust_catalog c)
 	return names[c];
 }
 
-static int set_catalog(const struct policy_entry *e, const json_t *value, struct err *err)
-{
-	bool is_required;
-	if (set_choice(e, "catalog", value, "optional", "required", &is_required, err) < 0)
-		return -1;
-	e->source->catalog = is_required ? TRUST_CATALOG_REQUIRED : TRUST_CATALOG_OPTIONAL;
-	return 0;
-}
-
 static int set_member(struct policy_entry *e, const char *key, const json_t *value, struct err *err)
 {
 	struct trust_source *s = e->source;
@@ -242,16 +207,24 @@ static int set_member(struct policy_entry *e, const char *key, const json_t *val
 		return 0; // already read
 	if (str_eq(key, "keys"))
 		return set_keys(e, value, err);
-	if (str_eq(key, "threshold"))
-		return set_threshold(e, value, err);
 	if (str_eq(key, "anchor"))
 		return set_anchor(e, value, err);
 	if (str_eq(key, "unsigned"))
 		return set_choice(e, key, value, "refuse", "accept", &s->is_unsigned_accepted, err);
-	if (str_eq(key, "catalog"))
-		return set_catalog(e, value, err);
-	return err_set(err, E_CONFIG, "'%s/%s': the entry for '%s' has the unknown key '%s'", e->dir->name, POLICY,
-		       s->prefix, key);
+	if (str_eq(key, "catalog")) {
+		bool is_required = false;
+		int r = set_choice(e, key, value, "optional", "required", &is_required, err);
+		s->catalog = is_required ? TRUST_CATALOG_REQUIRED : TRUST_CATALOG_OPTIONAL;
+		return r;
+	}
+	if (!str_eq(key, "threshold"))
+		return err_set(err, E_CONFIG, "'%s/%s': the entry for '%s' has the unknown key '%s'", e->dir->name,
+			       POLICY, s->prefix, key);
+	json_int_t n = json_integer_value(value);
+	if (n < 1 || n > THRESHOLD_MAX)
+		return refuse_policy(e, key, "a number from 1 to 64", err);
+	s->threshold = (unsigned)n;
+	return 0;
 }
 
 static int read_policy_source(const struct root *dir, json_t *json, struct trust *t, struct err *err)
@@ -331,20 +304,14 @@ void trust_now_done(struct trust_now *t)
 	*t = (struct trust_now){ 0 };
 }
 
-static const struct trust_source *find_policy_source(const struct trust *t, const char *repository)
-{
-	auto_str char *name = normalized_source(repository);
-	const struct trust_source *best = NULL;
-	for (size_t i = 0; i < t->source_count; i++)
-		if (is_below_prefix(name, t->sources[i].prefix) &&
-		    (!best || strlen(t->sources[i].prefix) > strlen(best->prefix)))
-			best = &t->sources[i];
-	return best;
-}
-
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret)
 {
-	const struct trust_source *s = find_policy_source(t, repository);
+	auto_str char *name = normalized_source(repository);
+	const struct trust_source *s = NULL;
+	for (size_t i = 0; i < t->source_count; i++)
+		if (is_below_prefix(name, t->sources[i].prefix) &&
+		    (!s || strlen(t->sources[i].prefix) > strlen(s->prefix)))
+			s = &t->sources[i];
 	*ret = (struct trust_rule){ .threshold = 1, .now = now, .place = t->place };
 	if (s) {
 		ret->prefix = s->prefix;
@@ -377,28 +344,6 @@ static int lock_trust_dir(const struct root *dir, struct err *err)
 	return lockfile_wait(fd, LOCK_EX, LOCKFILE_WAIT_MS, name, err) < 0 ? -1 : TAKE_FD(fd);
 }
 
-static int check_name(const char *name, struct err *err)
-{
-	size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-	if (!len || name[len] || *name == '.' || *name == '-' || len > 64 || digest_is_hex(name))
-		return err_set(err, E_USAGE,
-			       "'%s' is not a valid key name: use letters, digits, '.', '_' and '-', at most 64", name);
-	return 0;
-}
-
-static json_t *find_policy_entry(json_t *sources, const char *prefix)
-{
-	auto_str char *wanted = normalized_source(prefix);
-	for (size_t i = 0; i < json_array_size(sources); i++) {
-		json_t *entry = json_array_get(sources, i);
-		const char *text = json_string_value(json_object_get(entry, "prefix"));
-		auto_str char *have = text ? normalized_source(text) : NULL;
-		if (str_eq(have, wanted))
-			return entry;
-	}
-	return NULL;
-}
-
 static bool names_key(const json_t *list, const char *name, const char *id, size_t *ret)
 {
 	for (size_t i = 0; i < json_array_size(list); i++) {
@@ -423,7 +368,15 @@ static int add_to_policy(const struct root *dir, const char *prefix, const char 
 		json = json_pack("{s:[]}", "sources");
 		sources = json_object_get(json, "sources");
 	}
-	json_t *entry = find_policy_entry(sources, prefix), *keys = json_object_get(entry, "keys");
+	auto_str char *wanted = normalized_source(prefix);
+	json_t *entry = NULL;
+	for (size_t i = 0; i < json_array_size(sources) && !entry; i++) {
+		const char *text = json_string_value(json_object_get(json_array_get(sources, i), "prefix"));
+		auto_str char *have = text ? normalized_source(text) : NULL;
+		if (str_eq(have, wanted))
+			entry = json_array_get(sources, i);
+	}
+	json_t *keys = json_object_get(entry, "keys");
 	if (entry && !keys)
 		return err_set(err, E_CONFIG,
 			       "'%s/%s': the entry for '%s' has no list of keys, so it accepts all: write the"
@@ -451,8 +404,11 @@ int trust_add(const struct root *dir, const char *name, const char *pem, const c
 	auto_str char *short_id = str_ndup(key->id, 16);
 	const struct trust_key *there = find_trusted_key(&t, key->id);
 	const char *called = there ? there->name : name ? name : short_id;
-	if (check_name(called, err) < 0)
-		return -1;
+	size_t len = strspn(called, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+	if (!len || called[len] || *called == '.' || *called == '-' || len > 64 || digest_is_hex(called))
+		return err_set(err, E_USAGE,
+			       "'%s' is not a valid key name: use letters, digits, '.', '_' and '-', at most 64",
+			       called);
 	if (!there && find_trusted_key(&t, called))
 		return err_set(err, E_USAGE, "'%s' already has another key named '%s': choose another --name",
 			       dir->name, called);

@@ -127,14 +127,14 @@ FUZZ_TARGET(cosign) // cosign's older form; parts: signature (of the annotation)
 	d.annotations = json_object();
 	json_object_set_new(d.annotations, "dev.cosignproject.cosign/signature", json_text(str_trim(signature)));
 	auto_signature_claim struct signature_claim c = { 0 };
-	return FUZZ(cosign_tag_claim(&d, payload, payload_len, &c, &err));
+	return FUZZ(signature_cosign_claim(&d, payload, payload_len, &c, &err));
 }
 
 FUZZ_TARGET(sigstore_bundle)
 {
 	struct err err = { 0 };
 	auto_signature_claim struct signature_claim c = { 0 };
-	int r = sigstore_bundle_claim(data, len, "fuzz", &c, &err);
+	int r = signature_bundle_claim(data, len, "fuzz", &c, &err);
 	return r < 0 ? fuzz_refused(&err) : r;
 }
 

@@ -32,7 +32,7 @@ static void test_bundles_that_are_none(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct err err;
 		struct signature_claim c = { 0 };
-		expect(sigstore_bundle_claim(rows[i], strlen(rows[i]), "it", &c, &err) == -1 && err.code == E_MANIFEST,
+		expect(signature_bundle_claim(rows[i], strlen(rows[i]), "it", &c, &err) == -1 && err.code == E_MANIFEST,
 		       rows[i]);
 		expect(!c.text && !c.signature, rows[i]);
 	}
@@ -60,15 +60,15 @@ static void test_payloads_that_are_none(void **state)
 	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(SIGNATURE_COSIGN_TAG) };
 	d.annotations = json_pack("{s:s}", "dev.cosignproject.cosign/signature", "AAAA");
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		expect(cosign_tag_claim(&d, rows[i], strlen(rows[i]), &c, &err) == -1 && err.code == E_MANIFEST,
+		expect(signature_cosign_claim(&d, rows[i], strlen(rows[i]), &c, &err) == -1 && err.code == E_MANIFEST,
 		       rows[i]);
-	assert_int_equal(cosign_tag_claim(&d, good, strlen(good), &c, &err), 0);
+	assert_int_equal(signature_cosign_claim(&d, good, strlen(good), &c, &err), 0);
 	assert_string_equal(c.digests.items[0], HEX64);
 	signature_claim_done(&c);
 	json_object_set_new(d.annotations, "dev.cosignproject.cosign/signature", json_string("no base64"));
-	assert_int_equal(cosign_tag_claim(&d, good, strlen(good), &c, &err), -1);
+	assert_int_equal(signature_cosign_claim(&d, good, strlen(good), &c, &err), -1);
 	json_object_clear(d.annotations);
-	assert_int_equal(cosign_tag_claim(&d, good, strlen(good), &c, &err), -1);
+	assert_int_equal(signature_cosign_claim(&d, good, strlen(good), &c, &err), -1);
 	assert_null(c.text);
 }
 

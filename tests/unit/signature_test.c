@@ -51,14 +51,14 @@ static char *text_of(const struct vouch *v, const char *tag)
 static void signatures_of(const struct vouch *v, struct oci_manifest *ret)
 {
 	struct err err;
-	auto_str char *tag = cosign_tag_name(v->package.digest), *text = text_of(v, tag);
+	auto_str char *tag = signature_cosign_tag(v->package.digest), *text = text_of(v, tag);
 	assert_int_equal(oci_manifest_parse(text, strlen(text), tag, ret, &err), 0);
 }
 
 static void referrers_of(const struct vouch *v, struct oci_index *ret)
 {
 	struct err err;
-	auto_str char *tag = signature_referrer_tag(v->package.digest), *text = text_of(v, tag);
+	auto_str char *tag = str_fmt("sha256-%s", v->package.digest), *text = text_of(v, tag);
 	assert_int_equal(oci_index_parse(text, strlen(text), tag, ret, &err), 0);
 }
 
@@ -101,7 +101,7 @@ static void list_referrer(const struct vouch *v, const char *type, const char *a
 	m.layers = mem_alloc(sizeof(*m.layers));
 	m.layers[0] = put_blob(v, type, blob);
 	oci_descriptor_copy(&v->package, &m.subject);
-	auto_str char *text = oci_manifest_text(&m), *tag = signature_referrer_tag(v->package.digest);
+	auto_str char *text = oci_manifest_text(&m), *tag = str_fmt("sha256-%s", v->package.digest);
 	auto_oci_descriptor struct oci_descriptor d = put_blob(v, OCI_MANIFEST, text);
 	d.artifact_type = str_dup(artifact_type);
 	oci_index_put(&x, &d, NULL);
@@ -166,7 +166,7 @@ static void test_exact_form(void **state)
 			    "https://sigstore.dev/cosign/sign/v1");
 	assert_string_equal(oci_descriptor_annotation(&notes, OCI_CREATED), "2027-01-15T08:00:00Z");
 	assert_int_equal(layout_index(&v.l, &x, &err), 0);
-	auto_str char *tag = cosign_tag_name(v.package.digest);
+	auto_str char *tag = signature_cosign_tag(v.package.digest);
 	assert_string_equal(oci_descriptor_annotation(&x.items[oci_index_find(&x, "package")], "kind"),
 			    "dev.cosignproject.cosign/image");
 	assert_string_equal(oci_descriptor_annotation(&x.items[oci_index_find(&x, tag)], "kind"),
@@ -207,7 +207,7 @@ static void test_each_encoding_alone(void **state)
 		struct trust_rule rule = vouch_rule(&v, 1, 1);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
 		auto_str char *tag =
-			which ? cosign_tag_name(v.package.digest) : signature_referrer_tag(v.package.digest);
+			which ? signature_cosign_tag(v.package.digest) : str_fmt("sha256-%s", v.package.digest);
 		edit(&v, drop, tag);
 		assert_int_equal(vouch_check(&v, &rule, NULL), 0);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1); // what is missing is made again
@@ -267,10 +267,10 @@ static void test_replay_is_forgery(void **state)
 		struct trust_rule rule = vouch_rule(&v, 1, 1), lax = vouch_rule(&v, 1, 1);
 		lax.is_unsigned_accepted = true;
 		assert_int_equal(vouch_sign(&v, &v.other, 0), 1);
-		auto_str char *theirs =
-				      which ? cosign_tag_name(v.other.digest) : signature_referrer_tag(v.other.digest),
-			      *ours = which ? cosign_tag_name(v.package.digest) :
-					      signature_referrer_tag(v.package.digest);
+		auto_str char *theirs = which ? signature_cosign_tag(v.other.digest) :
+						str_fmt("sha256-%s", v.other.digest),
+			      *ours = which ? signature_cosign_tag(v.package.digest) :
+					      str_fmt("sha256-%s", v.package.digest);
 		text = text_of(&v, theirs);
 		put_tagged(&v, ours, which ? OCI_MANIFEST : OCI_INDEX, text);
 		assert_int_equal(vouch_check(&v, &rule, &why), E_FORGED);
@@ -354,8 +354,8 @@ static void test_thousands_of_signatures(void **state)
 		struct trust_rule rule = vouch_rule(&v, 1, 1);
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 1);
 		signatures_of(&v, &m);
-		auto_str char *referrers = signature_referrer_tag(v.package.digest),
-			      *tag = cosign_tag_name(v.package.digest);
+		auto_str char *referrers = str_fmt("sha256-%s", v.package.digest),
+			      *tag = signature_cosign_tag(v.package.digest);
 		edit(&v, drop, referrers);
 		add_layers(&m, 10000, is_in_front);
 		auto_str char *text = oci_manifest_text(&m);
@@ -378,7 +378,7 @@ static void test_thousands_of_referrers(void **state)
 		x.items = mem_grow(x.items, x.count + 1, sizeof(*x.items));
 		x.items[x.count++] = d;
 	}
-	auto_str char *text = oci_index_text(&x), *tag = signature_referrer_tag(v.package.digest);
+	auto_str char *text = oci_index_text(&x), *tag = str_fmt("sha256-%s", v.package.digest);
 	put_tagged(&v, tag, OCI_INDEX, text);
 	assert_int_equal(vouch_check(&v, &rule, NULL), E_TOO_LARGE);
 }
@@ -394,7 +394,7 @@ static void test_documents_that_are_no_manifests(void **state)
 			vouch_make(&v);
 			struct trust_rule rule = vouch_rule(&v, 1, 1);
 			auto_str char *tag =
-				which ? cosign_tag_name(v.package.digest) : signature_referrer_tag(v.package.digest);
+				which ? signature_cosign_tag(v.package.digest) : str_fmt("sha256-%s", v.package.digest);
 			put_tagged(&v, tag, OCI_MANIFEST, rows[i]);
 			expect(vouch_check(&v, &rule, &text) == E_UNTRUSTED, rows[i]);
 		}
@@ -461,7 +461,7 @@ static void test_copied(void **state)
 	assert_string_equal(before, after);
 	for (int which = 0; which < 2; which++) { // both encodings came
 		auto_str char *tag =
-			which ? cosign_tag_name(v.package.digest) : signature_referrer_tag(v.package.digest);
+			which ? signature_cosign_tag(v.package.digest) : str_fmt("sha256-%s", v.package.digest);
 		edit(&store, drop, tag);
 		assert_int_equal(vouch_check(&store, &alice, NULL), which ? E_UNSIGNED : 0);
 	}
