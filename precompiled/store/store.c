@@ -19,21 +19,6 @@ void store_done(struct store *s)
 	*s = STORE_NONE;
 }
 
-static int lock_for_use(struct store *s, struct err *err)
-{
-	auto_fd int dir = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
-	if (dir < 0)
-		return -1;
-	auto_str char *name = str_fmt("%s/%s", s->layout.root.name, USE);
-	// A start without changes opens nothing for writing here (P1): the state may be on a read-only mount.
-	s->use = lockfile_open(dir, USE, O_RDONLY);
-	if (s->use < 0 && errno == EACCES) // an unprivileged reader: it does not block a collection
-		return 0;
-	if (s->use < 0)
-		return err_set(err, errno, "open '%s'", name);
-	return lockfile_wait(s->use, LOCK_SH, LOCKFILE_WAIT_MS, name, err);
-}
-
 static int open_store(const struct root *state, struct store *s, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
@@ -43,7 +28,17 @@ static int open_store(const struct root *state, struct store *s, struct err *err
 	s->layout.is_store = true;
 	free(s->state.name);
 	s->state.name = str_dup(state->name);
-	return lock_for_use(s, err);
+	auto_fd int at = root_open(&s->layout.root, ".", O_PATH | O_DIRECTORY, err);
+	if (at < 0)
+		return -1;
+	auto_str char *name = str_fmt("%s/%s", s->layout.root.name, USE);
+	// A start without changes opens nothing for writing here (P1): the state may be on a read-only mount.
+	s->use = lockfile_open(at, USE, O_RDONLY);
+	if (s->use < 0 && errno == EACCES) // an unprivileged reader: it does not block a collection
+		return 0;
+	if (s->use < 0)
+		return err_set(err, errno, "open '%s'", name);
+	return lockfile_wait(s->use, LOCK_SH, LOCKFILE_WAIT_MS, name, err);
 }
 
 int store_open(const struct root *state, uint64_t limit, struct store *ret, struct err *err)
@@ -108,17 +103,6 @@ static void add_reuse(struct store_roots *r, const char *release, const char *bu
 							    .digest = str_dup(hex) };
 }
 
-static bool read_reuse(const json_t *item, struct store_roots *r)
-{
-	const char *release = json_string_value(json_object_get(item, "release"));
-	const char *build_id = json_string_value(json_object_get(item, "build-id"));
-	const char *hex = json_string_value(json_object_get(item, "digest"));
-	if (!release || !digest_is_hex(build_id) || !digest_is_hex(hex))
-		return false;
-	add_reuse(r, release, build_id, hex);
-	return true;
-}
-
 static bool read_roots(const json_t *json, struct store_roots *r)
 {
 	size_t i;
@@ -129,8 +113,12 @@ static bool read_roots(const json_t *json, struct store_roots *r)
 		return false;
 	json_array_foreach(reuses, i, item)
 	{
-		if (!read_reuse(item, r))
+		const char *release = json_string_value(json_object_get(item, "release"));
+		const char *build_id = json_string_value(json_object_get(item, "build-id"));
+		const char *hex = json_string_value(json_object_get(item, "digest"));
+		if (!release || !digest_is_hex(build_id) || !digest_is_hex(hex))
 			return false;
+		add_reuse(r, release, build_id, hex);
 	}
 	json_array_foreach(pins, i, item)
 	{
@@ -175,50 +163,50 @@ static int write_roots(const struct store *s, const struct store_roots *r, struc
 	return 1;
 }
 
-static bool replace_root(char **at, const char *hex)
-{
-	if (str_eq(*at, hex))
-		return false;
-	free(*at);
-	*at = str_dup(hex);
-	return true;
-}
-
-static bool add_pin(struct strv *pins, const char *hex)
-{
-	if (strv_has(pins, hex))
-		return false;
-	strv_add(pins, str_dup(hex));
-	strv_sort(pins);
-	return true;
-}
-
-static bool drop_pin(struct strv *pins, const char *hex)
-{
-	struct strv kept = { 0 };
-	for (size_t i = 0; i < pins->count; i++)
-		if (!str_eq(pins->items[i], hex))
-			strv_add(&kept, str_dup(pins->items[i]));
-	bool is_changed = kept.count != pins->count;
-	strv_done(pins);
-	*pins = kept;
-	return is_changed;
-}
-
-enum root_change { TARGET, LAST_GOOD, PIN, UNPIN };
-
 // The index lock also serializes writers of the roots.
-static int change_roots(const struct store *s, enum root_change what, const char *hex, struct err *err)
+static int set_root(const struct store *s, bool is_target, const char *hex, struct err *err)
 {
 	auto_store_roots struct store_roots r = { 0 };
 	auto_fd int held = layout_lock(&s->layout, false, err);
 	if (held < 0 || store_roots(s, &r, err) < 0)
 		return -1;
-	bool is_changed = what == TARGET    ? replace_root(&r.target, hex) :
-			  what == LAST_GOOD ? replace_root(&r.last_good, hex) :
-			  what == PIN       ? add_pin(&r.pins, hex) :
-					      drop_pin(&r.pins, hex);
-	return is_changed ? write_roots(s, &r, err) : 0;
+	char **at = is_target ? &r.target : &r.last_good;
+	if (str_eq(*at, hex))
+		return 0;
+	free(*at);
+	*at = str_dup(hex);
+	return write_roots(s, &r, err);
+}
+
+int store_set_target(const struct store *s, const char *hex, struct err *err)
+{
+	return set_root(s, true, hex, err);
+}
+
+int store_set_last_good(const struct store *s, const char *hex, struct err *err)
+{
+	return set_root(s, false, hex, err);
+}
+
+int store_pin(const struct store *s, const char *hex, bool is_pinned, struct err *err)
+{
+	auto_store_roots struct store_roots r = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	if (held < 0 || store_roots(s, &r, err) < 0)
+		return -1;
+	if (strv_has(&r.pins, hex) == is_pinned)
+		return 0;
+	struct strv pins = { 0 };
+	for (size_t i = 0; i < r.pins.count; i++)
+		if (!str_eq(r.pins.items[i], hex))
+			strv_add(&pins, str_dup(r.pins.items[i]));
+	if (is_pinned) {
+		strv_add(&pins, str_dup(hex));
+		strv_sort(&pins);
+	}
+	strv_done(&r.pins);
+	r.pins = pins;
+	return write_roots(s, &r, err);
 }
 
 const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id)
@@ -229,19 +217,6 @@ const char *store_roots_reuse(const struct store_roots *r, const char *release, 
 	return NULL;
 }
 
-// True = it existed.
-static bool drop_reuse(struct store_roots *r, const char *release)
-{
-	for (size_t i = 0; i < r->reuse_count; i++) {
-		if (!str_eq(r->reuses[i].release, release))
-			continue;
-		reuse_done(&r->reuses[i]);
-		r->reuses[i] = r->reuses[--r->reuse_count];
-		return true;
-	}
-	return false;
-}
-
 int store_set_reuse(const struct store *s, const char *release, const char *build_id, const char *hex, struct err *err)
 {
 	auto_store_roots struct store_roots r = { 0 };
@@ -250,41 +225,18 @@ int store_set_reuse(const struct store *s, const char *release, const char *buil
 		return -1;
 	if (hex && str_eq(store_roots_reuse(&r, release, build_id), hex))
 		return 0;
-	bool is_changed = drop_reuse(&r, release) || hex;
+	bool is_changed = hex;
+	for (size_t i = 0; i < r.reuse_count; i++) {
+		if (!str_eq(r.reuses[i].release, release))
+			continue;
+		reuse_done(&r.reuses[i]);
+		r.reuses[i] = r.reuses[--r.reuse_count];
+		is_changed = true;
+		break;
+	}
 	if (hex)
 		add_reuse(&r, release, build_id, hex);
 	return is_changed ? write_roots(s, &r, err) : 0;
-}
-
-int store_set_target(const struct store *s, const char *hex, struct err *err)
-{
-	return change_roots(s, TARGET, hex, err);
-}
-
-int store_set_last_good(const struct store *s, const char *hex, struct err *err)
-{
-	return change_roots(s, LAST_GOOD, hex, err);
-}
-
-int store_pin(const struct store *s, const char *hex, struct err *err)
-{
-	return change_roots(s, PIN, hex, err);
-}
-
-int store_unpin(const struct store *s, const char *hex, struct err *err)
-{
-	return change_roots(s, UNPIN, hex, err);
-}
-
-// Readers no longer find the damaged blob, but it is kept for diagnosis.
-static int move_to_quarantine(const struct store *s, const char *hex, struct err *err)
-{
-	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
-		      *to = str_fmt("%s/%s", QUARANTINE, hex);
-	struct err ignored;
-	if (root_mkdirs(&s->state, QUARANTINE, 0755, &ignored) == 0 && root_rename(&s->state, from, to, &ignored) == 0)
-		return 0;
-	return root_unlink(&s->layout.root, blob, err) < 0 ? -1 : 0;
 }
 
 // The index first: after a kill in between, it names no missing blob.
@@ -309,7 +261,13 @@ int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lo
 	}
 	if (x.count != before && layout_index_write(&s->layout, &x, err) < 0)
 		return -1;
-	return move_to_quarantine(s, hex, err);
+	// Readers no longer find the damaged blob, but it is kept for diagnosis.
+	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
+		      *to = str_fmt("%s/%s", QUARANTINE, hex);
+	struct err ignored;
+	if (root_mkdirs(&s->state, QUARANTINE, 0755, &ignored) == 0 && root_rename(&s->state, from, to, &ignored) == 0)
+		return 0;
+	return root_unlink(&s->layout.root, blob, err) < 0 ? -1 : 0;
 }
 
 int store_find_reused(const struct store *s, const struct package_want *want, struct package *ret, struct err *err)

@@ -45,8 +45,7 @@ int store_set_last_good(const struct store *s, const char *hex, struct err *err)
 int store_set_reuse(const struct store *s, const char *release, const char *build_id, const char *hex, struct err *err);
 // The digest of the package reused for this build of this release; NULL = none.
 const char *store_roots_reuse(const struct store_roots *r, const char *release, const char *build_id);
-int store_pin(const struct store *s, const char *hex, struct err *err);
-int store_unpin(const struct store *s, const char *hex, struct err *err);
+int store_pin(const struct store *s, const char *hex, bool is_pinned, struct err *err);
 
 // 1 = a package built for the kernel of want, or else one reused for it; 0 = none.
 int store_find(const struct store *s, const struct package_want *want, struct package *ret, struct err *err);

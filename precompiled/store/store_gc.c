@@ -46,23 +46,6 @@ void store_garbage_done(struct store_garbage *g)
 	*g = (struct store_garbage){ 0 };
 }
 
-// By its tag, sha256-HEX or sha256-HEX.sig, or by its subject.
-static void read_signature_subject(const struct layout *l, const struct oci_descriptor *d, char about[DIGEST_HEX + 1])
-{
-	static const char PREFIX[] = "sha256-";
-	const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
-	auto_str char *hex = tag && str_starts(tag, PREFIX) ? str_ndup(tag, strnlen(tag, 7 + DIGEST_HEX)) : NULL,
-		      *text = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	size_t len;
-	struct err ignored;
-	if (hex && digest_is_hex(hex + strlen(PREFIX)))
-		memcpy(about, hex + strlen(PREFIX), DIGEST_HEX + 1);
-	else if (str_eq(d->media_type, OCI_MANIFEST) && layout_blob_read(l, d, &text, &len, &ignored) == 0 &&
-		 oci_manifest_parse(text, len, d->digest, &m, &ignored) == 0 && m.subject.media_type)
-		memcpy(about, m.subject.digest, DIGEST_HEX + 1);
-}
-
 static bool is_reused(const struct store_roots *roots, const char *hex, const struct strv *kernels)
 {
 	for (size_t i = 0; i < roots->reuse_count; i++)
@@ -74,19 +57,28 @@ static bool is_reused(const struct store_roots *roots, const char *hex, const st
 static void classify_entry(const struct gc_run *w, size_t i, const struct store_roots *roots,
 			   const struct strv *kernels)
 {
+	static const char PREFIX[] = "sha256-";
 	const struct layout *l = &w->store->layout;
 	const struct oci_descriptor *d = &w->index.items[i];
 	struct gc_item *item = &w->items[i];
+	const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
 	auto_package struct package p = PACKAGE_NONE;
-	auto_str char *path = layout_blob_path(d->digest);
+	auto_oci_manifest struct oci_manifest m = { 0 };
+	auto_str char *path = layout_blob_path(d->digest),
+		      *about = tag && str_starts(tag, PREFIX) ?
+				       str_ndup(tag + strlen(PREFIX), strnlen(tag + strlen(PREFIX), DIGEST_HEX)) :
+				       NULL;
 	struct stat st;
 	struct err ignored;
 	item->is_package = package_read(l, d, &p, &ignored) > 0;
-	if (!item->is_package)
-		read_signature_subject(l, d, item->about);
-	else if (!store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release) &&
-		 !is_reused(roots, d->digest, kernels))
-		item->is_candidate = true;
+	// A signature, by its tag, sha256-HEX or sha256-HEX.sig, or by its subject.
+	if (!item->is_package && about && digest_is_hex(about))
+		memcpy(item->about, about, DIGEST_HEX + 1);
+	else if (!item->is_package && str_eq(d->media_type, OCI_MANIFEST) &&
+		 layout_manifest(l, d, d->digest, &m, &ignored) == 0 && m.subject.media_type)
+		memcpy(item->about, m.subject.digest, DIGEST_HEX + 1);
+	item->is_candidate = item->is_package && !store_roots_has(roots, d->digest) &&
+			     !strv_has(kernels, p.key.release) && !is_reused(roots, d->digest, kernels);
 	if (root_stat(&l->root, path, &st, &ignored) > 0)
 		item->arrived = st.st_mtim;
 }
@@ -97,19 +89,6 @@ static bool is_older(const struct gc_item *a, const struct gc_item *b)
 							a->arrived.tv_nsec < b->arrived.tv_nsec;
 }
 
-static void order_candidates(struct gc_run *w)
-{
-	w->oldest = mem_alloc((w->index.count + 1) * sizeof(*w->oldest));
-	for (size_t i = 0; i < w->index.count; i++) {
-		if (!w->items[i].is_candidate)
-			continue;
-		size_t at = w->candidates++;
-		for (; at > 0 && is_older(&w->items[i], &w->items[w->oldest[at - 1]]); at--)
-			w->oldest[at] = w->oldest[at - 1];
-		w->oldest[at] = i;
-	}
-}
-
 static int gc_run_open(const struct store *s, const struct strv *kernels, struct gc_run *w, struct err *err)
 {
 	auto_store_roots struct store_roots roots = { 0 };
@@ -117,9 +96,16 @@ static int gc_run_open(const struct store *s, const struct strv *kernels, struct
 	if (layout_index(&s->layout, &w->index, err) < 0 || store_roots(s, &roots, err) < 0)
 		return -1;
 	w->items = mem_alloc((w->index.count + 1) * sizeof(*w->items));
-	for (size_t i = 0; i < w->index.count; i++)
+	w->oldest = mem_alloc((w->index.count + 1) * sizeof(*w->oldest));
+	for (size_t i = 0; i < w->index.count; i++) {
 		classify_entry(w, i, &roots, kernels);
-	order_candidates(w);
+		if (!w->items[i].is_candidate)
+			continue;
+		size_t at = w->candidates++;
+		for (; at > 0 && is_older(&w->items[i], &w->items[w->oldest[at - 1]]); at--)
+			w->oldest[at] = w->oldest[at - 1];
+		w->oldest[at] = i;
+	}
 	return 0;
 }
 
@@ -153,11 +139,6 @@ static bool is_part(const char *name)
 	return name[0] == '.';
 }
 
-static bool is_garbage(const struct gc_run *w, const char *name)
-{
-	return is_part(name) || (digest_is_hex(name) && !closure_has(&w->needed, name));
-}
-
 // 1 = removed, or would be; 0 = another process is writing it.
 static int remove_blob_file(const struct gc_run *w, const char *name, bool is_dry, struct store_garbage *g,
 			    struct err *err)
@@ -181,59 +162,38 @@ static int remove_blob_file(const struct gc_run *w, const char *name, bool is_dr
 	return 1;
 }
 
-static int remove_garbage(const struct gc_run *w, bool is_dry, struct store_garbage *g, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	if (root_list(&w->store->layout.root, BLOBS, &names, err) < 0)
-		return -1;
-	for (int parts = 0; parts < 2; parts++)
-		for (size_t i = 0; i < names.count; i++)
-			if (is_part(names.items[i]) == parts && is_garbage(w, names.items[i]) &&
-			    remove_blob_file(w, names.items[i], is_dry, g, err) < 0)
-				return -1;
-	return 0;
-}
-
-// Left by a process killed while writing a document: no other process is here, and such a name is used only once.
-static int remove_temporary(const struct gc_run *w, struct err *err)
+static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_garbage *ret, struct err *err)
 {
 	const struct root *root = &w->store->layout.root;
-	auto_strv struct strv names = { 0 };
-	if (root_list(root, ".", &names, err) < 0)
+	auto_store_garbage struct store_garbage g = { 0 };
+	auto_oci_index struct oci_index rest = { 0 };
+	auto_strv struct strv names = { 0 }, blobs = { 0 };
+	for (size_t i = 0; i < w->index.count; i++) {
+		const struct oci_descriptor *d = &w->index.items[i];
+		const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
+		if (!w->items[i].is_dropped && !is_dry)
+			oci_index_put(&rest, d, NULL);
+		if (w->items[i].is_dropped && w->items[i].is_package)
+			strv_add(&g.packages, str_fmt("%s%ssha256:%s", tag ? tag : "", tag ? " " : "", d->digest));
+	}
+	if (!is_dry && rest.count != w->index.count && layout_index_write(&w->store->layout, &rest, err) < 0)
+		return -1;
+	// Left by a process killed while writing a document: no other process is here, and such a name is used once.
+	if (!is_dry && root_list(root, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
 		if (names.items[i][0] == '.' && str_ends(names.items[i], ".tmp") &&
 		    root_unlink(root, names.items[i], err) < 0)
 			return -1;
-	return 0;
-}
-
-static void name_packages(const struct gc_run *w, struct store_garbage *g)
-{
-	for (size_t i = 0; i < w->index.count; i++) {
-		const struct oci_descriptor *d = &w->index.items[i];
-		const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
-		if (w->items[i].is_dropped && w->items[i].is_package)
-			strv_add(&g->packages, str_fmt("%s%ssha256:%s", tag ? tag : "", tag ? " " : "", d->digest));
-	}
-}
-
-static int write_index(const struct gc_run *w, struct err *err)
-{
-	auto_oci_index struct oci_index rest = { 0 };
-	for (size_t i = 0; i < w->index.count; i++)
-		if (!w->items[i].is_dropped)
-			oci_index_put(&rest, &w->index.items[i], NULL);
-	return rest.count == w->index.count ? 0 : layout_index_write(&w->store->layout, &rest, err);
-}
-
-static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_garbage *ret, struct err *err)
-{
-	auto_store_garbage struct store_garbage g = { 0 };
-	name_packages(w, &g);
-	if ((!is_dry && (write_index(w, err) < 0 || remove_temporary(w, err) < 0)) ||
-	    remove_garbage(w, is_dry, &g, err) < 0)
+	if (root_list(root, BLOBS, &blobs, err) < 0)
 		return -1;
+	for (int parts = 0; parts < 2; parts++)
+		for (size_t i = 0; i < blobs.count; i++) {
+			const char *name = blobs.items[i];
+			bool is_garbage = is_part(name) || (digest_is_hex(name) && !closure_has(&w->needed, name));
+			if (is_part(name) == parts && is_garbage && remove_blob_file(w, name, is_dry, &g, err) < 0)
+				return -1;
+		}
 	store_garbage_done(ret);
 	*ret = g;
 	g = (struct store_garbage){ 0 };
@@ -265,30 +225,12 @@ static int collect_garbage(const struct store *s, const struct strv *kernels, bo
 
 int store_gc(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret, struct err *err)
 {
-	if (is_dry)
-		return collect_garbage(s, kernels, true, ret, err);
-	if (lock_exclusively(s, err) < 0)
+	if (!is_dry && lock_exclusively(s, err) < 0)
 		return -1;
-	int r = collect_garbage(s, kernels, false, ret, err);
-	flock(s->use, LOCK_SH);
+	int r = collect_garbage(s, kernels, is_dry, ret, err);
+	if (!is_dry)
+		flock(s->use, LOCK_SH);
 	return r;
-}
-
-static int measure_store(const struct store *s, uint64_t *ret, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	*ret = 0;
-	if (root_list(&s->layout.root, BLOBS, &names, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = str_fmt("%s/%s", BLOBS, names.items[i]);
-		struct stat st;
-		int r = root_stat(&s->layout.root, path, &st, err);
-		if (r < 0)
-			return -1;
-		*ret += r > 0 ? (uint64_t)st.st_size : 0;
-	}
-	return 0;
 }
 
 struct free_room {
@@ -304,9 +246,18 @@ static bool is_room_enough(const struct free_room *r, uint64_t freed)
 static int measure_room(const struct store *s, uint64_t bytes, struct free_room *ret, struct err *err)
 {
 	struct statvfs fs;
+	auto_strv struct strv names = { 0 };
 	auto_fd int fd = root_open(&s->layout.root, ".", O_RDONLY | O_DIRECTORY, err);
-	if (fd < 0 || measure_store(s, &ret->used, err) < 0)
+	if (fd < 0 || root_list(&s->layout.root, BLOBS, &names, err) < 0)
 		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", BLOBS, names.items[i]);
+		struct stat st;
+		int r = root_stat(&s->layout.root, path, &st, err);
+		if (r < 0)
+			return -1;
+		ret->used += r > 0 ? (uint64_t)st.st_size : 0;
+	}
 	if (fstatvfs(fd, &fs) < 0)
 		return err_set(err, errno, "check the free space of '%s'", s->layout.root.name);
 	ret->free = (uint64_t)fs.f_bavail * fs.f_frsize;

@@ -27,41 +27,29 @@ void store_report_done(struct store_report *r)
 	*r = (struct store_report){ 0 };
 }
 
-static void report_progress(const struct store_check *c)
+// Why the blob is damaged; NULL = it is not. One that the disk cannot read counts as damaged.
+static char *find_blob_fault(struct store_check *c, const struct closure_blob *b, struct err *err)
 {
-	if (c->progress)
-		c->progress(c->ctx, c->report.bytes, c->total);
-}
-
-static int hash_blob(struct store_check *c, int fd, const char *hex, char ret[DIGEST_HEX + 1], uint64_t *ret_size,
-		     struct err *err)
-{
-	char buf[1 << 16];
-	struct digest *sum = digest_new();
+	char hex[DIGEST_HEX + 1], buf[1 << 16];
+	uint64_t size = 0;
 	ssize_t n;
+	auto_fd int fd = layout_blob_open(&c->store->layout, b->digest, err);
+	if (fd < 0)
+		return err->code == E_NOT_FOUND ? str_dup("is missing") : str_dup(err->text);
+	struct digest *sum = digest_new();
 	while ((n = read(fd, buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR)) {
 		if (n < 0)
 			continue;
 		digest_add(sum, buf, (size_t)n);
-		*ret_size += (uint64_t)n;
+		size += (uint64_t)n;
 		c->report.bytes += (uint64_t)n;
-		report_progress(c);
+		if (c->progress)
+			c->progress(c->ctx, c->report.bytes, c->total);
 	}
-	int problem = errno;
-	digest_hex(sum, ret);
-	errno = problem;
-	return n < 0 ? file_fail("read", hex, err) : 0;
-}
-
-// A blob that the disk cannot read counts as damaged.
-static char *find_blob_fault(struct store_check *c, const struct closure_blob *b, struct err *err)
-{
-	char hex[DIGEST_HEX + 1];
-	uint64_t size = 0;
-	auto_fd int fd = layout_blob_open(&c->store->layout, b->digest, err);
-	if (fd < 0)
-		return err->code == E_NOT_FOUND ? str_dup("is missing") : str_dup(err->text);
-	if (hash_blob(c, fd, b->digest, hex, &size, err) < 0)
+	if (n < 0)
+		file_fail("read", b->digest, err);
+	digest_hex(sum, hex);
+	if (n < 0)
 		return str_dup(err->text);
 	if (size != b->size)
 		return str_fmt("has %llu bytes instead of %llu", (unsigned long long)size, (unsigned long long)b->size);
@@ -99,16 +87,13 @@ static void add_to_new_index(const struct layout *l, const char *hex, uint64_t s
 	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST), .size = size };
 	auto_package struct package p = PACKAGE_NONE;
 	auto_oci_manifest struct oci_manifest m = { 0 };
-	auto_str char *text = NULL;
-	size_t len;
 	struct err ignored;
 	memcpy(d.digest, hex, sizeof(d.digest));
 	if (package_read(l, &d, &p, &ignored) > 0) {
 		auto_str char *tag = package_tag(&p.key);
 		d.artifact_type = str_dup(PACKAGE_TYPE);
 		oci_index_put(x, &d, tag);
-	} else if (layout_blob_read(l, &d, &text, &len, &ignored) == 0 &&
-		   oci_manifest_parse(text, len, hex, &m, &ignored) == 0 && m.subject.media_type) {
+	} else if (layout_manifest(l, &d, hex, &m, &ignored) == 0 && m.subject.media_type) {
 		oci_index_put(x, &d, NULL);
 	}
 }
@@ -137,11 +122,6 @@ static int rebuild_store_index(struct store_check *c, const struct err *why, str
 	return 0;
 }
 
-static bool is_damaged_index(const struct err *err)
-{
-	return err->code == E_MANIFEST || err->code == E_TOO_LARGE;
-}
-
 static int read_or_rebuild_store_index(struct store_check *c, struct oci_index *ret, struct err *err)
 {
 	auto_fd int held = layout_lock(&c->store->layout, false, err);
@@ -150,9 +130,9 @@ static int read_or_rebuild_store_index(struct store_check *c, struct oci_index *
 	if (layout_index(&c->store->layout, ret, err) == 0)
 		return 0;
 	struct err why = *err;
-	return is_damaged_index(&why) && rebuild_store_index(c, &why, err) == 0 ?
-		       layout_index(&c->store->layout, ret, err) :
-		       -1;
+	if ((why.code != E_MANIFEST && why.code != E_TOO_LARGE) || rebuild_store_index(c, &why, err) < 0)
+		return -1;
+	return layout_index(&c->store->layout, ret, err);
 }
 
 static int verify_blobs(struct store_check *c, struct err *err)

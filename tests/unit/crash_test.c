@@ -116,7 +116,7 @@ static void bring(const struct setting *s)
 	must(layout_blob_put(&mine.layout, text, its.size, hex, &err));
 	memcpy(its.digest, hex, sizeof(hex));
 	must(layout_publish(&mine.layout, &its, "brought", &err));
-	must(store_pin(&mine, hex, &err));
+	must(store_pin(&mine, hex, true, &err));
 }
 
 static void bundle(const struct setting *s)

@@ -15,11 +15,11 @@ static void roots(void **state)
 	assert_int_equal(store_set_target(&s.store, s.hex[0], &err), 1);
 	assert_int_equal(store_set_target(&s.store, s.hex[0], &err), 0);
 	assert_int_equal(store_set_last_good(&s.store, s.hex[1], &err), 1);
-	assert_int_equal(store_pin(&s.store, s.hex[1], &err), 1);
-	assert_int_equal(store_pin(&s.store, s.hex[1], &err), 0);
-	assert_int_equal(store_pin(&s.store, s.hex[0], &err), 1);
-	assert_int_equal(store_unpin(&s.store, s.hex[1], &err), 1);
-	assert_int_equal(store_unpin(&s.store, s.hex[1], &err), 0);
+	assert_int_equal(store_pin(&s.store, s.hex[1], true, &err), 1);
+	assert_int_equal(store_pin(&s.store, s.hex[1], true, &err), 0);
+	assert_int_equal(store_pin(&s.store, s.hex[0], true, &err), 1);
+	assert_int_equal(store_pin(&s.store, s.hex[1], false, &err), 1);
+	assert_int_equal(store_pin(&s.store, s.hex[1], false, &err), 0);
 	assert_int_equal(store_roots(&s.store, &r, &err), 0);
 	assert_string_equal(r.target, s.hex[0]);
 	assert_string_equal(r.last_good, s.hex[1]);
@@ -124,7 +124,7 @@ static void gc_takes_what_nothing_holds(void **state)
 	sign(&s, 3, true);
 	sign(&s, 3, false);
 	assert_int_equal(store_set_target(&s.store, s.hex[0], &err), 1);
-	assert_int_equal(store_pin(&s.store, s.hex[1], &err), 1);
+	assert_int_equal(store_pin(&s.store, s.hex[1], true, &err), 1);
 	strv_add(&s.kernels, str_dup("6.2"));
 	folder_file(&s.folder, "store/blobs/sha256/.left.part", "123");
 	assert_int_equal(store_gc(&s.store, &s.kernels, true, &dry, &err), 0);
@@ -176,7 +176,7 @@ static void room(void **state)
 	auto_store_garbage struct store_garbage g = { 0 };
 	struct err err;
 	setting_make(&s, 4);
-	assert_int_equal(store_pin(&s.store, s.hex[0], &err), 1);
+	assert_int_equal(store_pin(&s.store, s.hex[0], true, &err), 1);
 	assert_int_equal(store_gc(&s.store, &s.kernels, true, &g, &err), 0);
 	uint64_t each = g.bytes / 3; // all of about the same size
 	s.store.limit = 4 * each + each / 2;

@@ -267,7 +267,7 @@ static int change_pin(const struct store_values *v, const char *ref, bool is_pin
 	if (!is_gone && find_stored_package(&d, ref, &p, err) < 0)
 		return -1;
 	const char *hex = is_gone ? ref : p.manifest.digest;
-	int r = is_pin ? store_pin(&d.store, hex, err) : store_unpin(&d.store, hex, err);
+	int r = store_pin(&d.store, hex, is_pin, err);
 	if (r < 0)
 		return -1;
 	auto_json json_t *json = json_pack("{s:s, s:b, s:b}", "digest", hex, "pinned", is_pin, "changed", r);
