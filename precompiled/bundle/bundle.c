@@ -49,11 +49,12 @@ static int pack_layout_file(struct pack *pack, const struct root *root, const ch
 	return pack_file(pack, path, fd, (uint64_t)st.st_size, err);
 }
 
-// The small files come first: a reader knows the contents before it meets the first blob.
-static int pack_layout(struct pack *pack, const struct layout *l, struct err *err)
+static int write_bundle_tar(const struct layout *l, int fd, const char *name, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	if (root_list(&l->root, "blobs/sha256", &names, err) < 0 ||
+	auto_pack struct pack *pack = NULL;
+	// The small files come first: a reader knows the contents before it meets the first blob.
+	if (pack_new(fd, name, false, &pack, err) < 0 || root_list(&l->root, "blobs/sha256", &names, err) < 0 ||
 	    pack_layout_file(pack, &l->root, "oci-layout", err) < 0 ||
 	    pack_layout_file(pack, &l->root, "index.json", err) < 0 || pack_dir(pack, "blobs", err) < 0 ||
 	    pack_dir(pack, "blobs/sha256", err) < 0)
@@ -63,26 +64,9 @@ static int pack_layout(struct pack *pack, const struct layout *l, struct err *er
 		if (digest_is_hex(names.items[i]) && pack_layout_file(pack, &l->root, path, err) < 0)
 			return -1;
 	}
-	return 0;
-}
-
-static int write_bundle_tar(const struct layout *l, int fd, const char *name, struct err *err)
-{
-	auto_pack struct pack *pack = NULL;
-	if (pack_new(fd, name, false, &pack, err) < 0 || pack_layout(pack, l, err) < 0 ||
-	    pack_close(pack, NULL, NULL, NULL, err) < 0)
+	if (pack_close(pack, NULL, NULL, NULL, err) < 0)
 		return -1;
 	return fsync(fd) < 0 ? file_fail("write", name, err) : 0;
-}
-
-static int rename_and_sync(const struct root *dir, const char *temporary, const char *name, struct err *err)
-{
-	if (root_rename(dir, temporary, name, err) < 0)
-		return -1;
-	auto_fd int fd = root_open(dir, ".", O_RDONLY | O_DIRECTORY, err);
-	if (fd < 0)
-		return -1;
-	return fsync(fd) < 0 ? file_fail("write", dir->name, err) : 0;
 }
 
 int bundle_write(const struct layout *l, const char *file, struct err *err)
@@ -95,10 +79,14 @@ int bundle_write(const struct layout *l, const char *file, struct err *err)
 	auto_fd int lock = layout_lock(l, true, err), fd = lock < 0 ? -1 : root_create(&dir, temporary, err);
 	if (fd < 0)
 		return -1;
+	struct err ignored;
 	int r = write_bundle_tar(l, fd, file, err);
 	if (r == 0)
-		r = rename_and_sync(&dir, temporary, name, err);
-	struct err ignored;
+		r = root_rename(&dir, temporary, name, err);
+	if (r == 0) {
+		auto_fd int at = root_open(&dir, ".", O_RDONLY | O_DIRECTORY, err);
+		r = at < 0 ? -1 : fsync(at) < 0 ? file_fail("write", dir.name, err) : 0;
+	}
 	if (r < 0)
 		root_unlink(&dir, temporary, &ignored);
 	return r;
@@ -125,53 +113,36 @@ static int on_blob(void *ctx, const char *hex, uint64_t size, const char *found,
 	return 0;
 }
 
-static int check_entries(struct repository *r, struct bundle_report *report, struct err *err)
+static int verify_bundle(struct repository *r, const struct trust_rule *rule, time_t now, struct bundle_report *report,
+			 struct err *err)
 {
-	for (size_t i = 0; i < report->manifest.count; i++) {
-		const struct bundle_entry *p = &report->manifest.items[i];
-		auto_str char *why = NULL, *text = bundle_entry_text(p);
-		int kept = bundle_entry_is_present(r, p, &why, err);
+	auto_signature_verdict struct signature_verdict verdict = { 0 };
+	const struct bundle_manifest *all = &report->manifest;
+	if (bundle_manifest_read(r, rule, &report->manifest, &verdict, err) < 0)
+		return -1;
+	auto_str char *expires = date_text(all->expires), *today = date_text(now);
+	if (now >= all->expires)
+		return err_set(err, E_EXPIRED, "'%s' expired at %s; the time here is %s", r->name, expires, today);
+	report->signers = strv_join(&verdict.names, ", ");
+	for (size_t i = 0; i < all->count; i++) {
+		auto_str char *why = NULL, *text = bundle_entry_text(&all->items[i]);
+		int kept = bundle_entry_is_present(r, &all->items[i], &why, err);
 		if (kept < 0)
 			return err_wrap(err, "%s", text);
 		if (kept == 0)
 			strv_add(&report->missing, str_fmt("%s: %s", text, why));
 	}
-	return 0;
-}
-
-static int check_signatures(struct repository *r, const struct trust_rule *rule, const struct bundle_manifest *all,
-			    struct err *err)
-{
-	for (size_t i = 0; i < all->count; i++) {
-		auto_signature_verdict struct signature_verdict verdict = { 0 };
-		auto_str char *text = bundle_entry_text(&all->items[i]);
-		if (signature_check(r, all->items[i].digest, rule, &verdict, err) < 0)
-			return err_wrap(err, "%s", text);
-	}
-	return 0;
-}
-
-static int check_expiry(const struct bundle_manifest *p, const char *name, time_t now, struct err *err)
-{
-	auto_str char *expires = date_text(p->expires), *today = date_text(now);
-	return now < p->expires ?
-		       0 :
-		       err_set(err, E_EXPIRED, "'%s' expired at %s; the time here is %s", name, expires, today);
-}
-
-static int verify_bundle(struct repository *r, const struct trust_rule *rule, time_t now, struct bundle_report *report,
-			 struct err *err)
-{
-	auto_signature_verdict struct signature_verdict verdict = { 0 };
-	if (bundle_manifest_read(r, rule, &report->manifest, &verdict, err) < 0 ||
-	    check_expiry(&report->manifest, r->name, now, err) < 0)
-		return -1;
-	report->signers = strv_join(&verdict.names, ", ");
-	if (check_entries(r, report, err) < 0 || repository_bundle_blobs(r, on_blob, report, err) < 0)
+	if (repository_bundle_blobs(r, on_blob, report, err) < 0)
 		return -1;
 	if (report->missing.count || report->damaged.count)
 		return 1; // the missing parts may include signatures
-	return check_signatures(r, rule, &report->manifest, err);
+	for (size_t i = 0; i < all->count; i++) {
+		auto_signature_verdict struct signature_verdict of_entry = { 0 };
+		auto_str char *text = bundle_entry_text(&all->items[i]);
+		if (signature_check(r, all->items[i].digest, rule, &of_entry, err) < 0)
+			return err_wrap(err, "%s", text);
+	}
+	return 0;
 }
 
 int bundle_verify(const char *file, const struct trust *trust, time_t now, struct bundle_report *ret, struct err *err)

@@ -87,17 +87,6 @@ static int read_bundle_entry(const json_t *json, const char *name, struct bundle
 	return 0;
 }
 
-static int read_images(const json_t *list, const char *name, struct bundle_manifest *p, struct err *err)
-{
-	for (size_t i = 0; i < json_array_size(list); i++) {
-		const char *ref = json_string_value(json_array_get(list, i));
-		if (!ref || !bundle_image_is_pinned(ref))
-			return err_set(err, E_MANIFEST, "'%s': image %zu is not pinned by digest", name, i + 1);
-		strv_add(&p->images, str_dup(ref));
-	}
-	return 0;
-}
-
 int bundle_manifest_parse(const char *data, size_t len, const char *name, struct bundle_manifest *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
@@ -113,8 +102,12 @@ int bundle_manifest_parse(const char *data, size_t len, const char *name, struct
 	for (size_t i = 0; i < json_array_size(list); i++)
 		if (read_bundle_entry(json_array_get(list, i), name, &p, err) < 0)
 			return -1;
-	if (read_images(images, name, &p, err) < 0)
-		return -1;
+	for (size_t i = 0; i < json_array_size(images); i++) {
+		const char *ref = json_string_value(json_array_get(images, i));
+		if (!ref || !bundle_image_is_pinned(ref))
+			return err_set(err, E_MANIFEST, "'%s': image %zu is not pinned by digest", name, i + 1);
+		strv_add(&p.images, str_dup(ref));
+	}
 	*ret = p;
 	p = (struct bundle_manifest){ 0 };
 	return 0;
@@ -165,37 +158,14 @@ static bool is_right_digest(struct repository *r, const struct bundle_entry *p, 
 	return false;
 }
 
-static int has_blobs(struct repository *r, const struct oci_manifest *m, char **ret_why, struct err *err)
-{
-	for (size_t i = 0; i <= m->count; i++) {
-		const char *hex = i < m->count ? m->layers[i].digest : m->config.digest;
-		int found = repository_has_blob(r, hex, err);
-		if (found > 0)
-			continue;
-		if (found == 0)
-			*ret_why = str_fmt("blob sha256:%s is missing", hex);
-		return found;
-	}
-	return 1;
-}
-
-static int is_package_as_listed(struct repository *r, const struct bundle_entry *p, const char *ref, char **ret_why,
-				struct err *err)
-{
-	auto_candidate struct package_candidate o = CANDIDATE_NONE;
-	struct package_want want = {
-		.driver = p->driver, .flavour = p->flavour, .release = p->kernel, .arch = p->arch
-	};
-	int found = package_candidate_read(r, ref, &o, err);
-	if (found == 0)
-		*ret_why = str_fmt("%s is not a package", ref);
-	return found <= 0 ? found : package_fits(&o.package, &want, ret_why);
-}
-
 int bundle_entry_is_present(struct repository *r, const struct bundle_entry *p, char **ret_why, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(p->digest), *text = NULL;
 	auto_oci_manifest struct oci_manifest m = { 0 };
+	auto_candidate struct package_candidate o = CANDIDATE_NONE;
+	const struct package_want want = {
+		.driver = p->driver, .flavour = p->flavour, .release = p->kernel, .arch = p->arch
+	};
 	char hex[DIGEST_HEX + 1];
 	size_t len = 0;
 	int found = repository_manifest(r, ref, &text, &len, hex, err);
@@ -207,7 +177,18 @@ int bundle_entry_is_present(struct repository *r, const struct bundle_entry *p, 
 		return 0;
 	if (oci_manifest_parse(text, len, ref, &m, err) < 0)
 		return -1;
-	found = has_blobs(r, &m, ret_why, err);
-	return found > 0 && str_eq(p->kind, BUNDLE_ENTRY_PACKAGE) ? is_package_as_listed(r, p, ref, ret_why, err) :
-								    found;
+	for (size_t i = 0; i <= m.count; i++) {
+		const char *blob = i < m.count ? m.layers[i].digest : m.config.digest;
+		found = repository_has_blob(r, blob, err);
+		if (found == 0)
+			*ret_why = str_fmt("blob sha256:%s is missing", blob);
+		if (found <= 0)
+			return found;
+	}
+	if (!str_eq(p->kind, BUNDLE_ENTRY_PACKAGE))
+		return 1;
+	found = package_candidate_read(r, ref, &o, err);
+	if (found == 0)
+		*ret_why = str_fmt("%s is not a package", ref);
+	return found <= 0 ? found : package_fits(&o.package, &want, ret_why);
 }

@@ -10,12 +10,10 @@ static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256
 static int is_listed_in_catalog(const struct layout *l, const struct oci_descriptor *d, const char *tag,
 				struct err *err)
 {
-	auto_str char *data = NULL;
 	auto_oci_manifest struct oci_manifest m = { 0 };
-	size_t len = 0;
 	if (!tag || str_eq(tag, CATALOG_TAG) || str_starts(tag, SIGNATURES) || str_eq(d->media_type, OCI_INDEX))
 		return 0;
-	if (layout_blob_read(l, d, &data, &len, err) < 0 || oci_manifest_parse(data, len, tag, &m, err) < 0)
+	if (layout_manifest(l, d, tag, &m, err) < 0)
 		return err_wrap(err, "list '%s'", tag);
 	return m.artifact_type && str_starts(m.artifact_type, TYPES) && !str_eq(m.artifact_type, CATALOG_TYPE) &&
 	       !str_eq(m.artifact_type, BUNDLE_MANIFEST_TYPE);
@@ -54,7 +52,7 @@ int catalog_publish_list(const struct layout *l, struct catalog *ret, struct err
 // The number of the current catalogue; 0 = there is none.
 static int read_catalog_number(const struct layout *l, const struct oci_index *x, uint64_t *ret, struct err *err)
 {
-	auto_str char *manifest = NULL, *data = NULL;
+	auto_str char *data = NULL;
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_catalog struct catalog c = { 0 };
 	size_t len = 0;
@@ -62,8 +60,7 @@ static int read_catalog_number(const struct layout *l, const struct oci_index *x
 	*ret = 0;
 	if (at < 0)
 		return 0;
-	if (layout_blob_read(l, &x->items[at], &manifest, &len, err) < 0 ||
-	    oci_manifest_parse(manifest, len, CATALOG_TAG, &m, err) < 0)
+	if (layout_manifest(l, &x->items[at], CATALOG_TAG, &m, err) < 0)
 		return -1;
 	if (m.count != 1)
 		return err_set(err, E_MANIFEST, "'%s' in '%s' is not a catalogue: it has %zu layers", CATALOG_TAG,

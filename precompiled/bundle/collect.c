@@ -22,17 +22,6 @@ static void add_bundle_entry(const struct collection *run, const struct bundle_e
 		run->g->brought(run->g->ctx, item);
 }
 
-static void add_bundle_package(const struct collection *run, const struct package *p)
-{
-	struct bundle_entry item = { .kind = str_dup(BUNDLE_ENTRY_PACKAGE),
-				     .driver = str_dup(p->key.driver),
-				     .flavour = str_dup(p->key.flavour),
-				     .kernel = str_dup(p->key.release),
-				     .arch = str_dup(p->key.arch),
-				     .tag = package_tag(&p->key) };
-	add_bundle_entry(run, &item, p->manifest.digest);
-}
-
 // 1 = found, and copied unless only checking; 0 = no source has it, with the reason.
 static int collect_package(const struct collection *run, const struct package_want *want, char **ret_why,
 			   struct err *err)
@@ -48,7 +37,14 @@ static int collect_package(const struct collection *run, const struct package_wa
 		return 1;
 	if (fetch_take(f, want, &found, run->into, err) < 0)
 		return -1;
-	add_bundle_package(run, &found.candidate.package);
+	const struct package *p = &found.candidate.package;
+	struct bundle_entry item = { .kind = str_dup(BUNDLE_ENTRY_PACKAGE),
+				     .driver = str_dup(p->key.driver),
+				     .flavour = str_dup(p->key.flavour),
+				     .kernel = str_dup(p->key.release),
+				     .arch = str_dup(p->key.arch),
+				     .tag = package_tag(&p->key) };
+	add_bundle_entry(run, &item, p->manifest.digest);
 	return 1;
 }
 
@@ -118,31 +114,6 @@ static int collect_for_kernel(const struct collection *run, const char *kernel, 
 	return g->is_with_headers ? collect_asset(run, &headers, err) : 0;
 }
 
-static int collect_payloads(const struct collection *run, struct err *err)
-{
-	const struct collect_request *g = run->g;
-	struct asset_key payload = { .kind = &ASSET_PAYLOAD };
-	for (size_t i = 0; i < g->drivers->count; i++)
-		for (size_t a = 0; a < g->archs->count; a++) {
-			payload.driver = g->drivers->items[i];
-			payload.arch = g->archs->items[a];
-			if (collect_asset(run, &payload, err) < 0)
-				return -1;
-		}
-	return 0;
-}
-
-static int collect_builders(const struct collection *run, struct err *err)
-{
-	struct asset_key builder = { .kind = &ASSET_BUILDER };
-	for (size_t a = 0; a < run->g->archs->count; a++) {
-		builder.arch = run->g->archs->items[a];
-		if (collect_asset(run, &builder, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
 static int collect_all(const struct collection *run, struct err *err)
 {
 	const struct collect_request *g = run->g;
@@ -150,9 +121,20 @@ static int collect_all(const struct collection *run, struct err *err)
 		for (size_t a = 0; a < g->archs->count; a++)
 			if (collect_for_kernel(run, g->kernels->items[k], g->archs->items[a], err) < 0)
 				return -1;
-	if (g->is_with_payload && collect_payloads(run, err) < 0)
-		return -1;
-	return g->is_with_builder ? collect_builders(run, err) : 0;
+	for (size_t i = 0; g->is_with_payload && i < g->drivers->count; i++)
+		for (size_t a = 0; a < g->archs->count; a++) {
+			const struct asset_key payload = { .kind = &ASSET_PAYLOAD,
+							   .driver = g->drivers->items[i],
+							   .arch = g->archs->items[a] };
+			if (collect_asset(run, &payload, err) < 0)
+				return -1;
+		}
+	for (size_t a = 0; g->is_with_builder && a < g->archs->count; a++) {
+		const struct asset_key builder = { .kind = &ASSET_BUILDER, .arch = g->archs->items[a] };
+		if (collect_asset(run, &builder, err) < 0)
+			return -1;
+	}
+	return 0;
 }
 
 int collect_bundle(const struct collect_request *g, const struct layout *into, struct bundle_manifest *ret,
