@@ -45,42 +45,32 @@ int image_dir_write(const struct root *dir, const char *document, const struct i
 	return json_put(dir, document, json, err);
 }
 
-static int make_image_root(const struct payload_request *request, const struct root *into, struct image_dir *ret,
-			   struct err *err)
-{
-	auto_root struct root tree = ROOT_NONE;
-	if (payload_make(request, into, IMAGE_DIR_ROOT, err) < 0 || root_sub(into, IMAGE_DIR_ROOT, &tree, err) < 0 ||
-	    copy_digest(&tree, ret->digest, err) < 0 || copy_bytes(&tree, ".", &ret->bytes, err) < 0)
-		return -1;
-	ret->driver = str_dup(request->driver);
-	ret->arch = str_dup(request->arch);
-	return image_dir_write(into, IMAGE_DIR_DOCUMENT, ret, err);
-}
-
-static int is_same_image_dir(const struct root *parent, const char *name, const struct image_dir *made, struct err *err)
-{
-	auto_root struct root there = ROOT_NONE;
-	auto_image_dir struct image_dir old = { 0 };
-	if (root_sub(parent, name, &there, err) < 0)
-		return -1;
-	int r = image_dir_read(&there, IMAGE_DIR_DOCUMENT, &old, err);
-	if (r < 0 || (r > 0 && str_eq(old.digest, made->digest) && str_eq(old.driver, made->driver)))
-		return r < 0 ? -1 : 0;
-	return err_set(err, E_PAYLOAD, "'%s' already holds something else; remove it first", there.name);
-}
-
 int image_dir_make(const struct payload_request *request, const struct root *parent, const char *name,
 		   struct image_dir *ret, struct err *err)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
-	auto_image_dir struct image_dir c = { 0 };
-	if (scratch_make(parent, "payload", &work, err) < 0 || make_image_root(request, &work.root, &c, err) < 0)
+	auto_root struct root tree = ROOT_NONE, there = ROOT_NONE;
+	auto_image_dir struct image_dir c = { .driver = str_dup(request->driver), .arch = str_dup(request->arch) },
+					old = { 0 };
+	if (scratch_make(parent, "payload", &work, err) < 0 ||
+	    payload_make(request, &work.root, IMAGE_DIR_ROOT, err) < 0 ||
+	    root_sub(&work.root, IMAGE_DIR_ROOT, &tree, err) < 0 || copy_digest(&tree, c.digest, err) < 0 ||
+	    copy_bytes(&tree, ".", &c.bytes, err) < 0 || image_dir_write(&work.root, IMAGE_DIR_DOCUMENT, &c, err) < 0)
 		return -1;
+	root_done(&tree);
 	int r = scratch_keep(&work, name, err);
-	if (r == 0)
-		r = is_same_image_dir(parent, name, &c, err);
 	if (r < 0)
 		return -1;
+	if (r == 0) { // something is there already
+		int found = root_sub(parent, name, &there, err) < 0 ?
+				    -1 :
+				    image_dir_read(&there, IMAGE_DIR_DOCUMENT, &old, err);
+		if (found < 0)
+			return -1;
+		if (found == 0 || !str_eq(old.digest, c.digest) || !str_eq(old.driver, c.driver))
+			return err_set(err, E_PAYLOAD, "'%s' already holds something else; remove it first",
+				       there.name);
+	}
 	*ret = c;
 	c = (struct image_dir){ 0 };
 	return r;

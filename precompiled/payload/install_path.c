@@ -14,11 +14,6 @@ char *install_path_usr_merged(const char *path)
 	return str_dup(path);
 }
 
-char *install_path_triplet(const char *arch)
-{
-	return str_fmt("%s-linux-gnu", arch);
-}
-
 char *install_path_source(const char *driver, bool is_open)
 {
 	return str_fmt("usr/src/nvidia-%s/kernel%s", driver, is_open ? "-open" : "");
@@ -53,14 +48,6 @@ static const char *below_variant(const char *rest)
 	return NULL;
 }
 
-static char *library_path(const char *triplet, size_t triplet_len, const char *name)
-{
-	const char *below = str_starts(name, "libvdpau_") ? "vdpau/" : str_eq(name, "nvidia-drm_gbm.so") ? "gbm/" : "";
-	if (str_eq(name, "nvoptix.bin"))
-		return str_dup("usr/share/nvidia/nvoptix.bin");
-	return str_fmt("usr/lib/%.*s/%s%s", (int)triplet_len, triplet, below, name);
-}
-
 static char *debian_path(const char *path)
 {
 	static const char LIB[] = "usr/lib/", OWN[] = "nvidia/";
@@ -71,7 +58,12 @@ static char *debian_path(const char *path)
 	if (program)
 		return str_ends(program, ".so") ? str_dup(path) : str_fmt("usr/bin/%s", program);
 	const char *library = slash && str_starts(slash + 1, OWN) ? below_variant(slash + 1 + strlen(OWN)) : NULL;
-	return library ? library_path(rest, (size_t)(slash - rest), library) : NULL;
+	if (!library || str_eq(library, "nvoptix.bin"))
+		return library ? str_dup("usr/share/nvidia/nvoptix.bin") : NULL;
+	const char *dir = str_starts(library, "libvdpau_")     ? "vdpau/" :
+			  str_eq(library, "nvidia-drm_gbm.so") ? "gbm/" :
+								 "";
+	return str_fmt("usr/lib/%.*s/%s%s", (int)(slash - rest), rest, dir, library);
 }
 
 // usr/src/nvidia-VERSION, nvidia-open-VERSION, nvidia-current-VERSION: for dkms, with one module type or both.

@@ -10,7 +10,5 @@ char *install_path_usr_merged(const char *path);
 // The place of a file from a distribution package. NULL = not part of a payload: manuals, init scripts, files of the
 // package manager. Caller frees.
 char *install_path_of(const char *path, const char *driver);
-// Debian's library directory for an architecture below usr/lib: "x86_64-linux-gnu".
-char *install_path_triplet(const char *arch);
 // The directory of a driver's sources.
 char *install_path_source(const char *driver, bool is_open);

@@ -44,17 +44,6 @@ static int digest_path(const struct root *root, const char *path, char ret[DIGES
 	return fd < 0 ? -1 : digest_file(fd, path, ret, err);
 }
 
-static int check_same_content(const struct merge_tree *l, const struct merge_tree_source *part, const char *path,
-			      const char *place, struct err *err)
-{
-	char old[DIGEST_HEX + 1], new[DIGEST_HEX + 1];
-	if (digest_path(&l->into, place, old, err) < 0 || digest_path(part->root, path, new, err) < 0)
-		return -1;
-	return str_eq(old, new) ? 0 :
-				  err_set(err, E_PAYLOAD, "'%s' is in '%s' and, with different content, in '%s'", place,
-					  find_origin(l, place), part->origin);
-}
-
 static int refuse_directory_conflict(const struct merge_tree *l, const struct merge_tree_source *part,
 				     const char *place, struct err *err)
 {
@@ -62,24 +51,12 @@ static int refuse_directory_conflict(const struct merge_tree *l, const struct me
 		       part->origin);
 }
 
-// Both are on one file system, and the source is not needed afterwards.
-static int move_into_tree(const struct merge_tree *l, const struct merge_tree_source *part, const char *path,
-			  const char *place, mode_t mode, struct err *err)
-{
-	auto_str char *from_name = NULL, *to_name = NULL;
-	auto_fd int from = root_parent(part->root, path, &from_name, err);
-	auto_fd int to = from < 0 ? -1 : root_parent(&l->into, place, &to_name, err);
-	if (to < 0)
-		return -1;
-	if (renameat(from, from_name, to, to_name) < 0 || fchmodat(to, to_name, mode & 0111 ? 0755 : 0644, 0) < 0)
-		return file_fail("install", place, err);
-	return 0;
-}
-
 int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, const char *path, const char *place,
 		    struct err *err)
 {
 	struct stat st, old;
+	auto_str char *from_name = NULL, *to_name = NULL;
+	char has[DIGEST_HEX + 1], new[DIGEST_HEX + 1];
 	int r = root_stat(part->root, path, &st, err);
 	if (r <= 0 || !S_ISREG(st.st_mode))
 		return r < 0 ? -1 : err_set(err, E_PAYLOAD, "'%s' has no file '%s'", part->origin, path);
@@ -88,12 +65,25 @@ int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, 
 	r = make_parent(l, place, err) < 0 ? -1 : root_stat(&l->into, place, &old, err);
 	if (r < 0)
 		return -1;
-	if (r > 0 && S_ISREG(old.st_mode))
-		return check_same_content(l, part, path, place, err);
 	if (r > 0 && S_ISDIR(old.st_mode))
 		return refuse_directory_conflict(l, part, place, err);
+	if (r > 0 && S_ISREG(old.st_mode)) {
+		if (digest_path(&l->into, place, has, err) < 0 || digest_path(part->root, path, new, err) < 0)
+			return -1;
+		return str_eq(has, new) ?
+			       0 :
+			       err_set(err, E_PAYLOAD, "'%s' is in '%s' and, with different content, in '%s'", place,
+				       find_origin(l, place), part->origin);
+	}
 	remember_origin(l, place, part->origin);
-	return move_into_tree(l, part, path, place, st.st_mode, err);
+	// Both are on one file system, and the source is not needed afterwards.
+	auto_fd int from = root_parent(part->root, path, &from_name, err);
+	auto_fd int to = from < 0 ? -1 : root_parent(&l->into, place, &to_name, err);
+	if (to < 0)
+		return -1;
+	if (renameat(from, from_name, to, to_name) < 0 || fchmodat(to, to_name, st.st_mode & 0111 ? 0755 : 0644, 0) < 0)
+		return file_fail("install", place, err);
+	return 0;
 }
 
 int merge_tree_link(struct merge_tree *l, const struct merge_tree_source *part, const char *target, const char *place,
@@ -149,51 +139,34 @@ char *merge_tree_link_target(const struct merge_tree_source *part, const char *p
 	return !to || str_eq(to, place) ? NULL : relative_path(place, to);
 }
 
-static int merge_directory_entries(struct merge_tree *l, const struct merge_tree_source *part, const char *dir,
-				   struct err *err);
-
-static int merge_directory(struct merge_tree *l, const struct merge_tree_source *part, const char *path,
-			   struct err *err)
-{
-	auto_str char *within = str_fmt("%s/", path), *place = part->is_whole ? part->place(part->ctx, within) : NULL;
-	return place && root_mkdirs(&l->into, place, 0755, err) < 0 ? -1 : merge_directory_entries(l, part, path, err);
-}
-
-static int merge_entry(struct merge_tree *l, const struct merge_tree_source *part, const char *path, struct err *err)
-{
-	struct stat st;
-	auto_str char *target = NULL;
-	int r = root_stat(part->root, path, &st, err);
-	if (r <= 0)
-		return r;
-	if (S_ISDIR(st.st_mode))
-		return merge_directory(l, part, path, err);
-	auto_str char *place = part->place(part->ctx, path);
-	if (!place)
-		return 0;
-	if (!S_ISLNK(st.st_mode))
-		return merge_tree_file(l, part, path, place, err);
-	if (root_readlink(part->root, path, &target, err) < 0)
-		return -1;
-	auto_str char *to = merge_tree_link_target(part, path, target, place);
-	return to ? merge_tree_link(l, part, to, place, err) : 0;
-}
-
-static int merge_directory_entries(struct merge_tree *l, const struct merge_tree_source *part, const char *dir,
-				   struct err *err)
+int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part, const char *dir, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(part->root, *dir ? dir : ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]);
-		if (merge_entry(l, part, path, err) < 0)
+		auto_str char *path = str_fmt("%s%s%s", dir, *dir ? "/" : "", names.items[i]), *within = NULL,
+			      *place = NULL, *target = NULL, *to = NULL;
+		struct stat st;
+		int r = root_stat(part->root, path, &st, err);
+		if (r > 0 && S_ISDIR(st.st_mode)) {
+			within = str_fmt("%s/", path);
+			place = part->is_whole ? part->place(part->ctx, within) : NULL;
+			r = place ? root_mkdirs(&l->into, place, 0755, err) : 0;
+			if (r == 0)
+				r = merge_tree_all(l, part, path, err);
+		} else if (r > 0) {
+			place = part->place(part->ctx, path);
+			if (place && S_ISLNK(st.st_mode)) {
+				r = root_readlink(part->root, path, &target, err);
+				to = r < 0 ? NULL : merge_tree_link_target(part, path, target, place);
+				r = to ? merge_tree_link(l, part, to, place, err) : r;
+			} else if (place) {
+				r = merge_tree_file(l, part, path, place, err);
+			}
+		}
+		if (r < 0)
 			return -1;
 	}
 	return 0;
-}
-
-int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part, struct err *err)
-{
-	return merge_directory_entries(l, part, "", err);
 }

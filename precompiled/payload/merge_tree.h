@@ -24,8 +24,8 @@ struct merge_tree_source {
 	const void *ctx;
 	bool is_whole; // empty directories as well
 };
-int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part,
-		   struct err *err); // all of it; its files are moved away
+// All below a directory of it, "" = the root; its files are moved away.
+int merge_tree_all(struct merge_tree *l, const struct merge_tree_source *part, const char *dir, struct err *err);
 int merge_tree_file(struct merge_tree *l, const struct merge_tree_source *part, const char *path, const char *place,
 		    struct err *err);
 int merge_tree_link(struct merge_tree *l, const struct merge_tree_source *part, const char *target, const char *place,

@@ -81,7 +81,7 @@ static int add_base(struct payload_build *l, struct err *err)
 	return fd < 0 || archive_unpack(fd, name, 0, &l->part, &(struct archive_options){ .select = is_wanted_of_base },
 					err) < 0 ?
 		       -1 :
-		       merge_tree_all(&l->tree, &part, err);
+		       merge_tree_all(&l->tree, &part, "", err);
 }
 
 // The archive has everything at its top, or in one directory named after it.
@@ -102,24 +102,9 @@ static int find_manifest(const struct payload_build *l, char **ret_dir, char **r
 	return r;
 }
 
-static int add_runfile_entries(struct payload_build *l, const char *name, const char *dir, const struct runfile *run,
-			       struct err *err)
-{
-	struct merge_tree_source part = source_of(l, name);
-	for (size_t i = 0; i < run->count; i++) {
-		const struct runfile_entry *e = &run->items[i];
-		auto_str char *path = e->file ? str_fmt("%s%s", dir, e->file) : NULL;
-		int r = path ? merge_tree_file(&l->tree, &part, path, e->place, err) :
-			       merge_tree_link(&l->tree, &part, e->target, e->place, err);
-		if (r < 0)
-			return -1;
-	}
-	return 0;
-}
-
 static int add_runfile(struct payload_build *l, const char *name, struct err *err)
 {
-	auto_str char *triplet = install_path_triplet(l->request->arch), *dir = NULL, *text = NULL;
+	auto_str char *triplet = str_fmt("%s-linux-gnu", l->request->arch), *dir = NULL, *text = NULL;
 	auto_runfile struct runfile run = { 0 };
 	int r = find_manifest(l, &dir, &text, err);
 	if (r <= 0)
@@ -129,7 +114,16 @@ static int add_runfile(struct payload_build *l, const char *name, struct err *er
 	if (!str_eq(run.version, l->request->driver))
 		return err_set(err, E_USAGE, "'%s' is for driver %s, %s was requested", name, run.version,
 			       l->request->driver);
-	return add_runfile_entries(l, name, dir, &run, err);
+	struct merge_tree_source part = source_of(l, name);
+	for (size_t i = 0; i < run.count; i++) {
+		const struct runfile_entry *e = &run.items[i];
+		auto_str char *path = e->file ? str_fmt("%s%s", dir, e->file) : NULL;
+		r = path ? merge_tree_file(&l->tree, &part, path, e->place, err) :
+			   merge_tree_link(&l->tree, &part, e->target, e->place, err);
+		if (r < 0)
+			return -1;
+	}
+	return 0;
 }
 
 enum { DEPTH = 2 }; // modules/nvidia-kernel
@@ -171,54 +165,41 @@ static bool source_contains(const struct root *root, const char *dir, const char
 	return root_read(root, path, &found, NULL, &ignored) > 0 && strstr(found, text);
 }
 
-// The licence that a module declares tells the module type, whatever the distribution calls the directory.
-static bool is_open_licence(const struct root *root, const char *dir)
-{
-	static const char LICENCE[] = "MODULE_LICENSE(\"Dual MIT/GPL\")";
-	return source_contains(root, dir, "nvidia/nv.c", LICENCE) ||
-	       source_contains(root, dir, "nvidia/nv-frontend.c", LICENCE);
-}
-
 static char *place_below_source_dir(const void *ctx, const char *path)
 {
 	const struct source_tree *t = ctx;
 	return str_fmt("%s/%s", t->to, path);
 }
 
-static int add_source_tree(struct merge_tree *into, const struct root *part, const char *origin, const char *driver,
-			   struct err *err)
+// Kernel module sources from the archive inside one of Debian's nvidia-*-kernel-source packages. A directory with a
+// Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence its module states.
+static int add_source_archive(struct payload_build *l, int fd, const char *origin, struct err *err)
 {
+	static const char LICENCE[] = "MODULE_LICENSE(\"Dual MIT/GPL\")";
+	const char *driver = l->request->driver;
+	auto_root struct root part = ROOT_NONE;
 	auto_source_tree struct source_tree t = { .root = ROOT_NONE };
-	int r = find_kbuild_dir(part, ".", DEPTH, &t.dir, err);
+	if (root_rmtree(l->work, "source", err) < 0 || root_mkdirs(l->work, "source", 0755, err) < 0 ||
+	    root_sub(l->work, "source", &part, err) < 0 || archive_unpack(fd, origin, 0, &part, NULL, err) < 0)
+		return -1;
+	int r = find_kbuild_dir(&part, ".", DEPTH, &t.dir, err);
 	if (r <= 0)
 		return r < 0 ? -1 :
 			       err_set(err, E_PAYLOAD, "'%s' has no directory with Kbuild and conftest.sh", origin);
 	auto_str char *version = str_fmt("NV_VERSION_STRING=\\\"%s\\\"", driver);
-	if (!source_contains(part, t.dir, "Kbuild", version))
+	if (!source_contains(&part, t.dir, "Kbuild", version))
 		return err_set(err, E_USAGE, "'%s' has the sources of another driver, %s was requested", origin,
 			       driver);
-	t.to = install_path_source(driver, is_open_licence(part, t.dir));
-	if (root_sub(part, t.dir, &t.root, err) < 0)
+	// The licence tells the module type, whatever the distribution calls the directory.
+	bool is_open = source_contains(&part, t.dir, "nvidia/nv.c", LICENCE) ||
+		       source_contains(&part, t.dir, "nvidia/nv-frontend.c", LICENCE);
+	t.to = install_path_source(driver, is_open);
+	if (root_sub(&part, t.dir, &t.root, err) < 0)
 		return -1;
 	const struct merge_tree_source tree = {
 		.root = &t.root, .origin = origin, .place = place_below_source_dir, .ctx = &t
 	};
-	return merge_tree_all(into, &tree, err);
-}
-
-// Kernel module sources from the archive inside one of Debian's nvidia-*-kernel-source packages. A directory with a
-// Kbuild and a conftest.sh becomes usr/src/nvidia-DRIVER/kernel or kernel-open, by the licence its module states.
-// E_PAYLOAD: no such directory. E_USAGE: sources of another driver. origin: the package; outlives the tree. Uses and
-// clears a directory in work.
-static int add_sources(struct merge_tree *into, int fd, const char *origin, const char *driver, const struct root *work,
-		       struct err *err)
-{
-	auto_root struct root part = ROOT_NONE;
-	if (root_rmtree(work, "source", err) < 0 || root_mkdirs(work, "source", 0755, err) < 0 ||
-	    root_sub(work, "source", &part, err) < 0 || archive_unpack(fd, origin, 0, &part, NULL, err) < 0 ||
-	    add_source_tree(into, &part, origin, driver, err) < 0)
-		return -1;
-	return root_rmtree(work, "source", err) < 0 ? -1 : 0;
+	return merge_tree_all(&l->tree, &tree, "", err) < 0 || root_rmtree(l->work, "source", err) < 0 ? -1 : 0;
 }
 
 // Debian's source packages contain an archive.
@@ -232,8 +213,7 @@ static int add_debian_sources(struct payload_build *l, const char *name, struct 
 			continue;
 		auto_str char *path = str_fmt("%s/%s", SRC, names.items[i]);
 		auto_fd int fd = root_open(&l->part, path, O_RDONLY | O_NOFOLLOW, err);
-		if (fd < 0 || root_unlink(&l->part, path, err) < 0 ||
-		    add_sources(&l->tree, fd, name, l->request->driver, l->work, err) < 0)
+		if (fd < 0 || root_unlink(&l->part, path, err) < 0 || add_source_archive(l, fd, name, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -249,57 +229,49 @@ static int add_package_file(struct payload_build *l, const char *name, struct er
 		return -1;
 	if (found.kind == EMBEDDED_RUN)
 		return add_runfile(l, name, err);
-	return add_debian_sources(l, name, err) < 0 ? -1 : merge_tree_all(&l->tree, &part, err);
+	return add_debian_sources(l, name, err) < 0 ? -1 : merge_tree_all(&l->tree, &part, "", err);
 }
 
-// Relative: seen from outside the root, an absolute link would lead to the machine's own files.
-static int link_merged(const struct root *into, struct err *err)
+static int write_links_and_ldcache(const struct payload_build *l, struct err *err)
 {
-	static const char *const always[] = { "bin", "lib", "lib64", "sbin" };
-	for (size_t i = 0; i < ARRAY_SIZE(always); i++) {
-		auto_str char *target = str_fmt("usr/%s", always[i]);
-		if (root_mkdirs(into, target, 0755, err) < 0 || root_symlink(into, target, always[i], err) < 0)
+	static const char *const merged[] = { "bin", "lib", "lib64", "sbin" };
+	const struct root *into = &l->tree.into;
+	auto_strv struct strv dirs = { 0 };
+	strv_add(&dirs, str_fmt("usr/lib/%s-linux-gnu", l->request->arch));
+	strv_add(&dirs, str_fmt("usr/lib/%s-linux-gnu/vdpau", l->request->arch));
+	strv_add(&dirs, str_dup("usr/lib64"));
+	for (size_t i = 0; i < ARRAY_SIZE(merged); i++) {
+		// Relative: seen from outside the root, an absolute link would lead to the machine's own files.
+		auto_str char *target = str_fmt("usr/%s", merged[i]);
+		if (root_mkdirs(into, target, 0755, err) < 0 || root_symlink(into, target, merged[i], err) < 0)
 			return -1;
 	}
-	return 0;
-}
-
-static int write_links_and_ldcache(struct payload_build *l, struct err *err)
-{
-	auto_str char *triplet = install_path_triplet(l->request->arch), *libraries = str_fmt("usr/lib/%s", triplet);
-	auto_strv struct strv dirs = { 0 };
-	const struct root *into = &l->tree.into;
-	strv_add(&dirs, TAKE(libraries));
-	strv_add(&dirs, str_fmt("usr/lib/%s/vdpau", triplet));
-	strv_add(&dirs, str_dup("usr/lib64"));
-	if (link_merged(into, err) < 0 || ldcache_links(into, &dirs, err) < 0)
+	if (ldcache_links(into, &dirs, err) < 0)
 		return -1;
 	strv_done(&dirs);
 	return ldcache_write(into, &dirs, err);
 }
 
-static int merge_payload_files(struct payload_build *l, struct err *err)
+static void payload_build_done(struct payload_build *l)
 {
-	if (l->request->base && add_base(l, err) < 0)
-		return -1;
-	for (size_t i = 0; i < l->request->files->count; i++)
-		if (add_package_file(l, l->request->files->items[i], err) < 0)
-			return -1;
 	root_done(&l->part);
-	return root_rmtree(l->work, "part", err) < 0 ? -1 : write_links_and_ldcache(l, err);
+	merge_tree_done(&l->tree);
 }
+#define auto_payload_build __attribute__((cleanup(payload_build_done)))
 
 int payload_make(const struct payload_request *request, const struct root *work, const char *name, struct err *err)
 {
-	struct payload_build l = { .request = request,
-				   .version = { .driver = request->driver, .arch = request->arch },
-				   .tree = { .into = ROOT_NONE },
-				   .work = work,
-				   .part = ROOT_NONE };
-	int r = root_mkdirs(work, name, 0755, err) < 0 ? -1 : root_sub(work, name, &l.tree.into, err);
-	if (r == 0)
-		r = merge_payload_files(&l, err);
+	auto_payload_build struct payload_build l = { .request = request,
+						      .version = { .driver = request->driver, .arch = request->arch },
+						      .tree = { .into = ROOT_NONE },
+						      .work = work,
+						      .part = ROOT_NONE };
+	if (root_mkdirs(work, name, 0755, err) < 0 || root_sub(work, name, &l.tree.into, err) < 0 ||
+	    (request->base && add_base(&l, err) < 0))
+		return -1;
+	for (size_t i = 0; i < request->files->count; i++)
+		if (add_package_file(&l, request->files->items[i], err) < 0)
+			return -1;
 	root_done(&l.part);
-	merge_tree_done(&l.tree);
-	return r;
+	return root_rmtree(work, "part", err) < 0 ? -1 : write_links_and_ldcache(&l, err);
 }

@@ -60,26 +60,16 @@ static const struct type {
 	{ "EGL_EXTERNAL_PLATFORM_JSON", .place = "usr/share/egl/egl_external_platform.d/" },
 	{ "APPLICATION_PROFILE", .has_path = true, .place = "usr/share/nvidia/" },
 	{ "SANDBOXUTILS_FILELIST_JSON", .has_path = true, .place = "usr/share/nvidia/files.d/" },
-	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // see is_wanted_type()
+	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // LICENSE only
 };
-
-// The licence must accompany the files; other documentation is left out.
-static bool is_wanted_type(const struct type *type, const char *name)
-{
-	return !str_eq(type->name, "DOCUMENTATION") || str_eq(name, "LICENSE");
-}
-
-static void runfile_entry_done(struct runfile_entry *e)
-{
-	free(e->file);
-	free(e->place);
-	free(e->target);
-}
 
 void runfile_done(struct runfile *r)
 {
-	for (size_t i = 0; i < r->count; i++)
-		runfile_entry_done(&r->items[i]);
+	for (size_t i = 0; i < r->count; i++) {
+		free(r->items[i].file);
+		free(r->items[i].place);
+		free(r->items[i].target);
+	}
 	free(r->items);
 	free(r->version);
 	*r = (struct runfile){ 0 };
@@ -104,14 +94,6 @@ static char *expand_place(const char *place, const char *triplet, const char *ve
 		else
 			str_add(&ret, "%c", *p);
 	return TAKE(ret);
-}
-
-// A path below the root, without doubled slashes; NULL = it leaves the root.
-static char *clean_path(const char *dir, const char *path, const char *name)
-{
-	auto_str char *all = str_fmt("%s/%s/%s", dir, path, name);
-	auto_str char *inside = archive_safe_name(all + strspn(all, "/"));
-	return inside ? install_path_usr_merged(inside) : NULL;
 }
 
 // The directories of the file, less the first N; sources keep all of them, because both module types are kept.
@@ -144,11 +126,12 @@ static const char *next_field(struct line *l)
 static int read_manifest_line(struct line *l, const char *triplet, const char *version, struct runfile_entry *ret)
 {
 	const char *file = next_field(l), *mode = next_field(l), *word = next_field(l),
-		   *name = file ? strrchr(file, '/') : NULL;
+		   *slash = file ? strrchr(file, '/') : NULL, *name = slash ? slash + 1 : file;
 	const struct type *type = word ? find_type(word) : NULL;
 	if (!file || !mode || !word)
 		return -1;
-	if (!type || !is_wanted_type(type, name ? name + 1 : file))
+	// The licence must accompany the files; other documentation is left out.
+	if (!type || (str_eq(word, "DOCUMENTATION") && !str_eq(name, "LICENSE")))
 		return 0;
 	const char *arch = type->has_arch ? next_field(l) : "NATIVE";
 	const char *given = type->below ? type->below : type->has_path || type->is_inheriting ? next_field(l) : "";
@@ -161,35 +144,17 @@ static int read_manifest_line(struct line *l, const char *triplet, const char *v
 	if (!str_eq(arch, "NATIVE"))
 		return str_eq(arch, "COMPAT32") ? 0 : -1;
 	auto_str char *dir = expand_place(type->place ? type->place : "", triplet, version);
-	char *place = clean_path(dir, path, name ? name + 1 : file);
-	if (!place)
-		return -1;
+	auto_str char *all = str_fmt("%s/%s/%s", dir, path, name);
+	auto_str char *inside = archive_safe_name(all + strspn(all, "/"));
+	if (!inside)
+		return -1; // it leaves the root
 	// The backend lies beside the libraries and its link one directory below; the installer writes an absolute
 	// link.
-	*ret = (struct runfile_entry){ .file = type->is_link ? NULL : str_dup(file), .place = place };
+	*ret = (struct runfile_entry){ .file = type->is_link ? NULL : str_dup(file),
+				       .place = install_path_usr_merged(inside) };
 	if (type->is_link)
 		ret->target = str_fmt("%s%s", str_eq(type->name, "GBM_BACKEND_LIB_SYMLINK") ? "../" : "", target);
 	return 1;
-}
-
-static int read_manifest_lines(const struct strv *lines, const char *name, const char *triplet, struct runfile *ret,
-			       struct err *err)
-{
-	for (size_t i = HEAD_LINES; i < lines->count; i++) {
-		struct line l = { 0 };
-		struct runfile_entry e = { 0 };
-		strv_split(&l.words, lines->items[i], " \t\r");
-		int r = read_manifest_line(&l, triplet, ret->version, &e);
-		strv_done(&l.words);
-		if (r < 0)
-			return err_set(err, E_PAYLOAD, "'%s': bad line %zu in its manifest: '%.80s'", name, i + 1,
-				       lines->items[i]);
-		if (r == 0)
-			continue;
-		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
-		ret->items[ret->count++] = e;
-	}
-	return 0;
 }
 
 int runfile_parse(const char *text, const char *name, const char *triplet, struct runfile *ret, struct err *err)
@@ -203,8 +168,20 @@ int runfile_parse(const char *text, const char *name, const char *triplet, struc
 	if (!*r.version || strspn(r.version, "0123456789.") != strlen(r.version))
 		return err_set(err, E_PAYLOAD, "'%s': line 2 of its manifest is not a version: '%.80s'", name,
 			       r.version);
-	if (read_manifest_lines(&lines, name, triplet, &r, err) < 0)
-		return -1;
+	for (size_t i = HEAD_LINES; i < lines.count; i++) {
+		struct line l = { 0 };
+		struct runfile_entry e = { 0 };
+		strv_split(&l.words, lines.items[i], " \t\r");
+		int wanted = read_manifest_line(&l, triplet, r.version, &e);
+		strv_done(&l.words);
+		if (wanted < 0)
+			return err_set(err, E_PAYLOAD, "'%s': bad line %zu in its manifest: '%.80s'", name, i + 1,
+				       lines.items[i]);
+		if (wanted == 0)
+			continue;
+		r.items = mem_grow(r.items, r.count + 1, sizeof(*r.items));
+		r.items[r.count++] = e;
+	}
 	*ret = r;
 	r = (struct runfile){ 0 };
 	return 0;

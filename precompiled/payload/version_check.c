@@ -12,6 +12,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 
 enum { VERSION_MAX = 24 };
 
@@ -61,18 +62,12 @@ static size_t version_at(const char *p, const char *end)
 	return p + len < end && (p[len] == '.' || isalnum((unsigned char)p[len])) ? 0 : len;
 }
 
-static bool fits_program(const struct program *p, const char *driver, const char *found, size_t len)
-{
-	size_t branch = strcspn(driver, ".");
-	return p->is_exact ? strlen(driver) == len && strncmp(driver, found, len) == 0 :
-			     strncmp(driver, found, branch + 1) == 0;
-}
-
 // True = the program contains no version, or one that fits; else ret is the first.
 static bool scan_for_version(const char *data, size_t size, const struct program *p, const char *driver,
 			     char ret[VERSION_MAX])
 {
 	const char *end = data + size;
+	size_t wanted = p->is_exact ? strlen(driver) : strcspn(driver, ".") + 1;
 	*ret = '\0';
 	for (const char *at = data; at < end; at++) {
 		bool is_start = isdigit((unsigned char)*at) &&
@@ -80,10 +75,10 @@ static bool scan_for_version(const char *data, size_t size, const struct program
 		size_t len = is_start ? version_at(at, end) : 0;
 		if (!len || len >= VERSION_MAX)
 			continue;
-		if (fits_program(p, driver, at, len))
+		if ((!p->is_exact || len == wanted) && strncmp(driver, at, wanted) == 0)
 			return true;
 		if (!*ret)
-			memcpy(ret, at, len), ret[len] = '\0';
+			snprintf(ret, VERSION_MAX, "%.*s", (int)len, at);
 	}
 	return !*ret;
 }
@@ -114,7 +109,7 @@ static int check_library(const struct version_check *b, int fd, const char *plac
 		const char *arch;
 		unsigned machine;
 	} known[] = { { "x86_64", EM_X86_64 }, { "aarch64", EM_AARCH64 } };
-	auto_str char *triplet = install_path_triplet(b->arch), *dir = str_fmt("usr/lib/%s/", triplet);
+	auto_str char *dir = str_fmt("usr/lib/%s-linux-gnu/", b->arch);
 	auto_soname struct soname s = { 0 };
 	int r = str_starts(place, dir) ? soname_read(fd, place, &s, err) : 0;
 	for (size_t i = 0; r > 0 && i < ARRAY_SIZE(known); i++)
@@ -123,42 +118,25 @@ static int check_library(const struct version_check *b, int fd, const char *plac
 	return r < 0 ? -1 : 0;
 }
 
-static size_t count_digits(const char *p)
-{
-	size_t n = 0;
-	while (isdigit((unsigned char)p[n]))
-		n++;
-	return n;
-}
-
 // The length of the version at p: 535.261.03, 560.35; 0 = none.
 static size_t version_len(const char *p)
 {
-	size_t major = count_digits(p), len = major;
-	if (major < 3 || p[major] != '.' || !count_digits(p + major + 1))
+	const char *end = p + strlen(p);
+	size_t len = count_digits_to(p, end);
+	if (len < 3 || p[len] != '.' || !count_digits_to(p + len + 1, end))
 		return 0;
-	while (p[len] == '.' && count_digits(p + len + 1))
-		len += 1 + count_digits(p + len + 1);
+	for (size_t n; p[len] == '.' && (n = count_digits_to(p + len + 1, end)) > 0;)
+		len += 1 + n;
 	return len;
-}
-
-static const char *library_version(const char *path)
-{
-	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *so = strstr(name, ".so.");
-	bool is_ours = str_starts(name, "libcuda") || str_starts(name, "libnv") || strstr(name, "nvidia");
-	return so && is_ours ? so + strlen(".so.") : NULL;
-}
-
-static const char *firmware_version(const char *path)
-{
-	static const char DIR[] = "lib/firmware/nvidia/";
-	const char *at = strstr(path, DIR);
-	return at ? at + strlen(DIR) : NULL;
 }
 
 char *payload_version(const char *path)
 {
-	const char *library = library_version(path), *firmware = firmware_version(path);
+	static const char FIRMWARE[] = "lib/firmware/nvidia/", SO[] = ".so.";
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *so = strstr(name, SO);
+	bool is_ours = str_starts(name, "libcuda") || str_starts(name, "libnv") || strstr(name, "nvidia");
+	const char *library = so && is_ours ? so + strlen(SO) : NULL, *dir = strstr(path, FIRMWARE);
+	const char *firmware = dir ? dir + strlen(FIRMWARE) : NULL;
 	size_t len = library ? version_len(library) : 0;
 	if (len && !library[len])
 		return str_ndup(library, len);

@@ -360,7 +360,7 @@ static bool has_cms(const struct layout *l, const struct oci_index *refs, const 
 		auto_cms_verdict struct cms_verdict v = { 0 };
 		size_t len = 0;
 		if (read_referrer_blob(l, &refs->items[i], SIGNATURE_CMS, &data, &len, &ignored) == 0 &&
-		    cms_verify(self, maker->now, data, len, content, content_len, &v) > 0 &&
+		    cms_verify(self, maker->now, false, data, len, content, content_len, &v) > 0 &&
 		    str_eq(v.id, maker->key->id))
 			return true;
 	}
