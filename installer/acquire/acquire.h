@@ -53,9 +53,9 @@ void acquire_done(struct acquire *o);
 			   .builder_use = -1 })
 
 bool acquire_has_store(const struct acquire *o);
-int acquire_open_store(struct acquire *o, struct err *err);                    // the store, when there is one
-int acquire_make_store(struct acquire *o, struct err *err);                    // the same; created where there is none
-int acquire_output(void *acquire, const struct layout **ret, struct err *err); // the store, for something to put in
+int acquire_open_store(struct acquire *o, struct err *err); // when there is one
+// The store, for something to put in; created where there is none.
+int acquire_output(void *acquire, const struct layout **ret, struct err *err);
 // 0 = the signer of this manifest of the store is still trusted (precompiled/trust/provenance.h).
 int acquire_check_trust(const struct acquire *o, const char *hex, struct err *err);
 // A package of another kernel that was taken for this one before counts as the store's own. 1 = acquire_found() says
@@ -63,13 +63,13 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 // store is asked.
 int acquire_find(struct acquire *o, bool is_local, struct err *err);
 const struct package *acquire_found(const struct acquire *o); // NULL = none
+// The flavour of a driver version that serves the GPUs; NULL = it cannot be told: any will do, and the plan reports why.
+const char *acquire_flavour(const struct acquire *o, const char *driver);
 // After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
 // modules are proven to fit the wanted kernel before anything is touched. 1 = acquire_found() and .compatible; 0 =
 // none; .why_not and .code say more then. What the look did not ask is not asked here, and a remote source never: what
 // it lists does not tell CRCs.
 int acquire_find_compatible(struct acquire *o, struct err *err);
-// The files of a package of the store, where they are not unpacked yet.
-int acquire_unpack(struct acquire *o, struct package *p, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and fetched again. ret.dir has the files.
 int acquire_take(struct acquire *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =

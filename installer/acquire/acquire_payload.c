@@ -37,17 +37,6 @@ static bool is_packed_here(const struct acquire *o, const char *hex)
 	       p.origin == PROVENANCE_BY_HAND;
 }
 
-// What the sources offer; kept: what there is already, or "".
-static int fetch_newer_asset(struct acquire *o, const struct asset_key *want, const char *kept,
-			     char ret[DIGEST_HEX + 1], struct err *err)
-{
-	if (*kept && asset_fetch(&o->fetch, want, NULL, ret, err) < 0)
-		return -1;
-	if (*kept && str_eq(kept, ret))
-		return 0;
-	return acquire_make_store(o, err) < 0 ? -1 : asset_fetch(&o->fetch, want, &o->store.layout, ret, err);
-}
-
 // From the store, else from the sources into it. code: of "no source was asked".
 static int fetch_asset(struct acquire *o, const struct asset_key *want, int code, char ret[DIGEST_HEX + 1],
 		       struct err *err)
@@ -55,6 +44,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 	auto_str char *why = NULL, *tag = asset_tag(want);
 	char kept[DIGEST_HEX + 1];
 	struct err damage;
+	const struct layout *store;
 	bool has_sources = o->fetch.from && o->fetch.from->count;
 	if (acquire_open_store(o, err) < 0)
 		return -1;
@@ -62,7 +52,10 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 	if (!is_kept && !has_sources)
 		return err_set(err, code, "the store: %s; no source was named (--from)", why ? why : damage.text);
 	if (has_sources && !(is_kept && is_packed_here(o, kept))) {
-		if (fetch_newer_asset(o, want, is_kept ? kept : "", ret, err) == 0)
+		int r = is_kept ? asset_fetch(&o->fetch, want, NULL, ret, err) : 0; // what they offer
+		if (r == 0 && is_kept && str_eq(kept, ret))
+			return 0;
+		if (r == 0 && acquire_output(o, &store, err) == 0 && asset_fetch(&o->fetch, want, store, ret, err) == 0)
 			return 0;
 		if (!is_kept)
 			return -1;
@@ -105,11 +98,6 @@ int acquire_headers(void *acquire, const char *release, const struct root *store
 	return asset_unpack(&o->store.layout, ret_digest, store, err) < 0 ? -1 : 0;
 }
 
-static struct asset_key payload_key(const struct acquire *o, const char *driver)
-{
-	return (struct asset_key){ .kind = &ASSET_PAYLOAD, .driver = driver, .arch = o->want.arch };
-}
-
 static int find_payload_in_sources(const struct acquire *o, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1],
 				   char **ret_why, struct err *err)
 {
@@ -121,16 +109,10 @@ static int find_payload_in_sources(const struct acquire *o, const struct asset_k
 	return 0;
 }
 
-static int find_local_payload(struct acquire *o, const struct asset_key *want, char **ret_why, struct err *err)
-{
-	int r = find_stored_asset(o, want, o->payload, ret_why, err);
-	return r == 0 ? image_payload_find(o->fetch.state, want->driver, want->arch, o->payload, err) : r;
-}
-
 // In the order of packages: what the user named comes before the store.
 int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, char **ret_why, struct err *err)
 {
-	struct asset_key want = payload_key(o, driver);
+	struct asset_key want = { .kind = &ASSET_PAYLOAD, .driver = driver, .arch = o->want.arch };
 	bool has_sources = !is_local && o->fetch.from && o->fetch.from->count;
 	auto_str char *why = NULL, *why_not_stored = NULL;
 	if (image_payload_matches(&o->carry, driver, want.arch)) {
@@ -141,7 +123,9 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 	if (r == 0 && has_sources && o->is_named)
 		r = find_payload_in_sources(o, &want, o->payload, &why, err);
 	if (r == 0)
-		r = find_local_payload(o, &want, &why_not_stored, err);
+		r = find_stored_asset(o, &want, o->payload, &why_not_stored, err);
+	if (r == 0)
+		r = image_payload_find(o->fetch.state, driver, want.arch, o->payload, err);
 	if (r == 0 && has_sources && !o->is_named)
 		r = find_payload_in_sources(o, &want, o->payload, &why, err);
 	if (r == 0)
@@ -149,28 +133,25 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 	return r;
 }
 
-static int refetch_payload(struct acquire *o, const struct asset_key *want, const struct root *trees, struct err *err)
+// damage: of its layer in the store.
+static int quarantine_asset(const struct acquire *o, const char *hex, const struct err *damage, struct err *err)
 {
-	struct err damage = *err;
 	char layer[DIGEST_HEX + 1];
-	if (asset_layer(&o->store.layout, o->payload, layer, err) < 0 ||
-	    store_quarantine(&o->store, layer, NULL, err) < 0)
+	if (asset_layer(&o->store.layout, hex, layer, err) < 0 || store_quarantine(&o->store, layer, NULL, err) < 0)
 		return -1;
-	progress_note(o->progress, "%s; quarantined", damage.text);
-	if (asset_fetch(&o->fetch, want, &o->store.layout, o->payload, err) < 0) {
-		*err = damage;
-		return -1;
-	}
-	return asset_unpack(&o->store.layout, o->payload, trees, err);
+	if (o->progress)
+		progress_note(o->progress, "%s; quarantined", damage->text);
+	return 0;
 }
 
 // A tree that exists is not checked: its name is the digest of its content.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 {
 	auto_root struct root trees = ROOT_NONE;
-	struct asset_key want = payload_key(o, driver);
+	struct asset_key want = { .kind = &ASSET_PAYLOAD, .driver = driver, .arch = o->want.arch };
 	auto_str char *why = NULL;
 	char hex[DIGEST_HEX + 1];
+	const struct layout *store;
 	if (root_mkdirs(o->fetch.state, "payloads", 0755, err) < 0 ||
 	    root_sub(o->fetch.state, "payloads", &trees, err) < 0)
 		return -1;
@@ -178,14 +159,23 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 		return 0;
 	if (image_payload_matches(&o->carry, driver, o->want.arch) && str_eq(o->carry.is.digest, o->payload))
 		return image_payload_copy(&o->carry, o->fetch.state, err);
-	if (acquire_make_store(o, err) < 0)
+	if (acquire_output(o, &store, err) < 0)
 		return -1;
 	int r = find_stored_asset(o, &want, hex, &why, err);
 	bool is_missing = r == 0 || !str_eq(hex, o->payload);
-	if (r < 0 || (is_missing && asset_fetch(&o->fetch, &want, &o->store.layout, o->payload, err) < 0))
+	if (r < 0 || (is_missing && asset_fetch(&o->fetch, &want, store, o->payload, err) < 0))
 		return -1;
-	r = asset_unpack(&o->store.layout, o->payload, &trees, err);
-	return r < 0 && err->code == E_STORE_CORRUPT ? refetch_payload(o, &want, &trees, err) : r;
+	r = asset_unpack(store, o->payload, &trees, err);
+	if (r >= 0 || err->code != E_STORE_CORRUPT)
+		return r;
+	struct err damage = *err;
+	if (quarantine_asset(o, o->payload, &damage, err) < 0)
+		return -1;
+	if (asset_fetch(&o->fetch, &want, store, o->payload, err) < 0) {
+		*err = damage;
+		return -1;
+	}
+	return asset_unpack(store, o->payload, &trees, err);
 }
 
 // Builder roots: STATE/builders/HEX, the digest of the asset. Each takes some hundred megabytes, and only the last one
@@ -210,16 +200,6 @@ static int unpack_builder_root(struct acquire *o, const struct root *trees, char
 	close_fdp(&o->builder_use);
 	o->builder_use = lock_builder_root(o->fetch.state, ret_hex, LOCK_SH, LOCKFILE_WAIT_MS, err);
 	return o->builder_use < 0 ? -1 : asset_unpack(&o->store.layout, ret_hex, trees, err);
-}
-
-static int quarantine_builder_layer(const struct acquire *o, const char *hex, const struct err *damage, struct err *err)
-{
-	char layer[DIGEST_HEX + 1];
-	if (o->progress)
-		progress_note(o->progress, "%s; quarantined", damage->text);
-	if (asset_layer(&o->store.layout, hex, layer, err) < 0)
-		return -1;
-	return store_quarantine(&o->store, layer, NULL, err);
 }
 
 // Renamed before it is removed: a name of 64 digits always is a whole tree.
@@ -248,7 +228,7 @@ int acquire_builder(void *acquire, struct root *ret, struct err *err)
 	int r = unpack_builder_root(o, &trees, hex, err);
 	if (r < 0 && err->code == E_STORE_CORRUPT) {
 		struct err damage = *err;
-		r = quarantine_builder_layer(o, hex, &damage, err) < 0 ? -1 : unpack_builder_root(o, &trees, hex, err);
+		r = quarantine_asset(o, hex, &damage, err) < 0 ? -1 : unpack_builder_root(o, &trees, hex, err);
 	}
 	if (r < 0 || root_sub(&trees, hex, ret, err) < 0)
 		return -1;

@@ -18,17 +18,10 @@ void check_result_done(struct check_result *r)
 
 const char *check_verdict_name(enum verdict v)
 {
-	switch (v) {
-	case VERDICT_OK:
-		return "ok";
-	case VERDICT_COMPATIBLE:
-		return "compatible";
-	case VERDICT_NEEDS_BUILD:
-		return "needs-build";
-	case VERDICT_IMPOSSIBLE:
-		break;
-	}
-	return "impossible";
+	return v == VERDICT_OK          ? "ok" :
+	       v == VERDICT_COMPATIBLE  ? "compatible" :
+	       v == VERDICT_NEEDS_BUILD ? "needs-build" :
+					  "impossible";
 }
 
 static void set_check_verdict(struct check_result *r, enum verdict verdict, int code, const char *reason)
@@ -37,16 +30,6 @@ static void set_check_verdict(struct check_result *r, enum verdict verdict, int 
 	r->verdict = verdict;
 	r->code = code;
 	r->reason = str_dup(reason);
-}
-
-// What a proof cannot see of another kernel's package: the policy, and whether its labels are true.
-static char *why_not_reused(const struct check_request *w, const struct module_set *set, const struct kernel_abi *abi)
-{
-	const struct package_key *key = &w->package->key;
-	auto_str char *distro = distro_of(w->release, abi->banner);
-	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
-	char *why = reuse_why_not(w->reuse, key, &kernel);
-	return why ? why : reuse_lie(key, set);
 }
 
 static int prove_package(const struct check_request *w, const struct kernel_abi *abi, struct check_result *ret,
@@ -70,40 +53,45 @@ static int prove_package(const struct check_request *w, const struct kernel_abi 
 		[PROOF_REFUSED] = VERDICT_IMPOSSIBLE,
 	};
 	set_check_verdict(ret, verdicts[proof.verdict], proof.code, proof.text);
-	auto_str char *why = proof.verdict == PROOF_COMPATIBLE ? why_not_reused(w, &set, abi) : NULL;
+	if (proof.verdict != PROOF_COMPATIBLE)
+		return 0;
+	// What a proof cannot see of another kernel's package: the policy, and whether its labels are true.
+	auto_str char *distro = distro_of(w->release, abi->banner);
+	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
+	auto_str char *why = reuse_why_not(w->reuse, &p->key, &kernel);
+	if (!why)
+		why = reuse_lie(&p->key, &set);
 	if (why)
 		set_check_verdict(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
 	return 0;
 }
 
-// Whether a build of the source would succeed, as far as that is known without compiling. Negative: no, see err.
-static int judge_source(const struct check_request *w, const struct tree *tree, struct err *err)
-{
-	static const struct gpus none;
-	struct gpu_support_choice choice = { 0 };
-	auto_patches struct patches patches = { 0 };
-	if (gpu_support_choose(w->gpus ? w->gpus : &none, w->source->version, w->flavour, w->source->flavours, &choice,
-			       err) < 0)
-		return -1;
-	enum module_type flavour = choice.flavour;
-	gpu_support_choice_done(&choice);
-	if (recipe_check(w->source->version, flavour, tree, err) < 0 ||
-	    patches_check_removed(w->patches, w->source->version, flavour, tree, err) < 0 ||
-	    patches_choose(w->patches, w->source->version, flavour, tree, &patches, err) < 0)
-		return -1;
-	return 0;
-}
-
+// Whether a build would succeed, as far as that is known without compiling. Negative: no, see err.
 static int judge_build(const struct check_request *w, const struct tree *tree, struct err *err)
 {
+	static const struct gpus none;
 	auto_toolchain struct toolchain tools = { 0 };
+	auto_patches struct patches patches = { 0 };
+	struct gpu_support_choice choice = { 0 };
+	const struct source *source = w->source;
 	if (tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
 	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, tree->arch))
 		return -1;
-	return w->source ? judge_source(w, tree, err) : 0;
+	if (!source)
+		return 0;
+	if (gpu_support_choose(w->gpus ? w->gpus : &none, source->version, w->flavour, source->flavours, &choice, err) <
+	    0)
+		return -1;
+	enum module_type flavour = choice.flavour;
+	gpu_support_choice_done(&choice);
+	if (recipe_check(source->version, flavour, tree, err) < 0 ||
+	    patches_check_removed(w->patches, source->version, flavour, tree, err) < 0 ||
+	    patches_load(w->patches, &patches, err) < 0)
+		return -1;
+	return patches_choose(&patches, source->version, flavour, tree, err);
 }
 
 static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,

@@ -24,14 +24,8 @@ struct reuse_kernel {
 	const char *compiler; // version text
 };
 
-// Same distribution, x.y and kind: two releases are of one kind when they differ in nothing but numbers.
-bool reuse_is_series(const struct package_key *key, const struct reuse_kernel *k);
 // Why not, by the labels of a package alone; NULL = the proof decides. Caller frees.
 char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k);
 // How the modules of a package contradict its labels: another kernel, or none of their objects is from the kernel's
 // compiler. NULL = they do not. Caller frees.
 char *reuse_lie(const struct package_key *key, const struct module_set *set);
-// Do the modules that are going to be loaded (modules; empty = the usual ones) fit the kernel, and are they what the
-// labels say? p is unpacked. 1 = yes; 0 = no, with code (E_ABI, E_SYMBOL, ...). *ret_text: what decides; caller frees.
-int reuse_prove(const struct package *p, const struct strv *modules, const struct kernel_abi *abi, char **ret_text,
-		int *ret_code, struct err *err);

@@ -55,7 +55,8 @@ static int make_module_tree(const struct transaction *r, struct package *p, cons
 	const struct apply *a = r->a;
 	if (root_exists(store, r->modules))
 		return 0;
-	if (p->dir.fd < 0 && acquire_unpack(a->acquire, p, err) < 0)
+	if (p->dir.fd < 0 &&
+	    state_dir_stage(&a->acquire->memory, &a->acquire->store.layout, a->acquire->fetch.state, p, err) < 0)
 		return -1;
 	return modules_dir_make(p, a->facts->host.release, a->host, store, r->modules, err) < 0 ? -1 : 0;
 }

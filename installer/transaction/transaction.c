@@ -360,7 +360,8 @@ static int find_stored_files(const struct apply *a, const struct package *have, 
 	if (r < 0)
 		return err_wrap(err, "%s", err_info(err->code)->name);
 	bool is_unpacked = have->dir.fd >= 0 && str_eq(have->manifest.digest, b->package.manifest.digest);
-	if (!is_unpacked && acquire_unpack(a->acquire, &b->package, err) < 0)
+	if (!is_unpacked && state_dir_stage(&a->acquire->memory, &a->acquire->store.layout, a->acquire->fetch.state,
+					    &b->package, err) < 0)
 		return -1;
 	b->shared = is_unpacked ? &have->dir : NULL;
 	for (size_t i = 0; i < b->package.count; i++)
