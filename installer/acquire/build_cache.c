@@ -33,15 +33,6 @@ int build_cache_open(const struct root *parent, struct root *ret, int *ret_lock)
 	return 0;
 }
 
-// Renamed first: the next compile makes a new one.
-static int remove_build_cache(const struct root *state, struct err *err)
-{
-	if (root_mkdir_private(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
-	    root_rename(state, DIR, GONE, err) < 0)
-		return -1;
-	return root_rmtree(state, GONE, err) < 0 ? -1 : 0;
-}
-
 int build_cache_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes, struct err *err)
 {
 	struct stat st;
@@ -51,8 +42,11 @@ int build_cache_clear(const struct root *state, bool is_dry, uint64_t *ret_bytes
 	if (r <= 0)
 		return r;
 	auto_fd int fd = is_dry ? -1 : lock_build_cache(state, LOCK_EX, err);
-	if ((!is_dry && fd < 0) || copy_bytes(state, DIR, &bytes, err) < 0 ||
-	    (!is_dry && remove_build_cache(state, err) < 0))
+	if ((!is_dry && fd < 0) || copy_bytes(state, DIR, &bytes, err) < 0)
+		return -1;
+	// Renamed before it is removed: the next compile makes a new one.
+	if (!is_dry && (root_mkdir_private(state, ".tmp", err) < 0 || root_rmtree(state, GONE, err) < 0 ||
+			root_rename(state, DIR, GONE, err) < 0 || root_rmtree(state, GONE, err) < 0))
 		return -1;
 	*ret_bytes = bytes;
 	return 0;

@@ -35,7 +35,6 @@ struct reading {
 	const char *dir;  // of the file, with a slash at its end; "" = the working directory
 	const char *list; // "drivers"; NULL = the document itself
 	size_t at;        // position in it
-	bool is_open;     // kernels may be missing
 };
 
 static int refuse_matrix(const struct reading *r, const char *key, const char *what, struct err *err)
@@ -167,43 +166,36 @@ static int read_matrix_list(struct reading *r, const json_t *list, const char *k
 	return 0;
 }
 
-static int read_matrix(struct reading *r, const json_t *json, struct matrix *m, struct err *err)
-{
-	const json_t *drivers = json_object_get(json, "drivers"), *kernels = json_object_get(json, "kernels"),
-		     *skips = json_object_get(json, "skip");
-	if (check_keys(r, json, " drivers kernels skip modules patches ", err) < 0)
-		return -1;
-	bool has_kernels = json_array_size(kernels) || (!kernels && r->is_open);
-	if (!json_array_size(drivers) || !has_kernels)
-		return refuse_matrix(r, json_array_size(drivers) ? "kernels" : "drivers",
-				     "is not a list with at least one entry", err);
-	if (skips && !json_is_array(skips))
-		return refuse_matrix(r, "skip", "is not a list", err);
-	m->drivers = mem_alloc(json_array_size(drivers) * sizeof(*m->drivers));
-	m->kernels = mem_alloc((json_array_size(kernels) + 1) * sizeof(*m->kernels));
-	m->skips = mem_alloc((json_array_size(skips) + 1) * sizeof(*m->skips));
-	if (read_matrix_list(r, drivers, "drivers", read_driver, m, err) < 0 ||
-	    read_matrix_list(r, kernels, "kernels", read_matrix_kernel, m, err) < 0 ||
-	    read_matrix_list(r, skips, "skip", read_skip, m, err) < 0 ||
-	    read_texts(r, json, "modules", &m->modules, err) < 0 ||
-	    read_matrix_text(r, json, "patches", false, &m->patches, err) < 0)
-		return -1;
-	make_path(r, &m->patches);
-	return 0;
-}
-
 int matrix_parse(const char *text, size_t len, const char *file, bool is_open, struct matrix *ret, struct err *err)
 {
 	const char *slash = strrchr(file, '/');
 	auto_str char *dir = slash ? str_ndup(file, (size_t)(slash - file) + 1) : str_dup("");
 	auto_matrix struct matrix m = { 0 };
-	struct reading r = { .file = file, .dir = dir, .is_open = is_open };
+	struct reading r = { .file = file, .dir = dir };
 	json_error_t problem;
 	auto_json json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!json)
 		return err_set(err, E_CONFIG, "'%s': not valid JSON at line %d: %s", file, problem.line, problem.text);
-	if (read_matrix(&r, json, &m, err) < 0)
+	const json_t *drivers = json_object_get(json, "drivers"), *kernels = json_object_get(json, "kernels"),
+		     *skips = json_object_get(json, "skip");
+	if (check_keys(&r, json, " drivers kernels skip modules patches ", err) < 0)
 		return -1;
+	bool has_kernels = json_array_size(kernels) || (!kernels && is_open);
+	if (!json_array_size(drivers) || !has_kernels)
+		return refuse_matrix(&r, json_array_size(drivers) ? "kernels" : "drivers",
+				     "is not a list with at least one entry", err);
+	if (skips && !json_is_array(skips))
+		return refuse_matrix(&r, "skip", "is not a list", err);
+	m.drivers = mem_alloc(json_array_size(drivers) * sizeof(*m.drivers));
+	m.kernels = mem_alloc((json_array_size(kernels) + 1) * sizeof(*m.kernels));
+	m.skips = mem_alloc((json_array_size(skips) + 1) * sizeof(*m.skips));
+	if (read_matrix_list(&r, drivers, "drivers", read_driver, &m, err) < 0 ||
+	    read_matrix_list(&r, kernels, "kernels", read_matrix_kernel, &m, err) < 0 ||
+	    read_matrix_list(&r, skips, "skip", read_skip, &m, err) < 0 ||
+	    read_texts(&r, json, "modules", &m.modules, err) < 0 ||
+	    read_matrix_text(&r, json, "patches", false, &m.patches, err) < 0)
+		return -1;
+	make_path(&r, &m.patches);
 	*ret = m;
 	m = (struct matrix){ 0 };
 	return 0;
@@ -273,13 +265,27 @@ static int add_node_release(const struct nodes *n, const json_t *release, struct
 	return 0;
 }
 
-static int add_annotated_releases(const struct nodes *n, const json_t *annotation, struct err *err)
+static int add_node_kernels(struct nodes *n, const json_t *node, struct err *err)
 {
-	const char *text = json_string_value(annotation);
-	size_t len = json_string_length(annotation);
+	const json_t *metadata = json_object_get(node, "metadata"), *name = json_object_get(metadata, "name"),
+		     *info = json_object_get(json_object_get(node, "status"), "nodeInfo"),
+		     *annotation = json_object_get(json_object_get(metadata, "annotations"), NEXT);
+	const json_t *reported = json_object_get(info, "architecture"); // as Go names it, or as uname(2) does
+	const char *arch = json_string_value(reported);
 	json_error_t problem;
+	n->name = is_text_of(name, LOWER, NAME_MAX_LEN) ? json_string_value(name) : "?";
+	if (str_eq(arch, "amd64") || str_eq(arch, "arm64"))
+		arch = str_eq(arch, "amd64") ? "x86_64" : "aarch64";
+	if (reported && !str_eq(arch, n->arch)) {
+		n->found->others++;
+		return 0;
+	}
+	if (add_node_release(n, json_object_get(info, "kernelVersion"), err) < 0)
+		return -1;
 	if (!annotation)
 		return 0;
+	const char *text = json_string_value(annotation);
+	size_t len = json_string_length(annotation);
 	auto_json json_t *list = len && len <= NEXT_MAX ? json_loadb(text, len, 0, &problem) : NULL;
 	if (!json_is_array(list))
 		return refuse_node(
@@ -288,28 +294,6 @@ static int add_annotated_releases(const struct nodes *n, const json_t *annotatio
 		if (add_node_release(n, json_array_get(list, i), err) < 0)
 			return -1;
 	return 0;
-}
-
-// As Go says it, which nodes report; uname says the same of the others.
-static bool is_arch(const struct nodes *n, const char *reported)
-{
-	const char *arch = str_eq(reported, "amd64") ? "x86_64" : str_eq(reported, "arm64") ? "aarch64" : reported;
-	return str_eq(arch, n->arch);
-}
-
-static int add_node_kernels(struct nodes *n, const json_t *node, struct err *err)
-{
-	const json_t *metadata = json_object_get(node, "metadata"), *name = json_object_get(metadata, "name"),
-		     *info = json_object_get(json_object_get(node, "status"), "nodeInfo"),
-		     *arch = json_object_get(info, "architecture");
-	n->name = is_text_of(name, LOWER, NAME_MAX_LEN) ? json_string_value(name) : "?";
-	if (arch && !is_arch(n, json_string_value(arch))) {
-		n->found->others++;
-		return 0;
-	}
-	if (add_node_release(n, json_object_get(info, "kernelVersion"), err) < 0)
-		return -1;
-	return add_annotated_releases(n, json_object_get(json_object_get(metadata, "annotations"), NEXT), err);
 }
 
 int matrix_nodes_add(const char *text, size_t len, const char *file, const char *arch, struct matrix *m,
