@@ -53,35 +53,9 @@ void compile_report_done(struct compile_report *r)
 	*r = (struct compile_report){ 0 };
 }
 
-static int choose_flavour(const struct compile_request *request, enum module_type *ret, char **ret_why, struct err *err)
-{
-	static const struct gpus none;
-	struct gpu_support_choice choice = { 0 };
-	if (gpu_support_choose(request->gpus ? request->gpus : &none, request->source->version, request->flavour,
-			       request->source->flavours, &choice, err) < 0)
-		return -1;
-	*ret = choice.flavour;
-	*ret_why = TAKE(choice.why);
-	gpu_support_choice_done(&choice);
-	return 0;
-}
-
 static void report_object_progress(void *ctx, size_t done, size_t total)
 {
 	progress_count(ctx, "compile", done, total);
-}
-
-static int prove_compiled_modules(const struct tree *tree, const struct module_set *set, char **ret_text,
-				  struct err *err)
-{
-	auto_kernel_abi struct kernel_abi abi = { 0 };
-	auto_proof struct proof proof = { 0 };
-	if (compile_target_abi(tree, &abi, err) < 0)
-		return -1;
-	abi.is_sig_enforced = false; // a node's demand for signatures is checked at the load, not at the build
-	proof_make(set->pointers, set->count, &abi, NULL, &proof);
-	*ret_text = str_dup(proof.text);
-	return proof_error(&proof, err);
 }
 
 static void fill_key(const struct compile_request *request, const struct tree *tree, const struct build_outcome *done,
@@ -122,16 +96,6 @@ static int create_output_package(const struct layout *output, const struct root 
 	return r;
 }
 
-static int open_log(const struct compile_request *request, enum module_type flavour, char **ret_path, struct err *err)
-{
-	auto_str char *name =
-		str_fmt("logs/%s-%s-%s.log", request->source->version, module_type_name(flavour), request->release);
-	if (root_mkdirs(request->state, "logs", 0755, err) < 0)
-		return -1;
-	*ret_path = root_path(request->state, name);
-	return root_create(request->state, name, err);
-}
-
 // Compilers of this root cannot see another mount namespace, such as a state directory below /proc/PID/root. A builder
 // root is there, too.
 static int make_work(const struct compile_request *request, const struct root *base, struct root *ret_parent,
@@ -162,8 +126,11 @@ static int build_with(const struct compile_request *request, const struct tree *
 	auto_fd int cache_lock = -1;
 	if (!request->is_cache_off) // beside the scratch, so that both can be bind mounted
 		build_cache_open(&parent, &cache, &cache_lock);
-	auto_str char *log = NULL;
-	auto_fd int log_fd = open_log(request, flavour, &log, err);
+	auto_str char *log =
+		str_fmt("logs/%s-%s-%s.log", request->source->version, module_type_name(flavour), request->release);
+	if (root_mkdirs(request->state, "logs", 0755, err) < 0)
+		return -1;
+	auto_fd int log_fd = root_create(request->state, log, err);
 	if (log_fd < 0)
 		return -1;
 	struct build_request bw = {
@@ -188,16 +155,22 @@ static int build_with(const struct compile_request *request, const struct tree *
 	if (build_run(&bw, ret, err) == 0)
 		return 0;
 	struct stat st;
+	auto_str char *path = root_path(request->state, log);
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
-		progress_note(progress, "the compiler's full output is in %s", log);
+		progress_note(progress, "the compiler's full output is in %s", path);
 	return -1;
 }
 
-static int build_in_builder(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
-			    const struct root *output, struct progress *progress, struct build_outcome *ret,
-			    struct err *err)
+// This machine's own compilers come first, if they fit.
+static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
+			  const struct root *output, struct progress *progress, struct build_outcome *ret,
+			  struct err *err)
 {
 	auto_root struct root base = ROOT_NONE;
+	if (build_with(request, tree, flavour, NULL, output, progress, ret, err) == 0)
+		return 0;
+	if (err->code != E_TOOLCHAIN || !request->builder)
+		return -1;
 	struct err own = *err;
 	if (request->builder(request->builder_ctx, &base, err) < 0) {
 		err_wrap(err, "%s; a builder image", own.text);
@@ -210,18 +183,6 @@ static int build_in_builder(const struct compile_request *request, const struct 
 	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
 }
 
-// This machine's own compilers come first, if they fit.
-static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
-			  const struct root *output, struct progress *progress, struct build_outcome *ret,
-			  struct err *err)
-{
-	if (build_with(request, tree, flavour, NULL, output, progress, ret, err) == 0)
-		return 0;
-	if (err->code != E_TOOLCHAIN || !request->builder)
-		return -1;
-	return build_in_builder(request, tree, flavour, output, progress, ret, err);
-}
-
 static int finish_package(const struct compile_request *request, const struct tree *tree,
 			  const struct build_outcome *done, struct scratch *stage, struct progress *progress,
 			  struct package *ret, struct err *err)
@@ -230,12 +191,17 @@ static int finish_package(const struct compile_request *request, const struct tr
 	auto_module_set struct module_set set = { 0 };
 	auto_package_key struct package_key key = { 0 };
 	auto_strv struct strv modules = { 0 };
-	auto_str char *proof = NULL;
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_proof struct proof proof = { 0 };
 	progress_enter(progress, "prove");
 	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
-	    prove_compiled_modules(tree, &set, &proof, err) < 0)
+	    compile_target_abi(tree, &abi, err) < 0)
 		return -1;
-	progress_end(progress, "prove", "%s", proof);
+	abi.is_sig_enforced = false; // a node's demand for signatures is checked at the load, not at the build
+	proof_make(set.pointers, set.count, &abi, NULL, &proof);
+	if (proof_error(&proof, err) < 0)
+		return -1;
+	progress_end(progress, "prove", "%s", proof.text);
 	progress_enter(progress, "package");
 	for (size_t i = 0; i < set.count; i++)
 		strv_add(&modules, module_set_name(&set, i));
@@ -253,27 +219,29 @@ static int finish_package(const struct compile_request *request, const struct tr
 	return 0;
 }
 
-static char *cache_hits_text(const struct build_outcome *done)
-{
-	if (!done->objects_kept && !done->probes_kept)
-		return str_dup("");
-	return str_fmt("; from the cache: %zu objects, %zu of %zu probes", done->objects_kept, done->probes_kept,
-		       done->probes_kept + done->probes_asked);
-}
-
 static int compile_source(const struct compile_request *request, const struct tree *tree, struct progress *progress,
 			  struct package *ret, struct compile_report *report, struct err *err)
 {
+	static const struct gpus none;
+	const struct source *source = request->source;
+	struct gpu_support_choice choice = { 0 };
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
-	enum module_type flavour = MODULE_TYPE_AUTO;
 	progress_enter(progress, "compile");
-	if (choose_flavour(request, &flavour, &report->flavour_why, err) < 0 ||
-	    patches_check_removed(request->patches, request->source->version, flavour, tree, err) < 0 ||
+	if (gpu_support_choose(request->gpus ? request->gpus : &none, source->version, request->flavour,
+			       source->flavours, &choice, err) < 0)
+		return -1;
+	enum module_type flavour = choice.flavour;
+	report->flavour_why = TAKE(choice.why);
+	gpu_support_choice_done(&choice);
+	if (patches_check_removed(request->patches, source->version, flavour, tree, err) < 0 ||
 	    scratch_make(request->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)
 		return -1;
-	auto_str char *kept = cache_hits_text(&done);
+	auto_str char *kept = str_dup("");
+	if (done.objects_kept || done.probes_kept)
+		str_add(&kept, "; from the cache: %zu objects, %zu of %zu probes", done.objects_kept, done.probes_kept,
+			done.probes_kept + done.probes_asked);
 	progress_end(progress, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version,
 		     module_type_name(flavour), done.objects, done.compiler, done.jobs, kept);
 	report->objects_kept = done.objects_kept;
@@ -300,33 +268,45 @@ static int refuse_known_failure(const struct compile_request *request, const str
 		       patches_check_removed(request->patches, peek.version, flavour, tree, err);
 }
 
-static int open_and_compile(const struct compile_request *request, const struct tree *tree, struct progress *progress,
-			    struct package *ret, struct compile_report *report, struct err *err)
-{
-	auto_scratch struct scratch work = SCRATCH_NONE;
-	auto_source struct source source = { .root = ROOT_NONE };
-	struct compile_request with_source = *request;
-	progress_enter(progress, "source");
-	if (scratch_make(request->state, "source", &work, err) < 0 ||
-	    refuse_known_failure(request, tree, &work.root, err) < 0 ||
-	    source_open(request->source_path, request->source_sha256, &work.root, &source, err) < 0)
-		return -1;
-	progress_end(progress, "source", "%s, sha256 %.12s...", source.version, source.digest);
-	with_source.source = &source;
-	return compile_source(&with_source, tree, progress, ret, report, err);
-}
-
-int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
-		    struct compile_report *report, struct err *err)
+static int compile_here(const struct compile_request *request, struct progress *progress, struct package *ret,
+			struct compile_report *report, struct err *err)
 {
 	auto_tree struct tree tree = { .root = ROOT_NONE };
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_source struct source source = { .root = ROOT_NONE };
 	progress_enter(progress, "headers");
 	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
 				   request->banner, &tree, &report->headers_from, err) < 0)
 		return -1;
 	progress_end(progress, "headers", "%s", report->headers_from);
-	return request->source ? compile_source(request, &tree, progress, ret, report, err) :
-				 open_and_compile(request, &tree, progress, ret, report, err);
+	if (request->source)
+		return compile_source(request, &tree, progress, ret, report, err);
+	progress_enter(progress, "source");
+	if (scratch_make(request->state, "source", &work, err) < 0 ||
+	    refuse_known_failure(request, &tree, &work.root, err) < 0 ||
+	    source_open(request->source_path, request->source_sha256, &work.root, &source, err) < 0)
+		return -1;
+	progress_end(progress, "source", "%s, sha256 %.12s...", source.version, source.digest);
+	struct compile_request with_source = *request;
+	with_source.source = &source;
+	return compile_source(&with_source, &tree, progress, ret, report, err);
+}
+
+int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
+		    struct compile_report *report, struct err *err)
+{
+	const struct compile_gate *gate = request->gate;
+	if (!gate)
+		return compile_here(request, progress, ret, report, err);
+	int made = gate->enter(gate->ctx, err);
+	if (made != 0)
+		return made;
+	progress->tick = gate->tick;
+	progress->tick_ctx = gate->ctx;
+	int r = compile_here(request, progress, ret, report, err);
+	progress->tick = NULL;
+	gate->leave(gate->ctx, r < 0 ? NULL : ret, err);
+	return r;
 }
 
 int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err)
@@ -351,20 +331,4 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 		strv_add(&modules, str_ndup(done.files.items[i], strlen(done.files.items[i]) - strlen(".ko")));
 	fill_key(request, &tree, &done, &modules, ret);
 	return 0;
-}
-
-int compile_gate_run(const struct compile_gate *gate, const struct compile_request *request, struct progress *progress,
-		     struct package *ret, struct compile_report *report, struct err *err)
-{
-	if (!gate)
-		return compile_package(request, progress, ret, report, err);
-	int made = gate->enter(gate->ctx, err);
-	if (made != 0)
-		return made;
-	progress->tick = gate->tick;
-	progress->tick_ctx = gate->ctx;
-	int r = compile_package(request, progress, ret, report, err);
-	progress->tick = NULL;
-	gate->leave(gate->ctx, r < 0 ? NULL : ret, err);
-	return r;
 }

@@ -10,6 +10,17 @@
 #include "precompiled/oci/layout.h"
 #include "precompiled/package/package.h"
 
+// Nodes that need the same compile agree on one of them (R-A9).
+struct compile_gate {
+	// 1 = another node has made it, and it is available now; 0 = compile, then leave(). Negative: it failed there,
+	// and would fail here.
+	int (*enter)(void *ctx, struct err *err);
+	void (*tick)(void *ctx);                             // now and then, while it compiles
+	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
+		      const struct err *why);                // because of this
+	void *ctx;
+};
+
 struct compile_request {
 	const char *release;         // target kernel
 	const char *banner;          // of the running kernel when that is the target, else NULL
@@ -31,6 +42,7 @@ struct compile_request {
 	bool is_rt_allowed, is_cache_off;
 	int (*output)(void *ctx, const struct layout **ret, struct err *err); // asked when there is a package to put in
 	void *output_ctx;
+	const struct compile_gate *gate; // NULL = no other node compiles the same
 };
 
 struct compile_report { // what the package's key does not say
@@ -45,6 +57,7 @@ struct compile_report { // what the package's key does not say
 void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
+// 1 = another node has made it (request->gate), ret is unchanged.
 // Phases reported: headers, source, compile, prove, package. ret is unpacked: its directory is what the compiler made.
 // On failure output is unchanged; the compiler's full output is in state/logs.
 int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
@@ -53,22 +66,6 @@ int compile_package(const struct compile_request *request, struct progress *prog
 // The key that the package would have, without compiling it; and every refusal that needs no compile. request: with an
 // opened source and a flavour.
 int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err);
-
-// Nodes that need the same compile agree on one of them (R-A9).
-struct compile_gate {
-	// 1 = another node has made it, and it is available now; 0 = compile, then leave(). Negative: it failed there,
-	// and would fail here.
-	int (*enter)(void *ctx, struct err *err);
-	void (*tick)(void *ctx);                             // now and then, while it compiles
-	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
-		      const struct err *why);                // because of this
-	void *ctx;
-};
-
-// compile_package(), unless another node does it. 1 = another node has made it, ret is unchanged. gate: NULL = no other
-// node does.
-int compile_gate_run(const struct compile_gate *gate, const struct compile_request *request, struct progress *progress,
-		     struct package *ret, struct compile_report *report, struct err *err);
 
 // The kernel that modules are made for or checked against: its headers and what it demands of a module.
 //

@@ -313,8 +313,9 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 					   .is_rt_allowed = p->request->is_rt_allowed,
 					   .is_cache_off = p->request->is_cache_off,
 					   .output = acquire_output,
-					   .output_ctx = &a->acquire };
-	int made = compile_gate_run(gate, &request, p->progress, &package, &report, err);
+					   .output_ctx = &a->acquire,
+					   .gate = gate };
+	int made = compile_package(&request, p->progress, &package, &report, err);
 	if (made != 0)
 		return made;
 	if (prove_for_kernel(a, &package, err) == 0)

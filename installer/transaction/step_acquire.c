@@ -36,7 +36,8 @@ static int compile(struct transaction *r, struct err *err)
 	request.flavour = a->plan->flavour;
 	request.output = acquire_output;
 	request.output_ctx = a->acquire;
-	return compile_gate_run(a->gate, &request, a->progress, &r->package, &report, err);
+	request.gate = a->gate;
+	return compile_package(&request, a->progress, &r->package, &report, err);
 }
 
 int step_compile(struct transaction *r, const struct step *step, struct err *err)
