@@ -33,7 +33,8 @@ static bool is_module_live(const struct root *kern, const char *module)
 	return root_line(kern, path, &state, &ignored) > 0 && str_eq(state, "live");
 }
 
-bool peermem_is_due(const struct root *kern)
+// Some PCI function is of vendor 15b3 (Mellanox).
+static bool has_network_adapter(const struct root *kern)
 {
 	struct err ignored;
 	auto_strv struct strv functions = { 0 };
@@ -85,7 +86,7 @@ static int fail_peermem(struct peermem *p, struct err *err)
 	return -1;
 }
 
-static int wait_for_network(struct peermem *p, const char *what, struct err *err)
+static int wait_for_driver(struct peermem *p, const char *what, struct err *err)
 {
 	if (p->deadline <= 0)
 		p->deadline = boot_seconds() + p->timeout_ms / 1e3;
@@ -112,36 +113,22 @@ static bool is_loaded_right(const struct facts *facts, const struct peermem_modu
 	return now && (!now->srcversion || !f->module.srcversion || str_eq(now->srcversion, f->module.srcversion));
 }
 
-static int unload_stale_peermem(const struct peermem *p, const struct facts *facts, const struct peermem_module *f,
-				struct err *err)
-{
-	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
-	if (!now)
-		return 0;
-	progress_note(p->progress, "nvidia-peermem: %s is loaded, the driver's is %s: replacing it", now->srcversion,
-		      f->module.srcversion);
-	return unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) < 0 ? -1 : 0;
-}
-
-static int load_dependencies(const struct peermem *p, const struct facts *facts, const struct peermem_module *f,
-			     struct err *err)
-{
-	for (size_t i = 0; i < f->needs.count; i++)
-		if (provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], 0, err) < 0)
-			return -1;
-	return 0;
-}
-
-// Of modules in the kernel: what changes.
+// Everything that changes modules in the kernel.
 static int replace_peermem(const struct peermem *p, const struct facts *facts, const struct peermem_module *f,
 			   const char *params, struct err *err)
 {
+	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
 	auto_journal struct journal j = { 0 };
 	if (p->state &&
 	    (journal_find(p->host, p->state, &j, err) < 0 || journal_check_wedged(&j, facts->host.boot_id, err) < 0))
 		return -1;
-	if (unload_stale_peermem(p, facts, f, err) == 0 && load_dependencies(p, facts, f, err) == 0 &&
-	    load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
+	if (now)
+		progress_note(p->progress, "nvidia-peermem: %s is loaded, the driver's is %s: replacing it",
+			      now->srcversion, f->module.srcversion);
+	int r = now ? unload_module(p->sys, p->kern, "nvidia_peermem", p->unload_timeout_ms, err) : 0;
+	for (size_t i = 0; i < f->needs.count && r >= 0; i++)
+		r = provider_load(p->host, p->kern, p->sys, facts->host.release, f->needs.items[i], 0, err);
+	if (r >= 0 && load_module(p->sys, p->kern, &f->module, params, 0, err) >= 0)
 		return 0;
 	if (p->state)
 		unload_record_wedge(p->host, p->state, &j, facts->host.boot_id, p->progress, err);
@@ -179,19 +166,6 @@ static int load_peermem(struct peermem *p, struct err *err)
 	return 0;
 }
 
-// Another process is installing the driver, and will finish in a while.
-static int load_without_lock(struct peermem *p, struct err *err)
-{
-	auto_fd int lock = node_lock_take(p->host, err);
-	if (lock < 0 && err->code == E_LOCKED)
-		return wait_for_network(p, "a change of the driver that is under way", err);
-	if (lock < 0 || load_peermem(p, err) < 0)
-		return fail_peermem(p, err);
-	p->is_looked_at = true;
-	enter_peermem_state(p, PEERMEM_LOADED, "the kernel has it");
-	return 1;
-}
-
 int peermem_step(struct peermem *p, struct err *err)
 {
 	if (p->is_looked_at && is_module_live(p->kern, "nvidia_peermem")) {
@@ -200,28 +174,26 @@ int peermem_step(struct peermem *p, struct err *err)
 	}
 	if (p->now == PEERMEM_LOADED)
 		progress_note(p->progress, "nvidia-peermem: no longer loaded, loading it again");
-	if (!peermem_is_due(p->kern)) {
+	if (!has_network_adapter(p->kern)) {
 		enter_peermem_state(p, PEERMEM_NONE, "no PCI device of vendor 15b3 (NVIDIA networking)");
 		return 1;
 	}
 	if (!is_module_live(p->kern, "nvidia"))
-		return wait_for_network(p, "the NVIDIA driver", err);
+		return wait_for_driver(p, "the NVIDIA driver", err);
 	if (!is_network_ready(p))
-		return wait_for_network(p,
-					p->is_host_mofed ? "the host's network driver (mlx5_core)" :
-							   "the network driver's container "
-							   "(/run/mellanox/drivers/.driver-ready)",
-					err);
-	return load_without_lock(p, err);
-}
-
-static enum peermem_state parse_peermem_state(const json_t *file)
-{
-	const char *name = json_string_value(json_object_get(file, "state"));
-	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
-		if (str_eq(states[i], name))
-			return (enum peermem_state)i;
-	return PEERMEM_FAILED;
+		return wait_for_driver(p,
+				       p->is_host_mofed ? "the host's network driver (mlx5_core)" :
+							  "the network driver's container "
+							  "(/run/mellanox/drivers/.driver-ready)",
+				       err);
+	auto_fd int lock = node_lock_take(p->host, err);
+	if (lock < 0 && err->code == E_LOCKED) // another process is installing the driver, and will finish in a while
+		return wait_for_driver(p, "a change of the driver that is under way", err);
+	if (lock < 0 || load_peermem(p, err) < 0)
+		return fail_peermem(p, err);
+	p->is_looked_at = true;
+	enter_peermem_state(p, PEERMEM_LOADED, "the kernel has it");
+	return 1;
 }
 
 // A load within its deadline is fine, and so is the moment until the loading process looks again. If that process is
@@ -250,7 +222,11 @@ int peermem_status(const struct root *host, const struct root *kern, struct peer
 	look.has_dma_buf = is_told && json_is_true(json_object_get(file, "dma_buf"));
 	if (!is_live_now) {
 		const char *why = json_string_value(json_object_get(file, "why"));
-		look.state = parse_peermem_state(file);
+		const char *name = json_string_value(json_object_get(file, "state"));
+		look.state = PEERMEM_FAILED;
+		for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+			if (str_eq(states[i], name))
+				look.state = (enum peermem_state)i;
 		look.is_fine = is_recorded_state_fine(kern, file, look.state);
 		snprintf(look.why, sizeof(look.why), "%s", why ? why : "");
 	}

@@ -44,4 +44,3 @@ int peermem_status(const struct root *host, const struct root *kern, struct peer
 // For a probe: 0 = loaded, in progress within its deadline, or nothing to do; else E_NOT_READY.
 int peermem_probe(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
 const char *peermem_state_name(enum peermem_state s);
-bool peermem_is_due(const struct root *kern); // some PCI function is of vendor 15b3 (Mellanox)

@@ -33,13 +33,6 @@ static bool is_text_same(const char *a, const char *b)
 	return !a || !b || str_eq(a, b); // a kernel without srcversion tells nothing
 }
 
-// The driver's files must be those of what is loaded: peermem imports by CRC from it.
-static bool matches_loaded(const struct facts *facts, const struct module *core)
-{
-	const struct loaded_module *now = modules_find(&facts->loaded, CORE);
-	return now && is_text_same(core->srcversion, now->srcversion) && is_text_same(core->version, now->version);
-}
-
 // 1 = both files, of the driver that is loaded.
 static int find_in_root(const struct root *root, const struct facts *facts, struct peermem_module *f, struct err *err)
 {
@@ -53,21 +46,16 @@ static int find_in_root(const struct root *root, const struct facts *facts, stru
 	if (read_peermem_module(root, core, &f->core, err) < 0 ||
 	    read_peermem_module(root, peermem, &f->module, err) < 0)
 		return -1;
-	if (!matches_loaded(facts, &f->core)) {
+	// The driver's files must be those of what is loaded: peermem imports by CRC from it.
+	const struct loaded_module *now = modules_find(&facts->loaded, CORE);
+	if (!now || !is_text_same(f->core.srcversion, now->srcversion) ||
+	    !is_text_same(f->core.version, now->version)) {
 		module_done(&f->core);
 		module_done(&f->module);
 		return 0;
 	}
 	f->from = str_fmt("%s/%s", root->name, peermem);
 	return 1;
-}
-
-static int find_in_export(const struct root *host, const struct facts *facts, struct peermem_module *f, struct err *err)
-{
-	auto_root struct root root = ROOT_NONE;
-	if (!root_exists(host, EXPORT))
-		return 0;
-	return root_sub(host, EXPORT, &root, err) < 0 ? -1 : find_in_root(&root, facts, f, err);
 }
 
 static int read_from_package(const struct package *p, const char *module, struct module *ret, struct err *err)
@@ -127,8 +115,12 @@ int peermem_module_find(const struct root *host, const struct root *state, const
 			struct err *err)
 {
 	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
+	auto_root struct root export = ROOT_NONE;
 	struct err distrust = { 0 };
-	int r = find_in_export(host, facts, &f, err);
+	bool has_export = root_exists(host, EXPORT);
+	int r = has_export ? root_sub(host, EXPORT, &export, err) : 0;
+	if (r == 0 && has_export)
+		r = find_in_root(&export, facts, &f, err);
 	if (r == 0)
 		r = find_peermem_in_store(host, state, trust_dir, memory, facts, &f, &distrust, err);
 	if (r == 0)
