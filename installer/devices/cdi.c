@@ -40,28 +40,13 @@ static void add_device_node(json_t *nodes, const struct cdi *c, const char *path
 	}
 }
 
-static void add_gpu_node(json_t *nodes, const struct cdi *c, unsigned minor)
+static void add_node(json_t *nodes, const struct cdi *c, const char *prefix, unsigned minor)
 {
-	auto_str char *path = str_fmt("nvidia%u", minor);
+	auto_str char *path = str_fmt("%s%u", prefix, minor);
 	add_device_node(nodes, c, path);
 }
 
-static void add_capability_node(json_t *nodes, const struct cdi *c, unsigned minor)
-{
-	auto_str char *path = str_fmt("nvidia-caps/nvidia-cap%u", minor);
-	add_device_node(nodes, c, path);
-}
-
-// Each GPU instance's node once, although all of its compute instances name it.
-static void add_instance_nodes(json_t *nodes, const struct cdi *c)
-{
-	for (size_t i = 0; i < c->instance_count; i++) {
-		const struct cdi_instance *now = &c->instances[i], *before = i ? now - 1 : NULL;
-		if (!before || before->gi_access != now->gi_access)
-			add_capability_node(nodes, c, now->gi_access);
-		add_capability_node(nodes, c, now->ci_access);
-	}
-}
+static const char GPU[] = "nvidia", CAPABILITY[] = "nvidia-caps/nvidia-cap";
 
 static void add_cdi_device(json_t *devices, const char *name, json_t *nodes)
 {
@@ -77,9 +62,9 @@ static void add_mig_devices(json_t *devices, const struct cdi *c, size_t gpu)
 			continue;
 		auto_str char *name = str_fmt("%zu-gi%u-ci%u", gpu, in->gi, in->ci);
 		json_t *nodes = json_array();
-		add_gpu_node(nodes, c, in->minor);
-		add_capability_node(nodes, c, in->gi_access);
-		add_capability_node(nodes, c, in->ci_access);
+		add_node(nodes, c, GPU, in->minor);
+		add_node(nodes, c, CAPABILITY, in->gi_access);
+		add_node(nodes, c, CAPABILITY, in->ci_access);
 		add_cdi_device(devices, name, nodes);
 	}
 }
@@ -90,25 +75,22 @@ static json_t *devices_json(const struct cdi *c)
 	for (size_t i = 0; i < c->gpu_count; i++) {
 		auto_str char *index = str_fmt("%zu", i);
 		json_t *nodes = json_array();
-		add_gpu_node(nodes, c, c->gpus[i].minor);
-		add_gpu_node(all, c, c->gpus[i].minor);
+		add_node(nodes, c, GPU, c->gpus[i].minor);
+		add_node(all, c, GPU, c->gpus[i].minor);
 		add_cdi_device(devices, index, nodes);
 		if (c->gpus[i].uuid)
 			add_cdi_device(devices, c->gpus[i].uuid, json_incref(nodes));
 		add_mig_devices(devices, c, i);
 	}
-	add_instance_nodes(all, c);
+	// Each GPU instance's node once, although all of its compute instances name it.
+	for (size_t i = 0; i < c->instance_count; i++) {
+		const struct cdi_instance *now = &c->instances[i], *before = i ? now - 1 : NULL;
+		if (!before || before->gi_access != now->gi_access)
+			add_node(all, c, CAPABILITY, now->gi_access);
+		add_node(all, c, CAPABILITY, now->ci_access);
+	}
 	add_cdi_device(devices, "all", all);
 	return devices;
-}
-
-static json_t *common_nodes(const struct cdi *c)
-{
-	static const char *const names[] = { "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset" };
-	json_t *nodes = json_array();
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		add_device_node(nodes, c, names[i]);
-	return nodes;
 }
 
 // A socket's directory is mounted, not the socket: a restarted daemon stays visible, and a missing one does not keep
@@ -140,12 +122,15 @@ static json_t *hook_json(const struct cdi *c, const char *verb, const struct str
 
 json_t *cdi_json(const struct cdi *c)
 {
-	json_t *hooks = json_array();
+	static const char *const common[] = { "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset" };
+	json_t *nodes = json_array(), *hooks = json_array();
+	for (size_t i = 0; i < ARRAY_SIZE(common); i++)
+		add_device_node(nodes, c, common[i]);
 	if (c->links.count)
 		json_array_append_new(hooks, hook_json(c, "links", &c->links));
 	json_array_append_new(hooks, hook_json(c, "ldcache", &c->folders));
 	// The runtime hook of NVIDIA's toolkit, where a machine has it, leaves this container alone.
 	return json_pack("{s:s, s:s, s:{s:[s], s:o, s:o, s:o}, s:o}", "cdiVersion", VERSION, "kind", CDI_KIND,
-			 "containerEdits", "env", "NVIDIA_VISIBLE_DEVICES=void", "deviceNodes", common_nodes(c),
-			 "mounts", mounts_json(c), "hooks", hooks, "devices", devices_json(c));
+			 "containerEdits", "env", "NVIDIA_VISIBLE_DEVICES=void", "deviceNodes", nodes, "mounts",
+			 mounts_json(c), "hooks", hooks, "devices", devices_json(c));
 }

@@ -67,32 +67,19 @@ int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_ke
 	return r <= 0 ? r : root_symlink(root, target, path, err);
 }
 
-static bool has_linker(const struct root *root)
-{
-	static const char *const linkers[] = { "lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1" };
-	for (size_t i = 0; i < ARRAY_SIZE(linkers); i++)
-		if (root_exists(root, linkers[i]))
-			return true;
-	return false;
-}
-
-static int write_ldconfig(const struct root *root, const struct strv *folders, struct err *err)
+int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct err *err)
 {
 	auto_strv struct strv known = { 0 };
 	auto_str char *text = NULL;
+	if (!root_exists(root, "lib64/ld-linux-x86-64.so.2") && !root_exists(root, "lib/ld-linux-aarch64.so.1"))
+		return 0;
 	if (ldcache_conf_dirs(root, &known, err) < 0)
 		return -1;
 	for (size_t i = 0; i < folders->count; i++)
 		if (!strv_has(&known, folders->items[i] + strspn(folders->items[i], "/")))
 			str_add(&text, "%s\n", folders->items[i]);
-	if (!text)
-		return 0;
-	return root_mkdirs(root, CONF_DIR, 0755, err) < 0 ? -1 : root_put(root, CONF, text, strlen(text), 0644, err);
-}
-
-int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct err *err)
-{
-	if (!has_linker(root))
-		return 0;
-	return write_ldconfig(root, folders, err) < 0 || ldcache_write(root, folders, err) < 0 ? -1 : 1;
+	if (text &&
+	    (root_mkdirs(root, CONF_DIR, 0755, err) < 0 || root_put(root, CONF, text, strlen(text), 0644, err) < 0))
+		return -1;
+	return ldcache_write(root, folders, err) < 0 ? -1 : 1;
 }

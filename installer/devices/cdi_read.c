@@ -64,20 +64,6 @@ static bool is_library(const char *name, const char *version)
 	return is_plain_name(name) && str_starts(name, "lib") && str_ends(name, end);
 }
 
-static int add_library_mounts(const struct root *root, const char *export, const char *dir, struct cdi *c,
-			      struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	if (root_list(root, dir, &names, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = join_path(dir, names.items[i]);
-		if (is_library(names.items[i], c->version))
-			add_file_mount(root, export, path, c);
-	}
-	return 0;
-}
-
 // 1 = a link that ends at a library of the version, with its target in the same directory.
 static int follow_link(const struct root *root, const char *dir, const char *name, const char *version, char **ret,
 		       struct err *err)
@@ -114,23 +100,22 @@ static bool has_link(const struct cdi *c, const char *dir, const char *name)
 	return false;
 }
 
-// Programs that open a library by hand ask for these, and packages of a distribution leave them to those for
-// development (internal/discover/symlinks.go).
-static void add_usual_links(const char *dir, struct cdi *c)
+static int add_library_dir(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
 {
-	static const char *const names[] = { "libcuda.so", "libnvidia-opticalflow.so" };
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		auto_str char *target = str_fmt("%s.1", names[i]);
-		if (has_link(c, dir, target) && !has_link(c, dir, names[i]))
-			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, names[i]));
-	}
-}
-
-static int add_links(const struct root *root, const char *dir, struct cdi *c, struct err *err)
-{
+	// Programs that open a library by hand ask for these, and packages of a distribution leave them to those for
+	// development (internal/discover/symlinks.go).
+	static const char *const usual[] = { "libcuda.so", "libnvidia-opticalflow.so" };
+	size_t before = c->mount_count;
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, dir, &names, err) < 0)
 		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = join_path(dir, names.items[i]);
+		if (is_library(names.items[i], c->version))
+			add_file_mount(root, export, path, c);
+	}
+	if (c->mount_count > before)
+		strv_add(&c->folders, str_fmt("/%s", dir));
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *target = NULL;
 		if (!is_plain_name(names.items[i]) || !str_starts(names.items[i], "lib") ||
@@ -142,51 +127,12 @@ static int add_links(const struct root *root, const char *dir, struct cdi *c, st
 		if (r > 0)
 			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, names.items[i]));
 	}
-	add_usual_links(dir, c);
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+		auto_str char *target = str_fmt("%s.1", usual[i]);
+		if (has_link(c, dir, target) && !has_link(c, dir, usual[i]))
+			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, usual[i]));
+	}
 	return 0;
-}
-
-static int add_library_dir(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
-{
-	size_t before = c->mount_count;
-	if (add_library_mounts(root, export, dir, c, err) < 0)
-		return -1;
-	if (c->mount_count > before)
-		strv_add(&c->folders, str_fmt("/%s", dir));
-	return add_links(root, dir, c, err);
-}
-
-static void add_program_mounts(const struct root *root, const char *export, struct cdi *c)
-{
-	static const char *const dirs[] = { "usr/bin", "usr/sbin", "bin", "sbin" };
-	static const char *const names[] = { "nvidia-smi",
-					     "nvidia-debugdump",
-					     "nvidia-persistenced",
-					     "nvidia-cuda-mps-control",
-					     "nvidia-cuda-mps-server",
-					     "nvidia-imex",
-					     "nvidia-imex-ctl" };
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
-			auto_str char *path = join_path(dirs[j], names[i]);
-			if (add_file_mount(root, export, path, c))
-				break;
-		}
-}
-
-// What the loaders of OpenGL and Vulkan look for.
-static void add_data_mounts(const struct root *root, const char *export, struct cdi *c)
-{
-	static const char *const paths[] = {
-		"etc/vulkan/icd.d/nvidia_icd.json",
-		"etc/vulkan/implicit_layer.d/nvidia_layers.json",
-		"usr/share/vulkan/icd.d/nvidia_icd.json",
-		"usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
-		"usr/share/glvnd/egl_vendor.d/10_nvidia.json",
-		"usr/share/nvidia/nvoptix.bin",
-	};
-	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
-		add_file_mount(root, export, paths[i], c);
 }
 
 static int add_firmware_mounts(const struct root *root, const char *export, struct cdi *c, struct err *err)
@@ -202,6 +148,35 @@ static int add_firmware_mounts(const struct root *root, const char *export, stru
 			add_file_mount(root, export, path, c);
 	}
 	return 0;
+}
+
+static void add_program_and_data_mounts(const struct root *root, const char *export, struct cdi *c)
+{
+	static const char *const dirs[] = { "usr/bin", "usr/sbin", "bin", "sbin" };
+	static const char *const programs[] = { "nvidia-smi",
+						"nvidia-debugdump",
+						"nvidia-persistenced",
+						"nvidia-cuda-mps-control",
+						"nvidia-cuda-mps-server",
+						"nvidia-imex",
+						"nvidia-imex-ctl" };
+	static const char *const data[] = {
+		// what the loaders of OpenGL and Vulkan look for
+		"etc/vulkan/icd.d/nvidia_icd.json",
+		"etc/vulkan/implicit_layer.d/nvidia_layers.json",
+		"usr/share/vulkan/icd.d/nvidia_icd.json",
+		"usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
+		"usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+		"usr/share/nvidia/nvoptix.bin",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
+			auto_str char *path = join_path(dirs[j], programs[i]);
+			if (add_file_mount(root, export, path, c))
+				break;
+		}
+	for (size_t i = 0; i < ARRAY_SIZE(data); i++)
+		add_file_mount(root, export, data[i], c);
 }
 
 // Of the machine, or of the driver root where its daemons run there. Whether a daemon runs now does not matter: its
@@ -223,42 +198,27 @@ static void add_socket_mounts(const struct root *host, const char *export, struc
 	}
 }
 
-static bool find_hook_in(const struct root *root, const char *export, struct cdi *c)
-{
-	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		if (is_mountable(root, export, places[i])) {
-			auto_str char *path = join_path(export, places[i]);
-			c->hook = str_fmt("/%s", path);
-			return true;
-		}
-	return false;
-}
-
 // The program that an exported root has of its image's base, else the one that is installed on the machine.
 static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
 		     struct err *err)
 {
-	if (find_hook_in(root, export, c) || find_hook_in(host, "", c))
-		return 0;
+	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
+	const struct {
+		const struct root *root;
+		const char *export;
+	} roots[] = { { root, export }, { host, "" } };
+	for (size_t r = 0; r < ARRAY_SIZE(roots); r++)
+		for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+			if (is_mountable(roots[r].root, roots[r].export, places[i])) {
+				auto_str char *path = join_path(roots[r].export, places[i]);
+				c->hook = str_fmt("/%s", path);
+				return 0;
+			}
 	return err_set(err, E_NOT_FOUND, "'%s' has no " HOOK ", and containers need it to find the libraries",
 		       root->name);
 }
 
-static int add_all_mounts(const struct root *host, const struct root *root, const char *export, const char *dir,
-			  struct cdi *c, struct err *err)
-{
-	auto_str char *vdpau = join_path(dir, "vdpau");
-	if (add_library_dir(root, export, dir, c, err) < 0 || add_library_dir(root, export, vdpau, c, err) < 0 ||
-	    add_firmware_mounts(root, export, c, err) < 0 || find_hook(host, root, export, c, err) < 0)
-		return -1;
-	add_program_mounts(root, export, c);
-	add_data_mounts(root, export, c);
-	add_socket_mounts(host, export, c);
-	return 0;
-}
-
-static int cdi_read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err)
+static int read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
 	auto_str char *dir = NULL;
@@ -268,7 +228,13 @@ static int cdi_read_mounts(const struct root *host, const char *export, struct c
 	if (!c->version)
 		return err_set(err, E_NOT_FOUND, "'%s' has no libcuda.so.VERSION and no libnvidia-ml.so.VERSION",
 			       root.name);
-	return add_all_mounts(host, &root, export, dir, c, err);
+	auto_str char *vdpau = join_path(dir, "vdpau");
+	if (add_library_dir(&root, export, dir, c, err) < 0 || add_library_dir(&root, export, vdpau, c, err) < 0 ||
+	    add_firmware_mounts(&root, export, c, err) < 0 || find_hook(host, &root, export, c, err) < 0)
+		return -1;
+	add_program_and_data_mounts(&root, export, c);
+	add_socket_mounts(host, export, c);
+	return 0;
 }
 
 // The value of a line "Key: \t value"; NULL = there is none. Caller frees.
@@ -369,7 +335,7 @@ static int read_compute(const struct root *kern, const char *dir, const struct c
 	return 0;
 }
 
-static int read_partitions(const struct root *kern, unsigned minor, struct cdi *c, struct err *err)
+static int read_instances(const struct root *kern, unsigned minor, struct cdi *c, struct err *err)
 {
 	auto_str char *dir = str_fmt("proc/driver/nvidia/capabilities/gpu%u/mig", minor);
 	auto_strv struct strv names = { 0 };
@@ -397,16 +363,6 @@ static int compare_instances(const void *a, const void *b)
 	return x->ci < y->ci ? -1 : x->ci > y->ci;
 }
 
-static int read_instances(const struct root *kern, struct cdi *c, struct err *err)
-{
-	for (size_t i = 0; i < c->gpu_count; i++)
-		if (read_partitions(kern, c->gpus[i].minor, c, err) < 0)
-			return -1;
-	if (c->instance_count)
-		qsort(c->instances, c->instance_count, sizeof(*c->instances), compare_instances);
-	return 0;
-}
-
 // Every container fails if the specification names a missing node: so only measured ones are named.
 static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct err *err)
 {
@@ -423,36 +379,28 @@ static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct 
 	return 0;
 }
 
-static int check_version(const struct cdi_request *w, const char *export, const struct cdi *c, struct err *err)
-{
-	auto_modules struct modules l = { 0 };
-	if (modules_read(w->host, w->kern, "", &l, err) < 0)
-		return -1;
-	if (!str_eq(l.version, c->version))
-		return err_set(err, E_NOT_READY, "driver %s is loaded, but the user space in '/%s' is %s",
-			       l.version ? l.version : "of unknown version", export, c->version);
-	return 0;
-}
-
-static int read_driver_files(const struct cdi_request *w, struct cdi *c, struct err *err)
-{
-	auto_root_record struct root_record now = { 0 };
-	if (!w->export && root_record_read(w->host, w->boot, &now, err) < 0)
-		return -1;
-	const char *export = w->export ? w->export : now.dir ? now.dir : "";
-	return cdi_read_mounts(w->host, export, c, err) < 0 ? -1 : check_version(w, export, c, err);
-}
-
 int cdi_read(const struct cdi_request *w, struct cdi *ret, struct err *err)
 {
 	auto_cdi struct cdi c = { 0 };
-	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w->kern, &c, err) < 0 ||
-	    read_instances(w->kern, &c, err) < 0)
+	auto_root_record struct root_record now = { 0 };
+	auto_modules struct modules loaded = { 0 };
+	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w->kern, &c, err) < 0)
 		return -1;
+	for (size_t i = 0; i < c.gpu_count; i++)
+		if (read_instances(w->kern, c.gpus[i].minor, &c, err) < 0)
+			return -1;
+	if (c.instance_count)
+		qsort(c.instances, c.instance_count, sizeof(*c.instances), compare_instances);
 	if (!c.gpu_count)
 		return err_set(err, E_NO_DEVICE, "the driver serves no GPU");
-	if (read_driver_files(w, &c, err) < 0)
+	if (!w->export && root_record_read(w->host, w->boot, &now, err) < 0)
 		return -1;
+	const char *export = w->export ? w->export : now.dir ? now.dir : "";
+	if (read_mounts(w->host, export, &c, err) < 0 || modules_read(w->host, w->kern, "", &loaded, err) < 0)
+		return -1;
+	if (!str_eq(loaded.version, c.version))
+		return err_set(err, E_NOT_READY, "driver %s is loaded, but the user space in '/%s' is %s",
+			       loaded.version ? loaded.version : "of unknown version", export, c.version);
 	*ret = c;
 	c = (struct cdi){ 0 };
 	return 0;

@@ -45,11 +45,6 @@ int cdi_spec_file_withdraw(const struct root *host, struct err *err)
 	return r <= 0 ? r : root_unlink(host, path_in_host(file), err);
 }
 
-static int forget_record(const struct root *host, struct err *err)
-{
-	return cdi_spec_file_withdraw(host, err) < 0 || root_unlink(host, RECORD, err) < 0 ? -1 : 0;
-}
-
 // The kind of a specification: the member of a JSON object, or a line of YAML that is not indented. NULL = none.
 static char *spec_kind(const char *text, size_t len)
 {
@@ -69,42 +64,20 @@ static char *spec_kind(const char *text, size_t len)
 	return NULL;
 }
 
-static bool is_content_same(const struct root *host, const char *a, const char *b)
-{
-	struct err ignored;
-	struct stat x, y;
-	return root_stat(host, a, &x, &ignored) > 0 && root_stat(host, b, &y, &ignored) > 0 && x.st_dev == y.st_dev &&
-	       x.st_ino == y.st_ino;
-}
-
-// A file that we cannot read conflicts with nothing.
+// A file that we cannot read conflicts with nothing, and neither does the file itself under another name.
 static bool is_conflicting(const struct root *host, const char *path, const char *file)
 {
 	struct err ignored;
-	struct stat st;
+	struct stat st, own;
 	auto_str char *text = NULL;
 	size_t len = 0;
-	if (is_content_same(host, path, path_in_host(file)) || root_stat(host, path, &st, &ignored) <= 0 ||
-	    S_ISDIR(st.st_mode) || root_read(host, path, &text, &len, &ignored) <= 0)
+	if (root_stat(host, path, &st, &ignored) <= 0 || S_ISDIR(st.st_mode) ||
+	    (root_stat(host, path_in_host(file), &own, &ignored) > 0 && st.st_dev == own.st_dev &&
+	     st.st_ino == own.st_ino) ||
+	    root_read(host, path, &text, &len, &ignored) <= 0)
 		return false;
 	auto_str char *kind = spec_kind(text, len);
 	return str_eq(kind, CDI_KIND);
-}
-
-static int find_conflict(const struct root *host, const char *dir, const char *file, char **ret, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	if (root_list(host, dir, &names, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
-		bool is_spec = str_ends(path, ".json") || str_ends(path, ".yaml");
-		if (is_spec && is_conflicting(host, path, file)) {
-			*ret = str_fmt("/%s", path);
-			return 1;
-		}
-	}
-	return 0;
 }
 
 // The directories that runtimes look in by default (pkg/cdi/spec-dirs.go), and the one that was named.
@@ -113,9 +86,17 @@ int cdi_spec_file_conflict(const struct root *host, const char *file, char **ret
 	auto_str char *named = spec_dir(file);
 	const char *const dirs[] = { "etc/cdi", "var/run/cdi", path_in_host(named) };
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
-		int r = *dirs[i] ? find_conflict(host, dirs[i], file, ret, err) : 0;
-		if (r != 0)
-			return r;
+		auto_strv struct strv names = { 0 };
+		if (*dirs[i] && root_list(host, dirs[i], &names, err) < 0)
+			return -1;
+		for (size_t j = 0; j < names.count; j++) {
+			auto_str char *path = str_fmt("%s/%s", dirs[i], names.items[j]);
+			bool is_spec = str_ends(path, ".json") || str_ends(path, ".yaml");
+			if (is_spec && is_conflicting(host, path, file)) {
+				*ret = str_fmt("/%s", path);
+				return 1;
+			}
+		}
 	}
 	return 0;
 }
@@ -134,51 +115,43 @@ static int write_record(const struct root *host, const char *file, struct err *e
 	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
 }
 
-static int write_spec_file(const struct root *host, const char *path, const json_t *json, struct err *err)
+static int write_spec_file(const struct cdi_request *w, const char *file, struct err *err)
 {
-	auto_json json_t *before = NULL;
-	auto_str char *dir = spec_dir(path);
-	if (json_read(host, path, &before, err) < 0 && err->code != E_CONFIG)
-		return -1;
-	if (before && json_equal(before, json))
-		return 0;
-	return root_mkdirs(host, dir, 0755, err) < 0 || json_put(host, path, json, err) < 0 ? -1 : 1;
-}
-
-static int write_current_spec(const struct cdi_request *w, const char *file, struct err *err)
-{
+	const char *path = path_in_host(file);
 	auto_cdi struct cdi c = { 0 };
-	auto_str char *rival = NULL;
+	auto_str char *rival = NULL, *dir = spec_dir(path);
+	auto_json json_t *before = NULL;
 	int r = cdi_spec_file_conflict(w->host, file, &rival, err);
 	if (r > 0)
 		return err_set(err, E_CDI_RIVAL, "'%s' is also of kind %s", rival, CDI_KIND);
 	if (r < 0 || cdi_read(w, &c, err) < 0)
 		return -1;
 	auto_json json_t *json = cdi_json(&c);
-	return write_spec_file(w->host, path_in_host(file), json, err);
-}
-
-static int update_at(const struct cdi_request *w, const char *file, struct err *err)
-{
-	struct err ignored;
-	if (write_record(w->host, file, err) < 0)
+	if (json_read(w->host, path, &before, err) < 0 && err->code != E_CONFIG)
 		return -1;
-	int r = write_current_spec(w, file, err);
-	if (r < 0)
-		cdi_spec_file_withdraw(w->host, &ignored);
-	return r;
+	if (before && json_equal(before, json))
+		return 0;
+	return root_mkdirs(w->host, dir, 0755, err) < 0 || json_put(w->host, path, json, err) < 0 ? -1 : 1;
 }
 
 int cdi_spec_file_update(const struct cdi_request *w, const char *request, bool is_ready, struct err *err)
 {
+	struct err ignored;
 	auto_str char *file = NULL;
 	if (str_eq(request, "none"))
-		return forget_record(w->host, err);
+		return cdi_spec_file_withdraw(w->host, err) < 0 || root_unlink(w->host, RECORD, err) < 0 ? -1 : 0;
 	int r = recorded_file(w->host, &file, err);
-	if (r < 0)
-		return -1;
 	const char *place = request ? request : file;
-	if (!place || is_ready)
-		return place ? update_at(w, place, err) : 0;
-	return cdi_spec_file_withdraw(w->host, err) < 0 || root_unlink(w->host, path_in_host(place), err) < 0 ? -1 : 0;
+	if (r < 0 || !place)
+		return r < 0 ? -1 : 0;
+	if (!is_ready) {
+		r = cdi_spec_file_withdraw(w->host, err);
+		return r < 0 || root_unlink(w->host, path_in_host(place), err) < 0 ? -1 : 0;
+	}
+	if (write_record(w->host, place, err) < 0)
+		return -1;
+	r = write_spec_file(w, place, err);
+	if (r < 0)
+		cdi_spec_file_withdraw(w->host, &ignored);
+	return r;
 }

@@ -114,16 +114,6 @@ static int want_gpus(const struct context *c, unsigned major, struct err *err)
 	return 0;
 }
 
-static void want_uvm(const struct context *c)
-{
-	const struct permissions anyone = { .mode = MODE_ANYONE, .may_modify = true };
-	unsigned major = devices_major(c->table, "nvidia-uvm");
-	if (!major)
-		return;
-	want_node(c->d, str_dup("nvidia-uvm"), major, 0, &anyone);
-	want_node(c->d, str_dup("nvidia-uvm-tools"), major, 1, &anyone);
-}
-
 // The driver gives each switch the lowest free minor and shows these numbers nowhere: count the switches.
 static int want_links(const struct context *c, struct err *err)
 {
@@ -222,7 +212,12 @@ int devices_want(const struct root *kern, unsigned imex_channels, struct devices
 		    want_gpus(&c, major, err) < 0 || want_links(&c, err) < 0 || want_caps(&c, err) < 0 ||
 		    want_imex(&c, imex_channels, err) < 0)
 			return err_wrap(err, "list the device nodes");
-		want_uvm(&c);
+		unsigned uvm = devices_major(c.table, "nvidia-uvm");
+		if (uvm) {
+			const struct permissions anyone = { .mode = MODE_ANYONE, .may_modify = true };
+			want_node(&d, str_dup("nvidia-uvm"), uvm, 0, &anyone);
+			want_node(&d, str_dup("nvidia-uvm-tools"), uvm, 1, &anyone);
+		}
 		unsigned vgpu = devices_major(c.table, "nvidia-vgpu-vfio");
 		if (vgpu)
 			want_node(&d, str_dup("nvidia-vgpuctl"), vgpu, 0, &c.params);
@@ -433,23 +428,6 @@ static int apply_node(struct dev_tree *t, struct device_node *n)
 	return apply_node_at(t, n, dir, slash ? slash + 1 : n->path);
 }
 
-// Links come after all nodes: when the kernel gave out other numbers than last time, a link may lead to a node that had
-// its number and is yet to get another one.
-static void apply_nodes(struct dev_tree *t, struct devices *d, struct device_node **ret_failed, int *ret_problem)
-{
-	bool *is_right = mem_alloc(d->count * sizeof(*is_right));
-	for (size_t pass = 0; pass < 2; pass++)
-		for (size_t i = 0; i < d->count; i++) {
-			int r = pass == 0 ? apply_node(t, &d->items[i]) : is_right[i] ? apply_link(t, &d->items[i]) : 0;
-			is_right[i] = r > 0;
-			if (r < 0 && !*ret_failed) {
-				*ret_problem = errno;
-				*ret_failed = &d->items[i];
-			}
-		}
-	free(is_right);
-}
-
 static int dev_tree_open(struct dev_tree *t, struct err *err)
 {
 	struct err absent;
@@ -479,7 +457,21 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 		return err_code(err, E_NODES);
 	struct device_node *failed = NULL;
 	int problem = 0;
-	apply_nodes(&t, d, &failed, &problem);
+	bool *is_right = mem_alloc(d->count * sizeof(*is_right));
+	// Links come after all nodes: when the kernel gave out other numbers than last time, a link may lead to a node
+	// that had its number and is yet to get another one.
+	for (size_t pass = 0; pass < 2; pass++)
+		for (size_t i = 0; i < d->count; i++) {
+			int r = pass == 0   ? apply_node(&t, &d->items[i]) :
+				is_right[i] ? apply_link(&t, &d->items[i]) :
+					      0;
+			is_right[i] = r > 0;
+			if (r < 0 && !failed) {
+				problem = errno;
+				failed = &d->items[i];
+			}
+		}
+	free(is_right);
 	d->changes = t.changes;
 	if (failed)
 		return err_set(err, E_NODES, "make '%s/dev/%s' (%u:%u): %s", dev_root->name, failed->path,
