@@ -1,11 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
+// The files of a driver root that a container gets are those that NVIDIA's container toolkit gives it (contract 1.8,
+// and pkg/nvcdi/driver-nvml.go, internal/discover/graphics.go and ipc.go of its repository). The GPUs and their
+// partitions come from the loaded driver. Source: NVIDIA's open-gpu-kernel-modules, kernel-open/nvidia/nv-procfs.c
+// (gpus/*/information) and nv-caps.c (capabilities).
 #include "devices/cdi.h"
+
+#include "devices/nodes.h"
+#include "driver_root/root_record.h"
+#include "host/modules.h"
+
+#include <ctype.h>
+
+#define HOOK "usr/libexec/kmodsmith"
 
 // The lowest version that has device names that begin with a digit (specs-go/version.go, requiresV050).
 static const char VERSION[] = "0.5.0";
 enum { HOOK_TIMEOUT_S = 60 };
 
-void cdi_done(struct cdi *c)
+struct cdi_gpu {
+	unsigned minor; // of its node
+	char *uuid;     // NULL = not known before the GPU is opened for the first time
+};
+
+struct cdi_instance {                  // of a GPU that is partitioned (MIG): a compute instance
+	unsigned minor;                // of the GPU
+	unsigned gi, ci;               // numbers of the GPU instance and of the compute instance in it
+	unsigned gi_access, ci_access; // minors of the nodes that give access to them
+};
+
+struct cdi_mount {
+	char *source, *path; // absolute: on the machine, in the container
+	bool is_socket;      // a directory where a daemon has its socket
+};
+
+struct cdi {                    // what a specification is made of
+	struct devices devices; // with verdicts
+	struct cdi_gpu *gpus;   // in the order of their PCI addresses, as NVML counts; those that the driver serves
+	size_t gpu_count;
+	struct cdi_instance *instances; // in the order of gpu, gi, ci
+	size_t instance_count;
+	char *version; // of the user space
+	struct cdi_mount *mounts;
+	size_t mount_count;
+	struct strv links;   // "TARGET::PATH": names under which libraries are looked for
+	struct strv folders; // absolute, in the container: where libraries are
+	char *hook;          // absolute, on the machine: this program
+};
+
+static void cdi_done(struct cdi *c)
 {
 	devices_done(&c->devices);
 	for (size_t i = 0; i < c->gpu_count; i++)
@@ -22,6 +64,374 @@ void cdi_done(struct cdi *c)
 	strv_done(&c->links);
 	strv_done(&c->folders);
 	*c = (struct cdi){ 0 };
+}
+#define auto_cdi __attribute__((cleanup(cdi_done)))
+
+static char *join_path(const char *dir, const char *name)
+{
+	return *dir ? str_fmt("%s/%s", dir, name) : str_dup(name);
+}
+
+static void add_mount(struct cdi *c, const char *source, const char *path, bool is_socket)
+{
+	c->mounts = mem_grow(c->mounts, c->mount_count + 1, sizeof(*c->mounts));
+	c->mounts[c->mount_count++] = (struct cdi_mount){ .source = str_fmt("/%s", source),
+							  .path = str_fmt("/%s", path),
+							  .is_socket = is_socket };
+}
+
+// The runtime opens the source by its path on the machine, where an absolute link leads out of an exported root.
+static bool is_mountable(const struct root *root, const char *export, const char *path)
+{
+	struct err ignored;
+	struct stat st;
+	auto_str char *target = NULL;
+	if (root_stat(root, path, &st, &ignored) <= 0)
+		return false;
+	if (!S_ISLNK(st.st_mode))
+		return S_ISREG(st.st_mode);
+	return root_exists(root, path) && root_readlink(root, path, &target, &ignored) > 0 &&
+	       (*target != '/' || !*export);
+}
+
+static bool add_file_mount(const struct root *root, const char *export, const char *path, struct cdi *c)
+{
+	if (!is_mountable(root, export, path))
+		return false;
+	auto_str char *source = join_path(export, path);
+	add_mount(c, source, path, false);
+	return true;
+}
+
+// Names appear in hook arguments and in JSON.
+static bool is_plain_name(const char *name)
+{
+	static const char also[] = "._+-";
+	for (; *name; name++)
+		if (!isalnum((unsigned char)*name) && !strchr(also, *name))
+			return false;
+	return true;
+}
+
+static bool is_library(const char *name, const char *version)
+{
+	auto_str char *end = str_fmt(".so.%s", version);
+	return is_plain_name(name) && str_starts(name, "lib") && str_ends(name, end);
+}
+
+// 1 = a link that ends at a library of the version, with its target in the same directory.
+static int follow_link(const struct root *root, const char *dir, const char *name, const char *version, char **ret,
+		       struct err *err)
+{
+	enum { HOPS = 8 };
+	auto_str char *now = str_dup(name), *first = NULL;
+	for (int i = 0; i < HOPS; i++) {
+		auto_str char *path = join_path(dir, now), *target = NULL;
+		int r = root_readlink(root, path, &target, err);
+		if (r < 0)
+			return -1;
+		if (r == 0) {
+			if (!first || !is_library(now, version) || !root_exists(root, path))
+				return 0;
+			*ret = TAKE(first);
+			return 1;
+		}
+		if (!is_plain_name(target))
+			return 0;
+		if (!first)
+			first = str_dup(target);
+		free(now);
+		now = TAKE(target);
+	}
+	return 0;
+}
+
+static bool has_link(const struct cdi *c, const char *dir, const char *name)
+{
+	auto_str char *end = str_fmt("::/%s/%s", dir, name);
+	for (size_t i = 0; i < c->links.count; i++)
+		if (str_ends(c->links.items[i], end))
+			return true;
+	return false;
+}
+
+static int add_library_dir(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
+{
+	// Programs that open a library by hand ask for these, and packages of a distribution leave them to those for
+	// development (internal/discover/symlinks.go).
+	static const char *const usual[] = { "libcuda.so", "libnvidia-opticalflow.so" };
+	size_t before = c->mount_count;
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = join_path(dir, names.items[i]);
+		if (is_library(names.items[i], c->version))
+			add_file_mount(root, export, path, c);
+	}
+	if (c->mount_count > before)
+		strv_add(&c->folders, str_fmt("/%s", dir));
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *target = NULL;
+		if (!is_plain_name(names.items[i]) || !str_starts(names.items[i], "lib") ||
+		    !strstr(names.items[i], ".so"))
+			continue;
+		int r = follow_link(root, dir, names.items[i], c->version, &target, err);
+		if (r < 0)
+			return -1;
+		if (r > 0)
+			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, names.items[i]));
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+		auto_str char *target = str_fmt("%s.1", usual[i]);
+		if (has_link(c, dir, target) && !has_link(c, dir, usual[i]))
+			strv_add(&c->links, str_fmt("%s::/%s/%s", target, dir, usual[i]));
+	}
+	return 0;
+}
+
+static int add_firmware_mounts(const struct root *root, const char *export, struct cdi *c, struct err *err)
+{
+	auto_str char *dir = str_fmt("lib/firmware/nvidia/%s", c->version);
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = join_path(dir, names.items[i]);
+		if (is_plain_name(names.items[i]) && str_starts(names.items[i], "gsp") &&
+		    str_ends(names.items[i], ".bin"))
+			add_file_mount(root, export, path, c);
+	}
+	return 0;
+}
+
+static void add_program_and_data_mounts(const struct root *root, const char *export, struct cdi *c)
+{
+	static const char *const dirs[] = { "usr/bin", "usr/sbin", "bin", "sbin" };
+	static const char *const programs[] = { "nvidia-smi",
+						"nvidia-debugdump",
+						"nvidia-persistenced",
+						"nvidia-cuda-mps-control",
+						"nvidia-cuda-mps-server",
+						"nvidia-imex",
+						"nvidia-imex-ctl" };
+	static const char *const data[] = {
+		// what the loaders of OpenGL and Vulkan look for
+		"etc/vulkan/icd.d/nvidia_icd.json",
+		"etc/vulkan/implicit_layer.d/nvidia_layers.json",
+		"usr/share/vulkan/icd.d/nvidia_icd.json",
+		"usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
+		"usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+		"usr/share/nvidia/nvoptix.bin",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
+			auto_str char *path = join_path(dirs[j], programs[i]);
+			if (add_file_mount(root, export, path, c))
+				break;
+		}
+	for (size_t i = 0; i < ARRAY_SIZE(data); i++)
+		add_file_mount(root, export, data[i], c);
+}
+
+// Of the machine, or of the driver root where its daemons run there. Whether a daemon runs now does not matter: its
+// directory is there before it.
+static void add_socket_mounts(const struct root *host, const char *export, struct cdi *c)
+{
+	static const char *const dirs[] = { "run/nvidia-persistenced", "run/nvidia-fabricmanager" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		auto_str char *exported = join_path(export, dirs[i]);
+		const char *const places[] = { dirs[i], exported };
+		for (size_t j = 0; j < ARRAY_SIZE(places); j++) {
+			struct err ignored;
+			struct stat st;
+			if (root_stat(host, places[j], &st, &ignored) <= 0 || !S_ISDIR(st.st_mode))
+				continue;
+			add_mount(c, places[j], dirs[i], true);
+			break;
+		}
+	}
+}
+
+// The program that an exported root has of its image's base, else the one that is installed on the machine.
+static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
+		     struct err *err)
+{
+	static const char *const places[] = { HOOK, "usr/local/bin/kmodsmith", "usr/bin/kmodsmith" };
+	const struct {
+		const struct root *root;
+		const char *export;
+	} roots[] = { { root, export }, { host, "" } };
+	for (size_t r = 0; r < ARRAY_SIZE(roots); r++)
+		for (size_t i = 0; i < ARRAY_SIZE(places); i++)
+			if (is_mountable(roots[r].root, roots[r].export, places[i])) {
+				auto_str char *path = join_path(roots[r].export, places[i]);
+				c->hook = str_fmt("/%s", path);
+				return 0;
+			}
+	return err_set(err, E_NOT_FOUND, "'%s' has no " HOOK ", and containers need it to find the libraries",
+		       root->name);
+}
+
+static int read_mounts(const struct root *host, const char *export, struct cdi *c, struct err *err)
+{
+	auto_root struct root root = ROOT_NONE;
+	auto_str char *dir = NULL;
+	if (root_sub(host, *export ? export : ".", &root, err) < 0)
+		return -1;
+	c->version = root_record_libraries(&root, &dir);
+	if (!c->version)
+		return err_set(err, E_NOT_FOUND, "'%s' has no libcuda.so.VERSION and no libnvidia-ml.so.VERSION",
+			       root.name);
+	auto_str char *vdpau = join_path(dir, "vdpau");
+	if (add_library_dir(&root, export, dir, c, err) < 0 || add_library_dir(&root, export, vdpau, c, err) < 0 ||
+	    add_firmware_mounts(&root, export, c, err) < 0 || find_hook(host, &root, export, c, err) < 0)
+		return -1;
+	add_program_and_data_mounts(&root, export, c);
+	add_socket_mounts(host, export, c);
+	return 0;
+}
+
+// The value of a line "Key: \t value"; NULL = there is none. Caller frees.
+static char *proc_value(const char *text, const char *key)
+{
+	auto_strv struct strv lines = { 0 };
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		char *colon = strchr(lines.items[i], ':');
+		if (!colon)
+			continue;
+		*colon = '\0';
+		if (str_eq(str_trim(lines.items[i]), key))
+			return str_dup(str_trim(colon + 1));
+	}
+	return NULL;
+}
+
+static bool proc_number(const char *text, const char *key, unsigned *ret)
+{
+	uint64_t number;
+	auto_str char *value = proc_value(text, key);
+	if (!value || !str_u64(value, 10, &number) || number > UINT32_MAX)
+		return false;
+	*ret = (unsigned)number;
+	return true;
+}
+
+// "GPU-????????-..." until the GPU was opened for the first time.
+static char *gpu_uuid(const char *text)
+{
+	enum { DIGITS_AND_DASHES = 36 };
+	auto_str char *uuid = proc_value(text, "GPU UUID");
+	if (!uuid || !str_starts(uuid, "GPU-") || strlen(uuid + 4) != DIGITS_AND_DASHES)
+		return NULL;
+	for (const char *p = uuid + 4; *p; p++)
+		if (!isxdigit((unsigned char)*p) && *p != '-')
+			return NULL;
+	return TAKE(uuid);
+}
+
+static int read_gpus(const struct root *kern, struct cdi *c, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(kern, "proc/driver/nvidia/gpus", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		unsigned minor;
+		auto_str char *path = str_fmt("proc/driver/nvidia/gpus/%s/information", names.items[i]), *text = NULL;
+		int r = root_read(kern, path, &text, NULL, err);
+		if (r < 0)
+			return -1;
+		auto_str char *excluded = r > 0 ? proc_value(text, "GPU Excluded") : NULL;
+		if (r == 0 || !proc_number(text, "Device Minor", &minor) || str_eq(excluded, "Yes"))
+			continue;
+		c->gpus = mem_grow(c->gpus, c->gpu_count + 1, sizeof(*c->gpus));
+		c->gpus[c->gpu_count++] = (struct cdi_gpu){ .minor = minor, .uuid = gpu_uuid(text) };
+	}
+	return 0;
+}
+
+// 1 = there is such a file, and it names a minor.
+static int read_access(const struct root *kern, const char *dir, unsigned *ret, struct err *err)
+{
+	auto_str char *path = str_fmt("%s/access", dir), *text = NULL;
+	int r = root_read(kern, path, &text, NULL, err);
+	return r <= 0 ? r : proc_number(text, "DeviceFileMinor", ret);
+}
+
+static bool parse_numbered_name(const char *name, const char *prefix, unsigned *ret)
+{
+	uint64_t number;
+	if (!str_starts(name, prefix) || !str_u64(name + strlen(prefix), 10, &number) || number > UINT32_MAX)
+		return false;
+	*ret = (unsigned)number;
+	return true;
+}
+
+static int read_compute(const struct root *kern, const char *dir, const struct cdi_instance *of, struct cdi *c,
+			struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(kern, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		struct cdi_instance in = *of;
+		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
+		if (!parse_numbered_name(names.items[i], "ci", &in.ci))
+			continue;
+		int r = read_access(kern, below, &in.ci_access, err);
+		if (r < 0)
+			return -1;
+		if (r == 0)
+			continue;
+		c->instances = mem_grow(c->instances, c->instance_count + 1, sizeof(*c->instances));
+		c->instances[c->instance_count++] = in;
+	}
+	return 0;
+}
+
+static int read_instances(const struct root *kern, unsigned minor, struct cdi *c, struct err *err)
+{
+	auto_str char *dir = str_fmt("proc/driver/nvidia/capabilities/gpu%u/mig", minor);
+	auto_strv struct strv names = { 0 };
+	if (root_list(kern, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		struct cdi_instance in = { .minor = minor };
+		auto_str char *below = str_fmt("%s/%s", dir, names.items[i]);
+		if (!parse_numbered_name(names.items[i], "gi", &in.gi))
+			continue;
+		int r = read_access(kern, below, &in.gi_access, err);
+		if (r < 0 || (r > 0 && read_compute(kern, below, &in, c, err) < 0))
+			return -1;
+	}
+	return 0;
+}
+
+static int compare_instances(const void *a, const void *b)
+{
+	const struct cdi_instance *x = a, *y = b;
+	if (x->minor != y->minor)
+		return x->minor < y->minor ? -1 : 1;
+	if (x->gi != y->gi)
+		return x->gi < y->gi ? -1 : 1;
+	return x->ci < y->ci ? -1 : x->ci > y->ci;
+}
+
+// Every container fails if the specification names a missing node: so only measured ones are named.
+static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct err *err)
+{
+	int r = devices_want(w->kern, 0, &c->devices, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_NOT_READY, "no driver is loaded");
+	if (devices_apply(w->dev_root, w->sys, true, &c->devices, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c->devices.count; i++) {
+		const struct device_node *n = &c->devices.items[i];
+		if (n->verdict != NODE_OK)
+			return err_set(err, E_NODES, "/dev/%s is %s", n->path, device_verdict_name(n->verdict));
+	}
+	return 0;
 }
 
 // The number is given so that a runtime which does not look at the node makes the one that was measured; the owner
@@ -120,7 +530,7 @@ static json_t *hook_json(const struct cdi *c, const char *verb, const struct str
 			 "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "timeout", HOOK_TIMEOUT_S);
 }
 
-json_t *cdi_json(const struct cdi *c)
+static json_t *spec_json(const struct cdi *c)
 {
 	static const char *const common[] = { "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset" };
 	json_t *nodes = json_array(), *hooks = json_array();
@@ -133,4 +543,30 @@ json_t *cdi_json(const struct cdi *c)
 	return json_pack("{s:s, s:s, s:{s:[s], s:o, s:o, s:o}, s:o}", "cdiVersion", VERSION, "kind", CDI_KIND,
 			 "containerEdits", "env", "NVIDIA_VISIBLE_DEVICES=void", "deviceNodes", nodes, "mounts",
 			 mounts_json(c), "hooks", hooks, "devices", devices_json(c));
+}
+
+int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err)
+{
+	auto_cdi struct cdi c = { 0 };
+	auto_root_record struct root_record now = { 0 };
+	auto_modules struct modules loaded = { 0 };
+	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w->kern, &c, err) < 0)
+		return -1;
+	for (size_t i = 0; i < c.gpu_count; i++)
+		if (read_instances(w->kern, c.gpus[i].minor, &c, err) < 0)
+			return -1;
+	if (c.instance_count)
+		qsort(c.instances, c.instance_count, sizeof(*c.instances), compare_instances);
+	if (!c.gpu_count)
+		return err_set(err, E_NO_DEVICE, "the driver serves no GPU");
+	if (!w->export && root_record_read(w->host, w->boot, &now, err) < 0)
+		return -1;
+	const char *export = w->export ? w->export : now.dir ? now.dir : "";
+	if (read_mounts(w->host, export, &c, err) < 0 || modules_read(w->host, w->kern, "", &loaded, err) < 0)
+		return -1;
+	if (!str_eq(loaded.version, c.version))
+		return err_set(err, E_NOT_READY, "driver %s is loaded, but the user space in '/%s' is %s",
+			       loaded.version ? loaded.version : "of unknown version", export, c.version);
+	*ret = spec_json(&c);
+	return 0;
 }

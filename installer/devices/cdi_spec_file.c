@@ -118,15 +118,13 @@ static int write_record(const struct root *host, const char *file, struct err *e
 static int write_spec_file(const struct cdi_request *w, const char *file, struct err *err)
 {
 	const char *path = path_in_host(file);
-	auto_cdi struct cdi c = { 0 };
 	auto_str char *rival = NULL, *dir = spec_dir(path);
-	auto_json json_t *before = NULL;
+	auto_json json_t *before = NULL, *json = NULL;
 	int r = cdi_spec_file_conflict(w->host, file, &rival, err);
 	if (r > 0)
 		return err_set(err, E_CDI_RIVAL, "'%s' is also of kind %s", rival, CDI_KIND);
-	if (r < 0 || cdi_read(w, &c, err) < 0)
+	if (r < 0 || cdi_spec(w, &json, err) < 0)
 		return -1;
-	auto_json json_t *json = cdi_json(&c);
 	if (json_read(w->host, path, &before, err) < 0 && err->code != E_CONFIG)
 		return -1;
 	if (before && json_equal(before, json))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The specification on a machine: whole or not there, in one place, and never beside another one of its kind.
 #include "devices/cdi_spec_file.h"
+#include "devices/nodes.h"
 
 #include "tests/unit/tempdir.h"
 

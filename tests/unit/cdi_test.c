@@ -2,6 +2,7 @@
 // The CDI specification of made-up machines: what it names, and what it leaves out. A whole one is compared byte for
 // byte in tests/cli/cdi.bats.
 #include "devices/cdi.h"
+#include "devices/nodes.h"
 
 #include "tests/unit/tempdir.h"
 
@@ -60,15 +61,13 @@ static int make(const struct folder *t, const char *export, json_t **ret, struct
 {
 	struct sys sys = sys_recorder(&t->root);
 	auto_devices struct devices d = { 0 };
-	auto_cdi struct cdi c = { 0 };
 	const struct cdi_request w = {
 		.host = &t->root, .kern = &t->root, .dev_root = &t->root, .sys = &sys, .export = export
 	};
 	assert_true(devices_want(&t->root, 0, &d, err) >= 0);
 	assert_true(devices_apply(&t->root, &sys, false, &d, err) >= 0);
-	if (cdi_read(&w, &c, err) < 0)
+	if (cdi_spec(&w, ret, err) < 0)
 		return -1;
-	*ret = cdi_json(&c);
 	assert_non_null(*ret);
 	return 0;
 }

@@ -31,7 +31,6 @@ static int make_cdi_spec(const struct values *v, const struct machine *m, json_t
 {
 	auto_root struct root dev_root = ROOT_NONE;
 	auto_host struct host host = { 0 };
-	auto_cdi struct cdi c = { 0 };
 	if (v->export && *v->export != '/')
 		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", v->export);
 	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
@@ -44,10 +43,7 @@ static int make_cdi_spec(const struct values *v, const struct machine *m, json_t
 				       .sys = &m->sys,
 				       .export = export,
 				       .boot = host.boot_id };
-	if (cdi_read(&w, &c, err) < 0)
-		return -1;
-	*ret = cdi_json(&c);
-	return 0;
+	return cdi_spec(&w, ret, err);
 }
 
 static int write_output(const char *file, const json_t *json, struct err *err)
