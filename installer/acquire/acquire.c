@@ -162,7 +162,7 @@ static int find_reused_before(struct acquire *o, struct err *err)
 		const struct reuse_kernel kernel = { .release = o->want.release,
 						     .distro = distro,
 						     .compiler = compiler };
-		auto_str char *why = reuse_why_not(o->reuse, &p.key, &kernel);
+		auto_str char *why = reuse_why_not(o->reuse, &p.key, &kernel, NULL);
 		if (why)
 			return 0;
 	}

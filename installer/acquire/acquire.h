@@ -63,7 +63,7 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 // store is asked.
 int acquire_find(struct acquire *o, bool is_local, struct err *err);
 const struct package *acquire_found(const struct acquire *o); // NULL = none
-// The flavour of a driver version that serves the GPUs; NULL = it cannot be told: any will do, and the plan reports why.
+// The flavour of a driver version that serves the GPUs; NULL = unknown: any will do, and the plan reports why.
 const char *acquire_flavour(const struct acquire *o, const char *driver);
 // After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
 // modules are proven to fit the wanted kernel before anything is touched. 1 = acquire_found() and .compatible; 0 =

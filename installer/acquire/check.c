@@ -58,9 +58,7 @@ static int prove_package(const struct check_request *w, const struct kernel_abi 
 	// What a proof cannot see of another kernel's package: the policy, and whether its labels are true.
 	auto_str char *distro = distro_of(w->release, abi->banner);
 	const struct reuse_kernel kernel = { .release = w->release, .distro = distro, .compiler = abi->compiler };
-	auto_str char *why = reuse_why_not(w->reuse, &p->key, &kernel);
-	if (!why)
-		why = reuse_lie(&p->key, &set);
+	auto_str char *why = reuse_why_not(w->reuse, &p->key, &kernel, &set);
 	if (why)
 		set_check_verdict(ret, VERDICT_NEEDS_BUILD, E_ABI, why);
 	return 0;

@@ -54,21 +54,6 @@ static bool is_same_series(const struct package_key *key, const struct reuse_ker
 	return str_eq(key->distro, k->distro) && str_eq(x, y) && str_eq(a, b);
 }
 
-char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k)
-{
-	if (policy == REUSE_OFF)
-		return str_fmt("made for %s, and --reuse is off", key->release);
-	if (!compiler_is_same(key->compiler, k->compiler))
-		return str_fmt("made for %s with '%s', the kernel with '%s'", key->release,
-			       key->compiler ? key->compiler : "an unknown compiler",
-			       k->compiler ? k->compiler : "an unknown one");
-	if (policy == REUSE_SERIES && !is_same_series(key, k))
-		return str_fmt("made for %s (%s), not of the series of %s (%s); --reuse on would let the proof decide",
-			       key->release, key->distro ? key->distro : "distribution unknown", k->release,
-			       k->distro ? k->distro : "distribution unknown");
-	return NULL;
-}
-
 static bool has_compiler(const struct module *m, const char *compiler)
 {
 	for (size_t i = 0; i < m->compilers.count; i++)
@@ -77,7 +62,9 @@ static bool has_compiler(const struct module *m, const char *compiler)
 	return m->compilers.count == 0;
 }
 
-char *reuse_lie(const struct package_key *key, const struct module_set *set)
+// How the modules of a package contradict its labels: another kernel, or none of their objects is from the kernel's
+// compiler. NULL = they do not.
+static char *find_false_label(const struct package_key *key, const struct module_set *set)
 {
 	size_t len = strlen(key->release);
 	for (size_t i = 0; i < set->count; i++) {
@@ -91,6 +78,22 @@ char *reuse_lie(const struct package_key *key, const struct module_set *set)
 				       key->compiler ? key->compiler : "", m->name, m->compilers.items[0]);
 	}
 	return NULL;
+}
+
+char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k,
+		    const struct module_set *set)
+{
+	if (policy == REUSE_OFF)
+		return str_fmt("made for %s, and --reuse is off", key->release);
+	if (!compiler_is_same(key->compiler, k->compiler))
+		return str_fmt("made for %s with '%s', the kernel with '%s'", key->release,
+			       key->compiler ? key->compiler : "an unknown compiler",
+			       k->compiler ? k->compiler : "an unknown one");
+	if (policy == REUSE_SERIES && !is_same_series(key, k))
+		return str_fmt("made for %s (%s), not of the series of %s (%s); --reuse on would let the proof decide",
+			       key->release, key->distro ? key->distro : "distribution unknown", k->release,
+			       k->distro ? k->distro : "distribution unknown");
+	return set ? find_false_label(key, set) : NULL;
 }
 
 // Names alone: with the CRCs ten of them would not fit into an error.
@@ -122,40 +125,6 @@ static bool is_requested(const struct strv *modules, const char *name)
 		if (str_eq(default_modules[i], name))
 			return true;
 	return false;
-}
-
-static int set_refusal(int code, char *take_text, char **ret_text, int *ret_code)
-{
-	*ret_text = take_text;
-	*ret_code = code;
-	return 0;
-}
-
-// Do the modules that are going to be loaded (modules; empty = the usual ones) fit the kernel, and are they what the
-// labels say? p is unpacked. 1 = yes; 0 = no, with code (E_ABI, E_SYMBOL, ...). *ret_text: what decides.
-static int prove_package(const struct package *p, const struct strv *modules, const struct kernel_abi *abi,
-			 char **ret_text, int *ret_code, struct err *err)
-{
-	auto_strv struct strv files = { 0 };
-	auto_module_set struct module_set set = { 0 };
-	auto_proof struct proof proof = { 0 };
-	for (size_t i = 0; i < p->count; i++)
-		if (is_requested(modules, p->files[i].module))
-			strv_add(&files, str_dup(p->files[i].name));
-	if (!files.count)
-		return set_refusal(E_ABI,
-				   str_fmt("made for %s, and none of its modules would be loaded", p->key.release),
-				   ret_text, ret_code);
-	if (module_set_read(&p->dir, &files, &set, err) < 0)
-		return -1;
-	char *lie = reuse_lie(&p->key, &set);
-	if (lie)
-		return set_refusal(E_ABI, lie, ret_text, ret_code);
-	proof_make(set.pointers, set.count, abi, NULL, &proof);
-	if (proof.code)
-		return set_refusal(proof.code, crc_mismatch_text(p, &set, &proof), ret_text, ret_code);
-	*ret_text = str_dup(proof.text);
-	return 1;
 }
 
 // A package of another kernel for this one: try those that labels and policy allow, the most similar first, until the
@@ -263,16 +232,34 @@ static int compare_candidates(const void *a, const void *b)
 	return kernel ? kernel : x->source - y->source;
 }
 
-// p is unpacked. 1 = it fits.
+// p is unpacked. 1 = the modules that are going to be loaded fit the kernel, and are what the labels say.
 static int prove_candidate(struct reuse_search *h, const struct package *p, struct err *err)
 {
-	auto_str char *text = NULL;
-	int code = 0, r = prove_package(p, h->want.modules, &h->abi, &text, &code, err);
-	if (r > 0)
-		h->o->compatible = TAKE(text);
-	else if (r == 0)
-		note_objection(h, code, TAKE(text));
-	return r;
+	auto_strv struct strv files = { 0 };
+	auto_module_set struct module_set set = { 0 };
+	auto_proof struct proof proof = { 0 };
+	for (size_t i = 0; i < p->count; i++)
+		if (is_requested(h->want.modules, p->files[i].module))
+			strv_add(&files, str_dup(p->files[i].name));
+	if (!files.count) {
+		note_objection(h, E_ABI,
+			       str_fmt("made for %s, and none of its modules would be loaded", p->key.release));
+		return 0;
+	}
+	if (module_set_read(&p->dir, &files, &set, err) < 0)
+		return -1;
+	char *false_label = find_false_label(&p->key, &set);
+	if (false_label) {
+		note_objection(h, E_ABI, false_label);
+		return 0;
+	}
+	proof_make(set.pointers, set.count, &h->abi, NULL, &proof);
+	if (proof.code) {
+		note_objection(h, proof.code, crc_mismatch_text(p, &set, &proof));
+		return 0;
+	}
+	h->o->compatible = str_dup(proof.text);
+	return 1;
 }
 
 static int try_stored(struct reuse_search *h, struct package *p, struct err *err)
@@ -325,7 +312,7 @@ static void drop_refused_candidates(struct reuse_search *h)
 		const struct package_key *key = &c->package.key;
 		char *why = strv_has(&h->o->refused, c->package.manifest.digest) ?
 				    str_fmt("made for %s, and it failed on this kernel before", key->release) :
-				    reuse_why_not(h->o->reuse, key, &h->kernel);
+				    reuse_why_not(h->o->reuse, key, &h->kernel, NULL);
 		c->is_best_flavour = str_eq(key->flavour, h->flavour);
 		c->is_series = is_same_series(key, &h->kernel);
 		if (why) {

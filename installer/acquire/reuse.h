@@ -24,8 +24,7 @@ struct reuse_kernel {
 	const char *compiler; // version text
 };
 
-// Why not, by the labels of a package alone; NULL = the proof decides. Caller frees.
-char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k);
-// How the modules of a package contradict its labels: another kernel, or none of their objects is from the kernel's
-// compiler. NULL = they do not. Caller frees.
-char *reuse_lie(const struct package_key *key, const struct module_set *set);
+// Why not, as far as a proof cannot see it: by the labels of a package, and, unless set is NULL, by how its modules
+// contradict them (another kernel, or no object from the kernel's compiler). NULL = the proof decides. Caller frees.
+char *reuse_why_not(enum reuse policy, const struct package_key *key, const struct reuse_kernel *k,
+		    const struct module_set *set);

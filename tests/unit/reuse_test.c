@@ -110,12 +110,12 @@ static void labels(void **state)
 		auto_package_key struct package_key key = { .release = str_dup(rows[i].release),
 							    .distro = str_dup(rows[i].distro),
 							    .compiler = str_dup(rows[i].compiler) };
-		auto_str char *why = reuse_why_not(rows[i].policy, &key, &kernel);
+		auto_str char *why = reuse_why_not(rows[i].policy, &key, &kernel, NULL);
 		auto_str char *row = str_fmt("row %zu: %s", i, why ? why : "the proof decides");
 		expect(rows[i].why ? why && strstr(why, rows[i].why) : !why, row);
 	}
 	auto_package_key struct package_key key = { .release = str_dup(OURS), .compiler = str_dup(GCC12) };
-	auto_str char *why = reuse_why_not(REUSE_ON, &key, &(struct reuse_kernel){ .release = OURS });
+	auto_str char *why = reuse_why_not(REUSE_ON, &key, &(struct reuse_kernel){ .release = OURS }, NULL);
 	assert_non_null(strstr(why, "the kernel with 'an unknown one'"));
 }
 
