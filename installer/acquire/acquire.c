@@ -55,13 +55,12 @@ const struct package *acquire_found(const struct acquire *o)
 
 const char *acquire_flavour(const struct acquire *o, const char *driver)
 {
-	struct gpu_support_choice choice = { 0 };
+	enum module_type flavour;
 	struct err ignored;
 	const unsigned both = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY;
-	if (!driver || !o->gpus || gpu_support_choose(o->gpus, driver, MODULE_TYPE_AUTO, both, &choice, &ignored) < 0)
+	if (!driver || !o->gpus ||
+	    gpu_support_choose(o->gpus, driver, MODULE_TYPE_AUTO, both, &flavour, NULL, &ignored) < 0)
 		return NULL;
-	enum module_type flavour = choice.flavour;
-	gpu_support_choice_done(&choice);
 	return module_type_name(flavour);
 }
 

@@ -67,10 +67,9 @@ static int prove_package(const struct check_request *w, const struct kernel_abi 
 // Whether a build would succeed, as far as that is known without compiling. Negative: no, see err.
 static int judge_build(const struct check_request *w, const struct tree *tree, struct err *err)
 {
-	static const struct gpus none;
 	auto_toolchain struct toolchain tools = { 0 };
 	auto_patches struct patches patches = { 0 };
-	struct gpu_support_choice choice = { 0 };
+	enum module_type flavour;
 	const struct source *source = w->source;
 	if (tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
@@ -80,11 +79,8 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 		return -1;
 	if (!source)
 		return 0;
-	if (gpu_support_choose(w->gpus ? w->gpus : &none, source->version, w->flavour, source->flavours, &choice, err) <
-	    0)
+	if (gpu_support_choose(w->gpus, source->version, w->flavour, source->flavours, &flavour, NULL, err) < 0)
 		return -1;
-	enum module_type flavour = choice.flavour;
-	gpu_support_choice_done(&choice);
 	if (recipe_check(source->version, flavour, tree, err) < 0 ||
 	    patches_check_removed(w->patches, source->version, flavour, tree, err) < 0 ||
 	    patches_load(w->patches, &patches, err) < 0)

@@ -222,18 +222,14 @@ static int finish_package(const struct compile_request *request, const struct tr
 static int compile_source(const struct compile_request *request, const struct tree *tree, struct progress *progress,
 			  struct package *ret, struct compile_report *report, struct err *err)
 {
-	static const struct gpus none;
 	const struct source *source = request->source;
-	struct gpu_support_choice choice = { 0 };
+	enum module_type flavour;
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
 	progress_enter(progress, "compile");
-	if (gpu_support_choose(request->gpus ? request->gpus : &none, source->version, request->flavour,
-			       source->flavours, &choice, err) < 0)
+	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour,
+			       &report->flavour_why, err) < 0)
 		return -1;
-	enum module_type flavour = choice.flavour;
-	report->flavour_why = TAKE(choice.why);
-	gpu_support_choice_done(&choice);
 	if (patches_check_removed(request->patches, source->version, flavour, tree, err) < 0 ||
 	    scratch_make(request->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)

@@ -97,13 +97,6 @@ unsigned gpu_driver_branch(const char *driver_version)
 	return str_u64(first, 10, &branch) && branch < 100000 && strchr(driver_version, '.') ? (unsigned)branch : 0;
 }
 
-void gpu_support_choice_done(struct gpu_support_choice *c)
-{
-	free(c->why);
-	strv_done(&c->left);
-	*c = (struct gpu_support_choice){ 0 };
-}
-
 // What one GPU needs, for messages: "0000:40:00.0 10de:1db6 Volta (proprietary only, branches up to 580)".
 static void describe_gpu(char **text, const struct gpu *gpu)
 {
@@ -158,61 +151,66 @@ static struct coverage count_coverage(const struct gpus *gpus, unsigned branch, 
 	return t;
 }
 
-static int choose_auto(const struct coverage *t, const char *version, unsigned branch, struct gpu_support_choice *ret,
-		       struct err *err)
+static int choose_auto(const struct coverage *t, const char *version, unsigned branch, enum module_type *ret,
+		       char **ret_why, struct err *err)
 {
 	if (!t->all && !t->served)
 		return err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
 	if (!t->all)
 		return err_set(err, E_MIXED_GPUS, "no module type of driver %s supports every GPU: %s", version,
 			       t->list);
-	bool is_free = t->all == BOTH;
-	enum module_type f = !is_free                     ? (enum module_type)t->all :
-			     branch < OPEN_DEFAULT_BRANCH ? MODULE_TYPE_PROPRIETARY :
-							    MODULE_TYPE_OPEN;
-	char *why = is_free ? str_fmt("both module types work; %s is the default of branch %u", module_type_name(f),
-				      branch) :
-			      str_fmt("the only available module type that supports all %zu GPUs (%s)", t->count,
-				      t->names ? t->names : "none");
-	*ret = (struct gpu_support_choice){ .flavour = f, .why = why };
+	if (t->all != BOTH) {
+		*ret = (enum module_type)t->all;
+		*ret_why = str_fmt("the only available module type that supports all %zu GPUs (%s)", t->count,
+				   t->names ? t->names : "none");
+		return 0;
+	}
+	*ret = branch < OPEN_DEFAULT_BRANCH ? MODULE_TYPE_PROPRIETARY : MODULE_TYPE_OPEN;
+	*ret_why = str_fmt("both module types work; %s is the default of branch %u", module_type_name(*ret), branch);
 	return 0;
 }
 
-static int choose_requested(const struct gpus *gpus, const struct coverage *t, const char *version,
-			    enum module_type request, struct gpu_support_choice *ret, struct err *err)
+static int choose_requested(const struct gpus *gpus, const struct coverage *t, const char *version, unsigned branch,
+			    enum module_type request, char **ret_why, struct err *err)
 {
-	unsigned branch = gpu_driver_branch(version);
-	struct gpu_support_choice choice = { .flavour = request };
+	auto_strv struct strv left = { 0 };
 	for (size_t i = 0; i < gpus->count; i++)
 		if (gpus->items[i].kind == GPU_DISPLAY && gpu_is_ours(&gpus->items[i]) &&
 		    !(gpu_support_flavours(&gpus->items[i], branch) & request))
-			strv_add(&choice.left, str_dup(gpus->items[i].address));
-	if (t->count && choice.left.count == t->count) {
-		gpu_support_choice_done(&choice);
+			strv_add(&left, str_dup(gpus->items[i].address));
+	if (t->count && left.count == t->count)
 		return t->raw ? err_set(err, E_FLAVOUR, "the %s module type of driver %s does not support %s; %s does",
 					module_type_name(request), version, t->list,
 					module_type_name((enum module_type)(BOTH & ~request))) :
 				err_set(err, E_UNSUPPORTED_GPU, "driver %s does not support %s", version, t->list);
-	}
-	auto_str char *left = strv_join(&choice.left, ", ");
-	choice.why = str_fmt("%s was requested%s%s", module_type_name(request),
-			     *left ? "; GPUs left without a driver: " : "", left);
-	*ret = choice;
+	auto_str char *addresses = strv_join(&left, ", ");
+	*ret_why = str_fmt("%s was requested%s%s", module_type_name(request),
+			   left.count ? "; GPUs left without a driver: " : "", addresses);
 	return 0;
 }
 
 int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum module_type request,
-		       unsigned available, struct gpu_support_choice *ret, struct err *err)
+		       unsigned available, enum module_type *ret, char **ret_why, struct err *err)
 {
+	static const struct gpus none;
+	const struct gpus *here = gpus ? gpus : &none;
+	enum module_type flavour = request;
+	auto_str char *why = NULL;
 	unsigned branch = gpu_driver_branch(driver_version);
 	if (!branch)
 		return err_set(err, E_USAGE, "'%s' is not a driver version", driver_version);
 	if (!available || (request != MODULE_TYPE_AUTO && !(available & request)))
 		return err_set(err, E_FLAVOUR, "the %s module type of driver %s is not available",
 			       module_type_name(request), driver_version);
-	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, branch, available);
-	return request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, ret, err) :
-					     choose_requested(gpus, &t, driver_version, request, ret, err);
+	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(here, branch, available);
+	int r = request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, &flavour, &why, err) :
+					      choose_requested(here, &t, driver_version, branch, request, &why, err);
+	if (r < 0)
+		return -1;
+	*ret = flavour;
+	if (ret_why)
+		*ret_why = TAKE(why);
+	return 0;
 }
 
 int gpu_support_check(const struct gpus *gpus, struct err *err)

@@ -326,13 +326,10 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 
 static enum module_type prebuild_flavour(const struct prebuild *p)
 {
-	struct gpu_support_choice choice = { 0 };
+	enum module_type flavour = p->request->flavour;
 	struct err ignored; // the compile has the words for it
-	if (gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &choice,
-			       &ignored) < 0)
-		return p->request->flavour;
-	enum module_type flavour = choice.flavour;
-	gpu_support_choice_done(&choice);
+	gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &flavour, NULL,
+			   &ignored);
 	return flavour;
 }
 

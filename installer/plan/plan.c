@@ -80,14 +80,8 @@ static unsigned flavours_at_hand(const struct plan_context *m)
 
 static int choose_target_flavour(const struct plan_context *m, struct err *err)
 {
-	struct gpu_support_choice choice = { 0 };
-	if (gpu_support_choose(&m->facts->gpus, m->plan->driver, m->request->flavour, flavours_at_hand(m), &choice,
-			       err) < 0)
-		return -1;
-	m->plan->flavour = choice.flavour;
-	m->plan->flavour_why = TAKE(choice.why);
-	gpu_support_choice_done(&choice);
-	return 0;
+	return gpu_support_choose(&m->facts->gpus, m->plan->driver, m->request->flavour, flavours_at_hand(m),
+				  &m->plan->flavour, &m->plan->flavour_why, err);
 }
 
 enum module_type plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
