@@ -83,9 +83,9 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 		return -1;
 	if (recipe_check(source->version, flavour, tree, err) < 0 ||
 	    patches_check_removed(w->patches, source->version, flavour, tree, err) < 0 ||
-	    patches_load(w->patches, &patches, err) < 0)
+	    patches_choose(w->patches, source->version, flavour, tree, &patches, err) < 0)
 		return -1;
-	return patches_choose(&patches, source->version, flavour, tree, err);
+	return 0;
 }
 
 static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,

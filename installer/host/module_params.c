@@ -107,23 +107,6 @@ int module_params_add_option(struct module_params *p, const char *text, struct e
 	return 0;
 }
 
-int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
-		       const struct strv *options, struct module_params *ret, struct err *err)
-{
-	auto_module_params struct module_params p = { 0 };
-	if (read_modprobe(&p, host, kern, err) < 0 || read_drivers(&p, self, err) < 0)
-		return -1;
-	for (size_t i = 0; i < options->count; i++) {
-		auto_str char *module = str_ndup(options->items[i], strcspn(options->items[i], ":"));
-		if (module_params_add_option(&p, options->items[i], err) < 0 ||
-		    module_set_check_name("--param", module, err) < 0)
-			return -1;
-	}
-	*ret = p;
-	p = (struct module_params){ 0 };
-	return 0;
-}
-
 char *module_param_text(const struct module_param *p)
 {
 	const char *quote = p->value && strpbrk(p->value, " \t") ? "\"" : "";
@@ -175,7 +158,7 @@ static bool has_gpu_in(const struct gpus *gpus, const uint16_t (*devices)[2], si
 	return false;
 }
 
-void module_params_add_defaults(struct module_params *p, const struct gpus *gpus)
+static void add_defaults(struct module_params *p, const struct gpus *gpus)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(defaults); i++) {
 		auto_str char *word = str_fmt("%s=%s", defaults[i].name, defaults[i].value);
@@ -183,6 +166,25 @@ void module_params_add_defaults(struct module_params *p, const struct gpus *gpus
 		    !module_params_has(p, defaults[i].module, defaults[i].name))
 			set_param(p, defaults[i].module, word, PARAM_DEFAULT, defaults[i].why);
 	}
+}
+
+int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
+		       const struct strv *options, const struct gpus *gpus, struct module_params *ret, struct err *err)
+{
+	auto_module_params struct module_params p = { 0 };
+	if (read_modprobe(&p, host, kern, err) < 0 || read_drivers(&p, self, err) < 0)
+		return -1;
+	for (size_t i = 0; i < options->count; i++) {
+		auto_str char *module = str_ndup(options->items[i], strcspn(options->items[i], ":"));
+		if (module_params_add_option(&p, options->items[i], err) < 0 ||
+		    module_set_check_name("--param", module, err) < 0)
+			return -1;
+	}
+	if (gpus)
+		add_defaults(&p, gpus);
+	*ret = p;
+	p = (struct module_params){ 0 };
+	return 0;
 }
 
 static bool is_unknown_default(const struct module *m, const char *word)

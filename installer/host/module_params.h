@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameters of the driver's modules, from the weakest source to the strongest:
-//   what this program sets by itself on some machines (module_params_add_defaults), the host's modprobe.d `options`,
+//   what this program sets by itself on some machines (defaults), the host's modprobe.d `options`,
 //   the kernel command line (module.name=value), /drivers/MODULE.conf of the pod (contract 1.10), --param
 //   MODULE:NAME=VALUE.
 // A later word for the same module and name replaces the earlier one. Module names are canonical ("nvidia_uvm").
@@ -29,15 +29,14 @@ void module_params_done(struct module_params *p);
 
 int module_params_add_option(struct module_params *p, const char *text, struct err *err); // "nvidia:NVreg_X=1"; E_USAGE
 // All sources; modprobe.d and the kernel command line as in kmod/load/host_modules.h. self = the root of our own
-// container or host, where /drivers is mounted.
-int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
-		       const struct strv *options, struct module_params *ret, struct err *err);
-
-// Defaults for these GPUs, unless another source sets the parameter. A driver that was loaded without one is not
-// replaced for it: module_params_differing() ignores defaults.
+// container or host, where /drivers is mounted. gpus: those that the defaults are for; NULL = no defaults. A default
+// fills in what no other source sets, and a driver that was loaded without it is not replaced for it:
+// module_params_differing() ignores defaults.
 //   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node
 //                                               of the kernel. NVIDIA's driver containers do the same
-void module_params_add_defaults(struct module_params *p, const struct gpus *gpus);
+int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
+		       const struct strv *options, const struct gpus *gpus, struct module_params *ret, struct err *err);
+
 // The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
 char *module_params_known(const struct module *m, const char *text);
 

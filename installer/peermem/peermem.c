@@ -144,7 +144,7 @@ static int load_peermem(struct peermem *p, struct err *err)
 	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	auto_module_params struct module_params params = { 0 };
 	if (facts_read(p->host, p->kern, &facts, err) < 0 ||
-	    module_params_read(p->host, p->kern, p->kern, &none, &params, err) < 0)
+	    module_params_read(p->host, p->kern, p->kern, &none, NULL, &params, err) < 0)
 		return -1;
 	state_dir_init(&memory, p->host, p->kern, p->progress, true);
 	if (peermem_module_find(p->host, p->state, p->trust_dir, &memory, &facts, &f, err) < 0) {

@@ -206,11 +206,10 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 	    journal_find(s->request->host, &s->state, &s->journal, err) < 0 ||
 	    optional_modules_read(s->request->host, s->facts.host.boot_id, &s->failed, err) < 0 ||
 	    wait_for_modules(s, is_change, err) < 0 ||
-	    module_params_read(s->request->host, s->request->kern, s->request->kern, request->params, &s->params, err) <
-		    0 ||
+	    module_params_read(s->request->host, s->request->kern, s->request->kern, request->params, &s->facts.gpus,
+			       &s->params, err) < 0 ||
 	    find_package(s, err) < 0)
 		return -1;
-	module_params_add_defaults(&s->params, &s->facts.gpus);
 	return is_source_needed(s) ? open_source(s, err) : 0;
 }
 

@@ -57,7 +57,7 @@ FUZZ_TARGET(modprobe) // modprobe.d, the command line, and files of the driver c
 	const struct root *root = fuzz_tree(data, len, paths);
 	auto_strv struct strv none = { 0 }, words = { 0 };
 	auto_module_params struct module_params p = { 0 };
-	if (!FUZZ(module_params_read(root, root, root, &none, &p, &err)))
+	if (!FUZZ(module_params_read(root, root, root, &none, NULL, &p, &err)))
 		return 0;
 	auto_str char *text = module_params_text(&p, "nvidia");
 	module_params_words(text, &words);

@@ -32,7 +32,7 @@ static void reads_modprobe_d(void **state)
 	tempdir_write(&t, "proc/cmdline",
 		      "quiet nvidia.NVreg_A=3 nvidia-uvm.uvm_x=\"a b\" modprobe.blacklist=nova_core,nouveau "
 		      "module_blacklist=ast\n");
-	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &none, &p, &err), 0);
+	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &none, NULL, &p, &err), 0);
 	assert_string_equal(value(&p, "nvidia", "NVreg_A"), "3");
 	assert_string_equal(value(&p, "nvidia", "NVreg_B"), "x y");
 	assert_string_equal(value(&p, "nvidia", "NVreg_V"), "1");
@@ -58,7 +58,7 @@ static void stronger_sources_win(void **state)
 	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_B=2 NVreg_C=2\n\nNVreg_D=\"p q\""); // no newline at the end
 	tempdir_write(&t, "drivers/nvidia-uvm.conf", "uvm_debug_prints=1\n");
 	strv_add(&options, str_dup("nvidia:NVreg_C=3"));
-	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &options, &p, &err), 0);
+	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &options, NULL, &p, &err), 0);
 	auto_str char *nvidia = module_params_text(&p, "nvidia"), *uvm = module_params_text(&p, "nvidia-uvm"),
 		      *drm = module_params_text(&p, "nvidia-drm");
 	assert_string_equal(nvidia, "NVreg_A=1 NVreg_B=2 NVreg_C=3 NVreg_D=\"p q\"");
@@ -88,7 +88,7 @@ static void bad_input_is_named(void **state)
 	}
 	folder_make(&t);
 	tempdir_write(&t, "drivers/nvidia.conf", "NVreg_A=1\n!bad=2\n");
-	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &none, &p, &err), -1);
+	assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &none, NULL, &p, &err), -1);
 	assert_int_equal(err.code, E_CONFIG);
 	assert_non_null(strstr(err.text, "drivers/nvidia.conf"));
 	assert_non_null(strstr(err.text, "!bad=2"));
@@ -146,15 +146,18 @@ static void superchips_get_their_default(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct err err;
+		auto_folder struct folder t;
 		auto_module_params struct module_params p = { 0 };
-		auto_strv struct strv differ = { 0 };
+		auto_strv struct strv options = { 0 }, differ = { 0 };
 		struct gpu gpu = { .device = cases[i].device };
 		char name[] = "nvidia";
 		struct loaded_module module = { .name = name, .is_driver = true };
 		struct modules l = { .items = &module, .count = 1 };
+		folder_make(&t);
 		if (cases[i].option)
-			assert_int_equal(module_params_add_option(&p, cases[i].option, &err), 0);
-		module_params_add_defaults(&p, &(struct gpus){ .items = &gpu, .count = 1 });
+			strv_add(&options, str_dup(cases[i].option));
+		const struct gpus gpus = { .items = &gpu, .count = 1 };
+		assert_int_equal(module_params_read(&t.root, &t.root, &t.root, &options, &gpus, &p, &err), 0);
 		auto_str char *text = module_params_text(&p, "nvidia");
 		assert_string_equal(text, cases[i].text);
 		// A driver that runs without the default is not replaced for it; one without a user's request is.

@@ -162,10 +162,9 @@ static int open_observed_store(struct look *l, struct err *err)
 {
 	const struct agent_paths *at = l->at;
 	if (facts_read(at->host, at->kern, &l->facts, err) < 0 ||
-	    module_params_read(at->host, at->kern, at->kern, at->params, &l->usual, err) < 0 ||
+	    module_params_read(at->host, at->kern, at->kern, at->params, &l->facts.gpus, &l->usual, err) < 0 ||
 	    journal_find(at->host, at->state, &l->node, err) < 0)
 		return -1;
-	module_params_add_defaults(&l->usual, &l->facts.gpus);
 	l->record = loaded_params_record(&l->node, l->facts.host.boot_id, l->facts.loaded.version, NULL);
 	if (l->record)
 		loaded_params_options(l->record, &l->usual, &l->given);
