@@ -81,7 +81,7 @@ static int find_in_sources(struct acquire *o, struct err *err)
 	struct package_want want = o->want;
 	auto_fetch_result struct fetch_result any = FETCH_RESULT_NONE;
 	struct err ignored;
-	if (want.driver) // others may have made it from the same source in another wrapping
+	if (want.driver) // others may have built it from another packaging of the same source
 		want.source = NULL;
 	if (!want.flavour)
 		want.flavour = acquire_flavour(o, want.driver);
@@ -122,7 +122,7 @@ int acquire_check_trust(const struct acquire *o, const char *hex, struct err *er
 	return 0;
 }
 
-// The stored package is not used, because of why.
+// Records why a package of the store is not used.
 static void distrust_stored(struct acquire *o, const struct package *p, const struct err *why)
 {
 	auto_str char *tag = package_tag(&p->key);
@@ -132,7 +132,7 @@ static void distrust_stored(struct acquire *o, const struct package *p, const st
 		o->distrust = *why;
 }
 
-// The best package that a currently trusted key signed.
+// The best package of the store whose signer is still trusted.
 static int find_trusted(struct acquire *o, const struct package_want *want, struct err *err)
 {
 	struct package_want rest = *want;
@@ -147,7 +147,7 @@ static int find_trusted(struct acquire *o, const struct package_want *want, stru
 	}
 }
 
-// What the store took for this very kernel before, if the labels still allow it. 1 = .kept and .compatible.
+// A package that was used for this kernel before, if its labels still allow that. 1 = .kept and .compatible.
 static int find_reused_before(struct acquire *o, struct err *err)
 {
 	struct err distrust;
@@ -189,7 +189,7 @@ static int find_stored_package(struct acquire *o, struct err *err)
 	return r == 0 ? find_reused_before(o, err) : r;
 }
 
-// Records why there is no package: what the store distrusts, and what the sources answered (NULL = not asked).
+// Records why there is no package: what is distrusted in the store, and why the sources failed (NULL = not asked).
 static int set_why_not(struct acquire *o, const struct err *others)
 {
 	if (o->distrust.code || others)
@@ -210,7 +210,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	strv_done(&o->untrusted);
 	if (acquire_open_store(o, err) < 0)
 		return -1;
-	// Without a driver version only sources can choose: they offer one, the store merely has several.
+	// Without a driver version only a source can choose: it offers one, while the store may have several.
 	if (!o->is_named && (o->want.driver || o->want.source)) {
 		int r = find_stored_package(o, err);
 		if (r != 0)
@@ -231,7 +231,7 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	const char *source = o->want.source;
 	if (why.code == E_NO_PACKAGE || o->is_named || !o->want.driver || !source)
 		return 0;
-	// While sources are unreachable, a package that they gave earlier will do, whatever the packaging of its driver
+	// While sources are unreachable, use a package that was fetched earlier, whatever the packaging of its driver
 	// source.
 	o->want.source = NULL;
 	int r = find_stored_package(o, err);

@@ -27,16 +27,16 @@ struct acquire {
 	struct fetch_result found;      // what a source has
 	char unfit[DIGEST_HEX + 1];     // of the manifest that this run's proof refused for this kernel; "" = none
 	char payload[DIGEST_HEX + 1];   // what acquire_find_payload() found
-	char *why_not;                  // when neither: why
-	int code;                       // and the first code of a source that failed; 0 = they merely lack it
-	bool is_local;                  // the last look asked the store alone
+	char *why_not;                  // why there is neither
+	int code;                       // and the code of the first source that failed; 0 = the sources do not have it
+	bool is_local;                  // the last search asked only the store
 	struct strv untrusted;          // digests in the store that no trusted key signed
-	struct err distrust;            // why, of the first; .code 0 = there is none
-	enum reuse reuse;               // whether packages of other kernels may serve
+	struct err distrust;            // why the first is untrusted; .code 0 = none is
+	enum reuse reuse;               // whether packages for other kernels may be used
 	const struct root *host, *kern; // of the machine, for their proof
-	const char *banner;             // of the wanted kernel; NULL = not known
+	const char *banner;             // of the target kernel; NULL = not known
 	struct strv refused;            // of those, digests of manifests that failed on this kernel
-	char *compatible;               // acquire_found() was made for another kernel: why it serves; NULL = it was not
+	char *compatible;               // why acquire_found() works, if it was made for another kernel; else NULL
 	struct progress *progress;
 	// The search is for what worked last. A missing or unreadable trust directory revokes no trust: the package was
 	// trusted when it was stored.
@@ -65,25 +65,25 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err);
 const struct package *acquire_found(const struct acquire *o); // NULL = none
 // The flavour of a driver version that serves the GPUs; NULL = unknown: any will do, and the plan reports why.
 const char *acquire_flavour(const struct acquire *o, const char *driver);
-// After a look that found nothing: a package of another kernel, from the store or from a source on this machine, whose
-// modules are proven to fit the wanted kernel before anything is touched. 1 = acquire_found() and .compatible; 0 =
-// none; .why_not and .code say more then. What the look did not ask is not asked here, and a remote source never: what
-// it lists does not tell CRCs.
+// After a search that found nothing: a package for another kernel, from the store or from a source on this machine,
+// whose modules are proven to fit the target kernel before anything is touched. 1 = acquire_found() and .compatible; 0
+// = none: see .why_not and .code. Asks nothing that the search did not ask, and never a remote source: its list does
+// not have CRCs.
 int acquire_find_compatible(struct acquire *o, struct err *err);
 // Into the store and unpacked; a damaged one in the store is quarantined and fetched again. ret.dir has the files.
 int acquire_take(struct acquire *o, struct package *ret, struct err *err);
 // The payload of a driver version: what the image carries, then the store, what images before carried, the sources. 1 =
 // .payload names it; 0 = there is none, and *ret_why (caller frees). is_local: no source is asked. Nothing is fetched.
 int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, char **ret_why, struct err *err);
-// As a tree at payloads/HEX of the state directory; what comes from a source is in the store, too. .payload is what it
-// came to be. 1 = it was fetched or copied, 0 = it was there. A damaged layer in the store is quarantined and fetched
-// again.
+// Unpacks the payload to payloads/HEX of the state directory; one from a source goes into the store, too. .payload is
+// its final digest. 1 = it was fetched or copied, 0 = it was there. A damaged layer in the store is quarantined and
+// fetched again.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err);
 // compile_request.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
 // state directory; a damaged one in the store is quarantined and fetched again. It stays until acquire_done(); unused
 // others are removed.
 int acquire_builder(void *acquire, struct root *ret, struct err *err);
-bool acquire_has_builder(const struct root *state, const char *arch); // the store has one: no source needs to be asked
+bool acquire_has_builder(const struct root *state, const char *arch); // the store has one
 // headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
 int acquire_headers(void *acquire, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		    struct err *err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assets beside packages. Only a source knows whether it has newer headers or a newer builder under the same tag:
-// sources are asked first, and the store serves while none answers. What was packed into this store was meant for this
-// machine. A payload belongs to one driver version, as a package does: the store comes first.
+// sources are asked first, and the store is used while none answers. What was packed into this store was meant for
+// this machine. A payload belongs to one driver version, as a package does: the store comes first.
 #include "acquire/acquire.h"
 
 #include "base/file/lockfile.h"
@@ -52,7 +52,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 	if (!is_kept && !has_sources)
 		return err_set(err, code, "the store: %s; no source was named (--from)", why ? why : damage.text);
 	if (has_sources && !(is_kept && is_packed_here(o, kept))) {
-		int r = is_kept ? asset_fetch(&o->fetch, want, NULL, ret, err) : 0; // what they offer
+		int r = is_kept ? asset_fetch(&o->fetch, want, NULL, ret, err) : 0; // what the sources have
 		if (r == 0 && is_kept && str_eq(kept, ret))
 			return 0;
 		if (r == 0 && acquire_output(o, &store, err) == 0 && asset_fetch(&o->fetch, want, store, ret, err) == 0)
@@ -133,7 +133,7 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 	return r;
 }
 
-// damage: of its layer in the store.
+// damage: what is wrong with its layer in the store.
 static int quarantine_asset(const struct acquire *o, const char *hex, const struct err *damage, struct err *err)
 {
 	char layer[DIGEST_HEX + 1];
@@ -179,7 +179,7 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 }
 
 // Builder roots: STATE/builders/HEX, the digest of the asset. Each takes some hundred megabytes, and only the last one
-// is of use: a compile on top of one holds a shared lock, STATE/locks/builder-HEX, and unlocked ones are removed when
+// is needed: a compile in one holds a shared lock, STATE/locks/builder-HEX, and unlocked ones are removed when
 // another is unpacked.
 
 #define DIR "builders"

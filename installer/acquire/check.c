@@ -94,7 +94,7 @@ static int read_target_abi(const struct check_request *w, struct tree *tree, str
 	if (compile_target_headers(w->host, w->state, w->headers, w->offer, w->release, w->banner, tree, ret_evidence,
 				   headers_err) == 0)
 		return compile_target_abi(tree, abi, err) < 0 ? -1 : 1;
-	if (w->headers && w->headers->count) { // what was given by name must be right
+	if (w->headers && w->headers->count) { // files that were named must be right
 		*err = *headers_err;
 		return -1;
 	}

@@ -18,7 +18,7 @@ struct check_request {
 	const char *release;
 	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
 	const char *banner;         // that the headers' kernel must have; NULL = not known
-	const struct headers_offer *offer; // asked for headers that are not on this machine; NULL = nothing is
+	const struct headers_offer *offer; // asked for headers that are not on this machine; NULL = none
 	const struct package *package;     // NULL = none
 	const struct source *source;       // NULL = none
 	enum module_type flavour;

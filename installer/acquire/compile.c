@@ -22,7 +22,7 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 		return -1;
 	struct headers_source sources[] = {
 		{ .kind = HEADERS_ROOT, .name = "host", .root = host },
-		{ .kind = HEADERS_OFFER, .name = "packed headers", .offer = offer }, // which knows of newer ones
+		{ .kind = HEADERS_OFFER, .name = "packed headers", .offer = offer }, // may have newer ones
 		{ .kind = HEADERS_STORE, .name = "header store" },
 	};
 	size_t count = ARRAY_SIZE(sources);
@@ -30,7 +30,7 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 		sources[1] = sources[--count];
 	if (files && files->count) {
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
-		count = 1; // wrong files are an error to report, not a reason to use others
+		count = 1; // report wrong files rather than use others
 	}
 	return headers_find(sources, count, release, banner, &store, ret, ret_from, err);
 }
@@ -44,7 +44,7 @@ int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct e
 	return kernel_abi_add_tree(ret, tree->release, symvers, len, tree->config, strlen(tree->config), err);
 }
 
-static const char MODULES[] = "modules"; // directory of what the compiler made, in its scratch
+static const char MODULES[] = "modules"; // below the compile's scratch directory
 
 void compile_report_done(struct compile_report *r)
 {
@@ -250,7 +250,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 	return finish_package(request, tree, &done, &stage, progress, ret, err);
 }
 
-// A pair that is known to fail is refused before a few hundred megabytes are unpacked (R-B2).
+// Refuses a pair that is known to fail before a few hundred megabytes are unpacked (R-B2).
 static int refuse_known_failure(const struct compile_request *request, const struct tree *tree, const struct root *work,
 				struct err *err)
 {

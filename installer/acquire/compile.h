@@ -15,7 +15,7 @@ struct compile_gate {
 	// 1 = another node has made it, and it is available now; 0 = compile, then leave(). Negative: it failed there,
 	// and would fail here.
 	int (*enter)(void *ctx, struct err *err);
-	void (*tick)(void *ctx);                             // now and then, while it compiles
+	void (*tick)(void *ctx);                             // called from time to time during the compile
 	void (*leave)(void *ctx, const struct package *made, // NULL = it failed,
 		      const struct err *why);                // because of this
 	void *ctx;
@@ -31,7 +31,7 @@ struct compile_request {
 	// The root of a builder image, for a machine whose own compilers do not fit; NULL = there is none.
 	int (*builder)(void *ctx, struct root *ret, struct err *err);
 	void *builder_ctx;
-	const struct headers_offer *offer; // asked when neither has them; NULL = nothing is
+	const struct headers_offer *offer; // asked when neither has them; NULL = none
 	const struct strv *modules;        // empty = all of the source
 	enum module_type flavour;
 	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
@@ -40,7 +40,8 @@ struct compile_request {
 	const struct root *patches; // a user's patches, NULL = none
 	unsigned jobs, timeout_s;   // 0 = choose
 	bool is_rt_allowed, is_cache_off;
-	int (*output)(void *ctx, const struct layout **ret, struct err *err); // asked when there is a package to put in
+	// Where to put the package; asked when there is one.
+	int (*output)(void *ctx, const struct layout **ret, struct err *err);
 	void *output_ctx;
 	const struct compile_gate *gate; // NULL = no other node compiles the same
 };

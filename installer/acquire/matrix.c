@@ -212,13 +212,13 @@ const char *matrix_skipped(const struct matrix *m, const char *driver, const cha
 	return NULL;
 }
 
-// Kernels of a matrix from what nodes report: the answer of `kubectl get nodes -o json`, as a cluster gave it.
+// Kernels of a matrix from what nodes report: the output of `kubectl get nodes -o json`.
 //
 // Nodes are not trusted: one that does not report a kernel release is left out and reported, the others count; and the
 // number of compiles that nodes can ask for is bounded.
 
 enum { RELEASE_MAX = 64, KERNELS_MAX = 256, NEXT_MAX = 256, NAME_MAX_LEN = 253 };
-static const char NEXT[] = "kmodsmith.io/agent.kernels"; // annotation: a JSON list of releases that are to come
+static const char NEXT[] = "kmodsmith.io/agent.kernels"; // annotation: a JSON list of the releases of next kernels
 
 struct nodes { // what is read
 	const char *file, *arch;
@@ -241,7 +241,7 @@ static bool is_text_of(const json_t *json, const char *characters, size_t most)
 }
 
 #define LOWER "abcdefghijklmnopqrstuvwxyz0123456789.-"
-// As from uname -r: at most 64 characters, because it becomes part of tags and paths.
+// As printed by uname -r; at most 64 characters, because it becomes part of tags and paths.
 static bool is_kernel_release(const json_t *json)
 {
 	const char *s = json_string_value(json);

@@ -146,8 +146,8 @@ struct reuse_search {
 	char *distro;
 	struct reuse_kernel kernel;
 	struct candidate *items;
-	size_t count; // first of those that could serve, then of those that may
-	char *why;    // against the best; what a proof says counts more than what a label does
+	size_t count; // first of those that could be used, then of those that the policy allows
+	char *why;    // the best was refused; a proof counts more than a label
 	int code;     // of a proof
 };
 
@@ -173,7 +173,7 @@ static void note_objection(struct reuse_search *h, int code, char *take_why)
 	h->code = code;
 }
 
-// Takes p over when it could serve.
+// Takes p over if it could be used.
 static void add_reuse_candidate(struct reuse_search *h, int source, struct package *p)
 {
 	auto_str char *ignored = NULL;
@@ -184,7 +184,7 @@ static void add_reuse_candidate(struct reuse_search *h, int source, struct packa
 	package_move(p, &h->items[h->count++].package);
 }
 
-// A damaged package is not a candidate, and does not hide others.
+// Skips damaged packages.
 static void add_store_candidates(struct reuse_search *h)
 {
 	const struct layout *l = &h->o->store.layout;
@@ -274,7 +274,7 @@ static int try_stored(struct reuse_search *h, struct package *p, struct err *err
 	return r;
 }
 
-// Checked in a layout of its own: only what is installed gets into the store.
+// Fetched into a layout of its own: only what is installed goes into the store.
 static int try_source(struct reuse_search *h, const struct candidate *c, struct err *err)
 {
 	struct acquire *o = h->o;

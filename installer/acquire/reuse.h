@@ -17,7 +17,7 @@ enum reuse {
 bool reuse_parse(const char *text, enum reuse *ret); // "off", "series", "on"
 const char *reuse_name(enum reuse r);
 
-// The kernel that is to be served; NULL = unknown, which is never equal.
+// The target kernel; NULL = unknown, which is never equal.
 struct reuse_kernel {
 	const char *release;
 	const char *distro;   // kmod/kernel_tree/distro.h

@@ -19,7 +19,7 @@ enum { HOOK_TIMEOUT_S = 60 };
 
 struct cdi_gpu {
 	unsigned minor; // of its node
-	char *uuid;     // NULL = not known before the GPU is opened for the first time
+	char *uuid;     // NULL = unknown until the GPU is opened for the first time
 };
 
 struct cdi_instance {                  // of a GPU that is partitioned (MIG): a compute instance
@@ -33,7 +33,7 @@ struct cdi_mount {
 	bool is_socket;      // a directory where a daemon has its socket
 };
 
-struct cdi {                    // what a specification is made of
+struct cdi {                    // the content of a specification
 	struct devices devices; // with verdicts
 	struct cdi_gpu *gpus;   // in the order of their PCI addresses, as NVML counts; those that the driver serves
 	size_t gpu_count;
@@ -157,8 +157,8 @@ static bool has_link(const struct cdi *c, const char *dir, const char *name)
 
 static int add_library_dir(const struct root *root, const char *export, const char *dir, struct cdi *c, struct err *err)
 {
-	// Programs that open a library by hand ask for these, and packages of a distribution leave them to those for
-	// development (internal/discover/symlinks.go).
+	// Programs that dlopen() a library use these names, which distributions put into development packages only
+	// (internal/discover/symlinks.go).
 	static const char *const usual[] = { "libcuda.so", "libnvidia-opticalflow.so" };
 	size_t before = c->mount_count;
 	auto_strv struct strv names = { 0 };
@@ -234,8 +234,8 @@ static void add_program_and_data_mounts(const struct root *root, const char *exp
 		add_file_mount(root, export, data[i], c);
 }
 
-// Of the machine, or of the driver root where its daemons run there. Whether a daemon runs now does not matter: its
-// directory is there before it.
+// Of the machine, or of the driver root if its daemons run there. A daemon need not run yet: its directory is made
+// first.
 static void add_socket_mounts(const struct root *host, const char *export, struct cdi *c)
 {
 	static const char *const dirs[] = { "run/nvidia-persistenced", "run/nvidia-fabricmanager" };
@@ -253,7 +253,7 @@ static void add_socket_mounts(const struct root *host, const char *export, struc
 	}
 }
 
-// The program that an exported root has of its image's base, else the one that is installed on the machine.
+// The program in the exported root, from its image's base, else the one that is installed on the machine.
 static int find_hook(const struct root *host, const struct root *root, const char *export, struct cdi *c,
 		     struct err *err)
 {
@@ -418,7 +418,7 @@ static int compare_instances(const void *a, const void *b)
 	return x->ci < y->ci ? -1 : x->ci > y->ci;
 }
 
-// Every container fails if the specification names a missing node: so only measured ones are named.
+// Every container fails if the specification names a missing node, so it names only nodes that were checked.
 static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct err *err)
 {
 	int r = devices_want(w->kern, 0, &c->devices, err);

@@ -6,7 +6,7 @@
 // specs-go/version.go, pkg/cdi); what a container needs of the driver, the contract 1.8.
 //
 // Mounts have their sources below the driver root, where paths stay the same from one generation to the next. A
-// running container keeps the files that it was started with: its mounts are of the payload's tree in the state
+// running container keeps the files that it was started with: its mounts refer to the payload's tree in the state
 // directory, which is removed after the last of them is gone (driver_root/driver_root.h).
 #pragma once
 #include "base/formats/json.h"

@@ -36,7 +36,7 @@ int cdi_hook_open(const struct root *machine, const char *state, size_t len, str
 	return 0;
 }
 
-// 1 = make it, 0 = it is there, or something else is.
+// 1 = make it, 0 = it exists already, or something else has its name.
 static int is_link_due(const struct root *root, const char *path, const char *target, struct strv *ret_kept,
 		       struct err *err)
 {

@@ -45,7 +45,7 @@ int cdi_spec_file_withdraw(const struct root *host, struct err *err)
 	return r <= 0 ? r : root_unlink(host, path_in_host(file), err);
 }
 
-// The kind of a specification: the member of a JSON object, or a line of YAML that is not indented. NULL = none.
+// The kind of a specification: a member of the JSON object, or a YAML line that is not indented. NULL = none.
 static char *spec_kind(const char *text, size_t len)
 {
 	static const char key[] = "kind:", quotes[] = "\"' \t";

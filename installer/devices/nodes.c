@@ -10,7 +10,7 @@
 
 enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8, MINORS = 1 << 20 };
 
-// What the driver wants for a group of nodes, from a file of "Key: decimal" lines.
+// What the driver demands of a group of nodes, from a file of "Key: decimal" lines.
 struct permissions {
 	unsigned mode, uid, gid;
 	bool may_modify;
@@ -308,7 +308,7 @@ static int make_device_node(struct dev_tree *t, const struct device_node *n, int
 	return -1;
 }
 
-// Through a temporary name, so that there is never a moment without a node.
+// Through a temporary name, so that the node is never missing.
 static int replace_device_node(struct dev_tree *t, const struct device_node *n, int dir, const char *name)
 {
 	auto_str char *temporary = str_fmt(".%s.tmp", name);
@@ -458,8 +458,8 @@ int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dr
 	struct device_node *failed = NULL;
 	int problem = 0;
 	bool *is_right = mem_alloc(d->count * sizeof(*is_right));
-	// Links come after all nodes: when the kernel gave out other numbers than last time, a link may lead to a node
-	// that had its number and is yet to get another one.
+	// All nodes before the links: if the kernel assigned new numbers, a link may still lead to a node that had this
+	// number before.
 	for (size_t pass = 0; pass < 2; pass++)
 		for (size_t i = 0; i < d->count; i++) {
 			int r = pass == 0   ? apply_node(&t, &d->items[i]) :

@@ -119,7 +119,7 @@ int holders_find(const struct root *kern, const struct modules *loaded, struct h
 	if (proc_scan_open(&s, kern, loaded, err) < 0 || list_processes(&s, &pids, &count, err) < 0)
 		return err_wrap(err, "look for processes that use the driver");
 	scan_processes(&s, pids, count, &h);
-	if (s.use == PROC_SCAN_IN_USE && !holders_blocking(&h)) { // the kernel counts a user that was not found
+	if (s.use == PROC_SCAN_IN_USE && !holders_blocking(&h)) { // the reference counts say that there is one more
 		holders_done(&h);
 		s.is_thorough = true;
 		scan_processes(&s, pids, count, &h);
@@ -214,7 +214,7 @@ char *holder_text(const struct holder *h)
 		str_add(&text, ", %s%scontainer %.12s", h->runtime ? h->runtime : "", h->runtime ? " " : "",
 			h->container);
 	str_add(&text, ") %s %s", holder_kind_name(h->kind), h->path);
-	for (char *c = text; *c; c++) // the holder chooses its name: no control characters to the terminal
+	for (char *c = text; *c; c++) // a process chooses its own name: keep control characters from the terminal
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			*c = '?';
 	return text;

@@ -226,7 +226,7 @@ static void read_maps(const struct proc_scan *s, int pid, int fd, struct proc_sc
 	}
 }
 
-// PROCMAP_QUERY of linux/fs.h, since Linux 6.11: the first mapping at or after an address that has the wanted nature.
+// PROCMAP_QUERY of linux/fs.h, since Linux 6.11: the first mapping at or after an address that matches the flags.
 struct map_query {
 	uint64_t size, wanted, address;
 	uint64_t start, end, flags, page_size, offset, inode;
@@ -236,7 +236,7 @@ struct map_query {
 #define MAP_QUERY _IOWR('f', 17, struct map_query)
 enum { MAP_SHARED_ONE = 0x08, MAP_OR_NEXT = 0x10, MAP_OF_FILE = 0x20 };
 
-// Only shared mappings of files, which is what a device's memory is mapped as. False = the kernel has no such call.
+// Only shared mappings of files, which is what a device's memory is mapped as. false: this kernel has no such call.
 static bool query_maps(const struct proc_scan *s, int pid, int fd, struct proc_scan_result *r)
 {
 	for (uint64_t at = 0;;) {

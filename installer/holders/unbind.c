@@ -64,7 +64,7 @@ static void add_unbound_device(struct unbound *r, const char *bus, const char *n
 	r->items[r->count++] = (struct unbound_device){ .bus = bus, .name = str_dup(name), .driver = take_driver };
 }
 
-// By the nodes that a process may have open: the device's DRM and framebuffer nodes.
+// A process holds a device if it has one of its DRM or framebuffer nodes open.
 static int refuse_held_device(const struct unbind_work *w, const struct unbound_device *d, struct err *err)
 {
 	static const char *const classes[][2] = { { "drm", "/dev/dri" }, { "graphics", "/dev" } };
@@ -90,7 +90,7 @@ struct write {
 	const char *path, *text;
 };
 
-// In the child, which may never end: it must not keep the caller's descriptors open.
+// Runs in a child that may never end, so it must not keep the caller's descriptors open.
 static int write_call(const void *ctx)
 {
 	const struct write *x = ctx;
@@ -157,7 +157,7 @@ static int unbind_device(const struct unbind_work *w, struct unbound_device *d, 
 	return 0;
 }
 
-// Only a module that nothing uses any more and that the host could load again.
+// Unloads only a module that is no longer used and that the host could load again.
 static int unload_old_module(const struct unbind_work *w, const struct unbound_device *d, struct strv *ret,
 			     struct err *err)
 {
@@ -181,7 +181,7 @@ int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct 
 	for (size_t i = 0; i < gpus->count; i++)
 		if (is_unbind_due(&gpus->items[i]))
 			add_unbound_device(r, "pci", gpus->items[i].address, str_dup(gpus->items[i].driver));
-	for (size_t i = 0; i < r->count; i++) // all of them before the first device is touched
+	for (size_t i = 0; i < r->count; i++) // check all before the first device is touched
 		if (refuse_held_device(w, &r->items[i], err) < 0)
 			return -1;
 	for (size_t i = 0; i < r->count; i++)

@@ -23,7 +23,7 @@ struct unbind_work {
 struct unbound_device {
 	const char *bus; // "pci", "platform"
 	char *name;      // "0000:40:00.0", "efi-framebuffer.0"
-	char *driver;    // that had it
+	char *driver;    // that it was bound to
 	char *override;  // what driver_override said, "" = nothing; NULL = it was not changed
 	bool is_unbound;
 	bool is_stuck; // a call for it hangs, and so would any other
@@ -46,7 +46,7 @@ char *unbind_text(const struct gpus *gpus);
 int unbind_release(const struct unbind_work *w, const struct gpus *gpus, struct unbound *r, struct err *err);
 // Once the driver is loaded: binds it to them and restores driver_override.
 int unbind_finish(const struct unbind_work *w, struct unbound *r, struct err *err);
-// After a run of this boot that was killed before it could do so: clears our driver_override on every GPU.
+// Clears our driver_override on every GPU, if an earlier run of this boot was killed before unbind_finish().
 void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *gpus);
 // Binds the previous drivers again; never stops half-way, and adds to *problem what failed.
 void unbind_restore(const struct unbind_work *w, struct unbound *r, char **problem);

@@ -34,7 +34,7 @@ char *existing_driver_text(const struct existing_driver *r)
 		       r->file ? "from " : "no file on the host", r->file ? r->file : "");
 }
 
-// The module that tells which driver this is.
+// The module that identifies the driver.
 static const struct loaded_module *core_module(const struct modules *l)
 {
 	const struct loaded_module *nvidia = modules_find(l, "nvidia");

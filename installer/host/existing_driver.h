@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which driver this node has already: what is loaded, and what the host would load by itself at its next boot
+// The driver that is already on this node: what is loaded, and what the host would load by itself at its next boot
 // (R-Q1). Read from sys/module, proc/driver/nvidia and lib/modules/RELEASE/modules.dep, without running any program
 // of the driver.
 //
@@ -12,7 +12,7 @@
 
 enum host_policy {   // what happens to a driver that is not ours and not the requested one
 	HOST_FAIL,   // E_HOST_DRIVER; nothing is touched
-	HOST_USE,    // it stays, whatever is requested; device nodes and readiness are still managed
+	HOST_USE,    // it stays, whatever was requested; device nodes and readiness are still managed
 	HOST_REPLACE // treated as ours
 };
 bool host_policy_parse(const char *text, enum host_policy *ret); // "use", "replace", "fail"

@@ -93,7 +93,7 @@ void firmware_path_versions(const struct root *host, const struct firmware_path 
 		auto_strv struct strv names = { 0 };
 		auto_str char *dir = str_fmt("%s/nvidia", s->dirs.items[d]);
 		root_list(host, dir, &names, &err);
-		for (size_t i = 0; i < names.count; i++) // linux-firmware has folders of chips beside: "ga102"
+		for (size_t i = 0; i < names.count; i++) // not linux-firmware's chip directories: "ga102"
 			if (strspn(names.items[i], "0123456789.") == strlen(names.items[i]) &&
 			    !strv_has(ret, names.items[i]))
 				strv_add(ret, str_dup(names.items[i]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table below is the whole knowledge of GPUs. Sources:
+// Everything that is known of GPU generations is in the table below. Sources:
 //   device ids           pci.ids (chip names GK, GM, GP, GV, TU, GA, GH, AD) and, for Blackwell, the list of supported
 //                        GPUs in the README of NVIDIA's open-gpu-kernel-modules
 //   superchips           detect-self-hosted.h in the same place, as in module_params.c; open only
@@ -20,7 +20,7 @@ enum { BOTH = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY, OPEN_FIRST_BRANCH = 51
 struct generation {
 	uint16_t first, last; // device ids
 	const char *name;
-	unsigned first_branch, last_branch; // last 0 = still served
+	unsigned first_branch, last_branch; // last 0 = still supported
 	unsigned flavours;
 	enum gsp { NO_GSP, TU10X, GA10X, AD10X } gsp; // the oldest chip of those that share a file with it
 };
@@ -53,7 +53,7 @@ static const struct generation generations[] = {
 	{ 0x3100, 0x31ff, "Blackwell", 570, 0, MODULE_TYPE_OPEN, AD10X },
 };
 
-// An id that the table does not know belongs to a GPU newer than it: the driver itself has the last word at load.
+// An id that is not in the table is assumed to be a newer GPU: the driver itself decides at load.
 static const struct generation unknown = { 0, 0xffff, "unknown", 0, 0, BOTH, AD10X };
 
 static const struct generation *find_generation(uint16_t device)
@@ -116,9 +116,9 @@ static void describe_gpu(char **text, const struct gpu *gpu)
 
 struct coverage {
 	size_t count;  // GPUs that count
-	size_t served; // of these, how many some flavour at hand serves
-	unsigned all;  // flavours at hand that serve every GPU
-	unsigned raw;  // flavours that serve any GPU, at hand or not
+	size_t served; // of these, how many are supported by an available flavour
+	unsigned all;  // available flavours that support every GPU
+	unsigned raw;  // flavours that support any of the GPUs, available or not
 	char *list;    // the first four GPUs described
 	char *names;   // their architectures, each once
 };

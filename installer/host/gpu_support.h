@@ -24,14 +24,14 @@ int gpu_support_check(const struct gpus *gpus, struct err *err);
 
 // available: MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY, what the driver source or the packages offer.
 //
-//   auto      the one flavour that serves every GPU; where both do: proprietary before branch 560, open from there on
-//   explicit  obeyed when it serves at least one GPU; the others are named in *ret_why (a user's override is logged)
+//   auto      the one flavour that supports every GPU; if both do: proprietary before branch 560, else open
+//   explicit  used if it supports at least one GPU; the others are named in *ret_why (a user's override is logged)
 //
-// E_UNSUPPORTED_GPU  this driver version, in the flavours available, serves none of the GPUs
-// E_MIXED_GPUS       some are served and others not, or no single flavour serves all (auto only)
-// E_FLAVOUR          the requested flavour is not available, or serves none of the GPUs while the other one would
+// E_UNSUPPORTED_GPU  this driver version, in the available flavours, supports none of the GPUs
+// E_MIXED_GPUS       some are supported and others not, or no single flavour supports all (auto only)
+// E_FLAVOUR          the requested flavour is not available, or supports none of the GPUs while the other one would
 // E_USAGE            driver_version is not a version
-// Each error names the devices: "0000:40:00.0 10de:1db6 Volta". Without GPUs, or with NULL, the branch's default is chosen.
-// ret_why: one line for the plan and the log, which the caller frees; may be NULL.
+// Each error names the devices: "0000:40:00.0 10de:1db6 Volta". Without GPUs, or with NULL, the default of the branch
+// is chosen. ret_why: one line for the plan and the log, which the caller frees; may be NULL.
 int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum module_type request,
 		       unsigned available, enum module_type *ret, char **ret_why, struct err *err);

@@ -26,7 +26,7 @@ enum host_lockdown {
 struct host {
 	char *release;                 // proc/sys/kernel/osrelease
 	char *banner;                  // proc/version, without the newline
-	char build_id[DIGEST_HEX + 1]; // SHA-256 of banner: tells kernels apart that share a release
+	char build_id[DIGEST_HEX + 1]; // SHA-256 of banner: distinguishes kernels with the same release
 	char *arch;      // "x86_64", "aarch64": proc/sys/kernel/arch (6.1+), else the ELF machine of the host's
 			 // shell, else uname(2), which is right for everything but a recorded machine
 	char *boot_id;   // proc/sys/kernel/random/boot_id
@@ -45,8 +45,8 @@ struct host {
 	unsigned cpu_max_milli;    // tightest cgroup quota above this process in 1/1000 processors; 0 = none
 	uint64_t memory_max_bytes; // tightest cgroup limit above this process; 0 = none
 	uint64_t memory_total_bytes; // proc/meminfo MemTotal; 0 = unknown
-	// Text of the kernel configuration. NULL: not read by host_read(), because a start that changes nothing has
-	// 50 ms (P1); whoever needs it calls host_read_config().
+	// Text of the kernel configuration, for callers that fill it with host_read_config(). host_read() leaves it
+	// NULL: a start that changes nothing has 50 ms (P1).
 	char *config;
 	char *config_source; // the file it came from
 };

@@ -3,7 +3,8 @@
 //   what this program sets by itself on some machines (defaults), the host's modprobe.d `options`,
 //   the kernel command line (module.name=value), /drivers/MODULE.conf of the pod (contract 1.10), --param
 //   MODULE:NAME=VALUE.
-// A later word for the same module and name replaces the earlier one. Module names are canonical ("nvidia_uvm").
+// A stronger source replaces the value of a weaker one for the same module and name. Module names are canonical
+// ("nvidia_uvm").
 #pragma once
 #include "host/modules.h"
 #include "kmod/module/elf.h"
@@ -28,25 +29,25 @@ void module_params_done(struct module_params *p);
 #define auto_module_params __attribute__((cleanup(module_params_done)))
 
 int module_params_add_option(struct module_params *p, const char *text, struct err *err); // "nvidia:NVreg_X=1"; E_USAGE
-// All sources; modprobe.d and the kernel command line as in kmod/load/host_modules.h. self = the root of our own
-// container or host, where /drivers is mounted. gpus: those that the defaults are for; NULL = no defaults. A default
-// fills in what no other source sets, and a driver that was loaded without it is not replaced for it:
+// Reads all sources; modprobe.d and the kernel command line as in kmod/load/host_modules.h. self = the root of our own
+// container or host, where /drivers is mounted. gpus: the GPUs to choose defaults for; NULL = no defaults. A
+// default applies if no other source sets the parameter. A driver that was loaded without it is not reloaded:
 // module_params_differing() ignores defaults.
-//   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: their memory stays the driver's, and becomes no NUMA node
-//                                               of the kernel. NVIDIA's driver containers do the same
+//   nvidia NVreg_CoherentGPUMemoryMode=driver   superchips: the driver manages their memory; it is not a NUMA node of
+//                                               the kernel. NVIDIA's driver containers do the same
 int module_params_read(const struct root *host, const struct root *kern, const struct root *self,
 		       const struct strv *options, const struct gpus *gpus, struct module_params *ret, struct err *err);
 
-// The argument of a load without the defaults that the module does not know (its parmtype in .modinfo). Caller frees.
+// A load argument without those defaults that the module does not have (no parmtype in .modinfo). Caller frees.
 char *module_params_known(const struct module *m, const char *text);
 
-// The words of an argument as module_params_text() makes it.
+// Splits a load argument, as from module_params_text(), into its NAME=VALUE words.
 void module_params_words(const char *text, struct strv *ret);
 bool module_params_has(const struct module_params *p, const char *module, const char *name);
-// Adds to ret what --param set for a module (canonical name), as it is written there.
+// Adds to ret what --param set for a module (canonical name), as "MODULE:NAME=VALUE".
 void module_params_options(const struct module_params *p, const char *module, struct strv *ret);
-char *module_param_text(const struct module_param *p); // as a word of the argument of a load. Caller frees.
-// The value that the running driver shows; NULL = none.
+char *module_param_text(const struct module_param *p); // NAME=VALUE, quoted for a load argument. Caller frees.
+// The value that the running driver reports in sysfs or procfs; NULL = none.
 const char *module_param_shown(const struct module_param *p, const struct modules *loaded);
 // Argument of the module load: "NVreg_A=1 NVreg_B=\"a b\""; "" = none. Module under any of its names. Caller frees.
 char *module_params_text(const struct module_params *p, const char *module);

@@ -4,11 +4,11 @@
 #include "base/file/root.h"
 #include "kmod/module/elf.h"
 
-// What is loaded by default.
+// The modules that are loaded by default.
 enum { DEFAULT_MODULES = 3 };
 extern const char *const default_modules[DEFAULT_MODULES];
 
-// name, in either spelling, must be a module of NVIDIA's driver; E_USAGE lists them. what: "--modules".
+// name, with '-' or '_', must be a module of NVIDIA's driver; E_USAGE lists them. what: "--modules".
 int module_set_check_name(const char *what, const char *name, struct err *err);
 
 struct module_set {
@@ -21,4 +21,4 @@ struct module_set {
 int module_set_read(const struct root *dir, const struct strv *names, struct module_set *ret, struct err *err);
 void module_set_done(struct module_set *set);
 #define auto_module_set __attribute__((cleanup(module_set_done)))
-char *module_set_name(const struct module_set *set, size_t i); // as files are called: "nvidia-uvm"
+char *module_set_name(const struct module_set *set, size_t i); // as in its file name: "nvidia-uvm"

@@ -62,7 +62,7 @@ static void read_sysfs_params(const struct root *kern, struct loaded_module *m)
 	}
 }
 
-// The file that modprobe would take: the entry of modules.dep whose name is the module's, under any of Debian's names.
+// The file that modprobe would load: the entry of modules.dep with this module's name, or one of Debian's names for it.
 static char *find_module_file(const struct root *host, const char *release, const char *dep, const char *module)
 {
 	for (const char *line = dep; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
@@ -128,7 +128,7 @@ static void add_loaded_module(struct modules *l, const struct root *kern, const 
 
 // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build ..." or
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Sat Jun 14 ...": the first word that begins with digits
-// and a dot; the word Open tells the flavours apart.
+// and a dot; only the open modules have the word Open.
 static void read_version(const struct root *kern, struct modules *l)
 {
 	struct err err;
@@ -228,7 +228,7 @@ const struct loaded_module *modules_find(const struct modules *l, const char *na
 
 enum { VISIT_NEW, VISIT_OPEN, VISIT_DONE };
 
-// Depth first: all holders of a module leave before it does.
+// Depth first: all holders of a module are unloaded before it.
 static int visit_module(const struct modules *l, const struct loaded_module *m, char *marks, struct strv *order,
 			struct err *err)
 {

@@ -33,7 +33,7 @@ struct modules {
 // 1 = something is loaded, 0 = nothing. release: of the running kernel, for module.file.
 int modules_read(const struct root *host, const struct root *kern, const char *release, struct modules *ret,
 		 struct err *err);
-// The file that modprobe of the host would take for a module, under any of its names, as in module.file. 1 = found.
+// The file that the host's modprobe would load for a module, under any of its names; as loaded_module.file. 1 = found.
 int modules_host_file(const struct root *host, const char *release, const char *module, char **ret, struct err *err);
 void modules_done(struct modules *l);
 #define auto_modules __attribute__((cleanup(modules_done)))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's PCI functions that the driver binds: GPUs (class 0300, 0302) and NVSwitches (0680), from
-// sys/bus/pci/devices. Audio, USB and bridge functions of the same boards are left out. None at all is not an error but
-// NO_GPU (R-P11).
+// sys/bus/pci/devices. Audio, USB and bridge functions of the same boards are left out. A machine without any is not an
+// error but NO_GPU (R-P11).
 #pragma once
 #include "base/file/root.h"
 
@@ -36,9 +36,9 @@ void gpus_done(struct gpus *g);
 #define auto_gpus __attribute__((cleanup(gpus_done)))
 
 enum gpu_owner gpu_owner(const struct gpu *gpu);
-// The driver should serve it: neither a virtual function nor passed through.
+// For the driver to use: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);
-size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of them
+size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of those
 // E_BOUND with the address, the driver and the modprobe.d line when a foreign driver is bound to a function or,
 // unless is_released, one of the kernel's own; else 0.
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);

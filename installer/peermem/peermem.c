@@ -98,7 +98,7 @@ static int wait_for_driver(struct peermem *p, const char *what, struct err *err)
 	return fail_peermem(p, err);
 }
 
-// Nothing is said of MOFED's state by its files once the host's own drivers serve (contract 2.3 K).
+// MOFED's ready file says nothing once the host's own drivers are used (contract 2.3 K).
 static bool is_network_ready(const struct peermem *p)
 {
 	static const char FLAG[] = "run/mellanox/drivers/.driver-ready";
@@ -106,7 +106,7 @@ static bool is_network_ready(const struct peermem *p)
 				  root_exists(p->kern, FLAG) || root_exists(p->host, FLAG);
 }
 
-// The kernel has the one that belongs to the driver; where no file tells, whatever it has.
+// The loaded module is that of the driver. Without srcversions to compare, any loaded one counts.
 static bool is_loaded_right(const struct facts *facts, const struct peermem_module *f)
 {
 	const struct loaded_module *now = modules_find(&facts->loaded, MODULE);
@@ -139,7 +139,7 @@ static int load_peermem(struct peermem *p, struct err *err)
 {
 	static const struct strv none;
 	auto_facts struct facts facts = { 0 };
-	// It replaces nothing, so it may be unpacked in memory, too.
+	// Nothing is replaced from there later, so the package may be unpacked in memory.
 	auto_state_dir struct state_dir memory = STATE_DIR_NONE;
 	auto_peermem_module struct peermem_module f = PEERMEM_MODULE_NONE;
 	auto_module_params struct module_params params = { 0 };

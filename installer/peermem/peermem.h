@@ -23,10 +23,10 @@ struct peermem {
 	struct progress *progress;
 	// Of peermem_step(), zero at first.
 	enum peermem_state now;
-	bool is_looked_at; // the module that was loaded already has been compared with the driver's file
+	bool is_looked_at; // the loaded module has been compared with the driver's file
 	bool has_dma_buf;
 	double deadline;                           // seconds of this boot; 0 = nothing is in progress
-	char why[sizeof(((struct err *)0)->text)]; // of the state: what it waits for, or what there is
+	char why[sizeof(((struct err *)0)->text)]; // of the state: what it waits for, or what was found
 };
 
 // What can be done now, without waiting: 1 = there is nothing more to do for the moment (loaded, or none), 0 = call

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 
 static const char PEERMEM[] = "nvidia-peermem", CORE[] = "nvidia", REGISTER[] = "ib_register_peer_memory_client";
-// Below a root that has them: the driver's export; the network driver's container shows its root here, too.
+// Below a root: the exported driver root, and the places where the network driver and its container leave theirs.
 static const char EXPORT[] = "run/nvidia/driver", OFED[] = "run/mellanox/drivers", OFA[] = "usr/src/ofa_kernel";
 
 void peermem_module_done(struct peermem_module *f)
@@ -30,7 +30,7 @@ static int read_peermem_module(const struct root *root, const char *path, struct
 
 static bool is_text_same(const char *a, const char *b)
 {
-	return !a || !b || str_eq(a, b); // a kernel without srcversion tells nothing
+	return !a || !b || str_eq(a, b); // without a srcversion there is nothing to compare
 }
 
 // 1 = both files, of the driver that is loaded.
@@ -148,7 +148,7 @@ static void add_exports(struct symvers *to, const struct symvers *from)
 		symvers_add(to, symvers_at(from, i));
 }
 
-// The file that the loaded ib_core came from tells its CRCs. 1 = found.
+// Takes the CRCs from the file of the loaded ib_core. 1 = found.
 static int add_loaded_file(const struct root *root, const char *release, const char *srcversion, struct symvers *to,
 			   struct err *err)
 {
@@ -183,8 +183,8 @@ static int add_symvers_table(const struct root *root, const struct facts *facts,
 	return r;
 }
 
-// What the loaded ib_core exports: of its own file, else of the table of its build. Where neither is at hand, the
-// kernel's own table has the last word.
+// What the loaded ib_core exports, by its own file, else by the symbol table of its build. If neither is found, the
+// kernel's own table decides.
 static int add_ib_core(const struct root *host, const struct root *kern, const struct facts *facts, struct symvers *to,
 		       struct err *err)
 {

@@ -184,7 +184,7 @@ static void a_cache_only_for_glibc(void **state)
 }
 
 // A pipe among the libraries or in place of a file would keep a reader waiting for ever.
-static void pipes_keep_nobody_waiting(void **state)
+static void pipes_do_not_block(void **state)
 {
 	(void)state;
 	static const char *const paths[] = { LIB "/libpipe.so.1", "etc/ld.so.conf" };
@@ -211,7 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(roots_of_bundles),       cmocka_unit_test(links_and_what_is_in_their_place),
 		cmocka_unit_test(hostile_roots),          cmocka_unit_test(wrong_links),
-		cmocka_unit_test(a_cache_only_for_glibc), cmocka_unit_test(pipes_keep_nobody_waiting),
+		cmocka_unit_test(a_cache_only_for_glibc), cmocka_unit_test(pipes_do_not_block),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ static void names_of_gpus(void **state)
 }
 
 // An index is of the PCI addresses, as NVML counts, and not of the minors; a GPU that the driver leaves out has none.
-static void an_index_is_no_minor(void **state)
+static void an_index_is_not_a_minor(void **state)
 {
 	(void)state;
 	auto_folder struct folder t = { .path = "" };
@@ -230,7 +230,7 @@ static void odd_files_are_left_out(void **state)
 	assert_non_null(strstr(text, "libcuda"));
 }
 
-static void what_cannot_be_told(void **state)
+static void incomplete_machines_are_refused(void **state)
 {
 	(void)state;
 	static const struct {
@@ -308,11 +308,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_of_gpus),
-		cmocka_unit_test(an_index_is_no_minor),
+		cmocka_unit_test(an_index_is_not_a_minor),
 		cmocka_unit_test(partitions_have_their_capabilities),
 		cmocka_unit_test(every_hook_has_an_environment_and_a_deadline),
 		cmocka_unit_test(odd_files_are_left_out),
-		cmocka_unit_test(what_cannot_be_told),
+		cmocka_unit_test(incomplete_machines_are_refused),
 		cmocka_unit_test(a_user_space_of_another_version),
 		cmocka_unit_test(the_machine_has_the_hook),
 		cmocka_unit_test(without_an_export),

@@ -51,7 +51,7 @@ static void expect_list(const struct devices *d, const char *const *wanted, size
 	assert_int_equal(d->count, count);
 }
 
-static void wants_the_complete_list(void **state)
+static void lists_all_nodes(void **state)
 {
 	(void)state;
 	static const char *const wanted[] = {
@@ -79,7 +79,7 @@ static void wants_the_complete_list(void **state)
 	expect_list(&d, wanted, ARRAY_SIZE(wanted));
 }
 
-static void wants_only_what_is_loaded(void **state) // R-G2
+static void lists_only_nodes_of_loaded_modules(void **state) // R-G2
 {
 	(void)state;
 	static const char *const wanted[] = { "nvidia0 195:0 0640 7:8", "nvidiactl 195:255 0640 7:8" };
@@ -99,7 +99,7 @@ static void wants_only_what_is_loaded(void **state) // R-G2
 	assert_int_equal(d.count, 0);
 }
 
-static void imex_channels_are_asked_for(void **state) // R-P5
+static void imex_channels_on_request(void **state) // R-P5
 {
 	(void)state;
 	static const struct {
@@ -177,7 +177,7 @@ static void second_run_changes_nothing(void **state) // R-G1, R-G2, R-G3
 }
 
 // The kernel gives out numbers as drivers come: those of one may be another's next time.
-static void numbers_that_change_hands(void **state) // R-G1
+static void numbers_that_move_between_nodes(void **state) // R-G1
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -255,7 +255,7 @@ static void check_fix(const struct fix *fix)
 	assert_int_equal(d.items[0].verdict, NODE_OK);
 }
 
-static void wrong_nodes_are_put_right(void **state)
+static void corrects_wrong_nodes(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(fixes); i++)
@@ -287,7 +287,7 @@ static void modify_device_files_is_obeyed(void **state)
 	assert_int_equal(root_readlink(&t.root, "dev/char/195:255", &link, &err), 0); // and never dangle
 }
 
-static void nothing_outside_of_dev_root(void **state) // R-G4
+static void touches_nothing_outside_dev_root(void **state) // R-G4
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -332,7 +332,7 @@ static void a_refused_node_is_named(void **state)
 	expect_link(&t, "dev/char/195:255", "../nvidiactl"); // the others are still tried
 }
 
-static void the_kernel_makes_them_too(void **state) // the same with real nodes, where that is allowed
+static void makes_real_nodes_where_allowed(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -375,12 +375,18 @@ static void a_recorded_machine_is_complete(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wants_the_complete_list),     cmocka_unit_test(wants_only_what_is_loaded),
-		cmocka_unit_test(imex_channels_are_asked_for), cmocka_unit_test(second_run_changes_nothing),
-		cmocka_unit_test(numbers_that_change_hands),   cmocka_unit_test(dry_run_only_looks),
-		cmocka_unit_test(wrong_nodes_are_put_right),   cmocka_unit_test(modify_device_files_is_obeyed),
-		cmocka_unit_test(nothing_outside_of_dev_root), cmocka_unit_test(a_refused_node_is_named),
-		cmocka_unit_test(the_kernel_makes_them_too),   cmocka_unit_test(a_recorded_machine_is_complete),
+		cmocka_unit_test(lists_all_nodes),
+		cmocka_unit_test(lists_only_nodes_of_loaded_modules),
+		cmocka_unit_test(imex_channels_on_request),
+		cmocka_unit_test(second_run_changes_nothing),
+		cmocka_unit_test(numbers_that_move_between_nodes),
+		cmocka_unit_test(dry_run_only_looks),
+		cmocka_unit_test(corrects_wrong_nodes),
+		cmocka_unit_test(modify_device_files_is_obeyed),
+		cmocka_unit_test(touches_nothing_outside_dev_root),
+		cmocka_unit_test(a_refused_node_is_named),
+		cmocka_unit_test(makes_real_nodes_where_allowed),
+		cmocka_unit_test(a_recorded_machine_is_complete),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

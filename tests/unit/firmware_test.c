@@ -74,7 +74,7 @@ static void found_as_the_kernel_does(void **state)
 	}
 }
 
-static void what_is_no_firmware(void **state)
+static void what_is_not_firmware(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -109,7 +109,7 @@ static void links_stay_inside_the_host(void **state)
 	assert_string_equal(names, "535.261.03 550.1");
 }
 
-static void told(void **state)
+static void describes_the_search_path(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -130,9 +130,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(found_as_the_kernel_does),
-		cmocka_unit_test(what_is_no_firmware),
+		cmocka_unit_test(what_is_not_firmware),
 		cmocka_unit_test(links_stay_inside_the_host),
-		cmocka_unit_test(told),
+		cmocka_unit_test(describes_the_search_path),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

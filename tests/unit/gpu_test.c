@@ -17,7 +17,7 @@ static void function(const struct folder *t, const char *address, const char *ve
 		tempdir_link(t, link, target);
 }
 
-static void what_cannot_be_listed_is_no_empty_machine(void **state)
+static void an_unreadable_bus_is_an_error(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -62,7 +62,7 @@ static void finds_gpus_and_switches_only(void **state)
 	assert_int_equal(gpus_count_ours(&g, GPU_SWITCH), 1);
 }
 
-static void no_function_is_a_value(void **state) // R-P11
+static void no_gpu_is_not_an_error(void **state) // R-P11
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -116,9 +116,9 @@ static void another_driver_is_named(void **state) // R-P8
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_cannot_be_listed_is_no_empty_machine),
+		cmocka_unit_test(an_unreadable_bus_is_an_error),
 		cmocka_unit_test(finds_gpus_and_switches_only),
-		cmocka_unit_test(no_function_is_a_value),
+		cmocka_unit_test(no_gpu_is_not_an_error),
 		cmocka_unit_test(another_driver_is_named),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

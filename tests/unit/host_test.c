@@ -80,7 +80,7 @@ static void values_of_os_release(void **state) // R-R2
 	}
 }
 
-static void a_bare_machine_will_do(void **state) // R-A8
+static void a_bare_machine_is_enough(void **state) // R-A8
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -251,7 +251,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(reads_a_machine),
 		cmocka_unit_test(values_of_os_release),
-		cmocka_unit_test(a_bare_machine_will_do),
+		cmocka_unit_test(a_bare_machine_is_enough),
 		cmocka_unit_test(no_kernel_is_an_error),
 		cmocka_unit_test(equal_releases_have_their_own_build_id),
 		cmocka_unit_test(signing_state_is_known),

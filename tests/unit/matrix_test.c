@@ -13,7 +13,7 @@ static const char WHOLE[] =
 	"{\"kernel\":\"5.*\",\"why\":\"gone\"}],"
 	"\"modules\":[\"nvidia\",\"uvm\"],\"patches\":\"p\"}";
 
-static void what_a_file_says(void **state)
+static void reads_a_file(void **state)
 {
 	(void)state;
 	static const struct {
@@ -66,7 +66,7 @@ static void pairs_are_skipped_by_globs(void **state)
 #define D "\"drivers\":[{\"source\":\"a\"}]"
 #define K "\"kernels\":[{\"release\":\"6.1\"}]"
 
-static void what_is_wrong_is_named(void **state)
+static void errors_name_the_entry(void **state)
 {
 	(void)state;
 	static const struct {
@@ -168,7 +168,7 @@ static void nodes_add_their_kernels(void **state)
 	}
 }
 
-static void nodes_ask_for_so_many_kernels_and_no_more(void **state)
+static void limits_the_kernels_of_nodes(void **state)
 {
 	(void)state;
 	auto_str char *text = str_dup("{\"items\":[");
@@ -184,7 +184,7 @@ static void nodes_ask_for_so_many_kernels_and_no_more(void **state)
 	assert_int_equal(found.bad, 300 - 256);
 }
 
-static void what_is_no_list_of_nodes_is_refused(void **state)
+static void refuses_what_is_not_a_list_of_nodes(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {
@@ -203,12 +203,12 @@ static void what_is_no_list_of_nodes_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_file_says),
+		cmocka_unit_test(reads_a_file),
 		cmocka_unit_test(pairs_are_skipped_by_globs),
-		cmocka_unit_test(what_is_wrong_is_named),
+		cmocka_unit_test(errors_name_the_entry),
 		cmocka_unit_test(nodes_add_their_kernels),
-		cmocka_unit_test(nodes_ask_for_so_many_kernels_and_no_more),
-		cmocka_unit_test(what_is_no_list_of_nodes_is_refused),
+		cmocka_unit_test(limits_the_kernels_of_nodes),
+		cmocka_unit_test(refuses_what_is_not_a_list_of_nodes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,14 +84,14 @@ static void check(const struct row *row)
 		fail_msg("'%s' lacks '%s'", said, row->text);
 }
 
-static void decides(void **state)
+static void chooses_a_module_type(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		check(&rows[i]);
 }
 
-static void what_is_not_ours_does_not_count(void **state)
+static void ignores_gpus_that_are_not_ours(void **state)
 {
 	(void)state;
 	char vfio[] = "vfio-pci";
@@ -108,7 +108,7 @@ static void what_is_not_ours_does_not_count(void **state)
 	assert_int_equal(flavour, MODULE_TYPE_OPEN);
 }
 
-static void many_gpus_are_not_all_named(void **state)
+static void names_at_most_four_gpus(void **state)
 {
 	(void)state;
 	struct gpu gpus[8] = { 0 };
@@ -169,10 +169,8 @@ static void versions_and_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(decides),
-		cmocka_unit_test(what_is_not_ours_does_not_count),
-		cmocka_unit_test(many_gpus_are_not_all_named),
-		cmocka_unit_test(no_driver_at_all),
+		cmocka_unit_test(chooses_a_module_type),   cmocka_unit_test(ignores_gpus_that_are_not_ours),
+		cmocka_unit_test(names_at_most_four_gpus), cmocka_unit_test(no_driver_at_all),
 		cmocka_unit_test(versions_and_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static struct unbind_work work_on(const struct folder *t, const struct sys *sys)
 				     .progress = &progress };
 }
 
-static void let_go_and_given_back(void **state)
+static void unbound_and_bound_again(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -100,7 +100,7 @@ static void let_go_and_given_back(void **state)
 	assert_string_equal(now.items[0].framebuffer, "efi-framebuffer.0");
 }
 
-static void what_is_left_alone(void **state)
+static void unbinds_only_drivers_of_the_kernel(void **state)
 {
 	(void)state;
 	static const struct {
@@ -133,7 +133,7 @@ static void what_is_left_alone(void **state)
 	}
 }
 
-static void a_held_device_is_refused_untouched(void **state)
+static void refuses_a_held_device_untouched(void **state)
 {
 	(void)state;
 	static const char *const nodes[] = { "/dev/dri/card0", "/dev/dri/renderD128" };
@@ -159,7 +159,7 @@ static void a_held_device_is_refused_untouched(void **state)
 	}
 }
 
-static void a_held_framebuffer_is_left(void **state)
+static void leaves_a_held_framebuffer(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -180,7 +180,7 @@ static void a_held_framebuffer_is_left(void **state)
 	assert_false(root_exists(&t.root, PCI "/driver"));
 }
 
-static void what_a_run_left_is_settled(void **state)
+static void finishes_what_a_killed_run_left(void **state)
 {
 	(void)state;
 	static const struct {
@@ -219,7 +219,7 @@ static int refused(const struct sys *sys, const struct root *kern, const char *p
 	return -1;
 }
 
-static void what_does_not_come_back(void **state)
+static void an_unbind_that_hangs_or_fails(void **state)
 {
 	(void)state;
 	static const struct {
@@ -251,7 +251,7 @@ static void what_does_not_come_back(void **state)
 	}
 }
 
-static void framebuffers(void **state)
+static void finds_framebuffers(void **state)
 {
 	(void)state;
 	static const struct {
@@ -288,7 +288,7 @@ static void framebuffers(void **state)
 	}
 }
 
-static void a_framebuffer_elsewhere_is_none_of_ours(void **state)
+static void ignores_a_framebuffer_on_another_device(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -304,14 +304,14 @@ static void a_framebuffer_elsewhere_is_none_of_ours(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(let_go_and_given_back),
-		cmocka_unit_test(what_is_left_alone),
-		cmocka_unit_test(a_held_device_is_refused_untouched),
-		cmocka_unit_test(a_held_framebuffer_is_left),
-		cmocka_unit_test(what_a_run_left_is_settled),
-		cmocka_unit_test(what_does_not_come_back),
-		cmocka_unit_test(framebuffers),
-		cmocka_unit_test(a_framebuffer_elsewhere_is_none_of_ours),
+		cmocka_unit_test(unbound_and_bound_again),
+		cmocka_unit_test(unbinds_only_drivers_of_the_kernel),
+		cmocka_unit_test(refuses_a_held_device_untouched),
+		cmocka_unit_test(leaves_a_held_framebuffer),
+		cmocka_unit_test(finishes_what_a_killed_run_left),
+		cmocka_unit_test(an_unbind_that_hangs_or_fails),
+		cmocka_unit_test(finds_framebuffers),
+		cmocka_unit_test(ignores_a_framebuffer_on_another_device),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -220,14 +220,14 @@ static void check_row(const struct row *row)
 	check(row, &existing_driver);
 }
 
-static void whose_it_is(void **state)
+static void tells_our_driver_from_the_hosts(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		check_row(&rows[i]);
 }
 
-static void says_it_in_one_line(void **state)
+static void describes_it_in_one_line(void **state)
 {
 	(void)state;
 	char version[] = "535.2", file[] = FILE_PATH;
@@ -238,7 +238,7 @@ static void says_it_in_one_line(void **state)
 	assert_string_equal(nothing, "unknown version (unknown module type, no file on the host)");
 }
 
-static void notes_add_up(void **state)
+static void notes_accumulate(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -261,7 +261,7 @@ static void notes_add_up(void **state)
 }
 
 // What the loaded modules were made for: only as long as they are those of the note.
-static void tells_the_kernel(void **state)
+static void remembers_the_kernel_of_the_package(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -301,8 +301,10 @@ static void policies(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whose_it_is),  cmocka_unit_test(says_it_in_one_line),
-		cmocka_unit_test(notes_add_up), cmocka_unit_test(tells_the_kernel),
+		cmocka_unit_test(tells_our_driver_from_the_hosts),
+		cmocka_unit_test(describes_it_in_one_line),
+		cmocka_unit_test(notes_accumulate),
+		cmocka_unit_test(remembers_the_kernel_of_the_package),
 		cmocka_unit_test(policies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

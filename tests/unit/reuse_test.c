@@ -254,7 +254,7 @@ static void look(struct node *n, int want, const char *name)
 }
 
 // What was taken before needs no proof to be found again: that comes before anything is touched.
-static void taken_before(void **state)
+static void used_for_this_kernel_before(void **state)
 {
 	(void)state;
 	auto_node struct node n;
@@ -278,7 +278,7 @@ static void taken_before(void **state)
 }
 
 // The plan says for which kernel a package was made, and why it serves all the same.
-static void the_plan_tells(void **state)
+static void the_plan_says_so(void **state)
 {
 	(void)state;
 	char release[] = OURS, other[] = "6.1.0-55-cloud-amd64", driver[] = "535.1", flavour[] = "open",
@@ -304,9 +304,10 @@ static void the_plan_tells(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(compilers),      cmocka_unit_test(banners),       cmocka_unit_test(policies),
-		cmocka_unit_test(labels),         cmocka_unit_test(which_of_many), cmocka_unit_test(taken_before),
-		cmocka_unit_test(the_plan_tells),
+		cmocka_unit_test(compilers),        cmocka_unit_test(banners),
+		cmocka_unit_test(policies),         cmocka_unit_test(labels),
+		cmocka_unit_test(which_of_many),    cmocka_unit_test(used_for_this_kernel_before),
+		cmocka_unit_test(the_plan_says_so),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
