@@ -142,12 +142,6 @@ int peermem_module_find(const struct root *host, const struct root *state, const
 	return 0;
 }
 
-static void add_exports(struct symvers *to, const struct symvers *from)
-{
-	for (size_t i = 0; i < symvers_count(from); i++)
-		symvers_add(to, symvers_at(from, i));
-}
-
 // Takes the CRCs from the file of the loaded ib_core. 1 = found.
 static int add_loaded_file(const struct root *root, const char *release, const char *srcversion, struct symvers *to,
 			   struct err *err)
@@ -161,7 +155,7 @@ static int add_loaded_file(const struct root *root, const char *release, const c
 		return -1;
 	if (!srcversion || !str_eq(m.srcversion, srcversion))
 		return 0;
-	add_exports(to, m.exports);
+	symvers_add_all(to, m.exports);
 	return 1;
 }
 
@@ -219,7 +213,7 @@ int peermem_module_prove(const struct root *host, const struct root *kern, const
 			       "%s was compiled without %s, and such a module never starts; rebuild the "
 			       "driver package with the network driver's headers",
 			       f->from, REGISTER);
-	add_exports(loaded, f->core.exports);
+	symvers_add_all(loaded, f->core.exports);
 	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)
 		return err_wrap(err, "compare nvidia-peermem with the loaded ib_core");
 	proof_make(&module, 1, &abi, loaded, &proof);

@@ -308,8 +308,8 @@ static void measure_daemon(struct supervisor *k, size_t i, int64_t now_ms)
 	if (s->state == SUPERVISED_STARTING && (!d->is_forking || !s->pid))
 		adopt_daemon(k, i, EVENT_UP, now_ms);
 	else if (s->state == SUPERVISED_UP && !daemon_is(k->kern, s->pid, s->start, d->program)) {
-		// waitpid() reports the exit of a child a moment after its program is gone; for an adopted process there
-		// is no report.
+		// waitpid() reports the exit of a child a moment after its program is gone; for an adopted process
+		// there is no report.
 		int status;
 		pid_t pid = k->sys->record ? -1 : waitpid(s->pid, &status, WNOHANG);
 		if (pid > 0)

@@ -68,8 +68,7 @@ static int exports_of_loaded(const struct transaction *r, struct symvers *ret, s
 	if (module_set_read(&r->package.dir, &files, &set, err) < 0)
 		return -1;
 	for (size_t i = 0; i < set.count; i++)
-		for (size_t s = 0; s < symvers_count(set.items[i].exports); s++)
-			symvers_add(ret, symvers_at(set.items[i].exports, s));
+		symvers_add_all(ret, set.items[i].exports);
 	return 0;
 }
 

@@ -6,7 +6,6 @@
 #include "kmod/module/sections.h"
 #include "kmod/module/versions.h"
 
-#include <ctype.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,14 +28,6 @@ static unsigned width_of(int machine, uint32_t type)
 		if (others[i].machine == machine && others[i].type == type)
 			return others[i].width;
 	return 4;
-}
-
-static size_t symbol_count(const struct sections *s)
-{
-	for (size_t i = 1; i < s->count; i++)
-		if (s->items[i].type == SHT_SYMTAB)
-			return s->items[i].size / sizeof(Elf64_Sym);
-	return 0;
 }
 
 static int check_relocation_table(const struct sections *s, const struct section *table, size_t symbols,
@@ -64,9 +55,11 @@ static int check_relocation_table(const struct sections *s, const struct section
 // write to wherever that is, an oops at best. Of x86-64 and aarch64; other machines' are not checked.
 static int check_relocations(const struct sections *s, const char *file, struct err *err)
 {
-	size_t symbols = symbol_count(s);
+	size_t symbols = 0;
 	if (s->machine != EM_X86_64 && s->machine != EM_AARCH64)
 		return 0;
+	for (size_t i = s->count; i-- > 1;) // the first table counts
+		symbols = s->items[i].type == SHT_SYMTAB ? s->items[i].size / sizeof(Elf64_Sym) : symbols;
 	for (size_t i = 1; i < s->count; i++) {
 		const struct section *table = &s->items[i];
 		// The kernel applies none to what it does not load: debug information, notes of the compiler.
@@ -110,22 +103,6 @@ bool module_is_gpl(const struct module *module)
 			return true;
 	}
 	return false;
-}
-
-const char *module_machine_name(int machine)
-{
-	switch (machine) {
-	case EM_X86_64:
-		return "x86_64";
-	case EM_AARCH64:
-		return "aarch64";
-	case EM_PPC64:
-		return "ppc64";
-	case EM_RISCV:
-		return "riscv";
-	default:
-		return "unknown";
-	}
 }
 
 static void take_field(struct module *m, const char *key, size_t key_len, const char *value)
@@ -190,17 +167,6 @@ static void read_comment(struct module *m, const struct sections *s)
 	}
 }
 
-// It becomes a directory name below /sys/module, here as in the kernel.
-static bool is_valid_name(const char *s)
-{
-	size_t len = strlen(s);
-	for (size_t i = 0; i < len; i++) {
-		if (!isalnum((unsigned char)s[i]) && s[i] != '_' && s[i] != '-')
-			return false;
-	}
-	return len > 0 && len < STRUCT_NAME_LEN;
-}
-
 static int read_struct(struct module *m, const struct sections *s, struct err *err)
 {
 	const struct section *self = sections_find(s, ".gnu.linkonce.this_module");
@@ -212,25 +178,14 @@ static int read_struct(struct module *m, const struct sections *s, struct err *e
 		m->name = (const char *)self->data + STRUCT_NAME;
 	if (!m->name)
 		return err_set(err, E_ELF, "'%s' does not state its module name", m->file);
-	if (!is_valid_name(m->name))
+	// It becomes a directory name below /sys/module, here as in the kernel.
+	size_t len = strspn(m->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+	if (!len || m->name[len] || len >= STRUCT_NAME_LEN)
 		return err_set(err, E_ELF, "'%s': '%.60s' is not a valid module name", m->file, m->name);
 	return 0;
 }
 
-static int read_versions(const struct module *m, const struct sections *s, struct versions *ret, struct err *err)
-{
-	const struct section *crcs = sections_find(s, "__version_ext_crcs");
-	const struct section *names = sections_find(s, "__version_ext_names");
-	const struct section *basic = sections_find(s, "__versions");
-	int r = 0;
-	if (crcs && names)
-		r = versions_parse_extended(crcs->data, crcs->size, names->data, names->size, ret, err);
-	else if (basic)
-		r = versions_parse(basic->data, basic->size, ret, err);
-	return r < 0 ? err_wrap(err, "'%s'", m->file) : 0;
-}
-
-// What the symbol table says in one pass: imports at once; exports as kinds of marks that are joined
+// One pass over the symbol table takes imports at once, and exports as marks of several kinds that are joined
 // afterwards.
 struct mark {
 	const char *name; // of the exported symbol
@@ -301,45 +256,42 @@ static const struct section *section_of(const struct sections *s, const struct s
 	return symbol->section < s->count ? &s->items[symbol->section] : NULL;
 }
 
-// The CRC of an export is the value of an absolute symbol, or a word in a section (since 5.19).
-static int mark_crc(const struct module *m, const struct sections *s, const struct mark *mark, struct symver *ret,
-		    struct err *err)
-{
-	const struct section *in = section_of(s, &mark->symbol);
-	ret->has_crc = true;
-	if (mark->symbol.section == SHN_ABS) {
-		ret->crc = (uint32_t)mark->symbol.value;
-		return 0;
-	}
-	if (!in || in->size < 4 || mark->symbol.value > in->size - 4)
-		return err_set(err, E_ELF, "'%s': the CRC of '%s' is outside of its section", m->file, mark->name);
-	ret->crc = le32(in->data + mark->symbol.value);
-	return 0;
-}
-
-static int mark_namespace(const struct module *m, const struct sections *s, const struct mark *mark, struct symver *ret,
-			  struct err *err)
-{
-	const struct section *in = section_of(s, &mark->symbol);
-	if (!in || mark->symbol.value >= in->size ||
-	    !memchr(in->data + mark->symbol.value, '\0', in->size - mark->symbol.value))
-		return err_set(err, E_ELF, "'%s': the namespace of '%s' is outside of its section", m->file,
-			       mark->name);
-	ret->namespace = (const char *)in->data + mark->symbol.value;
-	return 0;
-}
-
-// Whether an export is GPL-only: its table says so, or (7.x) a byte of its own.
-static int mark_flags(const struct module *m, const struct sections *s, const struct mark *mark, struct symver *ret,
-		      struct err *err)
+// Takes one property of an export from the place that its mark points to.
+static int read_mark(const struct module *m, const struct sections *s, const struct mark *mark, struct symver *ret,
+		     struct err *err)
 {
 	enum { FLAG_GPL_ONLY = 1 };
 	const struct section *in = section_of(s, &mark->symbol);
-	if (!in || !str_eq(in->name, "__kflagstab")) // a function may be called so
+	uint64_t at = mark->symbol.value;
+	switch (mark->kind) {
+	case MARK_ENTRY:
 		return 0;
-	if (mark->symbol.value >= in->size)
-		return err_set(err, E_ELF, "'%s': the flags of '%s' are outside of their section", m->file, mark->name);
-	ret->is_gpl = in->data[mark->symbol.value] & FLAG_GPL_ONLY;
+	case MARK_CRC: // the value of an absolute symbol, or a word in a section (since 5.19)
+		ret->has_crc = true;
+		if (mark->symbol.section == SHN_ABS) {
+			ret->crc = (uint32_t)at;
+			return 0;
+		}
+		if (!in || in->size < 4 || at > in->size - 4)
+			return err_set(err, E_ELF, "'%s': the CRC of '%s' is outside of its section", m->file,
+				       mark->name);
+		ret->crc = le32(in->data + at);
+		return 0;
+	case MARK_NAMESPACE:
+		if (!in || at >= in->size || !memchr(in->data + at, '\0', in->size - at))
+			return err_set(err, E_ELF, "'%s': the namespace of '%s' is outside of its section", m->file,
+				       mark->name);
+		ret->namespace = (const char *)in->data + at;
+		return 0;
+	case MARK_FLAGS: // GPL-only: the export's table says so, or (7.x) a byte of its own
+		if (!in || !str_eq(in->name, "__kflagstab")) // a function may have such a name
+			return 0;
+		if (at >= in->size)
+			return err_set(err, E_ELF, "'%s': the flags of '%s' are outside of their section", m->file,
+				       mark->name);
+		ret->is_gpl = in->data[at] & FLAG_GPL_ONLY;
+		return 0;
+	}
 	return 0;
 }
 
@@ -353,12 +305,7 @@ static int join_marks(const struct scan *scan, const struct sections *s, struct 
 		struct symver symbol = { .name = first->name, .owner = m->name, .namespace = "" };
 		symbol.is_gpl = in && in->name && strstr(in->name, "_gpl");
 		for (next = i; next < scan->mark_count && str_eq(scan->marks[next].name, first->name); next++) {
-			const struct mark *mark = &scan->marks[next];
-			if (mark->kind == MARK_CRC && mark_crc(m, s, mark, &symbol, err) < 0)
-				return -1;
-			if (mark->kind == MARK_NAMESPACE && mark_namespace(m, s, mark, &symbol, err) < 0)
-				return -1;
-			if (mark->kind == MARK_FLAGS && mark_flags(m, s, mark, &symbol, err) < 0)
+			if (read_mark(m, s, &scan->marks[next], &symbol, err) < 0)
 				return -1;
 		}
 		if (first->kind == MARK_ENTRY)
@@ -371,11 +318,18 @@ static int read_symbols(struct module *m, const struct sections *s, struct err *
 {
 	auto_versions struct versions versions = { 0 };
 	struct scan scan = { .module = m, .versions = &versions };
-	if (read_versions(m, s, &versions, err) < 0)
-		return -1;
+	const struct section *crcs = sections_find(s, "__version_ext_crcs"),
+			     *names = sections_find(s, "__version_ext_names"), *basic = sections_find(s, "__versions");
+	int r = 0;
+	if (crcs && names)
+		r = versions_parse_extended(crcs->data, crcs->size, names->data, names->size, &versions, err);
+	else if (basic)
+		r = versions_parse(basic->data, basic->size, &versions, err);
+	if (r < 0)
+		return err_wrap(err, "'%s'", m->file);
 	m->has_versions = versions.count > 0;
 	m->has_layout = versions_find(&versions, "module_layout", &m->layout_crc) > 0;
-	int r = sections_symbols(s, m->file, visit_symbol, &scan, err);
+	r = sections_symbols(s, m->file, visit_symbol, &scan, err);
 	if (r == 0)
 		r = err_set(err, E_ELF, "'%s' has no symbol table", m->file);
 	if (r > 0) {
@@ -421,12 +375,6 @@ static bool is_compressed(const char *data, size_t len)
 	return false;
 }
 
-static void move_module(struct module *m, struct module *ret)
-{
-	*ret = *m;
-	*m = MODULE_NONE;
-}
-
 int module_read(int fd, const char *file, struct module *ret, struct err *err)
 {
 	auto_module struct module m = { .file = str_dup(file), .fd = fcntl(fd, F_DUPFD_CLOEXEC, 3), .is_mapped = true };
@@ -447,7 +395,8 @@ int module_read(int fd, const char *file, struct module *ret, struct err *err)
 	}
 	if (parse_image(&m, err) < 0)
 		return -1;
-	move_module(&m, ret);
+	*ret = m;
+	m = MODULE_NONE;
 	return 0;
 }
 
@@ -456,7 +405,8 @@ int module_parse(char *data, size_t len, const char *file, struct module *ret, s
 	auto_module struct module m = { .file = str_dup(file), .fd = -1, .data = data, .len = len };
 	if (parse_image(&m, err) < 0)
 		return -1;
-	move_module(&m, ret);
+	*ret = m;
+	m = MODULE_NONE;
 	return 0;
 }
 

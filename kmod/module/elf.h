@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel module file, read and understood: what it is, what it needs, what it gives.
+// One kernel module file, parsed: what it is, what it imports, what it exports.
 //
-// Files are hostile until proven otherwise: every offset is checked, and what does not add up is E_ELF with the
-// place. Files compressed with gzip, xz or zstd are inflated here, because not every kernel does and because a
+// Files are untrusted: every offset is checked, and what is inconsistent is E_ELF with the place. Files compressed with gzip, xz or zstd are inflated here, because not every kernel does and because a
 // signature is inside. Known sizes: 64-bit little-endian modules; others are E_ARCH.
 #pragma once
 #include "kmod/module/modsig.h"
@@ -30,7 +29,7 @@ struct module {
 	struct strv aliases;   // of the devices that it drives, as modprobe knows them
 	struct strv import_ns; // namespaces of symbols that it may use
 	struct strv params;    // names of its parameters
-	struct strv compilers; // what .comment says of them, each once; empty = nothing
+	struct strv compilers; // as .comment names them, each once; empty = unknown
 
 	int machine;                   // EM_X86_64, EM_AARCH64, ...
 	struct module_import *imports; // undefined symbols, in symbol-table order; without module_layout
@@ -57,4 +56,3 @@ bool module_name_eq(const char *a, const char *b); // "-" and "_" are the same t
 char *module_kernel_name(const char *name);        // as sys/module has it: with "_". Caller frees
 // Whether the kernel lets it use GPL-only symbols (include/linux/license.h).
 bool module_is_gpl(const struct module *module);
-const char *module_machine_name(int machine); // "x86_64"; "unknown" for what no GPU node is made of

@@ -74,14 +74,7 @@ static char *vermagic_of(const char *release, const char *config, size_t len)
 	return s;
 }
 
-static int config_machine(const char *config, size_t len)
-{
-	if (config_is(config, len, "CONFIG_X86_64"))
-		return EM_X86_64;
-	return config_is(config, len, "CONFIG_ARM64") ? EM_AARCH64 : EM_NONE;
-}
-
-int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err)
+static int add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err)
 {
 	if (!config_is(config, len, "CONFIG_MODULES"))
 		return err_set(err, E_HEADERS_MISMATCH, "the configuration of %s is not that of a kernel with modules",
@@ -90,7 +83,9 @@ int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const cha
 			      config_is(config, len, "CONFIG_GCC_PLUGIN_RANDSTRUCT"); // its seed is in vermagic
 	replace_text(&abi->release, release);
 	if (abi->machine == EM_NONE)
-		abi->machine = config_machine(config, len);
+		abi->machine = config_is(config, len, "CONFIG_X86_64") ? EM_X86_64 :
+			       config_is(config, len, "CONFIG_ARM64")  ? EM_AARCH64 :
+									 EM_NONE;
 	if (!abi->vermagic && abi->machine != EM_NONE && !has_randstruct)
 		abi->vermagic = vermagic_of(abi->release, config, len);
 	abi->has_modversions = config_is(config, len, "CONFIG_MODVERSIONS");
@@ -112,9 +107,9 @@ int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char 
 	auto_symvers struct symvers *table = symvers_new();
 	if (symvers && symvers_add_text(table, symvers, symvers_len, "Module.symvers", err) < 0)
 		return -1;
-	if (kernel_abi_add_config(abi, release, config, config_len, err) < 0)
+	if (add_config(abi, release, config, config_len, err) < 0)
 		return -1;
-	if (symvers_count(table) && !abi->symvers) {
+	if (table->count && !abi->symvers) {
 		abi->symvers = TAKE(table);
 		abi->symvers_from = str_dup("Module.symvers");
 	}
@@ -129,28 +124,6 @@ void kernel_abi_add_banner(struct kernel_abi *abi, const char *line)
 	replace_text(&abi->build_id, id);
 	if (!abi->compiler)
 		abi->compiler = compiler_of_banner(line);
-}
-
-static void kernel_abi_add_vmlinuz(struct kernel_abi *abi, struct vmlinuz *v)
-{
-	kernel_abi_add_banner(abi, v->banner);
-	free(abi->release);
-	abi->release = TAKE(v->release);
-	abi->machine = v->machine;
-	abi->has_modversions = v->has_crcs;
-	if (abi->symvers)
-		return;
-	abi->symvers = TAKE(v->symvers);
-	abi->symvers_from = str_dup("the kernel image");
-}
-
-static void kernel_abi_add_module(struct kernel_abi *abi, const struct module *in_tree)
-{
-	replace_text(&abi->vermagic, in_tree->vermagic);
-	abi->struct_size = in_tree->struct_size;
-	abi->has_modversions = in_tree->has_versions;
-	if (abi->machine == EM_NONE)
-		abi->machine = in_tree->machine;
 }
 
 enum { CONFIG_MAX = 16 << 20, DEPTH_MAX = 8 };
@@ -174,18 +147,6 @@ static int open_first(const struct root *root, const char *const *paths, size_t 
 	return 0;
 }
 
-static int add_config_file(struct kernel_abi *abi, int fd, const char *name, const char *release, struct err *err)
-{
-	auto_str char *raw = NULL;
-	auto_str char *text = NULL;
-	size_t raw_len, len;
-	if (file_read(fd, name, &raw, &raw_len, err) < 0)
-		return -1;
-	if (archive_inflate(raw, raw_len, CONFIG_MAX, &text, &len, err) < 0)
-		return err_wrap(err, "read '%s'", name);
-	return kernel_abi_add_config(abi, release, text, len, err);
-}
-
 static int read_abi_config(struct kernel_abi *abi, const struct root *host, const struct root *running,
 			   const char *release, struct err *err)
 {
@@ -203,7 +164,13 @@ static int read_abi_config(struct kernel_abi *abi, const struct root *host, cons
 		fd = root_open(running, path, O_RDONLY, err);
 		r = fd < 0 ? -1 : 1;
 	}
-	return r > 0 ? add_config_file(abi, fd, path, release, err) : r;
+	auto_str char *raw = NULL, *text = NULL;
+	size_t raw_len, len;
+	if (r <= 0 || file_read(fd, path, &raw, &raw_len, err) < 0)
+		return r <= 0 ? r : -1;
+	if (archive_inflate(raw, raw_len, CONFIG_MAX, &text, &len, err) < 0)
+		return err_wrap(err, "read '%s'", path);
+	return add_config(abi, release, text, len, err);
 }
 
 static int read_abi_symvers(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
@@ -226,7 +193,7 @@ static int read_abi_symvers(struct kernel_abi *abi, const struct root *host, con
 	int r = open_first(host, paths, ARRAY_SIZE(paths), release, &fd, &path, err);
 	if (r <= 0 || symvers_add_file(sv, fd, path, err) < 0)
 		return r <= 0 ? r : -1;
-	if (!symvers_count(sv))
+	if (!sv->count)
 		return 0;
 	abi->symvers = TAKE(sv);
 	abi->symvers_from = TAKE(path);
@@ -269,25 +236,16 @@ static int read_abi_image(struct kernel_abi *abi, const struct root *host, const
 		return err->code == E_ELF ? 0 : -1;
 	if (!str_eq(v.release, release))
 		return err_set(err, E_HEADERS_MISMATCH, "'%s' holds the kernel %s", path, v.release);
-	kernel_abi_add_vmlinuz(abi, &v);
+	kernel_abi_add_banner(abi, v.banner);
+	free(abi->release);
+	abi->release = TAKE(v.release);
+	abi->machine = v.machine;
+	abi->has_modversions = v.has_crcs;
+	if (!abi->symvers)
+		abi->symvers = TAKE(v.symvers);
 	free(abi->symvers_from);
 	abi->symvers_from = TAKE(path);
 	return add_module_symbols(abi->symvers, host, abi->release, err) < 0 ? -1 : 1;
-}
-
-// The banner of a kernel that is not running, from its image; headers do not have it. An unreadable image is ignored.
-static void read_abi_banner(struct kernel_abi *abi, const struct root *host)
-{
-	struct err ignored;
-	auto_kernel_abi struct kernel_abi image = { 0 };
-	if (!abi->banner && read_abi_image(&image, host, abi->release, &ignored) > 0)
-		kernel_abi_add_banner(abi, image.banner);
-}
-
-static bool is_module_name(const char *name)
-{
-	return str_ends(name, ".ko") || str_ends(name, ".ko.xz") || str_ends(name, ".ko.gz") ||
-	       str_ends(name, ".ko.zst");
 }
 
 // The first readable module below dir, depth first: 1 = found.
@@ -299,7 +257,8 @@ static int find_intree_module(struct kernel_abi *abi, const struct root *host, c
 		return 0;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]);
-		if (!is_module_name(path)) {
+		if (!str_ends(path, ".ko") && !str_ends(path, ".ko.xz") && !str_ends(path, ".ko.gz") &&
+		    !str_ends(path, ".ko.zst")) {
 			if (find_intree_module(abi, host, path, depth + 1) > 0)
 				return 1;
 			continue;
@@ -307,7 +266,11 @@ static int find_intree_module(struct kernel_abi *abi, const struct root *host, c
 		auto_module struct module m = MODULE_NONE;
 		auto_fd int fd = root_open(host, path, O_RDONLY, &err);
 		if (fd >= 0 && module_read(fd, path, &m, &err) == 0 && m.is_intree) {
-			kernel_abi_add_module(abi, &m);
+			replace_text(&abi->vermagic, m.vermagic);
+			abi->struct_size = m.struct_size;
+			abi->has_modversions = m.has_versions;
+			if (abi->machine == EM_NONE)
+				abi->machine = m.machine;
 			return 1;
 		}
 	}
@@ -354,7 +317,11 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 		r = read_abi_image(&a, host, a.release, err);
 	if (r < 0)
 		return -1;
-	read_abi_banner(&a, host);
+	// The banner of a kernel that is not running is in its image; headers do not have it.
+	auto_kernel_abi struct kernel_abi image = { 0 };
+	struct err ignored;
+	if (!a.banner && read_abi_image(&image, host, a.release, &ignored) > 0)
+		kernel_abi_add_banner(&a, image.banner);
 	kernel_abi_done(abi);
 	*abi = a;
 	a = (struct kernel_abi){ 0 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a kernel demands of a module: everything that kmod/module/proof.h compares with.
+// What a kernel requires of a module: everything that kmod/module/proof.h compares with.
 //
-// It is put together from whatever exists: headers, a kernel image, modules of that kernel, a live or recorded machine.
+// It is collected from whatever exists: headers, a kernel image, modules of that kernel, a live or recorded machine.
 // What stays unknown is not compared, and the proof says so.
 #pragma once
 #include "base/file/digest.h"
@@ -32,18 +32,14 @@ struct kernel_abi {
 void kernel_abi_done(struct kernel_abi *abi);
 #define auto_kernel_abi __attribute__((cleanup(kernel_abi_done)))
 
-// From a header tree: release (include/config/kernel.release), Module.symvers, .config. Derives machine, vermagic and
-// what the configuration demands. symvers may be NULL; config may not. Fields that a call does not know stay as they
+// From a header tree: release (include/config/kernel.release), Module.symvers, .config; or from a configuration alone
+// (/boot/config-REL, /proc/config.gz inflated): symvers may be NULL, config may not. Derives machine, vermagic and what
+// the configuration demands. Fields that a call does not know stay as they
 // are, so calls can follow each other on one abi; start from zero.
 int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char *symvers, size_t symvers_len,
 			const char *config, size_t config_len, struct err *err);
-// The same from a configuration alone (/boot/config-REL, /proc/config.gz inflated).
-int kernel_abi_add_config(struct kernel_abi *abi, const char *release, const char *config, size_t len, struct err *err);
-// Release, banner, machine and exports of a kernel image; takes them over from v. A table that is there already
-// stays.
 // Banner, build id, and the compiler where it is not known yet. line: a "Linux version ..." line.
 void kernel_abi_add_banner(struct kernel_abi *abi, const char *line);
-// A module that came with this kernel: vermagic and sizeof(struct module) exactly as the kernel has them.
 // Everything that a machine's files tell about one of its kernels: configuration, Module.symvers or
 // symvers.{gz,xz,zst} or the kernel image, an in-tree module. release NULL = the running kernel; only for that one
 // kern (proc, sys) is asked too: banner, configuration, enforcement, lockdown. 1 = enough to compare CRCs, 0 = less

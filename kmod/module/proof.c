@@ -3,6 +3,7 @@
 // rules and their sources are in the kernel's kernel/module/main.c and version.c.
 #include "kmod/module/proof.h"
 
+#include <elf.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -34,22 +35,27 @@ static void set_verdict(struct check *c, enum proof_verdict verdict, int code, c
 	c->ret->code = code;
 }
 
+static const char *machine_name(int machine)
+{
+	switch (machine) {
+	case EM_X86_64:
+		return "x86_64";
+	case EM_AARCH64:
+		return "aarch64";
+	case EM_PPC64:
+		return "ppc64";
+	case EM_RISCV:
+		return "riscv";
+	default:
+		return "unknown";
+	}
+}
+
 static void check_machine(struct check *c)
 {
 	if (c->abi->machine && c->module->machine != c->abi->machine)
 		set_verdict(c, PROOF_REFUSED, E_ARCH, "built for %s, the kernel is %s",
-			    module_machine_name(c->module->machine), module_machine_name(c->abi->machine));
-}
-
-static bool is_release_of(const char *vermagic, const char *release)
-{
-	size_t len = strlen(release);
-	return vermagic && strncmp(vermagic, release, len) == 0 && (vermagic[len] == ' ' || vermagic[len] == '\0');
-}
-
-static const char *vermagic_tail(const char *vermagic)
-{
-	return vermagic + strcspn(vermagic, " ");
+			    machine_name(c->module->machine), machine_name(c->abi->machine));
 }
 
 // A module is trusted to fit its own kernel where nothing is known, but never another kernel.
@@ -70,9 +76,11 @@ static void check_vermagic(struct check *c)
 {
 	const char *have = c->module->vermagic, *want = c->abi->vermagic;
 	bool has_crcs = c->module->has_versions && c->abi->has_modversions;
+	size_t have_skip = have && has_crcs ? strcspn(have, " ") : 0,
+	       want_skip = want && has_crcs ? strcspn(want, " ") : 0;
 	if (!have)
 		set_verdict(c, PROOF_REBUILD, E_ELF, "no version magic in .modinfo");
-	else if (want && strcmp(has_crcs ? vermagic_tail(have) : have, has_crcs ? vermagic_tail(want) : want) != 0)
+	else if (want && !str_eq(have + have_skip, want + want_skip))
 		set_verdict(c, PROOF_REBUILD, E_ABI, "version magic '%s' should be '%s'", have, want);
 	else if (!c->is_same_release && !has_crcs)
 		set_verdict(c, PROOF_REBUILD, E_ABI, "built for '%s' without symbol versions, the kernel is %s", have,
@@ -88,26 +96,6 @@ static void add_mismatch(struct check *c, const char *symbol, uint32_t module_cr
 	r->mismatches[r->mismatch_count++] = (struct proof_mismatch){ symbol, module_crc, kernel_crc };
 }
 
-static void compare_layout(struct check *c)
-{
-	const struct symver *layout = symvers_find(c->abi->symvers, "module_layout");
-	if (!c->module->has_layout || !layout || !layout->has_crc) {
-		not_compared(c, "the CRC of module_layout");
-		return;
-	}
-	c->compared++;
-	if (layout->crc != c->module->layout_crc)
-		add_mismatch(c, "module_layout", c->module->layout_crc, layout->crc);
-}
-
-static void add_need(struct check *c, const char *owner)
-{
-	struct strv *const lists[] = { &c->proof->needs, &c->ret->needs };
-	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
-		if (!strv_has(lists[i], owner))
-			strv_add(lists[i], str_dup(owner));
-}
-
 // Who provides a symbol: the set as it will be loaded, what is loaded already, then the kernel's own table.
 static const struct symver *provider(struct check *c, const char *name)
 {
@@ -117,8 +105,10 @@ static const struct symver *provider(struct check *c, const char *name)
 	if (found)
 		return found;
 	found = symvers_find(c->abi->symvers, name);
-	if (found && !str_eq(found->owner, "vmlinux"))
-		add_need(c, found->owner);
+	struct strv *const needs[] = { &c->proof->needs, &c->ret->needs };
+	for (size_t i = 0; i < ARRAY_SIZE(needs) && found && !str_eq(found->owner, "vmlinux"); i++)
+		if (!strv_has(needs[i], found->owner))
+			strv_add(needs[i], str_dup(found->owner));
 	return found;
 }
 
@@ -166,16 +156,6 @@ static char *mismatch_text(const struct check *c)
 	return s;
 }
 
-static char *missing_text(const struct strv *missing)
-{
-	char *s = NULL;
-	for (size_t i = 0; i < missing->count && i < LISTED; i++)
-		str_add(&s, "%s%s", i ? ", " : "", missing->items[i]);
-	if (missing->count > LISTED)
-		str_add(&s, " and %zu more", missing->count - LISTED);
-	return s;
-}
-
 static void check_symbols(struct check *c)
 {
 	auto_strv struct strv missing = { 0 };
@@ -186,7 +166,14 @@ static void check_symbols(struct check *c)
 				    c->abi->release);
 		return;
 	}
-	compare_layout(c);
+	const struct symver *layout = symvers_find(c->abi->symvers, "module_layout");
+	if (!c->module->has_layout || !layout || !layout->has_crc) {
+		not_compared(c, "the CRC of module_layout");
+	} else {
+		c->compared++;
+		if (layout->crc != c->module->layout_crc)
+			add_mismatch(c, "module_layout", c->module->layout_crc, layout->crc);
+	}
 	for (size_t i = 0; i < c->module->import_count; i++)
 		check_import(c, &c->module->imports[i], &missing);
 	// A module of another kernel may well do without a symbol once it is compiled for this one.
@@ -196,7 +183,11 @@ static void check_symbols(struct check *c)
 		set_verdict(c, PROOF_REBUILD, E_ABI, "%s", text);
 	}
 	if (missing.count) {
-		auto_str char *text = missing_text(&missing);
+		auto_str char *text = NULL;
+		for (size_t i = 0; i < missing.count && i < LISTED; i++)
+			str_add(&text, "%s%s", i ? ", " : "", missing.items[i]);
+		if (missing.count > LISTED)
+			str_add(&text, " and %zu more", missing.count - LISTED);
 		set_verdict(c, worse, E_SYMBOL, "nothing exports %s", text);
 	}
 	if (c->forbidden)
@@ -216,13 +207,6 @@ static void check_layout_size(struct check *c)
 	if (c->module->has_btf && c->abi->is_btf_mismatch_fatal && !c->is_same_release)
 		set_verdict(c, PROOF_REBUILD, E_ABI, "its BTF is for another kernel, which %s does not allow",
 			    c->abi->release);
-}
-
-static const char *signer_text(const struct modsig *sig)
-{
-	if (sig->issuer)
-		return sig->issuer;
-	return sig->key_id ? sig->key_id : "an unnamed key";
 }
 
 static void check_signature(struct check *c)
@@ -246,16 +230,11 @@ static void check_signature(struct check *c)
 		set_verdict(c, PROOF_REFUSED, err.code, "%s", err.text);
 	else if (r == 0 && must)
 		set_verdict(c, PROOF_REFUSED, E_KEY_UNKNOWN,
-			    "signed by %s (serial %s), which this kernel does not trust", signer_text(sig),
+			    "signed by %s (serial %s), which this kernel does not trust",
+			    sig->issuer ? sig->issuer :
+			    sig->key_id ? sig->key_id :
+					  "an unnamed key",
 			    sig->serial ? sig->serial : "unknown");
-}
-
-static const char *why_uncompared(const struct check *c)
-{
-	if (!c->abi->symvers)
-		return "and neither headers nor an image of that kernel can be read to compare with";
-	return c->abi->has_modversions ? "and it imports nothing that has a CRC" :
-					 "a kernel without symbol versions: only names could be compared";
 }
 
 static void accept_module(struct check *c)
@@ -268,7 +247,11 @@ static void accept_module(struct check *c)
 			       c->abi->sig_hash);
 	const char *note = hash ? hash : "";
 	if (!c->compared)
-		set_verdict(c, PROOF_EXACT, 0, "proved nothing: built for %s, %s%s", c->abi->release, why_uncompared(c),
+		set_verdict(c, PROOF_EXACT, 0, "proved nothing: built for %s, %s%s", c->abi->release,
+			    !c->abi->symvers ? "and neither headers nor an image of that kernel can be read to compare "
+					       "with" :
+			    c->abi->has_modversions ? "and it imports nothing that has a CRC" :
+						      "a kernel without symbol versions: only names could be compared",
 			    note);
 	else if (c->is_same_release)
 		set_verdict(c, PROOF_EXACT, 0, "built for %s; all %zu CRCs equal %s%s", c->abi->release, c->compared,
@@ -279,28 +262,7 @@ static void accept_module(struct check *c)
 			    c->abi->release, note);
 }
 
-static void prove_module(struct check *c)
-{
-	static void (*const checks[])(struct check *) = { check_machine,     check_vermagic,  check_symbols,
-							  check_layout_size, check_signature, accept_module };
-	c->is_same_release = is_release_of(c->module->vermagic, c->abi->release);
-	for (size_t i = 0; i < ARRAY_SIZE(checks) && !c->ret->text; i++)
-		checks[i](c);
-	free(c->forbidden);
-	free(c->unknown);
-}
-
-static struct symvers *exports_of(const struct module *const *modules, size_t count)
-{
-	struct symvers *sv = symvers_new();
-	for (size_t i = 0; i < count; i++) {
-		for (size_t j = 0; j < symvers_count(modules[i]->exports); j++)
-			symvers_add(sv, symvers_at(modules[i]->exports, j));
-	}
-	return sv;
-}
-
-// Of two modules with the same verdict the one that says more speaks for the set.
+// Of two modules with the same verdict the one with more evidence speaks for the set.
 static bool is_worse(const struct proof_module *a, const struct module *module_a, const struct proof_module *b,
 		     const struct module *module_b)
 {
@@ -314,10 +276,15 @@ static bool is_worse(const struct proof_module *a, const struct module *module_a
 void proof_make(const struct module *const *modules, size_t count, const struct kernel_abi *abi,
 		const struct symvers *loaded, struct proof *ret)
 {
-	auto_symvers struct symvers *set = exports_of(modules, count);
-	size_t worst = 0;
+	static void (*const checks[])(struct check *) = { check_machine,     check_vermagic,  check_symbols,
+							  check_layout_size, check_signature, accept_module };
+	auto_symvers struct symvers *set = symvers_new();
+	size_t worst = 0, release_len = strlen(abi->release);
 	*ret = (struct proof){ .count = count, .modules = mem_alloc(count * sizeof(*ret->modules)) };
+	for (size_t i = 0; i < count; i++)
+		symvers_add_all(set, modules[i]->exports);
 	for (size_t i = 0; i < count; i++) {
+		const char *vermagic = modules[i]->vermagic;
 		struct check c = {
 			.module = modules[i],
 			.abi = abi,
@@ -325,8 +292,13 @@ void proof_make(const struct module *const *modules, size_t count, const struct 
 			.loaded = loaded,
 			.proof = ret,
 			.ret = &ret->modules[i],
+			.is_same_release = vermagic && strncmp(vermagic, abi->release, release_len) == 0 &&
+					   (vermagic[release_len] == ' ' || vermagic[release_len] == '\0'),
 		};
-		prove_module(&c);
+		for (size_t k = 0; k < ARRAY_SIZE(checks) && !c.ret->text; k++)
+			checks[k](&c);
+		free(c.forbidden);
+		free(c.unknown);
 		if (c.compared)
 			ret->basis = PROOF_BY_CRCS;
 		if (is_worse(&ret->modules[i], modules[i], &ret->modules[worst], modules[worst]))

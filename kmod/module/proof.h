@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Will this kernel take these modules? Answered before any of them touches it, cheap questions first: architecture,
+// Will this kernel accept these modules? Answered before any of them is loaded, cheap checks first: architecture,
 // vermagic, the CRC of module_layout, every import, sizeof(struct module), BTF, signature.
 //
 // The rules are the kernel's own. With CRCs in the module and modversions in the kernel the release in vermagic does

@@ -63,16 +63,6 @@ static bool is_string_table(const struct section *s)
 	return s->type == SHT_STRTAB && s->size > 0 && s->data[s->size - 1] == '\0';
 }
 
-static int take_name(Elf *elf, size_t index, const struct section *names, const char *file, struct section *ret,
-		     struct err *err)
-{
-	GElf_Shdr sh;
-	if (!gelf_getshdr(elf_getscn(elf, index), &sh) || sh.sh_name >= names->size)
-		return err_set(err, E_ELF, "'%s': the name of section %zu lies outside of the names", file, index);
-	ret->name = (const char *)names->data + sh.sh_name;
-	return 0;
-}
-
 int sections_read(const void *data, size_t len, const char *file, struct sections *ret, struct err *err)
 {
 	GElf_Ehdr h;
@@ -91,8 +81,10 @@ int sections_read(const void *data, size_t len, const char *file, struct section
 	if (!is_string_table(names))
 		return err_set(err, E_ELF, "'%s': the section names are not a string table", file);
 	for (size_t i = 0; i < s.count; i++) {
-		if (take_name(elf, i, names, file, &s.items[i], err) < 0)
-			return -1;
+		GElf_Shdr sh;
+		if (!gelf_getshdr(elf_getscn(elf, i), &sh) || sh.sh_name >= names->size)
+			return err_set(err, E_ELF, "'%s': the name of section %zu lies outside of the names", file, i);
+		s.items[i].name = (const char *)names->data + sh.sh_name;
 	}
 	*ret = s;
 	s = (struct sections){ 0 };
@@ -108,19 +100,26 @@ const struct section *sections_find(const struct sections *s, const char *name)
 	return NULL;
 }
 
-static int visit_table(const struct sections *s, const struct section *table, const struct section *names,
-		       const char *file, int (*visit)(void *ctx, const struct symbol *symbol, struct err *err),
-		       void *ctx, struct err *err)
+int sections_symbols(const struct sections *s, const char *file,
+		     int (*visit)(void *ctx, const struct symbol *symbol, struct err *err), void *ctx, struct err *err)
 {
-	Elf64_Sym sym;
-	for (size_t i = 1; i < table->size / sizeof(sym); i++) {
+	const struct section *table = s->items + 1, *end = s->items + s->count;
+	while (table < end && table->type != SHT_SYMTAB)
+		table++;
+	if (table >= end)
+		return 0;
+	const struct section *names = table->link < s->count ? &s->items[table->link] : NULL;
+	if (!names || !is_string_table(names))
+		return err_set(err, E_ELF, "'%s': the symbol table has no names", file);
+	for (size_t i = 1; i < table->size / sizeof(Elf64_Sym); i++) {
+		Elf64_Sym sym;
 		memcpy(&sym, table->data + i * sizeof(sym), sizeof(sym));
 		if (sym.st_name >= names->size)
 			return err_set(err, E_ELF, "'%s': the name of symbol %zu lies outside of the names", file, i);
 		if (sym.st_shndx >= s->count && sym.st_shndx < SHN_LORESERVE)
 			return err_set(err, E_ELF, "'%s': symbol %zu is in section %u of %zu", file, i, sym.st_shndx,
 				       s->count);
-		struct symbol symbol = {
+		const struct symbol symbol = {
 			.name = (const char *)names->data + sym.st_name,
 			.value = sym.st_value,
 			.section = sym.st_shndx,
@@ -130,20 +129,6 @@ static int visit_table(const struct sections *s, const struct section *table, co
 			return -1;
 	}
 	return 1;
-}
-
-int sections_symbols(const struct sections *s, const char *file,
-		     int (*visit)(void *ctx, const struct symbol *symbol, struct err *err), void *ctx, struct err *err)
-{
-	for (size_t i = 1; i < s->count; i++) {
-		const struct section *table = &s->items[i];
-		if (table->type != SHT_SYMTAB)
-			continue;
-		if (table->link >= s->count || !is_string_table(&s->items[table->link]))
-			return err_set(err, E_ELF, "'%s': the symbol table has no names", file);
-		return visit_table(s, table, &s->items[table->link], file, visit, ctx, err);
-	}
-	return 0;
 }
 
 void sections_done(struct sections *s)

@@ -14,14 +14,6 @@ struct block {
 	char text[];
 };
 
-struct symvers {
-	struct symver *items;
-	size_t count, room;
-	uint32_t *slots;   // index + 1; 0 = free
-	size_t slot_count; // a power of two, at least twice count
-	struct block *blocks;
-};
-
 struct symvers *symvers_new(void)
 {
 	return mem_alloc(sizeof(struct symvers));
@@ -74,23 +66,18 @@ static uint32_t *find_slot(const struct symvers *sv, const char *name)
 	return &sv->slots[at];
 }
 
-static void grow_table(struct symvers *sv)
-{
-	if (sv->count < sv->room)
-		return;
-	sv->room = sv->room ? 2 * sv->room : 256;
-	sv->items = mem_grow(sv->items, sv->room, sizeof(*sv->items));
-	sv->slot_count = 2 * sv->room;
-	free(sv->slots);
-	sv->slots = mem_alloc(sv->slot_count * sizeof(*sv->slots));
-	for (size_t i = 0; i < sv->count; i++)
-		*find_slot(sv, sv->items[i].name) = (uint32_t)i + 1;
-}
-
 // Strings of symbol must live in blocks.
 static void put_symbol(struct symvers *sv, const struct symver *symbol)
 {
-	grow_table(sv);
+	if (sv->count == sv->room) {
+		sv->room = sv->room ? 2 * sv->room : 256;
+		sv->items = mem_grow(sv->items, sv->room, sizeof(*sv->items));
+		sv->slot_count = 2 * sv->room;
+		free(sv->slots);
+		sv->slots = mem_alloc(sv->slot_count * sizeof(*sv->slots));
+		for (size_t i = 0; i < sv->count; i++)
+			*find_slot(sv, sv->items[i].name) = (uint32_t)i + 1;
+	}
 	uint32_t *place = find_slot(sv, symbol->name);
 	if (*place)
 		return;
@@ -114,13 +101,10 @@ void symvers_add(struct symvers *sv, const struct symver *symbol)
 	put_symbol(sv, &copy);
 }
 
-static bool parse_crc(const char *s, uint32_t *ret)
+void symvers_add_all(struct symvers *sv, const struct symvers *from)
 {
-	uint64_t crc;
-	if (!str_starts(s, "0x") || !str_u64(s + 2, 16, &crc) || crc > UINT32_MAX)
-		return false;
-	*ret = (uint32_t)crc;
-	return true;
+	for (size_t i = 0; from && i < from->count; i++)
+		symvers_add(sv, &from->items[i]);
 }
 
 // CRC \t symbol \t owner \t kind [\t namespace]; the line is cut up in place.
@@ -132,16 +116,17 @@ static bool parse_line(char *line, struct symver *ret)
 		*tab = '\0';
 		field[count++] = tab + 1;
 	}
-	*ret = (struct symver){ .has_crc = true };
-	if (count < 4 || !parse_crc(field[0], &ret->crc) || !*field[1] || !*field[2])
+	uint64_t crc;
+	if (count < 4 || !str_starts(field[0], "0x") || !str_u64(field[0] + 2, 16, &crc) || crc > UINT32_MAX ||
+	    !*field[1] || !*field[2] || !str_starts(field[3], "EXPORT_"))
 		return false;
-	// Without modversions every CRC is written as zero.
-	ret->has_crc = ret->crc != 0;
-	ret->name = field[1];
-	ret->owner = field[2];
-	ret->is_gpl = str_starts(field[3], "EXPORT_") && str_ends(field[3], "_GPL");
-	ret->namespace = field[4] ? field[4] : "";
-	return str_starts(field[3], "EXPORT_");
+	*ret = (struct symver){ .name = field[1],
+				.owner = field[2],
+				.namespace = field[4] ? field[4] : "",
+				.crc = (uint32_t)crc,
+				.has_crc = crc != 0, // without modversions every CRC is written as zero
+				.is_gpl = str_ends(field[3], "_GPL") };
+	return true;
 }
 
 // Visit each line; with sv NULL only check, so that a malformed text leaves the table as it was.
@@ -189,14 +174,4 @@ const struct symver *symvers_find(const struct symvers *sv, const char *name)
 		return NULL;
 	uint32_t found = *find_slot(sv, name);
 	return found ? &sv->items[found - 1] : NULL;
-}
-
-size_t symvers_count(const struct symvers *sv)
-{
-	return sv ? sv->count : 0;
-}
-
-const struct symver *symvers_at(const struct symvers *sv, size_t index)
-{
-	return &sv->items[index];
 }

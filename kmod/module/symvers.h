@@ -13,7 +13,13 @@ struct symver {
 	bool is_gpl;  // only for modules with a GPL-compatible licence
 };
 
-struct symvers;
+struct symvers {
+	struct symver *items; // in the order of adding
+	size_t count, room;
+	uint32_t *slots;   // index + 1; 0 = free
+	size_t slot_count; // a power of two, at least twice count
+	struct block *blocks;
+};
 struct symvers *symvers_new(void);
 void symvers_free(struct symvers *sv); // NULL is fine
 static inline void symvers_freep(struct symvers **sv)
@@ -24,6 +30,7 @@ static inline void symvers_freep(struct symvers **sv)
 
 // Copies the strings. A name that is there already stays as it is: what was added first wins.
 void symvers_add(struct symvers *sv, const struct symver *symbol);
+void symvers_add_all(struct symvers *sv, const struct symvers *from); // from may be NULL
 // Text of Module.symvers: CRC, symbol, owner, kind and (since 5.4) namespace, separated by tabs. name is for
 // messages. A malformed line is E_HEADERS_MISMATCH with its number, and nothing is added.
 int symvers_add_text(struct symvers *sv, const char *text, size_t len, const char *name, struct err *err);
@@ -31,5 +38,3 @@ int symvers_add_text(struct symvers *sv, const char *text, size_t len, const cha
 int symvers_add_file(struct symvers *sv, int fd, const char *name, struct err *err);
 
 const struct symver *symvers_find(const struct symvers *sv, const char *name); // NULL = not exported
-size_t symvers_count(const struct symvers *sv);
-const struct symver *symvers_at(const struct symvers *sv, size_t index); // in the order of adding; index < count

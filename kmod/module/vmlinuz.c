@@ -69,26 +69,6 @@ static int read_exports(const struct export_table *t, struct symvers *sv, struct
 	return 0;
 }
 
-static int read_tables(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
-{
-	const struct section *plain = sections_find(s, "__ksymtab"), *gpl = sections_find(s, "__ksymtab_gpl");
-	const struct section *flags = gpl ? NULL : sections_find(s, "__kflagstab");
-	const struct export_table tables[] = {
-		{ s, file, plain, sections_find(s, "__kcrctab"), flags, false },
-		{ s, file, gpl, sections_find(s, "__kcrctab_gpl"), NULL, true },
-	};
-	size_t count = flags ? 1 : ARRAY_SIZE(tables);
-	if (!plain || (!gpl && !flags))
-		return err_set(err, E_ELF, "'%s' has no table of exported symbols", file);
-	v->has_crcs = tables[0].crcs && tables[count - 1].crcs;
-	v->symvers = symvers_new();
-	for (size_t i = 0; i < count; i++) {
-		if (read_exports(&tables[i], v->symvers, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
 // The length of the banner that starts at p; 0 when it is a format string or a message that only starts alike.
 static size_t banner_len(const char *p, size_t room)
 {
@@ -114,19 +94,6 @@ static void find_banner(const struct section *in, char **ret)
 	}
 }
 
-static int read_image_banner(const struct sections *s, const char *file, struct vmlinuz *v, struct err *err)
-{
-	for (size_t i = 1; i < s->count; i++) {
-		if (s->items[i].data && s->items[i].addr)
-			find_banner(&s->items[i], &v->banner);
-	}
-	if (!v->banner)
-		return err_set(err, E_ELF, "'%s' is not a Linux kernel: it has no \"Linux version\" line", file);
-	const char *release = v->banner + sizeof(BANNER) - 1;
-	v->release = str_ndup(release, strcspn(release, " "));
-	return 0;
-}
-
 static int read_elf(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
 {
 	auto_vmlinuz struct vmlinuz v = { 0 };
@@ -136,16 +103,30 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 	if (s.type != ET_EXEC && s.type != ET_DYN)
 		return err_set(err, E_ELF, "'%s' is not a kernel image: ELF type %d", file, s.type);
 	v.machine = s.machine;
-	if (read_image_banner(&s, file, &v, err) < 0 || read_tables(&s, file, &v, err) < 0)
-		return -1;
+	for (size_t i = 1; i < s.count; i++)
+		if (s.items[i].data && s.items[i].addr)
+			find_banner(&s.items[i], &v.banner);
+	if (!v.banner)
+		return err_set(err, E_ELF, "'%s' is not a Linux kernel: it has no \"Linux version\" line", file);
+	const char *release = v.banner + sizeof(BANNER) - 1;
+	v.release = str_ndup(release, strcspn(release, " "));
+	const struct section *plain = sections_find(&s, "__ksymtab"), *gpl = sections_find(&s, "__ksymtab_gpl");
+	const struct section *flags = gpl ? NULL : sections_find(&s, "__kflagstab");
+	const struct export_table tables[] = {
+		{ &s, file, plain, sections_find(&s, "__kcrctab"), flags, false },
+		{ &s, file, gpl, sections_find(&s, "__kcrctab_gpl"), NULL, true },
+	};
+	size_t count = flags ? 1 : ARRAY_SIZE(tables);
+	if (!plain || (!gpl && !flags))
+		return err_set(err, E_ELF, "'%s' has no table of exported symbols", file);
+	v.has_crcs = tables[0].crcs && tables[count - 1].crcs;
+	v.symvers = symvers_new();
+	for (size_t i = 0; i < count; i++)
+		if (read_exports(&tables[i], v.symvers, err) < 0)
+			return -1;
 	*ret = v;
 	v = (struct vmlinuz){ 0 };
 	return 0;
-}
-
-static bool is_elf(const unsigned char *p, size_t len)
-{
-	return len >= SELFMAG && memcmp(p, ELFMAG, SELFMAG) == 0;
 }
 
 static bool is_bzimage(const unsigned char *p, size_t len)
@@ -173,7 +154,7 @@ int vmlinuz_parse(const void *data, size_t len, const char *file, struct vmlinuz
 {
 	const unsigned char *p = data;
 	auto_str char *image = NULL;
-	if (is_elf(p, len))
+	if (len >= SELFMAG && memcmp(p, ELFMAG, SELFMAG) == 0)
 		return read_elf(data, len, file, ret, err);
 	if (is_bzimage(p, len) && bzimage_payload(p, len, file, &p, &len, err) < 0)
 		return -1;

@@ -30,7 +30,7 @@ static void test_vermagic(void **state)
 		struct err err;
 		auto_kernel_abi struct kernel_abi abi = { 0 };
 		auto_str char *want = rows[i].vermagic ? str_fmt("6.1.0-9 %s", rows[i].vermagic) : NULL;
-		expect(kernel_abi_add_config(&abi, "6.1.0-9", rows[i].config, strlen(rows[i].config), &err) == 0,
+		expect(kernel_abi_add_tree(&abi, "6.1.0-9", NULL, 0, rows[i].config, strlen(rows[i].config), &err) == 0,
 		       err.text);
 		expect(abi.machine == rows[i].machine, rows[i].config);
 		expect(want ? str_eq(abi.vermagic, want) : !abi.vermagic, rows[i].config);
@@ -47,13 +47,13 @@ static void test_config(void **state)
 	static const char lax[] = BASE "CONFIG_MODULE_ALLOW_BTF_MISMATCH=y\nCONFIG_DEBUG_INFO_BTF_MODULES=y\n"
 				       "CONFIG_MODULE_ALLOW_MISSING_NAMESPACE_IMPORTS=y\n";
 	auto_kernel_abi struct kernel_abi a = { 0 }, b = { 0 };
-	assert_int_equal(kernel_abi_add_config(&a, "6.1", strict, strlen(strict), &err), 0);
+	assert_int_equal(kernel_abi_add_tree(&a, "6.1", NULL, 0, strict, strlen(strict), &err), 0);
 	assert_true(a.has_sig && a.is_sig_enforced && a.is_btf_mismatch_fatal && a.is_ns_required &&
 		    !a.has_modversions);
 	assert_string_equal(a.sig_hash, "sha512");
-	assert_int_equal(kernel_abi_add_config(&b, "6.1", lax, strlen(lax), &err), 0);
+	assert_int_equal(kernel_abi_add_tree(&b, "6.1", NULL, 0, lax, strlen(lax), &err), 0);
 	assert_true(!b.has_sig && !b.is_sig_enforced && !b.is_btf_mismatch_fatal && !b.is_ns_required && !b.sig_hash);
-	assert_int_equal(kernel_abi_add_config(&b, "6.1", "<html>", 6, &err), -1);
+	assert_int_equal(kernel_abi_add_tree(&b, "6.1", NULL, 0, "<html>", 6, &err), -1);
 	assert_int_equal(err.code, E_HEADERS_MISMATCH);
 }
 

@@ -122,14 +122,14 @@ static void check_image(const char *key)
 		fail_msg("%s", err.text);
 	assert_string_equal(v.release, k.release);
 	assert_true(v.has_crcs && strstr(v.banner, " #1 "));
-	for (size_t i = 0; i < symvers_count(sv); i++) {
-		const struct symver *s = symvers_at(sv, i);
+	for (size_t i = 0; i < sv->count; i++) {
+		const struct symver *s = &sv->items[i];
 		if (!str_eq(s->owner, "vmlinux"))
 			continue;
 		expect_same(s, symvers_find(v.symvers, s->name));
 		count++;
 	}
-	assert_int_equal(count, symvers_count(v.symvers));
+	assert_int_equal(count, v.symvers->count);
 	assert_true(count > 9000);
 }
 
@@ -143,8 +143,8 @@ static void check_module(const struct kernel *k, const char *path, const struct 
 	if (fd < 0 || module_read(fd, path, &m, &err) < 0)
 		fail_msg("%s", err.text);
 	assert_true(m.is_intree && m.has_versions);
-	for (size_t i = 0; i < symvers_count(m.exports); i++)
-		expect_same(symvers_at(m.exports, i), symvers_find(abi->symvers, symvers_at(m.exports, i)->name));
+	for (size_t i = 0; i < m.exports->count; i++)
+		expect_same(&m.exports->items[i], symvers_find(abi->symvers, m.exports->items[i].name));
 	proof_make(set, 1, abi, NULL, &proof);
 	expect(proof.verdict == PROOF_EXACT && proof.basis == PROOF_BY_CRCS, proof.text);
 	expect(str_eq(m.vermagic, abi->vermagic), path);
@@ -181,7 +181,7 @@ static void check_modules(const char *key)
 	auto_str char *config_path = str_fmt("boot/config-%s", k.release);
 	assert_int_equal(kernel_abi_read(&abi, &k.root, &k.root, k.release, &err), 1);
 	assert_int_equal(root_read(&k.root, config_path, &config, &len, &err), 1);
-	assert_int_equal(kernel_abi_add_config(&derived, k.release, config, len, &err), 0);
+	assert_int_equal(kernel_abi_add_tree(&derived, k.release, NULL, 0, config, len, &err), 0);
 	assert_string_equal(derived.vermagic, abi.vermagic); // what was derived is what the kernel's modules say
 	check_modules_below(&k, dir, &abi, &modules);
 	assert_true(modules.seen > 500);
