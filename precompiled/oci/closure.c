@@ -3,12 +3,6 @@
 
 enum { DEPTH_MAX = 4 }; // an index of indexes is already unusual
 
-void closure_done(struct closure *b)
-{
-	free(b->items);
-	*b = (struct closure){ 0 };
-}
-
 static int compare_blobs(const void *a, const void *b)
 {
 	return strcmp(((const struct closure_blob *)a)->digest, ((const struct closure_blob *)b)->digest);

@@ -12,7 +12,11 @@ struct closure {
 	struct closure_blob *items;
 	size_t count;
 };
-void closure_done(struct closure *b);
+static inline void closure_done(struct closure *b)
+{
+	free(b->items);
+	*b = (struct closure){ 0 };
+}
 #define auto_closure __attribute__((cleanup(closure_done)))
 void closure_sort(struct closure *b);                            // by digest, without duplicates
 bool closure_has(const struct closure *sorted, const char *hex); // after closure_sort

@@ -9,14 +9,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-static const char MARK[] = "oci-layout", INDEX[] = "index.json", BLOBS[] = "blobs/sha256", LOCK[] = ".lock";
+static const char MARK[] = "oci-layout", INDEX[] = "index.json", LOCK[] = ".lock";
 static const char MARK_TEXT[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
-
-void layout_done(struct layout *l)
-{
-	root_done(&l->root);
-	*l = LAYOUT_NONE;
-}
 
 // 1 = found, 0 = absent. Nothing larger than a document is read.
 static int read_layout_document(const struct root *root, const char *path, char **ret, size_t *ret_len, struct err *err)
@@ -107,17 +101,12 @@ int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 		return -1;
 	if (!root_exists(dir, MARK)) {
 		auto_str char *text = oci_index_text(&(struct oci_index){ 0 });
-		if (root_mkdirs(dir, BLOBS, 0755, err) < 0 ||
+		if (root_mkdirs(dir, LAYOUT_BLOBS, 0755, err) < 0 ||
 		    (!root_exists(dir, INDEX) && write_layout_document(dir, INDEX, text, strlen(text), err) < 0) ||
 		    write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err) < 0) // last: it is complete now
 			return -1;
 	}
 	return layout_open(dir, ret, err);
-}
-
-char *layout_blob_path(const char *hex)
-{
-	return str_fmt("%s/%s", BLOBS, hex);
 }
 
 bool layout_has(const struct layout *l, const char *hex)

@@ -19,13 +19,21 @@ int layout_open(const struct root *dir, struct layout *ret, struct err *err);
 // Creates an empty one if needed; E_USAGE when the directory holds something else.
 int layout_make(const struct root *dir, struct layout *ret, struct err *err);
 int layout_check_place(const struct root *dir, struct err *err); // would layout_make succeed?
-void layout_done(struct layout *l);
+static inline void layout_done(struct layout *l)
+{
+	root_done(&l->root);
+	*l = LAYOUT_NONE;
+}
 #define auto_layout __attribute__((cleanup(layout_done)))
 
 // Waits for another writer of the index. fd to close; shared is for readers that need index and blobs to agree.
 int layout_lock(const struct layout *l, bool is_shared, struct err *err);
 
-char *layout_blob_path(const char *hex); // "blobs/sha256/HEX"
+#define LAYOUT_BLOBS "blobs/sha256"
+static inline char *layout_blob_path(const char *hex)
+{
+	return str_fmt(LAYOUT_BLOBS "/%s", hex);
+}
 bool layout_has(const struct layout *l, const char *hex);
 int layout_blob_open(const struct layout *l, const char *hex, struct err *err); // fd; not verified
 // Reads a small document; size and digest are checked (E_DIGEST). E_NOT_FOUND when absent.

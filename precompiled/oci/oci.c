@@ -3,22 +3,14 @@
 // index and its entries, so a missing mediaType there means a manifest. Callers that need the type read the document.
 #include "precompiled/oci/oci.h"
 
-#include "base/core/date.h"
-
-static const char PREFIX[] = "sha256:";
 enum { TAG_MAX = 128, TAG_KEPT = 95, TAG_DIGITS = 32 };
 
 bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1])
 {
-	if (!s || !str_starts(s, PREFIX) || !digest_is_hex(s + strlen(PREFIX)))
+	if (!s || !str_starts(s, OCI_SHA256) || !digest_is_hex(s + strlen(OCI_SHA256)))
 		return false;
-	memcpy(ret, s + strlen(PREFIX), DIGEST_HEX + 1);
+	memcpy(ret, s + strlen(OCI_SHA256), DIGEST_HEX + 1);
 	return true;
-}
-
-char *oci_digest_text(const char *hex)
-{
-	return str_fmt("%s%s", PREFIX, hex);
 }
 
 char *oci_tag(const char *name)
@@ -97,11 +89,6 @@ static json_t *descriptor_json(const struct oci_descriptor *d)
 	set_string(json, "artifactType", d->artifact_type);
 	set_annotations(json, d->annotations);
 	return json;
-}
-
-const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key)
-{
-	return json_string_value(json_object_get(d->annotations, key));
 }
 
 // What is being parsed, for messages.
@@ -332,21 +319,4 @@ void oci_index_tags(const struct oci_index *x, struct strv *ret)
 		if (tag)
 			strv_add(ret, str_dup(tag));
 	}
-}
-
-char *oci_created(void)
-{
-	uint64_t seconds = 0;
-	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
-	return date_text((time_t)seconds);
-}
-
-char *oci_config_text(const char *machine, json_t *labels, const char *diff_id)
-{
-	const char *arch = str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
-	auto_str char *when = oci_created(), *diff = oci_digest_text(diff_id);
-	auto_json json_t *config =
-		json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture", arch, "os", "linux", "created",
-			  when, "config", "Labels", labels, "rootfs", "type", "layers", "diff_ids", diff);
-	return json_dumps(config, JSON_COMPACT | JSON_SORT_KEYS);
 }

@@ -15,6 +15,7 @@
 #define OCI_REF_NAME "org.opencontainers.image.ref.name"
 #define OCI_TITLE "org.opencontainers.image.title"
 #define OCI_CREATED "org.opencontainers.image.created"
+#define OCI_SHA256 "sha256:"
 #define OCI_VERSION "org.opencontainers.image.version"
 
 enum { OCI_DOCUMENT_MAX = 4 << 20 }; // bytes of a manifest, an index or a configuration; more is E_TOO_LARGE
@@ -29,7 +30,10 @@ struct oci_descriptor { // a reference to a blob
 void oci_descriptor_done(struct oci_descriptor *d);
 #define auto_oci_descriptor __attribute__((cleanup(oci_descriptor_done)))
 void oci_descriptor_copy(const struct oci_descriptor *from, struct oci_descriptor *ret);
-const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key); // NULL = absent
+static inline const char *oci_descriptor_annotation(const struct oci_descriptor *d, const char *key) // NULL = absent
+{
+	return json_string_value(json_object_get(d->annotations, key));
+}
 
 struct oci_manifest {
 	char *artifact_type; // NULL = not stated
@@ -61,16 +65,13 @@ void oci_index_tags(const struct oci_index *x, struct strv *ret);
 
 // "sha256:HEX" -> HEX. False on anything else.
 bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1]);
-char *oci_digest_text(const char *hex); // "sha256:HEX"
+static inline char *oci_digest_text(const char *hex) // "sha256:HEX"
+{
+	return str_fmt(OCI_SHA256 "%s", hex);
+}
 // A valid registry tag: every byte outside [A-Za-z0-9._-] becomes '_'. At most 128 bytes: a longer name becomes its
 // first 95 bytes, '-' and 32 digits of its SHA-256. Two names can give the same tag: compare the exact strings of the
 // configuration afterwards.
 char *oci_tag(const char *name);
-// The creation time for annotations: that of the inputs (SOURCE_DATE_EPOCH, else 1970) and not the clock, so that the
-// same content has the same digest wherever it is built.
-char *oci_created(void);
-// The configuration of an image with one layer. machine: "x86_64", which images call "amd64". Takes labels. diff_id: the
-// digest of the layer's tar.
-char *oci_config_text(const char *machine, json_t *labels, const char *diff_id);
 // Parses a JSON document; duplicate keys and trailing bytes are errors. name: for messages (E_MANIFEST).
 int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err);

@@ -58,7 +58,8 @@ static int begin_partial_blob(struct partial_blob *p, struct err *err)
 		return fail_partial_blob(p, "look at", err);
 	if (fstatat(dir, name, &named, AT_SYMLINK_NOFOLLOW) < 0 || named.st_ino != ours.st_ino)
 		return 0;
-	// The previous writer may have finished the blob between our check and our lock: then this is a new, empty file.
+	// The previous writer may have finished the blob between our check and our lock: then this file is new and
+	// empty.
 	int r = open_complete_blob(p, err);
 	if (r == 0)
 		p->fd = TAKE_FD(part);

@@ -46,8 +46,8 @@ void fetch_result_done(struct fetch_result *f);
 #define auto_fetch_result __attribute__((cleanup(fetch_result_done)))
 #define FETCH_RESULT_NONE ((struct fetch_result){ .candidate = CANDIDATE_NONE })
 
-// Finds the best matching package of a source: if driver, flavour, release and architecture are all given, by its tag; a
-// tag of a package that does not match counts as absent. Otherwise among all tags (newest driver first).
+// Finds the best matching package of a source. If driver, flavour, release and architecture are all given, by its tag;
+// a tag of a package that does not match counts as absent. Otherwise among all tags (newest driver first).
 // 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The
 // message has one clause per source.
 int fetch_find(const struct fetch *f, const struct package_want *want, struct fetch_result *ret, struct err *err);

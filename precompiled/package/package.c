@@ -2,6 +2,7 @@
 #include "precompiled/package/package.h"
 
 #include "base/archive/pack.h"
+#include "base/core/date.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,13 +61,6 @@ void package_done(struct package *p)
 	*p = PACKAGE_NONE;
 }
 
-void package_move(struct package *from, struct package *to)
-{
-	package_done(to);
-	*to = *from;
-	*from = PACKAGE_NONE;
-}
-
 json_t *package_key_json(const struct package_key *key)
 {
 	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", json_text(key->driver),
@@ -80,11 +74,6 @@ char *package_tag(const struct package_key *key)
 {
 	auto_str char *name = str_fmt("%s-%s-%s-%s", key->driver, key->flavour, key->release, key->arch);
 	return oci_tag(name);
-}
-
-char *package_dir(const struct package_key *key)
-{
-	return str_fmt("opt/lib/modules/%s", key->release);
 }
 
 static json_t *package_labels(const struct package_key *key, bool is_notes_only)
@@ -304,7 +293,17 @@ int package_publish(const struct layout *into, const struct package_image *image
 {
 	auto_oci_descriptor struct oci_descriptor config = { 0 }, d = { 0 };
 	auto_json json_t *manifest_notes = image->manifest_notes, *notes = image->notes;
-	auto_str char *text = oci_config_text(image->arch, image->labels, image->diff_id), *when = oci_created();
+	// The time of the inputs and not of the clock: the same content has the same digest wherever it is built.
+	uint64_t seconds = 0;
+	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
+	auto_str char *when = date_text((time_t)seconds), *diff = oci_digest_text(image->diff_id);
+	const char *arch = str_eq(image->arch, "x86_64") ? "amd64" : // as container images call it
+				   str_eq(image->arch, "aarch64") ? "arm64" :
+								    image->arch;
+	auto_json json_t *json =
+		json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture", arch, "os", "linux", "created",
+			  when, "config", "Labels", image->labels, "rootfs", "type", "layers", "diff_ids", diff);
+	auto_str char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
 	if (layout_document_put(into, OCI_CONFIG, text, &config, err) < 0)
 		return -1;
 	struct oci_descriptor layer = *image->layer;

@@ -53,13 +53,21 @@ struct package {
 #define PACKAGE_NONE ((struct package){ .stage = SCRATCH_NONE, .dir = ROOT_NONE })
 void package_done(struct package *p);
 #define auto_package __attribute__((cleanup(package_done)))
-void package_move(struct package *from, struct package *to); // frees to first, from becomes PACKAGE_NONE
+static inline void package_move(struct package *from, struct package *to)
+{
+	package_done(to);
+	*to = *from;
+	*from = PACKAGE_NONE;
+}
 
 // Parses a manifest with its descriptor and configuration, whose digest was checked. 1 = a package, 0 = something else;
 // E_MANIFEST: a package, but not a valid one.
 int package_parse(const struct oci_manifest *manifest, const struct oci_descriptor *descriptor, const char *config,
 		  size_t len, struct package *ret, struct err *err);
-char *package_dir(const struct package_key *key); // of the files in the layer: "opt/lib/modules/RELEASE"
+static inline char *package_dir(const struct package_key *key) // of the files in the layer
+{
+	return str_fmt("opt/lib/modules/%s", key->release);
+}
 
 // A request for a package; a NULL member is not compared.
 struct package_want {

@@ -5,13 +5,6 @@
 #include "base/file/scratch.h"
 #include "base/formats/json.h"
 
-void image_dir_done(struct image_dir *c)
-{
-	free(c->driver);
-	free(c->arch);
-	*c = (struct image_dir){ 0 };
-}
-
 static char *json_member_text(const json_t *json, const char *key)
 {
 	const char *text = json_string_value(json_object_get(json, key));

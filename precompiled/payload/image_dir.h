@@ -13,7 +13,12 @@ struct image_dir {
 	uint64_t bytes;              // size of a copy of root/
 	char digest[DIGEST_HEX + 1]; // over names, kinds, modes, link targets and contents of root/
 };
-void image_dir_done(struct image_dir *c);
+static inline void image_dir_done(struct image_dir *c)
+{
+	free(c->driver);
+	free(c->arch);
+	*c = (struct image_dir){ 0 };
+}
 #define auto_image_dir __attribute__((cleanup(image_dir_done)))
 
 // 1 = read; 0 = there is no such document. E_PAYLOAD: it is not valid.

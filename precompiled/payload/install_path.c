@@ -14,11 +14,6 @@ char *install_path_usr_merged(const char *path)
 	return str_dup(path);
 }
 
-char *install_path_source(const char *driver, bool is_open)
-{
-	return str_fmt("usr/src/nvidia-%s/kernel%s", driver, is_open ? "-open" : "");
-}
-
 static bool is_unneeded(const char *path)
 {
 	// The licence must accompany the files.
@@ -76,8 +71,7 @@ static char *dkms_source_path(const char *path, const char *driver)
 		return NULL;
 	if (str_starts(slash, "/kernel/") || str_starts(slash, "/kernel-open/"))
 		return str_fmt("usr/src/nvidia-%s%s", driver, slash);
-	auto_str char *to = install_path_source(driver, strstr(dir, "open"));
-	return str_fmt("%s%s", to, slash);
+	return str_fmt("usr/src/nvidia-%s/kernel%s%s", driver, strstr(dir, "open") ? "-open" : "", slash);
 }
 
 char *install_path_of(const char *path, const char *driver)

@@ -10,5 +10,3 @@ char *install_path_usr_merged(const char *path);
 // The place of a file from a distribution package. NULL = not part of a payload: manuals, init scripts, files of the
 // package manager. Caller frees.
 char *install_path_of(const char *path, const char *driver);
-// The directory of a driver's sources.
-char *install_path_source(const char *driver, bool is_open);

@@ -193,7 +193,7 @@ static int add_source_archive(struct payload_build *l, int fd, const char *origi
 	// The licence tells the module type, whatever the distribution calls the directory.
 	bool is_open = source_contains(&part, t.dir, "nvidia/nv.c", LICENCE) ||
 		       source_contains(&part, t.dir, "nvidia/nv-frontend.c", LICENCE);
-	t.to = install_path_source(driver, is_open);
+	t.to = str_fmt("usr/src/nvidia-%s/kernel%s", driver, is_open ? "-open" : "");
 	if (root_sub(&part, t.dir, &t.root, err) < 0)
 		return -1;
 	const struct merge_tree_source tree = {

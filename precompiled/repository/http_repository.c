@@ -94,6 +94,26 @@ static int site_begin(struct repository *r, struct blob_transfer *t, struct err 
 	return download_begin(&s->remote, t, url, err);
 }
 
+static int site_has_blob(struct repository *r, const char *hex, struct err *err)
+{
+	(void)hex;
+	return err_set(err, E_USAGE, "'%s' cannot be written to", r->name);
+}
+
+static int site_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
+			 struct err *err)
+{
+	(void)from;
+	return site_has_blob(r, d->digest, err);
+}
+
+static int site_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type,
+			     const char *tag, struct err *err)
+{
+	(void)data, (void)len, (void)media_type, (void)tag;
+	return site_has_blob(r, NULL, err);
+}
+
 static void site_free(struct repository *r)
 {
 	struct http_repository *s = (struct http_repository *)r;
@@ -110,6 +130,9 @@ static const struct repository_ops ops = {
 	.begin = site_begin,
 	.step = download_step,
 	.end = download_end,
+	.has_blob = site_has_blob,
+	.put_blob = site_put_blob,
+	.put_manifest = site_put_manifest,
 	.free = site_free,
 };
 

@@ -28,8 +28,8 @@ struct registry {
 };
 
 // Authentication: none, user and password, or a token that another server issues for them (or without them). The first
-// request is anonymous; the 401 reply says what is needed. A token is kept for its stated lifetime, one for pull and one
-// for push. A token without a lifetime is good for a minute; one that is about to expire is not used.
+// request is anonymous; the 401 reply says what is needed. A token is kept for its stated lifetime, one for pull and
+// one for push. A token without a lifetime is good for a minute; one that is about to expire is not used.
 enum { TOKEN_MAX = 1 << 20, LIFE_S = 60, LIFE_MAX_S = 3600, EARLY_S = 5 };
 
 static void add_credentials(struct remote_repository *r, struct http_call *call)

@@ -78,25 +78,3 @@ int repository_begin(struct repository *r, struct blob_transfer *t, struct err *
 	t->own = NULL;
 	return r->ops->begin(r, t, err);
 }
-
-static int refuse_write(const struct repository *r, struct err *err)
-{
-	return err_set(err, E_USAGE, "'%s' cannot be written to", r->name);
-}
-
-int repository_has_blob(struct repository *r, const char *hex, struct err *err)
-{
-	return r->ops->has_blob ? r->ops->has_blob(r, hex, err) : refuse_write(r, err);
-}
-
-int repository_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
-			struct err *err)
-{
-	return r->ops->put_blob ? r->ops->put_blob(r, from, d, err) : refuse_write(r, err);
-}
-
-int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
-			    struct err *err)
-{
-	return r->ops->put_manifest ? r->ops->put_manifest(r, data, len, media_type, tag, err) : refuse_write(r, err);
-}

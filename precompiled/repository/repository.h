@@ -45,15 +45,6 @@ struct blob_transfer {
 };
 int repository_begin(struct repository *r, struct blob_transfer *t, struct err *err);
 
-// Writing. E_USAGE for read-only kinds (a static server, a bundle).
-int repository_has_blob(struct repository *r, const char *hex, struct err *err); // 1 yes, 0 no
-int repository_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
-			struct err *err);
-// tag may be NULL. A manifest with a subject is also listed under the referrers fallback tag if the registry does not
-// do that itself.
-int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
-			    struct err *err);
-
 // The operations of a kind; the functions around this check and dispatch.
 struct repository_ops {
 	int (*manifest)(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err);
@@ -99,6 +90,23 @@ static inline int repository_step(struct repository *r, struct err *err)
 static inline void repository_end(struct repository *r, struct blob_transfer *t)
 {
 	r->ops->end(r, t);
+}
+// Writing. E_USAGE for read-only kinds (a static server, a bundle). 1 yes, 0 no.
+static inline int repository_has_blob(struct repository *r, const char *hex, struct err *err)
+{
+	return r->ops->has_blob(r, hex, err);
+}
+static inline int repository_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
+				      struct err *err)
+{
+	return r->ops->put_blob(r, from, d, err);
+}
+// tag may be NULL. A manifest with a subject is also listed under the referrers fallback tag if the registry does not
+// do that itself.
+static inline int repository_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type,
+					  const char *tag, struct err *err)
+{
+	return r->ops->put_manifest(r, data, len, media_type, tag, err);
 }
 
 int repository_open_layout(const char *dir, struct repository **ret, struct err *err);

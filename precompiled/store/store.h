@@ -77,7 +77,11 @@ struct store_garbage {
 	size_t blobs, parts;  // files
 	uint64_t bytes;
 };
-void store_garbage_done(struct store_garbage *g);
+static inline void store_garbage_done(struct store_garbage *g)
+{
+	strv_done(&g->packages);
+	*g = (struct store_garbage){ 0 };
+}
 #define auto_store_garbage __attribute__((cleanup(store_garbage_done)))
 // Removes everything except roots, packages built or reused for these kernel releases, what belongs to those, and other
 // content than packages. E_LOCKED: another process uses the store.

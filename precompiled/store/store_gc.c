@@ -14,8 +14,6 @@
 #include <sys/file.h>
 #include <sys/statvfs.h>
 
-static const char BLOBS[] = "blobs/sha256";
-
 struct gc_item {
 	bool is_package, is_candidate, is_dropped;
 	char about[DIGEST_HEX + 1]; // the package that it signs; "" = not a signature
@@ -39,12 +37,6 @@ static void gc_run_done(struct gc_run *w)
 	free(w->oldest);
 }
 #define auto_gc_run __attribute__((cleanup(gc_run_done)))
-
-void store_garbage_done(struct store_garbage *g)
-{
-	strv_done(&g->packages);
-	*g = (struct store_garbage){ 0 };
-}
 
 static bool is_reused(const struct store_roots *roots, const char *hex, const struct strv *kernels)
 {
@@ -144,7 +136,7 @@ static int remove_blob_file(const struct gc_run *w, const char *name, bool is_dr
 			    struct err *err)
 {
 	const struct root *root = &w->store->layout.root;
-	auto_str char *path = str_fmt("%s/%s", BLOBS, name);
+	auto_str char *path = str_fmt(LAYOUT_BLOBS "/%s", name);
 	struct stat st;
 	auto_fd int fd = -1;
 	int r = root_stat(root, path, &st, err);
@@ -185,7 +177,7 @@ static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_gar
 		if (names.items[i][0] == '.' && str_ends(names.items[i], ".tmp") &&
 		    root_unlink(root, names.items[i], err) < 0)
 			return -1;
-	if (root_list(root, BLOBS, &blobs, err) < 0)
+	if (root_list(root, LAYOUT_BLOBS, &blobs, err) < 0)
 		return -1;
 	for (int parts = 0; parts < 2; parts++)
 		for (size_t i = 0; i < blobs.count; i++) {
@@ -248,10 +240,10 @@ static int measure_room(const struct store *s, uint64_t bytes, struct free_room 
 	struct statvfs fs;
 	auto_strv struct strv names = { 0 };
 	auto_fd int fd = root_open(&s->layout.root, ".", O_RDONLY | O_DIRECTORY, err);
-	if (fd < 0 || root_list(&s->layout.root, BLOBS, &names, err) < 0)
+	if (fd < 0 || root_list(&s->layout.root, LAYOUT_BLOBS, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *path = str_fmt("%s/%s", BLOBS, names.items[i]);
+		auto_str char *path = str_fmt(LAYOUT_BLOBS "/%s", names.items[i]);
 		struct stat st;
 		int r = root_stat(&s->layout.root, path, &st, err);
 		if (r < 0)

@@ -110,11 +110,6 @@ static int read_provenance(const struct layout *l, const char *manifest_hex, str
 	return 0;
 }
 
-bool provenance_is_vouched(const struct provenance *p)
-{
-	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
-}
-
 int provenance_write(const struct layout *l, const struct oci_descriptor *manifest, const struct provenance *p,
 		     struct err *err)
 {
@@ -125,7 +120,8 @@ int provenance_write(const struct layout *l, const struct oci_descriptor *manife
 	struct err ignored;
 	if (!l->is_store)
 		return 0;
-	// Do not rewrite an identical record: each start would leave a blob behind. The time only matters for signatures.
+	// An identical record is not rewritten: each start would leave a blob behind. The time only matters for
+	// signatures.
 	if (!provenance_is_vouched(p) && read_provenance(l, manifest->digest, &now, &ignored) > 0 &&
 	    now.origin == p->origin)
 		return 0;

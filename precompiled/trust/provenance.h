@@ -41,7 +41,11 @@ int provenance_write(const struct layout *l, const struct oci_descriptor *manife
 // filled in on failure as well.
 int provenance_check(const struct layout *l, const char *manifest_hex, const struct trust_now *now,
 		     struct provenance *ret, struct err *err);
-bool provenance_is_vouched(const struct provenance *p); // accepted by its signatures, so the trust directory decides
+// Accepted by its signatures, so the trust directory decides.
+static inline bool provenance_is_vouched(const struct provenance *p)
+{
+	return p->origin == PROVENANCE_FETCHED || p->origin == PROVENANCE_UNKNOWN;
+}
 // Records an unsigned package from before there were records as given by hand, on its first use. Ignores a read-only
 // store.
 void provenance_remember(const struct layout *l, const struct oci_descriptor *manifest);

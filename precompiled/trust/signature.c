@@ -10,13 +10,6 @@
 
 enum { HINT_SHORT = 16 }; // as many digits as `trust add` uses for a name
 
-void signature_verdict_done(struct signature_verdict *v)
-{
-	strv_done(&v->ids);
-	strv_done(&v->names);
-	*v = (struct signature_verdict){ 0 };
-}
-
 struct signature_checker {
 	struct repository *repository;
 	const char *manifest_hex;

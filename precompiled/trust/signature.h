@@ -31,7 +31,12 @@ struct signature_verdict {
 	struct strv ids, names;    // of the rule's keys that signed; their names
 	bool is_unsigned_accepted; // it has no valid signature, and the rule accepts that
 };
-void signature_verdict_done(struct signature_verdict *v);
+static inline void signature_verdict_done(struct signature_verdict *v)
+{
+	strv_done(&v->ids);
+	strv_done(&v->names);
+	*v = (struct signature_verdict){ 0 };
+}
 #define auto_signature_verdict __attribute__((cleanup(signature_verdict_done)))
 // 0 = enough keys of the rule signed the manifest. E_UNSIGNED: there is no signature; E_UNTRUSTED: too few or none are
 // by keys of the rule; E_FORGED: one claims to be but does not verify, or covers another manifest.

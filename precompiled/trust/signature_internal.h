@@ -24,7 +24,10 @@ static inline void signature_claim_done(struct signature_claim *c)
 // The older encoding. d is the payload's descriptor: the signature is one of its annotations. E_MANIFEST: not valid.
 int signature_cosign_claim(const struct oci_descriptor *d, const char *payload, size_t len, struct signature_claim *ret,
 			   struct err *err);
-char *signature_cosign_tag(const char *manifest_hex);
+static inline char *signature_cosign_tag(const char *manifest_hex)
+{
+	return str_fmt("sha256-%s.sig", manifest_hex);
+}
 
 // The newer one, and CMS: a manifest whose subject is the package, and one blob. 0 = the bundle is another kind of
 // attestation than a signature.

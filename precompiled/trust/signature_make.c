@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Making and copying signatures: their encodings, and where a layout keeps them.
 //
-// cosign's older encoding ("simple signing"): the manifest under the tag sha256-HEX.sig has one layer per signature. The
+// cosign's older encoding ("simple signing"): the manifest under the tag sha256-HEX.sig has one layer per signature. A
 // layer is exactly the signed statement; the signature is an annotation of its descriptor. The newer one, the sigstore
 // bundle v0.3: an in-toto statement in a DSSE envelope, in a manifest whose subject is the package. CMS signatures use
 // manifests of the same form.
@@ -24,11 +24,6 @@ static bool is_claim_by(const struct signature_claim *c, const struct key *key, 
 {
 	return strv_has(&c->digests, manifest_hex) &&
 	       key_verify(key, c->text, c->text_len, c->signature, c->signature_len);
-}
-
-char *signature_cosign_tag(const char *manifest_hex)
-{
-	return str_fmt("sha256-%s.sig", manifest_hex);
 }
 
 int signature_cosign_claim(const struct oci_descriptor *d, const char *data, size_t len, struct signature_claim *ret,

@@ -298,12 +298,6 @@ void trust_now(const struct root *host, const char *named, struct trust_now *ret
 		ret->unread = why;
 }
 
-void trust_now_done(struct trust_now *t)
-{
-	trust_done(&t->trust);
-	*t = (struct trust_now){ 0 };
-}
-
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret)
 {
 	auto_str char *name = normalized_source(repository);
@@ -326,12 +320,6 @@ void trust_rule(const struct trust *t, const char *repository, time_t now, struc
 		if (s && s->has_keys ? strv_has(&s->keys, k->name) : k->prefixes.count == 0)
 			ret->keys[ret->count++] = k;
 	}
-}
-
-void trust_rule_done(struct trust_rule *rule)
-{
-	free(rule->keys);
-	*rule = (struct trust_rule){ 0 };
 }
 
 // Waits for other writers of the directory. fd to close.

@@ -59,7 +59,11 @@ struct trust_now {
 	bool is_absent;    // there is none: no key is trusted, and none was removed
 };
 void trust_now(const struct root *host, const char *named, struct trust_now *ret); // as trust_dir()
-void trust_now_done(struct trust_now *t);
+static inline void trust_now_done(struct trust_now *t)
+{
+	trust_done(&t->trust);
+	*t = (struct trust_now){ 0 };
+}
 #define auto_trust_now __attribute__((cleanup(trust_now_done)))
 
 struct trust_rule {                    // the requirements for a source's packages
@@ -76,7 +80,11 @@ struct trust_rule {                    // the requirements for a source's packag
 };
 // repository: the name of a struct repository.
 void trust_rule(const struct trust *t, const char *repository, time_t now, struct trust_rule *ret);
-void trust_rule_done(struct trust_rule *rule);
+static inline void trust_rule_done(struct trust_rule *rule)
+{
+	free(rule->keys);
+	*rule = (struct trust_rule){ 0 };
+}
 #define auto_trust_rule __attribute__((cleanup(trust_rule_done)))
 
 // Changes by an administrator; a kill half way leaves a directory that trusts less, never more. 1 = changed, 0 = no
