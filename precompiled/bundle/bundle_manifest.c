@@ -117,13 +117,7 @@ int bundle_manifest_publish(const struct layout *l, const struct bundle_manifest
 			    const struct signature_maker *makers, size_t count, struct err *err)
 {
 	auto_json json_t *json = bundle_manifest_json(p);
-	auto_oci_descriptor struct oci_descriptor d = { 0 };
-	if (artifact_put(l, BUNDLE_MANIFEST_TYPE, NULL, json, &d, err) < 0)
-		return -1;
-	for (size_t i = 0; i < count; i++)
-		if (signature_make(l, &d, &makers[i], err) < 0)
-			return -1;
-	return artifact_publish(l, &d, BUNDLE_MANIFEST_TAG, err);
+	return signature_publish(l, BUNDLE_MANIFEST_TYPE, BUNDLE_MANIFEST_TAG, json, makers, count, err);
 }
 
 int bundle_manifest_read(struct repository *r, const struct trust_rule *rule, struct bundle_manifest *ret,

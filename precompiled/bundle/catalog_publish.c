@@ -2,7 +2,6 @@
 #include "precompiled/bundle/catalog_publish.h"
 
 #include "precompiled/bundle/bundle_manifest.h"
-#include "precompiled/repository/artifact.h"
 
 static const char TYPES[] = "application/vnd.kmodsmith.", SIGNATURES[] = "sha256-";
 
@@ -76,19 +75,13 @@ int catalog_publish(const struct layout *l, unsigned days, time_t now, const str
 		    size_t count, struct catalog *ret, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
-	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	auto_catalog struct catalog c = { .created = now, .expires = now + (time_t)days * 24 * 60 * 60 };
 	if (layout_index(l, &x, err) < 0 || read_catalog_number(l, &x, &c.number, err) < 0 ||
 	    list_index(l, &x, &c, err) < 0)
 		return -1;
 	c.number++;
 	auto_json json_t *json = catalog_json(&c);
-	if (artifact_put(l, CATALOG_TYPE, NULL, json, &d, err) < 0)
-		return -1;
-	for (size_t i = 0; i < count; i++)
-		if (signature_make(l, &d, &makers[i], err) < 0)
-			return -1;
-	if (artifact_publish(l, &d, CATALOG_TAG, err) < 0)
+	if (signature_publish(l, CATALOG_TYPE, CATALOG_TAG, json, makers, count, err) < 0)
 		return -1;
 	*ret = c;
 	c = (struct catalog){ 0 };

@@ -22,24 +22,6 @@ int artifact_put(const struct layout *l, const char *type, const struct oci_desc
 	return 0;
 }
 
-int artifact_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err)
-{
-	auto_oci_index struct oci_index x = { 0 };
-	auto_fd int held = layout_lock(l, false, err);
-	if (held < 0 || layout_index(l, &x, err) < 0)
-		return -1;
-	int at = oci_index_find(&x, tag);
-	if (at >= 0 && !str_eq(x.items[at].digest, d->digest)) {
-		auto_str char *referrers = str_fmt("sha256-%s", x.items[at].digest),
-			      *legacy = str_fmt("%s.sig", referrers);
-		oci_index_drop(&x, tag);
-		oci_index_drop(&x, referrers);
-		oci_index_drop(&x, legacy);
-	}
-	oci_index_put(&x, d, tag);
-	return layout_index_write(l, &x, err);
-}
-
 int artifact_read(struct repository *r, const char *tag, const char *type, const char *manifest, size_t len, char **ret,
 		  size_t *ret_len, struct err *err)
 {

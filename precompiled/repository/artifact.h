@@ -9,8 +9,6 @@
 // the manifest it refers to; NULL = none.
 int artifact_put(const struct layout *l, const char *type, const struct oci_descriptor *subject, const json_t *json,
 		 struct oci_descriptor *ret, struct err *err);
-// Tags it; the previous one is removed with its signatures.
-int artifact_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err);
 // The document of a manifest. E_MANIFEST: another type.
 int artifact_read(struct repository *r, const char *tag, const char *type, const char *manifest, size_t len, char **ret,
 		  size_t *ret_len, struct err *err);

@@ -185,31 +185,6 @@ static int check_cms(struct signature_checker *c, const char *data, size_t len, 
 	return 0;
 }
 
-static int check_referrer(struct signature_checker *c, const struct oci_descriptor *d, struct err *err)
-{
-	auto_str char *ref = oci_digest_text(d->digest), *data = NULL, *what = NULL;
-	auto_oci_manifest struct oci_manifest m = { 0 };
-	size_t len = 0;
-	int r = read_signature_manifest(c, ref, &m, err);
-	const char *type = r > 0 ? signature_referrer_type(&m) : NULL;
-	if (!type)
-		return r < 0 ? -1 : 0;
-	r = read_signature_document(c, &m.layers[0], &data, &len, err);
-	if (r <= 0)
-		return r;
-	what = str_fmt("signature sha256:%s", m.layers[0].digest);
-	if (str_eq(type, SIGNATURE_CMS))
-		return check_cms(c, data, len, what, err);
-	auto_signature_claim struct signature_claim claim = { 0 };
-	struct err why;
-	r = signature_bundle_claim(data, len, what, &claim, &why);
-	if (r > 0)
-		check_claim(c, &claim, what);
-	else if (r < 0)
-		note_unreadable(c, why.text);
-	return 0;
-}
-
 static int check_referrers(struct signature_checker *c, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
@@ -219,9 +194,32 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 		note_unreadable(c, err->text); // other programs write that index too
 		return 0;
 	}
-	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++)
-		if (check_referrer(c, &x.items[i], err) < 0)
+	for (size_t i = 0; i < x.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++) {
+		auto_str char *ref = oci_digest_text(x.items[i].digest), *data = NULL;
+		auto_oci_manifest struct oci_manifest m = { 0 };
+		auto_signature_claim struct signature_claim claim = { 0 };
+		struct err why;
+		size_t len = 0;
+		int r = read_signature_manifest(c, ref, &m, err);
+		const char *type = r > 0 ? signature_referrer_type(&m) : NULL;
+		if (type)
+			r = read_signature_document(c, &m.layers[0], &data, &len, err);
+		if (r < 0)
 			return -1;
+		if (!type || r == 0)
+			continue;
+		auto_str char *what = str_fmt("signature sha256:%s", m.layers[0].digest);
+		if (str_eq(type, SIGNATURE_CMS)) {
+			if (check_cms(c, data, len, what, err) < 0)
+				return -1;
+			continue;
+		}
+		r = signature_bundle_claim(data, len, what, &claim, &why);
+		if (r > 0)
+			check_claim(c, &claim, what);
+		else if (r < 0)
+			note_unreadable(c, why.text);
+	}
 	c->was_cut |= x.count > SIGNATURE_COUNT_MAX;
 	return 0;
 }

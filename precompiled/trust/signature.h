@@ -27,6 +27,11 @@ struct signature_maker {
 int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
 		   struct err *err);
 
+// Publishes a JSON document as an artifact (artifact.h): signed with each key, then tagged, so that no reader sees
+// it unsigned. The previous one is removed with its signatures.
+int signature_publish(const struct layout *l, const char *type, const char *tag, const json_t *json,
+		      const struct signature_maker *makers, size_t count, struct err *err);
+
 struct signature_verdict {
 	struct strv ids, names;    // of the rule's keys that signed; their names
 	bool is_unsigned_accepted; // it has no valid signature, and the rule accepts that

@@ -8,6 +8,7 @@
 #include "precompiled/trust/signature_internal.h"
 
 #include "base/crypto/base64.h"
+#include "precompiled/repository/artifact.h"
 
 #include <stdio.h>
 
@@ -401,6 +402,31 @@ int signature_make(const struct layout *l, const struct oci_descriptor *manifest
 		return 0;
 	}
 	return layout_index_write(l, &x, err) < 0 ? -1 : is_made;
+}
+
+int signature_publish(const struct layout *l, const char *type, const char *tag, const json_t *json,
+		      const struct signature_maker *makers, size_t count, struct err *err)
+{
+	auto_oci_descriptor struct oci_descriptor d = { 0 };
+	auto_oci_index struct oci_index x = { 0 };
+	if (artifact_put(l, type, NULL, json, &d, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		if (signature_make(l, &d, &makers[i], err) < 0)
+			return -1;
+	auto_fd int held = layout_lock(l, false, err);
+	if (held < 0 || layout_index(l, &x, err) < 0)
+		return -1;
+	int at = oci_index_find(&x, tag);
+	if (at >= 0 && !str_eq(x.items[at].digest, d.digest)) {
+		auto_str char *referrers = str_fmt("sha256-%s", x.items[at].digest),
+			      *legacy = signature_cosign_tag(x.items[at].digest);
+		oci_index_drop(&x, tag);
+		oci_index_drop(&x, referrers);
+		oci_index_drop(&x, legacy);
+	}
+	oci_index_put(&x, &d, tag);
+	return layout_index_write(l, &x, err);
 }
 
 // Signatures are copied with a package into a node's store, so that it can be checked again without its source. Nothing
