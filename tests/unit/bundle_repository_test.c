@@ -44,7 +44,7 @@ static struct repository *bundle(const struct sample *s, const char *prefix)
 	return r;
 }
 
-static void it_offers_what_is_inside(void **state)
+static void the_content_of_a_bundle_is_served(void **state)
 {
 	(void)state;
 	static const char *const prefixes[] = { "", "./" };
@@ -208,7 +208,7 @@ static void damaged_bundles(void **state)
 }
 
 // A file that is all header promises more than there is.
-static void a_member_that_lacks_bytes(void **state)
+static void a_truncated_member(void **state)
 {
 	(void)state;
 	static const struct member members[] = { { "blobs/sha256/" HEX, AE_IFREG, 0, "{}" } };
@@ -219,7 +219,7 @@ static void a_member_that_lacks_bytes(void **state)
 	assert_int_equal(open_code(&f, buf, 4096), E_ARCHIVE);
 }
 
-static void what_is_no_bundle(void **state)
+static void not_a_bundle(void **state)
 {
 	(void)state;
 	struct err err;
@@ -258,9 +258,12 @@ static void false_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_offers_what_is_inside), cmocka_unit_test(hostile_bundles),
-		cmocka_unit_test(damaged_bundles),          cmocka_unit_test(a_member_that_lacks_bytes),
-		cmocka_unit_test(what_is_no_bundle),        cmocka_unit_test(false_names),
+		cmocka_unit_test(the_content_of_a_bundle_is_served),
+		cmocka_unit_test(hostile_bundles),
+		cmocka_unit_test(damaged_bundles),
+		cmocka_unit_test(a_truncated_member),
+		cmocka_unit_test(not_a_bundle),
+		cmocka_unit_test(false_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ static void test_made_and_checked(void **state)
 	assert_null(catalog_digest(&c, CATALOG_TAG));
 }
 
-static void test_numbers_grow_and_nothing_is_left(void **state)
+static void test_numbers_grow_without_leftovers(void **state)
 {
 	(void)state;
 	auto_source struct source s;
@@ -191,7 +191,7 @@ static void test_who_signed_does_not_matter(void **state)
 	assert_int_equal(look(&s, &carol, VOUCH_NOW + 1, NULL), 1);
 }
 
-static void test_signatures_are_demanded(void **state)
+static void test_signatures_are_required(void **state)
 {
 	(void)state;
 	auto_source struct source s;
@@ -213,7 +213,7 @@ static void test_signatures_are_demanded(void **state)
 }
 
 // A package under the catalogue's tag, signed by the right key.
-static void test_something_else_under_the_tag(void **state)
+static void test_other_content_under_the_tag(void **state)
 {
 	(void)state;
 	auto_source struct source s;
@@ -260,7 +260,7 @@ static void look_at_many(struct source *s, int who)
 }
 
 // Each of them reads what was seen, adds its source and writes all: what one has seen the others do not make forgotten.
-static void test_writers_side_by_side(void **state)
+static void test_concurrent_writers(void **state)
 {
 	(void)state;
 	auto_source struct source s;
@@ -280,7 +280,7 @@ static void test_writers_side_by_side(void **state)
 	assert_int_equal(json_object_size(seen), WRITERS * EACH);
 }
 
-static void test_lists_that_are_none(void **state)
+static void test_invalid_lists(void **state)
 {
 	(void)state;
 #define LIST(number, created, expires, packages) \
@@ -326,17 +326,17 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_made_and_checked),
-		cmocka_unit_test(test_numbers_grow_and_nothing_is_left),
+		cmocka_unit_test(test_numbers_grow_without_leftovers),
 		cmocka_unit_test(test_absent),
 		cmocka_unit_test(test_hidden_after_it_was_seen),
 		cmocka_unit_test(test_expired),
 		cmocka_unit_test(test_rolled_back),
 		cmocka_unit_test(test_who_signed_does_not_matter),
-		cmocka_unit_test(test_signatures_are_demanded),
-		cmocka_unit_test(test_something_else_under_the_tag),
+		cmocka_unit_test(test_signatures_are_required),
+		cmocka_unit_test(test_other_content_under_the_tag),
 		cmocka_unit_test(test_damaged_memory),
-		cmocka_unit_test(test_writers_side_by_side),
-		cmocka_unit_test(test_lists_that_are_none),
+		cmocka_unit_test(test_concurrent_writers),
+		cmocka_unit_test(test_invalid_lists),
 	};
 	return cmocka_run_group_tests_name("catalog", tests, NULL, NULL);
 }

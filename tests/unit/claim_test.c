@@ -3,7 +3,7 @@
 #include "precompiled/trust/signature_internal.h"
 #include "tests/unit/test.h"
 
-static void test_bundles_that_are_none(void **state)
+static void test_invalid_bundles(void **state)
 {
 	(void)state;
 #define ENVELOPE(payload, type, signatures) \
@@ -38,7 +38,7 @@ static void test_bundles_that_are_none(void **state)
 	}
 }
 
-static void test_payloads_that_are_none(void **state)
+static void test_invalid_payloads(void **state)
 {
 	(void)state;
 #define IMAGE(digest) "\"image\":{\"docker-manifest-digest\":" digest "}"
@@ -75,8 +75,8 @@ static void test_payloads_that_are_none(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_bundles_that_are_none),
-		cmocka_unit_test(test_payloads_that_are_none),
+		cmocka_unit_test(test_invalid_bundles),
+		cmocka_unit_test(test_invalid_payloads),
 	};
 	return cmocka_run_group_tests_name("claim", tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static struct repository *open_dir(const struct folder *f, const char *name)
 	return r;
 }
 
-static void it_offers_what_is_there(void **state)
+static void an_existing_layout_is_served(void **state)
 {
 	(void)state;
 	static const size_t rows[] = { 0, 1, 300000, LAYER_SIZE - 1, LAYER_SIZE };
@@ -23,7 +23,7 @@ static void it_offers_what_is_there(void **state)
 	r->ops->free(r);
 }
 
-static void what_is_read_must_exist(void **state)
+static void reading_needs_an_existing_layout(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -55,7 +55,7 @@ static void copy(const struct sample *s, struct repository *to)
 }
 
 // What was written can be read; signatures also under the fallback tag, for servers that can only be asked by tag.
-static void what_is_written_can_be_read(void **state)
+static void written_content_can_be_read(void **state)
 {
 	(void)state;
 	auto_sample struct sample s;
@@ -82,7 +82,7 @@ static void what_is_written_can_be_read(void **state)
 	again->ops->free(again);
 }
 
-static void what_is_no_manifest_is_not_published(void **state)
+static void an_invalid_manifest_is_not_published(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -134,10 +134,10 @@ static void damaged_layers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_offers_what_is_there),
-		cmocka_unit_test(what_is_read_must_exist),
-		cmocka_unit_test(what_is_written_can_be_read),
-		cmocka_unit_test(what_is_no_manifest_is_not_published),
+		cmocka_unit_test(an_existing_layout_is_served),
+		cmocka_unit_test(reading_needs_an_existing_layout),
+		cmocka_unit_test(written_content_can_be_read),
+		cmocka_unit_test(an_invalid_manifest_is_not_published),
 		cmocka_unit_test(damaged_layers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@ static struct oci_descriptor point(const char *hex, uint64_t size)
 	return d;
 }
 
-static void made_opened_and_made_again(void **state)
+static void created_opened_and_created_again(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -35,7 +35,7 @@ static void made_opened_and_made_again(void **state)
 }
 
 // A kill in the middle of layout_make must not make the directory unusable; a foreign directory is left alone.
-static void where_one_is_made(void **state)
+static void where_a_layout_can_be_created(void **state)
 {
 	(void)state;
 	static const struct {
@@ -56,7 +56,7 @@ static void where_one_is_made(void **state)
 	}
 }
 
-static void marks_that_are_none(void **state)
+static void invalid_marks(void **state)
 {
 	(void)state;
 	static const char *const rows[] = { "", "{}", "[]", "{\"imageLayoutVersion\":2}",
@@ -71,7 +71,7 @@ static void marks_that_are_none(void **state)
 	}
 }
 
-static void blobs_put_and_read(void **state)
+static void blobs_are_written_and_read(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -119,7 +119,7 @@ static void damaged_blobs(void **state)
 }
 
 // Neither a link out of the layout nor a pipe that would never answer is followed.
-static void what_is_no_file_is_no_blob(void **state)
+static void only_regular_files_are_blobs(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -138,7 +138,7 @@ static void what_is_no_file_is_no_blob(void **state)
 	assert_int_equal(err.code, E_STORE_CORRUPT);
 }
 
-static void documents_have_a_limit(void **state)
+static void large_documents_are_refused(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -183,7 +183,7 @@ static void publish_many(const struct root *dir, int who)
 }
 
 // Nobody's entry is lost, not even when all of them make the layout at the same moment.
-static void writers_side_by_side(void **state)
+static void concurrent_writers(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -207,14 +207,14 @@ static void writers_side_by_side(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(made_opened_and_made_again),
-		cmocka_unit_test(where_one_is_made),
-		cmocka_unit_test(marks_that_are_none),
-		cmocka_unit_test(blobs_put_and_read),
+		cmocka_unit_test(created_opened_and_created_again),
+		cmocka_unit_test(where_a_layout_can_be_created),
+		cmocka_unit_test(invalid_marks),
+		cmocka_unit_test(blobs_are_written_and_read),
 		cmocka_unit_test(damaged_blobs),
-		cmocka_unit_test(what_is_no_file_is_no_blob),
-		cmocka_unit_test(documents_have_a_limit),
-		cmocka_unit_test(writers_side_by_side),
+		cmocka_unit_test(only_regular_files_are_blobs),
+		cmocka_unit_test(large_documents_are_refused),
+		cmocka_unit_test(concurrent_writers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

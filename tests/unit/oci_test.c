@@ -8,7 +8,7 @@
 #define HEAD "{\"schemaVersion\":2,"
 #define CONFIG "\"config\":" DESCRIPTOR(A64, "")
 
-static void manifests_read_and_write(void **state)
+static void manifests_are_parsed_and_written(void **state)
 {
 	(void)state;
 	static const char text[] = "{\"annotations\":{\"a\":\"1\"},\"artifactType\":\"t/t\",\"config\":" DESCRIPTOR(
@@ -91,7 +91,7 @@ static void refused_manifests(void **state)
 	}
 }
 
-static void documents_are_bounded(void **state)
+static void large_documents_are_refused(void **state)
 {
 	(void)state;
 	auto_str char *huge = mem_alloc(OCI_DOCUMENT_MAX + 2);
@@ -115,7 +115,7 @@ static struct oci_descriptor item(const char *hex, const char *tag)
 	return d;
 }
 
-static void indexes_read_and_write(void **state)
+static void indexes_are_parsed_and_written(void **state)
 {
 	(void)state;
 	// skopeo: neither mediaType nor artifactType.
@@ -221,11 +221,11 @@ static void tags(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(manifests_read_and_write),
+		cmocka_unit_test(manifests_are_parsed_and_written),
 		cmocka_unit_test(tolerated_manifests),
 		cmocka_unit_test(refused_manifests),
-		cmocka_unit_test(documents_are_bounded),
-		cmocka_unit_test(indexes_read_and_write),
+		cmocka_unit_test(large_documents_are_refused),
+		cmocka_unit_test(indexes_are_parsed_and_written),
 		cmocka_unit_test(put_moves_tags),
 		cmocka_unit_test(refused_indexes),
 		cmocka_unit_test(digests),

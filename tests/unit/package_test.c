@@ -47,7 +47,7 @@ static void open_it(const struct folder *f, const char *where, struct layout *re
 	assert_int_equal(layout_open(&at, ret, &err), 0);
 }
 
-static void what_is_made_is_found_and_unpacked(void **state)
+static void a_created_package_is_found_and_unpacked(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -79,7 +79,7 @@ static void what_is_made_is_found_and_unpacked(void **state)
 }
 
 // R-I2: wherever and whenever it is made.
-static void the_same_files_and_key_are_the_same_digest(void **state)
+static void the_same_files_and_key_give_the_same_digest(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -94,7 +94,7 @@ static void the_same_files_and_key_are_the_same_digest(void **state)
 }
 
 // R-F4: kernels that share a release are told apart; the newest driver wins; the latest of equals, too.
-static void packages_are_found_by_what_they_are(void **state)
+static void packages_are_found_by_key(void **state)
 {
 	(void)state;
 	static const struct {
@@ -298,9 +298,9 @@ static void labels_that_contradict_each_other_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_made_is_found_and_unpacked),
-		cmocka_unit_test(the_same_files_and_key_are_the_same_digest),
-		cmocka_unit_test(packages_are_found_by_what_they_are),
+		cmocka_unit_test(a_created_package_is_found_and_unpacked),
+		cmocka_unit_test(the_same_files_and_key_give_the_same_digest),
+		cmocka_unit_test(packages_are_found_by_key),
 		cmocka_unit_test(damaged_layers_are_found),
 		cmocka_unit_test(layers_are_unpacked_while_they_arrive),
 		cmocka_unit_test(tags_are_only_pointers),

@@ -100,7 +100,7 @@ static void test_fetched_and_unpacked(void **state)
 	assert_string_equal(again.digest, hex); // the same tree is the same bytes
 }
 
-static void test_what_is_compared(void **state)
+static void test_compared_labels(void **state)
 {
 	(void)state;
 	static const char other_id[] = "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -130,7 +130,7 @@ static void test_what_is_compared(void **state)
 }
 
 // A name that maps to the tag of another kernel is only a pointer.
-static void test_a_tag_that_lies(void **state)
+static void test_misleading_tag(void **state)
 {
 	(void)state;
 	auto_site struct site s;
@@ -144,7 +144,7 @@ static void test_a_tag_that_lies(void **state)
 	assert_int_equal(fetch(&s, NULL, &plus), E_MANIFEST);
 }
 
-static void test_damage_is_found_before_it_is_unpacked(void **state)
+static void test_damage_is_found_before_unpacking(void **state)
 {
 	(void)state;
 	auto_site struct site s;
@@ -171,9 +171,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fetched_and_unpacked),
-		cmocka_unit_test(test_what_is_compared),
-		cmocka_unit_test(test_a_tag_that_lies),
-		cmocka_unit_test(test_damage_is_found_before_it_is_unpacked),
+		cmocka_unit_test(test_compared_labels),
+		cmocka_unit_test(test_misleading_tag),
+		cmocka_unit_test(test_damage_is_found_before_unpacking),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void setting_done(struct setting *s)
 }
 #define auto_setting __attribute__((cleanup(setting_done)))
 
-static void whole_at_once(void **state)
+static void complete_in_one_write(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -55,7 +55,7 @@ static void whole_at_once(void **state)
 }
 
 // What lies there when a part begins, and what follows.
-static void taken_over(void **state)
+static void left_by_an_earlier_run(void **state)
 {
 	(void)state;
 	static const struct {
@@ -86,7 +86,7 @@ static void taken_over(void **state)
 	}
 }
 
-static void more_than_promised(void **state)
+static void more_bytes_than_stated(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -138,7 +138,7 @@ static void damaged_blob_is_replaced(void **state)
 	folder_expect(&s.folder, BLOB, TEXT);
 }
 
-static void killed_and_continued(void **state)
+static void killed_and_resumed(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -163,7 +163,7 @@ static void killed_and_continued(void **state)
 }
 
 // A write that stops half way (here at the limit of a file's size) leaves what is counted, and can go on.
-static void half_a_write_is_taken_back(void **state)
+static void a_partial_write_is_undone(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -212,7 +212,7 @@ static void race(const struct setting *s)
 }
 
 // Every one finds either the lock, a part that it takes over, or the blob; nobody finishes what another one finished.
-static void racers(void **state)
+static void concurrent_processes(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -232,14 +232,10 @@ static void racers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whole_at_once),
-		cmocka_unit_test(taken_over),
-		cmocka_unit_test(more_than_promised),
-		cmocka_unit_test(one_process_at_a_time),
-		cmocka_unit_test(damaged_blob_is_replaced),
-		cmocka_unit_test(killed_and_continued),
-		cmocka_unit_test(half_a_write_is_taken_back),
-		cmocka_unit_test(racers),
+		cmocka_unit_test(complete_in_one_write),     cmocka_unit_test(left_by_an_earlier_run),
+		cmocka_unit_test(more_bytes_than_stated),    cmocka_unit_test(one_process_at_a_time),
+		cmocka_unit_test(damaged_blob_is_replaced),  cmocka_unit_test(killed_and_resumed),
+		cmocka_unit_test(a_partial_write_is_undone), cmocka_unit_test(concurrent_processes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

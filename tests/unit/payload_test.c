@@ -393,7 +393,7 @@ static void test_round_trip(void **state)
 }
 
 // A tag is a pointer: what it leads to is compared, and headers are no payload.
-static void test_what_the_tag_leads_to(void **state)
+static void test_content_under_the_tag(void **state)
 {
 	(void)state;
 	struct asset_key headers = { .kind = &ASSET_HEADERS, .release = "6.1.0", .arch = "x86_64" },
@@ -435,7 +435,7 @@ int main(void)
 		cmocka_unit_test(test_run),
 		cmocka_unit_test(test_carried),
 		cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_what_the_tag_leads_to),
+		cmocka_unit_test(test_content_under_the_tag),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void test_written_and_read(void **state)
 }
 
 // By the index, by a blob that is gone, by another package under the tag.
-static void test_kept_or_not(void **state)
+static void test_present_or_missing(void **state)
 {
 	(void)state;
 	static const struct {
@@ -124,7 +124,7 @@ static void test_verified(void **state)
 	assert_int_equal(verify(&v, &alice, VOUCH_NOW), 1);
 }
 
-static void test_lists_that_are_none(void **state)
+static void test_invalid_lists(void **state)
 {
 	(void)state;
 #define LIST(created, expires, promises, images) \
@@ -164,9 +164,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_written_and_read),
-		cmocka_unit_test(test_kept_or_not),
+		cmocka_unit_test(test_present_or_missing),
 		cmocka_unit_test(test_verified),
-		cmocka_unit_test(test_lists_that_are_none),
+		cmocka_unit_test(test_invalid_lists),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

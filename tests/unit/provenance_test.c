@@ -113,7 +113,7 @@ static size_t records(const struct layout *l)
 }
 
 // The last way that it came is what counts, and the index has one record of it.
-static void test_last_way_counts(void **state)
+static void test_latest_origin_counts(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
@@ -139,7 +139,7 @@ static size_t blobs_of(const struct vouch *v)
 }
 
 // A pod hands over the same package at each start, which must not fill the disk one blob at a time.
-static void test_same_again_leaves_nothing(void **state)
+static void test_identical_record_is_not_rewritten(void **state)
 {
 	(void)state;
 	static const enum provenance_origin origins[] = { PROVENANCE_BY_HAND, PROVENANCE_COMPILED,
@@ -237,7 +237,7 @@ static void test_damage(void **state)
 }
 
 // sign.h's certificates ended a day ago: taken before that it counts, and a clock that was set back is no matter.
-static void test_certificate_that_ran_out(void **state)
+static void test_expired_certificate(void **state)
 {
 	(void)state;
 	auto_signer struct signer ca = signer_make("Site CA", NULL), leaf = signer_make("Build farm", &ca);
@@ -274,13 +274,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_origins),
 		cmocka_unit_test(test_message),
-		cmocka_unit_test(test_last_way_counts),
-		cmocka_unit_test(test_same_again_leaves_nothing),
+		cmocka_unit_test(test_latest_origin_counts),
+		cmocka_unit_test(test_identical_record_is_not_rewritten),
 		cmocka_unit_test(test_only_in_a_store),
 		cmocka_unit_test(test_stays_here),
 		cmocka_unit_test(test_remembered_once),
 		cmocka_unit_test(test_damage),
-		cmocka_unit_test(test_certificate_that_ran_out),
+		cmocka_unit_test(test_expired_certificate),
 	};
 	return cmocka_run_group_tests_name("provenance", tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static char *referrer(void) // of SUBJECT
 	return oci_manifest_text(&m);
 }
 
-static void test_manifests_that_refer(void **state)
+static void test_manifests_with_a_subject(void **state)
 {
 	(void)state;
 	static const struct {
@@ -99,7 +99,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_uploads),
-		cmocka_unit_test(test_manifests_that_refer),
+		cmocka_unit_test(test_manifests_with_a_subject),
 	};
 	return cmocka_run_group_tests_name("registry_push", tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void test_manifests(void **state)
 	assert_int_equal(server_count(&s.server), asked);
 }
 
-static void test_who_we_are(void **state)
+static void test_authentication(void **state)
 {
 	(void)state;
 	static const struct {
@@ -154,7 +154,7 @@ static void test_no_token_server(void **state)
 	expect(err.code == E_NETWORK && strstr(err.text, "127.0.0.1:1/token"), err.text);
 }
 
-static void test_tokens_run_out(void **state)
+static void test_tokens_expire(void **state)
 {
 	(void)state;
 	auto_setup struct setup s;
@@ -197,7 +197,7 @@ static void test_blobs_and_redirects(void **state)
 }
 
 // CVE-2020-15157: who is redirected to demands a token, and names a place where the password should go.
-static void test_a_place_redirected_to_gets_no_password(void **state)
+static void test_redirect_target_gets_no_password(void **state)
 {
 	(void)state;
 	static const enum wants rows[] = { BEARER, BASIC };
@@ -320,14 +320,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_manifests),
-		cmocka_unit_test(test_who_we_are),
+		cmocka_unit_test(test_authentication),
 		cmocka_unit_test(test_token_requests),
-		cmocka_unit_test(test_tokens_run_out),
+		cmocka_unit_test(test_tokens_expire),
 		cmocka_unit_test(test_the_next_challenge_in_the_same_line),
 		cmocka_unit_test(test_no_token_server),
 		cmocka_unit_test(test_blobs_and_redirects),
 		cmocka_unit_test(test_tags),
-		cmocka_unit_test(test_a_place_redirected_to_gets_no_password),
+		cmocka_unit_test(test_redirect_target_gets_no_password),
 		cmocka_unit_test(test_referrers),
 		cmocka_unit_test(test_names),
 	};

@@ -231,7 +231,7 @@ static void test_threshold(void **state)
 	assert_int_equal(vouch_check(&v, &few, NULL), E_UNTRUSTED);
 }
 
-static void test_nobody_and_strangers(void **state)
+static void test_unsigned_and_unknown_signers(void **state)
 {
 	(void)state;
 	auto_vouch struct vouch v;
@@ -383,7 +383,7 @@ static void test_thousands_of_referrers(void **state)
 	assert_int_equal(vouch_check(&v, &rule, NULL), E_TOO_LARGE);
 }
 
-static void test_documents_that_are_no_manifests(void **state)
+static void test_invalid_manifests(void **state)
 {
 	(void)state;
 	static const char *const rows[] = { "", "{", "{}", "[]", "{\"schemaVersion\":2,\"layers\":7}" };
@@ -487,13 +487,13 @@ int main(void)
 		cmocka_unit_test(test_twice_changes_nothing),
 		cmocka_unit_test(test_each_encoding_alone),
 		cmocka_unit_test(test_threshold),
-		cmocka_unit_test(test_nobody_and_strangers),
+		cmocka_unit_test(test_unsigned_and_unknown_signers),
 		cmocka_unit_test(test_replay_is_forgery),
 		cmocka_unit_test(test_bundles_by_hand),
 		cmocka_unit_test(test_garbage_beside_a_signature),
 		cmocka_unit_test(test_thousands_of_signatures),
 		cmocka_unit_test(test_thousands_of_referrers),
-		cmocka_unit_test(test_documents_that_are_no_manifests),
+		cmocka_unit_test(test_invalid_manifests),
 		cmocka_unit_test(test_damage_has_the_digest),
 		cmocka_unit_test(test_large_blobs_are_not_read),
 		cmocka_unit_test(test_copied),

@@ -182,7 +182,7 @@ static void test_documents(void **state)
 	assert_int_equal(repository_put_blob(s.repository, &s.layout, &s.site.layer, &err), -1);
 }
 
-static void test_what_is_no_repository(void **state)
+static void test_not_a_repository(void **state)
 {
 	(void)state;
 	static const struct {
@@ -250,7 +250,7 @@ static int bring(struct setup *s, size_t before, uint64_t *ret_have, struct err 
 }
 
 // Credentials aside: only what passes by itself is tried again, and only so often.
-static void test_what_is_tried_again(void **state)
+static void test_retries(void **state)
 {
 	(void)state;
 	static const struct {
@@ -378,7 +378,7 @@ static void test_beyond_the_end(void **state)
 	assert_false(layout_has(&s.layout, s.site.layer.digest));
 }
 
-static void test_given_up(void **state)
+static void test_transfer_ended_early(void **state)
 {
 	(void)state;
 	auto_setup struct setup s;
@@ -422,10 +422,14 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_documents),        cmocka_unit_test(test_what_is_no_repository),
-		cmocka_unit_test(test_a_wrong_manifest), cmocka_unit_test(test_what_is_tried_again),
-		cmocka_unit_test(test_transfers),        cmocka_unit_test(test_beyond_the_end),
-		cmocka_unit_test(test_given_up),         cmocka_unit_test(test_names),
+		cmocka_unit_test(test_documents),
+		cmocka_unit_test(test_not_a_repository),
+		cmocka_unit_test(test_a_wrong_manifest),
+		cmocka_unit_test(test_retries),
+		cmocka_unit_test(test_transfers),
+		cmocka_unit_test(test_beyond_the_end),
+		cmocka_unit_test(test_transfer_ended_early),
+		cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests_name("static", tests, NULL, NULL);
 }

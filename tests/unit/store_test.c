@@ -111,7 +111,7 @@ static void sizes(void **state)
 		expect(!store_size_parse(bad[i], &size), bad[i]);
 }
 
-static void gc_takes_what_nothing_holds(void **state)
+static void gc_removes_what_nothing_needs(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -145,7 +145,7 @@ static void gc_takes_what_nothing_holds(void **state)
 }
 
 // What a transfer writes stays, and nothing goes while somebody else has the store open.
-static void gc_leaves_others_alone(void **state)
+static void gc_refuses_while_the_store_is_used(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -242,7 +242,7 @@ static void verify_finds_damage(void **state)
 	}
 }
 
-static void index_is_made_again(void **state)
+static void index_is_rebuilt(void **state)
 {
 	(void)state;
 	static const char *const rows[] = { "", "<html>", "{}", "[1]", NULL };
@@ -267,7 +267,7 @@ static void index_is_made_again(void **state)
 }
 
 // Of who was killed between the write of the index and its rename.
-static void what_a_killed_writer_left_goes(void **state)
+static void leftovers_of_a_killed_writer_are_removed(void **state)
 {
 	(void)state;
 	auto_setting struct setting s;
@@ -313,12 +313,12 @@ int main(void)
 		cmocka_unit_test(damaged_roots),
 		cmocka_unit_test(reuses),
 		cmocka_unit_test(sizes),
-		cmocka_unit_test(gc_takes_what_nothing_holds),
-		cmocka_unit_test(gc_leaves_others_alone),
+		cmocka_unit_test(gc_removes_what_nothing_needs),
+		cmocka_unit_test(gc_refuses_while_the_store_is_used),
 		cmocka_unit_test(room),
 		cmocka_unit_test(verify_finds_damage),
-		cmocka_unit_test(index_is_made_again),
-		cmocka_unit_test(what_a_killed_writer_left_goes),
+		cmocka_unit_test(index_is_rebuilt),
+		cmocka_unit_test(leftovers_of_a_killed_writer_are_removed),
 		cmocka_unit_test(readers_can_quarantine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,7 +74,7 @@ static void fill(const struct folder *folder)
 	folder_file(folder, ".hidden.pem", "not a key");
 }
 
-static void test_nothing_and_no_policy(void **state)
+static void test_no_directory_and_no_policy(void **state)
 {
 	(void)state;
 	struct err err;
@@ -159,7 +159,7 @@ static void test_the_rest_of_an_entry(void **state)
 	assert_int_equal(rule.threshold, 3);
 }
 
-static void test_policies_that_are_none(void **state)
+static void test_invalid_policies(void **state)
 {
 	(void)state;
 #define ENTRY(members) "{\"sources\":[{\"prefix\":\"docker://x\"," members "}]}"
@@ -204,7 +204,7 @@ static void test_policies_that_are_none(void **state)
 	}
 }
 
-static void test_files_that_are_no_keys(void **state)
+static void test_invalid_key_files(void **state)
 {
 	(void)state;
 	static const char *const rows[] = { "", "hello", "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n",
@@ -387,7 +387,7 @@ static void add_many(const struct root *dir, int who)
 }
 
 // Each of them reads the policy, adds an entry and writes all: no entry is lost.
-static void test_writers_side_by_side(void **state)
+static void test_concurrent_writers(void **state)
 {
 	(void)state;
 	struct err err;
@@ -427,12 +427,18 @@ static void test_directory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_nothing_and_no_policy),  cmocka_unit_test(test_longest_prefix),
-		cmocka_unit_test(test_the_rest_of_an_entry),   cmocka_unit_test(test_policies_that_are_none),
-		cmocka_unit_test(test_files_that_are_no_keys), cmocka_unit_test(test_rights),
-		cmocka_unit_test(test_read_only_mount),        cmocka_unit_test(test_add_and_remove),
-		cmocka_unit_test(test_what_cannot_be_added),   cmocka_unit_test(test_half_done),
-		cmocka_unit_test(test_writers_side_by_side),   cmocka_unit_test(test_directory),
+		cmocka_unit_test(test_no_directory_and_no_policy),
+		cmocka_unit_test(test_longest_prefix),
+		cmocka_unit_test(test_the_rest_of_an_entry),
+		cmocka_unit_test(test_invalid_policies),
+		cmocka_unit_test(test_invalid_key_files),
+		cmocka_unit_test(test_rights),
+		cmocka_unit_test(test_read_only_mount),
+		cmocka_unit_test(test_add_and_remove),
+		cmocka_unit_test(test_what_cannot_be_added),
+		cmocka_unit_test(test_half_done),
+		cmocka_unit_test(test_concurrent_writers),
+		cmocka_unit_test(test_directory),
 	};
 	return cmocka_run_group_tests_name("trust", tests, make_keys, drop_keys);
 }
