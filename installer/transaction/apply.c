@@ -1,30 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transaction/transaction_internal.h"
 
+#include "devices/cdi_spec_file.h"
+#include "status/status_file.h"
 #include "transaction/unload.h"
 
 #include <signal.h>
 
-static const struct {
-	int (*run)(struct transaction *r, const struct step *step, struct err *err);
-	int (*undo)(struct transaction *r, struct err *err);
-	bool is_touch; // changes the kernel: from the first of these on there is a journal
-	bool is_long;  // may be: others are told that it began
-} actions[] = {
-	[STEP_PAYLOAD] = { step_payload, NULL, false, true },
-	[STEP_ADOPT] = { step_adopt, NULL, false, false },
-	[STEP_PREFLIGHT] = { step_preflight, NULL, false, false },
-	[STEP_PACKAGE] = { step_package, NULL, false, true },
-	[STEP_COMPILE] = { step_compile, NULL, false, true },
-	[STEP_PROVE] = { step_prove, NULL, false, false },
-	[STEP_HOLDERS] = { step_holders, NULL, false, true },
-	[STEP_UNLOAD] = { step_unload, NULL, true, true },
-	[STEP_UNBIND] = { step_unbind, step_undo_unbind, true, true },
-	[STEP_LOAD] = { step_load, step_undo_load, true, true },
-	[STEP_NODES] = { step_nodes, NULL, false, false },
-	[STEP_EXPORT] = { step_export, NULL, false, false },
-	[STEP_VERIFY] = { step_verify, NULL, false, false },
-};
+#define TRANSACTION_OF(apply, ret) \
+	((struct transaction){ .a = (apply), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
+#define auto_transaction __attribute__((cleanup(transaction_done)))
+
+static void transaction_done(struct transaction *r)
+{
+	package_done(&r->package);
+	driver_state_done(&r->target);
+	journal_done(&r->journal);
+	rollback_done(&r->rollback);
+	free(r->order);
+	for (size_t i = 0; r->needs && i < r->set.count; i++)
+		strv_done(&r->needs[i]);
+	free(r->needs);
+	optional_modules_done(&r->failed);
+	module_set_done(&r->set);
+	strv_done(&r->loaded);
+	facts_done(&r->now);
+	unbind_done(&r->released);
+}
+
+static int transaction_open(struct transaction *r, struct err *err)
+{
+	progress_begin(r->a->progress);
+	if (journal_find(r->a->host, r->a->state, &r->journal, err) < 0)
+		return -1;
+	r->was_open = journal_is_open(&r->journal, r->a->facts->host.boot_id);
+	return 0;
+}
+
+// From the first change in the kernel on, a request to stop waits until the node is in a consistent state; and a closed
+// log pipe must not kill us between an unload and the load after it.
+static void block_signals(void)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGQUIT);
+	sigaddset(&set, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static int keep_journal(struct transaction *r, bool is_memory_allowed, struct err *err)
+{
+	const struct apply *a = r->a;
+	bool is_said = r->journal.unwritten;
+	int kept = journal_keep(a->host, a->state, is_memory_allowed, &r->journal, err);
+	if (kept > 0 && !is_said)
+		progress_note(a->progress, "the journal of this boot is in memory only: %s", r->journal.unwritten);
+	return kept < 0 ? -1 : 0;
+}
+
+// Boots that end during a change are counted on disk. A change that ended one is not started again while they cannot be
+// counted; the last good driver is, because there is nothing better.
+static int write_intent(struct transaction *r, struct err *err)
+{
+	const struct journal *j = &r->journal;
+	bool is_counted = j->boots.count > 1 && !driver_state_same(&j->target, &j->last_good);
+	if (keep_journal(r, r->a->acquire->memory.is_allowed && !is_counted, err) == 0)
+		return 0;
+	return is_counted ?
+		       err_wrap(err, "this change ended a boot before, and another attempt could not be recorded") :
+		       -1;
+}
+
+// Once the kernel is touched, a journal that cannot be written is no reason to stop half-way: a later start checks the
+// kernel first.
+static void write_journal(struct transaction *r)
+{
+	struct err why;
+	if (keep_journal(r, true, &why) < 0)
+		progress_note(r->a->progress, "cannot write the journal: %s", why.text);
+}
+
+static void flush_journal(struct transaction *r)
+{
+	if (!r->journal.unwritten)
+		return;
+	write_journal(r);
+	if (!r->journal.unwritten)
+		progress_note(r->a->progress, "the journal is on disk again, in '%s'", r->a->state->name);
+}
+
+// What is about to happen. Negative only before the first change in the kernel: the published status must not say that
+// the driver is ready.
+static int publish_step(const struct transaction *r, const char *step, const char *subject, bool is_touch,
+			struct err *err)
+{
+	struct err why;
+	const struct apply *a = r->a;
+	if (status_file_step(a->host, &a->facts->host, step, subject, is_touch, &why) == 0)
+		return 0;
+	if (is_touch && !r->is_touched) {
+		*err = why;
+		return err_wrap(err, "withdraw the published status of this node");
+	}
+	progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
+	return 0;
+}
+
+static void publish_result(const struct apply *a, const struct facts *now, const struct status *status,
+			   const char *outcome, const struct err *failure)
+{
+	struct err why;
+	const struct status_file_end e = { .outcome = outcome, .progress = a->progress, .failure = failure };
+	const struct cdi_request w = {
+		.host = a->host, .kern = a->kern, .dev_root = a->dev_root, .sys = a->sys, .boot = a->facts->host.boot_id
+	};
+	int r = cdi_spec_file_update(&w, a->cdi, status->has_gpu && status->is_ready, &why);
+	if (r < 0) // a failure here must not fail a working node
+		progress_note(a->progress, "CDI specification not updated, containers get no GPU: %s", why.text);
+	else if (r > 0)
+		progress_note(a->progress, "CDI specification updated");
+	if (status_file_end(a->host, now, status, &e, &why) < 0)
+		progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
+}
+
+void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure)
+{
+	auto_facts struct facts now = { 0 };
+	auto_status struct status status = { 0 };
+	struct err why;
+	if (facts_read(a->host, a->kern, &now, &why) < 0 ||
+	    status_read(&now, a->host, a->kern, a->dev_root, a->sys, &status, &why) < 0)
+		progress_note(a->progress, "cannot publish the status of this node: %s", why.text);
+	else
+		publish_result(a, &now, &status, outcome, failure);
+}
 
 // A freshly compiled package may turn out to be one that failed before: checked before holders are asked to end.
 static int check_target(struct transaction *r, struct err *err)
@@ -38,17 +150,14 @@ static int check_target(struct transaction *r, struct err *err)
 static int begin_change(struct transaction *r, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
-	const struct host *host = &r->a->facts->host;
-	if (check_target(r, err) < 0 || step_prepare_export(r, err) < 0)
-		return -1;
-	transaction_prepare_rollback(r->a, &r->journal, &r->target, &r->package, &r->rollback);
-	journal_begin(&r->journal, host->boot_id, &r->target, &r->rollback.driver);
+	rollback_prepare(r->a, &r->journal, &r->target, &r->package, &r->rollback);
+	journal_begin(&r->journal, r->a->facts->host.boot_id, &r->target, &r->rollback.driver);
 	journal_step(&r->journal, name);
-	transaction_block_signals();
+	block_signals();
 	if (r->rollback.driver.version) // may take seconds, in which the old driver still serves: not part of the step
 		progress_end(r->a->progress, "prepare", "can roll back to driver %s %s", r->rollback.driver.version,
 			     r->rollback.driver.flavour);
-	if (transaction_publish(r, name, step->subject, true, err) < 0 || transaction_write_intent(r, err) < 0)
+	if (publish_step(r, name, step->subject, true, err) < 0 || write_intent(r, err) < 0)
 		return -1;
 	r->is_touched = true;
 	return 0;
@@ -57,21 +166,22 @@ static int begin_change(struct transaction *r, const struct step *step, struct e
 static int begin_step(struct transaction *r, const struct step *step, struct err *err)
 {
 	const char *name = plan_step_name(step->kind);
-	if (step->kind == STEP_HOLDERS && (check_target(r, err) < 0 || step_prepare_export(r, err) < 0))
+	bool is_first = !r->is_touched && step_actions[step->kind].is_touch;
+	if ((is_first || step->kind == STEP_HOLDERS) && (check_target(r, err) < 0 || step_prepare_export(r, err) < 0))
 		return -1;
-	if (!r->is_touched && actions[step->kind].is_touch)
+	if (is_first)
 		return begin_change(r, step, err);
 	if (r->is_touched) {
 		journal_step(&r->journal, name);
-		transaction_write_journal(r);
+		write_journal(r);
 	}
-	return actions[step->kind].is_long ? transaction_publish(r, name, step->subject, r->is_touched, err) : 0;
+	return step_actions[step->kind].is_long ? publish_step(r, name, step->subject, r->is_touched, err) : 0;
 }
 
 static int undo_steps(struct transaction *r, size_t failed, struct err *err)
 {
 	for (size_t i = failed + 1; i-- > 0;) {
-		int (*undo)(struct transaction * r, struct err * err) = actions[r->a->plan->steps[i].kind].undo;
+		int (*undo)(struct transaction * r, struct err * err) = step_actions[r->a->plan->steps[i].kind].undo;
 		if (undo && undo(r, err) < 0)
 			return -1;
 	}
@@ -102,8 +212,8 @@ static int undo_change(struct transaction *r, size_t failed, struct err *err)
 		step_undo_export(r);
 	if (!is_kept && !is_wedged) {
 		journal_step(&r->journal, "undo");
-		transaction_write_journal(r);
-		transaction_publish(r, "undo", r->rollback.driver.version, true, &why);
+		write_journal(r);
+		publish_step(r, "undo", r->rollback.driver.version, true, &why);
 		// The node's state comes first: the cause quotes the kernel and may be long.
 		if (undo_steps(r, failed, &why) < 0)
 			err_set(err, why.code == E_WEDGED ? E_WEDGED : err->code, "could not be undone, %s; cause: %s",
@@ -115,7 +225,7 @@ static int undo_change(struct transaction *r, size_t failed, struct err *err)
 		journal_rolled_back(&r->journal);
 	if (err->code == E_WEDGED)
 		journal_wedge(&r->journal, r->a->facts->host.boot_id, err->text);
-	transaction_write_journal(r);
+	write_journal(r);
 	return -1;
 }
 
@@ -125,7 +235,7 @@ static int run_steps(struct transaction *r, struct err *err)
 	for (size_t i = 0; i < plan->count; i++) {
 		enum step_kind kind = plan->steps[i].kind;
 		progress_enter(r->a->progress, plan_step_name(kind));
-		if (begin_step(r, &plan->steps[i], err) < 0 || actions[kind].run(r, &plan->steps[i], err) < 0) {
+		if (begin_step(r, &plan->steps[i], err) < 0 || step_actions[kind].run(r, &plan->steps[i], err) < 0) {
 			progress_fail(r->a->progress);
 			err_wrap(err, "%s", plan_step_name(kind));
 			if (r->is_touched)
@@ -155,12 +265,13 @@ static void finish_transaction(struct transaction *r)
 	if (!r->is_touched && !journal_is_unfinished(&r->journal, r->a->facts->host.boot_id))
 		return;
 	bool is_good = r->is_touched || is_loaded_as_meant(r);
-	transaction_drop_optional(r);
+	for (size_t i = 0; i < r->failed.count; i++) // what failed is no part of what works
+		driver_state_drop(&r->journal.target, r->failed.items[i].module);
 	if (is_good)
 		journal_succeeded(&r->journal);
 	else
 		journal_rolled_back(&r->journal);
-	transaction_write_journal(r);
+	write_journal(r);
 	transaction_remember(r, r->journal.last_good.digest, store_set_last_good);
 }
 
@@ -174,7 +285,7 @@ int apply_stage(const struct apply *apply, struct err *err)
 	for (size_t i = 0; i < plan->count && plan->steps[i].kind <= STEP_PROVE; i++) {
 		const char *name = plan_step_name(plan->steps[i].kind);
 		progress_enter(apply->progress, name);
-		if (actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
+		if (step_actions[plan->steps[i].kind].run(&r, &plan->steps[i], err) < 0) {
 			progress_fail(apply->progress);
 			return err_wrap(err, "%s", name);
 		}
@@ -190,7 +301,7 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	int done = transaction_open(&r, err);
 	if (done == 0) {
-		transaction_flush_journal(&r);
+		flush_journal(&r);
 		done = run_steps(&r, err);
 	}
 	if (done < 0) {
@@ -198,22 +309,55 @@ int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 	} else {
 		finish_transaction(&r);
 		step_export_collect(&r);
-		transaction_publish_end(&r, outcome);
+		publish_result(apply, &r.now, ret, outcome, apply->failure);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done;
 }
 
-// A change that ended two boots is not started a third time; a rollback pauses for one boot (below).
-static void note_boot_loop(struct transaction *r)
+// Which driver comes back, if any. A change that ended two boots is not started a third time; bringing back the last
+// good driver pauses for one boot.
+static int choose_last_good(struct transaction *r, struct err *err)
 {
-	auto_str char *why = journal_why_not(&r->journal, r->a->facts->host.boot_id, &r->journal.target);
-	struct err err;
-	if (!journal_is_unfinished(&r->journal, r->a->facts->host.boot_id) || r->was_open || !why ||
-	    driver_state_same(&r->journal.target, &r->journal.last_good))
-		return;
-	err_set(&err, E_TARGET_FAILED, "%s", why);
-	journal_failed(&r->journal, &err);
+	static const struct driver_state none;
+	struct journal *j = &r->journal;
+	const char *boot = r->a->facts->host.boot_id;
+	auto_str char *loop = journal_why_not(j, boot, &j->target);
+	if (loop && journal_is_unfinished(j, boot) && !r->was_open && !driver_state_same(&j->target, &j->last_good)) {
+		struct err why;
+		err_set(&why, E_TARGET_FAILED, "%s", loop);
+		journal_failed(j, &why);
+	}
+	rollback_prepare(r->a, j, &none, &r->package, &r->rollback);
+	if (!r->rollback.driver.version)
+		return 0;
+	auto_str char *why = journal_why_not(j, boot, &r->rollback.driver);
+	if (!why)
+		return 1;
+	bool is_new = journal_skip_boot(j, boot);
+	progress_note(r->a->progress, "the last good driver %s is not restored: %s%s", r->rollback.driver.version, why,
+		      str_eq(j->rest, boot) ? "; the next boot tries again" : "");
+	return is_new ? write_intent(r, err) : 0;
+}
+
+// Before anything is touched. A driver from the refused package would fail the same way. The user space is prepared
+// before the firmware is looked for, because it may contain it.
+static int begin_recovery(struct transaction *r, struct err *err)
+{
+	static const struct driver_state none;
+	const struct driver_state *last = &r->rollback.driver;
+	const char *unfit = r->a->acquire->unfit;
+	struct err why;
+	if (*unfit && str_eq(last->digest, unfit))
+		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
+	if (r->a->export && step_prepare_rollback_export(r, &why) < 0)
+		progress_note(r->a->progress, "the user space of driver %s is not exported: %s", last->version,
+			      why.text);
+	if (step_check_rollback(r, err) < 0)
+		return -1;
+	journal_begin(&r->journal, r->a->facts->host.boot_id, last, &none);
+	journal_step(&r->journal, "back");
+	return publish_step(r, "back", last->version, true, err) < 0 ? -1 : write_intent(r, err);
 }
 
 static int load_last_good(struct transaction *r, struct err *err)
@@ -230,44 +374,6 @@ static int load_last_good(struct transaction *r, struct err *err)
 	return 0;
 }
 
-// Prepared for a driver that will not be loaded.
-static void drop_prepared_export(struct transaction *r)
-{
-	if (r->a->export && !r->a->export->is_switched)
-		step_undo_export(r);
-}
-
-static int begin_recovery(struct transaction *r, struct err *err)
-{
-	static const struct driver_state none;
-	const struct driver_state *last = &r->rollback.driver;
-	const char *boot = r->a->facts->host.boot_id, *unfit = r->a->acquire->unfit;
-	note_boot_loop(r);
-	transaction_prepare_rollback(r->a, &r->journal, &none, &r->package, &r->rollback);
-	if (!r->rollback.driver.version)
-		return 0;
-	auto_str char *why = journal_why_not(&r->journal, boot, &r->rollback.driver);
-	if (why) {
-		bool is_new = journal_skip_boot(&r->journal, boot);
-		progress_note(r->a->progress, "the last good driver %s is not restored: %s%s",
-			      r->rollback.driver.version, why,
-			      str_eq(r->journal.rest, boot) ? "; the next boot tries again" : "");
-		return is_new ? transaction_write_intent(r, err) : 0;
-	}
-	// Checked before anything is touched: a driver from the refused package would fail the same way. The user space
-	// is prepared first, because it may contain the firmware.
-	if (*unfit && str_eq(last->digest, unfit))
-		return err_set(err, r->a->failure->code, "driver %s is in the package that was refused", last->version);
-	step_prepare_rollback_export(r);
-	if (step_check_rollback(r, err) < 0)
-		return -1;
-	journal_begin(&r->journal, boot, &r->rollback.driver, &none);
-	journal_step(&r->journal, "back");
-	if (transaction_publish(r, "back", r->rollback.driver.version, true, err) < 0)
-		return -1;
-	return transaction_write_intent(r, err) < 0 ? -1 : 1;
-}
-
 int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 {
 	auto_transaction struct transaction r = TRANSACTION_OF(a, ret);
@@ -279,30 +385,31 @@ int apply_last_good(const struct apply *a, struct status *ret, struct err *err)
 	    gpus_check_owner(&a->facts->gpus, false, &owned) < 0) // another driver has a GPU
 		return 0;
 	state_dir_init(&a->acquire->memory, a->host, a->kern, a->progress, true); // no driver is at risk
-	transaction_flush_journal(&r);
-	int done = begin_recovery(&r, err);
-	if (done < 0) {
-		drop_prepared_export(&r);
-		transaction_publish_failure(a, "back", err);
-	}
-	if (done <= 0)
-		return done;
+	flush_journal(&r);
 	sigprocmask(SIG_BLOCK, NULL, &before);
-	transaction_block_signals();
-	done = load_last_good(&r, err);
-	if (done < 0 && err->code == E_WEDGED)
-		journal_wedge(&r.journal, a->facts->host.boot_id, err->text);
-	else if (done < 0)
-		journal_rolled_back(&r.journal);
-	else
-		journal_succeeded(&r.journal);
-	transaction_write_journal(&r);
+	int done = choose_last_good(&r, err);
+	if (done == 0)
+		return 0;
+	if (done > 0)
+		done = begin_recovery(&r, err);
+	if (done == 0) {
+		block_signals();
+		done = load_last_good(&r, err);
+		if (done == 0)
+			journal_succeeded(&r.journal);
+		else if (err->code == E_WEDGED)
+			journal_wedge(&r.journal, a->facts->host.boot_id, err->text);
+		else
+			journal_rolled_back(&r.journal);
+		write_journal(&r);
+	}
 	if (done < 0) {
-		drop_prepared_export(&r);
+		if (a->export && !a->export->is_switched) // prepared for a driver that is not loaded
+			step_undo_export(&r);
 		transaction_publish_failure(a, "back", err);
 	} else {
 		step_export_collect(&r);
-		transaction_publish_end(&r, "back");
+		publish_result(a, &r.now, ret, "back", a->failure);
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return done < 0 ? -1 : 1;
