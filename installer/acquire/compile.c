@@ -49,7 +49,6 @@ static const char MODULES[] = "modules"; // below the compile's scratch director
 void compile_report_done(struct compile_report *r)
 {
 	free(r->headers_from);
-	free(r->flavour_why);
 	*r = (struct compile_report){ 0 };
 }
 
@@ -227,10 +226,9 @@ static int compile_source(const struct compile_request *request, const struct tr
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
 	progress_enter(progress, "compile");
-	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour,
-			       &report->flavour_why, err) < 0)
-		return -1;
-	if (patches_check_removed(request->patches, source->version, flavour, tree, err) < 0 ||
+	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour, NULL,
+			       err) < 0 ||
+	    patches_check_removed(request->patches, source->version, flavour, tree, err) < 0 ||
 	    scratch_make(request->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)
 		return -1;
@@ -246,7 +244,6 @@ static int compile_source(const struct compile_request *request, const struct tr
 	report->jobs = done.jobs;
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;
-	report->seconds = done.seconds;
 	return finish_package(request, tree, &done, &stage, progress, ret, err);
 }
 

@@ -48,12 +48,10 @@ struct compile_request {
 
 struct compile_report { // what the package's key does not say
 	char *headers_from;
-	char *flavour_why;
 	unsigned jobs;
 	size_t objects, objects_kept;     // build.h
 	size_t probes_kept, probes_asked; // build.h
 	long peak_kib;
-	double seconds;
 };
 void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
