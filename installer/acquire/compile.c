@@ -118,7 +118,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 	auto_strv struct strv modules = { 0 };
 	auto_root struct root dir = ROOT_NONE, parent = ROOT_NONE, cache = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
-	if (root_sub(&request->source->root, source_dir(request->source, flavour), &dir, err) < 0 ||
+	if (root_sub(&request->source->root, request->source->dirs[flavour], &dir, err) < 0 ||
 	    recipe_modules(&dir, request->modules, &modules, err) < 0 ||
 	    make_work(request, base, &parent, &work, err) < 0)
 		return -1;

@@ -235,7 +235,7 @@ static void build_end(struct build *b)
 static int check_request(struct build *b, struct err *err)
 {
 	const struct build_request *w = b->request;
-	b->dir = source_dir(w->source, w->flavour);
+	b->dir = w->source->dirs[w->flavour];
 	if (!b->dir)
 		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
 			       module_type_name(w->flavour));

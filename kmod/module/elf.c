@@ -185,6 +185,13 @@ static int read_struct(struct module *m, const struct sections *s, struct err *e
 	return 0;
 }
 
+struct symbol {
+	const char *name;
+	uint64_t value;
+	uint16_t section; // SHN_UNDEF, SHN_ABS or an index that is in range
+	bool is_weak;
+};
+
 // One pass over the symbol table takes imports at once, and exports as marks of several kinds that are joined
 // afterwards.
 struct mark {
@@ -234,21 +241,44 @@ static void add_mark(struct scan *scan, const struct symbol *symbol)
 	}
 }
 
-static int visit_symbol(void *ctx, const struct symbol *symbol, struct err *err)
-{
-	(void)err;
-	if (symbol->section == SHN_UNDEF)
-		add_import(ctx, symbol);
-	else
-		add_mark(ctx, symbol);
-	return 0;
-}
-
 static int mark_cmp(const void *a, const void *b)
 {
 	const struct mark *x = a, *y = b;
 	int r = strcmp(x->name, y->name);
 	return r ? r : (int)x->kind - (int)y->kind;
+}
+
+static int scan_symbols(struct scan *scan, const struct sections *s, struct err *err)
+{
+	const char *file = scan->module->file;
+	const struct section *table = s->items + 1, *end = s->items + s->count;
+	while (table < end && table->type != SHT_SYMTAB)
+		table++;
+	if (table >= end)
+		return err_set(err, E_ELF, "'%s' has no symbol table", file);
+	const struct section *names = table->link < s->count ? &s->items[table->link] : NULL;
+	if (!names || names->type != SHT_STRTAB || !names->size || names->data[names->size - 1] != '\0')
+		return err_set(err, E_ELF, "'%s': the symbol table has no names", file);
+	for (size_t i = 1; i < table->size / sizeof(Elf64_Sym); i++) {
+		Elf64_Sym sym;
+		memcpy(&sym, table->data + i * sizeof(sym), sizeof(sym));
+		if (sym.st_name >= names->size)
+			return err_set(err, E_ELF, "'%s': the name of symbol %zu lies outside of the names", file, i);
+		if (sym.st_shndx >= s->count && sym.st_shndx < SHN_LORESERVE)
+			return err_set(err, E_ELF, "'%s': symbol %zu is in section %u of %zu", file, i, sym.st_shndx,
+				       s->count);
+		const struct symbol symbol = {
+			.name = (const char *)names->data + sym.st_name,
+			.value = sym.st_value,
+			.section = sym.st_shndx,
+			.is_weak = ELF64_ST_BIND(sym.st_info) == STB_WEAK,
+		};
+		if (symbol.section == SHN_UNDEF)
+			add_import(scan, &symbol);
+		else
+			add_mark(scan, &symbol);
+	}
+	return 0;
 }
 
 static const struct section *section_of(const struct sections *s, const struct symbol *symbol)
@@ -329,10 +359,8 @@ static int read_symbols(struct module *m, const struct sections *s, struct err *
 		return err_wrap(err, "'%s'", m->file);
 	m->has_versions = versions.count > 0;
 	m->has_layout = versions_find(&versions, "module_layout", &m->layout_crc) > 0;
-	r = sections_symbols(s, m->file, visit_symbol, &scan, err);
-	if (r == 0)
-		r = err_set(err, E_ELF, "'%s' has no symbol table", m->file);
-	if (r > 0) {
+	r = scan_symbols(&scan, s, err);
+	if (r == 0) {
 		if (scan.mark_count)
 			qsort(scan.marks, scan.mark_count, sizeof(*scan.marks), mark_cmp);
 		r = join_marks(&scan, s, err);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // One kernel module file, parsed: what it is, what it imports, what it exports.
 //
-// Files are untrusted: every offset is checked, and what is inconsistent is E_ELF with the place. Files compressed with gzip, xz or zstd are inflated here, because not every kernel does and because a
-// signature is inside. Known sizes: 64-bit little-endian modules; others are E_ARCH.
+// Files are untrusted: every offset is checked, and what is inconsistent is E_ELF with the place. Files compressed with
+// gzip, xz or zstd are inflated here, because not every kernel does and because a signature is inside. Known sizes:
+// 64-bit little-endian modules; others are E_ARCH.
 #pragma once
 #include "kmod/module/modsig.h"
 #include "kmod/module/symvers.h"

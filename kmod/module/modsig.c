@@ -204,32 +204,22 @@ void modsig_certs_free(struct certs *certs)
 	free(certs);
 }
 
-static void certs_push(struct certs *certs, X509 *cert)
-{
-	if (sk_X509_push(certs->list, cert) <= 0)
-		abort();
-}
-
 int modsig_certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err)
 {
 	const unsigned char *p = data;
 	auto_free(bio) BIO *bio = BIO_new_mem_buf(data, (int)len);
-	size_t before = modsig_certs_count(certs);
-	X509 *cert;
 	char no_password[] = ""; // never ask a terminal for one
-	while (bio && (cert = PEM_read_bio_X509(bio, NULL, NULL, no_password)) != NULL)
-		certs_push(certs, cert);
-	if (modsig_certs_count(certs) == before && (cert = d2i_X509(NULL, &p, (long)len)) != NULL)
-		certs_push(certs, cert);
+	int count = 0;
+	for (X509 *cert; bio && (cert = PEM_read_bio_X509(bio, NULL, NULL, no_password)) != NULL; count++)
+		if (sk_X509_push(certs->list, cert) <= 0)
+			abort();
+	X509 *der = count ? NULL : d2i_X509(NULL, &p, (long)len);
+	if (der && sk_X509_push(certs->list, der) <= 0)
+		abort();
 	ERR_clear_error();
-	if (modsig_certs_count(certs) == before)
+	if (!count && !der)
 		return err_set(err, E_CONFIG, "'%s' has no certificate, neither PEM nor DER", name);
-	return 0;
-}
-
-size_t modsig_certs_count(const struct certs *certs)
-{
-	return certs ? (size_t)sk_X509_num(certs->list) : 0;
+	return der ? 1 : count;
 }
 
 // Issued by one of the certificates, or one of them itself. As in the kernel no purpose and no date counts.

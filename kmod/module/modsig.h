@@ -41,9 +41,8 @@ static inline void certs_freep(struct certs **certs)
 	modsig_certs_free(*certs);
 }
 #define auto_certs __attribute__((cleanup(certs_freep)))
-// PEM (one or more certificates) or DER (one). E_CONFIG when there is none.
+// PEM (one or more certificates) or DER (one): how many. E_CONFIG when there is none.
 int modsig_certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err);
-size_t modsig_certs_count(const struct certs *certs);
 
 // 1 = signed by one of the certificates, or by a certificate inside the CMS that one of them issued (the kernel
 // builds that chain too; validity dates do not count, as in the kernel). 0 = signed by another key.

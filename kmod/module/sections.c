@@ -100,37 +100,6 @@ const struct section *sections_find(const struct sections *s, const char *name)
 	return NULL;
 }
 
-int sections_symbols(const struct sections *s, const char *file,
-		     int (*visit)(void *ctx, const struct symbol *symbol, struct err *err), void *ctx, struct err *err)
-{
-	const struct section *table = s->items + 1, *end = s->items + s->count;
-	while (table < end && table->type != SHT_SYMTAB)
-		table++;
-	if (table >= end)
-		return 0;
-	const struct section *names = table->link < s->count ? &s->items[table->link] : NULL;
-	if (!names || !is_string_table(names))
-		return err_set(err, E_ELF, "'%s': the symbol table has no names", file);
-	for (size_t i = 1; i < table->size / sizeof(Elf64_Sym); i++) {
-		Elf64_Sym sym;
-		memcpy(&sym, table->data + i * sizeof(sym), sizeof(sym));
-		if (sym.st_name >= names->size)
-			return err_set(err, E_ELF, "'%s': the name of symbol %zu lies outside of the names", file, i);
-		if (sym.st_shndx >= s->count && sym.st_shndx < SHN_LORESERVE)
-			return err_set(err, E_ELF, "'%s': symbol %zu is in section %u of %zu", file, i, sym.st_shndx,
-				       s->count);
-		const struct symbol symbol = {
-			.name = (const char *)names->data + sym.st_name,
-			.value = sym.st_value,
-			.section = sym.st_shndx,
-			.is_weak = ELF64_ST_BIND(sym.st_info) == STB_WEAK,
-		};
-		if (visit(ctx, &symbol, err) < 0)
-			return -1;
-	}
-	return 1;
-}
-
 void sections_done(struct sections *s)
 {
 	free(s->items);

@@ -21,19 +21,9 @@ struct sections {
 	int machine; // EM_...
 };
 
-struct symbol {
-	const char *name;
-	uint64_t value;
-	uint16_t section; // SHN_UNDEF, SHN_ABS or an index that is in range
-	bool is_weak;
-};
-
 // Strings and data are borrowed from data. E_ELF with the place; E_ARCH for other classes and byte orders.
 int sections_read(const void *data, size_t len, const char *file, struct sections *ret, struct err *err);
 const struct section *sections_find(const struct sections *s, const char *name); // the first one; NULL = none
-// Call visit for every symbol of the symbol table but the null one. 1 = done, 0 = there is no symbol table.
-int sections_symbols(const struct sections *s, const char *file,
-		     int (*visit)(void *ctx, const struct symbol *symbol, struct err *err), void *ctx, struct err *err);
 void sections_done(struct sections *s);
 #define auto_sections __attribute__((cleanup(sections_done)))
 

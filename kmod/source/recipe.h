@@ -8,7 +8,7 @@ struct tree;
 
 // The module set for a request such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"),
 // together with what those need ("nvidia", and "nvidia-modeset" for "nvidia-drm"), in load order. An empty request
-// means every module of the source. dir: source_dir(). E_USAGE names what the source lacks.
+// means every module of the source. dir: of struct source. E_USAGE names what the source lacks.
 int recipe_modules(const struct root *dir, const struct strv *requested, struct strv *ret, struct err *err);
 
 // Number of C files that the modules are made of, by the source's own lists; the total of a build's progress.

@@ -11,17 +11,12 @@
 
 static const char USR_SRC[] = "usr/src";
 
-const char *source_dir(const struct source *source, enum module_type flavour)
-{
-	return flavour == MODULE_TYPE_OPEN ? source->open : source->proprietary;
-}
-
 void source_done(struct source *s)
 {
 	root_done(&s->root);
 	free(s->version);
-	free(s->open);
-	free(s->proprietary);
+	for (size_t i = 0; i < ARRAY_SIZE(s->dirs); i++)
+		free(s->dirs[i]);
 	*s = (struct source){ .root = ROOT_NONE };
 }
 
@@ -94,9 +89,8 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 		return 0;
 	if (s->version && !str_eq(s->version, version))
 		return err_set(err, E_SOURCE, "'%s' has two drivers, %s and %s", s->root.name, s->version, version);
-	char **place = flavour == MODULE_TYPE_OPEN ? &s->open : &s->proprietary;
-	if (!*place)
-		*place = str_dup(dir);
+	if (!s->dirs[flavour])
+		s->dirs[flavour] = str_dup(dir);
 	if (!s->version)
 		s->version = TAKE(version);
 	s->flavours |= flavour;
@@ -143,9 +137,10 @@ static int identify(struct source *s, const char *path, struct err *err)
 			       "'%s' has no kernel modules of an NVIDIA driver (a directory with Kbuild, "
 			       "conftest.sh and nvidia/nv-kernel.o_binary)",
 			       path);
-	if (s->open && check_core(s, s->open, err) < 0)
-		return -1;
-	return s->proprietary ? check_core(s, s->proprietary, err) : 0;
+	for (size_t i = 0; i < ARRAY_SIZE(s->dirs); i++)
+		if (s->dirs[i] && check_core(s, s->dirs[i], err) < 0)
+			return -1;
+	return 0;
 }
 
 // What to take of an archive.
@@ -290,10 +285,9 @@ int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1]
 // with the linked files in place of the links.
 static int take_cores(struct source *s, const struct root *work, struct err *err)
 {
-	const char *const dirs[] = { s->open, s->proprietary };
 	auto_strv struct strv linked = { 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(dirs) * ARRAY_SIZE(cores); i++) {
-		const char *dir = dirs[i / ARRAY_SIZE(cores)];
+	for (size_t i = 0; i < ARRAY_SIZE(s->dirs) * ARRAY_SIZE(cores); i++) {
+		const char *dir = s->dirs[i / ARRAY_SIZE(cores)];
 		auto_str char *core = dir ? str_fmt("%s/%s", dir, cores[i % ARRAY_SIZE(cores)]) : NULL;
 		if (core && is_symlink(&s->root, core))
 			strv_add(&linked, TAKE(core));
@@ -304,8 +298,8 @@ static int take_cores(struct source *s, const struct root *work, struct err *err
 	auto_root struct root to = ROOT_NONE;
 	if (make_dir(work, name, &to, err) < 0)
 		return -1;
-	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
-		if (dirs[i] && copy_tree(&s->root, dirs[i], &to, dirs[i], err) < 0)
+	for (size_t i = 0; i < ARRAY_SIZE(s->dirs); i++)
+		if (s->dirs[i] && copy_tree(&s->root, s->dirs[i], &to, s->dirs[i], err) < 0)
 			return -1;
 	for (size_t i = 0; i < linked.count; i++) {
 		const char *core = linked.items[i];

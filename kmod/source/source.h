@@ -15,11 +15,10 @@
 #include "kmod/source/recipe.h"
 
 struct source {
-	struct root root;  // the directory of the source; owned
-	char *version;     // "535.261.03"
-	unsigned flavours; // set of enum module_type
-	char *open;        // directory of the module type inside root; NULL = absent
-	char *proprietary;
+	struct root root;            // the directory of the source; owned
+	char *version;               // "535.261.03"
+	unsigned flavours;           // set of enum module_type
+	char *dirs[3];               // by module type, inside root; NULL = absent
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
 
@@ -35,6 +34,3 @@ int source_peek(const char *path, const struct root *work, struct source *ret, s
 int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1], struct err *err);
 void source_done(struct source *source);
 #define auto_source __attribute__((cleanup(source_done)))
-
-// The module type's directory inside root; NULL = the source does not have that type.
-const char *source_dir(const struct source *source, enum module_type flavour);

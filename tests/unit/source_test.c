@@ -100,9 +100,9 @@ static void expect_source(const struct folder *folder, const char *path, const c
 	expect(try(folder, path, NULL, &s) == 0, path);
 	assert_string_equal(s.version, "535.261.03");
 	assert_int_equal(s.flavours, (open ? MODULE_TYPE_OPEN : 0) | (proprietary ? MODULE_TYPE_PROPRIETARY : 0));
-	expect(open ? str_eq(source_dir(&s, MODULE_TYPE_OPEN), open) : !s.open, s.open);
-	expect(proprietary ? str_eq(source_dir(&s, MODULE_TYPE_PROPRIETARY), proprietary) : !s.proprietary,
-	       s.proprietary);
+	const char *has_open = s.dirs[MODULE_TYPE_OPEN], *has_proprietary = s.dirs[MODULE_TYPE_PROPRIETARY];
+	expect(open ? str_eq(has_open, open) : !has_open, has_open);
+	expect(proprietary ? str_eq(has_proprietary, proprietary) : !has_proprietary, has_proprietary);
 	assert_int_equal(source_digest(path, NULL, digest, &err), 0);
 	assert_string_equal(digest, s.digest);
 	auto_source struct source peek = { .root = ROOT_NONE };
@@ -279,7 +279,7 @@ static void test_linked_core(void **state)
 	assert_int_equal(try(&folder, path, NULL, &s), 0);
 	auto_root struct root alone = ROOT_NONE; // as the compile sees it
 	auto_str char *core = NULL, *modeset = NULL;
-	assert_int_equal(root_sub(&s.root, s.open, &alone, &err), 0);
+	assert_int_equal(root_sub(&s.root, s.dirs[MODULE_TYPE_OPEN], &alone, &err), 0);
 	assert_int_equal(root_read(&alone, "nvidia/nv-kernel.o_binary", &core, NULL, &err), 1);
 	assert_int_equal(root_read(&alone, "nvidia-modeset/nv-modeset-kernel.o_binary", &modeset, NULL, &err), 1);
 	assert_string_equal(core, "core");
