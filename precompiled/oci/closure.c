@@ -3,36 +3,35 @@
 
 enum { DEPTH_MAX = 4 }; // an index of indexes is already unusual
 
-static int compare_blobs(const void *a, const void *b)
+// The position of a digest, or where it belongs.
+static size_t find_place(const struct closure *b, const char *hex)
 {
-	return strcmp(((const struct closure_blob *)a)->digest, ((const struct closure_blob *)b)->digest);
-}
-
-void closure_sort(struct closure *b)
-{
-	size_t kept = 0;
-	if (b->count)
-		qsort(b->items, b->count, sizeof(*b->items), compare_blobs);
-	for (size_t i = 0; i < b->count; i++)
-		if (kept == 0 || compare_blobs(&b->items[kept - 1], &b->items[i]) != 0)
-			b->items[kept++] = b->items[i];
+	size_t low = 0, high = b->count;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		if (strcmp(b->items[middle].digest, hex) < 0)
+			low = middle + 1;
 		else
-			b->items[kept - 1].is_broken |= b->items[i].is_broken;
-	b->count = kept;
+			high = middle;
+	}
+	return low;
 }
 
-bool closure_has(const struct closure *sorted, const char *hex)
+bool closure_has(const struct closure *b, const char *hex)
 {
-	struct closure_blob key = { 0 };
-	memcpy(key.digest, hex, DIGEST_HEX);
-	return sorted->count && bsearch(&key, sorted->items, sorted->count, sizeof(key), compare_blobs);
+	size_t at = find_place(b, hex);
+	return at < b->count && str_eq(b->items[at].digest, hex);
 }
 
 static void add_blob(struct closure *b, const struct oci_descriptor *d)
 {
+	size_t at = find_place(b, d->digest);
+	if (closure_has(b, d->digest))
+		return;
 	b->items = mem_grow(b->items, b->count + 1, sizeof(*b->items));
-	b->items[b->count] = (struct closure_blob){ .size = d->size };
-	memcpy(b->items[b->count++].digest, d->digest, sizeof(d->digest));
+	memmove(&b->items[at + 1], &b->items[at], (b->count++ - at) * sizeof(*b->items));
+	b->items[at] = (struct closure_blob){ .size = d->size };
+	memcpy(b->items[at].digest, d->digest, sizeof(d->digest));
 }
 
 // Errors caused by the document and not by the disk.
@@ -72,7 +71,7 @@ static int add_reachable(const struct layout *l, const struct oci_descriptor *d,
 			 struct err *err)
 {
 	auto_str char *text = NULL;
-	size_t len = 0, at = ret->count;
+	size_t len = 0;
 	add_blob(ret, d);
 	if (!str_eq(d->media_type, OCI_INDEX) && !str_eq(d->media_type, OCI_MANIFEST))
 		return 0;
@@ -81,7 +80,7 @@ static int add_reachable(const struct layout *l, const struct oci_descriptor *d,
 		return 0;
 	if (depth < DEPTH_MAX && !is_document_damaged(err))
 		return -1;
-	ret->items[at].is_broken = true;
+	ret->items[find_place(ret, d->digest)].is_broken = true;
 	return 0;
 }
 

@@ -9,7 +9,7 @@ struct closure_blob {
 	bool is_broken; // a document that is missing or damaged: what it names is unknown
 };
 struct closure {
-	struct closure_blob *items;
+	struct closure_blob *items; // by digest, without duplicates
 	size_t count;
 };
 static inline void closure_done(struct closure *b)
@@ -18,7 +18,6 @@ static inline void closure_done(struct closure *b)
 	*b = (struct closure){ 0 };
 }
 #define auto_closure __attribute__((cleanup(closure_done)))
-void closure_sort(struct closure *b);                            // by digest, without duplicates
-bool closure_has(const struct closure *sorted, const char *hex); // after closure_sort
+bool closure_has(const struct closure *b, const char *hex);
 // Adds d and everything it needs. Fails only when the layout cannot be read.
 int closure_add(const struct layout *l, const struct oci_descriptor *d, struct closure *ret, struct err *err);

@@ -297,9 +297,8 @@ int package_publish(const struct layout *into, const struct package_image *image
 	uint64_t seconds = 0;
 	str_u64(getenv("SOURCE_DATE_EPOCH"), 10, &seconds);
 	auto_str char *when = date_text((time_t)seconds), *diff = oci_digest_text(image->diff_id);
-	const char *arch = str_eq(image->arch, "x86_64") ? "amd64" : // as container images call it
-				   str_eq(image->arch, "aarch64") ? "arm64" :
-								    image->arch;
+	const char *machine = image->arch; // container images have other names
+	const char *arch = str_eq(machine, "x86_64") ? "amd64" : str_eq(machine, "aarch64") ? "arm64" : machine;
 	auto_json json_t *json =
 		json_pack("{s:s, s:s, s:s, s:{s:o}, s:{s:s, s:[s]}}", "architecture", arch, "os", "linux", "created",
 			  when, "config", "Labels", image->labels, "rootfs", "type", "layers", "diff_ids", diff);

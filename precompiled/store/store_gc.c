@@ -122,7 +122,6 @@ static int drop_oldest(struct gc_run *w, size_t count, struct err *err)
 		if (!item->is_dropped && closure_add(&w->store->layout, &w->index.items[i], &w->needed, err) < 0)
 			return -1;
 	}
-	closure_sort(&w->needed);
 	return 0;
 }
 
