@@ -207,7 +207,7 @@ static void damaged_bundles(void **state)
 	assert_int_equal(open_code(&f, buf, len), E_ARCHIVE); // compressed
 }
 
-// A file that is all header promises more than there is.
+// A file that ends after its header has fewer bytes than it states.
 static void a_truncated_member(void **state)
 {
 	(void)state;

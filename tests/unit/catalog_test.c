@@ -96,7 +96,7 @@ static void test_numbers_grow_without_leftovers(void **state)
 	for (uint64_t i = 1; i <= 4; i++) {
 		assert_int_equal(publish(&s, 0, VOUCH_NOW), i);
 		assert_int_equal(look(&s, &rule, VOUCH_NOW, NULL), 1);
-		assert_int_equal(look(&s, &rule, VOUCH_NOW, NULL), 1); // the same again is no step back
+		assert_int_equal(look(&s, &rule, VOUCH_NOW, NULL), 1); // the same number again is not a rollback
 	}
 	assert_int_equal(layout_index(&s.v.l, &x, &err), 0);
 	assert_int_equal(x.count, 2 + 3); // packages, catalogue, its signatures in two encodings
@@ -113,7 +113,7 @@ static void test_absent(void **state)
 	assert_int_equal(look(&s, &required, VOUCH_NOW, NULL), E_UNSIGNED);
 }
 
-// Whoever serves a source takes the tag away, and could so bring back what the catalogue had dropped.
+// A mirror that removes the tag could bring back packages that the catalogue dropped.
 static void test_hidden_after_it_was_seen(void **state)
 {
 	(void)state;
@@ -209,7 +209,7 @@ static void test_signatures_are_required(void **state)
 	assert_int_equal(layout_index_write(&s.v.l, &x, &err), 0);
 	assert_int_equal(look(&s, &alice, VOUCH_NOW, NULL), E_UNSIGNED);
 	assert_int_equal(look(&s, &lax, VOUCH_NOW, NULL), 1);
-	assert_false(root_exists(&s.state, "catalogs.json")); // nobody said it, so nothing is remembered
+	assert_false(root_exists(&s.state, "catalogs.json")); // it was not signed, so nothing is remembered
 }
 
 // A package under the catalogue's tag, signed by the right key.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A registry that is as a test wants it, with a server for tokens and one that it may redirect to, and a repository
-// that was opened on it.
+// A registry that a test configures, with a token server and a server to redirect to, and a repository opened on it.
 #pragma once
 #include "precompiled/repository/repository.h"
 #include "tests/unit/server.h"

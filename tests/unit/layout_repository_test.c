@@ -95,7 +95,7 @@ static void an_invalid_manifest_is_not_published(void **state)
 	r->ops->free(r);
 }
 
-// A layer that is shorter or other than promised ends its own transfer only.
+// A layer with other content than its descriptor states fails only its own transfer.
 static void damaged_layers(void **state)
 {
 	(void)state;

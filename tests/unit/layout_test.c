@@ -182,7 +182,7 @@ static void publish_many(const struct root *dir, int who)
 	_exit(0);
 }
 
-// Nobody's entry is lost, not even when all of them make the layout at the same moment.
+// No entry is lost, not even when all processes create the layout at the same moment.
 static void concurrent_writers(void **state)
 {
 	(void)state;

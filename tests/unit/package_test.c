@@ -93,7 +93,7 @@ static void the_same_files_and_key_give_the_same_digest(void **state)
 	assert_string_not_equal(a.manifest.digest, c.manifest.digest);
 }
 
-// R-F4: kernels that share a release are told apart; the newest driver wins; the latest of equals, too.
+// R-F4: kernels with the same release are distinguished; the newest driver wins, then the latest entry.
 static void packages_are_found_by_key(void **state)
 {
 	(void)state;
@@ -173,7 +173,7 @@ static void damaged_layers_are_found(void **state)
 	}
 }
 
-struct slow { // a part that grows by a few bytes each time somebody waits
+struct slow { // a part that grows by a few bytes each time the reader waits
 	struct partial_blob *part;
 	const char *data;
 	size_t len, step;

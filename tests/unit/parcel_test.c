@@ -106,7 +106,7 @@ static void test_compared_labels(void **state)
 	static const char other_id[] = "1123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 	static const struct {
 		const char *what, *release, *arch, *build_id; // wanted
-		bool is_id_unknown;                           // in what is offered
+		bool is_id_unknown;                           // in the offered asset
 		int code;
 	} rows[] = {
 		{ "the same", RELEASE, "x86_64", ID, false, 0 },

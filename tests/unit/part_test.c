@@ -162,7 +162,7 @@ static void killed_and_resumed(void **state)
 	assert_int_equal(partial_blob_commit(&p, &err), 0);
 }
 
-// A write that stops half way (here at the limit of a file's size) leaves what is counted, and can go on.
+// A write that stops half way (here at the file size limit) leaves only the counted bytes and can be repeated.
 static void a_partial_write_is_undone(void **state)
 {
 	(void)state;
@@ -211,7 +211,7 @@ static void race(const struct setting *s)
 	_exit(4);
 }
 
-// Every one finds either the lock, a part that it takes over, or the blob; nobody finishes what another one finished.
+// Each process finds the lock, a part that it resumes, or the blob; none completes a blob that is complete.
 static void concurrent_processes(void **state)
 {
 	(void)state;

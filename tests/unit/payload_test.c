@@ -204,7 +204,7 @@ static void test_refused(void **state)
 	}
 }
 
-// What several have is no conflict when it is the same; persistenced and modprobe may be others of the branch.
+// Identical files are not a conflict; persistenced and modprobe may be another version of the branch.
 static void test_allowed(void **state)
 {
 	(void)state;

@@ -58,7 +58,7 @@ static void test_written_and_read(void **state)
 	assert_string_equal(text, "payload 1.0 x86_64");
 }
 
-// By the index, by a blob that is gone, by another package under the tag.
+// According to the index, with a blob missing, with another package under the tag.
 static void test_present_or_missing(void **state)
 {
 	(void)state;
@@ -90,7 +90,7 @@ static void test_present_or_missing(void **state)
 	}
 }
 
-// What bundle_verify says of the layout as a tar: 0, 1, or the code of the error.
+// What bundle_verify returns for the layout as a tar: 0, 1, or the error code.
 static int verify(const struct vouch *v, const struct trust *trust, time_t now)
 {
 	struct err err = { 0 };

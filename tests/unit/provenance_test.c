@@ -46,8 +46,8 @@ static int check(const struct vouch *v, const struct trust_now *now, char **ret_
 	return r < 0 ? err.code : 0;
 }
 
-// Who may use it: nobody asks those that never had a signature; a directory that cannot be read only stops those that
-// need it.
+// Which packages may be used: those that never had a signature are not checked; an unreadable trust directory stops
+// only those that need it.
 static void test_origins(void **state)
 {
 	(void)state;
@@ -165,7 +165,7 @@ static void test_only_in_a_store(void **state)
 	assert_int_equal(records(&v.l), 0);
 }
 
-// A record is no signature: it neither vouches for anything nor goes along to another layout.
+// A record is not a signature: it is not trusted, and it is not copied to another layout.
 static void test_stays_here(void **state)
 {
 	(void)state;
@@ -194,7 +194,7 @@ static void test_remembered_once(void **state)
 	assert_int_equal(provenance_check(&v.l, v.package.digest, &nobody, &p, &err), 0);
 	assert_int_equal(p.origin, PROVENANCE_BY_HAND);
 	assert_int_equal(vouch_sign(&v, &v.other, 1), 1);
-	provenance_remember(&v.l, &v.other); // what is signed is asked each time
+	provenance_remember(&v.l, &v.other); // signed packages are checked each time
 	assert_int_equal(records(&v.l), 1);
 	forget(&nobody);
 }
@@ -206,7 +206,7 @@ static void damage(const struct vouch *v, const char *hex)
 	assert_int_equal(root_write(&v->l.root, path, "damage", 6, 0644, &err), 0);
 }
 
-// A disk forgets: one encoding of a signature is enough, and a lost record is one that was never written.
+// After disk damage, one encoding of a signature is enough, and a lost record counts as none.
 static void test_damage(void **state)
 {
 	(void)state;
@@ -236,7 +236,7 @@ static void test_damage(void **state)
 	forget(&nobody);
 }
 
-// sign.h's certificates ended a day ago: taken before that it counts, and a clock that was set back is no matter.
+// sign.h's certificates expired a day ago: a package taken earlier stays valid, even if the clock was set back.
 static void test_expired_certificate(void **state)
 {
 	(void)state;

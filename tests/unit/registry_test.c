@@ -124,7 +124,7 @@ static void test_token_requests(void **state)
 		expect(str_starts(head, rows[i].line), head);
 		expect(rows[i].authorization ? !!strstr(head, rows[i].authorization) : !strstr(head, "Authorization"),
 		       head);
-		assert_null(strstr(first, "Authorization")); // nothing is told before it is asked for
+		assert_null(strstr(first, "Authorization")); // no credentials before they are asked for
 	}
 }
 
@@ -196,7 +196,7 @@ static void test_blobs_and_redirects(void **state)
 	assert_string_equal(data, "hello");
 }
 
-// CVE-2020-15157: who is redirected to demands a token, and names a place where the password should go.
+// CVE-2020-15157: the target of a redirect demands a token and names a server that should get the password.
 static void test_redirect_target_gets_no_password(void **state)
 {
 	(void)state;

@@ -210,7 +210,7 @@ static void test_each_encoding_alone(void **state)
 			which ? signature_cosign_tag(v.package.digest) : str_fmt("sha256-%s", v.package.digest);
 		edit(&v, drop, tag);
 		assert_int_equal(vouch_check(&v, &rule, NULL), 0);
-		assert_int_equal(vouch_sign(&v, &v.package, 0), 1); // what is missing is made again
+		assert_int_equal(vouch_sign(&v, &v.package, 0), 1); // a missing encoding is created again
 		assert_int_equal(vouch_sign(&v, &v.package, 0), 0);
 	}
 }

@@ -18,7 +18,7 @@ struct site {              // what the server is like
 	unsigned fails; // how many replies are fail_status
 	const char *fail_status, *fail_headers;
 	const char *range; // Content-Range in place of the right one
-	size_t extra;      // bytes more than promised
+	size_t extra;      // bytes more than stated
 	unsigned stall_ms; // that the client waits for a byte; 0 = longer than any machine is busy
 	bool ignores_range, is_wrong, hangs;
 };
@@ -350,7 +350,7 @@ static void test_transfers(void **state)
 		uint64_t have = 0;
 		setup_start(&s, rows[i].site);
 		int r = bring(&s, rows[i].before, &have, &err);
-		if (i == ARRAY_SIZE(rows) - 1) { // what is skipped is not there again: the digest, or the count, tells
+		if (i == ARRAY_SIZE(rows) - 1) { // skipped bytes differ this time: the digest or the count shows it
 			expect(r == -1, rows[i].name);
 			continue;
 		}
@@ -363,7 +363,7 @@ static void test_transfers(void **state)
 	}
 }
 
-// What is promised is more than the server has: it has nothing beyond its end, and the digest tells.
+// The descriptor states more bytes than the server has: there is nothing after the end, and the digest is wrong.
 static void test_beyond_the_end(void **state)
 {
 	(void)state;

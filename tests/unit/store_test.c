@@ -28,7 +28,7 @@ static void roots(void **state)
 	assert_false(store_roots_has(&r, s.layer[0]));
 }
 
-// Who cannot read what must stay takes nothing away.
+// If the list of what must stay is unreadable, nothing is removed.
 static void damaged_roots(void **state)
 {
 	(void)state;
@@ -144,7 +144,7 @@ static void gc_removes_what_nothing_needs(void **state)
 	expect_sound(&s);
 }
 
-// What a transfer writes stays, and nothing goes while somebody else has the store open.
+// The files of running transfers stay, and nothing is removed while another process has the store open.
 static void gc_refuses_while_the_store_is_used(void **state)
 {
 	(void)state;
@@ -160,7 +160,7 @@ static void gc_refuses_while_the_store_is_used(void **state)
 	assert_int_equal(store_gc(&s.store, &s.kernels, false, &g, &err), -1);
 	assert_int_equal(err.code, E_LOCKED);
 	assert_true(has(&s, 0));
-	assert_int_equal(store_gc(&other, &s.kernels, false, &g, &err), -1); // who was refused still uses it
+	assert_int_equal(store_gc(&other, &s.kernels, false, &g, &err), -1); // it still uses the store
 	assert_int_equal(err.code, E_LOCKED);
 	store_done(&other);
 	assert_int_equal(store_gc(&s.store, &s.kernels, false, &g, &err), 0);
@@ -266,7 +266,7 @@ static void index_is_rebuilt(void **state)
 	}
 }
 
-// Of who was killed between the write of the index and its rename.
+// Of a process killed between the write of the index and its rename.
 static void leftovers_of_a_killed_writer_are_removed(void **state)
 {
 	(void)state;

@@ -311,7 +311,7 @@ static void test_add_and_remove(void **state)
 		auto_trust struct trust t = { 0 };
 		assert_int_equal(trust_open(&folder.root, &t, &err), 0);
 		expect_rule(&t, "docker://reg.example/x", "ours vendor", "docker://reg.example/x");
-		expect_rule(&t, "docker://other.example/x", short_id, NULL); // who counts there does not count here
+		expect_rule(&t, "docker://other.example/x", short_id, NULL); // not valid for this source
 	}
 	assert_int_equal(trust_remove(&folder.root, "vendor", &err), 1);
 	assert_int_equal(trust_remove(&folder.root, "vendor", &err), 0);
@@ -319,7 +319,7 @@ static void test_add_and_remove(void **state)
 	assert_int_equal(trust_remove(&folder.root, ids[1], &err), 1);
 	auto_trust struct trust t = { 0 };
 	assert_int_equal(trust_open(&folder.root, &t, &err), 0);
-	expect_rule(&t, "docker://reg.example/x", "", "docker://reg.example/x"); // nobody, and not everybody
+	expect_rule(&t, "docker://reg.example/x", "", "docker://reg.example/x"); // no key, as opposed to every key
 	assert_int_equal(trust_add(&folder.root, "new", pems[0], NULL, id, &err), 1);
 	trust_done(&t);
 	assert_int_equal(trust_open(&folder.root, &t, &err), 0);
