@@ -34,13 +34,6 @@ static void add_blob(struct closure *b, const struct oci_descriptor *d)
 	memcpy(b->items[at].digest, d->digest, sizeof(d->digest));
 }
 
-// Errors caused by the document and not by the disk.
-static bool is_document_damaged(const struct err *err)
-{
-	return err->code == E_NOT_FOUND || err->code == E_DIGEST || err->code == E_MANIFEST ||
-	       err->code == E_TOO_LARGE || err->code == E_STORE_CORRUPT;
-}
-
 static int add_reachable(const struct layout *l, const struct oci_descriptor *d, int depth, struct closure *ret,
 			 struct err *err);
 
@@ -78,7 +71,10 @@ static int add_reachable(const struct layout *l, const struct oci_descriptor *d,
 	if (depth < DEPTH_MAX && layout_blob_read(l, d, &text, &len, err) == 0 &&
 	    add_document_blobs(l, d, text, len, depth, ret, err) == 0)
 		return 0;
-	if (depth < DEPTH_MAX && !is_document_damaged(err))
+	// Errors caused by the document and not by the disk.
+	bool is_damaged = depth == DEPTH_MAX || err->code == E_NOT_FOUND || err->code == E_DIGEST ||
+			  err->code == E_MANIFEST || err->code == E_TOO_LARGE || err->code == E_STORE_CORRUPT;
+	if (!is_damaged)
 		return -1;
 	ret->items[find_place(ret, d->digest)].is_broken = true;
 	return 0;

@@ -57,15 +57,6 @@ static int copy_blobs(struct repository *from, const struct oci_descriptor *cons
 	return r;
 }
 
-// A blob that a manifest names twice is copied once.
-static bool is_among(const struct oci_descriptor *const *blobs, size_t count, const struct oci_descriptor *d)
-{
-	for (size_t i = 0; i < count; i++)
-		if (str_eq(blobs[i]->digest, d->digest))
-			return true;
-	return false;
-}
-
 static int copy_manifest_blobs(struct repository *from, const struct oci_manifest *m, const struct layout *to,
 			       struct err *err)
 {
@@ -73,7 +64,10 @@ static int copy_manifest_blobs(struct repository *from, const struct oci_manifes
 	size_t count = 0;
 	for (size_t i = 0; i <= m->count; i++) {
 		const struct oci_descriptor *d = i < m->count ? &m->layers[i] : &m->config;
-		if (!is_among(blobs, count, d))
+		bool is_among = false; // a blob that a manifest names twice is copied once
+		for (size_t k = 0; k < count; k++)
+			is_among |= str_eq(blobs[k]->digest, d->digest);
+		if (!is_among)
 			blobs[count++] = d;
 		if (count < SIDE_BY_SIDE && i < m->count)
 			continue;

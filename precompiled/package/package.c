@@ -250,14 +250,6 @@ int package_read(const struct layout *l, const struct oci_descriptor *manifest, 
 	return 1;
 }
 
-// An annotation with another release saves reading the blobs; a missing one proves nothing.
-static bool is_excluded(const struct oci_descriptor *d, const struct package_want *want)
-{
-	const char *release = oci_descriptor_annotation(d, PACKAGE_RELEASE);
-	return (d->media_type && !str_eq(d->media_type, OCI_MANIFEST)) ||
-	       (release && want->release && !str_eq(release, want->release));
-}
-
 int package_find(const struct layout *l, const struct package_want *want, struct package *ret, char **ret_why,
 		 struct err *err)
 {
@@ -269,8 +261,13 @@ int package_find(const struct layout *l, const struct package_want *want, struct
 	for (size_t i = 0; i < index.count; i++) {
 		auto_package struct package p = PACKAGE_NONE;
 		auto_str char *reason = NULL;
+		const struct oci_descriptor *d = &index.items[i];
+		const char *release = oci_descriptor_annotation(d, PACKAGE_RELEASE);
 		struct err ignored;
-		if (is_excluded(&index.items[i], want) || package_read(l, &index.items[i], &p, &ignored) <= 0)
+		// An annotation with another release saves reading the blobs; a missing one proves nothing.
+		if ((d->media_type && !str_eq(d->media_type, OCI_MANIFEST)) ||
+		    (release && want->release && !str_eq(release, want->release)) ||
+		    package_read(l, d, &p, &ignored) <= 0)
 			continue;
 		if (package_fits(&p, want, &reason) == 0) {
 			free(why);
