@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transaction/session_internal.h"
+#include "transaction/session.h"
 
 #include "base/process/log.h"
+#include "driver_root/modules_dir.h"
+#include "driver_root/root_record.h"
 #include "host/modules.h"
 #include "journal/node_lock.h"
 #include "next_kernel/installed.h"
@@ -12,46 +14,27 @@ static bool is_host_used(const struct session *s)
 	return s->facts.existing_driver.is_foreign && s->request->host_driver == HOST_USE;
 }
 
-static int read_existing_driver(struct session *s, struct err *err)
-{
-	const struct store *store = acquire_has_store(&s->acquire) ? &s->acquire.store : NULL;
-	return existing_driver_read(s->request->host, &s->facts.host, &s->facts.loaded, store, &s->params.blacklist,
-				    &s->facts.existing_driver, err);
-}
-
 // What is loaded already needs nobody (P1).
 static bool is_requested_driver_loaded(const struct session *s)
 {
 	return s->driver && str_eq(s->driver, s->facts.loaded.version);
 }
 
-// And it is the requested flavour, too: a package of another kernel is not looked for.
-static bool is_request_loaded(const struct session *s)
-{
-	return is_requested_driver_loaded(s) &&
-	       (!s->request->flavour || s->request->flavour == s->facts.loaded.flavour);
-}
-
-// A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
-static bool has_remote_source(const struct strv *from)
-{
-	for (size_t i = 0; from && i < from->count; i++)
-		if (!str_starts(from->items[i], "oci:") && !str_starts(from->items[i], "oci-archive:"))
-			return true;
-	return false;
-}
-
 static int find_requested_package(struct session *s, struct err *err)
 {
 	struct acquire *o = &s->acquire;
-	bool is_local = is_requested_driver_loaded(s), is_told = !is_local && has_remote_source(o->fetch.from);
+	const struct strv *asked = o->fetch.from;
+	bool is_local = is_requested_driver_loaded(s), is_told = false;
+	// A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
+	for (size_t i = 0; !is_local && asked && i < asked->count; i++)
+		is_told |= !str_starts(asked->items[i], "oci:") && !str_starts(asked->items[i], "oci-archive:");
 	if (is_told)
 		progress_enter(&s->progress, "find");
 	if (acquire_find(o, is_local, err) < 0)
 		return -1;
 	const struct package *p = acquire_found(o);
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
-	auto_str char *from = strv_join(o->fetch.from, ", ");
+	auto_str char *from = strv_join(asked, ", ");
 	log_debug("wanted: driver %s, %s, kernel %s, build id %.12s; asked: %s%s%s; found: %s%s%s",
 		  o->want.driver ? o->want.driver : "any", o->want.flavour ? o->want.flavour : "any flavour",
 		  o->want.release, o->want.build_id, o->is_named ? "" : "the store", *from && !is_local ? ", " : "",
@@ -59,54 +42,54 @@ static int find_requested_package(struct session *s, struct err *err)
 		  p          ? p->place :
 		  o->why_not ? o->why_not :
 			       "");
-	if (is_told)
+	if (is_told) {
 		progress_facts(&s->progress, json_pack("{s:o, s:o}", "package", json_text(p ? tag : NULL), "place",
 						       json_text(p ? p->place : NULL)));
-	if (is_told)
 		progress_end(&s->progress, "find", "%s%s%s", tag, p ? " in " : "", p ? p->place : "");
-	return p || is_request_loaded(s) ? 0 : acquire_find_compatible(o, err);
-}
-
-// What failed on this kernel while another one does well with it: parameters and hardware are not the package's.
-static void refuse_failed_packages(struct session *s)
-{
-	for (size_t i = 0; i < s->journal.failure_count && !s->request->is_retry; i++) {
-		const struct journal_failure *f = &s->journal.failures[i];
-		if (f->driver.digest && str_eq(f->driver.kernel, s->facts.host.build_id) &&
-		    !str_eq(f->code, "E_PARAM") && !str_eq(f->code, "E_NO_DEVICE"))
-			strv_add(&s->acquire.refused, str_dup(f->driver.digest));
 	}
+	// With the requested modules loaded, in the requested flavour, a package of another kernel is not looked for.
+	bool is_loaded = is_requested_driver_loaded(s) &&
+			 (!s->request->flavour || s->request->flavour == s->facts.loaded.flavour);
+	return p || is_loaded ? 0 : acquire_find_compatible(o, err);
 }
 
 static int find_package(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
+	const struct host *host = &s->facts.host;
 	struct acquire *o = &s->acquire;
 	char digest[DIGEST_HEX + 1];
-	if (installed_kernels(request->host, s->facts.host.release, &o->kernels, err) < 0)
+	if (installed_kernels(request->host, host->release, &o->kernels, err) < 0)
 		return -1;
 	o->is_named = request->is_named;
 	o->gpus = &s->facts.gpus;
 	o->progress = &s->progress;
 	o->host = request->host;
 	o->kern = request->kern;
+	o->banner = host->banner;
 	state_dir_init(&o->memory, o->host, o->kern, o->progress, !s->facts.loaded.version);
-	o->banner = s->facts.host.banner;
-	refuse_failed_packages(s);
+	// What failed on this kernel while another one does well with it: parameters and hardware are not the package's.
+	for (size_t i = 0; i < s->journal.failure_count && !request->is_retry; i++) {
+		const struct journal_failure *f = &s->journal.failures[i];
+		if (f->driver.digest && str_eq(f->driver.kernel, host->build_id) && !str_eq(f->code, "E_PARAM") &&
+		    !str_eq(f->code, "E_NO_DEVICE"))
+			strv_add(&o->refused, str_dup(f->driver.digest));
+	}
+	bool has_source = request->source && !request->is_named;
+	if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)
+		return -1;
 	o->want = (struct package_want){ .driver = s->driver,
 					 .digest = request->digest,
 					 .flavour = request->flavour ? module_type_name(request->flavour) : NULL,
-					 .release = s->facts.host.release,
-					 .build_id = s->facts.host.build_id,
-					 .arch = s->facts.host.arch,
-					 .modules = request->modules };
-	if (request->source && !request->is_named &&
-	    source_digest(request->source, request->source_sha256, digest, err) < 0)
+					 .release = host->release,
+					 .build_id = host->build_id,
+					 .arch = host->arch,
+					 .modules = request->modules,
+					 .source = has_source ? digest : NULL };
+	if (request->open_repositories(request->ctx, &s->state, &o->fetch, err) < 0 || acquire_open_store(o, err) < 0)
 		return -1;
-	o->want.source = request->source && !request->is_named ? digest : NULL;
-	if (request->open_repositories(request->ctx, &s->state, &o->fetch, err) < 0)
-		return -1;
-	if (acquire_open_store(o, err) < 0 || read_existing_driver(s, err) < 0)
+	if (existing_driver_read(request->host, host, &s->facts.loaded, acquire_has_store(o) ? &o->store : NULL,
+				 &s->params.blacklist, &s->facts.existing_driver, err) < 0)
 		return -1;
 	int r = is_host_used(s) ? 0 : find_requested_package(s, err);
 	o->want.source = NULL; // it was of this function
@@ -136,12 +119,6 @@ static int open_source(struct session *s, struct err *err)
 	return 0;
 }
 
-static bool is_source_needed(const struct session *s)
-{
-	return !is_host_used(s) && !acquire_found(&s->acquire) && facts_has_gpu(&s->facts) &&
-	       !is_requested_driver_loaded(s);
-}
-
 // What an image carries is the request when nothing else says which driver is.
 static int open_carried_payload(struct session *s, struct err *err)
 {
@@ -155,17 +132,6 @@ static int open_carried_payload(struct session *s, struct err *err)
 		progress_note(&s->progress, "the image carries driver %s for %s, requested is %s for %s", c->is.driver,
 			      c->is.arch, s->driver, s->facts.host.arch);
 	return 0;
-}
-
-// What is loaded may have changed until the lock was ours.
-static int lock_node(struct session *s, struct err *err)
-{
-	const struct session_request *request = s->request;
-	s->lock = node_lock_take(request->host, err);
-	if (s->lock < 0)
-		return -1;
-	modules_done(&s->facts.loaded);
-	return modules_read(request->host, request->kern, s->facts.host.release, &s->facts.loaded, err) < 0 ? -1 : 0;
 }
 
 // What is loaded may be changing now. In a boot whose kernel is stuck it will not stop to, and the plan says so.
@@ -189,36 +155,133 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 {
 	const struct session_request *request = s->request;
 	progress_enter(&s->progress, "detect");
-	if (facts_read(s->request->host, s->request->kern, &s->facts, err) < 0 ||
-	    (is_change && facts_has_gpu(&s->facts) && lock_node(s, err) < 0))
+	if (facts_read(request->host, request->kern, &s->facts, err) < 0)
 		return -1;
-	progress_facts(&s->progress, json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(s->facts.host.release),
-					       "gpus", (int)gpus_count_ours(&s->facts.gpus, GPU_DISPLAY), "switches",
-					       (int)gpus_count_ours(&s->facts.gpus, GPU_SWITCH), "driver",
-					       json_text(s->facts.loaded.version)));
+	bool has_gpu = facts_has_gpu(&s->facts);
+	if (is_change && has_gpu) {
+		s->lock = node_lock_take(request->host, err);
+		if (s->lock < 0)
+			return -1;
+		modules_done(&s->facts.loaded); // what is loaded may have changed until the lock was ours
+		if (modules_read(request->host, request->kern, s->facts.host.release, &s->facts.loaded, err) < 0)
+			return -1;
+	}
+	size_t gpus = gpus_count_ours(&s->facts.gpus, GPU_DISPLAY);
+	size_t switches = gpus_count_ours(&s->facts.gpus, GPU_SWITCH);
+	progress_facts(&s->progress,
+		       json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(s->facts.host.release), "gpus", (int)gpus,
+				 "switches", (int)switches, "driver", json_text(s->facts.loaded.version)));
 	progress_end(&s->progress, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", s->facts.host.release,
-		     gpus_count_ours(&s->facts.gpus, GPU_DISPLAY), gpus_count_ours(&s->facts.gpus, GPU_SWITCH),
-		     s->facts.loaded.version ? s->facts.loaded.version : "not loaded");
-	if (!facts_has_gpu(&s->facts))
+		     gpus, switches, s->facts.loaded.version ? s->facts.loaded.version : "not loaded");
+	if (!has_gpu)
 		return 0;
 	if (request->check_inputs(request->ctx, err) < 0 || open_carried_payload(s, err) < 0 ||
 	    request->open_state(request->ctx, &s->state, err) < 0 ||
-	    journal_find(s->request->host, &s->state, &s->journal, err) < 0 ||
-	    optional_modules_read(s->request->host, s->facts.host.boot_id, &s->failed, err) < 0 ||
+	    journal_find(request->host, &s->state, &s->journal, err) < 0 ||
+	    optional_modules_read(request->host, s->facts.host.boot_id, &s->failed, err) < 0 ||
 	    wait_for_modules(s, is_change, err) < 0 ||
-	    module_params_read(s->request->host, s->request->kern, s->request->kern, request->params, &s->facts.gpus,
-			       &s->params, err) < 0 ||
+	    module_params_read(request->host, request->kern, request->kern, request->params, &s->facts.gpus, &s->params,
+			       err) < 0 ||
 	    find_package(s, err) < 0)
 		return -1;
-	return is_source_needed(s) ? open_source(s, err) : 0;
+	bool is_source_needed = !is_host_used(s) && !acquire_found(&s->acquire) && !is_requested_driver_loaded(s);
+	return is_source_needed ? open_source(s, err) : 0;
 }
 
-static bool has_unload(const struct plan *p)
+// 1 = acquire.payload is to be exported; 0 = nothing is to be done.
+static int find_payload(struct session *s, const char *driver, bool is_demanded, struct err *err)
 {
-	for (size_t i = 0; i < p->count; i++)
-		if (p->steps[i].kind == STEP_UNLOAD)
-			return true;
-	return false;
+	const struct session_request *request = s->request;
+	auto_root_record struct root_record now = { 0 };
+	auto_str char *why = NULL;
+	bool is_loaded = str_eq(driver, s->facts.loaded.version);
+	bool is_local = !s->acquire.is_named || (is_loaded && s->driver);
+	int r = acquire_find_payload(&s->acquire, driver, is_local, &why, err);
+	if (r != 0)
+		return r;
+	// The store may have lost what serves well.
+	r = root_record_measure(request->host, request->kern, request->sys, s->facts.host.boot_id, &now, err);
+	if (r < 0 || (r > 0 && str_eq(now.dir, s->driver_root.dir) && str_eq(now.driver, driver) && !now.problem))
+		return r < 0 ? -1 : 0;
+	if (is_demanded || !is_loaded) {
+		free(TAKE(why));
+		r = acquire_find_payload(&s->acquire, driver, false, &why, err);
+	}
+	if (r > 0)
+		return 1;
+	if (r < 0 && is_demanded)
+		return -1;
+	if (is_demanded)
+		s->at_hand.payload_why_not = s->driver_root_why =
+			str_fmt("driver %s, for /%s: %s", driver, s->driver_root.dir, why);
+	else
+		progress_note(&s->progress, "no user space is exported: %s", r < 0 ? err->text : why);
+	return 0;
+}
+
+static struct driver_root driver_root_values(struct session *s)
+{
+	return (struct driver_root){ .host = s->request->host,
+				     .kern = s->request->kern,
+				     .state = &s->state,
+				     .sys = s->request->sys,
+				     .progress = &s->progress,
+				     .boot = s->facts.host.boot_id };
+}
+
+// Where to, once. An export that is there stays in step with the driver, also when nobody names it. *ret_is_demanded: a
+// node without a payload is an error.
+static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err *err)
+{
+	const struct session_request *request = s->request;
+	struct driver_root *d = &s->driver_root;
+	auto_root_record struct root_record now = { 0 };
+	if (d->dir)
+		return 0;
+	driver_root_done(d);
+	*d = driver_root_values(s);
+	if (root_record_read(request->host, s->facts.host.boot_id, &now, err) < 0)
+		return -1;
+	*ret_is_demanded = request->driver_root || now.dir;
+	auto_str char *dir = str_eq(request->driver_root, "none") ? NULL :
+			     request->driver_root                 ? str_dup(request->driver_root) :
+			     now.dir                              ? str_fmt("/%s", now.dir) :
+			     request->driver_root_default         ? str_dup(request->driver_root_default) :
+								    NULL;
+	if (dir && driver_root_open(d, dir, err) < 0)
+		return -1;
+	// What is exported elsewhere, or although nothing should be; a start that was killed may have left one.
+	const char *former = now.former && !str_eq(now.former, d->dir) ? now.former : now.dir;
+	d->former = former && !str_eq(former, d->dir) ? str_dup(former) : NULL;
+	return 0;
+}
+
+// What user space is to be exported, and whether it is already.
+static int find_driver_root(struct session *s, struct err *err)
+{
+	const struct package *p = acquire_found(&s->acquire);
+	const char *driver = plan_driver(&s->facts, &s->plan_request, &s->at_hand);
+	bool is_demanded = false;
+	if (open_driver_root(s, &is_demanded, err) < 0)
+		return -1;
+	if (!s->driver_root.dir || !driver)
+		return 0;
+	int r = find_payload(s, driver, is_demanded, err);
+	if (r <= 0)
+		return r;
+	if (p && modules_dir_key(p, s->facts.host.release, s->request->host, s->modules_dir, err) < 0)
+		return -1;
+	s->driver_root_request =
+		(struct driver_root_request){ .driver = driver,
+					      .payload = s->acquire.payload,
+					      .modules = p ? s->modules_dir : NULL,
+					      .release = s->facts.host.release,
+					      .flavour = plan_flavour(&s->facts, &s->plan_request, &s->at_hand) };
+	s->at_hand.payload = s->acquire.payload;
+	if (driver_root_check(&s->driver_root, &s->driver_root_request, &s->driver_root_why, err) < 0)
+		return -1;
+	s->at_hand.export_why = s->driver_root_why;
+	return 0;
 }
 
 // Who holds the driver only matters when it would have to go, and looking at thousands of processes is not free.
@@ -226,7 +289,7 @@ static int make_plan(struct session *s, struct err *err)
 {
 	if (plan_make(&s->facts, &s->plan_request, &s->at_hand, NULL, &s->plan, err) < 0)
 		return -1;
-	if (!has_unload(&s->plan))
+	if (!plan_has(&s->plan, STEP_UNLOAD))
 		return 0;
 	plan_done(&s->plan);
 	if (holders_find(s->request->kern, &s->facts.loaded, &s->holders, err) < 0 ||
@@ -259,7 +322,7 @@ static int make_session_plan(struct session *s, struct err *err)
 				       .failed = &s->failed,
 				       .source_version = s->source.version,
 				       .source_flavours = s->source.flavours };
-	if ((facts_has_gpu(&s->facts) && session_driver_root_find(s, err) < 0) || make_plan(s, err) < 0)
+	if ((facts_has_gpu(&s->facts) && find_driver_root(s, err) < 0) || make_plan(s, err) < 0)
 		return -1;
 	if (s->plan.flavour_why)
 		log_debug("flavour %s: %s", module_type_name(s->plan.flavour), s->plan.flavour_why);
@@ -269,7 +332,8 @@ static int make_session_plan(struct session *s, struct err *err)
 	return 0;
 }
 
-static void fill_apply(struct session *s, struct compile_request *compile, struct apply *ret)
+static void fill_apply(struct session *s, const struct compile_gate *gate, struct compile_request *compile,
+		       struct apply *ret)
 {
 	const struct session_request *request = s->request;
 	*compile = (struct compile_request){
@@ -279,8 +343,8 @@ static void fill_apply(struct session *s, struct compile_request *compile, struc
 		.headers = request->headers,
 		.modules = request->modules,
 		.gpus = &s->facts.gpus,
-		.host = s->request->host,
-		.kern = s->request->kern,
+		.host = request->host,
+		.kern = request->kern,
 		.state = &s->state,
 		.patches = request->patches,
 		.jobs = request->jobs,
@@ -289,10 +353,10 @@ static void fill_apply(struct session *s, struct compile_request *compile, struc
 		.is_cache_off = request->is_cache_off,
 	};
 	*ret = (struct apply){
-		.host = s->request->host,
-		.kern = s->request->kern,
+		.host = request->host,
+		.kern = request->kern,
 		.dev_root = request->dev_root,
-		.sys = s->request->sys,
+		.sys = request->sys,
 		.state = &s->state,
 		.facts = &s->facts,
 		.request = &s->plan_request,
@@ -300,6 +364,7 @@ static void fill_apply(struct session *s, struct compile_request *compile, struc
 		.acquire = &s->acquire,
 		.export = s->driver_root.dir ? &s->driver_root : NULL,
 		.compile = compile,
+		.gate = gate,
 		.cdi = request->cdi,
 		.imex_channels = request->imex_channels,
 		.is_kept = request->has_daemons,
@@ -312,34 +377,31 @@ static void fill_apply(struct session *s, struct compile_request *compile, struc
 	};
 }
 
-static int recover_driver(struct session *s, const struct apply *apply, struct err *err)
-{
-	auto_status struct status status = { 0 };
-	if (s->state.fd < 0 || apply->failure->code == E_MODULE_BUSY) // busy: another process loads or unloads
-		return 0;
-	s->acquire.fetch.state = &s->state;
-	if (!s->acquire.fetch.now_trusted && !s->request->is_unverified) { // it ended before anybody asked
-		trust_now(s->request->host, s->request->trust_dir, &s->trust);
-		s->acquire.fetch.now_trusted = &s->trust;
-	}
-	modules_done(&s->facts.loaded);
-	if (modules_read(s->request->host, s->request->kern, s->facts.host.release, &s->facts.loaded, err) < 0 ||
-	    acquire_open_store(&s->acquire, err) < 0)
-		return 0;
-	return apply_last_good(apply, &status, err);
-}
-
 static void recover_session(struct session *s, const char *outcome, struct err *err)
 {
+	const struct session_request *request = s->request;
+	struct fetch *fetch = &s->acquire.fetch;
 	struct compile_request compile;
 	struct apply apply;
 	struct err why;
+	auto_status struct status status = { 0 };
 	bool ignored;
-	if (s->state.fd >= 0 && session_driver_root_open(s, &ignored, &why) < 0)
+	int r = 0;
+	if (s->state.fd >= 0 && open_driver_root(s, &ignored, &why) < 0)
 		progress_note(&s->progress, "no user space is exported: %s", why.text);
-	fill_apply(s, &compile, &apply);
+	fill_apply(s, NULL, &compile, &apply);
 	apply.failure = err;
-	int r = recover_driver(s, &apply, &why);
+	if (s->state.fd >= 0 && err->code != E_MODULE_BUSY) { // busy: another process loads or unloads
+		fetch->state = &s->state;
+		if (!fetch->now_trusted && !request->is_unverified) { // it ended before anybody asked
+			trust_now(request->host, request->trust_dir, &s->trust);
+			fetch->now_trusted = &s->trust;
+		}
+		modules_done(&s->facts.loaded);
+		if (modules_read(request->host, request->kern, s->facts.host.release, &s->facts.loaded, &why) >= 0 &&
+		    acquire_open_store(&s->acquire, &why) >= 0)
+			r = apply_last_good(&apply, &status, &why);
+	}
 	if (r > 0)
 		progress_note(&s->progress, "fell back to the last good driver; the requested one is not loaded");
 	else if (r < 0)
@@ -386,25 +448,39 @@ int session_stage(struct session *s, const struct compile_gate *gate, struct err
 {
 	struct compile_request compile;
 	struct apply apply;
-	fill_apply(s, &compile, &apply);
-	apply.gate = gate;
+	fill_apply(s, gate, &compile, &apply);
 	return apply_stage(&apply, err);
+}
+
+// An export that is no longer requested, or is elsewhere now.
+static int withdraw_driver_root(struct session *s, struct err *err)
+{
+	if (!s->driver_root.former)
+		return 0;
+	auto_driver_root struct driver_root old = driver_root_values(s);
+	auto_str char *dir = str_fmt("/%s", s->driver_root.former);
+	progress_enter(&s->progress, "withdraw");
+	if (driver_root_open(&old, dir, err) < 0 ||
+	    driver_root_withdraw(&old, s->facts.host.release, s->facts.loaded.version, !s->driver_root.dir, err) < 0)
+		return -1;
+	progress_end(&s->progress, "withdraw", "%s is no longer exported", dir);
+	free(TAKE(s->driver_root.former));
+	return 0;
 }
 
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err)
 {
 	struct compile_request compile;
 	struct apply apply;
-	fill_apply(s, &compile, &apply);
-	apply.gate = gate;
+	fill_apply(s, gate, &compile, &apply);
 	if (s->at_hand.payload && !s->at_hand.export_why &&
 	    driver_root_confirm(&s->driver_root, &s->driver_root_request, err) < 0)
 		return -1;
 	// Where nothing is to be exported that goes first, so that what is measured is what stays.
-	if (!s->driver_root.dir && session_driver_root_withdraw(s, err) < 0)
+	if (!s->driver_root.dir && withdraw_driver_root(s, err) < 0)
 		return -1;
 	if (apply_plan(&apply, ret, err) == 0)
-		return session_driver_root_withdraw(s, err);
+		return withdraw_driver_root(s, err);
 	recover_session(s, NULL, err);
 	return -1;
 }
