@@ -39,7 +39,7 @@ struct supervisor {
 	int64_t due_ms;                    // when to look next for something to supervise
 	int syslog;                        // their socket; -1 = none
 	int after;                         // pid of the program that runs after a first start; 0 = none
-	char *written;                     // what daemons.json says
+	char *written;                     // the content of daemons.json
 };
 int supervisor_open(struct supervisor *k, char *const *environment, struct err *err);
 void supervisor_done(struct supervisor *k);

@@ -23,16 +23,6 @@ static const struct {
 	{ 4, "^make(\\[[0-9]+\\])?: \\*\\*\\* " },
 };
 
-static bool matches(const char *line, const char *regex)
-{
-	regex_t compiled;
-	if (regcomp(&compiled, regex, REG_EXTENDED | REG_NOSUB) != 0)
-		abort();
-	bool is_match = regexec(&compiled, line, 0, NULL, 0) == 0;
-	regfree(&compiled);
-	return is_match;
-}
-
 // The first real error in a line of compiler or make output; NULL = the line has none. rank: the lower, the nearer to
 // the cause (a compiler's "file:line: error", then modpost and linker, then make's own "*** ...").
 static char *find_error(const char *line, unsigned *ret_rank)
@@ -41,7 +31,12 @@ static char *find_error(const char *line, unsigned *ret_rank)
 	if (!strstr(line, ": ") && !strstr(line, "*** ")) // most lines: no need for expressions
 		return NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		if (!matches(line, errors[i].regex))
+		regex_t compiled;
+		if (regcomp(&compiled, errors[i].regex, REG_EXTENDED | REG_NOSUB) != 0)
+			abort();
+		bool is_match = regexec(&compiled, line, 0, NULL, 0) == 0;
+		regfree(&compiled);
+		if (!is_match)
 			continue;
 		*ret_rank = errors[i].rank;
 		return str_dup(str_starts(line, source) ? line + strlen(source) : line);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose kernel it is: a pure function of its release and banner, never of os-release (R-A5), so that a build host and a
+// The distribution of a kernel: a pure function of its release and banner, never of os-release (R-A5), so that a build host and a
 // node say the same.
 #pragma once
 

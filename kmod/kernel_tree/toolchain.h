@@ -3,8 +3,8 @@
 // clang's. Decided by the tree alone, never by `uname -r` or by what `cc` happens to be.
 //
 // It is this machine's, or that of a builder root: the root file system of an image that has compilers, unpacked
-// somewhere. Then every program of it runs in the sandbox, on top of that root, and nothing that is recorded tells
-// where the root lies.
+// somewhere. Then every program of it runs in the sandbox, on top of that root, and no record shows where the root
+// is.
 #pragma once
 #include "kmod/kernel_tree/tree.h"
 

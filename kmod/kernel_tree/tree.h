@@ -8,7 +8,7 @@
 #include "base/file/root.h"
 
 struct tree {
-	struct root root; // of its own
+	struct root root; // owned
 	char *release;    // `uname -r` of the kernel
 	char *arch;       // `uname -m` of the kernel: x86_64, aarch64, ppc64le
 	char *build;      // the configured tree: make's O=
@@ -26,7 +26,7 @@ struct tree {
 
 // Look in root for the tree of release: /lib/modules/K/build, /usr/src/linux-headers-K, /usr/src/kernels/K; links may
 // be absolute or relative and never leave the root (R-A7). Debian's split trees are followed through the `include` line
-// of their Makefile and the `source` link. E_HEADERS_NOT_FOUND says what was looked at and what an incomplete tree
+// of their Makefile and the `source` link. E_HEADERS_NOT_FOUND names the searched places and what an incomplete tree
 // lacks; E_HEADERS_MISMATCH names the wanted and the found release (R-A6). banner: text of the kernel's /proc/version,
 // to tell builds of one release apart where the tree's banner is derivable (E_HEADERS_MISMATCH names both); NULL = any
 // build.
@@ -34,7 +34,7 @@ int tree_open(const struct root *root, const char *release, const char *banner, 
 void tree_done(struct tree *tree);
 #define auto_tree __attribute__((cleanup(tree_done)))
 
-// Releases whose trees root seems to hold, sorted.
+// Releases of the trees that root seems to have, sorted.
 int tree_releases(const struct root *root, struct strv *ret, struct err *err);
 
 // Does a file below the source or the build tree match an extended regular expression? 1 yes, 0 no or no such file.

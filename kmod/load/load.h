@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules into the kernel and out of it, and the kernel's reasons in words.
+// Loads and unloads modules with a deadline, and explains the kernel's refusals.
 //
-// errno does not tell why a load failed (unsigned, unknown key and altered content are all EKEYREJECTED), so the
+// errno does not show why a load failed (unsigned, unknown key and altered content are all EKEYREJECTED), so the
 // kernel-log lines that this load caused are read too, and both together are looked up in a table.
 #pragma once
 #include "base/file/root.h"
@@ -34,9 +34,9 @@ int unload_module(const struct sys *sys, const struct root *kern, const char *na
 // err. Always -1, like err_set.
 int load_explain(const char *module, int error, const struct strv *lines, struct err *err);
 
-// E_WEDGED in words, pure: call ("unload 'nvidia'"), what happened, the text of proc/PID/stack (NULL = it could not be
+// Explains E_WEDGED, pure: call ("unload 'nvidia'"), what happened, the text of proc/PID/stack (NULL = it could not be
 // read) and the kernel's lines, in that order, because a long text is cut. Always -1, like err_set.
 int load_explain_wedge(const char *call, const char *what, const char *stack, const struct strv *lines,
 		       struct err *err);
-// Of the kernel's lines those that tell of an oops and its place, pure. True = there is an oops among them.
+// The kernel's lines that belong to an oops, pure. True = there is an oops among them.
 bool load_find_oops(const struct strv *lines, struct strv *ret);

@@ -85,23 +85,16 @@ static const struct reason reasons[] = {
 	{ ENOSYS, NULL, E_LOAD, "this kernel loads no modules" },
 };
 
-static const char *line_with(const struct strv *lines, const char *part)
+// The first line with this text; NULL = the last line that names the module, else the last line.
+static const char *find_line(const struct strv *lines, const char *text, const char *module)
 {
-	for (size_t i = 0; i < lines->count; i++) {
-		if (strstr(lines->items[i], part))
+	for (size_t i = 0; text && i < lines->count; i++)
+		if (strstr(lines->items[i], text))
 			return lines->items[i];
-	}
-	return NULL;
-}
-
-// For a row without text: the last line that names the module, else the last line.
-static const char *any_line(const struct strv *lines, const char *module)
-{
-	for (size_t i = lines->count; i > 0; i--) {
+	for (size_t i = lines->count; !text && i > 0; i--)
 		if (strstr(lines->items[i - 1], module))
 			return lines->items[i - 1];
-	}
-	return lines->count ? lines->items[lines->count - 1] : NULL;
+	return !text && lines->count ? lines->items[lines->count - 1] : NULL;
 }
 
 // The word behind a key of an audit line, up to a blank; of a context its type: the third of four parts.
@@ -149,9 +142,9 @@ int load_explain(const char *module, int error, const struct strv *lines, struct
 {
 	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
 		const struct reason *r = &reasons[i];
-		const char *line = r->line ? line_with(lines, r->line) : any_line(lines, module);
+		const char *line = find_line(lines, r->line, module);
 		if (r->error == error && (!r->line || line))
 			return explain_as(module, error, r->code, r->text, line, err);
 	}
-	return explain_as(module, error, E_LOAD, "the kernel refused it", any_line(lines, module), err);
+	return explain_as(module, error, E_LOAD, "the kernel refused it", find_line(lines, NULL, module), err);
 }

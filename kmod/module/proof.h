@@ -17,7 +17,7 @@ enum proof_verdict {
 	PROOF_REFUSED,    // compiling again does not help: architecture, signature, missing provider
 };
 
-// What the modules were compared with. Version magic and names of symbols alone tell nothing of the interfaces.
+// What the modules were compared with. Version magic and names of symbols alone say nothing about the interfaces.
 enum proof_basis {
 	PROOF_BY_NOTHING,
 	PROOF_BY_BUILD, // the modules were made for this very build of the kernel; for kernels without CRCs

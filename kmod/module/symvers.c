@@ -49,18 +49,13 @@ static char *keep_string(struct symvers *sv, const char *s, size_t len)
 	return copy;
 }
 
-static uint32_t hash_name(const char *s)
-{
-	uint32_t h = 2166136261U; // FNV-1a
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 16777619U;
-	return h ^ h >> 15;
-}
-
 // The slot that holds name, or the free one where it belongs.
 static uint32_t *find_slot(const struct symvers *sv, const char *name)
 {
-	size_t mask = sv->slot_count - 1, at = hash_name(name) & mask;
+	uint32_t hash = 2166136261U; // FNV-1a
+	for (const char *p = name; *p; p++)
+		hash = (hash ^ (unsigned char)*p) * 16777619U;
+	size_t mask = sv->slot_count - 1, at = (hash ^ hash >> 15) & mask;
 	while (sv->slots[at] && !str_eq(sv->items[sv->slots[at] - 1].name, name))
 		at = (at + 1) & mask;
 	return &sv->slots[at];

@@ -69,22 +69,17 @@ static int read_exports(const struct export_table *t, struct symvers *sv, struct
 	return 0;
 }
 
-// The length of the banner that starts at p; 0 when it is a format string or a message that only starts alike.
-static size_t banner_len(const char *p, size_t room)
-{
-	const char *stop = memchr(p, '\n', room < BANNER_MAX ? room : BANNER_MAX);
-	if (!stop || (size_t)(stop - p) < sizeof(BANNER) || !isdigit((unsigned char)p[sizeof(BANNER) - 1]))
-		return 0;
-	return memchr(p, '\0', (size_t)(stop - p)) ? 0 : (size_t)(stop - p);
-}
-
 // Since 6.2 (and in Debian's 6.1) an image has the line twice: "# SMP ..." from before the final link, which is
 // overridden, and "#1 SMP ...", which the kernel prints.
 static void find_banner(const struct section *in, char **ret)
 {
 	const char *p = (const char *)in->data, *end = p + in->size;
 	while ((p = memmem(p, (size_t)(end - p), BANNER, sizeof(BANNER) - 1)) != NULL) {
-		size_t len = banner_len(p, (size_t)(end - p));
+		const char *stop = memchr(p, '\n', end - p < BANNER_MAX ? (size_t)(end - p) : BANNER_MAX);
+		size_t len = stop ? (size_t)(stop - p) : 0;
+		// A format string, or a message that only starts alike.
+		if (len < sizeof(BANNER) || !isdigit((unsigned char)p[sizeof(BANNER) - 1]) || memchr(p, '\0', len))
+			len = 0;
 		const char *unnumbered = *ret ? strstr(*ret, " # ") : NULL;
 		if (len && (!*ret || unnumbered)) {
 			free(*ret);

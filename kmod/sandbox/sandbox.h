@@ -25,13 +25,13 @@ enum { SANDBOX_EXCEEDED = 124, SANDBOX_FAILED = 125 };
 
 struct sandbox {
 	const struct root *base;    // whose /usr, /bin, /sbin, /lib* the program sees; NULL = this machine's
-	const struct root *headers; // root that dirs are in; NULL = none
+	const struct root *headers; // the root of dirs; NULL = none
 	const struct strv *dirs;    // absolute directories to show at the same path
 	const char *scratch;        // one of dirs whose top level takes new files, kept in memory only; NULL = none
 	// What SANDBOX_WORK is; when we are root, its files are the child's while it runs. NULL, with a base: there is
 	// none.
 	const struct root *work;
-	const struct root *cache; // what SANDBOX_CACHE is, writable and outliving the work; likewise; NULL = none
+	const struct root *cache; // what SANDBOX_CACHE is: as work, and kept after it; NULL = none
 	const char *const *argv;  // absolute program, as seen inside
 	const char *tool;         // absolute: another program that it starts; NULL = none
 	const char *const *env;
@@ -41,15 +41,15 @@ struct sandbox {
 	void *ctx;
 };
 
-// Seen through /proc/PID/root, so in another mount namespace: the kernel does not bind it. A base that lies there is
-// entered there, with all that lies beside it.
+// Seen through /proc/PID/root, so in another mount namespace: the kernel does not bind it. For such a base the sandbox
+// enters that namespace.
 bool sandbox_is_foreign(const struct root *root);
 // As proc_run. E_SANDBOX when the environment cannot be made: the message names the call that was refused. E_BUILD when
 // the program was ended because it wrote more than a compile needs.
 int sandbox_run(const struct sandbox *sandbox, struct proc_end *ret, struct err *err);
 int sandbox_main(int argc, char **argv) __attribute__((noreturn)); // in the child; int so that main() can return it
 
-// A user of its own for each compile. The kernel lets processes of one uid read and change each other,
+// A separate user for each compile. The kernel lets processes of one uid read and change each other,
 // through /proc/PID/root and by ptrace, also from another pod: so no other process on the machine may have it, `nobody`
 // least of all. The uid, and a gid of the same number, is one that this user namespace has and no process uses at the
 // moment, from a range that distributions leave unassigned. A caller that is not root, or is root only in a user

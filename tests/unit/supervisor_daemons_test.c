@@ -45,7 +45,7 @@ static void machine(void)
 	load(true);
 }
 
-static void open_keeper(void)
+static void open_supervisor(void)
 {
 	k = (struct supervisor){ .host = &folder.root, .kern = &folder.root, .sys = &sys, .progress = &progress };
 	expect(supervisor_open(&k, no_environment, &err) == 0, err.text);
@@ -58,7 +58,7 @@ static int setup(void **state)
 	machine();
 	sys = sys_recorder(&folder.root);
 	now = 1000;
-	open_keeper();
+	open_supervisor();
 	return 0;
 }
 
@@ -216,7 +216,7 @@ static void taken_over(void **state)
 	// And by the next one, without its pid file.
 	supervisor_done(&k);
 	root_unlink(&folder.root, "run/nvidia-persistenced/nvidia-persistenced.pid", &err);
-	open_keeper();
+	open_supervisor();
 	pass(100);
 	assert_calls("");
 	assert_int_equal(kept("nvidia-persistenced")->s.pid, 4343);
