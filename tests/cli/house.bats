@@ -471,7 +471,7 @@ END
     found=$((found + 1))
   done <<'TABLE'
 installer/plan/preflight.c|firmware
-installer/transaction/transaction.c|rollback
+installer/transaction/rollback.c|rollback
 installer/cluster/agent/agent_annotations.c|annotations
 kmod/kernel_tree/headers.c|headers
 kmod/module/proof.c|proof
