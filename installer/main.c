@@ -40,9 +40,5 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		if (str_eq(name, programs[i].name))
 			return programs[i].main(argc, argv);
-	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
-		return entry_usage(argc < 2);
-	if (str_eq(argv[1], "--version"))
-		return entry_version();
-	return entry_run_words(argc - 1, argv + 1);
+	return entry_main(argc, argv);
 }

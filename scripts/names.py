@@ -16,7 +16,7 @@ ALSO = {
     "installer/base/core/str.c": ("mem", "strv"),
     "installer/base/http/http_lib.c": ("__wrap",),  # the linker's own, for the static program
     "installer/base/process/capabilities.c": ("caps",),
-    "installer/cmd/common/common.c": ("machine", "show", "job"),
+    "installer/cmd/common/common.c": ("machine", "termlog"),
     "installer/host/pci.c": ("gpu", "gpus"),
     "kmod/load/load.c": ("unload",),
 }

@@ -204,7 +204,7 @@ EOF
 @test "build: what is missing or wrong on the command line" {
   tiny_source tree
   refused build E_USAGE "build needs --source PATH, --payload DIR"
-  refused build E_USAGE "flavour: 'shut' is none of" --source tree --flavour shut
+  refused build E_USAGE "--flavour 'shut' is not one of auto, open, proprietary" --source tree --flavour shut
   refused build E_NOT_FOUND "'patches'" --source tree --patches patches
   refused build E_HEADERS_NOT_FOUND "$kernel" --source tree
   refused build E_USAGE "jobs: 'all' is not a whole number" --source tree --jobs all

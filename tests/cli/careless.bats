@@ -56,18 +56,18 @@ teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
     assert_status 2
     assert_error E_CONFIG "'$BATS_TEST_TMPDIR/conf', line 3, key '${line%% *}': $text"
   done <<'EOF'
-flavour = opn|flavour: 'opn'
+flavour = opn|--flavour 'opn'
 driver = x|'x' is not a driver version
 modules = uvm,foo|--modules: 'nvidia-foo'
-reuse = never|reuse: 'never'
+reuse = never|--reuse 'never'
 EOF
   KMODSMITH_REUSE=never kmodsmith plan
-  assert_error E_CONFIG "environment variable KMODSMITH_REUSE: reuse: 'never'"
+  assert_error E_CONFIG "environment variable KMODSMITH_REUSE: --reuse 'never'"
   printf 'flavour = opn\n' >"$BATS_TEST_TMPDIR/conf"
   KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/conf kmodsmith install --json
   assert_json '.error.text | contains("line 1, key")'
   KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/conf kmodsmith plan --flavour opn
-  assert_error E_USAGE "flavour: 'opn' is none"
+  assert_error E_USAGE "--flavour 'opn' is not one of"
 }
 
 @test "--quiet prints no table and no event; JSON, errors and the exit status stay" {

@@ -171,12 +171,12 @@ h100x2-unloaded|--driver 470.1 --flavour open|E_UNSUPPORTED_GPU|Hopper
 h100x2-unloaded|--package $package --flavour proprietary|E_NO_PACKAGE|flavour is open, wanted proprietary
 h100x2-unloaded|--package $package --modules peermem|E_NO_PACKAGE|it has no nvidia-peermem
 h100x2-unloaded|--package $package --param nvidia|E_USAGE|--param 'nvidia' is not MODULE:NAME=VALUE
-h100x2-unloaded|--package $package --flavour shut|E_USAGE|'shut' is none of
+h100x2-unloaded|--package $package --flavour shut|E_USAGE|--flavour 'shut' is not one of auto, open, proprietary
 pascal|--package $package|E_UNSUPPORTED_GPU|10de:1bb3 Pascal (proprietary only
 pascal|--package $package --flavour open|E_FLAVOUR|proprietary does
 mixed|--driver 575.57|E_MIXED_GPUS|0000:5e:00.0 10de:2901 Blackwell (open only
 nouveau|--package $package|E_FIRMWARE|nvidia/535.261.03/gsp_tu10x.bin: the open modules need it for 0000:3b:00.0 (Turing)
-h100x2-unloaded|--host-driver keep|E_USAGE|'keep' is none of use, replace, fail
+h100x2-unloaded|--host-driver keep|E_USAGE|--host-driver 'keep' is not one of use, replace, fail
 held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0|E_HOST_DRIVER|the host's own driver 535.261.03 (open, no file on the host) is loaded
 held|--package $BATS_TEST_TMPDIR/other --param nvidia:NVreg_EnableMSI=0 --host-driver replace|E_IN_USE|pid 611 nvidia-persiste (uid 107)
 EOF

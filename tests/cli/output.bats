@@ -135,7 +135,7 @@ jobs = many|E_CONFIG|line 3: jobs: 'many' is not a whole number
 jobs = -1|E_CONFIG|line 3: jobs: '-1' is not a whole number
 Jobs = 1|E_CONFIG|line 3: unknown key 'Jobs'
 = 1|E_CONFIG|line 3: unknown key ''
-log-format = xml|E_CONFIG|line 3, key 'log-format': log-format: 'xml' is neither text nor json
+log-format = xml|E_CONFIG|line 3, key 'log-format': --log-format 'xml' is not one of text, json
 package = x|E_NOT_FOUND|'/nowhere'
 EOF
   echo 'log-format = json' >conf

@@ -182,7 +182,7 @@ EOF
 EOF
   kmodsmith plan --package "$package" --reuse yes
   assert_status 2
-  assert_error E_USAGE "'yes' is none of off, series, on"
+  assert_error E_USAGE "--reuse 'yes' is not one of off, series, on"
 }
 
 @test "a package that lies about its kernel or its compiler" {

@@ -111,7 +111,7 @@ digest() { # KERNEL: of its manifest
   kmodsmith "store gc" --store-limit 5X
   assert_error E_USAGE 5X
   KMODSMITH_STORE_LIMIT=-1 kmodsmith "store ls"
-  assert_error E_CONFIG "environment variable KMODSMITH_STORE_LIMIT: store-limit: '-1'"
+  assert_error E_CONFIG "environment variable KMODSMITH_STORE_LIMIT: --store-limit '-1'"
   KMODSMITH_STORE_LIMIT=1G kmodsmith "store ls" --json
   assert_json length 4
 }

@@ -59,7 +59,7 @@ stats() {
   assert_equal "$(calls)" ""
   kmodsmith unload --holders kill
   assert_status 2
-  assert_error E_USAGE "'kill' is none of refuse, wait, stop"
+  assert_error E_USAGE "--holders 'kill' is not one of refuse, wait, stop"
 }
 
 @test "unload: a module that is going is waited for, with a deadline (R-D5)" {

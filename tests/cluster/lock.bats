@@ -60,7 +60,7 @@ setup() { nodes_make; }
 --share-key key.pem|belong to --share
 --share oci:$builder --compile-lease default|not a pod with a service account
 --share-role builder|belong to --share
---share oci:$builder --share-role boss|'boss' is neither builder nor node
+--share oci:$builder --share-role boss|--share-role 'boss' is not one of builder, node
 --share oci:$builder --lease-duration 1|at least 4 seconds
 EOF
 }

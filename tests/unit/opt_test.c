@@ -264,15 +264,15 @@ static void late_errors(void **state)
 		const char *config, *env, *args, *text, *want;
 		int code;
 	} late[] = {
-		{ "# x\ntext = opn", NULL, "try", "text: 'opn' is none of a, b",
-		  "'site.conf', line 2, key 'text': text: 'opn' is none of a, b", E_CONFIG },
+		{ "# x\ntext = opn", NULL, "try", "--text 'opn' is not one of a, b",
+		  "'site.conf', line 2, key 'text': --text 'opn' is not one of a, b", E_CONFIG },
 		{ "text = opn", NULL, "try", "'opn' is no version", "'site.conf', line 1, key 'text': ", E_CONFIG },
 		{ "list = a,b", NULL, "try", "'b' is no name", "'site.conf', line 1, key 'list': ", E_CONFIG },
 		{ "number = 7", NULL, "try", "--number 7: at least 9",
 		  "'site.conf', line 1, key 'number': ", E_CONFIG },
 		{ "number = 7", NULL, "try", "--number-of-all is missing", "--number-of-all", E_USAGE },
 		{ "text = opn", "env", "try", "text: 'env' is none", "environment variable OPT_TEST_TEXT: ", E_CONFIG },
-		{ "text = opn", NULL, "try --text x", "text: 'x' is none", "text: 'x' is none", E_USAGE },
+		{ "text = opn", NULL, "try --text x", "--text 'x' is not one", "--text 'x' is not one", E_USAGE },
 		{ "text = opn", NULL, "try", "'other' is none", "'other' is none", E_USAGE },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(late); i++) {

@@ -28,7 +28,7 @@ t_fails 1 "a driver in use is refused by default" kmodsmith install --package /p
 like "a refusal names every holder" "$out" "in use by pid $holder sleep"
 like "a refusal counts the holders before the package is fetched" "$out" 'E_IN_USE: .*1 holder'
 t_fails 2 "an unknown policy is a usage error" kmodsmith unload --holders kill
-like "an unknown policy is answered with the known ones" "$out" "E_USAGE: .*none of refuse, wait, stop"
+like "an unknown policy is answered with the known ones" "$out" "E_USAGE: --holders '.*' is not one of refuse, wait, stop"
 
 in_background kmodsmith install --package /packages/smallset --holders wait
 until_log 'waiting for users of the driver'

@@ -2,9 +2,7 @@
 #include "cmd/common/common.h"
 
 #include "base/file/file.h"
-#include "status/status.h"
 
-#include <errno.h>
 #include <fcntl.h>
 
 const struct opt common_opts[] = {
@@ -51,90 +49,17 @@ void machine_done(struct machine *m)
 	root_done(&m->kern);
 }
 
-int job_unload_timeout_ms(unsigned seconds)
+// Written in place, because it is a mount point. A container without one has no such file.
+void termlog_write(const struct common *common, const char *path, const struct err *err)
 {
-	enum { DEFAULT_S = 60, DAY_S = 24 * 60 * 60 };
-	seconds = seconds ? seconds : DEFAULT_S;
-	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
-}
-
-static size_t cell_width(const char *cell)
-{
-	return strcspn(cell, "\t");
-}
-
-void show_table(const struct strv *rows)
-{
-	size_t width[16] = { 0 };
-	log_end_line();
-	for (size_t r = 0; r < rows->count; r++) {
-		const char *cell = rows->items[r];
-		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
-			size_t len = cell_width(cell);
-			width[c] = len > width[c] ? len : width[c];
-			if (!cell[len])
-				break;
-			cell += len + 1;
-		}
-	}
-	for (size_t r = 0; r < rows->count; r++) {
-		const char *cell = rows->items[r];
-		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
-			size_t len = cell_width(cell);
-			if (!cell[len]) {
-				printf("%s\n", cell);
-				break;
-			}
-			printf("%-*.*s  ", (int)width[c], (int)len, cell);
-			cell += len + 1;
-		}
-	}
-}
-
-// Where JSON goes when other text does not.
-static FILE *results;
-
-int show_json_only(struct err *err)
-{
-	auto_fd int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	auto_fd int none = file_open_arg("/dev/null", O_WRONLY, err);
-	if (none < 0)
-		return -1;
-	if (kept < 0 || dup2(none, STDOUT_FILENO) < 0 || !(results = fdopen(kept, "w")))
-		return err_set(err, errno, "--quiet: standard output");
-	kept = -1;
-	return 0;
-}
-
-FILE *show_results(void)
-{
-	return results ? results : stdout;
-}
-
-void show_json(const json_t *value)
-{
-	auto_str char *text = json_dumps(value, JSON_INDENT(2));
-	log_end_line();
-	fprintf(show_results(), "%s\n", text ? text : "null");
-}
-
-json_t *show_failure_json(const struct err *err)
-{
-	return json_pack("{s:o}", "error", status_json_error(err));
-}
-
-void show_progress(const char *what, unsigned done, unsigned total)
-{
-	static unsigned last = ~0U;
-	unsigned percent = total ? 100 * done / total : 100;
-	enum { QUARTER = 25 };
-	if (percent == last)
+	const char *name = path ? path : "/dev/termination-log";
+	const struct err_info *info = err_info(err->code);
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	struct err ignored;
+	if (machine_open(common, &m, &ignored) < 0)
 		return;
-	auto_str char *text = str_fmt("%s %3u%% (%u of %u)", what, percent, done, total);
-	if (!log_rewrite(text, done >= total) && percent / QUARTER != last / QUARTER && done < total) {
-		auto_json json_t *fields = json_pack("{s:s, s:I, s:I}", "progress", what, "done", (json_int_t)done,
-						     "total", (json_int_t)total);
-		log_line(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u)", what, percent, done, total);
-	}
-	last = percent;
+	auto_fd int fd = root_open(&m.kern, name, O_WRONLY | O_TRUNC | O_NONBLOCK, &ignored);
+	auto_str char *text = str_fmt("%s (%s): %s\nnext: %s\n", info->name, info->reason, err->text, info->next);
+	if (fd >= 0)
+		file_write(fd, name, text, strlen(text), &ignored);
 }

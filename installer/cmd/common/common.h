@@ -4,6 +4,7 @@
 #include "base/formats/json.h"
 #include "base/options/opt.h"
 #include "base/process/log.h"
+#include "base/process/progress.h"
 #include "base/process/sys.h"
 
 #include <stdio.h>
@@ -24,8 +25,6 @@ int machine_open(const struct common *common, struct machine *ret, struct err *e
 void machine_done(struct machine *m);
 #define auto_machine __attribute__((cleanup(machine_done)))
 
-int job_unload_timeout_ms(unsigned seconds); // 0 = the default, a minute
-
 // A text table: rows of cells separated by tabs, columns aligned, on standard output.
 void show_table(const struct strv *rows);
 void show_json(const json_t *value);
@@ -36,6 +35,17 @@ json_t *show_failure_json(const struct err *err); // what --json prints in place
 // On a terminal a line that rewrites itself; elsewhere a line for each quarter that was begun: a log is short (R-K4),
 // and the phase's own line tells its end.
 void show_progress(const char *what, unsigned done, unsigned total);
+void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
+void show_note(void *ctx, const char *text);
+struct progress show_progress_log(void); // phases, progress and notes as log lines
+struct status;
+void show_status(const struct status *s);
+
+// The error of a container's end, for `kubectl describe pod`: Kubernetes mounts a file and shows at most 4096 bytes of
+// it, which an error never fills. path: NULL = the default. The error has been logged already, so nothing is said when
+// there is no such file.
+#define TERMLOG_HELP "gets the error of a failed start, where it exists; default /dev/termination-log"
+void termlog_write(const struct common *common, const char *path, const struct err *err);
 
 // NULL-terminated, in the order of --help; the verbs of a group ("store gc") stand together.
 extern const struct cmd *const commands[];

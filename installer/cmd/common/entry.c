@@ -27,13 +27,6 @@ const struct cmd *entry_find(int argc, char **argv, int *ret_words)
 	return cmd || strchr(argv[0], ' ') ? cmd : find_command(argv[0]);
 }
 
-int entry_run_words(int argc, char **argv)
-{
-	int words;
-	const struct cmd *cmd = entry_find(argc, argv, &words);
-	return cmd ? entry_run(cmd, argc - words + 1, argv + words - 1) : entry_unknown(argc, argv);
-}
-
 static const struct group *find_group(const char *name, size_t len)
 {
 	for (const struct group *g = groups; g->name; g++)
@@ -81,7 +74,7 @@ static int flush_results(int status)
 	return err_info(err.code)->exit_status;
 }
 
-int entry_usage(bool is_error)
+static int usage(bool is_error)
 {
 	FILE *out = is_error ? stderr : stdout;
 	fprintf(out, "kmodsmith installs the NVIDIA kernel driver on GPU nodes and keeps it working.\n\n"
@@ -109,15 +102,6 @@ static int group_usage(const struct group *group, bool is_error)
 	return is_error ? err_info(E_USAGE)->exit_status : flush_results(0);
 }
 
-static char *verbs_of(const struct group *group)
-{
-	auto_strv struct strv verbs = { 0 };
-	for (size_t i = 0; commands[i]; i++)
-		if (group_of(commands[i]) == group)
-			strv_add(&verbs, str_dup(commands[i]->name + strlen(group->name) + 1));
-	return strv_join(&verbs, ", ");
-}
-
 static const char *nearest_command(const char *word)
 {
 	auto_strv struct strv names = { 0 };
@@ -131,12 +115,6 @@ static const char *nearest_command(const char *word)
 	return cmd ? cmd->name : group ? group->name : NULL;
 }
 
-int entry_version(void)
-{
-	printf("kmodsmith %s\n", KMODSMITH_VERSION);
-	return flush_results(0);
-}
-
 // Whether a word stands among the arguments, however wrong the others are.
 static bool has_word(int argc, char **argv, const char *word)
 {
@@ -146,20 +124,26 @@ static bool has_word(int argc, char **argv, const char *word)
 	return false;
 }
 
-int entry_unknown(int argc, char **argv)
+// argv[0] is no command; it may be a group.
+static int refuse_unknown(int argc, char **argv)
 {
 	struct err err;
 	const struct group *group = find_group(argv[0], strlen(argv[0]));
 	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
 		return group_usage(group, argc == 1);
-	auto_str char *verbs = group ? verbs_of(group) : NULL;
 	const char *near = group ? NULL : nearest_command(argv[0]);
-	if (group)
-		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], verbs);
-	else if (near)
+	if (group) {
+		auto_strv struct strv verbs = { 0 };
+		for (size_t i = 0; commands[i]; i++)
+			if (group_of(commands[i]) == group)
+				strv_add(&verbs, str_dup(commands[i]->name + strlen(group->name) + 1));
+		auto_str char *known = strv_join(&verbs, ", ");
+		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], known);
+	} else if (near) {
 		err_set(&err, E_USAGE, "unknown command '%s'; did you mean '%s'?", argv[0], near);
-	else
+	} else {
 		err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
+	}
 	show_failure(&err, has_word(argc, argv, "--json"));
 	return err_info(err.code)->exit_status;
 }
@@ -195,23 +179,14 @@ static void entry_input_done(struct entry_input *i)
 #define auto_entry_input __attribute__((cleanup(entry_input_done)))
 
 // KMODSMITH_CONFIG names a file that must exist; the default one may be absent.
-static int read_chosen_config(struct entry_input *ret, struct err *err)
-{
-	const char *named = getenv("KMODSMITH_CONFIG");
-	auto_root struct root slash = ROOT_NONE;
-	if (named && *named) {
-		ret->name = str_dup(named);
-		return read_named_config(named, &ret->text, err);
-	}
-	ret->name = str_fmt("/%s", CONFIG_FILE);
-	if (root_init(&slash, "/", err) < 0)
-		return -1;
-	return root_read(&slash, CONFIG_FILE, &ret->text, NULL, err);
-}
-
 static int entry_input_read(int argc, char **argv, struct entry_input *ret, struct err *err)
 {
-	if (read_chosen_config(ret, err) < 0)
+	const char *named = getenv("KMODSMITH_CONFIG");
+	bool is_named = named && *named;
+	auto_root struct root slash = ROOT_NONE;
+	ret->name = is_named ? str_dup(named) : str_fmt("/%s", CONFIG_FILE);
+	if ((is_named ? read_named_config(named, &ret->text, err) : root_init(&slash, "/", err)) < 0 ||
+	    (!is_named && root_read(&slash, CONFIG_FILE, &ret->text, NULL, err) < 0))
 		return -1;
 	ret->opt = (struct opt_input){ .all = commands,
 				       .variables = variables,
@@ -225,7 +200,7 @@ static int entry_input_read(int argc, char **argv, struct entry_input *ret, stru
 static int setup_log(const struct common *c, struct err *err)
 {
 	if (c->log_format && !str_eq(c->log_format, "text") && !str_eq(c->log_format, "json"))
-		return err_set(err, E_USAGE, "log-format: '%s' is neither text nor json", c->log_format);
+		return err_set(err, E_USAGE, "--log-format '%s' is not one of text, json", c->log_format);
 	log_setup(c->is_quiet   ? LOG_LEVEL_WARN :
 		  c->is_verbose ? LOG_LEVEL_DEBUG :
 				  LOG_LEVEL_INFO,
@@ -282,44 +257,53 @@ static void log_option_origins(const struct opt_input *in, const struct opt_pars
 	}
 }
 
-static int parse_and_run(const struct cmd *cmd, int argc, char **argv, void *values, struct err *err)
+int entry_run(const struct cmd *cmd, int argc, char **argv)
 {
 	auto_entry_input struct entry_input in = { 0 };
 	struct opt_parsed parsed;
-	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
-		return show_help(cmd);
-	if (entry_input_read(argc, argv, &in, err) < 0)
-		return -1;
-	int r = opt_parse(cmd, &in.opt, values, &parsed, err);
-	if (r > 0)
-		return show_help(cmd);
-	if (r < 0)
-		return -1;
-	running.in = &in.opt;
-	running.parsed = &parsed;
-	running.values = values;
-	r = setup_log(values, err);
-	if (r == 0)
-		log_option_origins(&in.opt, &parsed);
-	r = r < 0 ? -1 : cmd->run(values, parsed.args, parsed.count, err);
-	if (r < 0)
-		entry_add_origin(err);
-	running.in = NULL;
-	return r;
-}
-
-int entry_run(const struct cmd *cmd, int argc, char **argv)
-{
 	struct err err = { 0 };
+	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
+		return flush_results(show_help(cmd));
 	void *values = mem_alloc(cmd->values_size);
-	int r = parse_and_run(cmd, argc, argv, values, &err);
-	bool is_json = ((const struct common *)values)->is_json || has_word(argc, argv, "--json");
+	int r = entry_input_read(argc, argv, &in, &err) < 0 ? -1 : opt_parse(cmd, &in.opt, values, &parsed, &err);
+	if (r > 0) {
+		r = show_help(cmd);
+	} else if (r == 0) {
+		running.in = &in.opt;
+		running.parsed = &parsed;
+		running.values = values;
+		r = setup_log(values, &err);
+		if (r == 0) {
+			log_option_origins(&in.opt, &parsed);
+			r = cmd->run(values, parsed.args, parsed.count, &err);
+		}
+		if (r < 0)
+			entry_add_origin(&err);
+		running.in = NULL;
+	}
 	if (r < 0) {
-		show_failure(&err, is_json);
+		show_failure(&err, ((const struct common *)values)->is_json || has_word(argc, argv, "--json"));
 		if (cmd->failed)
 			cmd->failed(values, &err);
 	}
 	opt_done(cmd, values);
 	free(values);
 	return r < 0 ? err_info(err.code)->exit_status : flush_results(r);
+}
+
+int entry_run_words(int argc, char **argv)
+{
+	int words;
+	const struct cmd *cmd = entry_find(argc, argv, &words);
+	return cmd ? entry_run(cmd, argc - words + 1, argv + words - 1) : refuse_unknown(argc, argv);
+}
+
+int entry_main(int argc, char **argv)
+{
+	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
+		return usage(argc < 2);
+	if (!str_eq(argv[1], "--version"))
+		return entry_run_words(argc - 1, argv + 1);
+	printf("kmodsmith %s\n", KMODSMITH_VERSION);
+	return flush_results(0);
 }

@@ -6,6 +6,7 @@
 // The command that the first words are, with how many of them; NULL = none.
 const struct cmd *entry_find(int argc, char **argv, int *ret_words);
 void entry_open_stdio(void);                                 // before anything is opened
+int entry_main(int argc, char **argv);                       // of the process
 int entry_run_words(int argc, char **argv);                  // argv[0]: the first word of a command
 int entry_run(const struct cmd *cmd, int argc, char **argv); // argv[0] is the last word of the command
 // What a command would be told; negative: entry_run() says why not, or it is a call for help.
@@ -15,6 +16,3 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 void entry_add_origin(struct err *err);
 // The values of the command that runs, from what its environment says by now. values: zeroed.
 int entry_reparse(const struct cmd *cmd, void *values, struct err *err);
-int entry_usage(bool is_error);
-int entry_version(void);
-int entry_unknown(int argc, char **argv); // argv[0] is no command; it may be a group

@@ -6,7 +6,9 @@
 #include "devices/cdi_spec_file.h"
 #include "host/module_set.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #define OPT(name, letter, arg, env, type, member, help)                                 \
@@ -126,7 +128,7 @@ int job_parse_flavour(const struct job_values *values, enum module_type *ret, st
 {
 	*ret = MODULE_TYPE_AUTO;
 	if (values->flavour && !module_type_parse(values->flavour, ret))
-		return err_set(err, E_USAGE, "flavour: '%s' is none of auto, open, proprietary", values->flavour);
+		return err_set(err, E_USAGE, "--flavour '%s' is not one of auto, open, proprietary", values->flavour);
 	return 0;
 }
 
@@ -134,7 +136,7 @@ int job_parse_holders(const char *text, enum holders_policy *ret, struct err *er
 {
 	*ret = HOLDERS_REFUSE;
 	if (text && !holders_wait_parse(text, ret))
-		return err_set(err, E_USAGE, "holders: '%s' is none of refuse, wait, stop", text);
+		return err_set(err, E_USAGE, "--holders '%s' is not one of refuse, wait, stop", text);
 	return 0;
 }
 
@@ -142,8 +144,23 @@ int job_parse_reuse(const char *text, enum reuse *ret, struct err *err)
 {
 	*ret = REUSE_SERIES;
 	if (text && !reuse_parse(text, ret))
-		return err_set(err, E_USAGE, "reuse: '%s' is none of off, series, on", text);
+		return err_set(err, E_USAGE, "--reuse '%s' is not one of off, series, on", text);
 	return 0;
+}
+
+int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err)
+{
+	*ret = 0;
+	if (text && !store_size_parse(text, ret))
+		return err_set(err, E_USAGE, "--store-limit '%s' is not a size such as 500M or 2G", text);
+	return 0;
+}
+
+int job_unload_timeout_ms(unsigned seconds)
+{
+	enum { DEFAULT_S = 60, DAY_S = 24 * 60 * 60 };
+	seconds = seconds ? seconds : DEFAULT_S;
+	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
 }
 
 int job_parse_modules(const struct strv *request, struct strv *ret, struct err *err)
@@ -157,23 +174,69 @@ int job_parse_modules(const struct strv *request, struct strv *ret, struct err *
 	return 0;
 }
 
-static int host_policy(const struct job_values *values, enum host_policy *ret, struct err *err)
+int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err)
 {
-	*ret = HOST_FAIL;
-	if (values->host_driver && !host_policy_parse(values->host_driver, ret))
-		return err_set(err, E_USAGE, "host-driver: '%s' is none of use, replace, fail", values->host_driver);
+	static const char USER_PATH[] = ".local/state/kmodsmith";
+	const char *home = getenv("HOME");
+	auto_root struct root base = ROOT_NONE;
+	if (values->state_dir) {
+		if (root_make(values->state_dir, ret, err) < 0)
+			return err_wrap(err, "--state-dir");
+		return 0;
+	}
+	if (m->is_recorded || geteuid() == 0 || !home)
+		return root_mkdirs(&m->host, JOB_STATE, 0755, err) < 0 ? -1 : root_sub(&m->host, JOB_STATE, ret, err);
+	if (root_init(&base, home, err) < 0 || root_mkdirs(&base, USER_PATH, 0755, err) < 0)
+		return -1;
+	return root_sub(&base, USER_PATH, ret, err);
+}
+
+int job_state_existing(const char *state_dir, const struct machine *m, struct root *ret, struct err *err)
+{
+	if (state_dir)
+		return root_init(ret, state_dir, err);
+	return root_exists(&m->host, JOB_STATE) ? root_sub(&m->host, JOB_STATE, ret, err) : 0;
+}
+
+// A name that nobody can take beforehand, in a directory that everybody writes to.
+static int make_temp_state(struct job_temp_state *ret, struct err *err)
+{
+	const char *named = getenv("TMPDIR");
+	uint64_t random;
+	if (root_init(&ret->parent, named && *named ? named : "/tmp", err) < 0)
+		return -1;
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return err_set(err, errno, "random bytes");
+	auto_str char *name = str_fmt("kmodsmith-%016llx", (unsigned long long)random);
+	if (mkdirat(ret->parent.fd, name, 0700) < 0)
+		return err_set(err, errno, "make the directory '%s' in '%s'", name, ret->parent.name);
+	ret->name = TAKE(name);
 	return 0;
 }
 
-static int open_roots(struct job *j, struct err *err)
+int job_state_for_reading(const struct job_values *values, const struct machine *m, struct job_temp_state *spare,
+			  struct root *ret, struct err *err)
 {
-	const struct job_values *v = j->values;
-	if (machine_open(&v->origin.remote.common, &j->machine, err) < 0)
+	if (job_state(values, m, ret, err) == 0)
+		return 0;
+	if (values->state_dir || m->is_recorded || geteuid() == 0)
 		return -1;
-	if ((v->dev_root ? root_init(&j->dev_root, v->dev_root, err) :
-			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0)
+	const struct err why = *err;
+	if (make_temp_state(spare, err) < 0)
 		return -1;
-	return v->patches ? root_init(&j->patches, v->patches, err) : 0;
+	log_warn("kept packages are not visible, because there is no state directory: %s; name one with --state-dir",
+		 why.text);
+	return root_sub(&spare->parent, spare->name, ret, err);
+}
+
+void job_temp_state_done(struct job_temp_state *s)
+{
+	struct err ignored;
+	if (s->name)
+		root_rmtree(&s->parent, s->name, &ignored);
+	free(s->name);
+	root_done(&s->parent);
+	*s = JOB_TEMP_STATE_NONE;
 }
 
 static int check_job_inputs(void *ctx, struct err *err)
@@ -201,9 +264,16 @@ static int parse_job_words(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
 	struct session_request *r = &j->request;
-	if (job_parse_modules(&v->modules, &j->modules, err) < 0 || open_roots(j, err) < 0 ||
-	    job_parse_flavour(v, &r->flavour, err) < 0 || host_policy(v, &r->host_driver, err) < 0 ||
-	    job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
+	if (job_parse_modules(&v->modules, &j->modules, err) < 0 ||
+	    machine_open(&v->origin.remote.common, &j->machine, err) < 0 ||
+	    (v->dev_root ? root_init(&j->dev_root, v->dev_root, err) :
+			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0 ||
+	    (v->patches && root_init(&j->patches, v->patches, err) < 0) || job_parse_flavour(v, &r->flavour, err) < 0)
+		return -1;
+	r->host_driver = HOST_FAIL;
+	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
+		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);
+	if (job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
 		return -1;
 	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
 }

@@ -86,10 +86,5 @@ int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);        
 #define HOLDERS_HELP "what to do when processes use the driver that is to be unloaded; default refuse"
 #define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
 #define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"
+int job_unload_timeout_ms(unsigned seconds);                                          // 0 = the default, a minute
 int job_parse_modules(const struct strv *request, struct strv *ret, struct err *err); // "uvm" -> "nvidia-uvm"
-
-void show_phase(void *ctx, const struct phase *p);
-void show_note(void *ctx, const char *text);
-void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
-struct progress show_progress_log(void);                   // phases, progress and notes as log lines
-void show_status(const struct status *s);

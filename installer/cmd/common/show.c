@@ -1,8 +1,87 @@
 // SPDX-License-Identifier: Apache-2.0
-// How phases and status look, as text and as JSON.
-#include "cmd/common/job.h"
+// How results, phases and status look, as text and as JSON.
+#include "base/file/file.h"
+#include "cmd/common/common.h"
+#include "status/status.h"
 
-#include <stdio.h>
+#include <errno.h>
+#include <fcntl.h>
+
+void show_table(const struct strv *rows)
+{
+	size_t width[16] = { 0 };
+	log_end_line();
+	for (size_t r = 0; r < rows->count; r++) {
+		const char *cell = rows->items[r];
+		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
+			size_t len = strcspn(cell, "\t");
+			width[c] = len > width[c] ? len : width[c];
+			if (!cell[len])
+				break;
+			cell += len + 1;
+		}
+	}
+	for (size_t r = 0; r < rows->count; r++) {
+		const char *cell = rows->items[r];
+		for (size_t c = 0; c < ARRAY_SIZE(width); c++) {
+			size_t len = strcspn(cell, "\t");
+			if (!cell[len]) {
+				printf("%s\n", cell);
+				break;
+			}
+			printf("%-*.*s  ", (int)width[c], (int)len, cell);
+			cell += len + 1;
+		}
+	}
+}
+
+// Where JSON goes when other text does not.
+static FILE *results;
+
+int show_json_only(struct err *err)
+{
+	auto_fd int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	auto_fd int none = file_open_arg("/dev/null", O_WRONLY, err);
+	if (none < 0)
+		return -1;
+	if (kept < 0 || dup2(none, STDOUT_FILENO) < 0 || !(results = fdopen(kept, "w")))
+		return err_set(err, errno, "--quiet: standard output");
+	kept = -1;
+	return 0;
+}
+
+FILE *show_results(void)
+{
+	return results ? results : stdout;
+}
+
+void show_json(const json_t *value)
+{
+	auto_str char *text = json_dumps(value, JSON_INDENT(2));
+	log_end_line();
+	fprintf(show_results(), "%s\n", text ? text : "null");
+}
+
+json_t *show_failure_json(const struct err *err)
+{
+	return json_pack("{s:o}", "error", status_json_error(err));
+}
+
+void show_progress(const char *what, unsigned done, unsigned total)
+{
+	static unsigned last = ~0U;
+	unsigned percent = total ? 100 * done / total : 100;
+	enum { QUARTER = 25 };
+	if (percent == last)
+		return;
+	auto_str char *text = str_fmt("%s %3u%% (%u of %u)", what, percent, done, total);
+	if (!log_rewrite(text, done >= total) && percent / QUARTER != last / QUARTER && done < total) {
+		auto_json json_t *fields = json_pack("{s:s, s:I, s:I}", "progress", what, "done", (json_int_t)done,
+						     "total", (json_int_t)total);
+		log_line(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u)", what, percent, done, total);
+	}
+	last = percent;
+}
 
 static void log_enter(void *ctx, const char *name)
 {
@@ -10,7 +89,7 @@ static void log_enter(void *ctx, const char *name)
 	log_step(name);
 }
 
-void show_phase(void *ctx, const struct phase *p)
+static void log_phase(void *ctx, const struct phase *p)
 {
 	(void)ctx;
 	const char *within = log_step(p->name);
@@ -46,9 +125,7 @@ void show_bytes(void *ctx, uint64_t done, uint64_t total)
 
 struct progress show_progress_log(void)
 {
-	return (struct progress){
-		.enter = log_enter, .phase = show_phase, .progress = log_progress, .note = show_note
-	};
+	return (struct progress){ .enter = log_enter, .phase = log_phase, .progress = log_progress, .note = show_note };
 }
 
 void show_status(const struct status *s)

@@ -6,7 +6,6 @@
 #include "cluster/driver_manager/evacuate.h"
 #include "cmd/common/entry.h"
 #include "cmd/common/job.h"
-#include "cmd/common/termlog.h"
 #include "cmd/container/nvidia_driver.h"
 #include "daemons/holders_wait.h"
 #include "driver_root/driver_root.h"

@@ -2,7 +2,6 @@
 // The container's entry point: install once, then run until a signal. The driver outlives the process: no signal
 // unloads it.
 #include "cmd/common/job.h"
-#include "cmd/common/termlog.h"
 #include "cmd/container/init_agent.h"
 #include "cmd/container/watch.h"
 #include "daemons/daemon_record.h"
