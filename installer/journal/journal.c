@@ -177,66 +177,33 @@ char *journal_why_not(const struct journal *j, const char *boot, const struct dr
 static const char FILE_NAME[] = "journal", IN_MEMORY[] = BOOT_RECORD_DIR "/journal", STATE_DIR[] = "state-dir";
 static const char *const states[] = { "idle", "changing", "wedged" };
 
-static json_t *failures_json(const struct journal *j)
+json_t *journal_json(const struct journal *j)
 {
-	json_t *list = json_array();
+	json_t *failures = json_array();
 	for (size_t i = 0; i < j->failure_count; i++) {
 		const struct journal_failure *f = &j->failures[i];
-		json_array_append_new(list,
+		json_array_append_new(failures,
 				      json_pack("{s:o, s:o, s:o, s:o, s:o}", "driver", driver_state_json(&f->driver),
 						"code", json_text(f->code), "text", json_text(f->text), "time",
 						json_text(f->time), "boot", json_text(f->boot)));
 	}
-	return list;
-}
-
-json_t *journal_json(const struct journal *j)
-{
 	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "state", states[j->state],
 			 "boot", json_text(j->boot), "step", json_text(j->step), "since", json_text(j->since), "text",
 			 json_text(j->text), "target", driver_state_json(&j->target), "previous",
 			 driver_state_json(&j->previous), "boots", json_strv(&j->boots), "rest", json_text(j->rest),
 			 "last-good", driver_state_json(&j->last_good), "last-good-boot", json_text(j->last_good_boot),
-			 "failures", failures_json(j), "unwritten", json_text(j->unwritten));
-}
-
-int journal_write(const struct root *state, const struct journal *j, struct err *err)
-{
-	auto_json json_t *json = journal_json(j);
-	return json_write(state, FILE_NAME, json, err);
-}
-
-static bool parse_state(const json_t *json, enum journal_state *ret)
-{
-	const char *name = json_string_value(json_object_get(json, "state"));
-	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
-		if (str_eq(name, states[i])) {
-			*ret = (enum journal_state)i;
-			return true;
-		}
-	return false;
-}
-
-static void parse_failures(const json_t *list, struct journal *j)
-{
-	size_t i;
-	json_t *item;
-	json_array_foreach(list, i, item)
-	{
-		struct journal_failure f = { .code = json_text_dup(item, "code"),
-					     .text = json_text_dup(item, "text"),
-					     .time = json_text_dup(item, "time"),
-					     .boot = json_text_dup(item, "boot") };
-		driver_state_parse(json_object_get(item, "driver"), &f.driver);
-		j->failures = mem_grow(j->failures, j->failure_count + 1, sizeof(f));
-		j->failures[j->failure_count++] = f;
-	}
+			 "failures", failures, "unwritten", json_text(j->unwritten));
 }
 
 static bool parse_journal(const json_t *json, struct journal *j)
 {
-	if (!parse_state(json, &j->state))
+	size_t i, state = 0;
+	json_t *item;
+	while (state < ARRAY_SIZE(states) && !str_eq(json_string_value(json_object_get(json, "state")), states[state]))
+		state++;
+	if (state == ARRAY_SIZE(states))
 		return false;
+	j->state = (enum journal_state)state;
 	j->boot = json_text_dup(json, "boot");
 	j->step = json_text_dup(json, "step");
 	j->since = json_text_dup(json, "since");
@@ -247,23 +214,18 @@ static bool parse_journal(const json_t *json, struct journal *j)
 	driver_state_parse(json_object_get(json, "target"), &j->target);
 	driver_state_parse(json_object_get(json, "previous"), &j->previous);
 	driver_state_parse(json_object_get(json, "last-good"), &j->last_good);
-	parse_failures(json_object_get(json, "failures"), j);
+	json_array_foreach(json_object_get(json, "failures"), i, item)
+	{
+		struct journal_failure f = { .code = json_text_dup(item, "code"),
+					     .text = json_text_dup(item, "text"),
+					     .time = json_text_dup(item, "time"),
+					     .boot = json_text_dup(item, "boot") };
+		driver_state_parse(json_object_get(item, "driver"), &f.driver);
+		j->failures = mem_grow(j->failures, j->failure_count + 1, sizeof(f));
+		j->failures[j->failure_count++] = f;
+	}
 	json_strv_read(json_object_get(json, "boots"), &j->boots);
 	return true;
-}
-
-int journal_read(const struct root *state, struct journal *ret, struct err *err)
-{
-	auto_json json_t *json = NULL;
-	auto_journal struct journal j = { 0 };
-	int r = json_read(state, FILE_NAME, &json, err);
-	if (r < 0 && err->code != E_CONFIG)
-		return -1;
-	if (r <= 0 || !parse_journal(json, &j))
-		return 0;
-	*ret = j;
-	j = (struct journal){ 0 };
-	return 1;
 }
 
 // Identifies a directory on its disk, whatever path leads to it.
@@ -283,12 +245,19 @@ static int read_memory_journal(const struct root *host, json_t **ret)
 
 int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err)
 {
-	auto_json json_t *json = NULL;
+	auto_json json_t *json = NULL, *memory = NULL;
 	auto_journal struct journal j = { 0 };
 	auto_str char *id = state_identity(state);
-	if (read_memory_journal(host, &json) <= 0 || !id ||
-	    !str_eq(json_string_value(json_object_get(json, STATE_DIR)), id) || !parse_journal(json, &j))
-		return journal_read(state, ret, err);
+	bool is_in_memory = read_memory_journal(host, &memory) > 0 && id &&
+			    str_eq(json_string_value(json_object_get(memory, STATE_DIR)), id) &&
+			    parse_journal(memory, &j);
+	if (!is_in_memory) {
+		int r = json_read(state, FILE_NAME, &json, err);
+		if (r < 0 && err->code != E_CONFIG)
+			return -1;
+		if (r <= 0 || !parse_journal(json, &j))
+			return 0;
+	}
 	*ret = j;
 	j = (struct journal){ 0 };
 	return 1;
@@ -300,29 +269,23 @@ char *journal_unwritten(const struct root *host)
 	return read_memory_journal(host, &json) > 0 ? json_text_dup(json, "unwritten") : NULL;
 }
 
-static int write_memory_journal(const struct root *host, const struct root *state, const struct journal *j,
-				struct err *err)
-{
-	auto_json json_t *json = journal_json(j);
-	auto_str char *id = state_identity(state);
-	json_object_set_new(json, STATE_DIR, json_text(id));
-	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, IN_MEMORY, json, err);
-}
-
 int journal_keep(const struct root *host, const struct root *state, bool is_memory_allowed, struct journal *j,
 		 struct err *err)
 {
 	auto_str char *before = TAKE(j->unwritten);
-	struct err why;
-	if (journal_write(state, j, err) == 0)
+	auto_json json_t *json = journal_json(j);
+	if (json_write(state, FILE_NAME, json, err) == 0)
 		return !before || root_unlink(host, IN_MEMORY, err) >= 0 ? 0 : -1;
 	j->unwritten = TAKE(before);
 	if (!is_memory_allowed || !state_dir_is_disk_error(err))
 		return -1;
 	free(j->unwritten);
 	j->unwritten = str_fmt("'%s' cannot be written: %s", state->name, err->text);
-	why = *err;
-	return write_memory_journal(host, state, j, err) < 0 ?
-		       err_wrap(err, "%s, and writing it in memory failed", why.text) :
-		       1;
+	const struct err why = *err;
+	auto_json json_t *memory = journal_json(j);
+	auto_str char *id = state_identity(state);
+	json_object_set_new(memory, STATE_DIR, json_text(id));
+	if (root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 || json_put(host, IN_MEMORY, memory, err) < 0)
+		return err_wrap(err, "%s, and writing it in memory failed", why.text);
+	return 1;
 }

@@ -36,14 +36,11 @@ struct journal {
 void journal_done(struct journal *j);
 #define auto_journal __attribute__((cleanup(journal_done)))
 
-// 1 = read, 0 = there is none, or it is not valid: a damaged journal blocks nothing.
-int journal_read(const struct root *state, struct journal *ret, struct err *err);
 json_t *journal_json(const struct journal *j);
-int journal_write(const struct root *state, const struct journal *j, struct err *err);
 
 // While STATE cannot be written, a node without a driver keeps the journal in memory, in run/kmodsmith of the host.
-// It is valid for the state directory it was written for, until that can be written again. Returns as
-// journal_read().
+// It is valid for the state directory it was written for, until that can be written again.
+// 1 = read, 0 = there is none, or it is not valid: a damaged journal blocks nothing.
 int journal_find(const struct root *host, const struct root *state, struct journal *ret, struct err *err);
 // Writes to STATE or, if the disk is at fault and memory is allowed, to memory. 0 = in STATE, 1 = in memory.
 int journal_keep(const struct root *host, const struct root *state, bool is_memory_allowed, struct journal *j,

@@ -11,16 +11,16 @@
 
 static const char DIR_NAME[] = "run/kmodsmith";
 
-static int refuse_locked(int fd, const char *doing, struct err *err)
+int node_lock_take(const struct root *host, enum node_lock lock, struct err *err)
 {
-	auto_str char *holder = NULL;
-	if (file_read(fd, "lock", &holder, NULL, err) < 0)
-		return -1;
-	return err_set(err, E_LOCKED, "process %s is %s", *holder ? str_trim(holder) : "(just started)", doing);
-}
-
-static int take_lock_file(const struct root *host, const char *name, const char *doing, struct err *err)
-{
+	static const struct {
+		const char *name, *doing;
+	} locks[] = {
+		[NODE_LOCK_CHANGE] = { "lock", "changing this node" },
+		[NODE_LOCK_PREBUILD] = { "ahead.lock", "prebuilding for other kernels" },
+		[NODE_LOCK_AGENT] = { "agent.lock", "the agent of this node" },
+	};
+	const char *name = locks[lock].name;
 	if (root_mkdirs(host, DIR_NAME, 0755, err) < 0)
 		return -1;
 	auto_fd int dir = root_open(host, DIR_NAME, O_PATH | O_DIRECTORY, err);
@@ -29,25 +29,16 @@ static int take_lock_file(const struct root *host, const char *name, const char 
 	auto_fd int fd = lockfile_open(dir, name, O_RDWR);
 	if (fd < 0)
 		return err_set(err, errno, "open '%s/%s/%s'", host->name, DIR_NAME, name);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? refuse_locked(fd, doing, err) :
-					      err_set(err, errno, "lock '%s/%s/%s'", host->name, DIR_NAME, name);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		auto_str char *owner = NULL;
+		if (errno != EWOULDBLOCK)
+			return err_set(err, errno, "lock '%s/%s/%s'", host->name, DIR_NAME, name);
+		if (file_read(fd, "lock", &owner, NULL, err) < 0)
+			return -1;
+		return err_set(err, E_LOCKED, "process %s is %s", *owner ? str_trim(owner) : "(just started)",
+			       locks[lock].doing);
+	}
 	if (ftruncate(fd, 0) < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		return err_set(err, errno, "write '%s/%s/%s'", host->name, DIR_NAME, name);
 	return TAKE_FD(fd);
-}
-
-int node_lock_take(const struct root *host, struct err *err)
-{
-	return take_lock_file(host, "lock", "changing this node", err);
-}
-
-int node_lock_take_prebuild(const struct root *host, struct err *err)
-{
-	return take_lock_file(host, "ahead.lock", "prebuilding for other kernels", err);
-}
-
-int node_lock_take_agent(const struct root *host, struct err *err)
-{
-	return take_lock_file(host, "agent.lock", "the agent of this node", err);
 }

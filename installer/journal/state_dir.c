@@ -69,14 +69,6 @@ int state_dir_memory_room(const struct state_dir *m, uint64_t bytes, struct err 
 	return 0;
 }
 
-static int stage_in_memory(struct state_dir *m, const struct layout *from, struct package *p, struct err *err)
-{
-	if (state_dir_memory_room(m, state_dir_package_bytes(p), err) < 0 ||
-	    (m->root.fd < 0 && open_memory_dir(m->host, &m->root, err) < 0))
-		return -1;
-	return unpack_package(from, &m->root, p, err);
-}
-
 int state_dir_stage(struct state_dir *m, const struct layout *from, const struct root *state, struct package *p,
 		    struct err *err)
 {
@@ -84,7 +76,9 @@ int state_dir_stage(struct state_dir *m, const struct layout *from, const struct
 	if (done == 0 || !m->is_allowed || !state_dir_is_disk_error(err))
 		return done;
 	struct err why = *err;
-	if (stage_in_memory(m, from, p, err) < 0)
+	if (state_dir_memory_room(m, state_dir_package_bytes(p), err) < 0 ||
+	    (m->root.fd < 0 && open_memory_dir(m->host, &m->root, err) < 0) ||
+	    unpack_package(from, &m->root, p, err) < 0)
 		return err_wrap(err, "'%s' cannot be written (%s), and unpacking in memory failed", state->name,
 				why.text);
 	progress_note(m->progress,

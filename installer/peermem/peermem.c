@@ -186,7 +186,7 @@ int peermem_step(struct peermem *p, struct err *err)
 							  "the network driver's container "
 							  "(/run/mellanox/drivers/.driver-ready)",
 				       err);
-	auto_fd int lock = node_lock_take(p->host, err);
+	auto_fd int lock = node_lock_take(p->host, NODE_LOCK_CHANGE, err);
 	if (lock < 0 && err->code == E_LOCKED) // another process is installing the driver, and will finish in a while
 		return wait_for_driver(p, "a change of the driver that is under way", err);
 	if (lock < 0 || load_peermem(p, err) < 0)

@@ -32,7 +32,7 @@ static int publish_daemon_status(struct daemons_part *p, struct err *err)
 static bool try_publish(struct daemons_part *p)
 {
 	struct err why;
-	auto_fd int lock = node_lock_take(p->request->host, &why);
+	auto_fd int lock = node_lock_take(p->request->host, NODE_LOCK_CHANGE, &why);
 	if (lock < 0 && why.code == E_LOCKED)
 		return false;
 	if (lock < 0 || publish_daemon_status(p, &why) < 0)

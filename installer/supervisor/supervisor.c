@@ -390,7 +390,7 @@ static void run_due_actions(struct supervisor *k, int64_t now_ms)
 	auto_root_record struct root_record now = { 0 };
 	int64_t after_ms;
 	const char *why = why_no_daemons(k, &now, &after_ms);
-	auto_fd int lock = why ? -1 : node_lock_take(k->host, &err);
+	auto_fd int lock = why ? -1 : node_lock_take(k->host, NODE_LOCK_CHANGE, &err);
 	if (!why && (lock < 0 || read_daemon_plan(k, TAKE(now.dir), &err) < 0)) {
 		why = err.text;
 		after_ms = lock < 0 && err.code == E_LOCKED ? SUPERVISOR_RETRY_MS : WAITING_POLL_MS;

@@ -159,7 +159,7 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 		return -1;
 	bool has_gpu = facts_has_gpu(&s->facts);
 	if (is_change && has_gpu) {
-		s->lock = node_lock_take(request->host, err);
+		s->lock = node_lock_take(request->host, NODE_LOCK_CHANGE, err);
 		if (s->lock < 0)
 			return -1;
 		modules_done(&s->facts.loaded); // what is loaded may have changed until the lock was ours

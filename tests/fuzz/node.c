@@ -235,7 +235,7 @@ FUZZ_TARGET(records) // of this program
 	auto_daemon_record struct daemon_record d = { 0 };
 	auto_root_record struct root_record x = { 0 };
 	err = (struct err){ 0 };
-	int seen = journal_read(root, &j, &err) > 0;
+	int seen = journal_find(root, root, &j, &err) > 0;
 	json_decref(journal_json(&j));
 	free(journal_why_not(&j, "boot", &j.target));
 	seen |= optional_modules_read(root, "boot", &o, &err) > 0;

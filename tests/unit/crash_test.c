@@ -132,7 +132,7 @@ static void note(const struct setting *s)
 {
 	struct err err;
 	auto_journal struct journal j = { .state = JOURNAL_CHANGING };
-	must(journal_write(&s->folder.root, &j, &err));
+	must(journal_keep(&s->folder.root, &s->folder.root, false, &j, &err));
 }
 
 static void mend(const struct setting *s)

@@ -227,7 +227,7 @@ static void not_while_somebody_changes_the_node(void **state)
 {
 	(void)state;
 	program(PERSISTENCED);
-	int lock = node_lock_take(&folder.root, &err);
+	int lock = node_lock_take(&folder.root, NODE_LOCK_CHANGE, &err);
 	assert_true(lock >= 0);
 	pass(5000);
 	assert_calls("");

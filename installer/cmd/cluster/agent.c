@@ -344,7 +344,7 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_root struct root state = ROOT_NONE;
 	if (open_agent_kube(v, m, &kube, err) < 0)
 		return -1;
-	auto_fd int lock = node_lock_take_agent(&m->host, err);
+	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_AGENT, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
 		return -1;
 	const struct agent_host host = { .place = { .host = &m->host,

@@ -352,7 +352,7 @@ static void reload_missing_modules(const struct manager *m)
 // the node's lock.
 static int lock_driver_node(const struct machine *at, struct err *err)
 {
-	auto_fd int lock = node_lock_take(&at->host, err);
+	auto_fd int lock = node_lock_take(&at->host, NODE_LOCK_CHANGE, err);
 	return lock < 0 || gpu_operator_clear(&at->host, err) < 0 ? -1 : TAKE_FD(lock);
 }
 

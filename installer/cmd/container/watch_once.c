@@ -53,7 +53,7 @@ static int open_watch(const struct watch_values *v, struct once *o, struct err *
 		return -1;
 	if (!facts_has_gpu(&o->facts))
 		return 0;
-	o->lock = node_lock_take_prebuild(&o->machine.host, err);
+	o->lock = node_lock_take(&o->machine.host, NODE_LOCK_PREBUILD, err);
 	if (o->lock < 0 || job_state(j, &o->machine, &o->state, err) < 0 ||
 	    (j->patches && root_init(&o->patches, j->patches, err) < 0) ||
 	    journal_find(&o->machine.host, &o->state, &o->journal, err) < 0 ||

@@ -110,7 +110,7 @@ static int unload_node_driver(const struct values *v, const struct machine *m, s
 	struct holders_wait drain = { .host = &m->host, .kern = &m->kern, .sys = &m->sys, .progress = progress };
 	if (job_parse_holders(v->holders, &drain.policy, err) < 0)
 		return -1;
-	auto_fd int lock = node_lock_take(&m->host, err);
+	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err);
 	if (lock < 0 || job_state(&job, m, &state, err) < 0 || facts_read(&m->host, &m->kern, &f, err) < 0)
 		return -1;
 	drain.release = f.host.release;

@@ -54,7 +54,7 @@ static int make_device_nodes(const struct values *v, struct machine *m, struct d
 	auto_fd int lock = -1;
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
-	if (!v->is_dry_run && (lock = node_lock_take(&m->host, err)) < 0)
+	if (!v->is_dry_run && (lock = node_lock_take(&m->host, NODE_LOCK_CHANGE, err)) < 0)
 		return -1;
 	if (devices_want(&m->kern, v->imex_channels, d, err) < 0)
 		return -1;
