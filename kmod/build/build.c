@@ -438,19 +438,6 @@ static int run_make(struct build *b, struct err *err)
 		       log.error ? log.error : end.tail);
 }
 
-// The canaries run before, without a cache: they test the compiler. What was compiled before the kill stays, so the
-// second run does not start over.
-static int make_modules(struct build *b, struct err *err)
-{
-	if (*b->same)
-		open_objects(b);
-	int r = run_make(b, err);
-	if (r == 0 || err->code != E_BUILD_OOM || b->jobs <= 1)
-		return r;
-	b->jobs /= 2;
-	return run_make(b, err);
-}
-
 static int strip_modules(struct build *b, struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
@@ -535,8 +522,16 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 	jobs_read(request->kern, &b.facts);
 	b.jobs = jobs_count(&b.facts, request->jobs);
 	if (check_request(&b, err) < 0 || prepare_job(&b, err) < 0 || use_cache(&b, err) < 0 ||
-	    canary_check(&b.compile, err) < 0 || make_modules(&b, err) < 0 || strip_modules(&b, err) < 0 ||
-	    publish_output(&b, err) < 0)
+	    canary_check(&b.compile, err) < 0)
+		return -1;
+	if (*b.same)
+		open_objects(&b); // only now: the canaries test the compiler, not a cache
+	int r = run_make(&b, err);
+	if (r < 0 && err->code == E_BUILD_OOM && b.jobs > 1) {
+		b.jobs /= 2;
+		r = run_make(&b, err); // continues: what was compiled before the kill is still there
+	}
+	if (r < 0 || strip_modules(&b, err) < 0 || publish_output(&b, err) < 0)
 		return -1;
 	fill_result(&b, started_ms, ret);
 	return 0;

@@ -181,29 +181,11 @@ static void child_argv(const struct sandbox *s, uid_t uid, struct strv *argv)
 		strv_add(argv, str_dup(s->argv[i]));
 }
 
-static int run_jailed(const struct sandbox *s, uid_t uid, struct proc_end *ret, struct err *err)
-{
-	auto_strv struct strv argv = { 0 };
-	child_argv(s, uid, &argv);
-	struct proc proc = { .argv = (const char *const *)argv.items,
-			     .env = s->env,
-			     .timeout_ms = s->timeout_ms,
-			     .line = s->line,
-			     .ctx = s->ctx };
-	if (proc_run(&proc, ret, err) < 0)
-		return -1;
-	if (ret->status != SANDBOX_FAILED && ret->status != SANDBOX_EXCEEDED)
-		return 0;
-	auto_strv struct strv lines = { 0 };
-	strv_split(&lines, ret->tail, "\n");
-	return err_set(err, ret->status == SANDBOX_FAILED ? E_SANDBOX : E_BUILD, "%s",
-		       lines.count ? lines.items[lines.count - 1] : "no reason given");
-}
-
-// The files are taken back however it ended: without CAP_DAC_OVERRIDE we could not move or remove them.
+// The files are chowned back however it ended: without CAP_DAC_OVERRIDE we could not move or remove them.
 int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 {
 	const struct root *const given[] = { s->work, s->cache };
+	auto_strv struct strv argv = { 0 };
 	struct err why;
 	uid_t uid;
 	if (sandbox_choose_uid(&uid, err) < 0)
@@ -212,7 +194,19 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++)
 		if (given[i] && subtree_chown(given[i], uid, err) < 0)
 			return -1;
-	int r = run_jailed(s, uid, ret, err);
+	child_argv(s, uid, &argv);
+	const struct proc proc = { .argv = (const char *const *)argv.items,
+				   .env = s->env,
+				   .timeout_ms = s->timeout_ms,
+				   .line = s->line,
+				   .ctx = s->ctx };
+	int r = proc_run(&proc, ret, err);
+	if (r == 0 && (ret->status == SANDBOX_FAILED || ret->status == SANDBOX_EXCEEDED)) {
+		auto_strv struct strv lines = { 0 };
+		strv_split(&lines, ret->tail, "\n");
+		r = err_set(err, ret->status == SANDBOX_FAILED ? E_SANDBOX : E_BUILD, "%s",
+			    lines.count ? lines.items[lines.count - 1] : "no reason given");
+	}
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++) {
 		if (!given[i] || subtree_chown(given[i], 0, &why) == 0)
 			continue;
