@@ -174,13 +174,6 @@ static int examine_signing(struct doctor *x, struct err *err)
 	return 0;
 }
 
-static int examine_kernel(struct doctor *x, struct err *err)
-{
-	const struct host *h = &x->facts.host;
-	add_finding(x, "kernel", DOCTOR_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
-	return examine_signing(x, err);
-}
-
 // Missing headers or compilers only matter if there is no package.
 static void examine_build(struct doctor *x)
 {
@@ -347,7 +340,9 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;
 	examine_gpus(&x);
-	if (examine_kernel(&x, err) < 0)
+	const struct host *h = &x.facts.host;
+	add_finding(&x, "kernel", DOCTOR_PASS, 0, "%s, build id %.12s..., %s", h->release, h->build_id, h->arch);
+	if (examine_signing(&x, err) < 0)
 		return -1;
 	examine_build(&x);
 	examine_space(&x);

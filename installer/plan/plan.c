@@ -14,24 +14,6 @@ struct plan_context {
 	struct plan *plan;
 };
 
-static void add_target_modules(const struct plan_context *m)
-{
-	const struct strv *request = m->request->modules;
-	if (request && request->count) {
-		for (size_t i = 0; i < request->count; i++)
-			strv_add(&m->plan->modules, str_dup(request->items[i]));
-		return;
-	}
-	// A package that was built without one of the defaults was built so on purpose.
-	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++) {
-		if (m->at_hand->package && !strv_has(&m->at_hand->package->key.modules, default_modules[i]))
-			continue;
-		strv_add(&m->plan->modules, str_dup(default_modules[i]));
-		if (optional_modules_is(default_modules[i]))
-			strv_add(&m->plan->optional, str_dup(default_modules[i]));
-	}
-}
-
 // The code of "no package".
 static int no_package_code(const struct plan_context *m)
 {
@@ -48,19 +30,6 @@ const char *plan_driver(const struct facts *facts, const struct request *request
 		return at_hand->source_version;
 	// An unusable choice of the user is an error to report, not a reason to keep what is loaded.
 	return at_hand->is_named ? NULL : facts->loaded.version;
-}
-
-// The version: as requested, else that of the package or source.
-static int choose_target_driver(const struct plan_context *m, struct err *err)
-{
-	const char *version = plan_driver(m->facts, m->request, m->at_hand);
-	if (!version)
-		return m->at_hand->package_why_not ?
-			       err_set(err, no_package_code(m), "no package: %s", m->at_hand->package_why_not) :
-			       err_set(err, E_USAGE,
-				       "nothing says what to install: give --driver, --package, --bundle or --source");
-	m->plan->driver = str_dup(version);
-	return 0;
 }
 
 static unsigned flavours_at_hand(const struct plan_context *m)
@@ -176,17 +145,14 @@ void plan_target(const struct plan *p, const struct request *request, const char
 	*ret = d;
 }
 
-// The journal has a last good driver that could be loaded instead.
-static bool has_better_known_driver(const struct journal *j, const struct driver_state *target)
-{
-	return j->last_good.version && str_eq(j->last_good.kernel, target->kernel) &&
-	       !driver_state_same(&j->last_good, target);
-}
-
 char *plan_why_not(const struct driver_state *target, const struct request *request, const struct facts *facts,
 		   const struct journal *journal)
 {
-	if (!journal || request->is_retry || (!facts->loaded.version && !has_better_known_driver(journal, target)))
+	if (!journal || request->is_retry)
+		return NULL;
+	const struct driver_state *good = &journal->last_good; // could be loaded instead
+	bool has_better = good->version && str_eq(good->kernel, target->kernel) && !driver_state_same(good, target);
+	if (!facts->loaded.version && !has_better)
 		return NULL;
 	auto_str char *why = journal_why_not(journal, facts->host.boot_id, target);
 	return why ? str_fmt("driver %s (%s) is not tried again: %s", target->version, target->flavour, why) : NULL;
@@ -312,16 +278,6 @@ static int check_host_driver(const struct plan_context *m, const char *why, stru
 		       why, text, r->is_loaded ? "loaded" : "installed and will be loaded at the next boot");
 }
 
-// The host's next boot would load what is installed there.
-static int check_installed(const struct plan_context *m, struct err *err)
-{
-	const struct existing_driver *r = &m->facts->existing_driver;
-	if (str_eq(r->version, m->plan->driver) && r->flavour == m->plan->flavour)
-		return 0;
-	auto_str char *why = str_fmt("%s %s was requested", m->plan->driver, module_type_name(m->plan->flavour));
-	return check_host_driver(m, why, err);
-}
-
 static void add_load(const struct plan_context *m, const struct strv *modules, const char *why)
 {
 	char *owned = unbind_text(&m->facts->gpus);
@@ -353,7 +309,13 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
 	if (!m->facts->loaded.count) {
-		if (check_installed(m, err) < 0 || add_acquire_steps(m, &m->plan->modules, err) < 0)
+		// The host's next boot would load what is installed there.
+		const struct existing_driver *next = &m->facts->existing_driver;
+		bool is_same = str_eq(next->version, m->plan->driver) && next->flavour == m->plan->flavour;
+		auto_str char *other =
+			str_fmt("%s %s was requested", m->plan->driver, module_type_name(m->plan->flavour));
+		if ((!is_same && check_host_driver(m, other, err) < 0) ||
+		    add_acquire_steps(m, &m->plan->modules, err) < 0)
 			return -1;
 		add_load(m, &m->plan->modules, "no driver is loaded");
 		return 0;
@@ -375,32 +337,6 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 	return 0;
 }
 
-// Why user space is exported anew. What is compiled now is in no export yet.
-static const char *export_why(const struct plan_context *m)
-{
-	if (!m->at_hand->payload)
-		return NULL;
-	return m->at_hand->export_why          ? m->at_hand->export_why :
-	       plan_has(m->plan, STEP_COMPILE) ? "the modules are new" :
-						 NULL;
-}
-
-static void add_payload_step(struct plan *p, const char *payload, const char *why)
-{
-	add_step(p, STEP_PAYLOAD, str_fmt("user space %s, %.12s", p->driver, payload), str_dup(why));
-	struct step first = p->steps[p->count - 1];
-	memmove(p->steps + 1, p->steps, (p->count - 1) * sizeof(first));
-	p->steps[0] = first;
-}
-
-// Modules that containers need and the host has not loaded are left to the host, but reported.
-static void add_missing_text(const struct plan_context *m, char **text)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
-		if (!modules_find(&m->facts->loaded, default_modules[i]))
-			str_add(text, ", without %s", default_modules[i]);
-}
-
 // What the host has, whatever is requested.
 static int plan_host_driver(const struct plan_context *m, struct err *err)
 {
@@ -411,7 +347,10 @@ static int plan_host_driver(const struct plan_context *m, struct err *err)
 			       "the host's own driver %s is to be used and is not loaded: load it there (modprobe "
 			       "nvidia), or choose --host-driver replace",
 			       text);
-	add_missing_text(m, &text);
+	// Modules that containers need and the host has not loaded are left to the host, but reported.
+	for (size_t i = 0; i < ARRAY_SIZE(default_modules); i++)
+		if (!modules_find(&m->facts->loaded, default_modules[i]))
+			str_add(&text, ", without %s", default_modules[i]);
 	m->plan->outcome = PLAN_ADOPT;
 	m->plan->driver = str_dup(r->version ? r->version : "(unknown)");
 	m->plan->flavour = r->flavour;
@@ -423,41 +362,30 @@ static int plan_host_driver(const struct plan_context *m, struct err *err)
 
 static int plan_change(const struct plan_context *m, struct err *err)
 {
-	add_target_modules(m);
-	if (choose_target_driver(m, err) < 0 || choose_target_flavour(m, err) < 0)
-		return -1;
-	if (m->at_hand->compatible && is_package_fitting(m))
-		m->plan->compatible = str_dup(m->at_hand->package->key.release);
-	return add_module_steps(m, err);
-}
-
-static int make_steps(const struct plan_context *m, struct err *err)
-{
-	bool is_host_used = m->request->host_driver == HOST_USE && m->facts->existing_driver.is_foreign;
-	if (!facts_has_gpu(m->facts)) {
-		m->plan->outcome = PLAN_NO_GPU;
-		return 0;
+	const struct at_hand *a = m->at_hand;
+	const struct strv *request = m->request->modules;
+	struct plan *p = m->plan;
+	for (size_t i = 0; request && i < request->count; i++)
+		strv_add(&p->modules, str_dup(request->items[i]));
+	// A package that was built without one of the defaults was built so on purpose.
+	for (size_t i = 0; (!request || !request->count) && i < ARRAY_SIZE(default_modules); i++) {
+		if (a->package && !strv_has(&a->package->key.modules, default_modules[i]))
+			continue;
+		strv_add(&p->modules, str_dup(default_modules[i]));
+		if (optional_modules_is(default_modules[i]))
+			strv_add(&p->optional, str_dup(default_modules[i]));
 	}
-	m->plan->outcome = PLAN_CHANGE;
-	if (gpus_check_owner(&m->facts->gpus, !is_host_used, err) < 0 ||
-	    (is_host_used ? plan_host_driver(m, err) : plan_change(m, err)) < 0)
+	p->driver = str_dup(plan_driver(m->facts, m->request, a));
+	if (!p->driver && a->package_why_not)
+		return err_set(err, no_package_code(m), "no package: %s", a->package_why_not);
+	if (!p->driver)
+		return err_set(err, E_USAGE,
+			       "nothing says what to install: give --driver, --package, --bundle or --source");
+	if (choose_target_flavour(m, err) < 0)
 		return -1;
-	// A host that keeps its own driver has its own user space beside it.
-	const char *why = is_host_used ? NULL : export_why(m);
-	// Modules of one version are useless beside libraries of another (R-E4).
-	if (!is_host_used && m->at_hand->payload_why_not)
-		return err_set(err, E_NO_PAYLOAD, "%s", m->at_hand->payload_why_not);
-	if (why)
-		add_payload_step(m->plan, m->at_hand->payload, why);
-	add_step(m->plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
-	if (why)
-		add_step(m->plan, STEP_EXPORT, str_fmt("user space %s", m->plan->driver),
-			 str_dup("switched at once, after the modules are loaded"));
-	add_step(m->plan, STEP_VERIFY,
-		 str_fmt("%zu GPUs, %zu switches", gpus_count_ours(&m->facts->gpus, GPU_DISPLAY),
-			 gpus_count_ours(&m->facts->gpus, GPU_SWITCH)),
-		 str_dup("readiness is measured"));
-	return 0;
+	if (a->compatible && is_package_fitting(m))
+		p->compatible = str_dup(a->package->key.release);
+	return add_module_steps(m, err);
 }
 
 int plan_make(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
@@ -467,8 +395,38 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 	struct plan_context m = {
 		.facts = facts, .request = request, .at_hand = at_hand, .holders = holders, .plan = &plan
 	};
-	if (make_steps(&m, err) < 0)
+	bool is_host_used = request->host_driver == HOST_USE && facts->existing_driver.is_foreign;
+	if (!facts_has_gpu(facts)) {
+		*ret = (struct plan){ .outcome = PLAN_NO_GPU };
+		return 0;
+	}
+	plan.outcome = PLAN_CHANGE;
+	if (gpus_check_owner(&facts->gpus, !is_host_used, err) < 0 ||
+	    (is_host_used ? plan_host_driver(&m, err) : plan_change(&m, err)) < 0)
 		return -1;
+	// A host that keeps its own driver has its own user space beside it. Else modules of one version are useless
+	// beside libraries of another (R-E4). What is compiled now is in no export yet.
+	if (!is_host_used && at_hand->payload_why_not)
+		return err_set(err, E_NO_PAYLOAD, "%s", at_hand->payload_why_not);
+	const char *why = is_host_used || !at_hand->payload ? NULL :
+			  at_hand->export_why               ? at_hand->export_why :
+			  plan_has(&plan, STEP_COMPILE)     ? "the modules are new" :
+							      NULL;
+	if (why) {
+		add_step(&plan, STEP_PAYLOAD, str_fmt("user space %s, %.12s", plan.driver, at_hand->payload),
+			 str_dup(why));
+		const struct step first = plan.steps[plan.count - 1];
+		memmove(plan.steps + 1, plan.steps, (plan.count - 1) * sizeof(first));
+		plan.steps[0] = first;
+	}
+	add_step(&plan, STEP_NODES, str_dup("/dev"), str_dup("containers need every node and its /dev/char link"));
+	if (why)
+		add_step(&plan, STEP_EXPORT, str_fmt("user space %s", plan.driver),
+			 str_dup("switched at once, after the modules are loaded"));
+	add_step(&plan, STEP_VERIFY,
+		 str_fmt("%zu GPUs, %zu switches", gpus_count_ours(&facts->gpus, GPU_DISPLAY),
+			 gpus_count_ours(&facts->gpus, GPU_SWITCH)),
+		 str_dup("readiness is measured"));
 	*ret = plan;
 	plan = (struct plan){ 0 };
 	return 0;
