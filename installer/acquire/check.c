@@ -16,14 +16,6 @@ void check_result_done(struct check_result *r)
 	*r = (struct check_result){ 0 };
 }
 
-const char *check_verdict_name(enum verdict v)
-{
-	return v == VERDICT_OK          ? "ok" :
-	       v == VERDICT_COMPATIBLE  ? "compatible" :
-	       v == VERDICT_NEEDS_BUILD ? "needs-build" :
-					  "impossible";
-}
-
 static void set_check_verdict(struct check_result *r, enum verdict verdict, int code, const char *reason)
 {
 	free(r->reason);

@@ -40,4 +40,3 @@ struct check_result {
 int check_kernel(const struct check_request *request, struct check_result *ret, struct err *err);
 void check_result_done(struct check_result *r);
 #define auto_check_result __attribute__((cleanup(check_result_done)))
-const char *check_verdict_name(enum verdict v); // "ok", "compatible", "needs-build", "impossible"

@@ -233,13 +233,3 @@ int peermem_status(const struct root *host, const struct root *kern, struct peer
 	*ret = look;
 	return 1;
 }
-
-int peermem_probe(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err)
-{
-	int r = peermem_status(host, kern, ret, err);
-	if (r == 0)
-		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nothing is loading it");
-	if (r > 0 && !ret->is_fine)
-		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last state: %s", ret->why);
-	return r < 0 ? -1 : 0;
-}

@@ -37,10 +37,8 @@ struct peermem_status {
 	enum peermem_state state;
 	char why[sizeof(((struct err *)0)->text)];
 	bool has_dma_buf;
-	bool is_fine; // as of a probe
+	bool is_fine; // for a probe: loaded, in progress within its deadline, or nothing to do
 };
 // 1 = known in this boot, 0 = it was not requested.
 int peermem_status(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
-// For a probe: 0 = loaded, in progress within its deadline, or nothing to do; else E_NOT_READY.
-int peermem_probe(const struct root *host, const struct root *kern, struct peermem_status *ret, struct err *err);
 const char *peermem_state_name(enum peermem_state s);

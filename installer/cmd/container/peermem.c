@@ -96,8 +96,13 @@ static int run_peermem_probe(void *values, char **args, size_t count, struct err
 	struct peermem_status look;
 	if (machine_open(&v->common, &m, err) < 0)
 		return -1;
-	if (peermem_probe(&m.host, &m.kern, &look, err) < 0)
+	int r = peermem_status(&m.host, &m.kern, &look, err);
+	if (r < 0)
 		return -1;
+	if (r == 0)
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded, and nothing is loading it");
+	if (!look.is_fine)
+		return err_set(err, E_NOT_READY, "nvidia-peermem is not loaded; last state: %s", look.why);
 	show_peermem_state(look.state, look.why, look.has_dma_buf, v->common.is_json);
 	return 0;
 }

@@ -103,17 +103,21 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 
 static void show_check_result(const struct values *v, const struct check_result *r)
 {
+	const char *verdict = r->verdict == VERDICT_OK          ? "ok" :
+			      r->verdict == VERDICT_COMPATIBLE  ? "compatible" :
+			      r->verdict == VERDICT_NEEDS_BUILD ? "needs-build" :
+								  "impossible";
 	const struct err_info *info = r->code ? err_info(r->code) : NULL;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
-			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", check_verdict_name(r->verdict),
-				  "exit", (int)r->verdict, "code", json_text(info ? info->name : NULL), "reason",
-				  json_text(r->reason), "evidence", json_text(r->evidence), "compared",
-				  json_text(r->compared), "next", json_text(info ? info->next : NULL));
+			json_pack("{s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict", verdict, "exit", (int)r->verdict,
+				  "code", json_text(info ? info->name : NULL), "reason", json_text(r->reason),
+				  "evidence", json_text(r->evidence), "compared", json_text(r->compared), "next",
+				  json_text(info ? info->next : NULL));
 		show_json(json);
 		return;
 	}
-	printf("%s: %s%s%s\n", check_verdict_name(r->verdict), info ? info->name : "", info ? ": " : "", r->reason);
+	printf("%s: %s%s%s\n", verdict, info ? info->name : "", info ? ": " : "", r->reason);
 	printf("compared with: %s\n", r->evidence);
 	if (info)
 		printf("next: %s\n", info->next);
