@@ -36,14 +36,14 @@ void dtk_request_done(struct dtk_request *r)
 }
 
 // One table for what is written, read and compared.
-enum kind { WORD, NAME, DIGEST, DIGEST_OR_NONE, FLAVOUR };
+enum kind { WORD, NAME, DIGEST, DIGEST_OR_NONE, TYPE_NAME };
 static const struct {
 	const char *key;
 	enum kind kind;
 	size_t offset;
 } texts[] = {
 	{ "driver", WORD, offsetof(struct dtk_request, driver) },
-	{ "flavour", FLAVOUR, offsetof(struct dtk_request, flavour) },
+	{ "flavour", TYPE_NAME, offsetof(struct dtk_request, flavour) },
 	{ "kernel", NAME, offsetof(struct dtk_request, kernel) },
 	{ "source", NAME, offsetof(struct dtk_request, source) },
 	{ "source_sha256", DIGEST, offsetof(struct dtk_request, source_sha256) },
@@ -96,7 +96,7 @@ static bool is_valid_text(enum kind kind, const json_t *value)
 		return kind == DIGEST_OR_NONE && json_is_null(value);
 	if (kind == DIGEST || kind == DIGEST_OR_NONE)
 		return digest_is_hex(s);
-	if (kind == FLAVOUR)
+	if (kind == TYPE_NAME)
 		return str_eq(s, "open") || str_eq(s, "proprietary");
 	return is_file_name(s, json_string_length(value));
 }

@@ -36,7 +36,7 @@ static char *find_version(const struct root *root, const char *dir)
 }
 
 // The licence that the module declares decides the type, whatever a distribution calls the directory.
-static unsigned find_flavour(const struct root *root, const char *dir)
+static unsigned find_module_type(const struct root *root, const char *dir)
 {
 	static const char *const files[] = { "nvidia/nv-frontend.c", "nvidia/nv.c" };
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
@@ -83,7 +83,7 @@ static int check_core(const struct source *s, const char *dir, struct err *err)
 
 static int take_dir(struct source *s, const char *dir, struct err *err)
 {
-	unsigned flavour = find_flavour(&s->root, dir);
+	unsigned flavour = find_module_type(&s->root, dir);
 	auto_str char *version = flavour ? find_version(&s->root, dir) : NULL;
 	if (!version)
 		return 0;
@@ -121,7 +121,7 @@ static int scan_dirs(struct source *s, const char *dir, unsigned depth, struct e
 }
 
 // A dkms package has the trees below usr/src.
-static int find_flavours(struct source *s, struct err *err)
+static int find_module_types(struct source *s, struct err *err)
 {
 	if (scan_dirs(s, ".", 2, err) < 0)
 		return -1;
@@ -130,7 +130,7 @@ static int find_flavours(struct source *s, struct err *err)
 
 static int identify(struct source *s, const char *path, struct err *err)
 {
-	if (find_flavours(s, err) < 0)
+	if (find_module_types(s, err) < 0)
 		return -1;
 	if (!s->flavours)
 		return err_set(err, E_SOURCE,
@@ -344,7 +344,7 @@ int source_peek(const char *path, const struct root *work, struct source *ret, s
 		return -1;
 	int r = is_dir ? 0 : unpack_source(fd, path, &s.root, true, err);
 	if (r == 0)
-		r = find_flavours(&s, err);
+		r = find_module_types(&s, err);
 	struct err ignored;
 	if (!is_dir)
 		root_rmtree(work, name, r < 0 ? &ignored : err);
