@@ -34,15 +34,6 @@ int gpu_operator_read_ready(const struct root *host, bool *ret_is_ready, struct 
 	return r;
 }
 
-static int refuse_other_driver(int fd, struct err *err)
-{
-	auto_str char *holder = NULL;
-	if (file_read(fd, PID, &holder, NULL, err) < 0)
-		return -1;
-	return err_set(err, E_LOCKED, "/%s: process %s is this node's driver container", PID,
-		       *holder ? str_trim(holder) : "(just started)");
-}
-
 // 1 = the file has the name still; 0 = that was removed meanwhile, as the driver manager does.
 static int is_pid_file_ours(const struct root *host, int fd, struct err *err)
 {
@@ -62,8 +53,15 @@ static int lock_operator_file(const struct root *host, int *ret, struct err *err
 	auto_fd int fd = dir < 0 ? -1 : lockfile_open(dir, name, O_RDWR);
 	if (fd < 0)
 		return dir < 0 ? -1 : file_fail("open", PID, err);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return errno == EWOULDBLOCK ? refuse_other_driver(fd, err) : file_fail("lock", PID, err);
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		auto_str char *owner = NULL;
+		if (errno != EWOULDBLOCK)
+			return file_fail("lock", PID, err);
+		if (file_read(fd, PID, &owner, NULL, err) < 0)
+			return -1;
+		return err_set(err, E_LOCKED, "/%s: process %s is this node's driver container", PID,
+			       *owner ? str_trim(owner) : "(just started)");
+	}
 	int r = is_pid_file_ours(host, fd, err);
 	if (r > 0)
 		*ret = TAKE_FD(fd);

@@ -32,23 +32,21 @@ static void add_check(struct status *s, const char *name, bool is_ok, const char
 	s->checks[s->count++] = (struct check){ .name = name, .evidence = str_dup(text), .is_ok = is_ok };
 }
 
-// The kernel's taint shows a proprietary module, whatever its metadata says.
-static void check_flavour(const struct modules *l, const struct loaded_module *nvidia, struct status *s)
-{
-	const char *taint = nvidia ? nvidia->taint : NULL;
-	bool is_proprietary = taint && strchr(taint, 'P');
-	add_check(s, "flavour", l->flavour && (!taint || is_proprietary == (l->flavour == MODULE_TYPE_PROPRIETARY)),
-		  "%s, taint %s", l->flavour ? module_type_name(l->flavour) : "unknown", taint ? taint : "unknown");
-}
-
 static void check_modules(const struct facts *facts, struct status *s)
 {
 	const struct modules *l = &facts->loaded;
 	const struct loaded_module *nvidia = modules_find(l, "nvidia");
 	add_check(s, "driver", nvidia && l->version, "%s%s%s", l->version ? l->version : "not loaded",
 		  l->version ? " " : "", l->version ? module_type_name(l->flavour) : "");
-	if (nvidia)
-		check_flavour(l, nvidia, s);
+	if (nvidia) {
+		// The kernel's taint shows a proprietary module, whatever its metadata says.
+		const char *taint = nvidia->taint;
+		bool is_proprietary = taint && strchr(taint, 'P');
+		add_check(s, "flavour",
+			  l->flavour && (!taint || is_proprietary == (l->flavour == MODULE_TYPE_PROPRIETARY)),
+			  "%s, taint %s", l->flavour ? module_type_name(l->flavour) : "unknown",
+			  taint ? taint : "unknown");
+	}
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
 		if (!m->is_driver)
@@ -57,13 +55,6 @@ static void check_modules(const struct facts *facts, struct status *s)
 		add_check(s, "module", m->state == LOADED_LIVE && is_equal, "%s %s, %s", m->name,
 			  m->version ? m->version : "(no version)", modules_state_name(m->state));
 	}
-}
-
-static void check_package(const struct facts *facts, const struct root *host, struct status *s)
-{
-	s->compatible = existing_driver_made_for(host, facts->host.boot_id, &facts->loaded);
-	if (s->compatible)
-		add_check(s, "package", true, "compatible (made for %s)", s->compatible);
 }
 
 static int check_count(const struct root *kern, struct status *s, const char *name, const char *dir, size_t wanted,
@@ -107,14 +98,6 @@ static int check_status_firmware(const struct facts *facts, const struct root *h
 	if (r < 0)
 		s->checks[s->count - 1].code = err->code;
 	return 0;
-}
-
-// Not a reason to be unready; until the disk works again, a reboot loses what was recorded since.
-static void check_journal(const struct root *host, struct status *s)
-{
-	auto_str char *why = journal_unwritten(host);
-	if (why)
-		add_check(s, "journal", true, "in memory only, %s", why);
 }
 
 // Only where something is exported; a node that has its user space elsewhere lacks nothing.
@@ -201,8 +184,13 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 		size_t gpus = gpus_count_ours(&facts->gpus, GPU_DISPLAY),
 		       switches = gpus_count_ours(&facts->gpus, GPU_SWITCH);
 		check_modules(facts, &s);
-		check_package(facts, host, &s);
-		check_journal(host, &s);
+		s.compatible = existing_driver_made_for(host, facts->host.boot_id, &facts->loaded);
+		if (s.compatible)
+			add_check(&s, "package", true, "compatible (made for %s)", s.compatible);
+		// Not a reason to be unready; until the disk works again, a reboot loses what was recorded since.
+		auto_str char *unwritten = journal_unwritten(host);
+		if (unwritten)
+			add_check(&s, "journal", true, "in memory only, %s", unwritten);
 		if (check_count(kern, &s, "gpus", "proc/driver/nvidia/gpus", gpus, err) < 0 ||
 		    (switches &&
 		     check_count(kern, &s, "nvswitches", "proc/driver/nvidia-nvswitch/devices", switches, err) < 0) ||
