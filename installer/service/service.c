@@ -2,6 +2,10 @@
 #include "service/service.h"
 
 #include "base/core/date.h"
+#include "base/process/log.h"
+#include "journal/node_lock.h"
+#include "status/status_file.h"
+#include "supervisor/supervisor.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -21,20 +25,16 @@ static void reap_children(const struct service_part *parts, size_t count)
 				parts[i].ended(parts[i].ctx, pid, status, clock_ms());
 }
 
-static int64_t tick(const struct service_part *parts, size_t count)
+// Does what is due, and waits for what comes next.
+static void tick_and_poll(const struct service_part *parts, size_t count, int signals)
 {
+	struct pollfd fds[FDS_MOST] = { { .fd = signals, .events = POLLIN } };
+	size_t used = 1;
 	int64_t due = INT64_MAX;
 	for (size_t i = 0; i < count; i++) {
 		int64_t at = parts[i].tick ? parts[i].tick(parts[i].ctx, clock_ms()) : INT64_MAX;
 		due = at < due ? at : due;
 	}
-	return due;
-}
-
-static void poll_until(const struct service_part *parts, size_t count, int signals, int64_t due)
-{
-	struct pollfd fds[FDS_MOST] = { { .fd = signals, .events = POLLIN } };
-	size_t used = 1;
 	for (size_t i = 0; i < count; i++)
 		used += parts[i].fds ? parts[i].fds(parts[i].ctx, fds + used, FDS_MOST - used) : 0;
 	int64_t left = due == INT64_MAX ? -1 : due - clock_ms();
@@ -42,7 +42,6 @@ static void poll_until(const struct service_part *parts, size_t count, int signa
 	poll(fds, used, timeout);
 }
 
-// SIGPIPE is among the blocked, and ends nothing: a log that nobody reads is no reason to leave.
 static int read_stop_signal(int signals)
 {
 	struct signalfd_siginfo info;
@@ -54,7 +53,7 @@ static int read_stop_signal(int signals)
 
 void service_block(sigset_t *ret)
 {
-	// SIGPIPE: a log that nobody reads is no reason to leave
+	// SIGPIPE: a log that nobody reads is not a reason to stop
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGCHLD, SIGPIPE };
 	sigemptyset(ret);
 	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
@@ -70,9 +69,173 @@ int service_run(const struct service_part *parts, size_t count, const sigset_t *
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	for (;;) {
 		reap_children(parts, count);
-		poll_until(parts, count, fd, tick(parts, count));
+		tick_and_poll(parts, count, fd);
 		int signal = read_stop_signal(fd);
 		if (signal)
 			return signal;
 	}
+}
+
+struct daemons_part {
+	const struct service_daemons *request;
+	struct supervisor supervisor;
+	bool is_told, was_well; // what was said last
+	bool is_published;      // the same, for others to read
+};
+
+// Ready is taken back when a daemon that GPUs need is down, and given again when it is up (R-P1, R-G5).
+static int publish_daemon_status(struct daemons_part *p, struct err *err)
+{
+	const struct service_daemons *d = p->request;
+	auto_facts struct facts f = { 0 };
+	auto_status struct status s = { 0 };
+	auto_daemon_record struct daemon_record r = { 0 };
+	if (facts_read(d->host, d->kern, &f, err) < 0 ||
+	    status_read(&f, d->host, d->kern, d->host, d->sys, &s, err) < 0 ||
+	    daemon_record_read(d->host, f.host.boot_id, &r, err) < 0)
+		return -1;
+	status_daemons(&s, &r, d->kern);
+	return status_file_refresh(d->host, &f, &s, err);
+}
+
+// False = somebody changes the node now, and tells of it: later.
+static bool try_publish(struct daemons_part *p)
+{
+	struct err why;
+	auto_fd int lock = node_lock_take(p->request->host, NODE_LOCK_CHANGE, &why);
+	if (lock < 0 && why.code == E_LOCKED)
+		return false;
+	if (lock < 0 || publish_daemon_status(p, &why) < 0)
+		log_warn("the state of this node is not published: %s", why.text);
+	return true;
+}
+
+// Returns when to try again.
+static int64_t announce_daemons(struct daemons_part *p, int64_t now_ms)
+{
+	enum { RETRY_MS = 1000 };
+	bool is_well = supervisor_is_well(&p->supervisor);
+	if (!p->supervisor.is_known)
+		return INT64_MAX;
+	if (!p->is_told || is_well != p->was_well) {
+		p->request->say(p->request->ctx, is_well);
+		p->is_told = true;
+		p->was_well = is_well;
+		p->is_published = !p->supervisor.plan.count;
+	}
+	p->is_published = p->is_published || try_publish(p);
+	return p->is_published ? INT64_MAX : now_ms + RETRY_MS;
+}
+
+static size_t daemons_fds(void *ctx, struct pollfd *ret, size_t room)
+{
+	struct daemons_part *p = ctx;
+	return supervisor_fds(&p->supervisor, ret, room);
+}
+
+static void daemons_ended(void *ctx, int pid, int status, int64_t now_ms)
+{
+	struct daemons_part *p = ctx;
+	supervisor_ended(&p->supervisor, pid, status, now_ms);
+}
+
+static int64_t daemons_tick(void *ctx, int64_t now_ms)
+{
+	struct daemons_part *p = ctx;
+	int64_t due = supervisor_tick(&p->supervisor, now_ms), later = announce_daemons(p, now_ms);
+	return later < due ? later : due;
+}
+
+int service_daemons_run(const struct service_daemons *daemons, const struct service_part *more, size_t count,
+			const sigset_t *signals, struct err *err)
+{
+	struct daemons_part p = { .request = daemons,
+				  .supervisor = { .host = daemons->host,
+						  .kern = daemons->kern,
+						  .sys = daemons->sys,
+						  .progress = daemons->progress } };
+	struct service_part parts[SERVICE_PARTS_MAX] = {
+		{ .ctx = &p, .fds = daemons_fds, .ended = daemons_ended, .tick = daemons_tick }
+	};
+	for (size_t i = 0; i < count; i++)
+		parts[i + 1] = more[i];
+	int r = supervisor_open(&p.supervisor, environ, err);
+	if (r == 0)
+		r = service_run(parts, count + 1, signals, err);
+	supervisor_done(&p.supervisor);
+	return r;
+}
+
+enum { AGAIN_MS = 1000, DOUBLINGS = 6, STEADY_MS = 600000, LEAVE_MS = 25000, STEP_MS = 50 };
+
+static int64_t agent_tick(void *ctx, int64_t now_ms)
+{
+	struct service_agent *a = ctx;
+	struct err why;
+	pid_t child;
+	if (a->child)
+		return INT64_MAX;
+	if (now_ms < a->due_ms)
+		return a->due_ms;
+	if (launch_self(&a->words, &child, &why) < 0) {
+		log_warn("the agent is not started: %s", why.text);
+		a->due_ms = now_ms + (AGAIN_MS << DOUBLINGS);
+		return a->due_ms;
+	}
+	a->child = child;
+	a->since_ms = now_ms;
+	return INT64_MAX;
+}
+
+static void agent_ended(void *ctx, int pid, int status, int64_t now_ms)
+{
+	struct service_agent *a = ctx;
+	if (pid != a->child)
+		return;
+	a->child = 0;
+	a->ends = now_ms - a->since_ms < STEADY_MS ? a->ends + 1 : 0;
+	int64_t pause = (int64_t)AGAIN_MS << (a->ends < DOUBLINGS ? a->ends : DOUBLINGS);
+	a->due_ms = now_ms + pause;
+	log_warn("the agent %s %d; started again in %lld s",
+		 WIFSIGNALED(status) ? "was ended by signal" : "ended with status",
+		 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), (long long)pause / 1000);
+}
+
+void service_agent_open(struct launch_words *words, struct service_agent *ret, struct service_part *ret_part)
+{
+	ret->words = *words;
+	*words = (struct launch_words){ 0 };
+	*ret_part = (struct service_part){ .ctx = ret, .ended = agent_ended, .tick = agent_tick };
+}
+
+void service_agent_done(struct service_agent *a)
+{
+	int status;
+	if (a->child)
+		kill(a->child, SIGTERM);
+	for (int left = LEAVE_MS; a->child && left > 0 && waitpid(a->child, &status, WNOHANG) == 0; left -= STEP_MS)
+		poll(NULL, 0, STEP_MS);
+	launch_words_done(&a->words);
+}
+
+enum { WAITING_MS = 2000, LOADED_MS = 30000, FAILED_MS = 60000 };
+
+// What may pass by itself is tried again; the rest is the peermem container's to tell, or the next start's.
+static int64_t peermem_tick(void *ctx, int64_t now_ms)
+{
+	struct service_peermem *p = ctx;
+	struct err why;
+	if (p->is_over)
+		return INT64_MAX;
+	int r = peermem_step(&p->peermem, &why);
+	if (r >= 0)
+		return p->peermem.now == PEERMEM_NONE ? INT64_MAX : now_ms + (r > 0 ? LOADED_MS : WAITING_MS);
+	log_warn("the GPUs are ready without nvidia-peermem: %s: %s", err_info(why.code)->name, why.text);
+	p->is_over = !err_info(why.code)->retryable;
+	return now_ms + FAILED_MS;
+}
+
+struct service_part service_peermem_part(struct service_peermem *p)
+{
+	return (struct service_part){ .ctx = p, .tick = peermem_tick };
 }

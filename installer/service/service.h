@@ -2,8 +2,10 @@
 // What `init` does once the driver is ready: wait for a signal, as the parent of every orphan, and meanwhile let each
 // part do what is due. Nothing due means no wake-up and no write (P9).
 #pragma once
+#include "base/process/launch.h"
 #include "base/process/progress.h"
 #include "base/process/sys.h"
+#include "peermem/peermem.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -33,3 +35,22 @@ struct service_daemons { // borrowed
 // service_run() with them and with more parts.
 int service_daemons_run(const struct service_daemons *daemons, const struct service_part *more, size_t count,
 			const sigset_t *signals, struct err *err);
+
+// The agent of a rollout: a child, `agent`, that is started again whenever it ends, so that nothing that happens to it,
+// or to the API, happens to the driver's daemons.
+struct service_agent {
+	struct launch_words words;
+	int child;
+	int64_t due_ms, since_ms;
+	unsigned ends; // soon after a start, one after the other
+};
+// words: of the child; they are taken. ret must stay where it is. It begins when served.
+void service_agent_open(struct launch_words *words, struct service_agent *ret, struct service_part *ret_part);
+void service_agent_done(struct service_agent *a); // told to end, and awaited: it may be in the middle of a change
+
+// nvidia-peermem (peermem/peermem.h) waits for the network driver while the GPUs serve.
+struct service_peermem {
+	struct peermem peermem;
+	bool is_over; // it failed for a reason that does not pass by itself
+};
+struct service_part service_peermem_part(struct service_peermem *p); // p must stay where it is

@@ -7,8 +7,7 @@
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
 #include "host/capabilities.h"
-#include "service/service_agent.h"
-#include "service/service_peermem.h"
+#include "service/service.h"
 #include "status/gpu_operator.h"
 #include "status/liveness.h"
 
