@@ -38,14 +38,6 @@ void doctor_findings_done(struct doctor_findings *f)
 	*f = (struct doctor_findings){ 0 };
 }
 
-size_t doctor_findings_failed(const struct doctor_findings *f)
-{
-	size_t failed = 0;
-	for (size_t i = 0; i < f->count; i++)
-		failed += f->items[i].state == DOCTOR_FAIL;
-	return failed;
-}
-
 const char *doctor_state_name(enum doctor_state s)
 {
 	static const char *const names[] = { "pass", "warn", "FAIL" };
@@ -62,6 +54,7 @@ static void add_finding(struct doctor *x, const char *name, enum doctor_state st
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
+	f->failed += state == DOCTOR_FAIL;
 	f->items = mem_grow(f->items, f->count + 1, sizeof(*f->items));
 	f->items[f->count++] =
 		(struct doctor_finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };

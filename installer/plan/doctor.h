@@ -14,7 +14,7 @@ struct doctor_finding {
 
 struct doctor_findings {
 	struct doctor_finding *items;
-	size_t count;
+	size_t count, failed;
 };
 
 // headers: package files that a user gave instead of the host's tree; may be empty.
@@ -22,5 +22,4 @@ int doctor_read(const struct root *host, const struct root *kern, const struct r
 		struct doctor_findings *ret, struct err *err);
 void doctor_findings_done(struct doctor_findings *f);
 #define auto_doctor_findings __attribute__((cleanup(doctor_findings_done)))
-size_t doctor_findings_failed(const struct doctor_findings *f);
 const char *doctor_state_name(enum doctor_state s); // "pass", "warn", "FAIL"

@@ -20,13 +20,6 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-static char *export_path(const char *named)
-{
-	auto_strv struct strv parts = { 0 };
-	strv_split(&parts, named, "/");
-	return parts.count ? strv_join(&parts, "/") : str_dup("");
-}
-
 static int make_cdi_spec(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
@@ -36,7 +29,10 @@ static int make_cdi_spec(const struct values *v, const struct machine *m, json_t
 	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
 	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
-	auto_str char *export = v->export ? export_path(v->export) : NULL;
+	auto_strv struct strv parts = { 0 };
+	if (v->export)
+		strv_split(&parts, v->export, "/");
+	auto_str char *export = v->export ? strv_join(&parts, "/") : NULL;
 	const struct cdi_request w = { .host = &m->host,
 				       .kern = &m->kern,
 				       .dev_root = &dev_root,
@@ -58,27 +54,22 @@ static int write_output(const char *file, const json_t *json, struct err *err)
 	return root_init(&dir, folder, err) < 0 ? -1 : json_write(&dir, name, json, err);
 }
 
-static void warn_of_rival(const struct machine *m, const char *file)
-{
-	struct err ignored;
-	auto_str char *rival = NULL;
-	if (cdi_spec_file_conflict(&m->host, file, &rival, &ignored) > 0)
-		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
-}
-
 static int run_cdi_generate(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_json json_t *json = NULL;
+	auto_str char *rival = NULL;
+	struct err ignored;
 	if (machine_open(&v->common, &m, err) < 0 || make_cdi_spec(v, &m, &json, err) < 0)
 		return -1;
 	if (!v->output || str_eq(v->output, "-")) {
 		show_json(json);
 		return 0;
 	}
-	warn_of_rival(&m, v->output);
+	if (cdi_spec_file_conflict(&m.host, v->output, &rival, &ignored) > 0)
+		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
 	return write_output(v->output, json, err);
 }
 

@@ -57,12 +57,12 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", findings_json(&f), "failed",
-						   (int)doctor_findings_failed(&f), "rights", capabilities_json());
+						   (int)f.failed, "rights", capabilities_json());
 		show_json(json);
 	} else {
 		show_findings(&f);
 	}
-	return doctor_findings_failed(&f) ? 1 : 0;
+	return f.failed ? 1 : 0;
 }
 
 const struct cmd cmd_doctor = {

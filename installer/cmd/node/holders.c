@@ -87,20 +87,6 @@ static int show_in_use(const struct holders *h, bool is_json, const struct err *
 	return err_info(err->code)->exit_status;
 }
 
-static void show_unloaded(const struct strv *unloaded, const struct holders *h, bool is_json)
-{
-	if (is_json) {
-		auto_json json_t *json =
-			json_pack("{s:o, s:o}", "unloaded", json_strv(unloaded), "holders", holders_json(h));
-		show_json(json);
-	} else if (unloaded->count) {
-		auto_str char *names = strv_join(unloaded, ", ");
-		printf("unloaded %s\n", names);
-	} else {
-		printf("no NVIDIA module is loaded\n");
-	}
-}
-
 static int unload_node_driver(const struct values *v, const struct machine *m, struct progress *progress,
 			      struct holders *ret, struct strv *ret_unloaded, struct err *err)
 {
@@ -132,7 +118,16 @@ static int run_unload(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	if (unload_node_driver(v, &m, &progress, &h, &unloaded, err) < 0)
 		return err->code == E_IN_USE ? show_in_use(&h, v->common.is_json, err) : -1;
-	show_unloaded(&unloaded, &h, v->common.is_json);
+	if (v->common.is_json) {
+		auto_json json_t *json =
+			json_pack("{s:o, s:o}", "unloaded", json_strv(&unloaded), "holders", holders_json(&h));
+		show_json(json);
+	} else if (unloaded.count) {
+		auto_str char *names = strv_join(&unloaded, ", ");
+		printf("unloaded %s\n", names);
+	} else {
+		printf("no NVIDIA module is loaded\n");
+	}
 	return 0;
 }
 

@@ -47,29 +47,6 @@ static void show_plan(const struct job *j)
 	show_table(&rows);
 }
 
-static int run_plan(void *values, char **args, size_t count, struct err *err)
-{
-	(void)args, (void)count;
-	const struct values *v = values;
-	auto_job struct job job = JOB_NONE;
-	if (job_open(&v->job, false, &job, err) < 0)
-		return -1;
-	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = plan_json(&job);
-		show_json(json);
-	} else {
-		show_plan(&job);
-	}
-	return 0;
-}
-
-// What the proof rests on; null: the plan had none.
-static json_t *compared_json(const struct job *j)
-{
-	return plan_has(&j->session.plan, STEP_PROVE) ? json_string(proof_basis_name(j->session.compared)) :
-							json_null();
-}
-
 // With the phases up to the failure and their times.
 static int show_install_failure(const struct job *j, struct err *err)
 {
@@ -83,48 +60,53 @@ static int show_install_failure(const struct job *j, struct err *err)
 	return err_info(err->code)->exit_status;
 }
 
-// Current holders do not matter: the driver stays.
-static int run_stage(struct values *v, struct err *err)
+static int run_install(void *values, char **args, size_t count, struct err *err)
 {
+	(void)args, (void)count;
+	struct values *v = values;
+	bool is_json = v->job.origin.remote.common.is_json, is_stage = v->is_stage && !v->is_dry_run;
 	auto_job struct job job = JOB_NONE;
-	free(v->job.holders);
-	v->job.holders = str_dup("wait");
-	if (job_open(&v->job, false, &job, err) < 0 ||
-	    (job.session.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
+	auto_status struct status status = { 0 };
+	const struct plan *plan = &job.session.plan;
+	if (is_stage) { // current holders do not matter: the driver stays
+		free(v->job.holders);
+		v->job.holders = str_dup("wait");
+	}
+	int r = job_open(&v->job, !v->is_dry_run && !is_stage, &job, err);
+	if (v->is_dry_run) {
+		auto_json json_t *json = r == 0 && is_json ? plan_json(&job) : NULL;
+		if (json)
+			show_json(json);
+		else if (r == 0)
+			show_plan(&job);
+		return r;
+	}
+	if (r == 0 && plan->outcome != PLAN_NO_GPU)
+		r = is_stage ? job_stage(&job, err) : job_apply(&job, &status, err);
+	if (r < 0)
 		return show_install_failure(&job, err);
-	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json =
-			json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job), "phases",
-				  status_json_phases(&job.session.progress));
+	if (is_json) {
+		// What the proof rests on; null: the plan had none.
+		bool has_proof = plan_has(plan, STEP_PROVE);
+		auto_json json_t *json = json_pack("{s:o, s:o, s:o}", "plan", plan_json(&job), "compared",
+						   json_text(has_proof ? proof_basis_name(job.session.compared) : NULL),
+						   "phases", status_json_phases(&job.session.progress));
+		if (!is_stage)
+			json_object_set_new(json, "status", status_json_status(&status));
 		show_json(json);
-	} else if (job.session.plan.outcome != PLAN_NO_GPU) {
-		printf("%s %s is in the store; nothing was touched\n", job.session.plan.driver,
-		       module_type_name(job.session.plan.flavour));
+	} else if (!is_stage) {
+		show_status(&status);
+	} else if (plan->outcome != PLAN_NO_GPU) {
+		printf("%s %s is in the store; nothing was touched\n", plan->driver, module_type_name(plan->flavour));
 	}
 	return 0;
 }
 
-static int run_install(void *values, char **args, size_t count, struct err *err)
+static int run_plan(void *values, char **args, size_t count, struct err *err)
 {
-	const struct values *v = values;
-	auto_job struct job job = JOB_NONE;
-	auto_status struct status status = { 0 };
-	if (v->is_dry_run)
-		return run_plan(values, args, count, err);
-	if (v->is_stage)
-		return run_stage(values, err);
-	if (job_open(&v->job, true, &job, err) < 0 ||
-	    (job.session.plan.outcome != PLAN_NO_GPU && job_apply(&job, &status, err) < 0))
-		return show_install_failure(&job, err);
-	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = json_pack(
-			"{s:o, s:o, s:o, s:o}", "plan", plan_json(&job), "compared", compared_json(&job), "phases",
-			status_json_phases(&job.session.progress), "status", status_json_status(&status));
-		show_json(json);
-	} else {
-		show_status(&status);
-	}
-	return 0;
+	struct values *v = values;
+	v->is_dry_run = true;
+	return run_install(values, args, count, err);
 }
 
 // `install --bundle FILE` by another name, beside the other verbs that a bundle has.

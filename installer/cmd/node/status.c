@@ -72,83 +72,15 @@ static void show_daemons(const struct daemon_record *r, const struct root *kern)
 	}
 }
 
-// Reading creates no state directory.
-static int read_node_journal(const struct values *v, const struct machine *m, struct journal *ret, struct err *err)
-{
-	auto_root struct root state = ROOT_NONE;
-	if (v->state_dir)
-		return root_init(&state, v->state_dir, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
-	if (!root_exists(&m->host, JOB_STATE))
-		return 0;
-	return root_sub(&m->host, JOB_STATE, &state, err) < 0 ? -1 : journal_find(&m->host, &state, ret, err);
-}
-
-// What was measured just now, and the rest from the file of the last run.
-static json_t *full_status_json(const struct facts *f, const struct status *s, const json_t *file,
-				const struct journal *j, json_t *daemons)
+// Adds what is known from the file of the last run.
+static json_t *last_run_json(json_t *json, const json_t *file)
 {
 	static const char *const keys[] = { "since", "run", "last_run" };
-	json_t *json = status_json_all(f, s);
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
 		json_t *value = json_object_get(file, keys[i]);
 		json_object_set_new(json, keys[i], value ? json_incref(value) : json_null());
 	}
-	json_object_set_new(json, "journal", j->since ? journal_json(j) : json_null());
-	json_object_set(json, "daemons", daemons);
 	return json;
-}
-
-// GPUDirect RDMA, where it was requested; the GPUs are ready with or without it. false = nothing is known.
-static bool read_peermem(const struct machine *m, struct peermem_status *ret)
-{
-	struct err unread;
-	int r = peermem_status(&m->host, &m->kern, ret, &unread);
-	if (r < 0)
-		log_warn("the state of nvidia-peermem is unknown: %s", unread.text);
-	return r > 0;
-}
-
-static json_t *peermem_json(const struct machine *m)
-{
-	struct peermem_status look;
-	if (!read_peermem(m, &look))
-		return json_null();
-	return json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(look.state), "why", json_text(look.why),
-			 "dma_buf", look.has_dma_buf);
-}
-
-static void show_peermem(const struct machine *m)
-{
-	struct peermem_status look;
-	if (read_peermem(m, &look))
-		printf("nvidia-peermem: %s: %s\n", peermem_state_name(look.state), look.why);
-}
-
-// The report on other installed kernels, of this boot (R-F1). false = there is none.
-static bool read_kernel_report(const struct machine *m, const struct facts *f, struct kernel_report *ret)
-{
-	struct err unread;
-	int r = kernel_report_read(&m->host, f->host.boot_id, ret, &unread);
-	if (r < 0)
-		log_warn("cannot read the report on installed kernels: %s", unread.text);
-	return r > 0;
-}
-
-static json_t *kernels_json(const struct machine *m, const struct facts *f)
-{
-	auto_kernel_report struct kernel_report kernel_report = { 0 };
-	return read_kernel_report(m, f, &kernel_report) ? kernel_report_json(&kernel_report) : json_null();
-}
-
-static void show_kernels(const struct machine *m, const struct facts *f)
-{
-	auto_kernel_report struct kernel_report kernel_report = { 0 };
-	if (!read_kernel_report(m, f, &kernel_report))
-		return;
-	for (size_t i = 0; i < kernel_report.count; i++) {
-		auto_str char *line = kernel_report_line(&kernel_report.items[i]);
-		printf("kernel %s\n", line);
-	}
 }
 
 static int run_status(void *values, char **args, size_t count, struct err *err)
@@ -162,6 +94,9 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	auto_json json_t *file = NULL;
 	auto_journal struct journal j = { 0 };
 	auto_daemon_record struct daemon_record daemons = { 0 };
+	auto_root struct root state = ROOT_NONE;
+	struct peermem_status peermem;
+	auto_kernel_report struct kernel_report kernels = { 0 };
 	struct err unread;
 	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
@@ -174,23 +109,42 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	status_daemons(&s, &daemons, &m.kern);
 	if (status_file_read(&m.host, f.host.boot_id, &file, &unread) < 0)
 		log_warn("the result of the last run is unknown: %s", unread.text);
-	if (read_node_journal(v, &m, &j, &unread) < 0)
+	// Reading creates no state directory.
+	if (job_state_existing(v->state_dir, &m, &state, &unread) < 0 ||
+	    (state.fd >= 0 && journal_find(&m.host, &state, &j, &unread) < 0))
 		log_warn("earlier failures on this node are unknown: %s", unread.text);
+	// GPUDirect RDMA, where it was requested; the GPUs are ready with or without it.
+	int has_peermem = peermem_status(&m.host, &m.kern, &peermem, &unread);
+	if (has_peermem < 0)
+		log_warn("the state of nvidia-peermem is unknown: %s", unread.text);
+	// Of other installed kernels, in this boot (R-F1).
+	int has_kernels = kernel_report_read(&m.host, f.host.boot_id, &kernels, &unread);
+	if (has_kernels < 0)
+		log_warn("cannot read the report on installed kernels: %s", unread.text);
 	if (v->common.is_json) {
 		if (host_read_config(&m.host, &m.kern, f.host.release, &f.host.config, &f.host.config_source, err) < 0)
 			return -1;
-		auto_json json_t *list = daemon_record_json(&daemons, &m.kern);
-		auto_json json_t *json = full_status_json(&f, &s, file, &j, list);
-		json_object_set_new(json, "peermem", peermem_json(&m));
-		json_object_set_new(json, "kernels", kernels_json(&m, &f));
+		auto_json json_t *json = last_run_json(status_json_all(&f, &s), file);
+		json_object_set_new(json, "journal", j.since ? journal_json(&j) : json_null());
+		json_object_set_new(json, "daemons", daemon_record_json(&daemons, &m.kern));
+		json_object_set_new(json, "peermem",
+				    has_peermem <= 0 ?
+					    json_null() :
+					    json_pack("{s:s, s:o, s:b}", "state", peermem_state_name(peermem.state),
+						      "why", json_text(peermem.why), "dma_buf", peermem.has_dma_buf));
+		json_object_set_new(json, "kernels", has_kernels > 0 ? kernel_report_json(&kernels) : json_null());
 		show_json(json);
 	} else {
 		show_status(&s);
 		show_last_run(file);
 		show_journal(&j, f.host.boot_id);
 		show_daemons(&daemons, &m.kern);
-		show_peermem(&m);
-		show_kernels(&m, &f);
+		if (has_peermem > 0)
+			printf("nvidia-peermem: %s: %s\n", peermem_state_name(peermem.state), peermem.why);
+		for (size_t i = 0; has_kernels > 0 && i < kernels.count; i++) {
+			auto_str char *line = kernel_report_line(&kernels.items[i]);
+			printf("kernel %s\n", line);
+		}
 	}
 	return s.has_gpu && !s.is_ready ? err_info(E_NOT_READY)->exit_status : 0;
 }
