@@ -34,10 +34,10 @@ bool optional_modules_is(const char *module)
 	return true;
 }
 
-static struct optional_failure *find_failure(const struct optional_modules *o, const char *module)
+struct optional_failure *optional_modules_find(const struct optional_modules *o, const char *module)
 {
 	auto_str char *name = module_canonical(module);
-	for (size_t i = 0; i < o->count; i++) {
+	for (size_t i = 0; o && i < o->count; i++) {
 		auto_str char *has = module_canonical(o->items[i].module);
 		if (str_eq(has, name))
 			return &o->items[i];
@@ -45,15 +45,10 @@ static struct optional_failure *find_failure(const struct optional_modules *o, c
 	return NULL;
 }
 
-const struct optional_failure *optional_modules_find(const struct optional_modules *o, const char *module)
+void optional_modules_add(struct optional_modules *o, const char *module, const char *params, const char *code,
+			  const char *text)
 {
-	return o ? find_failure(o, module) : NULL;
-}
-
-static void add_failure(struct optional_modules *o, const char *module, const char *params, const char *code,
-			const char *text)
-{
-	struct optional_failure *f = find_failure(o, module);
+	struct optional_failure *f = optional_modules_find(o, module);
 	if (f) {
 		optional_failure_done(f);
 	} else {
@@ -63,16 +58,6 @@ static void add_failure(struct optional_modules *o, const char *module, const ch
 	*f = (struct optional_failure){
 		.module = str_dup(module), .params = str_dup(params), .code = str_dup(code), .text = str_dup(text)
 	};
-}
-
-void optional_modules_add(struct optional_modules *o, const char *module, const char *params, const struct err *why)
-{
-	add_failure(o, module, params, err_info(why->code)->name, why->text);
-}
-
-void optional_modules_keep(struct optional_modules *o, const struct optional_failure *f)
-{
-	add_failure(o, f->module, f->params, f->code, f->text);
 }
 
 static const char *failure_text(const json_t *object, const char *key)
@@ -94,8 +79,8 @@ int optional_modules_read(const struct root *host, const char *boot_id, struct o
 	json_array_foreach(json_object_get(file, "modules"), i, item)
 	{
 		if (*failure_text(item, "module"))
-			add_failure(&o, failure_text(item, "module"), failure_text(item, "params"),
-				    failure_text(item, "code"), failure_text(item, "text"));
+			optional_modules_add(&o, failure_text(item, "module"), failure_text(item, "params"),
+					     failure_text(item, "code"), failure_text(item, "text"));
 	}
 	optional_modules_done(ret);
 	*ret = o;

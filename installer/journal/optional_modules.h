@@ -24,11 +24,11 @@ void optional_modules_done(struct optional_modules *o);
 #define auto_optional_modules __attribute__((cleanup(optional_modules_done)))
 
 bool optional_modules_is(const char *module); // full or canonical name
-// Replaces an earlier failure of the module.
-void optional_modules_add(struct optional_modules *o, const char *module, const char *params, const struct err *why);
-void optional_modules_keep(struct optional_modules *o, const struct optional_failure *f); // a copy
-const struct optional_failure *optional_modules_find(const struct optional_modules *o,
-						     const char *module); // NULL = it did not fail
+// Replaces an earlier failure of the module. code: "E_LOAD".
+void optional_modules_add(struct optional_modules *o, const char *module, const char *params, const char *code,
+			  const char *text);
+// o may be NULL. NULL = it did not fail.
+struct optional_failure *optional_modules_find(const struct optional_modules *o, const char *module);
 
 // 1 = read, 0 = nothing failed in this boot, or the file is not valid.
 int optional_modules_read(const struct root *host, const char *boot_id, struct optional_modules *ret, struct err *err);

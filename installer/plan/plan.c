@@ -20,7 +20,8 @@ static int no_package_code(const struct plan_context *m)
 	return m->at_hand->package_code ? m->at_hand->package_code : E_NO_PACKAGE;
 }
 
-const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
+static const char *choose_driver(const struct facts *facts, const struct request *request,
+				 const struct at_hand *at_hand)
 {
 	if (request->driver)
 		return request->driver;
@@ -53,16 +54,16 @@ static int choose_target_flavour(const struct plan_context *m, struct err *err)
 				  &m->plan->flavour, &m->plan->flavour_why, err);
 }
 
-enum module_type plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand)
+const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
+			enum module_type *ret_flavour)
 {
-	const char *driver = plan_driver(facts, request, at_hand);
+	const char *driver = choose_driver(facts, request, at_hand);
 	struct plan plan = { .driver = (char *)(uintptr_t)driver };
 	const struct plan_context m = { .facts = facts, .request = request, .at_hand = at_hand, .plan = &plan };
 	struct err ignored;
-	if (!driver || choose_target_flavour(&m, &ignored) < 0)
-		return MODULE_TYPE_AUTO;
+	*ret_flavour = driver && choose_target_flavour(&m, &ignored) == 0 ? plan.flavour : MODULE_TYPE_AUTO;
 	free(plan.flavour_why);
-	return plan.flavour;
+	return driver;
 }
 
 static const char *package_srcversion(const struct package *p, const char *module)
@@ -375,7 +376,7 @@ static int plan_change(const struct plan_context *m, struct err *err)
 		if (optional_modules_is(default_modules[i]))
 			strv_add(&p->optional, str_dup(default_modules[i]));
 	}
-	p->driver = str_dup(plan_driver(m->facts, m->request, a));
+	p->driver = str_dup(choose_driver(m->facts, m->request, a));
 	if (!p->driver && a->package_why_not)
 		return err_set(err, no_package_code(m), "no package: %s", a->package_why_not);
 	if (!p->driver)

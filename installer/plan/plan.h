@@ -89,10 +89,9 @@ void plan_done(struct plan *p);
 #define auto_plan __attribute__((cleanup(plan_done)))
 
 // The version that would be installed: as requested, else that of the package or source, else the loaded one; NULL =
-// unknown.
-const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
-// And of which flavour; MODULE_TYPE_AUTO = none can be.
-enum module_type plan_flavour(const struct facts *facts, const struct request *request, const struct at_hand *at_hand);
+// unknown. And of which flavour; MODULE_TYPE_AUTO = none can be.
+const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
+			enum module_type *ret_flavour);
 bool plan_has(const struct plan *p, enum step_kind kind);
 
 // The driver that a plan ends in, with this package (NULL = not known yet).

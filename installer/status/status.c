@@ -122,9 +122,11 @@ static int read_optional(const struct facts *facts, const struct root *host, str
 	auto_optional_modules struct optional_modules noted = { 0 };
 	if (optional_modules_read(host, facts->host.boot_id, &noted, err) < 0)
 		return -1;
-	for (size_t i = 0; i < noted.count && str_eq(noted.driver, facts->loaded.version); i++)
-		if (!modules_find(&facts->loaded, noted.items[i].module))
-			optional_modules_keep(&s->optional, &noted.items[i]);
+	for (size_t i = 0; i < noted.count && str_eq(noted.driver, facts->loaded.version); i++) {
+		const struct optional_failure *f = &noted.items[i];
+		if (!modules_find(&facts->loaded, f->module))
+			optional_modules_add(&s->optional, f->module, f->params, f->code, f->text);
+	}
 	return 0;
 }
 

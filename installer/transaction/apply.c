@@ -201,7 +201,7 @@ static bool is_target_to_blame(const struct err *err)
 	       !err_info(err->code)->retryable;
 }
 
-static int undo_change(struct transaction *r, size_t failed, struct err *err)
+static void undo_change(struct transaction *r, size_t failed, struct err *err)
 {
 	struct err why = { 0 };
 	auto_str char *cause = str_dup(err->text);
@@ -226,25 +226,6 @@ static int undo_change(struct transaction *r, size_t failed, struct err *err)
 	if (err->code == E_WEDGED)
 		journal_wedge(&r->journal, r->a->facts->host.boot_id, err->text);
 	write_journal(r);
-	return -1;
-}
-
-static int run_steps(struct transaction *r, struct err *err)
-{
-	const struct plan *plan = r->a->plan;
-	for (size_t i = 0; i < plan->count; i++) {
-		enum step_kind kind = plan->steps[i].kind;
-		progress_enter(r->a->progress, plan_step_name(kind));
-		if (begin_step(r, &plan->steps[i], err) < 0 || step_actions[kind].run(r, &plan->steps[i], err) < 0) {
-			progress_fail(r->a->progress);
-			err_wrap(err, "%s", plan_step_name(kind));
-			if (r->is_touched)
-				return undo_change(r, i, err);
-			step_undo_export(r);
-			return -1;
-		}
-	}
-	return 0;
 }
 
 // Whether the kernel has what an interrupted run intended, parameters included; else that run changed nothing, and the
@@ -296,13 +277,25 @@ int apply_stage(const struct apply *apply, struct err *err)
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err)
 {
 	auto_transaction struct transaction r = TRANSACTION_OF(apply, ret);
-	const char *outcome = plan_outcome_name(apply->plan->outcome);
+	const struct plan *plan = apply->plan;
+	const char *outcome = plan_outcome_name(plan->outcome);
 	sigset_t before;
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	int done = transaction_open(&r, err);
-	if (done == 0) {
+	if (done == 0)
 		flush_journal(&r);
-		done = run_steps(&r, err);
+	for (size_t i = 0; done == 0 && i < plan->count; i++) {
+		const struct step *step = &plan->steps[i];
+		progress_enter(apply->progress, plan_step_name(step->kind));
+		if (begin_step(&r, step, err) == 0 && step_actions[step->kind].run(&r, step, err) >= 0)
+			continue;
+		progress_fail(apply->progress);
+		err_wrap(err, "%s", plan_step_name(step->kind));
+		if (r.is_touched)
+			undo_change(&r, i, err);
+		else
+			step_undo_export(&r);
+		done = -1;
 	}
 	if (done < 0) {
 		transaction_publish_failure(apply, outcome, err);

@@ -68,7 +68,7 @@ static int find_package(struct session *s, struct err *err)
 	o->kern = request->kern;
 	o->banner = host->banner;
 	state_dir_init(&o->memory, o->host, o->kern, o->progress, !s->facts.loaded.version);
-	// What failed on this kernel while another one does well with it: parameters and hardware are not the package's.
+	// A failure by its parameters or the hardware says nothing about the package.
 	for (size_t i = 0; i < s->journal.failure_count && !request->is_retry; i++) {
 		const struct journal_failure *f = &s->journal.failures[i];
 		if (f->driver.digest && str_eq(f->driver.kernel, host->build_id) && !str_eq(f->code, "E_PARAM") &&
@@ -260,7 +260,8 @@ static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err
 static int find_driver_root(struct session *s, struct err *err)
 {
 	const struct package *p = acquire_found(&s->acquire);
-	const char *driver = plan_driver(&s->facts, &s->plan_request, &s->at_hand);
+	enum module_type flavour;
+	const char *driver = plan_driver(&s->facts, &s->plan_request, &s->at_hand, &flavour);
 	bool is_demanded = false;
 	if (open_driver_root(s, &is_demanded, err) < 0)
 		return -1;
@@ -271,12 +272,11 @@ static int find_driver_root(struct session *s, struct err *err)
 		return r;
 	if (p && modules_dir_key(p, s->facts.host.release, s->request->host, s->modules_dir, err) < 0)
 		return -1;
-	s->driver_root_request =
-		(struct driver_root_request){ .driver = driver,
-					      .payload = s->acquire.payload,
-					      .modules = p ? s->modules_dir : NULL,
-					      .release = s->facts.host.release,
-					      .flavour = plan_flavour(&s->facts, &s->plan_request, &s->at_hand) };
+	s->driver_root_request = (struct driver_root_request){ .driver = driver,
+							       .payload = s->acquire.payload,
+							       .modules = p ? s->modules_dir : NULL,
+							       .release = s->facts.host.release,
+							       .flavour = flavour };
 	s->at_hand.payload = s->acquire.payload;
 	if (driver_root_check(&s->driver_root, &s->driver_root_request, &s->driver_root_why, err) < 0)
 		return -1;

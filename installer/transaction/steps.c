@@ -38,8 +38,8 @@ static int find_firmware(const struct apply *a, const struct preflight_need *nee
 	return found;
 }
 
-// The store makes room for what is fetched or compiled; a stored package only needs room to be unpacked, in memory if it
-// must be. A fetch and a compile need the store itself.
+// The store makes room for what is fetched or compiled; a stored package only needs room to be unpacked, in memory if
+// it must be. A fetch and a compile need the store itself.
 static int check_room(const struct transaction *r, struct err *err)
 {
 	const struct acquire *o = r->a->acquire;
@@ -53,8 +53,8 @@ static int check_room(const struct transaction *r, struct err *err)
 	return state_dir_memory_room(&o->memory, bytes, err) < 0 ? err_wrap(err, "%s, and in memory", why.text) : 0;
 }
 
-// The rights that the steps of this plan need. In a container the machine is found by the root of process 1; without the
-// right to read it, the container looks like the machine.
+// The rights that the steps of this plan need. In a container the host is found by the root of process 1; without the
+// right to read it, the container looks like the host.
 static unsigned plan_rights(const struct plan *plan, const struct root *kern)
 {
 	struct err why;
@@ -157,9 +157,10 @@ static bool skip_optional(struct transaction *r, const char *module, const struc
 	if (why->code == E_WEDGED || !strv_has(&r->a->plan->optional, module)) // nothing more can be loaded
 		return false;
 	auto_str char *params = r->a->request->params ? module_params_text(r->a->request->params, module) : str_dup("");
-	optional_modules_add(&r->failed, module, params, why);
-	progress_note(r->a->progress, "%s is not loaded, and the driver works without it: %s: %s", module,
-		      err_info(why->code)->name, why->text);
+	const char *code = err_info(why->code)->name;
+	optional_modules_add(&r->failed, module, params, code, why->text);
+	progress_note(r->a->progress, "%s is not loaded, and the driver works without it: %s: %s", module, code,
+		      why->text);
 	return true;
 }
 
@@ -226,9 +227,9 @@ static bool skip_unfit_optional(struct transaction *r, const struct proof *proof
 	return is_any;
 }
 
-// A package with false labels must not be found again; one of another kernel may well be correct. And a core module that
-// failed its proof must not be restored as the last good driver either. A fault in the machine's own files is no proof,
-// and says nothing about what worked on this kernel.
+// A package with false labels must not be found again; one of another kernel may well be correct. And a core module
+// that failed its proof must not be restored as the last good driver either. A fault in the host's own files proves
+// nothing about what worked on this kernel.
 static void note_unfit(const struct transaction *r, const struct proof *proof, const struct err *why)
 {
 	struct err err;
@@ -658,9 +659,10 @@ static void record_optional_failures(struct transaction *r)
 	// Failures that this run did not try again stay on record.
 	if (optional_modules_read(a->host, boot, &known, &why) > 0 && str_eq(known.package, r->package.manifest.digest))
 		for (size_t i = 0; i < known.count; i++) {
-			auto_str char *name = module_canonical(known.items[i].module);
+			const struct optional_failure *f = &known.items[i];
+			auto_str char *name = module_canonical(f->module);
 			if (!optional_modules_find(&r->failed, name) && !strv_has(&r->loaded, name))
-				optional_modules_keep(&r->failed, &known.items[i]);
+				optional_modules_add(&r->failed, f->module, f->params, f->code, f->text);
 		}
 	r->failed.driver = str_dup(r->target.version);
 	r->failed.package = str_dup(r->package.manifest.digest);

@@ -64,8 +64,8 @@ void step_undo_export(struct transaction *r);
 void step_commit_unbind_left(const struct transaction *r);
 void step_export_collect(struct transaction *r); // removes exports that are no longer used
 
-// Of a driver that is restored on a node without one: its firmware is checked as that of a target. Its user space, as far
-// as the store has it, is prepared before its modules are loaded, and exported after it.
+// Restoring a driver on a node without one: its firmware is checked like a target's. Its user space, as far as the
+// store has it, is prepared before its modules are loaded, and exported afterwards.
 int step_check_rollback(struct transaction *r, struct err *err);
 int step_prepare_rollback_export(struct transaction *r, struct err *err);
 void step_export_rollback(struct transaction *r);

@@ -19,9 +19,7 @@ static void core_is_demanded(void **state)
 
 static void note(struct optional_modules *o, const char *module, int code, const char *text)
 {
-	struct err why;
-	err_set(&why, code, "%s", text);
-	optional_modules_add(o, module, "a=1", &why);
+	optional_modules_add(o, module, "a=1", err_info(code)->name, text);
 }
 
 static void is_kept_for_one_boot(void **state)
