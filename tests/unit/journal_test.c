@@ -38,7 +38,7 @@ static void drivers_are_told_apart(void **state)
 	assert_string_equal(driver_state_params(&a, "nvid"), "");
 }
 
-static void everything_is_read_back(void **state)
+static void a_written_journal_is_read_back_whole(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
@@ -73,7 +73,7 @@ static void everything_is_read_back(void **state)
 	assert_false(journal_is_open(&back, "boot-2"));
 }
 
-static void what_cannot_be_understood_says_nothing(void **state)
+static void an_invalid_journal_counts_as_none(void **state)
 {
 	static const char *const texts[] = { "",
 					     "{",
@@ -101,7 +101,7 @@ static void what_cannot_be_understood_says_nothing(void **state)
 }
 
 // run/kmodsmith/journal counts for the state directory that it was written for, until that has a journal again.
-static void memory_counts_for_its_own_state_directory(void **state)
+static void the_journal_in_memory_belongs_to_one_state_directory(void **state)
 {
 	(void)state;
 	auto_folder struct folder host, dir, other;
@@ -140,7 +140,7 @@ static void memory_counts_for_its_own_state_directory(void **state)
 	assert_true(journal_is_wedged(&left, "boot-2"));
 }
 
-static void the_disk_is_to_blame(void **state)
+static void disk_errors_are_recognized(void **state)
 {
 	(void)state;
 	static const struct {
@@ -205,7 +205,7 @@ static void the_oldest_failures_are_forgotten(void **state)
 }
 
 // The way back to what worked last is not given up for ever: one boot rests, the next one tries.
-static void a_way_back_that_is_a_loop_rests_for_a_boot(void **state)
+static void a_rollback_loop_pauses_for_one_boot(void **state)
 {
 	(void)state;
 	auto_driver_state struct driver_state good = make("560.1", ""), other = make("560.2", ""), none = { 0 };
@@ -229,7 +229,7 @@ static void a_way_back_that_is_a_loop_rests_for_a_boot(void **state)
 	assert_false(journal_skip_boot(&j, "z")); // what is requested is another matter
 }
 
-static void two_boots_in_the_middle_are_a_loop(void **state)
+static void two_boots_that_ended_in_a_change_are_a_loop(void **state)
 {
 	(void)state;
 	static const struct {
@@ -359,14 +359,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(drivers_are_told_apart),
-		cmocka_unit_test(everything_is_read_back),
-		cmocka_unit_test(what_cannot_be_understood_says_nothing),
-		cmocka_unit_test(memory_counts_for_its_own_state_directory),
-		cmocka_unit_test(the_disk_is_to_blame),
+		cmocka_unit_test(a_written_journal_is_read_back_whole),
+		cmocka_unit_test(an_invalid_journal_counts_as_none),
+		cmocka_unit_test(the_journal_in_memory_belongs_to_one_state_directory),
+		cmocka_unit_test(disk_errors_are_recognized),
 		cmocka_unit_test(a_target_that_failed_is_remembered_until_it_changes),
 		cmocka_unit_test(the_oldest_failures_are_forgotten),
-		cmocka_unit_test(two_boots_in_the_middle_are_a_loop),
-		cmocka_unit_test(a_way_back_that_is_a_loop_rests_for_a_boot),
+		cmocka_unit_test(two_boots_that_ended_in_a_change_are_a_loop),
+		cmocka_unit_test(a_rollback_loop_pauses_for_one_boot),
 		cmocka_unit_test(a_wedge_ends_with_the_boot),
 		cmocka_unit_test(two_boots_stuck_in_a_load_are_a_loop),
 		cmocka_unit_test(a_bad_target_is_tried_when_there_is_nothing_to_lose),

@@ -5,7 +5,7 @@
 #include "host/driver_state.h"
 #include "tests/unit/tempdir.h"
 
-static void core_is_demanded(void **state)
+static void core_modules_are_not_optional(void **state)
 {
 	(void)state;
 	static const char *const core[] = { "nvidia", "nvidia-uvm", "nvidia_uvm" }, *const rest[] = {
@@ -22,7 +22,7 @@ static void note(struct optional_modules *o, const char *module, int code, const
 	optional_modules_add(o, module, "a=1", err_info(code)->name, text);
 }
 
-static void is_kept_for_one_boot(void **state)
+static void failures_are_kept_for_one_boot(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -50,7 +50,7 @@ static void is_kept_for_one_boot(void **state)
 	assert_int_equal(optional_modules_read(&t.root, "boot-1", &got, &err), 0);
 }
 
-static void damaged_file_says_nothing(void **state)
+static void a_damaged_file_counts_as_none(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -81,9 +81,9 @@ static void leaves_the_driver(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(core_is_demanded),
-		cmocka_unit_test(is_kept_for_one_boot),
-		cmocka_unit_test(damaged_file_says_nothing),
+		cmocka_unit_test(core_modules_are_not_optional),
+		cmocka_unit_test(failures_are_kept_for_one_boot),
+		cmocka_unit_test(a_damaged_file_counts_as_none),
 		cmocka_unit_test(leaves_the_driver),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -133,11 +133,10 @@ static void check_plan(const struct row *row, const struct plan *plan)
 
 static void make_failed(const struct row *row, struct optional_modules *o)
 {
-	struct err why;
 	if (!row->failed)
 		return;
-	err_set(&why, E_SYMBOL, "nothing exports x");
-	optional_modules_add(o, row->failed, row->failed_params ? row->failed_params : "", &why);
+	optional_modules_add(o, row->failed, row->failed_params ? row->failed_params : "", "E_SYMBOL",
+			     "nothing exports x");
 	o->driver = str_dup(row->package);
 	o->package = str_dup("aa");
 }

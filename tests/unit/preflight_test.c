@@ -49,7 +49,7 @@ static const struct row {
 	{ "switches need none", { 0x22a3 }, SWITCH, "535.261.03", OPEN, NULL, "" },
 };
 
-static void needed(void **state) // R-P6
+static void firmware_is_needed(void **state) // R-P6
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -80,7 +80,7 @@ static void needed(void **state) // R-P6
 }
 
 // The kernel shows the parameter as the driver has it; a record has what was given.
-static void of_what_is_loaded_and_of_a_record(void **state)
+static void loaded_and_recorded_drivers_need_the_same(void **state)
 {
 	(void)state;
 	static const struct {
@@ -113,7 +113,7 @@ static void of_what_is_loaded_and_of_a_record(void **state)
 	}
 }
 
-static void passed_through_counts_not(void **state)
+static void passed_through_gpus_need_no_firmware(void **state)
 {
 	(void)state;
 	char driver[] = "vfio-pci";
@@ -124,7 +124,7 @@ static void passed_through_counts_not(void **state)
 	assert_int_equal(need.names.count, 0);
 }
 
-static void missing_is_named(void **state) // R-P6
+static void missing_firmware_is_named(void **state) // R-P6
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -199,10 +199,10 @@ static void room_in_bytes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(needed),
-		cmocka_unit_test(of_what_is_loaded_and_of_a_record),
-		cmocka_unit_test(passed_through_counts_not),
-		cmocka_unit_test(missing_is_named),
+		cmocka_unit_test(firmware_is_needed),
+		cmocka_unit_test(loaded_and_recorded_drivers_need_the_same),
+		cmocka_unit_test(passed_through_gpus_need_no_firmware),
+		cmocka_unit_test(missing_firmware_is_named),
 		cmocka_unit_test(rights_are_named),
 		cmocka_unit_test(room_in_bytes),
 	};

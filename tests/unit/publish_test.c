@@ -133,7 +133,7 @@ static void failures(void **state)
 	expect_state(&t, "NOT_READY", NULL, "unload", NULL);
 }
 
-static void what_is_said_already_is_not_written(void **state)
+static void an_unchanged_file_is_not_written(void **state)
 {
 	(void)state;
 	auto_folder struct folder t;
@@ -190,7 +190,7 @@ int main(void)
 		cmocka_unit_test(withdrawn_before_it_changes),
 		cmocka_unit_test(measured_by_somebody_else),
 		cmocka_unit_test(failures),
-		cmocka_unit_test(what_is_said_already_is_not_written),
+		cmocka_unit_test(an_unchanged_file_is_not_written),
 		cmocka_unit_test(of_this_boot_only),
 		cmocka_unit_test(since_is_of_the_state),
 	};

@@ -221,7 +221,7 @@ static void no_gpu(void **state)
 }
 
 // P1, R-D1: with the requested driver in the kernel nobody is asked and no source is opened; without it both happen.
-static void what_is_loaded_needs_nobody(void **state)
+static void a_loaded_driver_needs_no_repository(void **state)
 {
 	(void)state;
 	static const struct {
@@ -309,7 +309,7 @@ static void add_failure(struct journal *j, const char *digest, const char *kerne
 }
 
 // A package that failed on this kernel is passed over for others, unless its parameters or a GPU did it.
-static void what_failed_is_refused(void **state)
+static void a_failed_package_is_refused(void **state)
 {
 	(void)state;
 	for (int is_retry = 0; is_retry < 2; is_retry++) {
@@ -412,10 +412,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_gpu),
-		cmocka_unit_test(what_is_loaded_needs_nobody),
+		cmocka_unit_test(a_loaded_driver_needs_no_repository),
 		cmocka_unit_test(the_lock_comes_first),
 		cmocka_unit_test(the_last_good_driver_comes_back),
-		cmocka_unit_test(what_failed_is_refused),
+		cmocka_unit_test(a_failed_package_is_refused),
 		cmocka_unit_test(two_plans),
 		cmocka_unit_test(a_former_driver_root_is_withdrawn_last),
 	};
