@@ -228,7 +228,7 @@ static bool parse_journal(const json_t *json, struct journal *j)
 	return true;
 }
 
-// Identifies a directory on its disk, whatever path leads to it.
+// Identifies a directory on its disk, independent of its path.
 static char *state_identity(const struct root *state)
 {
 	struct stat st;

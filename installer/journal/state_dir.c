@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/statvfs.h>
 
-enum { JOURNAL_BYTES = 64 << 10 }; // the record of one replacement and the reasons of its end
+enum { JOURNAL_BYTES = 64 << 10 }; // one replacement with the reasons of its failure
 
 static const char DIR_NAME[] = "run/kmodsmith";
 

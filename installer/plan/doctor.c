@@ -111,7 +111,7 @@ static void examine_gpus(struct doctor *x)
 }
 
 // 1 = the store's package for this kernel has modules with signatures, 0 = they are unsigned, or there is no package.
-// Whether the kernel knows the key is seen by their proof.
+// The proof tells whether the kernel knows the key.
 static int has_signed_package(struct doctor *x, struct err *err)
 {
 	const struct host *h = &x->facts.host;
@@ -220,7 +220,7 @@ static bool has_gsp(const struct gpus *g)
 	return false;
 }
 
-// The version to be requested is unknown here: lists what there is, and checks the loaded driver.
+// The requested version is unknown here: lists what is available, and checks the loaded driver.
 static int examine_firmware(struct doctor *x, struct err *err)
 {
 	struct err why;
@@ -299,7 +299,7 @@ static int examine_journal(struct doctor *x, struct err *err)
 	return 0;
 }
 
-// What the last kernel report says about the next boot (R-F1). No reason for an install to fail now.
+// What the last kernel report says about the next boot (R-F1). Never a reason for an install to fail now.
 static int examine_next(struct doctor *x, struct err *err)
 {
 	auto_kernel_report struct kernel_report f = { 0 };

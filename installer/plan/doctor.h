@@ -17,7 +17,7 @@ struct doctor_findings {
 	size_t count, failed;
 };
 
-// headers: package files that a user gave instead of the host's tree; may be empty.
+// headers: package files given instead of the host's tree; may be empty.
 int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
 		struct doctor_findings *ret, struct err *err);
 void doctor_findings_done(struct doctor_findings *f);

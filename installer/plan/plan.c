@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel is to have in the end, and whether it has that already.
+// Chooses the target driver, compares it with what is loaded, and makes the steps in between.
 #include "plan/plan.h"
 
 #include "holders/unbind.h"
@@ -14,7 +14,6 @@ struct plan_context {
 	struct plan *plan;
 };
 
-// The code of "no package".
 static int no_package_code(const struct plan_context *m)
 {
 	return m->at_hand->package_code ? m->at_hand->package_code : E_NO_PACKAGE;
@@ -29,7 +28,7 @@ static const char *choose_driver(const struct facts *facts, const struct request
 		return at_hand->package->key.driver;
 	if (at_hand->source_version)
 		return at_hand->source_version;
-	// An unusable choice of the user is an error to report, not a reason to keep what is loaded.
+	// An unusable package named by the user is an error to report, not a reason to keep what is loaded.
 	return at_hand->is_named ? NULL : facts->loaded.version;
 }
 
@@ -39,8 +38,8 @@ static unsigned flavours_at_hand(const struct plan_context *m)
 	enum module_type of_package = MODULE_TYPE_AUTO;
 	if (a->package)
 		module_type_parse(a->package->key.flavour, &of_package);
-	// An existing package beats a default that would have to be compiled first. A source of another version is of
-	// no use, whatever it has.
+	// An existing package beats a default that would have to be compiled first. A source of another version does
+	// not count.
 	unsigned of_source = str_eq(a->source_version, m->plan->driver) ? a->source_flavours : 0;
 	unsigned set = of_package && !m->request->flavour ? of_package : of_package | of_source;
 	if (!set && str_eq(m->facts->loaded.version, m->plan->driver))
@@ -74,7 +73,7 @@ static const char *package_srcversion(const struct package *p, const char *modul
 	return NULL;
 }
 
-// Parameters that the kernel does not show are taken from the record of the load.
+// Parameters that the kernel does not show come from the record of the load.
 static char *why_params_differ(const struct plan_context *m)
 {
 	const struct journal *j = m->at_hand->journal;
@@ -223,7 +222,7 @@ static int check_journal_failures(const struct plan_context *m, struct err *err)
 	if (j && journal_check_wedged(j, host->boot_id, err) < 0)
 		return -1;
 	if (!is_package_fitting(m))
-		return 0; // what is compiled first is known later
+		return 0; // a compiled package is checked after the compile
 	plan_target(m->plan, m->request, p->manifest.digest, host->build_id, &target);
 	auto_str char *why = plan_why_not(&target, m->request, m->facts, j);
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
@@ -338,7 +337,7 @@ static int add_module_steps(const struct plan_context *m, struct err *err)
 	return 0;
 }
 
-// What the host has, whatever is requested.
+// Keeps the host's own driver, regardless of the request.
 static int plan_host_driver(const struct plan_context *m, struct err *err)
 {
 	const struct existing_driver *r = &m->facts->existing_driver;
@@ -405,8 +404,8 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 	if (gpus_check_owner(&facts->gpus, !is_host_used, err) < 0 ||
 	    (is_host_used ? plan_host_driver(&m, err) : plan_change(&m, err)) < 0)
 		return -1;
-	// A host that keeps its own driver has its own user space beside it. Else modules of one version are useless
-	// beside libraries of another (R-E4). What is compiled now is in no export yet.
+	// A host that keeps its own driver has its own user space, too. Otherwise modules of one version are useless
+	// with libraries of another (R-E4). Modules that are compiled now are in no export yet.
 	if (!is_host_used && at_hand->payload_why_not)
 		return err_set(err, E_NO_PAYLOAD, "%s", at_hand->payload_why_not);
 	const char *why = is_host_used || !at_hand->payload ? NULL :

@@ -17,28 +17,28 @@ struct request {
 	const struct strv *modules;
 	const struct module_params *params;
 	bool is_compile_forbidden;
-	enum holders_policy holders; // what to do with those who use a driver that has to go
-	bool is_retry;               // also what failed here before
+	enum holders_policy holders; // what to do with holders of a driver that has to be unloaded
+	bool is_retry;               // try again what failed here before
 	enum host_policy host_driver;
 };
 
-// What the modules could come from.
+// Where the modules could come from, and what is known about earlier attempts.
 struct at_hand {
-	const struct package *package; // given or kept, known to fit release and build id; NULL = none
-	const char *compatible;        // why it serves although it was made for another kernel; NULL = it was not
-	bool is_named;                 // the package was named by hand
-	const char *package_why_not;   // why no source has one that fits
-	int package_code;              // of the first source that failed otherwise; 0 = none did
-	const char *source_version;    // of a driver source; NULL = none given
-	unsigned source_flavours;      // set of enum module_type
-	const struct journal *journal; // what happened here before; NULL = nothing is known
-	const char *payload;           // digest of the user-space files that are to be exported; NULL = nothing is
-	const char *payload_why_not; // why the user space to be exported is unavailable; NULL = none is to be exported
-	const char *export_why;      // why what is exported now is not that; NULL = it is
+	const struct package *package;         // given or kept, known to fit release and build id; NULL = none
+	const char *compatible;                // why it fits although it was made for another kernel; NULL = it was not
+	bool is_named;                         // the package was named by hand
+	const char *package_why_not;           // why no source has one that fits
+	int package_code;                      // of the first source that failed otherwise; 0 = none did
+	const char *source_version;            // of a driver source; NULL = none given
+	unsigned source_flavours;              // set of enum module_type
+	const struct journal *journal;         // what happened here before; NULL = nothing is known
+	const char *payload;                   // digest of the user-space files to export; NULL = none
+	const char *payload_why_not;           // why the user space to export is unavailable; NULL = it is not needed
+	const char *export_why;                // why the current export is not that; NULL = it is
 	const struct optional_modules *failed; // optional modules that failed in this boot; NULL = none is known
 };
 
-// In the order of a plan: nothing up to STEP_PROVE touches anything, everything behind STEP_LOAD finds modules loaded.
+// In the order of a plan: nothing up to STEP_PROVE touches anything, everything after STEP_LOAD finds modules loaded.
 enum step_kind {
 	STEP_PAYLOAD,
 	STEP_ADOPT,
@@ -62,8 +62,8 @@ struct step {
 };
 
 enum plan_outcome {
-	PLAN_NO_GPU, // nothing here to serve: no steps
-	PLAN_ADOPT,  // the kernel has what is requested: only nodes and user space are looked after (R-D1, R-E4)
+	PLAN_NO_GPU, // nothing to install: no steps
+	PLAN_ADOPT,  // the kernel has what is requested: only nodes and user space may change (R-D1, R-E4)
 	PLAN_CHANGE, // modules are loaded or replaced
 };
 
@@ -80,9 +80,9 @@ struct plan {
 };
 
 // Refusals are errors: E_WEDGED (this boot's kernel is stuck), E_TARGET_FAILED (see plan_why_not), E_BOUND,
-// E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, holders stop it, and that
-// is not to be changed), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be loaded, R-C1),
-// E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
+// E_HOST_DRIVER, E_FLAVOUR, E_MIXED_GPUS, E_UNSUPPORTED_GPU, E_IN_USE (a replacement is due, and the driver has
+// holders that must not be stopped), E_NO_PACKAGE, E_SIGNING_REQUIRED (before a compile whose result could not be
+// loaded, R-C1), E_USAGE (nothing says what to install), E_NO_PAYLOAD. holders may be NULL when nothing is loaded.
 int plan_make(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
 	      const struct holders *holders, struct plan *ret, struct err *err);
 void plan_done(struct plan *p);
@@ -94,10 +94,10 @@ const char *plan_driver(const struct facts *facts, const struct request *request
 			enum module_type *ret_flavour);
 bool plan_has(const struct plan *p, enum step_kind kind);
 
-// The driver that a plan ends in, with this package (NULL = not known yet).
+// The driver that a plan installs, with this package (NULL = not known yet).
 void plan_target(const struct plan *p, const struct request *request, const char *digest, const char *build_id,
 		 struct driver_state *ret);
-// Why it must not be put in: it was tried and failed. NULL = it may be: nothing is known against it, or there is
+// Why it must not be loaded: it was tried and failed. NULL = it may be: nothing is known against it, or there is
 // neither a driver to lose nor a better one to fall back to. Caller frees.
 char *plan_why_not(const struct driver_state *target, const struct request *request, const struct facts *facts,
 		   const struct journal *journal);

@@ -43,7 +43,7 @@ static int gsp_mode_of_words(const struct strv *words, const char *name)
 	return GSP_UNSET;
 }
 
-// What the driver chooses when it is left to it.
+// The driver's own choice.
 static bool is_gsp_default(const struct gpu *gpu, unsigned branch)
 {
 	enum { ALL_FIRST = 555, DATA_CENTRE_FIRST = 510, CLASS_3D = 0x0302 };
@@ -154,7 +154,7 @@ int preflight_loaded_firmware(const struct root *host, const struct root *kern, 
 		return 0;
 	if (firmware_path(NULL, kern, facts->host.release, &plain, err) < 0)
 		return -1;
-	if (preflight_firmware(host, &plain, &need, ret_where, err) > 0) // asked often, and mostly so
+	if (preflight_firmware(host, &plain, &need, ret_where, err) > 0) // the common case, asked often
 		return 1;
 	if (firmware_path(host, kern, facts->host.release, &search, err) < 0)
 		return -1;

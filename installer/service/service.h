@@ -14,21 +14,21 @@ enum { SERVICE_PARTS_MAX = 4 };
 
 struct service_part { // each function with ctx first; those of a part that has none are NULL
 	void *ctx;
-	size_t (*fds)(void *ctx, struct pollfd *ret, size_t room);     // what tells that something has happened
-	void (*ended)(void *ctx, int pid, int status, int64_t now_ms); // a child, as waitpid() told it
-	int64_t (*tick)(void *ctx, int64_t now_ms); // whatever is due; returns when the next is, INT64_MAX = never
+	size_t (*fds)(void *ctx, struct pollfd *ret, size_t room);     // to be polled
+	void (*ended)(void *ctx, int pid, int status, int64_t now_ms); // a child, from waitpid()
+	int64_t (*tick)(void *ctx, int64_t now_ms); // does what is due; returns when it is next, INT64_MAX = never
 };
 // Blocks those that end it, and SIGCHLD and SIGPIPE.
 void service_block(sigset_t *ret);
 // signals: blocked; those that end it, and SIGCHLD. Returns the signal that ended it.
 int service_run(const struct service_part *parts, size_t count, const sigset_t *signals, struct err *err);
 
-// The driver's daemons as a part (supervisor/), and what others read of them.
+// The driver's daemons as a part (supervisor/), and their published state.
 struct service_daemons { // borrowed
 	const struct root *host, *kern;
 	const struct sys *sys;
 	struct progress *progress;
-	// Whether everything is up that GPUs need, first when that is known, then at each change.
+	// Whether everything that GPUs need is up: called once that is known, then at each change.
 	void (*say)(void *ctx, bool is_well);
 	void *ctx;
 };

@@ -94,7 +94,7 @@ static size_t kernels_fds(void *ctx, struct pollfd *ret, size_t room)
 	return 1;
 }
 
-// One that was not well is asked again at the next interval; it knows itself what is worth another try.
+// After a failure it is started again at the next interval; it knows itself what is worth another try.
 static void kernels_child_ended(void *ctx, int pid, int status, int64_t now_ms)
 {
 	struct service_kernels *k = ctx;

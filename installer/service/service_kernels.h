@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels to come as a part of `init` and `watch`: what is to do is done by a child, `watch --once`, so that a
-// compile holds nothing up and takes nothing with it.
+// Prebuilding for other installed kernels as a part of `init` and `watch`: a child, `watch --once`, does the work, so
+// that a compile neither delays nor kills anything else.
 #pragma once
 #include "base/file/digest.h"
 #include "base/process/launch.h"
@@ -17,7 +17,7 @@ struct service_kernels {
 	struct kernel_watch kernel_watch;
 	struct launch_words words;   // of the child
 	char seen[DIGEST_HEX + 1];   // the kernels at the last look; "" = none yet
-	int64_t interval_ms, due_ms; // of the next look, whatever happens
+	int64_t interval_ms, due_ms; // of the next look in any case
 	int child;
 	bool is_well;     // how the last child ended
 	unsigned crashes; // one after the other

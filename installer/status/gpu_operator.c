@@ -34,7 +34,7 @@ int gpu_operator_read_ready(const struct root *host, bool *ret_is_ready, struct 
 	return r;
 }
 
-// 1 = the file has the name still; 0 = that was removed meanwhile, as the driver manager does.
+// 1 = the file still has its name; 0 = it was removed meanwhile, which the driver manager does.
 static int is_pid_file_ours(const struct root *host, int fd, struct err *err)
 {
 	struct stat ours, named;

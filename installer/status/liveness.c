@@ -8,8 +8,8 @@
 
 enum { SECOND_MS = 1000, TURN_MS = 5000 };
 
-// The letter behind the name, which may hold anything: "4711 (name) S ..."; 0 = there is no such process. start: field
-// 22 of proc_pid_stat(5), without which the next container's process 1 would be taken for the last one's.
+// The letter after the name, which may contain anything: "4711 (name) S ..."; 0 = no such process. start: field 22 of
+// proc_pid_stat(5), which distinguishes the next container's process 1 from the last one's.
 static char process_state(const struct root *kern, int pid, uint64_t *ret_start)
 {
 	enum { STATE = 3, START = 22 };

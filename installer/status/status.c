@@ -85,7 +85,7 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 	return 0;
 }
 
-// The kernel gives it to a GPU that is started, which may be long after the load: a driver without it starts none.
+// The kernel reads it when a GPU is started, which may be long after the load: without it no GPU starts.
 static int check_status_firmware(const struct facts *facts, const struct root *host, const struct root *kern,
 				 struct status *s, struct err *err)
 {
@@ -116,7 +116,7 @@ static int check_export(const struct facts *facts, const struct root *host, cons
 	return 0;
 }
 
-// A record about another driver than the loaded one does not count.
+// A record of another driver than the loaded one does not count.
 static int read_optional(const struct facts *facts, const struct root *host, struct status *s, struct err *err)
 {
 	auto_optional_modules struct optional_modules noted = { 0 };
@@ -298,7 +298,7 @@ static json_t *loaded_json(const struct modules *l)
 	return list;
 }
 
-// What the kernel's configuration says of modules; null where it is not set, {} if no configuration was found.
+// Module options of the kernel's configuration; null = not set, {} = no configuration was found.
 static json_t *config_json(const struct host *h)
 {
 	static const char *const names[] = { "CONFIG_MODVERSIONS",     "CONFIG_MODULE_SIG", "CONFIG_MODULE_SIG_FORCE",

@@ -12,7 +12,7 @@ struct check {
 	const char *name; // "module nvidia", "gpus", "nodes"
 	char *evidence;   // "8 of 8"
 	bool is_ok;
-	int code; // of one that fails and has a code of its own; else 0, E_NOT_READY
+	int code; // of a failed one with a code of its own; 0 = E_NOT_READY
 };
 
 struct status {

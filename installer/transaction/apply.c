@@ -37,8 +37,8 @@ static int transaction_open(struct transaction *r, struct err *err)
 	return 0;
 }
 
-// From the first change in the kernel on, a request to stop waits until the node is in a consistent state; and a closed
-// log pipe must not kill us between an unload and the load after it.
+// From the first change in the kernel on, a request to stop waits until the node is in a consistent state; and a
+// closed log pipe must not kill us between an unload and the load after it.
 static void block_signals(void)
 {
 	sigset_t set;
@@ -61,8 +61,8 @@ static int keep_journal(struct transaction *r, bool is_memory_allowed, struct er
 	return kept < 0 ? -1 : 0;
 }
 
-// Boots that end during a change are counted on disk. A change that ended one is not started again while they cannot be
-// counted; the last good driver is, because there is nothing better.
+// Boots that end during a change are counted on disk. A change that ended one is not started again while they cannot
+// be counted; the last good driver is, because there is nothing better.
 static int write_intent(struct transaction *r, struct err *err)
 {
 	const struct journal *j = &r->journal;
@@ -74,8 +74,8 @@ static int write_intent(struct transaction *r, struct err *err)
 		       -1;
 }
 
-// Once the kernel is touched, a journal that cannot be written is no reason to stop half-way: a later start checks the
-// kernel first.
+// Once the kernel is touched, an unwritable journal is not a reason to stop half-way: a later start checks the kernel
+// first.
 static void write_journal(struct transaction *r)
 {
 	struct err why;
@@ -188,7 +188,7 @@ static int undo_steps(struct transaction *r, size_t failed, struct err *err)
 	return step_undo_unload(r, err);
 }
 
-// Whether the target itself failed, so that another try would only do the same harm. Passing causes do not count (no
+// Whether the target itself failed, so that another try would do the same harm. Transient causes do not count (no
 // memory, a new holder, a missing module of the host), except for post-conditions of the target, nor do failed system
 // calls, which have no code of ours.
 static bool is_target_to_blame(const struct err *err)
@@ -246,7 +246,7 @@ static void finish_transaction(struct transaction *r)
 	if (!r->is_touched && !journal_is_unfinished(&r->journal, r->a->facts->host.boot_id))
 		return;
 	bool is_good = r->is_touched || is_loaded_as_meant(r);
-	for (size_t i = 0; i < r->failed.count; i++) // what failed is no part of what works
+	for (size_t i = 0; i < r->failed.count; i++) // what failed is not part of what works
 		driver_state_drop(&r->journal.target, r->failed.items[i].module);
 	if (is_good)
 		journal_succeeded(&r->journal);
@@ -333,8 +333,8 @@ static int choose_last_good(struct transaction *r, struct err *err)
 	return is_new ? write_intent(r, err) : 0;
 }
 
-// Before anything is touched. A driver from the refused package would fail the same way. The user space is prepared
-// before the firmware is looked for, because it may contain it.
+// Nothing is touched yet. A driver from the refused package would fail the same way. The user space comes before the
+// firmware check, because it may contain the firmware.
 static int begin_recovery(struct transaction *r, struct err *err)
 {
 	static const struct driver_state none;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execute a plan, step by step; on a failure undo, last step first, what this run has changed in the kernel.
+// Runs a plan step by step; after a failure undoes, last step first, what this run changed in the kernel.
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
@@ -19,12 +19,12 @@ struct apply {
 	const struct compile_request *compile; // of STEP_COMPILE; output and flavour are filled in here
 	const struct compile_gate *gate;       // NULL = every node compiles for itself
 	struct driver_root *export;            // NULL = user space is not exported
-	const char *cdi;                       // as of cdi_spec_file_update()
+	const char *cdi;                       // see cdi_spec_file_update()
 	unsigned imex_channels;
-	bool is_kept; // the daemons that belong to the driver will be started: what they need is looked for first
+	bool is_kept; // the driver's daemons will be started: what they need is checked first
 	int unload_timeout_ms, holders_timeout_ms;
-	int load_timeout_ms;        // as of load_module()
-	bool is_unproven_allowed;   // a working driver may be replaced by one of which nothing could be compared
+	int load_timeout_ms;        // see load_module()
+	bool is_unproven_allowed;   // may replace a working driver although nothing could be compared
 	enum proof_basis *compared; // of STEP_PROVE, when it has run
 	struct progress *progress;
 	const struct err *failure; // of apply_last_good(): why the last good driver is restored
@@ -34,14 +34,14 @@ struct apply {
 // changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 
-// The long part of a plan, which touches nothing: everything is fetched or compiled, kept in the store, and proven.
-// Without the node's lock, so that other changes of this node need not wait.
+// The long part of a plan, which touches nothing: fetch or compile, keep in the store, and prove. Runs without the
+// node's lock, so that other changes of this node need not wait.
 int apply_stage(const struct apply *apply, struct err *err);
 
 // When no driver is loaded, or a change was interrupted in this boot: restores what was loaded before, or the last good
 // driver, from the node's own store, journaled as any change. plan, request and compile are not needed; facts must be
-// of now. 1 = it is loaded again, 0 = nothing to do, or nothing to restore.
+// current. 1 = it is loaded again, 0 = nothing to do, or nothing to restore.
 int apply_last_good(const struct apply *a, struct status *ret, struct err *err);
 
-// For a run that ended before either: publishes the node's status and the failure (status_file.h).
+// For a run that ended before any of these: publishes the node's status and the failure (status_file.h).
 void transaction_publish_failure(const struct apply *a, const char *outcome, const struct err *failure);

@@ -16,8 +16,8 @@ void rollback_done(struct rollback *b)
 	*b = ROLLBACK_NONE;
 }
 
-// Turns a parameter as the kernel shows it into an argument of a load. The driver parses signed numbers; a larger value
-// is a default.
+// Turns a parameter as shown by the kernel into a load argument. The driver parses signed numbers; a larger value is a
+// default.
 static void add_param(char **text, const char *prefix, const char *shown)
 {
 	const char *sign = strchr(shown, '='), *value = sign ? sign + 1 : "";
@@ -163,7 +163,7 @@ void rollback_prepare(const struct apply *a, const struct journal *j, const stru
 		return;
 	int stored = find_stored_files(a, have, &b, &why);
 	if (stored <= 0)
-		package_done(&b.package); // its files are those of the host then
+		package_done(&b.package); // then its files come from the host
 	if (stored <= 0 && !find_on_host(a, &b)) {
 		progress_note(a->progress, "no way back to driver %s: %s", b.driver.version, why.text);
 		return;

@@ -8,13 +8,13 @@
 #include "journal/node_lock.h"
 #include "next_kernel/installed.h"
 
-// What stays as it is needs no package.
+// A host driver that stays needs no package.
 static bool is_host_used(const struct session *s)
 {
 	return s->facts.existing_driver.is_foreign && s->request->host_driver == HOST_USE;
 }
 
-// What is loaded already needs nobody (P1).
+// A driver that is already loaded needs no repository (P1).
 static bool is_requested_driver_loaded(const struct session *s)
 {
 	return s->driver && str_eq(s->driver, s->facts.loaded.version);
@@ -25,7 +25,7 @@ static int find_requested_package(struct session *s, struct err *err)
 	struct acquire *o = &s->acquire;
 	const struct strv *asked = o->fetch.from;
 	bool is_local = is_requested_driver_loaded(s), is_told = false;
-	// A layout or a bundle on this machine is at hand; of any other source the time is worth telling.
+	// A layout or a bundle on this machine is quick; for any other source the time is worth showing.
 	for (size_t i = 0; !is_local && asked && i < asked->count; i++)
 		is_told |= !str_starts(asked->items[i], "oci:") && !str_starts(asked->items[i], "oci-archive:");
 	if (is_told)
@@ -92,7 +92,7 @@ static int find_package(struct session *s, struct err *err)
 				 &s->params.blacklist, &s->facts.existing_driver, err) < 0)
 		return -1;
 	int r = is_host_used(s) ? 0 : find_requested_package(s, err);
-	o->want.source = NULL; // it was of this function
+	o->want.source = NULL; // it pointed into this function
 	return r;
 }
 
@@ -119,7 +119,7 @@ static int open_source(struct session *s, struct err *err)
 	return 0;
 }
 
-// What an image carries is the request when nothing else says which driver is.
+// The image's driver is requested when nothing else names one.
 static int open_carried_payload(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
@@ -134,7 +134,7 @@ static int open_carried_payload(struct session *s, struct err *err)
 	return 0;
 }
 
-// What is loaded may be changing now. In a boot whose kernel is stuck it will not stop to, and the plan says so.
+// Modules may be loading or unloading right now. With a stuck kernel that never ends, and the plan says so.
 static int wait_for_modules(struct session *s, bool is_change, struct err *err)
 {
 	const struct session_request *request = s->request;
@@ -162,7 +162,7 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 		s->lock = node_lock_take(request->host, NODE_LOCK_CHANGE, err);
 		if (s->lock < 0)
 			return -1;
-		modules_done(&s->facts.loaded); // what is loaded may have changed until the lock was ours
+		modules_done(&s->facts.loaded); // they may have changed before we got the lock
 		if (modules_read(request->host, request->kern, s->facts.host.release, &s->facts.loaded, err) < 0)
 			return -1;
 	}
@@ -188,7 +188,7 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 	return is_source_needed ? open_source(s, err) : 0;
 }
 
-// 1 = acquire.payload is to be exported; 0 = nothing is to be done.
+// 1 = acquire.payload has to be exported, 0 = nothing to do.
 static int find_payload(struct session *s, const char *driver, bool is_demanded, struct err *err)
 {
 	const struct session_request *request = s->request;
@@ -199,7 +199,7 @@ static int find_payload(struct session *s, const char *driver, bool is_demanded,
 	int r = acquire_find_payload(&s->acquire, driver, is_local, &why, err);
 	if (r != 0)
 		return r;
-	// The store may have lost what serves well.
+	// The store may no longer have what is exported and works.
 	r = root_record_measure(request->host, request->kern, request->sys, s->facts.host.boot_id, &now, err);
 	if (r < 0 || (r > 0 && str_eq(now.dir, s->driver_root.dir) && str_eq(now.driver, driver) && !now.problem))
 		return r < 0 ? -1 : 0;
@@ -229,8 +229,8 @@ static struct driver_root driver_root_values(struct session *s)
 				     .boot = s->facts.host.boot_id };
 }
 
-// Where to, once. An export that is there stays in step with the driver, also when nobody names it. *ret_is_demanded: a
-// node without a payload is an error.
+// Opens the export directory, once. An existing export follows the driver even if no option names it.
+// *ret_is_demanded: a missing payload is an error.
 static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err *err)
 {
 	const struct session_request *request = s->request;
@@ -250,13 +250,13 @@ static int open_driver_root(struct session *s, bool *ret_is_demanded, struct err
 								    NULL;
 	if (dir && driver_root_open(d, dir, err) < 0)
 		return -1;
-	// What is exported elsewhere, or although nothing should be; a start that was killed may have left one.
+	// An export elsewhere, or an unwanted one; a killed start may have left one.
 	const char *former = now.former && !str_eq(now.former, d->dir) ? now.former : now.dir;
 	d->former = former && !str_eq(former, d->dir) ? str_dup(former) : NULL;
 	return 0;
 }
 
-// What user space is to be exported, and whether it is already.
+// Which user space has to be exported, and whether it already is.
 static int find_driver_root(struct session *s, struct err *err)
 {
 	const struct package *p = acquire_found(&s->acquire);
@@ -284,7 +284,7 @@ static int find_driver_root(struct session *s, struct err *err)
 	return 0;
 }
 
-// Who holds the driver only matters when it would have to go, and looking at thousands of processes is not free.
+// Holders only matter if the driver has to be unloaded, and scanning thousands of processes is not free.
 static int make_plan(struct session *s, struct err *err)
 {
 	if (plan_make(&s->facts, &s->plan_request, &s->at_hand, NULL, &s->plan, err) < 0)
@@ -393,7 +393,7 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 	apply.failure = err;
 	if (s->state.fd >= 0 && err->code != E_MODULE_BUSY) { // busy: another process loads or unloads
 		fetch->state = &s->state;
-		if (!fetch->now_trusted && !request->is_unverified) { // it ended before anybody asked
+		if (!fetch->now_trusted && !request->is_unverified) { // it failed before the repositories were opened
 			trust_now(request->host, request->trust_dir, &s->trust);
 			fetch->now_trusted = &s->trust;
 		}
@@ -452,7 +452,7 @@ int session_stage(struct session *s, const struct compile_gate *gate, struct err
 	return apply_stage(&apply, err);
 }
 
-// An export that is no longer requested, or is elsewhere now.
+// Removes an export that is no longer requested, or has moved.
 static int withdraw_driver_root(struct session *s, struct err *err)
 {
 	if (!s->driver_root.former)
@@ -476,7 +476,7 @@ int session_apply(struct session *s, const struct compile_gate *gate, struct sta
 	if (s->at_hand.payload && !s->at_hand.export_why &&
 	    driver_root_confirm(&s->driver_root, &s->driver_root_request, err) < 0)
 		return -1;
-	// Where nothing is to be exported that goes first, so that what is measured is what stays.
+	// If nothing is exported any more, the withdrawal comes first: what is measured then is what stays.
 	if (!s->driver_root.dir && withdraw_driver_root(s, err) < 0)
 		return -1;
 	if (apply_plan(&apply, ret, err) == 0)

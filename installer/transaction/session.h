@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// One install as a whole: what a node has and what is requested become a plan, the plan is applied, and a node that had
-// a driver does not stay without one because the request cannot be had.
+// One install as a whole: the node's facts and the request become a plan, the plan is applied, and a node that had a
+// driver is not left without one because the request failed.
 //
-// What costs something is left out where it is not needed. Without an NVIDIA function there is no lock, no state
-// directory and no repository (R-P11); with the requested driver loaded no repository is asked and no source opened.
+// Costly work is skipped when it is not needed. Without an NVIDIA function there is no lock, no state directory and no
+// repository (R-P11); with the requested driver loaded no repository is asked and no source opened.
 #pragma once
 #include "base/file/scratch.h"
 #include "transaction/apply.h"
 
 struct session_request {                                     // borrowed, until session_done()
-	const struct root *host, *kern, *dev_root, *patches; // patches: NULL = none beside the built-in ones
+	const struct root *host, *kern, *dev_root, *patches; // patches: NULL = only the built-in ones
 	const struct sys *sys;
 	const char *driver, *digest; // digest: 64 hexadecimal digits of the package's manifest; NULL = any
 	enum module_type flavour;
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
-	const char *source, *source_sha256;            // NULL = what an image carries
-	const char *payload;                           // directory that an image carries
-	bool is_named;                                 // the one repository is a package that was named by hand
+	const char *source, *source_sha256;            // NULL = that of the image
+	const char *payload;                           // directory in an image
+	bool is_named;                                 // the only repository is a package named by hand
 	enum host_policy host_driver;
 	enum holders_policy holders;
 	enum reuse reuse;
 	const char *driver_root;         // directory, "none"; NULL = where it is now,
 	const char *driver_root_default; // else here; NULL = nowhere
-	const char *cdi;                 // as of cdi_spec_file_update()
+	const char *cdi;                 // see cdi_spec_file_update()
 	unsigned imex_channels, jobs, compile_timeout_s;
-	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // as of struct apply
+	int load_timeout_ms, unload_timeout_ms, holders_timeout_ms; // see struct apply
 	bool is_compile_forbidden, is_unproven_allowed, is_rt_allowed, is_cache_off, is_retry;
 	bool has_daemons;      // the driver's daemons will be started
-	const char *trust_dir; // whom a recovery believes, when the repositories were not opened; as of trust_now()
+	const char *trust_dir; // trusted keys for a recovery before the repositories were opened; see trust_now()
 	bool is_unverified;
-	struct progress progress; // who looks on; copied
+	struct progress progress; // copied
 	// Called in this order, once there is a GPU to serve:
-	int (*check_inputs)(void *ctx, struct err *err); // the files that were named
+	int (*check_inputs)(void *ctx, struct err *err); // the files that options name
 	int (*open_state)(void *ctx, struct root *ret, struct err *err);
 	int (*open_repositories)(void *ctx, const struct root *state, struct fetch *ret, struct err *err);
 	void *ctx;
@@ -39,7 +39,7 @@ struct session_request {                                     // borrowed, until 
 
 struct session {
 	const struct session_request *request;
-	const char *driver; // that is requested; NULL = that of what was named
+	const char *driver; // requested; NULL = that of the package or source
 	int lock;           // -1 = not taken
 	struct root state;
 	struct scratch source_work;
@@ -47,13 +47,13 @@ struct session {
 	struct module_params params;
 	struct trust_now trust; // of a recovery
 	struct acquire acquire;
-	struct source source; // opened only when nothing else can serve; .version NULL = not opened
+	struct source source; // opened only if no package fits; .version NULL = not opened
 	struct journal journal;
-	struct optional_modules failed; // modules, in this boot
+	struct optional_modules failed; // modules that failed in this boot
 	struct driver_root driver_root; // .dir NULL = nothing is exported
 	struct driver_root_request driver_root_request;
 	char modules_dir[DIGEST_HEX + 1];
-	char *driver_root_why; // why what is exported is not right, or cannot be made right
+	char *driver_root_why; // what is wrong with the export, or why it cannot be made
 	struct holders holders;
 	struct request plan_request;
 	struct at_hand at_hand;
@@ -62,9 +62,9 @@ struct session {
 	struct progress progress;
 };
 
-// Up to the plan: reads, and unpacks a source when one is needed; changes nothing of the driver. is_change: the plan
-// will be carried out, so the node's lock is taken before the facts that it rests on are read, and held until
-// session_done(). A failure on a node without a driver brings back the one that worked last, and stays what it was.
+// Up to the plan: reads, and unpacks a source if one is needed; does not touch the driver. is_change: the plan will be
+// carried out, so the node's lock is taken before the facts are read, and held until session_done(). After a failure on
+// a node without a driver the last good one is restored; the failure is returned all the same.
 int session_open(const struct session_request *request, bool is_change, struct session *ret, struct err *err);
 void session_done(struct session *s);
 #define auto_session __attribute__((cleanup(session_done)))
@@ -77,6 +77,6 @@ void session_done(struct session *s);
 // gate: NULL = this node compiles for itself.
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err); // locked
 int session_stage(struct session *s, const struct compile_gate *gate, struct err *err); // see apply_stage()
-// What is compiled when it must be: as named, else of the image, when its driver is the requested one. NULL = nothing
-// is there to compile. Caller frees.
+// The source to compile from: the named one, else the image's, if that is of the requested driver. NULL = none. Caller
+// frees.
 char *session_source_path(const struct session *s);

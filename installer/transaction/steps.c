@@ -297,7 +297,7 @@ static int step_prove(struct transaction *r, const struct step *step, struct err
 		return -1;
 	if (note_reuse(r, &r->package, err) < 0 ||
 	    store_set_target(&a->acquire->store, r->package.manifest.digest, err) < 0) {
-		// On a node without a driver a disk that cannot be written is no reason to stop.
+		// On a node without a driver an unwritable disk is not a reason to stop.
 		if (!a->acquire->memory.is_allowed || !state_dir_is_disk_error(err))
 			return -1;
 		progress_note(a->progress, "cannot record in the store what is loaded: %s", err->text);
@@ -356,7 +356,7 @@ static struct unbind_work unbind_work(const struct transaction *r)
 				     .progress = a->progress };
 }
 
-// A GPU that cannot be rebound is no reason to leave the node without its old NVIDIA driver, too.
+// A GPU that cannot be rebound must not leave the node without its old NVIDIA driver, too.
 static void restore_old_drivers(struct transaction *r)
 {
 	struct unbind_work w = unbind_work(r);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of one run of a plan: what each step leaves for later ones and for the undo. Private to this directory.
+// The state of one run of a plan: what each step leaves for later steps and for the undo. Private to this room.
 #pragma once
 #include "holders/unbind.h"
 #include "host/module_set.h"
@@ -23,44 +23,44 @@ void rollback_done(struct rollback *b);
 // have: the target's package, which may be the same (other parameters); it outlives ret.
 void rollback_prepare(const struct apply *a, const struct journal *j, const struct driver_state *target,
 		      const struct package *have, struct rollback *ret);
-// Its modules, where they are not loaded, with the parameters they had. 1 = some were loaded, 0 = all were
-// there; or the first failure.
+// Loads its modules that are not loaded, with the parameters they had. 1 = some were loaded, 0 = all were there
+// already.
 int rollback_load(const struct apply *a, const struct rollback *b, struct err *err);
 
 // What a run knows beyond its plan.
 struct transaction {
 	const struct apply *a;
-	struct package package;     // what is installed: in the node's store, and unpacked
-	struct driver_state target; // the same with its parameters, as the journal tells it
+	struct package package;     // being installed: in the node's store, and unpacked
+	struct driver_state target; // the same with its parameters, as in the journal
 	struct journal journal;
 	struct rollback rollback;       // prepared before anything is touched
 	bool was_open;                  // this boot was in the middle of a change already
-	bool is_touched;                // the kernel may not be as it was
+	bool is_touched;                // the kernel may have changed
 	struct module_set set;          // files of package
 	size_t *order;                  // of set, for loading
 	struct strv *needs;             // by module of set: those of the kernel's own tree that it imports from
-	struct optional_modules failed; // modules of set that the core does without
+	struct optional_modules failed; // optional modules of set that are left out
 	struct strv loaded;             // names that this run loaded
-	struct unbound released;        // who had a GPU before
+	struct unbound released;        // GPUs' previous drivers
 	char modules[DIGEST_HEX + 1];   // of the tree of modules exported with it; "" = none
 	struct status *status;
-	struct facts now; // as status was measured on
+	struct facts now; // when status was measured
 };
 
 struct step_action {
 	int (*run)(struct transaction *r, const struct step *step, struct err *err);
 	int (*undo)(struct transaction *r, struct err *err);
 	bool is_touch; // changes the kernel: from the first of these on there is a journal
-	bool is_long;  // may be: others are told that it began
+	bool is_long;  // may be: its start is published
 };
 extern const struct step_action step_actions[]; // by enum step_kind
 
-int step_prepare_export(struct transaction *r, struct err *err); // before anything is touched, or by STEP_EXPORT
+int step_prepare_export(struct transaction *r, struct err *err); // before anything is touched, or in STEP_EXPORT
 // Loads what the kernel had, with its nodes.
 int step_undo_unload(struct transaction *r, struct err *err);
 // Restores the previous export; a failure is a note, because it must not stop the undo of the modules.
 void step_undo_export(struct transaction *r);
-// When a run was cut off that may have had no time to keep the GPUs that it unbound.
+// After an interrupted run, which may not have committed its unbinding.
 void step_commit_unbind_left(const struct transaction *r);
 void step_export_collect(struct transaction *r); // removes exports that are no longer used
 

@@ -36,7 +36,7 @@ static void add_unloaded_text(const struct strv *unloaded, struct err *err)
 	err_wrap(err, "after %s was unloaded", names);
 }
 
-// The driver is unloaded already: a failed record is only a note.
+// The driver is unloaded already: a failure here is ignored.
 static void publish_unloaded(const struct holders_wait *d, const struct err *failure)
 {
 	auto_facts struct facts now = { 0 };
@@ -48,7 +48,7 @@ static void publish_unloaded(const struct holders_wait *d, const struct err *fai
 		status_file_end(d->host, &now, &status, &end, &ignored);
 }
 
-// First tells those that wait for a ready driver.
+// Before the unload, for those that wait for a ready driver.
 static int publish_unloading(const struct holders_wait *d, const struct strv *order, struct err *err)
 {
 	auto_host struct host host = { 0 };

@@ -16,7 +16,7 @@ int unload_modules(const struct strv *order, const struct sys *sys, const struct
 // (status_file.h) before, and publishes it again after.
 int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *ret_holders, struct strv *ret_unloaded,
 		  struct err *err);
-// As a change of its own: a wedge is recorded in the journal of state, and every later one in this boot is refused
+// The same outside of a plan: a wedge is recorded in the journal of state, and later changes in this boot are refused
 // (R-D5).
 int unload_node(const struct holders_wait *d, const struct root *state, int timeout_ms, struct holders *ret_holders,
 		struct strv *ret_unloaded, struct err *err);

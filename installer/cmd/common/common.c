@@ -20,7 +20,7 @@ const struct opt common_opts[] = {
 	{ 0 },
 };
 
-// In a pod nothing of the host needs to be mounted: with the host's process ids its root can be reached (contract 1.5).
+// A pod with the host's process ids reaches the host's root without any mount (contract 1.5).
 static int open_host(const struct common *common, struct machine *m, struct err *err)
 {
 	if (common->host_root)

@@ -28,12 +28,12 @@ void machine_done(struct machine *m);
 // A text table: rows of cells separated by tabs, columns aligned, on standard output.
 void show_table(const struct strv *rows);
 void show_json(const json_t *value);
-// From here on nothing but JSON arrives at standard output.
+// From now on only JSON is written to standard output.
 int show_json_only(struct err *err);
-FILE *show_results(void);                         // where it goes
+FILE *show_results(void);                         // where JSON goes
 json_t *show_failure_json(const struct err *err); // what --json prints in place of a result
-// On a terminal a line that rewrites itself; elsewhere a line for each quarter that was begun: a log is short (R-K4),
-// and the phase's own line tells its end.
+// On a terminal one line that is rewritten; elsewhere a line for each quarter, to keep logs short (R-K4); the phase's
+// own line shows its end.
 void show_progress(const char *what, unsigned done, unsigned total);
 void show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download, in MiB
 void show_note(void *ctx, const char *text);
@@ -41,15 +41,14 @@ struct progress show_progress_log(void); // phases, progress and notes as log li
 struct status;
 void show_status(const struct status *s);
 
-// The error of a container's end, for `kubectl describe pod`: Kubernetes mounts a file and shows at most 4096 bytes of
-// it, which an error never fills. path: NULL = the default. The error has been logged already, so nothing is said when
-// there is no such file.
+// Why a container ended, for `kubectl describe pod`: Kubernetes mounts a file and shows at most 4096 bytes of it, more
+// than any error has. path: NULL = the default. The error is already in the log, so a missing file is not reported.
 #define TERMLOG_HELP "gets the error of a failed start, where it exists; default /dev/termination-log"
 void termlog_write(const struct common *common, const char *path, const struct err *err);
 
 // NULL-terminated, in the order of --help; the verbs of a group ("store gc") stand together.
 extern const struct cmd *const commands[];
-struct group { // what the first word of commands with two words is about
+struct group { // first word of commands with two words
 	const char *name, *help;
 };
 extern const struct group groups[]; // .name NULL ends it

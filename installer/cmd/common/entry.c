@@ -41,8 +41,8 @@ static const struct group *group_of(const struct cmd *cmd)
 	return blank ? find_group(cmd->name, (size_t)(blank - cmd->name)) : NULL;
 }
 
-// A standard descriptor that is closed would be given to the next file that is opened, and output would land in that
-// file. Opened for reading only, it makes writing fail as it should.
+// The next file to be opened would get the number of a closed standard descriptor, and output would land in it. Opened
+// read-only on /dev/null, writes fail as they should.
 void entry_open_stdio(void)
 {
 	struct err ignored;
@@ -60,7 +60,7 @@ static void show_failure(const struct err *err, bool is_json)
 	show_json(failure);
 }
 
-// The status, unless what was printed did not arrive: a full disk under standard output is no success.
+// The status, unless the output was lost: a full disk under standard output is not a success.
 static int flush_results(int status)
 {
 	struct err err;
@@ -115,7 +115,7 @@ static const char *nearest_command(const char *word)
 	return cmd ? cmd->name : group ? group->name : NULL;
 }
 
-// Whether a word stands among the arguments, however wrong the others are.
+// Whether a word is among the arguments, even if others are wrong.
 static bool has_word(int argc, char **argv, const char *word)
 {
 	for (int i = 1; i < argc && !str_eq(argv[i], "--"); i++)
@@ -160,8 +160,8 @@ static int read_named_config(const char *path, char **ret, struct err *err)
 	return err_code(err, E_CONFIG);
 }
 
-// What of the environment is ours and no option's: read here and elsewhere, or by the hooks of package managers and the
-// scripts of the source tree, in whose shells the program may be started.
+// Our environment variables that belong to no option: read here and elsewhere, or by the hooks of package managers and
+// the scripts of the source tree, from whose shells the program may be started.
 static const char *const variables[] = { "KMODSMITH_CONFIG", "KMODSMITH_KEY_PASSWORD", "KMODSMITH_OPENAT2",
 					 "KMODSMITH_CACHE",  "KMODSMITH_INPUTS",       "KMODSMITH_ACCEL",
 					 "KMODSMITH_BASE",   "KMODSMITH_RUN_DIR",      NULL };
@@ -226,7 +226,7 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values)
 		       0;
 }
 
-// Of the command that runs: one a process.
+// The command that this process runs.
 static struct {
 	const struct opt_input *in;
 	const struct opt_parsed *parsed;

@@ -198,7 +198,7 @@ int job_state_existing(const char *state_dir, const struct machine *m, struct ro
 	return root_exists(&m->host, JOB_STATE) ? root_sub(&m->host, JOB_STATE, ret, err) : 0;
 }
 
-// A name that nobody can take beforehand, in a directory that everybody writes to.
+// An unpredictable name, because everybody can write to the directory.
 static int make_temp_state(struct job_temp_state *ret, struct err *err)
 {
 	const char *named = getenv("TMPDIR");

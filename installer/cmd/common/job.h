@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What plan, install, init and doctor have in common: the options that say what is requested, and how they become the
-// request of a session.
+// Shared by plan, install, init and doctor: the options that describe the request, and how they become the request of a
+// session.
 #pragma once
 #include "cmd/common/origin.h"
 #include "status/status.h"
@@ -10,7 +10,7 @@ struct job_values { // first member of the values of each of these commands
 	struct origin_values origin;
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
-	char *digest;                       // of the manifest of the one that is requested; NULL = any
+	char *digest;                       // of the requested package's manifest; NULL = any
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
@@ -19,18 +19,18 @@ struct job_values { // first member of the values of each of these commands
 	char *share_role;
 	unsigned lease_duration_s;
 	unsigned jobs, timeout_s, imex_channels, load_timeout_s, unload_timeout_s, holders_timeout_s;
-	char *payload;          // directory that an image carries
+	char *payload;          // directory in an image
 	char *export;           // directory, "none"; NULL = as the command does
-	bool is_export_default; // the command exports when there is something to export
+	bool is_export_default; // the command exports if there is something to export
 	char *cdi;              // file, "none"; NULL = as the command does
-	bool is_cdi_default;    // the command tells container runtimes of the GPUs
-	bool is_keeping;        // and starts the driver's daemons
+	bool is_cdi_default;    // the command writes a CDI specification
+	bool is_keeping;        // the command starts the driver's daemons
 	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
-	const struct progress *progress; // who looks on; NULL = show_progress_log()
+	const struct progress *progress; // NULL = show_progress_log()
 };
 extern const struct opt source_opts[]; // what and how to compile; for job_values
 extern const struct opt job_opts[];    // what to install; for job_values
-extern const struct opt share_opts[];  // who compiles, of several nodes; for job_values
+extern const struct opt share_opts[];  // which of several nodes compiles; for job_values
 
 struct job {
 	const struct job_values *values;
@@ -38,11 +38,11 @@ struct job {
 	struct root dev_root, patches;
 	struct strv modules; // full names
 	struct origin origin;
-	struct session_request request; // of session: a job stays where it is
+	struct session_request request; // session points to it: a job must not be moved
 	struct session session;
 };
 
-// What values say becomes a request, E_USAGE where they say nothing that can be requested; then session_open().
+// Turns values into a request, E_USAGE if that is not possible, then calls session_open().
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err);
 void job_done(struct job *job);
 #define auto_job __attribute__((cleanup(job_done)))
@@ -51,7 +51,7 @@ void job_done(struct job *job);
 		       .dev_root = ROOT_NONE,                               \
 		       .patches = ROOT_NONE,                                \
 		       .session = SESSION_NONE })
-// session_apply() and session_stage(), with those that compile the same (share.h).
+// session_apply() and session_stage(), sharing the compile with other nodes (share.h).
 int job_apply(struct job *job, struct status *ret, struct err *err);
 int job_stage(struct job *job, struct err *err);
 
@@ -59,9 +59,9 @@ int job_stage(struct job *job, struct err *err);
 // The directory for the store, headers and scratch: --state-dir, else var/lib/kmodsmith of the host, else (for
 // ordinary users, who only build) ~/.local/state/kmodsmith.
 int job_state(const struct job_values *values, const struct machine *m, struct root *ret, struct err *err);
-// The same, without making a directory: ret stays closed where there is none.
+// The same without making a directory: ret stays closed if there is none.
 int job_state_existing(const char *state_dir, const struct machine *m, struct root *ret, struct err *err);
-// The same for a command that only looks. A user whose home cannot be used gets an empty one, which goes with `spare`,
+// The same for a read-only command. A user whose home cannot be used gets an empty one, which is removed with `spare`,
 // and a warning.
 struct job_temp_state {
 	struct root parent;
@@ -74,7 +74,7 @@ void job_temp_state_done(struct job_temp_state *s);
 #define auto_job_temp_state __attribute__((cleanup(job_temp_state_done)))
 int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
-// What was named on the command line, looked at before any work is done: E_USAGE for the wrong kind of thing.
+// Checks the files that options name, before any work is done: E_USAGE for the wrong kind of file.
 int job_check_inputs(const struct job_values *values, struct err *err);
 int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err); // E_USAGE

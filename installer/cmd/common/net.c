@@ -13,7 +13,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-// The answer of a server is not yet a repository: ask for something that need not exist.
+// A server that answers may not be a repository: ask for a manifest, which need not exist.
 static void probe_repository(const char *name, const struct repository_options *options, struct http_probe *p)
 {
 	auto_repository struct repository *r = NULL;

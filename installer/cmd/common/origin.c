@@ -55,7 +55,8 @@ static bool is_any_remote(const struct strv *from)
 	return false;
 }
 
-// A bundle brings all that is needed: nothing else is asked (R-A3). And who asks nobody needs no client.
+// A bundle has everything that is needed: nothing else is asked (R-A3). Without remote repositories no client is
+// needed.
 static int open_remote(const struct origin_values *v, struct origin *o, struct err *err)
 {
 	struct remote_values values = v->remote;
@@ -63,8 +64,8 @@ static int open_remote(const struct origin_values *v, struct origin *o, struct e
 	return remote_access_open(&values, &o->remote, err);
 }
 
-// What lies on this machine and was named by hand is its owner's word; everything else must be signed. Whom the store's
-// packages need is asked when one of them does.
+// A package on this machine that was named by hand is trusted; everything else must be signed. The store's packages
+// are checked when one of them is used.
 static int open_origin_trust(const struct origin_values *v, const struct root *host, struct origin *o, struct err *err)
 {
 	o->is_believing = !o->from.count || v->is_unverified || (v->package && !is_any_remote(&o->from));

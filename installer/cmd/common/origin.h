@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where packages come from, for the commands that get some: which repositories, in which order, and whom to believe.
+// Where packages come from, for the commands that fetch some: which repositories, in which order, and whom to trust.
 #pragma once
 #include "cmd/common/remote.h"
 #include "precompiled/package/fetch.h"
@@ -17,8 +17,8 @@ struct origin {
 	struct err *down; // see struct fetch
 	struct remote_access remote;
 	struct trust_now trust;
-	bool is_believing;  // nothing is demanded of packages that come,
-	bool is_unverified; // because --insecure-skip-verify says so: nor of those that lie in the store
+	bool is_believing;  // fetched packages need no signature,
+	bool is_unverified; // because of --insecure-skip-verify: nor do those in the store
 };
 int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err);
 void origin_done(struct origin *o);

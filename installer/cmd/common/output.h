@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --output: the layout that packages are put in: the node's store, oci:DIR, or oci-archive:FILE.tar by way of a layout
-// in the scratch. What cannot work is said before the work is done; nothing is made before there is something to put
-// in.
+// in the scratch. Errors are found before the work is done; nothing is created before there is something to write.
 #pragma once
 #include "base/file/scratch.h"
 #include "precompiled/store/store.h"
@@ -17,5 +16,5 @@ struct output {
 // named: the option's value, NULL = the store. E_USAGE: no layout and no bundle can be made there.
 int output_init(struct output *o, const char *named, const struct root *state, struct err *err);
 int output_layout(void *output, const struct layout **ret, struct err *err); // made and opened now
-int output_finish(struct output *o, struct err *err);                        // a bundle appears
+int output_finish(struct output *o, struct err *err);                        // writes a bundle
 void output_done(struct output *o);

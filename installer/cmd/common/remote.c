@@ -30,8 +30,8 @@ static unsigned milliseconds(unsigned seconds)
 	return (seconds < DAY_S ? seconds : DAY_S) * 1000;
 }
 
-// Where the GPU Operator mounts a site's own authorities (contract 1.5). No image's program has collected them for the
-// system then. A file without a certificate stops nobody: a ConfigMap may hold more than that.
+// Where the GPU Operator mounts a site's own authorities (contract 1.5). No program of the
+// image has added them to the system's. A file without a certificate is only a warning: a ConfigMap may hold others.
 static const struct place {
 	const char *dir, *suffix;
 } places[] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way to everything remote, for the commands that need it: options, and what is opened with them.
+// Access to remote repositories, for the commands that need it: options, and the client that they configure.
 #pragma once
 #include "cmd/common/common.h"
 #include "precompiled/repository/repository.h"

@@ -28,7 +28,7 @@ static const struct trust_key *trusted_key(const struct trust *trust, const stru
 	return NULL;
 }
 
-// A key that this node believes is, as a rule, one that all nodes believe.
+// A key that this node trusts is usually trusted by all nodes.
 static void warn_of_untrusted_keys(const struct job_values *v, const struct origin *origin)
 {
 	for (size_t i = 0; i < v->share_keys.count; i++) {

@@ -4,8 +4,8 @@
 #include "cluster/shared_build/shared_build.h"
 #include "cmd/common/job.h"
 
-// 1 = ret.gate is to be used, 0 = nothing is shared. request: what is to be made, and for which machine; the rest is of
-// values. E_USAGE, E_CONFIG, E_KEY: what was named cannot be used.
+// 1 = use ret.gate, 0 = nothing is shared. request: what is compiled, and for which machine; the rest comes from
+// values. E_USAGE, E_CONFIG, E_KEY: an option cannot be used.
 int share_open(const struct job_values *values, const struct origin *origin, struct shared_build_request request,
 	       struct shared_build *ret, struct err *err);
 // E_USAGE: options that contradict each other.

@@ -35,7 +35,7 @@ void show_table(const struct strv *rows)
 	}
 }
 
-// Where JSON goes when other text does not.
+// Where JSON goes if other text is suppressed.
 static FILE *results;
 
 int show_json_only(struct err *err)

@@ -45,7 +45,7 @@ static void check_job_done(struct check_job *c)
 	machine_done(&c->machine);
 }
 
-// The newest driver, whatever its kernel: it is only checked.
+// The newest driver, for any kernel: it is only checked.
 static int read_package(const char *name, struct check_job *c, struct err *err)
 {
 	static const struct package_want any;

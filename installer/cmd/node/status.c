@@ -72,7 +72,7 @@ static void show_daemons(const struct daemon_record *r, const struct root *kern)
 	}
 }
 
-// Adds what is known from the file of the last run.
+// Adds what the file of the last run says.
 static json_t *last_run_json(json_t *json, const json_t *file)
 {
 	static const char *const keys[] = { "since", "run", "last_run" };
