@@ -172,24 +172,6 @@ void rollback_prepare(const struct apply *a, const struct journal *j, const stru
 	b = ROLLBACK_NONE;
 }
 
-static int load_rollback_modules(const struct apply *a, const struct rollback *b, const struct module_set *set,
-				 const size_t *order, struct err *err)
-{
-	int any = 0;
-	for (size_t i = 0; i < set->count; i++) {
-		const struct module *m = &set->items[order[i]];
-		auto_str char *params = module_params_known(m, driver_state_params(&b->driver, m->name));
-		int r = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
-		if (r < 0 && (err->code == E_WEDGED || !optional_modules_is(m->name)))
-			return -1;
-		if (r < 0)
-			progress_note(a->progress, "%s was not reloaded, and the driver works without it: %s", m->name,
-				      err->text);
-		any |= r > 0;
-	}
-	return any;
-}
-
 int rollback_load(const struct apply *a, const struct rollback *b, struct err *err)
 {
 	auto_module_set struct module_set set = { 0 };
@@ -197,9 +179,19 @@ int rollback_load(const struct apply *a, const struct rollback *b, struct err *e
 	if (module_set_read(dir, &b->files, &set, err) < 0)
 		return -1;
 	size_t *order = mem_alloc(set.count * sizeof(*order));
-	int r = load_order(set.pointers, set.count, order, err);
-	if (r == 0)
-		r = load_rollback_modules(a, b, &set, order, err);
+	int any = load_order(set.pointers, set.count, order, err);
+	for (size_t i = 0; any >= 0 && i < set.count; i++) {
+		const struct module *m = &set.items[order[i]];
+		auto_str char *params = module_params_known(m, driver_state_params(&b->driver, m->name));
+		int r = load_module(a->sys, a->kern, m, params, a->load_timeout_ms, err);
+		if (r < 0 && (err->code == E_WEDGED || !optional_modules_is(m->name)))
+			any = -1;
+		else if (r < 0)
+			progress_note(a->progress, "%s was not reloaded, and the driver works without it: %s", m->name,
+				      err->text);
+		else
+			any |= r > 0;
+	}
 	free(order);
-	return r;
+	return any;
 }

@@ -21,21 +21,6 @@ int unload_modules(const struct strv *order, const struct sys *sys, const struct
 	return 0;
 }
 
-static void note_foreign_modules(struct progress *progress, const struct modules *l, const struct strv *gone)
-{
-	for (size_t i = 0; i < gone->count; i++)
-		if (!modules_find(l, gone->items[i])->is_driver)
-			progress_note(progress,
-				      "module %s, which used the driver, was unloaded and will not be reloaded",
-				      gone->items[i]);
-}
-
-static void add_unloaded_text(const struct strv *unloaded, struct err *err)
-{
-	auto_str char *names = strv_join(unloaded, ", ");
-	err_wrap(err, "after %s was unloaded", names);
-}
-
 // The driver is unloaded already: a failure here is ignored.
 static void publish_unloaded(const struct holders_wait *d, const struct err *failure)
 {
@@ -46,16 +31,6 @@ static void publish_unloaded(const struct holders_wait *d, const struct err *fai
 	if (facts_read(d->host, d->kern, &now, &ignored) == 0 &&
 	    status_read(&now, d->host, d->kern, d->host, d->sys, &status, &ignored) == 0)
 		status_file_end(d->host, &now, &status, &end, &ignored);
-}
-
-// Before the unload, for those that wait for a ready driver.
-static int publish_unloading(const struct holders_wait *d, const struct strv *order, struct err *err)
-{
-	auto_host struct host host = { 0 };
-	auto_str char *names = strv_join(order, ", ");
-	return host_read(d->host, d->kern, &host, err) < 0 ?
-		       -1 :
-		       status_file_step(d->host, &host, "unload", names, true, err);
 }
 
 // There were no other holders. New ones, or those hidden behind our daemons, show once the daemons have stopped; the
@@ -83,11 +58,16 @@ int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *
 {
 	auto_modules struct modules loaded = { 0 };
 	auto_strv struct strv order = { 0 };
+	auto_host struct host host = { 0 };
 	int r = modules_read_settled(d->host, d->kern, d->release, timeout_ms, d->progress, &loaded, err);
 	if (r <= 0)
 		return r;
-	if (holders_wait_check(d, &loaded, ret_holders, err) < 0 || modules_unload_order(&loaded, &order, err) < 0 ||
-	    publish_unloading(d, &order, err) < 0)
+	if (holders_wait_check(d, &loaded, ret_holders, err) < 0 || modules_unload_order(&loaded, &order, err) < 0)
+		return -1;
+	// Before the unload, for those that wait for a ready driver.
+	auto_str char *names = strv_join(&order, ", ");
+	if (host_read(d->host, d->kern, &host, err) < 0 ||
+	    status_file_step(d->host, &host, "unload", names, true, err) < 0)
 		return -1;
 	auto_daemon_stop struct daemon_stop daemons = {
 		.host = d->host, .kern = d->kern, .sys = d->sys, .progress = d->progress
@@ -95,9 +75,15 @@ int unload_driver(const struct holders_wait *d, int timeout_ms, struct holders *
 	r = stop_daemons(d, &daemons, ret_holders, err);
 	if (r == 0)
 		r = unload_modules(&order, d->sys, d->kern, timeout_ms, ret_unloaded, err);
-	note_foreign_modules(d->progress, &loaded, ret_unloaded);
-	if (r < 0 && ret_unloaded->count)
-		add_unloaded_text(ret_unloaded, err);
+	for (size_t i = 0; i < ret_unloaded->count; i++)
+		if (!modules_find(&loaded, ret_unloaded->items[i])->is_driver)
+			progress_note(d->progress,
+				      "module %s, which used the driver, was unloaded and will not be reloaded",
+				      ret_unloaded->items[i]);
+	if (r < 0 && ret_unloaded->count) {
+		auto_str char *unloaded = strv_join(ret_unloaded, ", ");
+		err_wrap(err, "after %s was unloaded", unloaded);
+	}
 	if (r < 0 && err->code != E_WEDGED)
 		daemon_stop_undo(&daemons);
 	publish_unloaded(d, r < 0 ? err : NULL);
