@@ -80,22 +80,16 @@ static int examine_rights(struct doctor *x, struct err *err)
 	return 0;
 }
 
-static const struct gpu *first_own_gpu(const struct gpus *g)
-{
-	size_t i = 0;
-	while (i + 1 < g->count && !gpu_is_ours(&g->items[i]))
-		i++;
-	return &g->items[i];
-}
-
 static void examine_gpus(struct doctor *x)
 {
 	struct err err;
 	const struct gpus *g = &x->facts.gpus;
-	const struct gpu *first;
+	const struct gpu *first = g->items;
+	for (size_t i = 0; i + 1 < g->count && !gpu_is_ours(first); i++)
+		first++;
 	if (!facts_has_gpu(&x->facts))
 		add_finding(x, "gpu", DOCTOR_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
-	else if ((first = first_own_gpu(g)))
+	else
 		add_finding(x, "gpu", DOCTOR_PASS, 0, "%zu GPUs, %zu switches, first %s %s",
 			    gpus_count_ours(g, GPU_DISPLAY), gpus_count_ours(g, GPU_SWITCH), first->address,
 			    gpu_architecture(first->device));

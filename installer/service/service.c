@@ -177,7 +177,7 @@ static int64_t agent_tick(void *ctx, int64_t now_ms)
 		return INT64_MAX;
 	if (now_ms < a->due_ms)
 		return a->due_ms;
-	if (launch_self(&a->words, &child, &why) < 0) {
+	if (launch_self(&a->words, &child, NULL, &why) < 0) {
 		log_warn("the agent is not started: %s", why.text);
 		a->due_ms = now_ms + (AGAIN_MS << DOUBLINGS);
 		return a->due_ms;

@@ -58,31 +58,27 @@ static bool is_look_needed(struct service_kernels *k)
 	return is_first ? count || has_kernel_report(k) : !is_same || (count && !k->is_well);
 }
 
-static void start_watch_child(struct service_kernels *k, int64_t now_ms)
-{
-	struct err why;
-	pid_t child;
-	kernel_watch_clear(&k->kernel_watch);
-	k->due_ms = now_ms + k->interval_ms;
-	if (!is_look_needed(k))
-		return;
-	if (launch_self(&k->words, &child, NULL, &why) < 0)
-		log_warn("prebuilding for other installed kernels is disabled: %s", why.text);
-	else
-		k->child = child;
-}
-
 static int64_t tick_kernels(void *ctx, int64_t now_ms)
 {
 	struct service_kernels *k = ctx;
+	struct err why;
+	pid_t child;
 	kernel_watch_read(&k->kernel_watch, now_ms);
 	if (k->child)
 		return INT64_MAX;
 	int64_t noticed = kernel_watch_due(&k->kernel_watch), due = noticed < k->due_ms ? noticed : k->due_ms;
 	if (now_ms < due)
 		return due;
-	start_watch_child(k, now_ms);
-	return k->child ? INT64_MAX : k->due_ms;
+	kernel_watch_clear(&k->kernel_watch);
+	k->due_ms = now_ms + k->interval_ms;
+	if (!is_look_needed(k))
+		return k->due_ms;
+	if (launch_self(&k->words, &child, NULL, &why) < 0) {
+		log_warn("prebuilding for other installed kernels is disabled: %s", why.text);
+		return k->due_ms;
+	}
+	k->child = child;
+	return INT64_MAX;
 }
 
 static size_t kernels_fds(void *ctx, struct pollfd *ret, size_t room)

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#define PULSE "%s/pulse.json"
 enum { SECOND_MS = 1000, TURN_MS = 5000 };
 
 // The letter after the name, which may contain anything: "4711 (name) S ..."; 0 = no such process. start: field 22 of
@@ -25,11 +26,6 @@ static char process_state(const struct root *kern, int pid, uint64_t *ret_start)
 	if (at)
 		*ret_start = strtoull(at, NULL, 10);
 	return state;
-}
-
-static char *pulse_path(const char *dir)
-{
-	return str_fmt("%s/pulse.json", dir);
 }
 
 void liveness_open(struct liveness *p, const struct root *root, const char *dir, const struct root *kern)
@@ -56,7 +52,7 @@ void liveness_beat(struct liveness *p, const char *step, unsigned done, unsigned
 	auto_json json_t *json =
 		json_pack("{s:i, s:I, s:s, s:i, s:i, s:I}", "pid", (int)getpid(), "start", (json_int_t)p->start, "step",
 			  step, "done", (int)done, "total", (int)total, "uptime_ms", (json_int_t)now);
-	auto_str char *file = pulse_path(p->dir);
+	auto_str char *file = str_fmt(PULSE, p->dir);
 	if (boot_record_write(p->root, file, p->boot_id, json, &ignored) < 0)
 		root_unlink(p->root, file, &ignored);
 }
@@ -88,7 +84,7 @@ int liveness_check(const struct root *root, const char *dir, const struct root *
 		   struct liveness_verdict *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
-	auto_str char *boot_id = NULL, *file = pulse_path(dir);
+	auto_str char *boot_id = NULL, *file = str_fmt(PULSE, dir);
 	const char *step = NULL;
 	json_int_t beat = 0, start = 0;
 	uint64_t now_start;

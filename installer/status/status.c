@@ -311,31 +311,25 @@ static json_t *config_json(const struct host *h)
 	return config;
 }
 
-static json_t *running_kernel_json(const struct host *h)
-{
-	return json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:s, s:b, s:o, s:o, s:o}", "release", json_text(h->release),
-			 "build_id", json_text(h->build_id), "arch", json_text(h->arch), "boot_id",
-			 json_text(h->boot_id), "taint", (json_int_t)h->taint, "secure_boot",
-			 host_secure_boot_name(h->secure_boot), "lockdown", host_lockdown_name(h->lockdown),
-			 "sig_enforced", h->is_sig_enforced, "headers", json_text(h->headers), "config_source",
-			 json_text(h->config_source), "config", config_json(h));
-}
-
-static json_t *host_json(const struct host *h)
-{
-	auto_str char *distro =
-		h->distro_id ? str_fmt("%s %s", h->distro_id, h->distro_version ? h->distro_version : "") : NULL;
-	return json_pack("{s:o, s:o, s:i, s:i, s:I, s:I}", "distro", json_text(distro), "compilers",
-			 json_strv(&h->compilers), "processors", (int)h->nproc, "cpu_max_milli", (int)h->cpu_max_milli,
-			 "memory_max_bytes", (json_int_t)h->memory_max_bytes, "memory_total_bytes",
-			 (json_int_t)h->memory_total_bytes);
-}
-
 json_t *status_json_all(const struct facts *f, const struct status *s)
 {
+	const struct host *h = &f->host;
 	json_t *json = status_json_status(s);
-	json_object_set_new(json, "kernel", running_kernel_json(&f->host));
-	json_object_set_new(json, "host", host_json(&f->host));
+	auto_str char *distro =
+		h->distro_id ? str_fmt("%s %s", h->distro_id, h->distro_version ? h->distro_version : "") : NULL;
+	json_object_set_new(json, "kernel",
+			    json_pack("{s:o, s:o, s:o, s:o, s:I, s:s, s:s, s:b, s:o, s:o, s:o}", "release",
+				      json_text(h->release), "build_id", json_text(h->build_id), "arch",
+				      json_text(h->arch), "boot_id", json_text(h->boot_id), "taint",
+				      (json_int_t)h->taint, "secure_boot", host_secure_boot_name(h->secure_boot),
+				      "lockdown", host_lockdown_name(h->lockdown), "sig_enforced", h->is_sig_enforced,
+				      "headers", json_text(h->headers), "config_source", json_text(h->config_source),
+				      "config", config_json(h)));
+	json_object_set_new(json, "host",
+			    json_pack("{s:o, s:o, s:i, s:i, s:I, s:I}", "distro", json_text(distro), "compilers",
+				      json_strv(&h->compilers), "processors", (int)h->nproc, "cpu_max_milli",
+				      (int)h->cpu_max_milli, "memory_max_bytes", (json_int_t)h->memory_max_bytes,
+				      "memory_total_bytes", (json_int_t)h->memory_total_bytes));
 	json_object_set_new(json, "driver",
 			    json_pack("{s:o, s:o, s:o}", "version", json_text(f->loaded.version), "flavour",
 				      json_text(f->loaded.flavour ? module_type_name(f->loaded.flavour) : NULL),
