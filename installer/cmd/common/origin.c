@@ -35,18 +35,6 @@ char *origin_name(const char *name)
 	return str_fmt("%s:%s", str_ends(name, ".tar") ? "oci-archive" : "oci", name);
 }
 
-static void list_repositories(const struct origin_values *v, struct strv *ret)
-{
-	if (v->package) {
-		strv_add(ret, origin_name(v->package));
-		return;
-	}
-	if (v->bundle)
-		strv_add(ret, strchr(v->bundle, ':') ? str_dup(v->bundle) : str_fmt("oci-archive:%s", v->bundle));
-	for (size_t i = 0; i < v->from.count; i++)
-		strv_add(ret, str_dup(v->from.items[i]));
-}
-
 static bool is_any_remote(const struct strv *from)
 {
 	for (size_t i = 0; i < from->count; i++)
@@ -55,38 +43,35 @@ static bool is_any_remote(const struct strv *from)
 	return false;
 }
 
-// A bundle has everything that is needed: nothing else is asked (R-A3). Without remote repositories no client is
-// needed.
-static int open_remote(const struct origin_values *v, struct origin *o, struct err *err)
-{
-	struct remote_values values = v->remote;
-	values.is_offline |= v->bundle || !is_any_remote(&o->from);
-	return remote_access_open(&values, &o->remote, err);
-}
-
-// A package on this machine that was named by hand is trusted; everything else must be signed. The store's packages
-// are checked when one of them is used.
-static int open_origin_trust(const struct origin_values *v, const struct root *host, struct origin *o, struct err *err)
-{
-	o->is_believing = !o->from.count || v->is_unverified || (v->package && !is_any_remote(&o->from));
-	o->is_unverified = v->is_unverified;
-	if (v->is_unverified)
-		log_warn("--insecure-skip-verify: packages are accepted without verifying signatures");
-	if (!o->is_unverified)
-		trust_now(host, v->trust_dir, &o->trust);
-	if (o->is_believing || !o->trust.unread.code)
-		return 0;
-	*err = o->trust.unread;
-	return -1;
-}
-
-int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err)
+int origin_open(const struct origin_values *v, const struct root *host, struct origin *ret, struct err *err)
 {
 	auto_origin struct origin o = { 0 };
-	list_repositories(values, &o.from);
+	struct remote_values remote = v->remote;
+	if (v->package)
+		strv_add(&o.from, origin_name(v->package));
+	else if (v->bundle)
+		strv_add(&o.from, strchr(v->bundle, ':') ? str_dup(v->bundle) : str_fmt("oci-archive:%s", v->bundle));
+	for (size_t i = 0; !v->package && i < v->from.count; i++)
+		strv_add(&o.from, str_dup(v->from.items[i]));
 	o.down = mem_alloc((o.from.count + 1) * sizeof(*o.down));
-	if (open_remote(values, &o, err) < 0 || open_origin_trust(values, host, &o, err) < 0)
+	// A bundle has everything that is needed: nothing else is asked (R-A3). Without remote repositories no client
+	// is needed.
+	bool is_remote = is_any_remote(&o.from);
+	remote.is_offline |= v->bundle || !is_remote;
+	if (remote_access_open(&remote, &o.remote, err) < 0)
 		return -1;
+	// A package on this machine that was named by hand is trusted; everything else must be signed. The store's
+	// packages are checked when one of them is used.
+	o.is_believing = !o.from.count || v->is_unverified || (v->package && !is_remote);
+	o.is_unverified = v->is_unverified;
+	if (v->is_unverified)
+		log_warn("--insecure-skip-verify: packages are accepted without verifying signatures");
+	else
+		trust_now(host, v->trust_dir, &o.trust);
+	if (!o.is_believing && o.trust.unread.code) {
+		*err = o.trust.unread;
+		return -1;
+	}
 	*ret = o;
 	o = (struct origin){ 0 };
 	return 0;

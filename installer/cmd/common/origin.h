@@ -20,7 +20,7 @@ struct origin {
 	bool is_believing;  // fetched packages need no signature,
 	bool is_unverified; // because of --insecure-skip-verify: nor do those in the store
 };
-int origin_open(const struct origin_values *values, const struct root *host, struct origin *ret, struct err *err);
+int origin_open(const struct origin_values *v, const struct root *host, struct origin *ret, struct err *err);
 void origin_done(struct origin *o);
 #define auto_origin __attribute__((cleanup(origin_done)))
 void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret);

@@ -31,25 +31,18 @@ int output_init(struct output *o, const char *named, const struct root *state, s
 	return err_set(err, E_USAGE, "--output '%s' is neither oci:DIR nor oci-archive:FILE.tar", named);
 }
 
-static int open_output_dir(struct output *o, struct err *err)
-{
-	auto_root struct root dir = ROOT_NONE;
-	return root_make(o->name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &o->layout, err);
-}
-
 int output_layout(void *output, const struct layout **ret, struct err *err)
 {
 	struct output *o = output;
-	int r = 0;
+	auto_root struct root dir = ROOT_NONE;
 	*ret = o->name ? &o->layout : &o->store.layout;
 	if ((*ret)->root.fd >= 0)
 		return 0;
 	if (!o->name)
 		return store_open(o->state, 0, &o->store, err);
 	if (str_starts(o->name, DIR))
-		return open_output_dir(o, err);
-	r = scratch_make(o->state, "bundle", &o->work, err);
-	return r < 0 ? -1 : layout_make(&o->work.root, &o->layout, err);
+		return root_make(o->name + strlen(DIR), &dir, err) < 0 ? -1 : layout_make(&dir, &o->layout, err);
+	return scratch_make(o->state, "bundle", &o->work, err) < 0 ? -1 : layout_make(&o->work.root, &o->layout, err);
 }
 
 int output_finish(struct output *o, struct err *err)

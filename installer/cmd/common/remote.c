@@ -32,7 +32,7 @@ static unsigned milliseconds(unsigned seconds)
 
 // Where the GPU Operator mounts a site's own authorities (contract 1.5). No program of the
 // image has added them to the system's. A file without a certificate is only a warning: a ConfigMap may hold others.
-static const struct place {
+static const struct {
 	const char *dir, *suffix;
 } places[] = {
 	{ "usr/local/share/ca-certificates", ".crt" },
@@ -40,27 +40,24 @@ static const struct place {
 	{ "etc/pki/trust/anchors", "" },
 };
 
-static void trust_ca_dir(const struct root *self, const struct place *place, struct http *http)
-{
-	auto_strv struct strv names = { 0 };
-	struct err err;
-	root_list(self, place->dir, &names, &err);
-	for (size_t i = 0; i < names.count; i++) {
-		auto_str char *below = str_fmt("%s/%s", place->dir, names.items[i]), *path = root_path(self, below);
-		if (*names.items[i] == '.' || !str_ends(below, place->suffix)) // ".." names begin a ConfigMap's data
-			continue;
-		if (http_trust(http, path, &err) < 0)
-			log_warn("%s", err.text);
-	}
-}
-
 static int trust_site_cas(const struct common *common, struct http *http, struct err *err)
 {
 	auto_root struct root self = ROOT_NONE;
+	struct err why;
 	if (root_init(&self, common->root ? common->root : "/", err) < 0)
 		return -1;
-	for (size_t i = 0; i < ARRAY_SIZE(places); i++)
-		trust_ca_dir(&self, &places[i], http);
+	for (size_t p = 0; p < ARRAY_SIZE(places); p++) {
+		auto_strv struct strv names = { 0 };
+		root_list(&self, places[p].dir, &names, &why);
+		for (size_t i = 0; i < names.count; i++) {
+			auto_str char *below = str_fmt("%s/%s", places[p].dir, names.items[i]);
+			auto_str char *path = root_path(&self, below);
+			if (*names.items[i] == '.' || !str_ends(below, places[p].suffix))
+				continue; // ".." names begin a ConfigMap's data
+			if (http_trust(http, path, &why) < 0)
+				log_warn("%s", why.text);
+		}
+	}
 	return 0;
 }
 
