@@ -86,6 +86,14 @@ void origin_done(struct origin *o)
 	*o = (struct origin){ 0 };
 }
 
+static void show_bytes(void *ctx, uint64_t done, uint64_t total)
+{
+	enum { MIB = 20, WORTH_MIB = 16 }; // short steps need no progress bar
+	(void)ctx;
+	if (total >> MIB >= WORTH_MIB)
+		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
+}
+
 void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret)
 {
 	*ret = (struct fetch){ .from = &o->from,

@@ -115,14 +115,6 @@ static void log_progress(void *ctx, const char *what, unsigned done, unsigned to
 	show_progress(what, done, total);
 }
 
-void show_bytes(void *ctx, uint64_t done, uint64_t total)
-{
-	enum { MIB = 20, WORTH_MIB = 16 }; // short steps need no progress bar
-	(void)ctx;
-	if (total >> MIB >= WORTH_MIB)
-		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
-}
-
 struct progress show_progress_log(void)
 {
 	return (struct progress){ .enter = log_enter, .phase = log_phase, .progress = log_progress, .note = show_note };
