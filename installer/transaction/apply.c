@@ -7,11 +7,7 @@
 
 #include <signal.h>
 
-#define TRANSACTION_OF(apply, ret) \
-	((struct transaction){ .a = (apply), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
-#define auto_transaction __attribute__((cleanup(transaction_done)))
-
-static void transaction_done(struct transaction *r)
+void transaction_done(struct transaction *r)
 {
 	package_done(&r->package);
 	driver_state_done(&r->target);

@@ -46,6 +46,10 @@ struct transaction {
 	struct status *status;
 	struct facts now; // when status was measured
 };
+#define TRANSACTION_OF(apply, ret) \
+	((struct transaction){ .a = (apply), .package = PACKAGE_NONE, .rollback = ROLLBACK_NONE, .status = (ret) })
+void transaction_done(struct transaction *r);
+#define auto_transaction __attribute__((cleanup(transaction_done)))
 
 struct step_action {
 	int (*run)(struct transaction *r, const struct step *step, struct err *err);

@@ -32,7 +32,7 @@ static void unload_that_hangs_is_the_last(void **state)
 	strv_add(&r.loaded, str_dup("nvidia"));
 	strv_add(&r.loaded, str_dup("nvidia_uvm"));
 	strv_add(&r.loaded, str_dup("nvidia_modeset"));
-	assert_int_equal(step_undo_load(&r, &err), -1);
+	assert_int_equal(step_actions[STEP_LOAD].undo(&r, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
 	assert_non_null(strstr(err.text, "unload 'nvidia_uvm': the kernel did not return within 1 s"));
 	assert_true(root_exists(&folder.root, "nvidia_modeset"));
@@ -113,7 +113,7 @@ static void only_the_core_counts(void **state)
 		driver_state_set_params(&r.target, "nvidia_modeset", "a=1");
 		make_set(&r);
 		refused = rows[i].refused;
-		assert_int_equal(step_load(&r, &step, &err), rows[i].code ? -1 : 0);
+		assert_int_equal(step_actions[STEP_LOAD].run(&r, &step, &err), rows[i].code ? -1 : 0);
 		assert_int_equal(rows[i].code ? err.code : 0, rows[i].code);
 		auto_str char *loaded = r.loaded.count ? strv_join(&r.loaded, " ") : str_dup("");
 		folder_expect(&folder, "asked", rows[i].asked);
@@ -162,7 +162,7 @@ static void a_load_that_hangs_is_not_spared(void **state)
 	folder_make(&folder);
 	strv_add(&plan.optional, str_dup("nvidia-modeset"));
 	make_set(&r);
-	assert_int_equal(step_load(&r, &step, &err), -1);
+	assert_int_equal(step_actions[STEP_LOAD].run(&r, &step, &err), -1);
 	assert_int_equal(err.code, E_WEDGED);
 	assert_non_null(strstr(err.text, "load 'nvidia_modeset': the kernel did not return within 0.5 s"));
 	assert_int_equal(r.loaded.count, 1);
