@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#define PAYLOAD_FIRMWARE DRIVER_ROOT_PAYLOADS "/%s/" DRIVER_ROOT_FIRMWARE "/%s" // digest, file
 static const char FIRMWARE[] = DRIVER_ROOT_FIRMWARE, SETTING[] = "sys/module/firmware_class/parameters/path";
 
 int driver_root_open(struct driver_root *e, const char *dir, struct err *err)
@@ -53,6 +54,7 @@ void driver_root_done(struct driver_root *e)
 struct work {
 	struct mount_ns mount_ns;
 	struct root parent, payload, modules, sources;
+	struct mount_point point;
 	struct root_layout root_layout;
 };
 #define WORK_NONE                                  \
@@ -75,89 +77,50 @@ static void work_done(struct work *w)
 
 static int work_open(const struct driver_root *e, struct work *w, struct err *err)
 {
+	w->point = (struct mount_point){ .mount_ns = &w->mount_ns, .parent = &w->parent, .name = e->base };
 	return mount_ns_open(e->host, e->kern, e->sys, &w->mount_ns, err) < 0 ||
 			       root_sub(e->host, e->parent, &w->parent, err) < 0 ?
 		       -1 :
 		       0;
 }
 
-static char *state_tree_path(const char *kind, const char *hex)
-{
-	return str_fmt("%s/%s", kind, hex);
-}
-
 static int open_payload(struct driver_root *e, const struct driver_root_request *request, struct work *w,
 			struct err *err)
 {
-	auto_str char *path = state_tree_path(DRIVER_ROOT_PAYLOADS, request->payload);
+	auto_str char *path = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", request->payload);
+	auto_str char *sources = str_fmt(SOURCE_TREE_DIR, request->driver);
 	if (root_sub(e->state, path, &w->payload, err) < 0)
 		return -1;
 	*e->sources = '\0';
-	if (source_tree_exists(&w->payload, request->driver))
+	if (root_exists(&w->payload, sources))
 		source_tree_key(request->payload, request->release, request->flavour, e->sources);
 	return 0;
-}
-
-static int open_sources(const struct driver_root *e, struct work *w, struct err *err)
-{
-	auto_str char *path = state_tree_path(DRIVER_ROOT_SOURCES, e->sources);
-	return !*e->sources ? 0 : root_sub(e->state, path, &w->sources, err);
-}
-
-static int make_sources(const struct driver_root *e, const struct driver_root_request *request, const struct work *w,
-			struct err *err)
-{
-	auto_root struct root store = ROOT_NONE;
-	if (!*e->sources)
-		return 0;
-	return root_mkdirs(e->state, DRIVER_ROOT_SOURCES, 0755, err) < 0 ||
-			       root_sub(e->state, DRIVER_ROOT_SOURCES, &store, err) < 0 ||
-			       source_tree_make(&w->payload, request->driver, request->flavour, &store, e->sources,
-						err) < 0 ?
-		       -1 :
-		       0;
 }
 
 static int work_layout(const struct driver_root *e, const struct driver_root_request *request, struct work *w,
 		       struct err *err)
 {
-	auto_str char *modules = request->modules ? state_tree_path(DRIVER_ROOT_MODULES, request->modules) : NULL;
-	if ((modules && root_sub(e->state, modules, &w->modules, err) < 0) || open_sources(e, w, err) < 0)
+	auto_str char *modules = request->modules ? str_fmt(DRIVER_ROOT_MODULES "/%s", request->modules) : NULL;
+	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
+	if ((modules && root_sub(e->state, modules, &w->modules, err) < 0) ||
+	    (sources && root_sub(e->state, sources, &w->sources, err) < 0))
 		return -1;
 	struct root_content content = { .payload = &w->payload,
 					.host = e->host,
 					.modules = modules ? &w->modules : NULL,
-					.sources = *e->sources ? &w->sources : NULL,
+					.sources = sources ? &w->sources : NULL,
 					.release = request->release,
 					.driver = request->driver };
 	return root_layout_read(&content, &w->root_layout, err);
-}
-
-static struct overmount root_overmount(const struct driver_root *e, const struct work *w)
-{
-	return (struct overmount){
-		.mount_ns = &w->mount_ns, .parent = &w->parent, .name = e->base, .source = GENERATION_SOURCE
-	};
-}
-
-// A start was killed before the one beneath was taken away.
-static int is_root_settled(const struct driver_root *e, const struct work *w, char **ret_why, struct err *err)
-{
-	const struct overmount overmount = root_overmount(e, w);
-	auto_mountinfo struct mountinfo now = { 0 };
-	if (mount_ns_mounts(&w->mount_ns, &now, err) < 0)
-		return -1;
-	if (!overmount_is_settled(&overmount, &now))
-		*ret_why = str_dup("an earlier one is still mounted beneath it");
-	return !*ret_why;
 }
 
 // When everything is in place, a start does no more than this.
 int driver_root_check(struct driver_root *e, const struct driver_root_request *request, char **ret_why, struct err *err)
 {
 	auto_work struct work w = WORK_NONE;
-	auto_str char *payload = state_tree_path(DRIVER_ROOT_PAYLOADS, request->payload);
-	auto_str char *modules = request->modules ? state_tree_path(DRIVER_ROOT_MODULES, request->modules) : NULL;
+	auto_str char *payload = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", request->payload);
+	auto_str char *modules = request->modules ? str_fmt(DRIVER_ROOT_MODULES "/%s", request->modules) : NULL;
+	auto_mountinfo struct mountinfo now = { 0 };
 	if (!root_exists(e->host, e->parent))
 		*ret_why = str_dup("there is none yet");
 	else if (!root_exists(e->state, payload))
@@ -168,15 +131,21 @@ int driver_root_check(struct driver_root *e, const struct driver_root_request *r
 		return 0;
 	if (work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0)
 		return -1;
-	auto_str char *sources = *e->sources ? state_tree_path(DRIVER_ROOT_SOURCES, e->sources) : NULL;
+	auto_str char *sources = *e->sources ? str_fmt(DRIVER_ROOT_SOURCES "/%s", e->sources) : NULL;
 	if (sources && !root_exists(e->state, sources)) {
 		*ret_why = str_dup("it lacks the sources for this kernel");
 		return 0;
 	}
 	if (work_layout(e, request, &w, err) < 0)
 		return -1;
-	int r = generation_check(&w.mount_ns, &w.parent, e->base, &w.root_layout, ret_why, err);
-	return r > 0 ? is_root_settled(e, &w, ret_why, err) : r;
+	int r = generation_check(&w.point, &w.root_layout, ret_why, err);
+	if (r <= 0)
+		return r;
+	if (mount_ns_mounts(&w.mount_ns, &now, err) < 0)
+		return -1;
+	if (!generation_is_settled(&w.point, &now)) // a start was killed before the former one was removed from below
+		*ret_why = str_dup("an earlier one is still mounted beneath it");
+	return !*ret_why;
 }
 
 static int write_root_record(const struct driver_root *e, const struct driver_root_request *request,
@@ -207,12 +176,24 @@ int driver_root_confirm(struct driver_root *e, const struct driver_root_request 
 		       write_root_record(e, request, &w.root_layout, err);
 }
 
+// Names in parent of all generations, also of incomplete ones.
+static int list_generations(const struct root *parent, const char *base, struct strv *ret, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (root_list(parent, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++)
+		if (generation_number(base, names.items[i]))
+			strv_add(ret, str_dup(names.items[i]));
+	return 0;
+}
+
 // One more than any existing number, so that no name is used twice.
 static int choose_generation_name(struct driver_root *e, const struct work *w, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	e->number = root_record_generation(e->host) + 1;
-	if (generation_list(&w->parent, e->base, &names, err) < 0)
+	if (list_generations(&w->parent, e->base, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		unsigned number = generation_number(e->base, names.items[i]);
@@ -222,32 +203,41 @@ static int choose_generation_name(struct driver_root *e, const struct work *w, s
 	return 0;
 }
 
-static int label_trees(const struct driver_root *e, const struct driver_root_request *request, const struct work *w,
-		       struct err *err)
+static int make_sources(const struct driver_root *e, const struct driver_root_request *request, const struct work *w,
+			struct err *err)
+{
+	auto_root struct root store = ROOT_NONE;
+	if (!*e->sources)
+		return 0;
+	return root_mkdirs(e->state, DRIVER_ROOT_SOURCES, 0755, err) < 0 ||
+			       root_sub(e->state, DRIVER_ROOT_SOURCES, &store, err) < 0 ||
+			       source_tree_make(&w->payload, request->driver, request->flavour, &store, e->sources,
+						err) < 0 ?
+		       -1 :
+		       0;
+}
+
+// If SELinux is enabled.
+static int label_root(const struct driver_root *e, const struct driver_root_request *request, const struct work *w,
+		      struct err *err)
 {
 	const struct {
 		const char *kind, *hex;
 	} trees[] = { { DRIVER_ROOT_PAYLOADS, request->payload },
 		      { DRIVER_ROOT_MODULES, request->modules },
 		      { DRIVER_ROOT_SOURCES, e->sources } };
+	int due = selinux_is_enabled(e->kern, err);
+	if (due <= 0)
+		return due;
 	for (size_t i = 0; i < ARRAY_SIZE(trees); i++) {
 		auto_str char *path =
-			trees[i].hex && *trees[i].hex ? state_tree_path(trees[i].kind, trees[i].hex) : NULL;
+			trees[i].hex && *trees[i].hex ? str_fmt("%s/%s", trees[i].kind, trees[i].hex) : NULL;
 		if (path && selinux_label_tree(e->sys, e->state, path, err) < 0)
 			return -1;
 	}
-	// Files made in the root itself inherit the label of its directory.
-	return selinux_label(e->sys, &w->parent, e->made, err) < 0 ? -1 : selinux_label_nodes(e->sys, e->host, err);
-}
-
-// A root that some containers cannot read is better than none.
-static void label_if_enabled(const struct driver_root *e, const struct driver_root_request *request,
-			     const struct work *w)
-{
-	struct err why = { 0 };
-	int due = selinux_is_enabled(e->kern, &why);
-	if (due < 0 || (due > 0 && label_trees(e, request, w, &why) < 0))
-		progress_note(e->progress, "SELinux may keep containers from reading the driver root: %s", why.text);
+	// Still empty: files made in the root itself inherit the label of its directory.
+	return selinux_label_tree(e->sys, &w->parent, e->made, err) < 0 ? -1 :
+									  selinux_label_nodes(e->sys, e->host, err);
 }
 
 int driver_root_prepare(struct driver_root *e, const struct driver_root_request *request, struct err *err)
@@ -263,12 +253,14 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 	    make_sources(e, request, &w, err) < 0 || work_layout(e, request, &w, err) < 0 ||
 	    generation_begin(&w.mount_ns, &w.parent, e->made, err) < 0)
 		return -1;
-	label_if_enabled(e, request, &w);
+	struct err why = { 0 }; // a root that some containers cannot read is better than none
+	if (label_root(e, request, &w, &why) < 0)
+		progress_note(e->progress, "SELinux may keep containers from reading the driver root: %s", why.text);
 	return generation_make(&w.mount_ns, &w.parent, e->made, &w.root_layout, err);
 }
 
 // A path is ours if it leads into the export, or into a generation beside it.
-bool driver_root_is_firmware_path(const struct driver_root *e, const char *path)
+static bool is_own_firmware_path(const struct driver_root *e, const char *path)
 {
 	auto_str char *now = str_fmt("/%s/%s", e->dir, FIRMWARE), *next = str_fmt("/%s/.%s.", e->parent, e->base);
 	auto_str char *former = e->former ? str_fmt("/%s/%s", e->former, FIRMWARE) : NULL;
@@ -276,7 +268,7 @@ bool driver_root_is_firmware_path(const struct driver_root *e, const char *path)
 }
 
 // An empty value cannot be written; the kernel treats an empty line as one.
-int driver_root_unset_firmware_path(const struct driver_root *e, struct err *err)
+static int unset_firmware_path(const struct driver_root *e, struct err *err)
 {
 	return e->sys->attribute_set(e->sys, e->kern, SETTING, "\n") < 0 ? file_fail("set", SETTING, err) : 0;
 }
@@ -284,35 +276,18 @@ int driver_root_unset_firmware_path(const struct driver_root *e, struct err *err
 // The kernel shows its path, and it is unset or ours.
 static bool is_firmware_path_free(const struct driver_root *e, const struct firmware_path *search)
 {
-	return search->path && (!*search->path || driver_root_is_firmware_path(e, search->path));
-}
-
-static char *payload_firmware(const char *payload, const char *name)
-{
-	return str_fmt(DRIVER_ROOT_PAYLOADS "/%s/%s/%s", payload, FIRMWARE, name);
+	return search->path && (!*search->path || is_own_firmware_path(e, search->path));
 }
 
 bool driver_root_has_firmware(const struct driver_root *e, const char *payload, const struct firmware_path *search,
 			      const struct strv *names)
 {
 	for (size_t i = 0; i < names->count; i++) {
-		auto_str char *path = payload_firmware(payload, names->items[i]);
+		auto_str char *path = str_fmt(PAYLOAD_FIRMWARE, payload, names->items[i]);
 		if (!*payload || !root_exists(e->state, path))
 			return false;
 	}
 	return is_firmware_path_free(e, search);
-}
-
-static int set_firmware_path(struct driver_root *e, const struct firmware_path *search, const char *path,
-			     struct err *err)
-{
-	if (str_eq(search->path, path))
-		return 0;
-	if (e->sys->attribute_set(e->sys, e->kern, SETTING, path) < 0)
-		return file_fail("set", SETTING, err);
-	if (!e->fwpath_before)
-		e->fwpath_before = str_dup(search->path);
-	return 0;
 }
 
 // 1 = the payload has firmware that the kernel finds nowhere else, or only by a path of ours that may be an old one.
@@ -320,7 +295,7 @@ static int needs_firmware_path(const struct driver_root *e, const struct driver_
 			       const struct firmware_path *search, struct err *err)
 {
 	auto_str char *version = str_fmt("nvidia/%s", request->driver),
-		      *dir = payload_firmware(request->payload, version);
+		      *dir = str_fmt(PAYLOAD_FIRMWARE, request->payload, version);
 	auto_strv struct strv names = { 0 };
 	bool is_missing = false;
 	if (root_list(e->state, dir, &names, err) < 0)
@@ -330,7 +305,7 @@ static int needs_firmware_path(const struct driver_root *e, const struct driver_
 		auto_str char *found = firmware_path_find(e->host, search, name);
 		is_missing = is_missing || !found;
 	}
-	return names.count && (is_missing || (search->path && driver_root_is_firmware_path(e, search->path)));
+	return names.count && (is_missing || (search->path && is_own_firmware_path(e, search->path)));
 }
 
 int driver_root_set_firmware_path(struct driver_root *e, const struct driver_root_request *request, struct err *err)
@@ -347,16 +322,12 @@ int driver_root_set_firmware_path(struct driver_root *e, const struct driver_roo
 		return 0;
 	}
 	auto_str char *path = str_fmt("/%s/%s/%s", e->parent, e->is_switched ? e->base : e->made, FIRMWARE);
-	return set_firmware_path(e, &search, path, err);
-}
-
-static int mount_generation(struct driver_root *e, const struct work *w, struct err *err)
-{
-	const struct overmount overmount = root_overmount(e, w);
-	if (overmount_push(&overmount, e->made, &e->below, err) < 0)
-		return -1;
-	e->is_over = e->below >= 0;
-	e->is_switched = true;
+	if (str_eq(search.path, path))
+		return 0;
+	if (e->sys->attribute_set(e->sys, e->kern, SETTING, path) < 0)
+		return file_fail("set", SETTING, err);
+	if (!e->fwpath_before)
+		e->fwpath_before = str_dup(search.path);
 	return 0;
 }
 
@@ -364,19 +335,14 @@ int driver_root_switch(struct driver_root *e, const struct driver_root_request *
 {
 	auto_work struct work w = WORK_NONE;
 	if (work_open(e, &w, err) < 0 || open_payload(e, request, &w, err) < 0 ||
-	    work_layout(e, request, &w, err) < 0 || root_record_text(e->host, &e->record_before, err) < 0 ||
-	    mount_generation(e, &w, err) < 0)
+	    work_layout(e, request, &w, err) < 0 ||
+	    root_read(e->host, ROOT_RECORD_FILE, &e->record_before, NULL, err) < 0 ||
+	    generation_push(&w.point, e->made, &e->below, err) < 0)
 		return -1;
+	e->is_over = e->below >= 0;
+	e->is_switched = true;
 	return write_root_record(e, request, &w.root_layout, err) < 0 ? -1 :
 									driver_root_set_firmware_path(e, request, err);
-}
-
-static int unmount_generation(struct driver_root *e, const struct work *w, struct err *err)
-{
-	const struct overmount overmount = root_overmount(e, w);
-	if (!e->is_switched)
-		return 0;
-	return overmount_pop(&overmount, err) < 0 ? -1 : root_record_restore(e->host, e->record_before, err);
 }
 
 int driver_root_rollback(struct driver_root *e, struct err *err)
@@ -384,10 +350,13 @@ int driver_root_rollback(struct driver_root *e, struct err *err)
 	auto_work struct work w = WORK_NONE;
 	if (!e->made)
 		return 0;
-	if (work_open(e, &w, err) < 0 || unmount_generation(e, &w, err) < 0)
+	if (work_open(e, &w, err) < 0)
+		return -1;
+	if (e->is_switched &&
+	    (generation_pop(&w.point, err) < 0 || root_record_restore(e->host, e->record_before, err) < 0))
 		return -1;
 	e->is_switched = false;
-	if (e->fwpath_before && !*e->fwpath_before && driver_root_unset_firmware_path(e, err) < 0)
+	if (e->fwpath_before && !*e->fwpath_before && unset_firmware_path(e, err) < 0)
 		return -1;
 	if (e->fwpath_before && *e->fwpath_before &&
 	    e->sys->attribute_set(e->sys, e->kern, SETTING, e->fwpath_before) < 0)
@@ -403,12 +372,146 @@ int driver_root_finish(struct driver_root *e, struct err *err)
 	auto_work struct work w = WORK_NONE;
 	if (!e->is_over)
 		return 0;
-	if (work_open(e, &w, err) < 0)
-		return -1;
-	const struct overmount overmount = root_overmount(e, &w);
-	if (overmount_remove_lower(&overmount, e->below, err) < 0)
+	if (work_open(e, &w, err) < 0 || generation_remove_lower(&w.point, e->below, err) < 0)
 		return -1;
 	close_fdp(&e->below);
 	e->is_over = false;
 	return 0;
+}
+
+struct collecting {
+	const struct driver_root *e;
+	struct work work;
+	struct mount_users mount_users;
+	bool has_mount_users; // looking at every process is expensive, and mostly there is nothing to remove
+	size_t kept;
+};
+
+static void collecting_done(struct collecting *c)
+{
+	mount_users_done(&c->mount_users);
+	work_done(&c->work);
+}
+#define auto_collecting __attribute__((cleanup(collecting_done)))
+
+// 1 = in use, or unknown.
+static int is_tree_used(struct collecting *c, const struct root *parent, const char *name, struct err *err)
+{
+	auto_mountinfo struct mountinfo now = { 0 };
+	auto_fs_dir struct fs_dir fs_dir = { 0 };
+	auto_str char *path = mount_ns_path(&c->work.mount_ns, parent->fd, name);
+	if (!path)
+		return 1;
+	if (!c->has_mount_users && mount_users_read(c->e->kern, &c->mount_users, err) < 0)
+		return -1;
+	c->has_mount_users = true;
+	if (c->mount_users.is_partial)
+		return 1;
+	if (mount_ns_mounts(&c->work.mount_ns, &now, err) < 0)
+		return -1;
+	mountinfo_locate(&now, path, &fs_dir);
+	return mount_users_has(&c->mount_users, &fs_dir, path);
+}
+
+// After the generations, because each of them shows its trees.
+static int collect_trees(struct collecting *c, const char *kind, const char *present, struct err *err)
+{
+	auto_root struct root store = ROOT_NONE;
+	auto_strv struct strv names = { 0 };
+	if (!root_exists(c->e->state, kind))
+		return 0;
+	if (root_sub(c->e->state, kind, &store, err) < 0 || root_list(&store, ".", &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		if (!digest_is_hex(names.items[i]) || str_eq(names.items[i], present))
+			continue;
+		int used = is_tree_used(c, &store, names.items[i], err);
+		if (used < 0 || (!used && root_rmtree(&store, names.items[i], err) < 0))
+			return -1;
+		c->kept += (size_t)used;
+	}
+	return 0;
+}
+
+int driver_root_gc(const struct driver_root *e, struct err *err)
+{
+	auto_collecting struct collecting c = { .e = e, .work = WORK_NONE };
+	auto_root_record struct root_record now = { 0 };
+	auto_strv struct strv names = { 0 };
+	if (!root_exists(e->host, e->parent))
+		return 1;
+	if (root_record_read(e->host, e->boot, &now, err) < 0 || work_open(e, &c.work, err) < 0 ||
+	    list_generations(&c.work.parent, e->base, &names, err) < 0)
+		return -1;
+	// Prepared generations: never put in place, or only as a copy. No other process has bound them.
+	for (size_t i = 0; i < names.count; i++)
+		if (generation_remove(&c.work.mount_ns, &c.work.parent, names.items[i], err) < 0)
+			return -1;
+	if (collect_trees(&c, DRIVER_ROOT_PAYLOADS, now.payload, err) < 0 ||
+	    collect_trees(&c, DRIVER_ROOT_MODULES, now.modules, err) < 0 ||
+	    collect_trees(&c, DRIVER_ROOT_SOURCES, now.sources, err) < 0)
+		return -1;
+	return !c.kept;
+}
+
+// A firmware file of the driver that the kernel finds only through this export. NULL = none.
+static char *find_needed_firmware(const struct driver_root *e, const struct firmware_path *search, const char *driver)
+{
+	auto_str char *version = str_fmt("nvidia/%s", driver), *own = str_fmt("%s/", e->dir);
+	auto_str char *dir = str_fmt("%s/" DRIVER_ROOT_FIRMWARE "/%s", e->dir, version);
+	auto_strv struct strv names = { 0 }, dirs = { 0 };
+	struct firmware_path others = *search;
+	struct err ignored;
+	for (size_t i = 0; i < search->dirs.count; i++) {
+		const char *other = search->dirs.items[i];
+		if (!str_starts(other + strspn(other, "/"), own))
+			strv_add(&dirs, str_dup(other));
+	}
+	others.dirs = dirs;
+	root_list(e->host, dir, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *name = str_fmt("%s/%s", version, names.items[i]);
+		auto_str char *found = firmware_path_find(e->host, &others, name);
+		if (!found)
+			return TAKE(name);
+	}
+	return NULL;
+}
+
+// 1 = the kernel's path leads here, and may be unset; 0 = it does not.
+static int check_firmware_path(const struct driver_root *e, const char *release, const char *driver, struct err *err)
+{
+	auto_firmware_path struct firmware_path search = { 0 };
+	if (firmware_path(e->host, e->kern, release, &search, err) < 0)
+		return -1;
+	if (!search.path || !*search.path || !is_own_firmware_path(e, search.path))
+		return 0;
+	auto_str char *needed = driver ? find_needed_firmware(e, &search, driver) : NULL;
+	return needed ? err_set(err, E_FIRMWARE, "the loaded driver's firmware '%s' is only in the export /%s", needed,
+				e->dir) :
+			1;
+}
+
+// The directory stays: consumers and the kubelet may have bound it.
+static int clear_driver_root(const struct driver_root *e, struct err *err)
+{
+	auto_work struct work w = WORK_NONE;
+	if (!root_exists(e->host, e->dir))
+		return 0;
+	return work_open(e, &w, err) < 0 || generation_clear(&w.point, false, err) < 0 ? -1 : 0;
+}
+
+// The record goes last: after a kill before that, the next start removes the rest.
+int driver_root_withdraw(const struct driver_root *e, const char *release, const char *driver, bool is_last,
+			 struct err *err)
+{
+	int has_path = is_last ? check_firmware_path(e, release, driver, err) : 0;
+	if (has_path < 0)
+		return -1;
+	if (e->sys->record)
+		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is withdrawn");
+	if ((has_path > 0 && unset_firmware_path(e, err) < 0) || clear_driver_root(e, err) < 0)
+		return -1;
+	int r = is_last ? root_record_restore(e->host, NULL, err) : root_record_drop_former(e->host, err);
+	return r < 0 || driver_root_gc(e, err) < 0 ? -1 : 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The driver root that other pods and programs see, by default /run/nvidia/driver (contract 1.7, 1.8), in
-// generations: a new one is prepared beside it and mounted on top of it (overmount.h), and the previous one stays
+// generations: a new one is prepared beside it and mounted on top of it (generation.h), and the previous one stays
 // below until the new one was measured. What no process uses any more is removed (R-D4). A kill at any moment leaves
 // either the old or the new one in place.
 //
@@ -64,9 +64,6 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 // kernel's firmware path.
 bool driver_root_has_firmware(const struct driver_root *e, const char *payload, const struct firmware_path *search,
 			      const struct strv *names);
-// The kernel's firmware path leads into this export.
-bool driver_root_is_firmware_path(const struct driver_root *e, const char *path);
-int driver_root_unset_firmware_path(const struct driver_root *e, struct err *err);
 // Before the load, so that it finds the firmware.
 int driver_root_set_firmware_path(struct driver_root *e, const struct driver_root_request *request, struct err *err);
 int driver_root_switch(struct driver_root *e, const struct driver_root_request *request, struct err *err);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <unistd.h>
 
 // Below the generation while a mount is made. Only here a mount may be the peer of its source.
 static const char STAGE[] = ".stage";
@@ -27,20 +28,17 @@ unsigned generation_number(const char *base, const char *name)
 	return (unsigned)number;
 }
 
-int generation_list(const struct root *parent, const char *base, struct strv *ret, struct err *err)
+static int mount_refused(const char *what, const char *name, struct err *err)
 {
-	auto_strv struct strv names = { 0 };
-	if (root_list(parent, ".", &names, err) < 0)
-		return -1;
-	for (size_t i = 0; i < names.count; i++)
-		if (generation_number(base, names.items[i]))
-			strv_add(ret, str_dup(names.items[i]));
-	return 0;
+	bool is_right = errno == EPERM || errno == EACCES;
+	file_fail(what, name, err);
+	return is_right ? err_code(err, E_RIGHTS) : -1;
 }
 
-static int open_generation_path(const struct root *root, const char *path, struct err *err)
+static int entry_refused(const char *what, const struct root_entry *p, struct err *err)
 {
-	return root_open(root, path, O_PATH, err);
+	auto_str char *source = root_path(p->from, p->source);
+	return mount_refused(what, source, err);
 }
 
 // A directory or an empty file for something to be mounted on.
@@ -52,39 +50,29 @@ static int make_mount_point(const struct root *root, const char *path, bool is_d
 	return fd < 0 ? -1 : 0;
 }
 
-static int entry_refused(const char *what, const struct root_entry *p, struct err *err)
+static int bind_entry(const struct mount_ns *s, const struct root *gen, const struct root_entry *p, struct err *err)
 {
-	auto_str char *source = root_path(p->from, p->source);
-	bool is_right = errno == EPERM || errno == EACCES;
-	file_fail(what, source, err);
-	return is_right ? err_code(err, E_RIGHTS) : -1;
-}
-
-// A descriptor that was opened before the mount was made stands for what lies under it.
-static int bind_entry_staged(const struct mount_ns *s, const struct root *gen, const struct root_entry *p, int source,
-			     struct err *err)
-{
-	auto_fd int under = open_generation_path(gen, STAGE, err);
+	struct stat st;
+	auto_fd int source = root_open(p->from, p->source, O_PATH, err);
+	if (source < 0)
+		return -1;
+	if (fstat(source, &st) < 0)
+		return entry_refused("look at", p, err);
+	bool is_dir = S_ISDIR(st.st_mode);
+	if (make_mount_point(gen, STAGE, is_dir, err) < 0 || make_mount_point(gen, p->path, is_dir, err) < 0)
+		return -1;
+	auto_fd int at = root_open(gen, p->path, O_PATH, err), under = at < 0 ? -1 : root_open(gen, STAGE, O_PATH, err);
 	if (under < 0)
 		return -1;
 	if (s->sys->mount_bind(s->sys, source, under, p->is_whole) < 0)
 		return entry_refused("mount", p, err);
-	auto_fd int stage = open_generation_path(gen, STAGE, err);
+	// Opened again: a descriptor from before the mount stands for what lies under it.
+	auto_fd int stage = root_open(gen, STAGE, O_PATH, err);
 	if (stage < 0)
 		return -1;
 	if (s->sys->mount_private(s->sys, stage) < 0 || (p->is_read_only && s->sys->mount_read_only(s->sys, stage) < 0))
 		return entry_refused("mount", p, err);
-	return TAKE_FD(stage);
-}
-
-static int bind_entry(const struct mount_ns *s, const struct root *gen, const struct root_entry *p, int source,
-		      bool is_dir, struct err *err)
-{
-	if (make_mount_point(gen, STAGE, is_dir, err) < 0 || make_mount_point(gen, p->path, is_dir, err) < 0)
-		return -1;
-	auto_fd int at = open_generation_path(gen, p->path, err),
-		    stage = at < 0 ? -1 : bind_entry_staged(s, gen, p, source, err);
-	auto_fd int dir = stage < 0 ? -1 : open_generation_path(gen, ".", err);
+	auto_fd int dir = root_open(gen, ".", O_PATH, err);
 	if (dir < 0)
 		return -1;
 	if (s->sys->mount_bind(s->sys, stage, at, p->is_whole) < 0 || s->sys->mount_detach(s->sys, dir, STAGE) < 0)
@@ -98,32 +86,14 @@ static int make_own_dir(const struct root *gen, const char *path, struct err *er
 	return fd < 0 ? -1 : fchmod(fd, 01777) < 0 ? file_fail("open to all", path, err) : 0;
 }
 
-static int make_root_entry(const struct mount_ns *s, const struct root *gen, const struct root_entry *p,
-			   struct err *err)
-{
-	struct stat st;
-	if (p->is_own)
-		return make_own_dir(gen, p->path, err);
-	if (p->is_link)
-		return root_symlink(gen, p->source, p->path, err);
-	auto_fd int source = open_generation_path(p->from, p->source, err);
-	if (source < 0)
-		return -1;
-	if (fstat(source, &st) < 0)
-		return entry_refused("look at", p, err);
-	return bind_entry(s, gen, p, source, S_ISDIR(st.st_mode), err);
-}
-
 int generation_begin(const struct mount_ns *s, const struct root *parent, const char *name, struct err *err)
 {
-	auto_fd int at = root_mkdirs(parent, name, 0755, err) < 0 ? -1 : open_generation_path(parent, name, err);
+	auto_fd int at = root_mkdirs(parent, name, 0755, err) < 0 ? -1 : root_open(parent, name, O_PATH, err);
 	if (at < 0)
 		return -1;
-	if (s->sys->mount_tmpfs(s->sys, at, GENERATION_SOURCE, LIMITS) == 0)
-		return 0;
-	bool is_right = errno == EPERM || errno == EACCES;
-	file_fail("mount a tmpfs on", name, err);
-	return is_right ? err_code(err, E_RIGHTS) : -1;
+	return s->sys->mount_tmpfs(s->sys, at, GENERATION_SOURCE, LIMITS) < 0 ?
+		       mount_refused("mount a tmpfs on", name, err) :
+		       0;
 }
 
 int generation_make(const struct mount_ns *s, const struct root *parent, const char *name, const struct root_layout *p,
@@ -132,75 +102,64 @@ int generation_make(const struct mount_ns *s, const struct root *parent, const c
 	auto_root struct root gen = ROOT_NONE;
 	if (root_sub(parent, name, &gen, err) < 0)
 		return -1;
-	for (size_t i = 0; i < p->count; i++)
-		if (make_root_entry(s, &gen, &p->items[i], err) < 0)
+	for (size_t i = 0; i < p->count; i++) {
+		const struct root_entry *e = &p->items[i];
+		int r = e->is_own  ? make_own_dir(&gen, e->path, err) :
+			e->is_link ? root_symlink(&gen, e->source, e->path, err) :
+				     bind_entry(s, &gen, e, err);
+		if (r < 0)
 			return err_wrap(err, "make the driver root '%s'", gen.name);
+	}
 	return 0;
 }
 
-static char *entry_problem(const char *what, const struct root_entry *p)
+// 1 = what is seen there is what was meant, and for a mount it is seen through one.
+static int check_entry(const struct mount_ns *s, const struct root *gen, const struct mountinfo *now,
+		       const struct root_entry *p, char **ret_why, struct err *err)
 {
-	return str_fmt("%s %s", p->path, what);
-}
-
-static int check_link(const struct root *gen, const struct root_entry *p, char **ret_why, struct err *err)
-{
-	auto_str char *target = NULL;
-	if (root_readlink(gen, p->path, &target, err) < 0)
-		return -1;
-	if (str_eq(target, p->source))
-		return 1;
-	*ret_why = entry_problem("is not the expected link", p);
-	return 0;
-}
-
-static int check_own_dir(const struct root *gen, const struct root_entry *p, char **ret_why, struct err *err)
-{
+	const char *problem = NULL;
 	struct stat st;
-	int r = root_stat(gen, p->path, &st, err);
-	if (r > 0 && S_ISDIR(st.st_mode))
-		return 1;
-	*ret_why = entry_problem("is not a directory", p);
-	return r < 0 ? -1 : 0;
+	if (p->is_link) {
+		auto_str char *target = NULL;
+		if (root_readlink(gen, p->path, &target, err) < 0)
+			return -1;
+		problem = str_eq(target, p->source) ? NULL : "is not the expected link";
+	} else if (p->is_own) {
+		int r = root_stat(gen, p->path, &st, err);
+		if (r < 0)
+			return -1;
+		problem = r > 0 && S_ISDIR(st.st_mode) ? NULL : "is not a directory";
+	} else {
+		struct err ignored;
+		auto_fd int at = root_open(gen, p->path, O_PATH, &ignored);
+		auto_str char *point = at < 0 ? NULL : mount_ns_path(s, at, NULL);
+		const struct mount *m = point ? mountinfo_at(now, point) : NULL;
+		problem = !m || fstat(at, &st) < 0                          ? "is not mounted" :
+			  st.st_dev != p->dev || st.st_ino != p->ino        ? "is of something else" :
+			  p->is_read_only && !mountinfo_has_option(m, "ro") ? "can be written" :
+									      NULL;
+	}
+	if (problem)
+		*ret_why = str_fmt("%s %s", p->path, problem);
+	return !problem;
 }
 
-// What is seen there is what was meant, and through a mount.
-static bool check_entry_mount(const struct mount_ns *s, const struct root *gen, const struct mountinfo *now,
-			      const struct root_entry *p, char **ret_why)
-{
-	struct err ignored;
-	struct stat st;
-	auto_fd int at = open_generation_path(gen, p->path, &ignored);
-	auto_str char *point = at < 0 ? NULL : mount_ns_path(s, at);
-	const struct mount *m = point ? mountinfo_at(now, point) : NULL;
-	if (!m || fstat(at, &st) < 0)
-		*ret_why = entry_problem("is not mounted", p);
-	else if (st.st_dev != p->dev || st.st_ino != p->ino)
-		*ret_why = entry_problem("is of something else", p);
-	else if (p->is_read_only && !mountinfo_has_option(m, "ro"))
-		*ret_why = entry_problem("can be written", p);
-	return !*ret_why;
-}
-
-int generation_check(const struct mount_ns *s, const struct root *parent, const char *name, const struct root_layout *p,
-		     char **ret_why, struct err *err)
+int generation_check(const struct mount_point *s, const struct root_layout *p, char **ret_why, struct err *err)
 {
 	auto_root struct root gen = ROOT_NONE;
 	auto_mountinfo struct mountinfo now = { 0 };
-	const struct overmount overmount = {
-		.mount_ns = s, .parent = parent, .name = name, .source = GENERATION_SOURCE
-	};
-	if (mount_ns_mounts(s, &now, err) < 0)
+	if (mount_ns_mounts(s->mount_ns, &now, err) < 0)
 		return -1;
-	if (!overmount_is_ours(&overmount, &now, ret_why))
+	auto_str char *point = mount_ns_path(s->mount_ns, s->parent->fd, s->name);
+	const struct mount *top = point ? mountinfo_at(&now, point) : NULL;
+	if (!top || !str_eq(top->source, GENERATION_SOURCE)) {
+		*ret_why = str_dup(top ? "a mount that is not ours is there" : "there is none yet");
 		return 0;
-	if (root_sub(parent, name, &gen, err) < 0)
+	}
+	if (root_sub(s->parent, s->name, &gen, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p->count; i++) {
-		const struct root_entry *root_entry = &p->items[i];
-		int r = root_entry->is_link ? check_link(&gen, root_entry, ret_why, err) :
-			root_entry->is_own  ? check_own_dir(&gen, root_entry, ret_why, err) :
-					      check_entry_mount(s, &gen, &now, root_entry, ret_why);
+		int r = check_entry(s->mount_ns, &gen, &now, &p->items[i], ret_why, err);
 		if (r <= 0)
 			return r;
 	}
@@ -219,19 +178,6 @@ static const char *outermost_mount(const struct mountinfo *now, const char *path
 	return ret;
 }
 
-// Private first, because what is not of our making may share its events with the machine's own mounts.
-static int detach_mount(const struct mount_ns *s, const struct root *parent, const char *path, struct err *err)
-{
-	auto_str char *last = NULL;
-	auto_fd int at = open_generation_path(parent, path, err),
-		    dir = at < 0 ? -1 : root_parent(parent, path, &last, err);
-	if (dir < 0)
-		return -1;
-	if (s->sys->mount_private(s->sys, at) < 0 || s->sys->mount_detach(s->sys, dir, last) < 0)
-		return file_fail("detach", path, err);
-	return 0;
-}
-
 // Where else it is mounted: the place has another name in this namespace, too, as where the root of a container is
 // prepared. (In other namespaces the kernel takes it off when the directory is removed.) NULL = nowhere.
 static const char *mounted_elsewhere(const struct mountinfo *now, const struct fs_dir *fs_dir)
@@ -244,48 +190,226 @@ static const char *mounted_elsewhere(const struct mountinfo *now, const struct f
 	return NULL;
 }
 
-static int detach_foreign_copy(const struct mount_ns *s, const char *point, struct err *err)
-{
-	const char *last = strrchr(point, '/') + 1;
-	auto_str char *above = str_ndup(point, (size_t)(last - point));
-	auto_fd int at = mount_ns_open_path(s, point, err), dir = at < 0 ? -1 : mount_ns_open_path(s, above, err);
-	if (dir < 0)
-		return -1;
-	if (s->sys->mount_private(s->sys, at) < 0 || s->sys->mount_detach(s->sys, dir, last) < 0)
-		return file_fail("detach", point, err);
-	return 0;
-}
-
 static int detach_generation(const struct mount_ns *s, const struct root *parent, const char *name, struct err *err)
 {
-	auto_str char *dir = mount_ns_path(s, parent->fd);
-	if (!dir)
+	auto_str char *dir = mount_ns_path(s, parent->fd, NULL), *path = mount_ns_path(s, parent->fd, name);
+	if (!dir || !path)
 		return err_set(err, E_RIGHTS, "proc does not show where '%s' is", parent->name);
-	auto_str char *path = str_fmt("%s/%s", str_eq(dir, "/") ? "" : dir, name);
 	for (;;) {
 		auto_mountinfo struct mountinfo now = { 0 };
 		auto_fs_dir struct fs_dir above = { 0 }, fs_dir = { 0 };
+		auto_fd int at = -1, holder = -1;
+		auto_str char *last = NULL;
 		if (mount_ns_mounts(s, &now, err) < 0)
 			return -1;
 		mountinfo_locate(&now, dir, &above);
 		fs_dir = (struct fs_dir){ above.major, above.minor, str_fmt("%s/%s", above.path, name) };
-		const char *point = outermost_mount(&now, path),
-			   *copy = point ? NULL : mounted_elsewhere(&now, &fs_dir);
-		if (!point && !copy)
+		const char *point = outermost_mount(&now, path), *shown = point;
+		if (point) {
+			shown = point + strlen(path) - strlen(name);
+			at = root_open(parent, shown, O_PATH, err);
+			holder = at < 0 ? -1 : root_parent(parent, shown, &last, err);
+		} else if ((shown = mounted_elsewhere(&now, &fs_dir))) {
+			last = str_dup(strrchr(shown, '/') + 1);
+			auto_str char *outer = str_ndup(shown, strlen(shown) - strlen(last));
+			at = mount_ns_open_path(s, shown, err);
+			holder = at < 0 ? -1 : mount_ns_open_path(s, outer, err);
+		} else {
 			return 0;
-		int r = copy ? detach_foreign_copy(s, copy, err) :
-			       detach_mount(s, parent, point + strlen(path) - strlen(name), err);
-		if (r < 0)
+		}
+		if (holder < 0)
 			return -1;
+		// Private first, because what is not of our making may share its events with the machine's own mounts.
+		if (s->sys->mount_private(s->sys, at) < 0 || s->sys->mount_detach(s->sys, holder, last) < 0)
+			return file_fail("detach", shown, err);
 	}
 }
 
 // No mount is entered. In other namespaces whatever is left on the directory goes with it.
 int generation_remove(const struct mount_ns *s, const struct root *parent, const char *name, struct err *err)
 {
-	auto_fd int dir = open_generation_path(parent, ".", err);
+	auto_fd int dir = root_open(parent, ".", O_PATH, err);
 	if (dir < 0 || detach_generation(s, parent, name, err) < 0)
 		return -1;
 	int r = subtree_remove(dir, name);
 	return r < 0 ? file_fail("remove", name, err) : r;
+}
+
+static int read_mount_point(const struct mount_point *s, struct mountinfo *ret_now, char **ret_point, struct err *err)
+{
+	*ret_point = mount_ns_path(s->mount_ns, s->parent->fd, s->name);
+	if (!*ret_point)
+		return err_set(err, E_RIGHTS, "proc does not show where '%s' is", s->parent->name);
+	return mount_ns_mounts(s->mount_ns, ret_now, err);
+}
+
+bool generation_is_settled(const struct mount_point *s, const struct mountinfo *now)
+{
+	auto_str char *point = mount_ns_path(s->mount_ns, s->parent->fd, s->name);
+	return !point || mountinfo_depth(now, point) <= 1;
+}
+
+static bool is_mounted_in(const struct mountinfo *now, const struct mount *m, unsigned id)
+{
+	size_t steps = 0;
+	for (; m && steps < now->count; m = mountinfo_find(now, m->parent), steps++)
+		if (m->id == id)
+			return true;
+	return false;
+}
+
+static unsigned peers_of_parent(const struct mountinfo *now, const struct mount *m)
+{
+	const struct mount *parent = mountinfo_find(now, m->parent);
+	return parent ? parent->peers : 0;
+}
+
+// A peer that one of the two got by way of what they are mounted on does not count: it goes with the other.
+static bool has_peer_elsewhere(const struct mountinfo *now, const struct mount *m, const char *point)
+{
+	unsigned above = peers_of_parent(now, m);
+	for (size_t i = 0; m->peers && i < now->count; i++) {
+		const struct mount *other = &now->items[i];
+		auto_fs_dir struct fs_dir here = { 0 }, there = { 0 };
+		if (other->peers != m->peers || mountinfo_path_is_below(other->point, point))
+			continue;
+		bool is_copy = above && above == peers_of_parent(now, other) && mountinfo_under(now, m, &here) &&
+			       mountinfo_under(now, other, &there) && mountinfo_fs_dir_same(&here, &there);
+		if (!is_copy)
+			return true;
+	}
+	return false;
+}
+
+// It is not ours, and it or a mount in it propagates to other mounts of the machine, as after "mount --rbind /
+// PLACE": detaching it as it is would unmount the machine's own mounts, too.
+static bool is_entangled(const struct mountinfo *now, const char *point)
+{
+	const struct mount *top = mountinfo_at(now, point);
+	for (size_t i = 0; !str_eq(top->source, GENERATION_SOURCE) && i < now->count; i++) {
+		const struct mount *m = &now->items[i];
+		if (mountinfo_path_is_below(m->point, point) && is_mounted_in(now, m, top->id) &&
+		    has_peer_elsewhere(now, m, point))
+			return true;
+	}
+	return false;
+}
+
+static int pop_topmost(const struct mount_point *s, const struct mountinfo *now, const char *point, struct err *err)
+{
+	const struct sys *sys = s->mount_ns->sys;
+	auto_fd int dir = root_open(s->parent, ".", O_PATH, err),
+		    at = dir < 0 ? -1 : root_open(s->parent, s->name, O_PATH, err);
+	if (at < 0)
+		return -1;
+	if (is_entangled(now, point) && sys->mount_private(sys, at) < 0)
+		return mount_refused("make private", s->name, err);
+	return sys->mount_detach(sys, dir, s->name) < 0 ? mount_refused("detach", s->name, err) : 0;
+}
+
+int generation_pop(const struct mount_point *s, struct err *err)
+{
+	auto_mountinfo struct mountinfo now = { 0 };
+	auto_str char *point = NULL;
+	if (read_mount_point(s, &now, &point, err) < 0)
+		return -1;
+	return mountinfo_at(&now, point) ? pop_topmost(s, &now, point, err) : 0;
+}
+
+int generation_clear(const struct mount_point *s, bool is_one_kept, struct err *err)
+{
+	for (;;) {
+		auto_mountinfo struct mountinfo now = { 0 };
+		auto_str char *point = NULL;
+		if (read_mount_point(s, &now, &point, err) < 0)
+			return -1;
+		size_t depth = mountinfo_depth(&now, point);
+		if (!depth ||
+		    (is_one_kept && depth == 1 && str_eq(mountinfo_at(&now, point)->source, GENERATION_SOURCE)))
+			return (int)depth;
+		if (pop_topmost(s, &now, point, err) < 0)
+			return -1;
+	}
+}
+
+int generation_push(const struct mount_point *s, const char *made, int *ret_below, struct err *err)
+{
+	auto_fd int from = root_open(s->parent, made, O_PATH, err);
+	if (from < 0 || root_mkdirs(s->parent, s->name, 0755, err) < 0)
+		return -1;
+	int depth = generation_clear(s, true, err);
+	auto_fd int at = depth < 0 ? -1 : root_open(s->parent, s->name, O_PATH, err);
+	if (at < 0)
+		return -1;
+	if (s->mount_ns->sys->mount_bind(s->mount_ns->sys, from, at, true) < 0)
+		return mount_refused("mount the driver root on", s->name, err);
+	*ret_below = depth ? TAKE_FD(at) : -1;
+	return 0;
+}
+
+// Everything mounted in it, except what is mounted on it.
+static int detach_children(const struct mount_point *s, int below, unsigned id, struct err *err)
+{
+	for (;;) {
+		auto_mountinfo struct mountinfo now = { 0 };
+		auto_str char *point = NULL;
+		const struct mount *child = NULL;
+		if (read_mount_point(s, &now, &point, err) < 0)
+			return -1;
+		for (size_t i = 0; i < now.count && !child; i++)
+			if (now.items[i].parent == id && !str_eq(now.items[i].point, point))
+				child = &now.items[i];
+		if (!child)
+			return 0;
+		if (!mountinfo_path_is_below(child->point, point))
+			return err_set(err, EBUSY, "'%s' was moved", point);
+		if (s->mount_ns->sys->mount_detach(s->mount_ns->sys, below, child->point + strlen(point) + 1) < 0)
+			return mount_refused("detach the mounts in the former driver root on", s->name, err);
+	}
+}
+
+// Unmounts propagate only between shared mounts. With systemd, and where there is a kubelet, all are shared.
+static int share_parent(const struct mount_point *s, struct err *err)
+{
+	auto_mountinfo struct mountinfo now = { 0 };
+	unsigned id;
+	if (mount_ns_mount_id(s->mount_ns, s->parent->fd, &id, err) < 0 || mount_ns_mounts(s->mount_ns, &now, err) < 0)
+		return -1;
+	const struct mount *m = mountinfo_find(&now, id);
+	if (!m)
+		return err_set(err, E_RIGHTS, "proc does not show the mount of '%s'", s->parent->name);
+	if (m->peers)
+		return 0;
+	auto_fd int at = mount_ns_open_path(s->mount_ns, m->point, err);
+	if (at < 0)
+		return -1;
+	return s->mount_ns->sys->mount_shared(s->mount_ns->sys, at) < 0 ?
+		       mount_refused("share the mount that holds", s->name, err) :
+		       0;
+}
+
+int generation_remove_lower(const struct mount_point *s, int below, struct err *err)
+{
+	const struct sys *sys = s->mount_ns->sys;
+	auto_mount_ns struct mount_ns copy = MOUNT_NS_NONE;
+	auto_mountinfo struct mountinfo now = { 0 };
+	auto_str char *point = NULL;
+	unsigned id;
+	if (mount_ns_mount_id(s->mount_ns, below, &id, err) < 0 || read_mount_point(s, &now, &point, err) < 0)
+		return -1;
+	const struct mount *former = mountinfo_find(&now, id), *top = mountinfo_at(&now, point);
+	if (!former || !top || former == top) // all of them, or the upper one, were detached by another process
+		return 0;
+	if (top->parent != id)
+		return err_set(err, EBUSY, "something else was mounted on '%s'", point);
+	if (detach_children(s, below, id, err) < 0 || share_parent(s, err) < 0 ||
+	    mount_ns_copy(s->mount_ns, below, &copy, err) < 0)
+		return -1;
+	// Both calls reach the topmost mount: first the upper one, which no longer propagates from this namespace, then
+	// the lower.
+	auto_fd int at = openat(s->mount_ns->proc, "self/cwd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (at < 0 || sys->mount_private(sys, at) < 0 || sys->mount_detach(sys, at, ".") < 0 ||
+	    sys->mount_detach(sys, at, ".") < 0)
+		return mount_refused("detach the former driver root on", s->name, err);
+	return 0;
 }

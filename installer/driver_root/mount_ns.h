@@ -24,8 +24,26 @@ void mount_ns_done(struct mount_ns *s); // also returns to where it was opened
 int mount_ns_copy(const struct mount_ns *s, int at, struct mount_ns *ret, struct err *err);
 
 int mount_ns_mounts(const struct mount_ns *s, struct mountinfo *ret, struct err *err);
-char *mount_ns_path(const struct mount_ns *s, int fd); // as mountinfo names it; NULL = unknown
+// As mountinfo names it: of fd, or of name in the directory fd. NULL = unknown.
+char *mount_ns_path(const struct mount_ns *s, int fd, const char *name);
 // The id of the mount through which a file was opened.
 int mount_ns_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct err *err);
 // By its name in mountinfo.
 int mount_ns_open_path(const struct mount_ns *s, const char *path, struct err *err);
+
+// What still uses a directory that is about to be removed: mounts of it in any mount namespace, and processes in it.
+// mountinfo shows the present path of a mount's root, so a consumer that bound an earlier generation is found even
+// after that was renamed.
+struct mount_users {
+	struct mountinfo *items; // of each mount namespace that has a process, once
+	size_t count;
+	struct strv namespaces; // their names, parallel to items
+	struct strv places;     // root and working directories of processes, each once
+	bool is_partial;        // something could not be read
+};
+int mount_users_read(const struct root *kern, struct mount_users *ret, struct err *err);
+void mount_users_done(struct mount_users *v);
+#define auto_mount_users __attribute__((cleanup(mount_users_done)))
+
+// path: the same directory as our mount namespace names it.
+bool mount_users_has(const struct mount_users *v, const struct fs_dir *fs_dir, const char *path);

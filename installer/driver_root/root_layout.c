@@ -4,6 +4,7 @@
 #include "daemons/daemon_rules.h"
 #include "daemons/syslog.h"
 #include "daemons/vgpu_guest.h"
+#include "driver_root/source_tree.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,87 +40,45 @@ static bool is_machine_dir(const char *name)
 	return *name != '.';
 }
 
-static int add_payload_entry(const struct root *payload, const char *name, struct root_layout *p, struct err *err)
-{
-	auto_str char *target = NULL;
-	int r = root_readlink(payload, name, &target, err);
-	if (r < 0)
-		return -1;
-	// An absolute link would lead a consumer out of this root, which it sees as a directory.
-	if (r > 0)
-		add_root_entry(p, NULL, name, target + strspn(target, "/"));
-	else
-		add_root_entry(p, payload, name, name)->is_read_only = true;
-	return 0;
-}
-
-static int add_payload_entries(const struct root_content *c, struct root_layout *p, struct err *err)
+static int add_payload_entries(const struct root *payload, struct root_layout *p, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	if (root_list(c->payload, ".", &names, err) < 0)
+	if (root_list(payload, ".", &names, err) < 0)
 		return -1;
-	for (size_t i = 0; i < names.count; i++)
-		if (is_machine_dir(names.items[i]) && add_payload_entry(c->payload, names.items[i], p, err) < 0)
+	for (size_t i = 0; i < names.count; i++) {
+		const char *name = names.items[i];
+		auto_str char *target = NULL;
+		if (!is_machine_dir(name))
+			continue;
+		int r = root_readlink(payload, name, &target, err);
+		if (r < 0)
 			return -1;
+		// An absolute link would lead a consumer out of this root, which it sees as a directory.
+		if (r > 0)
+			add_root_entry(p, NULL, name, target + strspn(target, "/"));
+		else
+			add_root_entry(p, payload, name, name)->is_read_only = true;
+	}
 	return 0;
 }
 
-static void add_machine_entries(const struct root_content *c, struct root_layout *p)
+// Directories of the host that this payload's daemons write to or read from, and where they see them: in parallel.
+static void list_run_dirs(const struct root *payload, struct strv *ret_sources, struct strv *ret_paths)
 {
-	add_root_entry(p, c->host, "dev", "dev")->is_whole = true;
-	add_root_entry(p, c->host, "proc", "proc");
-	add_root_entry(p, c->host, "sys", "sys");
-}
-
-// Directories of the host that this payload's daemons write to or read from, and where they see them.
-struct place {
-	char *source, *path;
-};
-enum { PLACES_MOST = 16 };
-
-static size_t list_run_dirs(const struct root *payload, struct place *ret)
-{
-	size_t count = 0;
 	auto_strv struct strv dirs = { 0 };
 	daemon_dirs(payload, &dirs);
-	for (size_t i = 0; i < dirs.count && count < PLACES_MOST - 2; i++)
-		ret[count++] = (struct place){ str_fmt("run/%s", dirs.items[i]), str_fmt("run/%s", dirs.items[i]) };
-	if (count)
-		ret[count++] = (struct place){ str_dup(SYSLOG_DIR), str_dup(SYSLOG_SEEN) };
-	if (vgpu_guest_is_served(payload))
-		ret[count++] = (struct place){ str_dup(GUEST_CONFIG), str_dup("etc/nvidia") };
-	return count;
-}
-
-static void run_dirs_done(struct place *places, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		free(places[i].source);
-		free(places[i].path);
+	for (size_t i = 0; i < dirs.count; i++) {
+		strv_add(ret_sources, str_fmt("run/%s", dirs.items[i]));
+		strv_add(ret_paths, str_fmt("run/%s", dirs.items[i]));
 	}
-}
-
-static void add_run_dirs(const struct root_content *c, struct root_layout *p)
-{
-	struct place places[PLACES_MOST];
-	size_t count = list_run_dirs(c->payload, places);
-	for (size_t i = 0; i < count; i++)
-		add_root_entry(p, c->host, places[i].path, places[i].source)->is_made = true;
-	run_dirs_done(places, count);
-}
-
-// The root has a tmp of its own instead of the machine's: programs that run after a chroot need one, and consumers
-// look there for what they make (the pipes of MPS).
-static void add_tmp_dir(struct root_layout *p)
-{
-	p->items = mem_grow(p->items, p->count + 1, sizeof(*p->items));
-	p->items[p->count++] = (struct root_entry){ .path = str_dup("tmp"), .is_own = true };
-}
-
-static void add_source_dir(const struct root_content *c, struct root_layout *p)
-{
-	auto_str char *dir = str_fmt("usr/src/nvidia-%s", c->driver);
-	add_root_entry(p, c->sources, dir, ".");
+	if (dirs.count) {
+		strv_add(ret_sources, str_dup(SYSLOG_DIR));
+		strv_add(ret_paths, str_dup(SYSLOG_SEEN));
+	}
+	if (vgpu_guest_is_served(payload)) {
+		strv_add(ret_sources, str_dup(GUEST_CONFIG));
+		strv_add(ret_paths, str_dup("etc/nvidia"));
+	}
 }
 
 // The kernel's own modules stay where the machine has them; only the index beside them is made anew.
@@ -142,34 +101,21 @@ static int add_modules_dir(const struct root_content *c, struct root_layout *p, 
 	return 0;
 }
 
-static int make_run_dirs(const struct place *places, size_t count, const struct root *payload, const struct root *host,
-			 struct err *err)
-{
-	for (size_t i = 0; i < count; i++)
-		if (root_mkdirs(payload, places[i].path, 0755, err) < 0 ||
-		    root_mkdirs(host, places[i].source, 0755, err) < 0)
-			return -1;
-	return 0;
-}
-
-// Daemons write to /var/run, which is /run wherever there is one.
-static int prepare_run_dirs(const struct root *payload, const struct root *host, struct err *err)
-{
-	struct place places[PLACES_MOST];
-	size_t count = list_run_dirs(payload, places);
-	int r = make_run_dirs(places, count, payload, host, err);
-	run_dirs_done(places, count);
-	if (r < 0 || !count || root_exists(payload, "var/run"))
-		return r;
-	return root_mkdirs(payload, "var", 0755, err) < 0 ? -1 : root_symlink(payload, "../run", "var/run", err);
-}
-
 int root_layout_prepare(const struct root *payload, const struct root *host, const char *release, struct err *err)
 {
 	auto_str char *modules = str_fmt("lib/modules/%s", release);
-	return root_mkdirs(payload, FIRMWARE, 0755, err) < 0 || root_mkdirs(payload, modules, 0755, err) < 0 ?
-		       -1 :
-		       prepare_run_dirs(payload, host, err);
+	auto_strv struct strv sources = { 0 }, paths = { 0 };
+	if (root_mkdirs(payload, FIRMWARE, 0755, err) < 0 || root_mkdirs(payload, modules, 0755, err) < 0)
+		return -1;
+	list_run_dirs(payload, &sources, &paths);
+	for (size_t i = 0; i < sources.count; i++)
+		if (root_mkdirs(payload, paths.items[i], 0755, err) < 0 ||
+		    root_mkdirs(host, sources.items[i], 0755, err) < 0)
+			return -1;
+	// Daemons write to /var/run, which is /run wherever there is one.
+	if (!sources.count || root_exists(payload, "var/run"))
+		return 0;
+	return root_mkdirs(payload, "var", 0755, err) < 0 ? -1 : root_symlink(payload, "../run", "var/run", err);
 }
 
 static int measure_entry(struct root_entry *p, struct err *err)
@@ -189,13 +135,23 @@ static int measure_entry(struct root_entry *p, struct err *err)
 int root_layout_read(const struct root_content *c, struct root_layout *ret, struct err *err)
 {
 	auto_root_layout struct root_layout p = { 0 };
-	if (add_payload_entries(c, &p, err) < 0)
+	auto_strv struct strv sources = { 0 }, paths = { 0 };
+	if (add_payload_entries(c->payload, &p, err) < 0)
 		return -1;
-	add_machine_entries(c, &p);
-	add_run_dirs(c, &p);
-	add_tmp_dir(&p);
-	if (c->sources)
-		add_source_dir(c, &p);
+	add_root_entry(&p, c->host, "dev", "dev")->is_whole = true;
+	add_root_entry(&p, c->host, "proc", "proc");
+	add_root_entry(&p, c->host, "sys", "sys");
+	list_run_dirs(c->payload, &sources, &paths);
+	for (size_t i = 0; i < sources.count; i++)
+		add_root_entry(&p, c->host, paths.items[i], sources.items[i])->is_made = true;
+	// The root has a tmp of its own instead of the machine's: programs that run after a chroot need one, and
+	// consumers look there for what they make (the pipes of MPS).
+	p.items = mem_grow(p.items, p.count + 1, sizeof(*p.items));
+	p.items[p.count++] = (struct root_entry){ .path = str_dup("tmp"), .is_own = true };
+	if (c->sources) {
+		auto_str char *dir = str_fmt(SOURCE_TREE_DIR, c->driver);
+		add_root_entry(&p, c->sources, dir, ".");
+	}
 	if (c->modules && add_modules_dir(c, &p, err) < 0)
 		return -1;
 	for (size_t i = 0; i < p.count; i++)

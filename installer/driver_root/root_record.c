@@ -5,8 +5,6 @@
 #include "driver_root/generation.h"
 #include "precompiled/payload/version_check.h"
 
-static const char RECORD[] = BOOT_RECORD_DIR "/export.json";
-
 void root_record_done(struct root_record *x)
 {
 	free(x->dir);
@@ -20,21 +18,18 @@ void root_record_done(struct root_record *x)
 	*x = (struct root_record){ 0 };
 }
 
-static json_t *root_entry_json(const struct root_entry *p)
-{
-	if (p->is_own)
-		return json_pack("{s:s, s:b}", "path", p->path, "own", true);
-	if (p->is_link)
-		return json_pack("{s:o, s:o}", "path", json_text(p->path), "link", json_text(p->source));
-	return json_pack("{s:o, s:I, s:I, s:b}", "path", json_text(p->path), "dev", (json_int_t)p->dev, "ino",
-			 (json_int_t)p->ino, "read_only", p->is_read_only);
-}
-
-static json_t *root_layout_json(const struct root_layout *p)
+static json_t *root_layout_json(const struct root_layout *layout)
 {
 	json_t *list = json_array();
-	for (size_t i = 0; i < p->count; i++)
-		json_array_append_new(list, root_entry_json(&p->items[i]));
+	for (size_t i = 0; i < layout->count; i++) {
+		const struct root_entry *p = &layout->items[i];
+		json_array_append_new(list, p->is_own  ? json_pack("{s:s, s:b}", "path", p->path, "own", true) :
+					    p->is_link ? json_pack("{s:o, s:o}", "path", json_text(p->path), "link",
+								   json_text(p->source)) :
+							 json_pack("{s:o, s:I, s:I, s:b}", "path", json_text(p->path),
+								   "dev", (json_int_t)p->dev, "ino", (json_int_t)p->ino,
+								   "read_only", p->is_read_only));
+	}
 	return list;
 }
 
@@ -45,25 +40,20 @@ int root_record_write(const struct root *host, const char *boot, const struct ro
 		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "boot", json_text(boot), "dir", json_text(x->dir), "driver",
 		json_text(x->driver), "payload", json_text(x->payload), "modules", json_text(x->modules), "sources",
 		json_text(x->sources), "generation", (int)x->generation, "pieces", root_layout_json(p));
-	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
-}
-
-int root_record_text(const struct root *host, char **ret, struct err *err)
-{
-	return root_read(host, RECORD, ret, NULL, err);
+	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, ROOT_RECORD_FILE, json, err);
 }
 
 int root_record_restore(const struct root *host, const char *text, struct err *err)
 {
 	if (text)
-		return root_put(host, RECORD, text, strlen(text), 0644, err);
-	return root_unlink(host, RECORD, err) < 0 ? -1 : 0;
+		return root_put(host, ROOT_RECORD_FILE, text, strlen(text), 0644, err);
+	return root_unlink(host, ROOT_RECORD_FILE, err) < 0 ? -1 : 0;
 }
 
 // An invalid record counts as none; the next start writes a new one.
 static int read_record_json(const struct root *host, json_t **ret, struct err *err)
 {
-	int r = json_read(host, RECORD, ret, err);
+	int r = json_read(host, ROOT_RECORD_FILE, ret, err);
 	return r < 0 && err->code == E_CONFIG ? 0 : r;
 }
 
@@ -74,7 +64,7 @@ int root_record_drop_former(const struct root *host, struct err *err)
 	if (r <= 0)
 		return r;
 	json_object_set_new(json, "former", json_null());
-	return json_put(host, RECORD, json, err);
+	return json_put(host, ROOT_RECORD_FILE, json, err);
 }
 
 unsigned root_record_generation(const struct root *host)
@@ -164,37 +154,30 @@ char *root_record_libraries(const struct root *root, char **ret_dir)
 	return NULL;
 }
 
-static int check_recorded_mounts(const struct root *host, const struct root *kern, const struct sys *sys,
-				 const struct root_layout *p, struct root_record *x, struct err *err)
-{
-	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
-	auto_root struct root parent = ROOT_NONE, here = ROOT_NONE;
-	const char *base = strrchr(x->dir, '/') ? strrchr(x->dir, '/') + 1 : x->dir;
-	auto_str char *above = str_ndup(x->dir, (size_t)(base - x->dir));
-	if (!root_exists(host, x->dir)) {
-		x->problem = str_fmt("/%s is gone", x->dir);
-		return 0;
-	}
-	if (mount_ns_open(host, kern, sys, &s, err) < 0 || root_sub(host, *above ? above : ".", &parent, err) < 0 ||
-	    root_sub(&parent, base, &here, err) < 0 || generation_check(&s, &parent, base, p, &x->problem, err) < 0)
-		return -1;
-	auto_str char *libraries = NULL;
-	x->user_space = root_record_libraries(&here, &libraries);
-	return 0;
-}
-
 int root_record_measure(const struct root *host, const struct root *kern, const struct sys *sys, const char *boot,
 			struct root_record *ret, struct err *err)
 {
 	auto_root_record struct root_record x = { 0 };
 	auto_root_layout struct root_layout p = { 0 };
+	auto_mount_ns struct mount_ns s = MOUNT_NS_NONE;
+	auto_root struct root parent = ROOT_NONE, here = ROOT_NONE;
 	auto_json json_t *json = NULL;
 	int r = read_root_record(host, boot, &json, &x, err);
 	if (r <= 0)
 		return r;
 	parse_root_layout(json, &p);
-	if (check_recorded_mounts(host, kern, sys, &p, &x, err) < 0)
-		return -1;
+	if (!root_exists(host, x.dir)) {
+		x.problem = str_fmt("/%s is gone", x.dir);
+	} else {
+		const char *base = strrchr(x.dir, '/') ? strrchr(x.dir, '/') + 1 : x.dir;
+		auto_str char *above = str_ndup(x.dir, (size_t)(base - x.dir)), *libraries = NULL;
+		const struct mount_point point = { .mount_ns = &s, .parent = &parent, .name = base };
+		if (mount_ns_open(host, kern, sys, &s, err) < 0 ||
+		    root_sub(host, *above ? above : ".", &parent, err) < 0 || root_sub(&parent, base, &here, err) < 0 ||
+		    generation_check(&point, &p, &x.problem, err) < 0)
+			return -1;
+		x.user_space = root_record_libraries(&here, &libraries);
+	}
 	*ret = x;
 	x = (struct root_record){ 0 };
 	return 1;

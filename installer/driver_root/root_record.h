@@ -17,6 +17,8 @@ struct root_record {
 void root_record_done(struct root_record *x);
 #define auto_root_record __attribute__((cleanup(root_record_done)))
 
+#define ROOT_RECORD_FILE "run/kmodsmith/export.json" // of the host
+
 // The record, without checking the mounts. 1 = something was exported in this boot, 0 = not.
 int root_record_read(const struct root *host, const char *boot, struct root_record *ret, struct err *err);
 // The same, and checks them.
@@ -30,6 +32,5 @@ unsigned root_record_generation(const struct root *host); // of the last generat
 // Of dir, driver, payload, modules, sources and generation of x.
 int root_record_write(const struct root *host, const char *boot, const struct root_record *x,
 		      const struct root_layout *p, struct err *err);
-int root_record_text(const struct root *host, char **ret, struct err *err); // as it is, to restore it
-int root_record_drop_former(const struct root *host, struct err *err);      // its former one is removed
-int root_record_restore(const struct root *host, const char *text, struct err *err);
+int root_record_drop_former(const struct root *host, struct err *err);               // its former one is removed
+int root_record_restore(const struct root *host, const char *text, struct err *err); // of ROOT_RECORD_FILE; NULL = none

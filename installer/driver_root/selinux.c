@@ -26,7 +26,7 @@ int selinux_is_enabled(const struct root *kern, struct err *err)
 }
 
 // A file system without such labels has one for all of it, given when it was mounted.
-int selinux_label(const struct sys *sys, const struct root *root, const char *path, struct err *err)
+static int label_file(const struct sys *sys, const struct root *root, const char *path, struct err *err)
 {
 	auto_str char *name = NULL;
 	auto_fd int dir = root_parent(root, path, &name, err);
@@ -49,7 +49,7 @@ int selinux_label_tree(const struct sys *sys, const struct root *root, const cha
 		if (selinux_label_tree(sys, root, below, err) < 0)
 			return -1;
 	}
-	return selinux_label(sys, root, path, err);
+	return label_file(sys, root, path, err);
 }
 
 int selinux_label_nodes(const struct sys *sys, const struct root *host, struct err *err)

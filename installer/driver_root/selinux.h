@@ -7,8 +7,7 @@
 
 // 1 = the host uses it: process 1 has a selinuxfs mounted.
 int selinux_is_enabled(const struct root *kern, struct err *err);
-int selinux_label(const struct sys *sys, const struct root *root, const char *path, struct err *err);
-// The directory and everything below it, in the file systems mounted there.
+// A file, or a directory and everything below it, in the file systems mounted there; the directory last.
 int selinux_label_tree(const struct sys *sys, const struct root *root, const char *path, struct err *err);
 // The driver's nodes in dev. Others belong to the machine and are not changed.
 int selinux_label_nodes(const struct sys *sys, const struct root *host, struct err *err);

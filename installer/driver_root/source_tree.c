@@ -5,17 +5,6 @@
 #include "base/file/scratch.h"
 #include "journal/state_dir.h"
 
-static char *source_tree_path(const char *driver)
-{
-	return str_fmt("usr/src/nvidia-%s", driver);
-}
-
-bool source_tree_exists(const struct root *payload, const char *driver)
-{
-	auto_str char *path = source_tree_path(driver);
-	return root_exists(payload, path);
-}
-
 void source_tree_key(const char *payload, const char *release, enum module_type flavour, char ret[DIGEST_HEX + 1])
 {
 	auto_str char *text = str_fmt("%s %s %s", payload, release, module_type_name(flavour));
@@ -39,45 +28,33 @@ static int list_source_files(const struct root *payload, const char *path, enum 
 	return 0;
 }
 
-static int add_file_bytes(const struct root *payload, const char *path, uint64_t *sum, struct err *err)
-{
-	struct stat st;
-	int r = root_stat(payload, path, &st, err);
-	if (r > 0 && S_ISDIR(st.st_mode))
-		return copy_bytes(payload, path, sum, err);
-	*sum += r > 0 ? (uint64_t)st.st_size : 0;
-	return r < 0 ? -1 : 0;
-}
-
-static int copy_source_file(const struct root *payload, const char *path, const struct root *to, const char *name,
-			    struct err *err)
-{
-	struct stat st;
-	int r = root_stat(payload, path, &st, err);
-	if (r <= 0)
-		return r;
-	return S_ISDIR(st.st_mode) ? copy_tree(payload, path, to, name, err) : copy_entry(payload, path, to, name, err);
-}
-
 int source_tree_make(const struct root *payload, const char *driver, enum module_type flavour, const struct root *store,
 		     const char *key, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	auto_scratch struct scratch into = SCRATCH_NONE;
-	auto_str char *path = source_tree_path(driver);
+	auto_str char *path = str_fmt(SOURCE_TREE_DIR, driver);
 	uint64_t bytes = 0;
+	struct stat st;
 	if (root_exists(store, key))
 		return 0;
 	int r = list_source_files(payload, path, flavour, &names, err);
-	for (size_t i = 0; i < names.count && r == 0; i++) {
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
-		r = add_file_bytes(payload, from, &bytes, err);
+		r = root_stat(payload, from, &st, err);
+		if (r > 0 && S_ISDIR(st.st_mode))
+			r = copy_bytes(payload, from, &bytes, err);
+		else if (r > 0)
+			bytes += (uint64_t)st.st_size;
 	}
-	if (r == 0 && (state_dir_space(store, bytes, err) < 0 || scratch_make(store, "sources", &into, err) < 0))
+	if (r >= 0 && (state_dir_space(store, bytes, err) < 0 || scratch_make(store, "sources", &into, err) < 0))
 		r = -1;
-	for (size_t i = 0; i < names.count && r == 0; i++) {
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
 		auto_str char *from = str_fmt("%s/%s", path, names.items[i]);
-		r = copy_source_file(payload, from, &into.root, names.items[i], err);
+		r = root_stat(payload, from, &st, err);
+		if (r > 0)
+			r = (S_ISDIR(st.st_mode) ? copy_tree : copy_entry)(payload, from, &into.root, names.items[i],
+									   err);
 	}
 	return r < 0 ? err_wrap(err, "copy the sources of driver %s", driver) : scratch_keep(&into, key, err);
 }

@@ -11,7 +11,8 @@
 #include "base/file/digest.h"
 #include "kmod/source/recipe.h"
 
-bool source_tree_exists(const struct root *payload, const char *driver);
+#define SOURCE_TREE_DIR "usr/src/nvidia-%s" // of a driver version, in a payload and in the exported root
+
 // The name of the tree.
 void source_tree_key(const char *payload, const char *release, enum module_type flavour, char ret[DIGEST_HEX + 1]);
 // Into the directory KEY of a store of trees, whole or not at all. 1 = made, 0 = was there. E_NO_SPACE: before a byte

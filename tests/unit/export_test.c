@@ -199,7 +199,7 @@ static void test_the_record(void **state)
 	assert_string_equal(now.driver, "535.261.03");
 	assert_null(now.modules);
 	assert_int_equal(root_record_generation(&folder.root), 3);
-	assert_int_equal(root_record_text(&folder.root, &text, &err), 1);
+	assert_int_equal(root_read(&folder.root, ROOT_RECORD_FILE, &text, NULL, &err), 1);
 	folder_file(&folder, "run/kmodsmith/export.json", "{ \"boot\": ");
 	root_record_done(&now);
 	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file/mountinfo.h"
 
-#include "driver_root/mount_users.h"
+#include "driver_root/mount_ns.h"
 #include "tests/unit/tempdir.h"
 
 // As Linux 6.1 writes it: a host whose /run/nvidia/driver is the third generation.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // On the kernel's own mounts, in a namespace of this process: what each kind of consumer sees, and what is left.
-#include "driver_root/overmount.h"
+#include "driver_root/generation.h"
 
 #include "base/file/file.h"
-#include "driver_root/generation.h"
 #include "tests/unit/tempdir.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 static struct folder folder;
 static struct root parent, slash;
 static struct mount_ns mount_ns;
-static struct overmount overmount;
+static struct mount_point mount_point;
 
 // The namespaces of other tests must not see any of this, nor may this machine.
 static int setup(void **state)
@@ -39,7 +38,7 @@ static int setup(void **state)
 	assert_int_equal(root_init(&slash, "/", &err), 0);
 	expect(mount_ns_open(&slash, &slash, sys_real(), &mount_ns, &err) == 0, err.text);
 	assert_int_equal(root_sub(&folder.root, "run/nvidia", &parent, &err), 0);
-	overmount = (struct overmount){ &mount_ns, &parent, "driver", GENERATION_SOURCE };
+	mount_point = (struct mount_point){ &mount_ns, &parent, "driver" };
 	return 0;
 }
 
@@ -79,14 +78,14 @@ static void prepare(unsigned number)
 	expect(generation_make(&mount_ns, &parent, name, &root_layout, &err) == 0, err.text);
 }
 
-// *ret_below: as overmount_push() says.
+// *ret_below: as generation_push() says.
 static int put(unsigned number)
 {
 	struct err err;
 	int below;
 	auto_str char *name = generation_name("driver", number);
 	prepare(number);
-	expect(overmount_push(&overmount, name, &below, &err) == 0, err.text);
+	expect(generation_push(&mount_point, name, &below, &err) == 0, err.text);
 	expect(generation_remove(&mount_ns, &parent, name, &err) == 1, err.text);
 	return below;
 }
@@ -95,7 +94,7 @@ static void settle(int take_below)
 {
 	struct err err;
 	auto_fd int below = take_below;
-	expect(overmount_remove_lower(&overmount, below, &err) == 0, err.text);
+	expect(generation_remove_lower(&mount_point, below, &err) == 0, err.text);
 }
 
 struct consumer {
@@ -174,9 +173,10 @@ static void expect_alone(void)
 	struct err err;
 	auto_mountinfo struct mountinfo now = { 0 };
 	auto_str char *why = NULL;
+	struct root_layout any = { 0 };
 	assert_int_equal(mount_ns_mounts(&mount_ns, &now, &err), 0);
-	expect(overmount_is_ours(&overmount, &now, &why), why);
-	assert_true(overmount_is_settled(&overmount, &now));
+	expect(generation_check(&mount_point, &any, &why, &err) == 1, why);
+	assert_true(generation_is_settled(&mount_point, &now));
 	assert_true(root_exists(&folder.root, "run/nvidia/driver"));
 }
 
@@ -219,13 +219,14 @@ static void test_the_former_comes_back(void **state)
 	size_t here = mounts_of("self"), there = mounts_seen(after);
 	auto_fd int below = put(2);
 	expect_seen(after, "2");
-	assert_int_equal(overmount_pop(&overmount, &err), 0);
+	assert_int_equal(generation_pop(&mount_point, &err), 0);
 	expect_here("1");
 	expect_seen(before, "1");
 	expect_seen(after, "1");
 	assert_int_equal(mounts_of("self"), here);
 	assert_int_equal(mounts_seen(after), there);
-	assert_int_equal(overmount_remove_lower(&overmount, below, &err), 0); // and is not taken for one that has to go
+	// And is not taken for one that has to go.
+	assert_int_equal(generation_remove_lower(&mount_point, below, &err), 0);
 	expect_here("1");
 	end(before);
 	end(after);
@@ -268,7 +269,7 @@ static void test_somebody_elses(void **state)
 	expect_here("1");
 	expect_alone();
 	folder_expect(&folder, "run/machine/sys/file", "x");
-	assert_int_equal(overmount_clear(&overmount, &err), 0);
+	assert_int_equal(generation_clear(&mount_point, false, &err), 0);
 	assert_int_equal(mounts_of("self"), here);
 	assert_true(root_exists(&folder.root, "run/nvidia/driver/lib/firmware"));
 }

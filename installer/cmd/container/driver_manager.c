@@ -9,7 +9,6 @@
 #include "cmd/container/nvidia_driver.h"
 #include "daemons/holders_wait.h"
 #include "driver_root/driver_root.h"
-#include "driver_root/overmount.h"
 #include "journal/node_lock.h"
 #include "status/gpu_operator.h"
 #include "transaction/unload.h"
