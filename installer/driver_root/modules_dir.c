@@ -36,17 +36,6 @@ struct making {
 	const struct root *host, *into;
 };
 
-struct lines {
-	struct strv own, all; // of modules.dep
-};
-
-static void lines_done(struct lines *l)
-{
-	strv_done(&l->own);
-	strv_done(&l->all);
-}
-#define auto_lines __attribute__((cleanup(lines_done)))
-
 static char *line_path(const char *line)
 {
 	return str_ndup(line, strcspn(line, ":"));
@@ -63,17 +52,6 @@ static const char *find_module_line(const struct strv *lines, const char *module
 	return NULL;
 }
 
-static void drop_line(struct strv *v, const char *text)
-{
-	size_t kept = 0;
-	for (size_t i = 0; i < v->count; i++)
-		if (str_eq(v->items[i], text))
-			free(v->items[i]);
-		else
-			v->items[kept++] = v->items[i];
-	v->count = kept;
-}
-
 // What a module needs and all that this needs: the paths of a line, itself first. modprobe loads from the end of a
 // line, so what is needed again moves behind everything that needs it.
 static void add_line_needs(const char *line, struct strv *ret)
@@ -81,47 +59,38 @@ static void add_line_needs(const char *line, struct strv *ret)
 	auto_strv struct strv paths = { 0 };
 	strv_split(&paths, line, ": ");
 	for (size_t i = 0; i < paths.count; i++) {
-		drop_line(ret, paths.items[i]);
+		size_t kept = 0;
+		for (size_t k = 0; k < ret->count; k++)
+			if (str_eq(ret->items[k], paths.items[i]))
+				free(ret->items[k]);
+			else
+				ret->items[kept++] = ret->items[k];
+		ret->count = kept;
 		strv_add(ret, str_dup(paths.items[i]));
 	}
 }
 
-// Modules come after those that they need, so the lines of these are there already. What the machine does not have is
-// left out, as depmod does.
-static void add_line(const struct package_file *f, const struct module *m, const struct strv *kernel, struct lines *l)
-{
-	auto_strv struct strv needs = { 0 };
-	for (size_t i = 0; i < m->depends.count; i++) {
-		const char *own = find_module_line(&l->own, m->depends.items[i]);
-		const char *line = own ? own : find_module_line(kernel, m->depends.items[i]);
-		if (line)
-			add_line_needs(line, &needs);
-	}
-	auto_str char *text = needs.count ? strv_join(&needs, " ") : str_dup("");
-	strv_add(&l->own, str_fmt("%s/%s:%s%s", DIR_NAME, f->name, *text ? " " : "", text));
-}
-
+// Lines of modules.dep. Modules come after those that they need, so the lines of these are there already. What the
+// machine does not have is left out, as depmod does.
 static int add_package_lines(const struct package *p, const struct module_set *set, const struct strv *kernel,
-			     struct lines *l, struct err *err)
+			     struct strv *ret, struct err *err)
 {
 	size_t *order = mem_alloc((set->count + 1) * sizeof(*order));
 	int r = load_order(set->pointers, set->count, order, err);
-	for (size_t i = 0; r == 0 && i < set->count; i++)
-		add_line(&p->files[order[i]], &set->items[order[i]], kernel, l);
+	for (size_t i = 0; r == 0 && i < set->count; i++) {
+		const struct strv *depends = &set->items[order[i]].depends;
+		auto_strv struct strv needs = { 0 };
+		for (size_t k = 0; k < depends->count; k++) {
+			const char *own = find_module_line(ret, depends->items[k]);
+			const char *line = own ? own : find_module_line(kernel, depends->items[k]);
+			if (line)
+				add_line_needs(line, &needs);
+		}
+		auto_str char *text = needs.count ? strv_join(&needs, " ") : str_dup("");
+		strv_add(ret, str_fmt("%s/%s:%s%s", DIR_NAME, p->files[order[i]].name, *text ? " " : "", text));
+	}
 	free(order);
 	return r;
-}
-
-// A driver that the host has, too, is not the one of this root.
-static void add_kernel_lines(const struct strv *kernel, struct lines *l)
-{
-	for (size_t i = 0; i < l->own.count; i++)
-		strv_add(&l->all, str_dup(l->own.items[i]));
-	for (size_t i = 0; i < kernel->count; i++) {
-		auto_str char *path = line_path(kernel->items[i]), *name = depindex_name(path);
-		if (!str_starts(name, "nvidia") || !find_module_line(&l->own, name))
-			strv_add(&l->all, str_dup(kernel->items[i]));
-	}
 }
 
 static int write_dep_index(const struct root *into, const char *name, const struct strv *lines,
@@ -146,12 +115,19 @@ static int read_kernel_lines(const struct making *k, const char *name, struct st
 
 static int write_dependencies(const struct making *k, const struct module_set *set, struct err *err)
 {
-	auto_strv struct strv kernel = { 0 };
-	auto_lines struct lines l = { 0 };
-	if (read_kernel_lines(k, "modules.dep", &kernel, err) < 0 || add_package_lines(k->p, set, &kernel, &l, err) < 0)
+	auto_strv struct strv kernel = { 0 }, own = { 0 }, all = { 0 };
+	if (read_kernel_lines(k, "modules.dep", &kernel, err) < 0 ||
+	    add_package_lines(k->p, set, &kernel, &own, err) < 0)
 		return -1;
-	add_kernel_lines(&kernel, &l);
-	return write_dep_index(k->into, "modules.dep", &l.all, depindex_make, err);
+	for (size_t i = 0; i < own.count; i++)
+		strv_add(&all, str_dup(own.items[i]));
+	for (size_t i = 0; i < kernel.count; i++) {
+		auto_str char *path = line_path(kernel.items[i]), *name = depindex_name(path);
+		// A driver that the host has, too, is not the one of this root.
+		if (!str_starts(name, "nvidia") || !find_module_line(&own, name))
+			strv_add(&all, str_dup(kernel.items[i]));
+	}
+	return write_dep_index(k->into, "modules.dep", &all, depindex_make, err);
 }
 
 // "alias PATTERN MODULE"
@@ -181,17 +157,6 @@ static int write_aliases(const struct making *k, const struct module_set *set, s
 	return write_dep_index(k->into, "modules.alias", &all, depindex_aliases, err);
 }
 
-static int write_indexes(const struct making *k, struct err *err)
-{
-	auto_strv struct strv names = { 0 };
-	auto_module_set struct module_set set = { 0 };
-	for (size_t i = 0; i < k->p->count; i++)
-		strv_add(&names, str_dup(k->p->files[i].name));
-	return module_set_read(&k->p->dir, &names, &set, err) < 0 || write_dependencies(k, &set, err) < 0 ?
-		       -1 :
-		       write_aliases(k, &set, err);
-}
-
 // Its directories become places to mount them on; its other indexes name modules, not files, so they hold here, too.
 // The links build and source say where its headers would be.
 static int add_kernel_entry(const struct making *k, const char *name, struct err *err)
@@ -210,7 +175,8 @@ static int add_kernel_entry(const struct making *k, const char *name, struct err
 
 static int fill_modules_dir(const struct making *k, struct err *err)
 {
-	auto_strv struct strv names = { 0 };
+	auto_strv struct strv names = { 0 }, files = { 0 };
+	auto_module_set struct module_set set = { 0 };
 	if (root_list(k->host, k->tree, &names, err) < 0 || root_mkdirs(k->into, DIR_NAME, 0755, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++)
@@ -220,8 +186,11 @@ static int fill_modules_dir(const struct making *k, struct err *err)
 		auto_str char *path = str_fmt("%s/%s", DIR_NAME, k->p->files[i].name);
 		if (copy_entry(&k->p->dir, k->p->files[i].name, k->into, path, err) < 0)
 			return -1;
+		strv_add(&files, str_dup(k->p->files[i].name));
 	}
-	return write_indexes(k, err);
+	return module_set_read(&k->p->dir, &files, &set, err) < 0 || write_dependencies(k, &set, err) < 0 ?
+		       -1 :
+		       write_aliases(k, &set, err);
 }
 
 int modules_dir_make(const struct package *p, const char *release, const struct root *host, const struct root *store,
