@@ -17,38 +17,32 @@ static const char *program_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-static bool is_program(const struct root *kern, int pid, const char *program)
+bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program)
 {
 	static const char DELETED[] = " (deleted)";
 	struct err ignored;
 	auto_str char *path = str_fmt("proc/%d/exe", pid), *exe = NULL;
-	if (root_readlink(kern, path, &exe, &ignored) <= 0) // a zombie has none
+	if (pid <= 0 || !start || proc_start_time(kern, pid) != start ||
+	    root_readlink(kern, path, &exe, &ignored) <= 0) // a zombie has none
 		return false;
 	if (str_ends(exe, DELETED))
 		exe[strlen(exe) - strlen(DELETED)] = '\0';
 	return str_eq(program_name(exe), program_name(program));
 }
 
-bool daemon_is(const struct root *kern, int pid, uint64_t start, const char *program)
-{
-	return pid > 0 && start && proc_start_time(kern, pid) == start && is_program(kern, pid, program);
-}
-
-static int read_pid_file(const struct root *host, const struct daemon_unit *u)
-{
-	struct err ignored;
-	uint64_t pid;
-	auto_str char *path = str_fmt("run/%s/%s", u->dir, u->pid_file ? u->pid_file : ""), *text = NULL;
-	bool is_number = u->pid_file && root_line(host, path, &text, &ignored) > 0 && str_u64(text, 10, &pid) &&
-			 pid > 1 && pid < INT32_MAX;
-	return is_number ? (int)pid : 0;
-}
-
 int daemon_find(const struct daemon_env *p, const struct daemon_unit *u, int known, uint64_t known_start, int *ret_pid,
 		uint64_t *ret_start)
 {
 	const char *program = u->argv->items[0];
-	int pid = daemon_is(p->kern, known, known_start, program) ? known : read_pid_file(p->host, u);
+	int pid = known;
+	if (!daemon_is(p->kern, known, known_start, program)) {
+		struct err ignored;
+		uint64_t number;
+		auto_str char *path = str_fmt("run/%s/%s", u->dir, u->pid_file ? u->pid_file : ""), *text = NULL;
+		bool is_pid = u->pid_file && root_line(p->host, path, &text, &ignored) > 0 &&
+			      str_u64(text, 10, &number) && number > 1 && number < INT32_MAX;
+		pid = is_pid ? (int)number : 0;
+	}
 	uint64_t start = pid ? proc_start_time(p->kern, pid) : 0;
 	if (!daemon_is(p->kern, pid, start, program))
 		return 0;
@@ -84,15 +78,6 @@ static bool is_process_gone(const struct root *kern, int pid, uint64_t start)
 	return state && (str_starts(state, ") Z") || str_starts(state, ") X"));
 }
 
-static bool wait_process_end(const struct daemon_env *p, int pid, uint64_t start, int most_ms)
-{
-	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
-	for (int64_t end = clock_ms() + most_ms; !is_process_gone(p->kern, pid, start); nanosleep(&nap, NULL))
-		if (clock_ms() >= end)
-			return false;
-	return true;
-}
-
 // Through a pidfd, because the pid may be another process's by then.
 static int signal_process(const struct daemon_env *p, const char *program, int pid, uint64_t start, int signal,
 			  struct err *err)
@@ -111,10 +96,15 @@ int daemon_end(const struct daemon_env *p, const char *program, int pid, uint64_
 	static const struct {
 		int signal, wait_ms;
 	} tries[] = { { SIGTERM, TERM_MS }, { SIGKILL, KILL_MS } };
+	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
 		if (signal_process(p, program, pid, start, tries[i].signal, err) < 0)
 			return -1;
-		if (wait_process_end(p, pid, start, tries[i].wait_ms))
+		int64_t end = clock_ms() + tries[i].wait_ms;
+		bool is_gone = is_process_gone(p->kern, pid, start);
+		for (; !is_gone && clock_ms() < end; is_gone = is_process_gone(p->kern, pid, start))
+			nanosleep(&nap, NULL);
+		if (is_gone)
 			return 0;
 	}
 	return err_set(err, E_IN_USE, "process %d (%s) did not exit after SIGKILL", pid, program_name(program));

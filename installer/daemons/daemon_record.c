@@ -4,6 +4,8 @@
 #include "base/formats/boot_record.h"
 #include "base/process/proc.h"
 
+#include <fcntl.h>
+
 static const char FILE_NAME[] = BOOT_RECORD_DIR "/daemons.json";
 
 static void daemon_entry_done(struct daemon_entry *e)
@@ -31,16 +33,6 @@ void daemon_record_done(struct daemon_record *r)
 	*r = (struct daemon_record){ 0 };
 }
 
-struct daemon_unit daemon_entry_unit(const struct daemon_entry *e)
-{
-	return (struct daemon_unit){ .name = e->name,
-				     .dir = e->dir,
-				     .pid_file = e->pid_file,
-				     .socket = e->socket,
-				     .env = e->env,
-				     .argv = &e->argv };
-}
-
 bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern)
 {
 	return daemon_is(kern, e->pid, e->start, e->argv.items[0]);
@@ -51,24 +43,21 @@ bool daemon_record_owned(const struct daemon_record *r, const struct root *kern)
 	return r->owner > 0 && r->owner_start && proc_start_time(kern, r->owner) == r->owner_start;
 }
 
-static json_t *daemon_entry_json(const struct daemon_entry *e)
-{
-	return json_pack("{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:b}",
-			 "name", e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
-			 (json_int_t)e->start, "since", json_text(e->since), "restarts", (int)e->restarts, "last_exit",
-			 json_text(e->last), "why_not", json_text(e->why_not), "needed", e->is_needed, "argv",
-			 json_strv(&e->argv), "dir", e->dir, "pid_file", json_text(e->pid_file), "socket",
-			 json_text(e->socket), "env", json_text(e->env), "log", json_strv(&e->log), "foreign",
-			 e->is_foreign);
-}
-
 json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern)
 {
 	json_t *list = json_array();
 	for (size_t i = 0; i < r->count; i++) {
-		json_t *item = daemon_entry_json(&r->items[i]);
+		const struct daemon_entry *e = &r->items[i];
+		json_t *item = json_pack(
+			"{s:s, s:s, s:o, s:i, s:I, s:o, s:i, s:o, s:o, s:b, s:o, s:s, s:o, s:o, s:o, s:o, s:b}", "name",
+			e->name, "state", e->state, "why", json_text(e->why), "pid", e->pid, "start",
+			(json_int_t)e->start, "since", json_text(e->since), "restarts", (int)e->restarts, "last_exit",
+			json_text(e->last), "why_not", json_text(e->why_not), "needed", e->is_needed, "argv",
+			json_strv(&e->argv), "dir", e->dir, "pid_file", json_text(e->pid_file), "socket",
+			json_text(e->socket), "env", json_text(e->env), "log", json_strv(&e->log), "foreign",
+			e->is_foreign);
 		if (kern)
-			json_object_set_new(item, "running", json_boolean(daemon_entry_runs(&r->items[i], kern)));
+			json_object_set_new(item, "running", json_boolean(daemon_entry_runs(e, kern)));
 		json_array_append_new(list, item);
 	}
 	return list;
@@ -143,4 +132,68 @@ int daemon_record_now(const struct root *host, const struct root *kern, struct d
 	auto_str char *boot = NULL;
 	int r = root_line(kern, "proc/sys/kernel/random/boot_id", &boot, err);
 	return r <= 0 ? r : daemon_record_read(host, boot, ret, err);
+}
+
+void daemon_stop_done(struct daemon_stop *s)
+{
+	daemon_record_done(&s->record);
+	strv_done(&s->ended);
+}
+
+static struct daemon_env daemon_stop_env(const struct daemon_stop *s)
+{
+	return (struct daemon_env){
+		.host = s->host, .kern = s->kern, .sys = s->sys, .driver = s->record.driver ? s->record.driver : "."
+	};
+}
+
+int daemon_stop_all(struct daemon_stop *s, struct err *err)
+{
+	if (daemon_record_now(s->host, s->kern, &s->record, err) < 0)
+		return -1;
+	const struct daemon_env place = daemon_stop_env(s);
+	for (size_t i = s->record.count; i-- > 0;) {
+		const struct daemon_entry *e = &s->record.items[i];
+		if (e->is_foreign || !daemon_entry_runs(e, s->kern))
+			continue;
+		if (daemon_end(&place, e->argv.items[0], e->pid, e->start, err) < 0)
+			return err_wrap(err, "%s", e->name);
+		strv_add(&s->ended, str_dup(e->name));
+		progress_note(s->progress, "stopped %s (pid %d) to unload the driver", e->name, e->pid);
+	}
+	return s->ended.count > 0;
+}
+
+static int restart_daemons(struct daemon_stop *s, struct err *err)
+{
+	const struct daemon_env place = daemon_stop_env(s);
+	auto_str char *boot = NULL;
+	for (size_t i = 0; i < s->record.count; i++) {
+		struct daemon_entry *e = &s->record.items[i];
+		const struct daemon_unit unit = { .name = e->name,
+						  .dir = e->dir,
+						  .pid_file = e->pid_file,
+						  .socket = e->socket,
+						  .env = e->env,
+						  .argv = &e->argv };
+		if (!strv_has(&s->ended, e->name))
+			continue;
+		auto_fd int out = root_open(s->kern, "dev/null", O_WRONLY, err);
+		int pid = out < 0 ? -1 : daemon_launch(&place, &unit, out, err);
+		if (pid < 0)
+			return err_wrap(err, "%s", e->name);
+		e->pid = pid; // one that forks is found by its pid file
+		e->start = proc_start_time(s->kern, pid);
+		progress_note(s->progress, "started %s again because the driver stays loaded", e->name);
+	}
+	return root_line(s->kern, "proc/sys/kernel/random/boot_id", &boot, err) <= 0 ?
+		       -1 :
+		       daemon_record_write(s->host, boot, &s->record, err);
+}
+
+void daemon_stop_undo(struct daemon_stop *s)
+{
+	struct err why;
+	if (s->ended.count && !daemon_record_owned(&s->record, s->kern) && restart_daemons(s, &why) < 0)
+		progress_note(s->progress, "cannot restart the stopped daemons: %s", why.text);
 }

@@ -4,6 +4,7 @@
 // a process is the recorded one only if pid, start time and program match.
 #pragma once
 #include "base/formats/json.h"
+#include "base/process/progress.h"
 #include "daemons/daemon_process.h"
 
 struct daemon_entry {
@@ -38,6 +39,26 @@ int daemon_record_write(const struct root *host, const char *boot, const struct 
 int daemon_record_forget(const struct root *host, struct err *err);                 // 1 = there was one
 json_t *daemon_record_json(const struct daemon_record *r, const struct root *kern); // with what runs now
 
-struct daemon_unit daemon_entry_unit(const struct daemon_entry *e);
 bool daemon_entry_runs(const struct daemon_entry *e, const struct root *kern);
 bool daemon_record_owned(const struct daemon_record *r, const struct root *kern); // its supervisor is alive
+
+// Stops our own daemons before an unload: they hold the driver, and need no permission to be stopped (contract
+// 1.10). They are stopped only when nothing else is in the way, so that the unload will succeed, in the reverse
+// order of starting.
+//
+// The unloading process has the node's lock, and a supervisor starts a daemon only with that lock: so none comes
+// back in between, and after the unload there is no driver to start one for. If the unload fails all the same, the
+// supervisor starts them again when it gets the lock; without a supervisor, the unloading process does.
+struct daemon_stop {
+	const struct root *host, *kern;
+	const struct sys *sys;
+	struct progress *progress;
+	struct daemon_record record;
+	struct strv ended; // names
+};
+void daemon_stop_done(struct daemon_stop *s);
+#define auto_daemon_stop __attribute__((cleanup(daemon_stop_done)))
+
+// 1 = some were stopped, 0 = none ran.
+int daemon_stop_all(struct daemon_stop *s, struct err *err);
+void daemon_stop_undo(struct daemon_stop *s); // a failure is only noted

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemons/daemon_rules.h"
 
-#include "daemons/fabric_manager.h"
+#include <ctype.h>
+#include <stdio.h>
 
+static const char CLASS[] = "sys/class/infiniband";
 const char *const daemon_modules[] = { "mlx5_core", "ib_umad", NULL };
 
 void daemon_facts_done(struct daemon_facts *f)
@@ -25,11 +27,6 @@ void daemons_done(struct daemons *d)
 	*d = (struct daemons){ 0 };
 }
 
-static bool has_bridge(const struct daemon_facts *f)
-{
-	return f->bridge || f->is_bridge_down;
-}
-
 static char *why_always(const struct daemon_facts *f)
 {
 	(void)f;
@@ -38,7 +35,7 @@ static char *why_always(const struct daemon_facts *f)
 
 static char *why_bridge(const struct daemon_facts *f)
 {
-	return has_bridge(f) ? str_dup("an NVLink5 management bridge (SW_MNG)") : NULL;
+	return f->bridge || f->is_bridge_down ? str_dup("an NVLink5 management bridge (SW_MNG)") : NULL;
 }
 
 static char *why_fabric(const struct daemon_facts *f)
@@ -129,12 +126,6 @@ static const struct rule {
 	  .args = persistence_args },
 };
 
-void daemon_programs(struct strv *ret)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
-		strv_add(ret, str_dup(rules[i].program));
-}
-
 void daemon_dirs(const struct root *driver, struct strv *ret)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
@@ -142,19 +133,12 @@ void daemon_dirs(const struct root *driver, struct strv *ret)
 			strv_add(ret, str_dup(rules[i].dir));
 }
 
-// All of them, for the reader who loads them.
-static char *missing_daemon_modules(const struct daemon_facts *f)
-{
-	char *text = NULL;
-	for (size_t i = 0; daemon_modules[i]; i++)
-		if (!strv_has(&f->modules, daemon_modules[i]))
-			str_add(&text, "%s%s", text ? ", " : "", daemon_modules[i]);
-	return text;
-}
-
 static char *describe_obstacle(const struct rule *rule, const struct daemon_facts *f)
 {
-	auto_str char *missing = rule->is_on_bridge ? missing_daemon_modules(f) : NULL;
+	auto_str char *missing = NULL; // all of them, for the reader who loads them
+	for (size_t i = 0; rule->is_on_bridge && daemon_modules[i]; i++)
+		if (!strv_has(&f->modules, daemon_modules[i]))
+			str_add(&missing, "%s%s", missing ? ", " : "", daemon_modules[i]);
 	if (!strv_has(&f->programs, rule->program))
 		return str_fmt("the driver's user space has no /%s", rule->program);
 	if (missing)
@@ -201,44 +185,23 @@ void daemons_rules(const struct daemon_facts *f, struct daemons *ret)
 	*ret = d;
 }
 
-// The target of a link was checked under its own name when the payload was made.
-static bool is_program_link(const struct root *driver, const char *program)
-{
-	struct err ignored;
-	auto_str char *target = NULL;
-	return root_readlink(driver, program, &target, &ignored) > 0;
-}
-
 int daemons_check(const struct daemons *d, const struct root *driver, const struct version_check *belong,
 		  struct err *err)
 {
 	for (size_t i = 0; i < d->count; i++) {
 		const struct daemon *x = &d->items[i];
+		struct err ignored;
+		auto_str char *target = NULL;
 		if (!x->is_needed)
 			continue;
 		if (x->is_absent)
 			return err_set(err, E_DAEMON, "%s needs %s: %s", x->why, x->name, x->why_not);
-		if (!is_program_link(driver, x->program) &&
+		// The target of a link was checked under its own name when the payload was made.
+		if (root_readlink(driver, x->program, &target, &ignored) <= 0 &&
 		    version_check_file(belong, driver, x->program, x->program, err) < 0)
 			return err_code(err, err->code == E_USAGE ? E_DAEMON : err->code);
 	}
 	return 0;
-}
-
-static int count_switches(const struct root *kern, size_t *ret, struct err *err)
-{
-	static const char DEVICES[] = "proc/driver/nvidia-nvswitch/devices";
-	auto_strv struct strv names = { 0 };
-	if (root_exists(kern, DEVICES) && root_list(kern, DEVICES, &names, err) < 0)
-		return -1;
-	*ret = names.count;
-	return 0;
-}
-
-static bool is_in_kernel(const struct root *kern, const char *module)
-{
-	auto_str char *path = str_fmt("sys/module/%s", module);
-	return root_exists(kern, path);
 }
 
 void daemon_request_done(struct daemon_request *w)
@@ -248,21 +211,71 @@ void daemon_request_done(struct daemon_request *w)
 
 int daemon_request_read(char *const *environment, struct daemon_request *ret, struct err *err)
 {
-	if (fabric_manager_settings(environment, &ret->settings, err) < 0)
+	static const char PREFIX[] = "NVFM_CONFIG_";
+	auto_daemon_request struct daemon_request w = { 0 };
+	for (; *environment; environment++) {
+		w.is_vgpu = w.is_vgpu || str_eq(*environment, "DRIVER_TYPE=vgpu");
+		if (!str_starts(*environment, PREFIX))
+			continue;
+		const char *setting = *environment + strlen(PREFIX);
+		size_t len = strspn(setting, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+		if (!len || setting[len] != '=' || strpbrk(setting + len, "\r\n"))
+			return err_set(err, E_CONFIG, "environment: '%s' is not a setting of the fabric manager",
+				       *environment);
+		strv_add(&w.settings, str_dup(setting));
+	}
+	strv_sort(&w.settings);
+	*ret = w;
+	w = (struct daemon_request){ 0 };
+	return 0;
+}
+
+// The lower half of the port's first GID, "fe80:0000:0000:0000:506b:4b03:00a1:b2c3" (IBA 4.1.1).
+static char *read_port_guid(const struct root *kern, const char *device)
+{
+	struct err ignored;
+	unsigned part[8];
+	auto_str char *path = str_fmt("%s/%s/ports/1/gids/0", CLASS, device), *gid = NULL;
+	if (root_line(kern, path, &gid, &ignored) <= 0 ||
+	    sscanf(gid, "%x:%x:%x:%x:%x:%x:%x:%x", &part[0], &part[1], &part[2], &part[3], &part[4], &part[5], &part[6],
+		   &part[7]) != 8 ||
+	    !(part[4] | part[5] | part[6] | part[7]))
+		return NULL;
+	return str_fmt("0x%04x%04x%04x%04x", part[4], part[5], part[6], part[7]);
+}
+
+// NVLink5: the first InfiniBand device whose VPD has SW_MNG. 1 = there is one, with the GUID of its first port, or NULL
+// while the port has none; 0 = there is none.
+static int find_bridge(const struct root *kern, char **ret_guid, struct err *err)
+{
+	static const char MARK[] = "SW_MNG";
+	auto_strv struct strv devices = { 0 };
+	if (!root_exists(kern, CLASS))
+		return 0;
+	if (root_list(kern, CLASS, &devices, err) < 0)
 		return -1;
-	for (; *environment; environment++)
-		ret->is_vgpu = ret->is_vgpu || str_eq(*environment, "DRIVER_TYPE=vgpu");
+	for (size_t i = 0; i < devices.count; i++) {
+		auto_str char *path = str_fmt("%s/%s/device/vpd", CLASS, devices.items[i]), *vpd = NULL;
+		struct err unread; // of a device without one, or one that does not answer
+		size_t len;
+		if (root_read(kern, path, &vpd, &len, &unread) > 0 && memmem(vpd, len, MARK, strlen(MARK))) {
+			*ret_guid = read_port_guid(kern, devices.items[i]);
+			return 1;
+		}
+	}
 	return 0;
 }
 
 int daemon_facts_read(const struct root *kern, const struct root *driver, const struct daemon_request *request,
 		      struct daemon_facts *ret, struct err *err)
 {
+	static const char SWITCHES[] = "proc/driver/nvidia-nvswitch/devices";
 	auto_daemon_facts struct daemon_facts f = { 0 };
-	auto_strv struct strv programs = { 0 };
-	if (count_switches(kern, &f.switches, err) < 0)
+	auto_strv struct strv switches = { 0 };
+	if (root_exists(kern, SWITCHES) && root_list(kern, SWITCHES, &switches, err) < 0)
 		return -1;
-	int bridge = fabric_manager_bridge(kern, &f.bridge, err);
+	f.switches = switches.count;
+	int bridge = find_bridge(kern, &f.bridge, err);
 	if (bridge < 0)
 		return -1;
 	f.is_bridge_down = bridge && !f.bridge;
@@ -270,14 +283,71 @@ int daemon_facts_read(const struct root *kern, const struct root *driver, const 
 	f.is_vgpu = request->is_vgpu;
 	f.has_gridd_conf = root_exists(kern, "drivers/gridd.conf");
 	f.has_topology_conf = root_exists(kern, "etc/nvidia/nvidia-topologyd.conf");
-	daemon_programs(&programs);
-	for (size_t i = 0; i < programs.count; i++)
-		if (root_exists(driver, programs.items[i]))
-			strv_add(&f.programs, str_dup(programs.items[i]));
-	for (size_t i = 0; daemon_modules[i]; i++)
-		if (is_in_kernel(kern, daemon_modules[i]))
+	for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
+		if (root_exists(driver, rules[i].program))
+			strv_add(&f.programs, str_dup(rules[i].program));
+	for (size_t i = 0; daemon_modules[i]; i++) {
+		auto_str char *path = str_fmt("sys/module/%s", daemon_modules[i]);
+		if (root_exists(kern, path))
 			strv_add(&f.modules, str_dup(daemon_modules[i]));
+	}
 	*ret = f;
 	f = (struct daemon_facts){ 0 };
 	return 0;
+}
+
+// "FIELD = VALUE", with blanks anywhere; a comment sets nothing.
+static bool sets_field(const char *line, const char *field, size_t len)
+{
+	line += strspn(line, " \t");
+	return strncmp(line, field, len) == 0 && line[len + strspn(line + len, " \t")] == '=';
+}
+
+static char *apply_setting(const char *text, const char *setting)
+{
+	size_t field = strcspn(setting, "=");
+	bool is_set = false;
+	char *out = str_dup("");
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+		if (!sets_field(text, setting, field))
+			str_add(&out, "%.*s\n", (int)len, text);
+		else if (!is_set)
+			str_add(&out, "%s\n", setting);
+		is_set = is_set || sets_field(text, setting, field);
+		text += len + (text[len] == '\n');
+	}
+	if (!is_set)
+		str_add(&out, "%s\n", setting);
+	return out;
+}
+
+static char *edit_fabric_config(const char *text, const struct strv *settings)
+{
+	char *out = str_dup(text);
+	for (size_t i = 0; i < settings->count; i++) {
+		auto_str char *before = out;
+		out = apply_setting(before, settings->items[i]);
+	}
+	return out;
+}
+
+int daemon_fabric_write(const struct root *host, const struct root *driver, const struct strv *settings,
+			struct err *err)
+{
+	auto_strv struct strv all = { 0 };
+	auto_str char *text = NULL;
+	int r = root_read(driver, FABRIC_PAYLOAD_CONFIG, &text, NULL, err);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "the driver's user space has no /" FABRIC_PAYLOAD_CONFIG);
+	strv_split(&all,
+		   "LOG_FILE_NAME= LOG_USE_SYSLOG=0 STATE_FILE_NAME=/run/nvidia-fabricmanager/fabricmanager.state",
+		   " ");
+	for (size_t i = 0; i < settings->count; i++)
+		strv_add(&all, str_dup(settings->items[i]));
+	strv_add(&all, str_dup("DAEMONIZE=0"));
+	auto_str char *edited = edit_fabric_config(text, &all);
+	return root_mkdirs(host, "run/nvidia-fabricmanager", 0755, err) < 0 ?
+		       -1 :
+		       root_put(host, FABRIC_CONFIG, edited, strlen(edited), 0644, err);
 }

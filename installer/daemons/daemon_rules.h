@@ -16,16 +16,15 @@ struct daemon_facts {
 	bool is_vgpu;        // a guest with a virtual GPU
 	bool has_gridd_conf, has_topology_conf;
 	bool is_fabric_mode;  // NVFM_CONFIG_FABRIC_MODE=1: GPUs are reset once the fabric is managed
-	struct strv programs; // of daemon_programs(), those that the driver root has
+	struct strv programs; // below the driver root ("usr/bin/nvidia-persistenced"), those that the driver root has
 	struct strv modules;  // of daemon_modules, those that are in the kernel
 };
 void daemon_facts_done(struct daemon_facts *f);
 #define auto_daemon_facts __attribute__((cleanup(daemon_facts_done)))
 extern const char *const daemon_modules[]; // "mlx5_core", "ib_umad", NULL
-void daemon_programs(struct strv *ret);    // below the driver root: "usr/bin/nvidia-persistenced"
 
 struct daemon_request {       // of the environment
-	struct strv settings; // of the fabric manager, see fabric_manager.h
+	struct strv settings; // of the fabric manager: "FIELD=VALUE" of each NVFM_CONFIG_ variable, sorted
 	bool is_vgpu;         // DRIVER_TYPE=vgpu
 };
 void daemon_request_done(struct daemon_request *w);
@@ -51,7 +50,7 @@ struct daemon {
 	bool is_forking;      // goes into the background; its pid file tells where
 	bool is_needed;       // GPUs cannot be used while it is down
 	bool is_absent;       // its program is not in the driver root
-	bool is_configured;   // starts with a copy of the fabric manager's configuration (fabric_manager.h)
+	bool is_configured;   // starts with a copy of the fabric manager's configuration (daemon_fabric_write())
 	bool is_guest;        // starts with what /drivers has for guests of a virtual GPU (vgpu_guest.h)
 };
 struct daemons {
@@ -69,3 +68,13 @@ void daemon_dirs(const struct root *driver, struct strv *ret);
 // E_DAEMON. A missing optional one is not an error.
 int daemons_check(const struct daemons *d, const struct root *driver, const struct version_check *belong,
 		  struct err *err);
+
+// The fabric manager's configuration (contract 1.4): the payload's file is read-only, so the daemon is started with
+// a copy that has the requested values. NVFM_CONFIG_<FIELD>=VALUE in the environment sets FIELD=VALUE.
+#define FABRIC_CONFIG "run/nvidia-fabricmanager/fabricmanager.cfg" // of the host, and as seen in the driver root
+#define FABRIC_PAYLOAD_CONFIG "usr/share/nvidia/nvswitch/fabricmanager.cfg"
+
+// Writes the copy, whole or not at all: what kmodsmith needs (log to our output, state in a writable place), then
+// settings, then that it stays in the foreground, which settings cannot change.
+int daemon_fabric_write(const struct root *host, const struct root *driver, const struct strv *settings,
+			struct err *err);

@@ -3,7 +3,7 @@
 
 #include "base/core/date.h"
 #include "base/process/proc.h"
-#include "daemons/daemon_stop.h"
+#include "daemons/daemon_record.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -63,18 +63,15 @@ int holders_wait_deadline_ms(enum holders_policy policy, unsigned seconds)
 	return (int)(seconds < DAY_S ? seconds : DAY_S) * 1000;
 }
 
-// nvidia-drm with modeset=1 keeps devices open inside the kernel, and closes them when it is unloaded.
-static bool has_unseen_kernel_user(const struct modules *l, const struct loaded_module *m)
-{
-	return modules_find(l, "nvidia_drm") && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
-}
-
 // More references than dependents: the kernel would refuse this module after others have been unloaded.
 static char *find_uncounted_user(const struct modules *l)
 {
+	// With modeset=1 it keeps devices open inside the kernel, and closes them when it is unloaded.
+	bool has_drm = modules_find(l, "nvidia_drm");
 	for (size_t i = 0; i < l->count; i++) {
 		const struct loaded_module *m = &l->items[i];
-		if (m->refcount > m->holders.count && !has_unseen_kernel_user(l, m))
+		bool is_drm_counted = has_drm && (str_eq(m->name, "nvidia") || str_eq(m->name, "nvidia_modeset"));
+		if (m->refcount > m->holders.count && !is_drm_counted)
 			return str_fmt("something that is not visible from here uses module %s (%u references, %zu "
 				       "dependents)",
 				       m->name, m->refcount, m->holders.count);
@@ -172,46 +169,29 @@ static int stop_holders(const struct holders_wait *d, const struct holders *h, s
 	return 0;
 }
 
-struct told {
-	char *text;
-	int64_t at_ms;
-};
-
-// Writes a line when something has changed, else one now and then.
-static void tell_blocker(const struct holders_wait *d, const char *who, struct told *last)
-{
-	int64_t now = clock_ms();
-	if (str_eq(who, last->text) && now - last->at_ms < TELL_MS)
-		return;
-	progress_note(d->progress, "waiting for users of the driver: %s", who);
-	free(last->text);
-	*last = (struct told){ .text = str_dup(who), .at_ms = now };
-}
-
-static int wait_for_holders(const struct holders_wait *d, struct modules *loaded, struct holders *ret,
-			    struct told *told, struct err *err)
+int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *err)
 {
 	const struct timespec nap = { .tv_nsec = POLL_MS * 1000 * 1000 };
+	auto_modules struct modules loaded = { 0 };
 	auto_strv struct strv asked = { 0 };
+	auto_str char *told = NULL;
+	int64_t told_ms = 0;
 	for (int64_t end = clock_ms() + d->timeout_ms;; nanosleep(&nap, NULL)) {
 		auto_str char *who = NULL;
-		if (look_for_holders(d, loaded, ret, &who, err) < 0)
+		if (look_for_holders(d, &loaded, ret, &who, err) < 0)
 			return -1;
 		if (!who)
 			return 0;
 		if (d->policy == HOLDERS_STOP && stop_holders(d, ret, &asked, err) < 0)
 			return -1;
-		if (d->policy == HOLDERS_REFUSE || clock_ms() >= end)
+		int64_t now = clock_ms();
+		if (d->policy == HOLDERS_REFUSE || now >= end)
 			return err_set(err, E_IN_USE, "%s", who);
-		tell_blocker(d, who, told);
+		if (str_eq(who, told) && now - told_ms < TELL_MS)
+			continue;
+		progress_note(d->progress, "waiting for users of the driver: %s", who);
+		free(told);
+		told = TAKE(who);
+		told_ms = now;
 	}
-}
-
-int holders_wait(const struct holders_wait *d, struct holders *ret, struct err *err)
-{
-	auto_modules struct modules loaded = { 0 };
-	struct told told = { 0 };
-	int r = wait_for_holders(d, &loaded, ret, &told, err);
-	free(told.text);
-	return r;
 }

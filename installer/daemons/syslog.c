@@ -23,22 +23,16 @@ int syslog_open(const struct root *host, struct err *err)
 	return TAKE_FD(fd);
 }
 
-// "<30>" and "Nov 21 23:11:18 ", as syslog(3) of the C library writes them.
-static char *skip_syslog_header(char *text)
-{
-	enum { STAMP = 16 };
-	char *end = *text == '<' ? strchr(text, '>') : NULL;
-	if (!end)
-		return NULL;
-	end++;
-	bool has_stamp =
-		strlen(end) > STAMP && end[3] == ' ' && end[6] == ' ' && end[9] == ':' && end[STAMP - 1] == ' ';
-	return has_stamp ? end + STAMP : end;
-}
-
 bool syslog_parse(char *text, const char **ret_name, const char **ret_message)
 {
-	char *name = skip_syslog_header(text), *message = name ? strstr(name, ": ") : NULL;
+	enum { STAMP = 16 }; // "<30>" and "Nov 21 23:11:18 ", as syslog(3) of the C library writes them
+	char *name = *text == '<' ? strchr(text, '>') : NULL;
+	if (!name)
+		return false;
+	name++;
+	if (strlen(name) > STAMP && name[3] == ' ' && name[6] == ' ' && name[9] == ':' && name[STAMP - 1] == ' ')
+		name += STAMP;
+	char *message = strstr(name, ": ");
 	if (!message || message == name)
 		return false;
 	*message = '\0';

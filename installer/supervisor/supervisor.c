@@ -3,7 +3,6 @@
 
 #include "base/core/date.h"
 #include "base/process/proc.h"
-#include "daemons/fabric_manager.h"
 #include "daemons/syslog.h"
 #include "daemons/vgpu_guest.h"
 #include "driver_root/root_record.h"
@@ -210,7 +209,7 @@ static int start_daemon(struct supervisor *k, size_t i, int64_t now_ms, struct e
 	const struct daemon_unit unit = daemon_unit_of(d);
 	auto_root struct root driver = ROOT_NONE;
 	if (d->is_configured && (root_sub(k->host, k->driver, &driver, err) < 0 ||
-				 fabric_manager_write(k->host, &driver, &k->request.settings, err) < 0))
+				 daemon_fabric_write(k->host, &driver, &k->request.settings, err) < 0))
 		return -1;
 	if (d->is_guest && vgpu_guest_write(k->host, k->kern, err) < 0)
 		return -1;

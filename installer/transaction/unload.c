@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transaction/unload.h"
 
-#include "daemons/daemon_stop.h"
+#include "daemons/daemon_record.h"
 #include "host/modules.h"
 #include "kmod/load/load.h"
 #include "status/status_file.h"

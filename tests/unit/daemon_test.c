@@ -2,7 +2,7 @@
 // Processes of daemons on a recorded machine: who runs, who only seems to, and in which order they are ended (contract
 // 1.10, R-P1).
 #include "base/process/proc.h"
-#include "daemons/daemon_stop.h"
+#include "daemons/daemon_record.h"
 #include "daemons/holders_wait.h"
 
 #include "daemons/daemon_process.h"

@@ -2,7 +2,6 @@
 // R-P1, R-P4: which daemons belong on a machine, with which arguments, and what is refused before the load.
 #include "daemons/daemon_rules.h"
 
-#include "daemons/fabric_manager.h"
 #include "tests/unit/tempdir.h"
 
 static struct folder folder;
@@ -252,37 +251,43 @@ static void settings(void **state)
 		{ "NVFM_CONFIG_A=1\nDAEMONIZE=1", NULL },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		auto_strv struct strv got = { 0 };
+		auto_daemon_request struct daemon_request got = { 0 };
 		auto_str char *variable = str_dup(rows[i].variable);
 		char *environment[] = { variable, NULL };
-		int r = fabric_manager_settings(environment, &got, &err);
+		int r = daemon_request_read(environment, &got, &err);
 		expect(r == (rows[i].want ? 0 : -1), rows[i].variable);
 		if (r < 0)
 			expect(err.code == E_CONFIG, rows[i].variable);
 		else
-			assert_args(&got, rows[i].want);
+			assert_args(&got.settings, rows[i].want);
 	}
 }
 
+// FIELD=VALUE takes the place of the line that sets FIELD, or follows the last line.
 static void configuration(void **state)
 {
 	(void)state;
+	static const char OURS[] = "LOG_FILE_NAME=\nLOG_USE_SYSLOG=0\n"
+				   "STATE_FILE_NAME=/run/nvidia-fabricmanager/fabricmanager.state\n";
 	static const struct {
-		const char *text, *settings, *want;
+		const char *text, *settings, *want, *added;
 	} rows[] = {
-		{ "A=1\nB=2\n", "B=3", "A=1\nB=3\n" },
-		{ "A=1\nB=2\n", "C=3", "A=1\nB=2\nC=3\n" },
-		{ "A=1\nA=2\n", "A=3", "A=3\n" },
-		{ "# A=1\n A = 1\n", "A=3", "# A=1\nA=3\n" },
-		{ "AB=1\nA=", "A=3", "AB=1\nA=3\n" },
-		{ "", "A=3", "A=3\n" },
-		{ "A=1", "", "A=1" },
+		{ "A=1\nB=2\n", "B=3", "A=1\nB=3\n", "" },
+		{ "A=1\nB=2\n", "C=3", "A=1\nB=2\n", "C=3\n" },
+		{ "A=1\nA=2\n", "A=3", "A=3\n", "" },
+		{ "# A=1\n A = 1\n", "A=3", "# A=1\nA=3\n", "" },
+		{ "AB=1\nA=", "A=3", "AB=1\nA=3\n", "" },
+		{ "", "A=3", "", "A=3\n" },
+		{ "A=1", "", "A=1\n", "" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_strv struct strv list = { 0 };
+		auto_str char *want = str_fmt("%s%s%sDAEMONIZE=0\n", rows[i].want, OURS, rows[i].added), *got = NULL;
 		strv_split(&list, rows[i].settings, " ");
-		auto_str char *got = fabric_manager_edit(rows[i].text, &list);
-		expect(str_eq(got, rows[i].want), rows[i].text);
+		tempdir_write(&folder, FABRIC_PAYLOAD_CONFIG, rows[i].text);
+		expect(daemon_fabric_write(&folder.root, &folder.root, &list, &err) == 0, err.text);
+		assert_int_equal(root_read(&folder.root, FABRIC_CONFIG, &got, NULL, &err), 1);
+		expect(str_eq(got, want), rows[i].text);
 	}
 }
 
@@ -292,11 +297,11 @@ static void a_copy_of_it(void **state)
 	auto_strv struct strv list = { 0 };
 	auto_str char *text = NULL;
 	strv_split(&list, "DAEMONIZE=1 LOG_LEVEL=3", " ");
-	assert_int_equal(fabric_manager_write(&folder.root, &folder.root, &list, &err), -1);
+	assert_int_equal(daemon_fabric_write(&folder.root, &folder.root, &list, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 	tempdir_write(&folder, FABRIC_PAYLOAD_CONFIG,
 		      "LOG_FILE_NAME=/var/log/fabricmanager.log\nDAEMONIZE=1\nLOG_LEVEL=4\n");
-	assert_int_equal(fabric_manager_write(&folder.root, &folder.root, &list, &err), 0);
+	assert_int_equal(daemon_fabric_write(&folder.root, &folder.root, &list, &err), 0);
 	assert_int_equal(root_read(&folder.root, FABRIC_CONFIG, &text, NULL, &err), 1);
 	assert_string_equal(text, "LOG_FILE_NAME=\nDAEMONIZE=0\nLOG_LEVEL=3\nLOG_USE_SYSLOG=0\n"
 				  "STATE_FILE_NAME=/run/nvidia-fabricmanager/fabricmanager.state\n");

@@ -3,7 +3,6 @@
 // moment.
 #include "supervisor/supervisor.h"
 
-#include "daemons/fabric_manager.h"
 #include "journal/node_lock.h"
 #include "tests/unit/tempdir.h"
 
