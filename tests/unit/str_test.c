@@ -169,6 +169,12 @@ static void test_building_and_giving_away(void **state)
 	auto_str char *cut = str_ndup("nvidia.ko", 6);
 	assert_string_equal(cut, "nvidia");
 	assert_null(str_dup(NULL));
+	str_set(&cut, "kernel");
+	assert_string_equal(cut, "kernel");
+	str_set(&cut, cut);
+	assert_string_equal(cut, "kernel");
+	str_set(&cut, NULL);
+	assert_null(cut);
 	int fd = 7;
 	assert_int_equal(TAKE_FD(fd), 7);
 	assert_int_equal(fd, -1);

@@ -31,6 +31,13 @@ char *str_dup(const char *s)
 	return s ? memcpy(mem_alloc(size), s, size) : NULL;
 }
 
+void str_set(char **to, const char *text)
+{
+	char *copy = str_dup(text);
+	free(*to);
+	*to = copy;
+}
+
 char *str_ndup(const char *s, size_t len)
 {
 	char *copy = mem_alloc(len + 1);

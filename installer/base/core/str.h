@@ -41,6 +41,7 @@ static inline void close_fdp(const int *fd)
 void *mem_alloc(size_t size);                       // zeroed, never NULL
 void *mem_grow(void *p, size_t count, size_t size); // realloc of count * size, overflow-checked, never NULL
 char *str_dup(const char *s);                       // NULL stays NULL
+void str_set(char **to, const char *text);          // replaces *to by a copy; text may be NULL or *to itself
 char *str_ndup(const char *s, size_t len);
 char *str_fmt(const char *fmt, ...) PRINTF(1, 2);
 void str_add(char **s, const char *fmt, ...) PRINTF(2, 3); // append; *s may be NULL
