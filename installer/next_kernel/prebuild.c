@@ -372,6 +372,19 @@ static void compile_for_kernel(struct prebuild_kernel *a)
 	}
 }
 
+int prebuild_choose(const struct prebuild_drivers *known, struct prebuild_request *request, struct err *err)
+{
+	const char *const drivers[] = { known->requested, known->of_source, known->of_image, known->loaded->version,
+					known->last_good };
+	for (size_t i = 0; i < ARRAY_SIZE(drivers) && !request->driver; i++)
+		request->driver = drivers[i];
+	if (!request->driver)
+		return err_set(err, E_USAGE, "no driver is loaded, and none is named: --driver, --source or --payload");
+	if (request->flavour == MODULE_TYPE_AUTO && str_eq(request->driver, known->loaded->version))
+		request->flavour = known->loaded->flavour;
+	return 0;
+}
+
 void prebuild_done(struct prebuild *p)
 {
 	kernel_report_done(&p->kernel_report);

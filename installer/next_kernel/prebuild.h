@@ -61,6 +61,16 @@ struct prebuild {
 };
 #define PREBUILD_NONE ((struct prebuild){ .source_work = SCRATCH_NONE, .source = { .root = ROOT_NONE } })
 
+struct prebuild_drivers { // versions of drivers that could be meant, borrowed; NULL = none
+	const char *requested, *of_source, *of_image;
+	const struct modules *loaded;
+	const char *last_good;
+};
+// Sets the driver of request: the requested one, else that of the named source, of what an image carries, of what this
+// node runs, of what served it last. Its module type, where none is requested, is that of the loaded modules if they
+// are of the same version. E_USAGE when no driver is known.
+int prebuild_choose(const struct prebuild_drivers *known, struct prebuild_request *request, struct err *err);
+
 // A failure of one kernel is its verdict; negative: nothing could be checked, or the report not written. E_NOT_FOUND: a
 // kernel of request.only does not exist.
 int prebuild_run(struct prebuild *p, struct err *err);

@@ -218,6 +218,32 @@ void service_agent_done(struct service_agent *a)
 	launch_words_done(&a->words);
 }
 
+void service_agent_request(const struct target *last, const struct modules *loaded, struct service_agent_request *r)
+{
+	if (last) {
+		r->driver = last->driver;
+		r->flavour = *last->flavour ? last->flavour : NULL;
+		r->digest = last->package;
+	}
+	if (!loaded->version)
+		return;
+	if (!str_eq(r->driver, loaded->version)) // a source is of one version, which need not be the loaded one
+		r->source = NULL;
+	r->driver = loaded->version;
+	r->flavour = loaded->flavour == MODULE_TYPE_AUTO ? NULL : module_type_name(loaded->flavour);
+	r->digest = NULL;
+}
+
+bool service_agent_is_left(const char *loaded, bool is_change, int code)
+{
+	return loaded && (is_change || code == E_IN_USE);
+}
+
+bool service_agent_mends(int code)
+{
+	return code != E_USAGE && code != E_CONFIG;
+}
+
 enum { WAITING_MS = 2000, LOADED_MS = 30000, FAILED_MS = 60000 };
 
 // What may pass by itself is tried again; the rest is the peermem container's to tell, or the next start's.

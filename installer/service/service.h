@@ -5,6 +5,8 @@
 #include "base/process/launch.h"
 #include "base/process/progress.h"
 #include "base/process/sys.h"
+#include "cluster/node_state/target.h"
+#include "host/modules.h"
 #include "peermem/peermem.h"
 
 #include <poll.h>
@@ -47,6 +49,19 @@ struct service_agent {
 // words: of the child; they are taken. ret must stay where it is. It begins when served.
 void service_agent_open(struct launch_words *words, struct service_agent *ret, struct service_part *ret_part);
 void service_agent_done(struct service_agent *a); // told to end, and awaited: it may be in the middle of a change
+
+// What a start requests on a node whose driver an agent changes: never another driver than the one that is loaded; on a
+// node without one what the agent installed last; else what the options request.
+struct service_agent_request { // borrowed; NULL = not requested
+	const char *driver, *flavour, *digest, *source;
+};
+// last: what the agent installed; NULL = not known.
+void service_agent_request(const struct target *last, const struct modules *loaded, struct service_agent_request *r);
+// A start leaves the loaded driver (NULL = none) to the rollout, which drains the node first, if it would have to
+// change it. code: why the start could not be planned; 0 = it could.
+bool service_agent_is_left(const char *loaded, bool is_change, int code);
+// A failed start is left to the coordinator, unless the options are wrong, which it cannot mend.
+bool service_agent_mends(int code);
 
 // nvidia-peermem (peermem/peermem.h) waits for the network driver while the GPUs serve.
 struct service_peermem {

@@ -254,18 +254,12 @@ static int read_driver_pod(struct manager *m, struct err *err)
 	return take_driver_environment(m, err);
 }
 
-static void replace_value(char **to, const char *text)
-{
-	free(*to);
-	*to = str_dup(text);
-}
-
 // A loaded driver without a file on the host was left by another container, NVIDIA's for instance: unloading it is our
 // job. The host's own driver stays.
 static int open_job(struct manager *m, struct job *job, struct err *err)
 {
 	struct job_values *v = &m->v->job;
-	replace_value(&v->holders, "wait"); // checked once the next driver is ready
+	str_set(&v->holders, "wait"); // checked once the next driver is ready
 	v->is_export_default = true;
 	v->is_keeping = !m->v->is_without_daemons;
 	if (job_open(v, false, job, err) == 0)
@@ -274,7 +268,7 @@ static int open_job(struct manager *m, struct job *job, struct err *err)
 		return -1;
 	if (!job->session.facts.existing_driver.file) {
 		job_done(job);
-		replace_value(&v->host_driver, "replace");
+		str_set(&v->host_driver, "replace");
 		return job_open(v, false, job, err);
 	}
 	struct err why;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The container's entry point: install once, then run until a signal. The driver outlives the process: no signal
 // unloads it.
+#include "cluster/agent/agent_journal.h"
 #include "cmd/common/job.h"
-#include "cmd/container/init_agent.h"
 #include "cmd/container/watch.h"
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
@@ -61,6 +61,9 @@ static const struct opt opts[] = {
 	  "keep all capabilities once the driver is ready" },
 	{ 0 },
 };
+// Those of a child: no package, because it is of one driver and one kernel.
+static const struct opt *const passed_on[] = { opts,        source_opts, job_opts,    share_opts,
+					       origin_opts, remote_opts, common_opts, NULL };
 
 // A start that reports its progress in the log and in the liveness file.
 struct init_start {
@@ -71,7 +74,7 @@ struct init_start {
 	const struct values *values;
 	struct service_agent agent;
 	struct service_part agent_part;
-	bool is_told;     // that the driver is ready
+	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
 
@@ -109,22 +112,37 @@ static void init_note(void *ctx, const char *text)
 	s->shown.note(s->shown.ctx, text);
 }
 
-// NVIDIA's containers install a hook there that enters them to compile for a kernel that is being installed. Here the
-// next start finds a package or compiles; `nvidia-driver update` does it beforehand.
-static void warn_of_missing_hook(const struct root *host)
+// With an agent: never another driver than the loaded one, else what the agent installed last, else what values say.
+// 1 = there is something to install or to adopt, 0 = nothing, until the agent gets an order.
+static int request_for_agent(struct job_values *v, struct err *err)
 {
-	static const char DIR_NAME[] = "run/kernel/postinst.d";
-	if (root_exists(host, DIR_NAME))
-		log_info("/%s exists, but no hook is installed there; `nvidia-driver update -k RELEASE` compiles "
-			 "beforehand",
-			 DIR_NAME);
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_facts struct facts f = { 0 };
+	auto_root struct root state = ROOT_NONE;
+	struct target last = { 0 };
+	if (machine_open(&v->origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
+	    job_state(v, &m, &state, err) < 0)
+		return -1;
+	int r = agent_current(&state, &last, err);
+	if (r < 0)
+		return -1;
+	struct service_agent_request request = {
+		.driver = v->driver, .flavour = v->flavour, .digest = v->digest, .source = v->source
+	};
+	service_agent_request(r > 0 ? &last : NULL, &f.loaded, &request);
+	str_set(&v->driver, request.driver);
+	str_set(&v->flavour, request.flavour);
+	str_set(&v->digest, request.digest);
+	str_set(&v->source, request.source);
+	if (r > 0)
+		target_params(&last, &v->params);
+	target_done(&last);
+	return v->driver || v->source || v->payload || v->origin.package;
 }
 
 // Gets the options as typed, before this start changes them.
 static int open_agent(struct values *v, struct init_start *s, struct err *err)
 {
-	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
-						    origin_opts, remote_opts, common_opts, NULL };
 	s->has_request = true;
 	if (!v->is_agent)
 		return 0;
@@ -137,15 +155,16 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
 	auto_launch_words struct launch_words words = { 0 };
 	strv_add(&words.args, str_dup(cmd_agent.name));
-	opt_words(tables, v, &cmd_agent, &words.args, &words.env);
+	opt_words(passed_on, v, &cmd_agent, &words.args, &words.env);
 	service_agent_open(&words, &s->agent, &s->agent_part);
-	int r = init_agent_request(&v->job, err);
+	int r = request_for_agent(&v->job, err);
 	s->has_request = r > 0;
 	return r < 0 ? -1 : 0;
 }
 
 static int init_start_open(struct values *v, struct init_start *s, struct err *err)
 {
+	static const char HOOKS[] = "run/kernel/postinst.d";
 	s->shown = show_progress_log();
 	s->watch = (struct progress){
 		.enter = init_enter, .phase = init_phase, .progress = init_progress, .note = init_note, .ctx = s
@@ -159,8 +178,12 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 || open_agent(v, s, err) < 0 ||
 	    (v->is_operator && gpu_operator_begin(&s->gpu_operator_pod, &s->machine.host, err) < 0))
 		return -1;
-	if (v->is_operator)
-		warn_of_missing_hook(&s->machine.host);
+	// NVIDIA's containers install a hook there that enters them to compile for a kernel that is being installed.
+	// Here the next start finds a package or compiles; `nvidia-driver update` does it beforehand.
+	if (v->is_operator && root_exists(&s->machine.host, HOOKS))
+		log_info("/%s exists, but no hook is installed there; `nvidia-driver update -k RELEASE` compiles "
+			 "beforehand",
+			 HOOKS);
 	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
 	return 0;
 }
@@ -172,16 +195,7 @@ static void init_start_done(struct init_start *s)
 	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
 }
-
-// A wrong loaded driver is left to the rollout, which drains the node first.
-static bool is_left_to_rollout(const struct values *v, const struct job *job, int opened, const struct err *why)
-{
-	bool is_change = opened == 0 && job->session.plan.outcome == PLAN_CHANGE;
-	if (!v->is_agent || !job->session.facts.loaded.version || !(is_change || (opened < 0 && why->code == E_IN_USE)))
-		return false;
-	log_info("driver %s stays as it is until the agent gets an order", job->session.facts.loaded.version);
-	return true;
-}
+#define auto_init_start __attribute__((cleanup(init_start_done)))
 
 // Until the first change in the kernel a signal ends the process and its compile at once; from then on apply_plan
 // blocks signals, and after "ready" the main loop waits for them. 1 = ready, 0 = no GPU.
@@ -190,7 +204,10 @@ static int install_driver(const struct values *v, sigset_t *stop, struct err *er
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
 	int opened = job_open(&v->job, true, &job, err);
-	if (is_left_to_rollout(v, &job, opened, err)) {
+	const char *loaded = job.session.facts.loaded.version;
+	bool is_change = opened == 0 && job.session.plan.outcome == PLAN_CHANGE;
+	if (v->is_agent && service_agent_is_left(loaded, is_change, opened < 0 ? err->code : 0)) {
+		log_info("driver %s stays as it is until the agent gets an order", loaded);
 		service_block(stop);
 		return 1;
 	}
@@ -230,30 +247,17 @@ static bool is_prebuilding(const struct values *v)
 	return !v->is_without_watch && (j->source || j->payload || j->origin.from.count || j->origin.bundle);
 }
 
-static bool may_prebuild_compile(const struct values *v)
-{
-	return is_prebuilding(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
-}
-
-static int open_kernels_part(const struct values *v, struct watch_part *ret, struct service_part *ret_part,
-			     struct err *err)
-{
-	static const struct opt *const tables[] = { opts,        source_opts, job_opts,    share_opts,
-						    origin_opts, remote_opts, common_opts, NULL };
-	struct values told = *v;
-	if (v->is_agent) // it may be another one by then
-		told.job.driver = NULL;
-	const struct watch_values watch = { .job = told.job, .next_roots = v->next_roots };
-	return watch_part_open(&watch, tables, &told, ret, ret_part, err);
-}
-
 // A failure to prebuild for other kernels must not stop the service.
 static size_t add_kernels(const struct values *v, struct watch_part *kernels, struct service_part *ret)
 {
 	struct err why;
+	struct values told = *v;
 	if (!is_prebuilding(v))
 		return 0;
-	if (open_kernels_part(v, kernels, ret, &why) == 0)
+	if (v->is_agent) // it may be another one by then
+		told.job.driver = NULL;
+	const struct watch_values watch = { .job = told.job, .next_roots = v->next_roots };
+	if (watch_part_open(&watch, passed_on, &told, kernels, ret, &why) == 0)
 		return 1;
 	log_warn("prebuilding for other installed kernels is disabled: %s", why.text);
 	return 0;
@@ -307,7 +311,7 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)
 		write_operator_ready(s, true);
-	if (daemon_record_forget(&s->machine.host, err) < 0) // who keeps them now tells of them
+	if (daemon_record_forget(&s->machine.host, err) < 0) // their supervisor reports them
 		return -1;
 	return service_run(parts, count, signals, err);
 }
@@ -317,56 +321,43 @@ static void drop_rights(const struct values *v)
 {
 	struct err why;
 	auto_str char *dropped = NULL;
+	bool may_compile = is_prebuilding(v) && (v->job.source || v->job.payload) && !v->job.is_compile_forbidden;
 	if (v->is_privileged || v->is_agent)
 		return;
-	if (capabilities_drop(!v->is_without_daemons, may_prebuild_compile(v), &dropped, &why) < 0)
+	if (capabilities_drop(!v->is_without_daemons, may_compile, &dropped, &why) < 0)
 		log_warn("capabilities could not be dropped: %s", why.text);
 	else if (*dropped)
 		log_info("capabilities dropped: %s", dropped);
 }
 
-// With an agent, a failed start is left to its coordinator.
-static int install_or_leave(const struct values *v, const struct init_start *s, sigset_t *stop, struct err *err)
+static int run_init(void *values, char **args, size_t count, struct err *err)
 {
-	int r = s->has_request ? install_driver(v, stop, err) : 1;
-	bool is_mendable = v->is_agent && r < 0 && err->code != E_USAGE && err->code != E_CONFIG;
-	if (is_mendable)
+	(void)args, (void)count;
+	struct values *v = values;
+	auto_init_start struct init_start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+						.gpu_operator_pod = GPU_OPERATOR_POD_NONE,
+						.values = v };
+	sigset_t signals;
+	if (init_start_open(v, &s, err) < 0)
+		return -1;
+	int r = s.has_request ? install_driver(v, &signals, err) : 1;
+	if (r < 0 && !(v->is_agent && service_agent_mends(err->code)))
+		return -1;
+	if (r < 0)
 		log_err(err);
-	if (is_mendable || !s->has_request) {
-		service_block(stop);
+	if (r < 0 || !s.has_request) {
+		service_block(&signals);
 		log_info("the agent waits for an order");
 	}
-	return is_mendable ? 1 : r;
-}
-
-static int install_and_stay(const struct values *v, struct init_start *s, struct err *err)
-{
-	sigset_t set;
-	s->values = v;
-	int r = install_or_leave(v, s, &set, err);
-	if (r < 0)
-		return -1;
 	drop_rights(v);
-	liveness_beat(&s->liveness, LIVENESS_SERVE, 0, 0);
-	int signal = serve_until_stopped(s, r > 0, &set, err);
+	liveness_beat(&s.liveness, LIVENESS_SERVE, 0, 0);
+	int signal = serve_until_stopped(&s, r != 0, &signals, err);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: exiting; the driver stays loaded", signal);
 	if (v->is_operator)
-		gpu_operator_withdraw(&s->gpu_operator_pod);
+		gpu_operator_withdraw(&s.gpu_operator_pod);
 	return 0;
-}
-
-static int run_init(void *values, char **args, size_t count, struct err *err)
-{
-	(void)args, (void)count;
-	struct init_start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-				.gpu_operator_pod = GPU_OPERATOR_POD_NONE };
-	int r = init_start_open(values, &s, err);
-	if (r == 0)
-		r = install_and_stay(values, &s, err);
-	init_start_done(&s);
-	return r;
 }
 
 static void write_init_termlog(const void *values, const struct err *err)

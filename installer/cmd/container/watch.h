@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels to come, looked after: once (`watch --once`, also as a child of the others), by `watch` until it is told to
-// stop, and by `init` while it serves.
+// Prebuilding for other installed kernels: once (`watch --once`, also as a child of the others), by `watch` until a
+// signal, and by `init` while it serves.
 #pragma once
 #include "cmd/common/job.h"
 #include "service/service_kernels.h"
@@ -11,7 +11,6 @@ struct watch_values { // first the values that init shares with it
 	unsigned limit, interval_s, quiet_s;
 	bool is_once, is_gated;
 };
-int watch_once(const struct watch_values *v, struct err *err); // exit status: 0 = every kernel is ready, 1 = not
 
 // The same as a part of `init` and `watch`.
 struct watch_part {
@@ -24,7 +23,7 @@ struct watch_part {
 	((struct watch_part){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
 			      .state = ROOT_NONE,                                  \
 			      .kernels = SERVICE_KERNELS_NONE })
-// tables, values: options that the child is told, as far as it knows them. ret must stay where it is.
+// tables, values: options that are passed on to the child, as far as it knows them. ret must stay where it is.
 int watch_part_open(const struct watch_values *v, const struct opt *const *tables, const void *values,
 		    struct watch_part *ret, struct service_part *ret_part, struct err *err);
 void watch_part_done(struct watch_part *p); // ends the child
