@@ -28,16 +28,6 @@ struct driver_manager_values {
 	bool is_evicting, is_draining, is_forced, deletes_empty_dir, is_reinstall, is_without_daemons;
 };
 
-enum driver_manager_outcome {
-	DRIVER_MANAGER_KEPT, // the kernel has what is requested, or no driver
-	DRIVER_MANAGER_UNLOADED,
-};
-struct driver_manager_result {
-	enum driver_manager_outcome end;
-	char *why; // for people
-	struct strv unloaded;
-};
-
 static const char STATE[] = "run/nvidia/nvidia-driver.state", KUBELET[] = "var/lib/kubelet", DRIVERS[] = "drivers";
 enum { HOLDERS_MS = 60000, NAP_MS = 500 };
 
@@ -66,14 +56,6 @@ int driver_manager_seconds(const char *text, unsigned *ret, struct err *err)
 	return 0;
 }
 
-static void driver_manager_result_done(struct driver_manager_result *r)
-{
-	free(r->why);
-	strv_done(&r->unloaded);
-	*r = (struct driver_manager_result){ 0 };
-}
-#define auto_driver_manager_result __attribute__((cleanup(driver_manager_result_done)))
-
 struct manager {
 	const struct cmd *cmd;
 	struct driver_manager_values *v;
@@ -83,12 +65,17 @@ struct manager {
 	struct evacuation e;
 	json_t *pod;
 	char *holders;
+	bool is_unloaded; // else the kernel has what is requested, or no driver
+	char *why;        // for people
+	struct strv unloaded;
 };
 
 static void manager_done(struct manager *m)
 {
 	json_decref(m->pod);
 	free(m->holders);
+	free(m->why);
+	strv_done(&m->unloaded);
 	facts_done(&m->facts);
 	kube_free(m->kube);
 	machine_done(&m->machine);
@@ -107,28 +94,6 @@ static bool is_ended(void *ctx)
 	(void)ctx;
 	sigset_t set;
 	return sigpending(&set) == 0 && (sigismember(&set, SIGTERM) || sigismember(&set, SIGINT));
-}
-
-static void hold_signals(void)
-{
-	sigset_t set;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
-static int open_manager_kube(struct manager *m, struct err *err)
-{
-	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
-	const char *file = m->v->job.kubeconfig;
-	int r = file ? kube_config_file(file, NULL, &config, err) :
-		       kube_config_pod(&m->machine.kern, environ, &config, err);
-	if (r < 0)
-		return -1;
-	if (!config.server)
-		return err_set(err, E_USAGE, "not in a pod with a service account; give --kubeconfig");
-	return kube_open(&config, &m->kube, err);
 }
 
 // Called again once the environment of the driver's container is known: all texts are borrowed.
@@ -152,11 +117,20 @@ static int fill_evacuation(struct manager *m, struct err *err)
 static int open_manager(struct manager *m, struct err *err)
 {
 	const struct driver_manager_values *v = m->v;
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	const char *file = v->job.kubeconfig;
 	if (!v->node || !*v->node)
 		return err_set(err, E_USAGE, "NODE_NAME or --node must name the Node of this machine");
-	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 || open_manager_kube(m, err) < 0)
+	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 ||
+	    (file ? kube_config_file(file, NULL, &config, err) :
+		    kube_config_pod(&m->machine.kern, environ, &config, err)) < 0)
 		return -1;
-	return facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ? -1 : fill_evacuation(m, err);
+	if (!config.server)
+		return err_set(err, E_USAGE, "not in a pod with a service account; give --kubeconfig");
+	return kube_open(&config, &m->kube, err) < 0 ||
+			       facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ?
+		       -1 :
+		       fill_evacuation(m, err);
 }
 
 // The driver's container
@@ -192,36 +166,26 @@ static int put_files(const struct manager *m, const struct driver_pod_file *f, s
 	return 0;
 }
 
-// If the API server was reached without a proxy, keep it so: the driver's proxies are for its downloads.
-static void keep_direct(bool was_direct)
-{
-	const char *host = getenv("KUBERNETES_SERVICE_HOST"), *lower = getenv("no_proxy"), *upper = getenv("NO_PROXY");
-	const char *now = lower && *lower ? lower : upper;
-	if (!host || !was_direct)
-		return;
-	auto_str char *all = str_fmt("%s%s%s", now ? now : "", now && *now ? "," : "", host);
-	setenv("no_proxy", all, 1);
-}
-
-static bool is_direct(void)
-{
-	const char *host = getenv("KUBERNETES_SERVICE_HOST");
-	auto_str char *proxy = host ? proxy_choose(NULL, NULL, "https", host, 443) : NULL;
-	return !proxy;
-}
-
 // Takes over the environment of the driver's container.
 static int take_driver_environment(struct manager *m, struct err *err)
 {
 	auto_strv struct strv env = { 0 }, unknown = { 0 }, warnings = { 0 };
-	bool was_direct = is_direct();
+	const char *server = getenv("KUBERNETES_SERVICE_HOST");
+	auto_str char *proxy = server ? proxy_choose(NULL, NULL, "https", server, 443) : NULL;
+	bool was_direct = !proxy;
 	driver_pod_environment(m->pod, &env, &unknown);
 	for (size_t i = 0; i < env.count; i++) {
 		size_t len = strcspn(env.items[i], "=");
 		auto_str char *name = str_ndup(env.items[i], len);
 		setenv(name, env.items[i] + len + 1, 1);
 	}
-	keep_direct(was_direct);
+	// If the API server was reached without a proxy, keep it so: the driver's proxies are for its downloads.
+	server = getenv("KUBERNETES_SERVICE_HOST");
+	if (server && was_direct) {
+		const char *lower = getenv("no_proxy"), *now = lower && *lower ? lower : getenv("NO_PROXY");
+		auto_str char *all = str_fmt("%s%s%s", now ? now : "", now && *now ? "," : "", server);
+		setenv("no_proxy", all, 1);
+	}
 	for (size_t i = 0; i < unknown.count; i++)
 		log_warn("%s of the driver's container is unknown here; driver.manager.env can set it here, too",
 			 unknown.items[i]);
@@ -371,18 +335,6 @@ static int unload_once(const struct manager *m, struct strv *ret, struct err *er
 	return unload_node(&drain, &state, job_unload_timeout_ms(m->v->job.unload_timeout_s), &holders, ret, err);
 }
 
-static int unload_or_drain(const struct manager *m, struct strv *ret, struct err *err)
-{
-	int r = unload_once(m, ret, err);
-	if (r < 0 && err->code == E_IN_USE && m->e.may_drain && !ret->count) {
-		log_info("the driver is still in use (%s): draining the node", err->text);
-		r = evacuate_drain(&m->e, err) < 0 ? -1 : unload_once(m, ret, err);
-	}
-	if (r < 0 && ret->count && err->code != E_WEDGED)
-		reload_missing_modules(m);
-	return r < 0 ? -1 : 0;
-}
-
 // Operands that restart before the next root is mounted would keep the old one.
 static int detach_driver_root(const struct manager *m, struct err *err)
 {
@@ -406,15 +358,7 @@ static int detach_driver_root(const struct manager *m, struct err *err)
 		       0;
 }
 
-// What is to be done, and its reason
-
-static const char *unload_why(const struct plan *p)
-{
-	for (size_t i = 0; i < p->count; i++)
-		if (p->steps[i].kind == STEP_UNLOAD)
-			return p->steps[i].why;
-	return NULL;
-}
+// What to do, and its reason
 
 static char *target_text(const struct job *j)
 {
@@ -423,19 +367,22 @@ static char *target_text(const struct job *j)
 }
 
 // 1 = the driver must be unloaded, and the next one is in the store and fits; 0 = it stays.
-static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
+static int stage_next_driver(struct manager *m, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0)
 		return -1;
-	const char *why = unload_why(&job.session.plan);
+	const struct plan *plan = &job.session.plan;
+	const char *why = NULL;
+	for (size_t i = 0; i < plan->count && !why; i++)
+		why = plan->steps[i].kind == STEP_UNLOAD ? plan->steps[i].why : NULL;
 	if (job.session.plan.outcome == PLAN_NO_GPU) {
-		*ret_why = str_dup("this machine has no NVIDIA function");
+		m->why = str_dup("this machine has no NVIDIA function");
 		return 0;
 	}
 	auto_str char *target = target_text(&job);
 	if (!why && !m->v->is_reinstall) {
-		*ret_why = str_fmt("the kernel already has what the pod would load, %s", target);
+		m->why = str_fmt("the kernel already has what the pod would load, %s", target);
 		return 0;
 	}
 	if (!why && !acquire_found(&job.session.acquire))
@@ -445,52 +392,58 @@ static int stage_next_driver(struct manager *m, char **ret_why, struct err *err)
 	if (job_stage(&job, err) < 0)
 		return err_wrap(err, "driver %s stays loaded",
 				m->facts.loaded.version ? m->facts.loaded.version : "(unknown)");
-	*ret_why = str_fmt("%s; %s is ready in the store", why ? why : "FORCE_REINSTALL", target);
+	m->why = str_fmt("%s; %s is ready in the store", why ? why : "FORCE_REINSTALL", target);
 	return 1;
 }
 
-static int preflight(struct manager *m, struct driver_manager_result *ret, struct err *err)
+static int preflight(struct manager *m, struct err *err)
 {
 	auto_job struct job job = JOB_NONE;
 	if (read_driver_pod(m, err) < 0 || open_job(m, &job, err) < 0 ||
 	    (job.session.plan.outcome != PLAN_NO_GPU && job_stage(&job, err) < 0))
 		return -1;
 	auto_str char *target = target_text(&job);
-	ret->why = job.session.plan.outcome == PLAN_NO_GPU ? str_dup("this machine has no NVIDIA function") :
-							     str_fmt("%s is ready in the store", target);
+	m->why = job.session.plan.outcome == PLAN_NO_GPU ? str_dup("this machine has no NVIDIA function") :
+							   str_fmt("%s is ready in the store", target);
 	return 0;
 }
 
-// That configuration was ready in this boot: run/ does not outlive it.
-static bool is_config_unchanged(const struct manager *m)
+static int uninstall(struct manager *m, struct err *err)
 {
-	auto_str char *text = NULL;
-	struct err ignored;
 	const char *digest = m->v->config_digest;
-	return digest && *digest && !m->v->is_reinstall && root_line(&m->machine.host, STATE, &text, &ignored) > 0 &&
-	       str_eq(text, digest);
-}
-
-static int uninstall(struct manager *m, struct driver_manager_result *ret, struct err *err)
-{
-	if (!m->facts.loaded
-		     .count) { // there is nothing to disturb: its container reports what is wrong with the next one
-		ret->why = str_dup("no driver is loaded");
+	auto_str char *ready = NULL;
+	struct err ignored;
+	sigset_t stop;
+	if (!m->facts.loaded.count) { // nothing to disturb: its container reports what is wrong with the next one
+		m->why = str_dup("no driver is loaded");
 		return detach_driver_root(m, err) < 0 ? -1 : gpu_operator_clear(&m->machine.host, err);
 	}
-	if (is_config_unchanged(m)) {
-		ret->why = str_fmt("the loaded driver was ready with this configuration, %s", m->v->config_digest);
+	// That configuration was ready in this boot: run/ does not outlive it.
+	if (digest && *digest && !m->v->is_reinstall && root_line(&m->machine.host, STATE, &ready, &ignored) > 0 &&
+	    str_eq(ready, digest)) {
+		m->why = str_fmt("the loaded driver was ready with this configuration, %s", digest);
 		return 0;
 	}
-	int r = stage_next_driver(m, &ret->why, err);
+	int r = stage_next_driver(m, err);
 	if (r <= 0)
 		return r;
-	hold_signals();
+	sigemptyset(&stop);
+	sigaddset(&stop, SIGTERM);
+	sigaddset(&stop, SIGINT);
+	sigprocmask(SIG_BLOCK, &stop, NULL);
 	if (evacuate_begin(&m->e, err) < 0 || check_holders(m, err) < 0 || evacuate_check(&m->e, err) < 0 ||
-	    gpu_operator_clear(&m->machine.host, err) < 0 || evacuate_run(&m->e, err) < 0 ||
-	    unload_or_drain(m, &ret->unloaded, err) < 0)
+	    gpu_operator_clear(&m->machine.host, err) < 0 || evacuate_run(&m->e, err) < 0)
 		return -1;
-	ret->end = DRIVER_MANAGER_UNLOADED;
+	r = unload_once(m, &m->unloaded, err);
+	if (r < 0 && err->code == E_IN_USE && m->e.may_drain && !m->unloaded.count) {
+		log_info("the driver is still in use (%s): draining the node", err->text);
+		r = evacuate_drain(&m->e, err) < 0 ? -1 : unload_once(m, &m->unloaded, err);
+	}
+	if (r < 0 && m->unloaded.count && err->code != E_WEDGED)
+		reload_missing_modules(m);
+	if (r < 0)
+		return -1;
+	m->is_unloaded = true;
 	return detach_driver_root(m, err);
 }
 
@@ -501,24 +454,6 @@ static int uncordon_and_restore(const struct manager *m, struct err *err)
 	if (r > 0)
 		log_info("restored the operands and the cordon of node %s", m->e.node);
 	return r < 0 ? -1 : 0;
-}
-
-// cmd: whose values these are: they are read again once the environment of the driver's container is known. is_change:
-// false = prove only, and write nothing but the store.
-static int make_room(const struct cmd *cmd, struct driver_manager_values *v, bool is_change,
-		     struct driver_manager_result *ret, struct err *err)
-{
-	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
-	struct err why;
-	if (open_manager(&m, err) < 0)
-		return -1;
-	if (!is_change)
-		return preflight(&m, ret, err);
-	if (uninstall(&m, ret, err) == 0)
-		return uncordon_and_restore(&m, err);
-	if (uncordon_and_restore(&m, &why) < 0)
-		log_warn("the next start has to restore operands and cordon: %s", why.text);
-	return -1;
 }
 
 #define OPT(name, arg, env, type, member, help)                                               \
@@ -559,18 +494,29 @@ static const struct opt opts[] = {
 
 extern const struct cmd cmd_driver_manager_uninstall, cmd_driver_manager_preflight;
 
+// cmd: whose values these are: they are read again once the environment of the driver's container is known. is_change:
+// false = prove only, and write nothing but the store.
 static int run_driver_manager(const struct cmd *cmd, struct driver_manager_values *v, bool is_change, struct err *err)
 {
-	auto_driver_manager_result struct driver_manager_result result = { 0 };
-	if (make_room(cmd, v, is_change, &result, err) < 0)
+	auto_manager struct manager m = { .cmd = cmd, .v = v, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+	struct err why;
+	if (open_manager(&m, err) < 0)
+		return -1;
+	if (!is_change && preflight(&m, err) < 0)
+		return -1;
+	if (is_change && uninstall(&m, err) < 0) {
+		if (uncordon_and_restore(&m, &why) < 0)
+			log_warn("the next start has to restore operands and cordon: %s", why.text);
+		return -1;
+	}
+	if (is_change && uncordon_and_restore(&m, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json =
-			json_pack("{s:o, s:o}", "unloaded", json_strv(&result.unloaded), "why", json_text(result.why));
+			json_pack("{s:o, s:o}", "unloaded", json_strv(&m.unloaded), "why", json_text(m.why));
 		show_json(json);
 	} else {
-		printf("%s: %s\n", result.end == DRIVER_MANAGER_UNLOADED ? "unloaded" : "nothing was touched",
-		       result.why);
+		printf("%s: %s\n", m.is_unloaded ? "unloaded" : "nothing was touched", m.why);
 	}
 	return 0;
 }

@@ -33,21 +33,14 @@ static void stop_signals(sigset_t *ret)
 		sigaddset(ret, signals[i]);
 }
 
-static void block_stop_signals(void)
+static void mask_stop_signals(int how) // SIG_BLOCK, SIG_UNBLOCK
 {
 	sigset_t set;
 	stop_signals(&set);
-	sigprocmask(SIG_BLOCK, &set, NULL);
+	sigprocmask(how, &set, NULL);
 }
 
-static void unblock_stop_signals(void)
-{
-	sigset_t set;
-	stop_signals(&set);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
-// One second, or until told to stop: the signal, 0 = none. block_stop_signals() first.
+// One second, or until told to stop: the signal, 0 = none. They are blocked.
 static int wait_second(void)
 {
 	const struct timespec second = { .tv_sec = 1 };
@@ -184,38 +177,11 @@ static int compile_request_here(struct dtk_builder *t, struct err *err)
 	return compile_package(&request, &t->watch, &package, &report, err);
 }
 
-static bool is_request_current(const struct dtk_builder *t, const char *id)
-{
-	struct dtk_flags flags;
-	struct err ignored;
-	return dtk_flags_read(&t->shared, &flags, &ignored) == 0 && dtk_next(&flags, id) == DTK_WAIT;
-}
-
-static int publish_built_package(struct dtk_builder *t, const char *id, struct err *err)
-{
-	auto_str char *name = str_fmt(DTK_PACKAGE "%s", id);
-	layout_done(&t->layout);
-	if (root_rmtree(&t->place, name, err) < 0 || scratch_keep(&t->made, name, err) < 0)
-		return -1;
-	return dtk_flag_set(&t->shared, DTK_BUILT, id, err);
-}
-
-// The images of GPUDirect Storage and GDRCopy leave their sources here and wait until the toolkit has compiled them:
-// without a warning they would wait silently for ever.
-static void warn_of_other_builds(const struct dtk_builder *t)
-{
-	static const struct {
-		const char *dir, *flag;
-	} others[] = { { "gds-nvidia-fs", "nvidia_fs_built" }, { "gdrcopy", "gdrcopy_built" } };
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
-		if (root_exists(&t->shared, others[i].dir))
-			log_warn("'%s' is not compiled here, and %s will not be set", others[i].dir, others[i].flag);
-}
-
 // Only a failure to report to the other side is an error.
 static int serve_request(struct dtk_builder *t, const char *id, struct err *err)
 {
-	struct err why = { 0 };
+	struct err why = { 0 }, ignored;
+	struct dtk_flags flags;
 	t->progress = (struct dtk_progress){ .beat = t->progress.beat };
 	memcpy(t->progress.id, id, sizeof(t->progress.id));
 	if (dtk_flag_set(&t->shared, DTK_STARTED, id, err) < 0)
@@ -226,12 +192,17 @@ static int serve_request(struct dtk_builder *t, const char *id, struct err *err)
 		r = compile_request_here(t, &why);
 	if (r < 0)
 		progress_fail(&t->watch);
-	if (!is_request_current(t, id)) {
+	if (dtk_flags_read(&t->shared, &flags, &ignored) < 0 || dtk_next(&flags, id) != DTK_WAIT) {
 		log_info("the request changed meanwhile: its result is discarded");
 		return 0;
 	}
-	if (r == 0)
-		return publish_built_package(t, id, err);
+	if (r == 0) {
+		auto_str char *name = str_fmt(DTK_PACKAGE "%s", id);
+		layout_done(&t->layout);
+		if (root_rmtree(&t->place, name, err) < 0 || scratch_keep(&t->made, name, err) < 0)
+			return -1;
+		return dtk_flag_set(&t->shared, DTK_BUILT, id, err);
+	}
 	log_err(&why);
 	return dtk_reason_write(&t->shared, &why, err) < 0 ? -1 : dtk_flag_set(&t->shared, DTK_BROKEN, id, err);
 }
@@ -262,6 +233,11 @@ static int open_toolkit(const struct dtk_values *v, struct dtk_builder *t, struc
 // Checks once. 1 = a request was handled, 0 = there was none.
 static int serve_next_request(struct dtk_builder *t, struct err *err)
 {
+	// The images of GPUDirect Storage and GDRCopy leave their sources here and wait until the toolkit has compiled
+	// them: without a warning they would wait silently for ever.
+	static const struct {
+		const char *dir, *flag;
+	} others[] = { { "gds-nvidia-fs", "nvidia_fs_built" }, { "gdrcopy", "gdrcopy_built" } };
 	struct dtk_flags flags;
 	char id[DIGEST_HEX + 1];
 	if (dtk_flags_read(&t->shared, &flags, err) < 0)
@@ -271,10 +247,12 @@ static int serve_next_request(struct dtk_builder *t, struct err *err)
 		return 0;
 	}
 	log_info("request: %s %s for kernel %s", t->request.driver, t->request.flavour, t->request.kernel);
-	warn_of_other_builds(t);
-	unblock_stop_signals(); // a signal ends the compile
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (root_exists(&t->shared, others[i].dir))
+			log_warn("'%s' is not compiled here, and %s will not be set", others[i].dir, others[i].flag);
+	mask_stop_signals(SIG_UNBLOCK); // a signal ends the compile
 	int r = serve_request(t, id, err);
-	block_stop_signals();
+	mask_stop_signals(SIG_BLOCK);
 	drop_request(t);
 	return r < 0 ? -1 : 1;
 }
@@ -285,7 +263,7 @@ static int run_dtk_build(void *values, char **args, size_t count, struct err *er
 	(void)args, (void)count;
 	auto_dtk_builder struct dtk_builder t = DTK_BUILDER_NONE;
 	bool is_told = false;
-	block_stop_signals();
+	mask_stop_signals(SIG_BLOCK);
 	if (v->is_image_missing)
 		log_info("the cluster has no driver toolkit for this node: nothing to do here");
 	else if (open_toolkit(v, &t, err) < 0)
@@ -301,7 +279,7 @@ static int run_dtk_build(void *values, char **args, size_t count, struct err *er
 	return 0;
 }
 
-// The driver's side. Whatever fails here is only reported: `init` has its own ways to get the modules.
+// The driver's side. A failure here is only reported: `init` has its own ways to get the modules.
 
 enum { PATIENCE_S = 600, COMPILE_S = 3600, PREPARES_MOST = 3 };
 static const char PROGRAM[] = "/usr/libexec/kmodsmith";
@@ -330,16 +308,6 @@ static void dtk_handover_done(struct dtk_handover *s)
 }
 #define auto_dtk_handover __attribute__((cleanup(dtk_handover_done)))
 
-static int file_digest_text(const char *path, char **ret, struct err *err)
-{
-	char hex[DIGEST_HEX + 1];
-	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
-	if (fd < 0 || digest_file(fd, path, hex, err) < 0)
-		return -1;
-	*ret = str_dup(hex);
-	return 0;
-}
-
 static char *last_name(const char *path)
 {
 	auto_str char *full = str_dup(path);
@@ -354,7 +322,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	const struct job *j = s->job;
 	const struct job_values *v = j->values;
 	struct dtk_request *r = &s->request;
-	char patches[DIGEST_HEX + 1];
+	char patches[DIGEST_HEX + 1], program[DIGEST_HEX + 1];
 	s->source = session_source_path(&j->session);
 	if (!s->source)
 		return err_set(err, E_NOT_FOUND, "the driver has no source");
@@ -375,7 +343,11 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 				   .attempt = 1 };
 	for (size_t i = 0; i < j->modules.count; i++)
 		strv_add(&r->modules, str_dup(j->modules.items[i]));
-	return file_digest_text(s->inputs.program, &r->program, err);
+	auto_fd int fd = file_open_arg(s->inputs.program, O_RDONLY, err);
+	if (fd < 0 || digest_file(fd, s->inputs.program, program, err) < 0)
+		return -1;
+	r->program = str_dup(program);
+	return 0;
 }
 
 // Continues the request of an earlier start, unless it failed for a retryable reason.
@@ -412,29 +384,24 @@ static int prepare_shared_dir(struct dtk_handover *s, struct err *err)
 	return 0;
 }
 
-static void read_progress(struct dtk_handover *s, const struct dtk_flags *flags)
-{
-	struct dtk_progress now = { 0 };
-	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
-		s->is_started = true;
-		s->last_alive = clock_ms() / 1000;
-		progress_note(&s->job->session.progress, "the driver toolkit has started");
-	}
-	if (!dtk_progress_read(&s->shared, &now) || now.beat == s->last.beat)
-		return;
-	s->last = now;
-	s->last_alive = clock_ms() / 1000;
-	if (now.total && str_eq(now.id, s->id)) // else it still completes an earlier request
-		progress_count(&s->job->session.progress, "toolkit", now.done, now.total);
-}
-
 // 0 = go on waiting, or the signal that ends it.
 static int wait_for_toolkit(struct dtk_handover *s, const struct dtk_flags *flags, struct err *err)
 {
 	unsigned patience = s->v->patience_s ? s->v->patience_s : PATIENCE_S;
 	unsigned compile = s->request.timeout_s ? s->request.timeout_s : COMPILE_S;
-	read_progress(s, flags);
+	struct dtk_progress latest = { 0 };
 	time_t now = clock_ms() / 1000;
+	if (!s->is_started && str_eq(flags->id[DTK_STARTED], s->id)) {
+		s->is_started = true;
+		s->last_alive = now;
+		progress_note(&s->job->session.progress, "the driver toolkit has started");
+	}
+	if (dtk_progress_read(&s->shared, &latest) && latest.beat != s->last.beat) {
+		s->last = latest;
+		s->last_alive = now;
+		if (latest.total && str_eq(latest.id, s->id)) // else it still completes an earlier request
+			progress_count(&s->job->session.progress, "toolkit", latest.done, latest.total);
+	}
 	if (now - s->last_alive >= (time_t)patience)
 		return err_set(err, E_TIMEOUT, "the toolkit's container %s within %u s",
 			       s->is_started ? "showed no sign of life" : "did not start", patience);
@@ -496,9 +463,9 @@ static int use_toolkit(const struct dtk_values *v, const struct job_values *init
 	if (job_open(init, false, &job, &err) < 0 || !plan_has(&job.session.plan, STEP_COMPILE))
 		return 0; // init reports the same, and more
 	progress_enter(&job.session.progress, "toolkit");
-	block_stop_signals();
+	mask_stop_signals(SIG_BLOCK);
 	int r = hand_to_toolkit(&dtk_handover, &err);
-	unblock_stop_signals();
+	mask_stop_signals(SIG_UNBLOCK);
 	if (r < 0) {
 		progress_note(&job.session.progress, "continuing without the driver toolkit: %s: %s",
 			      err_info(err.code)->name, err.text);

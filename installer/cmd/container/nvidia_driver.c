@@ -37,22 +37,6 @@ static const struct flag {
 	{ { "tag", required_argument, NULL, 't' }, NULL, "packages are named by what they are made of" },
 };
 
-static const struct verb *verb_of(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		if (str_eq(verbs[i].name, name))
-			return &verbs[i];
-	return NULL;
-}
-
-static const struct flag *flag_of(int letter)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
-		if (flags[i].option.val == letter)
-			return &flags[i];
-	return NULL;
-}
-
 static bool is_count(const char *text)
 {
 	enum { MOST = 4096 };
@@ -80,7 +64,10 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 {
 	struct option longs[ARRAY_SIZE(flags) + 1] = { 0 };
 	bool has_verb = argc > 1 && *argv[1] != '-';
-	const struct verb *verb = has_verb ? verb_of(argv[1]) : &verbs[0];
+	const struct verb *verb = has_verb ? NULL : &verbs[0];
+	for (size_t i = 0; has_verb && i < ARRAY_SIZE(verbs); i++)
+		if (str_eq(verbs[i].name, argv[1]))
+			verb = &verbs[i];
 	if (!verb)
 		return -1;
 	if (!has_verb)
@@ -96,7 +83,10 @@ int nvidia_driver_words(int argc, char **argv, struct strv *ret, struct strv *re
 	optind = 0;
 	opterr = 0;
 	for (int letter; (letter = getopt_long(argc, argv, "+am:k:s:t:", longs, NULL)) != -1;) {
-		const struct flag *flag = flag_of(letter);
+		const struct flag *flag = NULL;
+		for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+			if (flags[i].option.val == letter)
+				flag = &flags[i];
 		if (!flag)
 			return -1;
 		translate_flag(verb, flag, optarg, ret, ret_warnings);
@@ -151,26 +141,23 @@ static const struct variable {
 	{ "FORCE_REINSTALL", "true or false", parse_bool },
 };
 
-static void apply_variable(const struct variable *v, struct strv *ret_warnings)
-{
-	auto_str char *copy = str_dup(getenv(v->name));
-	char *text = copy ? str_trim(copy) : NULL;
-	for (char *c = text; c && *c; c++)
-		*c = (char)tolower((unsigned char)*c);
-	const char *value = text && *text ? v->as(text) : NULL;
-	if (value)
-		setenv(v->name, value, 1);
-	else
-		unsetenv(v->name);
-	if (text && *text && !value)
-		strv_add(ret_warnings,
-			 str_fmt("the environment's %s is ignored: it is '%s', not %s", v->name, text, v->wanted));
-}
-
 void nvidia_driver_environment(struct strv *ret_warnings)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(variables); i++)
-		apply_variable(&variables[i], ret_warnings);
+	for (size_t i = 0; i < ARRAY_SIZE(variables); i++) {
+		const struct variable *v = &variables[i];
+		auto_str char *copy = str_dup(getenv(v->name));
+		char *text = copy ? str_trim(copy) : NULL;
+		for (char *c = text; c && *c; c++)
+			*c = (char)tolower((unsigned char)*c);
+		const char *value = text && *text ? v->as(text) : NULL;
+		if (value)
+			setenv(v->name, value, 1);
+		else
+			unsetenv(v->name);
+		if (text && *text && !value)
+			strv_add(ret_warnings, str_fmt("the environment's %s is ignored: it is '%s', not %s", v->name,
+						       text, v->wanted));
+	}
 	if (str_eq(getenv("OPEN_KERNEL_MODULES_ENABLED"), "true") && !getenv("KERNEL_MODULE_TYPE"))
 		setenv("KERNEL_MODULE_TYPE", "open", 1);
 }

@@ -37,25 +37,19 @@ static int set_answer(struct answer *a, bool is_yes, char *why)
 	return 0;
 }
 
-static int measure_probe(const struct values *v, const struct machine *m, struct facts *f, struct status *s,
-			 struct err *err)
-{
-	auto_root struct root dev_root = ROOT_NONE;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0 ||
-	    facts_read(&m->host, &m->kern, f, err) < 0)
-		return -1;
-	return status_read(f, &m->host, &m->kern, &dev_root, &m->sys, s, err);
-}
-
 // The last run's status, the current state and the supervisor's report must all be good.
 static int ask_ready(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
 {
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
 	auto_json json_t *file = NULL;
+	auto_root struct root dev_root = ROOT_NONE;
 	struct err why;
 	bool has_daemons = true;
-	if (measure_probe(v, m, &f, &s, err) < 0 || status_file_read(&m->host, f.host.boot_id, &file, err) < 0 ||
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0 ||
+	    facts_read(&m->host, &m->kern, &f, err) < 0 ||
+	    status_read(&f, &m->host, &m->kern, &dev_root, &m->sys, &s, err) < 0 ||
+	    status_file_read(&m->host, f.host.boot_id, &file, err) < 0 ||
 	    gpu_operator_read_ready(&m->host, &has_daemons, err) < 0)
 		return -1;
 	const char *state = json_string_value(json_object_get(file, "state"));
@@ -106,21 +100,16 @@ static const struct question {
 	{ "liveness", ask_alive },
 };
 
-static const struct question *question_of(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
-		if (str_eq(questions[i].name, name))
-			return &questions[i];
-	return NULL;
-}
-
 static int run_probe(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	struct answer a = { 0 };
-	const struct question *q = question_of(args[0]);
+	const struct question *q = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
+		if (str_eq(questions[i].name, args[0]))
+			q = &questions[i];
 	if (!q)
 		return err_set(err, E_USAGE, "unknown probe '%s' (expected startup, readiness or liveness)", args[0]);
 	if (machine_open(&v->common, &m, err) < 0 || q->ask(v, &m, &a, err) < 0)
