@@ -7,26 +7,24 @@
 #include <errno.h>
 
 enum { KERNELS_MAX = 64 };
-
-static void boot_candidate_done(struct boot_candidate *k)
-{
-	free(k->release);
-	free(k->where);
-	free(k->lacks);
-	root_done(&k->root);
-}
+static const char MODULES_DIR[] = "lib/modules";
 
 void boot_candidates_done(struct boot_candidates *c)
 {
-	for (size_t i = 0; i < c->count; i++)
-		boot_candidate_done(&c->items[i]);
+	for (size_t i = 0; i < c->count; i++) {
+		free(c->items[i].release);
+		free(c->items[i].where);
+		free(c->items[i].lacks);
+		root_done(&c->items[i].root);
+	}
 	free(c->items);
 	free(c->next);
 	free(c->next_by);
 	*c = (struct boot_candidates){ 0 };
 }
 
-bool boot_release_is_valid(const char *release)
+// As uname(2) has them.
+static bool is_valid_release(const char *release)
 {
 	enum { NAME_MAX_ = 64 }; // __NEW_UTS_LEN of the kernel's linux/utsname.h
 	size_t len = strlen(release);
@@ -35,11 +33,6 @@ bool boot_release_is_valid(const char *release)
 			return false;
 	return len > 0 && len <= NAME_MAX_ && isalnum((unsigned char)release[0]);
 }
-
-struct mark {
-	const char *forms[5]; // any of them
-	const char *what;     // when none is there
-};
 
 static char *expand_release(const char *form, const char *release)
 {
@@ -60,7 +53,10 @@ static bool has_any(const struct root *root, const char *const *forms, size_t mo
 // A package manager writes the files first, under temporary names for a while, and depmod's index last.
 static char *lacks(const struct root *root, const char *release)
 {
-	static const struct mark marks[] = {
+	static const struct {
+		const char *forms[5]; // any of them
+		const char *what;     // when none is there
+	} marks[] = {
 		{ { "boot/vmlinuz-%s", "lib/modules/%s/vmlinuz", "boot/vmlinux-%s", "boot/Image-%s",
 		    "lib/modules/%s/vmlinux" },
 		  "no image" },
@@ -79,7 +75,7 @@ static bool has_kernel_files(const struct root *root, const char *release)
 	static const char *const marks[] = { "lib/modules/%s/kernel", "lib/modules/%s/modules.builtin",
 					     "lib/modules/%s/modules.order", "lib/modules/%s/vmlinuz",
 					     "boot/vmlinuz-%s" };
-	return boot_release_is_valid(release) && has_any(root, marks, ARRAY_SIZE(marks), release);
+	return is_valid_release(release) && has_any(root, marks, ARRAY_SIZE(marks), release);
 }
 
 static void make_candidate_stamp(struct boot_candidate *k)
@@ -118,12 +114,11 @@ static bool has_candidate(const struct boot_candidates *c, const char *release)
 static int add_root_candidates(const struct root *host, const char *where, const char *running,
 			       struct boot_candidates *c, struct err *err)
 {
-	static const char DIR_NAME[] = "lib/modules";
 	auto_root struct root root = ROOT_NONE;
 	auto_strv struct strv names = { 0 };
 	if (root_sub(host, *where ? where : ".", &root, err) < 0)
 		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
-	if (root_list(&root, DIR_NAME, &names, err) < 0)
+	if (root_list(&root, MODULES_DIR, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count && c->count < KERNELS_MAX; i++) {
 		const char *release = names.items[i];
@@ -142,29 +137,19 @@ static int add_root_candidates(const struct root *host, const char *where, const
 	return 0;
 }
 
-static int add_deployments(const struct root *host, const struct root *kern, const char *running,
-			   struct boot_candidates *c, struct err *err)
-{
-	auto_ostree_deployments struct ostree_deployments all = { 0 };
-	boot_ostree_read(host, kern, &all);
-	for (size_t i = 0; i < all.count; i++)
-		if (!all.items[i].is_booted && add_root_candidates(host, all.items[i].path, running, c, err) < 0)
-			return -1;
-	return 0;
-}
-
-static bool is_candidate_before(const struct boot_candidate *a, const struct boot_candidate *b)
-{
-	return a->is_next != b->is_next ? a->is_next : str_version_cmp(a->release, b->release) > 0;
-}
-
 static void sort_candidates(struct boot_candidates *c)
 {
 	for (size_t i = 1; i < c->count; i++) {
 		struct boot_candidate k = c->items[i];
 		size_t at = i;
-		for (; at > 0 && is_candidate_before(&k, &c->items[at - 1]); at--)
-			c->items[at] = c->items[at - 1];
+		for (; at > 0; at--) {
+			const struct boot_candidate *other = &c->items[at - 1];
+			bool is_before = k.is_next != other->is_next ? k.is_next :
+								       str_version_cmp(k.release, other->release) > 0;
+			if (!is_before)
+				break;
+			c->items[at] = *other;
+		}
 		c->items[at] = k;
 	}
 }
@@ -199,16 +184,59 @@ int boot_candidates_read(const struct root *host, const struct root *kern, const
 {
 	auto_boot_candidates struct boot_candidates c = { 0 };
 	auto_strv struct strv named = { 0 };
+	auto_ostree_deployments struct ostree_deployments all = { 0 };
 	for (size_t i = 0; roots && i < roots->count; i++) {
 		strv_add(&named, str_dup(roots->items[i] + strspn(roots->items[i], "/")));
 		if (add_root_candidates(host, named.items[i], running, &c, err) < 0)
 			return -1;
 	}
-	if (add_root_candidates(host, "", running, &c, err) < 0 || add_deployments(host, kern, running, &c, err) < 0)
+	if (add_root_candidates(host, "", running, &c, err) < 0)
 		return -1;
+	boot_ostree_read(host, kern, &all);
+	for (size_t i = 0; i < all.count; i++)
+		if (!all.items[i].is_booted && add_root_candidates(host, all.items[i].path, running, &c, err) < 0)
+			return -1;
 	find_next(host, kern, running, &named, &c);
 	sort_candidates(&c);
 	*ret = c;
 	c = (struct boot_candidates){ 0 };
+	return 0;
+}
+
+// Leftovers of a removed kernel (built modules, empty directories) do not count.
+static bool is_installed_kernel(const struct root *host, const char *release)
+{
+	static const char *const marks[] = { "vmlinuz", "modules.dep" };
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+		auto_str char *path = str_fmt("%s/%s/%s", MODULES_DIR, release, marks[i]);
+		if (root_exists(host, path))
+			return true;
+	}
+	auto_str char *image = str_fmt("boot/vmlinuz-%s", release);
+	return root_exists(host, image);
+}
+
+int boot_installed_kernels(const struct root *host, const char *running, struct strv *ret, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	auto_ostree_deployments struct ostree_deployments all = { 0 };
+	if (root_list(host, MODULES_DIR, &names, err) < 0)
+		return -1;
+	if (running && !strv_has(&names, running))
+		strv_add(&names, str_dup(running));
+	for (size_t i = 0; i < names.count; i++)
+		if (str_eq(names.items[i], running) || is_installed_kernel(host, names.items[i]))
+			strv_add(ret, str_dup(names.items[i]));
+	boot_ostree_read(host, host, &all); // the next one, and those that the machine could go back to
+	for (size_t i = 0; i < all.count; i++) {
+		struct err ignored;
+		auto_strv struct strv found = { 0 };
+		auto_str char *dir = str_fmt("%s/usr/lib/modules", all.items[i].path);
+		root_list(host, dir, &found, &ignored);
+		for (size_t k = 0; k < found.count; k++)
+			if (!strv_has(ret, found.items[k]))
+				strv_add(ret, str_dup(found.items[k]));
+	}
+	strv_sort(ret);
 	return 0;
 }

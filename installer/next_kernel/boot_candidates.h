@@ -29,4 +29,7 @@ int boot_candidates_read(const struct root *host, const struct root *kern, const
 void boot_candidates_done(struct boot_candidates *c);
 #define auto_boot_candidates __attribute__((cleanup(boot_candidates_done)))
 
-bool boot_release_is_valid(const char *release); // as uname(2) has them: at most 64 bytes of letters, digits and ._+~-
+// Releases of the kernels that this machine could start, whose packages must stay in the store: the running one (NULL =
+// none), every one that the host has in lib/modules with an image or modules that depmod has seen, and those of
+// deployments of ostree. Sorted.
+int boot_installed_kernels(const struct root *host, const char *running, struct strv *ret, struct err *err);

@@ -107,11 +107,6 @@ static char *boot_file_value(const char *text, const char *key, char separator)
 	return NULL;
 }
 
-static bool is_release_char(char c)
-{
-	return isalnum((unsigned char)c) || (c && strchr("._+~", c));
-}
-
 // "6.1.0-5" does not stand in "vmlinuz-6.1.0-56", and does in "vmlinuz-6.1.0-5", "ID-6.1.0-5.efi", "/ID/6.1.0-5/linux".
 static bool path_has_release(const char *path, const char *release)
 {
@@ -133,8 +128,8 @@ static char *boot_release_in(const struct boot_query *ask, const char *path)
 	const char *best = NULL;
 	for (size_t i = 0; path && i < ask->releases->count; i++) {
 		const char *release = ask->releases->items[i];
-		if (is_release_char(*release) && path_has_release(path, release) &&
-		    (!best || strlen(release) > strlen(best)))
+		bool is_release = isalnum((unsigned char)*release) || (*release && strchr("._+~", *release));
+		if (is_release && path_has_release(path, release) && (!best || strlen(release) > strlen(best)))
 			best = release;
 	}
 	return str_dup(best);
@@ -143,20 +138,17 @@ static char *boot_release_in(const struct boot_query *ask, const char *path)
 // Entries of the Boot Loader Specification (uapi-group.org/specifications/specs/boot_loader_specification), and the
 // boot loader that is made for them.
 
-static void boot_entry_done(struct boot_entry *e)
-{
-	free(e->id);
-	free(e->title);
-	free(e->version);
-	free(e->sort_key);
-	free(e->image);
-	free(e->options);
-}
-
 static void boot_entries_done(struct boot_entries *e)
 {
-	for (size_t i = 0; i < e->count; i++)
-		boot_entry_done(&e->items[i]);
+	for (size_t i = 0; i < e->count; i++) {
+		struct boot_entry *x = &e->items[i];
+		free(x->id);
+		free(x->title);
+		free(x->version);
+		free(x->sort_key);
+		free(x->image);
+		free(x->options);
+	}
 	free(e->items);
 	*e = (struct boot_entries){ 0 };
 }
@@ -219,15 +211,6 @@ static int compare_bls_entries(const struct boot_entry *a, const struct boot_ent
 	return r ? r : str_version_cmp(b->id, a->id);
 }
 
-static void insert_entry(struct boot_entries *all, struct boot_entry e, enum boot_entry_order order)
-{
-	all->items = mem_grow(all->items, all->count + 1, sizeof(e));
-	size_t at = all->count++;
-	for (; at > 0 && compare_bls_entries(&e, &all->items[at - 1], order) < 0; at--)
-		all->items[at] = all->items[at - 1];
-	all->items[at] = e;
-}
-
 // Appends what dir ("boot/loader/entries") has, the default entry first.
 static void boot_entries_read(const struct root *host, const char *dir, enum boot_entry_order order,
 			      struct boot_entries *ret)
@@ -236,9 +219,15 @@ static void boot_entries_read(const struct root *host, const char *dir, enum boo
 	struct boot_entry e;
 	struct err ignored;
 	root_list(host, dir, &names, &ignored);
-	for (size_t i = 0; i < names.count && ret->count < ENTRIES_MAX; i++)
-		if (read_bls_entry(host, dir, names.items[i], &e) || read_unified_image(names.items[i], &e))
-			insert_entry(ret, e, order);
+	for (size_t i = 0; i < names.count && ret->count < ENTRIES_MAX; i++) {
+		if (!read_bls_entry(host, dir, names.items[i], &e) && !read_unified_image(names.items[i], &e))
+			continue;
+		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(e));
+		size_t at = ret->count++;
+		for (; at > 0 && compare_bls_entries(&e, &ret->items[at - 1], order) < 0; at--)
+			ret->items[at] = ret->items[at - 1];
+		ret->items[at] = e;
+	}
 }
 
 static char *boot_entry_release(const struct boot_query *ask, const struct boot_entry *e)
@@ -358,36 +347,10 @@ static char *next_script_word(const char **at)
 	return word;
 }
 
-static bool is_id_option(const char *word)
-{
-	return str_eq(word, "--id") || strstr(word, "menuentry_id_option");
-}
-
-static void add_item(struct menu *m, const char *rest, int parent, bool is_menu)
-{
-	struct item item = { .parent = parent, .is_menu = is_menu, .title = next_script_word(&rest) };
-	for (char *word; (word = next_script_word(&rest)); free(word))
-		if (is_id_option(word) && !item.id)
-			item.id = next_script_word(&rest);
-	m->items = mem_grow(m->items, m->count + 1, sizeof(item));
-	m->items[m->count++] = item;
-}
-
 static const char *after_word(const char *line, const char *word)
 {
 	size_t len = strlen(word);
 	return strncmp(line, word, len) == 0 && isblank((unsigned char)line[len]) ? line + len + 1 : NULL;
-}
-
-static char *linux_argument(const char *line)
-{
-	static const char *const commands[] = { "linux", "linuxefi", "linux16" };
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
-		const char *rest = after_word(line, commands[i]);
-		if (rest)
-			return next_script_word(&rest);
-	}
-	return NULL;
 }
 
 struct reading {
@@ -406,8 +369,15 @@ static void open_block(struct reading *r, const char *line)
 {
 	const char *entry = after_word(line, "menuentry"), *sub = after_word(line, "submenu");
 	bool is_item = (entry || sub) && r->menu->count < ITEMS_MAX && r->depth < DEPTH_MAX;
-	if (is_item)
-		add_item(r->menu, entry ? entry : sub, innermost_item(r), sub != NULL);
+	if (is_item) {
+		const char *rest = entry ? entry : sub;
+		struct item item = { .parent = innermost_item(r), .is_menu = sub, .title = next_script_word(&rest) };
+		for (char *word; (word = next_script_word(&rest)); free(word))
+			if (!item.id && (str_eq(word, "--id") || strstr(word, "menuentry_id_option")))
+				item.id = next_script_word(&rest);
+		r->menu->items = mem_grow(r->menu->items, r->menu->count + 1, sizeof(item));
+		r->menu->items[r->menu->count++] = item;
+	}
 	if (str_ends(line, "}"))
 		return;
 	if (r->depth < DEPTH_MAX)
@@ -417,14 +387,18 @@ static void open_block(struct reading *r, const char *line)
 
 static void read_menu_line(struct reading *r, const char *line)
 {
+	static const char *const commands[] = { "linux", "linuxefi", "linux16" };
 	if (*line == '}' && r->depth) {
 		r->depth--;
 	} else if (after_word(line, "menuentry") || after_word(line, "submenu") || str_ends(line, "{")) {
 		open_block(r, line);
 	} else if (innermost_item(r) >= 0) {
 		struct item *item = &r->menu->items[innermost_item(r)];
-		if (!item->image)
-			item->image = linux_argument(line);
+		for (size_t i = 0; i < ARRAY_SIZE(commands) && !item->image; i++) {
+			const char *rest = after_word(line, commands[i]);
+			if (rest)
+				item->image = next_script_word(&rest);
+		}
 	}
 }
 
@@ -599,20 +573,6 @@ static const char *deployment_name(const struct ostree_deployment *d)
 	return strrchr(d->path, '/') + 1;
 }
 
-static void list_os_deployments(const struct root *host, const char *system, struct ostree_deployments *ret)
-{
-	struct err ignored;
-	auto_strv struct strv names = { 0 };
-	auto_str char *dir = str_fmt("%s/%s/deploy", DEPLOY, system);
-	root_list(host, dir, &names, &ignored);
-	for (size_t i = 0; i < names.count && ret->count < DEPLOYMENTS_MAX; i++) {
-		if (!is_deployment(names.items[i]))
-			continue;
-		ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
-		ret->items[ret->count++] = (struct ostree_deployment){ .path = str_fmt("%s/%s", dir, names.items[i]) };
-	}
-}
-
 // The deployment that a kernel command line names; NULL = none of these.
 static struct ostree_deployment *deployment_of_options(const struct root *host, const struct ostree_deployments *all,
 						       const char *options)
@@ -657,13 +617,6 @@ static struct ostree_deployment *staged_deployment(const struct root *host, cons
 	return best;
 }
 
-static struct ostree_deployment *deployment_of_entries(const struct root *host, const struct ostree_deployments *all)
-{
-	auto_boot_entries struct boot_entries entries = { 0 };
-	boot_entries_read(host, "boot/loader/entries", BOOT_ENTRIES_BY_SPECIFICATION, &entries);
-	return entries.count ? deployment_of_options(host, all, entries.items[0].options) : NULL;
-}
-
 void boot_ostree_read(const struct root *host, const struct root *kern, struct ostree_deployments *ret)
 {
 	struct err ignored;
@@ -671,14 +624,28 @@ void boot_ostree_read(const struct root *host, const struct root *kern, struct o
 	auto_str char *cmdline = NULL;
 	if (root_list(host, DEPLOY, &systems, &ignored) <= 0)
 		return;
-	for (size_t i = 0; i < systems.count; i++)
-		list_os_deployments(host, systems.items[i], ret);
+	for (size_t i = 0; i < systems.count; i++) {
+		auto_strv struct strv names = { 0 };
+		auto_str char *dir = str_fmt("%s/%s/deploy", DEPLOY, systems.items[i]);
+		root_list(host, dir, &names, &ignored);
+		for (size_t k = 0; k < names.count && ret->count < DEPLOYMENTS_MAX; k++) {
+			if (!is_deployment(names.items[k]))
+				continue;
+			ret->items = mem_grow(ret->items, ret->count + 1, sizeof(*ret->items));
+			ret->items[ret->count++] =
+				(struct ostree_deployment){ .path = str_fmt("%s/%s", dir, names.items[k]) };
+		}
+	}
 	root_read(kern, "proc/cmdline", &cmdline, NULL, &ignored);
 	struct ostree_deployment *booted = deployment_of_options(host, ret, cmdline), *next = NULL;
 	if (booted)
 		booted->is_booted = true;
 	next = staged_deployment(host, ret);
-	next = next ? next : deployment_of_entries(host, ret);
+	if (!next) {
+		auto_boot_entries struct boot_entries entries = { 0 };
+		boot_entries_read(host, "boot/loader/entries", BOOT_ENTRIES_BY_SPECIFICATION, &entries);
+		next = entries.count ? deployment_of_options(host, ret, entries.items[0].options) : NULL;
+	}
 	if (next)
 		next->is_next = true;
 }

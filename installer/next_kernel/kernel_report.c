@@ -16,18 +16,14 @@ const char *kernel_verdict_name(enum kernel_verdict v)
 	return names[v];
 }
 
-static void report_entry_done(struct kernel_report_entry *k)
-{
-	free(k->release);
-	free(k->where);
-	free(k->evidence);
-	free(k->package);
-}
-
 void kernel_report_done(struct kernel_report *f)
 {
-	for (size_t i = 0; i < f->count; i++)
-		report_entry_done(&f->items[i]);
+	for (size_t i = 0; i < f->count; i++) {
+		free(f->items[i].release);
+		free(f->items[i].where);
+		free(f->items[i].evidence);
+		free(f->items[i].package);
+	}
 	free(f->items);
 	free(f->running);
 	free(f->driver);
@@ -72,28 +68,23 @@ char *kernel_report_line(const struct kernel_report_entry *k)
 		       code ? ": " : "", code ? code : "", k->evidence);
 }
 
-static json_t *report_entry_json(const struct kernel_report_entry *k)
-{
-	return json_pack("{s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:I}", "release", json_text(k->release),
-			 "where", json_text(k->where), "next", k->is_next, "verdict", names[k->verdict], "code",
-			 json_text(report_entry_code(k)), "evidence", json_text(k->evidence), "next_step",
-			 json_text(k->code ? err_info(k->code)->next : NULL), "package", json_text(k->package), "stamp",
-			 k->stamp, "tries", (int)k->tries, "not_before_s", (json_int_t)k->not_before_s);
-}
-
 json_t *kernel_report_json(const struct kernel_report *f)
 {
 	json_t *list = json_array();
-	for (size_t i = 0; i < f->count; i++)
-		json_array_append_new(list, report_entry_json(&f->items[i]));
+	for (size_t i = 0; i < f->count; i++) {
+		const struct kernel_report_entry *k = &f->items[i];
+		json_array_append_new(list,
+				      json_pack("{s:o, s:o, s:b, s:s, s:o, s:o, s:o, s:o, s:s, s:i, s:I}", "release",
+						json_text(k->release), "where", json_text(k->where), "next", k->is_next,
+						"verdict", names[k->verdict], "code", json_text(report_entry_code(k)),
+						"evidence", json_text(k->evidence), "next_step",
+						json_text(k->code ? err_info(k->code)->next : NULL), "package",
+						json_text(k->package), "stamp", k->stamp, "tries", (int)k->tries,
+						"not_before_s", (json_int_t)k->not_before_s));
+	}
 	return json_pack("{s:o, s:o, s:o, s:o, s:b, s:o}", "running", json_text(f->running), "driver",
 			 json_text(f->driver), "next", json_text(f->next), "next_by", json_text(f->next_by), "gate",
 			 f->is_gated, "kernels", list);
-}
-
-static int64_t report_entry_number(const json_t *json, const char *key)
-{
-	return json_integer_value(json_object_get(json, key));
 }
 
 static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
@@ -113,8 +104,8 @@ static bool read_report_entry(const json_t *json, struct kernel_report_entry *k)
 					   .code = info ? info->code : 0,
 					   .evidence = json_text_dup(json, "evidence"),
 					   .package = json_text_dup(json, "package"),
-					   .tries = (unsigned)report_entry_number(json, "tries"),
-					   .not_before_s = report_entry_number(json, "not_before_s") };
+					   .tries = (unsigned)json_integer_value(json_object_get(json, "tries")),
+					   .not_before_s = json_integer_value(json_object_get(json, "not_before_s")) };
 	memcpy(k->stamp, stamp, sizeof(k->stamp));
 	return true;
 }
@@ -192,7 +183,7 @@ static int put_changed_text(const struct root *host, const char *path, const cha
 	return root_put(host, path, text, strlen(text), 0644, err);
 }
 
-// Whoever reboots checks whether the file exists; its text is for people.
+// A reboot manager checks whether the file exists; its text is for people.
 static int update_reboot_gate(const struct root *host, const struct kernel_report *f, struct err *err)
 {
 	const struct kernel_report_entry *next = kernel_report_next(f);

@@ -7,7 +7,6 @@
 #include "host/module_set.h"
 #include "kmod/module/proof.h"
 #include "kmod/module/vmlinuz.h"
-#include "next_kernel/installed.h"
 #include "precompiled/package/package.h"
 
 #include <fcntl.h>
@@ -90,18 +89,6 @@ static void reset_acquire(struct prebuild_kernel *a)
 					 .modules = p->request->modules };
 }
 
-// What the running kernel enforces because of the firmware, the next one will enforce, too.
-static int read_abi(const struct prebuild_kernel *a, struct kernel_abi *abi, struct err *err)
-{
-	const struct host *h = &a->p->facts->host;
-	if (kernel_abi_read(abi, &a->kernel->root, a->p->kern, a->kernel->release, err) < 0)
-		return -1;
-	abi->is_sig_enforced |= h->is_sig_enforced;
-	abi->is_locked_down |= h->lockdown == LOCKDOWN_INTEGRITY || h->lockdown == LOCKDOWN_CONFIDENTIALITY;
-	abi->has_sig |= abi->is_sig_enforced || abi->is_locked_down;
-	return 0;
-}
-
 // Modules that will not be loaded need not fit.
 static bool is_requested_module(const struct prebuild_kernel *a, const char *module)
 {
@@ -117,6 +104,7 @@ static bool is_requested_module(const struct prebuild_kernel *a, const char *mod
 // Whether the unpacked package fits the kernel. Negative: E_ABI, ..., or a fault in the kernel's own files.
 static int prove_for_kernel(const struct prebuild_kernel *a, const struct package *package, struct err *err)
 {
+	const struct host *h = &a->p->facts->host;
 	auto_strv struct strv files = { 0 };
 	auto_module_set struct module_set set = { 0 };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
@@ -124,7 +112,13 @@ static int prove_for_kernel(const struct prebuild_kernel *a, const struct packag
 	for (size_t i = 0; i < package->count; i++)
 		if (is_requested_module(a, package->files[i].module))
 			strv_add(&files, str_dup(package->files[i].name));
-	if (read_abi(a, &abi, err) < 0 || module_set_read(&package->dir, &files, &set, err) < 0)
+	if (kernel_abi_read(&abi, &a->kernel->root, a->p->kern, a->kernel->release, err) < 0)
+		return -1;
+	// What the running kernel enforces because of the firmware, the next one will enforce, too.
+	abi.is_sig_enforced |= h->is_sig_enforced;
+	abi.is_locked_down |= h->lockdown == LOCKDOWN_INTEGRITY || h->lockdown == LOCKDOWN_CONFIDENTIALITY;
+	abi.has_sig |= abi.is_sig_enforced || abi.is_locked_down;
+	if (module_set_read(&package->dir, &files, &set, err) < 0)
 		return -1;
 	proof_make(set.pointers, set.count, &abi, NULL, &proof);
 	if (proof_error(&proof, err) < 0)
@@ -158,15 +152,6 @@ static void quarantine_misfit(struct prebuild_kernel *a, const struct package *p
 	progress_note(a->p->progress, "%s does not fit %s and is quarantined: %s", tag, a->kernel->release, why->text);
 }
 
-// Records that another kernel's package serves this one, so that it is found again and stays.
-static int remember_compatible(const struct prebuild_kernel *a, const struct package *package, struct err *err)
-{
-	const struct acquire *o = &a->acquire;
-	if (!o->compatible || !*a->build_id)
-		return 0;
-	return store_set_reuse(&o->store, a->kernel->release, a->build_id, package->manifest.digest, err);
-}
-
 static int acquire_once(struct prebuild_kernel *a, bool is_local, struct err *why)
 {
 	auto_package struct package package = PACKAGE_NONE;
@@ -184,11 +169,17 @@ static int acquire_once(struct prebuild_kernel *a, bool is_local, struct err *wh
 		return 1;
 	if (acquire_take(o, &package, why) < 0)
 		return -1;
-	if (prove_for_kernel(a, &package, why) == 0)
-		return remember_compatible(a, &package, why) < 0 ? -1 : 1;
-	if (!o->compatible)
-		quarantine_misfit(a, &package, why);
-	return -1;
+	if (prove_for_kernel(a, &package, why) < 0) {
+		if (!o->compatible)
+			quarantine_misfit(a, &package, why);
+		return -1;
+	}
+	// Another kernel's package that serves this one is recorded, so that it is found again and stays.
+	return o->compatible && *a->build_id &&
+			       store_set_reuse(&o->store, a->kernel->release, a->build_id, package.manifest.digest,
+					       why) < 0 ?
+		       -1 :
+		       1;
 }
 
 static bool has_sources(const struct prebuild *p)
@@ -257,14 +248,14 @@ static void judge_kernel(struct prebuild_kernel *a)
 {
 	auto_check_result struct check_result result = { 0 };
 	struct err why;
-	if (judge_candidate(a, &result, &why) < 0)
+	if (judge_candidate(a, &result, &why) < 0) {
 		kernel_report_set(a->entry, KERNEL_IMPOSSIBLE, why.code, why.text);
-	else if (result.code == E_TOOLCHAIN && has_sources(a->p)) // which may have a builder image
-		kernel_report_set(a->entry, KERNEL_NEEDS_BUILD, result.code, result.reason);
-	else
-		kernel_report_set(a->entry,
-				  result.verdict == VERDICT_IMPOSSIBLE ? KERNEL_IMPOSSIBLE : KERNEL_NEEDS_BUILD,
-				  result.code, result.reason);
+		return;
+	}
+	bool has_builder = result.code == E_TOOLCHAIN && has_sources(a->p); // which may have a builder image
+	kernel_report_set(a->entry,
+			  result.verdict == VERDICT_IMPOSSIBLE && !has_builder ? KERNEL_IMPOSSIBLE : KERNEL_NEEDS_BUILD,
+			  result.code, result.reason);
 }
 
 static int64_t boottime_s(void)
@@ -324,22 +315,17 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 	return -1;
 }
 
-static enum module_type prebuild_flavour(const struct prebuild *p)
-{
-	enum module_type flavour = p->request->flavour;
-	struct err ignored; // the compile has the words for it
-	gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &flavour, NULL,
-			   &ignored);
-	return flavour;
-}
-
 // Another node's package is proven here; one that does not fit counts as none.
 static int make_candidate_package(struct prebuild_kernel *a, struct err *err)
 {
 	const struct prebuild *p = a->p;
+	struct err ignored; // the compile reports it
+	enum module_type flavour = p->request->flavour;
+	gpu_support_choose(&p->facts->gpus, p->source.version, p->request->flavour, p->source.flavours, &flavour, NULL,
+			   &ignored);
 	const struct prebuild_order order = { .acquire = &a->acquire,
 					      .source = &p->source,
-					      .flavour = prebuild_flavour(p),
+					      .flavour = flavour,
 					      .release = a->kernel->release,
 					      .build_id = a->build_id,
 					      .arch = p->facts->host.arch };
@@ -395,14 +381,6 @@ void prebuild_done(struct prebuild *p)
 	scratch_done(&p->source_work);
 }
 
-bool prebuild_is_well(const struct kernel_report *f)
-{
-	for (size_t i = 0; i < f->count; i++)
-		if (f->items[i].verdict != KERNEL_READY)
-			return false;
-	return true;
-}
-
 static void add_file_stamp(char **text, const char *path)
 {
 	struct err ignored;
@@ -432,12 +410,6 @@ static void make_inputs(struct prebuild *p)
 	digest_data(text, strlen(text), p->inputs);
 }
 
-static bool is_requested_release(const struct prebuild *p, const char *release)
-{
-	const struct strv *only = p->request->only;
-	return !only || !only->count || strv_has(only, release);
-}
-
 static struct kernel_report_entry make_report_entry(const struct prebuild *p, const struct boot_candidate *k)
 {
 	const struct kernel_report_entry *old = kernel_report_find(&p->before, k->release);
@@ -460,7 +432,7 @@ static int list_report_candidates(struct prebuild *p, struct err *err)
 	const struct strv *only = p->request->only;
 	const char *running = p->facts->host.release;
 	if (boot_candidates_read(p->host, p->kern, running, p->request->roots, &p->boot_candidates, err) < 0 ||
-	    installed_kernels(p->host, running, &p->kept, err) < 0)
+	    boot_installed_kernels(p->host, running, &p->kept, err) < 0)
 		return -1;
 	*f = (struct kernel_report){ .running = str_dup(running),
 				     .driver = str_dup(p->request->driver),
@@ -470,7 +442,7 @@ static int list_report_candidates(struct prebuild *p, struct err *err)
 	f->items = mem_alloc((p->boot_candidates.count + 1) * sizeof(*f->items));
 	for (size_t i = 0; i < p->boot_candidates.count; i++) {
 		const struct boot_candidate *k = &p->boot_candidates.items[i];
-		if (is_requested_release(p, k->release))
+		if (!only || !only->count || strv_has(only, k->release))
 			f->items[f->count++] = make_report_entry(p, k);
 		if (!strv_has(&p->kept, k->release))
 			strv_add(&p->kept, str_dup(k->release));
@@ -482,15 +454,7 @@ static int list_report_candidates(struct prebuild *p, struct err *err)
 	return 0;
 }
 
-// Kernels of the last run that are gone: their packages can no longer be loaded.
-static void list_removed(const struct prebuild *p, struct strv *ret)
-{
-	for (size_t i = 0; i < p->before.count; i++)
-		if (!strv_has(&p->kept, p->before.items[i].release))
-			strv_add(ret, str_dup(p->before.items[i].release));
-}
-
-// Of every package in the store, but those of these releases.
+// Releases of every package in the store, except these.
 static int list_stored(const struct store *s, const struct strv *but, struct strv *ret, struct err *err)
 {
 	auto_oci_index struct oci_index all = { 0 };
@@ -505,31 +469,25 @@ static int list_stored(const struct store *s, const struct strv *but, struct str
 	return 0;
 }
 
-static int free_removed(const struct prebuild *p, const struct strv *removed, struct err *err)
+// Packages of kernels that were there at the last run and are gone: they can no longer be loaded.
+static int collect_removed_kernels(const struct prebuild *p, struct err *err)
 {
 	auto_store struct store s = STORE_NONE;
-	auto_strv struct strv stay = { 0 };
+	auto_strv struct strv removed = { 0 }, stay = { 0 };
 	auto_store_garbage struct store_garbage g = { 0 };
-	if (!root_exists(p->state, "store/oci-layout"))
+	for (size_t i = 0; i < p->before.count; i++)
+		if (!strv_has(&p->kept, p->before.items[i].release))
+			strv_add(&removed, str_dup(p->before.items[i].release));
+	if (!removed.count || !root_exists(p->state, "store/oci-layout"))
 		return 0;
 	for (size_t i = 0; i < p->kept.count; i++) // one that serves another kernel than it was made for
 		strv_add(&stay, str_dup(p->kept.items[i]));
-	if (store_open(p->state, 0, &s, err) < 0 || list_stored(&s, removed, &stay, err) < 0 ||
+	if (store_open(p->state, 0, &s, err) < 0 || list_stored(&s, &removed, &stay, err) < 0 ||
 	    store_gc(&s, &stay, false, &g, err) < 0)
 		return -1;
 	for (size_t i = 0; i < g.packages.count; i++)
 		progress_note(p->progress, "removing %s from the store: its kernel was removed", g.packages.items[i]);
 	return 0;
-}
-
-static void collect_removed_kernels(const struct prebuild *p)
-{
-	struct err why;
-	auto_strv struct strv removed = { 0 };
-	list_removed(p, &removed);
-	if (removed.count && free_removed(p, &removed, &why) < 0)
-		progress_note(p->progress,
-			      "packages of removed kernels stay in the store until `kmodsmith store gc`: %s", why.text);
 }
 
 // Reuses an earlier verdict that only other inputs can change. A builder image may appear in the sources at any time.
@@ -574,23 +532,12 @@ static void drop_report_entry(struct kernel_report *f, size_t at)
 	kernel_report_done(&gone);
 }
 
-// 1 = the kernel was removed meanwhile.
-static int compile_candidate(struct prebuild *p, size_t at)
-{
-	auto_prebuild_kernel struct prebuild_kernel a = PREBUILD_KERNEL_NONE;
-	open_prebuild_kernel(p, at, &a);
-	if (is_kernel_removed(a.kernel))
-		return 1;
-	progress_note(p->progress, "kernel %s: building a package", a.kernel->release);
-	compile_for_kernel(&a);
-	return a.entry->verdict != KERNEL_READY && is_kernel_removed(a.kernel);
-}
-
 static int compile_candidates(struct prebuild *p, struct err *err)
 {
 	struct kernel_report *f = &p->kernel_report;
 	unsigned begun = 0;
 	for (size_t i = 0; i < f->count; i++) {
+		auto_prebuild_kernel struct prebuild_kernel a = PREBUILD_KERNEL_NONE;
 		if (f->items[i].verdict != KERNEL_NEEDS_BUILD)
 			continue;
 		if (begun++ >= p->request->limit) {
@@ -599,7 +546,14 @@ static int compile_candidates(struct prebuild *p, struct err *err)
 			kernel_report_set(&f->items[i], KERNEL_NEEDS_BUILD, 0, text);
 			continue;
 		}
-		if (compile_candidate(p, i) > 0) {
+		open_prebuild_kernel(p, i, &a);
+		bool is_removed = is_kernel_removed(a.kernel);
+		if (!is_removed) {
+			progress_note(p->progress, "kernel %s: building a package", a.kernel->release);
+			compile_for_kernel(&a);
+			is_removed = a.entry->verdict != KERNEL_READY && is_kernel_removed(a.kernel);
+		}
+		if (is_removed) {
 			progress_note(p->progress, "kernel %s was removed meanwhile", f->items[i].release);
 			drop_report_entry(f, i--);
 		}
@@ -613,15 +567,23 @@ int prebuild_run(struct prebuild *p, struct err *err)
 {
 	const char *boot_id = p->facts->host.boot_id;
 	const struct prebuild_request *w = p->request;
+	struct kernel_report *f = &p->kernel_report;
+	struct err why;
 	make_inputs(p);
 	if (w->source && source_digest(w->source, w->source_sha256, p->source_digest, err) < 0)
 		return -1;
 	if (kernel_report_read(p->host, boot_id, &p->before, err) < 0 || list_report_candidates(p, err) < 0)
 		return -1;
-	collect_removed_kernels(p);
-	for (size_t i = 0; i < p->kernel_report.count; i++)
+	if (collect_removed_kernels(p, &why) < 0)
+		progress_note(p->progress,
+			      "packages of removed kernels stay in the store until `kmodsmith store gc`: %s", why.text);
+	for (size_t i = 0; i < f->count; i++)
 		look_at_candidate(p, i);
-	if (kernel_report_write(p->host, boot_id, &p->kernel_report, err) < 0 || compile_candidates(p, err) < 0)
+	if (kernel_report_write(p->host, boot_id, f, err) < 0 || compile_candidates(p, err) < 0 ||
+	    kernel_report_write(p->host, boot_id, f, err) < 0)
 		return -1;
-	return kernel_report_write(p->host, boot_id, &p->kernel_report, err) < 0 ? -1 : 0;
+	for (size_t i = 0; i < f->count; i++)
+		if (f->items[i].verdict != KERNEL_READY)
+			return 0;
+	return 1;
 }

@@ -71,8 +71,7 @@ struct prebuild_drivers { // versions of drivers that could be meant, borrowed; 
 // are of the same version. E_USAGE when no driver is known.
 int prebuild_choose(const struct prebuild_drivers *known, struct prebuild_request *request, struct err *err);
 
-// A failure of one kernel is its verdict; negative: nothing could be checked, or the report not written. E_NOT_FOUND: a
-// kernel of request.only does not exist.
+// 1 = every kernel is ready, 0 = one is not. A failure of one kernel is its verdict; negative: nothing could be
+// checked, or the report not written. E_NOT_FOUND: a kernel of request.only does not exist.
 int prebuild_run(struct prebuild *p, struct err *err);
 void prebuild_done(struct prebuild *p);
-bool prebuild_is_well(const struct kernel_report *f); // every kernel is ready

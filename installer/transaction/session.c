@@ -6,7 +6,7 @@
 #include "driver_root/root_record.h"
 #include "host/modules.h"
 #include "journal/node_lock.h"
-#include "next_kernel/installed.h"
+#include "next_kernel/boot_candidates.h"
 
 // A host driver that stays needs no package.
 static bool is_host_used(const struct session *s)
@@ -59,7 +59,7 @@ static int find_package(struct session *s, struct err *err)
 	const struct host *host = &s->facts.host;
 	struct acquire *o = &s->acquire;
 	char digest[DIGEST_HEX + 1];
-	if (installed_kernels(request->host, host->release, &o->kernels, err) < 0)
+	if (boot_installed_kernels(request->host, host->release, &o->kernels, err) < 0)
 		return -1;
 	o->is_named = request->is_named;
 	o->gpus = &s->facts.gpus;

@@ -270,11 +270,12 @@ static int watch_once(const struct watch_values *v, struct err *err)
 	o.prebuild.facts = &o.facts;
 	o.prebuild.fetch = &o.fetch;
 	o.prebuild.progress = &o.progress;
-	if (prebuild_run(&o.prebuild, err) < 0)
+	r = prebuild_run(&o.prebuild, err);
+	if (r < 0)
 		return -1;
 	show_kernel_report(v, &o.prebuild.kernel_report);
 	publish_kernel_report(v, &o);
-	return prebuild_is_well(&o.prebuild.kernel_report) ? 0 : 1;
+	return r > 0 ? 0 : 1;
 }
 
 static int watch_until_stopped(const struct watch_values *v, struct err *err)

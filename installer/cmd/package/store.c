@@ -5,7 +5,7 @@
 #include "acquire/build_cache.h"
 #include "cmd/common/job.h"
 #include "host/kernel.h"
-#include "next_kernel/installed.h"
+#include "next_kernel/boot_candidates.h"
 #include "precompiled/package/package.h"
 
 #include <inttypes.h>
@@ -365,7 +365,7 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 	uint64_t cache = 0;
 	(void)args, (void)count;
 	if (store_session_open(&v->store, &d, err) < 0 || host_read(&d.machine.host, &d.machine.kern, &host, err) < 0 ||
-	    installed_kernels(&d.machine.host, host.release, &kernels, err) < 0 ||
+	    boot_installed_kernels(&d.machine.host, host.release, &kernels, err) < 0 ||
 	    (v->is_cache && build_cache_clear(&d.state, v->is_dry, &cache, err) < 0) ||
 	    store_gc(&d.store, &kernels, v->is_dry, &g, err) < 0)
 		return -1;
