@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 // Below the generation while a mount is made. Only here a mount may be the peer of its source.
@@ -26,6 +27,29 @@ unsigned generation_number(const char *base, const char *name)
 	if (!str_starts(name, prefix) || !str_u64(name + strlen(prefix), 10, &number) || number >= UINT32_MAX)
 		return 0;
 	return (unsigned)number;
+}
+
+// The id of the mount through which a file was opened.
+static int read_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct err *err)
+{
+	char path[32];
+	auto_str char *text = NULL;
+	snprintf(path, sizeof(path), "self/fdinfo/%d", fd);
+	auto_fd int info = openat(s->proc, path, O_RDONLY | O_CLOEXEC);
+	if (info < 0 || file_read(info, path, &text, NULL, err) < 0)
+		return info < 0 ? file_fail("open", path, err) : -1;
+	const char *line = strstr(text, "mnt_id:");
+	if (!line || sscanf(line, "mnt_id: %u", ret) != 1)
+		return err_set(err, E_RIGHTS, "proc does not show the id of a mount");
+	return 0;
+}
+
+// A path as mountinfo names it.
+static int open_mount_path(const struct mount_ns *s, const char *path, struct err *err)
+{
+	auto_str char *below = str_fmt("self/root%s", path);
+	int fd = openat(s->proc, below, O_PATH | O_CLOEXEC);
+	return fd < 0 ? file_fail("open", path, err) : fd;
 }
 
 static int mount_refused(const char *what, const char *name, struct err *err)
@@ -212,8 +236,8 @@ static int detach_generation(const struct mount_ns *s, const struct root *parent
 		} else if ((shown = mounted_elsewhere(&now, &fs_dir))) {
 			last = str_dup(strrchr(shown, '/') + 1);
 			auto_str char *outer = str_ndup(shown, strlen(shown) - strlen(last));
-			at = mount_ns_open_path(s, shown, err);
-			holder = at < 0 ? -1 : mount_ns_open_path(s, outer, err);
+			at = open_mount_path(s, shown, err);
+			holder = at < 0 ? -1 : open_mount_path(s, outer, err);
 		} else {
 			return 0;
 		}
@@ -373,14 +397,14 @@ static int share_parent(const struct mount_point *s, struct err *err)
 {
 	auto_mountinfo struct mountinfo now = { 0 };
 	unsigned id;
-	if (mount_ns_mount_id(s->mount_ns, s->parent->fd, &id, err) < 0 || mount_ns_mounts(s->mount_ns, &now, err) < 0)
+	if (read_mount_id(s->mount_ns, s->parent->fd, &id, err) < 0 || mount_ns_mounts(s->mount_ns, &now, err) < 0)
 		return -1;
 	const struct mount *m = mountinfo_find(&now, id);
 	if (!m)
 		return err_set(err, E_RIGHTS, "proc does not show the mount of '%s'", s->parent->name);
 	if (m->peers)
 		return 0;
-	auto_fd int at = mount_ns_open_path(s->mount_ns, m->point, err);
+	auto_fd int at = open_mount_path(s->mount_ns, m->point, err);
 	if (at < 0)
 		return -1;
 	return s->mount_ns->sys->mount_shared(s->mount_ns->sys, at) < 0 ?
@@ -395,7 +419,7 @@ int generation_remove_lower(const struct mount_point *s, int below, struct err *
 	auto_mountinfo struct mountinfo now = { 0 };
 	auto_str char *point = NULL;
 	unsigned id;
-	if (mount_ns_mount_id(s->mount_ns, below, &id, err) < 0 || read_mount_point(s, &now, &point, err) < 0)
+	if (read_mount_id(s->mount_ns, below, &id, err) < 0 || read_mount_point(s, &now, &point, err) < 0)
 		return -1;
 	const struct mount *former = mountinfo_find(&now, id), *top = mountinfo_at(&now, point);
 	if (!former || !top || former == top) // all of them, or the upper one, were detached by another process

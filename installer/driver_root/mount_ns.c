@@ -112,27 +112,6 @@ char *mount_ns_path(const struct mount_ns *s, int fd, const char *name)
 	return !path || !name ? TAKE(path) : str_fmt("%s/%s", str_eq(path, "/") ? "" : path, name);
 }
 
-int mount_ns_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct err *err)
-{
-	char path[32];
-	auto_str char *text = NULL;
-	snprintf(path, sizeof(path), "self/fdinfo/%d", fd);
-	auto_fd int info = openat(s->proc, path, O_RDONLY | O_CLOEXEC);
-	if (info < 0 || file_read(info, path, &text, NULL, err) < 0)
-		return info < 0 ? file_fail("open", path, err) : -1;
-	const char *line = strstr(text, "mnt_id:");
-	if (!line || sscanf(line, "mnt_id: %u", ret) != 1)
-		return err_set(err, E_RIGHTS, "proc does not show the id of a mount");
-	return 0;
-}
-
-int mount_ns_open_path(const struct mount_ns *s, const char *path, struct err *err)
-{
-	auto_str char *below = str_fmt("self/root%s", path);
-	int fd = openat(s->proc, below, O_PATH | O_CLOEXEC);
-	return fd < 0 ? file_fail("open", path, err) : fd;
-}
-
 void mount_users_done(struct mount_users *v)
 {
 	for (size_t i = 0; i < v->count; i++)

@@ -26,10 +26,6 @@ int mount_ns_copy(const struct mount_ns *s, int at, struct mount_ns *ret, struct
 int mount_ns_mounts(const struct mount_ns *s, struct mountinfo *ret, struct err *err);
 // As mountinfo names it: of fd, or of name in the directory fd. NULL = unknown.
 char *mount_ns_path(const struct mount_ns *s, int fd, const char *name);
-// The id of the mount through which a file was opened.
-int mount_ns_mount_id(const struct mount_ns *s, int fd, unsigned *ret, struct err *err);
-// By its name in mountinfo.
-int mount_ns_open_path(const struct mount_ns *s, const char *path, struct err *err);
 
 // What still uses a directory that is about to be removed: mounts of it in any mount namespace, and processes in it.
 // mountinfo shows the present path of a mount's root, so a consumer that bound an earlier generation is found even
