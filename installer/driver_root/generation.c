@@ -190,8 +190,8 @@ int generation_check(const struct mount_point *s, const struct root_layout *p, c
 	return 1;
 }
 
-// The shortest path on which something is mounted, path or below it; NULL = nothing. What is mounted deeper goes with
-// it, or was hidden by it.
+// The shortest path on which something is mounted, path or below it; NULL = nothing. What is mounted deeper is detached
+// with it, or was hidden by it.
 static const char *outermost_mount(const struct mountinfo *now, const char *path)
 {
 	const char *ret = NULL;
@@ -249,7 +249,7 @@ static int detach_generation(const struct mount_ns *s, const struct root *parent
 	}
 }
 
-// No mount is entered. In other namespaces whatever is left on the directory goes with it.
+// No mount is entered. In other namespaces the kernel detaches what is still mounted on the directory.
 int generation_remove(const struct mount_ns *s, const struct root *parent, const char *name, struct err *err)
 {
 	auto_fd int dir = root_open(parent, ".", O_PATH, err);
@@ -288,7 +288,7 @@ static unsigned peers_of_parent(const struct mountinfo *now, const struct mount 
 	return parent ? parent->peers : 0;
 }
 
-// A peer that one of the two got by way of what they are mounted on does not count: it goes with the other.
+// A peer that one of the two got by way of what they are mounted on does not count: it is detached with the other.
 static bool has_peer_elsewhere(const struct mountinfo *now, const struct mount *m, const char *point)
 {
 	unsigned above = peers_of_parent(now, m);

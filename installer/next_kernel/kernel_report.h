@@ -31,7 +31,7 @@ struct kernel_report_entry {
 	int64_t not_before_s;       // of the next one, on the clock that does not stand still in a sleep
 };
 struct kernel_report {
-	char *running, *driver;            // driver: that is looked after; NULL = none is requested
+	char *running, *driver;            // driver: that packages are built of; NULL = none is requested
 	char *next, *next_by;              // what the boot loader starts; NULL = not known
 	bool is_gated;                     // the site wants no reboot into a kernel that cannot be served
 	struct kernel_report_entry *items; // in the order in which they matter
@@ -48,7 +48,7 @@ const struct kernel_report_entry *kernel_report_next(const struct kernel_report 
 // One line for people: "6.1.0-56 starts next: impossible: E_SOURCE_KERNEL: ...". Caller frees.
 char *kernel_report_line(const struct kernel_report_entry *k);
 
-// host: root of the host. 1 = written, 0 = it says all of it already.
+// host: root of the host. 1 = written, 0 = the files are up to date.
 int kernel_report_write(const struct root *host, const char *boot_id, const struct kernel_report *f, struct err *err);
 int kernel_report_read(const struct root *host, const char *boot_id, struct kernel_report *ret,
 		       struct err *err); // 0 = there is none

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// That something has happened to the kernels of a host: inotify on lib/modules and what lies in it, on what boot
+// Notices changes to the kernels of a host: inotify on lib/modules and its directories, on what boot
 // loaders read, on headers, on deployments, and on the queue that a host's hooks write to (STATE/kernels). Events
 // arrive across mount namespaces.
 //

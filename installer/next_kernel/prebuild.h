@@ -6,7 +6,7 @@
 //   ready again        a package that was proven for the same files is not proven again
 //   will not change    a compile that failed for a reason of the inputs is not repeated until one of them changes
 //   may pass           is tried again, after a quarter of an hour, then twice as long each time, at most a day
-//   removed            packages of a kernel that was there at the last look, and is gone, leave the store
+//   removed            packages of a kernel that was removed since the last run leave the store
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
@@ -49,7 +49,7 @@ struct prebuild {
 	const struct facts *facts;
 	const struct fetch *fetch; // sources; borrowed
 	struct progress *progress;
-	struct kernel_report kernel_report; // what came of it; on disk after every change
+	struct kernel_report kernel_report; // the result; on disk after every change
 	// Of prebuild_run():
 	struct kernel_report before;
 	struct boot_candidates boot_candidates;

@@ -212,7 +212,7 @@ static void firmware_variables(void **state)
 	assert_string_equal(without.release, NEW);
 }
 
-// Whatever stands in these files, it is read in bounds and ends.
+// Any content of these files is read within bounds, and the parser ends.
 static void hostile_files(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports on machines that do not tell all: what cannot be read is an error, and what may be in use stays.
+// Exports on machines where not everything can be read: that is an error, and what may be in use stays.
 #include "driver_root/driver_root.h"
 
 #include "driver_root/generation.h"
@@ -25,7 +25,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-// Root may look everywhere; nobody else may.
+// Root may read everything, so the tests run as another user.
 static int as_nobody(void **state)
 {
 	(void)state;
@@ -84,7 +84,7 @@ static void test_a_payload_that_cannot_be_read(void **state)
 
 #define HEX_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-// A proc of our own, as far as we are told of by the kernel's.
+// A proc with what the kernel's shows of this process.
 static void make_proc(const char *mountinfo)
 {
 	folder_dir(&folder, "proc/self");
@@ -95,8 +95,8 @@ static void make_proc(const char *mountinfo)
 	folder_dir(&folder, "proc/7");
 }
 
-// R-D4: what an earlier export showed goes when nobody looks at it. Who cannot be asked may.
-static void test_what_cannot_be_told_stays(void **state)
+// R-D4: trees of an earlier export are removed unless a process uses them, or could: one that cannot be read counts.
+static void test_what_may_be_in_use_stays(void **state)
 {
 	(void)state;
 	static const struct {
@@ -129,8 +129,8 @@ static void test_what_cannot_be_told_stays(void **state)
 	}
 }
 
-// What is mounted on a generation under another name, which is gone when it is to be taken off there: said once, and
-// not tried for ever.
+// What is mounted on a generation under another name, and cannot be detached there because that name
+// no longer exists: one error, no endless retry.
 static void test_a_copy_that_cannot_be_detached(void **state)
 {
 	(void)state;
@@ -156,7 +156,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_a_payload_that_cannot_be_read, setup_as_nobody, teardown_as_root),
-		cmocka_unit_test_setup_teardown(test_what_cannot_be_told_stays, as_nobody, as_root),
+		cmocka_unit_test_setup_teardown(test_what_may_be_in_use_stays, as_nobody, as_root),
 		cmocka_unit_test_setup_teardown(test_a_copy_that_cannot_be_detached, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes of daemons on a recorded machine: who runs, who only seems to, and in which order they are ended (contract
-// 1.10, R-P1).
+// Processes of daemons on a recorded machine: which run, which only seem to, and in which order they are stopped
+// (contract 1.10, R-P1).
 #include "base/process/proc.h"
 #include "daemons/daemon_record.h"
 #include "daemons/holders_wait.h"
@@ -191,7 +191,7 @@ static void ours_are_no_holders(void **state)
 	assert_int_equal(h.items[2].pid, 50);
 }
 
-// Somebody else's is a holder like any other, and its own supervisor would start it again.
+// A daemon of another supervisor is a holder like any other: that supervisor would start it again.
 static void of_others(void **state)
 {
 	(void)state;
@@ -235,7 +235,7 @@ static void stopped_backwards_and_started_again(void **state)
 	assert_false(daemon_entry_runs(&r.items[0], &folder.root));
 }
 
-// Of a real process that takes its time to end: whoever ended it may start the next one on its socket.
+// A real process that takes some time to exit: once daemon_end() returns, the next one can use its socket.
 static void its_end_is_waited_for(void **state)
 {
 	(void)state;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// R-D3: refuse, wait and stop, on a recorded machine. Nobody waits for the clock: what changes while somebody waits
-// changes in the note that tells of it.
+// R-D3: refuse, wait and stop, on a recorded machine. No test waits for the clock: the recording changes when the note
+// about waiting is written.
 #include "daemons/holders_wait.h"
 
 #include "tests/unit/tempdir.h"
@@ -184,7 +184,7 @@ static void stopping_asks_each_process_once(void **state)
 	folder_expect(&folder, ".sys-calls", "signal 15 42\nsignal 15 43\n");
 }
 
-// Who does not end is asked once and never forced.
+// A process that does not exit gets one SIGTERM and never SIGKILL.
 static int heard;
 static int signal_deaf(const struct sys *s, int process, int pid, int signal)
 {
@@ -222,7 +222,7 @@ static void stopping_spares_the_system(void **state)
 	assert_int_equal(heard, 0);
 }
 
-// Between each look and the descriptor the number is given to another process.
+// The pid is reused by another process between the look and the pidfd.
 static int open_successor(const struct sys *s, int pid)
 {
 	(void)s;

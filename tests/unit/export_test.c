@@ -35,7 +35,7 @@ static struct root below(const char *dir)
 	return root;
 }
 
-// A piece as one line: what it is of, and how.
+// An entry as one line: its source and its properties.
 static char *describe(const struct root_entry *p, const struct root *payload)
 {
 	if (p->is_link)
@@ -111,7 +111,7 @@ static void test_names_of_generations(void **state)
 	assert_string_equal(name, ".driver.7");
 }
 
-// A half-made one goes, whatever is in it; a place that is a file or a link to a directory elsewhere is only that.
+// An incomplete one is removed with its contents; a link in it is removed, not followed.
 static void test_what_was_left_is_removed(void **state)
 {
 	(void)state;
@@ -178,7 +178,7 @@ static void test_versions(void **state)
 	}
 }
 
-// What another boot wrote, or nobody, is no export.
+// A record of another boot, or none, means that nothing is exported.
 static void test_the_record(void **state)
 {
 	(void)state;
@@ -209,7 +209,7 @@ static void test_the_record(void **state)
 	assert_false(root_exists(&folder.root, "run/kmodsmith/export.json"));
 }
 
-// R-P6: what somebody else has set stays; what is ours goes with the generation, and comes back.
+// R-P6: a firmware path that another program has set stays; ours is set to the generation that is prepared.
 static void test_the_firmware_path(void **state)
 {
 	(void)state;
@@ -250,7 +250,7 @@ static void test_the_firmware_path(void **state)
 	}
 }
 
-// Nothing is taken away while the kernel finds firmware of the loaded driver nowhere else.
+// Nothing is removed while the kernel finds firmware of the loaded driver nowhere else.
 static void test_withdrawn(void **state)
 {
 	(void)state;
@@ -290,7 +290,7 @@ static const char FWPATH[] = "machine/sys/module/firmware_class/parameters/path"
 static struct progress quiet;
 static struct sys calls; // the kernel's, but for attributes
 
-// A file keeps what was longer before.
+// Replaces the file, because a shorter text would leave the end of a longer one.
 static int set_attribute(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys;
@@ -355,7 +355,7 @@ static void settle(struct driver_root *e)
 	expect(driver_root_gc(e, &err) >= 0, err.text);
 }
 
-// R-D4: one start after the other, with one that comes to nothing, one that is cut off, and the driver manager.
+// R-D4: one start after the other, with one that is rolled back, one that is killed, and the driver manager.
 static void test_starts(void **state)
 {
 	(void)state;

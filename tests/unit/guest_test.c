@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// R-P4: what a guest with a virtual GPU is told, and what its licence daemon says, by way of syslog.
+// R-P4: the configuration of a guest with a virtual GPU, and what its licence daemon logs through syslog.
 #include "daemons/syslog.h"
 #include "daemons/vgpu_guest.h"
 

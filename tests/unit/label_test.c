@@ -4,7 +4,7 @@
 
 #define C " system_u:object_r:container_file_t:s0\n"
 
-static void test_who_runs_it(void **state)
+static void test_is_enabled(void **state)
 {
 	(void)state;
 	static const struct {
@@ -28,8 +28,8 @@ static void test_who_runs_it(void **state)
 	}
 }
 
-// What a directory holds has the label before the directory itself has; links are not followed.
-static void test_what_gets_it(void **state)
+// A directory is labelled after its contents; links are not followed.
+static void test_label_order(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -52,8 +52,8 @@ static void test_what_gets_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_who_runs_it),
-		cmocka_unit_test(test_what_gets_it),
+		cmocka_unit_test(test_is_enabled),
+		cmocka_unit_test(test_label_order),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

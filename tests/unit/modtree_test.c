@@ -103,7 +103,7 @@ static void test_the_tree_knows_both(void **state)
 	assert_string_equal(build, "/usr/src/linux");
 }
 
-// Where the machine says of which devices its own modules are, ours are told, too: the same name is another module.
+// Where the machine has modules.alias, our modules are added, and replace the machine's of the same name.
 static void test_devices(void **state)
 {
 	(void)state;
@@ -124,7 +124,7 @@ static void test_devices(void **state)
 	assert_null(memmem(bin, len, "aliases", 7)); // the machine's index was of its own
 }
 
-// A package of another kernel: the tree is that of the kernel that runs.
+// A package made for another kernel: the tree is for the running one.
 static void test_of_another_kernel(void **state)
 {
 	(void)state;
@@ -146,7 +146,7 @@ static void test_of_another_kernel(void **state)
 	assert_string_not_equal(own, other);
 }
 
-// It is made anew when the package is another, and when the machine's modules are.
+// The key changes with the package and with the machine's modules.
 static void test_what_names_it(void **state)
 {
 	(void)state;

@@ -36,7 +36,7 @@ static void test_what_is_mounted(void **state)
 	assert_null(mountinfo_find(&m, 7));
 }
 
-// One that came through another namespace is put beneath what was there before; the text has them by their age.
+// A mount that propagated from another namespace is put below earlier ones; mountinfo lists them by age.
 static void test_what_lies_on_top(void **state)
 {
 	(void)state;
@@ -125,7 +125,7 @@ static void test_odd_mount_points(void **state)
 	assert_string_equal(under.path, "/run//");
 }
 
-// R-D4: what stays is what somebody sees, wherever it is mounted and whatever it is called by now.
+// R-D4: a directory in use is found wherever it is mounted, also after it was renamed.
 static void test_who_refers(void **state)
 {
 	(void)state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What others find in the exported sources: of both flavours the one that is loaded.
+// The exported sources: of both module types only the loaded one.
 #include "driver_root/source_tree.h"
 
 #include "base/process/proc.h"
@@ -18,7 +18,7 @@ static char *found_by_gdrcopy(const struct folder *f, const char *tree)
 	return flavour ? str_ndup(flavour + 1, strcspn(flavour + 1, "/")) : str_dup("");
 }
 
-static void of_the_flavour_that_is_loaded(void **state)
+static void only_the_loaded_module_type(void **state)
 {
 	(void)state;
 	static const char *const orders[][2] = { { "kernel", "kernel-open" }, { "kernel-open", "kernel" } };
@@ -53,8 +53,8 @@ static void of_the_flavour_that_is_loaded(void **state)
 	}
 }
 
-// A payload of one flavour alone shows what it has: nvidia-fs takes no more of it than the symbols' versions.
-static void of_one_flavour(void **state)
+// A payload with one module type shows that one: nvidia-fs needs only the symbol versions.
+static void a_payload_with_one_module_type(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -75,8 +75,8 @@ static void of_one_flavour(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(of_the_flavour_that_is_loaded),
-		cmocka_unit_test(of_one_flavour),
+		cmocka_unit_test(only_the_loaded_module_type),
+		cmocka_unit_test(a_payload_with_one_module_type),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the kernel's own mounts, in a namespace of this process: what each kind of consumer sees, and what is left.
+// On the kernel's own mounts, in a namespace of this process: what each kind of consumer sees, and which mounts are left.
 #include "driver_root/generation.h"
 
 #include "base/file/file.h"
@@ -55,14 +55,14 @@ static int teardown(void **state)
 	return 0;
 }
 
-// An own mount namespace, that is CAP_SYS_ADMIN.
+// A mount namespace of its own needs CAP_SYS_ADMIN.
 static void need_rights(void)
 {
 	if (mount_ns.proc < 0)
 		skip();
 }
 
-// Generation NUMBER has one piece, whose file tells its number.
+// Generation NUMBER has one entry, whose file holds its number.
 static void prepare(unsigned number)
 {
 	struct err err;
@@ -78,7 +78,7 @@ static void prepare(unsigned number)
 	expect(generation_make(&mount_ns, &parent, name, &root_layout, &err) == 0, err.text);
 }
 
-// *ret_below: as generation_push() says.
+// Returns *ret_below of generation_push().
 static int put(unsigned number)
 {
 	struct err err;
@@ -180,7 +180,7 @@ static void expect_alone(void)
 	assert_true(root_exists(&folder.root, "run/nvidia/driver"));
 }
 
-// Whenever they began to look: they see what is in place now, but for those who share no events.
+// Consumers see what is in place now, whenever they were started, except those whose mounts are private.
 static void test_what_consumers_see(void **state)
 {
 	(void)state;
@@ -207,8 +207,8 @@ static void test_what_consumers_see(void **state)
 		end(all[i]);
 }
 
-// What comes to nothing is undone for everybody.
-static void test_the_former_comes_back(void **state)
+// A rollback reaches every consumer.
+static void test_rollback(void **state)
 {
 	(void)state;
 	need_rights();
@@ -232,8 +232,8 @@ static void test_the_former_comes_back(void **state)
 	end(after);
 }
 
-// Killed before one was settled; and a namespace in which nothing is shared.
-static void test_what_was_left_goes(void **state)
+// A start was killed before the former generation was removed; and a namespace in which nothing is shared.
+static void test_leftovers_are_removed(void **state)
 {
 	(void)state;
 	need_rights();
@@ -250,8 +250,8 @@ static void test_what_was_left_goes(void **state)
 	expect_alone();
 }
 
-// NVIDIA's container binds a whole root to the place, and whoever does it with the machine's own shares its events.
-static void test_somebody_elses(void **state)
+// NVIDIA's container binds a whole root to the mount point; a bind mount of the machine's root is its peer.
+static void test_a_foreign_mount(void **state)
 {
 	(void)state;
 	need_rights();
@@ -274,8 +274,8 @@ static void test_somebody_elses(void **state)
 	assert_true(root_exists(&folder.root, "run/nvidia/driver/lib/firmware"));
 }
 
-// In the same namespace, as where a container's root is prepared: what is there by way of the place goes as that does.
-static void test_another_name_of_the_place(void **state)
+// In the same namespace, as where a container's root is prepared: copies there are detached with the mount point's.
+static void test_a_second_name_of_the_mount_point(void **state)
 {
 	(void)state;
 	need_rights();
@@ -299,10 +299,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_what_consumers_see, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_the_former_comes_back, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_what_was_left_goes, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_somebody_elses, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_another_name_of_the_place, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_rollback, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_leftovers_are_removed, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_foreign_mount, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_second_name_of_the_mount_point, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

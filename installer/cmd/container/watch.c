@@ -145,7 +145,7 @@ static int read_source_driver(const struct job_values *j, struct once *o, struct
 	return 0;
 }
 
-// Nobody waits for this: if the nodes cannot agree on one of them, each compiles.
+// No user waits for this: if the nodes cannot agree on one of them, each compiles.
 static const struct compile_gate *share(void *ctx, const struct prebuild_order *order)
 {
 	struct once *o = ctx;
