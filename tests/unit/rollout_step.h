@@ -144,7 +144,7 @@ static inline void check(const struct row *w)
 	    (d.rule == NULL) != w->nothing || d.evicts != w->evicts)
 		fail_msg("%s: %s, %s, order %s, cordon %d, evicts %d, by rule '%s'", w->name,
 			 node_phase_info(d.next.phase)->name, node_reason_info(why)->code, verb_names[order],
-			 (int)d.cordon, d.evicts, d.rule ? transition_rule_text(d.rule) : "none");
+			 (int)d.cordon, d.evicts, d.rule ? d.rule->text : "none");
 	if (w->gives_back)
 		expect(m.record.paused && !d.next.paused && !d.next.receipt.is_there, w->name);
 	if (w->now_failed)

@@ -115,7 +115,7 @@ static void the_words_are_what_the_rules_do(void **state)
 				  .now = NOW };
 		transition(&v, &d);
 		auto_str char *row = str_fmt("row %zu: %s by '%s': %s", i, node_phase_info(d.next.phase)->name,
-					     d.rule ? transition_rule_text(d.rule) : "", explain_deadline(&v));
+					     d.rule ? d.rule->text : "", explain_deadline(&v));
 		expect(d.next.phase == rows[i].next && strstr(explain_deadline(&v), rows[i].words), row);
 	}
 }
@@ -200,8 +200,8 @@ static void rules_are_shown_up_to_the_one_that_is_taken(void **state)
 			const struct rule *r = NULL;
 			for (size_t i = 0; i < count; i++) {
 				r = transition_next_rule(r, phase);
-				expect(r && str_eq(rows[i].text, transition_rule_text(r)), name);
-				expect(rows[i].holds == (i + 1 == count && transition_rule_applies(r, &v)), name);
+				expect(r && str_eq(rows[i].text, r->text), name);
+				expect(rows[i].holds == (i + 1 == count && r->when(&v)), name);
 				expect(rows[i].reason == REASON_NONE && (d.rule != r || rows[i].holds), name);
 			}
 			// One without a step leaves the node alone.

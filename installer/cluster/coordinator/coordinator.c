@@ -185,9 +185,9 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 	node_cache_renew(&c->node_cache, now, &c->policy);
 	if (before.record.phase != d->next.phase || !before.record.has_phase)
 		report_phase_change(c,
-				    &(struct phase_change){ id->name, transition_rule_text(d->rule),
-							    before.record.phase, d->next.phase, d->next.seq,
-							    &d->next.reason, seconds_in_phase(&before.record, &d->next),
+				    &(struct phase_change){ id->name, d->rule->text, before.record.phase, d->next.phase,
+							    d->next.seq, &d->next.reason,
+							    seconds_in_phase(&before.record, &d->next),
 							    failed_order_class(&before) },
 				    before.uid);
 	return 0;

@@ -53,8 +53,8 @@ size_t explain_rules(const struct view *v, struct explain_row ret[EXPLAIN_MOST])
 	// As transition() does, up to the first that applies: what comes after it may rely on its not applying.
 	for (const struct rule *r = NULL;
 	     !is_taken && (r = transition_next_rule(r, v->m->record.phase)) && count < EXPLAIN_MOST;) {
-		is_taken = transition_rule_applies(r, v);
-		ret[count++] = (struct explain_row){ transition_rule_text(r), is_taken, REASON_NONE };
+		is_taken = r->when(v);
+		ret[count++] = (struct explain_row){ r->text, is_taken, REASON_NONE };
 	}
 	return count;
 }

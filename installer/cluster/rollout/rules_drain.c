@@ -1,78 +1,405 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the cordon to the last moment at which nothing has been unloaded: everything here can be called off.
+// From rest to the last moment before a driver is unloaded: staging, queued, held, cordoned, drained. Every step here
+// can be cancelled; a node without a driver is loaded from here without a drain.
 #include "cluster/rollout/transition_internal.h"
 
-enum { RECORDONS = 2, BEHIND_MOST = 3600 };
-
-// NVIDIA's controller began behind our cordon, took it for somebody's and will leave it in the end: it is ours to take
-// away then, and not before. Not for ever: an hour, or as long as our own drain might have lasted.
-static bool is_goal_changed(const struct view *v)
+static bool is_managed_by_operator(const struct view *v)
 {
+	return node_state_is_foreign(v->m);
+}
+static void hold_foreign(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_HELD, REASON_FOREIGN_CONTROLLER, rule_stand_down_object(v));
+	rule_take_back_order(v, d);
+}
+
+static bool is_goal_reached(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	return rule_stand_down_reason(v) == REASON_NONE && rule_is_loaded(v, &goal);
+}
+static bool is_new_arrival(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	return is_goal_reached(v) && (v->m->record.phase != PHASE_DONE || !target_hash_eq(&goal, &v->m->record.target));
+}
+static void adopt_loaded(const struct view *v, struct decision *d)
+{
+	rule_set_target(v, d, transition_goal(v));
+	d->next.attempts = 0;
+	d->next.drains.failed = 0;
+	d->next.failed = target_hash_eq(&d->next.failed, &d->next.target) ? TARGET_HASH_NONE : d->next.failed;
+	rule_enter_phase(v, d, PHASE_DONE, REASON_NONE, "");
+	rule_take_back_order(v, d);
+}
+
+static bool is_retry_of_held(const struct view *v)
+{
+	return rule_is_retry_requested(v) && rule_stand_down_reason(v) == REASON_NONE;
+}
+// One more attempt (5.2): the nonce is remembered, never deleted. A target with attempts left loses none.
+static void allow_one_retry(const struct view *v, struct decision *d)
+{
+	unsigned most = v->pool->attempts;
+	d->next.retry = v->m->facts.retry;
+	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
+	d->next.failed = TARGET_HASH_NONE;
+	memset(&d->next.drains, 0, sizeof(d->next.drains));
+	rule_enter_phase(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, REASON_NONE, "");
+	rule_take_back_order(v, d); // of an agent that did not answer; it is ordered again if still needed
+}
+
+// Idle would look as if nothing was wrong, and its wave would wait for it without a reason (T03, I12).
+static bool is_goal_given_up(const struct view *v)
+{
+	enum reason_code why = transition_rests(v);
+	return why == REASON_ATTEMPTS_SPENT || why == REASON_FAILED_TARGET;
+}
+static void hold_given_up(const struct view *v, struct decision *d)
+{
+	enum reason_code why = transition_rests(v);
+	struct reason last = v->m->record.reason;
+	rule_set_target(v, d, transition_goal(v));
+	rule_enter_phase(v, d, PHASE_HELD, why, why == REASON_DRAIN_GIVEN_UP ? last.object : "");
+	rule_take_back_order(v, d);
+}
+static bool is_drained_enough(const struct view *v)
+{
+	enum reason_code why = transition_rests(v);
+	return why == REASON_DRAIN_GIVEN_UP || why == REASON_DRIFT_REPEATED;
+}
+
+// A change of parameters alone needs nothing fetched.
+static bool has_payload(const struct view *v, const struct target_hash *target_hash)
+{
+	return node_state_is_staged(v->m, target_hash) ||
+	       (target_hash_is_set(&v->m->report.loaded) && v->m->report.loaded.payload == target_hash->payload);
+}
+static bool may_queue(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	return transition_rests(v) == REASON_NONE && has_payload(v, &goal);
+}
+// The reason of the last drain stays until another one begins.
+static void keep_reason(const struct view *v, struct decision *d)
+{
+	const struct record *r = &v->m->record;
+	if (!node_phase_info(r->phase)->is_disruptive && r->reason.code != REASON_STAGE_FAILED)
+		d->next.reason = r->reason;
+}
+static void begin_goal(const struct view *v, struct decision *d, enum node_phase phase)
+{
+	const struct record *r = &v->m->record;
+	rule_set_target(v, d, transition_goal(v));
+	if (r->phase == PHASE_DONE && target_hash_eq(&r->target, &d->next.target) && !node_state_is_empty(v->m)) {
+		if (v->now >= r->since + REPEAT_S)
+			d->next.drains.repeated = 0;
+		rule_count_drain(d, true); // another driver is loaded although this one had been validated
+	}
+	rule_enter_phase(v, d, phase, REASON_NONE, "");
+	keep_reason(v, d);
+}
+static void queue_goal(const struct view *v, struct decision *d)
+{
+	begin_goal(v, d, PHASE_QUEUED);
+	rule_take_back_order(v, d);
+}
+static bool may_stage(const struct view *v)
+{
+	return transition_rests(v) == REASON_NONE && v->refused == REASON_NONE;
+}
+static void order_stage(const struct view *v, struct decision *d)
+{
+	begin_goal(v, d, PHASE_STAGING);
+	rule_give_order(v, d, VERB_STAGE, d->next.target);
+}
+// No node moves to a target that is considered bad (I8), even if those in progress may finish.
+static bool is_halted(const struct view *v)
+{
+	return v->rollout && v->rollout->is_halted && rule_is_moving(v);
+}
+// The plan changed before a workload was disturbed (T15, T40): back to where it is evaluated again.
+static bool is_goal_gone(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	bool is_recovering = v->m->record.receipt.is_there && rule_recovers(v);
+	return rule_stand_down_reason(v) != REASON_NONE || (v->m->record.phase == PHASE_STAGING && is_halted(v)) ||
+	       (!is_recovering && !target_hash_eq(&goal, &v->m->record.target));
+}
+static void step_back_for(const struct view *v, struct decision *d, enum reason_code why, const char *object)
+{
+	rule_enter_phase(v, d, v->m->record.receipt.is_there ? PHASE_FAILED : PHASE_IDLE, why, object);
+	rule_take_back_order(v, d);
+}
+static void step_back(const struct view *v, struct decision *d)
+{
+	const struct record *r = &v->m->record;
+	enum reason_code why = rule_stand_down_reason(v);
+	if (why == REASON_NONE && r->receipt.is_there && r->phase == PHASE_STAGING && is_halted(v))
+		why = REASON_HALTED; // a node under our cordon shows a reason
+	step_back_for(v, d, why, rule_stand_down_object(v));
+}
+
+static bool is_staged(const struct view *v)
+{
+	return rule_is_ordered(v, VERB_STAGE, &v->m->record.target) && rule_is_answered(v, RESULT_DONE) &&
+	       node_state_is_staged(v->m, &v->m->record.target);
+}
+static void queue_node(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_QUEUED, REASON_NONE, "");
+	keep_reason(v, d);
+	rule_take_back_order(v, d);
+}
+static bool is_order_refused(const struct view *v)
+{
+	return rule_has_failed_as(v, FAILING_PERMANENT);
+}
+static bool is_stage_over(const struct view *v)
+{
+	enum { STAGE_TRIES = 3 };
+	return v->m->record.tries >= STAGE_TRIES && (rule_is_expired(v) || rule_is_answered(v, RESULT_FAILED));
+}
+static void hold_stage(const struct view *v, struct decision *d)
+{
+	bool is_ours = v->m->record.receipt.is_there;
+	rule_enter_phase(v, d, is_ours ? PHASE_FAILED : PHASE_HELD, REASON_STAGE_FAILED, rule_ack_code(v));
+	rule_take_back_order(v, d);
+}
+static bool is_stage_again(const struct view *v)
+{
+	return rule_is_expired(v) || !rule_is_ordered(v, VERB_STAGE, &v->m->record.target) ||
+	       ((rule_is_answered(v, RESULT_FAILED) || rule_is_answered(v, RESULT_DONE)) &&
+		rule_has_backed_off(v, v->m->record.tries));
+}
+static void order_stage_again(const struct view *v, struct decision *d)
+{
+	unsigned tries = v->m->record.tries;
+	rule_enter_phase(v, d, PHASE_STAGING, REASON_STAGE_FAILED, rule_ack_code(v));
+	d->next.tries = (uint16_t)tries;
+	rule_give_order(v, d, VERB_STAGE, d->next.target);
+}
+static void hold_silent(const struct view *v, struct decision *d)
+{
+	bool is_ours = v->m->record.receipt.is_there;
+	rule_enter_phase(v, d, is_ours ? PHASE_FAILED : PHASE_HELD, REASON_AGENT_SILENT, "");
+}
+
+static bool is_adopted(const struct view *v)
+{
+	return is_goal_reached(v) && !v->m->record.receipt.is_there;
+}
+// Its turn may be days away: a wave, a maintenance window, a pause.
+static bool is_kept_waiting(const struct view *v)
+{
+	int64_t most = policy_span(v->pool, SPAN_BACKOFF_MOST);
+	return !rule_recovers(v) && rule_is_provable(v) && v->refused != REASON_NONE &&
+	       v->now >= v->m->record.since + most;
+}
+static bool is_queued_unstaged(const struct view *v)
+{
+	return !rule_recovers(v) && !has_payload(v, &v->m->record.target);
+}
+// With a back-off and a limit: something may clean up the disk again and again.
+static void stage_again(const struct view *v, struct decision *d)
+{
+	rule_count_drain(d, false);
+	step_back_for(v, d, REASON_NOT_STAGED, "");
+}
+static bool is_never_loaded(const struct view *v)
+{
+	return node_state_is_empty(v->m) && !v->m->record.receipt.is_there && !rule_is_target_spent(v) && !is_halted(v);
+}
+static void load_unattended(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_LOADING, REASON_NONE, "");
+	rule_give_order(v, d, VERB_LOAD, d->next.target);
+}
+// The pods are listed before a workload is disturbed (5.7). A failed node, which is cordoned already, goes on.
+static bool is_slot_granted(const struct view *v)
+{
+	return v->slot != SLOT_NONE && v->refused == REASON_NONE &&
+	       (v->m->record.receipt.is_there || node_state_pods(v->m)->pods >= 0);
+}
+static bool is_node_protected(const struct view *v)
+{
+	return is_slot_granted(v) && !v->m->record.receipt.is_there &&
+	       node_state_pods(v->m)->blocker.code == REASON_HOLDER_PROTECTED;
+}
+static void hold_protected(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_HELD, REASON_HOLDER_PROTECTED, node_state_pods(v->m)->blocker.object);
+	rule_take_back_order(v, d);
+}
+// This patch tests the previous state that it records (T20, T21, T22). An existing receipt stays: the node has been ours
+// since it failed.
+static void cordon_granted_node(const struct view *v, struct decision *d)
+{
+	struct record *r = &d->next;
+	unsigned whole = policy_span(v->pool, SPAN_CORDON) + policy_span(v->pool, SPAN_EVICT) +
+			 (v->pool->wait_for ? 2 * policy_span(v->pool, SPAN_WAIT) : 0);
+	if (!r->receipt.is_there) {
+		r->receipt = (struct receipt){ .is_there = true, .prior = v->m->facts.is_unschedulable };
+		r->previous = v->m->report.loaded;
+	}
+	r->receipt.until = v->now + whole;
+	r->receipt.again = 0;
+	r->receipt.waited = false;
+	for (unsigned i = 0; hints[i].key; i++)
+		r->autoscaler |= v->m->facts.hints & 1U << i ? 0 : (uint8_t)(1U << i);
+	memcpy(r->pool, v->pool->name, sizeof(r->pool));
+	memset(r->wave, 0, sizeof(r->wave));
+	memcpy(r->wave, v->wave, strlen(v->wave));
+	rule_enter_phase(v, d, PHASE_CORDONED, REASON_NONE, "");
+	d->cordon = v->m->facts.is_unschedulable ? CORDON_KEEP : CORDON_ON;
+}
+
+static bool is_load_done(const struct view *v)
+{
+	return rule_is_answered(v, RESULT_DONE) && rule_is_loaded(v, &v->m->record.target);
+}
+static void finish_load(const struct view *v, struct decision *d)
+{
+	struct target_hash goal = transition_goal(v);
+	d->next.attempts = 0;
+	rule_enter_phase(v, d, target_hash_eq(&goal, &d->next.target) ? PHASE_DONE : PHASE_IDLE, REASON_NONE, "");
+	rule_take_back_order(v, d);
+}
+static void drop_load_order(const struct view *v, struct decision *d)
+{
+	rule_enter_phase(v, d, PHASE_IDLE, REASON_NONE, "");
+	rule_take_back_order(v, d);
+}
+
+// Two programs loaded a driver at the same time, which says nothing about our target.
+static bool is_load_foreign(const struct view *v)
+{
+	return rule_is_handed_over(v) ||
+	       (node_state_is_foreign(v->m) && (rule_is_answered(v, RESULT_FAILED) || rule_is_expired(v)));
+}
+
+static bool is_load_halted(const struct view *v)
+{
+	return is_halted(v) && rule_is_answered(v, RESULT_FAILED);
+}
+static bool is_load_again(const struct view *v)
+{
+	return (rule_has_failed_as(v, FAILING_TRANSIENT) || rule_has_failed_as(v, FAILING_BUSY)) &&
+	       !rule_is_target_spent(v) && rule_has_backed_off(v, v->m->record.tries);
+}
+static void order_load_again(const struct view *v, struct decision *d)
+{
+	rule_give_order(v, d, VERB_LOAD, d->next.target);
+}
+static bool is_load_bad(const struct view *v)
+{
+	return rule_is_expired(v) || rule_has_failed_as(v, FAILING_PERMANENT) ||
+	       (rule_is_answered(v, RESULT_FAILED) && rule_is_target_spent(v));
+}
+static void hold_load(const struct view *v, struct decision *d)
+{
+	d->next.failed = d->next.target;
+	rule_enter_phase(v, d, PHASE_HELD, REASON_LOAD_FAILED, rule_ack_code(v));
+	rule_take_back_order(v, d);
+}
+
+static bool is_cause_gone(const struct view *v)
+{
+	const struct record *r = &v->m->record;
+	struct target_hash goal = transition_goal(v);
+	bool is_new = target_hash_is_set(&goal) && !target_hash_eq(&goal, &r->target), is_gone;
+	switch (r->reason.code) {
+	case REASON_FOREIGN_CONTROLLER:
+		return !node_state_is_foreign(v->m);
+	case REASON_AGENT_SILENT:
+		return rule_is_answered(v, RESULT_DONE) || rule_is_answered(v, RESULT_FAILED) || is_new;
+	case REASON_RECEIPT_MISSING:
+		return !v->m->facts.is_unschedulable;
+	case REASON_HOLDER_PROTECTED:
+		is_gone = node_state_pods(v->m)->pods >= 0 &&
+			  node_state_pods(v->m)->blocker.code != REASON_HOLDER_PROTECTED;
+		return is_gone || is_new || rule_is_loaded(v, &goal);
+	default:
+		return is_new || rule_is_loaded(v, &goal);
+	}
+}
+
+// NVIDIA's controller started its upgrade under our cordon, takes that for a user's and will leave it: we uncordon after
+// it, not before. But not later than in an hour, or when our own drain would have timed out.
+static bool is_operator_upgrading(const struct view *v)
+{
+	enum { BEHIND_MOST = 3600 };
 	const struct node_state *m = v->m;
 	bool is_late = v->now >= m->record.receipt.until && v->now >= m->record.since + BEHIND_MOST;
 	return m->facts.has_initial_cordon && m->record.receipt.is_there && !is_late &&
 	       (rule_is_upgraded(v) || (node_state_is_foreign(m) && m->facts.upgrade == UPGRADE_REQUIRED));
 }
 // After a restart the pods may not have been listed yet.
-static const char *blocker_of(const struct view *v)
+static const char *blocking_pod(const struct view *v)
 {
 	const struct pods_seen *seen = node_state_pods(v->m);
 	return seen->pods < 0 ? v->m->record.reason.object : seen->blocker.object;
 }
 
-static bool is_called_off(const struct view *v)
+// Nothing was unloaded in this attempt. If an earlier one did, the loaded driver has to be validated first (I4).
+static void stop_drain(const struct view *v, struct decision *d, enum reason_code why, const char *object)
+{
+	switch (why) { // neither the node nor its pods can help these
+	case REASON_HALTED:
+	case REASON_ATTEMPTS_SPENT:
+	case REASON_POLICY_GONE:
+	case REASON_SKIPPED:
+	case REASON_WINDOW_CLOSED:
+	case REASON_FOREIGN_CONTROLLER:
+	case REASON_ABORTED:
+	case REASON_TARGET_CHANGED:
+		break;
+	default:
+		rule_count_drain(d, false);
+	}
+	if (v->m->record.receipt.touched)
+		rule_restore_driver(v, d, why, false);
+	else
+		rule_release_node(v, d, PHASE_IDLE, why, object);
+}
+static void cancel_drain(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, d->rule->reason, "");
+}
+static void cancel_blocked_drain(const struct view *v, struct decision *d)
+{
+	stop_drain(v, d, d->rule->reason, blocking_pod(v));
+}
+
+static bool is_excluded(const struct view *v)
 {
 	return rule_stand_down_reason(v) != REASON_NONE;
 }
-static void call_off(const struct view *v, struct decision *d)
+static void cancel_excluded(const struct view *v, struct decision *d)
 {
-	rule_stop_drain(v, d, rule_stand_down_reason(v), rule_stand_down_object(v));
+	stop_drain(v, d, rule_stand_down_reason(v), rule_stand_down_object(v));
 }
-// No node moves to a target that is considered bad (I8), even where those in progress may finish.
-static bool is_drain_halted(const struct view *v)
-{
-	return v->rollout->is_halted && rule_is_moving(v);
-}
-static void call_off_halted(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_HALTED, "");
-}
-// Another policy, an undo or a pin: no workload is disturbed for what would be replaced again. A node without a driver
-// is not judged by what it gets meanwhile.
+// Another policy, an undo or a pin: no workload is disturbed for a driver that would be replaced again. The stable driver
+// that a node without any gets meanwhile does not count.
 static bool is_unwanted(const struct view *v)
 {
 	const struct target_hash *target = &v->m->record.target;
 	struct target_hash goal = transition_goal(v);
 	bool is_of_pool = !v->m->facts.is_pinned && target_hash_eq(&v->rollout->target, target);
-	return target_hash_is_set(&goal) && !is_of_pool && !target_hash_eq(&goal, target) && !transition_recovers(v);
-}
-static void call_off_unwanted(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_TARGET_CHANGED, "");
+	return target_hash_is_set(&goal) && !is_of_pool && !target_hash_eq(&goal, target) && !rule_recovers(v);
 }
 static bool is_slot_revoked(const struct view *v)
 {
 	return v->is_revoked;
 }
-static void call_off_deadlock(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_PDB_DEADLOCK, blocker_of(v));
-}
-
 static bool is_uncordoned(const struct view *v)
 {
 	return !v->m->facts.is_unschedulable;
 }
 static bool is_uncordoned_again(const struct view *v)
 {
+	enum { RECORDONS = 2 };
 	return is_uncordoned(v) && v->m->record.receipt.again >= RECORDONS;
-}
-static void give_in_to_uncordon(const struct view *v, struct decision *d)
-{
-	rule_enter_phase(v, d, PHASE_HELD, REASON_UNCORDONED, "");
-	rule_take_back_order(v, d);
-	rule_give_back_operands(d);
-	d->next.receipt = (struct receipt){ 0 };
 }
 static void recordon(const struct view *v, struct decision *d)
 {
@@ -83,28 +410,13 @@ static void recordon(const struct view *v, struct decision *d)
 
 static bool is_goal_loaded(const struct view *v)
 {
-	return v->slot != SLOT_NONE && transition_recovers(v);
-}
-static void validate_instead(const struct view *v, struct decision *d)
-{
-	rule_enter_phase(v, d, PHASE_VALIDATING, REASON_NONE, "");
-	rule_give_order(v, d, VERB_VALIDATE, d->next.target);
-	d->next.paused = 0;
-}
-static void call_off_spent(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_ATTEMPTS_SPENT, "");
+	return v->slot != SLOT_NONE && rule_recovers(v);
 }
 static bool is_goal_unstaged(const struct view *v)
 {
 	return !node_state_is_staged(v->m, &v->m->record.target) &&
 	       v->m->report.loaded.payload != v->m->record.target.payload && v->m->report.has_loaded;
 }
-static void call_off_unstaged(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_NOT_STAGED, "");
-}
-
 static bool is_kernel_empty(const struct view *v)
 {
 	return v->slot != SLOT_NONE && node_state_is_empty(v->m);
@@ -115,16 +427,11 @@ static void load_into_empty(const struct view *v, struct decision *d)
 	rule_give_order(v, d, VERB_LOAD, d->next.target);
 }
 
-// What would come after the unload could not end inside, and the driver was not touched yet.
+// What follows the unload would not finish inside the window, and the driver was not touched yet.
 static bool is_window_short(const struct view *v)
 {
 	return !policy_window_is_open(v->pool, v->now, policy_window_rest(v->pool));
 }
-static void call_off_window(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_WINDOW_CLOSED, "");
-}
-
 static bool is_to_wait_for_jobs(const struct view *v)
 {
 	return v->slot == SLOT_WAIT;
@@ -141,30 +448,28 @@ static bool is_done_waiting(const struct view *v)
 {
 	return is_to_evict(v) && (node_state_pods(v->m)->jobs == 0 || v->m->record.receipt.waited);
 }
+// Pods with claims end only while the plugin runs that releases the claims (T11).
+static uint16_t last_operands(const struct view *v)
+{
+	unsigned bits = 0;
+	for (unsigned i = 0; operands[i].key; i++)
+		bits |= operands[i].is_last ? v->m->facts.operands & 1U << i : 0;
+	return (uint16_t)bits;
+}
 static void begin_evictions(const struct view *v, struct decision *d)
 {
 	rule_enter_phase(v, d, PHASE_EVICTING, REASON_NONE, "");
 	rule_pause_operands(v, d);
-	d->next.paused &= (uint16_t)~rule_last_operands(v);
+	d->next.paused &= (uint16_t)~last_operands(v);
 }
-// Pods with claims end only while the plugin is there that takes the claims back (T11).
 static bool is_last_to_pause(const struct view *v)
 {
-	return v->slot == SLOT_WORK && node_state_pods(v->m)->pods == 0 && rule_last_operands(v);
+	return v->slot == SLOT_WORK && node_state_pods(v->m)->pods == 0 && last_operands(v);
 }
 static void pause_last_operands(const struct view *v, struct decision *d)
 {
-	d->next.paused |= rule_last_operands(v);
+	d->next.paused |= last_operands(v);
 }
-static bool is_cordon_late(const struct view *v)
-{
-	return rule_is_expired(v);
-}
-static void call_off_late(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_NO_WORK_SLOT, "");
-}
-
 static bool is_wait_over(const struct view *v)
 {
 	return rule_is_expired(v) && !v->m->record.receipt.waited && v->pool->on_wait_timeout == WAIT_EVICT;
@@ -175,17 +480,12 @@ static void wait_for_slot(const struct view *v, struct decision *d)
 	d->next.receipt.waited = true;
 }
 
-// It was bound before the scheduler heard of the cordon, or while somebody had taken that away. The next drain waits
-// for it from the beginning.
+// It was bound before the scheduler saw the cordon, or while the node was uncordoned by a user. The next drain waits for
+// it from the beginning.
 static bool is_job_new(const struct view *v)
 {
 	return v->pool->wait_for && !v->m->record.receipt.waited && node_state_pods(v->m)->jobs > 0;
 }
-static void call_off_job(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_JOBS, blocker_of(v));
-}
-
 static bool is_wait_given_up(const struct view *v)
 {
 	const struct pods_seen *seen = node_state_pods(v->m);
@@ -202,25 +502,21 @@ static void order_replace(const struct view *v, struct decision *d)
 	rule_enter_phase(v, d, PHASE_REPLACING, REASON_NONE, "");
 	rule_give_order(v, d, VERB_REPLACE, d->next.target);
 }
-static enum reason_code blocker_reason(const struct view *v)
-{
-	const struct pods_seen *seen = node_state_pods(v->m);
-	if (seen->blocker.code != REASON_NONE)
-		return seen->blocker.code;
-	if (seen->pods != 0)
-		return seen->pods < 0 ? REASON_PODS_UNKNOWN : REASON_PODS_LEFT;
-	return REASON_HOLDERS;
-}
-// A node that a budget blocks gives its slot to others (T82).
+// A node that is blocked by a budget gives its slot to others (T82).
 static bool is_blocked_long(const struct view *v)
 {
 	int64_t since = node_state_pods(v->m)->blocked_since;
 	return since && v->now >= since + (int64_t)policy_span(v->pool, SPAN_BLOCKED) &&
 	       v->pool->on_timeout == TIMEOUT_RELEASE;
 }
-static void call_off_blocked(const struct view *v, struct decision *d)
+static void release_blocked(const struct view *v, struct decision *d)
 {
-	rule_stop_drain(v, d, blocker_reason(v), blocker_of(v));
+	const struct pods_seen *seen = node_state_pods(v->m);
+	enum reason_code why = seen->blocker.code != REASON_NONE ? seen->blocker.code :
+			       seen->pods < 0                    ? REASON_PODS_UNKNOWN :
+			       seen->pods > 0                    ? REASON_PODS_LEFT :
+								   REASON_HOLDERS;
+	stop_drain(v, d, why, blocking_pod(v));
 }
 static bool is_drain_held(const struct view *v)
 {
@@ -228,14 +524,10 @@ static bool is_drain_held(const struct view *v)
 }
 static void hold_cordoned(const struct view *v, struct decision *d)
 {
-	rule_fail_node(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
+	rule_fail_node(v, d, REASON_DRAIN_TIMEOUT, blocking_pod(v));
 }
-static void call_off_drain(const struct view *v, struct decision *d)
-{
-	rule_stop_drain(v, d, REASON_DRAIN_TIMEOUT, blocker_of(v));
-}
-// Who is in the way is worth a write when it is somebody else than the node tells: at once if only people can help,
-// later if it may go by itself, so that a drain without trouble writes nothing.
+// Another blocker than the recorded one is worth a write: at once if only people can help, later if it may go away by
+// itself, so that a drain without trouble writes nothing.
 static int64_t blocker_patience(enum reason_code was, enum reason_code is)
 {
 	enum { SAME_S = 60, SLOW_S = 120 };
@@ -264,39 +556,90 @@ static void report_blocker(const struct view *v, struct decision *d)
 }
 
 const struct rule drain_rules[] = {
+	{ RESTING | IN(HELD), "a retry is requested: one more attempt", is_retry_of_held, allow_one_retry,
+	  REASON_NONE },
+	{ RESTING, "NVIDIA's operator manages the driver of the node: held", is_managed_by_operator, hold_foreign,
+	  REASON_NONE },
+	{ RESTING, "the target is loaded: adopted, nothing to do", is_new_arrival, adopt_loaded, REASON_NONE },
+	{ IN(IDLE), "no attempt is left for the target: held", is_goal_given_up, hold_given_up, REASON_NONE },
+	{ RESTING, "the target does not stay loaded, and no drain attempt is left: held", is_drained_enough,
+	  hold_given_up, REASON_NONE },
+	{ RESTING, "the target is staged already: queued", may_queue, queue_goal, REASON_NONE },
+	{ RESTING, "the target is not staged: staged first, without a disruption", may_stage, order_stage,
+	  REASON_NONE },
+	{ IN(STAGING) | IN(QUEUED), "the plan changed: evaluated again", is_goal_gone, step_back, REASON_NONE },
+	{ IN(STAGING), "the target is staged: queued", is_staged, queue_node, REASON_NONE },
+	{ IN(STAGING), "the target is not available: held, no workload was disturbed", is_order_refused, hold_stage,
+	  REASON_NONE },
+	{ IN(STAGING), "staging failed too often: held, no workload was disturbed", is_stage_over, hold_stage,
+	  REASON_NONE },
+	{ IN(STAGING), "staging failed or timed out: staged again", is_stage_again, order_stage_again, REASON_NONE },
+	{ IN(STAGING) | IN(LOADING), "the agent does not answer: held", rule_is_silent, hold_silent, REASON_NONE },
+	{ IN(QUEUED), "the target is loaded: adopted", is_adopted, adopt_loaded, REASON_NONE },
+	{ IN(QUEUED),
+	  "still cordoned after a failure, healthy again, and not its turn: queued to validate the loaded driver",
+	  is_kept_waiting, rule_queue_recovery, REASON_NONE },
+	{ IN(QUEUED), "the target is no longer staged for this kernel: staged again", is_queued_unstaged, stage_again,
+	  REASON_NONE },
+	{ IN(QUEUED), "no driver is loaded: the target is loaded without a cordon", is_never_loaded, load_unattended,
+	  REASON_NONE },
+	{ IN(QUEUED), "a pod that must not be evicted uses the GPU: held, no workload was disturbed", is_node_protected,
+	  hold_protected, REASON_NONE },
+	{ IN(QUEUED), "a slot is granted: cordoned", is_slot_granted, cordon_granted_node, REASON_NONE },
+	{ IN(LOADING), "the target is loaded", is_load_done, finish_load, REASON_NONE },
+	{ IN(LOADING), "the target is not loaded, and NVIDIA's operator manages the driver now: held", is_load_foreign,
+	  hold_foreign, REASON_NONE },
+	{ IN(LOADING), "the load failed, and the rollout is halted: evaluated again", is_load_halted, drop_load_order,
+	  REASON_NONE },
+	{ IN(LOADING), "the load failed temporarily: ordered again", is_load_again, order_load_again, REASON_NONE },
+	{ IN(LOADING), "the load failed: held", is_load_bad, hold_load, REASON_NONE },
+	{ IN(HELD), "the cause is gone: evaluated again", is_cause_gone, drop_load_order, REASON_NONE },
 	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(FAILED),
-	  "NVIDIA's upgrade controller works behind our cordon: waiting until it is done", is_goal_changed, NULL },
-	{ DRAINING, "the node is excluded: the drain is cancelled", is_called_off, call_off },
-	{ DRAINING, "the rollout is halted: the drain is cancelled", is_drain_halted, call_off_halted },
-	{ DRAINING, "the target has changed: the drain is cancelled", is_unwanted, call_off_unwanted },
-	{ DRAINING, "its slot was revoked: the drain is cancelled", is_slot_revoked, call_off_deadlock },
-	{ DRAINING, "uncordoned by a user for the third time: left uncordoned", is_uncordoned_again,
-	  give_in_to_uncordon },
-	{ DRAINING, "uncordoned by a user: cordoned again", is_uncordoned, recordon },
-	{ DRAINING, "the target is loaded already: validated", is_goal_loaded, validate_instead },
-	{ DRAINING, "no attempt is left for the target: the drain is cancelled", rule_is_target_spent, call_off_spent },
-	{ DRAINING, "the target is no longer staged: the drain is cancelled", is_goal_unstaged, call_off_unstaged },
-	{ DRAINING, "no driver is loaded: nothing to drain, the target is ordered", is_kernel_empty, load_into_empty },
-	{ DRAINING, "the maintenance window ends too soon: the drain is cancelled", is_window_short, call_off_window },
-	{ IN(CORDONED), "it has a work slot: pods are evicted, operands paused", is_to_evict, begin_evictions },
-	{ IN(CORDONED), "the policy waits for jobs", is_to_wait_for_jobs, wait_for_jobs },
-	{ IN(CORDONED), "no work slot came free in time: the drain is cancelled", is_cordon_late, call_off_late },
+	  "NVIDIA's upgrade controller works behind our cordon: waiting until it is done", is_operator_upgrading, NULL,
+	  REASON_NONE },
+	{ DRAINING, "the node is excluded: the drain is cancelled", is_excluded, cancel_excluded, REASON_NONE },
+	{ DRAINING, "the rollout is halted: the drain is cancelled", is_halted, cancel_drain, REASON_HALTED },
+	{ DRAINING, "the target has changed: the drain is cancelled", is_unwanted, cancel_drain,
+	  REASON_TARGET_CHANGED },
+	{ DRAINING, "its slot was revoked: the drain is cancelled", is_slot_revoked, cancel_blocked_drain,
+	  REASON_PDB_DEADLOCK },
+	{ DRAINING, "uncordoned by a user for the third time: left uncordoned", is_uncordoned_again, rule_hand_over,
+	  REASON_UNCORDONED },
+	{ DRAINING, "uncordoned by a user: cordoned again", is_uncordoned, recordon, REASON_NONE },
+	{ DRAINING, "the target is loaded already: validated", is_goal_loaded, rule_validate_target, REASON_NONE },
+	{ DRAINING, "no attempt is left for the target: the drain is cancelled", rule_is_target_spent, cancel_drain,
+	  REASON_ATTEMPTS_SPENT },
+	{ DRAINING, "the target is no longer staged: the drain is cancelled", is_goal_unstaged, cancel_drain,
+	  REASON_NOT_STAGED },
+	{ DRAINING, "no driver is loaded: nothing to drain, the target is ordered", is_kernel_empty, load_into_empty,
+	  REASON_NONE },
+	{ DRAINING, "the maintenance window ends too soon: the drain is cancelled", is_window_short, cancel_drain,
+	  REASON_WINDOW_CLOSED },
+	{ IN(CORDONED), "it has a work slot: pods are evicted, operands paused", is_to_evict, begin_evictions,
+	  REASON_NONE },
+	{ IN(CORDONED), "the policy waits for jobs", is_to_wait_for_jobs, wait_for_jobs, REASON_NONE },
+	{ IN(CORDONED), "no work slot came free in time: the drain is cancelled", rule_is_expired, cancel_drain,
+	  REASON_NO_WORK_SLOT },
 	{ IN(WAITING), "no job is left, and it has a work slot: pods are evicted, operands paused", is_done_waiting,
-	  begin_evictions },
-	{ IN(WAITING), "the wait is over: a work slot is requested", is_wait_over, wait_for_slot },
+	  begin_evictions, REASON_NONE },
+	{ IN(WAITING), "the wait is over: a work slot is requested", is_wait_over, wait_for_slot, REASON_NONE },
 	{ IN(WAITING), "jobs did not finish in time, and onTimeout is release: the drain is cancelled",
-	  is_wait_given_up, call_off_job },
-	{ IN(WAITING), "no work slot came free in time: the drain is cancelled", rule_is_expired, call_off_late },
+	  is_wait_given_up, cancel_blocked_drain, REASON_JOBS },
+	{ IN(WAITING), "no work slot came free in time: the drain is cancelled", rule_is_expired, cancel_drain,
+	  REASON_NO_WORK_SLOT },
 	{ IN(EVICTING), "a job has started that the policy waits for: the drain is cancelled", is_job_new,
-	  call_off_job },
+	  cancel_blocked_drain, REASON_JOBS },
 	{ IN(EVICTING), "no pod is left: the operand that their claims needed is paused, too", is_last_to_pause,
-	  pause_last_operands },
-	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_drain_complete, order_replace },
+	  pause_last_operands, REASON_NONE },
+	{ IN(EVICTING), "no holder and no pod is left: the driver is replaced", is_drain_complete, order_replace,
+	  REASON_NONE },
 	{ IN(EVICTING), "a disruption budget blocks for too long: the slot is released", is_blocked_long,
-	  call_off_blocked },
-	{ IN(EVICTING), "the drain timed out, and onTimeout is hold: stays cordoned", is_drain_held, hold_cordoned },
-	{ IN(EVICTING), "the drain timed out: cancelled, the driver was not touched", rule_is_expired, call_off_drain },
+	  release_blocked, REASON_NONE },
+	{ IN(EVICTING), "the drain timed out, and onTimeout is hold: stays cordoned", is_drain_held, hold_cordoned,
+	  REASON_NONE },
+	{ IN(EVICTING), "the drain timed out: cancelled, the driver was not touched", rule_is_expired,
+	  cancel_blocked_drain, REASON_DRAIN_TIMEOUT },
 	{ IN(WAITING) | IN(EVICTING) | IN(HELD), "an eviction is blocked: recorded on the node", is_blocker_new,
-	  report_blocker },
+	  report_blocker, REASON_NONE },
 	{ 0 },
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people and accidents did to our keys: looked at before anything else, in every state (T13, T62, 5.6).
+// Keys of ours that were changed by users or by accident: checked first, in every state (T13, T62, 5.6).
 #include "cluster/node_state/annotations.h"
 #include "cluster/rollout/transition_internal.h"
 
@@ -41,7 +41,7 @@ static bool is_phase_lost(const struct view *v)
 	return !r->has_phase &&
 	       (r->receipt.is_there || r->go.verb != VERB_NONE || r->paused || r->autoscaler || v->slot != SLOT_NONE);
 }
-// What was going on, by the order that still stands.
+// What was in progress, by the last order.
 static enum node_phase rebuilt_phase(const struct view *v)
 {
 	const struct record *r = &v->m->record;
@@ -89,13 +89,7 @@ static bool is_node_taken_over(const struct view *v)
 {
 	return v->m->record.receipt.is_there && !v->m->facts.is_unschedulable;
 }
-static void hand_over_node(const struct view *v, struct decision *d)
-{
-	rule_enter_phase(v, d, PHASE_HELD, REASON_UNCORDONED, "");
-	rule_take_back_order(v, d);
-	rule_give_back_operands(d);
-	d->next.receipt = (struct receipt){ 0 };
-}
+
 // Deleted, or implausibly far away (T17).
 static bool is_deadline_bad(const struct view *v)
 {
@@ -159,25 +153,29 @@ static void drop_upgrade_label(const struct view *v, struct decision *d)
 	(IN(STAGING) | IN(LOADING) | IN(CORDONED) | IN(WAITING) | IN(EVICTING) | IN(REPLACING) | IN(VALIDATING) | \
 	 IN(RESTORING))
 const struct rule repair_rules[] = {
-	{ ANY, "the coordinator of another namespace leads this node: nothing is done", is_leader_other, NULL },
+	{ ANY, "the coordinator of another namespace leads this node: nothing is done", is_leader_other, NULL,
+	  REASON_NONE },
 	{ IN(UNKNOWN), "a retry is requested: values that this version does not know are dropped", is_unknown_retry,
-	  forget_unknown_phase },
+	  forget_unknown_phase, REASON_NONE },
 	{ IN(UNKNOWN), "a label or annotation has a value that this version does not know: nothing is done",
-	  is_phase_unknown, NULL },
+	  is_phase_unknown, NULL, REASON_NONE },
 	{ ANY, "an earlier version left a label that starts NVIDIA's upgrade controller: it is removed",
-	  is_upgrade_label_left, drop_upgrade_label },
-	{ ANY, "the label of the state is gone: it is derived from the other keys", is_phase_lost, rebuild_phase },
+	  is_upgrade_label_left, drop_upgrade_label, REASON_NONE },
+	{ ANY, "the label of the state is gone: it is derived from the other keys", is_phase_lost, rebuild_phase,
+	  REASON_NONE },
 	{ DRAINING, "the record of our cordon is gone: the node is held and stays as it is", is_drain_receipt_lost,
-	  hold_unreceipted },
+	  hold_unreceipted, REASON_NONE },
 	{ IN(FAILED) | IN(STAGING) | IN(QUEUED), "uncordoned by a user: it is left as it is", is_node_taken_over,
-	  hand_over_node },
-	{ TIMED, "the deadline is missing or implausible: it is set again", is_deadline_bad, set_deadline },
+	  rule_hand_over, REASON_UNCORDONED },
+	{ TIMED, "the deadline is missing or implausible: it is set again", is_deadline_bad, set_deadline,
+	  REASON_NONE },
 	{ DRAINING | IN(REPLACING) | IN(RESTORING) | IN(FAILED),
-	  "paused operands are missing in our record: they are added", is_paused_list_short, complete_paused_list },
+	  "paused operands are missing in our record: they are added", is_paused_list_short, complete_paused_list,
+	  REASON_NONE },
 	{ RESTING | IN(HELD),
 	  "there is a record of our cordon in a state without one: stays cordoned until a driver is validated",
-	  is_receipt_stray, fail_stray },
+	  is_receipt_stray, fail_stray, REASON_NONE },
 	{ RESTING | IN(HELD) | IN(STAGING) | IN(QUEUED) | IN(LOADING), "operands and autoscaler hints are set back",
-	  has_leftovers, give_leftovers },
+	  has_leftovers, give_leftovers, REASON_NONE },
 	{ 0 },
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the order to replace to the proof, or the way back (5.8).
+// From the order to replace to the release of the node, or the rollback (5.8). A failed node gets out only through the
+// queue and another validation (T35, I4).
 #include "cluster/rollout/transition_internal.h"
 
 enum { TRIES = 2 };
 
-// Too late to stop, and from here on not ours to uncordon: a cordon that comes back is somebody's.
+// Too late to stop, and from here on not ours to uncordon: a new cordon is not ours.
 static bool is_taken_by_operator(const struct view *v)
 {
 	const struct receipt *receipt = &v->m->record.receipt;
@@ -20,20 +21,10 @@ static bool is_replace_done(const struct view *v)
 {
 	return rule_is_answered(v, RESULT_DONE) && rule_is_loaded(v, &v->m->record.target);
 }
-static void validate_replaced(const struct view *v, struct decision *d)
-{
-	rule_enter_phase(v, d, PHASE_VALIDATING, REASON_NONE, "");
-	rule_give_order(v, d, VERB_VALIDATE, d->next.target);
-	d->next.paused = 0;
-}
 static bool is_rolled_back(const struct view *v)
 {
 	return v->rollout && v->rollout->is_halted && v->pool->on_halt != HALT_FINISH &&
 	       target_hash_eq(&v->m->record.target, &v->rollout->target);
-}
-static void roll_back(const struct view *v, struct decision *d)
-{
-	rule_restore_driver(v, d, REASON_HALTED, false);
 }
 // The order is gone: it was deleted.
 static bool is_order_lost(const struct view *v)
@@ -41,7 +32,7 @@ static bool is_order_lost(const struct view *v)
 	const struct target_hash *target = &v->m->record.target;
 	return !rule_is_ordered(v, VERB_REPLACE, target) && !rule_is_ordered(v, VERB_LOAD, target);
 }
-// No further unload where the cordon, or the record of it, was taken away meanwhile.
+// No further unload if the cordon, or our record of it, is gone by now.
 static bool is_exposed(const struct view *v)
 {
 	return !v->m->record.receipt.is_there || !v->m->facts.is_unschedulable;
@@ -51,7 +42,7 @@ static bool may_order(const struct view *v)
 	bool is_halted = v->rollout && v->rollout->is_halted && rule_is_moving(v);
 	return !rule_is_target_spent(v) && !is_halted && !is_exposed(v);
 }
-// A driver in use is not unloaded, and nothing was touched yet (5.4.3): drain on, in the time that the receipt leaves.
+// A driver in use is not unloaded, and nothing was touched yet (5.4.3): the drain goes on until its deadline.
 static bool is_busy_again(const struct view *v)
 {
 	return rule_has_failed_as(v, FAILING_BUSY) && v->m->record.receipt.is_there;
@@ -65,7 +56,7 @@ static void drain_again(const struct view *v, struct decision *d)
 	if (rule_has_failed_as(v, FAILING_BUSY))
 		d->next.attempts--;
 }
-// By way of the drain, which looks for holders again.
+// After another drain, which looks for holders again.
 static bool may_order_again(const struct view *v)
 {
 	return (rule_has_failed_as(v, FAILING_TRANSIENT) || is_order_lost(v)) && may_order(v);
@@ -73,10 +64,6 @@ static bool may_order_again(const struct view *v)
 static bool is_order_spent(const struct view *v)
 {
 	return is_order_lost(v) && !may_order(v);
-}
-static void restore_spent(const struct view *v, struct decision *d)
-{
-	rule_restore_driver(v, d, REASON_ATTEMPTS_SPENT, false);
 }
 static bool is_replace_refused(const struct view *v)
 {
@@ -86,16 +73,20 @@ static void restore_refused(const struct view *v, struct decision *d)
 {
 	rule_restore_driver(v, d, rule_is_answered(v, RESULT_DONE) ? REASON_DRIFT : REASON_REPLACE_FAILED, true);
 }
-static void fail_silent(const struct view *v, struct decision *d)
+// The step of several rules: the target is not blamed, or is.
+static void restore_previous(const struct view *v, struct decision *d)
 {
-	rule_fail_node(v, d, REASON_AGENT_SILENT, "");
+	rule_restore_driver(v, d, d->rule->reason, false);
 }
-static void restore_late(const struct view *v, struct decision *d)
+static void blame_target(const struct view *v, struct decision *d)
 {
-	rule_restore_driver(v, d, REASON_REPLACE_TIMEOUT, true);
+	rule_restore_driver(v, d, d->rule->reason, true);
 }
-
-// A new probe of exactly what is in the kernel; that something says ready is no proof (T35).
+static void fail_node(const struct view *v, struct decision *d)
+{
+	rule_fail_node(v, d, d->rule->reason, "");
+}
+// A new probe of exactly the loaded driver; a ready state alone is no proof (T35).
 static bool is_driver_proven(const struct view *v, const struct target_hash *target_hash)
 {
 	const struct report *r = &v->m->report;
@@ -135,18 +126,10 @@ static bool is_driver_unhealthy(const struct view *v)
 	return rule_has_failed_as(v, FAILING_PERMANENT) ||
 	       (rule_is_answered(v, RESULT_FAILED) && v->m->record.tries >= TRIES) || rule_is_answered(v, RESULT_DONE);
 }
-static void restore_unhealthy(const struct view *v, struct decision *d)
-{
-	rule_restore_driver(v, d, REASON_VALIDATION_FAILED, true);
-}
 static bool is_drifted(const struct view *v)
 {
 	const struct report *r = &v->m->report;
 	return r->has_loaded && !node_state_is_empty(v->m) && !rule_is_loaded(v, &v->m->record.target);
-}
-static void restore_drifted(const struct view *v, struct decision *d)
-{
-	rule_restore_driver(v, d, REASON_DRIFT, true);
 }
 // The deadline counts even without any answer (T01).
 static void restore_unproven(const struct view *v, struct decision *d)
@@ -171,10 +154,6 @@ static bool has_no_previous_driver(const struct view *v)
 {
 	struct target_hash back = rule_previous_driver(v);
 	return !target_hash_is_set(&back);
-}
-static void fail_no_previous_driver(const struct view *v, struct decision *d)
-{
-	rule_fail_node(v, d, REASON_NO_PREVIOUS, "");
 }
 static bool is_restore_unproven(const struct view *v)
 {
@@ -216,40 +195,162 @@ static void fail_restore(const struct view *v, struct decision *d)
 {
 	rule_fail_node(v, d, REASON_RESTORE_FAILED, rule_ack_code(v));
 }
-static void fail_restore_late(const struct view *v, struct decision *d)
+static bool has_receipt(const struct view *v)
 {
-	rule_fail_node(v, d, REASON_RESTORE_TIMEOUT, "");
+	return v->m->record.receipt.is_there;
+}
+static bool has_no_receipt(const struct view *v)
+{
+	return !v->m->record.receipt.is_there;
+}
+// Another process wrote a receipt: the patch is repeated, without a limit (T26).
+static void release_again(const struct view *v, struct decision *d)
+{
+	struct reason why = v->m->record.reason;
+	rule_release_node(v, d, v->m->record.outcome, why.code, why.object);
+}
+static void finish_release(const struct view *v, struct decision *d)
+{
+	struct reason why = v->m->record.reason;
+	enum node_phase outcome = v->m->record.outcome;
+	rule_enter_phase(v, d, outcome, why.code, why.object);
+	d->next.outcome = PHASE_IDLE;
+	memset(d->next.pool, 0, sizeof(d->next.pool));
 }
 
-const struct rule change_rules[] = {
+static void hold_release(const struct view *v, struct decision *d)
+{
+	struct reason why = v->m->record.reason;
+	bool is_lost = v->m->facts.is_unschedulable;
+	rule_enter_phase(v, d, PHASE_HELD, is_lost ? REASON_RECEIPT_MISSING : why.code, is_lost ? "" : why.object);
+	rule_give_back_operands(d);
+}
+
+// Or nothing was touched since our cordon.
+// Whether its driver works is for the operator to prove: its validator decides when pods get GPUs.
+static void leave_to_operator(const struct view *v, struct decision *d)
+{
+	rule_release_node(v, d, PHASE_IDLE, REASON_FOREIGN_CONTROLLER, rule_stand_down_object(v));
+}
+static bool is_left_to_operator(const struct view *v)
+{
+	return rule_is_handed_over(v) || (node_state_is_foreign(v->m) && !v->m->record.receipt.touched);
+}
+
+static bool is_goal_halted(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	return v->rollout && v->rollout->is_halted && target_hash_eq(&goal, &v->rollout->target);
+}
+// During a halt the request waits, and is not used up.
+static bool is_retry_of_failed(const struct view *v)
+{
+	return rule_is_retry_requested(v) && rule_stand_down_reason(v) == REASON_NONE && !is_goal_halted(v);
+}
+static void stage_goal(const struct view *v, struct decision *d)
+{
+	rule_set_target(v, d, transition_goal(v));
+	rule_enter_phase(v, d, PHASE_STAGING, REASON_NONE, "");
+	rule_give_order(v, d, VERB_STAGE, d->next.target);
+}
+static void retry_target(const struct view *v, struct decision *d)
+{
+	unsigned most = v->pool->attempts;
+	stage_goal(v, d);
+	d->next.retry = v->m->facts.retry;
+	d->next.attempts = (uint16_t)(d->next.attempts < most ? d->next.attempts : most - 1);
+	d->next.failed = TARGET_HASH_NONE;
+	memset(&d->next.drains, 0, sizeof(d->next.drains));
+}
+static bool is_new_target(const struct view *v)
+{
+	struct target_hash goal = transition_goal(v);
+	return rule_stand_down_reason(v) == REASON_NONE && target_hash_is_set(&goal) &&
+	       !target_hash_eq(&goal, &v->m->record.target) && !target_hash_eq(&goal, &v->m->record.failed) &&
+	       !is_goal_halted(v);
+}
+static bool is_healed(const struct view *v)
+{
+	const struct record *own = &v->m->record;
+	// A drain timed out, and onTimeout is hold: nothing was touched, so nothing can have been repaired.
+	bool is_kept = !own->receipt.touched && own->reason.code == REASON_DRAIN_TIMEOUT;
+	return rule_is_provable(v) && !is_kept && rule_stand_down_reason(v) == REASON_NONE;
+}
+static void recover_node(const struct view *v, struct decision *d)
+{
+	struct target_hash goal = transition_goal(v);
+	// Repeated drains for the same target have a limit, too.
+	if (target_hash_eq(&goal, &d->next.target) && !target_hash_eq(&goal, &d->next.failed) &&
+	    !target_hash_eq(&goal, &v->m->report.loaded))
+		rule_count_drain(d, false);
+	rule_queue_recovery(v, d);
+}
+
+// Excluded, aborted or without a pool, it gets no slot and no other driver: the loaded one is validated as it is.
+static bool is_excluded_and_provable(const struct view *v)
+{
+	return rule_is_provable(v) && rule_stand_down_reason(v) != REASON_NONE && !node_state_is_foreign(v->m);
+}
+static void validate_excluded(const struct view *v, struct decision *d)
+{
+	rule_set_target(v, d, v->m->report.loaded);
+	d->next.attempts++;
+	rule_enter_phase(v, d, PHASE_VALIDATING, rule_stand_down_reason(v), "");
+	rule_give_order(v, d, VERB_VALIDATE, d->next.target);
+	d->next.paused = 0;
+}
+
+const struct rule replace_rules[] = {
 	{ IN(REPLACING) | IN(VALIDATING) | IN(RESTORING), "uncordoned by a user: a later cordon is not ours",
-	  is_taken_by_operator, leave_cordon },
-	{ IN(REPLACING), "the target is loaded: validated, operands restored", is_replace_done, validate_replaced },
-	{ IN(REPLACING) | IN(VALIDATING), "the rollout is halted, and onHalt is rollback", is_rolled_back, roll_back },
-	{ IN(REPLACING), "the driver was in use, nothing was touched: the drain goes on", is_busy_again, drain_again },
+	  is_taken_by_operator, leave_cordon, REASON_NONE },
+	{ IN(REPLACING), "the target is loaded: validated, operands restored", is_replace_done, rule_validate_target,
+	  REASON_NONE },
+	{ IN(REPLACING) | IN(VALIDATING), "the rollout is halted, and onHalt is rollback", is_rolled_back,
+	  restore_previous, REASON_HALTED },
+	{ IN(REPLACING), "the driver was in use, nothing was touched: the drain goes on", is_busy_again, drain_again,
+	  REASON_NONE },
 	{ IN(REPLACING), "temporary failure, or the order is gone: ordered again, after another drain", may_order_again,
-	  drain_again },
+	  drain_again, REASON_NONE },
 	{ IN(REPLACING), "the target cannot be loaded: the previous driver is restored", is_replace_refused,
-	  restore_refused },
+	  restore_refused, REASON_NONE },
 	{ IN(REPLACING), "the order is gone, and no retry is allowed: the previous driver is restored", is_order_spent,
-	  restore_spent },
-	{ IN(REPLACING), "the agent does not answer: stays cordoned", rule_is_silent, fail_silent },
-	{ IN(REPLACING), "timed out: the previous driver is restored", rule_is_expired, restore_late },
-	{ IN(VALIDATING), "validated: uncordoned", is_valid, finish_replaced },
-	{ IN(VALIDATING), "another driver is loaded: the previous one is restored", is_drifted, restore_drifted },
-	{ IN(VALIDATING), "temporary failure, or the order is gone: validated again", is_probe_again, probe_again },
-	{ IN(VALIDATING), "the driver is not healthy: the previous one is restored", is_driver_unhealthy,
-	  restore_unhealthy },
-	{ IN(VALIDATING), "not validated in time: the previous driver is restored", rule_is_expired, restore_unproven },
+	  restore_previous, REASON_ATTEMPTS_SPENT },
+	{ IN(REPLACING), "the agent does not answer: stays cordoned", rule_is_silent, fail_node, REASON_AGENT_SILENT },
+	{ IN(REPLACING), "timed out: the previous driver is restored", rule_is_expired, blame_target,
+	  REASON_REPLACE_TIMEOUT },
+	{ IN(VALIDATING), "validated: uncordoned", is_valid, finish_replaced, REASON_NONE },
+	{ IN(VALIDATING), "another driver is loaded: the previous one is restored", is_drifted, blame_target,
+	  REASON_DRIFT },
+	{ IN(VALIDATING), "temporary failure, or the order is gone: validated again", is_probe_again, probe_again,
+	  REASON_NONE },
+	{ IN(VALIDATING), "the driver is not healthy: the previous one is restored", is_driver_unhealthy, blame_target,
+	  REASON_VALIDATION_FAILED },
+	{ IN(VALIDATING), "not validated in time: the previous driver is restored", rule_is_expired, restore_unproven,
+	  REASON_NONE },
 	{ IN(RESTORING), "NVIDIA's operator has loaded its own driver: released with that driver", rule_is_handed_over,
-	  rule_leave_to_operator },
-	{ IN(RESTORING), "the previous driver is validated: uncordoned", is_restore_proven, finish_restored },
-	{ IN(RESTORING), "there is no previous driver: stays cordoned", has_no_previous_driver,
-	  fail_no_previous_driver },
-	{ IN(RESTORING), "the previous driver is loaded: validated", is_restore_unproven, validate_restored },
-	{ IN(RESTORING), "the driver is not in use: the previous one is ordered", may_restore, order_restore },
-	{ IN(RESTORING), "temporary failure: ordered again", may_restore_again, order_restore_again },
-	{ IN(RESTORING), "the previous driver does not work: stays cordoned", is_restore_bad, fail_restore },
-	{ IN(RESTORING), "timed out: stays cordoned", rule_is_expired, fail_restore_late },
+	  leave_to_operator, REASON_NONE },
+	{ IN(RESTORING), "the previous driver is validated: uncordoned", is_restore_proven, finish_restored,
+	  REASON_NONE },
+	{ IN(RESTORING), "there is no previous driver: stays cordoned", has_no_previous_driver, fail_node,
+	  REASON_NO_PREVIOUS },
+	{ IN(RESTORING), "the previous driver is loaded: validated", is_restore_unproven, validate_restored,
+	  REASON_NONE },
+	{ IN(RESTORING), "the driver is not in use: the previous one is ordered", may_restore, order_restore,
+	  REASON_NONE },
+	{ IN(RESTORING), "temporary failure: ordered again", may_restore_again, order_restore_again, REASON_NONE },
+	{ IN(RESTORING), "the previous driver does not work: stays cordoned", is_restore_bad, fail_restore,
+	  REASON_NONE },
+	{ IN(RESTORING), "timed out: stays cordoned", rule_is_expired, fail_node, REASON_RESTORE_TIMEOUT },
+	{ IN(RELEASING), "the record of our cordon is still there: released again", has_receipt, release_again,
+	  REASON_NONE },
+	{ IN(RELEASING), "the release is confirmed: the attempt is over", has_no_receipt, finish_release, REASON_NONE },
+	{ IN(FAILED), "the record of our cordon is gone: held", has_no_receipt, hold_release, REASON_NONE },
+	{ IN(FAILED), "NVIDIA's operator manages the driver now, and nothing of ours is in its way: released",
+	  is_left_to_operator, leave_to_operator, REASON_NONE },
+	{ IN(FAILED), "a retry is requested: one more attempt", is_retry_of_failed, retry_target, REASON_NONE },
+	{ IN(FAILED), "there is a new target: one attempt with it", is_new_target, stage_goal, REASON_NONE },
+	{ IN(FAILED), "its driver is healthy again: queued for validation", is_healed, recover_node, REASON_NONE },
+	{ IN(FAILED), "its driver is healthy, and the node is excluded: validated, then uncordoned",
+	  is_excluded_and_provable, validate_excluded, REASON_NONE },
 	{ 0 },
 };

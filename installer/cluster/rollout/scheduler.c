@@ -1,10 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/node_state/annotations.h"
 #include "cluster/rollout/scheduler_internal.h"
 #include "cluster/rollout/transition_internal.h"
 
 #include <limits.h>
 #include <stdio.h>
+
+// The scheduler leaves alone a node that the coordinator of another namespace manages.
+static bool is_led_elsewhere(const struct cluster *c, const struct node_state *m)
+{
+	return c->leader && *m->record.leader && !str_eq(m->record.leader, c->leader) &&
+	       !(c->gone && strv_has(c->gone, m->record.leader));
+}
+
+struct view scheduler_view(const struct cluster *c, const struct slots *s, size_t at)
+{
+	const struct node_plan *node_plan = &s->node_plans[at];
+	const struct pool *pool = node_plan->pool < 0 ? NULL : &c->policy->pools[node_plan->pool];
+	return (struct view){
+		.m = &c->nodes[at],
+		.pool = pool,
+		.rollout = pool ? &s->rollouts[node_plan->pool] : NULL,
+		.slot = node_plan->had,
+		.refused = node_plan->refused,
+		.is_revoked = node_plan->is_revoked,
+		.wave = pool ? policy_wave_name(pool, node_plan->wave) : "",
+		.epoch = c->epoch,
+		.now = c->now,
+		.leader = c->leader,
+		.is_led_elsewhere = is_led_elsewhere(c, &c->nodes[at]),
+	};
+}
+
+static enum reason_code refuse_no_pool(const struct round *r, size_t at)
+{
+	struct view v = scheduler_view(r->c, r->s, at);
+	return rule_stand_down_reason(&v);
+}
+
+// It keeps a cordon of ours with a driver that works: whatever is paused or closed, its release is no new disruption.
+static bool is_recovery(const struct round *r, size_t at)
+{
+	struct view v = scheduler_view(r->c, r->s, at);
+	return v.m->record.phase == PHASE_QUEUED && v.m->record.receipt.is_there && rule_recovers(&v);
+}
+
+static bool has_zero_limit(const struct round *r, size_t at)
+{
+	const struct pool *pool = round_pool(r, at);
+	return !pool->parallel.value || !pool->unavailable.value || !r->c->policy->parallel.value ||
+	       !r->c->policy->unavailable.value;
+}
+
+static enum reason_code refuse_paused(const struct round *r, size_t at)
+{
+	bool is_paused = r->c->policy->is_paused || has_zero_limit(r, at);
+	return is_paused && !is_recovery(r, at) ? REASON_PAUSED : REASON_NONE;
+}
+
+static enum reason_code refuse_node_paused(const struct round *r, size_t at)
+{
+	return r->c->nodes[at].facts.is_paused && !is_recovery(r, at) ? REASON_NODE_PAUSED : REASON_NONE;
+}
+
+static enum reason_code refuse_halted(const struct round *r, size_t at)
+{
+	struct view v = scheduler_view(r->c, r->s, at);
+	return v.rollout->is_halted && rule_is_moving(&v) ? REASON_HALTED : REASON_NONE;
+}
+
+static enum reason_code refuse_not_ready(const struct round *r, size_t at)
+{
+	return r->c->nodes[at].facts.is_ready ? REASON_NONE : REASON_NOT_READY;
+}
+
+static enum reason_code foreign_cordon(const struct round *r, size_t at)
+{
+	const struct node_state *m = &r->c->nodes[at];
+	bool is_foreign = m->facts.is_unschedulable && !m->record.receipt.is_there;
+	return is_foreign && round_own_pool(r, at)->foreign_cordon == CORDON_IGNORE ? REASON_FOREIGN_CORDON :
+										      REASON_NONE;
+}
+
+static enum reason_code refuse_wave_closed(const struct round *r, size_t at)
+{
+	struct view v = scheduler_view(r->c, r->s, at);
+	if (!v.rollout || r->s->node_plans[at].wave <= v.rollout->wave || rule_recovers(&v))
+		return REASON_NONE;
+	return r->s->sums[r->s->node_plans[at].pool].is_untested ? REASON_WAVE_UNTESTED : REASON_WAVE_CLOSED;
+}
+
+static enum reason_code refuse_window_closed(const struct round *r, size_t at)
+{
+	const struct pool *pool = round_pool(r, at);
+	if (is_recovery(r, at) || policy_window_is_open(pool, r->c->now, pool->spans[SPAN_MARGIN]))
+		return REASON_NONE;
+	return REASON_WINDOW_CLOSED;
+}
+
+const struct refusal_row refusals[] = {
+	{ "it is in a pool, and not excluded", refuse_no_pool },
+	{ "the policy is not paused, and no limit is 0", refuse_paused },
+	{ "the node is not paused", refuse_node_paused },
+	{ "the rollout is not halted", refuse_halted },
+	{ "the node is ready", refuse_not_ready },
+	{ "it was not cordoned by others", foreign_cordon },
+	{ "its wave is open", refuse_wave_closed },
+	{ "a maintenance window is open", refuse_window_closed },
+	{ 0 },
+};
+
+enum reason_code scheduler_refusal(const struct round *r, size_t at)
+{
+	for (const struct refusal_row *row = refusals; row->text; row++) {
+		enum reason_code why = row->test(r, at);
+		if (why != REASON_NONE)
+			return why;
+	}
+	return REASON_NONE;
+}
 
 // Grants. Who may have a slot at all is a table of refusals, which `rollout why` shows row by row; who gets one is a
 // matter of order and room. A unit that is first and does not fit makes the others wait: small ones never starve a
@@ -31,7 +144,7 @@ static int by_admission_order(const void *a, const void *b, void *round)
 		int64_t x, y;
 	} keys_[] = {
 		{ r->s->node_plans[i].pool, r->s->node_plans[k].pool },
-		{ !scheduler_is_recovery(r, i), !scheduler_is_recovery(r, k) },
+		{ !is_recovery(r, i), !is_recovery(r, k) },
 		{ x->record.phase != PHASE_WAITING, y->record.phase != PHASE_WAITING },
 		{ r->s->node_plans[i].wave, r->s->node_plans[k].wave },
 		{ drained_in_vain(x), drained_in_vain(y) },
@@ -74,7 +187,7 @@ struct cost {
 };
 static bool is_goal_or_granted(const struct round *r, size_t at)
 {
-	struct view v = scheduler_round_view(r, at);
+	struct view v = scheduler_view(r->c, r->s, at);
 	struct target_hash goal = transition_goal(&v);
 	return rule_is_loaded(&v, &goal) || r->s->node_plans[at].has != SLOT_NONE;
 }
@@ -218,7 +331,7 @@ static void release_one(const struct round *r, size_t at)
 {
 	struct node_plan *node_plan = &r->s->node_plans[at];
 	const struct cost one = { .work = 1 };
-	node_plan->refused = scheduler_has_zero_limit(r, at) ? REASON_NONE : unit_fits(r, at, &one);
+	node_plan->refused = has_zero_limit(r, at) ? REASON_NONE : unit_fits(r, at, &one);
 	if (node_plan->refused != REASON_NONE)
 		return;
 	node_plan->has = SLOT_WORK;
@@ -237,7 +350,7 @@ static void admit_one(const struct round *r, size_t at, int *full_pool, enum rea
 		node_plan->refused = *full;
 		return;
 	}
-	if (scheduler_is_recovery(r, at)) {
+	if (is_recovery(r, at)) {
 		release_one(r, at);
 	} else {
 		struct cost cost = cost_of(r, at);
@@ -277,7 +390,7 @@ static void scheduler_admit_staging(const struct round *r)
 	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
 	for (size_t i = 0; i < r->c->count; i++) {
 		enum node_phase phase = r->c->nodes[i].record.phase;
-		struct view v = scheduler_round_view(r, i);
+		struct view v = scheduler_view(r->c, r->s, i);
 		r->s->staging += phase == PHASE_STAGING;
 		if (r->s->node_plans[i].pool >= 0 && (1U << phase) & RESTING && transition_rests(&v) == REASON_NONE)
 			turn[count++] = i;
@@ -285,19 +398,13 @@ static void scheduler_admit_staging(const struct round *r)
 	qsort_r(turn, count, sizeof(*turn), by_admission_order, (void *)(uintptr_t)r);
 	for (size_t i = 0; i < count; i++) {
 		bool is_full = r->s->staging >= r->c->policy->staging;
-		enum reason_code why = scheduler_refuse_paused(r, turn[i]);
+		enum reason_code why = refuse_paused(r, turn[i]);
 		r->s->node_plans[turn[i]].refused = why != REASON_NONE ? why :
 						    is_full            ? REASON_STAGING_FULL :
 									 REASON_NONE;
 		r->s->staging += r->s->node_plans[turn[i]].refused == REASON_NONE;
 	}
 	free(turn);
-}
-
-void scheduler_ledger_done(struct slot_ledger *l)
-{
-	free(l->items);
-	*l = (struct slot_ledger){ 0 };
 }
 
 void scheduler_slots_done(struct slots *s)
@@ -368,17 +475,11 @@ static void plan_nodes(const struct round *r)
 		const struct pool *pool = policy_pool(r->c->policy, &r->c->nodes[i]);
 		node_plan->had = entry ? entry->slot : SLOT_NONE;
 		const struct pool *home = policy_home(r->c->policy, &r->c->nodes[i]);
-		bool is_ours = !round_is_led_elsewhere(r->c, &r->c->nodes[i]); // else it is as if no pool had it
+		bool is_ours = !is_led_elsewhere(r->c, &r->c->nodes[i]); // else it is as if no pool had it
 		node_plan->pool = pool && is_ours ? (int)(pool - r->c->policy->pools) : -1;
 		node_plan->home = home ? (int)(home - r->c->policy->pools) : -1;
 	}
 	free(sorted);
-}
-
-struct view scheduler_view(const struct cluster *c, const struct slots *s, size_t at)
-{
-	struct slots copy = *s;
-	return scheduler_round_view(&(struct round){ c, &copy }, at);
 }
 
 // A group goes as one: none of it is cordoned before the pods of all of them were listed, and none where one of
@@ -423,7 +524,7 @@ static void keep_or_free_slots(const struct round *r)
 		const struct node_state *m = &r->c->nodes[i];
 		bool is_waiting = phase == PHASE_WAITING; // and one more job may come when the slot for work is there
 		bool has_job = is_waiting && !m->record.receipt.waited && node_state_pods(m)->jobs > 0;
-		if (round_is_led_elsewhere(r->c, &r->c->nodes[i]))
+		if (is_led_elsewhere(r->c, &r->c->nodes[i]))
 			continue;
 		if (phase == PHASE_UNKNOWN)
 			node_plan->has = node_plan->had;
@@ -460,7 +561,6 @@ static void sum_pools(const struct round *r)
 		struct sum *sum = &r->s->sums[node_plan->pool];
 		bool is_ours = node_plan->has != SLOT_NONE;
 		bool is_away = !m->facts.is_ready || m->facts.is_unschedulable || m->record.phase == PHASE_UNKNOWN;
-		sum->total += !m->facts.is_skipped;
 		sum->used += node_plan->has == SLOT_WORK;
 		sum->waiting += node_plan->has == SLOT_WAIT;
 		sum->unavailable += is_away || is_ours;
@@ -483,7 +583,7 @@ static void revoke_one(const struct round *r)
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct node_state *m = &r->c->nodes[i];
 		const struct pool *pool = round_pool(r, i);
-		if (m->record.phase != PHASE_EVICTING || round_is_led_elsewhere(r->c, m))
+		if (m->record.phase != PHASE_EVICTING || is_led_elsewhere(r->c, m))
 			continue;
 		evicting++;
 		int64_t blocked_since = node_state_pods(m)->blocked_since;
@@ -525,81 +625,11 @@ void scheduler_plan(const struct cluster *c, struct slots *ret)
 	memcpy(ret->rollouts, c->rollouts, pools * sizeof(*ret->rollouts));
 	plan_nodes(&r);
 	join_groups(&r);
-	halt_begin_rollouts(&r);
-	waves_assign(&r);
-	for (size_t p = 0; p < pools; p++)
-		for (size_t i = 0; i < c->count; i++)
-			ret->sums[p].total += ret->node_plans[i].pool == (int)p && !c->nodes[i].facts.is_skipped;
-	halt_count_failures(&r);
-	for (size_t p = 0; p < pools; p++)
-		ret->sums[p].total = 0;
-	waves_advance(&r);
+	waves_plan(&r);
 	keep_or_free_slots(&r);
 	sum_pools(&r);
 	scheduler_admit(&r);
 	scheduler_admit_staging(&r);
 	revoke_one(&r);
 	write_ledger(&r);
-}
-
-static const char *const slot_names[] = { [SLOT_WAIT] = "wait", [SLOT_WORK] = "work" };
-
-static void add_ledger_part(const struct slot_ledger *l, enum slot slot, struct strv *parts)
-{
-	auto_strv struct strv uids = { 0 };
-	for (size_t i = 0; i < l->count; i++)
-		if (l->items[i].slot == slot)
-			strv_add(&uids, str_dup(l->items[i].uid));
-	strv_sort(&uids);
-	auto_str char *list = strv_join(&uids, ",");
-	if (uids.count)
-		strv_add(parts, str_fmt("%s %s", slot_names[slot], list));
-}
-
-char *scheduler_ledger_text(const struct slot_ledger *l)
-{
-	auto_strv struct strv parts = { 0 };
-	add_ledger_part(l, SLOT_WORK, &parts);
-	add_ledger_part(l, SLOT_WAIT, &parts);
-	return strv_join(&parts, ";");
-}
-
-static bool parse_ledger_uids(const char *list, size_t len, enum slot slot, struct slot_ledger *l)
-{
-	auto_str char *copy = str_ndup(list, len);
-	size_t uid_len;
-	for (const char *at = copy, *uid; (uid = node_word_cut(&at, ',', &uid_len));) {
-		struct ledger_entry entry = { .slot = slot };
-		if (l->count == LEDGER_MOST || !node_word_copy(entry.uid, sizeof(entry.uid), uid, uid_len))
-			return false;
-		l->items[l->count++] = entry;
-	}
-	return true;
-}
-
-static bool parse_ledger_part(const char *part, size_t len, struct slot_ledger *l)
-{
-	for (enum slot s = SLOT_WAIT; s <= SLOT_WORK; s++) {
-		size_t name = strlen(slot_names[s]);
-		if (len > name + 1 && memcmp(part, slot_names[s], name) == 0 && part[name] == ' ')
-			return parse_ledger_uids(part + name + 1, len - name - 1, s, l);
-	}
-	return false;
-}
-
-bool scheduler_ledger_parse(const char *text, struct slot_ledger *ret)
-{
-	size_t len;
-	*ret = (struct slot_ledger){ 0 };
-	if (!text || !*text)
-		return true;
-	struct slot_ledger l = { .items = mem_grow(NULL, LEDGER_MOST, sizeof(*l.items)) };
-	for (const char *at = text, *part; (part = node_word_cut(&at, ';', &len));) {
-		if (!parse_ledger_part(part, len, &l)) {
-			scheduler_ledger_done(&l);
-			return false;
-		}
-	}
-	*ret = l;
-	return true;
 }

@@ -1,63 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside the transition: what rules are made of. Conditions look, steps write the next record.
+// Inside the transition: what rules are made of. Conditions only read; steps write the next record.
 #pragma once
 #include "cluster/rollout/transition.h"
-
-typedef bool condition(const struct view *v);
-typedef void step(const struct view *v, struct decision *d);
 
 #define IN(phase) (1U << PHASE_##phase)
 #define RESTING (IN(IDLE) | IN(DONE) | IN(ROLLEDBACK))
 #define DRAINING (IN(CORDONED) | IN(WAITING) | IN(EVICTING))
 
-enum { REPEAT_S = 24 * 60 * 60 }; // a driver that was proven and lasted so long is no repetition
+enum { REPEAT_S = 24 * 60 * 60 }; // a validated driver that stayed loaded this long is not a repetition
 
-struct rule {
-	unsigned phases;
-	const char *text;
-	condition *when;
-	step *take;
-};
-extern const struct rule repair_rules[], begin_rules[], drain_rules[], change_rules[], end_rules[]; // .text NULL ends
+extern const struct rule repair_rules[], drain_rules[], replace_rules[]; // .text NULL ends
 
-// Conditions (rules.c)
-bool rule_is_busy(const struct view *v);    // in use, or unknown
-bool rule_is_expired(const struct view *v); // the deadline is over
-bool rule_is_silent(const struct view *v);  // not even an acceptance of the last order
-bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash); // exactly this is in the kernel
-bool rule_is_target_spent(const struct view *v);    // the target must not be ordered once more
-bool rule_is_provable(const struct view *v);        // under our cordon, with a driver that may prove itself
-bool rule_is_retry_requested(const struct view *v); // one more attempt is requested
-bool rule_is_moving(const struct view *v);          // to the rollout's target, from another driver
-bool rule_is_ordered(const struct view *v, enum verb verb,
-		     const struct target_hash *target_hash); // the last order is this one
+// Conditions
+static inline bool rule_is_busy(const struct view *v) // in use, or unknown
+{
+	return v->m->report.holders != 0;
+}
+static inline bool rule_is_expired(const struct view *v) // the deadline is over
+{
+	return v->m->record.deadline && v->now >= v->m->record.deadline;
+}
+static inline bool rule_is_retry_requested(const struct view *v) // one more attempt
+{
+	return v->m->facts.retry && v->m->facts.retry != v->m->record.retry;
+}
+static inline bool rule_is_ordered(const struct view *v, enum verb verb, const struct target_hash *target_hash)
+{
+	return v->m->record.go.verb == verb && target_hash_eq(&v->m->record.go.target_hash, target_hash);
+}
+// NVIDIA's operator manages the driver of the node by now, and its driver is loaded.
+static inline bool rule_is_handed_over(const struct view *v)
+{
+	return node_state_is_foreign(v->m) && v->m->report.is_foreign;
+}
+// NVIDIA's controller is in the middle of an upgrade of its own.
+static inline bool rule_is_upgraded(const struct view *v)
+{
+	enum upgrade word = v->m->facts.upgrade;
+	return node_state_is_foreign(v->m) && word != UPGRADE_NONE && word != UPGRADE_REQUIRED && word != UPGRADE_DONE;
+}
+// Drains for this target that ended without a replacement.
+static inline unsigned rule_failed_drains(const struct record *r, const struct target_hash *target_hash)
+{
+	return target_hash_eq(&r->drains.target_hash, target_hash) ? r->drains.failed : 0;
+}
+bool rule_is_silent(const struct view *v); // the agent did not even accept the last order
+bool rule_is_loaded(const struct view *v, const struct target_hash *target_hash); // exactly this one
+// It returns to service with the driver that it has: no move to a target, so no halt stops it.
+static inline bool rule_recovers(const struct view *v)
+{
+	return rule_is_loaded(v, &v->m->record.target);
+}
+bool rule_is_target_spent(const struct view *v); // the target must not be ordered once more
+bool rule_is_provable(const struct view *v);     // under our cordon, with a driver that may be validated
+bool rule_is_moving(const struct view *v);       // to the rollout's target, from another driver
 bool rule_is_answered(const struct view *v, enum result result);
-bool rule_has_failed_as(const struct view *v, enum failing failing);
+static inline bool rule_has_failed_as(const struct view *v, enum failing failing)
+{
+	return rule_is_answered(v, RESULT_FAILED) && v->m->report.ack.failing == failing;
+}
+static inline const char *rule_ack_code(const struct view *v)
+{
+	return rule_is_answered(v, RESULT_FAILED) ? v->m->report.ack.code : "";
+}
 bool rule_has_backed_off(const struct view *v, unsigned tries); // long enough after the state began
 enum reason_code rule_stand_down_reason(const struct view *v);  // why the node is to be left alone
+const char *rule_stand_down_object(const struct view *v);       // what excludes it; "" = the reason says it
 struct target_hash rule_previous_driver(const struct view *v);
-const char *rule_ack_code(const struct view *v);
-bool rule_is_handed_over(
-	const struct view *v); // NVIDIA's operator drives the node by now, and its driver is in the kernel
-bool rule_is_upgraded(const struct view *v); // NVIDIA's controller is in the middle of an upgrade of its own
-const char *rule_stand_down_object(const struct view *v); // what takes it out, by name; "" = the reason says it
 
-// Steps (rules.c)
+// Steps
 void rule_enter_phase(const struct view *v, struct decision *d, enum node_phase phase, enum reason_code why,
 		      const char *object);
-void rule_keep_reason(const struct view *v, struct decision *d);
 void rule_give_order(const struct view *v, struct decision *d, enum verb verb, struct target_hash target_hash);
 void rule_take_back_order(const struct view *v, struct decision *d);
-void rule_pause_operands(const struct view *v, struct decision *d);
-uint16_t rule_last_operands(const struct view *v); // that run there, and that pods need for their end
-void rule_give_back_operands(struct decision *d);  // operands and hints
+static inline void rule_pause_operands(const struct view *v, struct decision *d)
+{
+	d->next.paused |= v->m->facts.operands;
+}
+static inline void rule_give_back_operands(struct decision *d) // and the autoscaler hints
+{
+	d->next.paused = 0;
+	d->next.autoscaler = 0;
+}
 void rule_release_node(const struct view *v, struct decision *d, enum node_phase outcome, enum reason_code why,
 		       const char *object);
-void rule_stop_drain(const struct view *v, struct decision *d, enum reason_code why, const char *object);
-void rule_count_drain(struct decision *d);                        // one more that ended without a replacement
-void rule_count_repeat(const struct view *v, struct decision *d); // another driver is where this one had been proven
+// One more drain that ended without a replacement, or one more replacement of a driver that had been validated.
+void rule_count_drain(struct decision *d, bool is_repeat);
+void rule_validate_target(const struct view *v, struct decision *d); // operands are restored
 void rule_restore_driver(const struct view *v, struct decision *d, enum reason_code why, bool is_blamed);
-void rule_leave_to_operator(const struct view *v, struct decision *d);
 void rule_fail_node(const struct view *v, struct decision *d, enum reason_code why, const char *object);
+void rule_hand_over(const struct view *v, struct decision *d); // without a cordon, held as the user left it
 void rule_set_target(const struct view *v, struct decision *d, struct target_hash target_hash);
-void rule_queue_recovery(const struct view *v, struct decision *d); // for a proof of what it has
+void rule_queue_recovery(const struct view *v, struct decision *d); // to validate the loaded driver

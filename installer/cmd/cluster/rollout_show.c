@@ -205,14 +205,14 @@ static json_t *node_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct node_reason_info *info = node_reason_info(why->code);
 	static const char *const cordons[] = { "keep", "on", "off" };
 	auto_json json_t *times = times_json(&v);
-	json_t *json = json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name,
-				 "pool", json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
-				 node_phase_info(m->record.phase)->name, "step",
-				 json_text(d.rule ? transition_rule_text(d.rule) : NULL), "next",
-				 json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
-				 "object", why->object, "action", info->next, "deadline",
-				 rollout_status_date(d.next.deadline), "slot", slot_step(m, node_plan), "cordon",
-				 cordons[d.cordon], "writes", changes_json(m, &d, c->policy->has_mirror));
+	json_t *json =
+		json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
+			  json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
+			  node_phase_info(m->record.phase)->name, "step", json_text(d.rule ? d.rule->text : NULL),
+			  "next", json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
+			  "object", why->object, "action", info->next, "deadline", rollout_status_date(d.next.deadline),
+			  "slot", slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes",
+			  changes_json(m, &d, c->policy->has_mirror));
 	json_object_update_missing(json, times);
 	return json;
 }
@@ -301,8 +301,7 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 		transition(&v, &d);
 		auto_str char *why = reason_text(d.rule ? &d.next.reason : &d.waits);
 		auto_str char *deadline = deadline_text(d.next.deadline, c->now);
-		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]),
-			   *step = d.rule ? transition_rule_text(d.rule) : "";
+		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]), *step = d.rule ? d.rule->text : "";
 		auto_str char *last = last_drain(&c->nodes[i], &d);
 		strv_add(&rows,
 			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->nodes[i].name,
