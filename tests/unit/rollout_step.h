@@ -3,7 +3,7 @@
 // upgrade-design 3 (tests/cluster/scenarios.md).
 #pragma once
 #include "cluster/rollout/transition.h"
-#include "cluster/rollout/transition_internal.h"
+#include "cluster/rollout/rules_internal.h"
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)

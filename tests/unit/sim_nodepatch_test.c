@@ -5,7 +5,7 @@
 #include "cluster/coordinator/node_cache.h"
 #include "cluster/node_state/annotations.h"
 #include "cluster/rollout/node_patch.h"
-#include "cluster/rollout/transition_internal.h"
+#include "cluster/rollout/rules_internal.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
 

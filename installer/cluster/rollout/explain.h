@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why a node is where it is: the very rows that decide, each with its answer.
+// Why a node is in its state: the rules that decide, each with its result.
 #pragma once
 #include "cluster/rollout/scheduler.h"
 
@@ -9,12 +9,12 @@ struct explain_row {
 	bool holds;
 	enum reason_code reason; // of a refusal
 };
-// What happens when the deadline of its state is over; "" = it has none.
+// What happens at the deadline of its state; "" = it has none.
 const char *explain_deadline(const struct view *v);
-const char *explain_cordon(const struct node_state *m); // whose it is: "ours", "somebody else's", "none"
-// Why its last drain ended, while it waits for another one; REASON_NONE = that is not known, or not so.
+const char *explain_cordon(const struct node_state *m); // "ours", "somebody else's", "none"
+// Why its last drain ended, while it waits for the next one; REASON_NONE = unknown, or it does not wait.
 struct reason explain_last_drain(const struct node_state *m);
 size_t explain_rules(const struct view *v,
 		     struct explain_row ret[EXPLAIN_MOST]); // of its state, up to the one that is taken
-// What has to hold for a slot; all rows hold and it has none: see its node_plan.
+// What has to hold for a slot; if all rows hold and it has none, see its node_plan.
 size_t explain_slot(const struct cluster *c, const struct slots *s, size_t at, struct explain_row ret[EXPLAIN_MOST]);

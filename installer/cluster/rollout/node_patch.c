@@ -20,38 +20,11 @@ static void add_change(struct node_patch *p, const char *key, const char *value,
 	p->changes[p->count++] = (struct change){ key, value && *value ? str_dup(value) : NULL, is_label };
 }
 
-static void add_keys(struct node_patch *p, const struct record *from, const struct record *to)
-{
-	for (unsigned i = 0; node_keys[i].name; i++) {
-		char was[KEY_TEXT] = "", is[KEY_TEXT] = "";
-		node_keys[i].text(from, was, sizeof(was));
-		node_keys[i].text(to, is, sizeof(is));
-		// What meant nothing reads like what is absent, but it is there.
-		bool was_junk = from->malformed & 1U << i && !(to->malformed & 1U << i);
-		if (was_junk || !str_eq(was, is))
-			add_change(p, node_keys[i].name, is, node_keys[i].is_label);
-	}
-}
-
 static void add_borrowed(struct node_patch *p, const struct borrowed *table, unsigned from, unsigned to, bool is_label)
 {
 	for (unsigned i = 0; table[i].key; i++) {
 		if ((from ^ to) & 1U << i)
 			add_change(p, table[i].key, to & 1U << i ? table[i].ours : table[i].theirs, is_label);
-	}
-}
-
-// NVIDIA's label, for dashboards that read it: upgrade-done and nothing else, with the state that says so, taken away
-// when that ends, and never repeated (T61, 5.12). Any other word would start something (states.h).
-static void add_upgrade(struct node_patch *p, const struct node_state *m, const struct decision *d, bool has_mirror)
-{
-	bool was_done = m->record.has_phase && m->record.phase == PHASE_DONE, is_done = d->next.phase == PHASE_DONE;
-	bool is_ours = has_mirror && !node_state_is_foreign(m), is_said = m->facts.upgrade == UPGRADE_DONE;
-	if (d->drops_word || (is_ours && was_done && !is_done && is_said)) {
-		add_change(p, UPGRADE_LABEL, NULL, true);
-		p->tests_upgrade = true;
-	} else if (is_ours && is_done && !was_done && !is_said) {
-		add_change(p, UPGRADE_LABEL, upgrade_words[UPGRADE_DONE], true);
 	}
 }
 
@@ -67,13 +40,30 @@ void node_patch_make(const struct node_state *m, const struct decision *d, bool 
 				    .tests_loaded = d->cordon == CORDON_OFF && m->record.receipt.touched };
 	if (!d->rule)
 		return;
-	add_keys(ret, &m->record, &d->next);
+	for (unsigned i = 0; node_keys[i].name; i++) {
+		char was[KEY_TEXT] = "", is[KEY_TEXT] = "";
+		node_keys[i].text(&m->record, was, sizeof(was));
+		node_keys[i].text(&d->next, is, sizeof(is));
+		// A malformed value reads like an absent one, but it is there.
+		bool was_malformed = m->record.malformed & 1U << i && !(d->next.malformed & 1U << i);
+		if (was_malformed || !str_eq(was, is))
+			add_change(ret, node_keys[i].name, is, node_keys[i].is_label);
+	}
 	add_borrowed(ret, operands, m->record.paused, d->next.paused, true);
 	add_borrowed(ret, hints, m->record.autoscaler, d->next.autoscaler, false);
 	enum upgrade word = m->facts.upgrade;
 	ret->upgrade = word != UPGRADE_NONE && word < UPGRADE_OTHER ? upgrade_words[word] : NULL;
 	ret->tests_upgrade = d->cordon == CORDON_OFF && node_state_is_foreign(m) && ret->upgrade;
-	add_upgrade(ret, m, d, has_mirror);
+	// NVIDIA's label, for dashboards that read it: upgrade-done and nothing else, with the state that means the
+	// same, removed when that ends, and never repeated (T61, 5.12). Any other value would start something (states.h).
+	bool was_done = m->record.has_phase && m->record.phase == PHASE_DONE, is_done = d->next.phase == PHASE_DONE;
+	bool is_ours = has_mirror && !node_state_is_foreign(m), has_label = word == UPGRADE_DONE;
+	if (d->drops_word || (is_ours && was_done && !is_done && has_label)) {
+		add_change(ret, UPGRADE_LABEL, NULL, true);
+		ret->tests_upgrade = true;
+	} else if (is_ours && is_done && !was_done && !has_label) {
+		add_change(ret, UPGRADE_LABEL, upgrade_words[UPGRADE_DONE], true);
+	}
 }
 
 // RFC 6901: "~" and "/" in a key.
@@ -90,22 +80,11 @@ static void add_patch_operation(json_t *list, const char *op, const char *path, 
 	json_array_append_new(list, json_pack("{s:s, s:s, s:o*}", "op", op, "path", path, "value", value));
 }
 
-static void change_key(json_t *list, const struct change *c)
+// Of an annotation or label; value NULL = it is absent.
+static void test_key(json_t *list, const char *parent, const char *key, const char *value)
 {
-	auto_str char *path = json_pointer(c->is_label ? "/metadata/labels" : "/metadata/annotations", c->key);
-	add_patch_operation(list, c->value ? "add" : "remove", path, c->value ? json_string(c->value) : NULL);
-}
-
-static void test_note(json_t *list, const char *key, const char *value) // NULL = it is absent
-{
-	auto_str char *path = json_pointer("/metadata/annotations", key);
+	auto_str char *path = json_pointer(parent, key);
 	add_patch_operation(list, "test", path, value ? json_text(value) : json_null());
-}
-
-static void test_upgrade(json_t *list, const char *word)
-{
-	auto_str char *path = json_pointer("/metadata/labels", UPGRADE_LABEL);
-	add_patch_operation(list, "test", path, json_string(word));
 }
 
 static json_t *json_patch(const struct node_state *m, const struct node_patch_seen *seen, const struct node_patch *p)
@@ -113,22 +92,25 @@ static json_t *json_patch(const struct node_state *m, const struct node_patch_se
 	json_t *list = json_array();
 	auto_str char *seq = str_fmt("%" PRIu32 ".%" PRIu32, p->seq.epoch, p->seq.n);
 	add_patch_operation(list, "test", "/metadata/uid", json_string(m->uid));
-	test_note(list, KEY_PREFIX "seq", seq);
+	test_key(list, "/metadata/annotations", KEY_PREFIX "seq", seq);
 	if (p->tests_loaded)
-		test_note(list, KEY_PREFIX "agent.loaded", seen->loaded);
+		test_key(list, "/metadata/annotations", KEY_PREFIX "agent.loaded", seen->loaded);
 	if (p->tests_holders)
-		test_note(list, KEY_PREFIX "agent.holders", seen->holders);
-	// Not where NVIDIA's operator has taken the node over meanwhile.
+		test_key(list, "/metadata/annotations", KEY_PREFIX "agent.holders", seen->holders);
+	// Not if NVIDIA's operator has taken over the node meanwhile.
 	if ((p->cordon == CORDON_ON || p->tests_holders) && !m->facts.has_enabled)
-		test_note(list, UPGRADE_ENABLED, NULL);
+		test_key(list, "/metadata/annotations", UPGRADE_ENABLED, NULL);
 	if (p->tests_upgrade)
-		test_upgrade(list, p->upgrade);
+		test_key(list, "/metadata/labels", UPGRADE_LABEL, p->upgrade);
 	if (p->tests_cordon) // absent where it is false
 		add_patch_operation(list, "test", "/spec/unschedulable", p->was_cordoned ? json_true() : json_null());
 	if (p->cordon != CORDON_KEEP)
 		add_patch_operation(list, "add", "/spec/unschedulable", json_boolean(p->cordon == CORDON_ON));
-	for (size_t i = 0; i < p->count; i++)
-		change_key(list, &p->changes[i]);
+	for (size_t i = 0; i < p->count; i++) {
+		const struct change *c = &p->changes[i];
+		auto_str char *path = json_pointer(c->is_label ? "/metadata/labels" : "/metadata/annotations", c->key);
+		add_patch_operation(list, c->value ? "add" : "remove", path, c->value ? json_string(c->value) : NULL);
+	}
 	return list;
 }
 

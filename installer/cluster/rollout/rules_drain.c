@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From rest to the last moment before a driver is unloaded: staging, queued, held, cordoned, drained. Every step here
 // can be cancelled; a node without a driver is loaded from here without a drain.
-#include "cluster/rollout/transition_internal.h"
+#include "cluster/rollout/rules_internal.h"
 
 static bool is_managed_by_operator(const struct view *v)
 {
@@ -528,25 +528,24 @@ static void hold_cordoned(const struct view *v, struct decision *d)
 }
 // Another blocker than the recorded one is worth a write: at once if only people can help, later if it may go away by
 // itself, so that a drain without trouble writes nothing.
-static int64_t blocker_patience(enum reason_code was, enum reason_code is)
-{
-	enum { SAME_S = 60, SLOW_S = 120 };
-	if (was == is || is == REASON_NONE)
-		return SAME_S;
-	return is == REASON_PODS_LEFT || is == REASON_HOLDERS ? SLOW_S : 0;
-}
 static bool is_blocker_new(const struct view *v)
 {
 	const struct pods_seen *seen = node_state_pods(v->m);
 	const struct reason *was = &v->m->record.reason, *is = &seen->blocker;
+	enum { SAME_S = 60, SLOW_S = 120 };
 	bool is_first = was->code == REASON_JOBS && !*was->object; // the wait began before the pods were listed
+	bool is_passing = is->code == REASON_PODS_LEFT || is->code == REASON_HOLDERS;
+	int64_t patience = is_first                                         ? 0 :
+			   was->code == is->code || is->code == REASON_NONE ? SAME_S :
+			   is_passing                                       ? SLOW_S :
+									      0;
 	if (seen->pods < 0 || (was->code == is->code && str_eq(was->object, is->object)) ||
 	    (v->m->record.phase == PHASE_WAITING && (was->code != REASON_JOBS || is->code != REASON_JOBS)) ||
 	    (v->m->record.phase == PHASE_HELD &&
 	     (was->code != REASON_HOLDER_PROTECTED || is->code != REASON_HOLDER_PROTECTED)) ||
 	    (is->code == REASON_PDB_BLOCKED && !seen->blocked_since))
 		return false;
-	return v->now >= seen->blocker_since + (is_first ? 0 : blocker_patience(was->code, is->code));
+	return v->now >= seen->blocker_since + patience;
 }
 static void report_blocker(const struct view *v, struct decision *d)
 {

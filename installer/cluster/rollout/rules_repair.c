@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keys of ours that were changed by users or by accident: checked first, in every state (T13, T62, 5.6).
 #include "cluster/node_state/annotations.h"
-#include "cluster/rollout/transition_internal.h"
+#include "cluster/rollout/rules_internal.h"
 
 enum { CLOCK_SLACK = 300 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From the order to replace to the release of the node, or the rollback (5.8). A failed node gets out only through the
 // queue and another validation (T35, I4).
-#include "cluster/rollout/transition_internal.h"
+#include "cluster/rollout/rules_internal.h"
 
 enum { TRIES = 2 };
 
@@ -33,14 +33,10 @@ static bool is_order_lost(const struct view *v)
 	return !rule_is_ordered(v, VERB_REPLACE, target) && !rule_is_ordered(v, VERB_LOAD, target);
 }
 // No further unload if the cordon, or our record of it, is gone by now.
-static bool is_exposed(const struct view *v)
-{
-	return !v->m->record.receipt.is_there || !v->m->facts.is_unschedulable;
-}
 static bool may_order(const struct view *v)
 {
 	bool is_halted = v->rollout && v->rollout->is_halted && rule_is_moving(v);
-	return !rule_is_target_spent(v) && !is_halted && !is_exposed(v);
+	return !rule_is_target_spent(v) && !is_halted && v->m->record.receipt.is_there && v->m->facts.is_unschedulable;
 }
 // A driver in use is not unloaded, and nothing was touched yet (5.4.3): the drain goes on until its deadline.
 static bool is_busy_again(const struct view *v)

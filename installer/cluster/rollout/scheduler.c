@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cluster/rollout/rules_internal.h"
 #include "cluster/rollout/scheduler_internal.h"
-#include "cluster/rollout/transition_internal.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static enum reason_code refuse_no_pool(const struct round *r, size_t at)
 	return rule_stand_down_reason(&v);
 }
 
-// It keeps a cordon of ours with a driver that works: whatever is paused or closed, its release is no new disruption.
+// It is still cordoned by us and its driver works: its release is no new disruption, whatever is paused or closed.
 static bool is_recovery(const struct round *r, size_t at)
 {
 	struct view v = scheduler_view(r->c, r->s, at);
@@ -97,6 +97,7 @@ static enum reason_code refuse_window_closed(const struct round *r, size_t at)
 	return REASON_WINDOW_CLOSED;
 }
 
+// Rows that `rollout why` shows.
 const struct refusal_row refusals[] = {
 	{ "it is in a pool, and not excluded", refuse_no_pool },
 	{ "the policy is not paused, and no limit is 0", refuse_paused },
@@ -119,22 +120,16 @@ enum reason_code scheduler_refusal(const struct round *r, size_t at)
 	return REASON_NONE;
 }
 
-// Grants. Who may have a slot at all is a table of refusals, which `rollout why` shows row by row; who gets one is a
-// matter of order and room. A unit that is first and does not fit makes the others wait: small ones never starve a
-// large group.
-
-static int compare_times(int64_t a, int64_t b)
-{
-	return a < b ? -1 : a > b;
-}
+// Grants: in order, as far as the limits allow. A unit that is first and does not fit makes the others wait, so small
+// ones never starve a large group.
 
 static unsigned drained_in_vain(const struct node_state *m)
 {
 	return target_hash_eq(&m->record.drains.target_hash, &m->record.target) ? m->record.drains.failed : 0;
 }
 
-// who is released, wave, drained in vain last, asked for again, idle first, zone by zone, earlier failures last, the
-// coordinator's own node last, name
+// Recoveries, nodes that waited for jobs, wave, unsuccessful drains last, retries, the coordinator's own node last,
+// earlier failures last, idle nodes first, zone by zone, name.
 static int by_admission_order(const void *a, const void *b, void *round)
 {
 	const struct round *r = round;
@@ -142,7 +137,7 @@ static int by_admission_order(const void *a, const void *b, void *round)
 	const struct node_state *x = &r->c->nodes[i], *y = &r->c->nodes[k];
 	const struct {
 		int64_t x, y;
-	} keys_[] = {
+	} keys[] = {
 		{ r->s->node_plans[i].pool, r->s->node_plans[k].pool },
 		{ !is_recovery(r, i), !is_recovery(r, k) },
 		{ x->record.phase != PHASE_WAITING, y->record.phase != PHASE_WAITING },
@@ -153,9 +148,9 @@ static int by_admission_order(const void *a, const void *b, void *round)
 		{ x->record.attempts, y->record.attempts },
 		{ x->report.holders != 0, y->report.holders != 0 },
 	};
-	for (size_t n = 0; n < ARRAY_SIZE(keys_); n++)
-		if (keys_[n].x != keys_[n].y)
-			return compare_times(keys_[n].x, keys_[n].y);
+	for (size_t n = 0; n < ARRAY_SIZE(keys); n++)
+		if (keys[n].x != keys[n].y)
+			return keys[n].x < keys[n].y ? -1 : 1;
 	if (r->c->policy->zone && x->facts.zone != y->facts.zone)
 		return x->facts.zone < y->facts.zone ? -1 : 1;
 	return strcmp(x->name, y->name);
@@ -172,7 +167,7 @@ static bool is_slot_candidate(const struct round *r, size_t at)
 	return m->record.phase == PHASE_QUEUED && node_plan->has == SLOT_NONE;
 }
 
-// A group goes as one. The next of those of it that may have to move; first, when there are no more.
+// A group is drained as a whole: its next node that is not excluded; first after the last one.
 static size_t next_of_unit(const struct round *r, size_t first, size_t at)
 {
 	do
@@ -185,20 +180,16 @@ struct cost {
 	unsigned work, waiting, unavailable;
 	bool is_group, is_incomplete;
 };
-static bool is_goal_or_granted(const struct round *r, size_t at)
-{
-	struct view v = scheduler_view(r->c, r->s, at);
-	struct target_hash goal = transition_goal(&v);
-	return rule_is_loaded(&v, &goal) || r->s->node_plans[at].has != SLOT_NONE;
-}
 static struct cost cost_of(const struct round *r, size_t first)
 {
 	struct cost cost = { 0 };
 	size_t i = first;
 	do {
 		const struct node_state *m = &r->c->nodes[i];
+		struct view v = scheduler_view(r->c, r->s, i);
+		struct target_hash goal = transition_goal(&v);
 		cost.is_group = cost.is_group || i != first;
-		if (i != first && is_goal_or_granted(r, i))
+		if (i != first && (rule_is_loaded(&v, &goal) || r->s->node_plans[i].has != SLOT_NONE))
 			continue;
 		if (i != first && (m->record.phase != PHASE_QUEUED || scheduler_refusal(r, i) != REASON_NONE))
 			cost.is_incomplete = true;
@@ -216,26 +207,13 @@ static unsigned slots_left(unsigned limit, unsigned used)
 	return limit > used ? limit - used : 0;
 }
 
-static void sum_cluster(const struct round *r, struct sum *ret)
-{
-	*ret = r->s->strays;
-	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
-		ret->total += r->s->sums[p].total;
-		ret->used += r->s->sums[p].used;
-		ret->waiting += r->s->sums[p].waiting;
-		ret->unavailable += r->s->sums[p].unavailable;
-	}
-	ret->parallel_limit = policy_limit(&r->c->policy->parallel, ret->total);
-	ret->unavailable_limit = policy_limit(&r->c->policy->unavailable, ret->total);
-}
-
 static bool is_unit_too_big(const struct sum *sum, const struct cost *cost, unsigned waiting_limit)
 {
 	return cost->is_group && (cost->work > sum->parallel_limit || cost->unavailable > sum->unavailable_limit ||
 				  cost->waiting > waiting_limit);
 }
 
-// A group that no room would be enough for.
+// A group larger than the limit itself.
 static enum reason_code unit_fits_alone(const struct pool *pool, const struct sum *sum)
 {
 	if (pool->overflow == OVERFLOW_HOLD)
@@ -256,27 +234,33 @@ static enum reason_code unit_fits_pool(const struct pool *pool, const struct sum
 	return REASON_NONE;
 }
 
-static enum reason_code unit_fits_cluster(const struct pool *pool, const struct sum *all, const struct cost *cost)
-{
-	if (is_unit_too_big(all, cost, UINT_MAX))
-		return unit_fits_alone(pool, all);
-	if (cost->work > slots_left(all->parallel_limit, all->used))
-		return REASON_LIMIT_PARALLEL;
-	return cost->unavailable > slots_left(all->unavailable_limit, all->unavailable) ? REASON_LIMIT_UNAVAILABLE :
-											  REASON_NONE;
-}
-
 static enum reason_code unit_fits(const struct round *r, size_t at, const struct cost *cost)
 {
-	struct sum all;
-	sum_cluster(r, &all);
+	const struct policy *policy = r->c->policy;
 	const struct pool *pool = round_own_pool(r, at);
+	struct sum all = r->s->strays;
+	for (size_t p = 0; p < policy->pool_count; p++) {
+		all.total += r->s->sums[p].total;
+		all.used += r->s->sums[p].used;
+		all.waiting += r->s->sums[p].waiting;
+		all.unavailable += r->s->sums[p].unavailable;
+	}
+	all.parallel_limit = policy_limit(&policy->parallel, all.total);
+	all.unavailable_limit = policy_limit(&policy->unavailable, all.total);
 	if (cost->is_incomplete)
 		return REASON_GROUP_INCOMPLETE;
 	if (all.used + all.waiting + cost->work + cost->waiting > LEDGER_MOST)
 		return REASON_LIMIT_PARALLEL;
-	enum reason_code why = unit_fits_cluster(pool, &all, cost);
-	return why != REASON_NONE ? why : unit_fits_pool(pool, &r->s->sums[r->s->node_plans[at].pool], cost);
+	if (is_unit_too_big(&all, cost, UINT_MAX)) {
+		enum reason_code why = unit_fits_alone(pool, &all);
+		if (why != REASON_NONE)
+			return why;
+	} else if (cost->work > slots_left(all.parallel_limit, all.used)) {
+		return REASON_LIMIT_PARALLEL;
+	} else if (cost->unavailable > slots_left(all.unavailable_limit, all.unavailable)) {
+		return REASON_LIMIT_UNAVAILABLE;
+	}
+	return unit_fits_pool(pool, &r->s->sums[r->s->node_plans[at].pool], cost);
 }
 
 static bool is_other_zone(const struct round *r, size_t at)
@@ -307,7 +291,7 @@ static void grant_unit(const struct round *r, size_t first, const struct cost *c
 	sum->unavailable += cost->unavailable;
 }
 
-// Those who are left out say who keeps the budget (T32).
+// The nodes that are refused tell which other nodes use up the budget (T32).
 static void set_blocked_reason(const struct round *r, int pool, enum reason_code why)
 {
 	struct reason *blocked = &r->s->sums[pool].blocked;
@@ -326,7 +310,7 @@ static void set_blocked_reason(const struct round *r, int pool, enum reason_code
 	}
 }
 
-// On its way back to service it is alone, whatever its group and its zone; a limit of 0 is a pause, and for others.
+// A recovery is alone, whatever its group and its zone; a limit of 0 is a pause for other nodes.
 static void release_one(const struct round *r, size_t at)
 {
 	struct node_plan *node_plan = &r->s->node_plans[at];
@@ -369,7 +353,7 @@ static void admit_one(const struct round *r, size_t at, int *full_pool, enum rea
 	set_blocked_reason(r, node_plan->pool, node_plan->refused);
 }
 
-static void scheduler_admit(const struct round *r)
+static void admit_slots(const struct round *r)
 {
 	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
 	int full_pool = -1;
@@ -384,8 +368,8 @@ static void scheduler_admit(const struct round *r)
 	free(turn);
 }
 
-// Staging disturbs no workload, so neither waves nor windows stop it: only halts, pauses and its own limit.
-static void scheduler_admit_staging(const struct round *r)
+// Staging disturbs no workload: neither waves nor windows stop it, only halts, pauses and its own limit.
+static void admit_staging(const struct round *r)
 {
 	size_t *turn = mem_grow(NULL, r->c->count, sizeof(*turn)), count = 0;
 	for (size_t i = 0; i < r->c->count; i++) {
@@ -433,13 +417,7 @@ static int by_group(const void *a, const void *b, void *round)
 	return x != y ? (x < y ? -1 : 1) : i < k ? -1 : i > k;
 }
 
-static bool is_one_group(const struct round *r, size_t i, size_t k)
-{
-	return r->s->node_plans[i].pool == r->s->node_plans[k].pool &&
-	       r->c->nodes[i].facts.group == r->c->nodes[k].facts.group;
-}
-
-// Once a plan, to avoid a search for mates among thousands of nodes.
+// Once a plan, to avoid a search for each node among thousands.
 static void join_groups(const struct round *r)
 {
 	struct node_plan *node_plans = r->s->node_plans;
@@ -452,7 +430,8 @@ static void join_groups(const struct round *r)
 	qsort_r(order, count, sizeof(*order), by_group, (void *)(uintptr_t)r);
 	for (size_t n = 1; n < count; n++) {
 		size_t at = order[n], before = order[n - 1];
-		if (!is_one_group(r, at, before))
+		if (node_plans[at].pool != node_plans[before].pool ||
+		    r->c->nodes[at].facts.group != r->c->nodes[before].facts.group)
 			continue;
 		node_plans[at].mate = node_plans[before].mate;
 		node_plans[before].mate = at;
@@ -475,15 +454,15 @@ static void plan_nodes(const struct round *r)
 		const struct pool *pool = policy_pool(r->c->policy, &r->c->nodes[i]);
 		node_plan->had = entry ? entry->slot : SLOT_NONE;
 		const struct pool *home = policy_home(r->c->policy, &r->c->nodes[i]);
-		bool is_ours = !is_led_elsewhere(r->c, &r->c->nodes[i]); // else it is as if no pool had it
+		bool is_ours = !is_led_elsewhere(r->c, &r->c->nodes[i]); // else it counts as without a pool
 		node_plan->pool = pool && is_ours ? (int)(pool - r->c->policy->pools) : -1;
 		node_plan->home = home ? (int)(home - r->c->policy->pools) : -1;
 	}
 	free(sorted);
 }
 
-// A group goes as one: none of it is cordoned before the pods of all of them were listed, and none where one of
-// them must not be drained. Once one is under way that is settled.
+// A group is drained as a whole: no node is cordoned before the pods of all its nodes were listed, and none if one of
+// them must not be drained. That is decided once the first one is cordoned.
 static enum reason_code group_refusal(const struct round *r, size_t at)
 {
 	enum reason_code why = REASON_NONE;
@@ -502,51 +481,34 @@ static enum reason_code group_refusal(const struct round *r, size_t at)
 	return why;
 }
 
-// Its slot is kept while it waits for its group to be looked at.
-static void keep_queued(const struct round *r, size_t at)
-{
-	struct node_plan *node_plan = &r->s->node_plans[at];
-	node_plan->refused = scheduler_refusal(r, at);
-	if (node_plan->refused == REASON_NONE && !r->c->nodes[at].record.receipt.is_there)
-		node_plan->refused = group_refusal(r, at);
-	node_plan->has = node_plan->refused == REASON_NONE || node_plan->refused == REASON_PODS_UNKNOWN ?
-				 node_plan->had :
-				 SLOT_NONE;
-}
-
-// What stands in the ledger and what the nodes say are put together before anything is granted (T50, T60): who is
-// disruptive counts, with or without an entry; who rests gives the entry back.
+// The ledger and the nodes' states are reconciled before anything is granted (T50, T60): a node in a disruptive state
+// counts, with or without an entry; a node at rest gives its entry back.
 static void keep_or_free_slots(const struct round *r)
 {
 	for (size_t i = 0; i < r->c->count; i++) {
 		struct node_plan *node_plan = &r->s->node_plans[i];
 		enum node_phase phase = r->c->nodes[i].record.phase;
 		const struct node_state *m = &r->c->nodes[i];
-		bool is_waiting = phase == PHASE_WAITING; // and one more job may come when the slot for work is there
+		bool is_waiting = phase == PHASE_WAITING; // another job may start after the work slot was granted
 		bool has_job = is_waiting && !m->record.receipt.waited && node_state_pods(m)->jobs > 0;
 		if (is_led_elsewhere(r->c, &r->c->nodes[i]))
 			continue;
-		if (phase == PHASE_UNKNOWN)
+		if (phase == PHASE_UNKNOWN) {
 			node_plan->has = node_plan->had;
-		else if (node_phase_info(phase)->is_disruptive)
+		} else if (node_phase_info(phase)->is_disruptive) {
 			node_plan->has = node_plan->had != SLOT_NONE && !has_job ? node_plan->had :
 					 is_waiting                              ? SLOT_WAIT :
 										   SLOT_WORK;
-		else if (phase == PHASE_QUEUED && node_plan->had != SLOT_NONE)
-			keep_queued(r, i);
-		else if (!r->c->nodes[i].record.has_phase && node_plan->had != SLOT_NONE)
+		} else if (phase == PHASE_QUEUED && node_plan->had != SLOT_NONE) {
+			node_plan->refused = scheduler_refusal(r, i);
+			if (node_plan->refused == REASON_NONE && !m->record.receipt.is_there)
+				node_plan->refused = group_refusal(r, i);
+			if (node_plan->refused == REASON_NONE || node_plan->refused == REASON_PODS_UNKNOWN)
+				node_plan->has = node_plan->had; // also while its group's pods are listed
+		} else if (!m->record.has_phase && node_plan->had != SLOT_NONE) {
 			node_plan->has = node_plan->had; // its keys were deleted: it is rebuilt first (T62)
+		}
 	}
-}
-
-// Its pool was renamed or removed while it was under way: it is as unavailable as before.
-static void add_stray(const struct round *r, size_t at)
-{
-	const struct node_plan *node_plan = &r->s->node_plans[at];
-	struct sum *sum = node_plan->home < 0 ? &r->s->strays : &r->s->sums[node_plan->home];
-	sum->used += node_plan->has == SLOT_WORK;
-	sum->waiting += node_plan->has == SLOT_WAIT;
-	sum->unavailable += node_plan->has != SLOT_NONE;
 }
 
 static void sum_pools(const struct round *r)
@@ -554,17 +516,16 @@ static void sum_pools(const struct round *r)
 	for (size_t i = 0; i < r->c->count; i++) {
 		const struct node_state *m = &r->c->nodes[i];
 		const struct node_plan *node_plan = &r->s->node_plans[i];
-		if (node_plan->pool < 0) {
-			add_stray(r, i);
-			continue;
-		}
-		struct sum *sum = &r->s->sums[node_plan->pool];
+		struct sum *sum = node_plan->pool >= 0 ? &r->s->sums[node_plan->pool] :
+				  node_plan->home >= 0 ? &r->s->sums[node_plan->home] :
+							 &r->s->strays;
 		bool is_ours = node_plan->has != SLOT_NONE;
 		bool is_away = !m->facts.is_ready || m->facts.is_unschedulable || m->record.phase == PHASE_UNKNOWN;
 		sum->used += node_plan->has == SLOT_WORK;
 		sum->waiting += node_plan->has == SLOT_WAIT;
-		sum->unavailable += is_away || is_ours;
-		sum->others += is_away && !is_ours;
+		// Without a pool, which was renamed or removed, only what is in progress counts.
+		sum->unavailable += is_ours || (is_away && node_plan->pool >= 0);
+		sum->others += is_away && !is_ours && node_plan->pool >= 0;
 	}
 	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
 		const struct pool *pool = &r->c->policy->pools[p];
@@ -576,7 +537,7 @@ static void sum_pools(const struct round *r)
 	}
 }
 
-// Two nodes may each hold a pod that the other's budget waits for (T06).
+// Two nodes may each have a pod that the other one's disruption budget waits for (T06).
 static void revoke_one(const struct round *r)
 {
 	size_t youngest = r->c->count, evicting = 0;
@@ -612,7 +573,7 @@ static void write_ledger(const struct round *r)
 		l->items[l->count] = (struct ledger_entry){ .slot = node_plan->has };
 		memcpy(l->items[l->count++].uid, r->c->nodes[i].uid, UID_TEXT);
 	}
-	r->s->freed = r->c->ledger->count - kept; // entries of nodes that are gone are among them (T70)
+	r->s->freed = r->c->ledger->count - kept; // including entries of nodes that are gone (T70)
 }
 
 void scheduler_plan(const struct cluster *c, struct slots *ret)
@@ -628,8 +589,8 @@ void scheduler_plan(const struct cluster *c, struct slots *ret)
 	waves_plan(&r);
 	keep_or_free_slots(&r);
 	sum_pools(&r);
-	scheduler_admit(&r);
-	scheduler_admit_staging(&r);
+	admit_slots(&r);
+	admit_staging(&r);
 	revoke_one(&r);
 	write_ledger(&r);
 }

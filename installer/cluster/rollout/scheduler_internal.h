@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inside scheduler_plan: one round of it.
+// Inside scheduler_plan().
 #pragma once
 #include "cluster/rollout/scheduler.h"
 
@@ -23,11 +23,11 @@ static inline struct rollout *round_own_rollout(const struct round *r, size_t at
 // New targets start over, failures halt, and the next wave opens. Fills pools' total, failed and done.
 void waves_plan(const struct round *r);
 
-// The refusals of a slot as a table, for those who grant and for those who explain.
+// Why a slot is refused, for granting and for explaining.
 struct refusal_row {
 	const char *text; // what has to hold; NULL ends the table
 	enum reason_code (*test)(const struct round *r, size_t at);
 };
 extern const struct refusal_row refusals[];
-// Why a node must not get a slot, whatever room there is.
+// Why a node must not get a slot, limits aside.
 enum reason_code scheduler_refusal(const struct round *r, size_t at);

@@ -30,27 +30,25 @@ char *scheduler_ledger_text(const struct slot_ledger *l)
 	return strv_join(&parts, ";");
 }
 
-static bool parse_ledger_uids(const char *list, size_t len, enum slot slot, struct slot_ledger *l)
+static bool parse_ledger_part(const char *part, size_t len, struct slot_ledger *l)
 {
-	auto_str char *copy = str_ndup(list, len);
-	size_t uid_len;
-	for (const char *at = copy, *uid; (uid = node_word_cut(&at, ',', &uid_len));) {
+	enum slot slot = SLOT_WAIT;
+	size_t name = 0, uid_len;
+	for (; slot <= SLOT_WORK; slot++) {
+		name = strlen(slot_names[slot]);
+		if (len > name + 1 && memcmp(part, slot_names[slot], name) == 0 && part[name] == ' ')
+			break;
+	}
+	if (slot > SLOT_WORK)
+		return false;
+	auto_str char *uids = str_ndup(part + name + 1, len - name - 1);
+	for (const char *at = uids, *uid; (uid = node_word_cut(&at, ',', &uid_len));) {
 		struct ledger_entry entry = { .slot = slot };
 		if (l->count == LEDGER_MOST || !node_word_copy(entry.uid, sizeof(entry.uid), uid, uid_len))
 			return false;
 		l->items[l->count++] = entry;
 	}
 	return true;
-}
-
-static bool parse_ledger_part(const char *part, size_t len, struct slot_ledger *l)
-{
-	for (enum slot s = SLOT_WAIT; s <= SLOT_WORK; s++) {
-		size_t name = strlen(slot_names[s]);
-		if (len > name + 1 && memcmp(part, slot_names[s], name) == 0 && part[name] == ' ')
-			return parse_ledger_uids(part + name + 1, len - name - 1, s, l);
-	}
-	return false;
 }
 
 bool scheduler_ledger_parse(const char *text, struct slot_ledger *ret)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/rollout/transition_internal.h"
+#include "cluster/rollout/rules_internal.h"
 
 #include <stdio.h>
 

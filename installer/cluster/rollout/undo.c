@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/rollout/undo.h"
 
-static int read_undo_entry(const json_t *word, const char *pool, struct target_hash *ret, struct err *err)
-{
-	const char *instead = json_string_value(json_object_get(word, "instead"));
-	if (!instead || !target_hash_parse(instead, ret) || !json_is_object(json_object_get(word, "target")))
-		return err_set(err, E_CONFIG,
-			       "the annotation " UNDO_NOTE
-			       " is not valid for '%s'; `kmodsmith rollout resume` removes it",
-			       pool);
-	return 0;
-}
-
 static int apply_undo_entry(const json_t *word, const struct pool *pool, json_t *document, struct strv *ret,
 			    json_t *replaced, struct err *err)
 {
 	struct target_hash instead;
 	json_t *target = json_object_get(word, "target");
-	if (read_undo_entry(word, pool->name, &instead, err) < 0)
-		return -1;
+	const char *hash = json_string_value(json_object_get(word, "instead"));
+	if (!hash || !target_hash_parse(hash, &instead) || !json_is_object(target))
+		return err_set(err, E_CONFIG,
+			       "the annotation " UNDO_NOTE
+			       " is not valid for '%s'; `kmodsmith rollout resume` removes it",
+			       pool->name);
 	if (!target_hash_eq(&instead, &pool->target.target_hash))
 		return 0;
 	json_object_set(replaced, pool->name, json_object_get(document, "target"));

@@ -5,8 +5,8 @@
 // nodes that wait, and a new node moves no other one to another wave. A group is in one wave, the first of its nodes',
 // since it is drained as a whole. Failures are read from the nodes each time and counted nowhere, so that no restart
 // forgets one; a `resume` forgives those before it.
+#include "cluster/rollout/rules_internal.h"
 #include "cluster/rollout/scheduler_internal.h"
-#include "cluster/rollout/transition_internal.h"
 
 #include <stdio.h>
 
@@ -57,15 +57,15 @@ static bool is_node_failed(const struct round *r, size_t at)
 	if (target_hash_eq(&m->record.failed, target) ||
 	    (m->record.phase == PHASE_FAILED && target_hash_eq(&m->record.target, target)))
 		return true;
-	// Of the wave that soaks: one that was well and is not any more.
-	bool is_ill =
+	// During the soak of its wave: a node that was healthy and is not any more.
+	bool is_unhealthy =
 		(m->report.health.result == RESULT_FAILED && target_hash_eq(&m->report.health.target_hash, target)) ||
 		!m->facts.is_ready;
 	return m->record.phase == PHASE_DONE && target_hash_eq(&m->record.target, target) && rollout->soak_since &&
-	       is_ill && r->s->node_plans[at].wave == rollout->wave;
+	       is_unhealthy && r->s->node_plans[at].wave == rollout->wave;
 }
 
-// How many of the last ones that came to an end failed.
+// How many nodes failed since the last success.
 static unsigned count_failed_in_a_row(const struct round *r, size_t pool)
 {
 	int64_t last_good = 0;
@@ -81,15 +81,6 @@ static unsigned count_failed_in_a_row(const struct round *r, size_t pool)
 		row += r->s->node_plans[i].pool == (int)pool && r->s->node_plans[i].is_failed &&
 		       r->c->nodes[i].record.since > last_good;
 	return row;
-}
-
-static void name_failed(const struct round *r, size_t pool, struct reason *ret)
-{
-	size_t len = 0;
-	for (size_t i = 0; i < r->c->count && len < OBJECT_TEXT - 1; i++)
-		if (r->s->node_plans[i].pool == (int)pool && r->s->node_plans[i].is_failed)
-			len += (size_t)snprintf(ret->object + len, OBJECT_TEXT - len, "%s%s", len ? " " : "",
-						r->c->nodes[i].name);
 }
 
 static enum reason_code judge_pool(const struct round *r, size_t pool_at)
@@ -129,7 +120,11 @@ static void count_failures(const struct round *r)
 		rollout->is_halted = true;
 		rollout->halt = (struct reason){ .code = why };
 		rollout->halted_since = r->c->now;
-		name_failed(r, p, &rollout->halt);
+		size_t len = 0;
+		for (size_t i = 0; i < r->c->count && len < OBJECT_TEXT - 1; i++)
+			if (r->s->node_plans[i].pool == (int)p && r->s->node_plans[i].is_failed)
+				len += (size_t)snprintf(rollout->halt.object + len, OBJECT_TEXT - len, "%s%s",
+							len ? " " : "", r->c->nodes[i].name);
 	}
 }
 
@@ -141,7 +136,7 @@ static unsigned find_wave(const struct pool *pool, const char *name)
 	return w;
 }
 
-// FNV-1a, stirred: neighbours in a list of uids must not be neighbours here.
+// FNV-1a, mixed once more: similar uids must not get similar weights.
 static uint64_t node_weight(const char *uid, const char *salt)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -174,7 +169,7 @@ static unsigned settled_wave(const struct round *r, size_t at)
 	return OPEN;
 }
 
-// One of a group is as good as the other.
+// All nodes of a group have the same weight.
 static void name_unit(const struct node_state *m, char ret[UID_TEXT])
 {
 	if (m->facts.group)
@@ -183,18 +178,7 @@ static void name_unit(const struct node_state *m, char ret[UID_TEXT])
 		memcpy(ret, m->uid, UID_TEXT);
 }
 
-static unsigned first_wave(const struct round *r, size_t at)
-{
-	unsigned first = OPEN;
-	size_t i = at;
-	do
-		if (!r->c->nodes[i].facts.is_skipped && r->s->node_plans[i].wave < first)
-			first = r->s->node_plans[i].wave;
-	while ((i = r->s->node_plans[i].mate) != at);
-	return first;
-}
-
-// How many nodes it took.
+// Returns how many nodes it took.
 static unsigned put_group(const struct round *r, size_t at, unsigned wave)
 {
 	unsigned count = 0;
@@ -210,11 +194,18 @@ static unsigned put_group(const struct round *r, size_t at, unsigned wave)
 
 static void join_waves(const struct round *r)
 {
-	for (size_t i = 0; i < r->c->count; i++) {
-		bool is_last = r->s->node_plans[i].mate < i; // of its group, so that each is looked at once
-		unsigned first = is_last ? first_wave(r, i) : (unsigned)OPEN;
+	for (size_t at = 0; at < r->c->count; at++) {
+		bool is_last = r->s->node_plans[at].mate < at; // of its group, so that each group is joined once
+		unsigned first = OPEN;
+		size_t i = at;
+		if (!is_last)
+			continue;
+		do
+			if (!r->c->nodes[i].facts.is_skipped && r->s->node_plans[i].wave < first)
+				first = r->s->node_plans[i].wave;
+		while ((i = r->s->node_plans[i].mate) != at);
 		if (first != (unsigned)OPEN)
-			put_group(r, i, first);
+			put_group(r, at, first);
 	}
 }
 
@@ -228,18 +219,12 @@ static int by_hash(const void *a, const void *b)
 	return x->hash != y->hash ? (x->hash > y->hash ? -1 : 1) : x->at < y->at ? -1 : x->at > y->at;
 }
 
-static struct weighted_node weigh_node(const struct round *r, size_t at, const char *salt)
-{
-	char unit[UID_TEXT];
-	name_unit(&r->c->nodes[at], unit);
-	return (struct weighted_node){ node_weight(unit, salt), at };
-}
-
 // The nodes with the greatest hashes, as many as the wave has room for, with their groups.
 static void assign_wave_count(const struct round *r, int pool_at, unsigned wave)
 {
 	const struct pool *pool = &r->c->policy->pools[pool_at];
 	unsigned left = pool->waves[wave].count;
+	char unit[UID_TEXT];
 	size_t count = 0;
 	for (size_t i = 0; i < r->c->count; i++)
 		left -= r->s->node_plans[i].pool == pool_at && r->s->node_plans[i].wave == wave && left > 0;
@@ -248,8 +233,10 @@ static void assign_wave_count(const struct round *r, int pool_at, unsigned wave)
 	struct weighted_node *lots = mem_grow(NULL, r->c->count, sizeof(*lots));
 	for (size_t i = 0; i < r->c->count; i++)
 		if (r->s->node_plans[i].pool == pool_at && r->s->node_plans[i].wave == (unsigned)OPEN &&
-		    !r->c->nodes[i].facts.is_skipped)
-			lots[count++] = weigh_node(r, i, pool->waves[wave].name);
+		    !r->c->nodes[i].facts.is_skipped) {
+			name_unit(&r->c->nodes[i], unit);
+			lots[count++] = (struct weighted_node){ node_weight(unit, pool->waves[wave].name), i };
+		}
 	qsort(lots, count, sizeof(*lots), by_hash);
 	for (size_t i = 0, taken = 0; i < count && taken < left; i++)
 		taken += r->s->node_plans[lots[i].at].wave == (unsigned)OPEN ? put_group(r, lots[i].at, wave) : 0;
@@ -284,7 +271,7 @@ static void assign_waves(const struct round *r)
 			r->s->node_plans[i].wave = by_percent(round_own_pool(r, i), &r->c->nodes[i]);
 }
 
-// Nothing more is to be expected of it in this rollout, well or not: it blocks no other node (T72, T73).
+// Done with this rollout, successfully or not: its wave does not wait for it (T72, T73).
 static bool is_node_settled(const struct round *r, size_t at)
 {
 	const struct node_state *m = &r->c->nodes[at];
@@ -316,7 +303,7 @@ static bool is_node_settled(const struct round *r, size_t at)
 	}
 }
 
-// Whose group waits for one of whom nothing is to be expected waits for nothing.
+// A queued node is settled, too, if its group waits for a node that is settled without the target.
 static bool is_unit_settled(const struct round *r, size_t at)
 {
 	if (is_node_settled(r, at) || r->c->nodes[at].record.phase != PHASE_QUEUED)
@@ -330,14 +317,7 @@ static bool is_unit_settled(const struct round *r, size_t at)
 	return false;
 }
 
-// Complete, but the target is untested: no node, none that answered, none that could be drained.
-static void set_untested(const struct pool *pool, unsigned wave, struct sum *sum)
-{
-	sum->is_untested = true;
-	sum->blocked.code = REASON_WAVE_UNTESTED;
-	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", policy_wave_name(pool, wave));
-}
-
+// A complete wave may leave the target untested: no node in it, none that answered, none that could be drained.
 static void advance_pool(const struct pool *pool, struct rollout *rollout, struct sum *sum, int64_t now)
 {
 	unsigned w = rollout->wave;
@@ -350,7 +330,9 @@ static void advance_pool(const struct pool *pool, struct rollout *rollout, struc
 		return;
 	}
 	if (sum->proven < pool->waves[w].done && rollout->approved < w + 1) {
-		set_untested(pool, w, sum);
+		sum->is_untested = true;
+		sum->blocked.code = REASON_WAVE_UNTESTED;
+		snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", policy_wave_name(pool, w));
 		rollout->soak_since = 0;
 		return;
 	}
