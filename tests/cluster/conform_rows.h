@@ -6,7 +6,7 @@
 // than all annotations of an object may have together. ' stands for ".
 // facts: "keys=JSON", joined by ';'. "keys=-": absent, "keys=*": there is something, "keys#=3": so many.
 #pragma once
-#include "cluster/coordinator/driver_daemonsets.h"
+#include "cluster/coordinator/coordinator.h"
 #include "cluster/kube/client.h"
 
 struct conform_row {

@@ -1,168 +1,222 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator knows: two ConfigMaps, the DriverRollout and all nodes, read once and then watched.
+// What the coordinator knows: two ConfigMaps, the DriverRollout, NVIDIA's driver DaemonSets and all nodes, read once and
+// then watched.
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
 
+#include <stdio.h>
+
 enum { WATCH_S = 300, KIND_MS = 60 * 1000 };
 
-// Beside NVIDIA's operator: its driver DaemonSets are read before the nodes, and the nodes that they
-// serve are held. All others are managed as usual, so that a cluster moves from the operator to us, or back, node by
-// node.
+// The driver DaemonSets of NVIDIA's GPU Operator: two programs that load drivers cannot share a node. They are read
+// before the nodes, and the nodes that they serve are held. All others are managed as usual, so that a cluster moves from
+// the operator to us, or back, node by node. The operator labels them app.kubernetes.io/component=nvidia-driver, and
+// their owner is a ClusterPolicy or an NVIDIADriver (gpu-operator assets/state-driver and manifests/state-driver,
+// 0500_daemonset.yaml).
 
-// Without the right to see them the annotation of a node is all that is known of the operator, and those that were seen
-// before: that they are gone is not known either.
-static int note_missing_rights(struct coordinator *c, struct err *err)
+static void clear_daemonset(struct driver_daemonsets *d, size_t at)
 {
-	if (err->code != E_AUTH)
-		return -1;
-	coordinator_report_trouble(c, "listing the driver DaemonSets of NVIDIA's operator", err);
-	c->sees_drivers = false;
-	return 0;
+	free(d->items[at].name);
+	strv_done(&d->items[at].selector);
+	d->items[at] = d->items[--d->count];
 }
 
-static int put_driver_daemonset(void *ctx, json_t *object, struct err *err)
+static void daemonsets_done(struct driver_daemonsets *d)
+{
+	while (d->count)
+		clear_daemonset(d, 0);
+	free(d->items);
+	*d = (struct driver_daemonsets){ 0 };
+}
+
+static void daemonset_record(bool is_event, struct strv *ret)
+{
+	static const char *const event[] = { KUBE_EVENT };
+	static const char *const rows[] = { "metadata name", "metadata namespace", "metadata ownerReferences kind",
+					    "metadata ownerReferences apiVersion", "spec template spec nodeSelector" };
+	for (size_t i = 0; is_event && i < ARRAY_SIZE(event); i++)
+		strv_add(ret, str_dup(event[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		strv_add(ret, str_fmt("%s%s", is_event ? "object " : "", rows[i]));
+}
+
+static char *daemonset_name(const json_t *object)
+{
+	const json_t *metadata = json_object_get(object, "metadata");
+	const char *namespace = json_string_value(json_object_get(metadata, "namespace"));
+	const char *name = json_string_value(json_object_get(metadata, "name"));
+	return namespace && name ? str_fmt("%s/%s", namespace, name) : NULL;
+}
+
+// Other DaemonSets with this label are ignored.
+static bool is_nvidias(const json_t *object)
+{
+	const json_t *owners = json_object_get(json_object_get(object, "metadata"), "ownerReferences");
+	for (size_t i = 0; i < json_array_size(owners); i++) {
+		const json_t *owner = json_array_get(owners, i);
+		const char *kind = json_string_value(json_object_get(owner, "kind"));
+		const char *version = json_string_value(json_object_get(owner, "apiVersion"));
+		if (version && str_starts(version, "nvidia.com/") &&
+		    (str_eq(kind, "ClusterPolicy") || str_eq(kind, "NVIDIADriver")))
+			return true;
+	}
+	return false;
+}
+
+static void read_selector(const json_t *object, struct strv *ret)
+{
+	const json_t *template = json_object_get(json_object_get(object, "spec"), "template");
+	const json_t *selector = json_object_get(json_object_get(template, "spec"), "nodeSelector");
+	const char *key;
+	json_t *value;
+	json_object_foreach((json_t *)(uintptr_t)selector, key, value)
+	{
+		if (json_is_string(value))
+			strv_add(ret, str_fmt("%s=%s", key, json_string_value(value)));
+	}
+	strv_sort(ret);
+}
+
+static size_t find_daemonset(const struct driver_daemonsets *d, const char *name)
+{
+	size_t at = 0;
+	while (at < d->count && !str_eq(d->items[at].name, name))
+		at++;
+	return at;
+}
+
+static bool is_same_selector(const struct strv *a, const struct strv *b)
+{
+	bool is = a->count == b->count;
+	for (size_t i = 0; is && i < a->count; i++)
+		is = str_eq(a->items[i], b->items[i]);
+	return is;
+}
+
+// Both: true = other nodes may be served than before.
+static bool remove_daemonset(struct driver_daemonsets *d, const json_t *object)
+{
+	auto_str char *name = daemonset_name(object);
+	size_t at = name ? find_daemonset(d, name) : d->count;
+	if (at == d->count)
+		return false;
+	clear_daemonset(d, at);
+	return true;
+}
+
+static bool put_daemonset(struct driver_daemonsets *d, const json_t *object)
+{
+	auto_strv struct strv selector = { 0 };
+	auto_str char *name = daemonset_name(object);
+	size_t at = name ? find_daemonset(d, name) : d->count;
+	if (!name || !is_nvidias(object))
+		return remove_daemonset(d, object);
+	read_selector(object, &selector);
+	if (at < d->count && is_same_selector(&d->items[at].selector, &selector))
+		return false;
+	if (at == d->count) {
+		d->items = mem_grow(d->items, d->count + 1, sizeof(*d->items));
+		memset(&d->items[d->count++], 0, sizeof(*d->items));
+		d->items[at].name = TAKE(name);
+	}
+	strv_done(&d->items[at].selector);
+	d->items[at].selector = selector;
+	selector = (struct strv){ 0 };
+	return true;
+}
+
+// The bit of a term, which is added to the policy's; 0 = there is no room.
+static uint64_t term_of(struct strv *terms, const char *term)
+{
+	enum { TERMS_MOST = 64 };
+	size_t at = 0;
+	while (at < terms->count && !str_eq(terms->items[at], term))
+		at++;
+	if (at == TERMS_MOST)
+		return 0;
+	if (at == terms->count)
+		strv_add(terms, str_dup(term));
+	return UINT64_C(1) << at;
+}
+
+// As terms of the policy, which decide on nodes. Affinities are ignored, and labels for which the policy has no room: one
+// node too many is held rather than one too few.
+static void apply_daemonsets(const struct driver_daemonsets *d, struct policy *policy)
+{
+	free(policy->driver_sets);
+	policy->driver_sets = NULL;
+	policy->driver_set_count = 0;
+	if (policy->beside == BESIDE_ALLOW || !d->count)
+		return;
+	policy->driver_sets = mem_alloc(d->count * sizeof(*policy->driver_sets));
+	for (size_t i = 0; i < d->count; i++) {
+		struct driver_set *to = &policy->driver_sets[policy->driver_set_count++];
+		snprintf(to->name, sizeof(to->name), "%s", d->items[i].name);
+		for (size_t k = 0; k < d->items[i].selector.count; k++)
+			to->terms |= term_of(&policy->terms, d->items[i].selector.items[k]);
+	}
+}
+
+static int on_listed_daemonset(void *ctx, json_t *object, struct err *err)
 {
 	(void)err;
-	driver_daemonsets_put(ctx, object);
+	put_daemonset(ctx, object);
 	return 0;
 }
 
-static int operator_nodes_load(struct coordinator *c, struct err *err)
+static int load_daemonsets(struct coordinator *c, struct err *err)
 {
 	auto_strv struct strv record = { 0 };
-	auto_driver_daemonsets struct driver_daemonsets now = { 0 };
+	__attribute__((cleanup(daemonsets_done))) struct driver_daemonsets now = { 0 };
 	struct kube_list list = { .path = DRIVER_DAEMONSETS_PATH,
 				  .query = DRIVER_DAEMONSETS_QUERY,
-				  .take = put_driver_daemonset,
+				  .take = on_listed_daemonset,
 				  .ctx = &now };
 	char *version = NULL;
-	driver_daemonsets_record(false, &record);
+	daemonset_record(false, &record);
 	list.record = (const char *const *)record.items;
 	c->sees_drivers = true;
-	if (kube_list(c->o.kube, &list, &version, err) < 0 && note_missing_rights(c, err) < 0)
-		return -1;
+	if (kube_list(c->o.kube, &list, &version, err) < 0) {
+		if (err->code != E_AUTH)
+			return -1;
+		// Without the right to list them, only the annotation of a node tells of the operator. DaemonSets that
+		// were seen before stay: nothing says that they are gone.
+		coordinator_report_trouble(c, "listing the driver DaemonSets of NVIDIA's operator", err);
+		c->sees_drivers = false;
+	}
 	free(c->drivers.version);
 	c->drivers.version = version;
 	if (c->sees_drivers) {
-		driver_daemonsets_done(&c->driver_daemonsets);
+		daemonsets_done(&c->driver_daemonsets);
 		c->driver_daemonsets = now;
 		now = (struct driver_daemonsets){ 0 };
 	}
-	driver_daemonsets_apply(&c->driver_daemonsets, &c->policy);
+	apply_daemonsets(&c->driver_daemonsets, &c->policy);
 	return 0;
 }
 
-// Which nodes they serve is read with the nodes.
+// The nodes that they serve are found when the nodes are read.
 static int on_driver_daemonset(void *ctx, const char *type, json_t *object, struct err *err)
 {
 	struct coordinator *c = ctx;
 	(void)err;
-	if (str_eq(type, "DELETED") ? driver_daemonsets_remove(&c->driver_daemonsets, object) :
-				      driver_daemonsets_put(&c->driver_daemonsets, object))
+	if (str_eq(type, "DELETED") ? remove_daemonset(&c->driver_daemonsets, object) :
+				      put_daemonset(&c->driver_daemonsets, object))
 		c->is_loaded = false;
 	return 0;
 }
 
-static int operator_nodes_watch(struct coordinator *c, struct err *err)
+static int watch_daemonsets(struct coordinator *c, struct err *err)
 {
 	kube_watch_end(&c->drivers);
 	strv_done(&c->driver_record);
-	driver_daemonsets_record(true, &c->driver_record);
+	daemonset_record(true, &c->driver_record);
 	c->drivers.path = DRIVER_DAEMONSETS_PATH;
 	c->drivers.query = DRIVER_DAEMONSETS_QUERY;
 	c->drivers.record = (const char *const *)c->driver_record.items;
 	c->drivers.event = on_driver_daemonset;
 	c->drivers.ctx = c;
 	return c->sees_drivers ? kube_watch_begin(c->o.kube, &c->drivers, WATCH_S, err) : 0;
-}
-
-// Each node carries its reason; their number is reported once, in the log and on the policy.
-static void operator_nodes_report(struct coordinator *c)
-{
-	struct err why;
-	size_t count = 0;
-	const char *first = "";
-	for (size_t i = 0; i < c->node_cache.count; i++) {
-		const struct node_state *m = &c->node_cache.nodes[i];
-		bool is_held = node_state_is_foreign(m) && policy_pool(&c->policy, m);
-		first = is_held && !count ? c->node_cache.entries[i].name : first;
-		count += is_held;
-	}
-	if (count && count != c->told_foreign) {
-		err_set(&why, E_HOST_DRIVER,
-			"NVIDIA's operator manages the driver on %zu of the nodes that the policy selects (%s%s): "
-			"these are held, the others continue; see kmodsmith-operator(7)",
-			count, first, count > 1 ? ", ..." : "");
-		coordinator_report_trouble(c, "the policy", &why);
-		policy_in_force_event(c, coordinator_source(c, NULL), "NodesOfOtherOperator", why.text);
-	}
-	c->told_foreign = count;
-}
-
-// Coordinators of other namespaces: Leases are of a namespace and nodes are not, so a node names the namespace whose
-// coordinator leads it (kmodsmith.io/coordinator). No other coordinator writes to it until that Lease is gone, or not
-// renewed for DEAD_MS by our own clock; a Lease that cannot be read counts as alive.
-
-enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
-
-void cache_forget_other_leaders(struct other_leaders *o)
-{
-	for (size_t i = 0; i < o->count; i++) {
-		free(o->items[i].namespace);
-		free(o->items[i].version);
-	}
-	strv_done(&o->gone);
-	*o = (struct other_leaders){ 0 };
-}
-
-static struct other_leader *find_other_leader(struct other_leaders *o, const char *namespace)
-{
-	for (size_t i = 0; i < o->count; i++)
-		if (str_eq(o->items[i].namespace, namespace))
-			return &o->items[i];
-	if (o->count == OTHER_LEADERS_MOST)
-		return NULL;
-	o->items[o->count] = (struct other_leader){ .namespace = str_dup(namespace) };
-	return &o->items[o->count++];
-}
-
-static void ask_other_leader(struct coordinator *c, struct other_leader *o)
-{
-	struct err why;
-	auto_json json_t *lease = NULL;
-	auto_str char *path = api_lease(o->namespace, LEADER_LEASE);
-	bool is_first = !o->asked_ms;
-	o->asked_ms = kube_now_ms();
-	int r = api_get(c->o.kube, path, &lease, &why);
-	const char *version = json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
-	if (r < 0 || !str_eq(o->version ? o->version : "", version ? version : "")) {
-		free(o->version);
-		o->version = str_dup(version);
-		o->seen_ms = o->asked_ms;
-	}
-	o->is_gone = r == 0 || (r > 0 && o->asked_ms - o->seen_ms >= DEAD_MS);
-	if (is_first && r > 0)
-		err_set(&why, E_CONFLICT, "some nodes are led by the coordinator of the namespace %s", o->namespace);
-	if (is_first && r != 0)
-		coordinator_report_trouble(c, "another coordinator", &why);
-}
-
-void cache_check_other_leaders(struct coordinator *c)
-{
-	auto_strv struct strv names = { 0 }; // copied: the nodes may change during a request
-	for (size_t i = 0; i < c->node_cache.count; i++) {
-		const char *leader = c->node_cache.nodes[i].record.leader;
-		if (*leader && !str_eq(leader, c->o.namespace) && !strv_has(&names, leader))
-			strv_add(&names, str_dup(leader));
-	}
-	strv_done(&c->others.gone);
-	for (size_t i = 0; i < names.count; i++) {
-		struct other_leader *o = find_other_leader(&c->others, names.items[i]);
-		if (o && (!o->asked_ms || kube_now_ms() - o->asked_ms >= ASK_MS))
-			ask_other_leader(c, o);
-		if (o && o->is_gone)
-			strv_add(&c->others.gone, str_dup(o->namespace));
-	}
 }
 
 static const char *const map_event[] = { KUBE_EVENT, NULL };
@@ -210,7 +264,7 @@ static int ignore_object(void *ctx, json_t *object, struct err *err)
 	return 0;
 }
 
-// From before it is read, so that no change falls in between.
+// The version is taken before the read, so that the watch misses no change.
 static int read_list_version(struct coordinator *c, struct kube_watch *w, struct err *err)
 {
 	static const char *const record[] = { "metadata name", NULL };
@@ -223,8 +277,8 @@ static int read_list_version(struct coordinator *c, struct kube_watch *w, struct
 	return 0;
 }
 
-// Where the kind is not installed, or its rows are not in our role, the ConfigMap is all there is. But who has had a
-// DriverRollout and may not read it any more does not know that it is gone.
+// If the CustomResourceDefinition is not installed, or our role has no rule for it, the policy is the ConfigMap. But if a
+// DriverRollout was in force and may not be read any more, it may still exist.
 static int check_driver_rollout_crd(struct coordinator *c, struct err *err)
 {
 	const char *kind = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KIND_KEY);
@@ -236,24 +290,19 @@ static int check_driver_rollout_crd(struct coordinator *c, struct err *err)
 	return err->code == E_AUTH && !had_object ? 0 : -1;
 }
 
-static int get_driver_rollout(struct coordinator *c, struct err *err)
-{
-	auto_str char *path = api_driver_rollout(c->o.namespace, POLICY_NAME);
-	json_t *now = NULL;
-	if (check_driver_rollout_crd(c, err) < 0 || (c->has_kind && api_get(c->o.kube, path, &now, err) < 0))
-		return -1;
-	json_decref(c->policy_object);
-	json_decref(TAKE(c->object_said));
-	c->policy_object = now;
-	return 0;
-}
-
 static int load_configmaps(struct coordinator *c, struct err *err)
 {
 	c->blind = (struct err){ 0 };
 	if (get_configmap(c, POLICY_NAME, &c->policy_map, err) < 0 ||
-	    get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0 || get_driver_rollout(c, err) < 0)
+	    get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0 || check_driver_rollout_crd(c, err) < 0)
 		return -1;
+	auto_str char *path = api_driver_rollout(c->o.namespace, POLICY_NAME);
+	json_t *object = NULL;
+	if (c->has_kind && api_get(c->o.kube, path, &object, err) < 0)
+		return -1;
+	json_decref(c->policy_object);
+	json_decref(TAKE(c->object_said));
+	c->policy_object = object;
 	policy_in_force_choose(c); // before the status, whose pools are the policy's
 	read_status(c);
 	c->is_dirty = true;
@@ -271,7 +320,7 @@ static int cache_node(void *ctx, json_t *node, struct err *err)
 	return 0;
 }
 
-// What labels mean depends on the policy, so all nodes are read again when the policy changes.
+// The policy decides which labels matter, so all nodes are read again when the policy changes.
 static int load_nodes(struct coordinator *c, struct err *err)
 {
 	auto_strv struct strv record = { 0 };
@@ -312,7 +361,7 @@ static int on_configmap_event(void *ctx, const char *type, json_t *object, struc
 	return 0;
 }
 
-// Its status is written by ourselves.
+// We write its status ourselves, which is not a change.
 bool cache_put_driver_rollout(struct coordinator *c, const json_t *object)
 {
 	static const char *const parts[] = { "uid", "generation", "annotations" };
@@ -354,6 +403,19 @@ void cache_init(struct coordinator *c)
 				       .ctx = c };
 }
 
+void cache_done(struct coordinator *c)
+{
+	kube_watch_done(&c->nodes);
+	kube_watch_done(&c->maps);
+	kube_watch_done(&c->drivers);
+	kube_watch_done(&c->objects);
+	strv_done(&c->driver_record);
+	strv_done(&c->node_record);
+	daemonsets_done(&c->driver_daemonsets);
+	free(c->maps_path);
+	free(c->objects_path);
+}
+
 static int watch_nodes(struct coordinator *c, struct err *err)
 {
 	kube_watch_end(&c->nodes);
@@ -373,25 +435,21 @@ static int watch_driver_rollouts(struct coordinator *c, struct err *err)
 	return c->has_kind ? kube_watch_begin(c->o.kube, &c->objects, WATCH_S, err) : 0;
 }
 
-int cache_load_once(struct coordinator *c, struct err *err)
+int cache_load(struct coordinator *c, bool is_watched, struct err *err)
 {
-	return load_configmaps(c, err) < 0 || operator_nodes_load(c, err) < 0 ? -1 : load_nodes(c, err);
-}
-
-int cache_load(struct coordinator *c, struct err *err)
-{
+	if (!is_watched)
+		return load_configmaps(c, err) < 0 || load_daemonsets(c, err) < 0 ? -1 : load_nodes(c, err);
 	kube_watch_end(&c->nodes);
 	kube_watch_end(&c->maps);
 	kube_watch_end(&c->drivers);
 	kube_watch_end(&c->objects);
-	if (read_list_version(c, &c->maps, err) < 0 || cache_load_once(c, err) < 0 || watch_nodes(c, err) < 0 ||
-	    watch_configmaps(c, err) < 0 || watch_driver_rollouts(c, err) < 0 || operator_nodes_watch(c, err) < 0)
+	if (read_list_version(c, &c->maps, err) < 0 || cache_load(c, false, err) < 0 || watch_nodes(c, err) < 0 ||
+	    watch_configmaps(c, err) < 0 || watch_driver_rollouts(c, err) < 0 || watch_daemonsets(c, err) < 0)
 		return -1;
 	c->is_loaded = true;
 	c->is_dirty = true;
 	c->listed_ms = kube_now_ms();
 	policy_in_force_report(c);
-	operator_nodes_report(c);
 	return 0;
 }
 
@@ -411,7 +469,7 @@ static int resume_watch(struct coordinator *c, struct kube_watch *w, int (*begin
 	return begin(c, err);
 }
 
-// The kind may be installed at any time.
+// The CustomResourceDefinition may be installed at any time.
 static int resume_driver_rollout_watch(struct coordinator *c, struct err *err)
 {
 	if (c->has_kind)
@@ -428,7 +486,7 @@ int cache_update(struct coordinator *c, int wait_ms, struct err *err)
 {
 	if (kube_step(c->o.kube, wait_ms, err) < 0 || resume_watch(c, &c->nodes, watch_nodes, err) < 0 ||
 	    resume_watch(c, &c->maps, watch_configmaps, err) < 0 || resume_driver_rollout_watch(c, err) < 0 ||
-	    (c->sees_drivers && resume_watch(c, &c->drivers, operator_nodes_watch, err) < 0)) {
+	    (c->sees_drivers && resume_watch(c, &c->drivers, watch_daemonsets, err) < 0)) {
 		c->is_loaded = false;
 		return -1;
 	}

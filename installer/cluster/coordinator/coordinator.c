@@ -7,43 +7,28 @@
 #include <ctype.h>
 #include <stdio.h>
 
-// What the coordinator does: plan, record, grant, and one write a node, until nothing more is to be done now.
-
-static char *undone_text(const struct coordinator *c) // NULL = nothing is
-{
-	return c->replaced ? json_dumps(c->replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-}
-
-static json_t *status_configmap(const struct coordinator *c, const char *text)
-{
-	const json_t *metadata = json_object_get(c->status_map, "metadata");
-	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	auto_str char *undone = undone_text(c);
-	return json_pack("{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind",
-			 "ConfigMap", "metadata", "name", ROLLOUT_STATUS_NAME, "resourceVersion",
-			 json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY,
-			 text, POLICY_KEY, c->policy_text, ROLLOUT_STATUS_KIND_KEY, kind, ROLLOUT_STATUS_UNDONE_KEY,
-			 undone);
-}
-
-static bool is_policy_recorded(const struct coordinator *c)
-{
-	const char *kept = coordinator_configmap_value(c->status_map, POLICY_KEY);
-	const char *undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
-	auto_str char *now = undone_text(c);
-	return (c->policy_text ? str_eq(kept, c->policy_text) : !kept) && (now ? str_eq(undone, now) : !undone);
-}
-
-// Before anything is granted by it, and by a new leader in any case; with the policy that it is granted by. Where
-// another process wrote it, it is read, and everything is planned again.
+// Before anything is granted, together with the policy that it is granted by; a new leader writes in any case. 0 = another
+// process wrote it: it was read, and everything is planned again.
 static int record_rollouts(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
 	auto_json json_t *doc = rollout_status_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
-	if (json_equal(doc, c->status_doc) && is_policy_recorded(c))
+	auto_str char *undone = c->replaced ? json_dumps(c->replaced, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	const char *kept = coordinator_configmap_value(c->status_map, POLICY_KEY);
+	const char *kept_undone = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_UNDONE_KEY);
+	bool is_recorded = (c->policy_text ? str_eq(kept, c->policy_text) : !kept) &&
+			   (undone ? str_eq(kept_undone, undone) : !kept_undone);
+	if (is_recorded && json_equal(doc, c->status_doc))
 		return 1;
 	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
 	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLOUT_STATUS_NAME : NULL);
-	auto_json json_t *body = status_configmap(c, text), *now = NULL;
+	const json_t *metadata = json_object_get(c->status_map, "metadata");
+	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	auto_json json_t *body = json_pack(
+		"{s:s, s:s, s:{s:s, s:s*}, s:{s:s, s:s*, s:s*, s:s*}}", "apiVersion", "v1", "kind", "ConfigMap",
+		"metadata", "name", ROLLOUT_STATUS_NAME, "resourceVersion",
+		json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY, text,
+		POLICY_KEY, c->policy_text, ROLLOUT_STATUS_KIND_KEY, kind, ROLLOUT_STATUS_UNDONE_KEY, undone);
+	auto_json json_t *now = NULL;
 	int r = c->status_map ? api_replace(c->o.kube, path, body, &now, err) :
 				api_create(c->o.kube, path, body, &now, err);
 	if (r == 0 && cache_load_status(c, err) < 0)
@@ -58,16 +43,7 @@ static int record_rollouts(struct coordinator *c, const struct rollout *rollouts
 	return 1;
 }
 
-static void apply_gates(struct coordinator *c)
-{
-	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
-	const char *values[GATE_COUNT];
-	for (unsigned i = 0; i < GATE_COUNT; i++)
-		values[i] = json_string_value(json_object_get(notes, gate_keys[i]));
-	operator_requests_apply(values, &c->policy, c->rollouts);
-}
-
-// Where `kubectl describe node` looks. One that cannot be written is no reason to stop.
+// For `kubectl describe node`. An Event that cannot be written is no reason to stop.
 static void report_phase_change(struct coordinator *c, const struct phase_change *t, const char *uid)
 {
 	struct err why;
@@ -109,17 +85,17 @@ static void node_id_done(struct node_id *id)
 }
 #define auto_id __attribute__((cleanup(node_id_done)))
 
-static struct cache_entry *fellow_of(struct coordinator *c, const struct node_id *id) // NULL = it has gone
+static struct cache_entry *entry_of(struct coordinator *c, const struct node_id *id) // NULL = it is gone
 {
 	size_t at = node_cache_find(&c->node_cache, id->name, id->uid);
 	return at < c->node_cache.count ? &c->node_cache.entries[at] : NULL;
 }
 
-// One node's trouble is its own (T74): it is left alone for 1 s, 2 s, ... 32 s.
+// A node's failure does not stop the others (T74): its next try is after 1 s, 2 s, ... 32 s.
 static void back_off_node(struct coordinator *c, const struct node_id *id, const struct err *why)
 {
 	enum { SHIFT_MOST = 6 };
-	struct cache_entry *w = fellow_of(c, id);
+	struct cache_entry *w = entry_of(c, id);
 	if (w) {
 		w->failures = (uint8_t)(w->failures < SHIFT_MOST ? w->failures + 1 : SHIFT_MOST);
 		w->retry_ms = kube_now_ms() + (1000L << (w->failures - 1));
@@ -127,7 +103,7 @@ static void back_off_node(struct coordinator *c, const struct node_id *id, const
 	coordinator_report_trouble(c, id->name, why);
 }
 
-// Another writer was faster: read, and decide again. With a back-off: an API server that rejects a value says
+// Another writer was faster: read, and decide again. With a back-off, since an API server that rejects a value answers
 // the same.
 static int reread_node(struct coordinator *c, const struct node_id *id, struct err *err)
 {
@@ -135,7 +111,7 @@ static int reread_node(struct coordinator *c, const struct node_id *id, struct e
 	struct err why;
 	auto_json json_t *node = NULL;
 	auto_str char *path = api_node(id->name);
-	struct cache_entry *w = fellow_of(c, id);
+	struct cache_entry *w = entry_of(c, id);
 	c->conflicts++;
 	if (w && ++w->failures > PATIENCE) {
 		err_set(&why, E_CONFLICT, "its patches are refused repeatedly");
@@ -148,18 +124,6 @@ static int reread_node(struct coordinator *c, const struct node_id *id, struct e
 	if (r == 0 && at < c->node_cache.count)
 		node_cache_forget(&c->node_cache, at);
 	return r < 0 ? -1 : 0;
-}
-
-static int64_t seconds_in_phase(const struct record *before, const struct record *now)
-{
-	return before->since && before->has_phase && now->since >= before->since ? now->since - before->since : -1;
-}
-
-static enum failing failed_order_class(const struct node_state *m)
-{
-	bool is_answer =
-		m->report.ack.result == RESULT_FAILED && node_seq_cmp(m->report.ack.seq, m->record.go.seq) == 0;
-	return is_answer ? m->report.ack.failing : FAILING_NONE;
 }
 
 static int write_node(struct coordinator *c, const struct node_id *id, size_t at, const struct decision *d,
@@ -179,21 +143,28 @@ static int write_node(struct coordinator *c, const struct node_id *id, size_t at
 		return -1;
 	if (r == 0)
 		return reread_node(c, id, err);
-	struct cache_entry *there = fellow_of(c, id);
+	struct cache_entry *there = entry_of(c, id);
 	if (there)
 		there->failures = 0;
 	node_cache_renew(&c->node_cache, now, &c->policy);
-	if (before.record.phase != d->next.phase || !before.record.has_phase)
-		report_phase_change(c,
-				    &(struct phase_change){ id->name, d->rule->text, before.record.phase, d->next.phase,
-							    d->next.seq, &d->next.reason,
-							    seconds_in_phase(&before.record, &d->next),
-							    failed_order_class(&before) },
-				    before.uid);
+	const struct record *was = &before.record;
+	bool has_failed =
+		before.report.ack.result == RESULT_FAILED && node_seq_cmp(before.report.ack.seq, was->go.seq) == 0;
+	bool is_timed = was->since && was->has_phase && d->next.since >= was->since;
+	const struct phase_change change = { .node = id->name,
+					     .rule = d->rule->text,
+					     .from = was->phase,
+					     .to = d->next.phase,
+					     .seq = d->next.seq,
+					     .reason = &d->next.reason,
+					     .seconds = is_timed ? d->next.since - was->since : -1,
+					     .failing = has_failed ? before.report.ack.failing : FAILING_NONE };
+	if (change.from != change.to || !was->has_phase)
+		report_phase_change(c, &change, before.uid);
 	return 0;
 }
 
-// Its pods matter: it is being drained, or is about to be, or is on its way back, or is held for one of them.
+// Its pods matter: it is drained, or is about to be, or is rolled back, or is held because of one of them.
 static bool is_drain_phase(const struct view *v)
 {
 	enum node_phase phase = v->m->record.phase;
@@ -205,8 +176,8 @@ static bool is_drain_phase(const struct view *v)
 		phase == PHASE_RESTORING);
 }
 
-// 1 = something was written or seen, 0 = nothing is to be done for it now. What cl and s say of nodes is not looked at
-// any more once something was asked for.
+// 1 = something was written or seen, 0 = there is nothing to do for it now. cl and s are not used after a request: the
+// cache may have changed.
 static int reconcile_node(struct coordinator *c, const struct cluster *cl, const struct slots *s, size_t at)
 {
 	struct view v = scheduler_view(cl, s, at);
@@ -225,7 +196,7 @@ static int reconcile_node(struct coordinator *c, const struct cluster *cl, const
 	return r < 0 ? 0 : d.rule || r > 0;
 }
 
-// moves: of the node cache that cl and s were made from. 1 = something changed, so plan again.
+// moves: of the node cache when cl and s were made. 1 = something changed, so plan again.
 static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, const struct slots *s, unsigned long moves)
 {
 	struct err why;
@@ -237,28 +208,85 @@ static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, cons
 	return has_changed || c->node_cache.moves != moves;
 }
 
-// 1 = all that is granted is written in the ledger; 0 = the lead is lost.
-static int grant_slots(struct coordinator *c, struct slots *s, struct err *err)
+// Coordinators of other namespaces: a Lease has a namespace and a node has none, so the node names the namespace of the
+// coordinator that manages it (kmodsmith.io/coordinator). No other coordinator writes to it until that Lease is gone, or
+// was not renewed for DEAD_MS by our own clock; a Lease that cannot be read counts as alive.
+
+enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
+
+static void forget_other_leaders(struct other_leaders *o)
 {
-	if (!s->granted && !s->freed)
-		return 1;
-	int r = leader_write(&c->leader, &s->ledger, err);
-	if (r <= 0)
-		return r;
-	scheduler_ledger_done(&c->ledger);
-	c->ledger = s->ledger;
-	s->ledger = (struct slot_ledger){ 0 };
-	return 1;
+	for (size_t i = 0; i < o->count; i++) {
+		free(o->items[i].namespace);
+		free(o->items[i].version);
+	}
+	strv_done(&o->gone);
+	*o = (struct other_leaders){ 0 };
 }
 
-// Until nothing more is to be done now. E_CONFLICT: the lead was lost.
+static struct other_leader *find_other_leader(struct other_leaders *o, const char *namespace)
+{
+	for (size_t i = 0; i < o->count; i++)
+		if (str_eq(o->items[i].namespace, namespace))
+			return &o->items[i];
+	if (o->count == OTHER_LEADERS_MOST)
+		return NULL;
+	o->items[o->count] = (struct other_leader){ .namespace = str_dup(namespace) };
+	return &o->items[o->count++];
+}
+
+static void ask_other_leader(struct coordinator *c, struct other_leader *o)
+{
+	struct err why;
+	auto_json json_t *lease = NULL;
+	auto_str char *path = api_lease(o->namespace, LEADER_LEASE);
+	bool is_first = !o->asked_ms;
+	o->asked_ms = kube_now_ms();
+	int r = api_get(c->o.kube, path, &lease, &why);
+	const char *version = json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
+	if (r < 0 || !str_eq(o->version ? o->version : "", version ? version : "")) {
+		free(o->version);
+		o->version = str_dup(version);
+		o->seen_ms = o->asked_ms;
+	}
+	o->is_gone = r == 0 || (r > 0 && o->asked_ms - o->seen_ms >= DEAD_MS);
+	if (is_first && r > 0)
+		err_set(&why, E_CONFLICT, "some nodes are led by the coordinator of the namespace %s", o->namespace);
+	if (is_first && r != 0)
+		coordinator_report_trouble(c, "another coordinator", &why);
+}
+
+static void check_other_leaders(struct coordinator *c)
+{
+	auto_strv struct strv names = { 0 }; // copied: the nodes may change during a request
+	for (size_t i = 0; i < c->node_cache.count; i++) {
+		const char *leader = c->node_cache.nodes[i].record.leader;
+		if (*leader && !str_eq(leader, c->o.namespace) && !strv_has(&names, leader))
+			strv_add(&names, str_dup(leader));
+	}
+	strv_done(&c->others.gone);
+	for (size_t i = 0; i < names.count; i++) {
+		struct other_leader *o = find_other_leader(&c->others, names.items[i]);
+		if (o && (!o->asked_ms || kube_now_ms() - o->asked_ms >= ASK_MS))
+			ask_other_leader(c, o);
+		if (o && o->is_gone)
+			strv_add(&c->others.gone, str_dup(o->namespace));
+	}
+}
+
+// Plan, record, grant, and one write a node, until there is nothing more to do now. E_CONFLICT: the lead was lost.
 static int reconcile(struct coordinator *c, struct err *err)
 {
 	enum { ROUNDS_MOST = 32 };
-	cache_check_other_leaders(c);
+	check_other_leaders(c);
 	for (int round = 0; round < ROUNDS_MOST; round++) {
 		auto_slots struct slots slots = SLOTS_NONE;
-		apply_gates(c);
+		const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
+		const char *requests[GATE_COUNT];
+		for (unsigned i = 0; i < GATE_COUNT; i++)
+			requests[i] = json_string_value(
+				json_object_get(json_object_get(metadata, "annotations"), gate_keys[i]));
+		operator_requests_apply(requests, &c->policy, c->rollouts);
 		unsigned long moves = c->node_cache.moves;
 		struct cluster cl = coordinator_cluster(c);
 		scheduler_plan(&cl, &slots);
@@ -267,17 +295,20 @@ static int reconcile(struct coordinator *c, struct err *err)
 			return -1;
 		if (r == 0) // another leader wrote the status
 			continue;
-		bool is_granting = slots.granted || slots.freed;
-		// Nodes first by the ledger as it is written; what is granted now counts from the next round.
-		if (grant_slots(c, &slots, err) <= 0)
-			return c->leader.is_leading ? -1 :
-						      err_set(err, E_CONFLICT, "another coordinator holds the Lease");
-		cl = coordinator_cluster(c);
-		if (is_granting)
+		if (slots.granted || slots.freed) { // which counts from the next round, once the ledger was written
+			if (leader_write(&c->leader, &slots.ledger, err) <= 0)
+				return c->leader.is_leading ?
+					       -1 :
+					       err_set(err, E_CONFLICT, "another coordinator holds the Lease");
+			scheduler_ledger_done(&c->ledger);
+			c->ledger = slots.ledger;
+			slots.ledger = (struct slot_ledger){ 0 };
 			continue;
+		}
+		cl = coordinator_cluster(c);
 		if (reconcile_nodes(c, &cl, &slots, moves))
 			continue;
-		if (c->o.callbacks.rests) // before anything is written once more: the nodes are those of the plan
+		if (c->o.callbacks.rests) // before the next request: the nodes are still those of the plan
 			c->o.callbacks.rests(c->o.callbacks.ctx, &slots);
 		driver_rollout_write_status(c, &slots);
 		return 0;
@@ -297,8 +328,8 @@ static void report_turn(const struct coordinator *c)
 		c->o.callbacks.turns(c->o.callbacks.ctx);
 }
 
-// Each call may take long, so the Lease is renewed between any two of them (T56), and a leader that may have been
-// deposed meanwhile asks for nothing more (T51).
+// Each call may take long, so the Lease is renewed between any two of them (T56), and a leader that may have lost it
+// makes no more requests (T51).
 static int keep_lead(void *ctx, struct err *err)
 {
 	struct coordinator *c = ctx;
@@ -324,20 +355,12 @@ void coordinator_done(struct coordinator *c)
 {
 	if (c->o.kube)
 		kube_before(c->o.kube, NULL, NULL);
-	kube_watch_done(&c->nodes);
-	kube_watch_done(&c->maps);
-	kube_watch_done(&c->drivers);
-	strv_done(&c->driver_record);
-	driver_daemonsets_done(&c->driver_daemonsets);
-	kube_watch_done(&c->objects);
-	strv_done(&c->node_record);
+	cache_done(c);
 	leader_done(&c->leader);
 	scheduler_ledger_done(&c->ledger);
 	node_cache_done(&c->node_cache);
-	cache_forget_other_leaders(&c->others);
+	forget_other_leaders(&c->others);
 	policy_done(&c->policy);
-	free(c->maps_path);
-	free(c->objects_path);
 	strv_done(&c->undone);
 	json_decref(c->replaced);
 	free(c->policy_text);
@@ -386,7 +409,7 @@ static int take_lead(struct coordinator *c, struct err *err)
 	return r > 0;
 }
 
-// What cannot be read is tried again a little later; the lead is kept meanwhile.
+// A failed read is retried a little later; the lead is kept meanwhile.
 static int put_off_retry(struct coordinator *c, const char *what, const struct err *why)
 {
 	enum { PAUSE_MS = 2000 };
@@ -418,7 +441,7 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err)
 		return sleep_for_events(c->o.kube, wait_ms);
 	bool is_old = kube_now_ms() - c->listed_ms >= RESYNC_MS;
 	if (!c->is_loaded || is_old) {
-		if (cache_load(c, &why) < 0)
+		if (cache_load(c, true, &why) < 0)
 			return put_off_retry(c, "reading the cluster", &why);
 	} else if (cache_update(c, wait_ms, &why) < 0) {
 		return put_off_retry(c, "watching the cluster", &why);
@@ -446,9 +469,9 @@ int coordinator_look(struct coordinator *c, struct err *err)
 	if (lease_read(&c->leader.lease, err) < 0)
 		return -1;
 	leader_ledger(&c->leader, &c->ledger);
-	if (cache_load_once(c, err) < 0)
+	if (cache_load(c, false, err) < 0)
 		return -1;
-	cache_check_other_leaders(c);
+	check_other_leaders(c);
 	return 0;
 }
 

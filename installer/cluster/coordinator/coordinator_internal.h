@@ -3,7 +3,7 @@
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 
-// Of a ConfigMap; NULL = absent.
+// A value of a ConfigMap; NULL = absent.
 static inline const char *coordinator_configmap_value(const json_t *map, const char *key)
 {
 	return json_string_value(json_object_get(json_object_get(map, "data"), key));
@@ -15,21 +15,17 @@ static inline void coordinator_report_trouble(const struct coordinator *c, const
 }
 
 // cache.c: policy, status, nodes; read again, or updated by watches.
-void cache_init(struct coordinator *c); // it must not move in memory from then on
-int cache_load(struct coordinator *c, struct err *err);
-int cache_load_once(struct coordinator *c, struct err *err); // without watches
+void cache_init(struct coordinator *c); // which must not move from then on
+void cache_done(struct coordinator *c);
+int cache_load(struct coordinator *c, bool is_watched, struct err *err);
 int cache_update(struct coordinator *c, int wait_ms, struct err *err);
 int cache_load_status(struct coordinator *c, struct err *err);
-// The DriverRollout as it is by now: false = users have written to it since, and everything is read again.
+// The current DriverRollout; false = users have changed it, and everything is read again.
 bool cache_put_driver_rollout(struct coordinator *c, const json_t *object);
-void cache_check_other_leaders(struct coordinator *c); // who else leads nodes here
-void cache_forget_other_leaders(struct other_leaders *o);
 
-// policy_in_force.c: which policy is in force, of the ConfigMaps as they were read.
+// policy_in_force.c: which policy is in force.
 void policy_in_force_choose(struct coordinator *c);
-void policy_in_force_event(struct coordinator *c, const json_t *object, const char *reason,
-			   const char *message);    // NULL: none
-void policy_in_force_report(struct coordinator *c); // what came of it, as an Event on the object, once
+void policy_in_force_report(struct coordinator *c); // as Events on its object, each once
 
-// driver_rollout.c: its status, where there is one; slots: as they were planned, NULL = nothing is known.
+// driver_rollout.c: its status, if there is one; slots: of the last plan, NULL = none.
 void driver_rollout_write_status(struct coordinator *c, const struct slots *slots);

@@ -19,19 +19,7 @@ static int keep_pod(void *ctx, json_t *pod, struct err *err)
 	return 0;
 }
 
-static int list_node_pods(struct kube *k, const char *node, json_t *ret, struct err *err)
-{
-	static const char *const record[] = { PODS_RECORD, NULL };
-	auto_str char *name = http_escape(node);
-	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", name);
-	struct kube_list list = {
-		.path = "/api/v1/pods", .query = query, .record = record, .take = keep_pod, .ctx = ret
-	};
-	auto_str char *version = NULL;
-	return kube_list(k, &list, &version, err);
-}
-
-// A list that was restarted has some items twice.
+// A list that was restarted contains some items twice.
 static bool is_first_of_pod(const json_t *pods, size_t at)
 {
 	const json_t *uid = json_object_get(json_object_get(json_array_get(pods, at), "metadata"), "uid");
@@ -80,19 +68,12 @@ static bool take_eviction_token(struct evictor *d)
 struct look {
 	int pods, jobs;
 	bool has_evicted, is_blocked, is_refused; // is_blocked: by a budget
-	long retry_ms;                            // what a server asked for
+	long retry_ms;                            // Retry-After of the server
 	struct reason blocker;
 	char job[OBJECT_TEXT]; // the first of them
 };
 
-// One line of plain characters: it becomes an annotation, and is compared with what stands there.
-static void copy_printable(char to[OBJECT_TEXT], const char *from)
-{
-	for (size_t i = 0; i < OBJECT_TEXT - 1 && from[i]; i++)
-		to[i] = from[i] >= ' ' && from[i] <= '~' ? from[i] : '?';
-}
-
-// The worst blocker is reported: one that needs people before one that only needs time; the first of those.
+// The worst blocker is reported: one that needs people before one that only needs time; the first one of a kind.
 static void name_blocker(struct look *l, enum reason_code code, const char *object)
 {
 	static const enum reason_code order[] = {
@@ -107,28 +88,29 @@ static void name_blocker(struct look *l, enum reason_code code, const char *obje
 	if (is <= was)
 		return;
 	l->blocker = (struct reason){ .code = code };
-	copy_printable(l->blocker.object, object);
-}
-
-// The pod, and the budget where the server's words name it (pkg/registry/core/pod/storage/eviction.go).
-static char *blocked_text(const char *space, const char *pod, const char *words)
-{
-	static const char before[] = "The disruption budget ";
-	const char *budget = strstr(words, before);
-	budget = budget ? budget + strlen(before) : "";
-	int len = (int)strcspn(budget, " ");
-	return str_fmt("%s/%s%s%.*s", space, pod, len ? ", budget " : "", len, budget);
+	// One line of plain characters: it becomes an annotation, and is compared with the present one.
+	for (size_t i = 0; i < OBJECT_TEXT - 1 && object[i]; i++)
+		l->blocker.object[i] = object[i] >= ' ' && object[i] <= '~' ? object[i] : '?';
 }
 
 static void note_eviction_refusal(struct look *l, const struct api_eviction *done, const char *space, const char *name)
 {
+	static const char before[] = "The disruption budget ";
 	bool is_budget = done->what == API_BLOCKED;
-	auto_str char *text = is_budget ? blocked_text(space, name, done->why.text) :
-					  str_fmt("%s/%s: %s", space, name, done->why.text);
 	l->is_blocked = l->is_blocked || is_budget;
 	l->is_refused = true;
 	l->retry_ms = (long)done->retry_ms > l->retry_ms ? (long)done->retry_ms : l->retry_ms;
-	name_blocker(l, is_budget ? REASON_PDB_BLOCKED : REASON_EVICTION_REFUSED, text);
+	if (!is_budget) {
+		auto_str char *text = str_fmt("%s/%s: %s", space, name, done->why.text);
+		name_blocker(l, REASON_EVICTION_REFUSED, text);
+		return;
+	}
+	// The pod, and the budget if the server's message names it (pkg/registry/core/pod/storage/eviction.go).
+	const char *budget = strstr(done->why.text, before);
+	budget = budget ? budget + strlen(before) : "";
+	int len = (int)strcspn(budget, " ");
+	auto_str char *text = str_fmt("%s/%s%s%.*s", space, name, len ? ", budget " : "", len, budget);
+	name_blocker(l, REASON_PDB_BLOCKED, text);
 }
 
 static int evict_pod(struct evictor *d, const json_t *pod, struct look *l, struct err *err)
@@ -164,7 +146,7 @@ struct node { // that is looked at
 	struct stay stay;
 	bool waits; // for jobs, if it has any
 };
-// Asked before each eviction: the one before it took its time.
+// Checked before each eviction: the previous one may have taken long.
 static bool is_still_ours(const struct node *n)
 {
 	size_t at = node_cache_find(n->node_cache, n->name, n->uid);
@@ -172,16 +154,9 @@ static bool is_still_ours(const struct node *n)
 	return m && stay_eq(node_state_stay(m), n->stay) && m->record.receipt.is_there && m->facts.is_unschedulable;
 }
 
-// The cordon.
 static bool is_before_drain(enum node_phase phase)
 {
 	return phase == PHASE_QUEUED || phase == PHASE_HELD;
-}
-
-static enum reason_code pod_verdict_reason(enum pod_verdict verdict)
-{
-	bool is_protected = verdict == POD_STUCK || verdict == POD_FIXED;
-	return is_protected ? REASON_HOLDER_PROTECTED : verdict == POD_HOLDS ? REASON_HOLDERS : REASON_PODS_LEFT;
 }
 
 static int judge_node_pods(struct evictor *d, const struct node *n, const json_t *pods, const struct pod_rules *rules,
@@ -197,11 +172,19 @@ static int judge_node_pods(struct evictor *d, const struct node *n, const json_t
 		bool is_claim = rules->pool->evict == EVICT_GPU && drain_claims_gpu(d->kube, pod);
 		enum pod_verdict verdict = pod_judge(pod, rules, is_claim, why);
 		bool is_job = pod_is_job(pod, rules->pool);
-		if (is_job && !l->jobs++)
-			pod_name(pod, l->job);
+		if (is_job && !l->jobs++) {
+			const json_t *m = json_object_get(pod, "metadata");
+			const char *space = json_string_value(json_object_get(m, "namespace"));
+			const char *name = json_string_value(json_object_get(m, "name"));
+			snprintf(l->job, sizeof(l->job), "%s/%s", space ? space : "", name ? name : "");
+		}
 		l->pods += pod_has_to_go(verdict);
-		if (*why && !(is_job && is_before_drain(n->stay.phase))) // its end will be waited for
-			name_blocker(l, pod_verdict_reason(verdict), why);
+		if (*why && !(is_job && is_before_drain(n->stay.phase))) // the drain will wait for jobs
+			name_blocker(l,
+				     verdict == POD_STUCK || verdict == POD_FIXED ? REASON_HOLDER_PROTECTED :
+				     verdict == POD_HOLDS                         ? REASON_HOLDERS :
+										    REASON_PODS_LEFT,
+				     why);
 		bool is_to_go = verdict == POD_GOES && evicts && is_still_ours(n);
 		if (is_to_go && take_eviction_token(d) && evict_pod(d, pod, l, err) < 0)
 			return -1;
@@ -209,8 +192,8 @@ static int judge_node_pods(struct evictor *d, const struct node *n, const json_t
 	return 0;
 }
 
-// 5 s, half as much again each time that nobody may go, at most a minute (T04, T05). Who is held waits for people: a
-// minute, up to ten.
+// 5 s, half as much longer each time that no pod may be evicted, at most a minute (T04, T05). A held node waits for
+// people: one minute to ten.
 static long next_pod_check(struct cache_entry *w, enum node_phase phase, const struct look *l)
 {
 	bool is_held = phase == PHASE_HELD, is_stuck = is_held || (l->is_refused && !l->has_evicted);
@@ -222,7 +205,7 @@ static long next_pod_check(struct cache_entry *w, enum node_phase phase, const s
 	return kube_now_ms() + (l->retry_ms > wait ? l->retry_ms : wait);
 }
 
-// Blockers without a name so far: jobs while they are waited for, and processes without a pod.
+// Blockers that are no pod to evict: jobs that the drain waits for, and processes outside of pods.
 static void name_foreign_holders(struct look *l, const struct node *n, int holders)
 {
 	enum node_phase phase = n->stay.phase;
@@ -235,19 +218,15 @@ static void name_foreign_holders(struct look *l, const struct node *n, int holde
 	}
 }
 
-static bool is_same_reason(const struct reason *a, const struct reason *b)
-{
-	return a->code == b->code && str_eq(a->object, b->object);
-}
-
-// What was seen is of the node, and of the stay, that was asked about.
+// Kept for the stay that the pods were listed in. 1 = it differs from the last check.
 static int keep_pod_check(struct node_state *m, struct cache_entry *w, struct stay stay, const struct look *l,
 			  int64_t now)
 {
 	struct pods_seen *was = &m->facts.seen, none = { .pods = PODS_UNSEEN };
-	bool is_first_of_pod = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
-	*was = is_first_of_pod ? none : *was;
-	bool is_same = !is_first_of_pod && is_same_reason(&was->blocker, &l->blocker);
+	bool is_first_check = !stay_eq(was->stay, stay), is_blocked = l->is_blocked && !l->has_evicted;
+	*was = is_first_check ? none : *was;
+	bool is_same = !is_first_check && was->blocker.code == l->blocker.code &&
+		       str_eq(was->blocker.object, l->blocker.object);
 	struct pods_seen seen = { .stay = stay,
 				  .pods = l->pods,
 				  .jobs = l->jobs,
@@ -266,6 +245,7 @@ static int keep_pod_check(struct node_state *m, struct cache_entry *w, struct st
 int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const struct pool *pool, bool evicts,
 		     int64_t now, struct err *err)
 {
+	static const char *const record[] = { PODS_RECORD, NULL };
 	auto_str char *name = str_dup(f->entries[at].name), *uid = str_dup(f->nodes[at].uid);
 	auto_str char *holders = str_dup(f->entries[at].holders);
 	struct stay stay = node_state_stay(&f->nodes[at]);
@@ -274,7 +254,12 @@ int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const s
 	struct look l = { 0 };
 	auto_json json_t *pods = json_array();
 	int held = f->nodes[at].report.holders;
-	bool is_seen = list_node_pods(d->kube, name, pods, err) == 0 &&
+	auto_str char *escaped = http_escape(name), *version = NULL;
+	auto_str char *query = str_fmt("fieldSelector=spec.nodeName%%3D%s", escaped);
+	struct kube_list list = {
+		.path = "/api/v1/pods", .query = query, .record = record, .take = keep_pod, .ctx = pods
+	};
+	bool is_seen = kube_list(d->kube, &list, &version, err) == 0 &&
 		       judge_node_pods(d, &node, pods, &rules, evicts, &l, err) == 0;
 	name_foreign_holders(&l, &node, held);
 	at = node_cache_find(f, name, uid);

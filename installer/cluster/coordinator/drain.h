@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of one node, looked at and evicted: what the policy counts, with the uid of the pod that was judged, within
-// a budget of calls for the whole cluster (upgrade-design 5.7; T04 to T12).
+// The pods of one node, checked and evicted: those that the policy selects, by the uid of the pod that was checked, within
+// a rate limit for the whole cluster (upgrade-design 5.7; T04 to T12).
 #pragma once
 #include "cluster/coordinator/node_cache.h"
 #include "cluster/kube/client.h"
@@ -8,7 +8,7 @@
 struct evictor {
 	struct kube *kube;                     // borrowed
 	const char *own_uid;                   // see struct pod_rules; NULL = none
-	unsigned tokens;                       // evictions that may be asked for now
+	unsigned tokens;                       // evictions that may be requested now
 	long filled_ms;                        // when tokens were counted last
 	unsigned long asked, evicted, blocked; // evictions, since the start
 };
@@ -21,9 +21,9 @@ enum {
 };
 
 bool drain_is_due(const struct node_cache *f, size_t at);
-// Fills facts.seen, and says when the next look is due. evicts: those that have to go are evicted, else only counted.
-// 1 = they are others than before, 0 = the same, or the node has gone meanwhile. An error leaves them as they were.
+// Fills facts.seen, and sets when the next check is due. evicts: pods that have to go are evicted, else only counted.
+// 1 = the result differs from the last one, 0 = the same, or the node is gone. An error changes nothing.
 int drain_check_pods(struct evictor *d, struct node_cache *f, size_t at, const struct pool *pool, bool evicts,
 		     int64_t now, struct err *err);
-// Whether a claim of a pod is for a GPU (DRA); one that cannot be read is taken for one.
+// Whether a ResourceClaim of a pod is for a GPU (DRA); one that cannot be read counts as such.
 bool drain_claims_gpu(struct kube *k, const json_t *pod);

@@ -34,16 +34,6 @@ void leader_done(struct leader *l)
 	*l = (struct leader){ 0 };
 }
 
-uint32_t leader_epoch(const struct leader *l)
-{
-	return lease_transitions(&l->lease) + 1;
-}
-
-bool leader_is_sure(const struct leader *l)
-{
-	return l->is_leading && kube_now_ms() - l->sure_ms < LEADER_RENEW_DEADLINE_MS;
-}
-
 void leader_ledger(const struct leader *l, struct slot_ledger *ret)
 {
 	scheduler_ledger_parse(lease_note(&l->lease, SLOTS_NOTE), ret);
@@ -55,7 +45,7 @@ static json_t *copy_lease_notes(const struct leader *l)
 	return slots ? json_pack("{s:s}", SLOTS_NOTE, slots) : json_object();
 }
 
-// What was asked for before its answer came counts from the asking: an answer may be old when it comes.
+// A renewal counts from its request: the answer may be late.
 static int write_lease_notes(struct leader *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
 	long asked = l->asked_ms = kube_now_ms();
@@ -71,28 +61,10 @@ static bool is_lease_due(const struct leader *l)
 	return !l->asked_ms || kube_now_ms() - l->asked_ms >= LEADER_RETRY_MS;
 }
 
-// A Lease that has just run out, was given back or was heard to be deleted is not waited for any longer (S9), and not
-// asked for without end either.
-static bool is_lease_available(const struct leader *l)
-{
-	enum { PAUSE_MS = 1000 };
-	return (l->lease.seen || l->watch.own) && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
-}
-
 enum { WATCH_S = 300, DEAF_MS = WATCH_S * 1000 };
 
-// Without the right to watch, poll as often as a leader renews.
-static void watch_lease(struct leader *l)
-{
-	struct err ignored;
-	free(TAKE(l->watch.version));
-	l->watch.version = str_dup(lease_version(&l->lease));
-	if (kube_now_ms() >= l->deaf_ms && kube_watch_begin(l->lease.kube, &l->watch, WATCH_S, &ignored) < 0)
-		l->deaf_ms = kube_now_ms() + DEAF_MS;
-}
-
-// True: what is known of the Lease is what is so.
-static bool has_lease_event(struct leader *l)
+// True: what we know of the Lease is current.
+static bool is_lease_watched(struct leader *l)
 {
 	struct err ignored;
 	int r = l->watch.own ? kube_watch_look(&l->watch, &ignored) : 0;
@@ -105,15 +77,25 @@ static bool has_lease_event(struct leader *l)
 
 int leader_try(struct leader *l, struct slot_ledger *ret, struct err *err)
 {
-	bool has_ears = has_lease_event(l);
-	if ((has_ears || !is_lease_due(l)) && !is_lease_available(l))
+	enum { PAUSE_MS = 1000 };
+	bool is_watched = is_lease_watched(l);
+	// A Lease that has just expired, or was released or deleted, is asked for at once (S9), but not in a busy loop.
+	bool is_available =
+		(l->lease.seen || l->watch.own) && lease_is_free(&l->lease) && kube_now_ms() - l->asked_ms >= PAUSE_MS;
+	if ((is_watched || !is_lease_due(l)) && !is_available)
 		return 0;
 	l->asked_ms = kube_now_ms();
 	if (lease_read(&l->lease, err) < 0)
 		return -1;
 	if (!lease_is_free(&l->lease)) {
-		if (!has_ears)
-			watch_lease(l);
+		struct err ignored;
+		if (is_watched)
+			return 0;
+		free(TAKE(l->watch.version));
+		l->watch.version = str_dup(lease_version(&l->lease));
+		// Without the right to watch it, poll as often as a leader renews.
+		if (kube_now_ms() >= l->deaf_ms && kube_watch_begin(l->lease.kube, &l->watch, WATCH_S, &ignored) < 0)
+			l->deaf_ms = kube_now_ms() + DEAF_MS;
 		return 0;
 	}
 	int r = write_lease_notes(l, LEASE_TAKE, copy_lease_notes(l), err);

@@ -48,7 +48,7 @@ static void add_metric_head(char **text, const char *name, const char *type, con
 	str_add(text, "# HELP kmodsmith_%s %s\n# TYPE kmodsmith_%s %s\n", name, help, name, type);
 }
 
-// Nodes without a pool are not counted: they do not move.
+// Nodes without a pool are not counted: the rollout does not change them.
 static void add_nodes(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "nodes", "gauge", "Nodes of a pool, by state of the rollout.");
@@ -79,11 +79,6 @@ static void add_rollouts(const struct coordinator *c, const struct slots *s, cha
 			node_reason_info(s->rollouts[p].halt.code)->code, s->rollouts[p].is_halted);
 }
 
-static unsigned free_slots(const struct sum *sum)
-{
-	return sum->parallel_limit > sum->used ? sum->parallel_limit - sum->used : 0;
-}
-
 static void add_slots(const struct coordinator *c, const struct slots *s, char **text)
 {
 	add_metric_head(text, "slots", "gauge",
@@ -96,7 +91,7 @@ static void add_slots(const struct coordinator *c, const struct slots *s, char *
 		} rows[] = { { "used", sum->used },
 			     { "waiting", sum->waiting },
 			     { "limit", sum->parallel_limit },
-			     { "free", free_slots(sum) } };
+			     { "free", sum->parallel_limit > sum->used ? sum->parallel_limit - sum->used : 0 } };
 		for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 			str_add(text, "kmodsmith_slots{pool=\"%s\",kind=\"%s\"} %u\n", c->policy.pools[p].name,
 				rows[i].kind, rows[i].value);
@@ -107,7 +102,7 @@ static void add_slots(const struct coordinator *c, const struct slots *s, char *
 			s->sums[p].unavailable);
 }
 
-static void add_phases(const struct counters *t, char **text)
+static void add_transition_counters(const struct coordinator *c, const struct counters *t, char **text)
 {
 	add_metric_head(text, "phase_seconds", "histogram", "Time that nodes spent in a state.");
 	for (enum node_phase phase = 0; phase < PHASE_COUNT; phase++) {
@@ -123,11 +118,6 @@ static void add_phases(const struct counters *t, char **text)
 		str_add(text, "kmodsmith_phase_seconds_sum{phase=\"%s\"} %.0f\n", name, p->seconds);
 		str_add(text, "kmodsmith_phase_seconds_count{phase=\"%s\"} %lu\n", name, p->count);
 	}
-}
-
-static void add_transition_counters(const struct coordinator *c, const struct counters *t, char **text)
-{
-	add_phases(t, text);
 	add_metric_head(text, "node_unavailable_seconds_total", "counter",
 			"Seconds that nodes were unavailable, for any cause.");
 	for (size_t p = 0; p < c->policy.pool_count; p++)

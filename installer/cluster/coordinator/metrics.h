@@ -3,28 +3,27 @@
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 
-// What one coordinator has counted since its start, for its metrics: how long nodes were in each state, what was undone
-// and why, and how many nodes were unavailable for how long. Counters restart with another leader, as Prometheus
-// expects it.
+// Counters of one coordinator since its start: how long nodes were in each state, rollbacks by cause, and how long nodes
+// were unavailable. They restart with another leader, as Prometheus expects.
 enum { METRICS_BOUNDS = 9 };
-extern const unsigned metrics_bounds[METRICS_BOUNDS]; // seconds, upwards; behind them comes the rest
+extern const unsigned metrics_bounds[METRICS_BOUNDS]; // seconds, ascending; the rest comes after them
 
 struct counters {
 	struct counters_phase {
-		unsigned long within[METRICS_BOUNDS + 1], count; // in each bound alone
+		unsigned long within[METRICS_BOUNDS + 1], count; // in each bucket alone
 		double seconds;
 	} phases[PHASE_COUNT];
-	unsigned long rollbacks[FAILING_COUNT]; // FAILING_NONE: nothing was said in time, or another driver was there
+	unsigned long rollbacks[FAILING_COUNT]; // FAILING_NONE: no answer in time, or another driver was loaded
 	struct counters_pool {
 		char name[WORD_TEXT];
 		unsigned unavailable; // now
 		double seconds;       // of nodes, until last_ms
 	} pools[POOLS_MOST];
-	long last_ms; // 0 = nothing was seen yet
+	long last_ms; // 0 = no plan yet
 };
 void metrics_count_phase(struct counters *t, const struct phase_change *moved);
-// What is so now has been so until then. A pool that the policy names no more is forgotten.
+// The previous sums count until now_ms. A pool that is no longer in the policy is forgotten.
 void metrics_count_pools(struct counters *t, const struct policy *policy, const struct sum *sums, long now_ms);
 
-// s: as it was planned last; NULL = another one leads. Caller frees.
+// s: the last plan; NULL = another one leads. Caller frees.
 char *metrics_text(const struct coordinator *c, const struct slots *s, const struct counters *t);

@@ -103,7 +103,7 @@ void node_cache_forget(struct node_cache *f, size_t at)
 	cache_entry_done(&f->entries[at]);
 	f->count--;
 	f->moves++;
-	f->entries[at] = f->entries[f->count]; // the order says nothing
+	f->entries[at] = f->entries[f->count]; // the order does not matter
 	f->nodes[at] = f->nodes[f->count];
 	rebuild_index(f);
 }
@@ -125,18 +125,7 @@ static size_t add_cached_node(struct node_cache *f, const char *name)
 	return f->count++;
 }
 
-static void keep_pods_seen(const struct node_facts *from, struct node_facts *to)
-{
-	to->is_ours = from->is_ours;
-	to->seen = from->seen;
-}
-
-static bool is_text_changed(const char *a, const char *b)
-{
-	return a != b && !str_eq(a, b);
-}
-
-// True: the agent says something else.
+// True: the agent reports something else.
 static bool renew_entry(struct cache_entry *w, const json_t *metadata)
 {
 	const json_t *notes = json_object_get(metadata, "annotations");
@@ -145,17 +134,12 @@ static bool renew_entry(struct cache_entry *w, const json_t *metadata)
 	w->version = json_text_dup(metadata, "resourceVersion");
 	w->holders = json_text_dup(notes, KEY_PREFIX "agent.holders");
 	w->loaded = json_text_dup(notes, KEY_PREFIX "agent.loaded");
-	return is_text_changed(holders, w->holders) || is_text_changed(loaded, w->loaded);
+	return (holders != w->holders && !str_eq(holders, w->holders)) ||
+	       (loaded != w->loaded && !str_eq(loaded, w->loaded));
 }
 
-// Bytes between the fields that differ make it another one too often, which costs a look.
-static bool is_same_bytes(const void *a, const void *b, size_t len)
-{
-	return memcmp(a, b, len) == 0;
-}
-
-// Of what was read before what is known, by the numbers that versions are (KEP-5504): those of the whole server, so
-// that an object that was deleted is older than the next one of its name.
+// Older than the cached object. Versions are numbers (KEP-5504) of the whole server, so a deleted object is older than the
+// next one of its name.
 static bool is_stale_object(const struct cache_entry *w, const json_t *metadata)
 {
 	uint64_t known, version;
@@ -183,13 +167,15 @@ bool node_cache_put(struct node_cache *f, const json_t *node, const struct polic
 	if (is_stale_object(&f->entries[at], metadata))
 		return false;
 	if (is_same) {
-		keep_pods_seen(&f->nodes[at].facts, &now.facts);
+		now.facts.is_ours = f->nodes[at].facts.is_ours;
+		now.facts.seen = f->nodes[at].facts.seen;
 	} else {
 		f->entries[at].retry_ms = f->entries[at].failures = 0;
 		f->entries[at].looked = (struct stay){ 0 };
 		f->moves++;
 	}
-	bool is_other = !is_same_bytes(&f->nodes[at], &now, sizeof(now));
+	// Padding bytes may differ, too, which only costs another look.
+	bool is_other = memcmp((const void *)&f->nodes[at], (const void *)&now, sizeof(now)) != 0;
 	f->nodes[at] = now;
 	return renew_entry(&f->entries[at], metadata) || is_other;
 }

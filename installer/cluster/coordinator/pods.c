@@ -35,7 +35,7 @@ static const char *controller(const json_t *pod) // its kind; NULL = it has none
 	return NULL;
 }
 
-// Nothing that an eviction could end: of the kubelet itself, or there again at once.
+// An eviction would not end it: it belongs to the kubelet, or would be recreated at once.
 static bool is_pod_fixed(const json_t *pod)
 {
 	const char *kind = controller(pod);
@@ -103,7 +103,7 @@ static bool is_in_the_way(const json_t *pod, const struct pod_rules *r, bool is_
 	}
 }
 
-// Why an eviction is not ours to decide; NULL = it is.
+// Why it must not be evicted; NULL = it may.
 static const char *forbidden(const json_t *pod, const struct pod_rules *r, bool is_held)
 {
 	if (is_pod_protected(pod))
@@ -121,22 +121,8 @@ static void set_pod_reason(const json_t *pod, const char *what, char why[OBJECT_
 	snprintf(why, OBJECT_TEXT, "%s/%s: %s", text(m, "namespace"), text(m, "name"), what);
 }
 
-void pod_name(const json_t *pod, char ret[OBJECT_TEXT])
-{
-	const json_t *m = json_object_get(pod, "metadata");
-	memset(ret, 0, OBJECT_TEXT);
-	snprintf(ret, OBJECT_TEXT, "%s/%s", text(m, "namespace"), text(m, "name"));
-}
-
-static void set_leaving_reason(const json_t *pod, char why[OBJECT_TEXT])
-{
-	const char *finalizer = json_string_value(json_array_get(meta(pod, "finalizers"), 0));
-	auto_str char *what = finalizer ? str_fmt("waits for %s", finalizer) : NULL;
-	set_pod_reason(pod, what ? what : "is ending", why);
-}
-
-// Operands of NVIDIA's operator run where a label of the node says so, which pausing changes; a site's own, which runs
-// where that says "false", does not end by it.
+// Operands of NVIDIA's operator run on nodes with a certain label, which pausing changes. A site's own pod that runs where
+// the label is "false" does not end by that.
 static bool is_operand_pod(const json_t *pod)
 {
 	const json_t *selector = pod_spec(pod, "nodeSelector");
@@ -146,16 +132,6 @@ static bool is_operand_pod(const json_t *pod)
 	return false;
 }
 
-static enum pod_verdict judge_fixed_pod(const json_t *pod, char why[OBJECT_TEXT])
-{
-	bool ends = is_operand_pod(pod);
-	set_pod_reason(pod,
-		       ends ? "has the GPU open, and its operand is paused" :
-			      "has the GPU open, and no gpu.deploy label ends it",
-		       why);
-	return ends ? POD_HOLDS : POD_FIXED;
-}
-
 enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool claims_gpu, char why[OBJECT_TEXT])
 {
 	const char *uid = text(json_object_get(pod, "metadata"), "uid");
@@ -163,12 +139,21 @@ enum pod_verdict pod_judge(const json_t *pod, const struct pod_rules *r, bool cl
 	memset(why, 0, OBJECT_TEXT);
 	if (is_pod_over(pod) || str_eq(r->own_uid, uid))
 		return POD_STAYS;
-	if (is_pod_fixed(pod))
-		return is_held ? judge_fixed_pod(pod, why) : POD_STAYS;
+	if (is_pod_fixed(pod)) {
+		bool ends = is_operand_pod(pod);
+		if (is_held)
+			set_pod_reason(pod,
+				       ends ? "has the GPU open, and its operand is paused" :
+					      "has the GPU open, and no gpu.deploy label ends it",
+				       why);
+		return !is_held ? POD_STAYS : ends ? POD_HOLDS : POD_FIXED;
+	}
 	if (!is_in_the_way(pod, r, is_held, claims_gpu))
 		return POD_STAYS;
 	if (meta(pod, "deletionTimestamp")) {
-		set_leaving_reason(pod, why);
+		const char *finalizer = json_string_value(json_array_get(meta(pod, "finalizers"), 0));
+		auto_str char *wait = finalizer ? str_fmt("waits for %s", finalizer) : NULL;
+		set_pod_reason(pod, wait ? wait : "is ending", why);
 		return POD_LEAVING;
 	}
 	const char *what = forbidden(pod, r, is_held);
@@ -186,7 +171,7 @@ bool pod_is_job(const json_t *pod, const struct pool *pool)
 	       label_selector_matches(pool->wait_for, meta(pod, "labels"));
 }
 
-// A claim made from a template has a name of its own, which the status tells.
+// A claim made from a template has a generated name, which is in the pod's status.
 static const char *claim_name(const json_t *pod, const json_t *claim)
 {
 	const json_t *made = json_object_get(json_object_get(pod, "status"), "resourceClaimStatuses");

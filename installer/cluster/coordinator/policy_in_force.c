@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which policy is in force: what stands in the DriverRollout, or in the ConfigMap where there is none, when it means
-// something, else the last one that did. That one is kept beside the status, so that neither a typo nor a newer schema
-// is taken for "no policy" after a restart; agents read it there, too.
+// Which policy is in force: the DriverRollout, or the ConfigMap if there is none, if it is valid, else the last valid one.
+// That one is kept beside the status, so that neither a typo nor a newer schema becomes "no policy" after a restart;
+// agents read it there, too.
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
 #include "cluster/rollout/operator_requests.h"
@@ -24,7 +24,7 @@ static void accept_policy(struct coordinator *c, struct policy *take, const json
 	c->has_policy = true;
 }
 
-// The document with what was undone by that note; agents read it so, too.
+// The document with the undo of that annotation applied, which is what agents read.
 static int accept_document(struct coordinator *c, const json_t *document, const char *note, struct err *err)
 {
 	auto_policy struct policy now = POLICY_NONE, undone = POLICY_NONE;
@@ -52,28 +52,23 @@ const json_t *coordinator_source(const struct coordinator *c, char **ret_path)
 	return c->policy_object ? c->policy_object : c->policy_map;
 }
 
-// The document that stands there; NULL = there is none.
-static int read_offered_document(const struct coordinator *c, json_t **ret, struct err *err)
-{
-	const char *json = coordinator_configmap_value(c->policy_map, POLICY_KEY);
-	const char *yaml = coordinator_configmap_value(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
-	if (c->policy_object) {
-		*ret = json_deep_copy(json_object_get(c->policy_object, "spec"));
-		return *ret ? 0 : err_set(err, E_CONFIG, "the " DRIVER_ROLLOUT_KIND " %s has no spec", POLICY_NAME);
-	}
-	if (c->policy_map && !json == !yaml)
-		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
-			       json ? "both" : "neither", json ? "and" : "nor");
-	return text ? policy_document(text, strlen(text), ret, err) : 0;
-}
-
-// No policy is one without pools: nodes in flight are released (T27).
+// No policy is one without pools: nodes in progress are released (T27).
 static int accept_offered(struct coordinator *c, struct err *err)
 {
 	auto_policy struct policy none = { .schema = POLICY_SCHEMA };
 	auto_json json_t *doc = NULL;
-	if (read_offered_document(c, &doc, err) < 0)
+	const char *json = coordinator_configmap_value(c->policy_map, POLICY_KEY);
+	const char *yaml = coordinator_configmap_value(c->policy_map, POLICY_KEY_YAML), *text = json ? json : yaml;
+	if (c->policy_object) {
+		doc = json_deep_copy(json_object_get(c->policy_object, "spec"));
+		if (!doc)
+			return err_set(err, E_CONFIG, "the " DRIVER_ROLLOUT_KIND " %s has no spec", POLICY_NAME);
+	} else if (c->policy_map && !json == !yaml) {
+		return err_set(err, E_CONFIG, "the ConfigMap %s has %s " POLICY_KEY " %s " POLICY_KEY_YAML, POLICY_NAME,
+			       json ? "both" : "neither", json ? "and" : "nor");
+	} else if (text && policy_document(text, strlen(text), &doc, err) < 0) {
 		return -1;
+	}
 	if (doc)
 		return accept_document(c, doc, source_annotation(coordinator_source(c, NULL), UNDO_NOTE), err);
 	accept_policy(c, &none, NULL);
@@ -82,18 +77,8 @@ static int accept_offered(struct coordinator *c, struct err *err)
 	return 0;
 }
 
-// An undo stays in force while it is unknown whether it still applies.
-static int accept_unchanged(struct coordinator *c, const json_t *document, struct err *err)
-{
-	auto_policy struct policy same = POLICY_NONE;
-	if (policy_read(document, &same, err) < 0)
-		return -1;
-	accept_policy(c, &same, document);
-	return 0;
-}
-
-// The one that was in force before, here or under another leader; what is undone since then is undone of it, too, and
-// what a resume took back is not.
+// The policy that was in force before, here or under another leader, with the undo of now: one that was added since then
+// applies, and one that was removed by a resume does not.
 static int accept_last(struct coordinator *c, struct err *err)
 {
 	const char *text = c->has_policy ? c->policy_text : coordinator_configmap_value(c->status_map, POLICY_KEY);
@@ -111,7 +96,11 @@ static int accept_last(struct coordinator *c, struct err *err)
 	undo_revert(doc, c->replaced);
 	if (accept_document(c, doc, source_annotation(coordinator_source(c, NULL), UNDO_NOTE), err) == 0)
 		return 0;
-	return accept_unchanged(c, same, err);
+	auto_policy struct policy unchanged = POLICY_NONE; // it is unknown whether the undo still applies: it stays
+	if (policy_read(same, &unchanged, err) < 0)
+		return -1;
+	accept_policy(c, &unchanged, same);
+	return 0;
 }
 
 void policy_in_force_choose(struct coordinator *c)
@@ -137,7 +126,7 @@ void policy_in_force_choose(struct coordinator *c)
 	c->policy.is_paused = c->pauses || c->policy.mode == MODE_SELF || (pause && !str_eq(pause, "false"));
 }
 
-void policy_in_force_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)
+static void record_event(struct coordinator *c, const json_t *object, const char *reason, const char *message)
 {
 	struct err why;
 	const json_t *uid = json_object_get(json_object_get(object, "metadata"), "uid");
@@ -160,16 +149,36 @@ void policy_in_force_report(struct coordinator *c)
 	const char *refusal = c->refused.code ? c->refused.text : NULL;
 	bool is_doubled = c->policy_object && c->policy_map;
 	if (is_doubled && !c->has_told_double)
-		policy_in_force_event(c, c->policy_map, "PolicyIgnored",
-				      "the " DRIVER_ROLLOUT_KIND " of the same name is the policy");
+		record_event(c, c->policy_map, "PolicyIgnored",
+			     "the " DRIVER_ROLLOUT_KIND " of the same name is the policy");
 	c->has_told_double = is_doubled;
-	if (!source || (refusal ? str_eq(refusal, c->told) : !c->told))
-		return;
-	auto_str char *message =
-		!refusal      ? str_dup("it is in force") :
-		c->blind.code ? str_fmt("%s; nothing is done until it is corrected", refusal) :
-				str_fmt("%s; the last good policy stays in force until it is corrected", refusal);
-	policy_in_force_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
-	free(c->told);
-	c->told = str_dup(refusal);
+	if (source && !(refusal ? str_eq(refusal, c->told) : !c->told)) {
+		auto_str char *message =
+			!refusal ? str_dup("it is in force") :
+			c->blind.code ?
+				   str_fmt("%s; nothing is done until it is corrected", refusal) :
+				   str_fmt("%s; the last good policy stays in force until it is corrected", refusal);
+		record_event(c, source, refusal ? "PolicyRefused" : "PolicyAccepted", message);
+		free(c->told);
+		c->told = str_dup(refusal);
+	}
+	// Each node carries its reason; their number is reported once, in the log and on the policy.
+	struct err why;
+	size_t count = 0;
+	const char *first = "";
+	for (size_t i = 0; i < c->node_cache.count; i++) {
+		const struct node_state *m = &c->node_cache.nodes[i];
+		bool is_held = node_state_is_foreign(m) && policy_pool(&c->policy, m);
+		first = is_held && !count ? c->node_cache.entries[i].name : first;
+		count += is_held;
+	}
+	if (count && count != c->told_foreign) {
+		err_set(&why, E_HOST_DRIVER,
+			"NVIDIA's operator manages the driver on %zu of the nodes that the policy selects (%s%s): "
+			"these are held, the others continue; see kmodsmith-operator(7)",
+			count, first, count > 1 ? ", ..." : "");
+		coordinator_report_trouble(c, "the policy", &why);
+		record_event(c, source, "NodesOfOtherOperator", why.text);
+	}
+	c->told_foreign = count;
 }
