@@ -3,11 +3,6 @@
 
 #include "cluster/node_state/annotations.h"
 
-char *json_field_path(const char *path, const char *name)
-{
-	return *path ? str_fmt("%s.%s", path, name) : str_dup(name);
-}
-
 static int read_bool_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	(void)f;
@@ -26,33 +21,25 @@ static int read_uint_field(const json_t *value, const struct field *f, void *to,
 	return 0;
 }
 
-static bool seconds_of(const json_t *value, uint64_t *ret)
+// 0 would be a state without an end (T17, T81): it is out of bounds.
+static int read_span_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
 {
 	static const struct {
 		const char *unit;
 		uint64_t seconds;
 	} units[] = { { "s", 1 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
-	if (json_is_integer(value)) {
-		*ret = (uint64_t)json_integer_value(value);
-		return json_integer_value(value) >= 0;
-	}
-	for (size_t i = 0; json_is_string(value) && i < ARRAY_SIZE(units); i++) {
-		const char *text = json_string_value(value);
+	const char *text = json_string_value(value);
+	uint64_t seconds = json_is_integer(value) ? (uint64_t)json_integer_value(value) : 0;
+	bool is_time = json_is_integer(value) && json_integer_value(value) >= 0;
+	for (size_t i = 0; text && i < ARRAY_SIZE(units); i++) {
 		if (!str_ends(text, units[i].unit))
 			continue;
 		auto_str char *digits = str_ndup(text, strlen(text) - 1);
-		bool is_good = str_u64(digits, 10, ret) && *ret <= UINT32_MAX;
-		*ret *= units[i].seconds;
-		return is_good;
+		is_time = str_u64(digits, 10, &seconds) && seconds <= UINT32_MAX;
+		seconds *= units[i].seconds;
+		break;
 	}
-	return false;
-}
-
-// 0 would be a state without an end (T17, T81): refused like any other value out of bounds.
-static int read_span_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
-{
-	uint64_t seconds = 0;
-	if (!seconds_of(value, &seconds) || seconds > f->most)
+	if (!is_time || seconds > f->most)
 		return err_set(err, E_CONFIG, "%s: must be a time such as \"90s\", \"30m\" or \"2h\", at most %u days",
 			       path, f->most / 86400);
 	if (seconds < f->least)
@@ -117,15 +104,11 @@ static int read_choice_field(const json_t *value, const struct field *f, void *t
 	return err_set(err, E_CONFIG, "%s: must be one of %s", path, text);
 }
 
-static int read_json_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
-{
-	static int (*const readers[])(const json_t *, const struct field *, void *, const char *, struct err *) = {
-		[FIELD_BOOL] = read_bool_field,     [FIELD_UINT] = read_uint_field, [FIELD_SPAN] = read_span_field,
-		[FIELD_LIMIT] = read_limit_field,   [FIELD_WORD] = read_word_field, [FIELD_TEXT] = read_text_field,
-		[FIELD_CHOICE] = read_choice_field,
-	};
-	return f->type == FIELD_OTHER ? 0 : readers[f->type](value, f, to, path, err);
-}
+static int (*const readers[])(const json_t *, const struct field *, void *, const char *, struct err *) = {
+	[FIELD_BOOL] = read_bool_field,     [FIELD_UINT] = read_uint_field, [FIELD_SPAN] = read_span_field,
+	[FIELD_LIMIT] = read_limit_field,   [FIELD_WORD] = read_word_field, [FIELD_TEXT] = read_text_field,
+	[FIELD_CHOICE] = read_choice_field,
+};
 
 int json_fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err)
 {
@@ -141,7 +124,7 @@ int json_fields_read(const json_t *object, const struct field *table, const char
 			f++;
 		if (!f->name)
 			return err_set(err, E_CONFIG, "%s: unknown field", its);
-		if (read_json_field(value, f, (char *)values + f->offset, its, err) < 0)
+		if (f->type != FIELD_OTHER && readers[f->type](value, f, (char *)values + f->offset, its, err) < 0)
 			return -1;
 	}
 	return 0;

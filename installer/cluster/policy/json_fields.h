@@ -28,7 +28,10 @@ struct field {
 	const char *const *names;
 };
 int json_fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err);
-char *json_field_path(const char *path, const char *name);
-// An array of objects: how many; negative: it is none, or too long. Absent is 0.
+static inline char *json_field_path(const char *path, const char *name)
+{
+	return *path ? str_fmt("%s.%s", path, name) : str_dup(name);
+}
+// Size of an array of objects; absent is 0. E_CONFIG: not an array, or too long.
 int json_field_list(const json_t *object, const char *name, const char *path, size_t most, size_t *ret,
 		    struct err *err);

@@ -88,7 +88,7 @@ static bool takes_word(struct reader *r, const char *word)
 	return true;
 }
 
-// What stands behind a key. A label that is not there is of no value, and so it is "not in" all of them.
+// What follows a key. An absent label has no value, and so is "not in" any set.
 static int read_values(struct reader *r, const char *has)
 {
 	bool is_not = takes_word(r, "notin"), is_in = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pool has a node, and when it may be worked on.
+// Which pool a node is in, and when it may be drained.
 #include "cluster/policy/policy.h"
 
 void policy_label(const struct policy *p, const char *key, const char *value, struct node_facts *facts)
@@ -57,14 +57,6 @@ const struct pool *policy_home(const struct policy *p, const struct node_state *
 	return NULL;
 }
 
-const struct driver_set *policy_driver_set(const struct policy *p, const struct node_facts *facts)
-{
-	for (size_t i = 0; i < p->driver_set_count; i++)
-		if ((facts->terms & p->driver_sets[i].terms) == p->driver_sets[i].terms)
-			return &p->driver_sets[i];
-	return NULL;
-}
-
 enum { MINUTES_OF_DAY = 24 * 60 };
 
 // Minutes until a window that began on this day ends; 0 = it is not open then.
@@ -111,9 +103,4 @@ unsigned policy_window_rest(const struct pool *pool)
 {
 	unsigned rest = pool->spans[SPAN_REPLACE] + pool->spans[SPAN_VALIDATE] + pool->spans[SPAN_RESTORE];
 	return rest < pool->spans[SPAN_MARGIN] ? rest : pool->spans[SPAN_MARGIN];
-}
-
-const char *policy_wave_name(const struct pool *pool, unsigned wave)
-{
-	return wave < pool->wave_count ? pool->waves[wave].name : "rest";
 }

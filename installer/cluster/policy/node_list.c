@@ -19,56 +19,36 @@ static bool is_node_ready(const json_t *node)
 	return false;
 }
 
-static void read_labels_annotations(const json_t *metadata, const struct policy *policy, struct node_state *m)
-{
-	const char *key;
-	json_t *value;
-	json_object_foreach(json_object_get(metadata, "labels"), key, value)
-	{
-		const char *text = json_string_value(value);
-		if (text) {
-			node_state_label(m, key, text);
-			policy_label(policy, key, text, &m->facts);
-		}
-	}
-	json_object_foreach(json_object_get(metadata, "annotations"), key, value)
-	{
-		if (json_is_string(value))
-			node_state_annotation(m, key, json_string_value(value));
-	}
-}
-
 int node_list_read_node(const json_t *node, const char *name, const struct policy *policy, struct node_state *ret,
 			struct err *err)
 {
 	const json_t *metadata = json_object_get(node, "metadata");
-	const char *uid = json_string_value(json_object_get(metadata, "uid"));
+	const char *uid = json_string_value(json_object_get(metadata, "uid")), *key;
+	json_t *value;
 	if (!*name || !uid || !*uid || strlen(uid) >= UID_TEXT)
 		return err_set(err, E_CONFIG, "metadata: must have a name and a uid");
 	node_state_init(ret, name, uid);
 	ret->facts.is_unschedulable = json_is_true(json_object_get(json_object_get(node, "spec"), "unschedulable"));
 	ret->facts.is_ready = is_node_ready(node);
 	ret->facts.is_deleting = json_object_get(metadata, "deletionTimestamp") != NULL;
-	read_labels_annotations(metadata, policy, ret);
-	const struct driver_set *served = policy_driver_set(policy, &ret->facts);
-	if (served)
-		memcpy(ret->facts.driver_set, served->name, sizeof(ret->facts.driver_set));
-	return 0;
-}
-
-static int read_list_item(const json_t *node, size_t at, const struct policy *policy, struct node_list *r,
-			  struct err *err)
-{
-	const char *name = json_string_value(json_object_get(json_object_get(node, "metadata"), "name"));
-	strv_add(&r->names, str_dup(name ? name : ""));
-	struct node_state *m = &r->nodes[at];
-	if (node_list_read_node(node, r->names.items[at], policy, m, err) < 0)
-		return err_wrap(err, "items[%zu]", at);
-	for (size_t i = 0; i < at; i++)
-		if (str_eq(r->nodes[i].uid, m->uid))
-			return err_set(err, E_CONFIG, "items[%zu].metadata.uid: node '%s' has the same one", at,
-				       r->nodes[i].name);
-	r->count++;
+	json_object_foreach(json_object_get(metadata, "labels"), key, value)
+	{
+		const char *text = json_string_value(value);
+		if (text) {
+			node_state_label(ret, key, text);
+			policy_label(policy, key, text, &ret->facts);
+		}
+	}
+	json_object_foreach(json_object_get(metadata, "annotations"), key, value)
+	{
+		if (json_is_string(value))
+			node_state_annotation(ret, key, json_string_value(value));
+	}
+	for (size_t i = 0; i < policy->driver_set_count && !*ret->facts.driver_set; i++) {
+		const struct driver_set *set = &policy->driver_sets[i];
+		if ((ret->facts.terms & set->terms) == set->terms)
+			memcpy(ret->facts.driver_set, set->name, sizeof(ret->facts.driver_set));
+	}
 	return 0;
 }
 
@@ -83,9 +63,18 @@ int node_list_parse(const char *text, size_t len, const struct policy *policy, s
 	if (!json_is_array(items) || json_array_size(items) > NODE_LIST_MOST)
 		return err_set(err, E_CONFIG, "items: must be a list of at most %d nodes", NODE_LIST_MOST);
 	r.nodes = mem_alloc(json_array_size(items) * sizeof(*r.nodes));
-	for (size_t i = 0; i < json_array_size(items); i++)
-		if (read_list_item(json_array_get(items, i), i, policy, &r, err) < 0)
-			return -1;
+	for (; r.count < json_array_size(items); r.count++) {
+		const json_t *node = json_array_get(items, r.count);
+		const char *name = json_string_value(json_object_get(json_object_get(node, "metadata"), "name"));
+		struct node_state *m = &r.nodes[r.count];
+		strv_add(&r.names, str_dup(name ? name : ""));
+		if (node_list_read_node(node, r.names.items[r.count], policy, m, err) < 0)
+			return err_wrap(err, "items[%zu]", r.count);
+		for (size_t i = 0; i < r.count; i++)
+			if (str_eq(r.nodes[i].uid, m->uid))
+				return err_set(err, E_CONFIG, "items[%zu].metadata.uid: node '%s' has the same one",
+					       r.count, r.nodes[i].name);
+	}
 	*ret = r;
 	r = (struct node_list){ 0 };
 	return 0;

@@ -10,7 +10,7 @@ struct node_list {
 	size_t count;
 	struct strv names;
 };
-// One Node, or what is kept of it. name: borrowed by *ret for as long as it lives, and equal to the Node's.
+// One Node, or the fields that are kept of it. name: the Node's, borrowed by *ret.
 int node_list_read_node(const json_t *node, const char *name, const struct policy *policy, struct node_state *ret,
 			struct err *err);
 int node_list_parse(const char *text, size_t len, const struct policy *policy, struct node_list *ret, struct err *err);

@@ -210,11 +210,6 @@ const char *const span_names[SPAN_COUNT] = { "stage",       "cordon",         "w
 					     "validate",    "restore",        "release",     "ack",         "backoff",
 					     "backoffMost", "blockedRelease", "pdbDeadlock", "windowMargin" };
 
-unsigned policy_span(const struct pool *pool, enum span span)
-{
-	return pool ? pool->spans[span] : span_defaults[span];
-}
-
 unsigned policy_limit(const struct limit *limit, unsigned total)
 {
 	if (!limit->is_percent || !limit->value)
@@ -231,7 +226,7 @@ const struct field target_fields[] = {
 	{ 0 },
 };
 
-// As the agent gives them to `install --param`, so that what no node would accept is refused here.
+// Checked like `install --param`, which the agent passes them to: a node would refuse them, too.
 static int check_parameters(const struct target *t, const char *path, struct err *err)
 {
 	struct err why;
@@ -353,42 +348,6 @@ void policy_span_fields(struct field ret[SPAN_COUNT + 1])
 	ret[SPAN_COUNT] = (struct field){ 0 };
 }
 
-static int read_spans(const json_t *object, const char *path, struct pool *pool, struct err *err)
-{
-	struct field table[SPAN_COUNT + 1];
-	policy_span_fields(table);
-	return json_fields_read(object, table, path, pool, err);
-}
-
-// A window has room for what would follow a cordon, to the way back, unless windowMargin says how much is enough.
-static void default_margin(const json_t *object, struct pool *pool)
-{
-	unsigned *s = pool->spans;
-	if (json_object_get(json_object_get(object, "deadlines"), span_names[SPAN_MARGIN]))
-		return;
-	s[SPAN_MARGIN] = s[SPAN_CORDON] + (pool->wait_for ? s[SPAN_WAIT] : 0) + s[SPAN_EVICT] + s[SPAN_REPLACE] +
-			 s[SPAN_VALIDATE] + s[SPAN_RESTORE];
-}
-
-// The parts of a pool that are objects, each with its own reader or its table.
-static int read_pool_parts(const json_t *object, const char *path, struct pool *pool, struct err *err)
-{
-	static const struct {
-		const char *name;
-		const struct field *table;
-	} parts[] = { { "drain", drain_fields }, { "breaker", breaker_fields }, { "deadlines", NULL } };
-	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
-		const json_t *part = json_object_get(object, parts[i].name);
-		auto_str char *its = json_field_path(path, parts[i].name);
-		int r = !part          ? 0 :
-			parts[i].table ? json_fields_read(part, parts[i].table, its, pool, err) :
-					 read_spans(part, its, pool, err);
-		if (r < 0)
-			return -1;
-	}
-	return 0;
-}
-
 static int read_pool(const json_t *object, const char *path, struct strv *terms, struct pool *pool, struct err *err)
 {
 	if (json_fields_read(object, pool_fields, path, pool, err) < 0)
@@ -396,15 +355,32 @@ static int read_pool(const json_t *object, const char *path, struct strv *terms,
 	if (!*pool->name)
 		return err_set(err, E_CONFIG, "%s.name: is missing", path);
 	if (read_terms(object, path, terms, &pool->terms, err) < 0 ||
-	    read_pool_target(object, path, &pool->target, err) < 0 || read_pool_parts(object, path, pool, err) < 0 ||
-	    read_waves(object, path, terms, pool, err) < 0)
+	    read_pool_target(object, path, &pool->target, err) < 0)
+		return -1;
+	struct field span_fields[SPAN_COUNT + 1];
+	policy_span_fields(span_fields);
+	const struct {
+		const char *name;
+		const struct field *table;
+	} parts[] = { { "drain", drain_fields }, { "breaker", breaker_fields }, { "deadlines", span_fields } };
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		const json_t *part = json_object_get(object, parts[i].name);
+		auto_str char *its = json_field_path(path, parts[i].name);
+		if (part && json_fields_read(part, parts[i].table, its, pool, err) < 0)
+			return -1;
+	}
+	if (read_waves(object, path, terms, pool, err) < 0)
 		return -1;
 	struct err why;
 	if (pool->wait_for && label_selector_check(pool->wait_for, &why) < 0)
 		return err_set(err, E_CONFIG,
 			       "%s.drain.waitFor: %s: expected a label selector such as \"app in (train, eval)\"", path,
 			       why.text);
-	default_margin(object, pool);
+	// By default a window has room for everything from the cordon to a rollback.
+	unsigned *s = pool->spans;
+	if (!json_object_get(json_object_get(object, "deadlines"), span_names[SPAN_MARGIN]))
+		s[SPAN_MARGIN] = s[SPAN_CORDON] + (pool->wait_for ? s[SPAN_WAIT] : 0) + s[SPAN_EVICT] +
+				 s[SPAN_REPLACE] + s[SPAN_VALIDATE] + s[SPAN_RESTORE];
 	return read_windows(object, path, pool, err);
 }
 
@@ -489,19 +465,7 @@ static int check_self_mode(const json_t *object, struct policy *p, struct err *e
 	return 0;
 }
 
-static int read_policy_object(const json_t *object, struct policy *p, struct err *err)
-{
-	// The schema first: a newer one may have fields that this program cannot know.
-	const json_t *schema = json_object_get(object, "schema");
-	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
-		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this version supports",
-			       (long long)json_integer_value(schema), POLICY_SCHEMA);
-	if (json_fields_read(object, policy_fields, "", p, err) < 0 || read_pools(object, p, err) < 0)
-		return -1;
-	return p->mode == MODE_SELF ? check_self_mode(object, p, err) : 0;
-}
-
-// Of a whole object, as people keep it for kubectl, the document is what its spec says.
+// Of a whole DriverRollout, as for kubectl, the document is its spec.
 static int take_rollout_spec(json_t *object, json_t **ret, struct err *err)
 {
 	auto_json json_t *own = object;
@@ -541,7 +505,13 @@ const struct policy policy_defaults = {
 int policy_read(const json_t *document, struct policy *ret, struct err *err)
 {
 	auto_policy struct policy p = policy_defaults;
-	if (read_policy_object(document, &p, err) < 0)
+	// The schema first: a newer one may have fields that this version does not know.
+	const json_t *schema = json_object_get(document, "schema");
+	if (json_is_integer(schema) && json_integer_value(schema) > POLICY_SCHEMA)
+		return err_set(err, E_CONFIG, "schema: %lld is newer than %d, which this version supports",
+			       (long long)json_integer_value(schema), POLICY_SCHEMA);
+	if (json_fields_read(document, policy_fields, "", &p, err) < 0 || read_pools(document, &p, err) < 0 ||
+	    (p.mode == MODE_SELF && check_self_mode(document, &p, err) < 0))
 		return -1;
 	*ret = p;
 	p = POLICY_NONE;

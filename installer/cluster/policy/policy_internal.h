@@ -4,7 +4,7 @@
 #include "cluster/policy/json_fields.h"
 #include "cluster/policy/policy.h"
 
-// What there is to be said, table by table: policy_read() has no other fields, and deploy/crd.yaml has all of them.
+// All fields of the policy: policy_read() reads no others, and deploy/crd.yaml has all of them.
 extern const struct field policy_fields[], pool_fields[], target_fields[], drain_fields[], breaker_fields[];
 extern const struct field wave_fields[], window_fields[];
 void policy_span_fields(struct field ret[SPAN_COUNT + 1]); // of deadlines

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent of a node in a rollout: this machine, and the words of the children that do its work.
+// The agent of a node in a rollout: this machine, and the child processes that do the work.
 
 #include "base/file/file.h"
 #include "base/formats/json.h"
@@ -22,13 +22,13 @@
 
 enum { LOCKED_AGAIN_MS = 5000, LOCKED_MOST_MS = 300000, OUTPUT_MOST = 4 << 20 };
 
-// One child of the agent: started, awaited without waiting, and what it said in the words of an acknowledgement.
+// A child of the agent: started, polled, and its result in terms of an acknowledgement.
 struct agent_child {
 	bool is_there;
 	pid_t pid;
 	int out;
 	struct launch_words words; // to start it once more
-	long since_ms, again_ms;   // again_ms: another kmodsmith works on this node; then
+	long since_ms, again_ms;   // again_ms: next try, since another kmodsmith works on this node; 0 = it runs
 };
 #define AGENT_CHILD_NONE ((struct agent_child){ .out = -1 })
 
@@ -58,22 +58,6 @@ static int agent_child_start(struct agent_child *c, struct launch_words *words, 
 	return -1;
 }
 
-// What it wrote under "error"; NULL where it said nothing.
-static const struct err_info *error_of(int out, char ret_text[128])
-{
-	struct err ignored;
-	auto_str char *text = NULL;
-	size_t len = 0;
-	if (lseek(out, 0, SEEK_SET) < 0 || file_read_most(out, "output", OUTPUT_MOST, &text, &len, &ignored) < 0)
-		return NULL;
-	auto_json json_t *json = json_loadb(text ? text : "", len, 0, NULL);
-	const json_t *error = json_object_get(json, "error");
-	const char *code = json_string_value(json_object_get(error, "code"));
-	const char *words = json_string_value(json_object_get(error, "text"));
-	snprintf(ret_text, 128, "%.120s", words ? words : "");
-	return code ? err_info_by_name(code) : NULL;
-}
-
 static void judge_child_result(const struct agent_child *c, int status, struct agent_end *ret)
 {
 	char text[128] = "";
@@ -81,10 +65,22 @@ static void judge_child_result(const struct agent_child *c, int status, struct a
 				   .is_crash = WIFSIGNALED(status) };
 	if (ret->is_ok)
 		return;
-	const struct err_info *info = ret->is_crash ? NULL : error_of(c->out, text);
-	if (ret->is_crash)
+	const struct err_info *info = NULL;
+	auto_str char *output = NULL;
+	size_t len = 0;
+	struct err ignored;
+	if (ret->is_crash) {
 		log_warn("'kmodsmith %s' was killed by signal %d", c->words.args.items[0], WTERMSIG(status));
-	// `status` says no more than that it is not ready.
+	} else if (lseek(c->out, 0, SEEK_SET) == 0 &&
+		   file_read_most(c->out, "output", OUTPUT_MOST, &output, &len, &ignored) == 0) {
+		auto_json json_t *json = json_loadb(output ? output : "", len, 0, NULL);
+		const json_t *error = json_object_get(json, "error");
+		const char *code = json_string_value(json_object_get(error, "code"));
+		const char *words = json_string_value(json_object_get(error, "text"));
+		snprintf(text, sizeof(text), "%.120s", words ? words : "");
+		info = code ? err_info_by_name(code) : NULL;
+	}
+	// A failed `status` only means that it is not ready.
 	if (!info)
 		info = err_info(str_eq(c->words.args.items[0], "status") ? E_NOT_READY : E_SYSTEM);
 	ret->failing = agent_failing(info);
@@ -92,7 +88,7 @@ static void judge_child_result(const struct agent_child *c, int status, struct a
 	log_warn("'kmodsmith %s' failed: %s%s%s", c->words.args.items[0], ret->code, *text ? ": " : "", text);
 }
 
-// True when it has ended, or could not be started once more.
+// True if it has ended, or could not be started again.
 static bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
 {
 	long now_ms = kube_now_ms();
@@ -117,7 +113,7 @@ static bool agent_child_ended(struct agent_child *c, struct agent_end *ret)
 	return true;
 }
 
-// Signalled to end, and waited for that long: a change in progress is finished first.
+// Sends SIGTERM and waits at most so long: a change in progress is finished first.
 static void agent_child_stop(struct agent_child *c, int wait_ms)
 {
 	enum { STEP_MS = 50 };
@@ -132,7 +128,7 @@ static void agent_child_stop(struct agent_child *c, int wait_ms)
 	forget_child(c);
 }
 
-// This machine as the agent's turn wants it: a policy in a file, what is loaded and stored, children, and a log.
+// The machine of struct agent_site: a policy in a file, what is loaded and stored, children, and a log.
 
 enum { IDLE_MS = 1000, LEAVE_MS = 20000 };
 
@@ -153,13 +149,7 @@ struct agent_run {
 	struct agent_child child;
 };
 
-static bool is_same_file(const struct stat *a, const struct stat *b)
-{
-	return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
-// What means nothing is complained of once, not at every look.
+// An invalid policy is reported once, not at every turn.
 static int reread_policy_file(void *ctx, struct policy *ret, struct err *err)
 {
 	struct agent_run *s = ctx;
@@ -171,7 +161,8 @@ static int reread_policy_file(void *ctx, struct policy *ret, struct err *err)
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return err_set(err, errno, "%s", s->host->policy);
-	if (is_same_file(&st, &s->stamp))
+	if (st.st_ino == s->stamp.st_ino && st.st_dev == s->stamp.st_dev && st.st_size == s->stamp.st_size &&
+	    st.st_mtim.tv_sec == s->stamp.st_mtim.tv_sec && st.st_mtim.tv_nsec == s->stamp.st_mtim.tv_nsec)
 		return 0;
 	s->stamp = st;
 	if (file_read_most(fd, s->host->policy, POLICY_BYTES, &text, &len, err) < 0 ||
@@ -254,7 +245,7 @@ static int agent_loop(const struct agent_host *host, struct err *err)
 	return signal;
 }
 
-struct values { // first the options that children get, too
+struct values { // first the options that children get as well
 	struct job_values job;
 	char *policy, *node;
 };
@@ -318,7 +309,7 @@ static int child_arguments(void *ctx, enum agent_work work, const struct target 
 	return 0;
 }
 
-// Children have flags for it; what the environment says of their work must not come in beside these.
+// Children get flags for these; variables must not add to them.
 static void clear_environment(void)
 {
 	for (size_t t = 1; tables[t]; t++)
@@ -327,22 +318,17 @@ static void clear_environment(void)
 				unsetenv(o->env);
 }
 
-static int open_agent_kube(const struct values *v, const struct machine *m, struct kube **ret, struct err *err)
+static int serve_node(struct values *v, const struct machine *m, const char *boot, struct err *err)
 {
+	auto_kube struct kube *kube = NULL;
+	auto_root struct root state = ROOT_NONE;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, err) :
 				    kube_config_pod(&m->kern, environ, &config, err);
 	if (r == 0 && !config.server)
 		return err_set(err, E_USAGE,
 			       "not running in a pod with a service account, and --kubeconfig is not set");
-	return r < 0 ? -1 : kube_open(&config, ret, err);
-}
-
-static int serve_node(struct values *v, const struct machine *m, const char *boot, struct err *err)
-{
-	auto_kube struct kube *kube = NULL;
-	auto_root struct root state = ROOT_NONE;
-	if (open_agent_kube(v, m, &kube, err) < 0)
+	if (r < 0 || kube_open(&config, &kube, err) < 0)
 		return -1;
 	auto_fd int lock = node_lock_take(&m->host, NODE_LOCK_AGENT, err);
 	if (lock < 0 || job_state(&v->job, m, &state, err) < 0)
@@ -368,14 +354,6 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	return 0;
 }
 
-static int idle_until_signal(struct err *err)
-{
-	sigset_t signals;
-	service_block(&signals);
-	log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
-	return service_run(NULL, 0, &signals, err) < 0 ? -1 : 0;
-}
-
 static int run_agent(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -386,8 +364,12 @@ static int run_agent(void *values, char **args, size_t count, struct err *err)
 		return err_set(err, E_USAGE, "an agent needs --node NAME and --policy FILE");
 	if (machine_open(&v->job.origin.remote.common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
 		return -1;
-	return facts_has_gpu(&f) ? serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err) :
-				   idle_until_signal(err);
+	if (facts_has_gpu(&f))
+		return serve_node(v, &m, f.host.boot_id ? f.host.boot_id : "unknown", err);
+	sigset_t signals;
+	service_block(&signals);
+	log_info("NO_GPU: no NVIDIA function on this machine, nothing to do");
+	return service_run(NULL, 0, &signals, err) < 0 ? -1 : 0;
 }
 
 const struct cmd cmd_agent = {

@@ -14,29 +14,23 @@ const struct opt cluster_opts[] = {
 	{ 0 },
 };
 
-// 1 = read, 0 = there is nothing to read.
-static int find_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
+int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
 {
 	auto_machine struct machine machine = { 0 };
 	const char *home = getenv("HOME");
-	if (v->kubeconfig && *v->kubeconfig)
-		return kube_config_file(v->kubeconfig, NULL, ret, err) < 0 ? -1 : 1;
-	if (machine_open(&v->common, &machine, err) < 0)
+	auto_str char *path = v->kubeconfig && *v->kubeconfig ? str_dup(v->kubeconfig) : NULL;
+	if (!path) {
+		if (machine_open(&v->common, &machine, err) < 0)
+			return -1;
+		int r = kube_config_pod(&machine.kern, environ, ret, err);
+		if (r < 0)
+			return -1;
+		path = r == 0 && home ? str_fmt("%s/.kube/config", home) : NULL;
+		if (r == 0 && (!path || access(path, R_OK) < 0))
+			return err_set(err, E_USAGE, "not running in a pod with a service account; set --kubeconfig");
+	}
+	if (path && kube_config_file(path, NULL, ret, err) < 0)
 		return -1;
-	int r = kube_config_pod(&machine.kern, environ, ret, err);
-	auto_str char *path = home ? str_fmt("%s/.kube/config", home) : NULL;
-	if (r != 0 || !path || access(path, R_OK) < 0)
-		return r;
-	return kube_config_file(path, NULL, ret, err) < 0 ? -1 : 1;
-}
-
-int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)
-{
-	int r = find_config(v, ret, err);
-	if (r < 0)
-		return -1;
-	if (r == 0)
-		return err_set(err, E_USAGE, "not running in a pod with a service account; set --kubeconfig");
 	if (v->namespace && *v->namespace) {
 		free(ret->namespace);
 		ret->namespace = str_dup(v->namespace);
@@ -59,7 +53,7 @@ int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct 
 
 void cluster_warn_no_policy(struct kube *kube)
 {
-	static const char before[] = "kube-system"; // of deploy/, until everything got a namespace of its own
+	static const char before[] = "kube-system"; // of older versions of deploy/
 	auto_str char *path = api_configmap(before, POLICY_NAME);
 	auto_json json_t *map = NULL;
 	struct err ignored;

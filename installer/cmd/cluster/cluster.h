@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the commands that talk to a cluster share.
+// Shared by the commands that use the Kubernetes API.
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 #include "cmd/common/common.h"
@@ -9,8 +9,8 @@ struct cluster_values { // first member of each command's values
 	char *kubeconfig, *namespace;
 };
 extern const struct opt cluster_opts[];
-// Of --kubeconfig, else of the pod that we run in. E_USAGE: there is neither.
+// Of --kubeconfig, else of our pod, else ~/.kube/config. E_USAGE: there is none.
 int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err);
-// All that is known of rollouts, read once; nothing is led and nothing is written.
+// Reads the state of rollouts once, without leading or writing.
 int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct coordinator *ret, struct err *err);
-void cluster_warn_no_policy(struct kube *kube); // in this namespace; and where there is one of an older install
+void cluster_warn_no_policy(struct kube *kube); // in this namespace; tells if an older installation has one

@@ -26,7 +26,7 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct coordinator_process { // what the ears write on
+struct coordinator_process { // for the callbacks
 	struct coordinator c;
 	const char *metrics;
 	char *written;
@@ -71,18 +71,6 @@ static void beat_pulse(void *ctx)
 		liveness_beat(&d->liveness, LIVENESS_TURN, 0, 0);
 }
 
-static int liveness_begin(const struct values *v, struct coordinator_process *d, struct err *err)
-{
-	if (!v->pulse_dir)
-		return 0;
-	if (root_make(v->pulse_dir, &d->pulse_dir, err) < 0)
-		return err_wrap(err, "--pulse-dir");
-	if (root_init(&d->kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
-		return -1;
-	liveness_open(&d->liveness, &d->pulse_dir, ".", &d->kern);
-	return 0;
-}
-
 static void coordinator_process_done(struct coordinator_process *d)
 {
 	free(d->written);
@@ -90,9 +78,9 @@ static void coordinator_process_done(struct coordinator_process *d)
 	root_done(&d->pulse_dir);
 	root_done(&d->kern);
 }
-#define auto_desk __attribute__((cleanup(coordinator_process_done)))
+#define auto_coordinator_process __attribute__((cleanup(coordinator_process_done)))
 
-// A file that cannot be written is no reason to stop. s NULL: another one leads.
+// An error is logged only. s NULL: another one leads.
 static void write_metrics(void *ctx, const struct slots *s)
 {
 	struct coordinator_process *d = ctx;
@@ -141,15 +129,21 @@ static int run_coordinator(void *values, char **args, size_t count, struct err *
 	const struct values *v = values;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
 	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
-	auto_desk struct coordinator_process coordinator_process = { .metrics = v->metrics,
-								     .pulse_dir = ROOT_NONE,
-								     .kern = ROOT_NONE };
+	auto_coordinator_process struct coordinator_process d = { .metrics = v->metrics,
+								  .pulse_dir = ROOT_NONE,
+								  .kern = ROOT_NONE };
 	struct sigaction action = { .sa_handler = on_signal };
 	(void)args, (void)count;
 	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
-	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0 ||
-	    liveness_begin(v, &coordinator_process, err) < 0)
+	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0)
 		return -1;
+	if (v->pulse_dir) {
+		if (root_make(v->pulse_dir, &d.pulse_dir, err) < 0)
+			return err_wrap(err, "--pulse-dir");
+		if (root_init(&d.kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
+			return -1;
+		liveness_open(&d.liveness, &d.pulse_dir, ".", &d.kern);
+	}
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	const struct coordinator_options o = {
@@ -166,11 +160,11 @@ static int run_coordinator(void *values, char **args, size_t count, struct err *
 			       .leads = log_lead,
 			       .turns = beat_pulse,
 			       .rests = write_metrics,
-			       .ctx = &coordinator_process },
+			       .ctx = &d },
 	};
-	coordinator_init(&o, &coordinator_process.c);
-	int r = coordinate(&coordinator_process, err);
-	coordinator_done(&coordinator_process.c);
+	coordinator_init(&o, &d.c);
+	int r = coordinate(&d, err);
+	coordinator_done(&d.c);
 	return r;
 }
 

@@ -28,12 +28,6 @@ static const struct opt plan_opts[] = {
 	{ 0 },
 };
 
-static int read_text_file(const char *path, char **ret, size_t *ret_len, struct err *err)
-{
-	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
-	return fd < 0 ? -1 : file_read(fd, path, ret, ret_len, err);
-}
-
 static int read_policy_file(const char *path, struct policy *ret, struct err *err)
 {
 	auto_str char *text = NULL;
@@ -48,18 +42,10 @@ static int read_node_list(const char *path, const struct policy *policy, struct 
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
-	if (read_text_file(path, &text, &len, err) < 0)
+	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
+	if (fd < 0 || file_read(fd, path, &text, &len, err) < 0)
 		return -1;
 	return node_list_parse(text, len, policy, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
-}
-
-static int read_now(const char *text, int64_t *ret, struct err *err)
-{
-	time_t now = time(NULL);
-	if (text && !date_parse(text, &now))
-		return err_set(err, E_USAGE, "--now: '%s' is not a time such as 2027-01-15T08:00:00Z", text);
-	*ret = now;
-	return 0;
 }
 
 static int run_rollout_plan(void *values, char **args, size_t count, struct err *err)
@@ -70,15 +56,21 @@ static int run_rollout_plan(void *values, char **args, size_t count, struct err 
 	auto_slots struct slots slots = SLOTS_NONE;
 	struct rollout rollouts[POOLS_MOST] = { 0 };
 	const struct slot_ledger ledger = { 0 };
-	struct cluster c = { &policy, rollouts, NULL, 0, &ledger, 1, 0, NULL, NULL, false };
+	time_t now = time(NULL);
 	(void)args, (void)count;
 	if (!v->policy || !v->nodes)
 		return err_set(err, E_USAGE, "--policy and --nodes are needed");
-	if (read_now(v->now, &c.now, err) < 0 || read_policy_file(v->policy, &policy, err) < 0 ||
-	    read_node_list(v->nodes, &policy, &node_list, err) < 0)
+	if (v->now && !date_parse(v->now, &now))
+		return err_set(err, E_USAGE, "--now: '%s' is not a time such as 2027-01-15T08:00:00Z", v->now);
+	if (read_policy_file(v->policy, &policy, err) < 0 || read_node_list(v->nodes, &policy, &node_list, err) < 0)
 		return -1;
-	c.nodes = node_list.nodes;
-	c.count = node_list.count;
+	const struct cluster c = { .policy = &policy,
+				   .rollouts = rollouts,
+				   .nodes = node_list.nodes,
+				   .count = node_list.count,
+				   .ledger = &ledger,
+				   .epoch = 1,
+				   .now = now };
 	for (size_t i = 0; v->is_resumed && i < policy.pool_count; i++)
 		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.target_hash, .resumed = c.now };
 	scheduler_plan(&c, &slots);
@@ -88,34 +80,6 @@ static int run_rollout_plan(void *values, char **args, size_t count, struct err 
 	return 0;
 }
 
-// Of nodes that nothing was done with yet, so that the policy alone decides.
-static int plan_without_status(const char *path, const struct policy *policy, struct node_list *node_list,
-			       struct cluster *c, struct slots *ret, struct err *err)
-{
-	static struct rollout rollouts[POOLS_MOST];
-	static const struct slot_ledger ledger;
-	if (read_node_list(path, policy, node_list, err) < 0)
-		return -1;
-	for (size_t i = 0; i < policy->pool_count; i++)
-		rollouts[i] = (struct rollout){ .target = policy->pools[i].target.target_hash };
-	*c = (struct cluster){ policy, rollouts, node_list->nodes, node_list->count, &ledger, 1, time(NULL), NULL,
-			       NULL,   false };
-	scheduler_plan(c, ret);
-	return 0;
-}
-
-static json_t *wanted_json(const struct pool *pool)
-{
-	char target_hash[TARGET_HASH_TEXT];
-	json_t *spans = json_object();
-	for (unsigned i = 0; i < SPAN_COUNT; i++)
-		json_object_set_new(spans, span_names[i], json_integer(pool->spans[i]));
-	target_hash_text(&pool->target.target_hash, target_hash);
-	return json_pack("{s:s, s:s, s:s, s:i, s:i, s:o}", "pool", pool->name, "driver", pool->target.driver, "target",
-			 target_hash, "waves", (int)pool->wave_count, "windows", (int)pool->window_count, "deadlines",
-			 spans);
-}
-
 static int run_rollout_check(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
@@ -123,14 +87,34 @@ static int run_rollout_check(void *values, char **args, size_t count, struct err
 	auto_json json_t *pools = json_array();
 	auto_node_list struct node_list node_list = { 0 };
 	auto_slots struct slots slots = SLOTS_NONE;
-	struct cluster c;
+	struct rollout rollouts[POOLS_MOST] = { 0 };
+	const struct slot_ledger ledger = { 0 };
 	(void)count;
 	if (read_policy_file(args[0], &policy, err) < 0 ||
-	    (v->nodes && plan_without_status(v->nodes, &policy, &node_list, &c, &slots, err) < 0))
+	    (v->nodes && read_node_list(v->nodes, &policy, &node_list, err) < 0))
 		return -1;
+	for (size_t i = 0; i < policy.pool_count;
+	     i++) // as if the rollout had begun just now, so the policy alone decides
+		rollouts[i] = (struct rollout){ .target = policy.pools[i].target.target_hash };
+	const struct cluster c = { .policy = &policy,
+				   .rollouts = rollouts,
+				   .nodes = node_list.nodes,
+				   .count = node_list.count,
+				   .ledger = &ledger,
+				   .epoch = 1,
+				   .now = time(NULL) };
+	if (v->nodes)
+		scheduler_plan(&c, &slots);
 	for (size_t i = 0; i < policy.pool_count; i++) {
 		const struct pool *pool = &policy.pools[i];
-		json_t *wanted = wanted_json(pool);
+		char target_hash[TARGET_HASH_TEXT];
+		json_t *spans = json_object();
+		for (unsigned k = 0; k < SPAN_COUNT; k++)
+			json_object_set_new(spans, span_names[k], json_integer(pool->spans[k]));
+		target_hash_text(&pool->target.target_hash, target_hash);
+		json_t *wanted = json_pack("{s:s, s:s, s:s, s:i, s:i, s:o}", "pool", pool->name, "driver",
+					   pool->target.driver, "target", target_hash, "waves", (int)pool->wave_count,
+					   "windows", (int)pool->window_count, "deadlines", spans);
 		if (v->nodes)
 			json_object_set_new(wanted, "nodesOfWaves", rollout_waves_json(&c, &slots, i));
 		json_array_append_new(pools, wanted);

@@ -4,11 +4,11 @@
 #include "cluster/rollout/scheduler.h"
 #include "cmd/common/common.h"
 
-// policy: what became of it, shown as JSON under that key; NULL = it is a file.
+// policy: whether it was accepted, for JSON; NULL = it is a file.
 void rollout_show_pools(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json);
-// Of one pool, with the warnings about waves that cannot open the next one; nothing where it has none.
+// Of one pool, with warnings about waves that cannot open the next one; nothing if it has none.
 void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t pool_at);
 json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_t pool_at);
-// The rules of one node's state and what a slot asks for, row by row. E_NOT_FOUND: there is no such node.
+// The rules of one node's state and the conditions for a slot, row by row. E_NOT_FOUND: there is no such node.
 int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy,
 		     bool is_json, struct err *err);

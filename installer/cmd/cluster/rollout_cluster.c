@@ -6,24 +6,6 @@
 
 #include <stdio.h>
 
-static json_t *policy_json(const struct coordinator *c)
-{
-	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
-	return json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c->refused.code, "refusal",
-			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
-			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone));
-}
-
-static void show_policy(const struct coordinator *c)
-{
-	if (c->policy_object && c->policy_map)
-		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
-	for (size_t i = 0; i < c->undone.count; i++)
-		printf("policy: %s\n", c->undone.items[i]);
-	if (c->refused.code)
-		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
-}
-
 // No blocker is recorded yet: list its pods, without an eviction.
 static void check_node_pods(struct coordinator *c, const char *node)
 {
@@ -53,9 +35,17 @@ static int show_cluster_rollout(const struct cluster_values *v, const char *node
 	}
 	if (!coordinator_source(&c, NULL))
 		cluster_warn_no_policy(kube);
-	auto_json json_t *policy = policy_json(&c);
-	if (!v->common.is_json)
-		show_policy(&c);
+	const char *kind = c.policy_object ? DRIVER_ROLLOUT_KIND : c.policy_map ? "ConfigMap" : NULL;
+	bool ignores_map = c.policy_object && c.policy_map;
+	auto_json json_t *policy = json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c.refused.code, "refusal",
+					     json_text(c.refused.code ? c.refused.text : NULL), "kind", json_text(kind),
+					     "ignoresConfigMap", ignores_map, "undone", json_strv(&c.undone));
+	if (ignores_map && !v->common.is_json)
+		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
+	for (size_t i = 0; i < c.undone.count && !v->common.is_json; i++)
+		printf("policy: %s\n", c.undone.items[i]);
+	if (c.refused.code && !v->common.is_json)
+		printf("policy: refused, the last good one stays in force: %s\n", c.refused.text);
 	if (node)
 		check_node_pods(&c, node);
 	struct cluster cluster = coordinator_cluster(&c);

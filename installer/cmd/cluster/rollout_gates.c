@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rollout pause, resume, approve, abort, undo: what people say, as annotations of the policy (rollout_status.h),
-// never as an edit of it. If another process writes there meanwhile, it is read again.
+// rollout pause, resume, approve, abort, undo: requests of users as annotations of the policy (operator_requests.h), never
+// as an edit of it. After a conflict it is read again.
 #include "base/core/date.h"
 #include "cluster/kube/api.h"
 #include "cluster/node_state/annotations.h"
@@ -13,8 +13,8 @@
 struct operator_request {
 	const struct cluster_values *values;
 	const char *pool, *wave;
-	char *what;     // for people
-	json_t *target; // that an undo goes back to; NULL = it is none
+	char *what;     // for the user
+	json_t *target; // of an undo; NULL = none
 	int (*say)(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err);
 };
 
@@ -29,35 +29,24 @@ static const struct pool *find_pool(const struct coordinator *c, const char *nam
 	return NULL;
 }
 
-static const char *gate_annotation(const struct coordinator *c, enum gate gate)
-{
-	const json_t *notes = json_object_get(json_object_get(coordinator_source(c, NULL), "metadata"), "annotations");
-	return json_string_value(json_object_get(notes, gate_keys[gate]));
-}
-
-static const char *undo_of(const struct coordinator *c)
+static const char *annotation(const struct coordinator *c, const char *key)
 {
 	const json_t *metadata = json_object_get(coordinator_source(c, NULL), "metadata");
-	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), UNDO_NOTE));
+	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), key));
 }
 
-static json_t *annotations_of(json_t *patch)
+static void set_annotation(json_t *patch, const char *key, const char *value) // NULL = it is removed
 {
-	return json_object_get(json_object_get(patch, "metadata"), "annotations");
+	json_object_set_new(json_object_get(json_object_get(patch, "metadata"), "annotations"), key, json_text(value));
 }
 
-static void set_gate_annotation(json_t *patch, enum gate gate, const char *value)
-{
-	json_object_set_new(annotations_of(patch), gate_keys[gate], json_text(value));
-}
-
-// The list with the pool's word replaced; is_added: beside those that are there (waves).
+// Replaces the pool's entry in the list; word NULL: removes it.
 static void set_gate_word(const struct coordinator *c, json_t *patch, enum gate gate, const char *pool,
 			  const char *word)
 {
 	auto_strv struct strv words = { 0 };
 	size_t len, pool_len = strlen(pool);
-	for (const char *at = gate_annotation(c, gate), *part; at && (part = node_word_cut(&at, ',', &len));) {
+	for (const char *at = annotation(c, gate_keys[gate]), *part; at && (part = node_word_cut(&at, ',', &len));) {
 		bool is_its = len > pool_len && memcmp(part, pool, pool_len) == 0 && strchr(":@", part[pool_len]);
 		if (!is_its && len)
 			strv_add(&words, str_ndup(part, len));
@@ -65,13 +54,13 @@ static void set_gate_word(const struct coordinator *c, json_t *patch, enum gate 
 	if (word)
 		strv_add(&words, str_dup(word));
 	auto_str char *list = words.count ? strv_join(&words, ",") : NULL;
-	set_gate_annotation(patch, gate, list);
+	set_annotation(patch, gate_keys[gate], list);
 }
 
 static int request_pause(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	(void)c, (void)err;
-	set_gate_annotation(patch, GATE_PAUSE, "true");
+	set_annotation(patch, gate_keys[GATE_PAUSE], "true");
 	s->what = str_dup("paused: no new node is begun; nodes in progress continue");
 	return 0;
 }
@@ -80,17 +69,17 @@ static int request_resume(struct operator_request *s, const struct coordinator *
 {
 	auto_str char *now = date_text((time_t)kube_time(c->o.kube)), *word = NULL;
 	size_t at;
-	set_gate_annotation(patch, GATE_PAUSE, NULL);
+	set_annotation(patch, gate_keys[GATE_PAUSE], NULL);
 	if (s->pool) {
 		if (!find_pool(c, s->pool, &at, err))
 			return -1;
 		word = str_fmt("%s@%s", s->pool, now);
 		set_gate_word(c, patch, GATE_RESUME, s->pool, word);
 		set_gate_word(c, patch, GATE_ABORT, s->pool, NULL);
-		auto_str char *undo = undo_note(undo_of(c), s->pool, NULL, NULL);
-		json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(undo));
+		auto_str char *undo = undo_note(annotation(c, UNDO_NOTE), s->pool, NULL, NULL);
+		set_annotation(patch, UNDO_NOTE, undo);
 	}
-	// What the document says stands in it, and a GitOps controller would put it back.
+	// The document itself is not edited: a GitOps controller would revert that.
 	const char *still = c->pauses ? "; the policy itself is still paused: set paused to false there" : "";
 	s->what = s->pool   ? str_fmt("pool %s: resumed; earlier failures do not count%s", s->pool, still) :
 		  c->pauses ? str_fmt("the pause annotation is removed%s", still) :
@@ -133,28 +122,26 @@ static int request_abort(struct operator_request *s, const struct coordinator *c
 	return 0;
 }
 
-static const json_t *stable_of(const struct coordinator *c, const char *pool)
-{
-	const json_t *pools = json_object_get(c->status_doc, "pools");
-	for (size_t i = 0; i < json_array_size(pools); i++)
-		if (str_eq(json_string_value(json_object_get(json_array_get(pools, i), "name")), pool))
-			return json_object_get(json_object_get(json_array_get(pools, i), "stable"), "as");
-	return NULL;
-}
-
 static int request_undo(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err)
 {
 	size_t at;
-	const json_t *stable = stable_of(c, s->pool);
+	const json_t *recorded = json_object_get(c->status_doc, "pools"), *stable = NULL;
 	const struct pool *pool = find_pool(c, s->pool, &at, err);
 	if (!pool)
 		return -1;
+	for (size_t i = 0; i < json_array_size(recorded); i++) {
+		const json_t *its = json_array_get(recorded, i);
+		if (str_eq(json_string_value(json_object_get(its, "name")), s->pool)) {
+			stable = json_object_get(json_object_get(its, "stable"), "as");
+			break;
+		}
+	}
 	if (!stable || target_hash_eq(&c->rollouts[at].stable, &pool->target.target_hash))
 		return err_set(err, E_NOT_FOUND,
 			       "pool '%s' has had no driver on all its nodes %s that it could go back to", s->pool,
 			       stable ? "before this one" : "yet");
-	auto_str char *note = undo_note(undo_of(c), s->pool, &pool->target.target_hash, stable);
-	json_object_set_new(annotations_of(patch), UNDO_NOTE, json_text(note));
+	auto_str char *note = undo_note(annotation(c, UNDO_NOTE), s->pool, &pool->target.target_hash, stable);
+	set_annotation(patch, UNDO_NOTE, note);
 	json_decref(s->target);
 	s->target = json_deep_copy(stable);
 	s->what = str_fmt(
@@ -182,21 +169,6 @@ static int write_request_once(struct operator_request *s, struct err *err)
 	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
 }
 
-static void show_request(const struct operator_request *s)
-{
-	if (s->values->common.is_json) {
-		auto_json json_t *json = json_pack("{s:s, s:O*}", "said", s->what, "target", s->target);
-		show_json(json);
-		return;
-	}
-	printf("%s\n", s->what);
-	if (s->target) {
-		char *text = json_dumps(s->target, JSON_SORT_KEYS); // which is YAML, too
-		printf("target: %s\n", text);
-		free(text);
-	}
-}
-
 static int write_request(struct operator_request *s, struct err *err)
 {
 	enum { TRIES = 5 };
@@ -205,8 +177,15 @@ static int write_request(struct operator_request *s, struct err *err)
 		r = write_request_once(s, err);
 	if (r == 0)
 		r = err_set(err, E_CONFLICT, "another process keeps writing to the policy %s", POLICY_NAME);
-	if (r > 0)
-		show_request(s);
+	if (r > 0 && s->values->common.is_json) {
+		auto_json json_t *json = json_pack("{s:s, s:O*}", "said", s->what, "target", s->target);
+		show_json(json);
+	} else if (r > 0) {
+		auto_str char *target = s->target ? json_dumps(s->target, JSON_SORT_KEYS) : NULL; // YAML, too
+		printf("%s\n", s->what);
+		if (target)
+			printf("target: %s\n", target);
+	}
 	json_decref(s->target);
 	free(TAKE(s->what));
 	return r < 0 ? -1 : 0;

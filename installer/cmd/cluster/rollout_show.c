@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rollouts as people and programs read them: each pool, then each node with its state, the next step and the reason.
+// Shows rollouts, as text or JSON: each pool, then each node with its state, the next step and the reason.
 #include "base/core/date.h"
 #include "cluster/rollout/explain.h"
 #include "cluster/rollout/node_patch.h"
@@ -15,7 +15,6 @@ static char *reason_text(const struct reason *reason)
 	return str_fmt("%s%s%s", code, *reason->object ? " " : "", reason->object);
 }
 
-// Since when, until when, whose cordon, which drain it is.
 static json_t *times_json(const struct view *v)
 {
 	const struct record *r = &v->m->record;
@@ -27,11 +26,11 @@ static json_t *times_json(const struct view *v)
 			 explain_cordon(v->m), "lastDrain", ended, "drains", (int)r->drains.failed);
 }
 
-// The waves of a pool with their nodes, so that one in which nothing would be tested is seen before it is waited for.
+// The waves of a pool with their nodes: a wave that would test nothing is seen before it blocks the rollout.
 
 struct wave_sum {
 	unsigned nodes, done;
-	bool is_open, is_short; // with those before it fewer nodes than have to be done before the next one opens
+	bool is_open, is_short; // with earlier waves it has fewer nodes than must be done before the next one opens
 };
 
 static void sum_wave(const struct cluster *c, const struct slots *s, size_t pool_at, struct wave_sum *ret)
@@ -105,15 +104,7 @@ static void show_rows(const struct explain_row *rows, size_t count)
 	}
 }
 
-static size_t find_node_by_name(const struct cluster *c, const char *node)
-{
-	size_t at = 0;
-	while (at < c->count && !str_eq(c->nodes[at].name, node))
-		at++;
-	return at;
-}
-
-// How long it has been so, what ends it, and what was before.
+// Since when it is in this state, what happens at the deadline, and how the last drain ended.
 static void show_times(const struct view *v)
 {
 	const struct record *r = &v->m->record;
@@ -138,11 +129,13 @@ int rollout_show_why(const struct cluster *c, const struct slots *s, const char 
 		     bool is_json, struct err *err)
 {
 	struct explain_row rules[EXPLAIN_MOST], slot[EXPLAIN_MOST];
-	size_t at = find_node_by_name(c, node);
+	size_t at = 0;
+	while (at < c->count && !str_eq(c->nodes[at].name, node))
+		at++;
 	if (at == c->count)
 		return err_set(err, E_NOT_FOUND, "there is no node '%s' among %zu", node, c->count);
 	struct view v = scheduler_view(c, s, at);
-	bool has_slot = s->node_plans[at].has != SLOT_NONE; // what a slot asks for is asked of it no longer
+	bool has_slot = s->node_plans[at].has != SLOT_NONE; // then the conditions for a slot do not matter any more
 	size_t rule_count = explain_rules(&v, rules), slot_count = has_slot ? 0 : explain_slot(c, s, at, slot);
 	struct decision d;
 	transition(&v, &d);
@@ -184,16 +177,6 @@ static const char *slot_step(const struct node_state *m, const struct node_plan 
 					     "gets a slot for work";
 }
 
-static json_t *changes_json(const struct node_state *m, const struct decision *d, bool has_mirror)
-{
-	auto_node_patch struct node_patch patch;
-	json_t *set = json_object();
-	node_patch_make(m, d, has_mirror, &patch);
-	for (size_t i = 0; i < patch.count; i++)
-		json_object_set_new(set, patch.changes[i].key, json_text(patch.changes[i].value));
-	return set;
-}
-
 static json_t *node_json(const struct cluster *c, const struct slots *s, size_t at)
 {
 	const struct node_state *m = &c->nodes[at];
@@ -205,19 +188,23 @@ static json_t *node_json(const struct cluster *c, const struct slots *s, size_t 
 	const struct node_reason_info *info = node_reason_info(why->code);
 	static const char *const cordons[] = { "keep", "on", "off" };
 	auto_json json_t *times = times_json(&v);
+	auto_node_patch struct node_patch patch;
+	json_t *changes = json_object();
+	node_patch_make(m, &d, c->policy->has_mirror, &patch);
+	for (size_t i = 0; i < patch.count; i++)
+		json_object_set_new(changes, patch.changes[i].key, json_text(patch.changes[i].value));
 	json_t *json =
 		json_pack("{s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:s, s:o, s:s, s:s, s:o}", "node", m->name, "pool",
 			  json_text(v.pool ? v.pool->name : NULL), "wave", v.wave, "state",
 			  node_phase_info(m->record.phase)->name, "step", json_text(d.rule ? d.rule->text : NULL),
 			  "next", json_text(d.rule ? node_phase_info(d.next.phase)->name : NULL), "reason", info->code,
 			  "object", why->object, "action", info->next, "deadline", rollout_status_date(d.next.deadline),
-			  "slot", slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes",
-			  changes_json(m, &d, c->policy->has_mirror));
+			  "slot", slot_step(m, node_plan), "cordon", cordons[d.cordon], "writes", changes);
 	json_object_update_missing(json, times);
 	return json;
 }
 
-// Of a node that waits for another drain, where its reason is another one by now.
+// Of a node that waits for another drain, if the present reason is another one.
 static char *last_drain(const struct node_state *m, const struct decision *d)
 {
 	struct reason last = explain_last_drain(m);
@@ -285,12 +272,6 @@ static char *deadline_text(int64_t deadline, int64_t now)
 	return str_fmt("%.*sZ", MINUTE_TEXT, text + DAY_TEXT + 1);
 }
 
-// Ours is removed by us; others have to remove theirs.
-static const char *cordon_text(const struct node_state *m)
-{
-	return !m->facts.is_unschedulable ? "-" : str_eq(explain_cordon(m), "ours") ? "ours" : "foreign";
-}
-
 static void show_nodes(const struct cluster *c, const struct slots *s)
 {
 	auto_strv struct strv rows = { 0 };
@@ -303,18 +284,26 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 		auto_str char *deadline = deadline_text(d.next.deadline, c->now);
 		const char *slot = slot_step(&c->nodes[i], &s->node_plans[i]), *step = d.rule ? d.rule->text : "";
 		auto_str char *last = last_drain(&c->nodes[i], &d);
+		const char *cordon = !c->nodes[i].facts.is_unschedulable          ? "-" :
+				     str_eq(explain_cordon(&c->nodes[i]), "ours") ? "ours" :
+										    "foreign";
 		strv_add(&rows,
 			 str_fmt("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s%s%s%s", c->nodes[i].name,
 				 v.pool ? v.pool->name : "-", *v.wave ? v.wave : "-",
-				 node_phase_info(c->nodes[i].record.phase)->name, cordon_text(&c->nodes[i]),
+				 node_phase_info(c->nodes[i].record.phase)->name, cordon,
 				 d.rule ? node_phase_info(d.next.phase)->name : "-", *why ? why : "-", deadline, slot,
 				 *slot && *step ? "; " : "", step, *last && (*slot || *step) ? "; " : "", last));
 	}
 	show_table(&rows);
 }
 
-static void show_plan_json(const struct cluster *c, const struct slots *s, const json_t *policy)
+void rollout_show_pools(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json)
 {
+	if (!is_json) {
+		show_pools(c, s);
+		show_nodes(c, s);
+		return;
+	}
 	auto_json json_t *result = json_pack("{s:[], s:[], s:i, s:i}", "pools", "nodes", "granted", (int)s->granted,
 					     "freed", (int)s->freed);
 	if (policy)
@@ -324,14 +313,4 @@ static void show_plan_json(const struct cluster *c, const struct slots *s, const
 	for (size_t i = 0; i < c->count; i++)
 		json_array_append_new(json_object_get(result, "nodes"), node_json(c, s, i));
 	show_json(result);
-}
-
-void rollout_show_pools(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json)
-{
-	if (is_json) {
-		show_plan_json(c, s, policy);
-		return;
-	}
-	show_pools(c, s);
-	show_nodes(c, s);
 }
