@@ -61,17 +61,17 @@ settled() { # a policy counts a moment after it was made
     [[ $answer == 4*"$3"* ]] || fail "$1 $2: $answer"
     count=$((count + 1))
   }
-  refused /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}' "this token is of a pod on gpu1"
+  refused /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}' "this token belongs to a pod on gpu1"
   for change in '"spec": {"unschedulable": true}' '"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}' '"spec": {"podCIDR": "10.1.0.0/24"}'; do
-    refused /api/v1/nodes/gpu1 "{$change}" "neither cordons nor taints"
+    refused /api/v1/nodes/gpu1 "{$change}" "must not cordon or taint"
   done
-  refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}' "sets no label"
-  refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"a": null}}}' "sets no label"
+  refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}' "must not change labels"
+  refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"a": null}}}' "must not change labels"
   for change in '"kmodsmith.io/go": "1.3:replace:none"' '"kmodsmith.io/go": null' '"kmodsmith.io/agent": "x"' '"other": "x"' '"kmodsmith.io/cordon": "x"'; do
-    refused /api/v1/nodes/gpu1 "{\"metadata\": {\"annotations\": {\"kmodsmith.io/agent.ack\": \"x\", $change}}}" "annotations kmodsmith.io/agent.* alone"
+    refused /api/v1/nodes/gpu1 "{\"metadata\": {\"annotations\": {\"kmodsmith.io/agent.ack\": \"x\", $change}}}" "may only write the annotations kmodsmith.io/agent.*"
   done
-  refused /api/v1/nodes/gpu1 '{"metadata": {"finalizers": ["a.b/c"]}}' "a Node's end"
-  refused /api/v1/nodes/gpu1 '{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "gpu2", "uid": "u"}]}}' "a Node's end"
+  refused /api/v1/nodes/gpu1 '{"metadata": {"finalizers": ["a.b/c"]}}' "must not change finalizers"
+  refused /api/v1/nodes/gpu1 '{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "gpu2", "uid": "u"}]}}' "must not change finalizers"
   refused /api/v1/nodes/gpu1/status '{"status": {"phase": "Terminated"}}' "cannot patch resource"
   assert_equal "$count" 14
   [[ $(asks "$mine" DELETE /api/v1/nodes/gpu1) == 403* ]]
@@ -85,7 +85,7 @@ settled() { # a policy counts a moment after it was made
   local loose
   loose=$(token unbound)
   assert_equal "$(asks "$loose" GET /api/v1/nodes/gpu1)" 200
-  [[ $(asks "$loose" PATCH /api/v1/nodes/gpu1 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}') == 4*"of a pod on no node"* ]]
+  [[ $(asks "$loose" PATCH /api/v1/nodes/gpu1 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}') == 4*"belongs to a pod on no node"* ]]
   node=gpu2
   annotate anything goes
   assert_equal "$(note anything)" goes

@@ -53,16 +53,16 @@ until_condition() { # TYPE STATUS-REASON SECONDS: of the generation of now
 .spec.pools[0].target.package = "latest";spec.pools[0].target.package
 del(.spec.pools[0].target);spec.pools[0].target: Required value
 .spec.pools = [];spec.pools
-.spec.pools[1] = .spec.pools[0];there are two pools of one name
-.spec.pools[1] = (.spec.pools[0] | .name = "b" | .selector = {a: "b"});has to be the last one
-.spec.pools[1] = (.spec.pools[0] | .name = "b");there can be one of them
-.spec.pools[0].zoneByZone = true;zoneByZone of a pool needs zoneLabel
-.spec.pools[0].waves = [{name: "a"}];must have one of selector, percent and count
-.spec.pools[0].waves = [{name: "a", percent: 60}, {name: "b", percent: 50}];more than 100 percent
-.spec.pools[0].waves = [{name: "rest", count: 1}];rest is the wave
+.spec.pools[1] = .spec.pools[0];pool names must be unique
+.spec.pools[1] = (.spec.pools[0] | .name = "b" | .selector = {a: "b"});must be the last one
+.spec.pools[1] = (.spec.pools[0] | .name = "b");only one pool may have no selector
+.spec.pools[0].zoneByZone = true;zoneByZone requires zoneLabel
+.spec.pools[0].waves = [{name: "a"}];must have exactly one of selector, percent and count
+.spec.pools[0].waves = [{name: "a", percent: 60}, {name: "b", percent: 50}];must not add up to more than 100
+.spec.pools[0].waves = [{name: "rest", count: 1}];rest is the reserved name
 .spec.pools[0].windows = [{from: "24:00", to: "01:00"}];spec.pools[0].windows[0].from
 .spec.pools[0].drain.evict = "some";spec.pools[0].drain.evict
-.metadata.name = "other";the coordinator reads the one that is called kmodsmith-policy
+.metadata.name = "other";the name must be kmodsmith-policy
 END
 }
 
@@ -72,10 +72,10 @@ END
     <<<"$output")" '[20,1,"30m","auto"]'
   run kube GET /openapi/v3/apis/kmodsmith.io/v1alpha1
   assert_equal "$(jq -r '.components.schemas["io.kmodsmith.v1alpha1.DriverRollout"].properties.spec.properties.pools.items.properties
-    .breaker.properties.inARow.description' <<<"$output")" "So many nodes have failed one after the other."
+    .breaker.properties.inARow.description' <<<"$output")" "Number of nodes that failed in a row."
   hash kubectl 2>/dev/null || return 0 # explain prints that document
   run kubectl --kubeconfig "$KUBECONFIG" explain driverrollout.spec.pools.drain.evict
-  assert_output --partial "pods of DaemonSets and static ones never go"
+  assert_output --partial "DaemonSet pods and static pods are never evicted"
   run kubectl --kubeconfig "$KUBECONFIG" -n kmodsmith get driverrollouts
   assert_line --regexp '^NAME +DRIVER +NODES +DONE +FAILED +ACCEPTED +COMPLETE +HALTED +AGE'
 }

@@ -66,23 +66,23 @@ table() { # METHOD PATH|JSON|AGENT|BUILDER|COORDINATOR: 200, or a part of the re
 
 @test "rights: a table of tokens and objects: of another Node, of the cluster, and the keys of others on the own Node" {
   local n=/api/v1/nodes maps=/api/v1/namespaces/kmodsmith/configmaps events=/api/v1/namespaces/default/events
-  local pods=/api/v1/namespaces/kmodsmith/pods node='"involvedObject": {"kind": "Node", "name"' theirs='kmodsmith.io/agent.* alone'
+  local pods=/api/v1/namespaces/kmodsmith/pods node='"involvedObject": {"kind": "Node", "name"' theirs='may only write the annotations kmodsmith.io/agent.*'
   run table <<END
 GET $n/gpu1||200|200|200
 GET $n||403|403|200
 GET $n?watch=true&fieldSelector=metadata.name%3Dgpu1&timeoutSeconds=1||200|200|200
 DELETE $n/gpu1||403|403|403
-PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}|200|200|none of an agent
-PATCH $n/gpu2?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}|of a pod on gpu1|of a pod on gpu1|none of an agent
+PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}|200|200|except kmodsmith.io/agent.*
+PATCH $n/gpu2?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}|belongs to a pod on gpu1|belongs to a pod on gpu1|except kmodsmith.io/agent.*
 PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"kmodsmith.io/go": "1.3:replace:none"}}}|$theirs|$theirs|200
-PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"somebody.else/key": "x"}}}|$theirs|$theirs|annotations of a rollout alone
-PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}|sets no label|sets no label|200
-PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}}}|sets no label|sets no label|200
-PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"a": null}}}|sets no label|sets no label|labels of a rollout alone
-PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}|sets no label|sets no label|labels of a rollout alone
-PATCH $n/gpu1?dryRun=All|{"spec": {"unschedulable": true}}|neither cordons nor taints|neither cordons nor taints|200
-PATCH $n/gpu1?dryRun=All|{"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}|neither cordons nor taints|neither cordons nor taints|nothing else of a Node's spec
-PATCH $n/gpu1?dryRun=All|{"metadata": {"finalizers": ["a.b/c"]}}|of a Node's end|of a Node's end|of a Node's end
+PATCH $n/gpu1?dryRun=All|{"metadata": {"annotations": {"somebody.else/key": "x"}}}|$theirs|$theirs|annotations of the rollout
+PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}|must not change labels|must not change labels|200
+PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}}}|must not change labels|must not change labels|200
+PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"a": null}}}|must not change labels|must not change labels|labels of the rollout
+PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}|must not change labels|must not change labels|labels of the rollout
+PATCH $n/gpu1?dryRun=All|{"spec": {"unschedulable": true}}|must not cordon or taint|must not cordon or taint|200
+PATCH $n/gpu1?dryRun=All|{"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}|must not cordon or taint|must not cordon or taint|only change spec.unschedulable
+PATCH $n/gpu1?dryRun=All|{"metadata": {"finalizers": ["a.b/c"]}}|must not change finalizers|must not change finalizers|must not change finalizers
 PATCH $n/gpu1/status?dryRun=All|{"status": {"phase": "Terminated"}}|403|403|403
 GET $maps/kmodsmith-policy||403|403|200
 GET $maps/other||403|403|403
@@ -90,7 +90,7 @@ PATCH $maps/kmodsmith-policy?dryRun=All|{"data": {"policy.json": "{}"}}|403|403|
 PUT $maps/kmodsmith-policy?dryRun=All|{"metadata": {"name": "kmodsmith-policy"}}|403|403|403
 PUT $maps/kmodsmith-rollout?dryRun=All|{"metadata": {"name": "kmodsmith-rollout"}}|403|403|200
 DELETE $maps/kmodsmith-rollout||403|403|403
-POST $maps?dryRun=All|{"metadata": {"name": "more"}}|403|403|has one ConfigMap
+POST $maps?dryRun=All|{"metadata": {"name": "more"}}|403|403|may only write the ConfigMap
 POST /api/v1/namespaces/kube-system/configmaps?dryRun=All|{"metadata": {"name": "kmodsmith-rollout"}}|403|403|403
 GET /api/v1/pods||403|403|200
 GET $pods/agent||403|403|403
@@ -101,7 +101,7 @@ GET /api/v1/namespaces/kmodsmith/secrets||403|403|403
 GET /api/v1/namespaces/kube-system/secrets||403|403|403
 POST /api/v1/namespaces/kmodsmith/serviceaccounts/kmodsmith-coordinator/token|{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}|403|403|403
 POST $events?dryRun=All|{"metadata": {"generateName": "gpu1."}, $node: "gpu1"}}|200|200|200
-POST $events?dryRun=All|{"metadata": {"generateName": "gpu2."}, $node: "gpu2"}}|tells of its own Node|tells of its own Node|200
+POST $events?dryRun=All|{"metadata": {"generateName": "gpu2."}, $node: "gpu2"}}|may only create Events about its own Node|may only create Events about its own Node|200
 GET $leases/kube-system/leases/kube-scheduler||403|403|403
 GET $leases/kmodsmith/leases/kmodsmith-coordinator||403|403|200
 END
@@ -124,24 +124,24 @@ END
   lease_of $compile gpu2_1 60
   for who in agent coordinator; do [[ $(puts $who $compile gpu1_1 60) == 403* ]]; done
   assert_equal "$(puts coordinator kmodsmith/kmodsmith-coordinator gpu1_1 60)" 200
-  [[ $(makes coordinator kmodsmith/other gpu1_1 60) == *"has one ConfigMap"* ]]
+  [[ $(makes coordinator kmodsmith/other gpu1_1 60) == *"may only write the ConfigMap"* ]]
 
   # A builder of gpu1: that of gpu2 compiles.
-  [[ $(puts builder $compile gpu1_1 60) == *"it is held by gpu2_1"* ]]
-  [[ $(puts builder $compile "" 60) == *"holds a Lease for itself"* ]]
-  [[ $(puts builder $compile gpu2_2 60) == *"holds a Lease for itself"* ]]
+  [[ $(puts builder $compile gpu1_1 60) == *"the Lease is held by gpu2_1"* ]]
+  [[ $(puts builder $compile "" 60) == *"may only take or release a Lease for itself"* ]]
+  [[ $(puts builder $compile gpu2_2 60) == *"may only take or release a Lease for itself"* ]]
   [[ $(asks builder DELETE "$leases/kmodsmith-compile/leases/kmodsmith-compile-1") == 403* ]]
   # What the request says of times and writers is not believed.
   forged() { # JQ
     asks builder PUT "$leases/kmodsmith-compile/leases/kmodsmith-compile-1" "$(kube GET "$leases/kmodsmith-compile/leases/kmodsmith-compile-1" |
       jq -c ".spec.holderIdentity = \"gpu1_1\" | .metadata.managedFields |= ($1)")"
   }
-  [[ $(forged '.[0].time = "2099-01-01T00:00:00Z"') == *"it is held by gpu2_1"* ]]
-  [[ $(forged "[]") == *"is written by kmodsmith"* ]]
-  [[ $(forged '. + [.[0] + {time: "2099-01-01T00:00:00Z", manager: "x"}]') == *"written by kmodsmith"* ]]
-  [[ $(forged '. + [.[0] + {time: "2099-01-01T00:00:00Z", subresource: "status"}]') == *"is written by kmodsmith"* ]]
-  [[ $(forged '. + [.[0] + {time: "2099-01-01T00:00:00Z", apiVersion: "coordination.k8s.io/v1beta1"}]') == *"it is held by gpu2_1"* ]]
-  [[ $(PROGRAM=curl/1 forged '.[0].time = "2099-01-01T00:00:00Z"') == *"is written by kmodsmith"* ]]
+  [[ $(forged '.[0].time = "2099-01-01T00:00:00Z"') == *"the Lease is held by gpu2_1"* ]]
+  [[ $(forged "[]") == *"only kmodsmith may write"* ]]
+  [[ $(forged '. + [.[0] + {time: "2099-01-01T00:00:00Z", manager: "x"}]') == *"only kmodsmith may write"* ]]
+  [[ $(forged '. + [.[0] + {time: "2099-01-01T00:00:00Z", subresource: "status"}]') == *"only kmodsmith may write"* ]]
+  [[ $(forged '. + [.[0] + {time: "2099-01-01T00:00:00Z", apiVersion: "coordination.k8s.io/v1beta1"}]') == *"the Lease is held by gpu2_1"* ]]
+  [[ $(PROGRAM=curl/1 forged '.[0].time = "2099-01-01T00:00:00Z"') == *"only kmodsmith may write"* ]]
   assert_equal "$(kube GET "$leases/kmodsmith-compile/leases/kmodsmith-compile-1" | jq -r .spec.holderIdentity)" gpu2_1
   # It is given back, or its holder is silent for as long as it says; its own is its own.
   lease_of $compile "" 60
@@ -154,7 +154,7 @@ END
   # Nobody can be kept from it without end, and nothing else is made.
   [[ $(puts builder $compile gpu1_1 999999) == *"of an hour and more"* ]]
   assert_equal "$(makes builder kmodsmith-compile/kmodsmith-compile-9 gpu1_1 60)" 200
-  [[ $(makes builder kmodsmith-compile/kmodsmith-compile-9 gpu2_1 60) == *"holds a Lease for itself"* ]]
+  [[ $(makes builder kmodsmith-compile/kmodsmith-compile-9 gpu2_1 60) == *"may only take or release a Lease for itself"* ]]
   [[ $(makes builder kmodsmith-compile/other gpu1_1 60) == *"Leases of compiles alone"* ]]
   [[ $(makes agent kmodsmith-compile/kmodsmith-compile-9 gpu1_1 60) == 403* ]]
 }
