@@ -152,10 +152,10 @@ END
   sleep 3.1
   assert_equal "$(puts builder $compile gpu1_1 60)" 200
   # Nobody can be kept from it without end, and nothing else is made.
-  [[ $(puts builder $compile gpu1_1 999999) == *"of an hour and more"* ]]
+  [[ $(puts builder $compile gpu1_1 999999) == *"must be less than 3600"* ]]
   assert_equal "$(makes builder kmodsmith-compile/kmodsmith-compile-9 gpu1_1 60)" 200
   [[ $(makes builder kmodsmith-compile/kmodsmith-compile-9 gpu2_1 60) == *"may only take or release a Lease for itself"* ]]
-  [[ $(makes builder kmodsmith-compile/other gpu1_1 60) == *"Leases of compiles alone"* ]]
+  [[ $(makes builder kmodsmith-compile/other gpu1_1 60) == *"may only write Leases of compiles"* ]]
   [[ $(makes agent kmodsmith-compile/kmodsmith-compile-9 gpu1_1 60) == 403* ]]
 }
 

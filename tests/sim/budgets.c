@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of disruption budgets, as the controller of kube-controller-manager keeps it (pkg/controller/disruption),
-// but for one thing: the pods that a budget expects are those that there are, not those that their owners want.
+// The status of PodDisruptionBudgets, as kube-controller-manager's disruption controller sets it (pkg/controller/disruption),
+// except that expectedPods counts the existing pods, not the replicas of their owners.
 #include "base/core/date.h"
 #include "tests/sim/sim_internal.h"
 
-// "30%" or 3, of expected; percents are rounded up.
+// "30%" or 3, of expected; percentages are rounded up.
 static json_int_t budget_share(const json_t *value, json_int_t expected)
 {
 	if (!json_is_string(value))
@@ -67,7 +67,7 @@ void sim_budgets(struct sim *s, const char *namespace)
 	}
 }
 
-// The budget with one disruption less, or NULL and why it allows none (eviction.go, checkAndDecrement).
+// The budget after one more disruption, or NULL and why it allows none (eviction.go, checkAndDecrement).
 static json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, struct sim_answer *a)
 {
 	static const char refusal[] = "Cannot evict pod as it would violate the pod's disruption budget.";
@@ -98,7 +98,7 @@ static json_t *sim_spend(struct sim *s, const json_t *budget, const char *pod, s
 	return NULL;
 }
 
-// Not ready, and enough others are (or the budget does not mind): nothing is spent for it.
+// An unready pod while enough others are ready (or by policy): its eviction costs no disruption.
 static bool sim_is_free(const json_t *budget, const json_t *pod)
 {
 	json_int_t desired = json_integer_value(sim_at(budget, "status desiredHealthy"));
@@ -107,9 +107,9 @@ static bool sim_is_free(const json_t *budget, const json_t *pod)
 		(desired > 0 && json_integer_value(sim_at(budget, "status currentHealthy")) >= desired));
 }
 
-// The eviction of a pod, step by step as registry/core/pod/storage/eviction.go of kubernetes 1.36 does it.
+// The eviction of a pod, like registry/core/pod/storage/eviction.go of kubernetes 1.36.
 
-enum { TRIES_MS = 19 * 500 }; // EvictionsRetry: a conflict on a pod that no budget guards is tried twenty times
+enum { TRIES_MS = 19 * 500 }; // EvictionsRetry: a conflict on a pod without a budget is retried twenty times
 
 static bool is_unguarded(const json_t *pod)
 {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One clock for everybody in the process, and what happens at a moment of it. It stands still while code runs and moves
-// when somebody waits; then what is due runs, one thing after the other, also inside of the wait of a call: this is how
-// two programs overtake each other here.
+// The virtual clock of the process, and its timers. It stands still while code runs and advances while a caller waits; due
+// timers then run one after the other, also inside the wait of a call, so that two programs can overtake each other.
 #include "tests/sim/sim_internal.h"
 
 #include "cluster/kube/clock.h"
 
-enum { NESTED = 4 }; // one inside of the other; deeper ones run when those above are through
+enum { NESTED = 4 }; // timers inside of timers; deeper ones run when those above are finished
 
 struct due {
 	long ms;
@@ -83,10 +82,10 @@ uint32_t sim_dice(void)
 	return (uint32_t)(now.dice * 0x2545f4914f6cdd1d >> 32);
 }
 
-// What the real client takes from the system.
+// Replacements for what the real client gets from the system.
 long kube_now_ms(void)
 {
-	return now.ms + 1; // a real one is never 0 either
+	return now.ms + 1; // a real clock is never 0 either
 }
 
 int64_t kube_wall_s(void)

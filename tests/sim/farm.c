@@ -12,7 +12,7 @@ static const json_t *node_of(const struct farm *f, unsigned i)
 	return f->objects[i];
 }
 
-// Of thousands of nodes those are looked at that changed.
+// With thousands of nodes only those that changed are processed.
 static void on_sim_request(void *ctx, const struct sim_request *r)
 {
 	struct farm *f = ctx;
@@ -65,7 +65,7 @@ void farm_store(struct farm_node *n, const struct target_hash *target_hash)
 	n->store[0] = *target_hash;
 }
 
-// What comes of an order when its time is over: "done", or "failed:CLASS:CODE".
+// The result of an order at the end of its time: "done", or "failed:CLASS:CODE".
 static const char *outcome(struct farm *f, struct farm_node *n, enum verb verb, const struct target_hash *target_hash)
 {
 	bool is_bad = target_hash_is_set(&f->bad) && target_hash_eq(target_hash, &f->bad);
@@ -135,14 +135,14 @@ static void obey_order(struct farm *f, unsigned i)
 		what = outcome(f, n, r.go.verb, &r.go.target_hash);
 		n->busy_until_ms = 0;
 	} else if (!n->busy_until_ms) {
-		return; // said already
+		return; // reported already
 	}
 	is_ill = f->is_sick && target_hash_is_set(&f->bad) && target_hash_eq(&n->loaded, &f->bad);
 	auto_str char *ack = str_fmt("%u.%u:%s:%s", r.go.seq.epoch, r.go.seq.n, verb_names[r.go.verb], what);
 	write_node_report(f, n, ack, is_ill);
 }
 
-// Is there something to do, or to say?
+// Is there something to do, or to report?
 static bool is_node_due(struct farm_node *n)
 {
 	bool is_same = target_hash_eq(&n->loaded, &n->then.loaded) && target_hash_eq(&n->store[0], &n->then.store[0]) &&

@@ -12,8 +12,7 @@ static struct farm_node *agent_node_of(const struct farm_agent *h)
 	return &h->farm->nodes[h->at];
 }
 
-// Nothing that a dead agent does has any effect: its calls fail (faults.c), its journal is another one, and it starts
-// no child.
+// A killed agent has no effect any more: its calls fail (faults.c), it writes another journal, and it starts no child.
 void farm_agent_die(struct farm_agent *h, enum farm_agent_end how)
 {
 	if (!h->is_alive || h->is_dying)
@@ -39,7 +38,7 @@ static void pass_moment(struct farm_agent *h)
 		farm_agent_die(h, h->die_how);
 }
 
-// The machine, as the agent sees it
+// The machine of the agent
 
 static int read_farm_policy(void *ctx, struct policy *ret, struct err *err)
 {
@@ -85,7 +84,7 @@ static int read_script_facts(void *ctx, const struct target *const *names, size_
 	return 0;
 }
 
-// Each pod that runs there holds the driver.
+// Each pod that runs there uses the driver.
 static int count_script_users(const struct farm_agent *h, struct strv *pods)
 {
 	int count = 0;
@@ -119,8 +118,8 @@ static void note_broken_law(struct farm_agent *h, const char *what)
 	strv_add(h->farm->laws, str_fmt("at %ld ms: %s: %s", sim_now_ms(), h->name, what));
 }
 
-// What a child is about to do stands in the journal before it begins, with what it takes to end it or to go back after
-// a kill: how often it was begun, in which boot, and what was in the kernel before (T57, T76).
+// The journal entry of a child before it starts, with everything to finish or undo it after a kill: the number of tries,
+// the boot, and the driver that was loaded (T57, T76).
 static bool is_journaled(struct farm_agent *h, enum agent_work work, const struct target *target)
 {
 	struct err err;
@@ -143,7 +142,7 @@ static int begin_script_child(void *ctx, enum agent_work work, const struct targ
 	(void)err;
 	if (!h->is_dying && !is_journaled(h, work, target))
 		note_broken_law(h, "begins what is not journaled");
-	pass_moment(h); // journaled, and not begun
+	pass_moment(h); // journaled, but not started
 	if (h->is_dying)
 		return 0;
 	h->child = (struct farm_agent_child){ .is_there = true,
@@ -177,7 +176,7 @@ static void ignore_agent_trouble(void *ctx, const char *what, const struct err *
 	(void)ctx, (void)what, (void)why;
 }
 
-// Its children: what is done after so many steps
+// Its children: effects after so many steps
 
 static void end_script_child(struct farm_agent_child *c, enum failing failing, const char *code)
 {
@@ -186,7 +185,7 @@ static void end_script_child(struct farm_agent_child *c, enum failing failing, c
 	snprintf(c->end.code, sizeof(c->end.code), "%s", code);
 }
 
-// As `install` does it: nothing is taken out under a holder; what fails is undone, also what somebody before began.
+// Like `install`: a driver in use is not unloaded; a failure is undone, including an earlier unfinished change.
 static void swap_script_driver(struct farm_agent *h, struct farm_agent_child *c)
 {
 	struct farm_node *n = agent_node_of(h);
@@ -227,7 +226,7 @@ static void work(struct farm_agent *h, struct farm_agent_child *c)
 	pass_moment(h);
 }
 
-// The agent's life
+// Life cycle of the agent
 
 static void start_agent(struct farm_agent *h)
 {
@@ -266,7 +265,7 @@ static void tick_agents(void *ctx)
 	work(h, &h->orphan);
 	if (h->orphan.is_over)
 		h->orphan = (struct farm_agent_child){ 0 };
-	if (h->orphan.is_there) // the lock of the node is its
+	if (h->orphan.is_there) // it has the node's lock
 		h->child.begin_ms = sim_now_ms();
 	work(h, &h->child);
 	if (!h->is_alive && sim_now_ms() >= h->due_ms)
@@ -297,7 +296,7 @@ void farm_agents_begin(struct farm *f, struct farm_agent *agents)
 		f->nodes[i].is_silent = true;
 		f->nodes[i].loaded = f->nodes[i].store[0] = f->old;
 		snprintf(h->boot, sizeof(h->boot), "boot-%u-0", i);
-		// Thousands of journals are synced.
+		// Thousands of journals are written.
 		snprintf(h->dir, sizeof(h->dir), "%s/kmodsmith-sim-XXXXXX",
 			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
 		if (!mkdtemp(h->dir))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is broken on purpose, by a plan. Of the rows that fit a request the first that is due breaks it.
+// Fault injection by a plan: the first matching row that is due breaks the request.
 #include "tests/sim/sim_internal.h"
 
 #include <limits.h>
@@ -63,7 +63,7 @@ static bool is_fault_deadly(const struct sim_fault *f)
 	return f->hits && (f->what == SIM_DIE_BEFORE || f->what == SIM_DIE_AFTER || f->what == SIM_DIE_LINGER);
 }
 
-// verb NULL = an event of a watch. The row that breaks it; NULL = none.
+// verb NULL = an event of a watch. Returns the row that breaks it; NULL = none.
 const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const char *verb, const char *resource,
 				      const char *name)
 {
@@ -88,7 +88,7 @@ const struct sim_fault *sim_fault_hit(struct sim *s, const char *client, const c
 	return NULL;
 }
 
-// True: it never comes to the server.
+// True: it never reaches the server.
 bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 {
 	static const struct {
@@ -118,7 +118,7 @@ bool sim_fault_before(const struct sim_fault *f, struct sim_answer *ret)
 	return true;
 }
 
-// What of the answer comes back.
+// The answer as the client gets it.
 void sim_fault_after(const struct sim_fault *f, struct sim_answer *ret)
 {
 	ret->is_cut = f->what == SIM_TRUNCATE;

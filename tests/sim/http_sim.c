@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// http.h with the simulated server at the other end of every connection. A call takes its time on the way there,
-// is served, and takes as long on its way back; others who wait for the same moment get their turn meanwhile.
+// Implements http.h with the simulated server at the other end of every connection. A call takes time to get there, is
+// served, and takes as long to return; others run meanwhile.
 #include "tests/sim/sim_internal.h"
 
 #include <limits.h>
@@ -8,9 +8,9 @@
 #include <strings.h>
 #include <time.h>
 
-// The client's end of its watches: what comes, when, and what of it is broken on purpose.
+// The client's end of its watches: events, their delay, and injected faults.
 
-enum { SWAP_MS = 1000 }; // an event that is to come after the next one does not wait longer for it
+enum { SWAP_MS = 1000 }; // a swapped event does not wait longer for the next one
 
 // A call, or a watch, of a client.
 struct exchange {
@@ -19,9 +19,9 @@ struct exchange {
 	struct exchange *next;
 	char *client;
 	char date[64], retry[16]; // headers; "" = none
-	struct sim_watch *watch;  // NULL = an answer, and it is there
+	struct sim_watch *watch;  // NULL = a call, whose answer is complete
 	long begin_ms, held_ms;
-	char *held, *held_key; // an event that comes after the next one
+	char *held, *held_key; // an event that is delivered after the next one
 	bool was_parted;
 };
 struct http {
@@ -39,7 +39,7 @@ static int sim_fail(struct http_call *call, int code, const char *what)
 
 static int sim_feed(struct http_call *call, const char *text, size_t len)
 {
-	enum { PIECE = 509 }; // as a network would cut it
+	enum { PIECE = 509 }; // chunks, as from a network
 	for (size_t at = 0; at < len; at += PIECE) {
 		if (call->sink(call, text + at, len - at < PIECE ? len - at : PIECE, &call->err) == 0)
 			continue;
@@ -74,7 +74,7 @@ static void deliver_event(struct exchange *x, char *take)
 {
 	auto_str char *text = take;
 	const struct sim_fault *f = sim_fault_hit(x->http->sim, x->client, NULL, x->watch->path.kind->resource, NULL);
-	if (x->held && str_eq(x->held_key, x->watch->key)) // of one object the order is kept
+	if (x->held && str_eq(x->held_key, x->watch->key)) // events of one object stay in order
 		put_held_event(x);
 	switch (f ? f->what : SIM_NOTHING) {
 	case SIM_WATCH_SWAP:
@@ -99,7 +99,7 @@ static void deliver_event(struct exchange *x, char *take)
 	put_held_event(x);
 }
 
-// True = something has come.
+// True = there is new data.
 static bool pump_stream(struct exchange *x)
 {
 	char *text;
@@ -218,7 +218,7 @@ static const char *type_of(const struct http_call *call)
 	return NULL;
 }
 
-// There, and back, as far as the caller waits.
+// Request and answer, unless the caller's timeout is earlier.
 static void wait_travel_time(struct exchange *x)
 {
 	struct sim *s = x->http->sim;
@@ -236,10 +236,10 @@ static void wait_travel_time(struct exchange *x)
 				 .body = body };
 	sim_exchange(s, &r, &p, &a);
 	bool is_stream = str_eq(r.verb, "watch") && a.status == 200;
-	// Nobody waits for the beginning of a stream.
+	// The caller does not wait for the beginning of a stream.
 	long took = is_stream ? 0 : a.took_ms == LONG_MAX ? LONG_MAX : a.took_ms + s->o.call_ms - s->o.call_ms / 2;
 	sim_pass(took < limit ? took : limit);
-	if (!is_stream) // one loop serves all connections of a client: events come while it waits for an answer
+	if (!is_stream) // one loop serves all connections of a client: events arrive while it waits for an answer
 		sim_pump(x->http);
 	if (a.status && took < limit && is_stream) {
 		call->status = 200;

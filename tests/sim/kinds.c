@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What there is, and how a path names it. Source of the columns: registry/*/*/strategy.go of kubernetes 1.36
+// The API's resources and their paths. Source of the columns: registry/*/*/strategy.go of kubernetes 1.36
 // (AllowCreateOnUpdate, AllowUnconditionalUpdate), and the field labels of apis/core/v1/conversion.go.
 #include "tests/sim/sim_internal.h"
 
@@ -84,7 +84,7 @@ static void parse_query(const char *query, struct sim_path *p)
 	}
 }
 
-// "/api/v1/..." or "/apis/GROUP/VERSION/...": what follows, and the group.
+// "/api/v1/..." or "/apis/GROUP/VERSION/...": the rest, and the group.
 static bool parse_group(const struct strv *parts, size_t *at, const char **group, const char **version)
 {
 	*version = "v1";

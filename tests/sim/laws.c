@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The invariants of a rollout, looked at on every request before it is done (upgrade-design 4.4). They know the API
-// and the design, and nothing of the code that they judge.
+// The invariants of a rollout, checked on every request before it is applied (upgrade-design 4.4). They know the API and
+// the design, but nothing of the code that they check.
 //
 // I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents,
-// I13 pods; seq: numbers; and fence: who was deposed. Not of one request but of a whole run are three, so tests look at
-// them at its end: I10 (writes a node) sim_rollout_test all_is_well, sim_farm_agent_test undisturbed; I11 (nothing
+// I13 pods; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them at its end: I10 (writes a node) sim_rollout_test all_is_well, sim_farm_agent_test undisturbed; I11 (nothing
 // changes, nothing is written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and
 // every kill.
 #include "tests/sim/nvidia.h"
@@ -60,7 +59,7 @@ static bool waits_for_jobs(const struct farm *f)
 	return text && strstr(text, "\"waitFor\"");
 }
 
-// I1: no more nodes at once than the policy says.
+// I1: no more nodes at once than the policy allows.
 static void check_limits(struct farm *f, const struct sim_request *r)
 {
 	unsigned busy = 0;
@@ -73,7 +72,7 @@ static void check_limits(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I1", r, "more nodes than maxParallel");
 }
 
-// I2: a cordon goes only with our receipt, and only if we made it.
+// I2: only a cordon of ours is removed, together with its receipt.
 static void check_cordons(struct farm *f, const struct sim_request *r)
 {
 	const char *receipt = note(r->before, "kmodsmith.io/cordon");
@@ -84,7 +83,7 @@ static void check_cordons(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I2", r, "cordons without a receipt");
 }
 
-// I3: nothing is replaced under a holder.
+// I3: a driver in use is not replaced.
 static void check_holders(struct farm *f, const struct sim_request *r)
 {
 	const char *go = note(r->after, "kmodsmith.io/go");
@@ -103,7 +102,7 @@ static bool uses_gpu(const json_t *pod)
 	       json_object_get(check_limits, "nvidia.com/gpu");
 }
 
-// I13: where the policy evicts who asks for a GPU, nothing is replaced before they have gone.
+// I13: if the policy evicts pods that request a GPU, nothing is replaced before they are gone.
 static void check_pods(struct farm *f, const struct sim_request *r)
 {
 	const char *go = note(r->after, "kmodsmith.io/go");
@@ -121,8 +120,8 @@ static void check_pods(struct farm *f, const struct sim_request *r)
 			report_broken_law(f, "I13", r, sim_text(json_array_get(items, i), "metadata name"));
 }
 
-// I4: no way back to service but by a proof of what is loaded, once the driver was touched. A driver of NVIDIA's
-// operator, on a node of its own, is proven by its validator.
+// I4: once the driver was touched, a node returns to service only after the loaded driver was validated. A driver of
+// NVIDIA's operator, on a node that it manages, is validated by the operator.
 static void check_proofs(struct farm *f, const struct sim_request *r)
 {
 	char loaded[TARGET_HASH_TEXT] = "";
@@ -138,7 +137,7 @@ static void check_proofs(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I4", r, "releases without a proof");
 }
 
-// I5: whatever lasts has an end.
+// I5: every state has a deadline.
 static void check_deadlines(struct farm *f, const struct sim_request *r)
 {
 	const char *to = state(r->after);
@@ -146,7 +145,7 @@ static void check_deadlines(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I5", r, "a state without a deadline");
 }
 
-// I6: evicted are pods of nodes that are ours, by uid.
+// I6: only pods on nodes that are ours are evicted, by uid.
 static void check_evictions(struct farm *f, const struct sim_request *r)
 {
 	const char *uid = sim_text(r->body, "deleteOptions preconditions uid");
@@ -164,7 +163,7 @@ static void check_evictions(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I6", r, "an eviction from a node that is not ours");
 }
 
-// I7: a target is not loaded for ever. Proofs of what is there are counted in the same place, and change nothing.
+// I7: attempts to load a target are limited. Validations are counted in the same place, and change nothing.
 static void check_attempts(struct farm *f, const struct sim_request *r)
 {
 	const char *go = note(r->after, "kmodsmith.io/go");
@@ -174,7 +173,7 @@ static void check_attempts(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I7", r, "more attempts than allowed");
 }
 
-// I8: while it is halted nobody moves to the target.
+// I8: during a halt no node moves to the target.
 static void check_halts(struct farm *f, const struct sim_request *r)
 {
 	const json_t *map = sim_get(f->sim, "/api/v1/namespaces/kmodsmith/configmaps/" ROLLOUT_STATUS_NAME);
@@ -188,7 +187,7 @@ static void check_halts(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I8", r, "moves to a target that is halted");
 }
 
-// I9: of the coordinator are its own keys, the cordon, and what it borrows.
+// I9: the coordinator writes its own keys, the cordon, and the labels that it borrows.
 static void check_owners(struct farm *f, const struct sim_request *r, const char *part)
 {
 	static const char *const borrowed[] = { "nvidia.com/gpu.deploy.", NVIDIA_STATE,
@@ -210,8 +209,8 @@ static void check_owners(struct farm *f, const struct sim_request *r, const char
 	}
 }
 
-// I9: into NVIDIA's label nothing that starts its upgrade controller, and where that one owns the node nothing at all,
-// nor a cordon.
+// I9: NVIDIA's label gets no value that starts its upgrade controller, and on a node that this one manages neither the
+// label nor the cordon is changed.
 static void check_annotation_words(struct farm *f, const struct sim_request *r)
 {
 	const json_t *was = json_object_get(sim_at(r->before, "metadata labels"), NVIDIA_STATE);
@@ -227,7 +226,7 @@ static void check_annotation_words(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I9", r, "NVIDIA's label on a node that NVIDIA's controller upgrades");
 }
 
-// An Event about the Node whose agent tells it.
+// An Event of an agent about its own Node.
 static bool is_own_event(const struct sim_request *r)
 {
 	const char *kind = sim_text(r->after, "involvedObject kind"), *name = sim_text(r->after, "involvedObject name");
@@ -235,7 +234,7 @@ static bool is_own_event(const struct sim_request *r)
 	return str_eq(r->resource, "events") && !r->before && str_eq(kind, "Node") && str_starts(r->client, own);
 }
 
-// I9: of an agent are its own keys, of its own Node.
+// I9: an agent only writes its own keys, on its own Node.
 static void check_agents(struct farm *f, const struct sim_request *r)
 {
 	auto_str char *own = str_fmt("agent-%s.", r->name ? r->name : "");
@@ -256,8 +255,8 @@ static void check_agents(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "I9", r, "an agent writes what is not its own");
 }
 
-// The number on a node counts up with every write, whoever wrote last (5.2): a patch that comes late, after the next
-// leader's, would count down.
+// A node's sequence number increases with every write, whoever wrote last (5.2): a late patch, after the next leader's,
+// would decrease it.
 static void check_order_numbers(struct farm *f, const struct sim_request *r)
 {
 	unsigned long was[2] = { 0, 0 }, is[2] = { 0, 0 };
@@ -267,10 +266,9 @@ static void check_order_numbers(struct farm *f, const struct sim_request *r)
 		report_broken_law(f, "seq", r, "a write that does not count up");
 }
 
-// Who was deposed changes nothing any more (5.6). A request that was sent before, and comes then, counts if nothing has
-// changed that it was decided by: an eviction is bound to the pod, a patch to the number that the node had, what is
-// recorded to the version that it had: that one the next leader reads before it acts (`unseen`). The other laws hold
-// for it as for any.
+// A former leader changes nothing any more (5.6). A request that was sent before and arrives late may count if its
+// preconditions still hold: an eviction is bound to the pod's uid, a patch to the node's sequence number, the status to its
+// resourceVersion, which the next leader reads before it acts (`unseen`). The other laws apply to it as well.
 static void check_fence(struct farm *f, const struct sim_request *r)
 {
 	const json_t *lease =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in pages. A continue token says of which version the list is, and behind which key it goes on.
+// Lists in pages. A continue token has the list's version, and the key after which it continues.
 #include "tests/sim/sim_internal.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ const char *sim_text(const json_t *object, const char *keys)
 }
 
 struct term {
-	char *key, *value; // value NULL = whether there is one
+	char *key, *value; // value NULL = any value
 	bool is_not;
 };
 
@@ -118,7 +118,7 @@ static bool parse_token(const char *token, uint64_t *version, const char **ret_k
 	return true;
 }
 
-// Typed lists do not say of each item what it is.
+// Items of typed lists have no kind and apiVersion.
 static json_t *as_item(json_t *object)
 {
 	json_t *item = json_copy(object);
@@ -135,7 +135,7 @@ static json_t *list_head(const struct sim_kind *kind, uint64_t version)
 			 number, "items");
 }
 
-// Of a watch only whether it may begin.
+// Of a watch only the check whether it may begin.
 void sim_list(struct sim *s, const struct sim_path *p, struct sim_answer *ret)
 {
 	auto_str char *field = NULL;

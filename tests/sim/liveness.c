@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Laws of what has to end, or must not come too soon, beside those of a request (laws.c). Like those they know the API
-// and the design only. Time counts while some coordinator renews the Lease: nobody has to end what nobody leads.
+// Laws about time, in addition to those of a request (laws.c): what has to end, or must not come too early. They only know
+// the API and the design, too. Time counts while a coordinator renews the Lease: without a leader nothing has to end.
 //
-// L1 drains of one target are bounded; L2 no state of a drain outlives its deadline, and no cordon of ours its drain;
-// L3 a driver that works is not kept out of service; L4 jobs are waited for as long as the policy says.
+// L1 drains for one target are limited; L2 no state of a drain exceeds its deadline, and no cordon of ours its drain; L3 a
+// node with a healthy driver returns to service; L4 jobs are waited for as long as the policy requires.
 #include "base/core/date.h"
 #include "tests/sim/farm.h"
 #include "tests/sim/sim_internal.h"
@@ -43,7 +43,7 @@ static void read_current_policy(const struct farm *f, struct policy *ret)
 		*ret = POLICY_NONE;
 }
 
-// L1. Each of those that fail counts, and so does each that another controller undid; one more ends well.
+// L1. Failed drains count, and so do those that another controller undid; one more may succeed.
 static void watch_drains(struct farm *f, struct farm_node *n, const json_t *after)
 {
 	struct life *l = &n->life;
@@ -107,7 +107,7 @@ static long span_ms(const json_t *node)
 	return has_both ? (long)(deadline - since) * 1000 : 0;
 }
 
-// What is to be watched from now on, of the Node as it is now.
+// What to measure from now on, by the current Node.
 static void begin_phase_watch(struct life *l, const json_t *node)
 {
 	const char *receipt = note(node, "kmodsmith.io/cordon"), *is = state(node);
@@ -140,7 +140,7 @@ void liveness_look(struct farm *f, const struct sim_request *r, struct farm_node
 	begin_phase_watch(&n->life, r->after);
 }
 
-// L4: nor one that came when the wait had ended because nobody was there.
+// L4: nor a job that came after the wait had ended because there was none.
 static void watch_evictions(struct farm *f, const struct sim_request *r)
 {
 	auto_policy struct policy policy = POLICY_NONE;

@@ -49,7 +49,7 @@ static bool is_driver_pod_outdated(const struct site *s)
 	return !str_eq(json_string_value(json_object_get(sim_at(pod, "metadata labels"), "controller-revision-hash")),
 		       newest);
 }
-// Of those that are cordoned already as many as there are: they cost nobody anything.
+// Nodes that are cordoned already do not count against the limit.
 static bool may_begin_upgrade(const struct site *s)
 {
 	const struct farm *f = s->own->farm;
@@ -109,7 +109,7 @@ static void evict_gpu_pods(const struct site *s)
 }
 static void restart_driver_pod(const struct site *s)
 {
-	sim_delete(s->own->farm->sim, s->pod); // its DaemonSet makes it again
+	sim_delete(s->own->farm->sim, s->pod); // its DaemonSet recreates it
 	s->own->restarts++;
 }
 
@@ -138,7 +138,7 @@ static void turn_node(const struct site *s)
 	}
 }
 
-// A pod on each node that the DaemonSet selects, of its newest revision when it is made (updateStrategy OnDelete).
+// A pod on each node that the DaemonSet selects, of the newest revision at its creation (updateStrategy OnDelete).
 static void keep_pod(const struct site *s)
 {
 	const char *name = s->own->farm->nodes[s->at].name;
@@ -173,8 +173,7 @@ static void keep_daemonset(const struct nvidia *n)
 		 "'nodeSelector':{'" DEPLOY "':'true'}}}}}");
 }
 
-// The operator clears the words where nothing is to be upgraded by itself, and its annotation where it has no driver,
-// too (gpu-operator controllers/upgrade_controller.go, nodelabeling_controller.go).
+// The operator removes the labels if autoUpgrade is off, and its annotation if it has no driver, too (gpu-operator controllers/upgrade_controller.go, nodelabeling_controller.go).
 static void turn_one_operator(const struct site *s)
 {
 	bool is_marked = s->own->has_driver && s->own->auto_upgrade;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's GPU Operator as a neighbour of the coordinator: its driver DaemonSet with a pod on each node that has the
-// label nvidia.com/gpu.deploy.driver=true, its annotation, and its upgrade controller (nvidia.def). It counts what it
-// does.
+// NVIDIA's GPU Operator beside the coordinator: its driver DaemonSet with a pod on each node with the label
+// nvidia.com/gpu.deploy.driver=true, its annotation, and its upgrade controller (nvidia.def), with counters.
 #pragma once
 #include "tests/sim/farm.h"
 
@@ -13,9 +12,9 @@ struct nvidia {
 	struct farm *farm;
 	bool has_driver;   // driver.enabled of the ClusterPolicy
 	bool auto_upgrade; // driver.upgradePolicy.autoUpgrade; true is the chart's default
-	unsigned revision; // of the DaemonSet's template; one more is an upgrade
+	unsigned revision; // of the DaemonSet's template; an increment is an upgrade
 	unsigned cordons, evictions, uncordons, restarts;
 };
-// From now on, until the farm ends; all nodes get the labels that it gives to nodes with a GPU.
+// From now on, until the farm ends; all nodes get the labels of GPU nodes.
 void nvidia_begin(struct farm *f, struct nvidia *ret, bool has_driver, bool auto_upgrade);
 const char *nvidia_word(const struct farm *f, unsigned node); // of the label; "" = none

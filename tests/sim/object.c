@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of an object on its way into the store: what a server adds, refuses and leaves out.
+// Validation and defaulting of an object on its way into the store.
 #include "base/core/date.h"
 #include "tests/sim/sim_internal.h"
 
 #include <ctype.h>
 
-// What the Go types of the real server do not take: where a text, a number or a moment has to be. Only fields that are
-// written by somebody here.
+// Types that the real server's Go types require: strings, numbers, times. Only of fields that are written here.
 
 static bool is_json_text(const json_t *value)
 {
@@ -110,7 +109,7 @@ static void drop_nulls(json_t *value)
 	}
 }
 
-// A typed server writes no field that is empty (omitempty of the Go types), and always its spec and status.
+// Empty fields are dropped (omitempty of the Go types), but spec and status always stay.
 static void sim_tidy(json_t *object)
 {
 	static const char *const maps[] = { "labels", "annotations", "finalizers" };
@@ -188,7 +187,7 @@ static bool is_valid_lease(const struct sim_kind *kind, const char *name, const 
 	return false;
 }
 
-// An event lies where its object does, or in "default" for those that are nowhere.
+// An Event is in the namespace of its object, or in "default" for cluster-scoped objects.
 static bool is_valid_event(const struct sim_kind *kind, const char *name, const json_t *object, const char *namespace,
 			   struct sim_answer *a)
 {
@@ -234,7 +233,7 @@ json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespa
 		sim_set(object, "metadata generation", json_integer(1));
 	if (((kind->has_status && !kind->version) || str_eq(kind->kind, "Lease")) && !json_object_get(object, "spec"))
 		sim_set(object, "spec", json_object());
-	if (kind == SIM_NAMESPACES) // until its controller has emptied it
+	if (kind == SIM_NAMESPACES) // until its controller has deleted the contents
 		sim_set(object, "spec finalizers", json_pack("[s]", "kubernetes"));
 	if (kind == SIM_NAMESPACES)
 		sim_set(object, "status", json_pack("{s:s}", "phase", "Active"));
@@ -250,7 +249,7 @@ json_t *sim_born(struct sim *s, const struct sim_kind *kind, const char *namespa
 	return object;
 }
 
-// What nobody may change, and what somebody else has changed: the version first, as the server looks (Store.Update).
+// Immutable fields and conflicts: resourceVersion first, like the server (Store.Update).
 bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t *before, const json_t *after,
 		    struct sim_answer *a)
 {
@@ -275,8 +274,8 @@ bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t 
 	return sim_is_valid(kind, sim_text(before, "metadata namespace"), name, after, a);
 }
 
-// The object that is stored when that is wanted in its place: a status has its own door, which leaves the rest of the
-// object alone, but for its metadata.
+// The object that an update stores: the status subresource only changes status and metadata, an update of the object all
+// but the status.
 json_t *sim_next(const struct sim_kind *kind, const char *subresource, const json_t *before, const json_t *wanted)
 {
 	static const char *const kept[] = { "metadata uid",

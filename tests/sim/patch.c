@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merge patches (RFC 7386) and JSON patches (RFC 6902: test, add, replace, remove), the latter as the library of the
-// real server has them (evanphx/json-patch 4.13, patch.go): a key that is absent is null for a test and may be
-// replaced, but what is above it has to be there.
+// Merge patches (RFC 7386) and JSON patches (RFC 6902: test, add, replace, remove), the latter like the real server's
+// library (evanphx/json-patch 4.13, patch.go): an absent key is null for a test and may be replaced, but its parent must
+// exist.
 #include "tests/sim/sim_internal.h"
 
 static json_t *merge_json(json_t *take, json_t *patch)
@@ -42,7 +42,7 @@ static char *unescape_pointer(const char *part)
 	return text;
 }
 
-// What holds the last part of a pointer, and that part; NULL = there is nothing.
+// The parent of a pointer's last part, and that part; NULL = there is none.
 static json_t *find_above(json_t *at, const char *pointer, char **ret_key)
 {
 	if (*pointer != '/')

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How objects end, and who ends pods: the kubelet of their node, after their grace period.
+// Deletion of objects; pods are deleted by the kubelet of their node, after their grace period.
 #include "tests/sim/sim_internal.h"
 
 #include "base/core/date.h"
@@ -28,7 +28,7 @@ bool sim_holds(const json_t *before, const json_t *options, const char *name, co
 	return true;
 }
 
-// plugin/pkg/admission/namespace/lifecycle: of pods also their evictions are something that is made.
+// plugin/pkg/admission/namespace/lifecycle: an eviction is a creation, too.
 bool sim_may_be_made(struct sim *s, const struct sim_kind *kind, const char *namespace, const char *name,
 		     struct sim_answer *a)
 {
@@ -44,7 +44,7 @@ bool sim_may_be_made(struct sim *s, const struct sim_kind *kind, const char *nam
 	return false;
 }
 
-// Seconds that a pod may take: none where no kubelet has it, or it is over (registry/core/pod/strategy.go).
+// Grace period in seconds: 0 if the pod is not scheduled, or finished (registry/core/pod/strategy.go).
 static json_int_t grace_seconds(const json_t *pod, const json_t *options)
 {
 	const json_t *asked = json_object_get(options, "gracePeriodSeconds"),
@@ -55,7 +55,7 @@ static json_int_t grace_seconds(const json_t *pod, const json_t *options)
 	return asked ? json_integer_value(asked) : own ? json_integer_value(own) : 30;
 }
 
-// The object as it waits for its end; NULL = it is over at once.
+// The object with its deletionTimestamp; NULL = it is removed at once.
 json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *object, const json_t *options)
 {
 	if (kind == SIM_NAMESPACES && sim_at(object, "metadata deletionTimestamp"))
@@ -80,7 +80,7 @@ json_t *sim_ended(struct sim *s, const struct sim_kind *kind, const json_t *obje
 	return next;
 }
 
-struct sim_ending { // a pod that a kubelet ends
+struct sim_ending { // a pod that a kubelet terminates
 	long ms;
 	char *key, *uid;
 	struct sim_ending *next;
@@ -97,7 +97,7 @@ void sim_endings_free(struct sim_ending *e)
 	}
 }
 
-// A pod with claims ends when the plugin of its node has taken them back (pkg/kubelet/cm/dra, UnprepareResources).
+// A pod with claims ends when its node's DRA plugin has released them (pkg/kubelet/cm/dra, UnprepareResources).
 static bool is_claim_stuck(const struct sim *s, const json_t *pod)
 {
 	const char *name = sim_text(pod, "spec nodeName");
@@ -126,7 +126,8 @@ static void end_pod(struct sim *s, const struct sim_ending *e)
 		return;
 	}
 	json_t *next = NULL;
-	if (sim_at(pod, "metadata finalizers")) { // its containers have ended, and it stays until somebody lets it go
+	if (sim_at(pod,
+		   "metadata finalizers")) { // its containers have ended, and it stays until its finalizers are removed
 		next = json_deep_copy(pod);
 		sim_set(next, "metadata deletionGracePeriodSeconds", json_integer(0));
 	}

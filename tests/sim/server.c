@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request does is calculated first, shown to whoever listens, and done then.
+// The effect of a request is computed first, shown to the observer, and applied then.
 #include "tests/sim/sim_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-// Refusals in the server's own words: metav1.Status as k8s.io/apimachinery/pkg/api/errors makes it.
+// Errors in the server's own words: metav1.Status as in k8s.io/apimachinery/pkg/api/errors.
 
 void sim_answer_done(struct sim_answer *a)
 {
@@ -39,7 +39,7 @@ void sim_say_of(struct sim_answer *a, long status, const char *reason, const str
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	bool is_kind = str_eq(reason, "Invalid"); // such errors name the kind, all others the resource
+	bool is_kind = str_eq(reason, "Invalid"); // these errors name the kind, all others the resource
 	set_sim_status(a, status, reason,
 		       json_pack("{s:s*, s:s, s:s}", "group", *kind->group ? kind->group : NULL, "kind",
 				 is_kind ? kind->kind : kind->resource, "name", name),
@@ -54,7 +54,7 @@ void sim_say_cause(struct sim_answer *a, const char *reason, const char *message
 			      json_pack("{s:s, s:s, s:s*}", "reason", reason, "message", message, "field", field));
 }
 
-// Requests that are still under way when whoever sent them has given up, or is dead.
+// Requests that are still in flight after their client has given up, or was killed.
 
 struct sim_ghost {
 	struct sim *sim;
@@ -106,9 +106,9 @@ void sim_linger(struct sim *s, const struct sim_request *r, long late_ms)
 	sim_after(late_ms, deliver_late_request, g);
 }
 
-enum { CONNECT_MS = 3000 }; // until a client gives up (base/http/http.h)
+enum { CONNECT_MS = 3000 }; // connect timeout of a client (base/http/http.h)
 
-// name: of what the body is about
+// name: of the object in the body
 static bool has_name(const struct sim_request *r, const json_t *body, struct sim_answer *a)
 {
 	const char *name = sim_text(body, "metadata name"), *namespace = sim_text(body, "metadata namespace");
@@ -167,7 +167,7 @@ static void create_object(struct sim *s, const struct sim_request *r, struct sim
 	e->answer.status = 201;
 }
 
-// wanted in place of what is there: refused, no change at all, a change, or the end of one that waited for that.
+// Update to wanted: refused, unchanged, changed, or removed if its last finalizer went.
 static void follow_object(const struct sim_request *r, struct sim_effect *e, const json_t *wanted)
 {
 	if (!sim_may_follow(e->kind, r->name, e->before, wanted, &e->answer))
@@ -344,7 +344,7 @@ static const char *verb_of(const char *method, const struct sim_path *p)
 	return "";
 }
 
-// What the path says, for the request.
+// The request's path, parsed.
 void sim_address(struct sim_request *r, struct sim_path *p)
 {
 	if (sim_path_parse(r->path, p))
@@ -365,7 +365,7 @@ void sim_exchange(struct sim *s, struct sim_request *r, struct sim_path *p, stru
 	}
 	const struct sim_fault *f = sim_fault_hit(s, r->client, r->verb, r->resource, r->name);
 	if (f && f->what == SIM_LINGER && str_eq(r->verb, "watch"))
-		f = NULL; // nobody waits for it
+		f = NULL; // no client waits for it
 	if (f && f->hits == 1 && f->hit)
 		f->hit(f->ctx);
 	if (f && f->what == SIM_FREEZE_BEFORE) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One simulated server: its life, its log, its clients, and its administrator.
+// One simulated server: start and end, log, clients, and administrator.
 #include "tests/sim/sim_internal.h"
 
 #include <stdarg.h>
@@ -19,7 +19,7 @@ struct sim *sim_new(const struct sim_options *options)
 	s->o.call_ms = s->o.call_ms ? s->o.call_ms : 2;
 	s->o.bookmark_ms = s->o.bookmark_ms ? s->o.bookmark_ms : 60000;
 	s->store.keep = s->o.keep ? s->o.keep : 10000;
-	s->store.version = 100; // a server has things of its own before anybody asks it
+	s->store.version = 100; // a server has objects of its own before the first request
 	sim_clock_start(s->o.seed);
 	current = s;
 	return s;
@@ -100,7 +100,7 @@ const struct sim_call *sim_log(const struct sim *s, size_t *ret_count)
 	return s->calls;
 }
 
-// ' stands for ". Ends the program where that is no JSON: the test is wrong.
+// ' stands for ". Aborts if it is not valid JSON: the test is wrong.
 static json_t *parse_quoted_json(const char *fmt, va_list args) PRINTF(1, 0);
 static json_t *parse_quoted_json(const char *fmt, va_list args)
 {

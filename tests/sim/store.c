@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects by kind and key, one counter of versions for all, and the changes of the last while: watches go on from them,
-// and a list that was begun is ended as of the version of its first page, as etcd does.
+// Objects by kind and key, one version counter, and the recent changes: watches continue from them, and a list in pages
+// is consistent as of the version of its first page, like in etcd.
 #include "tests/sim/sim_internal.h"
 
 // Index of the key, or where it would be.
@@ -120,13 +120,13 @@ static int by_key(const void *a, const void *b)
 	return strcmp(((const struct sim_row *)a)->key, ((const struct sim_row *)b)->key);
 }
 
-// What there is now, with every later change taken back.
+// The current objects, with every later change reverted.
 size_t sim_store_at(const struct sim_store *s, const struct sim_kind *kind, uint64_t version, struct sim_row **ret)
 {
 	const struct sim_shelf *shelf = &s->shelves[kind - sim_kinds];
 	size_t first = sim_store_after(s, version), count = 0;
 	struct sim_row *rows = mem_grow(NULL, shelf->count + s->count - first + 1, sizeof(*rows));
-	auto_json json_t *other = json_object(); // by key: what was there then; null = nothing
+	auto_json json_t *other = json_object(); // by key: the object at that version; null = none
 	for (size_t i = s->count; i > first; i--) {
 		const struct sim_change *c = &s->changes[i - 1];
 		if (c->kind == kind)

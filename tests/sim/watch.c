@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of what happens to a collection: one event after the other, as text. What leaves a selection is DELETED for
-// who watches it, what comes into it is ADDED.
+// A watch: events of a collection as text. An object that no longer matches the selector is DELETED for the watch, one that
+// begins to match is ADDED.
 #include "tests/sim/sim_internal.h"
 
 #include <inttypes.h>
@@ -52,8 +52,8 @@ char *sim_watch_too_old(struct sim_watch *w)
 	return refusal_event(w, 410, "Expired", why);
 }
 
-// Of a watch without a version the server makes one that begins with all that there is, and has to refuse it where its
-// etcd is older than 3.4.25 (cacher.go of apiserver 0.36): whoever watches has to have read first.
+// A watch without resourceVersion would begin with all objects, and a server must refuse that if its etcd is older than
+// 3.4.25 (cacher.go of apiserver 0.36): clients have to list first.
 static char *refuse_without_version(struct sim_watch *w)
 {
 	return refusal_event(w, 500, "InternalError",
@@ -72,7 +72,7 @@ static char *bookmark_event(struct sim_watch *w)
 	return event_text("BOOKMARK", object);
 }
 
-// NULL = it is none of what is watched.
+// NULL = it does not match.
 static char *change_event(const struct sim_watch *w, const struct sim_change *c)
 {
 	bool was = sim_selects(&w->path, c->before), is = !c->is_removal && sim_selects(&w->path, c->after);
@@ -84,7 +84,7 @@ static char *change_event(const struct sim_watch *w, const struct sim_change *c)
 	return !was && !is ? NULL : event_text(!is ? "DELETED" : was ? "MODIFIED" : "ADDED", c->after);
 }
 
-// Of a watch from version 0: what there is comes first, as if it had just been made. NULL = all of it was told.
+// Of a watch from version 0: existing objects come first, as ADDED. NULL = all were sent.
 static char *initial_event(struct sim_watch *w)
 {
 	const struct sim_store *store = &w->sim->store;
