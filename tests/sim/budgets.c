@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of PodDisruptionBudgets, as kube-controller-manager's disruption controller sets it (pkg/controller/disruption),
-// except that expectedPods counts the existing pods, not the replicas of their owners.
+// The status of PodDisruptionBudgets, as kube-controller-manager's disruption controller sets it
+// (pkg/controller/disruption), except that expectedPods counts the existing pods, not the replicas of their owners.
 #include "base/core/date.h"
 #include "tests/sim/sim_internal.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The virtual clock of the process, and its timers. It stands still while code runs and advances while a caller waits; due
-// timers then run one after the other, also inside the wait of a call, so that two programs can overtake each other.
+// The virtual clock of the process, and its timers. It stands still while code runs and advances while a caller waits;
+// due timers then run one after the other, also inside the wait of a call, so that two programs can overtake each
+// other.
 #include "tests/sim/sim_internal.h"
 
 #include "cluster/kube/clock.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cluster of GPU nodes on the simulated API server: Node objects with scripted agents, pods, a policy, and coordinators
-// that can be killed and restarted. Agents run once a second and write like a real one: their own keys, and only changes.
+// A cluster of GPU nodes on the simulated API server: Node objects with scripted agents, pods, a policy, and
+// coordinators that can be killed and restarted. Agents run once a second and write like a real one: their own keys,
+// and only changes.
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 #include "tests/sim/sim.h"

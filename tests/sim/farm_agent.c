@@ -118,8 +118,8 @@ static void note_broken_law(struct farm_agent *h, const char *what)
 	strv_add(h->farm->laws, str_fmt("at %ld ms: %s: %s", sim_now_ms(), h->name, what));
 }
 
-// The journal entry of a child before it starts, with everything to finish or undo it after a kill: the number of tries,
-// the boot, and the driver that was loaded (T57, T76).
+// The journal entry of a child before it starts, with everything to finish or undo it after a kill: the number of
+// tries, the boot, and the driver that was loaded (T57, T76).
 static bool is_journaled(struct farm_agent *h, enum agent_work work, const struct target *target)
 {
 	struct err err;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real agent of a node (cluster/agent/loop.c, with its journal in a real file) on a simulated machine: its kernel and
-// disk are in struct farm_node, and children stage, unload, load and validate in virtual time. The machine outlives the
-// agent, and so does a child unless the whole container is killed or the machine is rebooted. A killed agent is restarted
-// a little later, like by the kubelet.
+// The real agent of a node (cluster/agent/loop.c, with its journal in a real file) on a simulated machine: its kernel
+// and disk are in struct farm_node, and children stage, unload, load and validate in virtual time. The machine outlives
+// the agent, and so does a child unless the whole container is killed or the machine is rebooted. A killed agent is
+// restarted a little later, like by the kubelet.
 #pragma once
 #include "cluster/agent/agent_journal.h"
 #include "cluster/agent/loop.h"
@@ -42,8 +42,8 @@ struct farm_agent {
 	unsigned moments, die_at; // die_at: 1 = the first, 0 = none
 	enum farm_agent_end die_how;
 };
-// Replaces the scripts: all nodes of the farm get real agents, whose clients are named "agent-n00.0" and so on, with the
-// number of restarts. f->old becomes a real target.
+// Replaces the scripts: all nodes of the farm get real agents, whose clients are named "agent-n00.0" and so on, with
+// the number of restarts. f->old becomes a real target.
 void farm_agents_begin(struct farm *f, struct farm_agent *agents);
 void farm_agents_end(struct farm_agent *agents, unsigned count);
 void farm_agent_die(struct farm_agent *h, enum farm_agent_end how); // at once

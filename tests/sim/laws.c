@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The invariants of a rollout, checked on every request before it is applied (upgrade-design 4.4). They know the API and
-// the design, but nothing of the code that they check.
+// The invariants of a rollout, checked on every request before it is applied (upgrade-design 4.4). They know the API
+// and the design, but nothing of the code that they check.
 //
 // I1 limits, I2 cordons, I3 holders, I4 proofs, I5 deadlines, I6 evictions, I7 attempts, I8 halts, I9 owners, agents,
-// I13 pods; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them at its end: I10 (writes a node) sim_rollout_test all_is_well, sim_farm_agent_test undisturbed; I11 (nothing
-// changes, nothing is written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and
-// every kill.
+// I13 pods; seq: sequence numbers; fence: former leaders. Three are about a whole run, so tests check them at its end:
+// I10 (writes a node) sim_rollout_test all_is_well, sim_farm_agent_test undisturbed; I11 (nothing changes, nothing is
+// written) sim_rollout_test all_is_well; I12 (all come to rest) sim_seeds_test expect_node, and every kill.
 #include "tests/sim/nvidia.h"
 
 #include <stdio.h>
@@ -267,8 +267,8 @@ static void check_order_numbers(struct farm *f, const struct sim_request *r)
 }
 
 // A former leader changes nothing any more (5.6). A request that was sent before and arrives late may count if its
-// preconditions still hold: an eviction is bound to the pod's uid, a patch to the node's sequence number, the status to its
-// resourceVersion, which the next leader reads before it acts (`unseen`). The other laws apply to it as well.
+// preconditions still hold: an eviction is bound to the pod's uid, a patch to the node's sequence number, the status to
+// its resourceVersion, which the next leader reads before it acts (`unseen`). The other laws apply to it as well.
 static void check_fence(struct farm *f, const struct sim_request *r)
 {
 	const json_t *lease =

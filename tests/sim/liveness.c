@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Laws about time, in addition to those of a request (laws.c): what has to end, or must not come too early. They only know
-// the API and the design, too. Time counts while a coordinator renews the Lease: without a leader nothing has to end.
+// Laws about time, in addition to those of a request (laws.c): what has to end, or must not come too early. They only
+// know the API and the design, too. Time counts while a coordinator renews the Lease: without a leader nothing has to
+// end.
 //
-// L1 drains for one target are limited; L2 no state of a drain exceeds its deadline, and no cordon of ours its drain; L3 a
-// node with a healthy driver returns to service; L4 jobs are waited for as long as the policy requires.
+// L1 drains for one target are limited; L2 no state of a drain exceeds its deadline, and no cordon of ours its drain;
+// L3 a node with a healthy driver returns to service; L4 jobs are waited for as long as the policy requires.
 #include "base/core/date.h"
 #include "tests/sim/farm.h"
 #include "tests/sim/sim_internal.h"

@@ -173,7 +173,8 @@ static void keep_daemonset(const struct nvidia *n)
 		 "'nodeSelector':{'" DEPLOY "':'true'}}}}}");
 }
 
-// The operator removes the labels if autoUpgrade is off, and its annotation if it has no driver, too (gpu-operator controllers/upgrade_controller.go, nodelabeling_controller.go).
+// The operator removes the labels if autoUpgrade is off, and its annotation if it has no driver, too (gpu-operator
+// controllers/upgrade_controller.go, nodelabeling_controller.go).
 static void turn_one_operator(const struct site *s)
 {
 	bool is_marked = s->own->has_driver && s->own->auto_upgrade;

@@ -274,8 +274,8 @@ bool sim_may_follow(const struct sim_kind *kind, const char *name, const json_t 
 	return sim_is_valid(kind, sim_text(before, "metadata namespace"), name, after, a);
 }
 
-// The object that an update stores: the status subresource only changes status and metadata, an update of the object all
-// but the status.
+// The object that an update stores: the status subresource only changes status and metadata, an update of the object
+// all but the status.
 json_t *sim_next(const struct sim_kind *kind, const char *subresource, const json_t *before, const json_t *wanted)
 {
 	static const char *const kept[] = { "metadata uid",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Merge patches (RFC 7386) and JSON patches (RFC 6902: test, add, replace, remove), the latter like the real server's
-// library (evanphx/json-patch 4.13, patch.go): an absent key is null for a test and may be replaced, but its parent must
-// exist.
+// library (evanphx/json-patch 4.13, patch.go): an absent key is null for a test and may be replaced, but its parent
+// must exist.
 #include "tests/sim/sim_internal.h"
 
 static json_t *merge_json(json_t *take, json_t *patch)

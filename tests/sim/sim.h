@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Kubernetes API server in this process, on a virtual clock that only advances while a caller waits. A test program that
-// links tests/sim runs the real client (kube/client.c) and everything above it; replaced are the HTTP client (http_sim.c),
-// the client's clocks and random numbers (clock.c). Answers equal those of a real kube-apiserver: tests/cluster/conform.c
-// asks both.
+// A Kubernetes API server in this process, on a virtual clock that only advances while a caller waits. A test program
+// that links tests/sim runs the real client (kube/client.c) and everything above it; replaced are the HTTP client
+// (http_sim.c), the client's clocks and random numbers (clock.c). Answers equal those of a real kube-apiserver:
+// tests/cluster/conform.c asks both.
 //
 // Clients are identified by their token: struct kube *a = sim_client(sim, "a"). In JSON strings ' stands for ".
 #pragma once

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A watch: events of a collection as text. An object that no longer matches the selector is DELETED for the watch, one that
-// begins to match is ADDED.
+// A watch: events of a collection as text. An object that no longer matches the selector is DELETED for the watch, one
+// that begins to match is ADDED.
 #include "tests/sim/sim_internal.h"
 
 #include <inttypes.h>

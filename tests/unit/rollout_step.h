@@ -2,8 +2,8 @@
 // One decision a row: a node as it is found, and what has to become of it. The names begin with the scenarios of
 // upgrade-design 3 (tests/cluster/scenarios.md).
 #pragma once
-#include "cluster/rollout/transition.h"
 #include "cluster/rollout/rules_internal.h"
+#include "cluster/rollout/transition.h"
 #include "tests/unit/test.h"
 
 #define NOW INT64_C(1800000000)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator knows: two ConfigMaps, the DriverRollout, NVIDIA's driver DaemonSets and all nodes, read once and
-// then watched.
+// What the coordinator knows: two ConfigMaps, the DriverRollout, NVIDIA's driver DaemonSets and all nodes, read once
+// and then watched.
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
 
@@ -9,9 +9,9 @@
 enum { WATCH_S = 300, KIND_MS = 60 * 1000 };
 
 // The driver DaemonSets of NVIDIA's GPU Operator: two programs that load drivers cannot share a node. They are read
-// before the nodes, and the nodes that they serve are held. All others are managed as usual, so that a cluster moves from
-// the operator to us, or back, node by node. The operator labels them app.kubernetes.io/component=nvidia-driver, and
-// their owner is a ClusterPolicy or an NVIDIADriver (gpu-operator assets/state-driver and manifests/state-driver,
+// before the nodes, and the nodes that they serve are held. All others are managed as usual, so that a cluster moves
+// from the operator to us, or back, node by node. The operator labels them app.kubernetes.io/component=nvidia-driver,
+// and their owner is a ClusterPolicy or an NVIDIADriver (gpu-operator assets/state-driver and manifests/state-driver,
 // 0500_daemonset.yaml).
 
 static void clear_daemonset(struct driver_daemonsets *d, size_t at)
@@ -139,8 +139,8 @@ static uint64_t term_of(struct strv *terms, const char *term)
 	return UINT64_C(1) << at;
 }
 
-// As terms of the policy, which decide on nodes. Affinities are ignored, and labels for which the policy has no room: one
-// node too many is held rather than one too few.
+// As terms of the policy, which decide on nodes. Affinities are ignored, and labels for which the policy has no room:
+// one node too many is held rather than one too few.
 static void apply_daemonsets(const struct driver_daemonsets *d, struct policy *policy)
 {
 	free(policy->driver_sets);
@@ -277,8 +277,8 @@ static int read_list_version(struct coordinator *c, struct kube_watch *w, struct
 	return 0;
 }
 
-// If the CustomResourceDefinition is not installed, or our role has no rule for it, the policy is the ConfigMap. But if a
-// DriverRollout was in force and may not be read any more, it may still exist.
+// If the CustomResourceDefinition is not installed, or our role has no rule for it, the policy is the ConfigMap. But if
+// a DriverRollout was in force and may not be read any more, it may still exist.
 static int check_driver_rollout_crd(struct coordinator *c, struct err *err)
 {
 	const char *kind = coordinator_configmap_value(c->status_map, ROLLOUT_STATUS_KIND_KEY);

@@ -7,8 +7,8 @@
 #include <ctype.h>
 #include <stdio.h>
 
-// Before anything is granted, together with the policy that it is granted by; a new leader writes in any case. 0 = another
-// process wrote it: it was read, and everything is planned again.
+// Before anything is granted, together with the policy that it is granted by; a new leader writes in any case. 0 =
+// another process wrote it: it was read, and everything is planned again.
 static int record_rollouts(struct coordinator *c, const struct rollout *rollouts, struct err *err)
 {
 	auto_json json_t *doc = rollout_status_make(&c->policy, rollouts, c->status_doc, leader_epoch(&c->leader));
@@ -209,8 +209,8 @@ static int reconcile_nodes(struct coordinator *c, const struct cluster *cl, cons
 }
 
 // Coordinators of other namespaces: a Lease has a namespace and a node has none, so the node names the namespace of the
-// coordinator that manages it (kmodsmith.io/coordinator). No other coordinator writes to it until that Lease is gone, or
-// was not renewed for DEAD_MS by our own clock; a Lease that cannot be read counts as alive.
+// coordinator that manages it (kmodsmith.io/coordinator). No other coordinator writes to it until that Lease is gone,
+// or was not renewed for DEAD_MS by our own clock; a Lease that cannot be read counts as alive.
 
 enum { ASK_MS = 60 * 1000, DEAD_MS = 10 * 60 * 1000 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The coordinator of rollouts: a controller with leader election, a cache and a reconcile loop. All decisions are made by
-// scheduler_plan() and transition(); every action can be repeated. Order of every change: status -> ledger -> node ->
-// action -> proof -> next (upgrade-design 5.6). One thread, one thing at a time (T53).
+// The coordinator of rollouts: a controller with leader election, a cache and a reconcile loop. All decisions are made
+// by scheduler_plan() and transition(); every action can be repeated. Order of every change: status -> ledger -> node
+// -> action -> proof -> next (upgrade-design 5.6). One thread, one thing at a time (T53).
 #pragma once
 #include "cluster/coordinator/drain.h"
 #include "cluster/coordinator/leader_election.h"
@@ -108,8 +108,8 @@ int coordinator_turn(struct coordinator *c, int wait_ms, struct err *err);
 int coordinator_look(struct coordinator *c, struct err *err);
 // Releases the Lease: the next one takes over at once (T78).
 int coordinator_leave(struct coordinator *c, struct err *err);
-// The object with the policy, in force or refused, and its annotations: the DriverRollout, else the ConfigMap, else NULL.
-// ret_path: its API path, caller frees; may be NULL.
+// The object with the policy, in force or refused, and its annotations: the DriverRollout, else the ConfigMap, else
+// NULL. ret_path: its API path, caller frees; may be NULL.
 const json_t *coordinator_source(const struct coordinator *c, char **ret_path);
 // Input of the next plan.
 struct cluster coordinator_cluster(const struct coordinator *c);

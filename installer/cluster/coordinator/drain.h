@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pods of one node, checked and evicted: those that the policy selects, by the uid of the pod that was checked, within
-// a rate limit for the whole cluster (upgrade-design 5.7; T04 to T12).
+// The pods of one node, checked and evicted: those that the policy selects, by the uid of the pod that was checked,
+// within a rate limit for the whole cluster (upgrade-design 5.7; T04 to T12).
 #pragma once
 #include "cluster/coordinator/node_cache.h"
 #include "cluster/kube/client.h"

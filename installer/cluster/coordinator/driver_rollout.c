@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of a DriverRollout: counts for people, and conditions for programs (`kubectl wait`, Argo CD). Each condition
-// has its observedGeneration, so that a waiting program does not see the result of an earlier policy.
+// The status of a DriverRollout: counts for people, and conditions for programs (`kubectl wait`, Argo CD). Each
+// condition has its observedGeneration, so that a waiting program does not see the result of an earlier policy.
 #include "base/core/date.h"
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
@@ -166,8 +166,8 @@ static json_t *status_json(const struct coordinator *c, const struct slots *s)
 			 conditions_json(c, s, json_object_get(before, "conditions"), generation));
 }
 
-// The current object, after a conflict. If it was deleted, the watch tells. If users changed it, it is not taken over here,
-// where no policy is chosen: the watch would then see no change any more.
+// The current object, after a conflict. If it was deleted, the watch tells. If users changed it, it is not taken over
+// here, where no policy is chosen: the watch would then see no change any more.
 static int reread_driver_rollout(struct coordinator *c, const char *path, struct err *err)
 {
 	auto_json json_t *now = NULL;

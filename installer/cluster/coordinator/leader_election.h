@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leader election: the coordinator that holds the Lease kmodsmith-coordinator leads. The ledger of slots is an annotation
-// of that Lease, so a grant is a compare-and-swap that only the current leader can win, and grants outlive every leader
-// (upgrade-design 5.1, 5.2, 5.6).
+// Leader election: the coordinator that holds the Lease kmodsmith-coordinator leads. The ledger of slots is an
+// annotation of that Lease, so a grant is a compare-and-swap that only the current leader can win, and grants outlive
+// every leader (upgrade-design 5.1, 5.2, 5.6).
 //
 // A leader that could not renew for RENEW_DEADLINE_MS by its monotonic clock stops acting, which is before another one
 // may take the Lease (T51, T58, T60).

@@ -3,8 +3,8 @@
 #pragma once
 #include "cluster/coordinator/coordinator.h"
 
-// Counters of one coordinator since its start: how long nodes were in each state, rollbacks by cause, and how long nodes
-// were unavailable. They restart with another leader, as Prometheus expects.
+// Counters of one coordinator since its start: how long nodes were in each state, rollbacks by cause, and how long
+// nodes were unavailable. They restart with another leader, as Prometheus expects.
 enum { METRICS_BOUNDS = 9 };
 extern const unsigned metrics_bounds[METRICS_BOUNDS]; // seconds, ascending; the rest comes after them
 

@@ -138,8 +138,8 @@ static bool renew_entry(struct cache_entry *w, const json_t *metadata)
 	       (loaded != w->loaded && !str_eq(loaded, w->loaded));
 }
 
-// Older than the cached object. Versions are numbers (KEP-5504) of the whole server, so a deleted object is older than the
-// next one of its name.
+// Older than the cached object. Versions are numbers (KEP-5504) of the whole server, so a deleted object is older than
+// the next one of its name.
 static bool is_stale_object(const struct cache_entry *w, const json_t *metadata)
 {
 	uint64_t known, version;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All nodes of the cluster from LIST and WATCH, reduced to a node_state and what the coordinator keeps with it: less than
-// 2 KiB a node (S2). The result of the last look at its pods survives a change of the Node, but not another Node of the
-// same name (T71).
+// All nodes of the cluster from LIST and WATCH, reduced to a node_state and what the coordinator keeps with it: less
+// than 2 KiB a node (S2). The result of the last look at its pods survives a change of the Node, but not another Node
+// of the same name (T71).
 #pragma once
 #include "cluster/policy/policy.h"
 

@@ -121,8 +121,8 @@ static void set_pod_reason(const json_t *pod, const char *what, char why[OBJECT_
 	snprintf(why, OBJECT_TEXT, "%s/%s: %s", text(m, "namespace"), text(m, "name"), what);
 }
 
-// Operands of NVIDIA's operator run on nodes with a certain label, which pausing changes. A site's own pod that runs where
-// the label is "false" does not end by that.
+// Operands of NVIDIA's operator run on nodes with a certain label, which pausing changes. A site's own pod that runs
+// where the label is "false" does not end by that.
 static bool is_operand_pod(const json_t *pod)
 {
 	const json_t *selector = pod_spec(pod, "nodeSelector");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which policy is in force: the DriverRollout, or the ConfigMap if there is none, if it is valid, else the last valid one.
-// That one is kept beside the status, so that neither a typo nor a newer schema becomes "no policy" after a restart;
-// agents read it there, too.
+// Which policy is in force: the DriverRollout, or the ConfigMap if there is none, if it is valid, else the last valid
+// one. That one is kept beside the status, so that neither a typo nor a newer schema becomes "no policy" after a
+// restart; agents read it there, too.
 #include "cluster/coordinator/coordinator_internal.h"
 #include "cluster/kube/api.h"
 #include "cluster/rollout/operator_requests.h"
@@ -77,8 +77,8 @@ static int accept_offered(struct coordinator *c, struct err *err)
 	return 0;
 }
 
-// The policy that was in force before, here or under another leader, with the undo of now: one that was added since then
-// applies, and one that was removed by a resume does not.
+// The policy that was in force before, here or under another leader, with the undo of now: one that was added since
+// then applies, and one that was removed by a resume does not.
 static int accept_last(struct coordinator *c, struct err *err)
 {
 	const char *text = c->has_policy ? c->policy_text : coordinator_configmap_value(c->status_map, POLICY_KEY);

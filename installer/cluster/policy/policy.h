@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy, one document in JSON or YAML: pools of nodes, their targets, and how fast and when nodes are upgraded. Every
-// error names the field. Pure: a text in, a struct out. Defaults: upgrade-design 5.9.
+// The policy, one document in JSON or YAML: pools of nodes, their targets, and how fast and when nodes are upgraded.
+// Every error names the field. Pure: a text in, a struct out. Defaults: upgrade-design 5.9.
 #pragma once
 #include "cluster/node_state/node_state.h"
 #include "cluster/policy/json_fields.h"

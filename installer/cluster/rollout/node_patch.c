@@ -55,7 +55,8 @@ void node_patch_make(const struct node_state *m, const struct decision *d, bool 
 	ret->upgrade = word != UPGRADE_NONE && word < UPGRADE_OTHER ? upgrade_words[word] : NULL;
 	ret->tests_upgrade = d->cordon == CORDON_OFF && node_state_is_foreign(m) && ret->upgrade;
 	// NVIDIA's label, for dashboards that read it: upgrade-done and nothing else, with the state that means the
-	// same, removed when that ends, and never repeated (T61, 5.12). Any other value would start something (states.h).
+	// same, removed when that ends, and never repeated (T61, 5.12). Any other value would start something
+	// (states.h).
 	bool was_done = m->record.has_phase && m->record.phase == PHASE_DONE, is_done = d->next.phase == PHASE_DONE;
 	bool is_ours = has_mirror && !node_state_is_foreign(m), has_label = word == UPGRADE_DONE;
 	if (d->drops_word || (is_ours && was_done && !is_done && has_label)) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Patches of a Node that fail if another writer was faster: a JSON patch that tests uid and `seq`, and the cordon and the
-// agent's annotations where they matter. The first patch of a node, which has no `seq` yet, is a merge patch with uid and
-// resourceVersion (upgrade-design 5.2). Never a whole Node.
+// Patches of a Node that fail if another writer was faster: a JSON patch that tests uid and `seq`, and the cordon and
+// the agent's annotations where they matter. The first patch of a node, which has no `seq` yet, is a merge patch with
+// uid and resourceVersion (upgrade-design 5.2). Never a whole Node.
 #pragma once
 #include "cluster/kube/client.h"
 #include "cluster/rollout/transition.h"

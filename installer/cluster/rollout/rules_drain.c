@@ -231,8 +231,8 @@ static void hold_protected(const struct view *v, struct decision *d)
 	rule_enter_phase(v, d, PHASE_HELD, REASON_HOLDER_PROTECTED, node_state_pods(v->m)->blocker.object);
 	rule_take_back_order(v, d);
 }
-// This patch tests the previous state that it records (T20, T21, T22). An existing receipt stays: the node has been ours
-// since it failed.
+// This patch tests the previous state that it records (T20, T21, T22). An existing receipt stays: the node has been
+// ours since it failed.
 static void cordon_granted_node(const struct view *v, struct decision *d)
 {
 	struct record *r = &d->next;
@@ -324,8 +324,8 @@ static bool is_cause_gone(const struct view *v)
 	}
 }
 
-// NVIDIA's controller started its upgrade under our cordon, takes that for a user's and will leave it: we uncordon after
-// it, not before. But not later than in an hour, or when our own drain would have timed out.
+// NVIDIA's controller started its upgrade under our cordon, takes that for a user's and will leave it: we uncordon
+// after it, not before. But not later than in an hour, or when our own drain would have timed out.
 static bool is_operator_upgrading(const struct view *v)
 {
 	enum { BEHIND_MOST = 3600 };
@@ -379,8 +379,8 @@ static void cancel_excluded(const struct view *v, struct decision *d)
 {
 	stop_drain(v, d, rule_stand_down_reason(v), rule_stand_down_object(v));
 }
-// Another policy, an undo or a pin: no workload is disturbed for a driver that would be replaced again. The stable driver
-// that a node without any gets meanwhile does not count.
+// Another policy, an undo or a pin: no workload is disturbed for a driver that would be replaced again. The stable
+// driver that a node without any gets meanwhile does not count.
 static bool is_unwanted(const struct view *v)
 {
 	const struct target_hash *target = &v->m->record.target;
@@ -480,8 +480,8 @@ static void wait_for_slot(const struct view *v, struct decision *d)
 	d->next.receipt.waited = true;
 }
 
-// It was bound before the scheduler saw the cordon, or while the node was uncordoned by a user. The next drain waits for
-// it from the beginning.
+// It was bound before the scheduler saw the cordon, or while the node was uncordoned by a user. The next drain waits
+// for it from the beginning.
 static bool is_job_new(const struct view *v)
 {
 	return v->pool->wait_for && !v->m->record.receipt.waited && node_state_pods(v->m)->jobs > 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which nodes may be disrupted now: a pure function of all nodes, the ledger, the policy, the rollouts and the time. The
-// ledger is an annotation of the coordinator's Lease: a grant counts once the Lease was written. An entry is added first
-// and removed last, so the ledger never counts too few. upgrade-design 5.5, 5.8.
+// Which nodes may be disrupted now: a pure function of all nodes, the ledger, the policy, the rollouts and the time.
+// The ledger is an annotation of the coordinator's Lease: a grant counts once the Lease was written. An entry is added
+// first and removed last, so the ledger never counts too few. upgrade-design 5.5, 5.8.
 #pragma once
 #include "cluster/rollout/transition.h"
 
