@@ -82,7 +82,7 @@ static void news_of_a_node(void **state)
 	}
 }
 
-static void an_object_that_means_nothing_is_left_out(void **state)
+static void invalid_nodes_are_dropped(void **state)
 {
 	(void)state;
 	static const struct {
@@ -107,7 +107,7 @@ static void an_object_that_means_nothing_is_left_out(void **state)
 }
 
 // Nobody comes back by an answer, and nobody goes by a word about another one.
-static void who_comes_and_who_goes(void **state)
+static void nodes_are_added_and_removed(void **state)
 {
 	(void)state;
 	struct node_cache f;
@@ -137,7 +137,7 @@ static void who_comes_and_who_goes(void **state)
 }
 
 // Also by an old version of it: that it is there is what counts.
-static void who_is_not_in_the_list_is_gone(void **state)
+static void nodes_missing_in_a_list_are_removed(void **state)
 {
 	(void)state;
 	struct node_cache f;
@@ -160,9 +160,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(news_of_a_node),
-		cmocka_unit_test(an_object_that_means_nothing_is_left_out),
-		cmocka_unit_test(who_comes_and_who_goes),
-		cmocka_unit_test(who_is_not_in_the_list_is_gone),
+		cmocka_unit_test(invalid_nodes_are_dropped),
+		cmocka_unit_test(nodes_are_added_and_removed),
+		cmocka_unit_test(nodes_missing_in_a_list_are_removed),
 	};
 	return cmocka_run_group_tests_name("fleet_news", tests, NULL, NULL);
 }

@@ -119,7 +119,7 @@ static json_t *node_of(unsigned i, unsigned version)
 }
 
 // S6: what a kubelet tells every five minutes is no reason to plan anything.
-static void what_is_not_kept_is_no_change(void **state)
+static void unused_fields_are_no_change(void **state)
 {
 	(void)state;
 	struct reader r = { 0 };
@@ -179,7 +179,7 @@ static int see(void *ctx, json_t *node, struct err *err)
 }
 
 // Of fifty labels those that are asked for, and all where the policy asks for more than there are rows.
-static void only_labels_that_somebody_asks_for(void **state)
+static void only_labels_of_the_policy_are_kept(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
@@ -215,9 +215,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t84_less_than_2_kib_a_node),
-		cmocka_unit_test(what_is_not_kept_is_no_change),
+		cmocka_unit_test(unused_fields_are_no_change),
 		cmocka_unit_test(names),
-		cmocka_unit_test(only_labels_that_somebody_asks_for),
+		cmocka_unit_test(only_labels_of_the_policy_are_kept),
 	};
 	return cmocka_run_group_tests_name("fleet", tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ static int read_list(const char *text, struct node_list *ret, struct err *err)
 	return node_list_parse(json, strlen(json), &p, ret, err);
 }
 
-static void lists_that_are_none(void **state)
+static void invalid_lists(void **state)
 {
 	(void)state;
 	static const struct {
@@ -75,7 +75,7 @@ static void the_longest_list(void **state)
 	}
 }
 
-static void what_is_taken_of_a_node(void **state)
+static void fields_of_a_node(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
@@ -113,7 +113,7 @@ static void what_is_taken_of_a_node(void **state)
 }
 
 // One key of ours that means nothing: the state is unknown, and nobody touches the node (T13).
-static void a_state_that_means_nothing_is_unknown(void **state)
+static void an_invalid_state_is_unknown(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
@@ -125,7 +125,7 @@ static void a_state_that_means_nothing_is_unknown(void **state)
 	assert_int_equal(r.nodes[0].record.phase, PHASE_UNKNOWN);
 }
 
-static void ready_is_what_the_condition_says(void **state)
+static void ready_by_the_condition(void **state)
 {
 	(void)state;
 	static const struct {
@@ -154,7 +154,7 @@ static void ready_is_what_the_condition_says(void **state)
 }
 
 // Which of NVIDIA's DaemonSets serves a node decides that it is none of ours; where none does, nothing is said.
-static void a_driver_set_serves_the_nodes_of_its_selector(void **state)
+static void driver_daemonsets_match_by_selector(void **state)
 {
 	(void)state;
 	static const char *const labels[] = { "h100", "l4", "a30" }, *const served[] = { "driver-h", "driver-l", "" };
@@ -178,12 +178,9 @@ static void a_driver_set_serves_the_nodes_of_its_selector(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lists_that_are_none),
-		cmocka_unit_test(the_longest_list),
-		cmocka_unit_test(what_is_taken_of_a_node),
-		cmocka_unit_test(a_state_that_means_nothing_is_unknown),
-		cmocka_unit_test(ready_is_what_the_condition_says),
-		cmocka_unit_test(a_driver_set_serves_the_nodes_of_its_selector),
+		cmocka_unit_test(invalid_lists),          cmocka_unit_test(the_longest_list),
+		cmocka_unit_test(fields_of_a_node),       cmocka_unit_test(an_invalid_state_is_unknown),
+		cmocka_unit_test(ready_by_the_condition), cmocka_unit_test(driver_daemonsets_match_by_selector),
 	};
 	return cmocka_run_group_tests_name("roster", tests, NULL, NULL);
 }

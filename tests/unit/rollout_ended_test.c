@@ -148,7 +148,7 @@ static const struct said_row ended[] = {
 	  "held, for receipt-missing" },
 };
 
-static void how_it_ends(void **state)
+static void release_and_failure(void **state)
 {
 	(void)state;
 	check_said(ended, ARRAY_SIZE(ended));
@@ -156,6 +156,6 @@ static void how_it_ends(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(how_it_ends) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(release_and_failure) };
 	return cmocka_run_group_tests_name("ended", tests, NULL, NULL);
 }

@@ -352,7 +352,7 @@ static void lists(void **state)
 	}
 }
 
-static void waves_as_they_are_written(void **state)
+static void waves_by_field(void **state)
 {
 	(void)state;
 	auto_policy struct policy p = POLICY_NONE;
@@ -451,7 +451,7 @@ int main(void)
 		cmocka_unit_test(words_and_texts),
 		cmocka_unit_test(the_longest_text),
 		cmocka_unit_test(lists),
-		cmocka_unit_test(waves_as_they_are_written),
+		cmocka_unit_test(waves_by_field),
 		cmocka_unit_test(times_of_the_day),
 		cmocka_unit_test(days_of_the_week),
 	};

@@ -56,7 +56,7 @@ static void round_trip(void **state)
 }
 
 // Of every key: each value with one byte more or another byte in it means either nothing or what it writes again.
-static void t83_nothing_but_what_we_write(void **state)
+static void t83_strict_parsing(void **state)
 {
 	(void)state;
 	for (const struct node_key *key = node_keys; key->name; key++) {
@@ -150,7 +150,7 @@ static void t13_unknown_state(void **state)
 	}
 }
 
-static void agents_may_say_anything(void **state)
+static void agents_may_write_anything(void **state)
 {
 	(void)state;
 	static const char *const values[] = { "",
@@ -248,7 +248,7 @@ static void i9_whose_keys(void **state)
 }
 
 // NVIDIA's label says at most upgrade-done, where that is so, where the policy wants it, and where the node is ours.
-static void what_is_mirrored(void **state)
+static void the_mirrored_label(void **state)
 {
 	(void)state;
 	static const char *const absent = "", *const kept = "-";
@@ -290,10 +290,10 @@ static void what_is_mirrored(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip),          cmocka_unit_test(t83_nothing_but_what_we_write),
-		cmocka_unit_test(t13_unknown_state),   cmocka_unit_test(agents_may_say_anything),
+		cmocka_unit_test(round_trip),          cmocka_unit_test(t83_strict_parsing),
+		cmocka_unit_test(t13_unknown_state),   cmocka_unit_test(agents_may_write_anything),
 		cmocka_unit_test(who_upgrades_a_node), cmocka_unit_test(i9_whose_keys),
-		cmocka_unit_test(what_is_mirrored),
+		cmocka_unit_test(the_mirrored_label),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

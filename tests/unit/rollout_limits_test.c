@@ -73,7 +73,7 @@ static void say(struct node_state *m, const struct node_key *key, const char *va
 	(key->is_label ? node_state_label : node_state_annotation)(m, key->name, value);
 }
 
-static void the_last_that_is_good_and_the_first_that_is_not(void **state)
+static void limits_of_values(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -93,7 +93,7 @@ static void the_last_that_is_good_and_the_first_that_is_not(void **state)
 }
 
 // Keys that would say nothing are not there.
-static void nothing_is_no_value(void **state)
+static void no_empty_values(void **state)
 {
 	(void)state;
 	static const struct record none;
@@ -107,8 +107,8 @@ static void nothing_is_no_value(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_last_that_is_good_and_the_first_that_is_not),
-		cmocka_unit_test(nothing_is_no_value),
+		cmocka_unit_test(limits_of_values),
+		cmocka_unit_test(no_empty_values),
 	};
 	return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void the_earliest_of_several_windows(void **state)
 }
 
 // Of two rests the smaller: a margin that somebody wrote is what he accepts.
-static void what_must_be_left_for_the_change_itself(void **state)
+static void the_margin_of_a_window(void **state)
 {
 	(void)state;
 	static const struct {
@@ -93,7 +93,7 @@ static const char racks[] =
 	"{\"name\":\"rest\",\"target\":{\"driver\":\"1.1\"}}]}";
 
 // Only these labels of a node are asked of the API server; each once, however many ask for it.
-static void labels_that_anybody_asks_for(void **state)
+static void labels_of_the_policy(void **state)
 {
 	(void)state;
 	auto_policy struct policy p = POLICY_NONE, bare = POLICY_NONE;
@@ -148,7 +148,7 @@ static void labels_and_pools(void **state)
 }
 
 // Whose plan it follows while it is under way, and whose room it takes up meanwhile.
-static void the_pool_of_a_plan_and_the_pool_of_the_labels(void **state)
+static void recorded_pool_and_pool_by_labels(void **state)
 {
 	(void)state;
 	static const struct {
@@ -184,10 +184,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(windows_open_and_close_to_the_minute),
 		cmocka_unit_test(the_earliest_of_several_windows),
-		cmocka_unit_test(what_must_be_left_for_the_change_itself),
-		cmocka_unit_test(labels_that_anybody_asks_for),
+		cmocka_unit_test(the_margin_of_a_window),
+		cmocka_unit_test(labels_of_the_policy),
 		cmocka_unit_test(labels_and_pools),
-		cmocka_unit_test(the_pool_of_a_plan_and_the_pool_of_the_labels),
+		cmocka_unit_test(recorded_pool_and_pool_by_labels),
 	};
 	return cmocka_run_group_tests_name("match", tests, NULL, NULL);
 }

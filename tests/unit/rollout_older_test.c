@@ -108,7 +108,7 @@ static const struct {
 	  REASON_WORKING },
 };
 
-static void an_answer_to_an_older_order_moves_nothing(void **state)
+static void answers_to_older_orders_are_ignored(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -128,6 +128,6 @@ static void an_answer_to_an_older_order_moves_nothing(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(an_answer_to_an_older_order_moves_nothing) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(answers_to_older_orders_are_ignored) };
 	return cmocka_run_group_tests_name("older", tests, NULL, NULL);
 }

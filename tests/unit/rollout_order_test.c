@@ -4,25 +4,24 @@
 #include "tests/unit/rollout_line.h"
 
 // One slot: the first of two lines' nodes has what counts for less, the second what counts for more.
-static void whoever_comes_first(void **state)
+static void admission_order(void **state)
 {
 	(void)state;
 	static const struct {
 		const char *why, *line, *want;
 		bool has_zones;
 	} rows[] = {
-		{ "by name, where nothing else differs", "queued queued", "S-", false },
-		{ "whoever is well again, before all others", "queued+retry queued+ours+well+vain+busy+me", "-S",
-		  false },
-		{ "whoever waited for jobs, before a retry", "queued+retry waiting+ours+wait+vain", "-S", false },
-		{ "a wave that opened before, before who was drained in vain", "queued queued+A+vain", "-S", false },
-		{ "who was not drained in vain, before a retry", "queued+retry+vain queued", "-S", false },
+		{ "by name, if nothing else differs", "queued queued", "S-", false },
+		{ "a recovery, before all others", "queued+retry queued+ours+well+vain+busy+me", "-S", false },
+		{ "a node that waited for jobs, before a retry", "queued+retry waiting+ours+wait+vain", "-S", false },
+		{ "an earlier wave, even after failed drains", "queued queued+A+vain", "-S", false },
+		{ "no failed drains, before a retry", "queued+retry+vain queued", "-S", false },
 		{ "a retry, before the coordinator's own node last", "queued queued+retry+me", "-S", false },
-		{ "own node last, also behind one that failed once", "queued+me queued+tried+busy", "-S", false },
-		{ "who never failed, though it is busy", "queued+tried queued+busy", "-S", false },
+		{ "own node last, even after one that failed once", "queued+me queued+tried+busy", "-S", false },
+		{ "no failures, even if it is busy", "queued+tried queued+busy", "-S", false },
 		{ "idle first, whatever its zone", "queued+busy+z1 queued+z2", "-S", true },
 		{ "zone by zone, whatever its name", "queued+z2 queued+z1", "-S", true },
-		{ "zones that nobody asked for", "queued+z2 queued+z1", "S-", false },
+		{ "zones without zoneLabel", "queued+z2 queued+z1", "S-", false },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		setup(NULL);
@@ -280,7 +279,7 @@ static void as_many_as_allowed_are_staged(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(whoever_comes_first),
+		T(admission_order),
 		T(drains_of_another_target_do_not_count),
 		T(whoever_is_left_out_hears_which_limit),
 		T(those_who_keep_the_budget_are_named),

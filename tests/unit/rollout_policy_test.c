@@ -314,7 +314,7 @@ static void defaults_of_the_design(void **state)
 }
 
 // T38, T39: what names the work is what is installed, and nothing else.
-static void t39_aims(void **state)
+static void t39_target_hashes(void **state)
 {
 	(void)state;
 	static const char *const texts[] = {
@@ -369,7 +369,7 @@ static void windows(void **state)
 }
 
 // Nothing that may not end inside is begun, unless somebody says what is enough.
-static void a_window_has_room_for_what_follows(void **state)
+static void windows_have_room_for_the_whole_upgrade(void **state)
 {
 	(void)state;
 	static const struct {
@@ -426,9 +426,9 @@ int main(void)
 		cmocka_unit_test(the_largest_policies),
 		cmocka_unit_test(t80_limits),
 		cmocka_unit_test(defaults_of_the_design),
-		cmocka_unit_test(t39_aims),
+		cmocka_unit_test(t39_target_hashes),
 		cmocka_unit_test(windows),
-		cmocka_unit_test(a_window_has_room_for_what_follows),
+		cmocka_unit_test(windows_have_room_for_the_whole_upgrade),
 		cmocka_unit_test(which_pool),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

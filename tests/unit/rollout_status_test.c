@@ -49,7 +49,7 @@ static void ledgers(void **state)
 	assert_int_equal(none.count, 0);
 }
 
-static void a_ledger_has_an_end(void **state)
+static void a_ledger_is_limited(void **state)
 {
 	(void)state;
 	auto_str char *text = str_dup("work u");
@@ -180,7 +180,7 @@ static void gates(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ledgers),    cmocka_unit_test(a_ledger_has_an_end),
+		cmocka_unit_test(ledgers),    cmocka_unit_test(a_ledger_is_limited),
 		cmocka_unit_test(round_trip), cmocka_unit_test(words_stay),
 		cmocka_unit_test(nonsense),   cmocka_unit_test(gates),
 	};

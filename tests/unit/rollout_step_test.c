@@ -455,7 +455,7 @@ static void steps(void **state)
 }
 
 // T17: whatever is disruptive, and staging, has a span.
-static void t17_no_state_without_an_end(void **state)
+static void t17_every_state_has_a_deadline(void **state)
 {
 	(void)state;
 	for (enum node_phase p = 0; p < PHASE_UNKNOWN; p++) {
@@ -494,7 +494,7 @@ static void one_deadline_for_all_drains(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(steps), cmocka_unit_test(t17_no_state_without_an_end),
+	const struct CMUnitTest tests[] = { cmocka_unit_test(steps), cmocka_unit_test(t17_every_state_has_a_deadline),
 					    cmocka_unit_test(one_deadline_for_all_drains) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void until_evicting(struct farm *f, struct farm_coordinator *coordinator)
 
 // A drain without trouble tells nothing; what takes longer than pods are given to end is told, and is told of the drain
 // when that is over.
-static void a_pod_that_does_not_end_is_named(void **state)
+static void a_terminating_pod_is_named(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -54,7 +54,7 @@ static void a_pod_that_does_not_end_is_named(void **state)
 }
 
 // A budget that lets one go after the other is nobody's trouble.
-static void a_budget_is_told_when_nobody_goes(void **state)
+static void a_blocking_budget_is_reported(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -78,7 +78,7 @@ static void a_budget_is_told_when_nobody_goes(void **state)
 }
 
 // The next coordinator finds the deadline over before it has looked: what the last one told is still known.
-static void who_was_told_is_not_forgotten(void **state)
+static void the_reported_blocker_is_kept(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -125,7 +125,7 @@ static void a_reason_is_replaced_by_the_next_one(void **state)
 	end(&f, &coordinator);
 }
 
-static void a_refusal_is_told_in_the_servers_words(void **state)
+static void a_refusal_is_reported_in_the_servers_words(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -165,7 +165,7 @@ static void a_holder_is_named(void **state)
 }
 
 // That somebody else was faster is no proof that the pod has gone: its kubelet may just have written its status.
-static void a_conflict_is_not_the_end_of_a_pod(void **state)
+static void an_eviction_conflict_is_retried(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -185,7 +185,7 @@ static void a_conflict_is_not_the_end_of_a_pod(void **state)
 }
 
 // Who waits for jobs and gives up says for which one.
-static void a_job_that_lasts_is_named(void **state)
+static void a_long_job_is_named(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -205,14 +205,14 @@ static void a_job_that_lasts_is_named(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_pod_that_does_not_end_is_named),
-		cmocka_unit_test(a_budget_is_told_when_nobody_goes),
-		cmocka_unit_test(who_was_told_is_not_forgotten),
+		cmocka_unit_test(a_terminating_pod_is_named),
+		cmocka_unit_test(a_blocking_budget_is_reported),
+		cmocka_unit_test(the_reported_blocker_is_kept),
 		cmocka_unit_test(a_reason_is_replaced_by_the_next_one),
-		cmocka_unit_test(a_refusal_is_told_in_the_servers_words),
+		cmocka_unit_test(a_refusal_is_reported_in_the_servers_words),
 		cmocka_unit_test(a_holder_is_named),
-		cmocka_unit_test(a_conflict_is_not_the_end_of_a_pod),
-		cmocka_unit_test(a_job_that_lasts_is_named),
+		cmocka_unit_test(an_eviction_conflict_is_retried),
+		cmocka_unit_test(a_long_job_is_named),
 	};
 	return cmocka_run_group_tests_name("blocker", tests, NULL, NULL);
 }

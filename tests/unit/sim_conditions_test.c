@@ -137,7 +137,7 @@ static void a_condition_keeps_the_time_of_its_last_change(void **state)
 	end(&f, &coordinator);
 }
 
-static void what_stands_in_the_way_is_said(void **state)
+static void refusals_are_reported(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -163,7 +163,7 @@ static void what_stands_in_the_way_is_said(void **state)
 	end(&f, &coordinator);
 }
 
-static void what_was_undone_is_said(void **state)
+static void undone_targets_are_reported(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -217,7 +217,7 @@ static void nothing_is_in_force(void **state)
 }
 
 // A pool that no node is in is not complete: a selector that is mistyped must not be taken for success.
-static void nobody_is_no_success(void **state)
+static void no_nodes_are_not_complete(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -230,7 +230,7 @@ static void nobody_is_no_success(void **state)
 }
 
 // Which pool, why, who, and what to do; one after the other. As long as one of two goes on it is a rollout.
-static void each_halt_is_said(void **state)
+static void each_halt_is_reported(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -307,7 +307,7 @@ static void a_status_that_cannot_be_written(void **state)
 }
 
 // Somebody wrote the object in between: it is read, and what was to be said is said of the newer one. No trouble.
-static void somebody_else_was_faster(void **state)
+static void a_conflict_is_retried(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -335,13 +335,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counts_and_words_of_two_pools),
 		cmocka_unit_test(a_condition_keeps_the_time_of_its_last_change),
-		cmocka_unit_test(what_stands_in_the_way_is_said),
-		cmocka_unit_test(what_was_undone_is_said),
+		cmocka_unit_test(refusals_are_reported),
+		cmocka_unit_test(undone_targets_are_reported),
 		cmocka_unit_test(nothing_is_in_force),
-		cmocka_unit_test(nobody_is_no_success),
-		cmocka_unit_test(each_halt_is_said),
+		cmocka_unit_test(no_nodes_are_not_complete),
+		cmocka_unit_test(each_halt_is_reported),
 		cmocka_unit_test(a_status_that_cannot_be_written),
-		cmocka_unit_test(somebody_else_was_faster),
+		cmocka_unit_test(a_conflict_is_retried),
 	};
 	return cmocka_run_group_tests_name("conditions", tests, NULL, NULL);
 }

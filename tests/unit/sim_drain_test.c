@@ -70,7 +70,7 @@ static unsigned long asked_within(struct scene *s, long ms)
 }
 
 // A node may have hundreds of pods, and the API server has others to serve.
-static void at_most_ten_evictions_are_asked_for_in_a_second(void **state)
+static void at_most_ten_evictions_a_second(void **state)
 {
 	(void)state;
 	enum { PODS = 60 };
@@ -93,7 +93,7 @@ static void at_most_ten_evictions_are_asked_for_in_a_second(void **state)
 }
 
 // 5 s, 7.5 s, 11.25 s ... a minute; and 5 s again once somebody could go.
-static void a_budget_that_blocks_is_asked_more_and_more_seldom(void **state)
+static void a_blocking_budget_is_retried_with_back_off(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -117,7 +117,7 @@ static void a_budget_that_blocks_is_asked_more_and_more_seldom(void **state)
 }
 
 // Not for a budget: the server guards itself.
-static void the_server_may_ask_for_more_patience(void **state)
+static void retry_after_is_respected(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -146,7 +146,7 @@ static void refuse(struct scene *s, const char *pod, long status, const char *wo
 }
 
 // A webhook of somebody else, a server that cannot: of one pod, and no reason to ask the others to stay.
-static void one_refusal_hides_nobody(void **state)
+static void one_refusal_does_not_stop_other_evictions(void **state)
 {
 	(void)state;
 	static const struct {
@@ -181,7 +181,7 @@ static void one_refusal_hides_nobody(void **state)
 }
 
 // The worst is told first, whatever the order of the pods: a budget, a refusal, who may not be evicted, who only ends.
-static void who_is_most_in_the_way_is_told(void **state)
+static void the_worst_blocker_is_reported(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -232,7 +232,7 @@ static void two_budgets_are_a_refusal(void **state)
 }
 
 // Its controller deletes what is in it; until then nothing can be made there, no eviction either.
-static void an_ending_namespace_is_waited_for(void **state)
+static void a_terminating_namespace_is_waited_for(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -254,7 +254,7 @@ static void an_ending_namespace_is_waited_for(void **state)
 }
 
 // Since when: the last look at which somebody could go, so that a drain that gets on is not called off.
-static void it_is_blocked_only_while_nobody_goes(void **state)
+static void it_is_blocked_only_without_evictions(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -283,7 +283,7 @@ static void it_is_blocked_only_while_nobody_goes(void **state)
 }
 
 // Whoever comes into a state again is looked at at once, and with the patience of a first time.
-static void a_drain_begins_with_nothing_of_the_last_one(void **state)
+static void a_drain_starts_without_results_of_the_last_one(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -309,15 +309,15 @@ static void a_drain_begins_with_nothing_of_the_last_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(at_most_ten_evictions_are_asked_for_in_a_second),
-		cmocka_unit_test(a_budget_that_blocks_is_asked_more_and_more_seldom),
-		cmocka_unit_test(the_server_may_ask_for_more_patience),
-		cmocka_unit_test(one_refusal_hides_nobody),
-		cmocka_unit_test(who_is_most_in_the_way_is_told),
+		cmocka_unit_test(at_most_ten_evictions_a_second),
+		cmocka_unit_test(a_blocking_budget_is_retried_with_back_off),
+		cmocka_unit_test(retry_after_is_respected),
+		cmocka_unit_test(one_refusal_does_not_stop_other_evictions),
+		cmocka_unit_test(the_worst_blocker_is_reported),
 		cmocka_unit_test(two_budgets_are_a_refusal),
-		cmocka_unit_test(an_ending_namespace_is_waited_for),
-		cmocka_unit_test(it_is_blocked_only_while_nobody_goes),
-		cmocka_unit_test(a_drain_begins_with_nothing_of_the_last_one),
+		cmocka_unit_test(a_terminating_namespace_is_waited_for),
+		cmocka_unit_test(it_is_blocked_only_without_evictions),
+		cmocka_unit_test(a_drain_starts_without_results_of_the_last_one),
 	};
 	return cmocka_run_group_tests_name("drain", tests, NULL, NULL);
 }

@@ -128,7 +128,7 @@ static void write_pause(void *ctx)
 	sim_merge(f->sim, OBJECT, "{'metadata':{'annotations':{'kmodsmith.io/pause':'true'}}}");
 }
 
-static void a_word_beside_our_status(void **state)
+static void a_user_edit_during_a_status_write(void **state)
 {
 	(void)state;
 	static void (*const words[])(void *ctx) = { write_spec, write_pause };
@@ -190,7 +190,7 @@ static void an_undo(void **state)
 }
 
 // What the API server let through, and the coordinator does not: the last good one stays, also after a restart.
-static void an_object_that_means_nothing(void **state)
+static void an_invalid_object(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -240,7 +240,7 @@ static void a_halt_is_a_condition(void **state)
 
 // The kind comes while the coordinator runs, and the object takes the ConfigMap's place; when it goes the ConfigMap is
 // the policy again.
-static void the_object_comes_before_the_map(void **state)
+static void the_object_takes_precedence(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -311,11 +311,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_object_alone),
-		cmocka_unit_test(a_word_beside_our_status),
+		cmocka_unit_test(a_user_edit_during_a_status_write),
 		cmocka_unit_test(an_undo),
-		cmocka_unit_test(an_object_that_means_nothing),
+		cmocka_unit_test(an_invalid_object),
 		cmocka_unit_test(a_halt_is_a_condition),
-		cmocka_unit_test(the_object_comes_before_the_map),
+		cmocka_unit_test(the_object_takes_precedence),
 		cmocka_unit_test(rights_that_are_lost),
 		cmocka_unit_test(rights_that_are_not_there),
 	};

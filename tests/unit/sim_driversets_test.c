@@ -166,7 +166,7 @@ static void hear(void *ctx, const char *what, const struct err *why)
 	unseen += strstr(what, "driver DaemonSets of NVIDIA's operator") && why->code == E_AUTH;
 }
 
-static void without_the_right_to_see_them(void **state)
+static void without_the_right_to_list_them(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -185,7 +185,7 @@ static void without_the_right_to_see_them(void **state)
 }
 
 // Taken away while it leads, by an older rbac.yaml for instance: who has seen them does not know that they are gone.
-static void the_right_to_see_them_goes(void **state)
+static void the_right_to_list_them_is_lost(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -211,9 +211,9 @@ static void the_right_to_see_them_goes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_cluster_moves_node_by_node),  cmocka_unit_test(which_nodes_are_served),
-		cmocka_unit_test(daemonsets_come_change_and_go), cmocka_unit_test(without_the_right_to_see_them),
-		cmocka_unit_test(the_right_to_see_them_goes),
+		cmocka_unit_test(a_cluster_moves_node_by_node),   cmocka_unit_test(which_nodes_are_served),
+		cmocka_unit_test(daemonsets_come_change_and_go),  cmocka_unit_test(without_the_right_to_list_them),
+		cmocka_unit_test(the_right_to_list_them_is_lost),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static void held_after_so_many(const struct farm *f, unsigned node, const char *
 }
 
 // Two nodes with a pod that nothing would start again, and six that anybody may drain.
-static void two_that_cannot_be_drained_hold_nobody_up(void **state)
+static void two_blocked_nodes_do_not_block_others(void **state)
 {
 	(void)state;
 	enum { NODES = 8, STUCK = 2 };
@@ -236,7 +236,7 @@ static void two_installs_do_not_fight(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(two_that_cannot_be_drained_hold_nobody_up),
+		cmocka_unit_test(two_blocked_nodes_do_not_block_others),
 		cmocka_unit_test(a_pod_that_never_ends_is_given_up),
 		cmocka_unit_test(a_drain_that_is_held_stays_held),
 		cmocka_unit_test(a_store_that_vanishes_is_given_up),

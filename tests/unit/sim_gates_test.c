@@ -33,7 +33,7 @@ static void say_pin(struct farm *f)
 }
 
 // Nothing was unloaded yet, and the target is wanted no more: it is never loaded, and no job ends for it.
-static void a_drain_for_what_is_not_wanted_any_more(void **state)
+static void a_drain_for_an_outdated_target(void **state)
 {
 	(void)state;
 	static const struct {
@@ -100,7 +100,7 @@ static void be(struct farm *f, unsigned node, bool is_silent, const char *health
 }
 
 // Who fails and is left alone then is not left with our cordon: well again, it goes back to service with what it has.
-static void nobody_who_is_well_stays_cordoned(void **state)
+static void healthy_nodes_do_not_stay_cordoned(void **state)
 {
 	(void)state;
 	static void (*const says[])(struct farm *) = { say_abort, say_skip, say_no_policy };
@@ -128,7 +128,7 @@ static void nobody_who_is_well_stays_cordoned(void **state)
 
 // It failed, there is another target meanwhile, and its turn may be days away: well again, it does not wait for that
 // under our cordon.
-static void nobody_who_is_well_waits_cordoned(void **state)
+static void healthy_nodes_do_not_wait_cordoned(void **state)
 {
 	(void)state;
 	static const char *const laters[] = {
@@ -161,7 +161,7 @@ static void nobody_who_is_well_waits_cordoned(void **state)
 }
 
 // All nodes had it before, so that no wave is to prove it: nobody soaks, and nobody is asked, on the way back.
-static void the_way_back_has_no_waves(void **state)
+static void rollbacks_have_no_waves(void **state)
 {
 	(void)state;
 #define IN_WAVES(driver)                                                                                           \
@@ -248,10 +248,10 @@ static void an_agent_that_comes_back_late(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_drain_for_what_is_not_wanted_any_more),
-		cmocka_unit_test(nobody_who_is_well_stays_cordoned),
-		cmocka_unit_test(nobody_who_is_well_waits_cordoned),
-		cmocka_unit_test(the_way_back_has_no_waves),
+		cmocka_unit_test(a_drain_for_an_outdated_target),
+		cmocka_unit_test(healthy_nodes_do_not_stay_cordoned),
+		cmocka_unit_test(healthy_nodes_do_not_wait_cordoned),
+		cmocka_unit_test(rollbacks_have_no_waves),
 		cmocka_unit_test(operands_come_back),
 		cmocka_unit_test(an_agent_that_comes_back_late),
 	};

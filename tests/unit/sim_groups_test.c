@@ -50,7 +50,7 @@ static void a_group_is_of_one_wave(void **state)
 }
 
 // One that never moves keeps its group where it is, and nobody else.
-static void a_group_that_never_moves_holds_nobody_up(void **state)
+static void a_blocked_group_does_not_block_others(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -108,7 +108,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_group_is_of_one_wave),
-		cmocka_unit_test(a_group_that_never_moves_holds_nobody_up),
+		cmocka_unit_test(a_blocked_group_does_not_block_others),
 		cmocka_unit_test(a_group_larger_than_a_limit),
 	};
 	return cmocka_run_group_tests_name("groups", tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void it_is_renewed_every_five_seconds(void **state)
 }
 
 // It stops to act ten seconds before anybody else may begin to.
-static void who_cannot_renew_is_sure_for_twenty_seconds(void **state)
+static void without_renewal_it_leads_for_twenty_seconds(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -130,7 +130,7 @@ static void who_cannot_renew_is_sure_for_twenty_seconds(void **state)
 }
 
 // An answer that comes late says what was so when it was asked for.
-static void a_late_answer_counts_from_the_question(void **state)
+static void a_late_answer_counts_from_its_request(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -149,7 +149,7 @@ static void a_late_answer_counts_from_the_question(void **state)
 }
 
 // S9: whoever waits takes over at once, not after half a minute; and the ledger outlives every leader.
-static void who_waits_takes_over_when_it_is_given_back(void **state)
+static void a_standby_takes_over_a_released_lease(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -184,7 +184,7 @@ static void who_waits_takes_over_when_it_is_given_back(void **state)
 	end(&s);
 }
 
-static void who_waits_takes_over_when_it_is_deleted(void **state)
+static void a_standby_takes_over_a_deleted_lease(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -198,7 +198,7 @@ static void who_waits_takes_over_when_it_is_deleted(void **state)
 }
 
 // While another one leads, its renewals are heard: nobody asks.
-static void who_waits_costs_nothing(void **state)
+static void a_standby_costs_nothing(void **state)
 {
 	(void)state;
 	static const struct {
@@ -230,7 +230,7 @@ static void who_waits_costs_nothing(void **state)
 }
 
 // What is refused now may be allowed in five minutes: somebody mends the rights.
-static void who_may_not_watch_tries_again_later(void **state)
+static void without_the_right_to_watch_it_polls(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -250,7 +250,7 @@ static void who_may_not_watch_tries_again_later(void **state)
 	end(&s);
 }
 
-static void of_two_who_find_it_free_one_leads(void **state)
+static void of_two_candidates_one_leads(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -266,7 +266,7 @@ static void of_two_who_find_it_free_one_leads(void **state)
 	end(&s);
 }
 
-static void what_cannot_be_asked_is_an_error(void **state)
+static void unreachable_is_an_error(void **state)
 {
 	(void)state;
 	static const char *const verbs[] = { "get", "create" };
@@ -291,14 +291,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_first_one_leads),
 		cmocka_unit_test(it_is_renewed_every_five_seconds),
-		cmocka_unit_test(who_cannot_renew_is_sure_for_twenty_seconds),
-		cmocka_unit_test(a_late_answer_counts_from_the_question),
-		cmocka_unit_test(who_waits_takes_over_when_it_is_given_back),
-		cmocka_unit_test(who_waits_takes_over_when_it_is_deleted),
-		cmocka_unit_test(who_waits_costs_nothing),
-		cmocka_unit_test(who_may_not_watch_tries_again_later),
-		cmocka_unit_test(of_two_who_find_it_free_one_leads),
-		cmocka_unit_test(what_cannot_be_asked_is_an_error),
+		cmocka_unit_test(without_renewal_it_leads_for_twenty_seconds),
+		cmocka_unit_test(a_late_answer_counts_from_its_request),
+		cmocka_unit_test(a_standby_takes_over_a_released_lease),
+		cmocka_unit_test(a_standby_takes_over_a_deleted_lease),
+		cmocka_unit_test(a_standby_costs_nothing),
+		cmocka_unit_test(without_the_right_to_watch_it_polls),
+		cmocka_unit_test(of_two_candidates_one_leads),
+		cmocka_unit_test(unreachable_is_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

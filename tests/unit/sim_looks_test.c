@@ -86,7 +86,7 @@ static void hold(struct scene *s, const char *pod)
 }
 
 // 1, 1.5, 2.25 ... ten minutes: only people can help.
-static void who_is_held_is_looked_at_seldom(void **state)
+static void held_nodes_are_checked_rarely(void **state)
 {
 	(void)state;
 	static const long series[] = { 60000,  90000,  135000, 202500, 303750, 455625,
@@ -173,7 +173,7 @@ static void is_as_before(void *ctx)
 }
 
 // Evictions take their time, and what is true of the node is asked before each.
-static void nobody_is_evicted_from_a_node_that_is_not_ours_any_more(void **state)
+static void no_evictions_once_the_node_is_not_ours(void **state)
 {
 	(void)state;
 	static const struct {
@@ -205,7 +205,7 @@ static void nobody_is_evicted_from_a_node_that_is_not_ours_any_more(void **state
 }
 
 // What nobody could be asked is not known, and is asked again soon.
-static void a_look_that_fails_says_nothing(void **state)
+static void a_failed_look_changes_nothing(void **state)
 {
 	(void)state;
 	static const struct {
@@ -235,7 +235,7 @@ static void a_look_that_fails_says_nothing(void **state)
 }
 
 // So that it is planned anew where there is news, and only there.
-static void only_news_are_news(void **state)
+static void only_changes_are_reported(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -263,7 +263,7 @@ static void only_news_are_news(void **state)
 }
 
 // Who has the GPU open, and what ends him.
-static void a_holder_is_told_by_what_ends_him(void **state)
+static void a_holder_is_reported_by_what_ends_it(void **state)
 {
 	(void)state;
 	static const struct {
@@ -308,7 +308,7 @@ static void a_holder_is_told_by_what_ends_him(void **state)
 }
 
 // Of a cluster of one node the coordinator is there, too, and has nowhere else to go.
-static void who_evicts_is_spared_where_there_is_nowhere_else(void **state)
+static void the_only_nodes_coordinator_is_not_evicted(void **state)
 {
 	(void)state;
 	for (unsigned nodes = 1; nodes <= 2; nodes++) {
@@ -329,7 +329,7 @@ static void who_evicts_is_spared_where_there_is_nowhere_else(void **state)
 }
 
 // One line of plain characters that fits onto the node.
-static void a_refusal_is_cut_and_cleaned(void **state)
+static void a_refusal_is_truncated_and_sanitized(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -393,14 +393,14 @@ static void a_claim_is_looked_into(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_is_held_is_looked_at_seldom),
+		cmocka_unit_test(held_nodes_are_checked_rarely),
 		cmocka_unit_test(jobs_are_counted_and_spared),
-		cmocka_unit_test(nobody_is_evicted_from_a_node_that_is_not_ours_any_more),
-		cmocka_unit_test(a_look_that_fails_says_nothing),
-		cmocka_unit_test(only_news_are_news),
-		cmocka_unit_test(a_holder_is_told_by_what_ends_him),
-		cmocka_unit_test(who_evicts_is_spared_where_there_is_nowhere_else),
-		cmocka_unit_test(a_refusal_is_cut_and_cleaned),
+		cmocka_unit_test(no_evictions_once_the_node_is_not_ours),
+		cmocka_unit_test(a_failed_look_changes_nothing),
+		cmocka_unit_test(only_changes_are_reported),
+		cmocka_unit_test(a_holder_is_reported_by_what_ends_it),
+		cmocka_unit_test(the_only_nodes_coordinator_is_not_evicted),
+		cmocka_unit_test(a_refusal_is_truncated_and_sanitized),
 		cmocka_unit_test(a_claim_is_looked_into),
 	};
 	return cmocka_run_group_tests_name("looks", tests, NULL, NULL);

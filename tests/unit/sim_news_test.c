@@ -45,7 +45,7 @@ static void exchange(struct farm *f)
 }
 
 // Its patch is refused, since somebody was faster: it reads the node, and does not ask again until the watch tells.
-static void who_was_refused_looks_again(void **state)
+static void a_conflict_rereads_the_node(void **state)
 {
 	(void)state;
 	static const struct {
@@ -81,7 +81,7 @@ static void who_was_refused_looks_again(void **state)
 }
 
 // What the watch tells late was so before the answers to its own writes: nothing is decided by it once more.
-static void late_news_are_not_believed(void **state)
+static void stale_events_are_ignored(void **state)
 {
 	(void)state;
 	enum { NODES = 3 };
@@ -135,8 +135,8 @@ static void a_node_that_is_gone_from_the_list_is_forgotten(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_was_refused_looks_again),
-		cmocka_unit_test(late_news_are_not_believed),
+		cmocka_unit_test(a_conflict_rereads_the_node),
+		cmocka_unit_test(stale_events_are_ignored),
 		cmocka_unit_test(a_node_that_is_gone_from_the_list_is_forgotten),
 	};
 	return cmocka_run_group_tests_name("news", tests, NULL, NULL);

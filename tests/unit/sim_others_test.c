@@ -71,7 +71,7 @@ static const struct {
 	  "another coordinator: GET http://sim" LEASE ": status 403: broken on purpose\n" },
 };
 
-static void whose_node_it_is(void **state)
+static void nodes_of_other_leaders(void **state)
 {
 	(void)state;
 	enum { MOST_S = 30 * 60 };
@@ -110,7 +110,7 @@ static void whose_node_it_is(void **state)
 }
 
 // Eight of them are asked; the nodes of a ninth are let alone, whatever became of it.
-static void so_many_are_asked_and_no_more(void **state)
+static void the_number_of_leaders_is_limited(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -136,8 +136,8 @@ static void so_many_are_asked_and_no_more(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whose_node_it_is),
-		cmocka_unit_test(so_many_are_asked_and_no_more),
+		cmocka_unit_test(nodes_of_other_leaders),
+		cmocka_unit_test(the_number_of_leaders_is_limited),
 	};
 	return cmocka_run_group_tests_name("others", tests, NULL, NULL);
 }

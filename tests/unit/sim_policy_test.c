@@ -65,7 +65,7 @@ static void a_typo_while_a_node_is_replaced(void **state)
 }
 
 // Whoever leads next knows the policy by what was kept of it, and the status is not that of another one.
-static void a_restart_under_a_policy_that_means_nothing(void **state)
+static void a_restart_with_an_invalid_policy(void **state)
 {
 	(void)state;
 	static const char *const texts[] = { typo, later, "{'pools':[", "" };
@@ -297,7 +297,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_typo_while_a_node_is_replaced),
-		cmocka_unit_test(a_restart_under_a_policy_that_means_nothing),
+		cmocka_unit_test(a_restart_with_an_invalid_policy),
 		cmocka_unit_test(a_pause_counts_beside_a_typo),
 		cmocka_unit_test(a_deletion_is_a_deletion),
 		cmocka_unit_test(a_policy_in_yaml),

@@ -129,7 +129,7 @@ static void drained_as_ever(struct farm *f, struct farm_coordinator *coordinator
 	expect(farm_until(f, coordinator, 1, "done", 2, MINUTES(20)), row->name);
 }
 
-static void who_is_protected_holds_its_node_before_the_cordon(void **state)
+static void a_protected_pod_holds_its_node_before_the_cordon(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -205,7 +205,7 @@ static void its_group_waits_for_it(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_is_protected_holds_its_node_before_the_cordon),
+		cmocka_unit_test(a_protected_pod_holds_its_node_before_the_cordon),
 		cmocka_unit_test(the_next_one_is_named),
 		cmocka_unit_test(its_group_waits_for_it),
 	};

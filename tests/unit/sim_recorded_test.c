@@ -71,7 +71,7 @@ static void delete_it(struct farm *f)
 
 // It is read, all is planned anew, and what has to stand there is written again: with the next change of its own, and
 // where there is none as soon as all is read again.
-static void a_status_that_somebody_else_wrote_does_not_stay(void **state)
+static void a_foreign_status_is_overwritten(void **state)
 {
 	(void)state;
 	static const struct {
@@ -123,7 +123,7 @@ static void a_status_that_somebody_else_wrote_does_not_stay(void **state)
 }
 
 // Where it cannot be read then, nothing is decided by what was known before.
-static void a_status_that_cannot_be_read_again_is_put_off(void **state)
+static void a_failed_reread_of_the_status_is_retried(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -149,7 +149,7 @@ static void a_status_that_cannot_be_read_again_is_put_off(void **state)
 }
 
 // Every 30 minutes all is listed again, whatever the watches say; every 5 s it is decided anew.
-static void at_rest_it_reads_all_again_now_and_then(void **state)
+static void at_rest_it_resyncs_periodically(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -166,7 +166,7 @@ static void at_rest_it_reads_all_again_now_and_then(void **state)
 }
 
 // It is tried again after 2 s, a step when the next one is due, and the Lease is kept meanwhile.
-static void what_cannot_be_read_is_put_off(void **state)
+static void failed_reads_are_retried(void **state)
 {
 	(void)state;
 	static const struct {
@@ -202,7 +202,7 @@ static void what_cannot_be_read_is_put_off(void **state)
 }
 
 // Where no policy was ever understood nothing is done, and whoever shows it is told that nothing is known.
-static void without_a_policy_nothing_is_known(void **state)
+static void no_policy(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -227,7 +227,7 @@ static void another_one_takes_it(void *ctx)
 }
 
 // Whoever lost the lead says so, and asks for nothing more: what it knows may be old.
-static void who_lost_the_lead_ends(void **state)
+static void a_lost_lease_ends_the_process(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -253,7 +253,7 @@ static void who_lost_the_lead_ends(void **state)
 }
 
 // Who follows waits where the Lease is, and asks for nothing else.
-static void who_follows_waits(void **state)
+static void a_standby_waits(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -316,7 +316,7 @@ static void a_grant_that_is_refused_ends_the_lead(void **state)
 }
 
 // `rollout status` sees what the leader sees, and writes nothing.
-static void who_only_looks_writes_nothing(void **state)
+static void a_look_writes_nothing(void **state)
 {
 	(void)state;
 	struct farm f;
@@ -369,15 +369,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_status_is_written_when_it_changes),
-		cmocka_unit_test(a_status_that_somebody_else_wrote_does_not_stay),
-		cmocka_unit_test(a_status_that_cannot_be_read_again_is_put_off),
-		cmocka_unit_test(at_rest_it_reads_all_again_now_and_then),
-		cmocka_unit_test(what_cannot_be_read_is_put_off),
-		cmocka_unit_test(without_a_policy_nothing_is_known),
-		cmocka_unit_test(who_lost_the_lead_ends),
-		cmocka_unit_test(who_follows_waits),
+		cmocka_unit_test(a_foreign_status_is_overwritten),
+		cmocka_unit_test(a_failed_reread_of_the_status_is_retried),
+		cmocka_unit_test(at_rest_it_resyncs_periodically),
+		cmocka_unit_test(failed_reads_are_retried),
+		cmocka_unit_test(no_policy),
+		cmocka_unit_test(a_lost_lease_ends_the_process),
+		cmocka_unit_test(a_standby_waits),
 		cmocka_unit_test(a_grant_that_is_refused_ends_the_lead),
-		cmocka_unit_test(who_only_looks_writes_nothing),
+		cmocka_unit_test(a_look_writes_nothing),
 	};
 	return cmocka_run_group_tests_name("recorded", tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ static void events_of_one_node_come_together(void **state)
 }
 
 // T56: each call takes so long that two of them outlast the time in which the Lease has to be renewed.
-static void a_slow_server_does_not_depose(void **state)
+static void a_slow_server_does_not_cost_the_lead(void **state)
 {
 	(void)state;
 	enum { SLOW_MS = 9000, LEASE_SLOW_MS = 4000 };
@@ -268,7 +268,7 @@ static long transitions(struct farm *f)
 
 // T78, S9: who waits hears of the Lease: it leads as soon as it was given back, has run out or was deleted, and asks
 // for next to nothing meanwhile.
-static void who_waits_hears(void **state)
+static void a_standby_sees_events(void **state)
 {
 	struct err err;
 	struct farm f;
@@ -342,9 +342,9 @@ int main(void)
 		cmocka_unit_test(a_pod_of_the_same_name_is_another_one),
 		cmocka_unit_test(claims_go_first_and_their_plugin_last),
 		cmocka_unit_test(events_of_one_node_come_together),
-		cmocka_unit_test(a_slow_server_does_not_depose),
+		cmocka_unit_test(a_slow_server_does_not_cost_the_lead),
 		cmocka_unit_test(its_own_pod),
-		cmocka_unit_test(who_waits_hears),
+		cmocka_unit_test(a_standby_sees_events),
 		cmocka_unit_test(a_job_is_waited_for),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

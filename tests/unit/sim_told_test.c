@@ -37,7 +37,7 @@ static void expect_events(const struct farm *f, const char *node, const char *co
 		expect(told.count == count, told.items[i]);
 }
 
-static void each_state_is_told_once(void **state)
+static void each_state_is_reported_once(void **state)
 {
 	(void)state;
 	static const char *const rows[] = {
@@ -74,7 +74,7 @@ static void each_state_is_told_once(void **state)
 }
 
 // With the agent's code, and what to do about it.
-static void a_failure_is_a_warning_that_says_what_to_do(void **state)
+static void a_failure_is_a_warning_with_the_next_step(void **state)
 {
 	(void)state;
 #define WHY " (replace-failed E_LOAD; next: see the agent's error code; fix the target)"
@@ -143,7 +143,7 @@ static void an_event_that_is_refused_stops_nothing(void **state)
 }
 
 // Somebody has come behind our cordon: nobody unloads under him, and he goes as in any drain. T08, T43.
-static void the_way_back_is_drained_too(void **state)
+static void rollbacks_are_drained_too(void **state)
 {
 	(void)state;
 	static const char path[] = "/api/v1/namespaces/default/pods/late";
@@ -183,7 +183,7 @@ static size_t times_of(const struct farm *f, const char *path, long status, long
 }
 
 // It is left alone for 1 s, 2 s, ... half a minute, and looked at every 5 s; the others go on meanwhile.
-static void the_trouble_of_one_node_is_its_own(void **state)
+static void one_nodes_failure_does_not_stop_others(void **state)
 {
 	(void)state;
 	enum { MOST = 32, DUE_MS = 5000, STEP_MS = 1000 };
@@ -231,12 +231,12 @@ static void the_trouble_of_one_node_is_its_own(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_state_is_told_once),
-		cmocka_unit_test(a_failure_is_a_warning_that_says_what_to_do),
+		cmocka_unit_test(each_state_is_reported_once),
+		cmocka_unit_test(a_failure_is_a_warning_with_the_next_step),
 		cmocka_unit_test(a_node_that_is_held_is_a_warning),
 		cmocka_unit_test(an_event_that_is_refused_stops_nothing),
-		cmocka_unit_test(the_way_back_is_drained_too),
-		cmocka_unit_test(the_trouble_of_one_node_is_its_own),
+		cmocka_unit_test(rollbacks_are_drained_too),
+		cmocka_unit_test(one_nodes_failure_does_not_stop_others),
 	};
 	return cmocka_run_group_tests_name("told", tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void one_pool_and_its_target(void **state)
 }
 
 // Each pool by its own word; one that the policy does not have says nothing.
-static void whose_words_count(void **state)
+static void undone_pools(void **state)
 {
 	(void)state;
 	static const struct {
@@ -131,8 +131,7 @@ static void nonsense(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(one_pool_and_its_target),
-					    cmocka_unit_test(whose_words_count), cmocka_unit_test(the_note),
-					    cmocka_unit_test(nonsense) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(one_pool_and_its_target), cmocka_unit_test(undone_pools),
+					    cmocka_unit_test(the_note), cmocka_unit_test(nonsense) };
 	return cmocka_run_group_tests_name("undo", tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static const struct {
 	{ PHASE_UNKNOWN, false, WAIT_EVICT, TIMEOUT_RELEASE, "" },
 };
 
-static void what_the_deadline_brings(void **state)
+static void texts_of_deadlines(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(deadlines); i++) {
@@ -54,7 +54,7 @@ static void what_the_deadline_brings(void **state)
 }
 
 // What is said is what happens: each text beside what the rules do when the time is over.
-static void the_words_are_what_the_rules_do(void **state)
+static void the_texts_match_the_rules(void **state)
 {
 	(void)state;
 	static const struct {
@@ -120,7 +120,7 @@ static void the_words_are_what_the_rules_do(void **state)
 	}
 }
 
-static void whose_the_cordon_is(void **state)
+static void owner_of_the_cordon(void **state)
 {
 	(void)state;
 	static const struct {
@@ -171,7 +171,7 @@ static void how_the_last_drain_ended(void **state)
 }
 
 // The rules in their order, up to the one that is taken: what stands behind it was not asked.
-static void rules_are_shown_up_to_the_one_that_is_taken(void **state)
+static void rules_are_shown_up_to_the_one_that_applies(void **state)
 {
 	(void)state;
 	struct node_state m;
@@ -264,11 +264,11 @@ static void rows_of_a_slot_are_answered_one_by_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_the_deadline_brings),
-		cmocka_unit_test(the_words_are_what_the_rules_do),
-		cmocka_unit_test(whose_the_cordon_is),
+		cmocka_unit_test(texts_of_deadlines),
+		cmocka_unit_test(the_texts_match_the_rules),
+		cmocka_unit_test(owner_of_the_cordon),
 		cmocka_unit_test(how_the_last_drain_ended),
-		cmocka_unit_test(rules_are_shown_up_to_the_one_that_is_taken),
+		cmocka_unit_test(rules_are_shown_up_to_the_one_that_applies),
 		cmocka_unit_test(rows_of_a_slot_are_answered_one_by_one),
 	};
 	return cmocka_run_group_tests_name("why", tests, NULL, NULL);

@@ -134,8 +134,8 @@ static void complete_paused_list(const struct view *v, struct decision *d)
 	d->next.paused |= v->m->facts.paused;
 }
 
-// An earlier version wrote a word with every state. Where it is still the one of the state, and nobody else upgrades
-// the node, it is that version's.
+// An earlier version wrote NVIDIA's label with every state. If its value still matches the state, and NVIDIA's operator
+// does not manage the node, the label is from that version.
 static bool is_upgrade_label_left(const struct view *v)
 {
 	enum upgrade word = v->m->facts.upgrade;

@@ -32,7 +32,7 @@ static bool is_order_lost(const struct view *v)
 	const struct target_hash *target = &v->m->record.target;
 	return !rule_is_ordered(v, VERB_REPLACE, target) && !rule_is_ordered(v, VERB_LOAD, target);
 }
-// No further unload if the cordon, or our record of it, is gone by now.
+// No further unload if the cordon, or our record of it, is gone.
 static bool may_order(const struct view *v)
 {
 	bool is_halted = v->rollout && v->rollout->is_halted && rule_is_moving(v);
