@@ -73,12 +73,6 @@ static void report_phase_change(struct coordinator *c, const struct phase_change
 struct node_id {
 	char *name, uid[UID_TEXT];
 };
-static struct node_id node_id_copy(const struct coordinator *c, size_t at)
-{
-	struct node_id id = { .name = str_dup(c->node_cache.entries[at].name) };
-	memcpy(id.uid, c->node_cache.nodes[at].uid, sizeof(id.uid));
-	return id;
-}
 static void node_id_done(struct node_id *id)
 {
 	free(TAKE(id->name));
@@ -188,7 +182,8 @@ static int reconcile_node(struct coordinator *c, const struct cluster *cl, const
 	transition(&v, &d);
 	if (!d.rule && (!is_drain_phase(&v) || !drain_is_due(&c->node_cache, at)))
 		return 0;
-	auto_id struct node_id id = node_id_copy(c, at);
+	auto_id struct node_id id = { .name = str_dup(c->node_cache.entries[at].name) };
+	memcpy(id.uid, c->node_cache.nodes[at].uid, sizeof(id.uid));
 	int r = d.rule ? write_node(c, &id, at, &d, &why) :
 			 drain_check_pods(&c->drain, &c->node_cache, at, v.pool, d.evicts, cl->now, &why);
 	if (r < 0)

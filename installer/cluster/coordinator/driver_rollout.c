@@ -30,21 +30,6 @@ static struct totals count_totals(const struct coordinator *c, const struct slot
 	return t;
 }
 
-static json_t *pools_json(const struct coordinator *c, const struct slots *s)
-{
-	json_t *pools = json_array();
-	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
-		const struct pool *pool = &c->policy.pools[i];
-		const struct sum *sum = &s->sums[i];
-		json_array_append_new(pools, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name,
-						       "driver", pool->target.driver, "wave",
-						       policy_wave_name(pool, s->rollouts[i].wave), "nodes",
-						       (int)sum->total, "done", (int)sum->done, "failed",
-						       (int)sum->failed, "unavailable", (int)sum->unavailable));
-	}
-	return pools;
-}
-
 // "535.261.03,570.86.15": of all pools, each once.
 static char *policy_drivers(const struct policy *p)
 {
@@ -160,9 +145,19 @@ static json_t *status_json(const struct coordinator *c, const struct slots *s)
 	json_int_t generation =
 		json_integer_value(json_object_get(json_object_get(c->policy_object, "metadata"), "generation"));
 	auto_str char *drivers = policy_drivers(&c->policy);
+	json_t *pools = json_array();
+	for (size_t i = 0; s && i < c->policy.pool_count; i++) {
+		const struct pool *pool = &c->policy.pools[i];
+		const struct sum *sum = &s->sums[i];
+		json_array_append_new(pools, json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:i}", "name", pool->name,
+						       "driver", pool->target.driver, "wave",
+						       policy_wave_name(pool, s->rollouts[i].wave), "nodes",
+						       (int)sum->total, "done", (int)sum->done, "failed",
+						       (int)sum->failed, "unavailable", (int)sum->unavailable));
+	}
 	return json_pack("{s:I, s:s, s:i, s:i, s:i, s:i, s:o, s:o}", "observedGeneration", generation, "driver",
 			 drivers, "nodes", (int)t.nodes, "done", (int)t.done, "failed", (int)t.failed, "unavailable",
-			 (int)t.unavailable, "pools", pools_json(c, s), "conditions",
+			 (int)t.unavailable, "pools", pools, "conditions",
 			 conditions_json(c, s, json_object_get(before, "conditions"), generation));
 }
 

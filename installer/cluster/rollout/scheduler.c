@@ -156,17 +156,6 @@ static int by_admission_order(const void *a, const void *b, void *round)
 	return strcmp(x->name, y->name);
 }
 
-static bool is_slot_candidate(const struct round *r, size_t at)
-{
-	const struct node_state *m = &r->c->nodes[at];
-	const struct node_plan *node_plan = &r->s->node_plans[at];
-	if (node_plan->pool < 0)
-		return false;
-	if (m->record.phase == PHASE_WAITING) // from the wait to the work
-		return node_plan->has == SLOT_WAIT && (node_state_pods(m)->jobs == 0 || m->record.receipt.waited);
-	return m->record.phase == PHASE_QUEUED && node_plan->has == SLOT_NONE;
-}
-
 // A group is drained as a whole: its next node that is not excluded; first after the last one.
 static size_t next_of_unit(const struct round *r, size_t first, size_t at)
 {
@@ -359,7 +348,12 @@ static void admit_slots(const struct round *r)
 	int full_pool = -1;
 	enum reason_code full = REASON_NONE;
 	for (size_t i = 0; i < r->c->count; i++) {
-		if (is_slot_candidate(r, i))
+		const struct node_state *m = &r->c->nodes[i];
+		enum slot has = r->s->node_plans[i].has;
+		bool is_done_waiting = has == SLOT_WAIT && m->record.phase == PHASE_WAITING &&
+				       (node_state_pods(m)->jobs == 0 || m->record.receipt.waited);
+		bool is_queued = has == SLOT_NONE && m->record.phase == PHASE_QUEUED;
+		if (r->s->node_plans[i].pool >= 0 && (is_done_waiting || is_queued))
 			turn[count++] = i;
 	}
 	qsort_r(turn, count, sizeof(*turn), by_admission_order, (void *)(uintptr_t)r);
