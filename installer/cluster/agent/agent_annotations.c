@@ -50,7 +50,7 @@ static void write_store(const struct agent_facts *f, char *ret)
 	}
 }
 
-// <count|unknown> <generation>[ <pod uid>...], as many of them as find room
+// <count|unknown> <generation>[ <pod uid>...], as many uids as fit
 static void write_holders(const struct agent_holders *h, char *ret)
 {
 	size_t len;

@@ -12,7 +12,7 @@ enum { SCHEMA = 1 };
 
 const char *const agent_step_names[AGENT_STEPS] = { "idle", "accepted", "begun", "back", "done", "failed" };
 
-// The order in the spelling of its annotation.
+// The order is stored in the form of its annotation.
 static const struct node_key *go_key(void)
 {
 	const struct node_key *key = node_keys;
@@ -21,22 +21,17 @@ static const struct node_key *go_key(void)
 	return key;
 }
 
-static json_t *known_json(const struct agent_journal *j)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < j->known_count; i++) {
-		const struct target *t = &j->known[i];
-		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o}", "driver", t->driver, "flavour",
-						      t->flavour, "package", json_text(t->package), "parameters",
-						      json_text(t->parameters)));
-	}
-	return list;
-}
-
 int agent_journal_write(const struct root *state, const struct agent_journal *j, struct err *err)
 {
 	char order[KEY_TEXT] = "";
 	const struct record record = { .go = j->order };
+	json_t *known = json_array();
+	for (size_t i = 0; i < j->known_count; i++) {
+		const struct target *t = &j->known[i];
+		json_array_append_new(known, json_pack("{s:s, s:s, s:o, s:o}", "driver", t->driver, "flavour",
+						       t->flavour, "package", json_text(t->package), "parameters",
+						       json_text(t->parameters)));
+	}
 	go_key()->text(&record, order, sizeof(order));
 	auto_json json_t *json = json_pack(
 		"{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:s, s:i, s:o, s:s, s:s, s:o}", "schema",
@@ -44,7 +39,7 @@ int agent_journal_write(const struct root *state, const struct agent_journal *j,
 		failing_names[j->failing], "code", j->code, "boot", j->boot, "boots", (int)j->boots, "tries",
 		(int)j->tries, "previous", target_hash_json(&j->previous), "current", target_hash_json(&j->current),
 		"revived", j->revived, "revivals", (int)j->revivals, "probed", target_hash_json(&j->probed), "probe",
-		result_names[j->probe], "probe-code", j->probe_code, "known", known_json(j));
+		result_names[j->probe], "probe-code", j->probe_code, "known", known);
 	if (!json)
 		return err_set(err, E_SYSTEM, "the agent's journal cannot be written as JSON");
 	return root_mkdirs(state, DIR_NAME, 0755, err) < 0 ? -1 : json_write(state, FILE_NAME, json, err);
@@ -83,23 +78,6 @@ static int read_journal_count(const json_t *json, const char *name, unsigned *re
 	if (!json_is_integer(value) || json_integer_value(value) < 0 || json_integer_value(value) > UINT16_MAX)
 		return refuse_journal_field(name, err);
 	*ret = (unsigned)json_integer_value(value);
-	return 0;
-}
-
-// What an older agent did not write.
-static int read_journal_later_count(const json_t *json, const char *name, unsigned *ret, struct err *err)
-{
-	*ret = 0;
-	return json_object_get(json, name) ? read_journal_count(json, name, ret, err) : 0;
-}
-
-static int read_order(const json_t *json, struct order *ret, struct err *err)
-{
-	struct record record = { 0 };
-	const char *text = json_string_value(json_object_get(json, "order"));
-	if (!text || (*text && !go_key()->parse(text, &record)))
-		return refuse_journal_field("order", err);
-	*ret = record.go;
 	return 0;
 }
 
@@ -143,10 +121,14 @@ static int read_known(const json_t *json, struct agent_journal *j, struct err *e
 static int parse_journal(const json_t *json, struct agent_journal *j, struct err *err)
 {
 	int step, failing, probe;
+	struct record record = { 0 };
+	const char *order = json_string_value(json_object_get(json, "order"));
 	if (json_integer_value(json_object_get(json, "schema")) != SCHEMA)
 		return refuse_journal_field("schema", err);
-	if (read_order(json, &j->order, err) < 0 ||
-	    read_journal_name(json, "step", agent_step_names, AGENT_STEPS, &step, err) < 0 ||
+	if (!order || (*order && !go_key()->parse(order, &record)))
+		return refuse_journal_field("order", err);
+	j->order = record.go;
+	if (read_journal_name(json, "step", agent_step_names, AGENT_STEPS, &step, err) < 0 ||
 	    read_journal_name(json, "failing", failing_names, FAILING_COUNT, &failing, err) < 0 ||
 	    read_journal_name(json, "probe", result_names, RESULT_COUNT, &probe, err) < 0 ||
 	    read_journal_text(json, "code", j->code, sizeof(j->code), err) < 0 ||
@@ -156,7 +138,8 @@ static int parse_journal(const json_t *json, struct agent_journal *j, struct err
 	    read_journal_text(json, "probe-code", j->probe_code, sizeof(j->probe_code), err) < 0 ||
 	    read_journal_count(json, "boots", &j->boots, err) < 0 ||
 	    read_journal_count(json, "tries", &j->tries, err) < 0 ||
-	    read_journal_later_count(json, "revivals", &j->revivals, err) < 0 ||
+	    (json_object_get(json, "revivals") && // absent in the journal of an older agent
+	     read_journal_count(json, "revivals", &j->revivals, err) < 0) ||
 	    read_target_hash(json, "previous", &j->previous, err) < 0 ||
 	    read_target_hash(json, "current", &j->current, err) < 0 ||
 	    read_target_hash(json, "probed", &j->probed, err) < 0)
@@ -170,20 +153,6 @@ static int parse_journal(const json_t *json, struct agent_journal *j, struct err
 	    (j->step == AGENT_FAILED) != (*j->code != '\0'))
 		return refuse_journal_field("code", err);
 	return read_known(json, j, err);
-}
-
-// A name that has not been used: what damaged it twice is worth looking at twice.
-static int set_journal_aside(const struct root *state, const struct err *why, char **ret_why, struct err *err)
-{
-	auto_str char *name = str_dup(DAMAGED);
-	for (unsigned i = 2; root_exists(state, name); i++) {
-		free(name);
-		name = str_fmt("%s.%u", DAMAGED, i);
-	}
-	if (root_rename(state, FILE_NAME, name, err) < 0)
-		return -1;
-	*ret_why = str_fmt("%s; moved to '%s'", why->text, name);
-	return 0;
 }
 
 // 1 = read, 0 = there is none; E_CONFIG: it is damaged.
@@ -206,10 +175,20 @@ int agent_journal_read(const struct root *state, struct agent_journal *ret, char
 	int r = read_journal_file(state, ret, &why);
 	if (r >= 0)
 		return r;
-	if (why.code == E_CONFIG)
-		return set_journal_aside(state, &why, ret_why, err);
-	*err = why;
-	return -1;
+	if (why.code != E_CONFIG) {
+		*err = why;
+		return -1;
+	}
+	// Moved to a name that is not used yet, so that a second damage does not hide the first.
+	auto_str char *name = str_dup(DAMAGED);
+	for (unsigned i = 2; root_exists(state, name); i++) {
+		free(name);
+		name = str_fmt("%s.%u", DAMAGED, i);
+	}
+	if (root_rename(state, FILE_NAME, name, err) < 0)
+		return -1;
+	*ret_why = str_fmt("%s; moved to '%s'", why.text, name);
+	return 0;
 }
 
 int agent_current(const struct root *state, struct target *ret, struct err *err)
@@ -240,22 +219,15 @@ const struct target *agent_known(const struct agent_journal *j, const struct tar
 	return NULL;
 }
 
-static bool is_target_needed(const struct agent_journal *j, const struct target_hash *target_hash)
-{
-	const struct target_hash *const needed[] = { &j->order.target_hash, &j->previous, &j->current };
-	for (size_t i = 0; i < ARRAY_SIZE(needed); i++)
-		if (target_hash_eq(needed[i], target_hash))
-			return true;
-	return false;
-}
-
 bool agent_learn(struct agent_journal *j, const struct target *target)
 {
 	enum { KNOWN_MOST = 16 };
 	if (agent_known(j, &target->target_hash))
 		return false;
 	for (size_t i = 0; i < j->known_count && j->known_count >= KNOWN_MOST; i++) {
-		if (is_target_needed(j, &j->known[i].target_hash))
+		const struct target_hash *hash = &j->known[i].target_hash;
+		if (target_hash_eq(hash, &j->order.target_hash) || target_hash_eq(hash, &j->previous) ||
+		    target_hash_eq(hash, &j->current))
 			continue;
 		target_done(&j->known[i]);
 		j->known_count--;

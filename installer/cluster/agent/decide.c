@@ -4,10 +4,10 @@
 #include <stdio.h>
 
 enum {
-	BOOTS_MOST = 2,     // a change that was under way in two boots may be why they ended (T76)
-	TRIES_MOST = 3,     // the same for the agent itself, within one boot
-	REVERT_BOOTS = 4,   // and the way back has an end, too
-	MEANING_S = 120,    // a policy takes so long from its ConfigMap to the file
+	BOOTS_MOST = 2,     // a change that was in progress in two boots may be why they ended (T76)
+	TRIES_MOST = 3,     // likewise for the agent itself, within one boot
+	REVERT_BOOTS = 4,   // a restore is not tried for ever either
+	MEANING_S = 120,    // a policy takes that long from its ConfigMap to the file
 	COORDINATOR_S = 30, // after which a booted node loads its last driver without an order
 };
 
@@ -143,7 +143,7 @@ static bool is_accepted(const struct agent_view *v)
 {
 	return v->journal->step == AGENT_ACCEPTED;
 }
-// The Node cannot be read, or the order was removed: nothing is begun.
+// The Node cannot be read, or the order was removed: nothing is started.
 static bool is_kernel_unknown(const struct agent_view *v)
 {
 	const struct order *order = order_of(v);
@@ -151,7 +151,7 @@ static bool is_kernel_unknown(const struct agent_view *v)
 	       (!v->is_read || node_seq_cmp(v->go.seq, order->seq) != 0 || v->go.verb != order->verb ||
 		!target_hash_eq(&v->go.target_hash, &order->target_hash));
 }
-// What brings the node back to service goes on.
+// A restore and a validation bring the node back into service, so they continue.
 static bool is_node_frozen(const struct agent_view *v)
 {
 	enum verb verb = order_of(v)->verb;
@@ -181,7 +181,7 @@ static bool is_not_empty(const struct agent_view *v)
 {
 	return is_accepted(v) && order_of(v)->verb == VERB_LOAD && !v->facts->is_empty;
 }
-// A change of parameters alone brings the package that is loaded.
+// If only parameters change, the package is the one that is loaded.
 static bool is_not_stored(const struct agent_view *v)
 {
 	const struct target_hash *target_hash = &order_of(v)->target_hash;
@@ -200,18 +200,18 @@ static bool is_to_revive(const struct agent_view *v)
 	       (v->is_read ? !is_planned : v->waited_s >= COORDINATOR_S);
 }
 
-// The first row that applies is what happens.
+// The first row that applies decides.
 static const struct row {
 	const char *text;
 	bool (*when)(const struct agent_view *v);
 	enum agent_act act;
 	enum result result;
-	enum failing failing; // FAILING_NONE with RESULT_FAILED: those of the child
+	enum failing failing; // FAILING_NONE with RESULT_FAILED: as the worker reported
 	const char *code;
 } rows[] = {
 	{ "a worker is running", is_child_running, AGENT_WAIT, 0, 0, NULL },
 	{ "the state of this node cannot be read", is_node_unread, AGENT_WAIT, 0, 0, NULL },
-	// a child has ended
+	// a worker has ended
 	{ "no attempt is left; the previous driver was restored", is_reverted, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_PERMANENT, "boot-loop" },
 	{ "the target is loaded", is_put_in, AGENT_FINISH, RESULT_DONE, 0, NULL },
@@ -223,7 +223,7 @@ static const struct row {
 	{ "validated", is_order_proven, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "the worker succeeded, but another driver is loaded", is_child_ended, AGENT_FINISH, RESULT_FAILED,
 	  FAILING_PERMANENT, "drift" },
-	// begun, and the agent or the machine was started again since
+	// started, and the agent or the machine was restarted since
 	{ "superseded by another order: dropped", is_order_dropped, AGENT_TAKE, 0, 0, NULL },
 	{ "the target is loaded, which was not reported yet", is_found_done, AGENT_FINISH, RESULT_DONE, 0, NULL },
 	{ "no attempt is left: restoring the previous driver", is_revertible, AGENT_REVERT, 0, 0, NULL },

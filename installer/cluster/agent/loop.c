@@ -20,7 +20,6 @@ enum {
 	TROUBLE_TEXT = 220, // beside the name of its error
 };
 
-// It gives orders to itself.
 static bool agent_is_self(const struct agent *a)
 {
 	return a->policy.mode == MODE_SELF;
@@ -43,7 +42,7 @@ static void agent_log_trouble_once(struct agent *a, const char *what, const stru
 	a->site->machine.trouble(a->site->machine.ctx, what, why);
 }
 
-// Nothing is to be done now.
+// Nothing is started until this is over.
 static void agent_stuck(struct agent *a, bool *is_it, const char *what, const struct err *why)
 {
 	a->hold_ms = a->now_ms + RETRY_MS;
@@ -61,7 +60,7 @@ static void agent_unstuck(struct agent *a, bool *is_it)
 
 // The policy
 
-// One that says nothing sensible changes nothing: what was read before holds.
+// A policy that cannot be read changes nothing: the one before stays in force.
 static void agent_read_policy(struct agent *a)
 {
 	struct err why;
@@ -99,7 +98,7 @@ static size_t add_known_target(const struct target **names, size_t count, const 
 	return count;
 }
 
-// First what was ordered, when that was carried out; else what works here.
+// The order comes first if it has just been carried out, else what works here.
 static size_t known_targets(const struct agent *a, const struct target **names)
 {
 	const struct agent_journal *j = &a->journal;
@@ -113,7 +112,7 @@ static size_t known_targets(const struct agent *a, const struct target **names)
 	return count;
 }
 
-// The journal; false: nothing is to be done now.
+// False: nothing may be started.
 static bool agent_write(struct agent *a)
 {
 	struct err why;
@@ -125,7 +124,7 @@ static bool agent_write(struct agent *a)
 	return false;
 }
 
-// What was found is what works here, until an order says otherwise; and it can be brought back by its name.
+// What was found loaded is what works here until an order says otherwise, and a restore can name it.
 static void adopt_loaded_driver(struct agent *a, const struct target *found)
 {
 	struct agent_journal *j = &a->journal;
@@ -157,7 +156,7 @@ static void agent_refresh_facts(struct agent *a)
 	free(names);
 }
 
-// Holders, on demand (5.2): exactly where the coordinator waits for them to go, roughly where it only chooses.
+// Holders, on demand (5.2): exactly while the coordinator waits for them to go, roughly while it only chooses nodes.
 
 enum asked { ASKED_NOT, ASKED_COARSE, ASKED_EXACT };
 static enum asked asked(const struct agent *a)
@@ -172,7 +171,7 @@ static enum asked asked(const struct agent *a)
 	case PHASE_QUEUED:
 	case PHASE_WAITING:
 		return ASKED_COARSE;
-	case PHASE_HELD: // for a pod that must not be evicted, until it is gone
+	case PHASE_HELD: // until the pod that must not be evicted is gone
 		return orders->reason.code == REASON_HOLDER_PROTECTED ? ASKED_COARSE : ASKED_NOT;
 	default:
 		return ASKED_NOT;
@@ -185,21 +184,8 @@ static void copy_holders(const struct agent_holders *from, bool is_coarse, struc
 	*to = (struct agent_holders){
 		.is_published = true, .is_coarse = is_coarse, .count = from->count, .generation = from->generation
 	};
-	for (size_t i = 0; i < from->pods.count; i++) // coarsely: those of that moment, and no later ones
+	for (size_t i = 0; i < from->pods.count; i++) // coarsely: a snapshot of this moment
 		strv_add(&to->pods, str_dup(from->pods.items[i]));
-}
-
-// A node that is busy now and idle then writes nothing all day.
-static void publish_coarse_holders(struct agent *a)
-{
-	bool is_busy = a->seen.count != 0, was_busy = a->told.count != 0;
-	bool is_first = !a->told.is_published || !a->told.is_coarse;
-	if (!is_first && is_busy == was_busy)
-		a->coarse_ms = a->now_ms;
-	if (is_first || a->now_ms - a->coarse_ms >= HYSTERESIS_MS) {
-		copy_holders(&a->seen, true, &a->told);
-		a->coarse_ms = a->now_ms;
-	}
 }
 
 static void agent_refresh_holders(struct agent *a)
@@ -210,26 +196,46 @@ static void agent_refresh_holders(struct agent *a)
 		a->holders_ms = 0;
 		return;
 	}
-	bool is_other = how == ASKED_EXACT && (!a->told.is_published || a->told.is_coarse);
-	if (a->now_ms < a->holders_ms && !is_other)
+	bool is_due = how == ASKED_EXACT && (!a->told.is_published || a->told.is_coarse);
+	if (a->now_ms < a->holders_ms && !is_due)
 		return;
 	a->site->machine.holders(a->site->machine.ctx, &a->seen);
 	a->holders_ms = a->now_ms + (how == ASKED_EXACT ? EXACT_MS : COARSE_MS);
-	if (how == ASKED_COARSE)
-		publish_coarse_holders(a);
-	else
+	if (how == ASKED_EXACT) {
 		copy_holders(&a->seen, false, &a->told);
+		return;
+	}
+	// With hysteresis: a node whose jobs come and go must not write all day.
+	bool is_first = !a->told.is_published || !a->told.is_coarse;
+	if (!is_first && (a->seen.count != 0) == (a->told.count != 0))
+		a->coarse_ms = a->now_ms;
+	if (is_first || a->now_ms - a->coarse_ms >= HYSTERESIS_MS) {
+		copy_holders(&a->seen, true, &a->told);
+		a->coarse_ms = a->now_ms;
+	}
+}
+
+static void post_event(struct agent *a, const char *reason, const char *message, bool is_warning)
+{
+	struct err why;
+	const struct api_event event = { .node = a->site->node,
+					 .uid = a->node.m.uid,
+					 .reason = reason,
+					 .message = message,
+					 .is_warning = is_warning,
+					 .component = "kmodsmith-agent" };
+	if (api_event(a->site->kube, &event, &why) < 0)
+		agent_log_trouble_once(a, "an event", &why);
 }
 
 // Mode self: the agent that is its own coordinator
 
 enum { STEPS_MOST = 16 };
 
-// In the log, and on the Node where that is to be had. The words of the rules are of cordons and evictions, which there
-// are none of here.
+// In the log, and as an Event if the Node can be read. The texts of the rules are about cordons and evictions, which this
+// mode does not have.
 static void report_step(struct agent *a, const struct single_node_step *step)
 {
-	struct err why;
 	const char *name = node_phase_info(step->to)->name;
 	const struct node_reason_info *info = node_reason_info(step->reason.code);
 	auto_str char *cause = step->reason.code == REASON_NONE ?
@@ -240,19 +246,14 @@ static void report_step(struct agent *a, const struct single_node_step *step)
 	if (step->to == PHASE_CORDONED || step->to == PHASE_RELEASING)
 		return;
 	auto_str char *reason = str_fmt("Rollout%c%s", toupper((unsigned char)*name), name + 1);
-	const struct api_event event = { .node = a->site->node,
-					 .uid = a->node.m.uid,
-					 .reason = reason,
-					 .message = message,
-					 .is_warning = step->to == PHASE_FAILED || step->to == PHASE_HELD ||
-						       step->to == PHASE_ROLLEDBACK || step->to == PHASE_RESTORING,
-					 .component = "kmodsmith-agent" };
 	a->site->machine.did(a->site->machine.ctx, message);
-	if (a->node.is_read && api_event(a->site->kube, &event, &why) < 0)
-		agent_log_trouble_once(a, "an event", &why);
+	if (a->node.is_read)
+		post_event(a, reason, message,
+			   step->to == PHASE_FAILED || step->to == PHASE_HELD || step->to == PHASE_ROLLEDBACK ||
+				   step->to == PHASE_RESTORING);
 }
 
-// By what the agent would tell a coordinator, and by nothing else.
+// Decides from what the agent would report to a coordinator, and from nothing else.
 static void agent_command(struct agent *a)
 {
 	static const struct node_facts nobody;
@@ -295,7 +296,7 @@ static void log_agent_event(const struct agent *a, const char *fmt, ...)
 
 // Acts
 
-// What was meant to be journaled and could not be did not happen.
+// What could not be journaled did not happen.
 static bool commit_journal(struct agent *a, const struct agent_journal *before)
 {
 	if (agent_write(a))
@@ -320,7 +321,7 @@ static bool take_order(struct agent *a)
 		return false;
 	log_agent_event(a, "order %u.%u: %s", go->seq.epoch, go->seq.n, verb_names[go->verb]);
 	a->taken_ms = a->now_ms;
-	a->look_ms = 0; // it is judged by what is so now
+	a->look_ms = 0; // the order is judged by the present state
 	return true;
 }
 
@@ -334,24 +335,6 @@ static bool finish_order(struct agent *a, const struct agent_choice *c)
 	log_agent_event(a, "%s: %s%s%s: %s", verb_names[a->journal.order.verb], result_names[c->result],
 			c->code ? " " : "", c->code ? c->code : "", c->rule);
 	return true;
-}
-
-static bool fail_child_start(struct agent *a, const struct err *why)
-{
-	const struct err_info *info = err_info(why->code);
-	a->has_end = true;
-	a->end = (struct agent_end){ .failing = agent_failing(info) };
-	snprintf(a->end.code, sizeof(a->end.code), "%s", info->name);
-	return true;
-}
-
-static enum agent_work child_work(const struct agent *a, enum agent_act act)
-{
-	if (act == AGENT_REVIVE)
-		return AGENT_WORK_REVIVE;
-	return act == AGENT_REVERT || agent_changes(a->journal.order.verb) ? AGENT_WORK_SWAP :
-	       a->journal.order.verb == VERB_STAGE                         ? AGENT_WORK_STAGE :
-									     AGENT_WORK_PROBE;
 }
 
 static bool run_child(struct agent *a, const struct agent_choice *c)
@@ -372,43 +355,47 @@ static bool run_child(struct agent *a, const struct agent_choice *c)
 		return false;
 	a->has_end = false;
 	log_agent_event(a, "%s: %s", c->act == AGENT_REVIVE ? "boot" : verb_names[j->order.verb], c->rule);
-	if (m->begin(m->ctx, child_work(a, c->act), t, &why) == 0) {
+	enum agent_work work = c->act == AGENT_REVIVE                                 ? AGENT_WORK_REVIVE :
+			       c->act == AGENT_REVERT || agent_changes(j->order.verb) ? AGENT_WORK_SWAP :
+			       j->order.verb == VERB_STAGE                            ? AGENT_WORK_STAGE :
+											AGENT_WORK_PROBE;
+	if (m->begin(m->ctx, work, t, &why) == 0) {
 		a->running = c->act;
 		a->begun_ms = a->now_ms;
 		return true;
 	}
 	m->trouble(m->ctx, "starting the worker", &why);
-	return c->act != AGENT_REVIVE && fail_child_start(a, &why);
-}
-
-static void fill_agent_view(const struct agent *a, struct agent_view *v)
-{
-	const struct agent_journal *j = &a->journal;
-	const struct record *orders = agent_orders(a);
-	int64_t since = j->step == AGENT_ACCEPTED ? a->taken_ms : a->start_ms;
-	*v = (struct agent_view){ .journal = j,
-				  .facts = &a->facts,
-				  .end = a->has_end ? &a->end : NULL,
-				  .boot = a->site->boot,
-				  .is_read = orders != NULL,
-				  .is_running = a->running != AGENT_WAIT,
-				  .is_meant = agent_target_of(a, &j->order.target_hash) != NULL,
-				  .is_back_meant = agent_target_of(a, &j->previous) != NULL,
-				  .waited_s = (unsigned)((a->now_ms - since) / 1000) };
-	if (!orders)
-		return;
-	if (!node_key_is_malformed(orders, KEY_PREFIX "go")) // what means nothing orders nothing
-		v->go = orders->go;
-	v->phase = orders->phase;
-	v->is_paused = a->node.is_read && a->node.m.facts.is_paused;
+	if (c->act == AGENT_REVIVE)
+		return false;
+	const struct err_info *info = err_info(why.code);
+	a->has_end = true;
+	a->end = (struct agent_end){ .failing = agent_failing(info) };
+	snprintf(a->end.code, sizeof(a->end.code), "%s", info->name);
+	return true;
 }
 
 // True: something was done, and there may be more to do.
 static bool act_on_choice(struct agent *a)
 {
-	struct agent_view v;
+	const struct agent_journal *j = &a->journal;
+	const struct record *orders = agent_orders(a);
+	int64_t since = j->step == AGENT_ACCEPTED ? a->taken_ms : a->start_ms;
+	struct agent_view v = { .journal = j,
+				.facts = &a->facts,
+				.end = a->has_end ? &a->end : NULL,
+				.boot = a->site->boot,
+				.is_read = orders != NULL,
+				.is_running = a->running != AGENT_WAIT,
+				.is_meant = agent_target_of(a, &j->order.target_hash) != NULL,
+				.is_back_meant = agent_target_of(a, &j->previous) != NULL,
+				.waited_s = (unsigned)((a->now_ms - since) / 1000) };
+	if (orders) {
+		if (!node_key_is_malformed(orders, KEY_PREFIX "go")) // a malformed order is none
+			v.go = orders->go;
+		v.phase = orders->phase;
+		v.is_paused = a->node.is_read && a->node.m.facts.is_paused;
+	}
 	struct agent_choice c;
-	fill_agent_view(a, &v);
 	agent_choose(&v, &c);
 	switch (c.act) {
 	case AGENT_TAKE:
@@ -424,7 +411,7 @@ static bool act_on_choice(struct agent *a)
 	}
 }
 
-// The end of a child without an order is only observed.
+// The end of a worker without an order is only noticed.
 static void reap_child(struct agent *a)
 {
 	const struct agent_machine *m = &a->site->machine;
@@ -434,26 +421,11 @@ static void reap_child(struct agent *a)
 	a->end = end;
 	a->has_end = a->running != AGENT_REVIVE;
 	if (a->running == AGENT_REVIVE && !end.is_crash) {
-		a->journal.revivals = 0; // well or not: not once more in this boot
+		a->journal.revivals = 0; // whether it worked or not: once a boot
 		agent_write(a);
 	}
 	a->running = AGENT_WAIT;
 	a->look_ms = 0;
-}
-
-// Once, unless it is on the Node already; the annotation shows how long it lasts.
-static void set_trouble_annotation(struct agent *a)
-{
-	struct err why;
-	auto_str char *message = str_fmt("the agent begins nothing, and the driver stays as it is: %s", a->trouble);
-	const struct api_event event = { .node = a->site->node,
-					 .uid = a->node.m.uid,
-					 .reason = "AgentTrouble",
-					 .message = message,
-					 .is_warning = true,
-					 .component = "kmodsmith-agent" };
-	if (api_event(a->site->kube, &event, &why) < 0)
-		agent_log_trouble_once(a, "an event", &why);
 }
 
 static void write_agent_annotations(struct agent *a)
@@ -465,10 +437,10 @@ static void write_agent_annotations(struct agent *a)
 	bool is_news = *a->trouble && !*n->value[AGENT_TROUBLE];
 	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	snprintf(words.value[AGENT_TROUBLE], AGENT_VALUE, "%s", a->trouble);
-	// What is unknown or was not asked for stays as it is on the Node.
+	// What is unknown or was not requested stays as it is on the Node.
 	if (is_young || !*words.value[AGENT_ACK])
 		memcpy(words.value[AGENT_ACK], n->value[AGENT_ACK], AGENT_VALUE);
-	if (is_young && !*words.value[AGENT_HOLDERS]) // removed together with the report of the child's end
+	if (is_young && !*words.value[AGENT_HOLDERS]) // removed together with the report of the worker's end
 		memcpy(words.value[AGENT_HOLDERS], n->value[AGENT_HOLDERS], AGENT_VALUE);
 	for (int i = AGENT_LOADED; !a->facts.is_known && i <= AGENT_STORE; i++)
 		memcpy(words.value[i], n->value[i], AGENT_VALUE);
@@ -477,11 +449,14 @@ static void write_agent_annotations(struct agent *a)
 		agent_log_trouble_once(a, "writing to the Node", &why);
 	else if (r > 0)
 		*a->said = '\0';
-	if (r > 0 && is_news)
-		set_trouble_annotation(a);
+	if (r <= 0 || !is_news)
+		return;
+	// An Event once; the annotation shows how long it lasts.
+	auto_str char *message = str_fmt("the agent begins nothing, and the driver stays as it is: %s", a->trouble);
+	post_event(a, "AgentTrouble", message, true);
 }
 
-static void recognise_loaded_driver(struct agent *a)
+static void notice_replaced_node(struct agent *a)
 {
 	struct agent_journal before = a->journal;
 	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
@@ -492,8 +467,9 @@ static void recognise_loaded_driver(struct agent *a)
 	commit_journal(a, &before);
 }
 
-static void run_due_steps(struct agent *a)
+void agent_turn(struct agent *a, int wait_ms)
 {
+	struct err why;
 	a->now_ms = kube_now_ms();
 	reap_child(a);
 	if (a->now_ms >= a->policy_ms)
@@ -503,19 +479,13 @@ static void run_due_steps(struct agent *a)
 	for (unsigned i = 0; i < CHOICES_MOST && a->now_ms >= a->hold_ms; i++) {
 		if (a->now_ms >= a->look_ms)
 			agent_refresh_facts(a);
-		recognise_loaded_driver(a);
+		notice_replaced_node(a);
 		agent_command(a);
 		if (!act_on_choice(a))
 			break;
 	}
 	agent_refresh_holders(a);
 	write_agent_annotations(a);
-}
-
-void agent_turn(struct agent *a, int wait_ms)
-{
-	struct err why;
-	run_due_steps(a);
 	a->node.is_new = false;
 	if (agent_node_wait(&a->node, a->running && wait_ms > BUSY_MS ? BUSY_MS : wait_ms, &why) < 0)
 		agent_log_trouble_once(a, "watching the Node", &why);

@@ -34,16 +34,6 @@ void agent_node_done(struct agent_node *n)
 	kube_watch_done(&n->watch);
 }
 
-static void keep_annotation(struct agent_node *n, const char *key, const char *value)
-{
-	for (int i = 0; i < AGENT_KEYS; i++)
-		if (str_eq(agent_key_names[i], key)) {
-			n->is_odd[i] = strlen(value) >= AGENT_VALUE;
-			snprintf(n->value[i], AGENT_VALUE, "%s", value);
-		}
-	node_state_annotation(&n->m, key, value);
-}
-
 static void keep_node_object(struct agent_node *n, const json_t *object)
 {
 	const char *key;
@@ -54,8 +44,18 @@ static void keep_node_object(struct agent_node *n, const json_t *object)
 	memset(n->is_odd, 0, sizeof(n->is_odd));
 	json_object_foreach(json_object_get(metadata, "labels"), key, value) if (json_is_string(value))
 		node_state_label(&n->m, key, json_string_value(value));
-	json_object_foreach(json_object_get(metadata, "annotations"), key, value) if (json_is_string(value))
-		keep_annotation(n, key, json_string_value(value));
+	json_object_foreach(json_object_get(metadata, "annotations"), key, value)
+	{
+		const char *text = json_string_value(value);
+		if (!text)
+			continue;
+		for (int i = 0; i < AGENT_KEYS; i++)
+			if (str_eq(agent_key_names[i], key)) {
+				n->is_odd[i] = strlen(text) >= AGENT_VALUE;
+				snprintf(n->value[i], AGENT_VALUE, "%s", text);
+			}
+		node_state_annotation(&n->m, key, text);
+	}
 	n->is_read = uid != NULL;
 	n->is_new = true;
 }
@@ -94,7 +94,7 @@ static int read_own_node(struct agent_node *n, struct err *err)
 	return kube_run(n->kube, &call, err);
 }
 
-// Nodes that lost the API together come back one by one, each at its own moment.
+// Nodes that lost the API together reconnect one by one, each at its own time.
 static long retry_time(const struct agent_node *n, unsigned failures)
 {
 	unsigned turn = failures < DOUBLINGS ? failures : DOUBLINGS;
@@ -109,25 +109,22 @@ static int count_node_failure(struct agent_node *n)
 	return -1;
 }
 
-static int attach_node_watch(struct agent_node *n, struct err *err)
-{
-	unsigned seconds = WATCH_S + (unsigned)(target_hash_of_text(n->name) % WATCH_SPREAD_S);
-	bool is_gone = n->watch.is_gone;
-	if ((!n->watch.version || is_gone) && read_own_node(n, err) < 0)
-		return count_node_failure(n);
-	if (is_gone) // the Node may not have changed since, and then its own version is as old: begin with any
-		free(TAKE(n->watch.version));
-	return kube_watch_begin(n->kube, &n->watch, seconds, err) < 0 ? count_node_failure(n) : 0;
-}
-
 int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 {
 	if (!n->watch.own && kube_now_ms() < n->again_ms) {
 		kube_sleep(wait_ms);
 		return 0;
 	}
-	if (!n->watch.own && attach_node_watch(n, err) < 0)
-		return -1;
+	if (!n->watch.own) {
+		unsigned seconds = WATCH_S + (unsigned)(target_hash_of_text(n->name) % WATCH_SPREAD_S);
+		bool is_gone = n->watch.is_gone;
+		if ((!n->watch.version || is_gone) && read_own_node(n, err) < 0)
+			return count_node_failure(n);
+		if (is_gone) // an unchanged Node has a version that is just as old: watch from any version
+			free(TAKE(n->watch.version));
+		if (kube_watch_begin(n->kube, &n->watch, seconds, err) < 0)
+			return count_node_failure(n);
+	}
 	if (!n->is_new && kube_step(n->kube, wait_ms, err) < 0)
 		return count_node_failure(n);
 	int r = kube_watch_look(&n->watch, err);
@@ -142,18 +139,17 @@ int agent_node_wait(struct agent_node *n, int wait_ms, struct err *err)
 	return 0;
 }
 
-static json_t *changed_annotations(const struct agent_node *n, const struct agent_annotations *words)
+int agent_node_tell(struct agent_node *n, const struct agent_annotations *words, struct err *err)
 {
-	json_t *annotations = json_object();
+	if (!n->is_read || kube_now_ms() < n->tell_ms)
+		return 0;
+	auto_json json_t *annotations = json_object();
 	for (int i = 0; i < AGENT_KEYS; i++)
 		if (n->is_odd[i] || !str_eq(n->value[i], words->value[i]))
 			json_object_set_new(annotations, agent_key_names[i],
 					    *words->value[i] ? json_text(words->value[i]) : json_null());
-	return annotations;
-}
-
-static int patch_own_node(struct agent_node *n, const json_t *annotations, struct err *err)
-{
+	if (!json_object_size(annotations))
+		return 0;
 	auto_str char *escaped = http_escape(n->name), *path = api_node(escaped);
 	auto_json json_t *body = json_pack("{s:{s:s, s:O}}", "metadata", "uid", n->m.uid, "annotations", annotations);
 	auto_kube_call struct kube_call call = { .method = "PATCH",
@@ -163,30 +159,18 @@ static int patch_own_node(struct agent_node *n, const json_t *annotations, struc
 						 .deadline_ms = ASK_MS,
 						 .try_ms = TRY_MS,
 						 .is_repeatable = true };
-	if (kube_run(n->kube, &call, err) == 0)
-		return 0;
-	if (err->code != E_CONFLICT && call.status != 404)
-		return -1;
-	n->is_read = false; // it is another one by now, or gone: what it has is not known
-	kube_watch_end(&n->watch);
-	free(TAKE(n->watch.version));
-	return -1;
-}
-
-int agent_node_tell(struct agent_node *n, const struct agent_annotations *words, struct err *err)
-{
-	if (!n->is_read || kube_now_ms() < n->tell_ms)
-		return 0;
-	auto_json json_t *annotations = changed_annotations(n, words);
-	if (!json_object_size(annotations))
-		return 0;
-	if (patch_own_node(n, annotations, err) < 0) {
+	if (kube_run(n->kube, &call, err) < 0) {
+		if (err->code == E_CONFLICT || call.status == 404) { // replaced or gone: its content is unknown
+			n->is_read = false;
+			kube_watch_end(&n->watch);
+			free(TAKE(n->watch.version));
+		}
 		n->tell_ms = retry_time(n, n->refusals++);
 		return -1;
 	}
 	n->tell_ms = 0;
 	n->refusals = 0;
-	memcpy(n->value, words->value, sizeof(n->value)); // until the watch brings it
+	memcpy(n->value, words->value, sizeof(n->value)); // until the watch reports it
 	memset(n->is_odd, 0, sizeof(n->is_odd));
 	return 1;
 }

@@ -18,8 +18,8 @@ struct look {
 	struct store store;
 	struct trust_now trust;
 	bool has_store;
-	struct journal node;               // what the node remembers of its changes
-	const struct driver_state *record; // and of the load of what is in the kernel; NULL = nothing
+	struct journal node;               // the node's journal
+	const struct driver_state *record; // of the load of what is in the kernel; NULL = none
 	struct module_params usual;        // of every load on this node
 	struct strv given; // parameters of the loaded driver that are not the default: of a policy, or set by hand
 };
@@ -35,8 +35,8 @@ static void look_done(struct look *l)
 }
 #define auto_look __attribute__((cleanup(look_done)))
 
-// All that the target names, as it names it; and nothing that nobody names any more. The kernel does not tell which of
-// its values are defaults: what was given tells that.
+// Every parameter of the target has its value, and no other parameter was set. The kernel does not tell which of its
+// values are defaults, so the record of the load does.
 static bool has_params(const struct look *l, const struct target *t)
 {
 	auto_module_params struct module_params params = { 0 };
@@ -70,14 +70,14 @@ static bool is_target_loaded(const struct look *l, const struct target *t)
 	       (!t->package || (record && str_eq(t->package + strlen("sha256:"), record->digest))) && has_params(l, t);
 }
 
-// Versions are words; what is none is not worth a name.
+// A version that is not a word stays empty.
 static void copy_word(char *to, size_t size, const char *from)
 {
 	if (from)
 		node_word_copy(to, size, from, strlen(from));
 }
 
-// Of several names for the same that which was ordered or worked before, else that which says most.
+// Of several names for the loaded driver: the one that was ordered or worked before, else the most specific one.
 static const struct target *name_loaded(const struct look *l)
 {
 	const struct target *best = NULL;
@@ -89,17 +89,6 @@ static const struct target *name_loaded(const struct look *l)
 			best = t;
 	}
 	return best;
-}
-
-// As a policy that wants this would name it.
-static void name_loaded_driver(const struct look *l, struct target *ret)
-{
-	const struct modules *loaded = &l->facts.loaded;
-	*ret = (struct target){ .parameters = strv_join(&l->given, "\n") };
-	copy_word(ret->driver, sizeof(ret->driver), loaded->version);
-	if (loaded->flavour != MODULE_TYPE_AUTO)
-		copy_word(ret->flavour, sizeof(ret->flavour), module_type_name(loaded->flavour));
-	target_name(ret);
 }
 
 static void look_at_kernel(const struct look *l, struct agent_facts *f, struct target *ret_new)
@@ -116,19 +105,18 @@ static void look_at_kernel(const struct look *l, struct agent_facts *f, struct t
 	if (f->is_foreign)
 		return;
 	const struct target *t = name_loaded(l);
-	if (!t)
-		name_loaded_driver(l, ret_new);
-	f->loaded = t ? t->target_hash : ret_new->target_hash;
+	if (!t) { // described as a policy would
+		*ret_new = (struct target){ .parameters = strv_join(&l->given, "\n") };
+		copy_word(ret_new->driver, sizeof(ret_new->driver), x->loaded.version);
+		if (x->loaded.flavour != MODULE_TYPE_AUTO)
+			copy_word(ret_new->flavour, sizeof(ret_new->flavour), module_type_name(x->loaded.flavour));
+		target_name(ret_new);
+		t = ret_new;
+	}
+	f->loaded = t->target_hash;
 }
 
-static bool is_package_trusted(const struct look *l, const struct package *p)
-{
-	struct err ignored;
-	return l->at->is_unverified ||
-	       provenance_check(&l->store.layout, p->manifest.digest, &l->trust, NULL, &ignored) == 0;
-}
-
-// 1 = the store has all of it, for the kernel that runs. What would be refused when it is to be loaded is not there.
+// 1 = the store has all of it for the running kernel, and a load would not refuse it.
 static bool is_target_stored(const struct look *l, const struct target *t)
 {
 	struct err ignored;
@@ -143,17 +131,18 @@ static bool is_target_stored(const struct look *l, const struct target *t)
 	return l->has_store &&
 	       (store_find(&l->store, &want, &p, &ignored) > 0 ||
 		store_find_reused(&l->store, &want, &p, &ignored) > 0) &&
-	       is_package_trusted(l, &p);
+	       (l->at->is_unverified ||
+		provenance_check(&l->store.layout, p.manifest.digest, &l->trust, NULL, &ignored) == 0);
 }
 
 static void look_at_store(const struct look *l, struct agent_facts *f)
 {
 	size_t used = 0;
 	for (size_t i = 0; i < l->count && used < AGENT_STORED; i++) {
-		bool is_told = false;
+		bool is_listed = false;
 		for (size_t k = 0; k < used; k++)
-			is_told = is_told || f->store[k].payload == l->names[i]->target_hash.payload;
-		if (!is_told && is_target_stored(l, l->names[i]))
+			is_listed = is_listed || f->store[k].payload == l->names[i]->target_hash.payload;
+		if (!is_listed && is_target_stored(l, l->names[i]))
 			f->store[used++] = l->names[i]->target_hash;
 	}
 }

@@ -28,7 +28,7 @@ int single_node_read(const struct root *state, struct single_node *ret, char **r
 	return 0;
 }
 
-// What stands in the file, what the agent says, and what people say on the Node.
+// From the file, from what the agent reports, and from what users say on the Node.
 static void describe_node(const struct single_node *s, const struct agent_annotations *words,
 			  const struct node_facts *people, struct node_state *ret)
 {
@@ -60,7 +60,7 @@ static json_t *doc_member_copy(const json_t *doc, const char *key)
 	return value ? json_deep_copy(value) : json_object();
 }
 
-// With the patch in it; NULL = without one.
+// With the changes of the patch; NULL = none.
 static json_t *make_self_doc(const struct single_node *s, const struct policy *p, const struct rollout *rollouts,
 			     const struct slot_ledger *ledger, const struct node_patch *patch)
 {
@@ -82,7 +82,7 @@ static json_t *make_self_doc(const struct single_node *s, const struct policy *p
 			 rollout_status_make(p, rollouts, json_object_get(s->doc, "status"), EPOCH));
 }
 
-// 1 = on the disk, 0 = it stood there already. What could not be written did not happen.
+// 1 = written, 0 = nothing changed. What could not be written did not happen.
 static int write_self_doc(struct single_node *s, const struct root *state, json_t *doc, struct err *err)
 {
 	auto_json json_t *mine = doc;
@@ -95,16 +95,6 @@ static int write_self_doc(struct single_node *s, const struct root *state, json_
 	json_decref(s->doc);
 	s->doc = TAKE(mine);
 	return 1;
-}
-
-// A retry lifts the halt here, because no coordinator can.
-static void lift_deadline(const struct node_state *m, struct rollout *r, int64_t now)
-{
-	if (!r->is_halted || !m->facts.retry || m->facts.retry == m->record.retry)
-		return;
-	r->is_halted = false;
-	r->halt = (struct reason){ 0 };
-	r->resumed = now;
 }
 
 static int decide_step(struct single_node *s, const struct root *state, const struct cluster *c,
@@ -140,7 +130,12 @@ int single_node_step(struct single_node *s, const struct root *state, const stru
 		scheduler_ledger_done(&ledger);
 		return -1;
 	}
-	lift_deadline(&s->m, &rollout, now);
+	bool is_retry = s->m.facts.retry && s->m.facts.retry != s->m.record.retry;
+	if (rollout.is_halted && is_retry) { // there is no coordinator to resume it
+		rollout.is_halted = false;
+		rollout.halt = (struct reason){ 0 };
+		rollout.resumed = now;
+	}
 	const struct cluster c = { policy, &rollout, &s->m, 1, &ledger, EPOCH, now, NULL, NULL, false };
 	scheduler_plan(&c, &slots);
 	bool is_granting = slots.granted || slots.freed;
