@@ -25,29 +25,19 @@ static const char *bundle_file_name(const char *arg)
 	return str_starts(arg, PREFIX) ? arg + strlen(PREFIX) : arg;
 }
 
-static int open_bundle_trust(const struct values *v, struct trust *ret, struct err *err)
+static void show_bundle_report(const char *file, const struct bundle_report *r, bool is_json)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	auto_root struct root dir = ROOT_NONE;
-	if (machine_open(&v->common, &m, err) < 0)
-		return -1;
-	return trust_dir(&m.host, v->trust_dir, &dir, err) < 0 ? -1 : trust_open(&dir, ret, err);
-}
-
-static json_t *status_json_all(const struct bundle_report *r)
-{
-	json_t *json = bundle_manifest_json(&r->manifest);
-	json_object_set_new(json, "complete", json_boolean(!r->missing.count && !r->damaged.count));
-	json_object_set_new(json, "signed_by", json_text(r->signers));
-	json_object_set_new(json, "missing", json_strv(&r->missing));
-	json_object_set_new(json, "damaged", json_strv(&r->damaged));
-	json_object_set_new(json, "blobs", json_integer((json_int_t)r->blobs));
-	json_object_set_new(json, "bytes", json_integer((json_int_t)r->bytes));
-	return json;
-}
-
-static void show_bundle_report(const char *file, const struct bundle_report *r)
-{
+	if (is_json) {
+		auto_json json_t *json = bundle_manifest_json(&r->manifest);
+		json_object_set_new(json, "complete", json_boolean(!r->missing.count && !r->damaged.count));
+		json_object_set_new(json, "signed_by", json_text(r->signers));
+		json_object_set_new(json, "missing", json_strv(&r->missing));
+		json_object_set_new(json, "damaged", json_strv(&r->damaged));
+		json_object_set_new(json, "blobs", json_integer((json_int_t)r->blobs));
+		json_object_set_new(json, "bytes", json_integer((json_int_t)r->bytes));
+		show_json(json);
+		return;
+	}
 	for (size_t i = 0; i < r->missing.count; i++)
 		printf("missing: %s\n", r->missing.items[i]);
 	for (size_t i = 0; i < r->damaged.count; i++)
@@ -79,18 +69,16 @@ static int report_outcome(const char *file, const struct bundle_report *r)
 static int run_bundle_verify(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
+	auto_root struct root dir = ROOT_NONE;
 	auto_trust struct trust trust = { 0 };
 	auto_bundle_report struct bundle_report report = { 0 };
 	const char *file = bundle_file_name(args[0]);
 	(void)count;
-	if (open_bundle_trust(v, &trust, err) < 0 || bundle_verify(file, &trust, time(NULL), &report, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || trust_dir(&m.host, v->trust_dir, &dir, err) < 0 ||
+	    trust_open(&dir, &trust, err) < 0 || bundle_verify(file, &trust, time(NULL), &report, err) < 0)
 		return -1;
-	if (v->common.is_json) {
-		auto_json json_t *json = status_json_all(&report);
-		show_json(json);
-	} else {
-		show_bundle_report(file, &report);
-	}
+	show_bundle_report(file, &report, v->common.is_json);
 	return report_outcome(file, &report);
 }
 

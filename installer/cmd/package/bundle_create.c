@@ -72,6 +72,7 @@ static void bundle_job_done(struct bundle_job *c)
 	host_done(&c->host);
 	machine_done(&c->machine);
 }
+#define auto_bundle_job __attribute__((cleanup(bundle_job_done)))
 
 static int check_bundle_values(const struct values *v, struct err *err)
 {
@@ -121,14 +122,6 @@ static void on_entry_added(void *ctx, const struct bundle_entry *p)
 	log_info("bundle      %zu: %s", ++c->brought, p->tag);
 }
 
-static int refuse_incomplete(const struct strv *missing, struct err *err)
-{
-	auto_str char *all = strv_join(missing, "; ");
-	for (size_t i = 0; i < missing->count; i++)
-		log_warn("missing     %s", missing->items[i]);
-	return err_set(err, E_INCOMPLETE, "%zu missing, nothing was written: %s", missing->count, all);
-}
-
 static int collect_contents(const struct values *v, struct bundle_job *c, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
@@ -143,7 +136,12 @@ static int collect_contents(const struct values *v, struct bundle_job *c, struct
 				     .ctx = c };
 	origin_fetch(&c->origin, &c->state, &g.fetch);
 	int r = collect_bundle(&g, &c->layout, &c->manifest, &missing, err);
-	return r > 0 ? refuse_incomplete(&missing, err) : r;
+	if (r <= 0)
+		return r;
+	auto_str char *all = strv_join(&missing, "; ");
+	for (size_t i = 0; i < missing.count; i++)
+		log_warn("missing     %s", missing.items[i]);
+	return err_set(err, E_INCOMPLETE, "%zu missing, nothing was written: %s", missing.count, all);
 }
 
 static int sign_packages(const struct bundle_job *c, unsigned days, time_t now, struct err *err)
@@ -164,45 +162,31 @@ static int sign_packages(const struct bundle_job *c, unsigned days, time_t now, 
 	return catalog_publish(&c->layout, days, now, c->by.makers, c->by.count, &made, err);
 }
 
-static int sign_and_write(const struct values *v, struct bundle_job *c, struct err *err)
+static int run_bundle_create(void *values, char **args, size_t count, struct err *err)
 {
+	const struct values *v = values;
+	auto_bundle_job struct bundle_job c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+						.state = ROOT_NONE,
+						.work = SCRATCH_NONE,
+						.layout = LAYOUT_NONE };
 	unsigned days = v->days ? v->days : DAYS_DEFAULT;
-	c->manifest.created = time(NULL);
-	c->manifest.expires = c->manifest.created + (time_t)days * DAY_S;
-	if (sign_packages(c, days, c->manifest.created, err) < 0 ||
-	    bundle_manifest_publish(&c->layout, &c->manifest, c->by.makers, c->by.count, err) < 0)
+	(void)args, (void)count;
+	if (open_bundle_job(v, &c, err) < 0 || collect_contents(v, &c, err) < 0)
 		return -1;
-	return bundle_write(&c->layout, v->output, err);
-}
-
-static void show_bundle(const struct values *v, const struct bundle_job *c)
-{
-	auto_json json_t *json = bundle_manifest_json(&c->manifest);
+	c.manifest.created = time(NULL);
+	c.manifest.expires = c.manifest.created + (time_t)days * DAY_S;
+	if (sign_packages(&c, days, c.manifest.created, err) < 0 ||
+	    bundle_manifest_publish(&c.layout, &c.manifest, c.by.makers, c.by.count, err) < 0 ||
+	    bundle_write(&c.layout, v->output, err) < 0)
+		return -1;
+	auto_json json_t *json = bundle_manifest_json(&c.manifest);
 	json_object_set_new(json, "bundle", json_text(v->output));
 	if (v->origin.remote.common.is_json)
 		show_json(json);
 	else
-		printf("%s: %zu entries, expires %s\n", v->output, c->manifest.count,
+		printf("%s: %zu entries, expires %s\n", v->output, c.manifest.count,
 		       json_string_value(json_object_get(json, "expires")));
-}
-
-static int run_bundle_create(void *values, char **args, size_t count, struct err *err)
-{
-	const struct values *v = values;
-	struct bundle_job c = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-				.state = ROOT_NONE,
-				.work = SCRATCH_NONE,
-				.layout = LAYOUT_NONE };
-	(void)args, (void)count;
-	int r = open_bundle_job(v, &c, err);
-	if (r == 0)
-		r = collect_contents(v, &c, err);
-	if (r == 0)
-		r = sign_and_write(v, &c, err);
-	if (r == 0)
-		show_bundle(v, &c);
-	bundle_job_done(&c);
-	return r;
+	return 0;
 }
 
 const struct cmd cmd_bundle_create = {

@@ -36,20 +36,20 @@ struct fetch_job {
 	struct root state;
 	struct origin origin;
 	struct output output;
-	struct fetch_result found;
-	struct asset_key payload; // borrows from the values and the host
-	char digest[DIGEST_HEX + 1];
 };
+#define FETCH_JOB_NONE       \
+	((struct fetch_job){ \
+		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .output = OUTPUT_NONE })
 
 static void fetch_job_done(struct fetch_job *f)
 {
-	fetch_result_done(&f->found);
 	output_done(&f->output);
 	origin_done(&f->origin);
 	root_done(&f->state);
 	host_done(&f->host);
 	machine_done(&f->machine);
 }
+#define auto_fetch_job __attribute__((cleanup(fetch_job_done)))
 
 static int open_fetch_job(const struct values *v, struct fetch_job *f, struct err *err)
 {
@@ -67,35 +67,32 @@ static int open_fetch_job(const struct values *v, struct fetch_job *f, struct er
 	return output_init(&f->output, v->output, &f->state, err);
 }
 
-static int fetch_payload_to_output(const struct values *v, struct fetch_job *f, struct err *err)
+static int fetch_payload(const struct values *v, struct fetch_job *f, struct err *err)
 {
 	struct fetch fetch;
 	const struct layout *into = NULL;
-	f->payload = (struct asset_key){ .kind = &ASSET_PAYLOAD,
-					 .driver = v->driver,
-					 .arch = v->arch ? v->arch : f->host.arch };
+	const struct asset_key key = { .kind = &ASSET_PAYLOAD,
+				       .driver = v->driver,
+				       .arch = v->arch ? v->arch : f->host.arch };
+	char hex[DIGEST_HEX + 1];
 	if (!v->driver)
 		return err_set(err, E_USAGE, "fetch --payload needs --driver VERSION");
 	origin_fetch(&f->origin, &f->state, &fetch);
-	if (asset_fetch(&fetch, &f->payload, NULL, f->digest, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
-	    asset_fetch(&fetch, &f->payload, into, f->digest, err) < 0)
+	if (asset_fetch(&fetch, &key, NULL, hex, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
+	    asset_fetch(&fetch, &key, into, hex, err) < 0 || output_finish(&f->output, err) < 0)
 		return -1;
-	return output_finish(&f->output, err);
-}
-
-static void show_payload(const struct values *v, const struct fetch_job *f)
-{
-	auto_str char *tag = asset_tag(&f->payload), *digest = oci_digest_text(f->digest);
+	auto_str char *tag = asset_tag(&key), *digest = oci_digest_text(hex);
 	const char *place = f->output.name ? f->output.name : "the store";
 	auto_json json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:o}", "tag", tag, "digest", digest, "driver",
-					   f->payload.driver, "arch", f->payload.arch, "into", json_text(place));
+					   key.driver, "arch", key.arch, "into", json_text(place));
 	if (v->origin.remote.common.is_json)
 		show_json(json);
 	else
 		printf("%s %s\ninto %s\n", tag, digest, place);
+	return 0;
 }
 
-static int fetch_package_to_output(const struct values *v, struct fetch_job *f, struct err *err)
+static int fetch_package(const struct values *v, struct fetch_job *f, struct err *err)
 {
 	const char *release = v->kernel ? v->kernel : f->host.release;
 	struct package_want want = { .driver = v->driver,
@@ -104,45 +101,35 @@ static int fetch_package_to_output(const struct values *v, struct fetch_job *f, 
 				     .build_id = str_eq(release, f->host.release) ? f->host.build_id : NULL,
 				     .arch = v->arch ? v->arch : f->host.arch };
 	struct fetch fetch;
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
 	const struct layout *into = NULL;
 	origin_fetch(&f->origin, &f->state, &fetch);
-	if (fetch_find(&fetch, &want, &f->found, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
-	    fetch_take(&fetch, &want, &f->found, into, err) < 0)
+	if (fetch_find(&fetch, &want, &found, err) < 0 || output_layout(&f->output, &into, err) < 0 ||
+	    fetch_take(&fetch, &want, &found, into, err) < 0 || output_finish(&f->output, err) < 0)
 		return -1;
-	return output_finish(&f->output, err);
-}
-
-static void show_package(const struct values *v, const struct fetch_job *f)
-{
-	const struct package *p = &f->found.candidate.package;
+	const struct package *p = &found.candidate.package;
 	auto_str char *tag = package_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
-	const char *signers = f->found.signers, *place = f->output.name ? f->output.name : "the store";
+	const char *signers = found.signers, *place = f->output.name ? f->output.name : "the store";
 	if (v->origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "tag", tag, "digest", digest,
 						   "from", json_text(p->place), "into", json_text(place), "signed_by",
 						   json_text(signers), "key", package_key_json(&p->key));
 		show_json(json);
-		return;
+		return 0;
 	}
 	printf("%s %s\nfrom %s into %s, %s%s\n", tag, digest, p->place, place,
 	       signers && *signers ? "signed by " : "signatures not checked", signers ? signers : "");
+	return 0;
 }
 
 static int run_fetch(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
-	struct fetch_job f = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			       .state = ROOT_NONE,
-			       .output = OUTPUT_NONE,
-			       .found = FETCH_RESULT_NONE };
-	int r = open_fetch_job(v, &f, err);
-	if (r == 0)
-		r = (v->is_payload ? fetch_payload_to_output : fetch_package_to_output)(v, &f, err);
-	if (r == 0)
-		(v->is_payload ? show_payload : show_package)(v, &f);
-	fetch_job_done(&f);
-	return r;
+	auto_fetch_job struct fetch_job f = FETCH_JOB_NONE;
+	if (open_fetch_job(v, &f, err) < 0)
+		return -1;
+	return v->is_payload ? fetch_payload(v, &f, err) : fetch_package(v, &f, err);
 }
 
 const struct cmd cmd_fetch = {

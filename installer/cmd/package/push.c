@@ -39,39 +39,7 @@ static void push_job_done(struct push_job *p)
 	remote_access_done(&p->remote);
 	machine_done(&p->machine);
 }
-
-// Signature tags are copied with the package they sign.
-static int copy_to_work(const struct values *v, struct push_job *p, struct err *err)
-{
-	auto_strv struct strv all = { 0 };
-	const struct strv *tags = &v->tags;
-	if (!tags->count && repository_tags(p->from, &all, err) < 0)
-		return -1;
-	tags = tags->count ? tags : &all;
-	for (size_t i = 0; i < tags->count; i++) {
-		if (str_starts(tags->items[i], "sha256-"))
-			continue;
-		int r = copy_to_layout(p->from, tags->items[i], &p->layout, err);
-		if (r < 0)
-			return -1;
-		if (r == 0)
-			return err_set(err, E_NOT_FOUND, "%s has no %s", p->from->name, tags->items[i]);
-	}
-	return 0;
-}
-
-static int open_push_job(const struct values *v, char **args, struct push_job *p, struct err *err)
-{
-	auto_str char *from = origin_name(args[0]), *to = origin_name(args[1]);
-	struct job_values job = { .state_dir = v->state_dir };
-	if (machine_open(&v->remote.common, &p->machine, err) < 0 ||
-	    remote_access_open(&v->remote, &p->remote, err) < 0 ||
-	    repository_open(from, &p->remote.options, &p->from, err) < 0 ||
-	    repository_open(to, &p->remote.options, &p->to, err) < 0 ||
-	    job_state(&job, &p->machine, &p->state, err) < 0 || scratch_make(&p->state, "push", &p->work, err) < 0)
-		return -1;
-	return layout_make(&p->work.root, &p->layout, err);
-}
+#define auto_push_job __attribute__((cleanup(push_job_done)))
 
 static void on_pushed(void *ctx, const char *tag)
 {
@@ -83,24 +51,38 @@ static void on_pushed(void *ctx, const char *tag)
 static int run_push(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	struct push_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			      .state = ROOT_NONE,
-			      .work = SCRATCH_NONE,
-			      .layout = LAYOUT_NONE };
+	const struct job_values job = { .state_dir = v->state_dir };
+	auto_str char *from = origin_name(args[0]), *to = origin_name(args[1]);
+	auto_strv struct strv all = { 0 };
+	auto_push_job struct push_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+					    .state = ROOT_NONE,
+					    .work = SCRATCH_NONE,
+					    .layout = LAYOUT_NONE };
 	(void)count;
-	int r = open_push_job(v, args, &p, err);
-	if (r == 0)
-		r = copy_to_work(v, &p, err);
-	if (r == 0)
-		r = copy_to_repository(&p.layout, p.to, on_pushed, &p, err);
-	if (r == 0 && v->remote.common.is_json) {
+	if (machine_open(&v->remote.common, &p.machine, err) < 0 ||
+	    remote_access_open(&v->remote, &p.remote, err) < 0 ||
+	    repository_open(from, &p.remote.options, &p.from, err) < 0 ||
+	    repository_open(to, &p.remote.options, &p.to, err) < 0 || job_state(&job, &p.machine, &p.state, err) < 0 ||
+	    scratch_make(&p.state, "push", &p.work, err) < 0 || layout_make(&p.work.root, &p.layout, err) < 0 ||
+	    (!v->tags.count && repository_tags(p.from, &all, err) < 0))
+		return -1;
+	const struct strv *tags = v->tags.count ? &v->tags : &all;
+	for (size_t i = 0; i < tags->count; i++) {
+		if (str_starts(tags->items[i], "sha256-")) // a signature: copied with the package that it signs
+			continue;
+		int r = copy_to_layout(p.from, tags->items[i], &p.layout, err);
+		if (r <= 0)
+			return r < 0 ? -1 : err_set(err, E_NOT_FOUND, "%s has no %s", p.from->name, tags->items[i]);
+	}
+	if (copy_to_repository(&p.layout, p.to, on_pushed, &p, err) < 0)
+		return -1;
+	if (v->remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:s, s:o}", "to", p.to->name, "tags", json_strv(&p.pushed));
 		show_json(json);
-	} else if (r == 0) {
+	} else {
 		printf("%zu tags in %s\n", p.pushed.count, p.to->name);
 	}
-	push_job_done(&p);
-	return r;
+	return 0;
 }
 
 const struct cmd cmd_push = {

@@ -96,12 +96,6 @@ static int open_chain(const struct values *v, struct sign_job *s, struct err *er
 	return is_used ? 0 : err_set(err, E_KEY, "--cert '%s': its first certificate matches no --key", v->cert);
 }
 
-static int open_keys(const struct values *v, struct sign_job *s, struct err *err)
-{
-	const char *reference = v->identity ? v->identity : "kmodsmith";
-	return signers_open(&v->keys, reference, &s->by, err) < 0 ? -1 : open_chain(v, s, err);
-}
-
 // The packages the user named, in the form of catalogue entries.
 static int list_named_packages(const struct strv *refs, struct sign_job *s, struct err *err)
 {
@@ -183,8 +177,9 @@ static int run_sign(void *values, char **args, size_t count, struct err *err)
 	const struct values *v = values;
 	auto_sign_job struct sign_job s = { .layout = LAYOUT_NONE };
 	(void)count;
-	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 || open_keys(v, &s, err) < 0 ||
-	    list_packages(v, &s, err) < 0 || sign_all(&s, err) < 0)
+	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 ||
+	    signers_open(&v->keys, v->identity ? v->identity : "kmodsmith", &s.by, err) < 0 ||
+	    open_chain(v, &s, err) < 0 || list_packages(v, &s, err) < 0 || sign_all(&s, err) < 0)
 		return -1;
 	if (v->is_catalog && catalog_publish(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
 					     s.by.count, &s.catalog, err) < 0)

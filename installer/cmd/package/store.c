@@ -29,7 +29,7 @@ static const struct opt trust_opts[] = {
 	{ 0 },
 };
 
-// Without roots and index, for what can mend them.
+// Without roots and index, for the command that repairs them.
 static int open_unchecked(const struct store_values *v, struct store_session *ret, struct err *err)
 {
 	const struct job_values place = { .state_dir = v->state_dir };
@@ -119,25 +119,6 @@ static char *package_trust_text(const struct package_trust *v)
 			     provenance_text(&v->provenance);
 }
 
-static json_t *package_trust_json(const struct package_trust *v)
-{
-	json_t *json = provenance_json(&v->provenance);
-	json_object_set_new(json, "trusted", json_boolean(!v->why.code));
-	json_object_set_new(json, "code", json_text(v->why.code ? err_info(v->why.code)->name : NULL));
-	json_object_set_new(json, "why", json_text(v->why.code ? v->why.text : NULL));
-	return json;
-}
-
-// The kernels that reuse this package, which was built for another one.
-static json_t *reuses_json(const struct store_session *d, const char *hex)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < d->roots.reuse_count; i++)
-		if (str_eq(d->roots.reuses[i].digest, hex))
-			json_array_append_new(list, json_text(d->roots.reuses[i].release));
-	return list;
-}
-
 static uint64_t package_size(const struct package *p)
 {
 	return p->layer.size + p->manifest.size;
@@ -150,12 +131,19 @@ static json_t *package_json(const struct store_session *d, const struct trust_no
 	package_trust_read(d, trust, p->manifest.digest, &v);
 	auto_str char *digest = oci_digest_text(p->manifest.digest), *layer = oci_digest_text(p->layer.digest);
 	const char *hex = p->manifest.digest;
+	json_t *reuses = json_array(); // the kernels that reuse this package, which was built for another one
+	for (size_t i = 0; i < d->roots.reuse_count; i++)
+		if (str_eq(d->roots.reuses[i].digest, hex))
+			json_array_append_new(reuses, json_text(d->roots.reuses[i].release));
+	json_t *vouched = provenance_json(&v.provenance);
+	json_object_set_new(vouched, "trusted", json_boolean(!v.why.code));
+	json_object_set_new(vouched, "code", json_text(v.why.code ? err_info(v.why.code)->name : NULL));
+	json_object_set_new(vouched, "why", json_text(v.why.code ? v.why.text : NULL));
 	return json_pack("{s:o, s:s, s:s, s:I, s:o, s:b, s:b, s:b, s:o, s:o}", "tag",
 			 json_text(oci_descriptor_annotation(entry, OCI_REF_NAME)), "digest", digest, "layer", layer,
 			 "size", (json_int_t)package_size(p), "key", package_key_json(&p->key), "target",
 			 str_eq(d->roots.target, hex), "last_good", str_eq(d->roots.last_good, hex), "pinned",
-			 strv_has(&d->roots.pins, hex), "compatible_with", reuses_json(d, hex), "vouched",
-			 package_trust_json(&v));
+			 strv_has(&d->roots.pins, hex), "compatible_with", reuses, "vouched", vouched);
 }
 
 static char *package_row(const struct store_session *d, const struct trust_now *trust,
@@ -202,17 +190,6 @@ static int run_store_ls(void *values, char **args, size_t count, struct err *err
 	return 0;
 }
 
-static json_t *files_json(const struct package *p)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < p->count; i++)
-		json_array_append_new(list,
-				      json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", p->files[i].name, "module",
-						p->files[i].module, "srcversion", json_text(p->files[i].srcversion),
-						"sha256", p->files[i].sha256, "size", (json_int_t)p->files[i].size));
-	return list;
-}
-
 static void show_stored_package(const struct store_session *d, const struct trust_now *trust, const struct package *p)
 {
 	auto_package_trust struct package_trust v = { 0 };
@@ -251,7 +228,13 @@ static int run_store_show(void *values, char **args, size_t count, struct err *e
 	}
 	auto_str char *ref = oci_digest_text(p.manifest.digest);
 	auto_json json_t *json = package_json(&d, &trust, &d.index.items[oci_index_find(&d.index, ref)], &p);
-	json_object_set_new(json, "files", files_json(&p));
+	json_t *files = json_array();
+	for (size_t i = 0; i < p.count; i++)
+		json_array_append_new(files,
+				      json_pack("{s:s, s:s, s:o, s:s, s:I}", "name", p.files[i].name, "module",
+						p.files[i].module, "srcversion", json_text(p.files[i].srcversion),
+						"sha256", p.files[i].sha256, "size", (json_int_t)p.files[i].size));
+	json_object_set_new(json, "files", files);
 	show_json(json);
 	return 0;
 }
@@ -297,19 +280,19 @@ static void on_verify_progress(void *ctx, uint64_t done, uint64_t total)
 	show_progress("verified MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
 }
 
-static json_t *store_report_json(const struct store_report *r)
+static void show_store_report(const struct store_report *r, bool is_json)
 {
-	json_t *list = json_array();
+	json_t *damage = json_array();
 	for (size_t i = 0; i < r->count; i++)
-		json_array_append_new(list,
+		json_array_append_new(damage,
 				      json_pack("{s:s, s:o, s:o}", "digest", r->damage[i].digest, "why",
 						json_text(r->damage[i].why), "lost", json_strv(&r->damage[i].lost)));
-	return json_pack("{s:b, s:I, s:I, s:o}", "sound", r->count == 0, "blobs", (json_int_t)r->blobs, "bytes",
-			 (json_int_t)r->bytes, "damage", list);
-}
-
-static void show_store_report(const struct store_report *r)
-{
+	auto_json json_t *json = json_pack("{s:b, s:I, s:I, s:o}", "sound", r->count == 0, "blobs",
+					   (json_int_t)r->blobs, "bytes", (json_int_t)r->bytes, "damage", damage);
+	if (is_json) {
+		show_json(json);
+		return;
+	}
 	for (size_t i = 0; i < r->count; i++) {
 		auto_str char *lost = strv_join(&r->damage[i].lost, ", ");
 		printf("sha256:%s %s; lost: %s\n", r->damage[i].digest, r->damage[i].why, *lost ? lost : "nothing");
@@ -326,11 +309,7 @@ static int run_store_verify(void *values, char **args, size_t count, struct err 
 	(void)args, (void)count;
 	if (open_unchecked(v, &d, err) < 0 || store_verify(&d.store, on_verify_progress, NULL, &report, err) < 0)
 		return -1;
-	auto_json json_t *json = store_report_json(&report);
-	if (v->common.is_json)
-		show_json(json);
-	else
-		show_store_report(&report);
+	show_store_report(&report, v->common.is_json);
 	return report.count ? err_info(E_STORE_CORRUPT)->exit_status : 0;
 }
 
@@ -345,15 +324,6 @@ static const struct opt gc_opts[] = {
 	  "also the compile cache: objects, conftest results" },
 	{ 0 },
 };
-
-static void show_garbage(const struct store_garbage *g, bool is_dry)
-{
-	const char *verb = is_dry ? "would remove" : "removed";
-	for (size_t i = 0; i < g->packages.count; i++)
-		printf("%s: %s\n", verb, g->packages.items[i]);
-	printf("%s: %zu packages, %zu blobs, %zu unfinished transfers, %" PRIu64 " bytes\n", verb, g->packages.count,
-	       g->blobs, g->parts, g->bytes);
-}
 
 static int run_store_gc(void *values, char **args, size_t count, struct err *err)
 {
@@ -373,12 +343,17 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 		json_pack("{s:b, s:o, s:I, s:I, s:I, s:I, s:o}", "dry_run", v->is_dry, "packages",
 			  json_strv(&g.packages), "blobs", (json_int_t)g.blobs, "parts", (json_int_t)g.parts, "bytes",
 			  (json_int_t)g.bytes, "cache_bytes", (json_int_t)cache, "kernels", json_strv(&kernels));
-	if (v->store.common.is_json)
+	if (v->store.common.is_json) {
 		show_json(json);
-	else
-		show_garbage(&g, v->is_dry);
-	if (v->is_cache && !v->store.common.is_json)
-		printf("%s: %" PRIu64 " bytes of the compile cache\n", v->is_dry ? "would remove" : "removed", cache);
+		return 0;
+	}
+	const char *verb = v->is_dry ? "would remove" : "removed";
+	for (size_t i = 0; i < g.packages.count; i++)
+		printf("%s: %s\n", verb, g.packages.items[i]);
+	printf("%s: %zu packages, %zu blobs, %zu unfinished transfers, %" PRIu64 " bytes\n", verb, g.packages.count,
+	       g.blobs, g.parts, g.bytes);
+	if (v->is_cache)
+		printf("%s: %" PRIu64 " bytes of the compile cache\n", verb, cache);
 	return 0;
 }
 

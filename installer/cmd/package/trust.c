@@ -46,12 +46,6 @@ static int open_trust_dir(const struct values *v, struct root *ret, struct err *
 	return trust_dir(&m.host, v->dir, ret, err);
 }
 
-static int read_key_arg(const char *path, char **ret, struct err *err)
-{
-	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
-	return fd < 0 ? -1 : file_read(fd, path, ret, NULL, err);
-}
-
 static int run_trust_add(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
@@ -60,7 +54,8 @@ static int run_trust_add(void *values, char **args, size_t count, struct err *er
 	auto_str char *pem = NULL;
 	char id[DIGEST_HEX + 1];
 	(void)count;
-	if (read_key_arg(args[0], &pem, err) < 0 || machine_open(&v->common, &m, err) < 0 ||
+	auto_fd int fd = file_open_arg(args[0], O_RDONLY, err);
+	if (fd < 0 || file_read(fd, args[0], &pem, NULL, err) < 0 || machine_open(&v->common, &m, err) < 0 ||
 	    trust_dir_make(&m.host, v->dir, &dir, err) < 0)
 		return -1;
 	int r = trust_add(&dir, v->name, pem, v->prefix, id, err);
@@ -77,27 +72,24 @@ static int run_trust_add(void *values, char **args, size_t count, struct err *er
 	return 0;
 }
 
-static json_t *key_json(const struct trust_key *k)
-{
-	return json_pack("{s:o, s:s, s:s, s:o}", "name", json_text(k->name), "id", k->key->id, "algorithm",
-			 k->key->algorithm, "for", json_strv(&k->prefixes));
-}
-
-static json_t *source_json(const struct trust_source *s)
-{
-	return json_pack("{s:o, s:o, s:i, s:b, s:s, s:s}", "prefix", json_text(s->prefix), "keys",
-			 s->has_keys ? json_strv(&s->keys) : json_null(), "threshold", (int)s->threshold, "anchor",
-			 s->anchor != NULL, "unsigned", s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
-			 trust_catalog_name(s->catalog));
-}
-
 static json_t *trust_json(const struct trust *t)
 {
 	json_t *keys = json_array(), *sources = json_array();
-	for (size_t i = 0; i < t->count; i++)
-		json_array_append_new(keys, key_json(&t->keys[i]));
-	for (size_t i = 0; i < t->source_count; i++)
-		json_array_append_new(sources, source_json(&t->sources[i]));
+	for (size_t i = 0; i < t->count; i++) {
+		const struct trust_key *k = &t->keys[i];
+		json_array_append_new(keys,
+				      json_pack("{s:o, s:s, s:s, s:o}", "name", json_text(k->name), "id", k->key->id,
+						"algorithm", k->key->algorithm, "for", json_strv(&k->prefixes)));
+	}
+	for (size_t i = 0; i < t->source_count; i++) {
+		const struct trust_source *s = &t->sources[i];
+		json_t *names = s->has_keys ? json_strv(&s->keys) : json_null();
+		json_array_append_new(sources, json_pack("{s:o, s:o, s:i, s:b, s:s, s:s}", "prefix",
+							 json_text(s->prefix), "keys", names, "threshold",
+							 (int)s->threshold, "anchor", s->anchor != NULL, "unsigned",
+							 s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
+							 trust_catalog_name(s->catalog)));
+	}
 	return json_pack("{s:o, s:o, s:o}", "directory", json_text(t->place), "keys", keys, "sources", sources);
 }
 
