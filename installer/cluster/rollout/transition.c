@@ -171,8 +171,9 @@ void rule_enter_phase(const struct view *v, struct decision *d, enum node_phase 
 	r->reason = (struct reason){ .code = why };
 	r->reason_since = 0;
 	// One line of plain characters: it may come from an agent or a pod's name.
-	for (size_t i = 0; why != REASON_NONE && i < OBJECT_TEXT - 1 && object[i]; i++)
-		r->reason.object[i] = object[i] >= ' ' && object[i] <= '~' ? object[i] : '?';
+	char *to = r->reason.object, *const end = to + OBJECT_TEXT - 1;
+	for (const char *c = object; why != REASON_NONE && *c && to < end; c++)
+		*to++ = *c >= ' ' && *c <= '~' ? *c : '?';
 }
 
 static struct seq next_seq(const struct view *v)
