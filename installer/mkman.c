@@ -23,16 +23,6 @@ static void print_text(const char *text)
 	print_escaped(text, strlen(text));
 }
 
-// In a literal block only a backslash is markup.
-static void print_example(const char *text, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		if (text[i] == '\\')
-			putchar('\\');
-		putchar(text[i]);
-	}
-}
-
 // Lines that start with blanks are examples.
 static void print_about(const char *about)
 {
@@ -43,12 +33,14 @@ static void print_about(const char *about)
 		if (is_example != is_literal)
 			printf(is_example ? "\n```\n" : "```\n\n");
 		is_literal = is_example;
-		if (is_example)
-			print_example(about, len), putchar('\n');
-		else if (len)
-			print_escaped(about, len), putchar('\n');
-		else
-			putchar('\n');
+		for (size_t i = 0; is_example && i < len; i++) {
+			if (about[i] == '\\') // the only markup in a literal block
+				putchar('\\');
+			putchar(about[i]);
+		}
+		if (!is_example)
+			print_escaped(about, len);
+		putchar('\n');
 		about += len + (about[len] == '\n');
 	}
 	if (is_literal)
@@ -357,21 +349,17 @@ static const struct block {
 	       { "errors", errors_sections },
 	       { "reasons", reasons_table } };
 
-static int markdown_block(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
-		if (str_eq(blocks[i].name, name)) {
-			blocks[i].print();
-			return 0;
-		}
-	fprintf(stderr, "mkman: no block '%s'\n", name);
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
-	if (argc == 3 && str_eq(argv[1], "markdown"))
-		return markdown_block(argv[2]);
+	if (argc == 3 && str_eq(argv[1], "markdown")) {
+		for (size_t i = 0; i < ARRAY_SIZE(blocks); i++)
+			if (str_eq(blocks[i].name, argv[2])) {
+				blocks[i].print();
+				return 0;
+			}
+		fprintf(stderr, "mkman: no block '%s'\n", argv[2]);
+		return 2;
+	}
 	const char *name = argc == 2 ? argv[1] : "";
 	const struct cmd *cmd = command_of(name);
 	if (cmd)

@@ -39,7 +39,7 @@ struct build {
 	struct compile_report report;
 };
 
-static void build_outcome(struct build *b)
+static void build_done(struct build *b)
 {
 	package_done(&b->package);
 	compile_report_done(&b->report);
@@ -56,6 +56,7 @@ static void build_outcome(struct build *b)
 	root_done(&b->state);
 	machine_done(&b->machine);
 }
+#define auto_build __attribute__((cleanup(build_done)))
 
 static int open_carried_source(const struct job_values *j, struct build *b, struct err *err)
 {
@@ -163,21 +164,18 @@ static int run_build(void *values, char **args, size_t count, struct err *err)
 		return build_matrix(v, err);
 	if (lonely)
 		return err_set(err, E_USAGE, "%s requires --matrix FILE.json", lonely);
-	struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			   .state = ROOT_NONE,
-			   .patches = ROOT_NONE,
-			   .carry = IMAGE_PAYLOAD_NONE,
-			   .output = OUTPUT_NONE,
-			   .acquire = ACQUIRE_NONE,
-			   .package = PACKAGE_NONE,
-			   .progress = show_progress_log() };
-	int r = open_build(v, &b, err);
-	if (r == 0)
-		r = build_one(v, &b, err);
-	if (r == 0)
-		show_build(v, &b);
-	build_outcome(&b);
-	return r;
+	auto_build struct build b = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+				      .state = ROOT_NONE,
+				      .patches = ROOT_NONE,
+				      .carry = IMAGE_PAYLOAD_NONE,
+				      .output = OUTPUT_NONE,
+				      .acquire = ACQUIRE_NONE,
+				      .package = PACKAGE_NONE,
+				      .progress = show_progress_log() };
+	if (open_build(v, &b, err) < 0 || build_one(v, &b, err) < 0)
+		return -1;
+	show_build(v, &b);
+	return 0;
 }
 
 const struct cmd cmd_build = {

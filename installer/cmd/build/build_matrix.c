@@ -106,15 +106,6 @@ static int read_arg(const char *option, const char *path, char **ret, size_t *re
 	return 0;
 }
 
-static int read_matrix_file(const struct build_values *v, struct matrix *ret, struct err *err)
-{
-	auto_str char *text = NULL;
-	size_t len = 0;
-	return read_arg("--matrix", v->matrix, &text, &len, err) < 0 ?
-		       -1 :
-		       matrix_parse(text, len, v->matrix, v->nodes, ret, err);
-}
-
 static int read_nodes_file(const struct build_values *v, const char *arch, struct matrix *m, struct err *err)
 {
 	auto_str char *text = NULL;
@@ -134,7 +125,10 @@ static int read_nodes_file(const struct build_values *v, const char *arch, struc
 
 static int open_matrix_build(const struct build_values *v, struct matrix_build *l, struct err *err)
 {
-	if (check_options(v, err) < 0 || read_matrix_file(v, &l->matrix, err) < 0 ||
+	auto_str char *text = NULL;
+	size_t len = 0;
+	if (check_options(v, err) < 0 || read_arg("--matrix", v->matrix, &text, &len, err) < 0 ||
+	    matrix_parse(text, len, v->matrix, v->nodes, &l->matrix, err) < 0 ||
 	    machine_open(&v->job.origin.remote.common, &l->machine, err) < 0 ||
 	    host_read(&l->machine.host, &l->machine.kern, &l->host, err) < 0 ||
 	    read_nodes_file(v, l->host.arch, &l->matrix, err) < 0 ||
@@ -147,33 +141,6 @@ static int open_matrix_build(const struct build_values *v, struct matrix_build *
 	l->acquire.want.arch = l->host.arch;
 	l->acquire.progress = &l->progress;
 	return output_layout(&l->output, &l->layout, err);
-}
-
-static void fill_compile_request(struct matrix_build *l, const struct matrix_kernel *k, enum module_type flavour,
-				 const struct headers_offer *offer, struct compile_request *ret)
-{
-	const struct job_values *j = &l->values->job;
-	*ret = (struct compile_request){
-		.release = k->release,
-		.banner = str_eq(k->release, l->host.release) && !k->headers.count ? l->host.banner : NULL,
-		.source = &l->source,
-		.headers = &k->headers,
-		.offer = offer,
-		.builder = acquire_builder,
-		.builder_ctx = &l->acquire,
-		.modules = &l->matrix.modules,
-		.flavour = flavour,
-		.host = &l->machine.host,
-		.kern = &l->machine.kern,
-		.state = &l->state,
-		.patches = l->matrix.patches ? &l->patches : NULL,
-		.jobs = j->jobs,
-		.timeout_s = j->timeout_s,
-		.is_rt_allowed = j->is_rt_allowed,
-		.is_cache_off = j->is_cache_off,
-		.output = output_layout,
-		.output_ctx = &l->output,
-	};
 }
 
 // In a node's store, a package that is no longer trusted does not count.
@@ -202,15 +169,6 @@ static int find_in_output(const struct fetch *fetch, const struct layout *output
 	return 1;
 }
 
-static bool has_same_inputs(const struct fetch *f, const struct package *p, const struct package_key *key)
-{
-	bool is_same = package_key_is_same(&p->key, key);
-	auto_str char *note = str_fmt("%s: its package was built with another compiler or other patches", p->place);
-	if (!is_same)
-		f->note(f->ctx, note);
-	return is_same;
-}
-
 // Query each source separately: one with other inputs must not hide the next.
 static int fetch_from_source(const struct fetch *all, size_t source, const struct package_want *want,
 			     const struct package_key *key, const struct layout *output, struct package *ret)
@@ -221,8 +179,14 @@ static int fetch_from_source(const struct fetch *all, size_t source, const struc
 	struct err err;
 	fetch.from = &one;
 	fetch.down = &all->down[source];
-	if (fetch_find(&fetch, want, &found, &err) < 0 || !has_same_inputs(all, &found.candidate.package, key))
+	if (fetch_find(&fetch, want, &found, &err) < 0)
 		return 0;
+	if (!package_key_is_same(&found.candidate.package.key, key)) {
+		auto_str char *note = str_fmt("%s: its package was built with another compiler or other patches",
+					      found.candidate.package.place);
+		all->note(all->ctx, note);
+		return 0;
+	}
 	if (fetch_take(&fetch, want, &found, output, &err) < 0) {
 		all->note(all->ctx, err.text);
 		return 0;
@@ -275,12 +239,32 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 
 static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel *k, struct build_pair *pair)
 {
+	const struct job_values *j = &l->values->job;
 	struct headers_offer offer = { .bring = acquire_headers, .ctx = &l->acquire };
-	struct compile_request request;
+	const struct compile_request request = {
+		.release = k->release,
+		.banner = str_eq(k->release, l->host.release) && !k->headers.count ? l->host.banner : NULL,
+		.source = &l->source,
+		.headers = &k->headers,
+		.offer = &offer,
+		.builder = acquire_builder,
+		.builder_ctx = &l->acquire,
+		.modules = &l->matrix.modules,
+		.flavour = pair->flavour,
+		.host = &l->machine.host,
+		.kern = &l->machine.kern,
+		.state = &l->state,
+		.patches = l->matrix.patches ? &l->patches : NULL,
+		.jobs = j->jobs,
+		.timeout_s = j->timeout_s,
+		.is_rt_allowed = j->is_rt_allowed,
+		.is_cache_off = j->is_cache_off,
+		.output = output_layout,
+		.output_ctx = &l->output,
+	};
 	long started = clock_ms();
 	pair->driver = str_dup(l->source.version);
 	pair->why = pair->driver ? matrix_skipped(&l->matrix, pair->driver, k->release) : NULL;
-	fill_compile_request(l, k, pair->flavour, &offer, &request);
 	if (pair->why) {
 		pair->result = BUILD_SKIPPED;
 		return;
@@ -295,9 +279,16 @@ static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel
 		log_err(&pair->err);
 }
 
+// Unpacks the source once for all kernels.
 static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 {
 	static const enum module_type both[] = { MODULE_TYPE_OPEN, MODULE_TYPE_PROPRIETARY };
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	l->source = (struct source){ .root = ROOT_NONE };
+	l->unopened = (struct err){ 0 };
+	if (scratch_make(&l->state, "source", &work, &l->unopened) == 0 &&
+	    source_open(d->source, d->sha256, &work.root, &l->source, &l->unopened) == 0)
+		l->unopened.code = 0;
 	unsigned flavours = d->flavours ? d->flavours : l->source.flavours;
 	for (size_t f = 0; f < ARRAY_SIZE(both); f++)
 		for (size_t k = 0; k < l->matrix.kernel_count; k++) {
@@ -313,73 +304,44 @@ static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 			build_matrix_pair(l, &l->matrix.kernels[k], pair);
 			l->pairs.counts[pair->result]++;
 		}
-}
-
-// Unpacks the source once for all kernels.
-static void open_and_build_driver(struct matrix_build *l, const struct matrix_driver *d)
-{
-	auto_scratch struct scratch work = SCRATCH_NONE;
-	l->source = (struct source){ .root = ROOT_NONE };
-	l->unopened = (struct err){ 0 };
-	if (scratch_make(&l->state, "source", &work, &l->unopened) == 0 &&
-	    source_open(d->source, d->sha256, &work.root, &l->source, &l->unopened) == 0)
-		l->unopened.code = 0;
-	build_driver(l, d);
 	source_done(&l->source);
-}
-
-static const char *failure_text(const struct build_pair *p)
-{
-	return p->err.code ? p->err.text : p->why ? p->why : p->digest;
-}
-
-static json_t *pair_json(const struct build_pair *p)
-{
-	json_t *json = json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:f}", "source", json_text(p->source),
-				 "driver", json_text(p->driver), "flavour", module_type_name(p->flavour), "kernel",
-				 p->release, "result", names[p->result], "tag", json_text(p->tag), "digest",
-				 json_text(p->digest), "why", json_text(p->why), "seconds", p->seconds);
-	auto_json json_t *failure = p->err.code ? show_failure_json(&p->err) : NULL;
-	if (failure)
-		json_object_update(json, failure);
-	return json;
 }
 
 static void show_pairs_json(const struct build_pairs *pairs, const char *output)
 {
 	json_t *list = json_array();
-	for (size_t i = 0; i < pairs->count; i++)
-		json_array_append_new(list, pair_json(&pairs->items[i]));
+	for (size_t i = 0; i < pairs->count; i++) {
+		const struct build_pair *p = &pairs->items[i];
+		json_t *pair =
+			json_pack("{s:o, s:o, s:s, s:s, s:s, s:o, s:o, s:o, s:f}", "source", json_text(p->source),
+				  "driver", json_text(p->driver), "flavour", module_type_name(p->flavour), "kernel",
+				  p->release, "result", names[p->result], "tag", json_text(p->tag), "digest",
+				  json_text(p->digest), "why", json_text(p->why), "seconds", p->seconds);
+		auto_json json_t *failure = p->err.code ? show_failure_json(&p->err) : NULL;
+		if (failure)
+			json_object_update(pair, failure);
+		json_array_append_new(list, pair);
+	}
 	auto_json json_t *json = json_pack("{s:o, s:o}", "output", json_text(output), "pairs", list);
 	for (size_t i = 0; i < BUILD_RESULTS; i++)
 		json_object_set_new(json, names[i], json_integer((json_int_t)pairs->counts[i]));
 	show_json(json);
 }
 
-static void show_pairs(const struct build_pairs *pairs, const char *output, bool is_json)
+static void show_pairs(const struct build_pairs *pairs)
 {
 	auto_strv struct strv rows = { 0 };
-	if (is_json) {
-		show_pairs_json(pairs, output);
-		return;
-	}
 	for (size_t i = 0; i < pairs->count; i++) {
 		const struct build_pair *p = &pairs->items[i];
+		const char *result = p->err.code ? p->err.text : p->why ? p->why : p->digest;
 		strv_add(&rows,
 			 str_fmt("%s\t%s\t%s\t%s%s%s\t%.1f s\t%s", p->driver ? p->driver : p->source,
 				 module_type_name(p->flavour), p->release, names[p->result], p->err.code ? " " : "",
-				 p->err.code ? err_info(p->err.code)->name : "", p->seconds, failure_text(p)));
+				 p->err.code ? err_info(p->err.code)->name : "", p->seconds, result));
 	}
 	show_table(&rows);
 	for (size_t i = 0; i < BUILD_RESULTS; i++)
 		printf("%zu %s%s", pairs->counts[i], names[i], i + 1 < BUILD_RESULTS ? ", " : "\n");
-}
-
-// --partial: some packages can be signed and pushed, and the failures are listed.
-static bool is_success(const struct build_values *v, const struct build_pairs *pairs)
-{
-	size_t made = pairs->counts[BUILD_BUILT] + pairs->counts[BUILD_PRESENT] + pairs->counts[BUILD_FETCHED];
-	return !pairs->counts[BUILD_FAILED] || (v->is_partial && made);
 }
 
 int build_matrix(const struct build_values *v, struct err *err)
@@ -396,13 +358,18 @@ int build_matrix(const struct build_values *v, struct err *err)
 	if (r == 0) {
 		l.pairs.items = mem_alloc(2 * l.matrix.driver_count * l.matrix.kernel_count * sizeof(*l.pairs.items));
 		for (size_t i = 0; i < l.matrix.driver_count; i++)
-			open_and_build_driver(&l, &l.matrix.drivers[i]);
+			build_driver(&l, &l.matrix.drivers[i]);
 		r = output_finish(&l.output, err);
 	}
 	if (r == 0) {
-		show_pairs(&l.pairs, l.output.name ? l.output.name : l.layout->root.name,
-			   v->job.origin.remote.common.is_json);
-		r = is_success(v, &l.pairs) ? 0 : 1;
+		const size_t *counts = l.pairs.counts;
+		bool is_some_built = counts[BUILD_BUILT] + counts[BUILD_PRESENT] + counts[BUILD_FETCHED];
+		if (v->job.origin.remote.common.is_json)
+			show_pairs_json(&l.pairs, l.output.name ? l.output.name : l.layout->root.name);
+		else
+			show_pairs(&l.pairs);
+		// --partial: some packages can be signed and pushed, and the failures are listed.
+		r = !counts[BUILD_FAILED] || (v->is_partial && is_some_built) ? 0 : 1;
 	}
 	matrix_build_done(&l);
 	return r;

@@ -65,25 +65,13 @@ static void pack_job_done(struct pack_job *p)
 	root_done(&p->state);
 	machine_done(&p->machine);
 }
+#define auto_pack_job __attribute__((cleanup(pack_job_done)))
 
 // DIR of dir:DIR; NULL = other output.
 static const char *image_dir_name(const struct values *v)
 {
 	static const char DIR[] = "dir:";
 	return v->output && str_starts(v->output, DIR) ? v->output + strlen(DIR) : NULL;
-}
-
-static int open_pack_job(const struct values *v, char **args, size_t count, struct pack_job *p, struct err *err)
-{
-	struct job_values job = { .state_dir = v->state_dir };
-	for (size_t i = 0; i < count; i++)
-		strv_split(&p->files, args[i], ",");
-	for (size_t i = 0; i < p->files.count; i++)
-		if (job_check_path("FILE", p->files.items[i], false, err) < 0)
-			return -1;
-	if (machine_open(&v->common, &p->machine, err) < 0 || job_state(&job, &p->machine, &p->state, err) < 0)
-		return -1;
-	return image_dir_name(v) ? 0 : output_init(&p->output, v->output, &p->state, err);
 }
 
 static int put_asset(struct pack_job *p, const struct root *tree, struct err *err)
@@ -184,20 +172,24 @@ static void show_packed(const struct values *v, const struct pack_job *p)
 static int run_pack(const struct values *v, char **args, size_t count,
 		    int (*make)(const struct values *v, struct pack_job *p, struct err *err), struct err *err)
 {
-	struct pack_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
-			      .state = ROOT_NONE,
-			      .store = ROOT_NONE,
-			      .dir = ROOT_NONE,
-			      .work = SCRATCH_NONE,
-			      .output = OUTPUT_NONE,
-			      .tree = { .root = ROOT_NONE } };
-	int r = open_pack_job(v, args, count, &p, err);
-	if (r == 0)
-		r = make(v, &p, err);
-	if (r == 0)
-		show_packed(v, &p);
-	pack_job_done(&p);
-	return r;
+	struct job_values job = { .state_dir = v->state_dir };
+	auto_pack_job struct pack_job p = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
+					    .state = ROOT_NONE,
+					    .store = ROOT_NONE,
+					    .dir = ROOT_NONE,
+					    .work = SCRATCH_NONE,
+					    .output = OUTPUT_NONE,
+					    .tree = { .root = ROOT_NONE } };
+	for (size_t i = 0; i < count; i++)
+		strv_split(&p.files, args[i], ",");
+	for (size_t i = 0; i < p.files.count; i++)
+		if (job_check_path("FILE", p.files.items[i], false, err) < 0)
+			return -1;
+	if (machine_open(&v->common, &p.machine, err) < 0 || job_state(&job, &p.machine, &p.state, err) < 0 ||
+	    (!image_dir_name(v) && output_init(&p.output, v->output, &p.state, err) < 0) || make(v, &p, err) < 0)
+		return -1;
+	show_packed(v, &p);
+	return 0;
 }
 
 static int run_pack_headers(void *values, char **args, size_t count, struct err *err)

@@ -95,51 +95,36 @@ static int check_tools(const struct root *root, const char *file, struct err *er
 		       file, names);
 }
 
-static int unpack_image(const char *file, struct builder_job *p, struct err *err)
+static int run_pack_builder(void *values, char **args, size_t count, struct err *err)
 {
-	auto_fd int fd = file_open_arg(file, O_RDONLY, err);
-	if (fd < 0 || scratch_make(&p->state, "builder", &p->work, err) < 0 ||
-	    archive_unpack(fd, file, 0, &p->work.root, &(struct archive_options){ .select = is_needed_by_compiler },
-			   err) < 0)
-		return -1;
-	return check_tools(&p->work.root, file, err);
-}
-
-static int pack_builder(const struct values *v, const char *file, struct builder_job *p, struct err *err)
-{
+	(void)count;
+	const struct values *v = values;
+	const char *file = args[0];
 	struct job_values job = { .state_dir = v->state_dir };
+	auto_builder_job struct builder_job p = BUILDER_JOB_NONE;
 	const struct layout *into = NULL;
-	if (job_check_path("ROOT.tar", file, false, err) < 0 || machine_open(&v->common, &p->machine, err) < 0 ||
-	    job_state(&job, &p->machine, &p->state, err) < 0 ||
-	    output_init(&p->output, v->output, &p->state, err) < 0 ||
-	    host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 || unpack_image(file, p, err) < 0)
+	if (job_check_path("ROOT.tar", file, false, err) < 0 || machine_open(&v->common, &p.machine, err) < 0 ||
+	    job_state(&job, &p.machine, &p.state, err) < 0 || output_init(&p.output, v->output, &p.state, err) < 0 ||
+	    host_read(&p.machine.host, &p.machine.kern, &p.host, err) < 0)
 		return -1;
-	p->key = (struct asset_key){ .kind = &ASSET_BUILDER, .arch = v->arch ? v->arch : p->host.arch };
-	return output_layout(&p->output, &into, err) < 0 ||
-			       asset_create(into, &p->work.root, &p->key, &p->manifest, err) < 0 ?
-		       -1 :
-		       output_finish(&p->output, err);
-}
-
-static void show_builder(const struct values *v, const struct builder_job *p)
-{
-	auto_str char *tag = asset_tag(&p->key), *digest = oci_digest_text(p->manifest.digest);
-	const char *place = p->output.name ? p->output.name : "the store";
+	auto_fd int fd = file_open_arg(file, O_RDONLY, err);
+	if (fd < 0 || scratch_make(&p.state, "builder", &p.work, err) < 0 ||
+	    archive_unpack(fd, file, 0, &p.work.root, &(struct archive_options){ .select = is_needed_by_compiler },
+			   err) < 0 ||
+	    check_tools(&p.work.root, file, err) < 0)
+		return -1;
+	p.key = (struct asset_key){ .kind = &ASSET_BUILDER, .arch = v->arch ? v->arch : p.host.arch };
+	if (output_layout(&p.output, &into, err) < 0 ||
+	    asset_create(into, &p.work.root, &p.key, &p.manifest, err) < 0 || output_finish(&p.output, err) < 0)
+		return -1;
+	auto_str char *tag = asset_tag(&p.key), *digest = oci_digest_text(p.manifest.digest);
+	const char *place = p.output.name ? p.output.name : "the store";
 	auto_json json_t *json = json_pack("{s:s, s:s, s:o, s:s}", "tag", tag, "digest", digest, "into",
-					   json_text(place), "arch", p->key.arch);
+					   json_text(place), "arch", p.key.arch);
 	if (v->common.is_json)
 		show_json(json);
 	else
 		printf("%s %s in %s\n", tag, digest, place);
-}
-
-static int run_pack_builder(void *values, char **args, size_t count, struct err *err)
-{
-	(void)count;
-	auto_builder_job struct builder_job p = BUILDER_JOB_NONE;
-	if (pack_builder(values, args[0], &p, err) < 0)
-		return -1;
-	show_builder(values, &p);
 	return 0;
 }
 
