@@ -90,19 +90,16 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_facts struct facts f = { 0 };
 	auto_status struct status s = { 0 };
-	auto_root struct root dev_root = ROOT_NONE;
+	auto_root struct root dev_root = ROOT_NONE, state = ROOT_NONE;
 	auto_json json_t *file = NULL;
 	auto_journal struct journal j = { 0 };
 	auto_daemon_record struct daemon_record daemons = { 0 };
-	auto_root struct root state = ROOT_NONE;
 	struct peermem_status peermem;
 	auto_kernel_report struct kernel_report kernels = { 0 };
 	struct err unread;
-	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0)
-		return -1;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
-		return -1;
-	if (status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
+	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0 ||
+	    status_read(&f, &m.host, &m.kern, &dev_root, &m.sys, &s, err) < 0)
 		return -1;
 	if (daemon_record_read(&m.host, f.host.boot_id, &daemons, &unread) < 0)
 		log_warn("the state of the daemons is unknown: %s", unread.text);
