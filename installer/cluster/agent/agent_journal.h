@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The agent's journal, STATE/agent/journal.json: written whole and fsynced before each step that it records (5.4.2).
-// Parsed strictly: a damaged journal is ignored as a whole and moved aside, and the agent continues from what is loaded;
-// an order on the Node is taken again, and skips what is already done.
+// Parsed strictly: a damaged journal is ignored as a whole and moved aside. The agent then continues from what is
+// loaded, takes the order on the Node again, and skips what is already done.
 #pragma once
 #include "cluster/node_state/node_state.h"
 

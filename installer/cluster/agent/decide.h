@@ -2,8 +2,8 @@
 // What the agent of a node does next: pure, from the order on its Node, its journal, what is in the kernel and on the
 // disk, and how its worker ended. The rules are the rows of one table. upgrade-design 5.4, 5.6.
 //
-// Nothing is unloaded or replaced without an order that is newer than all others, for something that is on the disk; and
-// what was started is finished or undone, even if the agent died meanwhile or the API cannot be reached.
+// Nothing is unloaded or replaced without an order that is newer than all others, for something that is on the disk.
+// What was started is finished or undone, even if the agent died meanwhile or the API cannot be reached.
 #pragma once
 #include "cluster/agent/agent_journal.h"
 #include "cluster/agent/observe.h"

@@ -232,8 +232,8 @@ static void post_event(struct agent *a, const char *reason, const char *message,
 
 enum { STEPS_MOST = 16 };
 
-// In the log, and as an Event if the Node can be read. The texts of the rules are about cordons and evictions, which this
-// mode does not have.
+// In the log, and as an Event if the Node can be read. The texts of the rules are about cordons and evictions, which do
+// not exist in this mode.
 static void report_step(struct agent *a, const struct single_node_step *step)
 {
 	const char *name = node_phase_info(step->to)->name;

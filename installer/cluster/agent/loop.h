@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's turn: look, choose, journal, act, report. It knows nothing about this machine's drivers: all that it needs
-// of the machine is a table of functions, so that the same turn runs in the simulation (tests/sim).
+// The agent's turn: look, choose, journal, act, report. It knows nothing about this machine's drivers: what it needs of
+// the machine is a table of functions, so that the same turn runs in the simulation (tests/sim).
 #pragma once
 #include "cluster/agent/decide.h"
 #include "cluster/agent/node_object.h"

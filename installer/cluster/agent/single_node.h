@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // `mode: self` of a policy: a cluster of one node, without a coordinator. The agent gives itself the orders that a
-// coordinator would give, by the same pure functions, scheduler_plan() and transition(). What a coordinator writes on the
-// Node, the Lease and the rollout's status is in a file of this node, STATE/agent/self.json: deadlines, attempts, the
-// previous driver and the failed target outlive the agent and the boot, and no API server is needed.
+// coordinator would give, by the same pure functions, scheduler_plan() and transition(). What a coordinator writes on
+// the Node, the Lease and the rollout's status is in a file of this node, STATE/agent/self.json: deadlines, attempts,
+// the previous driver and the failed target outlive the agent and the boot, and no API server is needed.
 //
 // Nothing is cordoned or evicted: an agent may not (upgrade-design 5.10). The driver is unloaded once it is not in use.
 #pragma once

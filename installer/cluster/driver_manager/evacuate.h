@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees a node for a change of its driver without a coordinator: for the GPU Operator's driver manager, whose pod makes
-// the change. Operands are paused by their labels, GPU pods are evicted where that is allowed, and every exit path takes
-// all of it back. The only record is on the Node, so that the next run finishes what a killed one left:
+// the change. Operands are paused by their labels, GPU pods are evicted where that is allowed, and every exit path
+// undoes all of it. The only record is on the Node, so that the next run finishes what a killed one left:
 //   labels of operands            the pause word in their value (operands.h)
 //   EVACUATE_CORDON               there while the cordon is ours; a cordon by others stays
 #pragma once
