@@ -24,7 +24,7 @@ until_that() { # CONDITION COMMAND OPTION...: then told to end; $output has its 
 said() { grep -qF "$1" "$log"; }
 remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" = 535.261.03 ]; }
 
-@test "agent: what it needs is said" {
+@test "agent: missing configuration is reported" {
   host h100x8
   kmodsmith agent --node gpu1
   assert_error E_USAGE "--policy FILE"
@@ -37,13 +37,13 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_unchanged
 }
 
-@test "agent: on a machine without a GPU it sleeps" {
+@test "agent: sleeps on a machine without a GPU" {
   config
   host no-gpu
   until_that "said NO_GPU" agent
 }
 
-@test "agent: without an API it looks, remembers and touches nothing" {
+@test "agent: without an API server it observes, writes its journal and touches nothing" {
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
@@ -54,7 +54,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_equal "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journal.json")" 535.261.03
 }
 
-@test "init --agent: the driver that is loaded stays, whatever is named" {
+@test "init --agent: the loaded driver stays, whatever is requested" {
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
@@ -64,7 +64,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_equal "$(calls | grep -cE '^(un)?load')" 0
 }
 
-@test "init --agent: booted, with what the agent put in last and not what is named" {
+@test "init --agent: after a boot it loads what the agent loaded last, not what is requested" {
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
@@ -74,7 +74,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_equal "$(calls | grep -c '^load')" 3
 }
 
-@test "init --agent: nothing is loaded or named, or what is named cannot be had: it waits for an order" {
+@test "init --agent: with nothing loaded, and nothing requested or available, it waits for an order" {
   config
   loadable
   until_that "said 'the agent waits for an order'" init --agent --no-daemons
@@ -83,7 +83,7 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_equal "$(calls)" ""
 }
 
-@test "init --agent: no child has a password or a PIN among its words" {
+@test "init --agent: no child has a password or a PIN in its arguments" {
   config
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"

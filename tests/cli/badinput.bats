@@ -58,7 +58,7 @@ EOF
   chmod -x cut.run
 }
 
-@test "sources: each kind of bad one is named, for check, plan and install" {
+@test "sources: each kind of bad source is named by check, plan and install" {
   archives
   local file code text command
   while IFS='|' read -r file code text; do
@@ -93,7 +93,7 @@ EOF
   assert_output ""
 }
 
-@test "headers: each kind of bad one is named" {
+@test "headers: each kind of bad headers is named" {
   archives
   local file code text
   while IFS='|' read -r file code text; do
@@ -122,7 +122,7 @@ EOF
   assert_output ""
 }
 
-@test "sound sources in every form are known: directory, tar.xz, .run; the digest is compared" {
+@test "good sources are accepted in every form (directory, tar.xz, .run) and their digest is compared" {
   archives
   local file
   for file in tree tree.tar.xz whole.run; do
@@ -138,7 +138,7 @@ EOF
   refused plan E_USAGE "--source-sha256 'ABC' is not a digest" --source tree --source-sha256 ABC
 }
 
-@test "a source that only resembles one: no core, two versions, an unreadable part" {
+@test "a directory that only resembles a source: no core, two versions, an unreadable part" {
   local damage code text
   while IFS='|' read -r damage code text; do
     rm -rf tree
@@ -154,7 +154,7 @@ sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|has no kernel m
 EOF
 }
 
-@test "W2: modules that there are none of, and parameters of such" {
+@test "W2: unknown modules, and parameters of unknown modules" {
   tiny_source tree
   local known="(nvidia, nvidia-uvm, nvidia-modeset, nvidia-drm, nvidia-peermem)"
   refused plan E_USAGE "--modules: 'nvidia-foo' is not a module of the NVIDIA driver $known" --source tree --modules nvidia,foo
@@ -162,7 +162,7 @@ EOF
   refused install E_USAGE "--param: 'nvdia' is not a module of the NVIDIA driver $known" --source tree --param nvdia:NVreg_EnableMSI=1
 }
 
-@test "W1: a source of another driver than the one that is asked for is refused before anything is fetched or touched" {
+@test "W1: a source of another driver than requested is refused before anything is fetched or touched" {
   tiny_source tree
   local sure="driver 550.1 was requested, but the source is of driver 535.261.03"
   refused install E_USAGE "$sure" --source tree --driver 550.1
@@ -171,7 +171,7 @@ EOF
   run ! grep -q E_USAGE <<<"$stderr"
 }
 
-@test "--output never replaces what is no package, and says so at once" {
+@test "--output never replaces what is not a package, and says so at once" {
   tiny_source tree
   mkdir full empty
   echo mine >full/file
@@ -201,7 +201,7 @@ EOF
   assert_output ""
 }
 
-@test "build: what is missing or wrong on the command line" {
+@test "build: missing and invalid options" {
   tiny_source tree
   refused build E_USAGE "build needs --source PATH, --payload DIR"
   refused build E_USAGE "--flavour 'shut' is not one of auto, open, proprietary" --source tree --flavour shut
@@ -231,7 +231,7 @@ EOF
   assert_dir_exist "$state/$name"
 }
 
-@test "a full disk while headers and sources are unpacked: told, and nothing is left on it" {
+@test "a full disk while headers and sources are unpacked is reported, and nothing is left on it" {
   [ "$(id -u)" -eq 0 ] || skip "needs root to mount a small file system"
   head -c 3000000 /dev/urandom >big
   tar -czf big.tar.gz big
@@ -253,7 +253,7 @@ EOF
   done
 }
 
-@test "what killed runs left behind is removed by the next one" {
+@test "the next run removes what killed runs left behind" {
   tiny_source tree
   head -c 20000000 /dev/urandom >tree/kernel-open/large
   XZ_OPT=-0 tar -cJf tree.tar.xz tree # no level makes random bytes smaller

@@ -26,7 +26,7 @@ build() { # OPTION...
 }
 from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
 
-@test "pack builder: what a compile sees, without devices; the same root gives the same bytes" {
+@test "pack builder: contains what a compile sees, without device nodes; the same root gives the same bytes" {
   run -0 pack
   assert_output --regexp "^builder-x86_64 sha256:[0-9a-f]{64} in oci:$builder\$"
   tar --zstd -tf "$(blob "$builder" layer)" >"$BATS_TEST_TMPDIR/files"
@@ -42,7 +42,7 @@ from() { build --from "oci:$builder" --insecure-skip-verify "$@"; }
   assert_equal "$(jq -r '.manifests[0].digest' "$builder/index.json")" "$first"
 }
 
-@test "pack builder: a file that is no root of a builder image is refused" {
+@test "pack builder: a file that is not the root of a builder image is refused" {
   while IFS='|' read -r code words; do
     case $code in
     E_TOOLCHAIN) rm "$builder.tar.d/usr/bin"/{make,awk} && tar -cf "$builder.tar" -C "$builder.tar.d" . ;;
@@ -62,7 +62,7 @@ ENOENT|error:
 EOF
 }
 
-@test "no compiler here: the builder's, from a source once, then from the store, offline" {
+@test "no local compiler: the builder root comes from a source once, then from the store, offline" {
   pack
   from
   assert_status 0
@@ -80,7 +80,7 @@ EOF
   assert_json .digest "$package"
 }
 
-@test "compilers of this machine that fit come first" {
+@test "local compilers that fit take precedence" {
   pack
   built_with "$(gcc -dumpversion | cut -d. -f1)" "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
   from
@@ -88,7 +88,7 @@ EOF
   [[ $stderr == *"; the builder image: kernel $kernel was built with"* ]]
 }
 
-@test "nobody has a builder: both are named" {
+@test "no compiler fits and no builder root is available: the error names both" {
   build
   assert_error E_TOOLCHAIN "expected gcc 99, found in "
   [[ $stderr == *"; a builder image: the store: it does not exist yet; no source was named (--from)"* ]]
@@ -97,7 +97,7 @@ EOF
   assert_error E_TOOLCHAIN "; a builder image: "
 }
 
-@test "a builder whose compiler does not fit either" {
+@test "the builder root's compiler does not fit either" {
   tiny_builder "$builder.tar" 98 "$kernel"
   pack
   from
@@ -105,13 +105,13 @@ EOF
   [[ $stderr == *"; the builder image: kernel $kernel was built with"* ]]
 }
 
-@test "an unsigned builder is not believed" {
+@test "an unsigned builder root is not trusted" {
   pack
   build --from "oci:$builder"
   assert_error E_UNTRUSTED "; a builder image: oci:$builder"
 }
 
-@test "a damaged builder in the store is quarantined, and brought again where somebody has it" {
+@test "a damaged builder root in the store is quarantined, and fetched again if a source has it" {
   pack
   from
   assert_status 0
@@ -128,7 +128,7 @@ EOF
   [ ! -e "$state/store/blobs/sha256/$layer" ]
 }
 
-@test "killed while it unpacks: nothing half is left, and the next one goes on" {
+@test "killed while unpacking: nothing half-written is left, and the next run continues" {
   head -c 60000000 /dev/zero >"$builder.tar.d/usr/made/large" # the layer is small, so that the limit below is met by this file alone
   tar -cf "$builder.tar" -C "$builder.tar.d" .
   pack
@@ -146,7 +146,7 @@ EOF
   assert_output ""
 }
 
-@test "the sandbox shows nothing of this machine's programs" {
+@test "the sandbox exposes none of this machine's programs" {
   program_in=$builder.tar.d/usr/bin/make
   printf '#!/bin/sh\n[ ! -e /usr/bin/gcc ] && [ ! -e /usr/bin/perl ] || exit 3\n%s\n' "$(sed 1d "$program_in")" >"$program_in.new"
   chmod +x "$program_in.new" && mv "$program_in.new" "$program_in"
@@ -156,7 +156,7 @@ EOF
   assert_status 0
 }
 
-@test "--modules: of a source with two modules the one that is asked for is packed, or both" {
+@test "--modules: of a source with two modules, the requested one is packed, or both" {
   touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm.Kbuild"
   mkdir -p "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm"
   touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia-uvm/nvidia-uvm.Kbuild"
@@ -171,7 +171,7 @@ EOF
   assert_json '.key.modules | join(" ")' "nvidia nvidia-uvm"
 }
 
-@test "a compiler that the kernel kills for memory is told as such, whoever says it, and not as an error of the source" {
+@test "a compiler killed for lack of memory is reported as that, whoever says so, not as an error of the source" {
   local how code text
   while IFS='|' read -r how code text; do
     tiny_program "$builder.tar.d/usr/bin/make" <<MAKE
@@ -193,7 +193,7 @@ echo 'nv.c:1:1: error: what'; exit 2|E_BUILD|driver 535.261.03 (open) for kernel
 ROWS
 }
 
-@test "the node's files seen through /proc/PID/root: compiled there, as a pod without mounts must" {
+@test "a node's files seen through /proc/PID/root: compiled there, as a pod without mounts has to" {
   [ "$(id -u)" = 0 ] || skip "another mount namespace needs root"
   pack
   mkdir -p "$BATS_TEST_TMPDIR/node"
@@ -211,7 +211,7 @@ ROWS
   assert_output ""
 }
 
-@test "signed, in a bundle: a site without a network compiles with it; a bundle that lacks it is told" {
+@test "a signed builder root in a bundle compiles at an offline site; a bundle without it says so" {
   local keys=$BATS_TEST_TMPDIR/keys
   mkdir -p "$keys/trust"
   openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$keys/key.pem"
@@ -243,7 +243,7 @@ another() { # what it is: another builder root in the same repository
 kept() { basename "$(sed -n "s|.*those of the builder image at '\\([^']*\\)'.*|\\1|p" <<<"$stderr")"; } # digest of what served
 offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
 
-@test "a repaired builder in the repository takes the place of the one in the store; what cannot be asked leaves it" {
+@test "a repaired builder root in the repository replaces the stored one; an unreachable repository leaves it" {
   pack
   from
   assert_status 0
@@ -266,7 +266,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   assert_equal "$(kept)" "$first"
 }
 
-@test "a builder that was packed into this machine's store comes before the repository's" {
+@test "a builder root packed into this machine's store takes precedence over the repository's" {
   pack
   from
   assert_status 0
@@ -278,7 +278,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   assert_equal "$(kept)" "$(jq -r '.digest[7:]' "$BATS_TEST_TMPDIR/own")"
 }
 
-@test "another builder takes the place of the first, unless somebody compiles with that" {
+@test "another builder root replaces the first, unless a compile uses that one" {
   pack
   from
   assert_status 0
@@ -303,7 +303,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   assert_output --regexp '^[0-9a-f]{64}$'
 }
 
-@test "a builder root is kept from being collected by a lock that is its owner's alone, and by nobody else's" {
+@test "only our own lock keeps a builder root from garbage collection, not another user's" {
   pack
   from
   assert_status 0
@@ -320,7 +320,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   assert_output "$(offered)"
 }
 
-@test "doctor, check: a builder in the store serves where no compiler fits" {
+@test "doctor, check: a builder root in the store counts if no local compiler fits" {
   host h100x2-unloaded
   look() { kmodsmith doctor --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state"; }
   look

@@ -50,7 +50,7 @@ manifest_of() { jq -r --arg k "$1" '.promises[] | select(.kernel == $k).digest[7
 list() { "$KMODSMITH" bundle ls "$file" --json >"$BATS_TEST_TMPDIR/list"; }
 nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.tar*')" ""; }
 
-@test "create, verify, ls: every driver for every kernel, and the same bytes are there" {
+@test "create, verify, ls: every driver for every kernel, and the same bytes come out" {
   signed --image "registry.example/gcc@sha256:$(printf 'a%.0s' {1..64})"
   assert_line --partial "2 entries, expires"
   [[ $stderr == *"1: $V-open-$K1-x86_64"* && $stderr == *"2: $V-open-$K2-x86_64"* ]]
@@ -70,7 +70,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   assert_equal "$(ls -A "$state/.tmp")" ""
 }
 
-@test "create: what a source lacks is named for each kernel, and nothing is written" {
+@test "create: what a source lacks is listed for each kernel, and nothing is written" {
   kmodsmith "bundle create" --output "$file" --from "oci:$dir/source" --driver "$V,550.1" --kernel "$K1,6.99" \
     --arch x86_64,aarch64 --state-dir "$state" --trust-dir "$dir/release.trust" --key "$dir/release.key"
   assert_error E_INCOMPLETE "7 missing, nothing was written"
@@ -85,14 +85,14 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   nothing
 }
 
-@test "create: a package that nobody who is trusted signed is missing, and why is said" {
+@test "create: a package without a trusted signature counts as missing, with the reason" {
   create --trust-dir "$dir/other.trust" --key "$dir/release.key"
   assert_error E_INCOMPLETE "2 missing"
   [[ $stderr == *"missing     $V $K1 x86_64: "*"trust"* ]]
   nothing
 }
 
-@test "create: wrong values are refused before anything is asked" {
+@test "create: invalid values are refused before any request" {
   create --image registry.example/gcc:12
   assert_error E_USAGE "'registry.example/gcc:12' is not pinned"
   create --image registry.example/gcc@sha256:abc
@@ -110,7 +110,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   nothing
 }
 
-@test "verify: another site's key, no signature, a date that is over" {
+@test "verify: another site's key, no signature, an expired bundle" {
   signed
   verify --trust-dir "$dir/other.trust"
   assert_error E_UNTRUSTED
@@ -124,7 +124,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   assert_json '(.expires | fromdate) - (.created | fromdate)' 86400
 }
 
-@test "verify: what is missing is named for kernel, driver and architecture" {
+@test "verify: what is missing is listed with kernel, driver and architecture" {
   local blob
   signed
   list
@@ -149,7 +149,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   assert_error E_INCOMPLETE "package $V open $K2 x86_64"
 }
 
-@test "verify: a flipped byte in any member is found, a cut file is refused" {
+@test "verify: a flipped byte in any member is found, a truncated file is refused" {
   local layer at size
   signed
   list
@@ -182,7 +182,7 @@ for member in tarfile.open(good).getmembers():
 PYTHON
 }
 
-@test "verify: a list that was replaced by another signed document, and a tar that is no bundle" {
+@test "verify: a manifest replaced by another signed document, and a tar that is not a bundle" {
   signed
   repack eval 'jq "(.manifests[] | select(.annotations[\"org.opencontainers.image.ref.name\"] == \"kmodsmith-bundle\")) |=
     empty" index.json >new && mv new index.json'
@@ -199,7 +199,7 @@ PYTHON
   assert_error E_NOT_FOUND "it has no oci-layout"
 }
 
-@test "create: a full disk or a kill leaves no bundle, and not what was there damaged" {
+@test "create: a full disk or a kill leaves no bundle, and an existing one undamaged" {
   [ "$(id -u)" -eq 0 ] || skip "needs root for a small file system"
   run --separate-stderr unshare -m bash -c 'mount -t tmpfs -o size=64k none "$1" || exit 99
     "$2" bundle create --output "$1/site.tar" --from "oci:$3/source" --driver "$4" --kernel "$5" --arch x86_64 \
@@ -225,7 +225,7 @@ PYTHON
   assert_status 0
 }
 
-@test "install: from a bundle alone, without asking for any name or address" {
+@test "install: from a bundle alone, without resolving or contacting any address" {
   local trace=$BATS_TEST_TMPDIR/trace
   command -v strace >/dev/null || skip "strace is not installed"
   signed
@@ -240,7 +240,7 @@ PYTHON
   assert_equal "$(calls | grep -c '^load ')" 3
 }
 
-@test "bundle install: the same by its own name; a bundle of another site is refused" {
+@test "bundle install: the same under its own name; another site's bundle is refused" {
   signed
   loadable
   kmodsmith "bundle install" "$file" --driver "$V" --trust-dir "$dir/other.trust"
@@ -266,7 +266,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
     --trust-dir "$dir/release.trust" "$@"
 }
 
-@test "pack headers: the same files are the same artifact, and files of another kernel are named" {
+@test "pack headers: the same files give the same artifact, and files of another kernel are named" {
   # R-A4, R-R4
   local first
   headers_site
@@ -291,7 +291,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   assert_error E_ARCHIVE_UNSAFE
 }
 
-@test "headers of a bundle serve a compile on a node that has none, and afterwards the node's own store does" {
+@test "headers of a bundle serve a compile on a node without headers; later the node's store does" {
   headers_site
   kernels=$K1 create --from "oci:$site" --headers-too --key "$dir/release.key"
   assert_status 0
@@ -310,7 +310,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   assert_error E_INCOMPLETE "1 of 2 are missing: headers $K1 x86_64: manifest"
 }
 
-@test "headers: whom nobody trusts, of another kernel, or that no source has are told, clause by clause" {
+@test "headers: untrusted, for another kernel, or in no source: each reason is reported" {
   headers_site
   build --from "oci:$site" --trust-dir "$dir/other.trust"
   assert_error E_HEADERS_NOT_FOUND "packed headers: oci:$site: "
@@ -326,7 +326,7 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   nothing
 }
 
-@test "install: a bundle without a package for the driver, but with headers, is enough to compile from" {
+@test "install: a bundle without a package but with headers is enough to compile" {
   headers_site
   kernels=$K1 create --from "oci:$site" --headers-too --key "$dir/release.key"
   assert_status 0
@@ -358,7 +358,7 @@ fetch() { # OPTION...: the payload of V
     --trust-dir "$dir/release.trust" "$@"
 }
 
-@test "pack payload: the same files are the same artifact, and files of another driver are named" {
+@test "pack payload: the same files give the same artifact, and files of another driver are named" {
   payload_site
   kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64 --state-dir "$BATS_TEST_TMPDIR/other" \
     --output "oci:$BATS_TEST_TMPDIR/b" --json
@@ -383,7 +383,7 @@ fetch() { # OPTION...: the payload of V
   assert_error E_ARCHIVE_UNSAFE
 }
 
-@test "payload: into a bundle for every driver, checked there, and named where it is missing" {
+@test "payload: bundled for every driver, verified there, and listed where it is missing" {
   payload_site
   create --from "oci:$site" --payload-too --key "$dir/release.key"
   assert_status 0
@@ -402,7 +402,7 @@ fetch() { # OPTION...: the payload of V
   nothing
 }
 
-@test "fetch --payload: from a site or a bundle into the store, which keeps it, signed by whom the machine trusts" {
+@test "fetch --payload: from a site or a bundle into the store, which keeps it; the signer must be trusted" {
   payload_site
   fetch --trust-dir "$dir/other.trust"
   assert_error E_UNTRUSTED

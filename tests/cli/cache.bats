@@ -25,7 +25,7 @@ asked() { grep -c '^asked: ' "$state/logs/${1:-535.261.03}-open-$kernel.log" || 
 kept() { jq -c '[.cache.objects, .cache.probes, .cache.probes_asked]' <<<"$output"; }
 digest() { jq -r .digest <<<"$output"; }
 
-@test "the same again: no object and no probe is made twice, and the bytes are the same" {
+@test "an unchanged compile makes no object and no probe twice, and gives the same bytes" {
   build
   assert_status 0
   assert_equal "$(kept) $(asked)" "[0,0,3] 3"
@@ -41,7 +41,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(digest)" "$first"
 }
 
-@test "another source, if only by a byte: nothing is taken over, and what was kept of the first one stays" {
+@test "one byte changed in the source: nothing is reused, and the first source's cache stays" {
   build
   first=$(digest)
   cp -a "$driver" "$work/same"
@@ -61,7 +61,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(kept)" "[0,0,3]"
 }
 
-@test "of four compiles what they left is kept, of the fifth the oldest makes place; and what older versions kept goes" {
+@test "the cache keeps four compiles; a fifth evicts the oldest, and caches of older versions are removed" {
   mkdir -p "$state/cache/objects/a" && touch "$state/cache/objects/ccache.conf"
   for n in 1 2 3 4 5; do
     compiling_source "$driver" "535.261.0$n"
@@ -78,7 +78,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(kept)" "[3,3,0]"
 }
 
-@test "another kernel: every probe is asked, and no object of a changed header is taken" {
+@test "another kernel: every probe runs, and no object with a changed header is reused" {
   build
   first=$(digest)
   rm -r "$state/headers"
@@ -89,7 +89,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(asked)" 3
 }
 
-@test "killed in the middle: it goes on" {
+@test "killed halfway: the next compile continues" {
   echo 1.5 >"$driver/kernel-open/slow"
   host h100x2-unloaded
   "$KMODSMITH" build --root "$ROOT" "${options[@]}" >/dev/null 2>&1 3>&- &
@@ -103,7 +103,7 @@ digest() { jq -r .digest <<<"$output"; }
   [ "$(asked)" -le 2 ]
 }
 
-@test "as root, with no right but those of the table: compiled, kept, and nothing is left, of a killed one neither" {
+@test "as root with only the documented capabilities: compiled and cached, and a killed compile leaves nothing" {
   [ "$EUID" -eq 0 ] || skip "others have no rights to give up"
   local all
   all=$("$KMODSMITH" doctor --json | jq -r '.rights | map("+" + (.capability | ascii_downcase | .[4:])) | join(",")')
@@ -117,7 +117,7 @@ digest() { jq -r .digest <<<"$output"; }
   done
 }
 
-@test "two at once share it" {
+@test "two compiles at once share it" {
   host h100x2-unloaded
   "$KMODSMITH" build --root "$ROOT" "${options[@]}" >/dev/null 2>&1 3>&- &
   "$KMODSMITH" build --root "$ROOT" "${options[@]}" --output "oci:$work/second" >/dev/null 2>&1
@@ -127,7 +127,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(kept)" "[3,3,0]"
 }
 
-@test "a damaged cache costs time only" {
+@test "a damaged cache only costs time" {
   build
   first=$(digest)
   find "$state/cache" -type f -size +0 -exec sh -c 'for f; do printf x | dd of="$f" bs=1 seek=20 conv=notrunc 2>/dev/null; done' _ {} +
@@ -144,7 +144,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(kept) $(asked)" "[0,0,0] 3"
 }
 
-@test "store gc --cache: its size, and away; not while somebody compiles" {
+@test "store gc --cache: reports its size and removes it, but not during a compile" {
   gc() { kmodsmith "store gc" --state-dir "$state" --cache "$@"; }
   build
   gc --dry-run --json

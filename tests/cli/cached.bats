@@ -17,7 +17,7 @@ EOF
 }
 thing() { run --separate-stderr bash "$BATS_TEST_TMPDIR/script" "$top" "$@"; }
 
-@test "the same inputs are made once, others apart" {
+@test "the same inputs are built once, different ones separately" {
   thing one
   assert_success
   first=$output
@@ -29,7 +29,7 @@ thing() { run --separate-stderr bash "$BATS_TEST_TMPDIR/script" "$top" "$@"; }
   assert_equal "$(<"$made")" $'one\ntwo'
 }
 
-@test "what was cut, emptied or deleted since is made anew, and that is said" {
+@test "a truncated, emptied or deleted result is built again, with a note" {
   thing one
   for damage in 'truncate -s 3 d/a' ': >b' 'rm b' 'rm -r d'; do
     (cd "$output" && eval "$damage")
@@ -41,7 +41,7 @@ thing() { run --separate-stderr bash "$BATS_TEST_TMPDIR/script" "$top" "$@"; }
   done
 }
 
-@test "what a user of it left beside its files does not count" {
+@test "files that a user adds beside the results do not count" {
   thing one
   : >"$output/lock"
   thing one
@@ -49,7 +49,7 @@ thing() { run --separate-stderr bash "$BATS_TEST_TMPDIR/script" "$top" "$@"; }
   assert_equal "$(<"$made")" one
 }
 
-@test "what cannot be made is not kept, and the log is named" {
+@test "a failed build is not kept, and its log is named" {
   thing bad
   assert_failure
   assert_regex "$stderr" "cannot make thing, see .*\.log"
@@ -58,7 +58,7 @@ thing() { run --separate-stderr bash "$BATS_TEST_TMPDIR/script" "$top" "$@"; }
   assert_equal "$(<"$made")" $'bad\nbad'
 }
 
-@test "two at once make it once" {
+@test "two at once build once" {
   thing slow &
   thing slow &
   wait

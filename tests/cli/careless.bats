@@ -9,7 +9,7 @@ load package
 setup() { package=$BATS_TEST_TMPDIR/package; }
 teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
 
-@test "an unknown KMODSMITH_ variable is an error with the nearest name; empty or set, for every command" {
+@test "an unknown KMODSMITH_ variable is an error that suggests the nearest name; empty or set, for every command" {
   local name
   while read -r name; do
     KMODSMITH_FROMM="" kmodsmith "$name"
@@ -20,7 +20,7 @@ teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
   assert_status 0
 }
 
-@test "variables of other commands, of make's scripts and of a Kubernetes Service are no mistake" {
+@test "variables of other commands, of make's scripts and of a Kubernetes Service are accepted" {
   host h100x8
   KMODSMITH_GATE=yes KMODSMITH_BASE=/x KMODSMITH_SERVICE_HOST=10.0.0.1 KMODSMITH_SERVICE_PORT_HTTPS=443 \
     KMODSMITH_REGISTRY_PORT=tcp://10.0.0.2:5000 KMODSMITH_REGISTRY_PORT_5000_TCP_ADDR=10.0.0.2 kmodsmith holders
@@ -28,7 +28,7 @@ teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
   assert_equal "$stderr" ""
 }
 
-@test "images and manifests set no variable that is unknown" {
+@test "images and manifests set no unknown variable" {
   local name names
   mapfile -t names < <(cd "$top" && git ls-files deploy images scripts | xargs grep -hoE '\bKMODSMITH_[A-Z0-9_]+' | sort -u)
   [ "${#names[@]}" -ge 6 ]
@@ -39,7 +39,7 @@ teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
   done
 }
 
-@test "misspelt commands and options: the nearest name is told" {
+@test "misspelt commands and options: the nearest name is suggested" {
   run --separate-stderr "$KMODSMITH" instaal
   assert_error E_USAGE "unknown command 'instaal'; did you mean 'install'?"
   run --separate-stderr "$KMODSMITH" dcotor --json
@@ -48,7 +48,7 @@ teardown() { [ -z "${open-}" ] || rm -rf "$open"; }
   assert_error E_USAGE "unknown option '--diver=535.1' for 'install'; did you mean '--driver'?"
 }
 
-@test "a bad value that is found late is told with file, line and key, or with its variable" {
+@test "a bad value that is found late is reported with file, line and key, or with its variable" {
   host h100x2-unloaded
   while IFS='|' read -r line text; do
     printf '# of the site\n\n%s\n' "$line" >"$BATS_TEST_TMPDIR/conf"
@@ -90,7 +90,7 @@ EOF
   assert_status 1
 }
 
-@test "--verbose says what was run, asked and decided, and from what" {
+@test "--verbose shows what was run, requested and decided, and why" {
   loadable
   kmodsmith plan --package "$package"
   [[ $stderr != *": debug: "* ]]
@@ -131,7 +131,7 @@ EOF
   assert_json '.checks[] | select(.name == "signing") | .state + " " + .code' "warn E_SIGNING_REQUIRED"
 }
 
-@test "doctor: a store that cannot be read is a line of its own, and no reason to see nothing else" {
+@test "doctor: an unreadable store is one line, and the other checks still run" {
   host secure-boot
   mkdir -p "$ROOT/var/lib/kmodsmith/store/blobs/sha256"
   echo '{"imageLayoutVersion":"1.0.0"}' >"$ROOT/var/lib/kmodsmith/store/oci-layout"
@@ -151,7 +151,7 @@ EOF
   assert_error E_IN_USE "5 holder(s)"
 }
 
-@test "a user whose home cannot be used is told, and sees what can be seen" {
+@test "a user whose home cannot be used gets a warning, and sees what can be seen" {
   local home
   [ "$(id -u)" = 0 ] || skip "needs another user"
   open=$(TMPDIR=/tmp mktemp -d) # bats' own directories are closed to others

@@ -22,7 +22,7 @@ machine() { # with its nodes, and a user space exported
 }
 generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
 
-@test "cdi generate: eight GPUs, byte for byte, twice the same, and nothing changed" {
+@test "cdi generate: eight GPUs, byte for byte, twice the same, and nothing changes" {
   machine
   snapshot
   generate
@@ -32,7 +32,7 @@ generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
   assert_unchanged
 }
 
-@test "cdi generate: no member that the specification does not have, and all that it wants" {
+@test "cdi generate: only members of the specification, and all required ones" {
   machine
   generate
   # Readers refuse a file with a member that they do not know (SPEC.md, "spec loading fails on unknown fields").
@@ -47,7 +47,7 @@ generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
   assert_json '[.devices[].name] | length == (unique | length)'
 }
 
-@test "cdi generate: a file appears whole, and a full disk or a missing directory leaves none" {
+@test "cdi generate: a file appears whole; a full disk or a missing directory leaves none" {
   machine
   generate --output "$BATS_TEST_TMPDIR/spec.json"
   assert_status 0
@@ -62,7 +62,7 @@ generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
   assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*small*')" ""
 }
 
-@test "cdi generate: what is not as it should be is told, and nothing is printed" {
+@test "cdi generate: missing parts are reported, and nothing is printed" {
   host h100x8
   generate
   assert_error E_NODES "is missing"
@@ -81,7 +81,7 @@ generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
   assert_error E_NOT_READY "no driver is loaded"
 }
 
-@test "cdi generate: another specification of the kind is warned of" {
+@test "cdi generate: warns about another specification of the same kind" {
   machine
   mkdir -p "$ROOT/etc/cdi"
   echo 'kind: nvidia.com/gpu' >"$ROOT/etc/cdi/nvidia.yaml"
@@ -99,7 +99,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   wait "$pid" || { cat "$BATS_TEST_TMPDIR/log"; false; }
 }
 
-@test "init: writes it when all is ready, does not touch it again, and an unload takes it away first" {
+@test "init: writes it once all is ready and never touches it again; an unload removes it first" {
   local spec
   loadable
   user_space "$ROOT"
@@ -123,7 +123,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_file_not_exist "$spec"
 }
 
-@test "unload: refused, and the specification stays; else it goes before the first module does" {
+@test "unload: if refused, the specification stays; otherwise it is removed before the first module" {
   local spec gone unload
   loadable
   user_space "$ROOT"
@@ -142,7 +142,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_file_not_exist "$spec"
 }
 
-@test "nodes: a partition that came is told to runtimes; a node that is wrong, and no GPU is" {
+@test "nodes: a new partition is added to the specification; with a broken device node containers get no GPU" {
   local spec mig
   loadable
   user_space "$ROOT"
@@ -168,7 +168,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_file_not_exist "$spec"
 }
 
-@test "init --cdi: another place, none, and a place that cannot be one" {
+@test "init --cdi: another directory, none, and an invalid one" {
   loadable
   user_space "$ROOT"
   ready --cdi /etc/cdi/gpus.json
@@ -181,7 +181,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_error E_USAGE
 }
 
-@test "init: another specification of the kind keeps ours out, and the node ready" {
+@test "init: another specification of the same kind keeps ours out, and the node becomes ready" {
   loadable
   user_space "$ROOT"
   mkdir -p "$ROOT/etc/cdi"
@@ -192,7 +192,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_success
 }
 
-@test "cdi-hook: links and ld.so.cache in the root of the bundle, and nothing beside it" {
+@test "cdi-hook: links and ld.so.cache in the bundle's root, and nothing outside it" {
   ROOT=$BATS_TEST_TMPDIR/host
   mkdir -p "$ROOT"/{bundle/rootfs/{lib64,victim},victim}
   echo '{"root": {"path": "rootfs"}}' >"$ROOT/bundle/config.json"
@@ -215,7 +215,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_error E_USAGE
 }
 
-@test "cdi-hook: a file of the image's own stays, and that is told" {
+@test "cdi-hook: a file of the image itself stays, with a note" {
   ROOT=$BATS_TEST_TMPDIR/host
   mkdir -p "$ROOT/bundle/rootfs/usr/lib"
   echo '{"root": {"path": "rootfs"}}' >"$ROOT/bundle/config.json"

@@ -37,13 +37,13 @@ files() { # FILES: as the list of an option, below the directory that the user c
 }
 check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsmith" check --state-dir "$work/state" "$@"; }
 
-@test "help publishes the exit codes" {
+@test "help lists the exit codes" {
   check --help
   assert_status 0
   assert_output --regexp '0 ok, 10 compatible .* 20 needs-build, 30 impossible; 1 and 2 are errors'
 }
 
-@test "a check that is killed half-way leaves nothing that is taken for whole; the next one answers needs-build" {
+@test "a check killed halfway leaves nothing that looks complete; the next one answers needs-build" {
   "${user[@]}" "$work/kmodsmith" check --state-dir "$work/state" --kernel "$K61" --headers "$headers61" \
     --source "$open" &
   local child=$! name
@@ -72,12 +72,12 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
   [ "$stderr" = "" ]
 }
 
-@test "headers without a source: can this kernel be built for at all" {
+@test "headers without a source: whether this kernel can be built for at all" {
   check --kernel "$K61" --headers "$headers61"
   assert_status 20
 }
 
-@test "headers of another kernel are a mistake to tell, even where the right ones are in the store" {
+@test "headers of another kernel are an error, even if the right ones are in the store" {
   check --kernel "$K612" --headers "$headers61"
   assert_status 1
   assert_error E_HEADERS_MISMATCH "$K61, expected $K612"
@@ -101,7 +101,7 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
   assert_json '(.reason | test("follow_pfn")) and (.next | length > 10)'
 }
 
-@test "without headers anywhere: impossible, with the places that were looked at" {
+@test "no headers anywhere: impossible, with the places that were searched" {
   local none=6.1.0-999-cloud-amd64 # made up
   check --kernel "$none"
   assert_status 30
@@ -109,7 +109,7 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
   assert_line --partial "/usr/src/linux-headers-$none"
 }
 
-@test "a wrong pin, an unreadable file and a state directory of somebody else" {
+@test "a wrong digest, an unreadable file and another user's state directory" {
   check --source "$open" --source-sha256 "$(printf '0%.0s' {1..64})"
   assert_status 1
   assert_error E_DIGEST "expected 0000"

@@ -23,7 +23,7 @@ build() { # OPTION...
 }
 compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kernel.log" || true; } # probes, objects
 
-@test "R-B3: probes that give wrong answers stop the build before the driver's own are asked" {
+@test "R-B3: probes with wrong answers stop the build before the driver's own run" {
   sed -i 's/bad[.]o) false/good.o) false/' "$tree/Makefile"
   pack_tree
   build
@@ -36,7 +36,7 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
   assert_not_exist "$work/layout/index.json"
 }
 
-@test "R-B8: a PREEMPT_RT kernel is refused before the compile, unless --allow-rt is given" {
+@test "R-B8: a PREEMPT_RT kernel is refused before the compile, unless --allow-rt is set" {
   echo CONFIG_PREEMPT_RT=y >>"$tree/.config"
   pack_tree
   sed -i '1i ifneq ($(IGNORE_PREEMPT_RT_PRESENCE),1)\n$(error Failed PREEMPT_RT sanity check)\nendif' "$driver/kernel-open/Makefile"
@@ -48,7 +48,7 @@ compiled() { grep -cE '^(asked:|  CC )' "$work/state/logs/535.261.03-open-$kerne
   assert_not_equal "$(compiled)" 0
 }
 
-@test "R-B6: a kernel whose modules have BTF is built for without pahole" {
+@test "R-B6: modules for a kernel with BTF are built without pahole" {
   echo CONFIG_DEBUG_INFO_BTF_MODULES=y >>"$tree/.config"
   pack_tree
   sed -i '1i include $(SYSSRC)/.config\nifdef CONFIG_DEBUG_INFO_BTF_MODULES\n$(error pahole is run)\nendif' "$driver/kernel-open/Makefile"

@@ -16,7 +16,7 @@ start() { # of this machine: its processes are looked at
 }
 says() { [[ $("$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60) == "$1" ]]; }
 
-@test "coordinator: alive without an API server, dead when it is stopped or hangs, and unknown before it has begun" {
+@test "coordinator: alive without an API server, dead when stopped or hung, unknown before it has started" {
   mkdir "$dir"
   run -0 "$KMODSMITH" probe liveness --pulse-dir "$dir"
   assert_output "liveness: yes, nothing was started in this boot"
@@ -34,7 +34,7 @@ says() { [[ $("$KMODSMITH" probe liveness --pulse-dir "$dir" --stall 60) == "$1"
   assert_output --regexp "^liveness: no, process $$ has hung for ([6-9][0-9]|[0-9]{3}) s$"
 }
 
-@test "coordinator: a directory that cannot be had is said" {
+@test "coordinator: an unusable directory is reported" {
   echo >"$dir"
   run -1 "$KMODSMITH" coordinator --kubeconfig "$BATS_TEST_TMPDIR/config" --pulse-dir "$dir"
   assert_output --partial "--pulse-dir: "

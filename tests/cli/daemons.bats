@@ -32,7 +32,7 @@ daemons() {
   ln -s /dev/nvidia0 "$ROOT/proc/7002/fd/3"
 }
 
-@test "status: each daemon, measured, and ready only while the needed ones run" {
+@test "status: measures each daemon, and is ready only while the needed ones run" {
   host h100x8
   kmodsmith status --json
   assert_json '.daemons | length' 0
@@ -56,7 +56,7 @@ daemons() {
   refute_line --partial daemons
 }
 
-@test "unload: our daemons are no holders, and end before the modules go, last started first" {
+@test "unload: our daemons are not holders, and are stopped before the modules, last started first" {
   host h100x8
   daemons
   echo 6 >"$ROOT/sys/module/nvidia/refcnt" # of their open devices
@@ -69,7 +69,7 @@ daemons() {
 unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
 }
 
-@test "unload: while somebody else uses the driver, they stay" {
+@test "unload: they stay while another process uses the driver" {
   host h100x8
   daemons
   process 7100 500 /usr/bin/python3
@@ -82,7 +82,7 @@ unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
   assert_equal "$(calls)" ""
 }
 
-@test "unload: somebody hidden behind them is seen when they have gone, and they are started again" {
+@test "unload: a holder hidden behind them is seen once they stopped, and they are started again" {
   host h100x8
   daemons
   mkdir -p "$ROOT/dev" && : >"$ROOT/dev/null"
@@ -94,7 +94,7 @@ unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
 start /usr/bin/nvidia-persistenced"
 }
 
-@test "init: a field of the fabric manager that is none is refused before anything is done" {
+@test "init: an unknown field of the fabric manager's configuration is refused before anything is done" {
   host h100x8
   NVFM_CONFIG_log_level=3 kmodsmith init
   assert_status 2
@@ -125,7 +125,7 @@ pack() { # [VERSION]: of the fabric manager in the payload; none without
     --state-dir "$BATS_TEST_TMPDIR/state" >/dev/null 2>&1
 }
 
-@test "init: NVSwitches want the driver's own fabric manager, before the driver is touched (R-P1)" {
+@test "init: NVSwitches need the driver's own fabric manager, checked before the driver is touched (R-P1)" {
   switches
   pack
   kmodsmith init --package "$package"

@@ -10,7 +10,7 @@ query() { # FILE PYTHON: an expression on the last document d
 container='d["spec"]["template"]["spec"]["containers"][0]'
 daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
 
-@test "deploy: every file has the shape that Kubernetes takes" {
+@test "deploy: every file passes Kubernetes' validation" {
   local file
   for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml build-job.yaml; do
     python3 "$top/tests/cli/kube.py" "$top/deploy/$file"
@@ -39,7 +39,7 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
   done
 }
 
-@test "deploy: the build job has only what a fenced compile takes, and one container the key" {
+@test "deploy: the build job has only what a sandboxed compile needs, and only one container has the key" {
   local pod='d["spec"]["template"]["spec"]' each='(p["initContainers"] + p["containers"])'
   of() { query build-job.yaml "[($1) for p in [$pod]][0]"; }
   assert_equal "$(of 'p["hostUsers"], p["automountServiceAccountToken"], p["securityContext"]["seccompProfile"]["type"]')" \
@@ -53,7 +53,7 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
   assert_equal "$(of 'any("hostPath" in v for v in p["volumes"])')" False
 }
 
-@test "deploy: the build job's commands and options are the program's, and its matrix is one" {
+@test "deploy: the build job's commands and options exist, and its matrix is valid" {
   local words
   ROOT=
   host no-gpu
@@ -70,7 +70,7 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
   assert_json '.pairs[].error.code' E_NOT_FOUND # of the source, which an image has; the file was well
 }
 
-@test "deploy: builders alone have the key and may take Leases, and the agents of other nodes are elsewhere" {
+@test "deploy: only builders have the key and may take Leases, and other nodes' agents run elsewhere" {
   local agent='d["spec"]["template"]["spec"]' verbs words
   words=$(query daemonset-builder.yaml "' '.join(${container}['args'])")
   [[ $words == *"--share-role builder --share-key /key/"* ]]
@@ -91,7 +91,7 @@ for d in yaml.safe_load_all(open(sys.argv[1])):
   assert_error E_USAGE "--agent needs --node"
 }
 
-@test "deploy: all is in namespaces of our own, which are made first; no right is in another one, but to tell Events" {
+@test "deploy: everything is in our own namespaces, created first; rights elsewhere are only for Events" {
   python3 - "$top"/deploy/*.yaml <<'END'
 import sys, yaml
 docs = [d for path in sys.argv[1:] if "values" not in path for d in yaml.safe_load_all(open(path))]
@@ -125,7 +125,7 @@ END
   assert_output --partial "default auto: kmodsmith-compile"
 }
 
-@test "deploy: no image has a tag that moves, and each name has one tag" { # for every kernel: R-E5
+@test "deploy: no image has a moving tag, and each name has one tag" { # for every kernel: R-E5
   local images
   images=$(sed -nE 's/^ +image: ([^ ]+).*/\1/p' "$top"/deploy/*.yaml | sort -u)
   assert [ "$(wc -l <<<"$images")" -ge 3 ]
@@ -134,7 +134,7 @@ END
   assert_equal "$(grep / <<<"$images" | sed 's/:[^:]*$//' | sort | uniq -d)" ""
 }
 
-@test "deploy: the capabilities are those of the program, with its reasons" {
+@test "deploy: the capabilities are those that the program documents" {
   local granted
   host no-gpu
   kmodsmith doctor --json
@@ -158,7 +158,7 @@ END
   done
 }
 
-@test "deploy: the coordinator is asked whether it hangs, where it says so, in memory" {
+@test "deploy: the coordinator's liveness probe reads the directory that it writes to, in memory" {
   local words told pod='d["spec"]["template"]["spec"]'
   read -ra words <<<"$(query coordinator.yaml "' '.join(${container}['command'])")"
   told=${words[*]: -1}
@@ -170,7 +170,7 @@ END
   run -0 "$KMODSMITH" probe liveness --pulse-dir "$BATS_TEST_TMPDIR" --stall 120
 }
 
-@test "deploy: every mount says what it is for, and the operator looks early" {
+@test "deploy: every mount has a comment, and the operator's probe starts early" {
   local file
   for file in "${daemonsets[@]}"; do
     run grep -cE '^ +- name: [a-z]+ # ' "$top/deploy/$file"
@@ -179,7 +179,7 @@ END
   [ "$(query gpu-operator-values.yaml 'd["driver"]["startupProbe"]["initialDelaySeconds"] < 60')" = True ]
 }
 
-@test "deploy: the operator's values have what a node without headers needs: packages, and whose they may be" {
+@test "deploy: the operator's values have what a node without headers needs: packages and trusted keys" {
   local name env='d["driver"]["env"]'
   for name in $(query gpu-operator-values.yaml "' '.join(e['name'] for e in $env)"); do
     kmodsmith init --help
@@ -200,7 +200,7 @@ END
   assert_line --regexp '^site +ecdsa-p256 '
 }
 
-@test "deploy: the agent can be confined to nodes that the GPU Operator has given up, as kmodsmith-operator(7) says" {
+@test "deploy: the agent can be limited to nodes that the GPU Operator released, as kmodsmith-operator(7) says" {
   command -v kubectl >/dev/null || skip "kubectl is not here"
   local patch
   patch=$(sed -n "/^kubectl patch --local/,/}'/p" "$top/docs/man/kmodsmith-operator.7.scd" | sed "1s/.*-p '//; s/'.*//")
@@ -211,7 +211,7 @@ END
   assert_line --partial 'value: none'
 }
 
-@test "deploy: the file that the GPU Operator's validator waits for on a node that was given up, as kmodsmith-operator(7) makes it" {
+@test "deploy: the file that the GPU Operator's validator waits for on a released node, as kmodsmith-operator(7) makes it" {
   local command
   command=$(sed -n "/exec AGENT-POD/,/'$/p" "$top/docs/man/kmodsmith-operator.7.scd" | sed "1s/.*sh -ec '//; \$s/'\$//")
   mkdir -p "$BATS_TEST_TMPDIR/run/nvidia"

@@ -34,11 +34,11 @@ signed() {
   follow packages sign 's#docker://[a-z./]*#oci:registry#'
 }
 
-@test "README is a start: at most 150 lines" {
+@test "README: at most 150 lines" {
   [ "$(wc -l <"$top/README.md")" -le 150 ]
 }
 
-@test "docs: what comes from the program's tables is what the pages say" {
+@test "docs: generated parts match the program's tables" {
   local build page
   build=$(basename "$(dirname "$(realpath "$KMODSMITH")")")
   [ "$(realpath "$KMODSMITH")" = "$(realpath "$top")/build/$build/kmodsmith" ] || build=release
@@ -52,7 +52,7 @@ signed() {
   done < <(grep -lr '^<!-- mkman ' "$top/docs")
 }
 
-@test "docs: the members of each JSON document are those that the reference lists" {
+@test "docs: each JSON document has the members that the reference lists" {
   local ref
   documented() { # COMMAND ARGUMENT...
     local command=$1 list
@@ -100,7 +100,7 @@ signed() {
   documented "rollout plan" --policy policy.json --nodes nodes.json
 }
 
-@test "docs: the reference names every metric, every key that a coordinator writes on a Node, and every variable of ours" {
+@test "docs: the reference names every metric, every key that a coordinator writes on a Node, and all our variables" {
   local name found=0
   while read -r name; do
     grep -qF "\`$name\`" "$top/docs/reference.md" || fail "docs/reference.md lacks $name"
@@ -113,7 +113,7 @@ signed() {
   [ "$found" -gt 90 ]
 }
 
-@test "docs: packages.md: sign and push, also a payload; host.md: trust, install, look, install again from the store, unload" {
+@test "docs: packages.md: sign and push, also a payload; host.md: trust, install, status, reinstall from the store, unload" {
   signed
   assert_file_exist registry/index.json
   tiny_payload payload.tar 535.261.03
@@ -127,7 +127,7 @@ signed() {
   assert_output --partial "unloaded nvidia_modeset, nvidia_uvm, nvidia"
 }
 
-@test "README: a node installs what the quick start of a cluster signs and pushes" {
+@test "README: a node installs what the cluster quick start signs and pushes" {
   with_packages
   sed -n 's/^    \(openssl .*\)/\1/p; s/^    \(kmodsmith sign .*\)/\1/p' "$top/README.md" | sed 's#docker://[^ ]*#oci:registry#' >start
   assert_equal "$(wc -l <start)" 2
@@ -140,7 +140,7 @@ signed() {
   assert_status 0
 }
 
-@test "docs: trust.md: make a key, trust it, revoke it" {
+@test "docs: trust.md: create a key, trust it, revoke it" {
   with_packages
   follow trust keys
   follow trust trust 's# *\#.*##'
@@ -152,7 +152,7 @@ signed() {
   refute_line --regexp '^site +ecdsa-p256'
 }
 
-@test "docs: air-gap.md: a bundle is made, verified and installed from" {
+@test "docs: air-gap.md: create, verify and install a bundle" {
   signed
   follow air-gap create 's#docker://[^ ]*#oci:registry#; s#,6[^ ]*##'
   assert_output --partial 535.261.03
@@ -160,7 +160,7 @@ signed() {
   assert_line "ready"
 }
 
-@test "docs: rollouts.md: its policy is one, and the plan is made from it" {
+@test "docs: rollouts.md: its policy is valid, and the plan is made from it" {
   block rollouts policy >policy.yaml
   mkdir bin
   printf '#!/bin/sh\necho "{\\"items\\": []}"\n' >bin/kubectl
@@ -187,7 +187,7 @@ signed() {
 535.261.03-rhel9"
 }
 
-@test "docs: kubernetes.md and rollouts.md: the DaemonSets get the directory of the key, and the repository" {
+@test "docs: kubernetes.md and rollouts.md: the DaemonSets get the directory of the key and the repository" {
   command -v kubectl >/dev/null || skip "kubectl is not here"
   mkdir -p bin
   cat >bin/kubectl <<EOF

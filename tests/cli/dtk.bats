@@ -55,7 +55,7 @@ deliver() { # [OPTION...]: the package that a toolkit would have made
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
 loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
 
-@test "the toolkit's package is taken into the store and loaded; the next start needs nobody" {
+@test "the toolkit's package goes into the store and is loaded; the next start needs no toolkit" {
   loadable
   driver_side
   soon flag dir_prepared
@@ -83,14 +83,14 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   ends 0
 }
 
-@test "what is shared has no environment in it" {
+@test "the shared directory contains nothing of the environment" {
   loadable
   SECRET_TOKEN=hidden-word driver_side
   soon flag dir_prepared
   run ! grep -r hidden-word "$shared"/kmodsmith
 }
 
-@test "a driver that is loaded, no GPU, a missing image: nothing is handed over" {
+@test "a loaded driver, no GPU, a missing image: nothing is requested" {
   host no-gpu
   driver_side
   says NO_GPU
@@ -104,7 +104,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   assert_output ""
 }
 
-@test "broken: the reason is told, and init goes its own way" {
+@test "a failed build: the reason is reported, and init continues on its own" {
   loadable
   driver_side
   soon flag dir_prepared
@@ -119,7 +119,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   ends 1
 }
 
-@test "broken by what may pass: the next start asks again" {
+@test "a failure that may be temporary: the next start asks again" {
   loadable
   driver_side
   soon flag dir_prepared
@@ -136,7 +136,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   says "ready: driver"
 }
 
-@test "no sign of life: a deadline, from the start and from the last progress" {
+@test "no sign of life: a deadline from the start and from the last progress" {
   loadable
   KMODSMITH_DTK_TIMEOUT=2 driver_side
   says "E_TIMEOUT: the toolkit's container did not start within 2 s"
@@ -154,7 +154,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   ends 1
 }
 
-@test "flags of an earlier start, driver or kernel say nothing" {
+@test "flags of an earlier start, driver or kernel do not count" {
   loadable
   local flags=(dir_prepared driver_build_started driver_toolkit_broken driver_built)
   for flag in "${flags[@]}"; do touch "$shared/$flag"; done # as NVIDIA's own leave them
@@ -178,7 +178,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   says "ready: driver"
 }
 
-@test "killed at each step and started again: the same request goes on" {
+@test "killed at each step and restarted: the same request continues" {
   loadable
   driver_side
   soon flag dir_prepared
@@ -214,7 +214,7 @@ loaded="load nvidia;load nvidia_modeset;load nvidia_uvm"
   says "signal 15: exiting before the driver is loaded"
 }
 
-@test "a signal ends what is done after the wait: its own way is not deaf to it" {
+@test "a signal also ends what init does after the wait" {
   loadable
   cat >"$BATS_TEST_TMPDIR/server.py" <<'PYTHON'
 import os, socket, sys
@@ -246,7 +246,7 @@ PYTHON
   ends 143
 }
 
-@test "a package that is not what was asked for, or not sound, is not taken; the next start asks anew" {
+@test "a package that was not requested, or is damaged, is not taken; the next start asks again" {
   loadable
   while IFS='|' read -r how words; do
     rm -rf "${shared:?}"/* "${ROOT:?}/var"
@@ -292,7 +292,7 @@ digest|E_
 EOF
 }
 
-@test "things in the way of flags and directories are replaced, and nothing outside is touched" {
+@test "obstacles in place of flags and directories are replaced, and nothing outside is touched" {
   loadable
   mkdir -p "$shared/dir_prepared/full" "$shared/kmodsmith/source" "$BATS_TEST_TMPDIR/outside"
   echo precious >"$BATS_TEST_TMPDIR/outside/file"
@@ -310,7 +310,7 @@ EOF
   says "ready: driver"
 }
 
-@test "no shared directory, no program: told, and init goes its own way" {
+@test "no shared directory, no program: reported, and init continues on its own" {
   loadable
   KMODSMITH_DTK_SHARED=/nowhere driver_side
   says "continuing without the driver toolkit"
@@ -332,7 +332,7 @@ asks_again() { # ATTEMPT, and sees it refused
   soon flag driver_toolkit_broken
 }
 
-@test "the toolkit's side: a kernel or headers that it does not have are a reason, and it stays for the next request" {
+@test "the toolkit's side: an unknown kernel or missing headers are a reason, and it waits for the next request" {
   loadable
   driver_side
   soon flag dir_prepared
@@ -363,7 +363,7 @@ asks_again() { # ATTEMPT, and sees it refused
   ends 0
 }
 
-@test "the toolkit's side: requests that climb out or are no requests are left alone" {
+@test "the toolkit's side: requests that escape the directory, or are not requests, are ignored" {
   loadable
   driver_side
   soon flag dir_prepared
@@ -386,7 +386,7 @@ ROWS
   kill -0 "$side"
 }
 
-@test "the name ocp_dtk_entrypoint has two verbs; those of other images are refused in words" {
+@test "the name ocp_dtk_entrypoint has two verbs; those of other images are refused with a message" {
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
   for verb in nv-fs-ctr-run-with-dtk gdrcopy-ctr-run-with-dtk; do
     run "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" "$verb"
@@ -402,7 +402,7 @@ ROWS
   ends 0
 }
 
-@test "the source that the image carries is handed over when none was named" {
+@test "the image's own source is passed on if none was named" {
   loadable
   tiny_payload "$BATS_TEST_TMPDIR/payload.tar" 535.261.03
   tar -cf "$BATS_TEST_TMPDIR/source.tar" -C "$source" --transform 's|^\.|usr/src/nvidia-535.261.03|' .

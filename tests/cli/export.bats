@@ -15,7 +15,7 @@ with_payload() { # a machine, and a package beside a payload of the same version
 }
 steps() { kmodsmith plan --json "$@" && assert_json '[.steps[].step] | join(",")' "$expected"; }
 
-@test "plan: user space before the modules are proven, its switch after the nodes" {
+@test "plan: user space before the modules are proven, the switch after the device nodes" {
   with_payload
   expected=payload,preflight,package,prove,load,nodes,export,verify
   steps --package "$package" --export /run/nvidia/driver
@@ -27,7 +27,7 @@ steps() { kmodsmith plan --json "$@" && assert_json '[.steps[].step] | join(",")
   assert_json '[.steps[].step] | index("export")' 6
 }
 
-@test "plan: no payload anywhere is an error only for who asks for an export" {
+@test "plan: a missing payload is an error only if an export was requested" {
   loadable
   expected=preflight,package,prove,load,nodes,verify
   steps --package "$package"
@@ -37,7 +37,7 @@ steps() { kmodsmith plan --json "$@" && assert_json '[.steps[].step] | join(",")
   assert_equal "$(calls)" ""
 }
 
-@test "--export: a place that cannot be one" {
+@test "--export: an invalid directory" {
   with_payload
   local dir
   for dir in run/nvidia/driver /driver / /run/../driver /run/nvidia/.driver; do
@@ -55,7 +55,7 @@ steps() { kmodsmith plan --json "$@" && assert_json '[.steps[].step] | join(",")
   assert_equal "$(calls | grep -cE '^(un)?load ')" 0
 }
 
-@test "init: exports by itself what it finds, and says once that there is nothing" {
+@test "init: exports what it finds by default, and says once that there is nothing" {
   loadable
   log=$BATS_TEST_TMPDIR/log
   timeout --preserve-status $((2 * hung)) "$KMODSMITH" init --root "$ROOT" --package "$package" --modules nvidia >"$log" 2>&1 3>&- &

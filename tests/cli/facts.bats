@@ -20,7 +20,7 @@ load helper
   assert_json '.modules[] | select(.name == "nvidia") | .holders | join(" ")' "nvidia_modeset nvidia_uvm"
 }
 
-@test "what the configuration, the headers and the compilers at hand are" {
+@test "facts about the configuration, the headers and the available compilers" {
   host h100x2-unloaded
   local release
   release=$(cat "$ROOT/proc/sys/kernel/osrelease")
@@ -38,7 +38,7 @@ load helper
   assert_json '.host.compilers | join(" ")' "clang-14 gcc-12"
 }
 
-@test "R-P11: a machine without an NVIDIA function is told so and left alone" {
+@test "R-P11: a machine without an NVIDIA function is left alone, with a message" {
   host no-gpu
   kmodsmith status
   assert_status 0

@@ -32,7 +32,7 @@ assert_not_ready() {
   assert_equal "$(jq -r '[.state, .ready, .last_run.error.code] | join(" ")' "$ROOT/run/kmodsmith/status.json")" "FAILED false $1"
 }
 
-@test "the last good driver does not come back without its firmware, at no start" {
+@test "the last good driver is never loaded without its firmware" {
   rebooted
   rm -r "$ROOT/lib/firmware"
   for _ in 1 2; do
@@ -53,7 +53,7 @@ assert_not_ready() {
   assert_status 0
 }
 
-@test "a loaded driver that lost its firmware stays loaded and is not ready, until it has it again" {
+@test "a loaded driver that lost its firmware stays loaded, and is not ready until it is back" {
   installed
   rm -r "$ROOT/lib/firmware"
   for _ in 1 2; do
@@ -81,7 +81,7 @@ assert_not_ready() {
   assert_status 0
 }
 
-@test "so does a driver that others loaded" {
+@test "likewise a driver that others loaded" {
   host h100x8
   rm -r "$ROOT/lib/firmware"
   kmodsmith install --host-driver use --driver 570.1
@@ -90,7 +90,7 @@ assert_not_ready() {
   assert_not_ready E_FIRMWARE
 }
 
-@test "firmware in a compressed file counts where nobody can tell whether the kernel reads it" {
+@test "compressed firmware counts if it is unknown whether the kernel reads it" {
   host h100x8
   mv "$ROOT"/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin{,.zst}
   kmodsmith status --json
@@ -101,7 +101,7 @@ assert_not_ready() {
   assert_line --regexp "^FAIL +firmware "
 }
 
-@test "a package that its proof refused does not come back as the last good driver; another one does" {
+@test "a package that failed its proof is not restored as the last good driver; another one is" {
   rebooted
   echo Y >"$ROOT/sys/module/module/parameters/sig_enforce"
   echo CONFIG_MODULE_SIG=y >>"$ROOT/lib/modules/6.1.0-56-cloud-amd64/config"
@@ -114,7 +114,7 @@ assert_not_ready() {
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
 }
 
-@test "a refused module that the last good driver did without is no reason against that one" {
+@test "a failed module that the last good driver did without does not count against that one" {
   local kernel=6.1.0-56-cloud-amd64
   loadable
   mkdir -p "$ROOT/lib/modules/$kernel/build"

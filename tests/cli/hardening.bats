@@ -32,7 +32,7 @@ follow() { # PATTERN PATTERN PROGRAM: two instructions, one after the other
     "$BATS_FILE_TMPDIR/${3##*/}.text"
 }
 
-@test "position-independent, nothing that can be written can be executed, relocations are read-only after the start" {
+@test "position-independent, no memory both writable and executable, relocations read-only after the start" {
   is_pie() { readelf -hW "$1" | grep -q 'Type: *DYN ' && readelf -dW "$1" | grep -q 'FLAGS_1.*PIE'; }
   has_no_writable_code() { ! readelf -lW "$1" | grep -qE '^ +(LOAD|GNU_STACK) .* (RWE|RW *E)'; }
   has_full_relro() { readelf -lW "$1" | grep -q GNU_RELRO && readelf -dW "$1" | grep -qE 'BIND_NOW|FLAGS_1.*NOW'; }
@@ -41,7 +41,7 @@ follow() { # PATTERN PATTERN PROGRAM: two instructions, one after the other
   each has_full_relro
 }
 
-@test "frames have a canary, and large ones touch every page (stack clash)" {
+@test "stack frames have a canary, and large ones touch every page (stack clash)" {
   has_canary() { nm "$1" | grep -qE '__stack_chk_(fail|guard)' && body_of proc_run "$1" | grep -q stack_chk_fail; }
   has_probes() {
     case $machine in
@@ -54,7 +54,7 @@ follow() { # PATTERN PATTERN PROGRAM: two instructions, one after the other
   each has_probes
 }
 
-@test "calls of the C library are checked, those too whose room is known at run time only (_FORTIFY_SOURCE=3)" {
+@test "calls of the C library are checked, even if the size is known only at run time (_FORTIFY_SOURCE=3)" {
   local level
   has_checked_calls() { nm "$1" | grep -qE '__snprintf_chk' && nm "$1" | grep -qE '__memcpy_chk'; }
   each has_checked_calls
@@ -64,7 +64,7 @@ follow() { # PATTERN PATTERN PROGRAM: two instructions, one after the other
   each knows_grown_room
 }
 
-@test "indirect jumps land where they may (IBT, BTI)" {
+@test "indirect jumps have valid targets only (IBT, BTI)" {
   local landing crt
   case $machine in
   x86_64) landing=endbr64 ;;

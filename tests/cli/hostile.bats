@@ -54,23 +54,23 @@ attempts_by() { # COMMAND...: that starts kmodsmith
   grep -qx 'NoNewPrivs:.1' "$log"
 }
 
-@test "a source that tries everything, compiled by root: nothing succeeds; what is mounted below /usr is as closed as that" {
+@test "a hostile source compiled by root: nothing succeeds; mounts below /usr are closed as well" {
   [ "$EUID" -eq 0 ] || skip "needs root"
   attempts_by unshare --mount sh -c 'mount -t tmpfs -o mode=1777 none /usr/share/doc && exec "$@"' sh
   grep -qx 'processes: 4096' "$log"
 }
 
-@test "compiled by a pod's root, who may not mount: the same" {
+@test "the same compiled by a pod's root, who may not mount" {
   [ "$EUID" -eq 0 ] || skip "needs root"
   attempts_by without_mounts
   grep -qx 'processes: 4096' "$log"
 }
 
-@test "compiled by an ordinary user: the same" {
+@test "the same compiled by an ordinary user" {
   if [ "$EUID" -eq 0 ]; then attempts_by as_user; else attempts_by env; fi
 }
 
-@test "compiled by a user who is root in a namespace of their own: the same; not where that is the machine's root" {
+@test "the same compiled by root of a user namespace, unless that is the machine's root" {
   local user=()
   [ "$EUID" -ne 0 ] || user=(as_user)
   but=root_again # to be what one is
@@ -81,7 +81,7 @@ attempts_by() { # COMMAND...: that starts kmodsmith
   assert_error E_SANDBOX "this user namespace has no user but root"
 }
 
-@test "what a hostile source leaves for later changes no later compile" {
+@test "what a hostile source leaves behind changes no later compile" {
   build
   assert_status 0
   clean=$(digest)
@@ -103,7 +103,7 @@ attempts_by() { # COMMAND...: that starts kmodsmith
   done
 }
 
-@test "a compile's neighbour of uid 65534, in the host's pid namespace: it reads and changes nothing, and the bytes are equal" {
+@test "another process of uid 65534 in the host's pid namespace reads and changes nothing, and the bytes are equal" {
   [ "$EUID" -eq 0 ] || skip "needs root"
   chmod 755 "$work"
   build --no-cache
@@ -137,7 +137,7 @@ attempts_by() { # COMMAND...: that starts kmodsmith
   assert_equal "$(digest)" "$clean"
 }
 
-@test "what is called nvidia.ko is no module: said, and nothing of it is packed" {
+@test "a file named nvidia.ko that is not a module is reported, and nothing of it is packed" {
   for what in 'ln -sf /etc/passwd nvidia.ko' 'rm -f nvidia.ko; mkfifo nvidia.ko' 'rm -f nvidia.ko; mkdir nvidia.ko' \
     'rm -f nvidia.ko'; do
     compiling_source "$driver" 535.261.03
@@ -150,14 +150,14 @@ attempts_by() { # COMMAND...: that starts kmodsmith
   done
 }
 
-@test "what lies beside the modules is not taken along, holes neither" {
+@test "files beside the modules are not packed, and neither are holes" {
   sed -i '/^modules:/a \\trm -rf ../out; mkdir ../out; truncate -s 1000M ../out/hole; ln -s / ../out/link' "$makefile"
   run --separate-stderr prlimit --fsize=100000000: "$KMODSMITH" build --root "$ROOT" "${options[@]}" # a hole is real once copied
   assert_status 0
   assert_equal "$(find "$state" "$work/layout" -name hole -o -name link)" ""
 }
 
-@test "files that kmodsmith reads back, as large as they may be: read in bounds, and the build ends" {
+@test "files that kmodsmith reads back are read in bounds, however large, and the build ends" {
   sed -i '/^modules:/a \\trm -f ../objects.log; truncate -s 1000M ../objects.log ../probes/new/planted=; truncate -s 1000M ../probes/flags' "$makefile"
   run --separate-stderr python3 -c 'import resource, subprocess, sys
 status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
@@ -167,7 +167,7 @@ sys.exit(status)' "$KMODSMITH" build --root "$ROOT" "${options[@]}"
   [ "${output% MiB}" -lt 500 ]
 }
 
-@test "a compile without end of words: the log is cut, and says so" {
+@test "a compile with endless output: the log is truncated, and says so" {
   sed -i '/^modules:/a \\t@head -c 90000000 /dev/zero | tr "\\000" x | fold -w 4000' "$makefile"
   build
   assert_status 0

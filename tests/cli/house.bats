@@ -35,7 +35,7 @@ finds() { # COMMAND...: passes on the clean tree, and then fails on what PLANT p
   assert_success
 }
 
-@test "each rule finds its violation, and not in a comment" {
+@test "each rule finds its violation, but not in a comment" {
   local long note=TO"DO" host=deb".debian.org"
   long=$(printf 'x%.0s' {1..119})
   while IFS='|' read -r rule line; do
@@ -63,7 +63,7 @@ hosts|// http://$host/debian
 EOF
 }
 
-@test "a line of a bats test that looks like a check and cannot fail is found, wherever it is" {
+@test "a line of a bats test that looks like a check but cannot fail is found, wherever it is" {
   local line
   while IFS= read -r line; do
     plant tests/bad.bats '@test "bad" {' "  $line" "  true" "}"
@@ -88,7 +88,7 @@ A=1 run --separate-stderr ls
 EOF
 }
 
-@test "a check that can fail, a condition, an action and a text are not taken for one that cannot" {
+@test "a check that can fail, a condition, an action and a text are not reported" {
   local line
   while IFS= read -r line; do
     plant tests/good.bats '@test "good" {' "  $line" "  true" "}"
@@ -130,7 +130,7 @@ EOF
   assert_output --partial "more than 900 lines"
 }
 
-@test "a version of something fetched is found where something fetched is at hand, and nowhere else" {
+@test "the version of a download is found only next to a download" {
   local ask=scripts/in"puts.sh" # so that this file does not ask
   while IFS='|' read -r file text line; do
     mkdir -p "$tree/${file%/*}"
@@ -164,7 +164,7 @@ tests/hosts/h100/proc/version|535.261.03|
 EOF
 }
 
-@test "a citation of a section, or of an id, that its document does not have is found" {
+@test "a citation of a section or an id that its document does not have is found" {
   local up=upgrade"-design" file text line # so that this file cites nothing
   mkdir -p "$tree"/{docs/design,tests/cluster,installer/cluster/kube,docs/man}
   local paper=docs/design/$up.md scenes=tests/cluster/scenarios.md
@@ -225,7 +225,7 @@ EOF
   assert_output "$scenes:1:T""97 is not in $paper"
 }
 
-@test "a requirement or scenario that no test cites, and that does not say why, is found" {
+@test "a requirement or scenario without a test, and without a reason for that, is found" {
   local papers=docs/design/requirements.md scenes=tests/cluster/scenarios.md r=R t=T # so that this file cites nothing
   mkdir -p "$tree"/{docs/design,tests/cluster,tests/cli}
   printf '**R''-X%s** A sentence.\n*%s\n\n' 1 'Met*.' 2 'Partly*. A word.' 3 'Declined*: no. no test: for a reason. Reported: it.' >"$tree/$papers"
@@ -253,7 +253,7 @@ $scenes:1:${t}91 is cited by no test, and does not say why (no test: ...)"
   assert_output --partial "tests/check/ids.py:1: ended with 1"
 }
 
-@test "requirements and their tests are told with how those ended last" {
+@test "requirements and their tests are listed with the last results" {
   local r=R
   mkdir -p "$tree"/{docs/design,tests/cluster,tests/cli,tests/vm,build/check/{unit,cli},build/vm/11-a.K61}
   printf '**R''-X%s** A sentence.\n*Met*.\n\n' 1 2 3 >"$tree/docs/design/requirements.md"
@@ -280,7 +280,7 @@ $scenes:1:${t}91 is cited by no test, and does not say why (no test: ...)"
   assert_line "| $r-X3 | cli/b | not run |"
 }
 
-@test "a page that points at a page, a heading or a file that is not there is found" {
+@test "a link to a missing page, heading or file is found" {
   local file text line
   mkdir -p "$tree"/docs/{man,design}
   printf '%s\n' '# A title' '## What it *is*: `a b`, c-d' '## Twice' '## Twice' '```' '# no heading' '```' >"$tree/docs/there.md"
@@ -313,7 +313,7 @@ CHANGELOG.md|kmod/none.c is gone|
 EOF
 }
 
-@test "an include that points up, a neighbour's and a library in the wrong place are found" {
+@test "an include of an upper layer, of a neighbour's internals, or of a library in the wrong place is found" {
   while IFS='|' read -r file line text; do
     mkdir -p "$tree/${file%/*}"
     plant "$file" "$line"
@@ -332,7 +332,7 @@ kmod/load/bad.c|#include "garage/car.h"|no room "garage"
 EOF
 }
 
-@test "the subject of a commit is component: imperative, from the commit on that asked for it" {
+@test "the subject of a commit is component: imperative, starting with the commit that requires it" {
   local subject
   run "$tree/scripts/subjects.sh"
   assert_success
@@ -367,7 +367,7 @@ kmod: read it in one place, and say to whoever asks for it that this is the plac
 END
 }
 
-@test "what is about to be committed is looked at first, and only that" {
+@test "the check before a commit looks at what will be committed, and only at that" {
   local tool
   cd "$tree"
   mkdir "$BATS_TEST_TMPDIR/bin"
@@ -397,7 +397,7 @@ END
   git commit -qm "kmod: add h()"
 }
 
-@test "what nothing in the product uses is found, and what a table, a macro or a pointer uses is not" {
+@test "what nothing in the product uses is found, but not what a table, a macro or a pointer uses" {
   local line
   plant tests/unit/bad_test.c '// for_tests();'
   plant installer/base/used.h 'struct used {' $'\tint read;' $'\tint unread;' $'\tint unwritten;' '};' \
@@ -417,7 +417,7 @@ END
   assert_equal "$(grep -c ^installer/ <<<"$output")" 6
 }
 
-@test "the version stands in one place, and a release writes it everywhere, once everything passed" {
+@test "the version is in one place; a release writes it everywhere, after everything passed" {
   cd "$tree"
   mkdir -p deploy tests/check
   printf 'VERSION := 0.2.0\n' >Makefile
@@ -463,7 +463,7 @@ END
   assert_line "Makefile:1: VERSION is 0.3.1, and this commit has the tag v0.3.0"
 }
 
-@test "a stranger's ten questions are answered by the file that CONTRIBUTING.md names" {
+@test "the file that CONTRIBUTING.md names answers a stranger's ten questions" {
   local file word found=0
   while IFS='|' read -r file word; do
     grep -qF "| \`$file\` |" "$top/CONTRIBUTING.md" || fail "CONTRIBUTING.md does not name $file"
@@ -484,7 +484,7 @@ TABLE
   assert_equal "$(sed -n '/^| where is it/,/^$/p' "$top/CONTRIBUTING.md" | grep -c '^| [a-z]')" $((found + 1)) # with the head
 }
 
-@test "a name that does not say its file, a structure of two headers, a full room and a word of before are found" {
+@test "a name that does not say its file, a structure in two headers, a full room and a retired word are found" {
   local line
   run "$tree/scripts/names.py"
   assert_success

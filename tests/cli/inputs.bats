@@ -91,7 +91,7 @@ value() { sed -n "s/^$1=//p" <<<"$output"; }
 version() { sed -nE "s/^$1=.*_(.*)_all\.deb$/\1/p" <<<"$output"; }
 grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CACHE/apt/updated"; }
 
-@test "the newest kernels that have headers are chosen, an older one that refuses their modules, and one driver version" {
+@test "chooses the newest kernels with headers, an older one that refuses their modules, and one driver version" {
   inputs
   assert_success
   assert_equal "$(value K61) $(value K61B) $(value K61R) $(value K612)" \
@@ -102,7 +102,7 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   assert_equal "$(value K61)" 6.1.0-7-cloud-amd64
   [ ! -e "$MIRROR/fetched" ]
 }
-@test "KMODSMITH_INPUTS names other inputs, which are kept beside the usual ones" {
+@test "KMODSMITH_INPUTS names other inputs, kept beside the usual ones" {
   local usual
   inputs
   usual=$output
@@ -112,7 +112,7 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   inputs
   assert_equal "$output" "$usual"
 }
-@test "other inputs that cannot be had are refused with what apt offers" {
+@test "unavailable inputs are refused, with a list of what apt offers" {
   while IFS='|' read -r asked text; do
     KMODSMITH_INPUTS=$asked inputs
     assert_failure 1
@@ -131,7 +131,7 @@ END
   assert_failure 1
   [[ $stderr == *"PROPRIETARY and TESLA535 are both 535.5.05"* ]]
 }
-@test "a driver version that lost a package is not chosen, and without any whole one there is a sentence" {
+@test "a driver version that lost a package is not chosen; if no version is complete, a message says so" {
   withdraw libnvidia-ml1 535.20.02-1
   inputs
   assert_success
@@ -143,7 +143,7 @@ END
   assert_failure 1
   [[ $stderr == *"no driver version has all of its packages; of the sources apt offers: open 535.20.02 535.10.01, proprietary 535.20.02"* ]]
 }
-@test "a package that is cut or damaged is fetched again, and half a download is never taken for a package" {
+@test "a truncated or damaged package is fetched again, and half a download is never used" {
   local file
   inputs
   file=$(value OPEN)
@@ -157,7 +157,7 @@ END
   assert_equal "$output" "$file"
   cmp "$file" "$MIRROR/${file##*/}"
 }
-@test "without a network: the inputs from before, of their date; or what is missing; and no mirror is named" {
+@test "offline: the earlier inputs, with their date, or what is missing; and no mirror is named" {
   touch "$MIRROR/offline"
   inputs
   assert_failure 1
@@ -182,7 +182,7 @@ END
   [[ $stderr == *"cannot be fetched: "* ]]
   [[ $stderr != *mirror.example* ]]
 }
-@test "a disk without room is told before anything is fetched" {
+@test "a full disk is reported before anything is fetched" {
   program df <<'END'
 printf 'Avail\n%s\n' "$(cat "$MIRROR/free")"
 END
@@ -197,7 +197,7 @@ END
   assert_regex "$stderr" "no room: .*/debs has 201 MB free, nvidia-open-kernel-source_535.20.02-1_all.deb need 300 MB"
   run ! grep open-kernel-source "$MIRROR/fetched"
 }
-@test "the lock: written by one command, silent when nothing changed, and each change in a line" {
+@test "the lock: written by one command, silent if nothing changed, one line for each change" {
   inputs --lock
   assert_success
   assert_equal "$(grep -c '^K61 ' "$tree/tests/inputs.lock")" 4

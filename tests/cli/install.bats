@@ -14,7 +14,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_unchanged
 }
 
-@test "install: loads in order, makes the nodes, is ready; again: adopts and asks for nothing" {
+@test "install: loads in order, creates the nodes, is ready; again: adopts the driver and fetches nothing" {
   loadable
   kmodsmith install --package "$package"
   assert_status 0
@@ -35,7 +35,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_status 0
 }
 
-@test "install: a kept package serves when it is no longer given" {
+@test "install: a kept package serves if it is no longer given" {
   loadable
   kmodsmith install --package "$package" --modules nvidia,uvm
   assert_status 0
@@ -49,7 +49,7 @@ same() { # the machine is as it was, but for the lock and the state directory
     "load nvidia;load nvidia_uvm;unload nvidia_uvm;unload nvidia;load nvidia;load nvidia_modeset;load nvidia_uvm"
 }
 
-@test "install: parameters from the option, modprobe.d and the command line reach the module" {
+@test "install: parameters from the option, modprobe.d and the kernel command line reach the module" {
   loadable
   mkdir -p "$ROOT/etc/modprobe.d"
   echo 'options nvidia NVreg_EnableMSI=1' >"$ROOT/etc/modprobe.d/a.conf"
@@ -58,7 +58,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_equal "$(loads)" "load nvidia NVreg_EnableMSI=1;load nvidia_modeset;load nvidia_uvm uvm_disable_hmm=1"
 }
 
-@test "R-Q1: --host-driver use: what others loaded stays, whatever is requested, and gets its nodes" { # R-C4, R-R2
+@test "R-Q1: --host-driver use: a foreign driver stays, whatever is requested, and gets its nodes" { # R-C4, R-R2
   host h100x8
   KMODSMITH_HOST_DRIVER=use kmodsmith install --driver 570.1 --flavour proprietary --source /nowhere --json
   assert_error E_NOT_FOUND "--source"
@@ -91,7 +91,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_status 0
 }
 
-@test "dry run: the plan in text and JSON, and nothing is touched" {
+@test "dry run: the plan as text and JSON, and nothing is touched" {
   loadable
   local command
   for command in plan "install --dry-run"; do
@@ -111,7 +111,7 @@ same() { # the machine is as it was, but for the lock and the state directory
   same
 }
 
-@test "a package that is damaged, of another kernel or no package: named, and the machine stays as it was" {
+@test "a damaged package, one for another kernel, and no package at all: named, and the machine stays unchanged" {
   loadable
   while IFS='|' read -r damage code text; do
     rm -rf "$package"
@@ -152,7 +152,7 @@ layout "$package" 6.1.0-56-cloud-amd64 --arch aarch64|E_NO_PACKAGE|architecture 
 EOF
 }
 
-@test "refusals of the machine: each has its code, its evidence, and asks the kernel for nothing" {
+@test "refusals of the machine: each has its code and evidence, and nothing is asked of the kernel" {
   tiny_package "$package" 6.1.0-56-cloud-amd64
   tiny_package "$BATS_TEST_TMPDIR/other" 6.1.0-50-cloud-amd64
   local machine args code text
@@ -189,7 +189,7 @@ bound_to() { # DRIVER: who has the first GPU
   snapshot
 }
 
-@test "R-P8: nouveau lets go of the GPU before the load, another driver is refused, and both are told" {
+@test "R-P8: nouveau is unbound from the GPU before the load, another driver is refused; both are reported" {
   loadable
   echo nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
   touch "$ROOT/lib/modules/6.1.0-56-cloud-amd64/nouveau.ko"
@@ -241,7 +241,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(cat "$ROOT/sys/module/firmware_class/parameters/path")" /opt/theirs
 }
 
-@test "Secure Boot: a compile is refused before it starts, doctor fails for it" {
+@test "Secure Boot: a compile is refused before it starts, and doctor fails" {
   host secure-boot
   tiny_source "$BATS_TEST_TMPDIR/source"
   kmodsmith install --source "$BATS_TEST_TMPDIR/source"
@@ -280,7 +280,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_line --regexp '^pass +gpu +1 GPUs, 0 switches, first 0000:5e:00.0'
 }
 
-@test "the lock: whoever changes the node is named, readers are not kept out" {
+@test "the lock: the process that changes the node is named, readers are not blocked" {
   loadable
   mkdir -p "$ROOT/run/kmodsmith"
   echo 4711 >"$ROOT/run/kmodsmith/lock"
@@ -305,7 +305,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_status 0
 }
 
-@test "two installs at once: each ends well or is refused, and modules are loaded once" {
+@test "two installs at once: each succeeds or is refused, and modules are loaded once" {
   loadable
   local i r=0
   for i in 1 2 3 4; do
@@ -370,7 +370,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_error E_TOO_LARGE "received more"
 }
 
-@test "users beyond 2^31 are themselves in JSON, not negative" {
+@test "user ids above 2^31 are positive in JSON" {
   host held
   sed -i 's/^Uid:.*/Uid:\t4294967294\t4294967294\t4294967294\t4294967294/' "$ROOT/proc/6001/status"
   sed -i 's/^DeviceFileUID: .*/DeviceFileUID: 4294967293/' "$ROOT/proc/driver/nvidia/params"
@@ -380,7 +380,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '.nodes[] | select(.path == "nvidia0") | .uid' 4294967293
 }
 
-@test "a reader of the log that goes away does not end an install between unload and load" {
+@test "a log reader that goes away does not end an install between unload and load" {
   loadable
   kmodsmith install --package "$package"
   assert_status 0
@@ -398,7 +398,7 @@ bound_to() { # DRIVER: who has the first GPU
   done
 }
 
-@test "doctor looks at the headers that are given" {
+@test "doctor checks the given headers" {
   host h100x2-unloaded
   : >"$BATS_TEST_TMPDIR/empty"
   kmodsmith doctor --headers "$BATS_TEST_TMPDIR/empty"
@@ -408,7 +408,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '.checks[] | select(.name == "headers") | .state + " " + .code' "warn E_ARCHIVE"
 }
 
-@test "nodes: made once, right the second time, damage is mended; --dry-run only tells" {
+@test "nodes: created once, unchanged the second time, repaired if damaged; --dry-run only reports" {
   host h100x8
   kmodsmith nodes --dry-run --json
   assert_status 1
@@ -438,7 +438,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_error E_NOT_FOUND "'/nowhere'"
 }
 
-@test "init: bad arguments end at once, a signal ends the wait and the driver stays" {
+@test "init: invalid arguments end at once; a signal ends the wait and the driver stays" {
   loadable
   kmodsmith init
   assert_status 2
@@ -460,7 +460,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
 }
 
-@test "--insecure-skip-verify: loud, counted, and doctor tells; without it an unsigned package is refused" {
+@test "--insecure-skip-verify: loud, counted and shown by doctor; without it an unsigned package is refused" {
   loadable
   kmodsmith install --driver 535.261.03 --flavour open --from "oci:$package"
   assert_error E_UNTRUSTED "no key for this source"
@@ -475,7 +475,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_json '.checks[] | select(.name == "packages") | .evidence | startswith("1 were stored")'
 }
 
-@test "what a far source takes is a step of its own, a near one is not worth a line" {
+@test "a remote source's time is a phase of its own; a local source has none" {
   loadable
   python3 -c 'import functools, http.server as h
 handler = functools.partial(h.SimpleHTTPRequestHandler, directory="'"$package"'")
@@ -493,7 +493,7 @@ s.serve_forever()' >"$BATS_TEST_TMPDIR/port" 2>/dev/null 3>&- &
   assert_regex "$stderr" "find +[0-9.]+ s +535.261.03-open-[^ ]+ in http://127.0.0.1:"
 }
 
-@test "R-A10: a source that cannot be reached is asked once in a start, whatever else is looked for" {
+@test "R-A10: an unreachable source is asked once per start, whatever is looked for" {
   loadable
   cat >"$BATS_TEST_TMPDIR/server.py" <<'PYTHON'
 import socket, sys

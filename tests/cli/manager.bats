@@ -12,7 +12,7 @@ setup() {
 }
 manager() { run --separate-stderr env KMODSMITH_ROOT="$ROOT" "$@"; }
 
-@test "driver-manager: its verbs are NVIDIA's, and everything else is usage" {
+@test "driver-manager: has NVIDIA's verbs, and everything else is a usage error" {
   local program=$BATS_TEST_TMPDIR/bin/driver-manager
   manager "$program" --help
   assert_success
@@ -29,7 +29,7 @@ manager() { run --separate-stderr env KMODSMITH_ROOT="$ROOT" "$@"; }
   assert_line --partial "ENABLE_GPU_POD_EVICTION"
 }
 
-@test "driver-manager: who cannot ask the API server touches nothing, and says why in the termination log" {
+@test "driver-manager: without an API server it touches nothing, and the termination log says why" {
   local program=$BATS_TEST_TMPDIR/bin/driver-manager
   manager "$program" uninstall_driver
   assert_error E_USAGE "NODE_NAME or --node must name the Node of this machine"

@@ -39,7 +39,7 @@ matrix() { # JSON [OPTION...]
 }
 of_pair() { jq -r --arg k "$1" '.pairs[] | select(.kernel == $k) | '"$2" <<<"$output"; } # KERNEL FILTER
 
-@test "a bad file, and one beside options that say the same, is named before anything is made" {
+@test "an invalid file, or one beside conflicting options, is named before anything is built" {
   while IFS='|' read -r text code says; do
     matrix "$text"
     assert_status 2
@@ -62,7 +62,7 @@ EOF
   [ ! -e out ]
 }
 
-@test "each pair ends in one of five ways, and the others have their turn" {
+@test "each pair has one of five results, and a failure does not stop the others" {
   headers 6.1.0-1-amd64
   headers 6.1.0-1-rt-amd64 PREEMPT_RT=y
   made 6.1.0-1-amd64
@@ -113,7 +113,7 @@ EOF
   assert_json '.pairs[0].result' failed
 }
 
-@test "what a source of --from has, believed, is brought and not built again; its signatures come along" {
+@test "a trusted package of a --from source is fetched instead of built, with its signatures" {
   headers 6.1.0-1-amd64
   local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}'
   made 6.1.0-1-amd64
@@ -137,7 +137,7 @@ EOF
   assert_json '.pairs[0].result' there # the output is asked first
 }
 
-@test "what a source has of other inputs, or damaged, is not taken" {
+@test "a source's package with other inputs, or a damaged one, is not taken" {
   headers 6.1.0-1-amd64
   local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}'
   made 6.1.0-1-amd64 --label "compiler=gcc-12 of somebody else"
@@ -155,7 +155,7 @@ EOF
   assert_json '.pairs[0].result' fetched # each has its turn
 }
 
-@test "a source with another digest than the file says fails for every kernel" {
+@test "a source with another digest than in the file fails for every kernel" {
   headers 6.1.0-1-amd64
   matrix '{"drivers":[{"source":"open.tar.xz","sha256":"'"$(printf '0%.0s' {1..64})"'"}],
     "kernels":[{"release":"6.1.0-1-amd64"},{"release":"6.6"}]}' --json
@@ -168,7 +168,7 @@ nodes() { # RELEASE...: what a cluster says of one node each, with more than is 
     metadata: {name: "gpu-\(.key)", annotations: {"x": "y"}}, status: {images: [{sizeBytes: 1}],
     nodeInfo: {kernelVersion: .value, architecture: "amd64", osImage: "Debian"}}}]}' --args "$@"
 }
-@test "kernels come from what nodes report, each once, beside those of the file; from a file or standard input" {
+@test "kernels come from nodes, each once, in addition to the file's; from a file or standard input" {
   headers 6.1.0-1-amd64
   made 6.1.0-1-amd64
   local drivers='{"drivers":[{"source":"open.tar.xz"}]'
@@ -186,7 +186,7 @@ nodes() { # RELEASE...: what a cluster says of one node each, with more than is 
   assert_status 1 # nothing is there that could be used
 }
 
-@test "what is no answer of a cluster is refused; a node that says nonsense is left out" {
+@test "input that is not a list of nodes is refused; a node with invalid values is skipped" {
   headers 6.1.0-1-amd64
   made 6.1.0-1-amd64
   local drivers='{"drivers":[{"source":"open.tar.xz"}]}' text
@@ -210,7 +210,7 @@ EOF
   assert_json '[.pairs[] | .kernel + " " + .result] | join(", ")' "6.1.0-1-amd64 there"
 }
 
-@test "--no-compile only says whether all is there" {
+@test "--no-compile only says whether everything is there" {
   headers 6.1.0-1-amd64
   local one='{"drivers":[{"source":"open.tar.xz"}],"kernels":[{"release":"6.1.0-1-amd64"}]}' option
   matrix "$one" --no-compile --json

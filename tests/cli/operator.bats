@@ -53,7 +53,7 @@ process() { # STATE [START]
   echo "4711 (a) b) $1 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 ${2:-7} 0 0" >"$ROOT/proc/4711/stat"
 }
 
-@test "a pod's life: its files from the start to the end, and the driver stays" {
+@test "a pod's life: its files from start to end, and the driver stays" {
   loadable
   export DRIVER_CONFIG_DIGEST=abc123
   serving init -a -m 2
@@ -69,7 +69,7 @@ process() { # STATE [START]
   [ -d "$ROOT/sys/module/nvidia" ]
 }
 
-@test "the arguments of a ClusterPolicy take the place of init; without a digest there is no state" {
+@test "the arguments of a ClusterPolicy replace those of init; without a digest there is no state" {
   loadable
   serving -m 2
   run cat "$BATS_TEST_TMPDIR/log"
@@ -78,7 +78,7 @@ process() { # STATE [START]
   assert_equal "$(files)" "./nvidia-driver.pid ./$daemons "
 }
 
-@test "a second pod is refused and changes nothing; one that was killed is taken over" {
+@test "a second pod is refused and changes nothing; a killed one is taken over" {
   loadable
   serving init
   local first=$pod
@@ -100,7 +100,7 @@ process() { # STATE [START]
   assert_equal "$(files)" "./validations/driver-ready "
 }
 
-@test "the driver manager removed the pid file: the next pod is not in the way of the one that leaves" {
+@test "the driver manager removed the pid file: the next pod does not disturb the one that ends" {
   loadable
   serving init
   local first=$pod
@@ -112,7 +112,7 @@ process() { # STATE [START]
   assert_equal "$(content "$daemons")" Ready
 }
 
-@test "a node with a directory for kernel hooks is told that none is put there" {
+@test "a node with a directory for kernel hooks gets a note that none is installed" {
   loadable
   mkdir -p "$ROOT/run/kernel/postinst.d"
   serving init
@@ -121,7 +121,7 @@ process() { # STATE [START]
   assert_equal "$(ls "$ROOT/run/kernel/postinst.d")" ""
 }
 
-@test "a start that fails says NotReady, and leaves the state of the start before it" {
+@test "a failed start writes NotReady, and leaves the state of the earlier start" {
   loadable
   mkdir -p "$ROOT/run/nvidia/validations"
   echo before >"$ROOT/run/nvidia/nvidia-driver.state"
@@ -134,7 +134,7 @@ process() { # STATE [START]
 }
 
 # Who leaves a driver as it is has not measured it, and could not say Ready of it.
-@test "a pod of the operator's takes no orders of a rollout, and says so before it says anything else" {
+@test "a pod of the operator accepts no rollout orders, and says so first" {
   loadable
   jq -n '{pools: [{name: "all", target: {driver: "535.261.03"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
   snapshot
@@ -144,7 +144,7 @@ process() { # STATE [START]
   assert_unchanged
 }
 
-@test "no GPU: it stays, and nobody is told that a driver is ready" {
+@test "no GPU: it keeps running, and reports no driver as ready" {
   host no-gpu
   DRIVER_CONFIG_DIGEST=abc start_pod NO_GPU init
   assert_equal "$(content "$daemons")" NotReady
@@ -152,14 +152,14 @@ process() { # STATE [START]
   assert_equal "$(files)" ""
 }
 
-@test "init by its own name keeps nothing below run/nvidia" {
+@test "init under its own name keeps nothing below run/nvidia" {
   loadable
   driver=$KMODSMITH serving init
   end_pod TERM
   [ ! -e "$ROOT/run/nvidia" ]
 }
 
-@test "verbs and flags that no image has: usage on stderr, exit 1; the environment is never fatal" {
+@test "verbs and flags of no image: usage on stderr, exit 1; the environment is never fatal" {
   loadable
   for words in start "init extra" "init --foo" "init -m" uninstall_driver ""; do
     # shellcheck disable=SC2086 # several words
@@ -178,7 +178,7 @@ process() { # STATE [START]
   assert_equal "$(calls | grep -c ^load)" 3
 }
 
-@test "probe startup and readiness: said, measured, and the daemons up; milliseconds" {
+@test "probe startup and readiness: report, measure, check the daemons; take milliseconds" {
   loadable
   kmodsmith probe startup
   assert_status 1
@@ -228,7 +228,7 @@ process() { # STATE [START]
   assert_status 0
 }
 
-@test "probe startup: what the container before has left does not say that this one has started" {
+@test "probe startup: files of the previous container do not count as started" {
   loadable
   kmodsmith install --package "$package"
   assert_status 0
@@ -249,7 +249,7 @@ process() { # STATE [START]
   assert_output "startup: yes, driver 535.261.03"
 }
 
-@test "R-H2: probe liveness: progress and waits are life; a stall and a stop are none" {
+@test "R-H2: probe liveness: progress and waits are alive; a stall and a stop are not" {
   host h100x8
   kmodsmith probe liveness
   assert_status 0
@@ -291,7 +291,7 @@ process() { # STATE [START]
   assert_error E_USAGE
 }
 
-@test "R-H2: init serves: its pulse says so, and is not written again" {
+@test "R-H2: once init serves, the heartbeat says so and is not written again" {
   loadable
   serving init
   mkdir -p "$ROOT/proc/$pod"

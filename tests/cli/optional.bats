@@ -16,7 +16,7 @@ misfit() {
   snapshot
 }
 
-@test "optional: the core is ready without the module that does not fit, and says why" {
+@test "optional: the core is ready without a module that does not fit, with the reason" {
   misfit
   kmodsmith install --package "$package"
   assert_status 0
@@ -33,7 +33,7 @@ misfit() {
   assert_equal "$(jq -c '.["last-good"].modules' "$ROOT/var/lib/kmodsmith/journal")" '["nvidia","nvidia-uvm"]'
 }
 
-@test "optional: one that needs what the host lacks is left out before anything is loaded" {
+@test "optional: a module that needs what the host lacks is left out before anything is loaded" {
   local kernel=6.1.0-56-cloud-amd64
   loadable
   mkdir -p "$ROOT/lib/modules/$kernel/build"
@@ -48,7 +48,7 @@ misfit() {
   assert_equal "$(loads)" "load nvidia;load nvidia_uvm"
 }
 
-@test "optional: the next start adopts, and withdraws nothing" {
+@test "optional: the next start adopts, and unloads nothing" {
   misfit
   kmodsmith install --package "$package"
   assert_status 0
@@ -61,7 +61,7 @@ misfit() {
   assert_unchanged
 }
 
-@test "optional: another package is tried, and what works now is no longer noted" {
+@test "optional: another package is tried, and a module that works now is no longer listed" {
   misfit
   kmodsmith install --package "$package"
   tiny_package "$package" 6.1.0-56-cloud-amd64
@@ -91,7 +91,7 @@ misfit() {
   assert_equal "$(loads)" ""
 }
 
-@test "parameters: the driver's pod files, the option beats them, and a superchip's default reaches a module that has it" {
+@test "parameters: the driver pod's files, the option overrides them, and a superchip's default reaches its module" {
   loadable
   mkdir -p "$ROOT/drivers"
   printf '# of the ConfigMap\nNVreg_A=1 NVreg_B="x y"\n\n  NVreg_C=3' >"$ROOT/drivers/nvidia.conf"

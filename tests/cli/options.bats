@@ -33,7 +33,7 @@ of_page() {
   done < <(commands)
 }
 
-@test "the manual has a page for every command and every code, and the overview names each page" {
+@test "the manual has a page for every command and every code, and the overview lists each page" {
   local name page
   while read -r name; do
     run grep -F "kmodsmith-${name// /-}\\fR(8)" "$MAN/kmodsmith.8"
@@ -47,7 +47,7 @@ of_page() {
   assert_output "$(grep -c '^X(E_' "$top/installer/base/core/errors.def")"
 }
 
-@test "an example of two lines is one command in the manual, too" {
+@test "an example of two lines is one command in the manual too" {
   local name lines found=0
   while read -r name; do
     # shellcheck disable=SC2086 # a command may have two words
@@ -58,7 +58,7 @@ of_page() {
   [ "$found" -ge 3 ]
 }
 
-@test "the parser takes every option that help names, and wants its argument" {
+@test "the parser accepts every option in the help, and requires its argument" {
   local name option argument
   while read -r name; do
     while read -r option argument; do
@@ -93,7 +93,7 @@ status -- --json|'status' does not take '--json'
 EOF
 }
 
-@test "numbers: too large, negative and empty ones are refused, large deadlines are not" {
+@test "numbers: too large, negative and empty ones are refused, long deadlines are not" {
   local value
   host h100x8
   for value in 99999999999999999999 4294967296 -1 '' 1e3 0x10 ' 1'; do
@@ -110,7 +110,7 @@ EOF
   done
 }
 
-@test "very long arguments and names with blanks, quotes and newlines come back in one line of message" {
+@test "very long arguments and names with blanks, quotes and newlines are reported in one line" {
   local long name
   long=$(printf 'x%.0s' {1..100000})
   while IFS= read -r -d '' name; do
@@ -126,7 +126,7 @@ EOF
   done < <(printf '%s\0' "$long" $'a b\n"c"\'d\'\t' '%s%n%d' "\$(id)" $'\xff\xfe')
 }
 
-@test "libcurl and what it needs are loaded for remote sources only, and missed by name" {
+@test "libcurl and its dependencies are loaded for remote sources only, and reported by name if missing" {
   host h100x2-unloaded
   LD_DEBUG=files run "$KMODSMITH" status --root "$ROOT"
   assert_output --partial 'libjansson'

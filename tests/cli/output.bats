@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
 load helper
 
-@test "a result that cannot be written is a failure, whatever prints it" {
+@test "a result that cannot be written is a failure in every command" {
   local args
   for args in --version --help "explain" "explain E_ABI" "status --help" "status --root $top/tests/hosts/no-gpu" \
     "explain --json" "holders --root $top/tests/hosts/held --json"; do
@@ -19,7 +19,7 @@ load helper
   done
 }
 
-@test "with closed descriptors no output lands in a file that the command opens" {
+@test "with closed descriptors, no output lands in a file that the command opens" {
   host h100x8
   run bash -c '"$0" nodes --root "$1" <&- >&- 2>&-' "$KMODSMITH" "$ROOT"
   assert_status 1
@@ -28,12 +28,12 @@ load helper
   assert_output --regexp '^[0-9]+$'
 }
 
-@test "a reader that goes away early is no crash" {
+@test "a reader that goes away early causes no crash" {
   run bash -c 'set -o pipefail; "$0" explain | head -n 1' "$KMODSMITH"
   assert_output --partial E_SYSTEM
 }
 
-@test "a column begins at one place, behind the longest word before it" {
+@test "columns are aligned behind their longest word" {
   host h100x8
   kmodsmith doctor
   run awk '/^(pass|warn|FAIL|skip) / { match($0, /^[A-Za-z]+ +/); first = RLENGTH; match($0, /^[A-Za-z]+ +[a-z-]+/); word = RLENGTH
@@ -43,7 +43,7 @@ load helper
   [ "${#lines[@]}" -gt 5 ]
 }
 
-@test "an error is JSON whenever --json is on the command line, and the JSON is the same error" {
+@test "with --json anywhere on the command line an error is JSON, and the same error" {
   local args
   host h100x2-unloaded
   while IFS='|' read -r args code exit; do
@@ -68,7 +68,7 @@ EOF
   assert_json .error.code E_CONFIG
 }
 
-@test "names of a machine that are no UTF-8 neither break nor drop parts of the JSON" {
+@test "machine names that are not UTF-8 neither break nor truncate the JSON" {
   host h100x8
   printf '\xff\xfe6.1\x01"\n' >"$ROOT/proc/sys/kernel/osrelease"
   printf '\xff' >"$ROOT/proc/version"
@@ -83,7 +83,7 @@ EOF
   assert_json .looked_at 0
 }
 
-@test "what a process calls itself does not reach the terminal as control characters" {
+@test "control characters in a process name do not reach the terminal" {
   host held
   printf 'a\033[2Jb\n' >"$ROOT/proc/4242/comm"
   ln -s $'/dev/nvidia\n9\r' "$ROOT/proc/4242/fd/20"
@@ -105,7 +105,7 @@ EOF
   assert_output --partial "Usage: kmodsmith status"
 }
 
-@test "configuration: a relative name, an empty one, and things that are no file" {
+@test "configuration: a relative name, an empty one, and things that are not a file" {
   cd "$BATS_TEST_TMPDIR"
   echo 'json = yes' >conf
   KMODSMITH_CONFIG=conf run --separate-stderr "$KMODSMITH" explain E_ABI
@@ -121,7 +121,7 @@ EOF
   done
 }
 
-@test "configuration < environment < flag, and each bad value names its place" {
+@test "configuration < environment < flag, and each bad value names where it came from" {
   cd "$BATS_TEST_TMPDIR"
   export KMODSMITH_CONFIG=$PWD/conf
   while IFS='|' read -r line code text; do

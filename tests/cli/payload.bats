@@ -22,7 +22,7 @@ base() { # a root file system of one program, as a tar
 }
 digest() { jq -r .digest "$dir/payload.json"; }
 
-@test "pack payload: on a base, as a directory that says what it is" {
+@test "pack payload: on a base, as a directory with a manifest" {
   base
   pack "$BATS_TEST_TMPDIR/payload.tar" --base "$BATS_TEST_TMPDIR/base.tar" --output "dir:$dir" --json
   assert_status 0
@@ -35,7 +35,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   assert_dir_exist "$dir/root/tmp"
 }
 
-@test "pack payload: the same files are the same digest; the directory is made once, or not at all" {
+@test "pack payload: the same files give the same digest; the directory is created once, or not at all" {
   pack "$BATS_TEST_TMPDIR/payload.tar" --output "dir:$dir"
   local first
   first=$(digest)
@@ -57,7 +57,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   assert_error E_USAGE "does not name a directory"
 }
 
-@test "pack payload: a file that the base has, too, with other content" {
+@test "pack payload: a file that the base also has, with other content" {
   base
   mkdir -p "$BATS_TEST_TMPDIR/clash/usr/bin"
   echo another >"$BATS_TEST_TMPDIR/clash/usr/bin/sh"
@@ -69,7 +69,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   assert_error E_NOT_FOUND "--base"
 }
 
-@test "pack payload: killed half-way, nothing is there, and the next one clears up" {
+@test "pack payload: killed halfway, nothing is there, and the next run cleans up" {
   local n share=$BATS_TEST_TMPDIR/big/usr/share
   local whole=("$KMODSMITH" pack payload "$BATS_TEST_TMPDIR/big.tar" --driver "$V" --arch x86_64 --state-dir "$state" --output "dir:$dir")
   mkdir -p "$share"
@@ -92,7 +92,7 @@ digest() { jq -r .digest "$dir/payload.json"; }
   assert_equal "$(ls -A "$BATS_TEST_TMPDIR/.tmp")" ""
 }
 
-@test "--payload: its driver is the request when nobody says another, and it is taken before any source" {
+@test "--payload: its driver is the default request, and it is used before any source" {
   loadable
   pack_carried
   kmodsmith plan --payload "$dir" --from "oci:$package" --export /run/nvidia/driver --json --insecure-skip-verify
@@ -111,7 +111,7 @@ pack_carried() {
 }
 copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
 
-@test "--payload: copied once, hard links kept; then nothing but its document is opened" {
+@test "--payload: copied once, with hard links; then only its manifest is opened" {
   loadable
   mkdir -p "$BATS_TEST_TMPDIR/twins/usr/bin"
   echo box >"$BATS_TEST_TMPDIR/twins/usr/bin/box"
@@ -132,7 +132,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_json '.steps[0].subject' "user space $V, $(basename "$ROOT"/var/lib/kmodsmith/payloads/?* | cut -c1-12)"
 }
 
-@test "--payload: a copy that has no room, or is cut off, leaves nothing behind" {
+@test "--payload: a copy without room, or interrupted, leaves nothing behind" {
   loadable
   pack_carried
   jq '.bytes = 1000000000000000' "$dir/payload.json" >"$dir/new" && mv "$dir/new" "$dir/payload.json"
@@ -149,7 +149,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_equal "$(ls -A "$ROOT/var/lib/kmodsmith/payloads/.tmp")" ""
 }
 
-@test "--payload: killed in the middle of the copy, the next start makes it whole" {
+@test "--payload: killed during the copy, the next start completes it" {
   loadable
   local n
   mkdir -p "$BATS_TEST_TMPDIR/many/usr/share"
@@ -169,7 +169,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_equal "$(ls -A "$ROOT/var/lib/kmodsmith/payloads/.tmp")" ""
 }
 
-@test "--payload: what is no payload" {
+@test "--payload: a directory that is not a payload" {
   loadable
   mkdir "$dir"
   kmodsmith plan --payload "$dir"
@@ -182,7 +182,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_equal "$(calls)" ""
 }
 
-@test "--payload: its sources are compiled when no source has a package" {
+@test "--payload: its sources are compiled if no source has a package" {
   loadable
   mkdir -p "$BATS_TEST_TMPDIR/tree/usr/src/nvidia-$V"
   tiny_source "$BATS_TEST_TMPDIR/tree/usr/src/nvidia-$V"
@@ -194,7 +194,7 @@ copied() { echo "$ROOT/var/lib/kmodsmith/payloads/$(digest)"; }
   assert_json .driver "$V"
 }
 
-@test "a damaged payload in the store is quarantined and brought again" {
+@test "a damaged payload in the store is quarantined and fetched again" {
   loadable
   package=$BATS_TEST_TMPDIR/package
   ROOT='' kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --arch x86_64 --state-dir "$state" \

@@ -62,7 +62,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(peermem_loads)" "load nvidia_peermem peerdirect_support=1"
 }
 
-@test "peermem: in a boot whose kernel is stuck in a load or unload it is not tried; the next one tries" {
+@test "peermem: not tried in a boot whose kernel is stuck in a load or unload; the next boot tries" {
   with_driver ib_register_peer_memory_client
   with_ib_core
   network_ready
@@ -79,7 +79,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(peermem_loads)" "load nvidia_peermem"
 }
 
-@test "peermem: from a package under a removed key it is not loaded; what is loaded stays" {
+@test "peermem: not loaded from a package under a removed key; a loaded one stays" {
   with_driver ib_register_peer_memory_client
   with_ib_core
   network_ready
@@ -102,7 +102,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_equal "$(peermem_loads)" "load nvidia_peermem"
 }
 
-@test "peermem: every wait has an end, and names what it waited for" {
+@test "peermem: every wait has a deadline, and names what it waited for" {
   with_driver ib_register_peer_memory_client
   kmodsmith "peermem load" --timeout 1
   assert_status 1
@@ -165,7 +165,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_error E_NOT_READY
 }
 
-@test "peermem: a signal ends it, and leaves the module" {
+@test "peermem: a signal ends it, and leaves the module loaded" {
   with_driver ib_register_peer_memory_client
   with_ib_core
   network_ready
@@ -176,7 +176,7 @@ start_load() { # OPTION...: in the background, as the main process of a containe
   assert_exists "$ROOT/sys/module/nvidia_peermem"
 }
 
-@test "peermem: what another boot or a damaged file says is nothing" {
+@test "peermem: a file of another boot, or a damaged one, does not count" {
   with_driver ib_register_peer_memory_client
   echo '{"boot_id": "other", "state": "none", "why": ""}' >"$ROOT/run/kmodsmith/peermem.json"
   kmodsmith "peermem probe"
@@ -209,7 +209,7 @@ until_logged() { log=$BATS_TEST_TMPDIR/log soon grep -qF "$1" "$BATS_TEST_TMPDIR
   wait "$loader"
 }
 
-@test "init: what keeps nvidia-peermem out keeps nothing else out" {
+@test "init: whatever blocks nvidia-peermem blocks nothing else" {
   with_driver ""
   network_ready
   start_init
@@ -220,7 +220,7 @@ until_logged() { log=$BATS_TEST_TMPDIR/log soon grep -qF "$1" "$BATS_TEST_TMPDIR
   wait "$loader"
 }
 
-@test "init: the network driver is waited for within a deadline" {
+@test "init: waits for the network driver until a deadline" {
   with_driver ib_register_peer_memory_client
   start_init --mofed-timeout 1 --host-mofed
   until_logged "the GPUs are ready without nvidia-peermem: E_PEERMEM: waited 1 s for the host's network driver (mlx5_core)"
@@ -228,7 +228,7 @@ until_logged() { log=$BATS_TEST_TMPDIR/log soon grep -qF "$1" "$BATS_TEST_TMPDIR
   wait "$loader"
 }
 
-@test "init: without the request, or without a Mellanox function, there is no nvidia-peermem" {
+@test "init: no nvidia-peermem without the request or without a Mellanox function" {
   with_driver ib_register_peer_memory_client
   rm -r "$ROOT/sys/bus/pci/devices/0000:90:00.0"
   start_init
@@ -246,7 +246,7 @@ exported() { # SRCVERSION of the driver in the exported root
   printf 'kernel/nvidia.ko:\nkernel/nvidia-peermem.ko: kernel/nvidia.ko\n' >"$dir/modules.dep"
 }
 
-@test "peermem: comes from the exported root, when that is of the loaded driver" {
+@test "peermem: comes from the exported root if that is of the loaded driver" {
   with_driver ib_register_peer_memory_client
   with_ib_core
   network_ready

@@ -8,7 +8,7 @@ load package
 setup() { package=$BATS_TEST_TMPDIR/package; }
 published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
 
-@test "R-K2: a run publishes what it measured, and a start that finds the same leaves the file alone" {
+@test "R-K2: a run publishes what it measured, and a start that finds the same leaves the file unchanged" {
   loadable
   kmodsmith install --package "$package" --json
   assert_status 0
@@ -31,7 +31,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_line --regexp '^last run: change succeeded at 20'
 }
 
-@test "R-E1: a failed run is told beside the driver that works, and forgotten by the next good one" {
+@test "R-E1: a failed run is reported beside the working driver, and cleared by the next good one" {
   loadable
   kmodsmith install --package "$package"
   kmodsmith install --driver 999.1
@@ -49,7 +49,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_equal "$(published '.last_run | [.outcome, .error] | map(tostring) | join(" ")')" "adopt null"
 }
 
-@test "R-G5: not ready is FAILED with the reason; unload withdraws; another boot's file says nothing" {
+@test "R-G5: not ready is FAILED with the reason; unload withdraws it; another boot's file does not count" {
   loadable
   printf x >>"$(blob "$package" layer)"
   kmodsmith install --package "$package"
@@ -66,7 +66,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_json .last_run null
 }
 
-@test "R-G5: while the modules come or go nobody is told that it is ready" {
+@test "R-G5: not reported as ready while the modules are loaded or unloaded" {
   loadable
   kmodsmith install --package "$package"
   # As a run leaves it that was killed between unload and load.
@@ -79,7 +79,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_equal "$(published '[.state, .run] | map(tostring) | join(" ")')" "READY null"
 }
 
-@test "who does not get the lock publishes nothing" {
+@test "a run without the lock publishes nothing" {
   loadable
   mkdir -p "$ROOT/run/kmodsmith"
   echo 4711 >"$ROOT/run/kmodsmith/lock"
@@ -90,7 +90,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_file_not_exist "$ROOT/run/kmodsmith/status.json"
 }
 
-@test "what is made ready before the old driver goes is no part of the unload's time" {
+@test "preparation before the old driver goes is not part of the unload's time" {
   loadable
   kmodsmith install --package "$package"
   assert_status 0
@@ -100,7 +100,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   [[ $stderr == *"prepare "*"can roll back to driver 535.261.03 open"*"unload "* ]] || told | fail
 }
 
-@test "R-H1: a failed run tells the phases up to the failure with their times, in text and in JSON" {
+@test "R-H1: a failed run reports the phases up to the failure with their times, as text and as JSON" {
   loadable
   printf x >>"$(blob "$package" layer)"
   kmodsmith install --package "$package"
@@ -113,7 +113,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_json '.phases | all(.seconds >= 0)'
 }
 
-@test "R-K3: the log as JSON: every line parses, phases have their step, errors step, code and reason" {
+@test "R-K3: the log as JSON: every line parses, phases have their step, errors have step, code and reason" {
   loadable
   kmodsmith install --package "$package" --log-format json
   assert_status 0
@@ -128,7 +128,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_json 'last | [.level, .step, .code, .reason] | join(" ")' "error package E_TOO_LARGE TooLarge"
 }
 
-@test "R-K1: init leaves its error in the termination log, and no other command does" {
+@test "R-K1: init writes its error to the termination log, and no other command does" {
   loadable
   local log=$ROOT/dev/termination-log
   mkdir -p "$ROOT/dev"
@@ -159,7 +159,7 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_line --index 0 --partial E_USAGE
 }
 
-@test "R-E1: status tells what worked last and what failed here, from the journal" {
+@test "R-E1: status shows what worked last and what failed here, from the journal" {
   loadable
   kmodsmith status
   refute_line --partial 'bad target'
@@ -184,7 +184,7 @@ JSON
   refute_line --partial 'bad target'
 }
 
-@test "under umask 077 others can read what is there for them; locks are their owner's" {
+@test "under umask 077 public files stay readable for others; locks are their owner's" {
   loadable
   (umask 077 && kmodsmith install --package "$package")
   run stat -c %a "$ROOT/run/kmodsmith" "$ROOT/run/kmodsmith/status.json" "$ROOT/var/lib/kmodsmith"

@@ -46,7 +46,7 @@ untouched() {
   assert_unchanged
 }
 
-@test "a package of the kernel before serves: planned, loaded, told, kept, and known again" {
+@test "a package of the previous kernel serves: planned, loaded, reported, kept, and found again" {
   kmodsmith plan --package "$package" --json
   assert_status 0
   assert_json .compatible.made_for "$before"
@@ -76,7 +76,7 @@ untouched() {
   assert_equal "$(calls)" ""
 }
 
-@test "a reboot into the next kernel is a load from the store, one back finds the package's own kernel" {
+@test "a reboot into the next kernel loads from the store; going back finds the package of that kernel" {
   boot "$before"
   # shellcheck disable=SC2086
   table "$before" $same
@@ -100,7 +100,7 @@ untouched() {
   assert_json .status.compatible null
 }
 
-@test "collection keeps what serves a kernel that is installed, and only as long as it is" {
+@test "garbage collection keeps what serves an installed kernel, and no longer" {
   kmodsmith install --package "$package"
   assert_status 0
   mkdir -p "$ROOT/lib/modules/$later"
@@ -118,7 +118,7 @@ untouched() {
   assert_json '.packages[0] | contains("6.1.0-55")'
 }
 
-@test "what does not fit is refused with the first ten symbols, and nothing is touched" {
+@test "a mismatch is refused with the first ten symbols, and nothing is touched" {
   local many=module_layout=0x9 i
   for i in {10..23}; do many+=" symbol_$i=0x$i"; done
   # shellcheck disable=SC2046,SC2086
@@ -138,7 +138,7 @@ untouched() {
   untouched
 }
 
-@test "what is not known is not compatible" {
+@test "unknown is not compatible" {
   while IFS='|' read -r code crcs damage text; do
     # shellcheck disable=SC2086
     table "$here" $same
@@ -156,7 +156,7 @@ E_SYMBOL|module_layout=0x1 gone=0x2|:|nothing exports gone
 EOF
 }
 
-@test "the policy: off, the same series, any; a compiler of its own is never forgiven" {
+@test "the policy: off, the same series, any; another compiler is never accepted" {
   while IFS='|' read -r kernel policy label code text; do
     # shellcheck disable=SC2086
     offer "$kernel" "$same" ${label:+--label "$label"}
@@ -185,7 +185,7 @@ EOF
   assert_error E_USAGE "--reuse 'yes' is not one of off, series, on"
 }
 
-@test "a package that lies about its kernel or its compiler" {
+@test "a package with a false kernel or compiler" {
   offer 6.1.0-54-cloud-amd64 "$same"
   layout "$package" "$before"
   kmodsmith install --package "$package"
@@ -198,7 +198,7 @@ EOF
   untouched
 }
 
-@test "the most alike of many: of the series, of the newest kernel; what is made for this kernel comes first" {
+@test "the best of many: same series, newest kernel; a package made for this kernel comes first" {
   local kernel
   kmodsmith install --package "$package" --modules nvidia
   assert_status 0
@@ -218,7 +218,7 @@ EOF
   assert_json .compatible null
 }
 
-@test "the other flavour of what is loaded is looked for in the store; what is as requested needs no proof" {
+@test "a request for the other module type searches the store; a loaded driver that matches needs no proof" {
   kmodsmith install --package "$package"
   assert_status 0
   offer "$before" "$same" --flavour proprietary
@@ -233,7 +233,7 @@ EOF
   [[ $stderr != *" reuse "* ]]
 }
 
-@test "what serves another kernel than its own: who signed it is asked as of every package, and remembered" {
+@test "a package that serves another kernel needs its signature like every package, and that is recorded" {
   local key=$BATS_TEST_TMPDIR/key.pem
   openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$key"
   openssl pkey -in "$key" -pubout -out "$key.pub"
@@ -257,7 +257,7 @@ EOF
   assert_json '.[0].vouched.origin' unverified
 }
 
-@test "with a source: no compile where the proof holds, a compile where it does not, the symbols where it must not be" {
+@test "with a source: no compile if the proof holds, a compile if not, the symbols if compiling is forbidden" {
   tiny_source "$BATS_TEST_TMPDIR/source"
   kmodsmith plan --package "$package" --source "$BATS_TEST_TMPDIR/source" --json
   assert_json '[.steps[].step] | join(",")' preflight,package,prove,load,nodes,verify
@@ -268,7 +268,7 @@ EOF
   assert_error E_ABI "nvidia made for $before: 1 CRCs differ: kfree"
 }
 
-@test "R-F1: the next kernel is served by the package of this one when every CRC is equal, and told apart when not" {
+@test "R-F1: this kernel's package serves the next kernel if every CRC is equal; the report tells them apart" {
   kmodsmith install --package "$package"
   assert_status 0
   # shellcheck disable=SC2086 # words

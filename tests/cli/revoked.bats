@@ -38,7 +38,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_json ".[0].vouched$1" "$2"
 }
 
-@test "a key that was removed counts no more for what lies in the store: refused with key, digest and next step" {
+@test "a removed key no longer counts for what is in the store: refused with key, digest and next step" {
   fetched
   install
   assert_status 0
@@ -61,7 +61,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
 }
 
-@test "a driver that runs is adopted, whoever lost his trust; what would need the package is refused before the touch" {
+@test "a running driver is adopted even if its signer lost trust; what needs the package is refused before any change" {
   fetched
   install
   kmodsmith "trust remove" ours
@@ -78,7 +78,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_equal "$(calls | grep -E '^(un)?load' || true)" ""
 }
 
-@test "the last good driver does not come back under a key that was removed, and the request is tried" {
+@test "the last good driver is not restored under a removed key, and the request is tried" {
   fetched
   kmodsmith "trust remove" ours
   kmodsmith install --driver 550.1
@@ -98,7 +98,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
 }
 
-@test "a change away from a driver under a removed key: that there is no way back is said before the touch" {
+@test "replacing a driver under a removed key: the missing way back is reported before the change" {
   fetched
   install
   kmodsmith "trust remove" ours
@@ -117,7 +117,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
 }
 
-@test "a trust directory that cannot be read takes no trust from what worked last; what is asked for waits; one that is not there takes none" {
+@test "unreadable trust directory: the last good driver stays trusted and the request waits; a missing one means no keys" {
   fetched
   policy '{"prefix": "oci:", "limit": 2}'
   install
@@ -138,7 +138,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
 }
 
-@test "what was handed over by hand, and what was taken unverified, is remembered as such and never asked" {
+@test "packages given by hand or accepted unverified are recorded as such and never checked" {
   kmodsmith install --package "$site" --modules nvidia,nvidia-uvm
   assert_status 0
   vouched .origin by-hand
@@ -161,7 +161,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_line --regexp ' not verified$'
 }
 
-@test "handed over by hand after the key was removed: root's word counts" {
+@test "given by hand after the key was removed: root decides" {
   fetched
   kmodsmith "trust remove" ours
   tiny_package "$site" 6.1.0-56-cloud-amd64
@@ -173,7 +173,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
   assert_status 0
 }
 
-@test "the policy of now for the repository of then: threshold, unsigned, catalogue, keys of its own" {
+@test "today's policy for the repository of that time: threshold, unsigned, catalogue, its own keys" {
   fetched
   while IFS='|' read -r entry code text; do
     policy "$entry"
@@ -195,7 +195,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
 EOF
 }
 
-@test "accepted unsigned, until the policy for that repository demands a signature" {
+@test "accepted unsigned, until the policy for that repository requires a signature" {
   mkdir -p "$ROOT/etc/kmodsmith/trust"
   policy "{\"prefix\": \"oci:$site\", \"unsigned\": \"accept\"}"
   install --from "oci:$site"
@@ -212,7 +212,7 @@ EOF
   assert_error E_UNSIGNED "$digest"
 }
 
-@test "a store of an older version: signatures are asked for whatever their source was, and none means by hand, once" {
+@test "a store of an older version: signatures are checked whatever the source was, and none means by hand, once" {
   fetched
   local store=$ROOT/var/lib/kmodsmith/store
   forget() { # the records, which an older version did not write
@@ -249,7 +249,7 @@ EOF
   vouched .trusted true
 }
 
-@test "a revocation list of after the fetch takes those whom it names, and nobody else" {
+@test "a revocation list newer than the fetch applies to the packages it names, and to no others" {
   local ca=$BATS_TEST_TMPDIR/ca trust=$ROOT/etc/kmodsmith/trust
   mkdir -p "$ca" "$trust"
   cd "$ca"
@@ -280,7 +280,7 @@ copy_extensions=none\nx509_extensions=x\n[p]\ncommonName=supplied\n[x]\nextended
   assert_error E_UNTRUSTED "certificate revoked"
 }
 
-@test "the record goes where its package goes: collected with it, kept with it, found again by verify" {
+@test "the record follows its package: collected with it, kept with it, found again by verify" {
   fetched
   local store=$ROOT/var/lib/kmodsmith/store
   kmodsmith "store gc"

@@ -20,7 +20,7 @@ with_caps() { # MASK: of the process on the recorded machine
   printf 'Name:\tx\nCapEff:\t%s\n' "$1" >"$ROOT/proc/self/status"
 }
 
-@test "rights: what a step takes is missed before the step" {
+@test "rights: a missing capability is reported before the step that needs it" {
   local cap
   loadable
   for cap in SYS_MODULE MKNOD; do
@@ -32,7 +32,7 @@ with_caps() { # MASK: of the process on the recorded machine
   done
 }
 
-@test "rights: what no step takes is not missed" {
+@test "rights: a capability that no step needs may be missing" {
   loadable
   with_caps "$(caps SYS_ADMIN SYS_CHROOT SYS_PTRACE SETUID SETGID CHOWN SETPCAP KILL DAC_READ_SEARCH)"
   kmodsmith install --package "$package"
@@ -50,7 +50,7 @@ with_caps() { # MASK: of the process on the recorded machine
   assert_error E_RIGHTS "lacks CAP_SYS_PTRACE (to see which processes hold the driver"
 }
 
-@test "doctor: fails for what every install takes, warns for the rest" {
+@test "doctor: fails for what every install needs, warns about the rest" {
   host h100x2-unloaded
   with_caps "$(caps)"
   kmodsmith doctor
@@ -78,7 +78,7 @@ at_most() { # FIELD MASK: nothing else is set
   (((0x$(of_init "$1") & ~0x$2) == 0)) || fail "$1 is $(of_init "$1")"
 }
 
-@test "init: gives up what serving does not take, for good" {
+@test "init: drops for good what it does not need while it serves" {
   loadable
   start_init 1
   for field in CapPrm CapEff; do at_most "$field" 2d00e5; done # with daemons
@@ -88,7 +88,7 @@ at_most() { # FIELD MASK: nothing else is set
   wait "$init"
 }
 
-@test "init: what a compile for a kernel to come takes is kept where there is something to compile" {
+@test "init: keeps what a compile for the next kernel needs, if there is something to compile" {
   loadable
   tiny_source "$BATS_TEST_TMPDIR/driver"
   start_init 1 --no-daemons --source "$BATS_TEST_TMPDIR/driver"
@@ -102,7 +102,7 @@ at_most() { # FIELD MASK: nothing else is set
   wait "$init"
 }
 
-@test "init: without daemons less is kept, and on demand all" {
+@test "init: keeps less without daemons, and everything on request" {
   loadable
   start_init 1 --no-daemons
   at_most CapPrm 2d0024

@@ -28,7 +28,7 @@ plan() { kmodsmith "rollout plan" --policy "$policy" --nodes "$nodes" --now 2027
 queue() { alter "$nodes" ".items[] |= (.metadata.labels[\"kmodsmith.io/state\"] = \"queued\" | .metadata.annotations[\"kmodsmith.io/target\"] = \"$target\")"; }
 node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
 
-@test "a new cluster: what is on the disk is queued, what is not is staged" {
+@test "a new cluster: staged targets are queued, others are staged" {
   plan --json
   assert_status 0
   assert_json "$(node n0 .next)" staging
@@ -39,7 +39,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json '.granted' 0
 }
 
-@test "slots go to as many as the limits allow, and the others hear why not" {
+@test "as many nodes as the limits allow get slots, and the others a reason" {
   queue
   plan --json
   assert_json '.granted' 0 # the status of the rollout is not in the files: it begins halted and asks
@@ -55,7 +55,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json "$(node n5 '.action | length > 3')" true
 }
 
-@test "T32: nodes that others cordoned use the budget, and are named" {
+@test "T32: nodes cordoned by others use up the budget, and are named" {
   queue
   alter "$nodes" '.items[1,2].spec.unschedulable = true'
   plan --json --resumed
@@ -66,7 +66,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_output --partial 'next: bring back the nodes that are listed'
 }
 
-@test "T13: a state that means nothing is shown and left alone" {
+@test "T13: an unknown state is shown and left alone" {
   alter "$nodes" '.items[3].metadata.labels["kmodsmith.io/state"] = "foo"'
   plan --json
   assert_json "$(node n3 .state)" unknown
@@ -74,7 +74,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_json "$(node n3 '.writes | length')" 0
 }
 
-@test "T27: a node that no pool has is released" {
+@test "T27: a node in no pool is released" {
   alter "$nodes" '.items[2] |= (.spec.unschedulable = true | .metadata.labels["kmodsmith.io/state"] = "evicting" |
     .metadata.annotations["kmodsmith.io/rollout"] = "gone" |
     .metadata.annotations["kmodsmith.io/deadline"] = "2027-01-15T08:20:00Z" | .metadata.annotations["kmodsmith.io/cordon"] =
@@ -104,7 +104,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_error E_NOT_FOUND "no node 'nobody'"
 }
 
-@test "why a node that is drained is where it is: since when, until when and what then, who cordoned it, which drain it is" {
+@test "why a draining node is where it is: since when, the deadline and what follows, who cordoned it, which drain it is" {
   queue
   alter "$nodes" ".items[1] |= (.spec.unschedulable = true | .metadata.labels[\"kmodsmith.io/state\"] = \"evicting\" |
     .metadata.annotations += {\"kmodsmith.io/since\": \"2027-01-15T07:50:00Z\", \"kmodsmith.io/deadline\": \"2027-01-15T08:20:00Z\",
@@ -141,7 +141,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
   assert_line --regexp '^n4 +gpu +[a-z]+ +queued +- '
 }
 
-@test "a policy that makes no sense is refused with the field" {
+@test "an invalid policy is refused with the field" {
   while IFS='|' read -r filter text; do
     setup
     alter "$policy" "$filter"
@@ -158,7 +158,7 @@ node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
 END
 }
 
-@test "waves are shown with their nodes, and one that tests nothing before anybody waits for it" {
+@test "waves are shown with their nodes, including one that tests nothing before others wait for it" {
   alter "$policy" '.pools[0].waves = [{name: "canary", selector: {"example/canary": "tru"}}, {name: "two", count: 2, minDone: 2}]'
   kmodsmith "rollout check-policy" "$policy" --nodes "$nodes"
   assert_status 0
@@ -178,7 +178,7 @@ END
   assert_json '.pools[0].waves[0].tooFewNodes' true
 }
 
-@test "a closed window says when it opens" { # it is a Friday, 8 o'clock
+@test "a closed window shows when it opens" { # it is a Friday, 8 o'clock
   alter "$policy" '.pools[0].windows = [{"days": ["Fri"], "from": "22:00", "to": "04:00"}]'
   queue
   plan --resumed
@@ -192,7 +192,7 @@ END
   assert_json .granted 2
 }
 
-@test "files that are none, and words that are missing" {
+@test "unreadable files and missing arguments" {
   kmodsmith "rollout plan" --policy "$policy"
   assert_error E_USAGE "--policy and --nodes"
   assert_status 2
@@ -211,7 +211,7 @@ END
   assert_error E_USAGE yesterday
 }
 
-@test "every scenario that a table names has its test, and the test its scenario" {
+@test "every scenario in a table has its test, and the test its scenario" {
   local id test open file name count=0
   while IFS='|' read -r _ id test open _; do
     read -r id <<<"$id"
@@ -227,7 +227,7 @@ END
   [ "$count" -ge 70 ] || fail "only $count scenarios"
 }
 
-@test "a policy in YAML is the same policy, and a refusal says where" {
+@test "a policy in YAML is the same policy, and an error has its place" {
   local yaml=$BATS_TEST_TMPDIR/policy.yaml
   kmodsmith "rollout check-policy" "$policy" --json
   local want=$output

@@ -32,7 +32,7 @@ lists() { # 'LIST PATTERN [FILE-PATTERN]'...
 }
 check() { run timeout 60 "$tree/tests/check/run" "$@"; }
 
-@test "a test that crashes, ends badly, prints no counts or runs nothing fails the run" {
+@test "a test that crashes, fails, prints no counts or runs nothing fails the run" {
   while IFS='|' read -r text last; do
     script jobs/a "$text"
     check
@@ -53,7 +53,7 @@ true|0 passed, 1 failed, 0 skipped
 EOF
 }
 
-@test "a failing check is shown with what stands below it, and with the place of the whole log" {
+@test "a failing check is shown with the lines below it and the path of the whole log" {
   script jobs/a 'echo "ok 1 - fine"; echo "# noise"; echo "not ok 2 - broken"; echo "# got: 7"; exit 1'
   check
   assert_failure 1
@@ -72,7 +72,7 @@ EOF
   assert_failure
 }
 
-@test "tests whose preparation fails are not run, and the run fails" {
+@test "tests whose setup fails are not run, and the run fails" {
   mkdir "$tree/tests/cli"
   printf '@test "one" { true; }\n' >"$tree/tests/cli/a.bats"
   script jobs/a 'echo "ok 1 - a"'
@@ -97,7 +97,7 @@ EOF
   assert_output --regexp 'not run +vm/10-guest@K61 .*prepare/inputs failed'
 }
 
-@test "a guest that needs more memory than there is is skipped with the reason" {
+@test "a guest that needs more memory than available is skipped with the reason" {
   printf '# mem: 9000G\n' >"$tree/tests/vm/10-large.sh"
   script tests/vm/run 'echo 10-large@K61'
   script jobs/a 'echo "ok 1 - a"'
@@ -109,7 +109,7 @@ EOF
   assert_equal "${lines[-1]}" "1 passed, 0 failed, 1 skipped"
 }
 
-@test "two runs in one checkout do not disturb each other: the second says so and ends" {
+@test "two runs in one checkout do not disturb each other: the second one says so and ends" {
   mkdir -p "$tree/build/check"
   script jobs/a 'echo "ok 1 - a"'
   exec 7>"$tree/build/check/lock"
@@ -135,7 +135,7 @@ EOF
   assert_failure
 }
 
-@test "what is left out is named with its reason, and --all runs it" {
+@test "skipped tests are listed with their reason, and --all runs them" {
   script jobs/a 'echo "ok 1 - a"'
   script jobs/b 'echo "ok 1 - $CHECK"'
   lists 'check lint/a' 'check-all lint/b'
@@ -151,7 +151,7 @@ EOF
   assert_output "ok 1 - all"
 }
 
-@test "a change since the last complete pass brings back the tests that it can break" {
+@test "a change since the last complete pass selects the tests that it can break" {
   script jobs/a 'echo "ok 1 - a"'
   script jobs/b 'echo "ok 1 - b"'
   lists 'check lint/a' 'check-all lint/b engine/*'
@@ -172,7 +172,7 @@ EOF
   assert_equal "${lines[-1]}" "1 passed, 0 failed, 0 skipped"
 }
 
-@test "a test that is in no list, in two, or in no tier, and a pattern that means nothing are found" {
+@test "a test in no list, in two, or in no tier, and a pattern that matches nothing are found" {
   mkdir "$tree/tests/cli" "$tree/tests/attic"
   script jobs/a ''
   check --lint
@@ -195,7 +195,7 @@ EOF
   assert_output --partial "tests/attic/old.bats: is in no tier"
 }
 
-@test "a name that is no test is refused with the way to see all of them" {
+@test "an unknown test name is refused with a hint how to list all" {
   script jobs/a ''
   check lint/nothing
   assert_failure

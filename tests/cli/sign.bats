@@ -170,7 +170,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   assert_error E_KEY "object=absent"
 }
 
-@test "what cannot be signed, or signed with" {
+@test "what cannot be signed, and keys that cannot sign" {
   kmodsmith sign "$layout"
   assert_status 2
   assert_error E_USAGE "sign needs --key"
@@ -193,7 +193,7 @@ hex_of() { # FILTER FILE: the digest that the filter finds
   assert_error E_DIGEST "$manifest"
 }
 
-@test "trust: add, look, remove" {
+@test "trust: add, ls, remove" {
   ROOT=$dir/machine
   mkdir -p "$ROOT/proc" "$ROOT/sys" "$ROOT/dev"
   kmodsmith "trust ls"

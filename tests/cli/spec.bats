@@ -18,7 +18,7 @@ certify() { # ca.pem, and leaf.pem for release.key
     -addext extendedKeyUsage=codeSigning -addext keyUsage=digitalSignature -out leaf.pem
 }
 
-@test "the example of the specification passes for a package signed in every encoding" {
+@test "the specification's example verifies a package signed in every encoding" {
   certify
   kmodsmith sign drivers --key release.key --cert leaf.pem --catalog
   assert_status 0
@@ -28,7 +28,7 @@ certify() { # ca.pem, and leaf.pem for release.key
   assert_output --partial 'CMS Verification successful'
 }
 
-@test "and fails for one without signatures, by another key, or with another layer" {
+@test "and rejects one without signatures, with another key, or with another layer" {
   run ! bash example
   openssl genpkey -algorithm ED25519 -out other.key
   kmodsmith sign drivers --key other.key

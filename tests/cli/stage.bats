@@ -12,7 +12,7 @@ setup() {
 }
 stage() { kmodsmith install --stage --driver 535.261.03 --insecure-skip-verify "$@"; }
 
-@test "stage: in the store, not in the kernel; then install asks nobody" {
+@test "stage: into the store, not into the kernel; a later install needs no source" {
   stage --from "oci:$package" --json
   assert_status 0
   assert_json .plan.outcome change
@@ -30,7 +30,7 @@ stage() { kmodsmith install --stage --driver 535.261.03 --insecure-skip-verify "
   assert_equal "$(calls | grep -c '^load')" 3
 }
 
-@test "stage: who uses the driver is not disturbed, and whoever changes the node is not held up" {
+@test "stage: users of the driver are not disturbed, and other changes to the node are not blocked" {
   kmodsmith install --package "$package" --modules nvidia,uvm
   mkdir -p "$ROOT/proc/77/fd"
   ln -s /dev/nvidia0 "$ROOT/proc/77/fd/3"
@@ -48,7 +48,7 @@ stage() { kmodsmith install --stage --driver 535.261.03 --insecure-skip-verify "
   assert_equal "$(calls | grep -c '^unload')" 0
 }
 
-@test "stage: what does not fit, what nobody signed and what nobody has is told now" {
+@test "stage: a mismatch, a missing signature and a missing package are reported now" {
   stage
   assert_error E_NO_PACKAGE
   kmodsmith install --stage --driver 535.261.03 --from "oci:$package"

@@ -39,7 +39,7 @@ on_disk() { # full|read-only SCRIPT
     exit "$rc"' - "$1" "$KMODSMITH" "$ROOT" "$2"
 }
 
-@test "a full or read-only disk at boot: the driver in the store is loaded from memory, the node is ready, and it is said" {
+@test "a full or read-only disk at boot: the stored driver is loaded from memory, the node is ready, with a warning" {
   local kind reason
   while read -r kind reason; do
     booted
@@ -63,7 +63,7 @@ read-only Read-only file system
 END
 }
 
-@test "what this boot did is kept in memory until the disk can be written, and then in the journal" {
+@test "this boot's changes are kept in memory until the disk can be written, and then in the journal" {
   local kind
   for kind in full read-only; do
     booted
@@ -79,7 +79,7 @@ END
   done
 }
 
-@test "the way back works from memory, too, and a target that failed is remembered there" {
+@test "a restore works from memory too, and remembers a target that failed there" {
   local kind
   for kind in full read-only; do
     booted
@@ -95,7 +95,7 @@ END
   done
 }
 
-@test "a start that is refused before it knows its package brings the last good driver from memory" {
+@test "a start refused before it knows its package restores the last good driver from memory" {
   booted
   on_disk read-only '! k install --driver 535.261.03 --param nonsense && k status'
   assert_status 0
@@ -103,7 +103,7 @@ END
   [[ $stderr == *"unpacked in memory"*"fell back to the last good driver"* ]] || told | fail
 }
 
-@test "what ended a boot before is not begun again while the disk cannot note it: the last good driver is" {
+@test "what ended a boot is not repeated while the disk cannot record it: the last good driver is loaded" {
   local kind code
   while read -r kind code; do
     booted
@@ -121,7 +121,7 @@ read-only E_READ_ONLY
 END
 }
 
-@test "a driver that is loaded is not replaced while the disk cannot be written, and stays ready" {
+@test "a loaded driver is not replaced while the disk cannot be written, and stays ready" {
   local kind code
   while read -r kind code; do
     installed
@@ -139,7 +139,7 @@ read-only E_READ_ONLY
 END
 }
 
-@test "init --agent on a full disk at boot: the driver is loaded from memory, the agent says what is wrong, and goes on with room" {
+@test "init --agent on a full disk at boot: loads from memory, the agent reports the trouble, and continues with room" {
   booted
   printf '%s\n' 'apiVersion: v1' 'kind: Config' 'current-context: t' 'clusters: [{name: h, cluster: {server: "https://127.0.0.1:1"}}]' \
     'contexts: [{name: t, context: {cluster: h, user: u}}]' 'users: [{name: u, user: {token: x}}]' >"$ROOT.config"
@@ -172,7 +172,7 @@ END
   assert_json .journal null
 }
 
-@test "a state directory that cannot be made, or is a link to nowhere: what is wrong, and what to do" {
+@test "a state directory that cannot be created, or is a dangling link: what is wrong and what to do" {
   loadable
   run --separate-stderr unshare -m --propagation private bash -c 'mkdir -p "$2/var" && mount -t tmpfs -o ro var "$2/var" || exit 99
     "$1" install --root "$2" --package "$3"' - "$KMODSMITH" "$ROOT" "$package"

@@ -30,7 +30,7 @@ digest() { # KERNEL: of its manifest
     "$store/index.json"
 }
 
-@test "ls and show name what is there, as text and as JSON" {
+@test "ls and show list the packages as text and as JSON" {
   kmodsmith "store ls"
   assert_status 0
   assert_line --partial "$(tag 6.2-installed)"
@@ -58,7 +58,7 @@ digest() { # KERNEL: of its manifest
   assert_status 0
 }
 
-@test "gc keeps running, installed and pinned kernels' packages; a dry run changes nothing" {
+@test "gc keeps packages of running and installed kernels and pinned ones; a dry run changes nothing" {
   kmodsmith "store pin" "$(tag 6.3-removed)" --json
   assert_json .changed
   kmodsmith "store pin" "$(digest 6.3-removed)" --json
@@ -82,7 +82,7 @@ digest() { # KERNEL: of its manifest
   assert_output --partial "no damage"
 }
 
-@test "verify finds a flipped bit and a cut blob, puts them aside and says what is lost" {
+@test "verify finds a flipped bit and a truncated blob, quarantines them and lists what is lost" {
   local layer how
   for how in flip cut; do
     layer=$(jq -r '.layers[0].digest[7:]' "$store/blobs/sha256/$(digest 6.4-never | cut -c8-)")
@@ -103,7 +103,7 @@ digest() { # KERNEL: of its manifest
   done
 }
 
-@test "what cannot be read is refused with a code, and nothing goes" {
+@test "an unreadable store is refused with a code, and nothing is removed" {
   echo '{"pins":["x"]}' >"$ROOT/var/lib/kmodsmith/roots.json"
   kmodsmith "store gc"
   assert_error E_STORE_CORRUPT roots.json
@@ -116,7 +116,7 @@ digest() { # KERNEL: of its manifest
   assert_json length 4
 }
 
-@test "an index that cannot be read is made again from what is there" {
+@test "an unreadable index is rebuilt from the packages" {
   echo '<html>' >"$store/index.json"
   kmodsmith "store ls"
   assert_error E_STORE_CORRUPT index.json
@@ -140,7 +140,7 @@ digest() { # KERNEL: of its manifest
   assert_status 0
 }
 
-@test "what is loaded is the target and the last good package, and is never collected" {
+@test "the loaded package is target and last good, and is never collected" {
   loadable
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
   assert_status 0
@@ -152,7 +152,7 @@ digest() { # KERNEL: of its manifest
   assert_json '.packages | length' 0
 }
 
-@test "killed anywhere, gc leaves a store that verifies" {
+@test "killed at any point, gc leaves a store that verifies" {
   local at call points=0
   cp -a "$store" "$store.copy"
   for call in write renameat unlinkat fsync; do

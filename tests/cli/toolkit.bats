@@ -66,7 +66,7 @@ ready() { soon grep -q "ready: driver 535.261.03, open" "$driver_log"; }
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
 stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
 
-@test "the toolkit is there first, and stays when it is done" {
+@test "the toolkit starts first, and stays when it is done" {
   toolkit_starts
   soon waits_for_the_flag
   driver_starts
@@ -80,7 +80,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   assert_output 1
 }
 
-@test "the driver is there first; the toolkit's package is the one that build makes" {
+@test "the driver starts first; the toolkit's package equals the one that build makes" {
   driver_starts
   soon test -f "$shared/dir_prepared"
   toolkit_starts
@@ -90,7 +90,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   assert_output --partial "$digest"
 }
 
-@test "either side killed while it compiles, and started again" {
+@test "either side is killed while it compiles, and restarted" {
   echo 60 >"$foreign/usr/made/slow"
   toolkit_starts
   driver_starts
@@ -110,7 +110,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   refute_output --partial .0
 }
 
-@test "both gone after it was built: the next start takes what is there, no compile" {
+@test "both are gone after the build: the next start uses the result, without a compile" {
   toolkit_starts
   driver_starts
   soon test -f "$shared/driver_built"
@@ -122,7 +122,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   ready
 }
 
-@test "a second driver version is asked for while the first compiles: the first does not count" {
+@test "a second driver version is requested during the compile: the first one does not count" {
   echo 8 >"$foreign/usr/made/slow"
   toolkit_starts
   driver_starts
@@ -137,7 +137,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
   grep -q "the request changed meanwhile" "$toolkit_log"
 }
 
-@test "the driver does not compile there: the reason comes back" {
+@test "the driver does not compile there: the reason is returned" {
   tiny_program "$foreign/usr/bin/make" <<'MAKE'
 #!/bin/sh
 case " $* " in
@@ -152,7 +152,7 @@ MAKE
   grep -q "E_HEADERS_NOT_FOUND" "$driver_log"
 }
 
-@test "a shared directory without room: told, and init goes its own way" {
+@test "a full shared directory: reported, and init continues on its own" {
   ln -sf "$KMODSMITH" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint"
   run unshare -m --propagation private bash -c 'mount -t tmpfs -o size=1m shared "$1" && shift && exec "$@"' - "$shared" \
     timeout "$hung" "$BATS_TEST_TMPDIR/ocp_dtk_entrypoint" nv-ctr-run-with-dtk --root "$ROOT" --source "$source"

@@ -37,7 +37,7 @@ assert_old_driver() { # CODE: of the run that failed
   assert_line --regexp "^last run: change failed at .*: $1 "
 }
 
-@test "a change that fails at any step: the old driver is loaded again, with its parameters and its nodes" {
+@test "a change that fails at any step: the old driver is loaded again, with its parameters and device nodes" {
   local out="unload nvidia_uvm;unload nvidia" new="load nvidia NVreg_EnableMSI=0" uvm="load nvidia_uvm"
   local old="load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm" refused code blamed text expected
   while IFS='|' read -r refused code blamed text expected; do
@@ -63,7 +63,7 @@ EROFS mknod nvidia1|E_NODES|E_NODES|nodes: make|$out;$new;$uvm;$out;$old
 EOF
 }
 
-@test "what failed of itself is told by status, and is not tried again until somebody insists" {
+@test "a failure of the driver itself is shown by status, and not retried until forced" {
   with_old_driver
   refuse "EINVAL load nvidia: nvidia: \`0' invalid for parameter \`NVreg_EnableMSI'"
   change
@@ -79,7 +79,7 @@ EOF
   assert_equal "$(journal '."last-good".params | join(",")')" "nvidia NVreg_EnableMSI=0"
 }
 
-@test "the host's own driver comes back from the host's tree, with the parameters that the kernel showed of it" {
+@test "the host's own driver is restored from the host's tree, with the parameters that the kernel showed" {
   machine
   local kernel=6.1.0-56-cloud-amd64 module dir
   mkdir -p "$ROOT/lib/modules/$kernel/updates" "$ROOT/sys/module/nvidia/holders" "$ROOT/sys/module/nvidia_uvm/parameters"
@@ -105,7 +105,7 @@ EOF
   assert_line ready
 }
 
-@test "nouveau gets the GPU back when the driver that was to have it cannot be loaded" {
+@test "nouveau gets the GPU back if the driver that was to replace it cannot be loaded" {
   machine
   local device=$ROOT/sys/bus/pci/devices/0000:40:00.0
   echo nouveau.ko: >"$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"
@@ -123,7 +123,7 @@ EOF
   assert_equal "$(journal '[.state, ."last-good"] | map(tostring) | join(" ")')" "idle null"
 }
 
-@test "the old driver is refused, too: it is tried once more, and what came of it is said" {
+@test "the old driver is refused too: it is tried once more, and the result is reported" {
   with_old_driver
   refuse "ENOMEM load nvidia NVreg_EnableMSI=0" "EINVAL load nvidia NVreg_DeviceFileMode=432: nvidia: not now"
   change
@@ -147,7 +147,7 @@ EOF
   assert_status 0
 }
 
-@test "a driver that cannot be had: what worked last comes back, and its user space is missed in a line" {
+@test "an unavailable driver: what worked last is restored, and one line says that its user space is missing" {
   with_old_driver
   kmodsmith unload
   kmodsmith install --driver 550.1 --export /run/nvidia/driver
@@ -159,7 +159,7 @@ EOF
   assert_status 0
 }
 
-@test "two boots end while what worked last comes back: the third leaves it alone, the fourth tries again" {
+@test "two boots end during the restore: the third leaves it alone, the fourth tries again" {
   with_old_driver
   kmodsmith unload
   boot() { # NAME, with the way back under way in the boots before
@@ -181,7 +181,7 @@ EOF
   assert_equal "$(loads)" "load nvidia NVreg_DeviceFileMode=432;load nvidia_uvm"
 }
 
-@test "a load that the kernel is stuck in: nothing more is tried in this boot, doctor and status say so; the next one tries again" {
+@test "the kernel is stuck in a load: no further attempt in this boot, doctor and status say so; the next boot tries again" {
   local words="load 'nvidia': the kernel oopsed in it and killed process 7; kernel: Oops: 0002"
   machine
   jq -n --rawfile boot "$ROOT/proc/sys/kernel/random/boot_id" --arg words "$words" \
@@ -210,7 +210,7 @@ EOF
   assert_line --regexp "^pass +modules +no load or unload of this boot is stuck"
 }
 
-@test "a file that the host lacks of what the driver needs: the proof says so, nothing is touched, and nobody is blamed" {
+@test "the host lacks a file that the driver needs: the proof says so, nothing is touched, and the driver is not blamed" {
   local kernel=6.1.0-56-cloud-amd64 needy=$BATS_TEST_TMPDIR/needy
   with_old_driver
   local tree=$ROOT/lib/modules/$kernel

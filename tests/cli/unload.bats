@@ -6,7 +6,7 @@ load helper
 
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
 
-@test "unload: in the order of the holders; refused while held, naming each" {
+@test "unload: in dependency order; refused while in use, naming each holder" {
   host h100x8
   kmodsmith unload --json
   assert_status 0
@@ -37,7 +37,7 @@ stats() {
   done
 }
 
-@test "unload: --holders stop asks each process once, then takes modules of others, too (R-D3)" {
+@test "unload: --holders stop asks each process once, then removes other modules too (R-D3)" {
   host held
   stats
   kmodsmith unload --holders stop --json
@@ -48,7 +48,7 @@ stats() {
   [[ $stderr == *"module nvidia_fs, which used the driver, was unloaded and will not be reloaded"* ]]
 }
 
-@test "unload: --holders wait has an end, and asks nobody (R-E3)" {
+@test "unload: --holders wait has a deadline, and signals no process (R-E3)" {
   host held
   stats
   KMODSMITH_HOLDERS="wait" kmodsmith unload --holders-timeout 1
@@ -62,7 +62,7 @@ stats() {
   assert_error E_USAGE "--holders 'kill' is not one of refuse, wait, stop"
 }
 
-@test "unload: a module that is going is waited for, with a deadline (R-D5)" {
+@test "unload: waits for a module that is being removed, with a deadline (R-D5)" {
   host h100x8
   echo going >"$ROOT/sys/module/nvidia_uvm/initstate"
   kmodsmith unload --unload-timeout 1
@@ -71,7 +71,7 @@ stats() {
   assert_equal "$(calls)" ""
 }
 
-@test "unload: references that nothing explains leave everything as it is" {
+@test "unload: unexplained references leave everything unchanged" {
   host h100x8
   echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
   kmodsmith unload

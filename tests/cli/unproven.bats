@@ -9,7 +9,7 @@ load package
 setup() { package=$BATS_TEST_TMPDIR/package; }
 unnamed() { BUILD_ID='' layout "$package" 6.1.0-56-cloud-amd64; } # the package does not say for which build it was made
 
-@test "made for this very build of the kernel: said so, and taken for a replacement" {
+@test "made for this very kernel build: reported, and allowed as a replacement" {
   loadable
   for params in nvidia:NVreg_EnableMSI=1 nvidia:NVreg_EnableMSI=0; do
     kmodsmith install --package "$package" --param "$params" --json
@@ -37,7 +37,7 @@ unnamed() { BUILD_ID='' layout "$package" 6.1.0-56-cloud-amd64; } # the package 
   assert_json .compared null
 }
 
-@test "nothing to compare with, and a driver that works: it is not replaced, unless somebody insists" {
+@test "nothing to compare with, and a working driver: not replaced, unless forced" {
   loadable
   kmodsmith install --package "$package"
   assert_status 0

@@ -4,7 +4,7 @@
 # shellcheck disable=SC2154 # bats and helper.bash set stderr and top
 load helper
 
-@test "help lists the commands and each explains itself" {
+@test "help lists the commands and explains each" {
   run commands
   assert_line plan
   assert_line install
@@ -19,7 +19,7 @@ load helper
   done < <(commands)
 }
 
-@test "a group lists its verbs, and refuses what is none with their names" {
+@test "a group lists its verbs, and refuses an unknown one with the list" {
   local group verb
   for group in $(groups); do
     kmodsmith "$group" --help
@@ -46,7 +46,7 @@ load helper
   assert_output --regexp '^kmodsmith [0-9]+\.[0-9]+\.[0-9]+$'
 }
 
-@test "without a command, with an unknown one and with an unknown option the exit status is 2" {
+@test "without a command, with an unknown one or with an unknown option the exit status is 2" {
   run "$KMODSMITH"
   assert_status 2
   run --separate-stderr "$KMODSMITH" stall
@@ -60,7 +60,7 @@ load helper
   done < <(commands)
 }
 
-@test "explain knows every code of the table and says what to do" {
+@test "explain knows every code of the table and its next step" {
   local code codes
   mapfile -t codes < <(sed -nE 's/^X\((E_[A-Z_]+),.*/\1/p' "$top/installer/base/core/errors.def")
   for code in "${codes[@]}"; do
@@ -76,7 +76,7 @@ load helper
   assert_json 'length >= 30'
 }
 
-@test "explain of an unknown code is a failure with a code" {
+@test "explain of an unknown code fails with a code" {
   run --separate-stderr "$KMODSMITH" explain E_NONSENSE
   assert_error E_NOT_FOUND E_NONSENSE
 }
@@ -88,18 +88,18 @@ load helper
   assert_status 2
 }
 
-@test "a configuration that is named must exist" {
+@test "a configuration file that is named must exist" {
   KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/none run --separate-stderr "$KMODSMITH" explain
   assert_error E_CONFIG "$BATS_TEST_TMPDIR/none"
 }
 
-@test "errors are JSON where JSON was asked for, and standard output has nothing else" {
+@test "errors are JSON if JSON was requested, and standard output has nothing else" {
   run --separate-stderr "$KMODSMITH" explain E_NONSENSE --json
   assert_json .error.code E_NOT_FOUND
   assert_json '.error.next | length > 10'
 }
 
-@test "the log is one JSON object a line where that was asked for" {
+@test "the log is one JSON object a line if requested" {
   run --separate-stderr "$KMODSMITH" explain E_NONSENSE --log-format json
   assert_status 1
   run jq -r .code <<<"$stderr"

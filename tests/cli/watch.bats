@@ -34,7 +34,7 @@ reboot() { # into the next kernel
 }
 watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
 
-@test "a package for the next kernel comes into the store; the start in it needs nobody" {
+@test "a package for the next kernel goes into the store; a start in that kernel needs no source" {
   install_kernel $next
   tiny_package "$package" $next
   watch --from "oci:$package" --insecure-skip-verify
@@ -56,7 +56,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_regex "$(calls)" 'load nvidia'
 }
 
-@test "nothing beside the running kernel; no driver; no GPU" {
+@test "no other kernel; no driver; no GPU" {
   watch
   assert_status 0
   assert_line "there is no other kernel"
@@ -68,7 +68,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_regex "$stderr" NO_GPU
 }
 
-@test "what cannot be is said before the reboot: record, status, doctor, metrics and the gate" {
+@test "a kernel that cannot be served is reported before the reboot: record, status, doctor, metrics and the gate" {
   install_kernel $next
   watch --gate
   assert_status 1
@@ -95,7 +95,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_line --regexp "^pass +next boot +$next starts next: ready"
 }
 
-@test "what another boot wrote says nothing" {
+@test "the record of another boot does not count" {
   install_kernel $next
   watch
   kmodsmith status --json
@@ -105,7 +105,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_json .kernels null
 }
 
-@test "half a kernel is left alone until it is whole" {
+@test "a half-installed kernel is left alone until it is complete" {
   install_kernel $next
   tiny_package "$package" $next
   rm "$ROOT/lib/modules/$next"/modules.dep*
@@ -120,7 +120,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_file_not_exist "$ROOT/run/kmodsmith/reboot-blocked"
 }
 
-@test "a kernel without headers; a build link that dangles; headers of another kernel" {
+@test "a kernel without headers; a dangling build link; headers of another kernel" {
   install_kernel $next
   tiny_source "$BATS_TEST_TMPDIR/source"
   watch --source "$BATS_TEST_TMPDIR/source"
@@ -137,7 +137,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_line --regexp "impossible: E_HEADERS_MISMATCH: .*6.1.0-58-cloud-amd64, expected $next"
 }
 
-@test "a package that lies about its kernel is told and put aside" {
+@test "a package with a false kernel is reported and set aside" {
   install_kernel $next
   rm -rf "$package.d" && mkdir "$package.d"
   tiny_module "$package.d/nvidia.ko" 5.4.0-1-generic nvidia_register_module ""
@@ -151,7 +151,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_json '[.. | .tag? // empty] | length' 0
 }
 
-@test "a compile for the next kernel: as far as its own headers, into the store, once" {
+@test "a compile for the next kernel: with that kernel's headers, into the store, once" {
   local builder=$BATS_TEST_TMPDIR/builder source=$BATS_TEST_TMPDIR/driver
   tiny_builder "$builder.tar" 99 $next
   "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64
@@ -194,7 +194,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_regex "$stderr" 'compile +[0-9.]+ s'
 }
 
-@test "the known case: a driver that this kernel's interface has left behind is told before any reboot" {
+@test "a real case: a driver that the kernel's interface has left behind is reported before any reboot" {
   local K612 K612_HEADERS TESLA470 deb driver
   # shellcheck source=/dev/null # made by scripts/inputs.sh
   source <("$top/scripts/inputs.sh" | grep -E '^(K612|K612_HEADERS|TESLA470)=')
@@ -217,7 +217,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_line --partial "kernel $K612 starts next: impossible: E_SOURCE_KERNEL"
 }
 
-@test "a full disk is told, and passes" {
+@test "a full disk is reported, until there is room" {
   [ "$EUID" -eq 0 ] || skip "a file system of its own takes root"
   install_kernel $next
   tiny_package "$package" $next
@@ -246,7 +246,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_error E_NOT_FOUND "no kernel '6.6.6'"
 }
 
-@test "packages of a kernel that was removed leave the store, and no others" {
+@test "packages of a removed kernel leave the store, and no others" {
   install_kernel $next
   tiny_package "$package" $next
   watch --from "oci:$package" --insecure-skip-verify
@@ -262,7 +262,7 @@ watch() { kmodsmith watch --once --driver 535.261.03 "$@"; }
   assert_json '[.. | .tag? // empty] | join(" ")' 535.261.03-open-6.1.0-58-cloud-amd64-x86_64
 }
 
-@test "two at once: the second one leaves" {
+@test "two at once: the second one exits" {
   mkdir -p "$ROOT/run/kmodsmith"
   echo 4711 >"$ROOT/run/kmodsmith/ahead.lock"
   exec 9>>"$ROOT/run/kmodsmith/ahead.lock"

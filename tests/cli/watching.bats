@@ -43,7 +43,7 @@ index() { # as depmod: temporary names, then renames
   mv "$ROOT/lib/modules/$next/modules.dep.tmp" "$ROOT/lib/modules/$next/modules.dep"
 }
 
-@test "a kernel that is unpacked slowly is looked at when it is whole and quiet" {
+@test "a kernel that is unpacked slowly is looked at once it is complete and quiet" {
   local i quiet=5
   watch
   modules
@@ -60,7 +60,7 @@ index() { # as depmod: temporary names, then renames
   assert_file_contains "$log" "signal 15: exiting"
 }
 
-@test "half a kernel is told; the rest comes; it goes again, and its package with it" {
+@test "half a kernel is reported; the rest arrives; the kernel is removed, and its package with it" {
   watch
   modules
   soon is_verdict $next incomplete
@@ -72,7 +72,7 @@ index() { # as depmod: temporary names, then renames
   leave
 }
 
-@test "hooks: what they queue is seen; nonsense is not queued, and never fails" {
+@test "hooks: queued kernels are seen; invalid input is not queued, and never fails" {
   watch
   modules
   image
@@ -104,7 +104,7 @@ index() { # as depmod: temporary names, then renames
   assert_equal "$(find "$ROOT/etc" -name '*kmodsmith*' ! -type d)" ""
 }
 
-@test "the gate: who asks before a reboot is told" {
+@test "the gate answers before a reboot" {
   export KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith
   run -0 "$top/scripts/hooks/reboot-gate"
   mkdir -p "$KMODSMITH_RUN_DIR"
@@ -113,7 +113,7 @@ index() { # as depmod: temporary names, then renames
   assert_output "kmodsmith: no reboot: 6.1 starts next: impossible: E_X: why"
 }
 
-@test "killed while it works, it starts again, and leaves a store that verifies" {
+@test "killed at work, it restarts, and leaves a store that verifies" {
   local i
   for i in {1..3}; do
     watch
@@ -148,7 +148,7 @@ slow_driver() { # SECONDS
   tar -xf "$BATS_TEST_TMPDIR/headers.tar" -C "$ROOT" --keep-directory-symlink
 }
 
-@test "a kernel that is removed during its build is forgotten, and the package made for it, too" {
+@test "a kernel removed during its build is forgotten, with the package made for it" {
   slow_driver 4
   "$KMODSMITH" watch --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --flavour open --modules nvidia --quiet-time 1 \
     --from "oci:$builder" --insecure-skip-verify >>"$log" 2>&1 3>&- &
@@ -164,7 +164,7 @@ slow_driver() { # SECONDS
   assert_status 0
 }
 
-@test "a compile has the lowest priority; killed, it holds nobody up and is begun again" {
+@test "a compile has the lowest priority; killed, it blocks nobody and is started again" {
   local child
   slow_driver 60
   tiny_package "$BATS_TEST_TMPDIR/now" $running
@@ -187,7 +187,7 @@ slow_driver() { # SECONDS
   assert_file_contains "$log" "the driver stays loaded"
 }
 
-@test "init: it looks after them while it serves" {
+@test "init: watches kernels while it serves" {
   tiny_package "$BATS_TEST_TMPDIR/now" $running
   modules
   image

@@ -16,7 +16,7 @@ setup() {
 }
 teardown() { agent_kill; }
 
-@test "T57: the agent is killed at every step, and the API is away: the driver gets there, and it is told" {
+@test "T57: the agent is killed at every step without an API server: the driver is replaced, and that is reported" {
   local i
   agent_start
   order 1.1 stage "$new_aim"
@@ -43,7 +43,7 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
-@test "T76: booted: what worked last is loaded again, API or not; two boots in a change bring the old one back" {
+@test "T76: after a boot, the last good driver is loaded, API or not; two boots during a change restore the old one" {
   agent_start
   await agent.loaded "$old_aim *"
   agent_kill
@@ -70,7 +70,7 @@ teardown() { agent_kill; }
   await agent.loaded "$old_aim *"
 }
 
-@test "a damaged journal is set aside and said; the order that stands is taken, and does no harm" {
+@test "a damaged journal is set aside with a message; the current order is taken again, and does no harm" {
   mkdir -p "$ROOT/var/lib/kmodsmith/agent"
   echo '{"schema": 1, "order": "9' >"$ROOT/var/lib/kmodsmith/agent/journal.json"
   order 1.1 replace "$old_aim"
@@ -81,7 +81,7 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "one agent a node; without a Node it waits, and a Node of the same name that is another is none of it" {
+@test "one agent a node; it waits for its Node, and ignores another Node of the same name" {
   agent_start
   await agent.loaded "$old_aim *"
   run timeout 20 "$KMODSMITH" agent --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$KUBECONFIG"
@@ -98,7 +98,7 @@ teardown() { agent_kill; }
   await agent.ack 1.1:stage:done
 }
 
-@test "init --agent: the same beside the daemons; its agent is killed, comes back and goes on; the driver outlives both" {
+@test "init --agent: runs beside the daemons; a killed agent restarts and continues; the driver outlives both" {
   local pid child i
   "$KMODSMITH" init --agent --no-daemons --export none --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
     --from "oci:$repository" --insecure-skip-verify --no-watch >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
@@ -122,7 +122,7 @@ teardown() { agent_kill; }
   grep -q "the driver stays as it is" "$BATS_TEST_TMPDIR/agent.log"
 }
 
-@test "an idle agent has one watch, writes nothing, and has little of its own in memory (S4, S10)" {
+@test "an idle agent has one watch, writes nothing, and uses little memory of its own (S4, S10)" {
   local before pid
   requests() { kube GET /metrics | grep '^apiserver_request_total.*resource="nodes"' | grep -v 'verb="GET"' | sort; }
   before=$(requests)

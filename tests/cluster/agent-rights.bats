@@ -39,7 +39,7 @@ settled() { # a policy counts a moment after it was made
   return 1
 }
 
-@test "rights: an agent tells of its own Node, whatever else somebody writes there" {
+@test "rights: an agent writes its own Node, whatever others write there" {
   local mine
   mine=$(<"$BATS_FILE_TMPDIR/token")
   assert_equal "$(asks "$mine" GET /api/v1/nodes/gpu1)" 200
@@ -50,7 +50,7 @@ settled() { # a policy counts a moment after it was made
   assert_equal "$(note go)" 1.2:none:none
 }
 
-@test "rights: and nothing else" {
+@test "rights: an agent writes nothing else" {
   local mine change count=0
   mine=$(<"$BATS_FILE_TMPDIR/token")
   node=gpu1
@@ -81,7 +81,7 @@ settled() { # a policy counts a moment after it was made
   assert_equal "$(note agent.ack)" ""
 }
 
-@test "rights: a token that is of no pod writes nothing; others are not concerned" {
+@test "rights: a token without a pod writes nothing; other users are not affected" {
   local loose
   loose=$(token unbound)
   assert_equal "$(asks "$loose" GET /api/v1/nodes/gpu1)" 200
@@ -91,7 +91,7 @@ settled() { # a policy counts a moment after it was made
   assert_equal "$(note anything)" goes
 }
 
-@test "rights: they are enough for an agent in its pod, which watches and tells" {
+@test "rights: they are enough for an agent in its pod, which watches and writes" {
   local account
   node=gpu1
   agent_machine

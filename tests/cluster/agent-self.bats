@@ -40,7 +40,7 @@ is_in() { # STATE [SECONDS]: until it is, by the agent's own record
   fail "it is $(jq -r '.labels["kmodsmith.io/state"]' "$ROOT/var/lib/kmodsmith/agent/self.json"), not $1"
 }
 
-@test "mode self: staged, the holder waited for, replaced, validated; killed on the way, it goes on; then it is quiet" {
+@test "mode self: staged, waits for the holder, replaced, validated; killed on the way it continues; then it is quiet" {
   holder 77
   wish "$new"
   loads "$new"
@@ -68,7 +68,7 @@ null"
   assert_equal "$(version)-$(stat -c %i%Y "$ROOT/var/lib/kmodsmith/agent/self.json")" "$before"
 }
 
-@test "mode self, D2: a bad target is undone from the node's disk and not tried again; a retry, and another target are" {
+@test "mode self, D2: a bad target is undone from the node's disk, and retried only on request; another target is tried" {
   holder 77
   wish "$new"
   agent_start # whatever is loaded: the new one does not come up
@@ -91,7 +91,7 @@ null"
   is_in "done"
 }
 
-@test "mode self, T57: no API server is needed" {
+@test "mode self, T57: works without an API server" {
   wish "$new"
   loads "$new"
   sed "s#server: [^,}]*#server: https://127.0.0.1:1#" "$BATS_TEST_TMPDIR/config" >"$BATS_TEST_TMPDIR/away"

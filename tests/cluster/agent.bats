@@ -16,7 +16,7 @@ setup() {
 }
 teardown() { agent_kill; }
 
-@test "a node tells what it has, and then nothing more; drift is told" {
+@test "a node reports its state once, then nothing more; drift is reported" {
   agent_start
   await agent.loaded "$old_aim $old - $kernel"
   await agent.store "$old_aim"
@@ -31,7 +31,7 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "stage, replace, validate: each is told, and the driver is another one" {
+@test "stage, replace, validate: each is reported, and the driver is replaced" {
   agent_start
   await agent.loaded "$old_aim *"
   order 1.1 stage "$new_aim"
@@ -58,7 +58,7 @@ teardown() { agent_kill; }
   assert_equal "$(note agent.loaded)" "$old_aim $old - $kernel"
 }
 
-@test "T15: an order that is not newer is refused, and one that means nothing is no order" {
+@test "T15: an order that is not newer is refused, and an invalid one is ignored" {
   agent_start
   order 2.5 stage "$new_aim"
   await agent.ack 2.5:stage:done
@@ -83,14 +83,14 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "T36: what is loaded is adopted: done at once, nothing is touched" {
+@test "T36: a loaded target is adopted: done at once, nothing is touched" {
   agent_start
   order 1.1 replace "$old_aim"
   await agent.ack 1.1:replace:done
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "T54: the target is not staged: nothing is unloaded, nor by a load; another driver is not validated" {
+@test "T54: the target is not staged: neither replace nor load unloads anything; another driver is not validated" {
   agent_start
   order 1.1 replace "$new_aim"
   await agent.ack 1.1:replace:failed:transient:not-staged
@@ -101,7 +101,7 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "T08: a holder is found, named by its pod, and keeps its driver; when it goes the driver goes" {
+@test "T08: a holder is reported with its pod and keeps its driver; once it is gone the driver is replaced" {
   local pod=6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f proc=$ROOT/proc/77
   agent_start
   order 1.1 stage "$new_aim"
@@ -126,7 +126,7 @@ teardown() { agent_kill; }
   await agent.holders ""
 }
 
-@test "T02: what cannot be had is told while nobody is disturbed" {
+@test "T02: an unavailable target is reported before anybody is disturbed" {
   agent_start
   rm -r "$repository"
   order 1.1 stage "$new_aim"
@@ -135,7 +135,7 @@ teardown() { agent_kill; }
   assert_equal "$(calls_of 'unload')" 0
 }
 
-@test "a parameter that nobody names any more is a change, also where nobody knows who named it; a node's own are not" {
+@test "a dropped parameter is a change, even if its origin is unknown; a node's own parameters are not" {
   local with
   mkdir -p "$ROOT/etc/modprobe.d"
   echo 'options nvidia_uvm uvm_disable_hmm=1' >"$ROOT/etc/modprobe.d/site.conf"
@@ -164,7 +164,7 @@ load nvidia_uvm uvm_disable_hmm=1"
   assert_equal "$(calls_of 'unload nvidia')" 2
 }
 
-@test "T41: an order for what the policy does not say waits for the policy" {
+@test "T41: an order for a target that the policy does not have yet waits for the policy" {
   cp "$policy" "$policy.whole"
   jq '.pools |= map(select(.name == "old"))' "$policy.whole" >"$policy"
   agent_start

@@ -28,7 +28,7 @@ teardown() {
   farm_clean
 }
 
-@test "disorder: all nodes arrive, no cordon and no slot is left, jobs are waited for, and what is written is bounded" {
+@test "chaos: all nodes arrive, no cordon and no slot is left, jobs are waited for, and writes are bounded" {
   local i seconds minutes patches events leaders
   farm_make 10
   RANDOM=$CHAOS_SEED SECONDS=0

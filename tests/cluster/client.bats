@@ -16,13 +16,13 @@ client() { # TEST
   run timeout 120 "$(dirname "$CLIENT")/conform"
   assert_success
 }
-@test "an object: absent, created once, found, replaced only by who has read it last" { client objects; }
-@test "a list in pages of ten has every node once, reduced on its way" { client pages; }
+@test "an object: absent, created once, found, replaced only by the last reader" { client objects; }
+@test "a list in pages of ten has every node once, reduced while it is read" { client pages; }
 @test "500 nodes of 20 KiB each: less than 2 KiB a node stay" { client memory; }
-@test "a list whose pages have expired begins anew" { client expired; }
-@test "a watch: what happens comes, bookmarks move the version, a version of long ago is gone" { client watch; }
-@test "patches: a test that does not hold and another uid are lost races, not errors" { client patches; }
-@test "an eviction takes the pod of its uid, and no other" { client eviction; }
+@test "a list whose pages have expired starts over" { client expired; }
+@test "a watch: reports events, bookmarks move the version, a version too old is gone" { client watch; }
+@test "patches: a failed test and another uid are lost races, not errors" { client patches; }
+@test "an eviction takes only the pod of its uid" { client eviction; }
 @test "a budget that allows nothing blocks an eviction, and is named" { client budget; }
 @test "an event about a node" { client event; }
-@test "who may not is told, and the words are the server's" { client rights; }
+@test "missing rights are reported in the server's words" { client rights; }

@@ -33,7 +33,7 @@ teardown() {
   farm_clean
 }
 
-@test "what is evicted runs elsewhere, one at a time as its budget says; the pods of a DaemonSet stay" {
+@test "evicted pods run elsewhere, one at a time as their budget says; DaemonSet pods stay" {
   local before daemons uid
   workload daemonsets exporter
   workload deployments train 2
@@ -55,7 +55,7 @@ teardown() {
   for i in 1 2 3; do assert_equal "$(unloads $i)" 1; done
 }
 
-@test "T04, T05: budgets that allow nothing block, why names them, and nobody is evicted; when one allows it again it goes on" {
+@test "T04, T05: budgets that allow nothing block, why names them, and nothing is evicted; once one allows it, it continues" {
   local before node asked path=/apis/policy/v1/namespaces/default/poddisruptionbudgets/serve
   workload deployments serve 2
   budget serve '"maxUnavailable": 0'
@@ -87,7 +87,7 @@ teardown() {
   assert_equal "$(cordoned)" ""
 }
 
-@test "T72: a node whose kubelet is silent is no candidate, and the others go on; when it is back it follows" {
+@test "T72: a node with a silent kubelet is no candidate, and the others go on; once it is back it follows" {
   touch "$BATS_TEST_TMPDIR/silent-$(name_of 2)"
   until_so 90 has "/api/v1/nodes/$(name_of 2)" 'any(.spec.taints[]?; .key == "node.kubernetes.io/unreachable")'
   farm_start

@@ -21,7 +21,7 @@ setup() {
 }
 teardown() { node_end; }
 
-@test "another configuration of the same driver unloads nothing, evicts nobody and pauses nothing" {
+@test "another configuration of the same driver unloads, evicts and pauses nothing" {
   local before
   image=$old
   gpu_pod train
@@ -34,7 +34,7 @@ teardown() { node_end; }
   assert_equal "$(kube GET "/api/v1/nodes/$node" | jq -r .metadata.resourceVersion)" "$before"
 }
 
-@test "a next driver that cannot be had: the reason in the termination log, and nothing is touched" {
+@test "an unavailable next driver: the termination log has the reason, and nothing is touched" {
   gpu_pod train
   rm -r "$repository"
   driver_pod "$new" "${from[@]}"
@@ -59,7 +59,7 @@ teardown() { node_end; }
   assert_untouched "plugin train"
 }
 
-@test "a next driver: proven, operands paused, GPU pods evicted, unloaded, and all given back" {
+@test "a next driver: proven, operands paused, GPU pods evicted, unloaded, and everything restored" {
   gpu_pod train
   a_pod web Job
   driver_pod "$new" "${from[@]}"
@@ -78,7 +78,7 @@ teardown() { node_end; }
   assert_status 0
 }
 
-@test "who may not be evicted is named before anybody is disturbed" {
+@test "a pod that must not be evicted is named before anything is disturbed" {
   gpu_pod train ""
   driver_pod "$new" "${from[@]}"
   manage uninstall_driver
@@ -97,7 +97,7 @@ teardown() { node_end; }
   assert_equal "$(there)" ""
 }
 
-@test "a process of the host has a GPU open: it is named, and nobody is disturbed for an unload that would fail" {
+@test "a host process has a GPU open: it is named, and nothing is disturbed for an unload that would fail" {
   gpu_pod train
   driver_pod "$new" "${from[@]}"
   cp -a "$top/tests/hosts/held/proc/6001" "$ROOT/proc/"
@@ -123,7 +123,7 @@ teardown() { node_end; }
   assert_equal "$(node_says)" "true true no"
 }
 
-@test "another driver's container began meanwhile: what it has loaded stays, and all is given back" {
+@test "another driver container started meanwhile: its driver stays, and everything is restored" {
   local pid
   driver_pod "$new" "${from[@]}"
   manager uninstall_driver >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
@@ -140,7 +140,7 @@ teardown() { node_end; }
   assert_equal "$(calls_of unload) $(node_says)" "0 true false no"
 }
 
-@test "a budget that blocks: given up at the deadline; told to end: at once; and killed: by the next start" {
+@test "a blocking budget: gives up at the deadline; on a signal, at once; if killed, the next start does" {
   local pid
   gpu_pod train
   kube PATCH "/api/v1/namespaces/default/pods/train-$node/status" '{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}' \
@@ -174,7 +174,7 @@ loaded_by_others() { # nothing here remembers that it was us
   rm -rf "$ROOT/var/lib/kmodsmith/store"
 }
 
-@test "a driver that another container left, NVIDIA's for instance, goes as ours does" {
+@test "a driver that another container left, such as NVIDIA's, is unloaded like ours" {
   loaded_by_others
   a_pod hidden Job
   cp -a "$top/tests/hosts/held/proc/4242" "$ROOT/proc/"
@@ -191,7 +191,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
-@test "a driver that the host has by itself is left to it, and the operator is told" {
+@test "the host's own driver is left alone, and the operator is told" {
   local ko=lib/modules/$kernel/updates/dkms
   loaded_by_others
   mkdir -p "$ROOT/$ko"
@@ -204,7 +204,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of unload) $(label "$operand")" "0 true"
 }
 
-@test "module parameters of the pod are known: others mean another load, the same ones none" {
+@test "module parameters of the pod count: other values mean another load, the same ones none" {
   image=$old
   local dir=$ROOT/var/lib/kubelet/pods
   VOLUMES='[{"name": "params", "configMap": {"name": "m"}}]' MOUNTS='[{"name": "params", "mountPath": "/drivers/nvidia.conf", "subPath": "nvidia.conf"}]' \
@@ -225,7 +225,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
-@test "the kernel refuses a module after others had gone: they come back, and all is given back" {
+@test "the kernel refuses a module after others were unloaded: they are loaded again, and everything is restored" {
   driver_pod "$new" "${from[@]}"
   loads "$old"
   echo "EBUSY unload nvidia" >"$ROOT/.sys-refused"
@@ -236,7 +236,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(node_says)" "true false no"
 }
 
-@test "ENABLE_AUTO_DRAIN: the driver is in use after the GPU pods have gone, so all pods go, but those of DaemonSets" {
+@test "ENABLE_AUTO_DRAIN: the driver is in use after the GPU pods are gone, so all pods but DaemonSets' are evicted" {
   a_pod web Job
   a_pod log DaemonSet
   driver_pod "$new" "${from[@]}"
@@ -251,7 +251,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(node_says)" "true false no"
 }
 
-@test "preflight_check brings and proves the next driver, and writes nothing on the Node" {
+@test "preflight_check fetches and proves the next driver, and writes nothing on the Node" {
   gpu_pod train
   driver_pod "$new" "${from[@]}"
   manage preflight_check
@@ -263,14 +263,14 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_failure 1
 }
 
-@test "an image that is not the one of the driver's container proves nothing, and says so" {
+@test "an image other than the driver container's proves nothing, and says so" {
   driver_pod 595.99.01 "${from[@]}"
   manage uninstall_driver
   assert_error E_CONFIG "set driver.manager.version to driver.version"
   assert_untouched plugin
 }
 
-@test "FORCE_REINSTALL takes the requested driver out, where it can come back" {
+@test "FORCE_REINSTALL unloads the requested driver if it can be loaded again" {
   image=$old
   driver_pod "$old" "${from[@]}"
   manage uninstall_driver FORCE_REINSTALL=true
@@ -279,7 +279,7 @@ loaded_by_others() { # nothing here remembers that it was us
   assert_equal "$(calls_of 'unload nvidia')" 1
 }
 
-@test "no driver is loaded: nobody is evicted, and what an earlier start left is given back" { # R-D6
+@test "no driver is loaded: nothing is evicted, and what an earlier start left is restored" { # R-D6
   gpu_pod train
   kube DELETE "/api/v1/namespaces/default/pods/plugin-$node?gracePeriodSeconds=0" >/dev/null
   kmodsmith unload

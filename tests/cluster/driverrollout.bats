@@ -36,7 +36,7 @@ until_condition() { # TYPE STATUS-REASON SECONDS: of the generation of now
     ((SECONDS < end)) || { show_logs && fail "$1 is not '$2' after $3 s: $(kube GET $OBJECT | jq -c .status)"; }
   done
 }
-@test "the API server refuses what is no policy, with the field" {
+@test "the API server refuses an invalid policy, with the field" {
   while IFS=';' read -r filter text; do
     run kube POST "$OBJECTS?fieldValidation=Strict" "$(rollout "$filter")"
     assert_equal "$(jq -r .kind <<<"$output")" Status
@@ -66,7 +66,7 @@ del(.spec.pools[0].target);spec.pools[0].target: Required value
 END
 }
 
-@test "what is absent is filled in, and every field is told of" {
+@test "defaults are filled in, and every field has a description" {
   run kube POST "$OBJECTS?fieldValidation=Strict" "$(rollout '.spec.pools[0].deadlines = {} | .spec.pools[0].waves = [{name: "a", percent: 10, soak: 60}]')"
   assert_equal "$(jq -c '[.spec.maxStaging, .spec.pools[0].maxParallel, .spec.pools[0].deadlines.evict, .spec.pools[0].waves[0].approval]' \
     <<<"$output")" '[20,1,"30m","auto"]'
@@ -80,7 +80,7 @@ END
   assert_line --regexp '^NAME +DRIVER +NODES +DONE +FAILED +ACCEPTED +COMPLETE +HALTED +AGE'
 }
 
-@test "from the spec to the last node: conditions move, a typo is said, and the ConfigMap is ignored" {
+@test "from the spec to the last node: conditions move, a typo is reported, and the ConfigMap is ignored" {
   farm_make 2
   farm_loads "$new"
   farm_start

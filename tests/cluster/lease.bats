@@ -59,7 +59,7 @@ setup() { kube_needed && nodes_make; }
   assert_equal "$(cat log.* | grep -c 'error: E_BUILD.*it is 1989')" 3
 }
 
-@test "of five nodes one is a builder: it compiles and signs, the others wait for it and have no key" {
+@test "of five nodes one is a builder: it compiles and signs; the others wait and have no key" {
   node 1 --kubeconfig "$KUBECONFIG" --compile-lease default
   role='' share_key=''
   for i in {2..5}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
@@ -83,7 +83,7 @@ setup() { kube_needed && nodes_make; }
   assert_equal "$(grep -l 'kept on this node, which is not a builder' log.* | wc -l)" 2
 }
 
-@test "a kernel to come: of four watchers one compiles, and all have its package before the reboot" {
+@test "the next kernel: of four watchers one compiles, and all have its package before the reboot" {
   local i
   kernel=6.1.0-57-cloud-amd64
   rm -rf machine driver
@@ -101,7 +101,7 @@ setup() { kube_needed && nodes_make; }
   for i in {1..4}; do "$KMODSMITH" store ls --root "node$i" | grep -F "$kernel"; done
 }
 
-@test "a registry that nobody may push to: each node compiles, at once, and says so" {
+@test "a registry that nobody may push to: each node compiles at once, with a note" {
   repository=docker+http://$HUB_READONLY/drivers
   for i in {1..4}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
   ended 4
@@ -111,7 +111,7 @@ setup() { kube_needed && nodes_make; }
   assert_equal "$(grep -l 'the package is not shared, and serves this node alone: E_' log.* | wc -l)" 4
 }
 
-@test "a package that the others do not believe: each of them compiles, and says so" {
+@test "a package that the others do not trust: each of them compiles, with a note" {
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out other.pem 2>/dev/null
   share_key=other.pem
   for i in {1..3}; do node "$i" --kubeconfig "$KUBECONFIG" --compile-lease default; done
@@ -121,7 +121,7 @@ setup() { kube_needed && nodes_make; }
   assert_equal "$(grep -l 'pushed it, and this node does not find it, or not believe it' log.* | wc -l)" 2
 }
 
-@test "no API server: a Lease that cannot be had costs a compile, not the install" {
+@test "no API server: a missing Lease costs a compile, not the install" {
   sed "s#$KUBE#https://127.0.0.1:1#" "$KUBECONFIG" >nobody
   node 1 --kubeconfig nobody --compile-lease default
   ended 1

@@ -16,7 +16,7 @@ setup() { nodes_make; }
   assert_equal "$(loads)" 4
 }
 
-@test "and a registry that they may not push to: the package is in their store" {
+@test "a registry that they may not push to: the package stays in their store" {
   repository=docker+http://$HUB_READONLY/drivers
   for i in {1..3}; do node "$i" --state-dir "$PWD/state"; done
   ended 3
@@ -25,13 +25,13 @@ setup() { nodes_make; }
   assert_equal "$(grep -l 'the package is not shared' log.* | wc -l)" 1
 }
 
-@test "each for itself: as many compiler runs as there are nodes" {
+@test "--compile-lease off: each node compiles for itself" {
   for i in {1..2}; do node "$i" --compile-lease off; done
   ended 2
   assert_equal "$(compiles)" 2
 }
 
-@test "who is no builder signs and pushes nothing, and is told of a key that lies on it" {
+@test "a node that is not a builder signs and pushes nothing, and warns about a key on its disk" {
   role=''
   node 1
   ended 1
@@ -49,7 +49,7 @@ setup() { nodes_make; }
   run ! grep -q signature "$PWD/node1/var/lib/kmodsmith/store/index.json"
 }
 
-@test "what is named must be of use" {
+@test "invalid values are refused" {
   while IFS='|' read -r options words; do
     # shellcheck disable=SC2086 # options are words
     run "$KMODSMITH" install --root machine --source driver --headers headers.tar --from "oci:$builder" $options

@@ -27,7 +27,7 @@ driver_daemonset() {
 }
 mark() { kube PATCH "/api/v1/nodes/$(name_of "$1")" "{\"metadata\": $2}" application/merge-patch+json >/dev/null; } # NODE JSON
 
-@test "nodes of the operator are held with their reason, the others go on, and what it gives up is ours" {
+@test "the operator's nodes are held with a reason, the others go on, and nodes that it releases are ours" {
   farm_loads "$new"
   driver_daemonset
   mark 2 '{"labels": {"nvidia.com/gpu.deploy.driver": "true"}}'

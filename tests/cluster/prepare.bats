@@ -74,7 +74,7 @@ assert_prepared() { # and the programs are three names of one
   assert_prepared
   assert_equal "$(builds)" 6
 }
-@test "a run that was killed while it built leaves nothing that is used, and the next one builds" {
+@test "a run killed during the build leaves nothing usable, and the next one builds" {
   local pid i
   echo 60 >"$BATS_TEST_TMPDIR/slow"
   setsid "$top/tests/cluster/prepare" >/dev/null 2>&1 3>&- 4>&- &
@@ -100,7 +100,7 @@ assert_prepared() { # and the programs are three names of one
   assert_equal "$(<"$BATS_TEST_TMPDIR/first")" "$output"
   assert_equal "$(builds)" 1
 }
-@test "no network: what lacks is said, and it is no failure; a full disk and a program that does not compile are failures" {
+@test "offline: what is missing is named, and that is no failure; a full disk and a failed compile are" {
   local words='dial tcp: lookup modules.example: no such host'
   echo "go: $words" >"$BATS_TEST_TMPDIR/fails-list"
   prepare
@@ -121,7 +121,7 @@ assert_prepared() { # and the programs are three names of one
   prepare
   assert_prepared
 }
-@test "without an API server every test that needs one is skipped with the reason, none passes and none fails" {
+@test "without an API server every test that needs one is skipped with the reason; none passes or fails" {
   local file
   cd "$top/tests/cluster"
   for file in ./*.bats; do
@@ -132,7 +132,7 @@ assert_prepared() { # and the programs are three names of one
     assert_output --partial '# skip nothing to be had'
   done
 }
-@test "a server that outlives its file is found by its folder, in its command line or environment, and is ended" {
+@test "a server that outlives its file is found by its folder, in its arguments or environment, and is ended" {
   local dir=$BATS_TEST_TMPDIR/of-the-file pids=()
   mkdir "$dir"
   run -0 env TMPDIR="$dir" "$top/tests/servers-left" "$dir"

@@ -37,7 +37,7 @@ events() { # [FILTER of jq]
 }
 gate() { KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith "$top/scripts/hooks/reboot-gate"; }
 
-@test "a next kernel that cannot be served: annotation and Event, once; and when it can be again" {
+@test "a next kernel that cannot be served: annotation and Event, once; and again once it can be" {
   local account=$ROOT/var/run/secrets/kubernetes.io/serviceaccount before
   mkdir -p "$ROOT/lib/modules/$next/kernel"
   cp "$ROOT"/lib/modules/6.1.0-56-cloud-amd64/config "$ROOT/lib/modules/$next/config"
@@ -73,7 +73,7 @@ needs_patch() {
     dpkg-deb --fsys-tarfile "$OPEN" | tar -xO ./usr/src/nvidia-open-kernel.tar.xz | tar -xJO --wildcards '*/nvidia/nv-pci.c' |
     grep -E 'pci_resize_resource\([^,]*,[^,]*,[^,]*\);' >/dev/null
 }
-@test "a driver without the patch that the next kernel needs: named before the reboot, and the gate holds" {
+@test "a driver without the patch that the next kernel needs: reported before the reboot, and the gate holds" {
   local K61 K61_IMAGE K61_HEADERS OPEN deb driver patches=$BATS_TEST_TMPDIR/patches
   # shellcheck source=/dev/null # made by scripts/inputs.sh
   source <("$top/scripts/inputs.sh" | grep -E '^(K61|K61_IMAGE|K61_HEADERS|OPEN)=')

@@ -64,7 +64,7 @@ table() { # METHOD PATH|JSON|AGENT|BUILDER|COORDINATOR: 200, or a part of the re
   echo "$count"
 }
 
-@test "rights: a table of tokens and objects: of another Node, of the cluster, and the keys of others on the own Node" {
+@test "rights: a table of tokens and objects: another Node, the cluster, and others' keys on the own Node" {
   local n=/api/v1/nodes maps=/api/v1/namespaces/kmodsmith/configmaps events=/api/v1/namespaces/default/events
   local pods=/api/v1/namespaces/kmodsmith/pods node='"involvedObject": {"kind": "Node", "name"' theirs='may only write the annotations kmodsmith.io/agent.*'
   run table <<END

@@ -18,7 +18,7 @@ teardown_file() { kube_stop; }
 setup() { kube_needed && farm_make 3; }
 teardown() { farm_clean; }
 
-@test "from one driver to the next: nobody is disturbed who need not be, and each node proves itself" {
+@test "from one driver to the next: no unnecessary disturbance, and each node is validated" {
   farm_loads "$new"
   pod train 2
   farm_start
@@ -91,7 +91,7 @@ teardown() { farm_clean; }
   assert_output --partial "has had no driver on all its nodes before this one"
 }
 
-@test "T78: the leader is killed in the middle, then the next one ends cleanly: another one goes on from the nodes" {
+@test "T78: the leader is killed halfway, the next one exits cleanly: another one continues from the nodes" {
   farm_loads "$new"
   farm_start
   coordinator_start a
@@ -116,7 +116,7 @@ teardown() { farm_clean; }
   for i in 1 2 3; do assert_equal "$(unloads $i)" 1; done
 }
 
-@test "pause, wave, approve, abort: what people say counts, and is refused where it means nothing" {
+@test "pause, wave, approve, abort: users' commands take effect, and are refused where they make no sense" {
   farm_loads "$new"
   farm_start
   coordinator_start a
