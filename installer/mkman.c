@@ -259,6 +259,7 @@ static const struct opt *same_option(const struct cmd *cmd, const struct opt *o)
 	return NULL;
 }
 
+// "all", or the first commands with this option.
 static char *names_with(const struct opt *o)
 {
 	enum { MOST = 4 };
@@ -271,17 +272,6 @@ static char *names_with(const struct opt *o)
 	if (count < total && count > MOST)
 		str_add(&text, " and %zu more", count - MOST);
 	return text;
-}
-
-static void print_option_row(const struct opt *o)
-{
-	auto_str char *names = names_with(o);
-	auto_str char *option = str_fmt("`--%s%s%s`", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
-	printf("| ");
-	print_markdown(option);
-	printf(o->env ? " | `%s` | " : " | %s | ", o->env ? o->env : "");
-	print_markdown(o->help);
-	printf(" | %s |\n", names);
 }
 
 static int by_name(const void *a, const void *b)
@@ -305,24 +295,25 @@ static void options_table(void)
 			}
 	qsort(options, count, sizeof(*options), by_name);
 	printf("| option | environment | meaning | commands |\n|---|---|---|---|\n");
-	for (size_t i = 0; i < count; i++)
-		print_option_row(options[i]);
-}
-
-static void print_sentence(const char *text)
-{
-	putchar(toupper((unsigned char)*text));
-	print_markdown(text + 1);
-	printf(".\n");
+	for (size_t i = 0; i < count; i++) {
+		const struct opt *o = options[i];
+		auto_str char *names = names_with(o);
+		auto_str char *option = str_fmt("`--%s%s%s`", o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+		printf("| ");
+		print_markdown(option);
+		printf(o->env ? " | `%s` | " : " | %s | ", o->env ? o->env : "");
+		print_markdown(o->help);
+		printf(" | %s |\n", names);
+	}
 }
 
 static void errors_sections(void)
 {
 	for (int code = E_SYSTEM; code < E_LAST_; code++) {
 		const struct err_info *e = err_info(code);
-		printf("### %s\n\n", e->name);
-		print_sentence(e->text);
-		printf("\n**Next:** ");
+		printf("### %s\n\n%c", e->name, toupper((unsigned char)*e->text));
+		print_markdown(e->text + 1);
+		printf(".\n\n**Next:** ");
 		print_markdown(e->next);
 		printf(".\n\nExit status %d; retryable: %s; reason in conditions and metrics: `%s`.\n\n",
 		       e->exit_status, e->retryable ? "yes" : "no", e->reason);

@@ -124,7 +124,7 @@ static void reap(struct person *p, struct agent_end *ret)
 	const struct order *order = &p->journal.order;
 	p->end_ms = 0;
 	*ret = (struct agent_end){ .is_ok = true };
-	if (order->verb == VERB_STAGE && !agent_stored(&p->facts, &order->target_hash)) {
+	if (order->verb == VERB_STAGE) {
 		p->facts.store[1] = p->facts.store[0];
 		p->facts.store[0] = order->target_hash;
 	} else if (agent_changes(order->verb)) {

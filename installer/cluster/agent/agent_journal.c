@@ -191,6 +191,13 @@ int agent_journal_read(const struct root *state, struct agent_journal *ret, char
 	return 0;
 }
 
+static void target_copy(const struct target *from, struct target *to)
+{
+	*to = *from;
+	to->package = str_dup(from->package);
+	to->parameters = str_dup(from->parameters);
+}
+
 int agent_current(const struct root *state, struct target *ret, struct err *err)
 {
 	auto_agent_journal struct agent_journal j = { 0 };

@@ -16,7 +16,7 @@ bool agent_changes(enum verb verb)
 	return verb == VERB_REPLACE || verb == VERB_LOAD || verb == VERB_RESTORE;
 }
 
-bool agent_stored(const struct agent_facts *f, const struct target_hash *target_hash)
+static bool is_stored(const struct agent_facts *f, const struct target_hash *target_hash)
 {
 	for (size_t i = 0; i < AGENT_STORED; i++)
 		if (target_hash_is_set(target_hash) && f->store[i].payload == target_hash->payload)
@@ -83,7 +83,7 @@ static bool is_child_failure(const struct agent_view *v)
 }
 static bool is_obtained(const struct agent_view *v)
 {
-	return v->end && order_of(v)->verb == VERB_STAGE && agent_stored(v->facts, &order_of(v)->target_hash);
+	return v->end && order_of(v)->verb == VERB_STAGE && is_stored(v->facts, &order_of(v)->target_hash);
 }
 static bool is_nothing_obtained(const struct agent_view *v)
 {
@@ -175,7 +175,7 @@ static bool is_meaningless(const struct agent_view *v)
 }
 static bool is_stored_already(const struct agent_view *v)
 {
-	return is_accepted(v) && order_of(v)->verb == VERB_STAGE && agent_stored(v->facts, &order_of(v)->target_hash);
+	return is_accepted(v) && order_of(v)->verb == VERB_STAGE && is_stored(v->facts, &order_of(v)->target_hash);
 }
 static bool is_not_empty(const struct agent_view *v)
 {
@@ -185,7 +185,7 @@ static bool is_not_empty(const struct agent_view *v)
 static bool is_not_stored(const struct agent_view *v)
 {
 	const struct target_hash *target_hash = &order_of(v)->target_hash;
-	return is_accepted(v) && is_order_change(v) && !agent_stored(v->facts, target_hash) &&
+	return is_accepted(v) && is_order_change(v) && !is_stored(v->facts, target_hash) &&
 	       !(target_hash_is_set(&v->facts->loaded) && v->facts->loaded.payload == target_hash->payload);
 }
 

@@ -59,4 +59,3 @@ void agent_finish(struct agent_journal *j, const struct agent_choice *c);
 enum failing agent_failing(const struct err_info *info);
 
 bool agent_changes(enum verb verb); // the loaded driver: replace, load, restore
-bool agent_stored(const struct agent_facts *f, const struct target_hash *target_hash);

@@ -135,18 +135,6 @@ static bool is_target_stored(const struct look *l, const struct target *t)
 		provenance_check(&l->store.layout, p.manifest.digest, &l->trust, NULL, &ignored) == 0);
 }
 
-static void look_at_store(const struct look *l, struct agent_facts *f)
-{
-	size_t used = 0;
-	for (size_t i = 0; i < l->count && used < AGENT_STORED; i++) {
-		bool is_listed = false;
-		for (size_t k = 0; k < used; k++)
-			is_listed = is_listed || f->store[k].payload == l->names[i]->target_hash.payload;
-		if (!is_listed && is_target_stored(l, l->names[i]))
-			f->store[used++] = l->names[i]->target_hash;
-	}
-}
-
 static int open_observed_store(struct look *l, struct err *err)
 {
 	const struct agent_paths *at = l->at;
@@ -176,7 +164,13 @@ int agent_read_facts(const struct agent_paths *at, const struct target *const *n
 		return -1;
 	snprintf(f.release, sizeof(f.release), "%s", l.facts.host.release);
 	look_at_kernel(&l, &f, ret_new);
-	look_at_store(&l, &f);
+	for (size_t i = 0, used = 0; i < count && used < AGENT_STORED; i++) {
+		bool is_listed = false;
+		for (size_t k = 0; k < used; k++)
+			is_listed = is_listed || f.store[k].payload == names[i]->target_hash.payload;
+		if (!is_listed && is_target_stored(&l, names[i]))
+			f.store[used++] = names[i]->target_hash;
+	}
 	*ret = f;
 	return 0;
 }

@@ -1,51 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kmodsmith asks of the Kubernetes API, one function each. Where another writer may be faster that is a value, not
-// an error: the caller reads again and decides again.
+// The requests to the Kubernetes API, one function each. A lost race against another writer is a value, not an error:
+// the caller reads again and decides again.
 #pragma once
 #include "cluster/kube/client.h"
 
-int api_get(struct kube *k, const char *path, json_t **ret, struct err *err); // 1 found, 0 absent
+int api_get(struct kube *k, const char *path, json_t **ret, struct err *err); // 1 = found, 0 = absent
 int api_create(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err); // 0: it exists
-// With the body's metadata.resourceVersion. 1 = done, 0 = it is another one by now, or gone.
+// With the body's metadata.resourceVersion. 1 = done, 0 = it has changed meanwhile, or is gone.
 int api_replace(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err);
-// A merge patch: with metadata.uid or resourceVersion in the body 0 = it is another one by now, or gone.
+// A merge patch; with metadata.uid or resourceVersion in the body, 0 = it was replaced or changed, or is gone.
 int api_merge(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err);
-// A JSON patch (RFC 6902): 0 = one of its tests did not hold, or the object is gone.
+// A JSON patch (RFC 6902). 0 = one of its tests failed, or the object is gone.
 int api_patch(struct kube *k, const char *path, const json_t *operations, json_t **ret, struct err *err);
 
-// policy/v1 Eviction, bound to the pod of that uid.
+// policy/v1 Eviction of the pod with that uid.
 enum api_evicted {
 	API_EVICTED,
 	API_GONE,
-	API_OTHER,   // another pod has the name, or it was changed: look at the pods again
+	API_OTHER,   // another pod has the name, or the pod changed: list the pods again
 	API_BLOCKED, // by a budget
-	API_ENDING,  // its namespace ends, and the pod with it: nothing can be made there, not even an eviction
-	API_REFUSED, // by a webhook, by rights, by a server that is busy or cannot: of this pod, and now
+	API_ENDING,  // its namespace is terminating, and the pod with it: nothing can be created there
+	API_REFUSED, // for this pod, now: by a webhook, missing rights, or a server that is busy or fails
 };
 struct api_eviction {
 	enum api_evicted what;
-	unsigned retry_ms; // of API_BLOCKED, API_REFUSED: what the server asks for; 0 = nothing
-	struct err why;    // of API_OTHER, too: the server's words alone, with the budget's name
+	unsigned retry_ms; // of API_BLOCKED, API_REFUSED: Retry-After; 0 = none
+	struct err why;    // of these and API_OTHER: the server's message, with the budget's name
 };
-// An error only where no answer came: no other pod would get one either.
+// An error only if there was no answer: other pods would get none either.
 int api_evict(struct kube *k, const char *namespace, const char *pod, const char *uid, struct api_eviction *ret,
 	      struct err *err);
 
-// An Event about a Node, where `kubectl describe node` looks: namespace default. Or about another object, in its own.
+// An Event about a Node, in namespace default, where `kubectl describe node` looks; or about another object, in its
+// own.
 struct api_object {
-	const char *version, *kind, *namespace, *name, *uid; // uid: NULL = its name, as the kubelet does for its Node
+	const char *version, *kind, *namespace, *name, *uid; // uid NULL: its name, as the kubelet does for its Node
 };
 struct api_event {
 	const char *node, *uid;
 	const struct api_object *of; // NULL = the node
 	const char *reason, *message;
 	bool is_warning;
-	const char *component; // who says it
+	const char *component; // the source
 };
 int api_event(struct kube *k, const struct api_event *event, struct err *err);
 
 char *api_node(const char *name);                             // paths; caller frees
-char *api_lease(const char *namespace, const char *name);     // name NULL: the collection
+char *api_lease(const char *namespace, const char *name);     // name NULL = the collection
 char *api_configmap(const char *namespace, const char *name); // likewise
 #define DRIVER_ROLLOUT_VERSION "kmodsmith.io/v1alpha1"        // deploy/crd.yaml
 #define DRIVER_ROLLOUT_KIND "DriverRollout"

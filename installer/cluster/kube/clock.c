@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client's clocks and dice, in a file of their own: the simulation (tests/sim) puts others in their place.
+// In a file of its own because the simulation (tests/sim) replaces it.
 #include "cluster/kube/clock.h"
 
 #include "base/core/date.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the coordinator writes on a node: its record, and its own keys as a table, how each is read and written. Nothing
-// else is ever written by the coordinator under kmodsmith.io/ (I9).
+// What the coordinator writes on a node: its record, and a table of its keys with how each is read and written. The
+// coordinator writes nothing else under kmodsmith.io/ (I9).
 #pragma once
 #include "cluster/node_state/operands.h"
 #include "cluster/node_state/states.h"
@@ -8,7 +8,7 @@
 
 enum { OBJECT_TEXT = 96, UID_TEXT = 40, NAMESPACE_TEXT = 64, KEY_VALUE_MOST = 256 };
 
-// Of every write; compared as a pair. Epoch: the lease's number of transitions.
+// Of every write; compared as a pair. Epoch: the transitions of the Lease.
 struct seq {
 	uint32_t epoch, n;
 };
@@ -23,10 +23,10 @@ struct order { // the one command channel to the agent
 struct receipt { // of our cordon, written in the same patch as the cordon
 	bool is_there;
 	bool prior;    // it was cordoned before us
-	bool touched;  // a change of the driver was ordered since, and nothing was validated after it
-	bool waited;   // the wait for jobs is over, and those that are left are evicted
+	bool touched;  // a change of the driver was ordered since, and not validated yet
+	bool waited;   // the wait for jobs is over, and the rest are evicted
 	uint8_t again; // how often a user uncordoned it and we cordoned it again
-	int64_t until; // when the drain has to have ended, whatever happens in between
+	int64_t until; // when the drain must have ended, whatever happens
 };
 
 struct reason {
@@ -47,18 +47,18 @@ struct record { // written by the coordinator alone
 	uint16_t attempts;       // orders to load this target
 	uint16_t tries;          // orders given in this state
 	struct reason reason;
-	int64_t reason_since;        // of one that came up during the state; 0 = since the state began
-	enum node_phase outcome;     // of RELEASING: where to go then
+	int64_t reason_since;        // if it arose during the state; 0 = since the state began
+	enum node_phase outcome;     // of RELEASING: the next state
 	char pool[WORD_TEXT];        // that its plan belongs to, until the end of the attempt (T40)
-	char wave[WORD_TEXT];        // that it was taken into
+	char wave[WORD_TEXT];        // that it was assigned to
 	uint64_t retry;              // the nonce that was seen
 	char leader[NAMESPACE_TEXT]; // namespace of the coordinator that leads it
-	int64_t ordered;             // when the last order was given; 0 = in the state's beginning, or none stands
+	int64_t ordered;             // when the last order was given; 0 = when the state began, or no order
 	struct {
-		struct target_hash target_hash; // that they were for; another target starts over
-		uint16_t failed, repeated;      // ended without a replacement; replaced again what had been proven
+		struct target_hash target_hash; // of these drains; another target starts over
+		uint16_t failed, repeated; // drains without a replacement; replacements of what was already validated
 	} drains;
-	uint32_t malformed; // bits of the table of keys: values that mean nothing to us
+	uint32_t malformed; // bits of the table of keys: values that cannot be parsed
 };
 
 #define KEY_PREFIX "kmodsmith.io/"
@@ -67,7 +67,7 @@ enum { KEY_TEXT = 512 };
 struct node_key {
 	const char *name;
 	bool is_label;
-	bool (*parse)(const char *value, struct record *record);           // false: it means nothing
+	bool (*parse)(const char *value, struct record *record);           // false: it cannot be parsed
 	void (*text)(const struct record *record, char *ret, size_t size); // "" = the key is absent
 };
 extern const struct node_key node_keys[]; // .name NULL ends it; at most 32
@@ -77,7 +77,7 @@ bool node_key_is_malformed(const struct record *record, const char *name);
 // [A-Za-z0-9._/-] only; false: too long, or has other characters
 bool node_word_copy(char *to, size_t size, const char *from, size_t len);
 bool node_seq_parse(const char *text, size_t len, struct seq *ret);
-// Up to the next separator or the end; moves *at behind it. NULL = there is no more.
+// Up to the next separator or the end; moves *at past it. NULL = no more.
 const char *node_word_cut(const char **at, char separator, size_t *ret_len);
 
 extern const struct borrowed hints[]; // for autoscalers, as operands[]; .key NULL ends it; at most 8

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A node of the cluster as the rollout sees it: what we wrote on it, what its agent says, and what is so. Less than a
-// kilobyte, no pointer but the name. Filled label by label and annotation by annotation, so that a streaming parser
-// never holds a whole Node. Keys and formats: upgrade-design 5.2.
+// A node of the cluster as the rollout sees it: what we wrote on it, what its agent reports, and facts. Less than a
+// kilobyte, with no pointer but the name. Filled label by label and annotation by annotation, so that a streaming
+// parser never holds a whole Node. Keys and formats: upgrade-design 5.2.
 #pragma once
 #include "cluster/node_state/annotations.h"
 
@@ -15,22 +15,22 @@ struct report { // written by the node's agent alone
 		enum failing failing;
 		char code[WORD_TEXT];
 	} ack;
-	bool has_loaded;           // false: nothing was said
+	bool has_loaded;           // false: not reported
 	bool is_foreign;           // the loaded driver is not ours
-	struct target_hash loaded; // in the kernel; none and not foreign: nothing is loaded
+	struct target_hash loaded; // in the kernel; none and not foreign: no driver is loaded
 	char version[WORD_TEXT];
-	struct target_hash store[3]; // whole on the disk, for the kernel that runs
-	int holders;                 // how many; enum holder_count below 0: treated as busy
+	struct target_hash store[3]; // complete on the disk, for the running kernel
+	int holders;                 // how many; negative: enum holder_count, treated as busy
 	uint64_t boot;               // hash of the boot id
 	struct {
 		struct target_hash target_hash;
-		enum result result; // RESULT_DONE: it works; RESULT_FAILED: it does not; RESULT_NONE: nothing was said
+		enum result result; // RESULT_DONE: it works; RESULT_FAILED: it does not; RESULT_NONE: not reported
 	} health;
 };
 
 enum { PODS_UNSEEN = -1 };
 
-struct stay { // of a node in a state: it may come back to it, and that is another one
+struct stay { // of a node in a state; if it returns to the state, that is another stay
 	enum node_phase phase;
 	int64_t since;
 };
@@ -42,10 +42,10 @@ struct pods_seen {             // at the last look at its pods
 	int64_t blocker_since; // that has been so since
 };
 
-struct node_facts { // of the object, of people and of pods
+struct node_facts { // of the object, from users, and of its pods
 	bool is_unschedulable, is_ready, is_deleting;
 	bool is_skipped, is_paused, keeps_cordon, is_foreign;
-	bool is_pinned; // to pin; none: to what is loaded, since the value means nothing
+	bool is_pinned; // to pin; none: to what is loaded, since the value is invalid
 	bool is_ours;   // the coordinator runs here
 	struct target_hash pin;
 	uint64_t retry;                        // hash of the nonce; 0 = none
@@ -57,8 +57,8 @@ struct node_facts { // of the object, of people and of pods
 	struct pods_seen seen;
 	char driver_set[OBJECT_TEXT]; // DaemonSet of NVIDIA's operator that serves it; "" = none
 	enum upgrade upgrade;         // NVIDIA's label
-	bool has_enabled;             // the annotation of NVIDIA's operator is there, whatever it says
-	bool has_initial_cordon;      // NVIDIA's controller found it cordoned, and will leave it so
+	bool has_enabled;             // the annotation of NVIDIA's operator exists, whatever its value
+	bool has_initial_cordon;      // NVIDIA's controller found it cordoned, and will leave it cordoned
 };
 
 struct node_state {
@@ -83,7 +83,7 @@ static inline bool stay_eq(struct stay a, struct stay b)
 {
 	return a.phase == b.phase && a.since == b.since;
 }
-// What was seen of its pods in this state. What was seen in an earlier one does not count.
+// What was seen of its pods during this stay; earlier observations do not count.
 const struct pods_seen *node_state_pods(const struct node_state *m);
 
 bool node_state_is_staged(const struct node_state *m, const struct target_hash *target_hash);

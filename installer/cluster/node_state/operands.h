@@ -13,12 +13,12 @@
 
 #define OPERAND_DRIVER "nvidia.com/gpu.deploy.driver" // "pre-installed": the host has a driver of its own
 
-// Labels and annotations of others that we set while we work on a node.
+// Others' labels and annotations that we set while we work on a node.
 struct borrowed {
-	const char *key, *ours, *theirs; // value while we work, and before and after; NULL = absent
-	bool is_last;                    // pods that use it cannot end without it: paused when they have gone
+	const char *key, *ours, *theirs; // value during our work, and before and after; NULL = absent
+	bool is_last;                    // pods that use it cannot end without it: paused after they are gone
 };
 extern const struct borrowed operands[]; // .key NULL ends it; at most 16. The last one is the plugin of DRA
 
-char *operand_pause(const char *value);  // what the label says meanwhile; NULL = it stays. Caller frees
-char *operand_resume(const char *value); // what it said before; NULL = it was not paused. Caller frees
+char *operand_pause(const char *value);  // the value while paused; NULL = unchanged. Caller frees
+char *operand_resume(const char *value); // the value before; NULL = it was not paused. Caller frees

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of the rollout: states, verbs of the coordinator, answers of the agent, reasons. Each is a table.
+// The vocabulary of the rollout as tables: states, verbs of the coordinator, answers of the agent, reasons.
 // Source: upgrade-design 5.2, 5.3.
 #pragma once
 #include "base/core/str.h"
 
-enum span { // what has a deadline, in the order of the policy's table
+enum span { // durations, in the order of the policy's table
 	SPAN_STAGE,
 	SPAN_CORDON,
 	SPAN_WAIT,
@@ -13,12 +13,12 @@ enum span { // what has a deadline, in the order of the policy's table
 	SPAN_VALIDATE,
 	SPAN_RESTORE,
 	SPAN_RELEASE,
-	SPAN_ACK,     // of an answer; three of them are waited for
+	SPAN_ACK,     // for an answer; three of them are waited for
 	SPAN_BACKOFF, // the first wait before another try; doubles up to SPAN_BACKOFF_MOST
 	SPAN_BACKOFF_MOST,
 	SPAN_BLOCKED,  // a drain without progress gives its slot back (T82)
 	SPAN_DEADLOCK, // all drains blocked: the youngest gives way (T06)
-	SPAN_MARGIN,   // a window must have so long left
+	SPAN_MARGIN,   // what a window must have left
 	SPAN_COUNT,
 	SPAN_NONE = SPAN_COUNT
 };
@@ -38,7 +38,7 @@ enum upgrade {
 	UPGRADE_UNCORDON,
 	UPGRADE_DONE,
 	UPGRADE_FAILED,
-	UPGRADE_OTHER, // none that we have ever written
+	UPGRADE_OTHER, // never written by any of our versions
 };
 extern const char *const upgrade_words[UPGRADE_OTHER];
 
@@ -56,13 +56,13 @@ struct node_phase_info {
 	enum upgrade mirrored; // by an earlier version
 };
 const struct node_phase_info *node_phase_info(enum node_phase phase);
-enum node_phase node_phase_parse(const char *text); // PHASE_UNKNOWN for what is none
+enum node_phase node_phase_parse(const char *text); // PHASE_UNKNOWN for anything else
 
 enum verb { VERB_NONE, VERB_STAGE, VERB_REPLACE, VERB_RESTORE, VERB_VALIDATE, VERB_LOAD, VERB_COUNT };
 enum result { RESULT_NONE, RESULT_ACCEPTED, RESULT_DONE, RESULT_FAILED, RESULT_COUNT };
 enum failing { FAILING_NONE, FAILING_TRANSIENT, FAILING_BUSY, FAILING_PERMANENT, FAILING_COUNT };
 extern const char *const verb_names[VERB_COUNT], *const result_names[RESULT_COUNT], *const failing_names[FAILING_COUNT];
-int node_name_index(const char *const *names, int count, const char *text, size_t len); // -1 = it is none
+int node_name_index(const char *const *names, int count, const char *text, size_t len); // -1 = not found
 
 enum reason_code {
 #define X(name, ...) REASON_##name,
@@ -74,4 +74,4 @@ struct node_reason_info {
 	const char *code, *text, *next;
 };
 const struct node_reason_info *node_reason_info(enum reason_code code);
-enum reason_code node_reason_parse(const char *code, size_t len); // REASON_COUNT for what is none
+enum reason_code node_reason_parse(const char *code, size_t len); // REASON_COUNT for anything else

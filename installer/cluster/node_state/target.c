@@ -62,13 +62,6 @@ void target_name(struct target *t)
 	t->target_hash.options = *t->parameters ? target_hash_of_text(t->parameters) : 0;
 }
 
-void target_copy(const struct target *from, struct target *to)
-{
-	*to = *from;
-	to->package = str_dup(from->package);
-	to->parameters = str_dup(from->parameters);
-}
-
 void target_done(struct target *t)
 {
 	free(t->package);

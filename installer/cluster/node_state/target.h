@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which driver a node is to have, and with which parameters: written out, and as a hash.
+// The driver that a node should have, with its parameters: written out, and as a hash.
 #pragma once
 #include "base/formats/json.h"
 
-// What a pool is to run, named in 33 characters: a hash of driver, flavour and package, and one of the parameters. Two
-// nodes with the same target hash need no work, whatever template or tag changed (T38, T39); where only the second half
-// differs, nothing has to be staged. The kernel is no part of it: it is a fact of the node, and an agent lists as
-// staged only what is whole for the kernel that it runs (T42).
+// What a pool should run, in 33 characters: a hash of driver, module type and package, and one of the parameters. A
+// node whose target hash does not change needs no work, whatever template or tag changed (T38, T39); if only the
+// second half changes, nothing has to be staged. The kernel is not part of it: it is a fact of the node, and an agent
+// lists as staged only what is complete for its running kernel (T42).
 struct target_hash {
 	uint64_t payload, options; // payload 0: none
 };
@@ -30,15 +30,14 @@ static inline bool target_hash_eq(const struct target_hash *a, const struct targ
 
 enum { WORD_TEXT = 24 };
 
-// What a pool or a node is to run, written out: the driver and its parameters.
+// What a pool or a node should run, written out.
 struct target {
 	char driver[WORD_TEXT], flavour[WORD_TEXT];
-	char *package;    // digest; NULL = whatever has the driver
-	char *parameters; // "NAME=VALUE" a line, sorted; "" = none
+	char *package;    // digest; NULL = any package of the driver
+	char *parameters; // lines of "NAME=VALUE", sorted; "" = none
 	struct target_hash target_hash;
 };
 void target_name(struct target *t); // sets target_hash from the other members
-void target_copy(const struct target *from, struct target *to);
 void target_done(struct target *t);
-// "MODULE:NAME=VALUE" as `install --param` takes it; a name without a module is of nvidia.
+// "MODULE:NAME=VALUE" as `install --param` takes it; a name without a module belongs to nvidia.
 void target_params(const struct target *t, struct strv *ret);

@@ -143,14 +143,6 @@ static int open_matrix_build(const struct build_values *v, struct matrix_build *
 	return output_layout(&l->output, &l->layout, err);
 }
 
-// In a node's store, a package that is no longer trusted does not count.
-static bool is_trusted_in_store(const struct fetch *fetch, const struct layout *output, const struct package *p)
-{
-	struct err ignored;
-	return !output->is_store || !fetch->now_trusted ||
-	       provenance_check(output, p->manifest.digest, fetch->now_trusted, NULL, &ignored) == 0;
-}
-
 static int find_in_output(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
 			  struct package *ret, struct err *err)
 {
@@ -161,9 +153,11 @@ static int find_in_output(const struct fetch *fetch, const struct layout *output
 	if (layout_index(output, &all, err) < 0)
 		return -1;
 	int at = oci_index_find(&all, tag);
-	// A damaged package does not count.
+	// A damaged package does not count, nor does one in a node's store that is no longer trusted.
 	if (at < 0 || package_read(output, &all.items[at], &p, &ignored) <= 0 || !package_key_is_same(&p.key, key) ||
-	    !layout_has(output, p.layer.digest) || !is_trusted_in_store(fetch, output, &p))
+	    !layout_has(output, p.layer.digest) ||
+	    (output->is_store && fetch->now_trusted &&
+	     provenance_check(output, p.manifest.digest, fetch->now_trusted, NULL, &ignored) != 0))
 		return 0;
 	package_move(&p, ret);
 	return 1;
@@ -195,38 +189,31 @@ static int fetch_from_source(const struct fetch *all, size_t source, const struc
 	return 1;
 }
 
-// Finds the package with exactly these inputs, not just one for the same driver and kernel. PRESENT: in the output;
-// FETCHED: from a source, trusted as on a node, and now in the output with its signatures. A failing source is noted. 1
-// = found, 0 = not found. The tag is only a pointer, so the inputs are compared.
-static int find_existing(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
-			 enum build_result *ret_result, struct package *ret, struct err *err)
-{
-	struct package_want want = { .driver = key->driver,
-				     .flavour = key->flavour,
-				     .release = key->release,
-				     .build_id = key->build_id,
-				     .arch = key->arch,
-				     .source = key->source,
-				     .modules = &key->modules };
-	int r = find_in_output(fetch, output, key, ret, err);
-	*ret_result = BUILD_PRESENT;
-	for (size_t i = 0; i < fetch->from->count && r == 0; i++) {
-		r = fetch_from_source(fetch, i, &want, key, output, ret);
-		*ret_result = BUILD_FETCHED;
-	}
-	return r;
-}
-
+// Looks for the package with exactly these inputs, not just one for the same driver and kernel: a tag is only a
+// pointer. First in the output, then in each source, trusted as on a node, from where it comes into the output with
+// its signatures. A failing source is noted.
 static int find_or_compile(struct matrix_build *l, const struct compile_request *request, struct build_pair *pair,
 			   struct err *err)
 {
 	auto_package struct package p = PACKAGE_NONE;
 	auto_package_key struct package_key key = { 0 };
 	auto_compile_report struct compile_report report = { 0 };
-	enum build_result found = BUILD_BUILT;
+	const struct fetch *fetch = &l->acquire.fetch;
 	if (compile_key(request, &key, err) < 0)
 		return -1;
-	int r = find_existing(&l->acquire.fetch, l->layout, &key, &found, &p, err);
+	const struct package_want want = { .driver = key.driver,
+					   .flavour = key.flavour,
+					   .release = key.release,
+					   .build_id = key.build_id,
+					   .arch = key.arch,
+					   .source = key.source,
+					   .modules = &key.modules };
+	enum build_result found = BUILD_PRESENT;
+	int r = find_in_output(fetch, l->layout, &key, &p, err);
+	for (size_t i = 0; i < fetch->from->count && r == 0; i++) {
+		r = fetch_from_source(fetch, i, &want, &key, l->layout, &p);
+		found = BUILD_FETCHED;
+	}
 	if (r == 0 && l->values->job.is_compile_forbidden)
 		return err_set(err, E_NO_PACKAGE, "not in the output nor in any source, and --no-compile is set");
 	if (r < 0 || (r == 0 && compile_package(request, &l->progress, &p, &report, err) < 0))
