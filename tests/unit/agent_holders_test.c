@@ -122,7 +122,7 @@ static void expect_holders(const struct agent_holders *h, int count, const char 
 		fail_msg("%s: %d of pods '%s', not %d of '%s'", row, h->count, text ? text : "", count, pods);
 }
 
-static void who_holds(void **state)
+static void counts_the_holders(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -141,7 +141,7 @@ static void who_holds(void **state)
 }
 
 // A coordinator takes the same generation for the same holders: it counts up with every difference, and only then.
-static void the_generation_counts_differences(void **state)
+static void the_generation_counts_changes(void **state)
 {
 	(void)state;
 	static const struct {
@@ -178,7 +178,7 @@ static void the_generation_counts_differences(void **state)
 }
 
 // Without CAP_SYS_PTRACE "nobody" may be a lie, and whoever hears it takes the driver out; "some" is true.
-static void what_may_not_be_looked_at_is_not_nobody(void **state)
+static void an_unreadable_process_is_not_no_holder(void **state)
 {
 	(void)state;
 	static const struct {
@@ -213,9 +213,9 @@ static void what_may_not_be_looked_at_is_not_nobody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_holds),
-		cmocka_unit_test(the_generation_counts_differences),
-		cmocka_unit_test(what_may_not_be_looked_at_is_not_nobody),
+		cmocka_unit_test(counts_the_holders),
+		cmocka_unit_test(the_generation_counts_changes),
+		cmocka_unit_test(an_unreadable_process_is_not_no_holder),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -172,7 +172,7 @@ static void check_given(const struct given_row *w, const char *device)
 	target_done(&t);
 }
 
-static void given(void **state)
+static void parameters_given_at_the_load(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(given_rows); i++)
@@ -194,7 +194,7 @@ static bool is_stored(const struct agent_paths *at, const struct target *t)
 }
 
 // What would be refused when it is to be loaded is not whole on the disk: no node is drained for it.
-static void what_nobody_vouches_for_is_not_there(void **state)
+static void an_untrusted_package_is_not_staged(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
@@ -232,7 +232,7 @@ static void what_nobody_vouches_for_is_not_there(void **state)
 	target_done(&t);
 }
 
-static void an_empty_store_has_nothing(void **state)
+static void an_empty_store_has_nothing_staged(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
@@ -260,9 +260,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(t36_t39_names),
-		cmocka_unit_test(given),
-		cmocka_unit_test(what_nobody_vouches_for_is_not_there),
-		cmocka_unit_test(an_empty_store_has_nothing),
+		cmocka_unit_test(parameters_given_at_the_load),
+		cmocka_unit_test(an_untrusted_package_is_not_staged),
+		cmocka_unit_test(an_empty_store_has_nothing_staged),
 		cmocka_unit_test(parameters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

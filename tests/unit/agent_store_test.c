@@ -180,7 +180,7 @@ static const struct row {
 	  "023" },
 };
 
-static void what_is_on_the_disk(void **state)
+static void what_is_staged(void **state)
 {
 	(void)state;
 	for (const struct row *w = rows; w < rows + ARRAY_SIZE(rows); w++) {
@@ -221,7 +221,7 @@ static void what_is_on_the_disk(void **state)
 }
 
 // Of several names that say as much, the first: it does not change from one look to the next.
-static void of_equal_names_the_first(void **state)
+static void the_first_of_equal_names_wins(void **state)
 {
 	(void)state;
 	auto_node struct node n;
@@ -249,7 +249,7 @@ static void of_equal_names_the_first(void **state)
 }
 
 // A node that cannot be looked at is not one without a driver.
-static void what_cannot_be_read_is_an_error(void **state)
+static void unreadable_facts_are_an_error(void **state)
 {
 	(void)state;
 	static const struct {
@@ -279,9 +279,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(whose_driver_is_loaded),
-		cmocka_unit_test(what_is_on_the_disk),
-		cmocka_unit_test(of_equal_names_the_first),
-		cmocka_unit_test(what_cannot_be_read_is_an_error),
+		cmocka_unit_test(what_is_staged),
+		cmocka_unit_test(the_first_of_equal_names_wins),
+		cmocka_unit_test(unreadable_facts_are_an_error),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

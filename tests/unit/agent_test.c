@@ -211,7 +211,7 @@ static const struct row rows[] = {
 	{ "T37 restarted with another driver in the kernel", .current = OLD, .loaded = OTHER, .act = AGENT_WAIT },
 };
 
-static void rows_in_turn(void **state)
+static void each_rule_applies_in_order(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
@@ -263,7 +263,7 @@ static void each_order_ends(void **state)
 	assert_int_equal(c.act, AGENT_WAIT);
 }
 
-static void what_aims_mean_is_kept(void **state)
+static void known_targets_are_kept(void **state)
 {
 	(void)state;
 	auto_agent_journal struct agent_journal j = { 0 };
@@ -279,7 +279,7 @@ static void what_aims_mean_is_kept(void **state)
 	assert_null(agent_known(&j, &(struct target_hash){ 100, 0 }));
 }
 
-static void t71_another_node_of_the_name(void **state)
+static void t71_another_node_with_the_same_name(void **state)
 {
 	(void)state;
 	const struct order order = { { 2, 1 }, VERB_REPLACE, { 2, 0 } };
@@ -296,7 +296,7 @@ static void t71_another_node_of_the_name(void **state)
 	assert_true(target_hash_eq(&j.current, &sides[NEW])); // what works here is the machine's
 }
 
-static void classes(void **state)
+static void classes_of_errors(void **state)
 {
 	(void)state;
 	static const struct {
@@ -316,11 +316,9 @@ static void classes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rows_in_turn),
-		cmocka_unit_test(each_order_ends),
-		cmocka_unit_test(what_aims_mean_is_kept),
-		cmocka_unit_test(t71_another_node_of_the_name),
-		cmocka_unit_test(classes),
+		cmocka_unit_test(each_rule_applies_in_order), cmocka_unit_test(each_order_ends),
+		cmocka_unit_test(known_targets_are_kept),     cmocka_unit_test(t71_another_node_with_the_same_name),
+		cmocka_unit_test(classes_of_errors),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

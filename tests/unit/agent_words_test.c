@@ -52,7 +52,7 @@ static struct node_state read_back(const struct agent_annotations *w)
 
 static const char BOOT[] = "6e0d5b0c-0a3e-4d8e-9d7f-0a1b2c3d4e5f";
 
-static void acks(void **state)
+static void acknowledgements(void **state)
 {
 	(void)state;
 	for (enum verb verb = VERB_STAGE; verb < VERB_COUNT; verb++)
@@ -77,7 +77,7 @@ static void acks(void **state)
 			}
 }
 
-static void nothing_is_said_of_nothing(void **state)
+static void unknown_facts_give_no_annotation(void **state)
 {
 	(void)state;
 	struct agent_journal j = { 0 };
@@ -97,7 +97,7 @@ static void nothing_is_said_of_nothing(void **state)
 	assert_true(again.report.boot != m.report.boot);
 }
 
-static void what_is_loaded_and_stored(void **state)
+static void loaded_and_stored(void **state)
 {
 	(void)state;
 	auto_agent_journal struct agent_journal j = full();
@@ -131,7 +131,7 @@ static void what_is_loaded_and_stored(void **state)
 }
 
 // What people read with kubectl, and scripts split at blanks.
-static void the_words_themselves(void **state)
+static void exact_annotation_values(void **state)
 {
 	(void)state;
 #define AIM_1 "0000000000000001-0000000000000002"
@@ -187,7 +187,7 @@ static void the_words_themselves(void **state)
 }
 
 // A name that just finds room is there, one byte more is not; a shorter one behind it still is.
-static void names_of_pods_find_room(void **state)
+static void as_many_pods_as_fit(void **state)
 {
 	(void)state;
 	const struct agent_journal j = { 0 };
@@ -256,7 +256,7 @@ static void assert_same(const struct agent_journal *a, const struct agent_journa
 	}
 }
 
-static void a_journal_is_read_back(void **state)
+static void a_journal_round_trip(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
@@ -275,7 +275,7 @@ static void a_journal_is_read_back(void **state)
 }
 
 // A kill between the temporary file and its rename: the journal of before is there, whole.
-static void t57_a_write_that_was_cut_off(void **state)
+static void t57_an_interrupted_write(void **state)
 {
 	(void)state;
 	auto_folder struct folder folder;
@@ -341,14 +341,10 @@ static void damaged_journals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(acks),
-		cmocka_unit_test(nothing_is_said_of_nothing),
-		cmocka_unit_test(what_is_loaded_and_stored),
-		cmocka_unit_test(the_words_themselves),
-		cmocka_unit_test(names_of_pods_find_room),
-		cmocka_unit_test(t08_holders),
-		cmocka_unit_test(a_journal_is_read_back),
-		cmocka_unit_test(t57_a_write_that_was_cut_off),
+		cmocka_unit_test(acknowledgements),     cmocka_unit_test(unknown_facts_give_no_annotation),
+		cmocka_unit_test(loaded_and_stored),    cmocka_unit_test(exact_annotation_values),
+		cmocka_unit_test(as_many_pods_as_fit),  cmocka_unit_test(t08_holders),
+		cmocka_unit_test(a_journal_round_trip), cmocka_unit_test(t57_an_interrupted_write),
 		cmocka_unit_test(damaged_journals),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,7 +267,7 @@ static void test_token_is_read_again(void **state)
 }
 
 // What was asked, and who said what of it: the words end up in Events and logs.
-static void test_words_of_a_refusal(void **state)
+static void test_message_of_a_refusal(void **state)
 {
 	(void)state;
 	static const struct {
@@ -303,7 +303,7 @@ static void test_words_of_a_refusal(void **state)
 }
 
 // A client that could trust nobody is none, and says whose configuration that is.
-static void test_a_configuration_that_is_none(void **state)
+static void test_an_invalid_configuration(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
@@ -476,8 +476,8 @@ int main(void)
 		cmocka_unit_test(test_answers),
 		cmocka_unit_test(test_repetition),
 		cmocka_unit_test(test_token_is_read_again),
-		cmocka_unit_test(test_words_of_a_refusal),
-		cmocka_unit_test(test_a_configuration_that_is_none),
+		cmocka_unit_test(test_message_of_a_refusal),
+		cmocka_unit_test(test_an_invalid_configuration),
 		cmocka_unit_test(test_list),
 		cmocka_unit_test(test_watch),
 		cmocka_unit_test(test_lost_races),

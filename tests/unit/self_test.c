@@ -118,7 +118,7 @@ static void to_the_change(struct node *n)
 	assert_int_equal(go_on(n), PHASE_REPLACING);
 }
 
-static void from_one_to_the_next(void **state)
+static void from_one_driver_to_the_next(void **state)
 {
 	(void)state;
 	struct node n;
@@ -206,7 +206,7 @@ static void a_bad_target_is_undone_and_not_tried_again(void **state)
 	done(&n);
 }
 
-static void people_are_heard(void **state)
+static void users_annotations_count(void **state)
 {
 	(void)state;
 	struct node n;
@@ -224,7 +224,7 @@ static void people_are_heard(void **state)
 	done(&n);
 }
 
-static void what_cannot_be_kept_does_not_happen(void **state)
+static void what_cannot_be_written_does_not_happen(void **state)
 {
 	(void)state;
 	struct node n;
@@ -266,7 +266,7 @@ static void a_record_of_a_later_version_is_left_alone(void **state)
 	done(&n);
 }
 
-static void a_damaged_record_begins_anew(void **state)
+static void a_damaged_record_starts_over(void **state)
 {
 	(void)state;
 	static const char *const texts[] = { "{\"schema\": 1, \"cord", "[]", "{\"schema\": 2}", "" };
@@ -287,13 +287,13 @@ static void a_damaged_record_begins_anew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(from_one_to_the_next),
+		cmocka_unit_test(from_one_driver_to_the_next),
 		cmocka_unit_test(holders_keep_their_driver),
 		cmocka_unit_test(a_bad_target_is_undone_and_not_tried_again),
-		cmocka_unit_test(people_are_heard),
-		cmocka_unit_test(what_cannot_be_kept_does_not_happen),
+		cmocka_unit_test(users_annotations_count),
+		cmocka_unit_test(what_cannot_be_written_does_not_happen),
 		cmocka_unit_test(a_record_of_a_later_version_is_left_alone),
-		cmocka_unit_test(a_damaged_record_begins_anew),
+		cmocka_unit_test(a_damaged_record_starts_over),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void a_change_that_ends_boots_is_undone(void **state)
 	fixture_end(&s);
 }
 
-static void a_child_that_is_killed_is_started_three_times(void **state)
+static void a_killed_worker_is_started_three_times(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -67,7 +67,7 @@ static void a_child_that_is_killed_is_started_three_times(void **state)
 }
 
 // The end of the child was not told, and the kernel says so.
-static void what_is_found_done_is_done(void **state)
+static void a_loaded_target_counts_as_done(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -81,7 +81,7 @@ static void what_is_found_done_is_done(void **state)
 }
 
 // Between the order and its beginning people pause the node, and the policy goes on to another driver.
-static void what_an_order_means_outlives_the_policy(void **state)
+static void the_target_of_an_order_outlives_the_policy(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -102,7 +102,7 @@ static void what_an_order_means_outlives_the_policy(void **state)
 }
 
 // That it was tried in this boot is on the disk: an agent that is started again does not try once more.
-static void a_revival_that_failed_is_not_repeated_by_the_next_agent(void **state)
+static void a_failed_revival_is_not_repeated_by_the_next_agent(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -129,10 +129,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_change_that_ends_boots_is_undone),
-		cmocka_unit_test(a_child_that_is_killed_is_started_three_times),
-		cmocka_unit_test(what_is_found_done_is_done),
-		cmocka_unit_test(what_an_order_means_outlives_the_policy),
-		cmocka_unit_test(a_revival_that_failed_is_not_repeated_by_the_next_agent),
+		cmocka_unit_test(a_killed_worker_is_started_three_times),
+		cmocka_unit_test(a_loaded_target_counts_as_done),
+		cmocka_unit_test(the_target_of_an_order_outlives_the_policy),
+		cmocka_unit_test(a_failed_revival_is_not_repeated_by_the_next_agent),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void expect_done(const struct scene *s)
 	assert_false(farm_is_cordoned(&s->f, 0));
 }
 
-static void before_anything(void **state)
+static void a_full_disk_before_the_first_order(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -111,7 +111,7 @@ static void before_anything(void **state)
 
 // The order to replace the driver is given, and cannot be taken: a node that does not answer then is not trusted before
 // somebody has looked at it.
-static void at_the_replacement(void **state)
+static void a_full_disk_at_the_replacement(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -141,7 +141,7 @@ static void at_the_replacement(void **state)
 }
 
 // Its own orders cannot be written down either.
-static void by_its_own_order(void **state)
+static void a_full_disk_in_mode_self(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -157,7 +157,7 @@ static void by_its_own_order(void **state)
 }
 
 // It is not told again and again, and not for longer than it lasts, also where nothing is to be written any more.
-static void for_a_moment(void **state)
+static void a_full_disk_for_a_moment(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -176,10 +176,10 @@ static void for_a_moment(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(before_anything),
-		cmocka_unit_test(at_the_replacement),
-		cmocka_unit_test(by_its_own_order),
-		cmocka_unit_test(for_a_moment),
+		cmocka_unit_test(a_full_disk_before_the_first_order),
+		cmocka_unit_test(a_full_disk_at_the_replacement),
+		cmocka_unit_test(a_full_disk_in_mode_self),
+		cmocka_unit_test(a_full_disk_for_a_moment),
 	};
 	has_mounts = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0;
 	return cmocka_run_group_tests(tests, NULL, NULL);

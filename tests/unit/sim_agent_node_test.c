@@ -102,7 +102,7 @@ static void a_day_of_an_idle_node(void **state)
 	end(&s);
 }
 
-static void only_what_differs_is_written(void **state)
+static void only_differences_are_written(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -129,7 +129,7 @@ static void only_what_differs_is_written(void **state)
 }
 
 // The same up to where ours ends, and more behind it.
-static void a_value_that_is_too_long_is_written_anew(void **state)
+static void a_value_that_is_too_long_is_replaced(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -148,7 +148,7 @@ static void a_value_that_is_too_long_is_written_anew(void **state)
 	end(&s);
 }
 
-static void a_node_that_is_gone_is_told_nothing(void **state)
+static void a_deleted_node_is_not_written(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -170,7 +170,7 @@ static void a_node_that_is_gone_is_told_nothing(void **state)
 }
 
 // Before its watch has said so: the patch names the uid that was read.
-static void another_node_of_the_name_is_not_written(void **state)
+static void another_node_with_the_same_name_is_not_written(void **state)
 {
 	(void)state;
 	for (int is_there = 0; is_there < 2; is_there++) {
@@ -193,7 +193,7 @@ static void another_node_of_the_name_is_not_written(void **state)
 }
 
 // Refusals at every turn: from a second to half a minute between them, and a patch likewise.
-static void what_fails_is_tried_ever_more_rarely(void **state)
+static void failures_back_off(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -234,11 +234,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_quiet_node_is_watched_again),
 		cmocka_unit_test(a_day_of_an_idle_node),
-		cmocka_unit_test(only_what_differs_is_written),
-		cmocka_unit_test(a_value_that_is_too_long_is_written_anew),
-		cmocka_unit_test(a_node_that_is_gone_is_told_nothing),
-		cmocka_unit_test(another_node_of_the_name_is_not_written),
-		cmocka_unit_test(what_fails_is_tried_ever_more_rarely),
+		cmocka_unit_test(only_differences_are_written),
+		cmocka_unit_test(a_value_that_is_too_long_is_replaced),
+		cmocka_unit_test(a_deleted_node_is_not_written),
+		cmocka_unit_test(another_node_with_the_same_name_is_not_written),
+		cmocka_unit_test(failures_back_off),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static void an_idle_node_costs_little(void **state)
 }
 
 // 1.0 was found, and what was found is what worked here: its name comes first from then on.
-static void what_it_looks_for(void **state)
+static void what_the_agent_looks_for(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -62,7 +62,7 @@ static void what_it_looks_for(void **state)
 	fixture_end(&s);
 }
 
-static void what_is_none_of_ours_is_not_remembered(void **state)
+static void a_foreign_driver_is_not_remembered(void **state)
 {
 	(void)state;
 	static const struct {
@@ -92,7 +92,7 @@ static void what_is_none_of_ours_is_not_remembered(void **state)
 }
 
 // What is not known stays as it was said: a coordinator does not take it for gone.
-static void a_node_that_cannot_be_looked_at(void **state)
+static void an_unreadable_node(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -121,7 +121,7 @@ static void a_node_that_cannot_be_looked_at(void **state)
 	fixture_end(&s);
 }
 
-static void a_policy_that_says_nothing_changes_nothing(void **state)
+static void an_unreadable_policy_changes_nothing(void **state)
 {
 	(void)state;
 	static const struct {
@@ -174,7 +174,7 @@ static const struct row {
 	{ "held", "policy-gone", NOT },
 };
 
-static void holders_are_counted_while_a_coordinator_wants_to_know(void **state)
+static void holders_are_counted_on_demand(void **state)
 {
 	(void)state;
 	static const char *const says[] = { [NOT] = "", [ROUGHLY] = "1 1 pod-0 pod-1", [EXACTLY] = "2 1 pod-0 pod-1" };
@@ -201,7 +201,7 @@ static void holders_are_counted_while_a_coordinator_wants_to_know(void **state)
 	}
 }
 
-static void what_changes_is_told_where_it_is_waited_for(void **state)
+static void changes_are_reported_while_the_coordinator_waits(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -222,7 +222,7 @@ static void what_changes_is_told_where_it_is_waited_for(void **state)
 }
 
 // A node that is busy now and idle then writes nothing all day; it says so when it stays so for a minute.
-static void what_changes_back_is_not_told_where_it_only_chooses(void **state)
+static void short_changes_are_not_reported_while_it_chooses(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -253,7 +253,7 @@ static void what_changes_back_is_not_told_where_it_only_chooses(void **state)
 }
 
 // A drain that begins does not wait for the next rough look, nor for the minute.
-static void a_drain_is_told_exactly_at_once_and_roughly_again_after_it(void **state)
+static void a_drain_gets_exact_counts_at_once_and_coarse_ones_after(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -273,7 +273,7 @@ static void a_drain_is_told_exactly_at_once_and_roughly_again_after_it(void **st
 }
 
 // While a child is young the node says what is new of holders, and forgets nothing that it said: its end tells.
-static void holders_of_a_young_child(void **state)
+static void holders_while_a_worker_has_just_started(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -296,7 +296,7 @@ static void holders_of_a_young_child(void **state)
 
 // Trouble with the API server
 
-static void what_a_node_is_not_told_it_is_told_later(void **state)
+static void a_failed_write_is_repeated(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -317,7 +317,7 @@ static void what_a_node_is_not_told_it_is_told_later(void **state)
 	fixture_end(&s);
 }
 
-static void what_cannot_be_seen_is_seen_later(void **state)
+static void a_failed_observation_is_repeated(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -337,17 +337,17 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_idle_node_costs_little),
-		cmocka_unit_test(what_it_looks_for),
-		cmocka_unit_test(what_is_none_of_ours_is_not_remembered),
-		cmocka_unit_test(a_node_that_cannot_be_looked_at),
-		cmocka_unit_test(a_policy_that_says_nothing_changes_nothing),
-		cmocka_unit_test(holders_are_counted_while_a_coordinator_wants_to_know),
-		cmocka_unit_test(what_changes_is_told_where_it_is_waited_for),
-		cmocka_unit_test(what_changes_back_is_not_told_where_it_only_chooses),
-		cmocka_unit_test(a_drain_is_told_exactly_at_once_and_roughly_again_after_it),
-		cmocka_unit_test(holders_of_a_young_child),
-		cmocka_unit_test(what_a_node_is_not_told_it_is_told_later),
-		cmocka_unit_test(what_cannot_be_seen_is_seen_later),
+		cmocka_unit_test(what_the_agent_looks_for),
+		cmocka_unit_test(a_foreign_driver_is_not_remembered),
+		cmocka_unit_test(an_unreadable_node),
+		cmocka_unit_test(an_unreadable_policy_changes_nothing),
+		cmocka_unit_test(holders_are_counted_on_demand),
+		cmocka_unit_test(changes_are_reported_while_the_coordinator_waits),
+		cmocka_unit_test(short_changes_are_not_reported_while_it_chooses),
+		cmocka_unit_test(a_drain_gets_exact_counts_at_once_and_coarse_ones_after),
+		cmocka_unit_test(holders_while_a_worker_has_just_started),
+		cmocka_unit_test(a_failed_write_is_repeated),
+		cmocka_unit_test(a_failed_observation_is_repeated),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

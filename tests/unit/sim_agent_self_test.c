@@ -110,7 +110,7 @@ static void without_an_api_server(void **state)
 }
 
 // An Event that is refused is no reason to stop.
-static void without_the_right_to_make_events(void **state)
+static void without_permission_to_create_events(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -123,7 +123,7 @@ static void without_the_right_to_make_events(void **state)
 	fixture_end(&s);
 }
 
-static void who_uses_the_driver_is_waited_for(void **state)
+static void users_of_the_driver_are_waited_for(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -168,7 +168,7 @@ static void a_driver_that_cannot_be_loaded_is_undone(void **state)
 	fixture_end(&s);
 }
 
-static void what_stands_on_the_node_orders_nothing(void **state)
+static void orders_on_the_node_are_ignored(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -190,10 +190,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(from_one_driver_to_the_next),
 		cmocka_unit_test(without_an_api_server),
-		cmocka_unit_test(without_the_right_to_make_events),
-		cmocka_unit_test(who_uses_the_driver_is_waited_for),
+		cmocka_unit_test(without_permission_to_create_events),
+		cmocka_unit_test(users_of_the_driver_are_waited_for),
 		cmocka_unit_test(a_driver_that_cannot_be_loaded_is_undone),
-		cmocka_unit_test(what_stands_on_the_node_orders_nothing),
+		cmocka_unit_test(orders_on_the_node_are_ignored),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ static void the_journal_cannot_be_written(void **state)
 }
 
 // Nothing is to be written any more, so that nothing would find out that it could be.
-static void trouble_is_told_no_longer_than_it_lasts(void **state)
+static void trouble_is_reported_only_while_it_lasts(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -102,7 +102,7 @@ static void trouble_is_told_no_longer_than_it_lasts(void **state)
 	fixture_end(&s);
 }
 
-static void an_event_that_is_refused_is_said_in_the_log(void **state)
+static void a_refused_event_is_logged(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -139,7 +139,7 @@ static void its_own_orders_cannot_be_written(void **state)
 }
 
 // Not to be read is not to be damaged: nothing is set aside, and nothing begins anew.
-static void what_cannot_be_read_is_no_start(void **state)
+static void an_unreadable_state_prevents_the_start(void **state)
 {
 	(void)state;
 	static const char *const files[] = { "agent/journal.json", "agent/self.json" };
@@ -161,10 +161,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_journal_cannot_be_written),
-		cmocka_unit_test(trouble_is_told_no_longer_than_it_lasts),
-		cmocka_unit_test(an_event_that_is_refused_is_said_in_the_log),
+		cmocka_unit_test(trouble_is_reported_only_while_it_lasts),
+		cmocka_unit_test(a_refused_event_is_logged),
 		cmocka_unit_test(its_own_orders_cannot_be_written),
-		cmocka_unit_test(what_cannot_be_read_is_no_start),
+		cmocka_unit_test(an_unreadable_state_prevents_the_start),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

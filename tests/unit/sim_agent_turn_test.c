@@ -62,7 +62,7 @@ static void make_machine(struct fixture *s, const struct row *w)
 	s->found = str_eq(w->loaded, "1.0") ? "1.0" : NULL;
 }
 
-static void each_order_from_its_beginning_to_its_end(void **state)
+static void each_order_from_start_to_end(void **state)
 {
 	(void)state;
 	for (const struct row *w = rows; w < rows + ARRAY_SIZE(rows); w++) {
@@ -95,7 +95,7 @@ static void each_order_from_its_beginning_to_its_end(void **state)
 }
 
 // S5: an order that ends within ten seconds is told once; of a longer one the node says first that it has begun.
-static void an_order_is_told_as_accepted_only_when_it_takes_long(void **state)
+static void accepted_is_reported_only_for_long_orders(void **state)
 {
 	(void)state;
 	static const struct {
@@ -120,7 +120,7 @@ static void an_order_is_told_as_accepted_only_when_it_takes_long(void **state)
 	}
 }
 
-static void a_child_that_cannot_begin_is_a_failure_of_its_order(void **state)
+static void a_worker_that_cannot_start_fails_its_order(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -138,7 +138,7 @@ static void a_child_that_cannot_begin_is_a_failure_of_its_order(void **state)
 }
 
 // A policy comes to the file of a node up to two minutes after the coordinator has read it.
-static void what_nobody_has_named_yet_is_waited_for(void **state)
+static void an_unknown_target_is_waited_for(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -156,7 +156,7 @@ static void what_nobody_has_named_yet_is_waited_for(void **state)
 	fixture_end(&s);
 }
 
-static void what_nobody_names_is_not_waited_for_for_ever(void **state)
+static void the_wait_for_an_unknown_target_ends(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -177,7 +177,7 @@ static void annotate(struct fixture *s, const char *key, const char *value)
 	sim_merge(s->sim, SEAT_NODE, "{'metadata':{'annotations':{'kmodsmith.io/%s':'%s'}}}", key, value);
 }
 
-static void what_means_nothing_orders_nothing(void **state)
+static void an_invalid_order_is_ignored(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -192,7 +192,7 @@ static void what_means_nothing_orders_nothing(void **state)
 	fixture_end(&s);
 }
 
-static void a_node_that_people_paused_begins_nothing(void **state)
+static void a_paused_node_starts_nothing(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -207,7 +207,7 @@ static void a_node_that_people_paused_begins_nothing(void **state)
 	fixture_end(&s);
 }
 
-static void an_order_is_carried_out_once_whoever_restarts(void **state)
+static void an_order_runs_once_across_restarts(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -228,7 +228,7 @@ static void an_order_is_carried_out_once_whoever_restarts(void **state)
 	fixture_end(&s);
 }
 
-static void another_node_of_the_name_has_no_history(void **state)
+static void another_node_with_the_same_name_has_no_history(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -251,7 +251,7 @@ static void another_node_of_the_name_has_no_history(void **state)
 }
 
 // One turn, however long the next one is away.
-static void all_that_is_due_is_done_in_one_turn(void **state)
+static void all_due_work_is_done_in_one_turn(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -298,7 +298,7 @@ static void boot(struct fixture *s)
 
 static const char REVIVED[] = "did boot: booted: loading the last good driver\nbegin revive 1.0\n";
 
-static void after_a_boot_what_worked_is_loaded_again(void **state)
+static void after_a_boot_the_last_good_driver_is_loaded(void **state)
 {
 	(void)state;
 	static const struct {
@@ -352,7 +352,7 @@ static void without_an_api_server_it_is_loaded_after_half_a_minute(void **state)
 	fixture_end(&s);
 }
 
-static void a_revival_that_cannot_begin_is_tried_three_times(void **state)
+static void a_revival_that_cannot_start_is_tried_three_times(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -375,7 +375,7 @@ static void a_revival_that_cannot_begin_is_tried_three_times(void **state)
 	fixture_end(&s);
 }
 
-static void what_runs_is_looked_at_five_times_a_second(void **state)
+static void a_running_worker_is_checked_five_times_a_second(void **state)
 {
 	(void)state;
 	struct fixture s;
@@ -395,7 +395,7 @@ static void what_runs_is_looked_at_five_times_a_second(void **state)
 	fixture_end(&s);
 }
 
-static void damage_is_told_once_and_begins_anew(void **state)
+static void damage_is_reported_once_and_starts_over(void **state)
 {
 	(void)state;
 	static const struct {
@@ -419,21 +419,21 @@ static void damage_is_told_once_and_begins_anew(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_order_from_its_beginning_to_its_end),
-		cmocka_unit_test(an_order_is_told_as_accepted_only_when_it_takes_long),
-		cmocka_unit_test(a_child_that_cannot_begin_is_a_failure_of_its_order),
-		cmocka_unit_test(what_nobody_has_named_yet_is_waited_for),
-		cmocka_unit_test(what_nobody_names_is_not_waited_for_for_ever),
-		cmocka_unit_test(what_means_nothing_orders_nothing),
-		cmocka_unit_test(a_node_that_people_paused_begins_nothing),
-		cmocka_unit_test(an_order_is_carried_out_once_whoever_restarts),
-		cmocka_unit_test(another_node_of_the_name_has_no_history),
-		cmocka_unit_test(all_that_is_due_is_done_in_one_turn),
-		cmocka_unit_test(after_a_boot_what_worked_is_loaded_again),
+		cmocka_unit_test(each_order_from_start_to_end),
+		cmocka_unit_test(accepted_is_reported_only_for_long_orders),
+		cmocka_unit_test(a_worker_that_cannot_start_fails_its_order),
+		cmocka_unit_test(an_unknown_target_is_waited_for),
+		cmocka_unit_test(the_wait_for_an_unknown_target_ends),
+		cmocka_unit_test(an_invalid_order_is_ignored),
+		cmocka_unit_test(a_paused_node_starts_nothing),
+		cmocka_unit_test(an_order_runs_once_across_restarts),
+		cmocka_unit_test(another_node_with_the_same_name_has_no_history),
+		cmocka_unit_test(all_due_work_is_done_in_one_turn),
+		cmocka_unit_test(after_a_boot_the_last_good_driver_is_loaded),
 		cmocka_unit_test(without_an_api_server_it_is_loaded_after_half_a_minute),
-		cmocka_unit_test(a_revival_that_cannot_begin_is_tried_three_times),
-		cmocka_unit_test(what_runs_is_looked_at_five_times_a_second),
-		cmocka_unit_test(damage_is_told_once_and_begins_anew),
+		cmocka_unit_test(a_revival_that_cannot_start_is_tried_three_times),
+		cmocka_unit_test(a_running_worker_is_checked_five_times_a_second),
+		cmocka_unit_test(damage_is_reported_once_and_starts_over),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ static void another_compile_is_another_lease(void **state)
 }
 
 // A quarter of the time that it says: three renewals may fail before anybody takes over.
-static void it_is_renewed_when_it_is_due(void **state)
+static void it_is_renewed_when_due(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -130,7 +130,7 @@ static void it_is_renewed_when_it_is_due(void **state)
 }
 
 // Nor is a server that does not answer asked at every turn of a compile.
-static void a_renewal_that_failed_waits_for_its_turn(void **state)
+static void a_failed_renewal_waits_until_the_next_is_due(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -151,7 +151,7 @@ static void a_renewal_that_failed_waits_for_its_turn(void **state)
 	end(&s);
 }
 
-static void who_is_silent_has_died(void **state)
+static void a_silent_holder_is_dead(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -197,7 +197,7 @@ static void delete_it(void *ctx)
 	sim_delete(s->sim, s->path);
 }
 
-static void who_waits_hears_of_the_end_at_once(void **state)
+static void a_waiter_sees_the_end_at_once(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -220,7 +220,7 @@ static void who_waits_hears_of_the_end_at_once(void **state)
 	end(&s);
 }
 
-static void who_waits_hears_that_it_was_deleted(void **state)
+static void a_waiter_sees_a_deletion(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -236,7 +236,7 @@ static void who_waits_hears_that_it_was_deleted(void **state)
 }
 
 // The server has forgotten what was before (410): it is looked at then, and not only when the wait is over.
-static void who_waits_looks_when_its_watch_ends(void **state)
+static void a_waiter_reads_again_when_its_watch_ends(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -251,7 +251,7 @@ static void who_waits_looks_when_its_watch_ends(void **state)
 	end(&s);
 }
 
-static void nobody_waits_longer_than_asked(void **state)
+static void a_wait_ends_in_time(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -267,7 +267,7 @@ static void nobody_waits_longer_than_asked(void **state)
 }
 
 // Rights to watch are more than rights to read.
-static void what_cannot_be_watched_is_looked_at_once_a_second(void **state)
+static void without_a_watch_it_is_read_once_a_second(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -285,7 +285,7 @@ static void what_cannot_be_watched_is_looked_at_once_a_second(void **state)
 	end(&s);
 }
 
-static void what_it_tells_at_its_end(void **state)
+static void the_outcome_at_the_end(void **state)
 {
 	(void)state;
 	auto_str char *text = str_dup("");
@@ -342,7 +342,7 @@ static void take_b(void *ctx)
 	assert_int_equal(build_lease_try(&s->b, &err), 1);
 }
 
-static void of_two_who_write_one_wins(void **state)
+static void of_two_writers_one_wins(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -387,7 +387,7 @@ static void a_refusal_is_an_error(void **state)
 }
 
 // As another program wrote it: what it says of its own time counts, within reason.
-static void a_lease_of_somebody_else(void **state)
+static void a_lease_of_another_holder(void **state)
 {
 	(void)state;
 	static const struct {
@@ -421,7 +421,7 @@ static void a_lease_of_somebody_else(void **state)
 }
 
 // Somebody put a label on it, and then the renewal is of an old version: it is read, and is ours all the same.
-static void what_was_touched_is_kept(void **state)
+static void a_touched_lease_is_kept(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -455,20 +455,20 @@ int main(void)
 		cmocka_unit_test(it_is_taken_once),
 		cmocka_unit_test(the_same_name_is_not_the_same_holder),
 		cmocka_unit_test(another_compile_is_another_lease),
-		cmocka_unit_test(it_is_renewed_when_it_is_due),
-		cmocka_unit_test(a_renewal_that_failed_waits_for_its_turn),
-		cmocka_unit_test(who_is_silent_has_died),
-		cmocka_unit_test(who_waits_hears_of_the_end_at_once),
-		cmocka_unit_test(who_waits_hears_that_it_was_deleted),
-		cmocka_unit_test(who_waits_looks_when_its_watch_ends),
-		cmocka_unit_test(nobody_waits_longer_than_asked),
-		cmocka_unit_test(what_cannot_be_watched_is_looked_at_once_a_second),
-		cmocka_unit_test(what_it_tells_at_its_end),
+		cmocka_unit_test(it_is_renewed_when_due),
+		cmocka_unit_test(a_failed_renewal_waits_until_the_next_is_due),
+		cmocka_unit_test(a_silent_holder_is_dead),
+		cmocka_unit_test(a_waiter_sees_the_end_at_once),
+		cmocka_unit_test(a_waiter_sees_a_deletion),
+		cmocka_unit_test(a_waiter_reads_again_when_its_watch_ends),
+		cmocka_unit_test(a_wait_ends_in_time),
+		cmocka_unit_test(without_a_watch_it_is_read_once_a_second),
+		cmocka_unit_test(the_outcome_at_the_end),
 		cmocka_unit_test(a_lost_answer_loses_no_lease),
-		cmocka_unit_test(of_two_who_write_one_wins),
+		cmocka_unit_test(of_two_writers_one_wins),
 		cmocka_unit_test(a_refusal_is_an_error),
-		cmocka_unit_test(a_lease_of_somebody_else),
-		cmocka_unit_test(what_was_touched_is_kept),
+		cmocka_unit_test(a_lease_of_another_holder),
+		cmocka_unit_test(a_touched_lease_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

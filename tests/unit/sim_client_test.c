@@ -17,7 +17,7 @@ static struct sim *begin(const struct sim_fault *fault)
 }
 
 // No answer comes: a write is asked once and fails after its try, a read is asked as long as there is time.
-static void how_long_an_answer_is_waited_for(void **state)
+static void deadlines_of_an_answer(void **state)
 {
 	(void)state;
 	static const struct {
@@ -46,7 +46,7 @@ static void how_long_an_answer_is_waited_for(void **state)
 	}
 }
 
-static void what_is_asked_again(void **state)
+static void what_is_retried(void **state)
 {
 	(void)state;
 	static const struct {
@@ -91,7 +91,7 @@ static void what_is_asked_again(void **state)
 
 // Each wait is somewhere in the upper half of its step, and steps double up to eight seconds: who was refused together
 // does not come back together, and nobody waits for long after a server came back.
-static void waits_grow_and_are_never_the_same(void **state)
+static void waits_grow_with_jitter(void **state)
 {
 	(void)state;
 	static const long most_ms[] = { 250, 500, 1000, 2000, 4000, 8000, 8000, 8000 };
@@ -158,7 +158,7 @@ static int pass(void *ctx, struct err *err)
 
 // Who lost the lead sends nothing more, not even what he was about to repeat; and what he asks before is not taken from
 // the time of the call.
-static void whoever_may_not_ask_does_not(void **state)
+static void a_failing_hook_sends_nothing(void **state)
 {
 	(void)state;
 	static const struct {
@@ -216,7 +216,7 @@ static void expect_token(struct site *site, const char *name, const char *what)
 	expect(str_eq(log[calls - 1].client, name), what);
 }
 
-static void a_token_is_read_again_when_it_is_a_minute_old(void **state)
+static void a_token_is_read_again_after_a_minute(void **state)
 {
 	(void)state;
 	auto_site struct site site;
@@ -281,7 +281,7 @@ static void last_path(struct sim *s, const char *want)
 }
 
 // A list that expires in its middle begins anew, and not for ever.
-static void a_list_that_expires_is_read_anew(void **state)
+static void an_expired_list_starts_over(void **state)
 {
 	(void)state;
 	static const char *const record[] = { "metadata name", NULL };
@@ -343,7 +343,7 @@ static void a_list_may_be_slow(void **state)
 }
 
 // What a list and a watch ask for when nobody says how much and from where.
-static void collections_are_asked_for_by_page_and_version(void **state)
+static void collections_are_requested_by_page_and_version(void **state)
 {
 	(void)state;
 	static const char *const record[] = { "metadata name", NULL }, *const events[] = { KUBE_EVENT, NULL };
@@ -385,7 +385,7 @@ static int hear(void *ctx, const char *type, json_t *object, struct err *err)
 }
 
 // Whoever is told something that he cannot take ends the watch with his own words, and is told it again.
-static void an_event_that_nobody_takes(void **state)
+static void an_event_that_the_callback_refuses(void **state)
 {
 	(void)state;
 	static const char *const record[] = { KUBE_EVENT, "object metadata name", NULL };
@@ -415,7 +415,7 @@ static void an_event_that_nobody_takes(void **state)
 	assert_int_equal(last.events, 2); // n2 and n3
 }
 
-static void without_a_token_nobody_is_asked(void **state)
+static void without_a_token_nothing_is_sent(void **state)
 {
 	(void)state;
 	struct err err = { 0 };
@@ -433,18 +433,18 @@ static void without_a_token_nobody_is_asked(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(how_long_an_answer_is_waited_for),
-		cmocka_unit_test(what_is_asked_again),
-		cmocka_unit_test(waits_grow_and_are_never_the_same),
+		cmocka_unit_test(deadlines_of_an_answer),
+		cmocka_unit_test(what_is_retried),
+		cmocka_unit_test(waits_grow_with_jitter),
 		cmocka_unit_test(retry_after_is_obeyed),
-		cmocka_unit_test(whoever_may_not_ask_does_not),
-		cmocka_unit_test(a_token_is_read_again_when_it_is_a_minute_old),
-		cmocka_unit_test(without_a_token_nobody_is_asked),
+		cmocka_unit_test(a_failing_hook_sends_nothing),
+		cmocka_unit_test(a_token_is_read_again_after_a_minute),
+		cmocka_unit_test(without_a_token_nothing_is_sent),
 		cmocka_unit_test(answers_are_counted_by_kind),
-		cmocka_unit_test(a_list_that_expires_is_read_anew),
+		cmocka_unit_test(an_expired_list_starts_over),
 		cmocka_unit_test(a_list_may_be_slow),
-		cmocka_unit_test(an_event_that_nobody_takes),
-		cmocka_unit_test(collections_are_asked_for_by_page_and_version),
+		cmocka_unit_test(an_event_that_the_callback_refuses),
+		cmocka_unit_test(collections_are_requested_by_page_and_version),
 	};
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
 }

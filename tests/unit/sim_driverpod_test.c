@@ -47,7 +47,7 @@ static void make_pod(struct sim *s, const struct row *w, unsigned i)
 		sim_delete(s, path);
 }
 
-static void which_pod(void **state)
+static void which_pod_is_read(void **state)
 {
 	(void)state;
 	for (const struct row *w = rows; w < rows + ARRAY_SIZE(rows); w++) {
@@ -71,7 +71,7 @@ static void which_pod(void **state)
 }
 
 // The init container has rights in its namespace alone, and a node may run a hundred pods.
-static void only_pods_of_this_node_in_its_namespace_are_asked_for(void **state)
+static void only_pods_of_this_node_and_namespace_are_listed(void **state)
 {
 	(void)state;
 	auto_sim struct sim *s = sim_new(NULL);
@@ -107,8 +107,8 @@ static void a_refusal_is_not_an_absence(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(which_pod),
-		cmocka_unit_test(only_pods_of_this_node_in_its_namespace_are_asked_for),
+		cmocka_unit_test(which_pod_is_read),
+		cmocka_unit_test(only_pods_of_this_node_and_namespace_are_listed),
 		cmocka_unit_test(a_refusal_is_not_an_absence),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

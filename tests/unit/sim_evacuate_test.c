@@ -24,7 +24,7 @@ static void test_words(void **state)
 	}
 }
 
-static void a_free_node_and_back(void **state)
+static void evacuated_and_restored(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -57,7 +57,7 @@ static void a_free_node_and_back(void **state)
 	end(&s);
 }
 
-static void the_cordon_of_others_stays(void **state)
+static void a_cordon_by_others_stays(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -71,7 +71,7 @@ static void the_cordon_of_others_stays(void **state)
 }
 
 // Killed at any request: the next run, which has nothing to do by itself, gives all of it back.
-static void what_a_killed_run_left_is_given_back(void **state)
+static void the_next_run_restores_what_a_killed_one_left(void **state)
 {
 	(void)state;
 	for (unsigned nth = 1; nth < 24; nth++) {
@@ -95,7 +95,7 @@ static void what_a_killed_run_left_is_given_back(void **state)
 	}
 }
 
-static void a_process_with_the_gpu_open_is_its_pods(void **state)
+static void a_process_with_the_gpu_open_counts_for_its_pod(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -109,7 +109,7 @@ static void a_process_with_the_gpu_open_is_its_pods(void **state)
 	end(&s);
 }
 
-static void a_budget_blocks_until_the_deadline_and_all_is_given_back(void **state)
+static void a_budget_blocks_until_the_deadline_then_all_is_restored(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -147,7 +147,7 @@ static void an_operand_that_does_not_end_has_a_deadline(void **state)
 	end(&s);
 }
 
-static void who_is_told_to_end_does_so_within_a_second(void **state)
+static void a_signal_ends_it_within_a_second(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -162,7 +162,7 @@ static void who_is_told_to_end_does_so_within_a_second(void **state)
 	end(&s);
 }
 
-static void a_full_drain_takes_the_others_but_no_daemonset(void **state)
+static void a_full_drain_evicts_all_but_daemonsets(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -183,7 +183,7 @@ static void a_full_drain_takes_the_others_but_no_daemonset(void **state)
 }
 
 // DRA: its plugin gives back the claims of pods that end, so it stays until they have.
-static void the_plugin_of_dra_goes_last(void **state)
+static void the_dra_plugin_goes_last(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -253,7 +253,7 @@ static void others_may_change_the_node_meanwhile(void **state)
 	end(&s);
 }
 
-static void a_driver_of_the_hosts_is_told(void **state)
+static void a_host_driver_is_labelled(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -268,18 +268,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_words),
-		cmocka_unit_test(a_free_node_and_back),
-		cmocka_unit_test(the_cordon_of_others_stays),
-		cmocka_unit_test(what_a_killed_run_left_is_given_back),
-		cmocka_unit_test(a_process_with_the_gpu_open_is_its_pods),
-		cmocka_unit_test(a_budget_blocks_until_the_deadline_and_all_is_given_back),
+		cmocka_unit_test(evacuated_and_restored),
+		cmocka_unit_test(a_cordon_by_others_stays),
+		cmocka_unit_test(the_next_run_restores_what_a_killed_one_left),
+		cmocka_unit_test(a_process_with_the_gpu_open_counts_for_its_pod),
+		cmocka_unit_test(a_budget_blocks_until_the_deadline_then_all_is_restored),
 		cmocka_unit_test(an_operand_that_does_not_end_has_a_deadline),
-		cmocka_unit_test(who_is_told_to_end_does_so_within_a_second),
-		cmocka_unit_test(a_full_drain_takes_the_others_but_no_daemonset),
-		cmocka_unit_test(the_plugin_of_dra_goes_last),
+		cmocka_unit_test(a_signal_ends_it_within_a_second),
+		cmocka_unit_test(a_full_drain_evicts_all_but_daemonsets),
+		cmocka_unit_test(the_dra_plugin_goes_last),
 		cmocka_unit_test(a_label_that_changes_meanwhile_is_not_overwritten),
 		cmocka_unit_test(others_may_change_the_node_meanwhile),
-		cmocka_unit_test(a_driver_of_the_hosts_is_told),
+		cmocka_unit_test(a_host_driver_is_labelled),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ static void make_claim(struct scene *s)
 }
 
 // The operator's own controller of upgrades evicts, or we do: never both.
-static void who_evicts_is_settled_first(void **state)
+static void who_evicts_is_decided_first(void **state)
 {
 	(void)state;
 	static const struct {
@@ -67,7 +67,7 @@ static void who_evicts_is_settled_first(void **state)
 	end(&s);
 }
 
-static void each_step_is_told_once(void **state)
+static void each_step_is_reported_once(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -84,7 +84,7 @@ static void each_step_is_told_once(void **state)
 }
 
 // Somebody who uncordoned it by hand has decided: only our mark goes.
-static void who_uncordoned_it_has_the_node(void **state)
+static void a_node_that_users_uncordoned_stays_uncordoned(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -98,7 +98,7 @@ static void who_uncordoned_it_has_the_node(void **state)
 	end(&s);
 }
 
-static void without_leave_to_evict_nothing_is_cordoned(void **state)
+static void without_permission_to_evict_nothing_is_cordoned(void **state)
 {
 	(void)state;
 	static const struct {
@@ -128,7 +128,7 @@ static void without_leave_to_evict_nothing_is_cordoned(void **state)
 }
 
 // In words that say what to do, before anything is done.
-static void who_is_in_the_way_is_said_first(void **state)
+static void blocking_pods_are_named_first(void **state)
 {
 	(void)state;
 #define NONE_MAY                                                    \
@@ -236,7 +236,7 @@ static void an_operand_has_its_deadline(void **state)
 }
 
 // Who has ended holds no claim any more, whatever his object says.
-static void who_has_ended_claims_nothing(void **state)
+static void a_finished_pod_holds_no_claim(void **state)
 {
 	(void)state;
 	static const struct {
@@ -265,7 +265,7 @@ static void who_has_ended_claims_nothing(void **state)
 }
 
 // Ten times, and not for ever.
-static void others_who_change_the_node_all_the_time(void **state)
+static void others_change_the_node_all_the_time(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -322,7 +322,7 @@ static void an_api_server_that_does_not_answer_for_long(void **state)
 }
 
 // Of a look in the middle, too: what cannot be known is no success.
-static void a_refusal_in_the_middle_ends_it(void **state)
+static void a_refusal_halfway_ends_it(void **state)
 {
 	(void)state;
 	static const struct {
@@ -383,7 +383,7 @@ static void tell_to_end(void *ctx)
 }
 
 // Whatever is waited for: a pod that is told to end has little time left.
-static void who_is_told_to_end_waits_for_nobody(void **state)
+static void a_signal_ends_every_wait(void **state)
 {
 	(void)state;
 	static const struct {
@@ -418,17 +418,17 @@ static void who_is_told_to_end_waits_for_nobody(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_evicts_is_settled_first),
-		cmocka_unit_test(each_step_is_told_once),
-		cmocka_unit_test(who_uncordoned_it_has_the_node),
-		cmocka_unit_test(without_leave_to_evict_nothing_is_cordoned),
-		cmocka_unit_test(who_is_in_the_way_is_said_first),
+		cmocka_unit_test(who_evicts_is_decided_first),
+		cmocka_unit_test(each_step_is_reported_once),
+		cmocka_unit_test(a_node_that_users_uncordoned_stays_uncordoned),
+		cmocka_unit_test(without_permission_to_evict_nothing_is_cordoned),
+		cmocka_unit_test(blocking_pods_are_named_first),
 		cmocka_unit_test(pods_have_a_deadline),
 		cmocka_unit_test(an_operand_has_its_deadline),
-		cmocka_unit_test(who_has_ended_claims_nothing),
-		cmocka_unit_test(others_who_change_the_node_all_the_time),
-		cmocka_unit_test(a_refusal_in_the_middle_ends_it),
-		cmocka_unit_test(who_is_told_to_end_waits_for_nobody),
+		cmocka_unit_test(a_finished_pod_holds_no_claim),
+		cmocka_unit_test(others_change_the_node_all_the_time),
+		cmocka_unit_test(a_refusal_halfway_ends_it),
+		cmocka_unit_test(a_signal_ends_every_wait),
 		cmocka_unit_test(an_api_server_that_does_not_answer_for_long),
 	};
 	return cmocka_run_group_tests_name("evacuation", tests, NULL, NULL);

@@ -4,7 +4,7 @@
 #include "tests/unit/evacuation.h"
 
 // Nobody is disturbed for what could not be ended.
-static void who_may_not_be_evicted_is_named_before_anything_is_done(void **state)
+static void a_protected_pod_is_named_before_anything_is_done(void **state)
 {
 	(void)state;
 	static const struct {
@@ -51,7 +51,7 @@ static void the_finalizer_ends(void *ctx)
 }
 
 // No eviction ends the pod of a DaemonSet, and no label ends one that is none of the operands'.
-static void who_nothing_would_end_is_named_before_anything_is_done(void **state)
+static void a_pod_that_nothing_would_end_is_named_before_anything_is_done(void **state)
 {
 	(void)state;
 	static const struct {
@@ -85,7 +85,7 @@ static void who_nothing_would_end_is_named_before_anything_is_done(void **state)
 }
 
 // The site's own, where the operator's is off: no change of the label ends it, and nobody waits for that.
-static void who_runs_where_an_operand_does_not_is_none(void **state)
+static void a_daemonset_where_operands_do_not_run_is_no_operand(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -100,7 +100,7 @@ static void who_runs_where_an_operand_does_not_is_none(void **state)
 }
 
 // A minute without an answer costs nobody his pods twice: what was done stays, and it goes on.
-static void an_api_server_that_is_away_is_waited_for(void **state)
+static void an_unreachable_api_server_is_waited_for(void **state)
 {
 	(void)state;
 	for (unsigned is_cut = 0; is_cut < 2; is_cut++) {
@@ -127,7 +127,7 @@ static void an_api_server_that_is_away_is_waited_for(void **state)
 	}
 }
 
-static void a_selector_that_means_nothing_is_refused_before_anything_is_done(void **state)
+static void an_invalid_selector_is_refused_before_anything_is_done(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -143,7 +143,7 @@ static void a_selector_that_means_nothing_is_refused_before_anything_is_done(voi
 }
 
 // As kubectl drain: all or nobody.
-static void a_full_drain_begins_only_where_it_can_end(void **state)
+static void a_full_drain_starts_only_if_it_can_end(void **state)
 {
 	(void)state;
 	struct scene s;
@@ -162,12 +162,12 @@ static void a_full_drain_begins_only_where_it_can_end(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_may_not_be_evicted_is_named_before_anything_is_done),
-		cmocka_unit_test(who_nothing_would_end_is_named_before_anything_is_done),
-		cmocka_unit_test(who_runs_where_an_operand_does_not_is_none),
-		cmocka_unit_test(an_api_server_that_is_away_is_waited_for),
-		cmocka_unit_test(a_selector_that_means_nothing_is_refused_before_anything_is_done),
-		cmocka_unit_test(a_full_drain_begins_only_where_it_can_end),
+		cmocka_unit_test(a_protected_pod_is_named_before_anything_is_done),
+		cmocka_unit_test(a_pod_that_nothing_would_end_is_named_before_anything_is_done),
+		cmocka_unit_test(a_daemonset_where_operands_do_not_run_is_no_operand),
+		cmocka_unit_test(an_unreachable_api_server_is_waited_for),
+		cmocka_unit_test(an_invalid_selector_is_refused_before_anything_is_done),
+		cmocka_unit_test(a_full_drain_starts_only_if_it_can_end),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

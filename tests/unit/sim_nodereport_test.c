@@ -102,7 +102,7 @@ static bool is_same(const char *a, const char *b)
 	return a && b ? str_eq(a, b) : a == b;
 }
 
-static void what_is_said_in_turn(void **state)
+static void each_change_is_reported_once(void **state)
 {
 	(void)state;
 	auto_sim struct sim *s = sim_new(NULL);
@@ -142,7 +142,7 @@ static void a_long_release_is_cut(void **state)
 	assert_string_equal(sim_text(sim_get(s, NODE), "metadata annotations kmodsmith.io/agent.next-kernel"), wanted);
 }
 
-static void a_node_that_is_not_there(void **state)
+static void a_missing_node(void **state)
 {
 	(void)state;
 	auto_sim struct sim *s = sim_new(NULL);
@@ -163,7 +163,7 @@ static void replace_node(void *ctx)
 }
 
 // It was read, and is another machine when the annotation is written.
-static void another_node_of_the_name_is_not_written(void **state)
+static void another_node_with_the_same_name_is_not_written(void **state)
 {
 	(void)state;
 	auto_sim struct sim *s = sim_new(NULL);
@@ -178,7 +178,7 @@ static void another_node_of_the_name_is_not_written(void **state)
 }
 
 // First the Event: with the annotation alone nobody would be told any more.
-static void an_event_that_is_refused_is_tried_again(void **state)
+static void a_refused_event_is_tried_again(void **state)
 {
 	(void)state;
 	auto_sim struct sim *s = sim_new(NULL);
@@ -200,11 +200,11 @@ static void an_event_that_is_refused_is_tried_again(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_said_in_turn),
+		cmocka_unit_test(each_change_is_reported_once),
 		cmocka_unit_test(a_long_release_is_cut),
-		cmocka_unit_test(a_node_that_is_not_there),
-		cmocka_unit_test(another_node_of_the_name_is_not_written),
-		cmocka_unit_test(an_event_that_is_refused_is_tried_again),
+		cmocka_unit_test(a_missing_node),
+		cmocka_unit_test(another_node_with_the_same_name_is_not_written),
+		cmocka_unit_test(a_refused_event_is_tried_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void a_step_of_the_servers_clock_ends_no_deadline(void **state)
 }
 
 // A Date has whole seconds, and an answer is under way for a while: what may be the same is.
-static void a_clock_that_may_be_ours_is_ours(void **state)
+static void a_clock_close_to_ours_is_ours(void **state)
 {
 	(void)state;
 	static const struct {
@@ -94,6 +94,6 @@ static void a_clock_that_may_be_ours_is_ours(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(a_step_of_the_servers_clock_ends_no_deadline),
-					    cmocka_unit_test(a_clock_that_may_be_ours_is_ours) };
+					    cmocka_unit_test(a_clock_close_to_ours_is_ours) };
 	return cmocka_run_group_tests_name("time", tests, NULL, NULL);
 }
