@@ -59,7 +59,7 @@ static void test_objects(void **state)
 	(void)state;
 	struct err err = { 0 };
 	auto_json json_t *made = NULL, *found = NULL, *later = NULL;
-	auto_str char *path = api_lease("default", "one"), *all = api_lease("default", NULL);
+	auto_str char *path = api_path(API_LEASE, "default", "one"), *all = api_path(API_LEASE, "default", NULL);
 	auto_json json_t *lease =
 		parse("{'apiVersion': 'coordination.k8s.io/v1', 'kind': 'Lease', 'metadata': {'name': "
 		      "'one'}, 'spec': {'holderIdentity': 'a', 'leaseDurationSeconds': 15}}");
@@ -69,13 +69,13 @@ static void test_objects(void **state)
 	assert_int_equal(api_get(kube, path, &found, &err), 1);
 	assert_string_equal(metadata(found, "uid"), metadata(made, "uid"));
 	json_object_set_new(json_object_get(found, "spec"), "holderIdentity", json_string("b"));
-	expect(api_replace(kube, path, found, &later, &err) == 1, err.text);
+	expect(api_change(kube, API_REPLACE, path, found, &later, &err) == 1, err.text);
 	assert_string_not_equal(metadata(later, "resourceVersion"), metadata(made, "resourceVersion"));
-	assert_int_equal(api_replace(kube, path, found, NULL, &err), 0); // read before that
+	assert_int_equal(api_change(kube, API_REPLACE, path, found, NULL, &err), 0); // read before that
 	remove_object(path);
-	assert_int_equal(api_replace(kube, path, later, NULL, &err), 0); // gone
+	assert_int_equal(api_change(kube, API_REPLACE, path, later, NULL, &err), 0); // gone
 
-	auto_str char *map = api_configmap("default", "policy");
+	auto_str char *map = api_path(API_CONFIGMAP, "default", "policy");
 	make("/api/v1/namespaces/default/configmaps", "{'metadata': {'name': 'policy'}, 'data': {'pools': '[]'}}");
 	auto_json json_t *config = NULL;
 	assert_int_equal(api_get(kube, map, &config, &err), 1);
@@ -255,7 +255,7 @@ static void annotate(const char *node, const char *value)
 	struct err err = { 0 };
 	auto_str char *path = api_node(node);
 	auto_json json_t *patch = parse("{'metadata': {'annotations': {'kmodsmith.io/x': '%s'}}}", value);
-	expect(api_merge(kube, path, patch, NULL, &err) == 1, err.text);
+	expect(api_change(kube, API_MERGE, path, patch, NULL, &err) == 1, err.text);
 }
 
 static void test_watch(void **state)
@@ -326,23 +326,23 @@ static void test_patches(void **state)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_json json_t *operations = parse("%s", rows[i].operations);
-		expect(api_patch(kube, path, operations, NULL, &err) == rows[i].want, err.text);
+		expect(api_change(kube, API_PATCH, path, operations, NULL, &err) == rows[i].want, err.text);
 	}
 	auto_json json_t *other = parse("{'metadata': {'uid': '11111111-2222-3333-4444-555555555555', 'annotations': "
 					"{'kmodsmith.io/x': 'lost'}}}");
-	expect(api_merge(kube, path, other, NULL, &err) == 0, err.text);
+	expect(api_change(kube, API_MERGE, path, other, NULL, &err) == 0, err.text);
 	auto_json json_t *own =
 		parse("{'metadata': {'uid': '%s', 'annotations': {'kmodsmith.io/y': 'mine'}}}", metadata(node, "uid"));
-	expect(api_merge(kube, path, own, NULL, &err) == 1, err.text);
+	expect(api_change(kube, API_MERGE, path, own, NULL, &err) == 1, err.text);
 	auto_json json_t *stale =
 		parse("{'metadata': {'resourceVersion': '%s', 'annotations': {'kmodsmith.io/y': 'lost'}}}",
 		      metadata(node, "resourceVersion"));
-	expect(api_merge(kube, path, stale, NULL, &err) == 0, err.text);
+	expect(api_change(kube, API_MERGE, path, stale, NULL, &err) == 0, err.text);
 	assert_int_equal(api_get(kube, path, &after, &err), 1);
 	const json_t *annotations = json_object_get(json_object_get(after, "metadata"), "annotations");
 	assert_string_equal(json_string_value(json_object_get(annotations, "kmodsmith.io/x")), "new");
 	assert_string_equal(json_string_value(json_object_get(annotations, "kmodsmith.io/y")), "mine");
-	assert_int_equal(api_merge(kube, "/api/v1/nodes/absent", own, NULL, &err), 0);
+	assert_int_equal(api_change(kube, API_MERGE, "/api/v1/nodes/absent", own, NULL, &err), 0);
 }
 
 static json_t *make_pod(const char *name)

@@ -199,7 +199,8 @@ void farm_policy(struct farm *f, const char *policy)
 	auto_json json_t *body =
 		json_pack("{s:{s:s}, s:{s:s}}", "metadata", "name", POLICY_NAME, "data", POLICY_KEY, text);
 	auto_str char *json = json_dumps(body, JSON_COMPACT);
-	auto_str char *path = api_configmap("kmodsmith", POLICY_NAME), *all = api_configmap("kmodsmith", NULL);
+	auto_str char *path = api_path(API_CONFIGMAP, "kmodsmith", POLICY_NAME),
+		      *all = api_path(API_CONFIGMAP, "kmodsmith", NULL);
 	if (sim_get(f->sim, path))
 		sim_merge(f->sim, path, "%s", json);
 	else

@@ -431,11 +431,11 @@ static void test_lost_races(void **state)
 	assert_int_equal(api_get(site.kube, "/403", NULL, &err), -1);
 	assert_int_equal(api_create(site.kube, "/exists", body, NULL, &err), 0);
 	assert_int_equal(api_create(site.kube, "/409", body, NULL, &err), -1);
-	assert_int_equal(api_replace(site.kube, "/409", body, NULL, &err), 0);
-	assert_int_equal(api_replace(site.kube, "/404", body, NULL, &err), 0);
-	assert_int_equal(api_patch(site.kube, "/422", body, NULL, &err), 0);
-	assert_int_equal(api_merge(site.kube, "/422", body, NULL, &err), -1); // that is a mistake of ours
-	assert_int_equal(api_merge(site.kube, "/ok", body, NULL, &err), 1);
+	assert_int_equal(api_change(site.kube, API_REPLACE, "/409", body, NULL, &err), 0);
+	assert_int_equal(api_change(site.kube, API_REPLACE, "/404", body, NULL, &err), 0);
+	assert_int_equal(api_change(site.kube, API_PATCH, "/422", body, NULL, &err), 0);
+	assert_int_equal(api_change(site.kube, API_MERGE, "/422", body, NULL, &err), -1); // that is a mistake of ours
+	assert_int_equal(api_change(site.kube, API_MERGE, "/ok", body, NULL, &err), 1);
 	assert_int_equal(api_evict(site.kube, "n", "p", "u", &e, &err), 0);
 	assert_int_equal(e.what, API_BLOCKED);
 	assert_int_equal(e.retry_ms, 10000);

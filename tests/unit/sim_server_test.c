@@ -155,7 +155,7 @@ static int patch_go(struct kube *k, const char *value, struct err *err)
 {
 	auto_json json_t *body = parse("{'metadata': {'annotations': {'kmodsmith.io/go': ''}}}");
 	json_object_set_new(sim_at(body, "metadata annotations"), "kmodsmith.io/go", json_string(value));
-	return api_merge(k, "/api/v1/nodes/n000", body, NULL, err);
+	return api_change(k, API_MERGE, "/api/v1/nodes/n000", body, NULL, err);
 }
 
 static void test_call_faults(void **state)
@@ -380,7 +380,7 @@ static void test_seen(void **state)
 	assert_int_equal(patch_go(k, "1", &err), 1);
 	sim_fault(s, &(struct sim_fault){ .what = SIM_CUT_AFTER });
 	assert_int_equal(patch_go(k, "2", &err), 1);
-	assert_int_equal(api_patch(k, "/api/v1/nodes/n000", stale, NULL, &err), 0);
+	assert_int_equal(api_change(k, API_PATCH, "/api/v1/nodes/n000", stale, NULL, &err), 0);
 	assert_int_equal(api_get(k, "/api/v1/nodes/n001", NULL, &err), 0);
 	assert_string_equal(w.text, "admin create * ->- 201\na patch n000 ->1 200\na patch n000 1>2 200\n"
 				    "a patch n000 2>2 200\na patch n000 2>2 422\na get n001 ->- 404\n");

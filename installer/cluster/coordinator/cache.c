@@ -225,7 +225,7 @@ static const char *const object_event[] = { KUBE_EVENT, "object metadata uid", "
 
 static int get_configmap(struct coordinator *c, const char *name, json_t **map, struct err *err)
 {
-	auto_str char *path = api_configmap(c->o.namespace, name);
+	auto_str char *path = api_path(API_CONFIGMAP, c->o.namespace, name);
 	json_t *now = NULL;
 	if (api_get(c->o.kube, path, &now, err) < 0)
 		return -1;
@@ -296,7 +296,7 @@ static int load_configmaps(struct coordinator *c, struct err *err)
 	if (get_configmap(c, POLICY_NAME, &c->policy_map, err) < 0 ||
 	    get_configmap(c, ROLLOUT_STATUS_NAME, &c->status_map, err) < 0 || check_driver_rollout_crd(c, err) < 0)
 		return -1;
-	auto_str char *path = api_driver_rollout(c->o.namespace, POLICY_NAME);
+	auto_str char *path = api_path(API_DRIVER_ROLLOUT, c->o.namespace, POLICY_NAME);
 	json_t *object = NULL;
 	if (c->has_kind && api_get(c->o.kube, path, &object, err) < 0)
 		return -1;
@@ -388,13 +388,13 @@ static int on_driver_rollout_event(void *ctx, const char *type, json_t *object, 
 
 void cache_init(struct coordinator *c)
 {
-	c->objects_path = api_driver_rollout(c->o.namespace, NULL);
+	c->objects_path = api_path(API_DRIVER_ROLLOUT, c->o.namespace, NULL);
 	c->objects = (struct kube_watch){ .path = c->objects_path,
 					  .query = "fieldSelector=metadata.name%3D" POLICY_NAME,
 					  .record = object_event,
 					  .event = on_driver_rollout_event,
 					  .ctx = c };
-	c->maps_path = api_configmap(c->o.namespace, NULL);
+	c->maps_path = api_path(API_CONFIGMAP, c->o.namespace, NULL);
 	c->nodes = (struct kube_watch){ .path = "/api/v1/nodes", .event = on_cached_node_event, .ctx = c };
 	c->maps = (struct kube_watch){ .path = c->maps_path,
 				       .query = "fieldSelector=metadata.name%3D" POLICY_NAME,

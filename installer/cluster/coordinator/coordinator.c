@@ -20,7 +20,7 @@ static int record_rollouts(struct coordinator *c, const struct rollout *rollouts
 	if (is_recorded && json_equal(doc, c->status_doc))
 		return 1;
 	auto_str char *text = json_dumps(doc, JSON_INDENT(1) | JSON_SORT_KEYS);
-	auto_str char *path = api_configmap(c->o.namespace, c->status_map ? ROLLOUT_STATUS_NAME : NULL);
+	auto_str char *path = api_path(API_CONFIGMAP, c->o.namespace, c->status_map ? ROLLOUT_STATUS_NAME : NULL);
 	const json_t *metadata = json_object_get(c->status_map, "metadata");
 	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
 	auto_json json_t *body = json_pack(
@@ -29,7 +29,7 @@ static int record_rollouts(struct coordinator *c, const struct rollout *rollouts
 		json_string_value(json_object_get(metadata, "resourceVersion")), "data", ROLLOUT_STATUS_KEY, text,
 		POLICY_KEY, c->policy_text, ROLLOUT_STATUS_KIND_KEY, kind, ROLLOUT_STATUS_UNDONE_KEY, undone);
 	auto_json json_t *now = NULL;
-	int r = c->status_map ? api_replace(c->o.kube, path, body, &now, err) :
+	int r = c->status_map ? api_change(c->o.kube, API_REPLACE, path, body, &now, err) :
 				api_create(c->o.kube, path, body, &now, err);
 	if (r == 0 && cache_load_status(c, err) < 0)
 		return -1;
@@ -234,7 +234,7 @@ static void ask_other_leader(struct coordinator *c, struct other_leader *o)
 {
 	struct err why;
 	auto_json json_t *lease = NULL;
-	auto_str char *path = api_lease(o->namespace, LEADER_LEASE);
+	auto_str char *path = api_path(API_LEASE, o->namespace, LEADER_LEASE);
 	bool is_first = !o->asked_ms;
 	o->asked_ms = kube_now_ms();
 	int r = api_get(c->o.kube, path, &lease, &why);

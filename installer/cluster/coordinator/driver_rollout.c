@@ -184,11 +184,12 @@ void driver_rollout_write_status(struct coordinator *c, const struct slots *s)
 	const json_t *known = c->object_said ? c->object_said : json_object_get(c->policy_object, "status");
 	if (known && json_equal(known, status))
 		return;
-	auto_str char *object = api_driver_rollout(c->o.namespace, POLICY_NAME), *path = str_fmt("%s/status", object);
+	auto_str char *object = api_path(API_DRIVER_ROLLOUT, c->o.namespace, POLICY_NAME),
+		      *path = str_fmt("%s/status", object);
 	const json_t *metadata = json_object_get(c->policy_object, "metadata");
 	auto_json json_t *body = json_pack("{s:{s:O}, s:O}", "metadata", "resourceVersion",
 					   json_object_get(metadata, "resourceVersion"), "status", status);
-	int r = api_merge(c->o.kube, path, body, &now, &why);
+	int r = api_change(c->o.kube, API_MERGE, path, body, &now, &why);
 	if (r == 0)
 		r = reread_driver_rollout(c, object, &why);
 	if (r < 0) {

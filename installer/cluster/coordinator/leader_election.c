@@ -17,7 +17,7 @@ static int on_lease(void *ctx, const char *type, json_t *object, struct err *err
 
 void leader_init(struct kube *kube, const char *namespace, const char *holder, struct leader *ret)
 {
-	*ret = (struct leader){ .path = api_lease(namespace, NULL) };
+	*ret = (struct leader){ .path = api_path(API_LEASE, namespace, NULL) };
 	ret->watch = (struct kube_watch){ .path = ret->path,
 					  .query = "fieldSelector=metadata.name%3D" LEADER_LEASE,
 					  .record = lease_event,

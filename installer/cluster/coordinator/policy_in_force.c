@@ -47,8 +47,8 @@ static int accept_document(struct coordinator *c, const json_t *document, const 
 const json_t *coordinator_source(const struct coordinator *c, char **ret_path)
 {
 	if (ret_path)
-		*ret_path = c->policy_object ? api_driver_rollout(c->o.namespace, POLICY_NAME) :
-					       api_configmap(c->o.namespace, POLICY_NAME);
+		*ret_path =
+			api_path(c->policy_object ? API_DRIVER_ROLLOUT : API_CONFIGMAP, c->o.namespace, POLICY_NAME);
 	return c->policy_object ? c->policy_object : c->policy_map;
 }
 

@@ -83,7 +83,7 @@ static int change_node(const struct evacuation *e,
 			json_object_set_new(patch, "spec",
 					    json_pack("{s:o}", "unschedulable",
 						      edit.cordon == CORDON_ON ? json_true() : json_null()));
-		int r = api_merge(e->kube, path, patch, NULL, err);
+		int r = api_change(e->kube, API_MERGE, path, patch, NULL, err);
 		if (r != 0)
 			return r;
 	}

@@ -31,29 +31,18 @@ int api_create(struct kube *k, const char *path, const json_t *body, json_t **re
 }
 
 // A precondition makes a retry harmless: at worst it fails because our first try went through.
-static int change_object(struct kube *k, const char *method, const char *type, const char *path, const json_t *body,
-			 json_t **ret, struct err *err)
+int api_change(struct kube *k, enum api_how how, const char *path, const json_t *body, json_t **ret, struct err *err)
 {
-	auto_kube_call struct kube_call call = {
-		.method = method, .path = path, .type = type, .body = body, .is_repeatable = true
-	};
+	static const char *const types[] = { [API_MERGE] = "application/merge-patch+json",
+					     [API_PATCH] = "application/json-patch+json",
+					     [API_REPLACE] = NULL };
+	auto_kube_call struct kube_call call = { .method = how == API_REPLACE ? "PUT" : "PATCH",
+						 .path = path,
+						 .type = types[how],
+						 .body = body,
+						 .is_repeatable = true };
 	int r = run_call(k, &call, ret, err);
 	return r < 0 && (err->code == E_CONFLICT || call.status == 404) ? 0 : r;
-}
-
-int api_replace(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
-{
-	return change_object(k, "PUT", NULL, path, body, ret, err);
-}
-
-int api_merge(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err)
-{
-	return change_object(k, "PATCH", "application/merge-patch+json", path, body, ret, err);
-}
-
-int api_patch(struct kube *k, const char *path, const json_t *operations, json_t **ret, struct err *err)
-{
-	return change_object(k, "PATCH", "application/json-patch+json", path, operations, ret, err);
 }
 
 // The server reports another uid only after 10 s of its own retries (EvictionsRetry in its eviction.go).
@@ -120,19 +109,13 @@ char *api_node(const char *name)
 	return str_fmt("/api/v1/nodes/%s", name);
 }
 
-char *api_lease(const char *namespace, const char *name)
+char *api_path(enum api_kind kind, const char *namespace, const char *name)
 {
-	return str_fmt("/apis/coordination.k8s.io/v1/namespaces/%s/leases%s%s", namespace, name ? "/" : "",
-		       name ? name : "");
-}
-
-char *api_configmap(const char *namespace, const char *name)
-{
-	return str_fmt("/api/v1/namespaces/%s/configmaps%s%s", namespace, name ? "/" : "", name ? name : "");
-}
-
-char *api_driver_rollout(const char *namespace, const char *name)
-{
-	return str_fmt("/apis/" DRIVER_ROLLOUT_VERSION "/namespaces/%s/driverrollouts%s%s", namespace, name ? "/" : "",
+	static const char *const paths[][2] = {
+		[API_CONFIGMAP] = { "/api/v1", "configmaps" },
+		[API_LEASE] = { "/apis/coordination.k8s.io/v1", "leases" },
+		[API_DRIVER_ROLLOUT] = { "/apis/" DRIVER_ROLLOUT_VERSION, "driverrollouts" },
+	};
+	return str_fmt("%s/namespaces/%s/%s%s%s", paths[kind][0], namespace, paths[kind][1], name ? "/" : "",
 		       name ? name : "");
 }

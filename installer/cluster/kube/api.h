@@ -6,12 +6,13 @@
 
 int api_get(struct kube *k, const char *path, json_t **ret, struct err *err); // 1 = found, 0 = absent
 int api_create(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err); // 0: it exists
-// With the body's metadata.resourceVersion. 1 = done, 0 = it has changed meanwhile, or is gone.
-int api_replace(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err);
-// A merge patch; with metadata.uid or resourceVersion in the body, 0 = it was replaced or changed, or is gone.
-int api_merge(struct kube *k, const char *path, const json_t *body, json_t **ret, struct err *err);
-// A JSON patch (RFC 6902). 0 = one of its tests failed, or the object is gone.
-int api_patch(struct kube *k, const char *path, const json_t *operations, json_t **ret, struct err *err);
+enum api_how {
+	API_REPLACE, // the whole object, with the body's metadata.resourceVersion
+	API_MERGE,   // a merge patch, best with metadata.uid or resourceVersion
+	API_PATCH,   // a JSON patch (RFC 6902), with tests
+};
+// 1 = done, 0 = the object is gone, or not as the body requires.
+int api_change(struct kube *k, enum api_how how, const char *path, const json_t *body, json_t **ret, struct err *err);
 
 // policy/v1 Eviction of the pod with that uid.
 enum api_evicted {
@@ -45,9 +46,8 @@ struct api_event {
 };
 int api_event(struct kube *k, const struct api_event *event, struct err *err);
 
-char *api_node(const char *name);                             // paths; caller frees
-char *api_lease(const char *namespace, const char *name);     // name NULL = the collection
-char *api_configmap(const char *namespace, const char *name); // likewise
-#define DRIVER_ROLLOUT_VERSION "kmodsmith.io/v1alpha1"        // deploy/crd.yaml
+#define DRIVER_ROLLOUT_VERSION "kmodsmith.io/v1alpha1" // deploy/crd.yaml
 #define DRIVER_ROLLOUT_KIND "DriverRollout"
-char *api_driver_rollout(const char *namespace, const char *name); // likewise
+enum api_kind { API_CONFIGMAP, API_LEASE, API_DRIVER_ROLLOUT };
+char *api_path(enum api_kind kind, const char *namespace, const char *name); // name NULL = the collection; caller frees
+char *api_node(const char *name);                                            // caller frees

@@ -71,7 +71,7 @@ static void keep_seen_lease(struct lease *l, json_t *lease)
 
 int lease_read(struct lease *l, struct err *err)
 {
-	auto_str char *path = api_lease(l->namespace, l->name);
+	auto_str char *path = api_path(API_LEASE, l->namespace, l->name);
 	json_t *lease = NULL;
 	int r = api_get(l->kube, path, &lease, err);
 	if (r >= 0)
@@ -105,7 +105,7 @@ static char *micro_time(void) // MicroTime of the API: RFC 3339 with microsecond
 
 static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err)
 {
-	auto_str char *path = api_lease(l->namespace, l->seen ? l->name : NULL), *now = micro_time();
+	auto_str char *path = api_path(API_LEASE, l->namespace, l->seen ? l->name : NULL), *now = micro_time();
 	const char *since = json_string_value(lease_spec(l, "acquireTime"));
 	bool is_new = hold == LEASE_TAKE;
 	auto_json json_t *lease = json_pack(
@@ -115,7 +115,7 @@ static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *not
 		(int)l->duration_s, "renewTime", now, "acquireTime", is_new || !since ? now : since, "leaseTransitions",
 		(json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
 	json_t *written = NULL;
-	int r = l->seen ? api_replace(l->kube, path, lease, &written, err) :
+	int r = l->seen ? api_change(l->kube, API_REPLACE, path, lease, &written, err) :
 			  api_create(l->kube, path, lease, &written, err);
 	if (r > 0)
 		keep_seen_lease(l, written);

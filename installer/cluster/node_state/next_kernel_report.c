@@ -43,6 +43,6 @@ int next_kernel_report_write(struct kube *k, const char *node, const struct kern
 	// With its uid: a Node of the same name that is another machine now is not ours.
 	auto_json json_t *patch = json_pack("{s:{s:s*, s:{s:o}}}", "metadata", "uid", uid, "annotations",
 					    NEXT_KERNEL_REPORT_KEY, json_text(text));
-	r = api_merge(k, path, patch, NULL, err);
+	r = api_change(k, API_MERGE, path, patch, NULL, err);
 	return r == 0 ? err_set(err, E_CONFLICT, "the Node '%s' was replaced by another one of this name", node) : r;
 }

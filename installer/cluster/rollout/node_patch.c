@@ -134,5 +134,5 @@ int node_patch_write(struct kube *k, const struct node_state *m, const struct no
 	auto_str char *path = api_node(m->name);
 	bool is_first = !p->seq.epoch && !p->seq.n;
 	auto_json json_t *body = is_first ? merge_patch(m, seen->version, p) : json_patch(m, seen, p);
-	return is_first ? api_merge(k, path, body, ret, err) : api_patch(k, path, body, ret, err);
+	return api_change(k, is_first ? API_MERGE : API_PATCH, path, body, ret, err);
 }

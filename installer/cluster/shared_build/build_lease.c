@@ -66,7 +66,7 @@ static int watch_build_lease(struct build_lease *b, unsigned ms, struct err *err
 {
 	static const char *const record[] = { KUBE_EVENT, NULL };
 	bool is_changed = false;
-	auto_str char *path = api_lease(b->lease.namespace, NULL);
+	auto_str char *path = api_path(API_LEASE, b->lease.namespace, NULL);
 	auto_str char *query = str_fmt("fieldSelector=metadata.name%%3D%s", b->lease.name);
 	auto_kube_watch struct kube_watch w = { .path = path,
 						.query = query,

@@ -54,7 +54,7 @@ int cluster_look(const struct cluster_values *v, struct kube **ret_kube, struct 
 void cluster_warn_no_policy(struct kube *kube)
 {
 	static const char before[] = "kube-system"; // of older versions of deploy/
-	auto_str char *path = api_configmap(before, POLICY_NAME);
+	auto_str char *path = api_path(API_CONFIGMAP, before, POLICY_NAME);
 	auto_json json_t *map = NULL;
 	struct err ignored;
 	log_warn("there is neither a " DRIVER_ROLLOUT_KIND " nor a ConfigMap " POLICY_NAME

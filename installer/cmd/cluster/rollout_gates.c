@@ -166,7 +166,7 @@ static int write_request_once(struct operator_request *s, struct err *err)
 	const char *version = json_string_value(json_object_get(metadata, "resourceVersion"));
 	auto_json json_t *patch = json_pack("{s:{s:s, s:{}}}", "metadata", "resourceVersion", version, "annotations");
 	free(TAKE(s->what));
-	return s->say(s, &c, patch, err) < 0 ? -1 : api_merge(kube, path, patch, NULL, err);
+	return s->say(s, &c, patch, err) < 0 ? -1 : api_change(kube, API_MERGE, path, patch, NULL, err);
 }
 
 static int write_request(struct operator_request *s, struct err *err)
