@@ -92,7 +92,7 @@ int leader_try(struct leader *l, struct slot_ledger *ret, struct err *err)
 		if (is_watched)
 			return 0;
 		free(TAKE(l->watch.version));
-		l->watch.version = str_dup(lease_version(&l->lease));
+		l->watch.version = str_dup(l->lease.version);
 		// Without the right to watch it, poll as often as a leader renews.
 		if (kube_now_ms() >= l->deaf_ms && kube_watch_begin(l->lease.kube, &l->watch, WATCH_S, &ignored) < 0)
 			l->deaf_ms = kube_now_ms() + DEAF_MS;

@@ -39,5 +39,5 @@ int leader_leave(struct leader *l, struct err *err); // the next one takes over 
 void leader_ledger(const struct leader *l, struct slot_ledger *ret); // of the last read; caller frees
 static inline uint32_t leader_epoch(const struct leader *l)          // from 1
 {
-	return lease_transitions(&l->lease) + 1;
+	return l->lease.transitions + 1;
 }

@@ -35,35 +35,23 @@ static const json_t *lease_spec(const struct lease *l, const char *key)
 	return json_object_get(json_object_get(l->seen, "spec"), key);
 }
 
-static const char *version_of(const json_t *lease)
-{
-	return json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
-}
-
 const char *lease_note(const struct lease *l, const char *key)
 {
 	const json_t *metadata = json_object_get(l->seen, "metadata");
 	return json_string_value(json_object_get(json_object_get(metadata, "annotations"), key));
 }
 
-const char *lease_version(const struct lease *l)
-{
-	return version_of(l->seen);
-}
-
-uint32_t lease_transitions(const struct lease *l)
-{
-	json_int_t changes = json_integer_value(lease_spec(l, "leaseTransitions"));
-	return changes < 0 || changes > INT32_MAX ? 0 : (uint32_t)changes;
-}
-
 // Takes lease.
 static void keep_seen_lease(struct lease *l, json_t *lease)
 {
-	if (!str_eq(version_of(l->seen), version_of(lease)))
+	const char *version = json_string_value(json_object_get(json_object_get(lease, "metadata"), "resourceVersion"));
+	if (!str_eq(l->version, version))
 		l->seen_ms = kube_now_ms();
 	json_decref(l->seen);
 	l->seen = lease;
+	l->version = version;
+	json_int_t changes = json_integer_value(lease_spec(l, "leaseTransitions"));
+	l->transitions = changes < 0 || changes > INT32_MAX ? 0 : (uint32_t)changes;
 	const char *holder = json_string_value(lease_spec(l, "holderIdentity"));
 	free(l->other);
 	l->other = holder && *holder && !str_eq(holder, l->holder) ? str_dup(holder) : NULL;
@@ -110,10 +98,10 @@ static int write_lease_object(struct lease *l, enum lease_hold hold, json_t *not
 	bool is_new = hold == LEASE_TAKE;
 	auto_json json_t *lease = json_pack(
 		"{s:s, s:s, s:{s:s, s:s*, s:o}, s:{s:s, s:i, s:s, s:s, s:I}}", "apiVersion", "coordination.k8s.io/v1",
-		"kind", "Lease", "metadata", "name", l->name, "resourceVersion", lease_version(l), "annotations", notes,
+		"kind", "Lease", "metadata", "name", l->name, "resourceVersion", l->version, "annotations", notes,
 		"spec", "holderIdentity", hold == LEASE_LEAVE ? "" : l->holder, "leaseDurationSeconds",
 		(int)l->duration_s, "renewTime", now, "acquireTime", is_new || !since ? now : since, "leaseTransitions",
-		(json_int_t)lease_transitions(l) + (is_new && l->seen ? 1 : 0));
+		(json_int_t)l->transitions + (is_new && l->seen ? 1 : 0));
 	json_t *written = NULL;
 	int r = l->seen ? api_change(l->kube, API_REPLACE, path, lease, &written, err) :
 			  api_create(l->kube, path, lease, &written, err);

@@ -10,9 +10,11 @@ struct lease {
 	struct kube *kube; // borrowed
 	char *namespace, *name, *holder;
 	unsigned duration_s;
-	json_t *seen; // as last read or written; NULL = there is none
-	long seen_ms; // when that changed
-	char *other;  // the holder then; NULL = none, or ourselves
+	json_t *seen;         // as last read or written; NULL = there is none
+	const char *version;  // its resourceVersion, to watch from; NULL = there is none
+	uint32_t transitions; // how often it changed hands
+	long seen_ms;         // when it changed
+	char *other;          // the holder then; NULL = none, or ourselves
 };
 // holder: our name, for people; a random part is added, so that a restarted program is another holder.
 void lease_init(struct kube *kube, const char *namespace, const char *name, const char *holder, unsigned duration_s,
@@ -27,5 +29,3 @@ enum lease_hold { LEASE_TAKE, LEASE_KEEP, LEASE_LEAVE };
 // notes: the new annotations, taken; others are removed. 1 = written, 0 = another writer was faster.
 int lease_write(struct lease *l, enum lease_hold hold, json_t *notes, struct err *err);
 const char *lease_note(const struct lease *l, const char *key); // borrowed; NULL = absent
-const char *lease_version(const struct lease *l);               // where a watch begins; NULL = there is none
-uint32_t lease_transitions(const struct lease *l);              // how often it changed hands

@@ -73,7 +73,7 @@ static int watch_build_lease(struct build_lease *b, unsigned ms, struct err *err
 						.record = record,
 						.event = on_lease_event,
 						.ctx = &is_changed,
-						.version = str_dup(lease_version(&b->lease)) };
+						.version = str_dup(b->lease.version) };
 	long end = kube_now_ms() + ms;
 	if (kube_watch_begin(b->lease.kube, &w, ms / 1000 + 1, err) < 0)
 		return -1;
