@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps the driver of a node in use, as its agent counts them for whoever waits for them to go: the recorded
-// machines of tests/hosts, with processes that came, went, or may not be looked at. T08, R-D2.
+// The holders of a node's driver as its agent counts them: the recorded machines of tests/hosts, with processes that
+// come, go, or may not be inspected. T08, R-D2.
 #include "base/file/copy.h"
 #include "cluster/agent/observe.h"
 #include "tests/unit/tempdir.h"
@@ -27,8 +27,8 @@ static const struct row {
 	int count;
 	const char *pods;
 } rows[] = {
-	{ "no driver is loaded: nobody can hold it", "h100x2-unloaded", { { 0 } }, 0, "" },
-	{ "a driver that nobody uses", "h100x8", { { 0 } }, 0, "" },
+	{ "no driver is loaded, so there is no holder", "h100x2-unloaded", { { 0 } }, 0, "" },
+	{ "an idle driver", "h100x8", { { 0 } }, 0, "" },
 	{ "four processes, of which one is a pod's, and a module", "held", { { 0 } }, ALL, TRAINING },
 	{ "one of them ends", "held", { { "proc/5150", NULL, false } }, ALL - 1, TRAINING },
 	{ "the pod's ends", "held", { { "proc/4242", NULL, false } }, ALL - 1, "" },
@@ -51,7 +51,7 @@ static const struct row {
 	    { "proc/8000/cgroup", CGROUP("00000000_57d2_4a6b_9c0e_1b2d3e4f5a6b"), false } },
 	  ALL,
 	  TRAINING },
-	{ "nvidia-persistenced that we started ourselves is nobody to wait for",
+	{ "our own nvidia-persistenced is not a holder",
 	  "held",
 	  { { "proc/611/stat", "611 (nvidia-persiste) S 1 611 611 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 0 0\n",
 	      false },
@@ -87,7 +87,7 @@ static const struct row {
 	  { { "proc/devices", NULL, false }, { "proc/devices", "devices", true } },
 	  AGENT_UNKNOWN,
 	  "" },
-	{ "what we started ourselves cannot be read: nothing is known",
+	{ "the record of our daemons is unreadable: unknown",
 	  "held",
 	  { { "run/kmodsmith/daemons.json", "daemons.json", true } },
 	  AGENT_UNKNOWN,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node has, in the words of a policy: the recorded machine h100x8, which runs 535.261.03 (open), with other
-// names for the same and for others. T36, T39.
+// What a node has, in a policy's terms: the recorded machine h100x8, which runs 535.261.03 (open), with other names
+// for the same driver and for others. T36, T39.
 #include "base/file/copy.h"
 #include "cluster/agent/observe.h"
 #include "journal/journal.h"
@@ -28,15 +28,15 @@ static const struct row {
 	{ "with a parameter that it has", { { "535.261.03", "open", NULL, "NVreg_EnableMSI=1" } }, 0 },
 	{ "with a parameter that is another", { { "535.261.03", "open", NULL, "NVreg_EnableMSI=0" } }, -1 },
 	{ "with a parameter of a module", { { "535.261.03", "open", NULL, "nvidia:NVreg_EnableMSI=0" } }, -1 },
-	{ "what says most, of several",
+	{ "the most specific of several",
 	  { { "535.216.03", "open", NULL, "" },
 	    { "535.261.03", "open", NULL, "" },
 	    { "535.261.03", "open", NULL, "NVreg_EnableMSI=1" } },
 	  2 },
-	{ "but first what worked before",
+	{ "but what worked before comes first",
 	  { { "535.261.03", "open", NULL, "" }, { "535.261.03", "open", NULL, "NVreg_EnableMSI=1" } },
 	  0 },
-	{ "T39 a package that nobody knows to be loaded",
+	{ "T39 a package that is not recorded as loaded",
 	  { { "535.261.03", "open", "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "" } },
 	  -1 },
 };
@@ -114,8 +114,9 @@ static const struct given_row {
 	const char *loaded;         // parameters of the name that it has; NULL = the target's
 } given_rows[] = {
 	{ "nothing was given", NULL, "BOOT", "", NULL, NULL, NULL },
-	{ "what is named is given", "nvidia:NVreg_EnableMSI=1", "BOOT", "NVreg_EnableMSI=1", NULL, NULL, NULL },
-	{ "what is not named any more is a change", "nvidia:NVreg_EnableMSI=1", "BOOT", "", NULL, NULL,
+	{ "a parameter of the target was set", "nvidia:NVreg_EnableMSI=1", "BOOT", "NVreg_EnableMSI=1", NULL, NULL,
+	  NULL },
+	{ "a dropped parameter is a change", "nvidia:NVreg_EnableMSI=1", "BOOT", "", NULL, NULL,
 	  "nvidia:NVreg_EnableMSI=1" },
 	{ "of a module", "nvidia_uvm:uvm_x=1", "BOOT", "", NULL, NULL, "nvidia_uvm:uvm_x=1" },
 	{ "of a module, as people write it", "nvidia_uvm:uvm_x=1", "BOOT", "nvidia-uvm:uvm_x=1", NULL, NULL, NULL },
@@ -126,12 +127,12 @@ static const struct given_row {
 	{ "the agent gives it to every load", "nvidia:NVreg_EnableMSI=1", "BOOT", "", NULL, "nvidia:NVreg_EnableMSI=1",
 	  NULL },
 	{ "the record is of another boot", "nvidia:NVreg_EnableMSI=1", "BEFORE", "", NULL, NULL, NULL },
-	{ "another value of what the kernel does not show", "nvidia_uvm:uvm_x=1", "BOOT", "nvidia-uvm:uvm_x=2", NULL,
-	  NULL, "nvidia_uvm:uvm_x=1" },
-	{ "what was never given, and the kernel does not show", NULL, "BOOT", "nvidia-uvm:uvm_x=1", NULL, NULL, "" },
+	{ "another value of a parameter that the kernel does not show", "nvidia_uvm:uvm_x=1", "BOOT",
+	  "nvidia-uvm:uvm_x=2", NULL, NULL, "nvidia_uvm:uvm_x=1" },
+	{ "a parameter never set, which the kernel does not show", NULL, "BOOT", "nvidia-uvm:uvm_x=1", NULL, NULL, "" },
 	{ "the same, of a module that is not ours to load", NULL, "BOOT", "other:x=1", NULL, NULL, NULL },
-	{ "a record that says nothing", "nonsense", "BOOT", "", NULL, NULL, NULL },
-	{ "what somebody gave here", COHERENT, "BOOT", "", NULL, NULL, COHERENT },
+	{ "a record without content", "nonsense", "BOOT", "", NULL, NULL, NULL },
+	{ "a parameter set on this node", COHERENT, "BOOT", "", NULL, NULL, COHERENT },
 };
 
 // device: of one of its GPUs; NULL = as recorded.
@@ -178,7 +179,7 @@ static void parameters_given_at_the_load(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(given_rows); i++)
 		check_given(&given_rows[i], NULL);
 	const struct given_row usual = {
-		"what every load gets on a GPU that shares its memory", COHERENT, "BOOT", "", NULL, NULL, NULL
+		"the default on a GPU with coherent memory", COHERENT, "BOOT", "", NULL, NULL, NULL
 	};
 	check_given(&usual, "0x2342\n");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent says is in the kernel and on the disk: whose driver is loaded, and which of the names that it was given
-// it has whole for the kernel that runs (T36, T42). The recorded machine h100x8, which runs 535.261.03 (open), with
+// What an agent reports about the kernel and the disk: whose driver is loaded, and which of the given names are
+// complete for the running kernel (T36, T42). The recorded machine h100x8, which runs 535.261.03 (open), with
 // packages in its store.
 #include "base/file/copy.h"
 #include "cluster/agent/observe.h"
@@ -91,7 +91,7 @@ static void whose_driver_is_loaded(void **state)
 		const char *version, *srcversion;
 	} rows[] = {
 		{ "a run of this boot has noted it", "h100x8", NOTED, NULL, NULL, false, false, RUNS, SRCVERSION },
-		{ "nobody knows it", "h100x8", NULL, NULL, NULL, false, true, RUNS, SRCVERSION },
+		{ "it is not known", "h100x8", NULL, NULL, NULL, false, true, RUNS, SRCVERSION },
 		{ "a package on the disk has it", "h100x8", NULL, NULL, RUNS, false, false, RUNS, SRCVERSION },
 		{ "noted in another boot", "h100x8",
 		  "{\"boot_id\": \"BEFORE\", \"modules\": {\"nvidia\": \"" SRCVERSION "\"}}", NULL, NULL, false, true,
@@ -100,8 +100,8 @@ static void whose_driver_is_loaded(void **state)
 		  "{\"boot_id\": \"BOOT\", \"modules\": {\"nvidia\": \"AAAAAAAAAAAAAAAAAAAAAAA\"}}", NULL, NULL, false,
 		  true, RUNS, SRCVERSION },
 		{ "only its helpers are left", "h100x8", NOTED, "m/sys/module/nvidia", NULL, false, true, RUNS, "" },
-		{ "it tells no version: as its module says", "h100x8", NOTED, "m/proc/driver/nvidia/version", NULL,
-		  false, true, RUNS, SRCVERSION },
+		{ "no version in /proc: the module's", "h100x8", NOTED, "m/proc/driver/nvidia/version", NULL, false,
+		  true, RUNS, SRCVERSION },
 		{ "nothing is loaded", "h100x2-unloaded", NOTED, NULL, NULL, true, false, "", "" },
 		{ "nouveau is none of the kind", "nouveau", NULL, NULL, NULL, true, false, "", "" },
 	};
@@ -166,11 +166,11 @@ static const struct row {
 	  { { "1.0", "open", NULL } },
 	  { { "1.0", "open", "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "" } },
 	  "" },
-	{ "the same with other parameters is said once: nothing has to be fetched for them",
+	{ "the same with other parameters is listed once: nothing has to be fetched for them",
 	  { { "1.0", "open", NULL } },
 	  { { "1.0", "open", NULL, "A=1" }, { "1.0", "open", NULL, "A=2" } },
 	  "0" },
-	{ "what finds room, in the order of names",
+	{ "as many as fit, in the order of names",
 	  { { "1.0", "open", NULL }, { "2.0", "open", NULL }, { "3.0", "open", NULL }, { "4.0", "open", NULL } },
 	  { { "4.0", "open", NULL, "" },
 	    { "9.0", "open", NULL, "" },
@@ -256,7 +256,7 @@ static void unreadable_facts_are_an_error(void **state)
 		const char *text, *file;
 	} table[] = {
 		{ "the list of the store", "m/var/lib/kmodsmith/store/index.json" },
-		{ "what the node remembers", "m/var/lib/kmodsmith/journal" },
+		{ "the node's journal", "m/var/lib/kmodsmith/journal" },
 		{ "parameters that the host gives", "m/etc/modprobe.d/x.conf" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent of a node does next, one situation a row; the names begin with the scenarios of upgrade-design 3. And
-// the life of an order from its acceptance to its end, through boots.
+// What the agent of a node does next, one situation a row; names begin with the scenarios of upgrade-design 3. And
+// the life of an order from its acceptance to its end, across boots.
 #include "cluster/agent/decide.h"
 #include "tests/unit/test.h"
 
@@ -96,7 +96,7 @@ static const struct row rows[] = {
 	  .act = AGENT_WAIT },
 	{ "T15 an older order in place of this one, before it began", TAKEN(REPLACE), .n = 4, .ordered = VERB_STAGE,
 	  .loaded = OLD, .act = AGENT_WAIT },
-	{ "T62 somebody deletes the order before it began", TAKEN(REPLACE), .n = 0, .deleted = true, .loaded = OLD,
+	{ "T62 the order is deleted before it starts", TAKEN(REPLACE), .n = 0, .deleted = true, .loaded = OLD,
 	  .act = AGENT_WAIT },
 	{ "T57 accepted, not begun, and the API cannot be reached", TAKEN(REPLACE), .unread = true, .loaded = OLD,
 	  .act = AGENT_WAIT },
@@ -135,7 +135,7 @@ static const struct row rows[] = {
 	{ "paused before it began", TAKEN(REPLACE), .paused = true, .loaded = OLD, .act = AGENT_WAIT },
 	{ "paused, but this brings the node back", TAKEN(RESTORE), .paused = true, .loaded = OLD, .act = AGENT_RUN },
 	{ "replaced", BEGUN(REPLACE), .ended = true, .loaded = NEW, ENDS_WELL },
-	{ "T54 replaced, it is said, and it is not so", BEGUN(REPLACE), .ended = true, .loaded = OLD,
+	{ "T54 reported as replaced, but it is not loaded", BEGUN(REPLACE), .ended = true, .loaded = OLD,
 	  FAILS(PERMANENT, "drift") },
 	{ "T08 in use", BEGUN(REPLACE), .ended = true, .failing = FAILING_BUSY, .loaded = OLD,
 	  FAILS(BUSY, "E_OF_CHILD") },
@@ -161,7 +161,7 @@ static const struct row rows[] = {
 	  .previous = OLD, .loaded = NEW, ENDS_WELL },
 	{ "T76 booted twice, and there is no way back", BEGUN(LOAD), .boot = "b2", .boots = 2, .tries = 1,
 	  FAILS(PERMANENT, "boot-loop") },
-	{ "T76 booted twice, and nobody knows what was there", BEGUN(REPLACE), .boot = "b2", .boots = 2, .tries = 1,
+	{ "T76 booted twice, and the previous driver is unknown", BEGUN(REPLACE), .boot = "b2", .boots = 2, .tries = 1,
 	  .previous = OTHER, FAILS(PERMANENT, "boot-loop") },
 	{ "T76 booted twice, and the old one is there", BEGUN(REPLACE), .boot = "b2", .boots = 2, .tries = 1,
 	  .previous = OLD, .loaded = OLD, FAILS(PERMANENT, "boot-loop") },
@@ -181,25 +181,26 @@ static const struct row rows[] = {
 	{ "T54 load, and a foreign driver is loaded", TAKEN(LOAD), .foreign = true, FAILS(TRANSIENT, "not-empty") },
 	// validating
 	{ "validate", TAKEN(VALIDATE), .loaded = NEW, .act = AGENT_RUN },
-	{ "T54 validate what is not loaded", TAKEN(VALIDATE), .loaded = OLD, FAILS(PERMANENT, "drift") },
+	{ "T54 validate a target that is not loaded", TAKEN(VALIDATE), .loaded = OLD, FAILS(PERMANENT, "drift") },
 	{ "validate, and the policy forgot it", TAKEN(VALIDATE), .loaded = OLD, .meaningless = true,
 	  FAILS(PERMANENT, "drift") },
 	{ "valid", BEGUN(VALIDATE), .ended = true, .loaded = NEW, ENDS_WELL },
-	{ "valid, and replaced by somebody", BEGUN(VALIDATE), .ended = true, .loaded = OLD, FAILS(PERMANENT, "drift") },
+	{ "valid, but replaced by another driver", BEGUN(VALIDATE), .ended = true, .loaded = OLD,
+	  FAILS(PERMANENT, "drift") },
 	{ "T35 not valid", BEGUN(VALIDATE), .ended = true, .failing = FAILING_TRANSIENT, .loaded = NEW,
 	  FAILS(TRANSIENT, "E_OF_CHILD") },
 	{ "a probe that ends the agent", BEGUN(VALIDATE), .boots = 1, .tries = 3, .loaded = NEW,
 	  FAILS(TRANSIENT, "crash-loop") },
 	// a node that cannot be read, a boot
 	{ "nothing is decided blindly", TAKEN(REPLACE), .blind = true, .act = AGENT_WAIT },
-	{ "T76 booted: what works is loaded", .current = OLD, .act = AGENT_REVIVE },
+	{ "T76 booted: the last good driver is loaded", .current = OLD, .act = AGENT_REVIVE },
 	{ "T76 booted, and the API cannot be reached", .current = OLD, .unread = true, .waited = 30,
 	  .act = AGENT_REVIVE },
 	{ "T76 booted, and the API may answer yet", .current = OLD, .unread = true, .waited = 29, .act = AGENT_WAIT },
 	{ "T76 booted, and it was tried in this boot", .current = OLD, .revived = "b3", .act = AGENT_WAIT },
-	{ "T57 T76 booted, and whoever loaded it was killed", .current = OLD, .revived = "b3", .revivals = 1,
+	{ "T57 T76 booted, and the worker that loaded it was killed", .current = OLD, .revived = "b3", .revivals = 1,
 	  .act = AGENT_REVIVE },
-	{ "T57 T76 booted, and whoever loads it is killed again and again", .current = OLD, .revived = "b3",
+	{ "T57 T76 booted, and the worker that loads it is killed again and again", .current = OLD, .revived = "b3",
 	  .revivals = 3, .act = AGENT_WAIT },
 	{ "T76 booted, and it was tried in another boot", .current = OLD, .revived = "b2", .act = AGENT_REVIVE },
 	{ "T76 booted while it was drained: the coordinator loads", .current = OLD, .phase = PHASE_EVICTING,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent writes: on its Node, read back by the coordinator's own parser; and on its disk, read back by itself,
-// damaged, or cut off by a kill. T36, T57, T76, I9.
+// What the agent writes: on its Node, read back by the coordinator's own parser; and on its disk, read back by the
+// agent, also damaged, or cut off by a kill. T36, T57, T76, I9.
 #include "cluster/agent/agent_annotations.h"
 #include "cluster/agent/agent_journal.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operator's init container reads of the pod that it is in: is the image that will load the driver ours and of
-// this version, with which environment, and where its module parameters lie on the host.
+// What the operator's init container reads from its own pod: whether the image that will load the driver is ours and
+// of this version, its environment, and where its module parameters are on the host.
 #include "cluster/driver_manager/driver_pod.h"
 #include "tests/unit/test.h"
 
@@ -158,8 +158,7 @@ static void test_files(void **state)
 		  "nvidia.conf", "configmap/params", "nvidia.conf" },
 		{ "all of a Secret", "'name':'more','mountPath':'/drivers'", NULL, "secret/more", NULL },
 		{ "all of it, with a slash", "'name':'more','mountPath':'/drivers/'", NULL, "secret/more", NULL },
-		{ "what is put together of several", "'name':'both','mountPath':'/drivers'", NULL, "projected/both",
-		  NULL },
+		{ "projected from several", "'name':'both','mountPath':'/drivers'", NULL, "projected/both", NULL },
 		{ "another name than the key's", "'name':'params','mountPath':'/drivers//nvidia.conf','subPath':'a/b'",
 		  "nvidia.conf", "configmap/params", "a/b" },
 		{ "a file of the host", "'name':'host','mountPath':'/drivers/x.conf'", NULL, NULL, NULL },

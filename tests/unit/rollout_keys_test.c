@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is written on a node, read back: round trips, and values that nobody of ours wrote. T13, T62, T83, I9.
+// What is written on a node, read back: round trips, and values that none of our programs wrote. T13, T62, T83, I9.
 #include "cluster/coordinator/node_cache.h"
 #include "cluster/node_state/annotations.h"
 #include "cluster/rollout/node_patch.h"

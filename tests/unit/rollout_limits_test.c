@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ends of what a key of ours may say: the largest value is read and written again as it is, the next one makes the
-// state unknown, and it is known which key that was. T13, T83.
+// The limits of our keys: the largest value is read and written again unchanged, the next one makes the state
+// unknown, and the key is known. T13, T83.
 #include "cluster/node_state/node_state.h"
 #include "tests/unit/test.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mode self: a node's whole way by its own orders, every step from what is on the disk alone. The test is the agent.
+// Mode self: all steps of a node by its own orders, every step from the disk alone. The test plays the agent.
 #include "cluster/agent/single_node.h"
 #include "cluster/node_state/annotations.h"
 #include "tests/unit/test.h"

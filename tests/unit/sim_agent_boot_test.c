@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent does when its child, it itself or the machine dies in the middle of a change (upgrade-design 5.6, T76):
-// it goes on, not for ever, and brings back what was there.
+// What an agent does when its worker, the agent itself or the machine dies during a change (upgrade-design 5.6, T76):
+// it continues, but not for ever, and restores what was loaded before.
 #include "tests/unit/agent_fixture.h"
 
 static void is_loaded(struct fixture *s, const char *driver)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The disk of a node is full, so that its agent can journal nothing: it begins nothing and says so on its Node, the
-// driver that works stays, and when there is room again it goes on without anybody's help.
+// The disk of a node is full, so its agent cannot write its journal: it starts nothing and says so on its Node, the
+// working driver stays, and once there is room it continues without help.
 #include "base/core/date.h"
 #include "tests/sim/farm_agent.h"
 #include "tests/unit/test.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an agent hears of its own Node and what it writes there: also when the API server has forgotten what was before
-// (T59), cannot be had, or has another Node of the name.
+// How an agent watches its own Node and what it writes there: also when the API server has forgotten the earlier
+// versions (T59), is unreachable, or has another Node of that name.
 #include "cluster/agent/node_object.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"

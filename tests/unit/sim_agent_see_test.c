@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent knows and what it says of it: the policy's file, what is in the kernel and on the disk, and who holds
-// the driver while a coordinator wants to hear of it (upgrade-design 5.2). How often each is asked for is what an idle
-// node costs.
+// What an agent observes and what it reports: the policy's file, what is in the kernel and on the disk, and who holds
+// the driver while a coordinator wants to know (upgrade-design 5.2). How often each is read is what an idle node
+// costs.
 #include "tests/unit/agent_fixture.h"
 
 static void an_idle_node_costs_little(void **state)

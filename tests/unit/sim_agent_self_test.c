@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mode self: the agent of a cluster without a coordinator gives itself the orders, says in its log and in Events of its
-// Node what it does, and needs neither the Node nor the API server for it. The steps themselves are in self_test.c.
+// Mode self: the agent of a cluster without a coordinator gives itself the orders, reports in its log and in Events
+// of its Node what it does, and needs neither the Node nor the API server for it. The steps themselves are in
+// self_test.c.
 #include "tests/unit/agent_fixture.h"
 
 #define SELF(driver) "{\"mode\": \"self\", \"pools\": [{\"name\": \"p\", \"target\": {\"driver\": \"" driver "\"}}]}"

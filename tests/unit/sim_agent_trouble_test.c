@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent that can keep nothing begins nothing, says so once in its log, on its Node and in an Event, and goes on by
-// itself; here the place of its files is taken by something else. On a disk that is full: sim_agent_disk_test.c.
+// An agent that cannot write its files starts nothing, says so once in its log, on its Node and in an Event, and
+// continues by itself. Here something else is in the place of its files; for a full disk see sim_agent_disk_test.c.
 #include "tests/unit/agent_fixture.h"
 
 static void block(struct fixture *s, const char *path)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an agent does with an order that stands on its Node, from the moment it reads it until the Node is told how it
-// ended: which child it starts with which driver, what it says and when, and what it does on its own after a boot.
+// What an agent does with an order on its Node, from reading it until the Node has its result: which worker it starts
+// with which driver, what it reports and when, and what it does by itself after a boot.
 #include "tests/unit/agent_fixture.h"
 
 static const struct row {
@@ -25,11 +25,11 @@ static const struct row {
 	  "did order 1.1: replace\ndid replace: starting the worker\nbegin swap 2.0\n"
 	  "did replace: done: the target is loaded\n",
 	  "1.1:replace:done" },
-	{ "somebody uses it", "replace", "2.0", "1.0", true, "E_IN_USE", FAILING_BUSY,
+	{ "it is in use", "replace", "2.0", "1.0", true, "E_IN_USE", FAILING_BUSY,
 	  "did order 1.1: replace\ndid replace: starting the worker\nbegin swap 2.0\n"
 	  "did replace: failed E_IN_USE: the worker failed\n",
 	  "1.1:replace:failed:busy:E_IN_USE" },
-	{ "nothing is taken out for what is not there", "replace", "2.0", "1.0", false, NULL, 0,
+	{ "nothing is unloaded for a target that is not staged", "replace", "2.0", "1.0", false, NULL, 0,
 	  "did order 1.1: replace\n"
 	  "did replace: failed not-staged: the target is not staged: nothing is unloaded\n",
 	  "1.1:replace:failed:transient:not-staged" },
@@ -43,11 +43,11 @@ static const struct row {
 	  "did order 1.1: restore\ndid restore: starting the worker\nbegin swap 2.0\n"
 	  "did restore: done: the target is loaded\n",
 	  "1.1:restore:done" },
-	{ "what is loaded is measured", "validate", "2.0", "2.0", true, "", 0,
+	{ "the loaded target is measured", "validate", "2.0", "2.0", true, "", 0,
 	  "did order 1.1: validate\ndid validate: starting the worker\nbegin probe 2.0\ndid validate: done: "
 	  "validated\n",
 	  "1.1:validate:done" },
-	{ "what is loaded does not work", "validate", "2.0", "2.0", true, "E_NOT_READY", FAILING_PERMANENT,
+	{ "the loaded target does not work", "validate", "2.0", "2.0", true, "E_NOT_READY", FAILING_PERMANENT,
 	  "did order 1.1: validate\ndid validate: starting the worker\nbegin probe 2.0\n"
 	  "did validate: failed E_NOT_READY: the worker failed\n",
 	  "1.1:validate:failed:permanent:E_NOT_READY" },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who compiles, of two nodes that need the same (R-A9): taken once, renewed while it runs, given back with what came of
-// it, and taken over from who has died.
+// Which of two nodes that need the same compiles (R-A9): the Lease is taken once, renewed during the compile,
+// released with its outcome, and taken over from a dead holder.
 #include "base/file/digest.h"
 #include "cluster/shared_build/build_lease.h"
 #include "tests/sim/sim.h"
@@ -395,12 +395,12 @@ static void a_lease_of_another_holder(void **state)
 		bool is_held; // by somebody
 		long free_ms; // so long after it was seen
 	} table[] = {
-		{ "it says how long", "'holderIdentity':'x','leaseDurationSeconds':7", true, 7000 },
+		{ "its own duration", "'holderIdentity':'x','leaseDurationSeconds':7", true, 7000 },
 		{ "up to an hour", "'holderIdentity':'x','leaseDurationSeconds':3599", true, 3599000 },
 		{ "not a day", "'holderIdentity':'x','leaseDurationSeconds':3600", true, DURATION_S * 1000 },
-		{ "it says nothing of it", "'holderIdentity':'x'", true, DURATION_S * 1000 },
-		{ "it was given back", "'holderIdentity':'','leaseDurationSeconds':3599", false, 0 },
-		{ "nobody ever had it", "'leaseTransitions':4", false, 0 },
+		{ "without a duration", "'holderIdentity':'x'", true, DURATION_S * 1000 },
+		{ "it was released", "'holderIdentity':'','leaseDurationSeconds':3599", false, 0 },
+		{ "it was never held", "'leaseTransitions':4", false, 0 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
 		struct scene s;

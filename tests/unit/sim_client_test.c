@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the client of the API promises in numbers, on a clock that stands still while code runs: how long it waits, what
-// it asks again and when, which token it shows, what time it believes. Bad answers of a real socket: kube_test.
+// What the client of the API guarantees in numbers, on a clock that stands still while code runs: how long it waits,
+// what it retries and when, which token it sends, which time it believes. For bad answers on a real socket see
+// kube_test.
 #include "cluster/kube/clock.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/tempdir.h"

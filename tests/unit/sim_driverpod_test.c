@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pod the operator's init container takes for its own: what it asks of the API server, and what it takes of
-// several. What it then reads of it is in driverpod_test.c.
+// Which pod the operator's init container takes for its own: what it requests from the API server, and which of
+// several it picks. For what it then reads see driverpod_test.c.
 #include "cluster/driver_manager/driver_pod.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
@@ -31,7 +31,7 @@ static const struct row {
 	{ "the first of two",
 	  { { "driver-a", "n1", "nvidia-driver", false }, { "driver-b", "n1", "nvidia-driver", false } },
 	  "driver-a" },
-	{ "a pod without a role is nobody's", { { "plain", "n1", NULL, false } }, NULL },
+	{ "a pod without a role is ignored", { { "plain", "n1", NULL, false } }, NULL },
 };
 
 static void make_pod(struct sim *s, const struct row *w, unsigned i)

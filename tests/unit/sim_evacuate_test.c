@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver manager does to a Node and its pods, on the simulated API server: operands paused and given back with
-// the operator's words, others' cordons kept, evictions only where they are allowed, and all of it taken back on each
-// way out, by the next run where this one was killed.
+// What the driver manager does to a Node and its pods, on the simulated API server: operands paused and resumed with
+// the operator's values, others' cordons kept, evictions only where they are allowed, and everything undone on each
+// exit path, or by the next run if this one was killed.
 #include "tests/unit/evacuation.h"
 
 static void test_words(void **state)

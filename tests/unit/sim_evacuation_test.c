@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver manager says of a node that it empties, to the word, and how long it waits for whom: operands, pods,
-// claims, an API server that is away, others who change the Node.
+// What the driver manager says about a node that it empties, word by word, and how long it waits for operands, pods,
+// claims, an unreachable API server, and others that change the Node.
 #include "tests/unit/evacuation.h"
 
 #define CLAIM ",'resourceClaims':[{'name':'g','resourceClaimName':'gpu-0'}]"
@@ -33,7 +33,7 @@ static void who_evicts_is_decided_first(void **state)
 		const char *name, *value;
 		bool may_evict, may_drain, evicts, drains, is_said;
 	} rows[] = {
-		{ "nobody else", NULL, true, true, true, true, false },
+		{ "no other controller", NULL, true, true, true, true, false },
 		{ "switched off", "'false'", true, true, true, true, false },
 		{ "the operator", "'true'", true, true, false, false, true },
 		{ "the operator, and we may evict", "'true'", true, false, false, false, true },
@@ -142,11 +142,11 @@ static void blocking_pods_are_named_first(void **state)
 		bool may_evict, may_drain;
 		const char *said; // NULL = it may begin
 	} rows[] = {
-		{ "nobody", { "web" }, false, false, NULL },
+		{ "no pod", { "web" }, false, false, NULL },
 		{ "one that may be evicted", { "train" }, true, false, NULL },
 		{ "one that may be drained", { "train" }, false, true, NULL },
-		{ "one that nobody may", { "web", "train" }, false, false, NONE_MAY "default/train" },
-		{ "two that nobody may", { "train", "tune" }, false, false, NONE_MAY "default/train" },
+		{ "one that may not be evicted", { "web", "train" }, false, false, NONE_MAY "default/train" },
+		{ "two that may not be evicted", { "train", "tune" }, false, false, NONE_MAY "default/train" },
 		{ "one that would not come back", { "alone" }, true, true, STUCK "default/alone" FORCE },
 		{ "behind one that may be evicted", { "train", "zalone" }, true, true, STUCK "default/zalone" FORCE },
 		{ "before another one", { "alone", "zalone" }, true, true, STUCK "default/alone" FORCE },
@@ -181,7 +181,7 @@ static void pods_have_a_deadline(void **state)
 		bool has_budget, is_drain;
 		const char *said;
 	} rows[] = {
-		{ "as long as is said", 60, 60, false, false,
+		{ "as long as configured", 60, 60, false, false,
 		  "1 pod(s) are left after the deadline: default/train: waits "
 		  "for test/stays" },
 		{ "as long as it is", 0, EVACUATE_PODS_S, false, false,

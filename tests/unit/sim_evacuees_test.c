@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is in the way of a driver manager: named before anything is done where nothing would end him, and evicted once,
-// whatever becomes of the API server meanwhile.
+// Pods in the way of a driver manager: named before anything is done if nothing would end them, and evicted once,
+// whatever happens to the API server meanwhile.
 #include "tests/unit/evacuation.h"
 
 // Nobody is disturbed for what could not be ended.
@@ -20,7 +20,7 @@ static void a_protected_pod_is_named_before_anything_is_done(void **state)
 		{ "an emptyDir that may be lost", OF_JOB, GPU ",'volumes':[{'name':'v','emptyDir':{}}]", NULL, true,
 		  false, true, NULL },
 		{ "no eviction here", OF_JOB, GPU, NULL, false, false, false, "nothing allows to evict them" },
-		{ "nobody uses a GPU", OF_JOB, NO_GPU, NULL, false, false, false, NULL },
+		{ "no pod uses a GPU", OF_JOB, NO_GPU, NULL, false, false, false, NULL },
 		{ "the operator evicts", OF_JOB, GPU, "true", true, false, false, "nothing allows to evict them" },
 		{ "the operator does not", OF_JOB, GPU, "false", true, false, false, NULL },
 		{ "a DaemonSet's pod", OF_SET, GPU, NULL, true, false, false, NULL },

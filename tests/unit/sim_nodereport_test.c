@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node tells the cluster of its next kernel (R-F1), in the order in which it turns out: the annotation, and an
-// Event where it turns bad, another bad, or good again. Asked again with nothing new, nothing is written.
+// What a node reports about its next kernel (R-F1), step by step: the annotation, and an Event when it turns bad, bad
+// for another reason, or good again. Without a change nothing is written.
 #include "cluster/node_state/next_kernel_report.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
@@ -50,8 +50,8 @@ static const struct step {
 	const char *event; // how it begins; NULL = there is none
 	const char *next;  // how it ends
 } steps[] = {
-	{ "the running kernel starts next, as ever: nothing to say", { 0 }, NULL, NULL, NULL },
-	{ "a kernel that only waits for its compile is no news to wake somebody for",
+	{ "the running kernel starts next: nothing to report", { 0 }, NULL, NULL, NULL },
+	{ "a kernel that only waits for its compile causes no Event",
 	  { "6.2", KERNEL_NEEDS_BUILD, 0, "no package" },
 	  "needs-build 6.2",
 	  NULL,
@@ -62,7 +62,7 @@ static const struct step {
 	  "impossible 6.2 E_BUILD",
 	  "Warning NextKernelUnservable 6.2 starts next: impossible: E_BUILD: it says \"no\"; next step: ",
 	  "look for a newer driver or a patch for this kernel" },
-	{ "the same with other evidence is the same",
+	{ "the same with other evidence is no change",
 	  { "6.2", KERNEL_IMPOSSIBLE, E_BUILD, "it says \"never\"" },
 	  "impossible 6.2 E_BUILD",
 	  NULL,
@@ -83,12 +83,12 @@ static const struct step {
 	  "impossible 6.3 E_SOURCE_KERNEL",
 	  "Warning NextKernelUnservable 6.3 starts next: impossible: E_SOURCE_KERNEL: too new; next step: ",
 	  "" },
-	{ "somebody took it away: the running kernel starts next",
+	{ "it was removed: the running kernel starts next",
 	  { 0 },
 	  NULL,
 	  "Normal NextKernelServable the running kernel starts next",
 	  "next" },
-	{ "and nothing more is said", { 0 }, NULL, NULL, NULL },
+	{ "and nothing more is reported", { 0 }, NULL, NULL, NULL },
 };
 
 static int report(struct kube *k, const char *node, const struct says *says, struct err *err)

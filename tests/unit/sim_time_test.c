@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What time the client of the API believes, from the Date of answers, on a clock that stands still while code runs.
+// Which time the client of the API believes, from the Date of answers, on a clock that stands still while code runs.
 #include "cluster/kube/clock.h"
 #include "tests/sim/sim.h"
 #include "tests/unit/test.h"
