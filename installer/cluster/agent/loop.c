@@ -390,7 +390,7 @@ static bool act_on_choice(struct agent *a)
 				.is_back_meant = agent_target_of(a, &j->previous) != NULL,
 				.waited_s = (unsigned)((a->now_ms - since) / 1000) };
 	if (orders) {
-		if (!node_key_is_malformed(orders, KEY_PREFIX "go")) // a malformed order is none
+		if (!node_key_is_malformed(orders, KEY_PREFIX "go")) // a malformed order is ignored
 			v.go = orders->go;
 		v.phase = orders->phase;
 		v.is_paused = a->node.is_read && a->node.m.facts.is_paused;

@@ -24,7 +24,7 @@ enum span { // durations, in the order of the policy's table
 };
 
 // Words of the label nvidia.com/gpu-driver-upgrade-state. All but upgrade-done start something: NVIDIA's upgrade
-// controller goes on from wherever the label says that a node is, whoever wrote it (tests/sim/nvidia.def).
+// controller continues from the state in the label, whoever wrote it (tests/sim/nvidia.def).
 #define UPGRADE_LABEL "nvidia.com/gpu-driver-upgrade-state"
 #define UPGRADE_ENABLED "nvidia.com/gpu-driver-upgrade-enabled" // an annotation
 enum upgrade {

@@ -151,7 +151,7 @@ static int check_push(const struct shared_build *s, struct err *err)
 	return repository_put_blob(to, &layout, &d, err);
 }
 
-// One turn of a builder. end: when it compiles whoever has the Lease.
+// One turn of a builder. end: when it compiles even without the Lease.
 static enum turn builder_turn(struct shared_build *s, long end, struct err *why, struct err *err)
 {
 	struct progress *w = s->request.progress;

@@ -5,7 +5,7 @@
 // A failure here costs another compile, never the install:
 //
 //   no builder begins          within --lease-duration: a node compiles for itself, unsigned, and takes no Lease
-//   nobody can push            the first builder notices, says so in the Lease and compiles; all compile at once
+//   no builder can push        the first one notices, says so in the Lease and compiles; all compile at once
 //   one push fails             that node is ready all the same; those that waited compile, all at once
 //   not found, not trusted     as seen from this node: it compiles
 #pragma once
