@@ -8,8 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-// What the agent knows: the policy, what this node has, who holds the driver.
-
 enum {
 	LOOK_MS = 60000, // drift is seen so late
 	POLICY_MS = 5000,
@@ -17,18 +15,17 @@ enum {
 	EXACT_MS = 2000,
 	COARSE_MS = 15000,
 	HYSTERESIS_MS = 60000,
+	ACCEPT_MS = 10000, // an order that ends sooner is reported once (S5); waited for three times a minute
+	BUSY_MS = 200,
+	STEPS_MOST = 16,
+	CHOICES_MOST = 8,
 	TROUBLE_TEXT = 220, // beside the name of its error
 };
-
-static bool agent_is_self(const struct agent *a)
-{
-	return a->policy.mode == MODE_SELF;
-}
 
 // What a coordinator orders, or the agent itself; NULL = not known.
 static const struct record *agent_orders(const struct agent *a)
 {
-	if (agent_is_self(a))
+	if (a->policy.mode == MODE_SELF)
 		return &a->self.m.record;
 	return a->node.is_read ? &a->node.m.record : NULL;
 }
@@ -159,7 +156,7 @@ static void agent_refresh_facts(struct agent *a)
 // Holders, on demand (5.2): exactly while the coordinator waits for them to go, roughly while it only chooses nodes.
 
 enum asked { ASKED_NOT, ASKED_COARSE, ASKED_EXACT };
-static enum asked asked(const struct agent *a)
+static enum asked holders_asked_for(const struct agent *a)
 {
 	const struct record *orders = agent_orders(a);
 	switch (orders ? orders->phase : PHASE_IDLE) {
@@ -190,7 +187,7 @@ static void copy_holders(const struct agent_holders *from, bool is_coarse, struc
 
 static void agent_refresh_holders(struct agent *a)
 {
-	enum asked how = asked(a);
+	enum asked how = holders_asked_for(a);
 	if (how == ASKED_NOT) {
 		agent_holders_done(&a->told);
 		a->holders_ms = 0;
@@ -230,8 +227,6 @@ static void post_event(struct agent *a, const char *reason, const char *message,
 
 // Mode self: the agent that is its own coordinator
 
-enum { STEPS_MOST = 16 };
-
 // In the log, and as an Event if the Node can be read. The texts of the rules are about cordons and evictions, which do
 // not exist in this mode.
 static void report_step(struct agent *a, const struct single_node_step *step)
@@ -260,7 +255,7 @@ static void agent_command(struct agent *a)
 	struct agent_annotations words;
 	struct single_node_step step;
 	struct err why;
-	if (!agent_is_self(a) || !a->facts.is_known)
+	if (a->policy.mode != MODE_SELF || !a->facts.is_known)
 		return;
 	agent_annotations(&a->journal, &a->facts, &a->told, a->site->boot, &words);
 	for (int i = 0; i < STEPS_MOST; i++) {
@@ -277,11 +272,7 @@ static void agent_command(struct agent *a)
 	}
 }
 
-enum {
-	ACCEPT_MS = 10000, // an order that ends sooner is reported once (S5); waited for three times a minute
-	BUSY_MS = 200,
-	CHOICES_MOST = 8,
-};
+// Acts
 
 static void log_agent_event(const struct agent *a, const char *fmt, ...) PRINTF(2, 3);
 static void log_agent_event(const struct agent *a, const char *fmt, ...)
@@ -293,8 +284,6 @@ static void log_agent_event(const struct agent *a, const char *fmt, ...)
 	va_end(args);
 	a->site->machine.did(a->site->machine.ctx, text);
 }
-
-// Acts
 
 // What could not be journaled did not happen.
 static bool commit_journal(struct agent *a, const struct agent_journal *before)
@@ -459,7 +448,7 @@ static void write_agent_annotations(struct agent *a)
 static void notice_replaced_node(struct agent *a)
 {
 	struct agent_journal before = a->journal;
-	if (agent_is_self(a) || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
+	if (a->policy.mode == MODE_SELF || !a->node.is_read || !agent_move(&a->journal, a->node.m.uid))
 		return;
 	if (*before.node)
 		log_agent_event(a, "the Node %s was replaced by another one of this name: its orders start over",

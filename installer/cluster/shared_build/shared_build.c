@@ -58,7 +58,7 @@ static char *share_key(const struct shared_build_request *w)
 		       *w->build_id ? w->build_id : "-", w->arch, w->source->digest, names && *names ? names : "all");
 }
 
-// 1 = the store or a source has it by now, because `who` made it. Without a named driver it must be of this source.
+// 1 = the store or a source has it by now, of this source: `who` made it.
 static int find_shared_package(struct shared_build *s, const char *who)
 {
 	struct acquire *o = s->request.acquire;
