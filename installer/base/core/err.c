@@ -13,28 +13,29 @@ static const struct err_info table[] = {
 
 int err_set(struct err *err, int code, const char *fmt, ...)
 {
-	char text[sizeof(err->text)] = { 0 }; // the old text may be one of the arguments
+	char text[2 * sizeof(err->text) + 2]; // with room for all, then cut; the old text may be one of the arguments
 	va_list args;
 	va_start(args, fmt);
-	int length = vsnprintf(text, sizeof(text), fmt, args), room = (int)sizeof(text) - length;
+	vsnprintf(text, sizeof(err->text), fmt, args);
 	va_end(args);
-	if (code > 0 && code <= E_FIRST_ && room > 3)
-		snprintf(text + length, (size_t)room, ": %.*s", room - 3, strerror(code));
-	memcpy(err->text, text, sizeof(text));
+	if (code > 0 && code <= E_FIRST_)
+		strcat(strcat(text, ": "), strerror(code));
+	text[sizeof(err->text) - 1] = '\0';
+	strcpy(err->text, text);
 	err->code = code;
 	return -1;
 }
 
 int err_wrap(struct err *err, const char *fmt, ...)
 {
-	char text[sizeof(err->text)] = { 0 };
+	char text[2 * sizeof(err->text) + 2];
 	va_list args;
 	va_start(args, fmt);
-	int length = vsnprintf(text, sizeof(text), fmt, args), room = (int)sizeof(text) - length;
+	vsnprintf(text, sizeof(err->text), fmt, args);
 	va_end(args);
-	if (room > 3)
-		snprintf(text + length, (size_t)room, ": %.*s", room - 3, err->text);
-	memcpy(err->text, text, sizeof(text));
+	strcat(strcat(text, ": "), err->text);
+	text[sizeof(err->text) - 1] = '\0';
+	strcpy(err->text, text);
 	return -1;
 }
 

@@ -36,6 +36,6 @@ struct err_info {
 	const char *text;   // one line: what it means
 	const char *next;   // one line: what to do
 };
-// Of a code from E_SYSTEM to before E_LAST_; of an errno the entry that tells a user most, E_SYSTEM for the rest; never NULL.
+// Of our codes, E_SYSTEM to E_LAST_ - 1, and of an errno the entry that fits it best; E_SYSTEM otherwise. Never NULL.
 const struct err_info *err_info(int code);
 const struct err_info *err_info_by_name(const char *name);

@@ -27,8 +27,10 @@ void *mem_grow(void *p, size_t count, size_t size)
 
 char *str_dup(const char *s)
 {
-	size_t size = s ? strlen(s) + 1 : 0;
-	return s ? memcpy(mem_alloc(size), s, size) : NULL;
+	char *copy = s ? strdup(s) : NULL;
+	if (s && !copy)
+		abort();
+	return copy;
 }
 
 void str_set(char **to, const char *text)
@@ -102,7 +104,7 @@ bool str_u64(const char *s, int base, uint64_t *ret)
 	return true;
 }
 
-// strverscmp would take "010" for a fraction and put "6.12~rc1" behind "6.12".
+// strverscmp would take "010" for a fraction and put "6.12~rc1" after "6.12".
 int str_version_cmp(const char *a, const char *b)
 {
 	static const char digits[] = "0123456789";
