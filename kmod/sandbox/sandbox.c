@@ -4,7 +4,7 @@
 #include "kmod/sandbox/sandbox.h"
 
 #include "base/file/root.h"
-#include "base/file/subtree.h"
+#include "base/file/scratch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -192,7 +192,7 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 		return -1;
 	bool is_other = uid != geteuid();
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++)
-		if (given[i] && subtree_chown(given[i], uid, err) < 0)
+		if (given[i] && scratch_chown(given[i], uid, err) < 0)
 			return -1;
 	child_argv(s, uid, &argv);
 	const struct proc proc = { .argv = (const char *const *)argv.items,
@@ -208,7 +208,7 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 			    lines.count ? lines.items[lines.count - 1] : "no reason given");
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++) {
-		if (!given[i] || subtree_chown(given[i], 0, &why) == 0)
+		if (!given[i] || scratch_chown(given[i], 0, &why) == 0)
 			continue;
 		if (r == 0)
 			*err = why;

@@ -82,7 +82,7 @@ static void deeper_than_files_allow(void **state)
 	few_files(FEW_FILES);
 	make_deep(folder.root.fd, "deep", DEEP);
 	assert_int_equal(root_sub(&folder.root, "deep", &dir, &err), 0);
-	expect(subtree_chown(&dir, geteuid(), &err) == 0, err.text);
+	expect(scratch_chown(&dir, geteuid(), &err) == 0, err.text);
 	int r = root_rmtree(&folder.root, "deep", &err);
 	few_files(0);
 	assert_int_equal(r, 1);

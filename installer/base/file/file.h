@@ -5,7 +5,7 @@
 
 // The failure that errno says, as "WHAT 'NAME': reason"; a full disk or quota is E_NO_SPACE. Always -1.
 int file_fail(const char *what, const char *name, struct err *err);
-// To the end of the file; works for proc and sysfs files that state no size. A NUL is added behind the content.
+// To the end of the file; works for proc and sysfs files that state no size. A NUL is added after the content.
 int file_read(int fd, const char *name, char **ret, size_t *ret_len, struct err *err);
 int file_read_most(int fd, const char *name, size_t most, char **ret, size_t *ret_len, struct err *err); // E_TOO_LARGE
 int file_write(int fd, const char *name, const void *data, size_t len, struct err *err);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Files that are locked by flock(2). That call needs only an open descriptor: any process that can open the file could
-// keep us out for ever. So a lock file is private to its owner, and a wait for it ends, later than a collection of a
-// large store takes.
+// keep us out for ever. So a lock file is private to its owner, and a wait for it ends; the limit is longer than the
+// garbage collection of a large store takes.
 #pragma once
 #include "base/file/root.h"
 

@@ -73,7 +73,7 @@ bool mountinfo_has_option(const struct mount *m, const char *option)
 	return strv_has(&all, option);
 }
 
-// Mostly the last in the text; but one that came through another namespace may lie beneath one that was there before.
+// Usually the last in the text; but a mount that propagated from another namespace may be under an older one.
 const struct mount *mountinfo_at(const struct mountinfo *m, const char *point)
 {
 	for (size_t i = m->count; i-- > 0;) {

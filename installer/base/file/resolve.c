@@ -71,7 +71,7 @@ static int resolve_by_walk(int root, const char *path, int flags)
 		size_t len = strcspn(start, "/");
 		const char *rest = start + len + strspn(start + len, "/");
 		auto_str char *name = str_ndup(start, len);
-		bool is_last = !start[len]; // without a slash behind it
+		bool is_last = !start[len]; // without a slash after it
 		int here = w.dirs[w.depth];
 		if (!*name || str_eq(name, ".") || str_eq(name, "..")) {
 			if (str_eq(name, ".."))

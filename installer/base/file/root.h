@@ -59,7 +59,7 @@ int root_mkdir_private(const struct root *root, const char *path, struct err *er
 int root_create(const struct root *root, const char *path, struct err *err); // fd >= 0: a new or emptied file, 0644
 // Whole or not at all: temporary name, fsync, rename, fsync of the directory. Parents must exist.
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
-// The same without the syncs: for what a power cut may take with it, such as all of run/.
+// The same without the syncs: for what need not survive a power cut, such as all of run/.
 int root_put(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
 int root_symlink(const struct root *root, const char *target, const char *path, struct err *err); // replaces a link
 int root_rename(const struct root *root, const char *from, const char *to, struct err *err);

@@ -11,7 +11,20 @@
 #define PLACE ".tmp"
 enum { TRIES = 1000 };
 
-// Left behind by processes that were killed: their locks are free.
+static int chown_entry(void *uid, int dir, const char *name, const struct stat *st)
+{
+	(void)st;
+	return fchownat(dir, name, *(uid_t *)uid, *(uid_t *)uid, AT_SYMLINK_NOFOLLOW);
+}
+
+int scratch_chown(const struct root *dir, uid_t uid, struct err *err)
+{
+	return subtree_each(dir->fd, ".", chown_entry, &uid) < 0 ?
+		       err_set(err, errno, "give '%s' to uid %u", dir->name, uid) :
+		       0;
+}
+
+// Leftovers of killed processes: their locks are free.
 static void sweep_leftovers(const struct root *parent)
 {
 	struct err err;
@@ -24,7 +37,7 @@ static void sweep_leftovers(const struct root *parent)
 		if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || root_rmtree(parent, path, &err) >= 0)
 			continue;
 		// A compile may have given its files to another user.
-		if (geteuid() == 0 && root_sub(parent, path, &dir, &err) == 0 && subtree_chown(&dir, 0, &err) == 0)
+		if (geteuid() == 0 && root_sub(parent, path, &dir, &err) == 0 && scratch_chown(&dir, 0, &err) == 0)
 			root_rmtree(parent, path, &err);
 	}
 }

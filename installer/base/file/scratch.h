@@ -18,3 +18,7 @@ void scratch_done(struct scratch *s); // removes it
 // It becomes a lasting directory of its parent, complete even after a power cut. 1 = kept, 0 = another one was faster.
 int scratch_keep(struct scratch *s, const char *name, struct err *err);
 #define auto_scratch __attribute__((cleanup(scratch_done)))
+
+// dir and everything in it belong to uid; of links the link itself. Takes CAP_CHOWN, nothing else where the files are
+// ours or become ours.
+int scratch_chown(const struct root *dir, uid_t uid, struct err *err);

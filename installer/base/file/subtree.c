@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file/subtree.h"
 
-#include "base/file/file.h"
+#include "base/core/str.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 enum { OPEN_DIR = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
 
-// A directory on the way down: which one it is, for the way up by "..", and what of it is still to come.
+// A directory on the way down: its identity, to check the way up by "..", and its entries that are still to be visited.
 struct level {
 	char *name; // in the level above
 	dev_t dev;
@@ -20,7 +20,7 @@ struct level {
 };
 
 struct descent {
-	int here; // the last of levels; above is where the first one lies
+	int here; // the last of levels; above is the parent of the first one
 	int above;
 	struct level *levels;
 	size_t depth;
@@ -106,7 +106,7 @@ static int leave_level(struct descent *d, char **ret_name)
 	return 0;
 }
 
-// The next entry of the last level; NULL = there is none any more.
+// The next entry of the last level; NULL = no more.
 static const char *next_entry(struct descent *d)
 {
 	struct level *l = &d->levels[d->depth - 1];
@@ -167,17 +167,4 @@ int subtree_each(int dir, const char *name, int (*each)(void *ctx, int dir, cons
 			return -1;
 	}
 	return 0;
-}
-
-static int chown_entry(void *uid, int dir, const char *name, const struct stat *st)
-{
-	(void)st;
-	return fchownat(dir, name, *(uid_t *)uid, *(uid_t *)uid, AT_SYMLINK_NOFOLLOW);
-}
-
-int subtree_chown(const struct root *dir, uid_t uid, struct err *err)
-{
-	return subtree_each(dir->fd, ".", chown_entry, &uid) < 0 ?
-		       err_set(err, errno, "give '%s' to uid %u", dir->name, uid) :
-		       0;
 }

@@ -2,8 +2,6 @@
 // A directory and everything below it, however deep: without recursion, and with a handful of open files. Links are
 // never followed, and a directory that is moved away meanwhile ends the walk with ESTALE.
 #pragma once
-#include "base/file/root.h"
-
 #include <sys/stat.h>
 
 // Removes dir/name, whatever it is. A mount point in it is EBUSY, and the mount is not entered.
@@ -14,7 +12,3 @@ int subtree_remove(int dir, const char *name);
 // -1 = errno, of the walk or as each() has left it.
 int subtree_each(int dir, const char *name, int (*each)(void *ctx, int dir, const char *name, const struct stat *st),
 		 void *ctx);
-
-// dir and everything in it belong to uid; of links the link itself. Takes CAP_CHOWN, nothing else where the files are
-// ours or become ours.
-int subtree_chown(const struct root *dir, uid_t uid, struct err *err);
