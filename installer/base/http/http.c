@@ -16,7 +16,7 @@
 static const struct {
 	CURLcode curl;
 	int code;
-	const char *layer; // NULL = the times tell
+	const char *layer; // NULL = by how far it got
 } curl_errors[] = {
 	{ CURLE_COULDNT_RESOLVE_HOST, E_NETWORK, "dns" },
 	{ CURLE_COULDNT_RESOLVE_PROXY, E_NETWORK, "proxy" },
@@ -158,7 +158,7 @@ static size_t on_body(char *buf, size_t size, size_t count, void *ctx)
 	return (size_t)n;
 }
 
-// libcurl sends a body once more when the connection that it reused turned out to be dead.
+// libcurl sends a body again when the connection that it reused turned out to be dead.
 static int on_seek(void *ctx, curl_off_t offset, int origin)
 {
 	struct transfer *t = ctx;
@@ -254,29 +254,6 @@ static void set_request(struct transfer *t)
 	}
 }
 
-static void set_connection(struct transfer *t)
-{
-	free(t->proxy);
-	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->origin.scheme, t->origin.host, t->origin.port);
-	curl.easy_setopt(t->easy, CURLOPT_PROXY, t->proxy ? t->proxy : "");
-	curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "");
-	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
-	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
-	// A peer that vanishes silently ends the calls that wait for it, watches above all, within two minutes.
-	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
-	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 30L);
-	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 10L);
-	// A thread waits for a name server that does not answer; ending the call must not wait for it too.
-	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
-	if (t->http->is_http1)
-		curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-	if (t->call->is_fresh) {
-		curl.easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
-		curl.easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
-	}
-}
-
 static void detach_transfer(struct transfer *t)
 {
 	if (t->is_added)
@@ -301,7 +278,25 @@ static void launch_transfer(struct transfer *t)
 	t->problem[0] = '\0';
 	t->last_ms = clock_ms();
 	restart_window(t, t->last_ms);
-	set_connection(t);
+	free(t->proxy);
+	t->proxy = proxy_choose(t->http->proxy, t->http->no_proxy, t->origin.scheme, t->origin.host, t->origin.port);
+	curl.easy_setopt(t->easy, CURLOPT_PROXY, t->proxy ? t->proxy : "");
+	curl.easy_setopt(t->easy, CURLOPT_NOPROXY, "");
+	curl.easy_setopt(t->easy, CURLOPT_URL, t->url);
+	curl.easy_setopt(t->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl.easy_setopt(t->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)t->http->connect_ms);
+	// A peer that vanishes silently ends the calls that wait for it, watches above all, within two minutes.
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPIDLE, 30L);
+	curl.easy_setopt(t->easy, CURLOPT_TCP_KEEPINTVL, 10L);
+	// A thread waits for a name server that does not answer; ending the call must not wait for it too.
+	curl.easy_setopt(t->easy, CURLOPT_QUICK_EXIT, 1L);
+	if (t->http->is_http1)
+		curl.easy_setopt(t->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	if (t->call->is_fresh) {
+		curl.easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+		curl.easy_setopt(t->easy, CURLOPT_SSL_SESSIONID_CACHE, 0L);
+	}
 	set_request(t);
 	http_tls_attach(t);
 	curl.easy_setopt(t->easy, CURLOPT_BUFFERSIZE, (long)RECEIVE);

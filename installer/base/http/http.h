@@ -57,17 +57,16 @@ struct http_call {
 	// .code 0 = a reply came, whatever its status; E_NETWORK E_TLS E_TIMEOUT E_TOO_LARGE, or the sink's
 	struct err err;
 	long status;
-	const char
-		*elsewhere; // of another origin, where a redirect led and the reply came from; NULL = from the call's
-	char *reply;        // NUL-terminated; of an error status: its first 4 KiB
+	const char *elsewhere; // the other origin that a redirect led to and that replied; NULL = the call's own
+	char *reply;           // NUL-terminated; of an error status: its first 4 KiB
 	size_t reply_len;
 	void *own;
 };
 int http_begin(struct http *h, struct http_call *call, struct err *err);
-int http_step(struct http *h, int wait_ms,
-	      struct err *err); // advances every call, waiting at most that long for events
-int http_run(struct http *h, struct http_call *call,
-	     struct err *err); // begin and step until done; fails with call->err
+// Advances every call, waiting at most that long for events.
+int http_step(struct http *h, int wait_ms, struct err *err);
+// Begins and steps until it is done; fails with call->err.
+int http_run(struct http *h, struct http_call *call, struct err *err);
 // A header of the last reply (not of a redirect), NULL = absent; borrowed until http_end.
 const char *http_header(const struct http_call *call, const char *name);
 const char *http_header_at(const struct http_call *call, const char *name, size_t i); // one of several of that name
@@ -77,8 +76,8 @@ void http_end(struct http_call *call); // whether it began or not, is done or no
 // E_NETWORK (others). The message has the URL without credentials, and the first words of the reply. Always -1.
 int http_status_error(const struct http_call *call, struct err *err);
 char *http_escape(const char *s); // percent-encoded, for a query
-char *http_join(const char *base,
-		const char *reference);                 // what a Location or Link in base's reply means; NULL = nothing
+// What a Location or Link in base's reply means; NULL = nothing.
+char *http_join(const char *base, const char *reference);
 bool http_is_same_origin(const char *a, const char *b); // scheme, host and port
 char *http_url_shown(const char *url);                  // without credentials, query and fragment: for messages
 

@@ -104,7 +104,7 @@ char *http_join(const char *base, const char *reference)
 char *http_escape(const char *s)
 {
 	struct err ignored;
-	if (http_lib_load(&ignored) < 0) // then there are no requests either
+	if (http_lib_load(&ignored) < 0) // without libcurl there are no requests either
 		return str_dup(s);
 	char *text = curl.easy_escape(NULL, s, 0);
 	if (!text)

@@ -23,12 +23,13 @@ struct address {
 static struct address parse_address(const char *host)
 {
 	struct address a = { .family = AF_UNSPEC };
-	auto_str char *bare = str_dup(host);
-	size_t len = strlen(bare);
-	if (len > 1 && bare[0] == '[' && bare[len - 1] == ']') {
-		bare[len - 1] = '\0';
-		memmove(bare, bare + 1, len - 1);
-	}
+	char bare[INET6_ADDRSTRLEN];
+	size_t len = strlen(host), brackets = len > 1 && host[0] == '[' && host[len - 1] == ']';
+	len -= 2 * brackets;
+	if (len >= sizeof(bare))
+		return a;
+	memcpy(bare, host + brackets, len);
+	bare[len] = '\0';
 	if (inet_pton(AF_INET, bare, a.bytes) == 1)
 		a.family = AF_INET;
 	else if (inet_pton(AF_INET6, bare, a.bytes) == 1)
@@ -57,34 +58,27 @@ static bool is_domain(const char *host, const char *name)
 	return h == n || host[h - n - 1] == '.';
 }
 
-// Takes ":PORT" off the end of an entry. One colon, or one behind a bracket: more are an IPv6 address. Returns false
-// when what is behind it is another port.
-static bool take_port(char *entry, unsigned port)
-{
-	char *colon = strrchr(entry, ':');
-	uint64_t number = 0;
-	if (!colon || !str_u64(colon + 1, 10, &number) ||
-	    (strchr(entry, ':') != colon && (colon == entry || colon[-1] != ']')))
-		return true;
-	*colon = '\0';
-	return number == port;
-}
-
+// An entry of no_proxy, which is cut into its parts.
 static bool is_matched(char *entry, const char *host, unsigned port)
 {
-	struct address a = parse_address(host);
 	if (str_eq(entry, "*"))
 		return true;
-	if (!take_port(entry, port))
-		return false;
+	// A port follows the only colon, or one after a bracket: other colons belong to an IPv6 address.
+	char *colon = strrchr(entry, ':');
+	uint64_t number = 0, bits = 0;
+	if (colon && str_u64(colon + 1, 10, &number) &&
+	    (strchr(entry, ':') == colon || (colon > entry && colon[-1] == ']'))) {
+		*colon = '\0';
+		if (number != port)
+			return false;
+	}
 	char *slash = strchr(entry, '/');
-	uint64_t bits = 0;
 	if (slash) {
 		if (!str_u64(slash + 1, 10, &bits))
 			return false;
 		*slash = '\0';
 	}
-	struct address net = parse_address(entry);
+	struct address a = parse_address(host), net = parse_address(entry);
 	if (net.family == AF_UNSPEC)
 		return !slash && a.family == AF_UNSPEC && is_domain(host, entry);
 	return a.family != AF_UNSPEC && is_in_range(&a, &net, slash ? bits : net.family == AF_INET ? 32 : 128);
