@@ -38,15 +38,6 @@ void launch_words_done(struct launch_words *w)
 	strv_done(&w->env);
 }
 
-static bool is_env_replaced(const struct strv *env, const char *variable)
-{
-	size_t name = strcspn(variable, "=");
-	for (size_t i = 0; i < env->count; i++)
-		if (strncmp(env->items[i], variable, name + 1) == 0)
-			return true;
-	return false;
-}
-
 int launch_self(const struct launch_words *words, pid_t *ret, int *ret_out, struct err *err)
 {
 	static char *none[] = { NULL };
@@ -59,9 +50,13 @@ int launch_self(const struct launch_words *words, pid_t *ret, int *ret_out, stru
 	strv_add(&argv, str_dup("kmodsmith"));
 	for (size_t i = 0; i < args->count; i++)
 		strv_add(&argv, str_dup(args->items[i]));
-	for (char **variable = environ; *variable; variable++)
-		if (!is_env_replaced(&words->env, *variable))
+	for (char **variable = environ; *variable; variable++) {
+		size_t name = strcspn(*variable, "=") + 1, i = 0;
+		while (i < words->env.count && strncmp(words->env.items[i], *variable, name) != 0)
+			i++;
+		if (i == words->env.count)
 			strv_add(&env, str_dup(*variable));
+	}
 	for (size_t i = 0; i < words->env.count; i++)
 		strv_add(&env, str_dup(words->env.items[i]));
 	posix_spawn_file_actions_t files;

@@ -64,8 +64,8 @@ static bool read_output(struct reader *r, int in)
 	return n > 0 || (n < 0 && errno == EINTR);
 }
 
-// Until the program has ended and its output is read. The pipe alone does not tell: a daemon left behind may hold it
-// for ever, and a program may close its output long before it ends.
+// Until the program has ended and its output is read. The end of the pipe is not the end of the program: a daemon that
+// it left running may hold the pipe for ever, and a program may close its output long before it ends.
 static void follow_output(struct reader *r, int in, pid_t pid)
 {
 	long deadline = r->proc->timeout_ms ? clock_ms() + r->proc->timeout_ms : LONG_MAX;

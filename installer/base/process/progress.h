@@ -26,7 +26,7 @@ struct progress {
 };
 
 void progress_begin(struct progress *w);
-// The same, and all notes until its end belong to this phase. name must stay valid.
+// Starts a phase by name: notes until its end belong to it. name must stay valid.
 void progress_enter(struct progress *w, const char *name);
 // A phase that was entered and has not ended has failed: recorded with its time.
 void progress_fail(struct progress *w);

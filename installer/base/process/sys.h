@@ -5,7 +5,7 @@
 // per call to DIR/.sys-calls and leaves the file that the real call would leave, so that what follows sees a consistent
 // machine. A device node becomes a text file "c MAJOR:MINOR MODE UID:GID"; a process that gets a signal ends.
 //
-// What a recorded machine refuses stands in its DIR/.sys-refused, a line for each call that fails, which then goes:
+// DIR/.sys-refused lists the calls that a recorded machine refuses, one line each, which is removed when it is used:
 //     EINVAL load nvidia NVreg_EnableMSI=often: nvidia: `often' invalid for parameter `NVreg_EnableMSI'
 // is an errno, the beginning of the call's line in .sys-calls (whole words), and what the kernel adds to dev/kmsg (if
 // the machine has one).
@@ -26,11 +26,11 @@ struct sys {
 	// lstat, recorded nodes included.
 	int (*node_look)(const struct sys *sys, int dir, const char *name, struct stat *ret);
 	int (*node_set)(const struct sys *sys, int dir, const char *name, mode_t mode, uid_t uid, gid_t gid);
-	// Mounts of the namespace that mount_enter() chose, ours otherwise. Descriptors stand for what they were opened
-	// as, also those that were opened in another namespace. A recorded machine has no mounts: EOPNOTSUPP.
+	// Mounts of the namespace that mount_enter() chose, ours otherwise. A descriptor means what it was opened as,
+	// even in another namespace. A recorded machine has no mounts: EOPNOTSUPP.
 	int (*mount_enter)(const struct sys *sys, int ns); // an open ns/mnt; working and root directory become its own
-	int (*mount_copy)(
-		const struct sys *sys); // a namespace of our own, a copy that gets and passes on events as before
+	// A namespace of our own, a copy that gets and passes on events as before.
+	int (*mount_copy)(const struct sys *sys);
 	int (*mount_bind)(const struct sys *sys, int from, int at, bool is_recursive);
 	// An empty file system; source: its name in mountinfo, options: of tmpfs(5).
 	int (*mount_tmpfs)(const struct sys *sys, int at, const char *source, const char *options);
@@ -43,7 +43,7 @@ struct sys {
 	// A descriptor that stays with the process although its number may be given to another one, and a signal by it.
 	int (*process_open)(const struct sys *sys, int pid);
 	int (*process_signal)(const struct sys *sys, int process, int pid, int signal);
-	// A program in another root directory, see launch_process(); its process id. A recorded one runs for ever.
+	// A program in another root directory, see launch_process(); its process id. A recorded one never ends.
 	int (*process_start)(const struct sys *sys, const char *root, const char *env, const struct strv *argv,
 			     int out);
 	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of a recorded machine: a call leaves its line, and the file that the real call would leave.
+// The kernel of a recorded machine: a call adds its line to the log and leaves the file that the real call would leave.
 #include "base/process/sys.h"
 
 #include "base/file/file.h"
