@@ -20,27 +20,6 @@ char *base64_text(const void *data, size_t len)
 	return text;
 }
 
-static int digit_value(char c)
-{
-	const char *at = c ? strchr(ALPHABET, c) : NULL;
-	return at ? (int)(at - ALPHABET) : -1;
-}
-
-// Four characters at in, of which the last `padding` are '='.
-static bool parse_group(const char *in, size_t padding, unsigned char ret[3])
-{
-	uint32_t bits = 0;
-	for (size_t k = 0; k < 4; k++) {
-		int value = k < 4 - padding ? digit_value(in[k]) : 0;
-		if (value < 0)
-			return false;
-		bits = bits << 6 | (uint32_t)value;
-	}
-	for (size_t k = 0; k < 3; k++)
-		ret[k] = (unsigned char)(bits >> (16 - 8 * k));
-	return (padding < 1 || ret[2] == 0) && (padding < 2 || ret[1] == 0);
-}
-
 bool base64_parse(const char *text, char **ret, size_t *ret_len)
 {
 	size_t len = strlen(text), padding = 0;
@@ -49,9 +28,20 @@ bool base64_parse(const char *text, char **ret, size_t *ret_len)
 	while (padding < 2 && padding < len && text[len - 1 - padding] == '=')
 		padding++;
 	auto_str char *data = mem_alloc(len / 4 * 3 + 1);
-	for (size_t i = 0; i < len; i += 4)
-		if (!parse_group(text + i, i + 4 == len ? padding : 0, (unsigned char *)data + i / 4 * 3))
+	for (size_t i = 0; i < len; i += 4) {
+		size_t digits = i + 4 == len ? 4 - padding : 4;
+		uint32_t bits = 0;
+		for (size_t k = 0; k < 4; k++) {
+			const char *at = k < digits ? strchr(ALPHABET, text[i + k]) : ALPHABET;
+			if (!at)
+				return false;
+			bits = bits << 6 | (uint32_t)(at - ALPHABET);
+		}
+		if (digits < 4 && bits & (digits == 3 ? 0xff : 0xffff))
 			return false;
+		for (size_t k = 0; k < 3; k++)
+			data[i / 4 * 3 + k] = (char)(bits >> (16 - 8 * k));
+	}
 	*ret_len = len / 4 * 3 - padding;
 	*ret = TAKE(data);
 	return true;

@@ -4,5 +4,5 @@
 #include "base/core/str.h"
 
 char *base64_text(const void *data, size_t len);
-// Strict: no blanks, no missing padding, no bits set behind the end. False on anything else. A NUL is added.
+// Strict: no blanks, no missing padding, no bits set after the end. False on anything else. A NUL is added.
 bool base64_parse(const char *text, char **ret, size_t *ret_len);

@@ -149,7 +149,7 @@ static bool describe_signer(X509 *cert, struct cms_verdict *v)
 	return true;
 }
 
-// One signer, who brings a certificate: two signers must make two signatures.
+// The only signer, with a certificate: two signers must make two signatures.
 static X509 *only_signer(CMS_ContentInfo *cms)
 {
 	if (OBJ_obj2nid(CMS_get0_type(cms)) != NID_pkcs7_signed ||
