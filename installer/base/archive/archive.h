@@ -8,7 +8,7 @@
 #pragma once
 #include "base/file/root.h"
 
-// Bytes of an archive that come from somewhere else than a file: up to len of them into buf; 0 = the end.
+// An archive that is not a file: up to len of its bytes into buf; 0 = the end.
 struct archive_stream {
 	ssize_t (*read)(void *ctx, void *buf, size_t len, struct err *err);
 	void *ctx;
@@ -21,18 +21,18 @@ struct archive_options {
 	// Which entries to unpack; also called with directories. NULL = all.
 	bool (*select)(void *ctx, const char *path);
 	void *ctx; // of select
-	// Read instead of fd, without the search for a .deb's member; bytes behind the end of the archive are not read.
+	// Read instead of fd, without the search for a .deb's member; bytes after the end of the archive are not read.
 	const struct archive_stream *stream;
 };
 // Unpack an archive into dest (an existing directory). A .deb means its data.tar member. fd must be seekable;
-// reading starts at offset (for payloads behind a script). Owners and times are not restored; modes are, less set-id
+// reading starts at offset (for payloads after a script). Owners and times are not restored; modes are, less set-id
 // bits. options: NULL = none.
 int archive_unpack(int fd, const char *name, off_t offset, const struct root *dest,
 		   const struct archive_options *options, struct err *err);
 
 // Members of a plain tar (no compression) without unpacking it. The walk reads headers only; every entry must be a file
 // or a directory with a name inside (cleaned: no "./"), else E_ARCHIVE_UNSAFE; one that lacks bytes is E_ARCHIVE, more
-// than `most` entries are E_TOO_LARGE. Whether a name comes twice is the visitor's matter.
+// than `most` entries are E_TOO_LARGE. Duplicate names are left to the visitor.
 struct archive_member {
 	char *name;
 	off_t at; // for archive_member_open

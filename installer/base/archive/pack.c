@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer is known by two digests: of the bytes, and of the tar inside. libarchive tells neither, so the same entries
-// are written twice: to the file, and uncompressed to a hash.
+// A layer is identified by two digests: of its bytes, and of the tar inside. libarchive computes neither, so the same
+// entries are written twice: to the file, and uncompressed to a hash.
 #include "base/archive/pack.h"
 
 #include "base/file/file.h"

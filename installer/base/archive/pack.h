@@ -12,8 +12,8 @@ int pack_dir(struct pack *p, const char *path, struct err *err);
 // size bytes of in, from its current offset; E_SYSTEM when it has fewer.
 int pack_file(struct pack *p, const char *path, int in, uint64_t size, struct err *err);
 int pack_link(struct pack *p, const char *path, const char *target, struct err *err); // a symbolic link
-// What is below the root, sorted, under the names that it has there. Links are kept verbatim; a file that somebody may
-// run stays so. Anything else than files, directories and links is refused.
+// Everything below the root, sorted, under its names there. Links are kept verbatim; executable files stay executable.
+// Anything else than files, directories and links is refused.
 int pack_tree(struct pack *p, const struct root *root, struct err *err);
 // digest is of what was written, diff_id of the tar before compression; each may be NULL.
 int pack_close(struct pack *p, char ret_digest[DIGEST_HEX + 1], char ret_diff_id[DIGEST_HEX + 1], uint64_t *ret_size,

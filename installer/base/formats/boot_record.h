@@ -7,7 +7,7 @@
 
 #define BOOT_RECORD_DIR "run/kmodsmith"
 
-char *boot_record_id(const struct root *kern); // the boot id; NULL = the kernel does not tell it. Caller frees
+char *boot_record_id(const struct root *kern); // the boot id; NULL = the kernel does not provide one. Caller frees
 bool boot_record_is_of(const json_t *record, const char *boot_id);
 // 1 = *ret is the record of this boot; 0 = there is none, it is another boot's, or it is not valid JSON: the next write
 // replaces it.

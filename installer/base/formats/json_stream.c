@@ -10,7 +10,7 @@ enum { DEPTH = 64, KEY_MAX = 320 };
 struct level {
 	bool is_array, is_record_list;
 	bool is_whole;   // everything in here is kept
-	bool has_output; // a comma comes before the next thing
+	bool has_output; // a comma precedes the next value
 	uint32_t rows;   // of the table that fit so far
 	unsigned keys;   // of them
 };
@@ -298,7 +298,7 @@ static int feed_byte(struct json_stream *s, char c, struct err *err)
 	}
 }
 
-// In a string, or in a key of an object of which nothing is kept: as much as needs no look at each byte.
+// The length of what can be skipped or kept whole: in a string, or in a key of an object of which nothing is kept.
 static size_t plain_run(const struct json_stream *s, const char *p, size_t len)
 {
 	if (s->state != STRING || s->is_escaped)

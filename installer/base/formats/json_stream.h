@@ -20,8 +20,8 @@ struct json_stream;
 struct json_stream *json_stream_new(const struct json_stream_table *table,
 				    int (*take)(void *ctx, json_t *record, struct err *err), void *ctx);
 void json_stream_free(struct json_stream *s);
-int json_stream_feed(struct json_stream *s, const void *data, size_t len,
-		     struct err *err); // E_SERVER: no JSON; E_TOO_LARGE
+// E_SERVER: not valid JSON; E_TOO_LARGE.
+int json_stream_feed(struct json_stream *s, const void *data, size_t len, struct err *err);
 // Nothing follows. *ret_rest (may be NULL): what is kept of the outermost object. E_SERVER: cut in the middle.
 int json_stream_end(struct json_stream *s, json_t **ret_rest, struct err *err);
 static inline void json_stream_freep(struct json_stream **s)

@@ -2,8 +2,7 @@
 // YAML is libyaml, and only read: what people and other programs write for kubectl. It is loaded when the first such
 // file is read; a start that reads none does not pay for it.
 //
-// A plain scalar is null, true, false or else a string. Aliases and more than one document are refused, as is a key that
-// comes twice.
+// A plain scalar is null, true, false or else a string. Aliases, duplicate keys and more than one document are refused.
 #pragma once
 #include "base/formats/json.h"
 

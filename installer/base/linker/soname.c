@@ -48,7 +48,7 @@ static bool is_in_image(const struct image *m, uint64_t at, uint64_t len)
 	return at <= m->len && len <= m->len - at;
 }
 
-// A program header whose type is wanted; NULL = there is none behind *from.
+// A program header whose type is wanted; NULL = there is none after *from.
 static const unsigned char *segment(const struct image *m, uint32_t type, uint64_t *from)
 {
 	for (; *from < m->phnum; ++*from) {

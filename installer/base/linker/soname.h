@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a dynamic linker wants to know of a file before it takes it for a library.
+// What a dynamic linker checks before it accepts a file as a library.
 #pragma once
 #include "base/core/err.h"
 
