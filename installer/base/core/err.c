@@ -18,10 +18,11 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(err->text), fmt, args);
 	va_end(args);
+	size_t len = strlen(text);
 	if (code > 0 && code <= E_FIRST_)
-		strcat(strcat(text, ": "), strerror(code));
+		snprintf(text + len, sizeof(text) - len, ": %s", strerror(code));
 	text[sizeof(err->text) - 1] = '\0';
-	strcpy(err->text, text);
+	memcpy(err->text, text, sizeof(err->text));
 	err->code = code;
 	return -1;
 }
@@ -33,9 +34,10 @@ int err_wrap(struct err *err, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(err->text), fmt, args);
 	va_end(args);
-	strcat(strcat(text, ": "), err->text);
+	size_t len = strlen(text);
+	snprintf(text + len, sizeof(text) - len, ": %s", err->text);
 	text[sizeof(err->text) - 1] = '\0';
-	strcpy(err->text, text);
+	memcpy(err->text, text, sizeof(err->text));
 	return -1;
 }
 
