@@ -72,29 +72,19 @@ char *caps_text(uint64_t set)
 	return text;
 }
 
-int caps_permitted(uint64_t *ret, struct err *err)
-{
-	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
-	if (syscall(SYS_capget, &header, data) < 0)
-		return err_set(err, errno, "read the capabilities of this process");
-	*ret = (uint64_t)data[1].permitted << WORD | data[0].permitted;
-	return 0;
-}
-
 int caps_keep(uint64_t keep, uint64_t *ret_dropped, struct err *err)
 {
-	uint64_t had;
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-	if (caps_permitted(&had, err) < 0)
-		return -1;
+	struct __user_cap_data_struct now[_LINUX_CAPABILITY_U32S_3] = { 0 };
+	if (syscall(SYS_capget, &header, now) < 0)
+		return err_set(err, errno, "read the capabilities of this process");
 	// The bounding set before the permitted set shrinks, because it takes CAP_SETPCAP. Without that the set stays,
 	// and no_new_privs keeps programs from gaining by it.
 	for (unsigned cap = 0; cap < SET_MOST && prctl(PR_CAPBSET_READ, (unsigned long)cap, 0, 0, 0) >= 0; cap++)
 		if (!(keep & CAPS_BIT(cap)) && prctl(PR_CAPBSET_DROP, (unsigned long)cap, 0, 0, 0) < 0 &&
 		    errno != EPERM)
 			return err_set(err, errno, "drop capability %u from the bounding set", cap);
-	uint64_t kept = had & keep;
+	uint64_t had = (uint64_t)now[1].permitted << WORD | now[0].permitted, kept = had & keep;
 	const struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {
 		{ .effective = (uint32_t)kept, .permitted = (uint32_t)kept },
 		{ .effective = (uint32_t)(kept >> WORD), .permitted = (uint32_t)(kept >> WORD) },

@@ -6,8 +6,6 @@
 
 #define CAPS_BIT(cap) (UINT64_C(1) << (cap))
 
-int caps_permitted(uint64_t *ret, struct err *err);
-
 // Gives up everything but keep, for this process and all that it starts: permitted, effective, inheritable and ambient
 // sets, and the bounding set as far as CAP_SETPCAP is there; and no program will give any back (no_new_privs). Missing
 // capabilities are not added. ret_dropped: those that were permitted and no longer are.
