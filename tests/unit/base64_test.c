@@ -3,7 +3,7 @@
 
 #include "base/crypto/base64.h"
 
-static void test_there_and_back(void **state)
+static void test_round_trip(void **state)
 {
 	(void)state;
 	static const char *const rows[][2] = {
@@ -57,7 +57,7 @@ static void test_what_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_there_and_back),
+		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_every_byte),
 		cmocka_unit_test(test_what_is_refused),
 	};

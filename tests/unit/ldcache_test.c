@@ -18,7 +18,7 @@ static int read_name(const struct folder *f, const char *path, struct soname *re
 	return soname_read(fd, path, ret, &err);
 }
 
-static void what_a_file_says_of_itself(void **state)
+static void soname_of_a_file(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -183,10 +183,8 @@ static void hostile_roots(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_file_says_of_itself),
-		cmocka_unit_test(damaged_libraries),
-		cmocka_unit_test(links_and_cache),
-		cmocka_unit_test(other_roots),
+		cmocka_unit_test(soname_of_a_file), cmocka_unit_test(damaged_libraries),
+		cmocka_unit_test(links_and_cache),  cmocka_unit_test(other_roots),
 		cmocka_unit_test(hostile_roots),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

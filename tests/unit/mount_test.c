@@ -37,7 +37,7 @@ static void test_what_is_mounted(void **state)
 }
 
 // A mount that propagated from another namespace is put below earlier ones; mountinfo lists them by age.
-static void test_what_lies_on_top(void **state)
+static void test_topmost_mount(void **state)
 {
 	(void)state;
 	auto_mountinfo struct mountinfo m = { 0 };
@@ -126,7 +126,7 @@ static void test_odd_mount_points(void **state)
 }
 
 // R-D4: a directory in use is found wherever it is mounted, also after it was renamed.
-static void test_who_refers(void **state)
+static void test_directories_in_use(void **state)
 {
 	(void)state;
 	static const struct {
@@ -200,12 +200,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_mounted),
-		cmocka_unit_test(test_what_lies_on_top),
+		cmocka_unit_test(test_topmost_mount),
 		cmocka_unit_test(test_the_longest_path_is_read_whole),
 		cmocka_unit_test(test_below),
 		cmocka_unit_test(test_where_a_directory_is),
 		cmocka_unit_test(test_odd_mount_points),
-		cmocka_unit_test(test_who_refers),
+		cmocka_unit_test(test_directories_in_use),
 		cmocka_unit_test(test_the_views_of_a_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

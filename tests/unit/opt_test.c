@@ -162,7 +162,7 @@ static void words_are_read_back(void **state)
 }
 
 // Everybody may read a process's words; but an empty variable counts as none.
-static void secrets_are_no_words(void **state)
+static void secrets_are_not_arguments(void **state)
 {
 	(void)state;
 	static const struct opt secret_opts[] = {
@@ -256,7 +256,7 @@ static void unknown_names(void **state)
 	assert_string_equal(err.text, "'site.conf', line 2: unknown key 'xyz'");
 }
 
-// What only the command finds to be wrong is told with the place that it came from.
+// A value that only the command rejects is reported with the place that it came from.
 static void late_errors(void **state)
 {
 	(void)state;
@@ -300,7 +300,7 @@ int main(void)
 		cmocka_unit_test(parses),
 		cmocka_unit_test(help_names_every_option),
 		cmocka_unit_test(words_are_read_back),
-		cmocka_unit_test(secrets_are_no_words),
+		cmocka_unit_test(secrets_are_not_arguments),
 		cmocka_unit_test(unknown_names),
 		cmocka_unit_test(late_errors),
 	};

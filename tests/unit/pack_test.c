@@ -128,7 +128,7 @@ static void a_tree_with_a_fifo_is_refused(void **state)
 	assert_int_equal(err.code, E_ARCHIVE_UNSAFE);
 }
 
-static void a_file_that_shrinks_and_a_full_disk_are_told(void **state)
+static void a_shrinking_file_and_a_full_disk_are_errors(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -156,7 +156,7 @@ int main(void)
 		cmocka_unit_test(what_is_packed_can_be_unpacked),
 		cmocka_unit_test(a_tree_comes_back_with_links_and_programs),
 		cmocka_unit_test(a_tree_with_a_fifo_is_refused),
-		cmocka_unit_test(a_file_that_shrinks_and_a_full_disk_are_told),
+		cmocka_unit_test(a_shrinking_file_and_a_full_disk_are_errors),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static bool is_alive(pid_t pid)
 	return kill(pid, 0) == 0;
 }
 
-// A killed process stays visible until whoever inherited it has reaped it.
+// A killed process stays visible until the process that inherited it has reaped it.
 static bool is_gone_soon(pid_t pid)
 {
 	for (int i = 0; i < 3000 && is_alive(pid); i++) {
@@ -32,7 +32,7 @@ static bool is_gone_soon(pid_t pid)
 	return !is_alive(pid);
 }
 
-static void test_ends_are_told_apart(void **state)
+static void test_kinds_of_end(void **state)
 {
 	(void)state;
 	static const struct {
@@ -122,7 +122,7 @@ static void test_a_timeout_ends_the_whole_group(void **state)
 	}
 }
 
-static void test_a_daemon_left_behind_does_not_hold_us(void **state)
+static void test_a_background_daemon_does_not_block(void **state)
 {
 	(void)state;
 	struct proc_end end;
@@ -260,11 +260,11 @@ static void test_find(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ends_are_told_apart),
+		cmocka_unit_test(test_kinds_of_end),
 		cmocka_unit_test(test_must_accepts_only_success),
 		cmocka_unit_test(test_a_program_that_cannot_start),
 		cmocka_unit_test(test_a_timeout_ends_the_whole_group),
-		cmocka_unit_test(test_a_daemon_left_behind_does_not_hold_us),
+		cmocka_unit_test(test_a_background_daemon_does_not_block),
 		cmocka_unit_test(test_lines),
 		cmocka_unit_test(test_much_output_is_all_seen_and_its_end_is_kept),
 		cmocka_unit_test(test_a_line_without_end),

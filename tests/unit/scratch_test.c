@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-static void each_is_its_own_and_goes_away(void **state)
+static void each_is_separate_and_is_removed(void **state)
 {
 	(void)state;
 	auto_folder struct folder f;
@@ -24,7 +24,7 @@ static void each_is_its_own_and_goes_away(void **state)
 	assert_int_equal(names.count, 0);
 }
 
-// A process killed in the middle of its work: the next one sweeps, but only what nobody uses.
+// After a process was killed in the middle of its work, the next one removes what is not in use.
 static void leftovers_are_swept(void **state)
 {
 	(void)state;
@@ -52,7 +52,7 @@ static void leftovers_are_swept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_is_its_own_and_goes_away),
+		cmocka_unit_test(each_is_separate_and_is_removed),
 		cmocka_unit_test(leftovers_are_swept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

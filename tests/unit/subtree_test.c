@@ -89,7 +89,7 @@ static void deeper_than_files_allow(void **state)
 	assert_false(root_exists(&folder.root, "deep"));
 }
 
-// What a compile that was killed left is in the way of nobody.
+// Leftovers of a killed compile do not get in the way.
 static void a_leftover_of_any_depth_is_swept(void **state)
 {
 	(void)state;

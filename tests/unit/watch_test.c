@@ -37,7 +37,7 @@ static void phases_enter_and_end(void **state)
 		assert_true(w.phases[i].seconds >= 0);
 }
 
-static void nobody_needs_to_listen(void **state)
+static void callbacks_are_optional(void **state)
 {
 	(void)state;
 	auto_progress struct progress w = { 0 };
@@ -75,7 +75,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(phases_enter_and_end),
-		cmocka_unit_test(nobody_needs_to_listen),
+		cmocka_unit_test(callbacks_are_optional),
 		cmocka_unit_test(progress_is_four_lines),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
