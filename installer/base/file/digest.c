@@ -29,21 +29,26 @@ void digest_add(struct digest *d, const void *data, size_t len)
 	abort_unless(EVP_DigestUpdate(d->ctx, data, len));
 }
 
+static void write_hex(const unsigned char raw[EVP_MAX_MD_SIZE], char ret[DIGEST_HEX + 1])
+{
+	for (int i = 0; i < DIGEST_HEX / 2; i++)
+		snprintf(ret + 2 * i, 3, "%02x", raw[i]);
+}
+
 void digest_hex(struct digest *d, char ret[DIGEST_HEX + 1])
 {
 	unsigned char raw[EVP_MAX_MD_SIZE];
 	abort_unless(EVP_DigestFinal_ex(d->ctx, raw, NULL));
-	for (int i = 0; i < DIGEST_HEX / 2; i++)
-		snprintf(ret + 2 * i, 3, "%02x", raw[i]);
+	write_hex(raw, ret);
 	EVP_MD_CTX_free(d->ctx);
 	free(d);
 }
 
 void digest_data(const void *data, size_t len, char ret[DIGEST_HEX + 1])
 {
-	struct digest *d = digest_new();
-	digest_add(d, data, len);
-	digest_hex(d, ret);
+	unsigned char raw[EVP_MAX_MD_SIZE];
+	abort_unless(EVP_Digest(data, len, raw, NULL, EVP_sha256(), NULL));
+	write_hex(raw, ret);
 }
 
 int digest_file(int fd, const char *name, char ret[DIGEST_HEX + 1], struct err *err)
