@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On the kernel's own mounts, in a namespace of this process: what each kind of consumer sees, and which mounts are left.
+// On the kernel's own mounts, in a namespace of this process: what each consumer sees, and the mounts that are left.
 #include "driver_root/generation.h"
 
 #include "base/file/file.h"
