@@ -152,6 +152,7 @@ static int write_root_record(const struct driver_root *e, const struct driver_ro
 			     const struct root_layout *layout, struct err *err)
 {
 	auto_root_record struct root_record x = { .dir = str_dup(e->dir),
+						  .former = str_dup(e->former),
 						  .driver = str_dup(request->driver),
 						  .payload = str_dup(request->payload),
 						  .modules = str_dup(request->modules),

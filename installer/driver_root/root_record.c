@@ -36,10 +36,11 @@ static json_t *root_layout_json(const struct root_layout *layout)
 int root_record_write(const struct root *host, const char *boot, const struct root_record *x,
 		      const struct root_layout *p, struct err *err)
 {
-	auto_json json_t *json = json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "boot", json_text(boot), "dir", json_text(x->dir), "driver",
-		json_text(x->driver), "payload", json_text(x->payload), "modules", json_text(x->modules), "sources",
-		json_text(x->sources), "generation", (int)x->generation, "pieces", root_layout_json(p));
+	auto_json json_t *json =
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o}", "boot", json_text(boot), "dir",
+			  json_text(x->dir), "former", json_text(x->former), "driver", json_text(x->driver), "payload",
+			  json_text(x->payload), "modules", json_text(x->modules), "sources", json_text(x->sources),
+			  "generation", (int)x->generation, "pieces", root_layout_json(p));
 	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, ROOT_RECORD_FILE, json, err);
 }
 

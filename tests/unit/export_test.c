@@ -189,6 +189,7 @@ static void test_the_record(void **state)
 	auto_root_record struct root_record made = { .dir = str_dup("run/nvidia/driver"),
 						     .driver = str_dup("535.261.03"),
 						     .payload = str_dup("aa"),
+						     .former = str_dup("run/nvidia/old"),
 						     .generation = 3 };
 	assert_int_equal(root_record_read(&folder.root, "this", &now, &err), 0);
 	assert_int_equal(root_record_generation(&folder.root), 0);
@@ -198,6 +199,7 @@ static void test_the_record(void **state)
 	assert_string_equal(now.dir, "run/nvidia/driver");
 	assert_string_equal(now.driver, "535.261.03");
 	assert_null(now.modules);
+	assert_string_equal(now.former, "run/nvidia/old");
 	assert_int_equal(root_record_generation(&folder.root), 3);
 	assert_int_equal(root_read(&folder.root, ROOT_RECORD_FILE, &text, NULL, &err), 1);
 	folder_file(&folder, "run/kmodsmith/export.json", "{ \"boot\": ");

@@ -160,6 +160,17 @@ rm -r /lib/firmware/nvidia
 t "and exported again" from b --export $root
 is "  as before" "$(cat $root/etc/payload) $(generations) $(mounts)" "b 0 $b_base"
 is "  and the kernel is told again" "$(cat $fwpath)" $root/lib/firmware
+# Killed at each unmount of a move, the next start removes the old place, too.
+place=/run/nvidia/other number=1 wrong=
+while kill_at umount2 $number kmodsmith install --package /beside/b --export $place >/dev/null 2>&1; [ $? -eq 137 ]; do
+  until from b --export $place >/tmp/out 2>&1 || ! grep -q E_LOCKED /tmp/out; do sleep 0.1; done
+  [ "$(mounts) $(cat $place/etc/payload)" = "$b_base b" ] || wrong="$wrong $number ($place: $(mounts) mounts)"
+  number=$((number + 1))
+  if [ $place = $root ]; then place=/run/nvidia/other; else place=$root; fi
+done
+report $((number < 3)) "a move has two unmounts or more" "$((number - 1))"
+is "killed at each of them, the next start leaves the new place alone" "$wrong" ""
+t "exported where it was" from b --export $root
 
 # Somebody else's mounts.
 break_it
