@@ -286,6 +286,8 @@ build() { # OPTION...: on a machine without headers; the source does not compile
   assert_not_exist "$BATS_TEST_TMPDIR/c"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar"
   assert_error E_USAGE "needs --kernel"
+  kmodsmith "pack headers" "$BATS_TEST_TMPDIR/headers.tar" --kernel "$K1" --output "dir:$BATS_TEST_TMPDIR/d" --state-dir "$state"
+  assert_error E_USAGE "--output 'dir:$BATS_TEST_TMPDIR/d': a directory is made of a payload only"
   hostile_tars <<<"$BATS_TEST_TMPDIR/evil.tar ../../evil f"
   kmodsmith "pack headers" "$BATS_TEST_TMPDIR/evil.tar" --kernel "$K1" --state-dir "$state"
   assert_error E_ARCHIVE_UNSAFE

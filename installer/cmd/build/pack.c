@@ -197,6 +197,8 @@ static int run_pack_headers(void *values, char **args, size_t count, struct err 
 	const struct values *v = values;
 	if (!v->kernel)
 		return err_set(err, E_USAGE, "pack headers needs --kernel RELEASE");
+	if (image_dir_name(v))
+		return err_set(err, E_USAGE, "--output '%s': a directory is made of a payload only", v->output);
 	return run_pack(v, args, count, pack_headers, err);
 }
 
