@@ -328,8 +328,10 @@ static int measure_package_file(const struct root *dir, struct package_file *f, 
 	struct stat st;
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-		return err_set(err, errno, "'%s/%s' is not a regular file", dir->name, f->name);
+	if (fstat(fd, &st) < 0)
+		return err_set(err, errno, "read '%s/%s'", dir->name, f->name);
+	if (!S_ISREG(st.st_mode))
+		return err_set(err, E_SYSTEM, "'%s/%s' is not a regular file", dir->name, f->name);
 	f->size = (uint64_t)st.st_size;
 	return digest_file(fd, f->name, f->sha256, err);
 }

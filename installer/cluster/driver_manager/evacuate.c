@@ -78,7 +78,7 @@ static int change_node(const struct evacuation *e,
 				  "resourceVersion", json_object_get(metadata, "resourceVersion"), "labels", labels,
 				  "annotations", annotations);
 		if (!patch)
-			return 0;
+			return err_set(err, E_KUBE, "the Node '%s' has no uid or no resourceVersion", e->node);
 		if (edit.cordon != CORDON_KEEP)
 			json_object_set_new(patch, "spec",
 					    json_pack("{s:o}", "unschedulable",
