@@ -420,13 +420,11 @@ static int take_into_store(struct acquire *o, const struct dtk_request *request,
 		return -1;
 	for (size_t i = 0; i < ret->count; i++)
 		strv_add(&files, str_dup(ret->files[i].name));
-	int r = module_set_read(&ret->dir, &files, &set, err) < 0 ? -1 : kernel_abi_read(&abi, host, kern, NULL, err);
-	if (r == 0) {
+	if (module_set_read(&ret->dir, &files, &set, err) == 0 && kernel_abi_read(&abi, host, kern, NULL, err) >= 0) {
 		proof_make(set.pointers, set.count, &abi, NULL, &proof);
-		r = proof_error(&proof, err);
+		if (proof_error(&proof, err) == 0)
+			return 0;
 	}
-	if (r == 0)
-		return 0;
 	store_quarantine(&o->store, ret->layer.digest, NULL, &ignored);
 	return -1;
 }

@@ -79,7 +79,7 @@ static int compare_holders(const void *a, const void *b)
 
 static void scan_processes(const struct proc_scan *s, const int *pids, size_t count, struct holders *h)
 {
-	struct worker workers[WORKERS_MOST];
+	struct worker workers[WORKERS_MOST] = { 0 };
 	bool is_started[WORKERS_MOST] = { false };
 	size_t most = worker_count(count);
 	for (size_t i = 0; i < most; i++)

@@ -75,7 +75,7 @@ static bool scan_for_version(const char *data, size_t size, const struct program
 		size_t len = is_start ? version_at(at, end) : 0;
 		if (!len || len >= VERSION_MAX)
 			continue;
-		if ((!p->is_exact || len == wanted) && strncmp(driver, at, wanted) == 0)
+		if ((p->is_exact ? len == wanted : len >= wanted) && memcmp(driver, at, wanted) == 0)
 			return true;
 		if (!*ret)
 			snprintf(ret, VERSION_MAX, "%.*s", (int)len, at);

@@ -108,7 +108,7 @@ signed() {
   done < <(cd "$top" && {
     grep -rhoE 'kmodsmith_[a-z_]+(\{| %)' installer --include='*.c' | grep -oE 'kmodsmith_[a-z_]+' | sed 's/_\(bucket\|sum\|count\)$//'
     grep -rhoE '"KMODSMITH_[A-Z0-9_]+"' installer kmod precompiled | tr -d '"' | grep -v '_$'
-    grep -rhE -A40 '^const struct key node_keys' installer | sed -nE '/};/q; s/^\tKEY\("([a-z-]+)".*/\1/p'
+    grep -rhE -A40 '^const struct node_key node_keys' installer | sed -nE '/};/q; s/^\tKEY\("([a-z-]+)".*/\1/p'
   } | sort -u)
   [ "$found" -gt 90 ]
 }
