@@ -487,7 +487,7 @@ static int publish_output(struct build *b, struct err *err)
 	return r;
 }
 
-static void fill_result(struct build *b, long started_ms, struct build_outcome *ret)
+static void fill_result(struct build *b, struct build_outcome *ret)
 {
 	const struct build_request *w = b->request;
 	*ret = (struct build_outcome){ .driver_version = str_dup(w->source->version),
@@ -497,7 +497,6 @@ static void fill_result(struct build *b, long started_ms, struct build_outcome *
 				       .patches = b->patches,
 				       .jobs = b->jobs,
 				       .peak_kib = b->compile.peak_kib,
-				       .seconds = (double)(clock_ms() - started_ms) / 1000,
 				       .objects = b->objects };
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
@@ -533,7 +532,7 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 	}
 	if (r < 0 || strip_modules(&b, err) < 0 || publish_output(&b, err) < 0)
 		return -1;
-	fill_result(&b, started_ms, ret);
+	fill_result(&b, ret);
 	return 0;
 }
 
@@ -553,6 +552,6 @@ int build_preflight(const struct build_request *request, struct build_outcome *r
 	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
 	if (check_request(&b, err) < 0)
 		return -1;
-	fill_result(&b, clock_ms(), ret);
+	fill_result(&b, ret);
 	return 0;
 }

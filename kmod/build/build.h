@@ -40,8 +40,7 @@ struct build_outcome {
 	struct patches patches;        // the ones applied, besides the source's own
 	struct strv files;             // "nvidia.ko", ... in load order, below output/name
 	unsigned jobs;
-	long peak_kib; // largest resident set of one process
-	double seconds;
+	long peak_kib;                    // largest resident set of one process
 	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
 	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
 };
