@@ -17,7 +17,7 @@ PKGS := libelf jansson libcurl libssl libcrypto libseccomp libkmod
 # Its tar writer drags in references to nettle, which the linker drops again but wants to see.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 HAVE := $(shell pkg-config --exists $(PKGS) libarchive 2>/dev/null && echo yes)
-CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -Iinstaller -I. \
+CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -DFORKSERVER_LIBRARY='"$B/forkserver.so"' -Iinstaller -I. \
   $(if $(HAVE),$(shell pkg-config --cflags $(PKGS)))
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef \
   -Wformat=2 -Wvla -Wcast-qual
@@ -34,7 +34,7 @@ LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
 LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
-SRC := $(filter-out installer/main.c installer/mkman.c,$(shell find installer kmod precompiled -name '*.c'))
+SRC := $(filter-out installer/main.c installer/mkman.c kmod/forkserver/preload.c,$(shell find installer kmod precompiled -name '*.c'))
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
@@ -80,7 +80,12 @@ $B/%.o: %.c Makefile
 
 $B/kmod/source/patch.o: $(DATA)
 $B/kmod/build/probes.o: kmod/build/ask.sh
-
+$B/kmod/forkserver/forkserver.o: kmod/forkserver/check.sh $B/forkserver.so
+# For compilers of any distribution: linked with nothing, without sanitizers.
+$B/forkserver.so: kmod/forkserver/preload.c kmod/forkserver/directives.c kmod/forkserver/directives.h Makefile
+	@mkdir -p $(@D)
+	$(Q)$(CC) -D_GNU_SOURCE -I. -std=gnu11 $(WARN) $(if $(WERROR),-Werror) -O2 -fPIC -fno-stack-protector -U_FORTIFY_SOURCE \
+	  -shared -nostdlib -Wl,-z,now,-z,noexecstack,--strip-all -o $@ $(filter %.c,$^)
 $B/unit/%: tests/unit/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
@@ -90,7 +95,6 @@ $B/unit/%: tests/unit/%.c $(LIB) Makefile
 $(filter $B/unit/sim_%,$(UNIT)) $B/bench/scale: $(SIM)
 $B/unit/corpus_test: $(FUZZ)
 $(UNIT): $B/tests/unit/descriptors.o
-
 $B/cluster/client $B/cluster/conform $B/bench/crowd $B/bench/scale $B/fuzz/seed: $B/%: tests/%.c $(LIB) Makefile
 	@echo "  CC      $<"
 	@mkdir -p $(@D)
@@ -105,7 +109,6 @@ unit cli services cluster images-test matrix vm lint:
 	@scripts/check.sh $(@:images-test=images)
 cluster-oldest:
 	@KUBERNETES=1.30 scripts/check.sh cluster
-
 check check-all:
 	@scripts/check.sh $(if $(filter check-all,$@),--all)
 print-flags: # one a line, for scripts/analyze.sh
@@ -137,13 +140,10 @@ $B/man/%: docs/man/%.scd
 man: $(MAN)
 docs: $B/mkman # the parts of docs/*.md that come from the program's own tables
 	@scripts/docs.sh $<
-
 install: $B/kmodsmith $(MAN)
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kmodsmith
 	$(Q)for page in $(MAN); do \
 	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
-
 clean:
 	rm -rf build
-
 -include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

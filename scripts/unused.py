@@ -25,6 +25,8 @@ ALLOWED = {
     "__wrap_freeaddrinfo": "for the linker (--wrap) in the static program",
     "__wrap_gethostbyname": "for the linker (--wrap) in the static program",
     "__wrap_dlopen": "for the linker (--wrap) in the static program",
+    "preload_open": "in the place of the C library's, in a compiler (LD_PRELOAD)",
+    "preload_open64": "in the place of the C library's, in a compiler (LD_PRELOAD)",
     "OPENSSL_SUPPRESS_DEPRECATED": "for OpenSSL's headers",
     "header.*": "layout of ld.so.cache",
     "slot.*": "layout of ld.so.cache",
