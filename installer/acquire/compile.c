@@ -236,11 +236,16 @@ static int compile_source(const struct compile_request *request, const struct tr
 	if (done.objects_kept || done.probes_kept)
 		str_add(&kept, "; from the cache: %zu objects, %zu of %zu probes", done.objects_kept, done.probes_kept,
 			done.probes_kept + done.probes_asked);
+	if (done.not_forked)
+		str_add(&kept, "; without fork servers: %s", done.not_forked);
+	else
+		str_add(&kept, "; by fork servers: %zu compiles", done.forked);
 	progress_end(progress, "compile", "%s %s: %zu objects with %s, %u jobs%s", done.driver_version,
 		     module_type_name(flavour), done.objects, done.compiler, done.jobs, kept);
 	report->objects_kept = done.objects_kept;
 	report->probes_kept = done.probes_kept;
 	report->probes_asked = done.probes_asked;
+	report->forked = done.forked;
 	report->jobs = done.jobs;
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;

@@ -51,6 +51,7 @@ struct compile_report { // what the package's key does not say
 	unsigned jobs;
 	size_t objects, objects_kept;     // build.h
 	size_t probes_kept, probes_asked; // build.h
+	size_t forked;                    // build.h
 	long peak_kib;
 };
 void compile_report_done(struct compile_report *r);

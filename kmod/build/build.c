@@ -7,6 +7,7 @@
 #include "kmod/build/buildlog.h"
 #include "kmod/build/jobs.h"
 #include "kmod/build/probes.h"
+#include "kmod/forkserver/forkserver.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -34,6 +35,7 @@ struct compile {
 	struct root job;     // SANDBOX_WORK: src, probe, out
 	struct root headers; // root of the tree's directories, where they can be bound from
 	struct root objects; // SANDBOX_CACHE for ccache; ROOT_NONE = no object is kept
+	unsigned servers;    // fork servers; 0 = they are not used
 	long deadline_ms;    // on the monotonic clock
 	bool is_rt_allowed;
 	long peak_kib;
@@ -83,24 +85,18 @@ static void make_variables(const struct compile *c, struct strv *argv)
 static int make_run(struct compile *c, const struct strv *argv, const char *dir, struct buildlog *log,
 		    struct proc_end *ret, struct err *err)
 {
-	auto_str char *path = str_fmt("PATH=%s", c->tools->path);
-	const char *env[] = { path,
-			      "LC_ALL=C",
-			      "HOME=/tmp",
-			      "TMPDIR=/tmp",
-			      "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970",
-			      "KBUILD_BUILD_USER=kmodsmith",
-			      "KBUILD_BUILD_HOST=kmodsmith",
-			      "SOURCE_DATE_EPOCH=0",
-			      ("CCACHE_DIR=" SANDBOX_CACHE),
-			      "CCACHE_CONFIGPATH=/dev/null",
-			      "CCACHE_NOHASHDIR=1",
-			      "CCACHE_COMPILERCHECK=content",
-			      "CCACHE_MAXSIZE=512M",
-			      "CCACHE_MAXFILES=20000",
+	auto_str char *path = str_fmt("PATH=%s", c->tools->path), *servers = str_fmt("FORKSERVER_MOST=%u", c->servers);
+	const char *env[] = { path, "LC_ALL=C", "HOME=/tmp", "TMPDIR=/tmp",
+			      "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970", "KBUILD_BUILD_USER=kmodsmith",
+			      "KBUILD_BUILD_HOST=kmodsmith", "SOURCE_DATE_EPOCH=0", ("CCACHE_DIR=" SANDBOX_CACHE),
+			      "CCACHE_CONFIGPATH=/dev/null", "CCACHE_NOHASHDIR=1", "CCACHE_COMPILERCHECK=content",
+			      "CCACHE_MAXSIZE=512M", "CCACHE_MAXFILES=20000",
 			      "CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime",
 			      ("CCACHE_STATSLOG=" SANDBOX_WORK "/" OBJECTS_LOG),
-			      NULL };
+			      // No preprocessor run before a compile that is not in the cache: the compiler lists what
+			      // it read.
+			      "CCACHE_DEPEND=1", c->servers ? servers : NULL,
+			      ("COMPILER_PATH=" SANDBOX_WORK "/" FORKSERVER_DIR), NULL };
 	long left = c->deadline_ms - clock_ms();
 	struct sandbox sandbox = { .base = c->tools->base,
 				   .headers = &c->headers,
@@ -207,6 +203,8 @@ struct build {
 	struct jobs_facts facts;
 	unsigned jobs;
 	size_t objects;
+	bool has_probes;
+	char *not_forked;          // why fork servers are not used; NULL = they are
 	char same[DIGEST_HEX + 1]; // of all that decides what is compiled and how; "" = nothing is kept of it
 	int objects_lock;
 };
@@ -228,6 +226,7 @@ static void build_end(struct build *b)
 	toolchain_done(&b->tools);
 	patches_done(&b->series);
 	patches_done(&b->patches);
+	free(b->not_forked);
 }
 #define auto_end __attribute__((cleanup(build_end)))
 
@@ -268,7 +267,9 @@ static int prepare_job(struct build *b, struct err *err)
 		return err_wrap(err, "the source's own patches");
 	if (patches_apply(&b->patches, &b->copy, b->tools.path, w->base, err) < 0)
 		return -1;
-	return probes_flags_once(&b->copy, err);
+	int r = probes_shorten(&b->copy, err);
+	b->has_probes = r > 0;
+	return r < 0 ? -1 : 0;
 }
 
 // Of all that the tree's directories hold.
@@ -400,11 +401,40 @@ static size_t count_objects(const struct root *job)
 	return count;
 }
 
+// Without them everything is compiled all the same.
+static int use_forkserver(struct build *b, struct err *err)
+{
+	auto_buildlog struct buildlog log = { .fd = b->request->log_fd };
+	auto_strv struct strv argv = { 0 };
+	struct proc_end end;
+	unsigned servers = forkserver_most(jobs_spare(&b->facts, b->jobs));
+	if (!servers || !b->request->cache) {
+		b->not_forked = str_dup(servers ? "--no-cache" : "too little memory");
+		return 0;
+	}
+	if (forkserver_prepare(&b->compile.job, err) < 0)
+		return -1;
+	strv_add(&argv, str_dup("/bin/sh"));
+	strv_add(&argv, str_dup(SANDBOX_WORK "/" FORKSERVER_CHECK));
+	strv_add(&argv, str_dup(b->tools.cc));
+	if (make_run(&b->compile, &argv, NULL, &log, &end, err) < 0)
+		return -1;
+	if (end.status == 0 && !end.signal) {
+		b->compile.servers = servers;
+		return 0;
+	}
+	const char *last = strrchr(end.tail, '\n');
+	b->not_forked = str_fmt("%.200s", last && last[1] ? last + 1 : end.tail);
+	b->not_forked[strcspn(b->not_forked, "\n")] = '\0';
+	return 0;
+}
+
 static void on_probe(void *probes)
 {
 	probes_save(probes, false);
 }
 
+// The probes' headers first, and the objects when they are there; what fails of the first fails of the second again.
 static int run_make(struct build *b, struct err *err)
 {
 	auto_str char *names = strv_join(&b->modules, " ");
@@ -425,7 +455,17 @@ static int run_make(struct build *b, struct err *err)
 	strv_add(&argv, str_fmt("SYSOUT=%s", b->request->tree->build));
 	strv_add(&argv, str_fmt("NV_KERNEL_MODULES=%s", names));
 	make_variables(&b->compile, &argv);
-	int r = make_run(&b->compile, &argv, SANDBOX_WORK "/src", &log, &end, err);
+	int r = 0;
+	if (b->has_probes) {
+		auto_buildlog struct buildlog probes = { .fd = log.fd, .probe = on_probe, .probe_ctx = &b->probes };
+		strv_add(&argv, str_dup(PROBES_ONLY "=1"));
+		r = make_run(&b->compile, &argv, SANDBOX_WORK "/src", &probes, &end, err);
+		log.is_killed = probes.is_killed;
+		free(argv.items[--argv.count]);
+		argv.items[argv.count] = NULL;
+	}
+	if (r == 0)
+		r = make_run(&b->compile, &argv, SANDBOX_WORK "/src", &log, &end, err);
 	probes_save(&b->probes, true);
 	if (r < 0 || (end.status == 0 && !end.signal))
 		return r;
@@ -501,6 +541,8 @@ static void fill_result(struct build *b, struct build_outcome *ret)
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
 	ret->objects_kept = count_objects(&b->compile.job);
+	ret->forked = forkserver_count(&b->compile.job);
+	ret->not_forked = TAKE(b->not_forked);
 	memcpy(ret->build_id, w->tree->build_id, sizeof(ret->build_id));
 	for (size_t i = 0; i < b->modules.count; i++)
 		strv_add(&ret->files, str_fmt("%s.ko", b->modules.items[i]));
@@ -525,9 +567,14 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 		return -1;
 	if (*b.same)
 		open_objects(&b); // only now: the canaries test the compiler, not a cache
+	if (use_forkserver(&b, err) < 0)
+		return -1;
 	int r = run_make(&b, err);
 	if (r < 0 && err->code == E_BUILD_OOM && b.jobs > 1) {
 		b.jobs /= 2;
+		if (b.compile.servers)
+			b.not_forked = str_dup("memory ran out");
+		b.compile.servers = 0;
 		r = run_make(&b, err); // continues: what was compiled before the kill is still there
 	}
 	if (r < 0 || strip_modules(&b, err) < 0 || publish_output(&b, err) < 0)
@@ -541,6 +588,7 @@ void build_outcome_free(struct build_outcome *done)
 	free(done->driver_version);
 	free(done->release);
 	free(done->compiler);
+	free(done->not_forked);
 	patches_done(&done->patches);
 	strv_done(&done->files);
 	*done = (struct build_outcome){ 0 };

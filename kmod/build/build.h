@@ -43,6 +43,8 @@ struct build_outcome {
 	long peak_kib;                    // largest resident set of one process
 	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
 	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
+	size_t forked;                    // compiles by fork servers (kmod/forkserver/forkserver.h)
+	char *not_forked;                 // why they were not used; NULL = they were
 };
 
 // E_SOURCE_KERNEL, E_TOOLCHAIN, E_CONFTEST_BROKEN, E_PATCH, E_SANDBOX before the compile; E_BUILD with the first real

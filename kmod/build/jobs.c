@@ -153,6 +153,14 @@ unsigned jobs_count(const struct jobs_facts *f, unsigned requested)
 	return (unsigned)jobs;
 }
 
+uint64_t jobs_spare(const struct jobs_facts *f, unsigned jobs)
+{
+	uint64_t used = RESERVE_BYTES + jobs * PER_JOB_BYTES;
+	if (!f->memory_bytes)
+		return UINT64_MAX;
+	return f->memory_bytes > used ? f->memory_bytes - used : 0;
+}
+
 char *jobs_text(const struct jobs_facts *f)
 {
 	auto_str char *cpu =

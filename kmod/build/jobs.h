@@ -18,4 +18,6 @@ int jobs_limits(const struct root *kern, struct jobs_facts *ret, struct err *err
 void jobs_read(const struct root *kern, struct jobs_facts *ret);
 // Pure; at least 1. requested: a user's --jobs, 0 = choose.
 unsigned jobs_count(const struct jobs_facts *facts, unsigned requested);
+// What `jobs` compilers leave of the memory, in bytes; UINT64_MAX = no limit is known.
+uint64_t jobs_spare(const struct jobs_facts *facts, unsigned jobs);
 char *jobs_text(const struct jobs_facts *facts); // the numbers, for messages

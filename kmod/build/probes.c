@@ -206,18 +206,23 @@ void probes_done(struct probes *p)
 	*p = (struct probes){ 0 };
 }
 
-int probes_flags_once(const struct root *source, struct err *err)
+int probes_shorten(const struct root *source, struct err *err)
 {
-	// $$: a `#` in the flags begins no comment.
-	static const char ONCE[] = "\n$(eval kmodsmith_flags = $(value NV_CONFTEST_CFLAGS))\n"
-				   "NV_CONFTEST_CFLAGS = $(eval NV_CONFTEST_CFLAGS := "
-				   "$$(kmodsmith_flags))$(NV_CONFTEST_CFLAGS)\n";
+	// $$: a `#` in the flags begins no comment. `always` is what kernels before 5.5 know.
+	static const char ADDED[] = "\n$(eval kmodsmith_flags = $(value NV_CONFTEST_CFLAGS))\n"
+				    "NV_CONFTEST_CFLAGS = $(eval NV_CONFTEST_CFLAGS := "
+				    "$$(kmodsmith_flags))$(NV_CONFTEST_CFLAGS)\n"
+				    "ifdef " PROBES_ONLY "\n"
+				    "obj-m :=\n"
+				    "always-y := $(patsubst $(obj)/%,%,$(NV_CONFTEST_HEADERS))\n"
+				    "always := $(always-y)\n"
+				    "endif\n";
 	auto_str char *text = NULL;
 	int r = root_read(source, "Kbuild", &text, NULL, err);
 	if (r <= 0 || !strstr(text, "\nNV_CONFTEST_CFLAGS "))
 		return r < 0 ? -1 : 0;
-	str_add(&text, "%s", ONCE);
-	return root_put(source, "Kbuild", text, strlen(text), 0644, err);
+	str_add(&text, "%s", ADDED);
+	return root_put(source, "Kbuild", text, strlen(text), 0644, err) < 0 ? -1 : 1;
 }
 
 static void add_answer(struct probes *p, char *take_name, const char *digest, char *take_answer)

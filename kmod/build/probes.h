@@ -30,8 +30,11 @@ struct probes {
 };
 
 // NVIDIA's Kbuild computes the flags of its probes again for each of them, which starts the compiler three times; this
-// computes them once, for the first probe. A source without probes is not changed.
-int probes_flags_once(const struct root *source, struct err *err);
+// computes them once, for the first probe. And make looks through every object's list of all probes whenever a probe
+// ends; with PROBES_ONLY=1 it makes nothing but the headers that the probes write, so that they are there when it makes
+// the objects. 1 = done; 0 = a source without probes, which is not changed.
+#define PROBES_ONLY "kmodsmith_conftest_only"
+int probes_shorten(const struct root *source, struct err *err);
 // Put the script before the conftest.sh in job/src, with what is known. what: text that names source, compiler and
 // variables. 0 = done, or there is no conftest.sh of a known form: then every probe is compiled, and nothing is kept.
 int probes_start(struct probes *p, const struct root *cache, const struct root *job, const char *tree_digest,

@@ -37,7 +37,7 @@ const struct opt source_opts[] = {
 	OPT("allow-rt", 0, NULL, NULL, OPT_FLAG, is_rt_allowed,
 	    "compile for a PREEMPT_RT kernel although NVIDIA refuses it"),
 	OPT("no-cache", 0, NULL, "KMODSMITH_NO_CACHE", OPT_FLAG, is_cache_off,
-	    "compile everything again: neither use nor keep cached objects and conftest results"),
+	    "compile everything again and alone: without fork servers, cached objects and conftest results"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
 	{ 0 },
