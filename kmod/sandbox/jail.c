@@ -307,6 +307,20 @@ static void leave_temporary(const struct jail *jail)
 		sandbox_fail("enter", jail->dir);
 }
 
+// Every nm, as and ld loads each library in there; where LLVM is installed it is one of 100 MB, for each of the 370 times
+// that a kernel's makefiles call nm. Without LTO nothing needs them, and clang's LTO has tools of its own.
+static void hide_plugins(void)
+{
+	static const char *const dirs[] = { NEW "/usr/lib/bfd-plugins", NEW "/usr/lib64/bfd-plugins" };
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+		struct stat st;
+		if (lstat(dirs[i], &st) < 0 || !S_ISDIR(st.st_mode))
+			continue;
+		if (mount("tmpfs", dirs[i], "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=4k") < 0)
+			sandbox_fail("mount a tmpfs on", dirs[i] + strlen(NEW));
+	}
+}
+
 void sandbox_mount_files(const struct jail *jail)
 {
 	static const char *const top[] = {
@@ -324,6 +338,7 @@ void sandbox_mount_files(const struct jail *jail)
 	for (size_t i = 0; i < jail->count; i++)
 		show(&jail->mounts[i]);
 	restrict_submounts(jail);
+	hide_plugins();
 	make_devices();
 	// Of the new pid namespace. In a user namespace this needs another full /proc in sight, so containers with a
 	// masked one refuse it; make and gcc work without any.
