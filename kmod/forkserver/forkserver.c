@@ -4,7 +4,7 @@
 #include "base/file/copy.h"
 
 #define LOG FORKSERVER_DIR "/log"
-enum { LOG_BYTES = 1 << 20, SERVERS = 24, FEWEST = 4, SERVER_BYTES = 64 << 20 };
+enum { LOG_BYTES = 1 << 20, SERVERS = 48, FEWEST = 4, SERVER_BYTES = 64 << 20 };
 
 // The library and the check are in the program.
 __asm__(".pushsection .rodata\n"

@@ -113,8 +113,8 @@ static void test_accidents(void **state)
 static void test_most(void **state)
 {
 	(void)state;
-	assert_int_equal(forkserver_most(UINT64_MAX), 24);
-	assert_int_equal(forkserver_most(1536 * MIB), 24);
+	assert_int_equal(forkserver_most(UINT64_MAX), 48);
+	assert_int_equal(forkserver_most(3072 * MIB), 48);
 	assert_int_equal(forkserver_most(640 * MIB), 10);
 	assert_int_equal(forkserver_most(256 * MIB), 4);
 	assert_int_equal(forkserver_most(255 * MIB), 0);
