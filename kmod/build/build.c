@@ -290,21 +290,22 @@ static int digest_tree(const struct tree *tree, char ret[DIGEST_HEX + 1], struct
 }
 
 // The source is what lies in the sandbox, patches and all: the bytes that are compiled. A tree that cannot be read is
-// for the compile to complain of.
+// for the compile to complain of. Where the probes come in a make of their own, which compiles nothing of the source,
+// what asks them is all that their answers depend on.
 static int use_cache(struct build *b, struct err *err)
 {
 	const struct build_request *w = b->request;
 	auto_strv struct strv variables = { 0 };
-	char tree[DIGEST_HEX + 1], source[DIGEST_HEX + 1];
+	char tree[DIGEST_HEX + 1], source[DIGEST_HEX + 1], asks[DIGEST_HEX + 1];
 	struct err unreadable;
 	if (!w->cache || digest_tree(w->tree, tree, &unreadable) < 0)
 		return 0;
-	if (copy_digest(&b->copy, source, err) < 0)
+	if (copy_digest(&b->copy, source, err) < 0 || probes_digest(&b->copy, asks, err) < 0)
 		return -1;
 	make_variables(&b->compile, &variables);
 	auto_str char *all = strv_join(&variables, " ");
-	auto_str char *what = str_fmt("%s\n%s\n%s", source, b->tools.version, all),
-		      *same = str_fmt("%s\n%s", tree, what);
+	auto_str char *what = str_fmt("%s\n%s\n%s", b->has_probes ? asks : source, b->tools.version, all),
+		      *same = str_fmt("%s\n%s\n%s\n%s", tree, source, b->tools.version, all);
 	digest_data(same, strlen(same), b->same);
 	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
 }
@@ -435,6 +436,7 @@ static void on_probe(void *probes)
 }
 
 // The probes' headers first, and the objects when they are there; what fails of the first fails of the second again.
+// Their answers are kept before anything of the source is compiled.
 static int run_make(struct build *b, struct err *err)
 {
 	auto_str char *names = strv_join(&b->modules, " ");
@@ -444,7 +446,7 @@ static int run_make(struct build *b, struct err *err)
 		.total = b->objects,
 		.progress = b->request->progress,
 		.ctx = b->request->ctx,
-		.probe = on_probe,
+		.probe = b->has_probes ? NULL : on_probe,
 		.probe_ctx = &b->probes,
 	};
 	struct proc_end end;
@@ -460,13 +462,15 @@ static int run_make(struct build *b, struct err *err)
 		auto_buildlog struct buildlog probes = { .fd = log.fd, .probe = on_probe, .probe_ctx = &b->probes };
 		strv_add(&argv, str_dup(PROBES_ONLY "=1"));
 		r = make_run(&b->compile, &argv, SANDBOX_WORK "/src", &probes, &end, err);
+		probes_save(&b->probes, true);
 		log.is_killed = probes.is_killed;
 		free(argv.items[--argv.count]);
 		argv.items[argv.count] = NULL;
 	}
 	if (r == 0)
 		r = make_run(&b->compile, &argv, SANDBOX_WORK "/src", &log, &end, err);
-	probes_save(&b->probes, true);
+	if (!b->has_probes)
+		probes_save(&b->probes, true);
 	if (r < 0 || (end.status == 0 && !end.signal))
 		return r;
 	if (log.is_killed || end.signal == SIGKILL) {

@@ -225,6 +225,29 @@ int probes_shorten(const struct root *source, struct err *err)
 	return root_put(source, "Kbuild", text, strlen(text), 0644, err) < 0 ? -1 : 1;
 }
 
+// Debian's packaging and NVIDIA's list of changes are for people.
+static enum copy_counts what_asks(void *script, const char *path)
+{
+	static const char *const compiled[] = { ".c", ".S", ".o_binary" };
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	if (str_eq(path, "debian") || str_eq(path, "NVIDIA_Changelog"))
+		return COPY_NOTHING;
+	if (str_ends(name, ".h"))
+		return strstr(script, name) ? COPY_CONTENT : COPY_NAME;
+	for (size_t i = 0; i < ARRAY_SIZE(compiled); i++)
+		if (str_ends(name, compiled[i]))
+			return COPY_NAME;
+	return COPY_CONTENT;
+}
+
+int probes_digest(const struct root *source, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	auto_str char *script = NULL;
+	if (root_read(source, "conftest.sh", &script, NULL, err) < 0)
+		return -1;
+	return copy_digest_of(source, script ? what_asks : NULL, script, ret, err);
+}
+
 static void add_answer(struct probes *p, char *take_name, const char *digest, char *take_answer)
 {
 	struct probe probe = { .name = take_name, .answer = take_answer };

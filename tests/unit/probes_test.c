@@ -235,6 +235,46 @@ static void test_bound(void **state)
 	assert_int_equal(names.count, PROBES_FILES);
 }
 
+// What asks is the same in two sources that differ in what is compiled, and in nothing else.
+static void test_what_asks(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path, *text;
+		bool is_same;
+	} changes[] = {
+		{ "nvidia/nv.c", "int other;\n", true },
+		{ "nvidia/more.c", "", false },
+		{ "nvidia/nv-kernel.o_binary", "other", true },
+		{ "common/inc/nv-linux.h", "#define OTHER\n", true },
+		{ "common/inc/named.h", "#define OTHER\n", false },
+		{ "common/inc/linux/mm.h", "", false },
+		{ "debian/rules", "other:\n", true },
+		{ "NVIDIA_Changelog", "", true },
+		{ "Kbuild", "include other.mk\n", false },
+		{ "nvidia/nvidia.Kbuild", "other\n", false },
+		{ "conftest.sh", "echo named.h other\n", false },
+		{ "answers", "NV_PLAIN\n", false },
+	};
+	for (size_t i = 0; i <= ARRAY_SIZE(changes); i++) {
+		auto_folder struct folder source;
+		char before[DIGEST_HEX + 1], after[DIGEST_HEX + 1];
+		struct err err = { 0 };
+		folder_make(&source);
+		for (size_t k = 0; k < ARRAY_SIZE(changes); k++)
+			if (changes[k].is_same || strstr("common/inc/named.h nvidia/nvidia.Kbuild", changes[k].path))
+				tempdir_write(&source, changes[k].path, "first\n");
+		tempdir_write(&source, "conftest.sh", "echo named.h\n");
+		tempdir_write(&source, "Kbuild", "include nvidia/nvidia.Kbuild\n");
+		assert_int_equal(probes_digest(&source.root, before, &err), 0);
+		if (i < ARRAY_SIZE(changes))
+			tempdir_write(&source, changes[i].path, changes[i].text);
+		assert_int_equal(probes_digest(&source.root, after, &err), 0);
+		expect(str_eq(before, after) == (i == ARRAY_SIZE(changes) || changes[i].is_same),
+		       i < ARRAY_SIZE(changes) ? changes[i].path : "nothing");
+	}
+}
+
 static void test_other_scripts(void **state)
 {
 	(void)state;
@@ -285,7 +325,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_what_is_taken), cmocka_unit_test(test_a_failure_is_not_kept),
 		cmocka_unit_test(test_damage),        cmocka_unit_test(test_hostile_answers),
 		cmocka_unit_test(test_in_the_middle), cmocka_unit_test(test_bound),
-		cmocka_unit_test(test_other_scripts), cmocka_unit_test(test_flags_once),
+		cmocka_unit_test(test_what_asks),     cmocka_unit_test(test_other_scripts),
+		cmocka_unit_test(test_flags_once),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

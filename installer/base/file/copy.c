@@ -125,22 +125,25 @@ int copy_bytes(const struct root *root, const char *path, uint64_t *sum, struct 
 	return r < 0 ? -1 : 0;
 }
 
-static int digest_below(const struct root *root, const char *path, struct digest *d, struct err *err)
+static int digest_below(const struct root *root, const char *path,
+			enum copy_counts (*counts)(void *ctx, const char *path), void *ctx, struct digest *d,
+			struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, path, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *below = str_fmt("%s/%s", path, names.items[i]), *target = NULL;
+		enum copy_counts what = counts ? counts(ctx, below + strlen("./")) : COPY_CONTENT;
 		char hex[DIGEST_HEX + 1] = "";
 		struct stat st;
-		int r = root_stat(root, below, &st, err);
+		int r = what == COPY_NOTHING ? 0 : root_stat(root, below, &st, err);
 		if (r == 0)
 			continue;
 		if (r < 0)
 			return -1;
 		if (S_ISDIR(st.st_mode)) {
-			if (digest_below(root, below, d, err) < 0)
+			if (digest_below(root, below, counts, ctx, d, err) < 0)
 				return -1;
 			continue;
 		}
@@ -148,25 +151,31 @@ static int digest_below(const struct root *root, const char *path, struct digest
 			if (root_readlink(root, below, &target, err) < 0)
 				return -1;
 			digest_data(target, strlen(target), hex);
-		} else {
+		} else if (what == COPY_CONTENT) {
 			auto_fd int fd = root_open(root, below, O_RDONLY | O_NOFOLLOW, err);
 			if (fd < 0 || digest_file(fd, below, hex, err) < 0)
 				return -1;
 		}
 		auto_str char *line = str_fmt("%c%c %s %s\n", S_ISLNK(st.st_mode) ? 'l' : 'f',
-					      st.st_mode & 0100 ? 'x' : '-', hex, below);
+					      !counts && st.st_mode & 0100 ? 'x' : '-', hex, below);
 		digest_add(d, line, strlen(line));
 	}
 	return 0;
 }
 
-int copy_digest(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err)
+int copy_digest_of(const struct root *root, enum copy_counts (*counts)(void *ctx, const char *path), void *ctx,
+		   char ret[DIGEST_HEX + 1], struct err *err)
 {
 	struct digest *d = digest_new();
-	int r = digest_below(root, ".", d, err);
+	int r = digest_below(root, ".", counts, ctx, d, err);
 	char hex[DIGEST_HEX + 1];
 	digest_hex(d, hex);
 	if (r == 0)
 		memcpy(ret, hex, sizeof(hex));
 	return r;
+}
+
+int copy_digest(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	return copy_digest_of(root, NULL, NULL, ret, err);
 }
