@@ -307,8 +307,8 @@ static void leave_temporary(const struct jail *jail)
 		sandbox_fail("enter", jail->dir);
 }
 
-// Every nm, as and ld loads each library in there; where LLVM is installed it is one of 100 MB, for each of the 370 times
-// that a kernel's makefiles call nm. Without LTO nothing needs them, and clang's LTO has tools of its own.
+// Every nm, as and ld loads each library in there; where LLVM is installed it is one of 100 MB, for each of the 370
+// times that a kernel's makefiles call nm. Without LTO nothing needs them, and clang's LTO has tools of its own.
 static void hide_plugins(void)
 {
 	static const char *const dirs[] = { NEW "/usr/lib/bfd-plugins", NEW "/usr/lib64/bfd-plugins" };

@@ -169,7 +169,8 @@ static void test_files(void **state)
 		      "snippet\n");
 	assert_false(root_exists(&in.headers.root, "usr/src/linux-headers-test/conftest1.c"));
 	expect_output(&in, "ls /root /home /var /etc/passwd /etc/shadow 2>/dev/null; echo end", "end\n");
-	expect_output(&in, "ls -A /usr/lib/bfd-plugins /usr/lib64/bfd-plugins 2>/dev/null | grep so; echo end", "end\n");
+	expect_output(&in, "ls -A /usr/lib/bfd-plugins /usr/lib64/bfd-plugins 2>/dev/null | grep so; echo end",
+		      "end\n");
 	expect_output(&in, "echo x >/tmp/only-inside; ls /tmp", "only-inside\n");
 	assert_int_not_equal(access("/tmp/only-inside", F_OK), 0);
 	assert_int_not_equal(access("/usr/src/linux-headers-test", F_OK), 0);
