@@ -30,6 +30,7 @@ struct json_stream {
 	struct level levels[DEPTH];
 	unsigned depth, base; // base: depth at which the record began
 	enum state state;
+	unsigned line, lists; // lines that ended; lists of records that began
 	bool in_record, is_key, is_escaped, is_kept; // kept: the value that is being read
 	uint32_t rows;                               // for the value that comes next
 	unsigned keys;
@@ -84,7 +85,7 @@ void json_stream_free(struct json_stream *s)
 
 static int unexpected_byte(const struct json_stream *s, char c, struct err *err)
 {
-	return err_set(err, E_SERVER, "the reply is not valid JSON: byte 0x%02x where %s is expected, %u levels deep",
+	return err_set(err, E_SERVER, "not valid JSON: byte 0x%02x where %s is expected, %u levels deep",
 		       (unsigned char)c,
 		       s->state == VALUE ? "a value" :
 		       s->state == COLON ? "a colon" :
@@ -97,7 +98,7 @@ static int keep_bytes(struct json_stream *s, const char *data, size_t len, struc
 {
 	struct text *t = s->in_record ? &s->record : &s->rest;
 	if (t->len + len > JSON_STREAM_RECORD_MAX)
-		return err_set(err, E_TOO_LARGE, "an object of the reply has more than the %u bytes allowed",
+		return err_set(err, E_TOO_LARGE, "an object has more than the %u bytes allowed",
 			       (unsigned)JSON_STREAM_RECORD_MAX);
 	if (t->len + len > t->room) {
 		t->room = (t->len + len) * 2;
@@ -164,7 +165,7 @@ static int end_value(struct json_stream *s, struct err *err)
 		auto_json json_t *record = json_loadb(s->record.data, s->record.len, JSON_REJECT_DUPLICATES, &problem);
 		s->record.len = 0;
 		if (!record)
-			return err_set(err, E_SERVER, "an object of the reply is not valid JSON: %s", problem.text);
+			return err_set(err, E_SERVER, "an object is not valid JSON: %s", problem.text);
 		if (s->take(s->ctx, record, err) < 0)
 			return -1;
 		s->in_record = !s->table.list;
@@ -178,11 +179,13 @@ static int end_value(struct json_stream *s, struct err *err)
 static int begin_container(struct json_stream *s, char c, struct err *err)
 {
 	if (s->depth == DEPTH)
-		return err_set(err, E_SERVER, "the reply is nested more than %d levels deep", DEPTH);
+		return err_set(err, E_SERVER, "nested more than %d levels deep", DEPTH);
 	struct level *l = &s->levels[s->depth];
 	*l = (struct level){ .is_array = c == '[', .is_whole = s->is_whole, .rows = s->rows, .keys = s->keys };
-	if (s->table.list && !s->in_record && s->depth == 1 && c == '[' && str_eq(s->key, s->table.list))
+	if (s->table.list && !s->in_record && s->depth == 1 && c == '[' && str_eq(s->key, s->table.list)) {
 		*l = (struct level){ .is_array = true, .is_record_list = true };
+		s->lists++;
+	}
 	s->rows = l->rows;
 	s->is_whole = l->is_whole;
 	s->is_kept = is_value_kept(s, c);
@@ -231,7 +234,7 @@ static int begin_value(struct json_stream *s, char c, struct err *err)
 	if (c != '"' && c != '-' && !isalnum((unsigned char)c))
 		return unexpected_byte(s, c, err);
 	if (s->depth == s->base)
-		return err_set(err, E_SERVER, "the reply has another value where an object is expected");
+		return err_set(err, E_SERVER, "another value where an object is expected");
 	s->is_kept = is_value_kept(s, c);
 	s->is_key = s->is_escaped = false;
 	s->state = c == '"' ? STRING : WORD;
@@ -265,8 +268,10 @@ static int feed_byte(struct json_stream *s, char c, struct err *err)
 		return s->is_kept ? keep_bytes(s, &c, 1, err) : 0;
 	if (s->state == WORD && end_value(s, err) < 0)
 		return -1;
-	if (c == ' ' || c == '\n' || c == '\t' || c == '\r')
+	if (c == ' ' || c == '\n' || c == '\t' || c == '\r') {
+		s->line += c == '\n';
 		return 0;
+	}
 	const struct level *l = s->depth ? &s->levels[s->depth - 1] : NULL;
 	switch (s->state) {
 	case VALUE: // that of an array that has none is its end
@@ -329,14 +334,24 @@ int json_stream_end(struct json_stream *s, json_t **ret_rest, struct err *err)
 {
 	bool is_over = s->table.list ? s->depth == 0 && s->state == AFTER : s->depth == 0 && s->state == VALUE;
 	if (!is_over)
-		return err_set(err, E_SERVER, "the reply is cut off in the middle, %u levels deep", s->depth);
+		return err_set(err, E_SERVER, "cut off in the middle, %u levels deep", s->depth);
 	if (!ret_rest)
 		return 0;
 	json_error_t problem;
 	json_t *rest =
 		s->rest.len ? json_loadb(s->rest.data, s->rest.len, JSON_REJECT_DUPLICATES, &problem) : json_object();
 	if (!rest)
-		return err_set(err, E_SERVER, "the reply is not valid JSON: %s", problem.text);
+		return err_set(err, E_SERVER, "not valid JSON: %s", problem.text);
 	*ret_rest = rest;
 	return 0;
+}
+
+unsigned json_stream_line(const struct json_stream *s)
+{
+	return s->line + 1;
+}
+
+unsigned json_stream_lists(const struct json_stream *s)
+{
+	return s->lists;
 }

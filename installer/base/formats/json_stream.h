@@ -24,6 +24,9 @@ void json_stream_free(struct json_stream *s);
 int json_stream_feed(struct json_stream *s, const void *data, size_t len, struct err *err);
 // Nothing follows. *ret_rest (may be NULL): what is kept of the outermost object. E_SERVER: cut in the middle.
 int json_stream_end(struct json_stream *s, json_t **ret_rest, struct err *err);
+// For messages about a file: the line that is being read, from 1, and how many lists of records there were.
+unsigned json_stream_line(const struct json_stream *s);
+unsigned json_stream_lists(const struct json_stream *s);
 static inline void json_stream_freep(struct json_stream **s)
 {
 	json_stream_free(*s);

@@ -6,23 +6,6 @@
 #include "cluster/node_state/annotations.h"
 #include "cluster/policy/node_list.h"
 
-static const char *const rows[] = {
-	"metadata name",
-	"metadata uid",
-	"metadata resourceVersion",
-	"metadata deletionTimestamp",
-	"metadata labels kmodsmith.io/*", // of the tables in annotations.c and node_state.c
-	"metadata labels nvidia.com/gpu.deploy.*",
-	"metadata labels nvidia.com/gpu-driver-upgrade*",
-	"metadata annotations kmodsmith.io/*",
-	"metadata annotations cluster-autoscaler.kubernetes.io/scale-down-disabled",
-	"metadata annotations karpenter.sh/do-not-disrupt",
-	"metadata annotations nvidia.com/gpu-driver-upgrade*",
-	"spec unschedulable",
-	"status conditions type",
-	"status conditions status",
-};
-
 static void cache_entry_done(struct cache_entry *w)
 {
 	free(w->name);
@@ -45,19 +28,9 @@ void node_cache_done(struct node_cache *f)
 void node_cache_record(const struct policy *policy, bool is_event, struct strv *ret)
 {
 	static const char *const event[] = { KUBE_EVENT };
-	struct strv asked = { 0 };
-	const char *of = is_event ? "object " : "";
 	for (size_t i = 0; is_event && i < ARRAY_SIZE(event); i++)
 		strv_add(ret, str_dup(event[i]));
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-		strv_add(ret, str_fmt("%s%s", of, rows[i]));
-	policy_keys(policy, &asked);
-	bool is_room = ret->count + asked.count <= JSON_STREAM_PATHS;
-	for (size_t i = 0; is_room && i < asked.count; i++)
-		strv_add(ret, str_fmt("%smetadata labels %s", of, asked.items[i]));
-	if (!is_room)
-		strv_add(ret, str_fmt("%smetadata labels", of));
-	strv_done(&asked);
+	node_list_record(policy, is_event ? "object " : "", ret);
 }
 
 // FNV-1a

@@ -40,12 +40,8 @@ static int read_policy_file(const char *path, struct policy *ret, struct err *er
 
 static int read_node_list(const char *path, const struct policy *policy, struct node_list *ret, struct err *err)
 {
-	auto_str char *text = NULL;
-	size_t len = 0;
 	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
-	if (fd < 0 || file_read(fd, path, &text, &len, err) < 0)
-		return -1;
-	return node_list_parse(text, len, policy, ret, err) < 0 ? err_wrap(err, "'%s'", path) : 0;
+	return fd < 0 ? -1 : node_list_read(fd, path, policy, ret, err);
 }
 
 static int run_rollout_plan(void *values, char **args, size_t count, struct err *err)
