@@ -30,7 +30,7 @@ struct json_stream {
 	struct level levels[DEPTH];
 	unsigned depth, base; // base: depth at which the record began
 	enum state state;
-	unsigned line, lists; // lines that ended; lists of records that began
+	unsigned line, lists;                        // lines that ended; lists of records that began
 	bool in_record, is_key, is_escaped, is_kept; // kept: the value that is being read
 	uint32_t rows;                               // for the value that comes next
 	unsigned keys;

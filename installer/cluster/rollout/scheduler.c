@@ -252,13 +252,25 @@ static enum reason_code unit_fits(const struct round *r, size_t at, const struct
 	return unit_fits_pool(pool, &r->s->sums[r->s->node_plans[at].pool], cost);
 }
 
+// Kept while slots are granted: a search among all nodes for each grant would be quadratic.
+static void note_zone(const struct round *r, size_t at)
+{
+	struct sum *sum = &r->s->sums[r->s->node_plans[at].pool];
+	uint64_t zone = r->c->nodes[at].facts.zone;
+	if (sum->zones == ZONES_NONE) {
+		sum->zones = ZONES_ONE;
+		sum->zone = zone;
+	} else if (sum->zone != zone) {
+		sum->zones = ZONES_MORE;
+	}
+}
+
 static bool is_other_zone(const struct round *r, size_t at)
 {
-	for (size_t i = 0; i < r->c->count; i++)
-		if (r->s->node_plans[i].pool == r->s->node_plans[at].pool && r->s->node_plans[i].has != SLOT_NONE &&
-		    r->c->nodes[i].facts.zone != r->c->nodes[at].facts.zone)
-			return round_own_pool(r, at)->is_by_zone;
-	return false;
+	const struct sum *sum = &r->s->sums[r->s->node_plans[at].pool];
+	bool is_other =
+		sum->zones == ZONES_MORE || (sum->zones == ZONES_ONE && sum->zone != r->c->nodes[at].facts.zone);
+	return is_other && round_own_pool(r, at)->is_by_zone;
 }
 
 static void grant_unit(const struct round *r, size_t first, const struct cost *cost)
@@ -274,6 +286,7 @@ static void grant_unit(const struct round *r, size_t first, const struct cost *c
 		sum->waiting -= node_plan->has == SLOT_WAIT;
 		node_plan->has = waits ? SLOT_WAIT : SLOT_WORK;
 		node_plan->refused = REASON_NONE;
+		note_zone(r, i);
 	} while ((i = next_of_unit(r, first, i)) != first);
 	sum->used += cost->work;
 	sum->waiting += cost->waiting;
@@ -308,6 +321,7 @@ static void release_one(const struct round *r, size_t at)
 	if (node_plan->refused != REASON_NONE)
 		return;
 	node_plan->has = SLOT_WORK;
+	note_zone(r, at);
 	r->s->sums[node_plan->pool].used++;
 }
 
@@ -325,17 +339,24 @@ static void admit_one(const struct round *r, size_t at, int *full_pool, enum rea
 	}
 	if (is_recovery(r, at)) {
 		release_one(r, at);
+	} else if (is_other_zone(r, at)) {
+		node_plan->refused = REASON_OTHER_ZONE;
+	} else if (node_plan->unfit != REASON_NONE) {
+		node_plan->refused = node_plan->unfit;
 	} else {
 		struct cost cost = cost_of(r, at);
-		node_plan->refused = is_other_zone(r, at) ? REASON_OTHER_ZONE : unit_fits(r, at, &cost);
+		node_plan->refused = unit_fits(r, at, &cost);
 		if (node_plan->refused == REASON_NONE)
 			grant_unit(r, at, &cost);
 	}
 	if (node_plan->refused == REASON_NONE)
 		return;
-	bool is_own_fault = node_plan->refused == REASON_GROUP_INCOMPLETE ||
-			    node_plan->refused == REASON_GROUP_TOO_BIG || node_plan->refused == REASON_OTHER_ZONE;
-	if (is_own_fault)
+	bool is_unfit = node_plan->refused == REASON_GROUP_INCOMPLETE || node_plan->refused == REASON_GROUP_TOO_BIG;
+	for (size_t i = at; is_unfit && node_plan->unfit == REASON_NONE;) {
+		i = r->s->node_plans[i].mate;
+		r->s->node_plans[i].unfit = node_plan->refused;
+	}
+	if (is_unfit || node_plan->refused == REASON_OTHER_ZONE)
 		return;
 	*full_pool = node_plan->pool;
 	*full = node_plan->refused;
@@ -520,6 +541,8 @@ static void sum_pools(const struct round *r)
 		// Without a pool, which was renamed or removed, only what is in progress counts.
 		sum->unavailable += is_ours || (is_away && node_plan->pool >= 0);
 		sum->others += is_away && !is_ours && node_plan->pool >= 0;
+		if (is_ours && node_plan->pool >= 0)
+			note_zone(r, i);
 	}
 	for (size_t p = 0; p < r->c->policy->pool_count; p++) {
 		const struct pool *pool = &r->c->policy->pools[p];

@@ -42,8 +42,10 @@ struct node_plan {   // of a node, in the order of cluster.nodes
 	unsigned wave;
 	enum slot had, has;       // in the ledger before, and after
 	enum reason_code refused; // why it gets no slot, or may not stage; REASON_NONE = it may
+	enum reason_code unfit;   // why its group as a whole gets none; found once for all of them
 	bool is_revoked;
-	bool is_failed; // counts as a failure of the pool's target
+	bool is_failed;  // counts as a failure of the pool's target
+	bool is_held_up; // its group waits for one that is settled without the target
 };
 
 struct sum {                  // of a pool
@@ -56,6 +58,8 @@ struct sum {                  // of a pool
 	bool is_wave_complete;
 	unsigned proven;  // nodes that are done, in the waves that are open
 	bool is_untested; // the wave is complete, and proved too little to open the next one
+	uint64_t zone;    // of its nodes with a slot
+	enum { ZONES_NONE, ZONES_ONE, ZONES_MORE } zones;
 };
 
 struct slots {

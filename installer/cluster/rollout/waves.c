@@ -303,18 +303,39 @@ static bool is_node_settled(const struct round *r, size_t at)
 	}
 }
 
-// A queued node is settled, too, if its group waits for a node that is settled without the target.
-static bool is_unit_settled(const struct round *r, size_t at)
+// The group of this node waits for one of its nodes that is settled without the target. Asked once for each group, so
+// that a large one is not searched by each of its nodes.
+static bool is_group_held_up(const struct round *r, size_t at)
 {
-	if (is_node_settled(r, at) || r->c->nodes[at].record.phase != PHASE_QUEUED)
-		return is_node_settled(r, at);
-	for (size_t i = r->s->node_plans[at].mate; i != at; i = r->s->node_plans[i].mate) {
+	size_t i = at;
+	if (r->s->node_plans[at].mate == at)
+		return false;
+	do {
 		struct view v = scheduler_view(r->c, r->s, i);
 		struct target_hash goal = transition_goal(&v);
 		if (!v.m->facts.is_skipped && !rule_is_loaded(&v, &goal) && is_node_settled(r, i))
 			return true;
-	}
+	} while ((i = r->s->node_plans[i].mate) != at);
 	return false;
+}
+
+static void note_held_up_groups(const struct round *r)
+{
+	for (size_t at = 0; at < r->c->count; at++) {
+		size_t i = at;
+		if (r->s->node_plans[at].mate > at || !is_group_held_up(r, at)) // one of each group is before its mate
+			continue;
+		do
+			r->s->node_plans[i].is_held_up = true;
+		while ((i = r->s->node_plans[i].mate) != at);
+	}
+}
+
+// A queued node is settled, too, if its group is held up.
+static bool is_unit_settled(const struct round *r, size_t at)
+{
+	return is_node_settled(r, at) ||
+	       (r->c->nodes[at].record.phase == PHASE_QUEUED && r->s->node_plans[at].is_held_up);
 }
 
 // A complete wave may leave the target untested: no node in it, none that answered, none that could be drained.
@@ -346,6 +367,7 @@ static void advance_pool(const struct pool *pool, struct rollout *rollout, struc
 
 static void advance_waves(const struct round *r)
 {
+	note_held_up_groups(r);
 	for (size_t p = 0; p < r->c->policy->pool_count; p++)
 		r->s->sums[p].is_wave_complete = true;
 	for (size_t i = 0; i < r->c->count; i++) {
