@@ -3,35 +3,54 @@
 
 enum { DEPTH_MAX = 4 }; // an index of indexes is already unusual
 
-// The position of a digest, or where it belongs.
-static size_t find_place(const struct closure *b, const char *hex)
+static int by_digest(const void *a, const void *b)
 {
-	size_t low = 0, high = b->count;
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-		if (strcmp(b->items[middle].digest, hex) < 0)
-			low = middle + 1;
+	const struct closure_blob *x = a, *y = b;
+	int r = memcmp(x->digest, y->digest, DIGEST_HEX);
+	return r ? r : x->added < y->added ? -1 : x->added > y->added;
+}
+
+void closure_sort(struct closure *b)
+{
+	size_t kept = 0;
+	if (b->count)
+		qsort(b->items, b->count, sizeof(*b->items), by_digest);
+	for (size_t i = 0; i < b->count; i++) {
+		bool is_again = kept && str_eq(b->items[kept - 1].digest, b->items[i].digest);
+		if (is_again)
+			b->items[kept - 1].is_broken |= b->items[i].is_broken;
 		else
-			high = middle;
+			b->items[kept++] = b->items[i];
 	}
-	return low;
+	b->count = kept;
 }
 
 bool closure_has(const struct closure *b, const char *hex)
 {
-	size_t at = find_place(b, hex);
-	return at < b->count && str_eq(b->items[at].digest, hex);
+	size_t low = 0, high = b->count;
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		int r = strcmp(b->items[middle].digest, hex);
+		if (r == 0)
+			return true;
+		if (r < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return false;
 }
 
-static void add_blob(struct closure *b, const struct oci_descriptor *d)
+// Its position.
+static size_t add_blob(struct closure *b, const struct oci_descriptor *d)
 {
-	size_t at = find_place(b, d->digest);
-	if (closure_has(b, d->digest))
-		return;
-	b->items = mem_grow(b->items, b->count + 1, sizeof(*b->items));
-	memmove(&b->items[at + 1], &b->items[at], (b->count++ - at) * sizeof(*b->items));
-	b->items[at] = (struct closure_blob){ .size = d->size };
-	memcpy(b->items[at].digest, d->digest, sizeof(d->digest));
+	if (b->count == b->room) {
+		b->room = 2 * b->room + 16;
+		b->items = mem_grow(b->items, b->room, sizeof(*b->items));
+	}
+	b->items[b->count] = (struct closure_blob){ .size = d->size, .added = b->count };
+	memcpy(b->items[b->count].digest, d->digest, sizeof(d->digest));
+	return b->count++;
 }
 
 static int add_reachable(const struct layout *l, const struct oci_descriptor *d, int depth, struct closure *ret,
@@ -65,7 +84,7 @@ static int add_reachable(const struct layout *l, const struct oci_descriptor *d,
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
-	add_blob(ret, d);
+	size_t at = add_blob(ret, d);
 	if (!str_eq(d->media_type, OCI_INDEX) && !str_eq(d->media_type, OCI_MANIFEST))
 		return 0;
 	if (depth < DEPTH_MAX && layout_blob_read(l, d, &text, &len, err) == 0 &&
@@ -76,7 +95,7 @@ static int add_reachable(const struct layout *l, const struct oci_descriptor *d,
 			  err->code == E_MANIFEST || err->code == E_TOO_LARGE || err->code == E_STORE_CORRUPT;
 	if (!is_damaged)
 		return -1;
-	ret->items[find_place(ret, d->digest)].is_broken = true;
+	ret->items[at].is_broken = true;
 	return 0;
 }
 

@@ -6,11 +6,12 @@
 struct closure_blob {
 	char digest[DIGEST_HEX + 1];
 	uint64_t size;
+	size_t added;   // the how manieth
 	bool is_broken; // a document that is missing or damaged: what it names is unknown
 };
 struct closure {
-	struct closure_blob *items; // by digest, without duplicates
-	size_t count;
+	struct closure_blob *items; // as they were added; by digest, without duplicates, after closure_sort()
+	size_t count, room;
 };
 static inline void closure_done(struct closure *b)
 {
@@ -18,6 +19,7 @@ static inline void closure_done(struct closure *b)
 	*b = (struct closure){ 0 };
 }
 #define auto_closure __attribute__((cleanup(closure_done)))
-bool closure_has(const struct closure *b, const char *hex);
 // Adds d and everything it needs. Fails only when the layout cannot be read.
 int closure_add(const struct layout *l, const struct oci_descriptor *d, struct closure *ret, struct err *err);
+void closure_sort(struct closure *b);                       // once, after everything was added
+bool closure_has(const struct closure *b, const char *hex); // of a sorted one

@@ -4,12 +4,13 @@
 #include "base/archive/pack.h"
 #include "base/file/file.h"
 #include "base/file/lockfile.h"
+#include "precompiled/oci/layout_view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
 
-static const char MARK[] = "oci-layout", INDEX[] = "index.json", LOCK[] = ".lock";
+static const char MARK[] = "oci-layout", LOCK[] = ".lock";
 static const char MARK_TEXT[] = "{\"imageLayoutVersion\":\"1.0.0\"}";
 
 // 1 = found, 0 = absent. Nothing larger than a document is read.
@@ -19,9 +20,10 @@ static int read_layout_document(const struct root *root, const char *path, char 
 	int r = root_stat(root, path, &st, err);
 	if (r <= 0)
 		return r;
-	if (st.st_size > OCI_DOCUMENT_MAX)
+	int most = str_eq(path, LAYOUT_INDEX) ? OCI_INDEX_MAX : OCI_DOCUMENT_MAX;
+	if (st.st_size > most)
 		return err_set(err, E_TOO_LARGE, "'%s/%s' has %lld bytes, more than the limit of %d", root->name, path,
-			       (long long)st.st_size, OCI_DOCUMENT_MAX);
+			       (long long)st.st_size, most);
 	return root_read(root, path, ret, ret_len, err);
 }
 
@@ -46,8 +48,15 @@ int layout_open(const struct root *dir, struct layout *ret, struct err *err)
 		return -1;
 	free(root.name);
 	root.name = str_dup(dir->name);
-	*ret = (struct layout){ .root = root };
+	*ret = (struct layout){ .root = root, .view = layout_view_new() };
 	return 0;
+}
+
+void layout_done(struct layout *l)
+{
+	layout_view_free(l->view);
+	root_done(&l->root);
+	*l = LAYOUT_NONE;
 }
 
 int layout_check_place(const struct root *dir, struct err *err)
@@ -61,7 +70,7 @@ int layout_check_place(const struct root *dir, struct err *err)
 	// process may have written it since our check.
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
-		bool is_ours = str_eq(name, MARK) || str_eq(name, LOCK) || str_eq(name, INDEX) ||
+		bool is_ours = str_eq(name, MARK) || str_eq(name, LOCK) || str_eq(name, LAYOUT_INDEX) ||
 			       str_eq(name, "blobs") || (name[0] == '.' && str_ends(name, ".tmp"));
 		if (!is_ours)
 			return err_set(err, E_USAGE, "'%s' is not an OCI layout and not empty: it contains '%s'",
@@ -102,7 +111,8 @@ int layout_make(const struct root *dir, struct layout *ret, struct err *err)
 	if (!root_exists(dir, MARK)) {
 		auto_str char *text = oci_index_text(&(struct oci_index){ 0 });
 		if (root_mkdirs(dir, LAYOUT_BLOBS, 0755, err) < 0 ||
-		    (!root_exists(dir, INDEX) && write_layout_document(dir, INDEX, text, strlen(text), err) < 0) ||
+		    (!root_exists(dir, LAYOUT_INDEX) &&
+		     write_layout_document(dir, LAYOUT_INDEX, text, strlen(text), err) < 0) ||
 		    write_layout_document(dir, MARK, MARK_TEXT, strlen(MARK_TEXT), err) < 0) // last: it is complete now
 			return -1;
 	}
@@ -195,9 +205,9 @@ int layout_document_put(const struct layout *l, const char *media_type, const ch
 
 int layout_index(const struct layout *l, struct oci_index *ret, struct err *err)
 {
-	auto_str char *data = NULL, *name = root_path(&l->root, INDEX);
+	auto_str char *data = NULL, *name = root_path(&l->root, LAYOUT_INDEX);
 	size_t len = 0;
-	int r = read_layout_document(&l->root, INDEX, &data, &len, err);
+	int r = read_layout_document(&l->root, LAYOUT_INDEX, &data, &len, err);
 	if (r == 0)
 		return err_set(err, E_MANIFEST, "'%s' does not exist", name);
 	return r < 0 ? -1 : oci_index_parse(data, len, name, ret, err);
@@ -207,10 +217,10 @@ int layout_index_write(const struct layout *l, const struct oci_index *x, struct
 {
 	auto_str char *text = oci_index_text(x);
 	size_t len = strlen(text);
-	if (len > OCI_DOCUMENT_MAX)
+	if (len > OCI_INDEX_MAX)
 		return err_set(err, E_STORE_FULL, "the index of '%s' would have %zu bytes, more than the limit of %d",
-			       l->root.name, len, OCI_DOCUMENT_MAX);
-	return write_layout_document(&l->root, INDEX, text, len, err);
+			       l->root.name, len, OCI_INDEX_MAX);
+	return write_layout_document(&l->root, LAYOUT_INDEX, text, len, err);
 }
 
 int layout_publish(const struct layout *l, const struct oci_descriptor *d, const char *tag, struct err *err)

@@ -8,10 +8,12 @@
 #include "precompiled/oci/oci.h"
 
 struct pack;
+struct layout_view;
 
 struct layout {
 	struct root root;
-	bool is_store; // of a node: the origin of each package is recorded (provenance.h)
+	struct layout_view *view; // of its index, read when it is needed (layout_view.h)
+	bool is_store;            // of a node: the origin of each package is recorded (provenance.h)
 };
 #define LAYOUT_NONE ((struct layout){ .root = ROOT_NONE })
 // E_NOT_FOUND when the directory holds no layout.
@@ -19,17 +21,14 @@ int layout_open(const struct root *dir, struct layout *ret, struct err *err);
 // Creates an empty one if needed; E_USAGE when the directory holds something else.
 int layout_make(const struct root *dir, struct layout *ret, struct err *err);
 int layout_check_place(const struct root *dir, struct err *err); // would layout_make succeed?
-static inline void layout_done(struct layout *l)
-{
-	root_done(&l->root);
-	*l = LAYOUT_NONE;
-}
+void layout_done(struct layout *l);
 #define auto_layout __attribute__((cleanup(layout_done)))
 
 // Waits for another writer of the index. fd to close; shared is for readers that need index and blobs to agree.
 int layout_lock(const struct layout *l, bool is_shared, struct err *err);
 
 #define LAYOUT_BLOBS "blobs/sha256"
+#define LAYOUT_INDEX "index.json"
 static inline char *layout_blob_path(const char *hex)
 {
 	return str_fmt(LAYOUT_BLOBS "/%s", hex);

@@ -30,18 +30,22 @@ char *oci_tag(const char *name)
 	return cut;
 }
 
-int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err)
+static int read_json(const char *data, size_t len, const char *name, int most, json_t **ret, struct err *err)
 {
 	json_error_t problem;
-	if (len > OCI_DOCUMENT_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s' has %zu bytes, more than the limit of %d", name, len,
-			       OCI_DOCUMENT_MAX);
+	if (len > (size_t)most)
+		return err_set(err, E_TOO_LARGE, "'%s' has %zu bytes, more than the limit of %d", name, len, most);
 	json_t *value = json_loadb(data, len, JSON_REJECT_DUPLICATES, &problem);
 	if (!value)
 		return err_set(err, E_MANIFEST, "'%s': not valid JSON at line %d: %s", name, problem.line,
 			       problem.text);
 	*ret = value;
 	return 0;
+}
+
+int oci_json(const char *data, size_t len, const char *name, json_t **ret, struct err *err)
+{
+	return read_json(data, len, name, OCI_DOCUMENT_MAX, ret, err);
 }
 
 static char *sorted_json_text(const json_t *value)
@@ -248,7 +252,7 @@ int oci_index_parse(const char *data, size_t len, const char *name, struct oci_i
 	auto_json json_t *json = NULL;
 	auto_oci_index struct oci_index x = { 0 };
 	const struct parse_context all = { name, "" }, manifests = { name, "manifests" };
-	if (oci_json(data, len, name, &json, err) < 0 || check_head(json, &all, OCI_INDEX, err) < 0 ||
+	if (read_json(data, len, name, OCI_INDEX_MAX, &json, err) < 0 || check_head(json, &all, OCI_INDEX, err) < 0 ||
 	    read_descriptors(json_object_get(json, "manifests"), &manifests, OCI_MANIFEST, &x.items, &x.count, err) < 0)
 		return -1;
 	*ret = x;

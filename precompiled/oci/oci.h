@@ -18,7 +18,10 @@
 #define OCI_SHA256 "sha256:"
 #define OCI_VERSION "org.opencontainers.image.version"
 
-enum { OCI_DOCUMENT_MAX = 4 << 20 }; // bytes of a manifest, an index or a configuration; more is E_TOO_LARGE
+enum {
+	OCI_DOCUMENT_MAX = 4 << 20, // bytes of a manifest, an index or a configuration; more is E_TOO_LARGE
+	OCI_INDEX_MAX = 8 << 20,    // of a layout's index.json: 10,000 packages with their records have 6 MB
+};
 
 struct oci_descriptor { // a reference to a blob
 	char *media_type;

@@ -6,6 +6,7 @@
 #include "precompiled/repository/repository.h"
 
 #include "base/file/file.h"
+#include "precompiled/oci/layout_view.h"
 
 #include <errno.h>
 #include <sys/stat.h>
@@ -15,7 +16,8 @@ enum { CHUNK = 256 << 10 };
 struct layout_repository {
 	struct repository repository;
 	char *dir;
-	struct layout layout; // .root.fd -1 = not open
+	struct layout layout;         // .root.fd -1 = not open
+	const struct layout *current; // that, or the caller's
 	struct blob_transfer **active;
 	size_t count;
 };
@@ -24,7 +26,7 @@ static int open_dir_layout(struct repository *r, struct err *err)
 {
 	struct layout_repository *d = (struct layout_repository *)r;
 	auto_root struct root root = ROOT_NONE;
-	if (d->layout.root.fd >= 0)
+	if (d->current->root.fd >= 0)
 		return 0;
 	if (root_init(&root, d->dir, err) < 0)
 		return err->code == ENOENT ? err_code(err, E_NOT_FOUND) : -1;
@@ -35,7 +37,7 @@ static int open_dir_layout_to_write(struct repository *r, struct err *err)
 {
 	struct layout_repository *d = (struct layout_repository *)r;
 	auto_root struct root root = ROOT_NONE;
-	if (d->layout.root.fd >= 0)
+	if (d->current->root.fd >= 0)
 		return 0;
 	return root_make(d->dir, &root, err) < 0 ? -1 : layout_make(&root, &d->layout, err);
 }
@@ -57,30 +59,30 @@ static int dir_read_blob(const struct layout *l, const char *hex, char **ret, si
 
 static int dir_manifest(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err)
 {
-	const struct layout *l = &((struct layout_repository *)r)->layout;
+	const struct layout *l = ((struct layout_repository *)r)->current;
 	char hex[DIGEST_HEX + 1];
-	auto_oci_index struct oci_index x = { 0 };
+	const struct layout_view *v;
 	if (open_dir_layout(r, err) < 0)
 		return -1;
 	if (oci_digest_parse(ref, hex))
 		return dir_read_blob(l, hex, ret, ret_len, err);
-	if (layout_index(l, &x, err) < 0)
+	if (layout_view(l, &v, err) < 0)
 		return -1;
-	int i = oci_index_find(&x, ref);
+	int i = layout_view_find(v, ref);
 	if (i < 0)
 		return 0;
-	if (layout_blob_read(l, &x.items[i], ret, ret_len, err) == 0)
+	if (layout_blob_read(l, &v->index.items[i], ret, ret_len, err) == 0)
 		return 1;
 	return err->code == E_NOT_FOUND ? err_code(err, E_INCOMPLETE) : -1;
 }
 
 static int dir_tags(struct repository *r, struct strv *ret, struct err *err)
 {
-	const struct layout *l = &((struct layout_repository *)r)->layout;
-	auto_oci_index struct oci_index x = { 0 };
-	if (open_dir_layout(r, err) < 0 || layout_index(l, &x, err) < 0)
+	const struct layout *l = ((struct layout_repository *)r)->current;
+	const struct layout_view *v;
+	if (open_dir_layout(r, err) < 0 || layout_view(l, &v, err) < 0)
 		return -1;
-	oci_index_tags(&x, ret);
+	oci_index_tags(&v->index, ret);
 	strv_sort(ret);
 	return 0;
 }
@@ -88,7 +90,7 @@ static int dir_tags(struct repository *r, struct strv *ret, struct err *err)
 static int dir_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			struct err *err)
 {
-	const struct layout *l = &((struct layout_repository *)r)->layout;
+	const struct layout *l = ((struct layout_repository *)r)->current;
 	if (open_dir_layout(r, err) < 0)
 		return -1;
 	if (layout_blob_read(l, d, ret, ret_len, err) == 0)
@@ -96,16 +98,15 @@ static int dir_document(struct repository *r, const struct oci_descriptor *d, ch
 	return err->code == E_NOT_FOUND ? 0 : -1;
 }
 
-// Adds the entries of the index under the fallback tag, if it exists and is valid.
-static void add_fallback(const struct layout *l, const struct oci_index *all, const char *hex, struct oci_index *ret)
+// Adds the entries of the index under the fallback tag, if it exists (d) and is valid.
+static void add_fallback(const struct layout *l, const struct oci_descriptor *d, struct oci_index *ret)
 {
-	auto_str char *tag = str_fmt("sha256-%s", hex), *text = NULL;
+	auto_str char *text = NULL;
 	auto_oci_index struct oci_index listed = { 0 };
 	size_t len;
 	struct err ignored;
-	int i = oci_index_find(all, tag);
-	if (i < 0 || layout_blob_read(l, &all->items[i], &text, &len, &ignored) < 0 ||
-	    oci_index_parse(text, len, tag, &listed, &ignored) < 0)
+	if (!d || layout_blob_read(l, d, &text, &len, &ignored) < 0 ||
+	    oci_index_parse(text, len, d->digest, &listed, &ignored) < 0)
 		return;
 	for (size_t k = 0; k < listed.count; k++)
 		oci_index_put(ret, &listed.items[k], NULL);
@@ -113,19 +114,19 @@ static void add_fallback(const struct layout *l, const struct oci_index *all, co
 
 static int dir_referrers(struct repository *r, const char *hex, struct oci_index *ret, struct err *err)
 {
-	const struct layout *l = &((struct layout_repository *)r)->layout;
-	auto_oci_index struct oci_index x = { 0 };
-	if (open_dir_layout(r, err) < 0 || layout_index(l, &x, err) < 0)
+	const struct layout_view *v;
+	const struct layout_subject *found;
+	size_t count;
+	auto_str char *tag = str_fmt("sha256-%s", hex);
+	if (open_dir_layout(r, err) < 0)
 		return -1;
-	add_fallback(l, &x, hex, ret);
-	for (size_t i = 0; i < x.count; i++) {
-		const struct oci_descriptor *d = &x.items[i];
-		auto_oci_manifest struct oci_manifest m = { 0 };
-		struct err ignored;
-		if (str_eq(d->media_type, OCI_MANIFEST) && layout_manifest(l, d, d->digest, &m, &ignored) == 0 &&
-		    m.subject.media_type && str_eq(m.subject.digest, hex))
-			oci_index_put(ret, d, NULL);
-	}
+	const struct layout *l = ((struct layout_repository *)r)->current;
+	if (layout_referrers(l, hex, true, &v, &found, &count, err) < 0)
+		return -1;
+	int i = layout_view_find(v, tag);
+	add_fallback(l, i < 0 ? NULL : &v->index.items[i], ret);
+	for (size_t k = 0; k < count; k++)
+		oci_index_put(ret, &v->index.items[found[k].at], NULL);
 	return 0;
 }
 
@@ -134,7 +135,7 @@ static int dir_begin(struct repository *r, struct blob_transfer *t, struct err *
 	struct layout_repository *d = (struct layout_repository *)r;
 	if (open_dir_layout(r, err) < 0)
 		return -1;
-	int fd = layout_blob_open(&d->layout, t->part->digest, err);
+	int fd = layout_blob_open(d->current, t->part->digest, err);
 	if (fd < 0)
 		return -1;
 	int *own = mem_alloc(sizeof(*own));
@@ -192,7 +193,7 @@ static int dir_has_blob(struct repository *r, const char *hex, struct err *err)
 {
 	if (open_dir_layout(r, err) < 0)
 		return err->code == E_NOT_FOUND ? 0 : -1; // it is created by the first write
-	return layout_has(&((struct layout_repository *)r)->layout, hex);
+	return layout_has(((struct layout_repository *)r)->current, hex);
 }
 
 static int dir_put_blob(struct repository *r, const struct layout *from, const struct oci_descriptor *d,
@@ -202,7 +203,7 @@ static int dir_put_blob(struct repository *r, const struct layout *from, const s
 	if (open_dir_layout_to_write(r, err) < 0)
 		return -1;
 	auto_fd int fd = layout_blob_open(from, d->digest, err);
-	int done = fd < 0 ? -1 : partial_blob_open(&((struct layout_repository *)r)->layout, d, &p, err);
+	int done = fd < 0 ? -1 : partial_blob_open(((struct layout_repository *)r)->current, d, &p, err);
 	if (done != 0)
 		return done < 0 ? -1 : 0;
 	auto_str char *buf = mem_alloc(CHUNK);
@@ -218,7 +219,8 @@ static int list_under_subject(const struct layout *l, struct oci_index *x, const
 	auto_str char *tag = str_fmt("sha256-%s", subject);
 	auto_oci_index struct oci_index listed = { 0 };
 	auto_oci_descriptor struct oci_descriptor its = { 0 };
-	add_fallback(l, x, subject, &listed);
+	int at = oci_index_find(x, tag);
+	add_fallback(l, at < 0 ? NULL : &x->items[at], &listed);
 	oci_index_put(&listed, d, NULL);
 	auto_str char *text = oci_index_text(&listed);
 	if (layout_document_put(l, OCI_INDEX, text, &its, err) < 0)
@@ -231,7 +233,7 @@ static int list_under_subject(const struct layout *l, struct oci_index *x, const
 static int dir_put_manifest(struct repository *r, const char *data, size_t len, const char *media_type, const char *tag,
 			    struct err *err)
 {
-	const struct layout *l = &((struct layout_repository *)r)->layout;
+	const struct layout *l = ((struct layout_repository *)r)->current;
 	auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(media_type), .size = len };
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_oci_index struct oci_index x = { 0 };
@@ -281,6 +283,16 @@ int repository_open_layout(const char *dir, struct repository **ret, struct err 
 	d->repository = (struct repository){ .ops = &ops, .name = str_fmt("oci:%s", dir) };
 	d->dir = str_dup(dir);
 	d->layout = LAYOUT_NONE;
+	d->current = &d->layout;
 	*ret = &d->repository;
 	return 0;
+}
+
+struct repository *repository_of_layout(const struct layout *l)
+{
+	struct layout_repository *d = mem_alloc(sizeof(*d));
+	d->repository = (struct repository){ .ops = &ops, .name = str_fmt("oci:%s", l->root.name) };
+	d->layout = LAYOUT_NONE;
+	d->current = l;
+	return &d->repository;
 }

@@ -110,6 +110,7 @@ static inline int repository_put_manifest(struct repository *r, const char *data
 }
 
 int repository_open_layout(const char *dir, struct repository **ret, struct err *err);
+struct repository *repository_of_layout(const struct layout *l); // borrowed until repository_free()
 int repository_open_bundle(const char *file, struct repository **ret, struct err *err);
 // Reads every blob of a bundle: found is the digest of its content. E_USAGE: r is not a bundle.
 int repository_bundle_blobs(struct repository *r,

@@ -251,6 +251,7 @@ int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lo
 		auto_closure struct closure needs = { 0 };
 		if (closure_add(&s->layout, &x.items[i], &needs, err) < 0)
 			return -1;
+		closure_sort(&needs);
 		if (!closure_has(&needs, hex))
 			continue;
 		const char *tag = oci_descriptor_annotation(&x.items[i], OCI_REF_NAME);

@@ -75,10 +75,15 @@ static void classify_entry(const struct gc_run *w, size_t i, const struct store_
 		item->arrived = st.st_mtim;
 }
 
-static bool is_older(const struct gc_item *a, const struct gc_item *b)
+static int by_arrival(const void *a, const void *b, void *items)
 {
-	return a->arrived.tv_sec != b->arrived.tv_sec ? a->arrived.tv_sec < b->arrived.tv_sec :
-							a->arrived.tv_nsec < b->arrived.tv_nsec;
+	size_t i = *(const size_t *)a, k = *(const size_t *)b;
+	const struct timespec *x = &((struct gc_item *)items)[i].arrived, *y = &((struct gc_item *)items)[k].arrived;
+	if (x->tv_sec != y->tv_sec)
+		return x->tv_sec < y->tv_sec ? -1 : 1;
+	if (x->tv_nsec != y->tv_nsec)
+		return x->tv_nsec < y->tv_nsec ? -1 : 1;
+	return i < k ? -1 : i > k;
 }
 
 static int gc_run_open(const struct store *s, const struct strv *kernels, struct gc_run *w, struct err *err)
@@ -91,38 +96,36 @@ static int gc_run_open(const struct store *s, const struct strv *kernels, struct
 	w->oldest = mem_alloc((w->index.count + 1) * sizeof(*w->oldest));
 	for (size_t i = 0; i < w->index.count; i++) {
 		classify_entry(w, i, &roots, kernels);
-		if (!w->items[i].is_candidate)
-			continue;
-		size_t at = w->candidates++;
-		for (; at > 0 && is_older(&w->items[i], &w->items[w->oldest[at - 1]]); at--)
-			w->oldest[at] = w->oldest[at - 1];
-		w->oldest[at] = i;
+		if (w->items[i].is_candidate)
+			w->oldest[w->candidates++] = i;
 	}
+	qsort_r(w->oldest, w->candidates, sizeof(*w->oldest), by_arrival, w->items);
 	return 0;
-}
-
-static bool is_kept_package(const struct gc_run *w, const char *hex)
-{
-	for (size_t i = 0; i < w->index.count; i++)
-		if (!w->items[i].is_dropped && !*w->items[i].about && str_eq(w->index.items[i].digest, hex))
-			return true;
-	return false;
 }
 
 // Drops the oldest `count` candidates, and signatures of packages that are not in the store.
 static int drop_oldest(struct gc_run *w, size_t count, struct err *err)
 {
+	struct strv kept = { .items = mem_alloc((w->index.count + 1) *
+						sizeof(*kept.items)) }; // its strings are the index's
+	int r = 0;
 	closure_done(&w->needed);
-	for (size_t i = 0; i < count; i++)
-		w->items[w->oldest[i]].is_dropped = true;
-	for (size_t i = 0; i < w->index.count; i++) {
+	for (size_t i = 0; i < w->candidates; i++)
+		w->items[w->oldest[i]].is_dropped = i < count;
+	for (size_t i = 0; i < w->index.count; i++)
+		if (!w->items[i].is_dropped && !*w->items[i].about)
+			kept.items[kept.count++] = w->index.items[i].digest;
+	strv_sort(&kept);
+	for (size_t i = 0; i < w->index.count && r == 0; i++) {
 		struct gc_item *item = &w->items[i];
 		if (*item->about)
-			item->is_dropped = !is_kept_package(w, item->about);
-		if (!item->is_dropped && closure_add(&w->store->layout, &w->index.items[i], &w->needed, err) < 0)
-			return -1;
+			item->is_dropped = !strv_has_sorted(&kept, item->about);
+		if (!item->is_dropped)
+			r = closure_add(&w->store->layout, &w->index.items[i], &w->needed, err);
 	}
-	return 0;
+	closure_sort(&w->needed);
+	free(kept.items);
+	return r;
 }
 
 static bool is_part(const char *name)
@@ -153,21 +156,29 @@ static int remove_blob_file(const struct gc_run *w, const char *name, bool is_dr
 	return 1;
 }
 
+static int write_kept_index(const struct gc_run *w, struct err *err)
+{
+	struct oci_index rest = { .items = mem_alloc((w->index.count + 1) * sizeof(*rest.items)) }; // of the old one
+	for (size_t i = 0; i < w->index.count; i++)
+		if (!w->items[i].is_dropped)
+			rest.items[rest.count++] = w->index.items[i];
+	int r = rest.count == w->index.count ? 0 : layout_index_write(&w->store->layout, &rest, err);
+	free(rest.items);
+	return r;
+}
+
 static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_garbage *ret, struct err *err)
 {
 	const struct root *root = &w->store->layout.root;
 	auto_store_garbage struct store_garbage g = { 0 };
-	auto_oci_index struct oci_index rest = { 0 };
 	auto_strv struct strv names = { 0 }, blobs = { 0 };
 	for (size_t i = 0; i < w->index.count; i++) {
 		const struct oci_descriptor *d = &w->index.items[i];
 		const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
-		if (!w->items[i].is_dropped && !is_dry)
-			oci_index_put(&rest, d, NULL);
 		if (w->items[i].is_dropped && w->items[i].is_package)
 			strv_add(&g.packages, str_fmt("%s%ssha256:%s", tag ? tag : "", tag ? " " : "", d->digest));
 	}
-	if (!is_dry && rest.count != w->index.count && layout_index_write(&w->store->layout, &rest, err) < 0)
+	if (!is_dry && write_kept_index(w, err) < 0)
 		return -1;
 	// Left by a process killed while writing a document: no other process is here, and such a name is used once.
 	if (!is_dry && root_list(root, ".", &names, err) < 0)
@@ -257,6 +268,15 @@ static int measure_room(const struct store *s, uint64_t bytes, struct free_room 
 	return 0;
 }
 
+// 1 = dropping that many makes enough room.
+static int try_to_drop(struct gc_run *w, size_t count, const struct free_room *room, struct store_garbage *g,
+		       struct err *err)
+{
+	if (drop_oldest(w, count, err) < 0 || drop_and_remove(w, true, g, err) < 0)
+		return -1;
+	return is_room_enough(room, g->bytes);
+}
+
 static int collect_for_room(const struct store *s, const struct strv *kernels, struct free_room *room, struct err *err)
 {
 	auto_gc_run struct gc_run w = { 0 };
@@ -264,12 +284,25 @@ static int collect_for_room(const struct store *s, const struct strv *kernels, s
 	auto_fd int held = layout_lock(&s->layout, false, err);
 	if (held < 0 || gc_run_open(s, kernels, &w, err) < 0)
 		return -1;
-	for (size_t count = 0; count <= w.candidates; count++) {
-		if (drop_oldest(&w, count, err) < 0 || drop_and_remove(&w, true, &g, err) < 0)
-			return -1;
-		if (is_room_enough(room, g.bytes))
-			return drop_and_remove(&w, false, &g, err);
+	// The smallest number that is enough: doubled until it is, then halved. Each try reads every manifest that stays,
+	// and most often a few packages are enough.
+	size_t low = 0, high = 0;
+	int r;
+	while ((r = try_to_drop(&w, high, room, &g, err)) == 0 && high < w.candidates) {
+		low = high + 1;
+		high = 2 * high + 1 < w.candidates ? 2 * high + 1 : w.candidates;
 	}
+	while (r > 0 && low < high) {
+		size_t middle = low + (high - low) / 2;
+		int enough = try_to_drop(&w, middle, room, &g, err);
+		if (enough > 0)
+			high = middle;
+		else
+			low = middle + 1;
+		r = enough < 0 ? -1 : 1;
+	}
+	if (r != 0)
+		return r < 0 || drop_oldest(&w, high, err) < 0 ? -1 : drop_and_remove(&w, false, &g, err);
 	char limit[64] = "without a limit";
 	if (room->limit)
 		snprintf(limit, sizeof(limit), "of %llu allowed", (unsigned long long)room->limit);

@@ -144,6 +144,7 @@ static int verify_blobs(struct store_check *c, struct err *err)
 	for (size_t i = 0; i < x.count; i++)
 		if (closure_add(&c->store->layout, &x.items[i], &needed, err) < 0)
 			return -1;
+	closure_sort(&needed);
 	for (size_t i = 0; i < needed.count; i++)
 		c->total += needed.items[i].size;
 	for (size_t i = 0; i < needed.count; i++)

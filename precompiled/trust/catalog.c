@@ -35,6 +35,25 @@ json_t *catalog_json(const struct catalog *c)
 			 expires, "packages", list);
 }
 
+static int by_tag(const void *a, const void *b)
+{
+	return strcmp((*(const struct catalog_item *const *)a)->tag, (*(const struct catalog_item *const *)b)->tag);
+}
+
+// A tag that is listed twice; NULL = none is.
+static const char *find_repeated_tag(const struct catalog *c)
+{
+	const char *found = NULL;
+	const struct catalog_item **order = mem_grow(NULL, c->count, sizeof(*order));
+	for (size_t i = 0; i < c->count; i++)
+		order[i] = &c->items[i];
+	qsort(order, c->count, sizeof(*order), by_tag);
+	for (size_t i = 1; i < c->count && !found; i++)
+		found = str_eq(order[i]->tag, order[i - 1]->tag) ? order[i]->tag : NULL;
+	free(order);
+	return found;
+}
+
 int catalog_parse(const char *data, size_t len, const char *name, struct catalog *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
@@ -56,12 +75,13 @@ int catalog_parse(const char *data, size_t len, const char *name, struct catalog
 		if (!tag || !*tag || !json_is_integer(size) || json_integer_value(size) < 0 ||
 		    !oci_digest_parse(json_string_value(json_object_get(item, "digest")), to->digest))
 			return err_set(err, E_MANIFEST, "'%s': entry %zu needs tag, digest and size", name, i + 1);
-		if (catalog_digest(&c, tag))
-			return err_set(err, E_MANIFEST, "'%s' lists '%s' twice", name, tag);
 		to->tag = str_dup(tag);
 		to->size = (uint64_t)json_integer_value(size);
 		c.count++;
 	}
+	const char *twice = find_repeated_tag(&c);
+	if (twice)
+		return err_set(err, E_MANIFEST, "'%s' lists '%s' twice", name, twice);
 	*ret = c;
 	c = (struct catalog){ 0 };
 	return 0;

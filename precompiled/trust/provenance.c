@@ -3,6 +3,7 @@
 
 #include "base/core/date.h"
 #include "base/formats/json.h"
+#include "precompiled/oci/layout_view.h"
 #include "precompiled/repository/artifact.h"
 
 #include <sys/stat.h>
@@ -89,17 +90,19 @@ static bool is_record(const struct layout *l, const struct oci_descriptor *d, co
 // A damaged record counts as none. 1 = found.
 static int read_provenance(const struct layout *l, const char *manifest_hex, struct provenance *ret, struct err *err)
 {
-	auto_oci_index struct oci_index x = { 0 };
-	if (layout_index(l, &x, err) < 0)
+	const struct layout_view *v;
+	const struct layout_subject *found;
+	size_t count;
+	if (layout_referrers(l, manifest_hex, false, &v, &found, &count, err) < 0)
 		return -1;
-	for (size_t i = x.count; i-- > 0;) {
+	for (size_t i = count; i-- > 0;) {
 		auto_oci_manifest struct oci_manifest m = { 0 };
 		auto_str char *data = NULL;
 		auto_json json_t *json = NULL;
 		auto_provenance struct provenance p = { 0 };
 		size_t len = 0;
 		struct err ignored;
-		if (!is_record(l, &x.items[i], manifest_hex, &m) ||
+		if (!is_record(l, &v->index.items[found[i].at], manifest_hex, &m) ||
 		    layout_blob_read(l, &m.layers[0], &data, &len, &ignored) < 0 ||
 		    oci_json(data, len, "provenance", &json, &ignored) < 0 || !parse_provenance(json, &p))
 			continue;
@@ -155,9 +158,10 @@ void provenance_remember(const struct layout *l, const struct oci_descriptor *ma
 	auto_provenance struct provenance p = { 0 };
 	auto_repository struct repository *r = NULL;
 	struct err ignored;
-	if (read_provenance(l, manifest->digest, &p, &ignored) != 0 ||
-	    repository_open_layout(l->root.name, &r, &ignored) < 0 ||
-	    signature_exists(r, manifest->digest, &ignored) != 0)
+	if (read_provenance(l, manifest->digest, &p, &ignored) != 0)
+		return;
+	r = repository_of_layout(l);
+	if (signature_exists(r, manifest->digest, &ignored) != 0)
 		return;
 	p.origin = PROVENANCE_BY_HAND;
 	p.taken = arrival_time(l, manifest->digest);
@@ -200,8 +204,9 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 	auto_provenance struct provenance p = { 0 };
 	auto_repository struct repository *r = NULL;
 	int found = read_provenance(l, manifest_hex, &p, err);
-	if (found < 0 || repository_open_layout(l->root.name, &r, err) < 0)
+	if (found < 0)
 		return -1;
+	r = repository_of_layout(l);
 	if (!found) {
 		found = signature_exists(r, manifest_hex, err);
 		if (found < 0)

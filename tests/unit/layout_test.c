@@ -154,7 +154,7 @@ static void large_documents_are_refused(void **state)
 	assert_int_equal(layout_blob_read(&l, &d, &data, &len, &err), -1);
 	assert_int_equal(err.code, E_TOO_LARGE);
 	auto_str char *path = str_fmt("%s/index.json", f.path);
-	assert_int_equal(truncate(path, OCI_DOCUMENT_MAX + 1), 0); // sparse
+	assert_int_equal(truncate(path, OCI_INDEX_MAX + 1), 0); // sparse
 	assert_int_equal(layout_index(&l, &x, &err), -1);
 	assert_int_equal(err.code, E_TOO_LARGE);
 	assert_int_equal(unlink(path), 0);

@@ -164,11 +164,21 @@ void strv_sort(struct strv *v)
 		qsort(v->items, v->count, sizeof(*v->items), compare_strings);
 }
 
+bool strv_has_sorted(const struct strv *v, const char *s)
+{
+	return v->count && bsearch(&s, v->items, v->count, sizeof(*v->items), compare_strings);
+}
+
 char *strv_join(const struct strv *v, const char *separator)
 {
-	char *s = str_dup("");
+	size_t len = 0, gap = strlen(separator);
 	for (size_t i = 0; i < v->count; i++)
-		str_add(&s, "%s%s", i ? separator : "", v->items[i]);
+		len += strlen(v->items[i]) + gap;
+	char *s = mem_alloc(len + 1), *at = s;
+	for (size_t i = 0; i < v->count; i++) {
+		at = i ? stpcpy(at, separator) : at;
+		at = stpcpy(at, v->items[i]);
+	}
 	return s;
 }
 

@@ -69,6 +69,7 @@ void strv_add(struct strv *v, char *take);
 void strv_split(struct strv *v, const char *s, const char *separators); // empty fields are dropped
 bool strv_has(const struct strv *v, const char *s);
 void strv_sort(struct strv *v);
+bool strv_has_sorted(const struct strv *v, const char *s); // after strv_sort()
 char *strv_join(const struct strv *v, const char *separator);
 void strv_done(struct strv *v);
 #define auto_strv __attribute__((cleanup(strv_done)))
