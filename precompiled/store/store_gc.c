@@ -284,8 +284,8 @@ static int collect_for_room(const struct store *s, const struct strv *kernels, s
 	auto_fd int held = layout_lock(&s->layout, false, err);
 	if (held < 0 || gc_run_open(s, kernels, &w, err) < 0)
 		return -1;
-	// The smallest number that is enough: doubled until it is, then halved. Each try reads every manifest that stays,
-	// and most often a few packages are enough.
+	// The smallest number that is enough: doubled until it is, then halved. Each try reads every manifest that
+	// stays, and most often a few packages are enough.
 	size_t low = 0, high = 0;
 	int r;
 	while ((r = try_to_drop(&w, high, room, &g, err)) == 0 && high < w.candidates) {

@@ -17,6 +17,8 @@ else
   shift
 fi
 here=$(cd "$(dirname "$0")" && pwd)
+DRIVER=$(<"$here/../hosts/h100x8/sys/module/nvidia/version") running=$(<"$here/../hosts/h100x8/proc/sys/kernel/osrelease")
+export DRIVER
 tell() { printf 'growth: %s\n' "$*" >&2; }
 input() { python3 "$here/growth_input.py" "$@"; }
 RUNS=3 before=: after=:
@@ -64,20 +66,20 @@ begin() { # WHAT SIZES
   printf -- '---|---|---|---|\n'
 }
 end() { printf '\n    %s\n' 'a column of # is a factor of 1.26 (the scale is logarithmic)' && sed 's/^/    /' "$work/curve"; }
-machine() { # NAME: a copy of the recorded machine with the driver loaded
+machine() { # NAME [RECORDED-MACHINE]: a copy; by default of the one with eight GPUs and the driver loaded
   rm -rf "${work:?}/$1"
-  cp -r "$here/../hosts/h100x8" "$work/$1"
+  cp -r "$here/../hosts/${2:-h100x8}" "$work/$1"
 }
 
 gpus() {
-  local n lib=usr/lib/x86_64-linux-gnu version=535.261.03
+  local n lib=usr/lib/x86_64-linux-gnu
   begin GPUs '1 8 64 256'
   for n in $sizes; do
     machine "gpus$n"
     input gpus "$work/gpus$n" "$n"
-    mkdir -p "$work/gpus$n/run/nvidia/driver"/{$lib,usr/bin,usr/libexec,lib/firmware/nvidia/$version}
-    touch "$work/gpus$n/run/nvidia/driver/$lib"/lib{cuda,nvidia-ml}.so.$version \
-      "$work/gpus$n/run/nvidia/driver"/{usr/bin/nvidia-smi,usr/libexec/kmodsmith,lib/firmware/nvidia/$version/gsp_ga10x.bin}
+    mkdir -p "$work/gpus$n/run/nvidia/driver"/{$lib,usr/bin,usr/libexec,lib/firmware/nvidia/"$DRIVER"}
+    touch "$work/gpus$n/run/nvidia/driver/$lib"/lib{cuda,nvidia-ml}.so."$DRIVER" \
+      "$work/gpus$n/run/nvidia/driver"/{usr/bin/nvidia-smi,usr/libexec/kmodsmith,lib/firmware/nvidia/"$DRIVER"/gsp_ga10x.bin}
     "$KMODSMITH" nodes --root "$work/gpus$n" >/dev/null
   done
   RUNS=9
@@ -86,7 +88,7 @@ gpus() {
   row 'status' '' "$KMODSMITH status --root $work/gpus%n"
   row 'cdi generate' '' "$KMODSMITH cdi generate --root $work/gpus%n --export /run/nvidia/driver"
   row 'holders' '' "$KMODSMITH holders --root $work/gpus%n"
-  row 'plan' '' "$KMODSMITH plan --root $work/gpus%n --driver $version --flavour open"
+  row 'plan' '' "$KMODSMITH plan --root $work/gpus%n --driver $DRIVER --flavour open"
   end
 }
 
@@ -97,13 +99,13 @@ kernels() {
     machine "kernels$n"
     input kernels "$work/kernels$n" "$n"
     mkdir -p "$work/kernels$n/var/lib/kmodsmith"
-    input store "$work/kernels$n/var/lib/kmodsmith/store" 10 6.1.0-50-cloud-amd64
+    input store "$work/kernels$n/var/lib/kmodsmith/store" 10 "$running"
     input matrix "$work/matrix$n" "$n"
   done
   RUNS=5
-  row 'watch --once (looks at 64)' '' "-$KMODSMITH watch --once --no-compile --driver 535.261.03 --root $work/kernels%n"
+  row 'watch --once (looks at 64)' '' "-$KMODSMITH watch --once --no-compile --driver $DRIVER --root $work/kernels%n"
   row 'store gc --dry-run' '' "$KMODSMITH store gc --dry-run --root $work/kernels%n"
-  row 'plan' '' "$KMODSMITH plan --driver 535.261.03 --flavour open --root $work/kernels%n"
+  row 'plan' '' "$KMODSMITH plan --driver $DRIVER --flavour open --root $work/kernels%n"
   row 'build --matrix, nothing to be had' '' \
     "-$KMODSMITH build --matrix $work/matrix%n/matrix.json --no-compile --output oci:$work/matrix%n/out --state-dir $work/matrix%n/state --root $work/kernels1"
   end
@@ -115,30 +117,32 @@ packages() {
   for n in $sizes; do
     machine "packages$n"
     mkdir -p "$work/packages$n/var/lib/kmodsmith"
-    input store "$work/packages$n/var/lib/kmodsmith/store" "$n" 6.1.0-50-cloud-amd64
+    input store "$work/packages$n/var/lib/kmodsmith/store" "$n" "$running"
   done
   RUNS=1
   row 'store ls' '' "$KMODSMITH store ls --root $work/packages%n"
   row 'store verify' '' "$KMODSMITH store verify --root $work/packages%n"
   row 'store gc --dry-run' '' "$KMODSMITH store gc --dry-run --root $work/packages%n"
-  row 'store gc' "rm -rf $work/gone%n;cp -al $work/packages%n $work/gone%n" "$KMODSMITH store gc --root $work/gone%n"
-  row 'plan: the lookup of an install' '' "$KMODSMITH plan --driver 535.261.03 --flavour open --root $work/packages%n"
+  printf 'rm -rf %s/gone$1\ncp -al %s/packages$1 %s/gone$1\n' "$work" "$work" "$work" >"$work/copy"
+  row 'store gc' "sh $work/copy %n" "$KMODSMITH store gc --root $work/gone%n"
+  row 'plan: the lookup of an install' '' "$KMODSMITH plan --driver $DRIVER --flavour open --root $work/packages%n"
   rm -rf "$work"/packages* "$work"/gone*
   end
 }
 
 catalogue() {
-  local n
+  local n kernel
   begin 'entries of a catalogue' '10 100 1000 10000'
   mkdir "$work/trust"
   echo '{"sources": [{"prefix": "oci:", "keys": [], "unsigned": "accept"}]}' >"$work/trust/policy.json"
-  machine catalogue
+  machine catalogue h100x2-unloaded
+  kernel=$(<"$work/catalogue/proc/sys/kernel/osrelease")
   for n in $sizes; do
-    input store "$work/catalogue$n" 1 6.1.0-50-cloud-amd64
+    input store "$work/catalogue$n" 1 "$kernel"
     input catalogue "$work/catalogue$n" "$n"
   done
   RUNS=5
-  row 'plan --from' '' "$KMODSMITH plan --driver 535.261.03 --flavour open --root $work/catalogue --from oci:$work/catalogue%n --trust-dir $work/trust"
+  row 'plan --from' '' "$KMODSMITH plan --driver $DRIVER --flavour open --root $work/catalogue --from oci:$work/catalogue%n --trust-dir $work/trust"
   end
 }
 
@@ -146,8 +150,8 @@ nodes() {
   local n target policy
   begin 'nodes of a cluster' '100 1000 10000'
   policy='{"schema": 1, "maxParallel": "10%", "maxUnavailable": "10%", "groupBy": "rack", "pools": [{"name": "gpu", "selector":
-    {"nvidia.com/gpu.present": "true"}, "maxParallel": "10%", "maxUnavailable": "10%", "windows": [{"days": ["Fri"],
-    "from": "22:00", "to": "06:00"}], "target": {"driver": "535.261.03", "flavour": "open"}}]}'
+    {"nvidia.com/gpu.present": "true"}, "waves": [{"name": "first", "percent": 10}], "maxParallel": "10%", "maxUnavailable": "10%", "windows": [{"days": ["Fri"],
+    "from": "22:00", "to": "06:00"}], "target": {"driver": "'"$DRIVER"'", "flavour": "open"}}]}'
   echo "$policy" >"$work/policy.json"
   target=$("$KMODSMITH" rollout check-policy "$work/policy.json" --json | jq -r '.[0].target')
   for n in $sizes; do input nodes "$work/nodes$n" "$n" "$target"; done

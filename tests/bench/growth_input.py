@@ -19,7 +19,7 @@ import sys
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OURS = "application/vnd.kmodsmith."
 REF_NAME = "org.opencontainers.image.ref.name"
-DRIVER, RELEASE = "535.261.03", "io.kmodsmith.kernel.release"
+DRIVER, RELEASE = os.environ["DRIVER"], "io.kmodsmith.kernel.release"
 
 
 def text(document):
@@ -109,7 +109,7 @@ def nodes(path, count, target):
             node = {"metadata": {
                 "name": f"gpu{number:05}", "uid": f"6e0d5b0c-0a3e-4d8e-9d7f-{number:012x}",
                 "labels": {**features, "nvidia.com/gpu.present": "true", "rack": f"r{number // 4}", key + "state": "queued"},
-                "annotations": {key + "target": target, key + "agent.loaded": old + " 535.216.03", key + "agent.holders": "0",
+                "annotations": {key + "target": target, key + "agent.loaded": old + " 1.0", key + "agent.holders": "0",
                                 key + "agent.store": f"{old},{target}"}},
                 "spec": {}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "images": images}}
             file.write((b"," if number else b"") + text(node))

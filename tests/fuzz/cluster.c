@@ -11,6 +11,8 @@
 #include "cluster/rollout/undo.h"
 #include "tests/fuzz/fuzz.h"
 
+#include <fcntl.h>
+
 static const char POLICY[] = "{\"pools\":[{\"name\":\"a\",\"selector\":{\"gpu\":\"yes\"},\"target\":{\"driver\":"
 			     "\"535.261.03\"},\"drain\":{\"waitFor\":\"job=yes\"}},{\"name\":\"b\",\"target\":"
 			     "{\"driver\":\"550.1\"}}]}";
@@ -52,7 +54,8 @@ FUZZ_TARGET(nodes)
 	auto_policy struct policy p = POLICY_NONE;
 	auto_node_list struct node_list r = { 0 };
 	policy_of_the_rest(&p);
-	int taken = FUZZ(node_list_parse(data, len, &p, &r, &err));
+	auto_fd int fd = root_open(fuzz_file("nodes", data, len), "nodes", O_RDONLY, &err);
+	int taken = FUZZ(node_list_read(fd, "nodes", &p, &r, &err));
 	for (size_t i = 0; i < r.count; i++)
 		policy_pool(&p, &r.nodes[i]);
 	return taken;

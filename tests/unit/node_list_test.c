@@ -4,6 +4,8 @@
 #include "cluster/policy/node_list.h"
 #include "tests/unit/test.h"
 
+#include <sys/mman.h>
+
 #define POLICY                                                                                   \
 	"{\"groupBy\":\"rack\",\"zoneLabel\":\"zone\",\"pools\":[{\"name\":\"a\",\"selector\":{" \
 	"\"gpu\":\"h100\"},\"target\":{\"driver\":\"535.1\"}}]}"
@@ -20,12 +22,20 @@ static char *quoted(const char *text)
 	return copy;
 }
 
+static int parse_list(const char *text, const struct policy *p, struct node_list *ret, struct err *err)
+{
+	auto_fd int fd = memfd_create("nodes", MFD_CLOEXEC);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	return node_list_read(fd, "nodes", p, ret, err);
+}
+
 static int read_list(const char *text, struct node_list *ret, struct err *err)
 {
 	auto_policy struct policy p = POLICY_NONE;
 	auto_str char *json = quoted(text);
 	expect(policy_parse(POLICY, strlen(POLICY), &p, err) == 0, err->text);
-	return node_list_parse(json, strlen(json), &p, ret, err);
+	return parse_list(json, &p, ret, err);
 }
 
 static void invalid_lists(void **state)
@@ -74,7 +84,7 @@ static void the_longest_list(void **state)
 					      json_pack("{s:{s:s, s:s}}", "metadata", "name", name, "uid", name));
 		}
 		auto_str char *text = json_dumps(list, JSON_COMPACT);
-		assert_int_equal(node_list_parse(text, strlen(text), &p, &r, &err), more ? -1 : 0);
+		assert_int_equal(parse_list(text, &p, &r, &err), more ? -1 : 0);
 		assert_int_equal(r.count, more ? 0 : NODE_LIST_MOST);
 		assert_true(!more || strstr(err.text, "at most 20000 nodes"));
 	}

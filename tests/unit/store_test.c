@@ -306,6 +306,63 @@ static void readers_can_quarantine(void **state)
 	expect_sound(&s);
 }
 
+// Calls that read, of this process so far.
+static unsigned long reads(void)
+{
+	unsigned long count = 0;
+	FILE *f = fopen("/proc/self/io", "re");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "rchar: %*u wchar: %*u syscr: %lu", &count), 1);
+	fclose(f);
+	return count;
+}
+
+static void look_at_each(struct setting *s, int packages)
+{
+	struct err err;
+	const struct trust_now now = { .is_absent = true };
+	for (int i = 0; i < packages; i++)
+		assert_int_equal(provenance_check(&s->store.layout, s->hex[i], &now, NULL, &err), 0);
+}
+
+static void collect(struct setting *s, int packages)
+{
+	struct err err;
+	auto_store_garbage struct store_garbage g = { 0 };
+	assert_int_equal(store_gc(&s->store, &s->kernels, true, &g, &err), 0);
+	assert_int_equal(g.packages.count, packages);
+}
+
+static void make_room(struct setting *s, int packages)
+{
+	struct err err;
+	s->store.limit = 30000;
+	assert_int_equal(store_room(&s->store, 29900, &s->kernels, &err), 0); // takes all of them
+	assert_false(has(s, packages - 1));
+}
+
+// Eight times the packages: at most n log n as many calls, where one search of all for each would be 64 times.
+static void test_growth(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what;
+		void (*run)(struct setting *s, int packages);
+	} rows[] = { { "origins", look_at_each }, { "collection", collect }, { "room", make_room } };
+	enum { FEW = 4, MANY = 32, MOST = 8 * 5 / 2 };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		unsigned long used[2];
+		for (int k = 0; k < 2; k++) {
+			auto_setting struct setting s;
+			setting_make(&s, k ? MANY : FEW);
+			unsigned long before = reads();
+			rows[i].run(&s, k ? MANY : FEW);
+			used[k] = reads() - before;
+		}
+		expect(used[1] <= MOST * used[0], rows[i].what);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -320,6 +377,7 @@ int main(void)
 		cmocka_unit_test(index_is_rebuilt),
 		cmocka_unit_test(leftovers_of_a_killed_writer_are_removed),
 		cmocka_unit_test(readers_can_quarantine),
+		cmocka_unit_test(test_growth),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

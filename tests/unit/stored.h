@@ -11,8 +11,8 @@ struct setting {
 	struct folder folder;
 	struct store store;
 	struct strv kernels;
-	char hex[4][DIGEST_HEX + 1];   // manifests of the packages
-	char layer[4][DIGEST_HEX + 1]; // and their layers
+	char hex[32][DIGEST_HEX + 1];   // manifests of the packages
+	char layer[32][DIGEST_HEX + 1]; // and their layers
 };
 
 // Package i: kernel 6.i, a module of some bytes; the later it comes, the younger it is.

@@ -178,13 +178,6 @@ static int end_list(struct list_reader *r, struct node_list *ret, struct err *er
 	return 0;
 }
 
-int node_list_parse(const char *text, size_t len, const struct policy *policy, struct node_list *ret, struct err *err)
-{
-	auto_list_reader struct list_reader r = { 0 };
-	begin_list(policy, &r);
-	return feed_list(&r, text, len, err) < 0 ? -1 : end_list(&r, ret, err);
-}
-
 int node_list_read(int fd, const char *name, const struct policy *policy, struct node_list *ret, struct err *err)
 {
 	auto_list_reader struct list_reader r = { 0 };

@@ -13,10 +13,9 @@ struct node_list {
 // One Node, or the fields that are kept of it. name: the Node's, borrowed by *ret.
 int node_list_read_node(const json_t *node, const char *name, const struct policy *policy, struct node_state *ret,
 			struct err *err);
-// What is read of a Node, as rows of a json_stream_table, each after the prefix `of`; without labels that nobody asks for.
+// What is read of a Node, as rows of a json_stream_table, each after the prefix `of`: no label that nobody asks for.
 void node_list_record(const struct policy *policy, const char *of, struct strv *ret);
 // One node at a time is in memory as JSON. E_CONFIG: not a list of nodes; nothing is read of half a one.
 int node_list_read(int fd, const char *name, const struct policy *policy, struct node_list *ret, struct err *err);
-int node_list_parse(const char *text, size_t len, const struct policy *policy, struct node_list *ret, struct err *err);
 void node_list_done(struct node_list *r);
 #define auto_node_list __attribute__((cleanup(node_list_done)))
