@@ -2,8 +2,8 @@
 // What growth.sh needs of C: the processor time and the peak memory of a command, and a crowd of idle processes.
 //   growth run RUNS PREPARE COMMAND     medians: milliseconds of processor time, KiB of peak memory
 //   growth crowd COUNT                  processes that do nothing; "ready" once all are there, gone with its input
-// PREPARE and COMMAND are words separated by blanks; there is no shell. PREPARE runs before each lap, unmeasured; it may
-// be empty. A command that fails ends everything, except after a leading '-'. What they print is thrown away.
+// PREPARE and COMMAND are words separated by blanks; there is no shell. PREPARE runs before each lap, unmeasured, and
+// may be empty. A command that fails ends everything, except after a leading '-'. What they print is thrown away.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>

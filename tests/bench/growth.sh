@@ -123,7 +123,7 @@ packages() {
   row 'store ls' '' "$KMODSMITH store ls --root $work/packages%n"
   row 'store verify' '' "$KMODSMITH store verify --root $work/packages%n"
   row 'store gc --dry-run' '' "$KMODSMITH store gc --dry-run --root $work/packages%n"
-  printf 'rm -rf %s/gone$1\ncp -al %s/packages$1 %s/gone$1\n' "$work" "$work" "$work" >"$work/copy"
+  echo "rm -rf $work/gone\$1; cp -al $work/packages\$1 $work/gone\$1" >"$work/copy"
   row 'store gc' "sh $work/copy %n" "$KMODSMITH store gc --root $work/gone%n"
   row 'plan: the lookup of an install' '' "$KMODSMITH plan --driver $DRIVER --flavour open --root $work/packages%n"
   rm -rf "$work"/packages* "$work"/gone*
