@@ -255,7 +255,7 @@ int acquire_find_compatible(struct acquire *o, struct err *err)
 	if (!h.count)
 		return 0;
 	progress_enter(o->progress, "reuse");
-	if (kernel_abi_read(&h.abi, o->host, o->kern, o->want.release, err) < 0)
+	if (kernel_abi_read(&h.abi, o->host, o->kern, o->fetch.state, o->want.release, err) < 0)
 		return -1;
 	h.distro = distro_of(o->want.release, o->banner ? o->banner : h.abi.banner);
 	h.kernel = (struct reuse_kernel){ .release = o->want.release, .distro = h.distro, .compiler = h.abi.compiler };

@@ -90,7 +90,7 @@ static int read_target_abi(const struct check_request *w, struct tree *tree, str
 		*err = *headers_err;
 		return -1;
 	}
-	if (kernel_abi_read(abi, w->host, w->kern, w->release, err) < 0)
+	if (kernel_abi_read(abi, w->host, w->kern, w->state, w->release, err) < 0)
 		return -1;
 	*ret_evidence = str_fmt("no headers; %s", abi->symvers_from ? abi->symvers_from :
 						  abi->vermagic     ? "the kernel's configuration, no symbols" :

@@ -420,7 +420,8 @@ static int take_into_store(struct acquire *o, const struct dtk_request *request,
 		return -1;
 	for (size_t i = 0; i < ret->count; i++)
 		strv_add(&files, str_dup(ret->files[i].name));
-	if (module_set_read(&ret->dir, &files, &set, err) == 0 && kernel_abi_read(&abi, host, kern, NULL, err) >= 0) {
+	if (module_set_read(&ret->dir, &files, &set, err) == 0 &&
+	    kernel_abi_read(&abi, host, kern, NULL, NULL, err) >= 0) {
 		proof_make(set.pointers, set.count, &abi, NULL, &proof);
 		if (proof_error(&proof, err) == 0)
 			return 0;

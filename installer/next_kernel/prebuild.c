@@ -112,7 +112,7 @@ static int prove_for_kernel(const struct prebuild_kernel *a, const struct packag
 	for (size_t i = 0; i < package->count; i++)
 		if (is_requested_module(a, package->files[i].module))
 			strv_add(&files, str_dup(package->files[i].name));
-	if (kernel_abi_read(&abi, &a->kernel->root, a->p->kern, a->kernel->release, err) < 0)
+	if (kernel_abi_read(&abi, &a->kernel->root, a->p->kern, a->p->state, a->kernel->release, err) < 0)
 		return -1;
 	// What the running kernel enforces because of the firmware, the next one will enforce, too.
 	abi.is_sig_enforced |= h->is_sig_enforced;

@@ -214,7 +214,7 @@ int peermem_module_prove(const struct root *host, const struct root *kern, const
 			       "driver package with the network driver's headers",
 			       f->from, REGISTER);
 	symvers_add_all(loaded, f->core.exports);
-	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, err) < 0)
+	if (add_ib_core(host, kern, facts, loaded, err) < 0 || kernel_abi_read(&abi, host, kern, NULL, NULL, err) < 0)
 		return err_wrap(err, "compare nvidia-peermem with the loaded ib_core");
 	proof_make(&module, 1, &abi, loaded, &proof);
 	if (proof_error(&proof, err) < 0)

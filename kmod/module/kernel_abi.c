@@ -5,6 +5,7 @@
 #include "base/file/file.h"
 #include "kmod/kernel_tree/compiler.h"
 #include "kmod/kernel_tree/tree.h"
+#include "kmod/module/vmlinuz_cache.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -204,25 +205,26 @@ static int read_abi_symvers(struct kernel_abi *abi, const struct root *host, con
 // modules.symbols: "alias symbol:drm_ioctl drm".
 static int add_module_symbols(struct symvers *sv, const struct root *host, const char *release, struct err *err)
 {
+	static const char prefix[] = "alias symbol:";
 	auto_str char *path = str_fmt("lib/modules/%s/modules.symbols", release), *text = NULL;
-	auto_strv struct strv lines = { 0 };
 	if (root_read(host, path, &text, NULL, err) < 0)
 		return -1;
-	strv_split(&lines, text ? text : "", "\n");
-	for (size_t i = 0; i < lines.count; i++) {
-		static const char prefix[] = "alias symbol:";
-		auto_strv struct strv words = { 0 };
-		if (!str_starts(lines.items[i], prefix))
+	for (char *line = text, *next; line; line = next) {
+		next = strchr(line, '\n');
+		if (next)
+			*next++ = '\0';
+		char *owner = str_starts(line, prefix) ? strchr(line + strlen(prefix), ' ') : NULL;
+		if (!owner || !owner[1] || strchr(owner + 1, ' '))
 			continue;
-		strv_split(&words, lines.items[i] + strlen(prefix), " ");
-		if (words.count == 2)
-			symvers_add(sv, &(struct symver){ words.items[0], .owner = words.items[1], .namespace = "" });
+		*owner++ = '\0';
+		symvers_add(sv, &(struct symver){ line + strlen(prefix), .owner = owner, .namespace = "" });
 	}
 	return 0;
 }
 
 // An image in another format (arm64, a unified kernel image) is not an error: less is known then.
-static int read_abi_image(struct kernel_abi *abi, const struct root *host, const char *release, struct err *err)
+static int read_abi_image(struct kernel_abi *abi, const struct root *host, const struct root *running,
+			  const struct root *state, const char *release, struct err *err)
 {
 	static const char *const paths[] = { "lib/modules/%s/vmlinuz", "usr/lib/modules/%s/vmlinuz",
 					     "boot/vmlinuz-%s" };
@@ -232,7 +234,7 @@ static int read_abi_image(struct kernel_abi *abi, const struct root *host, const
 	int r = open_first(host, paths, ARRAY_SIZE(paths), release, &fd, &path, err);
 	if (r <= 0)
 		return r;
-	if (vmlinuz_read(fd, path, &v, err) < 0)
+	if (vmlinuz_cache_read(state, running, fd, path, &v, err) < 0)
 		return err->code == E_ELF ? 0 : -1;
 	if (!str_eq(v.release, release))
 		return err_set(err, E_HEADERS_MISMATCH, "'%s' holds the kernel %s", path, v.release);
@@ -294,8 +296,8 @@ static void read_abi_running(struct kernel_abi *abi, const struct root *kern)
 		abi->is_locked_down = !strstr(lockdown, "[none]");
 }
 
-int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struct root *kern, const char *release,
-		    struct err *err)
+int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struct root *kern, const struct root *state,
+		    const char *release, struct err *err)
 {
 	auto_kernel_abi struct kernel_abi a = { 0 };
 	auto_str char *running = NULL;
@@ -309,18 +311,19 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 	if (is_running)
 		read_abi_running(&a, kern);
 	auto_str char *tree = str_fmt("lib/modules/%s/kernel", a.release);
-	if (read_abi_config(&a, host, is_running ? kern : NULL, a.release, err) < 0)
+	const struct root *at_run = is_running ? kern : NULL;
+	if (read_abi_config(&a, host, at_run, a.release, err) < 0)
 		return -1;
 	find_intree_module(&a, host, tree, 0);
 	int r = read_abi_symvers(&a, host, a.release, err);
 	if (r == 0)
-		r = read_abi_image(&a, host, a.release, err);
+		r = read_abi_image(&a, host, at_run, state, a.release, err);
 	if (r < 0)
 		return -1;
 	// The banner of a kernel that is not running is in its image; headers do not have it.
 	auto_kernel_abi struct kernel_abi image = { 0 };
 	struct err ignored;
-	if (!a.banner && read_abi_image(&image, host, a.release, &ignored) > 0)
+	if (!a.banner && read_abi_image(&image, host, at_run, state, a.release, &ignored) > 0)
 		kernel_abi_add_banner(&a, image.banner);
 	kernel_abi_done(abi);
 	*abi = a;

@@ -61,17 +61,22 @@ static uint32_t *find_slot(const struct symvers *sv, const char *name)
 	return &sv->slots[at];
 }
 
+static void fill_slots(struct symvers *sv)
+{
+	sv->slot_count = 2 * sv->room;
+	free(sv->slots);
+	sv->slots = mem_alloc(sv->slot_count * sizeof(*sv->slots));
+	for (size_t i = 0; i < sv->count; i++)
+		*find_slot(sv, sv->items[i].name) = (uint32_t)i + 1;
+}
+
 // Strings of symbol must live in blocks.
 static void put_symbol(struct symvers *sv, const struct symver *symbol)
 {
 	if (sv->count == sv->room) {
 		sv->room = sv->room ? 2 * sv->room : 256;
 		sv->items = mem_grow(sv->items, sv->room, sizeof(*sv->items));
-		sv->slot_count = 2 * sv->room;
-		free(sv->slots);
-		sv->slots = mem_alloc(sv->slot_count * sizeof(*sv->slots));
-		for (size_t i = 0; i < sv->count; i++)
-			*find_slot(sv, sv->items[i].name) = (uint32_t)i + 1;
+		fill_slots(sv);
 	}
 	uint32_t *place = find_slot(sv, symbol->name);
 	if (*place)
@@ -124,8 +129,7 @@ static bool parse_line(char *line, struct symver *ret)
 	return true;
 }
 
-// Visit each line; with sv NULL only check, so that a malformed text leaves the table as it was.
-static int each_line(struct symvers *sv, char *text, size_t len, const char *name, struct err *err)
+static int add_lines(struct symvers *sv, char *text, size_t len, const char *name, struct err *err)
 {
 	size_t number = 1;
 	for (char *line = text, *end = text + len, *stop; line < end; line = stop + 1, number++) {
@@ -134,21 +138,24 @@ static int each_line(struct symvers *sv, char *text, size_t len, const char *nam
 		if (!stop)
 			stop = end;
 		*stop = '\0';
-		if (*line && !parse_line(line, &symbol))
+		if (!*line)
+			continue;
+		if (!parse_line(line, &symbol))
 			return err_set(err, E_HEADERS_MISMATCH, "%s: line %zu is not a symbol version: '%.80s'", name,
 				       number, line);
-		if (*line && sv)
-			put_symbol(sv, &symbol);
+		put_symbol(sv, &symbol);
 	}
 	return 0;
 }
 
 int symvers_add_text(struct symvers *sv, const char *text, size_t len, const char *name, struct err *err)
 {
-	auto_str char *trial = str_ndup(text, len);
-	if (each_line(NULL, trial, len, name, err) < 0)
-		return -1;
-	return each_line(sv, keep_string(sv, text, len), len, name, err);
+	size_t before = sv->count;
+	if (add_lines(sv, keep_string(sv, text, len), len, name, err) == 0)
+		return 0;
+	sv->count = before;
+	fill_slots(sv);
+	return -1;
 }
 
 int symvers_add_file(struct symvers *sv, int fd, const char *name, struct err *err)

@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <elf.h>
+#include <stdio.h>
 
 enum { IMAGE_MAX = 1 << 30, BANNER_MAX = 1024 };
 static const char BANNER[] = "Linux version ";
@@ -89,6 +90,28 @@ static void find_banner(const struct section *in, char **ret)
 	}
 }
 
+// A note is the sizes of its name and its content, its type, and both, each padded to four bytes. The kernel's makefile
+// asks for a SHA-1; an id of another length may have been chosen by hand, for more than one kernel.
+char *vmlinuz_gnu_build_id(const void *notes, size_t len)
+{
+	enum { HEAD = 12, SHA1 = 20 };
+	const unsigned char *p = notes;
+	for (size_t at = 0; at < len && len - at >= HEAD;) {
+		uint64_t name = le32(p + at), size = le32(p + at + 4), from = at + HEAD + (name + 3) / 4 * 4;
+		if (from > len || size > len - from)
+			return NULL;
+		if (le32(p + at + 8) == NT_GNU_BUILD_ID && name == 4 && size == SHA1 &&
+		    memcmp(p + at + HEAD, "GNU", 4) == 0) {
+			char *hex = mem_alloc(2 * size + 1);
+			for (size_t i = 0; i < size; i++)
+				sprintf(hex + 2 * i, "%02x", p[from + i]);
+			return hex;
+		}
+		at = from + (size + 3) / 4 * 4;
+	}
+	return NULL;
+}
+
 static int read_elf(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
 {
 	auto_vmlinuz struct vmlinuz v = { 0 };
@@ -105,6 +128,8 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 		return err_set(err, E_ELF, "'%s' is not a Linux kernel: it has no \"Linux version\" line", file);
 	const char *release = v.banner + sizeof(BANNER) - 1;
 	v.release = str_ndup(release, strcspn(release, " "));
+	const struct section *notes = sections_find(&s, ".notes");
+	v.gnu_build_id = notes && notes->data ? vmlinuz_gnu_build_id(notes->data, notes->size) : NULL;
 	const struct section *plain = sections_find(&s, "__ksymtab"), *gpl = sections_find(&s, "__ksymtab_gpl");
 	const struct section *flags = gpl ? NULL : sections_find(&s, "__kflagstab");
 	const struct export_table tables[] = {
@@ -175,6 +200,7 @@ void vmlinuz_done(struct vmlinuz *v)
 {
 	free(v->banner);
 	free(v->release);
+	free(v->gnu_build_id);
 	symvers_free(v->symvers);
 	*v = (struct vmlinuz){ 0 };
 }

@@ -11,6 +11,7 @@ struct vmlinuz {
 	// "Linux version 6.1.0-56-cloud-amd64 (...) ... #1 SMP ...", without the newline: as /proc/version shows it.
 	char *banner;
 	char *release;           // its third word
+	char *gnu_build_id;      // hex; NULL = it has none
 	int machine;             // EM_X86_64, ...
 	struct symvers *symvers; // owner "vmlinux"; without CRCs when the kernel has no modversions
 	bool has_crcs;
@@ -20,4 +21,6 @@ struct vmlinuz {
 int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err);
 int vmlinuz_parse(const void *data, size_t len, const char *name, struct vmlinuz *ret, struct err *err);
 void vmlinuz_done(struct vmlinuz *v);
+// The GNU build id among the ELF notes of an image or of /sys/kernel/notes, as hex; NULL = none. Caller frees.
+char *vmlinuz_gnu_build_id(const void *notes, size_t len);
 #define auto_vmlinuz __attribute__((cleanup(vmlinuz_done)))

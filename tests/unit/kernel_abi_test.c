@@ -128,7 +128,7 @@ static void test_machine_headers(void **state)
 	folder_file(&f, "sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
 	in_tree_module(&f, "lib/modules/6.1.0-9/kernel/drivers/net/dummy.ko");
 	kernel_image(&f, "6.1.0-9");
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, &err), 1);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), 1);
 	assert_string_equal(abi.release, "6.1.0-9");
 	assert_string_equal(abi.vermagic, "6.1.0-9 SMP preempt modversions ");
 	assert_int_equal(abi.struct_size, 1216);
@@ -149,16 +149,16 @@ static void test_machine_image(void **state)
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	machine_make(&f);
 	kernel_image(&f, "6.1.0-9");
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, &err), 1);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), 1);
 	assert_string_equal(abi.symvers_from, "boot/vmlinuz-6.1.0-9");
 	assert_int_equal(symvers_find(abi.symvers, "kfree")->crc, 5);
 	assert_string_equal(abi.vermagic, "6.1.0-9 SMP modversions ");
 	assert_false(abi.is_sig_enforced || abi.is_locked_down);
 	kernel_image(&f, "6.1.0-10");
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, &err), -1);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), -1);
 	assert_int_equal(err.code, E_HEADERS_MISMATCH);
 	data_file(&f, "boot/vmlinuz-6.1.0-9", "MZ", 2);
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, &err), 0);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), 0);
 	assert_null(abi.symvers);
 }
 
@@ -174,7 +174,7 @@ static void test_machine_symvers(void **state)
 	auto_str char *packed = pack(archive_write_add_filter_xz, text, strlen(text), &len);
 	machine_make(&f);
 	data_file(&f, "lib/modules/6.1.0-9/symvers.xz", packed, len);
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, "6.1.0-9", &err), 1);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, "6.1.0-9", &err), 1);
 	assert_int_equal(symvers_find(abi.symvers, "kfree")->crc, 7);
 }
 
@@ -188,11 +188,11 @@ static void test_machine_other(void **state)
 	machine_make(&f);
 	folder_file(&f, "sys/module/module/parameters/sig_enforce", "Y\n");
 	folder_file(&f, "proc/sys/kernel/osrelease", "6.1.0-8\n");
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, "6.1.0-9", &err), 0);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, "6.1.0-9", &err), 0);
 	assert_false(abi.is_sig_enforced);
 	assert_null(abi.build_id);
 	assert_string_equal(abi.vermagic, "6.1.0-9 SMP modversions ");
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, &err), 0);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), 0);
 	assert_true(abi.is_sig_enforced);
 	assert_string_equal(abi.release, "6.1.0-8");
 }
@@ -204,7 +204,7 @@ static void test_machine_empty(void **state)
 	auto_folder struct folder f;
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	folder_make(&f);
-	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, &err), -1);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), -1);
 	assert_int_equal(err.code, E_NOT_FOUND);
 }
 

@@ -179,7 +179,7 @@ static void check_modules(const char *key)
 	kernel_open(key, &k);
 	auto_str char *dir = str_fmt("lib/modules/%s/kernel", k.release);
 	auto_str char *config_path = str_fmt("boot/config-%s", k.release);
-	assert_int_equal(kernel_abi_read(&abi, &k.root, &k.root, k.release, &err), 1);
+	assert_int_equal(kernel_abi_read(&abi, &k.root, &k.root, NULL, k.release, &err), 1);
 	assert_int_equal(root_read(&k.root, config_path, &config, &len, &err), 1);
 	assert_int_equal(kernel_abi_add_tree(&derived, k.release, NULL, 0, config, len, &err), 0);
 	assert_string_equal(derived.vermagic, abi.vermagic); // what was derived is what the kernel's modules say
@@ -204,7 +204,7 @@ static void check_foreign(const char *key, const char *other)
 	auto_fd int fd = root_open(&k.root, path, O_RDONLY, &err);
 	if (fd < 0 || module_read(fd, path, &m, &err) < 0)
 		fail_msg("%s", err.text);
-	assert_int_equal(kernel_abi_read(&abi, &on.root, &on.root, on.release, &err), 1);
+	assert_int_equal(kernel_abi_read(&abi, &on.root, &on.root, NULL, on.release, &err), 1);
 	proof_make(set, 1, &abi, NULL, &proof);
 	assert_int_equal(proof.verdict, PROOF_REBUILD);
 	assert_int_equal(proof.code, E_ABI);
