@@ -153,8 +153,10 @@ int symvers_add_text(struct symvers *sv, const char *text, size_t len, const cha
 	size_t before = sv->count;
 	if (add_lines(sv, keep_string(sv, text, len), len, name, err) == 0)
 		return 0;
-	sv->count = before;
-	fill_slots(sv);
+	if (sv->count > before) {
+		sv->count = before;
+		fill_slots(sv);
+	}
 	return -1;
 }
 

@@ -228,10 +228,24 @@ static inline char *forge_ko(const struct forge_module *m, size_t *ret_len)
 	return forge_end(&f, ret_len);
 }
 
+// ELF notes of a kernel: another one first, then its GNU build id of 20 bytes; as sys/kernel/notes has them, too.
+enum { FORGE_NOTES = 12 + 4 + 8 + 12 + 4 + 20 };
+static inline void forge_notes(const char *id, char ret[FORGE_NOTES])
+{
+	static const uint32_t xen[3] = { 4, 6, 18 }, gnu[3] = { 4, 20, NT_GNU_BUILD_ID };
+	memset(ret, 0, FORGE_NOTES);
+	memcpy(ret, xen, 12);
+	memcpy(ret + 12, "Xen", 4);
+	memcpy(ret + 24, gnu, 12);
+	memcpy(ret + 36, "GNU", 4);
+	if (id)
+		memcpy(ret + 40, id, 20);
+}
+
 // An ELF kernel image with a banner and export tables; exports end with a NULL name. has_flags: as 7.x, one table and a
-// byte for each symbol.
+// byte for each symbol. id: its GNU build id, 20 bytes; NULL = none.
 static inline char *forge_vmlinux_as(const char *banner, const struct forge_symver *exports, bool has_crcs,
-				     bool has_flags, size_t *ret_len)
+				     bool has_flags, const char *id, size_t *ret_len)
 {
 	const uint64_t base = 0xffffffff81000000;
 	const uint64_t text_at = base + 0x10000, table_at[2] = { base + 0x20000, base + 0x30000 };
@@ -252,7 +266,10 @@ static inline char *forge_vmlinux_as(const char *banner, const struct forge_symv
 		forge_append(&crcs[in], &crcs_len[in], &e->crc, 4);
 		flags[count++] = e->is_gpl;
 	}
+	char notes[FORGE_NOTES];
+	forge_notes(id, notes);
 	forge_section(&f, ".rodata", base, banner, strlen(banner) + 1);
+	forge_section(&f, ".notes", base + 0x70000, notes, id ? sizeof(notes) : 0);
 	forge_section(&f, "__ksymtab_strings", text_at, strings, strings_len);
 	forge_section(&f, "__ksymtab", table_at[0], table[0] ? table[0] : "", table_len[0]);
 	if (has_flags)
@@ -275,7 +292,7 @@ static inline char *forge_vmlinux_as(const char *banner, const struct forge_symv
 static inline char *forge_vmlinux(const char *banner, const struct forge_symver *exports, bool has_crcs,
 				  size_t *ret_len)
 {
-	return forge_vmlinux_as(banner, exports, has_crcs, false, ret_len);
+	return forge_vmlinux_as(banner, exports, has_crcs, false, NULL, ret_len);
 }
 
 // The same as a bzImage: boot sector and header, then the payload and the unpacked size.

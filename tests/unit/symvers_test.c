@@ -80,6 +80,10 @@ static void test_malformed(void **state)
 		expect(symvers_add_text(sv, text, strlen(text), "Module.symvers", &err) == -1, rows[i]);
 		expect(err.code == E_HEADERS_MISMATCH && strstr(err.text, "line 2"), rows[i]);
 		expect(sv->count == 0, rows[i]);
+		expect(symvers_add_text(sv, "0x2\tbad\tvmlinux\tEXPORT_SYMBOL\t\n", 30, "Module.symvers", &err) == 0,
+		       rows[i]);
+		expect(symvers_add_text(sv, text, strlen(text), "Module.symvers", &err) == -1, rows[i]);
+		expect(sv->count == 1 && symvers_find(sv, "bad") && !symvers_find(sv, "good"), rows[i]);
 	}
 }
 

@@ -38,7 +38,7 @@ static void test_elf(void **state)
 		struct err err;
 		size_t len;
 		auto_vmlinuz struct vmlinuz v = { 0 };
-		auto_str char *file = forge_vmlinux_as(BANNER, exports, i & 1, i & 2, &len);
+		auto_str char *file = forge_vmlinux_as(BANNER, exports, i & 1, i & 2, NULL, &len);
 		if (vmlinuz_parse(file, len, "vmlinux", &v, &err) < 0)
 			fail_msg("%d: %s", i, err.text);
 		check(&v, i & 1);
@@ -129,7 +129,7 @@ static void test_every_byte(void **state)
 	(void)state;
 	size_t len;
 	for (int has_flags = 0; has_flags < 2; has_flags++) {
-		auto_str char *elf = forge_vmlinux_as(BANNER, exports, true, has_flags, &len);
+		auto_str char *elf = forge_vmlinux_as(BANNER, exports, true, has_flags, NULL, &len);
 		for (size_t n = 0; n < len; n++) {
 			elf[n] = (char)~elf[n];
 			expect_sane(elf, len, "elf", n);
