@@ -163,7 +163,7 @@ digest() { jq -r .digest <<<"$output"; }
   assert_equal "$(kept)" "[3,3,0]"
   gc
   assert_status 0
-  [[ $output == *"removed: "*" bytes of the compile cache"* ]]
+  [[ $output == *"removed: "*" bytes of the cache"* ]]
   [ ! -e "$state/cache" ]
   gc --json
   assert_json .cache_bytes 0

@@ -321,7 +321,7 @@ struct gc_values {
 static const struct opt gc_opts[] = {
 	{ "dry-run", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_dry), "only show what would be removed" },
 	{ "cache", 0, NULL, NULL, OPT_FLAG, offsetof(struct gc_values, is_cache),
-	  "also the compile cache: objects, conftest results" },
+	  "also the cache: objects, conftest results, kernels' symbols" },
 	{ 0 },
 };
 
@@ -353,7 +353,7 @@ static int run_store_gc(void *values, char **args, size_t count, struct err *err
 	printf("%s: %zu packages, %zu blobs, %zu unfinished transfers, %" PRIu64 " bytes\n", verb, g.packages.count,
 	       g.blobs, g.parts, g.bytes);
 	if (v->is_cache)
-		printf("%s: %" PRIu64 " bytes of the compile cache\n", verb, cache);
+		printf("%s: %" PRIu64 " bytes of the cache\n", verb, cache);
 	return 0;
 }
 
