@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compile cache (kmod/build): STATE/cache, where kmod/module/vmlinuz_cache.h has its entries, too. A compile holds a
-// shared lock, STATE/locks/cache; the cache is removed as a whole, and only when nothing compiles.
+// The compile cache (kmod/build): STATE/cache, where kmod/module/vmlinuz_cache.h has its entries, too. A compile holds
+// a shared lock, STATE/locks/cache; the cache is removed as a whole, and only when nothing compiles.
 #pragma once
 #include "base/file/root.h"
 

@@ -43,7 +43,7 @@ void kernel_abi_add_banner(struct kernel_abi *abi, const char *line);
 // Everything that a machine's files tell about one of its kernels: configuration, Module.symvers or
 // symvers.{gz,xz,zst} or the kernel image, an in-tree module. release NULL = the running kernel; only for that one
 // kern (proc, sys) is asked too: banner, configuration, enforcement, lockdown. 1 = enough to compare CRCs, 0 = less
-// is known, negative = damaged files. state: the state directory, which remembers images (vmlinuz_cache.h); NULL = every
-// image is read anew.
+// is known, negative = damaged files. state: the state directory, which remembers images (vmlinuz_cache.h); NULL =
+// every image is read anew.
 int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struct root *kern, const struct root *state,
 		    const char *release, struct err *err);

@@ -104,7 +104,7 @@ char *vmlinuz_gnu_build_id(const void *notes, size_t len)
 		    memcmp(p + at + HEAD, "GNU", 4) == 0) {
 			char *hex = mem_alloc(2 * size + 1);
 			for (size_t i = 0; i < size; i++)
-				sprintf(hex + 2 * i, "%02x", p[from + i]);
+				snprintf(hex + 2 * i, 3, "%02x", p[from + i]);
 			return hex;
 		}
 		at = from + (size + 3) / 4 * 4;

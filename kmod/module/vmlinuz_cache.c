@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An entry: one line with version and SHA-256 of what follows; key, release, machine with has_crcs, banner, each on a line;
-// the symbols as in Module.symvers.
+// An entry: a line with version and SHA-256 of what follows; a line each for key, release, machine with has_crcs, and
+// banner; the symbols as in Module.symvers.
 #include "kmod/module/vmlinuz_cache.h"
 
 #include "base/file/digest.h"
@@ -99,6 +99,30 @@ static bool is_plain(const char *s)
 	return !strpbrk(s, "\t\n\r");
 }
 
+// What follows the first line; NULL = an entry cannot say it.
+static char *entry_text(const char *key, const struct vmlinuz *v)
+{
+	enum { FIXED = 48 }; // of a line: CRC, kind, tabs
+	const struct symvers *sv = v->symvers;
+	auto_str char *head =
+		str_fmt("%s\n%s\n%c%d\n%s\n", key, v->release, v->has_crcs ? '+' : '-', v->machine, v->banner);
+	size_t at = strlen(head), room = at + 1;
+	for (size_t i = 0; i < sv->count && room < ENTRY_MAX / 2; i++)
+		room += FIXED + strlen(sv->items[i].name) + strlen(sv->items[i].owner) + strlen(sv->items[i].namespace);
+	if (room >= ENTRY_MAX / 2 || !is_plain(v->banner) || !is_plain(v->release))
+		return NULL;
+	auto_str char *text = mem_grow(NULL, room, 1);
+	memcpy(text, head, at + 1);
+	for (size_t i = 0; i < sv->count; i++) {
+		const struct symver *s = &sv->items[i];
+		if (!is_plain(s->name) || !is_plain(s->namespace))
+			return NULL;
+		at += (size_t)snprintf(text + at, room - at, "0x%08x\t%s\t%s\tEXPORT_SYMBOL%s\t%s\n", s->crc, s->name,
+				       s->owner, s->is_gpl ? "_GPL" : "", s->namespace);
+	}
+	return TAKE(text);
+}
+
 // Not synced: what a power cut leaves of it does not have its digest.
 static void keep_entry(const struct root *state, const char *key, const struct vmlinuz *v)
 {
@@ -106,25 +130,12 @@ static void keep_entry(const struct root *state, const char *key, const struct v
 	struct err ignored;
 	struct statvfs fs;
 	char hex[DIGEST_HEX + 1];
-	auto_str char *text = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&text, &len);
-	bool is_whole = out && is_plain(v->banner) && is_plain(v->release);
-	if (out)
-		fprintf(out, "%s\n%s\n%c%d\n%s\n", key, v->release, v->has_crcs ? '+' : '-', v->machine, v->banner);
-	for (size_t i = 0; is_whole && i < v->symvers->count; i++) {
-		const struct symver *s = &v->symvers->items[i];
-		is_whole = is_plain(s->name) && is_plain(s->namespace);
-		fprintf(out, "0x%08x\t%s\t%s\tEXPORT_SYMBOL%s\t%s\n", s->crc, s->name, s->owner,
-			s->is_gpl ? "_GPL" : "", s->namespace);
-	}
-	if (!out || fclose(out) != 0 || !is_whole || len > ENTRY_MAX / 2)
-		return;
-	if (fstatvfs(state->fd, &fs) < 0 || (uint64_t)fs.f_bavail * fs.f_frsize < FREE_LEAST ||
+	auto_str char *text = entry_text(key, v);
+	if (!text || fstatvfs(state->fd, &fs) < 0 || (uint64_t)fs.f_bavail * fs.f_frsize < FREE_LEAST ||
 	    root_mkdir_private(state, "cache", &ignored) < 0 || root_mkdir_private(state, DIR, &ignored) < 0 ||
 	    root_sub(state, DIR, &dir, &ignored) < 0)
 		return;
-	digest_data(text, len, hex);
+	digest_data(text, strlen(text), hex);
 	auto_str char *entry = str_fmt(MAGIC "%s\n%s", hex, text);
 	if (root_put(&dir, key, entry, strlen(entry), 0600, &ignored) == 0)
 		remove_oldest(&dir);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine with state in var/, an image in boot/vmlinuz, and what the running kernel says of itself in sys/kernel/notes.
+// A machine with state in var/, an image in boot/vmlinuz, and what the running kernel says of itself in
+// sys/kernel/notes.
 #include "base/file/digest.h"
 #include "kmod/module/vmlinuz_cache.h"
 #include "tests/unit/forge.h"
