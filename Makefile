@@ -119,7 +119,7 @@ measure:
 	@scripts/measure.py $(REV)
 compile_commands.json:
 	@scripts/compile_commands.py $(CC) $(CPPFLAGS) $(CFLAGS) >$@
-bench: $B/kmodsmith $B/bench/scale $B/bench/crowd
+bench: $B/kmodsmith $B/kmodsmith-static $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 format:
 	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name '*.[ch]' | xargs clang-format -i

@@ -16,7 +16,7 @@ declare -A tiers=(
   [check]="python3 procps" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
   [vm]="ccache curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
     patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates" [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang"
-  [coverage]="gcovr acl" [man]="scdoc man-db" [bench]="strace psmisc nginx-light curl zstd time jq openssl python3"
+  [coverage]="gcovr acl" [man]="scdoc man-db" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line

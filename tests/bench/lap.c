@@ -4,6 +4,7 @@
 //   lap RUNS TITLE NAME PREPARE COMMANDS NAME PREPARE COMMANDS
 // COMMANDS are separated by ';' and their words by blanks; there is no shell. PREPARE runs before each lap, untimed. A
 // command that fails ends everything, except after a leading '-'. Standard output goes to lap.NAME in $TMPDIR.
+// With $BENCH_WHERE there is a row for report.py, too; the first word of TITLE is the budget's.
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -103,6 +104,17 @@ static void show(const char *title, struct side *sides, int runs)
 		printf("    %-26s %8.1f ms (%.1f to %.1f), processor %.1f ms\n", sides[i].name, wall[i], sides[i].ms[0],
 		       sides[i].ms[runs - 1], cpu[i]);
 	printf("    %-26s %8.2f, processor %.2f\n", "ratio", wall[0] / wall[1], cpu[0] / cpu[1]);
+	const char *where = getenv("BENCH_WHERE");
+	int id = (int)strcspn(title, " ");
+	if (!where)
+		return;
+	printf("row\t%.*s\t%s\t%s\tms", id, title, title + id + strspn(title + id, " "), where);
+	for (int i = 0; i < SIDES; i++) {
+		if (i)
+			printf("\t%s", sides[i].name);
+		printf("\t%.2f\t%.2f\t%.2f\t%.2f", wall[i], sides[i].ms[0], sides[i].ms[runs - 1], cpu[i]);
+	}
+	putchar('\n');
 }
 
 static int open_output(const char *name)

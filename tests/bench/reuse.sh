@@ -32,8 +32,8 @@ measure() { # NAME
   read -r median low high <<<"$(phase)"
   # shellcheck disable=SC2086 # a command with its arguments
   programs=$(strace -f -qq -e trace=execve,execveat $plan 2>&1 >/dev/null | grep -c '^\(\[pid.*\] \)\?execve' || true)
-  printf 'P6 decision, %s\n    %-26s %8s ms (%s to %s), %s programs started\n' "$1" kmodsmith "$median" "$low" "$high" \
-    $((programs - 1))
+  printf 'row\tP6\tdecision, %s\tnative\tms\t%s\t%s\t%s\n' "$1" "$median" "$low" "$high"
+  printf 'row\tP6\tprograms started, %s\tnative\t\t%s\n' "$1" $((programs - 1))
   TMPDIR=$work lap 15 "P6 whole plan, $1" kmodsmith "" "$plan" "true (a process)" "" true
 }
 

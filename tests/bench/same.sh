@@ -23,7 +23,8 @@ for pair in "${pairs[@]}"; do
   forked=$(compile "${pair%:*}" "${pair#*:}" || true)
   alone=$(compile "${pair%:*}" "${pair#*:}" --no-cache || true)
   verdict=same
-  [ "${forked% *}" = "${alone% *}" ] || { verdict=DIFFERENT; different=1; }
+  [ "${forked% *}" = "${alone% *}" ] || { verdict=DIFFERENT; different=$((different + 1)); }
   printf '%-20s %s  %s compiles forked, %s  %s\n' "$pair" "$verdict" "${forked#* }" "${alone#* }" "${forked% *}"
 done
-exit "$different"
+printf 'row\tP5\tpackages with other bytes without fork servers, of %s\tnative\t\t%s\n' "${#pairs[@]}" "$different"
+[ "$different" -eq 0 ]

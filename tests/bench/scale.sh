@@ -9,7 +9,7 @@
 set -euo pipefail
 KMODSMITH=$(realpath "$1") nodes=${NODES:-5000} takeovers=${TAKEOVERS:-3}
 top=$(cd "$(dirname "$0")/../.." && pwd) programs=$(dirname "$KMODSMITH")/bench
-KUBE_APISERVER=$("$top/tests/cluster/tools/build.sh" kube-apiserver) || { echo "P8, P9 skipped: no kube-apiserver"; exit 0; }
+KUBE_APISERVER=$("$top/tests/cluster/tools/build.sh" kube-apiserver)
 work=$(mktemp -d)
 export KMODSMITH KUBE_APISERVER SERVERS_LIVE=3600
 # shellcheck source=tests/cluster/outside.bash
@@ -17,9 +17,21 @@ export KMODSMITH KUBE_APISERVER SERVERS_LIVE=3600
 end() { for pid in "$work"/*.pid; do kill "$(<"$pid")" 2>/dev/null || true; done; kube_stop; rm -rf "$work"; }
 trap end EXIT
 
+where=real
+row() { # ID UNIT CASE VALUE [LOW HIGH]
+  printf 'row\t%s\t%s\t%s\t%s\t%s' "$1" "$3" "$where, $nodes nodes" "$2" "$4"
+  printf '\t%s' "${@:5}"
+  echo
+}
+simulated() { # TEXT ID UNIT CASE: a row of what scale.c has printed
+  where=simulated nodes=$n row "${@:2}" "$(sed -nE "s/^ *$1 +([0-9.]+).*/\1/p" "$work/simulated")"
+}
 for n in "$nodes" $((2 * nodes)); do
   echo "simulated: $n nodes, 500 at once, a pod on every tenth"
-  "$programs/scale" "$n" 500
+  "$programs/scale" "$n" 500 | tee "$work/simulated"
+  simulated "patches by the coordinator" P8 "" "patches of a node by the coordinator"
+  simulated "calls at rest, for an hour" P8 "" "calls a second at rest"
+  simulated "writes on nodes at rest" P8 "" "writes on nodes at rest"
 done
 
 start_server() {
@@ -70,43 +82,45 @@ policy() { # ZONE LIMIT
   kube POST /api/v1/namespaces/kmodsmith/configmaps "$(jq -nc --arg p "$text" \
     '{metadata: {name: "kmodsmith-policy"}, data: {"policy.json": $p}}')" >/dev/null
 }
-row() { printf '    %-58s %s\n' "$1" "$2"; }
 per() { awk -v a="$1" -v b="$2" 'BEGIN {printf "%.3f", a / b}'; }
-status_of() { sed -n "s/^$2:\t *\([0-9]*\) kB/\1 KiB/p" "/proc/$(<"$work/$1.pid")/status"; }
+status_of() { awk -v key="$2:" '$1 == key { printf "%.1f", $2 / 1024 }' "/proc/$(<"$work/$1.pid")/status"; } # NAME KEY: MiB
+median() { printf '%s\n' "$@" | sort -n | awk '{ v[NR] = $1 } END { printf "%s\t%s\t%s", v[int((NR + 1) / 2)], v[1], v[NR] }'; }
 
 echo "kube-apiserver and etcd: $nodes nodes"
 start_server
 crowd make "$nodes"
-row "bytes of a Node, as the server lists it" \
+row P8 bytes "size of a Node, as the server lists it" \
   "$(per "$(kube GET '/api/v1/nodes?limit=100' | jq -c '.items[]' | wc -c)" 100 | cut -d. -f1)"
 crowd play 45 # what agents tell first
 coordinator a
 until_read a
-row "memory of the coordinator after the first reading, VmHWM" "$(status_of a VmHWM)"
+row P8 MiB "memory of the coordinator after the first reading, VmHWM" "$(status_of a VmHWM)"
 agent # on a Node of its own
 sleep 10
 reset_calls
 crowd beat 60
-row "calls a second at rest, beside $((nodes / 300)) heartbeats a second" "$(per "$(calls "$of_coordinator")" 60)"
-row "writes on nodes at rest" "$(calls "$of_coordinator and .verb == \"patch\"")"
-row "writes of an agent at rest" "$(calls '.objectRef.name == "one" and .verb == "patch"')"
-row "memory of an agent, VmHWM; of it its own, RssAnon" "$(status_of agent VmHWM); $(status_of agent RssAnon)"
+row P8 "" "calls a second at rest, beside $((nodes / 300)) heartbeats a second" "$(per "$(calls "$of_coordinator")" 60)"
+row P8 "" "writes on nodes at rest" "$(calls "$of_coordinator and .verb == \"patch\"")"
+row P9 "" "writes of an agent at rest" "$(calls '.objectRef.name == "one" and .verb == "patch"')"
+row P9 MiB "memory of an agent, VmHWM" "$(status_of agent VmHWM)"
+row P9 MiB "of it its own, RssAnon" "$(status_of agent RssAnon)"
 kill "$(<"$work/agent.pid")"
-row "resync, processor time (rollout status, which reads everything)" \
-  "$( (TIMEFORMAT='%U + %S s' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kmodsmith >/dev/null 2>&1) 2>&1)"
+row P8 s "resync, processor time (rollout status, which reads everything)" \
+  "$( (TIMEFORMAT='%U %S' && time "$KMODSMITH" rollout status --kubeconfig "$KUBECONFIG" --namespace kmodsmith >/dev/null 2>&1) 2>&1 |
+    awk '{ print $1 + $2 }')"
 
 count=$((nodes / 5)) began=$SECONDS
 echo "a rollout of $count of them, 500 at once"
 reset_calls
 policy region-1a 500
 crowd play 1500 done "$count" 2>"$work/played" || { tail -n 2 "$work/played" >&2 && exit 1; }
-row "time" "$((SECONDS - began)) s"
-row "patches of a node by the coordinator" "$(per "$(calls "$of_coordinator and .verb == \"patch\"")" "$count")"
-row "writes of a node by its agent" "$(per "$(calls '.user.username == "crowd" and .verb == "patch"')" "$count")"
-row "events of a node" "$(per "$(calls "$of_coordinator and .verb == \"create\"")" "$count")"
-row "writes of the Lease, all in all" "$(calls "$of_coordinator and .objectRef.resource == \"leases\" and .verb == \"update\"")"
-row "refused calls" "$(calls "$of_coordinator and .responseStatus.code >= 400")"
-row "memory of the coordinator, VmHWM" "$(status_of a VmHWM)"
+row P8 s "a rollout of $count of them, 500 at once" $((SECONDS - began))
+row P8 "" "patches of a node by the coordinator" "$(per "$(calls "$of_coordinator and .verb == \"patch\"")" "$count")"
+row P8 "" "writes of a node by its agent" "$(per "$(calls '.user.username == "crowd" and .verb == "patch"')" "$count")"
+row P8 "" "events of a node" "$(per "$(calls "$of_coordinator and .verb == \"create\"")" "$count")"
+row P8 "" "writes of the Lease, all in all" "$(calls "$of_coordinator and .objectRef.resource == \"leases\" and .verb == \"update\"")"
+row P8 "" "refused calls" "$(calls "$of_coordinator and .responseStatus.code >= 400")"
+row P8 MiB "memory of the coordinator in a rollout, VmHWM" "$(status_of a VmHWM)"
 
 leader=a other=b
 coordinator b
@@ -123,5 +137,5 @@ for signal in KILL TERM; do
     sleep 6
     read -r leader other <<<"$other $leader"
   done
-  row "take-over after SIG$signal, everything read, s" "${times[*]}"
+  row P8 s "take-over after SIG$signal, everything read" "$(median "${times[@]}")"
 done

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154,SC2153 # ../cli/helper.bash and servers.bash set what is used here
 # SPDX-License-Identifier: Apache-2.0
-# Nodes that install at the same time: recorded machines with a compiler that is made up.
+# Nodes that install at the same time: recorded machines with a compiler that is made up. $outside is where its image comes
+# from, by default a directory.
 kernel=6.1.0-56-cloud-amd64
 
 nodes_make() { # the machine that every node is a copy of, a driver source, headers, and a compiler that takes 4 s
@@ -26,7 +27,7 @@ node() { # NUMBER [OPTION...]: an install, or "${verb[@]}", in the background; i
   [ -d "$root" ] || cp -a machine "$root"
   "$KMODSMITH" trust add site.pem --root "$root" >/dev/null
   NODE_NAME=node$1 timeout 120 "$KMODSMITH" "${verb[@]}" --root "$root" --source driver --headers headers.tar \
-    --modules nvidia --flavour open --from "$repository,oci:$builder" --share "$repository" ${role:+--share-role "$role"} \
+    --modules nvidia --flavour open --from "$repository,${outside:-oci:$builder}" --share "$repository" ${role:+--share-role "$role"} \
     ${share_key:+--share-key "$share_key"} "${@:2}" \
     >"log.$1" 2>&1 </dev/null 3>&- 4>&- &
   echo $! >"pid.$1"
