@@ -14,7 +14,7 @@ PREFIX ?= /usr/local
 
 PKGS := libelf jansson libcurl libssl libcrypto libseccomp libkmod
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
-# Its tar writer drags in references to nettle, which the linker drops again but wants to see.
+# Its tar writer refers to nettle, which the linker drops. libcrypto comes first: a start looks up most symbols in it.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 HAVE := $(shell pkg-config --exists $(PKGS) libarchive 2>/dev/null && echo yes)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -DFORKSERVER_LIBRARY='"$B/forkserver.so"' -Iinstaller -I. \
@@ -32,7 +32,7 @@ LDFLAGS_asan := -fsanitize=address,undefined -Wl,--gc-sections,--as-needed
 LDFLAGS_fuzz := -Wl,--gc-sections,--as-needed
 LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
 LDFLAGS += $(LDFLAGS_$(MODE))
-LIBS := $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
+LIBS := -lcrypto $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
 
 SRC := $(filter-out installer/main.c installer/mkman.c kmod/forkserver/preload.c,$(shell find installer kmod precompiled -name '*.c'))
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))

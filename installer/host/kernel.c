@@ -158,14 +158,19 @@ static char *find_headers(const struct root *host, const char *release)
 	return NULL;
 }
 
+int host_read_release(const struct root *kern, char **ret, struct err *err)
+{
+	return require_line(kern, "proc/sys/kernel/osrelease", ret, err);
+}
+
 int host_read(const struct root *host, const struct root *kern, struct host *ret, struct err *err)
 {
 	auto_host struct host h = { 0 };
 	struct jobs_facts limits = { 0 };
 	struct err ignored;
 	unsigned long long kib;
-	if (require_line(kern, "proc/sys/kernel/osrelease", &h.release, err) < 0 ||
-	    require_line(kern, "proc/version", &h.banner, err) < 0 || jobs_limits(kern, &limits, err) < 0)
+	if (host_read_release(kern, &h.release, err) < 0 || require_line(kern, "proc/version", &h.banner, err) < 0 ||
+	    jobs_limits(kern, &limits, err) < 0)
 		return -1;
 	h.cpu_max_milli = limits.cpu_period_us ? (unsigned)(limits.cpu_quota_us * 1000 / limits.cpu_period_us) : 0;
 	h.memory_max_bytes = limits.memory_max_bytes;

@@ -51,6 +51,7 @@ struct host {
 	char *config_source; // the file it came from
 };
 
+int host_read_release(const struct root *kern, char **ret, struct err *err); // of the running kernel, no more
 int host_read(const struct root *host, const struct root *kern, struct host *ret, struct err *err);
 void host_done(struct host *h);
 #define auto_host __attribute__((cleanup(host_done)))

@@ -50,15 +50,14 @@ const char *opt_nearest(const char *word, const struct strv *names)
 	return found;
 }
 
-// The configuration keys of all commands, or their environment variables.
+// The configuration keys of all commands, or their environment variables; some of them several times.
 static void collect_names(const struct cmd *const *all, bool is_variables, struct strv *ret)
 {
 	for (; *all; all++)
 		for (size_t t = 0; t < ARRAY_SIZE((*all)->opts) && (*all)->opts[t]; t++)
 			for (const struct opt *o = (*all)->opts[t]; o->name; o++) {
 				const char *name = is_variables ? o->env : o->name;
-				bool is_ours = !is_variables || (name && str_starts(name, PREFIX));
-				if (is_ours && !strv_has(ret, name))
+				if (!is_variables || (name && str_starts(name, PREFIX)))
 					strv_add(ret, str_dup(name));
 			}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/formats/boot_record.h"
 #include "cmd/common/common.h"
 #include "devices/cdi_spec_file.h"
-#include "host/kernel.h"
 
 #include <stdio.h>
 
@@ -23,22 +23,20 @@ static const struct opt opts[] = {
 static int make_cdi_spec(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
-	auto_host struct host host = { 0 };
 	if (v->export && *v->export != '/')
 		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", v->export);
-	if (host_read(&m->host, &m->kern, &host, err) < 0 ||
-	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
+	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
 	auto_strv struct strv parts = { 0 };
 	if (v->export)
 		strv_split(&parts, v->export, "/");
-	auto_str char *export = v->export ? strv_join(&parts, "/") : NULL;
+	auto_str char *export = v->export ? strv_join(&parts, "/") : NULL, *boot = boot_record_id(&m->kern);
 	const struct cdi_request w = { .host = &m->host,
 				       .kern = &m->kern,
 				       .dev_root = &dev_root,
 				       .sys = &m->sys,
 				       .export = export,
-				       .boot = host.boot_id };
+				       .boot = boot };
 	return cdi_spec(&w, ret, err);
 }
 

@@ -58,10 +58,11 @@ static int run_holders(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	auto_facts struct facts f = { 0 };
+	auto_modules struct modules loaded = { 0 };
+	auto_str char *release = NULL;
 	struct holders h = { 0 };
-	if (machine_open(&v->common, &m, err) < 0 || facts_read(&m.host, &m.kern, &f, err) < 0 ||
-	    holders_find(&m.kern, &f.loaded, &h, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 || host_read_release(&m.kern, &release, err) < 0 ||
+	    modules_read(&m.host, &m.kern, release, &loaded, err) < 0 || holders_find(&m.kern, &loaded, &h, err) < 0)
 		return -1;
 	if (v->common.is_json) {
 		auto_json json_t *json = holders_json(&h);

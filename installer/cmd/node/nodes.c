@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/formats/boot_record.h"
 #include "cmd/common/job.h"
 #include "devices/cdi_spec_file.h"
-#include "host/kernel.h"
 #include "journal/node_lock.h"
 
 #include <stdio.h>
@@ -37,15 +37,13 @@ static void show_device_nodes(const struct devices *d)
 // Where a CDI specification is kept, it follows changes of partitions (MIG).
 static void refresh_cdi_spec(const struct machine *m, const struct root *dev_root)
 {
-	auto_host struct host host = { 0 };
+	auto_str char *boot = boot_record_id(&m->kern);
+	const struct cdi_request w = {
+		.host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys, .boot = boot
+	};
 	struct err why;
-	struct cdi_request w = { .host = &m->host, .kern = &m->kern, .dev_root = dev_root, .sys = &m->sys };
-	if (host_read(&m->host, &m->kern, &host, &why) == 0) {
-		w.boot = host.boot_id;
-		if (cdi_spec_file_update(&w, NULL, true, &why) >= 0)
-			return;
-	}
-	log_warn("CDI specification not updated, containers get no GPU: %s", why.text);
+	if (cdi_spec_file_update(&w, NULL, true, &why) < 0)
+		log_warn("CDI specification not updated, containers get no GPU: %s", why.text);
 }
 
 static int make_device_nodes(const struct values *v, struct machine *m, struct devices *d, struct err *err)
