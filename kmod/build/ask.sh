@@ -3,7 +3,7 @@
 # Stands in place of NVIDIA's conftest.sh while a driver is compiled, and hands every question on to it, except those
 # that were answered before for the same kernel, source, compiler, flags and text (kmod/build/probes.c). Called as that is:
 #   conftest.sh CC ARCH SOURCES OUTPUT compile_tests|test_kernel_header FLAGS NAME
-# An answer appears in new/ whole or not at all. What was answered before costs no other process.
+# An answer appears in new/ in one write, so whole or not at all. What was answered before costs no other process.
 kept=/build/probes asked=/build/src/conftest.asked.sh
 real() { /bin/sh "$asked" "$@"; }
 cc=${1#*/ccache } # a snippet's file is named after a process: an object cache would only grow
@@ -33,7 +33,8 @@ if [ "$known" = "$flags" ] && [ -f "$kept/known/$7=" ]; then
   : >"$kept/used/$7="
   exit 0
 fi
-case $7 in */*) mkdir -p "$kept/new/${7%/*}" ;; esac
-real "$@" >"$kept/.answer.$$" || { status=$?; cat "$kept/.answer.$$"; exit $status; }
-cat "$kept/.answer.$$"
-mv "$kept/.answer.$$" "$kept/new/$7="
+case $7 in */*) [ -d "$kept/new/${7%/*}" ] || mkdir -p "$kept/new/${7%/*}" ;; esac
+answer=$(real "$@") || { status=$?; printf '%s\n' "$answer"; exit $status; }
+[ -n "$answer" ] || exit 0
+printf '%s\n' "$answer"
+printf '%s\n' "$answer" >"$kept/new/$7=" || rm -f "$kept/new/$7="

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -749,7 +748,15 @@ static int begin_compile(const char *name, const char *text, size_t len)
 	return memory_file(text, len);
 }
 
-// The child that accepted a request: the parent of a compiler, whose status it tells, or the next server.
+// Called as the compiler ends, when all that it wrote is closed. One that is killed tells nothing, and who waits for it
+// compiles alone.
+static void tell_status(int status, void *reply)
+{
+	unsigned char bytes[] = { ENDED, (unsigned char)status };
+	write_all((int)(intptr_t)reply, bytes, sizeof(bytes));
+}
+
+// The child that accepted a request: a compiler, or the next server. Returns the file that it reads on from.
 static int answer(const char *name, int reply, char *text, size_t len)
 {
 	static const char GROW[] = "grow ";
@@ -758,28 +765,16 @@ static int answer(const char *name, int reply, char *text, size_t len)
 		_exit(255);
 	*rest++ = '\0';
 	len -= (size_t)(rest - text);
-	if (starts(text, GROW)) {
-		snprintf(server.key, sizeof(server.key), "%s", text + strlen(GROW));
-		server.reply = reply;
-		server.depth++;
-		redirect(open_in_dir("messages", server.key, O_RDWR | O_CREAT | O_TRUNC | O_APPEND), 2);
-		return place_file(rest, len);
-	}
-	signal(SIGCHLD, SIG_DFL);
-	pid_t pid = fork();
-	if (pid == 0) {
-		close(reply);
+	if (!starts(text, GROW)) {
+		if (on_exit(tell_status, (void *)(intptr_t)reply) != 0)
+			_exit(255);
 		return begin_compile(name, rest, len);
 	}
-	int status = 0;
-	unsigned char bytes[2] = { ENDED };
-	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (pid < 0 || !WIFEXITED(status))
-		_exit(255);
-	bytes[1] = (unsigned char)WEXITSTATUS(status);
-	write_all(reply, bytes, sizeof(bytes));
-	_exit(0);
+	snprintf(server.key, sizeof(server.key), "%s", text + strlen(GROW));
+	server.reply = reply;
+	server.depth++;
+	redirect(open_in_dir("messages", server.key, O_RDWR | O_CREAT | O_TRUNC | O_APPEND), 2);
+	return place_file(rest, len);
 }
 
 // Called by the compiler for the file where it is to wait; returns in its children alone.
