@@ -13,7 +13,7 @@ unset MAKEFLAGS MAKELEVEL MFLAGS # of `make bench`, not of what is compiled belo
 . tests/bench/part.bash
 [ "$(id -u)" -eq 0 ] || { echo "bench: namespaces and device nodes need root" >&2; exit 1; }
 kmodsmith=$PWD/build/release/kmodsmith bench=tests/bench
-[ -z "${ONLY-}" ] || ! is_wanted P5 compile same || P5=${P5:-1}
+[ -z "${ONLY-}" ] || ! is_wanted P5 compile phases same || P5=${P5:-1}
 [ -z "${ONLY-}" ] || ! is_wanted P7 P8 P9 share scale || SCALE=1
 scripts/deps.sh build vm bench
 mkdir -p build/bench
@@ -32,6 +32,7 @@ part native "P1 P2 P11" unshare --mount --pid --fork --kill-child bash $bench/na
 part guest "P1 P2 P3" tests/vm/machine $bench/guest.sh
 part fetch P4 $bench/fetch.sh "$kmodsmith"
 [ -z "${P5-}" ] || part compile P5 $bench/compile.sh "$kmodsmith" "$P5"
+[ -z "${P5-}" ] || part phases P5 $bench/phases.sh "$kmodsmith"
 [ -z "${P5-}" ] || part same P5 $bench/same.sh "$kmodsmith" PROPRIETARY:K61 OPEN:K612
 part reuse P6 $bench/reuse.sh "$kmodsmith"
 if [ -n "${SCALE-}" ] || tests/cluster/tools/build.sh --cached kube-apiserver >/dev/null 2>&1; then part share P7 $bench/share.sh "$kmodsmith"; fi

@@ -48,6 +48,22 @@ int catalog_publish_list(const struct layout *l, struct catalog *ret, struct err
 	return 0;
 }
 
+int catalog_publish_signatures(const struct layout *l, const struct catalog *list, const struct signature_maker *makers,
+			       size_t count, bool *ret_made, struct err *err)
+{
+	struct oci_descriptor *manifests = mem_alloc((list->count + 1) * sizeof(*manifests));
+	for (size_t i = 0; i < list->count; i++) {
+		manifests[i].media_type = str_dup(OCI_MANIFEST);
+		manifests[i].size = list->items[i].size;
+		memcpy(manifests[i].digest, list->items[i].digest, sizeof(manifests[i].digest));
+	}
+	int r = signature_make_all(l, manifests, list->count, makers, count, ret_made, err);
+	for (size_t i = 0; i < list->count; i++)
+		oci_descriptor_done(&manifests[i]);
+	free(manifests);
+	return r;
+}
+
 // The number of the current catalogue; 0 = there is none.
 static int read_catalog_number(const struct layout *l, const struct oci_index *x, uint64_t *ret, struct err *err)
 {

@@ -126,6 +126,7 @@ static bool read_roots(const json_t *json, struct store_roots *r)
 			return false;
 		strv_add(&r->pins, str_dup(json_string_value(item)));
 	}
+	strv_sort(&r->pins);
 	return true;
 }
 
@@ -146,7 +147,7 @@ int store_roots(const struct store *s, struct store_roots *ret, struct err *err)
 
 bool store_roots_has(const struct store_roots *r, const char *hex)
 {
-	return str_eq(r->target, hex) || str_eq(r->last_good, hex) || strv_has(&r->pins, hex);
+	return str_eq(r->target, hex) || str_eq(r->last_good, hex) || strv_has_sorted(&r->pins, hex);
 }
 
 static int write_roots(const struct store *s, const struct store_roots *r, struct err *err)
@@ -194,7 +195,7 @@ int store_pin(const struct store *s, const char *hex, bool is_pinned, struct err
 	auto_fd int held = layout_lock(&s->layout, false, err);
 	if (held < 0 || store_roots(s, &r, err) < 0)
 		return -1;
-	if (strv_has(&r.pins, hex) == is_pinned)
+	if (strv_has_sorted(&r.pins, hex) == is_pinned)
 		return 0;
 	struct strv pins = { 0 };
 	for (size_t i = 0; i < r.pins.count; i++)

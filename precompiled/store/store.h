@@ -31,7 +31,7 @@ struct store_reuse {
 // What is never removed, as digests of manifests.
 struct store_roots {
 	char *target, *last_good;   // the package that should run; the one that last made the node ready; NULL = none
-	struct strv pins;           // set by the administrator
+	struct strv pins;           // set by the administrator; sorted
 	struct store_reuse *reuses; // one per release
 	size_t reuse_count;
 };

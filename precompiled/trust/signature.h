@@ -26,6 +26,9 @@ struct signature_maker {
 // Signs a manifest in the layout. 1 = signed, 0 = all signatures of this key existed.
 int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
 		   struct err *err);
+// Signs manifests with each of the keys. ret_made[i] = one of them signed the manifest i.
+int signature_make_all(const struct layout *l, const struct oci_descriptor *manifests, size_t count,
+		       const struct signature_maker *makers, size_t maker_count, bool *ret_made, struct err *err);
 
 // Publishes a JSON document as an artifact (artifact.h): signed with each key, then tagged, so that no reader sees
 // it unsigned. The previous one is removed with its signatures.

@@ -379,29 +379,65 @@ static int make_cms(const struct layout *l, struct oci_index *x, const struct oc
 	return add_referrer(l, x, manifest, SIGNATURE_CMS, maker->now, der, len, err);
 }
 
-int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
-		   struct err *err)
+// 1 = signed, 0 = all signatures of this key existed. *ret_changed: the index is another one, which is not written.
+static int sign_in_index(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+			 const struct signature_maker *maker, bool *ret_changed, struct err *err)
 {
 	auto_str char *ref = oci_digest_text(manifest->digest);
+	int legacy = make_cosign(l, x, manifest->digest, maker, err);
+	int bundle = legacy < 0 ? -1 : make_bundle(l, x, manifest, maker, err);
+	int cms = bundle < 0 || !maker->chain ? bundle : make_cms(l, x, manifest, maker, err);
+	if (cms < 0)
+		return err_wrap(err, "sign sha256:%s", manifest->digest);
+	bool is_made = legacy > 0 || bundle > 0 || cms > 0;
+	int at = oci_index_find(x, ref);
+	if (at >= 0 && !str_eq(oci_descriptor_annotation(&x->items[at], KIND), KIND_IMAGE)) {
+		if (!x->items[at].annotations)
+			x->items[at].annotations = json_object();
+		json_object_set_new(x->items[at].annotations, KIND, json_text(KIND_IMAGE));
+		*ret_changed = true;
+	}
+	*ret_changed |= is_made;
+	return is_made;
+}
+
+// What was signed before a failure is kept: the index has it, too.
+static int sign_some(const struct layout *l, const struct oci_descriptor *manifests, size_t count,
+		     const struct signature_maker *makers, size_t maker_count, bool *ret_made, struct err *err)
+{
 	auto_oci_index struct oci_index x = { 0 };
 	auto_fd int held = layout_lock(l, false, err);
 	if (held < 0 || layout_index(l, &x, err) < 0)
 		return -1;
-	int legacy = make_cosign(l, &x, manifest->digest, maker, err);
-	int bundle = legacy < 0 ? -1 : make_bundle(l, &x, manifest, maker, err);
-	int cms = bundle < 0 || !maker->chain ? bundle : make_cms(l, &x, manifest, maker, err);
-	if (cms < 0)
-		return err_wrap(err, "sign sha256:%s", manifest->digest);
-	bool is_made = legacy > 0 || bundle > 0 || cms > 0;
-	int at = oci_index_find(&x, ref);
-	if (at >= 0 && !str_eq(oci_descriptor_annotation(&x.items[at], KIND), KIND_IMAGE)) {
-		if (!x.items[at].annotations)
-			x.items[at].annotations = json_object();
-		json_object_set_new(x.items[at].annotations, KIND, json_text(KIND_IMAGE));
-	} else if (!is_made) {
-		return 0;
-	}
-	return layout_index_write(l, &x, err) < 0 ? -1 : is_made;
+	bool is_changed = false;
+	int r = 0;
+	for (size_t i = 0; i < count && r >= 0; i++)
+		for (size_t k = 0; k < maker_count && r >= 0; k++) {
+			r = sign_in_index(l, &x, &manifests[i], &makers[k], &is_changed, err);
+			ret_made[i] |= r > 0;
+		}
+	struct err ignored;
+	if (is_changed && layout_index_write(l, &x, r < 0 ? &ignored : err) < 0)
+		return -1;
+	return r < 0 ? -1 : 0;
+}
+
+int signature_make_all(const struct layout *l, const struct oci_descriptor *manifests, size_t count,
+		       const struct signature_maker *makers, size_t maker_count, bool *ret_made, struct err *err)
+{
+	enum { AT_ONCE = 64 }; // the index is locked for so many, and written once for them
+	for (size_t i = 0; i < count; i += AT_ONCE)
+		if (sign_some(l, manifests + i, count - i < AT_ONCE ? count - i : AT_ONCE, makers, maker_count,
+			      ret_made + i, err) < 0)
+			return -1;
+	return 0;
+}
+
+int signature_make(const struct layout *l, const struct oci_descriptor *manifest, const struct signature_maker *maker,
+		   struct err *err)
+{
+	bool is_made = false;
+	return sign_some(l, manifest, 1, maker, 1, &is_made, err) < 0 ? -1 : is_made;
 }
 
 int signature_publish(const struct layout *l, const char *type, const char *tag, const json_t *json,

@@ -479,6 +479,71 @@ static void test_copied_to_itself(void **state)
 	assert_int_equal(vouch_check(&v, &rule, NULL), 0);
 }
 
+static unsigned long written(void) // by this process so far, in bytes
+{
+	unsigned long bytes = 0;
+	FILE *f = fopen("/proc/self/io", "re");
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "rchar: %*u wchar: %lu", &bytes), 1);
+	fclose(f);
+	return bytes;
+}
+
+// Signs so many packages in one call, in several batches. What that wrote.
+static unsigned long sign_many(size_t count)
+{
+	auto_vouch struct vouch v;
+	struct err err;
+	vouch_make(&v);
+	const struct signature_maker makers[] = { vouch_maker(&v, 0), vouch_maker(&v, 1) };
+	struct oci_descriptor *all = mem_alloc(count * sizeof(*all));
+	bool *is_made = mem_alloc(count * sizeof(*is_made));
+	for (size_t i = 0; i < count; i++) {
+		auto_str char *tag = str_fmt("package-%zu", i);
+		all[i] = vouch_package(&v.l, tag);
+	}
+	unsigned long before = written();
+	assert_int_equal(signature_make_all(&v.l, all, count, makers, 2, is_made, &err), 0);
+	unsigned long bytes = written() - before;
+	const struct trust_rule both = vouch_rule(&v, 2, 2);
+	for (size_t i = 0; i < count; i++) {
+		auto_signature_verdict struct signature_verdict verdict = { 0 };
+		expect(is_made[i], all[i].digest);
+		assert_int_equal(signature_check(v.r, all[i].digest, &both, &verdict, &err), 0);
+		is_made[i] = false;
+		oci_descriptor_done(&all[i]);
+	}
+	free(all);
+	free(is_made);
+	return bytes;
+}
+
+// The index is not written for each package: that would be 256 times as much for sixteen times as many.
+static void test_many_at_once(void **state)
+{
+	(void)state;
+	enum { FEW = 10, MANY = 160 };
+	assert_in_range(sign_many(MANY), 1, 16 * 2 * sign_many(FEW));
+}
+
+static void test_failure_keeps_what_was_signed(void **state)
+{
+	(void)state;
+	auto_vouch struct vouch v;
+	auto_signature_verdict struct signature_verdict verdict = { 0 };
+	struct err err;
+	vouch_make(&v);
+	struct signature_maker makers[] = { vouch_maker(&v, 0), vouch_maker(&v, 1) };
+	const struct oci_descriptor both[] = { v.package, v.other };
+	bool is_made[2] = { false };
+	makers[1].chain = "no certificate";
+	makers[1].chain_name = "chain.pem";
+	assert_int_equal(signature_make_all(&v.l, both, 2, makers, 2, is_made, &err), -1);
+	assert_true(is_made[0] && !is_made[1]);
+	const struct trust_rule first = vouch_rule(&v, 1, 1);
+	assert_int_equal(signature_check(v.r, v.package.digest, &first, &verdict, &err), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -498,6 +563,8 @@ int main(void)
 		cmocka_unit_test(test_large_blobs_are_not_read),
 		cmocka_unit_test(test_copied),
 		cmocka_unit_test(test_copied_to_itself),
+		cmocka_unit_test(test_many_at_once),
+		cmocka_unit_test(test_failure_keeps_what_was_signed),
 	};
 	return cmocka_run_group_tests_name("signature", tests, NULL, NULL);
 }

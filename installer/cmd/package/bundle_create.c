@@ -151,15 +151,10 @@ static int sign_packages(const struct bundle_job *c, unsigned days, time_t now, 
 		return 0;
 	if (catalog_publish_list(&c->layout, &all, err) < 0)
 		return -1;
-	for (size_t i = 0; i < all.count; i++) {
-		auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
-								.size = all.items[i].size };
-		memcpy(d.digest, all.items[i].digest, sizeof(d.digest));
-		for (size_t k = 0; k < c->by.count; k++)
-			if (signature_make(&c->layout, &d, &c->by.makers[k], err) < 0)
-				return -1;
-	}
-	return catalog_publish(&c->layout, days, now, c->by.makers, c->by.count, &made, err);
+	bool *is_made = mem_alloc((all.count + 1) * sizeof(*is_made));
+	int r = catalog_publish_signatures(&c->layout, &all, c->by.makers, c->by.count, is_made, err);
+	free(is_made);
+	return r < 0 ? -1 : catalog_publish(&c->layout, days, now, c->by.makers, c->by.count, &made, err);
 }
 
 static int run_bundle_create(void *values, char **args, size_t count, struct err *err)

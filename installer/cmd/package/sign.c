@@ -129,19 +129,7 @@ static int list_packages(const struct values *v, struct sign_job *s, struct err 
 static int sign_all(struct sign_job *s, struct err *err)
 {
 	s->is_made = mem_alloc((s->packages.count + 1) * sizeof(*s->is_made));
-	for (size_t i = 0; i < s->packages.count; i++) {
-		const struct catalog_item *item = &s->packages.items[i];
-		auto_oci_descriptor struct oci_descriptor d = { .media_type = str_dup(OCI_MANIFEST),
-								.size = item->size };
-		memcpy(d.digest, item->digest, sizeof(d.digest));
-		for (size_t k = 0; k < s->by.count; k++) {
-			int r = signature_make(&s->layout, &d, &s->by.makers[k], err);
-			if (r < 0)
-				return -1;
-			s->is_made[i] |= r > 0;
-		}
-	}
-	return 0;
+	return catalog_publish_signatures(&s->layout, &s->packages, s->by.makers, s->by.count, s->is_made, err);
 }
 
 static json_t *result_json(const struct sign_job *s)

@@ -92,7 +92,7 @@ static char *root_names(const struct store_session *d, const char *hex)
 		strv_add(&words, str_dup("target"));
 	if (str_eq(d->roots.last_good, hex))
 		strv_add(&words, str_dup("last-good"));
-	if (strv_has(&d->roots.pins, hex))
+	if (strv_has_sorted(&d->roots.pins, hex))
 		strv_add(&words, str_dup("pinned"));
 	for (size_t i = 0; i < d->roots.reuse_count; i++)
 		if (str_eq(d->roots.reuses[i].digest, hex))
@@ -143,7 +143,7 @@ static json_t *package_json(const struct store_session *d, const struct trust_no
 			 json_text(oci_descriptor_annotation(entry, OCI_REF_NAME)), "digest", digest, "layer", layer,
 			 "size", (json_int_t)package_size(p), "key", package_key_json(&p->key), "target",
 			 str_eq(d->roots.target, hex), "last_good", str_eq(d->roots.last_good, hex), "pinned",
-			 strv_has(&d->roots.pins, hex), "compatible_with", reuses, "vouched", vouched);
+			 strv_has_sorted(&d->roots.pins, hex), "compatible_with", reuses, "vouched", vouched);
 }
 
 static char *package_row(const struct store_session *d, const struct trust_now *trust,
@@ -246,7 +246,7 @@ static int change_pin(const struct store_values *v, const char *ref, bool is_pin
 	if (store_session_open(v, &d, err) < 0)
 		return -1;
 	// A pin must be removable even if its package is gone.
-	bool is_gone = !is_pin && digest_is_hex(ref) && strv_has(&d.roots.pins, ref);
+	bool is_gone = !is_pin && digest_is_hex(ref) && strv_has_sorted(&d.roots.pins, ref);
 	if (!is_gone && find_stored_package(&d, ref, &p, err) < 0)
 		return -1;
 	const char *hex = is_gone ? ref : p.manifest.digest;
