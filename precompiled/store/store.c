@@ -240,35 +240,85 @@ int store_set_reuse(const struct store *s, const char *release, const char *buil
 	return is_changed ? write_roots(s, &r, err) : 0;
 }
 
-// The index first: after a kill in between, it names no missing blob.
-int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err)
+static int by_digest(const void *hex, const void *damage)
 {
-	auto_oci_index struct oci_index x = { 0 };
-	auto_fd int held = layout_lock(&s->layout, false, err);
-	if (held < 0 || layout_index(&s->layout, &x, err) < 0)
+	return strcmp(hex, ((const struct store_damage *)damage)->digest);
+}
+
+// The first of the damaged blobs that an entry of the index needs; NULL = none.
+static int find_needed(const struct store *s, const struct oci_descriptor *entry, struct store_damage *damage,
+		       size_t count, struct store_damage **ret, struct err *err)
+{
+	auto_closure struct closure needs = { 0 };
+	*ret = NULL;
+	if (closure_add(&s->layout, entry, &needs, err) < 0)
 		return -1;
-	size_t before = x.count;
-	for (size_t i = x.count; i-- > 0;) {
-		auto_closure struct closure needs = { 0 };
-		if (closure_add(&s->layout, &x.items[i], &needs, err) < 0)
-			return -1;
-		closure_sort(&needs);
-		if (!closure_has(&needs, hex))
-			continue;
-		const char *tag = oci_descriptor_annotation(&x.items[i], OCI_REF_NAME);
-		if (ret_lost)
-			strv_add(ret_lost, tag ? str_dup(tag) : oci_digest_text(x.items[i].digest));
-		oci_index_remove(&x, i);
+	closure_sort(&needs);
+	// Either list may be the long one.
+	if (count <= needs.count) {
+		for (size_t i = 0; i < count && !*ret; i++)
+			if (closure_has(&needs, damage[i].digest))
+				*ret = &damage[i];
+		return 0;
 	}
-	if (x.count != before && layout_index_write(&s->layout, &x, err) < 0)
-		return -1;
-	// Readers no longer find the damaged blob, but it is kept for diagnosis.
+	for (size_t i = 0; i < needs.count && !*ret; i++)
+		*ret = bsearch(needs.items[i].digest, damage, count, sizeof(*damage), by_digest);
+	return 0;
+}
+
+// Readers no longer find a damaged blob, but it is kept for diagnosis.
+static int put_away(const struct store *s, const char *hex, struct err *err)
+{
 	auto_str char *blob = layout_blob_path(hex), *from = str_fmt("%s/%s", DIR_NAME, blob),
 		      *to = str_fmt("%s/%s", QUARANTINE, hex);
 	struct err ignored;
 	if (root_mkdirs(&s->state, QUARANTINE, 0755, &ignored) == 0 && root_rename(&s->state, from, to, &ignored) == 0)
 		return 0;
 	return root_unlink(&s->layout.root, blob, err) < 0 ? -1 : 0;
+}
+
+// The index first: after a kill in between, it names no missing blob.
+int store_quarantine_all(const struct store *s, struct store_damage *damage, size_t count, struct err *err)
+{
+	auto_oci_index struct oci_index x = { 0 };
+	auto_fd int held = layout_lock(&s->layout, false, err);
+	if (held < 0 || layout_index(&s->layout, &x, err) < 0)
+		return -1;
+	size_t kept = 0;
+	int r = 0;
+	for (size_t i = 0; i < x.count; i++) {
+		struct store_damage *of = NULL;
+		if (r == 0)
+			r = find_needed(s, &x.items[i], damage, count, &of, err);
+		if (!of) {
+			x.items[kept++] = x.items[i];
+			continue;
+		}
+		const char *tag = oci_descriptor_annotation(&x.items[i], OCI_REF_NAME);
+		strv_add(&of->lost, tag ? str_dup(tag) : oci_digest_text(x.items[i].digest));
+		oci_descriptor_done(&x.items[i]);
+	}
+	bool is_changed = kept != x.count;
+	x.count = kept;
+	if (r < 0 || (is_changed && layout_index_write(&s->layout, &x, err) < 0))
+		return -1;
+	for (size_t i = 0; i < count; i++)
+		if (put_away(s, damage[i].digest, err) < 0)
+			return -1;
+	return 0;
+}
+
+int store_quarantine(const struct store *s, const char *hex, struct strv *ret_lost, struct err *err)
+{
+	struct store_damage damage = { .why = NULL };
+	snprintf(damage.digest, sizeof(damage.digest), "%s", hex);
+	int r = store_quarantine_all(s, &damage, 1, err);
+	if (r == 0 && ret_lost) {
+		*ret_lost = damage.lost;
+		return 0;
+	}
+	strv_done(&damage.lost);
+	return r;
 }
 
 int store_find_reused(const struct store *s, const struct package_want *want, struct package *ret, struct err *err)

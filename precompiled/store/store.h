@@ -60,6 +60,9 @@ struct store_damage {
 	char *why;                   // "is missing", "has 5 bytes instead of 7", ...
 	struct strv lost;            // what was removed from the index: tags, or digests
 };
+// The same for many, sorted by digest; each gets what was lost, but what several of them damaged is lost to the first.
+int store_quarantine_all(const struct store *s, struct store_damage *damage, size_t count, struct err *err);
+
 struct store_report {
 	size_t blobs;
 	uint64_t bytes; // read

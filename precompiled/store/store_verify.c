@@ -15,6 +15,9 @@ struct store_check {
 	void *ctx;
 	uint64_t total;
 	struct store_report report;
+	struct stat
+		*seen; // the files of the damaged blobs of the report, as they were; zero = there was none or no access
+	size_t seen_count;
 };
 
 void store_report_done(struct store_report *r)
@@ -28,11 +31,14 @@ void store_report_done(struct store_report *r)
 }
 
 // Why the blob is damaged; NULL = it is not. One that the disk cannot read counts as damaged.
-static char *find_blob_fault(struct store_check *c, const struct closure_blob *b, struct err *err)
+static char *find_blob_fault(struct store_check *c, const struct closure_blob *b, struct stat *ret, struct err *err)
 {
 	char hex[DIGEST_HEX + 1], buf[1 << 16];
 	uint64_t size = 0;
 	ssize_t n;
+	auto_str char *path = layout_blob_path(b->digest);
+	if (root_stat(&c->store->layout.root, path, ret, err) <= 0)
+		*ret = (struct stat){ 0 };
 	auto_fd int fd = layout_blob_open(&c->store->layout, b->digest, err);
 	if (fd < 0)
 		return err->code == E_NOT_FOUND ? str_dup("is missing") : str_dup(err->text);
@@ -58,27 +64,12 @@ static char *find_blob_fault(struct store_check *c, const struct closure_blob *b
 	return b->is_broken ? str_dup("is not a valid manifest") : NULL;
 }
 
-static void add_damage(struct store_check *c, const char *digest, struct store_damage *damage)
+static void add_damage(struct store_check *c, const char *digest, char *take_why)
 {
-	snprintf(damage->digest, sizeof(damage->digest), "%s", digest);
-	c->report.damage = mem_grow(c->report.damage, c->report.count + 1, sizeof(*damage));
-	c->report.damage[c->report.count++] = *damage;
-}
-
-static int verify_blob(struct store_check *c, const struct closure_blob *b, struct err *err)
-{
-	auto_str char *why = find_blob_fault(c, b, err);
-	c->report.blobs++;
-	if (!why)
-		return 0;
-	struct store_damage damage = { .why = NULL };
-	if (store_quarantine(c->store, b->digest, &damage.lost, err) < 0) {
-		strv_done(&damage.lost);
-		return -1;
-	}
-	damage.why = TAKE(why);
-	add_damage(c, b->digest, &damage);
-	return 0;
+	struct store_damage damage = { .why = take_why };
+	snprintf(damage.digest, sizeof(damage.digest), "%s", digest);
+	c->report.damage = mem_grow(c->report.damage, c->report.count + 1, sizeof(damage));
+	c->report.damage[c->report.count++] = damage;
 }
 
 // A package goes under its tag, a signature by its subject; other blobs are needed only through these.
@@ -117,8 +108,7 @@ static int rebuild_store_index(struct store_check *c, const struct err *why, str
 		root_rename(&c->store->state, "store/index.json", "quarantine/index.json", &ignored);
 	if (layout_index_write(l, &x, err) < 0)
 		return -1;
-	struct store_damage damage = { .why = str_dup(why->text) };
-	add_damage(c, "index.json", &damage);
+	add_damage(c, "index.json", str_dup(why->text));
 	return 0;
 }
 
@@ -135,6 +125,26 @@ static int read_or_rebuild_store_index(struct store_check *c, struct oci_index *
 	return layout_index(&c->store->layout, ret, err);
 }
 
+// A blob that another process has brought anew in the meantime is not the one that was read.
+static void drop_replaced(struct store_check *c, size_t first)
+{
+	size_t kept = first;
+	for (size_t i = first; i < c->report.count; i++) {
+		struct store_damage *d = &c->report.damage[i];
+		const struct stat *then = &c->seen[i - first];
+		auto_str char *path = layout_blob_path(d->digest);
+		struct stat now = { 0 };
+		struct err ignored;
+		bool exists = root_stat(&c->store->layout.root, path, &now, &ignored) > 0;
+		if (exists && (now.st_ino != then->st_ino || now.st_ctim.tv_sec != then->st_ctim.tv_sec ||
+			       now.st_ctim.tv_nsec != then->st_ctim.tv_nsec))
+			free(d->why);
+		else
+			c->report.damage[kept++] = *d;
+	}
+	c->report.count = kept;
+}
+
 static int verify_blobs(struct store_check *c, struct err *err)
 {
 	auto_oci_index struct oci_index x = { 0 };
@@ -147,17 +157,30 @@ static int verify_blobs(struct store_check *c, struct err *err)
 	closure_sort(&needed);
 	for (size_t i = 0; i < needed.count; i++)
 		c->total += needed.items[i].size;
-	for (size_t i = 0; i < needed.count; i++)
-		if (verify_blob(c, &needed.items[i], err) < 0)
-			return -1;
-	return 0;
+	const size_t first = c->report.count; // an index that was rebuilt comes before the blobs
+	for (size_t i = 0; i < needed.count; i++) {
+		const struct closure_blob *b = &needed.items[i];
+		struct stat st;
+		char *why = find_blob_fault(c, b, &st, err);
+		c->report.blobs++;
+		if (!why)
+			continue;
+		add_damage(c, b->digest, why);
+		c->seen = mem_grow(c->seen, c->seen_count + 1, sizeof(st));
+		c->seen[c->seen_count++] = st;
+	}
+	drop_replaced(c, first);
+	size_t count = c->report.count - first;
+	return count ? store_quarantine_all(c->store, c->report.damage + first, count, err) : 0;
 }
 
 int store_verify(const struct store *s, void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
 		 struct store_report *ret, struct err *err)
 {
 	struct store_check c = { .store = s, .progress = progress, .ctx = ctx };
-	if (verify_blobs(&c, err) < 0) {
+	int r = verify_blobs(&c, err);
+	free(c.seen);
+	if (r < 0) {
 		store_report_done(&c.report);
 		return err_wrap(err, "verify the store");
 	}

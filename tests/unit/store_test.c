@@ -242,6 +242,86 @@ static void verify_finds_damage(void **state)
 	}
 }
 
+struct replacing {
+	struct setting *s;
+	char *good;
+	size_t len;
+	bool is_done;
+};
+
+// Another process brings the damaged layer of package 1 anew, once it has been read. The one of package 0 stays damaged.
+static void replace_layer(void *ctx, uint64_t done, uint64_t total)
+{
+	struct replacing *r = ctx;
+	auto_str char *path = layout_blob_path(r->s->layer[1]);
+	struct err err;
+	if (r->is_done || done < total)
+		return;
+	r->is_done = true;
+	assert_int_equal(root_put(&r->s->store.layout.root, path, r->good, r->len, 0644, &err), 0);
+}
+
+static void verify_spares_what_was_replaced(void **state)
+{
+	(void)state;
+	auto_setting struct setting s;
+	auto_store_report struct store_report report = { 0 };
+	struct replacing r = { .s = &s };
+	struct err err;
+	setting_make(&s, 3);
+	auto_str char *path = layout_blob_path(s.layer[1]);
+	assert_int_equal(root_read(&s.store.layout.root, path, &r.good, &r.len, &err), 1);
+	damage(&s, s.layer[0], 0);
+	damage(&s, s.layer[1], 0);
+	assert_int_equal(store_verify(&s.store, replace_layer, &r, &report, &err), 1);
+	assert_true(r.is_done);
+	assert_int_equal(report.count, 1);
+	assert_string_equal(report.damage[0].digest, s.layer[0]);
+	assert_true(!has(&s, 0) && has(&s, 1) && has(&s, 2));
+	expect_sound(&s);
+	free(r.good);
+}
+
+// What several damaged blobs belong to is lost once, and what none of them belongs to stays.
+static void verify_finds_all_damage(void **state)
+{
+	(void)state;
+	enum { PACKAGES = 6 };
+	auto_setting struct setting s;
+	auto_store_report struct store_report report = { 0 };
+	struct err err;
+	size_t lost = 0;
+	setting_make(&s, PACKAGES);
+	for (int i = 0; i < PACKAGES; i += 2) {
+		damage(&s, s.layer[i], i % 3);
+		damage(&s, s.hex[i], 1);
+	}
+	assert_int_equal(store_verify(&s.store, NULL, NULL, &report, &err), 1);
+	for (size_t i = 0; i < report.count; i++)
+		lost += report.damage[i].lost.count;
+	assert_int_equal(lost, PACKAGES / 2);
+	for (int i = 0; i < PACKAGES; i++)
+		expect(has(&s, i) == (i % 2 == 1), s.hex[i]);
+	expect_sound(&s);
+}
+
+// What the disk has in place of a blob is no file of ours.
+static void verify_removes_what_is_no_file(void **state)
+{
+	(void)state;
+	auto_setting struct setting s;
+	auto_store_report struct store_report report = { 0 };
+	struct err err;
+	setting_make(&s, 2);
+	auto_str char *path = layout_blob_path(s.layer[1]);
+	assert_int_equal(root_unlink(&s.store.layout.root, path, &err), 1);
+	assert_int_equal(root_mkdirs(&s.store.layout.root, path, 0755, &err), 0);
+	assert_int_equal(store_verify(&s.store, NULL, NULL, &report, &err), 1);
+	assert_int_equal(report.count, 1);
+	assert_true(has(&s, 0) && !has(&s, 1));
+	expect_sound(&s);
+}
+
 static void index_is_rebuilt(void **state)
 {
 	(void)state;
@@ -341,6 +421,16 @@ static void make_room(struct setting *s, int packages)
 	assert_false(has(s, packages - 1));
 }
 
+static void verify_damaged(struct setting *s, int packages)
+{
+	struct err err;
+	auto_store_report struct store_report report = { 0 };
+	for (int i = 0; i < packages; i++)
+		damage(s, s->layer[i], 1);
+	assert_int_equal(store_verify(&s->store, NULL, NULL, &report, &err), 1);
+	assert_int_equal(report.count, packages);
+}
+
 // Eight times the packages: at most n log n as many calls, where one search of all for each would be 64 times.
 static void test_growth(void **state)
 {
@@ -348,7 +438,10 @@ static void test_growth(void **state)
 	static const struct {
 		const char *what;
 		void (*run)(struct setting *s, int packages);
-	} rows[] = { { "origins", look_at_each }, { "collection", collect }, { "room", make_room } };
+	} rows[] = { { "origins", look_at_each },
+		     { "collection", collect },
+		     { "room", make_room },
+		     { "verify", verify_damaged } };
 	enum { FEW = 4, MANY = 32, MOST = 8 * 5 / 2 };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		unsigned long used[2];
@@ -374,6 +467,9 @@ int main(void)
 		cmocka_unit_test(gc_refuses_while_the_store_is_used),
 		cmocka_unit_test(room),
 		cmocka_unit_test(verify_finds_damage),
+		cmocka_unit_test(verify_spares_what_was_replaced),
+		cmocka_unit_test(verify_finds_all_damage),
+		cmocka_unit_test(verify_removes_what_is_no_file),
 		cmocka_unit_test(index_is_rebuilt),
 		cmocka_unit_test(leftovers_of_a_killed_writer_are_removed),
 		cmocka_unit_test(readers_can_quarantine),
