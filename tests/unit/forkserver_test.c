@@ -70,6 +70,16 @@ static void test_accidents(void **state)
 	} rows[] = {
 		{ "none", "same 1 && same 2", 2 },
 		{ "servers that are killed", "same 1 && servers -KILL && same 2 && same 3", 1 },
+		{ "a compile that is killed, while it waits for a header",
+		  "compilers() { for p in /proc/[0-9]*; do case $(readlink $p/exe) in */cc1) echo ${p#/proc/} ;; esac; "
+		  "done; }; "
+		  "mkfifo pipe.h; printf '#include \"h.h\"\nint a;\n#include \"pipe.h\"\n' >9.c; same 1 || exit; "
+		  "servers=$(compilers | wc -l); gcc -g0 -c -o 9.o 9.c & "
+		  "until [ $(compilers | wc -l) = $((servers + 2)) ]; do sleep 0.1; done; " // who asks, and who compiles
+		  "child=$(compilers | sort -n | tail -n 1); kill -KILL $child; "
+		  "while kill -0 $child; do sleep 0.1; done; echo 'int b;' >pipe.h; wait $! || exit; "
+		  "echo 'int b;' >pipe.h & COMPILER_PATH= gcc -g0 -c -o 9.alone 9.c && cmp 9.o 9.alone",
+		  1 },
 		{ "servers that hang", "same 1 && servers -STOP && same 2", 1 },
 		{ "names without servers", "same 1 && servers -KILL && rm $D/server.* $D/first.* && same 2", 1 },
 		{ "no directory", "same 1 && rm -rf $D && same 2 && same 3", 3 },
