@@ -8,8 +8,8 @@ set -euo pipefail
 kmodsmith=$1 pairs=("${@:2}") jobs=$(nproc)
 # shellcheck source=tests/vm/cache.sh
 . "$(dirname "$0")/../vm/cache.sh"
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+all=$(mktemp -d)
+trap 'rm -rf "$all"' EXIT
 [ "${#pairs[@]}" -gt 0 ] || pairs=({OPEN,PROPRIETARY}:{K61,K612})
 
 # What has passed since the last call, as "WALL CPU" in seconds.
@@ -74,8 +74,8 @@ for pair in "${pairs[@]}"; do
   source=${pair%:*} kernel=${pair#*:} flavour=proprietary
   [ "$source" != OPEN ] || flavour=open
   debs=$(of "$kernel" _HEADERS)
-  rm -rf "${work:?}"/*
-  mkdir "$work/source" "$work/deb"
+  work=$all/$pair # nothing is removed in between: ext4 is slow to find inodes while many were deleted in the last seconds
+  mkdir -p "$work/source" "$work/deb"
   dpkg-deb --extract "$(of "$source")" "$work/deb"
   tar -xf "$work"/deb/usr/src/*.tar.xz -C "$work/source" --strip-components=2
   headers "$kernel" >/dev/null
