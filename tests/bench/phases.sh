@@ -74,7 +74,7 @@ for pair in "${pairs[@]}"; do
   source=${pair%:*} kernel=${pair#*:} flavour=proprietary
   [ "$source" != OPEN ] || flavour=open
   debs=$(of "$kernel" _HEADERS)
-  work=$all/$pair # nothing is removed in between: ext4 is slow to find inodes while many were deleted in the last seconds
+  work=$all/${pair/:/-} # nothing is removed in between: ext4 is slow to find inodes while many were deleted in the last seconds
   mkdir -p "$work/source" "$work/deb"
   dpkg-deb --extract "$(of "$source")" "$work/deb"
   tar -xf "$work"/deb/usr/src/*.tar.xz -C "$work/source" --strip-components=2
