@@ -75,7 +75,7 @@ static void test_accidents(void **state)
 		  "done; }; "
 		  "mkfifo pipe.h; printf '#include \"h.h\"\nint a;\n#include \"pipe.h\"\n' >9.c; same 1 || exit; "
 		  "servers=$(compilers | wc -l); gcc -g0 -c -o 9.o 9.c & "
-		  "until [ $(compilers | wc -l) = $((servers + 2)) ]; do sleep 0.1; done; " // who asks, and who compiles
+		  "until [ $(compilers | wc -l) = $((servers + 2)) ]; do sleep 0.1; done; " // one asks, one compiles
 		  "child=$(compilers | sort -n | tail -n 1); kill -KILL $child; "
 		  "while kill -0 $child; do sleep 0.1; done; echo 'int b;' >pipe.h; wait $! || exit; "
 		  "echo 'int b;' >pipe.h & COMPILER_PATH= gcc -g0 -c -o 9.alone 9.c && cmp 9.o 9.alone",

@@ -249,7 +249,7 @@ struct replacing {
 	bool is_done;
 };
 
-// Another process brings the damaged layer of package 1 anew, once it has been read. The one of package 0 stays damaged.
+// Another process brings the damaged layer of package 1 anew, once it has been read. That of package 0 stays damaged.
 static void replace_layer(void *ctx, uint64_t done, uint64_t total)
 {
 	struct replacing *r = ctx;
