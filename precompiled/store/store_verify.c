@@ -15,8 +15,7 @@ struct store_check {
 	void *ctx;
 	uint64_t total;
 	struct store_report report;
-	struct stat
-		*seen; // the files of the damaged blobs of the report, as they were; zero = there was none or no access
+	struct stat *seen; // the file of each damaged blob as it was read; zero = none was found
 	size_t seen_count;
 };
 
