@@ -10,6 +10,8 @@
 #include "driver_root/image_payload.h"
 #include "host/pci.h"
 #include "journal/state_dir.h"
+#include "kmod/kernel_tree/headers.h"
+#include "package_manager/package_manager.h"
 #include "precompiled/package/asset.h"
 #include "precompiled/store/store.h"
 
@@ -41,7 +43,9 @@ struct acquire {
 	// The search is for what worked last. A missing or unreadable trust directory revokes no trust: the package was
 	// trusted when it was stored.
 	bool is_back;
-	int builder_use; // keeps the unpacked builder from being collected
+	int builder_use;                        // keeps the unpacked builder from being collected
+	struct package_manager package_manager; // its options are the caller's
+	struct headers_offer packed, of_host;   // see acquire_headers_offer()
 };
 void acquire_done(struct acquire *o);
 #define ACQUIRE_NONE                                    \
@@ -84,6 +88,6 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err);
 // others are removed.
 int acquire_builder(void *acquire, struct root *ret, struct err *err);
 bool acquire_has_builder(const struct root *state, const char *arch); // the store has one
-// headers_offer.bring: the kernel's headers from the store or the sources, in that order (R-A1).
-int acquire_headers(void *acquire, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
-		    struct err *err);
+// Where a kernel's headers come from when the host has none (R-A1): those that were packed, from the store and the
+// sources; last of all the repositories that the host itself uses. Borrowed from acquire, whose members must be set.
+const struct headers_offer *acquire_headers_offer(struct acquire *o);

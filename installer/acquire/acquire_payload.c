@@ -85,8 +85,8 @@ static int drop_distrusted_tree(struct acquire *o, const struct asset_key *want,
 	return root_rmtree(trees, gone, err) < 0 ? -1 : 0;
 }
 
-int acquire_headers(void *acquire, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
-		    struct err *err)
+static int bring_packed_headers(void *acquire, const char *release, const struct root *store,
+				char ret_digest[DIGEST_HEX + 1], struct err *err)
 {
 	struct acquire *o = acquire;
 	struct asset_key want = {
@@ -96,6 +96,23 @@ int acquire_headers(void *acquire, const char *release, const struct root *store
 	    fetch_asset(o, &want, E_HEADERS_NOT_FOUND, ret_digest, err) < 0)
 		return -1;
 	return asset_unpack(&o->store.layout, ret_digest, store, err) < 0 ? -1 : 0;
+}
+
+const struct headers_offer *acquire_headers_offer(struct acquire *o)
+{
+	o->package_manager = (struct package_manager){ .options = o->package_manager.options,
+						       .host = o->host,
+						       .state = o->fetch.state,
+						       .banner = o->banner,
+						       .arch = o->want.arch,
+						       .progress = o->progress };
+	o->of_host = (struct headers_offer){ .name = "repositories of the host",
+					     .bring = package_manager_headers,
+					     .ctx = &o->package_manager };
+	o->packed = (struct headers_offer){
+		.name = "packed headers", .bring = bring_packed_headers, .ctx = o, .last = &o->of_host
+	};
+	return &o->packed;
 }
 
 static int find_payload_in_sources(const struct acquire *o, const struct asset_key *want, char ret_hex[DIGEST_HEX + 1],

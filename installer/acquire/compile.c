@@ -20,14 +20,16 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 	auto_root struct root store = ROOT_NONE;
 	if (root_mkdirs(state, "headers", 0755, err) < 0 || root_sub(state, "headers", &store, err) < 0)
 		return -1;
-	struct headers_source sources[] = {
-		{ .kind = HEADERS_ROOT, .name = "host", .root = host },
-		{ .kind = HEADERS_OFFER, .name = "packed headers", .offer = offer }, // may have newer ones
-		{ .kind = HEADERS_STORE, .name = "header store" },
-	};
-	size_t count = ARRAY_SIZE(sources);
-	if (!offer)
-		sources[1] = sources[--count];
+	struct headers_source sources[4] = { { .kind = HEADERS_ROOT, .name = "host", .root = host } };
+	size_t count = 1;
+	if (offer) // may have newer ones
+		sources[count++] =
+			(struct headers_source){ .kind = HEADERS_OFFER, .name = offer->name, .offer = offer };
+	sources[count++] = (struct headers_source){ .kind = HEADERS_STORE, .name = "header store" };
+	if (offer && offer->last)
+		sources[count++] = (struct headers_source){ .kind = HEADERS_OFFER,
+							    .name = offer->last->name,
+							    .offer = offer->last };
 	if (files && files->count) {
 		sources[0] = (struct headers_source){ .kind = HEADERS_FILES, .name = "--headers", .files = files };
 		count = 1; // report wrong files rather than use others

@@ -78,6 +78,7 @@ static void reset_acquire(struct prebuild_kernel *a)
 	o->host = &a->kernel->root;
 	o->kern = p->kern;
 	o->banner = a->banner;
+	o->package_manager.options = p->request->package_manager;
 	for (size_t i = 0; i < p->kept.count; i++)
 		strv_add(&o->kernels, str_dup(p->kept.items[i]));
 	o->want = (struct package_want){ .driver = p->request->driver,
@@ -217,7 +218,6 @@ static int open_prebuild_source(struct prebuild *p)
 static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, struct err *err)
 {
 	struct prebuild *p = a->p;
-	struct headers_offer offer = { .bring = acquire_headers, .ctx = &a->acquire };
 	const char *signing = host_signing_reason(&p->facts->host);
 	if (signing)
 		return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded", signing);
@@ -231,7 +231,7 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 	struct check_request request = { .release = a->kernel->release,
 					 .banner = a->banner,
 					 .headers = p->request->headers,
-					 .offer = &offer,
+					 .offer = acquire_headers_offer(&a->acquire),
 					 .source = &p->source,
 					 .flavour = p->request->flavour,
 					 .gpus = &p->facts->gpus,
@@ -284,12 +284,11 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 	const struct prebuild *p = a->p;
 	auto_package struct package package = PACKAGE_NONE;
 	auto_compile_report struct compile_report report = { 0 };
-	struct headers_offer offer = { .bring = acquire_headers, .ctx = &a->acquire };
 	struct compile_request request = { .release = a->kernel->release,
 					   .banner = a->banner,
 					   .source = &p->source,
 					   .headers = p->request->headers,
-					   .offer = &offer,
+					   .offer = acquire_headers_offer(&a->acquire),
 					   .builder = acquire_builder,
 					   .builder_ctx = &a->acquire,
 					   .modules = p->request->modules,

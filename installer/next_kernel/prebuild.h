@@ -29,6 +29,7 @@ struct prebuild_request {
 	const struct strv *modules;         // full names; empty = all of the source
 	const char *source, *source_sha256; // as a user typed it; NULL = only packages
 	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
+	struct package_manager_options package_manager;
 	const struct strv *only;            // releases; empty = all that there are
 	const struct strv *roots;           // see boot_candidates_read()
 	const struct root *patches;         // NULL = none

@@ -172,7 +172,10 @@ static void examine_build(struct doctor *x)
 				      x->host->name, x->host->name);
 	if (compile_target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) <
 	    0) {
-		add_finding(x, "headers", DOCTOR_WARN, err.code, "%s", err.text);
+		const struct package_manager pm = { .host = x->host, .state = x->state, .arch = h->arch };
+		auto_str char *why = NULL, *asked = package_manager_plan(&pm, h->release, &why);
+		add_finding(x, "headers", DOCTOR_WARN, err.code, "%s; a compile would ask %s%s", err.text,
+			    asked ? asked : "nobody else: ", asked ? "" : why);
 		return;
 	}
 	add_finding(x, "headers", DOCTOR_PASS, 0, "%s", from);

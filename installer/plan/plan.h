@@ -31,6 +31,7 @@ struct at_hand {
 	int package_code;                      // of the first source that failed otherwise; 0 = none did
 	const char *source_version;            // of a driver source; NULL = none given
 	unsigned source_flavours;              // set of enum module_type
+	const char *headers;                   // where a compile takes them from, in words; NULL = not known
 	const struct journal *journal;         // what happened here before; NULL = nothing is known
 	const char *payload;                   // digest of the user-space files to export; NULL = none
 	const char *payload_why_not;           // why the user space to export is unavailable; NULL = it is not needed

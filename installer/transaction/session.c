@@ -67,6 +67,7 @@ static int find_package(struct session *s, struct err *err)
 	o->host = request->host;
 	o->kern = request->kern;
 	o->banner = host->banner;
+	o->package_manager.options = request->package_manager;
 	state_dir_init(&o->memory, o->host, o->kern, o->progress, !s->facts.loaded.version);
 	// A failure by its parameters or the hardware says nothing about the package.
 	for (size_t i = 0; i < s->journal.failure_count && !request->is_retry; i++) {
@@ -302,9 +303,29 @@ static int make_plan(struct session *s, struct err *err)
 	return -1;
 }
 
+// For the plan: where a compile would have its headers from.
+static char *headers_text(struct session *s)
+{
+	const struct host *host = &s->facts.host;
+	auto_tree struct tree tree = { .root = ROOT_NONE };
+	auto_str char *from = NULL, *asked = NULL, *why = NULL;
+	struct err absent;
+	if (!s->source.version || acquire_found(&s->acquire))
+		return NULL;
+	if (compile_target_headers(s->request->host, &s->state, s->request->headers, NULL, host->release, host->banner,
+				   &tree, &from, &absent) == 0)
+		return str_fmt("headers are there (%s)", from);
+	acquire_headers_offer(&s->acquire); // with what the package manager has to know
+	asked = package_manager_plan(&s->acquire.package_manager, host->release, &why);
+	const struct strv *sources = s->acquire.fetch.from;
+	return str_fmt("no headers are there; asked for them: %s%s%s", sources && sources->count ? "--from, " : "",
+		       asked ? asked : "nobody else: ", asked ? "" : why);
+}
+
 static int make_session_plan(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
+	s->headers = headers_text(s);
 	s->plan_request = (struct request){ .driver = s->driver,
 					    .flavour = request->flavour,
 					    .modules = request->modules,
@@ -321,7 +342,8 @@ static int make_session_plan(struct session *s, struct err *err)
 				       .journal = &s->journal,
 				       .failed = &s->failed,
 				       .source_version = s->source.version,
-				       .source_flavours = s->source.flavours };
+				       .source_flavours = s->source.flavours,
+				       .headers = s->headers };
 	if ((facts_has_gpu(&s->facts) && find_driver_root(s, err) < 0) || make_plan(s, err) < 0)
 		return -1;
 	if (s->plan.flavour_why)
@@ -430,6 +452,7 @@ void session_done(struct session *s)
 	plan_done(&s->plan);
 	driver_root_done(&s->driver_root);
 	free(s->driver_root_why);
+	free(s->headers);
 	holders_done(&s->holders);
 	journal_done(&s->journal);
 	source_done(&s->source);

@@ -15,6 +15,7 @@ struct session_request {                                     // borrowed, until 
 	enum module_type flavour;
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
 	const char *source, *source_sha256;            // NULL = that of the image
+	struct package_manager_options package_manager;
 	const char *payload;                           // directory in an image
 	bool is_named;                                 // the only repository is a package named by hand
 	enum host_policy host_driver;
@@ -48,6 +49,7 @@ struct session {
 	struct trust_now trust; // of a recovery
 	struct acquire acquire;
 	struct source source; // opened only if no package fits; .version NULL = not opened
+	char *headers;        // where a compile would take them from; NULL = nothing is to be compiled
 	struct journal journal;
 	struct optional_modules failed; // modules that failed in this boot
 	struct driver_root driver_root; // .dir NULL = nothing is exported

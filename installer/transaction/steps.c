@@ -138,9 +138,8 @@ static int step_compile(struct transaction *r, const struct step *step, struct e
 {
 	const struct apply *a = r->a;
 	auto_compile_report struct compile_report report = { 0 };
-	struct headers_offer offer = { .bring = acquire_headers, .ctx = a->acquire };
 	struct compile_request request = *a->compile;
-	request.offer = &offer;
+	request.offer = acquire_headers_offer(a->acquire);
 	request.builder = acquire_builder;
 	request.builder_ctx = a->acquire;
 	request.flavour = a->plan->flavour;

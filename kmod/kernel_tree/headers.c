@@ -86,8 +86,9 @@ int headers_find(const struct headers_source *sources, size_t count, const char 
 			return 0;
 		}
 		str_add(&misses, "%s%s: %s", misses ? "; " : "", s->name, why.text);
-		if (why.code == E_HEADERS_MISMATCH)
-			code = E_HEADERS_MISMATCH;
+		bool is_last_offer = i + 1 == count && s->kind == HEADERS_OFFER;
+		if (why.code == E_HEADERS_MISMATCH || (is_last_offer && code != E_HEADERS_MISMATCH))
+			code = why.code;
 	}
 	return err_set(err, code, "headers of %s: %s", release, misses ? misses : "no source was given");
 }

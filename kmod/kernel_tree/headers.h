@@ -17,9 +17,11 @@ enum headers_kind {
 // Brings the tree of release into the store, as the directory that ret_digest names. It may name any release: the tree
 // is checked afterwards, like every other.
 struct headers_offer {
+	const char *name; // for messages: "packed headers"
 	int (*bring)(void *ctx, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
 		     struct err *err);
 	void *ctx;
+	const struct headers_offer *last; // asked when even the header store has none; NULL = there is none
 };
 
 struct headers_source {
@@ -33,8 +35,8 @@ struct headers_source {
 // The tree of release from the first source that has it, as a tree that owns its root. store: the directory of unpacked
 // headers (must exist and be writable for HEADERS_FILES; NULL = no store). banner: text of the running kernel's
 // /proc/version to compare builds with, or NULL. ret_from: the name of the source, and what in it.
-// Fails with E_HEADERS_NOT_FOUND or, when a source had the tree of another kernel, E_HEADERS_MISMATCH: the message has
-// one clause per source. Damaged or hostile package files fail at once (E_ARCHIVE, E_ARCHIVE_UNSAFE).
+// Fails with E_HEADERS_MISMATCH when a source had the tree of another kernel, else with the code of the last source
+// (E_HEADERS_NOT_FOUND, or why it could not be asked): the message has one clause per source. Damaged or hostile package files fail at once (E_ARCHIVE, E_ARCHIVE_UNSAFE).
 int headers_find(const struct headers_source *sources, size_t count, const char *release, const char *banner,
 		 const struct root *store, struct tree *ret, char **ret_from, struct err *err);
 

@@ -21,6 +21,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -71,7 +72,7 @@ static void map_own_user(uid_t uid)
 
 static void enter_namespaces(const struct jail *jail)
 {
-	static const int FLAGS = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID;
+	const int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID | (jail->is_networked ? 0 : CLONE_NEWNET);
 	if (jail->enter) {
 		// A pod sees its node's files through /proc/1/root, which the kernel does not bind. The paths are those
 		// of the mount namespace that they are seen through.
@@ -80,16 +81,16 @@ static void enter_namespaces(const struct jail *jail)
 			sandbox_fail("enter", jail->enter);
 	}
 	uid_t uid = geteuid();
-	bool is_done = uid == 0 && unshare(FLAGS) == 0;
+	bool is_done = uid == 0 && unshare(flags) == 0;
 	if (!is_done && uid == 0 && errno != EPERM)
 		sandbox_fail("unshare", "mount, network, ipc and pid namespaces");
 	if (!is_done && jail->uid != uid) {
 		map_own_user(jail->uid);
-		if (unshare(FLAGS) < 0)
+		if (unshare(flags) < 0)
 			sandbox_fail("unshare", "mount, network, ipc and pid namespaces");
 	} else if (!is_done) {
 		gid_t gid = getegid();
-		if (unshare(FLAGS | CLONE_NEWUSER) < 0)
+		if (unshare(flags | CLONE_NEWUSER) < 0)
 			sandbox_fail("unshare", "user, mount, network, ipc and pid namespaces");
 		auto_str char *users = str_fmt("%u %u 1", uid, uid), *groups = str_fmt("%u %u 1", gid, gid);
 		write_proc("/proc/self/setgroups", "deny");
@@ -149,6 +150,12 @@ static const char ALLOWED[] =
 	"removexattr rename renameat renameat2 rmdir setxattr stat statfs statx symlink symlinkat truncate unlink "
 	"unlinkat utime utimensat utimes";
 
+// Of a package manager as well. Sockets of AF_UNIX are left out: the namespace has abstract ones of other programs.
+static const char NETWORK_CALLS[] =
+	"bind connect getpeername getsockname getsockopt recvfrom recvmmsg recvmsg sendmmsg "
+	"sendmsg sendto setsockopt shutdown socketpair";
+static const unsigned NETWORK_FAMILIES[] = { AF_INET, AF_INET6, AF_NETLINK };
+
 enum { PROCESS_FLAGS = CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID };
 
 static void check_seccomp(int r)
@@ -159,25 +166,35 @@ static void check_seccomp(int r)
 	sandbox_fail("filter", "system calls");
 }
 
-static void filter_calls(void)
+static void allow_calls(scmp_filter_ctx filter, const char *list)
+{
+	auto_strv struct strv names = { 0 };
+	strv_split(&names, list, " ");
+	for (size_t i = 0; i < names.count; i++) {
+		int number = seccomp_syscall_resolve_name(names.items[i]);
+		if (number >= 0) // negative: of other architectures only, or not known to this library
+			check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0));
+	}
+}
+
+static void filter_calls(const struct jail *jail)
 {
 	static const struct {
 		int call;
 		unsigned mode;
 	} fifos[] = { { SCMP_SYS(mknod), 1 }, { SCMP_SYS(mknodat), 2 } };
-	auto_strv struct strv names = { 0 };
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
 	if (!filter)
 		check_seccomp(-ENOMEM);
 	check_seccomp(seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS));
 	// 2: a binary tree instead of one comparison after the other.
 	check_seccomp(seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2));
-	strv_split(&names, ALLOWED, " ");
-	for (size_t i = 0; i < names.count; i++) {
-		int number = seccomp_syscall_resolve_name(names.items[i]);
-		if (number >= 0) // negative: of other architectures only, or not known to this library
-			check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0));
-	}
+	allow_calls(filter, ALLOWED);
+	if (jail->is_networked)
+		allow_calls(filter, NETWORK_CALLS);
+	for (size_t i = 0; i < ARRAY_SIZE(NETWORK_FAMILIES) && jail->is_networked; i++)
+		check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+					       SCMP_A0(SCMP_CMP_EQ, NETWORK_FAMILIES[i])));
 	// clone3 hands its flags over in memory, where no filter sees them; without it the C library calls clone.
 	check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 				       SCMP_A0(SCMP_CMP_MASKED_EQ, (unsigned)PROCESS_FLAGS | CLONE_NEWNET, 0)));
@@ -222,7 +239,7 @@ static void drop_rights(const struct jail *jail)
 		errno = ECHILD;
 		sandbox_fail("outlive", "the sandbox's first process");
 	}
-	filter_calls();
+	filter_calls(jail);
 	set_limit(RLIMIT_AS, 16 * GIB); // last: a sanitizer's own memory is beyond any limit
 }
 
@@ -303,7 +320,7 @@ static void parse_arguments(struct jail *jail, int argc, char **argv, char ***re
 	for (int i = 2; i < argc && !str_eq(argv[i], "--"); i++) {
 		const char *value = strchr(argv[i], '='), *to = value ? strchr(value + 1, '=') : NULL;
 		auto_str char *option = value ? str_ndup(argv[i] + 2, (size_t)(value - argv[i]) - 2) : NULL;
-		bool is_scratch = str_eq(option, "scratch");
+		bool is_scratch = str_eq(option, "scratch"), is_file = str_eq(option, "file");
 		*ret_program = &argv[i + 2];
 		if (!option)
 			continue;
@@ -317,11 +334,14 @@ static void parse_arguments(struct jail *jail, int argc, char **argv, char ***re
 			jail->parent = (pid_t)strtol(value, NULL, 10);
 		else if (str_eq(option, "opt"))
 			jail->has_opt = true;
-		else if ((is_scratch || str_eq(option, "show")) && to)
+		else if (str_eq(option, "network"))
+			jail->is_networked = true;
+		else if ((is_scratch || is_file || str_eq(option, "show")) && to)
 			jail->mounts[jail->count++] =
 				(struct jail_mount){ .from = str_ndup(value, (size_t)(to - value)),
 						     .to = str_dup(to + 1),
-						     .is_scratch = is_scratch };
+						     .is_scratch = is_scratch,
+						     .is_file = is_file };
 	}
 }
 

@@ -168,7 +168,10 @@ static void show(const struct jail_mount *s)
 	auto_str char *from = str_fmt(OLD "%s", s->from), *to = str_fmt(NEW "%s", s->to);
 	auto_strv struct strv names = { 0 };
 	if (!s->is_scratch) {
-		make_dirs(to);
+		if (s->is_file)
+			make_file(to);
+		else
+			make_dirs(to);
 		bind_mount(from, to, MS_RDONLY | MS_NODEV);
 		return;
 	}
@@ -321,11 +324,20 @@ static void hide_plugins(void)
 	}
 }
 
+// What programs that keep state on a machine write to, empty.
+static void make_state_dirs(void)
+{
+	static const char *const dirs[] = { NEW "/var/lib", NEW "/var/log", NEW "/var/cache", NEW "/var/tmp" };
+	mount_shared_tmpfs(NEW "/var");
+	mount_shared_tmpfs(NEW "/run");
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		make_dirs(dirs[i]);
+}
+
 void sandbox_mount_files(const struct jail *jail)
 {
-	static const char *const top[] = {
-		"/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/etc/alternatives", "/etc/ld.so.cache"
-	};
+	static const char *const top[] = { "/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32" };
+	static const char *const of_linker[] = { "/etc/alternatives", "/etc/ld.so.cache" };
 	for (size_t i = 0; i < jail->count; i++)
 		resolve_target(jail, &jail->mounts[i]);
 	enter_temporary(jail->work ? jail->work : jail->base);
@@ -333,6 +345,10 @@ void sandbox_mount_files(const struct jail *jail)
 	make_dirs(NEW OLD);
 	for (size_t i = 0; i < ARRAY_SIZE(top); i++)
 		take_path(jail, top[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(of_linker) && !jail->is_networked; i++)
+		take_path(jail, of_linker[i]);
+	if (jail->is_networked)
+		take_path(jail, "/etc");
 	if (jail->has_opt)
 		take_path(jail, "/opt");
 	for (size_t i = 0; i < jail->count; i++)
@@ -341,10 +357,13 @@ void sandbox_mount_files(const struct jail *jail)
 	hide_plugins();
 	make_devices();
 	// Of the new pid namespace. In a user namespace this needs another full /proc in sight, so containers with a
-	// masked one refuse it; make and gcc work without any.
+	// masked one refuse it; make and gcc work without any. Root owns the files of proc/sys, whatever it may do.
+	unsigned long proc_flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | (jail->is_networked ? MS_RDONLY : 0);
 	make_dirs(NEW "/proc");
-	if (mount("proc", NEW "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) < 0 && errno != EPERM)
+	if (mount("proc", NEW "/proc", "proc", proc_flags, NULL) < 0 && errno != EPERM)
 		sandbox_fail("mount", "/proc");
+	if (jail->is_networked)
+		make_state_dirs();
 	if (jail->work) {
 		auto_str char *work = str_fmt(OLD "%s", jail->work);
 		make_dirs(NEW SANDBOX_WORK);

@@ -10,6 +10,7 @@
 struct jail_mount {
 	char *from, *to;
 	bool is_scratch; // its top level takes new files
+	bool is_file;
 };
 
 struct jail {
@@ -19,6 +20,7 @@ struct jail {
 	const char *cache; // NULL = none
 	const char *dir;
 	bool has_opt; // base's /opt is seen, too
+	bool is_networked;
 	uid_t uid;    // user and group of the processes; ours = no other one
 	pid_t parent; // started the sandbox; the sandbox ends with it
 	int alive;    // a pipe that hangs up when the process before the jail is gone

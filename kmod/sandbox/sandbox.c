@@ -163,6 +163,10 @@ static void child_argv(const struct sandbox *s, uid_t uid, struct strv *argv)
 		strv_add(argv, str_fmt("--cache=%s", cache));
 	if (needs_opt(s))
 		strv_add(argv, str_dup("--opt=yes"));
+	if (s->is_networked)
+		strv_add(argv, str_dup("--network=yes"));
+	if (s->resolver)
+		strv_add(argv, str_fmt("--file=%s/%s=/etc/resolv.conf", work, s->resolver));
 	strv_add(argv, str_fmt("--uid=%u", uid));
 	strv_add(argv, str_fmt("--parent=%d", (int)getpid()));
 	strv_add(argv, str_fmt("--dir=%s", s->dir ? s->dir : s->work ? SANDBOX_WORK : "/"));
@@ -187,8 +191,8 @@ int sandbox_run(const struct sandbox *s, struct proc_end *ret, struct err *err)
 	const struct root *const given[] = { s->work, s->cache };
 	auto_strv struct strv argv = { 0 };
 	struct err why;
-	uid_t uid;
-	if (sandbox_choose_uid(&uid, err) < 0)
+	uid_t uid = geteuid();
+	if (!s->is_networked && sandbox_choose_uid(&uid, err) < 0)
 		return -1;
 	bool is_other = uid != geteuid();
 	for (size_t i = 0; i < ARRAY_SIZE(given) && is_other; i++)

@@ -11,6 +11,9 @@
 // on the machine changes. The work directory has the same path inside on every machine, so a build does not depend on
 // where it runs.
 //
+// A package manager needs more (is_networked): the network, sockets, /etc, and the uid that may read the keys there. It
+// still has no capability, and nothing of the machine that it could write to.
+//
 // The directory above the work should be closed to others (0700): the work itself is the child's, and readable.
 //
 // The program starts itself again: main() must hand argv[1] == SANDBOX_ARG to sandbox_main before anything else.
@@ -36,7 +39,10 @@ struct sandbox {
 	const char *tool;         // absolute: another program that it starts; NULL = none
 	const char *const *env;
 	const char *dir; // working directory inside; NULL = SANDBOX_WORK
-	int timeout_ms;  // 0 = none
+	// It keeps our network and our uid, sees base's /etc, and has memory for /var and /run.
+	bool is_networked;
+	const char *resolver; // then: a file in work that is its /etc/resolv.conf
+	int timeout_ms;       // 0 = none
 	void (*line)(void *ctx, const char *line);
 	void *ctx;
 };

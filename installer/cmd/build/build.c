@@ -64,22 +64,25 @@ static void build_done(struct build *b)
 	machine_done(&b->machine);
 }
 
-static void connect_sources(struct build *b)
+static int connect_sources(struct build *b, const struct job_values *j, struct err *err)
 {
 	origin_fetch(&b->origin, &b->state, &b->acquire.fetch);
 	b->acquire.want.arch = b->host.arch;
+	b->acquire.host = &b->machine.host;
 	b->acquire.progress = &b->progress;
+	return job_package_manager(j, &b->acquire.package_manager.options, err);
 }
 
 // All but the source, the modules and the module type.
 static struct compile_request build_request(struct build *b, const struct job_values *j, const char *release,
-					    const struct strv *headers, const struct headers_offer *offer)
+					    const struct strv *headers)
 {
+	b->acquire.banner = str_eq(release, b->host.release) && !headers->count ? b->host.banner : NULL;
 	return (struct compile_request){
 		.release = release,
-		.banner = str_eq(release, b->host.release) && !headers->count ? b->host.banner : NULL,
+		.banner = b->acquire.banner,
 		.headers = headers,
-		.offer = offer,
+		.offer = acquire_headers_offer(&b->acquire),
 		.builder = acquire_builder,
 		.builder_ctx = &b->acquire,
 		.host = &b->machine.host,
@@ -147,17 +150,14 @@ static int open_single_build(const struct build_values *v, struct single_build *
 	    gpus_read(&b->machine.kern, &s->gpus, err) < 0 ||
 	    origin_open(&j->origin, &b->machine.host, &b->origin, err) < 0)
 		return -1;
-	connect_sources(b);
-	return job_parse_modules(&j->modules, &s->modules, err);
+	return connect_sources(b, j, err) < 0 ? -1 : job_parse_modules(&j->modules, &s->modules, err);
 }
 
 static int build_one(const struct build_values *v, struct single_build *s, struct err *err)
 {
 	const struct job_values *j = &v->job;
 	struct build *b = &s->build;
-	struct headers_offer offer = { .bring = acquire_headers, .ctx = &b->acquire };
-	struct compile_request request =
-		build_request(b, j, v->kernel ? v->kernel : b->host.release, &j->headers, &offer);
+	struct compile_request request = build_request(b, j, v->kernel ? v->kernel : b->host.release, &j->headers);
 	request.source_path = j->source ? j->source : s->source;
 	request.source_sha256 = j->source_sha256;
 	request.modules = &s->modules;
@@ -308,8 +308,7 @@ static int open_matrix_build(const struct build_values *v, struct matrix_build *
 	    (l->matrix.patches && root_init(&b->patches, l->matrix.patches, err) < 0) ||
 	    origin_open(&v->job.origin, &b->machine.host, &b->origin, err) < 0)
 		return -1;
-	connect_sources(b);
-	return output_layout(&b->output, &l->layout, err);
+	return connect_sources(b, &v->job, err) < 0 ? -1 : output_layout(&b->output, &l->layout, err);
 }
 
 static int find_in_output(const struct fetch *fetch, const struct layout *output, const struct package_key *key,
@@ -395,8 +394,7 @@ static int find_or_compile(struct matrix_build *l, const struct compile_request 
 
 static void build_matrix_pair(struct matrix_build *l, const struct matrix_kernel *k, struct build_pair *pair)
 {
-	struct headers_offer offer = { .bring = acquire_headers, .ctx = &l->build.acquire };
-	struct compile_request request = build_request(&l->build, &l->values->job, k->release, &k->headers, &offer);
+	struct compile_request request = build_request(&l->build, &l->values->job, k->release, &k->headers);
 	request.source = &l->source;
 	request.modules = &l->matrix.modules;
 	request.flavour = pair->flavour;
@@ -545,7 +543,7 @@ const struct cmd cmd_build = {
 		"skipped "
 		"or\n"
 		"known not to work.\n",
-	.opts = { source_opts, opts, origin_opts, remote_opts, common_opts },
+	.opts = { source_opts, distribution_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),
 	.run = run_build,
 };

@@ -43,6 +43,16 @@ const struct opt source_opts[] = {
 	{ 0 },
 };
 
+const struct opt distribution_opts[] = {
+	OPT("host-repositories", 0, "on|off", "KMODSMITH_HOST_REPOSITORIES", OPT_STR, host_repositories,
+	    "kernel headers that are nowhere else: fetched by the host's own apt or dnf from the repositories that it "
+	    "is "
+	    "configured for, without installing anything; default on, off with --offline"),
+	OPT("headers-archive", 0, "DIR", "KMODSMITH_HEADERS_ARCHIVE", OPT_STR, headers_archive,
+	    "*.list, *.sources or *.repo files of archives of superseded kernels, asked after the host's repositories"),
+	{ 0 },
+};
+
 const struct opt job_opts[] = {
 	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
 	    "driver version; default: that of --package or --source"),
@@ -153,6 +163,22 @@ int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err)
 	*ret = 0;
 	if (text && !store_size_parse(text, ret))
 		return err_set(err, E_USAGE, "--store-limit '%s' is not a size such as 500M or 2G", text);
+	return 0;
+}
+
+int job_package_manager(const struct job_values *v, struct package_manager_options *ret, struct err *err)
+{
+	const char *word = v->host_repositories;
+	*ret = (struct package_manager_options){ .archive = v->headers_archive };
+	if (word && !str_eq(word, "on") && !str_eq(word, "off"))
+		return err_set(err, E_USAGE, "--host-repositories '%s' is not one of on, off", word);
+	auto_root struct root archive = ROOT_NONE;
+	if (v->headers_archive && root_init(&archive, v->headers_archive, err) < 0)
+		return err_wrap(err, "--headers-archive");
+	ret->why_not = v->origin.remote.is_offline ? "--offline: not asked" :
+		       v->origin.bundle            ? "--bundle: not asked" :
+		       str_eq(word, "off")         ? "--host-repositories off: not asked" :
+						     NULL;
 	return 0;
 }
 
@@ -273,7 +299,8 @@ static int parse_job_words(struct job *j, struct err *err)
 	r->host_driver = HOST_FAIL;
 	if (v->host_driver && !host_policy_parse(v->host_driver, &r->host_driver))
 		return err_set(err, E_USAGE, "--host-driver '%s' is not one of use, replace, fail", v->host_driver);
-	if (job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
+	if (job_package_manager(v, &r->package_manager, err) < 0 ||
+	    job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
 		return -1;
 	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
 }

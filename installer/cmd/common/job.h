@@ -14,6 +14,7 @@ struct job_values { // first member of the values of each of these commands
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
+	char *host_repositories, *headers_archive;
 	char *share, *compile_lease, *kubeconfig; // see cluster/shared_build/
 	struct strv share_keys;
 	char *share_role;
@@ -28,9 +29,10 @@ struct job_values { // first member of the values of each of these commands
 	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
 	const struct progress *progress; // NULL = show_progress_log()
 };
-extern const struct opt source_opts[]; // what and how to compile; for job_values
-extern const struct opt job_opts[];    // what to install; for job_values
-extern const struct opt share_opts[];  // which of several nodes compiles; for job_values
+extern const struct opt source_opts[];       // what and how to compile; for job_values
+extern const struct opt distribution_opts[]; // whom to ask for headers that are not there; for job_values
+extern const struct opt job_opts[];          // what to install; for job_values
+extern const struct opt share_opts[];        // which of several nodes compiles; for job_values
 
 struct job {
 	const struct job_values *values;
@@ -86,5 +88,7 @@ int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);        
 #define HOLDERS_HELP "what to do when processes use the driver that is to be unloaded; default refuse"
 #define HOLDERS_TIMEOUT_HELP "deadline of --holders; default 300 to wait, 30 to stop"
 #define UNLOAD_TIMEOUT_HELP "deadline of one unload, and of modules that are coming or going; default 60"
+// From distribution_opts, --offline and --bundle. E_USAGE.
+int job_package_manager(const struct job_values *values, struct package_manager_options *ret, struct err *err);
 int job_unload_timeout_ms(unsigned seconds);                                          // 0 = the default, a minute
 int job_parse_modules(const struct strv *request, struct strv *ret, struct err *err); // "uvm" -> "nvidia-uvm"

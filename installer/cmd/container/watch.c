@@ -194,8 +194,8 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 						.of_image = o->carry.is.driver,
 						.loaded = &o->facts.loaded,
 						.last_good = o->journal.last_good.version };
-	if (job_parse_flavour(j, &w->flavour, err) < 0 || prebuild_choose(&known, w, err) < 0 ||
-	    job_parse_reuse(j->reuse, &w->reuse, err) < 0 ||
+	if (job_package_manager(j, &w->package_manager, err) < 0 || job_parse_flavour(j, &w->flavour, err) < 0 ||
+	    prebuild_choose(&known, w, err) < 0 || job_parse_reuse(j->reuse, &w->reuse, err) < 0 ||
 	    job_parse_store_limit(j->store_limit, &w->store_limit, err) < 0)
 		return -1;
 	if (!j->source && str_eq(w->driver, o->carry.is.driver))
@@ -309,7 +309,7 @@ const struct cmd cmd_watch = {
 		 "/run/kmodsmith/kernels.json and\n/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit "
 		 "status 0: every kernel is ready; 1: one is not.\n\n  kmodsmith watch --once --driver 535.261.03 "
 		 "--source DRIVER.deb --gate\n",
-	.opts = { opts, source_opts, share_opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, source_opts, distribution_opts, share_opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct watch_values),
 	.run = run_watch,
 };

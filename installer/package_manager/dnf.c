@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+// dnf, with its caches in a directory of ours; dnf(8), dnf.conf(5), rpmkeys(8). The host's database of packages is not
+// looked at, so what dnf reads from it is taken from os-release.
+#include "kmod/sandbox/sandbox.h"
+#include "package_manager/package_manager_internal.h"
+
+static const char DIR[] = "new", KEYS[] = "keys"; // in work
+
+static bool has_repo_files(const struct root *root, const char *dir)
+{
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	root_list(root, dir, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++)
+		if (str_ends(names.items[i], ".repo"))
+			return true;
+	return false;
+}
+
+// Each kind of kernel has headers of its own: kernel-devel, kernel-rt-devel, kernel-64k-devel, kernel-uek-devel. They
+// provide their release under the first name, or under their own.
+static const char *const provides[] = { "kernel-devel-uname-r", "kernel-rt-devel-uname-r", "kernel-64k-devel-uname-r",
+					"kernel-uek-devel-uname-r" };
+
+static char *dnf_wanted(const struct package_job *job)
+{
+	return str_fmt("%s = %s", provides[0], job->release);
+}
+
+static char *os_release_value(const struct root *host, const char *key)
+{
+	auto_str char *text = NULL;
+	auto_strv struct strv lines = { 0 };
+	struct err absent;
+	size_t len = strlen(key);
+	if (root_read(host, "etc/os-release", &text, NULL, &absent) <= 0)
+		return NULL;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		char *line = lines.items[i];
+		if (!str_starts(line, key) || line[len] != '=')
+			continue;
+		line += len + 1;
+		line += strspn(line, "\"'");
+		line[strcspn(line, "\"'")] = '\0';
+		return *line ? str_dup(line) : NULL;
+	}
+	return NULL;
+}
+
+// $releasever: 9 of the platform "platform:el9", else the version.
+static void add_release(const struct root *host, struct strv *argv)
+{
+	auto_str char *platform = os_release_value(host, "PLATFORM_ID"),
+		      *version = os_release_value(host, "VERSION_ID");
+	static const char EL[] = "platform:el";
+	const char *release = platform && str_starts(platform, EL) ? platform + strlen(EL) : version;
+	if (release && !root_exists(host, "etc/dnf/vars/releasever") && !root_exists(host, "etc/yum/vars/releasever"))
+		strv_add(argv, str_fmt("--releasever=%s", release));
+	if (platform)
+		strv_add(argv, str_fmt("--setopt=module_platform_id=%s", platform));
+}
+
+static void add_options(const struct package_job *job, struct strv *argv)
+{
+	static const char *const options[] = {
+		"-y",
+		"--setopt=cachedir=" SANDBOX_WORK "/cache",
+		"--setopt=persistdir=" SANDBOX_WORK "/persist",
+		"--setopt=logdir=" SANDBOX_WORK "/log",
+		"--setopt=install_weak_deps=False",
+		"--setopt=skip_if_unavailable=True", // another repository may have it
+		"--setopt=timeout=20",
+		"--setopt=retries=2",
+		"--setopt=minrate=1000",
+	};
+	// They write to the host, and Debian's dnf has one that adds a repository of its own.
+	static const char PLUGINS[] = "--disableplugin=subscription-manager,product-id,local,versionlock";
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
+		strv_add(argv, str_dup(options[i]));
+	if (!root_exists(job->pm->host, "usr/bin/dnf5"))
+		strv_add(argv, str_dup(PLUGINS));
+	if (job->pm->arch)
+		strv_add(argv, str_fmt("--forcearch=%s", job->pm->arch));
+	if (job->is_archive)
+		strv_add(argv, str_dup("--setopt=reposdir=" SANDBOX_WORK "/sources"));
+	add_release(job->pm->host, argv);
+}
+
+static int run_dnf(const struct package_job *job, const char *const *words, int timeout_s, struct package_output *ret,
+		   struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	strv_add(&argv, str_dup("/usr/bin/dnf"));
+	add_options(job, &argv);
+	for (size_t i = 0; words[i]; i++)
+		strv_add(&argv, str_dup(words[i]));
+	return package_manager_run(job, &argv, timeout_s, ret, err);
+}
+
+static int say_not_offered(const struct package_job *job, const struct package_output *said, struct err *err)
+{
+	static const char *const query[] = { "repoquery", "--qf", "kernel-devel-%{version}-%{release}.%{arch}",
+					     "kernel-devel", NULL };
+	auto_package_output struct package_output names = { 0 };
+	auto_str char *wanted = dnf_wanted(job), *nearest = NULL;
+	for (size_t i = 0; i < said->lines.count; i++)
+		if (str_starts(said->lines.items[i], "Error: Failed to") ||
+		    strstr(said->lines.items[i], "Ignoring repositories") ||
+		    strstr(said->lines.items[i], "Errors during downloading"))
+			return package_manager_fail(said, "dnf download", err);
+	if (run_dnf(job, query, PM_UPDATE_S, &names, err) < 0)
+		return -1;
+	nearest = package_manager_nearest(&names.lines, "kernel-devel-", job->release);
+	return err_set(err, E_HEADERS_NOT_FOUND, "no repository has %s%s%s", wanted, nearest ? "; they have " : "",
+		       nearest ? nearest : " or kernel-devel of another kernel of its kind");
+}
+
+static bool is_set(const char *line, const char *key, const char *value)
+{
+	size_t len = strlen(key);
+	if (!str_starts(line, key))
+		return false;
+	line += len + strspn(line + len, " \t");
+	return *line == '=' && str_eq(line + 1 + strspn(line + 1, " \t"), value);
+}
+
+// The key files that the enabled repositories of a .repo file name: gpgkey=file:///..., one or several, also on lines
+// that go on.
+static void add_keys_of(const char *text, struct strv *keys)
+{
+	static const char FILE_URL[] = "file://", KEY[] = "gpgkey";
+	auto_strv struct strv lines = { 0 }, section = { 0 };
+	bool is_enabled = true, is_key = false;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i <= lines.count; i++) {
+		const char *line = i < lines.count ? lines.items[i] : "[";
+		if (*line == '[') {
+			for (size_t k = 0; k < section.count && is_enabled; k++)
+				if (!strv_has(keys, section.items[k]))
+					strv_add(keys, str_dup(section.items[k]));
+			strv_done(&section);
+			is_enabled = true;
+			is_key = false;
+			continue;
+		}
+		if (is_set(line, "enabled", "0") || is_set(line, "enabled", "False") ||
+		    is_set(line, "enabled", "false"))
+			is_enabled = false;
+		is_key = str_starts(line, KEY) || (is_key && (*line == ' ' || *line == '\t'));
+		auto_strv struct strv words = { 0 };
+		strv_split(&words, is_key ? line : "", " \t,=");
+		for (size_t k = 0; k < words.count; k++)
+			if (str_starts(words.items[k], FILE_URL))
+				strv_add(&section, str_dup(words.items[k] + strlen(FILE_URL)));
+	}
+}
+
+static int list_keys(const struct package_job *job, struct strv *keys, struct err *err)
+{
+	const char *dir = job->is_archive ? "sources" : "etc/yum.repos.d";
+	const struct root *root = job->is_archive ? job->work : job->pm->host;
+	auto_strv struct strv names = { 0 };
+	if (root_list(root, dir, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]), *text = NULL;
+		if (!str_ends(path, ".repo"))
+			continue;
+		if (root_read(root, path, &text, NULL, err) < 0)
+			return -1;
+		add_keys_of(text ? text : "", keys);
+	}
+	return 0;
+}
+
+static int run_rpmkeys(const struct package_job *job, const char *verb, const char *word, struct package_output *ret,
+		       struct err *err)
+{
+	auto_strv struct strv argv = { 0 };
+	const char *const words[] = { "/usr/bin/rpmkeys", "--dbpath", SANDBOX_WORK "/keys", verb, word };
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		strv_add(&argv, str_dup(words[i]));
+	return package_manager_run(job, &argv, PM_ASK_S, ret, err);
+}
+
+// rpmkeys --checksig succeeds without a signature, too: only its words tell, "PACKAGE: digests signatures OK".
+static int check_signature(const struct package_job *job, const char *file, struct err *err)
+{
+	auto_package_output struct package_output said = { 0 };
+	auto_str char *path = str_fmt(SANDBOX_WORK "/%s", file), *good = str_fmt("%s: digests signatures OK", path);
+	if (run_rpmkeys(job, "--checksig", path, &said, err) < 0)
+		return -1;
+	if (said.status == 0 && strv_has(&said.lines, good))
+		return 0;
+	const char *line = said.lines.count ? said.lines.items[said.lines.count - 1] : "nothing was said";
+	return err_set(err, E_UNTRUSTED,
+		       "no key of the enabled repositories signed this package: rpmkeys --checksig: %s",
+		       str_starts(line, SANDBOX_WORK "/new/") ? line + strlen(SANDBOX_WORK "/new/") : line);
+}
+
+static int check_signatures(const struct package_job *job, struct err *err)
+{
+	auto_strv struct strv keys = { 0 };
+	if (root_mkdirs(job->work, KEYS, 0755, err) < 0 || list_keys(job, &keys, err) < 0)
+		return -1;
+	if (!keys.count)
+		return err_set(err, E_UNTRUSTED,
+			       "no enabled repository names a key file (gpgkey=file:///...) to check the package with");
+	for (size_t i = 0; i < keys.count; i++) {
+		auto_package_output struct package_output said = { 0 }; // a file that does not exist is one key less
+		if (run_rpmkeys(job, "--import", keys.items[i], &said, err) < 0)
+			return -1;
+	}
+	for (size_t i = 0; i < job->files.count; i++)
+		if (check_signature(job, job->files.items[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+static int dnf_fetch(struct package_job *job, struct err *err)
+{
+	auto_package_output struct package_output said = { 0 };
+	auto_strv struct strv names = { 0 };
+	if (root_mkdirs(job->work, DIR, 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(provides) && !names.count; i++) {
+		auto_str char *what = str_fmt("%s = %s", provides[i], job->release);
+		const char *const words[] = { "download", "--destdir", SANDBOX_WORK "/new", what, NULL };
+		auto_package_output struct package_output this = { 0 };
+		if (run_dnf(job, words, PM_DOWNLOAD_S, &this, err) < 0 || root_list(job->work, DIR, &names, err) < 0)
+			return -1;
+		if (this.status != 0)
+			strv_done(&names); // a package may be there, but not whole
+		if (i == 0) {
+			said = this;
+			this = (struct package_output){ 0 };
+		}
+		if (said.is_timed_out)
+			return package_manager_fail(&said, "dnf download", err);
+	}
+	for (size_t i = 0; i < names.count; i++)
+		if (str_ends(names.items[i], ".rpm"))
+			strv_add(&job->files, str_fmt("%s/%s", DIR, names.items[i]));
+	return job->files.count ? check_signatures(job, err) : say_not_offered(job, &said, err);
+}
+
+static const char *const dnf_programs[] = { "usr/bin/dnf", "usr/bin/rpmkeys", NULL };
+static const char *const dnf_sources[] = { "etc/yum.repos.d", NULL };
+const struct package_client PACKAGE_MANAGER_DNF = { .name = "dnf",
+						    .programs = dnf_programs,
+						    .has_sources = has_repo_files,
+						    .source_dirs = dnf_sources,
+						    .wanted = dnf_wanted,
+						    .fetch = dnf_fetch };

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "package_manager/package_manager.h"
+
+#include "base/file/file.h"
+#include "base/file/lockfile.h"
+#include "base/file/scratch.h"
+#include "kmod/kernel_tree/headers.h"
+#include "kmod/sandbox/sandbox.h"
+#include "package_manager/package_manager_internal.h"
+
+#include <ctype.h>
+#include <sys/file.h>
+
+static const struct package_client *const clients[] = { &PACKAGE_MANAGER_APT, &PACKAGE_MANAGER_DNF };
+static const char SOURCES[] = "sources"; // in work: those of an archive
+
+void package_manager_output_done(struct package_output *o)
+{
+	strv_done(&o->lines);
+	*o = (struct package_output){ 0 };
+}
+
+static void keep_line(void *ctx, const char *line)
+{
+	enum { MOST = 20000 };
+	struct package_output *o = ctx;
+	if (o->lines.count < MOST)
+		strv_add(&o->lines, str_dup(line));
+}
+
+// The environment of whoever started us says which proxy, where the host's own configuration does not.
+static void add_proxies(struct strv *env)
+{
+	static const char *const names[] = { "http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy",
+					     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY" };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		const char *value = getenv(names[i]);
+		if (value && *value)
+			strv_add(env, str_fmt("%s=%s", names[i], value));
+	}
+}
+
+int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
+			struct package_output *ret, struct err *err)
+{
+	auto_strv struct strv env = { 0 };
+	struct package_output o = { 0 };
+	struct proc_end end;
+	const struct root *host = job->pm->host;
+	strv_add(&env, str_dup("PATH=/usr/sbin:/usr/bin:/sbin:/bin"));
+	strv_add(&env, str_dup("LC_ALL=C"));
+	strv_add(&env, str_dup("HOME=" SANDBOX_WORK));
+	strv_add(&env, str_dup("TMPDIR=/tmp"));
+	add_proxies(&env);
+	const struct sandbox inside = { .base = str_eq(host->name, "/") ? NULL : host,
+					.work = job->work,
+					.argv = (const char *const *)argv->items,
+					.env = (const char *const *)env.items,
+					.timeout_ms = timeout_s * 1000,
+					.is_networked = true,
+					.resolver = root_exists(job->work, "resolv.conf") ? "resolv.conf" : NULL,
+					.line = keep_line,
+					.ctx = &o };
+	if (sandbox_run(&inside, &end, err) < 0) {
+		package_manager_output_done(&o);
+		return -1;
+	}
+	o.status = end.status;
+	o.is_timed_out = end.is_timed_out;
+	*ret = o;
+	return 0;
+}
+
+static bool has_word(const char *line, const char *lower)
+{
+	size_t len = strlen(lower);
+	for (; *line; line++)
+		if (strncasecmp(line, lower, len) == 0)
+			return true;
+	return false;
+}
+
+// What apt and dnf (librepo, libcurl, gpgv) say, with LC_ALL=C.
+int package_manager_fail(const struct package_output *o, const char *what, struct err *err)
+{
+	enum { SHOWN = 3 };
+	static const struct pm_symptom symptoms[] = {
+		{ "is expired", E_EXPIRED },
+		{ "is not valid yet", E_EXPIRED },
+		{ "no longer has a release file", E_HEADERS_NOT_FOUND },
+		{ "expkeysig", E_UNTRUSTED },
+		{ "no_pubkey", E_UNTRUSTED },
+		{ "badsig", E_UNTRUSTED },
+		{ "is not signed", E_UNTRUSTED },
+		{ "signatures couldn't be verified", E_UNTRUSTED },
+		{ "signatures were invalid", E_UNTRUSTED },
+		{ "gpg", E_UNTRUSTED },
+		{ "hash sum mismatch", E_DIGEST },
+		{ "checksum doesn't match", E_DIGEST },
+		{ "certificate", E_TLS },
+		{ "ssl", E_TLS },
+		{ "401", E_AUTH },
+		{ "403", E_AUTH },
+		{ "407", E_AUTH },
+		{ "timed out", E_TIMEOUT },
+		{ "timeout", E_TIMEOUT },
+		{ "too slow", E_TIMEOUT },
+		{ "no space left", E_NO_SPACE },
+		{ "could not resolve", E_NETWORK },
+		{ "couldn't resolve", E_NETWORK },
+		{ "could not connect", E_NETWORK },
+		{ "couldn't connect", E_NETWORK },
+		{ "connection refused", E_NETWORK },
+		{ "connection failed", E_NETWORK },
+		{ "network is unreachable", E_NETWORK },
+		{ "temporary failure", E_NETWORK },
+		{ "no route to host", E_NETWORK },
+		{ "failed to fetch", E_SERVER },
+		{ "failed to download", E_SERVER },
+	};
+	auto_strv struct strv told = { 0 };
+	int code = o->is_timed_out ? E_TIMEOUT : E_HEADERS_NOT_FOUND;
+	for (size_t k = 0; k < ARRAY_SIZE(symptoms) && !o->is_timed_out && !told.count; k++)
+		for (size_t i = 0; i < o->lines.count && told.count < SHOWN; i++) {
+			char *line = str_trim(o->lines.items[i]);
+			if (!has_word(line, symptoms[k].text) || strv_has(&told, line))
+				continue;
+			code = symptoms[k].code;
+			strv_add(&told, str_dup(line));
+		}
+	for (size_t i = o->lines.count > SHOWN ? o->lines.count - SHOWN : 0; i < o->lines.count && !told.count; i++)
+		strv_add(&told, str_dup(str_trim(o->lines.items[i])));
+	auto_str char *text = strv_join(&told, "; ");
+	return err_set(err, code, "%s %s%s%.300s", what, o->is_timed_out ? "did not end before its deadline" : "failed",
+		       *text ? ": " : "", text);
+}
+
+const char *package_manager_kernel_kind(const char *release)
+{
+	for (const char *p = release; (p = strchr(p, '-')); p++)
+		if (isalpha((unsigned char)p[1]))
+			return p;
+	return "";
+}
+
+static int compare_newest_first(const void *a, const void *b)
+{
+	return -str_version_cmp(*(char *const *)a, *(char *const *)b);
+}
+
+char *package_manager_nearest(const struct strv *names, const char *prefix, const char *release)
+{
+	enum { SHOWN = 3 };
+	const char *kind = package_manager_kernel_kind(release);
+	auto_strv struct strv alike = { 0 };
+	for (size_t i = 0; i < names->count; i++) {
+		const char *name = str_trim(names->items[i]);
+		if (!str_starts(name, prefix))
+			continue;
+		const char *of = name + strlen(prefix);
+		if (isdigit((unsigned char)*of) && str_eq(package_manager_kernel_kind(of), kind) &&
+		    !strv_has(&alike, of))
+			strv_add(&alike, str_dup(of));
+	}
+	if (!alike.count)
+		return NULL;
+	qsort(alike.items, alike.count, sizeof(*alike.items), compare_newest_first);
+	while (alike.count > SHOWN)
+		free(TAKE(alike.items[--alike.count]));
+	return strv_join(&alike, ", ");
+}
+
+static bool is_usable(const struct package_client *c, const struct root *host, struct strv *whys)
+{
+	for (size_t i = 0; c->programs[i]; i++)
+		if (!root_exists(host, c->programs[i])) {
+			strv_add(whys, str_fmt("no /%s", c->programs[i]));
+			return false;
+		}
+	for (size_t i = 0; c->source_dirs[i]; i++)
+		if (c->has_sources(host, c->source_dirs[i]))
+			return true;
+	strv_add(whys, str_fmt("%s has no repositories", c->name));
+	return false;
+}
+
+// Files of a directory that a user named become the only sources.
+static int copy_archive_sources(const struct package_manager *pm, const struct root *work, struct err *err)
+{
+	auto_root struct root from = ROOT_NONE;
+	auto_strv struct strv names = { 0 };
+	if (root_init(&from, pm->options.archive, err) < 0 || root_list(&from, ".", &names, err) < 0 ||
+	    root_mkdirs(work, SOURCES, 0755, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *text = NULL, *to = str_fmt("%s/%s", SOURCES, names.items[i]);
+		size_t len = 0;
+		if (!str_ends(to, ".list") && !str_ends(to, ".sources") && !str_ends(to, ".repo"))
+			continue;
+		if (root_read(&from, names.items[i], &text, &len, err) < 0 ||
+		    root_put(work, to, text, len, 0644, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+// Ours, since the host's may be of another network namespace: in a pod, 127.0.0.53 is not the host's resolver.
+static int copy_resolver(const struct root *work, struct err *err)
+{
+	auto_root struct root self = ROOT_NONE;
+	auto_str char *text = NULL;
+	size_t len = 0;
+	if (root_init(&self, "/", err) < 0)
+		return -1;
+	int r = root_read(&self, "etc/resolv.conf", &text, &len, err);
+	return r > 0 ? root_put(work, "resolv.conf", text, len, 0644, err) : r;
+}
+
+static int import_files(const struct package_job *job, const struct root *store, char ret_digest[DIGEST_HEX + 1],
+			struct err *err)
+{
+	auto_strv struct strv paths = { 0 };
+	for (size_t i = 0; i < job->files.count; i++)
+		strv_add(&paths, root_path(job->work, job->files.items[i]));
+	return headers_import(&paths, store, ret_digest, err) < 0 ? -1 : 0;
+}
+
+// With one client and one set of sources, in a directory that is gone afterwards.
+static int ask_client(const struct package_manager *pm, const struct package_client *c, const char *release,
+		      bool is_archive, const struct root *store, char ret_digest[DIGEST_HEX + 1], struct err *err)
+{
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	if (scratch_make(pm->state, c->name, &work, err) < 0 || copy_resolver(&work.root, err) < 0 ||
+	    (is_archive && copy_archive_sources(pm, &work.root, err) < 0))
+		return -1;
+	struct package_job job = { .pm = pm, .release = release, .work = &work.root, .is_archive = is_archive };
+	auto_str char *wanted = c->wanted(&job);
+	progress_note(pm->progress, "asking %s for %s, in %s", c->name, wanted,
+		      is_archive ? pm->options.archive : "the repositories of the host");
+	int r = c->fetch(&job, err);
+	if (r == 0)
+		r = import_files(&job, store, ret_digest, err);
+	if (r == 0) {
+		auto_str char *names = strv_join(&job.files, ", ");
+		progress_note(pm->progress, "%s fetched %s", c->name, names);
+	}
+	strv_done(&job.files);
+	return r < 0 ? err_wrap(err, "%s", is_archive ? pm->options.archive : c->name) : 0;
+}
+
+// The most telling of several failures: one that is not "does not have it".
+static void take_worse(struct err *all, const struct err *one)
+{
+	if (!all->code) {
+		*all = *one;
+		return;
+	}
+	struct err both = *all;
+	err_set(&both, all->code == E_HEADERS_NOT_FOUND ? one->code : all->code, "%s; %s", all->text, one->text);
+	*all = both;
+}
+
+int package_manager_headers(void *package_manager, const char *release, const struct root *store,
+			    char ret_digest[DIGEST_HEX + 1], struct err *err)
+{
+	const struct package_manager *pm = package_manager;
+	auto_strv struct strv whys = { 0 };
+	struct err all = { 0 };
+	bool is_asked = false;
+	if (pm->options.why_not)
+		return err_set(err, E_HEADERS_NOT_FOUND, "%s", pm->options.why_not);
+	// The host's programs run in the host's mount namespace, which has to have the directory that they write to.
+	if (sandbox_is_foreign(pm->host) != sandbox_is_foreign(pm->state))
+		return err_set(err, E_HEADERS_NOT_FOUND,
+			       "'%s' is not on the host, whose package manager would write there", pm->state->name);
+	auto_fd int lock = lockfile_take(pm->state, "package-manager", LOCK_EX, LOCKFILE_WAIT_MS, err);
+	if (lock < 0)
+		return -1;
+	for (int is_archive = 0; is_archive < (pm->options.archive ? 2 : 1); is_archive++)
+		for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
+			struct err one = { 0 };
+			if (!is_usable(clients[i], pm->host, &whys))
+				continue;
+			is_asked = true;
+			if (ask_client(pm, clients[i], release, is_archive, store, ret_digest, &one) == 0)
+				return 0;
+			take_worse(&all, &one);
+		}
+	auto_str char *why = strv_join(&whys, ", ");
+	if (!is_asked)
+		return err_set(err, E_HEADERS_NOT_FOUND, "this host has no package manager to ask (%s)", why);
+	*err = all;
+	return -1;
+}
+
+char *package_manager_plan(const struct package_manager *pm, const char *release, char **ret_why)
+{
+	auto_strv struct strv whys = { 0 };
+	const struct package_job job = { .pm = pm, .release = release };
+	for (size_t i = 0; i < ARRAY_SIZE(clients) && !pm->options.why_not; i++) {
+		auto_str char *wanted = NULL;
+		if (!is_usable(clients[i], pm->host, &whys))
+			continue;
+		wanted = clients[i]->wanted(&job);
+		return str_fmt("%s for %s, from the host's repositories%s%s", clients[i]->name, wanted,
+			       pm->options.archive ? ", then " : "", pm->options.archive ? pm->options.archive : "");
+	}
+	auto_str char *why = strv_join(&whys, ", ");
+	*ret_why = pm->options.why_not ? str_dup(pm->options.why_not) :
+					 str_fmt("this host has no package manager to ask (%s)", why);
+	return NULL;
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "package_manager/package_manager.h"
+
+// Of one search with one set of sources.
+struct package_job {
+	const struct package_manager *pm;
+	const char *release;
+	const struct root *work; // seen as /build
+	bool is_archive;         // the sources are those in work/sources, not the host's
+	struct strv files;       // in work: what was downloaded
+};
+
+struct package_output {
+	struct strv lines; // the last of them, if there are very many
+	int status;        // exit status; -1 = a signal
+	bool is_timed_out;
+};
+void package_manager_output_done(struct package_output *o);
+#define auto_package_output __attribute__((cleanup(package_manager_output_done)))
+
+enum { PM_ASK_S = 60, PM_UPDATE_S = 600, PM_DOWNLOAD_S = 900 }; // deadlines of one call
+
+// Runs a program of the host in the sandbox; argv[0] is absolute. Negative: it could not be started.
+int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
+			struct package_output *ret, struct err *err);
+
+// The first of the patterns (lower case) that a line of the output has decides. Always -1: the code, and the lines of
+// the output that say why.
+struct pm_symptom {
+	const char *text;
+	int code;
+};
+int package_manager_fail(const struct package_output *o, const char *what, struct err *err);
+// Which of a repository's names is nearest to what was wanted: those of the same kind of kernel, the newest first; at
+// most three. Caller frees; NULL = none.
+char *package_manager_nearest(const struct strv *names, const char *prefix, const char *release);
+// "-cloud-amd64" of "6.1.0-56-cloud-amd64"; "" = it has no such part.
+const char *package_manager_kernel_kind(const char *release);
+
+struct package_client {
+	const char *name;            // for messages
+	const char *const *programs; // that must exist, NULL-terminated
+	// Does this root have repositories of its kind?
+	bool (*has_sources)(const struct root *root, const char *dir);
+	const char *const *source_dirs;                 // of the host, NULL-terminated
+	char *(*wanted)(const struct package_job *job); // the name of what is asked for, for messages; caller frees
+	int (*fetch)(struct package_job *job, struct err *err);
+};
+extern const struct package_client PACKAGE_MANAGER_APT, PACKAGE_MANAGER_DNF;
