@@ -52,12 +52,12 @@ static void add_options(const struct package_job *job, struct strv *argv)
 		"-oAcquire::IndexTargets::deb::Contents-deb::DefaultEnabled=false",
 		"-oAcquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
 		"-oAcquire::IndexTargets::deb-src::Sources::DefaultEnabled=false",
-		"-oAcquire::Retries=2",
-		"-oAcquire::http::Timeout=20",
-		"-oAcquire::https::Timeout=20",
+		"-oAcquire::Retries=1",
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
 		strv_add(argv, str_dup(options[i]));
+	strv_add(argv, package_manager_seconds(job, "-oAcquire::http::Timeout="));
+	strv_add(argv, package_manager_seconds(job, "-oAcquire::https::Timeout="));
 	if (job->pm->arch) {
 		strv_add(argv, str_fmt("-oAPT::Architecture=%s", apt_arch(job->pm->arch)));
 		strv_add(argv, str_fmt("-oAPT::Architectures=%s", apt_arch(job->pm->arch)));

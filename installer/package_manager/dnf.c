@@ -70,7 +70,6 @@ static void add_options(const struct package_job *job, struct strv *argv)
 		"--setopt=logdir=" SANDBOX_WORK "/log",
 		"--setopt=install_weak_deps=False",
 		"--setopt=skip_if_unavailable=True", // another repository may have it
-		"--setopt=timeout=20",
 		"--setopt=retries=2",
 		"--setopt=minrate=1000",
 	};
@@ -78,6 +77,7 @@ static void add_options(const struct package_job *job, struct strv *argv)
 	static const char PLUGINS[] = "--disableplugin=subscription-manager,product-id,local,versionlock";
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
 		strv_add(argv, str_dup(options[i]));
+	strv_add(argv, package_manager_seconds(job, "--setopt=timeout="));
 	if (!root_exists(job->pm->host, "usr/bin/dnf5"))
 		strv_add(argv, str_dup(PLUGINS));
 	if (job->pm->arch)

@@ -40,6 +40,13 @@ static void add_proxies(struct strv *env)
 	}
 }
 
+char *package_manager_seconds(const struct package_job *job, const char *option)
+{
+	enum { DEFAULT_S = 15 };
+	unsigned asked = job->pm->options.stall_s;
+	return str_fmt("%s%u", option, asked ? asked : DEFAULT_S);
+}
+
 int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
 			struct package_output *ret, struct err *err)
 {

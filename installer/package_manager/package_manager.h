@@ -20,6 +20,7 @@ struct package_manager_options {
 	// A directory of more sources (*.list, *.sources; *.repo), asked when the host's own do not have the kernel any
 	// more: archives of a distribution. NULL = none.
 	const char *archive;
+	unsigned stall_s; // a server that sends nothing for so long is given up; 0 = 15
 };
 
 struct package_manager {

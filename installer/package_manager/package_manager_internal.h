@@ -22,6 +22,7 @@ void package_manager_output_done(struct package_output *o);
 enum { PM_ASK_S = 60, PM_UPDATE_S = 600, PM_DOWNLOAD_S = 900 }; // deadlines of one call
 
 // Runs a program of the host in the sandbox; argv[0] is absolute. Negative: it could not be started.
+char *package_manager_seconds(const struct package_job *job, const char *option); // OPTION and the seconds of a stall
 int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
 			struct package_output *ret, struct err *err);
 

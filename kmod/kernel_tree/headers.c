@@ -85,8 +85,13 @@ int headers_find(const struct headers_source *sources, size_t count, const char 
 				str_fmt("%s: %s%s", s->name, ret->root.name, s->kind == HEADERS_ROOT ? ret->build : "");
 			return 0;
 		}
-		str_add(&misses, "%s%s: %s", misses ? "; " : "", s->name, why.text);
 		bool is_last_offer = i + 1 == count && s->kind == HEADERS_OFFER;
+		auto_str char *before = TAKE(misses);
+		auto_str char *this = str_fmt("%s: %s", s->name, why.text);
+		// Who was asked last tells most, and a message has an end.
+		misses = !before       ? TAKE(this) :
+			 is_last_offer ? str_fmt("%s; %s", this, before) :
+					 str_fmt("%s; %s", before, this);
 		if (why.code == E_HEADERS_MISMATCH || (is_last_offer && code != E_HEADERS_MISMATCH))
 			code = why.code;
 	}

@@ -105,15 +105,15 @@ int sandbox_choose_uid(uid_t *ret, struct err *err)
 		       users.first + users.count - 1);
 }
 
-// Of a path /proc/PID/root/...: the part up to "root", 0 = not such a path.
+// Of a path /proc/PID/root or one below it: the part up to "root", 0 = not such a path.
 static size_t foreign_len(const char *path)
 {
-	static const char PROC[] = "/proc/", ROOT[] = "/root/";
+	static const char PROC[] = "/proc/", ROOT[] = "/root";
 	size_t at = strlen(PROC);
 	if (!path || !str_starts(path, PROC))
 		return 0;
-	size_t pid = strspn(path + at, "0123456789");
-	return pid && str_starts(path + at + pid, ROOT) ? at + pid + strlen(ROOT) - 1 : 0;
+	size_t pid = strspn(path + at, "0123456789"), len = at + pid + strlen(ROOT);
+	return pid && str_starts(path + at + pid, ROOT) && (path[len] == '/' || !path[len]) ? len : 0;
 }
 
 bool sandbox_is_foreign(const struct root *root)
@@ -127,7 +127,8 @@ static char *child_path(const struct root *root, const char *base, size_t foreig
 	if (!root)
 		return NULL;
 	auto_str char *path = *root->name && *root->name != '/' ? realpath(root->name, NULL) : str_dup(root->name);
-	return path && foreign && strncmp(path, base, foreign + 1) == 0 ? str_dup(path + foreign) : TAKE(path);
+	bool is_of_base = path && foreign && strncmp(path, base, foreign) == 0 && foreign_len(path) == foreign;
+	return is_of_base ? str_dup(path + foreign) : TAKE(path);
 }
 
 static bool is_in_opt(const char *program)

@@ -169,7 +169,8 @@ int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err)
 int job_package_manager(const struct job_values *v, struct package_manager_options *ret, struct err *err)
 {
 	const char *word = v->host_repositories;
-	*ret = (struct package_manager_options){ .archive = v->headers_archive };
+	*ret = (struct package_manager_options){ .archive = v->headers_archive,
+						 .stall_s = v->origin.remote.stall_timeout_s };
 	if (word && !str_eq(word, "on") && !str_eq(word, "off"))
 		return err_set(err, E_USAGE, "--host-repositories '%s' is not one of on, off", word);
 	auto_root struct root archive = ROOT_NONE;

@@ -1,0 +1,267 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Kernel headers from the repositories that a host uses: by its own apt and dnf, from signed repositories on loopback.
+# The host is a recorded machine with its own /etc, whose programs are this machine's. Of all that is fetched here, the
+# content is made up; apt, dnf, rpmkeys and gpgv are the real ones.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+load helper
+
+gpg_key() { # NAME: NAME.asc, and NAME.gpg as apt reads it
+  gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-generate-key "$1 of the tests" rsa2048 default never 2>>"$log"
+  gpg --export "$1 of the tests" >"$keys/$1.gpg"
+  gpg --export --armor "$1 of the tests" >"$keys/$1.asc"
+}
+header_deb() { # DIR KERNEL VERSION: headers of a kernel, in three packages, one of which is not about headers
+  local work
+  work=$(mktemp -d "$BATS_FILE_TMPDIR/deb.XXXXXX")
+  tiny_headers "$work/tree.tar" "$2"
+  mkdir -p "$1" "$work/common/DEBIAN" "$work/common/usr/src/linux-headers-$2-common" "$work/tree.tar.d/DEBIAN"
+  touch "$work/common/usr/src/linux-headers-$2-common/common.h"
+  control "$work/tree.tar.d" "linux-headers-$2" "$3" "linux-headers-$2-common (= $3), gcc-12, libc6 (>= 2.3)"
+  control "$work/common" "linux-headers-$2-common" "$3" ""
+  run -0 dpkg-deb -Zgzip --root-owner-group -b "$work/tree.tar.d" "$1"
+  run -0 dpkg-deb -Zgzip --root-owner-group -b "$work/common" "$1"
+  rm -rf "$work"
+}
+control() { # ROOT NAME VERSION DEPENDS
+  printf '%s\n' "Package: $2" "Version: $3" "Architecture: amd64" "Maintainer: nobody" "Description: made up" >"$1/DEBIAN/control"
+  [ -z "$4" ] || echo "Depends: $4" >>"$1/DEBIAN/control"
+}
+apt_index() { # DIR KEY [RELEASE-OPTION...]: Packages, Release and its signature, by a key; KEY - = unsigned
+  local key=$2
+  (cd "$1" && apt-ftparchive packages . >Packages && rm -f Release InRelease &&
+    apt-ftparchive "${@:3}" release . >"$BATS_FILE_TMPDIR/Release" && mv "$BATS_FILE_TMPDIR/Release" . &&
+    { [ "$key" = - ] || gpg -q --batch --local-user "$key of the tests" --clearsign --output InRelease Release; })
+}
+header_rpm() { # DIR KERNEL [KEY]
+  local work
+  work=$(mktemp -d "$BATS_FILE_TMPDIR/rpm.XXXXXX")
+  tiny_headers "$work/tree.tar" "$2"
+  cat >"$work/spec" <<SPEC
+Name: kernel-devel
+Version: ${2%%-*}
+Release: $(sed 's/^[^-]*-//; s/\.x86_64$//' <<<"$2")
+Summary: made up
+License: GPL-2.0
+Provides: kernel-devel-uname-r = $2
+Requires: gcc, perl
+AutoReqProv: no
+%description
+made up
+%install
+mkdir -p %{buildroot}
+cp -a $work/tree.tar.d/usr $work/tree.tar.d/lib %{buildroot}/
+%files
+/usr/src/kernels/$2
+/lib/modules/$2
+SPEC
+  rpmbuild -bb --target x86_64 --define "_topdir $work" --define "_rpmdir $work/out" --define 'debug_package %{nil}' \
+    --define '__os_install_post %{nil}' "$work/spec" >>"$log" 2>&1 || { cat "$log"; return 1; }
+  mkdir -p "$1"
+  mv "$work"/out/*/*.rpm "$1"
+  [ -z "${3-}" ] || rpmsign --define "__gpg $(type -P gpg)" --define "_gpg_name $3 of the tests" --define "_gpg_path $GNUPGHOME" --addsign "$1"/*.rpm >>"$log" 2>&1
+  createrepo_c -q "$1" >>"$log" 2>&1
+  rm -rf "$work"
+}
+
+setup_file() {
+  export GNUPGHOME=$BATS_FILE_TMPDIR/gnupg keys=$BATS_FILE_TMPDIR/keys log=$BATS_FILE_TMPDIR/log web=$BATS_FILE_TMPDIR/web
+  export RHEL=5.14.0-999.1.el9.x86_64 OTHER=6.1.0-98-cloud-amd64
+  mkdir -m 700 "$GNUPGHOME"
+  mkdir "$keys" "$web"
+  gpg_key good
+  gpg_key stranger
+  header_deb "$web/apt" "$KERNEL" 6.1.192-1
+  header_deb "$web/apt" "$KERNEL" 6.1.192-2
+  cp -r "$web/apt" "$web/unsigned"
+  cp -r "$web/apt" "$web/stranger"
+  cp -r "$web/apt" "$web/expired"
+  cp -r "$web/apt" "$web/altered"
+  header_deb "$web/other" "$OTHER" 6.1.193-1
+  apt_index "$web/apt" good
+  apt_index "$web/other" good
+  apt_index "$web/unsigned" -
+  apt_index "$web/stranger" stranger
+  apt_index "$web/expired" good -o APT::FTPArchive::Release::ValidTime=1 -o 'APT::FTPArchive::Release::Date=Thu, 01 Jan 2015 00:00:00 UTC' \
+    -o 'APT::FTPArchive::Release::Valid-Until=Fri, 02 Jan 2015 00:00:00 UTC'
+  apt_index "$web/altered" good
+  for file in "$web"/altered/*.deb; do printf x | dd of="$file" bs=1 seek=100 conv=notrunc 2>>"$log"; done
+  header_rpm "$web/rpm" "$RHEL" good
+  header_rpm "$web/rpm-unsigned" "$RHEL"
+  header_rpm "$web/rpm-stranger" "$RHEL" stranger
+  header_rpm "$web/rpm-other" 5.14.0-998.1.el9.x86_64 good
+  nginx_start plain "$web"
+}
+teardown_file() {
+  servers_stop
+  gpgconf --kill all
+}
+setup() {
+  fresh
+  host no-gpu
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  # With the programs and libraries of this machine, seen by nobody else.
+  rm -rf "$ROOT"/{usr,bin,sbin,lib,lib64}
+  mkdir -p "$ROOT/usr" "$ROOT/etc/apt/sources.list.d" "$ROOT/etc/apt/keyrings" "$ROOT/etc/yum.repos.d" "$ROOT/etc/pki"
+  for name in bin sbin lib lib64; do [ ! -L "/$name" ] || ln -s "usr/$name" "$ROOT/$name"; done
+  cp /etc/passwd /etc/group /etc/ld.so.cache /etc/nsswitch.conf "$ROOT/etc/"
+  [ ! -e /etc/alternatives ] || cp -a /etc/alternatives "$ROOT/etc/"
+  cp "$keys/good.gpg" "$ROOT/etc/apt/keyrings/site.gpg"
+  cp "$keys/good.asc" "$ROOT/etc/pki/site.asc"
+  printf 'PLATFORM_ID="platform:el9"\nVERSION_ID="9.4"\n' >>"$ROOT/etc/os-release"
+  real=$KMODSMITH
+  tiny_program "$BATS_TEST_TMPDIR/on-host" <<HOST
+#!/bin/bash
+exec unshare --mount bash -c 'mount --bind /usr "$ROOT/usr" && exec "$real" "\$@"' on-host "\$@"
+HOST
+}
+apt_source() { # DIR of $web, or a URL
+  case $1 in *://*) set -- "$1" ;; *) set -- "$NGINX_PLAIN/$1" ;; esac
+  printf 'Types: deb\nURIs: %s\nSuites: ./\nSigned-By: /etc/apt/keyrings/site.gpg\n' "$1" >"$ROOT/etc/apt/sources.list.d/site.sources"
+}
+dnf_source() { # DIR of $web [LINE...]
+  printf '%s\n' '[site]' 'name=site' "baseurl=$NGINX_PLAIN/$1" 'enabled=1' 'gpgcheck=1' 'gpgkey=file:///etc/pki/site.asc' "${@:2}" \
+    >"$ROOT/etc/yum.repos.d/site.repo"
+}
+# Only its headers are looked at: the compile of this source cannot succeed.
+build() { # KERNEL [OPTION...]
+  tree_of "$BATS_TEST_TMPDIR/before"
+  KMODSMITH=$BATS_TEST_TMPDIR/on-host kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$1" --state-dir "$state" \
+    --stall-timeout 2 "${@:2}"
+  tree_of "$BATS_TEST_TMPDIR/after"
+  run -0 cmp "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" # the host is as it was
+}
+tree_of() { (cd "$ROOT" && find . -printf '%p %m %s %T@ %l\n' | sort && find . -type f -exec sha256sum {} +) >"$1"; }
+fetched() { # TEXT...: by whom, and what
+  [[ $stderr == *"repositories of the host: $state/headers/"* ]] || told | batslib_decorate "no headers" | fail
+  for text; do [[ $stderr == *"$text"* ]] || told | batslib_decorate "no '$text'" | fail; done
+}
+refused() { # CODE TEXT...: and nothing was left
+  local code=$1
+  shift
+  build "$KERNEL"
+  assert_error "$code" "$@"
+  assert_equal "$(find "$state/headers" "$state/.tmp" -mindepth 1 ! -name .tmp 2>/dev/null)" ""
+}
+
+@test "apt brings the headers and their common part, once; the second start needs no network" {
+  apt_source apt
+  build "$KERNEL"
+  fetched "asking apt for linux-headers-$KERNEL" "linux-headers-${KERNEL}_6.1.192-2_amd64.deb, linux-headers-$KERNEL-common_6.1.192-2_amd64.deb"
+  [[ $stderr != *libc6* ]] || told | fail
+  run -0 find "$state/headers" -name common.h
+  assert_output --partial /common.h
+  apt_source http://127.0.0.1:1/
+  build "$KERNEL"
+  [[ $stderr == *"header store: $state/headers/"* ]] || told | fail
+}
+
+@test "of two builds of a release apt brings the one that the running kernel is" {
+  apt_source apt
+  sed -i "s/^Linux version [^ ]*\(.*\)/Linux version $KERNEL (made up) #1 SMP Debian 6.1.192-1 (2026-01-01)/" "$ROOT/proc/version"
+  echo "$KERNEL" >"$ROOT/proc/sys/kernel/osrelease"
+  build "$KERNEL"
+  fetched "linux-headers-${KERNEL}_6.1.192-1_amd64.deb, linux-headers-$KERNEL-common_6.1.192-1_amd64.deb"
+}
+
+@test "what apt's repositories have instead is said" {
+  apt_source other
+  refused E_HEADERS_NOT_FOUND "no repository has linux-headers-$KERNEL; they have $OTHER"
+}
+
+@test "an archive of superseded kernels is asked when the host's own repositories do not have the kernel any more" {
+  apt_source other
+  mkdir "$BATS_TEST_TMPDIR/archive"
+  printf 'deb [signed-by=/etc/apt/keyrings/site.gpg] %s ./\n' "$NGINX_PLAIN/apt" >"$BATS_TEST_TMPDIR/archive/superseded.list"
+  build "$KERNEL" --headers-archive "$BATS_TEST_TMPDIR/archive"
+  fetched "in $BATS_TEST_TMPDIR/archive"
+}
+
+@test "apt refuses a repository that nobody, or a stranger, signed, that has expired, and packages that were altered" {
+  apt_source unsigned
+  refused E_UNTRUSTED "is not signed"
+  apt_source stranger
+  refused E_UNTRUSTED "NO_PUBKEY"
+  apt_source expired
+  refused E_EXPIRED "expired"
+  apt_source altered
+  refused E_DIGEST "Hash Sum mismatch"
+}
+
+@test "a repository that is away, and a proxy that refuses, are named" {
+  apt_source http://127.0.0.1:1/
+  refused E_NETWORK "127.0.0.1:1"
+  apt_source apt
+  proxy_start guarded site:secret
+  echo "Acquire::http::Proxy \"$PROXY_GUARDED\";" >"$ROOT/etc/apt/apt.conf.d/proxy" 2>/dev/null ||
+    { mkdir "$ROOT/etc/apt/apt.conf.d" && echo "Acquire::http::Proxy \"$PROXY_GUARDED\";" >"$ROOT/etc/apt/apt.conf.d/proxy"; }
+  refused E_AUTH "407"
+}
+
+@test "a server that says nothing is given up" {
+  local port
+  port=$(free_port)
+  server_run silent "$port" python3 -c "
+import socket, time
+server = socket.create_server(('127.0.0.1', $port))
+kept = []
+while True: kept.append(server.accept())"
+  apt_source "http://127.0.0.1:$port/"
+  refused E_TIMEOUT "timed out"
+  server_stop silent
+}
+
+@test "the host's repositories are not asked with --offline, and when they are switched off; another word is refused" {
+  apt_source apt
+  build "$KERNEL" --offline
+  assert_error E_HEADERS_NOT_FOUND "--offline: not asked"
+  build "$KERNEL" --host-repositories off
+  assert_error E_HEADERS_NOT_FOUND "--host-repositories off: not asked"
+  build "$KERNEL" --host-repositories maybe
+  assert_error E_USAGE "'maybe' is not one of on, off"
+}
+
+@test "a full disk is said, and leaves nothing" {
+  apt_source apt
+  mkdir "$BATS_TEST_TMPDIR/small"
+  tree_of "$BATS_TEST_TMPDIR/before"
+  KMODSMITH=$BATS_TEST_TMPDIR/on-host
+  tiny_program "$BATS_TEST_TMPDIR/on-host" <<HOST
+#!/bin/bash
+exec unshare --mount bash -c 'mount --bind /usr "$ROOT/usr" && mount -t tmpfs -o size=16k tmpfs "$BATS_TEST_TMPDIR/small" && exec "$real" "\$@"' on-host "\$@"
+HOST
+  kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$BATS_TEST_TMPDIR/small"
+  assert_error E_NO_SPACE
+}
+
+@test "dnf brings what provides kernel-devel-uname-r, signed by a key of the repository" {
+  dnf_source rpm
+  build "$RHEL"
+  fetched "asking dnf for kernel-devel-uname-r = $RHEL" "kernel-devel-5.14.0-999.1.el9.x86_64.rpm"
+}
+
+@test "dnf's packages without a signature, or of a stranger, are refused although dnf takes them" {
+  KERNEL=$RHEL
+  dnf_source rpm-unsigned
+  refused E_UNTRUSTED "no key of the enabled repositories signed this package" "digests OK"
+  dnf_source rpm-stranger
+  refused E_UNTRUSTED "no key of the enabled repositories signed this package"
+  dnf_source rpm-stranger 'gpgcheck=0' '[other]' 'name=other' 'baseurl=file:///nowhere' 'enabled=0' 'gpgkey=file:///etc/pki/stranger.asc'
+  cp "$keys/stranger.asc" "$ROOT/etc/pki/"
+  refused E_UNTRUSTED "no key of the enabled repositories signed this package"
+}
+
+@test "what dnf's repositories have instead, and a repository that is away, are said" {
+  KERNEL=$RHEL
+  dnf_source rpm-other
+  refused E_HEADERS_NOT_FOUND "no repository has kernel-devel-uname-r = $RHEL; they have 5.14.0-998.1.el9.x86_64"
+  dnf_source nowhere
+  refused E_SERVER "404"
+  sed -i 's|^baseurl=.*|baseurl=http://127.0.0.1:1/|' "$ROOT/etc/yum.repos.d/site.repo"
+  refused E_NETWORK "127.0.0.1"
+}
+
+@test "a host with neither of them says so" {
+  rm -r "$ROOT/etc/apt" "$ROOT/etc/yum.repos.d"
+  refused E_HEADERS_NOT_FOUND "this host has no package manager to ask (apt has no repositories, dnf has no repositories)"
+}
