@@ -19,7 +19,7 @@
 #   # next: K61             from the second boot on it starts this kernel
 #   # kernel-debs: K61 ...  Debian's packages of these kernels, image and headers, in /files
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
-#                            what it holds survives each of them
+#                            what it holds survives each of them. `stock`: one with apt, and nothing to compile with
 #   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
 #                            /images/driver.json
 #   # toolkit: yes          a root with a compiler and this kernel's headers in /toolkit/root, /toolkit/image.json
@@ -214,8 +214,11 @@ add_disks() { # SCRIPT KEY DIR
     disk=$(toolkit_disk "$2")
     ln -s "$disk" "$3/toolkit.disk"
   fi
-  [ "$(header "$1" root "")" = debian ] || return 0
-  disk=$(root_disk "$2")
+  case $(header "$1" root "") in
+  debian) disk=$(root_disk "$2") ;;
+  stock) disk=$(stock_disk "$2") ;;
+  *) return 0 ;;
+  esac
   if [ "$(boots "$1")" -gt 1 ]; then cp --sparse=always "$disk" "$3/root.disk"; else ln -s "$disk" "$3/root.disk"; fi
 }
 

@@ -73,5 +73,5 @@ fi
 boot=$(sed -n 's/.*\<boot=\([0-9]*\).*/\1/p' /proc/cmdline)
 export boot
 if [ "$stub" = yes ]; then insmod /vm/modules/fakeopen.ko; fi
-if [ "$root" = debian ]; then switch_root; fi
+if [ "$root" ]; then switch_root; fi
 run

@@ -57,6 +57,25 @@ make_root() { # DIR KERNEL DEB...
   fill_root "$1/tree" "${@:2}" && make_disk "$1/disk" 6G "$1/tree" && rm -rf "$1/tree"
 }
 
+# A machine that nobody prepared: a shell and a package manager, no compiler, no headers.
+stock_packages="apt bash busybox-static coreutils dash dpkg findutils grep kmod mount sed"
+
+make_stock() { # DIR KERNEL DEB...
+  fill_root "$1/tree" "${@:2}" && mkdir -p "$1/tree"/var/lib/dpkg/info && : >"$1/tree/var/lib/dpkg/status" &&
+    rm -rf "$1/tree"/etc/apt/sources.list.d/* && make_disk "$1/disk" 3G "$1/tree" && rm -rf "$1/tree"
+}
+
+stock_disk() { # KEY -> file
+  local image debs code made
+  image=$(kernel "$1")
+  # shellcheck disable=SC2086 # several names
+  debs=$("$top/scripts/inputs.sh" --closure $stock_packages)
+  code=$(declare -f fill_root make_disk | sha256sum)
+  # shellcheck disable=SC2086 # several paths
+  made=$(cached "stock-$1" with_code "$code" make_stock "$image" $debs)
+  echo "$made/disk"
+}
+
 root_disk() { # KEY -> file
   local image debs made code
   image=$(kernel "$1")
@@ -68,7 +87,7 @@ root_disk() { # KEY -> file
 }
 
 with_code() { # DIR CODE FUNCTION ARGUMENT...: CODE is there to be part of the key
-  as_root bash -euc "$(declare -f fill_root make_disk make_root); "'"$@"' bash "$3" "$1" "${@:4}"
+  as_root bash -euc "$(declare -f fill_root make_disk make_root make_stock); "'"$@"' bash "$3" "$1" "${@:4}"
 }
 
 # The image's files in /NAME, what its configuration says in /NAME.json: the way a container runtime has them unpacked.
