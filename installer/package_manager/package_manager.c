@@ -20,12 +20,18 @@ void package_manager_output_done(struct package_output *o)
 	*o = (struct package_output){ 0 };
 }
 
+struct listener {
+	const struct package_manager *pm;
+	struct package_output *output;
+};
+
 static void keep_line(void *ctx, const char *line)
 {
 	enum { MOST = 20000 };
-	struct package_output *o = ctx;
-	if (o->lines.count < MOST)
-		strv_add(&o->lines, str_dup(line));
+	const struct listener *l = ctx;
+	if (l->output->lines.count < MOST)
+		strv_add(&l->output->lines, str_dup(line));
+	progress_tick(l->pm->progress);
 }
 
 // The environment of whoever started us says which proxy, where the host's own configuration does not.
@@ -54,6 +60,7 @@ int package_manager_run(const struct package_job *job, const struct strv *argv, 
 	struct package_output o = { 0 };
 	struct proc_end end;
 	const struct root *host = job->pm->host;
+	struct listener listener = { .pm = job->pm, .output = &o };
 	strv_add(&env, str_dup("PATH=/usr/sbin:/usr/bin:/sbin:/bin"));
 	strv_add(&env, str_dup("LC_ALL=C"));
 	strv_add(&env, str_dup("HOME=" SANDBOX_WORK));
@@ -67,7 +74,7 @@ int package_manager_run(const struct package_job *job, const struct strv *argv, 
 					.is_networked = true,
 					.resolver = root_exists(job->work, "resolv.conf") ? "resolv.conf" : NULL,
 					.line = keep_line,
-					.ctx = &o };
+					.ctx = &listener };
 	if (sandbox_run(&inside, &end, err) < 0) {
 		package_manager_output_done(&o);
 		return -1;

@@ -17,7 +17,7 @@ void progress_begin(struct progress *w)
 	w->started = now_seconds();
 }
 
-static void tick(const struct progress *w)
+void progress_tick(const struct progress *w)
 {
 	if (w->tick)
 		w->tick(w->tick_ctx);
@@ -25,7 +25,7 @@ static void tick(const struct progress *w)
 
 void progress_enter(struct progress *w, const char *name)
 {
-	tick(w);
+	progress_tick(w);
 	progress_begin(w);
 	w->entered = name;
 	if (w->enter)
@@ -73,7 +73,7 @@ void progress_end(struct progress *w, const char *name, const char *note, ...)
 
 void progress_count(struct progress *w, const char *what, size_t done, size_t total)
 {
-	tick(w);
+	progress_tick(w);
 	if (w->progress)
 		w->progress(w->ctx, what, (unsigned)done, (unsigned)total);
 }

@@ -26,6 +26,7 @@ struct progress {
 };
 
 void progress_begin(struct progress *w);
+void progress_tick(const struct progress *w); // during what is not counted: the periodic work alone
 // Starts a phase by name: notes until its end belong to it. name must stay valid.
 void progress_enter(struct progress *w, const char *name);
 // A phase that was entered and has not ended has failed: recorded with its time.
