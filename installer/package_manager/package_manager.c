@@ -184,13 +184,18 @@ char *package_manager_nearest(const struct strv *names, const char *prefix, cons
 	return strv_join(&alike, ", ");
 }
 
-static bool is_usable(const struct package_client *c, const struct root *host, struct strv *whys)
+// archive: a directory of sources that take the place of the host's own; NULL = these.
+static bool is_usable(const struct package_client *c, const struct root *host, const char *archive, struct strv *whys)
 {
+	auto_root struct root sources = ROOT_NONE;
+	struct err unread;
 	for (size_t i = 0; c->programs[i]; i++)
 		if (!root_exists(host, c->programs[i])) {
 			strv_add(whys, str_fmt("no /%s", c->programs[i]));
 			return false;
 		}
+	if (archive)
+		return root_init(&sources, archive, &unread) == 0 && c->has_sources(&sources, ".");
 	for (size_t i = 0; c->source_dirs[i]; i++)
 		if (c->has_sources(host, c->source_dirs[i]))
 			return true;
@@ -199,11 +204,11 @@ static bool is_usable(const struct package_client *c, const struct root *host, s
 }
 
 // Files of a directory that a user named become the only sources.
-static int copy_archive_sources(const struct package_manager *pm, const struct root *work, struct err *err)
+static int copy_archive_sources(const char *archive, const struct root *work, struct err *err)
 {
 	auto_root struct root from = ROOT_NONE;
 	auto_strv struct strv names = { 0 };
-	if (root_init(&from, pm->options.archive, err) < 0 || root_list(&from, ".", &names, err) < 0 ||
+	if (root_init(&from, archive, err) < 0 || root_list(&from, ".", &names, err) < 0 ||
 	    root_mkdirs(work, SOURCES, 0755, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -241,16 +246,16 @@ static int import_files(const struct package_job *job, const struct root *store,
 
 // With one client and one set of sources, in a directory that is gone afterwards.
 static int ask_client(const struct package_manager *pm, const struct package_client *c, const char *release,
-		      bool is_archive, const struct root *store, char ret_digest[DIGEST_HEX + 1], struct err *err)
+		      const char *archive, const struct root *store, char ret_digest[DIGEST_HEX + 1], struct err *err)
 {
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	if (scratch_make(pm->state, c->name, &work, err) < 0 || copy_resolver(&work.root, err) < 0 ||
-	    (is_archive && copy_archive_sources(pm, &work.root, err) < 0))
+	    (archive && copy_archive_sources(archive, &work.root, err) < 0))
 		return -1;
-	struct package_job job = { .pm = pm, .release = release, .work = &work.root, .is_archive = is_archive };
+	struct package_job job = { .pm = pm, .release = release, .work = &work.root, .is_archive = archive };
 	auto_str char *wanted = c->wanted(&job);
 	progress_note(pm->progress, "asking %s for %s, in %s", c->name, wanted,
-		      is_archive ? pm->options.archive : "the repositories of the host");
+		      archive ? archive : "the repositories of the host");
 	int r = c->fetch(&job, err);
 	if (r == 0)
 		r = import_files(&job, store, ret_digest, err);
@@ -259,7 +264,7 @@ static int ask_client(const struct package_manager *pm, const struct package_cli
 		progress_note(pm->progress, "%s fetched %s", c->name, names);
 	}
 	strv_done(&job.files);
-	return r < 0 ? err_wrap(err, "%s", is_archive ? pm->options.archive : c->name) : 0;
+	return r < 0 ? err_wrap(err, "%s", archive ? archive : c->name) : 0;
 }
 
 // The most telling of several failures: one that is not "does not have it".
@@ -290,13 +295,14 @@ int package_manager_headers(void *package_manager, const char *release, const st
 	auto_fd int lock = lockfile_take(pm->state, "package-manager", LOCK_EX, LOCKFILE_WAIT_MS, err);
 	if (lock < 0)
 		return -1;
-	for (int is_archive = 0; is_archive < (pm->options.archive ? 2 : 1); is_archive++)
+	const char *const places[] = { NULL, pm->options.archive };
+	for (size_t k = 0; k < ARRAY_SIZE(places) && (k == 0 || places[k]); k++)
 		for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 			struct err one = { 0 };
-			if (!is_usable(clients[i], pm->host, &whys))
+			if (!is_usable(clients[i], pm->host, places[k], &whys))
 				continue;
 			is_asked = true;
-			if (ask_client(pm, clients[i], release, is_archive, store, ret_digest, &one) == 0)
+			if (ask_client(pm, clients[i], release, places[k], store, ret_digest, &one) == 0)
 				return 0;
 			take_worse(&all, &one);
 		}
@@ -313,7 +319,7 @@ char *package_manager_plan(const struct package_manager *pm, const char *release
 	const struct package_job job = { .pm = pm, .release = release };
 	for (size_t i = 0; i < ARRAY_SIZE(clients) && !pm->options.why_not; i++) {
 		auto_str char *wanted = NULL;
-		if (!is_usable(clients[i], pm->host, &whys))
+		if (!is_usable(clients[i], pm->host, NULL, &whys))
 			continue;
 		wanted = clients[i]->wanted(&job);
 		return str_fmt("%s for %s, from the host's repositories%s%s", clients[i]->name, wanted,
