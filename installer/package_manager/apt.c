@@ -156,17 +156,16 @@ static int add_closure(const struct package_job *job, struct strv *packages, str
 static int say_not_offered(const struct package_job *job, const struct package_output *update, struct err *err)
 {
 	auto_package_output struct package_output names = { 0 };
+	auto_strv struct strv told = { 0 };
 	auto_str char *wanted = apt_wanted(job), *nearest = NULL;
 	if (ask_cache(job, "pkgnames", prefixes[0], &names, err) < 0)
 		return -1;
 	nearest = package_manager_nearest(&names.lines, prefixes[0], job->release);
-	for (size_t i = 0; i < update->lines.count; i++)
-		if (str_starts(update->lines.items[i], "E: ") || str_starts(update->lines.items[i], "W: ")) {
-			package_manager_fail(update, "apt-get update", err);
-			err_wrap(err, "no list of a repository has %s%s%s", wanted, nearest ? "; they have " : "",
-				 nearest ? nearest : "");
-			return -1;
-		}
+	if (package_manager_symptom(update, &told) != 0) {
+		package_manager_fail(update, "apt-get update", err);
+		return err_wrap(err, "no list of a repository has %s%s%s", wanted, nearest ? "; they have " : "",
+				nearest ? nearest : "");
+	}
 	return err_set(err, E_HEADERS_NOT_FOUND, "no repository has %s%s%s", wanted, nearest ? "; they have " : "",
 		       nearest ? nearest : " or headers of another kernel of its kind");
 }

@@ -103,12 +103,10 @@ static int say_not_offered(const struct package_job *job, const struct package_o
 	static const char *const query[] = { "repoquery", "--qf", "kernel-devel-%{version}-%{release}.%{arch}",
 					     "kernel-devel", NULL };
 	auto_package_output struct package_output names = { 0 };
+	auto_strv struct strv told = { 0 };
 	auto_str char *wanted = dnf_wanted(job), *nearest = NULL;
-	for (size_t i = 0; i < said->lines.count; i++)
-		if (str_starts(said->lines.items[i], "Error: Failed to") ||
-		    strstr(said->lines.items[i], "Ignoring repositories") ||
-		    strstr(said->lines.items[i], "Errors during downloading"))
-			return package_manager_fail(said, "dnf download", err);
+	if (package_manager_symptom(said, &told) != 0)
+		return package_manager_fail(said, "dnf download", err);
 	if (run_dnf(job, query, PM_UPDATE_S, &names, err) < 0)
 		return -1;
 	nearest = package_manager_nearest(&names.lines, "kernel-devel-", job->release);

@@ -94,59 +94,82 @@ static bool has_word(const char *line, const char *lower)
 	return false;
 }
 
-// What apt and dnf (librepo, libcurl, gpgv) say, with LC_ALL=C.
+// What apt and dnf (librepo, libcurl, gpgv) say, with LC_ALL=C. The first that a line has decides: a repository whose lists
+// could not be fetched "is not signed", too.
+static const struct {
+	const char *text; // lower case
+	int code;
+} symptoms[] = {
+	{ "no_pubkey", E_UNTRUSTED },
+	{ "badsig", E_UNTRUSTED },
+	{ "expkeysig", E_UNTRUSTED },
+	{ "revkeysig", E_UNTRUSTED },
+	{ "signatures couldn't be verified", E_UNTRUSTED },
+	{ "signatures were invalid", E_UNTRUSTED },
+	{ "gpg signature verification error", E_UNTRUSTED },
+	{ "gpg check failed", E_UNTRUSTED },
+	{ "is expired", E_EXPIRED },
+	{ "is not valid yet", E_EXPIRED },
+	{ "hash sum mismatch", E_DIGEST },
+	{ "checksum doesn't match", E_DIGEST },
+	{ "unauthorized", E_AUTH },
+	{ "forbidden", E_AUTH },
+	{ "proxy authentication required", E_AUTH },
+	{ "status code: 401", E_AUTH },
+	{ "status code: 403", E_AUTH },
+	{ "status code: 407", E_AUTH },
+	{ "code 407", E_AUTH },
+	{ "response 407", E_AUTH },
+	{ "certificate", E_TLS },
+	{ "ssl connect error", E_TLS },
+	{ "ssl peer", E_TLS },
+	{ "no space left", E_NO_SPACE },
+	{ "timed out", E_TIMEOUT },
+	{ "timeout was reached", E_TIMEOUT },
+	{ "too slow", E_TIMEOUT },
+	{ "could not resolve", E_NETWORK },
+	{ "couldn't resolve", E_NETWORK },
+	{ "temporary failure", E_NETWORK },
+	{ "could not connect", E_NETWORK },
+	{ "couldn't connect", E_NETWORK },
+	{ "connection refused", E_NETWORK },
+	{ "connection failed", E_NETWORK },
+	{ "network is unreachable", E_NETWORK },
+	{ "no route to host", E_NETWORK },
+	{ "is not signed", E_UNTRUSTED },
+	{ "status code: ", E_SERVER },
+	{ "failed to fetch", E_SERVER },
+	{ "failed to download", E_SERVER },
+};
+
+enum { LINES_SHOWN = 3 };
+
+int package_manager_symptom(const struct package_output *o, struct strv *told)
+{
+	if (o->is_timed_out)
+		return E_TIMEOUT;
+	for (size_t k = 0; k < ARRAY_SIZE(symptoms); k++) {
+		for (size_t i = 0; i < o->lines.count && told->count < LINES_SHOWN; i++) {
+			const char *line = str_trim(o->lines.items[i]);
+			if (has_word(line, symptoms[k].text) && !strv_has(told, line))
+				strv_add(told, str_dup(line));
+		}
+		if (told->count)
+			return symptoms[k].code;
+	}
+	return 0;
+}
+
 int package_manager_fail(const struct package_output *o, const char *what, struct err *err)
 {
-	enum { SHOWN = 3 };
-	static const struct pm_symptom symptoms[] = {
-		{ "is expired", E_EXPIRED },
-		{ "is not valid yet", E_EXPIRED },
-		{ "no longer has a release file", E_HEADERS_NOT_FOUND },
-		{ "expkeysig", E_UNTRUSTED },
-		{ "no_pubkey", E_UNTRUSTED },
-		{ "badsig", E_UNTRUSTED },
-		{ "is not signed", E_UNTRUSTED },
-		{ "signatures couldn't be verified", E_UNTRUSTED },
-		{ "signatures were invalid", E_UNTRUSTED },
-		{ "gpg", E_UNTRUSTED },
-		{ "hash sum mismatch", E_DIGEST },
-		{ "checksum doesn't match", E_DIGEST },
-		{ "certificate", E_TLS },
-		{ "ssl", E_TLS },
-		{ "401", E_AUTH },
-		{ "403", E_AUTH },
-		{ "407", E_AUTH },
-		{ "timed out", E_TIMEOUT },
-		{ "timeout", E_TIMEOUT },
-		{ "too slow", E_TIMEOUT },
-		{ "no space left", E_NO_SPACE },
-		{ "could not resolve", E_NETWORK },
-		{ "couldn't resolve", E_NETWORK },
-		{ "could not connect", E_NETWORK },
-		{ "couldn't connect", E_NETWORK },
-		{ "connection refused", E_NETWORK },
-		{ "connection failed", E_NETWORK },
-		{ "network is unreachable", E_NETWORK },
-		{ "temporary failure", E_NETWORK },
-		{ "no route to host", E_NETWORK },
-		{ "failed to fetch", E_SERVER },
-		{ "failed to download", E_SERVER },
-	};
 	auto_strv struct strv told = { 0 };
-	int code = o->is_timed_out ? E_TIMEOUT : E_HEADERS_NOT_FOUND;
-	for (size_t k = 0; k < ARRAY_SIZE(symptoms) && !o->is_timed_out && !told.count; k++)
-		for (size_t i = 0; i < o->lines.count && told.count < SHOWN; i++) {
-			char *line = str_trim(o->lines.items[i]);
-			if (!has_word(line, symptoms[k].text) || strv_has(&told, line))
-				continue;
-			code = symptoms[k].code;
-			strv_add(&told, str_dup(line));
-		}
-	for (size_t i = o->lines.count > SHOWN ? o->lines.count - SHOWN : 0; i < o->lines.count && !told.count; i++)
+	int code = package_manager_symptom(o, &told);
+	for (size_t i = o->lines.count > LINES_SHOWN ? o->lines.count - LINES_SHOWN : 0; i < o->lines.count && !code;
+	     i++)
 		strv_add(&told, str_dup(str_trim(o->lines.items[i])));
 	auto_str char *text = strv_join(&told, "; ");
-	return err_set(err, code, "%s %s%s%.300s", what, o->is_timed_out ? "did not end before its deadline" : "failed",
-		       *text ? ": " : "", text);
+	return err_set(err, code ? code : E_HEADERS_NOT_FOUND, "%s %s%s%.300s", what,
+		       o->is_timed_out ? "did not end before its deadline" : "failed", *text ? ": " : "", text);
 }
 
 const char *package_manager_kernel_kind(const char *release)

@@ -26,12 +26,9 @@ char *package_manager_seconds(const struct package_job *job, const char *option)
 int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
 			struct package_output *ret, struct err *err);
 
-// The first of the patterns (lower case) that a line of the output has decides. Always -1: the code, and the lines of
-// the output that say why.
-struct pm_symptom {
-	const char *text;
-	int code;
-};
+// What went wrong by the output, as an error code, and the lines that say so; 0 = nothing is seen.
+int package_manager_symptom(const struct package_output *o, struct strv *told);
+// E_HEADERS_NOT_FOUND where nothing is seen. Always -1.
 int package_manager_fail(const struct package_output *o, const char *what, struct err *err);
 // Which of a repository's names is nearest to what was wanted: those of the same kind of kernel, the newest first; at
 // most three. Caller frees; NULL = none.
