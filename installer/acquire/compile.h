@@ -70,8 +70,8 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 // The kernel that modules are made for or checked against: its headers and what it demands of a module.
 //
 // files (package files as a user typed them) and nothing else when there are any; else the host's tree, then what is
-// offered (NULL = nothing is), the header store below state, and what is offered last. banner: of the running kernel when release is that one,
-// else NULL. Errors as headers_find().
+// offered (NULL = nothing is), the header store below state, and what is offered last. banner: of the running kernel
+// when release is that one, else NULL. Errors as headers_find().
 int compile_target_headers(const struct root *host, const struct root *state, const struct strv *files,
 			   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
 			   char **ret_from, struct err *err);

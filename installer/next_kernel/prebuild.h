@@ -30,9 +30,9 @@ struct prebuild_request {
 	const char *source, *source_sha256; // as a user typed it; NULL = only packages
 	const struct strv *headers;         // package files, for a kernel that was named; empty = what is found
 	struct package_manager_options package_manager;
-	const struct strv *only;            // releases; empty = all that there are
-	const struct strv *roots;           // see boot_candidates_read()
-	const struct root *patches;         // NULL = none
+	const struct strv *only;    // releases; empty = all that there are
+	const struct strv *roots;   // see boot_candidates_read()
+	const struct root *patches; // NULL = none
 	unsigned jobs, timeout_s;
 	unsigned limit; // compiles for so many kernels at most, in their order
 	uint64_t store_limit;

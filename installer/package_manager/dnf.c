@@ -176,7 +176,7 @@ static int run_rpmkeys(const struct package_job *job, const char *verb, const ch
 		       struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
-	const char *const words[] = { "/usr/bin/rpmkeys", "--dbpath", SANDBOX_WORK "/keys", verb, word };
+	const char *const words[] = { "/usr/bin/rpmkeys", "--dbpath", (SANDBOX_WORK "/keys"), verb, word };
 	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
 		strv_add(&argv, str_dup(words[i]));
 	return package_manager_run(job, &argv, PM_ASK_S, ret, err);
@@ -224,7 +224,7 @@ static int dnf_fetch(struct package_job *job, struct err *err)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(provides) && !names.count; i++) {
 		auto_str char *what = str_fmt("%s = %s", provides[i], job->release);
-		const char *const words[] = { "download", "--destdir", SANDBOX_WORK "/new", what, NULL };
+		const char *const words[] = { "download", "--destdir", (SANDBOX_WORK "/new"), what, NULL };
 		auto_package_output struct package_output this = { 0 };
 		if (run_dnf(job, words, PM_DOWNLOAD_S, &this, err) < 0 || root_list(job->work, DIR, &names, err) < 0)
 			return -1;

@@ -94,8 +94,8 @@ static bool has_word(const char *line, const char *lower)
 	return false;
 }
 
-// What apt and dnf (librepo, libcurl, gpgv) say, with LC_ALL=C. The first that a line has decides: a repository whose lists
-// could not be fetched "is not signed", too.
+// What apt and dnf (librepo, libcurl, gpgv) say, with LC_ALL=C. The first that a line has decides: a repository whose
+// lists could not be fetched "is not signed", too.
 static const struct {
 	const char *text; // lower case
 	int code;
@@ -202,8 +202,8 @@ char *package_manager_nearest(const struct strv *names, const char *prefix, cons
 	if (!alike.count)
 		return NULL;
 	qsort(alike.items, alike.count, sizeof(*alike.items), compare_newest_first);
-	while (alike.count > SHOWN)
-		free(TAKE(alike.items[--alike.count]));
+	for (; alike.count > SHOWN; alike.count--)
+		free(TAKE(alike.items[alike.count - 1]));
 	return strv_join(&alike, ", ");
 }
 

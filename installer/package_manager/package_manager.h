@@ -9,8 +9,8 @@
 //   apt   linux-headers-RELEASE (or a name of Proxmox's) and the linux-* header packages that it depends on; of several
 //         builds of a release the one that the kernel's banner names. apt verifies what it downloads against the
 //         signed lists; repositories without a signature are not used.
-//   dnf   what provides `kernel-devel-uname-r = RELEASE`. `dnf download` checks no signature, whatever gpgcheck says, so
-//         rpmkeys is asked about each package with the key files that the host's enabled repositories name.
+//   dnf   what provides `kernel-devel-uname-r = RELEASE`. `dnf download` checks no signature, whatever gpgcheck says,
+//         so rpmkeys is asked about each package with the key files that the host's enabled repositories name.
 #pragma once
 #include "base/file/digest.h"
 #include "base/process/progress.h"
@@ -32,8 +32,8 @@ struct package_manager {
 };
 
 // headers_offer.bring: the header packages, unpacked into the store of trees. E_HEADERS_NOT_FOUND: none of the
-// repositories has them, and what they have instead; E_NETWORK, E_TIMEOUT, E_AUTH, E_TLS, E_EXPIRED, E_UNTRUSTED: as the
-// package manager says it.
+// repositories has them, and what they have instead; E_NETWORK, E_TIMEOUT, E_AUTH, E_TLS, E_EXPIRED, E_UNTRUSTED: as
+// the package manager says it.
 int package_manager_headers(void *package_manager, const char *release, const struct root *store,
 			    char ret_digest[DIGEST_HEX + 1], struct err *err);
 // What that would ask, without asking: "apt for linux-headers-RELEASE, from the host's repositories". NULL = nothing,

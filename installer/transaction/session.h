@@ -16,8 +16,8 @@ struct session_request {                                     // borrowed, until 
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
 	const char *source, *source_sha256;            // NULL = that of the image
 	struct package_manager_options package_manager;
-	const char *payload;                           // directory in an image
-	bool is_named;                                 // the only repository is a package named by hand
+	const char *payload; // directory in an image
+	bool is_named;       // the only repository is a package named by hand
 	enum host_policy host_driver;
 	enum holders_policy holders;
 	enum reuse reuse;

@@ -36,7 +36,8 @@ struct headers_source {
 // headers (must exist and be writable for HEADERS_FILES; NULL = no store). banner: text of the running kernel's
 // /proc/version to compare builds with, or NULL. ret_from: the name of the source, and what in it.
 // Fails with E_HEADERS_MISMATCH when a source had the tree of another kernel, else with the code of the last source
-// (E_HEADERS_NOT_FOUND, or why it could not be asked): the message has one clause per source. Damaged or hostile package files fail at once (E_ARCHIVE, E_ARCHIVE_UNSAFE).
+// (E_HEADERS_NOT_FOUND, or why it could not be asked): the message has one clause per source. Damaged or hostile
+// package files fail at once (E_ARCHIVE, E_ARCHIVE_UNSAFE).
 int headers_find(const struct headers_source *sources, size_t count, const char *release, const char *banner,
 		 const struct root *store, struct tree *ret, char **ret_from, struct err *err);
 

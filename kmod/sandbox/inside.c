@@ -194,7 +194,7 @@ static void filter_calls(const struct jail *jail)
 		allow_calls(filter, NETWORK_CALLS);
 	for (size_t i = 0; i < ARRAY_SIZE(NETWORK_FAMILIES) && jail->is_networked; i++)
 		check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-					       SCMP_A0(SCMP_CMP_EQ, NETWORK_FAMILIES[i])));
+					       SCMP_A0(SCMP_CMP_EQ, NETWORK_FAMILIES[i], 0)));
 	// clone3 hands its flags over in memory, where no filter sees them; without it the C library calls clone.
 	check_seccomp(seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
 				       SCMP_A0(SCMP_CMP_MASKED_EQ, (unsigned)PROCESS_FLAGS | CLONE_NEWNET, 0)));

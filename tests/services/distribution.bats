@@ -101,7 +101,7 @@ setup() {
   host no-gpu
   tiny_source "$BATS_TEST_TMPDIR/driver"
   # With the programs and libraries of this machine, seen by nobody else.
-  rm -rf "$ROOT"/{usr,bin,sbin,lib,lib64}
+  rm -rf "${ROOT:?}"/{usr,bin,sbin,lib,lib64}
   mkdir -p "$ROOT/usr" "$ROOT/etc/apt/sources.list.d" "$ROOT/etc/apt/keyrings" "$ROOT/etc/yum.repos.d" "$ROOT/etc/pki"
   for name in bin sbin lib lib64; do [ ! -L "/$name" ] || ln -s "usr/$name" "$ROOT/$name"; done
   cp /etc/passwd /etc/group /etc/ld.so.cache /etc/nsswitch.conf "$ROOT/etc/"
