@@ -308,30 +308,30 @@ int package_manager_headers(void *package_manager, const char *release, const st
 	const struct package_manager *pm = package_manager;
 	auto_strv struct strv whys = { 0 };
 	struct err all = { 0 };
-	bool is_asked = false;
 	if (pm->options.why_not)
-		return err_set(err, E_HEADERS_NOT_FOUND, "%s", pm->options.why_not);
+		return err_set(err, E_NOT_FOUND, "%s", pm->options.why_not);
 	// The host's programs run in the host's mount namespace, which has to have the directory that they write to.
 	if (sandbox_is_foreign(pm->host) != sandbox_is_foreign(pm->state))
-		return err_set(err, E_HEADERS_NOT_FOUND,
-			       "'%s' is not on the host, whose package manager would write there", pm->state->name);
-	auto_fd int lock = lockfile_take(pm->state, "package-manager", LOCK_EX, LOCKFILE_WAIT_MS, err);
-	if (lock < 0)
-		return -1;
+		return err_set(err, E_NOT_FOUND, "'%s' is not on the host, whose package manager would write there",
+			       pm->state->name);
+	auto_fd int lock = -1;
 	const char *const places[] = { NULL, pm->options.archive };
 	for (size_t k = 0; k < ARRAY_SIZE(places) && (k == 0 || places[k]); k++)
 		for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
 			struct err one = { 0 };
 			if (!is_usable(clients[i], pm->host, places[k], &whys))
 				continue;
-			is_asked = true;
+			if (lock < 0)
+				lock = lockfile_take(pm->state, "package-manager", LOCK_EX, LOCKFILE_WAIT_MS, err);
+			if (lock < 0)
+				return -1;
 			if (ask_client(pm, clients[i], release, places[k], store, ret_digest, &one) == 0)
 				return 0;
 			take_worse(&all, &one);
 		}
 	auto_str char *why = strv_join(&whys, ", ");
-	if (!is_asked)
-		return err_set(err, E_HEADERS_NOT_FOUND, "this host has no package manager to ask (%s)", why);
+	if (!all.code)
+		return err_set(err, E_NOT_FOUND, "this host has no package manager to ask (%s)", why);
 	*err = all;
 	return -1;
 }

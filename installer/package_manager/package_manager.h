@@ -31,9 +31,9 @@ struct package_manager {
 	struct progress *progress;
 };
 
-// headers_offer.bring: the header packages, unpacked into the store of trees. E_HEADERS_NOT_FOUND: none of the
-// repositories has them, and what they have instead; E_NETWORK, E_TIMEOUT, E_AUTH, E_TLS, E_EXPIRED, E_UNTRUSTED: as
-// the package manager says it.
+// headers_offer.bring: the header packages, unpacked into the store of trees. E_NOT_FOUND: there is nobody to ask.
+// E_HEADERS_NOT_FOUND: none of the repositories has them, and what they have instead; E_NETWORK, E_TIMEOUT, E_AUTH,
+// E_TLS, E_EXPIRED, E_UNTRUSTED: as the package manager says it.
 int package_manager_headers(void *package_manager, const char *release, const struct root *store,
 			    char ret_digest[DIGEST_HEX + 1], struct err *err);
 // What that would ask, without asking: "apt for linux-headers-RELEASE, from the host's repositories". NULL = nothing,

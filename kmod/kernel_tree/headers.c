@@ -85,14 +85,14 @@ int headers_find(const struct headers_source *sources, size_t count, const char 
 				str_fmt("%s: %s%s", s->name, ret->root.name, s->kind == HEADERS_ROOT ? ret->build : "");
 			return 0;
 		}
-		bool is_last_offer = i + 1 == count && s->kind == HEADERS_OFFER;
+		bool is_asked_last = i + 1 == count && s->kind == HEADERS_OFFER && why.code != E_NOT_FOUND;
 		auto_str char *before = TAKE(misses);
 		auto_str char *this = str_fmt("%s: %s", s->name, why.text);
 		// Who was asked last tells most, and a message has an end.
 		misses = !before       ? TAKE(this) :
-			 is_last_offer ? str_fmt("%s; %s", this, before) :
+			 is_asked_last ? str_fmt("%s; %s", this, before) :
 					 str_fmt("%s; %s", before, this);
-		if (why.code == E_HEADERS_MISMATCH || (is_last_offer && code != E_HEADERS_MISMATCH))
+		if (why.code == E_HEADERS_MISMATCH || (is_asked_last && code != E_HEADERS_MISMATCH))
 			code = why.code;
 	}
 	return err_set(err, code, "headers of %s: %s", release, misses ? misses : "no source was given");

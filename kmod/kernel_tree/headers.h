@@ -15,7 +15,7 @@ enum headers_kind {
 };
 
 // Brings the tree of release into the store, as the directory that ret_digest names. It may name any release: the tree
-// is checked afterwards, like every other.
+// is checked afterwards, like every other. E_NOT_FOUND: there is nobody to ask.
 struct headers_offer {
 	const char *name; // for messages: "packed headers"
 	int (*bring)(void *ctx, const char *release, const struct root *store, char ret_digest[DIGEST_HEX + 1],
