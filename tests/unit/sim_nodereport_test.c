@@ -71,7 +71,7 @@ static const struct step {
 	  { "6.2", KERNEL_NEEDS_BUILD, E_HEADERS_NOT_FOUND, "tried" },
 	  "needs-build 6.2 E_HEADERS_NOT_FOUND",
 	  "Warning NextKernelUnservable 6.2 starts next: needs-build: E_HEADERS_NOT_FOUND: tried; next step: ",
-	  "--headers FILE[,FILE...]" },
+	  "--headers-archive DIR" },
 	{ "it is good again",
 	  { "6.2", KERNEL_BUILDING, 0, "pid 7" },
 	  "building 6.2",
