@@ -4,6 +4,7 @@
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
 #include "host/module_set.h"
+#include "kmod/build/core.h"
 #include "kmod/kernel_tree/distro.h"
 #include "kmod/kernel_tree/toolchain.h"
 #include "kmod/module/proof.h"
@@ -77,7 +78,7 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	    patches_check_removed(w->patches, source->version, flavour, tree, err) < 0 ||
 	    patches_choose(w->patches, source->version, flavour, tree, &patches, err) < 0)
 		return -1;
-	return 0;
+	return tools.cc ? core_check(source, flavour, NULL, &tools, err) : 0;
 }
 
 static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,

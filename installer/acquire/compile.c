@@ -56,7 +56,25 @@ void compile_report_done(struct compile_report *r)
 
 static void report_object_progress(void *ctx, size_t done, size_t total)
 {
-	progress_count(ctx, "compile", done, total);
+	struct progress *progress = ctx;
+	progress_count(progress, progress->entered, done, total);
+}
+
+// A phase of its own, between the compile's checks and the rest of it.
+static void report_core(void *ctx, const struct core_outcome *made)
+{
+	struct progress *progress = ctx;
+	if (!made) {
+		progress_enter(progress, "core");
+		return;
+	}
+	auto_str char *names = strv_join(&made->modules, ", ");
+	if (made->kept == made->modules.count)
+		progress_end(progress, "core", "of %s: from the cache", names);
+	else
+		progress_end(progress, "core", "of %s: %zu objects, %u jobs; from the cache: %zu cores, %zu objects",
+			     names, made->objects, made->jobs, made->kept, made->objects_kept);
+	progress_enter(progress, "compile");
 }
 
 static void fill_key(const struct compile_request *request, const struct tree *tree, const struct build_outcome *done,
@@ -151,6 +169,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 		.name = MODULES,
 		.log_fd = log_fd,
 		.progress = report_object_progress,
+		.core = report_core,
 		.ctx = progress,
 	};
 	if (build_run(&bw, ret, err) == 0)

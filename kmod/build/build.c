@@ -3,122 +3,15 @@
 
 #include "base/core/date.h"
 #include "base/file/copy.h"
-#include "base/file/lockfile.h"
-#include "kmod/build/buildlog.h"
 #include "kmod/build/jobs.h"
+#include "kmod/build/objects.h"
 #include "kmod/build/probes.h"
 #include "kmod/forkserver/forkserver.h"
 #include "kmod/sandbox/sandbox.h"
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-
-// Objects of earlier compiles, kept by ccache where the machine (or the builder image) has it: a build that was killed
-// resumes (R-H2), and a repeated one costs next to nothing.
-//
-// ccache runs in the sandbox, so code of the source can leave any object under any name. Each combination of source,
-// kernel tree, compiler and variables therefore has a directory of its own, and the sandbox sees no other one: only the
-// same compile reuses the objects of a compile. The compiler is identified by its content, because that of a builder
-// root has any mtime. Directories do not matter, since no debug information is made.
-#define OBJECTS_LOCK ".lock"
-#define OBJECTS_LOG "objects.log"
-#define OBJECTS_ROOM ((uint64_t)256 << 20) // of free disk
-enum { OBJECTS_KEPT = 4, OBJECTS_LOG_MOST = 4 << 20 };
-
-// make, as every step of a build calls it: in the sandbox, with one environment and one set of variables.
-struct compile {
-	const struct tree *tree;
-	const struct toolchain *tools;
-	struct root job;     // SANDBOX_WORK: src, probe, out
-	struct root headers; // root of the tree's directories, where they can be bound from
-	struct root objects; // SANDBOX_CACHE for ccache; ROOT_NONE = no object is kept
-	unsigned servers;    // fork servers; 0 = they are not used
-	long deadline_ms;    // on the monotonic clock
-	bool is_rt_allowed;
-	long peak_kib;
-};
-
-// The kernel does not bind directories of another mount namespace, so those of a host that is only seen through
-// /proc/PID/root are copied.
-static int bind_headers(struct compile *c, struct err *err)
-{
-	const struct tree *tree = c->tree;
-	if (!str_starts(tree->root.name, "/proc/")) {
-		auto_str char *name = str_dup(tree->root.name);
-		if (root_sub(&tree->root, ".", &c->headers, err) < 0)
-			return -1;
-		free(c->headers.name);
-		c->headers.name = TAKE(name);
-		return 0;
-	}
-	for (size_t i = 0; i < tree->dirs.count; i++) {
-		auto_str char *to = str_fmt("headers%s", tree->dirs.items[i]);
-		if (copy_tree(&tree->root, tree->dirs.items[i], &c->job, to, err) < 0)
-			return -1;
-	}
-	return root_sub(&c->job, "headers", &c->headers, err);
-}
-
-// -g0: debug information is stripped anyway, and making it costs a quarter of the time; without it, and with the BTF
-// switch off, no pahole is ever run (R-B6). The path inside the sandbox is constant, so no prefix has to be mapped.
-static void make_variables(const struct compile *c, struct strv *argv)
-{
-	const char *arch = c->tree->arch;
-	bool is_kept = c->objects.fd >= 0;
-	strv_split(argv, "IGNORE_CC_MISMATCH=1 KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN=", " ");
-	strv_split(argv,
-		   c->tools->is_clang ? "LLVM=1" :
-					"LD=ld AR=ar NM=nm OBJCOPY=objcopy OBJDUMP=objdump READELF=readelf STRIP=strip",
-		   " ");
-	strv_add(argv, str_fmt("CC=%s%s%s", is_kept ? c->tools->ccache : "", is_kept ? " " : "", c->tools->cc));
-	strv_add(argv, str_fmt("ARCH=%s", str_eq(arch, "aarch64") ? "arm64" :
-					  str_eq(arch, "ppc64le") ? "powerpc" :
-								    arch));
-	if (c->is_rt_allowed)
-		strv_add(argv, str_dup("IGNORE_PREEMPT_RT_PRESENCE=1"));
-}
-
-// Runs a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT.
-static int make_run(struct compile *c, const struct strv *argv, const char *dir, struct buildlog *log,
-		    struct proc_end *ret, struct err *err)
-{
-	auto_str char *path = str_fmt("PATH=%s", c->tools->path), *servers = str_fmt("FORKSERVER_MOST=%u", c->servers);
-	const char *env[] = { path, "LC_ALL=C", "HOME=/tmp", "TMPDIR=/tmp",
-			      "KBUILD_BUILD_TIMESTAMP=Thu Jan  1 00:00:00 UTC 1970", "KBUILD_BUILD_USER=kmodsmith",
-			      "KBUILD_BUILD_HOST=kmodsmith", "SOURCE_DATE_EPOCH=0", ("CCACHE_DIR=" SANDBOX_CACHE),
-			      "CCACHE_CONFIGPATH=/dev/null", "CCACHE_NOHASHDIR=1", "CCACHE_COMPILERCHECK=content",
-			      "CCACHE_MAXSIZE=512M", "CCACHE_MAXFILES=20000",
-			      "CCACHE_SLOPPINESS=include_file_mtime,include_file_ctime",
-			      ("CCACHE_STATSLOG=" SANDBOX_WORK "/" OBJECTS_LOG),
-			      // No preprocessor run before a compile that is not in the cache: the compiler lists what
-			      // it read.
-			      "CCACHE_DEPEND=1", c->servers ? servers : NULL,
-			      ("COMPILER_PATH=" SANDBOX_WORK "/" FORKSERVER_DIR), NULL };
-	long left = c->deadline_ms - clock_ms();
-	struct sandbox sandbox = { .base = c->tools->base,
-				   .headers = &c->headers,
-				   .dirs = &c->tree->dirs,
-				   .scratch = c->tree->build,
-				   .work = &c->job,
-				   .cache = c->objects.fd >= 0 ? &c->objects : NULL,
-				   .argv = (const char *const *)argv->items,
-				   .tool = c->tools->cc,
-				   .env = env,
-				   .dir = dir,
-				   .timeout_ms = left > 1 ? (int)left : 1,
-				   .line = buildlog_line,
-				   .ctx = log };
-	if (sandbox_run(&sandbox, ret, err) < 0)
-		return -1;
-	if (ret->peak_kib > c->peak_kib)
-		c->peak_kib = ret->peak_kib;
-	return ret->is_timed_out ?
-		       err_set(err, E_BUILD_TIMEOUT, "the deadline passed while '%s' was running", argv->items[0]) :
-		       0;
-}
 
 // Two canaries and a probe, before the driver's own probes are trusted (R-B1, R-B3). NVIDIA's conftest takes every
 // failed compilation for "the kernel does not have this". So first one snippet that must compile and one that must not
@@ -206,7 +99,6 @@ struct build {
 	bool has_probes;
 	char *not_forked;          // why fork servers are not used; NULL = they are
 	char same[DIGEST_HEX + 1]; // of all that decides what is compiled and how; "" = nothing is kept of it
-	int objects_lock;
 };
 
 static void build_end(struct build *b)
@@ -214,10 +106,7 @@ static void build_end(struct build *b)
 	struct err ignored;
 	root_done(&b->source);
 	root_done(&b->copy);
-	root_done(&b->compile.headers);
-	root_done(&b->compile.job);
-	root_done(&b->compile.objects);
-	close_fdp(&b->objects_lock);
+	compile_done(&b->compile);
 	probes_done(&b->probes);
 	if (b->request->work)
 		root_rmtree(b->request->work, JOB, &ignored);
@@ -248,6 +137,7 @@ static int check_request(struct build *b, struct err *err)
 	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 ||
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
 	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
+	    core_check(w->source, w->flavour, &b->modules, &b->tools, err) < 0 ||
 	    patches_choose(w->patches, w->source->version, w->flavour, w->tree, &b->patches, err) < 0)
 		return -1;
 	b->objects = recipe_objects(&b->source, &b->modules) + b->modules.count; // and one .mod.o for each
@@ -261,7 +151,7 @@ static int prepare_job(struct build *b, struct err *err)
 	    root_sub(w->work, JOB, &b->compile.job, err) < 0 ||
 	    copy_tree(&b->source, ".", &b->compile.job, "src", err) < 0 ||
 	    root_sub(&b->compile.job, "src", &b->copy, err) < 0 || patches_series(&b->copy, &b->series, err) < 0 ||
-	    bind_headers(&b->compile, err) < 0)
+	    make_bind_headers(&b->compile, err) < 0)
 		return -1;
 	if (patches_apply(&b->series, &b->copy, b->tools.path, w->base, err) < 0)
 		return err_wrap(err, "the source's own patches");
@@ -310,96 +200,35 @@ static int use_cache(struct build *b, struct err *err)
 	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
 }
 
-// The lock lies beside the directory, where the sandbox does not see it. Its mtime is the last use. A file that was
-// removed in the meantime locks nothing.
-static int lock_objects(const struct root *all, const char *digest)
+// What NVIDIA's open release has as sources, and other forms of the driver as files.
+static int make_cores(struct build *b, struct err *err)
 {
-	auto_str char *name = str_fmt("%s" OBJECTS_LOCK, digest);
-	auto_fd int fd = lockfile_open(all->fd, name, O_RDWR);
-	struct stat st;
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || fstat(fd, &st) < 0 || !st.st_nlink || futimens(fd, NULL) < 0)
-		return -1;
-	return TAKE_FD(fd);
-}
-
-// Removes what older versions kept for all sources in one place, and the least recently used directory.
-static void evict_oldest_objects(const struct root *all)
-{
-	auto_strv struct strv names = { 0 };
-	struct err ignored;
-	struct timespec oldest = { 0 };
-	const char *which = NULL;
-	size_t count = 0;
-	root_list(all, ".", &names, &ignored);
-	for (size_t i = 0; i < names.count; i++) {
-		const char *name = names.items[i];
-		auto_str char *file = str_fmt("%s" OBJECTS_LOCK, name);
-		struct stat st;
-		if (!digest_is_hex(name)) {
-			if (!str_ends(name, OBJECTS_LOCK))
-				root_rmtree(all, name, &ignored);
-			continue;
-		}
-		count++;
-		if (root_stat(all, file, &st, &ignored) <= 0)
-			st.st_mtim = (struct timespec){ 0 };
-		if (!which || st.st_mtim.tv_sec < oldest.tv_sec ||
-		    (st.st_mtim.tv_sec == oldest.tv_sec && st.st_mtim.tv_nsec < oldest.tv_nsec)) {
-			which = name;
-			oldest = st.st_mtim;
-		}
-	}
-	if (count <= OBJECTS_KEPT)
-		return;
-	auto_str char *lock = str_fmt("%s" OBJECTS_LOCK, which);
-	auto_fd int fd = lock_objects(all, which);
-	if (fd >= 0 && root_rmtree(all, which, &ignored) >= 0)
-		root_unlink(all, lock, &ignored);
-}
-
-// A directory for the objects of exactly this compile, and a lock on it until the build ends. Nothing is kept when
-// there is no ccache, the directory cannot be made, or another process compiles the same.
-static void open_objects(struct build *b)
-{
-	static const char DIR[] = "objects";
-	auto_root struct root all = ROOT_NONE, dir = ROOT_NONE;
-	struct err ignored;
-	struct statvfs st;
-	if (!b->tools.ccache || root_mkdir_private(b->request->cache, DIR, &ignored) < 0 ||
-	    root_sub(b->request->cache, DIR, &all, &ignored) < 0)
-		return;
-	auto_fd int lock = lock_objects(&all, b->same);
-	if (lock < 0 || root_mkdirs(&all, b->same, 0700, &ignored) < 0)
-		return;
-	evict_oldest_objects(&all);
-	// On a full disk ccache works without keeping anything, but fills the disk to the last byte first.
-	if (root_sub(&all, b->same, &dir, &ignored) < 0 || fstatvfs(dir.fd, &st) < 0 ||
-	    (uint64_t)st.f_bavail * st.f_frsize < OBJECTS_ROOM)
-		return;
-	b->compile.objects = dir;
-	dir = ROOT_NONE;
-	b->objects_lock = TAKE_FD(lock);
-}
-
-// How many compiles of the job's make were answered from the cache. The log has a line "# INPUT" for each compile and
-// some with its outcome. The kernel's makefiles also compile /dev/null, to learn what the compiler supports.
-static size_t count_objects(const struct root *job)
-{
-	auto_str char *text = NULL;
-	auto_strv struct strv lines = { 0 };
-	struct err absent;
-	size_t count = 0;
-	bool is_source = false;
-	if (job->fd < 0 || root_read_most(job, OBJECTS_LOG, OBJECTS_LOG_MOST, &text, NULL, &absent) <= 0)
+	const struct build_request *w = b->request;
+	const struct core_request request = { .source = w->source,
+					      .flavour = w->flavour,
+					      .modules = &b->modules,
+					      .arch = w->tree->arch,
+					      .tools = &b->tools,
+					      .cache = w->cache,
+					      .work = w->work,
+					      .facts = &b->facts,
+					      .jobs = b->jobs,
+					      .deadline_ms = b->compile.deadline_ms,
+					      .log_fd = w->log_fd,
+					      .progress = w->progress,
+					      .ctx = w->ctx };
+	auto_core_outcome struct core_outcome made = { 0 };
+	if (!core_is_needed(w->source, w->flavour))
 		return 0;
-	strv_split(&lines, text, "\n");
-	for (size_t i = 0; i < lines.count; i++) {
-		if (str_starts(lines.items[i], "# "))
-			is_source = str_ends(lines.items[i], ".c");
-		count += is_source && (str_eq(lines.items[i], "direct_cache_hit") ||
-				       str_eq(lines.items[i], "preprocessed_cache_hit"));
-	}
-	return count;
+	if (w->core)
+		w->core(w->ctx, NULL);
+	if (core_make(&request, &b->copy, &made, err) < 0)
+		return -1;
+	if (made.peak_kib > b->compile.peak_kib)
+		b->compile.peak_kib = made.peak_kib;
+	if (w->core)
+		w->core(w->ctx, &made);
+	return 0;
 }
 
 // Without them everything is compiled all the same.
@@ -544,7 +373,7 @@ static void fill_result(struct build *b, struct build_outcome *ret)
 				       .objects = b->objects };
 	b->patches = (struct patches){ 0 };
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
-	ret->objects_kept = count_objects(&b->compile.job);
+	ret->objects_kept = objects_count(&b->compile.job);
 	ret->forked = forkserver_count(&b->compile.job);
 	ret->not_forked = TAKE(b->not_forked);
 	memcpy(ret->build_id, w->tree->build_id, sizeof(ret->build_id));
@@ -554,7 +383,9 @@ static void fill_result(struct build *b, struct build_outcome *ret)
 
 int build_run(const struct build_request *request, struct build_outcome *ret, struct err *err)
 {
-	auto_end struct build b = { .request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
+	auto_end struct build b = {
+		.request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .compile = COMPILE_NONE
+	};
 	long started_ms = clock_ms();
 	unsigned seconds = request->timeout_s ? request->timeout_s : DEFAULT_TIMEOUT_S;
 	b.compile = (struct compile){ .tree = request->tree,
@@ -562,15 +393,16 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 				      .job = ROOT_NONE,
 				      .headers = ROOT_NONE,
 				      .objects = ROOT_NONE,
+				      .objects_lock = -1,
 				      .deadline_ms = started_ms + (long)seconds * 1000,
 				      .is_rt_allowed = request->is_rt_allowed };
 	jobs_read(request->kern, &b.facts);
 	b.jobs = jobs_count(&b.facts, request->jobs);
-	if (check_request(&b, err) < 0 || prepare_job(&b, err) < 0 || use_cache(&b, err) < 0 ||
-	    canary_check(&b.compile, err) < 0)
+	if (check_request(&b, err) < 0 || prepare_job(&b, err) < 0 || canary_check(&b.compile, err) < 0 ||
+	    make_cores(&b, err) < 0 || use_cache(&b, err) < 0)
 		return -1;
 	if (*b.same)
-		open_objects(&b); // only now: the canaries test the compiler, not a cache
+		objects_open(&b.compile, request->cache, b.same);
 	if (use_forkserver(&b, err) < 0)
 		return -1;
 	int r = run_make(&b, err);
@@ -600,8 +432,9 @@ void build_outcome_free(struct build_outcome *done)
 
 int build_preflight(const struct build_request *request, struct build_outcome *ret, struct err *err)
 {
-	auto_end struct build b = { .request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .objects_lock = -1 };
-	b.compile = (struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE };
+	auto_end struct build b = {
+		.request = request, .source = ROOT_NONE, .copy = ROOT_NONE, .compile = COMPILE_NONE
+	};
 	if (check_request(&b, err) < 0)
 		return -1;
 	fill_result(&b, ret);

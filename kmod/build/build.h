@@ -2,11 +2,12 @@
 // Compile a driver's modules for a kernel tree.
 //
 // Checks that cost milliseconds come first (known-bad pair, real-time kernel, compiler), then one probe compile with
-// the tree's own flags, then two canaries, then the build, all inside the sandbox. The same source, tree, compiler and
+// the tree's own flags, then two canaries, then the core of an open release (core.h), then the build, all inside the
+// sandbox. The same source, tree, compiler and
 // patches give the same bytes, wherever and whenever (R-C2). Output is stripped of debug information and has no BTF
 // (R-B6).
 #pragma once
-#include "kmod/kernel_tree/toolchain.h"
+#include "kmod/build/core.h"
 #include "kmod/source/patch.h"
 #include "kmod/source/source.h"
 
@@ -28,6 +29,8 @@ struct build_request {
 	const char *name;           // directory in output that appears whole or not at all; replaced when it exists
 	int log_fd;                 // the whole output of make goes here; -1 = nowhere
 	void (*progress)(void *ctx, size_t done, size_t total); // objects; may be NULL
+	// The compile of a release's core begins (NULL) or has ended, before that of the modules; may be NULL.
+	void (*core)(void *ctx, const struct core_outcome *made);
 	void *ctx;
 };
 

@@ -59,11 +59,18 @@ static void write_log_line(struct buildlog *log, const char *line)
 	file_write(log->fd, "the log", "\n", 1, &ignored);
 }
 
+// Kbuild's line of one, or that of NVIDIA's own Makefiles: " [ nvidia            ]  CC           src/...".
+static bool is_object(const char *line)
+{
+	const char *own = str_starts(line, " [ ") ? strstr(line, " ]  ") : NULL;
+	return str_starts(line, "  CC [M]  ") || (own && (str_starts(own, " ]  CC ") || str_starts(own, " ]  CXX ")));
+}
+
 void buildlog_line(void *buildlog, const char *line)
 {
 	struct buildlog *log = buildlog;
 	write_log_line(log, line);
-	if (str_starts(line, "  CC [M]  ")) {
+	if (is_object(line)) {
 		if (log->done < log->total)
 			log->done++;
 		if (log->progress)

@@ -17,6 +17,7 @@ void source_done(struct source *s)
 	free(s->version);
 	for (size_t i = 0; i < ARRAY_SIZE(s->dirs); i++)
 		free(s->dirs[i]);
+	free(s->release);
 	*s = (struct source){ .root = ROOT_NONE };
 }
 
@@ -52,9 +53,11 @@ static unsigned find_module_type(const struct root *root, const char *dir)
 	return 0;
 }
 
-// The part of each module that NVIDIA compiles without the kernel's headers. In its open source release these are links
-// to what its Makefile leaves in src/.
-static const char *const cores[] = { "nvidia/nv-kernel.o_binary", "nvidia-modeset/nv-modeset-kernel.o_binary" };
+// In NVIDIA's open source release the files are links to what its Makefile leaves in src/.
+const struct source_core source_cores[] = {
+	{ "nvidia", "src/nvidia", "nvidia/nv-kernel.o_binary" },
+	{ "nvidia-modeset", "src/nvidia-modeset", "nvidia-modeset/nv-modeset-kernel.o_binary" },
+};
 
 static bool is_symlink(const struct root *root, const char *path)
 {
@@ -63,20 +66,41 @@ static bool is_symlink(const struct root *root, const char *path)
 	return root_stat(root, path, &st, &ignored) > 0 && S_ISLNK(st.st_mode);
 }
 
-static int check_core(const struct source *s, const char *dir, struct err *err)
+// The release that the directory of the open modules is part of, if it is as published; NULL = it is not.
+static char *find_release(const struct source *s)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
-		auto_str char *core = str_fmt("%s/%s", dir, cores[i]);
+	static const char OPEN[] = "/kernel-open";
+	const char *dir = s->dirs[MODULE_TYPE_OPEN];
+	if (!dir || !str_ends(dir, OPEN))
+		return NULL;
+	auto_str char *above = str_ndup(dir, strlen(dir) - strlen(OPEN));
+	static const char *const parts[] = { "Makefile", "utils.mk", "version.mk", "src/nvidia/Makefile" };
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		auto_str char *part = str_fmt("%s/%s", above, parts[i]);
+		if (!root_exists(&s->root, part))
+			return NULL;
+	}
+	return TAKE(above);
+}
+
+static int check_cores(struct source *s, unsigned flavour, struct err *err)
+{
+	const char *dir = s->dirs[flavour];
+	for (size_t i = 0; i < SOURCE_CORES && dir; i++) {
+		const struct source_core *c = &source_cores[i];
+		auto_str char *core = str_fmt("%s/%s", dir, c->file),
+			      *module = str_fmt("%s/%s/%s.Kbuild", dir, c->module, c->module);
 		bool is_dangling = is_symlink(&s->root, core);
-		if (root_exists(&s->root, core) || (i > 0 && !is_dangling))
+		if (root_exists(&s->root, core))
 			continue;
-		return err_set(
-			err, E_SOURCE,
-			"'%s/%s' %s %s: in a source release, compile it first with `make "
-			"kernel-open/%s kernel-open/%s` in the directory that has kernel-open/ and src/, and pass "
-			"that directory",
-			s->root.name, dir, is_dangling ? "has a dangling link for" : "lacks", cores[i], cores[0],
-			cores[1]);
+		if (flavour == MODULE_TYPE_OPEN && !s->release && (i == 0 || root_exists(&s->root, module)))
+			s->release = find_release(s);
+		if (s->release || (i > 0 && !is_dangling))
+			continue;
+		return err_set(err, E_SOURCE,
+			       "'%s/%s' %s %s, which is compiled from src/ of NVIDIA's source release: pass the "
+			       "directory that has its Makefile, kernel-open/ and src/",
+			       s->root.name, dir, is_dangling ? "has a dangling link for" : "lacks", c->file);
 	}
 	return 0;
 }
@@ -138,7 +162,7 @@ static int identify(struct source *s, const char *path, struct err *err)
 			       "conftest.sh and nvidia/nv-kernel.o_binary)",
 			       path);
 	for (size_t i = 0; i < ARRAY_SIZE(s->dirs); i++)
-		if (s->dirs[i] && check_core(s, s->dirs[i], err) < 0)
+		if (check_cores(s, (unsigned)i, err) < 0)
 			return -1;
 	return 0;
 }
@@ -237,6 +261,18 @@ static int open_archive(int fd, const char *path, const char *pin, const struct 
 	return identify(s, path, err);
 }
 
+static enum copy_counts skip_git(void *ctx, const char *path)
+{
+	(void)ctx;
+	return str_eq(path, ".git") ? COPY_NOTHING : COPY_CONTENT;
+}
+
+// Of a checkout, what was checked out: what git keeps beside it differs from one clone to the next.
+static int digest_directory(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	return root_exists(root, ".git") ? copy_digest_of(root, skip_git, NULL, ret, err) : copy_digest(root, ret, err);
+}
+
 static int open_directory(const char *path, const char *pin, const struct root *work, struct source *s, struct err *err)
 {
 	static const char COPY[] = "pinned";
@@ -246,7 +282,7 @@ static int open_directory(const char *path, const char *pin, const struct root *
 	if (pin && (root_init(&from, path, err) < 0 || root_rmtree(work, COPY, err) < 0 ||
 		    copy_tree(&from, ".", work, COPY, err) < 0 || root_sub(work, COPY, &s->root, err) < 0))
 		return -1;
-	if (identify(s, path, err) < 0 || copy_digest(&s->root, s->digest, err) < 0)
+	if (identify(s, path, err) < 0 || digest_directory(&s->root, s->digest, err) < 0)
 		return -1;
 	return check_pin(path, pin, s->digest, err);
 }
@@ -272,7 +308,7 @@ int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1]
 	auto_fd int fd = open_path(path, &is_dir, err);
 	if (fd < 0)
 		return -1;
-	if (is_dir ? root_init(&root, path, err) < 0 || copy_digest(&root, hex, err) < 0 :
+	if (is_dir ? root_init(&root, path, err) < 0 || digest_directory(&root, hex, err) < 0 :
 		     digest_file(fd, path, hex, err) < 0)
 		return -1;
 	if (check_pin(path, sha256, hex, err) < 0)
@@ -286,9 +322,9 @@ int source_digest(const char *path, const char *sha256, char ret[DIGEST_HEX + 1]
 static int take_cores(struct source *s, const struct root *work, struct err *err)
 {
 	auto_strv struct strv linked = { 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(s->dirs) * ARRAY_SIZE(cores); i++) {
-		const char *dir = s->dirs[i / ARRAY_SIZE(cores)];
-		auto_str char *core = dir ? str_fmt("%s/%s", dir, cores[i % ARRAY_SIZE(cores)]) : NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(s->dirs) * SOURCE_CORES && !s->release; i++) {
+		const char *dir = s->dirs[i / SOURCE_CORES];
+		auto_str char *core = dir ? str_fmt("%s/%s", dir, source_cores[i % SOURCE_CORES].file) : NULL;
 		if (core && is_symlink(&s->root, core))
 			strv_add(&linked, TAKE(core));
 	}

@@ -2,7 +2,8 @@
 // A driver source, from whatever form it comes in. Nothing of it is ever executed here.
 //
 //   a directory     NVIDIA's layout (kernel-open/ and kernel/), or one module type's directory (with its Kbuild), or
-//                   NVIDIA's open source release with its core compiled: a link from kernel-open/ into src/
+//                   NVIDIA's open source release: as published, with the core as sources below src/ (see .release), or
+//                   with its core compiled: a link from kernel-open/ into src/. What git keeps (.git) does not count
 //   Debian's .deb   nvidia-*kernel-source: contains usr/src/*.tar.xz, with modules/<name>/ for one module type and, for
 //                   some branches, debian/patches/series still to be applied
 //   a dkms package  .deb, .rpm, or a tar of its content: usr/src/NAME-VERSION/ is the directory of one module type, or
@@ -14,11 +15,21 @@
 #include "base/file/digest.h"
 #include "kmod/source/recipe.h"
 
+// The part of a module that NVIDIA compiles without a kernel's headers, and where its open source release has that.
+struct source_core {
+	const char *module, *sources; // "src/nvidia"
+	const char *file;             // below a module type's directory
+};
+enum { SOURCE_CORES = 2 };
+extern const struct source_core source_cores[SOURCE_CORES];
+
 struct source {
-	struct root root;            // the directory of the source; owned
-	char *version;               // "535.261.03"
-	unsigned flavours;           // set of enum module_type
-	char *dirs[3];               // by module type, inside root; NULL = absent
+	struct root root;  // the directory of the source; owned
+	char *version;     // "535.261.03"
+	unsigned flavours; // set of enum module_type
+	char *dirs[3];     // by module type, inside root; NULL = absent
+	char *release;     // of the open modules, whose core is to be compiled (kmod/build/core.h): the
+		// directory with NVIDIA's Makefile and src/, inside root; NULL = they have it
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
 
