@@ -12,6 +12,7 @@ static const struct {
 	const char *regex;
 } errors[] = {
 	{ 0, "^[^ :]+:[0-9]+:([0-9]+:)? *(fatal |internal )?error: " },
+	{ 0, "No space left on device" },
 	{ 1, "^ERROR: modpost: " },
 	{ 1, ": undefined reference to " },
 	{ 1, "^[^ :]*(cc1|gcc|clang|ld|objtool|modpost)[^ :/]*: (fatal )?error: " },

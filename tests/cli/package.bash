@@ -253,3 +253,74 @@ $(NAMES:%=conftest/%.h):conftest/%.h:
 MAKE
   sed -i "s/VERSION\\\\\"/$2\\\\\"/g" "$dir/Makefile"
 }
+
+# compiling_source in the shape of NVIDIA's open source release as it is published: the core is compiled from src/, by
+# makefiles with its names, targets, outputs and messages, which say user, host, date and jobs as NVIDIA's do. What the
+# core's make finds of the kernel ($kernel) stops it. The first core's sources lie in src/common, too.
+release_source() { # DIR VERSION
+  local core target dir=$1
+  compiling_source "$dir" "$2"
+  rm "$dir/kernel-open/nvidia/nv-kernel.o_binary"
+  mkdir -p "$dir"/src/common "$dir/kernel-open/nvidia-modeset"
+  : >"$dir/kernel-open/nvidia-modeset/nvidia-modeset.Kbuild"
+  tiny_module "$dir/kernel-open/nvidia-modeset/nvidia-modeset.ko" "$kernel" "" nvidia_register_module
+  sed -i "s,^modules:.*,&\n\t\$(foreach m\,\$(NV_KERNEL_MODULES)\,objcopy --add-section .core=\$m/\$(CORE_\$m) \$m/\$m.ko \$m.ko;),
+    s,nvidia/nvidia.ko nvidia.ko\$,nvidia.ko," "$dir/kernel-open/Makefile"
+  printf 'CORE_nvidia = nv-kernel.o_binary\nCORE_nvidia-modeset = nv-modeset-kernel.o_binary\n' >>"$dir/kernel-open/Makefile"
+  printf 'NVIDIA_VERSION = %s\n' "$2" >"$dir/version.mk"
+  printf '#!/bin/sh\nset -e\n[ "$1" = type ] && echo __GNUC__ | $2 -E -P - >/dev/null && echo gcc\n' >"$dir/nv-compiler.sh"
+  chmod +x "$dir/nv-compiler.sh"
+  cat >"$dir/utils.mk" <<'MAKE'
+CC ?= gcc
+LD ?= ld
+OBJCOPY ?= objcopy
+DATE ?= date
+NV_BUILD_USER ?= $(shell whoami)
+NV_BUILD_HOST ?= $(shell hostname)
+TARGET_OS ?= $(shell uname)
+TARGET_ARCH ?= $(shell uname -m)
+OUTPUTDIR ?= _out/$(TARGET_OS)_$(TARGET_ARCH)
+VERSION_MK_DIR ?= .
+include $(VERSION_MK_DIR)/version.mk
+MAKE
+  cat >"$dir/Makefile" <<'MAKE'
+include utils.mk
+kernel-open/nvidia/nv-kernel.o_binary: src/nvidia/$(OUTPUTDIR)/nv-kernel.o
+kernel-open/nvidia-modeset/nv-modeset-kernel.o_binary: src/nvidia-modeset/$(OUTPUTDIR)/nv-modeset-kernel.o
+%.o_binary:
+	cd $(dir $@) && ln -sf ../../$^ $(notdir $@)
+.PHONY: src/nvidia/$(OUTPUTDIR)/nv-kernel.o src/nvidia-modeset/$(OUTPUTDIR)/nv-modeset-kernel.o
+src/nvidia/$(OUTPUTDIR)/nv-kernel.o:
+	$(MAKE) -C src/nvidia
+src/nvidia-modeset/$(OUTPUTDIR)/nv-modeset-kernel.o:
+	$(MAKE) -C src/nvidia-modeset
+MAKE
+  printf 'static const char common[] = "%s";\n' "$2" >"$dir/src/common/common.h"
+  for core in nvidia nvidia-modeset; do
+    target=nv-kernel.o
+    [ "$core" = nvidia ] || target=nv-modeset-kernel.o
+    mkdir -p "$dir/src/$core/src"
+    printf 'SRCS ?=\nSRCS += src/one.c\nSRCS += src/two.c\n' >"$dir/src/$core/srcs.mk"
+    printf '#include "common.h"\nconst char *one(void) { return common; }\n' >"$dir/src/$core/src/one.c"
+    printf 'const char *two(void) { return __FILE__; }\n' >"$dir/src/$core/src/two.c"
+    cat >"$dir/src/$core/Makefile" <<MAKE
+VERSION_MK_DIR = ../..
+include ../../utils.mk
+include srcs.mk
+\$(if \$(wildcard /usr/src/kernels/$kernel /usr/src/linux-headers-$kernel),\$(error the kernel's headers are seen))
+\$(if \$(filter gcc,\$(shell ../../nv-compiler.sh type \$(CC))),,\$(error \$(CC) is no compiler))
+OBJS = \$(SRCS:%.c=\$(OUTPUTDIR)/%.o)
+\$(OUTPUTDIR)/$target: \$(OBJS) \$(OUTPUTDIR)/g_nvid_string.o
+	\$(LD) -r -o \$@ \$^
+	\$(OBJCOPY) --remove-section=.note.gnu.property \$@
+\$(OBJS): \$(OUTPUTDIR)/%.o: %.c
+	@mkdir -p \$(dir \$@); sleep \$\$(cat ../../slow 2>/dev/null || echo 0)
+	@printf " [ %-17.17s ]  %s\n" $core "CC           \$<"
+	@\$(CC) -I ../common -c -MMD -MF \$(@:.o=.d) -MT \$@ -o \$@ \$<
+\$(OUTPUTDIR)/g_nvid_string.o: \$(OBJS)
+	@echo "made with: \$(MAKEFLAGS)"
+	@echo "const char id[] = \"nvidia id: \$(NVIDIA_VERSION)  (\$(NV_BUILD_USER)@\$(NV_BUILD_HOST))  \`\$(DATE)\`\";" >\$(@:.o=.c)
+	@\$(CC) -c -o \$@ \$(@:.o=.c)
+MAKE
+  done
+}

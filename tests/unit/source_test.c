@@ -271,7 +271,7 @@ static void test_linked_core(void **state)
 		assert_int_equal(err.code, E_SOURCE);
 		const char *missing = step ? "dangling link for nvidia-modeset/" : "dangling link for nvidia/";
 		assert_non_null(strstr(err.text, missing));
-		assert_non_null(strstr(err.text, "with `make kernel-open/nvidia/nv-kernel.o_binary"));
+		assert_non_null(strstr(err.text, "pass the directory that has its Makefile, kernel-open/ and src/"));
 	}
 	put(&folder, "r/src/nvidia-modeset/_out/Linux_x86_64", "nv-modeset-kernel.o", "modeset");
 	expect_source(&folder, path, "./kernel-open", NULL);
@@ -287,6 +287,66 @@ static void test_linked_core(void **state)
 	assert_false(root_exists(&s.root, "src"));
 	auto_source struct source cut_off = { .root = ROOT_NONE }; // the links lead out of what was given
 	assert_int_equal(try(&folder, inner, NULL, &cut_off), E_SOURCE);
+}
+
+// As it is published: with src/ and NVIDIA's Makefiles the core can be compiled, also what a link only promises. A module
+// that the source does not have needs none.
+static void test_published_release(void **state)
+{
+	(void)state;
+	static const char CORE[] = "r/top/kernel-open/nvidia/nv-kernel.o_binary",
+			  MODESET[] = "r/top/kernel-open/nvidia-modeset/nv-modeset-kernel.o_binary";
+	static const char *const parts[] = { "Makefile", "utils.mk", "version.mk", "src/nvidia/Makefile" };
+	auto_folder struct folder folder;
+	struct err err = { 0 };
+	folder_make(&folder);
+	auto_str char *path = str_fmt("%s/r", folder.path), *inner = str_fmt("%s/r/top/kernel-open", folder.path);
+	put_flavour(&folder, "r/top/kernel-open", OPEN, KBUILD("595.45.04"));
+	assert_int_equal(root_unlink(&folder.root, CORE, &err), 1);
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+		auto_source struct source less = { .root = ROOT_NONE };
+		assert_int_equal(try(&folder, path, NULL, &less), E_SOURCE);
+		put(&folder, "r/top", parts[i], "");
+	}
+	auto_source struct source alone = { .root = ROOT_NONE };
+	assert_int_equal(try(&folder, inner, NULL, &alone), E_SOURCE);
+	for (int step = 0; step < 4; step++) {
+		auto_source struct source s = { .root = ROOT_NONE };
+		if (step == 1) // the core of nvidia is there, and nothing else is needed
+			put(&folder, "r/top/kernel-open", "nvidia/nv-kernel.o_binary", "core");
+		if (step == 2)
+			put(&folder, "r/top/kernel-open", "nvidia-modeset/nvidia-modeset.Kbuild", "");
+		if (step == 3)
+			folder_link(&folder, "../../src/nvidia-modeset/_out/nv-modeset-kernel.o", MODESET);
+		assert_int_equal(try(&folder, path, NULL, &s), 0);
+		assert_string_equal(s.dirs[MODULE_TYPE_OPEN], "./top/kernel-open");
+		if (step == 1)
+			assert_null(s.release);
+		else
+			assert_string_equal(s.release, "./top");
+	}
+}
+
+// Two clones of one commit are one source.
+static void test_checkout_digest(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	char one[DIGEST_HEX + 1], two[DIGEST_HEX + 1], other[DIGEST_HEX + 1];
+	struct err err;
+	folder_make(&folder);
+	put_flavour(&folder, "s/kernel-open", OPEN, KBUILD("535.261.03"));
+	put(&folder, "s/.git", "index", "one");
+	auto_str char *path = str_fmt("%s/s", folder.path);
+	assert_int_equal(source_digest(path, NULL, one, &err), 0);
+	put(&folder, "s/.git", "index", "two");
+	assert_int_equal(source_digest(path, NULL, two, &err), 0);
+	put(&folder, "s/kernel-open", ".git/index", "of the source");
+	assert_int_equal(source_digest(path, NULL, other, &err), 0);
+	assert_string_equal(one, two);
+	assert_string_not_equal(one, other);
+	auto_source struct source s = { .root = ROOT_NONE };
+	assert_int_equal(try(&folder, path, other, &s), 0); // a copy of it has the same
 }
 
 // What is compiled has the digest that was demanded, whatever becomes of the directory meanwhile.
@@ -422,10 +482,11 @@ static void test_module_sets(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_run_files),      cmocka_unit_test(test_debian_package),
-		cmocka_unit_test(test_dkms_packages),  cmocka_unit_test(test_linked_core),
-		cmocka_unit_test(test_directories),    cmocka_unit_test(test_pinned_directory),
-		cmocka_unit_test(test_pinned_archive), cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_run_files),         cmocka_unit_test(test_debian_package),
+		cmocka_unit_test(test_dkms_packages),     cmocka_unit_test(test_linked_core),
+		cmocka_unit_test(test_published_release), cmocka_unit_test(test_checkout_digest),
+		cmocka_unit_test(test_directories),       cmocka_unit_test(test_pinned_directory),
+		cmocka_unit_test(test_pinned_archive),    cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_module_sets),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
