@@ -68,12 +68,13 @@ static void report_core(void *ctx, const struct core_outcome *made)
 		progress_enter(progress, "core");
 		return;
 	}
-	auto_str char *names = strv_join(&made->modules, ", ");
-	if (made->kept == made->modules.count)
-		progress_end(progress, "core", "of %s: from the cache", names);
+	auto_str char *fresh = strv_join(&made->made, ", "), *kept = strv_join(&made->kept, ", ");
+	if (!made->made.count)
+		progress_end(progress, "core", "%s: from the cache", kept);
 	else
-		progress_end(progress, "core", "of %s: %zu objects, %u jobs; from the cache: %zu cores, %zu objects",
-			     names, made->objects, made->jobs, made->kept, made->objects_kept);
+		progress_end(progress, "core", "%s: %zu objects, %zu of them from the cache, %u jobs%s%s", fresh,
+			     made->objects, made->objects_kept, made->jobs,
+			     made->kept.count ? "; from the cache: " : "", kept);
 	progress_enter(progress, "compile");
 }
 

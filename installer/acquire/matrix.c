@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "acquire/matrix.h"
 
+#include "acquire/source_url.h"
 #include "base/file/digest.h"
 #include "base/formats/json.h"
 
@@ -117,7 +118,11 @@ static int read_driver(const struct reading *r, const json_t *json, struct matri
 			return refuse_matrix(r, "flavours", "has an entry other than open and proprietary", err);
 		d->flavours |= (unsigned)flavour;
 	}
-	make_path(r, &d->source);
+	auto_str char *what = str_fmt("'%s': %s[%zu].source", r->file, r->list, r->at);
+	if (source_url_is(d->source) && source_url_check(what, d->source, d->sha256, err) < 0)
+		return err_code(err, E_CONFIG);
+	if (!source_url_is(d->source))
+		make_path(r, &d->source);
 	for (size_t i = 0; i + 1 < m->driver_count; i++)
 		if (str_eq(m->drivers[i].source, d->source))
 			return refuse_matrix(r, "source", "is also that of another entry", err);

@@ -77,7 +77,9 @@ static int find_package(struct session *s, struct err *err)
 			strv_add(&o->refused, str_dup(f->driver.digest));
 	}
 	bool has_source = request->source && !request->is_named;
-	if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)
+	if (has_source && request->fetch_source) // a package of it may do
+		memcpy(digest, request->source_sha256, sizeof(digest));
+	else if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)
 		return -1;
 	o->want = (struct package_want){ .driver = s->driver,
 					 .digest = request->digest,
@@ -100,19 +102,27 @@ static int find_package(struct session *s, struct err *err)
 char *session_source_path(const struct session *s)
 {
 	const struct session_request *request = s->request;
-	return request->source                               ? str_dup(request->source) :
+	return s->fetched                                    ? str_dup(s->fetched) :
+	       request->source                               ? str_dup(request->source) :
 	       str_eq(s->acquire.carry.is.driver, s->driver) ? image_payload_source_path(&s->acquire.carry) :
 							       NULL;
 }
 
 static int open_source(struct session *s, struct err *err)
 {
+	const struct session_request *request = s->request;
+	if (request->fetch_source) {
+		progress_enter(&s->progress, "source");
+		if (request->fetch_source(request->ctx, &s->state, &s->fetched, err) < 0)
+			return -1;
+	}
 	auto_str char *path = session_source_path(s);
 	if (!path)
 		return 0;
 	if (scratch_make(&s->state, "source", &s->source_work, err) < 0)
 		return -1;
-	progress_enter(&s->progress, "source");
+	if (!request->fetch_source)
+		progress_enter(&s->progress, "source");
 	if (source_open(path, s->request->source_sha256, &s->source_work.root, &s->source, err) < 0)
 		return -1;
 	progress_facts(&s->progress, json_pack("{s:s, s:s}", "driver", s->source.version, "sha256", s->source.digest));
@@ -455,6 +465,7 @@ void session_done(struct session *s)
 	free(s->headers);
 	holders_done(&s->holders);
 	journal_done(&s->journal);
+	free(s->fetched);
 	source_done(&s->source);
 	acquire_done(&s->acquire);
 	trust_now_done(&s->trust);

@@ -16,6 +16,9 @@ struct session_request {                                     // borrowed, until 
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
 	const char *source, *source_sha256;            // NULL = that of the image
 	struct package_manager_options package_manager;
+	// Of a source that is not on this machine and has source_sha256: brings it there, when it is needed, and says
+	// where it is. NULL = source is a path.
+	int (*fetch_source)(void *ctx, const struct root *state, char **ret_path, struct err *err);
 	const char *payload; // directory in an image
 	bool is_named;       // the only repository is a package named by hand
 	enum host_policy host_driver;
@@ -48,6 +51,7 @@ struct session {
 	struct module_params params;
 	struct trust_now trust; // of a recovery
 	struct acquire acquire;
+	char *fetched;        // what fetch_source said; NULL = it was not needed
 	struct source source; // opened only if no package fits; .version NULL = not opened
 	char *headers;        // where a compile would take them from; NULL = nothing is to be compiled
 	struct journal journal;
@@ -79,6 +83,6 @@ void session_done(struct session *s);
 // gate: NULL = this node compiles for itself.
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err); // locked
 int session_stage(struct session *s, const struct compile_gate *gate, struct err *err); // see apply_stage()
-// The source to compile from: the named one, else the image's, if that is of the requested driver. NULL = none. Caller
+// Once it is opened: the source to compile from: the named one, else the image's, if that is of the requested driver. NULL = none. Caller
 // frees.
 char *session_source_path(const struct session *s);

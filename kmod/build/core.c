@@ -17,7 +17,8 @@ enum { CORES_KEPT = 8, CORE_BYTES = 512 << 20 };
 
 void core_outcome_done(struct core_outcome *o)
 {
-	strv_done(&o->modules);
+	strv_done(&o->made);
+	strv_done(&o->kept);
 	*o = (struct core_outcome){ 0 };
 }
 
@@ -356,8 +357,7 @@ int core_make(const struct core_request *request, const struct root *into, struc
 			return -1;
 		if (r == 0)
 			j.missing[j.missing_count++] = &source_cores[i];
-		made.kept += r > 0;
-		strv_add(&made.modules, str_dup(source_cores[i].module));
+		strv_add(r > 0 ? &made.kept : &made.made, str_dup(source_cores[i].module));
 	}
 	if (j.missing_count && compile_missing_cores(&j, into, &made, err) < 0)
 		return -1;

@@ -32,9 +32,8 @@ struct core_request {
 };
 
 struct core_outcome {
-	struct strv modules;          // whose cores these are
-	size_t kept;                  // of these, from the cache
-	size_t objects, objects_kept; // compiled for the others; of these, from the cache
+	struct strv made, kept;       // modules whose core was compiled, and those whose core the cache had
+	size_t objects, objects_kept; // of the first; of these objects, from the cache
 	unsigned jobs;
 	long peak_kib;
 };

@@ -261,16 +261,10 @@ static int open_archive(int fd, const char *path, const char *pin, const struct 
 	return identify(s, path, err);
 }
 
-static enum copy_counts skip_git(void *ctx, const char *path)
-{
-	(void)ctx;
-	return str_eq(path, ".git") ? COPY_NOTHING : COPY_CONTENT;
-}
-
 // Of a checkout, what was checked out: what git keeps beside it differs from one clone to the next.
 static int digest_directory(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	return root_exists(root, ".git") ? copy_digest_of(root, skip_git, NULL, ret, err) : copy_digest(root, ret, err);
+	return copy_digest_without(root, ".git", ret, err);
 }
 
 static int open_directory(const char *path, const char *pin, const struct root *work, struct source *s, struct err *err)

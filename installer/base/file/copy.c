@@ -126,8 +126,8 @@ int copy_bytes(const struct root *root, const char *path, uint64_t *sum, struct 
 }
 
 static int digest_below(const struct root *root, const char *path,
-			enum copy_counts (*counts)(void *ctx, const char *path), void *ctx, struct digest *d,
-			struct err *err)
+			enum copy_counts (*counts)(void *ctx, const char *path), void *ctx, bool has_modes,
+			struct digest *d, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	if (root_list(root, path, &names, err) < 0)
@@ -143,7 +143,7 @@ static int digest_below(const struct root *root, const char *path,
 		if (r < 0)
 			return -1;
 		if (S_ISDIR(st.st_mode)) {
-			if (digest_below(root, below, counts, ctx, d, err) < 0)
+			if (digest_below(root, below, counts, ctx, has_modes, d, err) < 0)
 				return -1;
 			continue;
 		}
@@ -157,17 +157,17 @@ static int digest_below(const struct root *root, const char *path,
 				return -1;
 		}
 		auto_str char *line = str_fmt("%c%c %s %s\n", S_ISLNK(st.st_mode) ? 'l' : 'f',
-					      !counts && st.st_mode & 0100 ? 'x' : '-', hex, below);
+					      has_modes && st.st_mode & 0100 ? 'x' : '-', hex, below);
 		digest_add(d, line, strlen(line));
 	}
 	return 0;
 }
 
-int copy_digest_of(const struct root *root, enum copy_counts (*counts)(void *ctx, const char *path), void *ctx,
-		   char ret[DIGEST_HEX + 1], struct err *err)
+static int digest_directory(const struct root *root, enum copy_counts (*counts)(void *ctx, const char *path), void *ctx,
+			    bool has_modes, char ret[DIGEST_HEX + 1], struct err *err)
 {
 	struct digest *d = digest_new();
-	int r = digest_below(root, ".", counts, ctx, d, err);
+	int r = digest_below(root, ".", counts, ctx, has_modes, d, err);
 	char hex[DIGEST_HEX + 1];
 	digest_hex(d, hex);
 	if (r == 0)
@@ -175,7 +175,23 @@ int copy_digest_of(const struct root *root, enum copy_counts (*counts)(void *ctx
 	return r;
 }
 
+int copy_digest_of(const struct root *root, enum copy_counts (*counts)(void *ctx, const char *path), void *ctx,
+		   char ret[DIGEST_HEX + 1], struct err *err)
+{
+	return digest_directory(root, counts, ctx, false, ret, err);
+}
+
 int copy_digest(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	return copy_digest_of(root, NULL, NULL, ret, err);
+	return digest_directory(root, NULL, NULL, true, ret, err);
+}
+
+static enum copy_counts skip_entry(void *name, const char *path)
+{
+	return str_eq(name, path) ? COPY_NOTHING : COPY_CONTENT;
+}
+
+int copy_digest_without(const struct root *root, const char *name, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	return digest_directory(root, skip_entry, (void *)(uintptr_t)name, true, ret, err);
 }

@@ -13,6 +13,8 @@ int copy_entry(const struct root *from, const char *path, const struct root *to,
 
 // SHA-256 over the sorted names, kinds, executable bits and contents of everything below the directory.
 int copy_digest(const struct root *root, char ret[DIGEST_HEX + 1], struct err *err);
+// The same without this entry of the directory itself.
+int copy_digest_without(const struct root *root, const char *name, char ret[DIGEST_HEX + 1], struct err *err);
 // The same of a part, without executable bits: counts is asked what of each counts. Of a directory COPY_NOTHING leaves
 // out all that is in it.
 enum copy_counts { COPY_CONTENT, COPY_NAME, COPY_NOTHING };

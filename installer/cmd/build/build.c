@@ -104,7 +104,7 @@ struct single_build {
 	struct build build;
 	struct gpus gpus;
 	struct image_payload carry;
-	char *source; // the payload's sources
+	char *source; // the payload's sources, or what was downloaded
 	struct strv modules;
 	struct package package;
 	struct compile_report report;
@@ -158,10 +158,12 @@ static int build_one(const struct build_values *v, struct single_build *s, struc
 	const struct job_values *j = &v->job;
 	struct build *b = &s->build;
 	struct compile_request request = build_request(b, j, v->kernel ? v->kernel : b->host.release, &j->headers);
-	request.source_path = j->source ? j->source : s->source;
 	request.source_sha256 = j->source_sha256;
 	request.modules = &s->modules;
 	request.gpus = &s->gpus;
+	if (job_fetch_source(j, j->source, j->source_sha256, &b->state, &s->source, err) < 0)
+		return -1;
+	request.source_path = s->source ? s->source : j->source;
 	if (job_parse_flavour(j, &request.flavour, err) < 0 ||
 	    compile_package(&request, &b->progress, &s->package, &s->report, err) < 0)
 		return -1;
@@ -420,10 +422,12 @@ static void build_driver(struct matrix_build *l, const struct matrix_driver *d)
 {
 	static const enum module_type both[] = { MODULE_TYPE_OPEN, MODULE_TYPE_PROPRIETARY };
 	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_str char *path = NULL;
 	l->source = (struct source){ .root = ROOT_NONE };
 	l->unopened = (struct err){ 0 };
 	if (scratch_make(&l->build.state, "source", &work, &l->unopened) == 0 &&
-	    source_open(d->source, d->sha256, &work.root, &l->source, &l->unopened) == 0)
+	    job_fetch_source(&l->values->job, d->source, d->sha256, &l->build.state, &path, &l->unopened) >= 0 &&
+	    source_open(path ? path : d->source, d->sha256, &work.root, &l->source, &l->unopened) == 0)
 		l->unopened.code = 0;
 	unsigned flavours = d->flavours ? d->flavours : l->source.flavours;
 	for (size_t f = 0; f < ARRAY_SIZE(both); f++)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common/job.h"
 
+#include "acquire/source_url.h"
 #include "base/file/file.h"
 #include "cmd/common/share.h"
 #include "devices/cdi_spec_file.h"
@@ -17,10 +18,12 @@
 	}
 
 const struct opt source_opts[] = {
-	OPT("source", 's', "PATH", "KMODSMITH_SOURCE", OPT_STR, source,
-	    "driver source: NVIDIA's directory, a .run file, Debian's .deb or .tar.xz, or a dkms package"),
+	OPT("source", 's', "PATH|URL", "KMODSMITH_SOURCE", OPT_STR, source,
+	    "driver source: NVIDIA's directory, a .run file, a checkout or tar of its open source release, Debian's "
+	    ".deb "
+	    "or .tar.xz, or a dkms package; or its URL (http, https, file), with its digest"),
 	OPT("source-sha256", 0, "HEX", "KMODSMITH_SOURCE_SHA256", OPT_STR, source_sha256,
-	    "digest that the source must have"),
+	    "digest that the source must have; a URL needs one"),
 	OPT("flavour", 'f', "auto|open|proprietary", "KERNEL_MODULE_TYPE", OPT_STR, flavour,
 	    "which modules; auto decides by the GPUs and the driver branch"),
 	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, headers,
@@ -123,7 +126,9 @@ int job_check_inputs(const struct job_values *values, struct err *err)
 	for (size_t i = 0; i < values->headers.count; i++)
 		if (job_check_path("--headers", values->headers.items[i], false, err) < 0)
 			return -1;
-	if (values->source && job_check_path("--source", values->source, true, err) < 0)
+	bool is_url = source_url_is(values->source);
+	if (values->source && (is_url ? source_url_check("--source", values->source, values->source_sha256, err) :
+					job_check_path("--source", values->source, true, err)) < 0)
 		return -1;
 	if (values->source_sha256 && !digest_is_hex(values->source_sha256))
 		return err_set(err, E_USAGE, "--source-sha256 '%s' is not a digest: expected 64 digits of 0-9 and a-f",
@@ -132,6 +137,22 @@ int job_check_inputs(const struct job_values *values, struct err *err)
 		return err_set(err, E_USAGE, "--digest '%s' is not sha256: and 64 digits of 0-9 and a-f",
 			       values->digest);
 	return 0;
+}
+
+int job_fetch_source(const struct job_values *values, const char *source, const char *sha256, const struct root *state,
+		     char **ret, struct err *err)
+{
+	auto_remote_access struct remote_access access = { 0 };
+	struct remote_values remote = values->origin.remote;
+	if (!source_url_is(source))
+		return 0;
+	remote.is_offline |= values->origin.bundle != NULL; // as in origin_open()
+	if (remote_access_open(&remote, &access, err) < 0)
+		return -1;
+	const struct source_url request = {
+		.url = source, .sha256 = sha256, .state = state, .http = access.http, .progress = origin_show_bytes
+	};
+	return source_url_fetch(&request, ret, err) < 0 ? -1 : 1;
 }
 
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err)
@@ -287,6 +308,13 @@ static int open_job_repositories(void *ctx, const struct root *state, struct fet
 	return 0;
 }
 
+static int fetch_job_source(void *ctx, const struct root *state, char **ret, struct err *err)
+{
+	const struct job *j = ctx;
+	const struct job_values *v = j->values;
+	return job_fetch_source(v, v->source, v->source_sha256, state, ret, err);
+}
+
 static int parse_job_words(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
@@ -345,6 +373,7 @@ static void fill_job_request(struct job *j)
 	r->check_inputs = check_job_inputs;
 	r->open_state = open_job_state;
 	r->open_repositories = open_job_repositories;
+	r->fetch_source = source_url_is(v->source) ? fetch_job_source : NULL;
 	r->ctx = j;
 }
 

@@ -79,6 +79,10 @@ int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // 
 // Checks the files that options name, before any work is done: E_USAGE for the wrong kind of file.
 int job_check_inputs(const struct job_values *values, struct err *err);
 int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages
+// --source or a matrix's source, when it is a URL: downloaded below state unless it is kept there. 1 = *ret is the path
+// to open, 0 = it is no URL.
+int job_fetch_source(const struct job_values *values, const char *source, const char *sha256, const struct root *state,
+		     char **ret, struct err *err);
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err); // E_USAGE
 int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err);             // E_USAGE; NULL: refuse
 int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);                        // E_USAGE; NULL: series

@@ -86,7 +86,7 @@ void origin_done(struct origin *o)
 	*o = (struct origin){ 0 };
 }
 
-static void show_bytes(void *ctx, uint64_t done, uint64_t total)
+void origin_show_bytes(void *ctx, uint64_t done, uint64_t total)
 {
 	enum { MIB = 20, WORTH_MIB = 16 }; // short steps need no progress bar
 	(void)ctx;
@@ -105,5 +105,5 @@ void origin_fetch(const struct origin *o, const struct root *state, struct fetch
 			       .state = state,
 			       .now = time(NULL),
 			       .note = show_note,
-			       .progress = show_bytes };
+			       .progress = origin_show_bytes };
 }

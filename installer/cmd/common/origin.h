@@ -24,6 +24,7 @@ int origin_open(const struct origin_values *v, const struct root *host, struct o
 void origin_done(struct origin *o);
 #define auto_origin __attribute__((cleanup(origin_done)))
 void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret);
+void origin_show_bytes(void *ctx, uint64_t done, uint64_t total); // of a download; total 0 = not known
 
 // As --package and --output take them: "oci:DIR", "oci-archive:FILE.tar", ...; a path alone is a layout, or a bundle
 // when it ends in .tar.

@@ -138,8 +138,9 @@ static int read_source_driver(const struct job_values *j, struct once *o, struct
 	auto_source struct source source = { .root = ROOT_NONE };
 	if (scratch_make(&o->state, "source", &work, err) < 0)
 		return -1;
-	int r = source_peek(j->source, &work.root, &source, err);
-	if (r < 0 || (r == 0 && source_open(j->source, j->source_sha256, &work.root, &source, err) < 0))
+	const char *path = o->source ? o->source : j->source;
+	int r = source_peek(path, &work.root, &source, err);
+	if (r < 0 || (r == 0 && source_open(path, j->source_sha256, &work.root, &source, err) < 0))
 		return -1;
 	o->source_driver = str_dup(source.version);
 	return 0;
@@ -171,6 +172,8 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 {
 	const struct job_values *j = &v->job;
 	struct prebuild_request *w = &o->request;
+	if (job_fetch_source(j, j->source, j->source_sha256, &o->state, &o->source, err) < 0)
+		return -1;
 	if (!j->driver && j->source && read_source_driver(j, o, err) < 0)
 		return -1;
 	*w = (struct prebuild_request){ .modules = &o->modules,
@@ -200,7 +203,7 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 		return -1;
 	if (!j->source && str_eq(w->driver, o->carry.is.driver))
 		o->source = image_payload_source_path(&o->carry);
-	w->source = j->source ? j->source : o->source;
+	w->source = o->source ? o->source : j->source;
 	return 0;
 }
 

@@ -76,9 +76,11 @@ static int open_inputs(const struct values *v, struct check_job *c, struct err *
 		return -1;
 	if (!j->source)
 		return 0;
-	if (scratch_make(&c->state, "check", &c->work, err) < 0)
+	auto_str char *path = NULL;
+	if (scratch_make(&c->state, "check", &c->work, err) < 0 ||
+	    job_fetch_source(j, j->source, j->source_sha256, &c->state, &path, err) < 0)
 		return -1;
-	return source_open(j->source, j->source_sha256, &c->work.root, &c->source, err);
+	return source_open(path ? path : j->source, j->source_sha256, &c->work.root, &c->source, err);
 }
 
 static int check_inputs(const struct values *v, struct check_job *c, struct check_result *ret, struct err *err)
@@ -148,14 +150,16 @@ static int run_check(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_check = {
 	.name = "check",
 	.help = "can a kernel be served? ok, compatible, needs-build or impossible, and why",
-	.about = "Needs no GPU, no root and no network. With --package it proves the modules against the kernel; with "
-		 "--source it\n"
-		 "looks for headers, compiler and known obstacles. Exit status: 0 ok, 10 compatible (made for another "
-		 "release, all\n"
-		 "symbol CRCs equal, and --reuse allows it), 20 needs-build, 30 impossible; 1 and 2 are errors of the "
-		 "check itself.\n\n"
-		 "  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
-	.opts = { source_opts, opts, common_opts },
+	.about =
+		"Needs no GPU, no root and, but for a --source that is a URL, no network. With --package it proves the "
+		"modules\n"
+		"against the kernel; with --source it looks for headers, compiler and known obstacles. Exit status: 0 "
+		"ok, 10 compatible (made for another "
+		"release, all\n"
+		"symbol CRCs equal, and --reuse allows it), 20 needs-build, 30 impossible; 1 and 2 are errors of the "
+		"check itself.\n\n"
+		"  kmodsmith check --kernel 6.1.0-56-cloud-amd64 --headers A.deb,B.deb,C.deb --source DRIVER.deb\n",
+	.opts = { source_opts, opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_check,
 };
