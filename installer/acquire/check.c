@@ -78,7 +78,14 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	    patches_check_removed(w->patches, source->version, flavour, tree, err) < 0 ||
 	    patches_choose(w->patches, source->version, flavour, tree, &patches, err) < 0)
 		return -1;
-	return tools.cc ? core_check(source, flavour, NULL, &tools, err) : 0;
+	if (!tools.cc || !core_is_needed(source, flavour))
+		return 0;
+	auto_root struct root dir = ROOT_NONE;
+	auto_strv struct strv modules = { 0 };
+	return root_sub(&source->root, source->dirs[flavour], &dir, err) < 0 ||
+			       recipe_modules(&dir, w->modules, &modules, err) < 0 ?
+		       -1 :
+		       core_check(source, flavour, &modules, &tools, err);
 }
 
 static int read_target_abi(const struct check_request *w, struct tree *tree, struct kernel_abi *abi,

@@ -22,6 +22,7 @@ struct check_request {
 	const struct package *package;     // NULL = none
 	const struct source *source;       // NULL = none
 	enum module_type flavour;
+	const struct strv *modules; // full names; NULL or empty = all of the source
 	enum reuse reuse;
 	const struct gpus *gpus;
 	const struct root *host, *kern, *state;

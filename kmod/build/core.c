@@ -54,18 +54,13 @@ static char *cxx_name(const struct toolchain *tools)
 	return at ? str_fmt("%.*s%s%s", (int)(at - name), name, cxx, at + strlen(c)) : str_dup(cxx);
 }
 
-static bool is_wanted(const struct source_core *core, const struct strv *modules)
-{
-	return !modules || !modules->count || strv_has(modules, core->module);
-}
-
 int core_check(const struct source *source, enum module_type flavour, const struct strv *modules,
 	       const struct toolchain *tools, struct err *err)
 {
 	auto_str char *cxx = cxx_name(tools);
 	for (size_t i = 0; i < SOURCE_CORES && core_is_needed(source, flavour); i++) {
 		const struct source_core *core = &source_cores[i];
-		if (!is_wanted(core, modules))
+		if (!strv_has(modules, core->module))
 			continue;
 		auto_str char *srcs = read_release_file(source, core, "srcs.mk"),
 			      *makefile = read_release_file(source, core, "Makefile");
@@ -84,8 +79,9 @@ int core_check(const struct source *source, enum module_type flavour, const stru
 			if (needs[k].is_needed && !found)
 				return err_set(err, E_TOOLCHAIN,
 					       "no %s in %s, which the core of %s in NVIDIA's source release "
-					       "(%s) is compiled with",
-					       needs[k].program, tools->path, core->module, core->sources);
+					       "(%s) is compiled with%s",
+					       needs[k].program, tools->path, core->module, core->sources,
+					       i > 0 ? "; --modules nvidia,uvm does without" : "");
 		}
 	}
 	return 0;
@@ -129,9 +125,10 @@ static int copy_release(struct core_job *j, struct err *err)
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
 		struct stat st;
-		int r = root_stat(&release, name, &st, err);
-		if (r < 0 ||
-		    ((S_ISREG(st.st_mode) || str_eq(name, "src")) && copy_entry(&release, name, job, name, err) < 0))
+		if (root_stat(&release, name, &st, err) < 0)
+			return -1;
+		bool is_part = str_eq(name, "src") || (S_ISREG(st.st_mode) && !str_starts(name, ".git"));
+		if (is_part && copy_entry(&release, name, job, name, err) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < SOURCE_CORES; i++) {
@@ -200,10 +197,10 @@ static int take_kept_core(const struct core_job *j, const struct source_core *co
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
 		struct err bad;
-		if (!str_starts(name, key))
+		if (!str_starts(name, key) || name[DIGEST_HEX] != '-')
 			continue;
 		if (put_core(&j->kept, name, into, core->file, digest, &bad) == 0 &&
-		    str_eq(name + strlen(key) + 1, digest)) {
+		    str_eq(name + DIGEST_HEX + 1, digest)) {
 			utimensat(j->kept.fd, name, NULL, AT_SYMLINK_NOFOLLOW); // the last use
 			return 1;
 		}
@@ -350,7 +347,7 @@ int core_make(const struct core_request *request, const struct root *into, struc
 	set_core_variables(&j);
 	open_kept_cores(&j);
 	for (size_t i = 0; i < SOURCE_CORES; i++) {
-		if (!is_wanted(&source_cores[i], request->modules))
+		if (!strv_has(request->modules, source_cores[i].module))
 			continue;
 		int r = take_kept_core(&j, &source_cores[i], into, err);
 		if (r < 0)

@@ -18,7 +18,7 @@
 struct core_request {
 	const struct source *source;
 	enum module_type flavour;
-	const struct strv *modules; // full names; the cores of others are not compiled
+	const struct strv *modules; // from recipe_modules; the cores of others are not compiled
 	const char *arch;           // as `uname -m`
 	const struct toolchain *tools;
 	const struct root *cache; // NULL = nothing is kept
@@ -42,7 +42,7 @@ void core_outcome_done(struct core_outcome *o);
 
 bool core_is_needed(const struct source *source, enum module_type flavour);
 // E_TOOLCHAIN names a program that only the core needs and that the toolchain lacks, such as the C++ compiler for that
-// of nvidia-modeset. modules: NULL or empty = all of the source.
+// of nvidia-modeset. modules: from recipe_modules.
 int core_check(const struct source *source, enum module_type flavour, const struct strv *modules,
 	       const struct toolchain *tools, struct err *err);
 // Puts the core of each module into `into`, a copy of the module type's directory. E_BUILD with the compiler's first

@@ -24,12 +24,12 @@ enum { SOURCE_CORES = 2 };
 extern const struct source_core source_cores[SOURCE_CORES];
 
 struct source {
-	struct root root;  // the directory of the source; owned
-	char *version;     // "535.261.03"
-	unsigned flavours; // set of enum module_type
-	char *dirs[3];     // by module type, inside root; NULL = absent
-	char *release;     // of the open modules, whose core is to be compiled (kmod/build/core.h): the
-		// directory with NVIDIA's Makefile and src/, inside root; NULL = they have it
+	struct root root;            // the directory of the source; owned
+	char *version;               // "535.261.03"
+	unsigned flavours;           // set of enum module_type
+	char *dirs[3];               // by module type, inside root; NULL = absent
+	char *release;               // of the open modules, whose core is to be compiled (kmod/build/core.h): the
+				     // directory with NVIDIA's Makefile and src/, inside root; NULL = they have it
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
 

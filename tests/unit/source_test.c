@@ -174,7 +174,43 @@ static void test_debian_package(void **state)
 	free(deb);
 }
 
-// What dkms packages install: Debian's and Ubuntu's .deb, and a tar as an .rpm unpacks.
+// trees: where the open and the proprietary modules are; NULL = nowhere.
+static void add_trees(struct writer *w, const char *const trees[2])
+{
+	writer_add(w, "./usr/share/doc/x", "doc", 3);
+	for (size_t t = 0; t < 2; t++) {
+		auto_str char *dir = trees[t] ? str_fmt("./%s", trees[t]) : NULL;
+		if (dir)
+			add_flavour(w, dir, t ? PROPRIETARY : OPEN, KBUILD("535.261.03"));
+	}
+}
+
+// An rpm as libarchive reads it: lead, two headers without entries, compressed cpio.
+static char *save_rpm(const struct folder *folder, const char *name, const char *const trees[2])
+{
+	static const char LEAD[96] = "\xed\xab\xee\xdb\x03", HEADER[16] = "\x8e\xad\xe8\x01";
+	struct writer *payload = mem_alloc(sizeof(*payload));
+	auto_str char *all = mem_alloc(sizeof(LEAD) + 2 * sizeof(HEADER) + sizeof(payload->buf));
+	size_t len = sizeof(LEAD) + 2 * sizeof(HEADER);
+	payload->a = archive_write_new();
+	archive_write_set_format_cpio_newc(payload->a);
+	archive_write_add_filter_xz(payload->a);
+	archive_write_set_bytes_per_block(payload->a, 0);
+	assert_int_equal(archive_write_open_memory(payload->a, payload->buf, sizeof(payload->buf), &payload->used),
+			 ARCHIVE_OK);
+	add_trees(payload, trees);
+	writer_close(payload);
+	memcpy(all, LEAD, sizeof(LEAD));
+	memcpy(all + sizeof(LEAD), HEADER, sizeof(HEADER));
+	memcpy(all + sizeof(LEAD) + sizeof(HEADER), HEADER, sizeof(HEADER));
+	memcpy(all + len, payload->buf, payload->used);
+	char *path = save(folder, name, "", all, len + payload->used);
+	free(payload);
+	return path;
+}
+
+// What dkms packages install: Debian's, Ubuntu's and NVIDIA's .deb, the .rpm of NVIDIA's repositories and of others, and a
+// tar as an .rpm unpacks.
 static void test_dkms_packages(void **state)
 {
 	(void)state;
@@ -193,12 +229,7 @@ static void test_dkms_packages(void **state)
 		struct writer *data = mem_alloc(sizeof(*data)), *deb = mem_alloc(sizeof(*deb));
 		folder_make(&folder);
 		writer_open(data, false);
-		writer_add(data, "./usr/share/doc/x", "doc", 3);
-		for (size_t t = 0; t < 2; t++) {
-			auto_str char *dir = rows[i].trees[t] ? str_fmt("./%s", rows[i].trees[t]) : NULL;
-			if (dir)
-				add_flavour(data, dir, t ? PROPRIETARY : OPEN, KBUILD("535.261.03"));
-		}
+		add_trees(data, rows[i].trees);
 		writer_close(data);
 		writer_open(deb, true);
 		writer_add(deb, "debian-binary", "2.0\n", 4);
@@ -208,6 +239,8 @@ static void test_dkms_packages(void **state)
 		auto_str char *tar = save(&folder, "nvidia-dkms.tar.xz", "", data->buf, data->used);
 		expect_source(&folder, package, rows[i].open, rows[i].proprietary);
 		expect_source(&folder, tar, rows[i].open, rows[i].proprietary);
+		auto_str char *rpm = save_rpm(&folder, "kmod-nvidia-dkms.rpm", rows[i].trees);
+		expect_source(&folder, rpm, rows[i].open, rows[i].proprietary);
 		free(data);
 		free(deb);
 	}

@@ -28,12 +28,14 @@ struct check_job {
 	struct layout layout;
 	struct package package;
 	struct source source;
+	struct strv modules;
 };
 
 static void check_job_done(struct check_job *c)
 {
 	package_done(&c->package);
 	source_done(&c->source);
+	strv_done(&c->modules);
 	host_done(&c->host);
 	gpus_done(&c->gpus);
 	layout_done(&c->layout);
@@ -91,6 +93,7 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.headers = &j->headers,
 		.package = c->package.count ? &c->package : NULL,
 		.source = c->source.version ? &c->source : NULL,
+		.modules = &c->modules,
 		.gpus = &c->gpus,
 		.host = &c->machine.host,
 		.kern = &c->machine.kern,
@@ -98,7 +101,9 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,
 	};
-	return job_parse_flavour(j, &request.flavour, err) < 0 || job_parse_reuse(j->reuse, &request.reuse, err) < 0 ?
+	return job_parse_modules(&j->modules, &c->modules, err) < 0 ||
+			       job_parse_flavour(j, &request.flavour, err) < 0 ||
+			       job_parse_reuse(j->reuse, &request.reuse, err) < 0 ?
 		       -1 :
 		       check_kernel(&request, ret, err);
 }
