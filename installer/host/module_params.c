@@ -138,14 +138,14 @@ void module_params_options(const struct module_params *p, const char *module, st
 
 static const struct {
 	const char *module, *name, *value, *why;
-	uint16_t devices[3][2]; // of the GPUs that it is for: first and last id
+	uint16_t devices[4][2]; // of the GPUs that it is for: first and last id
 } defaults[] = {
-	// Source: detect-self-hosted.h of NVIDIA's open-gpu-kernel-modules.
+	// Source: detect-self-hosted.h of NVIDIA's open-gpu-kernel-modules, 595.45.04.
 	{ "nvidia",
 	  "NVreg_CoherentGPUMemoryMode",
 	  "driver",
 	  "a GPU that shares its memory with the processor",
-	  { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31c0, 0x31ff } } },
+	  { { 0x2340, 0x237f }, { 0x2940, 0x297f }, { 0x31a1, 0x31a1 }, { 0x31c0, 0x31ff } } },
 };
 
 static bool has_gpu_in(const struct gpus *gpus, const uint16_t (*devices)[2], size_t count)

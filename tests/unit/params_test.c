@@ -129,7 +129,7 @@ static void compares_with_the_loaded(void **state) // R-D1
 	strv_done(&modules[1].params);
 }
 
-// GH200 and GB200; H100 and B200 have their memory for themselves.
+// GH200, GB200 and GB300; H100 and B200 have their memory for themselves.
 static void superchips_get_their_default(void **state)
 {
 	(void)state;
@@ -139,9 +139,11 @@ static void superchips_get_their_default(void **state)
 	} cases[] = {
 		{ 0x2342, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
 		{ 0x2941, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
+		{ 0x31a1, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
 		{ 0x31c2, NULL, "NVreg_CoherentGPUMemoryMode=driver" },
 		{ 0x2330, NULL, "" },
 		{ 0x2901, NULL, "" },
+		{ 0x31a2, NULL, "" },
 		{ 0x2342, "nvidia:NVreg_CoherentGPUMemoryMode=numa", "NVreg_CoherentGPUMemoryMode=numa" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
