@@ -24,7 +24,7 @@ import spdx
 
 HERE = "usr/share/kmodsmith/"
 PAYLOAD = HERE + "payload/root/"
-NVIDIAS = PAYLOAD + "usr/share/doc/NVIDIA_GLX-1.0/LICENSE"  # of a .run, as runfile.c lays it out
+NVIDIAS = PAYLOAD + "usr/share/doc/NVIDIA_GLX-1.0/LICENSE"  # of a .run, as its manifest says
 OURS = "Apache-2.0"
 
 

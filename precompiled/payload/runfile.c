@@ -13,7 +13,6 @@ static const struct type {
 	const char *name;
 	bool has_arch, has_path, is_link, is_inheriting;
 	const char *place; // NULL = the line's path is the place
-	const char *below; // used instead of the line's path; NULL = that path
 } types[] = {
 	{ "KERNEL_MODULE_SRC", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
 	{ "DKMS_CONF", .is_inheriting = true, .place = "usr/src/nvidia-V/" },
@@ -60,7 +59,7 @@ static const struct type {
 	{ "EGL_EXTERNAL_PLATFORM_JSON", .place = "usr/share/egl/egl_external_platform.d/" },
 	{ "APPLICATION_PROFILE", .has_path = true, .place = "usr/share/nvidia/" },
 	{ "SANDBOXUTILS_FILELIST_JSON", .has_path = true, .place = "usr/share/nvidia/files.d/" },
-	{ "DOCUMENTATION", .place = "usr/share/doc/", .below = RUNFILE_DOCUMENTS }, // LICENSE only
+	{ "DOCUMENTATION", .has_path = true, .place = "usr/share/doc/" }, // of it what is_wanted_document()
 };
 
 void runfile_done(struct runfile *r)
@@ -122,6 +121,13 @@ static const char *next_field(struct line *l)
 	return l->at < l->words.count ? l->words.items[l->at++] : NULL;
 }
 
+// The licences must accompany the files: the driver's, and that of the list of GPUs, which bears the same name in a
+// directory of its own. The list tells programs which module types a GPU has; all other documentation is left out.
+static bool is_wanted_document(const char *name)
+{
+	return str_eq(name, "LICENSE") || str_eq(name, "supported-gpus.json");
+}
+
 // 1 = *ret is an entry, 0 = not part of a payload, -1 = the line is incomplete.
 static int read_manifest_line(struct line *l, const char *triplet, const char *version, struct runfile_entry *ret)
 {
@@ -130,11 +136,10 @@ static int read_manifest_line(struct line *l, const char *triplet, const char *v
 	const struct type *type = word ? find_type(word) : NULL;
 	if (!file || !mode || !word)
 		return -1;
-	// The licence must accompany the files; other documentation is left out.
-	if (!type || (str_eq(word, "DOCUMENTATION") && !str_eq(name, "LICENSE")))
+	if (!type || (str_eq(word, "DOCUMENTATION") && !is_wanted_document(name)))
 		return 0;
 	const char *arch = type->has_arch ? next_field(l) : "NATIVE";
-	const char *given = type->below ? type->below : type->has_path || type->is_inheriting ? next_field(l) : "";
+	const char *given = type->has_path || type->is_inheriting ? next_field(l) : "";
 	const char *target = type->is_link ? next_field(l) : NULL;
 	auto_str char *path = !given              ? NULL :
 			      type->is_inheriting ? inherited_path(file, given, type->name) :

@@ -7,8 +7,6 @@
 #pragma once
 #include "base/core/err.h"
 
-#define RUNFILE_DOCUMENTS "NVIDIA_GLX-1.0" // below usr/share/doc, as NVIDIA's installer calls it
-
 struct runfile_entry {
 	char *file;   // in the archive; NULL = a link
 	char *place;  // in the payload

@@ -237,12 +237,16 @@ static const struct member RUN[] = {
 	       "nvidia-smi 0755 UTILITY_BINARY MODULE:utils\n"
 	       "nvidia-smi.1.gz 0644 MANPAGE man1\n"
 	       "LICENSE 0644 DOCUMENTATION NVIDIA_GLX-1.0 MODULE:installer\n"
+	       "supported-gpus/LICENSE 0644 DOCUMENTATION NVIDIA_GLX-1.0/supported-gpus MODULE:installer\n"
+	       "supported-gpus/supported-gpus.json 0644 DOCUMENTATION NVIDIA_GLX-1.0/supported-gpus MODULE:installer\n"
 	       "firmware/gsp_ga10x.bin 0644 FIRMWARE INHERIT_PATH_DEPTH:1\n"
 	       "kernel-open/nvidia/nv.c 0644 KERNEL_MODULE_SRC INHERIT_PATH_DEPTH:1\n",
 	  NULL },
 	{ "libcuda.so." V, NULL, NULL },
 	{ "nvidia-smi", V, NULL },
 	{ "LICENSE", "licence", NULL },
+	{ "supported-gpus/LICENSE", "licence of the list", NULL },
+	{ "supported-gpus/supported-gpus.json", "list", NULL },
 	{ "firmware/gsp_ga10x.bin", "firmware", NULL },
 	{ "kernel-open/nvidia/nv.c", "source", NULL },
 	{ 0 },
@@ -260,6 +264,8 @@ static void test_run(void **state)
 	expect_link(&f, "into/" TRIPLET "/libcuda.so.1", "libcuda.so." V);
 	folder_expect(&f, "into/usr/bin/nvidia-smi", V);
 	folder_expect(&f, "into/usr/share/doc/NVIDIA_GLX-1.0/LICENSE", "licence");
+	folder_expect(&f, "into/usr/share/doc/NVIDIA_GLX-1.0/supported-gpus/LICENSE", "licence of the list");
+	folder_expect(&f, "into/usr/share/doc/NVIDIA_GLX-1.0/supported-gpus/supported-gpus.json", "list");
 	folder_expect(&f, "into/usr/lib/firmware/nvidia/" V "/gsp_ga10x.bin", "firmware");
 	folder_expect(&f, "into/usr/src/nvidia-" V "/kernel-open/nvidia/nv.c", "source");
 	static const struct {
