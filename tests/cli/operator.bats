@@ -112,6 +112,38 @@ process() { # STATE [START]
   assert_equal "$(content "$daemons")" Ready
 }
 
+# The host is another root here, as /proc/1/root is in a pod: $ROOT is the container's own.
+@test "nvidia-smi of the startup probe has its nodes in the container's own /dev before the status is Ready" {
+  loadable
+  export KMODSMITH_HOST_ROOT=$BATS_TEST_TMPDIR/machine
+  cp -a "$ROOT" "$KMODSMITH_HOST_ROOT"
+  rm -rf "$ROOT/dev"
+  mkdir "$ROOT/dev"
+  echo 'c 240:7 0600 0:0' >"$ROOT/dev/nvidia-uvm" # of the driver before, as the runtime copied it from the machine
+  started() { # TEXT
+    start_pod "$1" init
+    log=$BATS_TEST_TMPDIR/log soon grep -qx Ready "$KMODSMITH_HOST_ROOT/run/nvidia/$daemons"
+  }
+  started 'ready: driver'
+  for node in nvidia0 nvidiactl nvidia-uvm; do
+    assert_equal "$(cat "$ROOT/dev/$node")" "$(cat "$KMODSMITH_HOST_ROOT/dev/$node")"
+  done
+  assert_equal "$(readlink "$ROOT/dev/char/195:255")" ../nvidiactl
+  grep -E "nodes in this container's own /dev" "$BATS_TEST_TMPDIR/log"
+  end_pod TERM
+
+  local before
+  before=$(find "$ROOT/dev" -printf '%P %T@ %l\n' | sort) # started again in the same container, which nothing does: no change
+  started 'ready: driver'
+  assert_equal "$(find "$ROOT/dev" -printf '%P %T@ %l\n' | sort)" "$before"
+  end_pod TERM
+
+  rm -rf "$ROOT/dev"
+  touch "$ROOT/dev"
+  started 'ready: driver'
+  grep -F "warn: nvidia-smi may fail in this container, whose own /dev lacks device nodes" "$BATS_TEST_TMPDIR/log"
+}
+
 @test "a node with a directory for kernel hooks gets a note that none is installed" {
   loadable
   mkdir -p "$ROOT/run/kernel/postinst.d"

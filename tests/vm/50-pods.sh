@@ -68,6 +68,8 @@ t "operator: a consumer starts before the driver" pod_start consumer consumer
 t "ClusterPolicy: the pod starts" begin clusterpolicy driver
 t "ClusterPolicy: the operator's startup probe passes" seconds pod_wait_ready driver
 echo "# a start with modules from the node's store: $took s until ready"
+t "ClusterPolicy: the container's own /dev has the nodes that nvidia-smi needs" pod_exec driver sh -c \
+  '[ -c /dev/nvidia0 ] && [ -c /dev/nvidia1 ] && [ -c /dev/nvidia-uvm ] && exec 3<>/dev/nvidiactl 4<>/dev/nvidia0'
 unlike "ClusterPolicy: no user space is copied again" "$(pod_log driver)" 'of the image copied'
 is "ClusterPolicy: the probe leaves the switches for the validator" "$(cat $validations/.driver-ctr-ready)" \
   "$(printf '%s: false\n' GDRCOPY_ENABLED GDS_ENABLED GPU_DIRECT_RDMA_ENABLED)"

@@ -6,6 +6,7 @@
 #include "cmd/container/watch.h"
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
+#include "devices/nodes.h"
 #include "host/capabilities.h"
 #include "service/service.h"
 #include "status/gpu_operator.h"
@@ -286,6 +287,21 @@ static int add_peermem(const struct init_start *s, struct root *state, struct pr
 	return 1;
 }
 
+// The operator's startup probe runs nvidia-smi in this container. Its /dev is the container's own, with what the machine
+// had before the load, while the nodes were made in the machine's. A failure here must not fail a working node:
+// nvidia-smi makes nodes, too, if it may.
+static void make_own_nodes(const struct init_start *s)
+{
+	auto_devices struct devices d = { 0 };
+	struct err why;
+	const struct machine *m = &s->machine;
+	if (devices_want(&m->kern, s->values->job.imex_channels, &d, &why) < 0 ||
+	    devices_apply(&m->kern, &m->sys, false, &d, &why) < 0)
+		log_warn("nvidia-smi may fail in this container, whose own /dev lacks device nodes: %s", why.text);
+	else if (d.changes)
+		log_info("%zu device nodes in this container's own /dev, %zu changes", d.count, d.changes);
+}
+
 static int serve_until_stopped(struct init_start *s, bool has_driver, const sigset_t *signals, struct err *err)
 {
 	auto_root struct root state = ROOT_NONE;
@@ -349,6 +365,8 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 		service_block(&signals);
 		log_info("the agent waits for an order");
 	}
+	if (v->is_operator && r > 0)
+		make_own_nodes(&s);
 	drop_rights(v);
 	liveness_beat(&s.liveness, LIVENESS_SERVE, 0, 0);
 	int signal = serve_until_stopped(&s, r != 0, &signals, err);
