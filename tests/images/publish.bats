@@ -16,6 +16,9 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
   tags --driver 535.261.03 --os ubuntu22.04,ubuntu24.04,rhel9.4,rhel9,rocky8.10,ol9.1,rhcos4.18,sles15.6
   assert_success
   assert_output "$(printf '535.261.03-%s\n' ubuntu22.04 ubuntu24.04 rhel9 rocky8 ol9 rhcos4.18 sles15.6)"
+  tags --driver 535.261.03 --os sl-micro6.0,opensuse-leap15.6,debian12,amzn2023,flatcar4081.2.0,almalinux9.4,olympus1.2
+  assert_success
+  assert_output "$(printf '535.261.03-%s\n' sl-micro6.0 opensuse-leap15.6 debian12 amzn2023 flatcar4081.2.0 almalinux9.4 olympus1.2)"
 }
 @test "with kernels: branch and version, kernel, operating system; a plus sign becomes an underscore" {
   tags --driver 580.95.05 --os ubuntu24.04,rhcos4.18 --kernel 6.8.0-31-generic,5.14.0-570.el9.x86_64+rt
@@ -35,6 +38,10 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
   tags --driver 535 --os ubuntu24.04
   assert_failure
   tags --driver 535.261.03 --os "Ubuntu 24.04"
+  assert_failure
+  tags --driver 535.261.03 --os ubuntu
+  assert_failure
+  tags --driver 535.261.03 --os -micro6.0
   assert_failure
   tags --driver 535.261.03 --os rhel9 --kernel 'a b/c'
   assert_failure
