@@ -37,12 +37,12 @@ like "with a toolkit of another kernel the container ends for lack of headers" "
 is "with a toolkit of another kernel nothing is loaded" "$(grep -c '^nvidia' /proc/modules)" 0
 t "the pod with a toolkit of another kernel is deleted" pod_goes
 
-t "a toolkit of this kernel starts" pod_start toolkit toolkit
+t "a toolkit of this kernel starts, as in a pod of an NVIDIADriver" pod_start toolkit toolkit-cr
 t "the driver's container starts with a secret in its environment" driver HTTPS_PROXY=http://user:hidden-word@192.0.2.1:1
 t "the toolkit begins a compile" pod_wait_log driver "the driver toolkit has started"
 t "the toolkit's container is killed during the compile" pod_kill toolkit
 t_fails 1 "a killed toolkit says of nothing that it was built" test -e $shared/driver_built
-t "the killed toolkit starts again" pod_start toolkit toolkit
+t "the killed toolkit starts again" pod_start toolkit toolkit-cr
 t "the toolkit that started again makes the modules" seconds built
 echo "# $took s for the compile"
 t "the operator's startup probe passes" pod_wait_ready driver

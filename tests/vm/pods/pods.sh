@@ -42,7 +42,7 @@ pod_image() { # SHAPE: sets image and, what its configuration says, config
   image=/images/driver config=/images/driver.json
   case $1 in
   consumer) image=$pods/scratch ;;
-  toolkit) image=/toolkit/root config=/toolkit/image.json ;;
+  toolkit*) image=/toolkit/root config=/toolkit/image.json ;;
   esac
 }
 pod_layers() { # NAME SHAPE
