@@ -21,6 +21,7 @@ static const struct {
 	{ "io.kmodsmith.driver", "driver version", offsetof(struct asset_key, driver), EXACT },
 	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct asset_key, release), EXACT },
 	{ "io.kmodsmith.arch", "architecture", offsetof(struct asset_key, arch), EXACT },
+	{ "io.kmodsmith.compiler", "compiler", offsetof(struct asset_key, compiler), IF_KNOWN },
 	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct asset_key, build_id), IF_KNOWN },
 	{ "io.kmodsmith.distro", "distribution", offsetof(struct asset_key, distro), NOTE },
 };
@@ -32,9 +33,29 @@ static const char *asset_key_field(const struct asset_key *key, size_t i)
 
 char *asset_tag(const struct asset_key *key)
 {
-	const char *of = key->driver ? key->driver : key->release;
-	auto_str char *name = str_fmt("%s%s%s-%s", key->kind->name, of ? "-" : "", of ? of : "", key->arch);
+	const char *of = key->driver ? key->driver : key->release ? key->release : key->compiler;
+	auto_str char *name = str_fmt("%s%s%s%s-%s", key->kind->name, key->digest ? "-pinned" : "", of ? "-" : "",
+				      of ? of : "", key->arch);
 	return oci_tag(name);
+}
+
+bool asset_parse_pin(const char *text, char **ret_name, char ret_hex[DIGEST_HEX + 1])
+{
+	const char *at = strrchr(text, '@');
+	if (at == text || !oci_digest_parse(at ? at + 1 : text, ret_hex))
+		return false;
+	*ret_name = at ? str_ndup(text, (size_t)(at - text)) : NULL;
+	return true;
+}
+
+// Where it is looked for: a builder with one compiler before one with several.
+static void list_asset_tags(const struct asset_key *want, struct strv *ret)
+{
+	struct asset_key any = *want;
+	strv_add(ret, asset_tag(want));
+	any.compiler = NULL;
+	if (want->compiler && !want->digest)
+		strv_add(ret, asset_tag(&any));
 }
 
 static json_t *asset_labels(const struct asset_key *key)
@@ -99,16 +120,18 @@ static bool has_one_layer(const struct oci_manifest *m)
 	return m->count == 1 && str_eq(m->layers[0].media_type, OCI_LAYER);
 }
 
-static int find_asset(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err)
+static int find_asset(void *ctx, struct repository *r, const char *tag, char ret_hex[DIGEST_HEX + 1], char **ret_why,
+		      struct err *err)
 {
 	const struct asset_key *want = ctx;
-	auto_str char *text = NULL, *config = NULL, *tag = asset_tag(want), *name = str_fmt("%s in %s", tag, r->name);
+	auto_str char *text = NULL, *config = NULL, *ref = want->digest ? oci_digest_text(want->digest) : str_dup(tag),
+		      *name = str_fmt("%s in %s", ref, r->name);
 	auto_oci_manifest struct oci_manifest m = { 0 };
 	auto_json json_t *json = NULL;
 	size_t len = 0, config_len = 0;
-	int found = repository_manifest(r, tag, &text, &len, ret_hex, err);
+	int found = repository_manifest(r, ref, &text, &len, ret_hex, err);
 	if (found == 0)
-		*ret_why = str_fmt("it has no %s", tag);
+		*ret_why = str_fmt("it has no %s", ref);
 	if (found <= 0)
 		return found;
 	if (oci_manifest_parse(text, len, name, &m, err) < 0)
@@ -127,16 +150,30 @@ int asset_find(const struct layout *l, const struct asset_key *want, char ret_he
 	       struct err *err)
 {
 	auto_repository struct repository *r = NULL;
+	auto_strv struct strv tags = { 0 };
+	auto_str char *all = NULL;
 	struct asset_key key = *want;
-	return repository_open_layout(l->root.name, &r, err) < 0 ? -1 : find_asset(&key, r, ret_hex, ret_why, err);
+	if (repository_open_layout(l->root.name, &r, err) < 0)
+		return -1;
+	list_asset_tags(want, &tags);
+	for (size_t i = 0; i < tags.count; i++) {
+		auto_str char *why = NULL;
+		int found = find_asset(&key, r, tags.items[i], ret_hex, &why, err);
+		if (found != 0)
+			return found;
+		str_add(&all, "%s%s", all ? ", " : "", why);
+	}
+	*ret_why = TAKE(all);
+	return 0;
 }
 
 int asset_fetch(const struct fetch *f, const struct asset_key *want, const struct layout *into,
 		char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
-	auto_str char *tag = asset_tag(want);
+	auto_strv struct strv tags = { 0 };
 	struct asset_key key = *want;
-	struct fetch_item item = { .tag = tag, .fits = find_asset, .ctx = &key };
+	struct fetch_item item = { .tags = &tags, .fits = find_asset, .ctx = &key };
+	list_asset_tags(want, &tags);
 	return fetch_item(f, &item, into, ret_hex, err);
 }
 

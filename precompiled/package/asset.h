@@ -2,7 +2,7 @@
 // Assets: what a site publishes besides packages, in the same format: one layer with a tree, and a configuration whose
 // labels describe it. An asset holds a kernel's headers (R-A4), the payload of a driver version (libraries, firmware
 // and programs), or a builder, the root file system of an image with compilers (R-J3). A tag, headers-RELEASE-ARCH,
-// payload-DRIVER-ARCH or builder-ARCH, is only a pointer: the labels are compared.
+// payload-DRIVER-ARCH, builder-ARCH or builder-COMPILER-ARCH, is only a pointer: the labels are compared.
 #pragma once
 #include "precompiled/package/fetch.h"
 
@@ -17,10 +17,16 @@ struct asset_key { // borrowed strings; of a wanted or an existing asset
 	const char *driver;  // of a payload, else NULL
 	const char *release; // of headers, else NULL
 	const char *arch;
+	// Of a builder: the one compiler that it has ("gcc-12"), or the wanted one, for which a builder that does not
+	// name its compilers fits, too; NULL = several, any.
+	const char *compiler;
+	const char *digest;   // wanted: exactly this manifest, under whatever tag; NULL = by its tag
 	const char *build_id; // NULL = unknown, fits any
 	const char *distro;   // NULL = unknown; not compared
 };
-char *asset_tag(const struct asset_key *key);
+// "NAME@sha256:HEX", or "sha256:HEX" with *ret_name NULL (caller frees). false: it is neither.
+bool asset_parse_pin(const char *text, char **ret_name, char ret_hex[DIGEST_HEX + 1]);
+char *asset_tag(const struct asset_key *key); // the best one; for a digest, that of the copy
 // tree: a root with only that kernel's or driver's packages unpacked. The same tree and key give the same bytes. On
 // failure the index is unchanged.
 int asset_create(const struct layout *into, const struct root *tree, const struct asset_key *key,

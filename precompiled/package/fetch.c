@@ -395,10 +395,27 @@ struct item_search {
 	char *ret_hex;
 };
 
+// 1 = the repository has it, by *ret_tag.
+static int find_item(const struct fetch_item *item, struct repository *r, const char **ret_tag,
+		     char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err)
+{
+	auto_str char *all = NULL;
+	for (size_t i = 0; i < item->tags->count; i++) {
+		auto_str char *why = NULL;
+		int fits = item->fits(item->ctx, r, item->tags->items[i], ret_hex, &why, err);
+		*ret_tag = item->tags->items[i];
+		if (fits != 0)
+			return fits;
+		str_add(&all, "%s%s", all ? ", " : "", why);
+	}
+	*ret_why = TAKE(all);
+	return 0;
+}
+
 static int query_item(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
 {
 	const struct item_search *e = ctx;
-	const char *tag = e->item->tag;
+	const char *tag = NULL;
 	auto_repository struct repository *r = NULL;
 	auto_provenance struct provenance provenance = { 0 };
 	auto_oci_index struct oci_index x = { 0 };
@@ -406,7 +423,7 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 	char hex[DIGEST_HEX + 1];
 	if (repository_open(f->from->items[source], f->options, &r, err) < 0)
 		return -1;
-	int fits = e->item->fits(e->item->ctx, r, hex, ret_why, err);
+	int fits = find_item(e->item, r, &tag, hex, ret_why, err);
 	if (fits <= 0)
 		return fits;
 	set_unverified_origin(f, &provenance);

@@ -27,9 +27,10 @@ struct fetch {
 	bool is_unverified;                  // --insecure-skip-verify: uses are counted
 	bool is_compiled_here;               // built for this machine in another container; recorded as such
 	const struct trust_now *now_trusted; // checks packages of the store; NULL = they are not checked
-	struct err *down;         // per source: why it is unreachable, so that it is tried once; NULL = not kept
-	const struct root *state; // scratch, and the catalogue numbers seen; outlives the packages
-	time_t now;               // for expiry dates
+	const struct strv *builders; // builder roots named by digest, "NAME@sha256:HEX" or "sha256:HEX"; NULL = none
+	struct err *down;            // per source: why it is unreachable, so that it is tried once; NULL = not kept
+	const struct root *state;    // scratch, and the catalogue numbers seen; outlives the packages
+	time_t now;                  // for expiry dates
 	void (*note)(void *ctx, const char *text);                  // an event worth a line; may be NULL
 	void (*progress)(void *ctx, uint64_t done, uint64_t total); // bytes of the layer; may be NULL
 	void *ctx;
@@ -58,9 +59,10 @@ int fetch_take(const struct fetch *f, const struct package_want *want, struct fe
 
 // What a source has besides packages, signed like them.
 struct fetch_item {
-	const char *tag;
+	const struct strv *tags; // the first that a repository has and that matches is taken
 	// Does the repository's tag match the request? 1 = yes, with the digest of its manifest; 0 = no.
-	int (*fits)(void *ctx, struct repository *r, char ret_hex[DIGEST_HEX + 1], char **ret_why, struct err *err);
+	int (*fits)(void *ctx, struct repository *r, const char *tag, char ret_hex[DIGEST_HEX + 1], char **ret_why,
+		    struct err *err);
 	void *ctx;
 };
 // Copies it with tag and signatures from the first trusted source that has it. into may be NULL: only check. Errors as

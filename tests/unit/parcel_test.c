@@ -129,6 +129,72 @@ static void test_compared_labels(void **state)
 	}
 }
 
+static void test_builder_of_a_compiler(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *what, *offered, *wanted; // NULL = not named
+		bool is_pinned;
+		int code;
+		const char *tag; // of the copy
+	} rows[] = {
+		{ "several for any", NULL, NULL, false, 0, "builder-x86_64" },
+		{ "several for one", NULL, "gcc-12", false, 0, "builder-x86_64" },
+		{ "the one", "gcc-12", "gcc-12", false, 0, "builder-gcc-12-x86_64" },
+		{ "another one", "gcc-13", "gcc-12", false, E_NO_PACKAGE, NULL },
+		{ "one for any", "gcc-12", NULL, false, E_NO_PACKAGE, NULL },
+		{ "several, by digest", NULL, "gcc-12", true, 0, "builder-pinned-gcc-12-x86_64" },
+		{ "the one, by digest", "gcc-12", "gcc-12", true, 0, "builder-pinned-gcc-12-x86_64" },
+		{ "another one, by digest", "gcc-13", "gcc-12", true, E_NO_PACKAGE, NULL },
+		{ "one for any, by digest", "gcc-12", NULL, true, 0, "builder-pinned-x86_64" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_site struct site s;
+		struct err err;
+		auto_str char *why = NULL;
+		char hex[DIGEST_HEX + 1];
+		const struct asset_key has = { .kind = &ASSET_BUILDER, .arch = "x86_64", .compiler = rows[i].offered };
+		site_make(&s, &has);
+		struct asset_key want = { .kind = &ASSET_BUILDER, .arch = "x86_64", .compiler = rows[i].wanted };
+		want.digest = rows[i].is_pinned ? s.headers.digest : NULL;
+		expect(fetch(&s, NULL, &want) == rows[i].code, rows[i].what);
+		if (rows[i].code)
+			continue;
+		auto_oci_index struct oci_index x = { 0 };
+		assert_int_equal(layout_index(&s.store, &x, &err), 0);
+		expect(oci_index_find(&x, rows[i].tag) >= 0, rows[i].what);
+		expect(asset_find(&s.store, &want, hex, &why, &err) == 1, rows[i].what);
+		want.arch = "aarch64";
+		expect(asset_find(&s.store, &want, hex, &why, &err) == 0, rows[i].what);
+	}
+}
+
+static void test_names_by_digest(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text, *name; // "" = refused
+	} rows[] = {
+		{ "sha256:" ID, NULL },
+		{ "docker://h/n@sha256:" ID, "docker://h/n" },
+		{ "docker://user@h:5000/n@sha256:" ID, "docker://user@h:5000/n" },
+		{ "oci:/a@b@sha256:" ID, "oci:/a@b" },
+		{ "@sha256:" ID, "" },
+		{ "docker://h/n:tag", "" },
+		{ "docker://h/n@sha256:0123", "" },
+		{ ID, "" },
+		{ "", "" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *name = NULL;
+		char hex[DIGEST_HEX + 1];
+		bool is_good = !rows[i].name || *rows[i].name;
+		expect(asset_parse_pin(rows[i].text, &name, hex) == is_good, rows[i].text);
+		expect(!is_good || ((rows[i].name ? str_eq(name, rows[i].name) : !name) && str_eq(hex, ID)),
+		       rows[i].text);
+	}
+}
+
 // A name that maps to the tag of another kernel is only a pointer.
 static void test_misleading_tag(void **state)
 {
@@ -170,10 +236,9 @@ static void test_damage_is_found_before_unpacking(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fetched_and_unpacked),
-		cmocka_unit_test(test_compared_labels),
-		cmocka_unit_test(test_misleading_tag),
-		cmocka_unit_test(test_damage_is_found_before_unpacking),
+		cmocka_unit_test(test_fetched_and_unpacked),  cmocka_unit_test(test_compared_labels),
+		cmocka_unit_test(test_builder_of_a_compiler), cmocka_unit_test(test_names_by_digest),
+		cmocka_unit_test(test_misleading_tag),        cmocka_unit_test(test_damage_is_found_before_unpacking),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
