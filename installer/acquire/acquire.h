@@ -83,11 +83,12 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 // its final digest. 1 = it was fetched or copied, 0 = it was there. A damaged layer in the store is quarantined and
 // fetched again.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err);
-// compile_request.builder: the root of the builder image from the store or the sources, unpacked at builders/HEX of the
-// state directory; a damaged one in the store is quarantined and fetched again. It stays until acquire_done(); unused
-// others are removed.
-int acquire_builder(void *acquire, struct root *ret, struct err *err);
-bool acquire_has_builder(const struct root *state, const char *arch); // the store has one
+// compile_request.builder: the root of the builder image from the store or the sources, else one of .fetch.builders,
+// unpacked at builders/HEX of the state directory; a damaged one in the store is quarantined and fetched again. It stays
+// until acquire_done(); unused others are removed.
+int acquire_builder(void *acquire, const char *compiler, struct root *ret, struct err *err);
+// The store has one; compiler: that it has to have, NULL = any.
+bool acquire_has_builder(const struct root *state, const char *arch, const char *compiler);
 // Where a kernel's headers come from when the host has none (R-A1): those that were packed, from the store and the
 // sources; last of all the repositories that the host itself uses. Borrowed from acquire, whose members must be set.
 const struct headers_offer *acquire_headers_offer(struct acquire *o);

@@ -41,7 +41,9 @@ static bool is_packed_here(const struct acquire *o, const char *hex)
 static int fetch_asset(struct acquire *o, const struct asset_key *want, int code, char ret[DIGEST_HEX + 1],
 		       struct err *err)
 {
-	auto_str char *why = NULL, *tag = asset_tag(want);
+	struct asset_key any = *want;
+	any.compiler = NULL; // whichever tag it has, it is this
+	auto_str char *why = NULL, *tag = asset_tag(&any);
 	char kept[DIGEST_HEX + 1];
 	struct err damage;
 	const struct layout *store;
@@ -207,12 +209,60 @@ static int lock_builder_root(const struct root *state, const char *hex, int how,
 	return lockfile_take(state, name, how, wait_ms, err);
 }
 
-// Locked before it exists, so that no other process removes it in between.
-static int unpack_builder_root(struct acquire *o, const struct root *trees, char ret_hex[DIGEST_HEX + 1],
-			       struct err *err)
+// One that whoever configured this machine, or made its image, named by digest: its bytes are known, and nobody has to
+// sign them. From the store, else from the repository that the name begins with, else from any source.
+static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *compiler, char ret[DIGEST_HEX + 1],
+				struct err *err)
 {
-	struct asset_key want = { .kind = &ASSET_BUILDER, .arch = o->want.arch };
-	if (fetch_asset(o, &want, E_NO_PACKAGE, ret_hex, err) < 0)
+	char hex[DIGEST_HEX + 1];
+	auto_str char *why = NULL, *name = NULL;
+	auto_strv struct strv own = { 0 };
+	struct fetch fetch = o->fetch;
+	const struct layout *store;
+	if (!asset_parse_pin(pin, &name, hex))
+		return err_set(err, E_USAGE, "'%s' is not NAME@sha256:HEX or sha256:HEX", pin);
+	const struct asset_key want = {
+		.kind = &ASSET_BUILDER, .arch = o->want.arch, .compiler = compiler, .digest = hex
+	};
+	if (acquire_open_store(o, err) < 0)
+		return -1;
+	if (acquire_has_store(o) && asset_find(&o->store.layout, &want, ret, &why, err) > 0)
+		return 0;
+	if (name) {
+		strv_add(&own, TAKE(name));
+		fetch.from = &own;
+		fetch.down = NULL;
+	}
+	fetch.trust = NULL;
+	fetch.is_unverified = false;
+	if (!fetch.from || !fetch.from->count)
+		return err_set(err, E_NO_PACKAGE,
+			       "sha256:%.12s... is named without a repository, and there is no --from", hex);
+	return acquire_output(o, &store, err) < 0 ? -1 : asset_fetch(&fetch, &want, store, ret, err);
+}
+
+// What the sources offer is newer than what an image was made with.
+static int fetch_builder(struct acquire *o, const char *compiler, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	const struct asset_key want = { .kind = &ASSET_BUILDER, .arch = o->want.arch, .compiler = compiler };
+	const struct strv *pins = o->fetch.builders;
+	if (fetch_asset(o, &want, E_NO_PACKAGE, ret, err) == 0)
+		return 0;
+	for (size_t i = 0; pins && i < pins->count; i++) {
+		struct err why, others = *err;
+		if (fetch_pinned_builder(o, pins->items[i], compiler, ret, &why) == 0)
+			return 0;
+		err_set(err, others.code == E_NO_PACKAGE ? why.code : others.code, "--builder: %s; %s", why.text,
+			others.text);
+	}
+	return -1;
+}
+
+// Locked before it exists, so that no other process removes it in between.
+static int unpack_builder_root(struct acquire *o, const struct root *trees, const char *compiler,
+			       char ret_hex[DIGEST_HEX + 1], struct err *err)
+{
+	if (fetch_builder(o, compiler, ret_hex, err) < 0)
 		return -1;
 	close_fdp(&o->builder_use);
 	o->builder_use = lock_builder_root(o->fetch.state, ret_hex, LOCK_SH, LOCKFILE_WAIT_MS, err);
@@ -235,17 +285,18 @@ static void collect_builder_roots(const struct root *state, const struct root *t
 	}
 }
 
-int acquire_builder(void *acquire, struct root *ret, struct err *err)
+int acquire_builder(void *acquire, const char *compiler, struct root *ret, struct err *err)
 {
 	struct acquire *o = acquire;
 	auto_root struct root trees = ROOT_NONE;
 	char hex[DIGEST_HEX + 1] = "";
 	if (root_mkdirs(o->fetch.state, DIR, 0755, err) < 0 || root_sub(o->fetch.state, DIR, &trees, err) < 0)
 		return -1;
-	int r = unpack_builder_root(o, &trees, hex, err);
+	int r = unpack_builder_root(o, &trees, compiler, hex, err);
 	if (r < 0 && err->code == E_STORE_CORRUPT) {
 		struct err damage = *err;
-		r = quarantine_asset(o, hex, &damage, err) < 0 ? -1 : unpack_builder_root(o, &trees, hex, err);
+		r = quarantine_asset(o, hex, &damage, err) < 0 ? -1 :
+								 unpack_builder_root(o, &trees, compiler, hex, err);
 	}
 	if (r < 0 || root_sub(&trees, hex, ret, err) < 0)
 		return -1;
@@ -253,14 +304,24 @@ int acquire_builder(void *acquire, struct root *ret, struct err *err)
 	return 0;
 }
 
-bool acquire_has_builder(const struct root *state, const char *arch)
+// Whatever its tag is: a pinned one counts, too.
+bool acquire_has_builder(const struct root *state, const char *arch, const char *compiler)
 {
-	const struct asset_key want = { .kind = &ASSET_BUILDER, .arch = arch };
+	struct asset_key want = { .kind = &ASSET_BUILDER, .arch = arch, .compiler = compiler };
 	auto_root struct root dir = ROOT_NONE;
 	auto_layout struct layout store = LAYOUT_NONE;
-	auto_str char *why = NULL;
-	char hex[DIGEST_HEX + 1];
+	auto_oci_index struct oci_index x = { 0 };
 	struct err ignored;
-	return root_sub(state, "store", &dir, &ignored) == 0 && layout_open(&dir, &store, &ignored) == 0 &&
-	       asset_find(&store, &want, hex, &why, &ignored) > 0;
+	if (root_sub(state, "store", &dir, &ignored) < 0 || layout_open(&dir, &store, &ignored) < 0 ||
+	    layout_index(&store, &x, &ignored) < 0)
+		return false;
+	for (size_t i = 0; i < x.count; i++) {
+		auto_str char *why = NULL;
+		char hex[DIGEST_HEX + 1];
+		want.digest = x.items[i].digest;
+		if (str_eq(x.items[i].artifact_type, ASSET_BUILDER.type) &&
+		    asset_find(&store, &want, hex, &why, &ignored) > 0)
+			return true;
+	}
+	return false;
 }

@@ -68,7 +68,8 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
-	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, tree->arch))
+	auto_str char *compiler = toolchain_wanted(tree);
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, tree->arch, compiler))
 		return -1;
 	if (!source)
 		return 0;

@@ -6,6 +6,7 @@
 #include "base/file/scratch.h"
 #include "host/module_set.h"
 #include "kmod/kernel_tree/distro.h"
+#include "kmod/kernel_tree/toolchain.h"
 #include "kmod/module/proof.h"
 #include "kmod/sandbox/sandbox.h"
 #include "kmod/source/patch.h"
@@ -193,7 +194,8 @@ static int build_anywhere(const struct compile_request *request, const struct tr
 	if (err->code != E_TOOLCHAIN || !request->builder)
 		return -1;
 	struct err own = *err;
-	if (request->builder(request->builder_ctx, &base, err) < 0) {
+	auto_str char *compiler = toolchain_wanted(tree);
+	if (request->builder(request->builder_ctx, compiler, &base, err) < 0) {
 		err_wrap(err, "%s; a builder image", own.text);
 		return err->code == E_NO_PACKAGE ? err_code(err, E_TOOLCHAIN) : -1;
 	}

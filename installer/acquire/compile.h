@@ -28,8 +28,9 @@ struct compile_request {
 	const char *source_path;     // as a user typed it
 	const char *source_sha256;   // NULL = not pinned
 	const struct strv *headers;  // package files; empty = the host's tree or the store
-	// The root of a builder image, for a machine whose own compilers do not fit; NULL = there is none.
-	int (*builder)(void *ctx, struct root *ret, struct err *err);
+	// The root of a builder image, for a machine whose own compilers do not fit; NULL = there is none. compiler:
+	// the one that is wanted, as toolchain_wanted() names it; NULL = not known.
+	int (*builder)(void *ctx, const char *compiler, struct root *ret, struct err *err);
 	void *builder_ctx;
 	const struct headers_offer *offer; // asked when neither has them; NULL = none
 	const struct strv *modules;        // empty = all of the source

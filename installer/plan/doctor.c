@@ -180,7 +180,8 @@ static void examine_build(struct doctor *x)
 	}
 	add_finding(x, "headers", DOCTOR_PASS, 0, "%s", from);
 	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
-	if (!is_fit && acquire_has_builder(x->state, h->arch))
+	auto_str char *compiler = toolchain_wanted(&x->tree);
+	if (!is_fit && acquire_has_builder(x->state, h->arch, compiler))
 		add_finding(x, "compiler", DOCTOR_PASS, 0, "that of the builder image in the store");
 	else if (!is_fit)
 		add_finding(x, "compiler", DOCTOR_WARN, err.code, "%s", err.text);

@@ -7,6 +7,11 @@
 
 #include <fcntl.h>
 
+char *toolchain_wanted(const struct tree *tree)
+{
+	return tree->compiler_major ? str_fmt("%s-%u", tree->is_clang ? "clang" : "gcc", tree->compiler_major) : NULL;
+}
+
 // Links inside the root are resolved inside the root.
 char *toolchain_program(const struct root *base, const char *path, const char *name)
 {

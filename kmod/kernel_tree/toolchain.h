@@ -23,6 +23,9 @@ struct toolchain {
 // what is wanted and every compiler found.
 int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
 		   struct err *err);
+// The compiler that fits, by the name that distributions give the program: "gcc-12", "clang-16"; NULL = the tree does not
+// tell. Caller frees.
+char *toolchain_wanted(const struct tree *tree);
 char *toolchain_program(const struct root *base, const char *path, const char *name); // NULL = none
 void toolchain_done(struct toolchain *toolchain);
 #define auto_toolchain __attribute__((cleanup(toolchain_done)))

@@ -18,7 +18,9 @@ setup() {
   built_with 99 "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
 }
 
-pack() { "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64; }
+pack() { # OPTION...
+  "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64 "$@"
+}
 build() { # OPTION...
   host h100x2-unloaded
   kmodsmith build --source "$BATS_TEST_TMPDIR/driver" --kernel "$kernel" --flavour open --modules nvidia \
@@ -278,6 +280,113 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   assert_equal "$(kept)" "$(jq -r '.digest[7:]' "$BATS_TEST_TMPDIR/own")"
 }
 
+@test "a builder root named by its digest needs no signature and no --from, and no network the second time" {
+  pack
+  pin=oci:$builder@sha256:$(offered)
+  build --builder "$pin"
+  assert_status 0
+  assert_json .key.compiler "gcc-99 (made up) 99.1.0"
+  assert_equal "$(kept)" "${pin#*sha256:}"
+  package=$(jq -r .digest <<<"$output")
+  layer=$(basename "$(blob "$builder" layer)")
+  mv "$builder" "$builder.away"
+  KMODSMITH_BUILDER=$pin build --offline
+  assert_status 0
+  assert_json .digest "$package"
+  damage() {
+    rm -r "$state/builders"
+    printf x | dd of="$state/store/blobs/sha256/$layer" conv=notrunc bs=1 seek=999 status=none
+  }
+  damage
+  build --builder "$pin"
+  assert_error E_NOT_FOUND "; a builder image: --builder: "
+  [ ! -e "$state/store/blobs/sha256/$layer" ]
+  mv "$builder.away" "$builder"
+  build --builder "$pin"
+  assert_status 0
+  damage
+  build --builder "$pin"
+  assert_status 0
+  [[ $stderr == *"$layer has SHA-256 "*"; quarantined"* ]]
+}
+
+@test "a digest alone is looked for in --from, whose signed builder root comes first, and whose unsigned one does not" {
+  pack
+  first=$(offered)
+  mkdir -p "$BATS_TEST_TMPDIR/trust"
+  build --from "oci:$builder" --trust-dir "$BATS_TEST_TMPDIR/trust"
+  assert_error E_UNTRUSTED "; a builder image: oci:$builder"
+  build --from "oci:$builder" --trust-dir "$BATS_TEST_TMPDIR/trust" --builder "sha256:$first"
+  assert_status 0
+  assert_equal "$(kept)" "$first"
+  cp -r "$builder" "$builder.first"
+  another newer
+  from --builder "oci:$builder.first@sha256:$first"
+  assert_status 0
+  assert_equal "$(kept)" "$(offered)"
+  build --builder "sha256:$first" # from the store
+  assert_status 0
+}
+
+@test "a builder root that is named by digest and cannot be had is an error of its own, beside what else was asked" {
+  local nothing=0000000000000000000000000000000000000000000000000000000000000000
+  pack
+  build --builder "oci:$builder@sha256:$nothing"
+  assert_error E_TOOLCHAIN "; a builder image: --builder: oci:$builder: it has no sha256:$nothing"
+  build --builder "sha256:$nothing"
+  assert_error E_TOOLCHAIN "; a builder image: --builder: sha256:000000000000... is named without a repository, and there is no --from"
+  layer=$(blob "$builder" layer)
+  pin=oci:$builder@sha256:$(offered)
+  printf x | dd of="$layer" conv=notrunc bs=1 seek=999 status=none
+  build --builder "$pin"
+  assert_error E_DIGEST "; a builder image: --builder: oci:$builder: "
+  [ ! -e "$state/builders/${pin#*sha256:}" ]
+  for pin in "oci:$builder" "oci:$builder@sha256:12" "@sha256:$nothing" "md5:$nothing"; do
+    build --builder "$pin"
+    assert_error E_USAGE "--builder '$pin' is not NAME@sha256:HEX or sha256:HEX"
+  done
+}
+
+@test "of builder roots for one compiler each, that of the kernel's compiler is taken" {
+  run -0 pack --compiler gcc-99
+  assert_output --regexp "^builder-gcc-99-x86_64 sha256:[0-9a-f]{64} in oci:$builder\$"
+  right=$(offered)
+  tiny_builder "$BATS_TEST_TMPDIR/wrong.tar" 98 "$kernel"
+  run -0 "$KMODSMITH" pack builder "$BATS_TEST_TMPDIR/wrong.tar" --compiler gcc-98 --output "oci:$builder" --arch x86_64 \
+    --state-dir "$BATS_TEST_TMPDIR/elsewhere" --json
+  wrong=$(jq -r '.digest[7:]' <<<"$output")
+  from
+  assert_status 0
+  assert_equal "$(kept)" "$right"
+  state=$BATS_TEST_TMPDIR/pinned
+  build --builder "oci:$builder@sha256:$wrong,oci:$builder@sha256:$right"
+  assert_status 0
+  assert_equal "$(kept)" "$right"
+  run ls "$state/builders"
+  assert_output "$right" # what serves another compiler was not fetched
+  state=$BATS_TEST_TMPDIR/none
+  build --builder "oci:$builder@sha256:$wrong"
+  assert_error E_TOOLCHAIN "; a builder image: --builder: oci:$builder: compiler is gcc-98, wanted gcc-99"
+  jq --arg digest "sha256:$wrong" '.manifests |= map(select(.digest == $digest))' "$builder/index.json" >"$builder/new"
+  mv "$builder/new" "$builder/index.json"
+  from
+  assert_error E_TOOLCHAIN "; a builder image: oci:"
+  [[ $stderr == *"it has no builder-gcc-99-x86_64, it has no builder-x86_64"* ]]
+}
+
+@test "pack builder --compiler: a name that no kernel asks for, and a root without that program, are refused" {
+  local name
+  for name in gcc gcc- gcc-12.2 cc-12 clang-x ''; do
+    run pack --compiler "$name"
+    assert_failure
+    assert_output --partial "error: E_USAGE: --compiler '$name' is not gcc-N or clang-N"
+  done
+  run pack --compiler clang-16
+  assert_failure
+  assert_output --partial "error: E_TOOLCHAIN: '$builder.tar' is not the root of a builder image with clang-16"
+  [ ! -e "$builder/index.json" ]
+}
+
 @test "another builder root replaces the first, unless a compile uses that one" {
   pack
   from
@@ -326,6 +435,12 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   look
   assert_line --regexp "^warn +compiler .*expected gcc 99"
   "$KMODSMITH" pack builder "$builder.tar" --state-dir "$state" --arch x86_64
+  look
+  assert_line --regexp "^pass +compiler +that of the builder image in the store"
+  rm -r "$state/store"
+  pack
+  build --builder "oci:$builder@sha256:$(offered)"
+  assert_status 0
   look
   assert_line --regexp "^pass +compiler +that of the builder image in the store"
   kmodsmith check --kernel "$kernel" --source "$BATS_TEST_TMPDIR/driver" --flavour open --headers "$BATS_TEST_TMPDIR/headers.tar" \

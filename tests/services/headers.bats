@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Kernel headers and bundles through a real registry: pushed with their signatures, taken by a compile that has none.
+# Kernel headers, builders and bundles through a real registry: pushed with their signatures, taken by a compile that has
+# none.
 # shellcheck disable=SC2154 # bats sets status and output; servers.bash the addresses
 load helper
 
@@ -40,6 +41,33 @@ setup() {
   kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --state-dir "$state" --offline \
     --trust-dir "$trust"
   [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"
+}
+
+@test "a compile takes the builder that is named by its digest from a registry, unsigned, and once" {
+  local layout=$BATS_TEST_TMPDIR/builder pin
+  tiny_builder "$BATS_TEST_TMPDIR/root.tar" 99 "$KERNEL"
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$KERNEL"
+  built_with 99 "$BATS_TEST_TMPDIR/headers.tar" "$KERNEL"
+  tiny_source "$BATS_TEST_TMPDIR/driver"
+  touch "$BATS_TEST_TMPDIR/driver/kernel-open/nvidia/nvidia.Kbuild"
+  run -0 "$KMODSMITH" pack builder "$BATS_TEST_TMPDIR/root.tar" --compiler gcc-99 --arch x86_64 --output "oci:$layout" \
+    --state-dir "$BATS_TEST_TMPDIR/elsewhere"
+  run -0 "$KMODSMITH" push "oci:$layout" "docker+http://$HUB_PLAIN/builders" --state-dir "$BATS_TEST_TMPDIR/elsewhere"
+  pin=docker+http://$HUB_PLAIN/builders@$(jq -r '.manifests[0].digest' "$layout/index.json")
+  host no-gpu
+  compile() { # OPTION...
+    kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$KERNEL" --flavour open --modules nvidia \
+      --headers "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" --trust-dir "$trust" "$@"
+  }
+  compile --from "$from" --builder "$pin"
+  assert_status 0
+  [[ $stderr == *"$from: it has no builder-gcc-99-x86_64, it has no builder-x86_64"* ]] || fail "$stderr"
+  [[ $stderr == *"those of the builder image at '$state/builders/${pin#*sha256:}'"* ]] || fail "$stderr"
+  compile --offline --builder "$pin"
+  assert_status 0
+  rm -r "$state"
+  compile --offline --builder "$pin"
+  assert_error E_OFFLINE "; a builder image: --builder: docker+http://$HUB_PLAIN/builders: "
 }
 
 @test "a bundle of a registry's packages and headers is complete, and carries the signatures of whoever made them" {

@@ -11,11 +11,13 @@
 
 struct values {
 	struct common common;
-	char *arch, *output, *state_dir;
+	char *arch, *compiler, *output, *state_dir;
 };
 
 static const struct opt opts[] = {
 	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), "x86_64, aarch64; default: this machine's" },
+	{ "compiler", 0, "NAME", NULL, OPT_STR, offsetof(struct values, compiler),
+	  "gcc-12, clang-16: the one compiler that the root is for, which kernels built with it ask for first" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
 	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a tar of one; default: the node's store" },
 	{ "state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, offsetof(struct values, state_dir),
@@ -95,6 +97,19 @@ static int check_tools(const struct root *root, const char *file, struct err *er
 		       file, names);
 }
 
+// The name is what a kernel asks for: family and major version, as toolchain_wanted() has them.
+static int check_compiler(const struct root *root, const char *file, const char *name, struct err *err)
+{
+	size_t family = str_starts(name, "gcc-") ? strlen("gcc-") : str_starts(name, "clang-") ? strlen("clang-") : 0;
+	const char *major = name + family;
+	if (!family || !*major || strspn(major, "0123456789") != strlen(major))
+		return err_set(err, E_USAGE, "--compiler '%s' is not gcc-N or clang-N", name);
+	return has_program(root, name) ?
+		       0 :
+		       err_set(err, E_TOOLCHAIN,
+			       "'%s' is not the root of a builder image with %s: it lacks that program", file, name);
+}
+
 static int run_pack_builder(void *values, char **args, size_t count, struct err *err)
 {
 	(void)count;
@@ -111,9 +126,12 @@ static int run_pack_builder(void *values, char **args, size_t count, struct err 
 	if (fd < 0 || scratch_make(&p.state, "builder", &p.work, err) < 0 ||
 	    archive_unpack(fd, file, 0, &p.work.root, &(struct archive_options){ .select = is_needed_by_compiler },
 			   err) < 0 ||
-	    check_tools(&p.work.root, file, err) < 0)
+	    check_tools(&p.work.root, file, err) < 0 ||
+	    (v->compiler && check_compiler(&p.work.root, file, v->compiler, err) < 0))
 		return -1;
-	p.key = (struct asset_key){ .kind = &ASSET_BUILDER, .arch = v->arch ? v->arch : p.host.arch };
+	p.key = (struct asset_key){ .kind = &ASSET_BUILDER,
+				    .arch = v->arch ? v->arch : p.host.arch,
+				    .compiler = v->compiler };
 	if (output_layout(&p.output, &into, err) < 0 ||
 	    asset_create(into, &p.work.root, &p.key, &p.manifest, err) < 0 || output_finish(&p.output, err) < 0)
 		return -1;
@@ -146,7 +164,11 @@ const struct cmd cmd_pack_builder = {
 		 "stored one; while no source can be reached, the stored one is used; one packed into this machine's "
 		 "store "
 		 "takes\n"
-		 "precedence. The bytes of packages do not depend on where the compiler came from.\n\n"
+		 "precedence. If there is none, one that --builder names by digest is taken, as driver images do. With "
+		 "--compiler\n"
+		 "a repository can offer small roots, one for each compiler that kernels were built with. The bytes of "
+		 "packages\n"
+		 "do not depend on where the compiler came from.\n\n"
 		 "  kmodsmith pack builder root.tar --output oci:DIR\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),

@@ -28,6 +28,9 @@ const struct opt source_opts[] = {
 	    "which modules; auto decides by the GPUs and the driver branch"),
 	OPT("headers", 0, "FILE,...", "KMODSMITH_HEADERS", OPT_LIST, headers,
 	    "kernel header packages (.deb, .rpm, .tar.*) instead of the host's tree"),
+	OPT("builder", 0, "[NAME@]sha256:HEX,...", "KMODSMITH_BUILDER", OPT_SECRETS, origin.builders,
+	    "builder roots (`pack builder`) by digest, where no compiler fits: in that repository, else in --from; no "
+	    "signature is needed"),
 	OPT("modules", 'm', "NAME,...", "KMODSMITH_MODULES", OPT_LIST, modules,
 	    "module set: nvidia,uvm,modeset,drm,peermem; each of them must load. Default: nvidia,uvm, and modeset, "
 	    "which "

@@ -2,6 +2,7 @@
 #include "cmd/common/origin.h"
 
 #include "cmd/common/job.h"
+#include "precompiled/package/asset.h"
 
 #include <time.h>
 
@@ -54,16 +55,26 @@ int origin_open(const struct origin_values *v, const struct root *host, struct o
 	for (size_t i = 0; !v->package && i < v->from.count; i++)
 		strv_add(&o.from, str_dup(v->from.items[i]));
 	o.down = mem_alloc((o.from.count + 1) * sizeof(*o.down));
+	bool has_remote_builder = false;
+	for (size_t i = 0; i < v->builders.count; i++) {
+		auto_str char *name = NULL;
+		char hex[DIGEST_HEX + 1];
+		if (!asset_parse_pin(v->builders.items[i], &name, hex))
+			return err_set(err, E_USAGE, "--builder '%s' is not NAME@sha256:HEX or sha256:HEX",
+				       v->builders.items[i]);
+		has_remote_builder |= name && repository_is_remote(name);
+	}
 	// A bundle has everything that is needed: nothing else is asked (R-A3). Without remote repositories no client
 	// is needed.
 	bool is_remote = is_any_remote(&o.from);
-	remote.is_offline |= v->bundle || !is_remote;
+	remote.is_offline |= v->bundle || (!is_remote && !has_remote_builder);
 	if (remote_access_open(&remote, &o.remote, err) < 0)
 		return -1;
 	// A package on this machine that was named by hand is trusted; everything else must be signed. The store's
 	// packages are checked when one of them is used.
 	o.is_believing = !o.from.count || v->is_unverified || (v->package && !is_remote);
 	o.is_unverified = v->is_unverified;
+	o.builders = &v->builders;
 	if (v->is_unverified)
 		log_warn("--insecure-skip-verify: packages are accepted without verifying signatures");
 	else
@@ -97,6 +108,7 @@ void origin_show_bytes(void *ctx, uint64_t done, uint64_t total)
 void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret)
 {
 	*ret = (struct fetch){ .from = &o->from,
+			       .builders = o->builders,
 			       .options = &o->remote.options,
 			       .trust = o->is_believing ? NULL : &o->trust.trust,
 			       .now_trusted = o->is_unverified ? NULL : &o->trust,

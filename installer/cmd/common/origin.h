@@ -7,14 +7,15 @@
 struct origin_values { // first member of the values of such a command
 	struct remote_values remote;
 	char *package, *bundle, *trust_dir;
-	struct strv from;
+	struct strv from, builders;
 	bool is_unverified;
 };
 extern const struct opt package_opts[], origin_opts[];
 
 struct origin {
-	struct strv from; // repositories, in order
-	struct err *down; // see struct fetch
+	struct strv from;            // repositories, in order
+	const struct strv *builders; // see struct fetch
+	struct err *down;            // the same
 	struct remote_access remote;
 	struct trust_now trust;
 	bool is_believing;  // fetched packages need no signature,
