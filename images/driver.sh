@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # The driver image: the runtime, and on it what one driver version has for user space, laid out once and here, not at each
 # start. FILEs are what `kmodsmith pack payload` takes: NVIDIA's .run, or packages. Without one: Debian's, of the version
-# of its open kernel modules.
-#   images/driver.sh [--driver VERSION] [FILE...]
+# of its open kernel modules. --builder: a node without a compiler takes the builder's "asset" (builder.sh), by its digest, from
+# that repository (docker://HOST/NAME), or with "-" from those that KMODSMITH_FROM names.
+#   images/driver.sh [--driver VERSION] [--builder REPOSITORY|-] [FILE...]
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
 exact=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libnvcuvid1 libnvidia-cfg1 libnvidia-encode1 libnvidia-ml1
@@ -31,8 +32,22 @@ links() { # from where the image looks to where the payload has it; what the run
     done
   done
 }
-driver='' files=()
-[ "${1-}" != --driver ] || { driver=$2; shift 2; }
+pin() { # REPOSITORY|-: what KMODSMITH_BUILDER says
+  local digest
+  [[ $1 = - || $1 =~ ^docker(\+http)?://[^@]+/[^@]+$ ]] || fail "--builder '$1' is neither docker://HOST/NAME nor -"
+  [ -e "$out/builder/asset/index.json" ] || images/builder.sh >&2
+  digest=$(jq -r '.manifests[0].digest' "$out/builder/asset/index.json")
+  case $1 in -) echo "$digest" ;; *) echo "$1@$digest" ;; esac
+}
+driver='' builder='' files=()
+while [ $# -gt 1 ]; do
+  case $1 in
+  --driver) driver=$2 ;;
+  --builder) builder=$(pin "$2") ;;
+  *) break ;;
+  esac
+  shift 2
+done
 if [ $# -gt 0 ]; then
   [ -n "$driver" ] || fail "--driver tells of which version the files are"
   files=("$@")
@@ -56,4 +71,4 @@ pack "$root" "$epoch" "$out/driver/payload.tar" usr/share/{doc,kmodsmith} "${mad
 images/layer.sh "$out/driver/payload.tar" "$out/driver/layer.tar"
 rm -rf "$out/driver/payload.tar" "$out/driver/state"
 images/oci.sh driver "$epoch" "$out/driver/oci.tar" "$out/runtime/layer.tar" "$out/driver/layer.tar" "${environment[@]}" \
-  "DRIVER_VERSION=$driver" "DRIVER_BRANCH=${driver%%.*}" "KMODSMITH_PAYLOAD=/$payload"
+  "DRIVER_VERSION=$driver" "DRIVER_BRANCH=${driver%%.*}" "KMODSMITH_PAYLOAD=/$payload" ${builder:+"KMODSMITH_BUILDER=$builder"}

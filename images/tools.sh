@@ -8,8 +8,8 @@
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
 # gcc as far as Debian has it (a kernel wants the one that built it), clang with its linker for kernels built with it,
 # what kernel headers and their scripts call, and the GNU tools where busybox knows less.
-packages=('^gcc-1[1-4]$' gcc clang lld llvm make libc6-dev libelf-dev libssl-dev bc bison flex perl gawk coreutils
-  findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync ccache)
+packages=('^(gcc|g[+][+])-1[1-4]$' gcc g++ clang lld llvm make libc6-dev libelf-dev libssl-dev bc bison flex perl gawk coreutils
+  findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync ccache bash dash)
 
 plain_texts() { # ROOT: a link to the texts of another package becomes a directory, as in the runtime
   local link text
@@ -31,6 +31,7 @@ tools() { # ROOT DEB...: unpacked without manuals and translations; what a scrip
   find "$root"/usr/share/doc -type d -empty -delete
   ln -sf gawk "$root/usr/bin/awk"
   ln -sf gcc "$root/usr/bin/cc"
+  ln -sf dash "$root/usr/bin/sh"
 }
 mapfile -t debs < <(scripts/inputs.sh --closure "${packages[@]}")
 [ ${#debs[@]} -gt 0 ] || fail "apt offers none of: ${packages[*]}"

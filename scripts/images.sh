@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The container images, below build/images: NAME/root (the files), NAME/root.tar and NAME/oci.tar. Needs `make all static`.
+# build/images/builder/asset is a layout with the builder as nodes fetch it: `kmodsmith push oci:build/images/builder/asset ...`.
 #   scripts/images.sh                                      runtime, builder and driver
 #   scripts/images.sh runtime|builder                      one of them
-#   scripts/images.sh driver [--driver VERSION FILE...]    of NVIDIA's .run or of packages; default: Debian's
+#   scripts/images.sh driver [--driver VERSION] [--builder REPOSITORY|-] [FILE...]
+#                                                          of NVIDIA's .run or of packages, default: Debian's; --builder: where
+#                                                          nodes without a compiler find this builder (images/driver.sh)
 #   scripts/images.sh tags --driver VERSION --os TAG,... [--kernel RELEASE,...]
 #   scripts/images.sh push ARCHIVE docker://REPOSITORY --tags TAG,... [--plain-http]
 # KMODSMITH_BASE=DIR|TAR is a root to take programs and libraries from, in place of Debian's packages.
@@ -17,7 +20,10 @@ make_image() { # NAME [ARGUMENT...]: and say how large it is
     "$(awk -v b="$(stat -c %s "$out/$name/oci.tar")" 'BEGIN { printf "%.1f", b / 1048576 }')" "$(digest_of "$out/$name/oci.tar")"
 }
 case ${1-} in
-'') for name in runtime builder driver; do make_image "$name"; done ;;
+'')
+  for name in runtime builder; do make_image "$name"; done
+  make_image driver --builder -
+  ;;
 runtime | builder | driver) make_image "$@" ;;
 tags | push) "images/$1.sh" "${@:2}" ;;
 *) fail "there is no '$1'; one of: runtime builder driver tags push" ;;

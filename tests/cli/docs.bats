@@ -168,6 +168,28 @@ signed() {
   assert_output --partial "pool gpus: driver 535.261.03, 2 waves, 1 windows"
 }
 
+@test "docs: packages.md: a builder beside the packages, found by its digest" {
+  signed
+  tiny_builder root.tar 99 6.1.0-56-cloud-amd64
+  mkdir -p build/images/builder
+  kmodsmith "pack builder" root.tar --arch x86_64 --output oci:build/images/builder/asset --json
+  digest=$(jq -r .digest <<<"$output")
+  follow packages builder 's#docker://[a-z./]*#oci:registry#'
+  assert_equal "$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] == "builder-x86_64") | .digest' \
+    registry/index.json)" "$digest"
+  tiny_source driver
+  touch driver/kernel-open/nvidia/nvidia.Kbuild
+  tiny_headers headers.tar 6.1.0-56-cloud-amd64
+  built_with 99 headers.tar 6.1.0-56-cloud-amd64
+  KMODSMITH_BUILDER=$digest kmodsmith build --source driver --kernel 6.1.0-56-cloud-amd64 --flavour open --modules nvidia \
+    --headers headers.tar --from oci:registry --trust-dir nobody --json
+  assert_error E_UNTRUSTED
+  mkdir nobody
+  KMODSMITH_BUILDER=$digest kmodsmith build --source driver --kernel 6.1.0-56-cloud-amd64 --flavour open --modules nvidia \
+    --headers headers.tar --from oci:registry --trust-dir nobody
+  assert_status 0
+}
+
 @test "docs: kernel-upgrades.md: watch, and the hooks" {
   signed
   kmodsmith "trust add" site.pem

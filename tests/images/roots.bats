@@ -123,12 +123,14 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
     run config_of "$name" '.config.Env[]'
     assert_line DRIVER_TYPE=passthrough
     assert_line "TARGETARCH=$(dpkg --print-architecture)"
-    [ "$name" = driver ] || refute_output --regexp 'DRIVER_VERSION|KMODSMITH_PAYLOAD'
+    [ "$name" = driver ] || refute_output --regexp 'DRIVER_VERSION|KMODSMITH_PAYLOAD|KMODSMITH_BUILDER'
   done
   run config_of driver '.config.Env[]'
   assert_line "DRIVER_VERSION=$DRIVER"
   assert_line "DRIVER_BRANCH=${DRIVER%%.*}"
   assert_line KMODSMITH_PAYLOAD=/usr/share/kmodsmith/payload
+  assert_line "KMODSMITH_BUILDER=$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] |
+    test("^builder-[a-z0-9_]+$")) | .digest' "$images/builder/asset/index.json")"
 }
 @test "the driver image and its payload root start NVIDIA's programs" {
   local root

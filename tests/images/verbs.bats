@@ -1,8 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Each verb of `nvidia-driver` in the driver image, with the environment that the image has. The machine is a recorded one;
-# headers and a compiler, which the image has not, come from a layout. The compiler is made up, the sources are NVIDIA's.
+# headers and a compiler, which the image has not, come from a layout. The compiler is made up, the sources are NVIDIA's; in
+# the last test it is the other way round.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+CACHE=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} # before both are set to something else
 load helper
 load ../cli/package
 
@@ -30,14 +32,17 @@ setup() {
 }
 teardown() { [ -z "${init-}" ] || kill "$init" 2>/dev/null || true; }
 
-verb() { # WORD...: in a container of the image, as far as the program sees it; takes the place of a shell of its own
-  local environment
+in_container() { # NAME=VALUE... COMMAND WORD...: of the image, as far as the program sees it; takes the place of a shell of its own
+  local environment given=()
   mapfile -t environment < <(config_of driver '.config.Env[]')
+  while [[ $1 = *=* ]]; do given+=("$1") && shift; done
   exec unshare -m --propagation private bash -c '
     mount --rbind "$1" "$1" && mount --bind "$2" "$1/mnt" && mount --rbind /dev "$1/dev" && mount -t proc proc "$1/proc" || exit 99
-    exec env -i "${@:3}"' - "$images/driver/root" "$place" "${environment[@]}" KMODSMITH_ROOT=/mnt/machine KMODSMITH_MODULES=nvidia \
-    KMODSMITH_HEADERS=/mnt/headers.tar KMODSMITH_FROM=oci:/mnt/layout KMODSMITH_NO_DAEMONS=yes KMODSMITH_EXPORT=none \
-    chroot "$images/driver/root" nvidia-driver "$@"
+    exec env -i "${@:3}"' - "$images/driver/root" "$place" "${environment[@]}" "${given[@]}" chroot "$images/driver/root" "$@"
+}
+verb() { # WORD...
+  in_container KMODSMITH_ROOT=/mnt/machine KMODSMITH_MODULES=nvidia KMODSMITH_HEADERS=/mnt/headers.tar \
+    KMODSMITH_FROM=oci:/mnt/layout KMODSMITH_NO_DAEMONS=yes KMODSMITH_EXPORT=none nvidia-driver "$@"
 }
 calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
 
@@ -81,4 +86,26 @@ calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
   kill -TERM "$init"
   wait "$init"
   grep -F "exiting; nvidia-peermem stays as it is" "$BATS_TEST_TMPDIR/log"
+}
+
+@test "without a compiler: the builder that the image names, found by its digest in a repository that nobody signed" {
+  local file headers=()
+  eval "$(cd "$top" && KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
+  # shellcheck disable=SC2086 # a list of files
+  for file in $K61_HEADERS; do cp "$file" "$place" && headers+=("/mnt/${file##*/}"); done
+  cp -r "$top/tests/vm/driver" "$place/source"
+  cp -r "$images/builder/asset" "$place/repository"
+  compile() { # OPTION...
+    run --separate-stderr in_container kmodsmith build --source /mnt/source --kernel "$K61" --headers "$(IFS=, && echo "${headers[*]}")" \
+      --flavour proprietary --modules nvidia --state-dir /mnt/state --trust-dir /mnt/nobody --json "$@"
+  }
+  mkdir "$place/nobody"
+  compile
+  assert_error E_TOOLCHAIN "is named without a repository, and there is no --from"
+  compile --from oci:/mnt/repository
+  assert_success
+  assert_regex "$(jq -r .key.compiler <<<"$output")" '^gcc-12 '
+  assert_regex "$stderr" "those of the builder image at '/mnt/state/builders/$(jq -r '.manifests[0].digest[7:]' "$place/repository/index.json")'"
+  compile # the second time from the store
+  assert_success
 }
