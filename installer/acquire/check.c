@@ -64,22 +64,21 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	auto_patches struct patches patches = { 0 };
 	enum module_type flavour;
 	const struct source *source = w->source;
+	if (source &&
+	    (gpu_support_choose(w->gpus, source->version, w->flavour, source->flavours, &flavour, NULL, err) < 0 ||
+	     recipe_check(source, flavour, tree, err) < 0))
+		return -1;
 	if (tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
 			       "%s is a real-time kernel, which NVIDIA's sources refuse; see --allow-rt",
 			       tree->release);
+	if (source && (patches_check_removed(w->patches, source, flavour, tree, err) < 0 ||
+		       patches_choose(w->patches, source, flavour, tree, &patches, err) < 0))
+		return -1;
 	auto_str char *compiler = toolchain_wanted(tree);
 	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, tree->arch, compiler))
 		return -1;
-	if (!source)
-		return 0;
-	if (gpu_support_choose(w->gpus, source->version, w->flavour, source->flavours, &flavour, NULL, err) < 0)
-		return -1;
-	if (recipe_check(source->version, flavour, tree, err) < 0 ||
-	    patches_check_removed(w->patches, source->version, flavour, tree, err) < 0 ||
-	    patches_choose(w->patches, source->version, flavour, tree, &patches, err) < 0)
-		return -1;
-	if (!tools.cc || !core_is_needed(source, flavour))
+	if (!tools.cc || !source || !core_is_needed(source, flavour))
 		return 0;
 	auto_root struct root dir = ROOT_NONE;
 	auto_strv struct strv modules = { 0 };

@@ -252,7 +252,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 	progress_enter(progress, "compile");
 	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour, NULL,
 			       err) < 0 ||
-	    patches_check_removed(request->patches, source->version, flavour, tree, err) < 0 ||
+	    patches_check_removed(request->patches, source, flavour, tree, err) < 0 ||
 	    scratch_make(request->state, "stage", &stage, err) < 0 ||
 	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)
 		return -1;
@@ -285,9 +285,9 @@ static int refuse_known_failure(const struct compile_request *request, const str
 	if (r <= 0 || (peek.flavours != MODULE_TYPE_OPEN && peek.flavours != MODULE_TYPE_PROPRIETARY))
 		return r < 0 ? -1 : 0;
 	enum module_type flavour = (enum module_type)peek.flavours;
-	return recipe_check(peek.version, flavour, tree, err) < 0 ?
+	return recipe_check(&peek, flavour, tree, err) < 0 ?
 		       -1 :
-		       patches_check_removed(request->patches, peek.version, flavour, tree, err);
+		       patches_check_removed(request->patches, &peek, flavour, tree, err);
 }
 
 static int compile_here(const struct compile_request *request, struct progress *progress, struct package *ret,
@@ -339,7 +339,7 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	auto_strv struct strv modules = { 0 };
 	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
 				   request->banner, &tree, &from, err) < 0 ||
-	    patches_check_removed(request->patches, request->source->version, request->flavour, &tree, err) < 0)
+	    patches_check_removed(request->patches, request->source, request->flavour, &tree, err) < 0)
 		return -1;
 	struct build_request bw = { .tree = &tree,
 				    .source = request->source,

@@ -127,7 +127,7 @@ static int check_request(struct build *b, struct err *err)
 	if (!b->dir)
 		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
 			       module_type_name(w->flavour));
-	if (recipe_check(w->source->version, w->flavour, w->tree, err) < 0)
+	if (recipe_check(w->source, w->flavour, w->tree, err) < 0)
 		return -1;
 	if (w->tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,
@@ -138,7 +138,7 @@ static int check_request(struct build *b, struct err *err)
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
 	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
 	    core_check(w->source, w->flavour, &b->modules, &b->tools, err) < 0 ||
-	    patches_choose(w->patches, w->source->version, w->flavour, w->tree, &b->patches, err) < 0)
+	    patches_choose(w->patches, w->source, w->flavour, w->tree, &b->patches, err) < 0)
 		return -1;
 	b->objects = recipe_objects(&b->source, &b->modules) + b->modules.count; // and one .mod.o for each
 	return 0;

@@ -2,7 +2,6 @@
 #include "kmod/kernel_tree/tree.h"
 
 #include <errno.h>
-#include <regex.h>
 
 enum { LINKS_MAX = 40 };
 
@@ -340,16 +339,12 @@ void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1])
 int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err)
 {
 	const char *dirs[] = { tree->source, tree->build };
-	regex_t compiled;
-	if (regcomp(&compiled, regex, REG_EXTENDED | REG_NOSUB) != 0)
-		return err_set(err, EINVAL, "'%s' is not a regular expression", regex);
-	int r = 0;
+	int r = str_matches("", regex) < 0 ? err_set(err, EINVAL, "'%s' is not a regular expression", regex) : 0;
 	for (size_t i = 0; i < ARRAY_SIZE(dirs) && r == 0; i++) {
 		auto_str char *text = NULL;
 		r = read_below(&tree->root, dirs[i], file, &text, err);
 		if (r > 0)
-			r = regexec(&compiled, text, 0, NULL, 0) == 0;
+			r = str_matches(text, regex);
 	}
-	regfree(&compiled);
 	return r;
 }

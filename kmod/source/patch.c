@@ -62,22 +62,28 @@ static int bad_header(const struct patch *patch, const char *why, const char *wh
 }
 
 struct target {
-	const char *version;
+	const struct source *source; // NULL, like tree: only check the syntax
 	enum module_type flavour;
-	const struct tree *tree; // NULL: only check the syntax
+	const struct tree *tree;
 };
 
-// "FILE ~ REGEX": 1 = the tree matches.
-static int check_condition(const struct patch *patch, char *value, const struct tree *tree, struct err *err)
+// "FILE ~ REGEX": 1 = it matches, in the tree or in the source.
+static int check_condition(const struct patch *patch, char *value, const struct target *to, bool is_of_source,
+			   struct err *err)
 {
 	char *regex = strstr(value, " ~ ");
 	if (!regex)
 		return bad_header(patch, "expected 'FILE ~ REGEX' in", value, err);
 	*regex = '\0';
 	regex += strlen(" ~ ");
-	if (!tree)
+	value = str_trim(value);
+	regex = str_trim(regex);
+	if (str_matches("", regex) < 0)
+		return bad_header(patch, "not a regular expression:", regex, err);
+	if (!to->tree)
 		return 1;
-	int r = tree_matches(tree, str_trim(value), str_trim(regex), err);
+	int r = is_of_source ? source_matches(to->source, to->flavour, value, regex, err) :
+			       tree_matches(to->tree, value, regex, err);
 	return r < 0 ? err_code(err, E_PATCH) : r;
 }
 
@@ -91,11 +97,11 @@ static int check_header_line(const struct patch *patch, char *line, const struct
 	value = str_trim(value);
 	enum module_type flavour;
 	if (str_eq(line, "Driver"))
-		return !to->version || fnmatch(value, to->version, 0) == 0;
-	if (str_eq(line, "When"))
-		return check_condition(patch, value, to->tree, err);
+		return !to->source || fnmatch(value, to->source->version, 0) == 0;
+	if (str_eq(line, "When") || str_eq(line, "Source"))
+		return check_condition(patch, value, to, str_eq(line, "Source"), err);
 	if (str_eq(line, "Unless")) {
-		int r = check_condition(patch, value, to->tree, err);
+		int r = check_condition(patch, value, to, false, err);
 		return r < 0 || !to->tree ? r : !r;
 	}
 	if (!str_eq(line, "Flavour") || str_eq(value, "both"))
@@ -125,10 +131,10 @@ static int compare_patches(const void *a, const void *b)
 	return strcmp(((const struct patch *)a)->name, ((const struct patch *)b)->name);
 }
 
-int patches_choose(const struct root *dir, const char *driver_version, enum module_type flavour,
+int patches_choose(const struct root *dir, const struct source *source, enum module_type flavour,
 		   const struct tree *tree, struct patches *ret, struct err *err)
 {
-	const struct target to = { .version = driver_version, .flavour = flavour, .tree = tree };
+	const struct target to = { .source = source, .flavour = flavour, .tree = tree };
 	auto_patches struct patches list = { 0 };
 	auto_strv struct strv names = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
@@ -224,14 +230,14 @@ int patches_series(const struct root *source, struct patches *ret, struct err *e
 	return 0;
 }
 
-int patches_check_removed(const struct root *dir, const char *driver_version, enum module_type flavour,
+int patches_check_removed(const struct root *dir, const struct source *source, enum module_type flavour,
 			  const struct tree *tree, struct err *err)
 {
 	auto_patches struct patches needed = { 0 }, chosen = { 0 };
 	if (!dir)
 		return 0;
-	if (patches_choose(NULL, driver_version, flavour, tree, &needed, err) < 0 ||
-	    patches_choose(dir, driver_version, flavour, tree, &chosen, err) < 0)
+	if (patches_choose(NULL, source, flavour, tree, &needed, err) < 0 ||
+	    patches_choose(dir, source, flavour, tree, &chosen, err) < 0)
 		return -1;
 	for (size_t i = 0; i < needed.count; i++) {
 		const char *name = needed.items[i].name;
@@ -242,7 +248,7 @@ int patches_check_removed(const struct root *dir, const char *driver_version, en
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s without %s, and the file of that "
 				       "name in '%s' is for another driver or kernel",
-				       driver_version, module_type_name(flavour), tree->release, name, dir->name);
+				       source->version, module_type_name(flavour), tree->release, name, dir->name);
 	}
 	return 0;
 }

@@ -6,10 +6,11 @@
 //   Flavour: open, proprietary or both (the default)          Flavour: open
 //   When:    FILE ~ EXTENDED-REGEX on the target tree         When: include/linux/pci.h ~ pci_resize_resource\(.*int
 //   Unless:  the same, negated
-// The tree, not the kernel's version, decides: distributions backport. Every When must hold and no Unless may.
+//   Source:  the same on the driver's source (source_matches) Source: nvidia/nv-pci.c ~ pci_resize_resource\(
+// Tree and source, not versions, decide: distributions backport. Every When and Source must hold and no Unless may.
 #pragma once
 #include "base/file/digest.h"
-#include "kmod/source/recipe.h"
+#include "kmod/source/source.h"
 
 struct tree;
 
@@ -26,9 +27,9 @@ struct patches {
 };
 
 // Of the built-in patches and, when dir is not NULL, those in it (*.patch; one of the same name replaces a built-in)
-// the ones that this driver needs on this tree, sorted by name. driver_version and tree NULL: all of them. E_PATCH
-// names a file with a missing Driver line or a bad expression.
-int patches_choose(const struct root *dir, const char *driver_version, enum module_type flavour,
+// the ones that this driver needs on this tree, sorted by name. source and tree NULL: all of them. E_PATCH names a file
+// with a missing Driver line or a bad expression.
+int patches_choose(const struct root *dir, const struct source *source, enum module_type flavour,
 		   const struct tree *tree, struct patches *ret, struct err *err);
 // Apply to a private copy of the source with patch(1); E_PATCH quotes the hunk that failed. path: where programs are,
 // in the builder root base (NULL = on this machine).
@@ -42,6 +43,6 @@ void patches_done(struct patches *patches);
 // Built-in patches that were switched off: each says for which driver and tree a compile fails without it. A file of
 // its name in a user's directory replaces it, and one that is not for this pair leaves the pair unpatched.
 // dir: that directory, NULL = none. E_SOURCE_KERNEL names the missing patch before anything is compiled. A replacement
-// that is for this pair is trusted to work.
-int patches_check_removed(const struct root *dir, const char *driver_version, enum module_type flavour,
+// that is for this pair is trusted to work. Of a source that was only peeked at it knows less, and refuses less.
+int patches_check_removed(const struct root *dir, const struct source *source, enum module_type flavour,
 			  const struct tree *tree, struct err *err);

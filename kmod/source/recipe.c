@@ -2,6 +2,7 @@
 #include "kmod/source/recipe.h"
 
 #include "kmod/kernel_tree/tree.h"
+#include "kmod/source/source.h"
 
 #include <fnmatch.h>
 
@@ -20,11 +21,16 @@ static const struct {
 static const struct known_bad {
 	const char *driver; // glob
 	unsigned flavours;
-	const char *file, *regex; // the pair fails when the tree's file does not match
+	const char *file, *regex; // the pair fails when the tree's file does not match, or when it does
+	bool is_new;
+	const char *probe; // unless this is in the source's probes: it knows both ways
 	const char *why, *good;
 } bad[] = {
-	{ "470.*", MODULE_TYPE_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(",
+	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false, "conftest_follow_pfn",
 	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
+	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm_types.h", "vma_flags_set_word\\(", true,
+	  "vma_flags_set_word", "it sets the flags of a memory area as they were kept before Linux 6.19",
+	  "535.261.03" },
 };
 
 static size_t module_index(const char *requested)
@@ -94,18 +100,20 @@ size_t recipe_objects(const struct root *dir, const struct strv *set)
 	return count;
 }
 
-int recipe_check(const char *driver_version, enum module_type flavour, const struct tree *tree, struct err *err)
+int recipe_check(const struct source *source, enum module_type flavour, const struct tree *tree, struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		if (!(bad[i].flavours & flavour) || fnmatch(bad[i].driver, driver_version, 0) != 0)
+		if (!(bad[i].flavours & flavour) || fnmatch(bad[i].driver, source->version, 0) != 0)
+			continue;
+		if (source->probes && strstr(source->probes, bad[i].probe))
 			continue;
 		int r = tree_matches(tree, bad[i].file, bad[i].regex, err);
 		if (r < 0)
 			return -1;
-		if (r == 0)
+		if (r == bad[i].is_new)
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s: %s; %s or later works",
-				       driver_version, module_type_name(flavour), tree->release, bad[i].why,
+				       source->version, module_type_name(flavour), tree->release, bad[i].why,
 				       bad[i].good);
 	}
 	return 0;

@@ -4,6 +4,7 @@
 #include "base/file/root.h"
 #include "kmod/source/module_type.h"
 
+struct source;
 struct tree;
 
 // The module set for a request such as {"uvm", "nvidia-drm"} (R-P10): full or short names ("uvm" = "nvidia-uvm"),
@@ -17,4 +18,4 @@ size_t recipe_objects(const struct root *dir, const struct strv *modules);
 // 0 = not known to fail. E_SOURCE_KERNEL names the reason and the first driver that works (R-B2), in milliseconds:
 // it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are not
 // refused.
-int recipe_check(const char *driver_version, enum module_type flavour, const struct tree *tree, struct err *err);
+int recipe_check(const struct source *source, enum module_type flavour, const struct tree *tree, struct err *err);

@@ -15,6 +15,7 @@ void source_done(struct source *s)
 {
 	root_done(&s->root);
 	free(s->version);
+	free(s->probes);
 	for (size_t i = 0; i < ARRAY_SIZE(s->dirs); i++)
 		free(s->dirs[i]);
 	free(s->release);
@@ -105,6 +106,25 @@ static int check_cores(struct source *s, unsigned flavour, struct err *err)
 	return 0;
 }
 
+// Conftest.sh asks the headers before each compile; a distribution adds to it, and works around, by patches.
+static int read_probes(struct source *s, const char *dir, struct err *err)
+{
+	auto_str char *conftest = str_fmt("%s/conftest.sh", dir), *series = str_fmt("%s/debian/patches/series", dir);
+	auto_str char *text = NULL, *list = NULL;
+	auto_strv struct strv names = { 0 };
+	int r = root_read(&s->root, conftest, &text, NULL, err) < 0 ? -1 :
+								      root_read(&s->root, series, &list, NULL, err);
+	str_add(&s->probes, "%s", text ? text : "");
+	strv_split(&names, list ? list : "", "\n");
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
+		auto_str char *path = str_fmt("%s/debian/patches/%s", dir, str_trim(names.items[i])), *patch = NULL;
+		r = names.items[i][0] == '#' ? 0 : root_read(&s->root, path, &patch, NULL, err);
+		if (r > 0)
+			str_add(&s->probes, "%s", patch);
+	}
+	return r < 0 ? -1 : 0;
+}
+
 static int take_dir(struct source *s, const char *dir, struct err *err)
 {
 	unsigned flavour = find_module_type(&s->root, dir);
@@ -113,6 +133,8 @@ static int take_dir(struct source *s, const char *dir, struct err *err)
 		return 0;
 	if (s->version && !str_eq(s->version, version))
 		return err_set(err, E_SOURCE, "'%s' has two drivers, %s and %s", s->root.name, s->version, version);
+	if (!s->dirs[flavour] && read_probes(s, dir, err) < 0)
+		return -1;
 	if (!s->dirs[flavour])
 		s->dirs[flavour] = str_dup(dir);
 	if (!s->version)
@@ -170,7 +192,7 @@ static int identify(struct source *s, const char *path, struct err *err)
 // What to take of an archive.
 struct choice {
 	bool is_run;  // the kernel parts only: 300 MB of user space are of no use here
-	bool is_peek; // the few files that tell version and module type, then stop
+	bool is_peek; // the few files that tell version, module type and probes, then stop
 	bool stop;
 };
 
@@ -190,7 +212,7 @@ static bool is_chosen(void *ctx, const char *path)
 	if (!c->is_peek)
 		return true;
 	c->stop = str_ends(path, "/nvidia/nv-frontend.c") || str_ends(path, "/nvidia/nv.c");
-	return c->stop || str_ends(path, "Kbuild") || str_ends(path, "conftest.sh");
+	return c->stop || str_ends(path, "Kbuild") || str_ends(path, "conftest.sh") || strstr(path, "debian/patches/");
 }
 
 static int unpack_source(int fd, const char *path, const struct root *to, bool is_peek, struct err *err)
@@ -384,4 +406,37 @@ int source_peek(const char *path, const struct root *work, struct source *ret, s
 	*ret = s;
 	s = (struct source){ .root = ROOT_NONE };
 	return ret->flavours ? 1 : 0;
+}
+
+static int is_patched_by_itself(const struct source *s, const char *dir, const char *file, struct err *err)
+{
+	auto_str char *path = str_fmt("%s/debian/patches/series", dir), *series = NULL;
+	auto_str char *mark = str_fmt("+++ b/%s", file);
+	auto_strv struct strv names = { 0 };
+	int r = root_read(&s->root, path, &series, NULL, err);
+	strv_split(&names, series ? series : "", "\n");
+	for (size_t i = 0; i < names.count && r >= 0; i++) {
+		auto_str char *patch = str_fmt("%s/debian/patches/%s", dir, str_trim(names.items[i])), *text = NULL;
+		r = root_read(&s->root, patch, &text, NULL, err);
+		const char *at = r > 0 ? strstr(text, mark) : NULL;
+		if (at && strchr("\t\n ", at[strlen(mark)]))
+			return 1;
+	}
+	return r < 0 ? -1 : 0;
+}
+
+int source_matches(const struct source *source, enum module_type flavour, const char *file, const char *regex,
+		   struct err *err)
+{
+	const char *dir = source->dirs[flavour];
+	auto_str char *path = str_fmt("%s/%s", dir ? dir : ".", file), *text = NULL;
+	if (str_matches("", regex) < 0)
+		return err_set(err, EINVAL, "'%s' is not a regular expression", regex);
+	if (source->root.fd < 0 || !dir)
+		return 0;
+	int r = root_read(&source->root, path, &text, NULL, err);
+	if (r <= 0 || str_matches(text, regex) == 0)
+		return r < 0 ? -1 : 0;
+	r = is_patched_by_itself(source, dir, file, err);
+	return r < 0 ? -1 : !r;
 }

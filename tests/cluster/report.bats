@@ -86,7 +86,7 @@ needs_patch() {
   done
   touch "$ROOT/lib/modules/$K61"/modules.{dep,dep.bin} # depmod's
   ln -sfn "boot/vmlinuz-$K61" "$ROOT/vmlinuz"
-  echo 'Driver: none' >"$patches/open-535-pci_resize_resource.patch"
+  echo 'Driver: none' >"$patches/pci_resize_resource.patch"
   if ! needs_patch; then # then it can be built without
     kmodsmith check --kernel "$K61" --source "$OPEN" --headers "${K61_HEADERS// /,}" --patches "$patches"
     assert_status 20

@@ -9,6 +9,8 @@
 
 #define WITH_EXCLUDE \
 	"int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t int exclude_bars);\n"
+#define CALL3 "r = pci_resize_resource(dev, NV_GPU_BAR1, size);\n"
+#define CALL4 "r = pci_resize_resource(dev, NV_GPU_BAR1, size, 0);\n"
 #define WITHOUT "int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size);\nint exclude_bars(void);\n"
 
 static void put(const struct folder *folder, const char *file, const char *text)
@@ -27,35 +29,45 @@ static void tree_make(struct tree *tree, const struct folder *folder)
 	*tree = (struct tree){ .root = folder->root, .release = release, .source = source, .build = source };
 }
 
-static size_t choose(const struct tree *tree, const char *version, enum module_type flavour)
+// A source as it is once opened; NULL = folder: as it is when only the beginning of the archive was read.
+static struct source source_make(const struct folder *folder, const char *version)
 {
-	auto_patches struct patches patches = { 0 };
+	struct source s = { .root = ROOT_NONE, .version = str_dup(version), .flavours = MODULE_TYPE_OPEN };
 	struct err err;
-	assert_int_equal(patches_choose(NULL, version, flavour, tree, &patches, &err), 0);
-	return patches.count;
+	if (folder) {
+		folder_dir(folder, "source");
+		assert_int_equal(root_sub(&folder->root, "source", &s.root, &err), 0);
+	}
+	for (size_t i = 1; i < ARRAY_SIZE(s.dirs); i++)
+		s.dirs[i] = str_dup(".");
+	return s;
 }
 
 static void test_builtin_patch(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *header, *version;
-		enum module_type flavour;
+		const char *header, *call, *version;
 		size_t count;
 	} rows[] = {
-		{ WITH_EXCLUDE, "535.261.03", MODULE_TYPE_OPEN, 1 },
-		{ WITHOUT, "535.261.03", MODULE_TYPE_OPEN, 0 },
-		{ "", "535.261.03", MODULE_TYPE_OPEN, 0 },
-		{ WITH_EXCLUDE, "535.261.03", MODULE_TYPE_PROPRIETARY, 0 },
-		{ WITH_EXCLUDE, "470.256.02", MODULE_TYPE_OPEN, 0 },
+		{ WITH_EXCLUDE, CALL3, "535.261.03", 1 }, { WITH_EXCLUDE, CALL3, "550.163.01", 1 },
+		{ WITH_EXCLUDE, CALL4, "535.261.03", 0 }, // of a distribution that repaired it
+		{ WITH_EXCLUDE, "", "535.261.03", 0 },    { WITH_EXCLUDE, NULL, "535.261.03", 0 }, // not read yet
+		{ WITHOUT, CALL3, "535.261.03", 0 },      { "", CALL3, "535.261.03", 0 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder folder;
+		auto_patches struct patches patches = { 0 };
 		struct tree tree;
+		struct err err;
 		folder_make(&folder);
 		tree_make(&tree, &folder);
 		put(&folder, "src/include/linux/pci.h", rows[i].header);
-		expect(choose(&tree, rows[i].version, rows[i].flavour) == rows[i].count, rows[i].version);
+		put(&folder, "source/nvidia/nv-pci.c", rows[i].call ? rows[i].call : "");
+		auto_source struct source source = source_make(rows[i].call ? &folder : NULL, rows[i].version);
+		assert_int_equal(patches_choose(NULL, &source, MODULE_TYPE_OPEN, &tree, &patches, &err), 0);
+		expect(patches.count == rows[i].count, rows[i].version);
+		expect(!patches.count || str_eq(patches.items[0].name, "pci_resize_resource.patch"), rows[i].version);
 	}
 }
 
@@ -63,13 +75,17 @@ static void test_known_bad_pairs(void **state)
 {
 	(void)state;
 	static const struct {
-		const char *mm, *version;
+		const char *mm, *mm_types, *version, *probes;
 		bool is_bad;
 	} rows[] = {
-		{ "int follow_pfn(struct vm_area_struct *vma, unsigned long address,\n", "470.256.02", false },
-		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "470.256.02", true },
-		{ "int unsafe_follow_pfn(int x);\n", "470.256.02", true },
-		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "535.261.03", false },
+		{ "int follow_pfn(struct vm_area_struct *vma, unsigned long address,\n", "", "470.256.02", "", false },
+		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "", "470.256.02", "", true },
+		{ "int unsafe_follow_pfn(int x);\n", "", "470.256.02", NULL, true },
+		{ "int unsafe_follow_pfn(int x);\n", "", "470.256.02", "void conftest_unsafe_follow_pfn(void)", true },
+		{ "", "", "470.256.02", "void conftest_follow_pfn(void) {", false }, // Debian's, which knows both
+		{ "", "void vma_flags_set_word(", "470.256.02", "conftest_follow_pfn", true },
+		{ "", "void vma_flags_set_word(", "470.256.02", "conftest_follow_pfn vma_flags_set_word", false },
+		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "", "535.261.03", "", false },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder folder;
@@ -78,7 +94,10 @@ static void test_known_bad_pairs(void **state)
 		folder_make(&folder);
 		tree_make(&tree, &folder);
 		put(&folder, "src/include/linux/mm.h", rows[i].mm);
-		int r = recipe_check(rows[i].version, MODULE_TYPE_PROPRIETARY, &tree, &err);
+		put(&folder, "src/include/linux/mm_types.h", rows[i].mm_types);
+		auto_source struct source source = source_make(NULL, rows[i].version);
+		source.probes = str_dup(rows[i].probes);
+		int r = recipe_check(&source, MODULE_TYPE_PROPRIETARY, &tree, &err);
 		expect(r == (rows[i].is_bad ? -1 : 0), rows[i].mm);
 		expect(!rows[i].is_bad || (err.code == E_SOURCE_KERNEL && strstr(err.text, "535.")), err.text);
 	}
@@ -99,10 +118,17 @@ static void test_user_patches(void **state)
 		{ "Driver: 535.*\nUnless: include/x.h ~ present\n" CHANGE, 0, 0 },
 		{ "Driver: 535.*\nUnless: include/gone.h ~ present\n" CHANGE, 0, 1 },
 		{ "Driver: 550.*\n" CHANGE, 0, 0 },
+		{ "Driver: *\nSource: nvidia/nv.c ~ old\\(\n" CHANGE, 0, 1 },
+		{ "Driver: *\nSource: nvidia/nv.c ~ new\\(\n" CHANGE, 0, 0 },
+		{ "Driver: *\nSource: nvidia/gone.c ~ old\\(\n" CHANGE, 0, 0 },
+		{ "Driver: *\nSource: nvidia/own.c ~ old\\(\n" CHANGE, 0, 0 }, // the source's own patch changes it
+		{ "Driver: *\nSource: nvidia/owner.c ~ old\\(\n" CHANGE, 0, 1 },
 		{ "Driver: 535.*\nFlavour: proprietary\n" CHANGE, 0, 0 },
 		{ CHANGE "Driver: 535.*\n", E_PATCH, 0 },
 		{ "Driver: 535.*\nFlavour: nouveau\n" CHANGE, E_PATCH, 0 },
 		{ "Driver: 535.*\nWhen: include/x.h\n" CHANGE, E_PATCH, 0 },
+		{ "Driver: 535.*\nSource: nvidia/nv.c\n" CHANGE, E_PATCH, 0 },
+		{ "Driver: 550.*\nSource: nvidia/nv.c ~ (\n" CHANGE, E_PATCH, 0 },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder folder;
@@ -115,8 +141,14 @@ static void test_user_patches(void **state)
 		put(&folder, "src/include/x.h", "present");
 		put(&folder, "patches/a.patch", rows[i].text);
 		put(&folder, "patches/readme", "no patch");
+		put(&folder, "source/nvidia/nv.c", "old();\n");
+		put(&folder, "source/nvidia/own.c", "old();\n");
+		put(&folder, "source/nvidia/owner.c", "old();\n");
+		put(&folder, "source/debian/patches/series", "# none\n\nfix.patch\n");
+		put(&folder, "source/debian/patches/fix.patch", "--- a/nvidia/own.c\n+++ b/nvidia/own.c\n");
+		auto_source struct source source = source_make(&folder, "535.261.03");
 		assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
-		int r = patches_choose(&dir, "535.261.03", MODULE_TYPE_OPEN, &tree, &patches, &err);
+		int r = patches_choose(&dir, &source, MODULE_TYPE_OPEN, &tree, &patches, &err);
 		expect((r < 0 ? err.code : 0) == rows[i].code, rows[i].text);
 		expect(patches.count == rows[i].count, rows[i].text);
 	}
@@ -125,7 +157,7 @@ static void test_user_patches(void **state)
 static void test_switched_off(void **state)
 {
 	(void)state;
-	static const char NAME[] = "open-535-pci_resize_resource.patch";
+	static const char NAME[] = "pci_resize_resource.patch";
 	static const struct {
 		const char *header, *name, *text; // of the user's patch; NULL = there is not a directory
 		const char *version;
@@ -137,7 +169,7 @@ static void test_switched_off(void **state)
 		{ WITH_EXCLUDE, "other.patch", "Driver: none\n", "535.261.03", 0 },
 		{ WITH_EXCLUDE, NULL, NULL, "535.261.03", 0 },
 		{ WITHOUT, NAME, "Driver: none\n", "535.261.03", 0 }, // this kernel needs no patch
-		{ WITH_EXCLUDE, NAME, "Driver: none\n", "550.90.07", 0 },
+		{ WITH_EXCLUDE, NAME, "Driver: none\n", "550.90.07", E_SOURCE_KERNEL },
 		{ WITH_EXCLUDE, NAME, "nothing\n", "535.261.03", E_PATCH },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -148,13 +180,17 @@ static void test_switched_off(void **state)
 		folder_make(&folder);
 		tree_make(&tree, &folder);
 		put(&folder, "src/include/linux/pci.h", rows[i].header);
+		put(&folder, "source/nvidia/nv-pci.c", CALL3);
+		auto_source struct source source = source_make(&folder, rows[i].version);
+		auto_source struct source peeked = source_make(NULL, rows[i].version);
 		auto_str char *path = str_fmt("patches/%s", rows[i].name ? rows[i].name : "readme");
 		put(&folder, path, rows[i].text ? rows[i].text : "");
 		assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
-		int r = patches_check_removed(rows[i].name ? &dir : NULL, rows[i].version, MODULE_TYPE_OPEN, &tree,
-					      &err);
+		int r = patches_check_removed(rows[i].name ? &dir : NULL, &source, MODULE_TYPE_OPEN, &tree, &err);
 		expect((r < 0 ? err.code : 0) == rows[i].code, err.text);
 		expect(rows[i].code != E_SOURCE_KERNEL || strstr(err.text, NAME), err.text);
+		r = patches_check_removed(rows[i].name ? &dir : NULL, &peeked, MODULE_TYPE_OPEN, &tree, &err);
+		expect((r < 0 ? err.code : 0) == (rows[i].code == E_PATCH ? E_PATCH : 0), err.text); // refused later
 	}
 }
 
@@ -172,7 +208,8 @@ static void test_apply(void **state)
 	put(&folder, "patches/a.patch", "Driver: *\n" CHANGE);
 	assert_int_equal(root_sub(&folder.root, "source", &source, &err), 0);
 	assert_int_equal(root_sub(&folder.root, "patches", &dir, &err), 0);
-	assert_int_equal(patches_choose(&dir, "535.261.03", MODULE_TYPE_OPEN, &tree, &patches, &err), 0);
+	auto_source struct source driver = source_make(NULL, "535.261.03");
+	assert_int_equal(patches_choose(&dir, &driver, MODULE_TYPE_OPEN, &tree, &patches, &err), 0);
 	assert_int_equal(patches.count, 1);
 	assert_int_equal(strlen(patches.items[0].digest), DIGEST_HEX);
 	assert_int_equal(patches_apply(&patches, &source, PROC_PATH, NULL, &err), 0);

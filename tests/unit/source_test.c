@@ -60,6 +60,8 @@ static void add_flavour(struct writer *w, const char *dir, const char *licence, 
 	const struct file files[] = {
 		{ "Kbuild", kbuild },
 		{ "conftest.sh", "exit 1\n" },
+		{ "debian/patches/series", "# comment\nfix.patch\n" },
+		{ "debian/patches/fix.patch", "+asks the headers\n" },
 		{ "nvidia/nvidia.Kbuild", "NVIDIA_SOURCES += nvidia/nv.c\n#NVIDIA_SOURCES += x.c\n" },
 		{ "nvidia/nv-frontend.c", licence },
 		{ "nvidia/nv-kernel.o_binary", "ELF" },
@@ -111,6 +113,8 @@ static void expect_source(const struct folder *folder, const char *path, const c
 	expect(source_peek(path, &work, &peek, &err) == 1, path);
 	assert_string_equal(peek.version, "535.261.03");
 	assert_true(peek.flavours && !(peek.flavours & ~s.flavours));
+	expect(!strstr(s.probes, "exit 1\n") || strstr(peek.probes, "exit 1\n+asks the headers\n"), peek.probes);
+	assert_true(str_starts(s.probes, peek.probes));
 }
 
 static void test_run_files(void **state)

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <regex.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -89,6 +90,16 @@ bool str_ends(const char *s, const char *suffix)
 {
 	size_t len = strlen(s), tail = strlen(suffix);
 	return len >= tail && memcmp(s + len - tail, suffix, tail) == 0;
+}
+
+int str_matches(const char *s, const char *regex)
+{
+	regex_t compiled;
+	if (regcomp(&compiled, regex, REG_EXTENDED | REG_NOSUB) != 0)
+		return -1;
+	int r = regexec(&compiled, s, 0, NULL, 0) == 0;
+	regfree(&compiled);
+	return r;
 }
 
 bool str_u64(const char *s, int base, uint64_t *ret)

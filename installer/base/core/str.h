@@ -56,6 +56,9 @@ static inline bool str_eq(const char *a, const char *b)
 // Whole string as an unsigned number in the given base (0: by prefix). False on anything else, overflow included.
 bool str_u64(const char *s, int base, uint64_t *ret);
 
+// Does some part of the text match an extended regular expression? -1 = regex is none.
+int str_matches(const char *s, const char *regex);
+
 // Natural order of versions and releases: runs of digits compare as numbers (6.1.0-9 < 6.1.0-50), and '~' comes before
 // the end (6.12~rc1 < 6.12). 0 for equal strings only.
 int str_version_cmp(const char *a, const char *b);
