@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The compilers and tools of the builder image as a layer. The packages are unpacked whole, and the layer is kept in the
 # cache: it changes seldom, and the rest of the image with each commit. Prints the directory of root.tar, layer.tar, epoch.
-#   images/tools.sh
+#   images/tools.sh [SUITE]     of another suite of Debian, as a root alone, for kernels that its own gcc built
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
@@ -10,6 +10,9 @@ cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/images
 # what kernel headers and their scripts call, and the GNU tools where busybox knows less.
 packages=('^(gcc|g[+][+])-1[1-4]$' gcc g++ clang lld llvm make libc6-dev libelf-dev libssl-dev bc bison flex perl gawk coreutils
   findutils grep sed tar gzip patch cpio xz-utils zstd kmod dwarves file diffutils python3-minimal rsync ccache bash dash)
+suite=${1-} closure=(scripts/inputs.sh ${1:+--suite "$1"} --closure)
+[ -z "$suite" ] || packages=(bash dash gcc g++ make libc6-dev libelf-dev bc bison flex perl gawk coreutils findutils grep sed tar gzip patch
+  xz-utils zstd kmod file diffutils debianutils)
 
 plain_texts() { # ROOT: a link to the texts of another package becomes a directory, as in the runtime
   local link text
@@ -33,21 +36,22 @@ tools() { # ROOT DEB...: unpacked without manuals and translations; what a scrip
   ln -sf gcc "$root/usr/bin/cc"
   ln -sf dash "$root/usr/bin/sh"
 }
-mapfile -t debs < <(scripts/inputs.sh --closure "${packages[@]}")
+mapfile -t debs < <("${closure[@]}" "${packages[@]}")
 [ ${#debs[@]} -gt 0 ] || fail "apt offers none of: ${packages[*]}"
 key=$({ printf '%s\n' "${debs[@]##*/}"; cat images/{tools,layer}.sh images/common.bash; } | sha256sum | cut -c1-16)
-made=$cache/tools-$key
+kind=${suite:+$suite-}tools
+made=$cache/$kind-$key
 mkdir -p "$cache" "$out"
 exec 9>"$cache/lock" && flock 9
 if [ ! -d "$made" ]; then
-  echo "images: the builder's ${#debs[@]} packages, once until they change" >&2
-  rm -rf "$cache"/tools-*
+  echo "images: the builder's ${#debs[@]} packages${suite:+ of $suite}, once until they change" >&2
+  rm -rf "$cache/$kind"-*
   mkdir "$made.new"
   tools "$made.new/root" "${debs[@]}"
   epoch_of "$made.new/root" >"$made.new/epoch"
   pack "$made.new/root" "$(<"$made.new/epoch")" "$made.new/root.tar"
   rm -rf "$made.new/root"
-  images/layer.sh "$made.new/root.tar" "$made.new/layer.tar"
+  [ -n "$suite" ] || images/layer.sh "$made.new/root.tar" "$made.new/layer.tar"
   mv "$made.new" "$made"
 fi
 echo "$made"

@@ -7,6 +7,10 @@
 #   scripts/inputs.sh PACKAGE[=VERSION]...   fetch more packages and print the paths of their .debs; VERSION may be the
 #                               upstream version alone
 #   scripts/inputs.sh --closure PACKAGE...   these and all that they need on an empty machine: the paths of the .debs
+#   scripts/inputs.sh --suite SUITE --closure PACKAGE...   the same from another suite of these mirrors (trixie, sid, ...)
+#   scripts/inputs.sh --suite SUITE --kernel KEY RELEASE   one of its kernels, as the lines KEY=RELEASE, KEY_IMAGE, KEY_HEADERS
+#   scripts/inputs.sh --matrix  the newest kernel of each kind and every driver source that the suites offer, for `scripts/matrix.sh today`:
+#                               lines "kernel SUITE RELEASE DEB..." and "source SUITE PACKAGE VERSION DEB"; 1.3 GB the first time
 #   scripts/inputs.sh --changed what this run uses that differs from tests/inputs.lock; --lock writes that file anew
 # K61 is the newest 6.1 kernel, K61B the one before it, K61R an older one that refuses modules of K61, K612 the newest 6.12.
 # Other inputs for a run, beside any other run:
@@ -16,16 +20,21 @@ set -euo pipefail
 shopt -s inherit_errexit
 top=$(cd "$(dirname "$0")/.." && pwd)
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}
-apt=$cache/apt debs=$cache/debs log=$cache/apt/log
+debs=$cache/debs log=$cache/apt/log
 declare -A package_of=([OPEN]=nvidia-open-kernel-source [PROPRIETARY]=nvidia-kernel-source [TESLA535]=nvidia-tesla-535-kernel-source
   [TESLA470]=nvidia-tesla-470-kernel-source [MODPROBE]=nvidia-modprobe)
 user_space=(nvidia-smi libnvidia-ml1 libnvidia-cfg1 libcuda1 firmware-nvidia-gsp) # that tests put beside the open modules
 # A driver is not loaded when one of these differs, because each imports them: best the one that is compared first.
 telling=(module_layout 'module_layout|__pci_register_driver|filp_close|cdev_init')
-opts=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$apt/lists"
-  -o Dir::Cache="$apt" -o Dir::Cache::pkgcache=pkgcache.bin -o Dir::Cache::srcpkgcache=srcpkgcache.bin -o APT::Sandbox::User=root
-  -o Acquire::Retries=2 -o Acquire::http::Timeout=20)
+suites=(bookworm trixie sid experimental) # of --matrix
 
+use_suite() { # NAME [DIR]: from here on apt is asked about this suite; each has lists of its own, so that none outdoes another
+  suite=$1 apt=$cache/apt${2:+/$2}
+  opts=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$apt/lists"
+    -o Dir::Cache="$apt" -o Dir::Cache::pkgcache=pkgcache.bin -o Dir::Cache::srcpkgcache=srcpkgcache.bin -o APT::Sandbox::User=root
+    -o Acquire::Retries=2 -o Acquire::http::Timeout=20)
+  mkdir -p "$apt/lists/partial" "$apt/archives/partial"
+}
 say() { echo "inputs: $*" >&2; }
 die() { say "$*"; exit 1; }
 unfetched() { say "$*"; exit 3; }
@@ -34,13 +43,13 @@ free_bytes() { df --output=avail -B1 "$1" | tail -n 1; } # DIR
 is_young() { [ -n "$(find "$1" -mmin "-$2" 2>/dev/null)" ]; } # FILE MINUTES
 
 sources() { # the Debian mirrors of this machine, with more components and the backports of the same release
-  local name uri s components="main contrib non-free non-free-firmware"
-  name=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+  local uri s pockets=("" -updates -backports) components="main contrib non-free non-free-firmware"
+  case $suite in sid | experimental) pockets=("") ;; esac
   { grep -rhsE "^(deb |URIs:)" /etc/apt/sources.list /etc/apt/sources.list.d --include="*.list" --include="*.sources" || true; } |
     tr ' ' '\n' | { grep -E '^[a-z+]+:/.*debian' || true; } | sort -u | while read -r uri; do
       case $uri in
-      *security*) echo "deb $uri $name-security $components" ;;
-      *) for s in "" -updates -backports; do echo "deb $uri $name$s $components"; done ;;
+      *security*) [ ${#pockets[@]} -eq 1 ] || echo "deb $uri $suite-security $components" ;;
+      *) for s in "${pockets[@]}"; do echo "deb $uri $suite$s $components"; done ;;
       esac
     done
 }
@@ -119,6 +128,36 @@ closure() { # PACKAGE... -> paths; apt solves for a machine on which nothing is 
   apt-get "${opts[@]}" "${empty[@]}" --print-uris install "$@" 2>>"$log" | awk -v debs="$debs" '{ print debs "/" $2 }' | sort
 }
 
+offered() { # PACKAGE...: "PACKAGE VERSION SUITE" of all that this suite offers; what came by security or updates is the suite's
+  apt-cache "${opts[@]}" madison "$@" 2>>"$log" | sed 's/^ *//' | awk -F'[ |]+' '{ sub(/\/.*/, "", $4)
+    sub(/-(security|updates)$/, "", $4)
+    print $1, $2, $4 }' | sort -u
+}
+newest_kernels() { # "SUITE RELEASE" of each kind, without the packages that only name another
+  local kind
+  local -a releases
+  for kind in cloud-amd64 amd64 rt-amd64; do
+    mapfile -t releases < <(names linux-headers- | sed -nE "s/^linux-headers-([0-9].*)-common\$/linux-headers-\1-$kind/p" | sort |
+      comm -12 - <(names linux-headers- | sort))
+    [ ${#releases[@]} -eq 0 ] || offered "${releases[@]}" | sort -k3,3 -k2,2V | awk '{ last[$3] = $1 }
+      END { for (s in last) { sub(/linux-headers-/, "", last[s]); print s, last[s] } }' | sort
+  done
+}
+matrix() { # the lines of --matrix, of each suite
+  local from release package version files sets line # SUITE of a line
+  for from in "${suites[@]}"; do
+    use_suite "$from" "$([ "$from" = "$own" ] || echo "suite-$from")"
+    refresh
+    readable
+    while read -r line release; do
+      files=$(headers_of "$release")
+      echo "kernel $line $release $files"
+    done < <(newest_kernels)
+    sets=$(names nvidia- | { grep -E '^nvidia-(open-|tesla-([0-9]+-)?)?kernel-source$' || true; })
+    # shellcheck disable=SC2086 # several names
+    offered $sets | while read -r package version line; do echo "source $line $package $version $(deb "$package=$version")"; done
+  done
+}
 asked() { sed -n "s/^$1=//p" <<<"$wanted" | tail -n 1; }
 kernels() { # REGEXP: releases of which apt offers the cloud image and its headers, the newest first. Images stay longer.
   comm -12 <(names linux-image- | sed -nE "s/^linux-image-($1-cloud-amd64)\$/\1/p" | sort) \
@@ -158,14 +197,24 @@ foreign() { # RELEASE RELEASES: of these the first that refuses modules of RELEA
   done
   die "apt offers no 6.1 kernel whose CRCs differ from those of $1 (K61R); it offers: $(paste -sd' ' <<<"$2")"
 }
+headers_of() { # RELEASE: the packages that its headers are in
+  local need
+  need=$(apt-cache "${opts[@]}" depends "linux-headers-$1" | grep -oE 'linux-(kbuild-|headers-.*-common)[^ ]*' | sort -u)
+  # shellcheck disable=SC2086 # several names
+  deb "linux-headers-$1" $need | paste -sd' '
+}
+image_of() { # RELEASE: the packages that the kernel and its modules are in; of 7.x linux-image is empty and needs three others
+  local parts
+  parts=$(apt-cache "${opts[@]}" depends "linux-image-$1" | grep -oE "linux-(binary|modules|base)-${1//+/\\+}" | sort -u)
+  # shellcheck disable=SC2086 # several names
+  deb ${parts:-linux-image-$1} | paste -sd' '
+}
 kernel() { # KEY RELEASE: image, headers and what those need
-  local image headers common kbuild need
-  image=$(deb "linux-image-$2")
-  headers=$(deb "linux-headers-$2")
-  common=$(deb "linux-headers-${2%-cloud-amd64}-common")
-  need=$(apt-cache "${opts[@]}" depends "linux-headers-$2" | grep -oE 'linux-kbuild-[^ ]+' | sed -n 1p)
-  kbuild=$(deb "$need")
-  printf '%s=%s\n%s_IMAGE=%s\n%s_HEADERS="%s"\n' "$1" "$2" "$1" "$image" "$1" "$headers $common $kbuild"
+  local image headers
+  image=$(image_of "$2")
+  headers=$(headers_of "$2")
+  case $image in *' '*) image="\"$image\"" ;; esac
+  printf '%s=%s\n%s_IMAGE=%s\n%s_HEADERS="%s"\n' "$1" "$2" "$1" "$image" "$1" "$headers"
 }
 driver() { # the version that the open and the proprietary modules and the user space of the tests have: the newest common one
   local all version package newest=
@@ -240,12 +289,21 @@ changed() { # in words; a package that is named by its release counts as the one
 
 wanted=$(tr -s ' \t\n' '\n' <<<"${KMODSMITH_INPUTS-}" | sed '/^$/d' | sort)
 env=$cache/inputs${wanted:+-$(sha256sum <<<"$wanted" | cut -c1-12)}.env
-mkdir -p "$apt/lists/partial" "$apt/archives/partial" "$debs"
+own=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+use_suite "$own"
+mkdir -p "$debs"
 exec 9>"$cache/inputs.lock"
 flock -w 10 9 || { say "another run fetches inputs; this one waits" && flock 9; }
 [ "$(stat -c %s "$log" 2>/dev/null || echo 0)" -lt 1000000 ] || rm "$log"
+if [ "${1-}" = --suite ]; then
+  [ $# -gt 2 ] || die "--suite SUITE needs what to fetch"
+  use_suite "$2" "suite-$2"
+  shift 2
+fi
 case ${1-} in
+--matrix) matrix; exit ;;
 --closure) refresh; readable; closure "${@:2}"; exit ;;
+--kernel) refresh; readable; kernel "${@:2}"; exit ;;
 --lock) [ -z "$wanted" ] || die "KMODSMITH_INPUTS is set: tests/inputs.lock says what apt offers" ;;
 --changed | "") ;;
 -*) die "there is no option '$1'" ;;

@@ -98,7 +98,8 @@ def images(name):
 
 
 def matrix(name, processors):
-    return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=1000, limit=3600,
+    return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=1000,
+               limit=8 * 3600 if name == "today" else 3600,
                needs=["build/release", "prepare/inputs"])
 
 

@@ -41,15 +41,21 @@ headers() { # KEY -> directory with usr/src and usr/lib as the packages have the
   cached "headers-$1" unpack $debs
 }
 
-unpack_kernel() { # DIR DEB RELEASE: as installed, with the indexes of depmod
-  unpack "$1" "$2" && depmod -b "$1" "$3"
+unpack_kernel() { # DIR RELEASE DEB...: as installed, with the indexes of depmod; packages of 7.x have all of it below usr/lib
+  local own=$1/usr/lib/modules/$2
+  unpack "$1" "${@:3}" || return
+  if [ -e "$own/vmlinuz" ] && [ ! -e "$1/boot" ]; then
+    mkdir "$1/boot" && ln -s usr/lib "$1/lib" && cp "$own/vmlinuz" "$1/boot/vmlinuz-$2" && cp "$own/config" "$1/boot/config-$2" || return
+  fi
+  depmod -b "$1" "$2"
 }
 
 kernel() { # KEY -> directory with boot/vmlinuz-* and lib/modules
   local image release
   image=$(of "$1" _IMAGE)
   release=$(of "$1")
-  cached "kernel-$1" unpack_kernel "$image" "$release"
+  # shellcheck disable=SC2086 # several paths
+  cached "kernel-$1" unpack_kernel "$release" $image
 }
 
 # at_home HEADERS COMMAND...: run COMMAND where the header packages seem to be installed, because their makefiles include
