@@ -9,7 +9,7 @@
 #   scripts/inputs.sh --closure PACKAGE...   these and all that they need on an empty machine: the paths of the .debs
 #   scripts/inputs.sh --suite SUITE --closure PACKAGE...   the same from another suite of these mirrors (trixie, sid, ...)
 #   scripts/inputs.sh --suite SUITE --kernel KEY RELEASE   one of its kernels, as the lines KEY=RELEASE, KEY_IMAGE, KEY_HEADERS
-#   scripts/inputs.sh --matrix  the newest kernel of each kind and every driver source that the suites offer, for `scripts/matrix.sh today`:
+#   scripts/inputs.sh --matrix  the newest kernel of each series and kind and every driver source that the suites offer, for `scripts/matrix.sh today`:
 #                               lines "kernel SUITE RELEASE DEB..." and "source SUITE PACKAGE VERSION DEB"; 1.3 GB the first time
 #   scripts/inputs.sh --changed what this run uses that differs from tests/inputs.lock; --lock writes that file anew
 # K61 is the newest 6.1 kernel, K61B the one before it, K61R an older one that refuses modules of K61, K612 the newest 6.12.
@@ -133,14 +133,15 @@ offered() { # PACKAGE...: "PACKAGE VERSION SUITE" of all that this suite offers;
     sub(/-(security|updates)$/, "", $4)
     print $1, $2, $4 }' | sort -u
 }
-newest_kernels() { # "SUITE RELEASE" of each kind, without the packages that only name another
+newest_kernels() { # "SUITE RELEASE" of each kind and series (6.12), without the packages that only name another
   local kind
   local -a releases
   for kind in cloud-amd64 amd64 rt-amd64; do
     mapfile -t releases < <(names linux-headers- | sed -nE "s/^linux-headers-([0-9].*)-common\$/linux-headers-\1-$kind/p" | sort |
       comm -12 - <(names linux-headers- | sort))
-    [ ${#releases[@]} -eq 0 ] || offered "${releases[@]}" | sort -k3,3 -k2,2V | awk '{ last[$3] = $1 }
-      END { for (s in last) { sub(/linux-headers-/, "", last[s]); print s, last[s] } }' | sort
+    [ ${#releases[@]} -eq 0 ] || offered "${releases[@]}" | sort -k3,3 -k2,2V | awk '{ sub(/linux-headers-/, "", $1)
+      match($1, /^[0-9]+\.[0-9]+/); last[$3 " " substr($1, 1, RLENGTH)] = $3 " " $1 }
+      END { for (s in last) print last[s] }' | sort
   done
 }
 matrix() { # the lines of --matrix, of each suite

@@ -92,7 +92,8 @@ offer() { # SUITE RELEASE HEADERS PACKAGE VERSION DEB DIR: one row of the table;
     seconds=$(($(date +%s%N) - began))
     seconds=$((seconds / 1000000000)).$((seconds / 100000000 % 10))
     result="refused: $reason"
-    [ "$(jq -r .code "$refused.json")" = "$code" ] || result="FAILED: \`check\` says $code, \`build\` $(jq -r .code "$refused.json")"
+    said=$(jq -r .error.code "$refused.json")
+    [ "$said" = "$code" ] || result="FAILED: \`check\` says $code, \`build\` $said"
   elif [ "$named" = yes ] || [[ $2 == *-cloud-* ]]; then
     made=$(cached "today-$4-$5-$2" compile_today "$6" "$3" "$2" "$state" "$(builder)" 2>>"$refused.log") &&
       IFS=$'\t' read -r seconds compiler patches <"$made/result" && result=built

@@ -26,11 +26,11 @@ static const struct known_bad {
 	const char *probe; // unless this is in the source's probes: it knows both ways
 	const char *why, *good;
 } bad[] = {
-	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false, "conftest_follow_pfn",
-	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
 	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm_types.h", "vma_flags_set_word\\(", true,
 	  "vma_flags_set_word", "it sets the flags of a memory area as they were kept before Linux 6.19",
-	  "535.261.03" },
+	  "535.309.01" },
+	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false, "conftest_follow_pfn",
+	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
 };
 
 static size_t module_index(const char *requested)
