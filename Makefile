@@ -12,7 +12,7 @@ Q := $(if $(filter 0,$(V)),@)
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 
-PKGS := libelf jansson libcurl libssl libcrypto libseccomp libkmod
+PKGS := jansson libcurl libssl libcrypto libseccomp libkmod
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 # Its tar writer refers to nettle, which the linker drops. libcrypto comes first: a start looks up most symbols in it.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a

@@ -6,7 +6,7 @@
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
 base=$out/base/root
-packages=(base-files bash busybox ca-certificates dash kmod libacl1 libcurl4 libelf1 libjansson4 libkmod2 liblz4-1 libseccomp2 libssl3 libyaml-0-2)
+packages=(base-files bash busybox ca-certificates dash kmod libacl1 libcurl4 libjansson4 libkmod2 liblz4-1 libseccomp2 libssl3 libyaml-0-2)
 given=${KMODSMITH_BASE-}
 
 if [ -d "$given" ]; then

@@ -9,7 +9,7 @@ export LC_ALL=C.UTF-8 TZ=UTC
 out=${IMAGES_OUT:-build/images}
 triplet=$(gcc -dumpmachine)
 # Whose archives (.a) are in kmodsmith and kmodsmith-static: see ARCHIVE and STATIC in the Makefile.
-linked=(libacl1-dev libarchive-dev libc6-dev libelf-dev libjansson-dev liblz4-dev liblzma-dev libseccomp-dev libssl-dev
+linked=(libacl1-dev libarchive-dev libc6-dev libjansson-dev liblz4-dev liblzma-dev libseccomp-dev libssl-dev
   libzstd-dev nettle-dev zlib1g-dev)
 
 environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "TARGETARCH=$(dpkg --print-architecture)"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sections of a 64-bit little-endian ELF file in memory, every offset checked. The only user of libelf.
+// The sections of a 64-bit little-endian ELF file in memory, every offset checked.
 #pragma once
 #include "base/core/err.h"
 

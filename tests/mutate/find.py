@@ -24,7 +24,7 @@ PREPROCESSOR = 1  # TranslationUnit.PARSE_DETAILED_PROCESSING_RECORD
 
 
 def arguments():
-    flags = subprocess.run(["pkg-config", "--cflags", "libelf", "jansson", "libcurl", "libssl"],
+    flags = subprocess.run(["pkg-config", "--cflags", "jansson", "libcurl", "libssl"],
                            stdout=subprocess.PIPE, text=True, check=False).stdout.split()
     return ["-std=gnu11", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", '-DKMODSMITH_VERSION="0"', "-Iinstaller", "-I.",
             *flags]
