@@ -70,6 +70,21 @@ static void map_own_user(uid_t uid)
 	close(ready[1]);
 }
 
+int sandbox_make_private(void)
+{
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
+		return 0;
+	// After a chroot `/` may be a plain directory, of a mount whose root is out of sight. setns leads to the root
+	// of the namespace, chroot back.
+	auto_fd int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd int dir = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	auto_fd int ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+	if (root < 0 || dir < 0 || ns < 0 || setns(ns, CLONE_NEWNS) < 0)
+		return -1;
+	int r = mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+	return fchdir(root) < 0 || chroot(".") < 0 || fchdir(dir) < 0 ? -1 : r;
+}
+
 static void enter_namespaces(const struct jail *jail)
 {
 	const int flags = CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWPID | (jail->is_networked ? 0 : CLONE_NEWNET);
@@ -97,7 +112,7 @@ static void enter_namespaces(const struct jail *jail)
 		write_proc("/proc/self/uid_map", users);
 		write_proc("/proc/self/gid_map", groups);
 	}
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+	if (sandbox_make_private() < 0)
 		sandbox_fail("make private", "/");
 }
 

@@ -247,10 +247,10 @@ static void make_devices(void)
 }
 
 // Container runtimes' default seccomp filters (containerd, docker) allow mount(2) with CAP_SYS_ADMIN, but pivot_root to
-// nobody.
-static bool is_filtered(void)
+// nobody. And the kernel has none for a root directory that is no mount point, or one on a shared mount: a chroot.
+static bool has_no_pivot(void)
 {
-	return errno == EPERM || errno == ENOSYS;
+	return errno == EPERM || errno == ENOSYS || errno == EINVAL;
 }
 
 // Instead, the working directory's mount is moved over the root. What it covers has no path any more, and the rights to
@@ -282,7 +282,7 @@ static void enter_temporary(const char *at)
 	if (chdir(at) < 0 || mkdir("newroot", 0755) < 0 || mkdir("oldroot", 0755) < 0)
 		sandbox_fail("make directories in", at);
 	if (syscall(SYS_pivot_root, ".", "oldroot") < 0) {
-		if (!is_filtered())
+		if (!has_no_pivot())
 			sandbox_fail("pivot_root to", at);
 		bind_old(at);
 		cover_root();
@@ -298,7 +298,7 @@ static void leave_temporary(const struct jail *jail)
 	if (chdir(NEW) < 0)
 		sandbox_fail("enter", NEW);
 	bool is_pivoted = syscall(SYS_pivot_root, ".", "." OLD) == 0;
-	if (!is_pivoted && !is_filtered())
+	if (!is_pivoted && !has_no_pivot())
 		sandbox_fail("pivot_root to", NEW);
 	if (umount2(OLD, MNT_DETACH) < 0 || rmdir("." OLD) < 0)
 		sandbox_fail("let go of", OLD);

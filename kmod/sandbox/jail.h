@@ -33,6 +33,8 @@ static inline void __attribute__((noreturn)) sandbox_fail(const char *what, cons
 	dprintf(STDERR_FILENO, "%s '%s': %s\n", what, object, strerror(errno));
 	_exit(SANDBOX_FAILED);
 }
+// After unshare(CLONE_NEWNS): what is mounted from here on does not appear in the namespace of before. -1 and errno.
+int sandbox_make_private(void);
 // Makes the new root and enters it; called in the first process of the pid namespace.
 void sandbox_mount_files(const struct jail *jail);
 

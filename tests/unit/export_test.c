@@ -3,6 +3,7 @@
 
 #include "driver_root/generation.h"
 #include "driver_root/root_record.h"
+#include "kmod/sandbox/jail.h"
 #include "tests/unit/tempdir.h"
 
 #include <sched.h>
@@ -315,7 +316,7 @@ static void make_machine(struct root *ret_machine, struct root *ret_data)
 	tempdir_write(&folder, files[1], "b");
 	tempdir_write(&folder, "state/payloads/" HEX_A "/" FIRMWARE, "x");
 	tempdir_write(&folder, "state/payloads/" HEX_B "/" FIRMWARE, "x");
-	assert_int_equal(mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL), 0);
+	assert_int_equal(sandbox_make_private(), 0);
 	assert_int_equal(mount("/proc", proc, NULL, MS_BIND | MS_REC, NULL), 0);
 	*ret_machine = below("machine");
 	*ret_data = below("state");

@@ -10,9 +10,11 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -187,14 +189,23 @@ static void test_devices_and_processes(void **state)
 	expect_output(&in, "echo $$", "1\n");
 }
 
+static bool has_user_namespaces(void) // there are none in a chroot
+{
+	int status = -1;
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 1);
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 // A container's root that may not mount: fenced in all the same, as the owner of a user namespace.
 static void test_root_without_mounts(void **state)
 {
 	(void)state;
 	auto_inside struct inside in;
 	struct err err = { 0 };
-	if (geteuid() != 0)
-		skip(); // that is what all the other tests show then
+	if (geteuid() != 0 || !has_user_namespaces())
+		skip(); // that is what all the other tests show then, or it cannot be
 	inside_make(&in);
 	pid_t pid = fork();
 	assert_true(pid >= 0);
@@ -250,6 +261,54 @@ static void test_without_pivot_root(void **state)
 	assert_int_equal(status, 0);
 	folder_expect(&in.work, "made", "text\n");
 	assert_int_not_equal(access("/usr/src/linux-headers-test", F_OK), 0); // nothing of it is seen outside
+}
+
+// Into a directory that is no mount point, of a shared mount, with the machine's programs: as build daemons do.
+static bool enter_chroot(const char *at)
+{
+	static const char *const names[] = { "usr", "bin", "sbin", "lib", "lib64", "dev", "proc" };
+	if (unshare(CLONE_NEWNS) < 0 || sandbox_make_private() < 0 || mount("chroot", at, "tmpfs", 0, NULL) < 0 ||
+	    mount(NULL, at, NULL, MS_SHARED, NULL) < 0 || chdir(at) < 0 || mkdir("root", 0755) < 0 ||
+	    chdir("root") < 0 || mkdir("tmp", 01777) < 0)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		auto_str char *from = str_fmt("/%s", names[i]);
+		char target[64] = "";
+		if (readlink(from, target, sizeof(target) - 1) > 0 ?
+			    symlink(target, names[i]) < 0 :
+			    access(from, F_OK) == 0 && (mkdir(names[i], 0755) < 0 ||
+							mount(from, names[i], NULL, MS_BIND | MS_REC, NULL) < 0))
+			return false;
+	}
+	return chroot(".") == 0;
+}
+
+static void test_chroot(void **state)
+{
+	(void)state;
+	enum { CANNOT = 77 };
+	auto_folder struct folder folder;
+	struct err err = { 0 };
+	folder_make(&folder);
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		struct inside in;
+		if (!enter_chroot(folder.path))
+			_exit(CANNOT);
+		inside_make(&in);
+		auto_str char *made = str_fmt("%s/made", in.work.path);
+		bool is_good = run(&in, "echo text >made; ls -a / /../..; pwd", &err) == 0 &&
+			       strstr(in.out.text, "\nusr\n") && !strstr(in.out.text, "oldroot") &&
+			       str_ends(in.out.text, "\n/build\n") && in.end.status == 0;
+		dprintf(STDERR_FILENO, "%s", is_good ? "" : err.code ? err.text : in.out.text);
+		_exit(is_good && access(made, F_OK) == 0 ? 0 : 1); // else a mount of the sandbox hides it out here
+	}
+	int status = -1;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
+		skip(); // no mounts for who runs the tests, or they run in a chroot: that is what all of them show then
+	assert_int_equal(status, 0);
 }
 
 static void test_base(void **state)
@@ -398,6 +457,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_devices_and_processes),
 		cmocka_unit_test(test_root_without_mounts),
 		cmocka_unit_test(test_without_pivot_root),
+		cmocka_unit_test(test_chroot),
 		cmocka_unit_test(test_base),
 		cmocka_unit_test(test_endings),
 		cmocka_unit_test(test_timeout),

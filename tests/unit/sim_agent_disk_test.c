@@ -2,6 +2,7 @@
 // The disk of a node is full, so its agent cannot write its journal: it starts nothing and says so on its Node, the
 // working driver stays, and once there is room it continues without help.
 #include "base/core/date.h"
+#include "kmod/sandbox/jail.h"
 #include "tests/sim/farm_agent.h"
 #include "tests/unit/test.h"
 
@@ -181,6 +182,6 @@ int main(void)
 		cmocka_unit_test(a_full_disk_in_mode_self),
 		cmocka_unit_test(a_full_disk_for_a_moment),
 	};
-	has_mounts = unshare(CLONE_NEWNS) == 0 && mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) == 0;
+	has_mounts = unshare(CLONE_NEWNS) == 0 && sandbox_make_private() == 0;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "precompiled/trust/trust.h"
+
+#include "kmod/sandbox/jail.h"
 #include "tests/unit/sign.h"
 #include "tests/unit/tempdir.h"
 
@@ -274,7 +276,7 @@ static void test_read_only_mount(void **state)
 		auto_trust struct trust t = { 0 };
 		auto_root struct root dir = ROOT_NONE;
 		const unsigned long again = MS_REMOUNT | MS_BIND | MS_RDONLY;
-		if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+		if (unshare(CLONE_NEWNS) != 0 || sandbox_make_private() != 0 ||
 		    mount(folder.path, folder.path, NULL, MS_BIND, NULL) != 0)
 			_exit(77);
 		if (root_init(&dir, folder.path, &err) < 0 || trust_open(&dir, &t, &err) == 0 || err.code != E_RIGHTS)

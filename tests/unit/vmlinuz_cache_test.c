@@ -3,6 +3,7 @@
 // sys/kernel/notes.
 #include "base/file/digest.h"
 #include "kmod/module/vmlinuz_cache.h"
+#include "kmod/sandbox/jail.h"
 #include "tests/unit/forge.h"
 #include "tests/unit/test.h"
 
@@ -335,7 +336,7 @@ static void test_disk(void **state)
 		if (child == 0) {
 			auto_str char *dir = str_fmt("%s/" STATE, m.folder.path);
 			struct err err;
-			if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+			if (unshare(CLONE_NEWNS) < 0 || sandbox_make_private() < 0 ||
 			    mount("none", dir, rows[i].type, rows[i].flags, rows[i].options) < 0)
 				_exit(77);
 			root_done(&m.state);
