@@ -131,6 +131,13 @@ static CURLcode on_context(CURL *easy, void *ctx, void *data)
 	return CURLE_OK;
 }
 
+// A machine without the package of well-known authorities: libcurl would refuse every connection.
+static bool lacks_authorities(CURL *easy)
+{
+	const char *file = NULL;
+	return curl.easy_getinfo(easy, CURLINFO_CAINFO, &file) == CURLE_OK && file && access(file, R_OK) < 0;
+}
+
 void http_tls_attach(struct transfer *t)
 {
 	const struct http *h = t->http;
@@ -143,7 +150,7 @@ void http_tls_attach(struct transfer *t)
 			curl.easy_setopt(t->easy, CURLOPT_SSLKEY_BLOB, &key);
 	}
 	curl.easy_setopt(t->easy, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
-	if (h->tls && h->tls->is_only) { // the machine's own are not read, and need not be there
+	if (h->tls && (h->tls->is_only || lacks_authorities(t->easy))) { // the machine's own need not be there
 		curl.easy_setopt(t->easy, CURLOPT_CAINFO, NULL);
 		curl.easy_setopt(t->easy, CURLOPT_CAPATH, NULL);
 	}
