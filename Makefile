@@ -3,10 +3,12 @@
 # make static     build/release/kmodsmith-static     make images  the container images, in build/images
 # make MODE=asan  with ASan and UBSan                make check   what a change can break
 # make fuzz, make coverage, make mutate, make measure: see scripts/NAME
-# V=1 shows the commands, CC=clang builds with clang, B=DIR builds elsewhere.
+# V=1 shows the commands, CC=clang builds with clang, B=DIR builds elsewhere, ARCH=arm64 builds for arm64 (CONTRIBUTING.md).
 MODE ?= release
-CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
-B ?= build/$(MODE)$(if $(filter clang%,$(CC)),-clang)
+CROSS := $(if $(filter arm64,$(ARCH)),aarch64-linux-gnu-)
+CC := $(if $(filter default,$(origin CC)),$(CROSS)gcc,$(CC))
+PKG_CONFIG ?= $(if $(CROSS),PKG_CONFIG_LIBDIR=/usr/lib/$(CROSS:-=)/pkgconfig:/usr/share/pkgconfig )pkg-config
+B ?= build/$(MODE)$(if $(filter clang%,$(CC)),-clang)$(if $(CROSS),-$(ARCH))
 V ?= 0
 Q := $(if $(filter 0,$(V)),@)
 VERSION := 0.1.0
@@ -16,9 +18,9 @@ PKGS := jansson libcurl libssl libcrypto libseccomp libkmod
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 # Its tar writer refers to nettle, which the linker drops. libcrypto comes first: a start looks up most symbols in it.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
-HAVE := $(shell pkg-config --exists $(PKGS) libarchive 2>/dev/null && echo yes)
+LACK := $(shell $(PKG_CONFIG) --print-errors --exists $(PKGS) libarchive 2>&1 || exit 1)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -DFORKSERVER_LIBRARY='"$B/forkserver.so"' -Iinstaller -I. \
-  $(if $(HAVE),$(shell pkg-config --cflags $(PKGS)))
+  $(if $(LACK),,$(shell $(PKG_CONFIG) --cflags $(PKGS)))
 WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef \
   -Wformat=2 -Wvla -Wcast-qual
 $(if $(filter release,$(MODE)),$(eval -include $B/hardening.mk))
@@ -27,12 +29,10 @@ CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fn
 CFLAGS_fuzz := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_coverage := -O0 -g --coverage -ffunction-sections -fdata-sections
 CFLAGS += -std=gnu11 $(WARN) $(CFLAGS_$(MODE)) $(if $(WERROR),-Werror)
-LDFLAGS_release := -pie -Wl,-z,relro,-z,now,-z,noexecstack,--gc-sections,--as-needed
-LDFLAGS_asan := -fsanitize=address,undefined -Wl,--gc-sections,--as-needed
-LDFLAGS_fuzz := -Wl,--gc-sections,--as-needed
-LDFLAGS_coverage := -Wl,--gc-sections,--as-needed
-LDFLAGS += $(LDFLAGS_$(MODE))
-LIBS := -lcrypto $(ARCHIVE) $(if $(HAVE),$(shell pkg-config --libs $(PKGS)))
+LDFLAGS_release := -pie -Wl,-z,relro,-z,now,-z,noexecstack
+LDFLAGS_asan := -fsanitize=address,undefined
+LDFLAGS += $(LDFLAGS_$(MODE)) -Wl,--gc-sections,--as-needed
+LIBS := -lcrypto $(ARCHIVE) $(if $(LACK),,$(shell $(PKG_CONFIG) --libs $(PKGS)))
 
 SRC := $(filter-out installer/main.c installer/mkman.c kmod/forkserver/preload.c,$(shell find installer kmod precompiled -name '*.c'))
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
@@ -63,7 +63,7 @@ STATIC_OBJ := $(patsubst %,$B/static/%.o,installer/base/http/http_lib installer/
 static: $B/kmodsmith-static # for foreign roots: needs no file of the place where it runs, and asks nobody
 $B/kmodsmith-static: $B/installer/main.o $(STATIC_OBJ) $(LIB)
 	@echo "  LD      $@"
-	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell pkg-config --static --libs $(filter-out libcurl libkmod,$(PKGS)))
+	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell $(PKG_CONFIG) --static --libs $(filter-out libcurl libkmod,$(PKGS)))
 $B/static/%.o: %.c Makefile
 	@echo "  CC      $< (static)"
 	@mkdir -p $(@D)
@@ -71,10 +71,10 @@ $B/static/%.o: %.c Makefile
 
 $(LIB): $(OBJ)
 	@echo "  AR      $@"
-	$(Q)rm -f $@ && ar rcs $@ $^
+	$(Q)rm -f $@ && $(CROSS)ar rcs $@ $^
 
 $B/%.o: %.c Makefile
-	@echo "  CC      $<"
+	$(if $(LACK),$(error development files are missing, see `make deps`: $(LACK)))@echo "  CC      $<"
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
