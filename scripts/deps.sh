@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test cli services cluster images lint vm man bench fuzz mutate coverage; without names all but these 3
+#   scripts/deps.sh [TIER...]    build test check cli services cluster images lint vm man root bench fuzz mutate coverage; by default all
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
-  [build]="gcc make pkg-config libc6-dev libarchive-dev libelf-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev
-    zlib1g-dev libacl1-dev libcurl4-openssl-dev libseccomp-dev libkmod-dev libyaml-dev nettle-dev"
-  [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl"
-  [cli]="bats bats-support bats-assert bats-file ccache jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils"
+  [build]="gcc make pkg-config libc6-dev libarchive-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev zlib1g-dev
+    libacl1-dev libcurl4-openssl-dev libseccomp-dev libkmod-dev libyaml-dev nettle-dev"
+  [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl patch ca-certificates"
+  [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils
+    busybox-static ca-certificates git kmod makeself patch procps xz-utils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg dpkg-dev rpm createrepo-c dnf dnf-plugins-core"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
-  [check]="python3 procps" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
-  [vm]="ccache curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc-12 make bc
-    patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates apt-utils gpg" [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang"
-  [coverage]="gcovr acl" [man]="scdoc man-db" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
+  [vm]="curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc make bc
+    libelf-dev patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates apt-utils gpg"
+  [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
+  [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang" [coverage]="gcovr acl" [man]="scdoc man-db"
+  [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line
@@ -24,24 +26,16 @@ missing() { # PACKAGE... -> those that are not installed, one a line
   there=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p') || true
   printf '%s\n' "$@" | sort -u | grep -vxF -e "$there" || true
 }
-offered() { # does apt know every one of these packages?
-  local known
-  known=$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]' || true)
-  [ "$known" -eq $# ]
-}
+offered() { [ "$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]')" -eq $# ]; } # does apt know them all?
 [ $# -gt 0 ] || set -- "${!tiers[@]}"
 packages=()
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }
-  read -r -d '' -a more <<<"${tiers[$tier]}" || true
-  packages+=("${more[@]}")
+  read -r -d '' -a packages <<<"${packages[*]-} ${tiers[$tier]}" || true
 done
 hash dpkg-query apt-get 2>/dev/null || { echo "deps: no apt here; install what these Debian packages hold: ${packages[*]}" >&2; exit 1; }
 mapfile -t lacking < <(missing "${packages[@]}")
-if [ ${#lacking[@]} -eq 0 ]; then
-  echo "deps: all ${#packages[@]} packages for $* are installed"
-  exit 0
-fi
+[ ${#lacking[@]} -gt 0 ] || { echo "deps: all ${#packages[@]} packages for $* are installed"; exit; }
 if [ "$(id -u)" -ne 0 ]; then
   echo "deps: ${#lacking[@]} packages are missing and only root can install them. Run:" >&2
   echo "  apt-get install -y --no-install-recommends ${lacking[*]}" >&2
