@@ -12,7 +12,7 @@ from pool import Job
 # What scripts/deps.sh calls the packages that a tier needs.
 PACKAGES = {"lint": "build test lint", "unit": "build test", "cli": "build cli", "cli-asan": "build cli",
             "services": "build services", "cluster": "build cluster", "images": "build images", "matrix": "build vm",
-            "vm": "build vm", "fuzz": "build fuzz"}
+            "vm": "build vm", "fuzz": "build fuzz", "roots": "root"}
 ENVIRONMENT = "build/check/prepare/{}.env"  # what tests/TIER/prepare prints
 BINARY = os.path.abspath("build/release/kmodsmith")
 
@@ -39,6 +39,7 @@ def names():
         "images": files("tests/images/*.bats"),
         "vm": lines("tests/vm/run", "--list") + ["selftest"] * os.path.exists("tests/vm/selftest"),
         "cli-asan": files("tests/cli/*.bats"),
+        "roots": lines("scripts/other-root.sh", "--list"),
         "fuzz": sorted(os.listdir("tests/fuzz/corpus")) if os.path.isdir("tests/fuzz/corpus") else [],
     }
     return [f"{tier}/{name}" for tier, members in tiers.items() for name in members]
@@ -124,6 +125,10 @@ def vm(name):
                seconds=int(header(script, "timeout", "300").split()[0]) / 10)
 
 
+def roots(name, processors):
+    return Job(f"roots/{name}", ["scripts/other-root.sh", name], processors=processors, seconds=900, limit=7200)
+
+
 def fuzz(name):
     env = {"TARGETS": name, "FUZZ_SECONDS": os.environ.get("FUZZ_SECONDS", "10")}
     return Job(f"fuzz/{name}", ["scripts/fuzz.sh"], needs=["build/fuzz"], seconds=12, env=env)
@@ -166,7 +171,7 @@ def jobs(tests, processors):
     os.environ["CCACHE_NOHASHDIR"] = "1"
     make = {"lint": lint, "unit": unit, "cli": functools.partial(bats, "cli"), "cli-asan": cli_asan, "services": services,
             "cluster": cluster, "images": images, "matrix": functools.partial(matrix, processors=processors), "vm": vm,
-            "fuzz": fuzz}
+            "roots": functools.partial(roots, processors=processors), "fuzz": fuzz}
     made = [make[tier](name) for tier, name in (test.split("/", 1) for test in tests)]
     known = report.times()
     for job in made:

@@ -8,7 +8,7 @@ setup() { # a tree of its own: one tier, lint, whose tests are one script each
   tree=$BATS_TEST_TMPDIR/tree
   mkdir -p "$tree"/{scripts,tests/check,tests/vm,jobs}
   cp "$top"/tests/check/{run,*.py} "$tree/tests/check/"
-  for script in scripts/{deps,inputs,matrix}.sh tests/vm/run; do script "$script" ''; done
+  for script in scripts/{deps,inputs,matrix,other-root}.sh tests/vm/run; do script "$script" ''; done
   cp "$top/tests/servers-left" "$tree/tests/"
   script scripts/lint.sh 'case $1 in --list) ls jobs ;; *) exec jobs/"$1" ;; esac'
   printf 'all static:\n\tfalse\n' >"$tree/Makefile"
