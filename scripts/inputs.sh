@@ -12,7 +12,9 @@
 #   scripts/inputs.sh --matrix  the newest kernel of each series and kind and every driver source that the suites offer, for `scripts/matrix.sh today`:
 #                               lines "kernel SUITE RELEASE DEB..." and "source SUITE PACKAGE VERSION DEB"; 1.3 GB the first time
 #   scripts/inputs.sh --changed what this run uses that differs from tests/inputs.lock; --lock writes that file anew
-# K61 is the newest 6.1 kernel, K61B the one before it, K61R an older one that refuses modules of K61, K612 the newest 6.12.
+# K61 is the newest kernel of the series that this Debian came with (6.1; on Debian 13 the key means 6.12), K61B the one before it,
+# K61R an older one that refuses modules of K61, K612 the newest 6.12 beside another series. LACKING names the keys that a Debian
+# does not have: what needs one of them is skipped.
 # Other inputs for a run, beside any other run:
 #   KMODSMITH_INPUTS="K61=6.1.0-54 PROPRIETARY=535.309.01"     keys: K61 K61B K61R K612 OPEN PROPRIETARY TESLA535 TESLA470 MODPROBE
 # What apt says goes to apt/log in the cache, because it names hosts.
@@ -196,7 +198,7 @@ foreign() { # RELEASE RELEASES: of these the first that refuses modules of RELEA
       [ "$here" = "$there" ] || { echo "$release"; return; }
     done
   done
-  die "apt offers no 6.1 kernel whose CRCs differ from those of $1 (K61R); it offers: $(paste -sd' ' <<<"$2")"
+  die "apt offers no kernel of its series whose CRCs differ from those of $1 (K61R); it offers: $(paste -sd' ' <<<"$2")"
 }
 headers_of() { # RELEASE: the packages that its headers are in
   local need
@@ -232,12 +234,13 @@ driver() { # the version that the open and the proprietary modules and the user 
   die "no driver version has all of its packages; of the sources apt offers:" \
     "open $(upstreams "${package_of[OPEN]}" | paste -sd' '), proprietary $(upstreams "${package_of[PROPRIETARY]}" | paste -sd' ')"
 }
-driver_sources() {
+driver_sources() { # LACKING
   local key version path both
   local -A found=()
   version=$(asked OPEN)
   both=${version:-$(driver)}
   for key in OPEN PROPRIETARY TESLA535 TESLA470 MODPROBE; do
+    [[ " $1 " != *" $key "* ]] || continue
     version=$(asked "$key")
     case $key in OPEN | PROPRIETARY) version=${version:-$both} ;; esac
     path=$(deb "${package_of[$key]}${version:+=$version}")
@@ -249,23 +252,28 @@ driver_sources() {
   done
 }
 choose() { # the KEY=VALUE lines
-  local line releases older k61 k61b k61r k612
+  local line key lacking releases older k61 k61b k61r k612
   while IFS='=' read -r line _; do
     [[ -z $line || -v package_of[$line] || $line =~ ^K61(|B|R|2)$ ]] || die "KMODSMITH_INPUTS: there is no key '$line'; the keys are" \
       "K61 K61B K61R K612 OPEN PROPRIETARY TESLA535 TESLA470 MODPROBE"
   done <<<"$wanted"
   releases=$(kernels '6\.1\.0-[0-9]+')
+  if [ -z "$releases" ]; then
+    releases=$(kernels '6\.12\.[0-9.]+\+deb13(\.[0-9]+)?')
+    lacking=$(for key in K612 TESLA470; do [ -n "$(asked "$key")" ] || echo "$key"; done | paste -sd' ')
+    [ -z "$releases" ] || { say "apt offers no 6.1 kernel; those of 6.12 take its place${lacking:+, and there is no $lacking}" && echo "LACKING=\"$lacking\""; }
+  fi
   k61=$(pick K61 "$releases")
   k61b=$(pick K61B "$releases" "$(before "$k61" "$releases" | sed -n 1p)")
   older=$(before "$k61b" "$releases")
   [ -z "$(asked K61R)" ] || older=$(pick K61R "$releases")
   k61r=$(foreign "$k61" "$older")
-  k612=$(pick K612 "$(kernels '6\.12\.[^-]*')")
+  [[ " ${lacking-} " == *" K612 "* ]] || k612=$(pick K612 "$(kernels '6\.12\.[^-]*')")
   kernel K61 "$k61"
   kernel K61B "$k61b"
   kernel K61R "$k61r"
-  kernel K612 "$k612"
-  driver_sources
+  [ -z "${k612-}" ] || kernel K612 "$k612"
+  driver_sources "${lacking-}"
 }
 is_complete() { # all of the files that it names are there as they were when it was written
   [ -s "$env" ] && [ -s "$env.files" ] && (cd "$debs" && xargs -d '\n' stat -c '%s %n' < <(cut -d' ' -f2- "$env.files") 2>/dev/null) |

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel reads no more of a module than its header, its section headers and their names, and neither does this: two
-// structures, copied because nothing promises their alignment in a file. Whatever lies outside of the file is refused, as the
-// kernel refuses it.
+// A header and an array of section headers, each copied because nothing promises its alignment in a file. What lies
+// outside of the file is refused, as the kernel refuses it.
 #include "kmod/module/sections.h"
 
 #include <elf.h>

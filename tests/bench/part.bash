@@ -11,7 +11,7 @@ describe() {
   machine="$(nproc) x $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1), Linux $(uname -r | cut -d- -f1), load"
   machine+=" $(cut -d' ' -f1 /proc/loadavg) at the start"
   tools="kernel $(sed -n 's/^K61=//p' <<<"$2"), driver $(sed -nE 's/^PROPRIETARY=.*_([0-9.]+)-[^_]*_.*/\1/p' <<<"$2"), nvidia-modprobe"
-  tools+=" $(sed -nE 's/^MODPROBE=.*_([0-9.]+)-.*/\1/p' <<<"$2"), $(version_of gcc gcc-12), $(version_of kmod kmod)"
+  tools+=" $(sed -nE 's/^MODPROBE=.*_([0-9.]+)-.*/\1/p' <<<"$2"), $(version_of gcc "gcc-$(gcc -dumpversion)"), $(version_of kmod kmod)"
   tools+=", $(version_of psmisc psmisc), $(version_of nginx nginx-light), $(version_of curl curl), $(version_of tar tar)"
   printf '%s\t%s\t%s\t%s\t%s' "$(date -u '+%F %H:%M')" "$("$1" --version | cut -d' ' -f2)" "$machine" "$tools" "$3"
 }

@@ -29,7 +29,9 @@ class Job:
     limit: int = 1200  # seconds, for one that hangs
     env: dict = dataclasses.field(default_factory=dict)
     environment: str = ""  # a file with more of it
+    output: str = ""  # a preparation's own KEY=VALUE lines
     counts: bool = True  # a test; False: it only prepares
+    inputs: list = dataclasses.field(default_factory=list)  # keys of scripts/inputs.sh that it cannot do without
     may_lack: bool = False  # status 3: it cannot be had here, and the tests that need it say so and skip
     skips: int = 1  # how many tests are skipped when it cannot run
     # what became of it
@@ -147,14 +149,27 @@ def stop(job):
         os.killpg(job.process.pid, signal.SIGTERM)
 
 
+def lacking_inputs(by_name):
+    """The keys of scripts/inputs.sh that this Debian does not have."""
+    prepared = by_name.get("prepare/inputs")
+    if not prepared or prepared.state != "passed":
+        return set()
+    with open(prepared.output, encoding="utf-8") as file:
+        return set(re.findall(r"\w+", " ".join(line.split("=", 1)[1] for line in file if line.startswith("LACKING="))))
+
+
 def settle(jobs, by_name):
-    """Those whose needs failed are blocked."""
+    """Those whose needs failed are blocked, and those whose inputs nobody has are skipped."""
+    lacking = lacking_inputs(by_name)
     for job in jobs:
         if job.state != "waiting":
             continue
         for need in (by_name[n] for n in job.needs if n in by_name):
             if need.state in ("failed", "blocked"):
                 job.state, job.why = "blocked", f"{need.name} failed"
+        if job.state == "waiting" and lacking & set(job.inputs):
+            job.state, job.skipped = "skipped", job.skips
+            job.why = f"apt offers no {' '.join(sorted(lacking & set(job.inputs)))} here"
         if job.state != "waiting":
             report.finished(job)
 

@@ -100,7 +100,7 @@ def images(name):
 
 def matrix(name, processors):
     return Job(f"matrix/{name}", ["scripts/matrix.sh", name], processors=processors, seconds=1000,
-               limit=8 * 3600 if name == "today" else 3600,
+               limit=8 * 3600 if name == "today" else 3600, inputs=name.upper().split("@"),
                needs=["build/release", "prepare/inputs"])
 
 
@@ -118,10 +118,12 @@ def vm(name):
     script, _, key = name.partition("@")
     size = header(script, "mem", "1G")
     memory = int(size.rstrip("GM")) * (1024 if size.endswith("G") else 1) + 300
-    needs = ["build/release", "prepare/inputs", *packages_of(script, key)]
+    packages = list(packages_of(script, key))
+    needs = ["build/release", "prepare/inputs", *packages]
     if header(script, "image"):
         needs.append("prepare/images")
     return Job(f"vm/{name}", ["tests/vm/run", name], needs=needs, memory=memory, limit=7200,
+               inputs=[key, *(word for row in packages for word in row[len("matrix/"):].upper().split("@"))],
                seconds=int(header(script, "timeout", "300").split()[0]) / 10)
 
 
@@ -143,7 +145,7 @@ def preparations(tests, processors):
     def prepare(tier, program="", **job):
         path = ENVIRONMENT.format(tier)
         command = ["bash", "-c", f'mkdir -p "{os.path.dirname(path)}" && exec {program or f"tests/{tier}/prepare"} >"{path}"']
-        return Job(f"prepare/{tier}", command, counts=False, limit=5400, **job)
+        return Job(f"prepare/{tier}", command, counts=False, limit=5400, output=path, **job)
     every = {job.name: job for job in (
         make("release", "all", "static", seconds=90),
         make("unit", "unit-build", mode="asan", seconds=80),

@@ -85,7 +85,7 @@ offer_kernel() { # RELEASE VERSION CRC: the CRC is what its Module.symvers says
   offer "linux-image-$1-cloud-amd64" "$2"
   offer "linux-headers-$1-common" "$2"
 }
-withdraw() { sed -i "/^$1 $2/d" "$MIRROR/offers"; } # PACKAGE VERSION
+withdraw() { sed -i "/^$1 $2/d" "$MIRROR/offers"; } # PACKAGE VERSION: regular expressions
 inputs() { run --separate-stderr "$tree/scripts/inputs.sh" "$@"; }
 value() { sed -n "s/^$1=//p" <<<"$output"; }
 version() { sed -nE "s/^$1=.*_(.*)_all\.deb$/\1/p" <<<"$output"; }
@@ -112,6 +112,24 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   inputs
   assert_equal "$output" "$usual"
 }
+@test "a Debian of one series of kernels: the newest of it, and the keys that it does not have are named" {
+  withdraw 'linux-[^ ]*' && withdraw 'nvidia-tesla-470[^ ]*'
+  offer_kernel 6.12.9+deb13 6.12.9-1 aa
+  offer_kernel 6.12.9+deb13.1 6.12.9-2 aa
+  offer_kernel 6.12.8+deb13 6.12.8-1 bb
+  offer linux-kbuild-6.1 6.12.9-2
+  inputs
+  assert_success
+  assert_equal "$(value K61) $(value K61B) $(value K61R)" \
+    "6.12.9+deb13.1-cloud-amd64 6.12.9+deb13-cloud-amd64 6.12.8+deb13-cloud-amd64"
+  assert_line 'LACKING="K612 TESLA470"'
+  refute_line --regexp '^(K612|TESLA470)'
+  [[ $stderr == *"those of 6.12 take its place, and there is no K612 TESLA470"* ]]
+  KMODSMITH_INPUTS=K612=6.12.7 inputs
+  assert_failure
+  [[ $stderr == *"apt offers no K612=6.12.7-cloud-amd64"* ]]
+}
+
 @test "unavailable inputs are refused, with a list of what apt offers" {
   while IFS='|' read -r asked text; do
     KMODSMITH_INPUTS=$asked inputs
@@ -121,7 +139,7 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   done <<'END'
 K61=6.1.0-4|no K61=6.1.0-4-cloud-amd64, with image and headers; it offers: 6.1.0-7-cloud-amd64 6.1.0-6-cloud-amd64 6.1.0-5
 K61=6.1.0-3|no kernel for K61B
-K61R=6.1.0-6|no 6.1 kernel whose CRCs differ from those of 6.1.0-7-cloud-amd64
+K61R=6.1.0-6|no kernel of its series whose CRCs differ from those of 6.1.0-7-cloud-amd64
 PROPRIETARY=535.99.09|no nvidia-kernel-source of version 535.99.09; it offers: 535.20.02-1 535.10.01-1
 PROPRIETARY=535.5.05|no nvidia-kernel-source
 K62=6.2.0-1|there is no key 'K62'; the keys are K61

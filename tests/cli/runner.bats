@@ -97,6 +97,24 @@ EOF
   assert_output --regexp 'not run +vm/10-guest@K61 .*prepare/inputs failed'
 }
 
+@test "guests and compiles whose inputs this Debian does not have are skipped with the reason, others are not" {
+  printf '# mem: 1M\n# packages: open tesla470:K61\n' >"$tree/tests/vm/10-old.sh"
+  printf '# mem: 1M\n' >"$tree/tests/vm/11-new.sh"
+  script tests/vm/run 'if [ "$1" = --list ]; then printf "%s\n" 10-old@K61 11-new@K61 11-new@K612; else echo "ok 1 - $1"; fi'
+  script scripts/matrix.sh '[ "$1" = --list ] && printf "%s\n" open@K61 open@K612 tesla470@K61 || echo "matrix: 1 passed, 0 failed, 0 skipped"'
+  script scripts/inputs.sh 'echo "LACKING=\"K612 TESLA470\""'
+  script jobs/a 'echo "ok 1 - a"'
+  printf 'all static:\n\ttrue\n' >"$tree/Makefile"
+  lists 'check lint' 'check vm' 'check matrix'
+  check
+  assert_success
+  assert_output --regexp 'skipped +vm/10-old@K61 .*apt offers no TESLA470 here'
+  assert_output --regexp 'skipped +vm/11-new@K612 .*apt offers no K612 here'
+  assert_output --regexp 'skipped +matrix/open@K612 .*apt offers no K612 here'
+  assert_output --regexp 'ok +vm/11-new@K61 '
+  assert_equal "${lines[-1]}" "3 passed, 0 failed, 4 skipped"
+}
+
 @test "a guest that needs more memory than available is skipped with the reason" {
   printf '# mem: 9000G\n' >"$tree/tests/vm/10-large.sh"
   script tests/vm/run 'echo 10-large@K61'

@@ -43,7 +43,7 @@ static void test_zeros_in_front_change_no_order(void **state)
 	assert_true(str_version_cmp("1.010", "1.9") > 0);
 	assert_true(str_version_cmp("1.09", "1.10") < 0);
 	assert_true(str_version_cmp("1.0", "1.00") != 0); // two names are never the same version
-	assert_true(str_version_cmp("1.0", "1.00") == -str_version_cmp("1.00", "1.0"));
+	assert_true((str_version_cmp("1.0", "1.00") < 0) == (str_version_cmp("1.00", "1.0") > 0));
 }
 
 static void test_u64(void **state)

@@ -30,6 +30,8 @@ of() { # KEY [SUFFIX]: the value of a variable of scripts/inputs.sh
   echo "${!name}"
 }
 
+has_input() { [[ " ${LACKING-} " != *" $1 "* ]]; } # KEY: does this Debian have it at all?
+
 driver_version() { # KEY of a source -> the version of the driver that it is of, as its package says
   of "$1" | sed -nE 's/.*_([0-9]+[0-9.]*)-[^_]*_[^_]*\.deb$/\1/p'
 }
@@ -41,11 +43,12 @@ headers() { # KEY -> directory with usr/src and usr/lib as the packages have the
   cached "headers-$1" unpack $debs
 }
 
-unpack_kernel() { # DIR RELEASE DEB...: as installed, with the indexes of depmod; packages of 7.x have all of it below usr/lib
+unpack_kernel() { # DIR RELEASE DEB...: as installed, with the indexes of depmod; newer packages name usr/lib, and 7.x has all there
   local own=$1/usr/lib/modules/$2
   unpack "$1" "${@:3}" || return
+  [ -e "$1/lib" ] || ln -s usr/lib "$1/lib" || return
   if [ -e "$own/vmlinuz" ] && [ ! -e "$1/boot" ]; then
-    mkdir "$1/boot" && ln -s usr/lib "$1/lib" && cp "$own/vmlinuz" "$1/boot/vmlinuz-$2" && cp "$own/config" "$1/boot/config-$2" || return
+    mkdir "$1/boot" && cp "$own/vmlinuz" "$1/boot/vmlinuz-$2" && cp "$own/config" "$1/boot/config-$2" || return
   fi
   depmod -b "$1" "$2"
 }

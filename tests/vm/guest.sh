@@ -129,8 +129,10 @@ version_of() { # KEY of a driver source, SMALL or SMALLOPEN
 inputs_of_run() {
   local key
   printf '%s="%s"\n' CHECK "${CHECK:-all}" DAY $(($(date +%s) / 86400))
-  for key in K61 K61B K61R K612; do printf '%s="%s"\n' "$key" "$(of "$key")"; done
-  for key in OPEN PROPRIETARY TESLA535 TESLA470 SMALL SMALLOPEN; do printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"; done
+  for key in K61 K61B K61R K612; do ! has_input "$key" || printf '%s="%s"\n' "$key" "$(of "$key")"; done
+  for key in OPEN PROPRIETARY TESLA535 TESLA470 SMALL SMALLOPEN; do
+    ! has_input "$key" || printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"
+  done
 }
 
 add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading

@@ -5,22 +5,34 @@
 # made from; no guest ever changes one.
 
 # Every package by name, because the closure that apt makes drags in perl, GnuPG and network plug-ins that nobody calls.
-# podman needs the files of golang-github-containers-*; the others are libraries of the programs.
-root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmod libkmod2 liblzma5 libzstd1 libssl3
-  jq libjq1 libonig5 runc libseccomp2 conmon libglib2.0-0 libpcre2-8-0 libsystemd0 liblz4-1 libcap2 libgcrypt20
-  libgpg-error0 podman libgpgme11 libassuan0 libdevmapper1.02.1 libselinux1 libudev1 libsubid4 libacl1 libattr1
+# podman needs the files of golang-github-containers-*; the others are libraries of the programs. NAME|NAME: as Debian 12 and
+# as Debian 13 call it.
+root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmod libkmod2 liblzma5 libzstd1 libssl3|libssl3t64
+  jq libjq1 libonig5 runc libseccomp2 conmon libglib2.0-0|libglib2.0-0t64 libpcre2-8-0 libsystemd0 liblz4-1 libcap2 libgcrypt20
+  libgpg-error0 podman libgpgme11|libgpgme11t64 libassuan0|libassuan9 libdevmapper1.02.1 libselinux1 libudev1 libsubid4|libsubid5
+  libsqlite3-0 libacl1 libattr1
   libaudit1 libcap-ng0 libcrypt1 libsemanage2 libsepol2 libbz2-1.0 libpam0g
   golang-github-containers-image golang-github-containers-common"
 
 # The compiler of Debian's kernels, and what the build of a kernel module calls.
-toolkit_packages="gcc-12 make bash coreutils diffutils findutils grep sed gawk patch libelf1"
+toolkit_packages="gcc make bash coreutils diffutils findutils grep sed gawk patch libelf1"
+
+offered() { # NAME|NAME... -> of each the one that apt knows
+  local one name
+  for one; do
+    for name in ${one//|/ }; do
+      [ "$name" = "${one##*|}" ] || apt-cache policy "$name" | grep -q 'Candidate: [^(]' || continue
+      echo "$name" && break
+    done
+  done
+}
 
 root_debs() { # -> paths, asked of apt as seldom as the kernels are
   local list
   list=$cache/vm/root-debs.$(digest "$root_packages" | sha256sum | cut -c1-16)
   if [ ! -s "$list" ] || [ "$list" -ot "$cache/inputs.env" ]; then
-    # shellcheck disable=SC2086 # several names
-    "$top/scripts/inputs.sh" $root_packages >"$list.$$"
+    # shellcheck disable=SC2046,SC2086 # several names
+    "$top/scripts/inputs.sh" $(offered $root_packages) >"$list.$$"
     mv "$list.$$" "$list"
   fi
   cat "$list"
