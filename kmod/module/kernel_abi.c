@@ -222,7 +222,7 @@ static int add_module_symbols(struct symvers *sv, const struct root *host, const
 	return 0;
 }
 
-// An image in another format (arm64, a unified kernel image) is not an error: less is known then.
+// 1 = it has symbols. An image in another format (a unified kernel image) is not an error: less is known then.
 static int read_abi_image(struct kernel_abi *abi, const struct root *host, const struct root *running,
 			  const struct root *state, const char *release, struct err *err)
 {
@@ -238,10 +238,14 @@ static int read_abi_image(struct kernel_abi *abi, const struct root *host, const
 		return err->code == E_ELF ? 0 : -1;
 	if (!str_eq(v.release, release))
 		return err_set(err, E_HEADERS_MISMATCH, "'%s' holds the kernel %s", path, v.release);
-	kernel_abi_add_banner(abi, v.banner);
+	// Of an image that tells nothing but its banner, that of the running kernel is better known.
+	if (v.symvers || !abi->banner)
+		kernel_abi_add_banner(abi, v.banner);
 	free(abi->release);
 	abi->release = TAKE(v.release);
 	abi->machine = v.machine;
+	if (!v.symvers)
+		return 0;
 	abi->has_modversions = v.has_crcs;
 	if (!abi->symvers)
 		abi->symvers = TAKE(v.symvers);
@@ -323,7 +327,7 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 	// The banner of a kernel that is not running is in its image; headers do not have it.
 	auto_kernel_abi struct kernel_abi image = { 0 };
 	struct err ignored;
-	if (!a.banner && read_abi_image(&image, host, at_run, state, a.release, &ignored) > 0)
+	if (!a.banner && read_abi_image(&image, host, at_run, state, a.release, &ignored) >= 0 && image.banner)
 		kernel_abi_add_banner(&a, image.banner);
 	kernel_abi_done(abi);
 	*abi = a;

@@ -248,8 +248,8 @@ static void accept_module(struct check *c)
 	const char *note = hash ? hash : "";
 	if (!c->compared)
 		set_verdict(c, PROOF_EXACT, 0, "proved nothing: built for %s, %s%s", c->abi->release,
-			    !c->abi->symvers ? "and neither headers nor an image of that kernel can be read to compare "
-					       "with" :
+			    !c->abi->symvers ?
+				    "and neither headers nor symbols of that kernel can be read to compare with" :
 			    c->abi->has_modversions ? "and it imports nothing that has a CRC" :
 						      "a kernel without symbol versions: only names could be compared",
 			    note);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Formats: Documentation/arch/x86/boot.rst for the bzImage header; include/linux/export.h (struct kernel_symbol with
 // 32-bit relative references) for the export table; include/linux/export-internal.h and module_symbol.h for
-// __kflagstab, which 7.x kernels have in place of a second table: a byte for each symbol.
+// __kflagstab, which 7.x kernels have in place of a second table: a byte for each symbol;
+// Documentation/arch/arm64/booting.rst for the arm64 Image, drivers/firmware/efi/libstub/zboot-header.S for EFI zboot.
 #include "kmod/module/vmlinuz.h"
 
 #include "base/archive/archive.h"
@@ -14,6 +15,7 @@
 
 enum { IMAGE_MAX = 1 << 30, BANNER_MAX = 1024 };
 static const char BANNER[] = "Linux version ";
+#define ARM64_MAGIC "ARM\x64"
 
 struct export_table {
 	const struct sections *sections;
@@ -112,6 +114,17 @@ char *vmlinuz_gnu_build_id(const void *notes, size_t len)
 	return NULL;
 }
 
+// What an image is known by. E_ELF: it is not a Linux kernel.
+static int take_banner(struct vmlinuz *v, char *banner, const char *file, struct err *err)
+{
+	if (!banner)
+		return err_set(err, E_ELF, "'%s' is not a Linux kernel: it has no \"Linux version\" line", file);
+	const char *release = banner + sizeof(BANNER) - 1;
+	v->banner = banner;
+	v->release = str_ndup(release, strcspn(release, " "));
+	return 0;
+}
+
 static int read_elf(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
 {
 	auto_vmlinuz struct vmlinuz v = { 0 };
@@ -120,14 +133,13 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 		return -1;
 	if (s.type != ET_EXEC && s.type != ET_DYN)
 		return err_set(err, E_ELF, "'%s' is not a kernel image: ELF type %d", file, s.type);
-	v.machine = s.machine;
+	char *banner = NULL;
 	for (size_t i = 1; i < s.count; i++)
 		if (s.items[i].data && s.items[i].addr)
-			find_banner(&s.items[i], &v.banner);
-	if (!v.banner)
-		return err_set(err, E_ELF, "'%s' is not a Linux kernel: it has no \"Linux version\" line", file);
-	const char *release = v.banner + sizeof(BANNER) - 1;
-	v.release = str_ndup(release, strcspn(release, " "));
+			find_banner(&s.items[i], &banner);
+	if (take_banner(&v, banner, file, err) < 0)
+		return -1;
+	v.machine = s.machine;
 	const struct section *notes = sections_find(&s, ".notes");
 	v.gnu_build_id = notes && notes->data ? vmlinuz_gnu_build_id(notes->data, notes->size) : NULL;
 	const struct section *plain = sections_find(&s, "__ksymtab"), *gpl = sections_find(&s, "__ksymtab_gpl");
@@ -144,6 +156,28 @@ static int read_elf(const void *data, size_t len, const char *file, struct vmlin
 	for (size_t i = 0; i < count; i++)
 		if (read_exports(&tables[i], v.symvers, err) < 0)
 			return -1;
+	*ret = v;
+	v = (struct vmlinuz){ 0 };
+	return 0;
+}
+
+static bool is_arm64_image(const unsigned char *p, size_t len)
+{
+	enum { MAGIC_AT = 56 };
+	return len >= MAGIC_AT + 4 && memcmp(p + MAGIC_AT, ARM64_MAGIC, 4) == 0;
+}
+
+// The kernel's memory as it is, without a word on where its tables are. Symbols could only be guessed at, so there are
+// none: a proof takes them from Module.symvers or symvers.gz, or has the build of the kernel to go by.
+static int read_arm64_image(const unsigned char *data, size_t len, const char *file, struct vmlinuz *ret,
+			    struct err *err)
+{
+	const struct section all = { .data = data, .size = len };
+	auto_vmlinuz struct vmlinuz v = { .machine = EM_AARCH64 };
+	char *banner = NULL;
+	find_banner(&all, &banner);
+	if (take_banner(&v, banner, file, err) < 0)
+		return -1;
 	*ret = v;
 	v = (struct vmlinuz){ 0 };
 	return 0;
@@ -170,19 +204,43 @@ static int bzimage_payload(const unsigned char *p, size_t len, const char *file,
 	return 0;
 }
 
+// A program for UEFI that unpacks the kernel and starts it.
+static bool is_zboot(const unsigned char *p, size_t len)
+{
+	enum { HEADER = 64 };
+	return len >= HEADER && memcmp(p, "MZ", 2) == 0 && memcmp(p + 4, "zimg", 4) == 0;
+}
+
+// Its size does not count the unpacked size that follows.
+static int zboot_payload(const unsigned char *p, size_t len, const char *file, const unsigned char **ret,
+			 size_t *ret_len, struct err *err)
+{
+	uint32_t start = le32(p + 8), size = le32(p + 12);
+	if (size == 0 || start > len || len - start < size)
+		return err_set(err, E_ELF, "'%s': the payload (%u bytes at %u) runs past the end of the file at %zu",
+			       file, size, start, len);
+	*ret = p + start;
+	*ret_len = size;
+	return 0;
+}
+
 int vmlinuz_parse(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
 {
 	const unsigned char *p = data;
 	auto_str char *image = NULL;
 	if (len >= SELFMAG && memcmp(p, ELFMAG, SELFMAG) == 0)
 		return read_elf(data, len, file, ret, err);
-	if (is_bzimage(p, len) && bzimage_payload(p, len, file, &p, &len, err) < 0)
+	if (is_arm64_image(p, len))
+		return read_arm64_image(p, len, file, ret, err);
+	if ((is_bzimage(p, len) && bzimage_payload(p, len, file, &p, &len, err) < 0) ||
+	    (is_zboot(p, len) && zboot_payload(p, len, file, &p, &len, err) < 0))
 		return -1;
 	if (archive_inflate(p, len, IMAGE_MAX, &image, &len, err) < 0) {
 		err_wrap(err, "'%s'", file);
 		return err_code(err, E_ELF);
 	}
-	return read_elf(image, len, file, ret, err);
+	p = (const unsigned char *)image;
+	return is_arm64_image(p, len) ? read_arm64_image(p, len, file, ret, err) : read_elf(p, len, file, ret, err);
 }
 
 int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err)

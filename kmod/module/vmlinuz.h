@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A kernel image asked for its exports: hosts without headers can still be checked.
 //
-// Understood: an x86 bzImage (boot protocol >= 2.08, payload gzip, xz, zstd, lz4), an ELF vmlinux, and either one
-// compressed as a whole. The image must still have its section headers, as Debian's, Ubuntu's and Fedora's have.
-// Exports in two tables, or (7.x) in one with flags.
+// Understood: an x86 bzImage (boot protocol >= 2.08, payload gzip, xz, zstd, lz4), an ELF vmlinux, an arm64 Image, an
+// EFI zboot image of one, and each of them compressed as a whole. An ELF image must still have its section headers, as
+// Debian's, Ubuntu's and Fedora's have. Exports in two tables, or (7.x) in one with flags. An arm64 Image is flat: it
+// tells its banner alone.
 #pragma once
 #include "kmod/module/symvers.h"
 
@@ -13,7 +14,8 @@ struct vmlinuz {
 	char *release;           // its third word
 	char *gnu_build_id;      // hex; NULL = it has none
 	int machine;             // EM_X86_64, ...
-	struct symvers *symvers; // owner "vmlinux"; without CRCs when the kernel has no modversions
+	struct symvers *symvers; // owner "vmlinux"; without CRCs when the kernel has no modversions; NULL = it does
+				 // not tell
 	bool has_crcs;
 };
 

@@ -173,8 +173,9 @@ int vmlinuz_cache_read(const struct root *state, const struct root *kern, int fd
 	}
 	int r = vmlinuz_parse(data, len, name, ret, err);
 	file_unmap(data, len);
-	// Of an image that was written meanwhile, or that the running kernel was not started from, nothing is kept.
-	if (r == 0 && (!running || str_eq(ret->gnu_build_id, running)) && fstat(fd, &after) == 0 &&
+	// Of an image that was written meanwhile, or that the running kernel was not started from, nothing is kept;
+	// nor without symbols, which are what takes long.
+	if (r == 0 && ret->symvers && (!running || str_eq(ret->gnu_build_id, running)) && fstat(fd, &after) == 0 &&
 	    after.st_size == before.st_size && after.st_ctim.tv_sec == before.st_ctim.tv_sec &&
 	    after.st_ctim.tv_nsec == before.st_ctim.tv_nsec)
 		keep_entry(state, key, ret);

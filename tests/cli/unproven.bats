@@ -47,7 +47,7 @@ unnamed() { BUILD_ID='' layout "$package" 6.1.0-56-cloud-amd64; } # the package 
     kmodsmith install --package "$package" --param nvidia:NVreg_EnableMSI=0 $stage
     assert_status 1
     assert_error E_UNPROVEN "prove: nvidia"
-    assert_error E_UNPROVEN ": proved nothing: built for 6.1.0-56-cloud-amd64, and neither headers nor an image of that kernel"
+    assert_error E_UNPROVEN ": proved nothing: built for 6.1.0-56-cloud-amd64, and neither headers nor symbols of that kernel"
     [[ $stderr == *"or pass --allow-unproven"* ]]
   done
   assert_equal "$(calls)" ""

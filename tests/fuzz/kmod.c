@@ -16,7 +16,7 @@
 static void touch(const struct symvers *sv)
 {
 	size_t sum = 0;
-	for (size_t i = 0; i < sv->count; i++) {
+	for (size_t i = 0; sv && i < sv->count; i++) {
 		const struct symver *s = &sv->items[i];
 		sum += strlen(s->name) + strlen(s->owner) + strlen(s->namespace);
 		if (symvers_find(sv, s->name) != s)

@@ -78,6 +78,8 @@ static void kernels(void)
 	auto_str char *packed = pack_lz4_legacy(elf, len, &packed_len);
 	put("vmlinuz/ok-bzimage-lz4", forge_bzimage(packed, packed_len, &image_len), &image_len);
 	put("vmlinuz/ok-zstd", pack(archive_write_add_filter_zstd, elf, len, &packed_len), &packed_len);
+	put("vmlinuz/ok-zboot", forge_zboot(packed, packed_len, &image_len), &image_len);
+	put("vmlinuz/ok-arm64", forge_arm64_image(banner, &image_len), &image_len);
 	put("vmlinuz/ok-elf", TAKE(elf), &len);
 }
 

@@ -39,7 +39,7 @@ static void test_basis(void **state)
 		  "proved nothing: " },
 		{ "neither", NULL, NULL, kfree, false, true, PROOF_BY_NOTHING, "proved nothing: " },
 		{ "neither headers nor an image", NULL, BUILD, kfree, true, false, PROOF_BY_NOTHING,
-		  "proved nothing: built for 7.3.4-cloud-amd64, and neither headers nor an image of that kernel can be "
+		  "proved nothing: built for 7.3.4-cloud-amd64, and neither headers nor symbols of that kernel can be "
 		  "read" },
 		{ "neither headers nor an image, made for this build", BUILD, BUILD, kfree, true, false, PROOF_BY_BUILD,
 		  "this very build" },

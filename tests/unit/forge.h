@@ -295,6 +295,37 @@ static inline char *forge_vmlinux(const char *banner, const struct forge_symver 
 	return forge_vmlinux_as(banner, exports, has_crcs, false, NULL, ret_len);
 }
 
+// An arm64 Image: a header, then the kernel's memory, in which its banner is somewhere.
+static inline char *forge_arm64_image(const char *banner, size_t *ret_len)
+{
+	char head[64] = "MZ", memory[512] = { 0 };
+	char *file = NULL;
+	memcpy(head + 56, "ARM\x64", 4);
+	*ret_len = 0;
+	forge_append(&file, ret_len, head, sizeof(head));
+	forge_append(&file, ret_len, memory, sizeof(memory));
+	forge_append(&file, ret_len, banner, strlen(banner));
+	forge_append(&file, ret_len, memory, sizeof(memory));
+	return file;
+}
+
+// What UEFI starts: a header, the compressed image, and the unpacked size, which does not count.
+static inline char *forge_zboot(const char *payload, size_t payload_len, size_t *ret_len)
+{
+	enum { START = 512 };
+	char head[START] = "MZ";
+	uint32_t offset = START, length = (uint32_t)payload_len, unpacked = 4711;
+	char *file = NULL;
+	memcpy(head + 4, "zimg", 4);
+	memcpy(head + 8, &offset, 4);
+	memcpy(head + 12, &length, 4);
+	*ret_len = 0;
+	forge_append(&file, ret_len, head, sizeof(head));
+	forge_append(&file, ret_len, payload, payload_len);
+	forge_append(&file, ret_len, &unpacked, 4);
+	return file;
+}
+
 // The same as a bzImage: boot sector and header, then the payload and the unpacked size.
 static inline char *forge_bzimage(const char *payload, size_t payload_len, size_t *ret_len)
 {

@@ -162,6 +162,40 @@ static void test_machine_image(void **state)
 	assert_null(abi.symvers);
 }
 
+// arm64's image tells which build it is. Of symbols it tells nothing, and of the running kernel the running kernel.
+static void test_machine_arm64(void **state) // R-O1
+{
+	(void)state;
+	static const char running[] = "Linux version 6.1.0-9 (x) #1 SMP", other[] = "Linux version 6.1.0-9 (y) #2 SMP";
+	static const char text[] = "0x7\tkfree\tvmlinux\tEXPORT_SYMBOL\t\n";
+	struct err err;
+	char id[2][DIGEST_HEX + 1];
+	size_t len, packed_len;
+	auto_folder struct folder f;
+	auto_kernel_abi struct kernel_abi abi = { 0 };
+	auto_str char *line = str_fmt("%s\n", other), *image = forge_arm64_image(line, &len);
+	auto_str char *packed = pack(archive_write_add_filter_gzip, text, strlen(text), &packed_len);
+	kernel_build_id(running, id[0]);
+	kernel_build_id(other, id[1]);
+	machine_make(&f);
+	folder_file(&f, "boot/config-6.1.0-9",
+		    "CONFIG_MODULES=y\nCONFIG_ARM64=y\nCONFIG_SMP=y\nCONFIG_MODVERSIONS=y\n");
+	data_file(&f, "boot/vmlinuz-6.1.0-9", image, len);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, NULL, &err), 0);
+	assert_string_equal(abi.build_id, id[0]);
+	assert_null(abi.symvers);
+	folder_file(&f, "proc/sys/kernel/osrelease", "6.1.0-8\n");
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, "6.1.0-9", &err), 0);
+	assert_string_equal(abi.build_id, id[1]);
+	assert_int_equal(abi.machine, EM_AARCH64);
+	assert_true(abi.has_modversions);
+	assert_string_equal(abi.vermagic, "6.1.0-9 SMP modversions aarch64");
+	data_file(&f, "boot/symvers-6.1.0-9.gz", packed, packed_len);
+	assert_int_equal(kernel_abi_read(&abi, &f.root, &f.root, NULL, "6.1.0-9", &err), 1);
+	assert_string_equal(abi.build_id, id[1]);
+	assert_int_equal(symvers_find(abi.symvers, "kfree")->crc, 7);
+}
+
 // RHEL's and SUSE's symvers without headers: D.4 (2).
 static void test_machine_symvers(void **state)
 {
@@ -214,7 +248,8 @@ int main(void)
 		cmocka_unit_test(test_vermagic),      cmocka_unit_test(test_config),
 		cmocka_unit_test(test_build_id),      cmocka_unit_test(test_machine_headers),
 		cmocka_unit_test(test_machine_image), cmocka_unit_test(test_machine_symvers),
-		cmocka_unit_test(test_machine_other), cmocka_unit_test(test_machine_empty),
+		cmocka_unit_test(test_machine_arm64), cmocka_unit_test(test_machine_other),
+		cmocka_unit_test(test_machine_empty),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -230,7 +230,7 @@ static void test_one_module(void **state)
 		  no_symvers,
 		  PROOF_EXACT,
 		  0,
-		  "proved nothing: built for 6.1.0-56-cloud-amd64, and neither headers nor an image of that kernel" },
+		  "proved nothing: built for 6.1.0-56-cloud-amd64, and neither headers nor symbols of that kernel" },
 		{ "no table, other release",
 		  { .vermagic = OTHER, .imports = SYMBOLS(LAYOUT) },
 		  no_symvers,

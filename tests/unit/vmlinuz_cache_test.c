@@ -163,6 +163,27 @@ static void test_image_of_another_build(void **state)
 	}
 }
 
+// An image without symbols is read anew: an entry would have no more to say than its name.
+static void test_arm64_image(void **state)
+{
+	(void)state;
+	struct err err;
+	size_t len;
+	auto_machine struct machine m;
+	machine_make(&m);
+	auto_str char *image = forge_arm64_image("Linux version 6.1.0-9 (me@there) (gcc) #1 SMP\n", &len);
+	write_bytes(&m, "boot/vmlinuz", image, len);
+	for (int i = 0; i < 4; i++) {
+		auto_vmlinuz struct vmlinuz v = { 0 };
+		auto_fd int fd = root_open(&m.folder.root, "boot/vmlinuz", O_RDONLY, &err);
+		const struct root *kern = i % 2 ? &m.folder.root : NULL;
+		assert_int_equal(vmlinuz_cache_read(&m.state, kern, fd, "vmlinuz", &v, &err), 0);
+		assert_string_equal(v.release, "6.1.0-9");
+		assert_null(v.symvers);
+	}
+	assert_int_equal(entries(&m), 0);
+}
+
 // A kernel that says nothing of itself, or something else, is known by the digest of its image.
 static void test_no_build_id(void **state)
 {
@@ -384,6 +405,7 @@ int main(void)
 		cmocka_unit_test(test_second_time),
 		cmocka_unit_test(test_rebuilt_kernel),
 		cmocka_unit_test(test_image_of_another_build),
+		cmocka_unit_test(test_arm64_image),
 		cmocka_unit_test(test_no_build_id),
 		cmocka_unit_test(test_damaged_entry),
 		cmocka_unit_test(test_foreign_entry),

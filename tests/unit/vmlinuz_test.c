@@ -84,6 +84,49 @@ static void test_compressed(void **state)
 	}
 }
 
+// An arm64 Image is known by its banner; compressed, or as UEFI starts it, it is the same.
+static void test_arm64(void **state) // R-O1
+{
+	(void)state;
+	size_t len, packed_len, size;
+	auto_str char *image = forge_arm64_image(BANNER, &len);
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(filters) + 1; i++) {
+		size_t filter = i % ARRAY_SIZE(filters);
+		struct err err = { 0 };
+		auto_vmlinuz struct vmlinuz v = { 0 };
+		auto_str char *row = str_fmt("row %zu", i), *packed = NULL, *zboot = NULL;
+		packed = filters[filter] ? pack(filters[filter], image, len, &packed_len) :
+					   pack_lz4_legacy(image, len, &packed_len);
+		zboot = forge_zboot(packed, packed_len, &size);
+		const char *file = i < ARRAY_SIZE(filters) ? packed : i < 2 * ARRAY_SIZE(filters) ? zboot : image;
+		size = file == packed ? packed_len : file == image ? len : size;
+		if (vmlinuz_parse(file, size, "Image", &v, &err) < 0)
+			fail_msg("%zu: %s", i, err.text);
+		expect(str_eq(v.release, "6.1.0-9-test") && v.machine == EM_AARCH64, row);
+		expect(str_eq(v.banner, "Linux version 6.1.0-9-test (me@there) (gcc) #1 SMP Debian"), row);
+		expect(!v.symvers && !v.has_crcs && !v.gnu_build_id, row);
+	}
+}
+
+static void test_arm64_damaged(void **state)
+{
+	(void)state;
+	struct err err;
+	size_t len, size;
+	auto_vmlinuz struct vmlinuz v = { 0 };
+	auto_str char *image = forge_arm64_image(BANNER, &len), *none = forge_arm64_image("Linux version %s", &size);
+	assert_int_equal(vmlinuz_parse(none, size, "Image", &v, &err), -1);
+	assert_int_equal(err.code, E_ELF);
+	assert_string_equal(err.text, "'Image' is not a Linux kernel: it has no \"Linux version\" line");
+	auto_str char *zboot = forge_zboot(image, len, &size);
+	assert_int_equal(vmlinuz_parse(zboot, size - 5, "vmlinuz.efi", &v, &err), -1);
+	assert_int_equal(err.code, E_ELF);
+	assert_non_null(strstr(err.text, "'vmlinuz.efi': the payload ("));
+	auto_str char *empty = forge_zboot("", 0, &size);
+	assert_int_equal(vmlinuz_parse(empty, size, "vmlinuz.efi", &v, &err), -1);
+	assert_non_null(strstr(err.text, "the payload (0 bytes at 512) runs past the end"));
+}
+
 static void test_banner(void **state)
 {
 	(void)state;
@@ -122,6 +165,9 @@ static void test_every_prefix(void **state)
 	auto_str char *image = bzimage(0, &len);
 	for (size_t n = 0; n < len; n += 7)
 		expect_sane(image, n, "bzImage", n);
+	auto_str char *arm64 = forge_arm64_image(BANNER, &len), *zboot = forge_zboot(arm64, len, &len);
+	for (size_t n = 0; n < len; n += 3)
+		expect_sane(zboot, n, "zboot", n);
 }
 
 static void test_every_byte(void **state)
@@ -141,6 +187,12 @@ static void test_every_byte(void **state)
 		image[n] = (char)~image[n];
 		expect_sane(image, len, "bzImage", n);
 		image[n] = (char)~image[n];
+	}
+	auto_str char *arm64 = forge_arm64_image(BANNER, &len), *zboot = forge_zboot(arm64, len, &len);
+	for (size_t n = 0; n < len; n++) {
+		zboot[n] = (char)~zboot[n];
+		expect_sane(zboot, len, "zboot", n);
+		zboot[n] = (char)~zboot[n];
 	}
 }
 
@@ -169,6 +221,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_elf),        cmocka_unit_test(test_compressed),
+		cmocka_unit_test(test_arm64),      cmocka_unit_test(test_arm64_damaged),
 		cmocka_unit_test(test_banner),     cmocka_unit_test(test_every_prefix),
 		cmocka_unit_test(test_every_byte), cmocka_unit_test(test_no_kernel),
 	};
