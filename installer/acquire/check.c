@@ -76,7 +76,7 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 		       patches_choose(w->patches, source, flavour, tree, &patches, err) < 0))
 		return -1;
 	auto_str char *compiler = toolchain_wanted(tree);
-	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, tree->arch, compiler))
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, toolchain_own_arch(), compiler))
 		return -1;
 	if (!tools.cc || !source || !core_is_needed(source, flavour))
 		return 0;
@@ -113,7 +113,7 @@ int check_kernel(const struct check_request *w, struct check_result *ret, struct
 	auto_check_result struct check_result result = { .verdict = VERDICT_NEEDS_BUILD };
 	struct err why = { 0 };
 	int has_tree = read_target_abi(w, &tree, &abi, &result.evidence, &why, err);
-	if (has_tree < 0)
+	if (has_tree < 0 || (has_tree && compile_check_arch(&tree, w->arch, err) < 0))
 		return -1;
 	if (tree.banner)
 		kernel_abi_add_banner(&abi, tree.banner);

@@ -16,6 +16,7 @@ enum verdict {
 
 struct check_request {
 	const char *release;
+	const char *arch;           // the kernel's, as `uname -m`; NULL = what its headers say
 	const struct strv *headers; // package files; empty = the host's tree, else what the host knows without headers
 	const char *banner;         // that the headers' kernel must have; NULL = not known
 	const struct headers_offer *offer; // asked for headers that are not on this machine; NULL = none

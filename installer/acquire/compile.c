@@ -38,6 +38,14 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 	return headers_find(sources, count, release, banner, &store, ret, ret_from, err);
 }
 
+int compile_check_arch(const struct tree *tree, const char *arch, struct err *err)
+{
+	return !arch || str_eq(tree->arch, arch) ?
+		       0 :
+		       err_set(err, E_ARCH, "'%s%s': the headers of %s are for %s, expected %s", tree->root.name,
+			       tree->build, tree->release, tree->arch, arch);
+}
+
 int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err)
 {
 	auto_str char *symvers = NULL;
@@ -298,7 +306,8 @@ static int compile_here(const struct compile_request *request, struct progress *
 	auto_source struct source source = { .root = ROOT_NONE };
 	progress_enter(progress, "headers");
 	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
-				   request->banner, &tree, &report->headers_from, err) < 0)
+				   request->banner, &tree, &report->headers_from, err) < 0 ||
+	    compile_check_arch(&tree, request->arch, err) < 0)
 		return -1;
 	progress_end(progress, "headers", "%s", report->headers_from);
 	if (request->source)
@@ -339,6 +348,7 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	auto_strv struct strv modules = { 0 };
 	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
 				   request->banner, &tree, &from, err) < 0 ||
+	    compile_check_arch(&tree, request->arch, err) < 0 ||
 	    patches_check_removed(request->patches, request->source, request->flavour, &tree, err) < 0)
 		return -1;
 	struct build_request bw = { .tree = &tree,

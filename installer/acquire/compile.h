@@ -23,6 +23,7 @@ struct compile_gate {
 
 struct compile_request {
 	const char *release;         // target kernel
+	const char *arch;            // its architecture, as `uname -m`; NULL = what its headers say
 	const char *banner;          // of the running kernel when that is the target, else NULL
 	const struct source *source; // opened; NULL = open source_path
 	const char *source_path;     // as a user typed it
@@ -76,4 +77,5 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 int compile_target_headers(const struct root *host, const struct root *state, const struct strv *files,
 			   const struct headers_offer *offer, const char *release, const char *banner, struct tree *ret,
 			   char **ret_from, struct err *err);
+int compile_check_arch(const struct tree *tree, const char *arch, struct err *err); // E_ARCH; NULL = any
 int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err);

@@ -119,6 +119,20 @@ static void build_end(struct build *b)
 }
 #define auto_end __attribute__((cleanup(build_end)))
 
+// NVIDIA's own part of a driver comes compiled, also in distributions' source packages.
+static int check_cores(const struct build *b, struct err *err)
+{
+	static const char *const cores[] = { "nvidia/nv-kernel.o_binary", "nvidia-modeset/nv-modeset-kernel.o_binary" };
+	const struct build_request *w = b->request;
+	for (size_t i = 0; i < ARRAY_SIZE(cores); i++) {
+		const char *arch = tree_file_arch(&b->source, cores[i]);
+		if (arch && !str_eq(arch, w->tree->arch))
+			return err_set(err, E_ARCH, "'%s' of driver %s is for %s, kernel %s is for %s", cores[i],
+				       w->source->version, arch, w->tree->release, w->tree->arch);
+	}
+	return 0;
+}
+
 // Everything that can refuse without running a compiler.
 static int check_request(struct build *b, struct err *err)
 {
@@ -134,7 +148,7 @@ static int check_request(struct build *b, struct err *err)
 			       "kernel %s is PREEMPT_RT, which NVIDIA does not support; --allow-rt builds "
 			       "anyway",
 			       w->tree->release);
-	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 ||
+	if (root_sub(&w->source->root, b->dir, &b->source, err) < 0 || check_cores(b, err) < 0 ||
 	    recipe_modules(&b->source, w->modules, &b->modules, err) < 0 ||
 	    toolchain_find(w->tree, w->path, w->base, &b->tools, err) < 0 ||
 	    core_check(w->source, w->flavour, &b->modules, &b->tools, err) < 0 ||

@@ -146,9 +146,10 @@ static void set_core_variables(struct core_job *j)
 	struct strv *v = &j->variables;
 	j->cc = str_dup(tools->cc);
 	j->cxx = cxx_name(tools);
-	strv_split(v,
-		   tools->is_clang ? "LD=ld.lld AR=llvm-ar OBJCOPY=llvm-objcopy STRIP_CMD=llvm-strip" : MAKE_BINUTILS,
-		   " ");
+	if (tools->is_clang)
+		strv_split(v, "LD=ld.lld AR=llvm-ar OBJCOPY=llvm-objcopy STRIP_CMD=llvm-strip", " ");
+	else
+		toolchain_binutils(tools, v);
 	strv_add(v, str_fmt("TARGET_ARCH=%s", j->request->arch));
 	strv_split(v, "TARGET_OS=Linux NV_BUILD_USER=kmodsmith NV_BUILD_HOST=kmodsmith HOSTNAME=kmodsmith", " ");
 	strv_add(v, str_dup("WHOAMI=echo kmodsmith"));

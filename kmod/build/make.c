@@ -40,7 +40,7 @@ void make_variables(const struct compile *c, struct strv *argv)
 	const char *arch = c->tree->arch;
 	bool is_kept = c->objects.fd >= 0;
 	strv_split(argv, "IGNORE_CC_MISMATCH=1 KCFLAGS=-g0 CONFIG_DEBUG_INFO_BTF_MODULES= KBUILD_MODPOST_WARN=", " ");
-	strv_split(argv, c->tools->is_clang ? "LLVM=1" : MAKE_BINUTILS, " ");
+	toolchain_binutils(c->tools, argv);
 	strv_add(argv, str_fmt("CC=%s%s%s", is_kept ? c->tools->ccache : "", is_kept ? " " : "", c->tools->cc));
 	strv_add(argv, str_fmt("ARCH=%s", str_eq(arch, "aarch64") ? "arm64" :
 					  str_eq(arch, "ppc64le") ? "powerpc" :

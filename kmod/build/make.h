@@ -24,7 +24,6 @@ void compile_done(struct compile *c);
 // Makes .headers. The kernel does not bind directories of another mount namespace, so those of a host that is only seen
 // through /proc/PID/root are copied.
 int make_bind_headers(struct compile *c, struct err *err);
-#define MAKE_BINUTILS "LD=ld AR=ar NM=nm OBJCOPY=objcopy OBJDUMP=objdump READELF=readelf STRIP=strip"
 void make_variables(const struct compile *c, struct strv *argv); // of Kbuild
 // Runs a program of the toolchain; 0 however it ended, except E_BUILD_TIMEOUT. dir: inside; NULL = SANDBOX_WORK.
 int make_run(struct compile *c, const struct strv *argv, const char *dir, struct buildlog *log, struct proc_end *ret,

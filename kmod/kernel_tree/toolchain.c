@@ -6,6 +6,13 @@
 #include "kmod/sandbox/sandbox.h"
 
 #include <fcntl.h>
+#include <sys/utsname.h>
+
+const char *toolchain_own_arch(void)
+{
+	static struct utsname u;
+	return uname(&u) < 0 ? "" : u.machine;
+}
 
 char *toolchain_wanted(const struct tree *tree)
 {
@@ -51,16 +58,25 @@ static void add_candidate(struct strv *names, char *take)
 		strv_add(names, take);
 }
 
+static void add_candidates(const struct tree *tree, const struct toolchain *t, struct strv *names)
+{
+	const char *family = tree->is_clang ? "clang" : "gcc";
+	auto_str char *own = str_ndup(tree->compiler, strcspn(tree->compiler, " /")); // the kernel's own comes first
+	if (str_starts(own, t->prefix))
+		add_candidate(names, TAKE(own));
+	add_candidate(names, str_fmt("%s%s-%u", t->prefix, family, tree->compiler_major));
+	add_candidate(names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, family, tree->compiler_major));
+	add_candidate(names, str_fmt("%s%s", t->prefix, family));
+	if (!*t->prefix)
+		add_candidate(names, str_dup("cc"));
+}
+
 static int find_compiler(const struct tree *tree, struct toolchain *t, struct err *err)
 {
 	const char *family = tree->is_clang ? "clang" : "gcc";
 	auto_strv struct strv names = { 0 };
 	auto_str char *seen = NULL;
-	add_candidate(&names, str_ndup(tree->compiler, strcspn(tree->compiler, " /"))); // the kernel's own comes first
-	add_candidate(&names, str_fmt("%s-%u", family, tree->compiler_major));
-	add_candidate(&names, str_fmt("%s-linux-gnu-%s-%u", tree->arch, family, tree->compiler_major));
-	add_candidate(&names, str_dup(family));
-	add_candidate(&names, str_dup("cc"));
+	add_candidates(tree, t, &names);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *cc = toolchain_program(t->base, t->path, names.items[i]);
 		auto_str char *version = cc ? ask_version(cc, t->path, t->base) : NULL;
@@ -75,9 +91,24 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 		}
 		str_add(&seen, "%s%s (%s)", seen ? ", " : "", cc, version);
 	}
-	return err_set(err, E_TOOLCHAIN, "kernel %s was built with '%s'; expected %s %u, found in %s: %s",
-		       tree->release, *tree->compiler ? tree->compiler : "an unstated compiler", family,
+	return err_set(err, E_TOOLCHAIN, "kernel %s was built with '%s'; expected %s%s %u, found in %s: %s",
+		       tree->release, *tree->compiler ? tree->compiler : "an unstated compiler", t->prefix, family,
 		       tree->compiler_major, t->path, seen ? seen : "no compiler");
+}
+
+// kbuild's programs (fixdep, modpost) come with the headers, compiled for the machines that the distribution expects to
+// build modules on.
+static int check_scripts(const struct tree *tree, struct err *err)
+{
+	const char *own = toolchain_own_arch();
+	auto_str char *path = str_fmt("%s/scripts/basic/fixdep", tree->build);
+	const char *arch = tree_file_arch(&tree->root, path);
+	if (!arch || str_eq(arch, own))
+		return 0;
+	return err_set(err, E_TOOLCHAIN,
+		       "'%s%s' is a program for %s and cannot run on %s: give headers whose scripts are for %s (on "
+		       "Debian: linux-kbuild of that architecture in place of the kernel's own, in the same version)",
+		       tree->root.name, path, arch, own, own);
 }
 
 static int find_tool(const struct toolchain *t, const char *name, const char *other, char **ret, struct err *err)
@@ -91,16 +122,36 @@ static int find_tool(const struct toolchain *t, const char *name, const char *ot
 int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
 		   struct err *err)
 {
+	bool is_cross = !tree->is_clang && !str_eq(tree->arch, toolchain_own_arch());
 	auto_toolchain struct toolchain t = { .path = str_dup(path ? path : PROC_PATH),
+					      .prefix = is_cross ? str_fmt("%s-linux-gnu-", tree->arch) : str_dup(""),
 					      .is_clang = tree->is_clang,
 					      .base = base };
-	if (find_compiler(tree, &t, err) < 0 || find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
-	    find_tool(&t, t.is_clang ? "llvm-strip" : "strip", "strip", &t.strip, err) < 0)
+	auto_str char *strip = str_fmt("%sstrip", t.prefix);
+	if (find_compiler(tree, &t, err) < 0 || check_scripts(tree, err) < 0 ||
+	    find_tool(&t, "make", "gmake", &t.make, err) < 0 ||
+	    find_tool(&t, t.is_clang ? "llvm-strip" : strip, strip, &t.strip, err) < 0)
 		return -1;
 	t.ccache = toolchain_program(t.base, t.path, "ccache");
 	*ret = t;
 	t = (struct toolchain){ 0 };
 	return 0;
+}
+
+void toolchain_binutils(const struct toolchain *t, struct strv *argv)
+{
+	static const struct {
+		const char *variable, *program;
+	} gnu[] = { { "LD", "ld" },           { "AR", "ar" },           { "NM", "nm" },      { "OBJCOPY", "objcopy" },
+		    { "OBJDUMP", "objdump" }, { "READELF", "readelf" }, { "STRIP", "strip" } };
+	if (t->is_clang) {
+		strv_add(argv, str_dup("LLVM=1"));
+		return;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(gnu); i++)
+		strv_add(argv, str_fmt("%s=%s%s", gnu[i].variable, t->prefix, gnu[i].program));
+	if (*t->prefix)
+		strv_add(argv, str_fmt("CROSS_COMPILE=%s", t->prefix));
 }
 
 void toolchain_done(struct toolchain *t)
@@ -109,6 +160,7 @@ void toolchain_done(struct toolchain *t)
 	free(t->version);
 	free(t->make);
 	free(t->strip);
+	free(t->prefix);
 	free(t->ccache);
 	free(t->path);
 	*t = (struct toolchain){ 0 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kmod/kernel_tree/tree.h"
 
+#include <elf.h>
 #include <errno.h>
+#include <fcntl.h>
 
 enum { LINKS_MAX = 40 };
 
@@ -15,6 +17,11 @@ static const struct {
 	{ "/usr/src", "linux-headers-", "" },
 	{ "/usr/src/kernels", "", "" },
 };
+
+static const struct {
+	const char *option, *name; // in .config; of `uname -m`
+	unsigned machine;
+} archs[] = { { "X86_64", "x86_64", EM_X86_64 }, { "ARM64", "aarch64", EM_AARCH64 }, { "PPC64", "ppc64le", EM_PPC64 } };
 
 // The path with all links resolved, as the root's own programs would see it; NULL = it leads nowhere.
 static char *link_free(const struct root *root, const char *path)
@@ -227,9 +234,6 @@ static int derive_banner(struct tree *t, struct err *err)
 
 static int fill_tree(struct tree *t, struct err *err)
 {
-	static const struct {
-		const char *option, *arch;
-	} known[] = { { "X86_64", "x86_64" }, { "ARM64", "aarch64" }, { "PPC64", "ppc64le" } };
 	int r = read_below(&t->root, t->build, ".config", &t->config, err);
 	if (r == 0)
 		r = read_below(&t->root, t->build, "include/config/auto.conf", &t->config, err);
@@ -240,9 +244,9 @@ static int fill_tree(struct tree *t, struct err *err)
 			       t->build);
 	if (find_source_dir(t, err) < 0 || find_dirs(t, err) < 0)
 		return -1;
-	for (size_t i = 0; i < ARRAY_SIZE(known) && !t->arch; i++)
-		if (is_config_set(t, known[i].option))
-			t->arch = str_dup(known[i].arch);
+	for (size_t i = 0; i < ARRAY_SIZE(archs) && !t->arch; i++)
+		if (is_config_set(t, archs[i].option))
+			t->arch = str_dup(archs[i].name);
 	if (!t->arch)
 		return err_set(err, E_ARCH, "'%s%s' is for none of x86_64, aarch64, ppc64le", t->root.name, t->build);
 	if (derive_banner(t, err) < 0)
@@ -347,4 +351,17 @@ int tree_matches(const struct tree *tree, const char *file, const char *regex, s
 			r = str_matches(text, regex);
 	}
 	return r;
+}
+
+const char *tree_file_arch(const struct root *root, const char *path)
+{
+	struct err ignored;
+	Elf64_Ehdr head;
+	auto_fd int fd = root_open(root, path, O_RDONLY | O_NONBLOCK, &ignored);
+	if (fd < 0 || read(fd, &head, sizeof(head)) != sizeof(head) || memcmp(head.e_ident, ELFMAG, SELFMAG) != 0)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(archs); i++)
+		if (archs[i].machine == head.e_machine)
+			return archs[i].name;
+	return NULL;
 }

@@ -40,6 +40,9 @@ int tree_releases(const struct root *root, struct strv *ret, struct err *err);
 // Does a file below the source or the build tree match an extended regular expression? 1 yes, 0 no or no such file.
 int tree_matches(const struct tree *tree, const char *file, const char *regex, struct err *err);
 
+// What an ELF file was compiled for, as `uname -m`; NULL = it is none, or of an architecture that is not served.
+const char *tree_file_arch(const struct root *root, const char *path);
+
 // Hex SHA-256 of a "Linux version ..." line without blanks and newlines at its ends: two kernels may share a release,
 // never this.
 void kernel_build_id(const char *banner, char ret[DIGEST_HEX + 1]);

@@ -255,7 +255,7 @@ static void test_toolchains(void **state)
 	put_tool(&folder, "clang", "Debian clang version 16.0.6 (15~deb12u1)");
 	put_tool(&folder, "make", "");
 	put_tool(&folder, "strip", "");
-	auto_str char *path = str_fmt("%s/bin", folder.path);
+	auto_str char *path = str_fmt("%s/bin", folder.path), *own = str_dup(toolchain_own_arch());
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_str char *text = str_dup(rows[i].text),
 			      *cc = rows[i].cc ? str_fmt("%s/bin/%s", folder.path, rows[i].cc) : NULL;
@@ -263,7 +263,7 @@ static void test_toolchains(void **state)
 					   .compiler_major = rows[i].major,
 					   .is_clang = rows[i].is_clang,
 					   .release = (char[]){ "6.1.0-9-amd64" },
-					   .arch = (char[]){ "x86_64" } };
+					   .arch = own };
 		auto_toolchain struct toolchain t = { 0 };
 		struct err err = { 0 };
 		int r = toolchain_find(&tree, path, NULL, &t, &err);

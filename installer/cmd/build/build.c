@@ -14,13 +14,14 @@
 
 struct build_values {
 	struct job_values job;
-	char *kernel, *output, *matrix, *nodes;
+	char *kernel, *arch, *output, *matrix, *nodes;
 	bool is_partial;
 };
 
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct build_values, kernel),
 	  "target kernel release; default: the running one" },
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct build_values, arch), ARCH_HELP "that of its headers" },
 	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct build_values, output),
 	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a bundle; default: the node's store" },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct build_values, job.payload),
@@ -41,6 +42,7 @@ struct build {
 	struct machine machine;
 	struct host host;
 	struct root state, patches;
+	const char *arch; // of the kernels; NULL = what their headers say
 	struct output output;
 	struct origin origin;
 	struct acquire acquire; // for headers and a builder root missing on the machine
@@ -67,7 +69,7 @@ static void build_done(struct build *b)
 static int connect_sources(struct build *b, const struct job_values *j, struct err *err)
 {
 	origin_fetch(&b->origin, &b->state, &b->acquire.fetch);
-	b->acquire.want.arch = b->host.arch;
+	b->acquire.want.arch = b->arch ? b->arch : b->host.arch;
 	b->acquire.host = &b->machine.host;
 	b->acquire.progress = &b->progress;
 	return job_package_manager(j, &b->acquire.package_manager.options, err);
@@ -80,6 +82,7 @@ static struct compile_request build_request(struct build *b, const struct job_va
 	b->acquire.banner = str_eq(release, b->host.release) && !headers->count ? b->host.banner : NULL;
 	return (struct compile_request){
 		.release = release,
+		.arch = b->arch,
 		.banner = b->acquire.banner,
 		.headers = headers,
 		.offer = acquire_headers_offer(&b->acquire),
@@ -141,6 +144,7 @@ static int open_single_build(const struct build_values *v, struct single_build *
 	const struct job_values *j = &v->job;
 	struct build *b = &s->build;
 	if (open_carried_source(j, s, err) < 0 || job_check_inputs(j, err) < 0 ||
+	    job_parse_arch(v->arch, &b->arch, err) < 0 ||
 	    machine_open(&j->origin.remote.common, &b->machine, err) < 0 ||
 	    job_state(j, &b->machine, &b->state, err) < 0 || output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (j->patches && root_init(&b->patches, j->patches, err) < 0))
@@ -300,11 +304,12 @@ static int open_matrix_build(const struct build_values *v, struct matrix_build *
 	auto_str char *text = NULL;
 	size_t len = 0;
 	struct build *b = &l->build;
-	if (check_options(v, err) < 0 || read_arg("--matrix", v->matrix, &text, &len, err) < 0 ||
+	if (check_options(v, err) < 0 || job_parse_arch(v->arch, &b->arch, err) < 0 ||
+	    read_arg("--matrix", v->matrix, &text, &len, err) < 0 ||
 	    matrix_parse(text, len, v->matrix, v->nodes, &l->matrix, err) < 0 ||
 	    machine_open(&v->job.origin.remote.common, &b->machine, err) < 0 ||
 	    host_read(&b->machine.host, &b->machine.kern, &b->host, err) < 0 ||
-	    read_nodes_file(v, b->host.arch, &l->matrix, err) < 0 ||
+	    read_nodes_file(v, b->arch ? b->arch : b->host.arch, &l->matrix, err) < 0 ||
 	    job_state(&v->job, &b->machine, &b->state, err) < 0 ||
 	    output_init(&b->output, v->output, &b->state, err) < 0 ||
 	    (l->matrix.patches && root_init(&b->patches, l->matrix.patches, err) < 0) ||

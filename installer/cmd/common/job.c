@@ -166,6 +166,18 @@ int job_parse_flavour(const struct job_values *values, enum module_type *ret, st
 	return 0;
 }
 
+int job_parse_arch(const char *text, const char **ret, struct err *err)
+{
+	static const char *const known[][2] = { { "x86_64", "amd64" }, { "aarch64", "arm64" } };
+	*ret = NULL;
+	for (size_t i = 0; text && i < 2 * ARRAY_SIZE(known); i++)
+		if (str_eq(text, known[i / 2][i % 2]))
+			*ret = known[i / 2][0];
+	if (text && !*ret)
+		return err_set(err, E_USAGE, "--arch '%s' is not one of x86_64 (amd64), aarch64 (arm64)", text);
+	return 0;
+}
+
 int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err)
 {
 	*ret = HOLDERS_REFUSE;

@@ -84,8 +84,10 @@ int job_check_path(const char *what, const char *path, bool is_dir_allowed, stru
 int job_fetch_source(const struct job_values *values, const char *source, const char *sha256, const struct root *state,
 		     char **ret, struct err *err);
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err); // E_USAGE
-int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err);             // E_USAGE; NULL: refuse
-int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);                        // E_USAGE; NULL: series
+int job_parse_arch(const char *text, const char **ret, struct err *err); // as `uname -m`; NULL: NULL
+#define ARCH_HELP "architecture of the kernel: x86_64 (or amd64), aarch64 (arm64); default: "
+int job_parse_holders(const char *text, enum holders_policy *ret, struct err *err); // E_USAGE; NULL: refuse
+int job_parse_reuse(const char *text, enum reuse *ret, struct err *err);            // E_USAGE; NULL: series
 #define REUSE_HELP                                                                               \
 	"packages of other kernels whose symbol CRCs are proven equal: none, those of the same " \
 	"distribution and x.y series (default), any"

@@ -6,12 +6,13 @@
 
 struct values {
 	struct job_values job;
-	char *kernel;
+	char *kernel, *arch;
 };
 
 static const struct opt opts[] = {
 	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
 	  "kernel release to check; default: the running one" },
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), ARCH_HELP "that of its headers" },
 	{ "package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, offsetof(struct values, job.origin.package),
 	  "a package made by `kmodsmith build`" },
 	{ "reuse", 0, "off|series|on", "KMODSMITH_REUSE", OPT_STR, offsetof(struct values, job.reuse), REUSE_HELP },
@@ -101,7 +102,7 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,
 	};
-	return job_parse_modules(&j->modules, &c->modules, err) < 0 ||
+	return job_parse_modules(&j->modules, &c->modules, err) < 0 || job_parse_arch(v->arch, &request.arch, err) < 0 ||
 			       job_parse_flavour(j, &request.flavour, err) < 0 ||
 			       job_parse_reuse(j->reuse, &request.reuse, err) < 0 ?
 		       -1 :

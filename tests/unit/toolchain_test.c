@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// R-O1: compilers for a kernel of another architecture than this machine's. Those of its own: patch_test.c.
+#include "kmod/kernel_tree/toolchain.h"
+#include "tests/unit/test.h"
+
+#include <elf.h>
+#include <sys/stat.h>
+
+struct machine {
+	struct folder folder;
+	char *path;        // of the compilers
+	const char *own;   // its architecture
+	const char *other; // not its architecture
+	struct tree tree;  // of a kernel of the other one
+	char prefix[32];
+};
+
+static void put_tool(const struct machine *m, const char *prefix, const char *name, const char *version)
+{
+	auto_str char *path = str_fmt("bin/%s%s", prefix, name), *text = str_fmt("#!/bin/sh\necho '%s'\n", version);
+	auto_str char *full = str_fmt("%s/%s", m->folder.path, path);
+	folder_file(&m->folder, path, text);
+	assert_int_equal(chmod(full, 0755), 0);
+}
+
+static void machine_make(struct machine *m)
+{
+	static char release[] = "6.1.0-9", build[] = "/build";
+	*m = (struct machine){ .own = toolchain_own_arch() };
+	m->other = str_eq(m->own, "aarch64") ? "x86_64" : "aarch64";
+	folder_make(&m->folder);
+	folder_dir(&m->folder, "bin");
+	folder_dir(&m->folder, "build/scripts/basic");
+	m->path = str_fmt("%s/bin", m->folder.path);
+	m->tree = (struct tree){ .root = m->folder.root, .release = release, .build = build };
+	m->tree.arch = str_dup(m->other);
+	snprintf(m->prefix, sizeof(m->prefix), "%s-linux-gnu-", m->other);
+	put_tool(m, "", "gcc-13", "gcc-13 (Debian 13.2.0) 13.2.0"); // for this machine
+	put_tool(m, "", "cc", "gcc-13 (Debian 13.2.0) 13.2.0");
+	put_tool(m, "", "clang", "Debian clang version 16.0.6 (15~deb12u1)");
+	put_tool(m, "", "make", "");
+	put_tool(m, "", "llvm-strip", "");
+	put_tool(m, m->prefix, "gcc-12", "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0");
+	put_tool(m, m->prefix, "gcc", "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)");
+	put_tool(m, m->prefix, "strip", "");
+}
+
+static void machine_done(struct machine *m)
+{
+	free(m->path);
+	free(m->tree.arch);
+	folder_done(&m->folder);
+}
+#define auto_machine __attribute__((cleanup(machine_done)))
+
+static int find(struct machine *m, const char *text, unsigned major, bool is_clang, struct toolchain *ret,
+		struct err *err)
+{
+	auto_str char *compiler = str_dup(text);
+	m->tree.compiler = compiler;
+	m->tree.compiler_major = major;
+	m->tree.is_clang = is_clang;
+	return toolchain_find(&m->tree, m->path, NULL, ret, err);
+}
+
+static void test_cross(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		unsigned major;
+		bool is_clang;
+		const char *cc; // NULL = there is none
+	} rows[] = {
+		{ "gcc-12 (Debian 12.2.0-14) 12.2.0", 12, false, "gcc-12" }, // as the kernel's own was called
+		{ "gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)", 11, false, "gcc" },
+		{ "gcc-13 (Debian 13.2.0) 13.2.0", 13, false, NULL },
+		{ "Debian clang version 16.0.6", 16, true, "clang" },
+	};
+	auto_machine struct machine m;
+	machine_make(&m);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		const char *prefix = rows[i].is_clang ? "" : m.prefix;
+		auto_toolchain struct toolchain t = { 0 };
+		auto_strv struct strv variables = { 0 };
+		struct err err = { 0 };
+		int r = find(&m, rows[i].text, rows[i].major, rows[i].is_clang, &t, &err);
+		if (!rows[i].cc) {
+			auto_str char *expected = str_fmt("expected %sgcc %u, found in", m.prefix, rows[i].major);
+			expect(r < 0 && err.code == E_TOOLCHAIN && strstr(err.text, expected), rows[i].text);
+			continue;
+		}
+		auto_str char *cc = str_fmt("%s/%s%s", m.path, prefix, rows[i].cc), *ld = str_fmt("LD=%sld", prefix),
+			      *strip = str_fmt("%s/%sstrip", m.path, rows[i].is_clang ? "llvm-" : prefix),
+			      *cross = str_fmt("CROSS_COMPILE=%s", prefix);
+		expect(r == 0 && str_eq(t.cc, cc) && str_eq(t.strip, strip), rows[i].text);
+		toolchain_binutils(&t, &variables);
+		expect(strv_has(&variables, rows[i].is_clang ? "LLVM=1" : ld), rows[i].text);
+		expect(strv_has(&variables, cross) == !rows[i].is_clang, rows[i].text);
+	}
+}
+
+// kbuild's programs come with the headers and run here.
+static void test_scripts(void **state)
+{
+	(void)state;
+	static const char compiler[] = "gcc-12 (Debian 12.2.0-14) 12.2.0";
+	auto_machine struct machine m;
+	machine_make(&m);
+	for (int is_own = 0; is_own < 2; is_own++) {
+		const char *arch = is_own ? m.own : m.other;
+		Elf64_Ehdr head = { .e_ident = ELFMAG };
+		auto_toolchain struct toolchain t = { 0 };
+		struct err err = { 0 };
+		head.e_machine = str_eq(arch, "aarch64") ? EM_AARCH64 : EM_X86_64;
+		assert_int_equal(root_write(&m.folder.root, "build/scripts/basic/fixdep", (const char *)&head,
+					    sizeof(head), 0755, &err),
+				 0);
+		assert_string_equal(tree_file_arch(&m.folder.root, "build/scripts/basic/fixdep"), arch);
+		int r = find(&m, compiler, 12, false, &t, &err);
+		assert_int_equal(r, is_own ? 0 : -1);
+		if (is_own)
+			continue;
+		auto_str char *said = str_fmt(
+			"/build/scripts/basic/fixdep' is a program for %s and cannot run on %s:", m.other, m.own);
+		assert_int_equal(err.code, E_TOOLCHAIN);
+		assert_non_null(strstr(err.text, said));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross), cmocka_unit_test(test_scripts) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
