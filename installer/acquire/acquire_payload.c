@@ -223,7 +223,7 @@ static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *
 	if (!asset_parse_pin(pin, &name, hex))
 		return err_set(err, E_USAGE, "'%s' is not NAME@sha256:HEX or sha256:HEX", pin);
 	const struct asset_key want = {
-		.kind = &ASSET_BUILDER, .arch = toolchain_own_arch(), .compiler = compiler, .digest = hex
+		.kind = &ASSET_BUILDER, .arch = tree_own_arch(), .compiler = compiler, .digest = hex
 	};
 	if (acquire_open_store(o, err) < 0)
 		return -1;
@@ -245,7 +245,7 @@ static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *
 // What the sources offer is newer than what an image was made with.
 static int fetch_builder(struct acquire *o, const char *compiler, char ret[DIGEST_HEX + 1], struct err *err)
 {
-	const struct asset_key want = { .kind = &ASSET_BUILDER, .arch = toolchain_own_arch(), .compiler = compiler };
+	const struct asset_key want = { .kind = &ASSET_BUILDER, .arch = tree_own_arch(), .compiler = compiler };
 	const struct strv *pins = o->fetch.builders;
 	if (fetch_asset(o, &want, E_NO_PACKAGE, ret, err) == 0)
 		return 0;

@@ -76,7 +76,8 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 		       patches_choose(w->patches, source, flavour, tree, &patches, err) < 0))
 		return -1;
 	auto_str char *compiler = toolchain_wanted(tree);
-	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 && !acquire_has_builder(w->state, toolchain_own_arch(), compiler))
+	if (toolchain_find(tree, NULL, NULL, &tools, err) < 0 &&
+	    !acquire_has_builder(w->state, tree_own_arch(), compiler))
 		return -1;
 	if (!tools.cc || !source || !core_is_needed(source, flavour))
 		return 0;

@@ -15,6 +15,13 @@ static int open_stored(const struct root *store, const char *digest, const char 
 	return root_sub(store, digest, &root, err) < 0 ? -1 : tree_open(&root, release, banner, ret, err);
 }
 
+// Trees of one kernel may differ in what their scripts run on.
+static bool has_foreign_scripts(const struct tree *tree)
+{
+	const char *arch = tree_scripts_arch(tree);
+	return arch && !str_eq(arch, tree_own_arch());
+}
+
 // These return 1 = found, 0 = not, for the reason in why, negative = the search fails.
 static int search_store(const struct root *store, const char *release, const char *banner, struct tree *ret,
 			struct err *why, struct err *err)
@@ -23,12 +30,17 @@ static int search_store(const struct root *store, const char *release, const cha
 	int code = E_HEADERS_NOT_FOUND;
 	if (store && root_list(store, ".", &names, err) < 0)
 		return -1;
-	for (size_t i = 0; i < names.count; i++) {
+	for (size_t i = 0; i < 2 * names.count; i++) { // the second time, any will do
 		struct err this;
-		if (!digest_is_hex(names.items[i]))
+		const char *name = names.items[i % names.count];
+		if (!digest_is_hex(name))
 			continue;
-		if (open_stored(store, names.items[i], release, banner, ret, &this) == 0)
-			return 1;
+		if (open_stored(store, name, release, banner, ret, &this) == 0) {
+			if (i >= names.count || !has_foreign_scripts(ret))
+				return 1;
+			tree_done(ret);
+			continue;
+		}
 		if (this.code == E_HEADERS_MISMATCH)
 			code = E_HEADERS_MISMATCH;
 	}

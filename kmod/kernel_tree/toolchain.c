@@ -6,13 +6,6 @@
 #include "kmod/sandbox/sandbox.h"
 
 #include <fcntl.h>
-#include <sys/utsname.h>
-
-const char *toolchain_own_arch(void)
-{
-	static struct utsname u;
-	return uname(&u) < 0 ? "" : u.machine;
-}
 
 char *toolchain_wanted(const struct tree *tree)
 {
@@ -96,19 +89,16 @@ static int find_compiler(const struct tree *tree, struct toolchain *t, struct er
 		       tree->compiler_major, t->path, seen ? seen : "no compiler");
 }
 
-// kbuild's programs (fixdep, modpost) come with the headers, compiled for the machines that the distribution expects to
-// build modules on.
 static int check_scripts(const struct tree *tree, struct err *err)
 {
-	const char *own = toolchain_own_arch();
-	auto_str char *path = str_fmt("%s/scripts/basic/fixdep", tree->build);
-	const char *arch = tree_file_arch(&tree->root, path);
+	const char *own = tree_own_arch(), *arch = tree_scripts_arch(tree);
 	if (!arch || str_eq(arch, own))
 		return 0;
 	return err_set(err, E_TOOLCHAIN,
-		       "'%s%s' is a program for %s and cannot run on %s: give headers whose scripts are for %s (on "
-		       "Debian: linux-kbuild of that architecture in place of the kernel's own, in the same version)",
-		       tree->root.name, path, arch, own, own);
+		       "the programs in '%s%s/scripts' are for %s and cannot run on %s: give headers whose scripts are "
+		       "for %s (on Debian: linux-kbuild of that architecture in place of the kernel's own, in the same "
+		       "version)",
+		       tree->root.name, tree->build, arch, own, own);
 }
 
 static int find_tool(const struct toolchain *t, const char *name, const char *other, char **ret, struct err *err)
@@ -122,7 +112,7 @@ static int find_tool(const struct toolchain *t, const char *name, const char *ot
 int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
 		   struct err *err)
 {
-	bool is_cross = !tree->is_clang && !str_eq(tree->arch, toolchain_own_arch());
+	bool is_cross = !tree->is_clang && !str_eq(tree->arch, tree_own_arch());
 	auto_toolchain struct toolchain t = { .path = str_dup(path ? path : PROC_PATH),
 					      .prefix = is_cross ? str_fmt("%s-linux-gnu-", tree->arch) : str_dup(""),
 					      .is_clang = tree->is_clang,

@@ -30,8 +30,7 @@ int toolchain_find(const struct tree *tree, const char *path, const struct root 
 // The compiler that fits, by the name that distributions give the program: "gcc-12", "clang-16"; NULL = the tree does not
 // tell. Caller frees.
 char *toolchain_wanted(const struct tree *tree);
-void toolchain_binutils(const struct toolchain *toolchain, struct strv *argv); // as variables of make
-const char *toolchain_own_arch(void); // of the programs that can run here, as `uname -m`
+void toolchain_binutils(const struct toolchain *toolchain, struct strv *argv);        // as variables of make
 char *toolchain_program(const struct root *base, const char *path, const char *name); // NULL = none
 void toolchain_done(struct toolchain *toolchain);
 #define auto_toolchain __attribute__((cleanup(toolchain_done)))

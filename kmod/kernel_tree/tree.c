@@ -4,6 +4,7 @@
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/utsname.h>
 
 enum { LINKS_MAX = 40 };
 
@@ -364,4 +365,16 @@ const char *tree_file_arch(const struct root *root, const char *path)
 		if (archs[i].machine == head.e_machine)
 			return archs[i].name;
 	return NULL;
+}
+
+const char *tree_scripts_arch(const struct tree *tree)
+{
+	auto_str char *path = str_fmt("%s/scripts/basic/fixdep", tree->build);
+	return tree_file_arch(&tree->root, path);
+}
+
+const char *tree_own_arch(void)
+{
+	static struct utsname u;
+	return uname(&u) < 0 ? "" : u.machine;
 }

@@ -42,6 +42,10 @@ int tree_matches(const struct tree *tree, const char *file, const char *regex, s
 
 // What an ELF file was compiled for, as `uname -m`; NULL = it is none, or of an architecture that is not served.
 const char *tree_file_arch(const struct root *root, const char *path);
+// kbuild's programs (fixdep, modpost) come with the headers, compiled for the machines that the distribution expects to
+// build modules on; NULL = not known.
+const char *tree_scripts_arch(const struct tree *tree);
+const char *tree_own_arch(void); // of the programs that can run here, as `uname -m`
 
 // Hex SHA-256 of a "Linux version ..." line without blanks and newlines at its ends: two kernels may share a release,
 // never this.

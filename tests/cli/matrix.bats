@@ -186,6 +186,30 @@ nodes() { # RELEASE...: what a cluster says of one node each, with more than is 
   assert_status 1 # nothing is there that could be used
 }
 
+@test "--arch: nodes of that architecture, headers for it, its cross compiler, and a driver's compiled part for it" { # R-O1
+  local drivers='{"drivers":[{"source":"open.tar.xz"}]' amd=6.1.0-1-amd64 arm=6.1.0-1-arm64
+  compiler="gcc-99 (made up) 99.1.0" headers "$arm" GCC_VERSION=990100
+  headers "$amd"
+  sed -i 's/CONFIG_X86_64/CONFIG_ARM64/' "$ROOT/usr/src/linux-headers-$arm/.config"
+  nodes "$amd" "$arm" | jq '.items[1].status.nodeInfo.architecture = "arm64"' >nodes.json
+  matrix "$drivers}" --nodes nodes.json --arch arm64 --json
+  assert_status 1
+  assert_json '[.pairs[] | .kernel + " " + .error.code] | join(", ")' "$arm E_TOOLCHAIN"
+  assert_json '.pairs[0].error.text | test("expected aarch64-linux-gnu-gcc 99, found in")'
+  matrix "$drivers,\"kernels\":[{\"release\":\"$amd\"}]}" --arch aarch64 --json
+  assert_json '.pairs[0].error.code' E_ARCH
+  assert_json '.pairs[0].error.text | test("the headers of 6.1.0-1-amd64 are for x86_64, expected aarch64")'
+  kmodsmith check --kernel "$amd" --arch arm64 --state-dir state
+  assert_error E_ARCH "are for x86_64, expected aarch64"
+  matrix "$drivers,\"kernels\":[{\"release\":\"$amd\"}]}" --arch mips
+  assert_error E_USAGE "--arch 'mips' is not one of x86_64 (amd64), aarch64 (arm64)"
+  { printf '\177ELF\2\1\1'; printf '\0%.0s' {1..9}; printf '\1\0\076'; printf '\0%.0s' {1..45}; } >tree/kernel-open/nvidia/nv-kernel.o_binary
+  tar -cJf ci/open.tar.xz tree
+  matrix "$drivers,\"kernels\":[{\"release\":\"$arm\"}]}" --json
+  assert_json '.pairs[0].error.code' E_ARCH
+  assert_json '.pairs[0].error.text | test("nv-kernel.o_binary. of driver 535.261.03 is for x86_64, kernel 6.1.0-1-arm64 is for aarch64")'
+}
+
 @test "input that is not a list of nodes is refused; a node with invalid values is skipped" {
   headers 6.1.0-1-amd64
   made 6.1.0-1-amd64

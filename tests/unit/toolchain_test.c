@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // R-O1: compilers for a kernel of another architecture than this machine's. Those of its own: patch_test.c.
+#include "kmod/kernel_tree/headers.h"
 #include "kmod/kernel_tree/toolchain.h"
 #include "tests/unit/test.h"
 
@@ -26,7 +27,7 @@ static void put_tool(const struct machine *m, const char *prefix, const char *na
 static void machine_make(struct machine *m)
 {
 	static char release[] = "6.1.0-9", build[] = "/build";
-	*m = (struct machine){ .own = toolchain_own_arch() };
+	*m = (struct machine){ .own = tree_own_arch() };
 	m->other = str_eq(m->own, "aarch64") ? "x86_64" : "aarch64";
 	folder_make(&m->folder);
 	folder_dir(&m->folder, "bin");
@@ -100,6 +101,16 @@ static void test_cross(void **state)
 	}
 }
 
+static void put_fixdep(const struct machine *m, const char *build, const char *arch)
+{
+	struct err err;
+	Elf64_Ehdr head = { .e_ident = ELFMAG };
+	auto_str char *dir = str_fmt("%s/scripts/basic", build), *path = str_fmt("%s/fixdep", dir);
+	head.e_machine = str_eq(arch, "aarch64") ? EM_AARCH64 : EM_X86_64;
+	folder_dir(&m->folder, dir);
+	assert_int_equal(root_write(&m->folder.root, path, (const char *)&head, sizeof(head), 0755, &err), 0);
+}
+
 // kbuild's programs come with the headers and run here.
 static void test_scripts(void **state)
 {
@@ -109,27 +120,58 @@ static void test_scripts(void **state)
 	machine_make(&m);
 	for (int is_own = 0; is_own < 2; is_own++) {
 		const char *arch = is_own ? m.own : m.other;
-		Elf64_Ehdr head = { .e_ident = ELFMAG };
 		auto_toolchain struct toolchain t = { 0 };
 		struct err err = { 0 };
-		head.e_machine = str_eq(arch, "aarch64") ? EM_AARCH64 : EM_X86_64;
-		assert_int_equal(root_write(&m.folder.root, "build/scripts/basic/fixdep", (const char *)&head,
-					    sizeof(head), 0755, &err),
-				 0);
+		put_fixdep(&m, "build", arch);
 		assert_string_equal(tree_file_arch(&m.folder.root, "build/scripts/basic/fixdep"), arch);
 		int r = find(&m, compiler, 12, false, &t, &err);
 		assert_int_equal(r, is_own ? 0 : -1);
 		if (is_own)
 			continue;
-		auto_str char *said = str_fmt(
-			"/build/scripts/basic/fixdep' is a program for %s and cannot run on %s:", m.other, m.own);
+		auto_str char *said =
+			str_fmt("/build/scripts' are for %s and cannot run on %s: give headers", m.other, m.own);
 		assert_int_equal(err.code, E_TOOLCHAIN);
 		assert_non_null(strstr(err.text, said));
 	}
 }
 
+// Of two trees of a kernel in the store the one whose programs run here is taken, and the other when it is alone.
+static void test_stored(void **state)
+{
+	(void)state;
+	static const struct headers_source stored = { .kind = HEADERS_STORE, .name = "store" };
+	for (int i = 0; i < 3; i++) {
+		auto_machine struct machine m;
+		auto_root struct root store = ROOT_NONE;
+		struct err err = { 0 };
+		machine_make(&m);
+		for (int k = 0; k < (i == 2 ? 1 : 2); k++) {
+			auto_str char *build = str_fmt("store/%064d/usr/src/kernels/5.14", k);
+			put_fixdep(&m, build, i == k ? m.own : m.other);
+			const char *const files[][2] = { { ".config", "CONFIG_ARM64=y\n" },
+							 { "Makefile", "" },
+							 { "include/generated/autoconf.h", "" },
+							 { "include/generated/utsrelease.h",
+							   "#define UTS_RELEASE \"5.14\"\n" } };
+			auto_str char *dir = str_fmt("%s/include/generated", build);
+			folder_dir(&m.folder, dir);
+			for (size_t f = 0; f < ARRAY_SIZE(files); f++) {
+				auto_str char *path = str_fmt("%s/%s", build, files[f][0]);
+				folder_file(&m.folder, path, files[f][1]);
+			}
+		}
+		auto_tree struct tree t = { .root = ROOT_NONE };
+		auto_str char *from = NULL;
+		assert_int_equal(root_sub(&m.folder.root, "store", &store, &err), 0);
+		if (headers_find(&stored, 1, "5.14", NULL, &store, &t, &from, &err) < 0)
+			fail_msg("%s", err.text);
+		assert_string_equal(tree_scripts_arch(&t), i == 2 ? m.other : m.own);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross), cmocka_unit_test(test_scripts) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_cross), cmocka_unit_test(test_scripts),
+					    cmocka_unit_test(test_stored) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,8 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,
 	};
-	return job_parse_modules(&j->modules, &c->modules, err) < 0 || job_parse_arch(v->arch, &request.arch, err) < 0 ||
+	return job_parse_modules(&j->modules, &c->modules, err) < 0 ||
+			       job_parse_arch(v->arch, &request.arch, err) < 0 ||
 			       job_parse_flavour(j, &request.flavour, err) < 0 ||
 			       job_parse_reuse(j->reuse, &request.reuse, err) < 0 ?
 		       -1 :

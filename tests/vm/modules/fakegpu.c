@@ -61,6 +61,13 @@ PER_GPU(gpu_subsys, 0x16c1, "PCI subsystem device id");
 PER_GPU(boot0, 0x180000a1, "register PMC_BOOT_0");
 PER_GPU(boot42, 0x180a1000, "register PMC_BOOT_42");
 
+/* Of x86; elsewhere nobody looks into it, unless ACPI names the host bridges. */
+#ifndef CONFIG_X86
+struct pci_sysdata {
+	int node;
+};
+#endif
+
 struct fake {
 	struct pci_sysdata sysdata;
 	struct pci_bus *bus;

@@ -43,14 +43,19 @@ static struct shortcut shortcuts[] = {
 	{ "nvswitch_lib_service_interrupts", 1 },
 };
 
-/* Nothing is pushed yet and the return address is on top of the stack: do what `ret` would do. */
+/* Nothing is pushed yet; x86 has the return address on top of the stack: do what `ret` would do. */
 static int return_at_once(struct kprobe *probe, struct pt_regs *regs)
 {
 	struct shortcut *shortcut = container_of(probe, struct shortcut, probe);
 
+#ifdef CONFIG_ARM64
+	regs->regs[0] = shortcut->value;
+	regs->pc = regs->regs[30];
+#else
 	regs->ax = shortcut->value;
 	regs->ip = *(ulong *)regs->sp;
 	regs->sp += sizeof(ulong);
+#endif
 	return 1;
 }
 
