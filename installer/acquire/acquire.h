@@ -84,8 +84,8 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 // fetched again.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err);
 // compile_request.builder: the root of the builder image from the store or the sources, else one of .fetch.builders,
-// unpacked at builders/HEX of the state directory; a damaged one in the store is quarantined and fetched again. It stays
-// until acquire_done(); unused others are removed.
+// unpacked at builders/HEX of the state directory; a damaged one in the store is quarantined and fetched again. It
+// stays until acquire_done(); unused others are removed.
 int acquire_builder(void *acquire, const char *compiler, struct root *ret, struct err *err);
 // The store has one; compiler: that it has to have, NULL = any.
 bool acquire_has_builder(const struct root *state, const char *arch, const char *compiler);

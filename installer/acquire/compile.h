@@ -60,8 +60,8 @@ void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
 // 1 = another node has made it (request->gate), ret is unchanged.
-// Phases reported: headers, source, core (of an open release), compile, prove, package. ret is unpacked: its directory is what the compiler made.
-// On failure output is unchanged; the compiler's full output is in state/logs.
+// Phases reported: headers, source, core (of an open release), compile, prove, package. ret is unpacked: its directory
+// is what the compiler made. On failure output is unchanged; the compiler's full output is in state/logs.
 int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
 		    struct compile_report *report, struct err *err);
 

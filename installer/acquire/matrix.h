@@ -7,9 +7,9 @@
 //    "modules": ["nvidia", "uvm"], "patches": "DIR"}
 //
 // Required are drivers with their source, and kernels with their release, unless nodes report them. Without
-// "flavours" it is what the source has (a path, or a URL together with "sha256"), without "headers" this machine's, without "modules" all. Paths are relative
-// to the file's directory. A pair is skipped when it matches "driver" (its version) and "kernel" of an entry, as
-// globs; one of them may be absent.
+// "flavours" it is what the source has (a path, or a URL together with "sha256"), without "headers" this machine's,
+// without "modules" all. Paths are relative to the file's directory. A pair is skipped when it matches "driver" (its
+// version) and "kernel" of an entry, as globs; one of them may be absent.
 #pragma once
 #include "kmod/source/recipe.h"
 

@@ -106,7 +106,7 @@ static void build_end(struct build *b)
 	struct err ignored;
 	root_done(&b->source);
 	root_done(&b->copy);
-	compile_done(&b->compile);
+	make_done(&b->compile);
 	probes_done(&b->probes);
 	if (b->request->work)
 		root_rmtree(b->request->work, JOB, &ignored);

@@ -101,7 +101,7 @@ struct core_job {
 static void core_job_done(struct core_job *j)
 {
 	struct err ignored;
-	compile_done(&j->compile);
+	make_done(&j->compile);
 	root_rmtree(j->request->work, JOB, &ignored);
 	free(j->cc);
 	free(j->cxx);

@@ -7,7 +7,7 @@
 #include "kmod/forkserver/forkserver.h"
 #include "kmod/sandbox/sandbox.h"
 
-void compile_done(struct compile *c)
+void make_done(struct compile *c)
 {
 	objects_close(c);
 	root_done(&c->headers);
@@ -17,7 +17,7 @@ void compile_done(struct compile *c)
 int make_bind_headers(struct compile *c, struct err *err)
 {
 	const struct tree *tree = c->tree;
-	if (!str_starts(tree->root.name, "/proc/")) {
+	if (!sandbox_is_foreign(&tree->root)) {
 		auto_str char *name = str_dup(tree->root.name);
 		if (root_sub(&tree->root, ".", &c->headers, err) < 0)
 			return -1;

@@ -19,7 +19,7 @@ struct compile {
 };
 #define COMPILE_NONE \
 	((struct compile){ .job = ROOT_NONE, .headers = ROOT_NONE, .objects = ROOT_NONE, .objects_lock = -1 })
-void compile_done(struct compile *c);
+void make_done(struct compile *c);
 
 // Makes .headers. The kernel does not bind directories of another mount namespace, so those of a host that is only seen
 // through /proc/PID/root are copied.

@@ -90,8 +90,8 @@ void objects_close(struct compile *c)
 	c->objects_lock = -1;
 }
 
-// The log has a line "# INPUT" for each compile and some with its outcome. The makefiles also compile /dev/null, to learn
-// what the compiler supports.
+// The log has a line "# INPUT" for each compile and some with its outcome. The makefiles also compile /dev/null, to
+// learn what the compiler supports.
 size_t objects_count(const struct root *job)
 {
 	auto_str char *text = NULL;

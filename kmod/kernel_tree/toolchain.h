@@ -27,8 +27,8 @@ struct toolchain {
 // what is wanted and every compiler found, or says that the tree's own programs cannot run here.
 int toolchain_find(const struct tree *tree, const char *path, const struct root *base, struct toolchain *ret,
 		   struct err *err);
-// The compiler that fits, by the name that distributions give the program: "gcc-12", "clang-16"; NULL = the tree does not
-// tell. Caller frees.
+// The compiler that fits, by the name that distributions give the program: "gcc-12", "clang-16"; NULL = the tree does
+// not tell. Caller frees.
 char *toolchain_wanted(const struct tree *tree);
 void toolchain_binutils(const struct toolchain *toolchain, struct strv *argv);        // as variables of make
 char *toolchain_program(const struct root *base, const char *path, const char *name); // NULL = none

@@ -117,7 +117,7 @@ process() { # STATE [START]
   loadable
   export KMODSMITH_HOST_ROOT=$BATS_TEST_TMPDIR/machine
   cp -a "$ROOT" "$KMODSMITH_HOST_ROOT"
-  rm -rf "$ROOT/dev"
+  rm -rf "${ROOT:?}/dev"
   mkdir "$ROOT/dev"
   echo 'c 240:7 0600 0:0' >"$ROOT/dev/nvidia-uvm" # of the driver before, as the runtime copied it from the machine
   started() { # TEXT
@@ -138,7 +138,7 @@ process() { # STATE [START]
   assert_equal "$(find "$ROOT/dev" -printf '%P %T@ %l\n' | sort)" "$before"
   end_pod TERM
 
-  rm -rf "$ROOT/dev"
+  rm -rf "${ROOT:?}/dev"
   touch "$ROOT/dev"
   started 'ready: driver'
   grep -F "warn: nvidia-smi may fail in this container, whose own /dev lacks device nodes" "$BATS_TEST_TMPDIR/log"

@@ -213,8 +213,8 @@ static char *save_rpm(const struct folder *folder, const char *name, const char 
 	return path;
 }
 
-// What dkms packages install: Debian's, Ubuntu's and NVIDIA's .deb, the .rpm of NVIDIA's repositories and of others, and a
-// tar as an .rpm unpacks.
+// What dkms packages install: Debian's, Ubuntu's and NVIDIA's .deb, the .rpm of NVIDIA's repositories and of others,
+// and a tar as an .rpm unpacks.
 static void test_dkms_packages(void **state)
 {
 	(void)state;
@@ -326,8 +326,8 @@ static void test_linked_core(void **state)
 	assert_int_equal(try(&folder, inner, NULL, &cut_off), E_SOURCE);
 }
 
-// As it is published: with src/ and NVIDIA's Makefiles the core can be compiled, also what a link only promises. A module
-// that the source does not have needs none.
+// As it is published: with src/ and NVIDIA's Makefiles the core can be compiled, also what a link only promises. A
+// module that the source does not have needs none.
 static void test_published_release(void **state)
 {
 	(void)state;

@@ -287,8 +287,8 @@ static int add_peermem(const struct init_start *s, struct root *state, struct pr
 	return 1;
 }
 
-// The operator's startup probe runs nvidia-smi in this container. Its /dev is the container's own, with what the machine
-// had before the load, while the nodes were made in the machine's. A failure here must not fail a working node:
+// The operator's startup probe runs nvidia-smi in this container. Its /dev is the container's own, with what the
+// machine had before the load, while the nodes were made in the machine's. A failure here must not fail a working node:
 // nvidia-smi makes nodes, too, if it may.
 static void make_own_nodes(const struct init_start *s)
 {
