@@ -152,10 +152,16 @@ int asset_find(const struct layout *l, const struct asset_key *want, char ret_he
 	auto_repository struct repository *r = NULL;
 	auto_strv struct strv tags = { 0 };
 	auto_str char *all = NULL;
+	auto_oci_index struct oci_index x = { 0 };
 	struct asset_key key = *want;
-	if (repository_open_layout(l->root.name, &r, err) < 0)
+	if (repository_open_layout(l->root.name, &r, err) < 0 || layout_index(l, &x, err) < 0)
 		return -1;
 	list_asset_tags(want, &tags);
+	auto_str char *ref = want->digest ? oci_digest_text(want->digest) : NULL;
+	if (ref && oci_index_find(&x, ref) < 0) { // its blob may be there still, after a quarantine of the layer
+		*ret_why = str_fmt("it has no %s", ref);
+		return 0;
+	}
 	for (size_t i = 0; i < tags.count; i++) {
 		auto_str char *why = NULL;
 		int found = find_asset(&key, r, tags.items[i], ret_hex, &why, err);

@@ -332,7 +332,7 @@ offered() { jq -r '.manifests[0].digest[7:]' "$builder/index.json"; }
   local nothing=0000000000000000000000000000000000000000000000000000000000000000
   pack
   build --builder "oci:$builder@sha256:$nothing"
-  assert_error E_TOOLCHAIN "; a builder image: --builder: oci:$builder: it has no sha256:$nothing"
+  assert_error E_TOOLCHAIN "; a builder image: --builder: oci:$builder: it has no sha256:0000"
   build --builder "sha256:$nothing"
   assert_error E_TOOLCHAIN "; a builder image: --builder: sha256:000000000000... is named without a repository, and there is no --from"
   layer=$(blob "$builder" layer)
