@@ -190,6 +190,25 @@ signed() {
   assert_status 0
 }
 
+@test "docs: packages.md: the plan of what a cluster needs" {
+  with_packages
+  mkdir -p bin deploy headers/6.1.0-57-made-up
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key 2>/dev/null
+  printf '#!/bin/sh\necho '"'%s'\n" '{"items": [{"metadata": {"name": "a", "labels": {"feature.node.kubernetes.io/system-os_release.ID": "rhel",
+    "feature.node.kubernetes.io/system-os_release.VERSION_ID": "9.4"}},
+    "status": {"nodeInfo": {"kernelVersion": "6.1.0-57-made-up", "architecture": "amd64"}}}]}' >bin/kubectl
+  printf '#!/bin/sh\nexec %s/deploy/publish.sh --dry-run --output "$PWD/out" "$@"\n' "$top" >deploy/publish.sh
+  chmod +x deploy/publish.sh
+  tiny_headers headers/6.1.0-57-made-up/headers.tar 6.1.0-57-made-up
+  echo '# no driver' >NVIDIA-Linux-x86_64-580.95.05.run
+  follow packages publish
+  assert_line "driver 580.95.05 for 1 kernels and rhel9.4, to docker://registry.example/drivers"
+  assert_line "  pack     headers of 6.1.0-57-made-up"
+  assert_line --regexp "^  cannot   modules.*: .*NVIDIA-Linux-x86_64-580.95.05.run"
+  assert_line "             580-6.1.0-57-made-up-rhel9"
+  [ ! -e out/packages ] || [ ! -s out/packages/index.json ]
+}
+
 @test "docs: kernel-upgrades.md: watch, and the hooks" {
   signed
   kmodsmith "trust add" site.pem

@@ -3,6 +3,7 @@
 # made up: the versions and kernels that tags are made of.
 # The tags under which the operator asks for an image, and one image under all of them in a real registry.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+CACHE=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} # before both are set to something else
 load helper
 load ../services/servers
 
@@ -77,4 +78,85 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
   run --separate-stderr scripts/images.sh push "$BATS_TEST_FILENAME" "docker://$HUB_PLAIN/site/x" --tags a
   assert_failure
   assert_regex "$stderr" 'is no image'
+}
+
+site() { # OPTION...: all that a cluster of one kernel and two systems needs; the driver of one file, compiled by this machine's gcc
+  # shellcheck disable=SC2086 # a list of files
+  run --separate-stderr env IMAGES_OUT="$BATS_TEST_TMPDIR/out" deploy/publish.sh --driver "$DRIVER" --repository "docker+http://$HUB_PLAIN/whole" \
+    --key "$BATS_TEST_TMPDIR/site.key" --nodes "$BATS_TEST_TMPDIR/nodes.json" --headers "$BATS_TEST_TMPDIR/headers" \
+    --source tests/vm/driver --output "$BATS_TEST_TMPDIR/publish" "$@" $DRIVER_FILES
+}
+@test "deploy/publish.sh: all that a cluster needs, from one plan; a second run makes only what is new" {
+  [ "$(id -u)" -eq 0 ] || skip "only root can make images"
+  local file nodes=$BATS_TEST_TMPDIR/nodes.json os=feature.node.kubernetes.io/system-os_release
+  eval "$(KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
+  mkdir -p "$BATS_TEST_TMPDIR/headers/$K61" "$BATS_TEST_TMPDIR/out"
+  for file in $K61_HEADERS; do cp "$file" "$BATS_TEST_TMPDIR/headers/$K61"; done
+  cp -al "$images"/{base,runtime,builder} "$BATS_TEST_TMPDIR/out"
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$BATS_TEST_TMPDIR/site.key" 2>/dev/null
+  jq -n --arg kernel "$K61" --arg os "$os" '{items: [["a", "ubuntu", "24.04"], ["b", "sl-micro", "6.0"] | {metadata: {name: .[0],
+    labels: {"nvidia.com/gpu.present": "true", ($os + ".ID"): .[1], ($os + ".VERSION_ID"): .[2]}},
+    status: {nodeInfo: {kernelVersion: $kernel, architecture: "amd64"}}}]}' >"$nodes"
+
+  site --dry-run
+  assert_success
+  assert_line "driver $DRIVER for 1 kernels and sl-micro6.0,ubuntu24.04, to docker+http://$HUB_PLAIN/whole"
+  assert_line "  pack     headers of $K61"
+  assert_line --regexp "^  compile  modules of [0-9.]+ proprietary for $K61\$"
+  assert_line --regexp "^  pack     user space of $DRIVER"
+  assert_line "             $DRIVER-sl-micro6.0"
+  [ ! -e "$BATS_TEST_TMPDIR/publish/packages/index.json" ] || assert_equal "$(jq '.manifests | length' "$BATS_TEST_TMPDIR/publish/packages/index.json")" 0
+  site </dev/null
+  assert_failure
+  assert_regex "$stderr" 'nothing was done'
+
+  site --yes
+  assert_success
+  run -0 skopeo list-tags --tls-verify=false "docker://$HUB_PLAIN/whole"
+  for file in "headers-${K61//+/_}-x86_64" "payload-$DRIVER-x86_64" builder-x86_64 catalog; do
+    assert_output --partial "\"$file"
+  done
+  run -0 skopeo inspect --tls-verify=false --config "docker://$HUB_PLAIN/whole/kmodsmith-driver:$DRIVER-sl-micro6.0"
+  assert_output --partial "KMODSMITH_BUILDER=docker+http://$HUB_PLAIN/whole@sha256:"
+  assert_equal "$(jq .built "$BATS_TEST_TMPDIR/publish/result.json")" 1
+  mkdir "$BATS_TEST_TMPDIR/trust"
+  python3 -c 'import sys, yaml; print(yaml.safe_load(open(sys.argv[1]))["data"]["site.pem"])' "$BATS_TEST_TMPDIR/publish/trust.yaml" \
+    >"$BATS_TEST_TMPDIR/trust/site.pem"
+  run -0 python3 -c 'import sys, yaml; d = yaml.safe_load(open(sys.argv[1]))["driver"]; print(d["repository"], d["version"],
+    d["manager"]["version"], d["env"][0]["value"])' "$BATS_TEST_TMPDIR/publish/values.yaml"
+  assert_output "$HUB_PLAIN/whole $DRIVER $DRIVER-sl-micro6.0 docker+http://$HUB_PLAIN/whole"
+  run -0 "$KMODSMITH" fetch --from "docker+http://$HUB_PLAIN/whole" --trust-dir "$BATS_TEST_TMPDIR/trust" --kernel "$K61" \
+    --output "oci:$BATS_TEST_TMPDIR/node" --state-dir "$BATS_TEST_TMPDIR/node-state"
+
+  site --yes
+  assert_success
+  assert_line "  there    headers of $K61"
+  assert_line --regexp "^  there    modules of [0-9.]+ proprietary for $K61\$"
+  assert_line "  there    user space of $DRIVER"
+  assert_equal "$(jq '"\(.built) \(.there)"' -r "$BATS_TEST_TMPDIR/publish/result.json")" "0 1"
+  refute_regex "$stderr" 'images: making'
+}
+@test "deploy/publish.sh: what is missing or no driver, cluster or key is refused before anything is made" {
+  local words
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$BATS_TEST_TMPDIR/site.key" 2>/dev/null
+  echo '{"items": [{"metadata": {"name": "bare"}, "status": {"nodeInfo": {"kernelVersion": "6.1.0", "architecture": "amd64"}}}]}' \
+    >"$BATS_TEST_TMPDIR/nodes.json"
+  while IFS='|' read -r words text; do
+    # shellcheck disable=SC2086 # several words
+    run --separate-stderr deploy/publish.sh --output "$BATS_TEST_TMPDIR/publish" --key "$BATS_TEST_TMPDIR/site.key" $words </dev/null
+    assert_failure
+    assert_regex "$stderr" "$text"
+    [ ! -e "$BATS_TEST_TMPDIR/publish/packages" ]
+  done <<EOF
+--driver 535 --repository docker://h/n LICENSE|'535' is not a version
+--driver 535.1.1 --repository h/n LICENSE|'h/n' is not docker
+--driver 535.1.1 --repository docker://h/n|no FILE
+--driver 535.1.1 --repository docker://h/n none|no file 'none'
+--driver 535.1.1 --repository docker://h/n LICENSE|no kernel or no system
+--driver 535.1.1 --repository docker://h/n --nodes $BATS_TEST_TMPDIR/nodes.json LICENSE|node bare has no labels
+--driver 535.1.1 --repository docker://h/n --nodes LICENSE LICENSE|is not the output of kubectl
+--driver 535.1.1 --repository docker://h/n --kernels ../x --os rhel9 LICENSE|cannot be a tag
+--driver 535.1.1 --repository docker://h/n --kernels 6.1.0 --os Rhel LICENSE|no operating system
+--driver 535.1.1 --force|no option '--force'
+EOF
 }
