@@ -208,7 +208,7 @@ headers_of() { # RELEASE: the packages that its headers are in
 }
 image_of() { # RELEASE: the packages that the kernel and its modules are in; of 7.x linux-image is empty and needs three others
   local parts
-  parts=$(apt-cache "${opts[@]}" depends "linux-image-$1" | grep -oE "linux-(binary|modules|base)-${1//+/\\+}" | sort -u)
+  parts=$(apt-cache "${opts[@]}" depends "linux-image-$1" | { grep -oE "linux-(binary|modules|base)-${1//+/\\+}" || true; } | sort -u)
   # shellcheck disable=SC2086 # several names
   deb ${parts:-linux-image-$1} | paste -sd' '
 }
