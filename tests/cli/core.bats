@@ -121,7 +121,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
   assert_not_exist "$work/layout/index.json"
   build nvidia --jobs 1
   assert_status 0
-  [[ $(core_note) == "nvidia: 3 objects, "[12]" of them from the cache, 1 jobs" ]] || told | fail
+  [[ $(core_note) == "nvidia: 3 objects, "[123]" of them from the cache, 1 jobs" ]] || told | fail
   assert_equal "$(find "$state" -mindepth 1 -maxdepth 2 -name 'build*' | wc -l)" 0
 }
 
