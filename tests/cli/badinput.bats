@@ -232,7 +232,7 @@ EOF
 }
 
 @test "a full disk while headers and sources are unpacked is reported, and nothing is left on it" {
-  [ "$(id -u)" -eq 0 ] || skip "needs root to mount a small file system"
+  needs_mounts
   head -c 3000000 /dev/urandom >big
   tar -czf big.tar.gz big
   tiny_source tree

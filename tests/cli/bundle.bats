@@ -200,7 +200,7 @@ PYTHON
 }
 
 @test "create: a full disk or a kill leaves no bundle, and an existing one undamaged" {
-  [ "$(id -u)" -eq 0 ] || skip "needs root for a small file system"
+  needs_mounts
   run --separate-stderr unshare -m bash -c 'mount -t tmpfs -o size=64k none "$1" || exit 99
     "$2" bundle create --output "$1/site.tar" --from "oci:$3/source" --driver "$4" --kernel "$5" --arch x86_64 \
       --state-dir "$6" --trust-dir "$3/release.trust" --image "$(printf "x%.0s" {1..70000})@sha256:$(printf "a%.0s" {1..64})"

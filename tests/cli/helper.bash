@@ -52,6 +52,12 @@ soon() { # COMMAND...: becomes true; what never does fails when anything would h
   done
 }
 not() { ! "$@"; } # COMMAND...: for soon
+# In a plain chroot nobody can keep mounts to himself, and the kernel makes no user namespaces.
+needs_mounts() {
+  [ "$EUID" -eq 0 ] || skip "mounts need root"
+  unshare -m --propagation private true 2>/dev/null || skip "no mounts of one's own here: a chroot, or a container without the right"
+}
+needs_users() { unshare -U true 2>/dev/null || skip "no user namespaces here: a chroot, or a container without the right"; }
 # For a setup_file: one make in a build directory at a time, or each would spoil the other's objects.
 make_in() { # DIR TARGET: below build/
   mkdir -p "$top/build/$1"

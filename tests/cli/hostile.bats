@@ -55,23 +55,26 @@ attempts_by() { # COMMAND...: that starts kmodsmith
 }
 
 @test "a hostile source compiled by root: nothing succeeds; mounts below /usr are closed as well" {
-  [ "$EUID" -eq 0 ] || skip "needs root"
+  needs_mounts
   attempts_by unshare --mount sh -c 'mount -t tmpfs -o mode=1777 none /usr/share/doc && exec "$@"' sh
   grep -qx 'processes: 4096' "$log"
 }
 
 @test "the same compiled by a pod's root, who may not mount" {
   [ "$EUID" -eq 0 ] || skip "needs root"
+  needs_users
   attempts_by without_mounts
   grep -qx 'processes: 4096' "$log"
 }
 
 @test "the same compiled by an ordinary user" {
+  needs_users
   if [ "$EUID" -eq 0 ]; then attempts_by as_user; else attempts_by env; fi
 }
 
 @test "the same compiled by root of a user namespace, unless that is the machine's root" {
   local user=()
+  needs_users
   [ "$EUID" -ne 0 ] || user=(as_user)
   but=root_again # to be what one is
   attempts_by "${user[@]}" unshare --map-root-user

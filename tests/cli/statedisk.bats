@@ -9,7 +9,7 @@ load package
 
 setup() {
   package=$BATS_TEST_TMPDIR/package
-  [ "$EUID" -eq 0 ] || skip "a file system of its own takes root"
+  needs_mounts
 }
 loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
 installed() { # as a node is that was installed once

@@ -13,7 +13,7 @@ setup_file() { # a runner makes it for all, and names it; make knows whether the
   [ -n "$static_program" ] || make_in release static
 }
 setup() {
-  [ "$(id -u)" = 0 ] || skip "a root of its own needs root"
+  needs_mounts
   log=$BATS_TEST_TMPDIR/driver.log # shown where something does not come
   shared=$BATS_TEST_TMPDIR/shared foreign=$BATS_TEST_TMPDIR/foreign source=$BATS_TEST_TMPDIR/driver
   driver_log=$BATS_TEST_TMPDIR/driver.log toolkit_log=$BATS_TEST_TMPDIR/toolkit.log

@@ -3,7 +3,6 @@
 
 #include "driver_root/generation.h"
 #include "driver_root/root_record.h"
-#include "kmod/sandbox/jail.h"
 #include "tests/unit/tempdir.h"
 
 #include <sched.h>
@@ -316,7 +315,6 @@ static void make_machine(struct root *ret_machine, struct root *ret_data)
 	tempdir_write(&folder, files[1], "b");
 	tempdir_write(&folder, "state/payloads/" HEX_A "/" FIRMWARE, "x");
 	tempdir_write(&folder, "state/payloads/" HEX_B "/" FIRMWARE, "x");
-	assert_int_equal(sandbox_make_private(), 0);
 	assert_int_equal(mount("/proc", proc, NULL, MS_BIND | MS_REC, NULL), 0);
 	*ret_machine = below("machine");
 	*ret_data = below("state");
@@ -362,8 +360,8 @@ static void settle(struct driver_root *e)
 static void test_starts(void **state)
 {
 	(void)state;
-	if (unshare(CLONE_NEWNS) < 0)
-		skip(); // CAP_SYS_ADMIN is needed
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
+		skip(); // CAP_SYS_ADMIN is needed, and a root directory that is a mount point
 	struct err err = { 0 };
 	auto_root struct root machine = ROOT_NONE, data = ROOT_NONE;
 	auto_driver_root struct driver_root e = { 0 };

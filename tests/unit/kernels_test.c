@@ -35,9 +35,9 @@ static int drop_inputs(void **state)
 	return 0;
 }
 
-static char *input(const char *key) // NULL = none
+static char *input(const char *key, const char *suffix) // NULL = none
 {
-	auto_str char *start = str_fmt("%s=", key);
+	auto_str char *start = str_fmt("%s%s=", key, suffix);
 	for (const char *line = inputs; line && *line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
 		if (str_starts(line, start)) {
 			const char *value = line + strlen(start);
@@ -62,11 +62,12 @@ static void unpack(const char *deb, const char *dir)
 static void kernel_open(const char *key, struct kernel *ret)
 {
 	struct err err;
-	auto_str char *image_key = str_fmt("%s_IMAGE", key), *headers_key = str_fmt("%s_HEADERS", key);
-	auto_str char *image = input(image_key), *headers = input(headers_key);
-	*ret = (struct kernel){ .key = key, .release = input(key), .root = ROOT_NONE };
+	auto_str char *image = input(key, "_IMAGE"), *headers = input(key, "_HEADERS");
+	*ret = (struct kernel){ .key = key, .release = input(key, ""), .root = ROOT_NONE };
 	if (!ret->release || !image || !headers || access(image, R_OK) != 0) {
 		free(TAKE(ret->release));
+		free(TAKE(image));
+		free(TAKE(headers));
 		skip();
 	}
 	ret->path = str_fmt("build/kernels/%s", ret->release);

@@ -306,8 +306,10 @@ static void test_chroot(void **state)
 	}
 	int status = -1;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
-		skip(); // no mounts for who runs the tests, or they run in a chroot: that is what all of them show then
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) { // no mounts for who runs the tests
+		folder_done(&folder);
+		skip();
+	}
 	assert_int_equal(status, 0);
 }
 
@@ -398,7 +400,7 @@ static void test_nothing_outlives_the_program(void **state)
 {
 	(void)state;
 	expect_all_end(true);
-	if (geteuid() == 0)
+	if (geteuid() == 0 && has_user_namespaces())
 		expect_all_end(false);
 }
 
