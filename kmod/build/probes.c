@@ -179,7 +179,7 @@ enum { SAVE_MS = 1000, ANSWER_BYTES = 8192, MOST = 8192 };
 
 // The file itself is in the program.
 __asm__(".pushsection .rodata\nprobes_ask: .incbin \"kmod/build/ask.sh\"\nprobes_ask_end:\n.popsection");
-extern const char probes_ask[], probes_ask_end[];
+extern const char probes_ask[] EMBEDDED, probes_ask_end[] EMBEDDED;
 
 struct probe {
 	char *name, *answer; // lines

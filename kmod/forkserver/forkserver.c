@@ -10,7 +10,8 @@ enum { LOG_BYTES = 1 << 20, SERVERS = 48, FEWEST = 4, SERVER_BYTES = 64 << 20 };
 __asm__(".pushsection .rodata\n"
 	"forkserver_library: .incbin \"" FORKSERVER_LIBRARY "\"\nforkserver_library_end:\n"
 	"forkserver_check: .incbin \"kmod/forkserver/check.sh\"\nforkserver_check_end:\n.popsection");
-extern const char forkserver_library[], forkserver_library_end[], forkserver_check[], forkserver_check_end[];
+extern const char forkserver_library[] EMBEDDED, forkserver_library_end[] EMBEDDED;
+extern const char forkserver_check[] EMBEDDED, forkserver_check_end[] EMBEDDED;
 
 int forkserver_prepare(const struct root *job, struct err *err)
 {

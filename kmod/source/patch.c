@@ -14,7 +14,7 @@
 #define X(symbol, file)                                                                                 \
 	__asm__(".pushsection .rodata\n" #symbol ": .incbin \"kmod/source/patches/" file "\"\n" #symbol \
 		"_end:\n.popsection");                                                                  \
-	extern const char symbol[], symbol##_end[];
+	extern const char symbol[] EMBEDDED, symbol##_end[] EMBEDDED;
 #include "kmod/source/patches/patches.def"
 #undef X
 // NOLINTEND(bugprone-macro-parentheses)
