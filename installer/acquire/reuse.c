@@ -31,13 +31,21 @@ static char *upstream_series(const char *release)
 	return major && minor ? str_ndup(release, major + 1 + minor) : NULL;
 }
 
-// The letters of a release, word by word: "cloud amd" of "6.1.0-56-cloud-amd64". Caller frees.
+// The letters of a release, word by word: "cloud amd" of "6.1.0-56-cloud-amd64". The size of arm64's pages is no mere
+// number, and neither version magic nor modules tell it: "arm 64 k" of "6.8.0-56-arm64-64k". Caller frees.
 static char *release_words(const char *release)
 {
 	char *ret = str_dup("");
-	for (const char *p = release; *p; p++)
-		if (isalpha((unsigned char)*p))
+	for (const char *p = release; *p; p++) {
+		size_t digits = strspn(p, "0123456789");
+		if (isalpha((unsigned char)*p)) {
 			str_add(&ret, "%s%c", p > release && !isalpha((unsigned char)p[-1]) ? " " : "", *p);
+		} else if (digits) {
+			if (p[digits] == 'k' && !isalnum((unsigned char)p[digits + 1]))
+				str_add(&ret, " %.*s", (int)digits, p);
+			p += digits - 1;
+		}
+	}
 	return ret;
 }
 

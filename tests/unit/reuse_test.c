@@ -114,6 +114,23 @@ static void labels(void **state)
 		auto_str char *row = str_fmt("row %zu: %s", i, why ? why : "the proof decides");
 		expect(rows[i].why ? why && strstr(why, rows[i].why) : !why, row);
 	}
+	static const struct {
+		const char *made_for, *kernel;
+		bool is_same;
+	} pages[] = { { "6.8.0-55-arm64-64k", "6.8.0-56-arm64-64k", true },
+		      { "6.8.0-55-arm64-64k", "6.8.0-56-arm64-16k", false },
+		      { "6.8.0-55-arm64-64k", "6.8.0-56-arm64", false },
+		      { "5.14.0-427.el9.aarch64+64k", "5.14.0-503.el9.aarch64+64k", true },
+		      { "5.14.0-427.el9.aarch64+64k", "5.14.0-427.el9.aarch64+16k", false },
+		      { "5.14.0-64kernel", "5.14.0-65kernel", true } };
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++) { // R-O1
+		auto_package_key struct package_key made = { .release = str_dup(pages[i].made_for),
+							     .distro = str_dup("debian"),
+							     .compiler = str_dup(GCC12) };
+		const struct reuse_kernel on = { .release = pages[i].kernel, .distro = "debian", .compiler = GCC12 };
+		auto_str char *why = reuse_why_not(REUSE_SERIES, &made, &on, NULL);
+		expect(!why == pages[i].is_same, pages[i].kernel);
+	}
 	auto_package_key struct package_key key = { .release = str_dup(OURS), .compiler = str_dup(GCC12) };
 	auto_str char *why = reuse_why_not(REUSE_ON, &key, &(struct reuse_kernel){ .release = OURS }, NULL);
 	assert_non_null(strstr(why, "the kernel with 'an unknown one'"));
