@@ -16,9 +16,13 @@
 
 static bool changes_something(uint64_t nr)
 {
-	static const uint64_t list[] = { SYS_write,     SYS_pwrite64, SYS_renameat, SYS_renameat2,
-					 SYS_rename,    SYS_unlink,   SYS_unlinkat, SYS_fsync,
-					 SYS_ftruncate, SYS_mkdirat,  SYS_fchmod };
+	static const uint64_t list[] = {
+#ifdef SYS_rename // arm64 has only those with a directory
+		SYS_rename, SYS_unlink,
+#endif
+		SYS_write,  SYS_pwrite64,  SYS_renameat, SYS_renameat2, SYS_unlinkat,
+		SYS_fsync,  SYS_ftruncate, SYS_mkdirat,  SYS_fchmod,
+	};
 	for (size_t i = 0; i < ARRAY_SIZE(list); i++)
 		if (list[i] == nr)
 			return true;
