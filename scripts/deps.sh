@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
 #   scripts/deps.sh [TIER...]    build test check cli services cluster images lint vm man root bench fuzz mutate coverage; by default all
+#                                of these; arm64: compilers and emulators for it; --list TIER... only says what they are
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
@@ -28,11 +29,14 @@ missing() { # PACKAGE... -> those that are not installed, one a line
 }
 offered() { [ "$(apt-cache policy "$@" 2>/dev/null | grep -cE '^  Candidate: [^(]')" -eq $# ]; } # does apt know them all?
 [ $# -gt 0 ] || set -- "${!tiers[@]}"
-packages=()
+tiers[arm64]="gcc-aarch64-linux-gnu binutils-aarch64-linux-gnu qemu-user-static qemu-system-arm"
+packages=() list=
+[ "$1" != --list ] || { list=yes && shift; }
 for tier in "$@"; do
   [ -n "${tiers[$tier]-}" ] || { echo "deps: there is no tier '$tier' (${!tiers[*]})" >&2; exit 2; }
   read -r -d '' -a packages <<<"${packages[*]-} ${tiers[$tier]}" || true
 done
+[ -z "$list" ] || { printf '%s\n' "${packages[@]}" | sort -u; exit; }
 hash dpkg-query apt-get 2>/dev/null || { echo "deps: no apt here; install what these Debian packages hold: ${packages[*]}" >&2; exit 1; }
 mapfile -t lacking < <(missing "${packages[@]}")
 [ ${#lacking[@]} -gt 0 ] || { echo "deps: all ${#packages[@]} packages for $* are installed"; exit; }
