@@ -28,8 +28,9 @@ struct source {
 	char *version;     // "535.261.03"
 	unsigned flavours; // set of enum module_type
 	char *dirs[3];     // by module type, inside root; NULL = absent
-	char *release;     // of the open modules, whose core is to be compiled (kmod/build/core.h): the
-		// directory with NVIDIA's Makefile and src/, inside root; NULL = they have it
+	// Of the open modules, whose core is to be compiled (kmod/build/core.h): the directory with NVIDIA's Makefile
+	// and src/, inside root; NULL = they have it.
+	char *release;
 	char *probes; // what tells the kernel's interfaces apart: texts of conftest.sh and of debian/patches
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };

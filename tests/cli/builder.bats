@@ -18,6 +18,7 @@ setup() {
   built_with 99 "$BATS_TEST_TMPDIR/headers.tar" "$kernel"
 }
 
+# shellcheck disable=SC2120 # often without one
 pack() { # OPTION...
   "$KMODSMITH" pack builder "$builder.tar" --output "oci:$builder" --state-dir "$BATS_TEST_TMPDIR/elsewhere" --arch x86_64 "$@"
 }

@@ -25,8 +25,8 @@
 	})
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-// Of a label in an asm statement: not by way of the global offset table, where ld for arm64 (binutils 2.40) takes all labels
-// of a section that only this file knows for one.
+// Of a label in an asm statement: not by way of the global offset table, where ld for arm64 (binutils 2.40) takes all
+// labels of a section that only this file knows for one.
 #define EMBEDDED __attribute__((visibility("hidden")))
 
 static inline void free_charp(char **p)
