@@ -32,7 +32,7 @@ case $verb in
 pkgnames) cut -d' ' -f1 "$MIRROR/offers" | grep "^$1" | sort -u ;;
 policy) awk -v p="$1" '$1 == p { print "  Candidate: " $2; exit }' "$MIRROR/offers" ;;
 madison) for p; do awk -v p="$p" '$1 == p { print " " p " | " $2 " | http://mirror.example/debian " $3 " amd64 Packages" }' "$MIRROR/offers"; done ;;
-depends) echo "  Depends: linux-kbuild-6.1" ;;
+depends) case $1 in linux-headers-*) printf '  Depends: %s\n' "${1%-cloud-amd64}-common" linux-kbuild-6.1 ;; esac ;;
 esac
 END
   program apt-get <<'END'
