@@ -146,7 +146,7 @@ EOF
     eval "$damage"
     refused plan "$code" "$text" --source tree
   done <<'EOF'
-rm tree/kernel-open/nvidia/nv-kernel.o_binary|E_SOURCE|compile it first with
+rm tree/kernel-open/nvidia/nv-kernel.o_binary|E_SOURCE|which is compiled from src/
 cp -r tree/kernel-open tree/kernel; sed -i s/261/262/ tree/kernel/Kbuild|E_SOURCE|two drivers
 rm tree/kernel-open/conftest.sh|E_SOURCE|has no kernel modules
 sed -i s/NV_VERSION/MY_VERSION/ tree/kernel-open/Kbuild|E_SOURCE|has no kernel modules

@@ -189,7 +189,7 @@ nodes() { # RELEASE...: what a cluster says of one node each, with more than is 
 @test "--arch: nodes of that architecture, headers for it, its cross compiler, and a driver's compiled part for it" { # R-O1
   local drivers='{"drivers":[{"source":"open.tar.xz"}]' amd=6.1.0-1-amd64 arm=6.1.0-1-arm64
   compiler="gcc-99 (made up) 99.1.0" headers "$arm" GCC_VERSION=990100
-  headers "$amd"
+  headers "$amd" MODULES=y
   sed -i 's/CONFIG_X86_64/CONFIG_ARM64/' "$ROOT/usr/src/linux-headers-$arm/.config"
   nodes "$amd" "$arm" | jq '.items[1].status.nodeInfo.architecture = "arm64"' >nodes.json
   matrix "$drivers}" --nodes nodes.json --arch arm64 --json
