@@ -12,7 +12,7 @@ cd "$top"
 scripts/arm64.sh -- true
 release=$(of K61)
 release=${release%amd64}arm64
-debs=$(KMODSMITH_ARCH=arm64 scripts/inputs.sh "linux-image-$release" "linux-headers-$release" nvidia-open-kernel-source)
+debs=$(KMODSMITH_INPUTS_ARCH=arm64 scripts/inputs.sh "linux-image-$release" "linux-headers-$release" nvidia-open-kernel-source)
 deb() { grep "/$1_" <<<"$debs"; }
 # Of this machine's headers only what the kernels of both architectures share.
 headers="$(deb "linux-headers-$release") $(of K61 _HEADERS | tr ' ' '\n' | grep -e -common_ -e linux-kbuild | paste -sd' ')"

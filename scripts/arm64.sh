@@ -16,7 +16,7 @@ make_root() { # DIR
   local packages debs deb
   mapfile -t packages < <(scripts/deps.sh --list build test cli | grep -vx clang
     dpkg-query -W -f '${Essential} ${Package}\n' | sed -n 's/^yes //p')
-  debs=$(KMODSMITH_ARCH=arm64 scripts/inputs.sh --closure "${packages[@]}" mawk procps xz-utils busybox-static patch kmod git)
+  debs=$(KMODSMITH_INPUTS_ARCH=arm64 scripts/inputs.sh --closure "${packages[@]}" mawk procps xz-utils busybox-static patch kmod git)
   rm -rf "$1" && mkdir -p "$1"/{usr/{bin,sbin,lib},proc,sys,dev,tmp,root,etc} && ln -s usr/bin usr/sbin usr/lib "$1"
   for deb in $debs; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$1"; done
   ln -sf mawk "$1/usr/bin/awk"

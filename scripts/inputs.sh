@@ -11,7 +11,7 @@
 #   scripts/inputs.sh --suite SUITE --kernel KEY RELEASE   one of its kernels, as the lines KEY=RELEASE, KEY_IMAGE, KEY_HEADERS
 #   scripts/inputs.sh --matrix  the newest kernel of each series and kind and every driver source that the suites offer, for `scripts/matrix.sh today`:
 #                               lines "kernel SUITE RELEASE DEB..." and "source SUITE PACKAGE VERSION DEB"; 1.3 GB the first time
-#   KMODSMITH_ARCH=arm64 scripts/inputs.sh ...   the packages of another architecture, with lists of their own
+#   KMODSMITH_INPUTS_ARCH=arm64 scripts/inputs.sh ...   the packages of another architecture, with lists of their own
 #   scripts/inputs.sh --changed what this run uses that differs from tests/inputs.lock; --lock writes that file anew
 # K61 is the newest kernel of the series that this Debian came with (6.1; on Debian 13 the key means 6.12), K61B the one before it,
 # K61R an older one that refuses modules of K61, K612 the newest 6.12 beside another series. LACKING names the keys that a Debian
@@ -32,11 +32,11 @@ telling=(module_layout 'module_layout|__pci_register_driver|filp_close|cdev_init
 suites=(bookworm trixie sid experimental) # of --matrix
 
 use_suite() { # NAME [DIR]: from here on apt is asked about this suite; each has lists of its own, so that none outdoes another
-  suite=$1 apt=$cache/apt${KMODSMITH_ARCH:+-$KMODSMITH_ARCH}${2:+/$2}
+  suite=$1 apt=$cache/apt${KMODSMITH_INPUTS_ARCH:+-$KMODSMITH_INPUTS_ARCH}${2:+/$2}
   opts=(-qq -o Dir::Etc::SourceList="$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::State::Lists="$apt/lists"
     -o Dir::Cache="$apt" -o Dir::Cache::pkgcache=pkgcache.bin -o Dir::Cache::srcpkgcache=srcpkgcache.bin -o APT::Sandbox::User=root
     -o Acquire::Retries=2 -o Acquire::http::Timeout=20
-    ${KMODSMITH_ARCH:+-o APT::Architecture="$KMODSMITH_ARCH" -o APT::Architectures="$KMODSMITH_ARCH"})
+    ${KMODSMITH_INPUTS_ARCH:+-o APT::Architecture="$KMODSMITH_INPUTS_ARCH" -o APT::Architectures="$KMODSMITH_INPUTS_ARCH"})
   mkdir -p "$apt/lists/partial" "$apt/archives/partial"
 }
 say() { echo "inputs: $*" >&2; }

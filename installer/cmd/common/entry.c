@@ -162,9 +162,10 @@ static int read_named_config(const char *path, char **ret, struct err *err)
 
 // Our environment variables that belong to no option: read here and elsewhere, or by the hooks of package managers and
 // the scripts of the source tree, from whose shells the program may be started.
-static const char *const variables[] = { "KMODSMITH_CONFIG", "KMODSMITH_KEY_PASSWORD", "KMODSMITH_OPENAT2",
-					 "KMODSMITH_CACHE",  "KMODSMITH_INPUTS",       "KMODSMITH_ACCEL",
-					 "KMODSMITH_BASE",   "KMODSMITH_RUN_DIR",      NULL };
+static const char *const variables[] = {
+	"KMODSMITH_CONFIG",      "KMODSMITH_KEY_PASSWORD", "KMODSMITH_OPENAT2", "KMODSMITH_CACHE",   "KMODSMITH_INPUTS",
+	"KMODSMITH_INPUTS_ARCH", "KMODSMITH_ACCEL",        "KMODSMITH_BASE",    "KMODSMITH_RUN_DIR", NULL
+};
 
 struct entry_input {
 	struct opt_input opt;
