@@ -205,6 +205,7 @@ static void test_sources(void **state)
 
 struct bringer {             // into the header store
 	const char *release; // of the tree; NULL = none
+	int code;            // why there is none
 	int asked;
 };
 
@@ -214,7 +215,7 @@ static int bring(void *ctx, const char *release, const struct root *store, char 
 	struct bringer *b = ctx;
 	b->asked++;
 	if (!b->release)
-		return err_set(err, E_NO_PACKAGE, "nobody has headers of %s", release);
+		return err_set(err, b->code, "nobody has headers of %s", release);
 	auto_folder struct folder made;
 	folder_make(&made);
 	put_debian(&made, b->release);
@@ -230,17 +231,22 @@ static void test_offer(void **state)
 	(void)state;
 	static const struct {
 		const char *brings;
-		int code;
+		int why, code;
 		const char *text;
-	} rows[] = { { "6.1.0-9-amd64", 0, "offer: " },
-		     { "6.1.0-10-amd64", E_HEADERS_NOT_FOUND, "offer: " },
-		     { NULL, E_HEADERS_NOT_FOUND, "offer: nobody has headers of 6.1.0-9-amd64" } };
+	} rows[] = {
+		{ "6.1.0-9-amd64", 0, 0, "offer: " },
+		{ "6.1.0-10-amd64", 0, E_HEADERS_NOT_FOUND, "offer: " },
+		{ NULL, E_HEADERS_NOT_FOUND, E_HEADERS_NOT_FOUND, "6.1.0-9-amd64: offer: nobody has headers of" },
+		// Why it could not be asked decides; that there is nobody to ask does not, and comes last.
+		{ NULL, E_NETWORK, E_NETWORK, "6.1.0-9-amd64: offer: nobody has headers of" },
+		{ NULL, E_NOT_FOUND, E_HEADERS_NOT_FOUND, "; offer: nobody has headers of" },
+	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder store;
 		auto_tree struct tree t = { .root = ROOT_NONE };
 		auto_str char *from = NULL, *again = NULL;
 		struct err err = { 0 };
-		struct bringer b = { .release = rows[i].brings };
+		struct bringer b = { .release = rows[i].brings, .code = rows[i].why };
 		struct headers_offer offer = { .bring = bring, .ctx = &b };
 		const struct headers_source sources[] = {
 			{ .kind = HEADERS_STORE, .name = "store" },
