@@ -113,7 +113,7 @@ site() { # OPTION...: all that a cluster of one kernel and two systems needs; th
   site --yes
   assert_success
   run -0 skopeo list-tags --tls-verify=false "docker://$HUB_PLAIN/whole"
-  for file in "headers-${K61//+/_}-x86_64" "payload-$DRIVER-x86_64" builder-x86_64 catalog; do
+  for file in "headers-${K61//+/_}-x86_64" "payload-$DRIVER-x86_64" builder-x86_64 kmodsmith-catalog; do
     assert_output --partial "\"$file"
   done
   run -0 skopeo inspect --tls-verify=false --config "docker://$HUB_PLAIN/whole/kmodsmith-driver:$DRIVER-sl-micro6.0"
