@@ -21,7 +21,7 @@ offered() { # NAME|NAME... -> of each the one that apt knows
   local one name
   for one; do
     for name in ${one//|/ }; do
-      [ "$name" = "${one##*|}" ] || apt-cache policy "$name" | grep -q 'Candidate: [^(]' || continue
+      [ "$name" = "${one##*|}" ] || [[ $(apt-cache policy "$name") == *"Candidate: "[^\(]* ]] || continue
       echo "$name" && break
     done
   done
