@@ -64,7 +64,7 @@ t "the driver's container is killed" pod_kill driver
 rm -rf $shared
 t "the driver's container starts again in a pod without a toolkit" driver
 t "the driver's container becomes ready without a toolkit" pod_wait_ready driver
-like "the driver's container adopts the driver without a toolkit" "$(pod_log driver)" '^kmodsmith: adopt '
+t "the driver's container adopts the driver without a toolkit" pod_wait_log driver '^kmodsmith: adopt '
 t "the pod is deleted, and the node is without a driver" pod_delete driver
 t "the driver is unloaded, as after a reboot" rmmod nvidia
 t "the driver's container starts on a node whose store has the package" driver
