@@ -48,10 +48,15 @@ static char *read_arch(const struct root *host, const struct root *kern)
 	return uname(&u) < 0 ? NULL : str_dup(u.machine);
 }
 
-static char *os_release_value(const char *text, const char *key)
+char *host_os_release(const struct root *host, const char *key)
 {
+	static const char *const paths[] = { "etc/os-release", "usr/lib/os-release" };
+	struct err err;
+	auto_str char *text = NULL;
 	auto_strv struct strv lines = { 0 };
-	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < ARRAY_SIZE(paths) && !text; i++)
+		root_read(host, paths[i], &text, NULL, &err);
+	strv_split(&lines, text ? text : "", "\n");
 	size_t len = strlen(key);
 	for (size_t i = 0; i < lines.count; i++) {
 		char *value = lines.items[i];
@@ -64,19 +69,6 @@ static char *os_release_value(const char *text, const char *key)
 		return str_dup(value);
 	}
 	return NULL;
-}
-
-static void read_distro(struct host *h, const struct root *host)
-{
-	static const char *const paths[] = { "etc/os-release", "usr/lib/os-release" };
-	struct err err;
-	auto_str char *text = NULL;
-	for (size_t i = 0; i < ARRAY_SIZE(paths) && !text; i++)
-		root_read(host, paths[i], &text, NULL, &err);
-	if (!text)
-		return;
-	h->distro_id = os_release_value(text, "ID");
-	h->distro_version = os_release_value(text, "VERSION_ID");
 }
 
 static enum host_secure_boot read_secure_boot(const struct root *kern)
@@ -179,7 +171,8 @@ int host_read(const struct root *host, const struct root *kern, struct host *ret
 	h.boot_id = read_text_line(kern, "proc/sys/kernel/random/boot_id");
 	auto_str char *taint = read_text_line(kern, "proc/sys/kernel/tainted");
 	str_u64(taint, 10, &h.taint);
-	read_distro(&h, host);
+	h.distro_id = host_os_release(host, "ID");
+	h.distro_version = host_os_release(host, "VERSION_ID");
 	auto_str char *enforced = read_text_line(kern, "sys/module/module/parameters/sig_enforce");
 	h.is_sig_enforced = str_eq(enforced, "Y") || str_eq(enforced, "1");
 	h.secure_boot = read_secure_boot(kern);

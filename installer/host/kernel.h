@@ -56,6 +56,9 @@ int host_read(const struct root *host, const struct root *kern, struct host *ret
 void host_done(struct host *h);
 #define auto_host __attribute__((cleanup(host_done)))
 
+// KEY of the host's os-release(5), without its quotes; NULL = it has none. Caller frees.
+char *host_os_release(const struct root *host, const char *key);
+
 // The configuration of kernel `release`: proc/config.gz when it is the running one, then boot/config-R,
 // lib/modules/R/config, lib/modules/R/build/.config. 1 = found, 0 = nowhere. ret_source may be NULL.
 int host_read_config(const struct root *host, const struct root *kern, const char *release, char **ret,

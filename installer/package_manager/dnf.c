@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // dnf, with its caches in a directory of ours; dnf(8), dnf.conf(5), rpmkeys(8). The host's database of packages is not
 // looked at, so what dnf reads from it is taken from os-release.
+#include "host/kernel.h"
 #include "kmod/sandbox/sandbox.h"
 #include "package_manager/package_manager_internal.h"
 
@@ -27,37 +28,16 @@ static char *dnf_wanted(const struct package_job *job)
 	return str_fmt("%s = %s", provides[0], job->release);
 }
 
-static char *os_release_value(const struct root *host, const char *key)
-{
-	auto_str char *text = NULL;
-	auto_strv struct strv lines = { 0 };
-	struct err absent;
-	size_t len = strlen(key);
-	if (root_read(host, "etc/os-release", &text, NULL, &absent) <= 0)
-		return NULL;
-	strv_split(&lines, text, "\n");
-	for (size_t i = 0; i < lines.count; i++) {
-		char *line = lines.items[i];
-		if (!str_starts(line, key) || line[len] != '=')
-			continue;
-		line += len + 1;
-		line += strspn(line, "\"'");
-		line[strcspn(line, "\"'")] = '\0';
-		return *line ? str_dup(line) : NULL;
-	}
-	return NULL;
-}
-
 // $releasever: 9 of the platform "platform:el9", else the version.
 static void add_release(const struct root *host, struct strv *argv)
 {
-	auto_str char *platform = os_release_value(host, "PLATFORM_ID"),
-		      *version = os_release_value(host, "VERSION_ID");
+	auto_str char *platform = host_os_release(host, "PLATFORM_ID"), *version = host_os_release(host, "VERSION_ID");
 	static const char EL[] = "platform:el";
 	const char *release = platform && str_starts(platform, EL) ? platform + strlen(EL) : version;
-	if (release && !root_exists(host, "etc/dnf/vars/releasever") && !root_exists(host, "etc/yum/vars/releasever"))
+	if (release && *release && !root_exists(host, "etc/dnf/vars/releasever") &&
+	    !root_exists(host, "etc/yum/vars/releasever"))
 		strv_add(argv, str_fmt("--releasever=%s", release));
-	if (platform)
+	if (platform && *platform)
 		strv_add(argv, str_fmt("--setopt=module_platform_id=%s", platform));
 }
 
