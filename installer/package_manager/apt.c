@@ -14,7 +14,7 @@ static bool has_apt_sources(const struct root *root, const char *dir)
 		auto_str char *text = NULL;
 		return root_read(root, dir, &text, NULL, &ignored) > 0 &&
 		       (str_starts(text, "deb ") || str_starts(text, "deb\t") || strstr(text, "\ndeb ") ||
-			strstr(text, "\ndeb\t") || strstr(text, "\ndeb ["));
+			strstr(text, "\ndeb\t"));
 	}
 	root_list(root, dir, &names, &ignored);
 	for (size_t i = 0; i < names.count; i++)

@@ -287,7 +287,8 @@ static int ask_client(const struct package_manager *pm, const struct package_cli
 		progress_note(pm->progress, "%s fetched %s", c->name, names);
 	}
 	strv_done(&job.files);
-	if (r < 0 && err->code == E_SANDBOX) // as good as no package manager: what lacks is rights of this container
+	// E_SANDBOX is final. That this container may not run a package manager is not: headers may be packed later.
+	if (r < 0 && err->code == E_SANDBOX)
 		err_code(err, E_HEADERS_NOT_FOUND);
 	return r < 0 ? err_wrap(err, "%s", archive ? archive : c->name) : 0;
 }

@@ -268,3 +268,10 @@ HOST
   KMODSMITH=$BATS_TEST_TMPDIR/on-host kmodsmith doctor --root "$ROOT" --state-dir "$state"
   assert_output --partial "a compile would ask nobody else: this host has no package manager to ask (apt has no repositories, dnf has no repositories)"
 }
+
+@test "where no sandbox can be made, the headers count as not found, and why is said" {
+  apt_source apt
+  sed -i "s,unshare --mount bash -c ',&echo 1 >/proc/sys/user/max_mnt_namespaces \&\& ,; s,unshare --mount,& --map-root-user," \
+    "$BATS_TEST_TMPDIR/on-host"
+  refused E_HEADERS_NOT_FOUND "apt: unshare 'mount, network, ipc and pid namespaces'"
+}
