@@ -6,14 +6,14 @@
 load helper
 load package
 
-kernel=6.1.0-56-cloud-amd64
+kernel=6.1.0-56-cloud-amd64 version=595.45.04
 setup() {
   work=$BATS_TEST_TMPDIR state=$BATS_TEST_TMPDIR/state driver=$BATS_TEST_TMPDIR/driver
-  log=$state/logs/595.45.04-open-$kernel.log
+  log=$state/logs/$version-open-$kernel.log
   tiny_headers "$work/headers.tar" "$kernel"
   compiling_tree "$work/headers.tar.d/usr/src/kernels/$kernel"
   built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/headers.tar" "$kernel"
-  release_source "$driver" 595.45.04
+  release_source "$driver" "$version"
   host h100x2-unloaded
 }
 build() { # MODULES OPTION...
@@ -44,7 +44,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
   assert_status 0
   assert_equal "$(core_note)" "nvidia: from the cache"
   assert_equal "$(compiled nvidia)" 0
-  grep -Fqx 'nvidia id: 595.45.04  (kmodsmith@kmodsmith)  Thu Jan 1 00:00:00 UTC 1970' <<<"$made"
+  grep -Fqx "nvidia id: $version  (kmodsmith@kmodsmith)  Thu Jan 1 00:00:00 UTC 1970" <<<"$made"
   grep -Fqx src/two.c <<<"$made"
   build nvidia --no-cache
   assert_equal "$(compiled nvidia) $(jq -r .digest <<<"$output")" "2 $first"
@@ -102,7 +102,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
   cp "$driver/src/nvidia/src/two.c" "$work/good.c"
   echo 'int broken(void) { return missing; }' >>"$driver/src/nvidia/src/two.c"
   build nvidia
-  assert_error E_BUILD "the core of driver 595.45.04, below src/: src/two.c:2:27: error: 'missing' undeclared"
+  assert_error E_BUILD "the core of driver $version, below src/: src/two.c:2:27: error: 'missing' undeclared"
   [[ $stderr == *"the compiler's full output is in $log"* ]]
   grep -q "missing" "$log"
   assert_not_exist "$work/layout/index.json"
@@ -131,7 +131,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
   run --separate-stderr unshare -m --propagation private bash -c 'mount -t tmpfs -o size=8m state "$0" && "$@" ||
     { find "$0" ! -path "$0/headers/*" -size +64k; exit 1; }' "$state" "$KMODSMITH" build --root "$ROOT" --source "$driver" \
     --kernel "$kernel" --flavour open --modules nvidia --headers "$work/headers.tar" --state-dir "$state" --output "oci:$work/layout"
-  assert_error E_BUILD "the core of driver 595.45.04, below src/: "
+  assert_error E_BUILD "the core of driver $version, below src/: "
   [[ $stderr == *"No space left on device"* ]] || told | fail
   assert_output ""
   assert_not_exist "$work/layout/index.json"
@@ -145,7 +145,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
   assert_status 20
   kmodsmith plan --source "$driver" --flavour open --state-dir "$state" --json
   assert_status 0
-  assert_json .driver 595.45.04
+  assert_json .driver $version
   assert_not_exist "$log"
 }
 
