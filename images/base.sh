@@ -21,6 +21,7 @@ else
   key=${debs[*]}
 fi
 if [ "$(cat "$base.key" 2>/dev/null)" != "$key" ]; then
+  rm -f "$base.key"
   skeleton "$base"
   if [ -n "$given" ]; then tar -C "$base" --keep-directory-symlink -xpf "$given"; else unpack "$base" "${debs[@]}"; fi
   echo "$key" >"$base.key"

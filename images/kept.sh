@@ -13,7 +13,7 @@ inputs() { # NAME [ARGUMENT...]: all that decides its bytes
   sha256sum build/release/kmodsmith build/release/kmodsmith-static images/* LICENSE
   sed -n 's/^VERSION := //p' Makefile
   dpkg-query -W "${linked[@]}"
-  echo "${SOURCE_DATE_EPOCH-} $base $(cat "$out/base/root.key" 2>/dev/null)"
+  echo "${SOURCE_DATE_EPOCH-} ${KMODSMITH_BASE-} $(cat "$out/base/root.key" 2>/dev/null)"
   [ "$1" != builder ] || images/tools.sh
   for argument in "${@:2}"; do
     if [ -f "$argument" ]; then stat -c '%n %s %Y' "$argument"; else echo "$argument"; fi
@@ -37,6 +37,6 @@ done
 mkdir -p "$out"
 exec 8>"$out/lock"
 flock -n 8 || { echo "images: another run makes images in $out; waiting for it" >&2 && flock 8; }
-base=$(images/base.sh)
+images/base.sh >/dev/null
 keep runtime
 [ "$name" = runtime ] || keep "$name" "$@"

@@ -15,7 +15,7 @@ setup() {
   cp "$top"/{LICENSE,Makefile} "$tree/"
   for name in runtime builder driver; do maker "images/$name.sh" "[ ! -e '$made-wait' ] || sleep 60; mkdir -p \"\$IMAGES_OUT/$name/root\"
     echo $name >>'$made'; echo x >\"\$IMAGES_OUT/$name/root/x\"; echo tar | tee \"\$IMAGES_OUT/$name/root.tar\" >\"\$IMAGES_OUT/$name/oci.tar\""; done
-  maker images/base.sh 'mkdir -p "$IMAGES_OUT/base"; cp "$IMAGES_OUT/../debs" "$IMAGES_OUT/base/root.key"; echo base'
+  maker images/base.sh 'mkdir -p "$IMAGES_OUT/base"; cp "$IMAGES_OUT/../debs" "$IMAGES_OUT/base/root.key"; echo "$IMAGES_OUT/base/root"'
   maker images/tools.sh 'cat "$IMAGES_OUT/../tools"'
   echo tools >"$tree/build/tools"
   echo debs >"$tree/build/debs"
@@ -58,6 +58,27 @@ assert_made() { # NAME...: these were made since the last time, in this order
   echo others >"$tree/build/debs"
   kept builder
   assert_made runtime builder
+  cp -al "$IMAGES_OUT" "$tree/build/elsewhere"
+  IMAGES_OUT=$tree/build/elsewhere kept builder
+  assert_made
+}
+@test "a base root that was begun and not ended is made again, and the one that it was linked from keeps its key" {
+  local key
+  cp "$top/images/base.sh" "$tree/images/"
+  mkdir -p "$tree/etc"
+  echo 12 >"$tree/etc/debian_version"
+  tar -C "$tree" -cf "$tree/good.tar" etc
+  echo "no tar file" >"$tree/bad.tar"
+  run -0 env KMODSMITH_BASE="$tree/good.tar" "$tree/images/base.sh"
+  cp -al "$IMAGES_OUT" "$tree/build/elsewhere"
+  key=$(cat "$IMAGES_OUT/base/root.key")
+  run env KMODSMITH_BASE="$tree/bad.tar" "$tree/images/base.sh"
+  assert_failure
+  run -0 env KMODSMITH_BASE="$tree/good.tar" "$tree/images/base.sh"
+  [ -s "$IMAGES_OUT/base/root/etc/debian_version" ]
+  sed -i 's/^/other /' "$tree/build/elsewhere/base/root.key"
+  run -0 env IMAGES_OUT="$tree/build/elsewhere" KMODSMITH_BASE="$tree/good.tar" "$tree/images/base.sh"
+  assert_equal "$(cat "$IMAGES_OUT/base/root.key")" "$key"
 }
 @test "an image that was damaged, or not ended, is made again" {
   local damage pid i

@@ -82,7 +82,7 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
 
 site() { # OPTION...: all that a cluster of one kernel and two systems needs; the driver of one file, compiled by this machine's gcc
   # shellcheck disable=SC2086 # a list of files
-  run --separate-stderr env IMAGES_OUT="$BATS_TEST_TMPDIR/out" deploy/publish.sh --driver "$DRIVER" --repository "docker+http://$HUB_PLAIN/whole" \
+  run --separate-stderr env KMODSMITH_CACHE="$CACHE" IMAGES_OUT="$BATS_TEST_TMPDIR/out" deploy/publish.sh --driver "$DRIVER" --repository "docker+http://$HUB_PLAIN/whole" \
     --key "$BATS_TEST_TMPDIR/site.key" --nodes "$BATS_TEST_TMPDIR/nodes.json" --headers "$BATS_TEST_TMPDIR/headers" \
     --source tests/vm/driver --output "$BATS_TEST_TMPDIR/publish" "$@" $DRIVER_FILES
 }
