@@ -111,6 +111,30 @@ static int check_header_line(const struct patch *patch, char *line, const struct
 	return !to->tree || flavour == to->flavour;
 }
 
+// Has the source the old lines of every hunk? A file that is not known counts as if it had.
+static int has_old_lines(const struct patch *patch, const struct target *to, struct err *err)
+{
+	auto_strv struct strv lines = { 0 };
+	auto_str char *text = NULL, *old = NULL;
+	strv_split(&lines, strstr(patch->text, "--- "), "\n");
+	for (size_t i = 0; i <= lines.count; i++) {
+		const char *line = i < lines.count ? lines.items[i] : "@@";
+		if (text && old && (str_starts(line, "@@") || str_starts(line, "--- ")) && !strstr(text, old))
+			return 0;
+		if (str_starts(line, "@@")) {
+			free(TAKE(old));
+		} else if (str_starts(line, "--- a/")) {
+			free(TAKE(old));
+			free(TAKE(text));
+			if (source_read(to->source, to->flavour, line + strlen("--- a/"), &text, err) < 0)
+				return -1;
+		} else if (*line == ' ' || *line == '-') {
+			str_add(&old, "%s\n", line + 1);
+		}
+	}
+	return 1;
+}
+
 static int is_for_target(const struct patch *patch, const struct target *to, struct err *err)
 {
 	auto_strv struct strv lines = { 0 };
@@ -123,7 +147,7 @@ static int is_for_target(const struct patch *patch, const struct target *to, str
 	}
 	if (r > 0 && !has_driver)
 		return bad_header(patch, "the header lacks", "Driver: GLOB", err);
-	return r;
+	return r > 0 && to->source && patch->is_builtin ? has_old_lines(patch, to, err) : r;
 }
 
 static int compare_patches(const void *a, const void *b)
@@ -137,8 +161,10 @@ int patches_choose(const struct root *dir, const struct source *source, enum mod
 	const struct target to = { .source = source, .flavour = flavour, .tree = tree };
 	auto_patches struct patches list = { 0 };
 	auto_strv struct strv names = { 0 };
-	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(builtin); i++) {
 		add_patch(&list, builtin[i].name, builtin[i].start, (size_t)(builtin[i].end - builtin[i].start));
+		list.items[list.count - 1].is_builtin = true;
+	}
 	if (dir && root_list(dir, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -187,8 +213,16 @@ int patches_apply(const struct patches *patches, const struct root *source, cons
 		return err_set(err, E_TOOLCHAIN, "no patch(1) in %s", path);
 	for (size_t i = 0; i < patches->count; i++) {
 		const struct patch *patch = &patches->items[i];
-		const char *argv[] = { program,           "-p1", "--batch", "--forward", "--no-backup-if-mismatch",
-				       "--reject-file=-", "-i",  TEXT,      NULL };
+		const char *argv[] = { program,
+				       "-p1",
+				       "--batch",
+				       "--forward",
+				       "--no-backup-if-mismatch",
+				       "--reject-file=-",
+				       "-i",
+				       TEXT,
+				       patch->is_builtin ? "--fuzz=0" : NULL,
+				       NULL };
 		const struct sandbox inside = {
 			.base = base, .work = source, .argv = argv, .env = env, .timeout_ms = DEADLINE_MS
 		};

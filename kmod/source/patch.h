@@ -7,7 +7,9 @@
 //   When:    FILE ~ EXTENDED-REGEX on the target tree         When: include/linux/pci.h ~ pci_resize_resource\(.*int
 //   Unless:  the same, negated
 //   Source:  the same on the driver's source (source_matches) Source: nvidia/nv-pci.c ~ pci_resize_resource\(
-// Tree and source, not versions, decide: distributions backport. Every When and Source must hold and no Unless may.
+// Tree and source, not versions, decide: distributions backport. Every When and Source must hold and no Unless may. A
+// built-in patch is for sources that have the lines which it changes, word for word: one that does not fit a driver must
+// not keep it from being compiled. A user's patch that does not fit is an error.
 #pragma once
 #include "base/file/digest.h"
 #include "kmod/source/source.h"
@@ -19,6 +21,7 @@ struct patch {
 	char *text;
 	size_t len;
 	char digest[DIGEST_HEX + 1];
+	bool is_builtin;
 };
 
 struct patches {

@@ -17,20 +17,45 @@ static const struct {
 	{ "nvidia-peermem", "nvidia" },
 };
 
+enum { ANY = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY };
+
 // Found by compiling every pair. The tree decides, not the kernel's version, because distributions backport.
 static const struct known_bad {
 	const char *driver; // glob
 	unsigned flavours;
-	const char *file, *regex; // the pair fails when the tree's file does not match, or when it does
+	const char *config;       // only for kernels with this in their configuration; NULL = any
+	const char *file, *regex; // the pair fails when the tree has the file and it does not match, or when it does
 	bool is_new;
-	const char *probe; // unless this is in the source's probes: it knows both ways
+	const char *probe; // unless this is in the source's probes: it knows both ways, or the new one
 	const char *why, *good;
 } bad[] = {
-	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm_types.h", "vma_flags_set_word\\(", true,
+#define DRM_FORMAT                                                                                                    \
+	"CONFIG_DRM=[my]", "include/drm/drm_mode_config.h", "\\(\\*fb_create\\)\\([^;]*struct drm_format_info", true, \
+		"drm_fb_create_takes_format_info",                                                                    \
+		"its framebuffers look up their format, which this kernel hands to them (since Linux 6.17)"
+#define MAKE_FLAGS                                                                               \
+	NULL, "scripts/Makefile.lib", "EXTRA_CFLAGS", false, "ccflags-y += -I$(src)/common/inc", \
+		"its makefiles give their flags to EXTRA_CFLAGS, which this kernel no longer reads (since Linux 6.15)"
+	{ "4*", MODULE_TYPE_PROPRIETARY, NULL, "include/linux/mm_types.h", "vma_flags_set_word\\(", true,
 	  "vma_flags_set_word", "it sets the flags of a memory area as they were kept before Linux 6.19",
 	  "535.309.01" },
-	{ "4*", MODULE_TYPE_PROPRIETARY, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false, "conftest_follow_pfn",
-	  "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)", "535.216.03" },
+	{ "4*", MODULE_TYPE_PROPRIETARY, NULL, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false,
+	  "conftest_follow_pfn", "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)",
+	  "535.216.03" },
+	{ "5[345]*", MODULE_TYPE_OPEN, NULL, "include/linux/iommu.h", "iommu_dev_enable_feature\\(", false,
+	  "drm_fb_create_takes_format_info", // which Debian added when it took the calls out
+	  "it calls iommu_dev_enable_feature(), which this kernel no longer has (removed in Linux 6.16)", "595.45.04" },
+	{ "5[6-9]*", MODULE_TYPE_OPEN, NULL, "include/linux/memremap.h", "\\(\\*page_free\\)\\(", false, "folio_free",
+	  "it frees pages of a GPU one by one, and this kernel knows only folios (since Linux 6.19)", "595.45.04" },
+	{ "[45][0-3]*", ANY, MAKE_FLAGS, "535.261.03" },
+	{ "4[4-9]*", ANY, MAKE_FLAGS, "535.261.03" },
+	{ "5[4-9]*", MODULE_TYPE_PROPRIETARY, MAKE_FLAGS, "550.163.01" },
+	{ "5[4-9]*", MODULE_TYPE_OPEN, MAKE_FLAGS, "595.45.04" },
+	{ "[45][0-3]*", ANY, DRM_FORMAT, "535.274.02" },
+	{ "4[4-9]*", ANY, DRM_FORMAT, "535.274.02" },
+	{ "5[4-9]*", ANY, DRM_FORMAT, "580.105.08" },
+#undef DRM_FORMAT
+#undef MAKE_FLAGS
 };
 
 static size_t module_index(const char *requested)
@@ -107,10 +132,13 @@ int recipe_check(const struct source *source, enum module_type flavour, const st
 			continue;
 		if (source->probes && strstr(source->probes, bad[i].probe))
 			continue;
-		int r = tree_matches(tree, bad[i].file, bad[i].regex, err);
+		if (bad[i].config && !(tree->config && str_matches(tree->config, bad[i].config) > 0))
+			continue;
+		int is_there = tree_matches(tree, bad[i].file, "", err);
+		int r = is_there <= 0 ? is_there : tree_matches(tree, bad[i].file, bad[i].regex, err);
 		if (r < 0)
 			return -1;
-		if (r == bad[i].is_new)
+		if (is_there && r == bad[i].is_new)
 			return err_set(err, E_SOURCE_KERNEL,
 				       "driver %s (%s) does not compile for kernel %s: %s; %s or later works",
 				       source->version, module_type_name(flavour), tree->release, bad[i].why,

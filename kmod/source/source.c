@@ -109,12 +109,16 @@ static int check_cores(struct source *s, unsigned flavour, struct err *err)
 // Conftest.sh asks the headers before each compile; a distribution adds to it, and works around, by patches.
 static int read_probes(struct source *s, const char *dir, struct err *err)
 {
-	auto_str char *conftest = str_fmt("%s/conftest.sh", dir), *series = str_fmt("%s/debian/patches/series", dir);
-	auto_str char *text = NULL, *list = NULL;
+	static const char *const files[] = { "Kbuild", "conftest.sh" };
+	auto_str char *series = str_fmt("%s/debian/patches/series", dir), *list = NULL;
 	auto_strv struct strv names = { 0 };
-	int r = root_read(&s->root, conftest, &text, NULL, err) < 0 ? -1 :
-								      root_read(&s->root, series, &list, NULL, err);
-	str_add(&s->probes, "%s", text ? text : "");
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, files[i]), *text = NULL;
+		if (root_read(&s->root, path, &text, NULL, err) < 0)
+			return -1;
+		str_add(&s->probes, "%s", text ? text : "");
+	}
+	int r = root_read(&s->root, series, &list, NULL, err);
 	strv_split(&names, list ? list : "", "\n");
 	for (size_t i = 0; i < names.count && r >= 0; i++) {
 		auto_str char *path = str_fmt("%s/debian/patches/%s", dir, str_trim(names.items[i])), *patch = NULL;
@@ -425,18 +429,27 @@ static int is_patched_by_itself(const struct source *s, const char *dir, const c
 	return r < 0 ? -1 : 0;
 }
 
+int source_read(const struct source *source, enum module_type flavour, const char *file, char **ret, struct err *err)
+{
+	const char *dir = source->dirs[flavour];
+	if (source->root.fd < 0 || !dir)
+		return 0;
+	auto_str char *path = str_fmt("%s/%s", dir, file), *text = NULL;
+	int r = root_read(&source->root, path, &text, NULL, err);
+	if (r <= 0)
+		return r;
+	r = is_patched_by_itself(source, dir, file, err);
+	if (r == 0)
+		*ret = TAKE(text);
+	return r < 0 ? -1 : !r;
+}
+
 int source_matches(const struct source *source, enum module_type flavour, const char *file, const char *regex,
 		   struct err *err)
 {
-	const char *dir = source->dirs[flavour];
-	auto_str char *path = str_fmt("%s/%s", dir ? dir : ".", file), *text = NULL;
+	auto_str char *text = NULL;
 	if (str_matches("", regex) < 0)
 		return err_set(err, EINVAL, "'%s' is not a regular expression", regex);
-	if (source->root.fd < 0 || !dir)
-		return 0;
-	int r = root_read(&source->root, path, &text, NULL, err);
-	if (r <= 0 || str_matches(text, regex) == 0)
-		return r < 0 ? -1 : 0;
-	r = is_patched_by_itself(source, dir, file, err);
-	return r < 0 ? -1 : !r;
+	int r = source_read(source, flavour, file, &text, err);
+	return r <= 0 ? r : str_matches(text, regex);
 }

@@ -31,7 +31,7 @@ struct source {
 	// Of the open modules, whose core is to be compiled (kmod/build/core.h): the directory with NVIDIA's Makefile
 	// and src/, inside root; NULL = they have it.
 	char *release;
-	char *probes; // what tells the kernel's interfaces apart: texts of conftest.sh and of debian/patches
+	char *probes; // what tells the kernel's interfaces apart: texts of Kbuild, conftest.sh and debian/patches
 	char digest[DIGEST_HEX + 1]; // of the file, or of a directory's names and contents
 };
 
@@ -43,8 +43,10 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 // only the beginning of an archive is read, so one with two module types may show only the first. 1 = known, 0 = not
 // that easily. ret gets version, flavours and probes, no root. Uses and cleans a directory in work.
 int source_peek(const char *path, const struct root *work, struct source *ret, struct err *err);
-// Does a file of one module type match an extended regular expression? 1 yes; 0 no, no such file, or not known: only
-// the beginning was read, or patches that the source brings (debian/patches) are about to change the file.
+// A file of one module type. 1 = read; 0 = no such file, or not known: only the beginning of the source was read, or
+// patches that it brings (debian/patches) are about to change the file.
+int source_read(const struct source *source, enum module_type flavour, const char *file, char **ret, struct err *err);
+// Does it match an extended regular expression? 1 yes; 0 no, or source_read knows none.
 int source_matches(const struct source *source, enum module_type flavour, const char *file, const char *regex,
 		   struct err *err);
 // What source_open() would put into digest, without unpacking anything.

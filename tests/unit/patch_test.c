@@ -9,8 +9,12 @@
 
 #define WITH_EXCLUDE \
 	"int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t int exclude_bars);\n"
-#define CALL3 "r = pci_resize_resource(dev, NV_GPU_BAR1, size);\n"
-#define CALL4 "r = pci_resize_resource(dev, NV_GPU_BAR1, size, 0);\n"
+#define RESIZE "    /* Attempt to resize BAR1 to the largest supported size */\n"
+#define CALL "    r = pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size"
+#define CALL3 RESIZE CALL ");\n\n"
+#define CALL4 RESIZE CALL ", 0);\n\n"
+#define CALL_BOTH RESIZE "#ifdef HAS_EXCLUDE_BARS\n" CALL ", 0);\n#else\n" CALL ");\n#endif\n\n"
+#define CALL_OTHER RESIZE "    r = pci_resize_resource(pci_dev, NV_GPU_BAR1, size);\n\n"
 #define WITHOUT "int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size);\nint exclude_bars(void);\n"
 
 static void put(const struct folder *folder, const char *file, const char *text)
@@ -50,10 +54,12 @@ static void test_builtin_patch(void **state)
 		const char *header, *call, *version;
 		size_t count;
 	} rows[] = {
-		{ WITH_EXCLUDE, CALL3, "535.261.03", 1 }, { WITH_EXCLUDE, CALL3, "550.163.01", 1 },
+		{ WITH_EXCLUDE, CALL3, "535.261.03", 1 },    { WITH_EXCLUDE, CALL3, "550.163.01", 1 },
 		{ WITH_EXCLUDE, CALL4, "535.261.03", 0 }, // of a distribution that repaired it
-		{ WITH_EXCLUDE, "", "535.261.03", 0 },    { WITH_EXCLUDE, NULL, "535.261.03", 0 }, // not read yet
-		{ WITHOUT, CALL3, "535.261.03", 0 },      { "", CALL3, "535.261.03", 0 },
+		{ WITH_EXCLUDE, "", "535.261.03", 0 },       { WITH_EXCLUDE, NULL, "535.261.03", 0 }, // not read yet
+		{ WITHOUT, CALL3, "535.261.03", 0 },         { "", CALL3, "535.261.03", 0 },
+		{ WITH_EXCLUDE, CALL_BOTH, "595.45.04", 0 }, // knows both
+		{ WITH_EXCLUDE, CALL_OTHER, "600.10", 0 },   // the patch would not apply
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder folder;
@@ -74,18 +80,52 @@ static void test_builtin_patch(void **state)
 static void test_known_bad_pairs(void **state)
 {
 	(void)state;
+	enum { BLOB, OPEN };
+	static const char MM[] = "include/linux/mm.h", TYPES[] = "include/linux/mm_types.h",
+			  LIB[] = "scripts/Makefile.lib";
+	static const char MAP[] = "include/linux/memremap.h", MODE[] = "include/drm/drm_mode_config.h";
+	static const char PFNMAP[] = "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n";
+	static const char UNSAFE[] = "int unsafe_follow_pfn(int x);\n", WORD[] = "void vma_flags_set_word(";
+	static const char BEFORE[] = "EXTRA_CFLAGS += -I$(src)/common/inc",
+			  SINCE[] = "ccflags-y += -I$(src)/common/inc";
+	static const char FOLIO[] = "void (*folio_free)(struct folio *folio);\n",
+			  PAGE[] = "void (*page_free)(struct page *page);\n";
+	static const char FORMAT[] = "*(*fb_create)(struct drm_device *dev,\n\tconst struct drm_format_info *info);\n";
 	static const struct {
-		const char *mm, *mm_types, *version, *probes;
-		bool is_bad;
+		const char *file, *text; // of the kernel
+		const char *version;
+		bool is_open;
+		const char *probes;
+		const char *good; // the driver that is named; NULL = not refused
+		const char *config;
 	} rows[] = {
-		{ "int follow_pfn(struct vm_area_struct *vma, unsigned long address,\n", "", "470.256.02", "", false },
-		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "", "470.256.02", "", true },
-		{ "int unsafe_follow_pfn(int x);\n", "", "470.256.02", NULL, true },
-		{ "int unsafe_follow_pfn(int x);\n", "", "470.256.02", "void conftest_unsafe_follow_pfn(void)", true },
-		{ "", "", "470.256.02", "void conftest_follow_pfn(void) {", false }, // Debian's, which knows both
-		{ "", "void vma_flags_set_word(", "470.256.02", "conftest_follow_pfn", true },
-		{ "", "void vma_flags_set_word(", "470.256.02", "conftest_follow_pfn vma_flags_set_word", false },
-		{ "int follow_pfnmap_start(struct follow_pfnmap_args *args);\n", "", "535.261.03", "", false },
+		{ MM, "int follow_pfn(struct vm_area_struct *vma, unsigned long address,\n", "470.256.02", BLOB, "",
+		  NULL, "" },
+		{ MM, PFNMAP, "470.256.02", BLOB, "", "535.216.03", "" },
+		{ MM, UNSAFE, "470.256.02", BLOB, NULL, "535.216.03", "" },
+		{ MM, UNSAFE, "470.256.02", BLOB, "void conftest_unsafe_follow_pfn(void)", "535.216.03", "" },
+		{ MM, PFNMAP, "470.256.02", BLOB, "void conftest_follow_pfn(void) {", NULL,
+		  "" }, // Debian's, which knows both
+		{ MM, PFNMAP, "535.261.03", BLOB, "", NULL, "" },
+		{ TYPES, WORD, "470.256.02", BLOB, "conftest_follow_pfn", "535.309.01", "" },
+		{ TYPES, WORD, "470.256.02", BLOB, "conftest_follow_pfn vma_flags_set_word", NULL, "" },
+		{ LIB, "ccflags-y :=\n", "535.216.03", BLOB, BEFORE, "535.261.03", "" },
+		{ LIB, "ccflags-y :=\n", "535.261.03", BLOB, SINCE, NULL, "" },
+		{ LIB, "ccflags-y :=\n", "470.256.02", BLOB, BEFORE, "535.261.03", "" },
+		{ LIB, "ccflags-y :=\n", "550.90.07", BLOB, BEFORE, "550.163.01", "" },
+		{ LIB, "ccflags-y :=\n", "550.90.07", OPEN, BEFORE, "595.45.04", "" },
+		{ LIB, "ccflags-y += $(EXTRA_CFLAGS)\n", "535.216.03", BLOB, BEFORE, NULL, "" },
+		{ LIB, NULL, "535.216.03", BLOB, BEFORE, NULL, "" }, // headers without makefiles: nobody knows
+		{ MAP, FOLIO, "580.105.08", OPEN, "", "595.45.04", "" },
+		{ MAP, FOLIO, "595.45.04", OPEN, "dev_pagemap_ops_has_folio_free", NULL, "" },
+		{ MAP, PAGE, "580.105.08", OPEN, "", NULL, "" },
+		{ MAP, FOLIO, "580.105.08", BLOB, "", NULL, "" },
+		{ "include/linux/iommu.h", "iommu_sva_bind_device(", "550.163.01", OPEN, "", "595.45.04", "" },
+		{ "include/linux/iommu.h", "int iommu_dev_enable_feature(", "550.163.01", OPEN, "", NULL, "" },
+		{ MODE, FORMAT, "535.261.03", BLOB, "", "535.274.02", "CONFIG_DRM=m\n" },
+		{ MODE, FORMAT, "550.163.01", BLOB, "", "580.105.08", "CONFIG_DRM=y\n" },
+		{ MODE, FORMAT, "550.163.01", BLOB, "drm_fb_create_takes_format_info", NULL, "CONFIG_DRM=y\n" },
+		{ MODE, FORMAT, "550.163.01", BLOB, "", NULL, "# CONFIG_DRM is not set\n" }, // a cloud kernel
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		auto_folder struct folder folder;
@@ -93,13 +133,18 @@ static void test_known_bad_pairs(void **state)
 		struct err err = { 0 };
 		folder_make(&folder);
 		tree_make(&tree, &folder);
-		put(&folder, "src/include/linux/mm.h", rows[i].mm);
-		put(&folder, "src/include/linux/mm_types.h", rows[i].mm_types);
+		auto_str char *config = str_dup(rows[i].config), *path = str_fmt("src/%s", rows[i].file);
+		tree.config = config;
+		if (rows[i].text)
+			put(&folder, path, rows[i].text);
 		auto_source struct source source = source_make(NULL, rows[i].version);
-		source.probes = str_dup(rows[i].probes);
-		int r = recipe_check(&source, MODULE_TYPE_PROPRIETARY, &tree, &err);
-		expect(r == (rows[i].is_bad ? -1 : 0), rows[i].mm);
-		expect(!rows[i].is_bad || (err.code == E_SOURCE_KERNEL && strstr(err.text, "535.")), err.text);
+		source.probes = rows[i].probes ? str_dup(rows[i].probes) : NULL;
+		auto_str char *row =
+			str_fmt("%s %s for %s", rows[i].file, rows[i].version, rows[i].good ? rows[i].good : "all");
+		int r = recipe_check(&source, rows[i].is_open ? MODULE_TYPE_OPEN : MODULE_TYPE_PROPRIETARY, &tree,
+				     &err);
+		expect(r == (rows[i].good ? -1 : 0), row);
+		expect(!rows[i].good || (err.code == E_SOURCE_KERNEL && strstr(err.text, rows[i].good)), err.text);
 	}
 }
 
