@@ -11,6 +11,8 @@
 #   scripts/inputs.sh --suite SUITE --kernel KEY RELEASE   one of its kernels, as the lines KEY=RELEASE, KEY_IMAGE, KEY_HEADERS
 #   scripts/inputs.sh --matrix  the newest kernel of each series and kind and every driver source that the suites offer, for `scripts/matrix.sh today`:
 #                               lines "kernel SUITE RELEASE DEB..." and "source SUITE PACKAGE VERSION DEB"; 1.3 GB the first time
+#   scripts/inputs.sh --debian13   Debian 13's kernel, the newest of its backports and the drivers of both, for a run on another Debian:
+#                               the lines of K13, K13B, OPEN13, PROPRIETARY13 and TESLA13
 #   KMODSMITH_INPUTS_ARCH=arm64 scripts/inputs.sh ...   the packages of another architecture, with lists of their own
 #   scripts/inputs.sh --changed what this run uses that differs from tests/inputs.lock; --lock writes that file anew
 # K61 is the newest kernel of the series that this Debian came with (6.1; on Debian 13 the key means 6.12), K61B the one before it,
@@ -163,6 +165,28 @@ matrix() { # the lines of --matrix, of each suite
     offered $sets | while read -r package version line; do echo "source $line $package $version $(deb "$package=$version")"; done
   done
 }
+newest() { # PACKAGE: also in backports, which apt by itself would not take
+  local version
+  version=$(versions "$1" | sort -rV | sed -n 1p)
+  [ -n "$version" ] || die "apt offers no $1 in $suite"
+  deb "$1=$version"
+}
+debian13() { # the lines of --debian13
+  local series key release path
+  use_suite trixie "$([ "$own" = trixie ] || echo suite-trixie)"
+  refresh
+  readable
+  for series in 'K13 6\.12\.[^-]*\+deb13(\.[0-9]+)?' 'K13B [7-9]\.[^-]*'; do
+    key=${series%% *}
+    release=$(kernels "${series#* }" | sed -n 1p)
+    [ -n "$release" ] || die "apt offers no kernel for $key in $suite, with image and headers"
+    kernel "$key" "$release"
+  done
+  for key in OPEN PROPRIETARY TESLA535; do
+    path=$(newest "${package_of[$key]}")
+    echo "${key%535}13=$path"
+  done
+}
 asked() { sed -n "s/^$1=//p" <<<"$wanted" | tail -n 1; }
 kernels() { # REGEXP: releases of which apt offers the cloud image and its headers, the newest first. Images stay longer.
   comm -12 <(names linux-image- | sed -nE "s/^linux-image-($1-cloud-amd64)\$/\1/p" | sort) \
@@ -313,6 +337,7 @@ if [ "${1-}" = --suite ]; then
 fi
 case ${1-} in
 --matrix) matrix; exit ;;
+--debian13) debian13; exit ;;
 --closure) refresh; readable; closure "${@:2}"; exit ;;
 --kernel) refresh; readable; kernel "${@:2}"; exit ;;
 --lock) [ -z "$wanted" ] || die "KMODSMITH_INPUTS is set: tests/inputs.lock says what apt offers" ;;

@@ -9,7 +9,8 @@
 # The last line is "matrix: P passed, F failed, S skipped".
 # shellcheck disable=SC1091,SC2154 # what is sourced defines of, package, cache, here and top
 set -uo pipefail
-pairs=$(for kernel in K61 K61B K61R K612; do for source in open proprietary tesla535 tesla470; do echo "$source@$kernel"; done; done)
+pairs=$(for kernel in K61 K61B K61R K612; do for source in open proprietary tesla535 tesla470; do echo "$source@$kernel"; done; done
+  for kernel in K13 K13B; do for source in open13 proprietary13 tesla13; do echo "$source@$kernel"; done; done)
 [ "${1-}" != --list ] || { printf '%s\nagain@K61\ntoday\n' "$pairs"; exit; }
 . "$(dirname "$0")/../tests/vm/cache.sh"
 # shellcheck source=../tests/vm/packages.sh
@@ -19,6 +20,7 @@ pairs=$(for kernel in K61 K61B K61R K612; do for source in open proprietary tesl
 set +e
 # shellcheck disable=SC2086 # several names
 [ $# -gt 0 ] || set -- $pairs again@K61
+use_inputs "$@"
 kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
 passed=0 failed=0
 
@@ -27,10 +29,12 @@ verdict() { # WORD SOURCE KEY RESULT DETAIL: one line, and it counts
   if [ "$1" = ok ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 row() { # SOURCE KEY
-  local log dir said headers patches
+  local log dir said headers patches state tools
   log=$(mktemp)
   headers=$(of "$2" _HEADERS)
-  said=$("$kmodsmith" check --source "$(of "${1^^}")" --kernel "$(of "$2")" --headers "${headers// /,}" --state-dir "$cache/build" --json)
+  tools=$(tools_of "$2")
+  state=$(state_with "$tools")
+  said=$("$kmodsmith" check --source "$(of "${1^^}")" --kernel "$(of "$2")" --headers "${headers// /,}" --state-dir "$state" --json)
   if grep -q '"code": "E_SOURCE_KERNEL"' <<<"$said"; then
     verdict ok "$1" "$2" E_SOURCE_KERNEL "$(jq -r '[.. | .reason? // empty][0]' <<<"$said")"
   elif dir=$(package "$1" "$2" 2>"$log"); then

@@ -8,8 +8,8 @@
 //   Unless:  the same, negated
 //   Source:  the same on the driver's source (source_matches) Source: nvidia/nv-pci.c ~ pci_resize_resource\(
 // Tree and source, not versions, decide: distributions backport. Every When and Source must hold and no Unless may. A
-// built-in patch is for sources that have the lines which it changes, word for word: one that does not fit a driver must
-// not keep it from being compiled. A user's patch that does not fit is an error.
+// built-in patch is for sources that have the lines which it changes, word for word: one that does not fit a driver
+// must not keep it from being compiled. A user's patch that does not fit is an error.
 #pragma once
 #include "base/file/digest.h"
 #include "kmod/source/source.h"

@@ -112,6 +112,25 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   inputs
   assert_equal "$output" "$usual"
 }
+@test "--debian13: its kernel, the newest of its backports, and the drivers of both" {
+  offer_kernel 6.12.9+deb13 6.12.9-1 aa
+  offer_kernel 7.2.1+deb13 7.2.1-1~bpo13+1 aa
+  offer_kernel 7.3.4+deb13 7.3.4-1~bpo13+1 aa
+  offer nvidia-kernel-source 550.1.02-4~bpo13+1
+  inputs --debian13
+  assert_success
+  assert_equal "$(value K13) $(value K13B)" "6.12.9+deb13-cloud-amd64 7.3.4+deb13-cloud-amd64"
+  assert_equal "$(version OPEN13) $(version PROPRIETARY13) $(version TESLA13)" "535.20.02-1 550.1.02-4~bpo13+1 535.5.05-1"
+  withdraw 'linux-headers-7[^ ]*'
+  inputs --debian13
+  assert_failure
+  assert_regex "$stderr" 'no kernel for K13B in trixie'
+  withdraw 'nvidia-tesla-535[^ ]*'
+  offer_kernel 7.3.4+deb13 7.3.4-1~bpo13+1 aa
+  inputs --debian13
+  assert_failure
+  assert_regex "$stderr" 'no nvidia-tesla-535-kernel-source in trixie'
+}
 @test "a Debian of one series of kernels: the newest of it, and the keys that it does not have are named" {
   withdraw 'linux-[^ ]*' && withdraw 'nvidia-tesla-470[^ ]*'
   offer_kernel 6.12.9+deb13 6.12.9-1 aa

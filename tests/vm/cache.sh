@@ -30,6 +30,14 @@ of() { # KEY [SUFFIX]: the value of a variable of scripts/inputs.sh
   echo "${!name}"
 }
 
+# use_inputs WORD...: where one of the words names a key of Debian 13 (K13, open13@K13B), have those in this shell and below it
+use_inputs() {
+  local lines
+  case "$*" in *13*) ;; *) return 0 ;; esac
+  [ -z "${K13-}" ] || return 0
+  lines=$("$top/scripts/inputs.sh" --debian13) && set -a && eval "$lines" && set +a
+}
+
 has_input() { [[ " ${LACKING-} " != *" $1 "* ]]; } # KEY: does this Debian have it at all?
 
 driver_version() { # KEY of a source -> the version of the driver that it is of, as its package says
@@ -74,18 +82,40 @@ at_home() {
     exec "$@"' "$tree" "$@"
 }
 
-compile_test_modules() { # DIR HEADERS RELEASE SOURCE...
-  local dir=$1 tree=$2 release=$3
-  shift 3
-  cp "$@" "$dir" &&
-    at_home "$tree" make -C "/usr/src/linux-headers-$release" M="$dir" CONFIG_DEBUG_INFO_BTF_MODULES= modules &&
+# at_home_in TOOLS DIR HEADERS COMMAND...: the same with the compiler of another Debian, the root that images/tools.sh made; of this
+# machine's files COMMAND has DIR alone.
+at_home_in() {
+  local root status=0
+  root=$(mktemp -d "$cache/vm/root.XXXXXX") && tar -C "$root" -xf "$1/root.tar" || return
+  # shellcheck disable=SC2016 # expanded by the inner shell
+  unshare --mount --map-root-user bash -euc '
+    mkdir -p "$0$1" "$0/usr/src" "$0/dev" "$0/proc" "$0/tmp"
+    mount --rbind /dev "$0/dev"
+    mount --rbind /proc "$0/proc"
+    mount --bind "$1" "$0$1"
+    mount --bind "$2/usr/src" "$0/usr/src"
+    mount -t overlay -o lowerdir="$2/usr/lib:$0/usr/lib" overlay "$0/usr/lib"
+    exec chroot "$0" "${@:3}"' "$root" "${@:2}" || status=$?
+  rm -rf "$root"
+  return "$status"
+}
+
+compile_test_modules() { # DIR HEADERS RELEASE TOOLS SOURCE...; no TOOLS: this machine's
+  local dir=$1 make=(make -C "/usr/src/linux-headers-$3" M="$1" CONFIG_DEBUG_INFO_BTF_MODULES= modules)
+  cp "${@:5}" "$dir" &&
+    if [ -n "$4" ]; then at_home_in "$4" "$dir" "$2" "${make[@]}"; else at_home "$2" "${make[@]}"; fi &&
     strip -g "$dir"/*.ko && objcopy --remove-section=__versions "$dir"/gdrdrv.ko &&
     find "$dir" -mindepth 1 ! -name '*.ko' -delete
 }
 
+tools_of() { # KEY of a kernel -> directory of the compiler that it needs, of images/tools.sh; nothing: this machine's does
+  case $1 in *13*) [ "$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" = trixie ] || "$top/images/tools.sh" trixie ;; esac
+}
+
 test_modules() { # KEY -> directory with the modules of tests/vm/modules for that kernel
-  local tree release
+  local tree release tools
   tree=$(headers "$1")
   release=$(of "$1")
-  cached "modules-$1" compile_test_modules "$tree" "$release" "$here"/modules/Kbuild "$here"/modules/*.c
+  tools=$(tools_of "$1")
+  cached "modules-$1" compile_test_modules "$tree" "$release" "$tools" "$here"/modules/Kbuild "$here"/modules/*.c
 }

@@ -2,7 +2,8 @@
 # shellcheck shell=bash
 # A guest: a Debian kernel, an initramfs with the simulated devices, driver packages and a script, in QEMU.
 # The first comment lines of the script describe the machine (words separated by blanks):
-#   # kernel: K61 ...        keys of scripts/inputs.sh (K61 newest 6.1, K61B the one before, K61R older, K612)  [K61]
+#   # kernel: K61 ...        keys of scripts/inputs.sh (K61 newest 6.1, K61B the one before, K61R older, K612, K13
+#                          and K13B Debian 13's and the newest of its backports)  [K61]
 #   # gpus: 2                # switches: 0    # fakegpu: gpu_id=0x20b2 ...   more parameters of the simulated GPU
 #   # stub: yes              load the bring-up stub, so that /dev/nvidiaN can be opened                          [no]
 #   # packages: open:K61 ... driver packages, layouts in /packages/open-K61 and the bare modules in /packages/open-K61.d;
@@ -108,7 +109,9 @@ compile_program() { gcc -O1 -static -o "$1/program" "$2"; } # DIR SOURCE
 # The simulated GPUs have no processor that would take it: its presence is all that counts.
 add_firmware() { # ROOT
   local source version
-  for source in OPEN PROPRIETARY TESLA535 SMALL SMALLOPEN; do
+  for source in OPEN PROPRIETARY TESLA535 SMALL SMALLOPEN OPEN13 TESLA13 GIVEN; do
+    [[ $source != *13 ]] || [ -n "${K13-}" ] || continue
+    [ $source != GIVEN ] || [ -n "${DRIVER_SOURCE-}" ] || continue
     version=$(version_of "$source")
     mkdir -p "$1/lib/firmware/nvidia/$version"
     echo placeholder | tee "$1/lib/firmware/nvidia/$version"/gsp_{tu10x,ga10x}.bin >/dev/null
@@ -119,6 +122,7 @@ version_of() { # KEY of a driver source, SMALL or SMALLOPEN
   case $1 in
   SMALL) sed -n 's/.*NV_VERSION_STRING=\\"\([0-9.]*\).*/\1/p' "$here/driver/kernel/Kbuild" ;;
   SMALLOPEN) echo "$smallopen_version" ;;
+  GIVEN) grep -rhoE 'NV_VERSION_STRING=[\\]*"[0-9.]+' --include=Kbuild "$DRIVER_SOURCE" | sed -n '1s/.*"//p' ;;
   *) driver_version "$1" ;;
   esac
 }
@@ -133,6 +137,7 @@ inputs_of_run() {
   for key in OPEN PROPRIETARY TESLA535 TESLA470 SMALL SMALLOPEN; do
     ! has_input "$key" || printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"
   done
+  [ -z "${K13-}" ] || for key in OPEN13 PROPRIETARY13 TESLA13; do printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"; done
 }
 
 add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading

@@ -1,15 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # Driver packages for guests, made by `kmodsmith build`: `package NAME KEY` prints a directory with the package of NVIDIA's
-# source NAME (open, proprietary, tesla535, tesla470) for the kernel KEY, as an OCI layout in layout/, and with the module
-# files of its layer, as tar unpacks them, in modules/. NAME may also be `liar`, modules of another kernel that are said to
-# be of this one, `cut`, with a module that ends early, or `small`, the driver of one file in tests/vm/driver.
+# source NAME (open, proprietary, tesla535, tesla470, open13 ...) for the kernel KEY, as an OCI layout in layout/, and with the
+# module files of its layer, as tar unpacks them, in modules/. NAME may also be `liar`, modules of another kernel that are said
+# to be of this one, `cut`, with a module that ends early, `small`, the driver of one file in tests/vm/driver, or `given`, the
+# open modules of the directory DRIVER_SOURCE.
 
-compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER
-  local headers=$3 layer
+compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER [TOOLS]
+  local headers=$3 layer state
+  state=$(state_with "${7-}") || return
   "${KMODSMITH:-$top/build/release/kmodsmith}" build --source "$2" --headers "${headers// /,}" --kernel "$4" --flavour "$5" \
-    --state-dir "$cache/build" --output "oci:$1/layout" && layer=$(blob_of "$1/layout" layers) && mkdir "$1/modules" &&
+    --state-dir "$state" --output "oci:$1/layout" && layer=$(blob_of "$1/layout" layers) && mkdir "$1/modules" &&
     tar --zstd -xf "$layer" -C "$1/modules" --strip-components=4 --wildcards '*.ko'
+}
+
+state_with() { # TOOLS -> a state directory whose builder is that directory of images/tools.sh; nothing: this machine's compilers
+  local state=$cache/build${1:+-$(basename "${1%-tools-*}")}
+  if [ -n "$1" ] && [ "$(cat "$state/tools" 2>/dev/null)" != "$1" ]; then
+    "${KMODSMITH:-$top/build/release/kmodsmith}" pack builder "$1/root.tar" --state-dir "$state" >&2 && echo "$1" >"$state/tools" || return
+  fi
+  echo "$state"
 }
 
 blob_of() { # LAYOUT config|layers: the file of the one package's configuration, or of its layer
@@ -43,7 +53,7 @@ small_source() { # DIR DRIVER FLAVOUR VERSION
 }
 
 package() { # NAME KEY
-  local deb debs release made other files flavour=proprietary
+  local deb debs release made other files tools flavour=proprietary
   release=$(of "$2")
   made=$(builder)
   case $1 in
@@ -60,6 +70,12 @@ package() { # NAME KEY
     files=$(find "$here/driver" -type f -exec sha256sum {} + | sort)
     cached "package-small-$2" compile_package "$here/driver" "$debs" "$release" proprietary "$made" "$files"
     ;;
+  given)
+    debs=$(of "$2" _HEADERS)
+    tools=$(tools_of "$2")
+    files=$(find "${DRIVER_SOURCE:?}" -name .git -prune -o -type f -exec sha256sum {} + | sort)
+    cached "package-given-$2" compile_package "$DRIVER_SOURCE" "$debs" "$release" open "$made" "$tools" "$files"
+    ;;
   smallset | smallopen)
     debs=$(of "$2" _HEADERS)
     files=$(find "$here/driver" -type f -exec sha256sum {} + | sort)
@@ -70,7 +86,9 @@ package() { # NAME KEY
   *)
     deb=$(of "${1^^}")
     debs=$(of "$2" _HEADERS)
-    cached "package-$1-$2" compile_package "$deb" "$debs" "$release" "$([ "$1" = open ] && echo open || echo proprietary)" "$made"
+    tools=$(tools_of "$2")
+    [[ $1 != open* ]] || flavour=open
+    cached "package-$1-$2" compile_package "$deb" "$debs" "$release" "$flavour" "$made" ${tools:+"$tools"}
     ;;
   esac
 }

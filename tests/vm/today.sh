@@ -23,18 +23,13 @@ again() { # KEY: R-C2: the same module, made in another directory, at another ti
 # checked, unless a GLOB names pairs.
 declare -A states
 find_state() { # SUITE: sets state
-  local suite=${1%-backports} tools
+  local suite=${1%-backports} tools=''
   [ "$suite" != experimental ] || suite=sid
   if [ -z "${states[$suite]-}" ]; then
-    state=$cache/build
     if [ "$suite" != "$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" ]; then
-      state+=-$suite
       tools=$(cd "$top" && images/tools.sh "$suite") || return
-      if [ "$(cat "$state/tools" 2>/dev/null)" != "$tools" ]; then
-        "$kmodsmith" pack builder "$tools/root.tar" --state-dir "$state" >&2 && echo "$tools" >"$state/tools" || return
-      fi
     fi
-    states[$suite]=$state
+    states[$suite]=$(state_with "$tools") || return
   fi
   state=${states[$suite]}
 }
