@@ -84,6 +84,19 @@ static char *find_release(const struct source *s)
 	return TAKE(above);
 }
 
+// In Debian's packages of drivers before 470 its name ends in the architecture's, as their own patches expect it.
+static bool has_core(const struct source *s, const char *core)
+{
+	static const char *const archs[] = { "amd64", "arm64" };
+	int stem = (int)(strrchr(core, '.') - core);
+	for (size_t i = 0; i < ARRAY_SIZE(archs); i++) {
+		auto_str char *path = str_fmt("%.*s-%s%s", stem, core, archs[i], core + stem);
+		if (root_exists(&s->root, path))
+			return true;
+	}
+	return root_exists(&s->root, core);
+}
+
 static int check_cores(struct source *s, unsigned flavour, struct err *err)
 {
 	const char *dir = s->dirs[flavour];
@@ -92,7 +105,7 @@ static int check_cores(struct source *s, unsigned flavour, struct err *err)
 		auto_str char *core = str_fmt("%s/%s", dir, c->file),
 			      *module = str_fmt("%s/%s/%s.Kbuild", dir, c->module, c->module);
 		bool is_dangling = is_symlink(&s->root, core);
-		if (root_exists(&s->root, core))
+		if (has_core(s, core))
 			continue;
 		if (flavour == MODULE_TYPE_OPEN && !s->release && (i == 0 || root_exists(&s->root, module)))
 			s->release = find_release(s);

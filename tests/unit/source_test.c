@@ -282,6 +282,22 @@ static void test_directories(void **state)
 	assert_int_equal(try(&folder, both, NULL, &s), E_SOURCE);
 }
 
+// Debian's packages before 470.
+static void test_core_of_architecture(void **state)
+{
+	(void)state;
+	auto_folder struct folder folder;
+	auto_source struct source less = { .root = ROOT_NONE };
+	struct err err = { 0 };
+	folder_make(&folder);
+	put_flavour(&folder, "s", PROPRIETARY, KBUILD("535.261.03"));
+	assert_int_equal(root_unlink(&folder.root, "s/nvidia/nv-kernel.o_binary", &err), 1);
+	auto_str char *path = str_fmt("%s/s", folder.path);
+	assert_int_equal(try(&folder, path, NULL, &less), E_SOURCE);
+	put(&folder, "s", "nvidia/nv-kernel-amd64.o_binary", "");
+	expect_source(&folder, path, NULL, ".");
+}
+
 // NVIDIA's open source release, as its own Makefile leaves it: the flavour's directory is of use without the rest.
 static void test_linked_core(void **state)
 {
@@ -522,9 +538,9 @@ int main(void)
 		cmocka_unit_test(test_run_files),         cmocka_unit_test(test_debian_package),
 		cmocka_unit_test(test_dkms_packages),     cmocka_unit_test(test_linked_core),
 		cmocka_unit_test(test_published_release), cmocka_unit_test(test_checkout_digest),
-		cmocka_unit_test(test_directories),       cmocka_unit_test(test_pinned_directory),
-		cmocka_unit_test(test_pinned_archive),    cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_module_sets),
+		cmocka_unit_test(test_directories),       cmocka_unit_test(test_core_of_architecture),
+		cmocka_unit_test(test_pinned_directory),  cmocka_unit_test(test_pinned_archive),
+		cmocka_unit_test(test_refusals),          cmocka_unit_test(test_module_sets),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
