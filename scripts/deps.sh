@@ -12,11 +12,11 @@ declare -A tiers=(
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils
     busybox-static ca-certificates git kmod makeself patch procps xz-utils"
   [services]="bats bats-support bats-assert bats-file jq docker-registry nginx-light skopeo buildah apache2-utils openssl
-    python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg dpkg-dev rpm createrepo-c dnf dnf-plugins-core"
+    python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg gpg-agent dpkg-dev rpm createrepo-c dnf dnf-plugins-core"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
   [vm]="curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc make bc
-    libelf-dev patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates apt-utils gpg"
+    libelf-dev patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent"
   [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
   [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang" [coverage]="gcovr acl" [man]="scdoc man-db"
   [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"

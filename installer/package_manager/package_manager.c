@@ -94,7 +94,7 @@ static bool has_word(const char *line, const char *lower)
 	return false;
 }
 
-// What apt and dnf (librepo, libcurl, gpgv) say, with LC_ALL=C. The first that a line has decides: a repository whose
+// What apt and dnf (librepo, libcurl, gpgv, sqv) say, with LC_ALL=C. The first that a line has decides: a repository whose
 // lists could not be fetched "is not signed", too.
 static const struct {
 	const char *text; // lower case
@@ -104,6 +104,7 @@ static const struct {
 	{ "badsig", E_UNTRUSTED },
 	{ "expkeysig", E_UNTRUSTED },
 	{ "revkeysig", E_UNTRUSTED },
+	{ "signature verification failed", E_UNTRUSTED },
 	{ "signatures couldn't be verified", E_UNTRUSTED },
 	{ "signatures were invalid", E_UNTRUSTED },
 	{ "gpg signature verification error", E_UNTRUSTED },

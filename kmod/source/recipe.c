@@ -42,7 +42,7 @@ static const struct known_bad {
 	{ "4*", MODULE_TYPE_PROPRIETARY, NULL, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false,
 	  "conftest_follow_pfn", "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)",
 	  "535.216.03" },
-	{ "5[345]*", MODULE_TYPE_OPEN, NULL, "include/linux/iommu.h", "iommu_dev_enable_feature\\(", false,
+	{ "5[45]*", MODULE_TYPE_OPEN, NULL, "include/linux/iommu.h", "iommu_dev_enable_feature\\(", false,
 	  "drm_fb_create_takes_format_info", // which Debian added when it took the calls out
 	  "it calls iommu_dev_enable_feature(), which this kernel no longer has (removed in Linux 6.16)", "595.45.04" },
 	{ "5[6-9]*", MODULE_TYPE_OPEN, NULL, "include/linux/memremap.h", "\\(\\*page_free\\)\\(", false, "folio_free",

@@ -122,6 +122,7 @@ static void test_known_bad_pairs(void **state)
 		{ MAP, FOLIO, "580.105.08", BLOB, "", NULL, "" },
 		{ "include/linux/iommu.h", "iommu_sva_bind_device(", "550.163.01", OPEN, "", "595.45.04", "" },
 		{ "include/linux/iommu.h", "int iommu_dev_enable_feature(", "550.163.01", OPEN, "", NULL, "" },
+		{ "include/linux/iommu.h", "iommu_sva_bind_device(", "535.261.03", OPEN, "", NULL, "" },
 		{ MODE, FORMAT, "535.261.03", BLOB, "", "535.274.02", "CONFIG_DRM=m\n" },
 		{ MODE, FORMAT, "550.163.01", BLOB, "", "580.105.08", "CONFIG_DRM=y\n" },
 		{ MODE, FORMAT, "550.163.01", BLOB, "drm_fb_create_takes_format_info", NULL, "CONFIG_DRM=y\n" },
