@@ -94,8 +94,8 @@ static bool has_word(const char *line, const char *lower)
 	return false;
 }
 
-// What apt and dnf (librepo, libcurl, gpgv, sqv) say, with LC_ALL=C. The first that a line has decides: a repository whose
-// lists could not be fetched "is not signed", too.
+// What apt and dnf (librepo, libcurl, gpgv, sqv) say, with LC_ALL=C. The first that a line has decides: a repository
+// whose lists could not be fetched "is not signed", too.
 static const struct {
 	const char *text; // lower case
 	int code;

@@ -26,13 +26,15 @@ static const struct {
 	{ "probe/bad.c",
 	  "#include <linux/kconfig.h>\n#include <linux/module.h>\n#include <linux/mm.h>\n"
 	  "unsigned long bad(struct vm_area_struct *vma) { return vma->kmodsmith_has_no_such_member; }\n" },
-	{ "probe/Kbuild", "obj-m := probe.o\n"
-			  "CONFTEST := $(shell /bin/sh " SANDBOX_WORK
-			  "/src/conftest.sh \"$(CC)\" $(ARCH) $(SYSSRC) $(SYSOUT) build_cflags)\n"
-			  "FLAGS = $(filter-out $(GCC_PLUGINS_CFLAGS),$(KBUILD_CFLAGS)) $(CONFTEST) -fno-pie $(filter "
-			  "-std=%,$(KBUILD_CFLAGS))\n"
-			  "$(obj)/good.o $(obj)/bad.o: $(obj)/%.o: $(src)/%.c FORCE\n"
-			  "\t@$(CC) $(FLAGS) -D__KERNEL__ -DMODULE -c -o $@ $< 2>$@.log\n" },
+	{ "probe/Kbuild",
+	  "obj-m := probe.o\n"
+	  "SCRIPT := " SANDBOX_WORK "/src/conftest.sh\n"
+	  "HOST := $(if $(shell grep ^HOSTCC= $(SCRIPT)),cc)\n" // which drivers before 450 want, too
+	  "CONFTEST := $(shell /bin/sh $(SCRIPT) \"$(CC)\" $(HOST) $(ARCH) $(SYSSRC) $(SYSOUT) build_cflags)\n"
+	  "FLAGS = $(filter-out $(GCC_PLUGINS_CFLAGS),$(KBUILD_CFLAGS)) $(CONFTEST) -fno-pie $(filter "
+	  "-std=%,$(KBUILD_CFLAGS))\n"
+	  "$(obj)/good.o $(obj)/bad.o: $(obj)/%.o: $(src)/%.c FORCE\n"
+	  "\t@$(CC) $(FLAGS) -D__KERNEL__ -DMODULE -c -o $@ $< 2>$@.log\n" },
 };
 
 static char *compiler_text(struct compile *c, const char *path)
