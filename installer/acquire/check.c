@@ -66,7 +66,7 @@ static int judge_build(const struct check_request *w, const struct tree *tree, s
 	const struct source *source = w->source;
 	if (source &&
 	    (gpu_support_choose(w->gpus, source->version, w->flavour, source->flavours, &flavour, NULL, err) < 0 ||
-	     recipe_check(source, flavour, tree, err) < 0))
+	     recipe_check(source, flavour, w->modules, tree, err) < 0))
 		return -1;
 	if (tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,

@@ -293,7 +293,7 @@ static int refuse_known_failure(const struct compile_request *request, const str
 	if (r <= 0 || (peek.flavours != MODULE_TYPE_OPEN && peek.flavours != MODULE_TYPE_PROPRIETARY))
 		return r < 0 ? -1 : 0;
 	enum module_type flavour = (enum module_type)peek.flavours;
-	return recipe_check(&peek, flavour, tree, err) < 0 ?
+	return recipe_check(&peek, flavour, request->modules, tree, err) < 0 ?
 		       -1 :
 		       patches_check_removed(request->patches, &peek, flavour, tree, err);
 }

@@ -143,7 +143,7 @@ static int check_request(struct build *b, struct err *err)
 	if (!b->dir)
 		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
 			       module_type_name(w->flavour));
-	if (recipe_check(w->source, w->flavour, w->tree, err) < 0)
+	if (recipe_check(w->source, w->flavour, w->modules, w->tree, err) < 0)
 		return -1;
 	if (w->tree->is_rt && !w->is_rt_allowed)
 		return err_set(err, E_SOURCE_KERNEL,

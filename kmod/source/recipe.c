@@ -23,15 +23,15 @@ enum { ANY = MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY };
 static const struct known_bad {
 	const char *driver; // glob
 	unsigned flavours;
-	const char *config;       // only for kernels with this in their configuration; NULL = any
+	const char *module;       // that fails; NULL = every one
 	const char *file, *regex; // the pair fails when the tree has the file and it does not match, or when it does
 	bool is_new;
 	const char *probe; // unless this is in the source's probes: it knows both ways, or the new one
 	const char *why, *good;
 } bad[] = {
-#define DRM_FORMAT                                                                                                    \
-	"CONFIG_DRM=[my]", "include/drm/drm_mode_config.h", "\\(\\*fb_create\\)\\([^;]*struct drm_format_info", true, \
-		"drm_fb_create_takes_format_info",                                                                    \
+#define DRM_FORMAT                                                                                               \
+	"nvidia-drm", "include/drm/drm_mode_config.h", "\\(\\*fb_create\\)\\([^;]*struct drm_format_info", true, \
+		"drm_fb_create_takes_format_info",                                                               \
 		"its framebuffers look up their format, which this kernel hands to them (since Linux 6.17)"
 #define MAKE_FLAGS                                                                               \
 	NULL, "scripts/Makefile.lib", "EXTRA_CFLAGS", false, "ccflags-y += -I$(src)/common/inc", \
@@ -42,14 +42,15 @@ static const struct known_bad {
 	{ "4*", MODULE_TYPE_PROPRIETARY, NULL, "include/linux/mm.h", "[^_a-z]follow_pfn\\(", false,
 	  "conftest_follow_pfn", "it calls follow_pfn(), which this kernel no longer has (removed in Linux 6.12)",
 	  "535.216.03" },
-	{ "5[45]*", MODULE_TYPE_OPEN, NULL, "include/linux/iommu.h", "iommu_dev_enable_feature\\(", false,
+	{ "5[45]*", MODULE_TYPE_OPEN, "nvidia-uvm", "include/linux/iommu.h", "iommu_dev_enable_feature\\(", false,
 	  "drm_fb_create_takes_format_info", // which Debian added when it took the calls out
 	  "it calls iommu_dev_enable_feature(), which this kernel no longer has (removed in Linux 6.16)", "595.45.04" },
-	{ "5[6-9]*", MODULE_TYPE_OPEN, NULL, "include/linux/memremap.h", "\\(\\*page_free\\)\\(", false, "folio_free",
-	  "it frees pages of a GPU one by one, and this kernel knows only folios (since Linux 6.19)", "595.45.04" },
+	{ "5[6-9]*", MODULE_TYPE_OPEN, "nvidia-uvm", "include/linux/memremap.h", "\\(\\*page_free\\)\\(", false,
+	  "folio_free", "it frees pages of a GPU one by one, and this kernel knows only folios (since Linux 6.19)",
+	  "595.45.04" },
 	{ "[45][0-3]*", ANY, MAKE_FLAGS, "535.261.03" },
 	{ "4[4-9]*", ANY, MAKE_FLAGS, "535.261.03" },
-	{ "5[4-9]*", MODULE_TYPE_PROPRIETARY, MAKE_FLAGS, "550.163.01" },
+	{ "5[4-9]*", MODULE_TYPE_PROPRIETARY, MAKE_FLAGS, "580.105.08" },
 	{ "5[4-9]*", MODULE_TYPE_OPEN, MAKE_FLAGS, "595.45.04" },
 	{ "[45][0-3]*", ANY, DRM_FORMAT, "535.274.02" },
 	{ "4[4-9]*", ANY, DRM_FORMAT, "535.274.02" },
@@ -125,14 +126,26 @@ size_t recipe_objects(const struct root *dir, const struct strv *set)
 	return count;
 }
 
-int recipe_check(const struct source *source, enum module_type flavour, const struct tree *tree, struct err *err)
+// Of a kernel without DRM nvidia-drm is an empty shell.
+static bool is_made(const char *module, const struct strv *set, const struct tree *tree)
+{
+	if (str_eq(module, "nvidia-drm") && !(tree->config && str_matches(tree->config, "CONFIG_DRM=[my]") > 0))
+		return false;
+	bool is_wanted = !set || !set->count;
+	for (size_t i = 0; set && i < set->count; i++)
+		is_wanted |= module_index(set->items[i]) == module_index(module);
+	return is_wanted;
+}
+
+int recipe_check(const struct source *source, enum module_type flavour, const struct strv *set, const struct tree *tree,
+		 struct err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		if (!(bad[i].flavours & flavour) || fnmatch(bad[i].driver, source->version, 0) != 0)
 			continue;
 		if (source->probes && strstr(source->probes, bad[i].probe))
 			continue;
-		if (bad[i].config && !(tree->config && str_matches(tree->config, bad[i].config) > 0))
+		if (bad[i].module && !is_made(bad[i].module, set, tree))
 			continue;
 		int is_there = tree_matches(tree, bad[i].file, "", err);
 		int r = is_there <= 0 ? is_there : tree_matches(tree, bad[i].file, bad[i].regex, err);

@@ -16,6 +16,7 @@ int recipe_modules(const struct root *dir, const struct strv *requested, struct 
 size_t recipe_objects(const struct root *dir, const struct strv *modules);
 
 // 0 = not known to fail. E_SOURCE_KERNEL names the reason and the first driver that works (R-B2), in milliseconds:
-// it looks into a few header files of the tree and compiles nothing. Pairs that a built-in patch repairs are not
-// refused.
-int recipe_check(const struct source *source, enum module_type flavour, const struct tree *tree, struct err *err);
+// it looks into a few files of the tree and compiles nothing. Pairs that a built-in patch repairs are not refused, nor
+// those of which only a module fails that is not in set (as for recipe_modules).
+int recipe_check(const struct source *source, enum module_type flavour, const struct strv *set, const struct tree *tree,
+		 struct err *err);
