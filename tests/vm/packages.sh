@@ -6,7 +6,7 @@
 # to be of this one, `cut`, with a module that ends early, `small`, the driver of one file in tests/vm/driver, or `given`, the
 # open modules of the directory DRIVER_SOURCE.
 
-compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER [TOOLS]
+compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER [TOOLS [ANYTHING that decides the bytes, too]]
   local headers=$3 layer state
   state=$(state_with "${7-}") || return
   "${KMODSMITH:-$top/build/release/kmodsmith}" build --source "$2" --headers "${headers// /,}" --kernel "$4" --flavour "$5" \
@@ -68,7 +68,7 @@ package() { # NAME KEY
   small)
     debs=$(of "$2" _HEADERS)
     files=$(find "$here/driver" -type f -exec sha256sum {} + | sort)
-    cached "package-small-$2" compile_package "$here/driver" "$debs" "$release" proprietary "$made" "$files"
+    cached "package-small-$2" compile_package "$here/driver" "$debs" "$release" proprietary "$made" "" "$files"
     ;;
   given)
     debs=$(of "$2" _HEADERS)
