@@ -30,12 +30,17 @@ of() { # KEY [SUFFIX]: the value of a variable of scripts/inputs.sh
   echo "${!name}"
 }
 
-# use_inputs WORD...: where one of the words names a key of Debian 13 (K13, open13@K13B), have those in this shell and below it
+# use_inputs WORD...: where one of the words names a kernel of Debian 13 (K13, open13@K13B), its inputs are known in this shell and
+# below it.
 use_inputs() {
-  local lines
-  case "$*" in *13*) ;; *) return 0 ;; esac
-  [ -z "${K13-}" ] || return 0
-  lines=$("$top/scripts/inputs.sh" --debian13) && set -a && eval "$lines" && set +a
+  local word lines
+  # shellcheck disable=SC2048 # a word may be a line of them
+  for word in $*; do
+    case $word in K13 | K13B | *@K13 | *@K13B) ;; *) continue ;; esac
+    [ -z "${K13-}" ] || return 0
+    lines=$("$top/scripts/inputs.sh" --debian13) && set -a && eval "$lines" && set +a
+    return
+  done
 }
 
 has_input() { [[ " ${LACKING-} " != *" $1 "* ]]; } # KEY: does this Debian have it at all?
@@ -85,8 +90,8 @@ at_home() {
 # at_home_in TOOLS DIR HEADERS COMMAND...: the same with the compiler of another Debian, the root that images/tools.sh made; of this
 # machine's files COMMAND has DIR alone.
 at_home_in() {
-  local root status=0
-  root=$(mktemp -d "$cache/vm/root.XXXXXX") && tar -C "$root" -xf "$1/root.tar" || return
+  local root=$2.root status=0
+  rm -rf "$root" && mkdir "$root" && tar -C "$root" -xf "$1/root.tar" || return
   # shellcheck disable=SC2016 # expanded by the inner shell
   unshare --mount --map-root-user bash -euc '
     mkdir -p "$0$1" "$0/usr/src" "$0/dev" "$0/proc" "$0/tmp"
@@ -109,7 +114,7 @@ compile_test_modules() { # DIR HEADERS RELEASE TOOLS SOURCE...; no TOOLS: this m
 }
 
 tools_of() { # KEY of a kernel -> directory of the compiler that it needs, of images/tools.sh; nothing: this machine's does
-  case $1 in *13*) [ "$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" = trixie ] || "$top/images/tools.sh" trixie ;; esac
+  case $1 in K13 | K13B) [ "$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)" = trixie ] || "$top/images/tools.sh" trixie ;; esac
 }
 
 test_modules() { # KEY -> directory with the modules of tests/vm/modules for that kernel
