@@ -9,10 +9,11 @@ query() { # FILE PYTHON: an expression on the last document d
 }
 container='d["spec"]["template"]["spec"]["containers"][0]'
 daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
+job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
 
 @test "deploy: every file passes Kubernetes' validation" {
   local file
-  for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml build-job.yaml; do
+  for file in "${daemonsets[@]}" daemonset-{agent,builder}.yaml build-cronjob.yaml; do
     python3 "$top/tests/cli/kube.py" "$top/deploy/$file"
   done
   [ "$(query gpu-operator-values.yaml 'sorted(d)')" = "['driver']" ]
@@ -31,24 +32,25 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
 @test "deploy: a wrong field of the build job is found" {
   local file=$BATS_TEST_TMPDIR/d.yaml change
   for change in 's/backoffLimit: 3/backoffLimit: three/' 's/hostUsers/hostUser/' 's/restartPolicy: OnFailure/restartPolicy: Always/' \
-    's/name: matrix$/name: matrices/' 's/kind: Job/kind: Jop/' '/^data:/s/data/date/' 's/defaultMode: 0400/defaultMode: "r"/' \
+    's/name: matrix$/name: matrices/' '/^data:/s/data/date/' 's/kind: CronJob/kind: CronJop/' 's/jobTemplate/jobTemplates/' \
+    's/verbs:/verb:/' 's/schedule: .*/schedule: 17/' 's/defaultMode: 0400/defaultMode: "r"/' \
     's/readOnlyRootFilesystem: true/&\n            allowPrivilegeEscalation: false/'; do
-    sed "$change" "$top/deploy/build-job.yaml" >"$file"
+    sed "$change" "$top/deploy/build-cronjob.yaml" >"$file"
     run python3 "$top/tests/cli/kube.py" "$file"
     [ "$status" -eq 1 ] || fail "$change was not found"
   done
 }
 
-@test "deploy: the build job has only what a sandboxed compile needs, and only one container has the key" {
-  local pod='d["spec"]["template"]["spec"]' each='(p["initContainers"] + p["containers"])'
-  of() { query build-job.yaml "[($1) for p in [$pod]][0]"; }
+@test "deploy: the build job has only what a sandboxed compile needs, and only one container has the key, and one the token" {
+  local pod=$job each='(p["initContainers"] + p["containers"])'
+  of() { query build-cronjob.yaml "[($1) for p in [$pod]][0]"; }
   assert_equal "$(of 'p["hostUsers"], p["automountServiceAccountToken"], p["securityContext"]["seccompProfile"]["type"]')" \
     "(False, False, 'RuntimeDefault')"
   assert_equal "$(of 'any(x in p for x in ("hostPID", "hostNetwork", "hostIPC"))')" False
   assert_equal "$(of "all(c['securityContext']['readOnlyRootFilesystem'] and 'privileged' not in c['securityContext'] for c in $each)")" True
   assert_equal "$(of "[c['name'] for c in $each if 'add' in c['securityContext']['capabilities']]")" "['build']"
-  assert_equal "$(of "[c['securityContext']['capabilities']['drop'] for c in $each] == [['ALL']] * 5")" True
-  assert_equal "$(of "[c['name'] for c in $each if any(m['name'] == 'key' for m in c['volumeMounts'])]")" "['sign']"
+  assert_equal "$(of "[c['securityContext']['capabilities']['drop'] for c in $each] == [['ALL']] * 6")" True
+  assert_equal "$(of "[[c['name'] for c in $each if any(m['name'] == v for m in c['volumeMounts'])] for v in ('key', 'token')]")" "[['sign'], ['nodes']]"
   assert_equal "$(of "all('limits' in c['resources'] and 'requests' in c['resources'] for c in $each)")" True
   assert_equal "$(of 'any("hostPath" in v for v in p["volumes"])')" False
 }
@@ -57,16 +59,19 @@ daemonsets=(daemonset.yaml daemonset-unprivileged.yaml)
   local words
   ROOT=
   host no-gpu
-  query build-job.yaml "'\n'.join(' '.join(c['command'] + c['args']) for c in d['spec']['template']['spec']['initContainers'][1:] +
-    d['spec']['template']['spec']['containers'])" >"$BATS_TEST_TMPDIR/commands"
-  assert_equal "$(cut -d' ' -f1,2 "$BATS_TEST_TMPDIR/commands" | paste -sd,)" "kmodsmith build,kmodsmith sign,kmodsmith push,kmodsmith build"
+  query build-cronjob.yaml "'\n'.join(' '.join(c['command'] + c['args']) for c in $job['initContainers'][1:] + $job['containers'])" \
+    >"$BATS_TEST_TMPDIR/commands"
+  assert_equal "$(cut -d' ' -f1,2 "$BATS_TEST_TMPDIR/commands" | paste -sd,)" \
+    "kmodsmith rollout,kmodsmith build,kmodsmith sign,kmodsmith push,kmodsmith build"
   while read -ra words; do
     run "$KMODSMITH" "${words[@]:1}" --help
     assert_success
   done <"$BATS_TEST_TMPDIR/commands"
-  python3 -c 'import sys, yaml; print(list(yaml.safe_load_all(open(sys.argv[1])))[0]["data"]["matrix.json"])' \
-    "$top/deploy/build-job.yaml" >"$BATS_TEST_TMPDIR/matrix.json"
-  kmodsmith build --matrix "$BATS_TEST_TMPDIR/matrix.json" --output "oci:$BATS_TEST_TMPDIR/out" --state-dir "$BATS_TEST_TMPDIR/state" --json
+  python3 -c 'import sys, yaml
+print(next(d["data"]["matrix.json"] for d in yaml.safe_load_all(open(sys.argv[1])) if d["kind"] == "ConfigMap"))' "$top/deploy/build-cronjob.yaml" >"$BATS_TEST_TMPDIR/matrix.json"
+  echo '{"items": [{"metadata": {"name": "n"}, "status": {"nodeInfo": {"kernelVersion": "6.1.0-1-amd64", "architecture": "amd64"}}}]}' \
+    >"$BATS_TEST_TMPDIR/nodes.json"
+  kmodsmith build --matrix "$BATS_TEST_TMPDIR/matrix.json" --nodes "$BATS_TEST_TMPDIR/nodes.json" --output "oci:$BATS_TEST_TMPDIR/out" --state-dir "$BATS_TEST_TMPDIR/state" --json
   assert_json '.pairs[].error.code' E_NOT_FOUND # of the source, which an image has; the file was well
 }
 

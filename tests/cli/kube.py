@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Are these documents (DaemonSet, Job, ConfigMap) such that Kubernetes takes them? As far as our manifests go: field names, types, and names that must match.
+"""Are these documents such that Kubernetes takes them? As far as our manifests go: kinds, field names, types, and names that must match.
 An unknown field is an error here, as with kubectl's strict validation. Usage: kube.py FILE; exit status 1 with the path of
 what is wrong."""
 import re
@@ -31,7 +31,11 @@ POD = {
     "securityContext": {"runAsUser": int, "seccompProfile": SECCOMP},
     "volumes": [{"name": str, "configMap": {"name": str, "optional": bool, "items": [{"key": str, "path": str}]},
                   "hostPath": {"path": str, "type": str},
-                 "emptyDir": {"sizeLimit": str}, "secret": {"secretName": str, "defaultMode": int}}],
+                 "emptyDir": {"sizeLimit": str}, "secret": {"secretName": str, "defaultMode": int},
+                 "projected": {"defaultMode": int, "sources": [{
+                     "serviceAccountToken": {"path": str, "expirationSeconds": int},
+                     "configMap": {"name": str, "items": [{"key": str, "path": str}]},
+                     "downwardAPI": {"items": [{"path": str, "fieldRef": {"fieldPath": str}}]}}]}}],
 }
 METADATA = {"name": str, "namespace": str, "labels": TEXTS}
 DAEMONSET = {
@@ -40,14 +44,20 @@ DAEMONSET = {
     "spec": {"selector": {"matchLabels": TEXTS}, "updateStrategy": {"type": str},
              "template": {"metadata": {"labels": TEXTS}, "spec": POD}},
 }
-JOB = {
-    "apiVersion": str, "kind": str, "metadata": METADATA,
-    "spec": {"backoffLimit": int, "activeDeadlineSeconds": int, "ttlSecondsAfterFinished": int,
-             "template": {"metadata": {"labels": TEXTS}, "spec": POD}},
+JOB_SPEC = {"backoffLimit": int, "activeDeadlineSeconds": int, "ttlSecondsAfterFinished": int,
+            "template": {"metadata": {"labels": TEXTS}, "spec": POD}}
+OBJECT = {"apiVersion": str, "kind": str, "metadata": METADATA}
+CRONJOB = OBJECT | {
+    "spec": {"schedule": str, "concurrencyPolicy": str, "startingDeadlineSeconds": int, "successfulJobsHistoryLimit": int,
+             "failedJobsHistoryLimit": int, "jobTemplate": {"spec": JOB_SPEC}},
 }
-CONFIGMAP = {"apiVersion": str, "kind": str, "metadata": METADATA, "data": TEXTS}
-KINDS = {"apps/v1 DaemonSet": DAEMONSET, "batch/v1 Job": JOB, "v1 ConfigMap": CONFIGMAP}
-REQUIRED = {".spec": ["template"], ".spec.template.spec": ["containers"]}
+RBAC = "rbac.authorization.k8s.io/v1 "
+ROLE = OBJECT | {"rules": [{"apiGroups": [str], "resources": [str], "verbs": [str]}]}
+BINDING = OBJECT | {"roleRef": {"apiGroup": str, "kind": str, "name": str}, "subjects": [{"kind": str, "name": str, "namespace": str}]}
+KINDS = {"apps/v1 DaemonSet": DAEMONSET, "batch/v1 CronJob": CRONJOB, "v1 ConfigMap": OBJECT | {"data": TEXTS},
+         "v1 ServiceAccount": OBJECT, RBAC + "ClusterRole": ROLE, RBAC + "ClusterRoleBinding": BINDING}
+REQUIRED = {".spec.jobTemplate.spec": ["template"], ".spec.template.spec": ["containers"],
+            ".spec.jobTemplate.spec.template.spec": ["containers"]}
 
 
 def check(value, shape, path):
@@ -94,9 +104,9 @@ def check_container(container, volumes):
 
 def match(d):
     """Yield names that should be the same and are not."""
-    if d["kind"] == "ConfigMap":
+    if "spec" not in d:
         return
-    pod = d["spec"]["template"]["spec"]
+    pod = d["spec"].get("jobTemplate", d)["spec"]["template"]["spec"]
     if d["kind"] == "DaemonSet":
         labels = d["spec"]["template"]["metadata"]["labels"]
         if not d["spec"].get("selector", {}).get("matchLabels", {"": ""}).items() <= labels.items():

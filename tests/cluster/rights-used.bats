@@ -13,7 +13,7 @@ setup_file() {
   printf 'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n' >"$SERVERS/audit.yaml"
   registry_start plain
   kube_start --audit-policy-file="$SERVERS/audit.yaml" --audit-log-path="$SERVERS/audit"
-  for file in rbac agent-policy coordinator coordinator-policy; do deploy $file.yaml; done
+  for file in rbac agent-policy coordinator coordinator-policy build-cronjob; do deploy $file.yaml; done
   deploy_kind
 }
 teardown_file() { kube_stop; }
@@ -92,6 +92,32 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
   assert_line system:serviceaccount:kmodsmith:kmodsmith-builder
 }
 
+@test "rights: the build job lists the nodes, and a build reads what it wrote" {
+  local name
+  for name in of-build-1 of-build-2 of-build-3; do
+    kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"$name\", \"labels\": {\"of\": \"build\", \"n\": \"${name##*-}\"},
+      \"annotations\": {\"kmodsmith.io/agent.kernels\": \"[\\\"6.6.$name\\\"]\", \"others\": \"$(printf %0200d 0)\"}},
+      \"status\": {\"images\": [{\"names\": [\"i\"]}], \"nodeInfo\": {\"kernelVersion\": \"6.1.$name\", \"architecture\": \"amd64\"}}}" >/dev/null
+  done
+  kube_config_token "$(account kmodsmith-build)" >"$BATS_TEST_TMPDIR/config"
+  kmodsmith "rollout nodes" --selector 'of=build,n in (1,2)' --output "$BATS_TEST_TMPDIR/nodes.json" --kubeconfig "$BATS_TEST_TMPDIR/config"
+  assert_status 0
+  assert_equal "$(jq -c '[.kind, .items[].metadata.name]' "$BATS_TEST_TMPDIR/nodes.json")" '["List","of-build-1","of-build-2"]'
+  assert_equal "$(jq '[.. | .images?, .others? | values] | length' "$BATS_TEST_TMPDIR/nodes.json")" 0
+  echo "{\"drivers\": [{\"source\": \"$BATS_TEST_TMPDIR\"}]}" >"$BATS_TEST_TMPDIR/matrix.json"
+  kmodsmith build --matrix "$BATS_TEST_TMPDIR/matrix.json" --nodes "$BATS_TEST_TMPDIR/nodes.json" --state-dir "$BATS_TEST_TMPDIR/state" \
+    --output "oci:$BATS_TEST_TMPDIR/out" --json
+  assert_equal "$(jq -c '[.pairs[].kernel] | sort' <<<"$output")" '["6.1.of-build-1","6.1.of-build-2","6.6.of-build-1","6.6.of-build-2"]'
+  echo '{"pools": [{"name": "gpus", "selector": {"n": "1"}, "target": {"driver": "535.1"}}]}' >"$BATS_TEST_TMPDIR/policy.json"
+  kmodsmith "rollout plan" --policy "$BATS_TEST_TMPDIR/policy.json" --nodes - --json < <(
+    "$KMODSMITH" rollout nodes -q --kubeconfig "$BATS_TEST_TMPDIR/config")
+  assert_status 0
+  kmodsmith "rollout nodes" --selector of=nothing --kubeconfig "$BATS_TEST_TMPDIR/config"
+  assert_error E_NOT_FOUND "no node has the labels 'of=nothing'"
+  kmodsmith "rollout nodes" --selector 'a,,==' --kubeconfig "$BATS_TEST_TMPDIR/config"
+  assert_error E_KUBE "cannot list the nodes: "
+}
+
 @test "rights: nothing was refused, and nothing is granted that was not used" {
   run noted 'select(.responseStatus.code == 403 or (.responseStatus.message // "" | test("ValidatingAdmissionPolicy"))) |
     "\(.user.username) \(.verb) \(.requestURI): \(.responseStatus.message)"'
@@ -109,7 +135,7 @@ for binding in (d for d in docs if d["kind"].endswith("Binding") and "roleRef" i
             for verb in rule["verbs"]:
                 for kind in rule["resources"]:
                     print("^%s %s/%s %s %s$" % (who["name"], rule["apiGroups"][0], kind, space or "[^ ]*", verb))' \
-    "$top"/deploy/{rbac,coordinator}.yaml >"$BATS_TEST_TMPDIR/granted"
+    "$top"/deploy/{rbac,coordinator,build-cronjob}.yaml >"$BATS_TEST_TMPDIR/granted"
   assert [ "$(wc -l <"$BATS_TEST_TMPDIR/granted")" -gt 20 ]
   while read -r line; do grep -q "$line" "$BATS_TEST_TMPDIR/used" || echo "$line"; done <"$BATS_TEST_TMPDIR/granted" >"$BATS_TEST_TMPDIR/unused"
   run grep -vxF '^kmodsmith-coordinator /nodes [^ ]* get$' "$BATS_TEST_TMPDIR/unused" # only when a patch lost a race, see the simulation

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# deploy/build-job.yaml, its containers one after the other as the manifest says: in runc, with a user namespace, their
+# deploy/build-cronjob.yaml, its containers one after the other as the manifest says: in runc, with a user namespace, their
 # capabilities, a filter of system calls and a read-only root; the builder image's compilers, a real kernel's headers, a driver
 # of one file and a real registry that wants a password. (R-I2, R-A9, R-N3)
 # shellcheck disable=SC2154 # bats and the helpers set status, output and stderr, top and images
@@ -10,16 +10,16 @@ load ../services/servers
 
 ID=100000 # the container's root, see pod.py
 DRIVER=$(sed -n 's/.*NV_VERSION_STRING=\\"\(.*\)\\"$/\1/p' "${BATS_TEST_DIRNAME%/*}/vm/driver/kernel/Kbuild") # of the driver of one file
-source=$(grep -om1 'nvidia-[0-9.]*[0-9]' "${BATS_TEST_DIRNAME%/*/*}/deploy/build-job.yaml") # as the manifest calls it
+source=$(grep -om1 'nvidia-[0-9.]*[0-9]' "${BATS_TEST_DIRNAME%/*/*}/deploy/build-cronjob.yaml") # as the manifest calls it
 setup_file() {
   command -v runc >/dev/null || skip "there is no runc"
   unshare -U true || skip "this machine makes no user namespaces"
   box=$(mktemp -d /tmp/kmodsmith-job.XXXXXX) # others than root have to get there
   chmod 755 "$box"
-  mkdir -p "$box"/{rootfs,volumes/{data,tmp,sources,matrix,trust,auth,key}}
+  mkdir -p "$box"/{rootfs,volumes/{data,tmp,sources,matrix,nodes,trust,auth,key}}
   rm -rf "$images/job"
   cp -al "$images/builder/root" "$images/job"
-  mkdir -p "$images"/job/{data,sources,matrix,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/$source"
+  mkdir -p "$images"/job/{data,sources,matrix,nodes,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/$source"
   eval "$(cd "$top" && KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
   registry_start basic
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$box/release.key" 2>/dev/null
@@ -33,7 +33,8 @@ setup_file() {
   as_volume auth .dockerconfigjson "$box/auth.json"
   as_volume key release.key "$box/release.key"
   as_volume trust release.pem "$box/release.pem"
-  matrix "$K61"
+  matrix
+  nodes "$K61"
 }
 teardown_file() {
   servers_stop
@@ -48,11 +49,16 @@ as_volume() { # NAME KEY FILE: as the kubelet lays out a ConfigMap or a Secret
   chmod 400 "$dir/..2026/$2"
   chown -R -h "$ID:$ID" "$dir"
 }
-matrix() { # RELEASE...: of the manifest, with other kernels and the one module that the driver has
-  python3 -c 'import sys, yaml; print(list(yaml.safe_load_all(open(sys.argv[1])))[0]["data"]["matrix.json"])' "$top/deploy/build-job.yaml" |
-    jq '.kernels = [$ARGS.positional[] | {release: .}] | .modules = ["nvidia"] | .drivers[].flavours = ["proprietary"]' --args "$@" \
-      >"$box/matrix.json"
+matrix() { # of the manifest, with the one module that the driver has
+  python3 -c 'import sys, yaml
+print(next(d["data"]["matrix.json"] for d in yaml.safe_load_all(open(sys.argv[1])) if d["kind"] == "ConfigMap"))' "$top/deploy/build-cronjob.yaml" |
+    jq '.modules = ["nvidia"] | .drivers[].flavours = ["proprietary"]' >"$box/matrix.json"
   as_volume matrix matrix.json "$box/matrix.json"
+}
+nodes() { # RELEASE...: as the container `nodes` writes them, which tests/cluster/client.bats runs
+  jq -n '{items: [$ARGS.positional[] | {metadata: {name: "node-\(.)"}, status: {nodeInfo: {kernelVersion: ., architecture: "amd64"}}}]}' \
+    --args "$@" >"$box/nodes.json"
+  as_volume nodes nodes.json "$box/nodes.json"
 }
 fresh_pod() { # new empty directories
   local name
@@ -65,8 +71,8 @@ container() { # NAME [OPTION-OF-pod.py...]: as `run`
   local name=$1 environment
   shift
   mapfile -t environment < <(config_of builder '.config.Env[]')
-  python3 "$top/tests/images/pod.py" "$top/deploy/build-job.yaml" "$name" "$box/rootfs" "$box/volumes" "${environment[@]/#/--env=}" \
-    --replace "docker://registry.example/drivers/packages=$HUB" "$@" >"$box/config.json"
+  python3 "$top/tests/images/pod.py" "$top/deploy/build-cronjob.yaml" "$name" "$box/rootfs" "$box/volumes" "${environment[@]/#/--env=}" \
+    --replace "docker://registry.example/drivers=$HUB" "$@" >"$box/config.json"
   # shellcheck disable=SC2016 # the other shell's
   run --separate-stderr timeout 200 unshare -m --propagation private sh -c 'mount --bind "$1" "$2" && exec runc run --bundle "$3" "$4"' \
     - "$images/job" "$box/rootfs" "$box" "kmodsmith-test-$$-$name" </dev/null
@@ -107,7 +113,7 @@ job() { # to the first that fails: $failed names it; what the build said is in $
 }
 @test "a kernel without headers fails the job at its end, and by name; the others are pushed" {
   fresh_pod
-  matrix "$K61" 6.99.0-none
+  nodes "$K61" 6.99.0-none
   job
   assert_equal "$failed" all
   assert_regex "$output" '6.99.0-none +failed E_'

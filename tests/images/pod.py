@@ -103,6 +103,6 @@ for name in ("--env", "--replace", "--mount"):
     parser.add_argument(name, action="append", default=[])
 arguments = parser.parse_args()
 with open(arguments.manifest, encoding="utf-8") as manifest:
-    spec = list(yaml.safe_load_all(manifest))[-1]["spec"]["template"]["spec"]
+    spec = list(yaml.safe_load_all(manifest))[-1]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
 chosen = [c for c in spec["initContainers"] + spec["containers"] if c["name"] == arguments.container]
 print(json.dumps(configuration(spec, chosen[0], arguments)))

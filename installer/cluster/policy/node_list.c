@@ -28,8 +28,9 @@ void node_list_record(const struct policy *policy, const char *of, struct strv *
 	auto_strv struct strv asked = { 0 };
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		strv_add(ret, str_fmt("%s%s", of, rows[i]));
-	policy_keys(policy, &asked);
-	bool is_room = ret->count + asked.count <= JSON_STREAM_PATHS;
+	if (policy)
+		policy_keys(policy, &asked);
+	bool is_room = policy && ret->count + asked.count <= JSON_STREAM_PATHS;
 	for (size_t i = 0; is_room && i < asked.count; i++)
 		strv_add(ret, str_fmt("%smetadata labels %s", of, asked.items[i]));
 	if (!is_room)

@@ -14,6 +14,7 @@ struct node_list {
 int node_list_read_node(const json_t *node, const char *name, const struct policy *policy, struct node_state *ret,
 			struct err *err);
 // What is read of a Node, as rows of a json_stream_table, each after the prefix `of`: no label that nobody asks for.
+// policy: NULL = it is not known yet, so all labels.
 void node_list_record(const struct policy *policy, const char *of, struct strv *ret);
 // One node at a time is in memory as JSON. E_CONFIG: not a list of nodes; nothing is read of half a one.
 int node_list_read(int fd, const char *name, const struct policy *policy, struct node_list *ret, struct err *err);

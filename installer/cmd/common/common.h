@@ -28,6 +28,8 @@ void machine_done(struct machine *m);
 // A text table: rows of cells separated by tabs, columns aligned, on standard output.
 void show_table(const struct strv *rows);
 void show_json(const json_t *value);
+// As a file of --output, replaced atomically; NULL or "-" = standard output.
+int show_json_as(const json_t *value, const char *output, struct err *err);
 // From now on only JSON is written to standard output.
 int show_json_only(struct err *err);
 FILE *show_results(void);                         // where JSON goes

@@ -62,6 +62,22 @@ void show_json(const json_t *value)
 	fprintf(show_results(), "%s\n", text ? text : "null");
 }
 
+int show_json_as(const json_t *value, const char *output, struct err *err)
+{
+	auto_root struct root dir = ROOT_NONE;
+	if (!output || str_eq(output, "-")) {
+		show_json(value);
+		return 0;
+	}
+	const char *slash = strrchr(output, '/'), *name = slash ? slash + 1 : output;
+	auto_str char *folder = !slash          ? str_dup(".") :
+				slash == output ? str_dup("/") :
+						  str_ndup(output, (size_t)(slash - output));
+	if (!*name)
+		return err_set(err, E_USAGE, "--output '%s' is not a file", output);
+	return root_init(&dir, folder, err) < 0 ? -1 : json_write(&dir, name, value, err);
+}
+
 json_t *show_failure_json(const struct err *err)
 {
 	return json_pack("{s:o}", "error", status_json_error(err));

@@ -40,18 +40,6 @@ static int make_cdi_spec(const struct values *v, const struct machine *m, json_t
 	return cdi_spec(&w, ret, err);
 }
 
-static int write_output(const char *file, const json_t *json, struct err *err)
-{
-	auto_root struct root dir = ROOT_NONE;
-	const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
-	auto_str char *folder = !slash        ? str_dup(".") :
-				slash == file ? str_dup("/") :
-						str_ndup(file, (size_t)(slash - file));
-	if (!*name)
-		return err_set(err, E_USAGE, "--output '%s' is not a file", file);
-	return root_init(&dir, folder, err) < 0 ? -1 : json_write(&dir, name, json, err);
-}
-
 static int run_cdi_generate(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
@@ -62,13 +50,10 @@ static int run_cdi_generate(void *values, char **args, size_t count, struct err 
 	struct err ignored;
 	if (machine_open(&v->common, &m, err) < 0 || make_cdi_spec(v, &m, &json, err) < 0)
 		return -1;
-	if (!v->output || str_eq(v->output, "-")) {
-		show_json(json);
-		return 0;
-	}
-	if (cdi_spec_file_conflict(&m.host, v->output, &rival, &ignored) > 0)
+	bool is_file = v->output && !str_eq(v->output, "-");
+	if (is_file && cdi_spec_file_conflict(&m.host, v->output, &rival, &ignored) > 0)
 		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
-	return write_output(v->output, json, err);
+	return show_json_as(json, v->output, err);
 }
 
 const struct cmd cmd_cdi_generate = {
