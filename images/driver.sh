@@ -11,7 +11,7 @@ exact=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libnvcuvid1 libnvidia-cfg1 
   libnvidia-nvvm4 libnvidia-ptxjitcompiler1 nvidia-cuda-mps nvidia-kernel-source nvidia-opencl-icd
   nvidia-smi)
 branch=(nvidia-modprobe nvidia-persistenced) # Debian has them apart from the driver; they work with all of a branch
-others=(libgcc-s1 libtirpc3 libtirpc-common) # what Debian's builds of these name, and /etc/netconfig, which persistenced reads
+others=(libgcc-s1 'libtirpc3|libtirpc3t64' libtirpc-common) # what Debian's builds of these name, and /etc/netconfig, which persistenced reads
 root=$out/driver/root payload=usr/share/kmodsmith/payload
 
 debian() { # [VERSION]: fills driver and files

@@ -5,7 +5,7 @@
 # Versions are asked for, never pinned, because every security update replaces them; tests/inputs.lock says what they were.
 #   scripts/inputs.sh           fetch what is missing, then print KEY=VALUE lines; asked for anew every 12 hours
 #   scripts/inputs.sh PACKAGE[=VERSION]...   fetch more packages and print the paths of their .debs; VERSION may be the
-#                               upstream version alone
+#                               upstream version alone. NAME|NAME is the first that there is, where a later Debian renamed one
 #   scripts/inputs.sh --closure PACKAGE...   these and all that they need on an empty machine: the paths of the .debs
 #   scripts/inputs.sh --suite SUITE --closure PACKAGE...   the same from another suite of these mirrors (trixie, sid, ...)
 #   scripts/inputs.sh --suite SUITE --kernel KEY RELEASE   one of its kernels, as the lines KEY=RELEASE, KEY_IMAGE, KEY_HEADERS
@@ -90,13 +90,15 @@ versions() { # PACKAGE: all that apt offers: the one that it would take, then fr
     awk '$0 != "(none)" && !seen[$0]++'
 }
 upstreams() { versions "$1" | sed 's/-[^-]*$//' | sort -ruV; }
-exact() { # PACKAGE[=VERSION]: with the whole version
-  local found
-  [[ $1 == *=* ]] || { echo "$1"; return; }
-  found=$(versions "${1%%=*}" | awk -v v="${1#*=}" '
+exact() { # NAME[|NAME...][=VERSION]: the first name that there is, with the whole version
+  local found name=${1%%=*}
+  while [[ $name == *"|"* ]] && [ -z "$(versions "${name%%|*}")" ]; do name=${name#*|}; done
+  name=${name%%|*}
+  [[ $1 == *=* ]] || { echo "$name"; return; }
+  found=$(versions "$name" | awk -v v="${1#*=}" '
     !n && ($0 == v || index($0, v "-") == 1 && substr($0, length(v) + 2) !~ /-/) { n = 1; print }')
-  [ -n "$found" ] || die "apt offers no ${1%%=*} of version ${1#*=}; it offers: $(versions "${1%%=*}" | paste -sd' ')"
-  echo "${1%%=*}=$found"
+  [ -n "$found" ] || die "apt offers no $name of version ${1#*=}; it offers: $(versions "$name" | paste -sd' ')"
+  echo "$name=$found"
 }
 is_whole() { # FILE SIZE HASH, as apt knows them
   [ "$(stat -c %s "$1" 2>/dev/null)" = "$2" ] || return 1
@@ -107,7 +109,7 @@ download() { # PACKAGE...: into a folder of its own, so that what is interrupted
   mkdir "$debs/new"
   (cd "$debs/new" && apt-get "${opts[@]}" download "$@" >>"$log" 2>&1)
 }
-deb() { # PACKAGE[=VERSION]... -> paths
+deb() { # NAME[|NAME...][=VERSION]... -> paths
   local asked=() missing=() need=0 free one uris name size hash
   for one; do asked+=("$(exact "$one")"); done
   uris=$(apt-get "${opts[@]}" --print-uris download "${asked[@]}" 2>>"$log") || die "apt offers no $*"

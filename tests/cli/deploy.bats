@@ -59,7 +59,7 @@ job='d["spec"]["jobTemplate"]["spec"]["template"]["spec"]'
   local words
   ROOT=
   host no-gpu
-  query build-cronjob.yaml "'\n'.join(' '.join(c['command'] + c['args']) for c in $job['initContainers'][1:] + $job['containers'])" \
+  query build-cronjob.yaml "'\n'.join(' '.join(c['command'] + c['args']) for c in ${job}['initContainers'][1:] + ${job}['containers'])" \
     >"$BATS_TEST_TMPDIR/commands"
   assert_equal "$(cut -d' ' -f1,2 "$BATS_TEST_TMPDIR/commands" | paste -sd,)" \
     "kmodsmith rollout,kmodsmith build,kmodsmith sign,kmodsmith push,kmodsmith build"

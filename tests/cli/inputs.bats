@@ -112,6 +112,15 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   inputs
   assert_equal "$output" "$usual"
 }
+@test "NAME|NAME: the first that this Debian has, also with a version" {
+  offer libnew1t64 1.2-3
+  inputs 'libnew1|libnew1t64' 'libcuda1|nothing=535.10.01'
+  assert_success
+  assert_equal "$(xargs -n1 basename <<<"$output" | paste -sd' ')" "libnew1t64_1.2-3_all.deb libcuda1_535.10.01-1_all.deb"
+  inputs 'none|nothing=1'
+  assert_failure
+  assert_regex "$stderr" 'offers no nothing of version 1'
+}
 @test "--debian13: its kernel, the newest of its backports, and the drivers of both" {
   offer_kernel 6.12.9+deb13 6.12.9-1 aa
   offer_kernel 7.2.1+deb13 7.2.1-1~bpo13+1 aa

@@ -21,7 +21,7 @@ is "sysfs shows the driver" "$(readlink /sys/bus/pci/devices/$gpu/driver)" ../..
 like "the modules are the open ones" "$(cat /proc/driver/nvidia/version)" 'NVIDIA UNIX Open Kernel Module'
 is "no device node appears by itself" "$(ls -d /dev/nvidia* 2>/dev/null)" ""
 
-node nvidia0 nvidia-frontend 0
+node nvidia0 nvidia 0
 refcnt=/sys/module/nvidia/refcnt
 is "uvm and modeset use nvidia" "$(cat $refcnt)" 2
 t "/dev/nvidia0 can be opened and held" hold /dev/nvidia0

@@ -16,7 +16,7 @@ like "the modules are the proprietary ones" "$(cat /proc/driver/nvidia/version)"
 is "proprietary and unsigned modules taint the kernel" "$(cat /proc/sys/kernel/tainted)" 12289
 
 for minor in 0 1 2 3 4 5 6 7; do
-  node nvidia$minor nvidia-frontend $minor
+  node nvidia$minor nvidia $minor
   t "nvidia$minor can be opened" hold /dev/nvidia$minor
   release
 done
@@ -25,9 +25,9 @@ for minor in 0 1 2 3; do
   t "nvidia-nvswitch$minor can be opened" hold /dev/nvidia-nvswitch$minor
   release
 done
-node nvidiactl nvidia-frontend 255
+node nvidiactl nvidia 255
 node nvidia-uvm nvidia-uvm 0
-node nvidia-modeset nvidia-frontend 254
+node nvidia-modeset nvidia 254
 for name in nvidiactl nvidia-uvm nvidia-modeset; do
   t "$name can be opened" hold /dev/$name
   release

@@ -18,7 +18,7 @@ copy() { rm -rf /tmp/p && cp -rL "$1" /tmp/p && chmod -R u+w /tmp/p; }
 layer() { find /tmp/p/blobs -type f -size +1000k; } # the one large blob
 
 refused E_ABI "a package for another kernel" kmodsmith install --package /packages/smallset-K61R
-like "  both kernels are named" "$out" "kernel release is $K61R, wanted $(uname -r)"
+like "  both kernels are named" "$out" "$(literally "kernel release is $K61R, wanted $(uname -r)")"
 refused E_ABI "R-B9: a package that lies about its kernel" kmodsmith install --package /packages/liar
 list=$(crcs_of /beside/symvers /packages/smallset-K61R.d/nvidia.ko | sed -n 's/^differs //p' | paste -sd'|')
 like "  a symbol that differs by modprobe is named" "$out" "CRCs differ( \(module/kernel\))?: ($list)[ ,]"

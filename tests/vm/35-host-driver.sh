@@ -12,7 +12,7 @@ runs() { sed -n 's/.*\(Open\|x86_64\) Kernel Module.*  \([0-9.]*\)  .*/\1 \2/p' 
 state() { sed -n 's/^  "state": "\(.*\)",/\1/p' /run/kmodsmith/status.json; }
 of() { cat /sys/module/nvidia/srcversion; }
 mkdir -p "/$tree" && cp /packages/open.d/*.ko "/$tree/" && depmod
-host="$OPEN_VERSION \(open, from $tree/nvidia.ko\)"
+host=$(literally "$OPEN_VERSION (open, from $tree/nvidia.ko)")
 
 t_fails 1 "installed and not loaded: the next boot would load it" kmodsmith install --package /packages/proprietary
 like "  the driver of the host is named" "$out" "E_HOST_DRIVER: .*proprietary was requested; the host's own driver $host is installed"
@@ -66,7 +66,7 @@ like "  it was replaced" "$out" 'unload '
 t "unload" kmodsmith unload
 rm -r "/$tree" /var/lib/kmodsmith /run/kmodsmith && depmod
 t "a driver that somebody left behind" insmod /packages/open.d/nvidia.ko
-node nvidiactl nvidia-frontend 255
+node nvidiactl nvidia 255
 hold /dev/nvidiactl
 t_fails 1 "  in use it is somebody's" kmodsmith install --package /packages/proprietary
 like "  nothing is known of whose it is" "$out" "E_HOST_DRIVER: .*$OPEN_VERSION \(open, no file on the host\)"

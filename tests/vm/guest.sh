@@ -140,7 +140,7 @@ inputs_of_run() {
   [ -z "${K13-}" ] || for key in OPEN13 PROPRIETARY13 TESLA13; do printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"; done
 }
 
-add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading
+add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading, uncompressed
   local root=$1 image release file number=10
   image=$(kernel "$2")
   release=$(of "$2")
@@ -148,7 +148,10 @@ add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the 
   mkdir -p "$root/vm/drivers"
   for file in $(for name in "$@"; do modprobe -d "$image" -S "$release" --show-depends "$name"; done |
     awk '$1 == "insmod" && !seen[$2]++ { print $2 }'); do
-    ln -s "$file" "$root/vm/drivers/$number-${file##*/}"
+    case $file in
+    *.xz) xz -dc "$file" >"$root/vm/drivers/$number-$(basename "$file" .xz)" ;;
+    *) ln -s "$file" "$root/vm/drivers/$number-${file##*/}" ;;
+    esac
     number=$((number + 1))
   done
 }

@@ -9,6 +9,7 @@
 #   skip NAME WHY                 this cannot be tested here
 #   hold FILE, release            keep a file open in another process ($holder), and let go of it again
 #   node NAME MAJOR-NAME MINOR    make the device node /dev/NAME; the major number is looked up in /proc/devices
+#   literally TEXT                a regular expression that matches this text alone
 #   power_cut                     the machine ends at once; what was not synced is lost, what was printed is not
 #   $K61 $K61B $K61R $K612        the kernel releases of this run; $OPEN_VERSION $PROPRIETARY_VERSION $TESLA535_VERSION
 #                                 $TESLA470_VERSION: the driver versions
@@ -71,6 +72,8 @@ is() {
 want: $3"
 }
 matches() { printf '%s\n' "$1" | grep -qE -- "$2"; }
+# shellcheck disable=SC2001 # dash has no ${name//}
+literally() { printf '%s\n' "$1" | sed 's/[].[*+?(){}|^$\\]/\\&/g'; }
 like() {
   matches "$2" "$3"
   report $? "$1" "no line matches $3 in:
@@ -94,7 +97,8 @@ release() {
   [ $? -eq 143 ]
 }
 node() {
-  mknod "/dev/$1" c "$(awk -v name="$2" '$2 == name { print $1 }' /proc/devices)" "$3"
+  # nvidia is nvidia-frontend up to 535
+  mknod "/dev/$1" c "$(awk -v name="$2" '$2 == name || $2 == name "-frontend" { print $1; exit }' /proc/devices)" "$3"
 }
 power_cut() {
   echo "1..$count"

@@ -10,29 +10,18 @@
 root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmod libkmod2 liblzma5 libzstd1 libssl3|libssl3t64
   jq libjq1 libonig5 runc libseccomp2 conmon libglib2.0-0|libglib2.0-0t64 libpcre2-8-0 libsystemd0 liblz4-1 libcap2 libgcrypt20
   libgpg-error0 podman libgpgme11|libgpgme11t64 libassuan0|libassuan9 libdevmapper1.02.1 libselinux1 libudev1 libsubid4|libsubid5
-  libsqlite3-0 libacl1 libattr1
-  libaudit1 libcap-ng0 libcrypt1 libsemanage2 libsepol2 libbz2-1.0 libpam0g
+  libbsd0 libmd0 zlib1g libsqlite3-0 libacl1 libattr1 libaudit1 libcap-ng0 libcrypt1 libsemanage2 libsepol2 libbz2-1.0 libpam0g
   golang-github-containers-image golang-github-containers-common"
 
 # The compiler of Debian's kernels, and what the build of a kernel module calls.
 toolkit_packages="gcc make bash coreutils diffutils findutils grep sed gawk patch libelf1"
 
-offered() { # NAME|NAME... -> of each the one that apt knows
-  local one name
-  for one; do
-    for name in ${one//|/ }; do
-      [ "$name" = "${one##*|}" ] || [[ $(apt-cache policy "$name") == *"Candidate: "[^\(]* ]] || continue
-      echo "$name" && break
-    done
-  done
-}
-
 root_debs() { # -> paths, asked of apt as seldom as the kernels are
   local list
   list=$cache/vm/root-debs.$(digest "$root_packages" | sha256sum | cut -c1-16)
   if [ ! -s "$list" ] || [ "$list" -ot "$cache/inputs.env" ]; then
-    # shellcheck disable=SC2046,SC2086 # several names
-    "$top/scripts/inputs.sh" $(offered $root_packages) >"$list.$$"
+    # shellcheck disable=SC2086 # several names
+    "$top/scripts/inputs.sh" $root_packages >"$list.$$"
     mv "$list.$$" "$list"
   fi
   cat "$list"
@@ -117,7 +106,7 @@ make_driver_image() {
   local version files
   version=$(dpkg-deb -f "$(of OPEN)" Version)
   files=$("$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp,nvidia-kernel-source}="$version" \
-    nvidia-modprobe nvidia-persistenced libtirpc3 libtirpc-common libgcc-s1)
+    nvidia-modprobe nvidia-persistenced 'libtirpc3|libtirpc3t64' libtirpc-common libgcc-s1)
   make -s -C "$top" all static
   "$top/scripts/images.sh" runtime
   # shellcheck disable=SC2086 # several paths
