@@ -21,9 +21,13 @@ clang_build() { # its optimizer warns of some more; everything that is compiled,
 shells() { # each file once, its neighbours only where it reads them
   printf '%s\0' "${sh[@]}" | xargs -0 -n8 -P"$(nproc)" shellcheck -x
 }
-run_check() { # CHECK
+format() { # versions differ in what they do with macros; `make format` is run with this one, Debian 12's
+  [[ $(clang-format --version) == *"version 14."* ]] || { echo "the code has the format of clang-format 14, this is another"; return 77; }
+  clang-format --dry-run --Werror "${ch[@]}"
+}
+run_check() { # CHECK; status 77: skipped, and why
   case $1 in
-  format) clang-format --dry-run --Werror "${ch[@]}" ;;
+  format) format ;;
   c:*) scripts/analyze.sh "${1#c:}" ;;
   clang-build) clang_build ;;
   shellcheck) shells ;;
@@ -39,20 +43,23 @@ run_check() { # CHECK
 
 case ${1-} in --list) all && exit ;; esac
 [ $# -gt 0 ] || set -- '*'
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 while read -r name; do
   for pattern in "$@"; do
     # shellcheck disable=SC2053 # a pattern
     [[ $name == $pattern ]] || continue
     start=$SECONDS
-    if found=$(run_check "$name" 2>&1 </dev/null); then
-      echo "ok - $name ($((SECONDS - start)) s)" && passed=$((passed + 1))
-    else
+    found=$(run_check "$name" 2>&1 </dev/null)
+    case $? in
+    0) echo "ok - $name ($((SECONDS - start)) s)" && passed=$((passed + 1)) ;;
+    77) echo "ok - $name # SKIP $found" && skipped=$((skipped + 1)) ;;
+    *)
       echo "not ok - $name" && grep -vE '^  (CC|AR|LD) |^[0-9]+ warnings? generated' <<<"$found" | sed 's/^/  /' | head -n 80
       failed=$((failed + 1))
-    fi
+      ;;
+    esac
     break
   done
 done < <(all)
-echo "lint: $passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+echo "lint: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ $((passed + skipped)) -gt 0 ]
