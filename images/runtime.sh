@@ -16,8 +16,8 @@ applets=(awk basename cat chmod chown chroot cmp cp cut date dd df dirname dmesg
 # libcurl names these for protocols that are never spoken (base/http/http.c allows http and https) and for cookies, and with
 # them comes a second TLS library, Kerberos and 14 more: 7 MB. Two are called all the same: of libssh2 its beginning, which
 # succeeds, and of libidn2, which brings 2 MB of tables, the spelling of host names that are not ASCII, which fails.
-declare -A standins=([librtmp.so.1]='' [libldap-2.5.so.0]='' [liblber-2.5.so.0]='' [libgssapi_krb5.so.2]='' [libpsl.so.5]=''
-  [libssh2.so.1]=0 [libidn2.so.0]=-1)
+declare -A standins=([librtmp.so.1]='' [libldap-2.5.so.0]='' [liblber-2.5.so.0]='' [libldap.so.2]='' [liblber.so.2]=''
+  [libgssapi_krb5.so.2]='' [libpsl.so.5]='' [libssh2.so.1]=0 [libidn2.so.0]=-1)
 
 take() { # PATH...: from the base root with all that it needs, once; a link becomes a relative one
   local path to
