@@ -15,9 +15,6 @@ mapfile -t text < <(find ./*.md docs installer kmod precompiled scripts deploy i
 mapfile -t rules < <(scripts/rules.sh --list)
 
 all() { printf '%s\n' format "${rooms[@]/#/c:}" clang-build shellcheck codespell includes lists subjects unused names release "${rules[@]/#/rule-}"; }
-clang_build() { # its optimizer warns of some more; everything that is compiled, tests too
-  make -s -j"$(nproc)" CC=clang WERROR=1 B=build/lint-clang V=0 all unit-build
-}
 shells() { # each file once, its neighbours only where it reads them
   printf '%s\0' "${sh[@]}" | xargs -0 -n8 -P"$(nproc)" shellcheck -x
 }
@@ -29,7 +26,7 @@ run_check() { # CHECK; status 77: skipped, and why
   case $1 in
   format) format ;;
   c:*) scripts/analyze.sh "${1#c:}" ;;
-  clang-build) clang_build ;;
+  clang-build) make -s -j"$(nproc)" CC=clang WERROR=1 B=build/lint-clang V=0 all unit-build ;; # its optimizer warns of some more
   shellcheck) shells ;;
   codespell) codespell -q 3 -L buildd --ignore-regex '\\[nrt]' "${text[@]}" ;;
   includes) scripts/includes.sh ;;
@@ -53,10 +50,8 @@ while read -r name; do
     case $? in
     0) echo "ok - $name ($((SECONDS - start)) s)" && passed=$((passed + 1)) ;;
     77) echo "ok - $name # SKIP $found" && skipped=$((skipped + 1)) ;;
-    *)
-      echo "not ok - $name" && grep -vE '^  (CC|AR|LD) |^[0-9]+ warnings? generated' <<<"$found" | sed 's/^/  /' | head -n 80
-      failed=$((failed + 1))
-      ;;
+    *) echo "not ok - $name" && failed=$((failed + 1)) &&
+      grep -vE '^  (CC|AR|LD) |^[0-9]+ warnings? generated' <<<"$found" | sed 's/^/  /' | head -n 80 ;;
     esac
     break
   done

@@ -25,7 +25,7 @@ node nvidia0 nvidia 0
 refcnt=/sys/module/nvidia/refcnt
 is "uvm and modeset use nvidia" "$(cat $refcnt)" 2
 t "/dev/nvidia0 can be opened and held" hold /dev/nvidia0
-is "an open file adds three to the count of users of nvidia" "$(cat $refcnt)" 5
+t "an open file adds to the count of users of nvidia" test "$(cat $refcnt)" -gt 2 # three up to 535, one since 545
 t_fails 1 "nvidia cannot be removed while modules use it" rmmod nvidia
 like "rmmod names the modules that use nvidia" "$out" 'in use by: .*nvidia_(uvm|modeset)'
 t "uvm and modeset are removed" rmmod nvidia_uvm nvidia_modeset
