@@ -28,6 +28,16 @@ plan() { kmodsmith "rollout plan" --policy "$policy" --nodes "$nodes" --now 2027
 queue() { alter "$nodes" ".items[] |= (.metadata.labels[\"kmodsmith.io/state\"] = \"queued\" | .metadata.annotations[\"kmodsmith.io/target\"] = \"$target\")"; }
 node() { echo ".nodes[] | select(.node == \"$1\") | $2"; }
 
+@test "nodes from standard input are the same nodes" {
+  local file
+  plan --json
+  file=$output
+  nodes=- plan --json <"$nodes"
+  assert_status 0
+  assert_equal "$output" "$file"
+  nodes=- plan <<<'{"items": 1}'
+  assert_error E_CONFIG "standard input"
+}
 @test "a new cluster: staged targets are queued, others are staged" {
   plan --json
   assert_status 0

@@ -10,7 +10,8 @@
 root_packages="base-files libc6 libgcc-s1 busybox-static dash bash libtinfo6 kmod libkmod2 liblzma5 libzstd1 libssl3|libssl3t64
   jq libjq1 libonig5 runc libseccomp2 conmon libglib2.0-0|libglib2.0-0t64 libpcre2-8-0 libsystemd0 liblz4-1 libcap2 libgcrypt20
   libgpg-error0 podman libgpgme11|libgpgme11t64 libassuan0|libassuan9 libdevmapper1.02.1 libselinux1 libudev1 libsubid4|libsubid5
-  netavark libbsd0 libmd0 zlib1g libsqlite3-0 libacl1 libattr1 libaudit1 libcap-ng0 libcrypt1 libsemanage2 libsepol2 libbz2-1.0 libpam0g
+  netavark libatomic1 libbsd0 libmd0 zlib1g libsqlite3-0 libacl1 libattr1 libaudit1 libcap-ng0 libcrypt1 libsemanage2
+  libsepol2 libbz2-1.0 libpam0g
   golang-github-containers-image golang-github-containers-common"
 
 # The compiler of Debian's kernels, and what the build of a kernel module calls.

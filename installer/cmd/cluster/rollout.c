@@ -18,7 +18,8 @@ struct values {
 
 static const struct opt plan_opts[] = {
 	{ "policy", 0, "FILE", NULL, OPT_STR, offsetof(struct values, policy), "the policy, as JSON or YAML" },
-	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes), "output of `kubectl get nodes -o json`" },
+	{ "nodes", 0, "FILE|-", NULL, OPT_STR, offsetof(struct values, nodes),
+	  "output of `kubectl get nodes -o json`; - reads standard input" },
 	{ "now", 0, "TIME", NULL, OPT_STR, offsetof(struct values, now),
 	  "plan for this time, such as 2027-01-15T08:00:00Z" },
 	{ "node", 0, "NAME", NULL, OPT_STR, offsetof(struct values, node),
@@ -40,6 +41,8 @@ static int read_policy_file(const char *path, struct policy *ret, struct err *er
 
 static int read_node_list(const char *path, const struct policy *policy, struct node_list *ret, struct err *err)
 {
+	if (str_eq(path, "-"))
+		return node_list_read(STDIN_FILENO, "standard input", policy, ret, err);
 	auto_fd int fd = file_open_arg(path, O_RDONLY, err);
 	return fd < 0 ? -1 : node_list_read(fd, path, policy, ret, err);
 }
@@ -127,7 +130,7 @@ static int run_rollout_check(void *values, char **args, size_t count, struct err
 }
 
 static const struct opt check_opts[] = {
-	{ "nodes", 0, "FILE", NULL, OPT_STR, offsetof(struct values, nodes),
+	{ "nodes", 0, "FILE|-", NULL, OPT_STR, offsetof(struct values, nodes),
 	  "output of `kubectl get nodes -o json`, to show how many nodes each wave has and which waves test nothing" },
 	{ 0 },
 };
@@ -139,8 +142,7 @@ const struct cmd cmd_rollout_plan = {
 		 "next step,\nthe reason, the deadline, and whether it would get a slot; for each pool the limits and "
 		 "whether it is halted.\nNo cluster is asked and nothing is changed. Pods are not considered. See also "
 		 "kmodsmith-rollout-check-policy(8).\n\n"
-		 "  kubectl get nodes -o json >nodes.json\n"
-		 "  kmodsmith rollout plan --policy policy.json --nodes nodes.json\n",
+		 "  kubectl get nodes -o json | kmodsmith rollout plan --policy policy.json --nodes -\n",
 	.opts = { plan_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_rollout_plan,
