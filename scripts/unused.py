@@ -37,8 +37,6 @@ ALLOWED = {
     "CORDON_USE_FIRST": "chosen by its place in a table of names",
     "kube_list.pages": "how tests see that a server sends a list in pages",
     "kube_watch.bookmarks": "how tests see that a server sends bookmarks",
-    "modsig_certs_new": "the keys that a kernel trusts cannot be read yet",
-    "kernel_abi.trusted": "the same",
 }
 
 

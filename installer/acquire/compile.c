@@ -87,8 +87,8 @@ static void report_core(void *ctx, const struct core_outcome *made)
 	progress_enter(progress, "compile");
 }
 
-static void fill_key(const struct compile_request *request, const struct tree *tree, const struct build_outcome *done,
-		     const struct strv *modules, struct package_key *key)
+static void fill_key(const struct compile_request *request, const struct module_signer *signer, const struct tree *tree,
+		     const struct build_outcome *done, const struct strv *modules, struct package_key *key)
 {
 	*key = (struct package_key){
 		.driver = str_dup(done->driver_version),
@@ -99,6 +99,7 @@ static void fill_key(const struct compile_request *request, const struct tree *t
 		.distro = distro_of(request->release, tree->banner),
 		.compiler = str_dup(done->compiler),
 		.source = str_dup(request->source->digest),
+		.signer = signer ? str_dup(module_signer_id(signer)) : NULL,
 	};
 	for (size_t i = 0; i < modules->count; i++)
 		strv_add(&key->modules, str_dup(modules->items[i]));
@@ -214,9 +215,31 @@ static int build_anywhere(const struct compile_request *request, const struct tr
 	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
 }
 
-static int finish_package(const struct compile_request *request, const struct tree *tree,
-			  const struct build_outcome *done, struct scratch *stage, struct progress *progress,
-			  struct package *ret, struct err *err)
+// As the last change of a module: strip, for one, would take the signature away.
+static int sign_modules(const struct module_signer *signer, const struct kernel_abi *abi, const struct root *dir,
+			const struct strv *files, struct progress *progress, struct err *err)
+{
+	const char *hash = abi->sig_hash ? abi->sig_hash : "sha256"; // each kernel has its own built in
+	auto_str char *dates = module_signer_dates(signer, time(NULL));
+	progress_enter(progress, "sign");
+	if (dates)
+		progress_note(progress, "%s; kernels do not look at dates", dates);
+	for (size_t i = 0; i < files->count; i++) {
+		auto_str char *module = NULL, *with = NULL;
+		size_t len = 0, with_len = 0;
+		if (root_read(dir, files->items[i], &module, &len, err) < 0 ||
+		    module_sign(signer, hash, module, len, &with, &with_len, err) < 0 ||
+		    root_write(dir, files->items[i], with, with_len, 0644, err) < 0)
+			return err_wrap(err, "%s", files->items[i]);
+	}
+	progress_end(progress, "sign", "%zu modules by %s, %s", files->count, module_signer_name(signer), hash);
+	module_signer_trust(signer, abi->trusted);
+	return 0;
+}
+
+static int finish_package(const struct compile_request *request, const struct module_signer *signer,
+			  const struct tree *tree, const struct build_outcome *done, struct scratch *stage,
+			  struct progress *progress, struct package *ret, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	auto_module_set struct module_set set = { 0 };
@@ -224,11 +247,15 @@ static int finish_package(const struct compile_request *request, const struct tr
 	auto_strv struct strv modules = { 0 };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
 	auto_proof struct proof proof = { 0 };
-	progress_enter(progress, "prove");
-	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || module_set_read(&dir, &done->files, &set, err) < 0 ||
-	    compile_target_abi(tree, &abi, err) < 0)
+	if (root_sub(&stage->root, MODULES, &dir, err) < 0 || compile_target_abi(tree, &abi, err) < 0)
 		return -1;
 	abi.is_sig_enforced = false; // a node's demand for signatures is checked at the load, not at the build
+	abi.trusted = signer ? modsig_certs_new() : NULL;
+	if (signer && sign_modules(signer, &abi, &dir, &done->files, progress, err) < 0)
+		return -1;
+	progress_enter(progress, "prove");
+	if (module_set_read(&dir, &done->files, &set, err) < 0)
+		return -1;
 	proof_make(set.pointers, set.count, &abi, NULL, &proof);
 	if (proof_error(&proof, err) < 0)
 		return -1;
@@ -236,7 +263,7 @@ static int finish_package(const struct compile_request *request, const struct tr
 	progress_enter(progress, "package");
 	for (size_t i = 0; i < set.count; i++)
 		strv_add(&modules, module_set_name(&set, i));
-	fill_key(request, tree, done, &modules, &key);
+	fill_key(request, signer, tree, done, &modules, &key);
 	const struct layout *output = NULL;
 	if (request->output(request->output_ctx, &output, err) < 0 ||
 	    create_output_package(output, &dir, &key, &set, ret, err) < 0)
@@ -250,8 +277,9 @@ static int finish_package(const struct compile_request *request, const struct tr
 	return 0;
 }
 
-static int compile_source(const struct compile_request *request, const struct tree *tree, struct progress *progress,
-			  struct package *ret, struct compile_report *report, struct err *err)
+static int compile_source(const struct compile_request *request, const struct module_signer *signer,
+			  const struct tree *tree, struct progress *progress, struct package *ret,
+			  struct compile_report *report, struct err *err)
 {
 	const struct source *source = request->source;
 	enum module_type flavour;
@@ -281,7 +309,7 @@ static int compile_source(const struct compile_request *request, const struct tr
 	report->jobs = done.jobs;
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;
-	return finish_package(request, tree, &done, &stage, progress, ret, err);
+	return finish_package(request, signer, tree, &done, &stage, progress, ret, err);
 }
 
 // Refuses a pair that is known to fail before a few hundred megabytes are unpacked (R-B2).
@@ -304,6 +332,9 @@ static int compile_here(const struct compile_request *request, struct progress *
 	auto_tree struct tree tree = { .root = ROOT_NONE };
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
+	auto_module_signer struct module_signer *signer = NULL;
+	if (request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0)
+		return -1;
 	progress_enter(progress, "headers");
 	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
 				   request->banner, &tree, &report->headers_from, err) < 0 ||
@@ -311,7 +342,7 @@ static int compile_here(const struct compile_request *request, struct progress *
 		return -1;
 	progress_end(progress, "headers", "%s", report->headers_from);
 	if (request->source)
-		return compile_source(request, &tree, progress, ret, report, err);
+		return compile_source(request, signer, &tree, progress, ret, report, err);
 	progress_enter(progress, "source");
 	if (scratch_make(request->state, "source", &work, err) < 0 ||
 	    refuse_known_failure(request, &tree, &work.root, err) < 0 ||
@@ -320,7 +351,7 @@ static int compile_here(const struct compile_request *request, struct progress *
 	progress_end(progress, "source", "%s, sha256 %.12s...", source.version, source.digest);
 	struct compile_request with_source = *request;
 	with_source.source = &source;
-	return compile_source(&with_source, &tree, progress, ret, report, err);
+	return compile_source(&with_source, signer, &tree, progress, ret, report, err);
 }
 
 int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
@@ -346,7 +377,9 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_str char *from = NULL;
 	auto_strv struct strv modules = { 0 };
-	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
+	auto_module_signer struct module_signer *signer = NULL;
+	if ((request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0) ||
+	    compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
 				   request->banner, &tree, &from, err) < 0 ||
 	    compile_check_arch(&tree, request->arch, err) < 0 ||
 	    patches_check_removed(request->patches, request->source, request->flavour, &tree, err) < 0)
@@ -361,6 +394,6 @@ int compile_key(const struct compile_request *request, struct package_key *ret, 
 		return -1;
 	for (size_t i = 0; i < done.files.count; i++) // without ".ko"
 		strv_add(&modules, str_ndup(done.files.items[i], strlen(done.files.items[i]) - strlen(".ko")));
-	fill_key(request, &tree, &done, &modules, ret);
+	fill_key(request, signer, &tree, &done, &modules, ret);
 	return 0;
 }

@@ -7,6 +7,7 @@
 #include "kmod/build/build.h"
 #include "kmod/kernel_tree/headers.h"
 #include "kmod/module/kernel_abi.h"
+#include "kmod/module/modsign.h"
 #include "precompiled/oci/layout.h"
 #include "precompiled/package/package.h"
 
@@ -38,9 +39,10 @@ struct compile_request {
 	enum module_type flavour;
 	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
 	const struct root *host, *kern;
-	const struct root *state;   // header store and scratch; must be writable
-	const struct root *patches; // a user's patches, NULL = none
-	unsigned jobs, timeout_s;   // 0 = choose
+	const struct root *state;     // header store and scratch; must be writable
+	const struct root *patches;   // a user's patches, NULL = none
+	struct module_key module_key; // signs the modules; .key NULL = they stay unsigned
+	unsigned jobs, timeout_s;     // 0 = choose
 	bool is_rt_allowed, is_cache_off;
 	// Where to put the package; asked when there is one.
 	int (*output)(void *ctx, const struct layout **ret, struct err *err);
@@ -60,8 +62,8 @@ void compile_report_done(struct compile_report *r);
 #define auto_compile_report __attribute__((cleanup(compile_report_done)))
 
 // 1 = another node has made it (request->gate), ret is unchanged.
-// Phases reported: headers, source, core (of an open release), compile, prove, package. ret is unpacked: its directory
-// is what the compiler made. On failure output is unchanged; the compiler's full output is in state/logs.
+// Phases reported: headers, source, core (of an open release), compile, sign, prove, package. ret is unpacked: its
+// directory is what the compiler made. On failure output is unchanged; the compiler's full output is in state/logs.
 int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,
 		    struct compile_report *report, struct err *err);
 

@@ -2,6 +2,7 @@
 #include "next_kernel/prebuild.h"
 
 #include "acquire/check.h"
+#include "acquire/signing.h"
 #include "base/file/file.h"
 #include "base/process/proc.h"
 #include "host/module_set.h"
@@ -219,8 +220,11 @@ static int judge_candidate(struct prebuild_kernel *a, struct check_result *ret, 
 {
 	struct prebuild *p = a->p;
 	const char *signing = host_signing_reason(&p->facts->host);
-	if (signing)
+	if (signing && !p->request->module_key.key)
 		return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded", signing);
+	auto_str char *signer = NULL;
+	if (signing_check(&p->facts->host, p->kern, &p->request->module_key, &signer, err) < 0)
+		return -1;
 	if (open_prebuild_source(p) < 0) {
 		*err = p->unopened;
 		return -1;
@@ -303,6 +307,7 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 					   .timeout_s = p->request->timeout_s,
 					   .is_rt_allowed = p->request->is_rt_allowed,
 					   .is_cache_off = p->request->is_cache_off,
+					   .module_key = p->request->module_key,
 					   .output = acquire_output,
 					   .output_ctx = &a->acquire,
 					   .gate = gate };

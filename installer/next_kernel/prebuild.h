@@ -33,6 +33,7 @@ struct prebuild_request {
 	const struct strv *only;    // releases; empty = all that there are
 	const struct strv *roots;   // see boot_candidates_read()
 	const struct root *patches; // NULL = none
+	struct module_key module_key;
 	unsigned jobs, timeout_s;
 	unsigned limit; // compiles for so many kernels at most, in their order
 	uint64_t store_limit;

@@ -3,6 +3,7 @@
 
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
+#include "acquire/signing.h"
 #include "holders/holders.h"
 #include "holders/unbind.h"
 #include "host/existing_driver.h"
@@ -25,6 +26,7 @@ enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile
 struct doctor {
 	const struct root *host, *kern, *state;
 	const struct strv *headers;
+	const struct module_key *module_key;
 	struct facts facts;
 	struct tree tree;
 	struct doctor_findings doctor_findings;
@@ -151,9 +153,18 @@ static int examine_signing(struct doctor *x, struct err *err)
 		add_finding(x, "store", DOCTOR_WARN, unseen.code, "%s", unseen.text);
 	if (existing_driver_read(x->host, h, &x->facts.loaded, NULL, &none, &existing_driver, err) < 0)
 		return -1;
+	auto_str char *signer = NULL;
+	if (signing_check(h, x->kern, x->module_key, &signer, &unseen) < 0) {
+		add_finding(x, "signing", DOCTOR_FAIL, unseen.code, "%s", unseen.text);
+		return 0;
+	}
+	if (signer) {
+		add_finding(x, "signing", DOCTOR_PASS, 0, "%s: what is compiled here is signed by %s", signing, signer);
+		return 0;
+	}
 	bool is_needed = facts_has_gpu(&x->facts) && !x->facts.loaded.count && !existing_driver.is_foreign;
 	add_finding(x, "signing", r <= 0 && is_needed ? DOCTOR_FAIL : DOCTOR_WARN, E_SIGNING_REQUIRED,
-		    "%s: only signed modules load, and kmodsmith does not sign what it compiles; %s", signing,
+		    "%s: only signed modules load, and what is compiled here is signed with --module-key; %s", signing,
 		    r > 0                      ? "the store has a package with signed modules" :
 		    existing_driver.is_foreign ? "the host has a driver of its own" :
 		    r < 0                      ? "it is unknown whether the store has a package with signed modules" :
@@ -323,11 +334,14 @@ static void doctor_done(struct doctor *x)
 }
 
 int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
-		struct doctor_findings *ret, struct err *err)
+		const struct module_key *module_key, struct doctor_findings *ret, struct err *err)
 {
-	__attribute__((cleanup(doctor_done))) struct doctor x = {
-		.host = host, .kern = kern, .state = state, .headers = headers, .tree = { .root = ROOT_NONE }
-	};
+	__attribute__((cleanup(doctor_done))) struct doctor x = { .host = host,
+								  .kern = kern,
+								  .state = state,
+								  .headers = headers,
+								  .module_key = module_key,
+								  .tree = { .root = ROOT_NONE } };
 	if (facts_read(host, kern, &x.facts, err) < 0 || examine_rights(&x, err) < 0)
 		return -1;
 	examine_gpus(&x);

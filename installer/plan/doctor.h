@@ -2,6 +2,7 @@
 // Every precondition of an install, each with evidence and the next step.
 #pragma once
 #include "host/facts.h"
+#include "kmod/module/modsign.h"
 
 enum doctor_state { DOCTOR_PASS, DOCTOR_WARN, DOCTOR_FAIL };
 
@@ -19,7 +20,7 @@ struct doctor_findings {
 
 // headers: package files given instead of the host's tree; may be empty.
 int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
-		struct doctor_findings *ret, struct err *err);
+		const struct module_key *module_key, struct doctor_findings *ret, struct err *err);
 void doctor_findings_done(struct doctor_findings *f);
 #define auto_doctor_findings __attribute__((cleanup(doctor_findings_done)))
 const char *doctor_state_name(enum doctor_state s); // "pass", "warn", "FAIL"

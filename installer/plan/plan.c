@@ -252,13 +252,15 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 			       m->plan->driver, a->source_version, m->plan->driver);
 	} else {
 		const char *signing = host_signing_reason(&m->facts->host);
-		if (signing)
+		if (signing && !a->signer)
 			return err_set(err, E_SIGNING_REQUIRED, "%s, so modules compiled here could not be loaded",
 				       signing);
 		add_step(m->plan, STEP_COMPILE,
 			 str_fmt("%s %s for %s", m->plan->driver, module_type_name(m->plan->flavour),
 				 m->facts->host.release),
-			 str_fmt("no package is available%s%s", a->headers ? "; " : "", a->headers ? a->headers : ""));
+			 str_fmt("no package is available%s%s%s%s", a->headers ? "; " : "",
+				 a->headers ? a->headers : "", a->signer ? "; signed by " : "",
+				 a->signer ? a->signer : ""));
 	}
 	add_step(m->plan, STEP_PROVE, strv_join(modules, ", "),
 		 str_dup("nothing is touched before the new modules are known to fit"));

@@ -32,6 +32,7 @@ struct at_hand {
 	const char *source_version;            // of a driver source; NULL = none given
 	unsigned source_flavours;              // set of enum module_type
 	const char *headers;                   // where a compile takes them from, in words; NULL = not known
+	const char *signer;                    // who signs what is compiled, in words; NULL = nobody
 	const struct journal *journal;         // what happened here before; NULL = nothing is known
 	const char *payload;                   // digest of the user-space files to export; NULL = none
 	const char *payload_why_not;           // why the user space to export is unavailable; NULL = it is not needed

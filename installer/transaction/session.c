@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transaction/session.h"
 
+#include "acquire/signing.h"
 #include "base/process/log.h"
 #include "driver_root/modules_dir.h"
 #include "driver_root/root_record.h"
@@ -119,7 +120,9 @@ static int open_source(struct session *s, struct err *err)
 	auto_str char *path = session_source_path(s);
 	if (!path)
 		return 0;
-	if (scratch_make(&s->state, "source", &s->source_work, err) < 0)
+	// Before anything is unpacked: a key that is away, or that the kernel does not know, ends it in a moment.
+	if (signing_check(&s->facts.host, request->kern, &request->module_key, &s->signer, err) < 0 ||
+	    scratch_make(&s->state, "source", &s->source_work, err) < 0)
 		return -1;
 	if (!request->fetch_source)
 		progress_enter(&s->progress, "source");
@@ -353,7 +356,8 @@ static int make_session_plan(struct session *s, struct err *err)
 				       .failed = &s->failed,
 				       .source_version = s->source.version,
 				       .source_flavours = s->source.flavours,
-				       .headers = s->headers };
+				       .headers = s->headers,
+				       .signer = s->signer };
 	if ((facts_has_gpu(&s->facts) && find_driver_root(s, err) < 0) || make_plan(s, err) < 0)
 		return -1;
 	if (s->plan.flavour_why)
@@ -383,6 +387,7 @@ static void fill_apply(struct session *s, const struct compile_gate *gate, struc
 		.timeout_s = request->compile_timeout_s,
 		.is_rt_allowed = request->is_rt_allowed,
 		.is_cache_off = request->is_cache_off,
+		.module_key = request->module_key,
 	};
 	*ret = (struct apply){
 		.host = request->host,
@@ -463,6 +468,7 @@ void session_done(struct session *s)
 	driver_root_done(&s->driver_root);
 	free(s->driver_root_why);
 	free(s->headers);
+	free(s->signer);
 	holders_done(&s->holders);
 	journal_done(&s->journal);
 	free(s->fetched);

@@ -21,6 +21,7 @@ struct session_request {                                     // borrowed, until 
 	int (*fetch_source)(void *ctx, const struct root *state, char **ret_path, struct err *err);
 	const char *payload; // directory in an image
 	bool is_named;       // the only repository is a package named by hand
+	struct module_key module_key;
 	enum host_policy host_driver;
 	enum holders_policy holders;
 	enum reuse reuse;
@@ -54,6 +55,7 @@ struct session {
 	char *fetched;        // what fetch_source said; NULL = it was not needed
 	struct source source; // opened only if no package fits; .version NULL = not opened
 	char *headers;        // where a compile would take them from; NULL = nothing is to be compiled
+	char *signer;         // who would sign what it makes; NULL = nobody
 	struct journal journal;
 	struct optional_modules failed; // modules that failed in this boot
 	struct driver_root driver_root; // .dir NULL = nothing is exported

@@ -25,6 +25,7 @@ static const struct {
 	{ "io.kmodsmith.distro", offsetof(struct package_key, distro), false, false, true },
 	{ "io.kmodsmith.compiler", offsetof(struct package_key, compiler), false, false, false },
 	{ "io.kmodsmith.source", offsetof(struct package_key, source), false, false, false },
+	{ "io.kmodsmith.signer", offsetof(struct package_key, signer), false, false, false },
 	{ "io.kmodsmith.modules", offsetof(struct package_key, modules), true, true, true },
 	{ "io.kmodsmith.patches", offsetof(struct package_key, patches), true, false, false },
 };
@@ -63,11 +64,12 @@ void package_done(struct package *p)
 
 json_t *package_key_json(const struct package_key *key)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", json_text(key->driver),
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "driver", json_text(key->driver),
 			 "flavour", json_text(key->flavour), "release", json_text(key->release), "build_id",
 			 json_text(key->build_id), "arch", json_text(key->arch), "distro", json_text(key->distro),
-			 "compiler", json_text(key->compiler), "source", json_text(key->source), "modules",
-			 json_strv(&key->modules), "patches", json_strv(&key->patches));
+			 "compiler", json_text(key->compiler), "source", json_text(key->source), "signer",
+			 json_text(key->signer), "modules", json_strv(&key->modules), "patches",
+			 json_strv(&key->patches));
 }
 
 char *package_tag(const struct package_key *key)

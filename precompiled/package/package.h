@@ -22,6 +22,7 @@ struct package_key {
 	char *distro;        // the kernel's vendor, from its release and banner: "debian"; NULL = unknown
 	char *compiler;      // version text of the compiler used
 	char *source;        // SHA-256 of the driver source (source.h); NULL = unknown
+	char *signer;        // SHA-256 of the certificate that signed the modules for kernels; NULL = nobody did
 	struct strv modules; // "nvidia", "nvidia-uvm", ... sorted
 	struct strv patches; // "NAME SHA256", sorted by name
 };

@@ -152,6 +152,21 @@ signed() {
   refute_line --regexp '^site +ecdsa-p256'
 }
 
+@test "docs: trust.md: a key for modules signs what is compiled" {
+  local kernel=6.1.0-56-cloud-amd64
+  host h100x2-unloaded
+  follow trust module-key '/mokutil/d'
+  cmp <(openssl x509 -in modules.pem -outform DER) modules.der
+  tiny_headers headers.tar "$kernel"
+  compiling_tree "headers.tar.d/usr/src/kernels/$kernel"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" headers.tar "$kernel"
+  compiling_source driver 535.261.03
+  kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state \
+    --output oci:layout --module-key modules.key --module-cert modules.pem --json
+  assert_status 0
+  assert_json '.phases[] | select(.phase == "sign") | .note' "1 modules by CN=site modules, sha256"
+}
+
 @test "docs: air-gap.md: create, verify and install a bundle" {
   signed
   follow air-gap create 's#docker://[^ ]*#oci:registry#; s#,6[^ ]*##'

@@ -96,6 +96,7 @@ static struct compile_request build_request(struct build *b, const struct job_va
 		.timeout_s = j->timeout_s,
 		.is_rt_allowed = j->is_rt_allowed,
 		.is_cache_off = j->is_cache_off,
+		.module_key = job_module_key(j),
 		.output = output_layout,
 		.output_ctx = &b->output,
 	};
@@ -493,7 +494,7 @@ static void show_pairs(const struct build_pairs *pairs)
 static int build_matrix(const struct build_values *v, struct err *err)
 {
 	auto_matrix_build struct matrix_build l = { .build = BUILD_NONE, .values = v, .source = { .root = ROOT_NONE } };
-	if (open_matrix_build(v, &l, err) < 0)
+	if (job_check_module_key(&v->job, err) < 0 || open_matrix_build(v, &l, err) < 0)
 		return -1;
 	l.pairs.items = mem_alloc(2 * l.matrix.driver_count * l.matrix.kernel_count * sizeof(*l.pairs.items));
 	for (size_t i = 0; i < l.matrix.driver_count; i++)
@@ -552,7 +553,7 @@ const struct cmd cmd_build = {
 		"skipped "
 		"or\n"
 		"known not to work.\n",
-	.opts = { source_opts, distribution_opts, opts, origin_opts, remote_opts, common_opts },
+	.opts = { source_opts, module_key_opts, distribution_opts, opts, origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct build_values),
 	.run = run_build,
 };

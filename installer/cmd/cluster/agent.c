@@ -256,8 +256,8 @@ static const struct opt opts[] = {
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node), "the Node that this machine is" },
 	{ 0 },
 };
-static const struct opt *const tables[] = { opts,        source_opts, distribution_opts, job_opts, share_opts,
-					    origin_opts, remote_opts, common_opts,       NULL };
+static const struct opt *const tables[] = { opts,       source_opts, module_key_opts, distribution_opts, job_opts,
+					    share_opts, origin_opts, remote_opts,     common_opts,       NULL };
 extern const struct cmd cmd_agent, cmd_install, cmd_status;
 
 // No source is asked: everything was staged; parameters that were set by others stay.
@@ -384,7 +384,8 @@ const struct cmd cmd_agent = {
 		 "and needs no coordinator.\nThe policy is the document of `kmodsmith rollout check-policy`; options "
 		 "say where drivers come from.\n\n"
 		 "  kmodsmith agent --policy /policy/policy.json --from docker://registry.example/drivers\n",
-	.opts = { opts, source_opts, distribution_opts, job_opts, share_opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, origin_opts, remote_opts,
+		  common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_agent,
 };

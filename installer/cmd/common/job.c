@@ -49,6 +49,15 @@ const struct opt source_opts[] = {
 	{ 0 },
 };
 
+const struct opt module_key_opts[] = {
+	OPT("module-key", 0, "FILE|URI", "KMODSMITH_MODULE_KEY", OPT_SECRET, module_key,
+	    "private key that signs what is compiled, for kernels that load only signed modules (Secure Boot): a PEM "
+	    "file or a pkcs11: URI"),
+	OPT("module-cert", 0, "FILE", "KMODSMITH_MODULE_CERT", OPT_STR, module_cert,
+	    "certificate of --module-key, PEM or DER, that the kernel trusts"),
+	{ 0 },
+};
+
 const struct opt distribution_opts[] = {
 	OPT("host-repositories", 0, "on|off", "KMODSMITH_HOST_REPOSITORIES", OPT_STR, host_repositories,
 	    "kernel headers that are nowhere else: fetched by the host's own apt or dnf from the repositories that it "
@@ -124,8 +133,24 @@ int job_check_path(const char *what, const char *path, bool is_dir_allowed, stru
 	return st.st_size ? 0 : err_set(err, E_ARCHIVE, "%s: '%s' is empty", what, path);
 }
 
+struct module_key job_module_key(const struct job_values *values)
+{
+	return (struct module_key){ .key = values->module_key,
+				    .cert = values->module_cert,
+				    .password = getenv("KMODSMITH_KEY_PASSWORD") };
+}
+
+int job_check_module_key(const struct job_values *values, struct err *err)
+{
+	return !values->module_key == !values->module_cert ?
+		       0 :
+		       err_set(err, E_USAGE, "--module-key and --module-cert need each other");
+}
+
 int job_check_inputs(const struct job_values *values, struct err *err)
 {
+	if (job_check_module_key(values, err) < 0)
+		return -1;
 	for (size_t i = 0; i < values->headers.count; i++)
 		if (job_check_path("--headers", values->headers.items[i], false, err) < 0)
 			return -1;
@@ -380,6 +405,7 @@ static void fill_job_request(struct job *j)
 	r->is_unproven_allowed = v->is_unproven_allowed;
 	r->is_rt_allowed = v->is_rt_allowed;
 	r->is_cache_off = v->is_cache_off;
+	r->module_key = job_module_key(v);
 	r->is_retry = v->is_retry;
 	r->has_daemons = v->is_keeping;
 	r->trust_dir = v->origin.trust_dir;

@@ -11,6 +11,7 @@ struct job_values { // first member of the values of each of these commands
 	char *driver, *flavour, *source, *source_sha256, *state_dir, *dev_root, *patches;
 	char *package, *bundle, *trust_dir; // where packages come from
 	char *digest;                       // of the requested package's manifest; NULL = any
+	char *module_key, *module_cert;     // see job_module_key()
 	char *store_limit, *holders, *host_driver, *reuse;
 	struct strv from;
 	struct strv headers, modules, params;
@@ -30,6 +31,7 @@ struct job_values { // first member of the values of each of these commands
 	const struct progress *progress; // NULL = show_progress_log()
 };
 extern const struct opt source_opts[];       // what and how to compile; for job_values
+extern const struct opt module_key_opts[];   // who signs what is compiled; for job_values
 extern const struct opt distribution_opts[]; // whom to ask for headers that are not there; for job_values
 extern const struct opt job_opts[];          // what to install; for job_values
 extern const struct opt share_opts[];        // which of several nodes compiles; for job_values
@@ -76,6 +78,8 @@ void job_temp_state_done(struct job_temp_state *s);
 #define auto_job_temp_state __attribute__((cleanup(job_temp_state_done)))
 int job_parse_store_limit(const char *text, uint64_t *ret, struct err *err); // NULL: 0 = none
 #define STORE_LIMIT_HELP "what the store may hold, with K, M or G; more makes old packages leave; default: the disk"
+int job_check_module_key(const struct job_values *values, struct err *err); // E_USAGE: half of it
+struct module_key job_module_key(const struct job_values *values);          // .key NULL = modules stay unsigned
 // Checks the files that options name, before any work is done: E_USAGE for the wrong kind of file.
 int job_check_inputs(const struct job_values *values, struct err *err);
 int job_check_path(const char *what, const char *path, bool is_dir_allowed, struct err *err); // one; what: for messages

@@ -554,8 +554,8 @@ const struct cmd cmd_driver_manager_uninstall = {
 		 "the label\nnvidia.com/gpu.deploy.driver=pre-installed, as from NVIDIA's manager. GPUs bound to "
 		 "vfio-pci are refused (E_BOUND) and\nnot unbound, and the driver's container waits for the network "
 		 "driver of GPUDirect RDMA.\n",
-	.opts = { opts, source_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
-		  common_opts },
+	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
+		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_uninstall,
 	.failed = write_manager_termlog,
@@ -567,8 +567,8 @@ const struct cmd cmd_driver_manager_preflight = {
 		"preflight_check`",
 	.about = "Fetches or compiles what the driver's container of this pod would load, and proves it. Touches "
 		 "nothing that is in\nuse, on the node or in the cluster.\n",
-	.opts = { opts, source_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
-		  common_opts },
+	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
+		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
 	.run = run_preflight,
 	.failed = write_manager_termlog,

@@ -326,6 +326,8 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	s->source = session_source_path(&j->session);
 	if (!s->source)
 		return err_set(err, E_NOT_FOUND, "the driver has no source");
+	if (v->module_key)
+		return err_set(err, E_USAGE, "--module-key signs here, and the toolkit's packages cannot be changed");
 	s->inputs = (struct dtk_inputs){ .program = s->v->program ? s->v->program : PROGRAM,
 					 .source = s->source,
 					 .patches = v->patches };

@@ -63,8 +63,8 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 // Those of a child: no package, because it is of one driver and one kernel.
-static const struct opt *const passed_on[] = { opts,        source_opts, distribution_opts, job_opts, share_opts,
-					       origin_opts, remote_opts, common_opts,       NULL };
+static const struct opt *const passed_on[] = { opts,       source_opts, module_key_opts, distribution_opts, job_opts,
+					       share_opts, origin_opts, remote_opts,     common_opts,       NULL };
 
 // A start that reports its progress in the log and in the liveness file.
 struct init_start {
@@ -392,8 +392,8 @@ const struct cmd cmd_init = {
 		 "running: only\n`kmodsmith unload` removes them; see kmodsmith-daemons(7). `kmodsmith probe` answers "
 		 "a kubelet's probes. A failure\nends at once with the error's exit status, and leaves the error in "
 		 "/dev/termination-log.\n",
-	.opts = { opts, source_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
-		  common_opts },
+	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
+		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_init,
 	.failed = write_init_termlog,

@@ -187,6 +187,7 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 					.limit = v->limit ? v->limit : PREBUILD_LIMIT,
 					.is_rt_allowed = j->is_rt_allowed,
 					.is_cache_off = j->is_cache_off,
+					.module_key = job_module_key(j),
 					.is_compile_forbidden = j->is_compile_forbidden,
 					.is_gated = v->is_gated,
 					.is_retry = j->is_retry,
@@ -312,7 +313,8 @@ const struct cmd cmd_watch = {
 		 "/run/kmodsmith/kernels.json and\n/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit "
 		 "status 0: every kernel is ready; 1: one is not.\n\n  kmodsmith watch --once --driver 535.261.03 "
 		 "--source DRIVER.deb --gate\n",
-	.opts = { opts, source_opts, distribution_opts, share_opts, origin_opts, remote_opts, common_opts },
+	.opts = { opts, source_opts, module_key_opts, distribution_opts, share_opts, origin_opts, remote_opts,
+		  common_opts },
 	.values_size = sizeof(struct watch_values),
 	.run = run_watch,
 };

@@ -47,13 +47,14 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 {
 	(void)args, (void)count;
 	const struct values *v = values;
+	const struct module_key key = job_module_key(&v->job);
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_job_temp_state struct job_temp_state spare = JOB_TEMP_STATE_NONE;
 	auto_root struct root state = ROOT_NONE;
 	auto_doctor_findings struct doctor_findings f = { 0 };
 	if (job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
 	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0 ||
-	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &f, err) < 0)
+	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &key, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", findings_json(&f), "failed",
@@ -70,7 +71,7 @@ const struct cmd cmd_doctor = {
 	.help = "check every precondition of an install: pass, warn or fail, and the next step",
 	.about = "Changes nothing. Exit status 1 when something would make every install fail; a warning matters only "
 		 "in the\ncase that it names.\n",
-	.opts = { opts, common_opts },
+	.opts = { opts, module_key_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_doctor,
 };

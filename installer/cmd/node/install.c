@@ -123,8 +123,8 @@ const struct cmd cmd_plan = {
 	.help = "show what install would do, and why",
 	.about = "Reads the machine and shows the steps that `install` would take. The driver is not changed; a source "
 		 "is\nunpacked below the state directory.\n",
-	.opts = { source_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
-		  common_opts },
+	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
+		  remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_plan,
 };
@@ -138,8 +138,8 @@ const struct cmd cmd_install = {
 		 "kmodsmith install --package DIR             from a package made by `kmodsmith build`\n  kmodsmith "
 		 "install --source FILE             compile against the host's headers, or use a stored package\n  "
 		 "kmodsmith install --driver 535.261.03       from the packages in this machine's store\n",
-	.opts = { source_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts, remote_opts,
-		  dry_run_opts, common_opts },
+	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
+		  remote_opts, dry_run_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_install,
 };
@@ -152,8 +152,8 @@ const struct cmd cmd_bundle_install = {
 	.help = "install the driver on this machine, from a bundle only",
 	.about = "The same as `kmodsmith install --bundle FILE`: it contacts no remote source and resolves no "
 		 "name.\n\n  kmodsmith bundle install site.tar --driver 535.261.03\n",
-	.opts = { dry_run_opts, source_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
-		  remote_opts, common_opts },
+	.opts = { dry_run_opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
+		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_bundle,
 };

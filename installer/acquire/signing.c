@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "acquire/signing.h"
+
+// The certificates in the kernel's keyrings (.builtin_trusted_keys, .secondary_trusted_keys, .machine, .platform), from
+// lines of security/keys/proc.c (proc_keys_show) that end in what crypto/asymmetric_keys makes of a certificate:
+//
+//   1d2c... I------     1 perm 1f030000     0     0 asymmetri SUBJECT: KEYID: X509.rsa LAST8 []
+struct kernel_keys {
+	struct strv names; // "Debian Secure Boot CA", for messages
+	struct strv ids;   // of each: its subject key id, or its serial number if it has none, in lower-case hex
+};
+
+static void kernel_keys_done(struct kernel_keys *k)
+{
+	strv_done(&k->names);
+	strv_done(&k->ids);
+}
+#define auto_kernel_keys __attribute__((cleanup(kernel_keys_done)))
+
+static void add_key(struct kernel_keys *ret, const char *line)
+{
+	static const char type[] = " asymmetri ", algorithm[] = ": X509.", separator[] = ": ";
+	const char *subject = strstr(line, type), *id = NULL;
+	const char *end = subject ? strstr(subject, algorithm) : NULL;
+	if (!end)
+		return;
+	subject += strlen(type);
+	for (const char *p = subject; (p = strstr(p, separator)) != NULL && p < end; p += strlen(separator))
+		id = p; // the last one: a subject may hold anything
+	if (!id)
+		return;
+	strv_add(&ret->names, str_ndup(subject, (size_t)(id - subject)));
+	id += strlen(separator);
+	strv_add(&ret->ids, str_ndup(id, (size_t)(end - id)));
+}
+
+static int read_kernel_keys(const struct root *kern, struct kernel_keys *ret, struct err *err)
+{
+	auto_strv struct strv lines = { 0 };
+	auto_str char *text = NULL;
+	*ret = (struct kernel_keys){ 0 };
+	if (root_read(kern, "proc/keys", &text, NULL, err) < 0)
+		return -1;
+	if (text)
+		strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++)
+		add_key(ret, lines.items[i]);
+	return 0;
+}
+
+static int check_kernel_has(const struct host *host, const struct root *kern, const struct module_signer *signer,
+			    const char *cert, struct err *err)
+{
+	auto_kernel_keys struct kernel_keys keys = { 0 };
+	auto_strv struct strv ids = { 0 };
+	const char *signing = host_signing_reason(host);
+	if (!signing)
+		return 0;
+	if (read_kernel_keys(kern, &keys, err) < 0)
+		return -1;
+	if (!keys.ids.count)
+		return 0;
+	module_signer_key_ids(signer, &ids);
+	for (size_t i = 0; i < ids.count; i++)
+		if (strv_has(&keys.ids, ids.items[i]))
+			return 0;
+	auto_str char *names = strv_join(&keys.names, "; ");
+	return err_set(err, E_KEY_UNKNOWN,
+		       "%s, and the certificate of --module-key, %s (%s), is not among the keys of this kernel: %s",
+		       signing, module_signer_name(signer), cert, names);
+}
+
+int signing_check(const struct host *host, const struct root *kern, const struct module_key *key, char **ret_signer,
+		  struct err *err)
+{
+	auto_module_signer struct module_signer *signer = NULL;
+	*ret_signer = NULL;
+	if (!key->key)
+		return 0;
+	if (module_signer_open(key, &signer, err) < 0 || check_kernel_has(host, kern, signer, key->cert, err) < 0)
+		return -1;
+	*ret_signer = str_dup(module_signer_name(signer));
+	return 0;
+}
