@@ -10,15 +10,17 @@
 exact=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libnvcuvid1 libnvidia-cfg1 libnvidia-encode1 libnvidia-ml1
   libnvidia-nvvm4 libnvidia-ptxjitcompiler1 nvidia-cuda-mps nvidia-kernel-source nvidia-opencl-icd
   nvidia-smi)
-branch=(nvidia-modprobe nvidia-persistenced) # Debian has them apart from the driver; they work with all of a branch
-others=(libgcc-s1 'libtirpc3|libtirpc3t64' libtirpc-common) # what Debian's builds of these name, and /etc/netconfig, which persistenced reads
+branch=(nvidia-modprobe nvidia-persistenced) # Debian has them apart from the driver; of another branch they are left out
+# What Debian's builds of these name, and /etc/netconfig, which persistenced reads.
+others=(libgcc-s1 'libtirpc3|libtirpc3t64' libtirpc-common)
 root=$out/driver/root payload=usr/share/kmodsmith/payload
 
 debian() { # [VERSION]: fills driver and files
   local open
   open=$(scripts/inputs.sh nvidia-open-kernel-source)
   driver=$(dpkg-deb -f "$open" Version)
-  mapfile -t files < <(echo "$open"; scripts/inputs.sh "${exact[@]/%/=$driver}" "${branch[@]}" "${others[@]}")
+  mapfile -t files < <(echo "$open"; scripts/inputs.sh "${exact[@]/%/=$driver}" "${others[@]}"; scripts/inputs.sh "${branch[@]}" |
+    { grep "_${driver%%.*}\." || true; })
   driver=${driver%%-*}
   [ "${1:-$driver}" = "$driver" ] || fail "Debian has $driver here; give the files of $1"
 }

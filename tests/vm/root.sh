@@ -107,7 +107,8 @@ make_driver_image() {
   local version files
   version=$(dpkg-deb -f "$(of OPEN)" Version)
   files=$("$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp,nvidia-kernel-source}="$version" \
-    nvidia-modprobe nvidia-persistenced 'libtirpc3|libtirpc3t64' libtirpc-common libgcc-s1)
+    'libtirpc3|libtirpc3t64' libtirpc-common libgcc-s1)
+  files+=$'\n'$("$top/scripts/inputs.sh" nvidia-modprobe nvidia-persistenced | { grep "_${version%%.*}\." || true; })
   make -s -C "$top" all static
   "$top/scripts/images.sh" runtime
   # shellcheck disable=SC2086 # several paths
