@@ -158,26 +158,43 @@ static int find_build(const struct root *root, const char *release, char **ret, 
 	return -1;
 }
 
-// Debian's configured tree has one line, "include /usr/src/linux-headers-X-common/Makefile"; others link `source`.
+// What the configured tree's Makefile includes: an absolute path on Debian, one of the tree's neighbours on SUSE.
+static char *included_dir(const struct tree *t, const char *makefile)
+{
+	auto_str char *include = value_after(makefile, "include ");
+	if (!include || !str_ends(include, "/Makefile") || strpbrk(include, " $("))
+		return NULL;
+	include[strlen(include) - strlen("/Makefile")] = '\0';
+	return *include == '/' ? TAKE(include) : str_fmt("%s/%s", t->build, include);
+}
+
+// Debian's and SUSE's configured trees have one line, "include SOURCE/Makefile"; others link `source`. SUSE's of older
+// kernels say where it is in a line that only make understands, so there /lib/modules/RELEASE/source is asked, too.
 static int find_source_dir(struct tree *t, struct err *err)
 {
-	auto_str char *makefile = NULL, *include = NULL;
+	auto_str char *makefile = NULL, *included = NULL;
 	if (read_below(&t->root, t->build, "Makefile", &makefile, err) < 0)
 		return -1;
 	if (!makefile)
 		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' has no Makefile: incomplete tree", t->root.name,
 			       t->build);
-	include = value_after(makefile, "include /");
-	if (include && str_ends(include, "/Makefile")) {
-		auto_str char *path = str_fmt("/%.*s", (int)(strlen(include) - strlen("/Makefile")), include);
-		t->source = link_free(&t->root, path);
+	included = included_dir(t, makefile);
+	if (included) {
+		t->source = link_free(&t->root, included);
 		if (!t->source)
 			return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' needs '%s', which does not exist",
-				       t->root.name, t->build, path);
+				       t->root.name, t->build, included);
 		return 0;
 	}
-	auto_str char *link = str_fmt("%s/source", t->build);
+	auto_str char *link = str_fmt("%s/source", t->build), *of_modules = NULL;
 	t->source = link_free(&t->root, link);
+	if (!t->source && strstr(makefile, "MAKEARGS := -C ")) {
+		of_modules = str_fmt("/lib/modules/%s/source", t->release);
+		t->source = link_free(&t->root, of_modules);
+	}
+	if (!t->source && of_modules)
+		return err_set(err, E_HEADERS_NOT_FOUND, "'%s%s' needs '%s', which does not exist", t->root.name,
+			       t->build, of_modules);
 	if (!t->source)
 		t->source = str_dup(t->build);
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trees as Debian, Ubuntu, the Red Hat family and Flatcar lay them out, and what is wrong with them in the field.
+// Trees as Debian, Ubuntu, the Red Hat family, SUSE and Flatcar lay them out, and what is wrong with them in the field.
 #include "tests/unit/test.h"
 
 #include "base/process/proc.h"
@@ -84,6 +84,49 @@ static void test_debian(void **state)
 	assert_int_equal(tree_matches(&t, "include/linux/mm.h", "follow_pfn\\(", &err), 0);
 	assert_int_equal(tree_matches(&t, "include/linux/absent.h", "x", &err), 0);
 	assert_int_equal(tree_matches(&t, "include/linux/mm.h", "(", &err), -1);
+}
+
+// SUSE's kernel-default-devel has the configured tree, kernel-devel the sources.
+static void test_suse(void **state)
+{
+	(void)state;
+	static const char build[] = "usr/src/linux-6.4.0-150600.23.7-obj/x86_64/default";
+	static const struct {
+		const char *makefile, *gone, *said;
+	} rows[] = {
+		{ "# made by scripts\ninclude ../../../linux-6.4.0-150600.23.7/Makefile\n", NULL, NULL },
+		{ "MAKEARGS := -C ../../../linux-6.4.0-150600.23.7\nMAKEARGS += O=x\n", NULL, NULL },
+		{ "include ../../../linux-6.4.0-150600.23.7/Makefile\n", "usr/src/linux-6.4.0-150600.23.7",
+		  "../linux-6.4.0-150600.23.7', which does not exist" },
+		{ "MAKEARGS := -C ../../../linux-6.4.0-150600.23.7\n", "usr/src/linux-6.4.0-150600.23.7",
+		  "needs '/lib/modules/6.4.0-150600.23.7-default/source'" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder folder;
+		auto_tree struct tree t = { .root = ROOT_NONE };
+		struct err err;
+		folder_make(&folder);
+		put_config(&folder, build, "6.4.0-150600.23.7-default");
+		put(&folder, build, "Makefile", rows[i].makefile);
+		folder_dir(&folder, "usr/src/linux-6.4.0-150600.23.7-obj/x86_64/default/scripts");
+		put(&folder, "usr/src/linux-6.4.0-150600.23.7", "scripts/x", "");
+		folder_dir(&folder, "lib/modules/6.4.0-150600.23.7-default");
+		folder_link(&folder, "/usr/src/linux-6.4.0-150600.23.7-obj/x86_64/default",
+			    "lib/modules/6.4.0-150600.23.7-default/build");
+		folder_link(&folder, "/usr/src/linux-6.4.0-150600.23.7",
+			    "lib/modules/6.4.0-150600.23.7-default/source");
+		if (rows[i].gone)
+			assert_int_equal(root_rmtree(&folder.root, rows[i].gone, &err), 1);
+		int r = tree_open(&folder.root, "6.4.0-150600.23.7-default", NULL, &t, &err);
+		expect(r == (rows[i].said ? -1 : 0), rows[i].makefile);
+		if (rows[i].said) {
+			expect(err.code == E_HEADERS_NOT_FOUND && strstr(err.text, rows[i].said), err.text);
+			continue;
+		}
+		assert_string_equal(t.build, "/usr/src/linux-6.4.0-150600.23.7-obj/x86_64/default");
+		assert_string_equal(t.source, "/usr/src/linux-6.4.0-150600.23.7");
+		assert_int_equal(t.dirs.count, 2);
+	}
 }
 
 // R-A6: off by one build number, or the same release built twice.
@@ -366,6 +409,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_debian),
+		cmocka_unit_test(test_suse),
 		cmocka_unit_test(test_mismatch),
 		cmocka_unit_test(test_half_trees),
 		cmocka_unit_test(test_other_layouts),
