@@ -11,7 +11,8 @@
 #include <ctype.h>
 #include <sys/file.h>
 
-static const struct package_client *const clients[] = { &PACKAGE_MANAGER_APT, &PACKAGE_MANAGER_DNF };
+static const struct package_client *const clients[] = { &PACKAGE_MANAGER_APT, &PACKAGE_MANAGER_DNF,
+							&PACKAGE_MANAGER_ZYPPER };
 static const char SOURCES[] = "sources"; // in work: those of an archive
 
 void package_manager_output_done(struct package_output *o)
@@ -46,11 +47,16 @@ static void add_proxies(struct strv *env)
 	}
 }
 
-char *package_manager_seconds(const struct package_job *job, const char *option)
+unsigned package_manager_stall_s(const struct package_job *job)
 {
 	enum { DEFAULT_S = 15 };
 	unsigned asked = job->pm->options.stall_s;
-	return str_fmt("%s%u", option, asked ? asked : DEFAULT_S);
+	return asked ? asked : DEFAULT_S;
+}
+
+char *package_manager_seconds(const struct package_job *job, const char *option)
+{
+	return str_fmt("%s%u", option, package_manager_stall_s(job));
 }
 
 int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
@@ -94,8 +100,8 @@ static bool has_word(const char *line, const char *lower)
 	return false;
 }
 
-// What apt and dnf (librepo, libcurl, gpgv, sqv) say, with LC_ALL=C. The first that a line has decides: a repository
-// whose lists could not be fetched "is not signed", too.
+// What apt, dnf and zypper (librepo, libcurl, gpgv, sqv) say, with LC_ALL=C. The first that a line has decides: a
+// repository whose lists could not be fetched "is not signed", too.
 static const struct {
 	const char *text; // lower case
 	int code;
@@ -112,9 +118,12 @@ static const struct {
 	{ "is expired", E_EXPIRED },
 	{ "is not valid yet", E_EXPIRED },
 	{ "hash sum mismatch", E_DIGEST },
+	{ "digest verification failed", E_DIGEST },
 	{ "checksum doesn't match", E_DIGEST },
 	{ "unauthorized", E_AUTH },
 	{ "forbidden", E_AUTH },
+	{ "login failed", E_AUTH },
+	{ "permission to access", E_AUTH },
 	{ "proxy authentication required", E_AUTH },
 	{ "status code: 401", E_AUTH },
 	{ "status code: 403", E_AUTH },
@@ -139,6 +148,9 @@ static const struct {
 	{ "no route to host", E_NETWORK },
 	{ "is not signed", E_UNTRUSTED },
 	{ "status code: ", E_SERVER },
+	{ "http response: ", E_SERVER },
+	{ "metadata not found", E_SERVER },
+	{ "failed to retrieve new repository metadata", E_SERVER },
 	{ "failed to fetch", E_SERVER },
 	{ "failed to download", E_SERVER },
 };

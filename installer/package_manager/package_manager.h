@@ -11,6 +11,8 @@
 //         signed lists; repositories without a signature are not used.
 //   dnf   what provides `kernel-devel-uname-r = RELEASE`. `dnf download` checks no signature, whatever gpgcheck says,
 //         so rpmkeys is asked about each package with the key files that the host's enabled repositories name.
+//   zypper  SUSE's kernel-FLAVOUR-devel and the kernel-devel that it requires. zypper checks the lists of a repository,
+//         rpmkeys each package, with the keys that the host's rpm has.
 #pragma once
 #include "base/file/digest.h"
 #include "base/process/progress.h"

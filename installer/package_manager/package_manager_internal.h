@@ -21,8 +21,9 @@ void package_manager_output_done(struct package_output *o);
 
 enum { PM_ASK_S = 60, PM_UPDATE_S = 600, PM_DOWNLOAD_S = 900 }; // deadlines of one call
 
-// Runs a program of the host in the sandbox; argv[0] is absolute. Negative: it could not be started.
+unsigned package_manager_stall_s(const struct package_job *job);
 char *package_manager_seconds(const struct package_job *job, const char *option); // OPTION and the seconds of a stall
+// Runs a program of the host in the sandbox; argv[0] is absolute. Negative: it could not be started.
 int package_manager_run(const struct package_job *job, const struct strv *argv, int timeout_s,
 			struct package_output *ret, struct err *err);
 
@@ -45,4 +46,13 @@ struct package_client {
 	char *(*wanted)(const struct package_job *job); // the name of what is asked for, for messages; caller frees
 	int (*fetch)(struct package_job *job, struct err *err);
 };
-extern const struct package_client PACKAGE_MANAGER_APT, PACKAGE_MANAGER_DNF;
+extern const struct package_client PACKAGE_MANAGER_APT, PACKAGE_MANAGER_DNF, PACKAGE_MANAGER_ZYPPER;
+
+#define RPM_KEYS_DATABASE SANDBOX_WORK "/keys"                            // rpm's, with the keys and nothing else
+bool rpm_keys_has_repositories(const struct root *root, const char *dir); // has_sources
+// Adds the key files that the enabled repositories below dir, or in the archive, name (gpgkey=file:///...).
+int rpm_keys_list(const struct package_job *job, const char *dir, struct strv *keys, struct err *err);
+// Into the database; they are read in the sandbox.
+int rpm_keys_import(const struct package_job *job, const struct strv *keys, struct err *err);
+// Did one of them sign each of job->files? Else E_UNTRUSTED; whose is for the message: "of the host".
+int rpm_keys_check(const struct package_job *job, const char *whose, struct err *err);

@@ -4,13 +4,8 @@
 # The host is a recorded machine with its own /etc, whose programs are this machine's. Of all that is fetched here, the
 # content is made up; apt, dnf, rpmkeys and gpgv are the real ones.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
-load helper
+load distribution
 
-gpg_key() { # NAME: NAME.asc, and NAME.gpg as apt reads it
-  gpg -q --batch --pinentry-mode loopback --passphrase '' --quick-generate-key "$1 of the tests" rsa2048 default never 2>>"$log"
-  gpg --export "$1 of the tests" >"$keys/$1.gpg"
-  gpg --export --armor "$1 of the tests" >"$keys/$1.asc"
-}
 header_deb() { # DIR KERNEL VERSION: headers of a kernel, in three packages, one of which is not about headers
   local work
   work=$(mktemp -d "$BATS_FILE_TMPDIR/deb.XXXXXX")
@@ -33,44 +28,9 @@ apt_index() { # DIR KEY [RELEASE-OPTION...]: Packages, Release and its signature
     apt-ftparchive "${@:3}" release . >"$BATS_FILE_TMPDIR/Release" && mv "$BATS_FILE_TMPDIR/Release" . &&
     { [ "$key" = - ] || gpg -q --batch --local-user "$key of the tests" --clearsign --output InRelease Release; })
 }
-header_rpm() { # DIR KERNEL [KEY]
-  local work
-  work=$(mktemp -d "$BATS_FILE_TMPDIR/rpm.XXXXXX")
-  tiny_headers "$work/tree.tar" "$2"
-  cat >"$work/spec" <<SPEC
-Name: kernel-devel
-Version: ${2%%-*}
-Release: $(sed 's/^[^-]*-//; s/\.x86_64$//' <<<"$2")
-Summary: made up
-License: GPL-2.0
-Provides: kernel-devel-uname-r = $2
-Requires: gcc, perl
-AutoReqProv: no
-%description
-made up
-%install
-mkdir -p %{buildroot}
-cp -a $work/tree.tar.d/usr $work/tree.tar.d/lib %{buildroot}/
-%files
-/usr/src/kernels/$2
-/lib/modules/$2
-SPEC
-  rpmbuild -bb --target x86_64 --define "_topdir $work" --define "_rpmdir $work/out" --define 'debug_package %{nil}' \
-    --define '__os_install_post %{nil}' "$work/spec" >>"$log" 2>&1 || { cat "$log"; return 1; }
-  mkdir -p "$1"
-  mv "$work"/out/*/*.rpm "$1"
-  [ -z "${3-}" ] || rpmsign --define "__gpg $(type -P gpg)" --define "_gpg_name $3 of the tests" --define "_gpg_path $GNUPGHOME" --addsign "$1"/*.rpm >>"$log" 2>&1
-  createrepo_c -q "$1" >>"$log" 2>&1
-  rm -rf "$work"
-}
-
 setup_file() {
-  export GNUPGHOME=$BATS_FILE_TMPDIR/gnupg keys=$BATS_FILE_TMPDIR/keys log=$BATS_FILE_TMPDIR/log web=$BATS_FILE_TMPDIR/web
+  distribution_keys
   export RHEL=5.14.0-999.1.el9.x86_64 OTHER=6.1.0-98-cloud-amd64
-  mkdir -m 700 "$GNUPGHOME"
-  mkdir "$keys" "$web"
-  gpg_key good
-  gpg_key stranger
   header_deb "$web/apt" "$KERNEL" 6.1.192-1
   header_deb "$web/apt" "$KERNEL" 6.1.192-2
   cp -r "$web/apt" "$web/unsigned"
@@ -92,58 +52,18 @@ setup_file() {
   header_rpm "$web/rpm-other" 5.14.0-998.1.el9.x86_64 good
   nginx_start plain "$web"
 }
-teardown_file() {
-  servers_stop
-  gpgconf --kill all
-}
+teardown_file() { distribution_stop; }
 setup() {
   fresh
-  host no-gpu
-  tiny_source "$BATS_TEST_TMPDIR/driver"
-  # With the programs and libraries of this machine, seen by nobody else.
-  rm -rf "${ROOT:?}"/{usr,bin,sbin,lib,lib64}
-  mkdir -p "$ROOT/usr" "$ROOT/etc/apt/sources.list.d" "$ROOT/etc/apt/keyrings" "$ROOT/etc/yum.repos.d" "$ROOT/etc/pki"
-  for name in bin sbin lib lib64; do [ ! -L "/$name" ] || ln -s "usr/$name" "$ROOT/$name"; done
-  cp /etc/passwd /etc/group /etc/ld.so.cache /etc/nsswitch.conf "$ROOT/etc/"
-  [ ! -e /etc/alternatives ] || cp -a /etc/alternatives "$ROOT/etc/"
+  distribution_host
+  mkdir -p "$ROOT/etc/apt/sources.list.d" "$ROOT/etc/apt/keyrings" "$ROOT/etc/yum.repos.d"
   cp "$keys/good.gpg" "$ROOT/etc/apt/keyrings/site.gpg"
-  cp "$keys/good.asc" "$ROOT/etc/pki/site.asc"
   printf 'PLATFORM_ID="platform:el9"\nVERSION_ID="9.4"\n' >>"$ROOT/etc/os-release"
-  real=$KMODSMITH
-  tiny_program "$BATS_TEST_TMPDIR/on-host" <<HOST
-#!/bin/bash
-exec unshare --mount bash -c 'mount --bind /usr "$ROOT/usr" && exec "$real" "\$@"' on-host "\$@"
-HOST
 }
 apt_source() { # DIR of $web, or a URL
   case $1 in *://*) set -- "$1" ;; *) set -- "$NGINX_PLAIN/$1" ;; esac
   printf 'Types: deb\nURIs: %s\nSuites: ./\nSigned-By: /etc/apt/keyrings/site.gpg\n' "$1" >"$ROOT/etc/apt/sources.list.d/site.sources"
 }
-dnf_source() { # DIR of $web [LINE...]
-  printf '%s\n' '[site]' 'name=site' "baseurl=$NGINX_PLAIN/$1" 'enabled=1' 'gpgcheck=1' 'gpgkey=file:///etc/pki/site.asc' "${@:2}" \
-    >"$ROOT/etc/yum.repos.d/site.repo"
-}
-# Only its headers are looked at: the compile of this source cannot succeed.
-build() { # KERNEL [OPTION...]
-  tree_of "$BATS_TEST_TMPDIR/before"
-  KMODSMITH=$BATS_TEST_TMPDIR/on-host kmodsmith build --root "$ROOT" --source "$BATS_TEST_TMPDIR/driver" --kernel "$1" --state-dir "$state" \
-    --stall-timeout 2 "${@:2}"
-  tree_of "$BATS_TEST_TMPDIR/after"
-  cmp "$BATS_TEST_TMPDIR/before" "$BATS_TEST_TMPDIR/after" # the host is as it was
-}
-tree_of() { (cd "$ROOT" && find . -printf '%p %m %s %T@ %l\n' | sort && find . -type f -exec sha256sum {} +) >"$1"; }
-fetched() { # TEXT...: by whom, and what
-  [[ $stderr == *"repositories of the host: $state/headers/"* ]] || told | batslib_decorate "no headers" | fail
-  for text; do [[ $stderr == *"$text"* ]] || told | batslib_decorate "no '$text'" | fail; done
-}
-refused() { # CODE TEXT...: and nothing was left
-  local code=$1
-  shift
-  build "$KERNEL"
-  assert_error "$code" "$@"
-  assert_equal "$(find "$state/headers" "$state/.tmp" -mindepth 1 ! -name .tmp 2>/dev/null)" ""
-}
-
 @test "apt brings the headers and their common part, once; the second start needs no network" {
   apt_source apt
   build "$KERNEL"
@@ -266,7 +186,7 @@ HOST
   rm -r "$ROOT/etc/apt" "$ROOT/etc/yum.repos.d"
   refused E_HEADERS_NOT_FOUND "headers of $KERNEL: host: "
   KMODSMITH=$BATS_TEST_TMPDIR/on-host kmodsmith doctor --root "$ROOT" --state-dir "$state"
-  assert_output --partial "a compile would ask nobody else: this host has no package manager to ask (apt has no repositories, dnf has no repositories)"
+  assert_output --partial "a compile would ask nobody else: this host has no package manager to ask (apt has no repositories, dnf has no repositories, "
 }
 
 @test "where no sandbox can be made, the headers count as not found, and why is said" {

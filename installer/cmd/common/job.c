@@ -60,9 +60,9 @@ const struct opt module_key_opts[] = {
 
 const struct opt distribution_opts[] = {
 	OPT("host-repositories", 0, "on|off", "KMODSMITH_HOST_REPOSITORIES", OPT_STR, host_repositories,
-	    "kernel headers that are nowhere else: fetched by the host's own apt or dnf from the repositories that it "
-	    "is "
-	    "configured for, without installing anything; default on, off with --offline"),
+	    "kernel headers that are nowhere else: fetched by the host's own apt, dnf or zypper from the repositories "
+	    "that "
+	    "it is configured for, without installing anything; default on, off with --offline"),
 	OPT("headers-archive", 0, "DIR", "KMODSMITH_HEADERS_ARCHIVE", OPT_STR, headers_archive,
 	    "*.list, *.sources or *.repo files of archives of superseded kernels, asked after the host's repositories"),
 	{ 0 },
