@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// dnf, with its caches in a directory of ours; dnf(8), dnf.conf(5), rpmkeys(8). The host's database of packages is not
-// looked at, so what dnf reads from it is taken from os-release.
+// dnf 4 or 5, with its caches in a directory of ours; dnf(8), dnf5(8), dnf.conf(5), rpmkeys(8). The host's database of
+// packages is not looked at, so what dnf reads from it is taken from os-release.
+#include "base/core/date.h"
+#include "base/crypto/cms.h"
 #include "host/kernel.h"
 #include "kmod/sandbox/sandbox.h"
 #include "package_manager/package_manager_internal.h"
 
 static const char DIR[] = "new"; // in work
-static const char *const dnf_programs[] = { "usr/bin/dnf", "usr/bin/rpmkeys", NULL };
+static const char *const dnf_programs[] = { "usr/bin/dnf|usr/bin/dnf5", "usr/bin/rpmkeys", NULL };
 static const char *const dnf_sources[] = { "etc/yum.repos.d", NULL };
 
 // Each kind of kernel has headers of its own: kernel-devel, kernel-rt-devel, kernel-64k-devel, kernel-uek-devel. They
@@ -32,6 +34,15 @@ static void add_release(const struct root *host, struct strv *argv)
 		strv_add(argv, str_fmt("--setopt=module_platform_id=%s", platform));
 }
 
+// Fedora's dnf is a link to dnf5.
+static bool is_dnf5(const struct root *host)
+{
+	auto_str char *target = NULL;
+	struct err ignored;
+	return !root_exists(host, "usr/bin/dnf") ||
+	       (root_readlink(host, "usr/bin/dnf", &target, &ignored) >= 0 && target && str_ends(target, "dnf5"));
+}
+
 static void add_options(const struct package_job *job, struct strv *argv)
 {
 	static const char *const options[] = {
@@ -49,8 +60,13 @@ static void add_options(const struct package_job *job, struct strv *argv)
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++)
 		strv_add(argv, str_dup(options[i]));
 	strv_add(argv, package_manager_seconds(job, "--setopt=timeout="));
-	if (!root_exists(job->pm->host, "usr/bin/dnf5"))
+	// Nodes that keep their kernel exclude kernel* from installations, and nothing is installed here.
+	if (is_dnf5(job->pm->host)) {
+		strv_add(argv, str_dup("--setopt=disable_excludes=*"));
+	} else {
+		strv_add(argv, str_dup("--disableexcludes=all"));
 		strv_add(argv, str_dup(PLUGINS));
+	}
 	if (job->pm->arch)
 		strv_add(argv, str_fmt("--forcearch=%s", job->pm->arch));
 	if (job->is_archive)
@@ -62,22 +78,73 @@ static int run_dnf(const struct package_job *job, const char *const *words, int 
 		   struct err *err)
 {
 	auto_strv struct strv argv = { 0 };
-	strv_add(&argv, str_dup("/usr/bin/dnf"));
+	strv_add(&argv, str_dup(root_exists(job->pm->host, "usr/bin/dnf") ? "/usr/bin/dnf" : "/usr/bin/dnf5"));
 	add_options(job, &argv);
 	for (size_t i = 0; words[i]; i++)
 		strv_add(&argv, str_dup(words[i]));
 	return package_manager_run(job, &argv, timeout_s, ret, err);
 }
 
+// Why the host's own certificate cannot open a repository; NULL = it can, as far as is seen.
+static char *bad_entitlement(const struct root *host, const char *line)
+{
+	const char *path = strchr(line, '/');
+	auto_str char *text = NULL;
+	struct err ignored;
+	time_t end;
+	if (!str_starts(line, "sslclient") || !path)
+		return NULL;
+	if (root_read(host, path, &text, NULL, &ignored) <= 0)
+		return str_fmt("the host has no '%s'", path);
+	if (!cms_certificate_end(text, &end) || end >= time(NULL))
+		return NULL;
+	auto_str char *date = date_text(end);
+	return str_fmt("'%s' ended on %s", path, date);
+}
+
+// What dnf says of them differs with its TLS library, and does not name the file.
+static char *find_bad_entitlement(const struct package_job *job)
+{
+	const char *dir = job->is_archive ? "sources" : dnf_sources[0];
+	const struct root *root = job->is_archive ? job->work : job->pm->host;
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	root_list(root, dir, &names, &ignored);
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]), *text = NULL;
+		auto_strv struct strv lines = { 0 };
+		if (!str_ends(path, ".repo") || root_read(root, path, &text, NULL, &ignored) <= 0)
+			continue;
+		strv_split(&lines, text, "\n");
+		for (size_t k = 0; k < lines.count; k++) {
+			char *why = bad_entitlement(job->pm->host, lines.items[k]);
+			if (why)
+				return why;
+		}
+	}
+	return NULL;
+}
+
+static int say_refused(const struct package_job *job, const struct package_output *said, struct err *err)
+{
+	package_manager_fail(said, "dnf download", err);
+	auto_str char *why = err->code == E_AUTH || err->code == E_TLS ? find_bad_entitlement(job) : NULL;
+	if (why) {
+		err_code(err, E_AUTH);
+		err_wrap(err, "a repository's entitlement: %s", why);
+	}
+	return -1;
+}
+
 static int say_not_offered(const struct package_job *job, const struct package_output *said, struct err *err)
 {
-	static const char *const query[] = { "repoquery", "--qf", "kernel-devel-%{version}-%{release}.%{arch}",
-					     "kernel-devel", NULL };
+	static const char *const query[] = { "repoquery", "--queryformat",
+					     "kernel-devel-%{version}-%{release}.%{arch}\\n", "kernel-devel", NULL };
 	auto_package_output struct package_output names = { 0 };
 	auto_strv struct strv told = { 0 };
 	auto_str char *wanted = dnf_wanted(job), *nearest = NULL;
 	if (package_manager_symptom(said, &told) != 0)
-		return package_manager_fail(said, "dnf download", err);
+		return say_refused(job, said, err);
 	if (run_dnf(job, query, PM_UPDATE_S, &names, err) < 0)
 		return -1;
 	nearest = package_manager_nearest(&names.lines, "kernel-devel-", job->release);

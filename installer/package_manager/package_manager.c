@@ -220,14 +220,24 @@ char *package_manager_nearest(const struct strv *names, const char *prefix, cons
 	return strv_join(&alike, ", ");
 }
 
+static bool has_program(const struct root *host, const char *alternatives)
+{
+	auto_strv struct strv names = { 0 };
+	strv_split(&names, alternatives, "|");
+	for (size_t i = 0; i < names.count; i++)
+		if (root_exists(host, names.items[i]))
+			return true;
+	return false;
+}
+
 // archive: a directory of sources that take the place of the host's own; NULL = these.
 static bool is_usable(const struct package_client *c, const struct root *host, const char *archive, struct strv *whys)
 {
 	auto_root struct root sources = ROOT_NONE;
 	struct err unread;
 	for (size_t i = 0; c->programs[i]; i++)
-		if (!root_exists(host, c->programs[i])) {
-			strv_add(whys, str_fmt("no /%s", c->programs[i]));
+		if (!has_program(host, c->programs[i])) {
+			strv_add(whys, str_fmt("no /%.*s", (int)strcspn(c->programs[i], "|"), c->programs[i]));
 			return false;
 		}
 	if (archive)

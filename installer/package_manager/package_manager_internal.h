@@ -39,7 +39,7 @@ const char *package_manager_kernel_kind(const char *release);
 
 struct package_client {
 	const char *name;            // for messages
-	const char *const *programs; // that must exist, NULL-terminated
+	const char *const *programs; // that must exist, NULL-terminated; "A|B": one of them
 	// Does this root have repositories of its kind?
 	bool (*has_sources)(const struct root *root, const char *dir);
 	const char *const *source_dirs;                 // of the host, NULL-terminated

@@ -66,7 +66,8 @@ debian_root() { # DIR [--suite SUITE] PACKAGE...
   for deb in bin sbin lib lib64; do ln -s "usr/$deb" "$root/$deb"; done
   HOME=$own_home "$top/scripts/inputs.sh" "${suite[@]}" --closure "$@" >"$root.debs" || return
   while read -r deb; do
-    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --keep-directory-symlink --exclude='./usr/share/*' --exclude='./usr/lib/gcc' --exclude='./var/*' --exclude='./dev/*'
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --keep-directory-symlink \
+      --exclude='./usr/share/'{doc,man,locale,info} --exclude=./usr/lib/gcc --exclude='./var/*' --exclude='./dev/*'
   done <"$root.debs"
 }
 distribution_host() { # [PROGRAMS]: whose /usr the host has, this machine's by default; seen by nobody else

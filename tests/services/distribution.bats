@@ -3,7 +3,7 @@
 # Kernel headers from the repositories that a host uses: by its own apt and dnf, from signed repositories on loopback.
 # The host is a recorded machine with its own /etc, whose programs are this machine's. Of all that is fetched here, the
 # content is made up; apt, dnf, rpmkeys and gpgv are the real ones.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load distribution
 
 header_deb() { # DIR KERNEL VERSION: headers of a kernel, in three packages, one of which is not about headers

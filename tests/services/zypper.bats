@@ -3,7 +3,7 @@
 # Kernel headers from the repositories of a SUSE host, by its zypper. zypper, rpm and rpmkeys are Debian's, in a root of their own,
 # because Debian 12's zypper cannot be installed beside dnf's plugins. Packages and kernels are made up, as SUSE's
 # kernel-source packs them: the configured tree in kernel-default-devel, the sources in kernel-devel.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+# shellcheck disable=SC2030,SC2031,SC2034,SC2154 # bats runs each test in a subshell, sets status, output and stderr
 load distribution
 
 suse_rpms() { # DIR VERSION RELEASE [KEY]: headers of VERSION-(RELEASE without its last number)-default

@@ -217,3 +217,17 @@ int cms_verify(const struct anchor *a, time_t at, bool is_kept, const void *cms,
 			    (usage == UINT32_MAX || (usage & KU_DIGITAL_SIGNATURE));
 	return is_publisher ? 1 : refuse_signature(ret, "its certificate is not for code signing");
 }
+
+bool cms_certificate_end(const char *pem, time_t *ret)
+{
+	struct tm tm;
+	char no_password[] = "";
+	auto_free(bio) BIO *bio = BIO_new_mem_buf(pem, -1);
+	X509 *certificate = PEM_read_bio_X509(bio, NULL, NULL, no_password);
+	bool is_read = certificate && ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) == 1;
+	if (is_read)
+		*ret = timegm(&tm);
+	X509_free(certificate);
+	key_failure();
+	return is_read;
+}

@@ -35,3 +35,6 @@ void cms_verdict_done(struct cms_verdict *v);
 // 1 = trusted, 0 = not: see why.
 int cms_verify(const struct anchor *a, time_t at, bool is_kept, const void *cms, size_t cms_len, const void *data,
 	       size_t len, struct cms_verdict *ret);
+
+// When the first certificate of a PEM text ends; false = it has none.
+bool cms_certificate_end(const char *pem, time_t *ret);
