@@ -7,6 +7,7 @@
 #include "holders/holders.h"
 #include "holders/unbind.h"
 #include "host/existing_driver.h"
+#include "host/module_params.h"
 #include "journal/journal.h"
 #include "journal/state_dir.h"
 #include "kmod/build/jobs.h"
@@ -251,12 +252,32 @@ static int examine_firmware(struct doctor *x, struct err *err)
 	return 0;
 }
 
+// An installation asks what becomes of a driver that the host would load by itself.
+static void examine_installed_driver(struct doctor *x)
+{
+	const struct strv none = { 0 };
+	struct err unread; // must not hide the other findings
+	auto_module_params struct module_params params = { 0 };
+	auto_existing_driver struct existing_driver own = { 0 };
+	if (module_params_read(x->host, x->kern, x->kern, &none, &x->facts.gpus, &params, &unread) < 0 ||
+	    existing_driver_read(x->host, &x->facts.host, &x->facts.loaded, NULL, &params.blacklist, &own, &unread) <
+		    0) {
+		add_finding(x, "driver", DOCTOR_WARN, unread.code, "none is loaded; %s", unread.text);
+		return;
+	}
+	auto_str char *text = own.is_foreign ? existing_driver_text(&own) : NULL;
+	if (text)
+		add_finding(x, "driver", DOCTOR_WARN, E_HOST_DRIVER, "none is loaded; the host has %s", text);
+	else
+		add_finding(x, "driver", DOCTOR_PASS, 0, "none is loaded");
+}
+
 static int examine_driver(struct doctor *x, struct err *err)
 {
 	const struct modules *l = &x->facts.loaded;
 	struct holders h = { 0 };
 	if (!l->count) {
-		add_finding(x, "driver", DOCTOR_PASS, 0, "none is loaded");
+		examine_installed_driver(x);
 		return 0;
 	}
 	add_finding(x, "driver", DOCTOR_PASS, 0, "%s %s is loaded", l->version ? l->version : "(unknown version)",

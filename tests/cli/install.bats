@@ -91,6 +91,38 @@ same() { # the machine is as it was, but for the lock and the state directory
   assert_status 0
 }
 
+# Laid out as weak-modules of the Red Hat family leaves it: a KMP of one kernel, linked for another that has its kABI.
+@test "R-Q1: a driver that weak-modules linked from another kernel is the host's, and stays as it is" {
+  loadable
+  local kernel=6.1.0-56-cloud-amd64 other=6.1.0-55-cloud-amd64 modules=$ROOT/lib/modules
+  tree_of_modules() { (cd "$modules" && find . -printf '%p %m %T@ %l\n' | sort && find . -type f -exec sha256sum {} + | sort); }
+  mkdir -p "$modules/$other/extra/nvidia" "$modules/$kernel/weak-updates/nvidia"
+  tiny_module "$modules/$other/extra/nvidia/nvidia.ko" "$other" "" ""
+  sed -i 's/535.261.03/550.154.14/' "$modules/$other/extra/nvidia/nvidia.ko"
+  ln -s "/lib/modules/$other/extra/nvidia/nvidia.ko" "$modules/$kernel/weak-updates/nvidia/nvidia.ko"
+  echo weak-updates/nvidia/nvidia.ko: >"$modules/$kernel/modules.dep"
+  tree_of_modules >"$BATS_TEST_TMPDIR/before"
+  kmodsmith install --package "$package"
+  assert_error E_HOST_DRIVER "driver 550.154.14 (proprietary, from lib/modules/$kernel/weak-updates/nvidia/nvidia.ko) is installed"
+  assert_equal "$(calls)" ""
+  kmodsmith doctor
+  assert_output --partial "weak-updates/nvidia/nvidia.ko"
+  kmodsmith install --package "$package" --host-driver replace
+  assert_status 0
+  assert_equal "$(loads)" "load nvidia;load nvidia_modeset;load nvidia_uvm"
+  tree_of_modules | cmp - "$BATS_TEST_TMPDIR/before"
+}
+
+@test "R-Q1: a link of weak-modules whose module went with its kernel is no driver" {
+  loadable
+  local weak=$ROOT/lib/modules/6.1.0-56-cloud-amd64/weak-updates/nvidia
+  mkdir -p "$weak"
+  ln -s /lib/modules/6.1.0-55-cloud-amd64/extra/nvidia/nvidia.ko "$weak/nvidia.ko"
+  echo weak-updates/nvidia/nvidia.ko: >"$weak/../../modules.dep"
+  kmodsmith install --package "$package"
+  assert_status 0
+}
+
 @test "dry run: the plan as text and JSON, and nothing is touched" {
   loadable
   local command
