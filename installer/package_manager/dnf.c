@@ -102,7 +102,29 @@ static char *bad_entitlement(const struct root *host, const char *line)
 	return str_fmt("'%s' ended on %s", path, date);
 }
 
-// What dnf says of them differs with its TLS library, and does not name the file.
+static char *find_in_repositories(const struct root *host, const char *text)
+{
+	auto_strv struct strv lines = { 0 };
+	auto_str char *why = NULL;
+	strv_split(&lines, text, "\n");
+	for (size_t i = 0; i < lines.count; i++) {
+		const char *line = lines.items[i];
+		bool is_disabled = str_starts(line, "enabled") &&
+				   (str_ends(line, "0") || str_ends(line, "False") || str_ends(line, "false"));
+		if (*line == '[' && why)
+			return TAKE(why);
+		if (!why)
+			why = bad_entitlement(host, line);
+		if (!is_disabled)
+			continue;
+		free(TAKE(why));
+		while (i + 1 < lines.count && *lines.items[i + 1] != '[')
+			i++;
+	}
+	return TAKE(why);
+}
+
+// What dnf says of them differs with its TLS library, and from one try to the next, and does not name the file.
 static char *find_bad_entitlement(const struct package_job *job)
 {
 	const char *dir = job->is_archive ? "sources" : dnf_sources[0];
@@ -112,15 +134,11 @@ static char *find_bad_entitlement(const struct package_job *job)
 	root_list(root, dir, &names, &ignored);
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]), *text = NULL;
-		auto_strv struct strv lines = { 0 };
 		if (!str_ends(path, ".repo") || root_read(root, path, &text, NULL, &ignored) <= 0)
 			continue;
-		strv_split(&lines, text, "\n");
-		for (size_t k = 0; k < lines.count; k++) {
-			char *why = bad_entitlement(job->pm->host, lines.items[k]);
-			if (why)
-				return why;
-		}
+		char *why = find_in_repositories(job->pm->host, text);
+		if (why)
+			return why;
 	}
 	return NULL;
 }
@@ -128,7 +146,8 @@ static char *find_bad_entitlement(const struct package_job *job)
 static int say_refused(const struct package_job *job, const struct package_output *said, struct err *err)
 {
 	package_manager_fail(said, "dnf download", err);
-	auto_str char *why = err->code == E_AUTH || err->code == E_TLS ? find_bad_entitlement(job) : NULL;
+	bool may_be_refused = err->code == E_AUTH || err->code == E_TLS || err->code == E_SERVER;
+	auto_str char *why = may_be_refused ? find_bad_entitlement(job) : NULL;
 	if (why) {
 		err_code(err, E_AUTH);
 		err_wrap(err, "a repository's entitlement: %s", why);

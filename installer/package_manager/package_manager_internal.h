@@ -48,7 +48,7 @@ struct package_client {
 };
 extern const struct package_client PACKAGE_MANAGER_APT, PACKAGE_MANAGER_DNF, PACKAGE_MANAGER_ZYPPER;
 
-#define RPM_KEYS_DATABASE SANDBOX_WORK "/keys"                            // rpm's, with the keys and nothing else
+#define RPM_KEYS_DATABASE "/build/keys" // in SANDBOX_WORK: rpm's, with the keys and nothing else
 bool rpm_keys_has_repositories(const struct root *root, const char *dir); // has_sources
 // Adds the key files that the enabled repositories below dir, or in the archive, name (gpgkey=file:///...).
 int rpm_keys_list(const struct package_job *job, const char *dir, struct strv *keys, struct err *err);

@@ -96,6 +96,9 @@ entitled() { # NAME
   refused E_AUTH "a repository's entitlement: the host has no '/etc/pki/entitlement/gone-key.pem'"
   entitled expired
   refused E_AUTH "a repository's entitlement: '/etc/pki/entitlement/expired.pem' ended on "
+  dnf_source nowhere '[other]' 'name=other' 'baseurl=http://127.0.0.1:1/' 'enabled=0' 'sslclientcert=/etc/pki/entitlement/gone.pem'
+  refused E_SERVER "404"
+  [[ $stderr != *entitlement* ]] || told | fail
 }
 
 @test "dnf 5 does as dnf 4: the package, its signature, what there is instead, a repository that is away, exclusions" {
