@@ -227,7 +227,7 @@ PYTHON
 
 @test "install: from a bundle alone, without resolving or contacting any address" {
   local trace=$BATS_TEST_TMPDIR/trace
-  command -v strace >/dev/null || skip "strace is not installed"
+  needs_strace
   signed
   loadable
   cp -r "$dir/release.trust" "$ROOT/trust"

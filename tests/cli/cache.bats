@@ -8,6 +8,7 @@ load package
 
 kernel=6.1.0-56-cloud-amd64
 setup() {
+  needs_seccomp
   work=$BATS_TEST_TMPDIR state=$BATS_TEST_TMPDIR/state driver=$BATS_TEST_TMPDIR/driver
   tiny_headers "$work/headers.tar" "$kernel"
   compiling_tree "$work/headers.tar.d/usr/src/kernels/$kernel"

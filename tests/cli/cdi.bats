@@ -124,6 +124,7 @@ ready() { # init, in the background, until it is ready; then it is told to end
 }
 
 @test "unload: if refused, the specification stays; otherwise it is removed before the first module" {
+  needs_strace
   local spec gone unload
   loadable
   user_space "$ROOT"

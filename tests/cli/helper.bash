@@ -39,6 +39,7 @@ kmodsmith() { # COMMAND ARGUMENT...: a command of two words is one argument here
     status=0 || status=$?
   IFS=$'\n' read -d '' -ra lines <<<"$output" || true
   read -d '' -r stderr <"$BATS_TEST_TMPDIR/stderr" || true
+  [[ ${stderr-} != *"filter 'system calls': "* ]] || needs_seccomp
   [[ ${stderr-} != *Sanitizer:* ]] || told | batslib_decorate "a sanitizer's finding" | fail
 }
 soon() { # COMMAND...: becomes true; what never does fails when anything would have hung. $log is shown then
@@ -58,6 +59,12 @@ needs_mounts() {
   unshare -m --propagation private true 2>/dev/null || skip "no mounts of one's own here: a chroot, or a container without the right"
 }
 needs_users() { unshare -U true 2>/dev/null || skip "no user namespaces here: a chroot, or a container without the right"; }
+# qemu-user, which runs programs of another architecture, traces nothing and has no seccomp: nothing is compiled there.
+needs_strace() { strace -qq -o /dev/null true 2>/dev/null || skip "strace cannot trace here: qemu-user, or a container without the right"; }
+needs_seccomp() {
+  python3 -c 'import ctypes, sys; sys.exit(ctypes.CDLL(None).prctl(21, 0, 0, 0, 0) < 0)' || # PR_GET_SECCOMP
+    skip "no seccomp here, without which nothing is compiled: qemu-user"
+}
 # For a setup_file: one make in a build directory at a time, or each would spoil the other's objects.
 make_in() { # DIR TARGET: below build/
   mkdir -p "$top/build/$1"

@@ -8,6 +8,7 @@ load package
 
 kernel=6.1.0-56-cloud-amd64
 setup() {
+  needs_seccomp
   work=$BATS_TEST_TMPDIR state=$BATS_TEST_TMPDIR/state driver=$BATS_TEST_TMPDIR/driver
   host h100x2-unloaded
   tiny_headers "$work/headers.tar" "$kernel"

@@ -27,9 +27,9 @@ other: .asciz "dma_buf_get"
   .section __kcrctab_gpl, "a"
   .long 4
 END
-  gcc -nostdlib -static -Wl,--build-id=sha1,-e0 -o "$dir/vmlinux" "$dir/vmlinux.s"
-  objcopy --rename-section .note.gnu.build-id=.notes "$dir/vmlinux" "$ROOT/boot/vmlinuz-$kernel"
-  [ -n "${2-}" ] || objcopy -O binary -j .notes "$ROOT/boot/vmlinuz-$kernel" "$ROOT/sys/kernel/notes"
+  x86_64-linux-gnu-gcc -nostdlib -static -Wl,--build-id=sha1,-e0 -o "$dir/vmlinux" "$dir/vmlinux.s"
+  x86_64-linux-gnu-objcopy --rename-section .note.gnu.build-id=.notes "$dir/vmlinux" "$ROOT/boot/vmlinuz-$kernel"
+  [ -n "${2-}" ] || x86_64-linux-gnu-objcopy -O binary -j .notes "$ROOT/boot/vmlinuz-$kernel" "$ROOT/sys/kernel/notes"
 }
 setup() {
   package=$BATS_TEST_TMPDIR/package

@@ -23,7 +23,7 @@ tiny_module() { # FILE.ko KERNEL-RELEASE EXPORT IMPORT
       [ "${kv%=*}" = module_layout ] || printf '.text\ncall %s\n' "${kv%=*}"
     done
     [ -z "${COMPILER-}" ] || printf '.section .comment,"MS",@progbits,1\n.asciz "%s"\n' "$COMPILER"
-  } | as --64 -o "$1" -
+  } | x86_64-linux-gnu-as -o "$1" -
 }
 
 # The build id of the kernel that loadable() has; nothing for any other one.

@@ -154,6 +154,7 @@ digest() { # KERNEL: of its manifest
 
 @test "killed at any point, gc leaves a store that verifies" {
   local at call points=0
+  needs_strace
   cp -a "$store" "$store.copy"
   for call in write renameat unlinkat fsync; do
     for at in {1..15}; do

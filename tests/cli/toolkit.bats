@@ -46,6 +46,7 @@ foreign_root() { # Red Hat's layout of headers
 
 # As the pod's specification has it: wait for the flag, then become our program.
 toolkit_starts() {
+  needs_seccomp
   unshare -m --propagation private bash -c '
     mount --rbind "$1" "$1" && mount --bind "$2" "$1/mnt/shared-nvidia-driver-toolkit" && mount --rbind /dev "$1/dev" &&
     mount -t proc proc "$1/proc" || exit

@@ -345,8 +345,8 @@ static void makes_real_nodes_where_allowed(void **state)
 	mode_t mask = umask(077);
 	int r = devices_apply(&t.root, sys_real(), false, &d, &err);
 	umask(mask);
-	if (r < 0 && geteuid() != 0)
-		skip();
+	if (r < 0 && (geteuid() != 0 || err.code == EPERM))
+		skip(); // a user namespace, or a container without the right
 	assert_int_equal(r, 1);
 	assert_int_equal(root_stat(&t.root, "dev/nvidia7", &st, &err), 1);
 	assert_true(S_ISCHR(st.st_mode));

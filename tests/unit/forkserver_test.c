@@ -34,6 +34,7 @@ static void prepare(struct folder *job)
 static void test_check(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	struct folder job;
 	struct err err = { 0 };
 	prepare(&job);
@@ -64,6 +65,7 @@ static void test_check(void **state)
 static void test_accidents(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	static const struct {
 		const char *what, *script;
 		size_t forked;

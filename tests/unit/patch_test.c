@@ -251,6 +251,7 @@ static void test_switched_off(void **state)
 static void test_apply(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder folder;
 	auto_root struct root source = ROOT_NONE, dir = ROOT_NONE;
 	auto_patches struct patches patches = { 0 };

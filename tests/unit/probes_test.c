@@ -112,6 +112,7 @@ static const struct row {
 static void test_what_is_taken(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder cache;
 	folder_make(&cache);
 	learn(&cache, PLAIN " && " CALL("1", "-x", "compile_tests", "is_symbol_present_f") " && " CALL(
@@ -138,6 +139,7 @@ static void test_what_is_taken(void **state)
 static void test_a_failure_is_not_kept(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder cache;
 	auto_stop struct build b;
 	size_t kept, asked;
@@ -160,6 +162,7 @@ static char *only_file(const struct folder *cache)
 static void test_damage(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder cache;
 	folder_make(&cache);
 	learn(&cache, PLAIN);
@@ -192,6 +195,7 @@ static void test_damage(void **state)
 static void test_hostile_answers(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder cache;
 	folder_make(&cache);
 	learn(&cache, PLAIN
@@ -209,6 +213,7 @@ static void test_hostile_answers(void **state)
 static void test_in_the_middle(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder cache;
 	auto_stop struct build b, next;
 	folder_make(&cache);
@@ -222,6 +227,7 @@ static void test_in_the_middle(void **state)
 static void test_bound(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_folder struct folder cache;
 	auto_strv struct strv names = { 0 };
 	struct err err = { 0 };
@@ -293,6 +299,7 @@ static void test_other_scripts(void **state)
 static void test_flags_once(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	static const char makes[] = "NV_CONFTEST_CFLAGS = -O2\n"
 				    "NV_CONFTEST_CFLAGS += $(shell echo made >>log; echo '-DN=\"#a$$b\"')\n"
 				    "NV_CONFTEST_CFLAGS += $(late)\n"

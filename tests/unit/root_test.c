@@ -144,7 +144,7 @@ static void test_magic_links_are_refused(void **state)
 	expect(root_open(&proc, link, O_PATH, &err) == -1 && err.code == ELOOP, link);
 	auto_str char *exe = NULL;
 	assert_int_equal(root_readlink(&proc, "self/exe", &exe, &err), 1);
-	assert_true(strstr(exe, "root_test"));
+	assert_true(is_emulated() || strstr(exe, "root_test"));
 }
 
 static void test_looking(void **state)

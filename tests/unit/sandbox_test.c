@@ -94,6 +94,7 @@ static const char NO_RIGHTS[] = "CapInh: 0000000000000000\nCapPrm: 0000000000000
 static void test_rights(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	inside_make(&in);
 	struct err err = { 0 };
@@ -113,6 +114,7 @@ static void test_rights(void **state)
 static void test_inheritable_capabilities(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct before[_LINUX_CAPABILITY_U32S_3], all[_LINUX_CAPABILITY_U32S_3];
@@ -130,6 +132,7 @@ static void test_inheritable_capabilities(void **state)
 static void test_owner(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	static const char *const files[] = { "dir", "dir/file", "link" };
 	auto_inside struct inside in;
 	inside_make(&in);
@@ -145,6 +148,7 @@ static void test_owner(void **state)
 static void test_no_network(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	inside_make(&in);
 	expect_output(&in, "tail -n +2 /proc/net/route; tail -n +3 /proc/net/dev | grep -v lo:; echo end", "end\n");
@@ -156,6 +160,7 @@ static void test_no_network(void **state)
 static void test_files(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	inside_make(&in);
 	expect_output(&in, "pwd; echo text >made; cat made", "/build\ntext\n");
@@ -182,6 +187,7 @@ static void test_files(void **state)
 static void test_devices_and_processes(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	inside_make(&in);
 	expect_output(&in, "ls /dev", "fd\nfull\nnull\nrandom\nstderr\nstdin\nstdout\nurandom\nzero\n");
@@ -202,6 +208,7 @@ static bool has_user_namespaces(void) // there are none in a chroot
 static void test_root_without_mounts(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	struct err err = { 0 };
 	if (geteuid() != 0 || !has_user_namespaces())
@@ -239,6 +246,7 @@ static bool forbid_pivot_root(void)
 static void test_without_pivot_root(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	static const char script[] = "echo text >made; cat /usr/src/linux-headers-test/Makefile; ls -a / /../..;"
 				     "touch /x /usr/x 2>/dev/null || echo refused;"
 				     "umount / /usr 2>/dev/null || echo refused; cat /etc/passwd 2>/dev/null; pwd";
@@ -286,6 +294,7 @@ static bool enter_chroot(const char *at)
 static void test_chroot(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	enum { CANNOT = 77 };
 	auto_folder struct folder folder;
 	struct err err = { 0 };
@@ -316,6 +325,7 @@ static void test_chroot(void **state)
 static void test_base(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	auto_folder struct folder base;
 	const char *argv[] = { "/bin/hello", NULL };
@@ -345,6 +355,7 @@ static void test_base(void **state)
 static void test_endings(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	struct err err = { 0 };
 	inside_make(&in);
@@ -361,6 +372,7 @@ static void test_endings(void **state)
 static void test_timeout(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	auto_inside struct inside in;
 	struct err err = { 0 };
 	inside_make(&in);
@@ -399,6 +411,7 @@ static void expect_all_end(bool has_mounts)
 static void test_nothing_outlives_the_program(void **state)
 {
 	(void)state;
+	needs_seccomp();
 	expect_all_end(true);
 	if (geteuid() == 0 && has_user_namespaces())
 		expect_all_end(false);

@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 
 #include <cmocka.h>
 
@@ -19,6 +20,25 @@
 		if (!(cond))                                                 \
 			fail_msg("%s: %s", (row) ? (row) : "(null)", #cond); \
 	} while (0)
+
+// qemu-user runs a program of another architecture: proc shows the emulator in its place, and because vfork is fork there,
+// posix_spawn(3) does not learn that a program could not be started.
+static inline bool is_emulated(void)
+{
+	char exe[4096];
+	auto_fd int self =
+		open("/proc/self", O_PATH | O_CLOEXEC); // for the whole path the emulator would answer itself
+	ssize_t len = readlinkat(self, "exe", exe, sizeof(exe) - 1);
+	exe[len > 0 ? len : 0] = '\0';
+	return !strstr(exe, program_invocation_short_name);
+}
+
+// Without it, as under qemu-user, there is no sandbox to compile in.
+static inline void needs_seccomp(void)
+{
+	if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) < 0)
+		skip();
+}
 
 struct folder {
 	char path[64];

@@ -18,7 +18,7 @@ keep() { # PATH...: text files and links, as they are
 keep_tree() { find "$@" 2>/dev/null | while read -r path; do keep "$path"; done; }
 
 keep /proc/version /proc/cmdline /proc/devices /proc/modules /proc/misc /proc/filesystems /proc/meminfo /proc/cpuinfo
-keep /proc/sys/kernel/osrelease /proc/sys/kernel/version /proc/sys/kernel/tainted /proc/sys/kernel/random/boot_id
+keep /proc/sys/kernel/arch /proc/sys/kernel/osrelease /proc/sys/kernel/version /proc/sys/kernel/tainted /proc/sys/kernel/random/boot_id
 keep_tree /proc/driver/nvidia*
 keep /sys/kernel/security/lockdown /sys/module/module/parameters/*
 for device in /sys/bus/pci/devices/*; do
