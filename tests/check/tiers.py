@@ -12,7 +12,7 @@ from pool import Job
 # What scripts/deps.sh calls the packages that a tier needs.
 PACKAGES = {"lint": "build test lint", "unit": "build test", "cli": "build cli", "cli-asan": "build cli",
             "services": "build services", "cluster": "build cluster", "images": "build images", "matrix": "build vm",
-            "vm": "build vm", "fuzz": "build fuzz", "roots": "root"}
+            "vm": "build vm", "fuzz": "build fuzz", "roots": "root", "arm64": "build vm"}  # arm64.sh itself gets what may be absent
 ENVIRONMENT = "build/check/prepare/{}.env"  # what tests/TIER/prepare prints
 BINARY = os.path.abspath("build/release/kmodsmith")
 
@@ -40,6 +40,7 @@ def names():
         "vm": lines("tests/vm/run", "--list") + ["selftest"] * os.path.exists("tests/vm/selftest"),
         "cli-asan": files("tests/cli/*.bats"),
         "roots": lines("scripts/other-root.sh", "--list"),
+        "arm64": ["boot", "cli", "unit"] * os.path.exists("scripts/arm64.sh"),
         "fuzz": sorted(os.listdir("tests/fuzz/corpus")) if os.path.isdir("tests/fuzz/corpus") else [],
     }
     return [f"{tier}/{name}" for tier, members in tiers.items() for name in members]
@@ -131,6 +132,12 @@ def roots(name, processors):
     return Job(f"roots/{name}", ["scripts/other-root.sh", name], processors=processors, seconds=900, limit=7200)
 
 
+def arm64(name, processors):
+    command = ["scripts/arm64-boot.sh"] if name == "boot" else ["scripts/arm64.sh", name]
+    return Job(f"arm64/{name}", command, processors=processors, seconds=1500, limit=4 * 3600,
+               env={"INPUTS": os.path.abspath(ENVIRONMENT.format("inputs"))}, needs=["build/release", "prepare/inputs"])
+
+
 def fuzz(name):
     env = {"TARGETS": name, "FUZZ_SECONDS": os.environ.get("FUZZ_SECONDS", "10")}
     return Job(f"fuzz/{name}", ["scripts/fuzz.sh"], needs=["build/fuzz"], seconds=12, env=env)
@@ -173,7 +180,7 @@ def jobs(tests, processors):
     os.environ["CCACHE_NOHASHDIR"] = "1"
     make = {"lint": lint, "unit": unit, "cli": functools.partial(bats, "cli"), "cli-asan": cli_asan, "services": services,
             "cluster": cluster, "images": images, "matrix": functools.partial(matrix, processors=processors), "vm": vm,
-            "roots": functools.partial(roots, processors=processors), "fuzz": fuzz}
+            "roots": functools.partial(roots, processors=processors), "arm64": functools.partial(arm64, processors=processors), "fuzz": fuzz}
     made = [make[tier](name) for tier, name in (test.split("/", 1) for test in tests)]
     known = report.times()
     for job in made:

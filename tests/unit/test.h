@@ -21,8 +21,8 @@
 			fail_msg("%s: %s", (row) ? (row) : "(null)", #cond); \
 	} while (0)
 
-// qemu-user runs a program of another architecture: proc shows the emulator in its place, and because vfork is fork there,
-// posix_spawn(3) does not learn that a program could not be started.
+// qemu-user runs a program of another architecture: proc shows the emulator in its place, and because vfork is fork
+// there, posix_spawn(3) does not learn that a program could not be started.
 static inline bool is_emulated(void)
 {
 	char exe[4096];
