@@ -6,13 +6,13 @@
 #   scripts/arm64.sh [TIER|TIER/NAME...]   unit cli/check; without: unit and cli
 #   scripts/arm64.sh -- COMMAND...         something else in the root, in this directory
 # Where it cannot be done that is said as a skipped test, and as status 3 of what comes after `--`.
-# shellcheck disable=SC2046
+# shellcheck disable=SC2046,SC2086 # words
 # The root is kept in ~/.cache/kmodsmith/roots/arm64; logs are build/arm64/TIER-NAME.log
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} out=build/arm64
-root=$cache/roots/arm64
+root=$cache/roots/arm64 git=$(git rev-parse --path-format=absolute --git-common-dir 2>/dev/null || pwd)
 unavailable() { # WHY
   echo "ok - arm64 # skip $1"
   exit "$unavailable"
@@ -59,8 +59,8 @@ enter() { # COMMAND... in the root. All users of this machine are users in there
     cd "$0"
     pivot_root . mnt
     exec chroot . bash -c "umount -l /mnt && cd \"\$0\" && exec env -i \"\$@\"" "$2" "${@:6}"' \
-    "$root" "$handler" "$PWD" "${TMPDIR:-/tmp}" "$cache" "$(git rev-parse --path-format=absolute --git-common-dir)" HOME="$HOME" PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    ${TMPDIR:+"TMPDIR=$TMPDIR"} CMOCKA_MESSAGE_OUTPUT=TAP TIMEOUT_SCALE=5 INPUTS="${INPUTS-}" \
+    "$root" "$handler" "$PWD" "${TMPDIR:-/tmp}" "$cache" "$git" HOME="$HOME" \
+    PATH=/usr/sbin:/usr/bin:/sbin:/bin ${TMPDIR:+"TMPDIR=$TMPDIR"} CMOCKA_MESSAGE_OUTPUT=TAP TIMEOUT_SCALE=5 INPUTS="${INPUTS-}" \
     KMODSMITH="$PWD/$out/kmodsmith" KMODSMITH_STATIC="$PWD/$out/kmodsmith-static" "$@"
 }
 mkdir -p "${root%/*}"
@@ -69,6 +69,7 @@ if [ ! -d "$root" ]; then
   debs=$(packages) || { [ $? -eq 3 ] && unavailable "Debian's packages for arm64 cannot be fetched"; exit 1; }
   make_root "$root.new" $debs
   mv "$root.new" "$root"
+  (enter ldconfig)
 fi
 [ $# -gt 0 ] || set -- unit cli
 if [ "$1" != -- ]; then

@@ -180,7 +180,8 @@ def jobs(tests, processors):
     os.environ["CCACHE_NOHASHDIR"] = "1"
     make = {"lint": lint, "unit": unit, "cli": functools.partial(bats, "cli"), "cli-asan": cli_asan, "services": services,
             "cluster": cluster, "images": images, "matrix": functools.partial(matrix, processors=processors), "vm": vm,
-            "roots": functools.partial(roots, processors=processors), "arm64": functools.partial(arm64, processors=processors), "fuzz": fuzz}
+            "roots": functools.partial(roots, processors=processors), "fuzz": fuzz,
+            "arm64": functools.partial(arm64, processors=processors)}
     made = [make[tier](name) for tier, name in (test.split("/", 1) for test in tests)]
     known = report.times()
     for job in made:

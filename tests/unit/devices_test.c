@@ -340,13 +340,14 @@ static void makes_real_nodes_where_allowed(void **state)
 	struct stat st;
 	auto_devices struct devices d = { 0 };
 	machine(&t, 8, 4);
+	auto_str char *null = str_fmt("%s/null", t.path);
+	if (mknod(null, S_IFCHR | 0600, makedev(1, 3)) < 0)
+		skip(); // an ordinary user, a user namespace, or a container without the right
 	tempdir_write(&t, "proc/driver/nvidia/params", "DeviceFileGID: 44\nDeviceFileMode: 432\n");
 	assert_int_equal(devices_want(&t.root, 0, &d, &err), 1);
 	mode_t mask = umask(077);
 	int r = devices_apply(&t.root, sys_real(), false, &d, &err);
 	umask(mask);
-	if (r < 0 && (geteuid() != 0 || err.code == EPERM))
-		skip(); // a user namespace, or a container without the right
 	assert_int_equal(r, 1);
 	assert_int_equal(root_stat(&t.root, "dev/nvidia7", &st, &err), 1);
 	assert_true(S_ISCHR(st.st_mode));

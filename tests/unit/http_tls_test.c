@@ -176,7 +176,9 @@ static void test_probe_names_the_issuer(void **state)
 		auto_str char *path = str_fmt("%s/ca.pem", site.folder.path);
 		auto_str char *url = str_fmt("https://127.0.0.1:%u/", site.server.port);
 		auto_http struct http *h = NULL;
-		struct http_options o = { .proxy = "", .ca = is_trusted ? path : NULL };
+		struct http_options o = {
+			.proxy = "", .ca = is_trusted ? path : NULL, .connect_ms = 60000, .stall_ms = 60000
+		};
 		assert_int_equal(http_new(&o, &h, &err), 0);
 		for (int again = 0; again < 2; again++) { // no handshake is spared
 			assert_int_equal(http_probe_all(h, &(struct strv){ .items = &url, .count = 1 }, &p, &err), 0);
