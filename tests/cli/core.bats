@@ -113,6 +113,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
 }
 
 @test "R-H2: killed half-way, the next compile of the core uses what was compiled" {
+  needs_seccomp
   echo 2 >"$driver/slow"
   "$KMODSMITH" build --root "$ROOT" --source "$driver" --kernel "$kernel" --flavour open --modules nvidia \
     --headers "$work/headers.tar" --state-dir "$state" --output "oci:$work/layout" --jobs 1 >/dev/null 2>&1 3>&- &
@@ -126,6 +127,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
 }
 
 @test "a full disk while the core is compiled: an error, nothing is left, and with room it succeeds" {
+  needs_seccomp
   echo 'char big[16 << 20] = { 1 };' >>"$driver/src/nvidia/src/one.c"
   mkdir "$state"
   run --separate-stderr unshare -m --propagation private bash -c 'mount -t tmpfs -o size=8m state "$0" && "$@" ||
