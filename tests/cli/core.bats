@@ -154,7 +154,7 @@ core_of() { # MODULE: the core in the module of the package that was made last
 @test "a toolchain without what the core alone needs: E_TOOLCHAIN names it, for check as well" {
   tiny_builder "$work/builder.tar" 99 "$kernel"
   built_with 99 "$work/headers.tar" "$kernel"
-  "$KMODSMITH" pack builder "$work/builder.tar" --state-dir "$state" --arch x86_64
+  "$KMODSMITH" pack builder "$work/builder.tar" --state-dir "$state" --arch "$(uname -m)"
   build nvidia
   assert_error E_TOOLCHAIN "no objcopy in "
   echo 'SRCS_CXX += src/three.cpp' >>"$driver/src/nvidia/srcs.mk"
