@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a driver and a cluster to all that its nodes need: headers, packages, user space, builder, and the driver image
+# From a driver and a cluster to all that its nodes need: headers, packages, user space, builder, the core of NVIDIA's open
+# source release where --source is one, and the driver image
 # under every tag that the GPU Operator asks for, signed and pushed, and the files to deploy them with. The plan is shown
 # first; run again, it compiles and packs only what is new. Needs `make all static`.
 #   deploy/publish.sh --driver VERSION --repository docker://HOST/NAME --key FILE
@@ -94,6 +95,18 @@ has() { # TAG
   jq -e --arg tag "$1" 'any(.manifests[]; .annotations["org.opencontainers.image.ref.name"] == $tag)' \
     "$layout/index.json" >/dev/null 2>&1
 }
+# NVIDIA's open source release as published: its core is compiled, once for each compiler.
+is_release() {
+  if [ -d "$source" ]; then [ -f "$source/src/nvidia/srcs.mk" ]; else grep -q '/src/nvidia/srcs\.mk$' <<<"$(tar -tf "$source" 2>/dev/null)"; fi
+}
+pack_cores() { # for the compiler of each kernel; one that is packed stays the same bytes
+  local kernel packages
+  for kernel in "${kernels[@]}"; do
+    packages=$(headers_of "$kernel" | paste -sd,)
+    "$kmodsmith" pack core -q --source "$source" --kernel "$kernel" ${packages:+--headers "$packages"} --output "oci:$layout" \
+      --state-dir "$output/state" >/dev/null || echo "publish: no core with the compiler of $kernel" >&2
+  done
+}
 inputs=$(sha256sum "${files[@]}")
 is_packed() { has "payload-$driver-x86_64" && [ "$(cat "$output/payload.inputs" 2>/dev/null)" = "$inputs" ]; }
 
@@ -110,6 +123,7 @@ plan() {
     (if .driver then "modules of \(.driver) \(.flavour) for \(.kernel)" else "modules" end) as $what |
     if .result == "there" then "  there    " + $what elif .error.code == "E_NO_PACKAGE" then "  compile  " + $what
     else "  cannot   " + $what + ": " + (.error.text // .why // .result) end'
+  if is_release; then echo "  pack     core of $driver, for each compiler of these kernels"; fi
   if is_packed; then echo "  there    user space of $driver"; else echo "  pack     user space of $driver: ${files[*]##*/}"; fi
   echo "  make     builder and driver image, unless they are there"
   echo "  sign     all packages with $key, and the list of them"
@@ -132,6 +146,7 @@ done
 build --partial >"$output/result.json" || fail "no package could be built; $output/result.json says why"
 jq -r '.pairs[] | select(.error) | "publish: no modules of \(.driver // .source) for \(.kernel): \(.error.text)"' \
   "$output/result.json" >&2
+if is_release; then pack_cores; fi
 images/kept.sh runtime
 images/kept.sh builder
 images/kept.sh driver --driver "$driver" --builder "$repository" "${files[@]}"

@@ -10,6 +10,7 @@
 #include "driver_root/image_payload.h"
 #include "host/pci.h"
 #include "journal/state_dir.h"
+#include "kmod/build/core.h"
 #include "kmod/kernel_tree/headers.h"
 #include "package_manager/package_manager.h"
 #include "precompiled/package/asset.h"
@@ -46,6 +47,7 @@ struct acquire {
 	int builder_use;                        // keeps the unpacked builder from being collected
 	struct package_manager package_manager; // its options are the caller's
 	struct headers_offer packed, of_host;   // see acquire_headers_offer()
+	struct core_offer cores;                // see acquire_core_offer()
 };
 void acquire_done(struct acquire *o);
 #define ACQUIRE_NONE                                    \
@@ -92,3 +94,6 @@ bool acquire_has_builder(const struct root *state, const char *arch, const char 
 // Where a kernel's headers come from when the host has none (R-A1): those that were packed, from the store and the
 // sources; last of all the repositories that the host itself uses. Borrowed from acquire, whose members must be set.
 const struct headers_offer *acquire_headers_offer(struct acquire *o);
+// Cores of open releases that others compiled: from the store, else from the sources into it, trusted as packages are.
+// Whatever is wrong with one is noted, and the compile goes on without it. Borrowed from acquire.
+const struct core_offer *acquire_core_offer(struct acquire *o);

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assets beside packages. Only a source knows whether it has newer headers or a newer builder under the same tag:
 // sources are asked first, and the store is used while none answers. What was packed into this store was meant for
-// this machine. A payload belongs to one driver version, as a package does: the store comes first.
+// this machine. A payload belongs to one driver version, as a package does, and a core to its key: the store comes
+// first.
 #include "acquire/acquire.h"
 
+#include "base/core/date.h"
 #include "base/file/lockfile.h"
 #include "kmod/kernel_tree/toolchain.h"
 
 #include <sys/file.h>
+#include <time.h>
 
 // The store's asset, if a currently trusted key signed it. 1 = found; 0 = not, with *ret_why. ret_hex names a
 // distrusted one, too; else it is "".
@@ -29,6 +32,25 @@ static int find_stored_asset(const struct acquire *o, const struct asset_key *wa
 	return 0;
 }
 
+// Into the store. Another process that fetches the same is waited for: what it has fetched is this one's, too.
+static int fetch_into_store(struct acquire *o, const struct fetch *fetch, const struct asset_key *want,
+			    char ret[DIGEST_HEX + 1], size_t *ret_source, struct err *err)
+{
+	enum { WAIT_MS = 120000, PAUSE_MS = 200 };
+	const struct layout *store;
+	int r;
+	if (acquire_output(o, &store, err) < 0)
+		return -1;
+	for (long end = clock_ms() + WAIT_MS;;) {
+		r = asset_fetch_from(fetch, want, store, ret, ret_source, err);
+		if (r == 0 || err->code != E_LOCKED || clock_ms() > end)
+			return r;
+		if (o->progress)
+			progress_tick(o->progress);
+		nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
+	}
+}
+
 static bool is_packed_here(const struct acquire *o, const char *hex)
 {
 	static const struct trust_now nobody;
@@ -47,7 +69,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 	auto_str char *why = NULL, *tag = asset_tag(&any);
 	char kept[DIGEST_HEX + 1];
 	struct err damage;
-	const struct layout *store;
+	size_t source;
 	bool has_sources = o->fetch.from && o->fetch.from->count;
 	if (acquire_open_store(o, err) < 0)
 		return -1;
@@ -58,7 +80,7 @@ static int fetch_asset(struct acquire *o, const struct asset_key *want, int code
 		int r = is_kept ? asset_fetch(&o->fetch, want, NULL, ret, err) : 0; // what the sources have
 		if (r == 0 && is_kept && str_eq(kept, ret))
 			return 0;
-		if (r == 0 && acquire_output(o, &store, err) == 0 && asset_fetch(&o->fetch, want, store, ret, err) == 0)
+		if (r == 0 && fetch_into_store(o, &o->fetch, want, ret, &source, err) == 0)
 			return 0;
 		if (!is_kept)
 			return -1;
@@ -196,6 +218,103 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 		return -1;
 	}
 	return asset_unpack(store, o->payload, &trees, err);
+}
+
+static struct asset_key core_asset(const struct core_key *key)
+{
+	return (struct asset_key){ .kind = &ASSET_CORE,
+				   .driver = key->driver,
+				   .arch = key->arch,
+				   .module = key->core->module,
+				   .compiler = key->compiler,
+				   .core = key->hex };
+}
+
+// 1 = the store has it, or a source, from where it comes into the store, unless it is only looked for; 0 = neither,
+// which is noted.
+static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_looking, char ret_hex[DIGEST_HEX + 1],
+		      char **ret_from)
+{
+	auto_str char *why = NULL;
+	struct fetch fetch = o->fetch;
+	struct err err = { 0 };
+	size_t source = 0;
+	fetch.note = NULL; // one note has it all
+	int r = acquire_open_store(o, &err) < 0 ? -1 : find_stored_asset(o, want, ret_hex, &why, &err);
+	if (r > 0) {
+		*ret_from = str_dup("store");
+		return 1;
+	}
+	bool is_distrusted = r == 0 && *ret_hex;
+	if (r == 0 && (!fetch.from || !fetch.from->count))
+		err_set(&err, is_distrusted ? E_UNTRUSTED : E_NO_PACKAGE, "the store: %s", why);
+	else if (r == 0 && (is_looking ? asset_fetch_from(&fetch, want, NULL, ret_hex, &source, &err) :
+					 fetch_into_store(o, &fetch, want, ret_hex, &source, &err)) == 0) {
+		*ret_from = http_url_shown(fetch.from->items[source]);
+		return 1;
+	}
+	const struct err_info *info = err_info(err.code);
+	if (o->progress && err.code != E_NO_PACKAGE)
+		progress_note(o->progress, "the core of %s is not fetched, and compiled here: %s: %s; next: %s",
+			      want->module, info->name, err.text, info->next);
+	else if (o->progress && fetch.from && fetch.from->count)
+		progress_note(o->progress, "nobody has the core of %s, it is compiled here: %s", want->module,
+			      err.text);
+	return 0;
+}
+
+static int find_core(void *acquire, const struct core_key *key, char **ret_from)
+{
+	const struct asset_key want = core_asset(key);
+	char hex[DIGEST_HEX + 1];
+	return fetch_core(acquire, &want, true, hex, ret_from);
+}
+
+static int unpack_core(const struct acquire *o, const char *hex, const struct root *into, const char *name,
+		       const struct core_key *key, struct err *err)
+{
+	auto_str char *path = str_fmt("%s/%s", hex, name);
+	return asset_unpack(&o->store.layout, hex, into, err) < 0 || root_rename(into, path, name, err) < 0 ?
+		       -1 :
+		       core_verify(into, name, key, err);
+}
+
+static int bring_core(void *acquire, const struct core_key *key, const struct root *into, const char *name,
+		      char **ret_from)
+{
+	struct acquire *o = acquire;
+	const struct asset_key want = core_asset(key);
+	auto_str char *from = NULL;
+	char hex[DIGEST_HEX + 1];
+	struct err err, damage, ignored;
+	if (fetch_core(o, &want, false, hex, &from) == 0)
+		return 0;
+	int r = unpack_core(o, hex, into, name, key, &err);
+	if (r < 0 && err.code == E_STORE_CORRUPT) {
+		damage = err;
+		free(TAKE(from));
+		if (quarantine_asset(o, hex, &damage, &ignored) < 0 || fetch_core(o, &want, false, hex, &from) == 0)
+			return 0;
+		r = unpack_core(o, hex, into, name, key, &err);
+	}
+	if (r < 0) {
+		root_unlink(into, name, &ignored);
+		if (o->progress)
+			progress_note(
+				o->progress,
+				"the core of %s from %s is refused, and compiled here: %s: %s; next: pack it again, "
+				"`kmodsmith pack core`",
+				key->core->module, from, err_info(err.code)->name, err.text);
+		return 0;
+	}
+	*ret_from = TAKE(from);
+	return 1;
+}
+
+const struct core_offer *acquire_core_offer(struct acquire *o)
+{
+	o->cores = (struct core_offer){ .find = find_core, .bring = bring_core, .ctx = o };
+	return &o->cores;
 }
 
 // Builder roots: STATE/builders/HEX, the digest of the asset. Each takes some hundred megabytes, and only the last one

@@ -55,7 +55,7 @@ int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct e
 	return kernel_abi_add_tree(ret, tree->release, symvers, len, tree->config, strlen(tree->config), err);
 }
 
-static const char MODULES[] = "modules"; // below the compile's scratch directory
+static const char MODULES[] = "modules", CORES[] = "cores"; // below the compile's scratch directory
 
 void compile_report_done(struct compile_report *r)
 {
@@ -69,6 +69,52 @@ static void report_object_progress(void *ctx, size_t done, size_t total)
 	progress_count(progress, progress->entered, done, total);
 }
 
+// Repositories have a colon in their names: what has none is on this machine.
+static char *core_place(const char *from)
+{
+	return str_fmt("%s%s", strchr(from, ':') ? "" : "the ", from);
+}
+
+// Modules whose core is from there, NULL = was compiled. Caller frees; NULL = none.
+static char *cores_from(const struct core_outcome *made, const char *from)
+{
+	auto_strv struct strv names = { 0 };
+	for (size_t i = 0; i < made->keys.count; i++)
+		if (from ? str_eq(made->from[i], from) : !made->from[i])
+			strv_add(&names, str_dup(made->keys.items[i].core->module));
+	return names.count ? strv_join(&names, ", ") : NULL;
+}
+
+// "nvidia: 3 objects, 0 of them from the cache, 3 jobs; from docker://r.example/d: nvidia-modeset". Caller frees.
+static char *core_text(const struct core_outcome *made)
+{
+	auto_str char *fresh = cores_from(made, NULL);
+	char *ret = NULL;
+	if (fresh)
+		str_add(&ret, "%s: %zu objects, %zu of them from the cache, %u jobs", fresh, made->objects,
+			made->objects_kept, made->jobs);
+	for (size_t i = 0; i < made->keys.count; i++) {
+		const char *from = made->from[i];
+		if (!from || (i > 0 && str_eq(from, made->from[0])))
+			continue;
+		auto_str char *names = cores_from(made, from), *place = core_place(from);
+		if (fresh)
+			str_add(&ret, "; from %s: %s", place, names);
+		else
+			str_add(&ret, "%s%s: from %s", ret ? "; " : "", names, place);
+	}
+	return ret;
+}
+
+static json_t *core_json(const struct core_outcome *made)
+{
+	json_t *cores = json_object();
+	for (size_t i = 0; i < made->keys.count; i++)
+		json_object_set_new(cores, made->keys.items[i].core->module,
+				    json_text(made->from[i] ? made->from[i] : "compiled"));
+	return json_pack("{s:o}", "cores", cores);
+}
+
 // A phase of its own, between the compile's checks and the rest of it.
 static void report_core(void *ctx, const struct core_outcome *made)
 {
@@ -77,13 +123,9 @@ static void report_core(void *ctx, const struct core_outcome *made)
 		progress_enter(progress, "core");
 		return;
 	}
-	auto_str char *fresh = strv_join(&made->made, ", "), *kept = strv_join(&made->kept, ", ");
-	if (!made->made.count)
-		progress_end(progress, "core", "%s: from the cache", kept);
-	else
-		progress_end(progress, "core", "%s: %zu objects, %zu of them from the cache, %u jobs%s%s", fresh,
-			     made->objects, made->objects_kept, made->jobs,
-			     made->kept.count ? "; from the cache: " : "", kept);
+	auto_str char *text = core_text(made);
+	progress_facts(progress, core_json(made));
+	progress_end(progress, "core", "%s", text ? text : "none of these modules has one");
 	progress_enter(progress, "compile");
 }
 
@@ -175,9 +217,11 @@ static int build_with(const struct compile_request *request, const struct tree *
 		.timeout_s = request->timeout_s,
 		.is_rt_allowed = request->is_rt_allowed,
 		.cache = cache.fd < 0 ? NULL : &cache,
+		.cores = request->is_cache_off ? NULL : request->cores,
+		.is_core_only = request->is_core_only,
 		.work = &work.root,
 		.output = output,
-		.name = MODULES,
+		.name = request->is_core_only ? CORES : MODULES,
 		.log_fd = log_fd,
 		.progress = report_object_progress,
 		.core = report_core,
@@ -326,6 +370,27 @@ static int refuse_known_failure(const struct compile_request *request, const str
 		       patches_check_removed(request->patches, &peek, flavour, tree, err);
 }
 
+// What needs a kernel's headers and an opened source. ret_source is used if the request has none.
+static int open_inputs(const struct compile_request *request, struct progress *progress, struct tree *ret_tree,
+		       char **ret_from, struct scratch *work, struct source *ret_source, struct err *err)
+{
+	progress_enter(progress, "headers");
+	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
+				   request->banner, ret_tree, ret_from, err) < 0 ||
+	    compile_check_arch(ret_tree, request->arch, err) < 0)
+		return -1;
+	progress_end(progress, "headers", "%s", *ret_from);
+	if (request->source)
+		return 0;
+	progress_enter(progress, "source");
+	if (scratch_make(request->state, "source", work, err) < 0 ||
+	    refuse_known_failure(request, ret_tree, &work->root, err) < 0 ||
+	    source_open(request->source_path, request->source_sha256, &work->root, ret_source, err) < 0)
+		return -1;
+	progress_end(progress, "source", "%s, sha256 %.12s...", ret_source->version, ret_source->digest);
+	return 0;
+}
+
 static int compile_here(const struct compile_request *request, struct progress *progress, struct package *ret,
 			struct compile_report *report, struct err *err)
 {
@@ -333,25 +398,75 @@ static int compile_here(const struct compile_request *request, struct progress *
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
 	auto_module_signer struct module_signer *signer = NULL;
-	if (request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0)
+	struct compile_request opened = *request;
+	if ((request->module_key.key && module_signer_open(&request->module_key, &signer, err) < 0) ||
+	    open_inputs(request, progress, &tree, &report->headers_from, &work, &source, err) < 0)
 		return -1;
-	progress_enter(progress, "headers");
-	if (compile_target_headers(request->host, request->state, request->headers, request->offer, request->release,
-				   request->banner, &tree, &report->headers_from, err) < 0 ||
-	    compile_check_arch(&tree, request->arch, err) < 0)
+	if (!opened.source)
+		opened.source = &source;
+	return compile_source(&opened, signer, &tree, progress, ret, report, err);
+}
+
+void compiled_cores_done(struct compiled_cores *c)
+{
+	build_outcome_free(&c->outcome);
+	tree_done(&c->tree);
+	root_done(&c->dir);
+	scratch_done(&c->stage);
+}
+
+int compile_cores(const struct compile_request *request, struct progress *progress, struct compiled_cores *ret,
+		  struct err *err)
+{
+	auto_compiled_cores struct compiled_cores made = COMPILED_CORES_NONE;
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_source struct source source = { .root = ROOT_NONE };
+	auto_str char *headers_from = NULL;
+	struct compile_request opened = *request;
+	opened.is_core_only = true;
+	if (open_inputs(request, progress, &made.tree, &headers_from, &work, &source, err) < 0)
 		return -1;
-	progress_end(progress, "headers", "%s", report->headers_from);
-	if (request->source)
-		return compile_source(request, signer, &tree, progress, ret, report, err);
-	progress_enter(progress, "source");
-	if (scratch_make(request->state, "source", &work, err) < 0 ||
-	    refuse_known_failure(request, &tree, &work.root, err) < 0 ||
-	    source_open(request->source_path, request->source_sha256, &work.root, &source, err) < 0)
+	if (!opened.source)
+		opened.source = &source;
+	if (scratch_make(request->state, "stage", &made.stage, err) < 0 ||
+	    build_anywhere(&opened, &made.tree, MODULE_TYPE_OPEN, &made.stage.root, progress, &made.outcome, err) < 0 ||
+	    root_sub(&made.stage.root, CORES, &made.dir, err) < 0)
 		return -1;
-	progress_end(progress, "source", "%s, sha256 %.12s...", source.version, source.digest);
-	struct compile_request with_source = *request;
-	with_source.source = &source;
-	return compile_source(&with_source, signer, &tree, progress, ret, report, err);
+	*ret = made;
+	made = COMPILED_CORES_NONE;
+	return 0;
+}
+
+char *compile_core_plan(const struct compile_request *request, const struct tree *tree)
+{
+	auto_build_outcome struct build_outcome done = { 0 };
+	auto_root struct root cache = ROOT_NONE;
+	const struct core_offer *offer = request->is_cache_off ? NULL : request->cores;
+	const struct build_request bw = { .tree = tree,
+					  .source = request->source,
+					  .flavour = MODULE_TYPE_OPEN,
+					  .modules = request->modules,
+					  .patches = request->patches,
+					  .is_rt_allowed = request->is_rt_allowed,
+					  .is_core_only = true };
+	struct err ignored;
+	if (!core_is_needed(request->source, MODULE_TYPE_OPEN) || build_preflight(&bw, &done, &ignored) < 0)
+		return NULL;
+	if (!request->is_cache_off)
+		root_sub(request->state, "cache", &cache, &ignored);
+	struct core_outcome *made = &done.core;
+	char *ret = NULL;
+	for (size_t i = 0; i < made->keys.count; i++) {
+		const struct core_key *key = &made->keys.items[i];
+		if (cache.fd >= 0 && core_is_kept(&cache, key))
+			made->from[i] = str_dup("cache");
+		else if (offer)
+			offer->find(offer->ctx, key, &made->from[i]);
+		auto_str char *place = made->from[i] ? core_place(made->from[i]) : NULL;
+		str_add(&ret, "%s%s %s%s", ret ? ", " : "core: ", key->core->module,
+			place ? "from " : "is to be compiled", place ? place : "");
+	}
+	return ret;
 }
 
 int compile_package(const struct compile_request *request, struct progress *progress, struct package *ret,

@@ -35,15 +35,17 @@ struct compile_request {
 	int (*builder)(void *ctx, const char *compiler, struct root *ret, struct err *err);
 	void *builder_ctx;
 	const struct headers_offer *offer; // asked when neither has them; NULL = none
+	const struct core_offer *cores;    // of an open release, that others have compiled; NULL = none
 	const struct strv *modules;        // empty = all of the source
 	enum module_type flavour;
 	const struct gpus *gpus; // for MODULE_TYPE_AUTO; NULL = none known
 	const struct root *host, *kern;
-	const struct root *state;     // header store and scratch; must be writable
-	const struct root *patches;   // a user's patches, NULL = none
-	struct module_key module_key; // signs the modules; .key NULL = they stay unsigned
-	unsigned jobs, timeout_s;     // 0 = choose
-	bool is_rt_allowed, is_cache_off;
+	const struct root *state;         // header store and scratch; must be writable
+	const struct root *patches;       // a user's patches, NULL = none
+	struct module_key module_key;     // signs the modules; .key NULL = they stay unsigned
+	unsigned jobs, timeout_s;         // 0 = choose
+	bool is_rt_allowed, is_cache_off; // without the cache, cores are compiled, too
+	bool is_core_only;                // compile_cores() and compile_core_plan() set it
 	// Where to put the package; asked when there is one.
 	int (*output)(void *ctx, const struct layout **ret, struct err *err);
 	void *output_ctx;
@@ -70,6 +72,24 @@ int compile_package(const struct compile_request *request, struct progress *prog
 // The key that the package would have, without compiling it; and every refusal that needs no compile. request: with an
 // opened source and a flavour.
 int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err);
+
+// The cores of an open release with the compiler of the kernel, for a package of each (asset.h). Of the request gate and
+// output are not used; phases reported: headers, source, core. E_SOURCE: there is no core to compile.
+struct compiled_cores {
+	struct scratch stage;
+	struct root dir; // has key.core->file of each key
+	struct tree tree;
+	struct build_outcome outcome;
+};
+#define COMPILED_CORES_NONE \
+	((struct compiled_cores){ .stage = SCRATCH_NONE, .dir = ROOT_NONE, .tree = { .root = ROOT_NONE } })
+int compile_cores(const struct compile_request *request, struct progress *progress, struct compiled_cores *ret,
+		  struct err *err);
+void compiled_cores_done(struct compiled_cores *c);
+#define auto_compiled_cores __attribute__((cleanup(compiled_cores_done)))
+// For a plan: where the cores of request->source would come from, in words. NULL = none is needed, or the compiler is
+// not known. Looks at what request->cores has, and fetches nothing.
+char *compile_core_plan(const struct compile_request *request, const struct tree *tree);
 
 // The kernel that modules are made for or checked against: its headers and what it demands of a module.
 //

@@ -294,6 +294,7 @@ static int compile_for_candidate(struct prebuild_kernel *a, const struct compile
 					   .source = &p->source,
 					   .headers = p->request->headers,
 					   .offer = acquire_headers_offer(&a->acquire),
+					   .cores = acquire_core_offer(&a->acquire),
 					   .builder = acquire_builder,
 					   .builder_ctx = &a->acquire,
 					   .modules = p->request->modules,

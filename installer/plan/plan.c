@@ -258,9 +258,8 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 		add_step(m->plan, STEP_COMPILE,
 			 str_fmt("%s %s for %s", m->plan->driver, module_type_name(m->plan->flavour),
 				 m->facts->host.release),
-			 str_fmt("no package is available%s%s%s%s", a->headers ? "; " : "",
-				 a->headers ? a->headers : "", a->signer ? "; signed by " : "",
-				 a->signer ? a->signer : ""));
+			 str_fmt("no package is available%s%s%s%s", a->inputs ? "; " : "", a->inputs ? a->inputs : "",
+				 a->signer ? "; signed by " : "", a->signer ? a->signer : ""));
 	}
 	add_step(m->plan, STEP_PROVE, strv_join(modules, ", "),
 		 str_dup("nothing is touched before the new modules are known to fit"));

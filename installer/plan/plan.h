@@ -24,19 +24,19 @@ struct request {
 
 // Where the modules could come from, and what is known about earlier attempts.
 struct at_hand {
-	const struct package *package;         // given or kept, known to fit release and build id; NULL = none
-	const char *compatible;                // why it fits although it was made for another kernel; NULL = it was not
-	bool is_named;                         // the package was named by hand
-	const char *package_why_not;           // why no source has one that fits
-	int package_code;                      // of the first source that failed otherwise; 0 = none did
-	const char *source_version;            // of a driver source; NULL = none given
-	unsigned source_flavours;              // set of enum module_type
-	const char *headers;                   // where a compile takes them from, in words; NULL = not known
-	const char *signer;                    // who signs what is compiled, in words; NULL = nobody
-	const struct journal *journal;         // what happened here before; NULL = nothing is known
-	const char *payload;                   // digest of the user-space files to export; NULL = none
-	const char *payload_why_not;           // why the user space to export is unavailable; NULL = it is not needed
-	const char *export_why;                // why the current export is not that; NULL = it is
+	const struct package *package; // given or kept, known to fit release and build id; NULL = none
+	const char *compatible;        // why it fits although it was made for another kernel; NULL = it was not
+	bool is_named;                 // the package was named by hand
+	const char *package_why_not;   // why no source has one that fits
+	int package_code;              // of the first source that failed otherwise; 0 = none did
+	const char *source_version;    // of a driver source; NULL = none given
+	unsigned source_flavours;      // set of enum module_type
+	const char *inputs;            // where a compile takes headers and core from, in words; NULL = not known
+	const char *signer;            // who signs what is compiled, in words; NULL = nobody
+	const struct journal *journal; // what happened here before; NULL = nothing is known
+	const char *payload;           // digest of the user-space files to export; NULL = none
+	const char *payload_why_not;   // why the user space to export is unavailable; NULL = it is not needed
+	const char *export_why;        // why the current export is not that; NULL = it is
 	const struct optional_modules *failed; // optional modules that failed in this boot; NULL = none is known
 };
 

@@ -316,8 +316,30 @@ static int make_plan(struct session *s, struct err *err)
 	return -1;
 }
 
-// For the plan: where a compile would have its headers from.
-static char *headers_text(struct session *s)
+static struct compile_request session_compile(const struct session *s)
+{
+	const struct session_request *request = s->request;
+	return (struct compile_request){
+		.release = s->facts.host.release,
+		.banner = s->facts.host.banner,
+		.source = &s->source,
+		.headers = request->headers,
+		.modules = request->modules,
+		.gpus = &s->facts.gpus,
+		.host = request->host,
+		.kern = request->kern,
+		.state = &s->state,
+		.patches = request->patches,
+		.jobs = request->jobs,
+		.timeout_s = request->compile_timeout_s,
+		.is_rt_allowed = request->is_rt_allowed,
+		.is_cache_off = request->is_cache_off,
+		.module_key = request->module_key,
+	};
+}
+
+// For the plan: where a compile would have its headers and the driver's core from.
+static char *inputs_text(struct session *s)
 {
 	const struct host *host = &s->facts.host;
 	auto_tree struct tree tree = { .root = ROOT_NONE };
@@ -326,8 +348,12 @@ static char *headers_text(struct session *s)
 	if (!s->source.version || acquire_found(&s->acquire))
 		return NULL;
 	if (compile_target_headers(s->request->host, &s->state, s->request->headers, NULL, host->release, host->banner,
-				   &tree, &from, &absent) == 0)
-		return str_fmt("headers are there (%s)", from);
+				   &tree, &from, &absent) == 0) {
+		struct compile_request compile = session_compile(s);
+		compile.cores = acquire_core_offer(&s->acquire);
+		auto_str char *core = compile_core_plan(&compile, &tree);
+		return str_fmt("headers are there (%s)%s%s", from, core ? "; " : "", core ? core : "");
+	}
 	acquire_headers_offer(&s->acquire); // with what the package manager has to know
 	asked = package_manager_plan(&s->acquire.package_manager, host->release, &why);
 	const struct strv *sources = s->acquire.fetch.from;
@@ -338,7 +364,7 @@ static char *headers_text(struct session *s)
 static int make_session_plan(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
-	s->headers = headers_text(s);
+	s->inputs = inputs_text(s);
 	s->plan_request = (struct request){ .driver = s->driver,
 					    .flavour = request->flavour,
 					    .modules = request->modules,
@@ -356,7 +382,7 @@ static int make_session_plan(struct session *s, struct err *err)
 				       .failed = &s->failed,
 				       .source_version = s->source.version,
 				       .source_flavours = s->source.flavours,
-				       .headers = s->headers,
+				       .inputs = s->inputs,
 				       .signer = s->signer };
 	if ((facts_has_gpu(&s->facts) && find_driver_root(s, err) < 0) || make_plan(s, err) < 0)
 		return -1;
@@ -372,23 +398,7 @@ static void fill_apply(struct session *s, const struct compile_gate *gate, struc
 		       struct apply *ret)
 {
 	const struct session_request *request = s->request;
-	*compile = (struct compile_request){
-		.release = s->facts.host.release,
-		.banner = s->facts.host.banner,
-		.source = &s->source,
-		.headers = request->headers,
-		.modules = request->modules,
-		.gpus = &s->facts.gpus,
-		.host = request->host,
-		.kern = request->kern,
-		.state = &s->state,
-		.patches = request->patches,
-		.jobs = request->jobs,
-		.timeout_s = request->compile_timeout_s,
-		.is_rt_allowed = request->is_rt_allowed,
-		.is_cache_off = request->is_cache_off,
-		.module_key = request->module_key,
-	};
+	*compile = session_compile(s);
 	*ret = (struct apply){
 		.host = request->host,
 		.kern = request->kern,
@@ -467,7 +477,7 @@ void session_done(struct session *s)
 	plan_done(&s->plan);
 	driver_root_done(&s->driver_root);
 	free(s->driver_root_why);
-	free(s->headers);
+	free(s->inputs);
 	free(s->signer);
 	holders_done(&s->holders);
 	journal_done(&s->journal);

@@ -54,7 +54,7 @@ struct session {
 	struct acquire acquire;
 	char *fetched;        // what fetch_source said; NULL = it was not needed
 	struct source source; // opened only if no package fits; .version NULL = not opened
-	char *headers;        // where a compile would take them from; NULL = nothing is to be compiled
+	char *inputs;         // where a compile would take headers and core from; NULL = nothing is to be compiled
 	char *signer;         // who would sign what it makes; NULL = nobody
 	struct journal journal;
 	struct optional_modules failed; // modules that failed in this boot

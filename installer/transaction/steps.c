@@ -140,6 +140,7 @@ static int step_compile(struct transaction *r, const struct step *step, struct e
 	auto_compile_report struct compile_report report = { 0 };
 	struct compile_request request = *a->compile;
 	request.offer = acquire_headers_offer(a->acquire);
+	request.cores = acquire_core_offer(a->acquire);
 	request.builder = acquire_builder;
 	request.builder_ctx = a->acquire;
 	request.flavour = a->plan->flavour;

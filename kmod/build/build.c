@@ -96,6 +96,7 @@ struct build {
 	struct compile compile;
 	struct probes probes;
 	struct jobs_facts facts;
+	struct core_outcome core;
 	unsigned jobs;
 	size_t objects;
 	bool has_probes;
@@ -117,6 +118,7 @@ static void build_end(struct build *b)
 	toolchain_done(&b->tools);
 	patches_done(&b->series);
 	patches_done(&b->patches);
+	core_outcome_done(&b->core);
 	free(b->not_forked);
 }
 #define auto_end __attribute__((cleanup(build_end)))
@@ -143,6 +145,10 @@ static int check_request(struct build *b, struct err *err)
 	if (!b->dir)
 		return err_set(err, E_FLAVOUR, "the source of driver %s has no %s modules", w->source->version,
 			       module_type_name(w->flavour));
+	if (w->is_core_only && !core_is_needed(w->source, w->flavour))
+		return err_set(err, E_SOURCE,
+			       "driver %s is no open source release as published: its core is compiled already",
+			       w->source->version);
 	if (recipe_check(w->source, w->flavour, w->modules, w->tree, err) < 0)
 		return -1;
 	if (w->tree->is_rt && !w->is_rt_allowed)
@@ -216,35 +222,54 @@ static int use_cache(struct build *b, struct err *err)
 	return probes_start(&b->probes, w->cache, &b->compile.job, tree, what, err);
 }
 
-// What NVIDIA's open release has as sources, and other forms of the driver as files.
-static int make_cores(struct build *b, struct err *err)
+static struct core_request request_cores(const struct build *b)
 {
 	const struct build_request *w = b->request;
-	const struct core_request request = { .source = w->source,
-					      .flavour = w->flavour,
-					      .modules = &b->modules,
-					      .arch = w->tree->arch,
-					      .tools = &b->tools,
-					      .cache = w->cache,
-					      .work = w->work,
-					      .facts = &b->facts,
-					      .jobs = b->jobs,
-					      .deadline_ms = b->compile.deadline_ms,
-					      .log_fd = w->log_fd,
-					      .progress = w->progress,
-					      .ctx = w->ctx };
-	auto_core_outcome struct core_outcome made = { 0 };
+	return (struct core_request){ .source = w->source,
+				      .flavour = w->flavour,
+				      .modules = &b->modules,
+				      .arch = w->tree->arch,
+				      .tools = &b->tools,
+				      .cache = w->cache,
+				      .offer = w->cores,
+				      .work = w->work,
+				      .facts = &b->facts,
+				      .jobs = b->jobs,
+				      .deadline_ms = b->compile.deadline_ms,
+				      .log_fd = w->log_fd,
+				      .progress = w->progress,
+				      .ctx = w->ctx };
+}
+
+// What NVIDIA's open release has as sources, and other forms of the driver as files.
+static int make_cores(struct build *b, const struct root *into, struct err *err)
+{
+	const struct build_request *w = b->request;
+	const struct core_request request = request_cores(b);
 	if (!core_is_needed(w->source, w->flavour))
 		return 0;
 	if (w->core)
 		w->core(w->ctx, NULL);
-	if (core_make(&request, &b->copy, &made, err) < 0)
+	if (core_make(&request, into, &b->core, err) < 0)
 		return -1;
-	if (made.peak_kib > b->compile.peak_kib)
-		b->compile.peak_kib = made.peak_kib;
+	if (b->core.peak_kib > b->compile.peak_kib)
+		b->compile.peak_kib = b->core.peak_kib;
 	if (w->core)
-		w->core(w->ctx, &made);
+		w->core(w->ctx, &b->core);
 	return 0;
+}
+
+// Where the source has directories for them, output has none yet.
+static int make_cores_only(struct build *b, struct err *err)
+{
+	const struct build_request *w = b->request;
+	auto_root struct root into = ROOT_NONE;
+	for (size_t i = 0; i < b->modules.count; i++) {
+		auto_str char *dir = str_fmt("%s/%s", w->name, b->modules.items[i]);
+		if (root_mkdirs(w->output, dir, 0755, err) < 0)
+			return -1;
+	}
+	return root_sub(w->output, w->name, &into, err) < 0 ? -1 : make_cores(b, &into, err);
 }
 
 // Without them everything is compiled all the same.
@@ -388,6 +413,12 @@ static void fill_result(struct build *b, struct build_outcome *ret)
 				       .peak_kib = b->compile.peak_kib,
 				       .objects = b->objects };
 	b->patches = (struct patches){ 0 };
+	ret->core = b->core;
+	b->core = (struct core_outcome){ 0 };
+	for (size_t i = 0; i < ret->core.keys.count; i++) { // what they borrowed ends here
+		ret->core.keys.items[i].driver = ret->driver_version;
+		ret->core.keys.items[i].compiler = ret->compiler;
+	}
 	probes_count(&b->probes, &ret->probes_kept, &ret->probes_asked);
 	ret->objects_kept = objects_count(&b->compile.job);
 	ret->forked = forkserver_count(&b->compile.job);
@@ -414,8 +445,16 @@ int build_run(const struct build_request *request, struct build_outcome *ret, st
 				      .is_rt_allowed = request->is_rt_allowed };
 	jobs_read(request->kern, &b.facts);
 	b.jobs = jobs_count(&b.facts, request->jobs);
-	if (check_request(&b, err) < 0 || prepare_job(&b, err) < 0 || canary_check(&b.compile, err) < 0 ||
-	    make_cores(&b, err) < 0 || use_cache(&b, err) < 0)
+	if (check_request(&b, err) < 0)
+		return -1;
+	if (request->is_core_only) {
+		if (make_cores_only(&b, err) < 0)
+			return -1;
+		fill_result(&b, ret);
+		return 0;
+	}
+	if (prepare_job(&b, err) < 0 || canary_check(&b.compile, err) < 0 || make_cores(&b, &b.copy, err) < 0 ||
+	    use_cache(&b, err) < 0)
 		return -1;
 	if (*b.same)
 		objects_open(&b.compile, request->cache, b.same);
@@ -442,6 +481,7 @@ void build_outcome_free(struct build_outcome *done)
 	free(done->compiler);
 	free(done->not_forked);
 	patches_done(&done->patches);
+	core_outcome_done(&done->core);
 	strv_done(&done->files);
 	*done = (struct build_outcome){ 0 };
 }
@@ -453,6 +493,11 @@ int build_preflight(const struct build_request *request, struct build_outcome *r
 	};
 	if (check_request(&b, err) < 0)
 		return -1;
+	if (request->is_core_only) {
+		const struct core_request cores = request_cores(&b);
+		if (core_keys(&cores, &b.core.keys, err) < 0)
+			return -1;
+	}
 	fill_result(&b, ret);
 	return 0;
 }

@@ -15,19 +15,21 @@ struct build_request {
 	const struct tree *tree;
 	const struct source *source;
 	enum module_type flavour;
-	const struct strv *modules; // full names, from recipe_modules; NULL or empty = all of the source
-	const struct root *patches; // a user's directory of patches; NULL = built-in ones only
-	const struct root *kern;    // for cgroup and processor numbers
-	const char *path;           // where compilers are looked for; NULL = PROC_PATH
-	const struct root *base;    // builder root whose compilers are taken; NULL = this machine's own
-	unsigned jobs;              // 0 = choose
-	unsigned timeout_s;         // of the whole compile; 0 = one hour
-	bool is_rt_allowed;         // --allow-rt (R-B8)
-	const struct root *cache;   // what earlier builds left (probes.h); NULL = nothing is kept
-	const struct root *work;    // scratch; what the build makes in it is removed at the end
-	const struct root *output;  // receives the modules
-	const char *name;           // directory in output that appears whole or not at all; replaced when it exists
-	int log_fd;                 // the whole output of make goes here; -1 = nowhere
+	const struct strv *modules;     // full names, from recipe_modules; NULL or empty = all of the source
+	const struct root *patches;     // a user's directory of patches; NULL = built-in ones only
+	const struct root *kern;        // for cgroup and processor numbers
+	const char *path;               // where compilers are looked for; NULL = PROC_PATH
+	const struct root *base;        // builder root whose compilers are taken; NULL = this machine's own
+	unsigned jobs;                  // 0 = choose
+	unsigned timeout_s;             // of the whole compile; 0 = one hour
+	bool is_rt_allowed;             // --allow-rt (R-B8)
+	const struct root *cache;       // what earlier builds left (probes.h); NULL = nothing is kept
+	const struct core_offer *cores; // what others compiled of an open release (core.h); NULL = nothing
+	bool is_core_only;         // of an open release; output/name has the cores then, below their modules' names
+	const struct root *work;   // scratch; what the build makes in it is removed at the end
+	const struct root *output; // receives the modules
+	const char *name;          // directory in output that appears whole or not at all; replaced when it exists
+	int log_fd;                // the whole output of make goes here; -1 = nowhere
 	void (*progress)(void *ctx, size_t done, size_t total); // objects; may be NULL
 	// The compile of a release's core begins (NULL) or has ended, before that of the modules; may be NULL.
 	void (*core)(void *ctx, const struct core_outcome *made);
@@ -44,6 +46,7 @@ struct build_outcome {
 	struct strv files;             // "nvidia.ko", ... in load order, below output/name
 	unsigned jobs;
 	long peak_kib;                    // largest resident set of one process
+	struct core_outcome core;         // of an open release; its keys borrow from this and from the tree
 	size_t objects, objects_kept;     // in all; from the cache, as far as the tool that keeps them tells
 	size_t probes_kept, probes_asked; // answered from the cache, by the compiler; both 0 = not counted
 	size_t forked;                    // compiles by fork servers (kmod/forkserver/forkserver.h)
@@ -55,7 +58,8 @@ struct build_outcome {
 // E_BUILD_TIMEOUT. On failure output is as it was.
 int build_run(const struct build_request *request, struct build_outcome *ret, struct err *err);
 // What build_run would report, as far as it is known before a compiler runs: the inputs, and every refusal that needs
-// no compile. The parts of the request about the compile itself are not used.
+// no compile; with is_core_only the keys of the cores, too. The parts of the request about the compile itself are not
+// used.
 int build_preflight(const struct build_request *request, struct build_outcome *ret, struct err *err);
 void build_outcome_free(struct build_outcome *done);
 #define auto_build_outcome __attribute__((cleanup(build_outcome_free)))

@@ -9,16 +9,19 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #define JOB "core"
 #define CC_DIR ".kmodsmith-cc"
+#define CORES "cores"     // of the cache
+#define BROUGHT "brought" // in the scratch
 enum { CORES_KEPT = 8, CORE_BYTES = 512 << 20 };
 
 void core_outcome_done(struct core_outcome *o)
 {
-	strv_done(&o->made);
-	strv_done(&o->kept);
+	for (size_t i = 0; i < SOURCE_CORES; i++)
+		free(o->from[i]);
 	*o = (struct core_outcome){ 0 };
 }
 
@@ -92,7 +95,7 @@ struct core_job {
 	struct compile compile;
 	char *cc, *cxx;
 	struct strv variables;                           // of make, besides these
-	const struct source_core *missing[SOURCE_CORES]; // that the cache does not have
+	const struct source_core *missing[SOURCE_CORES]; // that neither the cache nor anybody else has
 	size_t missing_count;
 	char release[DIGEST_HEX + 1]; // of its content
 	struct root kept;             // ROOT_NONE = nothing is
@@ -102,7 +105,8 @@ static void core_job_done(struct core_job *j)
 {
 	struct err ignored;
 	make_done(&j->compile);
-	root_rmtree(j->request->work, JOB, &ignored);
+	if (j->request->work)
+		root_rmtree(j->request->work, JOB, &ignored);
 	free(j->cc);
 	free(j->cxx);
 	strv_done(&j->variables);
@@ -110,25 +114,51 @@ static void core_job_done(struct core_job *j)
 }
 #define auto_core_job __attribute__((cleanup(core_job_done)))
 
-// All that NVIDIA's Makefiles read: src/ and the files beside it, without what an earlier make left. Here, and not in
-// the source, it cannot change while it is compiled.
+// All that NVIDIA's Makefiles read: src/ and the files beside it, without what an earlier make left.
+static enum copy_counts counts_for_core(void *release, const char *path)
+{
+	struct stat st;
+	struct err ignored;
+	if (str_eq(path, "src"))
+		return COPY_CONTENT;
+	if (!str_starts(path, "src/"))
+		return !str_starts(path, ".git") && root_stat(release, path, &st, &ignored) > 0 && S_ISREG(st.st_mode) ?
+			       COPY_CONTENT :
+			       COPY_NOTHING;
+	for (size_t i = 0; i < SOURCE_CORES; i++) {
+		const char *rest =
+			strstr(path, source_cores[i].sources) == path ? path + strlen(source_cores[i].sources) : "";
+		if (str_eq(rest, "/_out"))
+			return COPY_NOTHING;
+	}
+	return COPY_CONTENT;
+}
+
+static int digest_release(const struct root *release, char ret[DIGEST_HEX + 1], struct err *err)
+{
+	struct root of = *release; // a callback's context cannot be const
+	return copy_digest_of(release, counts_for_core, &of, ret, err);
+}
+
+static int open_release(const struct core_request *request, struct root *ret, struct err *err)
+{
+	return root_sub(&request->source->root, request->source->release, ret, err);
+}
+
+// What is compiled is the copy: it cannot change meanwhile.
 static int copy_release(struct core_job *j, struct err *err)
 {
-	const struct source *source = j->request->source;
 	const struct root *job = &j->compile.job;
 	auto_root struct root release = ROOT_NONE;
 	auto_strv struct strv names = { 0 };
+	char digest[DIGEST_HEX + 1];
 	if (root_rmtree(j->request->work, JOB, err) < 0 || root_mkdirs(j->request->work, JOB, 0755, err) < 0 ||
-	    root_sub(j->request->work, JOB, &j->compile.job, err) < 0 ||
-	    root_sub(&source->root, source->release, &release, err) < 0 || root_list(&release, ".", &names, err) < 0)
+	    root_sub(j->request->work, JOB, &j->compile.job, err) < 0 || open_release(j->request, &release, err) < 0 ||
+	    root_list(&release, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
-		struct stat st;
-		if (root_stat(&release, name, &st, err) < 0)
-			return -1;
-		bool is_part = str_eq(name, "src") || (S_ISREG(st.st_mode) && !str_starts(name, ".git"));
-		if (is_part && copy_entry(&release, name, job, name, err) < 0)
+		if (counts_for_core(&release, name) != COPY_NOTHING && copy_entry(&release, name, job, name, err) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < SOURCE_CORES; i++) {
@@ -136,21 +166,20 @@ static int copy_release(struct core_job *j, struct err *err)
 		if (root_rmtree(job, left, err) < 0)
 			return -1;
 	}
-	return copy_digest(job, j->release, err);
+	if (digest_release(job, digest, err) < 0)
+		return -1;
+	return str_eq(digest, j->release) ? 0 : err_set(err, E_SOURCE, "'%s' changed while it was read", release.name);
 }
 
 // The names are those of all branches: NV_BUILD_USER and NV_BUILD_HOST since 575, WHOAMI and HOSTNAME before.
-static void set_core_variables(struct core_job *j)
+static void add_core_variables(const struct core_request *request, struct strv *v)
 {
-	const struct toolchain *tools = j->request->tools;
-	struct strv *v = &j->variables;
-	j->cc = str_dup(tools->cc);
-	j->cxx = cxx_name(tools);
+	const struct toolchain *tools = request->tools;
 	if (tools->is_clang)
 		strv_split(v, "LD=ld.lld AR=llvm-ar OBJCOPY=llvm-objcopy STRIP_CMD=llvm-strip", " ");
 	else
 		toolchain_binutils(tools, v);
-	strv_add(v, str_fmt("TARGET_ARCH=%s", j->request->arch));
+	strv_add(v, str_fmt("TARGET_ARCH=%s", request->arch));
 	strv_split(v, "TARGET_OS=Linux NV_BUILD_USER=kmodsmith NV_BUILD_HOST=kmodsmith HOSTNAME=kmodsmith", " ");
 	strv_add(v, str_dup("WHOAMI=echo kmodsmith"));
 	strv_add(v, str_dup("DATE=echo Thu Jan  1 00:00:00 UTC 1970"));
@@ -163,11 +192,50 @@ static void name_core(const struct core_job *j, const char *module, char ret[DIG
 	digest_data(all, strlen(all), ret);
 }
 
+static void list_keys(const struct core_job *j, struct core_keys *ret)
+{
+	const struct core_request *w = j->request;
+	*ret = (struct core_keys){ 0 };
+	for (size_t i = 0; i < SOURCE_CORES; i++) {
+		if (!strv_has(w->modules, source_cores[i].module))
+			continue;
+		struct core_key *key = &ret->items[ret->count++];
+		*key = (struct core_key){ .core = &source_cores[i],
+					  .driver = w->source->version,
+					  .arch = w->arch,
+					  .compiler = w->tools->version };
+		name_core(j, key->core->module, key->hex);
+	}
+}
+
+static int start_core_job(struct core_job *j, struct core_keys *ret, struct err *err)
+{
+	auto_root struct root release = ROOT_NONE;
+	if (open_release(j->request, &release, err) < 0 || digest_release(&release, j->release, err) < 0)
+		return -1;
+	j->cc = str_dup(j->request->tools->cc);
+	j->cxx = cxx_name(j->request->tools);
+	add_core_variables(j->request, &j->variables);
+	list_keys(j, ret);
+	return 0;
+}
+
+#define CORE_JOB_OF(w)                                                     \
+	{                                                                  \
+		.request = (w), .compile = COMPILE_NONE, .kept = ROOT_NONE \
+	}
+
+int core_keys(const struct core_request *request, struct core_keys *ret, struct err *err)
+{
+	auto_core_job struct core_job j = CORE_JOB_OF(request);
+	return start_core_job(&j, ret, err);
+}
+
 static void open_kept_cores(struct core_job *j)
 {
 	struct err ignored;
-	if (j->request->cache && root_mkdir_private(j->request->cache, "cores", &ignored) == 0)
-		root_sub(j->request->cache, "cores", &j->kept, &ignored);
+	if (j->request->cache && root_mkdir_private(j->request->cache, CORES, &ignored) == 0)
+		root_sub(j->request->cache, CORES, &j->kept, &ignored);
 }
 
 static int put_core(const struct root *from, const char *path, const struct root *into, const char *name,
@@ -186,21 +254,36 @@ static int put_core(const struct root *from, const char *path, const struct root
 	return copy < 0 ? -1 : digest_file(copy, name, ret, err);
 }
 
+static bool is_kept_as(const char *name, const struct core_key *key)
+{
+	return str_starts(name, key->hex) && name[DIGEST_HEX] == '-';
+}
+
+bool core_is_kept(const struct root *cache, const struct core_key *key)
+{
+	auto_strv struct strv names = { 0 };
+	struct err absent;
+	root_list(cache, CORES, &names, &absent);
+	for (size_t i = 0; i < names.count; i++)
+		if (is_kept_as(names.items[i], key))
+			return true;
+	return false;
+}
+
 // 1 = it was kept, and is in `into`.
-static int take_kept_core(const struct core_job *j, const struct source_core *core, const struct root *into,
+static int take_kept_core(const struct core_job *j, const struct core_key *key, const struct root *into,
 			  struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	char key[DIGEST_HEX + 1], digest[DIGEST_HEX + 1];
-	name_core(j, core->module, key);
+	char digest[DIGEST_HEX + 1];
 	if (j->kept.fd < 0 || root_list(&j->kept, ".", &names, err) < 0)
 		return j->kept.fd < 0 ? 0 : -1;
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
 		struct err bad;
-		if (!str_starts(name, key) || name[DIGEST_HEX] != '-')
+		if (!is_kept_as(name, key))
 			continue;
-		if (put_core(&j->kept, name, into, core->file, digest, &bad) == 0 &&
+		if (put_core(&j->kept, name, into, key->core->file, digest, &bad) == 0 &&
 		    str_eq(name + DIGEST_HEX + 1, digest)) {
 			utimensat(j->kept.fd, name, NULL, AT_SYMLINK_NOFOLLOW); // the last use
 			return 1;
@@ -337,27 +420,72 @@ static int compile_missing_cores(struct core_job *j, const struct root *into, st
 	return 0;
 }
 
+int core_verify(const struct root *dir, const char *name, const struct core_key *key, struct err *err)
+{
+	struct stat st;
+	const char *arch = tree_file_arch(dir, name);
+	auto_fd int fd = root_open(dir, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, err);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > CORE_BYTES || !arch)
+		return err_set(err, E_ELF, "'%s' is not an object file of at most 512 MiB", name);
+	if (!str_eq(arch, key->arch))
+		return err_set(err, E_ARCH, "'%s' is for %s, expected %s", name, arch, key->arch);
+	void *data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (data == MAP_FAILED)
+		return file_fail("map", name, err);
+	bool is_of_driver = memmem(data, (size_t)st.st_size, key->driver, strlen(key->driver));
+	munmap(data, (size_t)st.st_size);
+	return is_of_driver ? 0 : err_set(err, E_ELF, "'%s' does not say that it is of driver %s", name, key->driver);
+}
+
+// 1 = it is in `into`, from *ret_from.
+static int take_offered_core(const struct core_job *j, const struct core_key *key, const struct root *into,
+			     char **ret_from, struct err *err)
+{
+	const struct core_offer *offer = j->request->offer;
+	const struct root *work = j->request->work;
+	auto_root struct root dir = ROOT_NONE;
+	auto_str char *from = NULL;
+	char digest[DIGEST_HEX + 1];
+	if (!offer)
+		return 0;
+	if (root_rmtree(work, BROUGHT, err) < 0 || root_mkdirs(work, BROUGHT, 0755, err) < 0 ||
+	    root_sub(work, BROUGHT, &dir, err) < 0)
+		return -1;
+	const char *slash = strrchr(key->core->file, '/');
+	int r = offer->bring(offer->ctx, key, &dir, slash + 1, &from);
+	if (r > 0 && put_core(&dir, slash + 1, into, key->core->file, digest, err) < 0)
+		r = -1;
+	struct err ignored;
+	root_rmtree(work, BROUGHT, &ignored);
+	if (r > 0)
+		*ret_from = TAKE(from);
+	return r;
+}
+
 int core_make(const struct core_request *request, const struct root *into, struct core_outcome *ret, struct err *err)
 {
 	auto_core_outcome struct core_outcome made = { 0 };
-	auto_core_job struct core_job j = { .request = request, .compile = COMPILE_NONE, .kept = ROOT_NONE };
+	auto_core_job struct core_job j = CORE_JOB_OF(request);
 	j.compile.tools = request->tools;
 	j.compile.deadline_ms = request->deadline_ms;
-	if (copy_release(&j, err) < 0)
+	if (start_core_job(&j, &made.keys, err) < 0)
 		return -1;
-	set_core_variables(&j);
 	open_kept_cores(&j);
-	for (size_t i = 0; i < SOURCE_CORES; i++) {
-		if (!strv_has(request->modules, source_cores[i].module))
-			continue;
-		int r = take_kept_core(&j, &source_cores[i], into, err);
+	for (size_t i = 0; i < made.keys.count; i++) {
+		const struct core_key *key = &made.keys.items[i];
+		int r = take_kept_core(&j, key, into, err);
+		if (r > 0)
+			made.from[i] = str_dup("cache");
+		else if (r == 0)
+			r = take_offered_core(&j, key, into, &made.from[i], err);
 		if (r < 0)
 			return -1;
 		if (r == 0)
-			j.missing[j.missing_count++] = &source_cores[i];
-		strv_add(r > 0 ? &made.kept : &made.made, str_dup(source_cores[i].module));
+			j.missing[j.missing_count++] = key->core;
 	}
-	if (j.missing_count && compile_missing_cores(&j, into, &made, err) < 0)
+	if (j.missing_count && (copy_release(&j, err) < 0 || compile_missing_cores(&j, into, &made, err) < 0))
 		return -1;
 	*ret = made;
 	made = (struct core_outcome){ 0 };

@@ -101,6 +101,46 @@ static int collect_asset(const struct collection *run, const struct asset_key *w
 	return 0;
 }
 
+// Those of a source that are for this driver; their tags begin alike. ret: of all sources, each once.
+static void list_core_tags(const struct collection *run, const char *driver, struct strv *ret)
+{
+	const struct fetch *f = &run->g->fetch;
+	auto_str char *start = str_fmt("%s-%s-", ASSET_CORE.name, driver);
+	for (size_t s = 0; s < f->from->count; s++) {
+		auto_repository struct repository *r = NULL;
+		auto_strv struct strv tags = { 0 };
+		struct err unreachable; // the fetch of the first one says so
+		if (repository_open(f->from->items[s], f->options, &r, &unreachable) < 0 ||
+		    repository_tags(r, &tags, &unreachable) < 0)
+			continue;
+		for (size_t i = 0; i < tags.count; i++)
+			if (str_starts(tags.items[i], start) && !strv_has(ret, tags.items[i]))
+				strv_add(ret, str_dup(tags.items[i]));
+	}
+}
+
+// That no source has one is a gap, and so is one whose labels contradict its tag.
+static int collect_cores(const struct collection *run, const char *driver, const char *arch, struct err *err)
+{
+	auto_strv struct strv tags = { 0 };
+	size_t count = 0;
+	list_core_tags(run, driver, &tags);
+	for (size_t i = 0; i < tags.count; i++) {
+		const struct asset_key want = {
+			.kind = &ASSET_CORE, .driver = driver, .arch = arch, .tag = tags.items[i]
+		};
+		auto_str char *end = str_fmt("-%s", arch);
+		if (!str_ends(tags.items[i], end))
+			continue;
+		if (collect_asset(run, &want, err) < 0)
+			return -1;
+		count++;
+	}
+	if (!count)
+		strv_add(run->missing, str_fmt("core %s %s: no source has one", driver, arch));
+	return 0;
+}
+
 static int collect_for_kernel(const struct collection *run, const char *kernel, const char *arch, struct err *err)
 {
 	const struct collect_request *g = run->g;
@@ -129,6 +169,10 @@ static int collect_all(const struct collection *run, struct err *err)
 			if (collect_asset(run, &payload, err) < 0)
 				return -1;
 		}
+	for (size_t i = 0; g->is_with_cores && i < g->drivers->count; i++)
+		for (size_t a = 0; a < g->archs->count; a++)
+			if (collect_cores(run, g->drivers->items[i], g->archs->items[a], err) < 0)
+				return -1;
 	for (size_t a = 0; g->is_with_builder && a < g->archs->count; a++) {
 		const struct asset_key builder = { .kind = &ASSET_BUILDER, .arch = g->archs->items[a] };
 		if (collect_asset(run, &builder, err) < 0)

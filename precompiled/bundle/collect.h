@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies everything an offline site needs into one layout: each driver for each kernel, the headers of each kernel, a
-// builder for local compiles, and the payload of each driver, each from the first trusted source that has it.
+// builder for local compiles, the payload and the cores of each driver, each from the first trusted source that has it.
 // Everything is located before anything is downloaded.
 #pragma once
 #include "precompiled/bundle/bundle_manifest.h"
@@ -13,6 +13,7 @@ struct collect_request {
 	bool is_with_headers; // of each kernel
 	bool is_with_payload; // of each driver
 	bool is_with_builder; // of each architecture
+	bool is_with_cores;   // of each driver, for whatever compilers the sources have them
 	void (*brought)(void *ctx, const struct bundle_entry *p);
 	void *ctx;
 };

@@ -10,6 +10,7 @@ static const char FORMAT[] = "1", LABEL_FORMAT[] = "io.kmodsmith.format";
 
 const struct asset_kind ASSET_HEADERS = { "headers", "application/vnd.kmodsmith.kernel-headers.v1" };
 const struct asset_kind ASSET_PAYLOAD = { "payload", "application/vnd.kmodsmith.payload.v1" };
+const struct asset_kind ASSET_CORE = { "core", "application/vnd.kmodsmith.core.v1" };
 const struct asset_kind ASSET_BUILDER = { "builder", "application/vnd.kmodsmith.builder.v1" };
 
 // One table for writing and comparing.
@@ -21,6 +22,8 @@ static const struct {
 	{ "io.kmodsmith.driver", "driver version", offsetof(struct asset_key, driver), EXACT },
 	{ "io.kmodsmith.kernel.release", "kernel release", offsetof(struct asset_key, release), EXACT },
 	{ "io.kmodsmith.arch", "architecture", offsetof(struct asset_key, arch), EXACT },
+	{ "io.kmodsmith.modules", "module", offsetof(struct asset_key, module), EXACT },
+	{ "io.kmodsmith.core", "key of the core", offsetof(struct asset_key, core), EXACT },
 	{ "io.kmodsmith.compiler", "compiler", offsetof(struct asset_key, compiler), IF_KNOWN },
 	{ "io.kmodsmith.kernel.build-id", "kernel build id", offsetof(struct asset_key, build_id), IF_KNOWN },
 	{ "io.kmodsmith.distro", "distribution", offsetof(struct asset_key, distro), NOTE },
@@ -33,6 +36,14 @@ static const char *asset_key_field(const struct asset_key *key, size_t i)
 
 char *asset_tag(const struct asset_key *key)
 {
+	enum { CORE_DIGITS = 16 };
+	if (key->tag)
+		return str_dup(key->tag);
+	if (key->core) { // several of one driver version, by compiler and by content of the release
+		auto_str char *name = str_fmt("%s-%s-%s-%.*s-%s", key->kind->name, key->driver, key->module,
+					      CORE_DIGITS, key->core, key->arch);
+		return oci_tag(name);
+	}
 	const char *of = key->driver ? key->driver : key->release ? key->release : key->compiler;
 	auto_str char *name = str_fmt("%s%s%s%s-%s", key->kind->name, key->digest ? "-pinned" : "", of ? "-" : "",
 				      of ? of : "", key->arch);
@@ -54,7 +65,7 @@ static void list_asset_tags(const struct asset_key *want, struct strv *ret)
 	struct asset_key any = *want;
 	strv_add(ret, asset_tag(want));
 	any.compiler = NULL;
-	if (want->compiler && !want->digest)
+	if (want->compiler && !want->digest && !want->core)
 		strv_add(ret, asset_tag(&any));
 }
 
@@ -176,11 +187,18 @@ int asset_find(const struct layout *l, const struct asset_key *want, char ret_he
 int asset_fetch(const struct fetch *f, const struct asset_key *want, const struct layout *into,
 		char ret_hex[DIGEST_HEX + 1], struct err *err)
 {
+	size_t source;
+	return asset_fetch_from(f, want, into, ret_hex, &source, err);
+}
+
+int asset_fetch_from(const struct fetch *f, const struct asset_key *want, const struct layout *into,
+		     char ret_hex[DIGEST_HEX + 1], size_t *ret_source, struct err *err)
+{
 	auto_strv struct strv tags = { 0 };
 	struct asset_key key = *want;
 	struct fetch_item item = { .tags = &tags, .fits = find_asset, .ctx = &key };
 	list_asset_tags(want, &tags);
-	return fetch_item(f, &item, into, ret_hex, err);
+	return fetch_item(f, &item, into, ret_hex, ret_source, err);
 }
 
 static int find_asset_layer(const struct layout *l, const char *hex, struct oci_descriptor *ret, struct err *err)

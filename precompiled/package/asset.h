@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Assets: what a site publishes besides packages, in the same format: one layer with a tree, and a configuration whose
 // labels describe it. An asset holds a kernel's headers (R-A4), the payload of a driver version (libraries, firmware
-// and programs), or a builder, the root file system of an image with compilers (R-J3). A tag, headers-RELEASE-ARCH,
-// payload-DRIVER-ARCH, builder-ARCH or builder-COMPILER-ARCH, is only a pointer: the labels are compared.
+// and programs), a builder, the root file system of an image with compilers (R-J3), or a core, the compiled part of
+// NVIDIA's open release that one module needs (kmod/build/core.h). A tag, headers-RELEASE-ARCH,
+// payload-DRIVER-ARCH, builder-ARCH or builder-COMPILER-ARCH, core-DRIVER-MODULE-KEY-ARCH, is only a pointer: the labels
+// are compared.
 #pragma once
 #include "precompiled/package/fetch.h"
 
@@ -10,16 +12,19 @@ struct asset_kind {
 	const char *name; // in a bundle manifest, and the start of the tag
 	const char *type; // artifactType
 };
-extern const struct asset_kind ASSET_HEADERS, ASSET_PAYLOAD, ASSET_BUILDER;
+extern const struct asset_kind ASSET_HEADERS, ASSET_PAYLOAD, ASSET_BUILDER, ASSET_CORE;
 
 struct asset_key { // borrowed strings; of a wanted or an existing asset
 	const struct asset_kind *kind;
-	const char *driver;  // of a payload, else NULL
+	const char *driver;  // of a payload or a core, else NULL
 	const char *release; // of headers, else NULL
 	const char *arch;
 	// Of a builder: the one compiler that it has ("gcc-12"), or the wanted one, for which a builder that does not
-	// name its compilers fits, too; NULL = several, any.
+	// name its compilers fits, too; NULL = several, any. Of a core: version text of the one that compiled it.
 	const char *compiler;
+	const char *module;   // of a core: "nvidia", else NULL
+	const char *core;     // of a core: the digest of all that decides its bytes, 64 hex digits; NULL = any
+	const char *tag;      // wanted: by this tag; NULL = by the one that asset_tag() makes
 	const char *digest;   // wanted: exactly this manifest, under whatever tag; NULL = by its tag
 	const char *build_id; // NULL = unknown, fits any
 	const char *distro;   // NULL = unknown; not compared
@@ -39,6 +44,9 @@ int asset_find(const struct layout *l, const struct asset_key *want, char ret_he
 // fetch_find().
 int asset_fetch(const struct fetch *f, const struct asset_key *want, const struct layout *into,
 		char ret_hex[DIGEST_HEX + 1], struct err *err);
+// The same, with the position in f->from of the source that has it.
+int asset_fetch_from(const struct fetch *f, const struct asset_key *want, const struct layout *into,
+		     char ret_hex[DIGEST_HEX + 1], size_t *ret_source, struct err *err);
 // The digest of its single layer.
 int asset_layer(const struct layout *l, const char *hex, char ret[DIGEST_HEX + 1], struct err *err);
 // Unpacks to the directory HEX of a store of trees, complete or not at all. 1 = unpacked, 0 = already there.

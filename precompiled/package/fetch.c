@@ -393,6 +393,7 @@ struct item_search {
 	const struct fetch_item *item;
 	const struct layout *into;
 	char *ret_hex;
+	size_t *ret_source;
 };
 
 // 1 = the repository has it, by *ret_tag.
@@ -430,6 +431,7 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 	if (check_trust(f, r, tag, hex, &provenance, err) < 0)
 		return -1;
 	memcpy(e->ret_hex, hex, sizeof(hex));
+	*e->ret_source = source;
 	if (!e->into)
 		return 1;
 	auto_str char *ref = oci_digest_text(hex); // by digest, so that exactly the checked content is copied
@@ -446,8 +448,8 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 }
 
 int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
-	       char ret_hex[DIGEST_HEX + 1], struct err *err)
+	       char ret_hex[DIGEST_HEX + 1], size_t *ret_source, struct err *err)
 {
-	struct item_search e = { .item = item, .into = into, .ret_hex = ret_hex };
+	struct item_search e = { .item = item, .into = into, .ret_hex = ret_hex, .ret_source = ret_source };
 	return query_sources(f, 0, query_item, &e, err);
 }

@@ -65,10 +65,10 @@ struct fetch_item {
 		    struct err *err);
 	void *ctx;
 };
-// Copies it with tag and signatures from the first trusted source that has it. into may be NULL: only check. Errors as
-// fetch_find().
+// Copies it with tag and signatures from the first trusted source that has it, *ret_source of f->from. into may be NULL:
+// only check. Errors as fetch_find().
 int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
-	       char ret_hex[DIGEST_HEX + 1], struct err *err);
+	       char ret_hex[DIGEST_HEX + 1], size_t *ret_source, struct err *err);
 
 // Which sources can be reached. Probes the remote names from first on in parallel, so that a black-holed network costs
 // one deadline instead of one per source (R-A10). ret has an entry per name from first on: .code 0 = it answers or was

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes packages that are not roots and not for a kernel that the node could boot, with their signatures. Other
-// content (a catalogue, headers) stays.
+// Removes packages that are not roots and not for a kernel that the node could boot, with their signatures, and cores
+// that were fetched: a compile fetches one again. Other content (a catalogue, headers) stays.
 //
 // Order: first the new index, then unreferenced blobs, then the files of unfinished transfers. After a kill in between,
 // the store has unreferenced blobs, which the next collection removes.
 #include "precompiled/oci/closure.h"
-#include "precompiled/package/package.h"
+#include "precompiled/package/asset.h"
 #include "precompiled/store/store.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <sys/statvfs.h>
 
 struct gc_item {
-	bool is_package, is_candidate, is_dropped;
+	bool is_package, is_core, is_candidate, is_dropped;
 	char about[DIGEST_HEX + 1]; // the package that it signs; "" = not a signature
 	struct timespec arrived;
 };
@@ -46,6 +46,15 @@ static bool is_reused(const struct store_roots *roots, const char *hex, const st
 	return false;
 }
 
+static bool is_fetched(const struct layout *l, const char *hex)
+{
+	static const struct trust_now nobody;
+	auto_provenance struct provenance p = { 0 };
+	struct err ignored;
+	provenance_check(l, hex, &nobody, &p, &ignored);
+	return p.is_recorded && (p.origin == PROVENANCE_FETCHED || p.origin == PROVENANCE_UNVERIFIED);
+}
+
 static void classify_entry(const struct gc_run *w, size_t i, const struct store_roots *roots,
 			   const struct strv *kernels)
 {
@@ -69,8 +78,11 @@ static void classify_entry(const struct gc_run *w, size_t i, const struct store_
 	else if (!item->is_package && str_eq(d->media_type, OCI_MANIFEST) &&
 		 layout_manifest(l, d, d->digest, &m, &ignored) == 0 && m.subject.media_type)
 		memcpy(item->about, m.subject.digest, DIGEST_HEX + 1);
-	item->is_candidate = item->is_package && !store_roots_has(roots, d->digest) &&
-			     !strv_has(kernels, p.key.release) && !is_reused(roots, d->digest, kernels);
+	item->is_core = str_eq(m.artifact_type, ASSET_CORE.type);
+	item->is_candidate = item->is_package ?
+				     !store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release) &&
+					     !is_reused(roots, d->digest, kernels) :
+				     item->is_core && is_fetched(l, d->digest);
 	if (root_stat(&l->root, path, &st, &ignored) > 0)
 		item->arrived = st.st_mtim;
 }
@@ -175,7 +187,7 @@ static int drop_and_remove(const struct gc_run *w, bool is_dry, struct store_gar
 	for (size_t i = 0; i < w->index.count; i++) {
 		const struct oci_descriptor *d = &w->index.items[i];
 		const char *tag = oci_descriptor_annotation(d, OCI_REF_NAME);
-		if (w->items[i].is_dropped && w->items[i].is_package)
+		if (w->items[i].is_dropped && (w->items[i].is_package || w->items[i].is_core))
 			strv_add(&g.packages, str_fmt("%s%ssha256:%s", tag ? tag : "", tag ? " " : "", d->digest));
 	}
 	if (!is_dry && write_kept_index(w, err) < 0)

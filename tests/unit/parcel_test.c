@@ -169,6 +169,44 @@ static void test_builder_of_a_compiler(void **state)
 	}
 }
 
+static void test_core_of_a_key(void **state)
+{
+	(void)state;
+	static const char OTHER[] = "0123456789abcdee0123456789abcdef0123456789abcdef0123456789abcdef",
+			  SAME_TAG[] = "0123456789abcdef1123456789abcdef0123456789abcdef0123456789abcdef",
+			  GCC[] = "gcc-12 (Debian 12.2.0-14) 12.2.0";
+	static const struct asset_key has = { .kind = &ASSET_CORE,
+					      .driver = "595.45.04",
+					      .arch = "x86_64",
+					      .module = "nvidia",
+					      .compiler = GCC,
+					      .core = ID };
+	static const struct {
+		const char *what, *driver, *module, *arch, *core; // wanted
+		int code;
+	} rows[] = {
+		{ "the same", "595.45.04", "nvidia", "x86_64", ID, 0 },
+		{ "another key", "595.45.04", "nvidia", "x86_64", OTHER, E_NO_PACKAGE },
+		{ "its tag, another key", "595.45.04", "nvidia", "x86_64", SAME_TAG, E_NO_PACKAGE },
+		{ "another driver", "595.45.05", "nvidia", "x86_64", ID, E_NO_PACKAGE },
+		{ "another module", "595.45.04", "nvidia-modeset", "x86_64", ID, E_NO_PACKAGE },
+		{ "another architecture", "595.45.04", "nvidia", "aarch64", ID, E_NO_PACKAGE },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_site struct site s;
+		const struct asset_key want = { .kind = &ASSET_CORE,
+						.driver = rows[i].driver,
+						.arch = rows[i].arch,
+						.module = rows[i].module,
+						.compiler = GCC,
+						.core = rows[i].core };
+		site_make(&s, &has);
+		expect(fetch(&s, NULL, &want) == rows[i].code, rows[i].what);
+	}
+	auto_str char *tag = asset_tag(&has);
+	assert_string_equal(tag, "core-595.45.04-nvidia-0123456789abcdef-x86_64");
+}
+
 static void test_names_by_digest(void **state)
 {
 	(void)state;
@@ -236,9 +274,13 @@ static void test_damage_is_found_before_unpacking(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fetched_and_unpacked),  cmocka_unit_test(test_compared_labels),
-		cmocka_unit_test(test_builder_of_a_compiler), cmocka_unit_test(test_names_by_digest),
-		cmocka_unit_test(test_misleading_tag),        cmocka_unit_test(test_damage_is_found_before_unpacking),
+		cmocka_unit_test(test_fetched_and_unpacked),
+		cmocka_unit_test(test_compared_labels),
+		cmocka_unit_test(test_builder_of_a_compiler),
+		cmocka_unit_test(test_names_by_digest),
+		cmocka_unit_test(test_core_of_a_key),
+		cmocka_unit_test(test_misleading_tag),
+		cmocka_unit_test(test_damage_is_found_before_unpacking),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,7 @@ static struct compile_request build_request(struct build *b, const struct job_va
 		.banner = b->acquire.banner,
 		.headers = headers,
 		.offer = acquire_headers_offer(&b->acquire),
+		.cores = acquire_core_offer(&b->acquire),
 		.builder = acquire_builder,
 		.builder_ctx = &b->acquire,
 		.host = &b->machine.host,

@@ -16,7 +16,7 @@ struct values {
 	struct strv drivers, kernels, archs, images, keys;
 	char *flavour, *output, *state_dir;
 	unsigned days;
-	bool is_with_headers, is_with_payload, is_with_builder;
+	bool is_with_headers, is_with_payload, is_with_builder, is_with_cores;
 };
 
 #define OPT(name, letter, arg, env, type, member, help)                             \
@@ -37,6 +37,8 @@ static const struct opt opts[] = {
 	    "also the libraries, firmware and programs of each driver, from `kmodsmith pack payload`"),
 	OPT("builder-too", 0, NULL, NULL, OPT_FLAG, is_with_builder,
 	    "also the root of a builder image, from `kmodsmith pack builder`"),
+	OPT("core-too", 0, NULL, NULL, OPT_FLAG, is_with_cores,
+	    "also the cores of each driver, from `kmodsmith pack core`"),
 	OPT("image", 0, "REF,...", NULL, OPT_LIST, images,
 	    "compiler images to list in the bundle, each as NAME@sha256:HEX; the images themselves are not included"),
 	OPT("key", 0, "FILE|URI,...", "KMODSMITH_KEY", OPT_LIST, keys,
@@ -132,6 +134,7 @@ static int collect_contents(const struct values *v, struct bundle_job *c, struct
 				     .is_with_headers = v->is_with_headers,
 				     .is_with_payload = v->is_with_payload,
 				     .is_with_builder = v->is_with_builder,
+				     .is_with_cores = v->is_with_cores,
 				     .brought = on_entry_added,
 				     .ctx = c };
 	origin_fetch(&c->origin, &c->state, &g.fetch);

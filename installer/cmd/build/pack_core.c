@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// pack core: the core of NVIDIA's open release, compiled once for all machines that compile modules of that release.
+#include "cmd/common/job.h"
+#include "cmd/common/output.h"
+#include "precompiled/package/asset.h"
+
+#include <stdio.h>
+
+struct values {
+	struct job_values job;
+	char *kernel, *arch, *output;
+};
+
+static const struct opt opts[] = {
+	{ "kernel", 'k', "RELEASE", "KERNEL_VERSION", OPT_STR, offsetof(struct values, kernel),
+	  "a kernel whose compiler is used; default: the running one" },
+	{ "arch", 0, "ARCH", NULL, OPT_STR, offsetof(struct values, arch), ARCH_HELP "that of its headers" },
+	{ "output", 'o', "NAME", NULL, OPT_STR, offsetof(struct values, output),
+	  "oci:DIR adds it to this OCI layout, oci-archive:FILE.tar creates a tar of one; default: the node's store" },
+	{ 0 },
+};
+
+struct core_pack {
+	struct machine machine;
+	struct host host;
+	struct root state;
+	struct origin origin;
+	struct acquire acquire; // for headers and a builder root
+	struct output output;
+	struct progress progress;
+	struct strv modules;
+	char *source; // what was downloaded
+	struct compiled_cores cores;
+	struct oci_descriptor manifests[SOURCE_CORES]; // by key
+};
+#define CORE_PACK_NONE                                                                                            \
+	{                                                                                                         \
+		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .state = ROOT_NONE, .acquire = ACQUIRE_NONE, \
+		.output = OUTPUT_NONE, .progress = show_progress_log(), .cores = COMPILED_CORES_NONE              \
+	}
+
+static void core_pack_done(struct core_pack *p)
+{
+	for (size_t i = 0; i < SOURCE_CORES; i++)
+		oci_descriptor_done(&p->manifests[i]);
+	compiled_cores_done(&p->cores);
+	free(p->source);
+	strv_done(&p->modules);
+	progress_done(&p->progress);
+	output_done(&p->output);
+	acquire_done(&p->acquire);
+	origin_done(&p->origin);
+	root_done(&p->state);
+	host_done(&p->host);
+	machine_done(&p->machine);
+}
+#define auto_core_pack __attribute__((cleanup(core_pack_done)))
+
+static int check_values(const struct values *v, struct err *err)
+{
+	enum module_type flavour;
+	if (!v->job.source)
+		return err_set(err, E_USAGE, "pack core needs --source PATH");
+	if (v->job.patches)
+		return err_set(err, E_USAGE, "--patches: no patch changes a core");
+	if (job_parse_flavour(&v->job, &flavour, err) < 0)
+		return -1;
+	return flavour == MODULE_TYPE_PROPRIETARY ?
+		       err_set(err, E_USAGE, "--flavour proprietary: only the open modules have a core to compile") :
+		       job_check_inputs(&v->job, err);
+}
+
+static int open_core_pack(const struct values *v, struct core_pack *p, const char **ret_arch, struct err *err)
+{
+	const struct job_values *j = &v->job;
+	if (check_values(v, err) < 0 || job_parse_arch(v->arch, ret_arch, err) < 0 ||
+	    machine_open(&j->origin.remote.common, &p->machine, err) < 0 ||
+	    host_read(&p->machine.host, &p->machine.kern, &p->host, err) < 0 ||
+	    job_state(j, &p->machine, &p->state, err) < 0 || output_init(&p->output, v->output, &p->state, err) < 0 ||
+	    origin_open(&j->origin, &p->machine.host, &p->origin, err) < 0 ||
+	    job_parse_modules(&j->modules, &p->modules, err) < 0)
+		return -1;
+	origin_fetch(&p->origin, &p->state, &p->acquire.fetch);
+	p->acquire.want.arch = *ret_arch ? *ret_arch : p->host.arch;
+	p->acquire.host = &p->machine.host;
+	p->acquire.progress = &p->progress;
+	return job_package_manager(j, &p->acquire.package_manager.options, err);
+}
+
+static int compile(const struct values *v, struct core_pack *p, const char *arch, struct err *err)
+{
+	const struct job_values *j = &v->job;
+	const char *release = v->kernel ? v->kernel : p->host.release;
+	p->acquire.banner = str_eq(release, p->host.release) && !j->headers.count ? p->host.banner : NULL;
+	struct compile_request request = { .release = release,
+					   .arch = arch,
+					   .banner = p->acquire.banner,
+					   .source_sha256 = j->source_sha256,
+					   .headers = &j->headers,
+					   .offer = acquire_headers_offer(&p->acquire),
+					   .builder = acquire_builder,
+					   .builder_ctx = &p->acquire,
+					   .modules = &p->modules,
+					   .flavour = MODULE_TYPE_OPEN,
+					   .host = &p->machine.host,
+					   .kern = &p->machine.kern,
+					   .state = &p->state,
+					   .jobs = j->jobs,
+					   .timeout_s = j->timeout_s,
+					   .is_rt_allowed = j->is_rt_allowed,
+					   .is_cache_off = j->is_cache_off };
+	if (job_fetch_source(j, j->source, j->source_sha256, &p->state, &p->source, err) < 0)
+		return -1;
+	request.source_path = p->source ? p->source : j->source;
+	return compile_cores(&request, &p->progress, &p->cores, err);
+}
+
+static struct asset_key core_asset(const struct core_key *key)
+{
+	return (struct asset_key){ .kind = &ASSET_CORE,
+				   .driver = key->driver,
+				   .arch = key->arch,
+				   .module = key->core->module,
+				   .compiler = key->compiler,
+				   .core = key->hex };
+}
+
+static int pack_cores(struct core_pack *p, struct err *err)
+{
+	const struct core_keys *keys = &p->cores.outcome.core.keys;
+	const struct layout *into = NULL;
+	if (!keys->count)
+		return err_set(err, E_USAGE, "none of the modules of --modules has a core");
+	if (output_layout(&p->output, &into, err) < 0)
+		return -1;
+	for (size_t i = 0; i < keys->count; i++) {
+		auto_root struct root dir = ROOT_NONE;
+		const struct asset_key key = core_asset(&keys->items[i]);
+		if (root_sub(&p->cores.dir, key.module, &dir, err) < 0 ||
+		    asset_create(into, &dir, &key, &p->manifests[i], err) < 0)
+			return -1;
+	}
+	return output_finish(&p->output, err);
+}
+
+static void show_packed(const struct values *v, const struct core_pack *p)
+{
+	const struct core_outcome *made = &p->cores.outcome.core;
+	const char *place = p->output.name ? p->output.name : "the store";
+	json_t *cores = json_array();
+	for (size_t i = 0; i < made->keys.count; i++) {
+		const struct asset_key key = core_asset(&made->keys.items[i]);
+		auto_str char *tag = asset_tag(&key), *digest = oci_digest_text(p->manifests[i].digest);
+		json_array_append_new(cores, json_pack("{s:s, s:s, s:s, s:s}", "module", key.module, "tag", tag,
+						       "digest", digest, "key", key.core));
+		if (!v->job.origin.remote.common.is_json)
+			printf("%s %s in %s\n", tag, digest, place);
+	}
+	auto_json json_t *json =
+		json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "driver", p->cores.outcome.driver_version, "arch",
+			  p->cores.tree.arch, "compiler", json_text(p->cores.outcome.compiler), "cores", cores, "into",
+			  json_text(place), "phases", status_json_phases(&p->progress));
+	if (v->job.origin.remote.common.is_json)
+		show_json(json);
+}
+
+static int run_pack_core(void *values, char **args, size_t count, struct err *err)
+{
+	(void)args, (void)count;
+	const struct values *v = values;
+	const char *arch = NULL;
+	auto_core_pack struct core_pack p = CORE_PACK_NONE;
+	if (open_core_pack(v, &p, &arch, err) < 0 || compile(v, &p, arch, err) < 0 || pack_cores(&p, err) < 0)
+		return -1;
+	show_packed(v, &p);
+	return 0;
+}
+
+const struct cmd cmd_pack_core = {
+	.name = "pack core",
+	.help = "compile the core of NVIDIA's open release once, for all that compile its modules",
+	.about =
+		"--source is the open release as published, with src/. Its core is the greater part of a compile, "
+		"and the same\n"
+		"for every kernel: a node or a `build` takes it from its cache, its store, a repository (--from) or a "
+		"bundle\n"
+		"(--bundle), signed like packages, where release, compiler and architecture are the same, and compiles "
+		"it\n"
+		"where nobody has it. The headers of --kernel only say which compiler: run it once for each compiler "
+		"that the\n"
+		"kernels were built with.\n\n"
+		"  kmodsmith pack core --source open-gpu-kernel-modules-595.45.04.tar.gz \\\n"
+		"      --kernel 6.1.0-56-cloud-amd64 --output oci:DIR\n",
+	.opts = { source_opts, distribution_opts, opts, origin_opts, remote_opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_pack_core,
+};
