@@ -5,6 +5,7 @@
 // first.
 #include "acquire/acquire.h"
 
+#include "acquire/compile.h"
 #include "base/core/date.h"
 #include "base/file/lockfile.h"
 #include "kmod/kernel_tree/toolchain.h"
@@ -220,18 +221,8 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 	return asset_unpack(store, o->payload, &trees, err);
 }
 
-static struct asset_key core_asset(const struct core_key *key)
-{
-	return (struct asset_key){ .kind = &ASSET_CORE,
-				   .driver = key->driver,
-				   .arch = key->arch,
-				   .module = key->core->module,
-				   .compiler = key->compiler,
-				   .core = key->hex };
-}
-
 // 1 = the store has it, or a source, from where it comes into the store, unless it is only looked for; 0 = neither,
-// which is noted.
+// which is noted, unless it is only looked for and merely absent.
 static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_looking, char ret_hex[DIGEST_HEX + 1],
 		      char **ret_from)
 {
@@ -257,7 +248,7 @@ static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_l
 	if (o->progress && err.code != E_NO_PACKAGE)
 		progress_note(o->progress, "the core of %s is not fetched, and compiled here: %s: %s; next: %s",
 			      want->module, info->name, err.text, info->next);
-	else if (o->progress && fetch.from && fetch.from->count)
+	else if (o->progress && !is_looking && fetch.from && fetch.from->count)
 		progress_note(o->progress, "nobody has the core of %s, it is compiled here: %s", want->module,
 			      err.text);
 	return 0;
@@ -265,7 +256,7 @@ static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_l
 
 static int find_core(void *acquire, const struct core_key *key, char **ret_from)
 {
-	const struct asset_key want = core_asset(key);
+	const struct asset_key want = compile_core_asset(key);
 	char hex[DIGEST_HEX + 1];
 	return fetch_core(acquire, &want, true, hex, ret_from);
 }
@@ -283,7 +274,7 @@ static int bring_core(void *acquire, const struct core_key *key, const struct ro
 		      char **ret_from)
 {
 	struct acquire *o = acquire;
-	const struct asset_key want = core_asset(key);
+	const struct asset_key want = compile_core_asset(key);
 	auto_str char *from = NULL;
 	char hex[DIGEST_HEX + 1];
 	struct err err, damage, ignored;

@@ -183,6 +183,50 @@ static int make_work(const struct compile_request *request, const struct root *b
 	return scratch_make(ret_parent, "build", ret, err);
 }
 
+struct asset_key compile_core_asset(const struct core_key *key)
+{
+	return (struct asset_key){ .kind = &ASSET_CORE,
+				   .driver = key->driver,
+				   .arch = key->arch,
+				   .module = key->core->module,
+				   .compiler = key->compiler,
+				   .core = key->hex };
+}
+
+// What was compiled is in the cache; what cannot be read there stays on this machine.
+static void offer_cores(const struct compile_gate *gate, const struct core_outcome *made, const struct root *cache,
+			const struct root *work)
+{
+	static const char DIR[] = "beside";
+	struct err ignored;
+	for (size_t i = 0; i < made->keys.count; i++) {
+		const struct core_key *key = &made->keys.items[i];
+		const struct asset_key asset = compile_core_asset(key);
+		auto_root struct root dir = ROOT_NONE;
+		if (!made->from[i] && root_mkdirs(work, DIR, 0755, &ignored) == 0 &&
+		    root_sub(work, DIR, &dir, &ignored) == 0 &&
+		    core_copy_kept(cache, key, &dir, strrchr(key->core->file, '/') + 1, &ignored) > 0)
+			gate->beside(gate->ctx, &dir, &asset);
+		root_rmtree(work, DIR, &ignored);
+	}
+}
+
+// A later driver may be compiled for this kernel on another node, when no repository has these headers any more.
+static void offer_headers(const struct compile_request *request, const struct tree *tree, const char *headers_from)
+{
+	const struct compile_gate *gate = request->gate;
+	const struct headers_offer *last = request->offer ? request->offer->last : NULL;
+	if (!gate || !gate->beside || !last || !str_starts(headers_from, last->name))
+		return;
+	auto_str char *distro = distro_of(tree->release, tree->banner);
+	const struct asset_key key = { .kind = &ASSET_HEADERS,
+				       .release = tree->release,
+				       .arch = tree->arch,
+				       .build_id = *tree->build_id ? tree->build_id : NULL,
+				       .distro = distro };
+	gate->beside(gate->ctx, &tree->root, &key);
+}
+
 // base: a builder root, NULL = with the compilers of this machine.
 static int build_with(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
 		      const struct root *base, const struct root *output, struct progress *progress,
@@ -227,8 +271,11 @@ static int build_with(const struct compile_request *request, const struct tree *
 		.core = report_core,
 		.ctx = progress,
 	};
-	if (build_run(&bw, ret, err) == 0)
+	if (build_run(&bw, ret, err) == 0) {
+		if (request->gate && request->gate->beside && cache.fd >= 0)
+			offer_cores(request->gate, &ret->core, &cache, &work.root);
 		return 0;
+	}
 	struct stat st;
 	auto_str char *path = root_path(request->state, log);
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
@@ -404,7 +451,10 @@ static int compile_here(const struct compile_request *request, struct progress *
 		return -1;
 	if (!opened.source)
 		opened.source = &source;
-	return compile_source(&opened, signer, &tree, progress, ret, report, err);
+	if (compile_source(&opened, signer, &tree, progress, ret, report, err) < 0)
+		return -1;
+	offer_headers(request, &tree, report->headers_from);
+	return 0;
 }
 
 void compiled_cores_done(struct compiled_cores *c)

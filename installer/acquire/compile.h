@@ -9,10 +9,14 @@
 #include "kmod/module/kernel_abi.h"
 #include "kmod/module/modsign.h"
 #include "precompiled/oci/layout.h"
-#include "precompiled/package/package.h"
+#include "precompiled/package/asset.h"
 
 // Nodes that need the same compile agree on one of them (R-A9).
 struct compile_gate {
+	// Something besides the package that this compile had to make or to fetch, and that the others may need: a core
+	// that was compiled, headers that a package manager brought. tree has its content, as asset_create() takes it.
+	// It goes with the package, in leave(). May be NULL.
+	void (*beside)(void *ctx, const struct root *tree, const struct asset_key *key);
 	// 1 = another node has made it, and it is available now; 0 = compile, then leave(). Negative: it failed there,
 	// and would fail here.
 	int (*enter)(void *ctx, struct err *err);
@@ -85,6 +89,7 @@ struct compiled_cores {
 	((struct compiled_cores){ .stage = SCRATCH_NONE, .dir = ROOT_NONE, .tree = { .root = ROOT_NONE } })
 int compile_cores(const struct compile_request *request, struct progress *progress, struct compiled_cores *ret,
 		  struct err *err);
+struct asset_key compile_core_asset(const struct core_key *key); // borrows from the key
 void compiled_cores_done(struct compiled_cores *c);
 #define auto_compiled_cores __attribute__((cleanup(compiled_cores_done)))
 // For a plan: where the cores of request->source would come from, in words. NULL = none is needed, or the compiler is

@@ -270,27 +270,33 @@ bool core_is_kept(const struct root *cache, const struct core_key *key)
 	return false;
 }
 
-// 1 = it was kept, and is in `into`.
-static int take_kept_core(const struct core_job *j, const struct core_key *key, const struct root *into,
-			  struct err *err)
+// 1 = it was kept, and is `file` in `into`.
+static int take_kept_core(const struct root *kept, const struct core_key *key, const struct root *into,
+			  const char *file, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
 	char digest[DIGEST_HEX + 1];
-	if (j->kept.fd < 0 || root_list(&j->kept, ".", &names, err) < 0)
-		return j->kept.fd < 0 ? 0 : -1;
+	if (root_list(kept, ".", &names, err) < 0)
+		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		const char *name = names.items[i];
 		struct err bad;
 		if (!is_kept_as(name, key))
 			continue;
-		if (put_core(&j->kept, name, into, key->core->file, digest, &bad) == 0 &&
-		    str_eq(name + DIGEST_HEX + 1, digest)) {
-			utimensat(j->kept.fd, name, NULL, AT_SYMLINK_NOFOLLOW); // the last use
+		if (put_core(kept, name, into, file, digest, &bad) == 0 && str_eq(name + DIGEST_HEX + 1, digest)) {
+			utimensat(kept->fd, name, NULL, AT_SYMLINK_NOFOLLOW); // the last use
 			return 1;
 		}
-		root_unlink(&j->kept, name, &bad);
+		root_unlink(kept, name, &bad);
 	}
 	return 0;
+}
+
+int core_copy_kept(const struct root *cache, const struct core_key *key, const struct root *into, const char *name,
+		   struct err *err)
+{
+	auto_root struct root kept = ROOT_NONE;
+	return root_sub(cache, CORES, &kept, err) < 0 ? -1 : take_kept_core(&kept, key, into, name, err);
 }
 
 static void remove_oldest_core(const struct root *kept)
@@ -475,7 +481,7 @@ int core_make(const struct core_request *request, const struct root *into, struc
 	open_kept_cores(&j);
 	for (size_t i = 0; i < made.keys.count; i++) {
 		const struct core_key *key = &made.keys.items[i];
-		int r = take_kept_core(&j, key, into, err);
+		int r = j.kept.fd < 0 ? 0 : take_kept_core(&j.kept, key, into, key->core->file, err);
 		if (r > 0)
 			made.from[i] = str_dup("cache");
 		else if (r == 0)

@@ -73,6 +73,9 @@ int core_check(const struct source *source, enum module_type flavour, const stru
 	       const struct toolchain *tools, struct err *err);
 int core_keys(const struct core_request *request, struct core_keys *ret, struct err *err);
 bool core_is_kept(const struct root *cache, const struct core_key *key); // by its name; the content is not read
+// Copies that of the key from the cache to the file `name` below into. 1 = done, 0 = the cache has none.
+int core_copy_kept(const struct root *cache, const struct core_key *key, const struct root *into, const char *name,
+		   struct err *err);
 // E_ELF: the file is not an object that says to be of the key's driver; E_ARCH: it is for another architecture.
 int core_verify(const struct root *dir, const char *name, const struct core_key *key, struct err *err);
 // Puts the core of each module into `into`, a copy of the module type's directory. E_BUILD with the compiler's first

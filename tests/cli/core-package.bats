@@ -281,3 +281,91 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
   build --from "oci:$site"
   assert_equal "$(core_note)" "nvidia: from oci:$site"
 }
+
+@test "deploy/publish.sh packs the core of an open release, and plans it; any other source has none" {
+  local place=$work/top line="  pack     core of $version, for each compiler of these kernels"
+  publish() { # OPTION...
+    run --separate-stderr "$place/deploy/publish.sh" --driver "$version" --repository docker://registry.example/drivers --key "$work/site.key" \
+      --kernels "$kernel" --os rhel9.4 --headers "$work/headers" --source "$source" --output "$work/out" "$@" "$work/driver.run"
+  }
+  mkdir -p "$place"/{deploy,images} "$place/build/release" "$work/headers/$kernel"
+  cp "$top/deploy/publish.sh" "$place/deploy"
+  ln -s "$top/scripts" "$place/scripts"
+  ln -s "$top/images/tags.sh" "$place/images"
+  ln -s "$(realpath "$KMODSMITH")" "$place/build/release/kmodsmith"
+  printf '#!/bin/sh\nexit 7\n' >"$place/images/kept.sh" # as far as that
+  chmod +x "$place/images/kept.sh"
+  cp "$work/headers.tar" "$work/headers/$kernel"
+  echo '# no driver' >"$work/driver.run"
+  for source in "$driver" "$work/release.tar.gz"; do
+    tar -czf "$work/release.tar.gz" -C "$work" driver
+    publish --dry-run
+    [ "$status" -eq 0 ] || told | fail
+    assert_line "$line"
+  done
+  publish --yes
+  [ "$status" -eq 7 ] || told | fail
+  run jq -r '.manifests[].annotations["org.opencontainers.image.ref.name"] | select(startswith("core-"))' "$work/out/packages/index.json"
+  assert_equal "${#lines[@]}" 2
+  tiny_source "$work/plain"
+  source=$work/plain publish --dry-run
+  assert_success
+  refute_line "$line"
+}
+
+loaded_version() { # the driver that loadable() looks like after the load
+  version=535.261.03 log=$state/logs/535.261.03-open-$kernel.log
+  rm -rf "$driver"
+  release_source "$driver" "$version"
+}
+@test "R-A9: with --share a builder pushes the core that it compiled after the package, a node nothing" {
+  install() { # STATE OPTION...
+    kmodsmith install --source "$driver" --flavour open --modules nvidia --headers "$work/headers.tar" --state-dir "$work/$1" \
+      --trust-dir "$trust" --from "oci:$site" --share "oci:$site" --json "${@:2}"
+  }
+  local builder=(--share-role builder --share-key "$work/site.key")
+  tags() { jq -r '.manifests[].annotations["org.opencontainers.image.ref.name"] // empty | select(startswith("sha256-") | not)' "$site/index.json" | sort; }
+  tiny_package "$site" 6.1.0-99-made-up
+  loaded_version
+  loadable
+  install one
+  assert_status 0
+  run tags
+  refute_output --partial "core-"
+  loadable
+  install two "${builder[@]}"
+  assert_status 0
+  [[ $stderr == *"pushed core-$version-nvidia-"*"-x86_64 to oci:$site, too"* ]] || fail "$stderr"
+  run tags
+  assert_line --regexp "^core-$version-nvidia-[0-9a-f]{16}-x86_64$"
+  assert_line "$version-open-$kernel-x86_64"
+  assert_equal "$(find "$work/two/.tmp" "$work/two" -maxdepth 1 -name 'share*' | wc -l)" 0
+  # For another kernel nobody compiles it again.
+  kernel=6.1.0-57-cloud-amd64
+  tiny_headers "$work/next.tar" "$kernel"
+  compiling_tree "$work/next.tar.d/usr/src/kernels/$kernel"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/next.tar" "$kernel"
+  mv "$work/next.tar" "$work/headers.tar"
+  tiny_module "$driver/kernel-open/nvidia/nvidia.ko" "$kernel" nvidia_register_module ""
+  sed -i 's/6.1.0-56/6.1.0-57/' "$driver"/src/*/Makefile
+  host h100x2-unloaded
+  build --from "oci:$site"
+  assert_status 0
+  [[ $stderr == *"nobody has the core of nvidia"* ]] || fail "$stderr" # its Makefile names the kernel
+  sed -i 's/6.1.0-57/6.1.0-56/' "$driver"/src/*/Makefile
+  build --from "oci:$site" --state-dir "$work/third"
+  assert_equal "$(core_note)" "nvidia: from oci:$site"
+}
+
+@test "R-A9: what cannot be pushed is noted, and the driver is there all the same" {
+  needs_mounts
+  tiny_package "$site" 6.1.0-99-made-up
+  loaded_version
+  loadable
+  run --separate-stderr unshare -m --propagation private bash -c 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && "$@"' \
+    "$site" "$KMODSMITH" install --root "$ROOT" --source "$driver" --flavour open --modules nvidia --headers "$work/headers.tar" \
+    --state-dir "$state" --trust-dir "$trust" --from "oci:$site" --share "oci:$site" --share-role builder --share-key "$work/site.key"
+  assert_success
+  [[ $stderr == *"the package is not shared, and serves this node alone: E_READ_ONLY: "* ]] || fail "$stderr"
+  [[ $stderr != *", too"* ]]
+}

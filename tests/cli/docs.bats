@@ -127,6 +127,23 @@ signed() {
   assert_output --partial "unloaded nvidia_modeset, nvidia_uvm, nvidia"
 }
 
+@test "docs: packages.md: the core of an open release is packed, signed and pushed" {
+  local kernel=6.1.0-56-cloud-amd64
+  host h100x2-unloaded
+  tiny_headers headers.tar "$kernel"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" headers.tar "$kernel"
+  cp -a headers.tar.d/. "$ROOT"
+  release_source driver 595.45.04
+  tar -czf open-gpu-kernel-modules-595.45.04.tar.gz driver
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key 2>/dev/null
+  follow packages core 's#docker://[a-z./]*#oci:registry#'
+  run grep -o 'core-595.45.04-[a-z-]*' registry/index.json
+  assert_output --partial core-595.45.04-nvidia-modeset-
+  kmodsmith "pack core" --source driver --kernel "$kernel" --output oci:again --json
+  run jq -r '.cores[0] | keys_unsorted + [""] | join(" ")' <<<"$output"
+  assert_output "$(sed -n 's/^| `pack core` | .*(a list of \(.*\)) |$/\1/p' "$top/docs/reference.md" | tr -d '`') "
+}
+
 @test "README: a node installs what the cluster quick start signs and pushes" {
   with_packages
   sed -n 's/^    \(openssl .*\)/\1/p; s/^    \(kmodsmith sign .*\)/\1/p' "$top/README.md" | sed 's#docker://[^ ]*#oci:registry#' >start

@@ -64,6 +64,40 @@ apt_source() { # DIR of $web, or a URL
   case $1 in *://*) set -- "$1" ;; *) set -- "$NGINX_PLAIN/$1" ;; esac
   printf 'Types: deb\nURIs: %s\nSuites: ./\nSigned-By: /etc/apt/keyrings/site.gpg\n' "$1" >"$ROOT/etc/apt/sources.list.d/site.sources"
 }
+@test "R-A4, R-A9: headers that apt brought a builder go to the shared repository, and the next driver is compiled without apt" {
+  # shellcheck disable=SC2034 # compiling_source reads it
+  local work=$BATS_TEST_TMPDIR kernel=$KERNEL site=$BATS_TEST_TMPDIR/site name
+  tiny_headers "$work/tree.tar" "$KERNEL"
+  compiling_tree "$work/tree.tar.d/usr/src/kernels/$KERNEL"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$work/tree.tar" "$KERNEL"
+  mkdir -p "$work/tree.tar.d/DEBIAN" "$web/compiling"
+  control "$work/tree.tar.d" "linux-headers-$KERNEL" 6.1.192-2 ""
+  run -0 dpkg-deb -Zgzip --root-owner-group -b "$work/tree.tar.d" "$web/compiling"
+  apt_index "$web/compiling" good
+  rm -rf "$work/driver" && compiling_source "$work/driver" "$DRIVER"
+  mv "$ROOT" "$work/programs"
+  loadable
+  rm -rf "${ROOT:?}"/{usr,bin,sbin,lib64,etc}
+  for name in usr bin sbin lib64 etc; do mv "$work/programs/$name" "$ROOT" 2>/dev/null || true; done
+  ln -s /usr/lib/*-linux-gnu "$ROOT/lib/" # beside its modules and firmware
+  apt_source compiling
+  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$work/k.key" 2>/dev/null
+  mkdir "$work/trust"
+  openssl pkey -in "$work/k.key" -pubout -out "$work/trust/k.pem"
+  tiny_package "$site" 6.1.0-99-made-up
+  KMODSMITH=$work/on-host kmodsmith install --root "$ROOT" --source "$work/driver" --flavour open --modules nvidia --state-dir "$state" \
+    --trust-dir "$work/trust" --from "oci:$site" --share "oci:$site" --share-role builder --share-key "$work/k.key"
+  assert_status 0
+  fetched "asking apt for linux-headers-$KERNEL" "pushed headers-$KERNEL-x86_64 to oci:$site, too"
+  rm -rf "$state"
+  host no-gpu
+  compiling_source "$work/driver" 535.274.02
+  kmodsmith build --root "$ROOT" --source "$work/driver" --kernel "$KERNEL" --flavour open --modules nvidia --state-dir "$state" --trust-dir \
+    "$work/trust" --from "oci:$site" --host-repositories off --output "oci:$work/out"
+  assert_status 0
+  [[ $stderr == *"packed headers: $state/headers/"* ]] || fail "$stderr"
+}
+
 @test "apt brings the headers and their common part, once; the second start needs no network" {
   apt_source apt
   build "$KERNEL"

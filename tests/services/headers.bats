@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# Kernel headers, builders and bundles through a real registry: pushed with their signatures, taken by a compile that has
+# Kernel headers, builders, cores and bundles through a real registry: pushed with their signatures, taken by a compile that has
 # none.
 # shellcheck disable=SC2154 # bats sets status and output; servers.bash the addresses
 load helper
@@ -68,6 +68,36 @@ setup() {
   rm -r "$state"
   compile --offline --builder "$pin"
   assert_error E_OFFLINE "; a builder image: --builder: docker+http://$HUB_PLAIN/builders: "
+}
+
+@test "R-B10: a compile takes the core of an open release from a registry, once, and compiles it where the registry is silent" {
+  # shellcheck disable=SC2034 # release_source reads it
+  local layout=$BATS_TEST_TMPDIR/cores kernel=$KERNEL driver=$BATS_TEST_TMPDIR/driver
+  tiny_headers "$BATS_TEST_TMPDIR/headers.tar" "$KERNEL"
+  compiling_tree "$BATS_TEST_TMPDIR/headers.tar.d/usr/src/kernels/$KERNEL"
+  built_with "$(gcc -dumpversion | cut -d. -f1)" "$BATS_TEST_TMPDIR/headers.tar" "$KERNEL"
+  release_source "$driver" 595.45.04
+  run -0 "$KMODSMITH" pack core --source "$driver" --kernel "$KERNEL" --headers "$BATS_TEST_TMPDIR/headers.tar" --output "oci:$layout" \
+    --state-dir "$BATS_TEST_TMPDIR/elsewhere"
+  run -0 "$KMODSMITH" sign "$layout" --key "$BATS_FILE_TMPDIR/k.key" --catalog
+  run -0 "$KMODSMITH" push "oci:$layout" "docker+http://$HUB_PLAIN/cores" --state-dir "$BATS_TEST_TMPDIR/elsewhere"
+  host no-gpu
+  compile() { # OPTION...
+    kmodsmith build --root "$ROOT" --source "$driver" --kernel "$KERNEL" --flavour open --modules nvidia --headers \
+      "$BATS_TEST_TMPDIR/headers.tar" --state-dir "$state" --trust-dir "$trust" --json "$@"
+    assert_status 0
+    note=$(jq -r '.phases[] | select(.phase == "core").note' <<<"$output") digest=$(jq -r .digest <<<"$output")
+  }
+  compile --from "docker+http://$HUB_PLAIN/cores"
+  assert_equal "$note" "nvidia: from docker+http://$HUB_PLAIN/cores"
+  local first=$digest
+  compile --from docker+http://127.0.0.1:1/cores --connect-timeout 5
+  assert_equal "$note" "nvidia: from the store"
+  rm -r "$state"
+  compile --from docker+http://127.0.0.1:1/cores --connect-timeout 5
+  [[ $note == "nvidia: 3 objects, "* ]] || fail "$note"
+  [[ $stderr == *"the core of nvidia is not fetched, and compiled here: E_NETWORK: docker+http://127.0.0.1:1/cores: "* ]] || fail "$stderr"
+  assert_equal "$digest" "$first"
 }
 
 @test "a bundle of a registry's packages and headers is complete, and carries the signatures of whoever made them" {

@@ -277,12 +277,52 @@ static int push_package(const struct shared_build *s, const struct package *made
 	return copy_to_repository(&layout, to, NULL, NULL, err);
 }
 
+// Signed and kept until the package is there.
+static void keep_beside(void *ctx, const struct root *tree, const struct asset_key *key)
+{
+	struct shared_build *s = ctx;
+	const struct shared_build_request *w = &s->request;
+	auto_oci_descriptor struct oci_descriptor manifest = { 0 };
+	struct err err;
+	if (!w->is_builder)
+		return;
+	int r = s->beside.root.fd >= 0 ? 0 :
+		scratch_make(w->state, "share", &s->beside_work, &err) < 0 ?
+					 -1 :
+					 layout_make(&s->beside_work.root, &s->beside, &err);
+	r = r < 0 ? -1 : asset_create(&s->beside, tree, key, &manifest, &err);
+	for (size_t i = 0; i < s->signers.count && r == 0; i++)
+		r = signature_make(&s->beside, &manifest, &s->signers.makers[i], &err);
+	if (r < 0)
+		progress_note(w->progress, "the %s of this compile will not be shared: %s: %s", key->kind->name,
+			      err_info(err.code)->name, err.text);
+}
+
+static void note_pushed(void *ctx, const char *text)
+{
+	const struct shared_build *s = ctx;
+	if (!str_starts(text, "sha256-")) // signatures
+		progress_note(s->request.progress, "pushed %s to %s, too", text, s->request.repository);
+}
+
+static void push_beside(struct shared_build *s)
+{
+	const struct shared_build_request *w = &s->request;
+	auto_repository struct repository *to = NULL;
+	struct err err;
+	if (s->beside.root.fd >= 0 && (repository_open(w->repository, w->remote, &to, &err) < 0 ||
+				       copy_to_repository(&s->beside, to, note_pushed, s, &err) < 0))
+		progress_note(w->progress, "what this compile made besides the package is not shared: %s: %s",
+			      err_info(err.code)->name, err.text);
+}
+
 static void leave_shared_build(void *ctx, const struct package *made, const struct err *why)
 {
 	struct shared_build *s = ctx;
 	struct progress *w = s->request.progress;
 	struct err err;
 	auto_str char *outcome = NULL;
+	bool is_pushed = false;
 	if (made && !s->request.is_builder) {
 		progress_end(w, "share", "kept on this node, which is not a builder");
 	} else if (!made) {
@@ -294,11 +334,14 @@ static void leave_shared_build(void *ctx, const struct package *made, const stru
 	} else {
 		outcome = str_dup(MADE);
 		progress_end(w, "share", "pushed to %s", s->request.repository);
+		is_pushed = true;
 	}
 	if (s->kube && build_lease_release(&s->lease, outcome, &err) < 0)
 		progress_note(w, "the Lease stays until it runs out: %s", err.text);
 	close_fdp(&s->lock);
 	s->lock = -1;
+	if (is_pushed)
+		push_beside(s);
 }
 
 int shared_build_open(const struct shared_build_request *request, struct shared_build *ret, struct err *err)
@@ -310,9 +353,11 @@ int shared_build_open(const struct shared_build_request *request, struct shared_
 	    open_share_kube(&s, err) < 0)
 		return -1;
 	*ret = s;
-	ret->gate = (struct compile_gate){
-		.enter = enter_shared_build, .tick = renew_shared_build, .leave = leave_shared_build, .ctx = ret
-	};
+	ret->gate = (struct compile_gate){ .enter = enter_shared_build,
+					   .beside = keep_beside,
+					   .tick = renew_shared_build,
+					   .leave = leave_shared_build,
+					   .ctx = ret };
 	s = SHARED_BUILD_NONE;
 	return 0;
 }
@@ -323,6 +368,8 @@ void shared_build_done(struct shared_build *s)
 	kube_free(s->kube);
 	signers_done(&s->signers);
 	free(s->key);
+	layout_done(&s->beside);
+	scratch_done(&s->beside_work);
 	close_fdp(&s->lock);
 	*s = SHARED_BUILD_NONE;
 }

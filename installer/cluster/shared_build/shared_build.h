@@ -8,6 +8,10 @@
 //   no builder can push        the first one notices, says so in the Lease and compiles; all compile at once
 //   one push fails             that node is ready all the same; those that waited compile, all at once
 //   not found, not trusted     as seen from this node: it compiles
+//
+// What the compile had to make or to fetch besides the package goes there after it, when nobody waits any more: the core
+// of an open release, for other kernels; headers that came from a distribution's repositories, for the next driver,
+// which another node may compile when they no longer have them.
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
@@ -39,10 +43,12 @@ struct shared_build {
 	long idle_s;            // when the wait for a builder began, or the last one left
 	struct signers signers; // of a builder
 	char *key;
+	struct scratch beside_work; // has beside: what goes with the package
+	struct layout beside;
 	int lock; // -1 = not taken
 	struct compile_gate gate;
 };
-#define SHARED_BUILD_NONE ((struct shared_build){ .lock = -1 })
+#define SHARED_BUILD_NONE ((struct shared_build){ .beside_work = SCRATCH_NONE, .beside = LAYOUT_NONE, .lock = -1 })
 // ret must not move: the caller uses .gate, which points to it. E_USAGE, E_CONFIG, E_KEY: an option cannot be used.
 int shared_build_open(const struct shared_build_request *request, struct shared_build *ret, struct err *err);
 void shared_build_done(struct shared_build *s);

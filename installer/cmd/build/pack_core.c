@@ -115,16 +115,6 @@ static int compile(const struct values *v, struct core_pack *p, const char *arch
 	return compile_cores(&request, &p->progress, &p->cores, err);
 }
 
-static struct asset_key core_asset(const struct core_key *key)
-{
-	return (struct asset_key){ .kind = &ASSET_CORE,
-				   .driver = key->driver,
-				   .arch = key->arch,
-				   .module = key->core->module,
-				   .compiler = key->compiler,
-				   .core = key->hex };
-}
-
 static int pack_cores(struct core_pack *p, struct err *err)
 {
 	const struct core_keys *keys = &p->cores.outcome.core.keys;
@@ -135,7 +125,7 @@ static int pack_cores(struct core_pack *p, struct err *err)
 		return -1;
 	for (size_t i = 0; i < keys->count; i++) {
 		auto_root struct root dir = ROOT_NONE;
-		const struct asset_key key = core_asset(&keys->items[i]);
+		const struct asset_key key = compile_core_asset(&keys->items[i]);
 		if (root_sub(&p->cores.dir, key.module, &dir, err) < 0 ||
 		    asset_create(into, &dir, &key, &p->manifests[i], err) < 0)
 			return -1;
@@ -149,7 +139,7 @@ static void show_packed(const struct values *v, const struct core_pack *p)
 	const char *place = p->output.name ? p->output.name : "the store";
 	json_t *cores = json_array();
 	for (size_t i = 0; i < made->keys.count; i++) {
-		const struct asset_key key = core_asset(&made->keys.items[i]);
+		const struct asset_key key = compile_core_asset(&made->keys.items[i]);
 		auto_str char *tag = asset_tag(&key), *digest = oci_digest_text(p->manifests[i].digest);
 		json_array_append_new(cores, json_pack("{s:s, s:s, s:s, s:s}", "module", key.module, "tag", tag,
 						       "digest", digest, "key", key.core));
