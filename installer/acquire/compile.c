@@ -457,7 +457,7 @@ static int compile_here(const struct compile_request *request, struct progress *
 	return 0;
 }
 
-void compiled_cores_done(struct compiled_cores *c)
+void compile_cores_done(struct compiled_cores *c)
 {
 	build_outcome_free(&c->outcome);
 	tree_done(&c->tree);

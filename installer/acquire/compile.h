@@ -77,8 +77,8 @@ int compile_package(const struct compile_request *request, struct progress *prog
 // opened source and a flavour.
 int compile_key(const struct compile_request *request, struct package_key *ret, struct err *err);
 
-// The cores of an open release with the compiler of the kernel, for a package of each (asset.h). Of the request gate and
-// output are not used; phases reported: headers, source, core. E_SOURCE: there is no core to compile.
+// The cores of an open release with the compiler of the kernel, for a package of each (asset.h). Of the request gate
+// and output are not used; phases reported: headers, source, core. E_SOURCE: there is no core to compile.
 struct compiled_cores {
 	struct scratch stage;
 	struct root dir; // has key.core->file of each key
@@ -90,8 +90,8 @@ struct compiled_cores {
 int compile_cores(const struct compile_request *request, struct progress *progress, struct compiled_cores *ret,
 		  struct err *err);
 struct asset_key compile_core_asset(const struct core_key *key); // borrows from the key
-void compiled_cores_done(struct compiled_cores *c);
-#define auto_compiled_cores __attribute__((cleanup(compiled_cores_done)))
+void compile_cores_done(struct compiled_cores *c);
+#define auto_compiled_cores __attribute__((cleanup(compile_cores_done)))
 // For a plan: where the cores of request->source would come from, in words. NULL = none is needed, or the compiler is
 // not known. Looks at what request->cores has, and fetches nothing.
 char *compile_core_plan(const struct compile_request *request, const struct tree *tree);

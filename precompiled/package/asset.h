@@ -2,9 +2,8 @@
 // Assets: what a site publishes besides packages, in the same format: one layer with a tree, and a configuration whose
 // labels describe it. An asset holds a kernel's headers (R-A4), the payload of a driver version (libraries, firmware
 // and programs), a builder, the root file system of an image with compilers (R-J3), or a core, the compiled part of
-// NVIDIA's open release that one module needs (kmod/build/core.h). A tag, headers-RELEASE-ARCH,
-// payload-DRIVER-ARCH, builder-ARCH or builder-COMPILER-ARCH, core-DRIVER-MODULE-KEY-ARCH, is only a pointer: the labels
-// are compared.
+// NVIDIA's open release that one module needs (R-B10). A tag, headers-RELEASE-ARCH, payload-DRIVER-ARCH, builder-ARCH,
+// builder-COMPILER-ARCH or core-DRIVER-MODULE-KEY-ARCH, is only a pointer: the labels are compared.
 #pragma once
 #include "precompiled/package/fetch.h"
 

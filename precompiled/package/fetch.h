@@ -65,8 +65,8 @@ struct fetch_item {
 		    struct err *err);
 	void *ctx;
 };
-// Copies it with tag and signatures from the first trusted source that has it, *ret_source of f->from. into may be NULL:
-// only check. Errors as fetch_find().
+// Copies it with tag and signatures from the first trusted source that has it, *ret_source of f->from. into may be
+// NULL: only check. Errors as fetch_find().
 int fetch_item(const struct fetch *f, const struct fetch_item *item, const struct layout *into,
 	       char ret_hex[DIGEST_HEX + 1], size_t *ret_source, struct err *err);
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The core of NVIDIA's open release as a package of its own (precompiled/package/asset.h): packed once, taken by every
 # compile with the same release, compiler and architecture, and compiled where nobody has it or nobody is to be believed.
-# shellcheck disable=SC2154,SC2030,SC2031 # bats and helper.bash set output, stderr, top and ROOT; each test is a process
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats and helper.bash set output, stderr, top and ROOT; each test is a process
 load helper
 load package
 
@@ -35,7 +35,7 @@ build() { # OPTION...
   kmodsmith build --source "$driver" --kernel "$kernel" --flavour open --modules nvidia --headers "$work/headers.tar" \
     --state-dir "$state" --output "oci:$work/layout" --trust-dir "$trust" --json "$@"
 }
-compiled() { grep -cE '^ \[ '"${1-nvidia}"' +\]  CC ' "$log" || true; } # objects of a core
+compiled() { grep -cE '^ \[ nvidia +\]  CC ' "$log" || true; } # objects of the core of nvidia
 core_note() { jq -r '.phases[] | select(.phase == "core") | .note' <<<"$output"; }
 tag_of() { jq -r --arg of "$1" '.cores[] | select(.module == $of).tag' <<<"$packed"; }
 manifest_of() { # TAG: its file
@@ -266,9 +266,11 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
 
 @test "a full disk while a core is fetched: no half of one is used, and with room it is" {
   needs_mounts
-  printf 'static const unsigned char big[] = { ' >>"$driver/src/nvidia/src/one.c"
-  head -c 3000000 /dev/urandom | od -An -v -tu1 | sed 's/ \+/,/g; s/^,//; s/$/,/' >>"$driver/src/nvidia/src/one.c"
-  printf '};\nconst void *use(void) { return big; }\n' >>"$driver/src/nvidia/src/one.c"
+  {
+    printf 'static const unsigned char big[] = { '
+    head -c 3000000 /dev/urandom | od -An -v -tu1 | sed 's/ \+/,/g; s/^,//; s/$/,/'
+    printf '};\nconst void *use(void) { return big; }\n'
+  } >>"$driver/src/nvidia/src/one.c"
   signed
   mkdir "$state"
   run --separate-stderr unshare -m --propagation private bash -c 'mount -t tmpfs -o size=2m state "$0" && "$@"; r=$?

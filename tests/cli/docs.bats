@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # The pages in docs/: what is generated is current, what they list is complete, and the commands that they show work.
-# shellcheck disable=SC2154,SC2016 # bats and helper.bash set stderr and top; quotes around the marks of a page
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats and helper.bash set stderr, top and ROOT; quotes around the marks of a page
 load helper
 load package
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Kernel headers, builders, cores and bundles through a real registry: pushed with their signatures, taken by a compile that has
 # none.
-# shellcheck disable=SC2154 # bats sets status and output; servers.bash the addresses
+# shellcheck disable=SC2153,SC2154 # bats sets status and output; servers.bash the addresses, helper.bash DRIVER and KERNEL
 load helper
 
 setup_file() {

@@ -9,9 +9,9 @@
 //   one push fails             that node is ready all the same; those that waited compile, all at once
 //   not found, not trusted     as seen from this node: it compiles
 //
-// What the compile had to make or to fetch besides the package goes there after it, when nobody waits any more: the core
-// of an open release, for other kernels; headers that came from a distribution's repositories, for the next driver,
-// which another node may compile when they no longer have them.
+// What the compile had to make or to fetch besides the package goes there after it, when nobody waits any more: the
+// core of an open release, for other kernels; headers that came from a distribution's repositories, for the next
+// driver, which another node may compile when they no longer have them.
 #pragma once
 #include "acquire/acquire.h"
 #include "acquire/compile.h"

@@ -43,7 +43,7 @@ static void core_pack_done(struct core_pack *p)
 {
 	for (size_t i = 0; i < SOURCE_CORES; i++)
 		oci_descriptor_done(&p->manifests[i]);
-	compiled_cores_done(&p->cores);
+	compile_cores_done(&p->cores);
 	free(p->source);
 	strv_done(&p->modules);
 	progress_done(&p->progress);
