@@ -209,6 +209,24 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
   assert_equal "$(core_note)" "nvidia: from the store"
 }
 
+@test "what another process is fetching is waited for: a core, and headers" {
+  local tag part
+  signed
+  run -0 "$KMODSMITH" pack headers "$work/headers.tar" --kernel "$kernel" --output "oci:$site" --state-dir "$work/s"
+  run -0 "$KMODSMITH" sign "$site" --key "$work/site.key" --catalog
+  for tag in "$(tag_of nvidia)" "headers-$kernel-x86_64"; do
+    part=$state/store/blobs/sha256/.$(jq -r '.layers[0].digest[7:]' "$(manifest_of "$tag")").part
+    mkdir -p "${part%/*}" && touch "$part"
+    flock "$part" sleep 2 3>&- &
+  done
+  kmodsmith build --source "$driver" --kernel "$kernel" --flavour open --modules nvidia --state-dir "$state" --output "oci:$work/layout" \
+    --trust-dir "$trust" --from "oci:$site" --json
+  assert_status 0
+  assert_equal "$(core_note)" "nvidia: from oci:$site"
+  assert_json .headers "packed headers: $state/headers/$(jq -r '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] ==
+    "'"headers-$kernel-x86_64"'").digest[7:]' "$site/index.json")"
+}
+
 @test "plan says where the core would come from, and fetches nothing" {
   signed
   cp -a "$work/headers.tar.d/." "$ROOT"
