@@ -33,17 +33,22 @@ static int find_stored_asset(const struct acquire *o, const struct asset_key *wa
 	return 0;
 }
 
-// Into the store. Another process that fetches the same is waited for: what it has fetched is this one's, too.
+// Into the store. Another process that fetches the same is waited for: what it has fetched is this one's, too. What an
+// earlier run left of it may be what is damaged, and is gone after the first try.
 static int fetch_into_store(struct acquire *o, const struct fetch *fetch, const struct asset_key *want,
 			    char ret[DIGEST_HEX + 1], size_t *ret_source, struct err *err)
 {
 	enum { WAIT_MS = 120000, PAUSE_MS = 200 };
 	const struct layout *store;
-	int r;
+	bool is_damaged = false;
 	if (acquire_output(o, &store, err) < 0)
 		return -1;
 	for (long end = clock_ms() + WAIT_MS;;) {
-		r = asset_fetch_from(fetch, want, store, ret, ret_source, err);
+		int r = asset_fetch_from(fetch, want, store, ret, ret_source, err);
+		if (r < 0 && err->code == E_DIGEST && !is_damaged) {
+			is_damaged = true;
+			continue;
+		}
 		if (r == 0 || err->code != E_LOCKED || clock_ms() > end)
 			return r;
 		if (o->progress)
@@ -194,6 +199,7 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 	struct asset_key want = { .kind = &ASSET_PAYLOAD, .driver = driver, .arch = o->want.arch };
 	auto_str char *why = NULL;
 	char hex[DIGEST_HEX + 1];
+	size_t source;
 	const struct layout *store;
 	if (root_mkdirs(o->fetch.state, "payloads", 0755, err) < 0 ||
 	    root_sub(o->fetch.state, "payloads", &trees, err) < 0)
@@ -206,7 +212,7 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 		return -1;
 	int r = find_stored_asset(o, &want, hex, &why, err);
 	bool is_missing = r == 0 || !str_eq(hex, o->payload);
-	if (r < 0 || (is_missing && asset_fetch(&o->fetch, &want, store, o->payload, err) < 0))
+	if (r < 0 || (is_missing && fetch_into_store(o, &o->fetch, &want, o->payload, &source, err) < 0))
 		return -1;
 	r = asset_unpack(store, o->payload, &trees, err);
 	if (r >= 0 || err->code != E_STORE_CORRUPT)
@@ -214,7 +220,7 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 	struct err damage = *err;
 	if (quarantine_asset(o, o->payload, &damage, err) < 0)
 		return -1;
-	if (asset_fetch(&o->fetch, &want, store, o->payload, err) < 0) {
+	if (fetch_into_store(o, &o->fetch, &want, o->payload, &source, err) < 0) {
 		*err = damage;
 		return -1;
 	}
@@ -329,7 +335,7 @@ static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *
 	auto_str char *why = NULL, *name = NULL;
 	auto_strv struct strv own = { 0 };
 	struct fetch fetch = o->fetch;
-	const struct layout *store;
+	size_t source;
 	if (!asset_parse_pin(pin, &name, hex))
 		return err_set(err, E_USAGE, "'%s' is not NAME@sha256:HEX or sha256:HEX", pin);
 	const struct asset_key want = {
@@ -349,7 +355,7 @@ static int fetch_pinned_builder(struct acquire *o, const char *pin, const char *
 	if (!fetch.from || !fetch.from->count)
 		return err_set(err, E_NO_PACKAGE,
 			       "sha256:%.12s... is named without a repository, and there is no --from", hex);
-	return acquire_output(o, &store, err) < 0 ? -1 : asset_fetch(&fetch, &want, store, ret, err);
+	return fetch_into_store(o, &fetch, &want, ret, &source, err);
 }
 
 // What the sources offer is newer than what an image was made with.

@@ -227,6 +227,23 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
     "'"headers-$kernel-x86_64"'").digest[7:]' "$site/index.json")"
 }
 
+@test "R-H2: killed while a core was fetched: the next run goes on from what is there, and takes damage away" {
+  local layer part size
+  signed
+  layer=$site/blobs/sha256/$(jq -r '.layers[0].digest[7:]' "$(manifest_of "$(tag_of nvidia)")")
+  part=$state/store/blobs/sha256/.${layer##*/}.part size=$(stat -c %s "$layer")
+  mkdir -p "${part%/*}"
+  head -c $((size / 2)) "$layer" >"$part"
+  build --from "oci:$site"
+  assert_status 0
+  assert_equal "$(core_note)" "nvidia: from oci:$site"
+  rm -rf "$state" && mkdir -p "${part%/*}"
+  head -c $((size / 2)) /dev/zero >"$part"
+  build --from "oci:$site"
+  assert_status 0
+  assert_equal "$(core_note)" "nvidia: from oci:$site"
+}
+
 @test "plan says where the core would come from, and fetches nothing" {
   signed
   cp -a "$work/headers.tar.d/." "$ROOT"
