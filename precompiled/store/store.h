@@ -87,7 +87,7 @@ static inline void store_garbage_done(struct store_garbage *g)
 }
 #define auto_store_garbage __attribute__((cleanup(store_garbage_done)))
 // Removes everything except roots, packages built or reused for these kernel releases, what belongs to those, and other
-// content than packages. E_LOCKED: another process uses the store.
+// content than packages and fetched cores of drivers without a package. E_LOCKED: another process uses the store.
 int store_gc(const struct store *s, const struct strv *kernels, bool is_dry, struct store_garbage *ret,
 	     struct err *err);
 // Makes room for that many bytes, within the limit and on the disk; removes only as much as needed, oldest first.

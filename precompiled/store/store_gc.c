@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Removes packages that are not roots and not for a kernel that the node could boot, with their signatures, and cores
-// that were fetched: a compile fetches one again. Other content (a catalogue, headers) stays.
+// that were fetched and of whose driver no package stays: a compile fetches one again. Other content (a catalogue,
+// headers) stays.
 //
 // Order: first the new index, then unreferenced blobs, then the files of unfinished transfers. After a kill in between,
 // the store has unreferenced blobs, which the next collection removes.
@@ -16,6 +17,7 @@
 
 struct gc_item {
 	bool is_package, is_core, is_candidate, is_dropped;
+	char *driver;               // of a package or a core; NULL = other content
 	char about[DIGEST_HEX + 1]; // the package that it signs; "" = not a signature
 	struct timespec arrived;
 };
@@ -31,6 +33,8 @@ struct gc_run {
 
 static void gc_run_done(struct gc_run *w)
 {
+	for (size_t i = 0; w->items && i < w->index.count; i++)
+		free(w->items[i].driver);
 	oci_index_done(&w->index);
 	closure_done(&w->needed);
 	free(w->items);
@@ -79,6 +83,9 @@ static void classify_entry(const struct gc_run *w, size_t i, const struct store_
 		 layout_manifest(l, d, d->digest, &m, &ignored) == 0 && m.subject.media_type)
 		memcpy(item->about, m.subject.digest, DIGEST_HEX + 1);
 	item->is_core = str_eq(m.artifact_type, ASSET_CORE.type);
+	const char *driver =
+		item->is_core ? json_string_value(json_object_get(m.annotations, "io.kmodsmith.driver")) : p.key.driver;
+	item->driver = driver ? str_dup(driver) : NULL;
 	item->is_candidate = item->is_package ?
 				     !store_roots_has(roots, d->digest) && !strv_has(kernels, p.key.release) &&
 					     !is_reused(roots, d->digest, kernels) :
@@ -98,6 +105,14 @@ static int by_arrival(const void *a, const void *b, void *items)
 	return i < k ? -1 : i > k;
 }
 
+static bool is_core_needed(const struct gc_run *w, const struct gc_item *core)
+{
+	for (size_t i = 0; i < w->index.count; i++)
+		if (w->items[i].is_package && !w->items[i].is_candidate && str_eq(w->items[i].driver, core->driver))
+			return true;
+	return false;
+}
+
 static int gc_run_open(const struct store *s, const struct strv *kernels, struct gc_run *w, struct err *err)
 {
 	auto_store_roots struct store_roots roots = { 0 };
@@ -106,9 +121,12 @@ static int gc_run_open(const struct store *s, const struct strv *kernels, struct
 		return -1;
 	w->items = mem_alloc((w->index.count + 1) * sizeof(*w->items));
 	w->oldest = mem_alloc((w->index.count + 1) * sizeof(*w->oldest));
-	for (size_t i = 0; i < w->index.count; i++) {
+	for (size_t i = 0; i < w->index.count; i++)
 		classify_entry(w, i, &roots, kernels);
-		if (w->items[i].is_candidate)
+	for (size_t i = 0; i < w->index.count; i++) {
+		struct gc_item *item = &w->items[i];
+		item->is_candidate &= !item->is_core || !is_core_needed(w, item);
+		if (item->is_candidate)
 			w->oldest[w->candidates++] = i;
 	}
 	qsort_r(w->oldest, w->candidates, sizeof(*w->oldest), by_arrival, w->items);

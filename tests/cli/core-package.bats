@@ -199,6 +199,11 @@ retag() { # TAG NEW-TAG: what the first names, under the second alone
   assert_status 0
   wait "$pid"
   assert_equal "$(jq -r .digest "$work/out")" "$(jq -r .digest <<<"$output")"
+  run -0 "$KMODSMITH" push "oci:$work/layout" "oci:$state/store" --state-dir "$work/s"
+  kmodsmith "store gc" --state-dir "$state"
+  build --offline
+  assert_equal "$(core_note)" "nvidia: from the store" # a package of the driver stays
+  grep -rl "$kernel" "$ROOT/proc" | xargs sed -i 's/6.1.0-56/6.1.0-57/'
   kmodsmith "store gc" --state-dir "$state"
   assert_output --partial "$(tag_of nvidia)"
   build --offline
