@@ -42,9 +42,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work"/root/{bin,dev,proc,sys,run,tmp,var,root,boot,vm,usr/bin,"$libraries","usr/lib/firmware/nvidia/$version","usr/lib/modules/$release"}
 cd "$work/root"
-ln -s usr/lib lib
 cp "$root/usr/bin/busybox" "$top/build/arm64/kmodsmith" usr/bin
-ln -s ../usr/bin/busybox bin/busybox
+ln -s usr/lib lib && ln -s ../usr/bin/busybox bin/busybox
 cp -L "$root/usr/lib/ld-linux-aarch64.so.1" usr/lib
 add_libraries . usr/bin/kmodsmith
 cp -r "$package/layout" package

@@ -102,7 +102,7 @@ site() { # OPTION...: all that a cluster of one kernel and two systems needs; th
   assert_success
   assert_line "driver $DRIVER for 1 kernels and sl-micro6.0,ubuntu24.04, to docker+http://$HUB_PLAIN/whole"
   assert_line "  pack     headers of $K61"
-  assert_line --regexp "^  compile  modules of [0-9.]+ proprietary for $K61\$"
+  assert_line --regexp "^  compile  modules of [0-9.]+ proprietary for ${K61//+/\\+}\$"
   assert_line --regexp "^  pack     user space of $DRIVER"
   assert_line "             $DRIVER-sl-micro6.0"
   [ ! -e "$BATS_TEST_TMPDIR/publish/packages/index.json" ] || assert_equal "$(jq '.manifests | length' "$BATS_TEST_TMPDIR/publish/packages/index.json")" 0

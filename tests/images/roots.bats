@@ -9,11 +9,12 @@ setup() { [ "$(id -u)" -eq 0 ] || skip "only root can chroot"; }
 # What pod specs, probes and hooks of the operator call, and what its other containers run after a chroot.
 TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail sed awk test true tr wc kmodsmith)
 
-@test "the runtime is at most 25 MiB, unpacked and without a payload" {
-  local bytes
+@test "the runtime is at most 25 MiB, unpacked and without a payload; of Debian 13, whose libcrypto is larger, 32" {
+  local bytes most=25
+  grep -q bookworm /etc/os-release || most=32
   bytes=$(find "$images/runtime/root" -type f -printf '%s\n' | awk '{ s += $1 } END { print s }')
   [ "$bytes" -gt 10000000 ] # it was counted
-  [ "$bytes" -le $((25 * 1024 * 1024)) ] || fail "$bytes bytes"
+  [ "$bytes" -le $((most * 1024 * 1024)) ] || fail "$bytes bytes"
 }
 @test "our program is stripped and at most 2 MiB" {
   local program=$images/runtime/root/usr/bin/kmodsmith

@@ -104,7 +104,7 @@ calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
   assert_error E_TOOLCHAIN "is named without a repository, and there is no --from"
   compile --from oci:/mnt/repository
   assert_success
-  assert_regex "$(jq -r .key.compiler <<<"$output")" '^gcc-12 '
+  assert_regex "$(jq -r .key.compiler <<<"$output")" 'gcc-[0-9]+ '
   assert_regex "$stderr" "those of the builder image at '/mnt/state/builders/$(jq -r '.manifests[0].digest[7:]' "$place/repository/index.json")'"
   compile # the second time from the store
   assert_success
