@@ -19,14 +19,19 @@
 #                            first is for CHECK=check
 #   # next: K61             from the second boot on it starts this kernel
 #   # kernel-debs: K61 ...  Debian's packages of these kernels, image and headers, in /files
+#   # modules: NAME ...     modules of the kernel that runs, with what they need, where modprobe finds them; none without
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
 #                            what it holds survives each of them. `stock`: one with apt, and nothing to compile with
 #   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
 #                            /images/driver.json
 #   # toolkit: yes          a root with a compiler and this kernel's headers in /toolkit/root, /toolkit/image.json
-#   # mem: 1G   # cpus: 1   # append: lockdown=integrity ...
+#   # secure-boot: db        UEFI Secure Boot: the firmware starts what a key in db signed, here kernel, initrd and command line
+#                            as one EFI program. That key is in /vm/secure-boot, db.key, db.pem, db.der; so is stranger.*,
+#                            which nobody knows, and sign-module.sh. The simulated devices are signed by db     [no]
+#   # mem: 1G (2G with secure-boot)   # cpus: 1   # append: lockdown=integrity ...
 #   # timeout: 300          seconds of processor time that each boot may use; limit.sh says what else ends a guest
-# Enforced signatures would refuse the simulated devices, too: let the script ask for them at run time, with
+# Without Secure Boot the simulated devices are not signed, and enforced signatures would refuse them: let the script ask for
+# that at run time, with
 #   echo 1 >/sys/module/module/parameters/sig_enforce
 # shellcheck source=cache.sh
 . "$(dirname "${BASH_SOURCE[0]}")/cache.sh"
@@ -40,6 +45,8 @@
 . "$here/accel.sh"
 # shellcheck source=limit.sh
 . "$here/limit.sh"
+# shellcheck source=uefi.sh
+. "$here/uefi.sh"
 
 # BAR0 of the simulated devices lies here; init.sh knows the address, too.
 # The kernel's tests of its own ciphers at each boot tell nothing of ours.
@@ -54,10 +61,10 @@ add_program() { # ROOT PROGRAM GUEST-PATH...: with the libraries that ldd finds
   done
 }
 
-add_base() { # ROOT KEY
+add_base() { # ROOT KEY SCRIPT
   local kmod release modules image
   release=$(of "$2")
-  modules=$(test_modules "$2")
+  if is_secure "$3"; then modules=$(signed_test_modules "$2"); else modules=$(test_modules "$2"); fi
   kmod=$(readlink -f "$(command -v modprobe)")
   mkdir -p "$1"/{bin,sbin,dev,proc,sys,run,tmp,var,root,etc,files,packages,vm,lib/modules/"$release"}
   add_program "$1" "$(command -v busybox)" /bin/busybox
@@ -97,10 +104,12 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     add_program "$1" "$made" "/usr/bin/$name"
   done
   for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
+  for name in $(header "$3" modules ""); do add_module "$1" "$2" "$name"; done
   for name in $(header "$3" kernel-debs ""); do
     # shellcheck disable=SC2046 # several paths
     ln -s $(of "$name" _IMAGE) $(of "$name" _HEADERS) "$1/files/"
   done
+  if is_secure "$3"; then add_secure_boot "$1" "$2"; fi
   if [ "$(header "$3" net no)" = yes ]; then add_drivers "$1" "$2" virtio_pci virtio_net; fi
 }
 
@@ -140,14 +149,31 @@ inputs_of_run() {
   [ -z "${K13-}" ] || for key in OPEN13 PROPRIETARY13 TESLA13; do printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"; done
 }
 
+files_of_modules() { # IMAGE RELEASE MODULE... -> their files in the order of loading; none of what is built in
+  local image=$1 release=$2 name
+  shift 2
+  for name in "$@"; do modprobe -d "$image" -S "$release" --show-depends "$name"; done |
+    awk '$1 == "insmod" && !seen[$2]++ { print $2 }'
+}
+
+add_module() { # ROOT KEY MODULE
+  local image release file
+  image=$(kernel "$2")
+  release=$(of "$2")
+  for file in $(files_of_modules "$image" "$release" "$3"); do
+    install -D -m 644 "$file" "$1/lib/modules/$release/kernel/${file##*/}"
+  done
+  cp "$image/lib/modules/$release"/modules.{order,builtin,builtin.modinfo} "$1/lib/modules/$release/"
+  depmod -b "$1" "$release"
+}
+
 add_drivers() { # ROOT KEY MODULE...: the kernel's own modules, numbered in the order of loading, uncompressed
   local root=$1 image release file number=10
   image=$(kernel "$2")
   release=$(of "$2")
   shift 2
   mkdir -p "$root/vm/drivers"
-  for file in $(for name in "$@"; do modprobe -d "$image" -S "$release" --show-depends "$name"; done |
-    awk '$1 == "insmod" && !seen[$2]++ { print $2 }'); do
+  for file in $(files_of_modules "$image" "$release" "$@"); do
     case $file in
     *.xz) xz -dc "$file" >"$root/vm/drivers/$number-$(basename "$file" .xz)" ;;
     *) ln -s "$file" "$root/vm/drivers/$number-${file##*/}" ;;
@@ -193,7 +219,7 @@ make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is the
   local release image name library
   release=$(of "$key")
   image=$(kernel "$key")
-  add_base "$root" "$key"
+  add_base "$root" "$key" "$script"
   add_wishes "$root" "$key" "$script"
   if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
   if [ "$(header "$script" net no)" = yes ]; then # loaded when a remote source or an API server is asked
@@ -207,7 +233,7 @@ make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is the
   inputs_of_run >"$root/vm/inputs"
   printf '%s="%s"\n' key "$key" gpus "$(header "$script" gpus 0)" switches "$(header "$script" switches 0)" \
     stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
-    root "$(header "$script" root "")" image "$(header "$script" image "")" toolkit "$(header "$script" toolkit "")" \
+    secure "$(header "$script" secure-boot "")" root "$(header "$script" root "")" image "$(header "$script" image "")" toolkit "$(header "$script" toolkit "")" \
     >"$root/vm/machine"
   ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
   (cd "$root" && find -L . -print0 | cpio --null --create --dereference --format=newc --quiet) >"$dir/initrd"
@@ -235,13 +261,21 @@ add_disks() { # SCRIPT KEY DIR
 # guest_boot SCRIPT DIR OUTPUT: OUTPUT is the chardev for what the script prints; DIR/console.log is the kernel's log, and
 # DIR/artifact what the script wrote to /dev/ttyS2. Fails when the guest was ended by force.
 guest_boot() {
-  local script=$1 dir=$2 output=$3 boot disk file kernel status=0 machine=() more=() start=$2
+  local script=$1 dir=$2 output=$3 boot disk file kernel line mem=1G status=0 machine=() more=() start=$2 what
   kernel=$(kernel K61)
   accel_choose "$kernel/boot/vmlinuz-$(of K61)" || return
   mapfile -t machine < <(accel_options)
-  machine+=(-smp "$(header "$script" cpus 1)" -m "$(header "$script" mem 1G)" -nodefaults -display none -no-reboot
+  # The firmware's tables are at the end of the memory: with 1G they would lie where the simulated devices do.
+  if is_secure "$script"; then mem=2G; fi
+  machine+=(-smp "$(header "$script" cpus 1)" -m "$(header "$script" mem "$mem")" -nodefaults -display none -no-reboot
     -chardev "file,path=$dir/console.log,append=on,id=console" -serial chardev:console
-    -chardev "$output,id=out" -serial chardev:out -serial "file:$dir/artifact")
+    -chardev "$output,id=out" -chardev "file,path=$dir/artifact,id=artifact")
+  # Firmware writes to both of the first two serial ports.
+  if is_secure "$script"; then
+    machine+=(-device "isa-serial,chardev=out,index=2,iobase=0x3e8,irq=3" -device "isa-serial,chardev=artifact,index=3,iobase=0x2e8,irq=5")
+  else
+    machine+=(-serial chardev:out -serial chardev:artifact)
+  fi
   if [ "$(header "$script" net no)" = yes ]; then
     more+=(-netdev "user,id=net" -device "virtio-net-pci,netdev=net,romfile=")
   fi
@@ -258,8 +292,14 @@ guest_boot() {
   done
   for ((boot = 1; boot <= $(boots "$script"); boot++)); do
     [ "$boot" -eq 1 ] || [ ! -d "$dir/next" ] || start=$dir/next
-    boot_once "$script" "$dir" "${machine[@]}" "${more[@]}" -kernel "$start/vmlinuz" -initrd "$start/initrd" \
-      -append "$always boot=$boot $(header "$script" append "")" || status=$?
+    line="$always boot=$boot $(header "$script" append "")"
+    if is_secure "$script"; then
+      uefi_prepare "$dir" "$start" "$line" || return
+      mapfile -t what < <(uefi_options "$dir")
+    else
+      what=(-kernel "$start/vmlinuz" -initrd "$start/initrd" -append "$line")
+    fi
+    boot_once "$script" "$dir" "${machine[@]}" "${more[@]}" "${what[@]}" || status=$?
     [ ! -f "$dir/limit" ] || break
   done
   stop_beside "$dir" || true

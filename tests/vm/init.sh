@@ -54,18 +54,25 @@ exec >/dev/console 2>&1
 for dir in /run /tmp /var; do mount -t tmpfs tmpfs $dir; done
 mkdir -p /dev/char /var/lib /var/log
 ln -s ../run /var/run
+gpus=0 switches=0 stub=no net=no fakegpu='' secure='' root='' image='' toolkit=''
+# shellcheck source=/dev/null
+. /vm/machine
+if [ "$secure" ]; then # the second port of this machine would be the firmware's, too
+  mv /dev/ttyS2 /dev/ttyS1
+  mv /dev/ttyS3 /dev/ttyS2
+fi
 stty -F /dev/ttyS1 raw -echo
 stty -F /dev/ttyS2 raw -echo
 
-gpus=0 switches=0 stub=no net=no fakegpu='' root='' image='' toolkit=''
-# shellcheck source=/dev/null
-. /vm/machine
 if [ "$gpus$switches" != 00 ]; then
   # shellcheck disable=SC2086 # several options
   insmod /vm/modules/fakegpu.ko base=0x30000000 gpus="$gpus" switches="$switches" $fakegpu
 fi
-if [ "$net" = yes ]; then
+if [ -d /vm/drivers ]; then
   for driver in /vm/drivers/*.ko; do insmod "$driver"; done
+fi
+if [ -d /sys/firmware/efi/efivars ]; then mount -t efivarfs efivarfs /sys/firmware/efi/efivars; fi
+if [ "$net" = yes ]; then
   ip link set lo up
   ip link set eth0 up
   ip addr add 10.0.2.15/24 dev eth0

@@ -4,7 +4,8 @@
 # source NAME (open, proprietary, tesla535, tesla470, open13 ...) for the kernel KEY, as an OCI layout in layout/, and with the
 # module files of its layer, as tar unpacks them, in modules/. NAME may also be `liar`, modules of another kernel that are said
 # to be of this one, `cut`, with a module that ends early, `small`, the driver of one file in tests/vm/driver, or `given`, the
-# open modules of the directory DRIVER_SOURCE.
+# open modules of the directory DRIVER_SOURCE. HOW-NAME is the package NAME with other modules, for guests with Secure Boot:
+# `signed` by the key in db, `sha512` by it with that hash, `stranger` by a key that nobody knows, `tampered` changed since db signed them.
 
 compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER [TOOLS [ANYTHING that decides the bytes, too]]
   local headers=$3 layer state
@@ -42,6 +43,20 @@ forge_package() { # DIR MODULES RELEASE [SIZE of nvidia.ko]
     python3 "$top/tests/services/make_layout.py" --kernel "$3" --label kernel.build-id= "$1/layout" "$1"/modules/*.ko
 }
 
+# The same package, of modules that were signed after the compile: what a site's signing service would publish.
+sign_package() { # DIR PACKAGE HOW KEYS SIGNER MAKE_LAYOUT
+  local config key=db hash=sha256 labels
+  case $3 in stranger) key=stranger ;; sha512) hash=sha512 ;; esac
+  config=$(blob_of "$2/layout" config) && cp -r "$2/modules" "$1/modules" && chmod -R u+w "$1/modules" &&
+    HASH=$hash "$5" "$4/$key" "$1"/modules/*.ko || return
+  [ "$3" != tampered ] || sed -i 's/GCC: (Debian/GCC: (debian/' "$1"/modules/*.ko || return # a comment, and nothing that runs
+  mapfile -t labels < <(jq -r '.config.Labels | del(.["io.kmodsmith.files"]) | to_entries[] |
+    "--label", "\(.key | ltrimstr("io.kmodsmith."))=\(.value)"' "$config")
+  python3 "$6" --kernel "$(jq -r '.config.Labels["io.kmodsmith.kernel.release"]' "$config")" \
+    --driver "$(jq -r '.config.Labels["io.kmodsmith.driver"]' "$config")" \
+    --flavour "$(jq -r '.config.Labels["io.kmodsmith.flavour"]' "$config")" "${labels[@]}" "$1/layout" "$1"/modules/*.ko
+}
+
 # The driver of one file and its other modules, in one tree. The licence and the words of the open flavour make it one; its
 # version is of a branch that no patch is for.
 smallopen_version=545.1.01
@@ -53,7 +68,7 @@ small_source() { # DIR DRIVER FLAVOUR VERSION
 }
 
 package() { # NAME KEY
-  local deb debs release made other files tools flavour=proprietary
+  local deb debs release made other files tools keys flavour=proprietary
   release=$(of "$2")
   made=$(builder)
   case $1 in
@@ -64,6 +79,11 @@ package() { # NAME KEY
   cut)
     other=$(package open "$2")
     cached "package-cut-$2" forge_package "$other/modules" "$release" 5000000
+    ;;
+  signed-* | sha512-* | stranger-* | tampered-*)
+    other=$(package "${1#*-}" "$2")
+    keys=$(secure_keys)
+    cached "package-$1-$2" sign_package "$other" "${1%%-*}" "$keys" "$here/sign-module.sh" "$top/tests/services/make_layout.py"
     ;;
   small)
     debs=$(of "$2" _HEADERS)

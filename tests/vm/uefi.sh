@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154 # whoever sources this sets here
+# Guests that boot through UEFI Secure Boot. The firmware and the keys are those of Debian's package ovmf: its "snakeoil"
+# variable store has one certificate as PK, KEK and db, and the package has the private key of it, another one in Debian 12
+# than in 13. For keys of our own a store would have to be written, and Debian 12 has no tool for that.
+#
+# QEMU's -kernel patches the kernel's header, which no signature survives. So kernel, initrd and command line become one
+# signed EFI program (systemd's stub before them) on a disk that the firmware boots from. It is a virtio disk, because the
+# firmware has a driver for it and the guest loads none: the guest's other disks keep their names.
+ovmf=/usr/share/OVMF ovmf_key=/usr/share/ovmf/PkKek-1-snakeoil efi_stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub
+
+is_secure() { # SCRIPT: does its header ask for Secure Boot?
+  case $(header "$1" secure-boot no) in
+  no) return 1 ;;
+  db) return 0 ;;
+  *) echo "vm: secure-boot is '$(header "$1" secure-boot no)' in $1, and not db" >&2 && exit 2 ;;
+  esac
+}
+
+# The key in db, and one that no machine knows.
+make_secure_keys() { # DIR KEY CERTIFICATE
+  openssl pkey -in "$2" -passin pass:snakeoil -out "$1/db.key" && cp "$3" "$1/db.pem" &&
+    openssl req -x509 -newkey rsa:2048 -nodes -sha256 -days 36500 -subj "/CN=unknown to this machine" \
+      -keyout "$1/stranger.key" -out "$1/stranger.pem" &&
+    openssl x509 -in "$1/db.pem" -outform DER -out "$1/db.der" &&
+    openssl x509 -in "$1/stranger.pem" -outform DER -out "$1/stranger.der"
+}
+
+secure_keys() { # -> directory with NAME.key, NAME.pem and NAME.der of `db` and `stranger`
+  [ -r "$ovmf_key.key" ] || { echo "vm: no $ovmf_key.key; scripts/deps.sh vm installs it" >&2; return 1; }
+  cached secure-keys make_secure_keys "$ovmf_key.key" "$ovmf_key.pem"
+}
+
+sign_modules() { # DIR KEYS MODULES SIGNER
+  local file
+  cp "$3"/*.ko "$1" && chmod u+w "$1"/*.ko || return
+  for file in "$1"/*.ko; do "$4" "$2/db" "$file" || return; done
+}
+
+signed_test_modules() { # KEY of a kernel -> directory with the test modules, signed by the key in db
+  local modules keys
+  modules=$(test_modules "$1")
+  keys=$(secure_keys)
+  cached "signed-modules-$1" sign_modules "$keys" "$modules" "$here/sign-module.sh"
+}
+
+add_secure_boot() { # ROOT KEY
+  local keys
+  keys=$(secure_keys)
+  mkdir -p "$1/vm/secure-boot"
+  cp "$keys"/* "$here/sign-module.sh" "$1/vm/secure-boot/"
+  add_drivers "$1" "$2" efivarfs
+}
+
+# Each section begins behind the one before it. Where the stub itself ends differs from version to version.
+add_sections() { # STUB OUT NAME=FILE...
+  local stub=$1 out=$2 section end options=()
+  shift 2
+  end=$(objdump -h "$stub" | awk '/^ +[0-9]+ / { print "0x" $4, "0x" $3 }' | while read -r at size; do echo $((at + size)); done |
+    sort -n | tail -n 1)
+  for section in "$@"; do
+    end=$(((end + 4095) / 4096 * 4096))
+    options+=(--add-section "$section" --change-section-vma "${section%%=*}=$end")
+    end=$((end + $(stat -Lc %s "${section#*=}")))
+  done
+  objcopy "${options[@]}" "$stub" "$out"
+}
+
+make_uefi_disk() { # DISK PROGRAM
+  truncate -s "$(($(stat -c %s "$2") / 1048576 + 8))M" "$1" && PATH=$PATH:/sbin:/usr/sbin mkfs.fat "$1" >/dev/null &&
+    mmd -i "$1" ::EFI ::EFI/BOOT && mcopy -i "$1" "$2" ::EFI/BOOT/BOOTX64.EFI
+}
+
+sign_program() { # KEYS PROGRAM OUT; what it says of gaps between sections is true and does no harm
+  local said
+  said=$(sbsign --key "$1/db.key" --cert "$1/db.pem" --output "$3" "$2" 2>&1) || { echo "$said" >&2 && return 1; }
+}
+
+# uefi_prepare DIR START COMMAND-LINE: make DIR/uefi.disk, which boots START/vmlinuz with START/initrd. The kernel's address is
+# not random, because the EFI stub of some kernels chooses one without a look at memmap.
+uefi_prepare() {
+  local keys made=$1/uefi.new
+  keys=$(secure_keys) && rm -rf "$made" "$1/uefi.disk" && mkdir "$made" || return
+  [ -e "$1/uefi.vars" ] || cp "$ovmf/OVMF_VARS_4M.snakeoil.fd" "$1/uefi.vars" || return
+  printf '%s\0' "$3 nokaslr" >"$made/cmdline" &&
+    add_sections "$efi_stub" "$made/unsigned" .cmdline="$made/cmdline" .linux="$2/vmlinuz" .initrd="$2/initrd" &&
+    sign_program "$keys" "$made/unsigned" "$made/signed" && make_uefi_disk "$1/uefi.disk" "$made/signed" && rm -rf "$made"
+}
+
+uefi_options() { # DIR -> QEMU's, after those of accel_options. In this firmware the variables are safe from the guest in SMM.
+  printf '%s\n' -machine smm=on -global driver=cfi.pflash01,property=secure,value=on \
+    -drive "if=pflash,unit=0,format=raw,readonly=on,file=$ovmf/OVMF_CODE_4M.secboot.fd" \
+    -drive "if=pflash,unit=1,format=raw,file=$1/uefi.vars" \
+    -drive "file=$1/uefi.disk,format=raw,if=none,id=uefi,readonly=on" -device virtio-blk-pci,drive=uefi,bootindex=0
+}
