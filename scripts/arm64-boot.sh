@@ -34,7 +34,7 @@ add_libraries() { # ROOT FILE: and those that they need
 
 # shellcheck disable=SC2086 # several paths
 tree=$(cached headers-arm64 unpack $headers)
-image=$(cached kernel-arm64 unpack_kernel "$(deb "linux-image-$release")" "$release")
+image=$(cached kernel-arm64 unpack_kernel "$release" "$(deb "linux-image-$release")")
 modules=$(cached modules-arm64 compile_arm64_modules "$tree" "$release" tests/vm/modules/{Kbuild,*.c})
 package=$(cached package-arm64 compile_package "$source" "$headers" "$release" open "$(builder)")
 version=$(sed -E 's/.*_([0-9.]+)-[^_]*_[^_]*\.deb$/\1/' <<<"$source")
