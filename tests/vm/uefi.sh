@@ -7,7 +7,14 @@
 # QEMU's -kernel patches the kernel's header, which no signature survives. So kernel, initrd and command line become one
 # signed EFI program (systemd's stub before them) on a disk that the firmware boots from. It is a virtio disk, because the
 # firmware has a driver for it and the guest loads none: the guest's other disks keep their names.
-ovmf=/usr/share/OVMF ovmf_key=/usr/share/ovmf/PkKek-1-snakeoil efi_stub=/usr/lib/systemd/boot/efi/linuxx64.efi.stub
+ovmf=usr/share/OVMF ovmf_key=usr/share/ovmf/PkKek-1-snakeoil efi_stub=usr/lib/systemd/boot/efi/linuxx64.efi.stub
+
+firmware() { # -> directory with these: the packages are unpacked, because to install the stub is to upgrade systemd
+  local debs
+  debs=$("$top/scripts/inputs.sh" ovmf systemd-boot-efi)
+  # shellcheck disable=SC2086 # several paths
+  cached firmware unpack $debs
+}
 
 is_secure() { # SCRIPT: does its header ask for Secure Boot?
   case $(header "$1" secure-boot no) in
@@ -27,8 +34,9 @@ make_secure_keys() { # DIR KEY CERTIFICATE
 }
 
 secure_keys() { # -> directory with NAME.key, NAME.pem and NAME.der of `db` and `stranger`
-  [ -r "$ovmf_key.key" ] || { echo "vm: no $ovmf_key.key; scripts/deps.sh vm installs it" >&2; return 1; }
-  cached secure-keys make_secure_keys "$ovmf_key.key" "$ovmf_key.pem"
+  local firmware
+  firmware=$(firmware)
+  cached secure-keys make_secure_keys "$firmware/$ovmf_key.key" "$firmware/$ovmf_key.pem"
 }
 
 sign_modules() { # DIR KEYS MODULES SIGNER
@@ -79,17 +87,19 @@ sign_program() { # KEYS PROGRAM OUT; what it says of gaps between sections is tr
 # uefi_prepare DIR START COMMAND-LINE: make DIR/uefi.disk, which boots START/vmlinuz with START/initrd. The kernel's address is
 # not random, because the EFI stub of some kernels chooses one without a look at memmap.
 uefi_prepare() {
-  local keys made=$1/uefi.new
-  keys=$(secure_keys) && rm -rf "$made" "$1/uefi.disk" && mkdir "$made" || return
-  [ -e "$1/uefi.vars" ] || cp "$ovmf/OVMF_VARS_4M.snakeoil.fd" "$1/uefi.vars" || return
+  local keys firmware made=$1/uefi.new
+  keys=$(secure_keys) && firmware=$(firmware) && rm -rf "$made" "$1/uefi.disk" && mkdir "$made" || return
+  [ -e "$1/uefi.vars" ] || cp "$firmware/$ovmf/OVMF_VARS_4M.snakeoil.fd" "$1/uefi.vars" || return
   printf '%s\0' "$3 nokaslr" >"$made/cmdline" &&
-    add_sections "$efi_stub" "$made/unsigned" .cmdline="$made/cmdline" .linux="$2/vmlinuz" .initrd="$2/initrd" &&
+    add_sections "$firmware/$efi_stub" "$made/unsigned" .cmdline="$made/cmdline" .linux="$2/vmlinuz" .initrd="$2/initrd" &&
     sign_program "$keys" "$made/unsigned" "$made/signed" && make_uefi_disk "$1/uefi.disk" "$made/signed" && rm -rf "$made"
 }
 
 uefi_options() { # DIR -> QEMU's, after those of accel_options. In this firmware the variables are safe from the guest in SMM.
+  local firmware
+  firmware=$(firmware)
   printf '%s\n' -machine smm=on -global driver=cfi.pflash01,property=secure,value=on \
-    -drive "if=pflash,unit=0,format=raw,readonly=on,file=$ovmf/OVMF_CODE_4M.secboot.fd" \
+    -drive "if=pflash,unit=0,format=raw,readonly=on,file=$firmware/$ovmf/OVMF_CODE_4M.secboot.fd" \
     -drive "if=pflash,unit=1,format=raw,file=$1/uefi.vars" \
     -drive "file=$1/uefi.disk,format=raw,if=none,id=uefi,readonly=on" -device virtio-blk-pci,drive=uefi,bootindex=0
 }
