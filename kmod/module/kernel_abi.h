@@ -27,6 +27,10 @@ struct kernel_abi {
 	bool is_locked_down;        // integrity or confidentiality: the same, with other words
 	char *sig_hash;             // CONFIG_MODULE_SIG_HASH, certain to be built in; NULL = unknown
 	struct certs *trusted;      // keys that this kernel trusts for modules; NULL = unknown
+	// Whether this kernel has the certificate with the id of modsig.signer: 1 = it has, or nobody knows; 0 = it has
+	// not. NULL = nobody knows.
+	int (*has_key)(const void *keys, const char *id);
+	const void *keys;
 };
 
 void kernel_abi_done(struct kernel_abi *abi);

@@ -75,6 +75,28 @@ static char *serial_text(const ASN1_INTEGER *serial)
 	return copy;
 }
 
+static void add_content(char **hex, unsigned char *der, int len)
+{
+	const unsigned char *p = der;
+	long size = 0;
+	int tag, class;
+	if (len > 0 && !(ASN1_get_object(&p, &size, &tag, &class, len) & 0x80))
+		for (long i = 0; i < size; i++)
+			str_add(hex, "%02x", p[i]);
+	OPENSSL_free(der);
+}
+
+// asymmetric_key_generate_id, as x509_cert_parser.c and pkcs7_parser.c call it
+static char *signer_text(const ASN1_INTEGER *serial, const X509_NAME *issuer)
+{
+	unsigned char *serial_der = NULL, *issuer_der = NULL;
+	char *hex = NULL;
+	int serial_len = i2d_ASN1_INTEGER(serial, &serial_der), issuer_len = i2d_X509_NAME(issuer, &issuer_der);
+	add_content(&hex, serial_der, serial_len);
+	add_content(&hex, issuer_der, issuer_len);
+	return hex;
+}
+
 // crypto/asymmetric_keys/pkcs7_parser.c, pkcs7_sig_note_digest_algo and pkcs7_sig_note_pkey_algo
 static bool is_kernel_hash(int nid)
 {
@@ -106,6 +128,7 @@ static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
 	if (CMS_SignerInfo_get0_signer_id(signer, &key_id, &issuer, &serial) == 1) {
 		sig->issuer = issuer ? name_text(issuer) : NULL;
 		sig->serial = serial ? serial_text(serial) : NULL;
+		sig->signer = serial && issuer ? signer_text(serial, issuer) : NULL;
 		sig->key_id =
 			key_id ? hex_text(ASN1_STRING_get0_data(key_id), (size_t)ASN1_STRING_length(key_id)) : NULL;
 	}
@@ -144,6 +167,10 @@ static void read_cms(struct modsig *sig)
 	}
 	sig->state = MODSIG_SIGNED;
 	read_signer(sig, sk_CMS_SignerInfo_value(signers, 0));
+	STACK_OF(X509) *inside = CMS_get1_certs(cms);
+	if (sk_X509_num(inside) > 0)
+		free(TAKE(sig->signer));
+	sk_X509_pop_free(inside, X509_free);
 	ERR_clear_error();
 }
 
@@ -181,6 +208,7 @@ void modsig_done(struct modsig *sig)
 {
 	free(sig->issuer);
 	free(sig->serial);
+	free(sig->signer);
 	free(sig->key_id);
 	free(sig->hash);
 	free(sig->why);

@@ -25,7 +25,11 @@ struct modsig {
 	char *serial; // hex, upper case, two digits a byte
 	char *key_id; // subject key id in hex, when the signer is named by it and not by issuer and serial
 	char *hash;   // "sha256"
-	char *why;    // UNSUPPORTED and BAD: what is wrong
+	// Serial number and issuer as they are in the certificate (DER, without the headers), in lower-case hex: by
+	// this a kernel finds the certificate. NULL where the CMS names it otherwise, or has certificates of its own,
+	// whose issuer the kernel may know.
+	char *signer;
+	char *why; // UNSUPPORTED and BAD: what is wrong
 };
 
 void modsig_read(const void *data, size_t len, struct modsig *ret); // ret is filled from zero

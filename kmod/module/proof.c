@@ -223,7 +223,13 @@ static void check_signature(struct check *c)
 		set_verdict(c, PROOF_REFUSED, E_SIGNING_REQUIRED, "%s, and this kernel %s",
 			    sig->why ? sig->why : "the module is unsigned",
 			    abi->is_sig_enforced ? "enforces module signatures" : "is locked down");
-	if (sig->state != MODSIG_SIGNED || !abi->trusted)
+	bool is_unknown = sig->state == MODSIG_SIGNED && must && sig->signer && abi->has_key &&
+			  !abi->has_key(abi->keys, sig->signer);
+	if (is_unknown)
+		set_verdict(c, PROOF_REFUSED, E_KEY_UNKNOWN,
+			    "signed by a key of %s (serial %s) that this kernel does not have", sig->issuer,
+			    sig->serial);
+	if (sig->state != MODSIG_SIGNED || !abi->trusted || is_unknown)
 		return;
 	int r = modsig_verify(sig, c->module->data, abi->trusted, &err);
 	if (r < 0)

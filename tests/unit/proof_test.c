@@ -482,11 +482,58 @@ static void test_signatures(void **state)
 	}
 }
 
+static int has_key(const void *keys, const char *id)
+{
+	return str_eq(id, keys);
+}
+
+// What the kernel's keyrings say, without a certificate at hand.
+static void test_keyrings(void **state)
+{
+	(void)state;
+	auto_signer struct signer ca = signer_make("CA", NULL), leaf = signer_make("Leaf", &ca);
+	auto_str char *id = str_fmt("%s%s", "1234", "310b300906035504030c024341"); // serial, and CN=CA
+	const struct {
+		const char *name, *keys;
+		unsigned flags;
+		bool is_enforced;
+		int code;
+	} rows[] = {
+		{ "it is there", id, SIGN_PLAIN, true, 0 },
+		{ "another is there", "310b", SIGN_PLAIN, true, E_KEY_UNKNOWN },
+		{ "not enforced", "310b", SIGN_PLAIN, false, 0 },
+		{ "with the certificate inside", "310b", SIGN_PLAIN & ~(unsigned)CMS_NOCERTS, true, 0 },
+		{ "named by its key id", "310b", SIGN_PLAIN | CMS_USE_KEYID, true, 0 },
+		{ "nobody to ask", NULL, SIGN_PLAIN, true, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct forge_module ko = { .name = "nvidia", .vermagic = SAME, .imports = SYMBOLS(LAYOUT) };
+		struct err err;
+		size_t len;
+		auto_str char *plain = forge_ko(&ko, &len);
+		char *file = signer_sign(&leaf, plain, len, "sha256", rows[i].flags, &len);
+		auto_module struct module m = MODULE_NONE;
+		auto_kernel_abi struct kernel_abi abi = { 0 };
+		auto_proof struct proof proof = { 0 };
+		const struct module *set[] = { &m };
+		assert_int_equal(module_parse(file, len, "signed.ko", &m, &err), 0);
+		abi_make(&abi);
+		abi.is_sig_enforced = rows[i].is_enforced;
+		abi.has_key = rows[i].keys ? has_key : NULL;
+		abi.keys = rows[i].keys;
+		proof_make(set, 1, &abi, NULL, &proof);
+		expect(proof.code == rows[i].code, rows[i].name);
+		expect(!proof.code || strstr(proof.text,
+					     "signed by a key of CN=CA (serial 1234) that this kernel does not have"),
+		       proof.text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_module), cmocka_unit_test(test_ten_symbols), cmocka_unit_test(test_set),
-		cmocka_unit_test(test_loaded),     cmocka_unit_test(test_signatures),
+		cmocka_unit_test(test_loaded),     cmocka_unit_test(test_signatures),  cmocka_unit_test(test_keyrings),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,6 +42,8 @@ unlike "  and the kernel was not asked" "$(dmesg_since)" 'rejected'
 
 kernel_refuses "the kernel refuses what an unknown key signed" 'unavailable key is rejected' /packages/stranger-small.d/nvidia.ko
 refuses E_KEY_UNKNOWN "a package signed by an unknown key" stranger-small --flavour proprietary
+like "  it is refused by the proof, which names the key" "$out" 'error: E_KEY_UNKNOWN: prove: .*CN=unknown to this machine \(serial '
+unlike "  and the kernel was not asked" "$(dmesg_since)" 'rejected'
 dmesg_since >/dev/null
 t_fails 1 "the kernel refuses what was changed after it was signed" insmod /packages/tampered-small.d/nvidia.ko
 like "  with EKEYREJECTED" "$out" 'Key was rejected by service'

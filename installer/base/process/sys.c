@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
@@ -132,6 +133,12 @@ static int real_process_signal(const struct sys *sys, int process, int pid, int 
 	return (int)syscall(SYS_pidfd_send_signal, process, signal, NULL, 0);
 }
 
+static int real_key_search(const struct sys *sys, int keyring, const char *description)
+{
+	(void)sys;
+	return syscall(SYS_keyctl, KEYCTL_SEARCH, keyring, "asymmetric", description, 0) < 0 ? -1 : 0;
+}
+
 static int real_attribute_set(const struct sys *sys, const struct root *kern, const char *path, const char *text)
 {
 	(void)sys;
@@ -169,6 +176,7 @@ static const struct sys real = {
 	.process_signal = real_process_signal,
 	.process_start = launch_process,
 	.attribute_set = real_attribute_set,
+	.key_search = real_key_search,
 };
 
 const struct sys *sys_real(void)

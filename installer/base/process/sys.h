@@ -49,6 +49,9 @@ struct sys {
 	// A text into an existing attribute below sys. A driver's unbind and bind change where the device's driver
 	// link points, recorded ones too.
 	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);
+	// A certificate in a keyring of the kernel, as "ex:" and its id in hex (keyctl(2), KEYCTL_SEARCH). ENOKEY: it
+	// is not there. A recorded machine has those in DIR/.sys-keys, one id a line; without that file ENOSYS.
+	int (*key_search)(const struct sys *sys, int keyring, const char *description);
 	const struct root *record; // recorder only
 };
 

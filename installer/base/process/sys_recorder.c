@@ -305,6 +305,20 @@ static int record_attribute_set(const struct sys *sys, const struct root *kern, 
 	return 0;
 }
 
+static int record_key_search(const struct sys *sys, int keyring, const char *description)
+{
+	auto_strv struct strv ids = { 0 };
+	auto_str char *text = NULL;
+	struct err err;
+	(void)keyring;
+	errno = root_read(sys->record, ".sys-keys", &text, NULL, &err) > 0 ? ENOKEY : ENOSYS;
+	strv_split(&ids, text ? text : "", "\n");
+	for (size_t i = 0; i < ids.count; i++)
+		if (str_eq(description + strlen("ex:"), ids.items[i]))
+			return 0;
+	return -1;
+}
+
 struct sys sys_recorder(const struct root *record)
 {
 	return (struct sys){
@@ -328,6 +342,7 @@ struct sys sys_recorder(const struct root *record)
 		.process_signal = record_process_signal,
 		.process_start = record_process_start,
 		.attribute_set = record_attribute_set,
+		.key_search = record_key_search,
 		.record = record,
 	};
 }

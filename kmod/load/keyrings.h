@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keyrings whose certificates a kernel trusts for modules. Nothing reads a certificate out of them, but a search
+// says whether one is there: certificates are known by serial number and issuer (asymmetric_type.c), by which a
+// module's signature names its signer.
+#pragma once
+#include "base/process/sys.h"
+
+enum { KEYRINGS_MOST = 4 };
+
+struct keyrings {
+	const struct sys *sys;
+	int serials[KEYRINGS_MOST];
+	size_t count; // 0 = none is shown: this is a container, or an old kernel
+};
+int keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret, struct err *err);
+// id: the hex of modsig.signer. 0 = none of them has it; 1 = one has, or that is not known. For kernel_abi.has_key.
+int keyrings_has(const void *keyrings, const char *id);
