@@ -111,7 +111,7 @@ static void seen(enum reason_code code, const char *object)
 {
 	m.facts.seen.blocker.code = code;
 	memset(m.facts.seen.blocker.object, 0, OBJECT_TEXT);
-	memcpy(m.facts.seen.blocker.object, object, strnlen(object, OBJECT_TEXT - 1));
+	snprintf(m.facts.seen.blocker.object, OBJECT_TEXT, "%.*s", OBJECT_TEXT - 1, object);
 }
 static void odd_name(struct view *v)
 {
