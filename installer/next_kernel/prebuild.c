@@ -88,7 +88,9 @@ static void reset_acquire(struct prebuild_kernel *a)
 					 .build_id = *a->build_id ? a->build_id : NULL,
 					 .arch = p->facts->host.arch,
 					 .source = *p->source_digest ? p->source_digest : NULL,
-					 .modules = p->request->modules };
+					 .modules = p->request->modules,
+					 .is_signed =
+						 p->request->module_key.key && host_signing_reason(&p->facts->host) };
 }
 
 // Modules that will not be loaded need not fit.

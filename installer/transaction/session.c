@@ -89,7 +89,10 @@ static int find_package(struct session *s, struct err *err)
 					 .build_id = host->build_id,
 					 .arch = host->arch,
 					 .modules = request->modules,
-					 .source = has_source ? digest : NULL };
+					 .source = has_source ? digest : NULL,
+					 // Left from before Secure Boot was on: it can be compiled again, and signed.
+					 .is_signed = request->module_key.key && !request->is_named &&
+						      !request->digest && host_signing_reason(host) };
 	if (request->open_repositories(request->ctx, &s->state, &o->fetch, err) < 0 || acquire_open_store(o, err) < 0)
 		return -1;
 	if (existing_driver_read(request->host, host, &s->facts.loaded, acquire_has_store(o) ? &o->store : NULL,

@@ -214,6 +214,10 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 			return 0;
 		}
 	}
+	if (want->is_signed && !p->key.signer) {
+		*ret_why = str_dup("its modules are not signed, and this kernel loads no others");
+		return 0;
+	}
 	if (want->but && strv_has(want->but, p->manifest.digest)) {
 		*ret_why = str_fmt("sha256:%s is excluded", p->manifest.digest);
 		return 0;

@@ -77,6 +77,7 @@ struct package_want {
 	const char *srcversion;     // of one of its modules
 	const struct strv *modules; // all of these must be included
 	const struct strv *but;     // none of these, as digests of manifests
+	bool is_signed;             // its modules must be signed for kernels
 };
 // 1 = it matches; 0 = it does not, with *ret_why (caller frees) naming the first difference.
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why);

@@ -190,3 +190,48 @@ sign_file() { # HASH MODULE: what the kernel's scripts/sign-file makes of it, by
   plan --module-key "$work/weak.key" --module-cert "$work/weak.pem"
   assert_error E_KEY_UNKNOWN "keys of this kernel: Debian Secure Boot CA; Site: mok"
 }
+
+enforcing() { # from now on the recorded kernel demands signatures
+  find "$ROOT" -name 'config*' -type f -exec sed -i '1iCONFIG_MODULE_SIG=y' {} +
+  mkdir -p "$ROOT/sys/module/module/parameters"
+  echo Y >"$ROOT/sys/module/module/parameters/sig_enforce"
+}
+
+@test "Secure Boot was turned on: what the store has unsigned is compiled again, and signed" {
+  loadable
+  install() { kmodsmith install --source "$driver" --flavour open --modules nvidia --headers "$work/headers.tar" --json "$@"; }
+  phases() { jq -r '[.phases[].phase] | join(" ")' <<<"$output"; }
+  install
+  assert_status 0
+  kmodsmith unload
+  enforcing
+  install
+  assert_error E_SIGNING_REQUIRED "the module is unsigned"
+  install --module-key "$work/mok.key" --module-cert "$work/mok.pem"
+  assert_status 0
+  assert_regex "$(phases)" "compile sign prove"
+  kmodsmith unload
+  install --module-key "$work/mok.key" --module-cert "$work/mok.pem"
+  assert_status 0
+  [[ $(phases) != *compile* ]] || fail "$(phases)" # the store has it
+}
+
+@test "R-C3: what an unknown key signed is refused before the driver that works is touched" {
+  loadable
+  kmodsmith install --source "$driver" --flavour open --modules nvidia --headers "$work/headers.tar"
+  assert_status 0
+  compiling_source "$driver" 535.274.02
+  tiny_firmware 535.274.02
+  enforcing
+  printf '0a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .machine: 1\n' >"$ROOT/proc/keys"
+  echo 0102 >"$ROOT/.sys-keys"
+  ROOT='' signed
+  rm -f "$ROOT/.sys-calls"
+  kmodsmith install --package "oci:$work/layout" --flavour open --modules nvidia
+  assert_error E_KEY_UNKNOWN "prove: nvidia: signed by a key of CN=Site mok (serial "
+  assert_equal "$(calls)" ""
+  openssl x509 -in "$work/mok.pem" -noout -serial | sed 's/.*=//' | tr A-F a-f | tr -d '\n' >"$ROOT/.sys-keys"
+  printf '3111300f06035504030c08%s\n' "$(printf 'Site mok' | od -An -tx1 | tr -d ' \n')" >>"$ROOT/.sys-keys"
+  kmodsmith install --package "oci:$work/layout" --flavour open --modules nvidia
+  assert_error E_UNPROVEN "proved nothing" # what comes after signatures
+}
