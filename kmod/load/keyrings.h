@@ -10,8 +10,9 @@ enum { KEYRINGS_MOST = 4 };
 struct keyrings {
 	const struct sys *sys;
 	int serials[KEYRINGS_MOST];
-	size_t count; // 0 = none is shown: this is a container, or an old kernel
+	size_t count; // 0 = none is shown
 };
-int keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret, struct err *err);
+// Container runtimes put another file over /proc/keys: what cannot be read shows none.
+void keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret);
 // id: the hex of modsig.signer. 0 = none of them has it; 1 = one has, or that is not known. For kernel_abi.has_key.
 int keyrings_has(const void *keyrings, const char *id);

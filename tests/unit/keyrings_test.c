@@ -48,8 +48,7 @@ static void test_answers(void **state)
 				     .of_first = rows[i].of_first,
 				     .of_others = rows[i].of_others };
 		struct keyrings k;
-		struct err err = { 0 };
-		expect(keyrings_read(&t.root, &a.sys, &k, &err) == 0, err.text);
+		keyrings_read(&t.root, &a.sys, &k);
 		assert_int_equal(k.count, 3);
 		expect(keyrings_has(&k, "12ab") == rows[i].want && a.asked == rows[i].asked, rows[i].name);
 	}
@@ -61,14 +60,17 @@ static void test_none(void **state) // a container: whatever it is, the load tel
 	(void)state;
 	struct answers a = { .sys = { .key_search = search } };
 	struct keyrings k;
-	struct err err = { 0 };
 	struct folder t;
 	folder_make(&t);
-	assert_int_equal(keyrings_read(&t.root, &a.sys, &k, &err), 0);
+	keyrings_read(&t.root, &a.sys, &k);
 	assert_int_equal(keyrings_has(&k, "12ab"), 1);
 	folder_dir(&t, "proc");
-	folder_file(&t, "proc/keys", "");
-	assert_int_equal(keyrings_read(&t.root, &a.sys, &k, &err), 0);
+	folder_link(&t, "/dev/null", "proc/keys");
+	keyrings_read(&t.root, &a.sys, &k);
+	assert_int_equal(keyrings_has(&k, "12ab"), 1);
+	unlinkat(t.root.fd, "proc/keys", 0);
+	folder_dir(&t, "proc/keys"); // neither is the runtimes' /dev/null a regular file
+	keyrings_read(&t.root, &a.sys, &k);
 	assert_int_equal(keyrings_has(&k, "12ab"), 1);
 	assert_int_equal(a.asked, 0);
 	folder_done(&t);

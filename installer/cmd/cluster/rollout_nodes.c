@@ -63,7 +63,10 @@ static int run_rollout_nodes(void *values, char **args, size_t count, struct err
 	if (cluster_config(&v->cluster, &config, err) < 0 || kube_open(&config, &kube, err) < 0 ||
 	    list_nodes(kube, v->selector, nodes, err) < 0)
 		return -1;
-	json_object_foreach(nodes, name, node) json_array_append(items, node);
+	json_object_foreach(nodes, name, node)
+	{
+		json_array_append(items, node);
+	}
 	log_info("%zu nodes", json_array_size(items));
 	auto_json json_t *list = json_pack("{s:s, s:s, s:O}", "apiVersion", "v1", "kind", "List", "items", items);
 	return show_json_as(list, v->output, err);
