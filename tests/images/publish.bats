@@ -131,7 +131,7 @@ site() { # OPTION...: all that a cluster of one kernel and two systems needs; th
   site --yes
   assert_success
   assert_line "  there    headers of $K61"
-  assert_line --regexp "^  there    modules of [0-9.]+ proprietary for $K61\$"
+  assert_line --regexp "^  there    modules of [0-9.]+ proprietary for ${K61//+/\\+}\$"
   assert_line "  there    user space of $DRIVER"
   assert_equal "$(jq '"\(.built) \(.there)"' -r "$BATS_TEST_TMPDIR/publish/result.json")" "0 1"
   refute_regex "$stderr" 'images: making'
