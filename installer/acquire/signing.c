@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "acquire/signing.h"
 
+#include "kmod/load/keyrings.h"
+
 // The certificates in the kernel's keyrings (.builtin_trusted_keys, .secondary_trusted_keys, .machine, .platform), from
-// lines of security/keys/proc.c (proc_keys_show) that end in what crypto/asymmetric_keys makes of a certificate:
+// lines of /proc/keys that end in what crypto/asymmetric_keys makes of a certificate:
 //
 //   1d2c... I------     1 perm 1f030000     0     0 asymmetri SUBJECT: KEYID: X509.rsa LAST8 []
 struct kernel_keys {
@@ -34,28 +36,17 @@ static void add_key(struct kernel_keys *ret, const char *line)
 	strv_add(&ret->ids, str_ndup(id, (size_t)(end - id)));
 }
 
-// Container runtimes put another file over it: what cannot be read shows no keys.
-static void read_kernel_keys(const struct root *kern, struct kernel_keys *ret)
-{
-	struct err ignored;
-	auto_strv struct strv lines = { 0 };
-	auto_str char *text = NULL;
-	*ret = (struct kernel_keys){ 0 };
-	if (root_read(kern, "proc/keys", &text, NULL, &ignored) > 0)
-		strv_split(&lines, text, "\n");
-	for (size_t i = 0; i < lines.count; i++)
-		add_key(ret, lines.items[i]);
-}
-
 static int check_kernel_has(const struct host *host, const struct root *kern, const struct module_signer *signer,
 			    const char *cert, struct err *err)
 {
 	auto_kernel_keys struct kernel_keys keys = { 0 };
-	auto_strv struct strv ids = { 0 };
+	auto_strv struct strv ids = { 0 }, lines = { 0 };
 	const char *signing = host_signing_reason(host);
 	if (!signing)
 		return 0;
-	read_kernel_keys(kern, &keys);
+	keyrings_lines(kern, &lines);
+	for (size_t i = 0; i < lines.count; i++)
+		add_key(&keys, lines.items[i]);
 	if (!keys.ids.count)
 		return 0;
 	module_signer_key_ids(signer, &ids);

@@ -9,7 +9,7 @@
 static const char *const names[KEYRINGS_MOST] = { ".builtin_trusted_keys", ".secondary_trusted_keys", ".machine",
 						  ".platform" };
 
-// "1d2c3b4a I------     1 perm 1f0b0000     0     0 keyring   .machine: 1" (security/keys/proc.c)
+// "1d2c3b4a I------     1 perm 1f0b0000     0     0 keyring   .machine: 1"
 static void add_keyring(struct keyrings *ret, const char *line)
 {
 	static const char type[] = " keyring   ";
@@ -23,14 +23,19 @@ static void add_keyring(struct keyrings *ret, const char *line)
 	}
 }
 
-void keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret)
+void keyrings_lines(const struct root *kern, struct strv *ret)
 {
 	struct err ignored;
-	auto_strv struct strv lines = { 0 };
 	auto_str char *text = NULL;
-	*ret = (struct keyrings){ .sys = sys };
 	if (root_read(kern, "proc/keys", &text, NULL, &ignored) > 0)
-		strv_split(&lines, text, "\n");
+		strv_split(ret, text, "\n");
+}
+
+void keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret)
+{
+	auto_strv struct strv lines = { 0 };
+	*ret = (struct keyrings){ .sys = sys };
+	keyrings_lines(kern, &lines);
 	for (size_t i = 0; i < lines.count; i++)
 		add_keyring(ret, lines.items[i]);
 }

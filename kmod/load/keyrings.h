@@ -12,7 +12,9 @@ struct keyrings {
 	int serials[KEYRINGS_MOST];
 	size_t count; // 0 = none is shown
 };
-// Container runtimes put another file over /proc/keys: what cannot be read shows none.
+// The lines of /proc/keys (security/keys/proc.c). Container runtimes put another file over it: what cannot be read has
+// none.
+void keyrings_lines(const struct root *kern, struct strv *ret);
 void keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret);
 // id: the hex of modsig.signer. 0 = none of them has it; 1 = one has, or that is not known. For kernel_abi.has_key.
 int keyrings_has(const void *keyrings, const char *id);
