@@ -4,7 +4,7 @@
 # make the root, ~/.cache/kmodsmith/roots/arm64. As root. Packages are unpacked, not installed, and nothing of this machine changes:
 # only what runs in the root can start programs for arm64 (binfmt_misc of a user namespace, Linux 6.7).
 #   scripts/arm64-enter.sh [COMMAND...]    status 3: it cannot be done here, and why, on standard output
-# shellcheck disable=SC2086 # words
+# shellcheck disable=SC2046,SC2086 # words
 set -euo pipefail && shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} out=$PWD/build/arm64
@@ -15,8 +15,8 @@ scripts/deps.sh arm64 >&2 || unavailable "compilers and emulators for arm64 cann
 unshare --user --map-root-user --mount mount -t binfmt_misc none /proc/sys/fs/binfmt_misc 2>/dev/null ||
   unavailable "a user namespace has no binfmt_misc of its own here (Linux 6.7)"
 packages() { # of the root, fetched: their paths
-  { scripts/deps.sh --list build test cli | grep -vx clang; dpkg-query -W -f '${Essential} ${Package}\n' | sed -n 's/^yes //p'; } |
-    KMODSMITH_INPUTS_ARCH=arm64 xargs scripts/inputs.sh --closure mawk git mount gcc-x86-64-linux-gnu
+  KMODSMITH_INPUTS_ARCH=arm64 scripts/inputs.sh --closure $(scripts/deps.sh --list build test cli | grep -vx clang) \
+    $(dpkg-query -W -f '${Essential} ${Package}\n' | sed -n 's/^yes //p') mawk git mount gcc-x86-64-linux-gnu
 }
 make_root() { # DIR DEB...
   local deb name
@@ -52,7 +52,7 @@ enter() { # COMMAND... in the root. All users of this machine are users in there
 }
 mkdir -p "${root%/*}" && exec 9>"$root.lock" && flock 9
 if [ ! -d "$root" ]; then
-  debs=$(packages) || unavailable "Debian's packages for arm64 cannot be fetched"
+  debs=$(packages) || { [ $? -eq 3 ] && unavailable "Debian's packages for arm64 cannot be fetched"; exit 1; }
   make_root "$root.new" $debs
   mv "$root.new" "$root"
   (enter ldconfig)
