@@ -6,7 +6,7 @@
 # kernel: K61 K612
 # secure-boot: db
 # gpus: 1
-# packages: open signed-open small signed-small stranger-small tampered-small sha512-small
+# packages: open db-open small db-small stranger-small db.tampered-small db.sha512-small
 # modules: sha512_generic
 # programs: openssl
 variable() { tail -c 1 "/sys/firmware/efi/efivars/$1-8be4df61-93ca-11d2-aa0d-00e098032b8c" | od -An -tu1 | tr -d ' '; }
@@ -45,30 +45,30 @@ refuses E_KEY_UNKNOWN "a package signed by an unknown key" stranger-small --flav
 like "  it is refused by the proof, which names the key" "$out" 'error: E_KEY_UNKNOWN: prove: .*CN=unknown to this machine \(serial '
 unlike "  and the kernel was not asked" "$(dmesg_since)" 'rejected'
 dmesg_since >/dev/null
-t_fails 1 "the kernel refuses what was changed after it was signed" insmod /packages/tampered-small.d/nvidia.ko
+t_fails 1 "the kernel refuses what was changed after it was signed" insmod /packages/db.tampered-small.d/nvidia.ko
 like "  with EKEYREJECTED" "$out" 'Key was rejected by service'
 unlike "  and its log says nothing" "$(dmesg_since)" 'reject'
-refuses E_SIGNATURE_BAD "a package that was changed after it was signed" tampered-small --flavour proprietary
+refuses E_SIGNATURE_BAD "a package that was changed after it was signed" db.tampered-small --flavour proprietary
 
 # A kernel takes the hash from a module of its own if it has to, and can.
 if grep -qx CONFIG_CRYPTO_SHA512=m "/boot/config-$(uname -r)"; then
   echo /none >/proc/sys/kernel/modprobe
-  kernel_refuses "the kernel refuses a hash that it does not have" 'unsupported crypto is rejected' /packages/sha512-small.d/nvidia.ko
-  refuses E_KEY_UNKNOWN "a package signed with that hash" sha512-small --flavour proprietary
+  kernel_refuses "the kernel refuses a hash that it does not have" 'unsupported crypto is rejected' /packages/db.sha512-small.d/nvidia.ko
+  refuses E_KEY_UNKNOWN "a package signed with that hash" db.sha512-small --flavour proprietary
   echo /sbin/modprobe >/proc/sys/kernel/modprobe
 else
   skip "the kernel refuses a hash that it does not have" "sha512 is built in"
 fi
-t "a signature with sha512 is accepted where the kernel has it or finds its module" insmod /packages/sha512-small.d/nvidia.ko
+t "a signature with sha512 is accepted where the kernel has it or finds its module" insmod /packages/db.sha512-small.d/nvidia.ko
 rmmod nvidia
 
 cp /packages/small.d/nvidia.ko /tmp/nvidia.ko
 t "a module is signed on this machine" /vm/secure-boot/sign-module.sh /vm/secure-boot/db /tmp/nvidia.ko
-t "  with the bytes that another machine made" cmp /tmp/nvidia.ko /packages/signed-small.d/nvidia.ko
+t "  with the bytes that another machine made" cmp /tmp/nvidia.ko /packages/db-small.d/nvidia.ko
 t "  and the kernel loads it" insmod /tmp/nvidia.ko
 rmmod nvidia
 
-t "a package of NVIDIA's modules that the key in db signed is installed" kmodsmith install --package /packages/signed-open
+t "a package of NVIDIA's modules that the key in db signed is installed" kmodsmith install --package /packages/db-open
 like "  it gets ready" "$out" '^ready$'
 is "  all of its modules are loaded" "$(loaded)" 3
 is "  and nothing says that they are unsigned" "$(cat /sys/module/nvidia/taint)" O

@@ -294,8 +294,9 @@ guest_boot() {
     [ "$boot" -eq 1 ] || [ ! -d "$dir/next" ] || start=$dir/next
     line="$always boot=$boot $(header "$script" append "")"
     if is_secure "$script"; then
-      uefi_prepare "$dir" "$start" "$line" || return
+      uefi_prepare "$script" "$dir" "$start" "$line" || return
       mapfile -t what < <(uefi_options "$dir")
+      [ "$(header "$script" mok 0)" -ne "$boot" ] || confirm_mok "$script" "$dir" "${machine[@]}" "${more[@]}" "${what[@]}" || status=$?
     else
       what=(-kernel "$start/vmlinuz" -initrd "$start/initrd" -append "$line")
     fi

@@ -4,8 +4,8 @@
 # source NAME (open, proprietary, tesla535, tesla470, open13 ...) for the kernel KEY, as an OCI layout in layout/, and with the
 # module files of its layer, as tar unpacks them, in modules/. NAME may also be `liar`, modules of another kernel that are said
 # to be of this one, `cut`, with a module that ends early, `small`, the driver of one file in tests/vm/driver, or `given`, the
-# open modules of the directory DRIVER_SOURCE. HOW-NAME is the package NAME with other modules, for guests with Secure Boot:
-# `signed` by the key in db, `sha512` by it with that hash, `stranger` by a key that nobody knows, `tampered` changed since db signed them.
+# open modules of the directory DRIVER_SOURCE. KEY-NAME is the package NAME with modules that KEY signed (secure_keys), KEY.sha512-NAME
+# with that hash, and KEY.tampered-NAME with modules that were changed after it.
 
 compile_package() { # DIR DEB HEADERS RELEASE FLAVOUR BUILDER [TOOLS [ANYTHING that decides the bytes, too]]
   local headers=$3 layer state
@@ -44,12 +44,12 @@ forge_package() { # DIR MODULES RELEASE [SIZE of nvidia.ko]
 }
 
 # The same package, of modules that were signed after the compile: what a site's signing service would publish.
-sign_package() { # DIR PACKAGE HOW KEYS SIGNER MAKE_LAYOUT
-  local config key=db hash=sha256 labels
-  case $3 in stranger) key=stranger ;; sha512) hash=sha512 ;; esac
+sign_package() { # DIR PACKAGE KEY[.CHANGE] KEYS SIGNER MAKE_LAYOUT
+  local config change=${3#"${3%%.*}"} hash=sha256 labels
+  case $change in '' | .tampered) ;; *) hash=${change#.} ;; esac
   config=$(blob_of "$2/layout" config) && cp -r "$2/modules" "$1/modules" && chmod -R u+w "$1/modules" &&
-    HASH=$hash "$5" "$4/$key" "$1"/modules/*.ko || return
-  [ "$3" != tampered ] || sed -i 's/GCC: (Debian/GCC: (debian/' "$1"/modules/*.ko || return # a comment, and nothing that runs
+    HASH=$hash "$5" "$4/${3%%.*}" "$1"/modules/*.ko || return
+  [ "$change" != .tampered ] || sed -i 's/GCC: (Debian/GCC: (debian/' "$1"/modules/*.ko || return # a comment, and nothing that runs
   mapfile -t labels < <(jq -r '.config.Labels | del(.["io.kmodsmith.files"]) | to_entries[] |
     "--label", "\(.key | ltrimstr("io.kmodsmith."))=\(.value)"' "$config")
   python3 "$6" --kernel "$(jq -r '.config.Labels["io.kmodsmith.kernel.release"]' "$config")" \
@@ -80,7 +80,7 @@ package() { # NAME KEY
     other=$(package open "$2")
     cached "package-cut-$2" forge_package "$other/modules" "$release" 5000000
     ;;
-  signed-* | sha512-* | stranger-* | tampered-*)
+  db[-.]* | site[-.]* | leaf[-.]* | stranger[-.]* | old*-*)
     other=$(package "${1#*-}" "$2")
     keys=$(secure_keys)
     cached "package-$1-$2" sign_package "$other" "${1%%-*}" "$keys" "$here/sign-module.sh" "$top/tests/services/make_layout.py"
