@@ -4,8 +4,12 @@
 // in the file $INPUTS, else in the cache, from its last run. Without them every test is skipped.
 #include "base/file/file.h"
 #include "base/process/proc.h"
+#include "kmod/module/modsign.h"
 #include "kmod/module/proof.h"
 #include "tests/unit/sample.h"
+#include "tests/unit/sign.h"
+
+#include <glob.h>
 
 struct kernel {
 	const char *key;
@@ -216,6 +220,88 @@ static void check_foreign(const char *key, const char *other)
 	assert_string_equal(proof.modules[0].mismatches[0].symbol, "module_layout");
 }
 
+static char *sign_file_of(const char *key) // the program, unpacked once; skips where there is none
+{
+	auto_str char *release = input(key, ""), *headers = input(key, "_HEADERS"), *path = NULL;
+	auto_strv struct strv debs = { 0 };
+	glob_t found = { 0 };
+	auto_str char *dir = str_fmt("build/kernels/kbuild-%s", release ? release : "");
+	auto_str char *pattern = str_fmt("%s/usr/lib/linux-kbuild-*/scripts/sign-file", dir);
+	strv_split(&debs, headers, " ");
+	for (size_t i = 0; i < debs.count && access(dir, R_OK) != 0; i++) {
+		if (!strstr(debs.items[i], "/linux-kbuild-") || access(debs.items[i], R_OK) != 0)
+			continue;
+		auto_str char *partial = str_fmt("%s.part", dir);
+		assert_true(mkdir("build/kernels", 0755) == 0 || errno == EEXIST);
+		unpack(debs.items[i], partial);
+		assert_int_equal(rename(partial, dir), 0);
+	}
+	if (glob(pattern, 0, NULL, &found) == 0)
+		path = str_dup(found.gl_pathv[0]);
+	globfree(&found);
+	if (!path)
+		skip();
+	return TAKE(path);
+}
+
+static char *file_in(const struct folder *dir, const char *name, const char *text, size_t len)
+{
+	struct err err;
+	assert_int_equal(root_write(&dir->root, name, text, len, 0600, &err), 0);
+	return str_fmt("%s/%s", dir->path, name);
+}
+
+// An ECDSA signature is another one each time: all else must be the same, and both must hold.
+static void expect_like(const struct modsig *a, const struct modsig *b)
+{
+	expect(a->state == MODSIG_SIGNED && b->state == MODSIG_SIGNED && a->payload == b->payload, "state");
+	expect(str_eq(a->signer, b->signer) && str_eq(a->hash, b->hash) && str_eq(a->serial, b->serial), b->issuer);
+}
+
+static void check_sign_file(const char *key, const struct signer *by, bool is_rsa)
+{
+	static const char *const hashes[] = { "sha1", "sha224", "sha256", "sha384", "sha512" };
+	static const char content[] = "pretend that this is an ELF file";
+	struct err err = { 0 };
+	auto_folder struct folder dir;
+	auto_module_signer struct module_signer *signer = NULL;
+	auto_certs struct certs *certs = modsig_certs_new();
+	size_t len = 0;
+	folder_make(&dir);
+	auto_str char *program = sign_file_of(key);
+	auto_str char *key_text = signer_key(by->key), *cert_text = signer_cert(by, true, &len);
+	auto_str char *key_file = file_in(&dir, "key", key_text, strlen(key_text));
+	auto_str char *cert_file = file_in(&dir, "cert", cert_text, len);
+	expect(module_signer_open(&(struct module_key){ .key = key_file, .cert = cert_file }, &signer, &err) == 0,
+	       err.text);
+	module_signer_trust(signer, certs);
+	for (size_t i = 0; i < ARRAY_SIZE(hashes); i++) {
+		struct proc_end end;
+		size_t ours_len = 0, theirs_len = 0;
+		auto_str char *module = file_in(&dir, "module", content, sizeof(content)), *ours = NULL, *theirs = NULL;
+		const char *const argv[] = { program, hashes[i], key_file, cert_file, module, NULL };
+		auto_modsig struct modsig mine = { 0 }, its = { 0 };
+		expect(proc_must(&(struct proc){ .argv = argv, .env = (const char *const[]){ NULL } }, &end, &err) == 0,
+		       err.text);
+		expect(root_read(&dir.root, "module", &theirs, &theirs_len, &err) == 1, err.text);
+		expect(module_sign(signer, hashes[i], content, sizeof(content), &ours, &ours_len, &err) == 0, err.text);
+		modsig_read(ours, ours_len, &mine);
+		modsig_read(theirs, theirs_len, &its);
+		expect_like(&mine, &its);
+		expect(modsig_verify(&its, theirs, certs, &err) == 1, hashes[i]);
+		expect(!is_rsa || (ours_len == theirs_len && memcmp(ours, theirs, ours_len) == 0), hashes[i]);
+	}
+}
+
+static void test_sign_file(void **state) // R-C3: the kernel's own program, of both series
+{
+	(void)state;
+	auto_signer struct signer rsa = signer_make("Test RSA", NULL),
+				  ec = signer_make_of(EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256"), "Test ECDSA", NULL);
+	for (size_t i = 0; i < 4; i++)
+		check_sign_file(i / 2 ? "K612" : "K61", i % 2 ? &ec : &rsa, i % 2 == 0);
+}
+
 static void test_image_61(void **state)
 {
 	(void)state, check_image("K61");
@@ -241,7 +327,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_image_61),    cmocka_unit_test(test_image_612), cmocka_unit_test(test_modules_61),
-		cmocka_unit_test(test_modules_612), cmocka_unit_test(test_foreign),
+		cmocka_unit_test(test_modules_612), cmocka_unit_test(test_foreign),   cmocka_unit_test(test_sign_file),
 	};
 	return cmocka_run_group_tests(tests, read_inputs, drop_inputs);
 }

@@ -12,9 +12,9 @@ struct signer {
 	X509 *cert;
 };
 
-static inline struct signer signer_make(const char *name, const struct signer *issuer)
+static inline struct signer signer_make_of(EVP_PKEY *key, const char *name, const struct signer *issuer)
 {
-	struct signer s = { .key = EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048), .cert = X509_new() };
+	struct signer s = { .key = key, .cert = X509_new() };
 	X509_NAME *subject = X509_get_subject_name(s.cert);
 	X509V3_CTX ctx;
 	X509_set_version(s.cert, 2);
@@ -35,6 +35,11 @@ static inline struct signer signer_make(const char *name, const struct signer *i
 	if (X509_sign(s.cert, issuer ? issuer->key : s.key, EVP_sha256()) <= 0)
 		abort();
 	return s;
+}
+
+static inline struct signer signer_make(const char *name, const struct signer *issuer)
+{
+	return signer_make_of(EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048), name, issuer);
 }
 
 static inline void signer_done(struct signer *s)
