@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Build a program of others from its Go module, the newest release that the proxy offers, and print its path. It is kept in
+# ~/.cache/kmodsmith/go, and asked for anew after a month. Status 3: it cannot be had, and the last line of stderr says why.
+#   scripts/go-program.sh MODULE/PATH     github.com/sigstore/cosign/v2/cmd/cosign
+set -euo pipefail
+package=${1:?usage: go-program.sh MODULE/PATH}
+cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/go
+made=$cache/${package//\//+}
+unset GOFLAGS GOROOT GOBIN
+export CGO_ENABLED=0 GOTOOLCHAIN=auto GOPATH=${GOPATH:-$HOME/go}
+
+lacking() { echo "$1" >&2 && exit 3; }
+is_young() { [ -n "$(find "$made" -mtime -30 2>/dev/null)" ]; }
+# A Go before 1.21 knows of no toolchains: it fetches a newer one as what it is, a module, whose programs only lack their mode.
+find_go() {
+  local go dir wanted
+  go=$(type -P go) || lacking "there is no 'go'; run scripts/deps.sh cluster"
+  if [[ $("$go" env GOVERSION) =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 21)); then echo "$go" && return; fi
+  wanted=$(sed -nE 's/^go //p' "$(dirname "$0")/../tests/cluster/tools/go.mod")
+  dir=$(cd / && "$go" mod download -json "golang.org/toolchain@v0.0.1-go$wanted.$("$go" env GOOS)-$("$go" env GOARCH)" 2>>"$cache/log" | jq -r .Dir) ||
+    lacking "no newer Go from the module proxy: $(tail -n 1 "$cache/log")"
+  chmod -R u+w "$dir/bin" "$dir/pkg/tool" && chmod +x "$dir"/bin/* "$dir"/pkg/tool/*/*
+  echo "$dir/bin/go"
+}
+
+mkdir -p "$cache"
+exec 9>"$made.lock" && flock 9
+if ! is_young; then
+  : >"$cache/log"
+  go=$(find_go)
+  rm -rf "$made.new"
+  if GOBIN=$made.new nice -n 10 "$go" install -trimpath -ldflags=-s "$package@latest" 2>>"$cache/log"; then
+    mv "$made.new/${package##*/}" "$made" && rmdir "$made.new"
+  elif [ ! -x "$made" ]; then # an older one is better than none
+    lacking "$package: $(tail -n 1 "$cache/log")"
+  fi
+fi
+echo "$made"
