@@ -4,12 +4,13 @@
 #include "base/crypto/base64.h"
 #include "base/file/file.h"
 #include "base/formats/json.h"
+#include "base/process/proc.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
-enum { FILE_MAX = 1 << 20 };
+enum { FILE_MAX = 1 << 20, HELPER_MS = 60000 };
 
 void credentials_done(struct credentials *c)
 {
@@ -17,17 +18,42 @@ void credentials_done(struct credentials *c)
 	free(c->password);
 	free(c->identity);
 	free(c->origin);
+	free(c->failure);
 	*c = (struct credentials){ 0 };
 }
 
-char *credentials_file(const char *file)
+static const char *variable(const char *name)
 {
-	const char *config = getenv("DOCKER_CONFIG"), *home = getenv("HOME");
-	if (file)
-		return str_dup(file);
-	if (config && *config)
-		return str_fmt("%s/config.json", config);
-	return home && *home ? str_fmt("%s/.docker/config.json", home) : NULL;
+	const char *value = getenv(name);
+	return value && *value ? value : NULL;
+}
+
+static void list_files(const char *named, struct strv *ret)
+{
+	const char *docker = variable("DOCKER_CONFIG"), *runtime = variable("XDG_RUNTIME_DIR");
+	const char *config = variable("XDG_CONFIG_HOME"), *home = variable("HOME"),
+		   *podman = variable("REGISTRY_AUTH_FILE");
+	if (named) {
+		strv_add(ret, str_dup(named));
+		return;
+	}
+	if (podman)
+		strv_add(ret, str_dup(podman));
+	if (docker || home)
+		strv_add(ret, docker ? str_fmt("%s/config.json", docker) : str_fmt("%s/.docker/config.json", home));
+	strv_add(ret, runtime ? str_fmt("%s/containers/auth.json", runtime) :
+				str_fmt("/run/containers/%u/auth.json", getuid()));
+	if (config || home)
+		strv_add(ret, config ? str_fmt("%s/containers/auth.json", config) :
+				       str_fmt("%s/.config/containers/auth.json", home));
+}
+
+char *credentials_places(const char *file)
+{
+	auto_strv struct strv files = { 0 };
+	list_files(file, &files);
+	auto_str char *names = strv_join(&files, "', '");
+	return files.count ? str_fmt("'%s'", names) : NULL;
 }
 
 // 1 = read, 0 = absent.
@@ -80,6 +106,7 @@ static int read_auth_entry(const json_t *entry, const char *origin, struct crede
 	}
 	if (!c.identity && (!c.user || !*c.user))
 		return 0; // docker writes empty entries for its credential helpers
+	credentials_done(ret);
 	*ret = c;
 	c = (struct credentials){ 0 };
 	return 1;
@@ -102,23 +129,83 @@ static bool is_key_of(const char *key, const char *want)
 	return false;
 }
 
-int credentials_find(const char *file, const char *host, const char *name, struct credentials *ret, struct err *err)
+struct helper_output {
+	char *text;
+};
+
+static void add_output(void *ctx, const char *line)
 {
-	auto_str char *path = credentials_file(file), *want = str_fmt("%s/%s", host, name);
-	auto_json json_t *json = NULL;
-	int r = path ? read_auth_config(path, &json, err) : 0;
-	if (r < 0)
-		return err_wrap(err, "credentials");
-	if (r == 0)
-		return file ? err_set(err, E_NOT_FOUND, "credentials: '%s' does not exist", file) : 0;
-	const json_t *auths = json_object_get(json, "auths");
+	struct helper_output *output = ctx;
+	str_add(&output->text, "%s", line);
+}
+
+static bool is_program_name(const char *name)
+{
+	return name && *name &&
+	       strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == strlen(name);
+}
+
+// {"ServerURL": HOST, "Username": "u", "Secret": "s"}; of the user <token> the secret is a refresh token. A helper may
+// print warnings before it.
+static int read_helper(const char *text, const char *origin, struct credentials *ret, struct err *err)
+{
+	const char *start = text ? strchr(text, '{') : NULL;
+	auto_json json_t *json = start ? json_loads(start, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+	auto_str char *user = member_text(json, "Username"), *secret = member_text(json, "Secret");
+	if (!user || !secret)
+		return err_set(err, E_AUTH, "%s answered without user name and secret", origin);
+	bool is_token = str_eq(user, "<token>");
+	credentials_done(ret);
+	*ret = (struct credentials){ .user = is_token ? NULL : TAKE(user),
+				     .password = is_token ? NULL : TAKE(secret),
+				     .identity = is_token ? TAKE(secret) : NULL,
+				     .origin = str_dup(origin) };
+	return 1;
+}
+
+// 0 = it has none for this host.
+static int ask_helper(const char *name, const char *path, const char *host, struct credentials *ret, struct err *err)
+{
+	auto_str char *program = str_fmt("docker-credential-%s", is_program_name(name) ? name : "");
+	if (!is_program_name(name))
+		return err_set(err, E_CONFIG, "'%s' names no credential helper for '%s'", path, host);
+	auto_str char *full = proc_find(variable("PATH") ? getenv("PATH") : PROC_PATH, program);
+	auto_str char *origin = str_fmt("the credential helper '%s' of '%s'", program, path);
+	if (!full)
+		return err_set(err, E_AUTH, "%s for '%s' is not in PATH", origin, host);
+	struct proc_end end;
+	struct helper_output output = { 0 };
+	const struct proc proc = { .argv = (const char *const[]){ full, "get", NULL },
+				   .env = (const char *const *)environ,
+				   .input = host,
+				   .timeout_ms = HELPER_MS,
+				   .line = add_output,
+				   .ctx = &output };
+	if (proc_run(&proc, &end, err) < 0) {
+		free(output.text);
+		return err_wrap(err, "%s", origin);
+	}
+	auto_str char *text = TAKE(output.text);
+	if (end.is_timed_out)
+		return err_set(err, E_AUTH, "%s did not answer within %d s", origin, HELPER_MS / 1000);
+	if (end.status != 0 && text && strstr(text, "credentials not found"))
+		return 0;
+	if (end.status != 0)
+		return err_set(err, E_AUTH, "%s failed for '%s': %s", origin, host, text ? text : "no output");
+	return read_helper(text, origin, ret, err);
+}
+
+static int find_in_auths(const json_t *auths, const char *path, const char *host, const char *name,
+			 struct credentials *ret, struct err *err)
+{
+	auto_str char *want = str_fmt("%s/%s", host, name);
 	for (;;) {
 		const char *key;
 		json_t *entry;
 		json_object_foreach((json_t *)(uintptr_t)auths, key, entry)
 		{
 			auto_str char *origin = str_fmt("'%s', entry '%s'", path, key);
-			r = is_key_of(key, want) ? read_auth_entry(entry, origin, ret, err) : 0;
+			int r = is_key_of(key, want) ? read_auth_entry(entry, origin, ret, err) : 0;
 			if (r != 0)
 				return r;
 		}
@@ -127,4 +214,46 @@ int credentials_find(const char *file, const char *host, const char *name, struc
 			return 0;
 		*slash = '\0';
 	}
+}
+
+// A helper for all registries may be left over from another machine ("desktop"): then this is a file without an entry.
+static int ask_store(const char *name, const char *path, const char *host, struct credentials *ret, struct err *err)
+{
+	struct err problem;
+	int r = ask_helper(name, path, host, ret, &problem);
+	if (r < 0 && problem.code == E_CONFIG)
+		return err_set(err, E_CONFIG, "%s", problem.text);
+	if (r < 0) {
+		free(ret->failure);
+		ret->failure = str_dup(problem.text);
+	}
+	return r > 0;
+}
+
+static int find_in(const char *path, const json_t *json, const char *host, const char *name, struct credentials *ret,
+		   struct err *err)
+{
+	const json_t *helper = json_object_get(json_object_get(json, "credHelpers"), host);
+	const json_t *store = json_object_get(json, "credsStore");
+	if (helper)
+		return ask_helper(json_string_value(helper), path, host, ret, err);
+	int r = find_in_auths(json_object_get(json, "auths"), path, host, name, ret, err);
+	return r || !store ? r : ask_store(json_string_value(store), path, host, ret, err);
+}
+
+int credentials_find(const char *file, const char *host, const char *name, struct credentials *ret, struct err *err)
+{
+	auto_strv struct strv files = { 0 };
+	list_files(file, &files);
+	for (size_t i = 0; i < files.count; i++) {
+		auto_json json_t *json = NULL;
+		int r = read_auth_config(files.items[i], &json, err);
+		if (r == 0 && file)
+			return err_set(err, E_NOT_FOUND, "credentials: '%s' does not exist", file);
+		if (r > 0)
+			r = find_in(files.items[i], json, host, name, ret, err);
+		if (r != 0)
+			return r < 0 ? err_wrap(err, "credentials") : r;
+	}
+	return 0;
 }

@@ -128,13 +128,14 @@ static bool find_challenge(const struct http_call *call, struct challenge *ret)
 
 static int refuse_credentials(const struct registry *g, const struct http_call *call, struct err *err)
 {
-	auto_str char *file = credentials_file(g->credentials), *used = NULL;
+	auto_str char *places = credentials_places(g->credentials), *used = NULL;
 	http_status_error(call, err);
 	if (g->account.origin)
 		used = str_fmt("with credentials from %s", g->account.origin);
 	else
-		used = str_fmt("without credentials: %s%s%s has no entry for '%s'", file ? "'" : "",
-			       file ? file : "no file", file ? "'" : "", g->host);
+		used = str_fmt("without credentials: no entry for '%s' in %s%s%s", g->host,
+			       places ? places : "any file", g->account.failure ? "; " : "",
+			       g->account.failure ? g->account.failure : "");
 	return err_set(err, E_AUTH, "%s (%s)", err->text, used);
 }
 

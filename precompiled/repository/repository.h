@@ -13,7 +13,7 @@
 
 struct repository_options {
 	struct http *http;       // NULL = remote repositories fail with E_OFFLINE
-	const char *credentials; // a docker config.json; NULL = $DOCKER_CONFIG, ~/.docker/config.json
+	const char *credentials; // a docker config.json; NULL = docker's and podman's (credentials.h)
 };
 
 struct repository;

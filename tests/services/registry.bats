@@ -103,6 +103,26 @@ refute_secret() { # no password, no token, no header of either, in what was prin
   fetch "docker+http://$HUB_BASIC/drivers" --auth-file "$BATS_TEST_TMPDIR/other.json"
   assert_refused E_AUTH
 }
+@test "passwords: what podman login has stored, and a credential helper that knows one" {
+  mkdir -p "$BATS_TEST_TMPDIR/run/containers" "$BATS_TEST_TMPDIR/bin" "$BATS_TEST_TMPDIR/docker"
+  push "docker+http://$HUB_BASIC/drivers" --auth-file "$auth"
+  cp "$auth" "$BATS_TEST_TMPDIR/run/containers/auth.json"
+  fresh
+  XDG_RUNTIME_DIR=$BATS_TEST_TMPDIR/run fetch "docker+http://$HUB_BASIC/drivers"
+  assert_fetched "$digest"
+  jq -r --arg host "$HUB_BASIC" '.auths[$host].auth | @base64d' "$auth" >"$BATS_TEST_TMPDIR/secret"
+  jq -n --arg host "$HUB_BASIC" '{credHelpers: {($host): "site"}}' >"$BATS_TEST_TMPDIR/docker/config.json"
+  printf '#!/bin/sh\nIFS=: read -r user secret <%s\nprintf \047{"ServerURL":"%%s","Username":"%%s","Secret":"%%s"}\047 "$(cat)" "$user" "$secret"\n' \
+    "$BATS_TEST_TMPDIR/secret" >"$BATS_TEST_TMPDIR/bin/docker-credential-site"
+  chmod +x "$BATS_TEST_TMPDIR/bin/docker-credential-site"
+  fresh
+  DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker PATH=$BATS_TEST_TMPDIR/bin:$PATH fetch "docker+http://$HUB_BASIC/drivers"
+  assert_fetched "$digest"
+  fresh
+  DOCKER_CONFIG=$BATS_TEST_TMPDIR/docker fetch "docker+http://$HUB_BASIC/drivers"
+  assert_refused E_AUTH "docker-credential-site' of '$BATS_TEST_TMPDIR/docker/config.json' for '$HUB_BASIC' is not in PATH"
+}
+
 @test "tokens: push and fetch by a user, and nothing without credentials" {
   push "docker+http://$HUB_TOKEN/a/drivers" --auth-file "$auth"
   assert_status 0

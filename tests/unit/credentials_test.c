@@ -111,12 +111,120 @@ static void test_default_files(void **state)
 	assert_int_equal(credentials_find(NULL, "plain.test", "n", &c, &err), 1);
 }
 
+// podman's, where docker's have no entry for the registry.
+static void test_podman_files(void **state)
+{
+	(void)state;
+	static const char entry[] = "{\"auths\": {\"%s\": {\"auth\": \"dTpw\"}}}";
+	static const struct {
+		const char *variable, *value, *file;
+	} rows[] = { { "REGISTRY_AUTH_FILE", "/named.json", "named.json" },
+		     { "XDG_RUNTIME_DIR", "/run", "run/containers/auth.json" },
+		     { "XDG_CONFIG_HOME", NULL, ".config/containers/auth.json" },
+		     { "XDG_CONFIG_HOME", "/config", "config/containers/auth.json" } };
+	auto_folder struct folder folder;
+	struct err err = { 0 };
+	folder_make(&folder);
+	setenv("HOME", folder.path, 1);
+	unsetenv("DOCKER_CONFIG");
+	folder_dir(&folder, ".docker");
+	folder_file(&folder, ".docker/config.json", CONFIG);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_credentials struct credentials c = { 0 };
+		auto_str char *value = rows[i].value ? str_fmt("%s%s", folder.path, rows[i].value) : NULL;
+		auto_str char *host = str_fmt("podman%zu.test", i), *text = str_fmt(entry, host);
+		auto_str char *places = NULL, *dir = str_dup(rows[i].file);
+		if (value)
+			setenv(rows[i].variable, value, 1);
+		else
+			unsetenv(rows[i].variable);
+		for (char *slash = dir; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
+			*slash = '\0';
+			folder_dir(&folder, dir);
+		}
+		folder_file(&folder, rows[i].file, text);
+		expect(credentials_find(NULL, host, "n", &c, &err) == 1 && strstr(c.origin, rows[i].file),
+		       rows[i].file);
+		expect(credentials_find(NULL, "plain.test", "n", &c, &err) == 1 && strstr(c.origin, ".docker"),
+		       rows[i].file);
+		places = credentials_places(NULL);
+		expect(strstr(places, rows[i].file) && strstr(places, ".docker/config.json"), places);
+		unsetenv(rows[i].variable);
+	}
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	return a && b ? str_eq(a, b) : !a && !b;
+}
+
+// docker-credential-helpers' protocol.
+static void test_helpers(void **state)
+{
+	(void)state;
+	static const char config[] =
+		"{\"credHelpers\": {\"cloud.test\": \"cloud\", \"away.test\": \"away\", \"path.test\": \"../x\"},"
+		"\"auths\": {\"cloud.test\": {\"auth\": \"dTpw\"}, \"stored.test\": {},"
+		"\"plain.test\": {\"auth\": \"dTpw\"}}, \"credsStore\": \"%s\"}";
+	static const char answer[] = "{\"ServerURL\": \"%%s\", \"Username\": \"%s\",\n\"Secret\": \"s3cret\"}";
+	static const struct {
+		const char *store, *host, *script; // what docker-credential-cloud runs
+		int result;
+		const char *user, *secret, *identity, *text;
+	} rows[] = {
+		{ "cloud", "cloud.test", "user", 1, "user", "s3cret", NULL, NULL }, // the helper before the entry
+		{ "cloud", "cloud.test", "<token>", 1, NULL, NULL, "s3cret", NULL },
+		{ "cloud", "stored.test", "user", 1, "user", "s3cret", NULL, NULL },
+		{ "cloud", "plain.test", "exit 1", 1, "u", "p", NULL, NULL },
+		{ "cloud", "cloud.test", "echo credentials not found in native keychain; exit 1", 0, NULL, NULL, NULL,
+		  NULL },
+		{ "cloud", "cloud.test", "echo no region >&2; exit 3", E_AUTH, NULL, NULL, NULL,
+		  "failed for 'cloud.test': no region" },
+		{ "cloud", "cloud.test", "echo '{}'", E_AUTH, NULL, NULL, NULL, "without user name and secret" },
+		{ "cloud", "away.test", "exit 1", E_AUTH, NULL, NULL, NULL, "docker-credential-away' of" },
+		{ "cloud", "path.test", "exit 1", E_CONFIG, NULL, NULL, NULL,
+		  "names no credential helper for 'path.test'" },
+		{ "desktop", "other.test", "exit 1", 0, NULL, NULL, NULL, "docker-credential-desktop" },
+	};
+	auto_folder struct folder folder;
+	folder_make(&folder);
+	auto_str char *path = str_fmt("%s/config.json", folder.path),
+		      *program = str_fmt("%s/docker-credential-cloud", folder.path);
+	auto_str char *before = str_dup(getenv("PATH")), *search = str_fmt("%s:%s", folder.path, before);
+	setenv("PATH", search, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_credentials struct credentials c = { 0 };
+		struct err err = { 0 };
+		bool is_script = strchr(rows[i].script, ' ') != NULL;
+		auto_str char *text = str_fmt(config, rows[i].store), *json = str_fmt(answer, rows[i].script);
+		auto_str char *said = str_fmt("echo a warning >&2; printf '%s\\n' \"$host\"", json);
+		auto_str char *script = str_fmt("#!/bin/sh\n[ \"$*\" = get ] || exit 9\nread -r host\n%s\n",
+						is_script ? rows[i].script : said);
+		folder_file(&folder, "config.json", text);
+		folder_file(&folder, "docker-credential-cloud", script);
+		assert_int_equal(chmod(program, 0755), 0);
+		int r = credentials_find(path, rows[i].host, "n", &c, &err);
+		expect(r == (rows[i].result > 1 ? -1 : rows[i].result), rows[i].script);
+		expect(r >= 0 || err.code == rows[i].result, err.text);
+		expect(r <= 0 || (is_same(c.user, rows[i].user) && is_same(c.password, rows[i].secret) &&
+				  is_same(c.identity, rows[i].identity)),
+		       rows[i].script);
+		expect(!rows[i].text || strstr(r < 0     ? err.text :
+					       c.failure ? c.failure :
+							   "",
+					       rows[i].text),
+		       r < 0 ? err.text : "");
+		expect(!strstr(err.text, "s3cret"), err.text);
+	}
+	setenv("PATH", before, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_entries),
-		cmocka_unit_test(test_files),
-		cmocka_unit_test(test_default_files),
+		cmocka_unit_test(test_entries),       cmocka_unit_test(test_files),
+		cmocka_unit_test(test_default_files), cmocka_unit_test(test_podman_files),
+		cmocka_unit_test(test_helpers),
 	};
 	return cmocka_run_group_tests_name("credentials", tests, NULL, NULL);
 }

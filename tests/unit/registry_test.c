@@ -68,7 +68,7 @@ static void test_authentication(void **state)
 		  E_AUTH,
 		  "config.json', entry '127.0.0.1:",
 		  0 },
-		{ "no password", NULL, { .wants = BASIC }, E_AUTH, "has no entry for '127.0.0.1:", 0 },
+		{ "no password", NULL, { .wants = BASIC }, E_AUTH, "no entry for '127.0.0.1:", 0 },
 		{ "broken password", "{\"auth\":\"?\"}", { .wants = BASIC }, E_CONFIG, "base64", 0 },
 		{ "no token", NULL, { .wants = BEARER, .token_reply = "{}" }, E_AUTH, "neither token nor", 1 },
 		{ "html token", NULL, { .wants = BEARER, .token_reply = "<html>" }, E_AUTH, "not valid JSON", 1 },

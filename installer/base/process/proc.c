@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -113,12 +114,23 @@ int proc_spawn(const char *program, char *const *argv, char *const *env, posix_s
 	return problem;
 }
 
+static int open_input(const char *text, struct err *err)
+{
+	auto_fd int fd = memfd_create("input", MFD_CLOEXEC);
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || lseek(fd, 0, SEEK_SET) < 0)
+		return err_set(err, errno, "make the standard input of a program");
+	return TAKE_FD(fd);
+}
+
 int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 {
 	static const char *const empty[] = { NULL };
 	const char *name = proc->argv[0];
 	long started = clock_ms();
 	int pipes[2];
+	auto_fd int input = proc->input ? open_input(proc->input, err) : -1;
+	if (proc->input && input < 0)
+		return -1;
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		return err_set(err, errno, "make a pipe for '%s'", name);
 	auto_fd int in = pipes[0];
@@ -132,7 +144,10 @@ int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 	}
 	posix_spawn_file_actions_t files;
 	posix_spawn_file_actions_init(&files);
-	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	if (proc->input)
+		posix_spawn_file_actions_adddup2(&files, input, 0);
+	else
+		posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&files, out, 1);
 	posix_spawn_file_actions_adddup2(&files, out, 2);
 	posix_spawn_file_actions_addclosefrom_np(&files, 3); // our descriptors are not for the program

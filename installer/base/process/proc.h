@@ -2,7 +2,8 @@
 // Run a program and know exactly how it ended: exit status, signal and time-out are told apart.
 //
 // The program gets its own process group, so that a time-out ends all of its children, and only the environment given.
-// Its standard output and error arrive line by line; it has no other descriptor. There is no shell anywhere.
+// Its standard output and error arrive line by line; it has no other descriptor but its input. There is no shell
+// anywhere.
 #pragma once
 #include "base/core/err.h"
 
@@ -12,6 +13,7 @@ struct proc {
 	const char *const *argv;                   // argv[0] absolute, NULL-terminated
 	const char *const *env;                    // the whole environment; NULL = empty
 	const char *dir;                           // working directory; NULL = inherit
+	const char *input;                         // what it reads from its standard input; NULL = nothing
 	int timeout_ms;                            // 0 = none
 	void (*line)(void *ctx, const char *line); // without the newline; may be NULL
 	void *ctx;

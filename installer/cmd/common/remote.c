@@ -14,7 +14,8 @@ const struct opt remote_opts[] = {
 	OPT("ca", "PATH", "KMODSMITH_CA", OPT_STR, ca,
 	    "certificate authorities besides the system's and the site's: a PEM file or a directory of them"),
 	OPT("auth-file", "FILE", "KMODSMITH_AUTH_FILE", OPT_STR, auth_file,
-	    "credentials for registries, as docker's config.json; default ~/.docker/config.json"),
+	    "credentials for registries: a config.json of docker, or podman's auth.json; default: those that docker or "
+	    "podman login has stored, and the credential helpers that they name"),
 	OPT("connect-timeout", "SECONDS", NULL, OPT_UINT, connect_timeout_s, "to reach a remote source; default 3"),
 	OPT("stall-timeout", "SECONDS", NULL, OPT_UINT, stall_timeout_s,
 	    "without a byte of a remote source; default 15. Less than 1 KiB/s for a minute is given up, too"),
