@@ -324,3 +324,16 @@ void oci_index_tags(const struct oci_index *x, struct strv *ret)
 			strv_add(ret, str_dup(tag));
 	}
 }
+
+void oci_index_untagged(const struct oci_index *x, const char *artifact_type, struct strv *ret)
+{
+	for (size_t i = 0; i < x->count; i++) {
+		const struct oci_descriptor *d = &x->items[i];
+		const char *name = oci_descriptor_annotation(d, OCI_REF_NAME);
+		bool is_tagged = name && !strpbrk(name, ":/");
+		bool is_other = (d->artifact_type && !str_eq(d->artifact_type, artifact_type)) ||
+				(d->media_type && str_eq(d->media_type, OCI_INDEX));
+		if (!is_tagged && !is_other)
+			strv_add(ret, oci_digest_text(d->digest));
+	}
+}

@@ -65,6 +65,9 @@ int oci_index_find(const struct oci_index *x, const char *ref); // tag or "sha25
 void oci_index_remove(struct oci_index *x, size_t i);
 void oci_index_drop(struct oci_index *x, const char *ref); // tag or "sha256:HEX"; may be absent
 void oci_index_tags(const struct oci_index *x, struct strv *ret);
+// As "sha256:HEX", the manifests without a name that could be a registry's tag, as other programs save what they pull:
+// `crane pull --format oci`, `cosign save`. Not those that say that they are something else than artifact_type.
+void oci_index_untagged(const struct oci_index *x, const char *artifact_type, struct strv *ret);
 
 // "sha256:HEX" -> HEX. False on anything else.
 bool oci_digest_parse(const char *s, char ret[DIGEST_HEX + 1]);

@@ -80,7 +80,7 @@ static int find_among_tags(struct repository *r, const struct package_want *want
 	auto_candidate struct package_candidate best = CANDIDATE_NONE;
 	auto_str char *why = NULL;
 	struct err damage = { 0 };
-	if (repository_tags(r, &tags, err) < 0)
+	if (repository_tags(r, &tags, err) < 0 || repository_untagged(r, PACKAGE_TYPE, &tags, err) < 0)
 		return -1;
 	for (size_t i = 0; i < tags.count; i++) {
 		auto_candidate struct package_candidate o = CANDIDATE_NONE, fitting = CANDIDATE_NONE;
@@ -117,6 +117,13 @@ static int find_among_tags(struct repository *r, const struct package_want *want
 	return 0;
 }
 
+static bool has_untagged(struct repository *r)
+{
+	auto_strv struct strv names = { 0 };
+	struct err ignored;
+	return repository_untagged(r, PACKAGE_TYPE, &names, &ignored) == 0 && names.count;
+}
+
 static int find_candidate(struct repository *r, const struct package_want *want, struct package_candidate *ret,
 			  char **ret_why, struct err *err)
 {
@@ -126,6 +133,8 @@ static int find_candidate(struct repository *r, const struct package_want *want,
 	auto_str char *name = str_fmt("%s-%s-%s-%s", want->driver, want->flavour, want->release, want->arch),
 		      *tag = oci_tag(name);
 	int done = package_candidate_read(r, tag, &o, err);
+	if (done == 0 && has_untagged(r))
+		return find_among_tags(r, want, ret, ret_why, err);
 	if (done == 0)
 		*ret_why = str_fmt("it has no %s", tag);
 	return done > 0 ? take_if_fits(&o, tag, want, ret, ret_why) : done;

@@ -136,6 +136,13 @@ static int archive_tags(struct repository *r, struct strv *ret, struct err *err)
 	return 0;
 }
 
+static int archive_untagged(struct repository *r, const char *artifact_type, struct strv *ret, struct err *err)
+{
+	(void)err;
+	oci_index_untagged(&((struct archive_repository *)r)->index, artifact_type, ret);
+	return 0;
+}
+
 static int archive_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			    struct err *err)
 {
@@ -282,6 +289,7 @@ static void archive_free(struct repository *r)
 static const struct repository_ops ops = {
 	.manifest = archive_manifest,
 	.tags = archive_tags,
+	.untagged = archive_untagged,
 	.document = archive_document,
 	.referrers = archive_referrers,
 	.begin = archive_begin,

@@ -87,6 +87,16 @@ static int dir_tags(struct repository *r, struct strv *ret, struct err *err)
 	return 0;
 }
 
+static int dir_untagged(struct repository *r, const char *artifact_type, struct strv *ret, struct err *err)
+{
+	const struct layout *l = ((struct layout_repository *)r)->current;
+	const struct layout_view *v;
+	if (open_dir_layout(r, err) < 0 || layout_view(l, &v, err) < 0)
+		return -1;
+	oci_index_untagged(&v->index, artifact_type, ret);
+	return 0;
+}
+
 static int dir_document(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			struct err *err)
 {
@@ -264,6 +274,7 @@ static void dir_free(struct repository *r)
 static const struct repository_ops ops = {
 	.manifest = dir_manifest,
 	.tags = dir_tags,
+	.untagged = dir_untagged,
 	.document = dir_document,
 	.referrers = dir_referrers,
 	.begin = dir_begin,

@@ -49,6 +49,8 @@ int repository_begin(struct repository *r, struct blob_transfer *t, struct err *
 struct repository_ops {
 	int (*manifest)(struct repository *r, const char *ref, char **ret, size_t *ret_len, struct err *err);
 	int (*tags)(struct repository *r, struct strv *ret, struct err *err);
+	int (*untagged)(struct repository *r, const char *artifact_type, struct strv *ret,
+			struct err *err); // NULL: nothing is there without a tag
 	int (*document)(struct repository *r, const struct oci_descriptor *d, char **ret, size_t *ret_len,
 			struct err *err);
 	int (*referrers)(struct repository *r, const char *hex, struct oci_index *ret,
@@ -80,6 +82,12 @@ static inline void repository_freep(struct repository **r)
 static inline int repository_tags(struct repository *r, struct strv *ret, struct err *err)
 {
 	return r->ops->tags(r, ret, err);
+}
+// As oci_index_untagged(). A registry shows none.
+static inline int repository_untagged(struct repository *r, const char *artifact_type, struct strv *ret,
+				      struct err *err)
+{
+	return r->ops->untagged ? r->ops->untagged(r, artifact_type, ret, err) : 0;
 }
 // Waits a moment for data.
 static inline int repository_step(struct repository *r, struct err *err)

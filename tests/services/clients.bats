@@ -54,3 +54,23 @@ copy() { run -0 skopeo --insecure-policy copy -q --preserve-digests --src-tls-ve
   run -0 skopeo --insecure-policy inspect "oci:$layout:$TAG"
   assert_equal "$(jq -r '.Labels["io.kmodsmith.kernel.release"]' <<<"$output")" "$KERNEL"
 }
+@test "layouts as crane and cosign save them: no tag, or the name of the image in place of one" {
+  local rename from
+  for rename in 'del(.annotations)' '.annotations["org.opencontainers.image.ref.name"] = "registry.example/drivers:v1"' \
+    '.annotations = {kind: "dev.cosignproject.cosign/image"} | del(.artifactType)'; do
+    cp -r "$layout" saved
+    jq ".manifests[0] |= ($rename)" "$layout/index.json" >saved/index.json
+    tar -cf saved.tar -C saved .
+    for from in oci:saved oci-archive:saved.tar; do
+      fresh
+      fetch "$from"
+      assert_fetched "$digest"
+      fresh
+      fetch "$from" --kernel 6.1.0-1-amd64
+      assert_refused E_NO_PACKAGE "kernel release is $KERNEL, wanted 6.1.0-1-amd64"
+    done
+    kmodsmith check --package oci:saved --kernel "$KERNEL"
+    assert_output --partial "compared with"
+    rm -r saved
+  done
+}
