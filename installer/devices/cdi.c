@@ -113,10 +113,22 @@ static bool is_plain_name(const char *name)
 	return true;
 }
 
+// Libraries of the driver that have versions of their own (internal/discover/graphics.go, pkg/nvcdi/driver-nvml.go).
+static bool is_foreign_version(const char *name)
+{
+	static const char *const names[] = { "libnvidia-egl-gbm.so.", "libnvidia-egl-wayland.so.",
+					     "libnvidia-egl-wayland2.so.", "libnvidia-egl-xcb.so.",
+					     "libnvidia-egl-xlib.so." };
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (str_starts(name, names[i]))
+			return strchr(name + strlen(names[i]), '.') != NULL;
+	return str_starts(name, "libnvidia-nvvm70.so.");
+}
+
 static bool is_library(const char *name, const char *version)
 {
 	auto_str char *end = str_fmt(".so.%s", version);
-	return is_plain_name(name) && str_starts(name, "lib") && str_ends(name, end);
+	return is_plain_name(name) && str_starts(name, "lib") && (str_ends(name, end) || is_foreign_version(name));
 }
 
 // 1 = a link that ends at a library of the version, with its target in the same directory.
@@ -190,6 +202,37 @@ static int add_library_dir(const struct root *root, const char *export, const ch
 	return 0;
 }
 
+// gbm's loader looks for the driver's back end under a name of its own, and X.Org's for its GLX module.
+static void add_graphics_links(const char *dir, struct cdi *c)
+{
+	auto_str char *allocator = str_fmt("/%s/libnvidia-allocator.so.%s", dir, c->version);
+	auto_str char *glx = str_fmt("libglxserver_nvidia.so.%s", c->version);
+	for (size_t i = 0; i < c->mount_count; i++) {
+		const char *path = c->mounts[i].path, *name = strrchr(path, '/') + 1;
+		if (str_eq(path, allocator))
+			strv_add(&c->links, str_fmt("../libnvidia-allocator.so.1::/%s/gbm/nvidia-drm_gbm.so", dir));
+		if (str_eq(name, glx))
+			strv_add(&c->links, str_fmt("%s::%.*slibglxserver_nvidia.so", glx, (int)(name - path), path));
+	}
+}
+
+static void add_xorg_mounts(const struct root *root, const char *export, const char *dir, struct cdi *c)
+{
+	static const char *const below[] = { "nvidia/xorg", "xorg/modules/drivers", "xorg/modules/extensions",
+					     "xorg/modules/updates/drivers", "xorg/modules/updates/extensions" };
+	const char *const dirs[] = { dir, "usr/lib", "usr/lib64" };
+	auto_str char *glx = str_fmt("libglxserver_nvidia.so.%s", c->version);
+	const char *const names[] = { "nvidia_drv.so", glx };
+	for (size_t n = 0; n < ARRAY_SIZE(names); n++) {
+		bool is_found = false;
+		for (size_t i = 0; i < ARRAY_SIZE(dirs) * ARRAY_SIZE(below) && !is_found; i++) {
+			auto_str char *path = str_fmt("%s/%s/%s", dirs[i / ARRAY_SIZE(below)],
+						      below[i % ARRAY_SIZE(below)], names[n]);
+			is_found = add_file_mount(root, export, path, c);
+		}
+	}
+}
+
 static int add_firmware_mounts(const struct root *root, const char *export, struct cdi *c, struct err *err)
 {
 	auto_str char *dir = str_fmt("lib/firmware/nvidia/%s", c->version);
@@ -198,14 +241,49 @@ static int add_firmware_mounts(const struct root *root, const char *export, stru
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = join_path(dir, names.items[i]);
-		if (is_plain_name(names.items[i]) && str_starts(names.items[i], "gsp") &&
-		    str_ends(names.items[i], ".bin"))
+		bool is_needed = str_starts(names.items[i], "gsp") || str_starts(names.items[i], "ucodes");
+		if (is_plain_name(names.items[i]) && is_needed && str_ends(names.items[i], ".bin"))
 			add_file_mount(root, export, path, c);
 	}
 	return 0;
 }
 
-static void add_program_and_data_mounts(const struct root *root, const char *export, struct cdi *c)
+// What the loaders of OpenGL, EGL, OpenCL, Vulkan and X.Org look for: in a container where all of them do, wherever a
+// distribution has it.
+static void add_data_mounts(const struct root *root, const char *export, struct cdi *c)
+{
+	static const char *const dirs[] = { "etc", "usr/share" };
+	static const struct {
+		const char *name, *in; // below one of dirs; the directory in the container
+	} files[] = {
+		{ "glvnd/egl_vendor.d/10_nvidia.json", "usr/share" },
+		{ "egl/egl_external_platform.d/09_nvidia_wayland2.json", "usr/share" },
+		{ "egl/egl_external_platform.d/10_nvidia_wayland.json", "usr/share" },
+		{ "egl/egl_external_platform.d/15_nvidia_gbm.json", "usr/share" },
+		{ "egl/egl_external_platform.d/20_nvidia_xcb.json", "usr/share" },
+		{ "egl/egl_external_platform.d/20_nvidia_xlib.json", "usr/share" },
+		{ "nvidia/nvoptix.bin", "usr/share" },
+		{ "X11/xorg.conf.d/10-nvidia.conf", "usr/share" },
+		{ "X11/xorg.conf.d/nvidia-drm-outputclass.conf", "usr/share" },
+		{ "OpenCL/vendors/nvidia.icd", "etc" },
+		{ "vulkan/icd.d/nvidia_icd.json", "etc" },
+		{ "vulkan/icd.d/nvidia_icd.x86_64.json", "etc" },
+		{ "vulkan/icd.d/nvidia_icd.aarch64.json", "etc" },
+		{ "vulkan/icd.d/nvidia_layers.json", "etc" },
+		{ "vulkan/implicit_layer.d/nvidia_layers.json", "etc" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
+			auto_str char *path = join_path(dirs[j], files[i].name), *source = join_path(export, path);
+			auto_str char *target = join_path(files[i].in, files[i].name);
+			if (!is_mountable(root, export, path))
+				continue;
+			add_mount(c, source, target, false);
+			break;
+		}
+}
+
+static void add_program_mounts(const struct root *root, const char *export, struct cdi *c)
 {
 	static const char *const dirs[] = { "usr/bin", "usr/sbin", "bin", "sbin" };
 	static const char *const programs[] = { "nvidia-smi",
@@ -214,24 +292,14 @@ static void add_program_and_data_mounts(const struct root *root, const char *exp
 						"nvidia-cuda-mps-control",
 						"nvidia-cuda-mps-server",
 						"nvidia-imex",
-						"nvidia-imex-ctl" };
-	static const char *const data[] = {
-		// what the loaders of OpenGL and Vulkan look for
-		"etc/vulkan/icd.d/nvidia_icd.json",
-		"etc/vulkan/implicit_layer.d/nvidia_layers.json",
-		"usr/share/vulkan/icd.d/nvidia_icd.json",
-		"usr/share/vulkan/implicit_layer.d/nvidia_layers.json",
-		"usr/share/glvnd/egl_vendor.d/10_nvidia.json",
-		"usr/share/nvidia/nvoptix.bin",
-	};
+						"nvidia-imex-ctl",
+						"nvidia-xconfig" };
 	for (size_t i = 0; i < ARRAY_SIZE(programs); i++)
 		for (size_t j = 0; j < ARRAY_SIZE(dirs); j++) {
 			auto_str char *path = join_path(dirs[j], programs[i]);
 			if (add_file_mount(root, export, path, c))
 				break;
 		}
-	for (size_t i = 0; i < ARRAY_SIZE(data); i++)
-		add_file_mount(root, export, data[i], c);
 }
 
 // Of the machine, or of the driver root if its daemons run there. A daemon need not run yet: its directory is made
@@ -287,7 +355,10 @@ static int read_mounts(const struct root *host, const char *export, struct cdi *
 	if (add_library_dir(&root, export, dir, c, err) < 0 || add_library_dir(&root, export, vdpau, c, err) < 0 ||
 	    add_firmware_mounts(&root, export, c, err) < 0 || find_hook(host, &root, export, c, err) < 0)
 		return -1;
-	add_program_and_data_mounts(&root, export, c);
+	add_program_mounts(&root, export, c);
+	add_data_mounts(&root, export, c);
+	add_xorg_mounts(&root, export, dir, c);
+	add_graphics_links(dir, c);
 	add_socket_mounts(host, export, c);
 	return 0;
 }

@@ -57,7 +57,9 @@ int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_ke
 {
 	const char *gap = strstr(link, "::"), *path = gap ? gap + 2 : "", *slash = strrchr(path, '/');
 	auto_str char *target = gap ? str_ndup(link, (size_t)(gap - link)) : NULL;
-	if (!target || !*target || strchr(target, '/') || *path != '/' || slash == path || !slash[1])
+	const char *name =
+		target && str_starts(target, "../") ? target + 3 : target; // of its directory, or of the one above
+	if (!name || !*name || strchr(name, '/') || *path != '/' || slash == path || !slash[1])
 		return err_set(err, E_USAGE, "'%s' is not TARGET::PATH: a name, and an absolute path below a directory",
 			       link);
 	auto_str char *dir = str_ndup(path, (size_t)(slash - path));
