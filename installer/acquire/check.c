@@ -3,10 +3,12 @@
 
 #include "acquire/acquire.h"
 #include "acquire/compile.h"
+#include "host/kernel.h"
 #include "host/module_set.h"
 #include "kmod/build/core.h"
 #include "kmod/kernel_tree/distro.h"
 #include "kmod/kernel_tree/toolchain.h"
+#include "kmod/load/kernel_trust.h"
 #include "kmod/module/proof.h"
 #include "kmod/source/patch.h"
 
@@ -25,10 +27,23 @@ static void set_check_verdict(struct check_result *r, enum verdict verdict, int 
 	r->reason = str_dup(reason);
 }
 
-static int prove_package(const struct check_request *w, const struct kernel_abi *abi, struct check_result *ret,
+// What headers cannot know of the running kernel: what it enforces, and whom it trusts.
+static void ask_kernel(const struct check_request *w, struct kernel_abi *abi, struct kernel_trust *ret)
+{
+	struct err unknown;
+	auto_str char *running = NULL;
+	if (!w->sys || host_read_release(w->kern, &running, &unknown) < 0 || !str_eq(running, w->release))
+		return;
+	kernel_abi_add_running(abi, w->kern);
+	kernel_trust_read(w->host, w->kern, w->sys, running, ret);
+	abi->answers = &ret->answers;
+}
+
+static int prove_package(const struct check_request *w, struct kernel_abi *abi, struct check_result *ret,
 			 struct err *err)
 {
 	const struct package *p = w->package;
+	auto_kernel_trust struct kernel_trust trust = { 0 };
 	auto_strv struct strv files = { 0 };
 	auto_module_set struct module_set set = { 0 };
 	auto_proof struct proof proof = { 0 };
@@ -36,7 +51,9 @@ static int prove_package(const struct check_request *w, const struct kernel_abi 
 		strv_add(&files, str_dup(p->files[i].name));
 	if (module_set_read(&p->dir, &files, &set, err) < 0)
 		return -1;
+	ask_kernel(w, abi, &trust);
 	proof_make(set.pointers, set.count, abi, NULL, &proof);
+	abi->answers = NULL;
 	proof_add_build(&proof, w->release, p->key.build_id, abi->build_id);
 	ret->compared = proof_basis_name(proof.basis);
 	static const enum verdict verdicts[] = {

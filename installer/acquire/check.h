@@ -2,6 +2,7 @@
 // Whether there is a driver for a kernel before it runs (R-F2), from a package, a driver source, or both.
 #pragma once
 #include "acquire/reuse.h"
+#include "base/process/sys.h"
 #include "host/gpu_support.h"
 #include "kmod/kernel_tree/headers.h"
 #include "kmod/source/source.h"
@@ -27,6 +28,7 @@ struct check_request {
 	enum reuse reuse;
 	const struct gpus *gpus;
 	const struct root *host, *kern, *state;
+	const struct sys *sys; // whose kernel is asked about signatures, if it is the running one; NULL = is not
 	const struct root *patches;
 	bool is_rt_allowed;
 };

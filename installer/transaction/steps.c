@@ -6,7 +6,7 @@
 #include "driver_root/modules_dir.h"
 #include "driver_root/root_record.h"
 #include "journal/state_dir.h"
-#include "kmod/load/keyrings.h"
+#include "kmod/load/kernel_trust.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
 #include "kmod/module/proof.h"
@@ -182,7 +182,7 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	auto_strv struct strv names = { 0 }, files = { 0 }, loaded_files = { 0 };
 	auto_module_set struct module_set loaded = { 0 };
 	auto_kernel_abi struct kernel_abi abi = { 0 };
-	struct keyrings keyrings;
+	auto_kernel_trust struct kernel_trust trust = { 0 };
 	auto_symvers struct symvers *exports = symvers_new();
 	strv_split(&names, step->subject, ", ");
 	for (size_t i = 0; i < p->count; i++) {
@@ -197,9 +197,8 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	    module_set_read(&p->dir, &loaded_files, &loaded, err) < 0 ||
 	    kernel_abi_read(&abi, a->host, a->kern, a->state, NULL, err) < 0)
 		return -1;
-	keyrings_read(a->kern, a->sys, &keyrings);
-	abi.has_key = keyrings_has;
-	abi.keys = &keyrings;
+	kernel_trust_read(a->host, a->kern, a->sys, a->facts->host.release, &trust);
+	abi.answers = &trust.answers;
 	for (size_t i = 0; i < loaded.count; i++)
 		symvers_add_all(exports, loaded.items[i].exports);
 	proof_make(r->set.pointers, r->set.count, &abi, exports, proof);

@@ -15,6 +15,8 @@ static void add_keyring(struct keyrings *ret, const char *line)
 	static const char type[] = " keyring   ";
 	unsigned serial;
 	const char *name = strstr(line, type);
+	if (name && str_starts(name + strlen(type), ".blacklist:") && sscanf(line, "%8x ", &serial) == 1)
+		ret->blacklist = (int)serial;
 	for (size_t i = 0; name && i < KEYRINGS_MOST && ret->count < KEYRINGS_MOST; i++) {
 		size_t len = strlen(names[i]);
 		if (str_starts(name + strlen(type), names[i]) && strchr(": ", name[strlen(type) + len]) &&
@@ -49,4 +51,11 @@ int keyrings_has(const void *keyrings, const char *id)
 		if (k->sys->key_search(k->sys, k->serials[i], exactly) == 0 || errno != ENOKEY)
 			return 1;
 	return k->count == 0;
+}
+
+int keyrings_has_revoked(const void *keyrings, const char *id)
+{
+	const struct keyrings *k = keyrings;
+	auto_str char *exactly = str_fmt("ex:%s", id);
+	return k->blacklist && (k->sys->key_search(k->sys, k->blacklist, exactly) == 0 || errno == EACCES);
 }

@@ -34,11 +34,12 @@ static const struct reason reasons[] = {
 
 	{ EKEYREJECTED, "of unsigned module", E_SIGNING_REQUIRED, "unsigned, and the kernel enforces signatures" },
 	{ EKEYREJECTED, "unavailable key", E_KEY_UNKNOWN, "signed by a key that the kernel does not trust" },
-	{ EKEYREJECTED, "unsupported crypto", E_KEY_UNKNOWN, "signed with an algorithm that the kernel lacks" },
+	{ EKEYREJECTED, "unsupported crypto", E_SIGNATURE_HASH, "signed with an algorithm that the kernel lacks" },
+	{ EKEYREJECTED, "has authattrs", E_SIGNATURE_BAD, "the signature has attributes that the kernel refuses" },
 	{ EKEYREJECTED, "S/MIME Caps", E_SIGNATURE_BAD, "the signature has attributes that the kernel refuses" },
 	{ EKEYREJECTED, NULL, E_SIGNATURE_BAD, "the content is not what was signed" },
 	{ ENOKEY, NULL, E_KEY_UNKNOWN, "signed by a key that the kernel does not trust" },
-	{ ENOPKG, NULL, E_KEY_UNKNOWN, "signed with an algorithm that the kernel lacks" },
+	{ ENOPKG, NULL, E_SIGNATURE_HASH, "signed with an algorithm that the kernel lacks" },
 	{ EBADMSG, NULL, E_SIGNATURE_BAD, "the signature is damaged" },
 
 	{ EPERM, "Lockdown: ", E_LOCKDOWN, "kernel lockdown forbids it" },

@@ -283,15 +283,11 @@ static int find_intree_module(struct kernel_abi *abi, const struct root *host, c
 	return 0;
 }
 
-// Only the running kernel can tell what it enforces: Secure Boot and its command line decide.
-static void read_abi_running(struct kernel_abi *abi, const struct root *kern)
+void kernel_abi_add_running(struct kernel_abi *abi, const struct root *kern)
 {
 	struct err err;
-	auto_str char *banner = NULL;
 	auto_str char *enforce = NULL;
 	auto_str char *lockdown = NULL;
-	if (root_line(kern, "proc/version", &banner, &err) > 0)
-		kernel_abi_add_banner(abi, banner);
 	if (root_line(kern, "sys/module/module/parameters/sig_enforce", &enforce, &err) > 0) {
 		abi->has_sig = true;
 		abi->is_sig_enforced = str_eq(enforce, "Y");
@@ -304,7 +300,7 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 		    const char *release, struct err *err)
 {
 	auto_kernel_abi struct kernel_abi a = { 0 };
-	auto_str char *running = NULL;
+	auto_str char *running = NULL, *banner = NULL;
 	if (root_line(kern, "proc/sys/kernel/osrelease", &running, err) < 0)
 		return -1;
 	if (!release && !running)
@@ -312,8 +308,11 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 			       kern->name);
 	a.release = str_dup(release ? release : running);
 	bool is_running = str_eq(a.release, running);
+	struct err ignored;
+	if (is_running && root_line(kern, "proc/version", &banner, &ignored) > 0)
+		kernel_abi_add_banner(&a, banner);
 	if (is_running)
-		read_abi_running(&a, kern);
+		kernel_abi_add_running(&a, kern);
 	auto_str char *tree = str_fmt("lib/modules/%s/kernel", a.release);
 	const struct root *at_run = is_running ? kern : NULL;
 	if (read_abi_config(&a, host, at_run, a.release, err) < 0)
@@ -326,7 +325,6 @@ int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struc
 		return -1;
 	// The banner of a kernel that is not running is in its image; headers do not have it.
 	auto_kernel_abi struct kernel_abi image = { 0 };
-	struct err ignored;
 	if (!a.banner && read_abi_image(&image, host, at_run, state, a.release, &ignored) >= 0 && image.banner)
 		kernel_abi_add_banner(&a, image.banner);
 	kernel_abi_done(abi);

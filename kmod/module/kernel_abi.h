@@ -9,6 +9,15 @@
 #include "kmod/module/elf.h"
 #include "kmod/module/vmlinuz.h"
 
+// What a running kernel tells of signatures, as far as it is certain (kmod/load/kernel_trust.h). id: of modsig.signers.
+struct kernel_answers {
+	int (*has_key)(const void *kernel, const char *id);        // 0 = it does not have that certificate
+	int (*is_revoked)(const void *kernel, const char *id);     // 1 = it refuses what that certificate signed
+	char *(*lacks_hash)(const void *kernel, const char *hash); // why it has no such hash; caller frees
+	const void *kernel;
+	const struct certs *certs; // some of those that it has
+};
+
 struct kernel_abi {
 	char *release;           // uname -r; never NULL once something was added
 	char *banner;            // "Linux version ...", without the newline; NULL = unknown
@@ -20,17 +29,14 @@ struct kernel_abi {
 	struct symvers *symvers; // NULL = unknown
 	char *symvers_from;      // where it came from, for messages
 	bool has_modversions;
-	bool is_btf_mismatch_fatal; // BTF is looked at and a mismatch is not allowed
-	bool is_ns_required;        // !CONFIG_MODULE_ALLOW_MISSING_NAMESPACE_IMPORTS
-	bool has_sig;               // CONFIG_MODULE_SIG: signatures are looked at
-	bool is_sig_enforced;       // unsigned modules and unknown keys are refused
-	bool is_locked_down;        // integrity or confidentiality: the same, with other words
-	char *sig_hash;             // CONFIG_MODULE_SIG_HASH, certain to be built in; NULL = unknown
-	struct certs *trusted;      // keys that this kernel trusts for modules; NULL = unknown
-	// Whether this kernel has the certificate with the id of modsig.signer: 1 = it has, or nobody knows; 0 = it has
-	// not. NULL = nobody knows.
-	int (*has_key)(const void *keys, const char *id);
-	const void *keys;
+	bool is_btf_mismatch_fatal;           // BTF is looked at and a mismatch is not allowed
+	bool is_ns_required;                  // !CONFIG_MODULE_ALLOW_MISSING_NAMESPACE_IMPORTS
+	bool has_sig;                         // CONFIG_MODULE_SIG: signatures are looked at
+	bool is_sig_enforced;                 // unsigned modules and unknown keys are refused
+	bool is_locked_down;                  // integrity or confidentiality: the same, with other words
+	char *sig_hash;                       // CONFIG_MODULE_SIG_HASH, certain to be built in; NULL = unknown
+	struct certs *trusted;                // keys that this kernel trusts for modules; NULL = unknown
+	const struct kernel_answers *answers; // of the running kernel; NULL = it is another one, or was not asked
 };
 
 void kernel_abi_done(struct kernel_abi *abi);
@@ -44,6 +50,8 @@ int kernel_abi_add_tree(struct kernel_abi *abi, const char *release, const char 
 			const char *config, size_t config_len, struct err *err);
 // Banner, build id, and the compiler where it is not known yet. line: a "Linux version ..." line.
 void kernel_abi_add_banner(struct kernel_abi *abi, const char *line);
+// What it enforces, which only the running kernel can tell: Secure Boot and its command line decide.
+void kernel_abi_add_running(struct kernel_abi *abi, const struct root *kern);
 // Everything that a machine's files tell about one of its kernels: configuration, Module.symvers or
 // symvers.{gz,xz,zst} or the kernel image, an in-tree module. release NULL = the running kernel; only for that one
 // kern (proc, sys) is asked too: banner, configuration, enforcement, lockdown. 1 = enough to compare CRCs, 0 = less

@@ -97,6 +97,26 @@ static char *signer_text(const ASN1_INTEGER *serial, const X509_NAME *issuer)
 	return hex;
 }
 
+static char *octets_text(const ASN1_OCTET_STRING *octets)
+{
+	auto_str char *hex = str_dup("");
+	for (int i = 0; i < ASN1_STRING_length(octets); i++)
+		str_add(&hex, "%02x", ASN1_STRING_get0_data(octets)[i]);
+	return TAKE(hex);
+}
+
+static void add_id(struct modsig *sig, char *take)
+{
+	auto_str char *id = take;
+	if (id && *id && !strv_has(&sig->signers, id))
+		strv_add(&sig->signers, TAKE(id));
+}
+
+static char *cert_text(const X509 *cert)
+{
+	return signer_text(X509_get0_serialNumber(cert), X509_get_issuer_name(cert));
+}
+
 // crypto/asymmetric_keys/pkcs7_parser.c, pkcs7_sig_note_digest_algo and pkcs7_sig_note_pkey_algo
 static bool is_kernel_hash(int nid)
 {
@@ -128,9 +148,9 @@ static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
 	if (CMS_SignerInfo_get0_signer_id(signer, &key_id, &issuer, &serial) == 1) {
 		sig->issuer = issuer ? name_text(issuer) : NULL;
 		sig->serial = serial ? serial_text(serial) : NULL;
-		sig->signer = serial && issuer ? signer_text(serial, issuer) : NULL;
 		sig->key_id =
 			key_id ? hex_text(ASN1_STRING_get0_data(key_id), (size_t)ASN1_STRING_length(key_id)) : NULL;
+		add_id(sig, serial && issuer ? signer_text(serial, issuer) : key_id ? octets_text(key_id) : NULL);
 	}
 	CMS_SignerInfo_get0_algs(signer, NULL, NULL, &digest, &key);
 	int hash = digest ? algorithm_nid(digest) : NID_undef, pkey = key ? algorithm_nid(key) : NID_undef;
@@ -146,6 +166,37 @@ static void read_signer(struct modsig *sig, CMS_SignerInfo *signer)
 	else if (CMS_signed_get_attr_count(signer) > 0 &&
 		 CMS_signed_get_attr_by_NID(signer, NID_SMIMECapabilities, -1) >= 0)
 		set_state(sig, MODSIG_BAD, "it has S/MIME capabilities, which the kernel refuses");
+	else if (CMS_signed_get_attr_count(signer) > 0) // pkcs7_verify: "Invalid module sig (has authattrs)"
+		set_state(sig, MODSIG_BAD, "it has signed attributes, which the kernel refuses");
+}
+
+// Of the certificates inside, the one that issued another, which a kernel knows by its key id alone.
+static X509 *find_issuer(STACK_OF(X509) * inside, X509 *cert)
+{
+	const ASN1_OCTET_STRING *want = X509_get0_authority_key_id(cert);
+	for (int i = 0; want && i < sk_X509_num(inside); i++) {
+		X509 *other = sk_X509_value(inside, i);
+		const ASN1_OCTET_STRING *id = other == cert ? NULL : X509_get0_subject_key_id(other);
+		if (id && ASN1_OCTET_STRING_cmp(id, want) == 0)
+			return other;
+	}
+	return NULL;
+}
+
+// pkcs7_verify_sig_chain and pkcs7_validate_trust_one: each certificate on the way up, then the issuer of the last.
+static void read_chain(struct modsig *sig, CMS_SignerInfo *signer, STACK_OF(X509) * inside)
+{
+	X509 *cert = NULL;
+	for (int i = 0; i < sk_X509_num(inside) && !cert; i++)
+		if (CMS_SignerInfo_cert_cmp(signer, sk_X509_value(inside, i)) == 0)
+			cert = sk_X509_value(inside, i);
+	for (int depth = 0; cert && depth <= sk_X509_num(inside); depth++) {
+		const ASN1_OCTET_STRING *issuer = X509_get0_authority_key_id(cert);
+		add_id(sig, cert_text(cert));
+		if (issuer)
+			add_id(sig, octets_text(issuer));
+		cert = find_issuer(inside, cert);
+	}
 }
 
 static CMS_ContentInfo *parse_cms(const struct modsig *sig)
@@ -168,8 +219,7 @@ static void read_cms(struct modsig *sig)
 	sig->state = MODSIG_SIGNED;
 	read_signer(sig, sk_CMS_SignerInfo_value(signers, 0));
 	STACK_OF(X509) *inside = CMS_get1_certs(cms);
-	if (sk_X509_num(inside) > 0)
-		free(TAKE(sig->signer));
+	read_chain(sig, sk_CMS_SignerInfo_value(signers, 0), inside);
 	sk_X509_pop_free(inside, X509_free);
 	ERR_clear_error();
 }
@@ -208,7 +258,7 @@ void modsig_done(struct modsig *sig)
 {
 	free(sig->issuer);
 	free(sig->serial);
-	free(sig->signer);
+	strv_done(&sig->signers);
 	free(sig->key_id);
 	free(sig->hash);
 	free(sig->why);
@@ -248,6 +298,23 @@ int modsig_certs_add(struct certs *certs, const void *data, size_t len, const ch
 	if (!count && !der)
 		return err_set(err, E_CONFIG, "'%s' has no certificate, neither PEM nor DER", name);
 	return der ? 1 : count;
+}
+
+void modsig_certs_keep(struct certs *certs, int (*is_kept)(const void *ctx, const char *id), const void *ctx)
+{
+	for (int i = sk_X509_num(certs->list); i-- > 0;) {
+		auto_str char *id = cert_text(sk_X509_value(certs->list, i));
+		if (!id || !is_kept(ctx, id))
+			X509_free(sk_X509_delete(certs->list, i));
+	}
+}
+
+void modsig_certs_names(const struct certs *certs, struct strv *ret)
+{
+	for (int i = 0; i < sk_X509_num(certs->list); i++) {
+		char *name = name_text(X509_get_subject_name(sk_X509_value(certs->list, i)));
+		strv_add(ret, name ? name : str_dup("a certificate without a name"));
+	}
 }
 
 // Issued by one of the certificates, or one of them itself. As in the kernel no purpose and no date counts.
@@ -305,12 +372,13 @@ int modsig_verify(const struct modsig *sig, const void *data, const struct certs
 	X509 *signer = find_signer(cms, all);
 	if (!content)
 		abort();
-	if (!signer || !is_signer_trusted(certs, signer, embedded))
+	if (!signer)
 		return 0;
+	// As in the kernel, the content first: whoever signed it, it is not what was signed.
 	int ok = CMS_verify(cms, all, NULL, content, NULL, CMS_BINARY | CMS_NO_SIGNER_CERT_VERIFY);
 	ERR_clear_error();
 	if (ok != 1)
 		return err_set(err, E_SIGNATURE_BAD, "the signature by %s does not match this content",
 			       sig->issuer ? sig->issuer : "the key");
-	return 1;
+	return is_signer_trusted(certs, signer, embedded);
 }

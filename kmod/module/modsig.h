@@ -25,10 +25,10 @@ struct modsig {
 	char *serial; // hex, upper case, two digits a byte
 	char *key_id; // subject key id in hex, when the signer is named by it and not by issuer and serial
 	char *hash;   // "sha256"
-	// Serial number and issuer as they are in the certificate (DER, without the headers), in lower-case hex: by
-	// this a kernel finds the certificate. NULL where the CMS names it otherwise, or has certificates of its own,
-	// whose issuer the kernel may know.
-	char *signer;
+	// By which a kernel finds a certificate that makes the signature trusted, one of them is enough: of the signer,
+	// of those inside the CMS that issued it, and of the issuer of the last. In lower-case hex: serial number and
+	// issuer as they are in the certificate (DER, without the headers), or a subject key id.
+	struct strv signers;
 	char *why; // UNSUPPORTED and BAD: what is wrong
 };
 
@@ -48,7 +48,12 @@ static inline void certs_freep(struct certs **certs)
 // PEM (one or more certificates) or DER (one): how many. E_CONFIG when there is none.
 int modsig_certs_add(struct certs *certs, const void *data, size_t len, const char *name, struct err *err);
 
+// Drops those whose id (as of modsig.signers) is_kept returns 0 for.
+void modsig_certs_keep(struct certs *certs, int (*is_kept)(const void *ctx, const char *id), const void *ctx);
+void modsig_certs_names(const struct certs *certs, struct strv *ret); // their subjects, as RFC 2253
+
 // 1 = signed by one of the certificates, or by a certificate inside the CMS that one of them issued (the kernel
 // builds that chain too; validity dates do not count, as in the kernel). 0 = signed by another key.
-// Negative: E_SIGNATURE_BAD, the signature does not match the content; E_SIGNING_REQUIRED, no usable signature.
+// Negative: E_SIGNATURE_BAD, the signature does not match the content (told whenever the signer's certificate is at
+// hand); E_SIGNING_REQUIRED, no usable signature.
 int modsig_verify(const struct modsig *sig, const void *data, const struct certs *certs, struct err *err);

@@ -209,6 +209,43 @@ static void check_layout_size(struct check *c)
 			    c->abi->release);
 }
 
+static const char *signer_name(const struct modsig *sig)
+{
+	return sig->issuer ? sig->issuer : sig->key_id ? sig->key_id : "an unnamed key";
+}
+
+static bool is_any(const struct kernel_answers *kernel, int (*ask)(const void *, const char *), const struct strv *ids)
+{
+	bool is = false;
+	for (size_t i = 0; i < ids->count && !is; i++)
+		is = ask(kernel->kernel, ids->items[i]) != 0;
+	return is;
+}
+
+// In the order of the kernel's pkcs7_verify: the hash, the content, what is revoked, who is trusted.
+static void check_answers(struct check *c, const struct kernel_answers *kernel, bool must)
+{
+	const struct modsig *sig = &c->module->sig;
+	const char *serial = sig->serial ? sig->serial : "unknown";
+	struct err err;
+	auto_str char *lacks = must ? kernel->lacks_hash(kernel->kernel, sig->hash) : NULL;
+	if (lacks)
+		set_verdict(c, PROOF_REFUSED, E_SIGNATURE_HASH, "signed with %s, which this kernel does not have: %s",
+			    sig->hash, lacks);
+	if (lacks)
+		return;
+	if (modsig_verify(sig, c->module->data, kernel->certs, &err) < 0)
+		set_verdict(c, PROOF_REFUSED, err.code, "%s", err.text);
+	else if (is_any(kernel, kernel->is_revoked, &sig->signers))
+		set_verdict(c, PROOF_REFUSED, E_KEY_REVOKED,
+			    "signed by a key of %s (serial %s) that is revoked on this machine", signer_name(sig),
+			    serial);
+	else if (must && sig->signers.count && !is_any(kernel, kernel->has_key, &sig->signers))
+		set_verdict(c, PROOF_REFUSED, E_KEY_UNKNOWN,
+			    "signed by a key of %s (serial %s) that this kernel does not have", signer_name(sig),
+			    serial);
+}
+
 static void check_signature(struct check *c)
 {
 	const struct modsig *sig = &c->module->sig;
@@ -220,26 +257,19 @@ static void check_signature(struct check *c)
 	if (sig->state == MODSIG_BAD)
 		set_verdict(c, PROOF_REFUSED, E_SIGNATURE_BAD, "%s", sig->why);
 	else if (sig->state != MODSIG_SIGNED && must)
-		set_verdict(c, PROOF_REFUSED, E_SIGNING_REQUIRED, "%s, and this kernel %s",
-			    sig->why ? sig->why : "the module is unsigned",
+		set_verdict(c, PROOF_REFUSED, sig->state == MODSIG_UNSUPPORTED ? E_SIGNATURE_HASH : E_SIGNING_REQUIRED,
+			    "%s, and this kernel %s", sig->why ? sig->why : "the module is unsigned",
 			    abi->is_sig_enforced ? "enforces module signatures" : "is locked down");
-	bool is_unknown = sig->state == MODSIG_SIGNED && must && sig->signer && abi->has_key &&
-			  !abi->has_key(abi->keys, sig->signer);
-	if (is_unknown)
-		set_verdict(c, PROOF_REFUSED, E_KEY_UNKNOWN,
-			    "signed by a key of %s (serial %s) that this kernel does not have", sig->issuer,
-			    sig->serial);
-	if (sig->state != MODSIG_SIGNED || !abi->trusted || is_unknown)
+	if (sig->state != MODSIG_SIGNED)
 		return;
-	int r = modsig_verify(sig, c->module->data, abi->trusted, &err);
+	if (abi->answers)
+		check_answers(c, abi->answers, must);
+	int r = abi->trusted && !c->ret->text ? modsig_verify(sig, c->module->data, abi->trusted, &err) : 1;
 	if (r < 0)
 		set_verdict(c, PROOF_REFUSED, err.code, "%s", err.text);
 	else if (r == 0 && must)
 		set_verdict(c, PROOF_REFUSED, E_KEY_UNKNOWN,
-			    "signed by %s (serial %s), which this kernel does not trust",
-			    sig->issuer ? sig->issuer :
-			    sig->key_id ? sig->key_id :
-					  "an unnamed key",
+			    "signed by %s (serial %s), which this kernel does not trust", signer_name(sig),
 			    sig->serial ? sig->serial : "unknown");
 }
 

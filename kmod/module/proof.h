@@ -31,7 +31,8 @@ struct proof_mismatch {
 
 struct proof_module {
 	enum proof_verdict verdict;
-	int code;   // 0, E_ARCH, E_ABI, E_SYMBOL, E_SIGNING_REQUIRED, E_KEY_UNKNOWN, E_SIGNATURE_BAD, E_ELF
+	int code;   // 0, E_ARCH, E_ABI, E_SYMBOL, E_SIGNING_REQUIRED, E_SIGNATURE_BAD, E_SIGNATURE_HASH, E_KEY_REVOKED,
+		    // E_KEY_UNKNOWN, E_ELF
 	char *text; // one line: what decides, with evidence; never NULL
 	struct proof_mismatch *mismatches; // of CRCs, all of them; the text lists ten
 	size_t mismatch_count;

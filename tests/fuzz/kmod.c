@@ -5,6 +5,7 @@
 #include "kmod/kernel_tree/headers.h"
 #include "kmod/kernel_tree/tree.h"
 #include "kmod/load/depindex.h"
+#include "kmod/load/efi_certs.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
 #include "kmod/module/proof.h"
@@ -95,6 +96,16 @@ FUZZ_TARGET(certificates)
 	struct err err;
 	auto_certs struct certs *certs = modsig_certs_new();
 	return FUZZ(modsig_certs_add(certs, data, len, "fuzz", &err));
+}
+
+FUZZ_TARGET(efi_list)
+{
+	auto_efi_certs struct efi_certs found = { 0 };
+	int is_whole = efi_certs_parse(data, len, &found);
+	for (size_t i = 0; i < found.count; i++)
+		if (!efi_certs_has(&found, found.items[i].der, found.items[i].len))
+			abort();
+	return is_whole && found.count;
 }
 
 FUZZ_TARGET(patches) // of a user's directory, and of a Debian source

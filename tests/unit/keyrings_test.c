@@ -8,11 +8,12 @@ static const char KEYS[] = "0a0b0c0d I------     1 perm 1f0b0000     0     0 key
 			   "2a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .platform_of_theirs: empty\n"
 			   "3a0b0c0d I------     1 perm 1f030000     0     0 asymmetri SnakeOil: 63b8: X509.rsa b8 []\n"
 			   "fa0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .machine: empty\n"
+			   "5a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .blacklist: 2\n"
 			   "4a0b0c0d I--Q---     1 perm 3f030000     0     0 keyring   _ses: 1\n";
 
 struct answers {
 	struct sys sys;
-	int of_first, of_others; // errno; 0 = found
+	int of_first, of_others, of_blacklist; // errno; 0 = found
 	unsigned asked;
 };
 
@@ -21,7 +22,7 @@ static int search(const struct sys *sys, int keyring, const char *description)
 	struct answers *a = (struct answers *)(uintptr_t)sys;
 	assert_string_equal(description, "ex:12ab");
 	a->asked++;
-	errno = keyring == 0x0a0b0c0d ? a->of_first : a->of_others;
+	errno = keyring == 0x0a0b0c0d ? a->of_first : keyring == 0x5a0b0c0d ? a->of_blacklist : a->of_others;
 	return errno ? -1 : 0;
 }
 
@@ -55,6 +56,30 @@ static void test_answers(void **state)
 	folder_done(&t);
 }
 
+static void test_revoked(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *name, *keys;
+		int of_blacklist, want;
+	} rows[] = {
+		{ "it is on the list", KEYS, 0, 1 }, { "it is, and cannot be linked", KEYS, EACCES, 1 },
+		{ "it is not", KEYS, ENOKEY, 0 },    { "a filter forbids to ask", KEYS, EPERM, 0 },
+		{ "no list is shown", "", 0, 0 },
+	};
+	struct folder t;
+	folder_make(&t);
+	folder_dir(&t, "proc");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct answers a = { .sys = { .key_search = search }, .of_blacklist = rows[i].of_blacklist };
+		struct keyrings k;
+		folder_file(&t, "proc/keys", rows[i].keys);
+		keyrings_read(&t.root, &a.sys, &k);
+		expect(keyrings_has_revoked(&k, "12ab") == rows[i].want, rows[i].name);
+	}
+	folder_done(&t);
+}
+
 static void test_none(void **state) // a container: whatever it is, the load tells
 {
 	(void)state;
@@ -78,6 +103,7 @@ static void test_none(void **state) // a container: whatever it is, the load tel
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_answers), cmocka_unit_test(test_none) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_answers), cmocka_unit_test(test_revoked),
+					    cmocka_unit_test(test_none) };
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

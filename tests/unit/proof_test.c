@@ -482,50 +482,159 @@ static void test_signatures(void **state)
 	}
 }
 
-static int has_key(const void *keys, const char *id)
+struct kernel {
+	const char *key, *revoked, *hash; // the one that it has, refuses, lacks
+};
+
+static int has_key(const void *kernel, const char *id)
 {
-	return str_eq(id, keys);
+	return str_eq(id, ((const struct kernel *)kernel)->key);
 }
 
-// What the kernel's keyrings say, without a certificate at hand.
-static void test_keyrings(void **state)
+static int is_revoked(const void *kernel, const char *id)
+{
+	return str_eq(id, ((const struct kernel *)kernel)->revoked);
+}
+
+static char *lacks_hash(const void *kernel, const char *hash)
+{
+	return str_eq(hash, ((const struct kernel *)kernel)->hash) ? str_dup("it was left out") : NULL;
+}
+
+// What the running kernel says of who signed, with what, and whether the content is still that.
+static void test_answers(void **state)
 {
 	(void)state;
-	auto_signer struct signer ca = signer_make("CA", NULL), leaf = signer_make("Leaf", &ca);
-	auto_str char *id = str_fmt("%s%s", "1234", "310b300906035504030c024341"); // serial, and CN=CA
+	enum { INSIDE = SIGN_PLAIN & ~CMS_NOCERTS, BY_ID = SIGN_PLAIN | CMS_USE_KEYID };
+	auto_signer struct signer ca = signer_make("CA", NULL), leaf = signer_issued("Leaf", &ca);
+	static const char id[] = "1234310b300906035504030c024341"; // serial, and CN=CA
+	char ca_id[2 * 20 + 1] = "";
+	const ASN1_OCTET_STRING *octets = X509_get0_subject_key_id(ca.cert);
+	for (int i = 0; i < ASN1_STRING_length(octets) && i < 20; i++)
+		sprintf(ca_id + 2 * i, "%02x", ASN1_STRING_get0_data(octets)[i]);
 	const struct {
-		const char *name, *keys;
+		const char *name;
+		struct kernel kernel;
+		const struct signer *certificate; // that firmware or shim shows; NULL = none
 		unsigned flags;
-		bool is_enforced;
+		bool is_enforced, is_altered;
 		int code;
+		const char *text;
 	} rows[] = {
-		{ "it is there", id, SIGN_PLAIN, true, 0 },
-		{ "another is there", "310b", SIGN_PLAIN, true, E_KEY_UNKNOWN },
-		{ "not enforced", "310b", SIGN_PLAIN, false, 0 },
-		{ "with the certificate inside", "310b", SIGN_PLAIN & ~(unsigned)CMS_NOCERTS, true, 0 },
-		{ "named by its key id", "310b", SIGN_PLAIN | CMS_USE_KEYID, true, 0 },
-		{ "nobody to ask", NULL, SIGN_PLAIN, true, 0 },
+		{ "it is there", { .key = id }, NULL, SIGN_PLAIN, true, false, 0, "" },
+		{ "another is there",
+		  { .key = "310b" },
+		  NULL,
+		  SIGN_PLAIN,
+		  true,
+		  false,
+		  E_KEY_UNKNOWN,
+		  "signed by a key of CN=CA (serial 1234) that this kernel does not have" },
+		{ "not enforced", { .key = "310b" }, NULL, SIGN_PLAIN, false, false, 0, "" },
+		{ "inside, it is there", { .key = id }, NULL, INSIDE, true, false, 0, "" },
+		{ "inside, its issuer is there", { .key = ca_id }, NULL, INSIDE, true, false, 0, "" },
+		{ "inside, neither is there",
+		  { .key = "310b" },
+		  NULL,
+		  INSIDE,
+		  true,
+		  false,
+		  E_KEY_UNKNOWN,
+		  "CN=CA (serial 1234)" },
+		{ "inside, neither is there, and shim shows the issuer",
+		  { .key = "310b" },
+		  &ca,
+		  INSIDE,
+		  true,
+		  false,
+		  E_KEY_UNKNOWN,
+		  "CN=CA (serial 1234)" }, // a keyring that is not for modules
+		{ "named by its key id, which is not there",
+		  { .key = "310b" },
+		  NULL,
+		  BY_ID,
+		  true,
+		  false,
+		  E_KEY_UNKNOWN,
+		  "(serial unknown)" },
+		{ "altered, and shim shows who signed",
+		  { .key = id },
+		  &leaf,
+		  SIGN_PLAIN,
+		  true,
+		  true,
+		  E_SIGNATURE_BAD,
+		  "does not match this content" },
+		{ "altered, not enforced", { .key = id }, &leaf, SIGN_PLAIN, false, true, E_SIGNATURE_BAD, "" },
+		{ "altered, with the certificate inside",
+		  { .key = "310b" },
+		  NULL,
+		  INSIDE,
+		  true,
+		  true,
+		  E_SIGNATURE_BAD,
+		  "the signature by CN=CA" },
+		{ "altered, by a key that cannot be read", { .key = id }, NULL, SIGN_PLAIN, true, true, 0, "" },
+		{ "revoked",
+		  { .key = id, .revoked = id },
+		  NULL,
+		  SIGN_PLAIN,
+		  false,
+		  false,
+		  E_KEY_REVOKED,
+		  "CN=CA (serial 1234) that is revoked" },
+		{ "its issuer is revoked",
+		  { .key = id, .revoked = ca_id },
+		  NULL,
+		  INSIDE,
+		  true,
+		  false,
+		  E_KEY_REVOKED,
+		  "" },
+		{ "no such hash",
+		  { .key = id, .hash = "sha256" },
+		  &leaf,
+		  SIGN_PLAIN,
+		  true,
+		  false,
+		  E_SIGNATURE_HASH,
+		  "signed with sha256, which this kernel does not have: it was left out" },
+		{ "no such hash, not enforced",
+		  { .key = id, .hash = "sha256" },
+		  &leaf,
+		  SIGN_PLAIN,
+		  false,
+		  false,
+		  0,
+		  "" },
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
 		struct forge_module ko = { .name = "nvidia", .vermagic = SAME, .imports = SYMBOLS(LAYOUT) };
 		struct err err;
-		size_t len;
+		size_t len, cert_len;
 		auto_str char *plain = forge_ko(&ko, &len);
 		char *file = signer_sign(&leaf, plain, len, "sha256", rows[i].flags, &len);
 		auto_module struct module m = MODULE_NONE;
 		auto_kernel_abi struct kernel_abi abi = { 0 };
 		auto_proof struct proof proof = { 0 };
+		auto_certs struct certs *certs = modsig_certs_new();
+		auto_str char *cert = rows[i].certificate ? signer_cert(rows[i].certificate, false, &cert_len) : NULL;
+		assert_true(!cert || modsig_certs_add(certs, cert, cert_len, "cert", &err) == 1);
+		const struct kernel_answers answers = { .has_key = has_key,
+							.is_revoked = is_revoked,
+							.lacks_hash = lacks_hash,
+							.kernel = &rows[i].kernel,
+							.certs = certs };
 		const struct module *set[] = { &m };
+		if (rows[i].is_altered)
+			file[EI_PAD] = 1;
 		assert_int_equal(module_parse(file, len, "signed.ko", &m, &err), 0);
 		abi_make(&abi);
 		abi.is_sig_enforced = rows[i].is_enforced;
-		abi.has_key = rows[i].keys ? has_key : NULL;
-		abi.keys = rows[i].keys;
+		abi.answers = &answers;
 		proof_make(set, 1, &abi, NULL, &proof);
 		expect(proof.code == rows[i].code, rows[i].name);
-		expect(!proof.code || strstr(proof.text,
-					     "signed by a key of CN=CA (serial 1234) that this kernel does not have"),
-		       proof.text);
+		expect(strstr(proof.text, rows[i].text), proof.text);
 	}
 }
 
@@ -533,7 +642,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_module), cmocka_unit_test(test_ten_symbols), cmocka_unit_test(test_set),
-		cmocka_unit_test(test_loaded),     cmocka_unit_test(test_signatures),  cmocka_unit_test(test_keyrings),
+		cmocka_unit_test(test_loaded),     cmocka_unit_test(test_signatures),  cmocka_unit_test(test_answers),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

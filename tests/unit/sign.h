@@ -12,7 +12,8 @@ struct signer {
 	X509 *cert;
 };
 
-static inline struct signer signer_make_of(EVP_PKEY *key, const char *name, const struct signer *issuer)
+// names_issuer: by its authority key identifier, as a kernel needs it to follow a chain.
+static inline struct signer signer_of(EVP_PKEY *key, const char *name, const struct signer *issuer, bool names_issuer)
 {
 	struct signer s = { .key = key, .cert = X509_new() };
 	X509_NAME *subject = X509_get_subject_name(s.cert);
@@ -30,6 +31,11 @@ static inline struct signer signer_make_of(EVP_PKEY *key, const char *name, cons
 	X509_EXTENSION *id = X509V3_EXT_conf_nid(NULL, &ctx, NID_subject_key_identifier, "hash");
 	X509_add_ext(s.cert, constraint, -1);
 	X509_add_ext(s.cert, id, -1);
+	if (names_issuer) {
+		X509_EXTENSION *above = X509V3_EXT_conf_nid(NULL, &ctx, NID_authority_key_identifier, "keyid:always");
+		X509_add_ext(s.cert, above, -1);
+		X509_EXTENSION_free(above);
+	}
 	X509_EXTENSION_free(constraint);
 	X509_EXTENSION_free(id);
 	if (X509_sign(s.cert, issuer ? issuer->key : s.key, EVP_sha256()) <= 0)
@@ -39,7 +45,12 @@ static inline struct signer signer_make_of(EVP_PKEY *key, const char *name, cons
 
 static inline struct signer signer_make(const char *name, const struct signer *issuer)
 {
-	return signer_make_of(EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048), name, issuer);
+	return signer_of(EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048), name, issuer, false);
+}
+
+static inline struct signer signer_issued(const char *name, const struct signer *issuer)
+{
+	return signer_of(EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)2048), name, issuer, true);
 }
 
 static inline void signer_done(struct signer *s)

@@ -50,7 +50,8 @@ struct sys {
 	// link points, recorded ones too.
 	int (*attribute_set)(const struct sys *sys, const struct root *kern, const char *path, const char *text);
 	// A certificate in a keyring of the kernel, as "ex:" and its id in hex (keyctl(2), KEYCTL_SEARCH). ENOKEY: it
-	// is not there. A recorded machine has those in DIR/.sys-keys, one id a line; without that file ENOSYS.
+	// is not there. A recorded machine has those in DIR/.sys-keys, one id a line, for one keyring alone as
+	// KEYRING:id (eight digits, as in proc/keys); without that file ENOSYS.
 	int (*key_search)(const struct sys *sys, int keyring, const char *description);
 	const struct root *record; // recorder only
 };

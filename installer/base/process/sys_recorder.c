@@ -308,13 +308,12 @@ static int record_attribute_set(const struct sys *sys, const struct root *kern, 
 static int record_key_search(const struct sys *sys, int keyring, const char *description)
 {
 	auto_strv struct strv ids = { 0 };
-	auto_str char *text = NULL;
+	auto_str char *text = NULL, *there = str_fmt("%08x:%s", (unsigned)keyring, description + strlen("ex:"));
 	struct err err;
-	(void)keyring;
 	errno = root_read(sys->record, ".sys-keys", &text, NULL, &err) > 0 ? ENOKEY : ENOSYS;
 	strv_split(&ids, text ? text : "", "\n");
 	for (size_t i = 0; i < ids.count; i++)
-		if (str_eq(description + strlen("ex:"), ids.items[i]))
+		if (str_eq(description + strlen("ex:"), ids.items[i]) || str_eq(there, ids.items[i]))
 			return 0;
 	return -1;
 }

@@ -98,6 +98,7 @@ static int check_inputs(const struct values *v, struct check_job *c, struct chec
 		.gpus = &c->gpus,
 		.host = &c->machine.host,
 		.kern = &c->machine.kern,
+		.sys = &c->machine.sys,
 		.state = &c->state,
 		.patches = j->patches ? &c->patches : NULL,
 		.is_rt_allowed = j->is_rt_allowed,

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which hashes a kernel has or can load, and which certificates of firmware and shim count. A real kernel is asked by
+// tests/vm/24-secure-boot.
+#include "kmod/load/kernel_trust.h"
+#include "tests/unit/efi_list.h"
+#include "tests/unit/sign.h"
+#include "tests/unit/test.h"
+
+static int search(const struct sys *sys, int keyring, const char *description)
+{
+	(void)sys, (void)keyring;
+	errno = ENOKEY;
+	return strstr(description, "0c03416161") ? 0 : -1; // "Aaa", its issuer
+}
+
+static const struct sys sys = { .key_search = search };
+
+static void test_hash(void **state)
+{
+	(void)state;
+	static const char crypto[] = "name         : sha512-other\ndriver       : sha512\n\nname         : sha256\n"
+				     "driver       : sha256-generic\n";
+	static const char alias[] = "alias crypto-sha512-generic wrong\nalias crypto-sha512 sha512_generic\n";
+	static const char dep[] = "kernel/crypto/sha512_generic.ko:\n";
+	static const struct {
+		const char *name, *crypto, *alias, *dep, *modprobe, *file;
+		const char *hash, *why;
+	} rows[] = {
+		{ "registered", crypto, "", "", "/sbin/modprobe\n", "", "sha256", NULL },
+		{ "nobody can tell", NULL, "", "", "/sbin/modprobe\n", "", "sha512", NULL },
+		{ "a container's empty one", "", "", "", "/sbin/modprobe\n", "", "sha512", NULL },
+		{ "modprobe finds it", crypto, alias, dep, "/sbin/modprobe\n", "sbin/modprobe", "sha512", NULL },
+		{ "no such module", crypto, "alias crypto-sha512_x x\n", dep, "/sbin/modprobe\n", "sbin/modprobe",
+		  "sha512", "lib/modules/6.1 has no module for it" },
+		{ "its file is gone", crypto, alias, "kernel/crypto/away.ko:\n", "/sbin/modprobe\n", "sbin/modprobe",
+		  "sha512", "lib/modules/6.1 has no module for it" },
+		{ "no modprobe", crypto, alias, dep, "/sbin/modprobe\n", "", "sha512",
+		  "cannot load its module sha512_generic, as there is no modprobe at '/sbin/modprobe'" },
+		{ "modprobe is switched off", crypto, alias, dep, "\n", "sbin/modprobe", "sha512",
+		  "no modprobe at ''" },
+		{ "a kernel that does not say how it loads", crypto, alias, dep, NULL, "", "sha512", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct folder t;
+		folder_make(&t);
+		folder_dir(&t, "proc/sys/kernel");
+		folder_dir(&t, "lib/modules/6.1/kernel/crypto");
+		folder_dir(&t, "sbin");
+		folder_file(&t, "lib/modules/6.1/kernel/crypto/sha512_generic.ko", "");
+		folder_file(&t, "lib/modules/6.1/modules.alias", rows[i].alias);
+		folder_file(&t, "lib/modules/6.1/modules.dep", rows[i].dep);
+		if (rows[i].crypto)
+			folder_file(&t, "proc/crypto", rows[i].crypto);
+		if (rows[i].modprobe)
+			folder_file(&t, "proc/sys/kernel/modprobe", rows[i].modprobe);
+		if (*rows[i].file)
+			folder_file(&t, rows[i].file, "");
+		auto_kernel_trust struct kernel_trust trust;
+		kernel_trust_read(&t.root, &t.root, &sys, "6.1", &trust);
+		auto_str char *why = trust.answers.lacks_hash(trust.answers.kernel, rows[i].hash);
+		expect(!why == !rows[i].why && (!why || strstr(why, rows[i].why)), rows[i].name);
+		folder_done(&t);
+	}
+}
+
+static void test_certs(void **state)
+{
+	(void)state;
+	auto_signer struct signer known = signer_make("Aaa", NULL), other = signer_make("Bbb", NULL);
+	const struct signer *signers[] = { &known, &other };
+	struct folder t;
+	struct err err;
+	auto_str char *data = str_dup("____");
+	size_t len = 4;
+	for (size_t i = 0; i < 2; i++) {
+		size_t size;
+		auto_str char *der = signer_cert(signers[i], false, &size);
+		efi_list_add(&data, &len, &(struct efi_list_made){ .der = der }, size);
+	}
+	efi_list_add(&data, &len, &(struct efi_list_made){ .der = "no certificate" }, 14);
+	folder_make(&t);
+	folder_dir(&t, "proc");
+	folder_dir(&t, "sys/firmware/efi/efivars");
+	assert_int_equal(root_put(&t.root, "sys/firmware/efi/efivars/db-d719b2cb-3d3a-4596-a3bc-dad00e67656f", data,
+				  len, 0644, &err),
+			 0);
+	for (int is_shown = 0; is_shown < 2; is_shown++) { // no keyring is shown: each may be trusted
+		auto_kernel_trust struct kernel_trust trust;
+		auto_strv struct strv names = { 0 };
+		folder_file(&t, "proc/keys",
+			    is_shown ? "0a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .platform: 2\n" :
+				       "");
+		kernel_trust_read(&t.root, &t.root, &sys, "6.1", &trust);
+		modsig_certs_names(trust.certs, &names);
+		auto_str char *text = strv_join(&names, " ");
+		assert_string_equal(text, is_shown ? "CN=Aaa" : "CN=Aaa CN=Bbb");
+	}
+	folder_done(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_hash), cmocka_unit_test(test_certs) };
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
