@@ -64,7 +64,7 @@ def main():
         screen.wait("Password:")
         press(monitor, *[key_of(char) for char in PASSWORD], "ret")
         screen.wait("Reboot.*Enroll")
-        press(monitor, "ret")
+        monitor.sendall(b"sendkey ret 50\n")  # the machine ends, and this program with it
 
 
 main()

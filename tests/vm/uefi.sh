@@ -28,20 +28,21 @@ new_certificate() { # NAME SUBJECT [REQ-OPTION...]: one that signs itself
   openssl req -x509 -newkey rsa:2048 -nodes -sha256 -days 36500 -subj "/CN=$2" "${@:3}" -keyout "$1.key" -out "$1.pem"
 }
 
-issued_certificate() { # NAME ISSUER DAYS: for code
+issued_certificate() { # NAME ISSUER DAYS [AUTHORITY]: for code
   openssl req -new -newkey rsa:2048 -nodes -sha256 -subj "/CN=modules, issued by $(basename "$2")" -keyout "$1.key" -out "$1.csr" &&
     openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -days "$3" -out "$1.pem" \
-      -extfile <(echo keyUsage=digitalSignature && echo extendedKeyUsage=codeSigning && echo subjectKeyIdentifier=hash) && rm "$1.csr"
+      -extfile <(echo keyUsage=digitalSignature && echo extendedKeyUsage=codeSigning && echo subjectKeyIdentifier=hash && echo "authorityKeyIdentifier=${4-keyid}") && rm "$1.csr"
 }
 
 # db: the key in db. site: one for MOK, and ca: an authority for MOK, which issued leaf. stranger: one that no machine knows.
-# olddb, oldsite and oldleaf: certificates of yesterday that db, site and ca issued.
+# olddb, oldsite and oldleaf: certificates of yesterday that db, site and ca issued. mute: one of ca that does not name its authority.
 make_secure_keys() { # DIR KEY CERTIFICATE
   local name
   openssl pkey -in "$2" -passin pass:snakeoil -out "$1/db.key" && cp "$3" "$1/db.pem" &&
     new_certificate "$1/stranger" "unknown to this machine" && new_certificate "$1/site" "the site's modules" &&
     new_certificate "$1/ca" "the site's authority" -addext keyUsage=keyCertSign && issued_certificate "$1/leaf" "$1/ca" 36500 &&
-    issued_certificate "$1/olddb" "$1/db" -1 && issued_certificate "$1/oldsite" "$1/site" -1 && issued_certificate "$1/oldleaf" "$1/ca" -1 || return
+    issued_certificate "$1/olddb" "$1/db" -1 && issued_certificate "$1/oldsite" "$1/site" -1 && issued_certificate "$1/oldleaf" "$1/ca" -1 &&
+    issued_certificate "$1/mute" "$1/ca" 36500 none || return
   for name in "$1"/*.pem; do openssl x509 -in "$name" -outform DER -out "${name%.pem}.der" || return; done
 }
 
