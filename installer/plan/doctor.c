@@ -12,7 +12,7 @@
 #include "journal/state_dir.h"
 #include "kmod/build/jobs.h"
 #include "kmod/kernel_tree/toolchain.h"
-#include "kmod/module/modsig.h"
+#include "kmod/load/kernel_trust.h"
 #include "next_kernel/kernel_report.h"
 #include "plan/preflight.h"
 #include "precompiled/package/unpack.h"
@@ -26,6 +26,7 @@ enum { SPACE_WANTED_MIB = 2048 }; // sources, objects and modules of one compile
 
 struct doctor {
 	const struct root *host, *kern, *state;
+	const struct sys *sys;
 	const struct strv *headers;
 	const struct module_key *module_key;
 	struct facts facts;
@@ -107,9 +108,18 @@ static void examine_gpus(struct doctor *x)
 		add_finding(x, "owner", DOCTOR_PASS, 0, "no other driver is bound to a GPU");
 }
 
-// 1 = the store's package for this kernel has modules with signatures, 0 = they are unsigned, or there is no package.
-// The proof tells whether the kernel knows the key.
-static int has_signed_package(struct doctor *x, struct err *err)
+// Whether the kernel may know who signed, as far as that can be asked.
+static bool is_signer_known(const struct kernel_trust *trust, const struct modsig *sig)
+{
+	bool is_known = !sig->signers.count;
+	for (size_t i = 0; i < sig->signers.count && !is_known; i++)
+		is_known = keyrings_has(&trust->keyrings, sig->signers.items[i]);
+	return is_known;
+}
+
+// 1 = the store's package for this kernel has modules that are signed by who the kernel knows, 0 = it has not, or there
+// is no package.
+static int has_signed_package(struct doctor *x, const struct kernel_trust *trust, struct err *err)
 {
 	const struct host *h = &x->facts.host;
 	const struct package_want want = { .release = h->release, .build_id = h->build_id, .arch = h->arch };
@@ -129,10 +139,53 @@ static int has_signed_package(struct doctor *x, struct err *err)
 		if (root_read(&p.dir, p.files[i].name, &module, &len, err) <= 0)
 			return -1;
 		modsig_read(module, len, &sig);
-		if (sig.state != MODSIG_SIGNED)
+		if (sig.state != MODSIG_SIGNED || !is_signer_known(trust, &sig))
 			return 0;
 	}
 	return 1;
+}
+
+// What else may stand between a module and the kernel: LoadPin, IMA.
+static void examine_policies(struct doctor *x)
+{
+	struct err err;
+	auto_str char *enforce = NULL, *lsm = NULL, *policy = NULL;
+	root_line(x->kern, "proc/sys/kernel/loadpin/enforce", &enforce, &err);
+	root_line(x->kern, "sys/kernel/security/lsm", &lsm, &err);
+	root_read(x->kern, "sys/kernel/security/ima/policy", &policy, NULL, &err);
+	if (str_eq(enforce, "1") || (!enforce && lsm && strstr(lsm, "loadpin")))
+		add_finding(
+			x, "loadpin", DOCTOR_WARN, E_SELINUX,
+			"LoadPin takes modules from one file system only, that of the first one loaded: '%s' has to "
+			"be on it",
+			x->state->name);
+	for (char *save, *line = policy ? strtok_r(policy, "\n", &save) : NULL; line;
+	     line = strtok_r(NULL, "\n", &save))
+		if (str_starts(line, "appraise") && strstr(line, "MODULE_CHECK")) {
+			add_finding(x, "ima", DOCTOR_WARN, E_SELINUX,
+				    "IMA appraises modules by a rule of its own, their signatures alone may not do: %s",
+				    line);
+			return;
+		}
+}
+
+// What the firmware, shim and the kernel say about signatures of modules.
+static void examine_secure_boot(struct doctor *x, const struct kernel_trust *trust)
+{
+	const struct host *h = &x->facts.host;
+	auto_strv struct strv names = { 0 };
+	modsig_certs_names(trust->certs, &names);
+	auto_str char *certs = strv_join(&names, "; ");
+	bool is_confidential = h->lockdown == LOCKDOWN_CONFIDENTIALITY;
+	add_finding(x, "secure boot", is_confidential ? DOCTOR_WARN : DOCTOR_PASS, is_confidential ? E_LOCKDOWN : 0,
+		    "secure boot %s, lockdown %s, sig_enforce %s%s; of db and MOK the kernel trusts: %s",
+		    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown),
+		    h->is_sig_enforced ? "on" : "off",
+		    is_confidential ?
+			    ": signed modules load, tools that read the kernel's memory (perf, kprobes) fail" :
+			    "",
+		    names.count ? certs : "none");
+	examine_policies(x);
 }
 
 // An existing driver was loaded before, or its vendor signs it.
@@ -142,6 +195,9 @@ static int examine_signing(struct doctor *x, struct err *err)
 	const char *signing = host_signing_reason(h);
 	auto_existing_driver struct existing_driver existing_driver = { 0 };
 	const struct strv none = { 0 };
+	auto_kernel_trust struct kernel_trust trust = { 0 };
+	kernel_trust_read(x->host, x->kern, x->sys, h->release, &trust);
+	examine_secure_boot(x, &trust);
 	if (!signing) {
 		add_finding(x, "signing", DOCTOR_PASS, 0,
 			    "unsigned modules may be loaded (secure boot %s, lockdown %s)",
@@ -149,7 +205,7 @@ static int examine_signing(struct doctor *x, struct err *err)
 		return 0;
 	}
 	struct err unseen; // a full or read-only disk or a damaged store must not hide the other findings
-	int r = has_signed_package(x, &unseen);
+	int r = has_signed_package(x, &trust, &unseen);
 	if (r < 0)
 		add_finding(x, "store", DOCTOR_WARN, unseen.code, "%s", unseen.text);
 	if (existing_driver_read(x->host, h, &x->facts.loaded, NULL, &none, &existing_driver, err) < 0)
@@ -169,7 +225,7 @@ static int examine_signing(struct doctor *x, struct err *err)
 		    r > 0                      ? "the store has a package with signed modules" :
 		    existing_driver.is_foreign ? "the host has a driver of its own" :
 		    r < 0                      ? "it is unknown whether the store has a package with signed modules" :
-						 "the store has no package with signed modules for this kernel");
+						 "the store has no package for this kernel that it would take");
 	return 0;
 }
 
@@ -354,11 +410,13 @@ static void doctor_done(struct doctor *x)
 	doctor_findings_done(&x->doctor_findings);
 }
 
-int doctor_read(const struct root *host, const struct root *kern, const struct root *state, const struct strv *headers,
-		const struct module_key *module_key, struct doctor_findings *ret, struct err *err)
+int doctor_read(const struct root *host, const struct root *kern, const struct sys *sys, const struct root *state,
+		const struct strv *headers, const struct module_key *module_key, struct doctor_findings *ret,
+		struct err *err)
 {
 	__attribute__((cleanup(doctor_done))) struct doctor x = { .host = host,
 								  .kern = kern,
+								  .sys = sys,
 								  .state = state,
 								  .headers = headers,
 								  .module_key = module_key,

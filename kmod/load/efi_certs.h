@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Certificates that the firmware (db, dbx) and shim (MOK) gave the kernel: lists of UEFI 2.10, 32.4.1, in variables
-// that efivarfs shows. Of shim's, newer kernels have a whole copy in sys/firmware/efi/mok-variables: shim splits what is
-// too large for the firmware.
+// that efivarfs shows. Of shim's, newer kernels have a whole copy in sys/firmware/efi/mok-variables: shim splits what
+// is too large for the firmware.
 #pragma once
 #include "base/file/root.h"
 

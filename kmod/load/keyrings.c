@@ -43,14 +43,22 @@ void keyrings_read(const struct root *kern, const struct sys *sys, struct keyrin
 }
 
 // What is there may not be linked from there, which is EACCES, and not ENOKEY.
+int keyrings_ask(const struct keyrings *k, const char *id)
+{
+	auto_str char *exactly = str_fmt("ex:%s", id);
+	int answer = k->count ? 0 : -1;
+	for (size_t i = 0; i < k->count; i++) {
+		if (k->sys->key_search(k->sys, k->serials[i], exactly) == 0 || errno == EACCES)
+			return 1;
+		if (errno != ENOKEY)
+			answer = -1;
+	}
+	return answer;
+}
+
 int keyrings_has(const void *keyrings, const char *id)
 {
-	const struct keyrings *k = keyrings;
-	auto_str char *exactly = str_fmt("ex:%s", id);
-	for (size_t i = 0; i < k->count; i++)
-		if (k->sys->key_search(k->sys, k->serials[i], exactly) == 0 || errno != ENOKEY)
-			return 1;
-	return k->count == 0;
+	return keyrings_ask(keyrings, id) != 0;
 }
 
 int keyrings_has_revoked(const void *keyrings, const char *id)

@@ -17,6 +17,8 @@ struct keyrings {
 // none.
 void keyrings_lines(const struct root *kern, struct strv *ret);
 void keyrings_read(const struct root *kern, const struct sys *sys, struct keyrings *ret);
+// The same, without a guess: -1 = not known.
+int keyrings_ask(const struct keyrings *keyrings, const char *id);
 // id: the hex of modsig.signers. 0 = none of them has it; 1 = one has, or that is not known.
 int keyrings_has(const void *keyrings, const char *id);
 // 1 = it is among what dbx, MokListX or the kernel itself revokes (5.13: is_key_on_revocation_list); 0 = it is not, or

@@ -265,6 +265,16 @@ void modsig_done(struct modsig *sig)
 	*sig = (struct modsig){ 0 };
 }
 
+char *modsig_cert_id(const void *der, size_t len)
+{
+	const unsigned char *p = der;
+	X509 *cert = d2i_X509(NULL, &p, (long)len);
+	char *id = cert ? cert_text(cert) : NULL;
+	X509_free(cert);
+	ERR_clear_error();
+	return id;
+}
+
 struct certs *modsig_certs_new(void)
 {
 	struct certs *certs = mem_alloc(sizeof(*certs));

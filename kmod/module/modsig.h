@@ -36,6 +36,9 @@ void modsig_read(const void *data, size_t len, struct modsig *ret); // ret is fi
 void modsig_done(struct modsig *sig);
 #define auto_modsig __attribute__((cleanup(modsig_done)))
 
+// The id of a certificate (DER), as in modsig.signers; NULL = it is none. Caller frees.
+char *modsig_cert_id(const void *der, size_t len);
+
 // Certificates that count as trusted.
 struct certs;
 struct certs *modsig_certs_new(void);

@@ -10,6 +10,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
@@ -75,13 +76,13 @@ static int describe_cert(struct module_signer *s, const char *file, struct err *
 }
 
 // Extensions that are absent allow everything. A CA's certificate that may sign certificates alone cannot be a leaf.
-static int check_use(const struct module_signer *s, const char *file, struct err *err)
+static int check_use(const struct module_signer *s, const char *file, bool is_leaf, struct err *err)
 {
 	uint32_t flags = X509_get_extension_flags(s->cert);
 	uint32_t use = X509_get_key_usage(s->cert), extended = X509_get_extended_key_usage(s->cert);
 	if (flags & EXFLAG_INVALID)
 		return err_set(err, E_KEY, "'%s': its extensions are damaged", file);
-	if (!(use & KU_DIGITAL_SIGNATURE))
+	if (!(use & KU_DIGITAL_SIGNATURE) && (is_leaf || X509_check_ca(s->cert) <= 0))
 		return err_set(err, E_KEY, "'%s' (%s) must not sign: its keyUsage lacks digitalSignature", file,
 			       s->name);
 	if (flags & EXFLAG_XKUSAGE && !(extended & (XKU_CODE_SIGN | XKU_ANYEKU)))
@@ -90,7 +91,7 @@ static int check_use(const struct module_signer *s, const char *file, struct err
 	return 0;
 }
 
-static int open_cert(struct module_signer *s, const char *file, struct err *err)
+static int load_cert(struct module_signer *s, const char *file, struct err *err)
 {
 	auto_str char *text = NULL;
 	size_t len = 0;
@@ -100,13 +101,94 @@ static int open_cert(struct module_signer *s, const char *file, struct err *err)
 	s->cert = parse_cert(text, len);
 	if (!s->cert)
 		return err_set(err, E_KEY, "'%s' is not a certificate, neither PEM nor DER", file);
-	return describe_cert(s, file, err) < 0 ? -1 : check_use(s, file, err);
+	return describe_cert(s, file, err);
+}
+
+void module_cert_done(struct module_cert *c)
+{
+	free(c->der);
+	free(c->name);
+	*c = (struct module_cert){ 0 };
+}
+
+int module_cert_read(const char *file, struct module_cert *ret, struct err *err)
+{
+	auto_module_signer struct module_signer *s = mem_alloc(sizeof(*s));
+	unsigned char *der = NULL;
+	if (load_cert(s, file, err) < 0 || check_use(s, file, false, err) < 0)
+		return -1;
+	int len = i2d_X509(s->cert, &der);
+	*ret = (struct module_cert){ .der = str_ndup((const char *)der, (size_t)len),
+				     .name = TAKE(s->name),
+				     .len = (size_t)len };
+	OPENSSL_free(der);
+	return 0;
+}
+
+static bool add_extension(X509 *cert, int nid, const char *value)
+{
+	X509V3_CTX ctx;
+	X509V3_set_ctx(&ctx, cert, cert, NULL, NULL, 0);
+	X509_EXTENSION *extension = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
+	bool ok = extension && X509_add_ext(cert, extension, -1) == 1;
+	X509_EXTENSION_free(extension);
+	return ok;
+}
+
+static bool fill_cert(X509 *cert, EVP_PKEY *key, const char *host)
+{
+	enum { DAYS = 3650, SERIAL_BYTES = 16 };
+	unsigned char serial[SERIAL_BYTES];
+	auto_str char *name = str_fmt("%.40s kernel modules", host); // 64 bytes at most
+	X509_NAME *subject = X509_get_subject_name(cert);
+	if (RAND_bytes(serial, sizeof(serial)) != 1)
+		return false;
+	serial[0] = (serial[0] & 0x7f) | 0x40;
+	BIGNUM *number = BN_bin2bn(serial, sizeof(serial), NULL);
+	bool ok = number && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert));
+	BN_free(number);
+	return ok && X509_set_version(cert, X509_VERSION_3) == 1 && X509_gmtime_adj(X509_getm_notBefore(cert), 0) &&
+	       X509_time_adj_ex(X509_getm_notAfter(cert), DAYS, 0, NULL) &&
+	       X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (unsigned char *)name, -1, -1, 0) == 1 &&
+	       X509_set_issuer_name(cert, subject) == 1 && X509_set_pubkey(cert, key) == 1 &&
+	       add_extension(cert, NID_basic_constraints, "critical,CA:FALSE") &&
+	       add_extension(cert, NID_key_usage, "digitalSignature") &&
+	       add_extension(cert, NID_ext_key_usage, "codeSigning") &&
+	       add_extension(cert, NID_subject_key_identifier, "hash") &&
+	       add_extension(cert, NID_authority_key_identifier, "keyid") && X509_sign(cert, key, EVP_sha256()) > 0;
+}
+
+static char *bio_text(BIO *bio)
+{
+	char *text = NULL;
+	long len = BIO_get_mem_data(bio, &text);
+	return str_ndup(text, (size_t)len);
+}
+
+int module_key_make(const char *host, char **ret_key, char **ret_cert, struct err *err)
+{
+	enum { BITS = 3072 };
+	EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "RSA", (size_t)BITS);
+	X509 *cert = X509_new();
+	auto_free(bio) BIO *key_pem = BIO_new(BIO_s_mem());
+	auto_free(bio) BIO *cert_pem = BIO_new(BIO_s_mem());
+	bool ok = key && cert && key_pem && cert_pem && fill_cert(cert, key, host) &&
+		  PEM_write_bio_PKCS8PrivateKey(key_pem, key, NULL, NULL, 0, NULL, NULL) == 1 &&
+		  PEM_write_bio_X509(cert_pem, cert) == 1;
+	EVP_PKEY_free(key);
+	X509_free(cert);
+	if (!ok)
+		return err_set(err, E_KEY, "cannot make a key: %s", key_failure());
+	*ret_key = bio_text(key_pem);
+	*ret_cert = bio_text(cert_pem);
+	return 0;
 }
 
 int module_signer_open(const struct module_key *from, struct module_signer **ret, struct err *err)
 {
 	auto_module_signer struct module_signer *s = mem_alloc(sizeof(*s));
-	if (key_open(from->key, from->password, &s->key, err) < 0 || open_cert(s, from->cert, err) < 0)
+	if (key_open(from->key, from->password, &s->key, err) < 0 || load_cert(s, from->cert, err) < 0 ||
+	    check_use(s, from->cert, true, err) < 0)
 		return -1;
 	if (!s->key->digest)
 		return err_set(err, E_KEY, "kernels verify RSA and ECDSA, and the module key is %s", s->key->algorithm);

@@ -35,6 +35,18 @@ void module_signer_key_ids(const struct module_signer *s, struct strv *ret);
 // Adds the certificate; what it signed then verifies (modsig_verify).
 void module_signer_trust(const struct module_signer *s, struct certs *certs);
 
+// A certificate that is to be enrolled: of a key for modules, or of an authority that issues such certificates.
+struct module_cert {
+	char *der, *name; // name: its subject, as RFC 2253
+	size_t len;
+};
+int module_cert_read(const char *file, struct module_cert *ret, struct err *err); // E_KEY
+void module_cert_done(struct module_cert *c);
+#define auto_module_cert __attribute__((cleanup(module_cert_done)))
+// A new key that signs modules, RSA as every kernel verifies, and its certificate, for ten years. host: for its
+// subject. Both as PEM, callers free.
+int module_key_make(const char *host, char **ret_key, char **ret_cert, struct err *err);
+
 // The module with its signature, in place of one that it may have. hash: that of the kernel's configuration, "sha256".
 // E_KEY: the key cannot sign, or the result does not verify; E_SIGNATURE_BAD: the hash is unknown here.
 int module_sign(const struct module_signer *s, const char *hash, const void *data, size_t len, char **ret,

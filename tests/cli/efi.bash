@@ -12,12 +12,13 @@ issued() { # NAME ISSUER
     -out "$work/$1.pem" 2>/dev/null
 }
 # EFI_SIGNATURE_LIST (UEFI 2.10, 32.4.1): type, sizes of the list, its header and an entry; the entry: its owner, the certificate
-signature_list() { # NAME: of one certificate
+signature_list() { # NAME [shim]: of one certificate, which shim or nobody owns
   openssl x509 -in "$work/$1.pem" -outform DER | python3 -c '
-import struct, sys
+import struct, sys, uuid
 der = sys.stdin.buffer.read()
-x509 = bytes.fromhex("a159c0a5e494a74a87b5ab155c2bf072")
-sys.stdout.buffer.write(x509 + struct.pack("<III", 44 + len(der), 0, 16 + len(der)) + bytes(16) + der)'
+x509, shim = uuid.UUID("a5c059a1-94e4-4aa7-87b5-ab155c2bf072"), uuid.UUID("605dab50-e046-4300-abb6-3dd810dd8b23")
+owner = shim.bytes_le if sys.argv[1:] else bytes(16)
+sys.stdout.buffer.write(x509.bytes_le + struct.pack("<III", 44 + len(der), 0, 16 + len(der)) + owner + der)' "${@:2}"
 }
 in_variable() { # VARIABLE-GUID NAME: adds to it
   local file=$ROOT/sys/firmware/efi/efivars/$1

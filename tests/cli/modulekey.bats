@@ -176,7 +176,7 @@ sign_file() { # HASH MODULE: what the kernel's scripts/sign-file makes of it, by
     key_line "Debian Secure Boot CA" 6ccece7e4c6c0d1f6149f3dd27dfcc5cbb419ea1; } >"$ROOT/proc/keys"
   plan --module-key "$work/mok.key" --module-cert "$work/mok.pem"
   assert_error E_KEY_UNKNOWN "lockdown is integrity, and the certificate of --module-key, CN=Site mok ($work/mok.pem), is not among the keys of this kernel: Debian Secure Boot CA"
-  assert_regex "$stderr" 'next: .*mokutil --import'
+  assert_regex "$stderr" 'next: .*kmodsmith trust enroll --module-cert FILE'
   mkdir "$work/keys" && mv "$ROOT/proc/keys" "$work/keys" && ln -s /dev/null "$ROOT/proc/keys" # as container runtimes mask it
   plan --module-key "$work/mok.key" --module-cert "$work/mok.pem"
   assert_status 0

@@ -93,6 +93,37 @@ both_accept() { # as far as signatures go: nothing tells more of a kernel withou
   both_refuse E_KEY_REVOKED "signed by a key of CN=Site vendor .*that is revoked"
 }
 
+@test "doctor: who counts, whose packages do, and what else stands in the way" {
+  local check='.checks[] | select(.name == "'
+  finding() { # NAME PATTERN: as "STATE CODE EVIDENCE"
+    assert_regex "$(jq -r "$check$1\") | .state + \" \" + (.code // \"-\") + \" \" + .evidence" <<<"$output")" "$2"
+  }
+  enrolled MokListRT mok
+  certificate other
+  signed sha256 other -nocerts
+  mkdir -p "$ROOT/var/lib/kmodsmith"
+  cp -r "$work/package" "$ROOT/var/lib/kmodsmith/store"
+  kmodsmith doctor --json
+  assert_status 1
+  finding "secure boot" "^pass - secure boot off, lockdown .*sig_enforce on; of db and MOK the kernel trusts: CN=Site mok$"
+  finding signing "^FAIL E_SIGNING_REQUIRED .*no package for this kernel that it would take"
+  assert_json "$check"'signing") | .next' "make and enrol a key with \`kmodsmith trust enroll --new DIR\`, name a key that the kernel trusts with --module-key and --module-cert, or use the host's own modules with --host-driver use"
+  rm -r "$ROOT/var/lib/kmodsmith"
+  mkdir -p "$ROOT/var/lib/kmodsmith"
+  tiny_package "$work/package" "$kernel"
+  signed sha256 mok -nocerts
+  cp -r "$work/package" "$ROOT/var/lib/kmodsmith/store"
+  mkdir -p "$ROOT/proc/sys/kernel/loadpin" "$ROOT/sys/kernel/security/ima"
+  echo 1 >"$ROOT/proc/sys/kernel/loadpin/enforce"
+  printf 'measure func=MODULE_CHECK\nappraise func=MODULE_CHECK appraise_type=imasig\n' >"$ROOT/sys/kernel/security/ima/policy"
+  echo "none integrity [confidentiality]" >"$ROOT/sys/kernel/security/lockdown"
+  kmodsmith doctor --json
+  finding signing "^warn E_SIGNING_REQUIRED .*the store has a package with signed modules"
+  finding "secure boot" "^warn E_LOCKDOWN .*lockdown confidentiality.*perf"
+  finding loadpin "^warn E_SELINUX LoadPin takes modules from one file system only"
+  finding ima "^warn E_SELINUX .*: appraise func=MODULE_CHECK"
+}
+
 @test "a hash that the kernel neither has nor can load" {
   enrolled MokListRT mok
   signed sha512 mok -nocerts

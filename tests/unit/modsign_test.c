@@ -227,12 +227,46 @@ static void test_key_ids(void **state)
 	assert_string_equal(ids.items[0], want);
 }
 
+// Of a name that is too long for a subject, too.
+static void test_new_key(void **state)
+{
+	(void)state;
+	static const char *const hosts[] = { "node7",
+					     "a-host-with-a-name-of-sixty-four-letters-which-is-the-most-it-has" };
+	for (size_t i = 0; i < ARRAY_SIZE(hosts); i++) {
+		struct folder dir;
+		struct err err = { 0 };
+		size_t len = 0;
+		auto_str char *key = NULL, *cert = NULL, *file = NULL;
+		auto_module_signer struct module_signer *signer = NULL;
+		auto_module_cert struct module_cert read = { 0 };
+		folder_make(&dir);
+		expect(module_key_make(hosts[i], &key, &cert, &err) == 0, err.text);
+		auto_str char *key_file = file_of(&dir, "key", key, strlen(key)),
+			      *cert_file = file_of(&dir, "cert", cert, strlen(cert));
+		const struct module_key from = { .key = key_file, .cert = cert_file };
+		expect(module_signer_open(&from, &signer, &err) == 0, err.text);
+		assert_int_equal(module_sign(signer, "sha256", CONTENT, sizeof(CONTENT), &file, &len, &err), 0);
+		assert_null(module_signer_dates(signer, time(NULL) + 9 * 365 * 86400L));
+		assert_int_equal(module_cert_read(cert_file, &read, &err), 0);
+		auto_str char *name = str_fmt("CN=%.40s kernel modules", hosts[i]);
+		assert_string_equal(read.name, name);
+		auto_modsig struct modsig sig;
+		auto_str char *id = modsig_cert_id(read.der, read.len);
+		modsig_read(file, len, &sig);
+		assert_int_equal(sig.signers.count, 1); // no certificate inside: it is its own issuer
+		assert_string_equal(sig.signers.items[0], id);
+		folder_done(&dir);
+	}
+	assert_null(modsig_cert_id("none", 4));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_bytes),        cmocka_unit_test(test_again),   cmocka_unit_test(test_trust),
 		cmocka_unit_test(test_use),          cmocka_unit_test(test_pairs),   cmocka_unit_test(test_dates),
-		cmocka_unit_test(test_unknown_hash), cmocka_unit_test(test_key_ids),
+		cmocka_unit_test(test_unknown_hash), cmocka_unit_test(test_key_ids), cmocka_unit_test(test_new_key),
 	};
 	return cmocka_run_group_tests(tests, make_keys, drop_keys);
 }

@@ -118,6 +118,28 @@ static void test_attributes(void **state)
 	assert_int_equal(readlink(link, target, sizeof(target)), -1);
 }
 
+static void test_variables(void **state)
+{
+	(void)state;
+	static const char path[] = "sys/firmware/efi/efivars/MokNew-1", value[] = "\a\0\0\0\1\0", more[] = "\a\0\0\0";
+	folder_dir(&folder, "sys/firmware/efi/efivars");
+	const struct sys *kinds[] = { &sys, sys_real() };
+	for (size_t i = 0; i < 2; i++) {
+		struct err err;
+		size_t len = 0;
+		auto_str char *text = NULL;
+		assert_int_equal(kinds[i]->variable_set(kinds[i], &folder.root, path, value, sizeof(value) - 1), 0);
+		assert_int_equal(root_read(&folder.root, path, &text, &len, &err), 1);
+		assert_int_equal(len, sizeof(value) - 1);
+		assert_memory_equal(text, value, len);
+		assert_int_equal(kinds[i]->variable_set(kinds[i], &folder.root, path, more, 4), 0);
+	}
+	assert_int_equal(sys.variable_set(&sys, &folder.root, path, more, 4), 0); // without a value it is removed
+	assert_false(root_exists(&folder.root, path));
+	assert_int_equal(sys_real()->variable_set(sys_real(), &folder.root, "none/MokNew-1", value, 4), -1);
+	folder_expect(&folder, ".sys-calls", "variable MokNew-1 6\nvariable MokNew-1 4\nvariable MokNew-1 4\n");
+}
+
 static void test_an_unwritable_record_is_an_error(void **state)
 {
 	(void)state;
@@ -208,6 +230,7 @@ int main(void)
 		TEST(test_what_is_no_node_stays_what_it_is),
 		TEST(test_an_unwritable_record_is_an_error),
 		TEST(test_attributes),
+		TEST(test_variables),
 		TEST(test_what_a_recorded_machine_refuses),
 		TEST(test_a_signal_ends_a_recorded_process),
 		TEST(test_a_signal_reaches_a_real_process),

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/keyctl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -155,6 +157,31 @@ static int real_attribute_set(const struct sys *sys, const struct root *kern, co
 	return done == (ssize_t)len ? 0 : -1;
 }
 
+static int real_variable_set(const struct sys *sys, const struct root *kern, const char *path, const void *data,
+			     size_t len)
+{
+	(void)sys;
+	struct err err;
+	int flags = 0;
+	auto_str char *name = NULL;
+	auto_fd int dir = root_parent(kern, path, &name, &err);
+	if (dir < 0) {
+		errno = err.code;
+		return -1;
+	}
+	auto_fd int old = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	if (old >= 0 && ioctl(old, FS_IOC_GETFLAGS, &flags) == 0 && flags & FS_IMMUTABLE_FL) {
+		flags &= ~FS_IMMUTABLE_FL;
+		if (ioctl(old, FS_IOC_SETFLAGS, &flags) < 0)
+			return -1;
+	}
+	auto_fd int fd = openat(dir, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	ssize_t done = fd < 0 ? -1 : write(fd, data, len);
+	if (done >= 0 && (size_t)done != len)
+		errno = EIO;
+	return done == (ssize_t)len ? 0 : -1;
+}
+
 static const struct sys real = {
 	.name = "kernel",
 	.module_load_file = real_load_file,
@@ -177,6 +204,7 @@ static const struct sys real = {
 	.process_start = launch_process,
 	.attribute_set = real_attribute_set,
 	.key_search = real_key_search,
+	.variable_set = real_variable_set,
 };
 
 const struct sys *sys_real(void)

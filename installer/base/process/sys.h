@@ -53,6 +53,10 @@ struct sys {
 	// is not there. A recorded machine has those in DIR/.sys-keys, one id a line, for one keyring alone as
 	// KEYRING:id (eight digits, as in proc/keys); without that file ENOSYS.
 	int (*key_search)(const struct sys *sys, int keyring, const char *description);
+	// An EFI variable of an efivarfs below kern: its attributes and its value, in one write; without a value it is
+	// removed. A file that efivarfs guards against mistakes (FS_IMMUTABLE_FL) is freed for it.
+	int (*variable_set)(const struct sys *sys, const struct root *kern, const char *path, const void *data,
+			    size_t len);
 	const struct root *record; // recorder only
 };
 

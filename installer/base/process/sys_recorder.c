@@ -318,6 +318,19 @@ static int record_key_search(const struct sys *sys, int keyring, const char *des
 	return -1;
 }
 
+static int record_variable_set(const struct sys *sys, const struct root *kern, const char *path, const void *data,
+			       size_t len)
+{
+	enum { ATTRIBUTES = 4 };
+	struct err err = { 0 };
+	const char *name = strrchr(path, '/');
+	if (record(sys, "variable %s %zu", name ? name + 1 : path, len) < 0)
+		return -1;
+	int r = len > ATTRIBUTES ? root_put(kern, path, data, len, 0600, &err) : root_unlink(kern, path, &err);
+	errno = err.code;
+	return r < 0 ? -1 : 0;
+}
+
 struct sys sys_recorder(const struct root *record)
 {
 	return (struct sys){
@@ -342,6 +355,7 @@ struct sys sys_recorder(const struct root *record)
 		.process_start = record_process_start,
 		.attribute_set = record_attribute_set,
 		.key_search = record_key_search,
+		.variable_set = record_variable_set,
 		.record = record,
 	};
 }

@@ -54,7 +54,7 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 	auto_doctor_findings struct doctor_findings f = { 0 };
 	if (job_check_inputs(&v->job, err) < 0 || machine_open(&v->job.origin.remote.common, &m, err) < 0 ||
 	    job_state_for_reading(&v->job, &m, &spare, &state, err) < 0 ||
-	    doctor_read(&m.host, &m.kern, &state, &v->job.headers, &key, &f, err) < 0)
+	    doctor_read(&m.host, &m.kern, &m.sys, &state, &v->job.headers, &key, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
 		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", findings_json(&f), "failed",

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "acquire/enroll.h"
+
+#include "kmod/load/efi_certs.h"
+#include "kmod/load/keyrings.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/random.h>
+
+#define SHIM_GUID "605dab50-e046-4300-abb6-3dd810dd8b23"
+
+enum { ATTRIBUTES = 4, GUID = 16, LIST_HEAD = GUID + 3 * 4 };
+
+static const char auth_path[] = "sys/firmware/efi/efivars/MokAuth-" SHIM_GUID;
+// Non-volatile, for boot services and at run time; EFI_VARIABLE_* of UEFI 2.10, 8.2
+static const char attributes[ATTRIBUTES] = { 7, 0, 0, 0 };
+
+const char *enroll_state_name(enum enroll_state s)
+{
+	static const char *const names[] = { "trusted", "listed", "ignored", "pending", "absent" };
+	return names[s];
+}
+
+static int has_listed(const struct enroll *e, enum efi_list list, const struct module_cert *cert, struct err *err)
+{
+	auto_efi_certs struct efi_certs found = { 0 };
+	if (efi_certs_read(e->kern, list, &found, err) < 0)
+		return -1;
+	return efi_certs_has(&found, cert->der, cert->len);
+}
+
+int enroll_look(const struct enroll *e, const struct module_cert *cert, enum enroll_state *ret, struct err *err)
+{
+	struct keyrings keyrings;
+	auto_str char *id = modsig_cert_id(cert->der, cert->len);
+	keyrings_read(e->kern, e->sys, &keyrings);
+	int known = keyrings_ask(&keyrings, id), db = has_listed(e, EFI_DB, cert, err),
+	    mok = db < 0 ? -1 : has_listed(e, EFI_MOK, cert, err),
+	    asked = mok < 0 ? -1 : has_listed(e, EFI_MOK_NEW, cert, err),
+	    dbx = asked < 0 ? -1 : has_listed(e, EFI_DBX, cert, err),
+	    mokx = dbx < 0 ? -1 : has_listed(e, EFI_MOKX, cert, err);
+	if (mokx < 0)
+		return -1;
+	if (dbx || mokx || keyrings_has_revoked(&keyrings, id))
+		return err_set(err, E_KEY_REVOKED, "%s is revoked: %s has it", cert->name,
+			       dbx  ? "the firmware's dbx" :
+			       mokx ? "shim's MokListX" :
+				      "the kernel's keyring .blacklist");
+	*ret = known > 0                ? ENROLL_TRUSTED :
+	       (db || mok) && known < 0 ? ENROLL_LISTED :
+	       db || mok                ? ENROLL_IGNORED :
+	       asked                    ? ENROLL_PENDING :
+					  ENROLL_ABSENT;
+	return 0;
+}
+
+// shim leaves MokListRT, SbatLevelRT and more at each boot; our own request is no sign of it.
+static int check_shim(const struct enroll *e, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	if (!root_exists(e->kern, "sys/firmware/efi"))
+		return err_set(err, E_NO_SHIM, "this machine was not started by UEFI, and has no Secure Boot");
+	if (root_list(e->kern, efi_certs_dir, &names, err) < 0)
+		return -1;
+	if (!names.count)
+		return err_set(err, E_RIGHTS,
+			       "no EFI variable can be seen in '%s/%s': mount efivarfs there, and in a "
+			       "container run this on the host",
+			       e->kern->name, efi_certs_dir);
+	for (size_t i = 0; i < names.count; i++)
+		if (str_ends(names.items[i], "RT-" SHIM_GUID))
+			return 0;
+	if (root_exists(e->kern, "sys/firmware/efi/mok-variables"))
+		return 0;
+	return err_set(err, E_NO_SHIM, "shim has left no variable (MokListRT) in '%s/%s'", e->kern->name,
+		       efi_certs_dir);
+}
+
+static void put_u32(char *to, size_t number)
+{
+	for (unsigned i = 0; i < 4; i++)
+		to[i] = (char)(number >> 8 * i);
+}
+
+// Attributes, an EFI_SIGNATURE_LIST with the certificate, and what the variable had.
+static char *make_request(const struct module_cert *cert, const char *old, size_t old_len, size_t *ret_len)
+{
+	static const unsigned char x509[GUID] = { 0xa1, 0x59, 0xc0, 0xa5, 0xe4, 0x94, 0xa7, 0x4a,
+						  0x87, 0xb5, 0xab, 0x15, 0x5c, 0x2b, 0xf0, 0x72 };
+	static const unsigned char shim[GUID] = { 0x50, 0xab, 0x5d, 0x60, 0x46, 0xe0, 0x00, 0x43,
+						  0xab, 0xb6, 0x3d, 0xd8, 0x10, 0xdd, 0x8b, 0x23 };
+	size_t more = old_len > ATTRIBUTES ? old_len - ATTRIBUTES : 0, size = LIST_HEAD + GUID + cert->len;
+	char *data = mem_alloc(ATTRIBUTES + size + more);
+	memcpy(data, attributes, ATTRIBUTES);
+	char *list = data + ATTRIBUTES;
+	memcpy(list, x509, GUID);
+	put_u32(list + GUID, size);
+	put_u32(list + GUID + 8, GUID + cert->len);
+	memcpy(list + LIST_HEAD, shim, GUID);
+	memcpy(list + LIST_HEAD + GUID, cert->der, cert->len);
+	if (more)
+		memcpy(list + size, old + ATTRIBUTES, more);
+	*ret_len = ATTRIBUTES + size + more;
+	return data;
+}
+
+// SHA-256 of the request and the password as UCS-2: the form of MokAuth that each shim reads.
+static void make_auth(const char *request, size_t len, const char *password, char ret[ATTRIBUTES + DIGEST_HEX / 2])
+{
+	char hex[DIGEST_HEX + 1];
+	struct digest *digest = digest_new();
+	digest_add(digest, request + ATTRIBUTES, len - ATTRIBUTES);
+	for (const char *p = password; *p; p++)
+		digest_add(digest, (const char[]){ *p, 0 }, 2);
+	digest_hex(digest, hex);
+	memcpy(ret, attributes, ATTRIBUTES);
+	for (size_t i = 0; i < DIGEST_HEX / 2; i++) {
+		unsigned byte = 0;
+		sscanf(hex + 2 * i, "%2x", &byte);
+		ret[ATTRIBUTES + i] = (char)byte;
+	}
+}
+
+static int set_variable(const struct enroll *e, const char *path, const void *data, size_t len, struct err *err)
+{
+	if (e->sys->variable_set(e->sys, e->kern, path, data, len) == 0)
+		return 0;
+	int code = errno == ENOSPC                   ? E_EFI_FULL :
+		   errno == EROFS                    ? E_READ_ONLY :
+		   errno == EPERM || errno == EACCES ? E_RIGHTS :
+						       E_SYSTEM;
+	return err_set(err, code, "write '%s/%s': %s", e->kern->name, path, strerror(errno));
+}
+
+int enroll_ask(const struct enroll *e, const struct module_cert *cert, const char *password, struct err *err)
+{
+	auto_str char *path = efi_certs_path(EFI_MOK_NEW), *old = NULL;
+	size_t old_len = 0, len = 0;
+	char auth[ATTRIBUTES + DIGEST_HEX / 2];
+	int is_asked = has_listed(e, EFI_MOK_NEW, cert, err);
+	if (is_asked < 0 || check_shim(e, err) < 0 || root_read(e->kern, path, &old, &old_len, err) < 0)
+		return -1;
+	auto_str char *made = is_asked ? NULL : make_request(cert, old, old_len, &len);
+	make_auth(made ? made : old, made ? len : old_len, password, auth);
+	if (made && set_variable(e, path, made, len, err) < 0)
+		return -1;
+	if (set_variable(e, auth_path, auth, sizeof(auth), err) == 0)
+		return 0;
+	struct err ignored; // what was asked before stays asked, with its own password
+	if (made)
+		set_variable(e, path, old ? old : attributes, old ? old_len : ATTRIBUTES, &ignored);
+	return -1;
+}
+
+int enroll_make_password(char **ret, struct err *err)
+{
+	static const char letters[] = "bcdefghijklnoprstuvx"; // the same keys of QWERTY, QWERTZ and AZERTY
+	enum { LENGTH = 14 };
+	char text[LENGTH + 1] = "";
+	for (size_t i = 0; i < LENGTH;) {
+		unsigned char byte;
+		if (getrandom(&byte, 1, 0) != 1)
+			return err_set(err, E_SYSTEM, "getrandom");
+		size_t most = 256 / (sizeof(letters) - 1) * (sizeof(letters) - 1);
+		if (byte < most)
+			text[i++] = letters[byte % (sizeof(letters) - 1)];
+	}
+	*ret = str_dup(text);
+	return 0;
+}
+
+int enroll_check_password(const char *password, struct err *err)
+{
+	enum { MOST = 256 }; // PASSWORD_MAX of MokManager.c
+	size_t len = strlen(password);
+	if (!len || len >= MOST)
+		return err_set(err, E_USAGE, "--password-file: MokManager reads passwords of 1 to %d characters",
+			       MOST - 1);
+	for (size_t i = 0; i < len; i++)
+		if (password[i] < ' ' || password[i] > '~')
+			return err_set(err, E_USAGE,
+				       "--password-file: the firmware's keyboard has ASCII characters only");
+	return 0;
+}
