@@ -9,22 +9,43 @@
 # gpus: 1
 # packages: open small stranger-small site-small site.tampered-small site.ripemd160-small oldsite-small
 # packages: leaf-small leaf.tampered-small leaf.ripemd160-small oldleaf-small mute-small leaf-open
-# programs: openssl mokutil
+# programs: openssl
 # files: tests/vm/trust-table.sh
 # shellcheck source=tests/vm/trust-table.sh
 . /files/trust-table.sh
 keys=/vm/secure-boot
+key=$keys/leaf.key cert=$keys/leaf.pem
 if [ "$boot" = 1 ]; then
-  mokutil --generate-hash=password1 >/tmp/hash
-  mokutil --import $keys/site.der --hash-file /tmp/hash
-  mokutil --import $keys/ca.der --hash-file /tmp/hash
-  echo password1 >/dev/ttyS2
   row "shim, nothing enrolled" "by a key that is to be enrolled" site-small
   row "shim, nothing enrolled" "by a leaf of such an authority" leaf-small
   table
+  t_fails 1 "doctor fails before anything is compiled" kmodsmith doctor
+  like "  what to type next enrols a key" "$out" 'next: .*kmodsmith trust enroll --new DIR'
+  t_fails 1 "the certificate is not trusted yet" kmodsmith trust enroll --check --module-cert $keys/site.pem
+  like "  and says so" "$out" 'E_KEY_UNKNOWN: .* it is not enrolled'
+  t "it is asked for" kmodsmith trust enroll --module-cert $keys/site.der
+  like "  a password is made up" "$out" '^password, shown only now: [a-z]+$'
+  password=$(printf '%s\n' "$out" | sed -n 's/^password, shown only now: //p')
+  like "  what the screen will ask is told" "$out" '"Enroll MOK"'
+  printf '%s\n' "$password" >/tmp/password
+  t "the authority is asked for with it, under the same password" kmodsmith trust enroll --module-cert $keys/ca.pem --password-file /tmp/password
+  t_fails 1 "both wait for their confirmation" kmodsmith trust enroll --check --module-cert $keys/site.der
+  like "  which is told" "$out" 'asked for, and not confirmed yet'
+  echo "$password" >/dev/ttyS2
   exit
 fi
+t "after the confirmation the kernel has the key" kmodsmith trust enroll --check --module-cert $keys/site.der
+like "  and that is told" "$out" 'the kernel has it, and loads what it signed'
+t "it has the authority, too" kmodsmith trust enroll --check --module-cert $keys/ca.pem
+t "to ask for it again changes nothing" kmodsmith trust enroll --module-cert $keys/site.der
+unlike "  no password is made" "$out" password
+t_fails 1 "a leaf of the authority is in no list itself" kmodsmith trust enroll --check --module-cert $cert
+t "doctor passes with a leaf of the authority" kmodsmith doctor --module-key $key --module-cert $cert
+like "  and names it" "$out" 'pass +signing .* is signed by CN=modules'
 column site MOK
 column leaf "CA in MOK"
 row "CA in MOK" "leaf that names no authority" mute-small
 table
+t "a package of NVIDIA's modules that such a leaf signed is installed" kmodsmith install --package /packages/leaf-open
+like "  it gets ready" "$out" '^ready$'
+is "  and nothing says that they are unsigned" "$(cat /sys/module/nvidia/taint)" O
