@@ -272,10 +272,9 @@ bool core_is_kept(const struct root *cache, const struct core_key *key)
 
 // 1 = it was kept, and is `file` in `into`.
 static int take_kept_core(const struct root *kept, const struct core_key *key, const struct root *into,
-			  const char *file, struct err *err)
+			  const char *file, char digest[DIGEST_HEX + 1], struct err *err)
 {
 	auto_strv struct strv names = { 0 };
-	char digest[DIGEST_HEX + 1];
 	if (root_list(kept, ".", &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
@@ -296,7 +295,8 @@ int core_copy_kept(const struct root *cache, const struct core_key *key, const s
 		   struct err *err)
 {
 	auto_root struct root kept = ROOT_NONE;
-	return root_sub(cache, CORES, &kept, err) < 0 ? -1 : take_kept_core(&kept, key, into, name, err);
+	char digest[DIGEST_HEX + 1];
+	return root_sub(cache, CORES, &kept, err) < 0 ? -1 : take_kept_core(&kept, key, into, name, digest, err);
 }
 
 static void remove_oldest_core(const struct root *kept)
@@ -422,6 +422,9 @@ static int compile_missing_cores(struct core_job *j, const struct root *into, st
 		if (put_core(&j->compile.job, from, into, j->missing[i]->file, digest, err) < 0)
 			return err_wrap(err, "the core of %s", j->missing[i]->module);
 		keep_core(j, j->missing[i], into, digest);
+		for (size_t k = 0; k < made->keys.count; k++)
+			if (made->keys.items[k].core == j->missing[i])
+				memcpy(made->digests[k], digest, sizeof(digest));
 	}
 	return 0;
 }
@@ -447,13 +450,12 @@ int core_verify(const struct root *dir, const char *name, const struct core_key 
 
 // 1 = it is in `into`, from *ret_from.
 static int take_offered_core(const struct core_job *j, const struct core_key *key, const struct root *into,
-			     char **ret_from, struct err *err)
+			     char **ret_from, char digest[DIGEST_HEX + 1], struct err *err)
 {
 	const struct core_offer *offer = j->request->offer;
 	const struct root *work = j->request->work;
 	auto_root struct root dir = ROOT_NONE;
 	auto_str char *from = NULL;
-	char digest[DIGEST_HEX + 1];
 	if (!offer)
 		return 0;
 	if (root_rmtree(work, BROUGHT, err) < 0 || root_mkdirs(work, BROUGHT, 0755, err) < 0 ||
@@ -481,11 +483,11 @@ int core_make(const struct core_request *request, const struct root *into, struc
 	open_kept_cores(&j);
 	for (size_t i = 0; i < made.keys.count; i++) {
 		const struct core_key *key = &made.keys.items[i];
-		int r = j.kept.fd < 0 ? 0 : take_kept_core(&j.kept, key, into, key->core->file, err);
+		int r = j.kept.fd < 0 ? 0 : take_kept_core(&j.kept, key, into, key->core->file, made.digests[i], err);
 		if (r > 0)
 			made.from[i] = str_dup("cache");
 		else if (r == 0)
-			r = take_offered_core(&j, key, into, &made.from[i], err);
+			r = take_offered_core(&j, key, into, &made.from[i], made.digests[i], err);
 		if (r < 0)
 			return -1;
 		if (r == 0)

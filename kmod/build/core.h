@@ -58,6 +58,7 @@ struct core_request {
 
 struct core_outcome {
 	struct core_keys keys;
+	char digests[SOURCE_CORES][DIGEST_HEX + 1]; // by key: SHA-256 of the object
 	char *from[SOURCE_CORES];     // by key: "cache", "store", or the repository that had it; NULL = it was compiled
 	size_t objects, objects_kept; // of those that were compiled; of these objects, from the cache
 	unsigned jobs;
