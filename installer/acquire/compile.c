@@ -2,6 +2,7 @@
 #include "acquire/compile.h"
 
 #include "acquire/build_cache.h"
+#include "acquire/build_inputs.h"
 #include "base/file/file.h"
 #include "base/file/scratch.h"
 #include "host/module_set.h"
@@ -284,9 +285,10 @@ static int build_with(const struct compile_request *request, const struct tree *
 }
 
 // This machine's own compilers come first, if they fit.
+// inputs: gets the builder root, if that was used.
 static int build_anywhere(const struct compile_request *request, const struct tree *tree, enum module_type flavour,
-			  const struct root *output, struct progress *progress, struct build_outcome *ret,
-			  struct err *err)
+			  const struct root *output, struct progress *progress, json_t *inputs,
+			  struct build_outcome *ret, struct err *err)
 {
 	auto_root struct root base = ROOT_NONE;
 	if (build_with(request, tree, flavour, NULL, output, progress, ret, err) == 0)
@@ -301,6 +303,8 @@ static int build_anywhere(const struct compile_request *request, const struct tr
 	}
 	progress_note(progress, "no compiler of this machine fits; trying those of the builder image at '%s'",
 		      base.name);
+	if (build_inputs_builder(request, &base, inputs, err) < 0)
+		return -1;
 	if (build_with(request, tree, flavour, &base, output, progress, ret, err) == 0)
 		return 0;
 	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
@@ -329,8 +333,8 @@ static int sign_modules(const struct module_signer *signer, const struct kernel_
 }
 
 static int finish_package(const struct compile_request *request, const struct module_signer *signer,
-			  const struct tree *tree, const struct build_outcome *done, struct scratch *stage,
-			  struct progress *progress, struct package *ret, struct err *err)
+			  const struct tree *tree, const struct build_outcome *done, json_t *inputs,
+			  struct scratch *stage, struct progress *progress, struct package *ret, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	auto_module_set struct module_set set = { 0 };
@@ -359,11 +363,14 @@ static int finish_package(const struct compile_request *request, const struct mo
 	if (request->output(request->output_ctx, &output, err) < 0 ||
 	    create_output_package(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
+	auto_str char *tag = package_tag(&ret->key);
+	auto_json json_t *predicate = build_inputs_predicate(request, tree, done, &key, inputs);
+	if (statement_put(output, &ret->manifest, tag, predicate, err) < 0)
+		return -1;
 	ret->stage = *stage;
 	*stage = SCRATCH_NONE;
 	ret->dir = dir;
 	dir = ROOT_NONE;
-	auto_str char *tag = package_tag(&ret->key);
 	progress_end(progress, "package", "%s in %s", tag, ret->place);
 	return 0;
 }
@@ -376,12 +383,14 @@ static int compile_source(const struct compile_request *request, const struct mo
 	enum module_type flavour;
 	auto_build_outcome struct build_outcome done = { 0 };
 	auto_scratch struct scratch stage = SCRATCH_NONE;
+	auto_json json_t *inputs = NULL;
 	progress_enter(progress, "compile");
 	if (gpu_support_choose(request->gpus, source->version, request->flavour, source->flavours, &flavour, NULL,
 			       err) < 0 ||
 	    patches_check_removed(request->patches, source, flavour, tree, err) < 0 ||
+	    build_inputs_open(request, tree, &inputs, err) < 0 ||
 	    scratch_make(request->state, "stage", &stage, err) < 0 ||
-	    build_anywhere(request, tree, flavour, &stage.root, progress, &done, err) < 0)
+	    build_anywhere(request, tree, flavour, &stage.root, progress, inputs, &done, err) < 0)
 		return -1;
 	auto_str char *kept = str_dup("");
 	if (done.objects_kept || done.probes_kept)
@@ -400,7 +409,7 @@ static int compile_source(const struct compile_request *request, const struct mo
 	report->jobs = done.jobs;
 	report->objects = done.objects;
 	report->peak_kib = done.peak_kib;
-	return finish_package(request, signer, tree, &done, &stage, progress, ret, err);
+	return finish_package(request, signer, tree, &done, inputs, &stage, progress, ret, err);
 }
 
 // Refuses a pair that is known to fail before a few hundred megabytes are unpacked (R-B2).
@@ -472,6 +481,7 @@ int compile_cores(const struct compile_request *request, struct progress *progre
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_source struct source source = { .root = ROOT_NONE };
 	auto_str char *headers_from = NULL;
+	auto_json json_t *inputs = json_array();
 	struct compile_request opened = *request;
 	opened.is_core_only = true;
 	if (open_inputs(request, progress, &made.tree, &headers_from, &work, &source, err) < 0)
@@ -479,7 +489,8 @@ int compile_cores(const struct compile_request *request, struct progress *progre
 	if (!opened.source)
 		opened.source = &source;
 	if (scratch_make(request->state, "stage", &made.stage, err) < 0 ||
-	    build_anywhere(&opened, &made.tree, MODULE_TYPE_OPEN, &made.stage.root, progress, &made.outcome, err) < 0 ||
+	    build_anywhere(&opened, &made.tree, MODULE_TYPE_OPEN, &made.stage.root, progress, inputs, &made.outcome,
+			   err) < 0 ||
 	    root_sub(&made.stage.root, CORES, &made.dir, err) < 0)
 		return -1;
 	*ret = made;

@@ -9,8 +9,8 @@
 #include "base/file/scratch.h"
 #include "precompiled/oci/layout.h"
 #include "precompiled/trust/provenance.h"
+#include "precompiled/trust/statement.h"
 
-#define PACKAGE_TYPE "application/vnd.kmodsmith.kmod.package.v1"
 #define PACKAGE_RELEASE "io.kmodsmith.kernel.release" // annotation of the manifest, label of the configuration
 
 struct package_key {

@@ -5,6 +5,7 @@
 // invalidate a good one; but if too few are valid, one that claims a key of the rule, or was made for another manifest,
 // is reported as forged instead of "untrusted".
 #include "precompiled/trust/signature_internal.h"
+#include "precompiled/trust/statement.h"
 
 #include <stdio.h>
 
@@ -14,6 +15,7 @@ struct signature_checker {
 	struct repository *repository;
 	const char *manifest_hex;
 	const struct trust_rule *rule;
+	const json_t *labels; // looks for signed statements of how the package with these was built; NULL = signatures
 	struct signature_verdict verdict;
 	struct strv strangers;     // ids and certificates of signers outside the rule
 	size_t seen;               // signatures, readable or not
@@ -57,6 +59,16 @@ static void note_first(char **at, char *take)
 		*at = take;
 }
 
+// Why a statement is false; caller frees. NULL = it is not.
+static char *find_lie(const struct signature_checker *c, const struct signature_claim *claim)
+{
+	auto_json json_t *json = NULL;
+	struct err why;
+	if (oci_json(claim->payload, claim->payload_len, "statement", &json, &why) < 0)
+		return str_dup(why.text);
+	return statement_contradiction(json, c->manifest_hex, c->labels);
+}
+
 static void check_claim(struct signature_checker *c, const struct signature_claim *claim, const char *what)
 {
 	bool is_about = strv_has(&claim->digests, c->manifest_hex);
@@ -67,10 +79,15 @@ static void check_claim(struct signature_checker *c, const struct signature_clai
 	}
 	for (size_t i = 0; i < c->rule->count; i++) {
 		const struct trust_key *k = c->rule->keys[i];
-		if (key_verify(k->key, claim->text, claim->text_len, claim->signature, claim->signature_len)) {
+		if (!key_verify(k->key, claim->text, claim->text_len, claim->signature, claim->signature_len))
+			continue;
+		auto_str char *lie = c->labels ? find_lie(c, claim) : NULL;
+		if (lie)
+			note_first(&c->forged,
+				   str_fmt("%s, signed by '%s', contradicts the package: %s", what, k->name, lie));
+		else
 			accept_signer(c, k->key->id, k->name);
-			return;
-		}
+		return;
 	}
 	for (size_t i = 0; i < c->rule->count; i++)
 		if (str_eq(claim->hint, c->rule->keys[i]->key->id))
@@ -208,16 +225,20 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 			return -1;
 		if (!type || r == 0)
 			continue;
-		auto_str char *what = str_fmt("signature sha256:%s", m.layers[0].digest);
+		auto_str char *what =
+			str_fmt("%s sha256:%s", c->labels ? "statement" : "signature", m.layers[0].digest);
 		if (str_eq(type, SIGNATURE_CMS)) {
+			if (c->labels) // a certificate signs manifests, no statements
+				continue;
 			if (check_cms(c, data, len, what, err) < 0)
 				return -1;
 			continue;
 		}
-		r = signature_bundle_claim(data, len, what, &claim, &why);
+		r = c->labels ? signature_attestation_claim(data, len, what, &claim, &why) :
+				signature_bundle_claim(data, len, what, &claim, &why);
 		if (r > 0)
 			check_claim(c, &claim, what);
-		else if (r < 0)
+		else if (r < 0 && !c->labels)
 			note_unreadable(c, why.text);
 	}
 	c->was_cut |= x.count > SIGNATURE_COUNT_MAX;
@@ -264,6 +285,44 @@ static int refuse_signatures(struct signature_checker *c, struct err *err)
 		       c->unreadable ? ": " : "", c->unreadable ? c->unreadable : "", trusted);
 }
 
+static bool is_source_accepted(const struct trust_rule *rule, const json_t *labels)
+{
+	const char *hex = json_string_value(json_object_get(labels, "io.kmodsmith.source"));
+	return !rule->sources || !rule->sources->count || (hex && strv_has(rule->sources, hex));
+}
+
+// What the policy demands of packages beside their signatures; other manifests have neither.
+static int check_build(struct repository *r, const char *manifest_hex, const struct trust_rule *rule, struct err *err)
+{
+	auto_json json_t *labels = NULL;
+	if (!rule->is_statement_required && (!rule->sources || !rule->sources->count))
+		return 0;
+	int found = statement_labels(r, manifest_hex, &labels, err);
+	if (found <= 0)
+		return found;
+	if (!is_source_accepted(rule, labels)) {
+		const char *source = json_string_value(json_object_get(labels, "io.kmodsmith.source"));
+		return err_set(err, E_UNTRUSTED,
+			       "sha256:%s was built from driver source %s%s, which is not in \"driver-sources\" of the "
+			       "policy for '%s'",
+			       manifest_hex, source ? "sha256:" : "of an unknown digest", source ? source : "",
+			       rule->prefix);
+	}
+	if (!rule->is_statement_required)
+		return 0;
+	struct trust_rule signed_rule = *rule;
+	signed_rule.is_unsigned_accepted = false;
+	signed_rule.anchor = NULL;
+	auto_signature_checker struct signature_checker c = {
+		.repository = r, .manifest_hex = manifest_hex, .rule = &signed_rule, .labels = labels
+	};
+	if (!rule->count)
+		err_set(err, E_UNTRUSTED, "sha256:%s: '%s' has no key that could sign it", manifest_hex, rule->place);
+	else if (check_referrers(&c, err) == 0 && (is_threshold_reached(&c) || refuse_signatures(&c, err) == 0))
+		return 0;
+	return err_wrap(err, "the statement of how it was built, which the policy for '%s' requires", rule->prefix);
+}
+
 int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
 		    struct signature_verdict *ret, struct err *err)
 {
@@ -275,7 +334,8 @@ int signature_check(struct repository *r, const char *manifest_hex, const struct
 		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key for this source", subject, rule->place);
 	if (check_cosign_tag(&c, err) < 0 || (!is_threshold_reached(&c) && check_referrers(&c, err) < 0))
 		return err_wrap(err, "signatures of sha256:%s", manifest_hex);
-	if (!is_threshold_reached(&c) && refuse_signatures(&c, err) < 0)
+	if ((!is_threshold_reached(&c) && refuse_signatures(&c, err) < 0) ||
+	    check_build(r, manifest_hex, rule, err) < 0)
 		return -1;
 	*ret = c.verdict;
 	c.verdict = (struct signature_verdict){ 0 };

@@ -46,11 +46,12 @@ static inline void signature_verdict_done(struct signature_verdict *v)
 	*v = (struct signature_verdict){ 0 };
 }
 #define auto_signature_verdict __attribute__((cleanup(signature_verdict_done)))
-// 0 = enough keys of the rule signed the manifest. E_UNSIGNED: there is no signature; E_UNTRUSTED: too few or none are
-// by keys of the rule; E_FORGED: one claims to be but does not verify, or covers another manifest.
+// 0 = enough keys of the rule signed the manifest, and what else the rule demands of a package holds: the statement of
+// how it was built, its driver source. E_UNSIGNED: there is no signature; E_UNTRUSTED: too few or none are by keys of
+// the rule; E_FORGED: one claims to be but does not verify, covers another manifest or a statement that is false.
 int signature_check(struct repository *r, const char *manifest_hex, const struct trust_rule *rule,
 		    struct signature_verdict *ret, struct err *err);
 // 1 = it has a signature of any kind; 0 = none.
 int signature_exists(struct repository *r, const char *manifest_hex, struct err *err);
-// Copies all signatures of a manifest. 1 = there were some, 0 = none.
+// Copies all signatures of a manifest, and the documents about it. 1 = there were some, 0 = none.
 int signature_copy(struct repository *from, const char *manifest_hex, const struct layout *to, struct err *err);

@@ -6,7 +6,9 @@
 // A signed statement, independent of its encoding.
 struct signature_claim {
 	struct strv digests; // of the manifests it signs, as hex
-	char *text;          // the signed bytes
+	char *payload;       // of a bundle: the statement
+	size_t payload_len;
+	char *text; // the signed bytes
 	size_t text_len;
 	char *signature;
 	size_t signature_len;
@@ -15,6 +17,7 @@ struct signature_claim {
 static inline void signature_claim_done(struct signature_claim *c)
 {
 	strv_done(&c->digests);
+	free(c->payload);
 	free(c->text);
 	free(c->signature);
 	*c = (struct signature_claim){ 0 };
@@ -33,5 +36,14 @@ static inline char *signature_cosign_tag(const char *manifest_hex)
 // attestation than a signature.
 int signature_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret,
 			   struct err *err);
+// The same for the statement of how a package was built (statement.h). 0 = another attestation.
+int signature_attestation_claim(const char *data, size_t len, const char *name, struct signature_claim *ret,
+				struct err *err);
+// Lists a document about a manifest beside its signatures, instead of an earlier one of this type, the type of its
+// layer. 1 = done, 0 = it was there.
+int signature_attach(const struct layout *l, const struct oci_descriptor *manifest, const char *type,
+		     const json_t *notes, const char *text, struct err *err);
+// Does it have our build type, so that we know what its parameters mean?
+bool statement_is_ours(const json_t *statement);
 // Which of the two a manifest holds; NULL = neither.
 const char *signature_referrer_type(const struct oci_manifest *m);

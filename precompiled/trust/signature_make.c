@@ -7,8 +7,10 @@
 // manifests of the same form.
 #include "precompiled/trust/signature_internal.h"
 
+#include "base/core/date.h"
 #include "base/crypto/base64.h"
 #include "precompiled/repository/artifact.h"
+#include "precompiled/trust/statement.h"
 
 #include <stdio.h>
 
@@ -159,8 +161,9 @@ static char *envelope_text(const char *type, const char *payload, size_t len, si
 	return text;
 }
 
-// 1 = a signature of images, 0 = another statement about them.
-static int read_statement(const char *data, size_t len, const char *name, struct strv *ret, struct err *err)
+// 1 = a statement with this predicate, which must be one of ours if it says how a package was built; 0 = another one.
+static int read_statement(const char *data, size_t len, const char *name, const char *wanted, struct strv *ret,
+			  struct err *err)
 {
 	auto_json json_t *json = NULL;
 	json_t *subjects = NULL, *subject;
@@ -172,7 +175,7 @@ static int read_statement(const char *data, size_t len, const char *name, struct
 		    0 ||
 	    (!str_eq(type, STATEMENT) && !str_eq(type, STATEMENT_OLD)))
 		return err_set(err, E_MANIFEST, "'%s' is not an in-toto statement", name);
-	if (!str_eq(predicate, PREDICATE))
+	if (!str_eq(predicate, wanted) || (str_eq(wanted, STATEMENT_PREDICATE) && !statement_is_ours(json)))
 		return 0;
 	json_array_foreach(subjects, i, subject)
 	{
@@ -183,7 +186,8 @@ static int read_statement(const char *data, size_t len, const char *name, struct
 	return ret->count ? 1 : err_set(err, E_MANIFEST, "'%s' has no SHA-256 digest", name);
 }
 
-int signature_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret, struct err *err)
+static int parse_bundle(const char *data, size_t len, const char *name, const char *predicate,
+			struct signature_claim *ret, struct err *err)
 {
 	auto_json json_t *json = NULL;
 	auto_signature_claim struct signature_claim c = { 0 };
@@ -199,7 +203,7 @@ int signature_bundle_claim(const char *data, size_t len, const char *name, struc
 	    json_unpack(json_array_get(signatures, 0), "{s:s}", "sig", &signature) < 0 ||
 	    !base64_parse(text, &payload, &payload_len) || !base64_parse(signature, &c.signature, &c.signature_len))
 		return err_set(err, E_MANIFEST, "'%s' is not a bundle with one DSSE signature", name);
-	int r = read_statement(payload, payload_len, name, &c.digests, err);
+	int r = read_statement(payload, payload_len, name, predicate, &c.digests, err);
 	if (r <= 0)
 		return r;
 	// cosign's hint is the base64 of the id's bytes.
@@ -208,16 +212,34 @@ int signature_bundle_claim(const char *data, size_t len, const char *name, struc
 		for (size_t i = 0; i < id_len; i++)
 			snprintf(c.hint + 2 * i, 3, "%02x", (unsigned char)id[i]);
 	c.text = envelope_text(type, payload, payload_len, &c.text_len);
+	c.payload = TAKE(payload);
+	c.payload_len = payload_len;
 	*ret = c;
 	c = (struct signature_claim){ 0 };
 	return 1;
 }
 
-static int bundle_text(const char *manifest_hex, const struct key *key, char **ret, struct err *err)
+int signature_bundle_claim(const char *data, size_t len, const char *name, struct signature_claim *ret, struct err *err)
 {
-	auto_json json_t *statement = json_pack("{s:s, s:s, s:{}, s:[{s:{s:s}}]}", "_type", STATEMENT, "predicateType",
-						PREDICATE, "predicate", "subject", "digest", "sha256", manifest_hex);
-	auto_str char *payload = json_dumps(statement, JSON_COMPACT | JSON_SORT_KEYS), *signature = NULL;
+	return parse_bundle(data, len, name, PREDICATE, ret, err);
+}
+
+int signature_attestation_claim(const char *data, size_t len, const char *name, struct signature_claim *ret,
+				struct err *err)
+{
+	return parse_bundle(data, len, name, STATEMENT_PREDICATE, ret, err);
+}
+
+static char *signature_statement(const char *manifest_hex)
+{
+	auto_json json_t *json = json_pack("{s:s, s:s, s:{}, s:[{s:{s:s}}]}", "_type", STATEMENT, "predicateType",
+					   PREDICATE, "predicate", "subject", "digest", "sha256", manifest_hex);
+	return json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+}
+
+static int bundle_text(const char *payload, const struct key *key, char **ret, struct err *err)
+{
+	auto_str char *signature = NULL;
 	size_t text_len = 0, len = 0;
 	unsigned char id[DIGEST_HEX / 2];
 	for (size_t i = 0; i < sizeof(id); i++) {
@@ -248,6 +270,16 @@ const char *signature_referrer_type(const struct oci_manifest *m)
 	return str_eq(m->layers[0].media_type, SIGNATURE_CMS) ? SIGNATURE_CMS : NULL;
 }
 
+// What goes with a package wherever it goes: its signatures, and the documents about it. NULL = anything else.
+static const char *companion_type(const struct oci_manifest *m)
+{
+	static const char *const documents[] = { STATEMENT_TYPE };
+	for (size_t i = 0; i < ARRAY_SIZE(documents) && m->count == 1; i++)
+		if (str_eq(m->layers[0].media_type, documents[i]))
+			return documents[i];
+	return signature_referrer_type(m);
+}
+
 // The signatures that the layout lists for a manifest.
 static int read_referrers(const struct layout *l, const struct oci_index *x, const char *manifest_hex,
 			  struct oci_index *ret, struct err *err)
@@ -273,7 +305,7 @@ static int merge_referrer(const struct layout *l, struct oci_index *x, const cha
 	    read_referrers(l, x, manifest_hex, &refs, err) < 0 ||
 	    layout_document_put(l, OCI_MANIFEST, text, &d, err) < 0)
 		return -1;
-	d.artifact_type = str_dup(signature_referrer_type(&m));
+	d.artifact_type = str_dup(companion_type(&m));
 	d.annotations = json_deep_copy(m.annotations);
 	auto_str char *ref = oci_digest_text(d.digest);
 	if (oci_index_find(&refs, ref) >= 0)
@@ -298,18 +330,11 @@ static int read_referrer_blob(const struct layout *l, const struct oci_descripto
 }
 
 static int add_referrer(const struct layout *l, struct oci_index *x, const struct oci_descriptor *subject,
-			const char *type, time_t now, const char *data, size_t len, struct err *err)
+			const char *type, const json_t *notes, const char *data, size_t len, struct err *err)
 {
-	auto_oci_manifest struct oci_manifest m = { .artifact_type = str_dup(type), .count = 1 };
-	char when[32];
-	struct tm tm = { 0 };
-	gmtime_r(&now, &tm);
-	strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	m.annotations = json_pack("{s:s}", OCI_CREATED, when);
-	if (str_eq(type, SIGNATURE_BUNDLE)) {
-		json_object_set_new(m.annotations, "dev.sigstore.bundle.content", json_text("dsse-envelope"));
-		json_object_set_new(m.annotations, "dev.sigstore.bundle.predicateType", json_text(PREDICATE));
-	}
+	auto_oci_manifest struct oci_manifest m = { .artifact_type = str_dup(type),
+						    .count = 1,
+						    .annotations = json_deep_copy(notes) };
 	m.layers = mem_alloc(sizeof(*m.layers));
 	m.layers[0] = (struct oci_descriptor){ .media_type = str_dup(type), .size = len };
 	m.subject = (struct oci_descriptor){ .media_type = str_dup(subject->media_type), .size = subject->size };
@@ -321,8 +346,21 @@ static int add_referrer(const struct layout *l, struct oci_index *x, const struc
 	return merge_referrer(l, x, subject->digest, text, err);
 }
 
-static int make_bundle(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
-		       const struct signature_maker *maker, struct err *err)
+static json_t *signing_notes(const struct signature_maker *maker, const char *predicate)
+{
+	auto_str char *when = date_text(maker->now);
+	json_t *ret = json_pack("{s:s}", OCI_CREATED, when);
+	if (predicate) {
+		json_object_set_new(ret, "dev.sigstore.bundle.content", json_text("dsse-envelope"));
+		json_object_set_new(ret, "dev.sigstore.bundle.predicateType", json_text(predicate));
+	}
+	return ret;
+}
+
+// Signs a statement with this predicate about the manifest, unless a bundle by the key has it.
+static int make_bundle_of(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+			  const struct signature_maker *maker, const char *predicate, const char *payload,
+			  struct err *err)
 {
 	auto_str char *bundle = NULL;
 	auto_oci_index struct oci_index refs = { 0 };
@@ -333,14 +371,93 @@ static int make_bundle(const struct layout *l, struct oci_index *x, const struct
 		auto_signature_claim struct signature_claim c = { 0 };
 		size_t len = 0;
 		struct err ignored;
+		// Another program may write its signature with other blanks, but says no more with them.
 		if (read_referrer_blob(l, &refs.items[i], SIGNATURE_BUNDLE, &data, &len, &ignored) == 0 &&
-		    signature_bundle_claim(data, len, "signature", &c, &ignored) > 0 &&
+		    parse_bundle(data, len, "signature", predicate, &c, &ignored) > 0 &&
+		    (str_eq(predicate, PREDICATE) || str_eq(c.payload, payload)) &&
 		    is_claim_by(&c, maker->key, manifest->digest))
 			return 0;
 	}
-	if (bundle_text(manifest->digest, maker->key, &bundle, err) < 0)
+	if (bundle_text(payload, maker->key, &bundle, err) < 0)
 		return -1;
-	return add_referrer(l, x, manifest, SIGNATURE_BUNDLE, maker->now, bundle, strlen(bundle), err);
+	auto_json json_t *notes = signing_notes(maker, predicate);
+	return add_referrer(l, x, manifest, SIGNATURE_BUNDLE, notes, bundle, strlen(bundle), err);
+}
+
+static int make_bundle(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+		       const struct signature_maker *maker, struct err *err)
+{
+	auto_str char *payload = signature_statement(manifest->digest);
+	return make_bundle_of(l, x, manifest, maker, PREDICATE, payload, err);
+}
+
+// A document that the layout lists for a manifest, by its type. 1 = found.
+static int find_document(const struct layout *l, const struct oci_index *refs, const char *type, size_t *ret_at,
+			 char **ret, struct err *err)
+{
+	for (size_t i = 0; i < refs->count; i++) {
+		auto_oci_manifest struct oci_manifest m = { 0 };
+		size_t len = 0;
+		if (layout_manifest(l, &refs->items[i], type, &m, err) < 0)
+			return -1;
+		if (m.count != 1 || !str_eq(m.layers[0].media_type, type))
+			continue;
+		*ret_at = i;
+		return layout_blob_read(l, &m.layers[0], ret, &len, err) < 0 ? -1 : 1;
+	}
+	return 0;
+}
+
+// As `cosign attest` does with the statement of how a package was built. One that contradicts the package is not
+// signed.
+static int make_attestation(const struct layout *l, struct oci_index *x, const struct oci_descriptor *manifest,
+			    const struct signature_maker *maker, struct err *err)
+{
+	auto_str char *payload = NULL;
+	auto_json json_t *json = NULL, *labels = NULL;
+	auto_oci_index struct oci_index refs = { 0 };
+	auto_repository struct repository *r = repository_of_layout(l);
+	size_t at;
+	if (read_referrers(l, x, manifest->digest, &refs, err) < 0)
+		return -1;
+	int found = find_document(l, &refs, STATEMENT_TYPE, &at, &payload, err);
+	if (found <= 0)
+		return found;
+	if (oci_json(payload, strlen(payload), "statement", &json, err) < 0)
+		return -1;
+	found = statement_is_ours(json) ? statement_labels(r, manifest->digest, &labels, err) : 0;
+	if (found <= 0)
+		return found;
+	auto_str char *lie = statement_contradiction(json, manifest->digest, labels);
+	if (lie)
+		return err_set(err, E_FORGED, "the statement of how it was built contradicts the package: %s", lie);
+	return make_bundle_of(l, x, manifest, maker, STATEMENT_PREDICATE, payload, err);
+}
+
+int signature_attach(const struct layout *l, const struct oci_descriptor *manifest, const char *type,
+		     const json_t *notes, const char *text, struct err *err)
+{
+	auto_oci_index struct oci_index x = { 0 }, refs = { 0 };
+	auto_oci_descriptor struct oci_descriptor all = { 0 };
+	auto_str char *old = NULL, *tag = str_fmt("sha256-%s", manifest->digest);
+	auto_fd int held = layout_lock(l, false, err);
+	size_t at;
+	if (held < 0 || layout_index(l, &x, err) < 0 || read_referrers(l, &x, manifest->digest, &refs, err) < 0)
+		return -1;
+	int found = find_document(l, &refs, type, &at, &old, err);
+	if (found < 0 || str_eq(old, text))
+		return found < 0 ? -1 : 0;
+	if (found > 0) {
+		oci_index_remove(&refs, at);
+		auto_str char *listing = oci_index_text(&refs);
+		if (layout_document_put(l, OCI_INDEX, listing, &all, err) < 0)
+			return -1;
+		oci_index_drop(&x, tag);
+		oci_index_put(&x, &all, tag);
+	}
+	if (add_referrer(l, &x, manifest, type, notes, text, strlen(text), err) < 0)
+		return -1;
+	return layout_index_write(l, &x, err) < 0 ? -1 : 1;
 }
 
 // Whether a CMS signature by this certificate exists; the certificate serves as its own anchor.
@@ -376,7 +493,8 @@ static int make_cms(const struct layout *l, struct oci_index *x, const struct oc
 		return 0;
 	if (cms_sign(maker->key, maker->chain, maker->chain_name, content, content_len, &der, &len, err) < 0)
 		return -1;
-	return add_referrer(l, x, manifest, SIGNATURE_CMS, maker->now, der, len, err);
+	auto_json json_t *notes = signing_notes(maker, NULL);
+	return add_referrer(l, x, manifest, SIGNATURE_CMS, notes, der, len, err);
 }
 
 // 1 = signed, 0 = all signatures of this key existed. *ret_changed: the index is another one, which is not written.
@@ -386,10 +504,11 @@ static int sign_in_index(const struct layout *l, struct oci_index *x, const stru
 	auto_str char *ref = oci_digest_text(manifest->digest);
 	int legacy = make_cosign(l, x, manifest->digest, maker, err);
 	int bundle = legacy < 0 ? -1 : make_bundle(l, x, manifest, maker, err);
-	int cms = bundle < 0 || !maker->chain ? bundle : make_cms(l, x, manifest, maker, err);
+	int stated = bundle < 0 ? -1 : make_attestation(l, x, manifest, maker, err);
+	int cms = stated < 0 || !maker->chain ? stated : make_cms(l, x, manifest, maker, err);
 	if (cms < 0)
 		return err_wrap(err, "sign sha256:%s", manifest->digest);
-	bool is_made = legacy > 0 || bundle > 0 || cms > 0;
+	bool is_made = legacy > 0 || bundle > 0 || stated > 0 || cms > 0;
 	int at = oci_index_find(x, ref);
 	if (at >= 0 && !str_eq(oci_descriptor_annotation(&x->items[at], KIND), KIND_IMAGE)) {
 		if (!x->items[at].annotations)
@@ -540,7 +659,7 @@ static int copy_referrers(struct repository *from, const char *manifest_hex, con
 		auto_str char *ref = oci_digest_text(x.items[i].digest), *text = NULL;
 		auto_oci_manifest struct oci_manifest m = { 0 };
 		int r = fetch_manifest(from, ref, &m, &text, err);
-		if (r > 0 && !signature_referrer_type(&m))
+		if (r > 0 && !companion_type(&m))
 			continue;
 		if (r > 0)
 			r = copy_blob(from, &m.config, to, err);

@@ -22,6 +22,7 @@ void trust_done(struct trust *t)
 	for (size_t i = 0; i < t->source_count; i++) {
 		free(t->sources[i].prefix);
 		strv_done(&t->sources[i].keys);
+		strv_done(&t->sources[i].sources);
 		cms_anchor_free(t->sources[i].anchor);
 	}
 	free(t->keys);
@@ -200,6 +201,17 @@ const char *trust_catalog_name(enum trust_catalog c)
 	return names[c];
 }
 
+static int set_driver_sources(struct policy_entry *e, const json_t *list, struct err *err)
+{
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const char *digest = json_string_value(json_array_get(list, i));
+		if (!digest || !str_starts(digest, "sha256:") || !digest_is_hex(digest + strlen("sha256:")))
+			return refuse_policy(e, "driver-sources", "a list of digests, sha256:HEX", err);
+		strv_add(&e->source->sources, str_dup(digest + strlen("sha256:")));
+	}
+	return e->source->sources.count ? 0 : refuse_policy(e, "driver-sources", "a list of digests, sha256:HEX", err);
+}
+
 static int set_member(struct policy_entry *e, const char *key, const json_t *value, struct err *err)
 {
 	struct trust_source *s = e->source;
@@ -211,6 +223,10 @@ static int set_member(struct policy_entry *e, const char *key, const json_t *val
 		return set_anchor(e, value, err);
 	if (str_eq(key, "unsigned"))
 		return set_choice(e, key, value, "refuse", "accept", &s->is_unsigned_accepted, err);
+	if (str_eq(key, "provenance"))
+		return set_choice(e, key, value, "optional", "required", &s->is_statement_required, err);
+	if (str_eq(key, "driver-sources"))
+		return set_driver_sources(e, value, err);
 	if (str_eq(key, "catalog")) {
 		bool is_required = false;
 		int r = set_choice(e, key, value, "optional", "required", &is_required, err);
@@ -313,6 +329,8 @@ void trust_rule(const struct trust *t, const char *repository, time_t now, struc
 		ret->anchor = s->anchor;
 		ret->is_unsigned_accepted = s->is_unsigned_accepted;
 		ret->catalog = s->catalog;
+		ret->is_statement_required = s->is_statement_required;
+		ret->sources = &s->sources;
 	}
 	ret->keys = mem_alloc((t->count + 1) * sizeof(*ret->keys));
 	for (size_t i = 0; i < t->count; i++) {

@@ -4,12 +4,15 @@
 //   NAME.pem      one public key each
 //   policy.json   which keys are valid for which source (optional):
 //                 {"sources": [{"prefix": "docker://reg.example/drivers", "keys": ["NAME or ID"], "threshold": 1,
-//                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional"}]}
+//                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional",
+//                               "provenance": "optional", "driver-sources": ["sha256:HEX"]}]}
 //
 // The entry with the longest prefix of a source's name applies. Only "prefix" is required; an entry without "keys"
 // accepts every key that no entry names. "anchor" is a file of the directory with certificates and revocation lists: a
 // CMS signature below it counts like one of a key. "unsigned" is "refuse" or "accept", "catalog" "optional" or
-// "required" (absent: required once one was seen). A source without an entry needs one signature by any key that no
+// "required" (absent: required once one was seen). "provenance" "required": of a package, as many keys must have signed
+// the statement of how it was built (statement.h). "driver-sources": a package must be built from one of these files. A
+// source without an entry needs one signature by any key that no
 // entry names: a key trusted for one source is not trusted for all.
 #pragma once
 #include "base/crypto/cms.h"
@@ -34,6 +37,8 @@ struct trust_source { // an entry of policy.json
 	struct anchor *anchor; // NULL = none
 	bool is_unsigned_accepted;
 	enum trust_catalog catalog;
+	bool is_statement_required;
+	struct strv sources; // SHA-256 of driver sources; empty = any
 };
 
 struct trust {
@@ -73,7 +78,9 @@ struct trust_rule {                    // the requirements for a source's packag
 	const struct anchor *anchor;
 	bool is_unsigned_accepted;
 	enum trust_catalog catalog;
-	const char *prefix; // of the entry; NULL = no entry
+	bool is_statement_required;
+	const struct strv *sources; // of drivers, as SHA-256; borrowed; NULL or empty = any
+	const char *prefix;         // of the entry; NULL = no entry
 	const char *place;
 	time_t now;   // the time for checking certificates
 	bool is_kept; // now is when the package was taken: for packages of a store (provenance.h)

@@ -84,11 +84,13 @@ static json_t *trust_json(const struct trust *t)
 	for (size_t i = 0; i < t->source_count; i++) {
 		const struct trust_source *s = &t->sources[i];
 		json_t *names = s->has_keys ? json_strv(&s->keys) : json_null();
-		json_array_append_new(sources, json_pack("{s:o, s:o, s:i, s:b, s:s, s:s}", "prefix",
+		json_array_append_new(sources, json_pack("{s:o, s:o, s:i, s:b, s:s, s:s, s:s, s:o}", "prefix",
 							 json_text(s->prefix), "keys", names, "threshold",
 							 (int)s->threshold, "anchor", s->anchor != NULL, "unsigned",
 							 s->is_unsigned_accepted ? "accept" : "refuse", "catalog",
-							 trust_catalog_name(s->catalog)));
+							 trust_catalog_name(s->catalog), "provenance",
+							 s->is_statement_required ? "required" : "optional",
+							 "driver_sources", json_strv(&s->sources)));
 	}
 	return json_pack("{s:o, s:o, s:o}", "directory", json_text(t->place), "keys", keys, "sources", sources);
 }
@@ -104,15 +106,17 @@ static void show_trust(const struct trust *t)
 					k->prefixes.count ? prefixes : "repositories without an entry"));
 	}
 	show_table(&keys);
-	strv_add(&sources, str_dup("\nREPOSITORIES\tKEYS\tNEEDED\tUNSIGNED\tCATALOGUE"));
+	strv_add(&sources, str_dup("\nREPOSITORIES\tKEYS\tNEEDED\tUNSIGNED\tCATALOGUE\tPROVENANCE\tDRIVER SOURCES"));
 	for (size_t i = 0; i < t->source_count; i++) {
 		const struct trust_source *s = &t->sources[i];
-		auto_str char *names = strv_join(&s->keys, ", ");
+		auto_str char *names = strv_join(&s->keys, ", "), *digests = strv_join(&s->sources, ", ");
 		strv_add(&sources,
-			 str_fmt("%s\t%s%s\t%u\t%s\t%s", *s->prefix ? s->prefix : "all",
+			 str_fmt("%s\t%s%s\t%u\t%s\t%s\t%s\t%s", *s->prefix ? s->prefix : "all",
 				 s->has_keys ? s->keys.count ? names : "none" : "all others",
 				 s->anchor ? " and an anchor" : "", s->threshold,
-				 s->is_unsigned_accepted ? "accept" : "refuse", trust_catalog_name(s->catalog)));
+				 s->is_unsigned_accepted ? "accept" : "refuse", trust_catalog_name(s->catalog),
+				 s->is_statement_required ? "required" : "optional",
+				 s->sources.count ? digests : "any"));
 	}
 	if (t->source_count)
 		show_table(&sources);
