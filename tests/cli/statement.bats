@@ -200,6 +200,11 @@ PATCH
   run cmp "$(statement "$layout")" "$(statement "$work/node/store")"
   assert_success
   assert_exist "$(attestation "$work/node/store")"
+  kmodsmith "store show" "$hex" --state-dir "$work/node"
+  assert_line --partial "https://kmodsmith.io/kmodsmith"
+  assert_line "built from    driver-source sha256:$(sha256sum "$files/driver.tar" | cut -c1-64)"
+  kmodsmith "store show" "$hex" --state-dir "$work/node" --json
+  assert_json .statement.subject[0].digest.sha256 "$hex"
   kmodsmith "store verify" --state-dir "$work/node"
   assert_status 0
   kmodsmith "store gc" --state-dir "$work/node"

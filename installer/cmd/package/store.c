@@ -190,6 +190,33 @@ static int run_store_ls(void *values, char **args, size_t count, struct err *err
 	return 0;
 }
 
+// What is said of how a package was built; NULL = nothing that can be read. Signed or not: see package_trust_read().
+static json_t *read_statement(const struct store_session *d, const struct package *p)
+{
+	auto_repository struct repository *r = repository_of_layout(&d->store.layout);
+	struct err ignored;
+	json_t *ret = NULL;
+	statement_read(r, p->manifest.digest, &ret, &ignored);
+	return ret;
+}
+
+static void show_statement(const json_t *statement)
+{
+	const json_t *inputs = statement_dependencies(statement),
+		     *run = json_object_get(json_object_get(json_object_get(statement, "predicate"), "runDetails"),
+					    "builder");
+	const char *by = json_string_value(json_object_get(run, "id")),
+		   *version = json_string_value(json_object_get(json_object_get(run, "version"), "kmodsmith"));
+	if (by)
+		printf("%-13s %s%s%s\n", "built by", by, version ? " " : "", version ? version : "");
+	for (size_t i = 0; i < json_array_size(inputs); i++) {
+		const json_t *one = json_array_get(inputs, i);
+		const char *name = json_string_value(json_object_get(one, "name")),
+			   *hex = statement_dependency_digest(one);
+		printf("%-13s %s sha256:%s\n", "built from", name ? name : "?", hex ? hex : "?");
+	}
+}
+
 static void show_stored_package(const struct store_session *d, const struct trust_now *trust, const struct package *p)
 {
 	auto_package_trust struct package_trust v = { 0 };
@@ -207,6 +234,8 @@ static void show_stored_package(const struct store_session *d, const struct trus
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		if (rows[i][1])
 			printf("%-13s %s\n", rows[i][0], rows[i][1]);
+	auto_json json_t *statement = read_statement(d, p);
+	show_statement(statement);
 	for (size_t i = 0; i < p->count; i++)
 		printf("%-13s %s, %" PRIu64 " bytes, srcversion %s\n", "file", p->files[i].name, p->files[i].size,
 		       p->files[i].srcversion ? p->files[i].srcversion : "none");
@@ -235,6 +264,8 @@ static int run_store_show(void *values, char **args, size_t count, struct err *e
 						p.files[i].module, "srcversion", json_text(p.files[i].srcversion),
 						"sha256", p.files[i].sha256, "size", (json_int_t)p.files[i].size));
 	json_object_set_new(json, "files", files);
+	json_t *statement = read_statement(&d, &p);
+	json_object_set_new(json, "statement", statement ? statement : json_null());
 	show_json(json);
 	return 0;
 }
@@ -376,7 +407,9 @@ const struct cmd cmd_store_show = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "show the key and files of a package",
-	.about = "REF is a tag, sha256:HEX or HEX from `kmodsmith store ls`.\n\n"
+	.about = "REF is a tag, sha256:HEX or HEX from `kmodsmith store ls`. Also shows what the package was built "
+		 "from, as far\n"
+		 "as the statement beside it says so.\n\n"
 		 "  kmodsmith store show 535.261.03-open-6.1.0-56-cloud-amd64-x86_64 --json\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
