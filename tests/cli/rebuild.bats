@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # R-N2, R-C2: a package is built again from what its statement names. Source and kernel tree are made up, and small; make, compiler
 # and openssl are this machine's.
-# shellcheck disable=SC2154 # bats and helper.bash set output, stderr, top and ROOT
+# shellcheck disable=SC2154,SC2030,SC2031 # bats and helper.bash set output, stderr, top and ROOT
 load helper
 load package
 
@@ -40,9 +40,10 @@ rebuild() { # PACKAGE [OPTION...]
 }
 assert_not_compiled() { assert_not_exist "$work/again/logs"; }
 blob_of() { echo "$layout/blobs/sha256/${1#sha256:}"; }
+sum() { sha256sum <"$1" | cut -c1-64; } # FILE
 put_blob() { # FILE: its digest
   local sum
-  sum=$(sha256sum <"$1" | cut -c1-64)
+  sum=$(sum "$1")
   cp "$1" "$layout/blobs/sha256/$sum"
   echo "$sum"
 }
@@ -100,11 +101,20 @@ state() { # HEX FILTER
   echo '/* another */' >>"$work/tree/usr/src/kernels/$kernel/include/generated/autoconf.h"
   tar -cf "$work/headers.tar" -C "$work/tree" lib usr
   kmodsmith rebuild "$tag" --verify --source "$files/driver.tar" --headers "$work/headers.tar" --state-dir "$work/again" --package "oci:$layout"
-  assert_error E_DIGEST "kernel headers (--headers): sha256:$(sha256sum "$work/headers.tar" | cut -c1-64), but the package was built from sha256:$(sha256sum "$files/headers.tar" | cut -c1-64)"
+  assert_error E_DIGEST "kernel headers (--headers): sha256:$(sum "$work/headers.tar"), but the package was built from sha256:$(sum "$files/headers.tar")"
   assert_not_compiled
   mkdir "$work/patches"
-  printf 'Driver: 535.*\nWhy: another answer\n\n--- a/nvidia/three.c\n+++ b/nvidia/three.c\n@@ -1,2 +1,2 @@\n #include "conftest/three.h"\n-int nv_three(void) { return 5; }\n+int nv_three(void) { return 6; }\n' \
-    >"$work/patches/three.patch"
+  cat >"$work/patches/three.patch" <<'PATCH'
+Driver: 535.*
+Why: another answer
+
+--- a/nvidia/three.c
++++ b/nvidia/three.c
+@@ -1,2 +1,2 @@
+ #include "conftest/three.h"
+-int nv_three(void) { return 5; }
++int nv_three(void) { return 6; }
+PATCH
   rebuild "$tag" --verify --patches "$work/patches"
   assert_error E_DIGEST "source patches: 'three.patch "
   assert_not_compiled
@@ -142,7 +152,7 @@ state() { # HEX FILTER
   objcopy --update-section .made.two="$work/answer" "$ko"
   tar -C "$work" -cf "$work/layer.tar" --no-recursion opt opt/lib opt/lib/modules "opt/lib/modules/$kernel" "opt/lib/modules/$kernel/nvidia.ko"
   zstd -q "$work/layer.tar" -o "$work/layer"
-  jq -c --arg sha "$(sha256sum <"$ko" | cut -c1-64)" --argjson size "$(stat -c %s "$ko")" --arg diff "sha256:$(sha256sum <"$work/layer.tar" | cut -c1-64)" \
+  jq -c --arg sha "$(sum "$ko")" --argjson size "$(stat -c %s "$ko")" --arg diff "sha256:$(sha256sum <"$work/layer.tar" | cut -c1-64)" \
     '.rootfs.diff_ids = [$diff] | .config.Labels["io.kmodsmith.files"] |= (fromjson | .[0].sha256 = $sha | .[0].size = $size | tojson)' "$config" | tr -d '\n' >"$work/config"
   jq -c --argjson config "$(described application/vnd.oci.image.config.v1+json "$work/config")" \
     --argjson layer "$(described application/vnd.oci.image.layer.v1.tar+zstd "$work/layer")" '.config = $config | .layers = [$layer]' "$manifest" | tr -d '\n' >"$work/manifest"
@@ -151,7 +161,7 @@ state() { # HEX FILTER
   list "$(described application/vnd.oci.image.manifest.v1+json "$work/manifest")" "$tag"
   rebuild "$tag" --verify
   assert_status 1
-  assert_line --regexp "^nvidia.ko: sha256 [0-9a-f]{64} instead of $(sha256sum <"$ko" | cut -c1-64), first in section .made.two$"
+  assert_line --regexp "^nvidia.ko: sha256 [0-9a-f]{64} instead of $(sum "$ko"), first in section .made.two$"
   assert_line "$tag sha256:$other differs: this build is sha256:$hex"
 }
 
