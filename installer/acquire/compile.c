@@ -11,7 +11,7 @@
 #include "kmod/module/proof.h"
 #include "kmod/sandbox/sandbox.h"
 #include "kmod/source/patch.h"
-#include "precompiled/package/package.h"
+#include "precompiled/package/spdx.h"
 
 #include <sys/stat.h>
 
@@ -166,6 +166,21 @@ static int create_output_package(const struct layout *output, const struct root 
 		free(files[i].srcversion);
 	}
 	free(files);
+	return r;
+}
+
+// What goes with the package: what it was built from, and what is in it.
+static int describe_package(const struct layout *output, const struct package *p, const json_t *predicate,
+			    const struct module_set *set, struct err *err)
+{
+	auto_str char *tag = package_tag(&p->key);
+	const char **licenses = mem_alloc(set->count * sizeof(*licenses));
+	for (size_t i = 0; i < set->count; i++)
+		licenses[i] = set->items[i].license;
+	int r = statement_put(output, &p->manifest, tag, predicate, err);
+	if (r == 0)
+		r = spdx_put(output, p, licenses, err);
+	free(licenses);
 	return r;
 }
 
@@ -363,14 +378,14 @@ static int finish_package(const struct compile_request *request, const struct mo
 	if (request->output(request->output_ctx, &output, err) < 0 ||
 	    create_output_package(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
-	auto_str char *tag = package_tag(&ret->key);
 	auto_json json_t *predicate = build_inputs_predicate(request, tree, done, &key, inputs);
-	if (statement_put(output, &ret->manifest, tag, predicate, err) < 0)
+	if (describe_package(output, ret, predicate, &set, err) < 0)
 		return -1;
 	ret->stage = *stage;
 	*stage = SCRATCH_NONE;
 	ret->dir = dir;
 	dir = ROOT_NONE;
+	auto_str char *tag = package_tag(&ret->key);
 	progress_end(progress, "package", "%s in %s", tag, ret->place);
 	return 0;
 }

@@ -14,6 +14,7 @@ enum { SIGNATURE_COUNT_MAX = 64, SIGNATURE_SIZE_MAX = 1 << 20 }; // of one manif
 
 #define SIGNATURE_COSIGN_TAG "application/vnd.dev.cosign.simplesigning.v1+json"
 #define SIGNATURE_BUNDLE "application/vnd.dev.sigstore.bundle.v0.3+json"
+#define SPDX_TYPE "application/spdx+json" // a bill of materials, not signed by itself
 #define SIGNATURE_CMS "application/pkcs7-signature"
 
 // The signer, and the identity to state.
@@ -34,6 +35,11 @@ int signature_make_all(const struct layout *l, const struct oci_descriptor *mani
 // it unsigned. The previous one is removed with its signatures.
 int signature_publish(const struct layout *l, const char *type, const char *tag, const json_t *json,
 		      const struct signature_maker *makers, size_t count, struct err *err);
+
+// Lists a document about a manifest beside its signatures, instead of an earlier one of this type, the type of its
+// layer. notes: annotations; NULL = none. 1 = done, 0 = it was there.
+int signature_attach(const struct layout *l, const struct oci_descriptor *manifest, const char *type,
+		     const json_t *notes, const char *text, struct err *err);
 
 struct signature_verdict {
 	struct strv ids, names;    // of the rule's keys that signed; their names

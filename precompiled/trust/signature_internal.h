@@ -39,10 +39,6 @@ int signature_bundle_claim(const char *data, size_t len, const char *name, struc
 // The same for the statement of how a package was built (statement.h). 0 = another attestation.
 int signature_attestation_claim(const char *data, size_t len, const char *name, struct signature_claim *ret,
 				struct err *err);
-// Lists a document about a manifest beside its signatures, instead of an earlier one of this type, the type of its
-// layer. 1 = done, 0 = it was there.
-int signature_attach(const struct layout *l, const struct oci_descriptor *manifest, const char *type,
-		     const json_t *notes, const char *text, struct err *err);
 // Does it have our build type, so that we know what its parameters mean?
 bool statement_is_ours(const json_t *statement);
 // Which of the two a manifest holds; NULL = neither.

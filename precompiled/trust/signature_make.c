@@ -273,7 +273,7 @@ const char *signature_referrer_type(const struct oci_manifest *m)
 // What goes with a package wherever it goes: its signatures, and the documents about it. NULL = anything else.
 static const char *companion_type(const struct oci_manifest *m)
 {
-	static const char *const documents[] = { STATEMENT_TYPE };
+	static const char *const documents[] = { STATEMENT_TYPE, SPDX_TYPE };
 	for (size_t i = 0; i < ARRAY_SIZE(documents) && m->count == 1; i++)
 		if (str_eq(m->layers[0].media_type, documents[i]))
 			return documents[i];

@@ -147,6 +147,32 @@ PATCH
   assert_not_equal "$one" "$two"
 }
 
+@test "R-N2: a package comes with a bill of materials, the same each time" {
+  local manifest bill=application/spdx+json ko
+  manifest=$(blob_of "$layout" "$hex")
+  tar --zstd -xf "$(blob_of "$layout" "$(jq -r '.layers[0].digest' "$manifest")")" -C "$work"
+  ko=$(sha256sum "$work/opt/lib/modules/$kernel/nvidia.ko" | cut -c1-64)
+  run jq -r '.spdxVersion, (.packages[] | .primaryPackagePurpose + " " + .name + " " + .checksums[0].checksumValue + " " + .licenseDeclared),
+    (.relationships[] | .spdxElementId + " " + .relationshipType + " " + .relatedSpdxElement)' "$(documents "$layout" $bill)"
+  assert_output "SPDX-2.3
+CONTAINER 535.261.03-open-$kernel-x86_64 $hex NOASSERTION
+SOURCE nvidia-driver-source $(sha256sum "$files/driver.tar" | cut -c1-64) NOASSERTION
+FILE nvidia.ko $ko LicenseRef-NVIDIA
+SPDXRef-DOCUMENT DESCRIBES SPDXRef-Package
+SPDXRef-Package CONTAINS SPDXRef-Module-1
+SPDXRef-Module-1 GENERATED_FROM SPDXRef-Source"
+  run jq -r '.hasExtractedLicensingInfos[].licenseId' "$(documents "$layout" $bill)"
+  assert_output LicenseRef-NVIDIA
+  build "$work/other"
+  run cmp "$(documents "$layout" $bill)" "$(documents "$work/other" $bill)"
+  assert_success
+  kmodsmith sign "$layout" --key "$files/site.key"
+  trusting ''
+  fetch "$layout"
+  run cmp "$(documents "$layout" $bill)" "$(documents "$work/node/store" $bill)"
+  assert_success
+}
+
 @test "R-N2: sign signs the statement, as openssl can check, and once" {
   local bundle
   kmodsmith sign "$layout" --key "$files/site.key"
