@@ -141,14 +141,15 @@ int enroll_ask(const struct enroll *e, const struct module_cert *cert, const cha
 	int is_asked = has_listed(e, EFI_MOK_NEW, cert, err);
 	if (is_asked < 0 || check_shim(e, err) < 0 || root_read(e->kern, path, &old, &old_len, err) < 0)
 		return -1;
-	auto_str char *made = is_asked ? NULL : make_request(cert, old, old_len, &len);
-	make_auth(made ? made : old, made ? len : old_len, password, auth);
-	if (made && set_variable(e, path, made, len, err) < 0)
+	bool is_new = !is_asked || !old;
+	auto_str char *request = is_new ? make_request(cert, old, old_len, &len) : str_ndup(old, len = old_len);
+	make_auth(request, len, password, auth);
+	if (is_new && set_variable(e, path, request, len, err) < 0)
 		return -1;
 	if (set_variable(e, auth_path, auth, sizeof(auth), err) == 0)
 		return 0;
 	struct err ignored; // what was asked before stays asked, with its own password
-	if (made)
+	if (is_new)
 		set_variable(e, path, old ? old : attributes, old ? old_len : ATTRIBUTES, &ignored);
 	return -1;
 }

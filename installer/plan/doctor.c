@@ -177,7 +177,7 @@ static void examine_secure_boot(struct doctor *x, const struct kernel_trust *tru
 	modsig_certs_names(trust->certs, &names);
 	auto_str char *certs = strv_join(&names, "; ");
 	bool is_confidential = h->lockdown == LOCKDOWN_CONFIDENTIALITY;
-	add_finding(x, "secure boot", is_confidential ? DOCTOR_WARN : DOCTOR_PASS, is_confidential ? E_LOCKDOWN : 0,
+	add_finding(x, "secure-boot", is_confidential ? DOCTOR_WARN : DOCTOR_PASS, is_confidential ? E_LOCKDOWN : 0,
 		    "secure boot %s, lockdown %s, sig_enforce %s%s; of db and MOK the kernel trusts: %s",
 		    host_secure_boot_name(h->secure_boot), host_lockdown_name(h->lockdown),
 		    h->is_sig_enforced ? "on" : "off",

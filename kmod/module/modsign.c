@@ -118,9 +118,8 @@ int module_cert_read(const char *file, struct module_cert *ret, struct err *err)
 	if (load_cert(s, file, err) < 0 || check_use(s, file, false, err) < 0)
 		return -1;
 	int len = i2d_X509(s->cert, &der);
-	*ret = (struct module_cert){ .der = str_ndup((const char *)der, (size_t)len),
-				     .name = TAKE(s->name),
-				     .len = (size_t)len };
+	*ret = (struct module_cert){ .der = str_ndup((const char *)der, (size_t)len), .len = (size_t)len };
+	ret->name = TAKE(s->name);
 	OPENSSL_free(der);
 	return 0;
 }

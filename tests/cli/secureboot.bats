@@ -105,9 +105,9 @@ both_accept() { # as far as signatures go: nothing tells more of a kernel withou
   cp -r "$work/package" "$ROOT/var/lib/kmodsmith/store"
   kmodsmith doctor --json
   assert_status 1
-  finding "secure boot" "^pass - secure boot off, lockdown .*sig_enforce on; of db and MOK the kernel trusts: CN=Site mok$"
+  finding "secure-boot" "^pass - secure boot off, lockdown .*sig_enforce on; of db and MOK the kernel trusts: CN=Site mok$"
   finding signing "^FAIL E_SIGNING_REQUIRED .*no package for this kernel that it would take"
-  assert_json "$check"'signing") | .next' "make and enrol a key with \`kmodsmith trust enroll --new DIR\`, name a key that the kernel trusts with --module-key and --module-cert, or use the host's own modules with --host-driver use"
+  assert_regex "$(jq -r "$check"'signing") | .next' <<<"$output")" '^make and enrol a key with .kmodsmith trust enroll --new DIR., name a key'
   rm -r "$ROOT/var/lib/kmodsmith"
   mkdir -p "$ROOT/var/lib/kmodsmith"
   tiny_package "$work/package" "$kernel"
@@ -119,7 +119,7 @@ both_accept() { # as far as signatures go: nothing tells more of a kernel withou
   echo "none integrity [confidentiality]" >"$ROOT/sys/kernel/security/lockdown"
   kmodsmith doctor --json
   finding signing "^warn E_SIGNING_REQUIRED .*the store has a package with signed modules"
-  finding "secure boot" "^warn E_LOCKDOWN .*lockdown confidentiality.*perf"
+  finding "secure-boot" "^warn E_LOCKDOWN .*lockdown confidentiality.*perf"
   finding loadpin "^warn E_SELINUX LoadPin takes modules from one file system only"
   finding ima "^warn E_SELINUX .*: appraise func=MODULE_CHECK"
 }

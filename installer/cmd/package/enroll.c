@@ -188,7 +188,7 @@ const struct cmd cmd_trust_enroll = {
 		 "the password\n"
 		 "that is made up has only letters that most keyboards have in the same place.\n\n"
 		 "  kmodsmith trust enroll --new keys\n"
-		"  kmodsmith install --source DRIVER.run --module-key keys/modules.key --module-cert keys/modules.pem\n",
+		 "  kmodsmith install --module-key keys/modules.key --module-cert keys/modules.pem\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_enroll,
