@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # R-N2: the statement of how a package was built: what is in it, where it goes, who believes it. Source and kernel tree are made up,
 # and small; make, compiler and openssl are this machine's.
-# shellcheck disable=SC2154 # bats and helper.bash set output, stderr, top and ROOT
+# shellcheck disable=SC2154,SC2030,SC2031 # bats and helper.bash set output, stderr, top and ROOT
 load helper
 load package
 
@@ -58,7 +58,7 @@ attestation() { # LAYOUT: the bundle whose payload says how the package was buil
   done
 }
 refer() { # LAYOUT TYPE TEXT: another document about the package, as another program would add it
-  local manifest tag size
+  local manifest size
   size=$(stat -c %s "$(blob_of "$1" "$hex")")
   put_blob "$1" '{}' >"$work/empty"
   manifest=$(jq -cn --arg type "$2" --arg layer "$(put_blob "$1" "$3")" --arg empty "$(cat "$work/empty")" --arg hex "$hex" \
