@@ -21,8 +21,7 @@ ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
 LACK := $(shell $(PKG_CONFIG) --print-errors --exists $(PKGS) libarchive 2>&1 || exit 1)
 CPPFLAGS += -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DKMODSMITH_VERSION='"$(VERSION)"' -DFORKSERVER_LIBRARY='"$B/forkserver.so"' -Iinstaller -I. \
   $(if $(LACK),,$(shell $(PKG_CONFIG) --cflags $(PKGS)))
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef \
-  -Wformat=2 -Wvla -Wcast-qual
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wwrite-strings -Wundef -Wformat=2 -Wvla -Wcast-qual
 $(if $(filter release,$(MODE)),$(if $(shell command -v $(firstword $(CC))),$(eval -include $B/hardening.mk)))
 CFLAGS_release := -O2 -g -U_FORTIFY_SOURCE $(HARDENING) -fstack-protector-strong -fPIE -ffunction-sections -fdata-sections
 CFLAGS_asan := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
@@ -35,12 +34,12 @@ LDFLAGS += $(LDFLAGS_$(MODE)) -Wl,--gc-sections,--as-needed
 LIBS := -lcrypto $(ARCHIVE) $(if $(LACK),,$(shell $(PKG_CONFIG) --libs $(PKGS)))
 
 SRC := $(filter-out installer/main.c installer/mkman.c kmod/forkserver/preload.c,$(shell find installer kmod precompiled -name '*.c'))
+COMMIT := $(shell scripts/commit.sh $B/commit)
 DATA := $(sort $(wildcard kmod/source/patches/*.patch))
 OBJ := $(SRC:%.c=$B/%.o)
 LIB := $B/libkmodsmith.a
 CMDS := $(sort $(shell grep -oE '&cmd_[a-z_]+' installer/commands.c | cut -c6- | tr _ -))
-MAN := $(patsubst docs/man/%.scd,$B/man/%,$(wildcard docs/man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) \
-  $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
+MAN := $(patsubst docs/man/%.scd,$B/man/%,$(wildcard docs/man/*.scd)) $(CMDS:%=$B/man/kmodsmith-%.8) $B/man/kmodsmith.8 $B/man/kmodsmith-errors.7
 UNIT := $(patsubst tests/unit/%.c,$B/unit/%,$(wildcard tests/unit/*_test.c))
 SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$(wildcard tests/fuzz/*.c)))
@@ -78,6 +77,8 @@ $B/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+$B/installer/cmd/common/version.o: CPPFLAGS += -DKMODSMITH_COMMIT='"$(COMMIT)"'
+$B/installer/cmd/common/version.o: $B/commit
 $B/kmod/source/patch.o: $(DATA)
 $B/kmod/build/probes.o: kmod/build/ask.sh
 $B/kmod/forkserver/forkserver.o: kmod/forkserver/check.sh $B/forkserver.so
@@ -107,18 +108,15 @@ $B/fuzz: $B/tests/fuzz/main.o $(FUZZ) $(LIB)
 unit-build: $(UNIT)
 unit cli services cluster images-test matrix vm lint:
 	@scripts/check.sh $(@:images-test=images)
-cluster-oldest:
-	@KUBERNETES=1.30 scripts/check.sh cluster
+cluster-oldest: ; @KUBERNETES=1.30 scripts/check.sh cluster
 check check-all:
 	@scripts/check.sh $(if $(filter check-all,$@),--all)
 print-flags: # one a line, for scripts/analyze.sh
 	@printf '%s\n' $(CPPFLAGS) -std=gnu11 $(WARN)
 deps demo demo-cluster demo-registry fuzz coverage mutate:
 	@scripts/$@.sh
-measure:
-	@scripts/measure.py $(REV)
-compile_commands.json:
-	@scripts/compile_commands.py $(CC) $(CPPFLAGS) $(CFLAGS) >$@
+measure: ; @scripts/measure.py $(REV)
+compile_commands.json: ; @scripts/compile_commands.py $(CC) $(CPPFLAGS) $(CFLAGS) >$@
 bench: $B/kmodsmith $B/kmodsmith-static $B/bench/scale $B/bench/crowd
 	@scripts/bench.sh
 format:
@@ -144,6 +142,5 @@ install: $B/kmodsmith $(MAN)
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kmodsmith
 	$(Q)for page in $(MAN); do \
 	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
-clean:
-	rm -rf build
+clean: ; rm -rf build
 -include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

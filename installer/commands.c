@@ -138,3 +138,14 @@ const struct group groups[] = {
 	{ "rollout", "moves a cluster to another driver, a few nodes at a time" },
 	{ 0 },
 };
+
+// Every command of one word and every group once.
+const struct command_section sections[] = {
+	{ "The driver on this machine", "install plan status doctor check unload holders nodes watch" },
+	{ "Packages", "build fetch push store pack bundle" },
+	{ "Trust and sources", "sign trust net" },
+	{ "Clusters", "rollout coordinator agent" },
+	{ "Containers and pods", "init probe peermem driver-manager dtk cdi cdi-hook" },
+	{ "Help", "explain" },
+	{ 0 },
+};

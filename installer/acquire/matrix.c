@@ -4,6 +4,7 @@
 #include "acquire/source_url.h"
 #include "base/file/digest.h"
 #include "base/formats/json.h"
+#include "base/options/opt.h"
 
 #include <fnmatch.h>
 
@@ -54,8 +55,12 @@ static int check_keys(const struct reading *r, const json_t *object, const char 
 	json_object_foreach((json_t *)(uintptr_t)object, key, value)
 	{
 		auto_str char *word = str_fmt(" %s ", key);
-		if (strchr(key, ' ') || !strstr(keys, word))
-			return refuse_matrix(r, key, "is unknown", err);
+		if (!strchr(key, ' ') && strstr(keys, word))
+			continue;
+		auto_strv struct strv names = { 0 };
+		strv_split(&names, keys, " ");
+		auto_str char *hint = opt_hint(key, &names), *what = str_fmt("is unknown%s", hint);
+		return refuse_matrix(r, key, what, err);
 	}
 	return 0;
 }

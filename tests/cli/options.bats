@@ -14,7 +14,7 @@ setup_file() {
 of_help() { # lines "-x --name ARG", or "--name ARG"
   # shellcheck disable=SC2086 # a command may have two words
   "$KMODSMITH" $1 --help | sed -n '/^Options:/,$p' |
-    sed -nE 's/^ +(-[a-z], )?(--[a-z0-9-]+)( [^ ]+)?( .*)?$/\1\2\3/p' | tr -d , | sort
+    sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+)( [^ ]+)?( .*)?$/\1\2\3/p' | tr -d , | sort
 }
 of_page() {
   sed -n '/^\.SH OPTIONS/,/^\.SH SEE/p' "$MAN/kmodsmith-${1// /-}.8" | sed -E 's/\\f[BIR]//g; s/\\&//g; s/\\-/-/g' |

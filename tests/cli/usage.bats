@@ -40,10 +40,55 @@ load helper
   done
 }
 
+@test "help is grouped, and help COMMAND is what COMMAND --help prints" {
+  local name
+  run --separate-stderr "$KMODSMITH" help
+  assert_status 0
+  assert_line "The driver on this machine:"
+  assert_equal "$stderr" ""
+  while read -r name; do
+    # shellcheck disable=SC2086 # a command may have two words
+    assert_equal "$("$KMODSMITH" help $name)" "$("$KMODSMITH" $name --help)"
+  done < <(commands)
+  assert_equal "$("$KMODSMITH" help store)" "$("$KMODSMITH" store --help)"
+  run --separate-stderr "$KMODSMITH" help instal
+  assert_error E_USAGE "did you mean 'install'?"
+  assert_status 2
+  run --separate-stderr "$KMODSMITH" help store lss
+  assert_error E_USAGE "did you mean 'ls'?"
+}
+
+@test "on a terminal help has the terminal's width" {
+  local columns
+  for columns in 60 100; do
+    script -qec "stty cols $columns; '$KMODSMITH' install --help" /dev/null | tr -d '\r' |
+      sed '/^Examples:/,/^$/d' | awk '{ if (length > most) most = length } END { print most }' >"$BATS_TEST_TMPDIR/most"
+    [ "$(cat "$BATS_TEST_TMPDIR/most")" -le "$columns" ]
+    [ "$(cat "$BATS_TEST_TMPDIR/most")" -gt $((columns - 10)) ]
+  done
+}
+
+@test "a misspelt command, verb, option or value is answered with the nearest" {
+  local words hint
+  while IFS='|' read -r words hint; do
+    # shellcheck disable=SC2086 # words of a command line
+    run --separate-stderr "$KMODSMITH" $words
+    assert_error E_USAGE "did you mean '$hint'?"
+    assert_status 2
+  done <<'EOF'
+instal|install
+stauts --json|status
+trust remov x|remove
+install --diver 535.261.03|--driver
+install --flavour opn|open
+unload --holders stopp|stop
+EOF
+}
+
 @test "--version prints a version" {
   run --separate-stderr "$KMODSMITH" --version
   assert_status 0
-  assert_output --regexp '^kmodsmith [0-9]+\.[0-9]+\.[0-9]+$'
+  assert_output --regexp '^kmodsmith [0-9]+\.[0-9]+\.[0-9]+( \(commit [0-9a-f]{12}(-dirty)?\))?$'
 }
 
 @test "without a command, with an unknown one or with an unknown option the exit status is 2" {

@@ -79,7 +79,7 @@ static void errors_name_the_entry(void **state)
 		{ "{" K "}", "drivers is not a list with at least one entry" },
 		{ "{\"drivers\":[]," K "}", "drivers is not a list with at least one entry" },
 		{ "{\"drivers\":{\"source\":\"a\"}," K "}", "drivers is not a list with at least one entry" },
-		{ "{" D "," K ",\"kernel\":[]}", "kernel is unknown" },
+		{ "{" D "," K ",\"kernel\":[]}", "kernel is unknown; did you mean 'kernels'?" },
 		{ "{" D "," K ",\"skip modules\":[]}", "skip modules is unknown" },
 		{ "{\"drivers\":[\"a\"]," K "}", "drivers[0]" },
 		{ "{\"drivers\":[{\"source\":\"a\"},{}]," K "}", "drivers[1].source is missing" },

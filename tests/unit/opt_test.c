@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/options/opt.h"
+#include "base/options/help.h"
 #include "tests/unit/test.h"
 
 struct values {
@@ -122,7 +122,7 @@ static void parses(void **state)
 static void help_names_every_option(void **state)
 {
 	(void)state;
-	auto_str char *help = opt_help(&cmd);
+	auto_str char *help = help_command(&cmd, HELP_WIDTH);
 	for (const struct opt *o = opts; o->name; o++) {
 		expect(strstr(help, o->name) && strstr(help, o->help), o->name);
 		expect(!o->env || strstr(help, o->env), o->name);
@@ -294,6 +294,63 @@ static void late_errors(void **state)
 	set_env("OPT_TEST_TEXT", NULL);
 }
 
+// Only the words that the help names, and the nearest of them; the value that counts is looked at, and no other.
+static void choices(void **state)
+{
+	(void)state;
+	static const struct opt choice_opts[] = {
+		{ "text", 0, "off|series|on", "OPT_TEST_TEXT", OPT_STR, offsetof(struct values, text), "x" }, { 0 }
+	};
+	static const struct opt free_opts[] = {
+		{ "text", 0, "FILE|none", "OPT_TEST_TEXT", OPT_STR, offsetof(struct values, text), "x" }, { 0 }
+	};
+	static const struct cmd choice = { .name = "one", .opts = { choice_opts } },
+				any = { .name = "one", .opts = { free_opts } };
+	static const struct {
+		const struct cmd *cmd;
+		const char *config, *args, *want;
+	} rows_[] = {
+		{ &choice, NULL, "try --text series", NULL },
+		{ &choice, NULL, "try --text serie",
+		  "--text 'serie' is not one of off, series, on; did you mean 'series'?" },
+		{ &choice, NULL, "try --text maybe", "--text 'maybe' is not one of off, series, on" },
+		{ &choice, "text = onn", "try", "'site.conf', line 1, key 'text': --text 'onn' is not one of" },
+		{ &choice, "text = onn", "try --text on", NULL },
+		{ &any, NULL, "try --text maybe", NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows_); i++) {
+		const struct cmd *const one[] = { rows_[i].cmd, NULL };
+		auto_strv struct strv argv = { 0 };
+		struct values v = { 0 };
+		struct opt_parsed parsed;
+		struct err err = { 0 };
+		strv_split(&argv, rows_[i].args, " ");
+		const struct opt_input in = input(one, rows_[i].config, &argv);
+		int r = opt_parse(one[0], &in, &v, &parsed, &err);
+		expect(r == (rows_[i].want ? -1 : 0), rows_[i].args);
+		expect(r == 0 || str_starts(err.text, rows_[i].want), err.text);
+		opt_done(one[0], &v);
+	}
+}
+
+static void ambiguous_options(void **state)
+{
+	(void)state;
+	static const struct opt two[] = { { "driver", 0, "X", NULL, OPT_STR, 0, "x" },
+					  { "dry-run", 0, "X", NULL, OPT_STR, 0, "x" },
+					  { 0 } };
+	static const struct cmd one = { .name = "one", .opts = { two } };
+	static const struct cmd *const list[] = { &one, NULL };
+	auto_strv struct strv argv = { 0 };
+	struct values v = { 0 };
+	struct opt_parsed parsed;
+	struct err err = { 0 };
+	strv_split(&argv, "one --dr=1", " ");
+	const struct opt_input in = input(list, NULL, &argv);
+	assert_int_equal(opt_parse(&one, &in, &v, &parsed, &err), -1);
+	assert_string_equal(err.text, "option '--dr=1' of 'one' is ambiguous: --driver, --dry-run");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +360,8 @@ int main(void)
 		cmocka_unit_test(secrets_are_not_arguments),
 		cmocka_unit_test(unknown_names),
 		cmocka_unit_test(late_errors),
+		cmocka_unit_test(choices),
+		cmocka_unit_test(ambiguous_options),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

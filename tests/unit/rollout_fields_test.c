@@ -168,7 +168,7 @@ static void numbers(void **state)
 		{ "'groupOverflow':'alone'", AT(overflow), OVERFLOW_ALONE, NULL },
 		{ "'groupOverflow':'hold'", AT(overflow), OVERFLOW_HOLD, NULL },
 		{ "'drain':[]", 0, 0, "pools[0].drain: must be an object" },
-		{ "'drain':{'evicts':'all'}", 0, 0, "pools[0].drain.evicts: unknown field" },
+		{ "'drain':{'evicts':'all'}", 0, 0, "pools[0].drain.evicts: unknown field; did you mean 'evict'?" },
 		{ "'breaker':true", 0, 0, "pools[0].breaker: must be an object" },
 		{ "'deadlines':'1h'", 0, 0, "pools[0].deadlines: must be an object" },
 	};
@@ -328,7 +328,7 @@ static void lists(void **state)
 		{ "'waves':true", "", 0, "pools[0].waves: must be a list" },
 		{ "'waves':['canary']", "", 0, "pools[0].waves[0]: must be an object" },
 		{ "'waves':[{'count':1}]", "", 0, "pools[0].waves[0].name: is missing" },
-		{ "'waves':[{'name':'x','counts':1}]", "", 0, "pools[0].waves[0].counts: unknown field" },
+		{ "'waves':[{'name':'x','counts':1}]", "", 0, "pools[0].waves[0].counts: unknown field; did you mean 'count'?" },
 		{ "'waves':[{'name':'x','selector':{'a':'b'},'count':1}]", "", 0,
 		  "pools[0].waves[0]: must have one of selector, percent and count" },
 		{ "'waves':[{'name':'x','selector':{}}]", "", 0,

@@ -14,7 +14,7 @@ static const struct {
 	{ "no object", "[]", "the policy: must be an object" },
 	{ "no pool", "{\"pools\":[]}", "pools: must be a list of at least one" },
 	{ "T83: a newer schema", "{\"schema\":2,\"later\":1," POOL "}]}", "schema: 2 is newer than 1" },
-	{ "an unknown field", "{\"pauseed\":true," POOL "}]}", "pauseed: unknown field" },
+	{ "an unknown field", "{\"pauseed\":true," POOL "}]}", "pauseed: unknown field; did you mean 'paused'?" },
 	{ "an unknown field of a pool", "{" POOL ",\"maxparallel\":1}]}", "pools[0].maxparallel: unknown field" },
 	{ "twice the same field", "{\"paused\":true,\"paused\":false," POOL "}]}", "duplicate" },
 	{ "a wrong type", "{\"paused\":1," POOL "}]}", "paused: must be true or false" },

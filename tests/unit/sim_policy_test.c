@@ -51,7 +51,9 @@ static void a_typo_while_a_node_is_replaced(void **state)
 	long since = sim_now_ms();
 	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(5)));
 	assert_int_equal(events(&f, "PolicyRefused", text), 1);
-	assert_non_null(strstr(text, "pools[0].maxUnavailabel: unknown field; the last good policy stays"));
+	assert_non_null(strstr(
+		text,
+		"pools[0].maxUnavailabel: unknown field; did you mean 'maxUnavailable'?; the last good policy stays"));
 	all_done(&f, &coordinator, &target, MINUTES(20) - (sim_now_ms() - since));
 	farm_run(&coordinator, 1, MINUTES(90)); // through resyncs
 	assert_int_equal(events(&f, "PolicyRefused", text), 1);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static const char PREFIX[] = "KMODSMITH_";
-enum { LONGEST = 64, HELP_COLUMN = 28 }; // LONGEST: of words that are compared; no name is that long
+enum { LONGEST = 64 }; // LONGEST: of words that are compared; no name is that long
 
 static size_t smaller(size_t a, size_t b)
 {
@@ -50,6 +50,12 @@ const char *opt_nearest(const char *word, const struct strv *names)
 	return found;
 }
 
+char *opt_hint(const char *word, const struct strv *names)
+{
+	const char *near = opt_nearest(word, names);
+	return near ? str_fmt("; did you mean '%s'?", near) : str_dup("");
+}
+
 // The configuration keys of all commands, or their environment variables; some of them several times.
 static void collect_names(const struct cmd *const *all, bool is_variables, struct strv *ret)
 {
@@ -64,9 +70,8 @@ static void collect_names(const struct cmd *const *all, bool is_variables, struc
 
 static int refuse_name(const char *what, const char *word, const struct strv *names, struct err *err)
 {
-	const char *near = opt_nearest(word, names);
-	return err_set(err, E_CONFIG, "unknown %s '%s'%s%s%s", what, word, near ? "; did you mean '" : "",
-		       near ? near : "", near ? "'?" : "");
+	auto_str char *hint = opt_hint(word, names);
+	return err_set(err, E_CONFIG, "unknown %s '%s'%s", what, word, hint);
 }
 
 // "_80_TCP", "_80_TCP_ADDR": what follows NAME_PORT of a service's port.
@@ -142,6 +147,23 @@ static void collect_options(const struct cmd *cmd, struct parse *p)
 	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
 		for (const struct opt *o = cmd->opts[t]; o->name && p->count < OPTS_MAX; o++)
 			p->opts[p->count++] = o;
+}
+
+bool opt_choices(const struct opt *o, struct strv *ret)
+{
+	if (!o->arg || !strchr(o->arg, '|') || o->arg[strspn(o->arg, "abcdefghijklmnopqrstuvwxyz-_0123456789|")])
+		return false;
+	strv_split(ret, o->arg, "|");
+	return true;
+}
+
+static int check_choice(const struct opt *o, const char *text, struct err *err)
+{
+	auto_strv struct strv choices = { 0 };
+	if (!text || !opt_choices(o, &choices) || strv_has(&choices, text))
+		return 0;
+	auto_str char *all = strv_join(&choices, ", "), *hint = opt_hint(text, &choices);
+	return err_set(err, E_USAGE, "--%s '%s' is not one of %s%s", o->name, text, all, hint);
 }
 
 static int set_value(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
@@ -234,13 +256,18 @@ static int unknown_option(const struct parse *p, const char *word, struct err *e
 			       optopt == 'h' ? "help" : p->opts[optopt - 256]->name);
 	if (optopt)
 		return err_set(err, E_USAGE, "unknown option '-%c' for '%s'", optopt, p->cmd->name);
-	auto_strv struct strv names = { 0 };
-	for (size_t i = 0; i < p->count; i++)
-		strv_add(&names, str_fmt("--%s", p->opts[i]->name));
+	auto_strv struct strv names = { 0 }, longer = { 0 };
 	auto_str char *name = str_ndup(word, strcspn(word, "="));
-	const char *near = opt_nearest(name, &names);
-	return err_set(err, E_USAGE, "unknown option '%s' for '%s'%s%s%s", word, p->cmd->name,
-		       near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+	for (size_t i = 0; i < p->count; i++) {
+		strv_add(&names, str_fmt("--%s", p->opts[i]->name));
+		if (str_starts(names.items[i], name))
+			strv_add(&longer, str_dup(names.items[i]));
+	}
+	auto_str char *all = strv_join(&longer, ", ");
+	if (longer.count)
+		return err_set(err, E_USAGE, "option '%s' of '%s' is ambiguous: %s", word, p->cmd->name, all);
+	auto_str char *hint = opt_hint(name, &names);
+	return err_set(err, E_USAGE, "unknown option '%s' for '%s'%s", word, p->cmd->name, hint);
 }
 
 static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
@@ -298,6 +325,12 @@ int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, s
 	*ret = (struct opt_parsed){ .args = in->argv + optind, .count = count, .opts = p.count };
 	for (size_t i = 0; i < p.count; i++)
 		ret->origins[i] = (struct opt_origin){ .opt = p.opts[i], .by = p.set_by[i], .line = p.lines[i] };
+	for (size_t i = 0; i < p.count; i++)
+		if (is_text_option(p.opts[i]) &&
+		    check_choice(p.opts[i], *(char **)((char *)values + p.opts[i]->offset), err) < 0) {
+			opt_blame(in, ret, values, err);
+			return -1;
+		}
 	return 0;
 }
 
@@ -412,28 +445,4 @@ void opt_words(const struct opt *const *tables, const void *values, const struct
 		for (const struct opt *o = *tables; o->name; o++)
 			if (takes_option(cmd, o))
 				add_words(o, (const char *)values + o->offset, ret, ret_env);
-}
-
-char *opt_help(const struct cmd *cmd)
-{
-	struct parse p = { 0 };
-	collect_options(cmd, &p);
-	char *text = str_fmt("kmodsmith %s: %s\n\nUsage: kmodsmith %s [OPTIONS]%s%s\n\n%s\nOptions:\n", cmd->name,
-			     cmd->help, cmd->name, cmd->args ? " " : "", cmd->args ? cmd->args : "", cmd->about);
-	for (size_t i = 0; i < p.count; i++) {
-		const struct opt *o = p.opts[i];
-		const char letter[] = { '-', o->letter, ',', ' ', '\0' };
-		auto_str char *left = str_fmt("  %s--%s%s%s", o->letter ? letter : "    ", o->name, o->arg ? " " : "",
-					      o->arg ? o->arg : "");
-		int gap = HELP_COLUMN - (int)strlen(left);
-		if (gap < 2)
-			str_add(&text, "%s\n%*s%s", left, HELP_COLUMN, "", o->help);
-		else
-			str_add(&text, "%s%*s%s", left, gap, "", o->help);
-		if (o->env)
-			str_add(&text, " [%s]", o->env);
-		str_add(&text, "\n");
-	}
-	str_add(&text, "  -h, --help                this text\n");
-	return text;
 }

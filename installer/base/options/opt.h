@@ -14,9 +14,9 @@ enum opt_type {
 };
 
 struct opt {
-	const char *name; // long name, also the configuration key; NULL ends a table
+	const char *name; // long name, also the configuration key; NULL ends a table, whose heading in --help is .help
 	char letter;      // 0 = none
-	const char *arg;  // of the value, in help: "FILE"; NULL for flags
+	const char *arg;  // of the value, in help: "FILE"; "on|off": one of these words; NULL for flags
 	const char *env;  // NULL = none
 	enum opt_type type;
 	size_t offset; // in the command's value struct: bool, char *, struct strv, unsigned
@@ -28,7 +28,8 @@ struct cmd {
 	const char *args; // positional arguments in the synopsis, NULL = none
 	size_t args_min, args_max;
 	const char *help;           // one line
-	const char *about;          // a few lines that teach
+	const char *about;          // a few lines that teach; those that begin with two blanks are examples
+	const char *often;          // options that --help shows first: "driver,source"; NULL = none
 	const struct opt *opts[10]; // tables; NULL ends them
 	size_t values_size;
 	int (*run)(void *values, char **args, size_t count, struct err *err); // exit status >= 0, or negative with err
@@ -75,7 +76,9 @@ void opt_done(const struct cmd *cmd, void *values);
 // Every process on a machine can read the arguments, so secrets become environment variables: "NAME=VALUE".
 void opt_words(const struct opt *const *tables, const void *values, const struct cmd *cmd, struct strv *ret,
 	       struct strv *ret_env);
-char *opt_help(const struct cmd *cmd); // the text of --help
+// The words that the option takes, when it takes some words only ("on|off"); the parser refuses others.
+bool opt_choices(const struct opt *o, struct strv *ret);
 // "Did you mean": the name that a misspelt word was probably meant to be, borrowed from names. NULL = none is near: at
 // most one slip in three letters, which is one letter too many, missing, wrong, or two letters swapped.
 const char *opt_nearest(const char *word, const struct strv *names);
+char *opt_hint(const char *word, const struct strv *names); // "; did you mean 'NAME'?", or ""

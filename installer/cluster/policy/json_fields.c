@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/policy/json_fields.h"
 
+#include "base/options/opt.h"
 #include "cluster/node_state/annotations.h"
 
 static int read_bool_field(const json_t *value, const struct field *f, void *to, const char *path, struct err *err)
@@ -110,6 +111,15 @@ static int (*const readers[])(const json_t *, const struct field *, void *, cons
 	[FIELD_CHOICE] = read_choice_field,
 };
 
+static int refuse_field(const char *name, const struct field *table, const char *path, struct err *err)
+{
+	auto_strv struct strv names = { 0 };
+	for (; table->name; table++)
+		strv_add(&names, str_dup(table->name));
+	auto_str char *hint = opt_hint(name, &names);
+	return err_set(err, E_CONFIG, "%s: unknown field%s", path, hint);
+}
+
 int json_fields_read(const json_t *object, const struct field *table, const char *path, void *values, struct err *err)
 {
 	const char *name;
@@ -123,7 +133,7 @@ int json_fields_read(const json_t *object, const struct field *table, const char
 		while (f->name && !str_eq(f->name, name))
 			f++;
 		if (!f->name)
-			return err_set(err, E_CONFIG, "%s: unknown field", its);
+			return refuse_field(name, table, its, err);
 		if (f->type != FIELD_OTHER && readers[f->type](value, f, (char *)values + f->offset, its, err) < 0)
 			return -1;
 	}

@@ -11,7 +11,7 @@ const struct opt cluster_opts[] = {
 	{ "namespace", 0, "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
 	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig's context or "
 	  "the pod, else " KUBE_NAMESPACE },
-	{ 0 },
+	{ .help = "Cluster" },
 };
 
 int cluster_config(const struct cluster_values *v, struct kube_config *ret, struct err *err)

@@ -17,7 +17,7 @@ const struct opt common_opts[] = {
 	  "only errors and warnings: no table either, JSON as ever" },
 	{ "verbose", 'v', NULL, NULL, OPT_FLAG, offsetof(struct common, is_verbose),
 	  "also each program that is run, each request, and what was decided from what" },
-	{ 0 },
+	{ .help = "General" },
 };
 
 // A pod with the host's process ids reaches the host's root without any mount (contract 1.5).

@@ -2,7 +2,10 @@
 #include "cmd/common/entry.h"
 
 #include "base/file/file.h"
+#include "base/options/help.h"
 #include "cmd/common/common.h"
+#include "cmd/common/usage.h"
+#include "cmd/common/version.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,20 +28,6 @@ const struct cmd *entry_find(int argc, char **argv, int *ret_words)
 	const struct cmd *cmd = both ? find_command(both) : NULL;
 	*ret_words = cmd ? 2 : 1;
 	return cmd || strchr(argv[0], ' ') ? cmd : find_command(argv[0]);
-}
-
-static const struct group *find_group(const char *name, size_t len)
-{
-	for (const struct group *g = groups; g->name; g++)
-		if (strlen(g->name) == len && strncmp(g->name, name, len) == 0)
-			return g;
-	return NULL;
-}
-
-static const struct group *group_of(const struct cmd *cmd)
-{
-	const char *blank = strchr(cmd->name, ' ');
-	return blank ? find_group(cmd->name, (size_t)(blank - cmd->name)) : NULL;
 }
 
 // The next file to be opened would get the number of a closed standard descriptor, and output would land in it. Opened
@@ -74,45 +63,21 @@ static int flush_results(int status)
 	return err_info(err.code)->exit_status;
 }
 
-static int usage(bool is_error)
+static int show_usage(const struct group *group, bool is_error)
 {
-	FILE *out = is_error ? stderr : stdout;
-	fprintf(out, "kmodsmith installs the NVIDIA kernel driver on GPU nodes and keeps it working.\n\n"
-		     "Usage: kmodsmith COMMAND [OPTIONS] [ARGUMENTS]\n\nCommands:\n");
-	for (size_t i = 0; commands[i]; i++) {
-		const struct group *group = group_of(commands[i]);
-		if (!group)
-			fprintf(out, "  %-12s %s\n", commands[i]->name, commands[i]->help);
-		else if (i == 0 || group_of(commands[i - 1]) != group) // one line for all of its verbs
-			fprintf(out, "  %-12s %s\n", group->name, group->help);
-	}
-	fprintf(out, "\n`kmodsmith COMMAND --help` teaches each one; `kmodsmith --version` tells the version.\n");
+	auto_str char *text = group ? usage_group(group, usage_width()) : usage_all(usage_width());
+	fprintf(is_error ? stderr : stdout, "%s", text);
 	return is_error ? err_info(E_USAGE)->exit_status : flush_results(0);
 }
 
-static int group_usage(const struct group *group, bool is_error)
-{
-	FILE *out = is_error ? stderr : stdout;
-	fprintf(out, "kmodsmith %s: %s\n\nUsage: kmodsmith %s VERB [OPTIONS] [ARGUMENTS]\n\nVerbs:\n", group->name,
-		group->help, group->name);
-	for (size_t i = 0; commands[i]; i++)
-		if (group_of(commands[i]) == group)
-			fprintf(out, "  %-16s %s\n", commands[i]->name, commands[i]->help);
-	fprintf(out, "\n`kmodsmith %s VERB --help` teaches each one.\n", group->name);
-	return is_error ? err_info(E_USAGE)->exit_status : flush_results(0);
-}
-
-static const char *nearest_command(const char *word)
+static char *command_hint(const char *word)
 {
 	auto_strv struct strv names = { 0 };
 	for (size_t i = 0; commands[i]; i++)
 		strv_add(&names, str_dup(commands[i]->name));
 	for (const struct group *g = groups; g->name; g++)
 		strv_add(&names, str_dup(g->name));
-	const char *near = opt_nearest(word, &names);
-	const struct cmd *cmd = near ? find_command(near) : NULL;
-	const struct group *group = near ? find_group(near, strlen(near)) : NULL;
-	return cmd ? cmd->name : group ? group->name : NULL;
+	return opt_hint(word, &names);
 }
 
 // Whether a word is among the arguments, even if others are wrong.
@@ -128,19 +93,20 @@ static bool has_word(int argc, char **argv, const char *word)
 static int refuse_unknown(int argc, char **argv)
 {
 	struct err err;
-	const struct group *group = find_group(argv[0], strlen(argv[0]));
+	const struct group *group = usage_find_group(argv[0]);
+	auto_str char *hint = command_hint(argv[0]);
 	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
-		return group_usage(group, argc == 1);
-	const char *near = group ? NULL : nearest_command(argv[0]);
+		return show_usage(group, argc == 1);
 	if (group) {
 		auto_strv struct strv verbs = { 0 };
 		for (size_t i = 0; commands[i]; i++)
-			if (group_of(commands[i]) == group)
+			if (usage_group_of(commands[i]) == group)
 				strv_add(&verbs, str_dup(commands[i]->name + strlen(group->name) + 1));
 		auto_str char *known = strv_join(&verbs, ", ");
-		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s", group->name, argv[1], known);
-	} else if (near) {
-		err_set(&err, E_USAGE, "unknown command '%s'; did you mean '%s'?", argv[0], near);
+		auto_str char *nearest = opt_hint(argv[1], &verbs);
+		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s%s", group->name, argv[1], known, nearest);
+	} else if (*hint) {
+		err_set(&err, E_USAGE, "unknown command '%s'%s", argv[0], hint);
 	} else {
 		err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
 	}
@@ -200,8 +166,6 @@ static int entry_input_read(int argc, char **argv, struct entry_input *ret, stru
 
 static int setup_log(const struct common *c, struct err *err)
 {
-	if (c->log_format && !str_eq(c->log_format, "text") && !str_eq(c->log_format, "json"))
-		return err_set(err, E_USAGE, "--log-format '%s' is not one of text, json", c->log_format);
 	log_setup(c->is_quiet   ? LOG_LEVEL_WARN :
 		  c->is_verbose ? LOG_LEVEL_DEBUG :
 				  LOG_LEVEL_INFO,
@@ -211,7 +175,7 @@ static int setup_log(const struct common *c, struct err *err)
 
 static int show_help(const struct cmd *cmd)
 {
-	auto_str char *help = opt_help(cmd);
+	auto_str char *help = help_command(cmd, usage_width());
 	printf("%s", help);
 	return 0;
 }
@@ -299,12 +263,37 @@ int entry_run_words(int argc, char **argv)
 	return cmd ? entry_run(cmd, argc - words + 1, argv + words - 1) : refuse_unknown(argc, argv);
 }
 
+static int show_version(bool is_json)
+{
+	auto_json json_t *version = json_pack("{s:s, s:s?}", "version", KMODSMITH_VERSION, "commit", version_commit());
+	if (is_json)
+		show_json(version);
+	else if (version_commit())
+		printf("kmodsmith %s (commit %s)\n", KMODSMITH_VERSION, version_commit());
+	else
+		printf("kmodsmith %s\n", KMODSMITH_VERSION);
+	return flush_results(0);
+}
+
+// `kmodsmith help store gc`
+static int help_words(int argc, char **argv)
+{
+	int words;
+	const struct cmd *cmd = entry_find(argc, argv, &words);
+	const struct group *group = usage_find_group(argv[0]);
+	if (cmd && argc == words)
+		return flush_results(show_help(cmd));
+	return group && argc == 1 ? show_usage(group, false) : refuse_unknown(argc, argv);
+}
+
 int entry_main(int argc, char **argv)
 {
-	if (argc < 2 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h") || str_eq(argv[1], "help"))
-		return usage(argc < 2);
-	if (!str_eq(argv[1], "--version"))
+	bool is_help = argc > 1 && str_eq(argv[1], "help");
+	if (is_help && argc > 2 && *argv[2] != '-')
+		return help_words(argc - 2, argv + 2);
+	if (argc < 2 || is_help || str_eq(argv[1], "--help") || str_eq(argv[1], "-h"))
+		return show_usage(NULL, argc < 2);
+	if (!str_eq(argv[1], "--version") && !str_eq(argv[1], "version") && !str_eq(argv[1], "-V"))
 		return entry_run_words(argc - 1, argv + 1);
-	printf("kmodsmith %s\n", KMODSMITH_VERSION);
-	return flush_results(0);
+	return show_version(has_word(argc - 1, argv + 1, "--json"));
 }

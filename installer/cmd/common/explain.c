@@ -54,7 +54,8 @@ const struct cmd cmd_explain = {
 	.help = "what an error code means and what to do",
 	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means and what "
 		 "to do\n"
-		 "next. Without CODE it lists all codes.\n",
+		 "next. Without CODE it lists all codes.\n\n"
+		 "  kmodsmith explain E_IN_USE\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_explain,

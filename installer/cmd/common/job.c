@@ -46,7 +46,7 @@ const struct opt source_opts[] = {
 	    "compile everything again and alone: without fork servers, cached objects and conftest results"),
 	OPT("state-dir", 0, "DIR", "KMODSMITH_STATE_DIR", OPT_STR, state_dir,
 	    "kept packages, headers, scratch; default /var/lib/kmodsmith of the host"),
-	{ 0 },
+	{ .help = "Compiling" },
 };
 
 const struct opt module_key_opts[] = {
@@ -55,7 +55,7 @@ const struct opt module_key_opts[] = {
 	    "file or a pkcs11: URI"),
 	OPT("module-cert", 0, "FILE", "KMODSMITH_MODULE_CERT", OPT_STR, module_cert,
 	    "certificate of --module-key, PEM or DER, that the kernel trusts"),
-	{ 0 },
+	{ .help = "Signing modules" },
 };
 
 const struct opt distribution_opts[] = {
@@ -65,7 +65,7 @@ const struct opt distribution_opts[] = {
 	    "it is configured for, without installing anything; default on, off with --offline"),
 	OPT("headers-archive", 0, "DIR", "KMODSMITH_HEADERS_ARCHIVE", OPT_STR, headers_archive,
 	    "*.list, *.sources or *.repo files of archives of superseded kernels, asked after the host's repositories"),
-	{ 0 },
+	{ .help = "Kernel headers" },
 };
 
 const struct opt job_opts[] = {
@@ -98,7 +98,7 @@ const struct opt job_opts[] = {
 	OPT("unload-timeout", 0, "SECONDS", NULL, OPT_UINT, unload_timeout_s, UNLOAD_TIMEOUT_HELP),
 	OPT("holders", 0, "refuse|wait|stop", "KMODSMITH_HOLDERS", OPT_STR, holders, HOLDERS_HELP),
 	OPT("holders-timeout", 0, "SECONDS", NULL, OPT_UINT, holders_timeout_s, HOLDERS_TIMEOUT_HELP),
-	{ 0 },
+	{ .help = "The driver on this machine" },
 };
 
 const struct opt share_opts[] = {
@@ -115,7 +115,7 @@ const struct opt share_opts[] = {
 	    "a compiling node that is silent for this long counts as dead; default 60"),
 	OPT("kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, kubeconfig,
 	    "how to reach the Kubernetes API outside a pod with a service account; NODE_NAME names this node"),
-	{ 0 },
+	{ .help = "Sharing what is compiled" },
 };
 
 // Without waiting for a pipe's writer.
@@ -232,8 +232,6 @@ int job_package_manager(const struct job_values *v, struct package_manager_optio
 	const char *word = v->host_repositories;
 	*ret = (struct package_manager_options){ .archive = v->headers_archive,
 						 .stall_s = v->origin.remote.stall_timeout_s };
-	if (word && !str_eq(word, "on") && !str_eq(word, "off"))
-		return err_set(err, E_USAGE, "--host-repositories '%s' is not one of on, off", word);
 	auto_root struct root archive = ROOT_NONE;
 	if (v->headers_archive && root_init(&archive, v->headers_archive, err) < 0)
 		return err_wrap(err, "--headers-archive");

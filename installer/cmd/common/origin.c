@@ -14,7 +14,7 @@
 const struct opt package_opts[] = {
 	OPT("package", 'p', "NAME", "KMODSMITH_PACKAGE", OPT_STR, package,
 	    "a package named by hand: oci:DIR or oci-archive:FILE of `kmodsmith build`; signatures are not asked for"),
-	{ 0 },
+	{ .help = "Packages and trust" },
 };
 
 const struct opt origin_opts[] = {
@@ -26,7 +26,7 @@ const struct opt origin_opts[] = {
 	    "keys that are trusted and what is asked of each repository; default etc/kmodsmith/trust of the host"),
 	OPT("insecure-skip-verify", 0, NULL, NULL, OPT_FLAG, is_unverified,
 	    "accept packages of these repositories without verifying signatures"),
-	{ 0 },
+	{ .help = "Packages and trust" },
 };
 
 char *origin_name(const char *name)

@@ -20,7 +20,7 @@ const struct opt remote_opts[] = {
 	OPT("stall-timeout", "SECONDS", NULL, OPT_UINT, stall_timeout_s,
 	    "without a byte of a remote source; default 15. Less than 1 KiB/s for a minute is given up, too"),
 	OPT("offline", NULL, "KMODSMITH_OFFLINE", OPT_FLAG, is_offline, "refuse remote sources; look up no name"),
-	{ 0 },
+	{ .help = "Network" },
 };
 
 enum { LEAST_RATE = 1024 };

@@ -9,8 +9,6 @@ int share_check(const struct job_values *v, const struct origin *origin, struct 
 	if (!v->share && (v->share_keys.count || v->compile_lease || v->share_role))
 		return err_set(err, E_USAGE,
 			       "--share-role, --share-key and --compile-lease belong to --share REPOSITORY");
-	if (v->share_role && !str_eq(v->share_role, BUILDER) && !str_eq(v->share_role, "node"))
-		return err_set(err, E_USAGE, "--share-role '%s' is not one of builder, node", v->share_role);
 	if (v->share && !strv_has(&origin->from, v->share))
 		return err_set(err, E_USAGE, "--share %s is not one of --from: no node would find what is pushed there",
 			       v->share);

@@ -553,7 +553,8 @@ const struct cmd cmd_driver_manager_uninstall = {
 		 "/dev/termination-log.\n\nA driver that the host has installed itself is left alone: the Node gets "
 		 "the label\nnvidia.com/gpu.deploy.driver=pre-installed, as from NVIDIA's manager. GPUs bound to "
 		 "vfio-pci are refused (E_BOUND) and\nnot unbound, and the driver's container waits for the network "
-		 "driver of GPUDirect RDMA.\n",
+		 "driver of GPUDirect RDMA.\n\n"
+		 "  kmodsmith driver-manager uninstall\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),
@@ -566,7 +567,8 @@ const struct cmd cmd_driver_manager_preflight = {
 	.help = "check that the driver that the pod would load is available and fits, as `driver-manager "
 		"preflight_check`",
 	.about = "Fetches or compiles what the driver's container of this pod would load, and proves it. Touches "
-		 "nothing that is in\nuse, on the node or in the cluster.\n",
+		 "nothing that is in\nuse, on the node or in the cluster.\n\n"
+		 "  kmodsmith driver-manager preflight\n",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct driver_manager_values),

@@ -541,7 +541,8 @@ const struct cmd cmd_dtk_run = {
 		 "request, the source and\nthis program into the directory that both containers share. The package "
 		 "that comes back is proven against the running\nkernel and kept in the node's store; then `init` "
 		 "continues from there. If the toolkit fails or shows no sign of life,\none line says so, and `init` "
-		 "continues without it.\n\nPods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n",
+		 "continues without it.\n\nPods call this `ocp_dtk_entrypoint nv-ctr-run-with-dtk`.\n\n"
+		 "  kmodsmith dtk run -- --driver 535.261.03\n",
 	.opts = { shared_opts, run_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
 	.run = run_dtk,
@@ -552,7 +553,8 @@ const struct cmd cmd_dtk_build = {
 	.help = "the toolkit's side: compile what is requested, until a signal",
 	.about = "Waits for a request in the shared directory, compiles it with the compiler and the headers of this "
 		 "container, and\nleaves the package or the reason why there is none. Then waits for the next "
-		 "request.\n\nPods call this `ocp_dtk_entrypoint dtk-build-driver`.\n",
+		 "request.\n\nPods call this `ocp_dtk_entrypoint dtk-build-driver`.\n\n"
+		 "  kmodsmith dtk build\n",
 	.opts = { shared_opts, common_opts },
 	.values_size = sizeof(struct dtk_values),
 	.run = run_dtk_build,

@@ -391,7 +391,9 @@ const struct cmd cmd_init = {
 		 "keeps them\nrunning until a signal. SIGTERM ends the process and leaves the driver and its daemons "
 		 "running: only\n`kmodsmith unload` removes them; see kmodsmith-daemons(7). `kmodsmith probe` answers "
 		 "a kubelet's probes. A failure\nends at once with the error's exit status, and leaves the error in "
-		 "/dev/termination-log.\n",
+		 "/dev/termination-log.\n\n"
+		 "  kmodsmith init --driver 535.261.03 --from docker://registry.example/drivers\n",
+	.often = "driver,source,from,flavour,holders",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),

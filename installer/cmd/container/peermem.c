@@ -115,7 +115,8 @@ const struct cmd cmd_peermem_load = {
 		 "until a signal;\na module that vanishes is loaded again. It does not try what the kernel would "
 		 "refuse (E_ABI, E_SYMBOL), and\nevery wait has a deadline (E_PEERMEM). The GPUs are ready with or "
 		 "without it.\n\nA machine without a Mellanox PCI function (15b3) needs no module; the command then "
-		 "only waits for the signal.\n",
+		 "only waits for the signal.\n\n"
+		 "  kmodsmith peermem load --timeout 600\n",
 	.opts = { load_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_load,
@@ -125,7 +126,8 @@ const struct cmd cmd_peermem_probe = {
 	.name = "peermem probe",
 	.help = "check whether nvidia-peermem is loaded or still has time to load; for a liveness probe",
 	.about = "Exit status 0: it is loaded, `peermem load` is within its deadline, or this machine needs none; 1: "
-		 "it is lost.\nReads two files and changes nothing.\n",
+		 "it is lost.\nReads two files and changes nothing.\n\n"
+		 "  kmodsmith peermem probe\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_peermem_probe,

@@ -135,7 +135,9 @@ const struct cmd cmd_probe = {
 		 "same, and the latest `init` has completed its start.\nliveness: `init` serves, or makes progress; a "
 		 "compile that finishes no object for --stall seconds does not.\nWith --pulse-dir: the coordinator "
 		 "that writes its sign of life there is alive, whether or not it reaches the API server.\nStarts no "
-		 "program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says why.\n",
+		 "program and opens no GPU; takes milliseconds. Exit status 0: yes; 1: no, and the line says why.\n\n"
+		 "  kmodsmith probe readiness\n"
+		 "  kmodsmith probe liveness --stall 600\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_probe,

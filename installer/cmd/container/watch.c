@@ -313,6 +313,7 @@ const struct cmd cmd_watch = {
 		 "/run/kmodsmith/kernels.json and\n/run/kmodsmith/metrics/kernels.prom; see kmodsmith-kernels(7). Exit "
 		 "status 0: every kernel is ready; 1: one is not.\n\n  kmodsmith watch --once --driver 535.261.03 "
 		 "--source DRIVER.deb --gate\n",
+	.often = "driver,source,from",
 	.opts = { opts, source_opts, module_key_opts, distribution_opts, share_opts, origin_opts, remote_opts,
 		  common_opts },
 	.values_size = sizeof(struct watch_values),

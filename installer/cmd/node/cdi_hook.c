@@ -62,7 +62,8 @@ const struct cmd cmd_cdi_hook_links = {
 		 "Reads the\n"
 		 "state that the runtime writes on standard input, and makes each PATH a link to TARGET in the "
 		 "container's root.\n"
-		 "A file of the image's own stays. No link of the image leads out of that root.\n",
+		 "A file of the image's own stays. No link of the image leads out of that root.\n\n"
+		 "  kmodsmith cdi-hook links ../libcuda.so.1::/usr/lib/libcuda.so <state.json\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_links,
@@ -75,7 +76,8 @@ const struct cmd cmd_cdi_hook_ldcache = {
 	.help = "write etc/ld.so.cache with these directories, in a container that is being created",
 	.about = "A container runtime calls this, as `kmodsmith cdi-hook links`. Writes what ldconfig would write, and "
 		 "runs neither\n"
-		 "the container's ldconfig nor the host's. A container without glibc is left as it is.\n",
+		 "the container's ldconfig nor the host's. A container without glibc is left as it is.\n\n"
+		 "  kmodsmith cdi-hook ldcache /usr/lib/x86_64-linux-gnu <state.json\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_ldcache,

@@ -70,7 +70,9 @@ const struct cmd cmd_doctor = {
 	.name = "doctor",
 	.help = "check every precondition of an install: pass, warn or fail, and the next step",
 	.about = "Changes nothing. Exit status 1 when something would make every install fail; a warning matters only "
-		 "in the\ncase that it names.\n",
+		 "in the\ncase that it names.\n\n"
+		 "  kmodsmith doctor\n"
+		 "  kmodsmith doctor --json | jq .failed\n",
 	.opts = { opts, module_key_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_doctor,

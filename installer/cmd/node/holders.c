@@ -136,7 +136,8 @@ const struct cmd cmd_holders = {
 	.name = "holders",
 	.help = "show who uses the driver: processes, containers, pods and modules",
 	.about = "Checks the open files, mappings and mounts of every process, and the modules that depend on the "
-		 "driver.\n",
+		 "driver.\n\n"
+		 "  kmodsmith holders\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_holders,
@@ -148,7 +149,9 @@ const struct cmd cmd_unload = {
 	.about = "While the driver is in use, refuses with E_IN_USE, names every holder and unloads "
 		 "nothing.\n--holders wait waits until they are gone; --holders stop asks each process once to end "
 		 "(SIGTERM), and also unloads\nidle modules that use the driver but do not belong to it.\n\nAn unload "
-		 "that the kernel does not return from ends with E_WEDGED: the node needs a reboot.\n",
+		 "that the kernel does not return from ends with E_WEDGED: the node needs a reboot.\n\n"
+		 "  kmodsmith unload\n"
+		 "  kmodsmith unload --holders wait --holders-timeout 600\n",
 	.opts = { unload_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_unload,

@@ -122,7 +122,10 @@ const struct cmd cmd_plan = {
 	.name = "plan",
 	.help = "show what install would do, and why",
 	.about = "Reads the machine and shows the steps that `install` would take. The driver is not changed; a source "
-		 "is\nunpacked below the state directory.\n",
+		 "is\nunpacked below the state directory.\n\n"
+		 "  kmodsmith plan --driver 535.261.03\n"
+		 "  kmodsmith plan --source NVIDIA-Linux-x86_64-535.261.03.run --json\n",
+	.often = "driver,source,from,package,flavour,headers,holders",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
 		  remote_opts, common_opts },
 	.values_size = sizeof(struct values),
@@ -138,6 +141,7 @@ const struct cmd cmd_install = {
 		 "kmodsmith install --package DIR             from a package made by `kmodsmith build`\n  kmodsmith "
 		 "install --source FILE             compile against the host's headers, or use a stored package\n  "
 		 "kmodsmith install --driver 535.261.03       from the packages in this machine's store\n",
+	.often = "driver,source,from,package,flavour,headers,holders",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
 		  remote_opts, dry_run_opts, common_opts },
 	.values_size = sizeof(struct values),
@@ -152,6 +156,7 @@ const struct cmd cmd_bundle_install = {
 	.help = "install the driver on this machine, from a bundle only",
 	.about = "The same as `kmodsmith install --bundle FILE`: it contacts no remote source and resolves no "
 		 "name.\n\n  kmodsmith bundle install site.tar --driver 535.261.03\n",
+	.often = "driver,flavour,holders",
 	.opts = { dry_run_opts, source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts,
 		  origin_opts, remote_opts, common_opts },
 	.values_size = sizeof(struct values),

@@ -88,7 +88,9 @@ const struct cmd cmd_nodes = {
 	.about = "Makes every node that the loaded driver needs, with the modes and owners that the driver states. A "
 		 "second run\nchanges nothing. Exit status 1 when a node is missing or wrong and may not be "
 		 "changed.\nAlso updates the CDI specification where there is one: run this after a change of "
-		 "partitions (MIG).\n",
+		 "partitions (MIG).\n\n"
+		 "  kmodsmith nodes\n"
+		 "  kmodsmith nodes --dry-run\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_nodes,

@@ -152,7 +152,9 @@ const struct cmd cmd_status = {
 	.about = "Measures and changes nothing. Exit status 0: ready, or no NVIDIA function here; 1: not ready.\nAlso "
 		 "shows the result of the last run on this node, from /run/kmodsmith/status.json, and the last good "
 		 "driver\nand earlier failures, from the journal; see kmodsmith-recovery(7). Last come the kernels "
-		 "that this machine may\nstart next, as `kmodsmith watch` found them.\n",
+		 "that this machine may\nstart next, as `kmodsmith watch` found them.\n\n"
+		 "  kmodsmith status\n"
+		 "  kmodsmith status --json | jq .ready\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_status,

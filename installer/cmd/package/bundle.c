@@ -134,7 +134,8 @@ const struct cmd cmd_bundle_ls = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "list the contents of a bundle",
-	.about = "Prints the bundle manifest without checking it; see `kmodsmith bundle verify`.\n",
+	.about = "Prints the bundle manifest without checking it; see `kmodsmith bundle verify`.\n\n"
+		 "  kmodsmith bundle ls site.tar\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_bundle_ls,

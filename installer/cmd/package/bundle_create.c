@@ -81,10 +81,6 @@ static int check_bundle_values(const struct values *v, struct err *err)
 	if (!v->output || !v->drivers.count || !v->kernels.count)
 		return err_set(err, E_USAGE,
 			       "bundle create needs --output FILE.tar, --driver V,... and --kernel K,...");
-	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary") &&
-	    !str_eq(v->flavour, "both"))
-		return err_set(err, E_USAGE, "--flavour: invalid value '%s' (expected open, proprietary or both)",
-			       v->flavour);
 	if (v->days > DAYS_MAX)
 		return err_set(err, E_USAGE, "--expires %u: at most %d days", v->days, DAYS_MAX);
 	for (size_t i = 0; i < v->images.count; i++)

@@ -54,9 +54,6 @@ static void fetch_job_done(struct fetch_job *f)
 static int open_fetch_job(const struct values *v, struct fetch_job *f, struct err *err)
 {
 	struct job_values job = { .state_dir = v->state_dir };
-	if (v->flavour && !str_eq(v->flavour, "open") && !str_eq(v->flavour, "proprietary"))
-		return err_set(err, E_USAGE, "--flavour: invalid value '%s' (expected open or proprietary)",
-			       v->flavour);
 	if (machine_open(&v->origin.remote.common, &f->machine, err) < 0 ||
 	    host_read(&f->machine.host, &f->machine.kern, &f->host, err) < 0 ||
 	    job_state(&job, &f->machine, &f->state, err) < 0 ||

@@ -395,7 +395,8 @@ const struct cmd cmd_store_ls = {
 		 "for "
 		 "it:\n"
 		 "the keys that signed a fetched package, `by hand` (--package), `compiled here`, `not verified`\n"
-		 "(--insecure-skip-verify), or `no longer trusted`, which is never loaded.\n",
+		 "(--insecure-skip-verify), or `no longer trusted`, which is never loaded.\n\n"
+		 "  kmodsmith store ls\n",
 	.opts = { trust_opts, store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_ls,
@@ -422,7 +423,8 @@ const struct cmd cmd_store_pin = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "never remove a package to make room",
-	.about = "A pinned package is never removed, neither by `kmodsmith store gc` nor to make room.\n",
+	.about = "A pinned package is never removed, neither by `kmodsmith store gc` nor to make room.\n\n"
+		 "  kmodsmith store pin 535.261.03-open-6.1.0-56-cloud-amd64\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_pin,
@@ -434,7 +436,8 @@ const struct cmd cmd_store_unpin = {
 	.args_min = 1,
 	.args_max = 1,
 	.help = "remove the pin of a package",
-	.about = "The package stays until the next garbage collection, or longer if the node may need it.\n",
+	.about = "The package stays until the next garbage collection, or longer if the node may need it.\n\n"
+		 "  kmodsmith store unpin 535.261.03-open-6.1.0-56-cloud-amd64\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_unpin,
@@ -445,7 +448,8 @@ const struct cmd cmd_store_verify = {
 	.help = "read every blob and compare it with its digest",
 	.about = "Damaged blobs are moved to the quarantine directory next to the store, and packages that need them "
 		 "are\n"
-		 "removed; they are built or fetched again when needed. Exit status 1 if there was damage.\n",
+		 "removed; they are built or fetched again when needed. Exit status 1 if there was damage.\n\n"
+		 "  kmodsmith store verify\n",
 	.opts = { store_opts, common_opts },
 	.values_size = sizeof(struct store_values),
 	.run = run_store_verify,

@@ -253,7 +253,8 @@ const struct cmd cmd_trust_add = {
 const struct cmd cmd_trust_ls = {
 	.name = "trust ls",
 	.help = "list the trusted keys and the policy of each repository",
-	.about = "Reads the whole trust directory like an install, with the same errors.\n",
+	.about = "Reads the whole trust directory like an install, with the same errors.\n\n"
+		 "  kmodsmith trust ls\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_ls,
@@ -270,7 +271,8 @@ const struct cmd cmd_trust_remove = {
 		 "not even as the last good driver; a running driver is not affected. Lists the packages of the store "
 		 "that\n"
 		 "lose their trust. An entry of policy.json without its last key accepts nothing until it gets a new "
-		 "one.\n",
+		 "one.\n\n"
+		 "  kmodsmith trust remove release\n",
 	.opts = { remove_opts, opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_trust_remove,
