@@ -219,6 +219,16 @@ static int errors_page(void)
 		printf(". Next: ");
 		print_text(e->next);
 		printf(".\n\n");
+		size_t count;
+		const struct err_cause *causes = err_causes(code, &count);
+		for (size_t i = 0; i < count; i++) {
+			printf("\t- ");
+			print_text(causes[i].cause);
+			printf(": *");
+			print_text(causes[i].command);
+			printf("*\n");
+		}
+		printf("\n");
 	}
 	page_end();
 	return 0;
@@ -315,8 +325,16 @@ static void errors_sections(void)
 		print_markdown(e->text + 1);
 		printf(".\n\n**Next:** ");
 		print_markdown(e->next);
-		printf(".\n\nExit status %d; retryable: %s; reason in conditions and metrics: `%s`.\n\n",
-		       e->exit_status, e->retryable ? "yes" : "no", e->reason);
+		printf(".\n\n");
+		size_t count;
+		const struct err_cause *causes = err_causes(code, &count);
+		for (size_t i = 0; i < count; i++) {
+			printf("%zu. %c", i + 1, toupper((unsigned char)*causes[i].cause));
+			print_markdown(causes[i].cause + 1);
+			printf(": `%s`\n", causes[i].command);
+		}
+		printf("\nExit status %d; retryable: %s; reason in conditions and metrics: `%s`.\n\n", e->exit_status,
+		       e->retryable ? "yes" : "no", e->reason);
 	}
 }
 

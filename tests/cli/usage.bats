@@ -121,6 +121,22 @@ EOF
   assert_json 'length >= 30'
 }
 
+@test "explain lists causes with commands, and takes a code however it is written" {
+  local word
+  run --separate-stderr "$KMODSMITH" explain E_IN_USE
+  assert_line --regexp "^  1\. "
+  assert_line "        kmodsmith holders"
+  local want=$output
+  for word in e_in_use IN_USE in-use; do
+    run --separate-stderr "$KMODSMITH" explain "$word"
+    assert_output "$want"
+  done
+  run --separate-stderr "$KMODSMITH" explain E_IN_USE --json
+  assert_json '.causes[0].command' "kmodsmith holders"
+  run --separate-stderr "$KMODSMITH" explain E_IN_USED
+  assert_error E_NOT_FOUND "did you mean 'E_IN_USE'?"
+}
+
 @test "explain of an unknown code fails with a code" {
   run --separate-stderr "$KMODSMITH" explain E_NONSENSE
   assert_error E_NOT_FOUND E_NONSENSE

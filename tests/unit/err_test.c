@@ -42,6 +42,29 @@ static void test_every_code_is_complete(void **state)
 	assert_true(count >= 30);
 }
 
+// explain and the manual put the cause at the beginning of a line and the command on one of its own.
+static void test_every_code_has_causes_with_commands(void **state)
+{
+	(void)state;
+	size_t total = 0;
+	for (int code = E_SYSTEM; code < E_LAST_; code++) {
+		size_t count;
+		const struct err_cause *causes = err_causes(code, &count);
+		expect(causes && count >= 1 && count <= 3, err_info(code)->name);
+		for (size_t i = 0; i < count; i++) {
+			expect(causes[i].code == code, err_info(code)->name);
+			expect(is_phrase(causes[i].cause) || isupper((unsigned char)*causes[i].cause), causes[i].cause);
+			expect(!str_ends(causes[i].cause, "."), causes[i].cause);
+			expect(*causes[i].command && !strpbrk(causes[i].command, "`\n"), causes[i].command);
+		}
+		total += count;
+	}
+	size_t none;
+	assert_null(err_causes(ENOENT, &none));
+	assert_int_equal(none, 0);
+	assert_true(total > E_LAST_ - E_SYSTEM);
+}
+
 static void test_foreign_codes_are_system_errors(void **state)
 {
 	(void)state;
@@ -119,6 +142,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_code_is_complete),
+		cmocka_unit_test(test_every_code_has_causes_with_commands),
 		cmocka_unit_test(test_foreign_codes_are_system_errors),
 		cmocka_unit_test(test_reasons_of_the_system_that_a_user_can_act_on),
 		cmocka_unit_test(test_set_says_the_reason_of_an_errno_only),

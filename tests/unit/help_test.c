@@ -186,6 +186,25 @@ static void every_command_has_examples_that_parse(void **state)
 	}
 }
 
+static void commands_of_causes_parse(void **state)
+{
+	(void)state;
+	size_t found = 0;
+	for (int code = E_SYSTEM; code < E_LAST_; code++) {
+		size_t count, ignored = 0;
+		const struct err_cause *causes = err_causes(code, &count);
+		for (size_t i = 0; i < count; i++) {
+			const char *at = strstr(causes[i].command, "kmodsmith ");
+			if (!at || str_starts(at, "kmodsmith help "))
+				continue;
+			auto_str char *line = argument_part(at);
+			check_example(commands[0], line, &ignored);
+			found++;
+		}
+	}
+	assert_true(found > 40);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -195,6 +214,7 @@ int main(void)
 		cmocka_unit_test(often_names_options),
 		cmocka_unit_test(every_command_is_in_one_section),
 		cmocka_unit_test(every_command_has_examples_that_parse),
+		cmocka_unit_test(commands_of_causes_parse),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

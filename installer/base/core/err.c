@@ -77,3 +77,20 @@ const struct err_info *err_info_by_name(const char *name)
 			return &table[i];
 	return NULL;
 }
+
+static const struct err_cause causes[] = {
+#define C(code, cause, command) { code, cause, command },
+#include "base/core/causes.def"
+#undef C
+};
+
+const struct err_cause *err_causes(int code, size_t *ret_count)
+{
+	size_t first = 0, count = 0;
+	while (first < ARRAY_SIZE(causes) && causes[first].code != code)
+		first++;
+	while (first + count < ARRAY_SIZE(causes) && causes[first + count].code == code)
+		count++;
+	*ret_count = count;
+	return count ? &causes[first] : NULL;
+}

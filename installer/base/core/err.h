@@ -39,3 +39,11 @@ struct err_info {
 // Of our codes, E_SYSTEM to E_LAST_ - 1, and of an errno the entry that fits it best; E_SYSTEM otherwise. Never NULL.
 const struct err_info *err_info(int code);
 const struct err_info *err_info_by_name(const char *name);
+
+// Why an error happens, and what to type: of causes.def.
+struct err_cause {
+	int code;
+	const char *cause, *command;
+};
+// Of one of our codes, the most likely cause first; every code has some.
+const struct err_cause *err_causes(int code, size_t *ret_count);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cmd/common/common.h"
+#include "base/options/help.h"
+#include "cmd/common/usage.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <strings.h>
 
 struct values {
 	struct common common;
@@ -9,8 +12,51 @@ struct values {
 
 static json_t *error_json(const struct err_info *e)
 {
-	return json_pack("{s:s, s:i, s:b, s:s, s:s, s:s}", "code", e->name, "exit", e->exit_status, "retryable",
-			 e->retryable, "reason", e->reason, "text", e->text, "next", e->next);
+	size_t count;
+	const struct err_cause *causes = err_causes(e->code, &count);
+	json_t *list = json_array();
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s}", "cause", causes[i].cause, "command", causes[i].command));
+	return json_pack("{s:s, s:i, s:b, s:s, s:s, s:s, s:o}", "code", e->name, "exit", e->exit_status, "retryable",
+			 e->retryable, "reason", e->reason, "text", e->text, "next", e->next, "causes", list);
+}
+
+static void show_error(const struct err_info *e)
+{
+	size_t count, width = usage_width();
+	const struct err_cause *causes = err_causes(e->code, &count);
+	auto_str char *text = str_dup("");
+	auto_str char *title = str_fmt("%s (%s): %s.", e->name, e->reason, e->text);
+	auto_str char *next = str_fmt("Next: %s.", e->next);
+	help_wrap(&text, title, 0, width);
+	str_add(&text, "\n");
+	help_wrap(&text, next, 0, width);
+	str_add(&text, "\nCauses, the most likely first, and what shows or mends each:\n");
+	for (size_t i = 0; i < count; i++) {
+		auto_str char *number = str_fmt("  %zu.", i + 1);
+		help_row(&text, number, causes[i].cause, 6, width);
+		str_add(&text, "        %s\n", causes[i].command);
+	}
+	printf("%s\nExit status %d; %s.\n", text, e->exit_status,
+	       e->retryable ? "may pass when tried again" : "does not pass by itself");
+}
+
+// Also "e_abi" and "abi".
+static const struct err_info *find_error(const char *word, struct err *err)
+{
+	auto_str char *name = str_fmt("%s%s", strncasecmp(word, "E_", 2) == 0 ? "" : "E_", word);
+	for (char *c = name; *c; c++)
+		*c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+	const struct err_info *e = err_info_by_name(name);
+	if (e)
+		return e;
+	auto_strv struct strv names = { 0 };
+	for (int code = E_SYSTEM; code < E_LAST_; code++)
+		strv_add(&names, str_dup(err_info(code)->name));
+	auto_str char *hint = opt_hint(name, &names);
+	err_set(err, E_NOT_FOUND, "no error code '%s'%s `kmodsmith explain` lists them", word, *hint ? hint : ";");
+	return NULL;
 }
 
 static void show_errors(bool is_json)
@@ -35,15 +81,14 @@ static int run_explain(void *values, char **args, size_t count, struct err *err)
 		show_errors(v->common.is_json);
 		return 0;
 	}
-	const struct err_info *e = err_info_by_name(args[0]);
+	const struct err_info *e = find_error(args[0], err);
 	if (!e)
-		return err_set(err, E_NOT_FOUND, "no error code '%s'; `kmodsmith explain` lists them", args[0]);
+		return -1;
 	auto_json json_t *one = error_json(e);
 	if (v->common.is_json)
 		show_json(one);
 	else
-		printf("%s (%s): %s.\nNext: %s.\nExit status %d; %s.\n", e->name, e->reason, e->text, e->next,
-		       e->exit_status, e->retryable ? "may pass when tried again" : "does not pass by itself");
+		show_error(e);
 	return 0;
 }
 
@@ -52,9 +97,9 @@ const struct cmd cmd_explain = {
 	.args = "[CODE]",
 	.args_max = 1,
 	.help = "what an error code means and what to do",
-	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means and what "
-		 "to do\n"
-		 "next. Without CODE it lists all codes.\n\n"
+	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means, what to "
+		 "do\n"
+		 "next, and the usual causes, each with a command. Without CODE it lists all codes.\n\n"
 		 "  kmodsmith explain E_IN_USE\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
