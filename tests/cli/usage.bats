@@ -51,7 +51,7 @@ load helper
     assert_equal "$("$KMODSMITH" help $name)" "$("$KMODSMITH" $name --help)"
   done < <(commands)
   assert_equal "$("$KMODSMITH" help store)" "$("$KMODSMITH" store --help)"
-  run --separate-stderr "$KMODSMITH" help instal
+  run --separate-stderr "$KMODSMITH" help instalk
   assert_error E_USAGE "did you mean 'install'?"
   assert_status 2
   run --separate-stderr "$KMODSMITH" help store lss
@@ -76,12 +76,12 @@ load helper
     assert_error E_USAGE "did you mean '$hint'?"
     assert_status 2
   done <<'EOF'
-instal|install
+instalk|install
 stauts --json|status
 trust remov x|remove
 install --diver 535.261.03|--driver
 install --flavour opn|open
-unload --holders stopp|stop
+unload --holders stopq|stop
 EOF
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Push to and fetch from Debian's registry: plain, TLS, passwords, tokens. Digests never change, secrets never show.
-# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
+# shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr; a script is written
 load helper
 
 setup_file() {

@@ -254,7 +254,7 @@ static char *file_in(const struct folder *dir, const char *name, const char *tex
 // An ECDSA signature is another one each time: all else must be the same, and both must hold.
 static void expect_like(const struct modsig *a, const struct modsig *b)
 {
-	expect(a->state == MODSIG_SIGNED && b->state == MODSIG_SIGNED && a->payload == b->payload, "state");
+	assert_true(a->state == MODSIG_SIGNED && b->state == MODSIG_SIGNED && a->payload == b->payload);
 	expect(strv_has(&b->signers, a->signers.items[0]) && str_eq(a->hash, b->hash) && str_eq(a->serial, b->serial),
 	       b->issuer);
 }

@@ -311,8 +311,8 @@ static void choices(void **state)
 		const char *config, *args, *want;
 	} rows_[] = {
 		{ &choice, NULL, "try --text series", NULL },
-		{ &choice, NULL, "try --text serie",
-		  "--text 'serie' is not one of off, series, on; did you mean 'series'?" },
+		{ &choice, NULL, "try --text seriez",
+		  "--text 'seriez' is not one of off, series, on; did you mean 'series'?" },
 		{ &choice, NULL, "try --text maybe", "--text 'maybe' is not one of off, series, on" },
 		{ &choice, "text = onn", "try", "'site.conf', line 1, key 'text': --text 'onn' is not one of" },
 		{ &choice, "text = onn", "try --text on", NULL },

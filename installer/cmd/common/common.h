@@ -53,7 +53,7 @@ struct group { // first word of commands with two words
 	const char *name, *help;
 };
 extern const struct group groups[]; // .name NULL ends it
-struct command_section {                    // of `kmodsmith help`
+struct command_section {            // of `kmodsmith help`
 	const char *title, *names;  // commands of one word, and groups, separated by blanks
 };
 extern const struct command_section sections[]; // .title NULL ends it
