@@ -169,15 +169,14 @@ static int create_output_package(const struct layout *output, const struct root 
 	return r;
 }
 
-// What goes with the package: what it was built from, and what is in it.
-static int describe_package(const struct layout *output, const struct package *p, const json_t *predicate,
-			    const struct module_set *set, struct err *err)
+int compile_describe(const struct layout *output, const struct package *p, const json_t *predicate,
+		     const struct module_set *set, struct err *err)
 {
 	auto_str char *tag = package_tag(&p->key);
 	const char **licenses = mem_alloc(set->count * sizeof(*licenses));
 	for (size_t i = 0; i < set->count; i++)
 		licenses[i] = set->items[i].license;
-	int r = statement_put(output, &p->manifest, tag, predicate, err);
+	int r = predicate ? statement_put(output, &p->manifest, tag, predicate, err) : 0;
 	if (r == 0)
 		r = spdx_put(output, p, licenses, err);
 	free(licenses);
@@ -379,7 +378,7 @@ static int finish_package(const struct compile_request *request, const struct mo
 	    create_output_package(output, &dir, &key, &set, ret, err) < 0)
 		return -1;
 	auto_json json_t *predicate = build_inputs_predicate(request, tree, done, &key, inputs);
-	if (describe_package(output, ret, predicate, &set, err) < 0)
+	if (compile_describe(output, ret, predicate, &set, err) < 0)
 		return -1;
 	ret->stage = *stage;
 	*stage = SCRATCH_NONE;

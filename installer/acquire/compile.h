@@ -5,6 +5,7 @@
 #include "base/formats/json.h"
 #include "base/process/progress.h"
 #include "host/gpu_support.h"
+#include "host/module_set.h"
 #include "kmod/build/build.h"
 #include "kmod/kernel_tree/headers.h"
 #include "kmod/module/kernel_abi.h"
@@ -110,3 +111,6 @@ int compile_target_headers(const struct root *host, const struct root *state, co
 			   char **ret_from, struct err *err);
 int compile_check_arch(const struct tree *tree, const char *arch, struct err *err); // E_ARCH; NULL = any
 int compile_target_abi(const struct tree *tree, struct kernel_abi *ret, struct err *err);
+// What goes with a package: what it was built from (build_inputs_predicate; NULL = it is not known), and what is in it.
+int compile_describe(const struct layout *output, const struct package *p, const json_t *predicate,
+		     const struct module_set *set, struct err *err);

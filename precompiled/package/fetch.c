@@ -73,23 +73,20 @@ static bool is_candidate_tag(const char *tag, const struct package_want *want)
 	return !want->release || str_ends(tag, spelled) || strlen(tag) == 128;
 }
 
-static int find_among_tags(struct repository *r, const struct package_want *want, struct package_candidate *ret,
-			   char **ret_why, struct err *err)
+// The newest that fits, among these references. 1 = found, 0 = none, with *ret_why of the last one, if there was one.
+static int find_among(struct repository *r, const struct strv *refs, const struct package_want *want,
+		      struct package_candidate *ret, char **ret_why, struct err *err)
 {
-	auto_strv struct strv tags = { 0 };
 	auto_candidate struct package_candidate best = CANDIDATE_NONE;
-	auto_str char *why = NULL;
 	struct err damage = { 0 };
-	if (repository_tags(r, &tags, err) < 0 || repository_untagged(r, PACKAGE_TYPE, &tags, err) < 0)
-		return -1;
-	for (size_t i = 0; i < tags.count; i++) {
+	for (size_t i = 0; i < refs->count; i++) {
 		auto_candidate struct package_candidate o = CANDIDATE_NONE, fitting = CANDIDATE_NONE;
 		auto_str char *reason = NULL;
 		// Local repositories are searched completely, so that the answer can say what does not fit.
-		if (str_starts(tags.items[i], "sha256-") || // signatures
-		    (repository_is_remote(r->name) && !is_candidate_tag(tags.items[i], want)))
+		if (str_starts(refs->items[i], "sha256-") || // signatures
+		    (repository_is_remote(r->name) && !is_candidate_tag(refs->items[i], want)))
 			continue;
-		int done = package_candidate_read(r, tags.items[i], &o, err);
+		int done = package_candidate_read(r, refs->items[i], &o, err);
 		// One damaged entry must not hide the good ones.
 		if (done < 0 && err->code != E_MANIFEST && err->code != E_DIGEST && err->code != E_TOO_LARGE)
 			return -1;
@@ -97,9 +94,9 @@ static int find_among_tags(struct repository *r, const struct package_want *want
 			damage = *err;
 		if (done <= 0)
 			continue;
-		if (take_if_fits(&o, tags.items[i], want, &fitting, &reason) == 0) {
-			free(why);
-			why = TAKE(reason);
+		if (take_if_fits(&o, refs->items[i], want, &fitting, &reason) == 0) {
+			free(*ret_why);
+			*ret_why = TAKE(reason);
 		} else if (!best.package.count ||
 			   str_version_cmp(fitting.package.key.driver, best.package.key.driver) > 0) {
 			move_candidate(&fitting, &best);
@@ -109,12 +106,27 @@ static int find_among_tags(struct repository *r, const struct package_want *want
 		move_candidate(&best, ret);
 		return 1;
 	}
-	if (damage.code) {
-		*err = damage;
+	if (!damage.code)
+		return 0;
+	*err = damage;
+	return -1;
+}
+
+// What has no tag may have lost it to its successor: it counts where nothing with a tag fits.
+static int find_among_tags(struct repository *r, const struct package_want *want, struct package_candidate *ret,
+			   char **ret_why, struct err *err)
+{
+	auto_strv struct strv tags = { 0 }, others = { 0 };
+	auto_str char *why = NULL;
+	if (repository_tags(r, &tags, err) < 0 || repository_untagged(r, PACKAGE_TYPE, &others, err) < 0)
 		return -1;
-	}
-	*ret_why = why ? TAKE(why) : str_fmt("it has no package for kernel %s", want->release ? want->release : "any");
-	return 0;
+	int done = find_among(r, &tags, want, ret, &why, err);
+	if (done == 0)
+		done = find_among(r, &others, want, ret, &why, err);
+	if (done == 0)
+		*ret_why = why ? TAKE(why) :
+				 str_fmt("it has no package for kernel %s", want->release ? want->release : "any");
+	return done;
 }
 
 static bool has_untagged(struct repository *r)

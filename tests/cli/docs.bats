@@ -172,16 +172,25 @@ signed() {
 @test "docs: trust.md: a key for modules signs what is compiled" {
   local kernel=6.1.0-56-cloud-amd64
   host h100x2-unloaded
-  follow trust module-key '/mokutil/d'
-  cmp <(openssl x509 -in modules.pem -outform DER) modules.der
+  mkdir -p "$ROOT/sys/firmware/efi/efivars"
+  printf '\6\0\0\0' >"$ROOT/sys/firmware/efi/efivars/MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23"
+  follow trust module-key
+  assert_output --partial "password, shown only now: "
+  mv keys/modules.* .
   tiny_headers headers.tar "$kernel"
   compiling_tree "headers.tar.d/usr/src/kernels/$kernel"
   built_with "$(gcc -dumpversion | cut -d. -f1)" headers.tar "$kernel"
   compiling_source driver 535.261.03
   kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state \
-    --output oci:layout --module-key modules.key --module-cert modules.pem --json
+    --output oci:packages --module-key modules.key --module-cert modules.pem --json
   assert_status 0
-  assert_json '.phases[] | select(.phase == "sign") | .note' "1 modules by CN=site modules, sha256"
+  assert_json '.phases[] | select(.phase == "sign") | .note | startswith("1 modules by CN=")' true
+  rm -r packages
+  kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state --output oci:packages
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key
+  follow trust ci
+  assert_line --regexp '^modules signed +535.261.03-open-'
+  assert_line "catalogue 1 lists 1 packages"
 }
 
 @test "docs: air-gap.md: create, verify and install a bundle" {

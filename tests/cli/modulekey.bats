@@ -106,6 +106,63 @@ sign_file() { # HASH MODULE: what the kernel's scripts/sign-file makes of it, by
   openssl cms -verify -binary -inform DER -in "$work/p7" -content "$work/plain.ko" -CAfile "$work/ca.pem" -purpose any -out /dev/null
 }
 
+referrers() { # of the package that was made last: statement and bill of materials, by their digests
+  local index
+  index=$(jq -r --arg tag "sha256-$1" '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] == $tag) | .digest[7:]' "$2/index.json")
+  jq -r '.manifests[].digest' "$2/blobs/sha256/$index" | sort
+}
+
+@test "R-C2: signed where it is published, a package is the one that was signed where it was compiled" {
+  local hash inline plain
+  for hash in sha256 sha512; do
+    rm -rf "$work/layout"
+    hash_is $hash
+    signed
+    inline=$(jq -r .digest <<<"$output")
+    mv "$work/layout" "$work/inline.$hash"
+    build
+    plain=$(jq -r .digest <<<"$output")
+    assert_not_equal "$plain" "$inline"
+    kmodsmith sign "oci:$work/layout" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash $hash --json
+    assert_status 0
+    assert_json '.packages[0] | [.digest, .changed, .modules_signed] | join(" ")' "$inline false true"
+    # what is stated of it, too
+    assert_equal "$(referrers "${inline#sha256:}" "$work/layout")" "$(referrers "${inline#sha256:}" "$work/inline.$hash")"
+    kmodsmith sign "oci:$work/layout" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash $hash --json
+    assert_json '.packages[0] | [.digest, .modules_signed] | join(" ")' "$inline false"
+  done
+  certificate next # another key takes over, and the package is signed with the site's key in the same run
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$work/site.key"
+  kmodsmith sign "oci:$work/layout" --module-key "$work/next.key" --module-cert "$work/next.pem" --key "$work/site.key" --json
+  assert_status 0
+  assert_json '.packages[0] | [.changed, .modules_signed] | join(" ")' "true true"
+  output=$(jq '.packages[0]' <<<"$output")
+  made "$work/signed.ko"
+  [ "$(modinfo -F signer "$work/signed.ko")" = "Site next" ] || skip "this modinfo shows no signer"
+}
+
+@test "R-C2: a node without the key takes what was signed elsewhere, and a wrong key signs nothing" {
+  local before
+  build
+  before=$(cat "$work/layout/index.json")
+  certificate other
+  refused() { # TEXT OPTION...
+    kmodsmith sign "oci:$work/layout" "${@:2}"
+    assert_error "${code:-E_KEY}" "$1"
+    assert_equal "$(cat "$work/layout/index.json")" "$before"
+  }
+  refused "is the certificate of another key" --module-key "$work/other.key" --module-cert "$work/mok.pem"
+  refused "No such file" --module-key "$work/none" --module-cert "$work/mok.pem"
+  code=E_SIGNATURE_BAD refused "has no hash 'sha9'" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash sha9
+  code=E_USAGE refused "need each other" --module-key "$work/mok.key"
+  code=E_USAGE refused "--module-hash requires --module-key" --module-hash sha256 --key "$work/mok.key"
+  code=E_USAGE refused "--catalog requires --key" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --catalog
+  kmodsmith sign "oci:$work/layout" --module-key "$work/mok.key" --module-cert "$work/mok.pem"
+  assert_status 0
+  assert_line --regexp '^modules signed +535.261.03-open-.* sha256:'
+  assert_equal "$(find "$work/layout/.tmp" -mindepth 1 2>/dev/null)" ""
+}
+
 @test "bad keys and certificates end the build before anything is compiled" {
   certificate other
   certificate tls -addext extendedKeyUsage=serverAuth

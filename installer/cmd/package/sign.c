@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "acquire/resign.h"
 #include "base/file/file.h"
+#include "base/process/log.h"
 #include "cmd/common/common.h"
 #include "precompiled/bundle/catalog_publish.h"
 #include "precompiled/trust/signers.h"
@@ -10,7 +12,8 @@
 struct values {
 	struct common common;
 	struct strv keys, packages;
-	char *identity, *cert;
+	char *identity, *cert, *module_hash;
+	struct module_key module;
 	bool is_catalog;
 	unsigned days;
 };
@@ -30,6 +33,14 @@ static const struct opt opts[] = {
 	  "validity of the catalogue; default 30" },
 	{ "cert", 0, "FILE", NULL, OPT_STR, offsetof(struct values, cert),
 	  "certificate of the key and its chain as PEM, to add a CMS signature" },
+	{ "module-key", 0, "FILE|URI", "KMODSMITH_MODULE_KEY", OPT_SECRET, offsetof(struct values, module.key),
+	  "sign the modules in the packages first, for kernels that load only signed ones (Secure Boot): a PEM file or "
+	  "a "
+	  "pkcs11: URI" },
+	{ "module-cert", 0, "FILE", "KMODSMITH_MODULE_CERT", OPT_STR, offsetof(struct values, module.cert),
+	  "certificate of --module-key, PEM or DER, that the kernels trust" },
+	{ "module-hash", 0, "NAME", NULL, OPT_STR, offsetof(struct values, module_hash),
+	  "hash of these signatures, as CONFIG_MODULE_SIG_HASH of the kernel has it; default sha256" },
 	{ 0 },
 };
 
@@ -39,6 +50,7 @@ struct sign_job {
 	char *chain;
 	struct catalog packages; // what is signed
 	bool *is_made;           // for each
+	bool *is_module_signed;  // for each
 	struct catalog catalog;
 };
 
@@ -47,6 +59,7 @@ static void sign_job_done(struct sign_job *s)
 	signers_done(&s->by);
 	free(s->chain);
 	free(s->is_made);
+	free(s->is_module_signed);
 	catalog_done(&s->packages);
 	catalog_done(&s->catalog);
 	layout_done(&s->layout);
@@ -56,8 +69,14 @@ static void sign_job_done(struct sign_job *s)
 static int check_sign_values(const struct values *v, struct err *err)
 {
 	const char *id = v->identity;
-	if (!v->keys.count)
+	if (!v->module.key != !v->module.cert)
+		return err_set(err, E_USAGE, "--module-key and --module-cert need each other");
+	if (v->module_hash && !v->module.key)
+		return err_set(err, E_USAGE, "--module-hash requires --module-key");
+	if (!v->keys.count && !v->module.key)
 		return err_set(err, E_USAGE, "sign needs --key FILE or --key 'pkcs11:token=NAME;object=NAME'");
+	if (!v->keys.count && (v->is_catalog || v->cert))
+		return err_set(err, E_USAGE, "%s requires --key", v->is_catalog ? "--catalog" : "--cert");
 	if (v->days && !v->is_catalog)
 		return err_set(err, E_USAGE, "--expires requires --catalog");
 	if (v->days > DAYS_MAX)
@@ -126,9 +145,43 @@ static int list_packages(const struct values *v, struct sign_job *s, struct err 
 	return s->packages.count ? 0 : err_set(err, E_NOT_FOUND, "'%s' has no package with a tag", s->layout.root.name);
 }
 
+// Each package with signed modules is another one, which takes its place in what is signed next.
+static int sign_modules(const struct values *v, struct sign_job *s, struct err *err)
+{
+	auto_module_signer struct module_signer *signer = NULL;
+	const struct module_key key = { .key = v->module.key,
+					.cert = v->module.cert,
+					.password = getenv("KMODSMITH_KEY_PASSWORD") };
+	s->is_module_signed = mem_alloc((s->packages.count + 1) * sizeof(*s->is_module_signed));
+	if (!key.key)
+		return 0;
+	if (module_signer_open(&key, &signer, err) < 0)
+		return -1;
+	auto_str char *dates = module_signer_dates(signer, time(NULL));
+	if (dates)
+		log_warn("%s; kernels do not look at dates", dates);
+	for (size_t i = 0; i < s->packages.count; i++) {
+		struct catalog_item *item = &s->packages.items[i];
+		auto_package struct package made = PACKAGE_NONE;
+		struct oci_descriptor d = { .media_type = (char *)(uintptr_t)OCI_MANIFEST, .size = item->size };
+		memcpy(d.digest, item->digest, sizeof(d.digest));
+		int r = resign_package(&s->layout, &d, signer, v->module_hash ? v->module_hash : "sha256", &made, err);
+		if (r < 0)
+			return err_wrap(err, "%s", item->tag);
+		s->is_module_signed[i] = r > 0;
+		if (r == 0)
+			continue;
+		memcpy(item->digest, made.manifest.digest, sizeof(item->digest));
+		item->size = made.manifest.size;
+	}
+	return 0;
+}
+
 static int sign_all(struct sign_job *s, struct err *err)
 {
 	s->is_made = mem_alloc((s->packages.count + 1) * sizeof(*s->is_made));
+	if (!s->by.count)
+		return 0;
 	return catalog_publish_signatures(&s->layout, &s->packages, s->by.makers, s->by.count, s->is_made, err);
 }
 
@@ -140,8 +193,10 @@ static json_t *result_json(const struct sign_job *s)
 			keys, json_pack("{s:s, s:s}", "id", s->by.keys[i]->id, "algorithm", s->by.keys[i]->algorithm));
 	for (size_t i = 0; i < s->packages.count; i++) {
 		auto_str char *digest = oci_digest_text(s->packages.items[i].digest);
-		json_array_append_new(packages, json_pack("{s:o, s:s, s:b}", "tag", json_text(s->packages.items[i].tag),
-							  "digest", digest, "changed", s->is_made[i]));
+		json_array_append_new(packages,
+				      json_pack("{s:o, s:s, s:b, s:b}", "tag", json_text(s->packages.items[i].tag),
+						"digest", digest, "changed", s->is_made[i], "modules_signed",
+						s->is_module_signed[i]));
 	}
 	return json_pack("{s:o, s:o, s:o, s:o}", "layout", json_text(s->layout.root.name), "keys", keys, "packages",
 			 packages, "catalog", s->catalog.number ? catalog_json(&s->catalog) : json_null());
@@ -151,7 +206,10 @@ static void show_signed(const struct sign_job *s)
 {
 	auto_strv struct strv rows = { 0 };
 	for (size_t i = 0; i < s->packages.count; i++)
-		strv_add(&rows, str_fmt("%s\t%s\tsha256:%s", s->is_made[i] ? "signed" : "was signed",
+		strv_add(&rows, str_fmt("%s\t%s\tsha256:%s",
+					s->is_made[i]          ? "signed" :
+					s->is_module_signed[i] ? "modules signed" :
+								 "was signed",
 					s->packages.items[i].tag, s->packages.items[i].digest));
 	show_table(&rows);
 	for (size_t i = 0; i < s->by.count; i++)
@@ -166,8 +224,9 @@ static int run_sign(void *values, char **args, size_t count, struct err *err)
 	auto_sign_job struct sign_job s = { .layout = LAYOUT_NONE };
 	(void)count;
 	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 ||
-	    signers_open(&v->keys, v->identity ? v->identity : "kmodsmith", &s.by, err) < 0 ||
-	    open_chain(v, &s, err) < 0 || list_packages(v, &s, err) < 0 || sign_all(&s, err) < 0)
+	    (v->keys.count && signers_open(&v->keys, v->identity ? v->identity : "kmodsmith", &s.by, err) < 0) ||
+	    open_chain(v, &s, err) < 0 || list_packages(v, &s, err) < 0 || sign_modules(v, &s, err) < 0 ||
+	    sign_all(&s, err) < 0)
 		return -1;
 	if (v->is_catalog && catalog_publish(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
 					     s.by.count, &s.catalog, err) < 0)
@@ -195,7 +254,12 @@ const struct cmd cmd_sign = {
 		 "KMODSMITH_KEY_PASSWORD;\n"
 		 "PKCS11_MODULE_PATH is the library of a token. A catalogue (--catalog) prevents a mirror from serving "
 		 "an\n"
-		 "old state: publish a new one before it expires. To create a key pair:\n\n"
+		 "old state: publish a new one before it expires.\n\n"
+		 "With --module-key the kernel modules in the packages are signed first, and the package is the one "
+		 "that `build\n"
+		 "--module-key` would have made: so the key for modules can be where packages are published, and "
+		 "neither on\n"
+		 "nodes nor where modules are compiled. To create a key pair for packages:\n\n"
 		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
 		 "  openssl pkey -in release.key -pubout -out release.pem    # for `kmodsmith trust add` on each "
 		 "machine\n"
