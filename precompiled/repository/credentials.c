@@ -131,12 +131,15 @@ static bool is_key_of(const char *key, const char *want)
 
 struct helper_output {
 	char *text;
+	size_t len;
 };
 
 static void add_output(void *ctx, const char *line)
 {
 	struct helper_output *output = ctx;
-	str_add(&output->text, "%s", line);
+	output->len += strlen(line);
+	if (output->len <= FILE_MAX)
+		str_add(&output->text, "%s", line);
 }
 
 static bool is_program_name(const char *name)

@@ -181,6 +181,8 @@ static void test_helpers(void **state)
 		{ "cloud", "cloud.test", "echo no region >&2; exit 3", E_AUTH, NULL, NULL, NULL,
 		  "failed for 'cloud.test': no region" },
 		{ "cloud", "cloud.test", "echo '{}'", E_AUTH, NULL, NULL, NULL, "without user name and secret" },
+		{ "cloud", "cloud.test", "head -c 3000000 /dev/zero | tr '\\0' x", E_AUTH, NULL, NULL, NULL,
+		  "without user name and secret" },
 		{ "cloud", "away.test", "exit 1", E_AUTH, NULL, NULL, NULL, "docker-credential-away' of" },
 		{ "cloud", "path.test", "exit 1", E_CONFIG, NULL, NULL, NULL,
 		  "names no credential helper for 'path.test'" },
