@@ -47,7 +47,7 @@ FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$
 .DELETE_ON_ERROR:
 .PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
   cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
-all: $B/kmodsmith
+all: $B/kmodsmith $B/completion/kmodsmith
 
 $B/hardening.mk: Makefile scripts/hardening.sh
 	@mkdir -p $(@D)
@@ -117,12 +117,10 @@ deps demo demo-cluster demo-registry fuzz coverage mutate:
 	@scripts/$@.sh
 measure: ; @scripts/measure.py $(REV)
 compile_commands.json: ; @scripts/compile_commands.py $(CC) $(CPPFLAGS) $(CFLAGS) >$@
-bench: $B/kmodsmith $B/kmodsmith-static $B/bench/scale $B/bench/crowd
-	@scripts/bench.sh
+bench: $B/kmodsmith $B/kmodsmith-static $B/bench/scale $B/bench/crowd ; @scripts/bench.sh
 format:
 	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name '*.[ch]' | xargs clang-format -i
-images: $B/kmodsmith $B/kmodsmith-static
-	$(Q)scripts/images.sh
+images: $B/kmodsmith $B/kmodsmith-static ; $(Q)scripts/images.sh
 # Manual pages: commands and errors from the program's own tables, the rest from docs/man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)
 	@echo "  LD      $@"
@@ -135,11 +133,15 @@ $B/man/%: docs/man/%.scd
 	@echo "  MAN     $<"
 	@mkdir -p $(@D)
 	$(Q)scdoc <$< >$@
+$B/completion/kmodsmith: $B/mkman
+	@echo "  GEN     $@" && mkdir -p $(@D)
+	$(Q)$< bash-completion >$@
 man: $(MAN)
 docs: $B/mkman # the parts of docs/*.md that come from the program's own tables
 	@scripts/docs.sh $<
-install: $B/kmodsmith $(MAN)
+install: $B/kmodsmith $(MAN) $B/completion/kmodsmith
 	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kmodsmith
+	install -D -m 644 $B/completion/kmodsmith $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kmodsmith
 	$(Q)for page in $(MAN); do \
 	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
 clean: ; rm -rf build
