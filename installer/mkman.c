@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
 // `mkman kmodsmith` for the overview, `mkman errors` for the error codes. `mkman markdown BLOCK` writes a part of a
-// page in docs/ from the same tables; scripts/docs.sh puts it there. `mkman bash-completion` writes that. Only the build
-// calls it.
+// page in docs/ from the same tables; scripts/docs.sh puts it there. `mkman bash-completion` writes what its name says.
+// Only the build calls it.
 #include "cluster/node_state/states.h"
 #include "cmd/common/common.h"
 

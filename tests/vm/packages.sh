@@ -25,7 +25,7 @@ state_with() { # TOOLS -> a state directory whose builder is that directory of i
 
 blob_of() { # LAYOUT config|layers: the file of the one package's configuration, or of its layer
   local manifest
-  manifest=$1/blobs/sha256/$(grep -oE 'sha256:[0-9a-f]{64}' "$1/index.json" | cut -c8-)
+  manifest=$1/blobs/sha256/$(jq -r ".manifests[] | select(.artifactType == \"application/vnd.kmodsmith.kmod.package.v1\").digest[7:]" "$1/index.json")
   echo "$1/blobs/sha256/$(jq -r "[.$2] | flatten[0].digest[7:]" "$manifest")"
 }
 
