@@ -98,7 +98,7 @@ nothing() { assert_equal "$(find "$BATS_TEST_TMPDIR" -maxdepth 1 -name '*site.ta
   create --image registry.example/gcc@sha256:abc
   assert_error E_USAGE "is not pinned"
   create --flavour fast
-  assert_error E_USAGE "expected open, proprietary or both"
+  assert_error E_USAGE "is not one of open, proprietary, both"
   create --expires 4000
   assert_error E_USAGE "at most 3650 days"
   create --output /dev/null

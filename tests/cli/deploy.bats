@@ -127,7 +127,7 @@ END
   run "$KMODSMITH" rollout status --help
   assert_output --partial "else kmodsmith"
   run "$KMODSMITH" install --help
-  assert_output --partial "default auto: kmodsmith-compile"
+  assert_regex "$(tr -s ' \n' ' ' <<<"$output")" "default auto: kmodsmith-compile"
 }
 
 @test "deploy: no image has a moving tag, and each name has one tag" { # for every kernel: R-E5
