@@ -64,7 +64,9 @@ def main():
         screen.wait("Password:")
         press(monitor, *[key_of(char) for char in PASSWORD], "ret")
         screen.wait("Reboot.*Enroll")
-        monitor.sendall(b"sendkey ret 50\n")  # the machine ends, and this program with it
+        monitor.sendall(b"sendkey ret 50\n")
+        while monitor.recv(4096):  # until the machine has ended; who hangs up first takes the key along
+            pass
 
 
 main()

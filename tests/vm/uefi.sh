@@ -130,6 +130,7 @@ confirm_mok() { # SCRIPT DIR QEMU-OPTION...
   setpriv --pdeathsig KILL python3 "$here/mok_screen.py" "$2/console.log" "$2/monitor" "$(<"$2/artifact")" &
   screen=$!
   boot_once "$@" -monitor "unix:$2/monitor,server=on,wait=off" || status=$?
+  for _ in {1..50}; do kill -0 "$screen" 2>/dev/null && sleep 0.1; done # it sees the end of the machine by itself
   kill "$screen" 2>/dev/null || true
   wait "$screen" || { echo "vm: MokManager did not ask as expected" >&2 && status=1; }
   rm -f "$2/monitor"
