@@ -3,6 +3,7 @@
 
 #include "acquire/build_cache.h"
 #include "acquire/build_inputs.h"
+#include "acquire/signing.h"
 #include "base/file/file.h"
 #include "base/file/scratch.h"
 #include "host/module_set.h"
@@ -324,7 +325,6 @@ static int build_anywhere(const struct compile_request *request, const struct tr
 	return err->code == E_TOOLCHAIN ? err_wrap(err, "%s; the builder image", own.text) : -1;
 }
 
-// As the last change of a module: strip, for one, would take the signature away.
 static int sign_modules(const struct module_signer *signer, const struct kernel_abi *abi, const struct root *dir,
 			const struct strv *files, struct progress *progress, struct err *err)
 {
@@ -333,14 +333,8 @@ static int sign_modules(const struct module_signer *signer, const struct kernel_
 	progress_enter(progress, "sign");
 	if (dates)
 		progress_note(progress, "%s; kernels do not look at dates", dates);
-	for (size_t i = 0; i < files->count; i++) {
-		auto_str char *module = NULL, *with = NULL;
-		size_t len = 0, with_len = 0;
-		if (root_read(dir, files->items[i], &module, &len, err) < 0 ||
-		    module_sign(signer, hash, module, len, &with, &with_len, err) < 0 ||
-		    root_write(dir, files->items[i], with, with_len, 0644, err) < 0)
-			return err_wrap(err, "%s", files->items[i]);
-	}
+	if (signing_sign(signer, hash, dir, files, err) < 0)
+		return -1;
 	progress_end(progress, "sign", "%zu modules by %s, %s", files->count, module_signer_name(signer), hash);
 	module_signer_trust(signer, abi->trusted);
 	return 0;

@@ -10,7 +10,7 @@
 
 #define SHIM_GUID "605dab50-e046-4300-abb6-3dd810dd8b23"
 
-enum { ATTRIBUTES = 4, GUID = 16, LIST_HEAD = GUID + 3 * 4 };
+enum { ATTRIBUTES = 4 };
 
 static const char auth_path[] = "sys/firmware/efi/efivars/MokAuth-" SHIM_GUID;
 // Non-volatile, for boot services and at run time; EFI_VARIABLE_* of UEFI 2.10, 8.2
@@ -47,10 +47,11 @@ int enroll_look(const struct enroll *e, const struct module_cert *cert, enum enr
 			       dbx  ? "the firmware's dbx" :
 			       mokx ? "shim's MokListX" :
 				      "the kernel's keyring .blacklist");
+	bool is_asked = asked && root_exists(e->kern, auth_path); // MokManager cannot confirm it without a password
 	*ret = known > 0                ? ENROLL_TRUSTED :
 	       (db || mok) && known < 0 ? ENROLL_LISTED :
 	       db || mok                ? ENROLL_IGNORED :
-	       asked                    ? ENROLL_PENDING :
+	       is_asked                 ? ENROLL_PENDING :
 					  ENROLL_ABSENT;
 	return 0;
 }
@@ -77,30 +78,15 @@ static int check_shim(const struct enroll *e, struct err *err)
 		       efi_certs_dir);
 }
 
-static void put_u32(char *to, size_t number)
-{
-	for (unsigned i = 0; i < 4; i++)
-		to[i] = (char)(number >> 8 * i);
-}
-
 // Attributes, an EFI_SIGNATURE_LIST with the certificate, and what the variable had.
 static char *make_request(const struct module_cert *cert, const char *old, size_t old_len, size_t *ret_len)
 {
-	static const unsigned char x509[GUID] = { 0xa1, 0x59, 0xc0, 0xa5, 0xe4, 0x94, 0xa7, 0x4a,
-						  0x87, 0xb5, 0xab, 0x15, 0x5c, 0x2b, 0xf0, 0x72 };
-	static const unsigned char shim[GUID] = { 0x50, 0xab, 0x5d, 0x60, 0x46, 0xe0, 0x00, 0x43,
-						  0xab, 0xb6, 0x3d, 0xd8, 0x10, 0xdd, 0x8b, 0x23 };
-	size_t more = old_len > ATTRIBUTES ? old_len - ATTRIBUTES : 0, size = LIST_HEAD + GUID + cert->len;
+	size_t more = old_len > ATTRIBUTES ? old_len - ATTRIBUTES : 0, size = 0;
+	auto_str char *list = efi_certs_list(cert->der, cert->len, &size);
 	char *data = mem_alloc(ATTRIBUTES + size + more);
-	memcpy(data, attributes, ATTRIBUTES);
-	char *list = data + ATTRIBUTES;
-	memcpy(list, x509, GUID);
-	put_u32(list + GUID, size);
-	put_u32(list + GUID + 8, GUID + cert->len);
-	memcpy(list + LIST_HEAD, shim, GUID);
-	memcpy(list + LIST_HEAD + GUID, cert->der, cert->len);
+	char *end = mempcpy(mempcpy(data, attributes, ATTRIBUTES), list, size);
 	if (more)
-		memcpy(list + size, old + ATTRIBUTES, more);
+		memcpy(end, old + ATTRIBUTES, more);
 	*ret_len = ATTRIBUTES + size + more;
 	return data;
 }

@@ -71,3 +71,17 @@ int signing_check(const struct host *host, const struct root *kern, const struct
 	*ret_signer = str_dup(module_signer_name(signer));
 	return 0;
 }
+
+int signing_sign(const struct module_signer *signer, const char *hash, const struct root *dir, const struct strv *files,
+		 struct err *err)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		auto_str char *module = NULL, *with = NULL;
+		size_t len = 0, with_len = 0;
+		if (root_read(dir, files->items[i], &module, &len, err) < 0 ||
+		    module_sign(signer, hash, module, len, &with, &with_len, err) < 0 ||
+		    root_write(dir, files->items[i], with, with_len, 0644, err) < 0)
+			return err_wrap(err, "%s", files->items[i]);
+	}
+	return 0;
+}

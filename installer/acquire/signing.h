@@ -9,3 +9,6 @@
 // issuer is among them. A container without the host's user namespace sees none: then the load tells.
 int signing_check(const struct host *host, const struct root *kern, const struct module_key *key, char **ret_signer,
 		  struct err *err);
+// Signs module files in place, as the last change of each: strip, for one, would take the signature away.
+int signing_sign(const struct module_signer *signer, const char *hash, const struct root *dir, const struct strv *files,
+		 struct err *err);

@@ -12,6 +12,10 @@ enum {
 	BYTES_MOST = 4 << 20 // more than any firmware keeps
 };
 
+// EFI_CERT_X509_GUID, a5c059a1-94e4-4aa7-87b5-ab155c2bf072
+static const unsigned char x509[GUID] = { 0xa1, 0x59, 0xc0, 0xa5, 0xe4, 0x94, 0xa7, 0x4a,
+					  0x87, 0xb5, 0xab, 0x15, 0x5c, 0x2b, 0xf0, 0x72 };
+
 const char efi_certs_dir[] = "sys/firmware/efi/efivars";
 
 static const struct {
@@ -48,11 +52,27 @@ static void add_cert(struct efi_certs *ret, const unsigned char *der, size_t len
 	ret->items[ret->count++] = (struct efi_cert){ .der = str_ndup((const char *)der, len), .len = len };
 }
 
+static void put_u32(char *to, size_t number)
+{
+	for (unsigned i = 0; i < 4; i++)
+		to[i] = (char)(number >> 8 * i);
+}
+
+char *efi_certs_list(const void *der, size_t len, size_t *ret_len)
+{
+	static const unsigned char shim[GUID] = { 0x50, 0xab, 0x5d, 0x60, 0x46, 0xe0, 0x00, 0x43,
+						  0xab, 0xb6, 0x3d, 0xd8, 0x10, 0xdd, 0x8b, 0x23 };
+	char *list = mem_alloc(LIST_HEAD + GUID + len);
+	*ret_len = LIST_HEAD + GUID + len;
+	memcpy(list, x509, GUID);
+	put_u32(list + GUID, *ret_len);
+	put_u32(list + GUID + 8, GUID + len);
+	memcpy(mempcpy(list + LIST_HEAD, shim, GUID), der, len);
+	return list;
+}
+
 int efi_certs_parse(const void *data, size_t len, struct efi_certs *ret)
 {
-	// EFI_CERT_X509_GUID, a5c059a1-94e4-4aa7-87b5-ab155c2bf072
-	static const unsigned char x509[GUID] = { 0xa1, 0x59, 0xc0, 0xa5, 0xe4, 0x94, 0xa7, 0x4a,
-						  0x87, 0xb5, 0xab, 0x15, 0x5c, 0x2b, 0xf0, 0x72 };
 	for (const unsigned char *p = data; len > 0;) {
 		if (len < LIST_HEAD)
 			return 0;

@@ -28,6 +28,8 @@ char *efi_certs_path(enum efi_list list);
 // Adds the X.509 certificates of a list, without the four bytes of attributes. 1 = it is whole; 0 = it is damaged, and
 // what stands before the damage counts, as for the kernel (parse_efi_signature_list).
 int efi_certs_parse(const void *data, size_t len, struct efi_certs *ret);
+// A list of one certificate, which shim owns, as MokManager is asked for it. Caller frees.
+char *efi_certs_list(const void *der, size_t len, size_t *ret_len);
 // Adds those of a variable. 1 = there, 0 = absent.
 int efi_certs_read(const struct root *kern, enum efi_list list, struct efi_certs *ret, struct err *err);
 bool efi_certs_has(const struct efi_certs *c, const void *der, size_t len);

@@ -23,6 +23,15 @@ const json_t *statement_dependencies(const json_t *statement)
 	return json_object_get(build_definition(statement), "resolvedDependencies");
 }
 
+void statement_set_time(const json_t *statement)
+{
+	const char *epoch = json_string_value(json_object_get(statement_internal(statement), "sourceDateEpoch"));
+	if (epoch)
+		setenv("SOURCE_DATE_EPOCH", epoch, 1);
+	else
+		unsetenv("SOURCE_DATE_EPOCH");
+}
+
 const char *statement_dependency_digest(const json_t *dependency)
 {
 	const char *hex = json_string_value(json_object_get(json_object_get(dependency, "digest"), "sha256"));

@@ -30,6 +30,8 @@ char *statement_contradiction(const json_t *statement, const char *manifest_hex,
 // 1 = a package, and its labels; 0 = the manifest is something else.
 int statement_labels(struct repository *r, const char *manifest_hex, json_t **ret, struct err *err);
 
+// The SOURCE_DATE_EPOCH of the build, which is in the bytes of the package: sets or unsets the variable.
+void statement_set_time(const json_t *statement);
 const json_t *statement_external(const json_t *statement); // externalParameters
 const json_t *statement_internal(const json_t *statement); // internalParameters
 const json_t *statement_dependencies(const json_t *statement);

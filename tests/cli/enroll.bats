@@ -89,6 +89,10 @@ confirmed() { # NAME...: somebody did, and the machine was started again
   mok --password-file "$work/password"
   pending mok
   opens another
+  rm "$vars/MokAuth-$shim" # killed before it was there: nobody knows a password
+  mok --json
+  assert_json .changed true
+  opens "$(jq -r .password <<<"$output")"
   rm "$vars"/Mok{New,Auth}-$shim # somebody refused
   mok --check
   assert_error E_KEY_UNKNOWN "it is not enrolled; if it was asked for, nobody confirmed it"

@@ -123,22 +123,33 @@ referrers() { # of the package that was made last: statement and bill of materia
     build
     plain=$(jq -r .digest <<<"$output")
     assert_not_equal "$plain" "$inline"
-    kmodsmith sign "oci:$work/layout" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash $hash --json
+    kmodsmith sign "oci:$work/layout" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash $hash --json
     assert_status 0
     assert_json '.packages[0] | [.digest, .changed, .modules_signed] | join(" ")' "$inline false true"
     # what is stated of it, too
     assert_equal "$(referrers "${inline#sha256:}" "$work/layout")" "$(referrers "${inline#sha256:}" "$work/inline.$hash")"
-    kmodsmith sign "oci:$work/layout" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash $hash --json
+    kmodsmith sign "oci:$work/layout" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash $hash --json
     assert_json '.packages[0] | [.digest, .modules_signed] | join(" ")' "$inline false"
   done
   certificate next # another key takes over, and the package is signed with the site's key in the same run
   openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$work/site.key"
-  kmodsmith sign "oci:$work/layout" --module-key "$work/next.key" --module-cert "$work/next.pem" --key "$work/site.key" --json
+  kmodsmith sign "oci:$work/layout" --modules --module-key "$work/next.key" --module-cert "$work/next.pem" --key "$work/site.key" --json
   assert_status 0
   assert_json '.packages[0] | [.changed, .modules_signed] | join(" ")' "true true"
   output=$(jq '.packages[0]' <<<"$output")
   made "$work/signed.ko"
   [ "$(modinfo -F signer "$work/signed.ko")" = "Site next" ] || skip "this modinfo shows no signer"
+}
+
+@test "R-C2: the time that a package states is kept, whatever time it is where it is signed" {
+  local inline
+  export SOURCE_DATE_EPOCH=1700000000
+  signed
+  inline=$(jq -r .digest <<<"$output")
+  rm -rf "$work/layout"
+  build
+  SOURCE_DATE_EPOCH=1800000000 kmodsmith sign "oci:$work/layout" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --json
+  assert_json '.packages[0].digest' "$inline"
 }
 
 @test "R-C2: a node without the key takes what was signed elsewhere, and a wrong key signs nothing" {
@@ -151,13 +162,19 @@ referrers() { # of the package that was made last: statement and bill of materia
     assert_error "${code:-E_KEY}" "$1"
     assert_equal "$(cat "$work/layout/index.json")" "$before"
   }
-  refused "is the certificate of another key" --module-key "$work/other.key" --module-cert "$work/mok.pem"
-  refused "No such file" --module-key "$work/none" --module-cert "$work/mok.pem"
-  code=E_SIGNATURE_BAD refused "has no hash 'sha9'" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash sha9
-  code=E_USAGE refused "need each other" --module-key "$work/mok.key"
-  code=E_USAGE refused "--module-hash requires --module-key" --module-hash sha256 --key "$work/mok.key"
-  code=E_USAGE refused "--catalog requires --key" --module-key "$work/mok.key" --module-cert "$work/mok.pem" --catalog
-  kmodsmith sign "oci:$work/layout" --module-key "$work/mok.key" --module-cert "$work/mok.pem"
+  refused "is the certificate of another key" --modules --module-key "$work/other.key" --module-cert "$work/mok.pem"
+  refused "No such file" --modules --module-key "$work/none" --module-cert "$work/mok.pem"
+  code=E_SIGNATURE_BAD refused "has no hash 'sha9'" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash sha9
+  code=E_USAGE refused "--modules requires --module-key and --module-cert" --modules --module-key "$work/mok.key"
+  code=E_USAGE refused "--module-hash requires --modules" --module-hash sha256 --key "$work/mok.key"
+  code=E_USAGE refused "--catalog requires --key" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --catalog
+  # What a machine is configured with for its own compiles signs nobody's packages unasked.
+  openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$work/site.key"
+  KMODSMITH_MODULE_KEY=$work/mok.key KMODSMITH_MODULE_CERT=$work/mok.pem kmodsmith sign "oci:$work/layout" --key "$work/site.key" --json
+  assert_status 0
+  assert_json '.packages[0].modules_signed' false
+  assert_json '.packages[0].digest' "$(jq -r '.manifests[0].digest' <<<"$before")"
+  kmodsmith sign "oci:$work/layout" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem"
   assert_status 0
   assert_line --regexp '^modules signed +535.261.03-open-.* sha256:'
   assert_equal "$(find "$work/layout/.tmp" -mindepth 1 2>/dev/null)" ""

@@ -511,7 +511,7 @@ static void test_answers(void **state)
 	char ca_id[2 * 20 + 1] = "";
 	const ASN1_OCTET_STRING *octets = X509_get0_subject_key_id(ca.cert);
 	for (int i = 0; i < ASN1_STRING_length(octets) && i < 20; i++)
-		sprintf(ca_id + 2 * i, "%02x", ASN1_STRING_get0_data(octets)[i]);
+		snprintf(ca_id + 2 * i, 3, "%02x", ASN1_STRING_get0_data(octets)[i]);
 	const struct {
 		const char *name;
 		struct kernel kernel;

@@ -48,7 +48,7 @@ row "CA in MOK" "leaf that names no authority" mute-small
 table
 cp -rL /packages/open /tmp/open
 chmod -R u+w /tmp/open
-t "NVIDIA's modules are signed in their package, as where packages are published" kmodsmith sign oci:/tmp/open --module-key $key --module-cert $cert
+t "NVIDIA's modules are signed in their package, as where packages are published" kmodsmith sign oci:/tmp/open --modules --module-key $key --module-cert $cert
 t "  and installed" kmodsmith install --package /tmp/open
 like "  it gets ready" "$out" '^ready$'
 is "  and nothing says that they are unsigned" "$(cat /sys/module/nvidia/taint)" O

@@ -257,16 +257,6 @@ static int check_recorded_key(const struct compile_request *request, const struc
 	return 0;
 }
 
-// Part of what is built is the time that it states.
-static void set_recorded_time(const json_t *statement)
-{
-	const char *epoch = json_string_value(json_object_get(statement_internal(statement), "sourceDateEpoch"));
-	if (epoch)
-		setenv("SOURCE_DATE_EPOCH", epoch, 1);
-	else
-		unsetenv("SOURCE_DATE_EPOCH");
-}
-
 // A module without the signature behind it.
 static int digest_unsigned(const struct root *dir, const char *name, char ret[DIGEST_HEX + 1], bool *ret_signed,
 			   struct err *err)
@@ -368,7 +358,7 @@ static int compare_packages(struct rebuild *b, struct err *err)
 static int rebuild_package(const struct rebuild_values *v, struct rebuild *b, struct err *err)
 {
 	struct compile_request request = recorded_request(v, b);
-	set_recorded_time(b->statement);
+	statement_set_time(b->statement);
 	if (scratch_make(&b->state, "rebuild", &b->work, err) < 0 || layout_make(&b->work.root, &b->scratch, err) < 0 ||
 	    check_recorded_key(&request, &b->original.package.key, err) < 0 ||
 	    compile_package(&request, &b->progress, &b->made, &b->report, err) < 0 || compare_packages(b, err) < 0)

@@ -14,7 +14,7 @@ struct values {
 	struct strv keys, packages;
 	char *identity, *cert, *module_hash;
 	struct module_key module;
-	bool is_catalog;
+	bool is_catalog, is_modules;
 	unsigned days;
 };
 
@@ -33,10 +33,10 @@ static const struct opt opts[] = {
 	  "validity of the catalogue; default 30" },
 	{ "cert", 0, "FILE", NULL, OPT_STR, offsetof(struct values, cert),
 	  "certificate of the key and its chain as PEM, to add a CMS signature" },
+	{ "modules", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_modules),
+	  "sign the kernel modules in the packages first, with --module-key, for kernels that load only signed ones" },
 	{ "module-key", 0, "FILE|URI", "KMODSMITH_MODULE_KEY", OPT_SECRET, offsetof(struct values, module.key),
-	  "sign the modules in the packages first, for kernels that load only signed ones (Secure Boot): a PEM file or "
-	  "a "
-	  "pkcs11: URI" },
+	  "with --modules: private key, a PEM file or a pkcs11: URI" },
 	{ "module-cert", 0, "FILE", "KMODSMITH_MODULE_CERT", OPT_STR, offsetof(struct values, module.cert),
 	  "certificate of --module-key, PEM or DER, that the kernels trust" },
 	{ "module-hash", 0, "NAME", NULL, OPT_STR, offsetof(struct values, module_hash),
@@ -69,11 +69,11 @@ static void sign_job_done(struct sign_job *s)
 static int check_sign_values(const struct values *v, struct err *err)
 {
 	const char *id = v->identity;
-	if (!v->module.key != !v->module.cert)
-		return err_set(err, E_USAGE, "--module-key and --module-cert need each other");
-	if (v->module_hash && !v->module.key)
-		return err_set(err, E_USAGE, "--module-hash requires --module-key");
-	if (!v->keys.count && !v->module.key)
+	if (v->is_modules && (!v->module.key || !v->module.cert))
+		return err_set(err, E_USAGE, "--modules requires --module-key and --module-cert");
+	if (v->module_hash && !v->is_modules)
+		return err_set(err, E_USAGE, "--module-hash requires --modules");
+	if (!v->keys.count && !v->is_modules)
 		return err_set(err, E_USAGE, "sign needs --key FILE or --key 'pkcs11:token=NAME;object=NAME'");
 	if (!v->keys.count && (v->is_catalog || v->cert))
 		return err_set(err, E_USAGE, "%s requires --key", v->is_catalog ? "--catalog" : "--cert");
@@ -153,7 +153,7 @@ static int sign_modules(const struct values *v, struct sign_job *s, struct err *
 					.cert = v->module.cert,
 					.password = getenv("KMODSMITH_KEY_PASSWORD") };
 	s->is_module_signed = mem_alloc((s->packages.count + 1) * sizeof(*s->is_module_signed));
-	if (!key.key)
+	if (!v->is_modules)
 		return 0;
 	if (module_signer_open(&key, &signer, err) < 0)
 		return -1;
@@ -255,7 +255,7 @@ const struct cmd cmd_sign = {
 		 "PKCS11_MODULE_PATH is the library of a token. A catalogue (--catalog) prevents a mirror from serving "
 		 "an\n"
 		 "old state: publish a new one before it expires.\n\n"
-		 "With --module-key the kernel modules in the packages are signed first, and the package is the one "
+		 "With --modules the kernel modules in the packages are signed first, and the package is the one "
 		 "that `build\n"
 		 "--module-key` would have made: so the key for modules can be where packages are published, and "
 		 "neither on\n"
