@@ -79,6 +79,30 @@ static struct certs *read_certs(const struct kernel_trust *t)
 	return certs;
 }
 
+static void add_image_certs(const struct kernel_trust *t)
+{
+	struct err ignored;
+	auto_fd int fd = -1;
+	auto_str char *path = NULL;
+	if (kernel_abi_open_image(t->host, t->release, &fd, &path, &ignored) > 0)
+		vmlinuz_certs(fd, path, t->certs, &ignored);
+	modsig_certs_keep(t->certs, keyrings_has, &t->keyrings);
+}
+
+// An image takes longer to unpack than all else takes to ask: it is read for a key that the kernel has and that neither
+// db nor MOK gave to it.
+static const struct certs *certs(void *kernel, const struct strv *ids)
+{
+	struct kernel_trust *t = kernel;
+	for (size_t i = 0; i < ids->count && !t->is_image_read; i++) {
+		if (keyrings_ask(&t->keyrings, ids->items[i]) != 1 || modsig_certs_has(t->certs, ids->items[i]))
+			continue;
+		t->is_image_read = true;
+		add_image_certs(t);
+	}
+	return t->certs;
+}
+
 static int has_key(const void *kernel, const char *id)
 {
 	return keyrings_has(&((const struct kernel_trust *)kernel)->keyrings, id);
@@ -95,9 +119,7 @@ void kernel_trust_read(const struct root *host, const struct root *kern, const s
 	*ret = (struct kernel_trust){ .host = host, .kern = kern, .release = str_dup(release) };
 	keyrings_read(kern, sys, &ret->keyrings);
 	ret->certs = read_certs(ret);
-	ret->answers = (struct kernel_answers){ .has_key = has_key,
-						.is_revoked = is_revoked,
-						.lacks_hash = lacks_hash,
-						.kernel = ret,
-						.certs = ret->certs };
+	ret->answers = (struct kernel_answers){
+		.has_key = has_key, .is_revoked = is_revoked, .lacks_hash = lacks_hash, .certs = certs, .kernel = ret
+	};
 }

@@ -222,16 +222,21 @@ static int add_module_symbols(struct symvers *sv, const struct root *host, const
 	return 0;
 }
 
+int kernel_abi_open_image(const struct root *host, const char *release, int *ret, char **ret_path, struct err *err)
+{
+	static const char *const paths[] = { "lib/modules/%s/vmlinuz", "usr/lib/modules/%s/vmlinuz",
+					     "boot/vmlinuz-%s" };
+	return open_first(host, paths, ARRAY_SIZE(paths), release, ret, ret_path, err);
+}
+
 // 1 = it has symbols. An image in another format (a unified kernel image) is not an error: less is known then.
 static int read_abi_image(struct kernel_abi *abi, const struct root *host, const struct root *running,
 			  const struct root *state, const char *release, struct err *err)
 {
-	static const char *const paths[] = { "lib/modules/%s/vmlinuz", "usr/lib/modules/%s/vmlinuz",
-					     "boot/vmlinuz-%s" };
 	auto_fd int fd = -1;
 	auto_str char *path = NULL;
 	auto_vmlinuz struct vmlinuz v = { 0 };
-	int r = open_first(host, paths, ARRAY_SIZE(paths), release, &fd, &path, err);
+	int r = kernel_abi_open_image(host, release, &fd, &path, err);
 	if (r <= 0)
 		return r;
 	if (vmlinuz_cache_read(state, running, fd, path, &v, err) < 0)

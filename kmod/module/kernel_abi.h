@@ -14,8 +14,9 @@ struct kernel_answers {
 	int (*has_key)(const void *kernel, const char *id);        // 0 = it does not have that certificate
 	int (*is_revoked)(const void *kernel, const char *id);     // 1 = it refuses what that certificate signed
 	char *(*lacks_hash)(const void *kernel, const char *hash); // why it has no such hash; caller frees
-	const void *kernel;
-	const struct certs *certs; // some of those that it has
+	// Those that it has and that can be read, of all or of those that may have signed with these ids.
+	const struct certs *(*certs)(void *kernel, const struct strv *ids);
+	void *kernel;
 };
 
 struct kernel_abi {
@@ -59,3 +60,5 @@ void kernel_abi_add_running(struct kernel_abi *abi, const struct root *kern);
 // every image is read anew.
 int kernel_abi_read(struct kernel_abi *abi, const struct root *host, const struct root *kern, const struct root *state,
 		    const char *release, struct err *err);
+// The image of a kernel of this machine; 0 = there is none, 1 = caller closes and frees.
+int kernel_abi_open_image(const struct root *host, const char *release, int *ret, char **ret_path, struct err *err);

@@ -319,6 +319,18 @@ void modsig_certs_keep(struct certs *certs, int (*is_kept)(const void *ctx, cons
 	}
 }
 
+bool modsig_certs_has(const struct certs *certs, const char *id)
+{
+	for (int i = 0; i < sk_X509_num(certs->list); i++) {
+		X509 *cert = sk_X509_value(certs->list, i);
+		const ASN1_OCTET_STRING *key = X509_get0_subject_key_id(cert);
+		auto_str char *name = cert_text(cert), *key_name = key ? octets_text(key) : NULL;
+		if ((name && str_eq(name, id)) || (key_name && str_eq(key_name, id)))
+			return true;
+	}
+	return false;
+}
+
 void modsig_certs_names(const struct certs *certs, struct strv *ret)
 {
 	for (int i = 0; i < sk_X509_num(certs->list); i++) {

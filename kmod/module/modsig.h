@@ -53,6 +53,7 @@ int modsig_certs_add(struct certs *certs, const void *data, size_t len, const ch
 
 // Drops those whose id (as of modsig.signers) is_kept returns 0 for.
 void modsig_certs_keep(struct certs *certs, int (*is_kept)(const void *ctx, const char *id), const void *ctx);
+bool modsig_certs_has(const struct certs *certs, const char *id);     // id: of modsig.signers
 void modsig_certs_names(const struct certs *certs, struct strv *ret); // their subjects, as RFC 2253
 
 // 1 = signed by one of the certificates, or by a certificate inside the CMS that one of them issued (the kernel

@@ -234,7 +234,7 @@ static void check_answers(struct check *c, const struct kernel_answers *kernel, 
 			    sig->hash, lacks);
 	if (lacks)
 		return;
-	if (modsig_verify(sig, c->module->data, kernel->certs, &err) < 0)
+	if (modsig_verify(sig, c->module->data, kernel->certs(kernel->kernel, &sig->signers), &err) < 0)
 		set_verdict(c, PROOF_REFUSED, err.code, "%s", err.text);
 	else if (is_any(kernel, kernel->is_revoked, &sig->signers))
 		set_verdict(c, PROOF_REFUSED, E_KEY_REVOKED,

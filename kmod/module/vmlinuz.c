@@ -224,22 +224,33 @@ static int zboot_payload(const unsigned char *p, size_t len, const char *file, c
 	return 0;
 }
 
-int vmlinuz_parse(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
+// The kernel inside an image: an ELF file, or an arm64 Image. inflated: caller frees; NULL = it was there as it is.
+static int unpack_image(const void *data, size_t len, const char *file, char **inflated, const unsigned char **ret,
+			size_t *ret_len, struct err *err)
 {
 	const unsigned char *p = data;
-	auto_str char *image = NULL;
-	if (len >= SELFMAG && memcmp(p, ELFMAG, SELFMAG) == 0)
-		return read_elf(data, len, file, ret, err);
-	if (is_arm64_image(p, len))
-		return read_arm64_image(p, len, file, ret, err);
+	*inflated = NULL;
+	*ret = p;
+	*ret_len = len;
+	if ((len >= SELFMAG && memcmp(p, ELFMAG, SELFMAG) == 0) || is_arm64_image(p, len))
+		return 0;
 	if ((is_bzimage(p, len) && bzimage_payload(p, len, file, &p, &len, err) < 0) ||
 	    (is_zboot(p, len) && zboot_payload(p, len, file, &p, &len, err) < 0))
 		return -1;
-	if (archive_inflate(p, len, IMAGE_MAX, &image, &len, err) < 0) {
+	if (archive_inflate(p, len, IMAGE_MAX, inflated, ret_len, err) < 0) {
 		err_wrap(err, "'%s'", file);
 		return err_code(err, E_ELF);
 	}
-	p = (const unsigned char *)image;
+	*ret = (const unsigned char *)*inflated;
+	return 0;
+}
+
+int vmlinuz_parse(const void *data, size_t len, const char *file, struct vmlinuz *ret, struct err *err)
+{
+	auto_str char *inflated = NULL;
+	const unsigned char *p;
+	if (unpack_image(data, len, file, &inflated, &p, &len, err) < 0)
+		return -1;
 	return is_arm64_image(p, len) ? read_arm64_image(p, len, file, ret, err) : read_elf(p, len, file, ret, err);
 }
 
@@ -251,6 +262,42 @@ int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err)
 		return -1;
 	int r = vmlinuz_parse(data, len, name, ret, err);
 	file_unmap(data, len);
+	return r;
+}
+
+// Certificates lie one behind the other among the image's data (certs/system_certificates.S), DER of version 3, which is
+// what an X.509 certificate with extensions is. What only looks like one is none for OpenSSL.
+static void find_certs(const unsigned char *p, size_t len, struct certs *ret)
+{
+	static const unsigned char version[] = { 0xa0, 3, 2, 1, 2 };
+	enum { SEQUENCE = 0x30, LONG_FORM = 0x82, VERSION_AT = 8 };
+	const unsigned char *end = p + len;
+	while ((p = memmem(p, (size_t)(end - p), version, sizeof(version))) != NULL) {
+		const unsigned char *start = p - VERSION_AT;
+		size_t left = (size_t)(end - p) + VERSION_AT, size = 0;
+		struct err ignored;
+		p += sizeof(version);
+		if ((size_t)(end - start) > len || start[0] != SEQUENCE || start[1] != LONG_FORM ||
+		    start[4] != SEQUENCE || start[5] != LONG_FORM)
+			continue;
+		size = 4 + ((size_t)start[2] << 8 | start[3]);
+		if (size <= left)
+			modsig_certs_add(ret, start, size, "a certificate", &ignored);
+	}
+}
+
+int vmlinuz_certs(int fd, const char *name, struct certs *ret, struct err *err)
+{
+	auto_str char *inflated = NULL;
+	const unsigned char *p;
+	const void *data;
+	size_t len, mapped;
+	if (file_map(fd, name, &data, &mapped, err) < 0)
+		return -1;
+	int r = unpack_image(data, mapped, name, &inflated, &p, &len, err);
+	if (r == 0)
+		find_certs(p, len, ret);
+	file_unmap(data, mapped);
 	return r;
 }
 

@@ -6,6 +6,7 @@
 // Debian's, Ubuntu's and Fedora's have. Exports in two tables, or (7.x) in one with flags. An arm64 Image is flat: it
 // tells its banner alone.
 #pragma once
+#include "kmod/module/modsig.h"
 #include "kmod/module/symvers.h"
 
 struct vmlinuz {
@@ -22,6 +23,8 @@ struct vmlinuz {
 // E_ELF with the place for an image that is damaged or in no format above.
 int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err);
 int vmlinuz_parse(const void *data, size_t len, const char *name, struct vmlinuz *ret, struct err *err);
+// Adds the certificates inside an image: those built into the kernel, and its own modules' one, are among them.
+int vmlinuz_certs(int fd, const char *name, struct certs *ret, struct err *err);
 void vmlinuz_done(struct vmlinuz *v);
 // The GNU build id among the ELF notes of an image or of /sys/kernel/notes, as hex; NULL = none. Caller frees.
 char *vmlinuz_gnu_build_id(const void *notes, size_t len);

@@ -98,8 +98,54 @@ static void test_certs(void **state)
 	folder_done(&t);
 }
 
+// A key that the kernel has, but neither db nor MOK: its certificate is in the image, between what only looks alike.
+static void test_built_in(void **state)
+{
+	(void)state;
+	static const char version[] = "\xa0\x03\x02\x01\x02";
+	auto_signer struct signer known = signer_make("Aaa", NULL), other = signer_make("Bbb", NULL);
+	auto_strv struct strv ids = { 0 }, strangers = { 0 }, names = { 0 };
+	char image[8192] = "";
+	size_t sizes[2], len = 0;
+	struct folder t;
+	struct err err;
+	auto_str char *aaa = signer_cert(&known, false, &sizes[0]), *bbb = signer_cert(&other, false, &sizes[1]);
+	strv_add(&ids, modsig_cert_id(aaa, sizes[0]));
+	strv_add(&strangers, modsig_cert_id(bbb, sizes[1]));
+	memcpy(image + 56, "ARM\x64", 4); // a flat one
+	memcpy(image + 64, version, 5);
+	len = 128;
+	memcpy(image + len, bbb, sizes[1]);
+	len += sizes[1];
+	memcpy(image + len, "\x30\x82\x00\x20\x30\x82\x00\x10\xa0\x03\x02\x01\x02", 13);
+	memcpy(image + len + 13, aaa, sizes[0]);
+	len += 13 + sizes[0];
+	memcpy(image + len, aaa, 20); // cut off by the end
+	len += 20;
+	folder_make(&t);
+	folder_dir(&t, "boot");
+	folder_dir(&t, "proc");
+	folder_file(&t, "proc/keys",
+		    "0a0b0c0d I------     1 perm 1f0b0000     0     0 keyring   .builtin_trusted_keys: 1\n");
+	assert_int_equal(root_put(&t.root, "boot/vmlinuz-6.1", image, len, 0644, &err), 0);
+	auto_kernel_trust struct kernel_trust trust;
+	kernel_trust_read(&t.root, &t.root, &sys, "6.1", &trust);
+	trust.answers.certs(trust.answers.kernel, &strangers);
+	assert_false(trust.is_image_read);
+	modsig_certs_names(trust.answers.certs(trust.answers.kernel, &ids), &names);
+	auto_str char *text = strv_join(&names, " ");
+	assert_string_equal(text, "CN=Aaa");
+	assert_true(modsig_certs_has(trust.certs, ids.items[0]));
+	assert_false(modsig_certs_has(trust.certs, strangers.items[0]));
+	folder_done(&t);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_hash), cmocka_unit_test(test_certs) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_hash),
+		cmocka_unit_test(test_certs),
+		cmocka_unit_test(test_built_in),
+	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -484,7 +484,14 @@ static void test_signatures(void **state)
 
 struct kernel {
 	const char *key, *revoked, *hash; // the one that it has, refuses, lacks
+	const struct certs *certs;
 };
+
+static const struct certs *kernel_certs(void *kernel, const struct strv *ids)
+{
+	(void)ids;
+	return ((const struct kernel *)kernel)->certs;
+}
 
 static int has_key(const void *kernel, const char *id)
 {
@@ -620,11 +627,13 @@ static void test_answers(void **state)
 		auto_certs struct certs *certs = modsig_certs_new();
 		auto_str char *cert = rows[i].certificate ? signer_cert(rows[i].certificate, false, &cert_len) : NULL;
 		assert_true(!cert || modsig_certs_add(certs, cert, cert_len, "cert", &err) == 1);
+		struct kernel kernel = rows[i].kernel;
+		kernel.certs = certs;
 		const struct kernel_answers answers = { .has_key = has_key,
 							.is_revoked = is_revoked,
 							.lacks_hash = lacks_hash,
-							.kernel = &rows[i].kernel,
-							.certs = certs };
+							.certs = kernel_certs,
+							.kernel = &kernel };
 		const struct module *set[] = { &m };
 		if (rows[i].is_altered)
 			file[EI_PAD] = 1;
