@@ -16,7 +16,7 @@ declare -A tiers=(
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
   [vm]="curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc make bc
-    libelf-dev patch dpkg-dev xz-utils zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent sbsigntool mtools dosfstools"
+    libelf-dev patch dpkg-dev xz-utils lz4 zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent sbsigntool mtools dosfstools"
   [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
   [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang" [coverage]="gcovr acl" [man]="scdoc man-db"
   [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"

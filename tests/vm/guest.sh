@@ -28,6 +28,7 @@
 #   # secure-boot: db        UEFI Secure Boot: the firmware starts what a key in db signed, here kernel, initrd and command line
 #                            as one EFI program. That key is in /vm/secure-boot, db.key, db.pem, db.der; so is stranger.*,
 #                            which nobody knows, and sign-module.sh. The simulated devices are signed by db     [no]
+#   # built-in: site:K61 curve:K612   the kernel has this certificate of secure_keys built in, in place of its own modules'
 #   # mem: 1G (2G with secure-boot)   # cpus: 1   # append: lockdown=integrity ...
 #   # timeout: 300          seconds of processor time that each boot may use; limit.sh says what else ends a guest
 # Without Secure Boot the simulated devices are not signed, and enforced signatures would refuse them: let the script ask for
@@ -89,8 +90,8 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     key=${name#*:}
     [ "$key" != "$name" ] || key=$2
     made=$(package "${name%:*}" "$key")
-    ln -s "$made/layout" "$1/packages/${name/:/-}"
-    ln -s "$made/modules" "$1/packages/${name/:/-}.d"
+    ln -sT "$made/layout" "$1/packages/${name/:/-}"
+    ln -sT "$made/modules" "$1/packages/${name/:/-}.d"
   done
   if [ "$(header "$3" firmware yes)" = yes ]; then add_firmware "$1"; fi
   for name in $(header "$3" debs ""); do
@@ -216,13 +217,30 @@ stop_beside() { # DIR
   if [ "$(</proc/sys/kernel/random/boot_id)" = "$(<"$1/beside/machine")" ]; then "$1/beside/stop" 8>&-; fi
 }
 
+built_in() { # SCRIPT KEY of a kernel: whose certificate that kernel shall have
+  local name
+  for name in $(header "$1" built-in ""); do [ "${name#*:}" != "$2" ] || echo "${name%:*}"; done
+}
+
+replace_certificate() { # DIR IMAGE CERTIFICATE PROGRAM: the ELF file that QEMU starts, and what /boot would have
+  "$4" "$2" "$3" "$1/vmlinux" && gzip -1 --keep "$1/vmlinux"
+}
+
 make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is there already
   local script=$1 key=$2 dir=$3 root=$3/root kmodsmith=${KMODSMITH:-$top/build/release/kmodsmith}
-  local release image name library
+  local release image name library start keys made
   release=$(of "$key")
   image=$(kernel "$key")
+  start=$image/boot/vmlinuz-$release
   add_base "$root" "$key" "$script"
   add_wishes "$root" "$key" "$script"
+  name=$(built_in "$script" "$key")
+  if [ -n "$name" ]; then
+    keys=$(secure_keys)
+    made=$(cached "built-in-$name-$key" replace_certificate "$start" "$keys/$name.der" "$here/built_in.py")
+    start=$made/vmlinux
+    cp "$made/vmlinux.gz" "$root/boot/vmlinuz-$release"
+  fi
   if [ -x "$kmodsmith" ]; then add_program "$root" "$kmodsmith" /usr/bin/kmodsmith; fi
   if [ "$(header "$script" net no)" = yes ]; then # loaded when a remote source or an API server is asked
     for name in libcurl.so.4 libyaml-0.so.2; do
@@ -237,7 +255,7 @@ make_initrd() { # SCRIPT KEY DIR [LIBRARY]: of DIR/root, which holds what is the
     stub "$(header "$script" stub no)" fakegpu "$(header "$script" fakegpu "")" net "$(header "$script" net no)" \
     secure "$(header "$script" secure-boot "")" root "$(header "$script" root "")" image "$(header "$script" image "")" toolkit "$(header "$script" toolkit "")" \
     >"$root/vm/machine"
-  ln -s "$image/boot/vmlinuz-$release" "$dir/vmlinuz"
+  ln -s "$start" "$dir/vmlinuz"
   (cd "$root" && find -L . -print0 | cpio --null --create --dereference --format=newc --quiet) >"$dir/initrd"
   rm -rf "$root"
 }

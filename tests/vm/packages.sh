@@ -80,7 +80,7 @@ package() { # NAME KEY
     other=$(package open "$2")
     cached "package-cut-$2" forge_package "$other/modules" "$release" 5000000
     ;;
-  db[-.]* | site[-.]* | leaf[-.]* | stranger[-.]* | old*-* | mute-*)
+  db[-.]* | site[-.]* | curve[-.]* | leaf[-.]* | stranger[-.]* | old*-* | mute-*)
     other=$(package "${1#*-}" "$2")
     keys=$(secure_keys)
     cached "package-$1-$2" sign_package "$other" "${1%%-*}" "$keys" "$here/sign-module.sh" "$top/tests/services/make_layout.py"

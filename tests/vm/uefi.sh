@@ -36,13 +36,15 @@ issued_certificate() { # NAME ISSUER DAYS [AUTHORITY]: for code
 
 # db: the key in db. site: one for MOK, and ca: an authority for MOK, which issued leaf. stranger: one that no machine knows.
 # olddb, oldsite and oldleaf: certificates of yesterday that db, site and ca issued. mute: one of ca that does not name its authority.
+# curve: an elliptic one, as small as a certificate that a kernel has of its own key; oldcurve.
 make_secure_keys() { # DIR KEY CERTIFICATE
   local name
   openssl pkey -in "$2" -passin pass:snakeoil -out "$1/db.key" && cp "$3" "$1/db.pem" &&
     new_certificate "$1/stranger" "unknown to this machine" && new_certificate "$1/site" "the site's modules" &&
-    new_certificate "$1/ca" "the site's authority" -addext keyUsage=keyCertSign && issued_certificate "$1/leaf" "$1/ca" 36500 &&
+    new_certificate "$1/ca" "the site's authority" -addext keyUsage=keyCertSign &&
+    new_certificate "$1/curve" "a curve" -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 && issued_certificate "$1/leaf" "$1/ca" 36500 &&
     issued_certificate "$1/olddb" "$1/db" -1 && issued_certificate "$1/oldsite" "$1/site" -1 && issued_certificate "$1/oldleaf" "$1/ca" -1 &&
-    issued_certificate "$1/mute" "$1/ca" 36500 none || return
+    issued_certificate "$1/mute" "$1/ca" 36500 none && issued_certificate "$1/oldcurve" "$1/curve" -1 || return
   for name in "$1"/*.pem; do openssl x509 -in "$name" -outform DER -out "${name%.pem}.der" || return; done
 }
 
