@@ -85,3 +85,47 @@ int signing_sign(const struct module_signer *signer, const char *hash, const str
 	}
 	return 0;
 }
+
+static char *signature_name(const char *module)
+{
+	return str_fmt("%s.p7s", module);
+}
+
+int signing_attach(const struct module_signer *signer, const struct root *signatures, const struct root *dir,
+		   const struct strv *files, struct err *err)
+{
+	auto_strv struct strv missing = { 0 };
+	for (size_t i = 0; i < files->count; i++) {
+		auto_str char *name = signature_name(files->items[i]);
+		if (!root_exists(signatures, name))
+			strv_add(&missing, TAKE(name));
+	}
+	auto_str char *names = strv_join(&missing, ", ");
+	if (missing.count)
+		return err_set(err, E_NOT_FOUND, "'%s' has no %s; --export-modules writes what is to be signed",
+			       signatures->name, names);
+	for (size_t i = 0; i < files->count; i++) {
+		auto_str char *name = signature_name(files->items[i]), *cms = NULL, *module = NULL, *with = NULL;
+		size_t cms_len = 0, len = 0, with_len = 0;
+		if (root_read(signatures, name, &cms, &cms_len, err) < 0 ||
+		    root_read(dir, files->items[i], &module, &len, err) < 0)
+			return -1;
+		if (module_attach(signer, cms, cms_len, module, len, &with, &with_len, err) < 0)
+			return err_wrap(err, "'%s/%s'", signatures->name, name);
+		if (root_write(dir, files->items[i], with, with_len, 0644, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int signing_export(const struct root *dir, const struct strv *files, const struct root *to, struct err *err)
+{
+	for (size_t i = 0; i < files->count; i++) {
+		auto_str char *module = NULL;
+		size_t len = 0;
+		if (root_read(dir, files->items[i], &module, &len, err) < 0 ||
+		    root_write(to, files->items[i], module, module_unsigned_length(module, len), 0644, err) < 0)
+			return -1;
+	}
+	return 0;
+}

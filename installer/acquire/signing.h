@@ -12,3 +12,9 @@ int signing_check(const struct host *host, const struct root *kern, const struct
 // Signs module files in place, as the last change of each: strip, for one, would take the signature away.
 int signing_sign(const struct module_signer *signer, const char *hash, const struct root *dir, const struct strv *files,
 		 struct err *err);
+// The same with signatures that another program made: NAME.ko.p7s in signatures for each NAME.ko. E_NOT_FOUND: which
+// are missing; no file is changed then.
+int signing_attach(const struct module_signer *signer, const struct root *signatures, const struct root *dir,
+		   const struct strv *files, struct err *err);
+// Writes the files without their signatures: what that program signs.
+int signing_export(const struct root *dir, const struct strv *files, const struct root *to, struct err *err);

@@ -186,9 +186,13 @@ int module_key_make(const char *host, char **ret_key, char **ret_cert, struct er
 int module_signer_open(const struct module_key *from, struct module_signer **ret, struct err *err)
 {
 	auto_module_signer struct module_signer *s = mem_alloc(sizeof(*s));
-	if (key_open(from->key, from->password, &s->key, err) < 0 || load_cert(s, from->cert, err) < 0 ||
+	if ((from->key && key_open(from->key, from->password, &s->key, err) < 0) || load_cert(s, from->cert, err) < 0 ||
 	    check_use(s, from->cert, true, err) < 0)
 		return -1;
+	if (!from->key) {
+		*ret = TAKE(s);
+		return 0;
+	}
 	if (!s->key->digest)
 		return err_set(err, E_KEY, "kernels verify RSA and ECDSA, and the module key is %s", s->key->algorithm);
 	bool is_its = EVP_PKEY_eq(X509_get0_pubkey(s->cert), s->key->public) == 1;
@@ -278,8 +282,7 @@ static int make_cms(const struct module_signer *s, const char *hash, const void 
 	return size > 0 ? size : err_set(err, E_KEY, "the key of %s cannot sign: %s", s->name, key_failure());
 }
 
-// Kernels look behind one signature only: what was signed twice has two.
-static size_t unsigned_length(const void *data, size_t len)
+size_t module_unsigned_length(const void *data, size_t len)
 {
 	for (;;) {
 		auto_modsig struct modsig sig = { 0 };
@@ -290,18 +293,16 @@ static size_t unsigned_length(const void *data, size_t len)
 	}
 }
 
-int module_sign(const struct module_signer *s, const char *hash, const void *data, size_t len, char **ret,
-		size_t *ret_len, struct err *err)
+int module_attach(const struct module_signer *s, const void *cms, size_t cms_len, const void *data, size_t len,
+		  char **ret, size_t *ret_len, struct err *err)
 {
 	static const char magic[] = "~Module signature appended~\n";
-	enum { ID_PKCS7 = 2 };
+	enum { ID_PKCS7 = 2, SIZE_MAX_CMS = 1 << 20 };
 	auto_modsig struct modsig made = { 0 };
 	auto_certs struct certs *certs = modsig_certs_new();
-	unsigned char *cms = NULL;
-	size_t payload = unsigned_length(data, len);
-	int size = make_cms(s, hash, data, payload, &cms, err);
-	if (size < 0)
-		return -1;
+	size_t payload = module_unsigned_length(data, len);
+	if (cms_len > SIZE_MAX_CMS)
+		return err_set(err, E_SIGNATURE_BAD, "the signature has %zu bytes", cms_len);
 	// algo, hash, id_type, signer_len, key_id_len, three bytes of padding, then the length, big-endian
 	const unsigned char trailer[] = { 0,
 					  0,
@@ -311,23 +312,37 @@ int module_sign(const struct module_signer *s, const char *hash, const void *dat
 					  0,
 					  0,
 					  0,
-					  (unsigned char)(size >> 24),
-					  (unsigned char)(size >> 16),
-					  (unsigned char)(size >> 8),
-					  (unsigned char)size };
-	size_t whole = payload + (size_t)size + sizeof(trailer) + sizeof(magic) - 1;
+					  (unsigned char)(cms_len >> 24),
+					  (unsigned char)(cms_len >> 16),
+					  (unsigned char)(cms_len >> 8),
+					  (unsigned char)cms_len };
+	size_t whole = payload + cms_len + sizeof(trailer) + sizeof(magic) - 1;
 	auto_str char *text = mem_alloc(whole + 1);
 	char *end = mempcpy(text, data, payload);
-	end = mempcpy(end, cms, (size_t)size);
+	end = mempcpy(end, cms, cms_len);
 	memcpy(mempcpy(end, trailer, sizeof(trailer)), magic, sizeof(magic) - 1);
-	OPENSSL_free(cms);
 	module_signer_trust(s, certs);
 	modsig_read(text, whole, &made);
+	if (made.state != MODSIG_SIGNED)
+		return err_set(err, E_SIGNATURE_BAD, "the signature is of no use to a kernel: %s",
+			       made.why ? made.why : "it is no CMS");
 	int r = modsig_verify(&made, text, certs, err);
-	if (r <= 0) // a token can hold a private and a public object that do not belong together
-		return r < 0 ? err_code(err, E_KEY) :
-			       err_set(err, E_KEY, "what the key of %s signed does not verify", s->name);
+	if (r <= 0)
+		return r < 0 ? -1 : err_set(err, E_KEY, "not signed by the key of %s", s->name);
 	*ret = TAKE(text);
 	*ret_len = whole;
 	return 0;
+}
+
+int module_sign(const struct module_signer *s, const char *hash, const void *data, size_t len, char **ret,
+		size_t *ret_len, struct err *err)
+{
+	unsigned char *cms = NULL;
+	int size = make_cms(s, hash, data, module_unsigned_length(data, len), &cms, err);
+	if (size < 0)
+		return -1;
+	int r = module_attach(s, cms, (size_t)size, data, len, ret, ret_len, err);
+	OPENSSL_free(cms);
+	// A token can hold a private and a public object that do not belong together.
+	return r < 0 ? err_code(err, E_KEY) : 0;
 }

@@ -15,6 +15,7 @@ struct module_key {           // as a user names it; borrowed
 };
 
 struct module_signer;
+// Without a key it signs nothing itself, and attaches what the key of the certificate signed elsewhere.
 // E_KEY: key and certificate cannot be read, do not belong together, or are of no use to a kernel: Ed25519, or a
 // certificate whose extensions forbid signatures or code signing.
 int module_signer_open(const struct module_key *from, struct module_signer **ret, struct err *err);
@@ -51,3 +52,9 @@ int module_key_make(const char *host, char **ret_key, char **ret_cert, struct er
 // E_KEY: the key cannot sign, or the result does not verify; E_SIGNATURE_BAD: the hash is unknown here.
 int module_sign(const struct module_signer *s, const char *hash, const void *data, size_t len, char **ret,
 		size_t *ret_len, struct err *err);
+// The same with a signature that another program made (`sign-file -p`, `openssl cms -sign -binary -outform DER`): a
+// detached CMS of the unsigned module. E_SIGNATURE_BAD: it is of something else, or damaged; E_KEY: of another key.
+int module_attach(const struct module_signer *s, const void *cms, size_t cms_len, const void *data, size_t len,
+		  char **ret, size_t *ret_len, struct err *err);
+// Bytes of a module without its signatures. Kernels look behind one signature only: what was signed twice has two.
+size_t module_unsigned_length(const void *data, size_t len);

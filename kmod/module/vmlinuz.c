@@ -265,8 +265,8 @@ int vmlinuz_read(int fd, const char *name, struct vmlinuz *ret, struct err *err)
 	return r;
 }
 
-// Certificates lie one behind the other among the image's data (certs/system_certificates.S), DER of version 3, which is
-// what an X.509 certificate with extensions is. What only looks like one is none for OpenSSL.
+// Certificates lie one behind the other among the image's data (certs/system_certificates.S), as DER of version 3,
+// which each one with extensions has. What only looks like one is none for OpenSSL.
 static void find_certs(const unsigned char *p, size_t len, struct certs *ret)
 {
 	static const unsigned char version[] = { 0xa0, 3, 2, 1, 2 };

@@ -185,8 +185,14 @@ signed() {
     --output oci:packages --module-key modules.key --module-cert modules.pem --json
   assert_status 0
   assert_json '.phases[] | select(.phase == "sign") | .note | startswith("1 modules by CN=")' true
-  rm -r packages
-  kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state --output oci:packages
+  unsigned() {
+    rm -r packages
+    kmodsmith build --source driver --kernel "$kernel" --flavour open --modules nvidia --headers headers.tar --state-dir state --output oci:packages
+  }
+  unsigned
+  follow trust elsewhere
+  assert_line --regexp '^modules signed +535.261.03-open-'
+  unsigned
   openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out site.key
   follow trust ci
   assert_line --regexp '^modules signed +535.261.03-open-'

@@ -165,7 +165,7 @@ referrers() { # of the package that was made last: statement and bill of materia
   refused "is the certificate of another key" --modules --module-key "$work/other.key" --module-cert "$work/mok.pem"
   refused "No such file" --modules --module-key "$work/none" --module-cert "$work/mok.pem"
   code=E_SIGNATURE_BAD refused "has no hash 'sha9'" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --module-hash sha9
-  code=E_USAGE refused "--modules requires --module-key and --module-cert" --modules --module-key "$work/mok.key"
+  code=E_USAGE refused "--modules requires --module-cert, and --module-key or --module-signatures" --modules --module-key "$work/mok.key"
   code=E_USAGE refused "--module-hash requires --modules" --module-hash sha256 --key "$work/mok.key"
   code=E_USAGE refused "--catalog requires --key" --modules --module-key "$work/mok.key" --module-cert "$work/mok.pem" --catalog
   # What a machine is configured with for its own compiles signs nobody's packages unasked.
@@ -203,6 +203,61 @@ referrers() { # of the package that was made last: statement and bill of materia
   assert_status 0
   build --module-cert "$work/mok.pem"
   assert_error E_USAGE "--module-key and --module-cert need each other"
+}
+
+@test "R-C2: signatures that another program made are attached, and the package is the one that was signed with the key" {
+  local inline plain tag
+  signed
+  inline=$(jq -r .digest <<<"$output")
+  rm -rf "$work/layout"
+  build
+  plain=$(jq -r .digest <<<"$output")
+  made "$work/plain.ko"
+  kmodsmith sign "oci:$work/layout" --export-modules "$work/signing"
+  assert_status 0
+  tag=$(echo "$work"/signing/*)
+  cmp "$tag/nvidia.ko" "$work/plain.ko"
+  attach() { kmodsmith sign "oci:$work/layout" --modules --module-cert "$work/mok.pem" --module-signatures "$work/signing" --json; }
+  elsewhere() { # CERTIFICATE MODULE: by the program that has the key
+    openssl cms -sign -binary -noattr -nocerts -nosmimecap -outform DER -md sha256 -signer "$work/$1.pem" -inkey "$work/$1.key" -in "$2" \
+      -out "$tag/nvidia.ko.p7s"
+  }
+  certificate other
+  attach
+  assert_error E_NOT_FOUND "has no nvidia.ko.p7s; --export-modules writes"
+  head -c 300 "$work/plain.ko" >"$tag/nvidia.ko.p7s"
+  attach
+  assert_error E_SIGNATURE_BAD "nvidia.ko.p7s': the signature is of no use to a kernel: the CMS is damaged"
+  : >"$tag/nvidia.ko.p7s"
+  attach
+  assert_error E_SIGNATURE_BAD "nvidia.ko.p7s'"
+  echo another >"$work/another"
+  elsewhere mok "$work/another"
+  attach
+  assert_error E_SIGNATURE_BAD "nvidia.ko.p7s'"
+  elsewhere other "$work/plain.ko"
+  attach
+  assert_error E_KEY "nvidia.ko.p7s': not signed by the key of CN=Site mok"
+  assert_equal "$(jq -r '.manifests[] | select(.artifactType | test("package")).digest' "$work/layout/index.json")" "$plain"
+  elsewhere mok "$work/plain.ko"
+  attach
+  assert_status 0
+  assert_json '.packages[0] | [.digest, .modules_signed] | join(" ")' "$inline true"
+  kmodsmith sign "oci:$work/layout" --export-modules "$work/again" # of signed ones: without the signature
+  cmp "$work/again/${tag##*/}/nvidia.ko" "$work/plain.ko"
+  attach
+  assert_json '.packages[0] | [.digest, .modules_signed] | join(" ")' "$inline false"
+}
+
+@test "what does not go together is said" {
+  refused() { # TEXT OPTION...
+    kmodsmith sign "oci:$work/layout" "${@:2}"
+    assert_error E_USAGE "$1"
+  }
+  refused "--modules requires --module-cert, and --module-key or --module-signatures" --modules --module-cert "$work/mok.pem"
+  refused "--module-signatures requires --modules" --module-signatures "$work" --key "$work/mok.key"
+  refused "--module-hash: a signature of --module-signatures has its own" --modules --module-cert "$work/mok.pem" --module-signatures "$work" --module-hash sha512
+  refused "--export-modules signs nothing: leave out --key" --export-modules "$work/x" --key "$work/mok.key"
 }
 
 @test "a certificate that has run out signs, and that is said" {

@@ -102,7 +102,8 @@ static void test_certs(void **state)
 static void test_built_in(void **state)
 {
 	(void)state;
-	static const char version[] = "\xa0\x03\x02\x01\x02";
+	static const unsigned char arm64[] = { 'A', 'R', 'M', 0x64 }, version[] = { 0xa0, 3, 2, 1, 2 };
+	static const unsigned char alike[] = { 0x30, 0x82, 0, 0x20, 0x30, 0x82, 0, 0x10, 0xa0, 3, 2, 1, 2 };
 	auto_signer struct signer known = signer_make("Aaa", NULL), other = signer_make("Bbb", NULL);
 	auto_strv struct strv ids = { 0 }, strangers = { 0 }, names = { 0 };
 	char image[8192] = "";
@@ -112,14 +113,15 @@ static void test_built_in(void **state)
 	auto_str char *aaa = signer_cert(&known, false, &sizes[0]), *bbb = signer_cert(&other, false, &sizes[1]);
 	strv_add(&ids, modsig_cert_id(aaa, sizes[0]));
 	strv_add(&strangers, modsig_cert_id(bbb, sizes[1]));
-	memcpy(image + 56, "ARM\x64", 4); // a flat one
-	memcpy(image + 64, version, 5);
+	memcpy(image + 56, arm64, sizeof(arm64)); // a flat image
+	memcpy(image + 64, version, sizeof(version));
 	len = 128;
 	memcpy(image + len, bbb, sizes[1]);
 	len += sizes[1];
-	memcpy(image + len, "\x30\x82\x00\x20\x30\x82\x00\x10\xa0\x03\x02\x01\x02", 13);
-	memcpy(image + len + 13, aaa, sizes[0]);
-	len += 13 + sizes[0];
+	memcpy(image + len, alike, sizeof(alike));
+	len += sizeof(alike);
+	memcpy(image + len, aaa, sizes[0]);
+	len += sizes[0];
 	memcpy(image + len, aaa, 20); // cut off by the end
 	len += 20;
 	folder_make(&t);

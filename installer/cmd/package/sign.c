@@ -12,7 +12,7 @@
 struct values {
 	struct common common;
 	struct strv keys, packages;
-	char *identity, *cert, *module_hash;
+	char *identity, *cert, *module_hash, *module_signatures, *export_modules;
 	struct module_key module;
 	bool is_catalog, is_modules;
 	unsigned days;
@@ -39,6 +39,11 @@ static const struct opt opts[] = {
 	  "with --modules: private key, a PEM file or a pkcs11: URI" },
 	{ "module-cert", 0, "FILE", "KMODSMITH_MODULE_CERT", OPT_STR, offsetof(struct values, module.cert),
 	  "certificate of --module-key, PEM or DER, that the kernels trust" },
+	{ "module-signatures", 0, "DIR", NULL, OPT_STR, offsetof(struct values, module_signatures),
+	  "with --modules, in place of --module-key: signatures made elsewhere, DIR/TAG/NAME.ko.p7s (detached CMS, "
+	  "DER)" },
+	{ "export-modules", 0, "DIR", NULL, OPT_STR, offsetof(struct values, export_modules),
+	  "write the modules of the packages, unsigned, to DIR/TAG for a program that signs them elsewhere, and end" },
 	{ "module-hash", 0, "NAME", NULL, OPT_STR, offsetof(struct values, module_hash),
 	  "hash of these signatures, as CONFIG_MODULE_SIG_HASH of the kernel has it; default sha256" },
 	{ 0 },
@@ -69,11 +74,18 @@ static void sign_job_done(struct sign_job *s)
 static int check_sign_values(const struct values *v, struct err *err)
 {
 	const char *id = v->identity;
-	if (v->is_modules && (!v->module.key || !v->module.cert))
-		return err_set(err, E_USAGE, "--modules requires --module-key and --module-cert");
-	if (v->module_hash && !v->is_modules)
-		return err_set(err, E_USAGE, "--module-hash requires --modules");
-	if (!v->keys.count && !v->is_modules)
+	if (v->is_modules && ((!v->module.key && !v->module_signatures) || !v->module.cert))
+		return err_set(err, E_USAGE,
+			       "--modules requires --module-cert, and --module-key or --module-signatures");
+	if (!v->is_modules && (v->module_hash || v->module_signatures))
+		return err_set(err, E_USAGE, "%s requires --modules",
+			       v->module_hash ? "--module-hash" : "--module-signatures");
+	if (v->module_hash && v->module_signatures)
+		return err_set(err, E_USAGE, "--module-hash: a signature of --module-signatures has its own");
+	if (v->export_modules && (v->is_modules || v->keys.count))
+		return err_set(err, E_USAGE, "--export-modules signs nothing: leave out %s",
+			       v->is_modules ? "--modules" : "--key");
+	if (!v->keys.count && !v->is_modules && !v->export_modules)
 		return err_set(err, E_USAGE, "sign needs --key FILE or --key 'pkcs11:token=NAME;object=NAME'");
 	if (!v->keys.count && (v->is_catalog || v->cert))
 		return err_set(err, E_USAGE, "%s requires --key", v->is_catalog ? "--catalog" : "--cert");
@@ -145,11 +157,60 @@ static int list_packages(const struct values *v, struct sign_job *s, struct err 
 	return s->packages.count ? 0 : err_set(err, E_NOT_FOUND, "'%s' has no package with a tag", s->layout.root.name);
 }
 
+// DIR/TAG of a package; without a tag, its digest.
+static int module_dir(const char *dir, const struct catalog_item *item, bool is_made, struct root *ret, struct err *err)
+{
+	auto_str char *path = str_fmt("%s/%s", dir, str_eq(item->tag, "-") ? item->digest : item->tag);
+	return is_made ? root_make(path, ret, err) : root_init(ret, path, err);
+}
+
+static struct oci_descriptor descriptor_of(const struct catalog_item *item)
+{
+	struct oci_descriptor d = { .media_type = (char *)(uintptr_t)OCI_MANIFEST, .size = item->size };
+	memcpy(d.digest, item->digest, sizeof(d.digest));
+	return d;
+}
+
+static int export_modules(const struct values *v, const struct sign_job *s, struct err *err)
+{
+	for (size_t i = 0; i < s->packages.count; i++) {
+		const struct catalog_item *item = &s->packages.items[i];
+		const struct oci_descriptor d = descriptor_of(item);
+		auto_root struct root to = ROOT_NONE;
+		if (module_dir(v->export_modules, item, true, &to, err) < 0 ||
+		    resign_export(&s->layout, &d, &to, err) < 0)
+			return err_wrap(err, "%s", item->tag);
+	}
+	return 0;
+}
+
+static int sign_package(const struct values *v, struct sign_job *s, size_t i, const struct module_signer *signer,
+			struct err *err)
+{
+	struct catalog_item *item = &s->packages.items[i];
+	const struct oci_descriptor d = descriptor_of(item);
+	auto_package struct package made = PACKAGE_NONE;
+	auto_root struct root signatures = ROOT_NONE;
+	struct resign how = { .signer = signer, .hash = v->module_hash ? v->module_hash : "sha256" };
+	if (v->module_signatures) {
+		if (module_dir(v->module_signatures, item, false, &signatures, err) < 0)
+			return -1;
+		how.signatures = &signatures;
+	}
+	int r = resign_package(&s->layout, &d, &how, &made, err);
+	s->is_module_signed[i] = r > 0;
+	if (r > 0) {
+		memcpy(item->digest, made.manifest.digest, sizeof(item->digest));
+		item->size = made.manifest.size;
+	}
+	return r;
+}
+
 // Each package with signed modules is another one, which takes its place in what is signed next.
 static int sign_modules(const struct values *v, struct sign_job *s, struct err *err)
 {
 	auto_module_signer struct module_signer *signer = NULL;
-	const struct module_key key = { .key = v->module.key,
+	const struct module_key key = { .key = v->module_signatures ? NULL : v->module.key,
 					.cert = v->module.cert,
 					.password = getenv("KMODSMITH_KEY_PASSWORD") };
 	s->is_module_signed = mem_alloc((s->packages.count + 1) * sizeof(*s->is_module_signed));
@@ -160,20 +221,9 @@ static int sign_modules(const struct values *v, struct sign_job *s, struct err *
 	auto_str char *dates = module_signer_dates(signer, time(NULL));
 	if (dates)
 		log_warn("%s; kernels do not look at dates", dates);
-	for (size_t i = 0; i < s->packages.count; i++) {
-		struct catalog_item *item = &s->packages.items[i];
-		auto_package struct package made = PACKAGE_NONE;
-		struct oci_descriptor d = { .media_type = (char *)(uintptr_t)OCI_MANIFEST, .size = item->size };
-		memcpy(d.digest, item->digest, sizeof(d.digest));
-		int r = resign_package(&s->layout, &d, signer, v->module_hash ? v->module_hash : "sha256", &made, err);
-		if (r < 0)
-			return err_wrap(err, "%s", item->tag);
-		s->is_module_signed[i] = r > 0;
-		if (r == 0)
-			continue;
-		memcpy(item->digest, made.manifest.digest, sizeof(item->digest));
-		item->size = made.manifest.size;
-	}
+	for (size_t i = 0; i < s->packages.count; i++)
+		if (sign_package(v, s, i, signer, err) < 0)
+			return err_wrap(err, "%s", s->packages.items[i].tag);
 	return 0;
 }
 
@@ -202,13 +252,14 @@ static json_t *result_json(const struct sign_job *s)
 			 packages, "catalog", s->catalog.number ? catalog_json(&s->catalog) : json_null());
 }
 
-static void show_signed(const struct sign_job *s)
+static void show_signed(const struct sign_job *s, bool is_exported)
 {
 	auto_strv struct strv rows = { 0 };
 	for (size_t i = 0; i < s->packages.count; i++)
 		strv_add(&rows, str_fmt("%s\t%s\tsha256:%s",
 					s->is_made[i]          ? "signed" :
 					s->is_module_signed[i] ? "modules signed" :
+					is_exported            ? "exported" :
 								 "was signed",
 					s->packages.items[i].tag, s->packages.items[i].digest));
 	show_table(&rows);
@@ -226,7 +277,7 @@ static int run_sign(void *values, char **args, size_t count, struct err *err)
 	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 ||
 	    (v->keys.count && signers_open(&v->keys, v->identity ? v->identity : "kmodsmith", &s.by, err) < 0) ||
 	    open_chain(v, &s, err) < 0 || list_packages(v, &s, err) < 0 || sign_modules(v, &s, err) < 0 ||
-	    sign_all(&s, err) < 0)
+	    (v->export_modules && export_modules(v, &s, err) < 0) || sign_all(&s, err) < 0)
 		return -1;
 	if (v->is_catalog && catalog_publish(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
 					     s.by.count, &s.catalog, err) < 0)
@@ -235,7 +286,7 @@ static int run_sign(void *values, char **args, size_t count, struct err *err)
 		auto_json json_t *json = result_json(&s);
 		show_json(json);
 	} else {
-		show_signed(&s);
+		show_signed(&s, v->export_modules);
 	}
 	return 0;
 }
@@ -254,16 +305,22 @@ const struct cmd cmd_sign = {
 		 "KMODSMITH_KEY_PASSWORD;\n"
 		 "PKCS11_MODULE_PATH is the library of a token. A catalogue (--catalog) prevents a mirror from serving "
 		 "an\n"
-		 "old state: publish a new one before it expires.\n\n"
+		 "old state: publish a new one before it expires. openssl makes a key pair for packages, as below.\n\n"
 		 "With --modules the kernel modules in the packages are signed first, and the package is the one "
 		 "that `build\n"
 		 "--module-key` would have made: so the key for modules can be where packages are published, and "
 		 "neither on\n"
-		 "nodes nor where modules are compiled. To create a key pair for packages:\n\n"
+		 "nodes nor where modules are compiled. For a key that only another program can use, --export-modules "
+		 "writes\n"
+		 "the modules; it signs each, as `sign-file -p` or `openssl cms -sign -binary -noattr -nocerts "
+		 "-outform DER` do,\n"
+		 "and --module-signatures attaches what it made.\n\n"
 		 "  openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out release.key\n"
 		 "  openssl pkey -in release.key -pubout -out release.pem    # for `kmodsmith trust add` on each "
 		 "machine\n"
-		 "  kmodsmith sign ./packages --key release.key --catalog\n",
+		 "  kmodsmith sign ./packages --key release.key --catalog\n"
+		 "  kmodsmith sign ./packages --export-modules signing\n"
+		 "  kmodsmith sign ./packages --modules --module-cert mok.pem --module-signatures signing\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_sign,
