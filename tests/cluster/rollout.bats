@@ -24,7 +24,12 @@ teardown() { farm_clean; }
   farm_start
   coordinator_start a
   policy "$new"
-  all_are "done" 120
+  kubectl_kmodsmith status --watch --interval 1 --timeout 120
+  assert_success
+  assert_line --regexp "^[0-9TZ:-]+ pool gpus: driver $new: 0 of 3 nodes done, [0-3] in progress, 0 failed; wave rest$"
+  assert_equal "${lines[-1]##*Z }" "pool gpus: driver $new: 3 of 3 nodes done, 0 in progress, 0 failed; wave rest"
+  assert_equal "$(sort -u <<<"$output" | wc -l)" "${#lines[@]}" # a line for each change, and no more
+  all_are "done" 1
   assert_equal "$(versions)" "$new $new $new"
   assert_equal "$(cordoned)" ""
   assert_equal "$(kube GET /api/v1/namespaces/default/pods | jq '.items | length')" 0
@@ -74,6 +79,11 @@ teardown() { farm_clean; }
   assert_equal "$(cordoned)" ""
   kubectl_kmodsmith status
   assert_line --partial "halted: "
+  kubectl_kmodsmith status --watch --interval 1
+  assert_failure 1
+  assert_line --partial "E_ROLLOUT_HALTED: pool gpus is halted: 0 of 3 nodes are done, 1 failed: "
+  kubectl_kmodsmith status --state rolledback,failed --json
+  assert_equal "$(jq '.nodes | length' <<<"$output")" 1
   metric a 'kmodsmith_rollbacks_total{class="[a-z]*"} 1'
   metric a 'kmodsmith_rollout_halted{pool="gpus",reason="[a-z-]*"} 1'
   kubectl_kmodsmith why "$(name_of 1)"
@@ -124,6 +134,14 @@ teardown() { farm_clean; }
   until_some "done" 60
   renewed
   assert_equal "$(count_in "done")" 1
+  kubectl_kmodsmith status --watch --interval 1 --timeout 1
+  assert_failure
+  assert_line --partial "E_ROLLOUT_PENDING: not all nodes are done after 1 s"
+  kubectl_kmodsmith status --pool other
+  assert_failure 1
+  assert_line --partial "E_NOT_FOUND: --pool: the policy has no pool 'other'"
+  kubectl_kmodsmith status --state "done",gone
+  assert_line --partial "E_USAGE: --state: 'gone' is none of idle, staging, queued"
   kubectl_kmodsmith approve gpus nine
   assert_failure 1
   assert_output --partial "has no wave 'nine'"

@@ -4,8 +4,15 @@
 #include "cluster/rollout/scheduler.h"
 #include "cmd/common/common.h"
 
+struct rollout_filter {
+	const struct strv *pools, *states; // of nodes; NULL or empty = all
+};
+bool rollout_filter_has_pool(const struct rollout_filter *f, const char *pool); // NULL = of no pool
 // policy: whether it was accepted, for JSON; NULL = it is a file.
-void rollout_show_pools(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json);
+void rollout_show_pools(const struct cluster *c, const struct slots *s, const struct rollout_filter *filter,
+			const json_t *policy, bool is_json);
+// One line of a pool, and why it does not go on: "pool gpus: 3 of 8 nodes done, 1 in progress, ...". Caller frees.
+char *rollout_pool_line(const struct cluster *c, const struct slots *s, size_t pool_at);
 // Of one pool, with warnings about waves that cannot open the next one; nothing if it has none.
 void rollout_show_waves(const struct cluster *c, const struct slots *s, size_t pool_at);
 json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_t pool_at);

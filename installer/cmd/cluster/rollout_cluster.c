@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // rollout status, why: what the coordinator of a cluster sees, and what it will do next.
+#include "base/core/date.h"
 #include "cluster/kube/api.h"
 #include "cmd/cluster/cluster.h"
 #include "cmd/cluster/rollout.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 // No blocker is recorded yet: list its pods, without an eviction.
 static void check_node_pods(struct coordinator *c, const char *node)
@@ -22,60 +24,255 @@ static void check_node_pods(struct coordinator *c, const char *node)
 		log_warn("cannot list the pods of %s: %s", node, why.text);
 }
 
-static int show_cluster_rollout(const struct cluster_values *v, const char *node, struct err *err)
+struct seen { // of the cluster, at one time
+	struct kube *kube;
+	struct coordinator c;
+	struct slots slots;
+	struct cluster cluster;
+};
+
+static void seen_done(struct seen *s)
 {
-	auto_kube struct kube *kube = NULL;
-	auto_coordinator struct coordinator c = { 0 };
-	auto_slots struct slots slots = SLOTS_NONE;
-	if (cluster_look(v, &kube, &c, err) < 0)
+	scheduler_slots_done(&s->slots);
+	coordinator_done(&s->c);
+	kube_free(s->kube);
+}
+#define auto_seen __attribute__((cleanup(seen_done)))
+
+static int look(const struct cluster_values *v, struct seen *ret, struct err *err)
+{
+	if (cluster_look(v, &ret->kube, &ret->c, err) < 0)
 		return -1;
-	if (c.blind.code) {
-		*err = c.blind;
+	if (ret->c.blind.code) {
+		*err = ret->c.blind;
 		return err_wrap(err, "nothing is done");
 	}
-	if (!coordinator_source(&c, NULL))
-		cluster_warn_no_policy(kube);
-	const char *kind = c.policy_object ? DRIVER_ROLLOUT_KIND : c.policy_map ? "ConfigMap" : NULL;
-	bool ignores_map = c.policy_object && c.policy_map;
-	auto_json json_t *policy = json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c.refused.code, "refusal",
-					     json_text(c.refused.code ? c.refused.text : NULL), "kind", json_text(kind),
-					     "ignoresConfigMap", ignores_map, "undone", json_strv(&c.undone));
-	if (ignores_map && !v->common.is_json)
-		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
-	for (size_t i = 0; i < c.undone.count && !v->common.is_json; i++)
-		printf("policy: %s\n", c.undone.items[i]);
-	if (c.refused.code && !v->common.is_json)
-		printf("policy: refused, the last good one stays in force: %s\n", c.refused.text);
-	if (node)
-		check_node_pods(&c, node);
-	struct cluster cluster = coordinator_cluster(&c);
-	scheduler_plan(&cluster, &slots);
-	if (node)
-		return rollout_show_why(&cluster, &slots, node, policy, v->common.is_json, err);
-	rollout_show_pools(&cluster, &slots, policy, v->common.is_json);
 	return 0;
+}
+
+static void plan(struct seen *s)
+{
+	s->cluster = coordinator_cluster(&s->c);
+	scheduler_plan(&s->cluster, &s->slots);
+}
+
+static json_t *policy_json(const struct coordinator *c)
+{
+	const char *kind = c->policy_object ? DRIVER_ROLLOUT_KIND : c->policy_map ? "ConfigMap" : NULL;
+	return json_pack("{s:b, s:o, s:o, s:b, s:o}", "accepted", !c->refused.code, "refusal",
+			 json_text(c->refused.code ? c->refused.text : NULL), "kind", json_text(kind),
+			 "ignoresConfigMap", c->policy_object && c->policy_map, "undone", json_strv(&c->undone));
+}
+
+static void show_policy(const struct coordinator *c)
+{
+	if (c->policy_object && c->policy_map)
+		printf("policy: there is a " DRIVER_ROLLOUT_KIND ", and the ConfigMap " POLICY_NAME " is ignored\n");
+	for (size_t i = 0; i < c->undone.count; i++)
+		printf("policy: %s\n", c->undone.items[i]);
+	if (c->refused.code)
+		printf("policy: refused, the last good one stays in force: %s\n", c->refused.text);
+}
+
+static void show(const struct seen *s, const struct rollout_filter *filter, bool is_json)
+{
+	auto_json json_t *policy = policy_json(&s->c);
+	if (!is_json)
+		show_policy(&s->c);
+	rollout_show_pools(&s->cluster, &s->slots, filter, policy, is_json);
+}
+
+struct status_values {
+	struct cluster_values cluster;
+	struct strv pools, states;
+	bool is_watch;
+	unsigned interval, timeout;
+};
+
+static const struct opt status_opts[] = {
+	{ "watch", 'w', NULL, NULL, OPT_FLAG, offsetof(struct status_values, is_watch),
+	  "go on showing it until all nodes are done; exit status 1 if it is halted, or at --timeout" },
+	{ "interval", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct status_values, interval),
+	  "with --watch: how often the cluster is asked; default 10" },
+	{ "timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct status_values, timeout),
+	  "with --watch: how long; default: for ever" },
+	{ "pool", 0, "NAME,...", NULL, OPT_LIST, offsetof(struct status_values, pools), "only these pools" },
+	{ "state", 0, "STATE,...", NULL, OPT_LIST, offsetof(struct status_values, states),
+	  "only nodes in these states, such as failed,rolledback" },
+	{ 0 },
+};
+
+static int check_status_values(const struct status_values *v, struct err *err)
+{
+	if (!v->is_watch && (v->interval || v->timeout))
+		return err_set(err, E_USAGE, "%s requires --watch", v->interval ? "--interval" : "--timeout");
+	for (size_t i = 0; i < v->states.count; i++) {
+		auto_strv struct strv known = { 0 };
+		for (int p = 0; p < PHASE_COUNT; p++)
+			strv_add(&known, str_dup(node_phase_info((enum node_phase)p)->name));
+		auto_str char *names = strv_join(&known, ", ");
+		if (!strv_has(&known, v->states.items[i]))
+			return err_set(err, E_USAGE, "--state: '%s' is none of %s", v->states.items[i], names);
+	}
+	return 0;
+}
+
+static int check_pools(const struct policy *policy, const struct strv *names, struct err *err)
+{
+	for (size_t i = 0; i < names->count; i++) {
+		bool is_there = false;
+		for (size_t p = 0; p < policy->pool_count; p++)
+			is_there |= str_eq(policy->pools[p].name, names->items[i]);
+		if (!is_there)
+			return err_set(err, E_NOT_FOUND, "--pool: the policy has no pool '%s'", names->items[i]);
+	}
+	return 0;
+}
+
+// 1 = every node of these pools is done, 0 = not yet, negative = it does not get there without somebody.
+static int is_complete(const struct seen *s, const struct rollout_filter *filter, struct err *err)
+{
+	const struct policy *policy = s->cluster.policy;
+	bool is = true;
+	if (s->c.refused.code) {
+		*err = s->c.refused;
+		return err_wrap(err, "the policy is refused, and the last good one stays in force");
+	}
+	for (size_t i = 0; i < policy->pool_count; i++) {
+		const struct sum *sum = &s->slots.sums[i];
+		const struct rollout *r = &s->slots.rollouts[i];
+		if (!rollout_filter_has_pool(filter, policy->pools[i].name))
+			continue;
+		if (r->is_halted || r->is_aborted)
+			return err_set(err, E_ROLLOUT_HALTED, "pool %s is %s: %u of %u nodes are done, %u failed: %s",
+				       policy->pools[i].name, r->is_aborted ? "aborted" : "halted", sum->done,
+				       sum->total, sum->failed, node_reason_info(r->halt.code)->text);
+		is &= sum->done == sum->total;
+	}
+	return is;
+}
+
+// A screen of its own for each look on a terminal; elsewhere each pool's line when it has changed.
+static void show_change(const struct seen *s, const struct rollout_filter *filter, struct strv *before)
+{
+	auto_str char *now = date_text(time(NULL));
+	auto_strv struct strv lines = { 0 };
+	bool is_screen = isatty(STDOUT_FILENO);
+	if (is_screen) {
+		printf("\033[H\033[J%s\n", now);
+		show(s, filter, false);
+	}
+	for (size_t i = 0; i < s->cluster.policy->pool_count; i++) {
+		char *line = rollout_pool_line(&s->cluster, &s->slots, i);
+		bool is_told =
+			strv_has(before, line) || !rollout_filter_has_pool(filter, s->cluster.policy->pools[i].name);
+		if (!is_told && !is_screen)
+			printf("%s %s\n", now, line);
+		strv_add(&lines, line);
+	}
+	fflush(stdout);
+	strv_done(before);
+	*before = lines;
+	lines = (struct strv){ 0 };
+}
+
+// One look: 1 = complete, 0 = not yet.
+static int watch_once(const struct status_values *v, const struct rollout_filter *filter, struct strv *before,
+		      struct err *err)
+{
+	auto_seen struct seen s = { .slots = SLOTS_NONE };
+	if (look(&v->cluster, &s, err) < 0)
+		return -1;
+	if (!coordinator_source(&s.c, NULL))
+		return err_set(err, E_NOT_FOUND, "there is no policy in the namespace %s", kube_namespace(s.kube));
+	plan(&s);
+	if (check_pools(s.cluster.policy, &v->pools, err) < 0)
+		return -1;
+	int r = is_complete(&s, filter, err);
+	if (!v->cluster.common.is_json)
+		show_change(&s, filter, before);
+	else if (r != 0)
+		show(&s, filter, true);
+	return r;
+}
+
+static int watch_rollout(const struct status_values *v, const struct rollout_filter *filter, struct err *err)
+{
+	enum { INTERVAL_S = 10, SECOND_MS = 1000 };
+	auto_strv struct strv before = { 0 };
+	long pause = (long)(v->interval ? v->interval : INTERVAL_S) * SECOND_MS;
+	long end = clock_ms() + (long)v->timeout * SECOND_MS, left;
+	for (bool has_seen = false;; has_seen = true) {
+		int r = watch_once(v, filter, &before, err);
+		if (r > 0)
+			return 0;
+		if (r < 0 && (!has_seen || !err_info(err->code)->retryable))
+			return -1;
+		if (r < 0) // an API server that restarts is no end of a rollout
+			log_warn("%s; asking again", err->text);
+		left = end - clock_ms();
+		if (v->timeout && left <= 0)
+			return err_set(err, E_ROLLOUT_PENDING, "not all nodes are done after %u s", v->timeout);
+		pause = v->timeout && left < pause ? left : pause;
+		nanosleep(&(struct timespec){ .tv_sec = pause / SECOND_MS, .tv_nsec = pause % SECOND_MS * 1000000 },
+			  NULL);
+	}
 }
 
 static int run_rollout_status(void *values, char **args, size_t count, struct err *err)
 {
+	const struct status_values *v = values;
+	const struct rollout_filter filter = { .pools = &v->pools, .states = &v->states };
+	auto_seen struct seen s = { .slots = SLOTS_NONE };
 	(void)args, (void)count;
-	return show_cluster_rollout(values, NULL, err);
+	if (check_status_values(v, err) < 0)
+		return -1;
+	if (v->is_watch)
+		return watch_rollout(v, &filter, err);
+	if (look(&v->cluster, &s, err) < 0)
+		return -1;
+	if (!coordinator_source(&s.c, NULL))
+		cluster_warn_no_policy(s.kube);
+	plan(&s);
+	if (check_pools(s.cluster.policy, &v->pools, err) < 0)
+		return -1;
+	show(&s, &filter, v->cluster.common.is_json);
+	return 0;
 }
 
 static int run_rollout_why(void *values, char **args, size_t count, struct err *err)
 {
+	const struct cluster_values *v = values;
+	auto_seen struct seen s = { .slots = SLOTS_NONE };
 	(void)count;
-	return show_cluster_rollout(values, args[0], err);
+	if (look(v, &s, err) < 0)
+		return -1;
+	if (!coordinator_source(&s.c, NULL))
+		cluster_warn_no_policy(s.kube);
+	if (!v->common.is_json)
+		show_policy(&s.c);
+	check_node_pods(&s.c, args[0]);
+	plan(&s);
+	auto_json json_t *policy = policy_json(&s.c);
+	return rollout_show_why(&s.cluster, &s.slots, args[0], policy, v->common.is_json, err);
 }
 
 const struct cmd cmd_rollout_status = {
 	.name = "rollout status",
 	.help = "show the rollout: each pool, and each node with its state, its reason and the next step",
-	.about = "Reads the policy, the recorded status, the ledger of slots and all nodes from the cluster, and "
-		 "decides as the\ncoordinator does. Pods are not considered. Nothing is changed.\n\n"
-		 "  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n",
-	.opts = { cluster_opts, common_opts },
-	.values_size = sizeof(struct cluster_values),
+	.about =
+		"Reads the policy, the recorded status, the ledger of slots and all nodes from the cluster, and "
+		"decides as the\ncoordinator does. Pods are not considered. Nothing is changed.\n\n"
+		"With --watch it goes on until all nodes are done, for people (a screen that is drawn anew) and for "
+		"pipelines (a line\nwhen a pool changes; with --json one document at the end). Its exit status is 0 "
+		"when "
+		"all nodes are done; a rollout\nthat is halted or aborted is E_ROLLOUT_HALTED, one that is not done at "
+		"--timeout E_ROLLOUT_PENDING, and a policy that the\ncoordinator refuses its error.\n\n"
+		"  kmodsmith rollout status --kubeconfig admin.conf --namespace kmodsmith\n"
+		"  kmodsmith rollout status --state failed,rolledback\n"
+		"  kmodsmith rollout status --watch --pool training --timeout 7200\n",
+	.opts = { status_opts, cluster_opts, common_opts },
+	.values_size = sizeof(struct status_values),
 	.run = run_rollout_status,
 };
 

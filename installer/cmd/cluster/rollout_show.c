@@ -3,6 +3,7 @@
 #include "base/core/date.h"
 #include "cluster/rollout/explain.h"
 #include "cluster/rollout/node_patch.h"
+#include "cluster/rollout/pace.h"
 #include "cluster/rollout/rollout_status.h"
 #include "cmd/cluster/rollout.h"
 
@@ -220,6 +221,43 @@ static int64_t next_window(const struct cluster *c, size_t pool)
 	return policy_window_next(p, c->now, p->spans[SPAN_MARGIN]);
 }
 
+// "about 12 min left"; "" = not known. Caller frees.
+static char *left_text(int64_t seconds)
+{
+	enum { MINUTE = 60, HOUR = 60 * MINUTE, FEW_HOURS = 10 };
+	if (seconds < 0)
+		return str_dup("");
+	if (seconds < MINUTE)
+		return str_dup("less than a minute left");
+	if (seconds < HOUR)
+		return str_fmt("about %lld min left", (long long)seconds / MINUTE);
+	if (seconds < FEW_HOURS * HOUR)
+		return str_fmt("about %lld h %lld min left", (long long)seconds / HOUR,
+			       (long long)seconds % HOUR / MINUTE);
+	return str_fmt("about %lld h left", (long long)seconds / HOUR);
+}
+
+char *rollout_pool_line(const struct cluster *c, const struct slots *s, size_t pool_at)
+{
+	const struct sum *sum = &s->sums[pool_at];
+	const struct rollout *r = &s->rollouts[pool_at];
+	const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
+	auto_str char *left = left_text(pace_seconds_left(c, s, pool_at)), *reason = reason_text(why);
+	return str_fmt("pool %s: driver %s: %u of %u nodes done, %u in progress, %u failed; wave %s%s%s%s%s",
+		       c->policy->pools[pool_at].name, c->policy->pools[pool_at].target.driver, sum->done, sum->total,
+		       sum->used, sum->failed, policy_wave_name(&c->policy->pools[pool_at], r->wave), *left ? "; " : "",
+		       left,
+		       why->code == REASON_NONE ? "" :
+		       r->is_halted             ? "; halted: " :
+						  "; no more grants: ",
+		       reason);
+}
+
+static json_t *seconds_json(int64_t seconds)
+{
+	return seconds < 0 ? json_null() : json_integer(seconds);
+}
+
 static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t at)
 {
 	const struct sum *sum = &s->sums[at];
@@ -228,19 +266,22 @@ static json_t *pool_json(const struct cluster *c, const struct slots *s, size_t 
 	char target[TARGET_HASH_TEXT];
 	target_hash_text(&r->target, target);
 	auto_str char *text = reason_text(why);
-	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o}", "pool",
-			 c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target", target,
-			 "wave", policy_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted, "reason",
-			 text, "action", node_reason_info(why->code)->next, "nodes", (int)sum->total, "done",
+	return json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o}",
+			 "pool", c->policy->pools[at].name, "driver", c->policy->pools[at].target.driver, "target",
+			 target, "wave", policy_wave_name(&c->policy->pools[at], r->wave), "halted", r->is_halted,
+			 "reason", text, "action", node_reason_info(why->code)->next, "nodes", (int)sum->total, "done",
 			 (int)sum->done, "failed", (int)sum->failed, "unavailable", (int)sum->unavailable,
 			 "maxUnavailable", (int)sum->unavailable_limit, "used", (int)sum->used, "maxParallel",
 			 (int)sum->parallel_limit, "waves", rollout_waves_json(c, s, at), "windowOpens",
-			 rollout_status_date(next_window(c, at)));
+			 rollout_status_date(next_window(c, at)), "secondsLeft",
+			 seconds_json(pace_seconds_left(c, s, at)));
 }
 
-static void show_pools(const struct cluster *c, const struct slots *s)
+static void show_pools(const struct cluster *c, const struct slots *s, const struct rollout_filter *filter)
 {
 	for (size_t i = 0; i < c->policy->pool_count; i++) {
+		if (!rollout_filter_has_pool(filter, c->policy->pools[i].name))
+			continue;
 		const struct sum *sum = &s->sums[i];
 		const struct rollout *r = &s->rollouts[i];
 		const struct reason *why = r->is_halted ? &r->halt : &sum->blocked;
@@ -256,6 +297,9 @@ static void show_pools(const struct cluster *c, const struct slots *s)
 		auto_str char *opens = next_window(c, i) ? date_text((time_t)next_window(c, i)) : NULL;
 		if (opens)
 			printf("  windows: closed until %s\n", opens);
+		auto_str char *left = left_text(pace_seconds_left(c, s, i));
+		if (*left)
+			printf("  %s at the pace so far; windows, soaks and approvals to come are not counted\n", left);
 		rollout_show_waves(c, s, i);
 	}
 }
@@ -272,11 +316,26 @@ static char *deadline_text(int64_t deadline, int64_t now)
 	return str_fmt("%.*sZ", MINUTE_TEXT, text + DAY_TEXT + 1);
 }
 
-static void show_nodes(const struct cluster *c, const struct slots *s)
+bool rollout_filter_has_pool(const struct rollout_filter *f, const char *pool)
+{
+	return !f->pools || !f->pools->count || (pool && strv_has(f->pools, pool));
+}
+
+static bool is_shown(const struct cluster *c, const struct slots *s, const struct rollout_filter *f, size_t at)
+{
+	int pool = s->node_plans[at].pool;
+	return rollout_filter_has_pool(f, pool < 0 ? NULL : c->policy->pools[pool].name) &&
+	       (!f->states || !f->states->count ||
+		strv_has(f->states, node_phase_info(c->nodes[at].record.phase)->name));
+}
+
+static void show_nodes(const struct cluster *c, const struct slots *s, const struct rollout_filter *filter)
 {
 	auto_strv struct strv rows = { 0 };
 	strv_add(&rows, str_dup("NODE\tPOOL\tWAVE\tSTATE\tCORDON\tNEXT\tREASON\tDEADLINE\tSTEP"));
 	for (size_t i = 0; i < c->count; i++) {
+		if (!is_shown(c, s, filter, i))
+			continue;
 		struct view v = scheduler_view(c, s, i);
 		struct decision d;
 		transition(&v, &d);
@@ -297,11 +356,12 @@ static void show_nodes(const struct cluster *c, const struct slots *s)
 	show_table(&rows);
 }
 
-void rollout_show_pools(const struct cluster *c, const struct slots *s, const json_t *policy, bool is_json)
+void rollout_show_pools(const struct cluster *c, const struct slots *s, const struct rollout_filter *filter,
+			const json_t *policy, bool is_json)
 {
 	if (!is_json) {
-		show_pools(c, s);
-		show_nodes(c, s);
+		show_pools(c, s, filter);
+		show_nodes(c, s, filter);
 		return;
 	}
 	auto_json json_t *result = json_pack("{s:[], s:[], s:i, s:i}", "pools", "nodes", "granted", (int)s->granted,
@@ -309,8 +369,10 @@ void rollout_show_pools(const struct cluster *c, const struct slots *s, const js
 	if (policy)
 		json_object_set(result, "policy", (json_t *)(uintptr_t)policy);
 	for (size_t i = 0; i < c->policy->pool_count; i++)
-		json_array_append_new(json_object_get(result, "pools"), pool_json(c, s, i));
+		if (rollout_filter_has_pool(filter, c->policy->pools[i].name))
+			json_array_append_new(json_object_get(result, "pools"), pool_json(c, s, i));
 	for (size_t i = 0; i < c->count; i++)
-		json_array_append_new(json_object_get(result, "nodes"), node_json(c, s, i));
+		if (is_shown(c, s, filter, i))
+			json_array_append_new(json_object_get(result, "nodes"), node_json(c, s, i));
 	show_json(result);
 }
