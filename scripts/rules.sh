@@ -49,12 +49,12 @@ spdx() {
 }
 notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }; versions() { scripts/versions.sh; }
 vacuous() { find tests \( -name '*.bats' -o -name '*.bash' \) -print0 | sort -z | xargs -0r scripts/vacuous.sh; }
+strays() { git ls-files 2>&- | grep -vE '^(\.ci|\.github|deploy|docs|images|installer|kmod|precompiled|scripts|tests)/|^(Makefile|[A-Z_]+(\.md)?|\.[a-z-]+)$' | sed 's/$/:1/'; }
 checked() { "$1" || echo "$1:1: ended with $?"; } # a rule that cannot judge does not pass
 papers() { checked scripts/papers.sh; }; ids() { checked tests/check/ids.py; }; links() { checked scripts/links.sh; }
-rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers ids links "
+rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers ids links strays "
 case $rules in
 *" ${1:?usage: rules.sh RULE} "*) found=$("$1") ;;
-*) [ "$1" = --list ] && xargs -n1 <<<"$rules" && exit
-  echo "rules: there is no rule '$1'" >&2 && exit 2 ;;
+*) [ "$1" = --list ] && xargs -n1 <<<"$rules" && exit; echo "rules: there is no rule '$1'" >&2 && exit 2 ;;
 esac
 [ -z "$found" ] || { echo "$found"; exit 1; }

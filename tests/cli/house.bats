@@ -119,6 +119,19 @@ EOF
   assert_success
 }
 
+@test "a file that was left at the top, and committed with the rest, is found" {
+  git -C "$tree" init -q
+  git -C "$tree" add -A
+  run "$tree/scripts/rules.sh" strays
+  assert_output ""
+  mkdir "$tree/layout"
+  touch "$tree/site.key" "$tree/layout/index.json"
+  git -C "$tree" add -A
+  finds rules.sh strays
+  assert_output "layout/index.json:1
+site.key:1"
+}
+
 @test "a missing SPDX line, a long file and a long function are found" {
   echo 'int a;' >"$tree/kmod/load/bad.c"
   finds rules.sh spdx
