@@ -69,6 +69,34 @@ int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_ke
 	return r <= 0 ? r : root_symlink(root, target, path, err);
 }
 
+static bool read_branch(const char *version, uint64_t *ret)
+{
+	auto_str char *branch = str_ndup(version, strcspn(version, "."));
+	return version[strlen(branch)] == '.' && str_u64(branch, 10, ret);
+}
+
+// One libcuda.so.MAJOR.MINOR: more than one tells nothing.
+const char *cdi_hook_compat(const struct root *root, const char *driver)
+{
+	static const char dir[] = "/usr/local/cuda/compat", prefix[] = "libcuda.so.";
+	enum { NAMES_MOST = 1000 };
+	auto_strv struct strv names = { 0 };
+	uint64_t branch, own;
+	size_t found = 0, at = 0;
+	struct err ignored;
+	if (root_list_most(root, dir, NAMES_MOST, &names, &ignored) < 0)
+		return NULL;
+	for (size_t i = 0; i < names.count; i++) {
+		if (!str_starts(names.items[i], prefix) || !strchr(names.items[i] + strlen(prefix), '.'))
+			continue;
+		at = i;
+		found++;
+	}
+	bool is_later = found == 1 && read_branch(names.items[at] + strlen(prefix), &branch) &&
+			read_branch(driver, &own) && branch > own;
+	return is_later ? dir : NULL;
+}
+
 int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct err *err)
 {
 	auto_strv struct strv known = { 0 };

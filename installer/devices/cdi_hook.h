@@ -13,6 +13,10 @@ int cdi_hook_open(const struct root *machine, const char *state, size_t len, str
 // a bind mount may have left in an image, is replaced.
 int cdi_hook_link(const struct root *root, const char *link, struct strv *ret_kept, struct err *err);
 
+// "/usr/local/cuda/compat" if the image has CUDA's forward compatibility libraries there and they are of a later branch
+// than the driver, as NVIDIA's toolkit decides; else NULL. They have to be found before the driver's own.
+const char *cdi_hook_compat(const struct root *root, const char *driver);
+
 // etc/ld.so.cache with these folders, and a line for the container's own ldconfig where it would not find them.
 // 1 = written, 0 = the container has no dynamic linker that reads one (musl, or static programs only).
 int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct err *err);

@@ -111,6 +111,24 @@ gpu() { podman_run --rm --device nvidia.com/gpu="$1" --rootfs "$root" "${@:2}"; 
     "$BATS_TEST_TMPDIR/cdi/kmodsmith.json")
 }
 
+@test "an image with CUDA of a later branch finds its own compatibility library first, and one of an earlier branch the driver's" {
+  local version compat=$root/usr/local/cuda/compat
+  mkdir -p "$compat"
+  while read -r version outcome; do
+    rm -f "$compat"/*
+    echo "const char *driver_version(void) { return \"$version\"; }" |
+      gcc -shared -fPIC -x c - -Wl,-soname,libcuda.so.1 -o "$compat/libcuda.so.$version"
+    ln -s "libcuda.so.$version" "$compat/libcuda.so.1"
+    gpu 0 user
+    assert_success
+    assert_output "$outcome"
+  done <<EOF
+999.10.01 999.10.01
+${V%%.*}.999.1 $V
+1.2 $V
+EOF
+}
+
 @test "a container without glibc gets its devices, and no error" {
   rm -r "$root"/lib64/ld-linux* "$root/lib/x86_64-linux-gnu"
   gpu 0 sh -c ': >/dev/nvidia11 && echo opened; ls /etc'

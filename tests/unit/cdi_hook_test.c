@@ -183,6 +183,46 @@ static void a_cache_only_for_glibc(void **state)
 	}
 }
 
+// Which library of the image counts, beside a driver 535.261.03.
+static void compatibility(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *files[3];
+		bool is_used;
+	} rows[] = {
+		{ { 0 }, false },
+		{ { "libcuda.so.580.65.06", "libcuda.so.1", "libnvidia-nvvm.so.580.65.06" }, true },
+		{ { "libcuda.so.1000.1" }, true },
+		{ { "libcuda.so.535.999.99" }, false },
+		{ { "libcuda.so.470.256.02" }, false },
+		{ { "libcuda.so.1" }, false },
+		{ { "libcuda.so.580.65.06", "libcuda.so.570.1" }, false }, // of which?
+		{ { "libcuda.so.x.1" }, false },
+		{ { "libcuda.so.99999999999999999999999.1" }, false },
+		{ { "libcudart.so.580.1" }, false },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		machine(&t, &root);
+		for (size_t k = 0; k < 3 && rows[i].files[k]; k++) {
+			auto_str char *path = str_fmt("image/root/usr/local/cuda/compat/%s", rows[i].files[k]);
+			tempdir_write(&t, path, "");
+		}
+		auto_str char *row = str_fmt("row %zu", i);
+		expect(!cdi_hook_compat(&root, "535.261.03") == !rows[i].is_used, row);
+		expect(!cdi_hook_compat(&root, "none"), row);
+	}
+	// as images have it: cuda is a link to cuda-13.0
+	auto_folder struct folder t;
+	auto_root struct root root = ROOT_NONE;
+	machine(&t, &root);
+	tempdir_write(&t, "image/root/usr/local/cuda-13.0/compat/libcuda.so.580.65.06", "");
+	tempdir_link(&t, "image/root/usr/local/cuda", "/usr/local/cuda-13.0");
+	assert_string_equal(cdi_hook_compat(&root, "535.261.03"), "/usr/local/cuda/compat");
+}
+
 // A pipe among the libraries or in place of a file would keep a reader waiting for ever.
 static void pipes_do_not_block(void **state)
 {
@@ -212,6 +252,7 @@ int main(void)
 		cmocka_unit_test(roots_of_bundles),       cmocka_unit_test(links_and_what_is_in_their_place),
 		cmocka_unit_test(hostile_roots),          cmocka_unit_test(wrong_links),
 		cmocka_unit_test(a_cache_only_for_glibc), cmocka_unit_test(pipes_do_not_block),
+		cmocka_unit_test(compatibility),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 struct values {
 	struct common common;
+	char *driver;
 };
 
 // Paths are the runtime's own, in its mount namespace.
@@ -36,14 +37,18 @@ static int run_links(void *values, char **args, size_t count, struct err *err)
 static int run_ldcache(void *values, char **args, size_t count, struct err *err)
 {
 	auto_root struct root root = ROOT_NONE;
+	const struct values *v = values;
 	auto_strv struct strv folders = { 0 };
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count; i++)
 		if (*args[i] != '/')
 			return err_set(err, E_USAGE, "'%s' is not an absolute path", args[i]);
-		strv_add(&folders, str_dup(args[i]));
-	}
-	if (open_container_root(values, &root, err) < 0)
+	if (open_container_root(v, &root, err) < 0)
 		return -1;
+	const char *compat = v->driver ? cdi_hook_compat(&root, v->driver) : NULL;
+	if (compat)
+		strv_add(&folders, str_dup(compat));
+	for (size_t i = 0; i < count; i++)
+		strv_add(&folders, str_dup(args[i]));
 	int r = cdi_hook_ldcache(&root, &folders, err);
 	if (r == 0)
 		log_debug("the container has no dynamic linker that reads ld.so.cache");
@@ -69,6 +74,12 @@ const struct cmd cmd_cdi_hook_links = {
 	.run = run_links,
 };
 
+static const struct opt ldcache_opts[] = {
+	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver),
+	  "the driver's version: an image whose CUDA is of a later branch gets its own compatibility libraries first" },
+	{ 0 },
+};
+
 const struct cmd cmd_cdi_hook_ldcache = {
 	.name = "cdi-hook ldcache",
 	.args = "DIR...",
@@ -76,9 +87,12 @@ const struct cmd cmd_cdi_hook_ldcache = {
 	.help = "write etc/ld.so.cache with these directories, in a container that is being created",
 	.about = "A container runtime calls this, as `kmodsmith cdi-hook links`. Writes what ldconfig would write, and "
 		 "runs neither\n"
-		 "the container's ldconfig nor the host's. A container without glibc is left as it is.\n\n"
-		 "  kmodsmith cdi-hook ldcache /usr/lib/x86_64-linux-gnu <state.json\n",
-	.opts = { common_opts },
+		 "the container's ldconfig nor the host's. A container without glibc is left as it is. With --driver, "
+		 "CUDA's forward\n"
+		 "compatibility libraries of the image (/usr/local/cuda/compat) come first if they are of a later "
+		 "branch than the driver.\n\n"
+		 "  kmodsmith cdi-hook ldcache --driver 535.261.03 /usr/lib/x86_64-linux-gnu <state.json\n",
+	.opts = { ldcache_opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_ldcache,
 };
