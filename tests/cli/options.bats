@@ -93,6 +93,24 @@ status -- --json|'status' does not take '--json'
 EOF
 }
 
+@test "install and plan take the version by itself: more than the environment's, and no other than --driver" {
+  host h100x2-unloaded
+  for verb in install plan; do
+    kmodsmith $verb 535.261.03 --driver 550.54.14
+    assert_error E_USAGE "'$verb 535.261.03' contradicts --driver 550.54.14"
+    kmodsmith $verb ./NVIDIA.run
+    assert_error E_USAGE "'./NVIDIA.run' is no version of a driver; to compile a source: --source ./NVIDIA.run"
+    kmodsmith $verb newest
+    assert_error E_USAGE "'newest' is not a driver version"
+    kmodsmith $verb 535.261.03 550.54.14
+    assert_error E_USAGE "'$verb' does not take '550.54.14'"
+    DRIVER_VERSION=550.54.14 kmodsmith $verb 535.261.03
+    assert_error E_NO_PACKAGE "no package of driver 535.261.03"
+    kmodsmith $verb 535.261.03 --driver 535.261.03
+    assert_error E_NO_PACKAGE "no package of driver 535.261.03"
+  done
+}
+
 @test "numbers: too large, negative and empty ones are refused, long deadlines are not" {
   local value
   host h100x8

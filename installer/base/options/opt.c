@@ -307,6 +307,18 @@ static int from_flags(struct parse *p, int argc, char **argv, struct err *err)
 	return 0;
 }
 
+// `install VERSION` is `install --driver VERSION`.
+static int from_argument(struct parse *p, const char *text, struct err *err)
+{
+	size_t i = 0;
+	while (!str_eq(p->opts[i]->name, p->cmd->args_option))
+		i++;
+	const char *flag = p->set_by[i] == OPT_FLAGS ? *(char **)((char *)p->values + p->opts[i]->offset) : text;
+	if (!str_eq(flag, text))
+		return err_set(err, E_USAGE, "'%s %s' contradicts --%s %s", p->cmd->name, text, p->opts[i]->name, flag);
+	return set_value(p, i, text, OPT_FLAGS, err);
+}
+
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err)
 {
 	struct parse p = { .cmd = cmd, .values = values };
@@ -322,6 +334,8 @@ int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, s
 	if (count > cmd->args_max)
 		return err_set(err, E_USAGE, "'%s' does not take '%s'", cmd->name,
 			       in->argv[optind + (int)cmd->args_max]);
+	if (count && cmd->args_option && from_argument(&p, in->argv[optind], err) < 0)
+		return -1;
 	*ret = (struct opt_parsed){ .args = in->argv + optind, .count = count, .opts = p.count };
 	for (size_t i = 0; i < p.count; i++)
 		ret->origins[i] = (struct opt_origin){ .opt = p.opts[i], .by = p.set_by[i], .line = p.lines[i] };

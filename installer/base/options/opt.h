@@ -27,6 +27,7 @@ struct cmd {
 	const char *name; // "check", or two words: "store gc"
 	const char *args; // positional arguments in the synopsis, NULL = none
 	size_t args_min, args_max;
+	const char *args_option;    // the one argument is the value of this option; NULL = it is the command's
 	const char *help;           // one line
 	const char *about;          // a few lines that teach; those that begin with two blanks are examples
 	const char *often;          // options that --help shows first: "driver,source"; NULL = none

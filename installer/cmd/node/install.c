@@ -62,8 +62,10 @@ static int show_install_failure(const struct job *j, struct err *err)
 
 static int run_install(void *values, char **args, size_t count, struct err *err)
 {
-	(void)args, (void)count;
 	struct values *v = values;
+	if (count && strchr(args[0], '/'))
+		return err_set(err, E_USAGE, "'%s' is no version of a driver; to compile a source: --source %s",
+			       args[0], args[0]);
 	bool is_json = v->job.origin.remote.common.is_json, is_stage = v->is_stage && !v->is_dry_run;
 	auto_job struct job job = JOB_NONE;
 	auto_status struct status status = { 0 };
@@ -115,15 +117,19 @@ static int run_bundle(void *values, char **args, size_t count, struct err *err)
 	struct values *v = values;
 	free(v->job.origin.bundle);
 	v->job.origin.bundle = str_dup(args[0]);
-	return run_install(values, args, count, err);
+	(void)count;
+	return run_install(values, args, 0, err);
 }
 
 const struct cmd cmd_plan = {
 	.name = "plan",
+	.args = "[VERSION]",
+	.args_max = 1,
+	.args_option = "driver",
 	.help = "show what install would do, and why",
 	.about = "Reads the machine and shows the steps that `install` would take. The driver is not changed; a source "
 		 "is\nunpacked below the state directory.\n\n"
-		 "  kmodsmith plan --driver 535.261.03\n"
+		 "  kmodsmith plan 535.261.03\n"
 		 "  kmodsmith plan --source NVIDIA-Linux-x86_64-535.261.03.run --json\n",
 	.often = "driver,source,from,package,flavour,headers,holders",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
@@ -134,13 +140,16 @@ const struct cmd cmd_plan = {
 
 const struct cmd cmd_install = {
 	.name = "install",
+	.args = "[VERSION]",
+	.args_max = 1,
+	.args_option = "driver",
 	.help = "install the driver on this machine, once",
 	.about = "Finds or compiles the modules, proves that they fit the running kernel, loads them, makes the device "
 		 "nodes\nand measures the result. Until the proof the running driver is not touched; a failure after "
 		 "it is undone.\nWhen the requested modules are already loaded, nothing is unloaded or loaded.\n\n  "
 		 "kmodsmith install --package DIR             from a package made by `kmodsmith build`\n  kmodsmith "
 		 "install --source FILE             compile against the host's headers, or use a stored package\n  "
-		 "kmodsmith install --driver 535.261.03       from the packages in this machine's store\n",
+		 "kmodsmith install 535.261.03                from the packages in this machine's store\n",
 	.often = "driver,source,from,package,flavour,headers,holders",
 	.opts = { source_opts, module_key_opts, distribution_opts, job_opts, share_opts, package_opts, origin_opts,
 		  remote_opts, dry_run_opts, common_opts },
