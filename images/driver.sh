@@ -56,7 +56,7 @@ if [ $# -gt 0 ]; then
 else
   debian "$driver"
 fi
-[ -e "$out/runtime/layer.tar" ] || images/runtime.sh
+[ -e "$out/runtime/layer.tar" ] || [ -n "${ROOT_ONLY-}" ] || images/runtime.sh
 skeleton "$root"
 tar -C "$root" -xpf "$out/runtime/root.tar"
 mkdir -p "$root/${payload%/*}"
@@ -68,6 +68,7 @@ inputs=()
 for file in "${files[@]}"; do inputs+=(--input "$file"); done
 epoch=$(<"$out/runtime/root.epoch")
 describe driver "$epoch" --base "$(images/base.sh)" --driver "$driver" "${inputs[@]}"
+[ -z "${ROOT_ONLY-}" ] || exit 0 # Containerfile makes the image
 pack "$root" "$epoch" "$root.tar"
 pack "$root" "$epoch" "$out/driver/payload.tar" usr/share/{doc,kmodsmith} "${made[@]}"
 images/layer.sh "$out/driver/payload.tar" "$out/driver/layer.tar"

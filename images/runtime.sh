@@ -95,5 +95,6 @@ epoch=$(epoch_of "$base")
 describe runtime "$epoch" --base "$base"
 pack "$root" "$epoch" "$root.tar"
 echo "$epoch" >"$root.epoch"
+[ -z "${ROOT_ONLY-}" ] || exit 0 # Containerfile makes the image
 images/layer.sh "$root.tar" "$out/runtime/layer.tar"
 images/oci.sh runtime "$epoch" "$out/runtime/oci.tar" "$out/runtime/layer.tar" "${environment[@]}"
