@@ -8,13 +8,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^VERSION := //p' Makefile)
 number='[0-9]+\.[0-9]+\.[0-9]+'
-places() { grep -rnoE "kmodsmith-runtime:$number" deploy docs ./*.md 2>/dev/null || true; } # FILE:LINE:IMAGE:X.Y.Z
+places() { grep -rnoE "kmodsmith-runtime:$number|^(appV|v)ersion: $number" deploy docs ./*.md 2>/dev/null || true; } # of images, and the chart's
 die() { echo "release: $*" >&2; exit 1; }
 
 check() {
   local tag bad=0
   [[ $version =~ ^$number$ ]] || { echo "Makefile:1: VERSION is '$version', not X.Y.Z" && bad=1; }
-  places | grep -vE ":${version//./\\.}$" | sed "s/$/ is not $version, which the Makefile says/" | grep . && bad=1
+  places | grep -vE "[: ]${version//./\\.}$" | sed "s/$/ is not $version, which the Makefile says/" | grep . && bad=1
   # Of a release, the tag and the changelog, too.
   while read -r tag; do
     [ "$tag" = "v$version" ] || { echo "Makefile:1: VERSION is $version, and this commit has the tag $tag" && bad=1; }
@@ -36,7 +36,7 @@ release() { # X.Y.Z
   sed -n '/^## Unreleased$/,/^## [0-9]/p' CHANGELOG.md | grep -q '^- ' || die "CHANGELOG.md has nothing below '## Unreleased'"
   sed -i "s/^VERSION := .*/VERSION := $next/" Makefile
   sed -i "s/^## Unreleased$/&\n\n## $next - $(date -u +%F)/" CHANGELOG.md
-  places | cut -d: -f1 | sort -u | xargs -r sed -i -E "s/(kmodsmith-runtime:)$number/\1$next/"
+  places | cut -d: -f1 | sort -u | xargs -r sed -i -E "s/(kmodsmith-runtime:|^(appV|v)ersion: )$number/\1$next/"
   git commit -qam "release: name version $next"
   git tag -a "v$next" -m "kmodsmith $next"
   echo "v$next is made here. Look at it (git show v$next), then: git push origin HEAD v$next"

@@ -79,7 +79,7 @@ print(next(d["data"]["matrix.json"] for d in yaml.safe_load_all(open(sys.argv[1]
   local agent='d["spec"]["template"]["spec"]' verbs words
   words=$(query daemonset-builder.yaml "' '.join(${container}['args'])")
   [[ $words == *"--share-role builder --share-key /key/"* ]]
-  run grep -lE -e 'share-key|signing-key|share-role' -r "$top/deploy"
+  run grep -lE -e 'share-key|signing-key|share-role' "$top"/deploy/*.yaml
   assert_output "$top/deploy/daemonset-builder.yaml"
   assert_equal "$(query daemonset-builder.yaml "${agent}['nodeSelector']")" "{'kmodsmith.io/builder': 'true'}"
   assert_equal "$(query daemonset-builder.yaml "${agent}['serviceAccountName']")" kmodsmith-builder

@@ -298,5 +298,5 @@ print(*[e["name"][10:] + "=" + e["value"] for e in pod["env"] if e["name"].start
   assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers AUTH_FILE=/auth/.dockerconfigjson /auth /drivers"
   grep -q imagePullSecrets applied
   follow rollouts deploy
-  assert_equal "$(applied)" "TRUST_DIR=/drivers /drivers /policy"
+  assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers /drivers /policy"
 }

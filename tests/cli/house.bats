@@ -435,10 +435,13 @@ END
   mkdir -p deploy tests/check
   printf 'VERSION := 0.2.0\n' >Makefile
   printf 'image: a/kmodsmith-runtime:0.1.0 # why\n' >deploy/a.yaml
+  printf 'version: 0.1.0\nappVersion: 0.1.0\n' >deploy/Chart.yaml
   run scripts/release.sh --check
   assert_failure
-  assert_output "deploy/a.yaml:1:kmodsmith-runtime:0.1.0 is not 0.2.0, which the Makefile says"
-  sed -i s/0.1.0/0.2.0/ deploy/a.yaml
+  assert_line "deploy/a.yaml:1:kmodsmith-runtime:0.1.0 is not 0.2.0, which the Makefile says"
+  assert_line "deploy/Chart.yaml:1:version: 0.1.0 is not 0.2.0, which the Makefile says"
+  assert_line "deploy/Chart.yaml:2:appVersion: 0.1.0 is not 0.2.0, which the Makefile says"
+  sed -i s/0.1.0/0.2.0/ deploy/*.yaml
   printf '# Changelog\n\n## Unreleased\n\n## 0.2.0 - 2026-01-01\n\n- all of it\n' >CHANGELOG.md
   git init -q . && git add -A && git commit -qm "tree: begin"
   run scripts/release.sh --check
@@ -463,6 +466,7 @@ END
   assert_success
   assert_equal "$(git describe --tags)" v0.3.0
   assert_equal "$(<Makefile) $(<deploy/a.yaml)" "VERSION := 0.3.0 image: a/kmodsmith-runtime:0.3.0 # why"
+  assert_equal "$(paste -sd, deploy/Chart.yaml)" "version: 0.3.0,appVersion: 0.3.0"
   assert_equal "$(sed -n '3,7p' CHANGELOG.md)" "## Unreleased
 
 ## 0.3.0 - $(date -u +%F)
@@ -470,7 +474,7 @@ END
 - more"
   run scripts/release.sh --check
   assert_success
-  sed -i s/0.3.0/0.3.1/ Makefile deploy/a.yaml
+  sed -i s/0.3.0/0.3.1/ Makefile deploy/*.yaml
   run scripts/release.sh --check
   assert_failure
   assert_line "Makefile:1: VERSION is 0.3.1, and this commit has the tag v0.3.0"

@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The chart with helm itself: each example is installed into a real API server, changed and removed; its objects are those of deploy/,
+# and a value that is wrong is refused by its name.
+# shellcheck disable=SC2154 # bats sets output; the helpers set top and KUBECONFIG
+load helper
+
+setup_file() {
+  export HELM HELM_LACKS='' work=$BATS_FILE_TMPDIR
+  HELM=$("$BATS_TEST_DIRNAME/../../scripts/go-program.sh" helm.sh/helm/v3/cmd/helm 2>"$work/lacking") || HELM_LACKS=$(tail -n 1 "$work/lacking")
+  kube_start --runtime-config=admissionregistration.k8s.io/v1=true --allow-privileged=true
+  [ -n "$HELM_LACKS" ] || "$HELM" package "$BATS_TEST_DIRNAME/../../deploy/helm/kmodsmith" --destination "$work" >/dev/null 2>&1
+}
+teardown_file() { kube_stop; }
+setup() {
+  [ -z "$HELM_LACKS" ] || skip "$HELM_LACKS"
+  kube_needed
+  examples=$top/deploy/helm/examples chart=$(echo "$work"/kmodsmith-*.tgz)
+}
+helm() { "$HELM" --kubeconfig "$KUBECONFIG" --namespace kmodsmith "$@"; }
+rendered() { helm template it "$chart" --kube-version 1.33.0 "$@"; } # OPTION...
+objects() { # of YAML documents: KIND NAMESPACE/NAME, one a line
+  python3 -c 'import sys, yaml
+for d in yaml.safe_load_all(sys.stdin):
+    if d: print(d["kind"], d["metadata"].get("namespace", "-") + "/" + d["metadata"]["name"])' | sort
+}
+remaining() { # what of kmodsmith the API server has, beside what every namespace has
+  local path
+  for path in /apis/apps/v1/{daemonsets,deployments} /apis/rbac.authorization.k8s.io/v1/{roles,rolebindings,clusterroles,clusterrolebindings} \
+    /apis/admissionregistration.k8s.io/v1/validatingadmissionpolic{ies,ybindings} /apis/policy/v1/poddisruptionbudgets \
+    /apis/networking.k8s.io/v1/networkpolicies /api/v1/{configmaps,serviceaccounts,secrets}; do
+    kube GET "$path" | jq -r '(.kind | sub("List$"; "")) as $kind | .items[].metadata | select(.name | test("kmodsmith|helm")) |
+      "\($kind) \(.namespace // "-")/\(.name)"'
+  done | sort
+}
+
+@test "lint has nothing to say, and each example gives objects of deploy/ and the two that it makes itself" {
+  local example name
+  for name in rbac agent-policy coordinator-policy coordinator daemonset daemonset-agent daemonset-builder; do
+    objects <"$top/deploy/$name.yaml"
+  done >"$BATS_TEST_TMPDIR/known"
+  printf '%s\n' "ConfigMap kmodsmith/kmodsmith-parameters" "ConfigMap kmodsmith/kmodsmith-policy" "NetworkPolicy kmodsmith/kmodsmith" >>"$BATS_TEST_TMPDIR/known"
+  for example in "$examples"/*.yaml; do
+    run helm lint --strict "$chart" --kube-version 1.33.0 -f "$example"
+    assert_success
+    name=$(basename "$example" .yaml)
+    rendered -f "$example" >"$BATS_TEST_TMPDIR/$name"
+    run comm -13 <(sort -u "$BATS_TEST_TMPDIR/known") <(objects <"$BATS_TEST_TMPDIR/$name")
+    assert_output ""
+  done
+  rendered --set mode=rollout,builders.enabled=true,driver.version=1.2.3 --set-json 'policy={"pools": []}' | objects >"$BATS_TEST_TMPDIR/all"
+  run comm -23 <(grep -v 'kmodsmith-driver\|-parameters' "$BATS_TEST_TMPDIR/known" | sort) "$BATS_TEST_TMPDIR/all"
+  assert_output ""
+  assert_equal "$(grep -c . <(objects <"$BATS_TEST_TMPDIR/standalone"))" 3
+  run grep -cE 'Deployment|coordinator' <(objects <"$BATS_TEST_TMPDIR/single-node")
+  assert_output 0
+}
+
+@test "the driver's pods are those of deploy/ with what the values say, and nothing else" {
+  python3 - "$top/deploy" <(rendered -f "$examples/standalone.yaml" --set-string 'trust.keys.site\.pem=key,from={docker://a/b,https://c}') \
+    <(rendered -f "$examples/air-gapped.yaml") <(rendered -f "$examples/least-privilege.yaml") <(rendered -f "$examples/single-node.yaml") <<'END'
+import sys, yaml
+def pod(path):
+    d, = [d for d in yaml.safe_load_all(open(path)) if d and d["kind"] == "DaemonSet"]
+    p = d["spec"]["template"]["spec"]
+    return p, p["containers"][0], {e["name"]: e.get("value") for e in p["containers"][0]["env"]}
+deploy = sys.argv[1]
+p, c, env = pod(sys.argv[2])
+q, d, was = pod(deploy + "/daemonset.yaml")
+assert env == {**was, "KMODSMITH_FROM": "docker://a/b,https://c", "KMODSMITH_TRUST_DIR": "/drivers"}, env
+assert [t["matchExpressions"][0]["key"] for t in p["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]] == [
+    "feature.node.kubernetes.io/pci-10de.present", "feature.node.kubernetes.io/pci-0302_10de.present", "nvidia.com/gpu.present"]
+assert p["tolerations"] == q["tolerations"] + [{"key": "dedicated", "operator": "Exists"}]
+for x in (p, q): x.pop("affinity", None), x.pop("tolerations")
+for x in (c, d): x.pop("env"), x.pop("imagePullPolicy", None)
+assert p == q, (p, q)
+p, c, env = pod(sys.argv[3])
+assert c["image"].startswith("registry.site.example/gpu/kmodsmith-driver:") and p["imagePullSecrets"] == [{"name": "kmodsmith-registry"}]
+assert (env["KMODSMITH_FROM"], env["KMODSMITH_AUTH_FILE"], env["KMODSMITH_CA"], env["KMODSMITH_BUNDLE"]) == (
+    "docker://registry.site.example/gpu", "/auth/.dockerconfigjson", "/ca", "/bundle.tar"), env
+mounts = {m["name"]: m["mountPath"] for m in c["volumeMounts"]}
+volumes = {v["name"]: v for v in p["volumes"]}
+assert mounts == {"parameters": "/drivers", "auth": "/auth", "ca": "/ca", "bundle": "/bundle.tar"} and set(volumes) == set(mounts)
+assert volumes["parameters"]["configMap"]["name"] == "kmodsmith-site" and volumes["bundle"]["hostPath"] == {"path": "/srv/kmodsmith/site.tar", "type": "File"}
+p, c, env = pod(sys.argv[4])
+assert c["image"].endswith("@sha256:" + 64 * "0") and c["securityContext"] == pod(deploy + "/daemonset-unprivileged.yaml")[1]["securityContext"]
+p, c, env = pod(sys.argv[5])
+assert [v["configMap"]["name"] for v in p["volumes"] if v["name"] == "policy"] == ["kmodsmith-policy"]
+END
+}
+
+@test "a value that is wrong is refused by its name" {
+  local wrong why
+  while IFS='|' read -r wrong why; do
+    run rendered -f "$examples/standalone.yaml" --set-string "$wrong"
+    assert_failure
+    assert_output --partial "$why"
+  done <<'EOF'
+driver.versions=1|'/driver': additional properties 'versions' not allowed
+mode=cluster|'/mode': value must be one of 'standalone', 'rollout'
+registry=docker://x/y|'/registry': 'docker://x/y' does not match pattern
+driver.version=latest|'/driver/version': 'latest' does not match pattern
+from={x/y}|'/from/0': 'x/y' does not match pattern
+env.lower=1|'lower' does not match pattern
+trust.keys.site=x|'site' does not match pattern
+parameters.nvidia=x|'nvidia' does not match pattern
+images.driver.digest=latest|'/images/driver/digest': 'latest' does not match pattern
+driver.version=|which driver? Set driver.version
+existingConfigMap=mine|leave these out
+EOF
+  run "$HELM" template it "$chart" --namespace default --kube-version 1.33.0 -f "$examples/standalone.yaml"
+  assert_output --partial "install into the namespace kmodsmith"
+}
+
+@test "each example is installed, changed and removed, and nothing of it is left" {
+  local example before
+  before=$(remaining)
+  for example in "$examples"/*.yaml; do
+    run helm install it "$chart" -f "$example"
+    assert_success
+    run kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy
+    if jq -e .data <<<"$output" >/dev/null; then
+      jq -r '.data["policy.json"]' <<<"$output" >"$BATS_TEST_TMPDIR/policy.json"
+      kmodsmith "rollout check-policy" "$BATS_TEST_TMPDIR/policy.json"
+      assert_output --partial "pool gpus: driver 535.261.03"
+    fi
+    run helm upgrade it "$chart" -f "$example" --set-string env.KMODSMITH_HOLDERS=wait
+    assert_success
+    run helm get manifest it
+    assert_output --partial KMODSMITH_HOLDERS
+    run helm uninstall it
+    assert_success
+    assert_equal "$(remaining)" "$before"
+  done
+  kube GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/driverrollouts.kmodsmith.io | jq -e .metadata.uid >/dev/null # helm leaves it
+}
+
+@test "from one mode to the other: the coordinator comes, the driver's DaemonSet goes, and the API server accepts both" {
+  helm install it "$chart" -f "$examples/standalone.yaml" >/dev/null
+  run helm upgrade it "$chart" -f "$examples/rollout.yaml" --set-string 'trust.keys.site\.pem=key'
+  assert_success
+  assert_output --partial "The policy is applied."
+  refute_output --partial "No key is trusted here"
+  assert_equal "$(kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets | jq -r '[.items[].metadata.name] | join(" ")')" kmodsmith-agent
+  assert_equal "$(kube GET /apis/apps/v1/namespaces/kmodsmith/deployments/kmodsmith-coordinator | jq .spec.replicas)" 2
+  helm uninstall it >/dev/null
+}
