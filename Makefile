@@ -45,7 +45,7 @@ SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$(wildcard tests/fuzz/*.c)))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install clean deps demo demo-cluster demo-registry check check-all \
+.PHONY: all static images images-test unit unit-build install uninstall deb rpm clean deps demo demo-cluster demo-registry check check-all \
   cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
 all: $B/kmodsmith $B/completion/kmodsmith
 
@@ -139,10 +139,10 @@ $B/completion/kmodsmith: $B/mkman
 man: $(MAN)
 docs: $B/mkman # the parts of docs/*.md that come from the program's own tables
 	@scripts/docs.sh $<
-install: $B/kmodsmith $(MAN) $B/completion/kmodsmith
-	install -D -m 755 $< $(DESTDIR)$(PREFIX)/bin/kmodsmith
-	install -D -m 644 $B/completion/kmodsmith $(DESTDIR)$(PREFIX)/share/bash-completion/completions/kmodsmith
-	$(Q)for page in $(MAN); do \
-	  install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
+$B/kmodsmith.conf: $B/mkman
+	$(Q)$< conf >$@
+install uninstall: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(MAN)
+	$(Q)scripts/install.sh $(if $(filter uninstall,$@),--remove) $B $(PREFIX) $(DESTDIR)
+deb rpm: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(MAN) ; $(Q)scripts/package.sh $@ $B
 clean: ; rm -rf build
 -include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

@@ -2,7 +2,7 @@
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
 // `mkman kmodsmith` for the overview, `mkman errors` for the error codes. `mkman markdown BLOCK` writes a part of a
 // page in docs/ from the same tables; scripts/docs.sh puts it there. `mkman bash-completion` writes what its name says.
-// Only the build calls it.
+// `mkman conf` writes a configuration file whose every line is a comment. Only the build calls it.
 #include "cluster/node_state/states.h"
 #include "cmd/common/common.h"
 
@@ -435,6 +435,56 @@ static char *completion_names(const char *group)
 	return strv_join(&names, " ");
 }
 
+static void print_comment(const char *text)
+{
+	enum { WIDTH = 98 };
+	while (strlen(text) > WIDTH) {
+		size_t len = WIDTH;
+		while (len > 0 && text[len] != ' ')
+			len--;
+		printf("# %.*s\n", (int)len, text);
+		text += len + 1;
+	}
+	printf("# %s\n", text);
+}
+
+// Those that only a command line can mean are left out. often: the names that come first; NULL = all others.
+static void print_conf_options(const struct cmd *cmd, const struct strv *often, struct strv *shown)
+{
+	for (size_t t = 0; t < ARRAY_SIZE(cmd->opts) && cmd->opts[t]; t++)
+		for (const struct opt *o = cmd->opts[t]; o->name; o++) {
+			if (strv_has(shown, o->name) || (often && !strv_has(often, o->name)))
+				continue;
+			strv_add(shown, str_dup(o->name));
+			putchar('\n');
+			print_comment(o->help);
+			printf("#%s = %s\n", o->name, o->arg ? o->arg : "yes");
+		}
+}
+
+// The options of `install`, and of `watch` where that has more.
+static int sample_conf(void)
+{
+	static const char *const not_kept[] = { "package", "bundle", "dry-run", "stage", "retry",
+						"once",    "root",   "json",    "quiet", "verbose" };
+	auto_strv struct strv shown = { 0 };
+	for (size_t i = 0; i < ARRAY_SIZE(not_kept); i++)
+		strv_add(&shown, str_dup(not_kept[i]));
+	printf("# What kmodsmith does where neither the command line nor the environment says otherwise:\n"
+	       "# NAME = VALUE, one a line. The names are those of the options; see kmodsmith(8). At boot,\n"
+	       "# kmodsmith.service runs `kmodsmith install` with what is here: name at least a driver.\n");
+	for (size_t i = 0; commands[i]; i++) {
+		auto_strv struct strv often = { 0 };
+		bool is_install = str_eq(commands[i]->name, "install");
+		strv_split(&often, is_install ? commands[i]->often : "", ",");
+		if (is_install)
+			print_conf_options(commands[i], &often, &shown);
+		if (is_install || str_eq(commands[i]->name, "watch"))
+			print_conf_options(commands[i], NULL, &shown);
+	}
+	return 0;
+}
+
 static int bash_completion(void)
 {
 	auto_str char *all = completion_names(NULL);
@@ -500,6 +550,8 @@ int main(int argc, char **argv)
 		return overview_page();
 	if (str_eq(name, "bash-completion"))
 		return bash_completion();
+	if (str_eq(name, "conf"))
+		return sample_conf();
 	if (str_eq(name, "errors"))
 		return errors_page();
 	fprintf(stderr, "mkman: no page '%s'\n", name);

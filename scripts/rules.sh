@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 sources() { find installer kmod precompiled -name '*.[ch]' 2>/dev/null | sort; }
-ours() { find installer kmod precompiled tests scripts .ci images deploy -type f 2>/dev/null |
+ours() { find installer kmod precompiled tests scripts .ci images deploy packaging -type f 2>/dev/null |
   grep -E '\.(c|h|sh|bash|bats|py|S|def|y?aml)$|^\.ci/run$' | sort; }
 # Lines of our C that match a regular expression, comments left out.
 code() { sources | grep -vxE "$1" | xargs -r grep -nHE "$2" | grep -vE '^[^:]*:[0-9]+:[[:space:]]*(//|\*)'; }
@@ -49,7 +49,7 @@ spdx() {
 }
 notes() { { ours; echo Makefile; } | xargs -r grep -nHwE 'TO[D]O|FI[X]ME|X[X]X|HA[C]K'; }; versions() { scripts/versions.sh; }
 vacuous() { find tests \( -name '*.bats' -o -name '*.bash' \) -print0 | sort -z | xargs -0r scripts/vacuous.sh; }
-strays() { git ls-files 2>&- | grep -vE '^(\.ci|\.github|deploy|docs|images|installer|kmod|precompiled|scripts|tests)/|^(Makefile|[A-Z_]+(\.md)?|\.[a-z-]+)$' | sed 's/$/:1/'; }
+strays() { git ls-files 2>&- | grep -vE '^(\.[a-z]+|deploy|docs|images|installer|kmod|packaging|precompiled|scripts|tests)/|^(M[a-z]+|[A-Z_]+(\.md)?|\.[a-z-]+)$' | sed 's/$/:1/'; }
 checked() { "$1" || echo "$1:1: ended with $?"; } # a rule that cannot judge does not pass
 papers() { checked scripts/papers.sh; }; ids() { checked tests/check/ids.py; }; links() { checked scripts/links.sh; }
 rules=" calls paths prints hosts columns sizes spdx notes versions vacuous papers ids links strays "

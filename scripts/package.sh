@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Packages of what was built, in build/packages: for the distribution that it was built on and newer ones, whose libraries they name.
+#   scripts/package.sh deb|rpm BUILD
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kind=${1?usage: scripts/package.sh deb|rpm BUILD} build=$2 out=$PWD/build/packages
+version=$(sed -n 's/^VERSION := //p' Makefile)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}
+export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8 TZ=UTC
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tree=$work/tree
+mkdir -p "$out"
+summary="NVIDIA kernel driver: proven, then loaded, and ready for the next kernel"
+description="It fetches or compiles nvidia.ko and its siblings, proves that they fit the kernel, and only then touches the running driver."
+
+fill_tree() {
+  scripts/install.sh "$build" /usr "$tree"
+  strip "$tree/usr/bin/kmodsmith"
+  find "$tree/usr/share/man" "$tree/usr/share/doc/kmodsmith/CHANGELOG.md" -type f -exec gzip -9n {} +
+}
+same_time() { find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
+
+# libcurl and libyaml are loaded when they are needed, so that neither is among the libraries that the program names.
+deb() {
+  local arch
+  arch=$(dpkg --print-architecture)
+  mkdir -p "$tree/DEBIAN" "$work/debian"
+  echo "Source: kmodsmith" >"$work/debian/control"
+  {
+    printf '%s: %s\n' Package kmodsmith Version "$version" Architecture "$arch" Section admin Priority optional Maintainer "kmodsmith <root@localhost>"
+    (cd "$work" && dpkg-shlibdeps -O -etree/usr/bin/kmodsmith) | sed 's/^shlibs:Depends=/Depends: kmod, libcurl4 | libcurl4t64, libyaml-0-2, /'
+    printf '%s: %s\n' Recommends "gcc, make" Description "$summary"
+    echo " $description"
+  } >"$tree/DEBIAN/control"
+  (cd "$tree" && find etc -type f -printf '/%p\n' | sort) >"$tree/DEBIAN/conffiles"
+  install -m 755 packaging/deb/* "$tree/DEBIAN/"
+  same_time
+  dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/kmodsmith_${version}_$arch.deb" >/dev/null
+  echo "$out/kmodsmith_${version}_$arch.deb"
+}
+rpm() {
+  local arch
+  arch=$(uname -m)
+  same_time
+  rpmbuild -bb --quiet --target "$arch" --define "_topdir $work/rpm" --define "_version $version" --define "_tree $tree" \
+    --define "_summary $summary" --define "_words $description" --define "_rpmdir $out" --define "_buildhost localhost" \
+    --define "_rpmfilename %%{NAME}-%%{VERSION}.%%{ARCH}.rpm" packaging/kmodsmith.spec >&2
+  echo "$out/kmodsmith-$version.$arch.rpm"
+}
+case $kind in deb | rpm) fill_tree && "$kind" ;; *) echo "package: '$kind' is neither deb nor rpm" >&2 && exit 2 ;; esac

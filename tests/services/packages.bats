@@ -1,0 +1,140 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# The Debian and RPM packages, with dpkg and rpm in a root of their own: what they put there works, and removed they leave what is the
+# administrator's. The units, with systemd's own check.
+# shellcheck disable=SC2154 # bats and helper.bash set output, status and top
+load helper
+
+setup_file() {
+  export work=$BATS_FILE_TMPDIR
+  top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
+  make -s -C "$top" deb rpm >"$work/made"
+}
+setup() {
+  [ "$(id -u)" -eq 0 ] || skip "dpkg and rpm change into a root"
+  root=$BATS_TEST_TMPDIR/root
+  deb=$(grep '\.deb$' "$work/made") rpm=$(grep '\.rpm$' "$work/made")
+  # A system that has a shell, and the libraries that the packages ask for.
+  mkdir -p "$root"/{bin,dev,etc,proc,tmp,usr/bin,var/lib/dpkg/{info,updates},var/lib/rpm}
+  touch "$root/var/lib/dpkg/status"
+  cp "$(command -v busybox)" "$root/bin/busybox"
+  for applet in sh mkdir rm ls cat; do ln -s busybox "$root/bin/$applet"; done
+  ldd "$KMODSMITH" | sed -nE 's|.*[[:space:]](/[^ ]+) \(.*|\1|p' | while read -r file; do install -D "$file" "$root$file"; done
+}
+files() { (cd "$root" && find etc usr/bin usr/lib/systemd usr/share var/lib/kmodsmith -name '*kmodsmith*' 2>/dev/null | sort); }
+in_root() { run chroot "$root" "$@"; }
+works() { # what is there, and that it runs
+  in_root kmodsmith --version
+  assert_output --regexp '^kmodsmith [0-9.]+'
+  in_root kubectl-kmodsmith --help
+  assert_success
+  ROOT='' run chroot "$root" kmodsmith plan # the configuration is read, and says nothing yet
+  refute_output --partial E_CONFIG
+  run grep -c '^[^#]' "$root/etc/kmodsmith/kmodsmith.conf"
+  assert_output 0
+  for hook in postinst header_postinst postrm; do
+    in_root "/etc/kernel/$hook.d/zz-kmodsmith" 6.1.0-1-made-up
+    assert_success
+  done
+  in_root ls /var/lib/kmodsmith/kernels
+  assert_output 6.1.0-1-made-up
+  [ -x "$root/etc/kernel/install.d/90-kmodsmith.install" ]
+  [ -e "$root/usr/lib/systemd/system/kmodsmith.service" ]
+  [ -e "$root/usr/lib/systemd/system/kmodsmith-watch.service" ]
+  run find "$root/usr/share/man" -name 'kmodsmith-install.8*'
+  assert_output --partial /man8/kmodsmith-install.8
+}
+
+@test "made twice, a package is the same" {
+  local before
+  before=$(sha256sum "$deb" "$rpm")
+  touch "$top/packaging/kmodsmith.service"
+  TZ=Asia/Tokyo make -s -C "$top" deb rpm
+  assert_equal "$(sha256sum "$deb" "$rpm")" "$before"
+}
+
+@test "the Debian package: installed, changed, upgraded, removed and purged" {
+  run dpkg-deb -f "$deb" Depends
+  for library in libc6 libssl3 libkmod2 libcurl4 kmod; do assert_output --partial "$library"; done
+  run dpkg --root="$root" --force-depends --install "$deb"
+  assert_success
+  assert_output --partial "kmodsmith: say in /etc/kmodsmith/kmodsmith.conf which driver"
+  works
+  echo "driver = 535.261.03" >>"$root/etc/kmodsmith/kmodsmith.conf"
+  run dpkg --root="$root" --force-depends --force-confdef --install "$deb"
+  assert_success
+  refute_output --partial "say in /etc"
+  grep -qx 'driver = 535.261.03' "$root/etc/kmodsmith/kmodsmith.conf"
+  run dpkg --root="$root" --force-depends --remove kmodsmith
+  assert_success
+  [ -e "$root/etc/kmodsmith/kmodsmith.conf" ]
+  [ -e "$root/var/lib/kmodsmith/kernels/6.1.0-1-made-up" ]
+  [ ! -e "$root/usr/bin/kmodsmith" ]
+  run dpkg --root="$root" --force-depends --purge kmodsmith
+  assert_success
+  assert_equal "$(files)" ""
+  [ ! -e "$root/var/lib/kmodsmith" ]
+}
+
+@test "the RPM package: installed, verified, and removed without what its administrator changed" {
+  run rpm -qRp "$rpm"
+  for library in 'libc.so.6()(64bit)' 'libcrypto.so.3()(64bit)' 'libkmod.so.2()(64bit)' 'libcurl.so.4()(64bit)' 'libyaml-0.so.2()(64bit)'; do
+    assert_line "$library"
+  done
+  run rpm --root "$root" --nodeps --install "$rpm"
+  assert_success
+  run rpm --root "$root" --nodeps --verify kmodsmith
+  assert_success
+  works
+  echo "driver = 535.261.03" >>"$root/etc/kmodsmith/kmodsmith.conf"
+  run rpm --root "$root" --nodeps --erase kmodsmith
+  assert_success
+  assert_equal "$(files | grep -v '^var/lib/kmodsmith\|rpmsave$')" etc/kmodsmith
+  grep -qx 'driver = 535.261.03' "$root/etc/kmodsmith/kmodsmith.conf.rpmsave"
+}
+
+@test "make install and make uninstall: a changed configuration stays, and nothing else" {
+  make -s -C "$top" install DESTDIR="$root" PREFIX=/usr >/dev/null
+  works
+  echo "driver = 535.261.03" >>"$root/etc/kmodsmith/kmodsmith.conf"
+  make -s -C "$top" install DESTDIR="$root" PREFIX=/usr >/dev/null
+  make -s -C "$top" uninstall DESTDIR="$root" PREFIX=/usr >/dev/null
+  assert_equal "$(find "$root" -type f -name '*kmodsmith*' ! -path '*/kernels/*')" "$root/etc/kmodsmith/kmodsmith.conf"
+  make -s -C "$top" install DESTDIR="$root" PREFIX=/usr/local >/dev/null
+  grep -qx 'driver = 535.261.03' "$root/etc/kmodsmith/kmodsmith.conf"
+  grep -qx 'ExecStart=/usr/local/bin/kmodsmith install' "$root/etc/systemd/system/kmodsmith.service"
+}
+
+@test "the units: systemd knows each setting, starts them in the right order, and a stop touches no driver" {
+  local unit
+  command -v systemd-analyze >/dev/null || skip "there is no systemd-analyze"
+  mkdir "$BATS_TEST_TMPDIR/units"
+  for unit in kmodsmith.service kmodsmith-watch.service; do
+    sed "s#@BINDIR@#$(dirname "$(realpath "$KMODSMITH")")#" "$top/packaging/$unit" >"$BATS_TEST_TMPDIR/units/$unit"
+  done
+  run env SYSTEMD_UNIT_PATH="$BATS_TEST_TMPDIR/units:" systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR"/units/*.service
+  assert_success
+  assert_output ""
+  echo "Restrat=always" >>"$BATS_TEST_TMPDIR/units/kmodsmith.service" # it does look
+  run env SYSTEMD_UNIT_PATH="$BATS_TEST_TMPDIR/units:" systemd-analyze verify --man=no --recursive-errors=no "$BATS_TEST_TMPDIR/units/kmodsmith.service"
+  assert_output --regexp "Unknown key.* 'Restrat'"
+  run grep -hE '^Exec' "$top"/packaging/*.service
+  assert_output "ExecStart=@BINDIR@/kmodsmith watch
+ExecStart=@BINDIR@/kmodsmith install"
+}
+
+@test "the sample configuration has a line for each option, and each is one that the program takes" {
+  local conf=$BATS_TEST_TMPDIR/kmodsmith.conf
+  "$(dirname "$KMODSMITH")/mkman" conf >"$conf"
+  run grep -cE '^#[a-z0-9-]+ = ' "$conf"
+  assert [ "$output" -gt 40 ]
+  echo "flavor = open" >"$BATS_TEST_TMPDIR/one.conf"
+  KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/one.conf run "$KMODSMITH" plan
+  assert_output --partial "did you mean 'flavour'"
+  while read -r name; do
+    echo "$name = " >"$BATS_TEST_TMPDIR/one.conf"
+    KMODSMITH_CONFIG=$BATS_TEST_TMPDIR/one.conf run "$KMODSMITH" plan --root "$BATS_TEST_TMPDIR/none"
+    refute_output --partial "unknown"
+    assert_failure
+  done < <(sed -nE 's/^#([a-z0-9-]+) = .*/\1/p' "$conf")
+}
