@@ -3,6 +3,7 @@
 
 #include "base/core/date.h"
 #include "base/formats/boot_record.h"
+#include "base/formats/prometheus.h"
 
 #include <stdio.h>
 
@@ -144,33 +145,24 @@ int kernel_report_read(const struct root *host, const char *boot_id, struct kern
 	return 1;
 }
 
-static void add_label(char **text, const char *name, const char *value, const char *after)
-{
-	str_add(text, "%s=\"", name);
-	for (const char *c = value; *c; c++)
-		str_add(text, *c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
-	str_add(text, "\"%s", after);
-}
-
 static char *metrics_text(const struct kernel_report *f)
 {
 	const struct kernel_report_entry *next = kernel_report_next(f);
-	char *text = str_dup("# HELP kmodsmith_kernel_ready Whether the node has a proven package for an installed "
-			     "kernel.\n# TYPE kmodsmith_kernel_ready gauge\n");
+	char *text = NULL;
+	prometheus_head(&text, "kmodsmith_kernel_ready", "gauge",
+			"Whether the node has a proven package for an installed kernel.");
 	for (size_t i = 0; i < f->count; i++) {
 		const struct kernel_report_entry *k = &f->items[i];
 		str_add(&text, "kmodsmith_kernel_ready{");
-		add_label(&text, "kernel", k->release, ",");
-		add_label(&text, "next", k == next ? "true" : "false", ",");
-		add_label(&text, "verdict", names[k->verdict], ",");
-		add_label(&text, "code", report_entry_code(k) ? report_entry_code(k) : "", "}");
+		prometheus_label(&text, "kernel", k->release, ",");
+		prometheus_label(&text, "next", k == next ? "true" : "false", ",");
+		prometheus_label(&text, "verdict", names[k->verdict], ",");
+		prometheus_label(&text, "code", report_entry_code(k) ? report_entry_code(k) : "", "}");
 		str_add(&text, " %d\n", k->verdict == KERNEL_READY);
 	}
-	str_add(&text,
-		"# HELP kmodsmith_next_kernel_ready Whether the kernel that the node starts next is the running one, "
-		"or "
-		"can be served.\n# TYPE kmodsmith_next_kernel_ready gauge\nkmodsmith_next_kernel_ready %d\n",
-		!next || next->verdict == KERNEL_READY);
+	prometheus_head(&text, "kmodsmith_next_kernel_ready", "gauge",
+			"Whether the kernel that the node starts next is the running one, or can be served.");
+	str_add(&text, "kmodsmith_next_kernel_ready %d\n", !next || next->verdict == KERNEL_READY);
 	return text;
 }
 

@@ -3,9 +3,12 @@
 
 #include "base/core/date.h"
 #include "base/formats/boot_record.h"
+#include "base/process/log.h"
 #include "devices/cdi_spec_file.h"
+#include "status/node_metrics.h"
 
-static const char FILE_NAME[] = BOOT_RECORD_DIR "/status.json";
+static const char FILE_NAME[] = BOOT_RECORD_DIR "/status.json", METRICS_DIR[] = BOOT_RECORD_DIR "/metrics",
+		  METRICS[] = BOOT_RECORD_DIR "/metrics/node.prom";
 
 static json_t *now_json(void)
 {
@@ -36,6 +39,18 @@ static const char *state_in(const json_t *file)
 	return json_string_value(json_object_get(file, "state"));
 }
 
+// No run fails because nobody can be told of it in this way.
+static void write_metrics(const struct root *root, const json_t *file)
+{
+	struct err err;
+	auto_str char *text = node_metrics_text(file), *old = NULL;
+	if (root_read(root, METRICS, &old, NULL, &err) > 0 && str_eq(old, text))
+		return;
+	if (root_mkdirs(root, METRICS_DIR, 0755, &err) < 0 ||
+	    root_put(root, METRICS, text, strlen(text), 0644, &err) < 0)
+		log_warn("no metrics: %s", err.text);
+}
+
 static int write_status_file(const struct root *root, const struct host *host, json_t *file, const json_t *old,
 			     struct err *err)
 {
@@ -44,7 +59,10 @@ static int write_status_file(const struct root *root, const struct host *host, j
 	json_object_set_new(file, "time", now_json());
 	json_object_set_new(file, "since",
 			    since && str_eq(state_in(old), state_in(file)) ? json_incref(since) : now_json());
-	return boot_record_write(root, FILE_NAME, host->boot_id, file, err);
+	if (boot_record_write(root, FILE_NAME, host->boot_id, file, err) < 0)
+		return -1;
+	write_metrics(root, file);
+	return 0;
 }
 
 // Nothing of what was measured before holds from here on.
@@ -107,8 +125,10 @@ int status_file_end(const struct root *root, const struct facts *now, const stru
 	json_object_set_new(file, "run", json_null());
 	if (end->failure && status->has_gpu && !status->is_ready)
 		json_object_set_new(file, "state", json_string("FAILED"));
-	if (is_unchanged(old, file, end->failure))
+	if (is_unchanged(old, file, end->failure)) {
+		write_metrics(root, old);
 		return 0;
+	}
 	json_object_set_new(file, "last_run",
 			    json_pack("{s:s, s:o, s:i, s:o, s:o}", "outcome", end->outcome, "time", now_json(), "pid",
 				      (int)getpid(), "error",

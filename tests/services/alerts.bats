@@ -1,0 +1,66 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Prometheus' own promtool, of Debian's package: the metrics that a node writes, and what each alert fires on.
+# made up: the driver versions, which are of the recorded machine
+# shellcheck disable=SC2154 # bats and helper.bash set output, status and top
+load helper
+
+setup_file() {
+  local deb
+  export PROMTOOL=$BATS_FILE_TMPDIR/usr/bin/promtool PROMTOOL_LACKS=''
+  if deb=$("$BATS_TEST_DIRNAME/../../scripts/inputs.sh" prometheus 2>"$BATS_FILE_TMPDIR/lacking") && [ -n "$deb" ]; then
+    dpkg-deb -x "$deb" "$BATS_FILE_TMPDIR"
+  else
+    PROMTOOL_LACKS="Debian's prometheus cannot be fetched: $(tail -n 1 "$BATS_FILE_TMPDIR/lacking")"
+  fi
+}
+setup() { [ -z "$PROMTOOL_LACKS" ] || skip "$PROMTOOL_LACKS"; }
+
+@test "what a node writes is valid: ready, failed, and the next kernels" {
+  local host=$BATS_TEST_TMPDIR/host
+  cp -a "$top/tests/hosts/h100x8" "$host"
+  "$KMODSMITH" install 535.261.03 --root "$host" >/dev/null
+  grep -qx 'kmodsmith_ready 1' "$host/run/kmodsmith/metrics/node.prom"
+  run "$PROMTOOL" check metrics <"$host/run/kmodsmith/metrics/node.prom"
+  assert_success
+  assert_output ""
+  run "$KMODSMITH" install 550.54.14 --root "$host"
+  assert_failure
+  grep -qx 'kmodsmith_last_run_failed 1' "$host/run/kmodsmith/metrics/node.prom"
+  run "$PROMTOOL" check metrics <"$host/run/kmodsmith/metrics/node.prom"
+  assert_success
+  assert_output ""
+  "$KMODSMITH" watch --once --driver 535.261.03 --root "$host" >/dev/null 2>&1 || true
+  run "$PROMTOOL" check metrics <"$host/run/kmodsmith/metrics/kernels.prom"
+  assert_success
+  assert_output ""
+  run "$PROMTOOL" check metrics <<<'kmodsmith_ready{'
+  assert_failure
+}
+
+@test "each alert fires on what it is for, and on nothing else" {
+  cp "$top/deploy/monitoring/rules.yaml" "$top/tests/services/alerts.yaml" "$BATS_TEST_TMPDIR"
+  cd "$BATS_TEST_TMPDIR"
+  run "$PROMTOOL" check rules rules.yaml
+  assert_success
+  run "$PROMTOOL" test rules alerts.yaml
+  assert_success
+  # each is tested, and a test can fail
+  run comm -3 <(sed -n 's/^      - alert: //p' rules.yaml | sort -u) <(grep -oE 'alertname: [A-Za-z]+' alerts.yaml | cut -d' ' -f2 | sort -u)
+  assert_output ""
+  sed -i 's/kmodsmith_ready == 0/kmodsmith_ready == 1/' rules.yaml
+  run "$PROMTOOL" test rules alerts.yaml
+  assert_failure
+}
+
+@test "each alert names a section of a page that exists, and each metric that it asks for is documented" {
+  local page section
+  while IFS='#' read -r page section; do
+    run grep -cE "^#+ " "$top/$page"
+    assert_success
+    sed -nE 's/^#+ //p' "$top/$page" | tr 'A-Z ' 'a-z-' | tr -d "'\`,:?()." | grep -qx -e "$section" || fail "$page has no section '$section'"
+  done < <(sed -n 's/.*runbook: //p' "$top/deploy/monitoring/rules.yaml" | sort -u)
+  while read -r metric; do
+    grep -qF "\`$metric\`" "$top/docs/reference.md" || fail "docs/reference.md has no $metric"
+  done < <(grep -oE 'kmodsmith_[a-z_]+' "$top/deploy/monitoring/rules.yaml" | sort -u)
+}
