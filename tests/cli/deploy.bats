@@ -122,6 +122,12 @@ for d in docs:
 END
 }
 
+@test "without a cluster, each place that was looked at is named" {
+  KUBECONFIG='' HOME=$BATS_TEST_TMPDIR run "$KMODSMITH" rollout status
+  assert_failure 2
+  assert_output --partial "no cluster: KUBECONFIG is not set, '$BATS_TEST_TMPDIR/.kube/config' cannot be read, and this is not a pod"
+}
+
 @test "deploy: the commands look where the manifests put things" {
   assert_equal "$(query coordinator.yaml 'd["metadata"]["namespace"]')" kmodsmith
   run "$KMODSMITH" rollout status --help

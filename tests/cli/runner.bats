@@ -64,11 +64,11 @@ EOF
 }
 
 @test "a server that outlives its test fails it, and is ended" {
-  script jobs/a 'echo "ok 1 - a"; (exec -a "server $TMPDIR" sleep 1000) & sleep 0.2'
+  script jobs/a 'echo "ok 1 - a"; (exec -a "outlives $TMPDIR" sleep 1000) & sleep 0.2'
   check
   assert_failure 1
   assert_output --partial "left a process running"
-  run pgrep -f "server .*check\."
+  run pgrep -f '^outlives ' # by this name, which none of the servers beside this test has
   assert_failure
 }
 

@@ -137,6 +137,12 @@ teardown() { farm_clean; }
   kubectl_kmodsmith status --watch --interval 1 --timeout 1
   assert_failure
   assert_line --partial "E_ROLLOUT_PENDING: not all nodes are done after 1 s"
+  kubectl_kmodsmith status --context elsewhere
+  assert_failure
+  assert_output --partial "elsewhere"
+  KUBECONFIG=$KUBECONFIG run "$KMODSMITH" rollout status -n kmodsmith --context tests
+  assert_success
+  assert_line --regexp "^pool gpus: driver $new, "
   kubectl_kmodsmith status --pool other
   assert_failure 1
   assert_line --partial "E_NOT_FOUND: --pool: the policy has no pool 'other'"

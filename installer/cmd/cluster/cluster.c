@@ -8,7 +8,9 @@
 const struct opt cluster_opts[] = {
 	{ "kubeconfig", 0, "FILE", "KUBECONFIG", OPT_STR, offsetof(struct cluster_values, kubeconfig),
 	  "the Kubernetes API; default: that of the pod's service account, else ~/.kube/config" },
-	{ "namespace", 0, "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
+	{ "context", 0, "NAME", NULL, OPT_STR, offsetof(struct cluster_values, context),
+	  "of the kubeconfig; default: its current one" },
+	{ "namespace", 'n', "NAME", "POD_NAMESPACE", OPT_STR, offsetof(struct cluster_values, namespace),
 	  "where the policy, the status and the coordinator's Lease are; default: that of the kubeconfig's context or "
 	  "the pod, else " KUBE_NAMESPACE },
 	{ .help = "Cluster" },
@@ -22,14 +24,18 @@ int cluster_config(const struct cluster_values *v, struct kube_config *ret, stru
 	if (!path) {
 		if (machine_open(&v->common, &machine, err) < 0)
 			return -1;
-		int r = kube_config_pod(&machine.kern, environ, ret, err);
+		int r = v->context ? 0 : kube_config_pod(&machine.kern, environ, ret, err); // a pod has no contexts
 		if (r < 0)
 			return -1;
-		path = r == 0 && home ? str_fmt("%s/.kube/config", home) : NULL;
-		if (r == 0 && (!path || access(path, R_OK) < 0))
-			return err_set(err, E_USAGE, "not running in a pod with a service account; set --kubeconfig");
+		path = r == 0 ? str_fmt("%s/.kube/config", home ? home : "") : NULL;
+		if (path && access(path, R_OK) < 0)
+			return err_set(
+				err, E_USAGE,
+				"no cluster: KUBECONFIG is not set, '%s' cannot be read, and this is not a pod with "
+				"a service account; set --kubeconfig FILE",
+				path);
 	}
-	if (path && kube_config_file(path, NULL, ret, err) < 0)
+	if (path && kube_config_file(path, v->context, ret, err) < 0)
 		return -1;
 	if (v->namespace && *v->namespace) {
 		free(ret->namespace);

@@ -6,7 +6,7 @@
 
 struct cluster_values { // first member of each command's values
 	struct common common;
-	char *kubeconfig, *namespace;
+	char *kubeconfig, *context, *namespace;
 };
 extern const struct opt cluster_opts[];
 // Of --kubeconfig, else of our pod, else ~/.kube/config. E_USAGE: there is none.
