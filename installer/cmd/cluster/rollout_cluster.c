@@ -143,11 +143,14 @@ static int is_complete(const struct seen *s, const struct rollout_filter *filter
 		const struct rollout *r = &s->slots.rollouts[i];
 		if (!rollout_filter_has_pool(filter, policy->pools[i].name))
 			continue;
+		if (sum->done == sum->total)
+			continue;
 		if (r->is_halted || r->is_aborted)
 			return err_set(err, E_ROLLOUT_HALTED, "pool %s is %s: %u of %u nodes are done, %u failed: %s",
-				       policy->pools[i].name, r->is_aborted ? "aborted" : "halted", sum->done,
-				       sum->total, sum->failed, node_reason_info(r->halt.code)->text);
-		is &= sum->done == sum->total;
+				       policy->pools[i].name, r->is_halted ? "halted" : "aborted", sum->done,
+				       sum->total, sum->failed,
+				       node_reason_info(r->is_halted ? r->halt.code : REASON_ABORTED)->text);
+		is = false;
 	}
 	return is;
 }
@@ -157,7 +160,8 @@ static void show_change(const struct seen *s, const struct rollout_filter *filte
 {
 	auto_str char *now = date_text(time(NULL));
 	auto_strv struct strv lines = { 0 };
-	bool is_screen = isatty(STDOUT_FILENO);
+	const char *terminal = getenv("TERM");
+	bool is_screen = isatty(STDOUT_FILENO) && terminal && !str_eq(terminal, "dumb");
 	if (is_screen) {
 		printf("\033[H\033[J%s\n", now);
 		show(s, filter, false);
