@@ -146,3 +146,18 @@ EOF
   MAX_THREADS=1e3 run --separate-stderr "$KMODSMITH" build --source /nowhere
   assert_error E_CONFIG "environment variable MAX_THREADS: jobs: '1e3' is not a whole number"
 }
+
+@test "status begins with one sentence: ready, or what is wrong first" {
+  host h100x8
+  kmodsmith status
+  assert_line --index 0 --partial "Not ready: driver 535.261.03 is loaded, and 1 of 10 checks fail, first nodes: 0 of 21 correct"
+  kmodsmith install 535.261.03
+  kmodsmith status
+  assert_line --index 0 "Ready: driver 535.261.03 (open), 8 GPUs, kernel 6.1.0-50-cloud-amd64"
+  host pascal
+  kmodsmith status
+  assert_line --index 0 "Not ready: no driver is loaded for 1 GPU"
+  host no-gpu
+  kmodsmith status
+  assert_line --index 0 "NO_GPU: no NVIDIA function on this machine, nothing to do"
+}

@@ -20,6 +20,29 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
+// One sentence before the rows. A machine without a GPU has no others.
+static void show_headline(const struct facts *f, const struct status *s)
+{
+	const struct check *first = NULL;
+	size_t failed = 0, gpus = gpus_count_ours(&f->gpus, GPU_DISPLAY);
+	for (size_t i = 0; i < s->count; i++) {
+		failed += !s->checks[i].is_ok;
+		if (!s->checks[i].is_ok && !first)
+			first = &s->checks[i];
+	}
+	if (!s->has_gpu)
+		return;
+	const char *plural = gpus == 1 ? "" : "s";
+	if (!f->loaded.version)
+		printf("Not ready: no driver is loaded for %zu GPU%s\n", gpus, plural);
+	else if (s->is_ready)
+		printf("Ready: driver %s (%s), %zu GPU%s, kernel %s\n", f->loaded.version,
+		       module_type_name(f->loaded.flavour), gpus, plural, f->host.release);
+	else
+		printf("Not ready: driver %s is loaded, and %zu of %zu checks fail, first %s: %s\n", f->loaded.version,
+		       failed, s->count, first ? first->name : "none", first ? first->evidence : "");
+}
+
 static const char *status_text(const json_t *object, const char *key)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -132,6 +155,7 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 		json_object_set_new(json, "kernels", has_kernels > 0 ? kernel_report_json(&kernels) : json_null());
 		show_json(json);
 	} else {
+		show_headline(&f, &s);
 		show_status(&s);
 		show_last_run(file);
 		show_journal(&j, f.host.boot_id);
