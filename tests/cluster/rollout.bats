@@ -152,6 +152,11 @@ teardown() { farm_clean; }
   assert_failure 1
   assert_output --partial "has no wave 'nine'"
   kubectl_kmodsmith pause
+  kubectl_kmodsmith status --watch --until idle --interval 1 --timeout 60 # before somebody uninstalls it
+  assert_success
+  assert_equal "$(cordoned)" ""
+  kubectl_kmodsmith status --until idle
+  assert_line --partial "E_USAGE: --until requires --watch"
   kubectl_kmodsmith approve gpus main
   assert_success
   renewed

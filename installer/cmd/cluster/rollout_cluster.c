@@ -85,6 +85,7 @@ static void show(const struct seen *s, const struct rollout_filter *filter, bool
 struct status_values {
 	struct cluster_values cluster;
 	struct strv pools, states;
+	char *until;
 	bool is_watch;
 	unsigned interval, timeout;
 };
@@ -92,6 +93,9 @@ struct status_values {
 static const struct opt status_opts[] = {
 	{ "watch", 'w', NULL, NULL, OPT_FLAG, offsetof(struct status_values, is_watch),
 	  "go on showing it until all nodes are done; exit status 1 if it is halted, or at --timeout" },
+	{ "until", 0, "done|idle", NULL, OPT_STR, offsetof(struct status_values, until),
+	  "with --watch: what ends it; idle: no node is being drained or replaced, as before an uninstall; default "
+	  "done" },
 	{ "interval", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct status_values, interval),
 	  "with --watch: how often the cluster is asked; default 10" },
 	{ "timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct status_values, timeout),
@@ -104,8 +108,11 @@ static const struct opt status_opts[] = {
 
 static int check_status_values(const struct status_values *v, struct err *err)
 {
-	if (!v->is_watch && (v->interval || v->timeout))
-		return err_set(err, E_USAGE, "%s requires --watch", v->interval ? "--interval" : "--timeout");
+	if (!v->is_watch && (v->interval || v->timeout || v->until))
+		return err_set(err, E_USAGE, "%s requires --watch",
+			       v->until    ? "--until" :
+			       v->interval ? "--interval" :
+					     "--timeout");
 	for (size_t i = 0; i < v->states.count; i++) {
 		auto_strv struct strv known = { 0 };
 		for (int p = 0; p < PHASE_COUNT; p++)
@@ -127,6 +134,19 @@ static int check_pools(const struct policy *policy, const struct strv *names, st
 			return err_set(err, E_NOT_FOUND, "--pool: the policy has no pool '%s'", names->items[i]);
 	}
 	return 0;
+}
+
+// No node of these pools is on the way from a cordon to an uncordon, or has ours.
+static bool is_idle(const struct seen *s, const struct rollout_filter *filter)
+{
+	for (size_t i = 0; i < s->cluster.count; i++) {
+		const struct record *record = &s->cluster.nodes[i].record;
+		int pool = s->slots.node_plans[i].pool;
+		if (rollout_filter_has_pool(filter, pool < 0 ? NULL : s->cluster.policy->pools[pool].name) &&
+		    (node_phase_info(record->phase)->is_disruptive || record->receipt.is_there))
+			return false;
+	}
+	return true;
 }
 
 // 1 = every node of these pools is done, 0 = not yet, negative = it does not get there without somebody.
@@ -192,7 +212,7 @@ static int watch_once(const struct status_values *v, const struct rollout_filter
 	plan(&s);
 	if (check_pools(s.cluster.policy, &v->pools, err) < 0)
 		return -1;
-	int r = is_complete(&s, filter, err);
+	int r = v->until && str_eq(v->until, "idle") ? is_idle(&s, filter) : is_complete(&s, filter, err);
 	if (!v->cluster.common.is_json)
 		show_change(&s, filter, before);
 	else if (r != 0)
@@ -216,7 +236,8 @@ static int watch_rollout(const struct status_values *v, const struct rollout_fil
 			log_warn("%s; asking again", err->text);
 		left = end - clock_ms();
 		if (v->timeout && left <= 0)
-			return err_set(err, E_ROLLOUT_PENDING, "not all nodes are done after %u s", v->timeout);
+			return err_set(err, E_ROLLOUT_PENDING, "not all nodes are %s after %u s",
+				       v->until ? v->until : "done", v->timeout);
 		pause = v->timeout && left < pause ? left : pause;
 		nanosleep(&(struct timespec){ .tv_sec = pause / SECOND_MS, .tv_nsec = pause % SECOND_MS * 1000000 },
 			  NULL);
