@@ -82,6 +82,9 @@ teardown() { farm_clean; }
   kubectl_kmodsmith status --watch --interval 1
   assert_failure 1
   assert_line --partial "E_ROLLOUT_HALTED: pool gpus is halted: 0 of 3 nodes are done, 1 failed: "
+  kubectl_kmodsmith status --watch --json
+  assert_failure 1
+  assert_equal "$(sed -n '/^{/,$p' <<<"$output" | jq -s 'length, .[0].error.code' | paste -sd,)" '1,"E_ROLLOUT_HALTED"'
   kubectl_kmodsmith status --state rolledback,failed --json
   assert_equal "$(jq '.nodes | length' <<<"$output")" 1
   metric a 'kmodsmith_rollbacks_total{class="[a-z]*"} 1'

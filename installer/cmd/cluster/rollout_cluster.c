@@ -170,6 +170,10 @@ static int is_complete(const struct seen *s, const struct rollout_filter *filter
 				       policy->pools[i].name, r->is_halted ? "halted" : "aborted", sum->done,
 				       sum->total, sum->failed,
 				       node_reason_info(r->is_halted ? r->halt.code : REASON_ABORTED)->text);
+		if (sum->done + sum->failed >= sum->total && !sum->used && !sum->waiting)
+			return err_set(err, E_ROLLOUT_HALTED,
+				       "pool %s has no node left to begin: %u of %u nodes are done, %u failed",
+				       policy->pools[i].name, sum->done, sum->total, sum->failed);
 		is = false;
 	}
 	return is;
@@ -215,7 +219,7 @@ static int watch_once(const struct status_values *v, const struct rollout_filter
 	int r = v->until && str_eq(v->until, "idle") ? is_idle(&s, filter) : is_complete(&s, filter, err);
 	if (!v->cluster.common.is_json)
 		show_change(&s, filter, before);
-	else if (r != 0)
+	else if (r > 0) // an error is a document of its own
 		show(&s, filter, true);
 	return r;
 }
