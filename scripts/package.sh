@@ -49,4 +49,8 @@ rpm() {
     --define "_rpmfilename %%{NAME}-%%{VERSION}.%%{ARCH}.rpm" packaging/kmodsmith.spec >&2
   echo "$out/kmodsmith-$version.$arch.rpm"
 }
+for program in strip dpkg-deb dpkg-shlibdeps rpmbuild; do
+  [[ $kind.$program = rpm.dpkg-* || $kind.$program = deb.rpmbuild ]] || type -P "$program" >/dev/null ||
+    { echo "package: there is no '$program'; run scripts/deps.sh package" >&2 && exit 1; }
+done
 case $kind in deb | rpm) fill_tree && "$kind" ;; *) echo "package: '$kind' is neither deb nor rpm" >&2 && exit 2 ;; esac
