@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What bash offers after TAB, asked of bash itself.
+# What bash and fish offer after TAB, asked of the shells themselves.
 # shellcheck disable=SC2154 # bats and helper.bash set top
 load helper
 
@@ -56,4 +56,30 @@ offers() { # WORD...: the last is what was typed so far; one offer a line
   assert_output ""
   offers bundle verify dri
   assert_output driver.run
+}
+
+@test "fish completes every command, verb and option, words and files" {
+  local name option fish=$BATS_TEST_TMPDIR/kmodsmith.fish
+  command -v fish >/dev/null || skip "fish is not installed"
+  "$(dirname "$COMPLETION")/../mkman" fish-completion >"$fish"
+  fish_offers() { HOME=$BATS_TEST_TMPDIR run fish -c "source $fish; complete -C '$1'"; } # LINE
+  fish_offers "kmodsmith "
+  while read -r name; do
+    assert_line --regexp "^${name%% *}"$'\t'
+  done < <(commands)
+  fish_offers "kmodsmith store g"
+  assert_output $'gc\tremove packages that this machine no longer needs'
+  fish_offers "kmodsmith install --flavour "
+  assert_line --regexp '^open'$'\t'
+  refute_line --regexp '^kmodsmith.fish'
+  cd "$BATS_TEST_TMPDIR"
+  fish_offers "kmodsmith install --source kmod"
+  assert_line --regexp '^kmodsmith.fish'
+  for name in install "store gc" "rollout status"; do
+    fish_offers "kmodsmith $name --"
+    # shellcheck disable=SC2086 # a command may have two words
+    for option in $("$KMODSMITH" $name --help | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p' | grep -vx -e --help); do
+      assert_line --regexp "^$option"$'\t'
+    done
+  done
 }
