@@ -5,10 +5,11 @@
 # shellcheck disable=SC2154 # bats and helper.bash set output, status and top
 load helper
 
+make_locked() { flock "$top/build/release/make.lock" make -s -C "$top" "$@"; } # as make_in: other tests build there, too
 setup_file() {
   export work=$BATS_FILE_TMPDIR
   top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-  make -s -C "$top" deb rpm >"$work/made"
+  make_locked deb rpm >"$work/made"
 }
 setup() {
   [ "$(id -u)" -eq 0 ] || skip "dpkg and rpm change into a root"
@@ -49,7 +50,7 @@ works() { # what is there, and that it runs
   local before
   before=$(sha256sum "$deb" "$rpm")
   touch "$top/packaging/kmodsmith.service"
-  TZ=Asia/Tokyo make -s -C "$top" deb rpm
+  TZ=Asia/Tokyo make_locked deb rpm
   assert_equal "$(sha256sum "$deb" "$rpm")" "$before"
 }
 
@@ -94,13 +95,13 @@ works() { # what is there, and that it runs
 }
 
 @test "make install and make uninstall: a changed configuration stays, and nothing else" {
-  make -s -C "$top" install DESTDIR="$root" PREFIX=/usr >/dev/null
+  make_locked install DESTDIR="$root" PREFIX=/usr >/dev/null
   works
   echo "driver = 535.261.03" >>"$root/etc/kmodsmith/kmodsmith.conf"
-  make -s -C "$top" install DESTDIR="$root" PREFIX=/usr >/dev/null
-  make -s -C "$top" uninstall DESTDIR="$root" PREFIX=/usr >/dev/null
+  make_locked install DESTDIR="$root" PREFIX=/usr >/dev/null
+  make_locked uninstall DESTDIR="$root" PREFIX=/usr >/dev/null
   assert_equal "$(find "$root" -type f -name '*kmodsmith*' ! -path '*/kernels/*')" "$root/etc/kmodsmith/kmodsmith.conf"
-  make -s -C "$top" install DESTDIR="$root" PREFIX=/usr/local >/dev/null
+  make_locked install DESTDIR="$root" PREFIX=/usr/local >/dev/null
   grep -qx 'driver = 535.261.03' "$root/etc/kmodsmith/kmodsmith.conf"
   grep -qx 'ExecStart=/usr/local/bin/kmodsmith install' "$root/etc/systemd/system/kmodsmith.service"
 }
