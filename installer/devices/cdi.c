@@ -592,17 +592,17 @@ static json_t *mounts_json(const struct cdi *c)
 
 // With an empty list the hook would run in the container's environment, which the image chooses: its LD_PRELOAD
 // would run code with the rights of the runtime.
-static json_t *hook_json(const struct cdi *c, const char *verb, const char *driver, const struct strv *args)
+//
+// The hook may be of an older version, out of the image that the driver root was made of: it refuses options that it
+// does not know, and ignores variables.
+static json_t *hook_json(const struct cdi *c, const char *verb, const struct strv *args)
 {
+	auto_str char *driver = str_fmt("DRIVER_VERSION=%s", c->version);
 	json_t *argv = json_pack("[s, s, s]", "kmodsmith", "cdi-hook", verb), *rest = json_strv(args);
-	if (driver) {
-		json_array_append_new(argv, json_string("--driver"));
-		json_array_append_new(argv, json_string(driver));
-	}
 	json_array_extend(argv, rest);
 	json_decref(rest);
-	return json_pack("{s:s, s:s, s:o, s:[s], s:i}", "hookName", "createContainer", "path", c->hook, "args", argv,
-			 "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "timeout", HOOK_TIMEOUT_S);
+	return json_pack("{s:s, s:s, s:o, s:[s, s], s:i}", "hookName", "createContainer", "path", c->hook, "args", argv,
+			 "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", driver, "timeout", HOOK_TIMEOUT_S);
 }
 
 static json_t *spec_json(const struct cdi *c)
@@ -612,8 +612,8 @@ static json_t *spec_json(const struct cdi *c)
 	for (size_t i = 0; i < ARRAY_SIZE(common); i++)
 		add_device_node(nodes, c, common[i]);
 	if (c->links.count)
-		json_array_append_new(hooks, hook_json(c, "links", NULL, &c->links));
-	json_array_append_new(hooks, hook_json(c, "ldcache", c->version, &c->folders));
+		json_array_append_new(hooks, hook_json(c, "links", &c->links));
+	json_array_append_new(hooks, hook_json(c, "ldcache", &c->folders));
 	// The runtime hook of NVIDIA's toolkit, where a machine has it, leaves this container alone.
 	return json_pack("{s:s, s:s, s:{s:[s], s:o, s:o, s:o}, s:o}", "cdiVersion", VERSION, "kind", CDI_KIND,
 			 "containerEdits", "env", "NVIDIA_VISIBLE_DEVICES=void", "deviceNodes", nodes, "mounts",

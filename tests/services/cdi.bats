@@ -129,6 +129,15 @@ ${V%%.*}.999.1 $V
 EOF
 }
 
+@test "the hooks' words are none that the program of an older driver root would refuse: what is new is in their environment" {
+  run jq -r '.containerEdits.hooks[].args[]' "$BATS_TEST_TMPDIR/cdi/kmodsmith.json"
+  assert_line ldcache
+  refute_line --regexp '^-'
+  run jq -r '.containerEdits.hooks[].env[]' "$BATS_TEST_TMPDIR/cdi/kmodsmith.json"
+  assert_line "DRIVER_VERSION=$V"
+  refute_line --partial KMODSMITH_ # which an older one does not know
+}
+
 @test "a container without glibc gets its devices, and no error" {
   rm -r "$root"/lib64/ld-linux* "$root/lib/x86_64-linux-gnu"
   gpu 0 sh -c ': >/dev/nvidia11 && echo opened; ls /etc'

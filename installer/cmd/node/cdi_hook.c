@@ -75,7 +75,7 @@ const struct cmd cmd_cdi_hook_links = {
 };
 
 static const struct opt ldcache_opts[] = {
-	{ "driver", 'd', "VERSION", NULL, OPT_STR, offsetof(struct values, driver),
+	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct values, driver),
 	  "the driver's version: an image whose CUDA is of a later branch gets its own compatibility libraries first" },
 	{ 0 },
 };
