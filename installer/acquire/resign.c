@@ -30,6 +30,14 @@ static int unpack(const struct layout *l, struct package *p, struct scratch *wor
 	return scratch_make(&l->root, "sign", work, err) < 0 ? -1 : unpack_package(l, &work->root, p, err);
 }
 
+static int attach(const struct resign *how, const struct root *dir, const struct strv *names, struct err *err)
+{
+	auto_root struct root signatures = ROOT_NONE;
+	return root_init(&signatures, how->signatures, err) < 0 ?
+		       -1 :
+		       signing_attach(how->signer, &signatures, dir, names, err);
+}
+
 static int make_signed(const struct layout *l, const struct oci_descriptor *manifest, const struct resign *how,
 		       struct package *ret, struct err *err)
 {
@@ -46,7 +54,7 @@ static int make_signed(const struct layout *l, const struct oci_descriptor *mani
 	p.key.signer = str_dup(signer);
 	if (unpack(l, &p, &work, &names, err) < 0)
 		return -1;
-	r = how->signatures ? signing_attach(how->signer, how->signatures, &p.dir, &names, err) :
+	r = how->signatures ? attach(how, &p.dir, &names, err) :
 			      signing_sign(how->signer, how->hash, &p.dir, &names, err);
 	if (r < 0 || module_set_read(&p.dir, &names, &set, err) < 0 ||
 	    read_predicate(l, manifest->digest, p.key.signer, &predicate, err) < 0 ||
@@ -69,13 +77,17 @@ int resign_package(const struct layout *l, const struct oci_descriptor *manifest
 	return r;
 }
 
-int resign_export(const struct layout *l, const struct oci_descriptor *manifest, const struct root *to, struct err *err)
+int resign_export(const struct layout *l, const struct oci_descriptor *manifest, const char *dir, struct err *err)
 {
+	auto_root struct root to = ROOT_NONE;
 	auto_scratch struct scratch work = SCRATCH_NONE;
 	auto_package struct package p = PACKAGE_NONE;
 	auto_strv struct strv names = { 0 };
 	int r = package_read(l, manifest, &p, err);
 	if (r <= 0)
 		return r;
-	return unpack(l, &p, &work, &names, err) < 0 ? -1 : signing_export(&p.dir, &names, to, err);
+	if (unpack(l, &p, &work, &names, err) < 0 || root_make(dir, &to, err) < 0 ||
+	    signing_export(&p.dir, &names, &to, err) < 0)
+		return -1;
+	return 1;
 }

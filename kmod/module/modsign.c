@@ -297,12 +297,13 @@ int module_attach(const struct module_signer *s, const void *cms, size_t cms_len
 		  char **ret, size_t *ret_len, struct err *err)
 {
 	static const char magic[] = "~Module signature appended~\n";
-	enum { ID_PKCS7 = 2, SIZE_MAX_CMS = 1 << 20 };
+	enum { ID_PKCS7 = 2, CMS_MOST = 1 << 20 };
 	auto_modsig struct modsig made = { 0 };
 	auto_certs struct certs *certs = modsig_certs_new();
 	size_t payload = module_unsigned_length(data, len);
-	if (cms_len > SIZE_MAX_CMS)
-		return err_set(err, E_SIGNATURE_BAD, "the signature has %zu bytes", cms_len);
+	if (cms_len > CMS_MOST)
+		return err_set(err, E_SIGNATURE_BAD, "the signature has %zu bytes, and %d are the most", cms_len,
+			       CMS_MOST);
 	// algo, hash, id_type, signer_len, key_id_len, three bytes of padding, then the length, big-endian
 	const unsigned char trailer[] = { 0,
 					  0,

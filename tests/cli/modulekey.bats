@@ -213,8 +213,13 @@ referrers() { # of the package that was made last: statement and bill of materia
   build
   plain=$(jq -r .digest <<<"$output")
   made "$work/plain.ko"
+  tiny_payload "$work/payload.tar" 535.261.03 # user space beside it has no modules
+  kmodsmith "pack payload" "$work/payload.tar" --driver 535.261.03 --arch x86_64 --output "oci:$work/layout" --state-dir "$work/state"
   kmodsmith sign "oci:$work/layout" --export-modules "$work/signing"
   assert_status 0
+  assert_line --regexp '^exported +535.261.03-open-'
+  assert_line --regexp '^no modules +'
+  assert_equal "$(find "$work/signing" -mindepth 1 -maxdepth 1 | wc -l)" 1
   tag=$(echo "$work"/signing/*)
   cmp "$tag/nvidia.ko" "$work/plain.ko"
   attach() { kmodsmith sign "oci:$work/layout" --modules --module-cert "$work/mok.pem" --module-signatures "$work/signing" --json; }
@@ -242,11 +247,12 @@ referrers() { # of the package that was made last: statement and bill of materia
   elsewhere mok "$work/plain.ko"
   attach
   assert_status 0
-  assert_json '.packages[0] | [.digest, .modules_signed] | join(" ")' "$inline true"
+  assert_json '.packages[] | select(.tag | test("-open-")) | [.digest, .modules_signed] | join(" ")' "$inline true"
   kmodsmith sign "oci:$work/layout" --export-modules "$work/again" # of signed ones: without the signature
   cmp "$work/again/${tag##*/}/nvidia.ko" "$work/plain.ko"
+  rm -r "$work/signing" # signed already: nothing is read
   attach
-  assert_json '.packages[0] | [.digest, .modules_signed] | join(" ")' "$inline false"
+  assert_json '.packages[] | select(.tag | test("-open-")) | [.digest, .modules_signed] | join(" ")' "$inline false"
 }
 
 @test "what does not go together is said" {

@@ -56,6 +56,7 @@ struct sign_job {
 	struct catalog packages; // what is signed
 	bool *is_made;           // for each
 	bool *is_module_signed;  // for each
+	bool *is_exported;       // for each
 	struct catalog catalog;
 };
 
@@ -65,6 +66,7 @@ static void sign_job_done(struct sign_job *s)
 	free(s->chain);
 	free(s->is_made);
 	free(s->is_module_signed);
+	free(s->is_exported);
 	catalog_done(&s->packages);
 	catalog_done(&s->catalog);
 	layout_done(&s->layout);
@@ -158,10 +160,9 @@ static int list_packages(const struct values *v, struct sign_job *s, struct err 
 }
 
 // DIR/TAG of a package; without a tag, its digest.
-static int module_dir(const char *dir, const struct catalog_item *item, bool is_made, struct root *ret, struct err *err)
+static char *module_dir(const char *dir, const struct catalog_item *item)
 {
-	auto_str char *path = str_fmt("%s/%s", dir, str_eq(item->tag, "-") ? item->digest : item->tag);
-	return is_made ? root_make(path, ret, err) : root_init(ret, path, err);
+	return str_fmt("%s/%s", dir, str_eq(item->tag, "-") ? item->digest : item->tag);
 }
 
 static struct oci_descriptor descriptor_of(const struct catalog_item *item)
@@ -171,15 +172,19 @@ static struct oci_descriptor descriptor_of(const struct catalog_item *item)
 	return d;
 }
 
-static int export_modules(const struct values *v, const struct sign_job *s, struct err *err)
+static int export_modules(const struct values *v, struct sign_job *s, struct err *err)
 {
+	s->is_exported = mem_alloc((s->packages.count + 1) * sizeof(*s->is_exported));
+	if (!v->export_modules)
+		return 0;
 	for (size_t i = 0; i < s->packages.count; i++) {
 		const struct catalog_item *item = &s->packages.items[i];
 		const struct oci_descriptor d = descriptor_of(item);
-		auto_root struct root to = ROOT_NONE;
-		if (module_dir(v->export_modules, item, true, &to, err) < 0 ||
-		    resign_export(&s->layout, &d, &to, err) < 0)
+		auto_str char *dir = module_dir(v->export_modules, item);
+		int r = resign_export(&s->layout, &d, dir, err);
+		if (r < 0)
 			return err_wrap(err, "%s", item->tag);
+		s->is_exported[i] = r > 0;
 	}
 	return 0;
 }
@@ -190,13 +195,10 @@ static int sign_package(const struct values *v, struct sign_job *s, size_t i, co
 	struct catalog_item *item = &s->packages.items[i];
 	const struct oci_descriptor d = descriptor_of(item);
 	auto_package struct package made = PACKAGE_NONE;
-	auto_root struct root signatures = ROOT_NONE;
-	struct resign how = { .signer = signer, .hash = v->module_hash ? v->module_hash : "sha256" };
-	if (v->module_signatures) {
-		if (module_dir(v->module_signatures, item, false, &signatures, err) < 0)
-			return -1;
-		how.signatures = &signatures;
-	}
+	auto_str char *signatures = v->module_signatures ? module_dir(v->module_signatures, item) : NULL;
+	const struct resign how = { .signer = signer,
+				    .hash = v->module_hash ? v->module_hash : "sha256",
+				    .signatures = signatures };
 	int r = resign_package(&s->layout, &d, &how, &made, err);
 	s->is_module_signed[i] = r > 0;
 	if (r > 0) {
@@ -252,14 +254,15 @@ static json_t *result_json(const struct sign_job *s)
 			 packages, "catalog", s->catalog.number ? catalog_json(&s->catalog) : json_null());
 }
 
-static void show_signed(const struct sign_job *s, bool is_exported)
+static void show_signed(const struct sign_job *s, bool is_export)
 {
 	auto_strv struct strv rows = { 0 };
 	for (size_t i = 0; i < s->packages.count; i++)
 		strv_add(&rows, str_fmt("%s\t%s\tsha256:%s",
 					s->is_made[i]          ? "signed" :
 					s->is_module_signed[i] ? "modules signed" :
-					is_exported            ? "exported" :
+					s->is_exported[i]      ? "exported" :
+					is_export              ? "no modules" :
 								 "was signed",
 					s->packages.items[i].tag, s->packages.items[i].digest));
 	show_table(&rows);
@@ -277,7 +280,7 @@ static int run_sign(void *values, char **args, size_t count, struct err *err)
 	if (check_sign_values(v, err) < 0 || open_layout(args[0], &s.layout, err) < 0 ||
 	    (v->keys.count && signers_open(&v->keys, v->identity ? v->identity : "kmodsmith", &s.by, err) < 0) ||
 	    open_chain(v, &s, err) < 0 || list_packages(v, &s, err) < 0 || sign_modules(v, &s, err) < 0 ||
-	    (v->export_modules && export_modules(v, &s, err) < 0) || sign_all(&s, err) < 0)
+	    export_modules(v, &s, err) < 0 || sign_all(&s, err) < 0)
 		return -1;
 	if (v->is_catalog && catalog_publish(&s.layout, v->days ? v->days : DAYS_DEFAULT, time(NULL), s.by.makers,
 					     s.by.count, &s.catalog, err) < 0)
