@@ -4,6 +4,9 @@
 
 #include "tests/unit/tempdir.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 static const char FILE_NAME[] = "run/kmodsmith/status.json";
 
 static char boot[] = "b1", other_boot[] = "b2", release[] = "6.1";
@@ -93,6 +96,36 @@ static void withdrawn_before_it_changes(void **state)
 	expect_state(&t, "READY", "compile", "change", NULL);
 	step(&t, "unload", true);
 	expect_state(&t, "CHANGING", "unload", "change", NULL);
+}
+
+static size_t size_of(const struct folder *t, const char *path)
+{
+	struct err err;
+	struct stat st;
+	return root_stat(&t->root, path, &st, &err) > 0 ? (size_t)st.st_size : 0;
+}
+
+// Where there is no room for the metrics there are none: the old ones would tell of a driver that is ready.
+static void no_room_for_metrics(void **state)
+{
+	(void)state;
+	static const char metrics[] = "run/kmodsmith/metrics/node.prom";
+	auto_folder struct folder t;
+	struct rlimit old, small;
+	folder_make(&t);
+	step(&t, "load", true);
+	size_t status_size = size_of(&t, FILE_NAME), metrics_size = size_of(&t, metrics);
+	assert_true(status_size && status_size < metrics_size);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &old);
+	small = (struct rlimit){ metrics_size - 1, old.rlim_max };
+	setrlimit(RLIMIT_FSIZE, &small);
+	assert_int_equal(root_unlink(&t.root, metrics, &(struct err){ 0 }), 1);
+	assert_int_equal(root_put(&t.root, metrics, "kmodsmith_ready 1\n", 18, 0644, &(struct err){ 0 }), 0);
+	step(&t, "load", true);
+	setrlimit(RLIMIT_FSIZE, &old);
+	expect_state(&t, "CHANGING", "load", NULL, NULL);
+	assert_int_equal(size_of(&t, metrics), 0);
 }
 
 // Measured by somebody who changes nothing: the last run stays, and one that is under way is not written over.
@@ -188,6 +221,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(withdrawn_before_it_changes),
+		cmocka_unit_test(no_room_for_metrics),
 		cmocka_unit_test(measured_by_somebody_else),
 		cmocka_unit_test(failures),
 		cmocka_unit_test(an_unchanged_file_is_not_written),
