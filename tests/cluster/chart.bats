@@ -110,6 +110,10 @@ images.driver.digest=latest|'/images/driver/digest': 'latest' does not match pat
 driver.version=|which driver? Set driver.version
 existingConfigMap=mine|leave these out
 EOF
+  run rendered -f "$examples/standalone.yaml" --set builders.enabled=true
+  assert_output --partial "policy and builders take effect with mode=rollout only"
+  run rendered -f "$examples/rollout.yaml" --set privileged=false
+  assert_output --partial "privileged=false takes effect with mode=standalone only"
   run "$HELM" template it "$chart" --namespace default --kube-version 1.33.0 -f "$examples/standalone.yaml"
   assert_output --partial "install into the namespace kmodsmith"
 }
