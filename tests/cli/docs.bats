@@ -256,6 +256,15 @@ signed() {
   [ ! -e out/packages/index.json ] || assert_equal "$(jq -c .manifests out/packages/index.json)" "[]" # a plan makes nothing
 }
 
+@test "docs: host.md: the configuration of a boot has values alone, and each of them arrives" {
+  with_packages
+  block host conf 's#docker://[a-z./]*#oci:packages#' >kmodsmith.conf
+  run grep -vE '^[a-z-]+ = [^ #]+$' kmodsmith.conf
+  assert_output ""
+  KMODSMITH_CONFIG=$PWD/kmodsmith.conf kmodsmith plan --insecure-skip-verify # user space is not packed here
+  assert_error E_NO_PAYLOAD "driver 535.261.03, for /run/nvidia/driver: oci:packages: it has no payload"
+}
+
 @test "docs: kernel-upgrades.md: watch, and the hooks" {
   signed
   kmodsmith "trust add" site.pem
