@@ -194,7 +194,11 @@ static void every_hook_has_an_environment_and_a_deadline(void **state)
 	assert_int_equal(json_array_size(hooks), 2);
 	json_array_foreach(hooks, i, hook)
 	{
-		assert_int_equal(json_array_size(json_object_get(hook, "env")), 1);
+		auto_strv struct strv env = { 0 };
+		json_strv_read(json_object_get(hook, "env"), &env);
+		assert_int_equal(env.count, 2);
+		assert_memory_equal(env.items[0], "PATH=", 5);
+		assert_string_equal(env.items[1], "DRIVER_VERSION=" V);
 		assert_true(json_integer_value(json_object_get(hook, "timeout")) > 0);
 		assert_string_equal(json_string_value(json_object_get(hook, "path")),
 				    "/run/nvidia/driver/usr/libexec/kmodsmith");
