@@ -14,7 +14,7 @@ Q := $(if $(filter 0,$(V)),@)
 VERSION := 0.1.0
 PREFIX ?= /usr/local
 
-PKGS := jansson libcurl libssl libcrypto libseccomp libkmod
+PKGS := jansson libcurl libmicrohttpd libssl libcrypto libseccomp libkmod
 # libarchive is linked statically: the shared one drags in libxml2 and ICU (38.9 MB) for formats that are never named.
 # Its tar writer refers to nettle, which the linker drops. libcrypto comes first: a start looks up most symbols in it.
 ARCHIVE := -l:libarchive.a -lz -llzma -lzstd -llz4 -lacl -l:libnettle.a
@@ -62,7 +62,7 @@ STATIC_OBJ := $(patsubst %,$B/static/%.o,installer/base/http/http_lib installer/
 static: $B/kmodsmith-static # for foreign roots: needs no file of the place where it runs, and asks nobody
 $B/kmodsmith-static: $B/installer/main.o $(STATIC_OBJ) $(LIB)
 	@echo "  LD      $@"
-	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell $(PKG_CONFIG) --static --libs $(filter-out libcurl libkmod,$(PKGS)))
+	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell $(PKG_CONFIG) --static --libs $(filter-out libcurl libmicrohttpd libkmod,$(PKGS)))
 $B/static/%.o: %.c Makefile
 	@echo "  CC      $< (static)"
 	@mkdir -p $(@D)

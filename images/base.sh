@@ -6,8 +6,8 @@
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
 base=$out/base/root
-packages=(base-files bash busybox ca-certificates dash kmod libacl1 libcurl4 libjansson4 libkmod2 liblz4-1 liblzma5 libseccomp2
-  libssl3 libyaml-0-2 libzstd1 zlib1g)
+packages=(base-files bash busybox ca-certificates dash kmod libacl1 libcurl4 libjansson4 libkmod2 liblz4-1 liblzma5 libmicrohttpd12
+  libseccomp2 libssl3 libyaml-0-2 libzstd1 zlib1g)
 given=${KMODSMITH_BASE-}
 
 if [ -d "$given" ]; then

@@ -15,9 +15,10 @@ applets=(awk basename cat chmod chown chroot cmp cp cut date dd df dirname dmesg
 
 # libcurl names these for protocols that are never spoken (base/http/http.c allows http and https) and for cookies, and with
 # them comes a second TLS library, Kerberos and 14 more: 7 MB. Two are called all the same: of libssh2 its beginning, which
-# succeeds, and of libidn2, which brings 2 MB of tables, the spelling of host names that are not ASCII, which fails.
+# succeeds, and of libidn2, which brings 2 MB of tables, the spelling of host names that are not ASCII, which fails. libmicrohttpd's
+# GnuTLS would be 6 MB: its beginning succeeds, and it tells no version, by which base/http/http_server.c knows that there is no TLS.
 declare -A standins=([librtmp.so.1]='' [libldap-2.5.so.0]='' [liblber-2.5.so.0]='' [libldap.so.2]='' [liblber.so.2]=''
-  [libgssapi_krb5.so.2]='' [libpsl.so.5]='' [libssh2.so.1]=0 [libidn2.so.0]=-1)
+  [libgssapi_krb5.so.2]='' [libpsl.so.5]='' [libssh2.so.1]=0 [libidn2.so.0]=-1 [libgnutls.so.30]=0)
 
 take() { # PATH...: from the base root with all that it needs, once; a link becomes a relative one
   local path to
@@ -55,8 +56,8 @@ needs() { # ELF: the libraries and the loader that it names
 programs() {
   local name
   take usr/bin/{bash,dash,busybox,kmod} usr/lib/modprobe.d/aliases.conf
-  # curl and yaml are loaded when they are needed; the others are the C library's, and NVIDIA's programs name them
-  take "usr/lib/$triplet"/lib{curl.so.4,dl.so.2,m.so.6,pthread.so.0,rt.so.1,util.so.1,yaml-0.so.2}
+  # curl, yaml and microhttpd are loaded when they are needed; the others are the C library's, and NVIDIA's programs name them
+  take "usr/lib/$triplet"/lib{curl.so.4,dl.so.2,m.so.6,microhttpd.so.12,pthread.so.0,rt.so.1,util.so.1,yaml-0.so.2}
   ln -s dash "$root/usr/bin/sh"
   ln -s kmod "$root/usr/bin/lsmod"
   for name in "${applets[@]}"; do ln -s busybox "$root/usr/bin/$name"; done

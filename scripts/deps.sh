@@ -7,7 +7,7 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 declare -A tiers=(
   [build]="gcc make pkg-config libc6-dev libarchive-dev libjansson-dev libssl-dev libzstd-dev liblz4-dev liblzma-dev zlib1g-dev
-    libacl1-dev libcurl4-openssl-dev libseccomp-dev libkmod-dev libyaml-dev nettle-dev"
+    libacl1-dev libcurl4-openssl-dev libseccomp-dev libkmod-dev libmicrohttpd-dev libyaml-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl patch ca-certificates"
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils
     busybox-static ca-certificates fish git kmod makeself patch procps xz-utils"

@@ -22,7 +22,7 @@ fill_tree() {
 }
 same_time() { find "$tree" -newermt "@$SOURCE_DATE_EPOCH" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
 
-# libcurl and libyaml are loaded when they are needed, so that neither is among the libraries that the program names.
+# libcurl, libyaml and libmicrohttpd are loaded when they are needed, so that none is among the libraries that the program names.
 deb() {
   local arch
   arch=$(dpkg --print-architecture)
@@ -31,7 +31,7 @@ deb() {
   {
     printf '%s: %s\n' Package kmodsmith Version "$version" Architecture "$arch" Section admin Priority optional Maintainer "kmodsmith <root@localhost>"
     (cd "$work" && dpkg-shlibdeps -O -etree/usr/bin/kmodsmith) | sed 's/^shlibs:Depends=/Depends: kmod, libcurl4 | libcurl4t64, libyaml-0-2, /'
-    printf '%s: %s\n' Recommends "gcc, make" Description "$summary"
+    printf '%s: %s\n' Recommends "gcc, make, libmicrohttpd12 | libmicrohttpd12t64" Description "$summary"
     echo " $description"
   } >"$tree/DEBIAN/control"
   (cd "$tree" && find etc -type f -printf '/%p\n' | sort) >"$tree/DEBIAN/conffiles"

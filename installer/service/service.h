@@ -2,7 +2,6 @@
 // What `init` does once the driver is ready: wait for a signal, as the parent of every orphan, and meanwhile let each
 // part do what is due. Nothing due means no wake-up and no write (P9).
 #pragma once
-#include "base/process/launch.h"
 #include "base/process/progress.h"
 #include "base/process/sys.h"
 #include "cluster/node_state/target.h"
@@ -12,7 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 
-enum { SERVICE_PARTS_MAX = 4 };
+enum { SERVICE_PARTS_MAX = 5 };
 
 struct service_part { // each function with ctx first; those of a part that has none are NULL
 	void *ctx;
@@ -37,18 +36,6 @@ struct service_daemons { // borrowed
 // service_run() with them and with more parts.
 int service_daemons_run(const struct service_daemons *daemons, const struct service_part *more, size_t count,
 			const sigset_t *signals, struct err *err);
-
-// The agent of a rollout: a child, `agent`, that is started again whenever it ends, so that nothing that happens to it,
-// or to the API, happens to the driver's daemons.
-struct service_agent {
-	struct launch_words words;
-	int child;
-	int64_t due_ms, since_ms;
-	unsigned ends; // soon after a start, one after the other
-};
-// words: of the child; they are taken. ret must stay where it is. It begins when served.
-void service_agent_open(struct launch_words *words, struct service_agent *ret, struct service_part *ret_part);
-void service_agent_done(struct service_agent *a); // told to end, and awaited: it may be in the middle of a change
 
 // What a start requests on a node whose driver an agent changes: never another driver than the one that is loaded; on a
 // node without one what the agent installed last; else what the options request.

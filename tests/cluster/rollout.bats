@@ -58,8 +58,14 @@ teardown() { farm_clean; }
   done
   run grep -vE '^(# (HELP|TYPE) kmodsmith_[a-z_]+ .+|kmodsmith_[a-z_]+(\{([a-zA-Z]+="[^"]*",?)+\})? -?[0-9]+)$' "$BATS_TEST_TMPDIR/a.prom"
   assert_output ""
+  # The same over HTTP, from a child that no request to it can make drain a node.
+  local before url
+  url=$(sed -n 's|.*serving \(http[^ ]*\)/metrics.*|\1|p' "$BATS_TEST_TMPDIR/coordinator-a.log")
+  run curl -sS --noproxy '*' "$url/metrics"
+  assert_line 'kmodsmith_nodes{pool="gpus",state="done"} 3'
+  run curl -sS --noproxy '*' -w '%{http_code}' "$url/readyz"
+  assert_output --regexp '^yes, process [0-9]+ is alive.*200$'
   # And again: nothing is to be done, so nothing is written.
-  local before
   before=$(node_versions)
   renewed
   assert_equal "$(node_versions)" "$before"

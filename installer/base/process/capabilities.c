@@ -2,6 +2,7 @@
 #include "base/process/capabilities.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -97,4 +98,13 @@ int caps_keep(uint64_t keep, uint64_t *ret_dropped, struct err *err)
 		return err_set(err, errno, "drop capabilities");
 	*ret_dropped = had & ~kept;
 	return 0;
+}
+
+int caps_leave(struct err *err)
+{
+	enum { NOBODY = 65534 };
+	uint64_t dropped;
+	if (geteuid() == 0 && (setgroups(0, NULL) < 0 || setgid(NOBODY) < 0 || setuid(NOBODY) < 0) && errno != EPERM)
+		return err_set(err, errno, "become the user nobody");
+	return caps_keep(0, &dropped, err);
 }

@@ -2,6 +2,7 @@
 // The rollout controller of a cluster, as a Deployment of two.
 #include "cluster/coordinator/metrics.h"
 #include "cmd/cluster/cluster.h"
+#include "cmd/container/serve.h"
 #include "status/liveness.h"
 
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 
 struct values {
 	struct cluster_values cluster;
+	struct listen_values listen;
 	char *node, *pod_uid, *identity, *metrics, *pulse_dir;
 };
 
@@ -20,19 +22,22 @@ static const struct opt opts[] = {
 	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
 	  "name of this holder in the Lease; default: the node, or \"coordinator\"" },
 	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
-	  "write metrics to this file, for Prometheus' textfile collector (NAME.prom); default none" },
+	  "write metrics to this file, for Prometheus' textfile collector (NAME.prom); default none, with --listen "
+	  "coordinator.prom of --pulse-dir" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
 	  "write liveness files to this directory, for `kmodsmith probe liveness --pulse-dir DIR`; default none" },
+	LISTEN_OPTS(struct values, listen),
 	{ 0 },
 };
 
 struct coordinator_process { // for the callbacks
 	struct coordinator c;
-	const char *metrics;
+	char *metrics_dir, *metrics_name; // NULL = none
 	char *written;
 	struct counters counters;
 	struct root pulse_dir, kern;
 	struct liveness liveness;
+	struct service_child server;
 };
 
 static volatile sig_atomic_t stop_signal;
@@ -73,6 +78,9 @@ static void beat_pulse(void *ctx)
 
 static void coordinator_process_done(struct coordinator_process *d)
 {
+	service_child_done(&d->server);
+	free(d->metrics_dir);
+	free(d->metrics_name);
 	free(d->written);
 	liveness_done(&d->liveness);
 	root_done(&d->pulse_dir);
@@ -87,23 +95,36 @@ static void write_metrics(void *ctx, const struct slots *s)
 	struct err why;
 	if (s)
 		metrics_count_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
-	auto_str char *text = d->metrics ? metrics_text(&d->c, s, &d->counters) : NULL;
+	auto_str char *text = d->metrics_dir ? metrics_text(&d->c, s, &d->counters) : NULL;
 	if (!text || str_eq(text, d->written))
 		return;
 	free(d->written);
 	d->written = TAKE(text);
-	auto_str char *copy = str_dup(d->metrics);
-	char *slash = strrchr(copy, '/');
-	if (slash)
-		*slash = '\0';
 	auto_root struct root dir = ROOT_NONE;
-	if (root_init(&dir,
-		      !slash        ? "." :
-		      slash == copy ? "/" :
-				      copy,
-		      &why) < 0 ||
-	    root_put(&dir, slash ? slash + 1 : copy, d->written, strlen(d->written), 0644, &why) < 0)
+	if (root_init(&dir, d->metrics_dir, &why) < 0 ||
+	    root_put(&dir, d->metrics_name, d->written, strlen(d->written), 0644, &why) < 0)
 		log_warn("the metrics: %s", why.text);
+}
+
+// The file that --metrics names; with --listen there is one in any case.
+static int open_metrics(const struct values *v, struct coordinator_process *d, struct err *err)
+{
+	const char *slash = v->metrics ? strrchr(v->metrics, '/') : NULL;
+	if (v->metrics) {
+		d->metrics_dir = !slash              ? str_dup(".") :
+				 slash == v->metrics ? str_dup("/") :
+						       str_ndup(v->metrics, (size_t)(slash - v->metrics));
+		d->metrics_name = str_dup(slash ? slash + 1 : v->metrics);
+	} else if (v->listen.listen && v->pulse_dir) {
+		d->metrics_dir = str_dup(v->pulse_dir);
+		d->metrics_name = str_dup("coordinator.prom");
+	}
+	if (v->listen.listen && (!v->pulse_dir || !str_ends(d->metrics_name, ".prom")))
+		return err_set(err, E_USAGE,
+			       "--listen needs --pulse-dir DIR, and a --metrics FILE, if there is one, that ends in "
+			       ".prom");
+	static const struct opt *const tables[] = { opts, cluster_opts, common_opts, NULL };
+	return serve_child_open(&v->listen, tables, v, d->metrics_dir, &d->server, err);
 }
 
 static int coordinate(struct coordinator_process *d, struct err *err)
@@ -112,6 +133,8 @@ static int coordinate(struct coordinator_process *d, struct err *err)
 	struct coordinator *c = &d->c;
 	int was = 0, r = 0;
 	while (!stop_signal && (r = coordinator_turn(c, STEP_MS, err)) >= 0) {
+		if (d->server.name)
+			service_child_look(&d->server);
 		if (r == 0 && !was)
 			log_info("waiting for the Lease %s in namespace %s", c->leader.lease.name, c->o.namespace);
 		was = 1;
@@ -129,13 +152,12 @@ static int run_coordinator(void *values, char **args, size_t count, struct err *
 	const struct values *v = values;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE, lease_config = KUBE_CONFIG_NONE;
 	auto_kube struct kube *kube = NULL, *lease_kube = NULL;
-	auto_coordinator_process struct coordinator_process d = { .metrics = v->metrics,
-								  .pulse_dir = ROOT_NONE,
-								  .kern = ROOT_NONE };
+	auto_coordinator_process struct coordinator_process d = { .pulse_dir = ROOT_NONE, .kern = ROOT_NONE };
 	struct sigaction action = { .sa_handler = on_signal };
 	(void)args, (void)count;
-	if (cluster_config(&v->cluster, &config, err) < 0 || cluster_config(&v->cluster, &lease_config, err) < 0 ||
-	    kube_open(&config, &kube, err) < 0 || kube_open(&lease_config, &lease_kube, err) < 0)
+	if (open_metrics(v, &d, err) < 0 || cluster_config(&v->cluster, &config, err) < 0 ||
+	    cluster_config(&v->cluster, &lease_config, err) < 0 || kube_open(&config, &kube, err) < 0 ||
+	    kube_open(&lease_config, &lease_kube, err) < 0)
 		return -1;
 	if (v->pulse_dir) {
 		if (root_make(v->pulse_dir, &d.pulse_dir, err) < 0)

@@ -26,6 +26,7 @@ struct peermem_values {
 struct values {
 	struct job_values job;
 	struct peermem_values rdma;
+	struct listen_values listen;
 	char *termination_log, *config_digest, *policy, *node;
 	struct strv next_roots;
 	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated, is_agent;
@@ -58,6 +59,7 @@ static const struct opt opts[] = {
 	  "with --agent: the policy of the rollout" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
 	  "with --agent: the Node that this machine is" },
+	LISTEN_OPTS(struct values, listen),
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "keep all capabilities once the driver is ready" },
 	{ 0 },
@@ -73,8 +75,7 @@ struct init_start {
 	struct liveness liveness;
 	struct progress shown, watch;
 	const struct values *values;
-	struct service_agent agent;
-	struct service_part agent_part;
+	struct service_child agent, server;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
@@ -157,7 +158,7 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 	auto_launch_words struct launch_words words = { 0 };
 	strv_add(&words.args, str_dup(cmd_agent.name));
 	opt_words(passed_on, v, &cmd_agent, &words.args, &words.env);
-	service_agent_open(&words, &s->agent, &s->agent_part);
+	service_child_open("the agent", &words, &s->agent);
 	int r = request_for_agent(&v->job, err);
 	s->has_request = r > 0;
 	return r < 0 ? -1 : 0;
@@ -176,7 +177,8 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 	v->job.is_keeping = !v->is_without_daemons;
 	auto_daemon_request struct daemon_request request = { 0 };
 	if ((v->job.is_keeping && daemon_request_read(environ, &request, err) < 0) ||
-	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 || open_agent(v, s, err) < 0 ||
+	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
+	    serve_child_open(&v->listen, passed_on, v, NULL, &s->server, err) < 0 || open_agent(v, s, err) < 0 ||
 	    (v->is_operator && gpu_operator_begin(&s->gpu_operator_pod, &s->machine.host, err) < 0))
 		return -1;
 	// NVIDIA's containers install a hook there that enters them to compile for a kernel that is being installed.
@@ -186,12 +188,15 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 			 "beforehand",
 			 HOOKS);
 	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
+	if (v->listen.listen)
+		service_child_tick(&s->server, 0); // a compile is watched, too
 	return 0;
 }
 
 static void init_start_done(struct init_start *s)
 {
-	service_agent_done(&s->agent);
+	service_child_done(&s->agent);
+	service_child_done(&s->server);
 	liveness_done(&s->liveness);
 	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
@@ -322,7 +327,9 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 	if (has_driver)
 		count += add_kernels(s->values, &kernels, &parts[count]);
 	if (has_driver && s->values->is_agent)
-		parts[count++] = s->agent_part;
+		parts[count++] = service_child_part(&s->agent);
+	if (s->values->listen.listen)
+		parts[count++] = service_child_part(&s->server);
 	if (has_driver && s->values->job.is_keeping)
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)

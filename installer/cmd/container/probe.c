@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// probe: a kubelet calls it every few seconds. It starts no program and opens no GPU; what it cannot measure it reads
-// from the files of the last run.
+#include "status/probe.h"
 #include "cmd/common/job.h"
-#include "status/gpu_operator.h"
-#include "status/liveness.h"
-#include "status/status_file.h"
-
-#include <limits.h>
-#include <stdio.h>
 
 struct values {
 	struct common common;
@@ -26,78 +19,13 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct answer {
-	bool is_yes;
-	char *why;
-};
-
-static int set_answer(struct answer *a, bool is_yes, char *why)
-{
-	*a = (struct answer){ .is_yes = is_yes, .why = why };
-	return 0;
-}
-
-// The last run's status, the current state and the supervisor's report must all be good.
-static int ask_ready(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
-{
-	auto_facts struct facts f = { 0 };
-	auto_status struct status s = { 0 };
-	auto_json json_t *file = NULL;
-	auto_root struct root dev_root = ROOT_NONE;
-	struct err why;
-	bool has_daemons = true;
-	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0 ||
-	    facts_read(&m->host, &m->kern, &f, err) < 0 ||
-	    status_read(&f, &m->host, &m->kern, &dev_root, &m->sys, &s, err) < 0 ||
-	    status_file_read(&m->host, f.host.boot_id, &file, err) < 0 ||
-	    gpu_operator_read_ready(&m->host, &has_daemons, err) < 0)
-		return -1;
-	const char *state = json_string_value(json_object_get(file, "state"));
-	if (!s.has_gpu)
-		return set_answer(ret, true, str_dup("no NVIDIA function on this machine"));
-	if (!str_eq(state, "READY"))
-		return set_answer(ret, false,
-				  str_fmt("the last run reported %s", state ? state : "nothing in this boot"));
-	if (status_error(&s, &why) < 0)
-		return set_answer(ret, false, str_dup(why.text));
-	if (!has_daemons)
-		return set_answer(ret, false, str_dup("the daemons' status is not Ready"));
-	return set_answer(ret, true, str_fmt("driver %s", f.loaded.version));
-}
-
-// A DaemonSet's rollout continues with the next node once this one's container has started. Files of the previous
-// container do not prove that.
-static int ask_started(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
-{
-	auto_liveness_verdict struct liveness_verdict p = { 0 };
-	if (liveness_check(&m->host, LIVENESS_DIR, &m->kern, UINT_MAX, &p, err) < 0)
-		return -1;
-	if (p.pid && !p.is_serving)
-		return set_answer(ret, false, TAKE(p.why));
-	return ask_ready(v, m, ret, err);
-}
-
-static int ask_alive(const struct values *v, const struct machine *m, struct answer *ret, struct err *err)
-{
-	enum { STALL_S = 600 };
-	auto_liveness_verdict struct liveness_verdict p = { 0 };
-	auto_root struct root dir = ROOT_NONE;
-	unsigned stall_s = v->stall_s ? v->stall_s : STALL_S;
-	if (v->pulse_dir && root_init(&dir, v->pulse_dir, err) < 0)
-		return err_wrap(err, "--pulse-dir");
-	if (liveness_check(v->pulse_dir ? &dir : &m->host, v->pulse_dir ? "." : LIVENESS_DIR, &m->kern, stall_s, &p,
-			   err) < 0)
-		return -1;
-	return set_answer(ret, p.is_alive, TAKE(p.why));
-}
-
 static const struct question {
 	const char *name;
-	int (*ask)(const struct values *v, const struct machine *m, struct answer *ret, struct err *err);
+	int (*ask)(const struct probe *p, char **ret_why, struct err *err);
 } questions[] = {
-	{ "startup", ask_started },
-	{ "readiness", ask_ready },
-	{ "liveness", ask_alive },
+	{ "startup", probe_startup },
+	{ "readiness", probe_readiness },
+	{ "liveness", probe_liveness },
 };
 
 static int run_probe(void *values, char **args, size_t count, struct err *err)
@@ -105,24 +33,36 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 	(void)count;
 	const struct values *v = values;
 	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
-	struct answer a = { 0 };
+	auto_root struct root dev_root = ROOT_NONE, pulse_dir = ROOT_NONE;
+	auto_str char *why = NULL;
 	const struct question *q = NULL;
 	for (size_t i = 0; i < ARRAY_SIZE(questions); i++)
 		if (str_eq(questions[i].name, args[0]))
 			q = &questions[i];
 	if (!q)
 		return err_set(err, E_USAGE, "unknown probe '%s' (expected startup, readiness or liveness)", args[0]);
-	if (machine_open(&v->common, &m, err) < 0 || q->ask(v, &m, &a, err) < 0)
+	if (machine_open(&v->common, &m, err) < 0 ||
+	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
+		return -1;
+	if (v->pulse_dir && root_init(&pulse_dir, v->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	const struct probe probe = { .host = &m.host,
+				     .kern = &m.kern,
+				     .dev_root = &dev_root,
+				     .sys = &m.sys,
+				     .pulse_dir = v->pulse_dir ? &pulse_dir : NULL,
+				     .stall_s = v->stall_s };
+	int is_yes = q->ask(&probe, &why, err);
+	if (is_yes < 0)
 		return -1;
 	if (v->common.is_json) {
 		auto_json json_t *json =
-			json_pack("{s:s, s:b, s:o}", "probe", q->name, "ok", a.is_yes, "why", json_text(a.why));
+			json_pack("{s:s, s:b, s:o}", "probe", q->name, "ok", is_yes, "why", json_text(why));
 		show_json(json);
 	} else {
-		printf("%s: %s, %s\n", q->name, a.is_yes ? "yes" : "no", a.why);
+		printf("%s: %s, %s\n", q->name, is_yes ? "yes" : "no", why);
 	}
-	free(a.why);
-	return a.is_yes ? 0 : err_info(E_NOT_READY)->exit_status;
+	return is_yes ? 0 : err_info(E_NOT_READY)->exit_status;
 }
 
 const struct cmd cmd_probe = {

@@ -37,6 +37,7 @@ static const struct opt opts[] = {
 	  STORE_LIMIT_HELP },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
 	  "the driver and the sources that an image carries" },
+	LISTEN_OPTS(struct watch_values, listen),
 	{ 0 },
 };
 
@@ -285,12 +286,15 @@ static int watch_once(const struct watch_values *v, struct err *err)
 static int watch_until_stopped(const struct watch_values *v, struct err *err)
 {
 	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
-	struct service_part part;
+	auto_service_child struct service_child server = { 0 };
+	struct service_part parts[2];
 	sigset_t signals;
 	service_block(&signals);
-	if (watch_part_open(v, cmd_watch.opts, v, &kernels, &part, err) < 0)
+	if (watch_part_open(v, cmd_watch.opts, v, &kernels, &parts[0], err) < 0 ||
+	    serve_child_open(&v->listen, cmd_watch.opts, v, NULL, &server, err) < 0)
 		return -1;
-	int signal = service_run(&part, 1, &signals, err);
+	parts[1] = service_child_part(&server);
+	int signal = service_run(parts, v->listen.listen ? 2 : 1, &signals, err);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: exiting", signal);

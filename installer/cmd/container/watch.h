@@ -3,10 +3,12 @@
 // signal, and by `init` while it serves.
 #pragma once
 #include "cmd/common/job.h"
+#include "cmd/container/serve.h"
 #include "service/service_kernels.h"
 
 struct watch_values { // first the values that init shares with it
 	struct job_values job;
+	struct listen_values listen;
 	struct strv kernels, next_roots;
 	unsigned limit, interval_s, quiet_s;
 	bool is_once, is_gated;

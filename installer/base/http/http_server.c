@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <microhttpd.h>
+#include <sys/socket.h>
+
+#define SERVER_LIB(X)                  \
+	X(add_response_header)         \
+	X(create_response_from_buffer) \
+	X(destroy_response)            \
+	X(is_feature_supported)        \
+	X(queue_response)              \
+	X(start_daemon)                \
+	X(stop_daemon)
+
+static struct server_lib { // mhd.stop_daemon is MHD_stop_daemon, and so on
+#define X(name) __typeof__(MHD_##name) *(name);
+	SERVER_LIB(X)
+#undef X
+} mhd;
+static void *mhd_file; // dlsym() finds in it what its own libraries have, too
+
+struct http_server {
+	struct http_server_options o;
+	struct MHD_Daemon *daemon;
+	int socket; // until it is started
+	char *url;
+};
+
+static int load_library(struct err *err)
+{
+	static const char FILE_NAME[] = "libmicrohttpd.so.12";
+	struct server_lib lib;
+	if (mhd.stop_daemon)
+		return 0;
+	void *file = dlopen(FILE_NAME, RTLD_LAZY | RTLD_LOCAL);
+	if (!file)
+		return err_set(err, E_NOT_FOUND, "to serve HTTP needs %s, of libmicrohttpd", FILE_NAME);
+#define X(name)                                          \
+	*(void **)&lib.name = dlsym(file, "MHD_" #name); \
+	if (!lib.name)                                   \
+		return err_set(err, E_NOT_FOUND, "%s is too old: it lacks MHD_%s", FILE_NAME, #name);
+	SERVER_LIB(X)
+#undef X
+	mhd = lib;
+	mhd_file = file;
+	return 0;
+}
+
+// The stand-in for GnuTLS in images (images/runtime.sh) has every function, and no version.
+static bool has_tls(void)
+{
+	const char *(*version)(const char *least);
+	*(void **)&version = dlsym(mhd_file, "gnutls_check_version");
+	return mhd.is_feature_supported(MHD_FEATURE_TLS) == MHD_YES && version && version(NULL);
+}
+
+int http_server_parse(const char *listen, char **ret_address, unsigned *ret_port, struct err *err)
+{
+	const char *colon = strrchr(listen, ':'), *port = colon ? colon + 1 : listen;
+	auto_str char *address = !colon          ? str_dup("127.0.0.1") :
+				 colon == listen ? NULL :
+						   str_ndup(listen, (size_t)(colon - listen));
+	size_t len = address ? strlen(address) : 0;
+	struct in6_addr binary;
+	char *end;
+	unsigned long number = strtoul(port, &end, 10);
+	bool is_bracketed = len > 2 && address[0] == '[' && address[len - 1] == ']';
+	if (is_bracketed) {
+		memmove(address, address + 1, len);
+		address[len - 2] = '\0';
+	}
+	if (*port < '0' || *port > '9' || *end || number > USHRT_MAX ||
+	    (address && inet_pton(is_bracketed ? AF_INET6 : AF_INET, address, &binary) != 1))
+		return err_set(err, E_USAGE,
+			       "--listen '%s' is no PORT, :PORT (every address), ADDRESS:PORT or [ADDRESS]:PORT",
+			       listen);
+	*ret_address = TAKE(address);
+	*ret_port = (unsigned)number;
+	return 0;
+}
+
+// Every address is both families' where the machine has both.
+static int open_socket(const char *address, unsigned port, struct err *err)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port) };
+	bool is_v4 = address && inet_pton(AF_INET, address, &v4.sin_addr) == 1;
+	int yes = 1, no = 0;
+	if (address && !is_v4)
+		inet_pton(AF_INET6, address, &v6.sin6_addr);
+	auto_fd int fd = socket(is_v4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0 && !address && errno == EAFNOSUPPORT) {
+		is_v4 = true;
+		fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	}
+	if (fd >= 0)
+		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (fd >= 0 && !is_v4)
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, address ? &yes : &no, sizeof(no));
+	if (fd < 0 ||
+	    (is_v4 ? bind(fd, (struct sockaddr *)&v4, sizeof(v4)) : bind(fd, (struct sockaddr *)&v6, sizeof(v6))) < 0 ||
+	    listen(fd, SOMAXCONN) < 0)
+		return err_set(err, errno, "listen on port %u%s%s", port, address ? " of " : "",
+			       address ? address : "");
+	return TAKE_FD(fd);
+}
+
+static unsigned bound_port(int fd)
+{
+	struct sockaddr_storage name;
+	socklen_t size = sizeof(name);
+	if (getsockname(fd, (struct sockaddr *)&name, &size) < 0)
+		return 0;
+	return ntohs(name.ss_family == AF_INET ? ((const struct sockaddr_in *)&name)->sin_port :
+						 ((const struct sockaddr_in6 *)&name)->sin6_port);
+}
+
+static enum MHD_Result reply(struct MHD_Connection *connection, struct http_server_answer *a)
+{
+	struct MHD_Response *response =
+		mhd.create_response_from_buffer(strlen(a->text), a->text, MHD_RESPMEM_MUST_FREE);
+	if (!response) {
+		free(a->text);
+		return MHD_NO;
+	}
+	mhd.add_response_header(response, "Content-Type", a->type ? a->type : "text/plain; charset=utf-8");
+	mhd.add_response_header(response, "Cache-Control", "no-store");
+	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+		mhd.add_response_header(response, "Allow", "GET, HEAD");
+	enum MHD_Result r = mhd.queue_response(connection, a->status, response);
+	mhd.destroy_response(response);
+	return r;
+}
+
+// Called first with the head of the request, when a body is not read yet, and at once answered.
+static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, const char *path, const char *method,
+			      const char *version, const char *data, size_t *size, void **ret_request)
+{
+	const struct http_server *s = ctx;
+	struct http_server_answer a = { .status = MHD_HTTP_METHOD_NOT_ALLOWED };
+	(void)version, (void)data, (void)size, (void)ret_request;
+	if (str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD))
+		s->o.answer(s->o.ctx, path, &a);
+	if (!a.text)
+		a.text = str_dup(a.status == MHD_HTTP_METHOD_NOT_ALLOWED ? "GET and HEAD only\n" : "");
+	return reply(connection, &a);
+}
+
+// Room for a Prometheus server or two, a kubelet and curious people; the rest waits in the kernel.
+int http_server_start(struct http_server *s, struct err *err)
+{
+	enum { CONNECTIONS = 64, IDLE_S = 15, BUFFER = 16384, OPTIONS_MOST = 8 };
+	struct MHD_OptionItem options[OPTIONS_MOST] = {
+		{ MHD_OPTION_LISTEN_SOCKET, s->socket, NULL },
+		{ MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, NULL },
+		{ MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, NULL },
+		{ MHD_OPTION_CONNECTION_MEMORY_LIMIT, BUFFER, NULL },
+	};
+	size_t count = 4;
+	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
+	if (s->o.certificate) {
+		flags |= MHD_USE_TLS;
+		options[count++] =
+			(struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)s->o.certificate };
+		options[count++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)s->o.key };
+	}
+	options[count] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
+	errno = 0;
+	s->daemon = mhd.start_daemon(flags, 0, NULL, NULL, handle, s, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+	s->socket = -1; // the daemon's, also when it could not start
+	if (s->daemon)
+		return 0;
+	if (s->o.certificate)
+		return err_set(err, E_USAGE,
+			       "certificate and key cannot be served: are they PEM, and do they belong together?");
+	return err_set(err, errno ? errno : EIO, "serve %s", s->url);
+}
+
+int http_server_open(const struct http_server_options *options, struct http_server **ret, struct err *err)
+{
+	auto_str char *address = NULL;
+	unsigned port;
+	if (http_server_parse(options->listen, &address, &port, err) < 0 || load_library(err) < 0)
+		return -1;
+	if (options->certificate && !has_tls())
+		return err_set(err, E_NOT_FOUND,
+			       "libmicrohttpd has no TLS here: it needs GnuTLS, which the images leave out");
+	auto_fd int fd = open_socket(address, port, err);
+	if (fd < 0)
+		return -1;
+	auto_http_server struct http_server *s = mem_alloc(sizeof(*s));
+	s->o = *options;
+	s->url = str_fmt("http%s://%s%s%s:%u", options->certificate ? "s" : "",
+			 address && strchr(address, ':') ? "[" : "", address ? address : "*",
+			 address && strchr(address, ':') ? "]" : "", bound_port(fd));
+	s->socket = TAKE_FD(fd);
+	*ret = TAKE(s);
+	return 0;
+}
+
+char *http_server_url(const struct http_server *s)
+{
+	return str_dup(s->url);
+}
+
+void http_server_close(struct http_server *s)
+{
+	if (!s)
+		return;
+	if (s->daemon)
+		mhd.stop_daemon(s->daemon);
+	close_fdp(&s->socket);
+	free(s->url);
+	free(s);
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cmd/container/serve.h"
+
+#include "base/http/http_server.h"
+#include "base/process/capabilities.h"
+#include "status/liveness.h"
+#include "status/probe.h"
+
+#include <errno.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+
+struct values {
+	struct common common;
+	struct listen_values listen;
+	char *metrics_dir, *pulse_dir, *dev_root;
+	unsigned stall_s, parent;
+};
+
+static const struct opt opts[] = {
+	LISTEN_OPTS(struct values, listen),
+	{ "metrics-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, metrics_dir),
+	  "serve the files NAME.prom of this directory; default /run/kmodsmith/metrics of the host" },
+	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
+	  "answer for the coordinator that was given this directory" },
+	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
+	  "/healthz: how long a compile may run without finishing an object, or a coordinator without a turn; default "
+	  "600" },
+	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
+	  "directory whose dev/ is read; default the host's root" },
+	{ "until-exit", 0, "PID", NULL, OPT_UINT, offsetof(struct values, parent),
+	  "end when this process has ended; default: at a signal" },
+	{ 0 },
+};
+
+struct serve { // for the callback
+	struct machine machine;
+	struct root dev_root, pulse_dir, metrics; // metrics: the root of dir
+	const char *dir;
+	struct probe probe;
+};
+#define SERVE_NONE                                                            \
+	((struct serve){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
+			 .dev_root = ROOT_NONE,                               \
+			 .pulse_dir = ROOT_NONE,                              \
+			 .metrics = ROOT_NONE })
+
+static void serve_done(struct serve *s)
+{
+	root_done(&s->metrics);
+	root_done(&s->pulse_dir);
+	root_done(&s->dev_root);
+	machine_done(&s->machine);
+}
+#define auto_serve __attribute__((cleanup(serve_done)))
+
+static int serve_open(const struct values *v, struct serve *s, struct err *err)
+{
+	if (machine_open(&v->common, &s->machine, err) < 0 ||
+	    (v->dev_root ? root_init(&s->dev_root, v->dev_root, err) :
+			   root_sub(&s->machine.host, ".", &s->dev_root, err)) < 0)
+		return -1;
+	if (v->pulse_dir && root_init(&s->pulse_dir, v->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	if (v->metrics_dir && root_init(&s->metrics, v->metrics_dir, err) < 0)
+		return err_wrap(err, "--metrics-dir");
+	if (!v->metrics_dir && root_sub(&s->machine.host, ".", &s->metrics, err) < 0)
+		return -1;
+	s->dir = v->metrics_dir ? "." : LIVENESS_DIR "/metrics";
+	s->probe = (struct probe){ .host = &s->machine.host,
+				   .kern = &s->machine.kern,
+				   .dev_root = &s->dev_root,
+				   .sys = &s->machine.sys,
+				   .pulse_dir = v->pulse_dir ? &s->pulse_dir : NULL,
+				   .stall_s = v->stall_s };
+	return 0;
+}
+
+// Of each file whole or nothing: one that cannot be read must not look like one that says nothing.
+static int read_metrics(const struct serve *s, char **ret, struct err *err)
+{
+	enum { FILES_MOST = 64, SIZE_MOST = 16 << 20 };
+	auto_strv struct strv names = { 0 };
+	auto_str char *text = str_dup("");
+	if (root_list_most(&s->metrics, s->dir, FILES_MOST, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		auto_str char *path = str_fmt("%s/%s", s->dir, names.items[i]), *one = NULL;
+		if (!str_ends(names.items[i], ".prom"))
+			continue;
+		if (root_read_most(&s->metrics, path, SIZE_MOST, &one, NULL, err) < 0)
+			return -1;
+		str_add(&text, "%s", one ? one : "");
+	}
+	*ret = TAKE(text);
+	return 0;
+}
+
+static int answer_metrics(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	ret->type = "text/plain; version=0.0.4; charset=utf-8";
+	return read_metrics(s, &ret->text, err) < 0 ? -1 : 1;
+}
+
+static int answer_probe(int is_yes, char *why, struct http_server_answer *ret)
+{
+	if (is_yes >= 0)
+		ret->text = str_fmt("%s, %s\n", is_yes ? "yes" : "no", why);
+	free(why);
+	return is_yes;
+}
+
+static int answer_health(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	char *why = NULL;
+	int is_yes = probe_liveness(&s->probe, &why, err);
+	return answer_probe(is_yes, why, ret);
+}
+
+// A coordinator that stands by is ready to lead.
+static int answer_readiness(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	char *why = NULL;
+	int is_yes = s->probe.pulse_dir ? probe_liveness(&s->probe, &why, err) : probe_readiness(&s->probe, &why, err);
+	return answer_probe(is_yes, why, ret);
+}
+
+static int answer_index(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	(void)s, (void)err;
+	ret->text = str_dup("kmodsmith " KMODSMITH_VERSION "\n\n/metrics  for Prometheus\n/healthz  is it alive\n"
+			    "/readyz   does the driver work\n");
+	return 1;
+}
+
+static const struct page {
+	const char *path;
+	int (*answer)(const struct serve *s, struct http_server_answer *ret, struct err *err); // 0 = no: 503
+} pages[] = {
+	{ "/", answer_index },
+	{ "/metrics", answer_metrics },
+	{ "/healthz", answer_health },
+	{ "/readyz", answer_readiness },
+};
+
+static void answer(void *ctx, const char *path, struct http_server_answer *ret)
+{
+	enum { OK = 200, NOT_FOUND = 404, ERROR = 500, UNAVAILABLE = 503 };
+	const struct page *page = NULL;
+	struct err err;
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
+		if (str_eq(pages[i].path, path))
+			page = &pages[i];
+	ret->status = NOT_FOUND;
+	if (!page) {
+		ret->text = str_dup("there is /metrics, /healthz and /readyz\n");
+		return;
+	}
+	int r = page->answer(ctx, ret, &err);
+	ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
+	if (r < 0)
+		ret->text = str_fmt("%s: %s\n", err_info(err.code)->name, err.text);
+}
+
+static int read_pem(const char *option, const char *path, char **ret, struct err *err)
+{
+	auto_root struct root here = ROOT_NONE;
+	if (root_init(&here, "/", err) < 0)
+		return -1;
+	auto_str char *dir = *path == '/' ? str_dup("") : getcwd(NULL, 0), *full = str_fmt("%s/%s", dir, path);
+	int r = root_read(&here, full, ret, NULL, err);
+	if (r == 0)
+		err_set(err, E_NOT_FOUND, "there is no %s", path);
+	return r > 0 ? 0 : err_wrap(err, "%s", option);
+}
+
+static void wait_for_end(int signals, int parent)
+{
+	struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = parent, .events = POLLIN } };
+	struct signalfd_siginfo info;
+	do
+		poll(fds, ARRAY_SIZE(fds), -1);
+	while (!fds[1].revents && !(read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
+				    info.ssi_signo != SIGPIPE && info.ssi_signo != SIGCHLD));
+}
+
+static int run_serve(void *values, char **args, size_t count, struct err *err)
+{
+	static char listen[] = "9477";
+	struct values *v = values;
+	auto_serve struct serve s = SERVE_NONE;
+	auto_str char *certificate = NULL, *key = NULL;
+	auto_http_server struct http_server *server = NULL;
+	sigset_t blocked;
+	(void)args, (void)count;
+	if (!v->listen.certificate != !v->listen.key)
+		return err_set(err, E_USAGE, "--tls-cert and --tls-key belong together");
+	auto_fd int parent = v->parent ? (int)syscall(SYS_pidfd_open, (pid_t)v->parent, 0) : -1;
+	if (v->parent && parent < 0)
+		return err_set(err, errno, "--until-exit %u", v->parent);
+	if (serve_open(v, &s, err) < 0 ||
+	    (v->listen.certificate && (read_pem("--tls-cert", v->listen.certificate, &certificate, err) < 0 ||
+				       read_pem("--tls-key", v->listen.key, &key, err) < 0)))
+		return -1;
+	const struct http_server_options o = { .listen = v->listen.listen ? v->listen.listen : listen,
+					       .certificate = certificate,
+					       .key = key,
+					       .answer = answer,
+					       .ctx = &s };
+	if (http_server_open(&o, &server, err) < 0 || (!s.machine.is_recorded && caps_leave(err) < 0))
+		return -1;
+	service_block(&blocked);
+	auto_fd int signals = signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (signals < 0)
+		return err_set(err, errno, "wait for signals");
+	if (http_server_start(server, err) < 0)
+		return -1;
+	auto_str char *url = http_server_url(server);
+	log_info("serving %s/metrics, /healthz and /readyz", url);
+	wait_for_end(signals, parent);
+	return 0;
+}
+
+const struct cmd cmd_serve = {
+	.name = "serve",
+	.help = "metrics and health of this machine over HTTP",
+	.about =
+		"/metrics: what the last run, the watcher and a coordinator wrote, for Prometheus. /healthz and "
+		"/readyz "
+		"answer as\n`kmodsmith probe liveness` and `probe readiness` do: 200 yes, 503 no, and a line that says "
+		"why. It reads files that\neverybody may read, as the user nobody and without capabilities. "
+		"`init`, `watch` and `coordinator` start it where they\nare given --listen.\n\n"
+		"  kmodsmith serve --listen 9477\n"
+		"  kmodsmith serve --listen :9477 --tls-cert cert.pem --tls-key key.pem\n",
+	.opts = { opts, common_opts },
+	.values_size = sizeof(struct values),
+	.run = run_serve,
+};
+
+int serve_child_open(const struct listen_values *v, const struct opt *const *tables, const void *values,
+		     const char *metrics_dir, struct service_child *ret, struct err *err)
+{
+	auto_launch_words struct launch_words words = { 0 };
+	auto_str char *address = NULL;
+	unsigned port;
+	if (!v->listen)
+		return v->certificate || v->key ? err_set(err, E_USAGE, "--tls-cert and --tls-key are for --listen") :
+						  0;
+	if (!v->certificate != !v->key)
+		return err_set(err, E_USAGE, "--tls-cert and --tls-key belong together");
+	if (http_server_parse(v->listen, &address, &port, err) < 0)
+		return -1;
+	strv_add(&words.args, str_dup(cmd_serve.name));
+	opt_words(tables, values, &cmd_serve, &words.args, &words.env);
+	if (metrics_dir) {
+		strv_add(&words.args, str_dup("--metrics-dir"));
+		strv_add(&words.args, str_dup(metrics_dir));
+	}
+	strv_add(&words.args, str_dup("--until-exit"));
+	strv_add(&words.args, str_fmt("%d", (int)getpid()));
+	service_child_open("the server of metrics", &words, ret);
+	return 0;
+}

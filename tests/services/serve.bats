@@ -1,0 +1,153 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# Metrics and health over HTTP, asked with curl: by `serve`, and by the child that `init` and `watch` start.
+# shellcheck disable=SC2154 # bats and helper.bash set output, stderr, status and top
+load helper
+
+setup() { log=$BATS_TEST_TMPDIR/log; }
+teardown() { for pid in ${started-}; do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null || true; }
+
+start() { # COMMAND [OPTION...]: in the background, until it serves; sets pid and url
+  : >"$log"
+  "$KMODSMITH" "$@" >>"$log" 2>&1 3>&- &
+  pid=$! started="${started-} $!"
+  served 1
+}
+served() { # N: the Nth line that says where; sets url
+  nth=$1
+  said_or_gone() { url=$(sed -n 's|.*serving \(http[^ ]*\)/metrics.*|\1|p' "$log" | sed -n "${nth}p"); [ -n "$url" ] || ! kill -0 "$pid"; }
+  soon said_or_gone
+  [ -n "$url" ] || fail "$(<"$log")"
+  url=${url/\*/localhost}
+}
+get() { run curl -sS --noproxy '*' --max-time 60 -w '%{http_code}' "$@"; } # the page, and its status without a line of its own
+server_of() { pgrep -P "$1" -f 'kmodsmith serve'; }
+gone() { ! kill -0 "$1" 2>/dev/null; }
+
+@test "init serves what it wrote; a server that is killed comes again, and ends with its init" {
+  loadable
+  start init --root "$ROOT" --package "$BATS_TEST_TMPDIR/package" --modules nvidia --no-daemons --listen 0
+  ready() { [ "$(curl -sS --noproxy '*' -o /dev/null -w '%{http_code}' "$url/readyz")" = 200 ]; }
+  soon ready
+  get "$url/readyz"
+  assert_output --regexp '^yes, driver [0-9.]+
+200$'
+  get "$url/metrics"
+  assert_line 'kmodsmith_ready 1'
+  assert_equal "$(curl -sS --noproxy '*' "$url/metrics")" "$(cat "$ROOT"/run/kmodsmith/metrics/*.prom)"
+  get "$url/healthz"
+  assert_output --regexp '^yes, process [0-9]+ .*200$'
+  local server
+  server=$(server_of "$pid")
+  kill -KILL "$server"
+  served 2
+  get "$url/healthz"
+  assert_output --partial 200
+  grep -q 'the server of metrics was ended by signal 9; started again in' "$log"
+  server=$(server_of "$pid")
+  kill -KILL "$pid"
+  soon gone "$server"
+}
+
+@test "a signal ends init and its server together; without --listen there is none" {
+  loadable
+  start init --root "$ROOT" --package "$BATS_TEST_TMPDIR/package" --modules nvidia --no-daemons --listen 127.0.0.1:0
+  server=$(server_of "$pid")
+  said() { grep -q 'ready: driver' "$log"; }
+  soon said
+  kill "$pid"
+  wait "$pid"
+  gone "$server"
+  : >"$log"
+  "$KMODSMITH" init --root "$ROOT" --package "$BATS_TEST_TMPDIR/package" --modules nvidia --no-daemons >>"$log" 2>&1 3>&- &
+  pid=$! started="$started $!"
+  soon said
+  run server_of "$pid"
+  assert_output ""
+  kill "$pid"
+}
+
+@test "watch serves, too; an address that is none is refused before anything is started" {
+  ROOT=$BATS_TEST_TMPDIR/host
+  cp -a "$top/tests/hosts/h100x8" "$ROOT"
+  start watch --root "$ROOT" --driver 535.261.03 --from "oci:$BATS_TEST_TMPDIR" --listen 0
+  get "$url/healthz"
+  assert_output --partial 200
+  kill "$pid"
+  for command in "watch --root $ROOT --listen example:80" "init --root $ROOT --listen :80:80" "serve --listen x" \
+    "init --root $ROOT --tls-key k.pem" "watch --root $ROOT --listen 0 --tls-cert c.pem" "coordinator --listen 0"; do
+    # shellcheck disable=SC2086 # words
+    run --separate-stderr "$KMODSMITH" $command
+    assert_status 2
+    assert_regex "$stderr" 'E_USAGE: .*(--listen|--tls-cert)'
+  done
+}
+
+@test "it says no where the answer is no, and why; and nothing where metrics cannot be read" {
+  ROOT=$BATS_TEST_TMPDIR/host
+  cp -a "$top/tests/hosts/h100x8" "$ROOT"
+  start serve --root "$ROOT" --listen 0
+  get "$url/readyz"
+  assert_output --regexp '^no, the last run reported nothing in this boot
+503$'
+  get "$url/healthz"
+  assert_output --partial 200
+  get "$url/metrics"
+  assert_output 200
+  mkdir -p "$ROOT/run/kmodsmith/metrics/b.prom"
+  echo 'a 1' >"$ROOT/run/kmodsmith/metrics/a.prom"
+  get "$url/metrics"
+  assert_output --regexp '^E_.*b.prom.*500$'
+  refute_line 'a 1'
+  rmdir "$ROOT/run/kmodsmith/metrics/b.prom"
+  echo 'half' >"$ROOT/run/kmodsmith/metrics/.node.prom.tmp"
+  get "$url/metrics"
+  assert_output $'a 1\n200'
+  get "$url/metrics/../../../etc/passwd" --path-as-is
+  assert_output --partial 404
+  jq -n --arg boot "$(<"$ROOT/proc/sys/kernel/random/boot_id")" \
+    '{boot_id: $boot, pid: 4711, step: "compile", done: 3, total: 9, uptime_ms: 0}' >"$ROOT/run/kmodsmith/pulse.json"
+  mkdir -p "$ROOT/proc/4711"
+  echo "4711 (a) S 1 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0" >"$ROOT/proc/4711/stat"
+  get "$url/healthz"
+  assert_output --regexp '^no, compile has made no progress for [0-9]+ s: 3 of 9
+503$'
+}
+
+@test "HTTPS with the site's certificate; one that does not belong to its key is refused" {
+  local dir=$BATS_TEST_TMPDIR
+  for name in a b; do
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$dir/$name.key" -out "$dir/$name.pem" -days 2 \
+      -subj /CN=localhost -addext subjectAltName=DNS:localhost 2>/dev/null
+  done
+  cp -a "$top/tests/hosts/h100x8" "$dir/host"
+  start serve --root "$dir/host" --listen :0 --tls-cert "$dir/a.pem" --tls-key "$dir/a.key"
+  assert_regex "$url" ^https
+  get --cacert "$dir/a.pem" "$url/healthz"
+  assert_output --partial 200
+  get --cacert "$dir/b.pem" "$url/healthz"
+  assert_failure
+  get "${url/https/http}/healthz"
+  assert_failure
+  run --separate-stderr "$KMODSMITH" serve --root "$dir/host" --listen 0 --tls-cert "$dir/a.pem" --tls-key "$dir/b.key"
+  assert_status 2
+  assert_regex "$stderr" "belong together"
+  run --separate-stderr "$KMODSMITH" serve --root "$dir/host" --listen 0 --tls-cert "$dir/none.pem" --tls-key "$dir/b.key"
+  assert_failure
+  assert_regex "$stderr" "--tls-cert: there is no .*none.pem"
+}
+
+@test "it is nobody, without any capability, and gains none" {
+  [ "$(id -u)" -eq 0 ] || skip "only root has rights to give up"
+  start serve --listen 0
+  run awk '/^(Uid|Gid|Groups|Cap(Prm|Eff|Amb)|NoNewPrivs):/ { $1 = $1; print }' "/proc/$pid/status"
+  assert_output "Uid: 65534 65534 65534 65534
+Gid: 65534 65534 65534 65534
+Groups:
+CapPrm: 0000000000000000
+CapEff: 0000000000000000
+CapAmb: 0000000000000000
+NoNewPrivs: 1"
+  get "$url/healthz"
+  assert_output --partial 200
+}

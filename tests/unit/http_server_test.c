@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server of metrics and health: what it listens on, and what it says to clients, good and bad.
+#include "base/http/http_server.h"
+
+#include "tests/unit/test.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+static void what_it_listens_on(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *listen, *address;
+		int port; // -1 = refused
+	} rows[] = {
+		{ "9477", "127.0.0.1", 9477 },
+		{ ":9477", NULL, 9477 },
+		{ "10.1.2.3:1", "10.1.2.3", 1 },
+		{ "[::1]:65535", "::1", 65535 },
+		{ "[fd00::2]:0", "fd00::2", 0 },
+		{ "", NULL, -1 },
+		{ ":", NULL, -1 },
+		{ "65536", NULL, -1 },
+		{ "-1", NULL, -1 },
+		{ "+1", NULL, -1 },
+		{ " 1", NULL, -1 },
+		{ "1 ", NULL, -1 },
+		{ "99999999999999999999", NULL, -1 },
+		{ "localhost:1", NULL, -1 }, // a name would be looked up, and may be several addresses
+		{ "::1", NULL, -1 },
+		{ "::1:80", NULL, -1 },
+		{ "[::1]", NULL, -1 },
+		{ "[10.1.2.3]:1", NULL, -1 },
+		{ "[]:1", NULL, -1 },
+		{ "[:1", NULL, -1 },
+		{ "10.1.2.3.4:1", NULL, -1 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *address = NULL;
+		unsigned port = 0;
+		struct err err = { 0 };
+		int r = http_server_parse(rows[i].listen, &address, &port, &err);
+		expect(r == (rows[i].port < 0 ? -1 : 0), rows[i].listen);
+		expect(r == 0 || err.code == E_USAGE, rows[i].listen);
+		expect(r < 0 || (str_eq(address ? address : "", rows[i].address ? rows[i].address : "") &&
+				 port == (unsigned)rows[i].port),
+		       rows[i].listen);
+	}
+}
+
+static void page(void *ctx, const char *path, struct http_server_answer *ret)
+{
+	unsigned *asked = ctx;
+	++*asked;
+	ret->status = str_eq(path, "/gone") ? 503 : 200;
+	ret->type = str_eq(path, "/typed") ? "text/x-test" : NULL;
+	ret->text = str_eq(path, "/empty") ? NULL : str_fmt("at %s\n", path);
+}
+
+static struct http_server *server_open(unsigned *asked)
+{
+	struct http_server *s;
+	struct err err = { 0 };
+	const struct http_server_options o = { .listen = "0", .answer = page, .ctx = asked };
+	expect(http_server_open(&o, &s, &err) == 0 && http_server_start(s, &err) == 0, err.text);
+	return s;
+}
+
+static int client_open(const struct http_server *s)
+{
+	auto_str char *url = http_server_url(s);
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	to.sin_port = htons((uint16_t)atoi(strrchr(url, ':') + 1));
+	assert_memory_equal(url, "http://127.0.0.1:", 17);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+// The reply to these bytes, as far as it comes before the server closes or has nothing left to do.
+static char *ask(struct http_server *s, const char *request)
+{
+	enum { WAIT_MS = 60000 };
+	auto_fd int fd = client_open(s);
+	char buffer[8192];
+	size_t have = 0;
+	assert_int_equal(send(fd, request, strlen(request), MSG_NOSIGNAL), strlen(request));
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	while (poll(&wait, 1, WAIT_MS) > 0) {
+		ssize_t n = recv(fd, buffer + have, sizeof(buffer) - have - 1, MSG_DONTWAIT);
+		if (n <= 0)
+			break;
+		have += (size_t)n;
+	}
+	return str_ndup(buffer, have);
+}
+
+static void what_it_answers(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *request, *begins, *has; // has: NULL = nothing after the head
+	} rows[] = {
+		{ "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ", "\r\n\r\nat /x\n" },
+		{ "GET /x?y=z HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ", "\r\n\r\nat /x\n" },
+		{ "GET /gone HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 503 ", "at /gone\n" },
+		{ "GET /typed HTTP/1.0\r\n\r\n", "HTTP/1", "Content-Type: text/x-test\r\n" },
+		{ "GET /plain HTTP/1.0\r\n\r\n", "HTTP/1", "Content-Type: text/plain; charset=utf-8\r\n" },
+		{ "GET /empty HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ", NULL },
+		{ "HEAD /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 ", NULL },
+		{ "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nConnection: close\r\n\r\nab", "HTTP/1.1 405 ",
+		  "Allow: GET, HEAD\r\n" },
+		{ "PUT /x HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n", "HTTP/1.1 405 ", "GET and HEAD" },
+		{ "GET /x HTTP/9\r\n\r\n", "HTTP/1", "" },
+	};
+	unsigned asked = 0;
+	auto_http_server struct http_server *s = server_open(&asked);
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *reply = ask(s, rows[i].request);
+		const char *end = strstr(reply, "\r\n\r\n");
+		expect(str_starts(reply, rows[i].begins) && end, rows[i].request);
+		expect(rows[i].has ? strstr(reply, rows[i].has) != NULL : !end[4], rows[i].request);
+	}
+	assert_int_equal(asked, 7); // GET and HEAD
+}
+
+// More than it serves at a time, none of which says a word: those that ask wait, and are answered when one goes.
+static void silent_clients(void **state)
+{
+	(void)state;
+	enum { SILENT = 200 };
+	unsigned asked = 0;
+	int fds[SILENT];
+	auto_http_server struct http_server *s = server_open(&asked);
+	for (size_t i = 0; i < SILENT; i++)
+		fds[i] = client_open(s);
+	assert_int_equal(asked, 0);
+	for (size_t i = 0; i < SILENT; i++)
+		close(fds[i]);
+	auto_str char *reply = ask(s, "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+	assert_non_null(strstr(reply, "at /x\n"));
+}
+
+static void a_port_in_use(void **state)
+{
+	(void)state;
+	unsigned asked = 0;
+	struct err err = { 0 };
+	struct http_server *other = NULL;
+	auto_http_server struct http_server *s = server_open(&asked);
+	auto_str char *url = http_server_url(s), *listen = str_dup(strstr(url, "127."));
+	const struct http_server_options o = { .listen = listen, .answer = page };
+	assert_int_equal(http_server_open(&o, &other, &err), -1);
+	assert_int_equal(err.code, EADDRINUSE);
+	assert_non_null(strstr(err.text, "of 127.0.0.1"));
+	assert_null(other);
+}
+
+// What stands in for GnuTLS in images tells no version; here it is the real one, and what it is given is not.
+static void a_certificate_that_is_none(void **state)
+{
+	(void)state;
+	struct err err = { 0 };
+	auto_http_server struct http_server *s = NULL;
+	const struct http_server_options o = { .listen = "0", .answer = page, .certificate = "x", .key = "y" };
+	expect(http_server_open(&o, &s, &err) == 0, err.text);
+	assert_int_equal(http_server_start(s, &err), -1);
+	expect(err.code == E_USAGE, err.text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_it_listens_on),
+		cmocka_unit_test(what_it_answers),
+		cmocka_unit_test(silent_clients),
+		cmocka_unit_test(a_port_in_use),
+		cmocka_unit_test(a_certificate_that_is_none),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
