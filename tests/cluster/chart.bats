@@ -118,6 +118,42 @@ EOF
   assert_output --partial "install into the namespace kmodsmith"
 }
 
+@test "metrics: every pod that has some is reachable for them, and for nothing else; without them nothing listens" {
+  local example=$examples/rollout.yaml
+  python3 - <(rendered -f "$example" --set-json 'networkPolicy.metricsFrom=[{"namespaceSelector": {}}]' \
+    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true) \
+    <(rendered -f "$example" --set metrics.enabled=false) "$top/deploy/monitoring" <(rendered -f "$examples/standalone.yaml" --set metrics.rules.enabled=true) <<'END'
+import sys, yaml
+def load(path): return [d for d in yaml.safe_load_all(open(path)) if d]
+def pods(objects): return [d["spec"]["template"] for d in objects if d["kind"] in ("DaemonSet", "Deployment")]
+def of(objects, kind): return [d for d in objects if d["kind"] == kind]
+on, off = load(sys.argv[1]), load(sys.argv[2])
+policy, = of(on, "NetworkPolicy")
+assert policy["spec"]["ingress"] == [{"ports": [{"port": "metrics", "protocol": "TCP"}], "from": [{"namespaceSelector": {}}]}], policy
+monitor, = of(on, "PodMonitor")
+assert monitor["metadata"]["labels"] == {"release": "prom"}
+scraped = monitor["spec"]["selector"]["matchExpressions"][0]["values"]
+endpoint, = monitor["spec"]["podMetricsEndpoints"]
+for pod in pods(on):
+    c = pod["spec"]["containers"][0]
+    listen = [e["value"] for e in c["env"] if e["name"] == "KMODSMITH_LISTEN"]
+    name = pod["metadata"]["labels"]["app.kubernetes.io/name"]
+    assert bool(listen) == (name in scraped) == bool(c.get("ports")), (name, listen)
+    if listen: assert c["ports"] == [{"name": endpoint["port"], "containerPort": int(listen[0][1:])}], c["ports"]
+assert {p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(on)} >= {"kmodsmith-agent", "kmodsmith-coordinator"}
+for pod in pods(off):
+    c = pod["spec"]["containers"][0]
+    assert "ports" not in c and not [e for e in c["env"] if e["name"] == "KMODSMITH_LISTEN"]
+policy, = of(off, "NetworkPolicy")
+assert "ingress" not in policy["spec"] and policy["spec"]["policyTypes"] == ["Ingress"]
+rules = {d["metadata"]["name"]: d["spec"] for d in of(on, "PrometheusRule")}
+assert rules == {"kmodsmith-" + n: yaml.safe_load(open(f"{sys.argv[3]}/{n}.rules.yaml")) for n in ("nodes", "rollouts")}
+assert [d["metadata"]["name"] for d in of(load(sys.argv[4]), "PrometheusRule")] == ["kmodsmith-nodes"]
+END
+  run rendered -f "$example" --set metrics.enabled=false,metrics.rules.enabled=true
+  assert_output --partial "need metrics.enabled"
+}
+
 @test "each example is installed, changed and removed, and nothing of it is left" {
   local example before
   before=$(remaining)

@@ -74,6 +74,12 @@
 {{- $secrets := list -}}
 {{- range .root.Values.images.pullSecrets }}{{ $secrets = append $secrets (dict "name" .) }}{{ end -}}
 {{- if $secrets }}{{ $_ := set .pod "imagePullSecrets" $secrets }}{{ end -}}
+{{- if not .root.Values.metrics.enabled -}}
+{{- $env := list -}}
+{{- range $container.env }}{{ if ne .name "KMODSMITH_LISTEN" }}{{ $env = append $env . }}{{ end }}{{ end -}}
+{{- $_ := set $container "env" $env -}}
+{{- $_ := unset $container "ports" -}}
+{{- end -}}
 {{- end }}
 
 {{/* A DaemonSet whose pods load drivers. dict "root" "file" "image" */}}
