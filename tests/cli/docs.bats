@@ -302,10 +302,10 @@ pod = yaml.safe_load(open("applied"))["spec"]["template"]["spec"]["containers"][
 print(*[e["name"][10:] + "=" + e["value"] for e in pod["env"] if e["name"].startswith("KMODSMITH_")], *[m["mountPath"] for m in pod["volumeMounts"]])'
   }
   follow kubernetes daemonset
-  assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers /drivers"
+  assert_equal "$(applied)" "LISTEN=:9477 FROM=docker://registry.example/drivers TRUST_DIR=/drivers /drivers"
   follow kubernetes private
-  assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers AUTH_FILE=/auth/.dockerconfigjson /auth /drivers"
+  assert_equal "$(applied)" "LISTEN=:9477 FROM=docker://registry.example/drivers TRUST_DIR=/drivers AUTH_FILE=/auth/.dockerconfigjson /auth /drivers"
   grep -q imagePullSecrets applied
   follow rollouts deploy
-  assert_equal "$(applied)" "FROM=docker://registry.example/drivers TRUST_DIR=/drivers /drivers /policy"
+  assert_equal "$(applied)" "FROM=docker://registry.example/drivers LISTEN=:9477 TRUST_DIR=/drivers /drivers /policy"
 }

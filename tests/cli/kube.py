@@ -15,6 +15,7 @@ PROBE = {"exec": {"command": [str]}, "periodSeconds": int, "failureThreshold": i
 CONTAINER = {
     "name": str, "image": str, "command": [str], "args": [str],
     "env": [{"name": str, "value": str, "valueFrom": {"fieldRef": {"fieldPath": str}}}],
+    "ports": [{"name": str, "containerPort": int}],
     "securityContext": {
         "privileged": bool, "runAsUser": int, "allowPrivilegeEscalation": bool, "readOnlyRootFilesystem": bool, "appArmorProfile": {"type": str}, "seLinuxOptions": {"type": str},
         "capabilities": {"add": [str], "drop": [str]}},
