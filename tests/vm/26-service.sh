@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=dash
+# R-E5: a host of its own, with systemd as its first process. apt installs our package, the administrator says which driver, and one
+# command loads it and keeps it; apt installs the next kernel, the watcher has its package before the reboot, and that boot loads it by
+# itself. apt purges the package, and nothing of it is left but the driver that is loaded.
+# kernel: K61R
+# next: K61
+# gpus: 1
+# stub: yes
+# packages: open:K61R open:K61
+# kernel-debs: K61
+# deb: yes
+# root: service
+# boots: 2
+# mem: 3G
+# append: systemd.show_status=no
+# timeout: 1800
+conf=/etc/kmodsmith/kmodsmith.conf
+driver=$OPEN_VERSION
+export DEBIAN_FRONTEND=noninteractive
+modules() { awk '/^nvidia/ { print $1 }' /proc/modules | sort | tr '\n' ' '; }
+apt() { apt-get -o APT::Sandbox::User=root -y --no-install-recommends "$@"; }
+# All that is the machine's, but logs, caches and what systemd and the package manager note about themselves.
+machine() {
+  find / -xdev \( -path /tmp -o -path /root -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd \
+    -o -path /var/tmp \) -prune -o ! -type d -print | sort
+}
+until_ready() { # while the watcher is there, which starts again when it fails
+  until grep -q '"verdict": "ready"' /run/kmodsmith/kernels.json 2>/dev/null; do systemctl -q is-active kmodsmith-watch || return 1; sleep 1; done
+}
+of_unit() { for name in "$@"; do systemctl show -P "$name" kmodsmith; done | tr '\n' ' '; } # PROPERTY...
+
+if [ "$boot" = 1 ]; then
+  is "systemd is the first process" "$(cat /proc/1/comm)" systemd
+  mkdir -p "/lib/firmware/nvidia/$driver" # of the driver's user space, which is left to the distribution
+  for name in tu10x ga10x; do echo placeholder >"/lib/firmware/nvidia/$driver/gsp_$name.bin"; done
+  machine >/root/before
+  t "apt installs the package" apt install /files/kmodsmith.deb
+  like "  and says what to do next" "$out" "systemctl enable --now kmodsmith kmodsmith-watch"
+  is "  nothing is started by itself" "$(systemctl is-enabled kmodsmith kmodsmith-watch) $(systemctl is-active kmodsmith kmodsmith-watch)" \
+    "$(printf 'disabled\ndisabled inactive\ninactive')"
+  t_fails 1 "a start without a driver named fails" systemctl start kmodsmith
+  is "  at once, and is not tried again" "$(of_unit SubState ExecMainStatus NRestarts)" "failed 2 0 "
+  like "  the log says why" "$(journalctl -b -u kmodsmith -o cat)" "error: E_USAGE: .*which driver"
+  printf '%s\n' "driver = $driver" "from = oci:/packages/open-K61R, oci:/packages/open-K61" "insecure-skip-verify = yes" >>$conf
+  t "one command: the driver, now and at each boot, and the watcher" systemctl enable --now kmodsmith kmodsmith-watch
+  t "the node is ready" kmodsmith status
+  is "  all modules are loaded" "$(modules)" "nvidia nvidia_modeset nvidia_uvm "
+  loaded=$(cat /sys/module/nvidia/srcversion)
+  t "apt installs the next kernel" apt install "$(echo /files/linux-image-"$K61"_*.deb)"
+  echo "$out" | grep -E 'postinst.d|initrd|Setting up' | sed 's/^/#   /'
+  t "the watcher has its package before the reboot" until_ready
+  like "  status tells it" "$(kmodsmith status)" "^kernel $K61 .*ready"
+  is "  the driver was not touched" "$(cat /sys/module/nvidia/srcversion) $(modules)" "$loaded nvidia nvidia_modeset nvidia_uvm "
+  t "a restart of the service changes nothing" systemctl restart kmodsmith
+  is "  the driver was not touched, either" "$(cat /sys/module/nvidia/srcversion)" "$loaded"
+  exit
+fi
+
+is "the next kernel runs" "$(uname -r)" "$K61"
+t "the boot loaded the driver" systemctl is-active kmodsmith
+t "the node is ready" kmodsmith status
+is "  all modules are loaded" "$(modules)" "nvidia nvidia_modeset nvidia_uvm "
+log=$(journalctl -b -u kmodsmith -o cat)
+like "  from the store" "$log" 'package .* from .*/store'
+unlike "  without a compile" "$log" 'compile +[0-9]'
+like "  before what opens GPUs" "$(of_unit Before)" 'docker.service.* containerd.service|containerd.service.* docker.service'
+t "the watcher runs" systemctl is-active kmodsmith-watch
+t "apt removes the package" apt remove kmodsmith
+t "  its configuration and its store stay" ls $conf /var/lib/kmodsmith/store/index.json
+is "  the driver stays loaded" "$(modules)" "nvidia nvidia_modeset nvidia_uvm "
+t_fails 3 "  the watcher is gone" systemctl is-active kmodsmith-watch
+t "apt purges it" apt purge kmodsmith
+machine >/root/after
+is "  and nothing of it is left" "$(comm -13 /root/before /root/after | grep -v "$K61" | grep -vE '^/(vmlinuz|initrd.img)(.old)?$')" ""
