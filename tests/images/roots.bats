@@ -62,6 +62,21 @@ TOOLS=(sh bash lsmod modprobe rm mv chroot ls cat sleep mkdir grep cut head tail
   [ "$status" -eq 1 ]
   refute_output --partial 'bad/illegal format'
 }
+@test "metrics are served from the image, over HTTP alone" {
+  local url log=$BATS_TEST_TMPDIR/log environment
+  mapfile -t environment < <(config_of runtime '.config.Env[]')
+  env -i "${environment[@]}" chroot "$images/runtime/root" kmodsmith serve --listen 0 >"$log" 2>&1 3>&- &
+  local server=$!
+  soon grep -q serving "$log"
+  url=$(sed -n 's|.*serving \(http[^ ]*\)/metrics.*|\1|p' "$log")
+  run python3 -c 'import sys, urllib.request; print(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(sys.argv[1]).read().decode())' "$url/healthz"
+  kill "$server"
+  assert_output --partial "yes, "
+  in_root runtime kmodsmith serve --listen 0 --tls-cert /etc/passwd --tls-key /etc/passwd
+  assert_failure
+  assert_regex "$stderr" "no TLS here: it needs GnuTLS"
+}
+
 @test "every link to a program leads to one, and stays inside the image" {
   local name
   for name in runtime builder driver; do
