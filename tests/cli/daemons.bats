@@ -76,7 +76,7 @@ unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
   ln -s /dev/nvidia0 "$ROOT/proc/7100/fd/3"
   echo 9 >"$ROOT/sys/module/nvidia/refcnt"
   kmodsmith unload
-  assert_status 1
+  assert_status 75
   assert_error E_IN_USE "1 holder(s), first: pid 7100 python3"
   refute_output --partial nv-fabricmanager
   assert_equal "$(calls)" ""
@@ -88,7 +88,7 @@ unload nvidia_modeset;unload nvidia_uvm;unload nvidia"
   mkdir -p "$ROOT/dev" && : >"$ROOT/dev/null"
   echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
   kmodsmith unload
-  assert_status 1
+  assert_status 75
   assert_error E_IN_USE "something that is not visible from here uses module nvidia_uvm"
   assert_equal "$(calls | sed 's/ *$//' | paste -sd';')" "signal 15 7002;signal 15 7001;start /usr/bin/nv-fabricmanager;\
 start /usr/bin/nvidia-persistenced"

@@ -324,7 +324,7 @@ bound_to() { # DRIVER: who has the first GPU
   for command in "install --package $package" "init --package $package" unload nodes; do
     # shellcheck disable=SC2086 # several words
     kmodsmith $command 9>&-
-    assert_status 1
+    assert_status 75
     assert_error E_LOCKED "process 4711"
   done
   assert_unchanged

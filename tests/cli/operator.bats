@@ -85,7 +85,7 @@ process() { # STATE [START]
   echo of-the-validator >"$ROOT/run/nvidia/validations/driver-ready"
   snapshot
   KMODSMITH_ROOT=$ROOT KMODSMITH_PACKAGE=$package run --separate-stderr timeout "$hung" "$driver" init
-  assert_status 1
+  assert_status 75
   assert_error E_LOCKED "/run/nvidia/nvidia-driver.pid: process $first is this node's driver container"
   assert_unchanged
   kill -KILL "$first"

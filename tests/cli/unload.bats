@@ -17,13 +17,13 @@ loads() { calls | grep -E '^(un)?load ' | sed 's/ *$//' | paste -sd';'; }
   assert_output "no NVIDIA module is loaded"
   host held
   kmodsmith unload
-  assert_status 1
+  assert_status 75
   assert_error E_IN_USE
   assert_line --partial \
     "pid 4242 python3 (uid 1000, pod 0f3a9c1e-57d2-4a6b-9c0e-1b2d3e4f5a6b, containerd container ab12cd34ab12)"
   assert_line "module nvidia_fs"
   kmodsmith unload --json
-  assert_status 1
+  assert_status 75
   assert_json .error.code E_IN_USE
   assert_json '[.holders.processes[].pid] | unique | join(",")' 611,4242,5150,6001
   assert_equal "$(calls)" ""
@@ -52,7 +52,7 @@ stats() {
   host held
   stats
   KMODSMITH_HOLDERS="wait" kmodsmith unload --holders-timeout 1
-  assert_status 1
+  assert_status 75
   assert_error E_IN_USE "5 holder(s), first: pid 611 "
   assert_line "module nvidia_fs"
   [[ $stderr == *"waiting for users of the driver: "* ]]
@@ -66,7 +66,7 @@ stats() {
   host h100x8
   echo going >"$ROOT/sys/module/nvidia_uvm/initstate"
   kmodsmith unload --unload-timeout 1
-  assert_status 1
+  assert_status 75
   assert_error E_MODULE_BUSY "module nvidia_uvm is still going after 1 s"
   assert_equal "$(calls)" ""
 }
@@ -75,7 +75,7 @@ stats() {
   host h100x8
   echo 2 >"$ROOT/sys/module/nvidia_uvm/refcnt"
   kmodsmith unload
-  assert_status 1
+  assert_status 75
   assert_error E_IN_USE "something that is not visible from here uses module nvidia_uvm (2 references, 0 dependents)"
   assert_equal "$(calls)" ""
 }

@@ -127,7 +127,7 @@ PYTHON
   port=$(<"$BATS_TEST_TMPDIR/port")
   fetch "http://127.0.0.1:$port" --connect-timeout 1
   kill "$hole"
-  assert_status 1
+  assert_status 75
   assert_error E_TIMEOUT "http://127.0.0.1:$port/index.json (tcp): "
   assert_quick
 }

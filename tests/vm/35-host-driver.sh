@@ -51,7 +51,7 @@ like "  the driver that it found is named" "$(cat /tmp/init.log)" "ready: driver
 kill $init && wait $init
 
 hold /dev/nvidia0
-t_fails 1 "replace: not while it is held" kmodsmith install --package /packages/proprietary --host-driver replace
+t_fails 75 "replace: not while it is held" kmodsmith install --package /packages/proprietary --host-driver replace
 like "  the holder is told" "$out" "E_IN_USE: .*pid $holder sleep"
 is "  it stays" "$(of)" "$theirs"
 release

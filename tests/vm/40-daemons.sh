@@ -77,7 +77,7 @@ t "  and keeps it" until_is pid "$second"
 t "  the other, too" until_said "nvidia-persistenced is already running, pid $kept"
 
 hold /dev/nvidia0
-t_fails 1 "unload while somebody uses the GPU" kmodsmith unload
+t_fails 75 "unload while somebody uses the GPU" kmodsmith unload
 like "  the one who uses it is named" "$out" "pid $holder sleep"
 unlike "  none of our daemons is named" "$out" "nv-fabric|persistenced"
 is "  and the daemons stay" "$(pidof nv-fabricmanager) $(persistenced)" "$second $kept"
@@ -94,7 +94,7 @@ t "  status" kmodsmith status
 
 echo 1 >$hidden
 third=$(fabric pid)
-t_fails 1 "an unload that fails because of somebody who is not seen" kmodsmith unload
+t_fails 75 "an unload that fails because of somebody who is not seen" kmodsmith unload
 like "  had stopped the daemon" "$out" "stopped nvidia-fabricmanager \(pid $third\)"
 t "  which is started again" until_is state up
 is "  and no module went" "$(grep -c '^nvidia' /proc/modules)" 3
@@ -115,7 +115,7 @@ wait "$init"
 is "SIGTERM ends init" $? 0
 is "  and leaves the daemon, as it leaves the driver" "$(running)" 1
 echo 1 >$hidden
-t_fails 1 "without an init, an unload that fails" kmodsmith unload
+t_fails 75 "without an init, an unload that fails" kmodsmith unload
 is "  starts again what it stopped" "$(running)" 1
 echo 0 >$hidden
 t "unload" kmodsmith unload

@@ -65,7 +65,7 @@ t "a job gets a GPU" api POST $jobs '{"metadata": {"name": "train", "ownerRefere
   "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}'
 before=$(srcversions) mounted=$(mounts)
 
-t_fails 1 "a driver's container is alive: nothing is taken from it" manage digest-2 FORCE_REINSTALL=true
+t_fails 75 "a driver's container is alive: nothing is taken from it" manage digest-2 FORCE_REINSTALL=true
 like "a driver's container is alive: it is named" "$(cat "$pods/manager/termination-log")" "^E_LOCKED .*$(pod_pid driver)"
 untouched "a driver's container is alive"
 t "the driver's pod is deleted" pod_delete driver
@@ -88,7 +88,7 @@ uid=$(driver_pod auto parameters)
 volume=/var/lib/kubelet/pods/$uid/volumes/kubernetes.io~configmap/parameters
 mkdir -p "$volume" && echo "NVreg_DeviceFileMode=0600" >"$volume/nvidia.conf"
 hold /dev/nvidia0
-t_fails 1 "another parameter, a process has the GPU open: the init container fails" manage digest-4
+t_fails 75 "another parameter, a process has the GPU open: the init container fails" manage digest-4
 like "another parameter, a process has the GPU open: it is named" "$(cat "$pods/manager/termination-log")" "^E_IN_USE .*pid $holder "
 untouched "another parameter, a process has the GPU open"
 release

@@ -92,7 +92,7 @@ struct status_values {
 
 static const struct opt status_opts[] = {
 	{ "watch", 'w', NULL, NULL, OPT_FLAG, offsetof(struct status_values, is_watch),
-	  "go on showing it until all nodes are done; exit status 1 if it is halted, or at --timeout" },
+	  "go on showing it until all nodes are done; exit status 1 if it is halted, 75 at --timeout" },
 	{ "until", 0, "done|idle", NULL, OPT_STR, offsetof(struct status_values, until),
 	  "with --watch: what ends it; idle: no node is being drained or replaced, as before an uninstall; default "
 	  "done" },
