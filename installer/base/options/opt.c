@@ -166,6 +166,18 @@ static int check_choice(const struct opt *o, const char *text, struct err *err)
 	return err_set(err, E_USAGE, "--%s '%s' is not one of %s%s", o->name, text, all, hint);
 }
 
+// "a, b" is what people write.
+static void add_list(struct strv *list, const char *text)
+{
+	auto_strv struct strv items = { 0 };
+	strv_split(&items, text, ",");
+	for (size_t i = 0; i < items.count; i++) {
+		const char *item = str_trim(items.items[i]);
+		if (*item)
+			strv_add(list, str_dup(item));
+	}
+}
+
 static int set_value(struct parse *p, size_t i, const char *text, enum opt_source from, struct err *err)
 {
 	static const char *const yes[] = { "yes", "true", "1", "on" }, *const no[] = { "no", "false", "0", "off" };
@@ -190,7 +202,7 @@ static int set_value(struct parse *p, size_t i, const char *text, enum opt_sourc
 	case OPT_SECRETS:
 		if (p->set_by[i] < from)
 			strv_done(at);
-		strv_split(at, text, ",");
+		add_list(at, text);
 		break;
 	case OPT_UINT:
 		if (!str_u64(text, 10, &number) || number > UINT_MAX)
