@@ -135,7 +135,7 @@ teardown() { node_end; }
   wait "$pid" && status=0 || status=$?
   exec 9>&-
   output=$(<"$BATS_TEST_TMPDIR/log")
-  assert_failure 1
+  assert_failure 75
   assert_output --partial "E_LOCKED"
   assert_equal "$(calls_of unload) $(node_says)" "0 true false no"
 }

@@ -86,7 +86,7 @@ refute_proxied() { assert_equal "$(log_of proxy-open)" ""; }
   assert_fetched "$digest"
   fresh
   fetch "$NGINX_TLS" --ca "$CA" --proxy "$PROXY_CLOSED"
-  assert_status 1
+  assert_status 75
   assert_regex "$stderr" "error: E_(NETWORK|AUTH): .*$PROXY_CLOSED"
   fetch "$NGINX_PLAIN" --proxy "$PROXY_CLOSED"
   assert_status 1

@@ -101,7 +101,7 @@ setup() { fresh; }
   local port
   port=$(free_port)
   fetch "http://127.0.0.1:$port,$NGINX_PLAIN" --kernel 6.1.0-1-amd64
-  assert_status 1
+  assert_status 75
   assert_regex "$stderr" "127.0.0.1:$port"
   assert_regex "$stderr" "$NGINX_PLAIN"
 }
