@@ -136,14 +136,14 @@ $B/man/%: docs/man/%.scd
 $B/completion/kmodsmith: $B/mkman
 	@echo "  GEN     $@" && mkdir -p $(@D)
 	$(Q)$< bash-completion >$@
-$B/completion/kmodsmith.fish: $B/mkman ; $(Q)mkdir -p $(@D) && $< fish-completion >$@
+$B/completion/kmodsmith.%: $B/mkman ; $(Q)mkdir -p $(@D) && $< $*-completion >$@
 man: $(MAN)
 docs: $B/mkman # the parts of docs/*.md that come from the program's own tables
 	@scripts/docs.sh $<
 $B/kmodsmith.conf: $B/mkman
 	$(Q)$< conf >$@
-install uninstall: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $B/completion/kmodsmith.fish $(MAN)
+install uninstall: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN)
 	$(Q)scripts/install.sh $(if $(filter uninstall,$@),--remove) $B $(PREFIX) $(DESTDIR)
-deb rpm: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $B/completion/kmodsmith.fish $(MAN) ; $(Q)scripts/package.sh $@ $B
+deb rpm: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN) ; $(Q)scripts/package.sh $@ $B
 clean: ; rm -rf build
 -include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

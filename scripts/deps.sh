@@ -10,7 +10,7 @@ declare -A tiers=(
     libacl1-dev libcurl4-openssl-dev libseccomp-dev libkmod-dev libmicrohttpd-dev libyaml-dev nettle-dev"
   [test]="libcmocka-dev clang softhsm2 libengine-pkcs11-openssl patch ca-certificates"
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils
-    busybox-static ca-certificates fish git kmod makeself patch procps xz-utils"
+    busybox-static ca-certificates fish git kmod makeself patch procps xz-utils zsh"
   [services]="bats bats-support bats-assert bats-file jq systemd scdoc docker-registry nginx-light skopeo buildah apache2-utils openssl
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg gpg-agent dpkg-dev rpm createrepo-c dnf dnf-plugins-core"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What bash and fish offer after TAB, asked of the shells themselves.
+# What bash, fish and zsh offer after TAB, asked of the shells themselves.
 # shellcheck disable=SC2154 # bats and helper.bash set top
 load helper
 
@@ -82,4 +82,38 @@ offers() { # WORD...: the last is what was typed so far; one offer a line
       assert_line --regexp "^$option"$'\t'
     done
   done
+}
+
+# zsh completes in a terminal only. Here the words arrive as they do there, and what the file asks of zsh is printed: the names of
+# _describe, the specifications of _arguments.
+zsh_offers() { # WORD...: the last is what was typed so far
+  run zsh -f -c '_describe() { print -rl -- ${(P)@[-1]}; }; _arguments() { print -rl -- "${(@)argv[4,-1]}"; }
+    kmodsmith() { local -a words=(kmodsmith "$@"); local -i CURRENT=$(( $# + 1 )); source $file; }
+    file=$1; kmodsmith "${@[2,-1]}"' - "$BATS_TEST_TMPDIR/_kmodsmith" "$@"
+}
+@test "zsh is told every command, verb and option, words and files" {
+  command -v zsh >/dev/null || skip "zsh is not installed"
+  "$(dirname "$COMPLETION")/../mkman" zsh-completion >"$BATS_TEST_TMPDIR/_kmodsmith"
+  local name option
+  zsh_offers ""
+  while read -r name; do
+    assert_line --regexp "^${name%% *}:."
+  done < <(commands)
+  zsh_offers store ""
+  assert_line 'gc:remove packages that this machine no longer needs'
+  while read -r name; do
+    # shellcheck disable=SC2086 # a command may have two words
+    zsh_offers $name --
+    # shellcheck disable=SC2086
+    for option in $("$KMODSMITH" $name --help | sed -nE 's/^ {2,6}(-[a-z], )?(--[a-z0-9-]+).*/\2/p'); do
+      assert_line --regexp "^$option=?\[..*\]"
+    done
+    refute_line --regexp '[^\\]\[.*[^\\]\[.*\]$' # a bracket in an explanation would end it
+  done < <(commands)
+  zsh_offers install --fl
+  assert_line --regexp '^--flavour=\[.*\]:.*:\(auto open proprietary\)$'
+  assert_line --regexp '^-d\+\[driver version.*\]:VERSION: $'
+  assert_line --regexp '^--source=\[.*\]:.*:_files$'
+  zsh_offers probe ""
+  assert_line --regexp '^1:.*:\(startup readiness liveness\)$'
 }
