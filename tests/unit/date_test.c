@@ -37,8 +37,33 @@ static void test_forms(void **state)
 	}
 }
 
+static void test_ages(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *text;
+		time_t now;
+		const char *want;
+	} rows[] = {
+		{ "2027-01-15T08:00:00Z", 1800000000, " (0 s ago)" },
+		{ "2027-01-15T08:00:00Z", 1800000059, " (59 s ago)" },
+		{ "2027-01-15T08:00:00Z", 1800000060, " (1 min ago)" },
+		{ "2027-01-15T08:00:00Z", 1800003599, " (59 min ago)" },
+		{ "2027-01-15T08:00:00Z", 1800003600, " (1 h ago)" },
+		{ "2027-01-15T08:00:00Z", 1800086399, " (23 h ago)" },
+		{ "2027-01-15T08:00:00Z", 1800000000 + 3 * 86400, " (3 d ago)" },
+		{ "2027-01-15T08:00:00Z", 1799999999, "" }, // the clock was set
+		{ "today", 1800000000, "" },
+		{ NULL, 1800000000, "" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *got = date_ago(rows[i].text, rows[i].now);
+		expect(str_eq(got, rows[i].want), got);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(test_forms), cmocka_unit_test(test_ages) };
 	return cmocka_run_group_tests_name("date", tests, NULL, NULL);
 }

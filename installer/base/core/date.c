@@ -38,6 +38,23 @@ bool date_parse(const char *text, time_t *ret)
 	return parse_date(false, text, ret);
 }
 
+char *date_ago(const char *text, time_t now)
+{
+	enum { MINUTE = 60, HOUR = 3600, DAY = 86400 };
+	static const struct {
+		long seconds;
+		const char *name;
+	} units[] = { { DAY, "d" }, { HOUR, "h" }, { MINUTE, "min" }, { 1, "s" } };
+	time_t then;
+	if (!text || !date_parse(text, &then) || then > now)
+		return str_dup("");
+	long age = (long)(now - then);
+	size_t u = 0;
+	while (u + 1 < ARRAY_SIZE(units) && age < units[u].seconds)
+		u++;
+	return str_fmt(" (%ld %s ago)", age / units[u].seconds, units[u].name);
+}
+
 bool date_http_parse(const char *text, time_t *ret)
 {
 	return parse_date(true, text, ret);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/core/date.h"
 #include "cmd/common/job.h"
 #include "journal/journal.h"
 #include "next_kernel/kernel_report.h"
@@ -54,17 +55,22 @@ static void show_last_run(const json_t *file)
 {
 	const json_t *run = json_object_get(file, "run"), *last = json_object_get(file, "last_run"),
 		     *error = json_object_get(last, "error");
+	time_t now = time(NULL);
+	auto_str char *begun = date_ago(status_text(run, "since"), now),
+		      *held = date_ago(status_text(file, "since"), now),
+		      *ended = date_ago(status_text(last, "time"), now);
 	if (json_is_object(run))
-		printf("%s since %s: %s, by process %d\n", status_text(file, "state"), status_text(run, "since"),
-		       status_text(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
+		printf("%s since %s%s: %s, by process %d\n", status_text(file, "state"), status_text(run, "since"),
+		       begun, status_text(run, "step"), (int)json_integer_value(json_object_get(run, "pid")));
 	else if (file)
-		printf("%s since %s\n", status_text(file, "state"), status_text(file, "since"));
+		printf("%s since %s%s\n", status_text(file, "state"), status_text(file, "since"), held);
 	if (json_is_object(error))
-		printf("last run: %s failed at %s: %s (%s): %s\nnext: %s\n", status_text(last, "outcome"),
-		       status_text(last, "time"), status_text(error, "code"), status_text(error, "reason"),
+		printf("last run: %s failed at %s%s: %s (%s): %s\nnext: %s\n", status_text(last, "outcome"),
+		       status_text(last, "time"), ended, status_text(error, "code"), status_text(error, "reason"),
 		       status_text(error, "text"), status_text(error, "next"));
 	else if (json_is_object(last))
-		printf("last run: %s succeeded at %s\n", status_text(last, "outcome"), status_text(last, "time"));
+		printf("last run: %s succeeded at %s%s\n", status_text(last, "outcome"), status_text(last, "time"),
+		       ended);
 }
 
 // What the journal keeps across boots: what must not be tried again, and why.
