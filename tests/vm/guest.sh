@@ -21,7 +21,9 @@
 #   # kernel-debs: K61 ...  Debian's packages of these kernels, image and headers, in /files
 #   # modules: NAME ...     modules of the kernel that runs, with what they need, where modprobe finds them; none without
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
-#                            what it holds survives each of them. `stock`: one with apt, and nothing to compile with
+#                            what it holds survives each of them. `stock`: one with apt, and nothing to compile with;
+#                            `service`: one with systemd, which runs the script when its boot is complete
+#   # deb: yes               our own package, in /files/kmodsmith.deb
 #   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
 #                            /images/driver.json
 #   # toolkit: yes          a root with a compiler and this kernel's headers in /toolkit/root, /toolkit/image.json
@@ -107,6 +109,10 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     add_program "$1" "$made" "/usr/bin/$name"
   done
   for name in $(header "$3" files ""); do ln -s "$top/$name" "$1/files/"; done
+  if [ "$(header "$3" deb no)" = yes ]; then
+    made=$(flock "$top/build/release/make.lock" make -s -C "$top" deb | tail -n 1)
+    ln -s "$made" "$1/files/kmodsmith.deb"
+  fi
   for name in $(header "$3" modules ""); do add_module "$1" "$2" "$name"; done
   for name in $(header "$3" kernel-debs ""); do
     # shellcheck disable=SC2046 # several paths
@@ -273,6 +279,7 @@ add_disks() { # SCRIPT KEY DIR
   case $(header "$1" root "") in
   debian) disk=$(root_disk "$2") ;;
   stock) disk=$(stock_disk "$2") ;;
+  service) disk=$(service_disk "$2") ;;
   *) return 0 ;;
   esac
   if [ "$(boots "$1")" -gt 1 ]; then cp --sparse=always "$disk" "$3/root.disk"; else ln -s "$disk" "$3/root.disk"; fi

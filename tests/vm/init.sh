@@ -4,13 +4,15 @@
 # The first process of a guest. /vm/machine says which devices to simulate, /vm/start is what to run; its output goes to
 # the second serial port, so that it never mixes with the kernel's log on the first, and its exit status to the kernel's log.
 # Should anything in here fail, the guest ends without a status, which the host takes for a failure.
-# With a root on a disk it runs twice: from the initramfs, then from the disk as the same first process.
+# With a root on a disk it runs twice: from the initramfs, then from the disk as the same first process, or as a service.
 set -eu
 export PATH=/sbin:/usr/sbin:/bin:/usr/bin HOME=/root TERM=dumb LC_ALL=C
 trap 'poweroff -f' EXIT
 
 run() { # the script
   cd /root
+  boot=$(sed -n 's/.*\<boot=\([0-9]*\).*/\1/p' /proc/cmdline)
+  export boot
   sh /vm/start </dev/null >/dev/ttyS1 2>&1 && status=0 || status=$?
   echo "<0>guest: exit $status" >/dev/kmsg
   exit
@@ -33,10 +35,16 @@ switch_root() {
   done
   for dir in proc sys dev run tmp; do mount -o move /$dir /new/$dir; done
   cp /init /new/init
+  cp /init /new/vm/init
   cd /new
   mount -o move . /
+  [ "$root" != service ] || exec chroot . /lib/systemd/systemd
   switched=yes exec chroot . /bin/sh /init
 }
+if [ "${1-}" = script ]; then # systemd stops the rest, unmounts and ends the machine
+  trap 'systemctl --no-block poweroff' EXIT
+  run
+fi
 if [ "${switched-}" ]; then
   mount --make-rshared /
   mount -t cgroup2 cgroup2 /sys/fs/cgroup
@@ -77,8 +85,6 @@ if [ "$net" = yes ]; then
   ip link set eth0 up
   ip addr add 10.0.2.15/24 dev eth0
 fi
-boot=$(sed -n 's/.*\<boot=\([0-9]*\).*/\1/p' /proc/cmdline)
-export boot
 if [ "$stub" = yes ]; then insmod /vm/modules/fakeopen.ko; fi
 if [ "$root" ]; then switch_root; fi
 run

@@ -78,6 +78,48 @@ stock_disk() { # KEY -> file
   echo "$made/disk"
 }
 
+# A machine with systemd as its first process, a package manager whose database says what is there, and what a kernel's package
+# and ours ask for. guest.service runs the script once everything else that a boot starts has started.
+service_packages="apt base-files base-passwd bash busybox-static coreutils dash debianutils diffutils dpkg findutils grep gzip hostname libc-bin
+  init-system-helpers initramfs-tools kmod libacl1 libcurl4 libjansson4 libmicrohttpd12
+  libseccomp2 libyaml-0-2 linux-base login mount ncurses-bin perl-base sed systemd-sysv sysvinit-utils tar udev util-linux zstd"
+
+make_service() { # DIR KERNEL DEB...
+  local tree=$1/tree info=$1/tree/var/lib/dpkg/info deb name arch
+  fill_root "$tree" "${@:2}" && mkdir -p "$info" "$tree"/var/lib/dpkg/updates "$tree"/etc/systemd/system/multi-user.target.wants &&
+    rm -rf "$tree"/etc/apt/sources.list.d/* && cp "$tree/usr/share/base-passwd/passwd.master" "$tree/etc/passwd" &&
+    cp "$tree/usr/share/base-passwd/group.master" "$tree/etc/group" && : >"$tree/etc/machine-id" || return
+  for deb in "${@:3}"; do
+    name=$(dpkg-deb -f "$deb" Package) arch=$(dpkg-deb -f "$deb" Multi-Arch Architecture)
+    if [[ $arch = *"Multi-Arch: same"* ]]; then name=$name:${arch##*Architecture: }; fi
+    { dpkg-deb -f "$deb" | sed '1a Status: install ok installed'; echo; } >>"$tree/var/lib/dpkg/status"
+    dpkg-deb --fsys-tarfile "$deb" | tar -t | sed 's|^\.||; s|/$||; s|^$|/.|' >"$info/${name%:all}.list"
+  done
+  cat >"$tree/etc/systemd/system/guest.service" <<'END' && ln -s ../guest.service "$tree/etc/systemd/system/multi-user.target.wants/" &&
+[Unit]
+DefaultDependencies=no
+After=multi-user.target
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /vm/init script
+TimeoutStartSec=infinity
+END
+    for name in serial-getty@ttyS0 getty@tty1 apt-daily.timer apt-daily-upgrade.timer systemd-networkd-wait-online; do
+      ln -s /dev/null "$tree/etc/systemd/system/${name%.timer}$([[ $name = *.timer ]] && echo .timer || echo .service)" || return
+    done && make_disk "$1/disk" 4G "$tree" && rm -rf "$tree"
+}
+
+service_disk() { # KEY -> file
+  local image debs code made
+  image=$(kernel "$1")
+  # shellcheck disable=SC2086 # several names
+  debs=$("$top/scripts/inputs.sh" --closure $service_packages)
+  code=$(declare -f fill_root make_disk make_service | sha256sum)
+  # shellcheck disable=SC2086 # several paths
+  made=$(cached "service-$1" with_code "$code" make_service "$image" $debs)
+  echo "$made/disk"
+}
+
 root_disk() { # KEY -> file
   local image debs made code
   image=$(kernel "$1")
@@ -89,7 +131,7 @@ root_disk() { # KEY -> file
 }
 
 with_code() { # DIR CODE FUNCTION ARGUMENT...: CODE is there to be part of the key
-  as_root bash -euc "$(declare -f fill_root make_disk make_root make_stock); "'"$@"' bash "$3" "$1" "${@:4}"
+  as_root bash -euc "$(declare -f fill_root make_disk make_root make_stock make_service); "'"$@"' bash "$3" "$1" "${@:4}"
 }
 
 # The image's files in /NAME, what its configuration says in /NAME.json: the way a container runtime has them unpacked.
