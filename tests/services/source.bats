@@ -55,6 +55,36 @@ kept() { find "$state/sources" -type f -printf '%f %s\n' 2>/dev/null; }
   assert_status 20
 }
 
+@test "a download that takes a while says how much, how fast and how long still; on a terminal in one line" {
+  local url log=$BATS_TEST_TMPDIR/log
+  python3 - >"$log" <<'END' 3>&- &
+import http.server, time
+class Slow(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(32 << 20))
+        self.end_headers()
+        for _ in range(8):
+            self.wfile.write(bytes(4 << 20))
+            time.sleep(0.4)
+    def log_message(self, *words): pass
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+print("http://127.0.0.1:%d/x.tar" % server.server_port, flush=True)
+server.serve_forever()
+END
+  local server=$!
+  soon test -s "$log"
+  url=$(<"$log")
+  check "$url" --source-sha256 "$sha"
+  assert_regex "$stderr" 'fetched [0-9]+% \([0-9]+ of 32 MiB, [0-9.]+ MiB/s, [0-9]+ s left\)'
+  [ "$(grep -c fetched <<<"$stderr")" -le 4 ]
+  fresh
+  run script -qec "'$KMODSMITH' check --source $url --source-sha256 $sha --kernel $KERNEL --headers $work/headers.tar --state-dir $state" /dev/null
+  kill "$server"
+  assert_regex "$output" $'\r''fetched +[0-9]+% \([0-9]+ of 32 MiB, [0-9.]+ MiB/s'
+  [ "$(grep -c fetched <<<"$output")" -eq 1 ]
+}
+
 @test "build, matrix and file:// take it as well; plan and install only when they need it" {
   kmodsmith build --source "$NGINX_PLAIN/blobs/sha256/$sha" --source-sha256 "$sha" --kernel "$KERNEL" --flavour open \
     --headers "$work/headers.tar" --state-dir "$state" --output "oci:$BATS_TEST_TMPDIR/out"

@@ -12,6 +12,7 @@ static struct {
 	bool is_json;
 	const char *step;
 	bool is_line_open; // a progress line that has not ended
+	int line_width;
 } state = { .most = LOG_LEVEL_INFO };
 
 static const char *const names[] = { "error", "warn", "info", "debug" };
@@ -67,7 +68,9 @@ bool log_rewrite(const char *text, bool is_last)
 {
 	if (state.is_json || state.most < LOG_LEVEL_INFO || !isatty(STDERR_FILENO))
 		return false;
-	fprintf(stderr, "\r%s", text);
+	int width = state.is_line_open ? state.line_width : 0; // nothing of a longer line before it is to be seen
+	state.line_width = (int)strlen(text);
+	fprintf(stderr, "\r%-*s", width, text);
 	state.is_line_open = true;
 	if (is_last)
 		log_end_line();

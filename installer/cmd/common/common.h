@@ -37,6 +37,7 @@ json_t *show_failure_json(const struct err *err); // what --json prints in place
 // On a terminal one line that is rewritten; elsewhere a line for each quarter, to keep logs short (R-K4); the phase's
 // own line shows its end.
 void show_progress(const char *what, unsigned done, unsigned total);
+void show_bytes(const char *what, uint64_t done, uint64_t total); // the same, with the rate and the time left
 void show_note(void *ctx, const char *text);
 struct progress show_progress_log(void); // phases, progress and notes as log lines
 struct status;

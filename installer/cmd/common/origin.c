@@ -99,10 +99,8 @@ void origin_done(struct origin *o)
 
 void origin_show_bytes(void *ctx, uint64_t done, uint64_t total)
 {
-	enum { MIB = 20, WORTH_MIB = 16 }; // short steps need no progress bar
 	(void)ctx;
-	if (total >> MIB >= WORTH_MIB)
-		show_progress("fetched MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
+	show_bytes("fetched", done, total);
 }
 
 void origin_fetch(const struct origin *o, const struct root *state, struct fetch *ret)

@@ -2,6 +2,8 @@
 // How results, phases and status look, as text and as JSON.
 #include "base/file/file.h"
 #include "cmd/common/common.h"
+
+#include "base/core/date.h"
 #include "status/status.h"
 
 #include <errno.h>
@@ -83,20 +85,46 @@ json_t *show_failure_json(const struct err *err)
 	return json_pack("{s:o}", "error", status_json_error(err));
 }
 
-void show_progress(const char *what, unsigned done, unsigned total)
+// units, rest: what stands after the numbers.
+static void show_part(const char *what, unsigned done, unsigned total, const char *units, const char *rest)
 {
 	static unsigned last = ~0U;
-	unsigned percent = total ? 100 * done / total : 100;
+	unsigned percent = total ? (unsigned)(100ULL * done / total) : 100;
 	enum { QUARTER = 25 };
 	if (percent == last)
 		return;
-	auto_str char *text = str_fmt("%s %3u%% (%u of %u)", what, percent, done, total);
+	auto_str char *text = str_fmt("%s %3u%% (%u of %u%s%s)", what, percent, done, total, units, rest);
 	if (!log_rewrite(text, done >= total) && percent / QUARTER != last / QUARTER && done < total) {
 		auto_json json_t *fields = json_pack("{s:s, s:I, s:I}", "progress", what, "done", (json_int_t)done,
 						     "total", (json_int_t)total);
-		log_line(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u)", what, percent, done, total);
+		log_line(LOG_LEVEL_INFO, fields, "%s %u%% (%u of %u%s%s)", what, percent, done, total, units, rest);
 	}
 	last = percent;
+}
+
+void show_progress(const char *what, unsigned done, unsigned total)
+{
+	show_part(what, done, total, "", "");
+}
+
+void show_bytes(const char *what, uint64_t done, uint64_t total)
+{
+	enum { MIB = 20, WORTH_MIB = 16, SECOND_MS = 1000 }; // short steps need no progress bar
+	static uint64_t from, before;
+	static long begun_ms;
+	if (total >> MIB < WORTH_MIB)
+		return;
+	if (!begun_ms || done < before) { // another one; what was there already took no time
+		begun_ms = clock_ms();
+		from = done;
+	}
+	before = done;
+	long took_ms = clock_ms() - begun_ms;
+	double rate = took_ms >= SECOND_MS ? (double)(done - from) / (double)took_ms : 0; // bytes a millisecond
+	auto_str char *rest = rate > 0 ? str_fmt(", %.1f MiB/s, %.0f s left", rate * SECOND_MS / (1 << MIB),
+						 (double)(total - done) / rate / SECOND_MS) :
+					 str_dup("");
+	show_part(what, (unsigned)(done >> MIB), (unsigned)(total >> MIB), " MiB", rest);
 }
 
 static void log_enter(void *ctx, const char *name)

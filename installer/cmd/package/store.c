@@ -306,9 +306,8 @@ static int run_store_unpin(void *values, char **args, size_t count, struct err *
 
 static void on_verify_progress(void *ctx, uint64_t done, uint64_t total)
 {
-	enum { MIB = 20 };
 	(void)ctx;
-	show_progress("verified MiB", (unsigned)(done >> MIB), (unsigned)(total >> MIB));
+	show_bytes("verified", done, total);
 }
 
 static void show_store_report(const struct store_report *r, bool is_json)
