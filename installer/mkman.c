@@ -2,8 +2,8 @@
 // Writes the manual pages, as scdoc text, from the tables that the program itself runs on: `mkman NAME` for a command,
 // `mkman kmodsmith` for the overview, `mkman errors` for the error codes. `mkman markdown BLOCK` writes a part of a
 // page in docs/ from the same tables; scripts/docs.sh puts it there. `mkman bash-completion`, `fish-completion` and
-// `zsh-completion` write what their names say, `mkman conf` a configuration file whose every line is a comment. Only the
-// build calls it.
+// `zsh-completion` write what their names say, `mkman conf` a configuration file whose every line is a comment. Only
+// the build calls it.
 #include "cluster/node_state/states.h"
 #include "cmd/common/common.h"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Metrics and health over HTTP, asked with curl: by `serve`, and by the child that `init` and `watch` start.
-# shellcheck disable=SC2154 # bats and helper.bash set output, stderr, status and top
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats and helper.bash set output, stderr, status and top
 load helper
 
 setup() { log=$BATS_TEST_TMPDIR/log; }
