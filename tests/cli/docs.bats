@@ -284,6 +284,31 @@ signed() {
 535.261.03-rhel9"
 }
 
+@test "docs: rollouts.md: a kustomization with deploy/ as its base has all that a rollout needs, from the site's registry" {
+  local file
+  for file in namespace crd rbac agent-policy coordinator-policy coordinator daemonset-agent; do
+    grep -qx "  - $file.yaml" "$top/deploy/kustomization.yaml"
+  done
+  block rollouts kustomize >kustomization.yaml
+  block rollouts policy >policy.yaml
+  echo key >site.pem
+  mkdir kmodsmith && cp -r "$top/deploy" kmodsmith/deploy
+  command -v kubectl >/dev/null || skip "kubectl is not here"
+  kubectl kustomize . >made
+  python3 - <<'END'
+import glob, yaml
+made = [d for d in yaml.safe_load_all(open("made")) if d]
+def names(objects): return {(d["kind"], d["metadata"]["name"]) for d in objects}
+base = [d for f in yaml.safe_load(open("kmodsmith/deploy/kustomization.yaml"))["resources"] for d in yaml.safe_load_all(open("kmodsmith/deploy/" + f)) if d]
+assert names(made) == names(base) | {("ConfigMap", "kmodsmith-policy"), ("ConfigMap", "kmodsmith-parameters")}
+pods = [d["spec"]["template"]["spec"]["containers"][0] for d in made if d["kind"] in ("DaemonSet", "Deployment")]
+assert {c["image"] for c in pods} == {"registry.site.example/gpu/kmodsmith-runtime:0.1.0"}, pods
+agent, = [{e["name"]: e.get("value") for e in c["env"]} for c in pods if c["name"] == "driver"]
+assert agent["KMODSMITH_FROM"] == "docker://registry.site.example/gpu" and agent["KMODSMITH_TRUST_DIR"] == "/drivers" and "KMODSMITH_LISTEN" in agent, agent
+assert "registry.example" not in open("made").read()
+END
+}
+
 @test "docs: kubernetes.md and rollouts.md: the DaemonSets get the directory of the key and the repository" {
   command -v kubectl >/dev/null || skip "kubectl is not here"
   mkdir -p bin
