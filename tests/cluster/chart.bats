@@ -121,7 +121,7 @@ EOF
 @test "metrics: every pod that has some is reachable for them, and for nothing else; without them nothing listens" {
   local example=$examples/rollout.yaml
   python3 - <(rendered -f "$example" --set-json 'networkPolicy.metricsFrom=[{"namespaceSelector": {}}]' \
-    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true) \
+    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true,metrics.dashboards.enabled=true) \
     <(rendered -f "$example" --set metrics.enabled=false) "$top/deploy/monitoring" <(rendered -f "$examples/standalone.yaml" --set metrics.rules.enabled=true) <<'END'
 import sys, yaml
 def load(path): return [d for d in yaml.safe_load_all(open(path)) if d]
@@ -149,6 +149,11 @@ assert "ingress" not in policy["spec"] and policy["spec"]["policyTypes"] == ["In
 rules = {d["metadata"]["name"]: d["spec"] for d in of(on, "PrometheusRule")}
 assert rules == {"kmodsmith-" + n: yaml.safe_load(open(f"{sys.argv[3]}/{n}.rules.yaml")) for n in ("nodes", "rollouts")}
 assert [d["metadata"]["name"] for d in of(load(sys.argv[4]), "PrometheusRule")] == ["kmodsmith-nodes"]
+boards = {d["metadata"]["name"]: d for d in of(on, "ConfigMap") if "dashboard" in d["metadata"]["name"]}
+assert set(boards) == {"kmodsmith-dashboard-" + n for n in ("fleet", "node", "rollout")}
+for name, board in boards.items():
+    n = name.rsplit("-")[-1]
+    assert board["metadata"]["labels"] == {"grafana_dashboard": "1"} and board["data"] == {f"kmodsmith-{n}.json": open(f"{sys.argv[3]}/dashboards/{n}.json").read()}, n
 END
   run rendered -f "$example" --set metrics.enabled=false,metrics.rules.enabled=true
   assert_output --partial "need metrics.enabled"

@@ -4,17 +4,10 @@
 # made up: the driver versions, which are of the recorded machine
 # shellcheck disable=SC2154 # bats and helper.bash set output, status and top
 load helper
+load prometheus
 
-setup_file() {
-  local deb
-  export PROMTOOL=$BATS_FILE_TMPDIR/usr/bin/promtool PROMTOOL_LACKS=''
-  if deb=$("$BATS_TEST_DIRNAME/../../scripts/inputs.sh" prometheus 2>"$BATS_FILE_TMPDIR/lacking") && [ -n "$deb" ]; then
-    dpkg-deb -x "$deb" "$BATS_FILE_TMPDIR"
-  else
-    PROMTOOL_LACKS="Debian's prometheus cannot be fetched: $(tail -n 1 "$BATS_FILE_TMPDIR/lacking")"
-  fi
-}
-setup() { [ -z "$PROMTOOL_LACKS" ] || skip "$PROMTOOL_LACKS"; }
+setup_file() { prometheus_fetch; }
+setup() { prometheus_needed; }
 
 @test "what a node writes is valid: ready, failed, and the next kernels" {
   local host=$BATS_TEST_TMPDIR/host

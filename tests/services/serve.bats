@@ -3,7 +3,9 @@
 # Metrics and health over HTTP, asked with curl: by `serve`, and by the child that `init` and `watch` start.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats and helper.bash set output, stderr, status and top
 load helper
+load prometheus
 
+setup_file() { prometheus_fetch; }
 setup() { log=$BATS_TEST_TMPDIR/log; }
 teardown() { for pid in ${started-}; do kill -KILL "$pid" && wait "$pid"; done 2>/dev/null || true; }
 
@@ -150,4 +152,29 @@ CapAmb: 0000000000000000
 NoNewPrivs: 1"
   get "$url/healthz"
   assert_output --partial 200
+}
+
+@test "Prometheus itself scrapes it, by its own name for the node" {
+  prometheus_needed
+  local dir=$BATS_TEST_TMPDIR query
+  ROOT=$dir/host
+  cp -a "$top/tests/hosts/h100x8" "$ROOT"
+  "$KMODSMITH" install 535.261.03 --root "$ROOT" >/dev/null
+  start serve --root "$ROOT" --listen 0
+  cat >"$dir/prometheus.yml" <<END
+scrape_configs:
+  - job_name: nodes
+    scrape_interval: 1s
+    static_configs: [{targets: ["${url#http://}"]}]
+    relabel_configs: [{target_label: instance, replacement: gpu-1}]
+END
+  "$PROMETHEUS" --config.file="$dir/prometheus.yml" --storage.tsdb.path="$dir/tsdb" --web.listen-address=127.0.0.1:0 >"$dir/prometheus.log" 2>&1 3>&- &
+  started="$started $!"
+  listening() { query=$(sed -n 's/.*[Ll]isten.*address=\(127[0-9.:]*\).*/\1/p' "$dir/prometheus.log" | grep -v ':0$' | head -n 1) && [ -n "$query" ]; }
+  log=$dir/prometheus.log soon listening
+  scraped() { curl -sS --noproxy '*' "http://$query/api/v1/query?query=kmodsmith_ready" | jq -e '.data.result | length == 1'; }
+  log=$dir/prometheus.log soon scraped
+  run curl -sS --noproxy '*' "http://$query/api/v1/query?query=kmodsmith_driver_info"
+  assert_output --partial '"instance":"gpu-1"'
+  assert_output --partial '"driver":"535.261.03"'
 }
