@@ -81,6 +81,7 @@ $B/installer/cmd/common/version.o: CPPFLAGS += -DKMODSMITH_COMMIT='"$(COMMIT)"'
 $B/installer/cmd/common/version.o: $B/commit
 $B/kmod/source/patch.o: $(DATA)
 $B/kmod/build/probes.o: kmod/build/ask.sh
+$B/installer/cmd/container/serve.o: $(wildcard installer/cmd/container/page/*)
 $B/kmod/forkserver/forkserver.o: kmod/forkserver/check.sh $B/forkserver.so
 # For compilers of any distribution: linked with nothing, without sanitizers.
 $B/forkserver.so: kmod/forkserver/preload.c kmod/forkserver/directives.c kmod/forkserver/directives.h Makefile
@@ -118,8 +119,7 @@ deps demo demo-cluster demo-registry fuzz coverage mutate:
 measure: ; @scripts/measure.py $(REV)
 compile_commands.json: ; @scripts/compile_commands.py $(CC) $(CPPFLAGS) $(CFLAGS) >$@
 bench: $B/kmodsmith $B/kmodsmith-static $B/bench/scale $B/bench/crowd ; @scripts/bench.sh
-format:
-	find installer kmod precompiled tests/unit tests/sim tests/fuzz -name '*.[ch]' | xargs clang-format -i
+format: ; find installer kmod precompiled tests/unit tests/sim tests/fuzz -name '*.[ch]' | xargs clang-format -i
 images: $B/kmodsmith $B/kmodsmith-static ; $(Q)scripts/images.sh
 # Manual pages: commands and errors from the program's own tables, the rest from docs/man/NAME.SECTION.scd
 $B/mkman: $B/installer/mkman.o $(LIB)

@@ -29,7 +29,7 @@ TEXTS = ("installer", "kmod", "precompiled", "docs", "deploy", "README.md", "ARC
 def replaced_words():
     for top in filter(os.path.exists, TEXTS):
         for where, _, names in os.walk(top) if os.path.isdir(top) else [("", [], [top])]:
-            for path in (os.path.join(where, name) for name in names):
+            for path in (os.path.join(where, name) for name in names if not name.endswith(".png")):
                 with open(path, encoding="utf-8") as file:
                     for number, line in enumerate(file, 1):
                         word = REPLACED.search(line)

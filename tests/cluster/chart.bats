@@ -121,7 +121,7 @@ EOF
 @test "metrics: every pod that has some is reachable for them, and for nothing else; without them nothing listens" {
   local example=$examples/rollout.yaml
   python3 - <(rendered -f "$example" --set-json 'networkPolicy.metricsFrom=[{"namespaceSelector": {}}]' \
-    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true,metrics.dashboards.enabled=true) \
+    --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true,metrics.dashboards.enabled=true,coordinator.page=true) \
     <(rendered -f "$example" --set metrics.enabled=false) "$top/deploy/monitoring" <(rendered -f "$examples/standalone.yaml" --set metrics.rules.enabled=true) <<'END'
 import sys, yaml
 def load(path): return [d for d in yaml.safe_load_all(open(path)) if d]
@@ -141,6 +141,8 @@ for pod in pods(on):
     assert bool(listen) == (name in scraped) == bool(c.get("ports")), (name, listen)
     if listen: assert c["ports"] == [{"name": endpoint["port"], "containerPort": int(listen[0][1:])}], c["ports"]
 assert {p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(on)} >= {"kmodsmith-agent", "kmodsmith-coordinator"}
+def asks_for_page(objects): return [p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(objects) if "KMODSMITH_PAGE" in str(p["spec"]["containers"][0]["env"])]
+assert asks_for_page(on) == ["kmodsmith-coordinator"] and not asks_for_page(off)
 for pod in pods(off):
     c = pod["spec"]["containers"][0]
     assert "ports" not in c and not [e for e in c["env"] if e["name"] == "KMODSMITH_LISTEN"]

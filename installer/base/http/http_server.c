@@ -130,6 +130,9 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 	}
 	mhd.add_response_header(response, "Content-Type", a->type ? a->type : "text/plain; charset=utf-8");
 	mhd.add_response_header(response, "Cache-Control", "no-store");
+	mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
+	if (a->csp)
+		mhd.add_response_header(response, "Content-Security-Policy", a->csp);
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		mhd.add_response_header(response, "Allow", "GET, HEAD");
 	enum MHD_Result r = mhd.queue_response(connection, a->status, response);

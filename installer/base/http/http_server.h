@@ -8,6 +8,7 @@ struct http_server_answer {
 	unsigned status;  // 200, 404, ...
 	const char *type; // NULL = text/plain
 	char *text;       // is freed
+	const char *csp;  // Content-Security-Policy; NULL = none
 };
 
 struct http_server_options {

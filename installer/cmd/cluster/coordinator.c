@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rollout controller of a cluster, as a Deployment of two.
+#include "base/core/date.h"
 #include "cluster/coordinator/metrics.h"
 #include "cmd/cluster/cluster.h"
+#include "cmd/cluster/rollout.h"
 #include "cmd/container/serve.h"
 #include "status/liveness.h"
 
@@ -12,6 +14,7 @@ struct values {
 	struct cluster_values cluster;
 	struct listen_values listen;
 	char *node, *pod_uid, *identity, *metrics, *pulse_dir;
+	bool has_page;
 };
 
 static const struct opt opts[] = {
@@ -27,6 +30,8 @@ static const struct opt opts[] = {
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
 	  "write liveness files to this directory, for `kmodsmith probe liveness --pulse-dir DIR`; default none" },
 	LISTEN_OPTS(struct values, listen),
+	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
+	  "with --listen: a page that shows the rollouts, read-only, to everybody who may connect" },
 	{ 0 },
 };
 
@@ -34,6 +39,8 @@ struct coordinator_process { // for the callbacks
 	struct coordinator c;
 	char *metrics_dir, *metrics_name; // NULL = none
 	char *written;
+	bool has_page;
+	long page_ms; // when it was written
 	struct counters counters;
 	struct root pulse_dir, kern;
 	struct liveness liveness;
@@ -88,11 +95,33 @@ static void coordinator_process_done(struct coordinator_process *d)
 }
 #define auto_coordinator_process __attribute__((cleanup(coordinator_process_done)))
 
+// What the page shows, at most every few seconds. A standby has nothing to show.
+static void write_page(struct coordinator_process *d, const struct slots *s)
+{
+	enum { PAGE_MS = 4000 };
+	struct err why;
+	long now = clock_ms();
+	if (!s) {
+		root_unlink(&d->pulse_dir, PAGE_FILE, &why);
+		return;
+	}
+	if (d->page_ms && now - d->page_ms < PAGE_MS)
+		return;
+	d->page_ms = now;
+	const struct cluster cluster = coordinator_cluster(&d->c);
+	auto_json json_t *json = rollout_page_json(&cluster, s, &d->c.refused);
+	auto_str char *text = json_dumps(json, JSON_COMPACT);
+	if (root_put(&d->pulse_dir, PAGE_FILE, text, strlen(text), 0644, &why) < 0)
+		log_warn("the page: %s", why.text);
+}
+
 // An error is logged only. s NULL: another one leads.
 static void write_metrics(void *ctx, const struct slots *s)
 {
 	struct coordinator_process *d = ctx;
 	struct err why;
+	if (d->has_page)
+		write_page(d, s);
 	if (s)
 		metrics_count_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
 	auto_str char *text = d->metrics_dir ? metrics_text(&d->c, s, &d->counters) : NULL;
@@ -123,6 +152,9 @@ static int open_metrics(const struct values *v, struct coordinator_process *d, s
 		return err_set(err, E_USAGE,
 			       "--listen needs --pulse-dir DIR, and a --metrics FILE, if there is one, that ends in "
 			       ".prom");
+	d->has_page = v->has_page;
+	if (v->has_page && !v->listen.listen)
+		return err_set(err, E_USAGE, "--page is for --listen");
 	static const struct opt *const tables[] = { opts, cluster_opts, common_opts, NULL };
 	return serve_child_open(&v->listen, tables, v, d->metrics_dir, &d->server, err);
 }

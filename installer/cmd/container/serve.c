@@ -15,6 +15,7 @@ struct values {
 	struct listen_values listen;
 	char *metrics_dir, *pulse_dir, *dev_root;
 	unsigned stall_s, parent;
+	bool has_page;
 };
 
 static const struct opt opts[] = {
@@ -23,6 +24,8 @@ static const struct opt opts[] = {
 	  "serve the files NAME.prom of this directory; default /run/kmodsmith/metrics of the host" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
 	  "answer for the coordinator that was given this directory" },
+	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
+	  "with --pulse-dir: a page that shows the rollouts, read-only, to everybody who may connect" },
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
 	  "/healthz: how long a compile may run without finishing an object, or a coordinator without a turn; default "
 	  "600" },
@@ -38,6 +41,7 @@ struct serve { // for the callback
 	struct root dev_root, pulse_dir, metrics; // metrics: the root of dir
 	const char *dir;
 	struct probe probe;
+	bool has_page;
 };
 #define SERVE_NONE                                                            \
 	((struct serve){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
@@ -66,6 +70,7 @@ static int serve_open(const struct values *v, struct serve *s, struct err *err)
 		return err_wrap(err, "--metrics-dir");
 	if (!v->metrics_dir && root_sub(&s->machine.host, ".", &s->metrics, err) < 0)
 		return -1;
+	s->has_page = v->has_page && v->pulse_dir;
 	s->dir = v->metrics_dir ? "." : LIVENESS_DIR "/metrics";
 	s->probe = (struct probe){ .host = &s->machine.host,
 				   .kern = &s->machine.kern,
@@ -133,30 +138,83 @@ static int answer_index(const struct serve *s, struct http_server_answer *ret, s
 	return 1;
 }
 
+// The page, of files beside this one.
+extern const char page_html[], page_css[], page_js[];
+#define PAGE_TEXT(name, file)                                                                                  \
+	__asm__(".pushsection .rodata\n" name ": .incbin \"installer/cmd/container/page/" file "\"\n.byte 0\n" \
+		".popsection")
+PAGE_TEXT("page_html", "index.html");
+PAGE_TEXT("page_css", "page.css");
+PAGE_TEXT("page_js", "page.js");
+
+static int answer_page(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	(void)err;
+	if (!s->has_page)
+		return answer_index(s, ret, err);
+	ret->type = "text/html; charset=utf-8";
+	ret->csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+		   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+	ret->text = str_dup(page_html);
+	return 1;
+}
+
+static int answer_css(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	(void)s, (void)err;
+	ret->type = "text/css; charset=utf-8";
+	ret->text = str_dup(page_css);
+	return 1;
+}
+
+static int answer_js(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	(void)s, (void)err;
+	ret->type = "text/javascript; charset=utf-8";
+	ret->text = str_dup(page_js);
+	return 1;
+}
+
+static int answer_rollout(const struct serve *s, struct http_server_answer *ret, struct err *err)
+{
+	enum { SIZE_MOST = 16 << 20 };
+	int r = root_read_most(&s->pulse_dir, PAGE_FILE, SIZE_MOST, &ret->text, NULL, err);
+	if (r > 0)
+		ret->type = "application/json";
+	else if (r == 0)
+		ret->text = str_dup("this coordinator does not lead: ask another one, or again\n");
+	return r;
+}
+
 static const struct page {
 	const char *path;
 	int (*answer)(const struct serve *s, struct http_server_answer *ret, struct err *err); // 0 = no: 503
+	bool is_of_page;
 } pages[] = {
-	{ "/", answer_index },
-	{ "/metrics", answer_metrics },
-	{ "/healthz", answer_health },
-	{ "/readyz", answer_readiness },
+	{ "/", answer_page, false },
+	{ "/metrics", answer_metrics, false },
+	{ "/healthz", answer_health, false },
+	{ "/readyz", answer_readiness, false },
+	{ "/page.css", answer_css, true },
+	{ "/page.js", answer_js, true },
+	{ "/" PAGE_FILE, answer_rollout, true },
 };
 
 static void answer(void *ctx, const char *path, struct http_server_answer *ret)
 {
 	enum { OK = 200, NOT_FOUND = 404, ERROR = 500, UNAVAILABLE = 503 };
+	const struct serve *s = ctx;
 	const struct page *page = NULL;
 	struct err err;
 	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
-		if (str_eq(pages[i].path, path))
+		if (str_eq(pages[i].path, path) && (s->has_page || !pages[i].is_of_page))
 			page = &pages[i];
 	ret->status = NOT_FOUND;
 	if (!page) {
 		ret->text = str_dup("there is /metrics, /healthz and /readyz\n");
 		return;
 	}
-	int r = page->answer(ctx, ret, &err);
+	int r = page->answer(s, ret, &err);
 	ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
 	if (r < 0)
 		ret->text = str_fmt("%s: %s\n", err_info(err.code)->name, err.text);
@@ -195,6 +253,8 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 	(void)args, (void)count;
 	if (!v->listen.certificate != !v->listen.key)
 		return err_set(err, E_USAGE, "--tls-cert and --tls-key belong together");
+	if (v->has_page && !v->pulse_dir)
+		return err_set(err, E_USAGE, "--page needs --pulse-dir DIR, of a coordinator");
 	auto_fd int parent = v->parent ? (int)syscall(SYS_pidfd_open, (pid_t)v->parent, 0) : -1;
 	if (v->parent && parent < 0)
 		return err_set(err, errno, "--until-exit %u", v->parent);
