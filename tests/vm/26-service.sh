@@ -71,6 +71,14 @@ log=$(journalctl -b -u kmodsmith -o cat)
 like "  from the store" "$log" 'package .* from .*/store'
 unlike "  without a compile" "$log" 'compile +[0-9]'
 like "  before what opens GPUs" "$(of_unit Before)" 'docker.service.* containerd.service|containerd.service.* docker.service'
+kmodsmith serve --listen 9477 & # as nobody, who must be able to see all of it
+served() { busybox wget -q -O - "http://127.0.0.1:9477/$1"; }
+t "metrics and health are served" sh -c 'until busybox wget -q -O /dev/null http://127.0.0.1:9477/; do kill -0 $0 || exit; sleep 0.2; done' $!
+is "  by nobody" "$(stat -c %u /proc/$!)" 65534
+is "  readiness" "$(served readyz)" "yes, driver $driver"
+like "  metrics of the node and of its kernels" "$(served metrics)" '^kmodsmith_ready 1$'
+like "  of both files" "$(served metrics)" '^kmodsmith_next_kernel_ready 1$'
+kill $!
 t "the watcher runs" systemctl is-active kmodsmith-watch
 t "apt removes the package" apt remove kmodsmith
 t "  its configuration and its store stay" ls $conf /var/lib/kmodsmith/store/index.json

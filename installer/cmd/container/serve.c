@@ -244,8 +244,7 @@ static void wait_for_end(int signals, int parent)
 
 static int run_serve(void *values, char **args, size_t count, struct err *err)
 {
-	static char listen[] = "9477";
-	struct values *v = values;
+	const struct values *v = values;
 	auto_serve struct serve s = SERVE_NONE;
 	auto_str char *certificate = NULL, *key = NULL;
 	auto_http_server struct http_server *server = NULL;
@@ -262,7 +261,7 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 	    (v->listen.certificate && (read_pem("--tls-cert", v->listen.certificate, &certificate, err) < 0 ||
 				       read_pem("--tls-key", v->listen.key, &key, err) < 0)))
 		return -1;
-	const struct http_server_options o = { .listen = v->listen.listen ? v->listen.listen : listen,
+	const struct http_server_options o = { .listen = v->listen.listen ? v->listen.listen : "9477",
 					       .certificate = certificate,
 					       .key = key,
 					       .answer = answer,
@@ -284,14 +283,12 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 const struct cmd cmd_serve = {
 	.name = "serve",
 	.help = "metrics and health of this machine over HTTP",
-	.about =
-		"/metrics: what the last run, the watcher and a coordinator wrote, for Prometheus. /healthz and "
-		"/readyz "
-		"answer as\n`kmodsmith probe liveness` and `probe readiness` do: 200 yes, 503 no, and a line that says "
-		"why. It reads files that\neverybody may read, as the user nobody and without capabilities. "
-		"`init`, `watch` and `coordinator` start it where they\nare given --listen.\n\n"
-		"  kmodsmith serve --listen 9477\n"
-		"  kmodsmith serve --listen :9477 --tls-cert cert.pem --tls-key key.pem\n",
+	.about = "/metrics: what the last run, the watcher and a coordinator wrote, for Prometheus. /healthz and\n"
+		 "/readyz: 200 or 503 and a line that says why, as `kmodsmith probe liveness` and `probe readiness`\n"
+		 "do. It reads files that everybody may read, as the user nobody and without capabilities. `init`,\n"
+		 "`watch` and `coordinator` start it where they are given --listen.\n\n"
+		 "  kmodsmith serve --listen 9477\n"
+		 "  kmodsmith serve --listen :9477 --tls-cert cert.pem --tls-key key.pem\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_serve,
