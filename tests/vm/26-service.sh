@@ -77,7 +77,8 @@ t "metrics and health are served" sh -c 'until busybox wget -q -O /dev/null http
 is "  by nobody" "$(stat -c %u /proc/$!)" 65534
 is "  readiness" "$(served readyz)" "yes, driver $driver"
 like "  metrics of the node and of its kernels" "$(served metrics)" '^kmodsmith_ready 1$'
-like "  of both files" "$(served metrics)" '^kmodsmith_next_kernel_ready 1$'
+t "  also those of the watcher, once it has looked" sh -c \
+  'until busybox wget -q -O - http://127.0.0.1:9477/metrics | grep -qx "kmodsmith_next_kernel_ready 1"; do kill -0 $0 || exit; sleep 1; done' $!
 kill $!
 t "the watcher runs" systemctl is-active kmodsmith-watch
 t "apt removes the package" apt remove kmodsmith
