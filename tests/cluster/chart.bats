@@ -104,6 +104,7 @@ registry=docker://x/y|'/registry': 'docker://x/y' does not match pattern
 driver.version=latest|'/driver/version': 'latest' does not match pattern
 from={x/y}|'/from/0': 'x/y' does not match pattern
 env.lower=1|'lower' does not match pattern
+metrics.dashboards.folder=x|'/metrics/dashboards': additional properties 'folder' not allowed
 trust.keys.site=x|'site' does not match pattern
 parameters.nvidia=x|'nvidia' does not match pattern
 images.driver.digest=latest|'/images/driver/digest': 'latest' does not match pattern
@@ -119,10 +120,11 @@ EOF
 }
 
 @test "metrics: every pod that has some is reachable for them, and for nothing else; without them nothing listens" {
-  local example=$examples/rollout.yaml
+  local example=$examples/rollout.yaml object
   python3 - <(rendered -f "$example" --set-json 'networkPolicy.metricsFrom=[{"namespaceSelector": {}}]' \
     --set metrics.podMonitor.enabled=true,metrics.podMonitor.labels.release=prom,metrics.rules.enabled=true,metrics.dashboards.enabled=true,coordinator.page=true) \
-    <(rendered -f "$example" --set metrics.enabled=false) "$top/deploy/monitoring" <(rendered -f "$examples/standalone.yaml" --set metrics.rules.enabled=true) <<'END'
+    <(rendered -f "$example" --set metrics.enabled=false) "$top/deploy/monitoring" <(rendered -f "$examples/standalone.yaml" \
+      --set metrics.rules.enabled=true,metrics.dashboards.enabled=true,metrics.dashboards.labels.team=gpus) <<'END'
 import sys, yaml
 def load(path): return [d for d in yaml.safe_load_all(open(path)) if d]
 def pods(objects): return [d["spec"]["template"] for d in objects if d["kind"] in ("DaemonSet", "Deployment")]
@@ -150,15 +152,17 @@ policy, = of(off, "NetworkPolicy")
 assert "ingress" not in policy["spec"] and policy["spec"]["policyTypes"] == ["Ingress"]
 rules = {d["metadata"]["name"]: d["spec"] for d in of(on, "PrometheusRule")}
 assert rules == {"kmodsmith-" + n: yaml.safe_load(open(f"{sys.argv[3]}/{n}.rules.yaml")) for n in ("nodes", "rollouts")}
-assert [d["metadata"]["name"] for d in of(load(sys.argv[4]), "PrometheusRule")] == ["kmodsmith-nodes"]
-boards = {d["metadata"]["name"]: d for d in of(on, "ConfigMap") if "dashboard" in d["metadata"]["name"]}
-assert set(boards) == {"kmodsmith-dashboard-" + n for n in ("fleet", "node", "rollout")}
-for name, board in boards.items():
-    n = name.rsplit("-")[-1]
-    assert board["metadata"]["labels"] == {"grafana_dashboard": "1"} and board["data"] == {f"kmodsmith-{n}.json": open(f"{sys.argv[3]}/dashboards/{n}.json").read()}, n
+alone = load(sys.argv[4])
+assert [d["metadata"]["name"] for d in of(alone, "PrometheusRule")] == ["kmodsmith-nodes"]
+def boards(objects): return {d["metadata"]["name"]: (d["metadata"]["labels"], d["data"]) for d in of(objects, "ConfigMap") if "dashboard" in d["metadata"]["name"]}
+def files(labels, *names): return {f"kmodsmith-dashboard-{n}": (labels, {f"kmodsmith-{n}.json": open(f"{sys.argv[3]}/dashboards/{n}.json").read()}) for n in names}
+assert boards(on) == files({"grafana_dashboard": "1"}, "fleet", "node", "rollout"), boards(on).keys()
+assert boards(alone) == files({"grafana_dashboard": "1", "team": "gpus"}, "fleet", "node"), boards(alone).keys()
 END
-  run rendered -f "$example" --set metrics.enabled=false,metrics.rules.enabled=true
-  assert_output --partial "need metrics.enabled"
+  for object in rules dashboards podMonitor; do
+    run rendered -f "$example" --set "metrics.enabled=false,metrics.$object.enabled=true"
+    assert_output --partial "need metrics.enabled"
+  done
 }
 
 @test "each example is installed, changed and removed, and nothing of it is left" {
