@@ -57,7 +57,7 @@ machine >/tmp/before
 t "plan says what would be asked" in_pod env KMODSMITH_SOURCE=/files/driver KMODSMITH_TRUST_DIR=/beside/trust \
   kmodsmith plan --flavour proprietary --modules nvidia --from oci:/beside/site
 like "the plan names apt and the package" "$out" "apt for linux-headers-$K61, from the host's repositories"
-begin --from oci:/beside/site
+begin --from oci:/beside/site --listen 9477
 t "the node becomes ready" until_ready
 like "the host's apt was asked" "$(cat $log)" "asking apt for linux-headers-$K61, in the repositories of the host"
 like "the headers are the repository's" "$(cat $log)" "apt fetched linux-headers-$K61"
@@ -65,6 +65,11 @@ like "the compiler is the builder's" "$(cat $log)" "no compiler of this machine 
 sed -n 's/^kmodsmith: \([a-z]* .* s .*\)/#   \1/p' $log
 is "the driver is loaded" "$(cat /sys/module/nvidia/version)" "$SMALL_VERSION"
 t "status is ready" in_pod kmodsmith status
+served() { busybox wget -q -O - "http://127.0.0.1:9477/$1"; } # by a child, of the files that the pod made on the machine
+is "  readiness over HTTP" "$(served readyz)" "yes, driver $SMALL_VERSION"
+like "  metrics over HTTP" "$(served metrics)" "^kmodsmith_driver_info\{driver=\"$SMALL_VERSION\".* 1\$"
+server=$(for p in /proc/[0-9]*; do case $(tr '\0' ' ' <"$p/cmdline") in "kmodsmith serve "*) echo "$p" ;; esac; done 2>/dev/null)
+is "  by nobody" "$(stat -c %u "$server")" 65534
 stop
 machine >/tmp/after
 t "nothing that is the machine's has changed" diff /tmp/before /tmp/after
