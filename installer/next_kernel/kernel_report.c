@@ -191,9 +191,12 @@ int kernel_report_write(const struct root *host, const char *boot_id, const stru
 	struct err ignored;
 	auto_json json_t *json = kernel_report_json(f), *old = NULL;
 	auto_str char *metrics = metrics_text(f), *now = date_text(time(NULL));
-	if (root_mkdirs(host, METRICS_DIR, 0755, err) < 0 || update_reboot_gate(host, f, err) < 0 ||
-	    put_changed_text(host, METRICS, metrics, err) < 0)
+	if (root_mkdirs(host, METRICS_DIR, 0755, err) < 0 || update_reboot_gate(host, f, err) < 0)
 		return -1;
+	if (put_changed_text(host, METRICS, metrics, err) < 0) {
+		root_unlink(host, METRICS, &ignored); // the old ones may say that the next kernel is served
+		return -1;
+	}
 	json_object_set_new(json, "boot_id", json_text(boot_id));
 	if (read_report_file(host, boot_id, &old, &ignored) > 0)
 		json_object_del(old, "time");

@@ -46,12 +46,8 @@ static void write_metrics(const struct root *root, const json_t *file)
 	auto_str char *text = node_metrics_text(file), *old = NULL;
 	if (root_read(root, METRICS, &old, NULL, &err) > 0 && str_eq(old, text))
 		return;
-	if (root_mkdirs(root, METRICS_DIR, 0755, &err) == 0 &&
-	    root_put(root, METRICS, text, strlen(text), 0644, &err) == 0)
-		return;
-	struct err ignored;
-	root_unlink(root, METRICS, &ignored); // the old ones may say that a driver is ready which is not
-	log_warn("no metrics: %s", err.text);
+	if (root_mkdirs(root, METRICS_DIR, 0755, &err) < 0 || root_put_or_remove(root, METRICS, text, &err) < 0)
+		log_warn("no metrics: %s", err.text);
 }
 
 static int write_status_file(const struct root *root, const struct host *host, json_t *file, const json_t *old,

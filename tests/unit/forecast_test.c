@@ -3,6 +3,9 @@
 
 #include "tests/unit/tempdir.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #define BOOT "11111111-1111-1111-1111-111111111111"
 #define STAMP "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 static const char BLOCKED[] = "run/kmodsmith/reboot-blocked", METRICS[] = "run/kmodsmith/metrics/kernels.prom";
@@ -45,6 +48,30 @@ static void written_and_read(void **state)
 	assert_non_null(
 		strstr(metrics, "{kernel=\"6.2\",next=\"true\",verdict=\"impossible\",code=\"E_SOURCE_KERNEL\"} 0\n"));
 	assert_non_null(strstr(metrics, "\nkmodsmith_next_kernel_ready 0\n"));
+}
+
+// Without room for the metrics there are none: the old ones would say that the next kernel is served. The gate stays.
+static void no_room_for_metrics(void **state)
+{
+	(void)state;
+	struct err err;
+	struct rlimit old, small;
+	auto_folder struct folder f;
+	auto_kernel_report struct kernel_report bad = two_kernels("6.2");
+	folder_make(&f);
+	bad.is_gated = true;
+	assert_int_equal(kernel_report_write(&f.root, BOOT, &bad, &err), 1);
+	assert_int_equal(root_unlink(&f.root, METRICS, &err), 1);
+	assert_int_equal(root_put(&f.root, METRICS, "kmodsmith_next_kernel_ready 1\n", 30, 0644, &err), 0);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &old);
+	small = (struct rlimit){ 100, old.rlim_max }; // less than the metrics have
+	setrlimit(RLIMIT_FSIZE, &small);
+	int r = kernel_report_write(&f.root, BOOT, &bad, &err);
+	setrlimit(RLIMIT_FSIZE, &old);
+	assert_int_equal(r, -1);
+	assert_false(root_exists(&f.root, METRICS));
+	folder_expect(&f, BLOCKED, "6.2: impossible: E_SOURCE_KERNEL: it says \"no\"\n");
 }
 
 // next: what the boot loader says.
@@ -109,6 +136,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(written_and_read),
+		cmocka_unit_test(no_room_for_metrics),
 		cmocka_unit_test(the_gate),
 		cmocka_unit_test(damaged_records),
 	};

@@ -305,6 +305,15 @@ int root_put(const struct root *root, const char *path, const void *data, size_t
 	return write_whole(root, path, data, len, mode, false, err);
 }
 
+int root_put_or_remove(const struct root *root, const char *path, const char *text, struct err *err)
+{
+	struct err ignored;
+	if (root_put(root, path, text, strlen(text), 0644, err) == 0)
+		return 0;
+	root_unlink(root, path, &ignored);
+	return -1;
+}
+
 int root_symlink(const struct root *root, const char *target, const char *path, struct err *err)
 {
 	auto_str char *name = NULL;

@@ -61,7 +61,9 @@ int root_create(const struct root *root, const char *path, struct err *err); // 
 int root_write(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
 // The same without the syncs: for what need not survive a power cut, such as all of run/.
 int root_put(const struct root *root, const char *path, const void *data, size_t len, mode_t mode, struct err *err);
-int root_symlink(const struct root *root, const char *target, const char *path, struct err *err); // replaces a link
+// As root_put(), of a text that holds now: where it cannot be written the old one goes, because it holds no longer.
+int root_put_or_remove(const struct root *root, const char *path, const char *text, struct err *err); // 0644
+int root_symlink(const struct root *root, const char *target, const char *path, struct err *err);     // replaces a link
 int root_rename(const struct root *root, const char *from, const char *to, struct err *err);
 int root_unlink(const struct root *root, const char *path, struct err *err); // 1 = removed, 0 = was absent
 int root_rmtree(const struct root *root, const char *path, struct err *err); // 1 = removed, 0 = was absent

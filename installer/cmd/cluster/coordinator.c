@@ -25,8 +25,7 @@ static const struct opt opts[] = {
 	{ "identity", 0, "TEXT", "POD_NAME", OPT_STR, offsetof(struct values, identity),
 	  "name of this holder in the Lease; default: the node, or \"coordinator\"" },
 	{ "metrics", 0, "FILE", "KMODSMITH_METRICS", OPT_STR, offsetof(struct values, metrics),
-	  "write metrics to this file, for Prometheus' textfile collector (NAME.prom); default none, with --listen "
-	  "coordinator.prom of --pulse-dir" },
+	  "write metrics to this file, for Prometheus' textfile collector (NAME.prom); default none" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
 	  "write liveness files to this directory, for `kmodsmith probe liveness --pulse-dir DIR`; default none" },
 	LISTEN_OPTS(struct values, listen),
@@ -39,8 +38,9 @@ struct coordinator_process { // for the callbacks
 	struct coordinator c;
 	char *metrics_dir, *metrics_name; // NULL = none
 	char *written;
-	bool has_page;
-	long page_ms; // when it was written
+	bool is_served, has_page;
+	bool is_full; // what is written could not be, and that was said
+	long page_ms; // when the page's file was written
 	struct counters counters;
 	struct root pulse_dir, kern;
 	struct liveness liveness;
@@ -95,14 +95,28 @@ static void coordinator_process_done(struct coordinator_process *d)
 }
 #define auto_coordinator_process __attribute__((cleanup(coordinator_process_done)))
 
+// Said once, until it can be written again.
+static bool put_text(struct coordinator_process *d, const struct root *dir, const char *name, const char *text)
+{
+	struct err why;
+	if (root_put_or_remove(dir, name, text, &why) == 0) {
+		d->is_full = false;
+		return true;
+	}
+	if (!d->is_full)
+		log_warn("%s: %s", name, why.text);
+	d->is_full = true;
+	return false;
+}
+
 // What the page shows, at most every few seconds. A standby has nothing to show.
 static void write_page(struct coordinator_process *d, const struct slots *s)
 {
 	enum { PAGE_MS = 4000 };
-	struct err why;
+	struct err ignored;
 	long now = clock_ms();
 	if (!s) {
-		root_unlink(&d->pulse_dir, PAGE_FILE, &why);
+		root_unlink(&d->pulse_dir, PAGE_FILE, &ignored);
 		return;
 	}
 	if (d->page_ms && now - d->page_ms < PAGE_MS)
@@ -111,52 +125,70 @@ static void write_page(struct coordinator_process *d, const struct slots *s)
 	const struct cluster cluster = coordinator_cluster(&d->c);
 	auto_json json_t *json = rollout_page_json(&cluster, s, &d->c.refused);
 	auto_str char *text = json_dumps(json, JSON_COMPACT);
-	if (root_put(&d->pulse_dir, PAGE_FILE, text, strlen(text), 0644, &why) < 0)
-		log_warn("the page: %s", why.text);
+	put_text(d, &d->pulse_dir, PAGE_FILE, text);
+}
+
+static bool put_metrics_file(struct coordinator_process *d, const char *text)
+{
+	struct err why;
+	auto_root struct root dir = ROOT_NONE;
+	if (root_init(&dir, d->metrics_dir, &why) == 0)
+		return put_text(d, &dir, d->metrics_name, text);
+	log_warn("the metrics: %s", why.text);
+	return false;
 }
 
 // An error is logged only. s NULL: another one leads.
 static void write_metrics(void *ctx, const struct slots *s)
 {
 	struct coordinator_process *d = ctx;
-	struct err why;
 	if (d->has_page)
 		write_page(d, s);
 	if (s)
 		metrics_count_pools(&d->counters, &d->c.policy, s->sums, kube_now_ms());
-	auto_str char *text = d->metrics_dir ? metrics_text(&d->c, s, &d->counters) : NULL;
+	auto_str char *text = d->metrics_name || d->is_served ? metrics_text(&d->c, s, &d->counters) : NULL;
 	if (!text || str_eq(text, d->written))
 		return;
 	free(d->written);
-	d->written = TAKE(text);
-	auto_root struct root dir = ROOT_NONE;
-	if (root_init(&dir, d->metrics_dir, &why) < 0 ||
-	    root_put(&dir, d->metrics_name, d->written, strlen(d->written), 0644, &why) < 0)
-		log_warn("the metrics: %s", why.text);
+	d->written = NULL;
+	bool is_served = !d->is_served || put_text(d, &d->pulse_dir, SERVED_METRICS, text);
+	if ((!d->metrics_name || put_metrics_file(d, text)) && is_served)
+		d->written = TAKE(text);
 }
 
-// The file that --metrics names; with --listen there is one in any case.
 static int open_metrics(const struct values *v, struct coordinator_process *d, struct err *err)
 {
+	static const struct opt *const tables[] = { opts, cluster_opts, common_opts, NULL };
 	const char *slash = v->metrics ? strrchr(v->metrics, '/') : NULL;
 	if (v->metrics) {
 		d->metrics_dir = !slash              ? str_dup(".") :
 				 slash == v->metrics ? str_dup("/") :
 						       str_ndup(v->metrics, (size_t)(slash - v->metrics));
 		d->metrics_name = str_dup(slash ? slash + 1 : v->metrics);
-	} else if (v->listen.listen && v->pulse_dir) {
-		d->metrics_dir = str_dup(v->pulse_dir);
-		d->metrics_name = str_dup("coordinator.prom");
 	}
-	if (v->listen.listen && (!v->pulse_dir || !str_ends(d->metrics_name, ".prom")))
-		return err_set(err, E_USAGE,
-			       "--listen needs --pulse-dir DIR, and a --metrics FILE, if there is one, that ends in "
-			       ".prom");
+	d->is_served = v->listen.listen;
 	d->has_page = v->has_page;
-	if (v->has_page && !v->listen.listen)
-		return err_set(err, E_USAGE, "--page is for --listen");
-	static const struct opt *const tables[] = { opts, cluster_opts, common_opts, NULL };
-	return serve_child_open(&v->listen, tables, v, d->metrics_dir, &d->server, err);
+	if (d->is_served && !v->pulse_dir)
+		return err_set(err, E_USAGE, "--listen needs --pulse-dir DIR, for what is served");
+	if (v->has_page && !d->is_served)
+		return err_set(err, E_USAGE, "--page needs --listen");
+	return serve_child_open(&v->listen, tables, v, &d->server, err);
+}
+
+// What a process before this one left there, as another container of the same pod, was true then.
+static int open_pulse_dir(const struct values *v, struct coordinator_process *d, struct err *err)
+{
+	struct err ignored;
+	if (!v->pulse_dir)
+		return 0;
+	if (root_make(v->pulse_dir, &d->pulse_dir, err) < 0)
+		return err_wrap(err, "--pulse-dir");
+	if (root_init(&d->kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
+		return -1;
+	root_unlink(&d->pulse_dir, SERVED_METRICS, &ignored);
+	root_unlink(&d->pulse_dir, PAGE_FILE, &ignored);
+	liveness_open(&d->liveness, &d->pulse_dir, ".", &d->kern);
+	return 0;
 }
 
 static int coordinate(struct coordinator_process *d, struct err *err)
@@ -164,8 +196,10 @@ static int coordinate(struct coordinator_process *d, struct err *err)
 	enum { STEP_MS = 1000 };
 	struct coordinator *c = &d->c;
 	int was = 0, r = 0;
+	if (d->is_served)
+		service_child_look(&d->server); // before the first turn, which may wait for the API
 	while (!stop_signal && (r = coordinator_turn(c, STEP_MS, err)) >= 0) {
-		if (d->server.name)
+		if (d->is_served)
 			service_child_look(&d->server);
 		if (r == 0 && !was)
 			log_info("waiting for the Lease %s in namespace %s", c->leader.lease.name, c->o.namespace);
@@ -191,13 +225,8 @@ static int run_coordinator(void *values, char **args, size_t count, struct err *
 	    cluster_config(&v->cluster, &lease_config, err) < 0 || kube_open(&config, &kube, err) < 0 ||
 	    kube_open(&lease_config, &lease_kube, err) < 0)
 		return -1;
-	if (v->pulse_dir) {
-		if (root_make(v->pulse_dir, &d.pulse_dir, err) < 0)
-			return err_wrap(err, "--pulse-dir");
-		if (root_init(&d.kern, v->cluster.common.root ? v->cluster.common.root : "/", err) < 0)
-			return -1;
-		liveness_open(&d.liveness, &d.pulse_dir, ".", &d.kern);
-	}
+	if (open_pulse_dir(v, &d, err) < 0)
+		return -1;
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGINT, &action, NULL);
 	const struct coordinator_options o = {

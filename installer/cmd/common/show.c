@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How results, phases and status look, as text and as JSON.
+#include "base/core/date.h"
 #include "base/file/file.h"
 #include "cmd/common/common.h"
-
-#include "base/core/date.h"
 #include "status/status.h"
 
 #include <errno.h>

@@ -178,7 +178,7 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 	auto_daemon_request struct daemon_request request = { 0 };
 	if ((v->job.is_keeping && daemon_request_read(environ, &request, err) < 0) ||
 	    machine_open(&v->job.origin.remote.common, &s->machine, err) < 0 ||
-	    serve_child_open(&v->listen, passed_on, v, NULL, &s->server, err) < 0 || open_agent(v, s, err) < 0 ||
+	    serve_child_open(&v->listen, passed_on, v, &s->server, err) < 0 || open_agent(v, s, err) < 0 ||
 	    (v->is_operator && gpu_operator_begin(&s->gpu_operator_pod, &s->machine.host, err) < 0))
 		return -1;
 	// NVIDIA's containers install a hook there that enters them to compile for a kernel that is being installed.
@@ -189,7 +189,7 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 			 HOOKS);
 	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
 	if (v->listen.listen)
-		service_child_tick(&s->server, 0); // a compile is watched, too
+		service_child_look(&s->server); // a compile is watched, too
 	return 0;
 }
 

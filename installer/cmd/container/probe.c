@@ -41,7 +41,9 @@ static int run_probe(void *values, char **args, size_t count, struct err *err)
 			q = &questions[i];
 	if (!q)
 		return err_set(err, E_USAGE, "unknown probe '%s' (expected startup, readiness or liveness)", args[0]);
-	if (machine_open(&v->common, &m, err) < 0 ||
+	if (machine_open(&v->common, &m, err) < 0)
+		return -1;
+	if (q->ask != probe_liveness &&
 	    (v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m.host, ".", &dev_root, err)) < 0)
 		return -1;
 	if (v->pulse_dir && root_init(&pulse_dir, v->pulse_dir, err) < 0)

@@ -13,17 +13,15 @@
 struct values {
 	struct common common;
 	struct listen_values listen;
-	char *metrics_dir, *pulse_dir, *dev_root;
+	char *pulse_dir, *dev_root;
 	unsigned stall_s, parent;
 	bool has_page;
 };
 
 static const struct opt opts[] = {
 	LISTEN_OPTS(struct values, listen),
-	{ "metrics-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, metrics_dir),
-	  "serve the files NAME.prom of this directory; default /run/kmodsmith/metrics of the host" },
 	{ "pulse-dir", 0, "DIR", NULL, OPT_STR, offsetof(struct values, pulse_dir),
-	  "answer for the coordinator that was given this directory" },
+	  "answer for the coordinator that was given this directory, which has its metrics; default for the host" },
 	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
 	  "with --pulse-dir: a page that shows the rollouts, read-only, to everybody who may connect" },
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
@@ -38,20 +36,18 @@ static const struct opt opts[] = {
 
 struct serve { // for the callback
 	struct machine machine;
-	struct root dev_root, pulse_dir, metrics; // metrics: the root of dir
-	const char *dir;
+	struct root dev_root, pulse_dir;
+	const struct root *metrics;
+	const char *dir; // in metrics
 	struct probe probe;
 	bool has_page;
 };
-#define SERVE_NONE                                                            \
-	((struct serve){ .machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, \
-			 .dev_root = ROOT_NONE,                               \
-			 .pulse_dir = ROOT_NONE,                              \
-			 .metrics = ROOT_NONE })
+#define SERVE_NONE       \
+	((struct serve){ \
+		.machine = { .host = ROOT_NONE, .kern = ROOT_NONE }, .dev_root = ROOT_NONE, .pulse_dir = ROOT_NONE })
 
 static void serve_done(struct serve *s)
 {
-	root_done(&s->metrics);
 	root_done(&s->pulse_dir);
 	root_done(&s->dev_root);
 	machine_done(&s->machine);
@@ -66,12 +62,9 @@ static int serve_open(const struct values *v, struct serve *s, struct err *err)
 		return -1;
 	if (v->pulse_dir && root_init(&s->pulse_dir, v->pulse_dir, err) < 0)
 		return err_wrap(err, "--pulse-dir");
-	if (v->metrics_dir && root_init(&s->metrics, v->metrics_dir, err) < 0)
-		return err_wrap(err, "--metrics-dir");
-	if (!v->metrics_dir && root_sub(&s->machine.host, ".", &s->metrics, err) < 0)
-		return -1;
-	s->has_page = v->has_page && v->pulse_dir;
-	s->dir = v->metrics_dir ? "." : LIVENESS_DIR "/metrics";
+	s->has_page = v->has_page;
+	s->metrics = v->pulse_dir ? &s->pulse_dir : &s->machine.host;
+	s->dir = v->pulse_dir ? "." : LIVENESS_DIR "/metrics";
 	s->probe = (struct probe){ .host = &s->machine.host,
 				   .kern = &s->machine.kern,
 				   .dev_root = &s->dev_root,
@@ -87,13 +80,13 @@ static int read_metrics(const struct serve *s, char **ret, struct err *err)
 	enum { FILES_MOST = 64, SIZE_MOST = 16 << 20 };
 	auto_strv struct strv names = { 0 };
 	auto_str char *text = str_dup("");
-	if (root_list_most(&s->metrics, s->dir, FILES_MOST, &names, err) < 0)
+	if (root_list_most(s->metrics, s->dir, FILES_MOST, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
 		auto_str char *path = str_fmt("%s/%s", s->dir, names.items[i]), *one = NULL;
 		if (!str_ends(names.items[i], ".prom"))
 			continue;
-		if (root_read_most(&s->metrics, path, SIZE_MOST, &one, NULL, err) < 0)
+		if (root_read_most(s->metrics, path, SIZE_MOST, &one, NULL, err) < 0)
 			return -1;
 		str_add(&text, "%s", one ? one : "");
 	}
@@ -147,34 +140,6 @@ PAGE_TEXT("page_html", "index.html");
 PAGE_TEXT("page_css", "page.css");
 PAGE_TEXT("page_js", "page.js");
 
-static int answer_page(const struct serve *s, struct http_server_answer *ret, struct err *err)
-{
-	(void)err;
-	if (!s->has_page)
-		return answer_index(s, ret, err);
-	ret->type = "text/html; charset=utf-8";
-	ret->csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-		   "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-	ret->text = str_dup(page_html);
-	return 1;
-}
-
-static int answer_css(const struct serve *s, struct http_server_answer *ret, struct err *err)
-{
-	(void)s, (void)err;
-	ret->type = "text/css; charset=utf-8";
-	ret->text = str_dup(page_css);
-	return 1;
-}
-
-static int answer_js(const struct serve *s, struct http_server_answer *ret, struct err *err)
-{
-	(void)s, (void)err;
-	ret->type = "text/javascript; charset=utf-8";
-	ret->text = str_dup(page_js);
-	return 1;
-}
-
 static int answer_rollout(const struct serve *s, struct http_server_answer *ret, struct err *err)
 {
 	enum { SIZE_MOST = 16 << 20 };
@@ -189,29 +154,43 @@ static int answer_rollout(const struct serve *s, struct http_server_answer *ret,
 static const struct page {
 	const char *path;
 	int (*answer)(const struct serve *s, struct http_server_answer *ret, struct err *err); // 0 = no: 503
-	bool is_of_page;
+	const char *type, *text; // of one that is always the same: it has no answer
 } pages[] = {
-	{ "/", answer_page, false },
-	{ "/metrics", answer_metrics, false },
-	{ "/healthz", answer_health, false },
-	{ "/readyz", answer_readiness, false },
-	{ "/page.css", answer_css, true },
-	{ "/page.js", answer_js, true },
-	{ "/" PAGE_FILE, answer_rollout, true },
+	{ "/", answer_index, NULL, NULL },
+	{ "/metrics", answer_metrics, NULL, NULL },
+	{ "/healthz", answer_health, NULL, NULL },
+	{ "/readyz", answer_readiness, NULL, NULL },
+}, rollout_pages[] = { // with --page; the first one takes the place of the index
+	{ "/", NULL, "text/html; charset=utf-8", page_html },
+	{ "/page.css", NULL, "text/css; charset=utf-8", page_css },
+	{ "/page.js", NULL, "text/javascript; charset=utf-8", page_js },
+	{ "/" PAGE_FILE, answer_rollout, NULL, NULL },
 };
+
+static const struct page *find_page(const struct serve *s, const char *path)
+{
+	for (size_t i = 0; s->has_page && i < ARRAY_SIZE(rollout_pages); i++)
+		if (str_eq(rollout_pages[i].path, path))
+			return &rollout_pages[i];
+	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
+		if (str_eq(pages[i].path, path))
+			return &pages[i];
+	return NULL;
+}
 
 static void answer(void *ctx, const char *path, struct http_server_answer *ret)
 {
 	enum { OK = 200, NOT_FOUND = 404, ERROR = 500, UNAVAILABLE = 503 };
 	const struct serve *s = ctx;
-	const struct page *page = NULL;
+	const struct page *page = find_page(s, path);
 	struct err err;
-	for (size_t i = 0; i < ARRAY_SIZE(pages); i++)
-		if (str_eq(pages[i].path, path) && (s->has_page || !pages[i].is_of_page))
-			page = &pages[i];
-	ret->status = NOT_FOUND;
-	if (!page) {
-		ret->text = str_dup("there is /metrics, /healthz and /readyz\n");
+	ret->status = page ? OK : NOT_FOUND;
+	if (!page || page->text) {
+		ret->text = str_dup(page ? page->text : "there is /metrics, /healthz and /readyz\n");
+		ret->type = page ? page->type : NULL;
+		ret->csp =
+			"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; "
+			"form-action 'none'; frame-ancestors 'none'";
 		return;
 	}
 	int r = page->answer(s, ret, &err);
@@ -295,7 +274,7 @@ const struct cmd cmd_serve = {
 };
 
 int serve_child_open(const struct listen_values *v, const struct opt *const *tables, const void *values,
-		     const char *metrics_dir, struct service_child *ret, struct err *err)
+		     struct service_child *ret, struct err *err)
 {
 	auto_launch_words struct launch_words words = { 0 };
 	auto_str char *address = NULL;
@@ -309,10 +288,6 @@ int serve_child_open(const struct listen_values *v, const struct opt *const *tab
 		return -1;
 	strv_add(&words.args, str_dup(cmd_serve.name));
 	opt_words(tables, values, &cmd_serve, &words.args, &words.env);
-	if (metrics_dir) {
-		strv_add(&words.args, str_dup("--metrics-dir"));
-		strv_add(&words.args, str_dup(metrics_dir));
-	}
 	strv_add(&words.args, str_dup("--until-exit"));
 	strv_add(&words.args, str_fmt("%d", (int)getpid()));
 	service_child_open("the server of metrics", &words, ret);

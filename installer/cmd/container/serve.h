@@ -30,9 +30,11 @@ struct listen_values {
 			"with --listen: the key of --tls-cert; PEM"                                                   \
 	}
 
-#define PAGE_FILE "rollout.json" // in the directory of --pulse-dir
+// What a coordinator writes for it, in the directory of --pulse-dir.
+#define SERVED_METRICS "coordinator.prom"
+#define PAGE_FILE "rollout.json"
 
-// tables, values: options that are passed on to the child, as far as it knows them. metrics_dir: NULL = that of the
-// machine. Nothing without --listen. E_USAGE before anything is started.
+// tables, values: options that are passed on to the child, as far as it knows them. Nothing without --listen. E_USAGE
+// before anything is started.
 int serve_child_open(const struct listen_values *v, const struct opt *const *tables, const void *values,
-		     const char *metrics_dir, struct service_child *ret, struct err *err);
+		     struct service_child *ret, struct err *err);

@@ -291,7 +291,7 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 	sigset_t signals;
 	service_block(&signals);
 	if (watch_part_open(v, cmd_watch.opts, v, &kernels, &parts[0], err) < 0 ||
-	    serve_child_open(&v->listen, cmd_watch.opts, v, NULL, &server, err) < 0)
+	    serve_child_open(&v->listen, cmd_watch.opts, v, &server, err) < 0)
 		return -1;
 	parts[1] = service_child_part(&server);
 	int signal = service_run(parts, v->listen.listen ? 2 : 1, &signals, err);
