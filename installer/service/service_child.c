@@ -11,12 +11,18 @@ enum { AGAIN_MS = 1000, DOUBLINGS = 6, STEADY_MS = 600000, LEAVE_MS = 25000, STE
 int64_t service_child_tick(struct service_child *c, int64_t now_ms)
 {
 	struct err why;
+	sigset_t ours, before;
 	pid_t child;
 	if (c->child)
 		return INT64_MAX;
 	if (now_ms < c->due_ms)
 		return c->due_ms;
-	if (launch_self(&c->words, &child, NULL, &why) < 0) {
+	// It is born with the signals blocked that end it, and takes them once it can end well.
+	sigprocmask(SIG_BLOCK, NULL, &before);
+	service_block(&ours);
+	int r = launch_self(&c->words, &child, NULL, &why);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	if (r < 0) {
 		log_warn("%s is not started: %s", c->name, why.text);
 		c->due_ms = now_ms + (AGAIN_MS << DOUBLINGS);
 		return c->due_ms;

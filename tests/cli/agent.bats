@@ -34,6 +34,10 @@ remembers() { [ "$(jq -r '.known[].driver' "$ROOT/var/lib/kmodsmith/agent/journa
   assert_error E_USAGE "--kubeconfig is not set"
   kmodsmith init --agent --policy x
   assert_error E_USAGE "--node NAME"
+  kmodsmith report
+  assert_error E_USAGE "--node NAME"
+  kmodsmith report --node gpu1
+  assert_error E_USAGE "--kubeconfig FILE"
   assert_unchanged
 }
 

@@ -62,8 +62,11 @@ settled() { # a policy counts a moment after it was made
     count=$((count + 1))
   }
   refused /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.ack": "x"}}}' "this token belongs to a pod on gpu1"
-  for change in '"spec": {"unschedulable": true}' '"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}' '"spec": {"podCIDR": "10.1.0.0/24"}'; do
-    refused /api/v1/nodes/gpu1 "{$change}" "must not cordon or taint"
+  for change in '"unschedulable": true' '"podCIDR": "10.1.0.0/24"'; do
+    refused /api/v1/nodes/gpu1 "{\"spec\": {$change}}" "must not cordon"
+  done
+  for change in '{"key": "a", "effect": "NoExecute"}' '{"key": "kmodsmith.io/driver-not-ready", "effect": "NoSchedule"}'; do
+    refused /api/v1/nodes/gpu1 "{\"spec\": {\"taints\": [$change]}}" "may only remove the taint"
   done
   refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}' "must not change labels"
   refused /api/v1/nodes/gpu1 '{"metadata": {"labels": {"a": null}}}' "must not change labels"
@@ -72,13 +75,45 @@ settled() { # a policy counts a moment after it was made
   done
   refused /api/v1/nodes/gpu1 '{"metadata": {"finalizers": ["a.b/c"]}}' "must not change finalizers"
   refused /api/v1/nodes/gpu1 '{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "gpu2", "uid": "u"}]}}' "must not change finalizers"
-  refused /api/v1/nodes/gpu1/status '{"status": {"phase": "Terminated"}}' "cannot patch resource"
-  assert_equal "$count" 14
+  refused /api/v1/nodes/gpu2/status '{"status": {"conditions": []}}' "this token belongs to a pod on gpu1"
+  for change in '"phase": "Terminated"' '"capacity": {"nvidia.com/gpu": "8"}' '"nodeInfo": {"kernelVersion": "x"}' '"addresses": [{"type": "Hostname", "address": "x"}]'; do
+    refused /api/v1/nodes/gpu1/status "{\"status\": {$change}}" "must not change the status"
+  done
+  for change in '{"type": "Ready", "status": "True"}' '{"type": "NvidiaDriverReady", "status": "True"}, {"type": "Ready", "status": "False"}'; do
+    refused /api/v1/nodes/gpu1/status "{\"status\": {\"conditions\": [$change]}}" "may only write the conditions"
+  done
+  refused /api/v1/nodes/gpu1/status '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}}' "must not change labels"
+  assert_equal "$count" 22
   [[ $(asks "$mine" DELETE /api/v1/nodes/gpu1) == 403* ]]
   [[ $(asks "$mine" GET /api/v1/nodes) == 403* ]]
   [[ $(asks "$mine" GET /api/v1/pods) == 403* ]]
   [[ $(asks "$mine" GET /api/v1/namespaces/kmodsmith/secrets) == 403* ]]
   assert_equal "$(note agent.ack)" ""
+}
+
+@test "rights: an agent says whether its driver is ready, and lets work onto a new node, beside the conditions and taints of others" {
+  local mine
+  mine=$(<"$BATS_FILE_TMPDIR/token")
+  kube PATCH /api/v1/nodes/gpu1 '{"spec": {"taints": [{"key": "b", "effect": "NoSchedule"},
+    {"key": "kmodsmith.io/driver-not-ready", "effect": "NoSchedule"}]}}' application/merge-patch+json >/dev/null
+  kube PATCH /api/v1/nodes/gpu1/status '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}' \
+    application/merge-patch+json >/dev/null
+  ready() { # STATE: the file that runs leave
+    mkdir -p "$BATS_TEST_TMPDIR/root/run/kmodsmith" "$BATS_TEST_TMPDIR/root/proc/sys/kernel/random"
+    echo 11111111-1111-1111-1111-111111111111 >"$BATS_TEST_TMPDIR/root/proc/sys/kernel/random/boot_id"
+    jq -n --arg state "$1" '{boot_id: "11111111-1111-1111-1111-111111111111", $state, run: null, last_run: null}' \
+      >"$BATS_TEST_TMPDIR/root/run/kmodsmith/status.json"
+    "$KMODSMITH" report --once --root "$BATS_TEST_TMPDIR/root" --node gpu1 --kubeconfig "$BATS_TEST_TMPDIR/config"
+  }
+  jq -n --arg server "$KUBE" --arg ca "$(base64 -w0 "$CA")" --arg token "$mine" '{apiVersion: "v1", kind: "Config", "current-context": "t",
+    contexts: [{name: "t", context: {cluster: "t", user: "t"}}], users: [{name: "t", user: {$token}}],
+    clusters: [{name: "t", cluster: {$server, "certificate-authority-data": $ca}}]}' >"$BATS_TEST_TMPDIR/config"
+  says() { kube GET /api/v1/nodes/gpu1 | jq -r '[.status.conditions[] | "\(.type)=\(.status)"] + [.spec.taints[].key] | join(" ")'; }
+  run --separate-stderr ready NOT_READY
+  assert_line "NvidiaDriverReady False, DriverNotReady: see \`kmodsmith status\` on the node"
+  assert_equal "$(says)" "Ready=True NvidiaDriverReady=False b kmodsmith.io/driver-not-ready"
+  ready READY
+  assert_equal "$(says)" "Ready=True NvidiaDriverReady=True b"
 }
 
 @test "rights: a token without a pod writes nothing; other users are not affected" {

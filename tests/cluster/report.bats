@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# What a node says of its next kernel, as a pod with the rights of deploy/rbac.yaml: on its Node, and as Events.
-# shellcheck disable=SC2154 # bats and helper.bash set stderr, top and ROOT
+# What a node says of its driver and its next kernel, as a pod with the rights of deploy/rbac.yaml: on its Node, and as Events.
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats and helper.bash set stderr, top and ROOT
 load helper
 
 next=6.1.0-57-cloud-amd64
@@ -63,6 +63,50 @@ gate() { KMODSMITH_RUN_DIR=$ROOT/run/kmodsmith "$top/scripts/hooks/reboot-gate";
   pod
   assert_status 0
   [[ $stderr == *"the Node $node is not told: "*"401"* ]]
+}
+
+start() { # COMMAND OPTION...: a pod of this node that stays
+  # shellcheck disable=SC2154 # loadable
+  NODE_NAME=$node KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT=${KUBE##*:} KMODSMITH_ROOT=$ROOT \
+    "$KMODSMITH" "$@" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- 4>&- &
+  pod=$!
+}
+teardown() { [ -z "${pod-}" ] || kill -KILL "$pod" 2>/dev/null || true; }
+condition() { # TYPE
+  kube GET "/api/v1/nodes/$node" | jq -r --arg type "$1" '.status.conditions[]? | select(.type == $type) | "\(.status) \(.reason)"'
+}
+is_told() { [ "$(condition NvidiaDriverReady)" = "$1" ]; }
+is_tainted() { [ "$(kube GET "/api/v1/nodes/$node" | jq '[.spec.taints[]?.key] | any(. == "kmodsmith.io/driver-not-ready")')" = true ]; }
+
+@test "conditions: a new node is not ready, is ready once its driver is, and takes work from then on" {
+  kube PATCH "/api/v1/nodes/$node" '{"spec": {"taints": [{"key": "kmodsmith.io/driver-not-ready", "effect": "NoSchedule"}]}}' \
+    application/merge-patch+json >/dev/null
+  start init --driver 999.1 # made up: nobody has it
+  log=$BATS_TEST_TMPDIR/log soon is_told "False NoPackage"
+  run wait "$pod" # its last word was told before it ended
+  assert_failure
+  is_tainted
+  start init --package "$BATS_TEST_TMPDIR/package" --no-daemons
+  log=$BATS_TEST_TMPDIR/log soon is_told "True DriverReady"
+  run is_tainted
+  assert_failure
+  kill -TERM "$pod"
+  wait "$pod"
+  is_told "True DriverReady" # the driver stays
+}
+
+@test "conditions: they follow while nobody calls, and what was missed before a kill is told after it" {
+  start watch --driver 535.261.03 --interval 3600
+  log=$BATS_TEST_TMPDIR/log soon is_told "Unknown NoRunYet"
+  kmodsmith install --package "$BATS_TEST_TMPDIR/package"
+  assert_status 0
+  log=$BATS_TEST_TMPDIR/log soon is_told "True DriverReady"
+  kube PATCH "/api/v1/nodes/$node/status" '{"status": {"conditions": []}}' application/merge-patch+json >/dev/null
+  kill -KILL "$pod" # its child tells a last time, if there is news
+  kmodsmith unload
+  assert_status 0
+  start watch --driver 535.261.03 --interval 3600
+  log=$BATS_TEST_TMPDIR/log soon is_told "False DriverNotReady"
 }
 
 # The real kernel package, its real headers, and NVIDIA's real source. The patch that repairs the pair is switched off

@@ -55,7 +55,7 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
   kube DELETE /apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts/kmodsmith-policy >/dev/null
 }
 
-@test "rights: Events of an agent and of a builder about their Nodes" {
+@test "rights: Events and conditions of an agent and of a builder about their Nodes" {
   local who
   loadable
   mkdir -p "$ROOT/boot" "$ROOT/lib/modules/6.1.0-57-cloud-amd64/kernel"
@@ -69,6 +69,12 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
     NODE_NAME=of-$who kmodsmith watch --once --driver 535.261.03 --kubeconfig "$BATS_TEST_TMPDIR/config"
     assert_status 1
     refute [ "${stderr#*is not told}" != "$stderr" ]
+    kmodsmith report --once --node "of-$who" --kubeconfig "$BATS_TEST_TMPDIR/config" --json
+    assert_status 0
+    assert_equal "$(jq -c '[.node, .conditions[].reason]' <<<"$output")" "[\"of-$who\",\"NoRunYet\",\"NoPackage\"]"
+    run -0 kube GET "/api/v1/nodes/of-$who"
+    assert_equal "$(jq -c '[.status.conditions[] | [.type, .status]]' <<<"$output")" \
+      '[["NvidiaDriverReady","Unknown"],["NvidiaDriverNextKernel","False"]]'
   done
   assert_equal "$(kube GET /api/v1/namespaces/default/events | jq -r '.items[] | select(.reason == "NextKernelUnservable") | .involvedObject.name' | sort | paste -sd' ')" \
     "of-agent of-builder"

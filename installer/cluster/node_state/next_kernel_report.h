@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a node reports about its next kernel, for users and reboot controllers: the annotation
 // kmodsmith.io/agent.next-kernel of its Node, and an Event when it turns bad or good again (R-F1). Written only when it
-// changes. Not a condition: that would need permission to write nodes/status.
+// changes. The condition of the Node, which needs the right to write nodes/status, is in node_report.h.
 #pragma once
 #include "cluster/kube/client.h"
 #include "next_kernel/kernel_report.h"

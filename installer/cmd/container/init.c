@@ -3,6 +3,7 @@
 // unloads it.
 #include "cluster/agent/agent_journal.h"
 #include "cmd/common/job.h"
+#include "cmd/container/report.h"
 #include "cmd/container/watch.h"
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
@@ -58,7 +59,7 @@ static const struct opt opts[] = {
 	{ "policy", 0, "FILE", "KMODSMITH_POLICY", OPT_STR, offsetof(struct values, policy),
 	  "with --agent: the policy of the rollout" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
-	  "with --agent: the Node that this machine is" },
+	  "the Node that this machine is: of --agent, and of its conditions, see `kmodsmith report`" },
 	LISTEN_OPTS(struct values, listen),
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "keep all capabilities once the driver is ready" },
@@ -75,7 +76,8 @@ struct init_start {
 	struct liveness liveness;
 	struct progress shown, watch;
 	const struct values *values;
-	struct service_child agent, server;
+	struct service_child agent, server, reporter;
+	bool has_reporter;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
@@ -188,8 +190,12 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 			 "beforehand",
 			 HOOKS);
 	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
+	s->has_reporter = !v->is_operator &&
+			  report_child_open(&s->machine.kern, v->node, v->job.kubeconfig, passed_on, v, &s->reporter);
 	if (v->listen.listen)
 		service_child_look(&s->server); // a compile is watched, too
+	if (s->has_reporter)
+		service_child_look(&s->reporter);
 	return 0;
 }
 
@@ -197,6 +203,7 @@ static void init_start_done(struct init_start *s)
 {
 	service_child_done(&s->agent);
 	service_child_done(&s->server);
+	service_child_done(&s->reporter);
 	liveness_done(&s->liveness);
 	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
@@ -330,6 +337,8 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 		parts[count++] = service_child_part(&s->agent);
 	if (s->values->listen.listen)
 		parts[count++] = service_child_part(&s->server);
+	if (s->has_reporter)
+		parts[count++] = service_child_part(&s->reporter);
 	if (has_driver && s->values->job.is_keeping)
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)

@@ -3,6 +3,7 @@
 
 #include "cluster/node_state/next_kernel_report.h"
 #include "cmd/common/share.h"
+#include "cmd/container/report.h"
 #include "journal/journal.h"
 #include "journal/node_lock.h"
 #include "next_kernel/prebuild.h"
@@ -286,15 +287,20 @@ static int watch_once(const struct watch_values *v, struct err *err)
 static int watch_until_stopped(const struct watch_values *v, struct err *err)
 {
 	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
-	auto_service_child struct service_child server = { 0 };
-	struct service_part parts[2];
+	auto_service_child struct service_child server = { 0 }, reporter = { 0 };
+	struct service_part parts[3];
+	size_t count = 1;
 	sigset_t signals;
 	service_block(&signals);
 	if (watch_part_open(v, cmd_watch.opts, v, &kernels, &parts[0], err) < 0 ||
 	    serve_child_open(&v->listen, cmd_watch.opts, v, &server, err) < 0)
 		return -1;
-	parts[1] = service_child_part(&server);
-	int signal = service_run(parts, v->listen.listen ? 2 : 1, &signals, err);
+	if (v->listen.listen)
+		parts[count++] = service_child_part(&server);
+	if (report_child_open(&kernels.machine.kern, getenv("NODE_NAME"), v->job.kubeconfig, cmd_watch.opts, v,
+			      &reporter))
+		parts[count++] = service_child_part(&reporter);
+	int signal = service_run(parts, count, &signals, err);
 	if (signal < 0)
 		return -1;
 	log_info("signal %d: exiting", signal);
