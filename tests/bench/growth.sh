@@ -153,7 +153,7 @@ nodes() {
     {"nvidia.com/gpu.present": "true"}, "waves": [{"name": "first", "percent": 10}], "maxParallel": "10%", "maxUnavailable": "10%", "windows": [{"days": ["Fri"],
     "from": "22:00", "to": "06:00"}], "target": {"driver": "'"$DRIVER"'", "flavour": "open"}}]}'
   echo "$policy" >"$work/policy.json"
-  target=$("$KMODSMITH" rollout check-policy "$work/policy.json" --json | jq -r '.[0].target')
+  target=$("$KMODSMITH" rollout check-policy "$work/policy.json" --json | jq -r '.items[0].target')
   for n in $sizes; do input nodes "$work/nodes$n" "$n" "$target"; done
   RUNS=3
   local plan="$KMODSMITH rollout plan --resumed --policy $work/policy.json --nodes $work/nodes%n --now"

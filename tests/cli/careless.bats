@@ -168,7 +168,7 @@ EOF
     assert_regex "$stderr" "warn: kept packages are not visible, because there is no state directory: .*--state-dir"
     as store ls --json
     assert_status 0
-    assert_json length 0
+    assert_json '.items | length' 0
     as check
     [[ $stderr != *"error: E_NOT_FOUND: open the root"* && $stderr != *"error: E_RIGHTS: open"* ]]
   done

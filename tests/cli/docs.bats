@@ -59,7 +59,7 @@ signed() {
     kmodsmith "$@" --json
     list=$(sed -n '/^<!-- json -->/,/^<!-- \/json -->/p' "$top/docs/reference.md" | sed -n "s/^| \`$command\` | //p")
     [ -n "$list" ] || fail "docs/reference.md has no row '$command'"
-    run jq -r '(if type == "array" then .[0] else . end) | keys[]' <<<"$output"
+    run jq -r 'del(.apiVersion, .kind) | (if has("items") then .items[0] else . end) | keys[]' <<<"$output"
     assert_output "$(grep -o '`[a-z_]*`' <<<"${list//as \`store ls\`,/$(stored)}" | tr -d '`' | sort)"
   }
   stored() { sed -n 's/^| `store ls` | list: //p' "$top/docs/reference.md"; }
@@ -87,7 +87,7 @@ signed() {
   documented explain E_ABI
   documented "store ls"
   kmodsmith "store ls" --json
-  ref=$(jq -r '.[0].digest' <<<"$output")
+  ref=$(jq -r '.items[0].digest' <<<"$output")
   documented "store show" "$ref"
   documented "store verify"
   documented "store pin" "$ref"

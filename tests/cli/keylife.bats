@@ -56,7 +56,7 @@ replace_package() { # the site has another package of that driver and kernel
   kmodsmith install --driver "$V" --modules nvidia,nvidia-uvm --from "oci:$site"
   assert_status 0
   kmodsmith "store ls" --json
-  assert_json '.[0].vouched.signers[0].name' new
+  assert_json '.items[0].vouched.signers[0].name' new
   publish old # a publisher that still has the old key alone
   rm -r "$BATS_TEST_TMPDIR/got"
   refused E_UNTRUSTED "catalogue: sha256:"

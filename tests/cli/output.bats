@@ -68,6 +68,25 @@ EOF
   assert_json .error.code E_CONFIG
 }
 
+@test "each document says its version and of which command it is, results, lists and errors alike" {
+  local args kind
+  host h100x8
+  while IFS='|' read -r args kind; do
+    # shellcheck disable=SC2086 # several words
+    run --separate-stderr "$KMODSMITH" $args --json
+    run jq -r 'to_entries[:2] | map("\(.key)=\(.value)") | join(" ")' <<<"$output" # the first two
+    assert_output "apiVersion=output.kmodsmith.io/v1 kind=$kind"
+  done <<EOF
+status --root $ROOT|Status
+store ls --root $ROOT|StoreLs
+net check oci:/nowhere|NetCheck
+plan --root $ROOT|Plan
+driver-manager preflight|DriverManagerPreflight
+--version|Version
+stall|Kmodsmith
+EOF
+}
+
 @test "machine names that are not UTF-8 neither break nor truncate the JSON" {
   host h100x8
   printf '\xff\xfe6.1\x01"\n' >"$ROOT/proc/sys/kernel/osrelease"

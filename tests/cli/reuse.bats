@@ -62,7 +62,7 @@ untouched() {
   kmodsmith "store ls"
   assert_line --regexp " $before .* target,last-good,compatible with $here"
   kmodsmith "store ls" --json
-  assert_json '.[0].compatible_with[0]' "$here"
+  assert_json '.items[0].compatible_with[0]' "$here"
   rm -r "$package" "$ROOT/.sys-calls"
   snapshot
   kmodsmith install --driver 535.261.03 --json
@@ -254,7 +254,7 @@ EOF
   kmodsmith install --driver 535.261.03 --from "oci:$package" --insecure-skip-verify
   assert_status 0
   kmodsmith "store ls" --json
-  assert_json '.[0].vouched.origin' unverified
+  assert_json '.items[0].vouched.origin' unverified
 }
 
 @test "with a source: no compile if the proof holds, a compile if not, the symbols if compiling is forbidden" {

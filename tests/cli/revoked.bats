@@ -34,8 +34,8 @@ fetched() { # signed by us, installed from the site, and unloaded again; a drive
 }
 vouched() { # FILTER EXPECTED: of the only package in the store
   kmodsmith "store ls" --json
-  assert_json length 1
-  assert_json ".[0].vouched$1" "$2"
+  assert_json '.items | length' 1
+  assert_json ".items[0].vouched$1" "$2"
 }
 
 @test "a removed key no longer counts for what is in the store: refused with key, digest and next step" {
@@ -185,7 +185,7 @@ vouched() { # FILTER EXPECTED: of the only package in the store
       assert_error "$code" "$text"
     fi
     kmodsmith "store ls" --json
-    assert_json '.[0].vouched.code' "${code/#0/null}"
+    assert_json '.items[0].vouched.code' "${code/#0/null}"
   done <<EOF
 {"prefix": "oci:$site", "threshold": 2}|E_UNTRUSTED|1 of 2 required signatures
 {"prefix": "oci:$site", "keys": []}|E_UNTRUSTED|has no key for

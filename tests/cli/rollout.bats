@@ -9,7 +9,7 @@ setup() {
   jq -n '{schema: 1, pools: [{name: "gpu", selector: {"nvidia.com/gpu.present": "true"}, maxParallel: 2, maxUnavailable: 2,
     target: {driver: "535.261.03", flavour: "open"}}]}' >"$policy"
   kmodsmith "rollout check-policy" "$policy" --json
-  target=$(jq -r '.[0].target' <<<"$output")
+  target=$(jq -r '.items[0].target' <<<"$output")
   some_nodes
 }
 old=1111111111111111-0000000000000000
@@ -179,7 +179,7 @@ END
   assert_output --partial 'kmodsmith rollout approve gpu two'
   refute_output --partial 'with wave two'
   kmodsmith "rollout check-policy" "$policy" --nodes "$nodes" --json
-  assert_json '.[0].nodesOfWaves | map([.wave, .nodes, .tooFewNodes]) | flatten | join(" ")' 'canary 0 true two 2 false rest 4 false'
+  assert_json '.items[0].nodesOfWaves | map([.wave, .nodes, .tooFewNodes]) | flatten | join(" ")' 'canary 0 true two 2 false rest 4 false'
   queue
   plan --resumed --json
   assert_json .granted 0

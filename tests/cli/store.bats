@@ -24,7 +24,7 @@ keep() { # KERNEL STORE: a package for it, as another program would write it
   python3 "$top/tests/services/make_layout.py" --kernel "$1" "${2:?}" "$BATS_FILE_TMPDIR"/any.d/*.ko >/dev/null
 }
 tag() { echo "535.261.03-open-$1-x86_64"; }
-kernels() { jq -r '.[].key.release' <<<"$output" | sort | tr '\n' ' '; }
+kernels() { jq -r '.items[].key.release' <<<"$output" | sort | tr '\n' ' '; }
 digest() { # KERNEL: of its manifest
   jq -r --arg tag "$(tag "$1")" '.manifests[] | select(.annotations["org.opencontainers.image.ref.name"] == $tag).digest' \
     "$store/index.json"
@@ -36,8 +36,8 @@ digest() { # KERNEL: of its manifest
   assert_line --partial "$(tag 6.2-installed)"
   assert_equal "${#lines[@]}" 5
   kmodsmith "store ls" --json
-  assert_json length 4
-  assert_json '.[0].pinned' false
+  assert_json '.items | length' 4
+  assert_json '.items[0].pinned' false
   kmodsmith "store show" "$(tag 6.4-never)" --json
   assert_status 0
   assert_json .key.release 6.4-never
@@ -53,7 +53,7 @@ digest() { # KERNEL: of its manifest
   rm -r "$store"
   kmodsmith "store ls" --json
   assert_status 0
-  assert_json length 0
+  assert_json '.items | length' 0
   kmodsmith "store gc"
   assert_status 0
 }
@@ -67,7 +67,7 @@ digest() { # KERNEL: of its manifest
   assert_status 0
   assert_json '.packages | length' 1
   kmodsmith "store ls" --json
-  assert_json length 4
+  assert_json '.items | length' 4
   kmodsmith "store gc"
   assert_status 0
   assert_line --partial "$(tag 6.4-never)"
@@ -98,7 +98,7 @@ digest() { # KERNEL: of its manifest
     kmodsmith "store verify"
     assert_status 0
     kmodsmith "store ls" --json
-    assert_json length 3
+    assert_json '.items | length' 3
     keep 6.4-never "$store"
   done
 }
@@ -113,7 +113,7 @@ digest() { # KERNEL: of its manifest
   KMODSMITH_STORE_LIMIT=-1 kmodsmith "store ls"
   assert_error E_CONFIG "environment variable KMODSMITH_STORE_LIMIT: --store-limit '-1'"
   KMODSMITH_STORE_LIMIT=1G kmodsmith "store ls" --json
-  assert_json length 4
+  assert_json '.items | length' 4
 }
 
 @test "an unreadable index is rebuilt from the packages" {
@@ -124,7 +124,7 @@ digest() { # KERNEL: of its manifest
   assert_status 1
   assert_json '.damage[0].digest' index.json
   kmodsmith "store ls" --json
-  assert_json length 4
+  assert_json '.items | length' 4
   assert_file_exist "$ROOT/var/lib/kmodsmith/quarantine/index.json"
   kmodsmith "store verify"
   assert_status 0
@@ -145,7 +145,7 @@ digest() { # KERNEL: of its manifest
   kmodsmith install --package "$BATS_TEST_TMPDIR/package"
   assert_status 0
   kmodsmith "store ls" --json
-  assert_json '.[0] | .target and .last_good'
+  assert_json '.items[0] | .target and .last_good'
   rm -r "$ROOT"/lib/modules/*
   echo 6.9-other >"$ROOT/proc/sys/kernel/osrelease"
   kmodsmith "store gc" --json

@@ -118,7 +118,7 @@ EOF
   run jq -r 'select(.next | length > 10).code' "$BATS_TEST_TMPDIR/all"
   assert_output "$(printf '%s\n' "${codes[@]}")"
   run --separate-stderr "$KMODSMITH" explain --json
-  assert_json 'length >= 30'
+  assert_json '.items | length >= 30'
 }
 
 @test "explain lists causes with commands, and takes a code however it is written" {

@@ -40,7 +40,7 @@ assert_sound() { # WHEN: the store verifies (what the index names is read), and 
   [ "$status" -eq 0 ] || fail "$1: the store does not verify: $output"
   run --separate-stderr "$KMODSMITH" store ls --json --state-dir "$state"
   [ "$status" -eq 0 ] || fail "$1: the store cannot be listed: $output"
-  there=$(grep -cF "\"tag\": \"$TAG\"" <<<"$output") || [ "$output" = "[]" ]
+  there=$(grep -cF "\"tag\": \"$TAG\"" <<<"$output") || [ "$(jq -c .items <<<"$output")" = "[]" ]
 }
 undisturbed() { # FROM
   traced "$1" -o /dev/null -e trace=none

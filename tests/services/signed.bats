@@ -139,9 +139,9 @@ manifest() { # NAME REFERENCE: of the registry
   trust=$PWD/mine believe "docker+http://$HUB_PLAIN/kept"
   assert_fetched "$digest"
   kmodsmith store ls --state-dir "$state" --trust-dir mine --json
-  assert_equal "$(jq -r '.[0].vouched | [.origin, .source, .trusted, (.signers | length)] | join(" ")' <<<"$output")" \
+  assert_equal "$(jq -r '.items[0].vouched | [.origin, .source, .trusted, (.signers | length)] | join(" ")' <<<"$output")" \
     "fetched docker+http://$HUB_PLAIN/kept true 1"
-  kmodsmith trust remove "$(jq -r '.[0].vouched.signers[0].key' <<<"$output")" --state-dir "$state" --trust-dir mine --json
+  kmodsmith trust remove "$(jq -r '.items[0].vouched.signers[0].key' <<<"$output")" --state-dir "$state" --trust-dir mine --json
   assert_equal "$(jq -r '.untrusted | join(" ")' <<<"$output")" "$TAG $digest"
   kmodsmith store ls --state-dir "$state" --trust-dir mine
   assert_output --partial "no longer trusted (E_UNTRUSTED)"

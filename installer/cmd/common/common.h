@@ -27,8 +27,11 @@ void machine_done(struct machine *m);
 
 // A text table: rows of cells separated by tabs, columns aligned, on standard output.
 void show_table(const struct strv *rows);
+// As a document with the members apiVersion, kind (the command) and those of the value; a list is its member items.
+#define SHOW_JSON_VERSION "output.kmodsmith.io/v1" // another one once a member goes or means something else
 void show_json(const json_t *value);
-// As a file of --output, replaced atomically; NULL or "-" = standard output.
+void show_command(const char *name); // that documents are of, from now on; not copied
+// A document in somebody else's format, as a file of --output, replaced atomically; NULL or "-" = standard output.
 int show_json_as(const json_t *value, const char *output, struct err *err);
 // From now on only JSON is written to standard output.
 int show_json_only(struct err *err);

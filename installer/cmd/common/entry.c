@@ -229,6 +229,7 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	struct err err = { 0 };
 	if (has_word(argc, argv, "--help")) // works whatever is wrong with configuration and environment
 		return flush_results(show_help(cmd));
+	show_command(cmd->name);
 	void *values = mem_alloc(cmd->values_size);
 	int r = entry_input_read(argc, argv, &in, &err) < 0 ? -1 : opt_parse(cmd, &in.opt, values, &parsed, &err);
 	if (r > 0) {
@@ -266,6 +267,7 @@ int entry_run_words(int argc, char **argv)
 static int show_version(bool is_json)
 {
 	auto_json json_t *version = json_pack("{s:s, s:s?}", "version", KMODSMITH_VERSION, "commit", version_commit());
+	show_command("version");
 	if (is_json)
 		show_json(version);
 	else if (version_commit())

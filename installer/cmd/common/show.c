@@ -5,6 +5,7 @@
 #include "cmd/common/common.h"
 #include "status/status.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 
@@ -56,18 +57,51 @@ FILE *show_results(void)
 	return results ? results : stdout;
 }
 
-void show_json(const json_t *value)
+static const char *command = "kmodsmith"; // what was typed is no command
+
+void show_command(const char *name)
+{
+	command = name;
+}
+
+// "store ls": "StoreLs"
+static char *document_kind(void)
+{
+	char *kind = str_dup(command), *to = kind;
+	bool is_first = true;
+	for (const char *c = command; *c; c++) {
+		bool is_letter = isalnum((unsigned char)*c);
+		if (is_letter)
+			*to++ = (char)(is_first ? toupper((unsigned char)*c) : *c);
+		is_first = !is_letter;
+	}
+	*to = 0;
+	return kind;
+}
+
+static void print_json(const json_t *value)
 {
 	auto_str char *text = json_dumps(value, JSON_INDENT(2));
 	log_end_line();
 	fprintf(show_results(), "%s\n", text ? text : "null");
 }
 
+void show_json(const json_t *value)
+{
+	auto_str char *kind = document_kind();
+	auto_json json_t *whole = json_pack("{s:s, s:s}", "apiVersion", SHOW_JSON_VERSION, "kind", kind);
+	if (json_is_object(value))
+		json_object_update(whole, (json_t *)(uintptr_t)value);
+	else
+		json_object_set(whole, "items", (json_t *)(uintptr_t)value);
+	print_json(whole);
+}
+
 int show_json_as(const json_t *value, const char *output, struct err *err)
 {
 	auto_root struct root dir = ROOT_NONE;
 	if (!output || str_eq(output, "-")) {
-		show_json(value);
+		print_json(value);
 		return 0;
 	}
 	const char *slash = strrchr(output, '/'), *name = slash ? slash + 1 : output;
