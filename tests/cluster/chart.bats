@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The chart with helm itself: each example is installed into a real API server, changed and removed; its objects are those of deploy/,
 # and a value that is wrong is refused by its name.
-# shellcheck disable=SC2154 # bats sets output; the helpers set top and KUBECONFIG
+# shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats sets output; the helpers set top and KUBECONFIG
 load helper
 
 setup_file() {
@@ -38,7 +38,7 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
 
 @test "lint has nothing to say, and each example gives objects of deploy/ and the two that it makes itself" {
   local example name
-  for name in rbac agent-policy coordinator-policy coordinator daemonset daemonset-agent daemonset-builder; do
+  for name in rbac agent-policy coordinator-policy coordinator daemonset daemonset-agent daemonset-builder uninstall-job; do
     objects <"$top/deploy/$name.yaml"
   done >"$BATS_TEST_TMPDIR/known"
   printf '%s\n' "ConfigMap kmodsmith/kmodsmith-parameters" "ConfigMap kmodsmith/kmodsmith-policy" "NetworkPolicy kmodsmith/kmodsmith" >>"$BATS_TEST_TMPDIR/known"
@@ -165,6 +165,25 @@ END
   done
 }
 
+uninstall() { # helm's, with this test as the kubelet of its Job: with the rights of the Job's account
+  local pid job=/apis/batch/v1/namespaces/kmodsmith/jobs/kmodsmith-uninstall words
+  helm uninstall it --timeout 5m >"$BATS_TEST_TMPDIR/uninstall" 2>&1 3>&- &
+  pid=$!
+  until kube GET $job | jq -e '.kind == "Job"' >/dev/null || ! kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
+  if kill -0 "$pid" 2>/dev/null; then
+    kube GET $job | jq -r '.spec.template.spec | .serviceAccountName, (.containers[0].command[1:] | join(" "))' >"$BATS_TEST_TMPDIR/job"
+    { read -r account && read -ra words; } <"$BATS_TEST_TMPDIR/job"
+    kube_config_token "$(kube POST "/api/v1/namespaces/kmodsmith/serviceaccounts/$account/token" \
+      '{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}' | jq -r .status.token)" >"$BATS_TEST_TMPDIR/job.config"
+    run timeout 120 "$KMODSMITH" "${words[@]}" --kubeconfig "$BATS_TEST_TMPDIR/job.config"
+    echo "$output" >"$BATS_TEST_TMPDIR/job.log"
+    [ "$status" -eq 0 ] || { kill "$pid" && fail "${words[*]}: $output"; }
+    kube PATCH $job/status "$(jq -n --arg now "$(date -u +%FT%TZ)" '{status: {startTime: $now, completionTime: $now, succeeded: 1,
+      conditions: [("SuccessCriteriaMet", "Complete") | {type: ., status: "True", lastTransitionTime: $now}]}}')" application/merge-patch+json >/dev/null
+  fi
+  wait "$pid" || fail "$(cat "$BATS_TEST_TMPDIR/uninstall")"
+}
+
 @test "each example is installed, changed and removed, and nothing of it is left" {
   local example before
   before=$(remaining)
@@ -181,8 +200,7 @@ END
     assert_success
     run helm get manifest it
     assert_output --partial KMODSMITH_HOLDERS
-    run helm uninstall it
-    assert_success
+    uninstall
     assert_equal "$(remaining)" "$before"
   done
   kube GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/driverrollouts.kmodsmith.io | jq -e .metadata.uid >/dev/null # helm leaves it
@@ -196,5 +214,24 @@ END
   refute_output --partial "No key is trusted here"
   assert_equal "$(kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets | jq -r '[.items[].metadata.name] | join(" ")')" kmodsmith-agent
   assert_equal "$(kube GET /apis/apps/v1/namespaces/kmodsmith/deployments/kmodsmith-coordinator | jq .spec.replicas)" 2
-  helm uninstall it >/dev/null
+  helm uninstall it --no-hooks >/dev/null
+}
+
+@test "an uninstall begins no further node, and waits for one that is drained" {
+  local node='{"metadata": {"name": "gpu1", "labels": {"kmodsmith.io/state": "evicting"}}, "spec": {"unschedulable": true}}'
+  kube POST /api/v1/nodes "$node" >/dev/null
+  helm install it "$chart" -f "$examples/rollout.yaml" >/dev/null
+  paused() { kube GET /api/v1/namespaces/kmodsmith/configmaps/kmodsmith-policy | jq -e '.metadata.annotations["kmodsmith.io/pause"] == "true"' >/dev/null; }
+  { # the coordinator, once it was told
+    until paused; do sleep 0.5; done
+    sleep 15
+    date +%s >"$BATS_TEST_TMPDIR/over"
+    kube PATCH /api/v1/nodes/gpu1 '{"metadata": {"labels": {"kmodsmith.io/state": "done"}}, "spec": {"unschedulable": false}}' application/merge-patch+json
+  } >/dev/null 3>&- &
+  uninstall
+  assert [ "$(date +%s)" -ge "$(cat "$BATS_TEST_TMPDIR/over")" ]
+  run cat "$BATS_TEST_TMPDIR/job.log"
+  assert_line "paused: no new node is begun; nodes in progress continue"
+  assert_equal "$(remaining)" "$(remaining | grep -v kmodsmith-uninstall)"
+  kube DELETE /api/v1/nodes/gpu1 >/dev/null
 }

@@ -13,7 +13,7 @@ setup_file() {
   printf 'apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, omitStages: [RequestReceived]}]\n' >"$SERVERS/audit.yaml"
   registry_start plain
   kube_start --audit-policy-file="$SERVERS/audit.yaml" --audit-log-path="$SERVERS/audit"
-  for file in rbac agent-policy coordinator coordinator-policy build-cronjob; do deploy $file.yaml; done
+  for file in rbac agent-policy coordinator coordinator-policy build-cronjob uninstall-job; do deploy $file.yaml; done
   deploy_kind
 }
 teardown_file() { kube_stop; }
@@ -24,6 +24,11 @@ agent_config() { # NUMBER: of the second node as a builder's
   local who=agent
   [ "$1" = 1 ] || who=builder
   kube_config_token "$(account "kmodsmith-$who" "agent-$(name_of "$1")" "$(name_of "$1")")"
+}
+before_uninstall() {
+  kube_config_token "$(account kmodsmith-uninstall)" >"$BATS_TEST_TMPDIR/uninstall.config"
+  run -0 timeout 120 "$KMODSMITH" rollout pause --wait --ignore-not-found --kubeconfig "$BATS_TEST_TMPDIR/uninstall.config"
+  assert_line "paused: no new node is begun; nodes in progress continue"
 }
 noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
 
@@ -40,6 +45,7 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
     \"resourceClaims\": [{\"name\": \"gpu\", \"resourceClaimName\": \"c1\"}], \"containers\": [{\"name\": \"c\", \"image\": \"i\"}]}}" >/dev/null
   policy "$new"
   all_are "done" 120
+  before_uninstall
 }
 
 @test "rights: the policy as a DriverRollout" {
@@ -52,6 +58,7 @@ noted() { jq -r "$of_us | $1" "$SERVERS/audit"; } # JQ
     spec: {pools: [{name: "gpus", target: {driver: $driver, flavour: "open"}}]}}' >"$BATS_TEST_TMPDIR/object"
   kube POST /apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts "$(cat "$BATS_TEST_TMPDIR/object")" >/dev/null
   all_are "done" 120
+  before_uninstall
   kube DELETE /apis/kmodsmith.io/v1alpha1/namespaces/kmodsmith/driverrollouts/kmodsmith-policy >/dev/null
 }
 
@@ -141,7 +148,7 @@ for binding in (d for d in docs if d["kind"].endswith("Binding") and "roleRef" i
             for verb in rule["verbs"]:
                 for kind in rule["resources"]:
                     print("^%s %s/%s %s %s$" % (who["name"], rule["apiGroups"][0], kind, space or "[^ ]*", verb))' \
-    "$top"/deploy/{rbac,coordinator,build-cronjob}.yaml >"$BATS_TEST_TMPDIR/granted"
+    "$top"/deploy/{rbac,coordinator,build-cronjob,uninstall-job}.yaml >"$BATS_TEST_TMPDIR/granted"
   assert [ "$(wc -l <"$BATS_TEST_TMPDIR/granted")" -gt 20 ]
   while read -r line; do grep -q "$line" "$BATS_TEST_TMPDIR/used" || echo "$line"; done <"$BATS_TEST_TMPDIR/granted" >"$BATS_TEST_TMPDIR/unused"
   run grep -vxF '^kmodsmith-coordinator /nodes [^ ]* get$' "$BATS_TEST_TMPDIR/unused" # only when a patch lost a race, see the simulation

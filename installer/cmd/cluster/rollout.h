@@ -2,7 +2,7 @@
 // Inside the commands of the rollout: how results are shown.
 #pragma once
 #include "cluster/rollout/scheduler.h"
-#include "cmd/common/common.h"
+#include "cmd/cluster/cluster.h"
 
 struct rollout_filter {
 	const struct strv *pools, *states; // of nodes; NULL or empty = all
@@ -22,3 +22,5 @@ json_t *rollout_waves_json(const struct cluster *c, const struct slots *s, size_
 // The rules of one node's state and the conditions for a slot, row by row. E_NOT_FOUND: there is no such node.
 int rollout_show_why(const struct cluster *c, const struct slots *s, const char *node, const json_t *policy,
 		     bool is_json, struct err *err);
+// Until no node is on the way from a cordon to an uncordon. timeout_s: 0 = none; then E_ROLLOUT_PENDING.
+int rollout_wait_idle(const struct cluster_values *v, unsigned timeout_s, struct err *err);

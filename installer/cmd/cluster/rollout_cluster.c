@@ -204,9 +204,9 @@ static void show_change(const struct seen *s, const struct rollout_filter *filte
 	lines = (struct strv){ 0 };
 }
 
-// One look: 1 = complete, 0 = not yet.
-static int watch_once(const struct status_values *v, const struct rollout_filter *filter, struct strv *before,
-		      struct err *err)
+// One look: 1 = complete, 0 = not yet. is_last: if it is, that is the end.
+static int watch_once(const struct status_values *v, const struct rollout_filter *filter, bool is_last,
+		      struct strv *before, struct err *err)
 {
 	auto_seen struct seen s = { .slots = SLOTS_NONE };
 	if (look(&v->cluster, &s, err) < 0)
@@ -219,7 +219,7 @@ static int watch_once(const struct status_values *v, const struct rollout_filter
 	int r = v->until && str_eq(v->until, "idle") ? is_idle(&s, filter) : is_complete(&s, filter, err);
 	if (!v->cluster.common.is_json)
 		show_change(&s, filter, before);
-	else if (r > 0) // an error is a document of its own
+	else if (r > 0 && is_last) // an error is a document of its own
 		show(&s, filter, true);
 	return r;
 }
@@ -230,9 +230,12 @@ static int watch_rollout(const struct status_values *v, const struct rollout_fil
 	auto_strv struct strv before = { 0 };
 	long pause = (long)(v->interval ? v->interval : INTERVAL_S) * SECOND_MS;
 	long end = clock_ms() + (long)v->timeout * SECOND_MS, left;
+	// A coordinator that has not seen a pause yet may begin one more node: it is idle once that was seen twice.
+	int enough = v->until && str_eq(v->until, "idle") ? 2 : 1, times = 0;
 	for (bool has_seen = false;; has_seen = true) {
-		int r = watch_once(v, filter, &before, err);
-		if (r > 0)
+		int r = watch_once(v, filter, times + 1 == enough, &before, err);
+		times = r > 0 ? times + 1 : 0;
+		if (times == enough)
 			return 0;
 		if (r < 0 && (!has_seen || !err_info(err->code)->retryable))
 			return -1;
@@ -246,6 +249,13 @@ static int watch_rollout(const struct status_values *v, const struct rollout_fil
 		nanosleep(&(struct timespec){ .tv_sec = pause / SECOND_MS, .tv_nsec = pause % SECOND_MS * 1000000 },
 			  NULL);
 	}
+}
+
+int rollout_wait_idle(const struct cluster_values *v, unsigned timeout_s, struct err *err)
+{
+	char until[] = "idle";
+	const struct status_values values = { .cluster = *v, .until = until, .is_watch = true, .timeout = timeout_s };
+	return watch_rollout(&values, &(struct rollout_filter){ 0 }, err);
 }
 
 static int run_rollout_status(void *values, char **args, size_t count, struct err *err)

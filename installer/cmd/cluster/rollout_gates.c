@@ -6,7 +6,7 @@
 #include "cluster/node_state/annotations.h"
 #include "cluster/rollout/operator_requests.h"
 #include "cluster/rollout/undo.h"
-#include "cmd/cluster/cluster.h"
+#include "cmd/cluster/rollout.h"
 
 #include <stdio.h>
 
@@ -15,6 +15,7 @@ struct operator_request {
 	const char *pool, *wave;
 	char *what;     // for the user
 	json_t *target; // of an undo; NULL = none
+	bool is_quiet;  // another document follows
 	int (*say)(struct operator_request *s, const struct coordinator *c, json_t *patch, struct err *err);
 };
 
@@ -177,7 +178,9 @@ static int write_request(struct operator_request *s, struct err *err)
 		r = write_request_once(s, err);
 	if (r == 0)
 		r = err_set(err, E_CONFLICT, "another process keeps writing to the policy %s", POLICY_NAME);
-	if (r > 0 && s->values->common.is_json) {
+	if (r > 0 && s->is_quiet) {
+		log_info("%s", s->what);
+	} else if (r > 0 && s->values->common.is_json) {
 		auto_json json_t *json = json_pack("{s:s, s:O*}", "said", s->what, "target", s->target);
 		show_json(json);
 	} else if (r > 0) {
@@ -191,10 +194,38 @@ static int write_request(struct operator_request *s, struct err *err)
 	return r < 0 ? -1 : 0;
 }
 
+struct pause_values {
+	struct cluster_values cluster;
+	bool is_waiting, is_missing_ok;
+	unsigned timeout;
+};
+
+static const struct opt pause_opts[] = {
+	{ "wait", 0, NULL, NULL, OPT_FLAG, offsetof(struct pause_values, is_waiting),
+	  "then wait until no node is being drained or replaced, as before an uninstall" },
+	{ "timeout", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct pause_values, timeout),
+	  "with --wait: how long; exit status 75 after it; default: for ever" },
+	{ "ignore-not-found", 0, NULL, NULL, OPT_FLAG, offsetof(struct pause_values, is_missing_ok),
+	  "without a policy there is nothing to pause, and no error" },
+	{ 0 },
+};
+
 static int run_pause(void *values, char **args, size_t count, struct err *err)
 {
+	const struct pause_values *v = values;
 	(void)args, (void)count;
-	return write_request(&(struct operator_request){ .values = values, .say = request_pause }, err);
+	if (v->timeout && !v->is_waiting)
+		return err_set(err, E_USAGE, "--timeout requires --wait");
+	struct operator_request request = { .values = &v->cluster,
+					    .say = request_pause,
+					    .is_quiet = v->is_waiting && v->cluster.common.is_json };
+	if (write_request(&request, err) < 0) {
+		if (err->code != E_NOT_FOUND || !v->is_missing_ok)
+			return -1;
+		log_info("%s: nothing is paused", err->text);
+		return 0;
+	}
+	return v->is_waiting ? rollout_wait_idle(&v->cluster, v->timeout, err) : 0;
 }
 static int run_resume(void *values, char **args, size_t count, struct err *err)
 {
@@ -232,9 +263,17 @@ static int run_undo(void *values, char **args, size_t count, struct err *err)
 						.opts = { cluster_opts, common_opts },        \
 						.values_size = sizeof(struct cluster_values), \
 						.run = run_##verb }
-GATE(pause, NULL, 0, 0, "begin no further nodes, in all pools",
-     "Nodes in progress are finished. `kmodsmith rollout resume` ends the pause.\n\n"
-     "  kmodsmith rollout pause --kubeconfig admin.conf --namespace kmodsmith\n");
+const struct cmd cmd_rollout_pause = {
+	.name = "rollout pause",
+	.help = "begin no further nodes, in all pools",
+	.about = "Nodes in progress are finished. `kmodsmith rollout resume` ends the pause. The chart does this, with "
+		 "--wait, before\nit is uninstalled, so that no node stays cordoned.\n\n"
+		 "  kmodsmith rollout pause --kubeconfig admin.conf --namespace kmodsmith\n"
+		 "  kmodsmith rollout pause --wait --timeout 3600\n",
+	.opts = { pause_opts, cluster_opts, common_opts },
+	.values_size = sizeof(struct pause_values),
+	.run = run_pause,
+};
 GATE(resume, "[POOL]", 0, 1, "continue after a pause, a halt or an abort",
      "Without a pool: ends the pause. With one: also lifts its halt and its abort, and earlier failures do not count "
      "any more.\n\n"
