@@ -11,7 +11,7 @@
 #include <poll.h>
 #include <signal.h>
 
-enum { SERVICE_PARTS_MAX = 6 };
+enum { SERVICE_PARTS_MAX = 7 };
 
 struct service_part { // each function with ctx first; those of a part that has none are NULL
 	void *ctx;

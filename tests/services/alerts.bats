@@ -36,6 +36,13 @@ setup() { prometheus_needed; }
   cp -a "$top/tests/hosts/h100x8" "$host"
   "$KMODSMITH" install 535.261.03 --root "$host" >/dev/null
   "$KMODSMITH" watch --once --driver 535.261.03 --root "$host" >/dev/null 2>&1 || true
+  echo '4,100,5000,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=12, name=a, GPU has fallen off the bus.' >"$host/dev/kmsg"
+  "$KMODSMITH" watch --driver 535.261.03 --root "$host" >"$BATS_TEST_TMPDIR/log" 2>&1 3>&- &
+  log=$BATS_TEST_TMPDIR/log soon test -e "$host/run/kmodsmith/metrics/xid.prom"
+  kill $! && wait $!
+  run "$PROMTOOL" check metrics <"$host/run/kmodsmith/metrics/xid.prom"
+  assert_success
+  assert_output ""
   run comm -23 <(grep -oE 'kmodsmith_[a-z_]+' "$top/deploy/monitoring/nodes.rules.yaml" | sort -u) \
     <(sed -n 's/^# TYPE \([a-z_]*\) .*/\1/p' "$host"/run/kmodsmith/metrics/*.prom | sort -u)
   assert_output ""

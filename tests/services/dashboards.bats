@@ -33,7 +33,7 @@ def learn(name, labels): known.setdefault(re.sub(r"_(bucket|sum|count)$", "", na
 for file in glob.glob(metrics + "/*.prom"):
     for line in open(file):
         if m := re.match(r"(kmodsmith_\w+)(?:\{(.*)\})? ", line): learn(m[1], re.findall(r'(\w+)="', m[2] or ""))
-for m in re.finditer(r"(kmodsmith_\w+)(?:\{([^}]*)\})? [%1]", open(top + "/installer/cluster/coordinator/metrics.c").read()):
+for m in re.finditer(r"(kmodsmith_\w+)(?:\{([^}]*)\})? [%1]", "".join(open(f"{top}/installer/{f}.c").read() for f in ("cluster/coordinator/metrics", "status/xid"))):
     learn(m[1], re.findall(r'(\w+)=\\"', m[2] or ""))
 for line in open(top + "/docs/reference.md"):
     if m := re.match(r"\| `(kmodsmith_\w+)` \| (\w+) \| (.*)\|", line): documented[m[1]] = {"instance", "le"} | set(re.findall(r"`(\w+)`", m[3]))

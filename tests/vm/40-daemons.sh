@@ -67,6 +67,15 @@ is "  once" "$(running)" 1
 second=$(fabric pid)
 like "  the log tells the signal" "$(cat /tmp/init.log)" 'nvidia-fabricmanager: ended by signal 9; retrying in 1 s'
 
+fail() { printf 'NVRM: Xid (PCI:0000:40:00): 79, pid=1, name=x, GPU has fallen off the bus.' >/sys/module/fakegpu/parameters/say; }
+xids() { sed -n 's/^kmodsmith_xid_errors_total{gpu="0000:40:00.0",xid="79"} //p' /run/kmodsmith/metrics/xid.prom 2>/dev/null; }
+until_xids() { until [ "$(xids)" = "$1" ]; do kill -0 "$init" || return 1; sleep 0.1; done; }
+fail
+t "an Xid in the kernel log is counted" until_xids 1
+printf '<4>NVRM: Xid (PCI:0000:40:00): 79, of a process' >/dev/kmsg
+fail
+t "  another one, too, and not what a process writes there" until_xids 2
+
 kill -9 "$init"
 wait "$init"
 is "R-P1: init is killed, the daemon goes on" "$(running) $(fabric pid)" "1 $second"
@@ -74,6 +83,8 @@ t "  status measures it" kmodsmith status
 t "the next init" start_init --package /beside/good
 t "  takes it over" until_said "nvidia-fabricmanager is already running, pid $second"
 t "  and keeps it" until_is pid "$second"
+fail
+t "  it counts on" until_xids 3
 t "  the other, too" until_said "nvidia-persistenced is already running, pid $kept"
 
 hold /dev/nvidia0

@@ -9,7 +9,7 @@
 #include "daemons/daemon_rules.h"
 #include "devices/nodes.h"
 #include "host/capabilities.h"
-#include "service/service.h"
+#include "service/service_xid.h"
 #include "status/gpu_operator.h"
 #include "status/liveness.h"
 
@@ -77,7 +77,9 @@ struct init_start {
 	struct progress shown, watch;
 	const struct values *values;
 	struct service_child agent, server, reporter;
-	bool has_reporter;
+	struct service_xid xid;
+	struct service_part xid_part;
+	bool has_reporter, has_xid;
 	bool is_told;     // the operator, that the driver is ready
 	bool has_request; // something to install or adopt; else wait for the agent
 };
@@ -204,6 +206,7 @@ static void init_start_done(struct init_start *s)
 	service_child_done(&s->agent);
 	service_child_done(&s->server);
 	service_child_done(&s->reporter);
+	service_xid_done(&s->xid);
 	liveness_done(&s->liveness);
 	gpu_operator_pod_done(&s->gpu_operator_pod);
 	machine_done(&s->machine);
@@ -339,6 +342,8 @@ static int serve_until_stopped(struct init_start *s, bool has_driver, const sigs
 		parts[count++] = service_child_part(&s->server);
 	if (s->has_reporter)
 		parts[count++] = service_child_part(&s->reporter);
+	if (s->has_xid)
+		parts[count++] = s->xid_part;
 	if (has_driver && s->values->job.is_keeping)
 		return service_daemons_run(&daemons, parts, count, signals, err);
 	if (has_driver)
@@ -368,6 +373,7 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	struct values *v = values;
 	auto_init_start struct init_start s = { .machine = { .host = ROOT_NONE, .kern = ROOT_NONE },
 						.gpu_operator_pod = GPU_OPERATOR_POD_NONE,
+						.xid = SERVICE_XID_NONE,
 						.values = v };
 	sigset_t signals;
 	if (init_start_open(v, &s, err) < 0)
@@ -383,6 +389,7 @@ static int run_init(void *values, char **args, size_t count, struct err *err)
 	}
 	if (v->is_operator && r > 0)
 		make_own_nodes(&s);
+	s.has_xid = r != 0 && service_xid_open(&s.machine.host, &s.machine.kern, &s.xid, &s.xid_part);
 	drop_rights(v);
 	liveness_beat(&s.liveness, LIVENESS_SERVE, 0, 0);
 	int signal = serve_until_stopped(&s, r != 0, &signals, err);

@@ -7,6 +7,7 @@
 #include "journal/journal.h"
 #include "journal/node_lock.h"
 #include "next_kernel/prebuild.h"
+#include "service/service_xid.h"
 
 #include <stdio.h>
 
@@ -288,7 +289,8 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 {
 	auto_watch_part struct watch_part kernels = WATCH_PART_NONE;
 	auto_service_child struct service_child server = { 0 }, reporter = { 0 };
-	struct service_part parts[3];
+	auto_service_xid struct service_xid xid = SERVICE_XID_NONE;
+	struct service_part parts[4];
 	size_t count = 1;
 	sigset_t signals;
 	service_block(&signals);
@@ -300,6 +302,8 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 	if (report_child_open(&kernels.machine.kern, getenv("NODE_NAME"), v->job.kubeconfig, cmd_watch.opts, v,
 			      &reporter))
 		parts[count++] = service_child_part(&reporter);
+	if (service_xid_open(&kernels.machine.host, &kernels.machine.kern, &xid, &parts[count]))
+		count++;
 	int signal = service_run(parts, count, &signals, err);
 	if (signal < 0)
 		return -1;

@@ -61,6 +61,16 @@ PER_GPU(gpu_subsys, 0x16c1, "PCI subsystem device id");
 PER_GPU(boot0, 0x180000a1, "register PMC_BOOT_0");
 PER_GPU(boot42, 0x180a1000, "register PMC_BOOT_42");
 
+/* The kernel log says what is written here, as the driver says it of a GPU that fails. */
+static int write_say(const char *text, const struct kernel_param *param)
+{
+	pr_warn("%s\n", text);
+	return 0;
+}
+
+static const struct kernel_param_ops say_ops = { .set = write_say };
+module_param_cb(say, &say_ops, NULL, 0200);
+
 /* Of x86; elsewhere nobody looks into it, unless ACPI names the host bridges. */
 #ifndef CONFIG_X86
 struct pci_sysdata {

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "status/xid.h"
+
+#include "base/formats/boot_record.h"
+#include "base/formats/prometheus.h"
+
+#include <stdio.h>
+
+static const char RECORD[] = BOOT_RECORD_DIR "/xid.json", METRICS_DIR[] = BOOT_RECORD_DIR "/metrics",
+		  METRICS[] = BOOT_RECORD_DIR "/metrics/xid.prom";
+
+static void count_xid(struct xids *x, const char *gpu, unsigned xid, unsigned long times)
+{
+	for (size_t i = 0; i < x->count; i++) {
+		if (x->items[i].xid == xid && str_eq(x->items[i].gpu, gpu)) {
+			x->items[i].count += times;
+			return;
+		}
+	}
+	if (x->count == XIDS_MOST) {
+		x->others += times;
+		return;
+	}
+	struct xid_count *one = &x->items[x->count++];
+	*one = (struct xid_count){ .xid = xid, .count = times };
+	snprintf(one->gpu, sizeof(one->gpu), "%s", gpu);
+}
+
+bool xids_take(struct xids *x, const char *record, size_t len)
+{
+	enum { KERNEL = 8 }; // priorities below it
+	unsigned priority, domain, bus, device, xid;
+	unsigned long long sequence;
+	char gpu[16];
+	auto_str char *text = str_ndup(record, len);
+	if (sscanf(text, "%u,%llu,", &priority, &sequence) != 2 || sequence < x->next)
+		return false;
+	x->next = sequence + 1;
+	const char *message = strchr(text, ';');
+	if (!message || priority >= KERNEL ||
+	    sscanf(message, ";NVRM: Xid (PCI:%4x:%2x:%2x", &domain, &bus, &device) != 3)
+		return false;
+	const char *end = strchr(message, ')'); // a MIG instance may stand before it
+	if (!end || sscanf(end, "): %u,", &xid) != 1)
+		return false;
+	snprintf(gpu, sizeof(gpu), "%04x:%02x:%02x.0", domain & 0xffff, bus & 0xff, device & 0xff);
+	count_xid(x, gpu, xid, 1);
+	return true;
+}
+
+int xids_read(const struct root *host, const char *boot_id, struct xids *ret, struct err *err)
+{
+	auto_json json_t *file = NULL;
+	size_t i;
+	json_t *one;
+	*ret = (struct xids){ 0 };
+	int r = boot_record_read(host, RECORD, boot_id, &file, err);
+	if (r <= 0)
+		return r;
+	json_int_t next = json_integer_value(json_object_get(file, "next"));
+	json_int_t others = json_integer_value(json_object_get(file, "others"));
+	ret->next = next > 0 ? (uint64_t)next : 0;
+	ret->others = others > 0 ? (unsigned long)others : 0;
+	json_array_foreach(json_object_get(file, "xids"), i, one)
+	{
+		const char *gpu = json_string_value(json_object_get(one, "gpu"));
+		json_int_t xid = json_integer_value(json_object_get(one, "xid"));
+		json_int_t count = json_integer_value(json_object_get(one, "count"));
+		if (gpu && xid >= 0 && xid <= UINT32_MAX && count > 0)
+			count_xid(ret, gpu, (unsigned)xid, (unsigned long)count);
+	}
+	return 1;
+}
+
+static char *xids_metrics(const struct xids *x)
+{
+	char *text = NULL;
+	prometheus_head(&text, "kmodsmith_xid_errors_total", "counter",
+			"NVIDIA's errors (Xid) in the kernel log of this boot; without any there is no sample.");
+	for (size_t i = 0; i < x->count; i++) {
+		auto_str char *xid = str_fmt("%u", x->items[i].xid);
+		str_add(&text, "kmodsmith_xid_errors_total{");
+		prometheus_label(&text, "gpu", x->items[i].gpu, ",");
+		prometheus_label(&text, "xid", xid, "}");
+		str_add(&text, " %lu\n", x->items[i].count);
+	}
+	if (x->others)
+		str_add(&text, "kmodsmith_xid_errors_total{gpu=\"\",xid=\"\"} %lu\n", x->others);
+	return text;
+}
+
+int xids_write(const struct root *host, const char *boot_id, const struct xids *x, struct err *err)
+{
+	auto_json json_t *list = json_array();
+	auto_str char *text = xids_metrics(x);
+	for (size_t i = 0; i < x->count; i++)
+		json_array_append_new(list,
+				      json_pack("{s:s, s:I, s:I}", "gpu", x->items[i].gpu, "xid",
+						(json_int_t)x->items[i].xid, "count", (json_int_t)x->items[i].count));
+	auto_json json_t *file = json_pack("{s:O, s:I, s:I}", "xids", list, "others", (json_int_t)x->others, "next",
+					   (json_int_t)x->next);
+	// First the record: what it has not counted would be counted twice.
+	if (boot_record_write(host, RECORD, boot_id, file, err) < 0)
+		return -1;
+	return root_mkdirs(host, METRICS_DIR, 0755, err) < 0 ? -1 : root_put_or_remove(host, METRICS, text, err);
+}

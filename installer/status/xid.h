@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's errors (Xid) as the kernel log has them, counted by GPU and number since the boot: run/kmodsmith/xid.json,
+// and metrics/xid.prom beside it. What each number means: NVIDIA's "XID Errors" document.
+//
+// Facts: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c: the text begins with
+// "NVRM: Xid (PCI:%04x:%02x:%02x): %d,", and before the closing bracket has " GPU-I:%02u" and " GPU-CI:%02u" of a MIG
+// instance. Linux, Documentation/ABI/testing/dev-kmsg: a record is "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT", PRIORITY / 8 is the
+// facility, and 0, the kernel's, is not for processes.
+#pragma once
+#include "base/file/root.h"
+
+enum { XIDS_MOST = 512 }; // pairs of GPU and number; more are not counted one by one
+struct xid_count {
+	char gpu[16]; // "0000:3b:00.0"
+	unsigned xid;
+	unsigned long count;
+};
+struct xids {
+	struct xid_count items[XIDS_MOST];
+	size_t count;
+	unsigned long others; // in excess of XIDS_MOST
+	uint64_t next;        // sequence number of the record to read next
+};
+bool xids_take(struct xids *x, const char *record, size_t len); // true: it was an Xid not counted yet
+
+// 1 = of this boot, 0 = there was none: *ret is empty.
+int xids_read(const struct root *host, const char *boot_id, struct xids *ret, struct err *err);
+// The record, and the metrics, which are removed if they cannot be written.
+int xids_write(const struct root *host, const char *boot_id, const struct xids *x, struct err *err);
