@@ -4,8 +4,8 @@
 //
 // Facts: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c: the text begins with
 // "NVRM: Xid (PCI:%04x:%02x:%02x): %d,", and before the closing bracket has " GPU-I:%02u" and " GPU-CI:%02u" of a MIG
-// instance. Linux, Documentation/ABI/testing/dev-kmsg: a record is "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT", PRIORITY / 8 is the
-// facility, and 0, the kernel's, is not for processes.
+// instance. Linux, Documentation/ABI/testing/dev-kmsg: a record is "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS;TEXT",
+// PRIORITY / 8 is the facility, and 0, the kernel's, is not for processes.
 #pragma once
 #include "base/file/root.h"
 

@@ -145,6 +145,8 @@ for pod in pods(on):
 assert {p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(on)} >= {"kmodsmith-agent", "kmodsmith-coordinator"}
 def asks_for_page(objects): return [p["metadata"]["labels"]["app.kubernetes.io/name"] for p in pods(objects) if "KMODSMITH_PAGE" in str(p["spec"]["containers"][0]["env"])]
 assert asks_for_page(on) == ["kmodsmith-coordinator"] and not asks_for_page(off)
+def reviews(objects): return [d["subjects"][0]["name"] for d in objects if d and d["kind"] == "ClusterRoleBinding" and d["roleRef"]["name"] == "system:auth-delegator"]
+assert reviews(on) == ["kmodsmith-coordinator"] and not reviews(off) and "KMODSMITH_PAGE_LOGIN" in str(pods(on))
 for pod in pods(off):
     c = pod["spec"]["containers"][0]
     assert "ports" not in c and not [e for e in c["env"] if e["name"] == "KMODSMITH_LISTEN"]

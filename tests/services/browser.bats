@@ -51,6 +51,20 @@ browse() { # OPTION...: what chromium makes of it, once its scripts have run
   assert_output --partial 'this coordinator does not lead'
 }
 
+@test "with a login it asks for a token first" {
+  local log=$BATS_TEST_TMPDIR/log
+  mkdir "$BATS_TEST_TMPDIR/pulse"
+  printf '%s\n' 'apiVersion: v1' 'kind: Config' 'current-context: t' 'clusters: [{name: h, cluster: {server: "https://127.0.0.1:1"}}]' \
+    'contexts: [{name: t, context: {cluster: h, user: u}}]' 'users: [{name: u, user: {token: x}}]' >"$BATS_TEST_TMPDIR/config"
+  "$KMODSMITH" serve --listen 0 --pulse-dir "$BATS_TEST_TMPDIR/pulse" --page --page-login --kubeconfig "$BATS_TEST_TMPDIR/config" >"$log" 2>&1 3>&- &
+  server=$!
+  soon grep -q serving "$log"
+  url=$(sed -n 's|.*serving \(http[^ ]*\)/metrics.*|\1|p' "$log")
+  browse --dump-dom 2>/dev/null
+  assert_output --partial '<form id="login">'
+  assert_output --partial 'a token is needed, of somebody who may list nodes'
+}
+
 @test "five thousand nodes are drawn, the first 500 of them" {
   serve < <(jq -n '{time: (now | todate), policy: null, pools: [], nodes: [range(5000) | {node: "gpu-\(.)", pool: "gpus", wave: "rest", state: "idle", reason: "", since: null}]}')
   browse --dump-dom 2>/dev/null

@@ -50,9 +50,10 @@ static void what_it_listens_on(void **state)
 	}
 }
 
-static void page(void *ctx, const char *path, struct http_server_answer *ret)
+static void page(void *ctx, const struct http_server_request *request, struct http_server_answer *ret)
 {
 	unsigned *asked = ctx;
+	const char *path = request->path;
 	++*asked;
 	ret->status = str_eq(path, "/gone") ? 503 : 200;
 	ret->type = str_eq(path, "/typed") ? "text/x-test" : NULL;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <microhttpd.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #define SERVER_LIB(X)                  \
@@ -13,6 +14,7 @@
 	X(create_response_from_buffer) \
 	X(destroy_response)            \
 	X(is_feature_supported)        \
+	X(lookup_connection_value)     \
 	X(queue_response)              \
 	X(start_daemon)                \
 	X(stop_daemon)
@@ -133,6 +135,8 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 	mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");
 	if (a->csp)
 		mhd.add_response_header(response, "Content-Security-Policy", a->csp);
+	if (a->status == MHD_HTTP_UNAUTHORIZED)
+		mhd.add_response_header(response, "WWW-Authenticate", "Bearer");
 	if (a->status == MHD_HTTP_METHOD_NOT_ALLOWED)
 		mhd.add_response_header(response, "Allow", "GET, HEAD");
 	enum MHD_Result r = mhd.queue_response(connection, a->status, response);
@@ -145,10 +149,15 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, cons
 			      const char *version, const char *data, size_t *size, void **ret_request)
 {
 	const struct http_server *s = ctx;
+	static const char BEARER[] = "Bearer ";
 	struct http_server_answer a = { .status = MHD_HTTP_METHOD_NOT_ALLOWED };
+	const char *authorization = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+	bool is_bearer = authorization && strncasecmp(authorization, BEARER, sizeof(BEARER) - 1) == 0;
+	const struct http_server_request request = { .path = path,
+						     .token = is_bearer ? authorization + sizeof(BEARER) - 1 : NULL };
 	(void)version, (void)data, (void)size, (void)ret_request;
 	if (str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD))
-		s->o.answer(s->o.ctx, path, &a);
+		s->o.answer(s->o.ctx, &request, &a);
 	if (!a.text)
 		a.text = str_dup(a.status == MHD_HTTP_METHOD_NOT_ALLOWED ? "GET and HEAD only\n" : "");
 	return reply(connection, &a);

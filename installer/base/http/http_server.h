@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // A small HTTP server for a few texts, such as metrics: GET and HEAD, through libmicrohttpd, which is loaded when a
-// server is opened. Nothing is read from a request but its method and path.
+// server is opened. Nothing is read from a request but its method, path and bearer token.
 #pragma once
 #include "base/core/err.h"
 
+struct http_server_request {
+	const char *path;  // without the query
+	const char *token; // of "Authorization: Bearer TOKEN"; NULL = none
+};
 struct http_server_answer {
-	unsigned status;  // 200, 404, ...
+	unsigned status;  // 200, 404, ...; 401 asks for a token
 	const char *type; // NULL = text/plain
 	char *text;       // is freed
 	const char *csp;  // Content-Security-Policy; NULL = none
 };
 
 struct http_server_options {
-	const char *listen;                                                          // as http_server_parse() takes it
-	const char *certificate, *key;                                               // PEM texts; NULL = no TLS
-	void (*answer)(void *ctx, const char *path, struct http_server_answer *ret); // path: without the query
+	const char *listen;            // as http_server_parse() takes it
+	const char *certificate, *key; // PEM texts; NULL = no TLS
+	void (*answer)(void *ctx, const struct http_server_request *request, struct http_server_answer *ret);
 	void *ctx;
 };
 

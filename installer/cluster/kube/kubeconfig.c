@@ -253,3 +253,10 @@ int kube_config_file(const char *path, const char *context, struct kube_config *
 	c = KUBE_CONFIG_NONE;
 	return 0;
 }
+
+int kube_config_find(const char *path, const struct root *kern, struct kube_config *ret, struct err *err)
+{
+	if (!path)
+		return kube_config_pod(kern, environ, ret, err);
+	return kube_config_file(path, NULL, ret, err) < 0 ? -1 : 1;
+}

@@ -27,5 +27,7 @@ struct kube_config {
 int kube_config_pod(const struct root *kern, char *const *env, struct kube_config *ret, struct err *err);
 // path: as typed; context: NULL = the current one. E_CONFIG names what is not supported.
 int kube_config_file(const char *path, const char *context, struct kube_config *ret, struct err *err);
+// Of that file, or with path NULL of our pod. 1 = read, 0 = there is neither.
+int kube_config_find(const char *path, const struct root *kern, struct kube_config *ret, struct err *err);
 void kube_config_done(struct kube_config *c);
 #define auto_kube_config __attribute__((cleanup(kube_config_done)))

@@ -24,11 +24,10 @@ static int open_share_kube(struct shared_build *s, struct err *err)
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	if (str_eq(where, "off"))
 		return 0;
-	int found = r->kubeconfig ? kube_config_file(r->kubeconfig, NULL, &config, err) :
-				    kube_config_pod(r->kern, environ, &config, err);
-	if (found < 0 || (found == 0 && !config.server && str_eq(where, "auto")))
+	int found = kube_config_find(r->kubeconfig, r->kern, &config, err);
+	if (found < 0 || (found == 0 && str_eq(where, "auto")))
 		return found;
-	if (!config.server)
+	if (found == 0)
 		return err_set(
 			err, E_USAGE,
 			"--compile-lease %s: this is not a pod with a service account, and --kubeconfig was not given",

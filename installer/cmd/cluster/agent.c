@@ -323,9 +323,8 @@ static int serve_node(struct values *v, const struct machine *m, const char *boo
 	auto_kube struct kube *kube = NULL;
 	auto_root struct root state = ROOT_NONE;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
-	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, err) :
-				    kube_config_pod(&m->kern, environ, &config, err);
-	if (r == 0 && !config.server)
+	int r = kube_config_find(v->job.kubeconfig, &m->kern, &config, err);
+	if (r == 0)
 		return err_set(err, E_USAGE,
 			       "not running in a pod with a service account, and --kubeconfig is not set");
 	if (r < 0 || kube_open(&config, &kube, err) < 0)

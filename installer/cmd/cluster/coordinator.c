@@ -14,7 +14,7 @@ struct values {
 	struct cluster_values cluster;
 	struct listen_values listen;
 	char *node, *pod_uid, *identity, *metrics, *pulse_dir;
-	bool has_page;
+	bool has_page, has_login;
 };
 
 static const struct opt opts[] = {
@@ -31,6 +31,8 @@ static const struct opt opts[] = {
 	LISTEN_OPTS(struct values, listen),
 	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
 	  "with --listen: a page that shows the rollouts, read-only, to everybody who may connect" },
+	{ "page-login", 0, NULL, "KMODSMITH_PAGE_LOGIN", OPT_FLAG, offsetof(struct values, has_login),
+	  "with --page: only to who shows a token of somebody who may list nodes; the API server is asked" },
 	{ 0 },
 };
 
@@ -172,6 +174,8 @@ static int open_metrics(const struct values *v, struct coordinator_process *d, s
 		return err_set(err, E_USAGE, "--listen needs --pulse-dir DIR, for what is served");
 	if (v->has_page && !d->is_served)
 		return err_set(err, E_USAGE, "--page needs --listen");
+	if (v->has_login && !v->has_page)
+		return err_set(err, E_USAGE, "--page-login is for --page");
 	return serve_child_open(&v->listen, tables, v, &d->server, err);
 }
 

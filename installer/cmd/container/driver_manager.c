@@ -118,14 +118,12 @@ static int open_manager(struct manager *m, struct err *err)
 {
 	const struct driver_manager_values *v = m->v;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
-	const char *file = v->job.kubeconfig;
 	if (!v->node || !*v->node)
 		return err_set(err, E_USAGE, "NODE_NAME or --node must name the Node of this machine");
-	if (machine_open(&v->job.origin.remote.common, &m->machine, err) < 0 ||
-	    (file ? kube_config_file(file, NULL, &config, err) :
-		    kube_config_pod(&m->machine.kern, environ, &config, err)) < 0)
+	int found = machine_open(&v->job.origin.remote.common, &m->machine, err);
+	if (found < 0 || (found = kube_config_find(v->job.kubeconfig, &m->machine.kern, &config, err)) < 0)
 		return -1;
-	if (!config.server)
+	if (found == 0)
 		return err_set(err, E_USAGE, "not in a pod with a service account; give --kubeconfig");
 	return kube_open(&config, &m->kube, err) < 0 ||
 			       facts_read(&m->machine.host, &m->machine.kern, &m->facts, err) < 0 ?

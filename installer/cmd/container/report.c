@@ -58,14 +58,13 @@ static void report_done(struct report *r)
 static int connect_api(const struct values *v, const struct root *kern, struct kube **ret, struct err *err)
 {
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
-	int r = v->kubeconfig ? kube_config_file(v->kubeconfig, NULL, &config, err) :
-				kube_config_pod(kern, environ, &config, err);
-	if (r < 0)
+	int r = kube_config_find(v->kubeconfig, kern, &config, err);
+	if (r == 0)
+		err_set(err, E_USAGE,
+			"no Kubernetes API: this is no pod with a service account, and there is no "
+			"--kubeconfig FILE");
+	if (r <= 0)
 		return -1;
-	if (!config.server)
-		return err_set(err, E_USAGE,
-			       "no Kubernetes API: this is no pod with a service account, and there is no "
-			       "--kubeconfig FILE");
 	config.deadline_ms = ASK_MS;
 	return kube_open(&config, ret, err);
 }
@@ -234,11 +233,10 @@ bool report_child_open(const struct root *kern, const char *node, const char *ku
 	auto_launch_words struct launch_words words = { 0 };
 	if (!node || !*node)
 		return false;
-	if (!kubeconfig && kube_config_pod(kern, environ, &config, &why) < 0) {
+	int found = kube_config_find(kubeconfig, kern, &config, &why);
+	if (found < 0)
 		log_warn("the Node %s is not told: %s", node, why.text);
-		return false;
-	}
-	if (!kubeconfig && !config.server)
+	if (found <= 0)
 		return false;
 	strv_add(&words.args, str_dup(cmd_report.name));
 	opt_words(tables, values, &cmd_report, &words.args, &words.env);

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/container/serve.h"
 
+#include "base/core/date.h"
+#include "base/file/digest.h"
 #include "base/http/http_server.h"
 #include "base/process/capabilities.h"
+#include "cluster/kube/access.h"
+#include "cluster/node_state/annotations.h"
 #include "status/liveness.h"
 #include "status/probe.h"
 
@@ -13,9 +17,9 @@
 struct values {
 	struct common common;
 	struct listen_values listen;
-	char *pulse_dir, *dev_root;
+	char *pulse_dir, *dev_root, *kubeconfig;
 	unsigned stall_s, parent;
-	bool has_page;
+	bool has_page, has_login;
 };
 
 static const struct opt opts[] = {
@@ -24,6 +28,10 @@ static const struct opt opts[] = {
 	  "answer for the coordinator that was given this directory, which has its metrics; default for the host" },
 	{ "page", 0, NULL, "KMODSMITH_PAGE", OPT_FLAG, offsetof(struct values, has_page),
 	  "with --pulse-dir: a page that shows the rollouts, read-only, to everybody who may connect" },
+	{ "page-login", 0, NULL, "KMODSMITH_PAGE_LOGIN", OPT_FLAG, offsetof(struct values, has_login),
+	  "with --page: only to who shows a token of somebody who may list nodes; the API server is asked" },
+	{ "kubeconfig", 0, "FILE", NULL, OPT_STR, offsetof(struct values, kubeconfig),
+	  "with --page-login: the Kubernetes API; default: that of the pod's service account" },
 	{ "stall", 0, "SECONDS", NULL, OPT_UINT, offsetof(struct values, stall_s),
 	  "/healthz: how long a compile may run without finishing an object, or a coordinator without a turn; default "
 	  "600" },
@@ -34,13 +42,23 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
-struct serve { // for the callback
+enum { LOGINS = 32, LOGIN_MS = 60000, REVIEW_MS = 50, REVIEW_DEADLINE_MS = 5000 };
+
+struct serve { // for the callback, which runs in one thread
 	struct machine machine;
 	struct root dev_root, pulse_dir;
 	const struct root *metrics;
 	const char *dir; // in metrics
 	struct probe probe;
 	bool has_page;
+	struct kube *kube; // for the login; NULL = without one
+	struct login {     // that was reviewed not long ago
+		char token[DIGEST_HEX + 1], user[OBJECT_TEXT];
+		bool is_allowed;
+		long until_ms;
+	} logins[LOGINS];
+	unsigned next_login;
+	long review_ms; // of the last review
 };
 #define SERVE_NONE       \
 	((struct serve){ \
@@ -48,11 +66,26 @@ struct serve { // for the callback
 
 static void serve_done(struct serve *s)
 {
+	kube_free(s->kube);
 	root_done(&s->pulse_dir);
 	root_done(&s->dev_root);
 	machine_done(&s->machine);
 }
 #define auto_serve __attribute__((cleanup(serve_done)))
+
+static int open_login(const struct values *v, struct serve *s, struct err *err)
+{
+	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
+	if (!v->has_login)
+		return 0;
+	int found = kube_config_find(v->kubeconfig, &s->machine.kern, &config, err);
+	if (found == 0)
+		err_set(err, E_USAGE,
+			"--page-login needs the Kubernetes API: this is no pod with a service account, "
+			"and there is no --kubeconfig FILE");
+	config.deadline_ms = REVIEW_DEADLINE_MS;
+	return found > 0 ? kube_open(&config, &s->kube, err) : -1;
+}
 
 static int serve_open(const struct values *v, struct serve *s, struct err *err)
 {
@@ -62,6 +95,8 @@ static int serve_open(const struct values *v, struct serve *s, struct err *err)
 		return -1;
 	if (v->pulse_dir && root_init(&s->pulse_dir, v->pulse_dir, err) < 0)
 		return err_wrap(err, "--pulse-dir");
+	if (open_login(v, s, err) < 0)
+		return -1;
 	s->has_page = v->has_page;
 	s->metrics = v->pulse_dir ? &s->pulse_dir : &s->machine.host;
 	s->dir = v->pulse_dir ? "." : LIVENESS_DIR "/metrics";
@@ -94,8 +129,9 @@ static int read_metrics(const struct serve *s, char **ret, struct err *err)
 	return 0;
 }
 
-static int answer_metrics(const struct serve *s, struct http_server_answer *ret, struct err *err)
+static int answer_metrics(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
 {
+	(void)token;
 	ret->type = "text/plain; version=0.0.4; charset=utf-8";
 	return read_metrics(s, &ret->text, err) < 0 ? -1 : 1;
 }
@@ -108,24 +144,26 @@ static int answer_probe(int is_yes, char *why, struct http_server_answer *ret)
 	return is_yes;
 }
 
-static int answer_health(const struct serve *s, struct http_server_answer *ret, struct err *err)
+static int answer_health(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
 {
 	char *why = NULL;
+	(void)token;
 	int is_yes = probe_liveness(&s->probe, &why, err);
 	return answer_probe(is_yes, why, ret);
 }
 
 // A coordinator that stands by is ready to lead.
-static int answer_readiness(const struct serve *s, struct http_server_answer *ret, struct err *err)
+static int answer_readiness(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
 {
 	char *why = NULL;
+	(void)token;
 	int is_yes = s->probe.pulse_dir ? probe_liveness(&s->probe, &why, err) : probe_readiness(&s->probe, &why, err);
 	return answer_probe(is_yes, why, ret);
 }
 
-static int answer_index(const struct serve *s, struct http_server_answer *ret, struct err *err)
+static int answer_index(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
 {
-	(void)s, (void)err;
+	(void)s, (void)token, (void)err;
 	ret->text = str_dup("kmodsmith " KMODSMITH_VERSION "\n\n/metrics  for Prometheus\n/healthz  is it alive\n"
 			    "/readyz   does the driver work\n");
 	return 1;
@@ -140,9 +178,67 @@ PAGE_TEXT("page_html", "index.html");
 PAGE_TEXT("page_css", "page.css");
 PAGE_TEXT("page_js", "page.js");
 
-static int answer_rollout(const struct serve *s, struct http_server_answer *ret, struct err *err)
+static struct login *find_login(struct serve *s, const char *token_hex)
+{
+	for (struct login *l = s->logins; l < s->logins + LOGINS; l++)
+		if (str_eq(l->token, token_hex) && clock_ms() < l->until_ms)
+			return l;
+	return NULL;
+}
+
+// Of a token that was not seen lately. 0 = there was a review a moment ago: whoever guesses tokens does not keep the
+// API server busy.
+static int review_login(struct serve *s, const char *token, const char *token_hex, struct login **ret, struct err *err)
+{
+	static const struct access_want look = { "list", "", "nodes" };
+	auto_str char *user = NULL;
+	if (clock_ms() < s->review_ms + REVIEW_MS)
+		return 0;
+	int may = access_review(s->kube, token, &look, &user, err);
+	s->review_ms = clock_ms();
+	if (may < 0)
+		return -1;
+	*ret = &s->logins[s->next_login++ % LOGINS];
+	**ret = (struct login){ .is_allowed = may > 0, .until_ms = s->review_ms + LOGIN_MS };
+	snprintf((*ret)->token, sizeof((*ret)->token), "%s", token_hex);
+	snprintf((*ret)->user, sizeof((*ret)->user), "%s", user ? user : "");
+	return 1;
+}
+
+// 1 = they may look, 0 = not, and *ret says so.
+static int check_login(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
+{
+	enum { UNAUTHORIZED = 401, FORBIDDEN = 403, UNAVAILABLE = 503 };
+	char hex[DIGEST_HEX + 1];
+	int r = 1;
+	if (!s->kube)
+		return 1;
+	digest_data(token ? token : "", token ? strlen(token) : 0, hex);
+	struct login *login = token ? find_login(s, hex) : NULL;
+	if (token && !login)
+		r = review_login(s, token, hex, &login, err);
+	if (r < 0)
+		ret->status = UNAVAILABLE;
+	if (r < 0 || (login && login->is_allowed))
+		return r;
+	if (r == 0) {
+		ret->text = str_dup("too many are asking; again in a moment\n");
+		return 0;
+	}
+	bool is_known = login && *login->user;
+	ret->status = is_known ? FORBIDDEN : UNAUTHORIZED;
+	ret->text = is_known ? str_fmt("%s may not list nodes\n", login->user) :
+			       str_dup(token ? "this token is not valid, or no longer\n" :
+					       "a token is needed, of somebody who may list nodes\n");
+	return 0;
+}
+
+static int answer_rollout(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err)
 {
 	enum { SIZE_MOST = 16 << 20 };
+	int may = check_login(s, token, ret, err);
+	if (may <= 0)
+		return may;
 	int r = root_read_most(&s->pulse_dir, PAGE_FILE, SIZE_MOST, &ret->text, NULL, err);
 	if (r > 0)
 		ret->type = "application/json";
@@ -153,7 +249,8 @@ static int answer_rollout(const struct serve *s, struct http_server_answer *ret,
 
 static const struct page {
 	const char *path;
-	int (*answer)(const struct serve *s, struct http_server_answer *ret, struct err *err); // 0 = no: 503
+	// 0 = no: 503, negative = 500, unless it has set another status
+	int (*answer)(struct serve *s, const char *token, struct http_server_answer *ret, struct err *err);
 	const char *type, *text; // of one that is always the same: it has no answer
 } pages[] = {
 	{ "/", answer_index, NULL, NULL },
@@ -178,11 +275,11 @@ static const struct page *find_page(const struct serve *s, const char *path)
 	return NULL;
 }
 
-static void answer(void *ctx, const char *path, struct http_server_answer *ret)
+static void answer(void *ctx, const struct http_server_request *request, struct http_server_answer *ret)
 {
 	enum { OK = 200, NOT_FOUND = 404, ERROR = 500, UNAVAILABLE = 503 };
-	const struct serve *s = ctx;
-	const struct page *page = find_page(s, path);
+	struct serve *s = ctx;
+	const struct page *page = find_page(s, request->path);
 	struct err err;
 	ret->status = page ? OK : NOT_FOUND;
 	if (!page || page->text) {
@@ -193,8 +290,10 @@ static void answer(void *ctx, const char *path, struct http_server_answer *ret)
 			"form-action 'none'; frame-ancestors 'none'";
 		return;
 	}
-	int r = page->answer(s, ret, &err);
-	ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
+	ret->status = 0;
+	int r = page->answer(s, request->token, ret, &err);
+	if (!ret->status)
+		ret->status = r > 0 ? OK : r == 0 ? UNAVAILABLE : ERROR;
 	if (r < 0)
 		ret->text = str_fmt("%s: %s\n", err_info(err.code)->name, err.text);
 }
@@ -233,6 +332,8 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 		return err_set(err, E_USAGE, "--tls-cert and --tls-key belong together");
 	if (v->has_page && !v->pulse_dir)
 		return err_set(err, E_USAGE, "--page needs --pulse-dir DIR, of a coordinator");
+	if (v->has_login && !v->has_page)
+		return err_set(err, E_USAGE, "--page-login is for --page");
 	auto_fd int parent = v->parent ? (int)syscall(SYS_pidfd_open, (pid_t)v->parent, 0) : -1;
 	if (v->parent && parent < 0)
 		return err_set(err, errno, "--until-exit %u", v->parent);

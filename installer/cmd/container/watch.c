@@ -242,9 +242,8 @@ static void publish_kernel_report(const struct watch_values *v, const struct onc
 	auto_kube struct kube *kube = NULL;
 	if (!node)
 		return;
-	int r = v->job.kubeconfig ? kube_config_file(v->job.kubeconfig, NULL, &config, &err) :
-				    kube_config_pod(&o->machine.kern, environ, &config, &err);
-	if (r == 0 && !config.server) // no pod with a service account
+	int r = kube_config_find(v->job.kubeconfig, &o->machine.kern, &config, &err);
+	if (r == 0)
 		return;
 	if (r < 0 || kube_open(&config, &kube, &err) < 0 ||
 	    next_kernel_report_write(kube, node, &o->prebuild.kernel_report, &err) < 0)

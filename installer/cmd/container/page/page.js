@@ -3,7 +3,7 @@
 "use strict";
 const ASK_MS = 5000, OLD_S = 60;
 const at = (id) => document.getElementById(id);
-let last = null;
+let last = null, timer;
 
 function make(tag, text, name) {
   const element = document.createElement(tag);
@@ -72,7 +72,9 @@ function draw() {
 }
 async function ask() {
   try {
-    const reply = await fetch("rollout.json", { cache: "no-store" });
+    const token = sessionStorage.getItem("token"); // of this tab alone, until it is closed
+    const reply = await fetch("rollout.json", { cache: "no-store", headers: token ? { Authorization: "Bearer " + token } : {} });
+    at("login").hidden = reply.status !== 401 && reply.status !== 403;
     if (!reply.ok) throw new Error(await reply.text());
     last = await reply.json();
     draw();
@@ -81,8 +83,14 @@ async function ask() {
   }
   const old = last ? (Date.now() - Date.parse(last.time)) / 1000 : 0;
   at("age").textContent = last ? "as of " + last.time + (old > OLD_S ? ", which is " + ago(last.time, Date.now()) + " old" : "") : "";
-  setTimeout(ask, ASK_MS);
+  timer = setTimeout(ask, ASK_MS);
 }
 at("words").addEventListener("input", drawNodes);
+at("login").addEventListener("submit", (event) => {
+  event.preventDefault();
+  sessionStorage.setItem("token", at("token").value.trim());
+  clearTimeout(timer);
+  ask();
+});
 at("filter").addEventListener("submit", (event) => event.preventDefault());
 ask();
