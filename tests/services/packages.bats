@@ -94,6 +94,28 @@ works() { # what is there, and that it runs
   grep -qx 'driver = 535.261.03' "$root/etc/kmodsmith/kmodsmith.conf.rpmsave"
 }
 
+@test "where systemd runs, it is told of each change; an upgrade starts the watcher anew, and a removal alone ends the services" {
+  local again="daemon-reload
+try-restart kmodsmith-watch.service" end="disable --now kmodsmith-watch.service kmodsmith.service
+daemon-reload"
+  mkdir -p "$root/run/systemd/system"
+  printf '#!/bin/sh\necho "$*" >>/told\n' >"$root/bin/systemctl"
+  chmod +x "$root/bin/systemctl"
+  told_by() { # COMMAND...: what systemd was told meanwhile; of an upgrade dpkg runs scripts of both packages
+    : >"$root/told"
+    run "$@"
+    [ "$status" -eq 0 ] || echo "$output"
+    uniq "$root/told"
+  }
+  assert_equal "$(told_by dpkg --root="$root" --force-depends --install "$deb")" daemon-reload
+  assert_equal "$(told_by dpkg --root="$root" --force-depends --install "$deb")" "$again"
+  assert_equal "$(told_by dpkg --root="$root" --force-depends --remove kmodsmith)" "$end"
+  assert_equal "$(told_by dpkg --root="$root" --force-depends --purge kmodsmith)" daemon-reload
+  assert_equal "$(told_by rpm --root "$root" --nodeps --install "$rpm")" daemon-reload
+  assert_equal "$(told_by rpm --root "$root" --nodeps --upgrade --force "$rpm")" "$again"
+  assert_equal "$(told_by rpm --root "$root" --nodeps --erase kmodsmith)" "$end"
+}
+
 @test "make install and make uninstall: a changed configuration stays, and nothing else" {
   make_locked install DESTDIR="$root" PREFIX=/usr >/dev/null
   works
