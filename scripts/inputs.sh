@@ -234,11 +234,13 @@ headers_of() { # RELEASE: the packages that its headers are in
   # shellcheck disable=SC2086 # several names
   deb "linux-headers-$1" $need | paste -sd' '
 }
-image_of() { # RELEASE: the packages that the kernel and its modules are in; of 7.x linux-image is empty and needs three others
-  local parts
+image_of() { # RELEASE: the packages that the kernel and its modules are in; of 7.x linux-image has nothing but scripts and needs three
+  # others, and a linux-base that is newer than that of the release
+  local parts base=
   parts=$(apt-cache "${opts[@]}" depends "linux-image-$1" | { grep -oE "linux-(binary|modules|base)-${1//+/\\+}" || true; } | sort -u)
+  [ -z "$parts" ] || base=linux-base=$(versions linux-base | sort -rV | sed -n 1p)
   # shellcheck disable=SC2086 # several names
-  deb ${parts:-linux-image-$1} | paste -sd' '
+  deb "linux-image-$1" $base $parts | paste -sd' '
 }
 kernel() { # KEY RELEASE: image, headers and what those need
   local image headers

@@ -32,7 +32,8 @@ case $verb in
 pkgnames) cut -d' ' -f1 "$MIRROR/offers" | grep "^$1" | sort -u ;;
 policy) awk -v p="$1" '$1 == p { print "  Candidate: " $2; exit }' "$MIRROR/offers" ;;
 madison) for p; do awk -v p="$p" '$1 == p { print " " p " | " $2 " | http://mirror.example/debian " $3 " amd64 Packages" }' "$MIRROR/offers"; done ;;
-depends) case $1 in linux-headers-*) printf '  Depends: %s\n' "${1%-cloud-amd64}-common" linux-kbuild-6.1 ;; esac ;;
+depends) case $1 in linux-headers-*) printf '  Depends: %s\n' "${1%-cloud-amd64}-common" linux-kbuild-6.1 ;;
+  linux-image-7*) printf '  Depends: %s\n' linux-{base,modules}-"${1#linux-image-}" ;; esac ;;
 esac
 END
   program apt-get <<'END'
@@ -126,8 +127,15 @@ grow_old() { touch -d '2 days ago' "$KMODSMITH_CACHE"/inputs*.env "$KMODSMITH_CA
   offer_kernel 7.2.1+deb13 7.2.1-1~bpo13+1 aa
   offer_kernel 7.3.4+deb13 7.3.4-1~bpo13+1 aa
   offer nvidia-kernel-source 550.1.02-4~bpo13+1
+  for part in linux-{base,modules}-7.3.4+deb13-cloud-amd64; do offer "$part" 7.3.4-1~bpo13+1; done
+  offer linux-base 4.1
+  offer linux-base 4.17~bpo13+1
   inputs --debian13
   assert_success
+  assert_equal "$(value K13B_IMAGE | tr -d '"' | xargs -n1 basename | sed 's/_.*_/_/' | paste -sd' ')" "$(printf '%s_all.deb\n' \
+    linux-image-7.3.4+deb13-cloud-amd64 linux-base linux-{base,modules}-7.3.4+deb13-cloud-amd64 | paste -sd' ')"
+  assert_regex "$(value K13B_IMAGE)" 'linux-base_4\.17~' # its scripts need one newer than the release has
+  assert_regex "$(value K13_IMAGE)" '^[^ ]*/linux-image-6[^ ]*$'
   assert_equal "$(value K13) $(value K13B)" "6.12.9+deb13-cloud-amd64 7.3.4+deb13-cloud-amd64"
   assert_equal "$(version OPEN13) $(version PROPRIETARY13) $(version TESLA13)" "535.20.02-1 550.1.02-4~bpo13+1 535.5.05-1"
   withdraw 'linux-headers-7[^ ]*'
