@@ -46,14 +46,16 @@ def names():
     return [f"{tier}/{name}" for tier, members in tiers.items() for name in members]
 
 
-def header(name, key, default=""):
+def header(name, key, default="", kernel=""):
+    """As tests/vm/header.sh reads it."""
+    found = {}
     with open(f"tests/vm/{name}.sh", encoding="utf-8") as file:
         for line in file:
             if not line.startswith("#"):
                 break
-            if line.startswith(f"# {key}: "):
-                return line.split(": ", 1)[1].strip()
-    return default
+            word, _, value = line[1:].strip().partition(": ")
+            found.setdefault(word, value.strip())
+    return kernel.startswith("K13") and found.get(f"{key}@13") or found.get(key, default)
 
 
 def titles(path):
@@ -108,7 +110,7 @@ def matrix(name, processors):
 def packages_of(name, key):
     """The rows of the matrix whose packages a guest is given: they are compiled once, before it starts."""
     stands_for = {"cut": f"open@{key}"}
-    for word in header(name, "packages").split():
+    for word in header(name, "packages", kernel=key).split():
         source, _, kernel = word.partition(":")
         yield "matrix/" + stands_for.get(source, f"{source}@{kernel or key}")
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # A guest: a Debian kernel, an initramfs with the simulated devices, driver packages and a script, in QEMU.
-# The first comment lines of the script describe the machine (words separated by blanks):
+# The first comment lines of the script describe the machine (words separated by blanks; `packages@13`, `next@13` and
+# `kernel-debs@13` are in place of these on the kernels of Debian 13):
 #   # kernel: K61 ...        keys of scripts/inputs.sh (K61 newest 6.1, K61B the one before, K61R older, K612, K13
 #                          and K13B Debian 13's and the newest of its backports)  [K61]
 #   # gpus: 2                # switches: 0    # fakegpu: gpu_id=0x20b2 ...   more parameters of the simulated GPU
@@ -22,7 +23,8 @@
 #   # modules: NAME ...     modules of the kernel that runs, with what they need, where modprobe finds them; none without
 #   # root: debian          a Debian on a disk (root.sh) with runc, podman and all of the kernel's modules; with boots
 #                            what it holds survives each of them. `stock`: one with apt, and nothing to compile with;
-#                            `service`: one with systemd, which runs the script when its boot is complete
+#                            `service`: one with systemd, which runs the script when its boot is complete, of the
+#                            Debian that the kernel is of
 #   # deb: yes               our own package, in /files/kmodsmith.deb
 #   # image: driver         the driver image, of a few packages, unpacked in /images/driver; its configuration is
 #                            /images/driver.json
@@ -88,7 +90,7 @@ add_base() { # ROOT KEY SCRIPT
 
 add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
   local name key made
-  for name in $(header "$3" packages ""); do
+  for name in $(header "$3" packages "" "$2"); do
     key=${name#*:}
     [ "$key" != "$name" ] || key=$2
     made=$(package "${name%:*}" "$key")
@@ -114,7 +116,7 @@ add_wishes() { # ROOT KEY SCRIPT: what the script's header asks for
     ln -s "$made" "$1/files/kmodsmith.deb"
   fi
   for name in $(header "$3" modules ""); do add_module "$1" "$2" "$name"; done
-  for name in $(header "$3" kernel-debs ""); do
+  for name in $(header "$3" kernel-debs "" "$2"); do
     # shellcheck disable=SC2046 # several paths
     ln -s $(of "$name" _IMAGE) $(of "$name" _HEADERS) "$1/files/"
   done
@@ -145,13 +147,13 @@ version_of() { # KEY of a driver source, SMALL or SMALLOPEN
   esac
 }
 
-# What the script may know of this run's inputs: K61, K61B, K61R and K612 are releases, OPEN_VERSION and so on the driver
+# What the script may know of this run's inputs: K61, K61B, K61R and K612 (K13 and K13B in a guest of Debian 13) are releases, OPEN_VERSION and so on the driver
 # versions of the sources. A script names no version itself: what apt offers changes every month. $CHECK is `check` where a
 # script with very many like steps may take every third of them, by $DAY, which is another number each day, else `all`.
 inputs_of_run() {
   local key
   printf '%s="%s"\n' CHECK "${CHECK:-all}" DAY $(($(date +%s) / 86400))
-  for key in K61 K61B K61R K612; do ! has_input "$key" || printf '%s="%s"\n' "$key" "$(of "$key")"; done
+  for key in K61 K61B K61R K612 ${K13:+K13 K13B}; do ! has_input "$key" || printf '%s="%s"\n' "$key" "$(of "$key")"; done
   for key in OPEN PROPRIETARY TESLA535 TESLA470 SMALL SMALLOPEN; do
     ! has_input "$key" || printf '%s_VERSION="%s"\n' "$key" "$(version_of "$key")"
   done
@@ -198,7 +200,7 @@ guest_prepare() {
   rm -rf "$3" && mkdir -p "$3/root"
   start_beside "$1" "$2" "$3"
   make_initrd "$@"
-  next=$(header "$1" next "")
+  next=$(header "$1" next "" "$2")
   if [ -n "$next" ]; then
     mkdir -p "$3/next/root"
     make_initrd "$1" "$next" "$3/next" "${@:4}"

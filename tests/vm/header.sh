@@ -2,9 +2,10 @@
 # shellcheck shell=bash
 # What the first comment lines of a guest script say (guest.sh lists the words), and which guests there are.
 
-header() { # SCRIPT NAME DEFAULT
-  local value
-  value=$(sed -n "/^[^#]/q; s/^# $2: *//p" "$1")
+header() { # SCRIPT NAME DEFAULT [KEY]: "# NAME@13: " has other words for the kernels of Debian 13
+  local value=
+  case ${4-} in K13*) value=$(sed -n "/^[^#]/q; s/^# $2@13: *//p" "$1") ;; esac
+  [ -n "$value" ] || value=$(sed -n "/^[^#]/q; s/^# $2: *//p" "$1")
   echo "${value:-$3}"
 }
 

@@ -110,10 +110,11 @@ END
 }
 
 service_disk() { # KEY -> file
-  local image debs code made
+  local image debs code made suite=()
+  case $1 in K13*) suite=(--suite trixie) ;; esac
   image=$(kernel "$1")
   # shellcheck disable=SC2086 # several names
-  debs=$("$top/scripts/inputs.sh" --closure $service_packages)
+  debs=$("$top/scripts/inputs.sh" "${suite[@]}" --closure $service_packages)
   code=$(declare -f fill_root make_disk make_service | sha256sum)
   # shellcheck disable=SC2086 # several paths
   made=$(cached "service-$1" with_code "$code" make_service "$image" $debs)
