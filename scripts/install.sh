@@ -5,7 +5,7 @@
 #   scripts/install.sh --remove BUILD PREFIX [DESTDIR]      the configuration and /var/lib/kmodsmith stay
 # What is in /etc is there for every PREFIX: the configuration (never over another one), and the hooks of kernel packages.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." && umask 022
 remove=
 [ "${1-}" != --remove ] || { remove=yes && shift; }
 [ $# -ge 2 ] || { sed -n 's/^#   //p' "$0" >&2; exit 2; }

@@ -3,7 +3,7 @@
 # Packages of what was built, in build/packages: for the distribution that it was built on and newer ones, whose libraries they name.
 #   scripts/package.sh deb|rpm BUILD
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." && umask 022
 kind=${1?usage: scripts/package.sh deb|rpm BUILD} build=$2 out=$PWD/build/packages
 version=$(sed -n 's/^VERSION := //p' Makefile)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}

@@ -50,6 +50,7 @@ works() { # what is there, and that it runs
   local before
   before=$(sha256sum "$deb" "$rpm")
   touch "$top/packaging/kmodsmith.service"
+  umask 077
   TZ=Asia/Tokyo make_locked deb rpm
   assert_equal "$(sha256sum "$deb" "$rpm")" "$before"
 }
@@ -117,7 +118,8 @@ daemon-reload"
 }
 
 @test "make install and make uninstall: a changed configuration stays, and nothing else" {
-  make_locked install DESTDIR="$root" PREFIX=/usr >/dev/null
+  (umask 077 && make_locked install DESTDIR="$root" PREFIX=/usr >/dev/null)
+  assert_equal "$(find "$root"/{usr/share,etc,var/lib}/ -type d -path '*kmodsmith*' ! -perm -055 -o -type d -name 'vendor*' ! -perm -055)" ""
   works
   echo "driver = 535.261.03" >>"$root/etc/kmodsmith/kmodsmith.conf"
   make_locked install DESTDIR="$root" PREFIX=/usr >/dev/null
