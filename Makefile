@@ -45,7 +45,7 @@ SIM := $(patsubst %.c,$B/%.o,$(wildcard tests/sim/*.c))
 FUZZ := $(patsubst %.c,$B/%.o,$(filter-out tests/fuzz/main.c tests/fuzz/seed.c,$(wildcard tests/fuzz/*.c)))
 
 .DELETE_ON_ERROR:
-.PHONY: all static images images-test unit unit-build install uninstall deb rpm clean deps demo demo-cluster demo-registry check check-all \
+.PHONY: all static images images-test unit unit-build install uninstall deb rpm tarball clean deps demo demo-cluster demo-registry check check-all \
   cli cluster cluster-oldest services matrix vm bench lint format man docs print-flags fuzz coverage mutate measure compile_commands.json
 all: $B/kmodsmith $B/completion/kmodsmith
 
@@ -59,7 +59,7 @@ $B/kmodsmith: $B/installer/main.o $(LIB)
 
 STATIC := -static-pie -Wl,--wrap=getaddrinfo,--wrap=freeaddrinfo,--wrap=gethostbyname,--wrap=dlopen
 STATIC_OBJ := $(patsubst %,$B/static/%.o,installer/base/http/http_lib installer/base/formats/yaml kmod/load/host_modules)
-static: $B/kmodsmith-static # for foreign roots: needs no file of the place where it runs, and asks nobody
+static tarball: $B/kmodsmith-static # for foreign roots: needs no file of the place where it runs, and asks nobody
 $B/kmodsmith-static: $B/installer/main.o $(STATIC_OBJ) $(LIB)
 	@echo "  LD      $@"
 	$(Q)$(CC) $(CFLAGS) $(filter-out -pie,$(LDFLAGS)) $(STATIC) -o $@ $^ $(ARCHIVE) $(shell $(PKG_CONFIG) --static --libs $(filter-out libcurl libmicrohttpd libkmod,$(PKGS)))
@@ -144,6 +144,6 @@ $B/kmodsmith.conf: $B/mkman
 	$(Q)$< conf >$@
 install uninstall: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN)
 	$(Q)scripts/install.sh $(if $(filter uninstall,$@),--remove) $B $(PREFIX) $(DESTDIR)
-deb rpm: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN) ; $(Q)scripts/package.sh $@ $B
+deb rpm tarball: $B/kmodsmith $B/kmodsmith.conf $B/completion/kmodsmith $(addprefix $B/completion/kmodsmith.,fish zsh) $(MAN) ; $(Q)scripts/package.sh $@ $B $(PREFIX)
 clean: ; rm -rf build
 -include $(OBJ:.o=.d) $(SIM:.o=.d) $(FUZZ:.o=.d) $(STATIC_OBJ:.o=.d) $(wildcard $B/cluster/*.d) $B/installer/main.d $B/installer/mkman.d $(UNIT:%=%.d)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The Debian and RPM packages, with dpkg and rpm in a root of their own: what they put there works, and removed they leave what is the
-# administrator's. The units, with systemd's own check.
+# The Debian and RPM packages, with dpkg and rpm in a root of their own, and the tarball: what they put there works, and removed they
+# leave what is the administrator's. The units, with systemd's own check.
 # shellcheck disable=SC2154 # bats and helper.bash set output, status and top
 load helper
 
@@ -9,12 +9,12 @@ make_locked() { flock "$top/build/release/make.lock" make -s -C "$top" "$@"; } #
 setup_file() {
   export work=$BATS_FILE_TMPDIR
   top=$(cd "$BATS_TEST_DIRNAME/../.." && pwd)
-  make_locked deb rpm >"$work/made"
+  make_locked deb rpm tarball >"$work/made"
 }
 setup() {
   [ "$(id -u)" -eq 0 ] || skip "dpkg and rpm change into a root"
   root=$BATS_TEST_TMPDIR/root
-  deb=$(grep '\.deb$' "$work/made") rpm=$(grep '\.rpm$' "$work/made")
+  deb=$(grep '\.deb$' "$work/made") rpm=$(grep '\.rpm$' "$work/made") tarball=$(grep '\.tar\.gz$' "$work/made")
   # A system that has a shell, and the libraries that the packages ask for.
   mkdir -p "$root"/{bin,dev,etc,proc,tmp,usr/bin,var/lib/dpkg/{info,updates},var/lib/rpm}
   touch "$root/var/lib/dpkg/status"
@@ -48,11 +48,11 @@ works() { # what is there, and that it runs
 
 @test "made twice, a package is the same" {
   local before
-  before=$(sha256sum "$deb" "$rpm")
+  before=$(sha256sum "$deb" "$rpm" "$tarball")
   touch "$top/packaging/kmodsmith.service"
   umask 077
-  TZ=Asia/Tokyo make_locked deb rpm
-  assert_equal "$(sha256sum "$deb" "$rpm")" "$before"
+  TZ=Asia/Tokyo make_locked deb rpm tarball
+  assert_equal "$(sha256sum "$deb" "$rpm" "$tarball")" "$before"
 }
 
 @test "the Debian package: installed, changed, upgraded, removed and purged" {
@@ -115,6 +115,31 @@ daemon-reload"
   assert_equal "$(told_by rpm --root "$root" --nodeps --install "$rpm")" daemon-reload
   assert_equal "$(told_by rpm --root "$root" --nodeps --upgrade --force "$rpm")" "$again"
   assert_equal "$(told_by rpm --root "$root" --nodeps --erase kmodsmith)" "$end"
+}
+
+@test "the tarball: unpacked it works where nothing else is, changes nothing that was there, and goes again" {
+  local there place=$BATS_TEST_TMPDIR/place
+  mkdir -p "$place/usr/local/bin" "$place/data/etc" "$place/etc/kmodsmith"
+  chmod 2775 "$place/usr/local" "$place/usr/local/bin" # as Debian has them
+  chmod 700 "$place/etc"
+  ln -s ../data/systemd "$place/etc/systemd"
+  mkdir -p "$place/data/systemd"
+  echo "driver = 535.261.03" >"$place/etc/kmodsmith/kmodsmith.conf"
+  there=$(cd "$place" && find . -printf '%p %m %U %l\n' | sort)
+  tar -C "$place" -xzf "$tarball"
+  assert_equal "$(cd "$place" && find . -printf '%p %m %U %l\n' | sort | grep -xF "$there")" "$there"
+  assert_equal "$(<"$place/etc/kmodsmith/kmodsmith.conf")" "driver = 535.261.03"
+  grep -qx 'ExecStart=/usr/local/bin/kmodsmith watch' "$place/data/systemd/system/kmodsmith-watch.service"
+  [ -x "$place/etc/kernel/postinst.d/zz-kmodsmith" ]
+  [ -d "$place/var/lib/kmodsmith/kernels" ]
+  run chroot "$place" /usr/local/bin/kmodsmith --version
+  assert_output --regexp '^kmodsmith [0-9.]+'
+  cp -a "$top/tests/hosts/h100x8" "$place/machine"
+  run --separate-stderr chroot "$place" /usr/local/bin/kmodsmith status --json --root /machine
+  assert_equal "$(jq -r '.ready | type' <<<"$output")" boolean
+  rm -r "$place/machine"
+  tar -tzf "$tarball" | grep -v '/$' | (cd "$place" && xargs rm)
+  assert_equal "$(cd "$place" && find . ! -type d -printf '%p\n' | sort)" "$(printf '%s\n' ./etc/kmodsmith/kmodsmith.conf ./etc/systemd)"
 }
 
 @test "make install and make uninstall: a changed configuration stays, and nothing else" {
