@@ -54,11 +54,24 @@ static void add_param(struct host_modules *m, const char *module, const char *wo
 						     .where = where ? str_dup(where) : NULL };
 }
 
+static void add_options(struct host_modules *m, const char *module, const char *words, const char *where)
+{
+	for (char *word; (word = host_modules_next_word(&words)); free(word))
+		add_param(m, module, word, where);
+}
+
 #ifdef KMODSMITH_STATIC
+#include "kmod/load/modprobe_text.h"
+
 static int read_modprobe_file(struct host_modules *m, char *text, const char *path, struct err *err)
 {
-	(void)m, (void)text;
-	return err_set(err, E_NOT_FOUND, "kmodsmith-static does not read /%s; the other build does", path);
+	(void)err;
+	for (struct modprobe_line line; modprobe_text_next(&text, &line);)
+		if (line.is_blacklist)
+			strv_add(&m->blacklist, str_dup(line.module));
+		else
+			add_options(m, line.module, line.words, path);
+	return 0;
 }
 #else
 #include <libkmod.h>
@@ -107,11 +120,8 @@ static void collect_lines(struct host_modules *m, const struct kmod_ctx *file, c
 	auto_lines struct kmod_config_iter *options = kmod_config_get_options(file);
 	auto_lines struct kmod_config_iter *blacklists = kmod_config_get_blacklists(file);
 	for (size_t n = count_file_lines(file, cmdline, kmod_config_get_options); n && kmod_config_iter_next(options);
-	     n--) {
-		const char *module = kmod_config_iter_get_key(options), *rest = kmod_config_iter_get_value(options);
-		for (char *word; (word = host_modules_next_word(&rest)); free(word))
-			add_param(m, module, word, where);
-	}
+	     n--)
+		add_options(m, kmod_config_iter_get_key(options), kmod_config_iter_get_value(options), where);
 	for (size_t n = count_file_lines(file, cmdline, kmod_config_get_blacklists);
 	     n && kmod_config_iter_next(blacklists); n--)
 		strv_add(&m->blacklist, str_dup(kmod_config_iter_get_key(blacklists)));

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The Debian and RPM packages, with dpkg and rpm in a root of their own, and the tarball: what they put there works, and removed they
 # leave what is the administrator's. The units, with systemd's own check.
-# shellcheck disable=SC2154 # bats and helper.bash set output, status and top
+# shellcheck disable=SC2153,SC2154 # bats and helper.bash set output, status and top
 load helper
 
 make_locked() { flock "$top/build/release/make.lock" make -s -C "$top" "$@"; } # as make_in: other tests build there, too
@@ -140,6 +140,18 @@ daemon-reload"
   rm -r "$place/machine"
   tar -tzf "$tarball" | grep -v '/$' | (cd "$place" && xargs rm)
   assert_equal "$(cd "$place" && find . ! -type d -printf '%p\n' | sort)" "$(printf '%s\n' ./etc/kmodsmith/kmodsmith.conf ./etc/systemd)"
+}
+
+@test "the tarball's program loads a driver, with what the host's modprobe.d says" {
+  tar -C "$BATS_TEST_TMPDIR" -xzf "$tarball" usr/local/bin/kmodsmith
+  package=$BATS_TEST_TMPDIR/package
+  loadable
+  mkdir -p "$ROOT"/{etc,usr/lib}/modprobe.d
+  echo 'options bonding max_bonds=0' >"$ROOT/usr/lib/modprobe.d/systemd.conf" # each systemd has it
+  printf 'options nvidia \\\n NVreg_EnableMSI=1\nblacklist nvidia\n' >"$ROOT/etc/modprobe.d/a.conf"
+  run --separate-stderr "$BATS_TEST_TMPDIR/usr/local/bin/kmodsmith" install --root "$ROOT" --package "$package" --param nvidia-uvm:uvm_disable_hmm=1
+  assert_success
+  assert_equal "$(calls | sed -n 's/^load //p' | sed 's/ *$//' | paste -sd';')" "nvidia NVreg_EnableMSI=1;nvidia_modeset;nvidia_uvm uvm_disable_hmm=1"
 }
 
 @test "make install and make uninstall: a changed configuration stays, and nothing else" {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // modprobe.d as modprobe itself reads it, of a host that is a directory.
 #include "kmod/load/host_modules.h"
+#include "kmod/load/modprobe_text.h"
 
 #include "tests/unit/tempdir.h"
 
@@ -26,6 +27,23 @@ static char *read_host(const struct folder *t)
 
 #define FILE_A "etc/modprobe.d/a.conf"
 #define IN_A " " FILE_A "\n"
+
+// The same of the text of FILE_A, as the static program reads it.
+static char *read_text(const char *text)
+{
+	auto_str char *copy = str_dup(text);
+	auto_strv struct strv blacklist = { 0 };
+	char *ret = str_dup(""), *rest = copy;
+	for (struct modprobe_line line; modprobe_text_next(&rest, &line);) {
+		if (line.is_blacklist)
+			strv_add(&blacklist, str_dup(line.module));
+		for (char *word; !line.is_blacklist && (word = host_modules_next_word(&line.words)); free(word))
+			str_add(&ret, "%s %s" IN_A, line.module, word);
+	}
+	auto_str char *names = strv_join(&blacklist, " ");
+	str_add(&ret, "%s", names);
+	return ret;
+}
 
 static void test_lines(void **state)
 {
@@ -54,9 +72,43 @@ static void test_lines(void **state)
 		auto_folder struct folder t;
 		folder_make(&t);
 		tempdir_write(&t, FILE_A, rows[i].text);
-		auto_str char *got = read_host(&t);
+		auto_str char *got = read_host(&t), *static_got = read_text(rows[i].text);
 		assert_string_equal(got, rows[i].want);
+		assert_string_equal(static_got, rows[i].want);
 	}
+}
+
+static size_t next_number(uint32_t *seed) // the same in each run
+{
+	*seed = *seed * 1103515245U + 12345;
+	return *seed >> 16;
+}
+
+// What nobody would write: libkmod decides what it means.
+static void test_the_static_program_reads_as_libkmod_does(void **state)
+{
+	(void)state;
+	static const char *const pieces[] = {
+		"\noptions ", "\nblacklist ", "\noptions a-b ", "options", "a-b", "x[-]", "]",  "[",  "-", "#", "\\",
+		"\\\n",       "\n",           "\r\n",           " ",       " ",   "\t",   "\v", "\"", "=", "A", "_",
+		"\377"
+	};
+	enum { TEXTS = 400, MOST = 24 };
+	size_t params = 0;
+	uint32_t seed = 1;
+	auto_folder struct folder t;
+	folder_make(&t);
+	for (int i = 0; i < TEXTS; i++) {
+		auto_str char *text = str_dup("");
+		for (size_t n = 1 + next_number(&seed) % MOST; n; n--)
+			str_add(&text, "%s", pieces[next_number(&seed) % ARRAY_SIZE(pieces)]);
+		tempdir_write(&t, FILE_A, text);
+		auto_str char *want = read_host(&t), *got = read_text(text);
+		if (!str_eq(want, got))
+			fail_msg("of this text:\n%s\nlibkmod reads:\n%s\nwe read:\n%s", text, want, got);
+		params += *want != '\0';
+	}
+	assert_true(params > TEXTS / 4);
 }
 
 static void test_no_modprobe_d(void **state)
@@ -158,9 +210,13 @@ static void test_our_own_command_line_is_not_the_hosts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_lines),          cmocka_unit_test(test_no_modprobe_d),
-		cmocka_unit_test(test_files_in_order), cmocka_unit_test(test_links_stay_in_the_root),
-		cmocka_unit_test(test_large_files),    cmocka_unit_test(test_our_own_command_line_is_not_the_hosts),
+		cmocka_unit_test(test_lines),
+		cmocka_unit_test(test_no_modprobe_d),
+		cmocka_unit_test(test_files_in_order),
+		cmocka_unit_test(test_links_stay_in_the_root),
+		cmocka_unit_test(test_large_files),
+		cmocka_unit_test(test_our_own_command_line_is_not_the_hosts),
+		cmocka_unit_test(test_the_static_program_reads_as_libkmod_does),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
