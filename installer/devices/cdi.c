@@ -202,9 +202,15 @@ static int add_library_dir(const struct root *root, const char *export, const ch
 	return 0;
 }
 
-// gbm's loader looks for the driver's back end under a name of its own, and X.Org's for its GLX module.
+// gbm's loader looks for the driver's back end under a name of its own, and X.Org's for its GLX module. The library of
+// indirect GLX (libglvnd's name for it) and that of Vulkan's producer have no links that ldconfig would make
+// (internal/discover/symlinks.go and graphics.go).
 static void add_graphics_links(const char *dir, struct cdi *c)
 {
+	static const struct {
+		const char *library, *link;
+	} names[] = { { "libGLX_nvidia.so", "libGLX_indirect.so.0" },
+		      { "libnvidia-vulkan-producer.so", "libnvidia-vulkan-producer.so" } };
 	auto_str char *allocator = str_fmt("/%s/libnvidia-allocator.so.%s", dir, c->version);
 	auto_str char *glx = str_fmt("libglxserver_nvidia.so.%s", c->version);
 	for (size_t i = 0; i < c->mount_count; i++) {
@@ -213,6 +219,11 @@ static void add_graphics_links(const char *dir, struct cdi *c)
 			strv_add(&c->links, str_fmt("../libnvidia-allocator.so.1::/%s/gbm/nvidia-drm_gbm.so", dir));
 		if (str_eq(name, glx))
 			strv_add(&c->links, str_fmt("%s::%.*slibglxserver_nvidia.so", glx, (int)(name - path), path));
+		for (size_t j = 0; j < ARRAY_SIZE(names); j++) {
+			auto_str char *whole = str_fmt("/%s/%s.%s", dir, names[j].library, c->version);
+			if (str_eq(path, whole) && !has_link(c, dir, names[j].link))
+				strv_add(&c->links, str_fmt("%s::/%s/%s", name, dir, names[j].link));
+		}
 	}
 }
 

@@ -38,7 +38,8 @@ generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
   root=$ROOT/run/nvidia/driver
   for file in etc/OpenCL/vendors/nvidia.icd usr/share/vulkan/icd.d/nvidia_icd.x86_64.json etc/glvnd/egl_vendor.d/10_nvidia.json \
     usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json $lib/libnvidia-egl-gbm.so.1.1.0 $lib/libnvidia-nvvm70.so.4 \
-    $lib/libnvidia-allocator.so.$V $lib/libnvidia-egl-other.so.1.1.0 usr/lib/xorg/modules/extensions/libglxserver_nvidia.so.$V \
+    $lib/libnvidia-allocator.so.$V $lib/libGLX_nvidia.so.$V $lib/libnvidia-vulkan-producer.so.$V \
+    $lib/libnvidia-egl-other.so.1.1.0 usr/lib/xorg/modules/extensions/libglxserver_nvidia.so.$V \
     $lib/nvidia/xorg/nvidia_drv.so usr/lib/xorg/modules/drivers/nvidia_drv.so lib/firmware/nvidia/$V/ucodes_gb10x.bin; do
     mkdir -p "$root/${file%/*}"
     touch "$root/$file"
@@ -49,13 +50,15 @@ generate() { kmodsmith "cdi generate" --export /run/nvidia/driver "$@"; }
   assert_status 0
   spec=$output
   run diff -u - <(jq -r '.containerEdits.mounts[] | "\(.hostPath | ltrimstr("/run/nvidia/driver")) \(.containerPath)"' <<<"$spec" |
-    awk '$1 ~ "egl|OpenCL|vulkan|xorg|nvvm|allocator|ucodes" { print ($1 == $2 ? $1 : $0) }' | sort) <<EOF
+    awk '$1 ~ "egl|OpenCL|vulkan|GLX|xorg|nvvm|allocator|ucodes" { print ($1 == $2 ? $1 : $0) }' | sort) <<EOF
 /etc/OpenCL/vendors/nvidia.icd
 /etc/glvnd/egl_vendor.d/10_nvidia.json /usr/share/glvnd/egl_vendor.d/10_nvidia.json
 /lib/firmware/nvidia/$V/ucodes_gb10x.bin
+/usr/lib/x86_64-linux-gnu/libGLX_nvidia.so.$V
 /usr/lib/x86_64-linux-gnu/libnvidia-allocator.so.$V
 /usr/lib/x86_64-linux-gnu/libnvidia-egl-gbm.so.1.1.0
 /usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4
+/usr/lib/x86_64-linux-gnu/libnvidia-vulkan-producer.so.$V
 /usr/lib/x86_64-linux-gnu/nvidia/xorg/nvidia_drv.so
 /usr/lib/xorg/modules/extensions/libglxserver_nvidia.so.$V
 /usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json
@@ -66,6 +69,8 @@ EOF
   assert_line "../libnvidia-allocator.so.1::/$lib/gbm/nvidia-drm_gbm.so"
   assert_line "libglxserver_nvidia.so.$V::/usr/lib/xorg/modules/extensions/libglxserver_nvidia.so"
   assert_line "libnvidia-egl-gbm.so.1.1.0::/$lib/libnvidia-egl-gbm.so.1"
+  assert_line "libGLX_nvidia.so.$V::/$lib/libGLX_indirect.so.0"
+  assert_line "libnvidia-vulkan-producer.so.$V::/$lib/libnvidia-vulkan-producer.so"
 }
 
 @test "cdi generate: only members of the specification, and all required ones" {
