@@ -3,12 +3,13 @@
 # Build a program of others from its Go module, the newest release that the proxy offers, and print its path. It is kept in
 # ~/.cache/kmodsmith/go, and asked for anew after a month. Status 3: it cannot be had, and the last line of stderr says why.
 #   scripts/go-program.sh MODULE/PATH     github.com/sigstore/cosign/v2/cmd/cosign
+# CGO_ENABLED=1 is for those that are partly C.
 set -euo pipefail
 package=${1:?usage: go-program.sh MODULE/PATH}
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/go
 made=$cache/${package//\//+}
 unset GOFLAGS GOROOT GOBIN
-export CGO_ENABLED=0 GOTOOLCHAIN=auto GOPATH=${GOPATH:-$HOME/go}
+export CGO_ENABLED=${CGO_ENABLED:-0} GOTOOLCHAIN=auto GOPATH=${GOPATH:-$HOME/go}
 
 lacking() { echo "$1" >&2 && exit 3; }
 is_young() { [ -n "$(find "$made" -mtime -30 2>/dev/null)" ]; }

@@ -1,0 +1,155 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# NVIDIA's own programs, unchanged, on our driver root, nodes and specification. They are built from their Go modules; the
+# user space is Debian's packages of the real driver, laid out by `pack payload`. The machine is a recorded one: nothing
+# answers for its eight GPUs but a stand-in for NVML (nvml_standin.c), which tells what is in the recorded /proc.
+# shellcheck disable=SC2154,SC2016 # bats and helper.bash set output, status and top; shells in namespaces expand
+own_home=${own_home:-$HOME} # where what was built is kept; the servers' helpers set another
+load helper
+
+toolkit=github.com/NVIDIA/nvidia-container-toolkit/cmd lib=usr/lib/x86_64-linux-gnu
+same_version=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libegl-nvidia0 libglx-nvidia0 libnvcuvid1
+  libnvidia-{allocator1,cfg1,eglcore,encode1,fbc1,glcore,ml1,opticalflow1,ptxjitcompiler1} nvidia-cuda-mps
+  nvidia-{egl-common,egl-icd,opencl-common,opencl-icd,smi,vdpau-driver,vulkan-common,vulkan-icd})
+own_version=(libnvidia-egl-gbm1 libnvidia-egl-wayland1 nvidia-persistenced nvidia-xconfig)
+
+setup_file() {
+  export work=$BATS_FILE_TMPDIR LACKS=
+  export host=$work/host nodes=$work/nodes driver=$work/host/run/nvidia/driver
+  HOME=$own_home programs && HOME=$own_home user_space && make_machine && make_driver
+}
+# In a folder for PATH; what is lacking, and why, is in LACKS.
+programs() {
+  local one path
+  mkdir "$work/bin"
+  for one in "$toolkit"/nvidia-{ctk,cdi-hook}; do
+    if path=$(CGO_ENABLED=1 "$top/scripts/go-program.sh" "$one" 2>"$work/lacks"); then
+      ln -s "$path" "$work/bin/${one##*/}"
+    else
+      LACKS+="no ${one##*/}: $(tail -n 1 "$work/lacks"); "
+    fi
+  done
+}
+user_space() {
+  local open
+  open=$("$top/scripts/inputs.sh" nvidia-open-kernel-source)
+  V=$(dpkg-deb -f "$open" Version)
+  "$top/scripts/inputs.sh" "${same_version[@]/%/=$V}" "${own_version[@]}" >"$work/debs"
+  export V=${V%-*}
+  xargs -d '\n' "$KMODSMITH" pack payload --driver "$V" --arch x86_64 --state-dir "$work/state" --output "dir:$work/payload" <"$work/debs" >&2
+}
+# A recorded machine as after its GPUs were opened for the first time: they have UUIDs. Its nodes for a real kernel, too.
+make_machine() {
+  local file minor number mode
+  local -a files
+  cp -a "$top/tests/hosts/h100x8" "$host"
+  sed -i -E "s/[0-9]+\.[0-9.]+  Release/$V  Release/" "$host/proc/driver/nvidia/version"
+  for file in "$host"/proc/driver/nvidia/gpus/*/information; do
+    minor=$(sed -n 's/^Device Minor:[^0-9]*//p' "$file")
+    sed -i "s/^GPU UUID:.*/GPU UUID: \t GPU-0000000$minor-1111-2222-3333-44444444444$minor/" "$file"
+  done
+  "$KMODSMITH" nodes --root "$host" >/dev/null
+  mkdir -p "$nodes/dev"
+  mapfile -t files < <(find "$host/dev" -type f -name 'nvidia*' -printf '%P\n')
+  for file in "${files[@]}"; do
+    read -r _ number mode _ <"$host/dev/$file"
+    mkdir -p "$(dirname "$nodes/dev/$file")"
+    mknod -m "$mode" "$nodes/dev/$file" c "${number%:*}" "${number#*:}" 2>/dev/null || LACKS+="no device nodes may be made here; "
+  done
+}
+make_driver() {
+  mkdir -p "$host/run/nvidia"
+  cp -a "$work/payload/root" "$driver"
+  mkdir -p "$driver/usr/libexec"
+  cp "$KMODSMITH" "$driver/usr/libexec/kmodsmith"
+  mkdir -p "$driver"/run/nvidia-{persistenced,fabricmanager} # its daemons' sockets
+  touch "$driver"/run/nvidia-{persistenced,fabricmanager}/socket
+  gcc -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$driver/$lib/libnvidia-ml.so.$V" "$BATS_TEST_DIRNAME/nvml_standin.c"
+}
+
+setup() {
+  [ -z "$LACKS" ] || skip "$LACKS"
+  needs_mounts
+  specs=$BATS_TEST_TMPDIR/cdi
+  mkdir "$specs"
+  "$KMODSMITH" cdi generate --root "$host" --export /run/nvidia/driver --output "$specs/kmodsmith.json"
+}
+
+# In a mount namespace where the recorded driver root, /proc/driver, /proc/devices and nodes are where programs look. /run is
+# empty but for them.
+in_machine() { # COMMAND...
+  run timeout "$hung" unshare -m --propagation private sh -euc '
+    mount -t tmpfs none /run
+    mkdir -p /run/nvidia /run/nodes
+    mount --bind "$host/run/nvidia" /run/nvidia
+    mount --bind "$nodes" /run/nodes
+    mount --bind "$host/proc/driver" /proc/driver
+    mount --bind "$host/proc/devices" /proc/devices
+    PATH=$work/bin:$PATH
+    exec "$@"' sh "$@"
+}
+theirs() { # MODE: the toolkit's specification of the same machine
+  in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver --dev-root /run/nodes --output "$BATS_TEST_TMPDIR/theirs.json"
+  assert_success
+}
+# What is in a specification, a line each: hooks by their names, and the links that one of them makes.
+said() { # FILE
+  jq -r 'def edits(of): (.deviceNodes[]? | "\(of) node \(.path) \(.major):\(.minor // 0) mode \(.fileMode) \(.permissions)"),
+      (.mounts[]? | "\(of) mount \(.hostPath) \(.containerPath) \(.options | sort | join(","))"), (.env[]? | "\(of) env \(.)"),
+      (.hooks[]? | "hook \(.hookName) \(.args[1:3] | map(select(test("^[a-z][a-z-]*$"))) | join(" "))",
+        (.args[] | select(test("::")) | "link \(.)"));
+    (.devices[] | .name as $name | .containerEdits | edits($name)), (.containerEdits | edits("every"))' "$1" | sort -u
+}
+# The difference between the toolkit's specification and ours is what is listed, as `diff` says it, and why it is so. Libraries
+# of EGL have versions of their own.
+assert_difference() { # SIDES SED: "<" is the toolkit's, ">" ours; on both
+  local sed="s/(-egl-[a-z]+\.so)[.0-9]+::/\1.*::/; s/ rwm?\$//; $2"
+  run diff -u <(sed 's/ *# .*//; /^$/d' | LC_ALL=C sort) <(diff <(said "$BATS_TEST_TMPDIR/theirs.json" | sed -E "$sed" | sort -u) \
+    <(said "$specs/kmodsmith.json" | sed -E "$sed" | sort -u) | grep "^[$1]" | LC_ALL=C sort)
+  assert_success
+}
+
+@test "nvidia-ctk lists the devices of our specification, and none of one with a member that the format has not" {
+  in_machine nvidia-ctk --quiet cdi list --spec-dir "$specs"
+  assert_success
+  assert_equal "$(sort <<<"$output")" "$(jq -r '.devices[] | "nvidia.com/gpu=\(.name)"' "$specs/kmodsmith.json" | sort)"
+  assert_equal ${#lines[@]} 17 # each GPU by index and by UUID, and all of them
+  jq '.containerEdits.another = 1' "$specs/kmodsmith.json" >"$BATS_TEST_TMPDIR/wrong"
+  mv "$BATS_TEST_TMPDIR/wrong" "$specs/kmodsmith.json"
+  in_machine nvidia-ctk cdi list --spec-dir "$specs"
+  assert_output --partial "Found 0 CDI devices"
+  assert_output --partial another
+}
+
+@test "a container gets what the toolkit's specification of the same driver root gives it, but for what is listed here" {
+  theirs nvml
+  assert_equal "$(jq -c '[.. | .permissions? // empty] | unique' "$BATS_TEST_TMPDIR/theirs.json" "$specs/kmodsmith.json" | xargs)" \
+    "[rwm] [rw]" # who opens a node need not make it
+  assert_difference '<>' '' <<EOF
+< every env NVIDIA_CTK_LIBCUDA_DIR=/$lib # nvidia-cdi-hook reads it
+< every mount /dev/null /var/run/nvidia-container-devices/void bind,nodev,nosuid,ro # where nvidia-container-runtime takes devices from mounts
+< every mount /run/nvidia/driver/run/nvidia-fabricmanager/socket /run/nvidia-fabricmanager/socket nodev,noexec,nosuid,rbind,rprivate
+< every mount /run/nvidia/driver/run/nvidia-persistenced/socket /run/nvidia-persistenced/socket nodev,noexec,nosuid,rbind,rprivate
+> every mount /run/nvidia/driver/run/nvidia-fabricmanager /run/nvidia-fabricmanager nodev,noexec,nosuid,rbind,ro,rprivate # a daemon that
+> every mount /run/nvidia/driver/run/nvidia-persistenced /run/nvidia-persistenced nodev,noexec,nosuid,rbind,ro,rprivate # starts again makes another
+< hook createContainer create-symlinks # "links" is ours
+> hook createContainer cdi-hook links
+< hook createContainer update-ldcache # "ldcache" is ours, and looks for a compatibility library, too
+< hook createContainer enable-cuda-compat
+> hook createContainer cdi-hook ldcache
+< hook createContainer disable-device-node-modification # a container with CAP_MKNOD may make nodes, which the cgroup does not let it open
+< hook createContainer update-application-profile # EGL and Vulkan of a container with some of the GPUs see the others' names
+< hook createRuntime apply-cuda-memory-limits # only where an image asks for one
+> link libnvidia-egl-gbm.so.*::/$lib/libnvidia-egl-gbm.so.1 # in a container without a writable ld.so.cache, too
+> link libnvidia-egl-wayland.so.*::/$lib/libnvidia-egl-wayland.so.1
+EOF
+}
+
+@test "a container that manages GPUs lacks the nodes of those who manage partitions and NVLink, and nothing else" {
+  theirs management
+  assert_difference '<' 's/^all node/every node/; /^hook| env |void |\/run\/nvidia-/d' <<EOF # what a container of ours lacks, too
+< every node /dev/nvidia-caps/nvidia-cap0 245:0 mode 256 # fabric-mgmt, for who manages NVLink
+< every node /dev/nvidia-caps/nvidia-cap1 245:1 mode 256 # mig/config, for who makes partitions
+< every node /dev/nvidia-caps/nvidia-cap2 245:2 mode 292 # mig/monitor, for who looks at all of them
+EOF
+}
