@@ -3,7 +3,7 @@
 # NVIDIA's own programs, unchanged, on our driver root, nodes and specification. They are built from their Go modules; the
 # user space is Debian's packages of the real driver, laid out by `pack payload`. The machine is a recorded one: nothing
 # answers for its eight GPUs but a stand-in for NVML (nvml_standin.c), which tells what is in the recorded /proc.
-# shellcheck disable=SC2154,SC2016 # bats and helper.bash set output, status and top; shells in namespaces expand
+# shellcheck disable=SC2154,SC2016,SC2030,SC2031 # bats and helper.bash set output, lines and top; shells in namespaces expand
 own_home=${own_home:-$HOME} # where what was built is kept; the servers' helpers set another
 load helper
 
@@ -16,13 +16,13 @@ own_version=(libnvidia-egl-gbm1 libnvidia-egl-wayland1 nvidia-persistenced nvidi
 setup_file() {
   export work=$BATS_FILE_TMPDIR LACKS=
   export host=$work/host nodes=$work/nodes driver=$work/host/run/nvidia/driver
-  HOME=$own_home programs && HOME=$own_home user_space && make_machine && make_driver
+  HOME=$own_home programs && HOME=$own_home user_space && make_machine && make_driver && make_image
 }
 # In a folder for PATH; what is lacking, and why, is in LACKS.
 programs() {
   local one path
   mkdir "$work/bin"
-  for one in "$toolkit"/nvidia-{ctk,cdi-hook}; do
+  for one in "$toolkit"/nvidia-{ctk,cdi-hook,container-runtime}; do
     if path=$(CGO_ENABLED=1 "$top/scripts/go-program.sh" "$one" 2>"$work/lacks"); then
       ln -s "$path" "$work/bin/${one##*/}"
     else
@@ -66,11 +66,22 @@ make_driver() {
   touch "$driver"/run/nvidia-{persistenced,fabricmanager}/socket
   gcc -shared -fPIC -Wl,-soname,libnvidia-ml.so.1 -o "$driver/$lib/libnvidia-ml.so.$V" "$BATS_TEST_DIRNAME/nvml_standin.c"
 }
+make_image() { # a shell, glibc, and a program that asks the driver's library for the newest CUDA that it serves
+  local one
+  export image=$work/image
+  mkdir -p "$image"/{bin,etc,proc,sys,dev,tmp,usr/lib,usr/bin,lib64,lib/x86_64-linux-gnu}
+  cp "$(command -v busybox)" "$image/bin/busybox"
+  for one in sh ls cat stat readlink; do ln -s busybox "$image/bin/$one"; done
+  for one in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1; do cp -L "/lib/x86_64-linux-gnu/$one" "$image/lib/x86_64-linux-gnu"; done
+  cp -L /lib64/ld-linux-x86-64.so.2 "$image/lib64"
+  printf '#include <stdio.h>\nint cuDriverGetVersion(int *);\nint main(void) { int v = 0; return cuDriverGetVersion(&v) || printf("CUDA %%d\\n", v) < 0; }\n' |
+    gcc -x c - -x none "$driver/$lib/libcuda.so.$V" -Wl,--allow-shlib-undefined -o "$image/bin/user"
+}
 
 setup() {
   [ -z "$LACKS" ] || skip "$LACKS"
   needs_mounts
-  specs=$BATS_TEST_TMPDIR/cdi
+  export specs=$BATS_TEST_TMPDIR/cdi
   mkdir "$specs"
   "$KMODSMITH" cdi generate --root "$host" --export /run/nvidia/driver --output "$specs/kmodsmith.json"
 }
@@ -80,16 +91,19 @@ setup() {
 in_machine() { # COMMAND...
   run timeout "$hung" unshare -m --propagation private sh -euc '
     mount -t tmpfs none /run
-    mkdir -p /run/nvidia /run/nodes
+    mount -t tmpfs none /dev/shm
+    mkdir -p /run/nvidia /run/nodes /run/cdi
     mount --bind "$host/run/nvidia" /run/nvidia
+    mount --bind "$specs" /run/cdi
     mount --bind "$nodes" /run/nodes
     mount --bind "$host/proc/driver" /proc/driver
     mount --bind "$host/proc/devices" /proc/devices
     PATH=$work/bin:$PATH
     exec "$@"' sh "$@"
 }
-theirs() { # MODE: the toolkit's specification of the same machine
-  in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver --dev-root /run/nodes --output "$BATS_TEST_TMPDIR/theirs.json"
+theirs() { # MODE [OPTION...]: the toolkit's specification of the same machine
+  in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver --dev-root /run/nodes \
+    --nvidia-cdi-hook-path "$work/bin/nvidia-cdi-hook" --output "$BATS_TEST_TMPDIR/theirs.json" "${@:2}"
   assert_success
 }
 # What is in a specification, a line each: hooks by their names, and the links that one of them makes.
@@ -152,4 +166,39 @@ EOF
 < every node /dev/nvidia-caps/nvidia-cap1 245:1 mode 256 # mig/config, for who makes partitions
 < every node /dev/nvidia-caps/nvidia-cap2 245:2 mode 292 # mig/monitor, for who looks at all of them
 EOF
+}
+
+in_container() { # RUNTIME OPTION... COMMAND: of podman; in a container whose root is the image
+  store=$(mktemp -d "$BATS_TEST_TMPDIR/store.XXXXXX")
+  cp -a "$image" "$store/root"
+  in_machine podman --root "$store/storage" --runroot /run/podman --storage-driver vfs --runtime "$1" --cgroup-manager cgroupfs \
+    run --rm --network none --log-driver none --ulimit nofile=512:512 --ulimit nproc=512:512 "${@:2:$#-2}" --rootfs "$store/root" sh -c "${*: -1}"
+}
+assert_served() { # the real library of the driver answers, by its SONAME, beside the one GPU
+  assert_success
+  assert_equal ${#lines[@]} 4
+  assert_line --index 0 --regexp '^CUDA [0-9]+$'
+  assert_line --index 1 "libcuda.so.$V"
+  assert_line --index 2 "c3:3 666" # 195:3, in hexadecimal digits
+  assert_line --index 3 1
+}
+looks='user; readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1; stat -c "%t:%T %a" /dev/nvidia3; ls /dev | grep -c "nvidia[0-9]"'
+
+@test "over our driver root, the toolkit's specification serves a container" {
+  theirs nvml --disable-hook disable-device-node-modification # which wants the driver in the container's own /proc
+  mv "$BATS_TEST_TMPDIR/theirs.json" "$specs/kmodsmith.json"
+  in_container runc --device nvidia.com/gpu=3 "$looks"
+  assert_served
+}
+
+@test "nvidia-container-runtime gives a container the GPUs that its environment asks for, from our specification" {
+  mkdir -p "$BATS_TEST_TMPDIR/config/nvidia-container-runtime"
+  printf '#!/bin/sh\nXDG_CONFIG_HOME=%s exec %s "$@"\n' "$BATS_TEST_TMPDIR/config" "$work/bin/nvidia-container-runtime" >"$BATS_TEST_TMPDIR/runtime"
+  chmod +x "$BATS_TEST_TMPDIR/runtime" # as the toolkit's container installs it
+  "$work/bin/nvidia-ctk" --quiet config --set nvidia-container-runtime.mode=cdi --output "$BATS_TEST_TMPDIR/config/nvidia-container-runtime/config.toml"
+  in_container "$BATS_TEST_TMPDIR/runtime" --env NVIDIA_VISIBLE_DEVICES=3 "$looks"
+  assert_served
+  in_container "$BATS_TEST_TMPDIR/runtime" --env NVIDIA_VISIBLE_DEVICES=void "$looks"
+  assert_line --partial "libcuda.so.1: cannot open shared object file"
+  assert_line --index 2 0
 }
