@@ -202,3 +202,31 @@ looks='user; readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1; stat -c "%t:%T %a"
   assert_line --partial "libcuda.so.1: cannot open shared object file"
   assert_line --index 2 0
 }
+
+@test "nvidia-ctk makes the same nodes as we do, and links in /dev/char that lead where ours do" {
+  local node made=$BATS_TEST_TMPDIR/made
+  mkdir -p "$made"/{dev,char}
+  in_machine nvidia-ctk --quiet system create-device-nodes --root "$made" --control-devices
+  assert_success
+  assert_equal "$(find "$made/dev" -type c -printf "%f\n" | sort | paste -sd" ")" "nvidia-modeset nvidia-uvm nvidia-uvm-tools nvidiactl"
+  for node in "$made"/dev/*; do
+    assert_equal "$(stat -c '%t:%T %a' "$node")" "$(stat -c '%t:%T %a' "$nodes/dev/${node##*/}")"
+  done
+  in_machine sh -euc 'mount --bind "$host/sys" /sys
+    exec nvidia-ctk --quiet system create-dev-char-symlinks --create-all --dev-char-path "$1"' sh "$made/char"
+  assert_success
+  find "$host/dev/char" -type l -printf '%f %l\n' | sed 's| \.\./| /dev/|' | sort >"$made/ours"
+  find "$made/char" -type l -printf '%f %l\n' | sort >"$made/theirs"
+  run comm -23 "$made/ours" "$made/theirs"
+  assert_output - <<EOF
+243:0 /dev/nvidia-nvswitch0
+243:1 /dev/nvidia-nvswitch1
+243:2 /dev/nvidia-nvswitch2
+243:255 /dev/nvidia-nvswitchctl
+243:3 /dev/nvidia-nvswitch3
+244:0 /dev/nvidia-nvlink
+245:0 /dev/nvidia-caps/nvidia-cap0
+EOF
+  run grep -vE '^245:[0-9]+ /dev/nvidia-caps/' <(comm -13 "$made/ours" "$made/theirs")
+  assert_output "" # but for partitions that could be made: we link their nodes when they are
+}
