@@ -12,7 +12,7 @@ declare -A tiers=(
   [cli]="bats bats-support bats-assert bats-file jq openssl python3-yaml scdoc softhsm2 libengine-pkcs11-openssl strace python3 zstd binutils
     busybox-static ca-certificates fish git kmod makeself patch procps xz-utils zsh"
   [services]="bats bats-support bats-assert bats-file jq systemd scdoc docker-registry nginx-light skopeo buildah apache2-utils openssl
-    python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg gpg-agent dpkg-dev rpm createrepo-c dnf dnf-plugins-core"
+    python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg gpg-agent dpkg-dev rpm createrepo-c dnf dnf-plugins-core kmod"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
   [image]="jq openssl python3 binutils dpkg-dev util-linux procps ca-certificates"
   [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"

@@ -7,28 +7,29 @@
 own_home=${own_home:-$HOME} # where what was built is kept; the servers' helpers set another
 load helper
 
-toolkit=github.com/NVIDIA/nvidia-container-toolkit/cmd lib=usr/lib/x86_64-linux-gnu
+toolkit=github.com/NVIDIA/nvidia-container-toolkit/cmd operator=github.com/NVIDIA/gpu-operator lib=usr/lib/x86_64-linux-gnu
 same_version=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libegl-nvidia0 libglx-nvidia0 libnvcuvid1
   libnvidia-{allocator1,cfg1,eglcore,encode1,fbc1,glcore,ml1,opticalflow1,ptxjitcompiler1} nvidia-cuda-mps
   nvidia-{egl-common,egl-icd,opencl-common,opencl-icd,smi,vdpau-driver,vulkan-common,vulkan-icd})
 own_version=(libnvidia-egl-gbm1 libnvidia-egl-wayland1 nvidia-persistenced nvidia-xconfig)
 
 setup_file() {
-  export work=$BATS_FILE_TMPDIR LACKS=
+  export work=$BATS_FILE_TMPDIR
   export host=$work/host nodes=$work/nodes driver=$work/host/run/nvidia/driver
-  HOME=$own_home programs && HOME=$own_home user_space && make_machine && make_driver && make_image
+  HOME=$own_home programs && HOME=$own_home user_space && make_machine && make_driver && make_image && make_cluster && make_modprobe
 }
-# In a folder for PATH; what is lacking, and why, is in LACKS.
+teardown_file() { servers_stop; }
+# In a folder for PATH, or why not.
 programs() {
   local one path
-  mkdir "$work/bin"
-  for one in "$toolkit"/nvidia-{ctk,cdi-hook,container-runtime}; do
-    if path=$(CGO_ENABLED=1 "$top/scripts/go-program.sh" "$one" 2>"$work/lacks"); then
-      ln -s "$path" "$work/bin/${one##*/}"
-    else
-      LACKS+="no ${one##*/}: $(tail -n 1 "$work/lacks"); "
-    fi
+  mkdir "$work/bin" "$work/lacks"
+  for one in "$toolkit"/nvidia-{ctk,cdi-hook,container-runtime} "$operator/validator"; do
+    if path=$(CGO_ENABLED=1 "$top/scripts/go-program.sh" "$one" 2>"$work/lacks/${one##*/}"); then ln -s "$path" "$work/bin/${one##*/}"; fi
   done
+}
+needs() { # PROGRAM...
+  local one
+  for one; do [ -x "$work/bin/$one" ] || skip "no $one: $(tail -n 1 "$work/lacks/$one")"; done
 }
 user_space() {
   local open
@@ -54,7 +55,7 @@ make_machine() {
   for file in "${files[@]}"; do
     read -r _ number mode _ <"$host/dev/$file"
     mkdir -p "$(dirname "$nodes/dev/$file")"
-    mknod -m "$mode" "$nodes/dev/$file" c "${number%:*}" "${number#*:}" 2>/dev/null || LACKS+="no device nodes may be made here; "
+    mknod -m "$mode" "$nodes/dev/$file" c "${number%:*}" "${number#*:}" 2>>"$work/no-nodes" || true
   done
 }
 make_driver() {
@@ -77,10 +78,38 @@ make_image() { # a shell, glibc, and a program that asks the driver's library fo
   printf '#include <stdio.h>\nint cuDriverGetVersion(int *);\nint main(void) { int v = 0; return cuDriverGetVersion(&v) || printf("CUDA %%d\\n", v) < 0; }\n' |
     gcc -x c - -x none "$driver/$lib/libcuda.so.$V" -Wl,--allow-shlib-undefined -o "$image/bin/user"
 }
+# A DaemonSet of the driver that the GPU Operator owns, and a program in the place of nvidia-smi that asks the stand-in.
+make_cluster() {
+  local list=$work/cluster/apis/apps/v1/namespaces/gpu-operator/daemonsets
+  mkdir -p "${list%/*}"
+  echo '{"apiVersion": "apps/v1", "kind": "DaemonSetList", "items": [{"metadata": {"name": "nvidia-driver-daemonset", "ownerReferences": [
+    {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "1", "controller": true}]}}]}' >"$list"
+  ca_make
+  port=$(free_port)
+  export port CA
+  server_run kube "$port" python3 "$here/kube_standin.py" "$port" "$SERVERS/server.pem" "$SERVERS/server.key" "$work/cluster"
+  printf '#include <stdio.h>\nint nvmlInit_v2(void);\nint nvmlSystemGetDriverVersion(char *, unsigned);\nint main(void) {
+    char v[80]; return nvmlInit_v2() || nvmlSystemGetDriverVersion(v, sizeof(v)) || puts(v) < 0; }\n' |
+    gcc -x c - -x none "$driver/$lib/libnvidia-ml.so.$V" -o "$work/nvidia-smi"
+}
+# What the driver image's base has: modprobe, which this validator runs in the driver root, and which finds nvidia loaded.
+make_modprobe() {
+  local file modules
+  modules=$driver/lib/modules/$(uname -r)
+  mkdir -p "$modules" "$driver/sbin"
+  cp "$(readlink -f "$(PATH=$PATH:/sbin:/usr/sbin type -P modprobe)")" "$driver/sbin/modprobe"
+  ldd "$driver/sbin/modprobe" | grep -oE '/[^ ]+' | while read -r file; do
+    mkdir -p "$driver${file%/*}"
+    cp -L "$file" "$driver$file"
+  done
+  tiny_package "$work/modules" "$(uname -r)"
+  cp "$work"/modules.d/*.ko "$modules"
+  PATH=$PATH:/sbin:/usr/sbin depmod -b "$driver" "$(uname -r)" 2>/dev/null
+}
 
 setup() {
-  [ -z "$LACKS" ] || skip "$LACKS"
   needs_mounts
+  [ ! -s "$work/no-nodes" ] || skip "no device nodes can be made here"
   export specs=$BATS_TEST_TMPDIR/cdi
   mkdir "$specs"
   "$KMODSMITH" cdi generate --root "$host" --export /run/nvidia/driver --output "$specs/kmodsmith.json"
@@ -102,6 +131,7 @@ in_machine() { # COMMAND...
     exec "$@"' sh "$@"
 }
 theirs() { # MODE [OPTION...]: the toolkit's specification of the same machine
+  needs nvidia-ctk nvidia-cdi-hook
   in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver --dev-root /run/nodes \
     --nvidia-cdi-hook-path "$work/bin/nvidia-cdi-hook" --output "$BATS_TEST_TMPDIR/theirs.json" "${@:2}"
   assert_success
@@ -124,6 +154,7 @@ assert_difference() { # SIDES SED: "<" is the toolkit's, ">" ours; on both
 }
 
 @test "nvidia-ctk lists the devices of our specification, and none of one with a member that the format has not" {
+  needs nvidia-ctk
   in_machine nvidia-ctk --quiet cdi list --spec-dir "$specs"
   assert_success
   assert_equal "$(sort <<<"$output")" "$(jq -r '.devices[] | "nvidia.com/gpu=\(.name)"' "$specs/kmodsmith.json" | sort)"
@@ -192,6 +223,7 @@ looks='user; readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1; stat -c "%t:%T %a"
 }
 
 @test "nvidia-container-runtime gives a container the GPUs that its environment asks for, from our specification" {
+  needs nvidia-ctk nvidia-container-runtime
   mkdir -p "$BATS_TEST_TMPDIR/config/nvidia-container-runtime"
   printf '#!/bin/sh\nXDG_CONFIG_HOME=%s exec %s "$@"\n' "$BATS_TEST_TMPDIR/config" "$work/bin/nvidia-container-runtime" >"$BATS_TEST_TMPDIR/runtime"
   chmod +x "$BATS_TEST_TMPDIR/runtime" # as the toolkit's container installs it
@@ -205,6 +237,7 @@ looks='user; readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1; stat -c "%t:%T %a"
 
 @test "nvidia-ctk makes the same nodes as we do, and links in /dev/char that lead where ours do" {
   local node made=$BATS_TEST_TMPDIR/made
+  needs nvidia-ctk
   mkdir -p "$made"/{dev,char}
   in_machine nvidia-ctk --quiet system create-device-nodes --root "$made" --control-devices
   assert_success
@@ -229,4 +262,56 @@ looks='user; readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1; stat -c "%t:%T %a"
 EOF
   run grep -vE '^245:[0-9]+ /dev/nvidia-caps/' <(comm -13 "$made/ours" "$made/theirs")
   assert_output "" # but for partitions that could be made: we link their nodes when they are
+}
+
+# The GPU Operator's validator in a root of its own, as in its pod: the host's programs, the driver root with the parts of
+# the machine that our mounts bring into it, /run/nvidia/validations, an API server that knows of the operator's DaemonSet.
+validate() { # COMPONENT
+  port=$port in_machine sh -euc '
+    for one in bin etc lib lib64 sbin usr; do mkdir -p "$pod/$one" && mount --bind "/$one" "$pod/$one"; done
+    mkdir -p "$pod"/dev "$pod"/proc "$pod"/host-dev-char "$pod"/tmp "$pod"/run/nvidia "$pod/var/run/secrets/kubernetes.io/serviceaccount"
+    cp "$CA" "$pod/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
+    echo token >"$pod/var/run/secrets/kubernetes.io/serviceaccount/token"
+    cp "$(readlink -f "$work/bin/validator")" "$pod/validator"
+    mkdir -p /run/nvidia/driver/dev /run/nvidia/driver/sys
+    mount --bind "$nodes/dev" /run/nvidia/driver/dev
+    mount --bind "$host/sys" /run/nvidia/driver/sys
+    mount --bind "$work/nvidia-smi" /run/nvidia/driver/usr/bin/nvidia-smi
+    mount --rbind /run/nvidia "$pod/run/nvidia"
+    mount --rbind /proc "$pod/proc"
+    mount --rbind /dev "$pod/dev"
+    export KUBERNETES_SERVICE_HOST=127.0.0.1 KUBERNETES_SERVICE_PORT="$port" OPERATOR_NAMESPACE=gpu-operator
+    exec chroot "$pod" /validator --component "$1"' sh "$1"
+}
+
+@test "the GPU Operator's validator finds our driver root ready, when the file that it waits for is there, and not without libraries" {
+  local command node
+  needs validator
+  export pod=$BATS_TEST_TMPDIR/pod
+  mkdir -p "$pod" && cp -a "$host/dev/char" "$pod/host-dev-char" # with our links
+  validate driver
+  assert_failure
+  assert_output --partial "cannot statx '/run/nvidia/validations/.driver-ctr-ready'"
+  command=$(sed -n "/exec AGENT-POD/,/'$/p" "$top/docs/man/kmodsmith-operator.7.scd" | sed "1s/.*sh -ec '//; \$s/'\$//")
+  sh -ec "${command//\/proc\/1\/root/$host}"
+  validate driver
+  assert_success
+  assert_line "$V" # of nvidia-smi, with the library that the validator found
+  run cat "$host/run/nvidia/validations/driver-ready"
+  assert_output - <<EOF
+IS_HOST_DRIVER=false
+NVIDIA_DRIVER_ROOT=/run/nvidia/driver
+DRIVER_ROOT_CTR_PATH=/driver-root
+NVIDIA_DEV_ROOT=/run/nvidia/driver
+DEV_ROOT_CTR_PATH=/driver-root
+EOF
+  for node in "$host"/dev/char/*; do # the others that it makes are of partitions
+    assert_equal "$(readlink "$pod/host-dev-char/${node##*/}")" "$(readlink "$node")"
+  done
+  mv "$driver/$lib/libnvidia-ml.so.1" "$driver/$lib/another"
+  validate driver
+  mv "$driver/$lib/another" "$driver/$lib/libnvidia-ml.so.1"
+  assert_failure
+  assert_output --partial 'error locating \"libnvidia-ml.so.1\"'
+  assert_file_not_exist "$host/run/nvidia/validations/driver-ready"
 }
