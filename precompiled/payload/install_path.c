@@ -43,15 +43,34 @@ static const char *below_variant(const char *rest)
 	return NULL;
 }
 
+// What an X server loads, where NVIDIA's container toolkit and our specification look for it.
+static char *xorg_path(const char *name)
+{
+	static const struct {
+		const char *name, *dir;
+	} files[] = { { "nvidia_drv.so", "usr/lib/xorg/modules/drivers" },
+		      { "libglxserver_nvidia.so", "usr/lib/xorg/modules/extensions" },
+		      { "nvidia-drm-outputclass.conf", "usr/share/X11/xorg.conf.d" } };
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		if (str_starts(name, files[i].name))
+			return str_fmt("%s/%s", files[i].dir, name);
+	return NULL;
+}
+
 static char *debian_path(const char *path)
 {
-	static const char LIB[] = "usr/lib/", OWN[] = "nvidia/";
+	static const char LIB[] = "usr/lib/", OWN[] = "nvidia/", ETC[] = "etc/nvidia/";
+	const char *setting = str_starts(path, ETC) ? below_variant(path + strlen(ETC)) : NULL;
+	if (setting)
+		return xorg_path(setting);
 	if (!str_starts(path, LIB))
 		return NULL;
 	const char *rest = path + strlen(LIB), *slash = strchr(rest, '/');
 	const char *program = str_starts(rest, OWN) ? below_variant(rest + strlen(OWN)) : NULL;
+	if (program && (strstr(program, ".so") || str_ends(program, ".ids")))
+		return xorg_path(program);
 	if (program)
-		return str_ends(program, ".so") ? str_dup(path) : str_fmt("usr/bin/%s", program);
+		return str_fmt("usr/bin/%s", program);
 	const char *library = slash && str_starts(slash + 1, OWN) ? below_variant(slash + 1 + strlen(OWN)) : NULL;
 	if (!library || str_eq(library, "nvoptix.bin"))
 		return library ? str_dup("usr/share/nvidia/nvoptix.bin") : NULL;

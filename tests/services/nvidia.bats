@@ -10,7 +10,7 @@ load helper
 toolkit=github.com/NVIDIA/nvidia-container-toolkit/cmd operator=github.com/NVIDIA/gpu-operator lib=usr/lib/x86_64-linux-gnu
 same_version=(firmware-nvidia-gsp libcuda1 libcudadebugger1 libegl-nvidia0 libglx-nvidia0 libnvcuvid1
   libnvidia-{allocator1,cfg1,eglcore,encode1,fbc1,glcore,ml1,opticalflow1,ptxjitcompiler1} nvidia-cuda-mps
-  nvidia-{egl-common,egl-icd,opencl-common,opencl-icd,smi,vdpau-driver,vulkan-common,vulkan-icd})
+  nvidia-{egl-common,egl-icd,opencl-common,opencl-icd,smi,vdpau-driver,vulkan-common,vulkan-icd} xserver-xorg-video-nvidia)
 own_version=(libnvidia-egl-gbm1 libnvidia-egl-wayland1 nvidia-persistenced nvidia-xconfig)
 
 setup_file() {
@@ -167,7 +167,11 @@ assert_difference() { # SIDES SED: "<" is the toolkit's, ">" ours; on both
 }
 
 @test "a container gets what the toolkit's specification of the same driver root gives it, but for what is listed here" {
+  local one
   theirs nvml
+  for one in libcuda.so gsp nvidia-smi vdpau/ nvidia.icd nvidia_icd.json 10_nvidia.json gbm.json nvidia_drv.so libglxserver outputclass; do
+    assert_regex "$(jq -r '.containerEdits.mounts[].containerPath' "$BATS_TEST_TMPDIR/theirs.json" | paste -sd' ')" "$one" # of each kind
+  done
   assert_equal "$(jq -c '[.. | .permissions? // empty] | unique' "$BATS_TEST_TMPDIR/theirs.json" "$specs/kmodsmith.json" | xargs)" \
     "[rwm] [rw]" # who opens a node need not make it
   assert_difference '<>' '' <<EOF
