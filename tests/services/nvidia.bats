@@ -61,7 +61,7 @@ make_machine() {
 make_driver() {
   mkdir -p "$host/run/nvidia"
   cp -a "$work/payload/root" "$driver"
-  mkdir -p "$driver/usr/libexec"
+  mkdir -p "$driver"/{dev,sys,usr/libexec}
   cp "$KMODSMITH" "$driver/usr/libexec/kmodsmith"
   mkdir -p "$driver"/run/nvidia-{persistenced,fabricmanager} # its daemons' sockets
   touch "$driver"/run/nvidia-{persistenced,fabricmanager}/socket
@@ -115,16 +115,17 @@ setup() {
   "$KMODSMITH" cdi generate --root "$host" --export /run/nvidia/driver --output "$specs/kmodsmith.json"
 }
 
-# In a mount namespace where the recorded driver root, /proc/driver, /proc/devices and nodes are where programs look. /run is
-# empty but for them.
+# In a mount namespace where the driver root, /proc/driver and /proc/devices are in their places; in the driver root are those
+# directories of the machine that are mounted into one (driver_root/root_layout.h). /run is empty but for it.
 in_machine() { # COMMAND...
   run timeout "$hung" unshare -m --propagation private sh -euc '
     mount -t tmpfs none /run
     mount -t tmpfs none /dev/shm
-    mkdir -p /run/nvidia /run/nodes /run/cdi
+    mkdir -p /run/nvidia /run/cdi
     mount --bind "$host/run/nvidia" /run/nvidia
     mount --bind "$specs" /run/cdi
-    mount --bind "$nodes" /run/nodes
+    mount --bind "$nodes/dev" /run/nvidia/driver/dev
+    mount --bind "$host/sys" /run/nvidia/driver/sys
     mount --bind "$host/proc/driver" /proc/driver
     mount --bind "$host/proc/devices" /proc/devices
     PATH=$work/bin:$PATH
@@ -132,7 +133,7 @@ in_machine() { # COMMAND...
 }
 theirs() { # MODE [OPTION...]: the toolkit's specification of the same machine
   needs nvidia-ctk nvidia-cdi-hook
-  in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver --dev-root /run/nodes \
+  in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver \
     --nvidia-cdi-hook-path "$work/bin/nvidia-cdi-hook" --output "$BATS_TEST_TMPDIR/theirs.json" "${@:2}"
   assert_success
 }
@@ -203,11 +204,11 @@ EOF
 EOF
 }
 
-in_container() { # RUNTIME OPTION... COMMAND: of podman; in a container whose root is the image
+in_container() { # RUNTIME OPTION... COMMAND: of podman; in a container whose root is the image. What is mounted in /proc comes with it
   store=$(mktemp -d "$BATS_TEST_TMPDIR/store.XXXXXX")
   cp -a "$image" "$store/root"
   in_machine podman --root "$store/storage" --runroot /run/podman --storage-driver vfs --runtime "$1" --cgroup-manager cgroupfs \
-    run --rm --network none --log-driver none --ulimit nofile=512:512 --ulimit nproc=512:512 "${@:2:$#-2}" --rootfs "$store/root" sh -c "${*: -1}"
+    run --rm --volume /proc:/proc --network none --log-driver none --ulimit nofile=512:512 --ulimit nproc=512:512 "${@:2:$#-2}" --rootfs "$store/root" sh -c "${*: -1}"
 }
 assert_served() { # the real library of the driver answers, by its SONAME, beside the one GPU
   assert_success
@@ -220,23 +221,39 @@ assert_served() { # the real library of the driver answers, by its SONAME, besid
 looks='user; readlink /usr/lib/x86_64-linux-gnu/libcuda.so.1; stat -c "%t:%T %a" /dev/nvidia3; ls /dev | grep -c "nvidia[0-9]"'
 
 @test "over our driver root, the toolkit's specification serves a container" {
-  theirs nvml --disable-hook disable-device-node-modification # which wants the driver in the container's own /proc
+  theirs nvml
   mv "$BATS_TEST_TMPDIR/theirs.json" "$specs/kmodsmith.json"
   in_container runc --device nvidia.com/gpu=3 "$looks"
   assert_served
 }
 
-@test "nvidia-container-runtime gives a container the GPUs that its environment asks for, from our specification" {
-  needs nvidia-ctk nvidia-container-runtime
-  mkdir -p "$BATS_TEST_TMPDIR/config/nvidia-container-runtime"
-  printf '#!/bin/sh\nXDG_CONFIG_HOME=%s exec %s "$@"\n' "$BATS_TEST_TMPDIR/config" "$work/bin/nvidia-container-runtime" >"$BATS_TEST_TMPDIR/runtime"
-  chmod +x "$BATS_TEST_TMPDIR/runtime" # as the toolkit's container installs it
-  "$work/bin/nvidia-ctk" --quiet config --set nvidia-container-runtime.mode=cdi --output "$BATS_TEST_TMPDIR/config/nvidia-container-runtime/config.toml"
+# As the toolkit's container installs it: a script that names its configuration.
+runtime() { # NAME=VALUE...: of the configuration
+  local config=$BATS_TEST_TMPDIR/config/nvidia-container-runtime/config.toml
+  mkdir -p "${config%/*}"
+  "$work/bin/nvidia-ctk" --quiet config "${@/#/--set=}" --output "$config"
+  printf '#!/bin/sh\nXDG_CONFIG_HOME=%s exec %s "$@"\n' "${config%/*/*}" "$work/bin/nvidia-container-runtime" >"$BATS_TEST_TMPDIR/runtime"
+  chmod +x "$BATS_TEST_TMPDIR/runtime"
+}
+assert_runtime_serves() {
   in_container "$BATS_TEST_TMPDIR/runtime" --env NVIDIA_VISIBLE_DEVICES=3 "$looks"
   assert_served
   in_container "$BATS_TEST_TMPDIR/runtime" --env NVIDIA_VISIBLE_DEVICES=void "$looks"
   assert_line --partial "libcuda.so.1: cannot open shared object file"
   assert_line --index 2 0
+}
+
+@test "nvidia-container-runtime gives a container the GPUs that its environment asks for, from our specification" {
+  needs nvidia-ctk nvidia-container-runtime
+  runtime nvidia-container-runtime.mode=cdi
+  assert_runtime_serves
+}
+
+@test "nvidia-container-runtime does so without a specification, from our driver root" {
+  needs nvidia-ctk nvidia-cdi-hook nvidia-container-runtime
+  rm "$specs/kmodsmith.json"
+  runtime nvidia-container-cli.root=/run/nvidia/driver nvidia-ctk.path="$work/bin/nvidia-ctk"
+  assert_runtime_serves
 }
 
 @test "nvidia-ctk makes the same nodes as we do, and links in /dev/char that lead where ours do" {
@@ -268,8 +285,8 @@ EOF
   assert_output "" # but for partitions that could be made: we link their nodes when they are
 }
 
-# The GPU Operator's validator in a root of its own, as in its pod: the host's programs, the driver root with the parts of
-# the machine that our mounts bring into it, /run/nvidia/validations, an API server that knows of the operator's DaemonSet.
+# The GPU Operator's validator in a root of its own, as in its pod: programs, /run/nvidia, /dev/char of the machine, and an API
+# server that knows of the operator's DaemonSet.
 validate() { # COMPONENT
   port=$port in_machine sh -euc '
     for one in bin etc lib lib64 sbin usr; do mkdir -p "$pod/$one" && mount --bind "/$one" "$pod/$one"; done
@@ -277,9 +294,6 @@ validate() { # COMPONENT
     cp "$CA" "$pod/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
     echo token >"$pod/var/run/secrets/kubernetes.io/serviceaccount/token"
     cp "$(readlink -f "$work/bin/validator")" "$pod/validator"
-    mkdir -p /run/nvidia/driver/dev /run/nvidia/driver/sys
-    mount --bind "$nodes/dev" /run/nvidia/driver/dev
-    mount --bind "$host/sys" /run/nvidia/driver/sys
     mount --bind "$work/nvidia-smi" /run/nvidia/driver/usr/bin/nvidia-smi
     mount --rbind /run/nvidia "$pod/run/nvidia"
     mount --rbind /proc "$pod/proc"
