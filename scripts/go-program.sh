@@ -3,9 +3,11 @@
 # Build a program of others from its Go module, the newest release that the proxy offers, and print its path. It is kept in
 # ~/.cache/kmodsmith/go, and asked for anew after a month. Status 3: it cannot be had, and the last line of stderr says why.
 #   scripts/go-program.sh MODULE/PATH     github.com/sigstore/cosign/v2/cmd/cosign
+#   scripts/go-program.sh --source MODULE/PATH   the folder of its module's source, too: with what else is in it
 # CGO_ENABLED=1 is for those that are partly C.
 set -euo pipefail
-package=${1:?usage: go-program.sh MODULE/PATH}
+[ "${1-}" != --source ] || { source=yes && shift; }
+package=${1:?usage: go-program.sh [--source] MODULE/PATH}
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/go
 made=$cache/${package//\//+}
 unset GOFLAGS GOROOT GOBIN
@@ -37,4 +39,8 @@ if ! is_young; then
     lacking "$package: $(tail -n 1 "$cache/log")"
   fi
 fi
-echo "$made"
+[ -n "${source-}" ] || { echo "$made" && exit; }
+go=${go-$(find_go)}
+cd /
+"$go" mod download -json "$("$go" version -m "$made" | awk '$1 == "mod" { print $2 "@" $3 }')" 2>>"$cache/log" | jq -er .Dir ||
+  lacking "$package: no source: $(tail -n 1 "$cache/log")"
