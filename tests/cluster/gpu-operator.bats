@@ -5,6 +5,8 @@
 # shellcheck disable=SC2154,SC2016 # bats sets output; the helpers set top and KUBECONFIG; a shell in a namespace expands
 own_home=${own_home:-$HOME}
 load helper
+load agent
+load rollout
 
 setup_file() {
   local name
@@ -15,12 +17,16 @@ setup_file() {
     SOURCE=$(program --source github.com/NVIDIA/gpu-operator/cmd/gpu-operator) || LACKS=$(tail -n 1 "$work/lacks")
   unshare -m true 2>/dev/null || LACKS="no mounts of one's own here"
   [ -z "$LACKS" ] || return 0
-  kube_start --allow-privileged=true
+  kube_start --allow-privileged=true --runtime-config=admissionregistration.k8s.io/v1=true
+  for name in rbac agent-policy coordinator coordinator-policy; do deploy "$name.yaml"; done
   kube POST /api/v1/namespaces '{"metadata": {"name": "gpu-operator"}}' >/dev/null
   for name in "$SOURCE"/deployments/gpu-operator/{,charts/node-feature-discovery/}crds/*.yaml; do documents "$name" | create; done
   "$HELM" template gpu-operator "$SOURCE/deployments/gpu-operator" --namespace gpu-operator --set nfd.enabled=false \
     --values "$top/deploy/gpu-operator-values.yaml" >"$work/rendered"
-  node_make
+  kube POST /api/v1/nodes '{"metadata": {"name": "n1"}}' >/dev/null
+  machine_known n1
+  kube POST /api/v1/namespaces/gpu-operator/configmaps '{"metadata": {"name": "kmodsmith-site"},
+    "data": {"site.pem": "a key", "nvidia.conf": "NVreg_EnableGpuFirmware=0"}}' >/dev/null
   operator_start
   documents "$work/rendered" | jq -c 'select(.kind == "ClusterPolicy")' | create
 }
@@ -28,20 +34,19 @@ teardown_file() {
   [ ! -e "$SERVERS/operator.pid" ] || server_stop operator # the API server waits for whoever watches
   kube_stop
 }
+teardown() { [ -z "${FARM-}" ] || farm_clean; }
 setup() {
   kube_needed
   [ -z "$LACKS" ] || skip "$LACKS"
 }
-node_make() { # with what NFD and the kubelet say of it, and the keys and parameters that our values name
+machine_known() { # NODE: what NFD and the kubelet say of it
   local nfd=feature.node.kubernetes.io
-  kube POST /api/v1/nodes "{\"metadata\": {\"name\": \"n1\", \"annotations\": {\"node.alpha.kubernetes.io/ttl\": \"0\"}, \"labels\": {
+  kube PATCH "/api/v1/nodes/$1" "{\"metadata\": {\"annotations\": {\"node.alpha.kubernetes.io/ttl\": \"0\"}, \"labels\": {
     \"$nfd/pci-10de.present\": \"true\", \"$nfd/kernel-version.full\": \"6.8.0-1-generic\", \"$nfd/system-os_release.ID\": \"ubuntu\",
-    \"$nfd/system-os_release.VERSION_ID\": \"24.04\", \"kubernetes.io/arch\": \"amd64\"}}}" >/dev/null
-  kube PATCH /api/v1/nodes/n1/status '{"status": {"nodeInfo": {"containerRuntimeVersion": "containerd://1.7.0", "kernelVersion": "6.8.0-1-generic",
+    \"$nfd/system-os_release.VERSION_ID\": \"24.04\", \"kubernetes.io/arch\": \"amd64\"}}}" application/merge-patch+json >/dev/null
+  kube PATCH "/api/v1/nodes/$1/status" '{"status": {"nodeInfo": {"containerRuntimeVersion": "containerd://1.7.0", "kernelVersion": "6.8.0-1-generic",
     "osImage": "", "architecture": "amd64", "operatingSystem": "linux", "kubeletVersion": "v1.33.0", "kubeProxyVersion": "", "bootID": "b",
     "machineID": "m", "systemUUID": "s"}}}' application/merge-patch+json >/dev/null
-  kube POST /api/v1/namespaces/gpu-operator/configmaps '{"metadata": {"name": "kmodsmith-site"},
-    "data": {"site.pem": "a key", "nvidia.conf": "NVreg_EnableGpuFirmware=0"}}' >/dev/null
 }
 operator_start() { # in a root of its own, where it finds its manifests and the name of the machine's system
   local probe
@@ -116,9 +121,31 @@ registry.example/drivers/kmodsmith-driver:535.261.03-ubuntu24.04 nvidia-driver i
   label device-plugin '"true"'
 }
 
-@test "with driver.enabled=false it takes its driver DaemonSet away, and leaves the toolkit" {
-  soon is_there $SETS/nvidia-container-toolkit-daemonset
+# Its pods would be ended by their nodeSelector; here are none.
+@test "a rollout holds its nodes until its driver and its upgrades are both off, and then replaces theirs, its labels paused meanwhile" {
+  local i
+  soon is_there $DRIVER
+  kube DELETE /api/v1/nodes/n1 >/dev/null
+  farm_make 2
+  farm_loads "$new"
+  for i in 1 2; do machine_known "$(name_of $i)"; done
+  is_labelled() { nodes 'all(.metadata.labels["nvidia.com/gpu.deploy.driver"] == "true")' | grep -q true; }
+  soon is_labelled
+  farm_start
+  coordinator_start a
+  policy "$new"
+  all_are held 120
+  kubectl_kmodsmith status
+  assert_line --regexp "^$(name_of 1) .*foreign-controller gpu-operator/nvidia-driver-daemonset"
   change '{"driver": {"enabled": false}}'
   soon not is_there $DRIVER
+  renewed
+  assert_equal "$(count_in held)" 2 # it still claims them
+  assert_equal "$(nodes 'map(.metadata.annotations["nvidia.com/gpu-driver-upgrade-enabled"]) | join(" ")')" "true true"
+  change '{"driver": {"upgradePolicy": {"autoUpgrade": false}}}'
+  all_are "done" 120
+  assert_equal "$(grep -c 'operands paused' "$BATS_TEST_TMPDIR/coordinator-a.log")" 2
+  assert_equal "$(versions)" "$new $new"
   is_there $SETS/nvidia-container-toolkit-daemonset
+  assert_equal "$(nodes 'map(.metadata.labels | with_entries(select(.key | test("gpu.deploy"))) | map(values) | unique | .[]) | unique | join(" ")')" true
 }
