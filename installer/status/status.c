@@ -221,8 +221,8 @@ int status_error(const struct status *s, struct err *err)
 json_t *status_json_error(const struct err *err)
 {
 	const struct err_info *info = err_info(err->code);
-	return json_pack("{s:s, s:s, s:b, s:o, s:s}", "code", info->name, "reason", info->reason, "retryable",
-			 info->retryable, "text", json_text(err->text), "next", info->next);
+	return json_pack("{s:s, s:s, s:b, s:o, s:o}", "code", info->name, "reason", info->reason, "retryable",
+			 info->retryable, "text", json_text(err->text), "next", json_text(err_next_step(err)));
 }
 
 json_t *status_json_phases(const struct progress *w)

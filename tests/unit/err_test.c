@@ -2,6 +2,7 @@
 #include "tests/unit/test.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <sysexits.h>
 
 static bool is_camel_case(const char *s)
@@ -42,6 +43,26 @@ static void test_every_code_is_complete(void **state)
 		}
 	}
 	assert_true(count >= 30);
+}
+
+static void test_an_error_has_a_next_step_of_its_own_or_that_of_its_code(void **state)
+{
+	(void)state;
+	struct err err;
+	err_set(&err, E_NO_PACKAGE, "no package");
+	assert_string_equal(err_next_step(&err), err_info(E_NO_PACKAGE)->next);
+	assert_int_equal(err_next(&err, "type %s", "this"), -1);
+	err_wrap(&err, "plan");
+	assert_string_equal(err_next_step(&err), "type this");
+	err_next(&err, "%0*d", ERR_NEXT_MOST, 0); // does not fit, and half a command is none
+	assert_string_equal(err_next_step(&err), err_info(E_NO_PACKAGE)->next);
+	err_next(&err, "%0*d", ERR_NEXT_MOST - 1, 0);
+	assert_int_equal(strlen(err_next_step(&err)), ERR_NEXT_MOST - 1);
+	err_code(&err, E_AUTH);
+	assert_string_equal(err_next_step(&err), err_info(E_AUTH)->next);
+	err_next(&err, "type %s", "this");
+	err_set(&err, ENOENT, "open it");
+	assert_string_equal(err_next_step(&err), err_info(E_NOT_FOUND)->next);
 }
 
 // explain and the manual put the cause at the beginning of a line and the command on one of its own.
@@ -144,6 +165,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_code_is_complete),
+		cmocka_unit_test(test_an_error_has_a_next_step_of_its_own_or_that_of_its_code),
 		cmocka_unit_test(test_every_code_has_causes_with_commands),
 		cmocka_unit_test(test_foreign_codes_are_system_errors),
 		cmocka_unit_test(test_reasons_of_the_system_that_a_user_can_act_on),

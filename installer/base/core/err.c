@@ -24,6 +24,7 @@ int err_set(struct err *err, int code, const char *fmt, ...)
 	text[sizeof(err->text) - 1] = '\0';
 	memcpy(err->text, text, sizeof(err->text));
 	err->code = code;
+	err->next[0] = '\0';
 	return -1;
 }
 
@@ -44,7 +45,24 @@ int err_wrap(struct err *err, const char *fmt, ...)
 int err_code(struct err *err, int code)
 {
 	err->code = code;
+	err->next[0] = '\0';
 	return -1;
+}
+
+int err_next(struct err *err, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	int len = vsnprintf(err->next, sizeof(err->next), fmt, args);
+	va_end(args);
+	if (len < 0 || (size_t)len >= sizeof(err->next))
+		err->next[0] = '\0'; // half a command is worse than the code's advice
+	return -1;
+}
+
+const char *err_next_step(const struct err *err)
+{
+	return *err->next ? err->next : err_info(err->code)->next;
 }
 
 const struct err_info *err_info(int code)

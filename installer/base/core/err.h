@@ -17,15 +17,23 @@ enum {
 	E_LAST_
 };
 
+enum { ERR_NEXT_MOST = 200 };
+
 struct err {
 	int code;
 	char text[512];
+	char next[ERR_NEXT_MOST]; // "" = the code's own next step
 };
 
 int err_set(struct err *err, int code, const char *fmt, ...) PRINTF(3, 4); // always -1
 int err_wrap(struct err *err, const char *fmt, ...) PRINTF(2, 3);          // "what we did: what went wrong"; always -1
 // Keep the text, replace the code: for a caller that knows what an errno means here. Always -1.
 int err_code(struct err *err, int code);
+// What to do about this very error, where more is known than of its code: after err_set(), with what there is to type.
+// Always -1.
+int err_next(struct err *err, const char *fmt, ...) PRINTF(2, 3);
+// What to do: err_next()'s, else the code's.
+const char *err_next_step(const struct err *err);
 
 struct err_info {
 	int code;

@@ -77,8 +77,9 @@ bool log_rewrite(const char *text, bool is_last)
 	return true;
 }
 
-static void emit(enum log_level level, const char *text, const struct err_info *info, json_t *fields)
+static void emit(enum log_level level, const char *text, const struct err *err, json_t *fields)
 {
+	const struct err_info *info = err ? err_info(err->code) : NULL;
 	char msg[LINE_MAX_BYTES + 1];
 	if (level > state.most)
 		return;
@@ -104,7 +105,7 @@ static void emit(enum log_level level, const char *text, const struct err_info *
 		json_object_set_new(line, "code", json_text(info->name));
 		json_object_set_new(line, "reason", json_text(info->reason));
 		json_object_set_new(line, "retryable", json_boolean(info->retryable));
-		json_object_set_new(line, "next", json_text(info->next));
+		json_object_set_new(line, "next", json_text(err_next_step(err)));
 	}
 	if (fields)
 		json_object_update_missing(line, fields);
@@ -124,8 +125,9 @@ void log_line(enum log_level level, json_t *fields, const char *fmt, ...)
 
 void log_err(const struct err *err)
 {
-	const struct err_info *info = err_info(err->code);
-	emit(LOG_LEVEL_ERROR, err->text, info, NULL);
+	char next[LINE_MAX_BYTES + 1];
+	emit(LOG_LEVEL_ERROR, err->text, err, NULL);
+	one_line(err_next_step(err), next);
 	if (!state.is_json && state.most >= LOG_LEVEL_ERROR)
-		fprintf(stderr, "kmodsmith: next: %s\n", info->next);
+		fprintf(stderr, "kmodsmith: next: %s\n", next);
 }

@@ -59,7 +59,8 @@ void termlog_write(const struct common *common, const char *path, const struct e
 	if (machine_open(common, &m, &ignored) < 0)
 		return;
 	auto_fd int fd = root_open(&m.kern, name, O_WRONLY | O_TRUNC | O_NONBLOCK, &ignored);
-	auto_str char *text = str_fmt("%s (%s): %s\nnext: %s\n", info->name, info->reason, err->text, info->next);
+	auto_str char *text =
+		str_fmt("%s (%s): %s\nnext: %s\n", info->name, info->reason, err->text, err_next_step(err));
 	if (fd >= 0)
 		file_write(fd, name, text, strlen(text), &ignored);
 }

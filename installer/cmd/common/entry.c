@@ -108,8 +108,9 @@ static int refuse_unknown(int argc, char **argv)
 	} else if (*hint) {
 		err_set(&err, E_USAGE, "unknown command '%s'%s", argv[0], hint);
 	} else {
-		err_set(&err, E_USAGE, "unknown command '%s'; `kmodsmith --help` lists them", argv[0]);
+		err_set(&err, E_USAGE, "unknown command '%s'", argv[0]);
 	}
+	err_next(&err, "`kmodsmith %s%s--help` lists them", group ? group->name : "", group ? " " : "");
 	show_failure(&err, has_word(argc, argv, "--json"));
 	return err_info(err.code)->exit_status;
 }
@@ -248,6 +249,8 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 		running.in = NULL;
 	}
 	if (r < 0) {
+		if (err.code == E_USAGE && !*err.next)
+			err_next(&err, "`kmodsmith %s --help` lists its options, with examples", cmd->name);
 		show_failure(&err, ((const struct common *)values)->is_json || has_word(argc, argv, "--json"));
 		if (cmd->failed)
 			cmd->failed(values, &err);
