@@ -225,7 +225,11 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 		return 1;
 	if (o->is_named && why.code != E_NO_PACKAGE) {
 		*err = why;
-		return -1;
+		return why.code != E_USAGE ?
+			       -1 :
+			       err_next(err,
+					"--package takes oci:DIR or oci-archive:FILE.tar of `kmodsmith build`; "
+					"NVIDIA's .run or a distribution's package of the source goes to --source");
 	}
 	set_why_not(o, &why);
 	const char *source = o->want.source;

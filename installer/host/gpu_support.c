@@ -205,8 +205,9 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(here, branch, available);
 	int r = request == MODULE_TYPE_AUTO ? choose_auto(&t, driver_version, branch, &flavour, &why, err) :
 					      choose_requested(here, &t, driver_version, branch, request, &why, err);
+	struct err mixed; // then no other driver helps
 	if (r < 0)
-		return -1;
+		return gpu_support_check(here, &mixed) < 0 ? err_next(err, "%s", mixed.next) : -1;
 	*ret = flavour;
 	if (ret_why)
 		*ret_why = TAKE(why);
@@ -227,7 +228,9 @@ int gpu_support_check(const struct gpus *gpus, struct err *err)
 	}
 	if (flavours == MODULE_TYPE_OPEN && first < OPEN_FIRST_BRANCH)
 		first = OPEN_FIRST_BRANCH;
-	return flavours && first <= last ?
-		       0 :
-		       err_set(err, E_MIXED_GPUS, "no driver version supports every GPU: %s", t.list);
+	if (flavours && first <= last)
+		return 0;
+	err_set(err, E_MIXED_GPUS, "no driver version supports every GPU: %s", t.list);
+	return err_next(err, "remove the GPUs of one kind, or give them to virtual machines (bind them to vfio-pci); "
+			     "`lspci -nn -d 10de:` lists all");
 }

@@ -37,7 +37,7 @@ struct doctor {
 void doctor_findings_done(struct doctor_findings *f)
 {
 	for (size_t i = 0; i < f->count; i++)
-		free(f->items[i].evidence);
+		free(f->items[i].evidence), free(f->items[i].next);
 	free(f->items);
 	*f = (struct doctor_findings){ 0 };
 }
@@ -48,9 +48,10 @@ const char *doctor_state_name(enum doctor_state s)
 	return names[s];
 }
 
-static void add_finding(struct doctor *x, const char *name, enum doctor_state state, int code, const char *fmt, ...)
-	PRINTF(5, 6);
-static void add_finding(struct doctor *x, const char *name, enum doctor_state state, int code, const char *fmt, ...)
+static struct doctor_finding *add_finding(struct doctor *x, const char *name, enum doctor_state state, int code,
+					  const char *fmt, ...) PRINTF(5, 6);
+static struct doctor_finding *add_finding(struct doctor *x, const char *name, enum doctor_state state, int code,
+					  const char *fmt, ...)
 {
 	char text[512];
 	struct doctor_findings *f = &x->doctor_findings;
@@ -60,8 +61,9 @@ static void add_finding(struct doctor *x, const char *name, enum doctor_state st
 	va_end(args);
 	f->failed += state == DOCTOR_FAIL;
 	f->items = mem_grow(f->items, f->count + 1, sizeof(*f->items));
-	f->items[f->count++] =
+	f->items[f->count] =
 		(struct doctor_finding){ .name = name, .state = state, .code = code, .evidence = str_dup(text) };
+	return &f->items[f->count++];
 }
 
 // The rights that every install needs, and those for an export, a compile, daemons, or holders that are asked to end.
@@ -98,12 +100,16 @@ static void examine_gpus(struct doctor *x)
 			    gpus_count_ours(g, GPU_DISPLAY), gpus_count_ours(g, GPU_SWITCH), first->address,
 			    gpu_architecture(first->device));
 	if (gpu_support_check(g, &err) < 0)
-		add_finding(x, "driver choice", DOCTOR_FAIL, err.code, "%s", err.text);
+		add_finding(x, "driver choice", DOCTOR_FAIL, err.code, "%s", err.text)->next =
+			str_dup(err_next_step(&err));
 	auto_str char *owned = unbind_text(g);
 	if (gpus_check_owner(g, true, &err) < 0)
 		add_finding(x, "owner", DOCTOR_FAIL, err.code, "%s", err.text);
 	else if (owned)
-		add_finding(x, "owner", DOCTOR_WARN, E_BOUND, "install unbinds %s", owned);
+		add_finding(x, "owner", DOCTOR_WARN, E_BOUND, "install unbinds %s, and binds it again if it fails",
+			    owned)
+			->next = str_dup("nothing to do: `kmodsmith plan` shows the step; 'blacklist DRIVER' in a file "
+					 "of /etc/modprobe.d keeps it away from the next boot on");
 	else
 		add_finding(x, "owner", DOCTOR_PASS, 0, "no other driver is bound to a GPU");
 }

@@ -12,6 +12,7 @@ struct doctor_finding {
 	enum doctor_state state;
 	int code; // of a FAIL or WARN: what would happen; else 0
 	char *evidence;
+	char *next; // NULL = the code's
 };
 
 struct doctor_findings {

@@ -228,6 +228,32 @@ static int check_journal_failures(const struct plan_context *m, struct err *err)
 	return why ? err_set(err, E_TARGET_FAILED, "%s", why) : 0;
 }
 
+// The module type is named only where somebody chose it: a package may bring another one.
+static int refuse_without_package(const struct plan_context *m, struct err *err)
+{
+	const struct at_hand *a = m->at_hand;
+	const char *driver = m->plan->driver, *arch = m->facts->host.arch;
+	bool is_type_requested = m->request->flavour != MODULE_TYPE_AUTO;
+	err_set(err, no_package_code(m), "no package of driver %s%s%s%s for kernel %s, and %s: %s", driver,
+		is_type_requested ? " (" : "", is_type_requested ? module_type_name(m->request->flavour) : "",
+		is_type_requested ? ")" : "", m->facts->host.release,
+		a->source_version ? "compiling is forbidden" : "no --source to compile",
+		a->package_why_not ? a->package_why_not : "the store has none, and no --from was given");
+	if (err->code == E_USAGE)
+		return err_next(err,
+				"correct --from (KMODSMITH_FROM): docker://HOST/NAME, https://HOST/PATH, oci:DIR or "
+				"oci-archive:FILE.tar");
+	if (err->code != E_NO_PACKAGE)
+		return -1;
+	if (a->source_version)
+		return err_next(err, "leave out --no-compile (KMODSMITH_NO_COMPILE), or publish a package: `kmodsmith "
+				     "build --help`");
+	return err_next(
+		err,
+		"name where a package is: --from docker://HOST/NAME; or compile here: --source NVIDIA-Linux-%s-%s.run",
+		arch, driver);
+}
+
 static int add_acquire_steps(const struct plan_context *m, const struct strv *modules, struct err *err)
 {
 	const struct at_hand *a = m->at_hand;
@@ -241,15 +267,14 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 				 a->package->key.release, a->compatible ? ", " : "",
 				 a->compatible ? a->compatible : ""));
 	} else if (m->request->is_compile_forbidden || !a->source_version) {
-		return err_set(err, no_package_code(m), "no package of driver %s (%s) for kernel %s%s%s, and %s",
-			       m->plan->driver, module_type_name(m->plan->flavour), m->facts->host.release,
-			       a->package_why_not ? ": " : "", a->package_why_not ? a->package_why_not : "",
-			       a->source_version ? "compiling is forbidden" : "no --source to compile");
+		return refuse_without_package(m, err);
 	} else if (!str_eq(a->source_version, m->plan->driver)) {
-		return err_set(err, E_USAGE,
-			       "driver %s was requested, but the source is of driver %s: leave out --driver "
-			       "(DRIVER_VERSION) or name a source of %s",
-			       m->plan->driver, a->source_version, m->plan->driver);
+		err_set(err, E_USAGE, "driver %s was requested, but the source is of driver %s", m->plan->driver,
+			a->source_version);
+		return err_next(
+			err,
+			"leave out --driver (DRIVER_VERSION), or name a source of it: --source NVIDIA-Linux-%s-%s.run",
+			m->facts->host.arch, m->plan->driver);
 	} else {
 		const char *signing = host_signing_reason(&m->facts->host);
 		if (signing && !a->signer)
@@ -379,9 +404,13 @@ static int plan_change(const struct plan_context *m, struct err *err)
 	p->driver = str_dup(choose_driver(m->facts, m->request, a));
 	if (!p->driver && a->package_why_not)
 		return err_set(err, no_package_code(m), "no package: %s", a->package_why_not);
-	if (!p->driver)
-		return err_set(err, E_USAGE,
-			       "nothing says what to install: give --driver, --package, --bundle or --source");
+	if (!p->driver) {
+		err_set(err, E_USAGE, "nothing says what to install: give --driver, --package, --bundle or --source");
+		return err_next(err,
+				"`kmodsmith install VERSION --from docker://HOST/NAME`, or "
+				"`kmodsmith install --source NVIDIA-Linux-%s-VERSION.run`",
+				m->facts->host.arch);
+	}
 	if (choose_target_flavour(m, err) < 0)
 		return -1;
 	if (a->compatible && is_package_fitting(m))

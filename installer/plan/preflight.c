@@ -11,6 +11,7 @@ void preflight_need_done(struct preflight_need *n)
 {
 	strv_done(&n->names);
 	free(n->why);
+	free(n->driver);
 	*n = (struct preflight_need){ 0 };
 }
 
@@ -78,7 +79,7 @@ static char *why_no_firmware(const struct gpus *gpus, unsigned branch, int gsp_m
 static void make_need(const struct gpus *gpus, const char *driver, enum module_type flavour, int gsp_mode,
 		      struct preflight_need *ret)
 {
-	struct preflight_need need = { 0 };
+	struct preflight_need need = { .driver = str_dup(driver) };
 	unsigned branch = gpu_driver_branch(driver);
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct gpu *gpu = &gpus->items[i];
@@ -135,7 +136,12 @@ int preflight_firmware(const struct root *host, const struct firmware_path *sear
 	}
 	if (missing.count) {
 		auto_str char *names = strv_join(&missing, ", "), *places = firmware_path_text(search);
-		return err_set(err, E_FIRMWARE, "%s: %s; the kernel would look in %s", names, need->why, places);
+		err_set(err, E_FIRMWARE, "%s: %s; the kernel would look in %s", names, need->why, places);
+		return err_next(
+			err,
+			"take it from NVIDIA's .run: `kmodsmith pack payload NVIDIA-Linux-*-%s.run --driver %s`, "
+			"then `kmodsmith install` with --export /run/nvidia/driver",
+			need->driver, need->driver);
 	}
 	if (!first)
 		return 0;

@@ -20,6 +20,7 @@
 struct preflight_need {
 	struct strv names; // "nvidia/535.261.03/gsp_ga10x.bin", each once; empty = none is needed
 	char *why;         // "the open modules need it for 0000:40:00.0 (Hopper)", or why none is
+	char *driver;      // whose firmware it is
 };
 void preflight_need_make(const struct gpus *gpus, const char *driver, enum module_type flavour,
 			 const struct module_params *params,

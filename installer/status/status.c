@@ -80,8 +80,11 @@ static int check_nodes(const struct root *kern, const struct root *dev_root, con
 		if (n->verdict == NODE_MISSING || n->verdict == NODE_WRONG)
 			str_add(&first, ", first: %s is %s", n->path, device_verdict_name(n->verdict));
 	}
-	add_check(s, "nodes", s->devices.count && !bad, "%zu of %zu correct, with their /dev/char links%s",
-		  s->devices.count - bad, s->devices.count, first);
+	if (!s->devices.count)
+		add_check(s, "nodes", false, "none: no driver has registered any");
+	else
+		add_check(s, "nodes", !bad, "%zu of %zu correct, with their /dev/char links%s", s->devices.count - bad,
+			  s->devices.count, first);
 	return 0;
 }
 

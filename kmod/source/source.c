@@ -393,9 +393,14 @@ int source_open(const char *path, const char *sha256, const struct root *work, s
 	auto_source struct source s = { .root = ROOT_NONE };
 	bool is_dir;
 	auto_fd int fd = open_path(path, &is_dir, err);
-	if (fd < 0 ||
-	    (is_dir ? open_directory(path, sha256, work, &s, err) : open_archive(fd, path, sha256, work, &s, err)) < 0)
+	if (fd < 0)
 		return -1;
+	if ((is_dir ? open_directory(path, sha256, work, &s, err) : open_archive(fd, path, sha256, work, &s, err)) < 0)
+		return err->code != E_ARCHIVE ? -1 :
+						err_next(err,
+							 "`file %.100s` says what it is; fetch it again if it should "
+							 "be NVIDIA's .run or a distribution's source package",
+							 path);
 	if (take_cores(&s, work, err) < 0)
 		return err_wrap(err, "'%s'", path);
 	*ret = s;

@@ -29,7 +29,9 @@ static int open_dir_layout(struct repository *r, struct err *err)
 	if (d->current->root.fd >= 0)
 		return 0;
 	if (root_init(&root, d->dir, err) < 0)
-		return err->code == ENOENT ? err_code(err, E_NOT_FOUND) : -1;
+		return err->code == ENOTDIR ? err_set(err, E_USAGE, "'%s' is a file, not an OCI layout", d->dir) :
+		       err->code == ENOENT  ? err_code(err, E_NOT_FOUND) :
+					      -1;
 	return layout_open(&root, &d->layout, err);
 }
 

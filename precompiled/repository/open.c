@@ -30,6 +30,17 @@ char *repository_probe_url(const char *name)
 		       host);
 }
 
+// Of a name without a scheme, the one that its shape suggests; NULL = none.
+static char *scheme_hint(const char *name)
+{
+	const char *slash = strchr(name, '/'), *dot = strpbrk(name, ".:");
+	if (strstr(name, "://"))
+		return NULL;
+	if (*name == '/' || str_starts(name, "./") || str_starts(name, "../"))
+		return str_fmt("; did you mean 'oci%s:%s'?", str_ends(name, ".tar") ? "-archive" : "", name);
+	return slash && dot && dot < slash ? str_fmt("; did you mean 'docker://%s'?", name) : NULL;
+}
+
 int repository_open(const char *name, const struct repository_options *options, struct repository **ret,
 		    struct err *err)
 {
@@ -45,8 +56,7 @@ int repository_open(const char *name, const struct repository_options *options, 
 		return repository_open_http(name, options->http, ret, err);
 	if (repository_is_remote(name))
 		return repository_open_registry(name, options, ret, err);
-	return err_set(
-		err, E_USAGE,
-		"'%s' is not a repository: use oci:DIR, oci-archive:FILE, https://HOST/PATH or docker://HOST/NAME",
-		name);
+	auto_str char *hint = scheme_hint(name);
+	return err_set(err, E_USAGE, "'%s' is not a repository%s", name,
+		       hint ? hint : ": use oci:DIR, oci-archive:FILE, https://HOST/PATH or docker://HOST/NAME");
 }

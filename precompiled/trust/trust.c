@@ -287,7 +287,7 @@ static int read_trust_policy(const struct root *dir, json_t **ret_json, json_t *
 
 int trust_open(const struct root *dir, struct trust *ret, struct err *err)
 {
-	auto_trust struct trust t = { .place = str_dup(dir->fd >= 0 ? dir->name : "the trust directory") };
+	auto_trust struct trust t = { .place = dir->fd >= 0 ? str_dup(dir->name) : str_fmt("/%s", DIR_NAME) };
 	auto_json json_t *json = NULL;
 	json_t *sources = NULL;
 	if (dir->fd >= 0) {

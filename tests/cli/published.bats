@@ -39,8 +39,8 @@ published() { jq -r "$1" "$ROOT/run/kmodsmith/status.json"; }
   assert_equal "$(published '[.state, .last_run.outcome, .last_run.error.code] | join(" ")')" "READY refused E_NO_PACKAGE"
   kmodsmith status
   assert_status 0
-  assert_line --regexp '^last run: refused failed at 20.*: E_NO_PACKAGE \(NoPackage\): '
-  assert_line --regexp '^next: publish the package'
+  assert_line --regexp '^last run: refused at 20.*: E_NO_PACKAGE \(NoPackage\): '
+  assert_line --regexp '^next: name where a package is: --from '
   kmodsmith status --json
   assert_json .ready true
   assert_json .last_run.error.code E_NO_PACKAGE

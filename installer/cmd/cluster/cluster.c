@@ -28,12 +28,14 @@ int cluster_config(const struct cluster_values *v, struct kube_config *ret, stru
 		if (r < 0)
 			return -1;
 		path = r == 0 ? str_fmt("%s/.kube/config", home ? home : "") : NULL;
-		if (path && access(path, R_OK) < 0)
-			return err_set(
-				err, E_USAGE,
+		if (path && access(path, R_OK) < 0) {
+			err_set(err, E_USAGE,
 				"no cluster: KUBECONFIG is not set, '%s' cannot be read, and this is not a pod with "
-				"a service account; set --kubeconfig FILE",
+				"a service account",
 				path);
+			return err_next(err, "name the cluster's file with --kubeconfig FILE; "
+					     "`kubectl config view` shows the one that kubectl uses");
+		}
 	}
 	if (path && kube_config_file(path, v->context, ret, err) < 0)
 		return -1;

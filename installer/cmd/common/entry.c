@@ -110,7 +110,8 @@ static int refuse_unknown(int argc, char **argv)
 	} else {
 		err_set(&err, E_USAGE, "unknown command '%s'", argv[0]);
 	}
-	err_next(&err, "`kmodsmith %s%s--help` lists them", group ? group->name : "", group ? " " : "");
+	err_next(&err, "`kmodsmith %s%s--help` lists its %s", group ? group->name : "", group ? " " : "",
+		 group ? "verbs" : "commands");
 	show_failure(&err, has_word(argc, argv, "--json"));
 	return err_info(err.code)->exit_status;
 }
@@ -250,7 +251,7 @@ int entry_run(const struct cmd *cmd, int argc, char **argv)
 	}
 	if (r < 0) {
 		if (err.code == E_USAGE && !*err.next)
-			err_next(&err, "`kmodsmith %s --help` lists its options, with examples", cmd->name);
+			err_next(&err, "`kmodsmith %s --help` shows its options", cmd->name);
 		show_failure(&err, ((const struct common *)values)->is_json || has_word(argc, argv, "--json"));
 		if (cmd->failed)
 			cmd->failed(values, &err);

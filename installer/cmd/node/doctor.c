@@ -17,6 +17,11 @@ static const struct opt opts[] = {
 	{ 0 },
 };
 
+static const char *next_step(const struct doctor_finding *x)
+{
+	return x->next ? x->next : x->code ? err_info(x->code)->next : NULL;
+}
+
 static json_t *findings_json(const struct doctor_findings *f)
 {
 	json_t *list = json_array();
@@ -25,7 +30,7 @@ static json_t *findings_json(const struct doctor_findings *f)
 		json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", x->name, "state",
 						      doctor_state_name(x->state), "evidence", json_text(x->evidence),
 						      "code", json_text(x->code ? err_info(x->code)->name : NULL),
-						      "next", json_text(x->code ? err_info(x->code)->next : NULL)));
+						      "next", json_text(next_step(x))));
 	}
 	return list;
 }
@@ -38,7 +43,7 @@ static void show_findings(const struct doctor_findings *f)
 		strv_add(&rows, str_fmt("%s\t%s\t%s%s%s", doctor_state_name(x->state), x->name,
 					x->code ? err_info(x->code)->name : "", x->code ? ": " : "", x->evidence));
 		if (x->code)
-			strv_add(&rows, str_fmt("\t\tnext: %s", err_info(x->code)->next));
+			strv_add(&rows, str_fmt("\t\tnext: %s", next_step(x)));
 	}
 	show_table(&rows);
 }

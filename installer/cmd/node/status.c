@@ -65,9 +65,10 @@ static void show_last_run(const json_t *file)
 	else if (file)
 		printf("%s since %s%s\n", status_text(file, "state"), status_text(file, "since"), held);
 	if (json_is_object(error))
-		printf("last run: %s failed at %s%s: %s (%s): %s\nnext: %s\n", status_text(last, "outcome"),
-		       status_text(last, "time"), ended, status_text(error, "code"), status_text(error, "reason"),
-		       status_text(error, "text"), status_text(error, "next"));
+		printf("last run: %s%s at %s%s: %s (%s): %s\nnext: %s\n", status_text(last, "outcome"),
+		       str_eq(status_text(last, "outcome"), "refused") ? "" : " failed", status_text(last, "time"),
+		       ended, status_text(error, "code"), status_text(error, "reason"), status_text(error, "text"),
+		       status_text(error, "next"));
 	else if (json_is_object(last))
 		printf("last run: %s succeeded at %s%s\n", status_text(last, "outcome"), status_text(last, "time"),
 		       ended);
