@@ -334,3 +334,56 @@ print(*[e["name"][10:] + "=" + e["value"] for e in pod["env"] if e["name"].start
   follow rollouts deploy
   assert_equal "$(applied)" "FROM=docker://registry.example/drivers LISTEN=:9477 TRUST_DIR=/drivers /drivers /policy"
 }
+
+# Every command line of ours in a page goes to the program itself, which reads all of it before it finds that this --log-format is
+# none. In the text an option or a command may stand for itself, without what it needs.
+@test "docs: every kmodsmith command in README, the pages, the manual and the helps has options and arguments that exist" {
+  local name at kind words seen=0
+  mkdir bin help
+  for name in kmodsmith kubectl-kmodsmith; do ln -s "$(realpath "$KMODSMITH")" "bin/$name"; done
+  while read -r name; do
+    # shellcheck disable=SC2086 # a command may have two words
+    "$KMODSMITH" $name --help | sed -n '/^Examples:/,/^$/{s/^  *//; s/   .*//; s/^/    /p}' >"help/${name// /-}.md"
+  done < <(commands)
+  PATH=$PWD/bin:$PATH
+  refused_for_the_format() { # FILE...
+    while IFS=$'\t' read -r at kind words; do
+      case $kind:$words in text:*COMMAND* | text:*GROUP* | text:*VERB* | text:"kmodsmith --version" | text:"kmodsmith rollout") continue ;; esac
+      eval "run env $words --log-format none-such"
+      [ "$kind" = block ] || [[ $output != *" needs "* && $output != *"does not take 'none-such'"* ]] || continue
+      [[ $output == *"error: E_USAGE: --log-format 'none-such' is not one of text, json"* ]] || fail "$at: $words: $output"
+      seen=$((seen + 1))
+    done < <(python3 "$top/tests/cli/pages.py" list "$@")
+  }
+  refused_for_the_format "$top"/{README,CONTRIBUTING,docs/*}.md "$top"/docs/man/*.scd help/*.md
+  [ "$seen" -gt 220 ]
+  printf '    kmodsmith install %s\n' '--offline \
+      --form docker://x' >wrong.md
+  run refused_for_the_format wrong.md
+  assert_output --partial "unknown option '--form'"
+}
+
+@test "docs: what pages tell kubectl, helm, podman and make is there: files, objects, values of the chart, targets" {
+  cd "$top"
+  run python3 tests/cli/pages.py wrong . README.md CONTRIBUTING.md tests/README.md docs/*.md docs/man/*.scd
+  assert_output ""
+  cat >"$BATS_TEST_TMPDIR/wrong.md" <<'END'
+    kubectl apply -f deploy/none.yaml
+    kubectl -n x exec daemonset/kmodsmith-none -- kmodsmith status
+    helm install x deploy/helm/none
+    helm upgrade x deploy/helm/kmodsmith --set driver.number=1 --set-string driver.version=1 \
+        --set-file 'trust.keys.site\.pem=site.pem' --set registry=x -f deploy/helm/none.yaml
+    make none && make -j2 deps
+    podman build -f images/None --build-arg NONE=1 --target none .
+END
+  run python3 tests/cli/pages.py wrong . "$BATS_TEST_TMPDIR/wrong.md"
+  assert_equal "${output//"$BATS_TEST_TMPDIR/wrong.md:"[0-9]: /}" "kubectl: no file 'deploy/none.yaml'
+kubectl: no object 'kmodsmith-none'
+helm: no chart 'deploy/helm/none'
+helm: no file 'deploy/helm/none.yaml'
+helm: no value 'driver.number'
+make: no target 'none'
+podman: no file 'images/None'
+podman: no argument 'NONE=1'
+podman: no target 'none'"
+}
