@@ -207,6 +207,67 @@ signed() {
   assert_line "ready"
 }
 
+@test "docs: host.md: the look before an install of NVIDIA's .run" {
+  host h100x2-unloaded
+  tiny_source tree
+  makeself --nox11 --quiet tree NVIDIA-Linux-x86_64-535.261.03.run label true >/dev/null
+  follow host look
+  assert_line --regexp '^[0-9]  compile +535.261.03 open for 6.1.0-56-cloud-amd64 '
+  assert_equal "$(calls)" ""
+}
+
+@test "docs: migrating.md: a driver of DKMS is staged over, replaced and purged; the driver of a cloud image is taken as it is" {
+  local tree
+  signed
+  kmodsmith "trust add" site.pem
+  tree=$ROOT/lib/modules/6.1.0-56-cloud-amd64
+  mkdir -p "$tree/updates"
+  tiny_module "$tree/updates/nvidia-current.ko" 6.1.0-56-cloud-amd64 "" ""
+  sed -i 's/535.261.03/550.154.14/' "$tree/updates/nvidia-current.ko"
+  echo updates/nvidia-current.ko: >"$tree/modules.dep"
+  kmodsmith install 535.261.03 --from oci:registry
+  assert_error E_HOST_DRIVER "nvidia-current.ko"
+  follow migrating first 's#docker://[^ ]*#oci:registry#'
+  assert_equal "$(calls)" ""
+  mkdir -p bin
+  printf '#!/bin/sh\nrm -r "$ROOT/lib/modules/6.1.0-56-cloud-amd64/updates" "$ROOT/lib/modules/6.1.0-56-cloud-amd64/modules.dep"\n' >bin/apt
+  printf '#!/bin/sh\necho "$*"\n' | tee bin/update-initramfs >bin/systemctl
+  follow migrating dkms
+  assert_line "ready"
+  assert_line "enable kmodsmith kmodsmith-watch"
+  host h100x8
+  follow migrating image
+  assert_line "ready"
+  run grep -c '^load ' "$ROOT/.sys-calls"
+  assert_output 0
+}
+
+@test "docs: debugging.md, packages.md: a look at a node, where an install spent its time, and what its store has" {
+  signed
+  kmodsmith "trust add" site.pem
+  kmodsmith install 535.261.03 --from oci:registry
+  follow debugging look
+  assert_output --partial '"state": "READY"'
+  follow debugging times
+  assert_line --regexp '^[0-9.e-]+.detect.kernel 6.1.0-56-cloud-amd64, 2 GPUs'
+  follow packages store
+  assert_line --regexp '^535.261.03-open-.* signed by [0-9a-f]{16}$'
+}
+
+@test "docs: stack.md and trust.md: the policies that they show are valid" {
+  block stack pool >policy.yaml
+  kmodsmith "rollout check-policy" policy.yaml
+  assert_status 0
+  with_packages
+  openssl genpkey -algorithm ED25519 -out site.key
+  openssl pkey -in site.key -pubout -out site.pem
+  kmodsmith "trust add" site.pem --name site
+  block trust provenance "s/HEX/$(sha256sum <site.key | cut -d' ' -f1)/" >"$ROOT/etc/kmodsmith/trust/policy.json"
+  kmodsmith "trust ls"
+  assert_status 0
+  assert_line --partial docker://registry.example/drivers
+}
+
 @test "docs: rollouts.md: its policy is valid, and the plan is made from it" {
   block rollouts policy >policy.yaml
   mkdir bin
@@ -263,6 +324,10 @@ signed() {
   assert_output ""
   KMODSMITH_CONFIG=$PWD/kmodsmith.conf kmodsmith plan --insecure-skip-verify # user space is not packed here
   assert_error E_NO_PAYLOAD "driver 535.261.03, for /run/nvidia/driver: oci:packages: it has no payload"
+  block host example 's#docker://[a-z./]*#oci:packages#' >kmodsmith.conf
+  KMODSMITH_CONFIG=$PWD/kmodsmith.conf kmodsmith plan --insecure-skip-verify
+  assert_status 0
+  assert_line --partial "driver 535.261.03, open"
 }
 
 @test "docs: kernel-upgrades.md: watch, and the hooks" {
@@ -270,6 +335,8 @@ signed() {
   kmodsmith "trust add" site.pem
   kmodsmith install --driver 535.261.03 --from oci:registry
   follow kernel-upgrades watch 's#docker://[^ ]*#oci:registry#'
+  follow kernel-upgrades status "s#/run/#$ROOT&#"
+  assert_output --partial '"kernels"'
   mkdir -p etc/kernel/postinst.d
   follow kernel-upgrades hooks "s#scripts/hooks/install.sh#$top/scripts/hooks/install.sh $PWD#"
   assert_file_exist etc/kernel/postinst.d/zz-kmodsmith
