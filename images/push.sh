@@ -19,7 +19,7 @@ done
 [[ $repository = docker://*/* ]] || fail "'$repository' is no docker://REPOSITORY; $usage"
 [ "$tags" != - ] || tags=$(paste -sd,)
 [ -n "$tags" ] || fail "$usage"
-type -P skopeo >/dev/null || fail "publishing needs skopeo"
+type -P skopeo >/dev/null || fail "publishing needs skopeo; run scripts/deps.sh publish"
 digest=$(digest_of "$archive") || fail "'$archive' is no image"
 
 for tag in ${tags//,/ }; do

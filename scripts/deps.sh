@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Install with apt what the named tiers need and this machine lacks. Does nothing, in a moment, when all is there.
-#   scripts/deps.sh [TIER...]    build test check cli services cluster image images lint vm man package root bench fuzz mutate coverage browser; by default all
+#   scripts/deps.sh [TIER...]    build test check cli services cluster image images publish lint vm man package root bench fuzz mutate coverage browser; by default all
 #                                of these; arm64: compilers and emulators for it; --list TIER... only says what they are
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
@@ -15,7 +15,7 @@ declare -A tiers=(
     python3 curl zstd binutils strace time procps gcc libc6-dev podman runc busybox-static apt-utils gpg gpg-agent dpkg-dev rpm createrepo-c dnf dnf-plugins-core kmod"
   [cluster]="bats bats-support bats-assert bats-file jq openssl curl python3-yaml binutils busybox-static docker-registry etcd-server golang-go libcmocka-dev procps zstd"
   [image]="jq openssl python3 binutils dpkg-dev util-linux procps ca-certificates"
-  [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
+  [publish]="skopeo" [images]="bats bats-support bats-assert bats-file jq buildah skopeo docker-registry python3 binutils openssl dpkg-dev procps runc python3-yaml util-linux"
   [vm]="curl etcd-server golang-go procps python3-yaml docker-registry binutils buildah e2fsprogs openssl qemu-system-x86 strace busybox-static cpio kmod gcc make bc
     libelf-dev patch dpkg-dev xz-utils lz4 zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent sbsigntool mtools dosfstools"
   [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"

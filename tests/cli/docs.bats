@@ -376,6 +376,21 @@ assert "registry.example" not in open("made").read()
 END
 }
 
+@test "docs: kubernetes.md: the image that is made of a .run is pushed and deployed, beside the compilers that it names" {
+  local program
+  mkdir -p bin scripts build/images/builder
+  for program in scripts/{deps,images}.sh bin/{make,helm,kubectl}; do printf '#!/bin/sh\necho "${0##*/} $*"\n' >"$program" && chmod +x "$program"; done
+  tiny_builder root.tar 99 6.1.0-56-cloud-amd64
+  kmodsmith "pack builder" root.tar --arch x86_64 --output oci:build/images/builder/asset
+  follow kubernetes images 's#docker://registry.example/drivers  *\##oci:registry \##'
+  assert_line "images.sh driver --builder - --driver 580.95.05 NVIDIA-Linux-x86_64-580.95.05.run"
+  assert_line "images.sh push build/images/driver/oci.tar docker://registry.example/drivers/kmodsmith-driver --tags 580.95.05"
+  run grep -c '"builder-x86_64"' registry/index.json
+  assert_output 1
+  follow kubernetes chart
+  assert_line --regexp '^helm install .* --set registry=registry.example/drivers --set-string driver.version=580.95.05$'
+}
+
 @test "docs: kubernetes.md and rollouts.md: the DaemonSets get the directory of the key and the repository" {
   command -v kubectl >/dev/null || skip "kubectl is not here"
   mkdir -p bin
