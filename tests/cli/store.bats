@@ -116,6 +116,15 @@ digest() { # KERNEL: of its manifest
   assert_json '.items | length' 4
 }
 
+@test "ls of a store without packages says so; as JSON it is an empty list" {
+  host no-gpu
+  kmodsmith "store ls"
+  assert_status 0
+  assert_output --regexp '^no packages are stored; '
+  kmodsmith "store ls" --json
+  assert_output "[]"
+}
+
 @test "an unreadable index is rebuilt from the packages" {
   echo '<html>' >"$store/index.json"
   kmodsmith "store ls"

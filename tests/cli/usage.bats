@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # What every command has in common: help, usage errors, codes, configuration.
-# shellcheck disable=SC2154 # bats and helper.bash set stderr and top
+# shellcheck disable=SC2016,SC2154 # quotes around the commands of messages; bats and helper.bash set stderr and top
 load helper
 
 @test "help lists the commands and explains each" {
@@ -83,6 +83,13 @@ install --diver 535.261.03|--driver
 install --flavour opn|open
 unload --holders stopq|stop
 EOF
+}
+
+@test "an option before the command is shown behind it" {
+  run --separate-stderr "$KMODSMITH" --json status
+  assert_status 2
+  assert_error E_USAGE "'--json' stands before the command; options come after it"
+  assert_regex "$stderr" 'next: `kmodsmith status --json`$'
 }
 
 @test "--version prints a version" {

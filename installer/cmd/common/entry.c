@@ -94,6 +94,7 @@ static int refuse_unknown(int argc, char **argv)
 {
 	struct err err;
 	const struct group *group = usage_find_group(argv[0]);
+	bool is_early_option = argv[0][0] == '-' && argc > 1 && find_command(argv[1]);
 	auto_str char *hint = command_hint(argv[0]);
 	if (group && (argc == 1 || str_eq(argv[1], "--help") || str_eq(argv[1], "-h")))
 		return show_usage(group, argc == 1);
@@ -105,13 +106,18 @@ static int refuse_unknown(int argc, char **argv)
 		auto_str char *known = strv_join(&verbs, ", ");
 		auto_str char *nearest = opt_hint(argv[1], &verbs);
 		err_set(&err, E_USAGE, "'%s' has no verb '%s'; it has %s%s", group->name, argv[1], known, nearest);
+	} else if (is_early_option) {
+		err_set(&err, E_USAGE, "'%s' stands before the command; options come after it", argv[0]);
 	} else if (*hint) {
 		err_set(&err, E_USAGE, "unknown command '%s'%s", argv[0], hint);
 	} else {
 		err_set(&err, E_USAGE, "unknown command '%s'", argv[0]);
 	}
-	err_next(&err, "`kmodsmith %s%s--help` lists its %s", group ? group->name : "", group ? " " : "",
-		 group ? "verbs" : "commands");
+	if (is_early_option)
+		err_next(&err, "`kmodsmith %s %s`", argv[1], argv[0]);
+	else
+		err_next(&err, "`kmodsmith %s%s--help` lists its %s", group ? group->name : "", group ? " " : "",
+			 group ? "verbs" : "commands");
 	show_failure(&err, has_word(argc, argv, "--json"));
 	return err_info(err.code)->exit_status;
 }

@@ -187,6 +187,8 @@ static int run_store_ls(void *values, char **args, size_t count, struct err *err
 		show_json(list);
 	else if (rows.count > 1)
 		show_table(&rows);
+	else
+		printf("no packages are stored; `kmodsmith install` and `kmodsmith watch` keep what they use\n");
 	return 0;
 }
 
