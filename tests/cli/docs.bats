@@ -453,7 +453,7 @@ print(*[e["name"][10:] + "=" + e["value"] for e in pod["env"] if e["name"].start
     kubectl apply -f deploy/none.yaml
     kubectl -n x exec daemonset/kmodsmith-none -- kmodsmith status
     helm install x deploy/helm/none
-    helm upgrade x deploy/helm/kmodsmith --set driver.number=1 --set-string driver.version=1 \
+    helm upgrade x deploy/helm/kmodsmith --set mode=rollout,driver.number=1 --set-string driver.version=1 \
         --set-file 'trust.keys.site\.pem=site.pem' --set registry=x -f deploy/helm/none.yaml
     make none && make -j2 deps
     podman build -f images/None --build-arg NONE=1 --target none .

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that pages show: pages.py list FILE... | pages.py wrong TOP FILE...
+"""Commands that pages show: pages.py list|values FILE... | pages.py wrong TOP FILE...
 
 list: each call of kmodsmith, one a line: FILE:LINE, "block" or "text", its words, quoted for the shell; between tabs. In blocks of
 commands (indented by four columns, or fenced), behind `kubectl exec POD --` and the like; and in the text between `backquotes`.
+values: the values that each call of helm gives to our chart, as options, quoted for the shell.
 wrong: what other programs are told and is not so: files and objects of deploy/, values of the chart, targets of make,
 arguments of images/Containerfile.
 """
@@ -129,9 +130,9 @@ def wrong(top, call):
             return
         schema = json.load(open(os.path.join(top, chart, "values.schema.json")))
         for pair in arguments(call, "--set", "--set-string", "--set-file", "--set-json"):
-            key = pair.partition("=")[0]
-            if not has_value(schema, key):
-                yield f"no value '{key}'"
+            for key in re.findall(r"(?:^|(?<=,))([^=,]+)=", pair):
+                if not has_value(schema, key):
+                    yield f"no value '{key}'"
     if program == "make":
         targets = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", open(top + "/Makefile").read(), re.M)
         targets = {t for line in targets for t in line.split()} | {"compile_commands.json"}
@@ -150,12 +151,15 @@ def wrong(top, call):
 
 
 def main():
-    mode, top, files = sys.argv[1], sys.argv[2], sys.argv[2 if sys.argv[1] == "list" else 3:]
+    mode, top, files = sys.argv[1], sys.argv[2], sys.argv[3 if sys.argv[1] == "wrong" else 2:]
     for path in files:
         for number, kind, text in blocks(path):
             for call in calls(text):
                 if mode == "list" and ours(call):
                     print(f"{path}:{number}", kind, shlex.join(ours(call)), sep="\t")
+                elif mode == "values" and call[0] == "helm" and "deploy/helm/kmodsmith" in call:
+                    names = ("-f", "--values", "--set", "--set-string", "--set-file", "--set-json")
+                    print(shlex.join(word for name in names for value in arguments(call, name) for word in (name, value)))
                 elif mode == "wrong":
                     for what in wrong(top, call):
                         print(f"{path}:{number}: {call[0]}: {what}")

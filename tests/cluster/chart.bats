@@ -58,6 +58,23 @@ remaining() { # what of kmodsmith the API server has, beside what every namespac
   assert_output 0
 }
 
+@test "what pages tell helm to set is rendered" {
+  local options seen=0
+  cd "$BATS_TEST_TMPDIR"
+  echo key >site.pem
+  while read -r options; do
+    eval "rendered --set-string driver.version=1.2.3 --api-versions monitoring.coreos.com/v1 $options" >made
+    seen=$((seen + 1))
+    run grep -oE 'site.pem:|KMODSMITH_TRUST_DIR|kind: PodMonitor|image: registry.example/drivers/kmodsmith-driver:[0-9]' made
+    case $options in
+    *trust.keys*) assert_output "site.pem:"$'\n'"KMODSMITH_TRUST_DIR"$'\n'"image: registry.example/drivers/kmodsmith-driver:5" ;;
+    *podMonitor*) assert_line "kind: PodMonitor" ;;
+    *) assert_output "image: registry.example/drivers/kmodsmith-driver:5" ;;
+    esac
+  done < <(python3 "$top/tests/cli/pages.py" values "$top"/{README,docs/*}.md)
+  [ "$seen" -ge 3 ]
+}
+
 @test "the driver's pods are those of deploy/ with what the values say, and nothing else" {
   python3 - "$top/deploy" <(rendered -f "$examples/standalone.yaml" --set-string 'trust.keys.site\.pem=key,from={docker://a/b,https://c}') \
     <(rendered -f "$examples/air-gapped.yaml") <(rendered -f "$examples/least-privilege.yaml") <(rendered -f "$examples/single-node.yaml") <<'END'
