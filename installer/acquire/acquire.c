@@ -243,6 +243,63 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	return r;
 }
 
+static bool is_serving(const struct acquire *o, const struct package_key *key)
+{
+	enum module_type flavour, chosen;
+	struct err ignored;
+	return module_type_parse(key->flavour, &flavour) &&
+	       gpu_support_choose(o->gpus, key->driver, MODULE_TYPE_AUTO, flavour, &chosen, NULL, &ignored) == 0;
+}
+
+// In the store (from NULL) or in one source. 1 = *ret_driver; caller frees.
+static int find_newest_in(struct acquire *o, const struct package_want *want, const struct fetch *from,
+			  char **ret_driver, struct err *err)
+{
+	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
+	struct package_want other = *want;
+	for (bool is_first = true;; is_first = false) {
+		int r = from ? fetch_find(from, &other, &found, err) + 1 : find_trusted(o, &other, err);
+		const struct package_key *key = from ? &found.candidate.package.key : &o->kept.key;
+		bool is_taken = r > 0 && is_serving(o, key);
+		if (is_taken)
+			*ret_driver = str_dup(key->driver);
+		else if (r > 0)
+			err_set(err, E_NO_PACKAGE, "its %s modules of %s do not serve the GPUs here", key->flavour,
+				key->driver);
+		bool is_open = r > 0 && str_eq(key->flavour, "open");
+		package_done(&o->kept);
+		fetch_result_done(&found);
+		if (is_taken || r <= 0 || !is_first || want->flavour)
+			return is_taken;
+		other.flavour = module_type_name(is_open ? MODULE_TYPE_PROPRIETARY : MODULE_TYPE_OPEN);
+	}
+}
+
+int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, char **ret_place, char **ret_why)
+{
+	struct package_want want = o->want;
+	const size_t count = o->fetch.from ? o->fetch.from->count : 0;
+	want.driver = NULL;
+	want.branch = branch;
+	for (size_t i = acquire_has_store(o) ? 0 : 1; i <= count; i++) {
+		struct err why = { 0 };
+		auto_str char *driver = NULL;
+		const char *place = i ? o->fetch.from->items[i - 1] : "the store";
+		const struct strv one = { .items = i ? &o->fetch.from->items[i - 1] : NULL, .count = 1 };
+		struct fetch fetch = o->fetch;
+		fetch.from = &one;
+		fetch.down = fetch.down && i ? &fetch.down[i - 1] : NULL;
+		int found = find_newest_in(o, &want, i ? &fetch : NULL, &driver, &why);
+		if (found && (!*ret_driver || str_version_cmp(driver, *ret_driver) > 0)) {
+			str_set(ret_driver, driver);
+			str_set(ret_place, place);
+		} else if (!found && why.code) {
+			str_add(ret_why, "%s%s", *ret_why ? "; " : "", why.text);
+		}
+	}
+	return *ret_driver != NULL;
+}
+
 int acquire_take(struct acquire *o, struct package *ret, struct err *err)
 {
 	if (o->kept.count) {

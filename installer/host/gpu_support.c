@@ -197,8 +197,12 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	enum module_type flavour = request;
 	auto_str char *why = NULL;
 	unsigned branch = gpu_driver_branch(driver_version);
-	if (!branch)
-		return err_set(err, E_USAGE, "'%s' is not a driver version", driver_version);
+	if (!branch) {
+		err_set(err, E_USAGE, "'%s' is not a driver version", driver_version);
+		return err_next(
+			err, "name one exactly, such as 535.261.03; `kmodsmith install` and `plan` also take a branch, "
+			     "such as 535, or latest");
+	}
 	if (!available || (request != MODULE_TYPE_AUTO && !(available & request)))
 		return err_set(err, E_FLAVOUR, "the %s module type of driver %s is not available",
 			       module_type_name(request), driver_version);

@@ -54,6 +54,35 @@ static int find_requested_package(struct session *s, struct err *err)
 	return p || is_loaded ? 0 : acquire_find_compatible(o, err);
 }
 
+// From here on it is as if the version had been named. A driver that works is not replaced by an older one, whatever
+// sources can be reached.
+static int choose_of_branch(struct session *s, struct err *err)
+{
+	const char *branch = s->request->branch, *loaded = s->facts.loaded.version;
+	auto_str char *why = NULL, *place = NULL, *name = str_fmt("%s%s", *branch ? "branch " : "any branch", branch);
+	if (s->request->source || s->request->is_named || s->request->digest)
+		return err_set(err, E_USAGE,
+			       "%s was requested, and --source, --package or --digest say which driver: leave one out",
+			       name);
+	progress_enter(&s->progress, "choose");
+	int r = acquire_newest(&s->acquire, branch, &s->newest, &place, &why);
+	if (loaded && package_is_of_branch(loaded, branch) && (r == 0 || str_version_cmp(loaded, s->newest) >= 0)) {
+		str_set(&s->newest, loaded);
+		str_set(&place, "the kernel: it is loaded");
+	} else if (r == 0) {
+		err_set(err, E_NO_PACKAGE, "no package of %s for kernel %s: %s", name, s->facts.host.release,
+			why ? why : "the store has none, and no --from was given");
+		return err_next(err,
+				"name where packages are: --from docker://HOST/NAME; or compile one: --source "
+				"NVIDIA-Linux-%s-VERSION.run",
+				s->facts.host.arch);
+	}
+	s->driver = s->newest;
+	progress_facts(&s->progress, json_pack("{s:s, s:s}", "driver", s->driver, "place", place));
+	progress_end(&s->progress, "choose", "driver %s: the newest of %s, in %s", s->driver, name, place);
+	return 0;
+}
+
 static int find_package(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
@@ -98,6 +127,11 @@ static int find_package(struct session *s, struct err *err)
 	if (existing_driver_read(request->host, host, &s->facts.loaded, acquire_has_store(o) ? &o->store : NULL,
 				 &s->params.blacklist, &s->facts.existing_driver, err) < 0)
 		return -1;
+	if (request->branch && !is_host_used(s)) {
+		if (choose_of_branch(s, err) < 0)
+			return -1;
+		o->want.driver = s->driver;
+	}
 	int r = is_host_used(s) ? 0 : find_requested_package(s, err);
 	o->want.source = NULL; // it pointed into this function
 	return r;
@@ -143,7 +177,7 @@ static int open_carried_payload(struct session *s, struct err *err)
 	struct image_payload *c = &s->acquire.carry;
 	if (request->payload && image_payload_open(request->payload, c, err) < 0)
 		return -1;
-	if (!s->driver && !request->source && !request->is_named)
+	if (!s->driver && !request->branch && !request->source && !request->is_named)
 		s->driver = c->is.driver;
 	if (request->payload && s->driver && !image_payload_matches(c, s->driver, s->facts.host.arch))
 		progress_note(&s->progress, "the image carries driver %s for %s, requested is %s for %s", c->is.driver,
@@ -478,6 +512,7 @@ int session_open(const struct session_request *request, bool is_change, struct s
 void session_done(struct session *s)
 {
 	plan_done(&s->plan);
+	free(s->newest);
 	driver_root_done(&s->driver_root);
 	free(s->driver_root_why);
 	free(s->inputs);

@@ -12,6 +12,7 @@ struct session_request {                                     // borrowed, until 
 	const struct root *host, *kern, *dev_root, *patches; // patches: NULL = only the built-in ones
 	const struct sys *sys;
 	const char *driver, *digest; // digest: 64 hexadecimal digits of the package's manifest; NULL = any
+	const char *branch; // in place of driver: the newest of it that there is a package of; "" = of all; NULL = none
 	enum module_type flavour;
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
 	const char *source, *source_sha256;            // NULL = that of the image
@@ -45,6 +46,7 @@ struct session_request {                                     // borrowed, until 
 struct session {
 	const struct session_request *request;
 	const char *driver; // requested; NULL = that of the package or source
+	char *newest;       // of the requested branch; .driver is the same
 	int lock;           // -1 = not taken
 	struct root state;
 	struct scratch source_work;

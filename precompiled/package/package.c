@@ -194,6 +194,11 @@ int package_parse(const struct oci_manifest *manifest, const struct oci_descript
 	return 1;
 }
 
+bool package_is_of_branch(const char *driver, const char *branch)
+{
+	return !*branch || (str_starts(driver, branch) && driver[strlen(branch)] == '.');
+}
+
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why)
 {
 	const struct {
@@ -213,6 +218,10 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 			*ret_why = str_fmt("%s is %s, wanted %s", rows[i].what, rows[i].has, rows[i].wants);
 			return 0;
 		}
+	}
+	if (want->branch && !package_is_of_branch(p->key.driver, want->branch)) {
+		*ret_why = str_fmt("driver is %s, wanted one of branch %s", p->key.driver, want->branch);
+		return 0;
 	}
 	if (want->is_signed && !p->key.signer) {
 		*ret_why = str_dup("its modules are not signed, and this kernel loads no others");

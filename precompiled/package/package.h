@@ -74,11 +74,13 @@ static inline char *package_dir(const struct package_key *key) // of the files i
 struct package_want {
 	const char *digest; // of the manifest
 	const char *driver, *flavour, *release, *build_id, *arch, *source;
+	const char *branch;         // of the driver: "535"; "" = all
 	const char *srcversion;     // of one of its modules
 	const struct strv *modules; // all of these must be included
 	const struct strv *but;     // none of these, as digests of manifests
 	bool is_signed;             // its modules must be signed for kernels
 };
+bool package_is_of_branch(const char *driver, const char *branch); // "535.261.03" is of "535", and of ""
 // 1 = it matches; 0 = it does not, with *ret_why (caller frees) naming the first difference.
 int package_fits(const struct package *p, const struct package_want *want, char **ret_why);
 

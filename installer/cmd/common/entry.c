@@ -212,6 +212,16 @@ void entry_add_origin(struct err *err)
 		opt_blame(running.in, running.parsed, running.values, err);
 }
 
+bool entry_is_configured(const char *option)
+{
+	for (size_t i = 0; running.in && i < running.parsed->opts; i++) {
+		const struct opt_origin *o = &running.parsed->origins[i];
+		if (str_eq(o->opt->name, option) && (o->by == OPT_FILE || o->by == OPT_ENV))
+			return true;
+	}
+	return false;
+}
+
 int entry_reparse(const struct cmd *cmd, void *values, struct err *err)
 {
 	struct opt_parsed parsed;

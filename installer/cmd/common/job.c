@@ -70,7 +70,9 @@ const struct opt distribution_opts[] = {
 
 const struct opt job_opts[] = {
 	OPT("driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, driver,
-	    "driver version; default: that of --package or --source"),
+	    "driver version; `install` and `plan` also take a branch, such as 535, or latest: the newest that the "
+	    "store or "
+	    "--from has for this kernel; default: that of --package or --source"),
 	OPT("digest", 0, "sha256:HEX", NULL, OPT_STR, digest, "exactly this package, and no other of the same driver"),
 	OPT("param", 0, "MODULE:NAME=VALUE,...", NULL, OPT_LIST, params,
 	    "module parameters, beside modprobe.d and /drivers/*.conf"),
@@ -381,7 +383,10 @@ static void fill_job_request(struct job *j)
 	r->sys = &j->machine.sys;
 	r->dev_root = &j->dev_root;
 	r->patches = v->patches ? &j->patches : NULL;
-	r->driver = v->driver;
+	bool is_latest = str_eq(v->driver, "latest");
+	bool is_branch = v->driver && *v->driver && strspn(v->driver, "0123456789") == strlen(v->driver);
+	r->driver = v->has_branch && (is_latest || is_branch) ? NULL : v->driver;
+	r->branch = r->driver || !v->driver ? NULL : is_latest ? "" : v->driver;
 	r->digest = v->digest && str_starts(v->digest, "sha256:") ? v->digest + strlen("sha256:") : v->digest;
 	r->modules = &j->modules;
 	r->params = &v->params;

@@ -29,6 +29,7 @@ struct job_values { // first member of the values of each of these commands
 	bool is_keeping;        // the command starts the driver's daemons
 	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
 	const struct progress *progress; // NULL = show_progress_log()
+	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
 extern const struct opt source_opts[];       // what and how to compile; for job_values
 extern const struct opt module_key_opts[];   // who signs what is compiled; for job_values
