@@ -105,7 +105,7 @@ teardown() { agent_kill; }
   pid=$!
   echo "$pid" >"$BATS_TEST_TMPDIR/agent.pid"
   await agent.loaded "$old_aim *"
-  child=$(pgrep -P "$pid")
+  child=$(pgrep -P "$pid" -f 'kmodsmith agent')
   kill -KILL "$child"
   order 1.1 stage "$new_aim"
   await agent.ack 1.1:stage:done
@@ -114,7 +114,7 @@ teardown() { agent_kill; }
   await agent.ack 1.2:replace:done
   order 1.3 validate "$new_aim"
   await agent.ack 1.3:validate:done
-  child=$(pgrep -P "$pid")
+  child=$(pgrep -P "$pid" -f 'kmodsmith agent')
   agent_kill
   for ((i = 0; i < 50; i++)); do [ -d "/proc/$child" ] || break; sleep 0.1; done
   [ ! -d "/proc/$child" ]

@@ -80,10 +80,11 @@ PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"kmodsmith.io/state": "done"}}
 PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}}}|must not change labels|must not change labels|200
 PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"a": null}}}|must not change labels|must not change labels|labels of the rollout
 PATCH $n/gpu1?dryRun=All|{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}|must not change labels|must not change labels|labels of the rollout
-PATCH $n/gpu1?dryRun=All|{"spec": {"unschedulable": true}}|must not cordon or taint|must not cordon or taint|200
-PATCH $n/gpu1?dryRun=All|{"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}|must not cordon or taint|must not cordon or taint|only change spec.unschedulable
+PATCH $n/gpu1?dryRun=All|{"spec": {"unschedulable": true}}|must not cordon|must not cordon|200
+PATCH $n/gpu1?dryRun=All|{"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}|may only remove the taint|may only remove the taint|only change spec.unschedulable
 PATCH $n/gpu1?dryRun=All|{"metadata": {"finalizers": ["a.b/c"]}}|must not change finalizers|must not change finalizers|must not change finalizers
-PATCH $n/gpu1/status?dryRun=All|{"status": {"phase": "Terminated"}}|403|403|403
+PATCH $n/gpu1/status?dryRun=All|{"status": {"phase": "Terminated"}}|must not change the status|must not change the status|403
+PATCH $n/gpu1/status?dryRun=All|{"status": {"conditions": [{"type": "NvidiaDriverReady", "status": "True"}]}}|200|200|403
 GET $maps/kmodsmith-policy||403|403|200
 GET $maps/other||403|403|403
 PATCH $maps/kmodsmith-policy?dryRun=All|{"data": {"policy.json": "{}"}}|403|403|403
@@ -106,7 +107,7 @@ GET $leases/kube-system/leases/kube-scheduler||403|403|403
 GET $leases/kmodsmith/leases/kmodsmith-coordinator||403|403|200
 END
   assert_success
-  assert_output 108
+  assert_output 111
 }
 
 @test "rights: Leases of the control plane, of the coordinator with its ledger, and of other builders' compiles" {
