@@ -207,9 +207,54 @@ static void metrics_are_of_the_nodes_that_were_planned(void **state)
 	farm_end(&f);
 }
 
+struct scrape {
+	const struct coordinator *c;
+	size_t samples, bytes; // of the last one
+};
+static void scrape(void *ctx, const struct slots *s)
+{
+	struct scrape *to = ctx;
+	struct counters counters = { 0 };
+	auto_str char *text = metrics_text(to->c, s, &counters);
+	to->bytes = strlen(text);
+	to->samples = 0;
+	for (const char *line = text; *line; line = strchr(line, '\n') + 1)
+		to->samples += *line != '#';
+}
+
+// No sample is of one node: what Prometheus keeps does not grow with the fleet.
+static void a_scrape_is_as_large_for_a_thousand_nodes(void **state)
+{
+	(void)state;
+	enum { THOUSAND = 1000, DIGITS = 64 };
+	struct scrape few = { 0 }, many = { 0 };
+	for (int i = 0; i < 2; i++) {
+		struct farm f;
+		struct farm_coordinator coordinator;
+		struct scrape *to = i ? &many : &few;
+		farm_begin(&f, 1, plain);
+		for (int n = 1; i && n < THOUSAND; n++) {
+			auto_str char *name = str_fmt("more-%d", n);
+			make_node(&f, name);
+		}
+		farm_coordinator_begin(&f, &coordinator, "boss");
+		to->c = &coordinator.c;
+		coordinator.c.o.callbacks.rests = scrape;
+		coordinator.c.o.callbacks.ctx = to;
+		farm_run(&coordinator, 1, MINUTES(1));
+		assert_int_equal(coordinator.c.node_cache.count, i ? THOUSAND : 1);
+		farm_coordinator_kill(&coordinator);
+		farm_end(&f);
+	}
+	assert_true(many.samples > PHASE_COUNT); // of each state, and more
+	assert_int_equal(many.samples, few.samples);
+	assert_true(many.bytes < few.bytes + DIGITS);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = { cmocka_unit_test(nodes_change_while_somebody_waits_for_an_answer),
-					    cmocka_unit_test(metrics_are_of_the_nodes_that_were_planned) };
+					    cmocka_unit_test(metrics_are_of_the_nodes_that_were_planned),
+					    cmocka_unit_test(a_scrape_is_as_large_for_a_thousand_nodes) };
 	return cmocka_run_group_tests_name("fleet", tests, NULL, NULL);
 }
