@@ -30,7 +30,7 @@ struct values {
 	struct listen_values listen;
 	char *termination_log, *config_digest, *policy, *node;
 	struct strv next_roots;
-	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated, is_agent;
+	bool is_operator, is_without_daemons, is_privileged, is_without_watch, is_gated, is_agent, has_labels;
 };
 
 static const struct opt opts[] = {
@@ -60,6 +60,8 @@ static const struct opt opts[] = {
 	  "with --agent: the policy of the rollout" },
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node),
 	  "the Node that this machine is: of --agent, and of its conditions, see `kmodsmith report`" },
+	{ "nfd-labels", 0, NULL, "KMODSMITH_NFD_LABELS", OPT_FLAG, offsetof(struct values, has_labels),
+	  NFD_LABELS_HELP },
 	LISTEN_OPTS(struct values, listen),
 	{ "keep-privileges", 0, NULL, "KMODSMITH_KEEP_PRIVILEGES", OPT_FLAG, offsetof(struct values, is_privileged),
 	  "keep all capabilities once the driver is ready" },
@@ -192,8 +194,8 @@ static int init_start_open(struct values *v, struct init_start *s, struct err *e
 			 "beforehand",
 			 HOOKS);
 	liveness_open(&s->liveness, &s->machine.host, LIVENESS_DIR, &s->machine.kern);
-	s->has_reporter = !v->is_operator &&
-			  report_child_open(&s->machine.kern, v->node, v->job.kubeconfig, passed_on, v, &s->reporter);
+	s->has_reporter = !v->is_operator && report_child_open(&s->machine.kern, v->node, v->job.kubeconfig,
+							       v->has_labels, passed_on, v, &s->reporter);
 	if (v->listen.listen)
 		service_child_look(&s->server); // a compile is watched, too
 	if (s->has_reporter)

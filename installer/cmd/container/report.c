@@ -5,6 +5,7 @@
 #include "base/formats/boot_record.h"
 #include "base/process/capabilities.h"
 #include "cluster/node_state/node_report.h"
+#include "status/gpu_labels.h"
 #include "status/status_file.h"
 
 #include <errno.h>
@@ -22,13 +23,15 @@ struct values {
 	struct common common;
 	char *node, *kubeconfig;
 	unsigned parent;
-	bool is_once;
+	bool is_once, has_labels;
 };
 
 static const struct opt opts[] = {
 	{ "node", 0, "NAME", "NODE_NAME", OPT_STR, offsetof(struct values, node), "the Node that this machine is" },
 	{ "kubeconfig", 0, "FILE", "KMODSMITH_KUBECONFIG", OPT_STR, offsetof(struct values, kubeconfig),
 	  "how to reach the Kubernetes API outside a pod with a service account" },
+	{ "nfd-labels", 0, NULL, "KMODSMITH_NFD_LABELS", OPT_FLAG, offsetof(struct values, has_labels),
+	  NFD_LABELS_HELP },
 	{ "once", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_once), "write once, and exit" },
 	{ "until-exit", 0, "PID", NULL, OPT_UINT, offsetof(struct values, parent),
 	  "write a last time and end when this process has ended; default: at a signal" },
@@ -37,8 +40,9 @@ static const struct opt opts[] = {
 
 struct report {
 	const char *node;
+	bool has_labels;
 	struct machine machine;
-	struct kube *kube;
+	struct kube *kube; // NULL = only labels
 	char *boot;
 	char *written, *said; // what the Node says; the last complaint, which is not repeated
 	unsigned failures;
@@ -59,6 +63,8 @@ static int connect_api(const struct values *v, const struct root *kern, struct k
 {
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	int r = kube_config_find(v->kubeconfig, kern, &config, err);
+	if (r >= 0 && v->has_labels && (r == 0 || !v->node || !*v->node))
+		return 0;
 	if (r == 0)
 		err_set(err, E_USAGE,
 			"no Kubernetes API: this is no pod with a service account, and there is no "
@@ -69,6 +75,7 @@ static int connect_api(const struct values *v, const struct root *kern, struct k
 	return kube_open(&config, ret, err);
 }
 
+// And writes the labels, which need no API.
 static void read_report(const struct report *r, struct node_report *ret)
 {
 	struct err unread; // what cannot be read says nothing
@@ -77,6 +84,12 @@ static void read_report(const struct report *r, struct node_report *ret)
 	int has_kernels = kernel_report_read(&r->machine.host, r->boot, &kernels, &unread);
 	status_file_read(&r->machine.host, r->boot, &status, &unread);
 	node_report_make(status, has_kernels > 0 ? &kernels : NULL, ret);
+	auto_str char *labels = r->has_labels ? gpu_labels_text(status, &r->machine.kern) : NULL;
+	int written = r->has_labels ? gpu_labels_write(&r->machine.host, labels, &unread) : 0;
+	if (written < 0)
+		log_warn("no labels of GPUs: %s", unread.text);
+	else if (written > 0)
+		log_info("labels of GPUs are %s: /" GPU_LABELS_DIR "/kmodsmith", labels ? "written" : "removed");
 }
 
 // Without a change nothing is asked, until the next resync.
@@ -91,6 +104,8 @@ static int write_report(struct report *r, struct err *err)
 		str_add(&text, "%s %s %s\n", report.conditions[i].status, report.conditions[i].reason,
 			report.conditions[i].message);
 	bool is_change = !str_eq(text, r->written);
+	if (!r->kube)
+		return 1;
 	if (!is_change && clock_ms() < r->due_ms)
 		return 0;
 	int written = node_report_write(r->kube, r->node, &report, err);
@@ -171,6 +186,8 @@ static int report_once(const struct report *r, bool is_json, struct err *err)
 	auto_json json_t *conditions = json_array();
 	int written = 0;
 	read_report(r, &report);
+	if (!r->kube)
+		written = 1;
 	for (int tries = 3; written == 0 && tries > 0; tries--)
 		written = node_report_write(r->kube, r->node, &report, err);
 	if (written <= 0)
@@ -191,10 +208,12 @@ static int report_once(const struct report *r, bool is_json, struct err *err)
 static int run_report(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
-	auto_report struct report r = { .node = v->node, .machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
+	auto_report struct report r = { .node = v->node ? v->node : "",
+					.has_labels = v->has_labels,
+					.machine = { .host = ROOT_NONE, .kern = ROOT_NONE } };
 	uint64_t dropped;
 	(void)args, (void)count;
-	if (!v->node || !*v->node)
+	if (!*r.node && !v->has_labels)
 		return err_set(err, E_USAGE, "name the Node: --node NAME, or NODE_NAME");
 	auto_fd int parent = v->parent ? (int)syscall(SYS_pidfd_open, (pid_t)v->parent, 0) : -1;
 	bool is_over = v->parent && parent < 0 && errno == ESRCH; // killed meanwhile
@@ -218,25 +237,26 @@ const struct cmd cmd_report = {
 		 "NvidiaDriverReady and NvidiaDriverNextKernel, as `kubectl describe node` and monitoring show them.\n"
 		 "Once the driver is ready the taint kmodsmith.io/driver-not-ready is removed, with which new nodes "
 		 "may be\n"
-		 "registered. `init` and `watch` start it where they know the Node and the Kubernetes API.\n\n"
+		 "registered. `init` and `watch` start it where they know the Node and the Kubernetes API, or "
+		 "with\n--nfd-labels.\n\n"
 		 "  NODE_NAME=n1 kmodsmith report --kubeconfig FILE --once\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_report,
 };
 
-bool report_child_open(const struct root *kern, const char *node, const char *kubeconfig,
+bool report_child_open(const struct root *kern, const char *node, const char *kubeconfig, bool has_labels,
 		       const struct opt *const *tables, const void *values, struct service_child *ret)
 {
 	struct err why;
 	auto_kube_config struct kube_config config = KUBE_CONFIG_NONE;
 	auto_launch_words struct launch_words words = { 0 };
-	if (!node || !*node)
+	if ((!node || !*node) && !has_labels)
 		return false;
 	int found = kube_config_find(kubeconfig, kern, &config, &why);
 	if (found < 0)
-		log_warn("the Node %s is not told: %s", node, why.text);
-	if (found <= 0)
+		log_warn("the Node %s is not told: %s", node ? node : "?", why.text);
+	if (found <= 0 && !has_labels)
 		return false;
 	strv_add(&words.args, str_dup(cmd_report.name));
 	opt_words(tables, values, &cmd_report, &words.args, &words.env);

@@ -39,6 +39,8 @@ static const struct opt opts[] = {
 	  STORE_LIMIT_HELP },
 	{ "payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, offsetof(struct watch_values, job.payload),
 	  "the driver and the sources that an image carries" },
+	{ "nfd-labels", 0, NULL, "KMODSMITH_NFD_LABELS", OPT_FLAG, offsetof(struct watch_values, has_labels),
+	  NFD_LABELS_HELP },
 	LISTEN_OPTS(struct watch_values, listen),
 	{ 0 },
 };
@@ -298,8 +300,8 @@ static int watch_until_stopped(const struct watch_values *v, struct err *err)
 		return -1;
 	if (v->listen.listen)
 		parts[count++] = service_child_part(&server);
-	if (report_child_open(&kernels.machine.kern, getenv("NODE_NAME"), v->job.kubeconfig, cmd_watch.opts, v,
-			      &reporter))
+	if (report_child_open(&kernels.machine.kern, getenv("NODE_NAME"), v->job.kubeconfig, v->has_labels,
+			      cmd_watch.opts, v, &reporter))
 		parts[count++] = service_child_part(&reporter);
 	if (service_xid_open(&kernels.machine.host, &kernels.machine.kern, &xid, &parts[count]))
 		count++;

@@ -11,7 +11,7 @@ struct watch_values { // first the values that init shares with it
 	struct listen_values listen;
 	struct strv kernels, next_roots;
 	unsigned limit, interval_s, quiet_s;
-	bool is_once, is_gated;
+	bool is_once, is_gated, has_labels;
 };
 
 // The same as a part of `init` and `watch`.
