@@ -122,6 +122,7 @@ digest() { # KERNEL: of its manifest
   assert_status 0
   assert_output --regexp '^no packages are stored; '
   kmodsmith "store ls" --json
+  run jq -c .items <<<"$output"
   assert_output "[]"
 }
 
