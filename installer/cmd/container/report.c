@@ -239,7 +239,7 @@ const struct cmd cmd_report = {
 		 "may be\n"
 		 "registered. `init` and `watch` start it where they know the Node and the Kubernetes API, or "
 		 "with\n--nfd-labels.\n\n"
-		 "  NODE_NAME=n1 kmodsmith report --kubeconfig FILE --once\n",
+		 "  kmodsmith report --node n1 --kubeconfig FILE --once\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_report,
