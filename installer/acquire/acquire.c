@@ -264,8 +264,8 @@ static int find_newest_in(struct acquire *o, const struct package_want *want, co
 		if (is_taken)
 			*ret_driver = str_dup(key->driver);
 		else if (r > 0)
-			err_set(err, E_NO_PACKAGE, "its %s modules of %s do not serve the GPUs here", key->flavour,
-				key->driver);
+			err_set(err, E_NO_PACKAGE, "%s: its %s modules of %s do not support the GPUs here",
+				from ? from->from->items[0] : "the store", key->flavour, key->driver);
 		bool is_open = r > 0 && str_eq(key->flavour, "open");
 		package_done(&o->kept);
 		fetch_result_done(&found);

@@ -20,7 +20,9 @@ int64_t service_child_tick(struct service_child *c, int64_t now_ms)
 	// It is born with the signals blocked that end it, and takes them once it can end well.
 	sigprocmask(SIG_BLOCK, NULL, &before);
 	service_block(&ours);
+	c->words.blocked = &ours;
 	int r = launch_self(&c->words, &child, NULL, &why);
+	c->words.blocked = NULL;
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (r < 0) {
 		log_warn("%s is not started: %s", c->name, why.text);

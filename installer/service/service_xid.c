@@ -16,7 +16,7 @@ static int64_t tick(void *ctx, int64_t now_ms)
 	struct service_xid *x = ctx;
 	struct err why;
 	char record[RECORD_MOST];
-	bool is_new = false, is_any = false;
+	bool is_any = false;
 	if (x->log < 0 || now_ms < x->quiet_ms)
 		return x->log < 0 ? INT64_MAX : x->quiet_ms;
 	for (;;) {
@@ -28,10 +28,13 @@ static int64_t tick(void *ctx, int64_t now_ms)
 			break;
 		}
 		is_any = true;
-		is_new |= n > 0 && xids_take(&x->xids, record, (size_t)n);
+		x->is_unwritten |= n > 0 && xids_take(&x->xids, record, (size_t)n);
 	}
-	if (is_new && xids_write(x->host, x->boot_id, &x->xids, &why) < 0)
-		log_warn("errors of GPUs are not counted: %s", why.text);
+	if (is_any && x->is_unwritten) {
+		x->is_unwritten = xids_write(x->host, x->boot_id, &x->xids, &why) < 0;
+		if (x->is_unwritten)
+			log_warn("the errors of GPUs cannot be written: %s", why.text);
+	}
 	if (!is_any)
 		return INT64_MAX;
 	x->quiet_ms = now_ms + QUIET_MS;

@@ -10,6 +10,7 @@ struct service_xid {
 	int log;
 	int64_t quiet_ms; // until then the log is not read: a flood of other messages wakes nobody
 	struct xids xids;
+	bool is_unwritten; // what was counted is not in the file yet: the disk was full
 };
 #define SERVICE_XID_NONE ((struct service_xid){ .log = -1 })
 

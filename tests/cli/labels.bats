@@ -13,7 +13,10 @@ teardown() { [ -z "${watcher-}" ] || kill -KILL "$watcher" 2>/dev/null || true; 
   host h100x8
   kmodsmith report --once --nfd-labels
   assert_status 0
+  assert_output "" # no Node is told
   assert_file_not_exist "$(features)/kmodsmith" # nothing was measured yet
+  kmodsmith report --once --nfd-labels --json
+  assert_json '.conditions | length' 0
   kmodsmith install
   run labels
   assert_output --partial "$(cat <<'EOF'

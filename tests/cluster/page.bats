@@ -50,7 +50,7 @@ get() { # PATH [TOKEN]: the page, and its status
   start
   log=$BATS_TEST_TMPDIR/log soon reviewed # a binding counts a moment after it was made
   get rollout.json
-  assert_output "a token is needed, of somebody who may list nodes
+  assert_output "a bearer token is required, of a user who may list nodes
 401"
   run curl -sS --noproxy '*' -D - -o /dev/null "$url/rollout.json"
   assert_output --partial "WWW-Authenticate: Bearer"
@@ -70,7 +70,7 @@ get() { # PATH [TOKEN]: the page, and its status
   done
   # Whoever guesses is kept from the API server; whoever was let in is not.
   run bash -c 'for i in {1..20}; do curl -sS --noproxy "*" -H "Authorization: Bearer guess$i" "$1/rollout.json" & done | sort | uniq -c; wait' - "$url"
-  assert_output --partial "too many are asking"
+  assert_output --partial "too many requests"
   get rollout.json "$viewer"
   assert_output --regexp '200$'
 }

@@ -62,7 +62,7 @@ browse() { # OPTION...: what chromium makes of it, once its scripts have run
   url=$(sed -n 's|.*serving \(http[^ ]*\)/metrics.*|\1|p' "$log")
   browse --dump-dom 2>/dev/null
   assert_output --partial '<form id="login">'
-  assert_output --partial 'a token is needed, of somebody who may list nodes'
+  assert_output --partial 'a bearer token is required, of a user who may list nodes'
 }
 
 @test "five thousand nodes are drawn, the first 500 of them" {

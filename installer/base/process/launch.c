@@ -28,7 +28,7 @@ int launch_process(const struct sys *sys, const char *root, const char *env, con
 	posix_spawn_file_actions_adddup2(&files, out, 2);
 	posix_spawn_file_actions_addclosefrom_np(&files, 3); // a daemon would keep, with them, the locks on them
 	pid_t pid;
-	errno = proc_spawn(words.items[0], words.items, none, &files, POSIX_SPAWN_SETSID, &pid);
+	errno = proc_spawn(words.items[0], words.items, none, &files, POSIX_SPAWN_SETSID, NULL, &pid);
 	return errno ? -1 : pid;
 }
 
@@ -64,7 +64,7 @@ int launch_self(const struct launch_words *words, pid_t *ret, int *ret_out, stru
 	if (ret_out)
 		posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
 	int problem = proc_spawn("/proc/self/exe", argv.items, env.items ? env.items : none, &files,
-				 POSIX_SPAWN_SETPGROUP, ret);
+				 POSIX_SPAWN_SETPGROUP, words->blocked, ret);
 	if (problem)
 		return err_set(err, problem, "start 'kmodsmith %s'", first);
 	if (ret_out)

@@ -7,6 +7,7 @@
 #pragma once
 #include "base/core/err.h"
 
+#include <signal.h>
 #include <sys/types.h>
 
 #define LAUNCH_ARG "launch-exec"
@@ -21,7 +22,8 @@ int launch_process(const struct sys *sys, const char *root, const char *env, con
 // variable of env is replaced.
 struct launch_words {
 	struct strv args;
-	struct strv env; // "NAME=VALUE": secrets
+	struct strv env;         // "NAME=VALUE": secrets
+	const sigset_t *blocked; // signals that are blocked when it begins; NULL = none
 };
 void launch_words_done(struct launch_words *w);
 #define auto_launch_words __attribute__((cleanup(launch_words_done)))

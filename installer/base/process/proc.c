@@ -98,7 +98,7 @@ static void follow_output(struct reader *r, int in, pid_t pid)
 }
 
 int proc_spawn(const char *program, char *const *argv, char *const *env, posix_spawn_file_actions_t *files, short group,
-	       pid_t *ret)
+	       const sigset_t *blocked, pid_t *ret)
 {
 	posix_spawnattr_t attr;
 	sigset_t none, all;
@@ -106,7 +106,7 @@ int proc_spawn(const char *program, char *const *argv, char *const *env, posix_s
 	sigfillset(&all);
 	posix_spawnattr_init(&attr);
 	posix_spawnattr_setflags(&attr, (short)(group | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF));
-	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigmask(&attr, blocked ? blocked : &none);
 	posix_spawnattr_setsigdefault(&attr, &all);
 	int problem = posix_spawn(ret, program, files, &attr, argv, env);
 	posix_spawn_file_actions_destroy(files);
@@ -156,7 +156,7 @@ int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err)
 	pid_t pid;
 	int problem = proc_spawn(name, (char *const *)(uintptr_t)proc->argv,
 				 (char *const *)(uintptr_t)(proc->env ? proc->env : empty), &files,
-				 POSIX_SPAWN_SETPGROUP, &pid);
+				 POSIX_SPAWN_SETPGROUP, NULL, &pid);
 	if (problem)
 		return err_set(err, problem, "start '%s'", name);
 	close(TAKE_FD(out));

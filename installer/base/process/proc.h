@@ -33,10 +33,10 @@ int proc_run(const struct proc *proc, struct proc_end *ret, struct err *err);
 // As proc_run, and anything but exit status 0 is an error E_SYSTEM that says how it ended, with the last line of
 // output.
 int proc_must(const struct proc *proc, struct proc_end *ret, struct err *err);
-// Starts a program with every signal at its default and none blocked. group: POSIX_SPAWN_SETPGROUP or _SETSID. files
-// is destroyed. 0 or an errno.
+// Starts a program with every signal at its default, and these blocked (NULL = none). group: POSIX_SPAWN_SETPGROUP or
+// _SETSID. files is destroyed. 0 or an errno.
 int proc_spawn(const char *program, char *const *argv, char *const *env, posix_spawn_file_actions_t *files, short group,
-	       pid_t *ret);
+	       const sigset_t *blocked, pid_t *ret);
 // The program of that name in the first directory of path (colon-separated, absolute) that has it; NULL = none.
 char *proc_find(const char *path, const char *name);
 extern const char PROC_PATH[]; // where programs are looked for: /usr/sbin:/usr/bin:/sbin:/bin

@@ -192,7 +192,8 @@ static int report_once(const struct report *r, bool is_json, struct err *err)
 		written = node_report_write(r->kube, r->node, &report, err);
 	if (written <= 0)
 		return written < 0 ? -1 : err_set(err, E_CONFLICT, "others change the Node '%s' all the time", r->node);
-	for (const struct node_condition *c = report.conditions; c < report.conditions + NODE_CONDITIONS; c++) {
+	for (size_t i = 0; r->kube && i < NODE_CONDITIONS; i++) {
+		const struct node_condition *c = &report.conditions[i];
 		json_array_append_new(conditions,
 				      json_pack("{s:s, s:s, s:s, s:o}", "type", c->type, "status", c->status, "reason",
 						c->reason, "message", json_text(c->message)));

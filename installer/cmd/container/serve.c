@@ -222,14 +222,14 @@ static int check_login(struct serve *s, const char *token, struct http_server_an
 	if (r < 0 || (login && login->is_allowed))
 		return r;
 	if (r == 0) {
-		ret->text = str_dup("too many are asking; again in a moment\n");
+		ret->text = str_dup("too many requests; try again in a moment\n");
 		return 0;
 	}
 	bool is_known = login && *login->user;
 	ret->status = is_known ? FORBIDDEN : UNAUTHORIZED;
 	ret->text = is_known ? str_fmt("%s may not list nodes\n", login->user) :
 			       str_dup(token ? "this token is not valid, or no longer\n" :
-					       "a token is needed, of somebody who may list nodes\n");
+					       "a bearer token is required, of a user who may list nodes\n");
 	return 0;
 }
 
