@@ -5,7 +5,7 @@
 // (gpus/*/information) and nv-caps.c (capabilities).
 #include "devices/cdi.h"
 
-#include "devices/nodes.h"
+#include "devices/found_nodes.h"
 #include "driver_root/root_record.h"
 #include "host/modules.h"
 
@@ -15,11 +15,15 @@
 
 // The lowest version that has device names that begin with a digit (specs-go/version.go, requiresV050).
 static const char VERSION[] = "0.5.0";
+// The runtime hook of NVIDIA's toolkit, where a machine has it, leaves this container alone.
+static const char NO_TOOLKIT[] = "NVIDIA_VISIBLE_DEVICES=void";
 enum { HOOK_TIMEOUT_S = 60 };
 
 struct cdi_gpu {
-	unsigned minor; // of its node
-	char *uuid;     // NULL = unknown until the GPU is opened for the first time
+	unsigned minor;     // of its node
+	char *address;      // "0000:40:00.0"
+	char *uuid;         // NULL = unknown until the GPU is opened for the first time
+	struct devices drm; // its nodes in dev/dri
 };
 
 struct cdi_instance {                  // of a GPU that is partitioned (MIG): a compute instance
@@ -50,8 +54,11 @@ struct cdi {                    // the content of a specification
 static void cdi_done(struct cdi *c)
 {
 	devices_done(&c->devices);
-	for (size_t i = 0; i < c->gpu_count; i++)
+	for (size_t i = 0; i < c->gpu_count; i++) {
+		free(c->gpus[i].address);
 		free(c->gpus[i].uuid);
+		devices_done(&c->gpus[i].drm);
+	}
 	free(c->gpus);
 	free(c->instances);
 	for (size_t i = 0; i < c->mount_count; i++) {
@@ -413,8 +420,10 @@ static char *gpu_uuid(const char *text)
 	return TAKE(uuid);
 }
 
-static int read_gpus(const struct root *kern, struct cdi *c, struct err *err)
+static int read_gpus(const struct cdi_request *w, struct cdi *c, struct err *err)
 {
+	const struct root *kern = w->kern;
+	const struct found_request found = { .kern = kern, .dev_root = w->dev_root, .sys = w->sys };
 	auto_strv struct strv names = { 0 };
 	if (root_list(kern, "proc/driver/nvidia/gpus", &names, err) < 0)
 		return -1;
@@ -428,7 +437,10 @@ static int read_gpus(const struct root *kern, struct cdi *c, struct err *err)
 		if (r == 0 || !proc_number(text, "Device Minor", &minor) || str_eq(excluded, "Yes"))
 			continue;
 		c->gpus = mem_grow(c->gpus, c->gpu_count + 1, sizeof(*c->gpus));
-		c->gpus[c->gpu_count++] = (struct cdi_gpu){ .minor = minor, .uuid = gpu_uuid(text) };
+		struct cdi_gpu *gpu = &c->gpus[c->gpu_count++];
+		*gpu = (struct cdi_gpu){ .minor = minor, .address = str_dup(names.items[i]), .uuid = gpu_uuid(text) };
+		if (found_drm_nodes(&found, gpu->address, &gpu->drm, err) < 0)
+			return -1;
 	}
 	return 0;
 }
@@ -519,71 +531,28 @@ static int read_device_nodes(const struct cdi_request *w, struct cdi *c, struct 
 // The number is given so that a runtime which does not look at the node makes the one that was measured; the owner
 // is left out so that the node belongs to the user of the container. The container needs no right to make more
 // nodes.
-static void add_device_node(json_t *nodes, const struct cdi *c, const char *path)
+static void add_device_node(json_t *nodes, const struct device_node *n)
 {
-	for (size_t i = 0; i < c->devices.count; i++) {
-		const struct device_node *n = &c->devices.items[i];
-		if (!str_eq(n->path, path))
-			continue;
-		auto_str char *full = str_fmt("/dev/%s", n->path);
-		json_array_append_new(nodes, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s}", "path", full, "type", "c",
-						       "major", (int)n->major, "minor", (int)n->minor, "fileMode",
-						       (int)n->mode, "permissions", "rw"));
-	}
+	auto_str char *full = str_fmt("/dev/%s", n->path);
+	json_array_append_new(nodes, json_pack("{s:s, s:s, s:i, s:i, s:i, s:s}", "path", full, "type", "c", "major",
+					       (int)n->major, "minor", (int)n->minor, "fileMode", (int)n->mode,
+					       "permissions", "rw"));
+}
+
+static void add_named_node(json_t *nodes, const struct cdi *c, const char *path)
+{
+	for (size_t i = 0; i < c->devices.count; i++)
+		if (str_eq(c->devices.items[i].path, path))
+			add_device_node(nodes, &c->devices.items[i]);
 }
 
 static void add_node(json_t *nodes, const struct cdi *c, const char *prefix, unsigned minor)
 {
 	auto_str char *path = str_fmt("%s%u", prefix, minor);
-	add_device_node(nodes, c, path);
+	add_named_node(nodes, c, path);
 }
 
 static const char GPU[] = "nvidia", CAPABILITY[] = "nvidia-caps/nvidia-cap";
-
-static void add_cdi_device(json_t *devices, const char *name, json_t *nodes)
-{
-	json_array_append_new(devices,
-			      json_pack("{s:s, s:{s:o}}", "name", name, "containerEdits", "deviceNodes", nodes));
-}
-
-static void add_mig_devices(json_t *devices, const struct cdi *c, size_t gpu)
-{
-	for (size_t i = 0; i < c->instance_count; i++) {
-		const struct cdi_instance *in = &c->instances[i];
-		if (in->minor != c->gpus[gpu].minor)
-			continue;
-		auto_str char *name = str_fmt("%zu-gi%u-ci%u", gpu, in->gi, in->ci);
-		json_t *nodes = json_array();
-		add_node(nodes, c, GPU, in->minor);
-		add_node(nodes, c, CAPABILITY, in->gi_access);
-		add_node(nodes, c, CAPABILITY, in->ci_access);
-		add_cdi_device(devices, name, nodes);
-	}
-}
-
-static json_t *devices_json(const struct cdi *c)
-{
-	json_t *devices = json_array(), *all = json_array();
-	for (size_t i = 0; i < c->gpu_count; i++) {
-		auto_str char *index = str_fmt("%zu", i);
-		json_t *nodes = json_array();
-		add_node(nodes, c, GPU, c->gpus[i].minor);
-		add_node(all, c, GPU, c->gpus[i].minor);
-		add_cdi_device(devices, index, nodes);
-		if (c->gpus[i].uuid)
-			add_cdi_device(devices, c->gpus[i].uuid, json_incref(nodes));
-		add_mig_devices(devices, c, i);
-	}
-	// Each GPU instance's node once, although all of its compute instances name it.
-	for (size_t i = 0; i < c->instance_count; i++) {
-		const struct cdi_instance *now = &c->instances[i], *before = i ? now - 1 : NULL;
-		if (!before || before->gi_access != now->gi_access)
-			add_node(all, c, CAPABILITY, now->gi_access);
-		add_node(all, c, CAPABILITY, now->ci_access);
-	}
-	add_cdi_device(devices, "all", all);
-	return devices;
-}
 
 // A socket's directory is mounted, not the socket: a restarted daemon stays visible, and a missing one does not keep
 // a container from starting.
@@ -605,30 +574,101 @@ static json_t *mounts_json(const struct cdi *c)
 // would run code with the rights of the runtime.
 //
 // The hook may be of an older version, out of the image that the driver root was made of: it refuses options that it
-// does not know, and ignores variables.
+// does not know, and ignores variables. The last two are for "ldcache" (cmd/node/cdi_hook.c).
 static json_t *hook_json(const struct cdi *c, const char *verb, const struct strv *args)
 {
 	auto_str char *driver = str_fmt("DRIVER_VERSION=%s", c->version);
 	json_t *argv = json_pack("[s, s, s]", "kmodsmith", "cdi-hook", verb), *rest = json_strv(args);
 	json_array_extend(argv, rest);
 	json_decref(rest);
-	return json_pack("{s:s, s:s, s:o, s:[s, s], s:i}", "hookName", "createContainer", "path", c->hook, "args", argv,
-			 "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", driver, "timeout", HOOK_TIMEOUT_S);
+	return json_pack("{s:s, s:s, s:o, s:[s, s, s, s], s:i}", "hookName", "createContainer", "path", c->hook, "args",
+			 argv, "env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", driver, "DRIVER_FIX_NODES=yes",
+			 "DRIVER_OWN_GPUS=yes", "timeout", HOOK_TIMEOUT_S);
+}
+
+static void add_cdi_device(json_t *devices, const char *name, json_t *nodes, json_t *hooks)
+{
+	json_t *edits = json_pack("{s:o}", "deviceNodes", nodes);
+	if (json_array_size(hooks))
+		json_object_set(edits, "hooks", hooks);
+	json_decref(hooks);
+	json_array_append_new(devices, json_pack("{s:s, s:o}", "name", name, "containerEdits", edits));
+}
+
+// A GPU's own node, and those of graphics with the links that udev makes for them (60-drm.rules, and systemd's
+// udev-builtin-path_id.c): programs name a GPU by its address there.
+static void add_gpu_nodes(json_t *nodes, struct strv *links, const struct cdi *c, const struct cdi_gpu *gpu)
+{
+	add_node(nodes, c, GPU, gpu->minor);
+	for (size_t i = 0; i < gpu->drm.count; i++) {
+		const struct device_node *n = &gpu->drm.items[i];
+		const char *name = strrchr(n->path, '/') + 1, *kind = str_starts(name, "card") ? "card" : "render";
+		add_device_node(nodes, n);
+		strv_add(links, str_fmt("../%s::/dev/dri/by-path/pci-%s-%s", name, gpu->address, kind));
+	}
+}
+
+static json_t *links_json(const struct cdi *c, const struct strv *links)
+{
+	json_t *hooks = json_array();
+	if (links->count)
+		json_array_append_new(hooks, hook_json(c, "links", links));
+	return hooks;
+}
+
+static void add_mig_devices(json_t *devices, const struct cdi *c, size_t gpu)
+{
+	for (size_t i = 0; i < c->instance_count; i++) {
+		const struct cdi_instance *in = &c->instances[i];
+		if (in->minor != c->gpus[gpu].minor)
+			continue;
+		auto_str char *name = str_fmt("%zu-gi%u-ci%u", gpu, in->gi, in->ci);
+		json_t *nodes = json_array();
+		add_node(nodes, c, GPU, in->minor);
+		add_node(nodes, c, CAPABILITY, in->gi_access);
+		add_node(nodes, c, CAPABILITY, in->ci_access);
+		add_cdi_device(devices, name, nodes, json_array());
+	}
+}
+
+static json_t *devices_json(const struct cdi *c)
+{
+	json_t *devices = json_array(), *all = json_array();
+	auto_strv struct strv every = { 0 };
+	for (size_t i = 0; i < c->gpu_count; i++) {
+		auto_strv struct strv links = { 0 };
+		auto_str char *index = str_fmt("%zu", i);
+		json_t *nodes = json_array();
+		add_gpu_nodes(nodes, &links, c, &c->gpus[i]);
+		json_array_extend(all, nodes);
+		for (size_t j = 0; j < links.count; j++)
+			strv_add(&every, str_dup(links.items[j]));
+		add_cdi_device(devices, index, nodes, links_json(c, &links));
+		if (c->gpus[i].uuid)
+			add_cdi_device(devices, c->gpus[i].uuid, json_incref(nodes), links_json(c, &links));
+		add_mig_devices(devices, c, i);
+	}
+	// Each GPU instance's node once, although all of its compute instances name it.
+	for (size_t i = 0; i < c->instance_count; i++) {
+		const struct cdi_instance *now = &c->instances[i], *before = i ? now - 1 : NULL;
+		if (!before || before->gi_access != now->gi_access)
+			add_node(all, c, CAPABILITY, now->gi_access);
+		add_node(all, c, CAPABILITY, now->ci_access);
+	}
+	add_cdi_device(devices, "all", all, links_json(c, &every));
+	return devices;
 }
 
 static json_t *spec_json(const struct cdi *c)
 {
 	static const char *const common[] = { "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset" };
-	json_t *nodes = json_array(), *hooks = json_array();
+	json_t *nodes = json_array(), *hooks = links_json(c, &c->links);
 	for (size_t i = 0; i < ARRAY_SIZE(common); i++)
-		add_device_node(nodes, c, common[i]);
-	if (c->links.count)
-		json_array_append_new(hooks, hook_json(c, "links", &c->links));
+		add_named_node(nodes, c, common[i]);
 	json_array_append_new(hooks, hook_json(c, "ldcache", &c->folders));
-	// The runtime hook of NVIDIA's toolkit, where a machine has it, leaves this container alone.
 	return json_pack("{s:s, s:s, s:{s:[s], s:o, s:o, s:o}, s:o}", "cdiVersion", VERSION, "kind", CDI_KIND,
-			 "containerEdits", "env", "NVIDIA_VISIBLE_DEVICES=void", "deviceNodes", nodes, "mounts",
-			 mounts_json(c), "hooks", hooks, "devices", devices_json(c));
+			 "containerEdits", "env", NO_TOOLKIT, "deviceNodes", nodes, "mounts", mounts_json(c), "hooks",
+			 hooks, "devices", devices_json(c));
 }
 
 int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err)
@@ -636,7 +676,7 @@ int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err)
 	auto_cdi struct cdi c = { 0 };
 	auto_root_record struct root_record now = { 0 };
 	auto_modules struct modules loaded = { 0 };
-	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w->kern, &c, err) < 0)
+	if (read_device_nodes(w, &c, err) < 0 || read_gpus(w, &c, err) < 0)
 		return -1;
 	for (size_t i = 0; i < c.gpu_count; i++)
 		if (read_instances(w->kern, c.gpus[i].minor, &c, err) < 0)
@@ -655,4 +695,26 @@ int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err)
 			       loaded.version ? loaded.version : "of unknown version", export, c.version);
 	*ret = spec_json(&c);
 	return 0;
+}
+
+int cdi_imex_spec(const struct cdi_request *w, json_t **ret, struct err *err)
+{
+	auto_devices struct devices channels = { 0 };
+	const struct found_request found = { .kern = w->kern, .dev_root = w->dev_root, .sys = w->sys };
+	if (found_imex_channels(&found, &channels, err) < 0)
+		return -1;
+	if (!channels.count)
+		return 0;
+	json_t *devices = json_array(), *all = json_array();
+	for (size_t i = 0; i < channels.count; i++) {
+		auto_str char *name = str_fmt("%u", channels.items[i].minor);
+		json_t *nodes = json_array();
+		add_device_node(nodes, &channels.items[i]);
+		json_array_extend(all, nodes);
+		add_cdi_device(devices, name, nodes, json_array());
+	}
+	add_cdi_device(devices, "all", all, json_array());
+	*ret = json_pack("{s:s, s:s, s:{s:[s]}, s:o}", "cdiVersion", VERSION, "kind", CDI_IMEX_KIND, "containerEdits",
+			 "env", NO_TOOLKIT, "devices", devices);
+	return 1;
 }

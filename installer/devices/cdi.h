@@ -20,7 +20,12 @@ struct cdi_request {
 };
 #define CDI_FILE "/var/run/cdi/kmodsmith.json"
 #define CDI_KIND "nvidia.com/gpu"
+#define CDI_IMEX_KIND "nvidia.com/imex-channel"
 
 // E_NOT_READY: no driver is loaded, or the user space is of another version; E_NODES; E_NO_DEVICE: there is no GPU to
 // name; E_NOT_FOUND: no libraries, or no program for the hooks.
 int cdi_spec(const struct cdi_request *w, json_t **ret, struct err *err);
+
+// IMEX channels by number, as NVIDIA's toolkit names them (pkg/nvcdi/lib-imex.go): a file has one kind only, and a
+// container asks for channels beside its GPUs. 1 = made, 0 = there is no channel's node.
+int cdi_imex_spec(const struct cdi_request *w, json_t **ret, struct err *err);

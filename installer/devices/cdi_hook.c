@@ -4,6 +4,10 @@
 #include "base/formats/json.h"
 #include "base/linker/ldcache.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/sysmacros.h>
+
 static const char CONF_DIR[] = "etc/ld.so.conf.d", CONF[] = "etc/ld.so.conf.d/00-kmodsmith.conf";
 
 // config.json of a bundle, whose root's path is absolute or below the bundle.
@@ -112,4 +116,77 @@ int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct
 	    (root_mkdirs(root, CONF_DIR, 0755, err) < 0 || root_put(root, CONF, text, strlen(text), 0644, err) < 0))
 		return -1;
 	return ldcache_write(root, folders, err) < 0 ? -1 : 1;
+}
+
+static const char DRIVER_DIR[] = "proc/driver", NVIDIA[] = "nvidia", PARAMS[] = "proc/driver/nvidia/params";
+
+// The text by which nobody makes or corrects nodes; NULL = it is so already.
+static char *fixed_params(const char *text)
+{
+	static const char allowed[] = "ModifyDeviceFiles: 1\n";
+	const char *found = strstr(text, allowed);
+	while (found && found != text && found[-1] != '\n')
+		found = strstr(found + 1, allowed);
+	if (!found)
+		return NULL;
+	return str_fmt("%.*sModifyDeviceFiles: 0\n%s", (int)(found - text), text, found + strlen(allowed));
+}
+
+// For a moment a tmpfs covers the directory, to hold the file that is mounted over the one below; procfs takes no new
+// files, and nothing of the image is used for it.
+static int cover_params(const struct root *root, const struct sys *sys, int at, const char *text, struct err *err)
+{
+	auto_fd int dir = root_open(root, DRIVER_DIR, O_PATH | O_DIRECTORY, err);
+	auto_fd int covered = dir < 0 ? -1 : openat(dir, NVIDIA, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (covered < 0 || sys->mount_tmpfs(sys, covered, "kmodsmith", "size=64k,mode=0755") < 0)
+		return dir < 0 ? -1 : err_set(err, errno, "mount a tmpfs at '%s/nvidia'", DRIVER_DIR);
+	int r = root_put(root, PARAMS, text, strlen(text), 0444, err);
+	auto_fd int from = r < 0 ? -1 : root_open(root, PARAMS, O_PATH, err);
+	if (from >= 0 && sys->mount_bind(sys, from, at, false) < 0)
+		r = err_set(err, errno, "mount over '%s'", PARAMS);
+	if (sys->mount_detach(sys, dir, NVIDIA) < 0 && r == 0)
+		r = err_set(err, errno, "unmount '%s/nvidia'", DRIVER_DIR);
+	return from < 0 || r < 0 ? -1 : 0;
+}
+
+int cdi_hook_fix_nodes(const struct root *machine, const struct root *root, const struct sys *sys, struct err *err)
+{
+	auto_str char *text = NULL;
+	int r = root_read(machine, PARAMS, &text, NULL, err);
+	auto_str char *fixed = r > 0 ? fixed_params(text) : NULL;
+	if (r < 0 || !fixed || !root_exists(root, PARAMS))
+		return r < 0 ? -1 : 0;
+	auto_fd int at = root_open(root, PARAMS, O_PATH, err);
+	if (at < 0 || cover_params(root, sys, at, fixed, err) < 0)
+		return -1;
+	auto_fd int now = root_open(root, PARAMS, O_PATH, err);
+	if (now < 0)
+		return -1;
+	return sys->mount_read_only(sys, now) < 0 ? err_set(err, errno, "make '%s' read-only", PARAMS) : 1;
+}
+
+int cdi_hook_own_gpus(const struct root *root, struct err *err)
+{
+	static const char dir[] = "etc/nvidia/nvidia-application-profiles-rc.d";
+	enum { NAMES_MOST = 10000, MASK_BITS = 64 };
+	auto_strv struct strv names = { 0 };
+	uint64_t mask = 0, number;
+	if (root_list_most(root, "dev", NAMES_MOST, &names, err) < 0)
+		return -1;
+	for (size_t i = 0; i < names.count; i++) {
+		struct stat st;
+		auto_str char *node = str_fmt("dev/%s", names.items[i]);
+		if (str_starts(names.items[i], NVIDIA) && str_u64(names.items[i] + strlen(NVIDIA), 10, &number) &&
+		    root_stat(root, node, &st, err) > 0 && S_ISCHR(st.st_mode) && minor(st.st_rdev) < MASK_BITS)
+			mask |= 1ULL << minor(st.st_rdev);
+	}
+	if (!mask)
+		return 0;
+	auto_str char *file = str_fmt("%s/10-container.conf", dir);
+	auto_str char *text = str_fmt("{\"profiles\": [{\"name\": \"_container_\", \"settings\": "
+				      "[\"EGLVisibleDGPUDevices\", 0x%llx]}],\n"
+				      " \"rules\": [{\"pattern\": [], \"profile\": \"_container_\"}]}\n",
+				      (unsigned long long)mask);
+	return root_mkdirs(root, dir, 0755, err) < 0 || root_put(root, file, text, strlen(text), 0444, err) < 0 ? -1 :
+														  1;
 }

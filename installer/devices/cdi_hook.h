@@ -4,7 +4,7 @@
 // contain prepared links, pipes and damaged files, so every path is resolved inside the container's root, nothing in
 // it is run, and its own files stay.
 #pragma once
-#include "base/file/root.h"
+#include "base/process/sys.h"
 
 // state: the JSON that a runtime writes to a hook. *ret is the root that the bundle's config.json names.
 int cdi_hook_open(const struct root *machine, const char *state, size_t len, struct root *ret, struct err *err);
@@ -20,3 +20,13 @@ const char *cdi_hook_compat(const struct root *root, const char *driver);
 // etc/ld.so.cache with these folders, and a line for the container's own ldconfig where it would not find them.
 // 1 = written, 0 = the container has no dynamic linker that reads one (musl, or static programs only).
 int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct err *err);
+
+// The driver's libraries and nvidia-modprobe make and correct device nodes unless /proc/driver/nvidia/params forbids
+// it. The container sees a copy that does, read-only; a runtime gives it the nodes. 1 = it does now, 0 = there is
+// nothing to change.
+int cdi_hook_fix_nodes(const struct root *machine, const struct root *root, const struct sys *sys, struct err *err);
+
+// EGL and Vulkan list all GPUs of the machine. An application profile (README of the driver, appendix "Application
+// Profiles") with the setting that NVIDIA's toolkit writes: a bit for each minor number of the nodes that the container
+// has. 1 = written, 0 = it has no GPU's node.
+int cdi_hook_own_gpus(const struct root *root, struct err *err);

@@ -2,6 +2,7 @@
 #include "devices/cdi_spec_file.h"
 
 #include "base/formats/boot_record.h"
+#include "base/process/log.h"
 
 static const char RECORD[] = BOOT_RECORD_DIR "/cdi.json"; // without a boot id: it holds a path, not a state
 
@@ -38,11 +39,24 @@ static int recorded_file(const struct root *host, char **ret, struct err *err)
 	return 1;
 }
 
+// Beside it, because a file has devices of one kind: gpus.json, gpus-imex.json.
+static char *imex_file(const char *file)
+{
+	return str_fmt("%.*s-imex.json", (int)(strlen(file) - strlen(".json")), file);
+}
+
+static int remove_files(const struct root *host, const char *file, struct err *err)
+{
+	auto_str char *imex = imex_file(file);
+	int r = root_unlink(host, path_in_host(file), err);
+	return r < 0 || root_unlink(host, path_in_host(imex), err) < 0 ? -1 : r;
+}
+
 int cdi_spec_file_withdraw(const struct root *host, struct err *err)
 {
 	auto_str char *file = NULL;
 	int r = recorded_file(host, &file, err);
-	return r <= 0 ? r : root_unlink(host, path_in_host(file), err);
+	return r <= 0 ? r : remove_files(host, file, err);
 }
 
 // The kind of a specification: a member of the JSON object, or a YAML line that is not indented. NULL = none.
@@ -65,7 +79,7 @@ static char *spec_kind(const char *text, size_t len)
 }
 
 // A file that we cannot read conflicts with nothing, and neither does the file itself under another name.
-static bool is_conflicting(const struct root *host, const char *path, const char *file)
+static bool is_conflicting(const struct root *host, const char *path, const char *file, const char *of)
 {
 	struct err ignored;
 	struct stat st, own;
@@ -77,11 +91,11 @@ static bool is_conflicting(const struct root *host, const char *path, const char
 	    root_read(host, path, &text, &len, &ignored) <= 0)
 		return false;
 	auto_str char *kind = spec_kind(text, len);
-	return str_eq(kind, CDI_KIND);
+	return str_eq(kind, of);
 }
 
 // The directories that runtimes look in by default (pkg/cdi/spec-dirs.go), and the one that was named.
-int cdi_spec_file_conflict(const struct root *host, const char *file, char **ret, struct err *err)
+int cdi_spec_file_conflict(const struct root *host, const char *file, const char *kind, char **ret, struct err *err)
 {
 	auto_str char *named = spec_dir(file);
 	const char *const dirs[] = { "etc/cdi", "var/run/cdi", path_in_host(named) };
@@ -92,7 +106,7 @@ int cdi_spec_file_conflict(const struct root *host, const char *file, char **ret
 		for (size_t j = 0; j < names.count; j++) {
 			auto_str char *path = str_fmt("%s/%s", dirs[i], names.items[j]);
 			bool is_spec = str_ends(path, ".json") || str_ends(path, ".yaml");
-			if (is_spec && is_conflicting(host, path, file)) {
+			if (is_spec && is_conflicting(host, path, file, kind)) {
 				*ret = str_fmt("/%s", path);
 				return 1;
 			}
@@ -110,26 +124,49 @@ static int write_record(const struct root *host, const char *file, struct err *e
 		return -1;
 	if (str_eq(before, file))
 		return 0;
-	if (before && root_unlink(host, path_in_host(before), err) < 0)
+	if (before && remove_files(host, before, err) < 0)
 		return -1;
 	return root_mkdirs(host, BOOT_RECORD_DIR, 0755, err) < 0 ? -1 : json_put(host, RECORD, json, err);
 }
 
-static int write_spec_file(const struct cdi_request *w, const char *file, struct err *err)
+// 1 = written, 0 = it says all of it already.
+static int put_spec(const struct root *host, const char *file, json_t *spec, struct err *err)
 {
 	const char *path = path_in_host(file);
-	auto_str char *rival = NULL, *dir = spec_dir(path);
-	auto_json json_t *before = NULL, *json = NULL;
-	int r = cdi_spec_file_conflict(w->host, file, &rival, err);
+	auto_str char *dir = spec_dir(path);
+	auto_json json_t *before = NULL;
+	if (json_read(host, path, &before, err) < 0 && err->code != E_CONFIG)
+		return -1;
+	if (before && json_equal(before, spec))
+		return 0;
+	return root_mkdirs(host, dir, 0755, err) < 0 || json_put(host, path, spec, err) < 0 ? -1 : 1;
+}
+
+// Where another one names channels, ours steps back, and the GPUs' stays.
+static int write_imex_file(const struct cdi_request *w, const char *file, struct err *err)
+{
+	auto_str char *rival = NULL;
+	auto_json json_t *json = NULL;
+	int r = cdi_imex_spec(w, &json, err);
+	int has_rival = r > 0 ? cdi_spec_file_conflict(w->host, file, CDI_IMEX_KIND, &rival, err) : 0;
+	if (r < 0 || has_rival < 0)
+		return -1;
+	if (rival)
+		log_warn("IMEX channels are named by '%s' alone: it is of the same kind", rival);
+	return r && !rival ? put_spec(w->host, file, json, err) : root_unlink(w->host, path_in_host(file), err);
+}
+
+static int write_spec_files(const struct cdi_request *w, const char *file, struct err *err)
+{
+	auto_str char *rival = NULL, *imex = imex_file(file);
+	auto_json json_t *json = NULL;
+	int r = cdi_spec_file_conflict(w->host, file, CDI_KIND, &rival, err);
 	if (r > 0)
 		return err_set(err, E_CDI_RIVAL, "'%s' is also of kind %s", rival, CDI_KIND);
 	if (r < 0 || cdi_spec(w, &json, err) < 0)
 		return -1;
-	if (json_read(w->host, path, &before, err) < 0 && err->code != E_CONFIG)
-		return -1;
-	if (before && json_equal(before, json))
-		return 0;
-	return root_mkdirs(w->host, dir, 0755, err) < 0 || json_put(w->host, path, json, err) < 0 ? -1 : 1;
+	int channels = write_imex_file(w, imex, err), gpus = channels < 0 ? -1 : put_spec(w->host, file, json, err);
+	return gpus < 0 ? -1 : gpus || channels;
 }
 
 int cdi_spec_file_update(const struct cdi_request *w, const char *request, bool is_ready, struct err *err)
@@ -144,11 +181,11 @@ int cdi_spec_file_update(const struct cdi_request *w, const char *request, bool 
 		return r < 0 ? -1 : 0;
 	if (!is_ready) {
 		r = cdi_spec_file_withdraw(w->host, err);
-		return r < 0 || root_unlink(w->host, path_in_host(place), err) < 0 ? -1 : 0;
+		return r < 0 || remove_files(w->host, place, err) < 0 ? -1 : 0;
 	}
 	if (write_record(w->host, place, err) < 0)
 		return -1;
-	r = write_spec_file(w, place, err);
+	r = write_spec_files(w, place, err);
 	if (r < 0)
 		cdi_spec_file_withdraw(w->host, &ignored);
 	return r;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps the CDI specification on the machine in step with the driver: removed before a module is loaded or unloaded,
-// and written after all nodes were checked, so that a runtime never names a device that is not there. RUN/cdi.json
-// records where it is, so that every later command updates it (R-G6: a file that is right already is not touched).
+// Keeps the CDI specification on the machine, and that of IMEX channels beside it, in step with the driver: removed
+// before a module is loaded or unloaded, and written after all nodes were checked, so that a runtime never names a
+// device that is not there. RUN/cdi.json records where it is, so that every later command updates it (R-G6: a file that
+// is right already is not touched).
 #pragma once
 #include "devices/cdi.h"
 
@@ -13,6 +14,6 @@ int cdi_spec_file_update(const struct cdi_request *w, const char *file, bool is_
 // 1 = it was there. It is written again at the end of the run.
 int cdi_spec_file_withdraw(const struct root *host, struct err *err);
 
-// Another specification of the same kind that runtimes read besides file: if two have devices of the same names, they
-// may refuse both (pkg/cdi/cache.go). 1 = *ret is its path (caller frees).
-int cdi_spec_file_conflict(const struct root *host, const char *file, char **ret, struct err *err);
+// Another specification of this kind that runtimes read besides file: if two have devices of the same names, they may
+// refuse both (pkg/cdi/cache.go). 1 = *ret is its path (caller frees).
+int cdi_spec_file_conflict(const struct root *host, const char *file, const char *kind, char **ret, struct err *err);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/sysmacros.h>
 
-enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8, MINORS = 1 << 20 };
+enum { MINOR_MODESET = 254, MINOR_CONTROL = 255, MODE_ANYONE = 0666, CAPABILITY_DEPTH = 8 };
 
 // What the driver demands of a group of nodes, from a file of "Key: decimal" lines.
 struct permissions {
@@ -18,7 +18,7 @@ struct permissions {
 	bool has_minor, has_imex_count, is_imex0_requested;
 };
 
-static unsigned devices_major(const char *proc_devices, const char *name)
+unsigned devices_major(const char *proc_devices, const char *name)
 {
 	const char *start = strstr(proc_devices, "Character devices:\n");
 	const char *end = start ? strstr(start, "\n\n") : NULL;
@@ -172,27 +172,33 @@ static int want_caps(const struct context *c, struct err *err)
 
 static int want_imex(const struct context *c, unsigned channels, struct err *err)
 {
-	unsigned major = devices_major(c->table, "nvidia-caps-imex-channels");
+	unsigned major = devices_major(c->table, IMEX_DIR);
 	if (!major)
 		return channels ?
 			       err_set(err, E_USAGE, "%u IMEX channels requested, but this driver has none", channels) :
 			       0;
-	if (channels > MINORS)
+	if (channels > IMEX_CHANNELS)
 		return err_set(err, E_USAGE, "%u IMEX channels requested, but a driver has at most %d", channels,
-			       MINORS);
+			       IMEX_CHANNELS);
 	if (c->params.has_imex_count && channels > c->params.imex_count)
 		return err_set(err, E_USAGE, "%u IMEX channels requested, but the driver was loaded for %u", channels,
 			       c->params.imex_count);
 	if (channels == 0 && c->params.is_imex0_requested)
 		channels = 1;
 	for (unsigned i = 0; i < channels; i++)
-		want_node(c->d, str_fmt("nvidia-caps-imex-channels/channel%u", i), major, i, &c->params);
+		want_node(c->d, str_fmt(IMEX_DIR "/channel%u", i), major, i, &c->params);
 	return 0;
 }
 
 static int compare_paths(const void *a, const void *b)
 {
 	return str_version_cmp(((const struct device_node *)a)->path, ((const struct device_node *)b)->path);
+}
+
+void devices_sort(struct devices *d)
+{
+	if (d->count)
+		qsort(d->items, d->count, sizeof(*d->items), compare_paths);
 }
 
 int devices_want(const struct root *kern, unsigned imex_channels, struct devices *ret, struct err *err)
@@ -221,7 +227,7 @@ int devices_want(const struct root *kern, unsigned imex_channels, struct devices
 		unsigned vgpu = devices_major(c.table, "nvidia-vgpu-vfio");
 		if (vgpu)
 			want_node(&d, str_dup("nvidia-vgpuctl"), vgpu, 0, &c.params);
-		qsort(d.items, d.count, sizeof(*d.items), compare_paths);
+		devices_sort(&d);
 	}
 	*ret = d;
 	d = (struct devices){ 0 };

@@ -32,6 +32,10 @@ struct devices {
 	size_t changes; // system calls that changed something in the last devices_apply()
 };
 
+// IMEX channels: the name of their directory below dev/ and in proc/devices, and how many a driver has at most.
+#define IMEX_DIR "nvidia-caps-imex-channels"
+enum { IMEX_CHANNELS = 1 << 20 };
+
 // 1 = the driver is loaded, 0 = it is not: empty list. imex_channels: number of IMEX channel nodes, 0 = none (R-P5).
 int devices_want(const struct root *kern, unsigned imex_channels, struct devices *ret, struct err *err);
 void devices_done(struct devices *d);
@@ -44,5 +48,7 @@ void devices_done(struct devices *d);
 // 0 = nothing; E_NODES names the first node that could not be made, after trying them all.
 int devices_apply(const struct root *dev_root, const struct sys *sys, bool is_dry, struct devices *d, struct err *err);
 
+unsigned devices_major(const char *proc_devices, const char *name); // of a character device; 0 = it has none
+void devices_sort(struct devices *d);
 size_t devices_count_bad(const struct devices *d);      // nodes that are MISSING or WRONG
 const char *device_verdict_name(enum device_verdict v); // "ok", "created", "corrected", "missing", "wrong", "unseen"

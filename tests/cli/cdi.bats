@@ -210,6 +210,28 @@ ready() { # init, in the background, until it is ready; then it is told to end
   assert_file_not_exist "$spec"
 }
 
+@test "nodes --imex-channels: channels are named in a file of their own kind, which goes with that of the GPUs" {
+  local spec
+  loadable
+  user_space "$ROOT"
+  spec=$ROOT/etc/cdi/gpus.json
+  ready --cdi /etc/cdi/gpus.json
+  kmodsmith "cdi generate" --imex
+  assert_error E_NO_DEVICE "no node of an IMEX channel"
+  assert_file_not_exist "${spec%.json}-imex.json"
+  sed -i '0,/^$/s/^$/234 nvidia-caps-imex-channels\n/' "$ROOT/proc/devices" # in the part of character devices
+  kmodsmith nodes --imex-channels 2
+  assert_status 0
+  run jq -c '[.kind, (.devices[] | [.name, (.containerEdits.deviceNodes | length)])]' "${spec%.json}-imex.json"
+  assert_output '["nvidia.com/imex-channel",["0",1],["1",1],["all",2]]'
+  kmodsmith "cdi generate" --imex
+  assert_status 0
+  assert_equal "$(jq -S . <<<"$output")" "$(jq -S . "${spec%.json}-imex.json")"
+  kmodsmith unload
+  assert_status 0
+  assert_file_not_exist "${spec%.json}-imex.json"
+}
+
 @test "init --cdi: another directory, none, and an invalid one" {
   loadable
   user_space "$ROOT"

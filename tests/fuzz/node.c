@@ -174,7 +174,7 @@ FUZZ_TARGET(cdi_specs)
 					     "run/kmodsmith/cdi.json", NULL };
 	struct err err = { 0 };
 	auto_str char *rival = NULL;
-	int r = cdi_spec_file_conflict(fuzz_tree(data, len, paths), "/etc/cdi/own.json", &rival, &err);
+	int r = cdi_spec_file_conflict(fuzz_tree(data, len, paths), "/etc/cdi/own.json", CDI_KIND, &rival, &err);
 	return r < 0 ? fuzz_refused(&err) : r;
 }
 

@@ -19,6 +19,10 @@ make_machine() {
   sed -i 's/^195 nvidia-frontend/  1 nvidia-frontend/' "$host/proc/devices"
   rm -r "$host"/proc/driver/nvidia/gpus/0000:[5-9ab]0:00.0
   sed -i 's/^Device Minor:.*/Device Minor: \t 11/' "$host/proc/driver/nvidia/gpus/0000:40:00.0/information"
+  local drm=$host/sys/bus/pci/devices/0000:40:00.0/drm
+  mkdir -p "$drm/card3" "$host/dev/dri"
+  echo 1:11 >"$drm/card3/dev"
+  echo "c 1:11 0660 0:44" >"$host/dev/dri/card3"
   "$KMODSMITH" nodes --root "$host" >/dev/null
 }
 
@@ -37,7 +41,7 @@ make_image() { # a shell, glibc, and a program that is linked with the library
   mkdir -p "$image"/{bin,etc,proc,sys,dev,tmp,usr/lib,lib64,lib/x86_64-linux-gnu}
   cp "$(command -v busybox)" "$image/bin/busybox"
   local applet
-  for applet in sh ls grep mknod readlink true; do ln -s busybox "$image/bin/$applet"; done
+  for applet in sh ls cat grep mknod readlink true; do ln -s busybox "$image/bin/$applet"; done
   cp -L /lib/x86_64-linux-gnu/libc.so.6 "$image/lib/x86_64-linux-gnu"
   cp -L /lib64/ld-linux-x86-64.so.2 "$image/lib64"
   printf '#include <stdio.h>\nconst char *driver_version(void);\nint main(void) { return puts(driver_version()) < 0; }\n' |
@@ -53,7 +57,7 @@ setup() {
   "$KMODSMITH" cdi generate --root "$host" --export /run/nvidia/driver --output "$BATS_TEST_TMPDIR/cdi/kmodsmith.json"
 }
 
-# In a mount namespace of its own, where the recorded machine's run/nvidia and our specification are in their places, and
+# In a mount namespace of its own, where the recorded machine's run/nvidia, proc/driver and our specification are in their places, and
 # nothing of podman's lies outside the test's folder.
 podman_run() { # ARGUMENT...
   store=$(mktemp -d "$BATS_TEST_TMPDIR/store.XXXXXX")
@@ -63,6 +67,7 @@ podman_run() { # ARGUMENT...
     mkdir -p /run/nvidia /run/cdi /run/nvidia-persistenced
     mount --bind "$host/run/nvidia" /run/nvidia
     mount --bind "$1" /run/cdi
+    mount --bind "$host/proc/driver" /proc/driver
     store=$2
     shift 2
     exec podman --root "$store/storage" --runroot /run/podman --storage-driver vfs --runtime runc \
@@ -85,6 +90,14 @@ gpu() { podman_run --rm --device nvidia.com/gpu="$1" --rootfs "$root" "${@:2}"; 
   assert_line nvidia-modeset
   assert_line void
   assert_line --partial "Read-only file system"
+}
+
+@test "a container with a GPU opens its node of graphics, by the name that has the GPU's address, too" {
+  gpu 0 sh -c 'cd /dev/dri && : >card3 && : >by-path/pci-0000:40:00.0-card && readlink by-path/*; ls'
+  assert_success
+  assert_output "../card3
+by-path
+card3"
 }
 
 @test "one without asks in vain" {
@@ -136,6 +149,44 @@ EOF
   run jq -r '.containerEdits.hooks[].env[]' "$BATS_TEST_TMPDIR/cdi/kmodsmith.json"
   assert_line "DRIVER_VERSION=$V"
   refute_line --partial KMODSMITH_ # which an older one does not know
+}
+
+# The runtime gives it /proc with what is mounted there.
+with_proc() { podman_run --rm --volume /proc:/proc --device nvidia.com/gpu="$1" --rootfs "$root" sh -c "$2"; }
+@test "libraries in a container read that they may not make device nodes, and nothing else is different" {
+  local params=$host/proc/driver/nvidia/params
+  run grep -c '^ModifyDeviceFiles: 1$' "$params"
+  assert_output 1
+  with_proc 0 'cat /proc/driver/nvidia/params'
+  assert_success
+  assert_equal "$output" "$(sed 's/^ModifyDeviceFiles: 1$/ModifyDeviceFiles: 0/' "$params")"
+  with_proc 0 'ls /proc/driver/nvidia; grep -c " /proc/driver/nvidia" /proc/self/mountinfo; : >/proc/driver/nvidia/params'
+  assert_failure
+  assert_line --partial "Read-only file system"
+  assert_line 1 # mount: the file's
+  assert_equal "$(grep -v -e '^1$' -e Read-only <<<"$output")" "$(ls "$host/proc/driver/nvidia")"
+  run grep -c '^ModifyDeviceFiles: 1$' "$params"
+  assert_output 1 # of the machine
+  sed -i 's/^ModifyDeviceFiles: 1$/ModifyDeviceFiles: 0/' "$params"
+  with_proc 0 'grep ModifyDevice /proc/driver/nvidia/params; grep -c " /proc/driver/nvidia" /proc/self/mountinfo'
+  sed -i 's/^ModifyDeviceFiles: 0$/ModifyDeviceFiles: 1/' "$params"
+  assert_line "ModifyDeviceFiles: 0"
+  assert_line 0
+}
+
+@test "EGL and Vulkan are told which GPUs the container has, and an image without GPUs nothing" {
+  local file=etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf
+  gpu 0 cat /$file
+  assert_success
+  run jq -c '[.profiles[0].settings[0], .profiles[0].name == .rules[0].profile]' < <(sed 's/0x800/2048/' <<<"$output") # bit 11
+  assert_output '["EGLVisibleDGPUDevices",true]'
+  assert_file_contains "$root/$file" '"EGLVisibleDGPUDevices", 0x800\]'
+  rm -r "$root/etc/nvidia"
+  ln -s "$BATS_TEST_TMPDIR" "$root/etc/nvidia"
+  gpu 0 user # an image that leads it elsewhere has none
+  assert_success
+  assert_line "$V"
+  assert_file_not_exist "$BATS_TEST_TMPDIR/nvidia-application-profiles-rc.d"
 }
 
 @test "a container without glibc gets its devices, and no error" {

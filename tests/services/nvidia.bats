@@ -187,8 +187,8 @@ assert_difference() { # SIDES SED: "<" is the toolkit's, ">" ours; on both
 < hook createContainer update-ldcache # "ldcache" is ours, and looks for a compatibility library, too
 < hook createContainer enable-cuda-compat
 > hook createContainer cdi-hook ldcache
-< hook createContainer disable-device-node-modification # a container with CAP_MKNOD may make nodes, which the cgroup does not let it open
-< hook createContainer update-application-profile # EGL and Vulkan of a container with some of the GPUs see the others' names
+< hook createContainer disable-device-node-modification # "ldcache" does that,
+< hook createContainer update-application-profile # and that
 < hook createRuntime apply-cuda-memory-limits # only where an image asks for one
 > link libnvidia-egl-gbm.so.*::/$lib/libnvidia-egl-gbm.so.1 # in a container without a writable ld.so.cache, too
 > link libnvidia-egl-wayland.so.*::/$lib/libnvidia-egl-wayland.so.1

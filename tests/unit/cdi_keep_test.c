@@ -154,6 +154,42 @@ static void rivals(void **state)
 	}
 }
 
+// The file of IMEX channels comes and goes with that of the GPUs, and is the one that steps back.
+static void channels_beside_it(void **state)
+{
+	(void)state;
+	static const char beside[] = "run/cdi/kmodsmith-imex.json", other[] = "etc/cdi/channels.yaml";
+	auto_machine struct machine m;
+	struct err err;
+	machine_make(&m);
+	tempdir_write(&m.t, "proc/devices", "Character devices:\n195 nvidia\n234 nvidia-caps-imex-channels\n");
+	assert_int_equal(keep(&m, CDI_FILE, true), 1);
+	assert_false(has(&m, beside));
+	tempdir_write(&m.t, "dev/nvidia-caps-imex-channels/channel0", "c 234:0 0666 0:0\n");
+	assert_int_equal(keep(&m, NULL, true), 1);
+	assert_true(has(&m, beside));
+	assert_int_equal(keep(&m, NULL, true), 0);
+	tempdir_write(&m.t, other, "kind: nvidia.com/imex-channel\n");
+	assert_int_equal(keep(&m, NULL, true), 1);
+	assert_false(has(&m, beside));
+	assert_true(has(&m, FILE_AT));
+	assert_int_equal(root_unlink(&m.t.root, other, &err), 1);
+	assert_int_equal(keep(&m, NULL, true), 1);
+	assert_int_equal(cdi_spec_file_withdraw(&m.t.root, &err), 1);
+	assert_false(has(&m, beside));
+	assert_int_equal(keep(&m, NULL, true), 1);
+	assert_int_equal(keep(&m, "/etc/cdi/gpus.json", true), 1); // another place
+	assert_false(has(&m, beside));
+	assert_true(has(&m, "etc/cdi/gpus-imex.json"));
+	assert_int_equal(keep(&m, NULL, false), 0);
+	assert_false(has(&m, "etc/cdi/gpus-imex.json"));
+	assert_int_equal(keep(&m, NULL, true), 1);
+	assert_int_equal(root_unlink(&m.t.root, "dev/nvidia-caps-imex-channels/channel0", &err), 1);
+	assert_int_equal(keep(&m, NULL, true), 1);
+	assert_false(has(&m, "etc/cdi/gpus-imex.json"));
+	assert_true(has(&m, "etc/cdi/gpus.json"));
+}
+
 static void places(void **state)
 {
 	(void)state;
@@ -180,6 +216,7 @@ int main(void)
 		cmocka_unit_test(a_new_place_leaves_nothing_at_the_old_one),
 		cmocka_unit_test(a_failure_leaves_none),
 		cmocka_unit_test(rivals),
+		cmocka_unit_test(channels_beside_it),
 		cmocka_unit_test(places),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

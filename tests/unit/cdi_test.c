@@ -177,6 +177,105 @@ static void partitions_have_their_capabilities(void **state)
 				 "nvidia-caps/nvidia-cap14 nvidia-caps/nvidia-cap30 nvidia-caps/nvidia-cap31");
 }
 
+static char *hooks_of(const json_t *spec, const char *name)
+{
+	char *ret = NULL;
+	size_t i, k, j;
+	json_t *device, *hook, *arg;
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
+		if (!str_eq(json_string_value(json_object_get(device, "name")), name))
+			continue;
+		json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "hooks"), k, hook)
+		{
+			json_array_foreach(json_object_get(hook, "args"), j, arg)
+			{
+				str_add(&ret, "%s%s", ret ? " " : "", json_string_value(arg));
+			}
+		}
+	}
+	return ret;
+}
+
+// The nodes of graphics are the kernel's: each has the number that sysfs names, or a container does without.
+static void nodes_of_graphics(void **state)
+{
+	(void)state;
+	auto_folder struct folder t = { .path = "" };
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	machine(&t);
+	user_space(&t, "run/nvidia/driver", V);
+	gpu(&t, 0x40, "0", "", "No");
+	gpu(&t, 0x50, "1", "", "No");
+	capability(&t, "gpu0/mig/gi1/access", 12);
+	capability(&t, "gpu0/mig/gi1/ci0/access", 13);
+	static const struct {
+		const char *slot, *name, *number, *node; // number: of sysfs; node: what is below dev/dri
+	} rows[] = {
+		{ "40", "card1", "226:1", "c 226:1 0660 0:44" },
+		{ "40", "renderD128", "226:128", "c 226:128 0666 0:44" },
+		{ "40", "card1-HDMI-A-1", NULL, NULL }, // a connector
+		{ "40", "controlD64", "226:64", "c 226:64 0660 0:44" },
+		{ "50", "card2", "226:2", "c 226:9 0660 0:44" }, // another device's
+		{ "50", "renderD129", "226:129", NULL },
+		{ "50", "renderD130", "none", "c 226:130 0666 0:44" },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *dev = str_fmt("sys/bus/pci/devices/0000:%s:00.0/drm/%s/%s", rows[i].slot, rows[i].name,
+					     rows[i].number ? "dev" : "status");
+		auto_str char *node = str_fmt("dev/dri/%s", rows[i].name);
+		auto_str char *number = str_fmt("%s\n", rows[i].number ? rows[i].number : "connected");
+		tempdir_write(&t, dev, number);
+		if (rows[i].node)
+			tempdir_write(&t, node, rows[i].node);
+	}
+	expect(make(&t, "run/nvidia/driver", &spec, &err) == 0, err.text);
+	auto_str char *first = nodes_of(spec, "0"), *second = nodes_of(spec, "1"), *all = nodes_of(spec, "all");
+	auto_str char *mig = nodes_of(spec, "0-gi1-ci0"), *links = hooks_of(spec, "0"), *every = hooks_of(spec, "all");
+	assert_string_equal(first, "nvidia0 dri/card1 dri/renderD128");
+	assert_string_equal(second, "nvidia1");
+	assert_string_equal(all, "nvidia0 dri/card1 dri/renderD128 nvidia1 nvidia-caps/nvidia-cap12 "
+				 "nvidia-caps/nvidia-cap13");
+	assert_string_equal(mig, "nvidia0 nvidia-caps/nvidia-cap12 nvidia-caps/nvidia-cap13");
+	assert_string_equal(links, "kmodsmith cdi-hook links ../card1::/dev/dri/by-path/pci-0000:40:00.0-card "
+				   "../renderD128::/dev/dri/by-path/pci-0000:40:00.0-render");
+	assert_string_equal(every, links);
+	assert_null(hooks_of(spec, "1"));
+}
+
+static void imex_channels(void **state)
+{
+	(void)state;
+	auto_folder struct folder t = { .path = "" };
+	struct err err = { 0 };
+	auto_json json_t *spec = NULL;
+	struct sys sys = sys_recorder(&t.root);
+	const struct cdi_request w = { .host = &t.root, .kern = &t.root, .dev_root = &t.root, .sys = &sys };
+	machine(&t);
+	assert_int_equal(cdi_imex_spec(&w, &spec, &err), 0); // a driver without channels
+	assert_null(spec);
+	tempdir_write(&t, "proc/devices", "Character devices:\n195 nvidia\n234 nvidia-caps-imex-channels\n");
+	assert_int_equal(cdi_imex_spec(&w, &spec, &err), 0); // and nobody has made one
+	static const char *const nodes[][2] = { { "channel10", "c 234:10 0666 0:0" },
+						{ "channel2", "c 234:2 0640 0:0" },
+						{ "channel3", "c 234:4 0666 0:0" },
+						{ "channel4", "c 195:4 0666 0:0" },
+						{ "channel5", "a file" },
+						{ "channel", "c 234:0 0666 0:0" },
+						{ ".channel6.tmp", "c 234:6 0666 0:0" } };
+	for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+		auto_str char *path = str_fmt("dev/nvidia-caps-imex-channels/%s", nodes[i][0]);
+		tempdir_write(&t, path, nodes[i][1]);
+	}
+	expect(cdi_imex_spec(&w, &spec, &err) == 1, err.text);
+	auto_str char *names = names_of(spec), *all = nodes_of(spec, "all"), *one = nodes_of(spec, "2");
+	assert_string_equal(names, "2 10 all");
+	assert_string_equal(one, "nvidia-caps-imex-channels/channel2");
+	assert_string_equal(all, "nvidia-caps-imex-channels/channel2 nvidia-caps-imex-channels/channel10");
+	assert_string_equal(json_string_value(json_object_get(spec, "kind")), "nvidia.com/imex-channel");
+}
+
 // An inherited environment would be the image's to choose.
 static void every_hook_has_an_environment_and_a_deadline(void **state)
 {
@@ -196,7 +295,7 @@ static void every_hook_has_an_environment_and_a_deadline(void **state)
 	{
 		auto_strv struct strv env = { 0 };
 		json_strv_read(json_object_get(hook, "env"), &env);
-		assert_int_equal(env.count, 2);
+		assert_int_equal(env.count, 4);
 		assert_memory_equal(env.items[0], "PATH=", 5);
 		assert_string_equal(env.items[1], "DRIVER_VERSION=" V);
 		assert_true(json_integer_value(json_object_get(hook, "timeout")) > 0);
@@ -314,6 +413,8 @@ int main(void)
 		cmocka_unit_test(names_of_gpus),
 		cmocka_unit_test(an_index_is_not_a_minor),
 		cmocka_unit_test(partitions_have_their_capabilities),
+		cmocka_unit_test(nodes_of_graphics),
+		cmocka_unit_test(imex_channels),
 		cmocka_unit_test(every_hook_has_an_environment_and_a_deadline),
 		cmocka_unit_test(odd_files_are_left_out),
 		cmocka_unit_test(incomplete_machines_are_refused),

@@ -8,6 +8,7 @@
 struct values {
 	struct common common;
 	char *output, *export, *dev_root;
+	bool is_imex;
 };
 
 static const struct opt opts[] = {
@@ -17,6 +18,8 @@ static const struct opt opts[] = {
 	  "the driver root on the host, / for the host's own user space; default: the current export" },
 	{ "dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, offsetof(struct values, dev_root),
 	  "directory whose dev/ is read; default the host's root" },
+	{ "imex", 0, NULL, NULL, OPT_FLAG, offsetof(struct values, is_imex),
+	  "name the IMEX channels, of kind " CDI_IMEX_KIND ", in place of the GPUs" },
 	{ 0 },
 };
 
@@ -37,7 +40,10 @@ static int make_cdi_spec(const struct values *v, const struct machine *m, json_t
 				       .sys = &m->sys,
 				       .export = export,
 				       .boot = boot };
-	return cdi_spec(&w, ret, err);
+	if (!v->is_imex)
+		return cdi_spec(&w, ret, err);
+	int r = cdi_imex_spec(&w, ret, err);
+	return r ? r : err_set(err, E_NO_DEVICE, "there is no node of an IMEX channel");
 }
 
 static int run_cdi_generate(void *values, char **args, size_t count, struct err *err)
@@ -51,7 +57,8 @@ static int run_cdi_generate(void *values, char **args, size_t count, struct err 
 	if (machine_open(&v->common, &m, err) < 0 || make_cdi_spec(v, &m, &json, err) < 0)
 		return -1;
 	bool is_file = v->output && !str_eq(v->output, "-");
-	if (is_file && cdi_spec_file_conflict(&m.host, v->output, &rival, &ignored) > 0)
+	if (is_file &&
+	    cdi_spec_file_conflict(&m.host, v->output, v->is_imex ? CDI_IMEX_KIND : CDI_KIND, &rival, &ignored) > 0)
 		log_warn("'%s' has devices of the same names: a runtime that reads both may refuse them", rival);
 	return show_json_as(json, v->output, err);
 }
@@ -65,8 +72,9 @@ const struct cmd cmd_cdi_generate = {
 		 "partition (MIG)\n"
 		 "as INDEX-giG-ciC. Nothing is named that is not there. `kmodsmith init` keeps one in step with the "
 		 "driver by\n"
-		 "itself (--cdi).\n\n"
+		 "itself (--cdi), and beside it one of IMEX channels, where there are any.\n\n"
 		 "  kmodsmith cdi generate --output /var/run/cdi/kmodsmith.json\n"
+		 "  kmodsmith cdi generate --imex --output /var/run/cdi/kmodsmith-imex.json\n"
 		 "  podman run --rm --device nvidia.com/gpu=0 IMAGE nvidia-smi\n",
 	.opts = { opts, common_opts },
 	.values_size = sizeof(struct values),

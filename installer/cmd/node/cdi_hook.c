@@ -7,24 +7,25 @@
 struct values {
 	struct common common;
 	char *driver;
+	bool fixes_nodes, owns_gpus;
 };
 
 // Paths are the runtime's own, in its mount namespace.
-static int open_container_root(const struct values *v, struct root *ret, struct err *err)
+static int open_container_root(const struct values *v, struct machine *m, struct root *ret, struct err *err)
 {
-	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_str char *state = NULL;
 	size_t len = 0;
-	if (machine_open(&v->common, &m, err) < 0 || file_read(STDIN_FILENO, "standard input", &state, &len, err) < 0)
+	if (machine_open(&v->common, m, err) < 0 || file_read(STDIN_FILENO, "standard input", &state, &len, err) < 0)
 		return -1;
-	return cdi_hook_open(&m.kern, state, len, ret, err);
+	return cdi_hook_open(&m->kern, state, len, ret, err);
 }
 
 static int run_links(void *values, char **args, size_t count, struct err *err)
 {
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root root = ROOT_NONE;
 	auto_strv struct strv kept = { 0 };
-	if (open_container_root(values, &root, err) < 0)
+	if (open_container_root(values, &m, &root, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++)
 		if (cdi_hook_link(&root, args[i], &kept, err) < 0)
@@ -34,16 +35,28 @@ static int run_links(void *values, char **args, size_t count, struct err *err)
 	return 0;
 }
 
+// A container computes without them, too.
+static void limit_container(const struct values *v, const struct machine *m, const struct root *root)
+{
+	struct err why;
+	if (v->fixes_nodes && cdi_hook_fix_nodes(&m->kern, root, &m->sys, &why) < 0)
+		log_warn("the container may change device nodes: %s", why.text);
+	if (v->owns_gpus && cdi_hook_own_gpus(root, &why) < 0)
+		log_warn("EGL and Vulkan in the container show all GPUs: %s", why.text);
+}
+
 static int run_ldcache(void *values, char **args, size_t count, struct err *err)
 {
+	auto_machine struct machine m = { .host = ROOT_NONE, .kern = ROOT_NONE };
 	auto_root struct root root = ROOT_NONE;
 	const struct values *v = values;
 	auto_strv struct strv folders = { 0 };
 	for (size_t i = 0; i < count; i++)
 		if (*args[i] != '/')
 			return err_set(err, E_USAGE, "'%s' is not an absolute path", args[i]);
-	if (open_container_root(v, &root, err) < 0)
+	if (open_container_root(v, &m, &root, err) < 0)
 		return -1;
+	limit_container(v, &m, &root);
 	const char *compat = v->driver ? cdi_hook_compat(&root, v->driver) : NULL;
 	if (compat)
 		strv_add(&folders, str_dup(compat));
@@ -77,6 +90,10 @@ const struct cmd cmd_cdi_hook_links = {
 static const struct opt ldcache_opts[] = {
 	{ "driver", 'd', "VERSION", "DRIVER_VERSION", OPT_STR, offsetof(struct values, driver),
 	  "the driver's version: an image whose CUDA is of a later branch gets its own compatibility libraries first" },
+	{ "fix-nodes", 0, NULL, "DRIVER_FIX_NODES", OPT_FLAG, offsetof(struct values, fixes_nodes),
+	  "the driver's parameters, as the container sees them, forbid to make or change device nodes" },
+	{ "own-gpus", 0, NULL, "DRIVER_OWN_GPUS", OPT_FLAG, offsetof(struct values, owns_gpus),
+	  "EGL and Vulkan show the GPUs whose nodes the container has, not all of the machine" },
 	{ 0 },
 };
 
