@@ -149,12 +149,18 @@ static int cover_params(const struct root *root, const struct sys *sys, int at, 
 	return from < 0 || r < 0 ? -1 : 0;
 }
 
+static bool is_same_directory(const struct root *a, const struct root *b)
+{
+	struct stat x, y;
+	return fstat(a->fd, &x) == 0 && fstat(b->fd, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 int cdi_hook_fix_nodes(const struct root *machine, const struct root *root, const struct sys *sys, struct err *err)
 {
 	auto_str char *text = NULL;
 	int r = root_read(machine, PARAMS, &text, NULL, err);
 	auto_str char *fixed = r > 0 ? fixed_params(text) : NULL;
-	if (r < 0 || !fixed || !root_exists(root, PARAMS))
+	if (r < 0 || !fixed || !root_exists(root, PARAMS) || is_same_directory(machine, root))
 		return r < 0 ? -1 : 0;
 	auto_fd int at = root_open(root, PARAMS, O_PATH, err);
 	if (at < 0 || cover_params(root, sys, at, fixed, err) < 0)

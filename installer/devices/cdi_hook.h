@@ -23,7 +23,7 @@ int cdi_hook_ldcache(const struct root *root, const struct strv *folders, struct
 
 // The driver's libraries and nvidia-modprobe make and correct device nodes unless /proc/driver/nvidia/params forbids
 // it. The container sees a copy that does, read-only; a runtime gives it the nodes. 1 = it does now, 0 = there is
-// nothing to change.
+// nothing to change, or the container has the machine's own root.
 int cdi_hook_fix_nodes(const struct root *machine, const struct root *root, const struct sys *sys, struct err *err);
 
 // EGL and Vulkan list all GPUs of the machine. An application profile (README of the driver, appendix "Application

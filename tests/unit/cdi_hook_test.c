@@ -4,6 +4,8 @@
 
 #include "tests/unit/tempdir.h"
 
+#include <errno.h>
+
 #define LIB "usr/lib/x86_64-linux-gnu"
 #define LINK "libcuda.so.535.261.03::/" LIB "/libcuda.so.1"
 
@@ -246,13 +248,49 @@ static void pipes_do_not_block(void **state)
 	}
 }
 
+// What becomes a mount is in tests/services/cdi.bats: a recorded machine has none, and refuses.
+static void parameters_that_stay(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *machine, *container; // the file's text; NULL = there is none
+		bool is_own_root;
+		int result;
+	} rows[] = {
+		{ "A: 1\nModifyDeviceFiles: 1\nB: 2\n", "A: 1\nModifyDeviceFiles: 1\nB: 2\n", false, -1 },
+		{ "ModifyDeviceFiles: 1\n", "the image's own", false, -1 },
+		{ "ModifyDeviceFiles: 1\n", "ModifyDeviceFiles: 1\n", true, 0 },
+		{ "ModifyDeviceFiles: 1\n", NULL, false, 0 },
+		{ "ModifyDeviceFiles: 0\n", "ModifyDeviceFiles: 0\n", false, 0 },
+		{ "NotModifyDeviceFiles: 1\nModifyDeviceFiles: 10\n", "ModifyDeviceFiles: 1\n", false, 0 },
+		{ "", "ModifyDeviceFiles: 1\n", false, 0 },
+		{ NULL, "ModifyDeviceFiles: 1\n", false, 0 },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_folder struct folder t;
+		auto_root struct root root = ROOT_NONE;
+		struct err err = { 0 };
+		machine(&t, &root);
+		const struct sys sys = sys_recorder(&t.root);
+		if (rows[i].machine)
+			tempdir_write(&t, "proc/driver/nvidia/params", rows[i].machine);
+		if (rows[i].container)
+			tempdir_write(&t, "image/root/proc/driver/nvidia/params", rows[i].container);
+		int r = cdi_hook_fix_nodes(&t.root, rows[i].is_own_root ? &t.root : &root, &sys, &err);
+		expect(r == rows[i].result, rows[i].machine);
+		expect(r == 0 || err.code == EOPNOTSUPP, err.text);
+		if (rows[i].container)
+			folder_expect(&t, "image/root/proc/driver/nvidia/params", rows[i].container);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(roots_of_bundles),       cmocka_unit_test(links_and_what_is_in_their_place),
 		cmocka_unit_test(hostile_roots),          cmocka_unit_test(wrong_links),
 		cmocka_unit_test(a_cache_only_for_glibc), cmocka_unit_test(pipes_do_not_block),
-		cmocka_unit_test(compatibility),
+		cmocka_unit_test(compatibility),          cmocka_unit_test(parameters_that_stay),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
