@@ -178,7 +178,7 @@ with_proc() { podman_run --rm --volume /proc:/proc --device nvidia.com/gpu="$1" 
   local file=etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf
   gpu 0 cat /$file
   assert_success
-  run jq -c '[.profiles[0].settings[0], .profiles[0].name == .rules[0].profile]' < <(sed 's/0x800/2048/' <<<"$output") # bit 11
+  run jq -c '[.profiles[0].settings[0], .profiles[0].name == .rules[0].profile]' <<<"${output/0x800/2048}" # bit 11
   assert_output '["EGLVisibleDGPUDevices",true]'
   assert_file_contains "$root/$file" '"EGLVisibleDGPUDevices", 0x800\]'
   rm -r "$root/etc/nvidia"
