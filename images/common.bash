@@ -64,3 +64,16 @@ pack() { # ROOT EPOCH OUTPUT [NAME...]: a tar file of it, or of these; the same 
   tar -C "$1" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner -cf "$3.new" --no-recursion "${above[@]}" --recursion "${@:4}"
   mv "$3.new" "$3"
 }
+blob() { # LAYOUT FILE -> its digest and size, as fields of a descriptor; the file becomes a blob
+  local sum
+  sum=$(sha256sum <"$2" | cut -d' ' -f1)
+  mv "$2" "$1/blobs/sha256/$sum"
+  printf '"digest": "sha256:%s", "size": %s' "$sum" "$(stat -c %s "$1/blobs/sha256/$sum")"
+}
+layout() { # DIR EPOCH OUTPUT TYPE FILE: an archive of its blobs, whose only entry is this file
+  local fields
+  fields=$(blob "$1" "$5")
+  echo '{"imageLayoutVersion":"1.0.0"}' >"$1/oci-layout"
+  jq -nc --argjson m "{\"mediaType\": \"$4\", $fields}" '{schemaVersion: 2, manifests: [$m]}' >"$1/index.json"
+  pack "$1" "$2" "$3" blobs index.json oci-layout
+}

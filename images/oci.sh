@@ -11,12 +11,6 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/layout/blobs/sha256"
 blobs=$work/layout/blobs/sha256
 
-blob() { # FILE.json -> its digest and size, as fields of a descriptor; the file becomes a blob
-  local sum
-  sum=$(sha256sum <"$1" | cut -d' ' -f1)
-  mv "$1" "$blobs/$sum"
-  printf '"digest": "sha256:%s", "size": %s' "$sum" "$(stat -c %s "$blobs/$sum")"
-}
 member() { # ARCHIVE DIGEST
   tar -xOf "$1" "blobs/sha256/${2#sha256:}"
 }
@@ -40,12 +34,8 @@ printf '%s\n' "${environment[@]}" | jq -nRc --arg name "$name" --arg arch "$(dpk
       Labels: {"org.opencontainers.image.title": "kmodsmith-\($name)"}},
     rootfs: {type: "layers", diff_ids: $ids},
     history: [$ids[] | {created: $when, created_by: "kmodsmith images"}]}' >"$work/config.json"
-config=$(blob "$work/config.json")
+config=$(blob "$work/layout" "$work/config.json")
 type=application/vnd.oci.image
 jq -nc --argjson config "{\"mediaType\": \"$type.config.v1+json\", $config}" --slurpfile layers "$work/layers" \
   --arg type "$type.manifest.v1+json" '{schemaVersion: 2, mediaType: $type, config: $config, layers: $layers}' >"$work/made.json"
-manifest=$(blob "$work/made.json")
-echo '{"imageLayoutVersion":"1.0.0"}' >"$work/layout/oci-layout"
-jq -nc --argjson m "{\"mediaType\": \"$type.manifest.v1+json\", $manifest}" '{schemaVersion: 2, manifests: [$m]}' \
-  >"$work/layout/index.json"
-pack "$work/layout" "$epoch" "$output" blobs index.json oci-layout
+layout "$work/layout" "$epoch" "$output" "$type.manifest.v1+json" "$work/made.json"

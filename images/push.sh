@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Publish one image under many tags: its blobs are sent once, and every tag has to answer with the image's own digest.
+# Publish one image, or an index of several, under many tags: its blobs are sent once, and every tag has to answer with the image's own digest.
 #   images/push.sh ARCHIVE docker://REPOSITORY --tags TAG,... [--plain-http]     --tags - reads them, one a line
 # shellcheck source=images/common.bash
 . "$(dirname "$0")/common.bash"
@@ -23,7 +23,7 @@ type -P skopeo >/dev/null || fail "publishing needs skopeo; run scripts/deps.sh 
 digest=$(digest_of "$archive") || fail "'$archive' is no image"
 
 for tag in ${tags//,/ }; do
-  skopeo --insecure-policy copy -q --preserve-digests --dest-tls-verify=$tls "oci-archive:$archive" "$repository:$tag"
+  skopeo --insecure-policy copy -q --all --preserve-digests --dest-tls-verify=$tls "oci-archive:$archive" "$repository:$tag"
   there=sha256:$(skopeo inspect --raw --tls-verify=$tls "$repository:$tag" | sha256sum | cut -d' ' -f1)
   [ "$there" = "$digest" ] || fail "$repository:$tag is $there, not $digest"
   echo "$repository:$tag $digest"

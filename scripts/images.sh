@@ -7,6 +7,7 @@
 #   scripts/images.sh driver [--driver VERSION] [--builder REPOSITORY|-] [FILE...]
 #                                                          of NVIDIA's .run or of packages, default: Debian's; --builder: where
 #                                                          nodes without a compiler find this builder (images/driver.sh)
+#   scripts/images.sh index OUTPUT ARCHIVE ARCHIVE...        one archive of images of several architectures, for push
 #   scripts/images.sh tags --driver VERSION --os TAG,... [--kernel RELEASE,...]
 #   scripts/images.sh push ARCHIVE docker://REPOSITORY --tags TAG,... [--plain-http]
 # KMODSMITH_BASE=DIR|TAR is a root to take programs and libraries from, in place of Debian's packages.
@@ -25,6 +26,6 @@ case ${1-} in
   make_image driver --builder -
   ;;
 runtime | builder | driver) make_image "$@" ;;
-tags | push) "images/$1.sh" "${@:2}" ;;
-*) fail "there is no '$1'; one of: runtime builder driver tags push" ;;
+index | tags | push) "images/$1.sh" "${@:2}" ;;
+*) fail "there is no '$1'; one of: runtime builder driver index tags push" ;;
 esac

@@ -66,6 +66,31 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
   uploads=$(log_of registry-plain | grep -c 'http.request.method=PUT.*/blobs/uploads/.*http.response.status=201' || true)
   assert_equal "$uploads" 2 # a layer and the configuration
 }
+@test "images of two architectures are one tag, of which each machine gets its own" {
+  local arm=$BATS_TEST_TMPDIR/arm64.tar both=$BATS_TEST_TMPDIR/both.tar path=$BATS_TEST_TMPDIR/bin where=docker://$HUB_PLAIN/site/both arch
+  mkdir "$path"
+  printf '#!/bin/sh\necho arm64\n' >"$path/dpkg" # as a machine of that kind would call it
+  chmod +x "$path/dpkg"
+  PATH=$path:$PATH images/oci.sh runtime "$(<"$images/runtime/root.epoch")" "$arm" "$images/runtime/layer.tar" made=there
+  run -0 scripts/images.sh index "$both" "$images/runtime/oci.tar" "$arm"
+  run -0 scripts/images.sh index "$both.again" "$images/runtime/oci.tar" "$arm"
+  run -0 cmp "$both" "$both.again"
+  run -0 --separate-stderr scripts/images.sh push "$both" "$where" --tags one,two --plain-http
+  assert_equal "${#lines[@]}" 2
+  for arch in amd64 arm64; do
+    run -0 skopeo --override-arch "$arch" inspect --config --tls-verify=false "$where:two"
+    assert_equal "$(jq -r .architecture <<<"$output")" "$arch"
+  done
+  assert_equal "$(jq -r '.config.Env[0]' <<<"$output")" made=there
+  run -0 skopeo inspect --raw --tls-verify=false "$where:one"
+  assert_equal "$(jq -r '[.manifests[].platform | "\(.os)/\(.architecture)"] | join(" ")' <<<"$output")" "linux/amd64 linux/arm64"
+  run --separate-stderr scripts/images.sh index "$both.third" "$arm" "$images/runtime/oci.tar" "$arm"
+  assert_failure
+  assert_equal "$stderr" "images: more than one of these images is for linux/arm64"
+  run --separate-stderr scripts/images.sh index "$arm" "$images/runtime/oci.tar" "$arm"
+  assert_failure
+  assert_regex "$stderr" 'is there already'
+}
 @test "no image, no repository, no registry: refused, and the reason told" {
   push "docker://$HUB_PLAIN/site/x" --plain-http
   assert_failure
