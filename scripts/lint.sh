@@ -28,7 +28,7 @@ run_check() { # CHECK; status 77: skipped, and why
   c:*) scripts/analyze.sh "${1#c:}" ;;
   clang-build) make -s -j"$(nproc)" CC=clang WERROR=1 B=build/lint-clang V=0 all unit-build ;; # its optimizer warns of some more
   shellcheck) shells ;;
-  codespell) codespell -q 3 -L buildd,asymmetri --ignore-regex '\\[nrt]' "${text[@]}" ;;
+  codespell) codespell -q 3 -L buildd,asymmetri,renderd --ignore-regex '\\[nrt]' "${text[@]}" ;;
   includes) scripts/includes.sh ;;
   lists) tests/check/run --lint ;;
   subjects) scripts/subjects.sh ;;

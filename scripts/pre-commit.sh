@@ -24,7 +24,7 @@ mapfile -t text < <(named '\.([ch]|sh|bash|bats|md|scd|def|py|toml)$' | grep -v 
 mapfile -t shell < <(named '\.(sh|bash|bats)$')
 
 [ ${#c[@]} -eq 0 ] || check "format (make format)" clang-format --dry-run --Werror "${c[@]}"
-[ ${#text[@]} -eq 0 ] || check codespell codespell -q 3 -L buildd --ignore-regex '\\[nrt]' "${text[@]}"
+[ ${#text[@]} -eq 0 ] || check codespell codespell -q 3 -L buildd,asymmetri,renderd --ignore-regex '\\[nrt]' "${text[@]}"
 [ ${#shell[@]} -eq 0 ] || [ ${#shell[@]} -gt 8 ] || check shellcheck shellcheck -x "${shell[@]}"
 check "includes, rules, lists" scripts/lint.sh includes lists 'rule-*'
 for file in "${c[@]}"; do
