@@ -39,7 +39,8 @@ user_space() {
   export V=${V%-*}
   xargs -d '\n' "$KMODSMITH" pack payload --driver "$V" --arch x86_64 --state-dir "$work/state" --output "dir:$work/payload" <"$work/debs" >&2
 }
-# A recorded machine as after its GPUs were opened for the first time: they have UUIDs. Its nodes for a real kernel, too.
+# A recorded machine as after its GPUs were opened for the first time: they have UUIDs. nvidia-drm serves two of them. Its nodes
+# for a real kernel, too.
 make_machine() {
   local file minor number mode
   local -a files
@@ -48,14 +49,25 @@ make_machine() {
   for file in "$host"/proc/driver/nvidia/gpus/*/information; do
     minor=$(sed -n 's/^Device Minor:[^0-9]*//p' "$file")
     sed -i "s/^GPU UUID:.*/GPU UUID: \t GPU-0000000$minor-1111-2222-3333-44444444444$minor/" "$file"
+    case $minor in 2 | 3) drm_of "$(basename "$(dirname "$file")")" "$minor" ;; esac
   done
   "$KMODSMITH" nodes --root "$host" >/dev/null
   mkdir -p "$nodes/dev"
-  mapfile -t files < <(find "$host/dev" -type f -name 'nvidia*' -printf '%P\n')
+  mapfile -t files < <(find "$host/dev" -type f -printf '%P\n')
   for file in "${files[@]}"; do
     read -r _ number mode _ <"$host/dev/$file"
     mkdir -p "$(dirname "$nodes/dev/$file")"
     mknod -m "$mode" "$nodes/dev/$file" c "${number%:*}" "${number#*:}" 2>>"$work/no-nodes" || true
+  done
+}
+drm_of() { # ADDRESS NUMBER: what the kernel and udev make
+  local name
+  mkdir -p "$host/dev/dri" "$nodes/dev/dri/by-path"
+  for name in "card$2" "renderD$((128 + $2))"; do
+    mkdir -p "$host/sys/bus/pci/devices/$1/drm/$name"
+    echo "226:${name//[a-zA-Z]/}" >"$host/sys/bus/pci/devices/$1/drm/$name/dev"
+    echo "c 226:${name//[a-zA-Z]/} 0660 0:44" >"$host/dev/dri/$name"
+    ln -s "../$name" "$nodes/dev/dri/by-path/pci-$1-${name%%[0-9D]*}"
   done
 }
 make_driver() {
@@ -133,7 +145,8 @@ in_machine() { # COMMAND...
 }
 theirs() { # MODE [OPTION...]: the toolkit's specification of the same machine
   needs nvidia-ctk nvidia-cdi-hook
-  in_machine nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver \
+  in_machine sh -euc 'mount --bind "$host/sys" /sys
+    exec "$@"' sh nvidia-ctk cdi generate --mode="$1" --driver-root /run/nvidia/driver \
     --nvidia-cdi-hook-path "$work/bin/nvidia-cdi-hook" --output "$BATS_TEST_TMPDIR/theirs.json" "${@:2}"
   assert_success
 }
@@ -175,7 +188,8 @@ assert_difference() { # SIDES SED: "<" is the toolkit's, ">" ours; on both
   done
   assert_equal "$(jq -c '[.. | .permissions? // empty] | unique' "$BATS_TEST_TMPDIR/theirs.json" "$specs/kmodsmith.json" | xargs)" \
     "[rwm] [rw]" # who opens a node need not make it
-  assert_difference '<>' '' <<EOF
+  assert_regex "$(said "$BATS_TEST_TMPDIR/theirs.json")" "3 node /dev/dri/card3.*link ../card3::"
+  assert_difference '<>' 's#::/run/nvidia/driver/dev/#::/dev/#' <<EOF # its links of graphics are where no program looks
 < every env NVIDIA_CTK_LIBCUDA_DIR=/$lib # nvidia-cdi-hook reads it
 < every mount /dev/null /var/run/nvidia-container-devices/void bind,nodev,nosuid,ro # where nvidia-container-runtime takes devices from mounts
 < every mount /run/nvidia/driver/run/nvidia-fabricmanager/socket /run/nvidia-fabricmanager/socket nodev,noexec,nosuid,rbind,rprivate
