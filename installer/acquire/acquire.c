@@ -243,44 +243,42 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	return r;
 }
 
-static bool is_serving(const struct acquire *o, const struct package_key *key)
+static bool is_serving(const void *acquire, const struct package_key *key, char **ret_why)
 {
+	const struct acquire *o = acquire;
 	enum module_type flavour, chosen;
 	struct err ignored;
-	return module_type_parse(key->flavour, &flavour) &&
-	       gpu_support_choose(o->gpus, key->driver, MODULE_TYPE_AUTO, flavour, &chosen, NULL, &ignored) == 0;
+	if (module_type_parse(key->flavour, &flavour) &&
+	    gpu_support_choose(o->gpus, key->driver, MODULE_TYPE_AUTO, flavour, &chosen, NULL, &ignored) == 0)
+		return true;
+	*ret_why = str_fmt("its %s modules of %s do not support the GPUs here", key->flavour, key->driver);
+	return false;
 }
 
-// In the store (from NULL) or in one source. 1 = *ret_driver; caller frees.
+// In the store (from NULL) or in one source. 1 = *ret_driver; caller frees. 0 = none; err.code 0: the store has none.
 static int find_newest_in(struct acquire *o, const struct package_want *want, const struct fetch *from,
 			  char **ret_driver, struct err *err)
 {
 	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
-	struct package_want other = *want;
-	for (bool is_first = true;; is_first = false) {
-		int r = from ? fetch_find(from, &other, &found, err) + 1 : find_trusted(o, &other, err);
-		const struct package_key *key = from ? &found.candidate.package.key : &o->kept.key;
-		bool is_taken = r > 0 && is_serving(o, key);
-		if (is_taken)
-			*ret_driver = str_dup(key->driver);
-		else if (r > 0)
-			err_set(err, E_NO_PACKAGE, "%s: its %s modules of %s do not support the GPUs here",
-				from ? from->from->items[0] : "the store", key->flavour, key->driver);
-		bool is_open = r > 0 && str_eq(key->flavour, "open");
-		package_done(&o->kept);
-		fetch_result_done(&found);
-		if (is_taken || r <= 0 || !is_first || want->flavour)
-			return is_taken;
-		other.flavour = module_type_name(is_open ? MODULE_TYPE_PROPRIETARY : MODULE_TYPE_OPEN);
-	}
+	bool is_found = from ? fetch_find(from, want, &found, err) == 0 : find_trusted(o, want, err) > 0;
+	if (is_found)
+		*ret_driver = str_dup(from ? found.candidate.package.key.driver : o->kept.key.driver);
+	else if (!from && !err->code)
+		*err = o->distrust;
+	package_done(&o->kept);
+	return is_found;
 }
 
-int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, char **ret_place, char **ret_why)
+int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, char **ret_place, struct err *ret_why)
 {
 	struct package_want want = o->want;
 	const size_t count = o->fetch.from ? o->fetch.from->count : 0;
+	auto_str char *all = NULL;
+	int code = 0;
 	want.driver = NULL;
 	want.branch = branch;
+	want.serves = is_serving;
+	want.ctx = o;
 	for (size_t i = acquire_has_store(o) ? 0 : 1; i <= count; i++) {
 		struct err why = { 0 };
 		auto_str char *driver = NULL;
@@ -294,9 +292,13 @@ int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, cha
 			str_set(ret_driver, driver);
 			str_set(ret_place, place);
 		} else if (!found && why.code) {
-			str_add(ret_why, "%s%s", *ret_why ? "; " : "", why.text);
+			str_add(&all, "%s%s%s", all ? "; " : "", i ? "" : "the store: ", why.text);
+			code = code ? code : why.code == E_NO_PACKAGE ? 0 : why.code;
 		}
 	}
+	if (!*ret_driver)
+		err_set(ret_why, code ? code : E_NO_PACKAGE, "%s",
+			all ? all : "the store has none, and no --from was given");
 	return *ret_driver != NULL;
 }
 

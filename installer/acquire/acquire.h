@@ -72,8 +72,9 @@ const struct package *acquire_found(const struct acquire *o); // NULL = none
 // The flavour of a driver version that serves the GPUs; NULL = unknown: any will do, and the plan reports why.
 const char *acquire_flavour(const struct acquire *o, const char *driver);
 // The newest driver of a branch ("" = of all) that the store or a source has a package of, for the kernel and the GPUs
-// of this search; each source is asked. 1 = *ret_driver and *ret_place; 0 = none, and *ret_why. Caller frees.
-int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, char **ret_place, char **ret_why);
+// of this search, and that is trusted; each source is asked. 1 = *ret_driver and *ret_place, caller frees; 0 = none,
+// and *ret_why with the code of the first place that failed otherwise than by not having one.
+int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, char **ret_place, struct err *ret_why);
 // After a search that found nothing: a package for another kernel, from the store or from a source on this machine,
 // whose modules are proven to fit the target kernel before anything is touched. 1 = acquire_found() and .compatible; 0
 // = none: see .why_not and .code. Asks nothing that the search did not ask, and never a remote source: its list does

@@ -59,23 +59,24 @@ static int find_requested_package(struct session *s, struct err *err)
 static int choose_of_branch(struct session *s, struct err *err)
 {
 	const char *branch = s->request->branch, *loaded = s->facts.loaded.version;
-	auto_str char *why = NULL, *place = NULL, *name = str_fmt("%s%s", *branch ? "branch " : "any branch", branch);
+	auto_str char *place = NULL, *name = str_fmt("%s%s", *branch ? "branch " : "any branch", branch);
 	if (s->request->source || s->request->is_named || s->request->digest)
 		return err_set(err, E_USAGE,
 			       "%s was requested, and --source, --package or --digest say which driver: leave one out",
 			       name);
+	struct err why;
 	progress_enter(&s->progress, "choose");
 	int r = acquire_newest(&s->acquire, branch, &s->newest, &place, &why);
 	if (loaded && package_is_of_branch(loaded, branch) && (r == 0 || str_version_cmp(loaded, s->newest) >= 0)) {
 		str_set(&s->newest, loaded);
 		str_set(&place, "the kernel: it is loaded");
 	} else if (r == 0) {
-		err_set(err, E_NO_PACKAGE, "no package of %s for kernel %s: %s", name, s->facts.host.release,
-			why ? why : "the store has none, and no --from was given");
-		return err_next(err,
-				"name where packages are: --from docker://HOST/NAME; or compile one: --source "
-				"NVIDIA-Linux-%s-VERSION.run",
-				s->facts.host.arch);
+		err_set(err, why.code, "no package of %s for kernel %s: %s", name, s->facts.host.release, why.text);
+		return why.code != E_NO_PACKAGE ? -1 :
+						  err_next(err,
+							   "name where packages are: --from docker://HOST/NAME; or "
+							   "compile one: --source NVIDIA-Linux-%s-VERSION.run",
+							   s->facts.host.arch);
 	}
 	s->driver = s->newest;
 	progress_facts(&s->progress, json_pack("{s:s, s:s}", "driver", s->driver, "place", place));
@@ -131,6 +132,7 @@ static int find_package(struct session *s, struct err *err)
 		if (choose_of_branch(s, err) < 0)
 			return -1;
 		o->want.driver = s->driver;
+		o->want.branch = request->branch; // the other flavour will do, where this one is not trusted
 	}
 	int r = is_host_used(s) ? 0 : find_requested_package(s, err);
 	o->want.source = NULL; // it pointed into this function

@@ -200,31 +200,49 @@ static void set_unverified_origin(const struct fetch *f, struct provenance *p)
 					  PROVENANCE_BY_HAND;
 }
 
-// Leaves ret unchanged when nothing is checked.
-static int check_trust(const struct fetch *f, struct repository *r, const char *tag, const char *hex,
-		       struct provenance *ret, struct err *err)
+// What all packages of a repository are checked against.
+struct repository_trust {
+	struct trust_rule rule;
+	struct catalog catalog;
+	bool has_catalog;
+};
+
+static void repository_trust_done(struct repository_trust *t)
 {
-	auto_trust_rule struct trust_rule rule = { 0 };
-	auto_catalog struct catalog catalog = { 0 };
+	trust_rule_done(&t->rule);
+	catalog_done(&t->catalog);
+}
+#define auto_repository_trust __attribute__((cleanup(repository_trust_done)))
+
+static int read_trust(const struct fetch *f, struct repository *r, struct repository_trust *ret, struct err *err)
+{
+	if (!f->trust)
+		return 0;
+	trust_rule(f->trust, r->name, f->now, &ret->rule);
+	int has_catalog = catalog_check(r, &ret->rule, f->state, f->now, &ret->catalog, err);
+	ret->has_catalog = has_catalog > 0;
+	return has_catalog < 0 ? -1 : 0;
+}
+
+// Leaves ret unchanged when nothing is checked.
+static int check_trust(const struct fetch *f, const struct repository_trust *t, struct repository *r, const char *tag,
+		       const char *hex, struct provenance *ret, struct err *err)
+{
 	auto_signature_verdict struct signature_verdict verdict = { 0 };
 	if (!f->trust)
 		return 0;
-	ret->taken = f->now;
-	trust_rule(f->trust, r->name, f->now, &rule);
-	int has_catalog = catalog_check(r, &rule, f->state, f->now, &catalog, err);
-	if (has_catalog < 0)
-		return -1;
 	// A mirror must not substitute another package, even a signed one.
-	const char *listed = has_catalog ? catalog_digest(&catalog, tag) : hex;
+	const char *listed = t->has_catalog ? catalog_digest(&t->catalog, tag) : hex;
 	if (!listed)
 		return err_set(err, E_UNTRUSTED, "%s is not listed in catalogue %llu", tag,
-			       (unsigned long long)catalog.number);
+			       (unsigned long long)t->catalog.number);
 	if (!str_eq(listed, hex))
 		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, but sha256:%s in catalogue %llu", tag, hex,
-			       listed, (unsigned long long)catalog.number);
-	ret->catalog = catalog.number;
-	if (signature_check(r, hex, &rule, &verdict, err) < 0)
+			       listed, (unsigned long long)t->catalog.number);
+	if (signature_check(r, hex, &t->rule, &verdict, err) < 0)
 		return -1;
+	ret->taken = f->now;
+	ret->catalog = t->catalog.number;
 	ret->origin = PROVENANCE_FETCHED;
 	ret->source = str_dup(r->name);
 	ret->names = verdict.names;
@@ -296,18 +314,71 @@ struct package_search {
 	struct fetch_result *ret;
 };
 
+enum { REFUSED_MAX = 8 }; // packages of a repository, each of which costs a look at its list and at signatures
+
+// Where an older driver will do, one that the wrong people signed, or nobody, does not hide the others. Another package
+// than the catalogue's is no oversight of a publisher, and without keys none is better than the newest.
+static bool is_older_asked(const struct package_want *want, const struct repository_trust *t, int code)
+{
+	return want->branch && (t->rule.count || t->rule.anchor) &&
+	       (code == E_UNTRUSTED || code == E_UNSIGNED || code == E_FORGED);
+}
+
+// Without those that were refused; err says why the last of them was, and tag names it.
+static int find_older_candidate(const struct fetch *f, const struct package_want *want, const struct strv *refused,
+				const char *tag, struct fetch_result *found, struct err *err)
+{
+	auto_str char *name = http_url_shown(found->repository->name), *no_other = NULL;
+	struct package_want rest = *want;
+	const struct err why = *err;
+	rest.but = refused;
+	package_candidate_done(&found->candidate);
+	bool is_last = refused->count >= REFUSED_MAX;
+	int r = is_last ? 0 : find_candidate(found->repository, &rest, &found->candidate, &no_other, err);
+	if (r != 0 || refused->count > 1) // else the error says it
+		note_event(f, "%s: %s is not used: %s: %s%s", name, tag, err_info(why.code)->name, why.text,
+			   is_last ? "; older ones are not looked at" : "");
+	return r;
+}
+
+// The best that fits and is trusted. If none is, the error is that of the best.
+static int find_trusted_candidate(const struct fetch *f, const struct package_want *want, struct fetch_result *found,
+				  char **ret_why, struct err *err)
+{
+	auto_repository_trust struct repository_trust trust = { 0 };
+	auto_strv struct strv refused = { 0 };
+	struct err newest;
+	int r = find_candidate(found->repository, want, &found->candidate, ret_why, err);
+	if (r > 0 && read_trust(f, found->repository, &trust, err) < 0)
+		return -1;
+	while (r > 0) {
+		const struct package *p = &found->candidate.package;
+		auto_str char *tag = package_tag(&p->key);
+		if (check_trust(f, &trust, found->repository, tag, p->manifest.digest, &found->provenance, err) == 0)
+			return 1;
+		if (!is_older_asked(want, &trust, err->code))
+			return -1;
+		if (!refused.count)
+			newest = *err;
+		strv_add(&refused, str_dup(p->manifest.digest));
+		r = find_older_candidate(f, want, &refused, tag, found, err);
+	}
+	if (r == 0 && refused.count) {
+		*err = newest;
+		return -1;
+	}
+	return r;
+}
+
 static int query_package(const struct fetch *f, size_t source, void *ctx, char **ret_why, struct err *err)
 {
 	const struct package_search *s = ctx;
 	auto_fetch_result struct fetch_result found = FETCH_RESULT_NONE;
 	if (repository_open(f->from->items[source], f->options, &found.repository, err) < 0)
 		return -1;
-	int r = find_candidate(found.repository, s->want, &found.candidate, ret_why, err);
+	int r = find_trusted_candidate(f, s->want, &found, ret_why, err);
 	if (r <= 0)
 		return r;
-	auto_str char *tag = package_tag(&found.candidate.package.key);
-	if (check_trust(f, found.repository, tag, found.candidate.package.manifest.digest, &found.provenance, err) < 0)
-		return -1;
 	if (f->trust)
 		found.signers = strv_join(&found.provenance.names, ", ");
 	found.source = source;
@@ -440,6 +511,7 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 	const char *tag = NULL;
 	auto_repository struct repository *r = NULL;
 	auto_provenance struct provenance provenance = { 0 };
+	auto_repository_trust struct repository_trust trust = { 0 };
 	auto_oci_index struct oci_index x = { 0 };
 	auto_oci_descriptor struct oci_descriptor d = { 0 };
 	char hex[DIGEST_HEX + 1];
@@ -449,7 +521,7 @@ static int query_item(const struct fetch *f, size_t source, void *ctx, char **re
 	if (fits <= 0)
 		return fits;
 	set_unverified_origin(f, &provenance);
-	if (check_trust(f, r, tag, hex, &provenance, err) < 0)
+	if (read_trust(f, r, &trust, err) < 0 || check_trust(f, &trust, r, tag, hex, &provenance, err) < 0)
 		return -1;
 	memcpy(e->ret_hex, hex, sizeof(hex));
 	*e->ret_source = source;

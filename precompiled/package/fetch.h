@@ -48,7 +48,8 @@ void fetch_result_done(struct fetch_result *f);
 #define FETCH_RESULT_NONE ((struct fetch_result){ .candidate = CANDIDATE_NONE })
 
 // Finds the best matching package of a source. If driver, flavour, release and architecture are all given, by its tag;
-// a tag of a package that does not match counts as absent. Otherwise among all tags (newest driver first).
+// a tag of a package that does not match counts as absent. Otherwise among all tags (newest driver first); where a
+// branch is wanted, an untrusted one is noted and passed over for an older one of the same source.
 // 0 = found. E_NO_PACKAGE: no source has it; or the code of the first source that failed for another reason. The
 // message has one clause per source.
 int fetch_find(const struct fetch *f, const struct package_want *want, struct fetch_result *ret, struct err *err);

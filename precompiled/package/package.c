@@ -244,7 +244,7 @@ int package_fits(const struct package *p, const struct package_want *want, char 
 			return 0;
 		}
 	}
-	return 1;
+	return !want->serves || want->serves(want->ctx, &p->key, ret_why);
 }
 
 int package_read(const struct layout *l, const struct oci_descriptor *manifest, struct package *ret, struct err *err)

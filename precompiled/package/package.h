@@ -79,6 +79,9 @@ struct package_want {
 	const struct strv *modules; // all of these must be included
 	const struct strv *but;     // none of these, as digests of manifests
 	bool is_signed;             // its modules must be signed for kernels
+	// Does it serve the machine? NULL = any does. *ret_why (caller frees) if not.
+	bool (*serves)(const void *ctx, const struct package_key *key, char **ret_why);
+	const void *ctx;
 };
 bool package_is_of_branch(const char *driver, const char *branch); // "535.261.03" is of "535", and of ""
 // 1 = it matches; 0 = it does not, with *ret_why (caller frees) naming the first difference.
