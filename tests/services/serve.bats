@@ -139,6 +139,59 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
   assert_regex "$stderr" "--tls-cert: there is no .*none.pem"
 }
 
+pair() { # NAME: certificate and key, in a directory of that name, as a Secret's volume has them
+  mkdir "$secret/..$1"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout "$secret/..$1/tls.key" -out "$secret/..$1/tls.crt" -days 2 \
+    -subj "/CN=$1" -addext subjectAltName=DNS:localhost 2>/dev/null
+}
+swap() { ln -s "..$1" "$secret/..new" && mv -T "$secret/..new" "$secret/..data"; }
+serves() { openssl s_client -connect "${url#https://}" </dev/null 2>/dev/null | grep -q "^subject=CN = $1$"; }
+says() { [ "$(grep -c "$2" "$log")" -eq "$1" ]; } # COUNT TEXT
+
+@test "a renewed certificate is served without a restart or a refused client; a broken one is not, and is looked at again" {
+  secret=$BATS_TEST_TMPDIR/secret
+  mkdir "$secret"
+  for name in one two three; do pair "$name"; done
+  mkdir "$secret/..half" "$secret/..mixed"
+  cp "$secret/..two/tls.key" "$secret/..half"
+  head -c 100 "$secret/..two/tls.crt" >"$secret/..half/tls.crt"
+  cp "$secret/..one/tls.crt" "$secret/..two/tls.key" "$secret/..mixed"
+  ln -s ..data/tls.crt ..data/tls.key "$secret"
+  swap one
+  cp -a "$top/tests/hosts/h100x8" "$BATS_TEST_TMPDIR/host"
+  start serve --root "$BATS_TEST_TMPDIR/host" --listen 0 --tls-cert "$secret/tls.crt" --tls-key "$secret/tls.key"
+  serves one
+  while curl -sSk --noproxy '*' --max-time 60 -o /dev/null "$url/healthz"; do sleep 0.02; done >"$BATS_TEST_TMPDIR/asked" 2>&1 3>&- &
+  local asks=$!
+  started="$started $asks"
+  coproc openssl s_client -quiet -connect "${url#https://}" 2>/dev/null 3>&-
+  sleep 1 # its handshake
+  swap two
+  soon serves two
+  # Whoever was connected before is answered.
+  printf 'GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n' >&"${COPROC[1]}"
+  IFS= read -r -t 60 line <&"${COPROC[0]}"
+  assert_regex "$line" '^HTTP/1.1 200 '
+  kill "$COPROC_PID" 2>/dev/null || true
+  says 1 'serving the renewed certificate'
+  swap half
+  soon says 1 'warn: the renewed certificate is not used, and the one before stays: E_USAGE: .*belong together'
+  swap mixed
+  sleep 6 # one more look
+  serves two
+  says 1 'the renewed certificate is not used'
+  rm "$secret/..data"
+  soon says 1 'warn: a renewed certificate would not be seen, and the one before stays: E_NOT_FOUND: --tls-cert: there is no '
+  serves two
+  swap three
+  soon serves three
+  kill -0 "$asks" || fail "$(cat "$BATS_TEST_TMPDIR/asked")"
+  says 2 'serving the renewed certificate'
+  says 1 'serving https'
+  run ls "/proc/$pid/fd"
+  assert [ "${#lines[@]}" -lt 24 ]
+}
+
 @test "it is nobody, without any capability, and gains none" {
   [ "$(id -u)" -eq 0 ] || skip "only root has rights to give up"
   start serve --listen 0

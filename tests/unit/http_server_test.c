@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 static void what_it_listens_on(void **state)
 {
@@ -171,6 +172,44 @@ static void a_certificate_that_is_none(void **state)
 	expect(err.code == E_USAGE, err.text);
 }
 
+static size_t descriptors(void)
+{
+	struct stat ignored;
+	size_t count = 0;
+	for (int fd = 0; fd < 1024; fd++)
+		count += fstat(fd, &ignored) == 0;
+	return count;
+}
+
+// Whoever was connected before is answered, by the next one's side; what cannot be served leaves nothing behind.
+static void renewed(void **state)
+{
+	(void)state;
+	static const char ASKS[] = "GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+	unsigned asked = 0;
+	struct err err = { 0 };
+	char buffer[4096] = "";
+	auto_http_server struct http_server *s = server_open(&asked);
+	auto_str char *before = ask(s, ASKS), *half = NULL, *after = NULL;
+	auto_fd int early = client_open(s);
+	assert_int_equal(send(early, ASKS, 10, MSG_NOSIGNAL), 10);
+	half = ask(s, ASKS); // by now the first one was accepted
+	size_t had = descriptors();
+	for (int i = 0; i < 40; i++) {
+		assert_int_equal(http_server_renew(s, "x", "y", &err), -1);
+		assert_int_equal(err.code, E_USAGE);
+	}
+	assert_true(descriptors() <= had);
+	expect(http_server_renew(s, NULL, NULL, &err) == 0, err.text);
+	http_server_drop_former(s); // its time is not over
+	after = ask(s, ASKS);
+	assert_int_equal(send(early, ASKS + 10, sizeof(ASKS) - 11, MSG_NOSIGNAL), sizeof(ASKS) - 11);
+	assert_true(recv(early, buffer, sizeof(buffer) - 1, 0) > 0);
+	assert_true(str_starts(buffer, "HTTP/1.1 200 "));
+	expect(strstr(before, "at /x\n") && strstr(half, "at /x\n") && strstr(after, "at /x\n"), after);
+	assert_int_equal(asked, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -179,6 +218,7 @@ int main(void)
 		cmocka_unit_test(silent_clients),
 		cmocka_unit_test(a_port_in_use),
 		cmocka_unit_test(a_certificate_that_is_none),
+		cmocka_unit_test(renewed),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

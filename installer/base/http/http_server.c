@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/http/http_server.h"
 
+#include "base/core/date.h"
+
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <microhttpd.h>
+#include <pthread.h>
 #include <strings.h>
 #include <sys/socket.h>
 
@@ -16,6 +20,7 @@
 	X(is_feature_supported)        \
 	X(lookup_connection_value)     \
 	X(queue_response)              \
+	X(quiesce_daemon)              \
 	X(start_daemon)                \
 	X(stop_daemon)
 
@@ -29,7 +34,10 @@ static void *mhd_file; // dlsym() finds in it what its own libraries have, too
 struct http_server {
 	struct http_server_options o;
 	struct MHD_Daemon *daemon;
-	int socket; // until it is started
+	struct MHD_Daemon *former; // accepts nobody any more, and ends at this time
+	long former_until_ms;
+	pthread_mutex_t answering; // while there are two, so are their threads
+	int socket;                // each daemon has a duplicate of it
 	char *url;
 };
 
@@ -148,7 +156,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, struct http_serv
 static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, const char *path, const char *method,
 			      const char *version, const char *data, size_t *size, void **ret_request)
 {
-	const struct http_server *s = ctx;
+	struct http_server *s = ctx;
 	static const char BEARER[] = "Bearer ";
 	struct http_server_answer a = { .status = MHD_HTTP_METHOD_NOT_ALLOWED };
 	const char *authorization = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
@@ -156,41 +164,83 @@ static enum MHD_Result handle(void *ctx, struct MHD_Connection *connection, cons
 	const struct http_server_request request = { .path = path,
 						     .token = is_bearer ? authorization + sizeof(BEARER) - 1 : NULL };
 	(void)version, (void)data, (void)size, (void)ret_request;
-	if (str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD))
+	if (str_eq(method, MHD_HTTP_METHOD_GET) || str_eq(method, MHD_HTTP_METHOD_HEAD)) {
+		pthread_mutex_lock(&s->answering);
 		s->o.answer(s->o.ctx, &request, &a);
+		pthread_mutex_unlock(&s->answering);
+	}
 	if (!a.text)
 		a.text = str_dup(a.status == MHD_HTTP_METHOD_NOT_ALLOWED ? "GET and HEAD only\n" : "");
 	return reply(connection, &a);
 }
 
 // Room for a Prometheus server or two, a kubelet and curious people; the rest waits in the kernel.
-int http_server_start(struct http_server *s, struct err *err)
+static int start_daemon(struct http_server *s, const char *certificate, const char *key, struct MHD_Daemon **ret,
+			struct err *err)
 {
 	enum { CONNECTIONS = 64, IDLE_S = 15, BUFFER = 16384, OPTIONS_MOST = 8 };
+	int fd = fcntl(s->socket, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return err_set(err, errno, "serve %s", s->url);
 	struct MHD_OptionItem options[OPTIONS_MOST] = {
-		{ MHD_OPTION_LISTEN_SOCKET, s->socket, NULL },
+		{ MHD_OPTION_LISTEN_SOCKET, fd, NULL },
 		{ MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS, NULL },
 		{ MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S, NULL },
 		{ MHD_OPTION_CONNECTION_MEMORY_LIMIT, BUFFER, NULL },
 	};
 	size_t count = 4;
-	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD;
-	if (s->o.certificate) {
+	unsigned flags = MHD_USE_AUTO | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_ITC; // to be told to quiesce
+	if (certificate) {
 		flags |= MHD_USE_TLS;
 		options[count++] =
-			(struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)s->o.certificate };
-		options[count++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)s->o.key };
+			(struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)certificate };
+		options[count++] = (struct MHD_OptionItem){ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)key };
 	}
 	options[count] = (struct MHD_OptionItem){ MHD_OPTION_END, 0, NULL };
 	errno = 0;
-	s->daemon = mhd.start_daemon(flags, 0, NULL, NULL, handle, s, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
-	s->socket = -1; // the daemon's, also when it could not start
-	if (s->daemon)
+	// The descriptor is the daemon's, also when it could not start.
+	struct MHD_Daemon *daemon =
+		mhd.start_daemon(flags, 0, NULL, NULL, handle, s, MHD_OPTION_ARRAY, options, MHD_OPTION_END);
+	if (daemon) {
+		*ret = daemon;
 		return 0;
-	if (s->o.certificate)
+	}
+	if (certificate)
 		return err_set(err, E_USAGE,
 			       "certificate and key cannot be served: are they PEM, and do they belong together?");
 	return err_set(err, errno ? errno : EIO, "serve %s", s->url);
+}
+
+int http_server_start(struct http_server *s, struct err *err)
+{
+	return start_daemon(s, s->o.certificate, s->o.key, &s->daemon, err);
+}
+
+static void stop_former(struct http_server *s)
+{
+	if (s->former)
+		mhd.stop_daemon(s->former);
+	s->former = NULL;
+}
+
+int http_server_renew(struct http_server *s, const char *certificate, const char *key, struct err *err)
+{
+	struct MHD_Daemon *next;
+	if (start_daemon(s, certificate, key, &next, err) < 0)
+		return -1;
+	stop_former(s);
+	s->former = s->daemon;
+	s->former_until_ms = clock_ms() + HTTP_SERVER_DRAIN_MS;
+	s->daemon = next;
+	int fd = mhd.quiesce_daemon(s->former); // its duplicate; the new one accepts already
+	close_fdp(&fd);
+	return 0;
+}
+
+void http_server_drop_former(struct http_server *s)
+{
+	if (clock_ms() >= s->former_until_ms)
+		stop_former(s);
 }
 
 int http_server_open(const struct http_server_options *options, struct http_server **ret, struct err *err)
@@ -207,6 +257,7 @@ int http_server_open(const struct http_server_options *options, struct http_serv
 		return -1;
 	auto_http_server struct http_server *s = mem_alloc(sizeof(*s));
 	s->o = *options;
+	pthread_mutex_init(&s->answering, NULL);
 	s->url = str_fmt("http%s://%s%s%s:%u", options->certificate ? "s" : "",
 			 address && strchr(address, ':') ? "[" : "", address ? address : "*",
 			 address && strchr(address, ':') ? "]" : "", bound_port(fd));
@@ -224,9 +275,11 @@ void http_server_close(struct http_server *s)
 {
 	if (!s)
 		return;
+	stop_former(s);
 	if (s->daemon)
 		mhd.stop_daemon(s->daemon);
 	close_fdp(&s->socket);
+	pthread_mutex_destroy(&s->answering);
 	free(s->url);
 	free(s);
 }

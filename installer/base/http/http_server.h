@@ -29,9 +29,14 @@ int http_server_parse(const char *listen, char **ret_address, unsigned *ret_port
 // It listens from here on, and answers once it is started: in between its owner can give up rights. E_NOT_FOUND: there
 // is no libmicrohttpd, or it has no TLS.
 int http_server_open(const struct http_server_options *options, struct http_server **ret, struct err *err);
-// options.answer is called in a thread, of which there is one, with the signals blocked that are blocked now.
+// options.answer is called in a thread, one at a time, with the signals blocked that are blocked now.
 int http_server_start(struct http_server *s, struct err *err); // E_USAGE: certificate and key are none
-char *http_server_url(const struct http_server *s); // "http://127.0.0.1:9477": with the port that it got; caller frees
+// From now on new connections get this certificate; those that there are go on with theirs for HTTP_SERVER_DRAIN_MS.
+// E_USAGE as above: nothing has changed.
+int http_server_renew(struct http_server *s, const char *certificate, const char *key, struct err *err);
+enum { HTTP_SERVER_DRAIN_MS = 20000 };
+void http_server_drop_former(struct http_server *s); // ends those whose time is over; to be called now and then
+char *http_server_url(const struct http_server *s);  // "http://127.0.0.1:9477": with the port that it got; caller frees
 void http_server_close(struct http_server *s);
 static inline void http_server_closep(struct http_server **s)
 {

@@ -310,21 +310,92 @@ static int read_pem(const char *option, const char *path, char **ret, struct err
 	return r > 0 ? 0 : err_wrap(err, "%s", option);
 }
 
-static void wait_for_end(int signals, int parent)
+// The files of --tls-cert and --tls-key, which somebody renews: an administrator, certbot, or a Secret's volume.
+struct tls_files {
+	const struct listen_values *option;
+	char *certificate, *key;                      // what is served; NULL = no TLS
+	char *next_certificate, *next_key;            // what was there at the last look, if it was another one
+	char warned[sizeof(((struct err *)0)->text)]; // the last warning: each is given once
+	int code;                                     // why it could not be read at the last look
+};
+
+static void tls_files_done(struct tls_files *t)
 {
+	free(t->certificate);
+	free(t->key);
+	free(t->next_certificate);
+	free(t->next_key);
+}
+#define auto_tls_files __attribute__((cleanup(tls_files_done)))
+
+static int read_tls_files(const struct listen_values *v, char **ret_certificate, char **ret_key, struct err *err)
+{
+	if (!v->certificate)
+		return 0;
+	if (read_pem("--tls-cert", v->certificate, ret_certificate, err) < 0)
+		return -1;
+	return read_pem("--tls-key", v->key, ret_key, err);
+}
+
+static void warn_once(struct tls_files *t, const char *what, const struct err *why)
+{
+	if (str_eq(t->warned, why->text))
+		return;
+	snprintf(t->warned, sizeof(t->warned), "%s", why->text);
+	log_warn("%s: %s: %s", what, err_info(why->code)->name, why->text);
+}
+
+// 1 = look again soon: files that are being written do not yet belong together, and only those that were the same twice
+// are used.
+static int look_for_renewal(struct tls_files *t, struct http_server *server)
+{
+	auto_str char *certificate = NULL, *key = NULL;
+	struct err why;
+	int r = read_tls_files(t->option, &certificate, &key, &why), code = r < 0 ? why.code : 0;
+	bool is_settled =
+		code == t->code && (code || (str_eq(certificate, t->next_certificate) && str_eq(key, t->next_key)));
+	t->code = code;
+	str_set(&t->next_certificate, certificate);
+	str_set(&t->next_key, key);
+	if (!code && str_eq(certificate, t->certificate) && str_eq(key, t->key)) {
+		*t->warned = '\0';
+		return 0;
+	}
+	if (!is_settled)
+		return 1;
+	if (code) {
+		warn_once(t, "a renewed certificate would not be seen, and the one before stays", &why);
+	} else if (http_server_renew(server, certificate, key, &why) < 0) {
+		warn_once(t, "the renewed certificate is not used, and the one before stays", &why);
+	} else {
+		str_set(&t->certificate, certificate);
+		str_set(&t->key, key);
+		*t->warned = '\0';
+		log_info("serving the renewed certificate of %s", t->option->certificate);
+	}
+	return 0;
+}
+
+static void wait_for_end(int signals, int parent, struct tls_files *tls, struct http_server *server)
+{
+	enum { LOOK_MS = 5000, SOON_MS = 500 };
 	struct pollfd fds[] = { { .fd = signals, .events = POLLIN }, { .fd = parent, .events = POLLIN } };
 	struct signalfd_siginfo info;
-	do
-		poll(fds, ARRAY_SIZE(fds), -1);
-	while (!fds[1].revents && !(read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
-				    info.ssi_signo != SIGPIPE && info.ssi_signo != SIGCHLD));
+	int wait_ms = tls->certificate ? LOOK_MS : -1;
+	do {
+		if (poll(fds, ARRAY_SIZE(fds), wait_ms) == 0) {
+			http_server_drop_former(server);
+			wait_ms = look_for_renewal(tls, server) ? SOON_MS : LOOK_MS;
+		}
+	} while (!fds[1].revents && !(read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info) &&
+				      info.ssi_signo != SIGPIPE && info.ssi_signo != SIGCHLD));
 }
 
 static int run_serve(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
 	auto_serve struct serve s = SERVE_NONE;
-	auto_str char *certificate = NULL, *key = NULL;
+	auto_tls_files struct tls_files tls = { .option = &v->listen };
 	auto_http_server struct http_server *server = NULL;
 	sigset_t blocked;
 	(void)args, (void)count;
@@ -337,13 +408,11 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 	auto_fd int parent = v->parent ? (int)syscall(SYS_pidfd_open, (pid_t)v->parent, 0) : -1;
 	if (v->parent && parent < 0)
 		return err_set(err, errno, "--until-exit %u", v->parent);
-	if (serve_open(v, &s, err) < 0 ||
-	    (v->listen.certificate && (read_pem("--tls-cert", v->listen.certificate, &certificate, err) < 0 ||
-				       read_pem("--tls-key", v->listen.key, &key, err) < 0)))
+	if (serve_open(v, &s, err) < 0 || read_tls_files(&v->listen, &tls.certificate, &tls.key, err) < 0)
 		return -1;
 	const struct http_server_options o = { .listen = v->listen.listen ? v->listen.listen : "9477",
-					       .certificate = certificate,
-					       .key = key,
+					       .certificate = tls.certificate,
+					       .key = tls.key,
 					       .answer = answer,
 					       .ctx = &s };
 	if (http_server_open(&o, &server, err) < 0 || (!s.machine.is_recorded && caps_leave(err) < 0))
@@ -356,7 +425,7 @@ static int run_serve(void *values, char **args, size_t count, struct err *err)
 		return -1;
 	auto_str char *url = http_server_url(server);
 	log_info("serving %s/metrics, /healthz and /readyz", url);
-	wait_for_end(signals, parent);
+	wait_for_end(signals, parent, &tls, server);
 	return 0;
 }
 

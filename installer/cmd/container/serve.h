@@ -23,7 +23,8 @@ struct listen_values {
 		  "KMODSMITH_TLS_CERT",                                                                               \
 		  OPT_STR,                                                                                            \
 		  offsetof(type, member) + offsetof(struct listen_values, certificate),                               \
-		  "with --listen: serve HTTPS with this certificate and those that follow it; PEM" },                 \
+		  "with --listen: serve HTTPS with this certificate and those that follow it; PEM; a renewed one is " \
+		  "served without a restart" },                                                                       \
 	{                                                                                                             \
 		"tls-key", 0, "FILE", "KMODSMITH_TLS_KEY", OPT_STR,                                                   \
 			offsetof(type, member) + offsetof(struct listen_values, key),                                 \
