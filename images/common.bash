@@ -70,10 +70,9 @@ blob() { # LAYOUT FILE -> its digest and size, as fields of a descriptor; the fi
   mv "$2" "$1/blobs/sha256/$sum"
   printf '"digest": "sha256:%s", "size": %s' "$sum" "$(stat -c %s "$1/blobs/sha256/$sum")"
 }
-layout() { # DIR EPOCH OUTPUT TYPE FILE: an archive of its blobs, whose only entry is this file
+layout() { # DIR TYPE FILE: of its blobs, with this file as the only entry
   local fields
-  fields=$(blob "$1" "$5")
+  fields=$(blob "$1" "$3")
   echo '{"imageLayoutVersion":"1.0.0"}' >"$1/oci-layout"
-  jq -nc --argjson m "{\"mediaType\": \"$4\", $fields}" '{schemaVersion: 2, manifests: [$m]}' >"$1/index.json"
-  pack "$1" "$2" "$3" blobs index.json oci-layout
+  jq -nc --argjson m "{\"mediaType\": \"$2\", $fields}" '{schemaVersion: 2, manifests: [$m]}' >"$1/index.json"
 }

@@ -28,4 +28,5 @@ twice=$(jq -r '.platform | "\(.os)/\(.architecture)"' "$work/manifests" | sort |
 type=application/vnd.oci.image.index.v1+json
 jq -sc --arg type "$type" '{schemaVersion: 2, mediaType: $type, manifests: .}' "$work/manifests" >"$work/made.json"
 rm "$work/manifests"
-layout "$work" "$newest" "$output" "$type" "$work/made.json"
+layout "$work" "$type" "$work/made.json"
+pack "$work" "$newest" "$output" blobs index.json oci-layout

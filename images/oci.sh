@@ -38,4 +38,5 @@ config=$(blob "$work/layout" "$work/config.json")
 type=application/vnd.oci.image
 jq -nc --argjson config "{\"mediaType\": \"$type.config.v1+json\", $config}" --slurpfile layers "$work/layers" \
   --arg type "$type.manifest.v1+json" '{schemaVersion: 2, mediaType: $type, config: $config, layers: $layers}' >"$work/made.json"
-layout "$work/layout" "$epoch" "$output" "$type.manifest.v1+json" "$work/made.json"
+layout "$work/layout" "$type.manifest.v1+json" "$work/made.json"
+pack "$work/layout" "$epoch" "$output" blobs index.json oci-layout

@@ -28,3 +28,5 @@ for tag in ${tags//,/ }; do
   [ "$there" = "$digest" ] || fail "$repository:$tag is $there, not $digest"
   echo "$repository:$tag $digest"
 done
+[ $tls = true ] || repository=docker+http://${repository#docker://}
+images/attach.sh "$archive" "$repository" || echo "images: the bill of materials of '$archive' is not attached to it in the registry" >&2

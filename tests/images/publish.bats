@@ -64,7 +64,24 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
     assert_output "$digest"
   done
   uploads=$(log_of registry-plain | grep -c 'http.request.method=PUT.*/blobs/uploads/.*http.response.status=201' || true)
-  assert_equal "$uploads" 2 # a layer and the configuration
+  assert_equal "$uploads" 4 # a layer and the configuration, the bill of materials and its empty one
+}
+bills() { # DIGEST: what refers to that image in site/NAME, and is a bill of materials
+  skopeo inspect --raw --tls-verify=false "docker://$HUB_PLAIN/site/$1:${2/:/-}" | jq -r '.manifests[] | select(.artifactType == "application/spdx+json").digest'
+}
+@test "the bill of materials that is in an image refers to it, once, beside what others attached" {
+  local digest bill layer
+  for _ in 1 2; do
+    run -0 --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" "docker://$HUB_PLAIN/site/billed" --tags one --plain-http
+    assert_equal "$stderr" ""
+  done
+  digest=$(tar -xOf "$images/runtime/oci.tar" index.json | jq -r '.manifests[0].digest')
+  bill=$(bills billed "$digest")
+  assert_equal "$(wc -w <<<"$bill")" 1
+  run -0 curl -sS -H "Accept: application/vnd.oci.image.manifest.v1+json" "http://$HUB_PLAIN/v2/site/billed/manifests/$bill"
+  assert_equal "$(jq -r .subject.digest <<<"$output")" "$digest"
+  layer=$(jq -r '.layers[0].digest' <<<"$output")
+  run -0 cmp <(curl -sS "http://$HUB_PLAIN/v2/site/billed/blobs/$layer") "$images/runtime/root/$SBOM"
 }
 @test "images of two architectures are one tag, of which each machine gets its own" {
   local arm=$BATS_TEST_TMPDIR/arm64.tar both=$BATS_TEST_TMPDIR/both.tar path=$BATS_TEST_TMPDIR/bin where=docker://$HUB_PLAIN/site/both arch
@@ -84,6 +101,7 @@ push() { run --separate-stderr scripts/images.sh push "$images/runtime/oci.tar" 
   assert_equal "$(jq -r '.config.Env[0]' <<<"$output")" made=there
   run -0 skopeo inspect --raw --tls-verify=false "$where:one"
   assert_equal "$(jq -r '[.manifests[].platform | "\(.os)/\(.architecture)"] | join(" ")' <<<"$output")" "linux/amd64 linux/arm64"
+  for arch in $(jq -r '.manifests[].digest' <<<"$output"); do assert [ -n "$(bills both "$arch")" ]; done
   run --separate-stderr scripts/images.sh index "$both.third" "$arm" "$images/runtime/oci.tar" "$arm"
   assert_failure
   assert_equal "$stderr" "images: more than one of these images is for linux/arm64"
