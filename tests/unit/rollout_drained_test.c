@@ -174,6 +174,22 @@ static void stored_as_loaded(struct view *v)
 	m.report.loaded = (struct target_hash){ sides[NEW].payload, 7 };
 }
 
+static void held_for_a_set(struct view *v)
+{
+	(void)v;
+	memcpy(m.record.reason.object, "gpu-operator/gone", sizeof("gpu-operator/gone"));
+}
+static void held_for_another_set(struct view *v)
+{
+	held_for_a_set(v);
+	served_by_a_set(v);
+}
+static void held_for_this_set(struct view *v)
+{
+	served_by_a_set(v);
+	memcpy(m.record.reason.object, "nvidia-driver-daemonset", sizeof("nvidia-driver-daemonset"));
+}
+
 static const struct said_row called_off[] = {
 	{ { .name = "upgraded by NVIDIA behind our cordon", DRAIN(EVICTING) },
 	  upgraded_behind_us,
@@ -205,6 +221,19 @@ static const struct said_row called_off[] = {
 	  served_by_a_set,
 	  "releasing, for foreign-controller nvidia-driver-daemonset, then idle, uncordoned, no receipt, deadline "
 	  "+300s" },
+#define HELD_FOREIGN AT(HELD), .loaded = OLD, .was = REASON_FOREIGN_CONTROLLER
+	{ { .name = "held for a DaemonSet that is gone, and the annotation is left", HELD_FOREIGN, .foreign = true },
+	  held_for_a_set,
+	  "as before, for foreign-controller nvidia.com/gpu-driver-upgrade-enabled" },
+	{ { .name = "held for a DaemonSet, and by now another one serves it", HELD_FOREIGN, .foreign = true },
+	  held_for_another_set,
+	  "as before, for foreign-controller nvidia-driver-daemonset" },
+	{ { .name = "held for the DaemonSet that serves it", HELD_FOREIGN, .foreign = true },
+	  held_for_this_set,
+	  "nothing, waits: foreign-controller nvidia-driver-daemonset" },
+	{ { .name = "held for a DaemonSet that is gone, and excluded", HELD_FOREIGN, .foreign = true, .skip = true },
+	  held_for_a_set,
+	  "nothing, waits: foreign-controller gpu-operator/gone" },
 	{ { .name = "NVIDIA's annotation is on it", DRAIN(CORDONED), .foreign = true },
 	  NULL,
 	  "releasing, for foreign-controller nvidia.com/gpu-driver-upgrade-enabled, then idle, uncordoned, no receipt, "

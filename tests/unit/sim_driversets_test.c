@@ -158,6 +158,27 @@ static void daemonsets_come_change_and_go(void **state)
 	end(&f, &coordinator);
 }
 
+// The operator is uninstalled and leaves its annotation: what holds the node is named as it is now, and once it is
+// removed, too, the node is ours.
+static void an_annotation_is_left_behind(void **state)
+{
+	(void)state;
+	struct farm f;
+	struct farm_coordinator coordinator;
+	farm_begin(&f, 1, plain);
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'" NVIDIA_ENABLED "':'true'}}}");
+	make_set(&f, "set", NVIDIA_DRIVER, "");
+	farm_coordinator_begin(&f, &coordinator, "boss");
+	farm_run(&coordinator, 1, MINUTES(1));
+	assert_true(is_held_by(&f, 0, "gpu-operator/set"));
+	sim_delete(f.sim, "/apis/apps/v1/namespaces/gpu-operator/daemonsets/set");
+	farm_run(&coordinator, 1, MINUTES(1));
+	assert_true(is_held_by(&f, 0, NVIDIA_ENABLED));
+	sim_merge(f.sim, "/api/v1/nodes/n00", "{'metadata':{'annotations':{'" NVIDIA_ENABLED "':null}}}");
+	assert_true(farm_until(&f, &coordinator, 1, "done", 1, MINUTES(30)));
+	end(&f, &coordinator);
+}
+
 // The rights of an earlier version: it is said, and the annotation of a node still counts.
 static unsigned unseen;
 static void hear(void *ctx, const char *what, const struct err *why)
@@ -213,7 +234,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_cluster_moves_node_by_node),   cmocka_unit_test(which_nodes_are_served),
 		cmocka_unit_test(daemonsets_come_change_and_go),  cmocka_unit_test(without_the_right_to_list_them),
-		cmocka_unit_test(the_right_to_list_them_is_lost),
+		cmocka_unit_test(the_right_to_list_them_is_lost), cmocka_unit_test(an_annotation_is_left_behind),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

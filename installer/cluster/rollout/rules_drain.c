@@ -324,6 +324,19 @@ static bool is_cause_gone(const struct view *v)
 	}
 }
 
+// Its DaemonSet is gone and the annotation is left, for instance: whoever wants the node back has to know which.
+static bool is_foreign_renamed(const struct view *v)
+{
+	const struct reason *was = &v->m->record.reason;
+	return was->code == REASON_FOREIGN_CONTROLLER && rule_stand_down_reason(v) == REASON_FOREIGN_CONTROLLER &&
+	       !str_eq(was->object, rule_stand_down_object(v));
+}
+static void rename_foreign(const struct view *v, struct decision *d)
+{
+	d->next.reason = (struct reason){ .code = REASON_FOREIGN_CONTROLLER };
+	snprintf(d->next.reason.object, sizeof(d->next.reason.object), "%s", rule_stand_down_object(v));
+}
+
 // NVIDIA's controller started its upgrade under our cordon, takes that for a user's and will leave it: we uncordon
 // after it, not before. But not later than in an hour, or when our own drain would have timed out.
 static bool is_operator_upgrading(const struct view *v)
@@ -593,6 +606,8 @@ const struct rule drain_rules[] = {
 	{ IN(LOADING), "the load failed temporarily: ordered again", is_load_again, order_load_again, REASON_NONE },
 	{ IN(LOADING), "the load failed: held", is_load_bad, hold_load, REASON_NONE },
 	{ IN(HELD), "the cause is gone: evaluated again", is_cause_gone, drop_load_order, REASON_NONE },
+	{ IN(HELD), "NVIDIA's operator holds the node by something else by now: recorded on the node",
+	  is_foreign_renamed, rename_foreign, REASON_NONE },
 	{ DRAINING | IN(VALIDATING) | IN(RESTORING) | IN(FAILED),
 	  "NVIDIA's upgrade controller works behind our cordon: waiting until it is done", is_operator_upgrading, NULL,
 	  REASON_NONE },
