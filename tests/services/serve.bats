@@ -192,6 +192,17 @@ says() { [ "$(grep -c "$2" "$log")" -eq "$1" ]; } # COUNT TEXT
   assert [ "${#lines[@]}" -lt 24 ]
 }
 
+@test "where root alone may read the key, it is said at once that a renewed one would not be seen" {
+  [ "$(id -u)" -eq 0 ] || skip "only root has rights to give up"
+  secret=$BATS_TEST_TMPDIR
+  pair one
+  start serve --listen 0 --tls-cert "$secret/..one/tls.crt" --tls-key "$secret/..one/tls.key"
+  soon says 1 'warn: a renewed certificate would not be seen, and the one before stays: E_RIGHTS: '
+  serves one
+  sleep 6 # one more look
+  says 1 warn:
+}
+
 @test "it is nobody, without any capability, and gains none" {
   [ "$(id -u)" -eq 0 ] || skip "only root has rights to give up"
   start serve --listen 0
