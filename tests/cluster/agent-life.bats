@@ -98,12 +98,24 @@ teardown() { agent_kill; }
   await agent.ack 1.1:stage:done
 }
 
-@test "init --agent: runs beside the daemons; a killed agent restarts and continues; the driver outlives both" {
-  local pid child i
-  "$KMODSMITH" init --agent --no-daemons --export none --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
-    --from "oci:$repository" --insecure-skip-verify --no-watch >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
+init_start() { # [OPTION...]: sets pid
+  "$KMODSMITH" init --agent --no-daemons --root "$ROOT" --policy "$policy" --node "$node" --kubeconfig "$AGENT_CONFIG" \
+    --from "oci:$repository" --insecure-skip-verify --no-watch "$@" >>"$BATS_TEST_TMPDIR/agent.log" 2>&1 </dev/null 3>&- 4>&- &
   pid=$!
   echo "$pid" >"$BATS_TEST_TMPDIR/agent.pid"
+}
+@test "init --agent: a target's user space is staged with it, although nothing was exported before" {
+  tiny_payload "$BATS_TEST_TMPDIR/payload.tar" "$new"
+  "$KMODSMITH" pack payload "$BATS_TEST_TMPDIR/payload.tar" --driver "$new" --output "oci:$repository" --state-dir "$BATS_TEST_TMPDIR/state" >/dev/null
+  init_start
+  await agent.loaded "$old_aim *"
+  order 1.1 stage "$new_aim"
+  await agent.ack 1.1:stage:done
+  grep -E "payload +[0-9.]+ s +user space $new" "$BATS_TEST_TMPDIR/agent.log"
+}
+@test "init --agent: runs beside the daemons; a killed agent restarts and continues; the driver outlives both" {
+  local child i
+  init_start --export none
   await agent.loaded "$old_aim *"
   child=$(pgrep -P "$pid" -f 'kmodsmith agent')
   kill -KILL "$child"

@@ -84,14 +84,15 @@ const struct opt job_opts[] = {
 	OPT("allow-unproven", 0, NULL, "KMODSMITH_ALLOW_UNPROVEN", OPT_FLAG, is_unproven_allowed,
 	    "replace a driver that works although nothing could be compared with this kernel (E_UNPROVEN)"),
 	OPT("retry", 0, NULL, NULL, OPT_FLAG, is_retry, "try a driver again that failed on this node before"),
-	OPT("export", 0, "DIR|none", "KMODSMITH_EXPORT", OPT_STR, export,
-	    "where others find the driver's user space; default: " DRIVER_ROOT_DEFAULT
-	    " for init, else where it is now"),
+	OPT("export", 0, "DIR|auto|none", "KMODSMITH_EXPORT", OPT_STR, export,
+	    "where others find the driver's user space; auto, the default of init and its agent: where it is now, "
+	    "else " DRIVER_ROOT_DEFAULT " if there is some; default: where it is now"),
 	OPT("payload", 0, "DIR", "KMODSMITH_PAYLOAD", OPT_STR, payload,
 	    "user space and sources that an image carries (`pack payload --output dir:DIR`); its driver is the "
 	    "default"),
 	OPT("cdi", 0, "FILE|none", "KMODSMITH_CDI", OPT_STR, cdi,
-	    "CDI specification for container runtimes; default: " CDI_FILE " for init, else where it is now"),
+	    "CDI specification for container runtimes; default: " CDI_FILE
+	    " for init and its agent, else where it is now"),
 	OPT("dev-root", 0, "DIR", "KMODSMITH_DEV_ROOT", OPT_STR, dev_root,
 	    "directory that holds the dev/ to make nodes in; default the host's root"),
 	OPT("imex-channels", 0, "N", NULL, OPT_UINT, imex_channels, "make N IMEX channel nodes; default none"),
@@ -395,8 +396,9 @@ static void fill_job_request(struct job *j)
 	r->source_sha256 = v->source_sha256;
 	r->payload = v->payload;
 	r->is_named = v->origin.package;
-	r->driver_root = v->export;
-	r->driver_root_default = v->is_export_default ? DRIVER_ROOT_DEFAULT : NULL;
+	bool is_auto = str_eq(v->export, JOB_AUTO);
+	r->driver_root = is_auto ? NULL : v->export;
+	r->driver_root_default = is_auto || v->is_export_default ? DRIVER_ROOT_DEFAULT : NULL;
 	r->cdi = v->cdi ? v->cdi : v->is_cdi_default ? CDI_FILE : NULL;
 	r->imex_channels = v->imex_channels;
 	r->jobs = v->jobs;

@@ -22,7 +22,7 @@ struct job_values { // first member of the values of each of these commands
 	unsigned lease_duration_s;
 	unsigned jobs, timeout_s, imex_channels, load_timeout_s, unload_timeout_s, holders_timeout_s;
 	char *payload;          // directory in an image
-	char *export;           // directory, "none"; NULL = as the command does
+	char *export;           // directory, JOB_AUTO, "none"; NULL = as the command does
 	bool is_export_default; // the command exports if there is something to export
 	char *cdi;              // file, "none"; NULL = as the command does
 	bool is_cdi_default;    // the command writes a CDI specification
@@ -31,6 +31,7 @@ struct job_values { // first member of the values of each of these commands
 	const struct progress *progress; // NULL = show_progress_log()
 	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
+#define JOB_AUTO "auto"                      // of export: as with is_export_default
 extern const struct opt source_opts[];       // what and how to compile; for job_values
 extern const struct opt module_key_opts[];   // who signs what is compiled; for job_values
 extern const struct opt distribution_opts[]; // whom to ask for headers that are not there; for job_values

@@ -337,7 +337,7 @@ static int unload_once(const struct manager *m, struct strv *ret, struct err *er
 static int detach_driver_root(const struct manager *m, struct err *err)
 {
 	const struct machine *at = &m->machine;
-	const char *named = m->v->job.export, *dir = named ? named : DRIVER_ROOT_DEFAULT;
+	const char *named = m->v->job.export, *dir = named && !str_eq(named, JOB_AUTO) ? named : DRIVER_ROOT_DEFAULT;
 	auto_root struct root state = ROOT_NONE;
 	auto_progress struct progress progress = show_progress_log();
 	auto_driver_root struct driver_root export = { .host = &at->host,

@@ -7,6 +7,7 @@
 #include "cmd/container/watch.h"
 #include "daemons/daemon_record.h"
 #include "daemons/daemon_rules.h"
+#include "devices/cdi.h"
 #include "devices/nodes.h"
 #include "host/capabilities.h"
 #include "service/service_xid.h"
@@ -163,7 +164,12 @@ static int open_agent(struct values *v, struct init_start *s, struct err *err)
 		return err_set(err, E_USAGE, "--agent needs --node NAME and --policy FILE");
 	auto_launch_words struct launch_words words = { 0 };
 	strv_add(&words.args, str_dup(cmd_agent.name));
-	opt_words(passed_on, v, &cmd_agent, &words.args, &words.env);
+	// What the agent installs is exported and in the CDI specification as what init installs.
+	static char is_auto[] = JOB_AUTO, cdi[] = CDI_FILE;
+	struct values of_agent = *v;
+	of_agent.job.export = v->job.export ? v->job.export : is_auto;
+	of_agent.job.cdi = v->job.cdi ? v->job.cdi : cdi;
+	opt_words(passed_on, &of_agent, &cmd_agent, &words.args, &words.env);
 	service_child_open("the agent", &words, &s->agent);
 	int r = request_for_agent(&v->job, err);
 	s->has_request = r > 0;
