@@ -20,7 +20,7 @@ declare -A tiers=(
     libelf-dev patch dpkg-dev xz-utils lz4 zstd python3 jq makeself ca-certificates apt-utils gpg gpg-agent sbsigntool mtools dosfstools"
   [check]="python3 procps ccache git" [lint]="pkg-config make gcc clang clang-format clang-tidy cppcheck shellcheck codespell python3 git"
   [fuzz]="clang libclang-rt-dev" [mutate]="python3 python3-clang" [coverage]="gcovr acl" [man]="scdoc man-db" [package]="dpkg-dev rpm binutils"
-  [browser]="chromium" [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
+  [browser]="chromium python3-websocket" [root]="debootstrap git util-linux" [bench]="strace psmisc valgrind nginx-light curl zstd time jq openssl python3"
 )
 
 missing() { # PACKAGE... -> those that are not installed, one a line

@@ -92,7 +92,7 @@ def services(name):
 
 def cluster(name):
     is_long = name == "chaos"  # with coordinators under ASan
-    return bats("cluster", name, processors=0, seconds=1500 if is_long else 60, limit=3600 if is_long else 1200,
+    return bats("cluster", name, processors=int(name == "walk"), seconds=1500 if is_long else 60, limit=3600 if is_long else 1200,
                 needs=["build/release", "build/cluster", "prepare/cluster"] + ["build/asan"] * is_long,
                 environment=ENVIRONMENT.format("cluster"))
 
