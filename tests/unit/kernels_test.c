@@ -78,7 +78,7 @@ static void kernel_open(const char *key, struct kernel *ret)
 	if (access(ret->path, R_OK) != 0) {
 		auto_str char *partial = str_fmt("%s.part", ret->path);
 		auto_strv struct strv debs = { 0 };
-		strv_split(&debs, headers, " ");
+		strv_split(&debs, headers ? headers : "", " ");
 		assert_true(mkdir("build/kernels", 0755) == 0 || errno == EEXIST);
 		assert_true(mkdir(partial, 0755) == 0 || errno == EEXIST);
 		unpack(image, partial);
@@ -227,7 +227,7 @@ static char *sign_file_of(const char *key) // the program, unpacked once; skips 
 	glob_t found = { 0 };
 	auto_str char *dir = str_fmt("build/kernels/kbuild-%s", release ? release : "");
 	auto_str char *pattern = str_fmt("%s/usr/lib/linux-kbuild-*/scripts/sign-file", dir);
-	strv_split(&debs, headers, " ");
+	strv_split(&debs, headers ? headers : "", " ");
 	for (size_t i = 0; i < debs.count && access(dir, R_OK) != 0; i++) {
 		if (!strstr(debs.items[i], "/linux-kbuild-") || access(debs.items[i], R_OK) != 0)
 			continue;
