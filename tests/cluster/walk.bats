@@ -160,11 +160,13 @@ browses() { # the page of the coordinator that leads, in the midst of the rollou
   assert_regex "$asked" 'a bearer token is required, of a user who may list nodes'
   refute_regex "$asked" gpu-
   assert_line "gpus: driver $next"
+  assert_line --regexp "^Waits: wave-approval main\\. Next: .*kubectl kmodsmith approve POOL WAVE"
   for node in $nodes; do assert_line --regexp "^$node"; done
   assert_equal "$(head -c 4 "$picture" | tail -c 3)" PNG
   [ "$(stat -c %s "$picture")" -gt 20000 ]
   [ -z "${WALK_PICTURE-}" ] || cp "$picture" "$WALK_PICTURE"
 }
+waits() { kubectl kmodsmith status | grep -q 'wave-approval main'; }
 leader() { # sets url to that of the coordinator that leads
   local file
   for file in "$work"/ports/kmodsmith-coordinator-*; do
@@ -184,7 +186,7 @@ leader() { # sets url to that of the coordinator that leads
   echo "# section 1: images" >&3
   follows kubernetes images
   run curl -sS --cacert "$CA" "https://$HUB_TLS/v2/drivers/kmodsmith-driver/tags/list"
-  assert_json '.tags | join(" ")' "$driver"
+  assert_json '.tags | map(select(startswith("sha256-") | not)) | join(" ")' "$driver" # beside what is attached to it
   promised=$count
   echo "# a rollout's images, packages and user space" >&3
   packages "$driver" "$next"
@@ -212,6 +214,7 @@ leader() { # sets url to that of the coordinator that leads
   values "$next"
   types 'helm upgrade kmodsmith deploy/helm/kmodsmith -n kmodsmith --reuse-values -f values.yaml'
   until_so 120 have "$next" 1
+  until_so 60 waits
   types 'kubectl create serviceaccount viewer && kubectl create clusterrole viewer --verb=list --resource=nodes'
   types 'kubectl create clusterrolebinding viewer --clusterrole=viewer --serviceaccount=default:viewer'
   types 'kubectl create token viewer >token'

@@ -175,6 +175,13 @@ static void waves_open_one_after_the_other(void **state)
 	rollouts[0].soak_since = NOW - 600; // the soak is over, the next wave waits for somebody
 	plan_again();
 	assert_int_equal(slots.rollouts[0].wave, 0);
+	assert_int_equal(slots.sums[0].blocked.code, REASON_WAVE_APPROVAL);
+	assert_string_equal(slots.sums[0].blocked.object, "half");
+	for (size_t i = 0; i < 4; i++) {
+		unsigned wave = slots.node_plans[i].wave;
+		assert_true(i == canary ||
+			    slots.node_plans[i].refused == (wave == 1 ? REASON_WAVE_APPROVAL : REASON_WAVE_CLOSED));
+	}
 	rollouts[0].approved = 1;
 	plan_again();
 	assert_int_equal(slots.rollouts[0].wave, 1);

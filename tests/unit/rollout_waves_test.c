@@ -269,25 +269,27 @@ struct step { // from one plan to the next
 	bool is_manual, is_halted;
 	int64_t soaked; // seconds; 0 = it does not soak yet
 	unsigned wave;
-	int64_t soaks; // that it does then; 0 = it does not
-	bool is_untested;
+	int64_t soaks;         // that it does then; 0 = it does not
+	enum reason_code shut; // why the next one does not open
 };
 static const struct step steps[] = {
-	{ "complete, without a soak", "done+A", 0, 1, 0, false, false, 0, 1, 0, false },
-	{ "complete: it begins to soak", "done+A", 600, 1, 0, false, false, 0, 0, 0, false },
-	{ "a second is left of the soak", "done+A", 600, 1, 0, false, false, 599, 0, 599, false },
-	{ "it has soaked", "done+A", 600, 1, 0, false, false, 600, 1, -1, false },
-	{ "not complete any more: it soaks anew", "queued+A", 600, 1, 0, false, false, 599, 0, -1, false },
-	{ "halted: it soaks anew", "done+A", 600, 1, 0, false, true, 600, 0, -1, false },
-	{ "the next one needs somebody", "done+A", 600, 1, 0, true, false, 900, 0, 900, false },
-	{ "who said so", "done+A", 600, 1, 1, true, false, 900, 1, -1, false },
-	{ "and does not shorten the soak", "done+A", 600, 1, 1, true, false, 599, 0, 599, false },
-	{ "nothing was proven", "held+A", 600, 1, 0, false, false, 600, 0, -1, true },
-	{ "nothing had to be", "held+A", 0, 0, 0, false, false, 0, 1, -1, false },
-	{ "one of two", "done+A held+A", 0, 2, 0, false, false, 0, 0, -1, true },
-	{ "two of two", "done+A done+A", 0, 2, 0, false, false, 0, 1, -1, false },
-	{ "nothing was proven, and somebody takes it upon himself", "held+A", 0, 1, 1, false, false, 0, 1, -1, false },
-	{ "of the next wave nobody counts", "held+A done+B", 0, 1, 0, false, false, 0, 0, -1, true },
+	{ "complete, without a soak", "done+A", 0, 1, 0, false, false, 0, 1, 0, REASON_NONE },
+	{ "complete: it begins to soak", "done+A", 600, 1, 0, false, false, 0, 0, 0, REASON_NONE },
+	{ "a second is left of the soak", "done+A", 600, 1, 0, false, false, 599, 0, 599, REASON_NONE },
+	{ "it has soaked", "done+A", 600, 1, 0, false, false, 600, 1, -1, REASON_NONE },
+	{ "not complete any more: it soaks anew", "queued+A", 600, 1, 0, false, false, 599, 0, -1, REASON_NONE },
+	{ "halted: it soaks anew", "done+A", 600, 1, 0, false, true, 600, 0, -1, REASON_NONE },
+	{ "the next one needs somebody", "done+A", 600, 1, 0, true, false, 900, 0, 900, REASON_WAVE_APPROVAL },
+	{ "who is not asked before it has soaked", "done+A", 600, 1, 0, true, false, 599, 0, 599, REASON_NONE },
+	{ "who said so", "done+A", 600, 1, 1, true, false, 900, 1, -1, REASON_NONE },
+	{ "and does not shorten the soak", "done+A", 600, 1, 1, true, false, 599, 0, 599, REASON_NONE },
+	{ "nothing was proven", "held+A", 600, 1, 0, false, false, 600, 0, -1, REASON_WAVE_UNTESTED },
+	{ "nothing had to be", "held+A", 0, 0, 0, false, false, 0, 1, -1, REASON_NONE },
+	{ "one of two", "done+A held+A", 0, 2, 0, false, false, 0, 0, -1, REASON_WAVE_UNTESTED },
+	{ "two of two", "done+A done+A", 0, 2, 0, false, false, 0, 1, -1, REASON_NONE },
+	{ "nothing was proven, and somebody takes it upon himself", "held+A", 0, 1, 1, false, false, 0, 1, -1,
+	  REASON_NONE },
+	{ "of the next wave nobody counts", "held+A done+B", 0, 1, 0, false, false, 0, 0, -1, REASON_WAVE_UNTESTED },
 };
 
 static void what_opens_the_next_wave(void **state)
@@ -307,16 +309,16 @@ static void what_opens_the_next_wave(void **state)
 		auto_str char *line = str_fmt("%s queued+B", s->word);
 		plan(line);
 		const struct rollout *r = &slots.rollouts[0];
-		bool begins = s->soak && !s->soaked && s->wave == 0 && !s->is_untested;
+		bool begins = s->soak && !s->soaked && s->wave == 0 && !s->shut;
 		int64_t since = begins ? NOW : s->soaks > 0 ? NOW - s->soaks : 0;
 		expect(r->wave == s->wave, s->name);
 		expect(r->soak_since == since, s->name);
-		expect(slots.sums[0].is_untested == s->is_untested, s->name);
-		expect((slots.sums[0].blocked.code == REASON_WAVE_UNTESTED) == s->is_untested, s->name);
-		expect(slots.node_plans[count - 1].refused == (s->is_halted   ? REASON_HALTED :
-							       s->is_untested ? REASON_WAVE_UNTESTED :
-							       s->wave == 0   ? REASON_WAVE_CLOSED :
-										REASON_NONE) ||
+		expect(slots.sums[0].shut == s->shut, s->name);
+		expect(!s->shut || slots.sums[0].blocked.code == s->shut, s->name);
+		expect(slots.node_plans[count - 1].refused == (s->is_halted ? REASON_HALTED :
+							       s->shut      ? s->shut :
+							       s->wave == 0 ? REASON_WAVE_CLOSED :
+									      REASON_NONE) ||
 			       !str_eq(line + strlen(line) - 8, "queued+B"),
 		       s->name);
 	}
@@ -362,7 +364,7 @@ static void waves_of_two_pools(void **state)
 	assert_int_equal(slots.sums[0].proven, 1);
 	assert_int_equal(slots.sums[1].proven, 0);
 	assert_true(slots.rollouts[0].wave == 1 && slots.rollouts[1].wave == 0);
-	assert_true(!slots.sums[0].is_untested && slots.sums[1].is_untested);
+	assert_true(!slots.sums[0].shut && slots.sums[1].shut == REASON_WAVE_UNTESTED);
 }
 
 int main(void)

@@ -86,7 +86,9 @@ static enum reason_code refuse_wave_closed(const struct round *r, size_t at)
 	struct view v = scheduler_view(r->c, r->s, at);
 	if (!v.rollout || r->s->node_plans[at].wave <= v.rollout->wave || rule_recovers(&v))
 		return REASON_NONE;
-	return r->s->sums[r->s->node_plans[at].pool].is_untested ? REASON_WAVE_UNTESTED : REASON_WAVE_CLOSED;
+	enum reason_code shut = r->s->sums[r->s->node_plans[at].pool].shut;
+	bool is_later = shut == REASON_WAVE_APPROVAL && r->s->node_plans[at].wave > v.rollout->wave + 1;
+	return shut == REASON_NONE || is_later ? REASON_WAVE_CLOSED : shut;
 }
 
 static enum reason_code refuse_window_closed(const struct round *r, size_t at)

@@ -56,9 +56,10 @@ struct sum {                  // of a pool
 	unsigned parallel_limit, unavailable_limit;
 	struct reason blocked; // why nothing is granted although nodes wait; REASON_NONE = something is, or none waits
 	bool is_wave_complete;
-	unsigned proven;  // nodes that are done, in the waves that are open
-	bool is_untested; // the wave is complete, and proved too little to open the next one
-	uint64_t zone;    // of its nodes with a slot
+	unsigned proven; // nodes that are done, in the waves that are open
+	enum reason_code
+		shut;  // the wave is complete, and why the next one does not open; REASON_NONE = it does, or soaks
+	uint64_t zone; // of its nodes with a slot
 	enum { ZONES_NONE, ZONES_ONE, ZONES_MORE } zones;
 };
 

@@ -338,6 +338,13 @@ static bool is_unit_settled(const struct round *r, size_t at)
 	       (r->c->nodes[at].record.phase == PHASE_QUEUED && r->s->node_plans[at].is_held_up);
 }
 
+static void keep_shut(struct sum *sum, enum reason_code why, const char *wave)
+{
+	sum->shut = why;
+	sum->blocked.code = why;
+	snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", wave);
+}
+
 // A complete wave may leave the target untested: no node in it, none that answered, none that could be drained.
 static void advance_pool(const struct pool *pool, struct rollout *rollout, struct sum *sum, int64_t now)
 {
@@ -351,16 +358,17 @@ static void advance_pool(const struct pool *pool, struct rollout *rollout, struc
 		return;
 	}
 	if (sum->proven < pool->waves[w].done && rollout->approved < w + 1) {
-		sum->is_untested = true;
-		sum->blocked.code = REASON_WAVE_UNTESTED;
-		snprintf(sum->blocked.object, sizeof(sum->blocked.object), "%s", policy_wave_name(pool, w));
+		keep_shut(sum, REASON_WAVE_UNTESTED, policy_wave_name(pool, w));
 		rollout->soak_since = 0;
 		return;
 	}
 	rollout->soak_since = rollout->soak_since ? rollout->soak_since : now;
-	bool is_manual = w + 1 < pool->wave_count && pool->waves[w + 1].is_manual;
-	if (now < rollout->soak_since + (int64_t)pool->waves[w].soak || (is_manual && rollout->approved < w + 1))
+	if (now < rollout->soak_since + (int64_t)pool->waves[w].soak)
 		return;
+	if (w + 1 < pool->wave_count && pool->waves[w + 1].is_manual && rollout->approved < w + 1) {
+		keep_shut(sum, REASON_WAVE_APPROVAL, policy_wave_name(pool, w + 1));
+		return;
+	}
 	rollout->wave = w + 1;
 	rollout->soak_since = 0;
 }
