@@ -4,7 +4,7 @@
 # capabilities, a filter of system calls and a read-only root; the builder image's compilers, a real kernel's headers, a driver
 # of one file and a real registry that wants a password. (R-I2, R-A9, R-N3)
 # shellcheck disable=SC2154 # bats and the helpers set status, output and stderr, top and images
-CACHE=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} # before both are set to something else
+export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load ../services/servers
 

@@ -3,7 +3,7 @@
 # made up: the versions and kernels that tags are made of.
 # The tags under which the operator asks for an image, and one image under all of them in a real registry.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
-CACHE=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} # before both are set to something else
+export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load ../services/servers
 

@@ -4,7 +4,7 @@
 # headers and a compiler, which the image has not, come from a layout. The compiler is made up, the sources are NVIDIA's; in
 # the last test it is the other way round.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
-CACHE=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith} # before both are set to something else
+export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load ../cli/package
 
