@@ -220,7 +220,7 @@ static void check_foreign(const char *key, const char *other)
 	assert_string_equal(proof.modules[0].mismatches[0].symbol, "module_layout");
 }
 
-static char *sign_file_of(const char *key) // the program, unpacked once; skips where there is none
+static char *sign_file_of(const char *key) // the program, unpacked once; NULL = it is not among the inputs
 {
 	auto_str char *release = input(key, ""), *headers = input(key, "_HEADERS"), *path = NULL;
 	auto_strv struct strv debs = { 0 };
@@ -239,8 +239,6 @@ static char *sign_file_of(const char *key) // the program, unpacked once; skips 
 	if (glob(pattern, 0, NULL, &found) == 0)
 		path = str_dup(found.gl_pathv[0]);
 	globfree(&found);
-	if (!path)
-		skip();
 	return TAKE(path);
 }
 
@@ -259,7 +257,7 @@ static void expect_like(const struct modsig *a, const struct modsig *b)
 	       b->issuer);
 }
 
-static void check_sign_file(const char *key, const struct signer *by, bool is_rsa)
+static void check_sign_file(const char *program, const struct signer *by, bool is_rsa)
 {
 	static const char *const hashes[] = { "sha1", "sha224", "sha256", "sha384", "sha512" };
 	static const char content[] = "pretend that this is an ELF file";
@@ -269,7 +267,6 @@ static void check_sign_file(const char *key, const struct signer *by, bool is_rs
 	auto_certs struct certs *certs = modsig_certs_new();
 	size_t len = 0;
 	folder_make(&dir);
-	auto_str char *program = sign_file_of(key);
 	auto_str char *key_text = signer_key(by->key), *cert_text = signer_cert(by, true, &len);
 	auto_str char *key_file = file_in(&dir, "key", key_text, strlen(key_text));
 	auto_str char *cert_file = file_in(&dir, "cert", cert_text, len);
@@ -297,11 +294,17 @@ static void check_sign_file(const char *key, const struct signer *by, bool is_rs
 static void test_sign_file(void **state) // R-C3: the kernel's own program, of both series
 {
 	(void)state;
+	auto_str char *of_61 = sign_file_of("K61"), *of_612 = sign_file_of("K612");
+	if (!of_61 && !of_612)
+		skip();
 	auto_signer struct signer rsa = signer_make("Test RSA", NULL),
 				  ec = signer_of(EVP_PKEY_Q_keygen(NULL, NULL, "EC", "P-256"), "Test ECDSA", NULL,
 						 false);
-	for (size_t i = 0; i < 4; i++)
-		check_sign_file(i / 2 ? "K612" : "K61", i % 2 ? &ec : &rsa, i % 2 == 0);
+	for (size_t i = 0; i < 4; i++) {
+		const char *program = i / 2 ? of_612 : of_61;
+		if (program)
+			check_sign_file(program, i % 2 ? &ec : &rsa, i % 2 == 0);
+	}
 }
 
 static void test_image_61(void **state)
