@@ -124,7 +124,7 @@ stop() { kill -9 "$1" && { wait "$1" || true; } 2>/dev/null; }
 }
 
 @test "a second driver version is requested during the compile: the first one does not count" {
-  echo 8 >"$foreign/usr/made/slow"
+  echo 25 >"$foreign/usr/made/slow"
   toolkit_starts
   driver_starts
   soon test -f "$shared/driver_build_started"
