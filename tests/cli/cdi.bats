@@ -113,6 +113,8 @@ EOF
   assert_error E_NOT_FOUND usr/libexec/kmodsmith
   kmodsmith "cdi generate" # without an export: the machine's own user space, and it has none
   assert_error E_NOT_FOUND libcuda.so
+  KMODSMITH_EXPORT=auto kmodsmith "cdi generate" # in a pod that exports by this default
+  assert_error E_NOT_FOUND libcuda.so
   kmodsmith "cdi generate" --export run/nvidia/driver
   assert_status 2
   assert_error E_USAGE

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/formats/boot_record.h"
-#include "cmd/common/common.h"
+#include "cmd/common/job.h"
 #include "devices/cdi_spec_file.h"
 
 #include <stdio.h>
@@ -26,14 +26,15 @@ static const struct opt opts[] = {
 static int make_cdi_spec(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
-	if (v->export && *v->export != '/')
-		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", v->export);
+	const char *named = str_eq(v->export, JOB_AUTO) ? NULL : v->export; // as a pod's environment may have it
+	if (named && *named != '/')
+		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", named);
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
 		return -1;
 	auto_strv struct strv parts = { 0 };
-	if (v->export)
-		strv_split(&parts, v->export, "/");
-	auto_str char *export = v->export ? strv_join(&parts, "/") : NULL, *boot = boot_record_id(&m->kern);
+	if (named)
+		strv_split(&parts, named, "/");
+	auto_str char *export = named ? strv_join(&parts, "/") : NULL, *boot = boot_record_id(&m->kern);
 	const struct cdi_request w = { .host = &m->host,
 				       .kern = &m->kern,
 				       .dev_root = &dev_root,
