@@ -133,7 +133,7 @@ assert_prepared() { # and the programs are three names of one
   done
 }
 @test "a server that outlives its file is found by its folder, in its arguments or environment, and is ended" {
-  local dir=$BATS_TEST_TMPDIR/of-the-file pids=()
+  local dir=$BATS_TEST_TMPDIR/of-the-file pids=() pid status
   mkdir "$dir"
   run -0 env TMPDIR="$dir" "$top/tests/servers-left" "$dir"
   assert_output ""
@@ -146,5 +146,9 @@ assert_prepared() { # and the programs are three names of one
   SECONDS_TO_END=1 run -1 "$top/tests/servers-left" "$dir"
   assert_line --partial "${pids[0]} sleep 61"
   assert_line --partial "${pids[1]} $dir/servers/x 62"
-  for pid in "${pids[@]}"; do refute kill -0 "$pid"; done
+  for pid in "${pids[@]}"; do
+    status=0
+    wait "$pid" || status=$?
+    assert_equal "$status" 137 # a signal is sent before its process is gone
+  done
 }
