@@ -4,12 +4,17 @@
 # ~/.cache/kmodsmith/go, and asked for anew after a month. Status 3: it cannot be had, and the last line of stderr says why.
 #   scripts/go-program.sh MODULE/PATH     github.com/sigstore/cosign/v2/cmd/cosign
 #   scripts/go-program.sh --source MODULE/PATH   the folder of its module's source, too: with what else is in it
+#   scripts/go-program.sh --main FILE MODULE     of a module that is a library: FILE is the program's main
 # CGO_ENABLED=1 is for those that are partly C.
 set -euo pipefail
-[ "${1-}" != --source ] || { source=yes && shift; }
-package=${1:?usage: go-program.sh [--source] MODULE/PATH}
+source='' main=''
+case "${1-}" in
+--source) source=yes && shift ;;
+--main) main=$(realpath "${2-}") && shift 2 ;;
+esac
+package=${1:?usage: go-program.sh [--source | --main FILE] MODULE/PATH}
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/go
-made=$cache/${package//\//+}
+made=$cache/${package//\//+}${main:+-$(sha256sum <"$main" | cut -c1-8)}
 unset GOFLAGS GOROOT GOBIN
 export CGO_ENABLED=${CGO_ENABLED:-0} GOTOOLCHAIN=auto GOPATH=${GOPATH:-$HOME/go}
 
@@ -26,6 +31,19 @@ find_go() {
   chmod -R u+w "$dir/bin" "$dir/pkg/tool" && chmod +x "$dir"/bin/* "$dir"/pkg/tool/*/*
   echo "$dir/bin/go"
 }
+install() { # into $made.new
+  local dir status=0
+  if [ -z "$main" ]; then
+    GOBIN=$made.new nice -n 10 "$go" install -trimpath -ldflags=-s "$package@latest"
+    return
+  fi
+  dir=$(mktemp -d)
+  cp "$main" "$dir/main.go"
+  (cd "$dir" && "$go" mod init main && "$go" get "$package@latest" && "$go" mod tidy &&
+    nice -n 10 "$go" build -trimpath -ldflags=-s -o "$made.new/${package##*/}" .) || status=$?
+  rm -r "$dir"
+  return "$status"
+}
 
 mkdir -p "$cache"
 exec 9>"$made.lock" && flock 9
@@ -33,13 +51,13 @@ if ! is_young; then
   : >"$cache/log"
   go=$(find_go)
   rm -rf "$made.new"
-  if GOBIN=$made.new nice -n 10 "$go" install -trimpath -ldflags=-s "$package@latest" 2>>"$cache/log"; then
+  if install 2>>"$cache/log"; then
     mv "$made.new/${package##*/}" "$made" && rmdir "$made.new"
   elif [ ! -x "$made" ]; then # an older one is better than none
     lacking "$package: $(tail -n 1 "$cache/log")"
   fi
 fi
-[ -n "${source-}" ] || { echo "$made" && exit; }
+[ -n "$source" ] || { echo "$made" && exit; }
 go=${go-$(find_go)}
 cd /
 "$go" mod download -json "$("$go" version -m "$made" | awk '$1 == "mod" { print $2 "@" $3 }')" 2>>"$cache/log" | jq -er .Dir ||

@@ -212,7 +212,7 @@ END
 }
 
 @test "deploy: the agent can be limited to nodes that the GPU Operator released, as kmodsmith-operator(7) says" {
-  command -v kubectl >/dev/null || skip "kubectl is not here"
+  kubectl_needed
   local patch
   patch=$(sed -n "/^kubectl patch --local/,/}'/p" "$top/docs/man/kmodsmith-operator.7.scd" | sed "1s/.*-p '//; s/'.*//")
   HOME=$BATS_TEST_TMPDIR kubectl patch --local -f "$top/deploy/daemonset-agent.yaml" -o yaml -p "$patch" >"$BATS_TEST_TMPDIR/d.yaml"

@@ -360,7 +360,7 @@ signed() {
   block rollouts policy >policy.yaml
   echo key >site.pem
   mkdir kmodsmith && cp -r "$top/deploy" kmodsmith/deploy
-  command -v kubectl >/dev/null || skip "kubectl is not here"
+  kubectl_needed
   kubectl kustomize . >made
   python3 - <<'END'
 import glob, yaml
@@ -392,7 +392,7 @@ END
 }
 
 @test "docs: kubernetes.md and rollouts.md: the DaemonSets get the directory of the key and the repository" {
-  command -v kubectl >/dev/null || skip "kubectl is not here"
+  kubectl_needed
   mkdir -p bin
   cat >bin/kubectl <<EOF
 #!/bin/sh

@@ -15,6 +15,7 @@ bats_load_library bats-file/src/file.bash
 top=${BATS_TEST_DIRNAME%/*/*}
 : "${KMODSMITH:=$top/build/release/kmodsmith}"
 static_program=${KMODSMITH_STATIC-} # the runner's; see toolkit.bats
+export own_home=${own_home-$HOME} own_cache=${own_cache-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # for kept(), however often HOME is set to another
 unset "${!KMODSMITH_@}" # the environment of whoever runs the tests decides nothing
 hung=$((60 * ${TIMEOUT_SCALE:-1})) # seconds after which something hangs, however busy the machine is
 export ASAN_OPTIONS=${ASAN_OPTIONS-exitcode=99} # of a binary that is built so: none of our own exit statuses
@@ -53,6 +54,16 @@ soon() { # COMMAND...: becomes true; what never does fails when anything would h
   done
 }
 not() { ! "$@"; } # COMMAND...: for soon
+kept() { HOME=$own_home KMODSMITH_CACHE=$own_cache "$@"; } # SCRIPT...: with the caches of whoever runs the tests
+kubectl_found() { # in reach by that name: the machine's, or one that is built of its Go modules
+  local path
+  ! hash kubectl 2>/dev/null || return 0
+  path=$(kept "$top/scripts/go-program.sh" --main "$top/tests/cluster/kubectl.go" k8s.io/kubectl 2>"$BATS_TEST_TMPDIR/lacking") || return
+  mkdir -p "$BATS_FILE_TMPDIR/kubectl"
+  ln -sf "$path" "$BATS_FILE_TMPDIR/kubectl/kubectl"
+  PATH=$BATS_FILE_TMPDIR/kubectl:$PATH
+}
+kubectl_needed() { kubectl_found || skip "there is no kubectl: $(tail -n 1 "$BATS_TEST_TMPDIR/lacking")"; }
 # In a plain chroot nobody can keep mounts to himself, and the kernel makes no user namespaces.
 needs_mounts() {
   [ "$EUID" -eq 0 ] || skip "mounts need root"

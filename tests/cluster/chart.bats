@@ -3,13 +3,12 @@
 # The chart with helm itself: each example is installed into a real API server, changed and removed; its objects are those of deploy/,
 # and a value that is wrong is refused by its name.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats sets output; the helpers set top and KUBECONFIG
-own_home=${own_home:-$HOME} # where programs are kept; the servers' helpers set another
 load helper
 
 setup_file() {
   export HELM HELM_LACKS='' work=$BATS_FILE_TMPDIR
   [ -z "${KUBE_LACKS-}" ] || return 0
-  HELM=$(HOME=$own_home "$BATS_TEST_DIRNAME/../../scripts/go-program.sh" helm.sh/helm/v3/cmd/helm 2>"$work/lacking") ||
+  HELM=$(kept "$top/scripts/go-program.sh" helm.sh/helm/v3/cmd/helm 2>"$work/lacking") ||
     HELM_LACKS="there is no helm: $(tail -n 1 "$work/lacking")"
   kube_start --runtime-config=admissionregistration.k8s.io/v1=true --allow-privileged=true
   [ -n "$HELM_LACKS" ] || "$HELM" package "$BATS_TEST_DIRNAME/../../deploy/helm/kmodsmith" --destination "$work" >/dev/null 2>&1

@@ -73,7 +73,7 @@ END
   run kube GET /openapi/v3/apis/kmodsmith.io/v1alpha1
   assert_equal "$(jq -r '.components.schemas["io.kmodsmith.v1alpha1.DriverRollout"].properties.spec.properties.pools.items.properties
     .breaker.properties.inARow.description' <<<"$output")" "Number of nodes that failed in a row."
-  hash kubectl 2>/dev/null || return 0 # explain prints that document
+  kubectl_found || return 0 # its explain prints that document
   run kubectl --kubeconfig "$KUBECONFIG" explain driverrollout.spec.pools.drain.evict
   assert_output --partial "DaemonSet pods and static pods are never evicted"
   run kubectl --kubeconfig "$KUBECONFIG" -n kmodsmith get driverrollouts
@@ -92,7 +92,7 @@ END
   assert_equal "$(condition Halted)" "False NotHalted"
   assert_equal "$(versions)" "$new $new"
   assert_equal "$(kube GET $OBJECT | jq -c '[.status.driver, .status.nodes, .status.done, .status.failed]')" "[\"$new\",2,2,0]"
-  if hash kubectl 2>/dev/null; then
+  if kubectl_found; then
     run kubectl --kubeconfig "$KUBECONFIG" -n kmodsmith wait driverrollout/kmodsmith-policy --for=condition=Complete --timeout=10s
     assert_success
     run kubectl --kubeconfig "$KUBECONFIG" -n kmodsmith get driverrollout kmodsmith-policy

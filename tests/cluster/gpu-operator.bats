@@ -3,7 +3,6 @@
 # NVIDIA's GPU Operator itself, unchanged, on the real API server: what it makes of our values, and of the labels that a
 # rollout changes. Program, chart, kinds and manifests are those of its Go module.
 # shellcheck disable=SC2154,SC2016 # bats sets output; the helpers set top and KUBECONFIG; a shell in a namespace expands
-own_home=${own_home:-$HOME}
 load helper
 load agent
 load rollout
@@ -12,7 +11,7 @@ setup_file() {
   local name
   export work=$BATS_FILE_TMPDIR LACKS='' HELM OPERATOR SOURCE
   [ -z "${KUBE_LACKS-}" ] || return 0
-  program() { HOME=$own_home "$top/scripts/go-program.sh" "$@" 2>"$work/lacks"; }
+  program() { kept "$top/scripts/go-program.sh" "$@" 2>"$work/lacks"; }
   HELM=$(program helm.sh/helm/v3/cmd/helm) && OPERATOR=$(program github.com/NVIDIA/gpu-operator/cmd/gpu-operator) &&
     SOURCE=$(program --source github.com/NVIDIA/gpu-operator/cmd/gpu-operator) || LACKS=$(tail -n 1 "$work/lacks")
   unshare -m true 2>/dev/null || LACKS="no mounts of one's own here"

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What a node says of its driver and its next kernel, as a pod with the rights of deploy/rbac.yaml: on its Node, and as Events.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats and helper.bash set stderr, top and ROOT
-export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 
 next=6.1.0-57-cloud-amd64
@@ -121,7 +120,7 @@ needs_patch() {
 @test "a driver without the patch that the next kernel needs: reported before the reboot, and the gate holds" {
   local K61 K61_IMAGE K61_HEADERS OPEN deb driver patches=$BATS_TEST_TMPDIR/patches
   # shellcheck source=/dev/null # made by scripts/inputs.sh
-  source <(KMODSMITH_CACHE=$CACHE "$top/scripts/inputs.sh" | grep -E '^(K61|K61_IMAGE|K61_HEADERS|OPEN)=')
+  source <(kept "$top/scripts/inputs.sh" | grep -E '^(K61|K61_IMAGE|K61_HEADERS|OPEN)=')
   sed -i 's/6\.1\.0-[0-9]*-cloud/6.1.0-1-cloud/' "$ROOT/proc/sys/kernel/osrelease" "$ROOT/proc/version" # made up
   mv "$ROOT"/lib/modules/6.1.0-{56,1}-cloud-amd64 # recorded, made up
   mkdir -p "$ROOT/usr" "$patches"

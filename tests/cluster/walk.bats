@@ -9,20 +9,17 @@
 #   - kubelet.py stands in for kubelets and container runtimes, and says how it differs. Controllers and scheduler are the real ones.
 #   - Debian's packages are not fetched and not installed once they are, and `make install` has a DESTDIR.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell; bats and the helpers set what is used here
-export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load agent
 load controllers
 
 setup_file() {
-  local top=$BATS_TEST_DIRNAME/../..
   export HELM WALK_LACKS='' work=$BATS_FILE_TMPDIR/walk SERVERS_LIVE=1100
   [ -z "${KUBE_LACKS-}" ] || return 0
   [ "$(id -u)" -eq 0 ] || WALK_LACKS="only root can make images"
-  command -v kubectl >/dev/null || WALK_LACKS="kubectl is not here"
   "$top/scripts/deps.sh" image publish man browser >/dev/null 2>&1 || WALK_LACKS="packages are missing: scripts/deps.sh image publish man browser"
   mkdir "$work"
-  HELM=$(KMODSMITH_CACHE=$CACHE "$top/scripts/go-program.sh" helm.sh/helm/v3/cmd/helm 2>"$work/lacking") || WALK_LACKS="there is no helm: $(tail -n 1 "$work/lacking")"
+  HELM=$(kept "$top/scripts/go-program.sh" helm.sh/helm/v3/cmd/helm 2>"$work/lacking") || WALK_LACKS="there is no helm: $(tail -n 1 "$work/lacking")"
   [ -z "$WALK_LACKS" ] || return 0
   KUBE_EMPTY=yes kube_start --runtime-config=admissionregistration.k8s.io/v1=true --allow-privileged=true
   controllers_start
@@ -35,6 +32,7 @@ teardown_file() {
 setup() {
   kube_needed
   [ -z "$WALK_LACKS" ] || skip "$WALK_LACKS"
+  kubectl_needed
 }
 teardown() {
   [ -z "${kubelet-}" ] || { kill "$kubelet" && wait "$kubelet"; } 2>/dev/null || true
@@ -43,9 +41,9 @@ nodes="gpu-1 gpu-2 gpu-3" count=0
 
 run_file() { # the driver's, of a version that the inputs have; sets driver and run
   local open debs deb tree=$work/tree name
-  open=$(KMODSMITH_CACHE=$CACHE "$top/scripts/inputs.sh" | sed -n 's/^OPEN=//p')
+  open=$(kept "$top/scripts/inputs.sh" | sed -n 's/^OPEN=//p')
   driver=$(dpkg-deb -f "$open" Version)
-  debs=$(KMODSMITH_CACHE=$CACHE "$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp}="$driver")
+  debs=$(kept "$top/scripts/inputs.sh" {libcuda1,libnvidia-ml1,nvidia-smi,firmware-nvidia-gsp}="$driver")
   driver=${driver%%-*} run=NVIDIA-Linux-x86_64-$driver.run
   for deb in $open $debs; do dpkg-deb -x "$deb" "$work/debs"; done
   mkdir -p "$tree/firmware"
@@ -78,7 +76,7 @@ desk() { # the user's: what is in reach, and what would be there without saying 
   ln -s "$HELM" "$work/bin/helm"
   sed 's/, namespace: default//' "$KUBECONFIG" >"$work/kubeconfig"
   export KUBECONFIG=$work/kubeconfig DESTDIR=$work/installed PATH=$work/bin:$work/installed/usr/local/bin:$PATH
-  export SSL_CERT_FILE=$CA KMODSMITH_CA=$CA KMODSMITH_CACHE=$CACHE
+  export SSL_CERT_FILE=$CA KMODSMITH_CA=$CA KMODSMITH_CACHE=$own_cache
 }
 types() { # LINE: a command, or several that && connects, in the checkout; sets typed
   local begun=$SECONDS words=${1%%  *#*}

@@ -4,7 +4,6 @@
 # capabilities, a filter of system calls and a read-only root; the builder image's compilers, a real kernel's headers, a driver
 # of one file and a real registry that wants a password. (R-I2, R-A9, R-N3)
 # shellcheck disable=SC2154 # bats and the helpers set status, output and stderr, top and images
-export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load ../services/servers
 
@@ -20,7 +19,7 @@ setup_file() {
   rm -rf "$images/job"
   cp -al "$images/builder/root" "$images/job"
   mkdir -p "$images"/job/{data,sources,matrix,nodes,trust,auth,key} "$images/job/usr/share/kmodsmith/payload/root/usr/src/$source"
-  eval "$(cd "$top" && KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
+  eval "$(cd "$top" && kept scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
   registry_start basic
   openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out "$box/release.key" 2>/dev/null
   openssl pkey -in "$box/release.key" -pubout -out "$box/release.pem"

@@ -3,7 +3,6 @@
 # made up: the versions and kernels that tags are made of.
 # The tags under which the operator asks for an image, and one image under all of them in a real registry.
 # shellcheck disable=SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
-export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load ../services/servers
 
@@ -125,14 +124,14 @@ bills() { # DIGEST: what refers to that image in site/NAME, and is a bill of mat
 
 site() { # OPTION...: all that a cluster of one kernel and two systems needs; the driver of one file, compiled by this machine's gcc
   # shellcheck disable=SC2086 # a list of files
-  run --separate-stderr env KMODSMITH_CACHE="$CACHE" IMAGES_OUT="$BATS_TEST_TMPDIR/out" deploy/publish.sh --driver "$DRIVER" --repository "docker+http://$HUB_PLAIN/whole" \
+  run --separate-stderr env KMODSMITH_CACHE="$own_cache" IMAGES_OUT="$BATS_TEST_TMPDIR/out" deploy/publish.sh --driver "$DRIVER" --repository "docker+http://$HUB_PLAIN/whole" \
     --key "$BATS_TEST_TMPDIR/site.key" --nodes "$BATS_TEST_TMPDIR/nodes.json" --headers "$BATS_TEST_TMPDIR/headers" \
     --source tests/vm/driver --output "$BATS_TEST_TMPDIR/publish" "$@" $DRIVER_FILES
 }
 @test "deploy/publish.sh: all that a cluster needs, from one plan; a second run makes only what is new" {
   [ "$(id -u)" -eq 0 ] || skip "only root can make images"
   local file nodes=$BATS_TEST_TMPDIR/nodes.json os=feature.node.kubernetes.io/system-os_release
-  eval "$(KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
+  eval "$(kept scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
   mkdir -p "$BATS_TEST_TMPDIR/headers/$K61" "$BATS_TEST_TMPDIR/out"
   for file in $K61_HEADERS; do cp "$file" "$BATS_TEST_TMPDIR/headers/$K61"; done
   cp -al "$images"/{base,runtime,builder} "$BATS_TEST_TMPDIR/out"

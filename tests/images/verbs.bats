@@ -4,7 +4,6 @@
 # headers and a compiler, which the image has not, come from a layout. The compiler is made up, the sources are NVIDIA's; in
 # the last test it is the other way round.
 # shellcheck disable=SC2016,SC2030,SC2031,SC2154 # bats runs each test in a subshell, sets status, output and stderr
-export CACHE=${CACHE-${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}} # before both are set to something else, also for each test
 load helper
 load ../cli/package
 
@@ -90,7 +89,7 @@ calls_of() { cat "$place/machine/.sys-calls" 2>/dev/null; }
 
 @test "without a compiler: the builder that the image names, found by its digest in a repository that nobody signed" {
   local file headers=()
-  eval "$(cd "$top" && KMODSMITH_CACHE=$CACHE scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
+  eval "$(cd "$top" && kept scripts/inputs.sh | grep -E '^K61(_HEADERS)?=')"
   # shellcheck disable=SC2086 # a list of files
   for file in $K61_HEADERS; do cp "$file" "$place" && headers+=("/mnt/${file##*/}"); done
   cp -r "$top/tests/vm/driver" "$place/source"

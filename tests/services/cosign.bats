@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # cosign itself: it verifies what kmodsmith signed, and kmodsmith takes what it signed. Built from its Go module.
 # shellcheck disable=SC2154 # bats sets status, output and stderr
-own_home=${own_home:-$HOME} # where what was built is kept; the servers' helpers set another
 load helper
 
 setup_file() {
   local lacks=$BATS_FILE_TMPDIR/lacks
-  COSIGN=$(HOME=$own_home "$top/scripts/go-program.sh" github.com/sigstore/cosign/v2/cmd/cosign 2>"$lacks") || COSIGN='' LACKS=$(tail -n 1 "$lacks")
+  COSIGN=$(kept "$top/scripts/go-program.sh" github.com/sigstore/cosign/v2/cmd/cosign 2>"$lacks") || COSIGN='' LACKS=$(tail -n 1 "$lacks")
   export COSIGN LACKS COSIGN_PASSWORD=
   signed=$BATS_FILE_TMPDIR/signed
   digest=$(make_layout "$signed")

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # What the tests of a host's own package manager share: keys, packages of headers that are made up, signed repositories, and a
 # host with the programs of this machine, or of a root of Debian's packages.
-own_home=$HOME # where scripts/inputs.sh keeps what it fetched; the servers' helpers set another
 load helper
 
 distribution_keys() { # and the folders of this file's packages; for setup_file
@@ -64,7 +63,7 @@ debian_root() { # DIR [--suite SUITE] PACKAGE...
   [ "$1" != --suite ] || { suite=(--suite "$2") && shift 2; }
   mkdir -p "$root"/usr/{bin,sbin,lib,lib64}
   for deb in bin sbin lib lib64; do ln -s "usr/$deb" "$root/$deb"; done
-  HOME=$own_home "$top/scripts/inputs.sh" "${suite[@]}" --closure "$@" >"$root.debs" || return
+  kept "$top/scripts/inputs.sh" "${suite[@]}" --closure "$@" >"$root.debs" || return
   while read -r deb; do
     dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --keep-directory-symlink \
       --exclude='./usr/share/'{doc,man,locale,info} --exclude=./usr/lib/gcc --exclude='./var/*' --exclude='./dev/*'

@@ -4,7 +4,6 @@
 # user space is Debian's packages of the real driver, laid out by `pack payload`. The machine is a recorded one: nothing
 # answers for its eight GPUs but a stand-in for NVML (nvml_standin.c), which tells what is in the recorded /proc.
 # shellcheck disable=SC2154,SC2016,SC2030,SC2031 # bats and helper.bash set output, lines and top; shells in namespaces expand
-own_home=${own_home:-$HOME} # where what was built is kept; the servers' helpers set another
 load helper
 
 toolkit=github.com/NVIDIA/nvidia-container-toolkit/cmd operator=github.com/NVIDIA/gpu-operator lib=usr/lib/x86_64-linux-gnu
@@ -16,7 +15,7 @@ own_version=(libnvidia-egl-gbm1 libnvidia-egl-wayland1 nvidia-persistenced nvidi
 setup_file() {
   export work=$BATS_FILE_TMPDIR
   export host=$work/host nodes=$work/nodes driver=$work/host/run/nvidia/driver
-  HOME=$own_home programs && HOME=$own_home user_space && make_machine && make_driver && make_image && make_cluster && make_modprobe
+  kept programs && kept user_space && make_machine && make_driver && make_image && make_cluster && make_modprobe
 }
 teardown_file() { servers_stop; }
 # In a folder for PATH, or why not.
