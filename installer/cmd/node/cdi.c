@@ -26,7 +26,9 @@ static const struct opt opts[] = {
 static int make_cdi_spec(const struct values *v, const struct machine *m, json_t **ret, struct err *err)
 {
 	auto_root struct root dev_root = ROOT_NONE;
-	const char *named = str_eq(v->export, JOB_AUTO) ? NULL : v->export; // as a pod's environment may have it
+	bool is_for_job =
+		str_eq(v->export, JOB_AUTO) || str_eq(v->export, "none"); // as a pod's environment may have it
+	const char *named = is_for_job ? NULL : v->export;
 	if (named && *named != '/')
 		return err_set(err, E_USAGE, "--export '%s' is not an absolute path", named);
 	if ((v->dev_root ? root_init(&dev_root, v->dev_root, err) : root_sub(&m->host, ".", &dev_root, err)) < 0)
