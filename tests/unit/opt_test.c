@@ -219,7 +219,11 @@ static int parse_names(const struct cmd *const *commands, const char *const *oth
 static void unknown_names(void **state)
 {
 	(void)state;
-	static const struct opt ours[] = { { "from", 0, "X", "KMODSMITH_FROM", OPT_STR, 0, "x" }, { 0 } };
+	static const struct opt ours[] = { { "from", 0, "X", "KMODSMITH_FROM", OPT_STR, 0, "x" },
+					   { "driver", 0, "V", NULL, OPT_STR, 0, "x" },
+					   { "driver", 0, "V", "DRIVER_VERSION", OPT_STR, 0, "x" },
+					   { "time-zone", 0, "Z", NULL, OPT_STR, 0, "x" },
+					   { 0 } };
 	static const struct cmd one = { .name = "one", .opts = { ours } };
 	static const struct cmd *const commands[] = { &one, NULL };
 	static const char *const others[] = { "KMODSMITH_CONFIG", NULL };
@@ -232,6 +236,9 @@ static void unknown_names(void **state)
 		{ "KMODSMITH_FORM", "", "did you mean 'KMODSMITH_FROM'?" },
 		{ "KMODSMITH_COFNIG", "x", "did you mean 'KMODSMITH_CONFIG'?" },
 		{ "KMODSMITH_WHATEVER", "x", "unknown environment variable 'KMODSMITH_WHATEVER'" },
+		{ "KMODSMITH_DRIVER", "x", "'KMODSMITH_DRIVER'; did you mean 'DRIVER_VERSION'?" },
+		{ "KMODSMITH_DRIVER_VERSION", "x", "did you mean 'DRIVER_VERSION'?" },
+		{ "KMODSMITH_TIME_ZONE", "x", "'KMODSMITH_TIME_ZONE'; --time-zone has none" },
 		// of Services called kmodsmith, kmodsmith-registry and kmodsmith-port
 		{ "KMODSMITH_SERVICE_HOST", "10.0.0.1", NULL },
 		{ "KMODSMITH_SERVICE_PORT", "80", NULL },
@@ -252,6 +259,10 @@ static void unknown_names(void **state)
 		expect(r == (variables[i].want ? -1 : 0), variables[i].variable);
 		expect(r == 0 || (err.code == E_CONFIG && strstr(err.text, variables[i].want)), variables[i].variable);
 	}
+	setenv("KMODSMITH_NODE", "x", 1); // what all of them begin with makes no name alike
+	assert_int_equal(parse_names(commands, others, NULL, &err), -1);
+	unsetenv("KMODSMITH_NODE");
+	assert_string_equal(err.text, "unknown environment variable 'KMODSMITH_NODE'");
 	assert_int_equal(parse_names(all, NULL, "foreign = x", &err), 0);
 	assert_int_equal(parse_names(all, NULL, "foreixn = x", &err), -1);
 	assert_string_equal(err.text, "'site.conf', line 1: unknown key 'foreixn'; did you mean 'foreign'?");

@@ -68,12 +68,6 @@ static void collect_names(const struct cmd *const *all, bool is_variables, struc
 			}
 }
 
-static int refuse_name(const char *what, const char *word, const struct strv *names, struct err *err)
-{
-	auto_str char *hint = opt_hint(word, names);
-	return err_set(err, E_CONFIG, "unknown %s '%s'%s", what, word, hint);
-}
-
 // "_80_TCP", "_80_TCP_ADDR": what follows NAME_PORT of a service's port.
 static bool is_port_rest(const char *rest)
 {
@@ -106,6 +100,36 @@ static bool is_service_link(const char *name, const char *value)
 	return false;
 }
 
+// The option that somebody means with KMODSMITH_REST: by its name, or by its variable. One that has a variable comes first.
+static const struct opt *find_meant(const struct cmd *const *all, const char *rest)
+{
+	const struct opt *found = NULL;
+	auto_str char *name = str_dup(rest);
+	for (char *c = name; *c; c++)
+		*c = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
+	for (; *all; all++)
+		for (size_t t = 0; t < ARRAY_SIZE((*all)->opts) && (*all)->opts[t]; t++)
+			for (const struct opt *o = (*all)->opts[t]; o->name; o++)
+				if ((str_eq(o->name, name) || (o->env && str_eq(o->env, rest))) &&
+				    (!found || !found->env))
+					found = o;
+	return found;
+}
+
+// What all variables begin with makes no two of them alike.
+static char *hint_variable(const struct cmd *const *all, const char *rest, const struct strv *variables)
+{
+	const struct opt *meant = find_meant(all, rest);
+	if (meant)
+		return meant->env ? str_fmt("; did you mean '%s'?", meant->env) :
+				    str_fmt("; --%s has none", meant->name);
+	auto_strv struct strv rests = { 0 };
+	for (size_t i = 0; i < variables->count; i++)
+		strv_add(&rests, str_dup(variables->items[i] + strlen(PREFIX)));
+	const char *near = opt_nearest(rest, &rests);
+	return near ? str_fmt("; did you mean '%s%s'?", PREFIX, near) : str_dup("");
+}
+
 static int check_environment(const struct cmd *const *all, const char *const *others, struct err *err)
 {
 	auto_strv struct strv names = { 0 };
@@ -117,8 +141,10 @@ static int check_environment(const struct cmd *const *all, const char *const *ot
 		if (!str_starts(*variable, PREFIX) || !value)
 			continue;
 		auto_str char *name = str_ndup(*variable, (size_t)(value - *variable));
-		if (!strv_has(&names, name) && !is_service_link(name, value + 1))
-			return refuse_name("environment variable", name, &names, err);
+		if (strv_has(&names, name) || is_service_link(name, value + 1))
+			continue;
+		auto_str char *hint = hint_variable(all, name + strlen(PREFIX), &names);
+		return err_set(err, E_CONFIG, "unknown environment variable '%s'%s", name, hint);
 	}
 	return 0;
 }
@@ -229,7 +255,10 @@ static int config_line(struct parse *p, const struct opt_input *in, char *line, 
 	}
 	auto_strv struct strv names = { 0 };
 	collect_names(in->all, false, &names); // a key of another command is not an error
-	return strv_has(&names, key) ? 0 : refuse_name("key", key, &names, err);
+	if (strv_has(&names, key))
+		return 0;
+	auto_str char *hint = opt_hint(key, &names);
+	return err_set(err, E_CONFIG, "unknown key '%s'%s", key, hint);
 }
 
 static int from_config(struct parse *p, const struct opt_input *in, struct err *err)
