@@ -85,19 +85,26 @@ static char *names_of(const json_t *spec)
 	return ret;
 }
 
+static const json_t *edits_of(const json_t *spec, const char *name)
+{
+	size_t i;
+	json_t *device;
+	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	{
+		if (str_eq(json_string_value(json_object_get(device, "name")), name))
+			return json_object_get(device, "containerEdits");
+	}
+	return NULL;
+}
+
 static char *nodes_of(const json_t *spec, const char *name)
 {
 	char *ret = NULL;
-	size_t i, k;
-	json_t *device, *node;
-	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	size_t i;
+	json_t *node;
+	json_array_foreach(json_object_get(edits_of(spec, name), "deviceNodes"), i, node)
 	{
-		if (!str_eq(json_string_value(json_object_get(device, "name")), name))
-			continue;
-		json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "deviceNodes"), k, node)
-		{
-			str_add(&ret, "%s%s", k ? " " : "", json_string_value(json_object_get(node, "path")) + 5);
-		}
+		str_add(&ret, "%s%s", i ? " " : "", json_string_value(json_object_get(node, "path")) + 5);
 	}
 	return ret;
 }
@@ -180,18 +187,13 @@ static void partitions_have_their_capabilities(void **state)
 static char *hooks_of(const json_t *spec, const char *name)
 {
 	char *ret = NULL;
-	size_t i, k, j;
-	json_t *device, *hook, *arg;
-	json_array_foreach(json_object_get(spec, "devices"), i, device)
+	size_t i, k;
+	json_t *hook, *arg;
+	json_array_foreach(json_object_get(edits_of(spec, name), "hooks"), i, hook)
 	{
-		if (!str_eq(json_string_value(json_object_get(device, "name")), name))
-			continue;
-		json_array_foreach(json_object_get(json_object_get(device, "containerEdits"), "hooks"), k, hook)
+		json_array_foreach(json_object_get(hook, "args"), k, arg)
 		{
-			json_array_foreach(json_object_get(hook, "args"), j, arg)
-			{
-				str_add(&ret, "%s%s", ret ? " " : "", json_string_value(arg));
-			}
+			str_add(&ret, "%s%s", ret ? " " : "", json_string_value(arg));
 		}
 	}
 	return ret;
