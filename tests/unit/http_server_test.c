@@ -157,6 +157,7 @@ static void a_port_in_use(void **state)
 	assert_int_equal(http_server_open(&o, &other, &err), -1);
 	assert_int_equal(err.code, EADDRINUSE);
 	assert_non_null(strstr(err.text, "of 127.0.0.1"));
+	assert_non_null(strstr(err_next_step(&err), "--listen"));
 	assert_null(other);
 }
 

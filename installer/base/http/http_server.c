@@ -114,9 +114,15 @@ static int open_socket(const char *address, unsigned port, struct err *err)
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, address ? &yes : &no, sizeof(no));
 	if (fd < 0 ||
 	    (is_v4 ? bind(fd, (struct sockaddr *)&v4, sizeof(v4)) : bind(fd, (struct sockaddr *)&v6, sizeof(v6))) < 0 ||
-	    listen(fd, SOMAXCONN) < 0)
-		return err_set(err, errno, "listen on port %u%s%s", port, address ? " of " : "",
-			       address ? address : "");
+	    listen(fd, SOMAXCONN) < 0) {
+		bool is_taken = errno == EADDRINUSE;
+		err_set(err, errno, "listen on port %u%s%s", port, address ? " of " : "", address ? address : "");
+		return is_taken ? err_next(err,
+					   "choose another port with --listen; `ss -ltnp 'sport = :%u'` shows who has "
+					   "this one",
+					   port) :
+				  -1;
+	}
 	return TAKE_FD(fd);
 }
 
