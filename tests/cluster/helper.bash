@@ -93,11 +93,8 @@ deploy() { # FILE of deploy/: each document is created as it is, and nothing in 
 deploy_kind() { # crd.yaml, until the API server has such objects
   [ -z "${KUBE_LACKS-}" ] || return 0
   deploy crd.yaml
-  for ((i = 0; i < 150; i++)); do
-    [ "$(kube GET /apis/kmodsmith.io/v1alpha1/driverrollouts | jq -r .kind)" != DriverRolloutList ] || return 0
-    sleep 0.2
-  done
-  return 1
+  has_kind() { [ "$(kube GET /apis/kmodsmith.io/v1alpha1/driverrollouts | jq -r .kind)" = DriverRolloutList ]; }
+  soon has_kind
 }
 account() { # NAME [POD NODE]: a token of that service account of kmodsmith; of a pod on that node
   local spec={}
