@@ -39,8 +39,8 @@ install() { # into $made.new
   fi
   dir=$(mktemp -d)
   cp "$main" "$dir/main.go"
-  (cd "$dir" && "$go" mod init main && "$go" get "$package@latest" && "$go" mod tidy &&
-    nice -n 10 "$go" build -trimpath -ldflags=-s -o "$made.new/${package##*/}" .) || status=$?
+  (cd "$dir" && "$go" mod init main && "$go" get "$package@latest" &&
+    nice -n 10 "$go" build -mod=mod -trimpath -ldflags=-s -o "$made.new/${package##*/}" .) || status=$?
   rm -r "$dir"
   return "$status"
 }
