@@ -15,7 +15,7 @@ setup_file() {
   kube POST /api/v1/namespaces/kmodsmith/pods '{"metadata": {"name": "agent"}, "spec": {"nodeName": "gpu1",
     "serviceAccountName": "kmodsmith-agent", "containers": [{"name": "a", "image": "a"}]}}' >/dev/null
   token bound >"$BATS_FILE_TMPDIR/token"
-  settled
+  soon policy_counts # a moment after it was made
 }
 teardown_file() { kube_stop; }
 setup() { kube_needed; }
@@ -30,10 +30,7 @@ asks() { # TOKEN METHOD PATH [JSON [TYPE]]: the answer's code, 200 when it has n
   curl -sS --cacert "$CA" -H "Authorization: Bearer $1" -X "$2" ${4:+-H "Content-Type: ${5:-application/merge-patch+json}" -d "$4"} \
     "$KUBE$3" | jq -r 'if .kind == "Status" and .status == "Failure" then "\(.code) \(.message)" else "200" end'
 }
-settled() { # a policy counts a moment after it was made
-  counts() { [[ $(asks "$(<"$BATS_FILE_TMPDIR/token")" PATCH /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.x": "y"}}}') != 200 ]]; }
-  soon counts
-}
+policy_counts() { [[ $(asks "$(<"$BATS_FILE_TMPDIR/token")" PATCH /api/v1/nodes/gpu2 '{"metadata": {"annotations": {"kmodsmith.io/agent.x": "y"}}}') != 200 ]]; }
 
 @test "rights: an agent writes its own Node, whatever others write there" {
   local mine

@@ -90,10 +90,10 @@ deploy() { # FILE of deploy/: each document is created as it is, and nothing in 
       [ "$(jq -r .kind <<<"$answer")" != Status ] || { echo "$1: $answer" >&2 && return 1; }
     done
 }
+has_kind() { [ "$(kube GET /apis/kmodsmith.io/v1alpha1/driverrollouts | jq -r .kind)" = DriverRolloutList ]; }
 deploy_kind() { # crd.yaml, until the API server has such objects
   [ -z "${KUBE_LACKS-}" ] || return 0
   deploy crd.yaml
-  has_kind() { [ "$(kube GET /apis/kmodsmith.io/v1alpha1/driverrollouts | jq -r .kind)" = DriverRolloutList ]; }
   soon has_kind
 }
 account() { # NAME [POD NODE]: a token of that service account of kmodsmith; of a pod on that node

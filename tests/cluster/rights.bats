@@ -40,10 +40,10 @@ asks() { # WHO METHOD PATH [JSON]: the answer's code, 200 when it has none, and 
 }
 puts() { asks "$1" PUT "$leases/${2%/*}/leases/${2#*/}" "$(lease_json "${@:2}")"; }    # WHO NAMESPACE/NAME HOLDER SECONDS
 makes() { asks "$1" POST "$leases/${2%/*}/leases?dryRun=All" "$(lease_json "${@:2}")"; } # likewise
+policy_counts() { [[ $(asks "$1" PATCH "/api/v1/nodes/gpu2?dryRun=All" '{"metadata": {"labels": {"x": "y"}}}') != 200 ]]; } # for WHO
 settled() { # a policy counts a moment after it was made
   local who
-  counts() { [[ $(asks "$1" PATCH "/api/v1/nodes/gpu2?dryRun=All" '{"metadata": {"labels": {"x": "y"}}}') != 200 ]]; }
-  for who in agent coordinator; do soon counts "$who"; done
+  for who in agent coordinator; do soon policy_counts "$who"; done
 }
 table() { # METHOD PATH|JSON|AGENT|BUILDER|COORDINATOR: 200, or a part of the refusal
   local call json row rows name who wanted answer count=0
