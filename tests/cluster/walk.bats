@@ -135,13 +135,13 @@ have() { # VERSION COUNT: so many nodes are done with that driver
 reports() { # what agents, Nodes and metrics say after the first rollout
   local file
   assert_equal "$(loaded)" "$driver $driver $driver"
-  until_so 60 told_ready
-  until_so 60 daemonset_ready
+  until_so 120 told_ready
+  until_so 120 daemonset_ready
   for file in "$work"/ports/kmodsmith-agent-*; do
     run curl -sS "http://127.0.0.1:$(<"$file")/metrics"
     assert_line --regexp '^kmodsmith_ready(\{.*\})? 1$'
   done
-  leader
+  until_so 120 leader
   run curl -sS "$url/metrics"
   assert_output --partial kmodsmith_policy_accepted
 }
@@ -151,7 +151,7 @@ told_ready() {
 daemonset_ready() { kube GET /apis/apps/v1/namespaces/kmodsmith/daemonsets/kmodsmith-agent | jq -e '.status.numberReady == 3'; }
 browses() { # the page of the coordinator that leads, in the midst of the rollout
   local node asked
-  leader
+  until_so 120 leader
   run --separate-stderr /usr/bin/python3 "$top/tests/cluster/browse.py" "$url/" "$work/kmodsmith/token" "1 of 3 nodes done" "$picture" "$work/profile"
   assert_success
   asked=${output%%$'\n'--$'\n'*}
@@ -204,22 +204,22 @@ leader() { # sets url to that of the coordinator that leads
   assert_equal "$promised" 7
   grep -qF 'it takes the seven commands of sections 1 and 3' "$top/docs/kubernetes.md"
   echo "# $promised commands that the page promises, $count with those of a rollout; $((SECONDS - begun)) s" >&3
-  until_so 120 have "$driver" 3 # where no driver is loaded, nobody is disturbed, and no wave waits
+  until_so 300 have "$driver" 3 # where no driver is loaded, nobody is disturbed, and no wave waits
   reports
 
   echo "# another driver: docs/rollouts.md" >&3
   machines_load "$next"
   values "$next"
   types 'helm upgrade kmodsmith deploy/helm/kmodsmith -n kmodsmith --reuse-values -f values.yaml'
-  until_so 120 have "$next" 1
-  until_so 60 waits
+  until_so 300 have "$next" 1
+  until_so 120 waits
   types 'kubectl create serviceaccount viewer && kubectl create clusterrole viewer --verb=list --resource=nodes'
   types 'kubectl create clusterrolebinding viewer --clusterrole=viewer --serviceaccount=default:viewer'
   types 'kubectl create token viewer >token'
   browses
   types 'kubectl kmodsmith approve gpus main'
   types 'kubectl kmodsmith status --watch --timeout 300'
-  until_so 60 have "$next" 3
+  until_so 120 have "$next" 3
   assert_equal "$(loaded)" "$next $next $next"
   assert_equal "$(kube GET /api/v1/nodes | jq '[.items[] | select(.spec.unschedulable)] | length')" 0
   echo "# $((SECONDS - begun)) s from the checkout to the second driver on all nodes" >&3
