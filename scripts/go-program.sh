@@ -8,10 +8,8 @@
 # CGO_ENABLED=1 is for those that are partly C.
 set -euo pipefail
 source='' main=''
-case "${1-}" in
---source) source=yes && shift ;;
---main) main=$(realpath "${2-}") && shift 2 ;;
-esac
+[ "${1-}" != --source ] || { source=yes && shift; }
+[ "${1-}" != --main ] || { main=$(realpath "${2-}") && shift 2; }
 package=${1:?usage: go-program.sh [--source | --main FILE] MODULE/PATH}
 cache=${KMODSMITH_CACHE:-$HOME/.cache/kmodsmith}/go
 made=$cache/${package//\//+}${main:+-$(sha256sum <"$main" | cut -c1-8)}
@@ -31,28 +29,21 @@ find_go() {
   chmod -R u+w "$dir/bin" "$dir/pkg/tool" && chmod +x "$dir"/bin/* "$dir"/pkg/tool/*/*
   echo "$dir/bin/go"
 }
-install() { # into $made.new
-  local dir status=0
-  if [ -z "$main" ]; then
-    GOBIN=$made.new nice -n 10 "$go" install -trimpath -ldflags=-s "$package@latest"
-    return
-  fi
-  dir=$(mktemp -d)
-  cp "$main" "$dir/main.go"
-  (cd "$dir" && "$go" mod init main && "$go" get "$package@latest" &&
-    nice -n 10 "$go" build -mod=mod -trimpath -ldflags=-s -o "$made.new/${package##*/}" .) || status=$?
-  rm -r "$dir"
-  return "$status"
-}
+install() ( # into $made.new
+  [ -n "$main" ] || GOBIN=$made.new exec nice -n 10 "$go" install -trimpath -ldflags=-s "$package@latest"
+  mkdir "$made.main" && cp "$main" "$made.main/main.go" && cd "$made.main" || exit
+  "$go" mod init main && "$go" get "$package@latest" &&
+    exec nice -n 10 "$go" build -mod=mod -trimpath -ldflags=-s -o "$made.new/${package##*/}" .
+)
 
 mkdir -p "$cache"
 exec 9>"$made.lock" && flock 9
 if ! is_young; then
   : >"$cache/log"
   go=$(find_go)
-  rm -rf "$made.new"
+  rm -rf "$made".{new,main}
   if install 2>>"$cache/log"; then
-    mv "$made.new/${package##*/}" "$made" && rmdir "$made.new"
+    mv "$made.new/${package##*/}" "$made" && rm -rf "$made".{new,main}
   elif [ ! -x "$made" ]; then # an older one is better than none
     lacking "$package: $(tail -n 1 "$cache/log")"
   fi

@@ -100,7 +100,8 @@ static bool is_service_link(const char *name, const char *value)
 	return false;
 }
 
-// The option that somebody means with KMODSMITH_REST: by its name, or by its variable. One that has a variable comes first.
+// The option that somebody means with KMODSMITH_REST: by its name, or by its variable. One that has a variable comes
+// first.
 static const struct opt *find_meant(const struct cmd *const *all, const char *rest)
 {
 	const struct opt *found = NULL;
