@@ -108,7 +108,7 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
   get "$url/metrics/../../../etc/passwd" --path-as-is
   assert_output --partial 404
   jq -n --arg boot "$(<"$ROOT/proc/sys/kernel/random/boot_id")" \
-    '{boot_id: $boot, pid: 4711, step: "compile", done: 3, total: 9, uptime_ms: 0}' >"$ROOT/run/kmodsmith/pulse.json"
+    '{boot_id: $boot, pid: 4711, step: "compile", done: 3, total: 9, uptime_ms: -3600000}' >"$ROOT/run/kmodsmith/pulse.json"
   mkdir -p "$ROOT/proc/4711"
   echo "4711 (a) S 1 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7 0 0" >"$ROOT/proc/4711/stat"
   get "$url/healthz"
