@@ -27,7 +27,7 @@ setup() {
   headers61=$(files "$K61_HEADERS")
   headers61b=$(files "$K61B_HEADERS")
   open=$work/${OPEN##*/}
-  user=(env -i HOME=/nonexistent PATH="$PATH") # an ordinary one, without network where that can be arranged
+  user=(env -i HOME=$work/nobody PATH="$PATH") # an ordinary one, without network where that can be arranged
   [ "$(id -u)" -ne 0 ] || user+=(unshare -n setpriv --reuid 65534 --regid 65534 --clear-groups)
 }
 files() { # FILES: as the list of an option, below the directory that the user can read
@@ -146,5 +146,5 @@ check() { run --separate-stderr "${user[@]}" timeout $((5 * hung)) "$work/kmodsm
   assert_output "$work/theirs"
   run --separate-stderr "${user[@]}" "$work/kmodsmith" check --kernel "$K61"
   assert_status 30
-  assert_regex "$stderr" "warn: kept packages are not visible.*'/nonexistent'"
+  assert_regex "$stderr" "warn: kept packages are not visible.*'$work/nobody'"
 }
