@@ -41,8 +41,8 @@ switch_root() {
   [ "$root" != service ] || exec chroot . /lib/systemd/systemd
   switched=yes exec chroot . /bin/sh /init
 }
-if [ "${1-}" = script ]; then # systemd stops the rest, unmounts and ends the machine
-  trap 'systemctl --no-block poweroff' EXIT
+if [ "${1-}" = script ]; then # systemd stops the rest, unmounts and ends the machine; one that does not answer is asked again
+  trap 'until systemctl --no-block poweroff 2>/dev/kmsg; do sleep 1; done' EXIT
   run
 fi
 if [ "${switched-}" ]; then
