@@ -77,6 +77,7 @@ lap 15 "P2 all nodes, second run" kmodsmith "" "$kmodsmith nodes" "one call a no
 lap 15 "P2 all nodes, second run" kmodsmith "" "$kmodsmith nodes" "fewest calls" "" "$together"
 lap 15 "P1 start, driver loaded, few processes" kmodsmith "" "$install" "nvidia-modprobe -u, -c 0" "" \
   "$modprobe -u -c 0;$modprobe -c 0"
+lap 15 "P1 probe readiness" kmodsmith "" "$kmodsmith probe readiness" "true (a process)" "" true
 
 cp "$modprobe" "$TMPDIR/nvidia-modprobe" # without its setuid bit, which valgrind refuses
 count P2 "instructions, first run" "$clean" "$kmodsmith nodes" "fewest calls" "${together//$modprobe/$TMPDIR/nvidia-modprobe}"

@@ -210,7 +210,7 @@ process() { # STATE [START]
   assert_equal "$(calls | grep -c ^load)" 3
 }
 
-@test "probe startup and readiness: report, measure, check the daemons; take milliseconds" {
+@test "probe startup and readiness: report, measure, check the daemons" {
   loadable
   kmodsmith probe startup
   assert_status 1
@@ -226,14 +226,6 @@ process() { # STATE [START]
   started() { kmodsmith probe startup && [ "$output" = "startup: yes, driver 535.261.03" ]; }
   soon started
   snapshot
-  local before took best=1000000
-  for _ in {1..10}; do # others may have the processors meanwhile
-    before=${EPOCHREALTIME/[.,]/}
-    "$KMODSMITH" probe readiness --root "$ROOT" >/dev/null
-    took=$((${EPOCHREALTIME/[.,]/} - before))
-    best=$((took < best ? took : best))
-  done
-  ((best < 100000)) || fail "it took $best us"
   kmodsmith probe readiness --json
   assert_status 0
   assert_json .ok true
