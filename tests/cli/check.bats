@@ -27,7 +27,7 @@ setup() {
   headers61=$(files "$K61_HEADERS")
   headers61b=$(files "$K61B_HEADERS")
   open=$work/${OPEN##*/}
-  user=(env -i HOME=$work/nobody PATH="$PATH") # an ordinary one, without network where that can be arranged
+  user=(env -i HOME="$work/nobody" PATH="$PATH") # an ordinary one, without network where that can be arranged
   [ "$(id -u)" -ne 0 ] || user+=(unshare -n setpriv --reuid 65534 --regid 65534 --clear-groups)
 }
 files() { # FILES: as the list of an option, below the directory that the user can read
