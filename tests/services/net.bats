@@ -75,7 +75,10 @@ refute_proxied() { assert_equal "$(log_of proxy-open)" ""; }
     fetch "$NGINX_PLAIN" --proxy "$PROXY_OPEN" --no-proxy "$no"
     assert_fetched "$digest"
     refute [ "$(log_of proxy-open)" = "" ]
+    refute_regex "$stderr" 'matches no host'
   done
+  fetch "$NGINX_PLAIN" --proxy "$PROXY_OPEN" --no-proxy '127.0.0.*,*.svc,http://x'
+  assert_equal "$(grep 'matches no host' <<<"$stderr")" "kmodsmith: warn: --no-proxy: '127.0.0.*', 'http://x' is no name, address or range, and matches no host"
 }
 @test "a proxy with a password; without it the proxy is named, and the password never" {
   fetch "$NGINX_PLAIN" --proxy "$(with_password)"

@@ -32,6 +32,19 @@ static void test_no_proxy_entries(void **state)
 		{ "example.com", "example.com.", 443, true },
 		{ "example.com.", "example.com", 443, true },
 		{ ".", "example.com", 443, false },
+		{ "*.example.com", "a.example.com", 443, true },
+		{ "*.example.com", "a.b.EXAMPLE.com", 443, true },
+		{ "*.example.com", "example.com", 443, true },
+		{ "*.example.com", "notexample.com", 443, false },
+		{ "*.example.com:443", "a.example.com", 443, true },
+		{ "*.example.com:444", "a.example.com", 443, false },
+		{ "*.", "a.example.com", 443, false },
+		{ "*example.com", "a.example.com", 443, false },
+		{ "**.example.com", "a.example.com", 443, false },
+		{ "a.*.com", "a.b.com", 443, false },
+		{ "*.0.0.1", "10.0.0.1", 443, false },
+		{ "10.0.0.0/8, .svc , *.example.com", "a.example.com", 443, true },
+		{ "*:443", "example.com", 443, false },
 		{ "a,b c,example.com", "example.com", 443, true },
 		{ " , ,", "example.com", 443, false },
 		{ "example.com:443", "example.com", 443, true },
@@ -74,6 +87,43 @@ static void test_no_proxy_entries(void **state)
 	}
 }
 
+static void test_entries_that_mean_nothing(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *list, *unusable;
+	} rows[] = {
+		{ "", "" },
+		{ "*, .svc,*.example.com:443 localhost 10.0.0.0/8,::1,[fd00::]:80,fd00::/8 under_score "
+		  "b\303\274cher.de",
+		  "" },
+		{ "reg.*", "reg.*" },
+		{ "\"x\",'y'", "\"x\",'y'" },
+		{ "http://x,a", "http://x" },
+		{ "a;b", "a;b" },
+		{ "*example.com", "*example.com" },
+		{ ". *. x", ".,*." },
+		{ "10.0.0.0/33,10.0.0.0/,10.0.0.0/x,fd00::/129,example.com/8", "10.0.0.0/33,10.0.0.0/,10.0.0.0/x,"
+									       "fd00::/129,example.com/8" },
+		{ "x:0,x:65536,x:https,x:", "x:0,x:65536,x:https,x:" },
+	};
+	clear_environment();
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_strv struct strv given = { 0 }, inherited = { 0 };
+		proxy_unusable_exceptions("p:1", rows[i].list, &given);
+		auto_str char *got = strv_join(&given, ",");
+		expect(str_eq(got, rows[i].unusable), got);
+		setenv("NO_PROXY", rows[i].list, 1);
+		proxy_unusable_exceptions(NULL, NULL, &inherited);
+		expect(inherited.count == 0, rows[i].list); // without a proxy
+		setenv("http_proxy", "p:1", 1);
+		proxy_unusable_exceptions(NULL, NULL, &inherited);
+		expect(inherited.count == given.count, rows[i].list);
+		unsetenv("http_proxy");
+	}
+	clear_environment();
+}
+
 static void test_environment(void **state)
 {
 	(void)state;
@@ -110,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_no_proxy_entries),
+		cmocka_unit_test(test_entries_that_mean_nothing),
 		cmocka_unit_test(test_environment),
 	};
 	return cmocka_run_group_tests_name("proxy", tests, NULL, NULL);

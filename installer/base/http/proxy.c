@@ -40,16 +40,13 @@ static struct address parse_address(const char *host)
 static bool is_in_range(const struct address *a, const struct address *net, uint64_t bits)
 {
 	size_t whole = bits / 8, rest = bits % 8;
-	if (a->family != net->family || bits > (a->family == AF_INET ? 32 : 128))
-		return false;
-	if (memcmp(a->bytes, net->bytes, whole) != 0)
+	if (a->family != net->family || memcmp(a->bytes, net->bytes, whole) != 0)
 		return false;
 	return rest == 0 || ((a->bytes[whole] ^ net->bytes[whole]) >> (8 - rest)) == 0;
 }
 
 static bool is_domain(const char *host, const char *name)
 {
-	name += *name == '.';
 	size_t h = strlen(host), n = strlen(name);
 	h -= h > 0 && host[h - 1] == '.';
 	n -= n > 0 && name[n - 1] == '.';
@@ -58,47 +55,95 @@ static bool is_domain(const char *host, const char *name)
 	return h == n || host[h - n - 1] == '.';
 }
 
-// An entry of no_proxy, which is cut into its parts.
-static bool is_matched(char *entry, const char *host, unsigned port)
+struct exception {           // an entry of no_proxy
+	const char *name;    // "" = every host
+	struct address net;  // in place of a name
+	uint64_t bits, port; // port 0 = any
+};
+
+// Letters of other alphabets may be written in a name, which no URL has.
+static bool is_name(const char *s)
 {
+	for (; *s; s++)
+		if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_", *s) && !(*s & 0x80))
+			return false;
+	return true;
+}
+
+// Of an entry, which is cut into its parts. false = it means nothing.
+static bool parse_exception(char *entry, struct exception *ret)
+{
+	*ret = (struct exception){ .name = "" };
 	if (str_eq(entry, "*"))
 		return true;
 	// A port follows the only colon, or one after a bracket: other colons belong to an IPv6 address.
-	char *colon = strrchr(entry, ':');
-	uint64_t number = 0, bits = 0;
-	if (colon && str_u64(colon + 1, 10, &number) &&
-	    (strchr(entry, ':') == colon || (colon > entry && colon[-1] == ']'))) {
+	char *colon = strrchr(entry, ':'), *slash = strchr(entry, '/');
+	if (colon && (strchr(entry, ':') == colon || (colon > entry && colon[-1] == ']'))) {
+		if (!str_u64(colon + 1, 10, &ret->port) || ret->port == 0 || ret->port > UINT16_MAX)
+			return false;
 		*colon = '\0';
-		if (number != port)
-			return false;
 	}
-	char *slash = strchr(entry, '/');
-	if (slash) {
-		if (!str_u64(slash + 1, 10, &bits))
-			return false;
+	if (slash)
 		*slash = '\0';
+	ret->net = parse_address(entry);
+	if (ret->net.family == AF_UNSPEC) { // "*.DOMAIN" is ".DOMAIN", as in Go's programs
+		ret->name = entry + (str_starts(entry, "*.") ? 2 : *entry == '.');
+		return !slash && *ret->name && is_name(ret->name);
 	}
-	struct address a = parse_address(host), net = parse_address(entry);
-	if (net.family == AF_UNSPEC)
-		return !slash && a.family == AF_UNSPEC && is_domain(host, entry);
-	return a.family != AF_UNSPEC && is_in_range(&a, &net, slash ? bits : net.family == AF_INET ? 32 : 128);
+	uint64_t most = ret->net.family == AF_INET ? 32 : 128;
+	ret->bits = most;
+	return !slash || (str_u64(slash + 1, 10, &ret->bits) && ret->bits <= most);
+}
+
+static bool is_excepted(const struct exception *x, const char *host, unsigned port)
+{
+	if (x->port && x->port != port)
+		return false;
+	struct address a = parse_address(host);
+	if (x->net.family != AF_UNSPEC)
+		return a.family != AF_UNSPEC && is_in_range(&a, &x->net, x->bits);
+	return !*x->name || (a.family == AF_UNSPEC && is_domain(host, x->name));
+}
+
+static void split_exceptions(const char *no_proxy, struct strv *ret)
+{
+	const char *list = no_proxy ? no_proxy : either_variable("no_proxy", "NO_PROXY");
+	strv_split(ret, list ? list : "", ", \t\n");
+}
+
+static const char *find_proxy(const char *given, const char *scheme)
+{
+	if (given)
+		return *given ? given : NULL;
+	const char *value = str_eq(scheme, "https") ? either_variable("https_proxy", "HTTPS_PROXY") :
+						      either_variable("http_proxy", "HTTP_PROXY");
+	return value ? value : either_variable("all_proxy", "ALL_PROXY");
 }
 
 char *proxy_choose(const char *proxy, const char *no_proxy, const char *scheme, const char *host, unsigned port)
 {
 	auto_strv struct strv entries = { 0 };
-	const char *chosen = proxy;
+	const char *chosen = find_proxy(proxy, scheme);
 	if (!chosen)
-		chosen = str_eq(scheme, "https") ? either_variable("https_proxy", "HTTPS_PROXY") :
-						   either_variable("http_proxy", "HTTP_PROXY");
-	if (!chosen)
-		chosen = either_variable("all_proxy", "ALL_PROXY");
-	if (!chosen || !*chosen)
 		return NULL;
-	const char *except = no_proxy ? no_proxy : either_variable("no_proxy", "NO_PROXY");
-	strv_split(&entries, except ? except : "", ", \t\n");
-	for (size_t i = 0; i < entries.count; i++)
-		if (is_matched(entries.items[i], host, port))
+	split_exceptions(no_proxy, &entries);
+	for (size_t i = 0; i < entries.count; i++) {
+		struct exception x;
+		if (parse_exception(entries.items[i], &x) && is_excepted(&x, host, port))
 			return NULL;
+	}
 	return str_dup(chosen);
+}
+
+void proxy_unusable_exceptions(const char *proxy, const char *no_proxy, struct strv *ret)
+{
+	auto_strv struct strv entries = { 0 };
+	if (find_proxy(proxy, "https") || find_proxy(proxy, "http"))
+		split_exceptions(no_proxy, &entries);
+	for (size_t i = 0; i < entries.count; i++) {
+		auto_str char *whole = str_dup(entries.items[i]);
+		struct exception x;
+		if (!parse_exception(entries.items[i], &x))
+			strv_add(ret, TAKE(whole));
+	}
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cmd/common/remote.h"
 
+#include "base/http/proxy.h"
+
 #define OPT(name, arg, env, type, member, help)                                       \
 	{                                                                             \
 		name, 0, arg, env, type, offsetof(struct remote_values, member), help \
@@ -62,6 +64,20 @@ static int trust_site_cas(const struct common *common, struct http *http, struct
 	return 0;
 }
 
+// Once: some commands come here again and again.
+static void warn_of_exceptions(const struct remote_values *values)
+{
+	static bool is_said;
+	auto_strv struct strv unusable = { 0 };
+	proxy_unusable_exceptions(values->proxy, values->no_proxy, &unusable);
+	if (unusable.count == 0 || is_said)
+		return;
+	auto_str char *entries = strv_join(&unusable, "', '");
+	log_warn("%s: '%s' is no name, address or range, and matches no host",
+		 values->no_proxy ? "--no-proxy" : "NO_PROXY", entries);
+	is_said = true;
+}
+
 int remote_access_open(const struct remote_values *values, struct remote_access *ret, struct err *err)
 {
 	struct http_options options = { .proxy = values->proxy,
@@ -77,6 +93,8 @@ int remote_access_open(const struct remote_values *values, struct remote_access 
 		http_free(r.http);
 		return -1;
 	}
+	if (r.http)
+		warn_of_exceptions(values);
 	r.options.http = r.http;
 	*ret = r;
 	return 0;
