@@ -18,8 +18,11 @@ static void serve_redirects(struct server *s, int fd, const struct request *r)
 {
 	struct server *other = s->ctx;
 	auto_str char *elsewhere = other ? str_fmt("Location: http://127.0.0.1:%u/there\r\n", other->port) : NULL;
+	auto_str char *further = other ? str_fmt("Location: http://127.0.0.1:%u/here\r\n", other->port) : NULL;
 	if (request_is(r, "GET /away "))
 		send_page(fd, "307 Temporary Redirect", elsewhere, "body of the redirect");
+	else if (request_is(r, "GET /twice "))
+		send_page(fd, "307 Temporary Redirect", further, "");
 	else if (request_is(r, "GET /here "))
 		send_page(fd, "302 Found", "Location: there?q=1\r\n", "");
 	else if (request_is(r, "GET /loop "))
@@ -71,6 +74,31 @@ static void test_redirects_and_credentials(void **state)
 		expect(strstr(first, "\r\nAuthorization: "), first);
 		expect(!strstr(last, "Authorization") == !rows[i].is_kept, last);
 		expect(strstr(last, "Range: bytes=7-"), last);
+	}
+}
+
+// From the second host to another page of its own: that is the host of the request before, but not the one that the
+// credentials are for.
+static void test_redirects_within_another_host(void **state)
+{
+	(void)state;
+	static const char *const rows[][2] = { { "u", NULL }, { NULL, "secret" } };
+	auto_server struct server s, other;
+	server_start(&other, serve_redirects, NULL);
+	server_start(&s, serve_redirects, &other);
+	auto_http struct http *h = client(60000, 60000);
+	auto_str char *url = server_url(&s, "/twice");
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		struct err err = { 0 };
+		auto_http_call struct http_call call = {
+			.url = url, .max = MAX, .user = rows[i][0], .password = "p", .bearer = rows[i][1]
+		};
+		expect(http_run(h, &call, &err) == 0 && str_eq(call.reply, "there"), err.text);
+		auto_str char *home = server_head(&s, i), *first = server_head(&other, 2 * i),
+			      *second = server_head(&other, 2 * i + 1);
+		expect(strstr(home, "\r\nAuthorization: "), home);
+		expect(str_starts(first, "GET /here ") && !strstr(first, "Authorization"), first);
+		expect(str_starts(second, "GET /there") && !strstr(second, "Authorization"), second);
 	}
 }
 
@@ -148,6 +176,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_redirects_and_credentials),
+		cmocka_unit_test(test_redirects_within_another_host),
 		cmocka_unit_test(test_redirects_that_are_not_followed),
 		cmocka_unit_test(test_proxy),
 	};
