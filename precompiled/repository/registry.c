@@ -47,9 +47,9 @@ static void add_credentials(struct remote_repository *r, struct http_call *call)
 	}
 }
 
-struct challenge { // Bearer realm="..",service="..",scope=".."
+struct challenge {                                      // Bearer realm="..",service="..",scope=".."
+	enum { WAY_UNKNOWN, WAY_BASIC, WAY_TOKEN } way; // the stronger, the later
 	char *realm, *service, *scope;
-	bool is_bearer;
 };
 
 static void challenge_done(struct challenge *c)
@@ -57,73 +57,90 @@ static void challenge_done(struct challenge *c)
 	free(c->realm);
 	free(c->service);
 	free(c->scope);
+	*c = (struct challenge){ 0 };
 }
 #define auto_challenge __attribute__((cleanup(challenge_done)))
 
 // One value, quoted or not; *p moves past it.
 static char *parse_value(const char **p)
 {
-	char *value = str_dup("");
-	size_t len = 0;
-	if (**p != '"') {
-		len = strcspn(*p, ", \t");
-		free(value);
-		value = str_ndup(*p, len);
-		*p += len;
-		return value;
+	const char *begin = *p;
+	if (*begin != '"') {
+		*p += strcspn(begin, ", \t");
+		return str_ndup(begin, (size_t)(*p - begin));
 	}
-	value = mem_grow(value, strlen(*p) + 1, 1);
-	for ((*p)++; **p && **p != '"'; (*p)++) {
-		if (**p == '\\' && (*p)[1])
-			(*p)++;
-		value[len++] = **p;
+	for ((*p)++; **p && **p != '"'; (*p)++)
+		*p += **p == '\\' && (*p)[1];
+	char *value = mem_alloc((size_t)(*p - begin) + 1), *out = value;
+	for (const char *in = begin + 1; in < *p; in++) {
+		in += *in == '\\' && in + 1 < *p;
+		*out++ = *in;
 	}
-	value[len] = '\0';
 	*p += **p == '"';
 	return value;
 }
 
-static bool parse_challenge(const char *text, struct challenge *ret)
+static void parse_parameter(const char *name, size_t len, const char **p, struct challenge *c)
 {
-	bool is_bearer = strncasecmp(text, "Bearer ", 7) == 0, is_basic = strncasecmp(text, "Basic", 5) == 0;
 	const struct {
 		const char *name;
 		char **at;
-	} rows[] = { { "realm", &ret->realm }, { "service", &ret->service }, { "scope", &ret->scope } };
-	if (!is_bearer && !is_basic)
-		return false;
-	ret->is_bearer = is_bearer;
-	const char *p = text + strcspn(text, " ");
-	for (;;) {
-		p += strspn(p, ", \t");
-		const char *name = p;
-		size_t len = strcspn(p, "=, \t");
-		if (len == 0 || p[len] != '=')
-			return true; // the end, or the next challenge of the same header
-		p += len + 1;
-		auto_str char *value = parse_value(&p);
-		for (size_t i = 0; i < ARRAY_SIZE(rows) && value; i++)
-			if (strlen(rows[i].name) == len && strncasecmp(name, rows[i].name, len) == 0 && !*rows[i].at)
-				*rows[i].at = TAKE(value);
-	}
+	} rows[] = { { "realm", &c->realm }, { "service", &c->service }, { "scope", &c->scope } };
+	auto_str char *value = parse_value(p);
+	for (size_t i = 0; i < ARRAY_SIZE(rows) && value; i++)
+		if (strlen(rows[i].name) == len && strncasecmp(name, rows[i].name, len) == 0 && !*rows[i].at)
+			*rows[i].at = TAKE(value);
 }
 
-// Prefer a token among several challenges: with both, the password is meant for the token server.
-static bool find_challenge(const struct http_call *call, struct challenge *ret)
+// The strongest one stays. A token that nobody issues is of no use.
+static void offer_challenge(struct challenge *c, struct challenge *best)
+{
+	bool is_usable = c->way != WAY_TOKEN || (c->realm && *c->realm);
+	if (is_usable && c->way > best->way) {
+		challenge_done(best);
+		*best = *c;
+		*c = (struct challenge){ 0 };
+	}
+	challenge_done(c);
+}
+
+// A field may have several challenges, each a scheme and parameters or a single value (RFC 9110, 11.6.1): a comma says
+// nothing, and a word is a parameter's name if "=" follows.
+static void parse_challenges(const char *text, struct challenge *best)
+{
+	auto_challenge struct challenge c = { 0 };
+	bool is_begun = false; // the word before was a scheme
+	for (const char *p = text + strspn(text, ", \t"); *p;) {
+		const char *word = p;
+		size_t len = strcspn(p, "=, \t\"");
+		p += len;
+		const char *next = p + strspn(p, " \t");
+		if (*next == '=') {
+			p = next + 1 + strspn(next + 1, " \t");
+			parse_parameter(word, len, &p, &c);
+			is_begun = false;
+		} else if (len == 0) { // a quoted string without a name
+			free(parse_value(&p));
+		} else if (is_begun) { // the value of Negotiate
+			is_begun = false;
+		} else {
+			offer_challenge(&c, best);
+			c.way = len == 6 && strncasecmp(word, "Bearer", len) == 0 ? WAY_TOKEN :
+				len == 5 && strncasecmp(word, "Basic", len) == 0  ? WAY_BASIC :
+										    WAY_UNKNOWN;
+			is_begun = *next != ',';
+		}
+		p += strspn(p, ", \t");
+	}
+	offer_challenge(&c, best);
+}
+
+// With both a password and a token, the password is meant for the token server.
+static void find_challenge(const struct http_call *call, struct challenge *ret)
 {
 	const char *text;
-	bool is_found = false;
-	for (size_t i = 0; (text = http_header_at(call, "WWW-Authenticate", i)) && !(is_found && ret->is_bearer); i++) {
-		struct challenge c = { 0 };
-		if (parse_challenge(text, &c) && (!is_found || c.is_bearer)) {
-			challenge_done(ret);
-			*ret = c;
-			is_found = true;
-		} else {
-			challenge_done(&c);
-		}
-	}
-	return is_found;
+	for (size_t i = 0; (text = http_header_at(call, "WWW-Authenticate", i)); i++)
+		parse_challenges(text, ret);
 }
 
 static int refuse_credentials(const struct registry *g, const struct http_call *call, struct err *err)
@@ -203,17 +220,16 @@ static int handle_unauthorized(struct remote_repository *r, const struct http_ca
 	if (!g->has_looked && credentials_find(g->credentials, host, g->name, &g->account, err) < 0)
 		return -1;
 	g->has_looked = true;
-	if (!find_challenge(call, &c) || (!c.is_bearer && (g->is_basic || !g->account.user)))
+	find_challenge(call, &c);
+	if (c.way == WAY_UNKNOWN || (c.way == WAY_BASIC && (g->is_basic || !g->account.user)))
 		return refuse_credentials(g, call, err);
-	if (!c.is_bearer) {
+	if (c.way == WAY_BASIC) {
 		g->is_basic = true;
 		return 1;
 	}
 	// The password is sent to the realm, so its transport must not be weaker than the registry's own.
-	if (!c.realm ||
-	    (!str_starts(c.realm, "https://") && !(str_starts(c.realm, "http://") && str_starts(g->base, "http://"))))
-		return err_set(err, E_AUTH, "%s: refusing to request a token from '%s'", g->base,
-			       c.realm ? c.realm : "");
+	if (!str_starts(c.realm, "https://") && !(str_starts(c.realm, "http://") && str_starts(g->base, "http://")))
+		return err_set(err, E_AUTH, "%s: refusing to request a token from '%s'", g->base, c.realm);
 	return ask_token(g, &c, err);
 }
 

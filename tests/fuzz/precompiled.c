@@ -5,7 +5,7 @@
 #include "precompiled/payload/image_dir.h"
 #include "precompiled/payload/runfile.h"
 #include "precompiled/repository/credentials.h"
-#include "precompiled/repository/registry.c" // NOLINT(bugprone-suspicious-include): its parse_challenge()
+#include "precompiled/repository/registry.c" // NOLINT(bugprone-suspicious-include): its parse_challenges()
 #include "precompiled/trust/catalog.h"
 #include "precompiled/trust/signature_internal.h"
 #include "precompiled/trust/trust.h"
@@ -142,7 +142,10 @@ FUZZ_TARGET(challenge) // WWW-Authenticate of a registry
 {
 	auto_str char *text = str_ndup(data, len);
 	auto_challenge struct challenge c = { 0 };
-	return parse_challenge(text, &c);
+	parse_challenges(text, &c);
+	if (c.way == WAY_TOKEN && !*c.realm)
+		abort();
+	return c.way != WAY_UNKNOWN;
 }
 
 FUZZ_TARGET(trust)

@@ -13,6 +13,7 @@ struct hub { // what the registry is like, and what it was given
 	const char *token_status; // NULL = 200
 	unsigned token_fails;     // replies 503 first
 	const char *realm;        // NULL = the token server
+	const char *challenges;   // fields of a 401 in place of those for wants; NULL = these
 	bool is_greedy;           // elsewhere demands a token, of the same token server
 	const char *location;     // of uploads; %s = the registry
 	const char *tags;         // NULL = none
@@ -57,6 +58,7 @@ static inline void challenge(const struct hub *h, int fd, const struct request *
 					"realm=\"%s\",service=\"the \\\"hub\\\" & co\",scope=\"%s\",error=\"x\"\r\n",
 					realm ? realm : "", scope);
 	send_page(fd, "401 Unauthorized",
+		  h->challenges      ? h->challenges :
 		  h->wants == BEARER ? bearer :
 		  h->wants == BASIC  ? "WWW-Authenticate: Basic realm=\"hub\"\r\n" :
 				       "WWW-Authenticate: Digest x=y\r\n",

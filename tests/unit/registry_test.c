@@ -80,7 +80,7 @@ static void test_authentication(void **state)
 		  1 },
 		{ "refused token", NULL, { .wants = BEARER, .token_status = "403 No" }, E_AUTH, "403", 1 },
 		{ "broken token server", NULL, { .wants = BEARER, .token_status = "500 No" }, E_SERVER, "/token", 4 },
-		{ "no realm", NULL, { .wants = BEARER, .realm = "" }, E_AUTH, "refusing to request a token", 0 },
+		{ "no realm", NULL, { .wants = BEARER, .realm = "" }, E_AUTH, "no entry for '127.0.0.1:", 0 },
 		{ "odd realm",
 		  NULL,
 		  { .wants = BEARER, .realm = "file:///etc/passwd" },
@@ -128,20 +128,85 @@ static void test_token_requests(void **state)
 	}
 }
 
-// Two challenges in one line: what belongs to the second says nothing about the first.
-static void test_the_next_challenge_in_the_same_line(void **state)
+#define TOKEN "realm=\"REALM\""
+
+static char *with_realm(const char *field, const char *realm)
+{
+	const char *at = strstr(field, "REALM");
+	return at ? str_fmt("%.*s%s%s", (int)(at - field), field, realm, at + strlen("REALM")) : str_dup(field);
+}
+
+// In one field or several, in any order, beside others that nobody here can answer: a token comes before a password,
+// and what belongs to one challenge says nothing about another.
+static void test_challenges(void **state)
 {
 	(void)state;
-	auto_setup struct setup s;
-	struct err err = { 0 };
-	setup_start(&s, (struct hub){ .wants = BEARER }, "{\"auth\":\"dTpw\"}");
-	auto_str char *place = server_url(&s.tokens, "/token?account=x"),
-		      *realm = str_fmt("%s\", Digest x=y, realm=\"http://127.0.0.1:1/other", place);
-	s.hub.realm = realm;
-	expect(get(&s, "one", &err) == 1, err.text);
-	assert_int_equal(server_count(&s.tokens), 1);
-	auto_str char *head = server_head(&s.tokens, 0);
-	expect(strstr(head, "service=&scope="), head);
+	static const struct {
+		enum wants wants;
+		const char *first, *second; // fields; NULL = none
+		const char *query;          // of the token's request, after ?account=x&; NULL = there is none
+	} rows[] = {
+		{ BEARER, "Basic realm=\"r\", Bearer " TOKEN ",service=\"x\"", NULL, "service=x&scope=repo" },
+		{ BEARER, "Bearer " TOKEN ",service=x, Basic realm=\"r\", service=y", NULL, "service=x&scope=repo" },
+		{ BEARER, "Basic realm=\"r\"", "Bearer " TOKEN, "service=&scope=repo" },
+		{ BEARER, "Bearer " TOKEN, "Basic realm=\"r\"", "service=&scope=repo" },
+		{ BEARER, "Negotiate, Bearer " TOKEN, NULL, "service=&scope=repo" },
+		{ BEARER, "Negotiate YIIb/+4=, NTLM TlRM==,Bearer " TOKEN ",scope=s", NULL, "service=&scope=s" },
+		{ BEARER, "bearer Realm=\"REALM\",SERVICE=\"x\"", NULL, "service=x&scope=repo" },
+		{ BEARER, "Bearer   realm = \"REALM\" ,\tservice =\t\"x\" , scope=", NULL, "service=x&scope=repo" },
+		{ BEARER, "Basic realm=\"a, Bearer realm=b\",Bearer " TOKEN, NULL, "service=&scope=repo" },
+		{ BEARER, "Bearer " TOKEN ", Digest x=y, service=z, realm=\"http://127.0.0.1:1/\"", NULL,
+		  "service=&scope=repo" },
+		{ BEARER, "Digest realm=\"r\", Bearer, Bearer realm=\"\", Bearer " TOKEN ", Bearer realm=z", NULL,
+		  "service=&scope=repo" },
+		{ BEARER, ",, Basic realm=\"r\" ,,\tBearer " TOKEN " ,", NULL, "service=&scope=repo" },
+		{ BEARER, "Bearer " TOKEN ",service=\"a\\\"b\\\\, Basic c\"", NULL,
+		  "service=a%22b%5C%2C%20Basic%20c&scope=repo" },
+		{ BASIC, "Negotiate, Basic realm=\"r\"", NULL, NULL },
+		{ BASIC, "Negotiate", "Basic realm=\"r\"", NULL },
+		{ BASIC, "Digest realm=\"r\", nonce=\"abc\", qop=\"auth, auth-int\", algorithm=MD5, Basic realm=\"r\"",
+		  NULL, NULL },
+		{ BASIC, "Basic realm=\"r\", charset=\"UTF-8\"", NULL, NULL },
+		{ BASIC, "BASIC", NULL, NULL },
+		{ BASIC, "Bearer, Basic", NULL, NULL }, // nobody issues that token
+		{ BASIC, "\"Bearer realm=x\" Basic realm=\"unfinished", NULL, NULL },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_setup struct setup s;
+		struct err err = { 0 };
+		setup_start(&s, (struct hub){ .wants = rows[i].wants }, "{\"auth\":\"dTpw\"}");
+		auto_str char *realm = server_url(&s.tokens, "/token?account=x"),
+			      *first = with_realm(rows[i].first, realm),
+			      *second = rows[i].second ? with_realm(rows[i].second, realm) : NULL;
+		auto_str char *fields =
+			str_fmt("WWW-Authenticate: %s\r\n%s%s%s", first, second ? "WWW-Authenticate: " : "",
+				second ? second : "", second ? "\r\n" : "");
+		s.hub.challenges = fields;
+		expect(get(&s, "one", &err) == 1, first);
+		expect(server_count(&s.tokens) == (rows[i].query != NULL), first);
+		auto_str char *head = server_head(&s.tokens, 0),
+			      *want = str_fmt("GET /token?account=x&%s", rows[i].query ? rows[i].query : "");
+		expect(!rows[i].query || str_starts(head, want), head);
+	}
+}
+
+static void test_challenges_without_a_way(void **state)
+{
+	(void)state;
+	static const char *const rows[] = {
+		"Negotiate",       "",         ",",          "=", "\"", "Basic=x", "Bearer", "Bearer realm",
+		"Negotiate Basic", "Bearer\"", "Basics x=y",
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_setup struct setup s;
+		struct err err = { 0 };
+		setup_start(&s, (struct hub){ .wants = BASIC }, "{\"auth\":\"dTpw\"}");
+		auto_str char *fields = str_fmt("WWW-Authenticate: %s\r\n", rows[i]);
+		s.hub.challenges = fields;
+		expect(get(&s, "one", &err) == -1 && err.code == E_AUTH, rows[i]);
+		expect(strstr(err.text, "status 401"), err.text);
+		assert_int_equal(server_count(&s.server), 1); // the password went nowhere
+	}
 }
 
 static void test_no_token_server(void **state)
@@ -323,7 +388,8 @@ int main(void)
 		cmocka_unit_test(test_authentication),
 		cmocka_unit_test(test_token_requests),
 		cmocka_unit_test(test_tokens_expire),
-		cmocka_unit_test(test_the_next_challenge_in_the_same_line),
+		cmocka_unit_test(test_challenges),
+		cmocka_unit_test(test_challenges_without_a_way),
 		cmocka_unit_test(test_no_token_server),
 		cmocka_unit_test(test_blobs_and_redirects),
 		cmocka_unit_test(test_tags),
