@@ -6,6 +6,7 @@
 
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 
 static struct folder folder;
 
@@ -75,6 +76,41 @@ static void test_text(void **state)
 	log_setup(LOG_LEVEL_ERROR, false);
 	auto_str char *errors = heard(say_all);
 	assert_true(str_starts(errors, "kmodsmith: error: "));
+}
+
+static void say_from_service(void)
+{
+	struct stat st;
+	assert_int_equal(fstat(2, &st), 0);
+	auto_str char *stream = str_fmt("%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	say_all();
+}
+
+static void say_beside_service(void)
+{
+	setenv("JOURNAL_STREAM", "1:2", 1);
+	log_warn("slow");
+	setenv("JOURNAL_STREAM", "", 1);
+	log_warn("slow");
+}
+
+// The journal has the name of the program, and takes the priority off the line.
+static void test_journal(void **state)
+{
+	(void)state;
+	log_setup(LOG_LEVEL_DEBUG, false);
+	auto_str char *text = heard(say_from_service);
+	auto_str char *want = str_fmt("<7>debug: hidden 1\n<6>started\n<4>warn: slow\n<3>error: E_ABI: nvidia.ko: 3 "
+				      "symbols differ\n<3>next: %s\n",
+				      err_info(E_ABI)->next);
+	assert_string_equal(text, want);
+	auto_str char *beside = heard(say_beside_service); // a file, of a service's child
+	assert_string_equal(beside, "kmodsmith: warn: slow\nkmodsmith: warn: slow\n");
+	log_setup(LOG_LEVEL_ERROR, true);
+	auto_str char *json = heard(say_from_service);
+	assert_true(str_starts(json, "{"));
+	unsetenv("JOURNAL_STREAM");
 }
 
 static void test_json(void **state)
@@ -189,7 +225,7 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_text),   TEST(test_json),     TEST(test_one_event_is_one_line),
+		TEST(test_text),   TEST(test_journal),  TEST(test_json), TEST(test_one_event_is_one_line),
 		TEST(test_fields), TEST(test_progress),
 	};
 	return cmocka_run_group_tests_name("log", tests, NULL, NULL);

@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <time.h>
 
 enum { LINE_MAX_BYTES = 400 }; // R-K4: no line longer than this
@@ -77,6 +78,25 @@ bool log_rewrite(const char *text, bool is_last)
 	return true;
 }
 
+// systemd.exec(5): JOURNAL_STREAM is "DEVICE:INODE" of what a service's output is connected to. Asked for each line, because
+// whoever inherited the variable may write elsewhere.
+static bool is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	struct stat st;
+	if (!stream || fstat(STDERR_FILENO, &st) < 0)
+		return false;
+	auto_str char *ours = str_fmt("%llu:%llu", (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	return str_eq(stream, ours);
+}
+
+// What stands before a line of text: for the journal, which knows the program, the priority as sd-daemon(3) has it.
+static const char *line_start(enum log_level level)
+{
+	static const char *const priorities[] = { "<3>", "<4>", "<6>", "<7>" };
+	return is_journal() ? priorities[level] : "kmodsmith: ";
+}
+
 static void emit(enum log_level level, const char *text, const struct err *err, json_t *fields)
 {
 	const struct err_info *info = err ? err_info(err->code) : NULL;
@@ -87,8 +107,8 @@ static void emit(enum log_level level, const char *text, const struct err *err, 
 	log_end_line();
 	if (!state.is_json) {
 		const char *mark = level == LOG_LEVEL_INFO ? NULL : names[level];
-		fprintf(stderr, "kmodsmith: %s%s%s%s%s\n", mark ? mark : "", mark ? ": " : "", info ? info->name : "",
-			info ? ": " : "", msg);
+		fprintf(stderr, "%s%s%s%s%s%s\n", line_start(level), mark ? mark : "", mark ? ": " : "",
+			info ? info->name : "", info ? ": " : "", msg);
 		return;
 	}
 	struct timespec now;
@@ -129,5 +149,5 @@ void log_err(const struct err *err)
 	emit(LOG_LEVEL_ERROR, err->text, err, NULL);
 	one_line(err_next_step(err), next);
 	if (!state.is_json && state.most >= LOG_LEVEL_ERROR)
-		fprintf(stderr, "kmodsmith: next: %s\n", next);
+		fprintf(stderr, "%snext: %s\n", line_start(LOG_LEVEL_ERROR), next);
 }
