@@ -161,7 +161,8 @@ static int choose_auto(const struct coverage *t, const char *version, unsigned b
 			       t->list);
 	if (t->all != BOTH) {
 		*ret = (enum module_type)t->all;
-		*ret_why = str_fmt("the only available module type that supports all %zu GPUs (%s)", t->count,
+		auto_str char *all = t->count == 1 ? str_dup("the GPU") : str_fmt("all %zu GPUs", t->count);
+		*ret_why = str_fmt("the only available module type that supports %s (%s)", all,
 				   t->names ? t->names : "none");
 		return 0;
 	}

@@ -39,6 +39,7 @@ enum gpu_owner gpu_owner(const struct gpu *gpu);
 // For the driver to use: neither a virtual function nor passed through.
 bool gpu_is_ours(const struct gpu *gpu);
 size_t gpus_count_ours(const struct gpus *g, enum gpu_kind kind); // how many of those
+char *gpus_text(const struct gpus *g);                            // the same: "1 GPU, 0 switches"; caller frees
 // E_BOUND with the address, the driver and the modprobe.d line when a foreign driver is bound to a function or,
 // unless is_released, one of the kernel's own; else 0.
 int gpus_check_owner(const struct gpus *g, bool is_released, struct err *err);

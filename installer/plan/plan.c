@@ -453,10 +453,7 @@ int plan_make(const struct facts *facts, const struct request *request, const st
 	if (why)
 		add_step(&plan, STEP_EXPORT, str_fmt("user space %s", plan.driver),
 			 str_dup("switched at once, after the modules are loaded"));
-	add_step(&plan, STEP_VERIFY,
-		 str_fmt("%zu GPUs, %zu switches", gpus_count_ours(&facts->gpus, GPU_DISPLAY),
-			 gpus_count_ours(&facts->gpus, GPU_SWITCH)),
-		 str_dup("readiness is measured"));
+	add_step(&plan, STEP_VERIFY, gpus_text(&facts->gpus), str_dup("readiness is measured"));
 	*ret = plan;
 	plan = (struct plan){ 0 };
 	return 0;

@@ -224,8 +224,9 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 	progress_facts(&s->progress,
 		       json_pack("{s:o, s:i, s:i, s:o}", "kernel", json_text(s->facts.host.release), "gpus", (int)gpus,
 				 "switches", (int)switches, "driver", json_text(s->facts.loaded.version)));
-	progress_end(&s->progress, "detect", "kernel %s, %zu GPUs, %zu switches, driver %s", s->facts.host.release,
-		     gpus, switches, s->facts.loaded.version ? s->facts.loaded.version : "not loaded");
+	auto_str char *counted = gpus_text(&s->facts.gpus);
+	progress_end(&s->progress, "detect", "kernel %s, %s, driver %s", s->facts.host.release, counted,
+		     s->facts.loaded.version ? s->facts.loaded.version : "not loaded");
 	if (!has_gpu)
 		return 0;
 	if (request->check_inputs(request->ctx, err) < 0 || open_carried_payload(s, err) < 0 ||

@@ -306,7 +306,7 @@ bound_to() { # DRIVER: who has the first GPU
   tiny_package "$package" 6.1.0-56-cloud-amd64
   kmodsmith plan --package "$package" --json
   assert_status 0
-  assert_json '.steps[] | select(.step == "verify") | .subject' "1 GPUs, 0 switches"
+  assert_json '.steps[] | select(.step == "verify") | .subject' "1 GPU, 0 switches"
   kmodsmith doctor
   assert_line --regexp '^pass +gpu +1 GPUs, 0 switches, first 0000:5e:00.0'
 }

@@ -106,6 +106,6 @@ like "  are none of ours" "$out" '^NO_GPU'
 untouched vfio-pci
 echo 0000:50:00.0 >$pci/drivers/vfio-pci/unbind
 t "R-P8: one of two is a virtual machine's" $install
-like "  the other one is served" "$out" 'verify .* 1 GPUs'
+like "  the other one is served" "$out" 'verify .* 1 GPU,'
 is "  and the first one stays where it is" "$(drivers)" "vfio-pci nvidia "
 is "  without a trace" "$(overrides)" "(null) (null) "
