@@ -331,3 +331,23 @@ int acquire_take(struct acquire *o, struct package *ret, struct err *err)
 	package_move(&o->found.candidate.package, ret);
 	return 0;
 }
+
+int acquire_peek(struct acquire *o, struct package *ret, struct err *err)
+{
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_layout struct layout copy = LAYOUT_NONE;
+	if (o->kept.count) {
+		if (o->kept.dir.fd < 0 &&
+		    state_dir_stage(&o->memory, &o->store.layout, o->fetch.state, &o->kept, err) < 0)
+			return 0; // a damaged one is fetched again
+		package_move(&o->kept, ret);
+		return 1;
+	}
+	if (!o->found.candidate.package.count || !str_starts(o->fetch.from->items[o->found.source], "oci:"))
+		return 0;
+	if (scratch_make(o->fetch.state, "peek", &work, err) < 0 || layout_make(&work.root, &copy, err) < 0 ||
+	    fetch_take(&o->fetch, &o->want, &o->found, &copy, err) < 0)
+		return -1;
+	package_move(&o->found.candidate.package, ret);
+	return 1;
+}

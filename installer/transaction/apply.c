@@ -252,6 +252,16 @@ static void finish_transaction(struct transaction *r)
 	transaction_remember(r, r->journal.last_good.digest, store_set_last_good);
 }
 
+int apply_foresee(const struct apply *apply, struct err *err)
+{
+	struct status unused = { 0 };
+	auto_transaction struct transaction r = TRANSACTION_OF(apply, &unused);
+	for (size_t i = 0; i < apply->plan->count; i++)
+		if (step_foresee(&r, &apply->plan->steps[i], err) < 0)
+			return err_wrap(err, "%s", plan_step_name(apply->plan->steps[i].kind));
+	return 0;
+}
+
 int apply_stage(const struct apply *apply, struct err *err)
 {
 	struct status unused = { 0 };

@@ -34,6 +34,11 @@ struct apply {
 // changed nothing in the kernel; a later one is undone, and the message says so or says what could not be undone.
 int apply_plan(const struct apply *apply, struct status *ret, struct err *err);
 
+// Of a plan that is only shown: what its run would refuse before it fetches, compiles or touches anything, as far as
+// that can be read: rights, firmware, room, and on a kernel that takes only signed modules those of a package that is
+// on this machine. Uses up what was found.
+int apply_foresee(const struct apply *apply, struct err *err);
+
 // The long part of a plan, which touches nothing: fetch or compile, keep in the store, and prove. Runs without the
 // node's lock, so that other changes of this node need not wait.
 int apply_stage(const struct apply *apply, struct err *err);

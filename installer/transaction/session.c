@@ -535,6 +535,14 @@ void session_done(struct session *s)
 	close_fdp(&s->lock);
 }
 
+int session_foresee(struct session *s, struct err *err)
+{
+	struct compile_request compile;
+	struct apply apply;
+	fill_apply(s, NULL, &compile, &apply);
+	return apply_foresee(&apply, err);
+}
+
 int session_stage(struct session *s, const struct compile_gate *gate, struct err *err)
 {
 	struct compile_request compile;

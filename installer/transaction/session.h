@@ -86,6 +86,7 @@ void session_done(struct session *s);
 			   .source = { .root = ROOT_NONE } })
 // gate: NULL = this node compiles for itself.
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err); // locked
+int session_foresee(struct session *s, struct err *err);                                // see apply_foresee()
 int session_stage(struct session *s, const struct compile_gate *gate, struct err *err); // see apply_stage()
 // Once it is opened: the source to compile from: the named one, else the image's, if that is of the requested driver.
 // NULL = none. Caller frees.

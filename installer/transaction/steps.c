@@ -67,19 +67,30 @@ static unsigned plan_rights(const struct plan *plan, const struct root *kern)
 	       (is_root_compile ? CAPABILITY_COMPILE : 0) | (plan_has(plan, STEP_EXPORT) ? CAPABILITY_MOUNTS : 0);
 }
 
+static int check_plan_firmware(const struct apply *a, char **ret_text, struct err *err)
+{
+	auto_preflight_need struct preflight_need need = { 0 };
+	preflight_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->request->params, &need);
+	return find_firmware(a, &need, ret_text, err);
+}
+
 static int step_preflight(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
-	auto_preflight_need struct preflight_need need = { 0 };
 	auto_str char *firmware = NULL;
-	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0)
-		return -1;
-	preflight_need_make(&a->facts->gpus, a->plan->driver, a->plan->flavour, a->request->params, &need);
-	if (find_firmware(a, &need, &firmware, err) < 0 || check_room(r, err) < 0)
+	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0 ||
+	    check_plan_firmware(a, &firmware, err) < 0 || check_room(r, err) < 0)
 		return -1;
 	progress_end(a->progress, "preflight", "%s", firmware);
 	return 0;
+}
+
+// What is not unpacked yet may have the firmware.
+static bool is_payload_due(const struct apply *a)
+{
+	auto_str char *path = str_fmt(DRIVER_ROOT_PAYLOADS "/%s", a->acquire->payload);
+	return plan_has(a->plan, STEP_PAYLOAD) && !root_exists(a->state, path);
 }
 
 int step_check_rollback(struct transaction *r, struct err *err)
@@ -212,21 +223,30 @@ static int prove_package_files(struct transaction *r, const struct step *step, s
 	return 0;
 }
 
-// R-P3: misfits are left out, if the driver works without all of them.
-static bool skip_unfit_optional(struct transaction *r, const struct proof *proof)
+static bool is_unfit(const struct transaction *r, const struct proof_module *m, struct err *ret_why)
+{
+	if (m->code)
+		return err_set(ret_why, m->code, "%s", m->text) < 0;
+	return check_module_needs(r, m, ret_why) < 0;
+}
+
+// R-P3: misfits are left out, if the driver works without all of them; else err names one that it needs.
+static bool skip_unfit_optional(struct transaction *r, const struct proof *proof, struct err *err)
 {
 	bool is_any = false;
+	struct err why;
 	for (size_t i = 0; i < proof->count; i++) {
-		const struct proof_module *m = &proof->modules[i];
 		auto_str char *name = module_set_name(&r->set, i);
-		struct err why;
-		if (m->code)
-			err_set(&why, m->code, "%s", m->text);
-		else if (check_module_needs(r, m, &why) == 0)
+		if (!is_unfit(r, &proof->modules[i], &why) || strv_has(&r->a->plan->optional, name))
 			continue;
-		if (!skip_optional(r, name, &why))
-			return false;
-		is_any = true;
+		*err = why;
+		err_wrap(err, "%s", r->set.pointers[i]->name);
+		return false;
+	}
+	for (size_t i = 0; i < proof->count; i++) {
+		auto_str char *name = module_set_name(&r->set, i);
+		if (is_unfit(r, &proof->modules[i], &why))
+			is_any |= skip_optional(r, name, &why);
 	}
 	return is_any;
 }
@@ -277,17 +297,49 @@ static int note_reuse(const struct transaction *r, const struct package *p, stru
 			       is_other ? p->manifest.digest : NULL, err);
 }
 
+static int prove_package(struct transaction *r, const struct step *step, struct proof *proof, struct err *err)
+{
+	while (prove_package_files(r, step, proof, err) < 0) {
+		if (!skip_unfit_optional(r, proof, err))
+			return -1;
+		proof_done(proof); // another module may need one that was left out: the next proof finds out
+		module_set_done(&r->set);
+	}
+	return 0;
+}
+
+// A kernel that takes only signed modules will refuse what nobody signed: that is seen in a package on this machine.
+static int foresee_proof(struct transaction *r, const struct step *step, struct err *err)
+{
+	auto_proof struct proof proof = { 0 };
+	if (!plan_has(r->a->plan, STEP_PACKAGE) || !host_signing_reason(&r->a->facts->host))
+		return 0;
+	int here = acquire_peek(r->a->acquire, &r->package, err);
+	return here <= 0 ? here : prove_package(r, step, &proof, err);
+}
+
+int step_foresee(struct transaction *r, const struct step *step, struct err *err)
+{
+	const struct apply *a = r->a;
+	auto_str char *firmware = NULL;
+	if (step->kind == STEP_PROVE)
+		return foresee_proof(r, step, err);
+	if (step->kind != STEP_PREFLIGHT)
+		return 0;
+	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0)
+		return -1;
+	if (check_plan_firmware(a, &firmware, err) < 0 && (err->code != E_FIRMWARE || !is_payload_due(a)))
+		return -1;
+	return check_room(r, err);
+}
+
 static int step_prove(struct transaction *r, const struct step *step, struct err *err)
 {
 	const struct apply *a = r->a;
 	auto_proof struct proof proof = { 0 };
-	while (prove_package_files(r, step, &proof, err) < 0) {
-		if (!skip_unfit_optional(r, &proof)) {
-			note_unfit(r, &proof, err);
-			return -1;
-		}
-		proof_done(&proof); // another module may need one that was left out: the next proof finds out
-		module_set_done(&r->set);
+	if (prove_package(r, step, &proof, err) < 0) {
+		note_unfit(r, &proof, err);
+		return -1;
 	}
 	if (check_proof_basis(r, &proof, err) < 0)
 		return -1;

@@ -59,6 +59,8 @@ struct step_action {
 };
 extern const struct step_action step_actions[]; // by enum step_kind
 
+// What the step would refuse, as far as reading alone can tell.
+int step_foresee(struct transaction *r, const struct step *step, struct err *err);
 int step_prepare_export(struct transaction *r, struct err *err); // before anything is touched, or in STEP_EXPORT
 // Loads what the kernel had, with its nodes.
 int step_undo_unload(struct transaction *r, struct err *err);

@@ -11,6 +11,7 @@ setup() {
   there=oci:$BATS_TEST_TMPDIR/package
 }
 offer() { # LAYOUT DRIVER [OPTION...]: one more package, of made-up content
+  tiny_firmware "$2"
   python3 "$top/tests/services/make_layout.py" --kernel "$kernel" --label "kernel.build-id=$(build_id_of "$kernel")" --driver "$2" "${@:3}" \
     "$BATS_TEST_TMPDIR/$1" "$BATS_TEST_TMPDIR"/package.d/*.ko >/dev/null
 }

@@ -53,6 +53,22 @@ assert_not_ready() {
   assert_status 0
 }
 
+@test "a plan foresees that the firmware is missing, and that the user space to be exported may bring it" {
+  local V=535.261.03
+  loadable
+  rm -r "$ROOT/lib/firmware"
+  kmodsmith plan --package "$package"
+  assert_error E_FIRMWARE "preflight: nvidia/$V/gsp_ga10x.bin: the open modules need it for 0000:40:00.0 (Hopper)"
+  assert_line --regexp '^ *[0-9]+ +prove '
+  assert_equal "$(calls)" ""
+  tiny_payload "$BATS_TEST_TMPDIR/payload.tar" "$V"
+  kmodsmith "pack payload" "$BATS_TEST_TMPDIR/payload.tar" --driver "$V" --output "oci:$BATS_TEST_TMPDIR/layout"
+  assert_status 0
+  kmodsmith plan "$V" --from "oci:$package,oci:$BATS_TEST_TMPDIR/layout" --export /run/nvidia/driver --insecure-skip-verify
+  assert_status 0
+  assert_line --regexp '^ *[0-9]+ +export '
+}
+
 @test "a loaded driver that lost its firmware stays loaded, and is not ready until it is back" {
   installed
   rm -r "$ROOT/lib/firmware"

@@ -303,6 +303,7 @@ bound_to() { # DRIVER: who has the first GPU
 
 @test "vfio: the passed-through GPU is left alone, the other one counts" {
   host vfio
+  tiny_firmware 535.261.03
   tiny_package "$package" 6.1.0-56-cloud-amd64
   kmodsmith plan --package "$package" --json
   assert_status 0

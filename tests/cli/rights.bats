@@ -29,6 +29,8 @@ with_caps() { # MASK: of the process on the recorded machine
     assert_status 1
     assert_error E_RIGHTS "preflight: this process lacks CAP_$cap (to "
     assert_equal "$(calls)" ""
+    kmodsmith plan --package "$package"
+    assert_error E_RIGHTS "preflight: this process lacks CAP_$cap (to "
   done
 }
 

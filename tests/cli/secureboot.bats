@@ -60,6 +60,27 @@ both_accept() { # as far as signatures go: nothing tells more of a kernel withou
   both_refuse E_SIGNATURE_BAD "the signature by CN=Site mok does not match this content"
 }
 
+@test "a plan foresees what the kernel will say to modules on this machine, in a layout and in the store" {
+  kmodsmith plan --package "oci:$work/package" --json
+  assert_error E_SIGNING_REQUIRED "prove: nvidia_uvm: the module is unsigned"
+  assert_json '.error.code + " " + (.steps | map(.step) | join(" "))' "E_SIGNING_REQUIRED preflight package prove load nodes verify"
+  assert_not_exist "$ROOT/var/lib/kmodsmith/store"
+  rm "$ROOT/sys/module/module/parameters/sig_enforce"
+  kmodsmith install --package "oci:$work/package" --stage
+  assert_status 0
+  echo Y >"$ROOT/sys/module/module/parameters/sig_enforce"
+  kmodsmith plan 535.261.03
+  assert_error E_SIGNING_REQUIRED "prove: nvidia_uvm: the module is unsigned"
+  kmodsmith install --dry-run --package "oci:$work/package"
+  assert_error E_SIGNING_REQUIRED "prove: nvidia_uvm: the module is unsigned"
+  [[ $stderr != *"works without it"* ]] || told | fail # one line for one refusal
+  enrolled MokListRT mok
+  signed sha256 mok -nocerts
+  kmodsmith plan --package "oci:$work/package"
+  assert_status 0
+  assert_equal "$(calls)" ""
+}
+
 @test "a check of another kernel does not ask this one" {
   local other=6.1.0-55-cloud-amd64
   signed sha256 mok -nocerts

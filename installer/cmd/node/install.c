@@ -47,6 +47,25 @@ static void show_plan(const struct job *j)
 	show_table(&rows);
 }
 
+// The steps, and then what would stop them: the exit status is that of the install.
+static int show_dry_run(struct job *j, struct err *err)
+{
+	bool is_json = j->values->origin.remote.common.is_json;
+	int r = session_foresee(&j->session, err);
+	auto_json json_t *json = plan_json(j);
+	if (r < 0)
+		entry_add_origin(err);
+	if (is_json && r < 0)
+		json_object_set_new(json, "error", status_json_error(err));
+	if (is_json)
+		show_json(json);
+	else
+		show_plan(j);
+	if (r < 0)
+		log_err(err);
+	return r < 0 ? err_info(err->code)->exit_status : 0;
+}
+
 // With the phases up to the failure and their times.
 static int show_install_failure(const struct job *j, struct err *err)
 {
@@ -76,14 +95,8 @@ static int run_install(void *values, char **args, size_t count, struct err *err)
 		v->job.holders = str_dup("wait");
 	}
 	int r = job_open(&v->job, !v->is_dry_run && !is_stage, &job, err);
-	if (v->is_dry_run) {
-		auto_json json_t *json = r == 0 && is_json ? plan_json(&job) : NULL;
-		if (json)
-			show_json(json);
-		else if (r == 0)
-			show_plan(&job);
-		return r;
-	}
+	if (v->is_dry_run)
+		return r < 0 ? -1 : show_dry_run(&job, err);
 	if (r == 0 && plan->outcome != PLAN_NO_GPU)
 		r = is_stage ? job_stage(&job, err) : job_apply(&job, &status, err);
 	if (r < 0)
