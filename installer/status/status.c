@@ -210,15 +210,51 @@ int status_read(const struct facts *facts, const struct root *host, const struct
 	return 0;
 }
 
+static const struct check *first_failed(const struct status *s)
+{
+	for (size_t i = 0; i < s->count; i++)
+		if (!s->checks[i].is_ok)
+			return &s->checks[i];
+	return NULL;
+}
+
+const char *status_next(const struct status *s)
+{
+	static const struct {
+		const char *check, *next;
+	} steps[] = {
+		{ "driver", "`kmodsmith doctor` names what an install needs; then `kmodsmith install`" },
+		{ "flavour", "`kmodsmith install` puts the requested modules in place of the loaded ones" },
+		{ "module", "`kmodsmith install` puts one set of modules in place of the loaded ones" },
+		{ "request", "`kmodsmith plan` says what is loaded instead, and what an install would do" },
+		{ "gpus",
+		  "the kernel's log says why (`dmesg | grep NVRM`), and `kmodsmith explain XID` what an Xid in it "
+		  "means; `kmodsmith explain E_NO_DEVICE` names the usual causes" },
+		{ "nvswitches", "the kernel's log says why: `dmesg | grep -i nvswitch`" },
+		{ "nodes", "`kmodsmith nodes` makes and corrects them" },
+		{ "user space", "`kmodsmith install` exports the user space of the loaded driver" },
+		{ "export", "`kmodsmith install` exports the user space again" },
+		{ "daemons",
+		  "the daemon's last messages say why; `kmodsmith explain E_DAEMON` names the usual causes" },
+	};
+	const struct check *c = first_failed(s);
+	if (!s->has_gpu || s->is_ready || !c)
+		return NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(steps) && !c->code; i++)
+		if (str_eq(steps[i].check, c->name))
+			return steps[i].next;
+	return err_info(c->code ? c->code : E_NOT_READY)->next;
+}
+
 int status_error(const struct status *s, struct err *err)
 {
 	if (!s->has_gpu || s->is_ready)
 		return 0;
-	for (size_t i = 0; i < s->count; i++)
-		if (!s->checks[i].is_ok)
-			return err_set(err, s->checks[i].code ? s->checks[i].code : E_NOT_READY, "%s: %s",
-				       s->checks[i].name, s->checks[i].evidence);
-	return err_set(err, E_NOT_READY, "no post-condition could be measured");
+	const struct check *c = first_failed(s);
+	if (!c)
+		return err_set(err, E_NOT_READY, "no post-condition could be measured");
+	err_set(err, c->code ? c->code : E_NOT_READY, "%s: %s", c->name, c->evidence);
+	return err_next(err, "%s", status_next(s));
 }
 
 json_t *status_json_error(const struct err *err)
@@ -264,12 +300,13 @@ json_t *status_json_status(const struct status *s)
 		json_array_append_new(checks,
 				      json_pack("{s:s, s:b, s:o}", "name", s->checks[i].name, "pass",
 						s->checks[i].is_ok, "evidence", json_text(s->checks[i].evidence)));
-	return json_pack("{s:s, s:b, s:o, s:O, s:o, s:o}", "state",
+	return json_pack("{s:s, s:b, s:o, s:O, s:o, s:o, s:o}", "state",
 			 !s->has_gpu ? "NO_GPU" :
 			 s->is_ready ? "READY" :
 				       "NOT_READY",
 			 "ready", s->is_ready, "compatible", status_json_compatible(s->compatible), "checks", checks,
-			 "nodes", nodes_json(&s->devices), "optional", optional_modules_json(&s->optional));
+			 "next", json_text(status_next(s)), "nodes", nodes_json(&s->devices), "optional",
+			 optional_modules_json(&s->optional));
 }
 
 static json_t *gpus_json(const struct gpus *g)

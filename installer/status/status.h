@@ -35,6 +35,8 @@ void status_check_request(struct status *s, const struct modules *l, const char 
 void status_daemons(struct status *s, const struct daemon_record *r, const struct root *kern);
 void status_done(struct status *s);
 #define auto_status __attribute__((cleanup(status_done)))
+// What the first failed check asks for; NULL = nothing: ready, or no GPU.
+const char *status_next(const struct status *s);
 // 0 when ready or without a GPU, else E_NOT_READY, or a code of its own, with the first failed check.
 int status_error(const struct status *s, struct err *err);
 
@@ -43,5 +45,5 @@ int status_error(const struct status *s, struct err *err);
 json_t *status_json_error(const struct err *err);     // code, reason, retryable, text, next
 json_t *status_json_phases(const struct progress *w); // [{phase, seconds, note}]
 json_t *status_json_compatible(const char *made_for); // {made_for}: of another kernel; else null
-json_t *status_json_status(const struct status *s);   // state, ready, compatible, checks, nodes, optional
+json_t *status_json_status(const struct status *s);   // state, ready, compatible, checks, next, nodes, optional
 json_t *status_json_all(const struct facts *facts, const struct status *s); // that, and what was read of the machine

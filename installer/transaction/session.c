@@ -493,7 +493,7 @@ static void recover_session(struct session *s, const char *outcome, struct err *
 		progress_note(&s->progress, "fell back to the last good driver; the requested one is not loaded");
 	else if (r < 0)
 		err_wrap(err, "and the last good driver could not be brought back (%s)", why.text);
-	else if (outcome)
+	else if (outcome && err->code != E_USAGE) // a slip of the fingers says nothing about the node
 		transaction_publish_failure(&apply, outcome, err);
 }
 

@@ -65,13 +65,23 @@ static void show_last_run(const json_t *file)
 	else if (file)
 		printf("%s since %s%s\n", status_text(file, "state"), status_text(file, "since"), held);
 	if (json_is_object(error))
-		printf("last run: %s%s at %s%s: %s (%s): %s\nnext: %s\n", status_text(last, "outcome"),
+		printf("last run: %s%s at %s%s: %s (%s): %s\n", status_text(last, "outcome"),
 		       str_eq(status_text(last, "outcome"), "refused") ? "" : " failed", status_text(last, "time"),
-		       ended, status_text(error, "code"), status_text(error, "reason"), status_text(error, "text"),
-		       status_text(error, "next"));
+		       ended, status_text(error, "code"), status_text(error, "reason"), status_text(error, "text"));
 	else if (json_is_object(last))
 		printf("last run: %s succeeded at %s%s\n", status_text(last, "outcome"), status_text(last, "time"),
 		       ended);
+}
+
+// What the last run asks for, if it failed; else what the checks do. Caller frees; NULL = nothing is to be done.
+static char *next_step(const json_t *file, const struct status *s)
+{
+	const json_t *run = json_object_get(file, "run"),
+		     *error = json_object_get(json_object_get(file, "last_run"), "error");
+	if (json_is_object(run))
+		return str_fmt("wait for process %d; if it is gone, `kmodsmith install` goes on from there",
+			       (int)json_integer_value(json_object_get(run, "pid")));
+	return str_dup(json_is_object(error) ? status_text(error, "next") : status_next(s));
 }
 
 // What the journal keeps across boots: what must not be tried again, and why.
@@ -148,10 +158,12 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 	int has_kernels = kernel_report_read(&m.host, f.host.boot_id, &kernels, &unread);
 	if (has_kernels < 0)
 		log_warn("cannot read the report on installed kernels: %s", unread.text);
+	auto_str char *next = next_step(file, &s);
 	if (v->common.is_json) {
 		if (host_read_config(&m.host, &m.kern, f.host.release, &f.host.config, &f.host.config_source, err) < 0)
 			return -1;
 		auto_json json_t *json = last_run_json(status_json_all(&f, &s), file);
+		json_object_set_new(json, "next", json_text(next));
 		json_object_set_new(json, "journal", j.since ? journal_json(&j) : json_null());
 		json_object_set_new(json, "daemons", daemon_record_json(&daemons, &m.kern));
 		json_object_set_new(json, "peermem",
@@ -165,6 +177,8 @@ static int run_status(void *values, char **args, size_t count, struct err *err)
 		show_headline(&f, &s);
 		show_status(&s);
 		show_last_run(file);
+		if (next)
+			printf("next: %s\n", next);
 		show_journal(&j, f.host.boot_id);
 		show_daemons(&daemons, &m.kern);
 		if (has_peermem > 0)
