@@ -219,10 +219,10 @@ int gpu_support_choose(const struct gpus *gpus, const char *driver_version, enum
 	return 0;
 }
 
-int gpu_support_check(const struct gpus *gpus, struct err *err)
+// The module types and the branches that every GPU here has.
+static unsigned find_common(const struct gpus *gpus, unsigned *ret_first, unsigned *ret_last)
 {
 	unsigned first = 0, last = UINT_MAX, flavours = BOTH;
-	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, 0, BOTH);
 	for (size_t i = 0; i < gpus->count; i++) {
 		const struct generation *g = find_generation(gpus->items[i].device);
 		if (gpus->items[i].kind != GPU_DISPLAY || !gpu_is_ours(&gpus->items[i]))
@@ -233,6 +233,28 @@ int gpu_support_check(const struct gpus *gpus, struct err *err)
 	}
 	if (flavours == MODULE_TYPE_OPEN && first < OPEN_FIRST_BRANCH)
 		first = OPEN_FIRST_BRANCH;
+	*ret_first = first;
+	*ret_last = last;
+	return flavours;
+}
+
+char *gpu_support_text(const struct gpus *gpus)
+{
+	unsigned first, last, flavours = find_common(gpus, &first, &last);
+	char *text = str_dup(flavours == BOTH             ? "open or proprietary modules" :
+			     flavours == MODULE_TYPE_OPEN ? "open modules only" :
+							    "proprietary modules only");
+	if (first)
+		str_add(&text, ", branch %u or newer", first);
+	if (last != UINT_MAX)
+		str_add(&text, ", branches up to %u", last);
+	return text;
+}
+
+int gpu_support_check(const struct gpus *gpus, struct err *err)
+{
+	unsigned first, last, flavours = find_common(gpus, &first, &last);
+	__attribute__((cleanup(coverage_done))) struct coverage t = count_coverage(gpus, 0, BOTH);
 	if (flavours && first <= last)
 		return 0;
 	err_set(err, E_MIXED_GPUS, "no driver version supports every GPU: %s", t.list);

@@ -21,6 +21,8 @@ unsigned gpu_support_flavours(const struct gpu *gpu, unsigned branch);
 
 // E_MIXED_GPUS: no driver version supports every GPU here with one module type. 0 without GPUs.
 int gpu_support_check(const struct gpus *gpus, struct err *err);
+// What all of them together ask of a driver: "proprietary modules only, branches up to 580". Caller frees.
+char *gpu_support_text(const struct gpus *gpus);
 
 // available: MODULE_TYPE_OPEN | MODULE_TYPE_PROPRIETARY, what the driver source or the packages offer.
 //

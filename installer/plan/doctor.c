@@ -11,6 +11,7 @@
 #include "journal/journal.h"
 #include "journal/state_dir.h"
 #include "kmod/build/jobs.h"
+#include "kmod/kernel_tree/compiler.h"
 #include "kmod/kernel_tree/toolchain.h"
 #include "kmod/load/kernel_trust.h"
 #include "next_kernel/kernel_report.h"
@@ -39,6 +40,8 @@ void doctor_findings_done(struct doctor_findings *f)
 	for (size_t i = 0; i < f->count; i++)
 		free(f->items[i].evidence), free(f->items[i].next);
 	free(f->items);
+	free(f->summary);
+	free(f->next);
 	*f = (struct doctor_findings){ 0 };
 }
 
@@ -93,15 +96,17 @@ static void examine_gpus(struct doctor *x)
 	const struct gpu *first = g->items;
 	for (size_t i = 0; i + 1 < g->count && !gpu_is_ours(first); i++)
 		first++;
+	auto_str char *counted = gpus_text(g), *support = gpu_support_text(g);
 	if (!facts_has_gpu(&x->facts))
 		add_finding(x, "gpu", DOCTOR_WARN, 0, "no NVIDIA function: install does nothing here (NO_GPU)");
 	else
-		add_finding(x, "gpu", DOCTOR_PASS, 0, "%zu GPUs, %zu switches, first %s %s",
-			    gpus_count_ours(g, GPU_DISPLAY), gpus_count_ours(g, GPU_SWITCH), first->address,
+		add_finding(x, "gpu", DOCTOR_PASS, 0, "%s, first %s %s", counted, first->address,
 			    gpu_architecture(first->device));
 	if (gpu_support_check(g, &err) < 0)
 		add_finding(x, "driver choice", DOCTOR_FAIL, err.code, "%s", err.text)->next =
 			str_dup(err_next_step(&err));
+	else if (gpus_count_ours(g, GPU_DISPLAY))
+		add_finding(x, "driver choice", DOCTOR_PASS, 0, "%s", support);
 	auto_str char *owned = unbind_text(g);
 	if (gpus_check_owner(g, true, &err) < 0)
 		add_finding(x, "owner", DOCTOR_FAIL, err.code, "%s", err.text);
@@ -235,24 +240,57 @@ static int examine_signing(struct doctor *x, struct err *err)
 	return 0;
 }
 
+// Without headers the kernel itself says which compiler built it. False = it does not.
+static bool fill_tree_of_banner(const struct host *h, struct tree *ret)
+{
+	char *compiler = compiler_of_banner(h->banner);
+	struct compiler built = compiler_parse(compiler);
+	if (!built.major) {
+		free(compiler);
+		return false;
+	}
+	*ret = (struct tree){ .root = ROOT_NONE,
+			      .release = str_dup(h->release),
+			      .arch = str_dup(h->arch),
+			      .build = str_dup(""),
+			      .compiler = compiler,
+			      .compiler_major = built.major,
+			      .is_clang = built.is_clang };
+	return true;
+}
+
+// False = it is not known which compiler is wanted.
+static bool examine_headers(struct doctor *x)
+{
+	const struct host *h = &x->facts.host;
+	struct err err;
+	auto_str char *from = NULL;
+	if (compile_target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) <
+	    0) {
+		const struct package_manager pm = { .host = x->host, .state = x->state, .arch = h->arch };
+		auto_str char *why = NULL, *asked = package_manager_plan(&pm, h->release, &why);
+		struct doctor_finding *f =
+			add_finding(x, "headers", DOCTOR_WARN, err.code, "%s; a compile would ask %s%s", err.text,
+				    asked ? asked : "nobody else: ", asked ? "" : why);
+		f->next = asked ? str_dup("nothing to do where that repository can be reached; else pass them with "
+					  "--headers FILE[,FILE...]") :
+				  NULL;
+		return fill_tree_of_banner(h, &x->tree);
+	}
+	add_finding(x, "headers", DOCTOR_PASS, 0, "%s", from);
+	return true;
+}
+
 // Missing headers or compilers only matter if there is no package.
 static void examine_build(struct doctor *x)
 {
 	const struct host *h = &x->facts.host;
 	struct err err;
-	auto_str char *from = NULL;
 	auto_toolchain struct toolchain tools = { 0 };
 	auto_str char *path = str_fmt("%s/usr/sbin:%s/usr/bin:%s/sbin:%s/bin", x->host->name, x->host->name,
 				      x->host->name, x->host->name);
-	if (compile_target_headers(x->host, x->state, x->headers, NULL, h->release, h->banner, &x->tree, &from, &err) <
-	    0) {
-		const struct package_manager pm = { .host = x->host, .state = x->state, .arch = h->arch };
-		auto_str char *why = NULL, *asked = package_manager_plan(&pm, h->release, &why);
-		add_finding(x, "headers", DOCTOR_WARN, err.code, "%s; a compile would ask %s%s", err.text,
-			    asked ? asked : "nobody else: ", asked ? "" : why);
+	if (!examine_headers(x))
 		return;
-	}
-	add_finding(x, "headers", DOCTOR_PASS, 0, "%s", from);
 	bool is_fit = toolchain_find(&x->tree, path, NULL, &tools, &err) == 0;
 	auto_str char *compiler = toolchain_wanted(&x->tree);
 	if (!is_fit && acquire_has_builder(x->state, h->arch, compiler))
@@ -264,7 +302,8 @@ static void examine_build(struct doctor *x)
 	struct jobs_facts jobs;
 	jobs_read(x->kern, &jobs);
 	auto_str char *numbers = jobs_text(&jobs);
-	add_finding(x, "jobs", DOCTOR_PASS, 0, "%u compilers at once (%s)", jobs_count(&jobs, 0), numbers);
+	unsigned count = jobs_count(&jobs, 0);
+	add_finding(x, "jobs", DOCTOR_PASS, 0, "%u compiler%s at once (%s)", count, count == 1 ? "" : "s", numbers);
 }
 
 static void examine_space(struct doctor *x)
@@ -409,6 +448,41 @@ static int examine_next(struct doctor *x, struct err *err)
 	return 0;
 }
 
+static void summarize(struct doctor *x)
+{
+	struct doctor_findings *f = &x->doctor_findings;
+	const struct doctor_finding *first = NULL;
+	const struct modules *l = &x->facts.loaded;
+	auto_strv struct strv lacking = { 0 };
+	for (size_t i = 0; i < f->count; i++) {
+		const struct doctor_finding *item = &f->items[i];
+		first = !first && item->state == DOCTOR_FAIL ? item : first;
+		if (item->state == DOCTOR_WARN && !item->next &&
+		    (str_eq(item->name, "headers") || str_eq(item->name, "compiler")))
+			strv_add(&lacking, str_dup(item->name));
+	}
+	if (first) {
+		f->summary = str_fmt("An install would fail: %zu check%s, the first is %s", f->failed,
+				     f->failed == 1 ? "" : "s", first->name);
+		f->next = str_dup(first->next ? first->next : err_info(first->code)->next);
+	} else if (!facts_has_gpu(&x->facts)) {
+		f->summary = str_dup("There is nothing to install a driver for");
+	} else if (l->count) {
+		f->summary = str_fmt("Driver %s is loaded, and nothing prevents an install of another one",
+				     l->version ? l->version : "(unknown version)");
+		f->next = str_dup("`kmodsmith status` says whether it works");
+	} else {
+		auto_str char *names = strv_join(&lacking, ", ");
+		f->summary =
+			lacking.count ?
+				str_fmt("Nothing prevents an install of a package; a compile here lacks: %s", names) :
+				str_dup("Nothing prevents an install");
+		f->next = str_fmt("`kmodsmith plan VERSION --from docker://HOST/NAME`, or `kmodsmith plan --source "
+				  "NVIDIA-Linux-%s-VERSION.run`, shows its steps",
+				  x->facts.host.arch);
+	}
+}
+
 static void doctor_done(struct doctor *x)
 {
 	facts_done(&x->facts);
@@ -439,6 +513,7 @@ int doctor_read(const struct root *host, const struct root *kern, const struct s
 	if (examine_firmware(&x, err) < 0 || examine_trust(&x, err) < 0 || examine_driver(&x, err) < 0 ||
 	    examine_journal(&x, err) < 0 || examine_next(&x, err) < 0)
 		return -1;
+	summarize(&x);
 	*ret = x.doctor_findings;
 	x.doctor_findings = (struct doctor_findings){ 0 };
 	return 0;

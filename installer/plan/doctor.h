@@ -18,6 +18,8 @@ struct doctor_finding {
 struct doctor_findings {
 	struct doctor_finding *items;
 	size_t count, failed;
+	char *summary; // one sentence
+	char *next;    // what to do now; NULL = nothing: there is no GPU
 };
 
 // headers: package files given instead of the host's tree; may be empty.

@@ -309,7 +309,7 @@ bound_to() { # DRIVER: who has the first GPU
   assert_status 0
   assert_json '.steps[] | select(.step == "verify") | .subject' "1 GPU, 0 switches"
   kmodsmith doctor
-  assert_line --regexp '^pass +gpu +1 GPUs, 0 switches, first 0000:5e:00.0'
+  assert_line --regexp '^pass +gpu +1 GPU, 0 switches, first 0000:5e:00.0'
 }
 
 @test "the lock: the process that changes the node is named, readers are not blocked" {

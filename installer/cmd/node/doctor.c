@@ -46,6 +46,9 @@ static void show_findings(const struct doctor_findings *f)
 			strv_add(&rows, str_fmt("\t\tnext: %s", next_step(x)));
 	}
 	show_table(&rows);
+	printf("%s.\n", f->summary);
+	if (f->next)
+		printf("next: %s\n", f->next);
 }
 
 static int run_doctor(void *values, char **args, size_t count, struct err *err)
@@ -62,8 +65,9 @@ static int run_doctor(void *values, char **args, size_t count, struct err *err)
 	    doctor_read(&m.host, &m.kern, &m.sys, &state, &v->job.headers, &key, &f, err) < 0)
 		return -1;
 	if (v->job.origin.remote.common.is_json) {
-		auto_json json_t *json = json_pack("{s:o, s:i, s:o}", "checks", findings_json(&f), "failed",
-						   (int)f.failed, "rights", capabilities_json());
+		auto_json json_t *json =
+			json_pack("{s:o, s:i, s:o, s:s, s:o}", "checks", findings_json(&f), "failed", (int)f.failed,
+				  "rights", capabilities_json(), "summary", f.summary, "next", json_text(f.next));
 		show_json(json);
 	} else {
 		show_findings(&f);
