@@ -240,6 +240,8 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	o->want.source = NULL;
 	int r = find_stored_package(o, err);
 	o->want.source = source;
+	if (r > 0)
+		progress_note(o->progress, "%s", why.text);
 	return r;
 }
 
@@ -296,6 +298,8 @@ int acquire_newest(struct acquire *o, const char *branch, char **ret_driver, cha
 			code = code ? code : why.code == E_NO_PACKAGE ? 0 : why.code;
 		}
 	}
+	if (*ret_driver && all)
+		progress_note(o->progress, "%s", all);
 	if (!*ret_driver)
 		err_set(ret_why, code ? code : E_NO_PACKAGE, "%s",
 			all ? all : "the store has none, and no --from was given");

@@ -68,6 +68,8 @@ static int choose_of_branch(struct session *s, struct err *err)
 	progress_enter(&s->progress, "choose");
 	int r = acquire_newest(&s->acquire, branch, &s->newest, &place, &why);
 	if (loaded && package_is_of_branch(loaded, branch) && (r == 0 || str_version_cmp(loaded, s->newest) >= 0)) {
+		if (r == 0)
+			progress_note(&s->progress, "%s", why.text);
 		str_set(&s->newest, loaded);
 		str_set(&place, "the kernel: it is loaded");
 	} else if (r == 0) {
@@ -426,6 +428,8 @@ static int make_session_plan(struct session *s, struct err *err)
 				       .signer = s->signer };
 	if ((facts_has_gpu(&s->facts) && find_driver_root(s, err) < 0) || make_plan(s, err) < 0)
 		return -1;
+	if (plan_has(&s->plan, STEP_COMPILE) && s->acquire.why_not) // else the error says it
+		progress_note(&s->progress, "no package is used: %s", s->acquire.why_not);
 	if (s->plan.flavour_why)
 		log_debug("flavour %s: %s", module_type_name(s->plan.flavour), s->plan.flavour_why);
 	for (size_t i = 0; i < s->plan.count; i++)

@@ -183,10 +183,10 @@ static void add_source_failure(const struct fetch *f, struct source_failures *m,
 			       const char *why)
 {
 	auto_str char *name = http_url_shown(f->from->items[source]);
-	str_add(&m->text, "%s%s: %s", m->text ? "; " : "", name, why);
+	bool is_named = strstr(why, name) != NULL;
+	str_add(&m->text, "%s%s%s%s", m->text ? "; " : "", is_named ? "" : name, is_named ? "" : ": ", why);
 	if (!m->code)
 		m->code = code;
-	note_event(f, "%s: %s", name, why);
 }
 
 // The origin of packages that are not verified: the caller knows why.
@@ -237,8 +237,8 @@ static int check_trust(const struct fetch *f, const struct repository_trust *t, 
 		return err_set(err, E_UNTRUSTED, "%s is not listed in catalogue %llu", tag,
 			       (unsigned long long)t->catalog.number);
 	if (!str_eq(listed, hex))
-		return err_set(err, E_ROLLBACK, "%s is sha256:%s here, but sha256:%s in catalogue %llu", tag, hex,
-			       listed, (unsigned long long)t->catalog.number);
+		return err_set(err, E_ROLLBACK, "%s is sha256:%.12s... here, but sha256:%.12s... in catalogue %llu",
+			       tag, hex, listed, (unsigned long long)t->catalog.number);
 	if (signature_check(r, hex, &t->rule, &verdict, err) < 0)
 		return -1;
 	ret->taken = f->now;
@@ -304,6 +304,8 @@ static int query_sources(const struct fetch *f, size_t first, query_fn *query, v
 	}
 	if (r == 0)
 		err_set(err, m.code ? m.code : E_NO_PACKAGE, "%s", m.text ? m.text : "no source was named (--from)");
+	else if (m.text) // else the error says it
+		note_event(f, "%s", m.text);
 	free(unreached);
 	free(m.text);
 	return r > 0 ? 0 : -1;

@@ -184,8 +184,9 @@ static int check_source(const struct kept_package *k, const char *source, bool i
 	rule.is_kept = true;
 	rule.is_unsigned_accepted &= is_known;
 	if (is_known && rule.catalog == TRUST_CATALOG_REQUIRED && !k->p->catalog)
-		return err_set(err, E_UNSIGNED, "sha256:%s was in no catalogue, but the policy for '%s' requires one",
-			       k->hex, rule.prefix);
+		return err_set(err, E_UNSIGNED,
+			       "sha256:%.12s... was in no catalogue, but the policy for '%s' requires one", k->hex,
+			       rule.prefix);
 	if (signature_check(k->repository, k->hex, &rule, &verdict, err) < 0)
 		return -1;
 	if (is_known)
@@ -220,7 +221,7 @@ int provenance_check(const struct layout *l, const char *manifest_hex, const str
 		done = 0; // no key was removed, and it was accepted when it came
 	} else if (provenance_is_vouched(&p) && now->unread.code) {
 		*err = now->unread;
-		done = err_wrap(err, "sha256:%s", manifest_hex);
+		done = err_wrap(err, "sha256:%.12s...", manifest_hex);
 	} else if (p.origin == PROVENANCE_FETCHED) {
 		done = check_source(&keep, p.source, true, err);
 	} else if (p.origin == PROVENANCE_UNKNOWN) {

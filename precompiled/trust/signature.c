@@ -74,7 +74,7 @@ static void check_claim(struct signature_checker *c, const struct signature_clai
 	bool is_about = strv_has(&claim->digests, c->manifest_hex);
 	c->seen++;
 	if (!is_about) {
-		note_first(&c->forged, str_fmt("%s was made for sha256:%s", what, claim->digests.items[0]));
+		note_first(&c->forged, str_fmt("%s was made for sha256:%.12s...", what, claim->digests.items[0]));
 		return;
 	}
 	for (size_t i = 0; i < c->rule->count; i++) {
@@ -159,7 +159,7 @@ static int check_cosign_tag(struct signature_checker *c, struct err *err)
 		return -1;
 	for (size_t i = 0; i < m.count && i < SIGNATURE_COUNT_MAX && !is_threshold_reached(c); i++) {
 		const struct oci_descriptor *d = &m.layers[i];
-		auto_str char *data = NULL, *what = str_fmt("signature sha256:%s", d->digest);
+		auto_str char *data = NULL, *what = str_fmt("signature sha256:%.12s...", d->digest);
 		auto_signature_claim struct signature_claim claim = { 0 };
 		struct err why;
 		size_t len = 0;
@@ -226,7 +226,7 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 		if (!type || r == 0)
 			continue;
 		auto_str char *what =
-			str_fmt("%s sha256:%s", c->labels ? "statement" : "signature", m.layers[0].digest);
+			str_fmt("%s sha256:%.12s...", c->labels ? "statement" : "signature", m.layers[0].digest);
 		if (str_eq(type, SIGNATURE_CMS)) {
 			if (c->labels) // a certificate signs manifests, no statements
 				continue;
@@ -247,8 +247,8 @@ static int check_referrers(struct signature_checker *c, struct err *err)
 
 static char *name_subject(const struct signature_checker *c)
 {
-	return c->rule->is_kept ? str_fmt("sha256:%s", c->manifest_hex) :
-				  str_fmt("sha256:%s of %s", c->manifest_hex, c->repository->name);
+	return c->rule->is_kept ? str_fmt("sha256:%.12s...", c->manifest_hex) :
+				  str_fmt("sha256:%.12s... of %s", c->manifest_hex, c->repository->name);
 }
 
 // The error when too few signatures are valid.
@@ -302,11 +302,11 @@ static int check_build(struct repository *r, const char *manifest_hex, const str
 		return found;
 	if (!is_source_accepted(rule, labels)) {
 		const char *source = json_string_value(json_object_get(labels, "io.kmodsmith.source"));
-		return err_set(err, E_UNTRUSTED,
-			       "sha256:%s was built from driver source %s%s, which is not in \"driver-sources\" of the "
-			       "policy for '%s'",
-			       manifest_hex, source ? "sha256:" : "of an unknown digest", source ? source : "",
-			       rule->prefix);
+		return err_set(
+			err, E_UNTRUSTED,
+			"sha256:%.12s... was built from driver source %s%s, which is not in \"driver-sources\" of the "
+			"policy for '%s'",
+			manifest_hex, source ? "sha256:" : "of an unknown digest", source ? source : "", rule->prefix);
 	}
 	if (!rule->is_statement_required)
 		return 0;
@@ -317,7 +317,8 @@ static int check_build(struct repository *r, const char *manifest_hex, const str
 		.repository = r, .manifest_hex = manifest_hex, .rule = &signed_rule, .labels = labels
 	};
 	if (!rule->count)
-		err_set(err, E_UNTRUSTED, "sha256:%s: '%s' has no key that could sign it", manifest_hex, rule->place);
+		err_set(err, E_UNTRUSTED, "sha256:%.12s...: '%s' has no key that could sign it", manifest_hex,
+			rule->place);
 	else if (check_referrers(&c, err) == 0 && (is_threshold_reached(&c) || refuse_signatures(&c, err) == 0))
 		return 0;
 	return err_wrap(err, "the statement of how it was built, which the policy for '%s' requires", rule->prefix);
@@ -333,7 +334,7 @@ int signature_check(struct repository *r, const char *manifest_hex, const struct
 	if (!rule->count && !rule->anchor && !rule->is_unsigned_accepted)
 		return err_set(err, E_UNTRUSTED, "%s: '%s' has no key for this source", subject, rule->place);
 	if (check_cosign_tag(&c, err) < 0 || (!is_threshold_reached(&c) && check_referrers(&c, err) < 0))
-		return err_wrap(err, "signatures of sha256:%s", manifest_hex);
+		return err_wrap(err, "signatures of sha256:%.12s...", manifest_hex);
 	if ((!is_threshold_reached(&c) && refuse_signatures(&c, err) < 0) ||
 	    check_build(r, manifest_hex, rule, err) < 0)
 		return -1;
