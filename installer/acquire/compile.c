@@ -258,9 +258,9 @@ static int build_with(const struct compile_request *request, const struct tree *
 	auto_fd int cache_lock = -1;
 	if (!request->is_cache_off) // beside the scratch, so that both can be bind mounted
 		build_cache_open(&parent, &cache, &cache_lock);
-	auto_str char *log =
-		str_fmt("logs/%s-%s-%s.log", request->source->version, module_type_name(flavour), request->release);
-	if (root_mkdirs(request->state, "logs", 0755, err) < 0)
+	auto_str char *log = str_fmt(COMPILE_LOGS "/%s-%s-%s.log", request->source->version, module_type_name(flavour),
+				     request->release);
+	if (root_mkdirs(request->state, COMPILE_LOGS, 0755, err) < 0)
 		return -1;
 	auto_fd int log_fd = root_create(request->state, log, err);
 	if (log_fd < 0)
@@ -295,7 +295,7 @@ static int build_with(const struct compile_request *request, const struct tree *
 	struct stat st;
 	auto_str char *path = root_path(request->state, log);
 	if (fstat(log_fd, &st) == 0 && st.st_size > 0) // refusals come before the compiler
-		progress_note(progress, "the compiler's full output is in %s", path);
+		progress_note(progress, "the compiler's full output is in %s (`kmodsmith logs`)", path);
 	return -1;
 }
 

@@ -101,6 +101,8 @@ void compile_cores_done(struct compiled_cores *c);
 // not known. Looks at what request->cores has, and fetches nothing.
 char *compile_core_plan(const struct compile_request *request, const struct tree *tree);
 
+#define COMPILE_LOGS "logs" // below the state directory: DRIVER-FLAVOUR-RELEASE.log, what the compiler said
+
 // The kernel that modules are made for or checked against: its headers and what it demands of a module.
 //
 // files (package files as a user typed them) and nothing else when there are any; else the host's tree, then what is
