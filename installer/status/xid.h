@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // NVIDIA's errors (Xid) as the kernel log has them, counted by GPU and number since the boot: run/kmodsmith/xid.json,
-// and metrics/xid.prom beside it. What each number means: NVIDIA's "XID Errors" document.
+// and metrics/xid.prom beside it. What each number means: xid_table.c.
 //
 // Facts: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/rc/kernel_rc.c: the text begins with
 // "NVRM: Xid (PCI:%04x:%02x:%02x): %d,", and before the closing bracket has " GPU-I:%02u" and " GPU-CI:%02u" of a MIG
@@ -22,6 +22,14 @@ struct xids {
 	uint64_t next;        // sequence number of the record to read next
 };
 bool xids_take(struct xids *x, const char *record, size_t len); // true: it was an Xid not counted yet
+
+// What a number means, and what to do.
+#define XID_SOURCE "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, as of November 2026"
+struct xid_info {
+	unsigned xid;
+	const char *text, *next;
+};
+const struct xid_info *xid_info(unsigned xid); // NULL = not in our table
 
 // 1 = of this boot, 0 = there was none: *ret is empty.
 int xids_read(const struct root *host, const char *boot_id, struct xids *ret, struct err *err);

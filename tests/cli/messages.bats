@@ -60,6 +60,23 @@ EOF
 @test "a package that nobody trusted signed: where keys were looked for, and how one is added" {
   loadable
   refused E_UNTRUSTED "'/etc/kmodsmith/trust' has no key for this source" "kmodsmith trust add" install --driver 535.261.03 --from oci:package
+  assert_equal "$(grep -c "has no key" <<<"$stderr")" 1 # the log says it once, and the repository's name once
+  assert_equal "$(grep -o "oci:package" <<<"$stderr" | wc -l)" 1
+  refute_regex "$stderr" '[0-9a-f]{64}'
+  kmodsmith install --driver 535.261.03 --from oci:package,oci:/nowhere # another reason, and the same
+  assert_equal "$(grep -c "has no key" <<<"$stderr") $(grep -c "oci:/nowhere: " <<<"$stderr")" "1 1"
+}
+
+@test "a source that failed is named where another one or a compile serves" {
+  loadable
+  kmodsmith plan 535.261.03 --from oci:/nowhere,oci:package --insecure-skip-verify
+  assert_status 0
+  assert_equal "$(grep -c "oci:/nowhere: " <<<"$stderr")" 1
+  tiny_source tree
+  kmodsmith plan --source tree --from oci:/nowhere --flavour open
+  assert_status 0
+  assert_line --regexp '^ *2 +compile '
+  assert_equal "$(grep -c "no package is used: oci:/nowhere: " <<<"$stderr")" 1
 }
 
 @test "what is wrong is told once: the log, JSON, the status and its file have the same next step" {
@@ -73,6 +90,112 @@ EOF
   assert_line --regexp '^FAIL +nodes +none: no driver has registered any$'
   assert_line --regexp '^last run: refused at 20[^ ]* \([0-9]+ s ago\): E_NO_PACKAGE \(NoPackage\): no package of driver 535.261.03 for '
   assert_line "next: $next"
+}
+
+@test "a node that is not ready says what to do, whatever it lacks and whether anything ran before" {
+  local machine next
+  while IFS='|' read -r machine next; do
+    host "$machine"
+    kmodsmith status
+    assert_status 1
+    assert_line "next: $next"
+    kmodsmith status --json
+    assert_json .next "$next"
+  done <<'EOF'
+h100x2-unloaded|`kmodsmith doctor` names what an install needs; then `kmodsmith install`
+h100x8|`kmodsmith nodes` makes and corrects them
+EOF
+  kmodsmith nodes
+  kmodsmith status # as the message said
+  assert_status 0
+  refute_output --partial "next: "
+  kmodsmith status --json
+  assert_json .next null
+  rm -r "$ROOT"/proc/driver/nvidia/gpus/0000:40:00.0
+  kmodsmith install --driver 535.261.03 # of a last run, too, and not only "see kmodsmith status"
+  assert_error E_NOT_READY "verify: gpus: 7 of 8"
+  assert_regex "$stderr" 'next: .*dmesg \| grep NVRM'
+  kmodsmith status
+  assert_line --regexp '^next: .*dmesg \| grep NVRM'
+}
+
+@test "a slip on the command line is not kept as what happened to the node" {
+  host h100x2-unloaded
+  kmodsmith install
+  assert_error E_USAGE "nothing says what to install"
+  kmodsmith status
+  refute_output --partial "last run"
+  kmodsmith install --driver 535.261.03
+  kmodsmith install
+  kmodsmith status
+  assert_line --regexp '^last run: refused at .*: E_NO_PACKAGE '
+}
+
+@test "an Xid is explained by its number, as the kernel log has it; another number names NVIDIA's list" {
+  local words
+  for words in 79 "xid 79" Xid79 XID-79; do
+    # shellcheck disable=SC2086 # two words
+    kmodsmith explain $words
+    assert_status 0
+    assert_line --index 0 --partial "Xid 79: the GPU has fallen off the bus"
+    assert_output --partial "Next: drain the node and switch its power off and on"
+    assert_output --partial "docs.nvidia.com/deploy/xid-errors"
+  done
+  kmodsmith explain xid 48 --json
+  assert_json '"\(.xid) \(.next)"' '48 drain the node and reset the GPU (`nvidia-smi --gpu-reset -i ADDRESS`) or reboot; if it comes back, the vendor'
+  refused E_NOT_FOUND "Xid 4294967375 is not among those" "docs.nvidia.com" explain 4294967375
+  refused E_NOT_FOUND "no error code 'xid'" "" explain xid
+  refused E_USAGE "'E_ABI 79' is neither a code nor an Xid" "" explain E_ABI 79
+}
+
+@test "logs prints what the compiler said, the newest or the one that is named" {
+  local logs
+  host h100x2-unloaded
+  logs=$ROOT/var/lib/kmodsmith/logs
+  refused E_NOT_FOUND "no log of a compile in '$ROOT/var/lib/kmodsmith/logs'" "only a compile on this machine" logs
+  assert_not_exist "$ROOT/var/lib/kmodsmith"
+  mkdir -p "$logs"
+  echo new >"$logs/550.1-open-6.1.0-56-cloud-amd64.log"
+  echo old >"$logs/535.1-open-6.1.0-56-cloud-amd64.log"
+  touch -d 2026-01-01 "$logs"/535*
+  ln -s /etc/shadow "$logs/560.1-open-6.1.0-56-cloud-amd64.log"
+  kmodsmith logs
+  assert_output new
+  kmodsmith logs 535.1
+  assert_output old
+  kmodsmith logs --json
+  assert_json '[.items[] | .path | split("/") | last | split("-") | first] | join(" ")' "550.1 535.1"
+  refused E_NOT_FOUND "no log of a compile of 6.12" "kmodsmith status" logs 6.12
+}
+
+@test "doctor ends with one sentence and what to do next; without headers it knows the compiler, and who would be asked" {
+  local machine summary next
+  while IFS='|' read -r machine summary next; do
+    host "$machine"
+    kmodsmith doctor
+    assert_line --index $((${#lines[@]} - 2)) "$summary"
+    assert_regex "${lines[-1]}" "^next: $next"
+    kmodsmith doctor --json
+    assert_json '.summary + "."' "$summary"
+    assert_regex "$(jq -r .next <<<"$output")" "^$next"
+  done <<'EOF'
+h100x8|Driver 535.261.03 is loaded, and nothing prevents an install of another one.|`kmodsmith status` says
+h100x2-unloaded|Nothing prevents an install of a package; a compile here lacks: headers, compiler.|`kmodsmith plan VERSION --from
+secure-boot|An install would fail: 1 check, the first is signing.|make and enrol a key with
+EOF
+  kmodsmith doctor
+  assert_line --regexp "^warn +compiler +E_TOOLCHAIN: kernel 6.1.0-56-cloud-amd64 was built with 'gcc-12 .*; expected gcc 12, found in .*: no compiler"
+  mkdir -p "$ROOT"/{etc/apt,usr/bin}
+  printf 'deb http://deb.example/debian bookworm main\n' >"$ROOT/etc/apt/sources.list"
+  touch "$ROOT"/usr/bin/apt-{get,cache} && chmod +x "$ROOT"/usr/bin/apt-*
+  kmodsmith doctor --json
+  assert_json '.checks[] | select(.name == "headers") | (.evidence | contains("would ask apt for")), (.next | startswith("nothing to do where"))' $'true\ntrue'
+  host no-gpu
+  kmodsmith doctor
+  assert_equal "${lines[-1]}" "There is nothing to install a driver for."
+  host pascal
+  kmodsmith doctor
+  assert_line --regexp '^pass +driver choice +proprietary modules only, branches up to 580$'
 }
 
 @test "doctor: what an install does by itself is no task for the reader, and no driver is suggested where none exists" {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/options/help.h"
 #include "cmd/common/usage.h"
+#include "status/xid.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -74,6 +75,41 @@ static void show_errors(bool is_json)
 		show_table(&rows);
 }
 
+// "79", "xid 79", "Xid79"; NULL = it is no Xid.
+static char *xid_number(char **args, size_t count)
+{
+	const char *word = args[count - 1];
+	bool is_xid = strncasecmp(args[0], "xid", 3) == 0;
+	if (is_xid && count == 1)
+		word += strspn(word + 3, "-_ ") + 3;
+	bool is_number = *word && strspn(word, "0123456789") == strlen(word);
+	return is_number && (is_xid ? count == 1 || !args[0][3] : count == 1) ? str_dup(word) : NULL;
+}
+
+static int explain_xid(const char *number, bool is_json, struct err *err)
+{
+	uint64_t xid = 0;
+	const struct xid_info *x = str_u64(number, 10, &xid) && xid <= UINT32_MAX ? xid_info((unsigned)xid) : NULL;
+	if (!x) {
+		err_set(err, E_NOT_FOUND, "Xid %s is not among those that are explained here", number);
+		return err_next(err, "look it up at %s", XID_SOURCE);
+	}
+	if (is_json) {
+		auto_json json_t *json = json_pack("{s:i, s:s, s:s, s:s}", "xid", (int)x->xid, "text", x->text, "next",
+						   x->next, "source", XID_SOURCE);
+		show_json(json);
+		return 0;
+	}
+	size_t width = usage_width();
+	auto_str char *text = str_dup(""), *title = str_fmt("Xid %u: %s.", x->xid, x->text),
+		      *next = str_fmt("Next: %s.", x->next);
+	help_wrap(&text, title, 0, width);
+	str_add(&text, "\n");
+	help_wrap(&text, next, 0, width);
+	printf("%s\nFrom %s.\n", text, XID_SOURCE);
+	return 0;
+}
+
 static int run_explain(void *values, char **args, size_t count, struct err *err)
 {
 	const struct values *v = values;
@@ -81,6 +117,11 @@ static int run_explain(void *values, char **args, size_t count, struct err *err)
 		show_errors(v->common.is_json);
 		return 0;
 	}
+	auto_str char *xid = xid_number(args, count);
+	if (xid)
+		return explain_xid(xid, v->common.is_json, err);
+	if (count > 1)
+		return err_set(err, E_USAGE, "'%s %s' is neither a code nor an Xid", args[0], args[1]);
 	const struct err_info *e = find_error(args[0], err);
 	if (!e)
 		return -1;
@@ -94,13 +135,16 @@ static int run_explain(void *values, char **args, size_t count, struct err *err)
 
 const struct cmd cmd_explain = {
 	.name = "explain",
-	.args = "[CODE]",
-	.args_max = 1,
-	.help = "what an error code means and what to do",
+	.args = "[CODE|xid N]",
+	.args_max = 2,
+	.help = "what an error code or an Xid means and what to do",
 	.about = "Every refusal of kmodsmith has a code such as E_ABI. This command tells what the code means, what to "
 		 "do\n"
-		 "next, and the usual causes, each with a command. Without CODE it lists all codes.\n\n"
-		 "  kmodsmith explain E_IN_USE\n",
+		 "next, and the usual causes, each with a command. Without CODE it lists all codes. It also tells what "
+		 "an Xid in\n"
+		 "the kernel log means, the number of an error of a GPU (`NVRM: Xid (PCI:0000:3b:00): 79, ...`).\n\n"
+		 "  kmodsmith explain E_IN_USE\n"
+		 "  kmodsmith explain xid 79\n",
 	.opts = { common_opts },
 	.values_size = sizeof(struct values),
 	.run = run_explain,
