@@ -210,8 +210,8 @@ int acquire_find(struct acquire *o, bool is_local, struct err *err)
 	strv_done(&o->untrusted);
 	if (acquire_open_store(o, err) < 0)
 		return -1;
-	// Without a driver version only a source can choose: it offers one, while the store may have several.
-	if (!o->is_named && (o->want.driver || o->want.source)) {
+	// Without a driver only a source can choose: it offers one, while the store may have several.
+	if (!o->is_named && (o->want.driver || o->want.source || o->want.digest)) {
 		int r = find_stored_package(o, err);
 		if (r != 0)
 			return r;

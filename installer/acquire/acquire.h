@@ -92,6 +92,9 @@ int acquire_find_payload(struct acquire *o, const char *driver, bool is_local, c
 // its final digest. 1 = it was fetched or copied, 0 = it was there. A damaged layer in the store is quarantined and
 // fetched again.
 int acquire_payload(struct acquire *o, const char *driver, struct err *err);
+// The sources that came with the user space of a driver, as NVIDIA's .run has both: of what the image carries, else of
+// what this node keeps; no source is asked. Unpacks it. 1 = *ret_path, caller frees; 0 = there are none.
+int acquire_payload_source(struct acquire *o, const char *driver, char **ret_path, struct err *err);
 // compile_request.builder: the root of the builder image from the store or the sources, else one of .fetch.builders,
 // unpacked at builders/HEX of the state directory; a damaged one in the store is quarantined and fetched again. It
 // stays until acquire_done(); unused others are removed.

@@ -227,6 +227,19 @@ int acquire_payload(struct acquire *o, const char *driver, struct err *err)
 	return asset_unpack(store, o->payload, &trees, err);
 }
 
+int acquire_payload_source(struct acquire *o, const char *driver, char **ret_path, struct err *err)
+{
+	auto_str char *why = NULL;
+	int r = acquire_find_payload(o, driver, true, &why, err);
+	if (r <= 0 || acquire_payload(o, driver, err) < 0)
+		return r <= 0 ? r : -1;
+	auto_str char *path = str_fmt("payloads/%s/usr/src/nvidia-%s", o->payload, driver);
+	if (!root_exists(o->fetch.state, path))
+		return 0;
+	*ret_path = root_path(o->fetch.state, path);
+	return 1;
+}
+
 // 1 = the store has it, or a source, from where it comes into the store, unless it is only looked for; 0 = neither,
 // which is noted, unless it is only looked for and merely absent.
 static int fetch_core(struct acquire *o, const struct asset_key *want, bool is_looking, char ret_hex[DIGEST_HEX + 1],

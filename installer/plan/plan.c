@@ -254,6 +254,14 @@ static int refuse_without_package(const struct plan_context *m, struct err *err)
 		arch, driver);
 }
 
+int plan_refuse_source(const char *driver, const char *of_source, const char *arch, struct err *err)
+{
+	err_set(err, E_USAGE, "driver %s was requested, but the source is of driver %s", driver, of_source);
+	return err_next(err,
+			"leave out --driver (DRIVER_VERSION), or name a source of it: --source NVIDIA-Linux-%s-%s.run",
+			arch, driver);
+}
+
 static int add_acquire_steps(const struct plan_context *m, const struct strv *modules, struct err *err)
 {
 	const struct at_hand *a = m->at_hand;
@@ -269,12 +277,7 @@ static int add_acquire_steps(const struct plan_context *m, const struct strv *mo
 	} else if (m->request->is_compile_forbidden || !a->source_version) {
 		return refuse_without_package(m, err);
 	} else if (!str_eq(a->source_version, m->plan->driver)) {
-		err_set(err, E_USAGE, "driver %s was requested, but the source is of driver %s", m->plan->driver,
-			a->source_version);
-		return err_next(
-			err,
-			"leave out --driver (DRIVER_VERSION), or name a source of it: --source NVIDIA-Linux-%s-%s.run",
-			m->facts->host.arch, m->plan->driver);
+		return plan_refuse_source(m->plan->driver, a->source_version, m->facts->host.arch, err);
 	} else {
 		const char *signing = host_signing_reason(&m->facts->host);
 		if (signing && !a->signer)

@@ -95,6 +95,7 @@ void plan_done(struct plan *p);
 const char *plan_driver(const struct facts *facts, const struct request *request, const struct at_hand *at_hand,
 			enum module_type *ret_flavour);
 bool plan_has(const struct plan *p, enum step_kind kind);
+int plan_refuse_source(const char *driver, const char *of_source, const char *arch, struct err *err); // E_USAGE
 
 // The driver that a plan installs, with this package (NULL = not known yet).
 void plan_target(const struct plan *p, const struct request *request, const char *digest, const char *build_id,

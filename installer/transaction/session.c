@@ -21,17 +21,59 @@ static bool is_requested_driver_loaded(const struct session *s)
 	return s->driver && str_eq(s->driver, s->facts.loaded.version);
 }
 
+// The named source's beginning tells its version. What does not, or cannot be read, is refused once it is needed.
+static int compare_source(struct session *s, struct err *err)
+{
+	const struct session_request *request = s->request;
+	auto_scratch struct scratch work = SCRATCH_NONE;
+	auto_source struct source source = { .root = ROOT_NONE };
+	struct err ignored;
+	bool is_file = request->source && !request->fetch_source;
+	if (!s->driver || !is_file || !(request->is_source_spare || request->is_source_bound) ||
+	    scratch_make(&s->state, "peek", &work, &ignored) < 0 ||
+	    source_peek(request->source, &work.root, &source, &ignored) <= 0 || str_eq(source.version, s->driver))
+		return 0;
+	if (!request->is_source_spare) {
+		plan_refuse_source(s->driver, source.version, s->facts.host.arch, err);
+		return err_wrap(err, "--source '%s'", request->source);
+	}
+	s->is_source_other = true;
+	log_info("source '%s' is of driver %s and does not count: %s was requested", request->source, source.version,
+		 s->driver);
+	return 0;
+}
+
+// A package of another driver than the one named with it.
+static int refuse_other_package(struct session *s, struct err *err)
+{
+	struct acquire *o = &s->acquire;
+	struct err ignored;
+	if (!s->request->is_package_bound || !o->is_named || !s->driver)
+		return 0;
+	o->want.driver = NULL;
+	int r = acquire_find(o, false, &ignored);
+	o->want.driver = s->driver;
+	if (r <= 0)
+		return 0;
+	err_set(err, E_USAGE, "driver %s was requested, but --package '%s' is of driver %s", s->driver,
+		o->fetch.from->items[0], acquire_found(o)->key.driver);
+	return err_next(err, "leave out --driver (DRIVER_VERSION), or name a package of it");
+}
+
 static int find_requested_package(struct session *s, struct err *err)
 {
 	struct acquire *o = &s->acquire;
 	const struct strv *asked = o->fetch.from;
-	bool is_local = is_requested_driver_loaded(s), is_told = false;
+	// What was named with the driver is compared with it, if that costs no network.
+	bool is_compared = s->request->is_package_bound && o->is_named && asked && asked->count &&
+			   !repository_is_remote(asked->items[0]);
+	bool is_local = is_requested_driver_loaded(s) && !is_compared, is_told = false;
 	// A layout or a bundle on this machine is quick; for any other source the time is worth showing.
 	for (size_t i = 0; !is_local && asked && i < asked->count; i++)
 		is_told |= !str_starts(asked->items[i], "oci:") && !str_starts(asked->items[i], "oci-archive:");
 	if (is_told)
 		progress_enter(&s->progress, "find");
-	if (acquire_find(o, is_local, err) < 0)
+	if (acquire_find(o, is_local, err) < 0 || (!is_local && !acquire_found(o) && refuse_other_package(s, err) < 0))
 		return -1;
 	const struct package *p = acquire_found(o);
 	auto_str char *tag = p ? package_tag(&p->key) : str_dup("no package that fits");
@@ -60,7 +102,8 @@ static int choose_of_branch(struct session *s, struct err *err)
 {
 	const char *branch = s->request->branch, *loaded = s->facts.loaded.version;
 	auto_str char *place = NULL, *name = str_fmt("%s%s", *branch ? "branch " : "any branch", branch);
-	if (s->request->source || s->request->is_named || s->request->digest)
+	bool has_source = s->request->source && !s->request->is_source_spare;
+	if (has_source || s->request->is_named || s->request->digest)
 		return err_set(err, E_USAGE,
 			       "%s was requested, and --source, --package or --digest say which driver: leave one out",
 			       name);
@@ -109,7 +152,9 @@ static int find_package(struct session *s, struct err *err)
 		    !str_eq(f->code, "E_NO_DEVICE"))
 			strv_add(&o->refused, str_dup(f->driver.digest));
 	}
-	bool has_source = request->source && !request->is_named;
+	if (compare_source(s, err) < 0)
+		return -1;
+	bool has_source = request->source && !request->is_named && !request->is_source_spare;
 	if (has_source && request->fetch_source) // a package of it may do
 		memcpy(digest, request->source_sha256, sizeof(digest));
 	else if (has_source && source_digest(request->source, request->source_sha256, digest, err) < 0)
@@ -135,30 +180,40 @@ static int find_package(struct session *s, struct err *err)
 			return -1;
 		o->want.driver = s->driver;
 		o->want.branch = request->branch; // the other flavour will do, where this one is not trusted
+		if (compare_source(s, err) < 0)
+			return -1;
 	}
 	int r = is_host_used(s) ? 0 : find_requested_package(s, err);
 	o->want.source = NULL; // it pointed into this function
 	return r;
 }
 
-char *session_source_path(const struct session *s)
+// The sources that came with the user space of the requested driver: in the image, or in what this node keeps.
+static char *payload_source(struct session *s)
 {
 	const struct session_request *request = s->request;
-	return s->fetched                                    ? str_dup(s->fetched) :
-	       request->source                               ? str_dup(request->source) :
-	       str_eq(s->acquire.carry.is.driver, s->driver) ? image_payload_source_path(&s->acquire.carry) :
-							       NULL;
+	char *path = NULL;
+	struct err why;
+	if (str_eq(s->acquire.carry.is.driver, s->driver))
+		return image_payload_source_path(&s->acquire.carry);
+	if (s->driver && !request->is_named && !request->digest && !request->is_compile_forbidden &&
+	    acquire_payload_source(&s->acquire, s->driver, &path, &why) < 0)
+		progress_note(&s->progress, "no sources of the stored payload: %s", why.text);
+	return path;
 }
 
 static int open_source(struct session *s, struct err *err)
 {
 	const struct session_request *request = s->request;
+	bool is_named = request->source && !s->is_source_other;
 	if (request->fetch_source) {
 		progress_enter(&s->progress, "source");
-		if (request->fetch_source(request->ctx, &s->state, &s->fetched, err) < 0)
+		if (request->fetch_source(request->ctx, &s->state, &s->source_path, err) < 0)
 			return -1;
+	} else {
+		s->source_path = is_named ? str_dup(request->source) : payload_source(s);
 	}
-	auto_str char *path = session_source_path(s);
+	const char *path = s->source_path;
 	if (!path)
 		return 0;
 	// Before anything is unpacked: a key that is away, or that the kernel does not know, ends it in a moment.
@@ -167,10 +222,11 @@ static int open_source(struct session *s, struct err *err)
 		return -1;
 	if (!request->fetch_source)
 		progress_enter(&s->progress, "source");
-	if (source_open(path, s->request->source_sha256, &s->source_work.root, &s->source, err) < 0)
+	if (source_open(path, is_named ? request->source_sha256 : NULL, &s->source_work.root, &s->source, err) < 0)
 		return -1;
 	progress_facts(&s->progress, json_pack("{s:s, s:s}", "driver", s->source.version, "sha256", s->source.digest));
-	progress_end(&s->progress, "source", "%s, sha256 %.12s...", s->source.version, s->source.digest);
+	progress_end(&s->progress, "source", "%s%s, sha256 %.12s...", s->source.version,
+		     is_named ? "" : " of the stored payload", s->source.digest);
 	return 0;
 }
 
@@ -417,7 +473,7 @@ static int make_session_plan(struct session *s, struct err *err)
 					    .host_driver = request->host_driver };
 	s->at_hand = (struct at_hand){ .package = acquire_found(&s->acquire),
 				       .compatible = s->acquire.compatible,
-				       .is_named = s->acquire.is_named,
+				       .is_named = s->acquire.is_named || request->digest,
 				       .package_why_not = s->acquire.why_not,
 				       .package_code = s->acquire.code,
 				       .journal = &s->journal,
@@ -526,7 +582,7 @@ void session_done(struct session *s)
 	free(s->signer);
 	holders_done(&s->holders);
 	journal_done(&s->journal);
-	free(s->fetched);
+	free(s->source_path);
 	source_done(&s->source);
 	acquire_done(&s->acquire);
 	trust_now_done(&s->trust);

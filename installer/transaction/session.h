@@ -15,7 +15,11 @@ struct session_request {                                     // borrowed, until 
 	const char *branch; // in place of driver: the newest of it that there is a package of; "" = of all; NULL = none
 	enum module_type flavour;
 	const struct strv *modules, *params, *headers; // modules: full names; params: "MODULE:NAME=VALUE"
-	const char *source, *source_sha256;            // NULL = that of the image
+	const char *source, *source_sha256;            // NULL = that of the image, of the stored payload
+	// The driver was named with more right than the source, which counts only if it is of that driver.
+	bool is_source_spare;
+	// Named together with the driver, so with another one it contradicts: E_USAGE, whatever is loaded.
+	bool is_source_bound, is_package_bound;
 	struct package_manager_options package_manager;
 	// Of a source that is not on this machine and has source_sha256: brings it there, when it is needed, and says
 	// where it is. NULL = source is a path.
@@ -54,7 +58,8 @@ struct session {
 	struct module_params params;
 	struct trust_now trust; // of a recovery
 	struct acquire acquire;
-	char *fetched;        // what fetch_source said; NULL = it was not needed
+	char *source_path;    // of source: the named one, what fetch_source brought, what came with a payload
+	bool is_source_other; // the named source is of another driver, and does not count
 	struct source source; // opened only if no package fits; .version NULL = not opened
 	char *inputs;         // where a compile would take headers and core from; NULL = nothing is to be compiled
 	char *signer;         // who would sign what it makes; NULL = nobody
@@ -88,6 +93,3 @@ void session_done(struct session *s);
 int session_apply(struct session *s, const struct compile_gate *gate, struct status *ret, struct err *err); // locked
 int session_foresee(struct session *s, struct err *err);                                // see apply_foresee()
 int session_stage(struct session *s, const struct compile_gate *gate, struct err *err); // see apply_stage()
-// Once it is opened: the source to compile from: the named one, else the image's, if that is of the requested driver.
-// NULL = none. Caller frees.
-char *session_source_path(const struct session *s);

@@ -270,6 +270,64 @@ static void unknown_names(void **state)
 	assert_string_equal(err.text, "'site.conf', line 2: unknown key 'xyz'");
 }
 
+// Of options that say the same the lower one is left out; on one level both stay.
+static void what_a_higher_source_says_in_other_words(void **state)
+{
+	(void)state;
+	static const struct opt_rank ranks[] = { { "text", "list" },   { "list", "text" }, { "flag", "text" },
+						 { "number", "text" }, { "text", "none" }, { 0 } };
+	static const char *const names[] = { "file", "env", "flag" };
+	static const struct {
+		enum opt_source text, list; // who sets it
+		bool has_text, has_list;
+	} table[] = {
+		{ OPT_DEFAULT, OPT_DEFAULT, false, false }, { OPT_FILE, OPT_DEFAULT, true, false },
+		{ OPT_ENV, OPT_DEFAULT, true, false },      { OPT_FLAGS, OPT_DEFAULT, true, false },
+		{ OPT_DEFAULT, OPT_FILE, false, true },     { OPT_FILE, OPT_FILE, true, true },
+		{ OPT_ENV, OPT_FILE, true, false },         { OPT_FLAGS, OPT_FILE, true, false },
+		{ OPT_DEFAULT, OPT_ENV, false, true },      { OPT_FILE, OPT_ENV, false, true },
+		{ OPT_ENV, OPT_ENV, true, true },           { OPT_FLAGS, OPT_ENV, true, false },
+		{ OPT_DEFAULT, OPT_FLAGS, false, true },    { OPT_FILE, OPT_FLAGS, false, true },
+		{ OPT_ENV, OPT_FLAGS, false, true },        { OPT_FLAGS, OPT_FLAGS, true, true },
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
+		auto_strv struct strv argv = { 0 };
+		struct values values = { 0 };
+		struct opt_parsed parsed;
+		struct err err = { 0 };
+		const enum opt_source text = table[i].text, list = table[i].list;
+		auto_str char *config = str_fmt("flag = on\nnumber = 7\n%s%s", text == OPT_FILE ? "text = file\n" : "",
+						list == OPT_FILE ? "list = file\n" : "");
+		auto_str char *row = str_fmt("row %zu", i);
+		strv_split(&argv, "try", " ");
+		if (text == OPT_FLAGS)
+			strv_add(&argv, str_dup("--text=flag"));
+		if (list == OPT_FLAGS)
+			strv_add(&argv, str_dup("--list=flag"));
+		set_env("OPT_TEST_TEXT", text == OPT_ENV ? "env" : NULL);
+		set_env("OPT_TEST_LIST", list == OPT_ENV ? "env" : NULL);
+		set_env("OPT_TEST_FLAG", NULL);
+		struct opt_input in = input(all, config, &argv);
+		in.ranks = ranks;
+		expect(opt_parse(&cmd, &in, &values, &parsed, &err) == 0, row);
+		expect(str_eq(values.text, table[i].has_text ? names[text - OPT_FILE] : NULL) ||
+			       (!values.text && !table[i].has_text),
+		       row);
+		expect(values.list.count == table[i].has_list, row);
+		expect(!table[i].has_list || str_eq(values.list.items[0], names[list - OPT_FILE]), row);
+		expect(values.is_flag == (text <= OPT_FILE) && values.number == (text <= OPT_FILE ? 7 : 0), row);
+		expect(opt_source_of(&parsed, "text") == (table[i].has_text ? text : OPT_DEFAULT), row);
+		expect(opt_source_of(&parsed, "list") == (table[i].has_list ? list : OPT_DEFAULT), row);
+		// What does not count is not blamed.
+		err_set(&err, E_USAGE, "--text 'x' is wrong");
+		opt_blame(&in, &parsed, &values, &err);
+		expect(err.code == (table[i].has_text && text < OPT_FLAGS ? E_CONFIG : E_USAGE), row);
+		opt_done(&cmd, &values);
+	}
+	set_env("OPT_TEST_TEXT", NULL);
+	set_env("OPT_TEST_LIST", NULL);
+}
+
 // A value that only the command rejects is reported with the place that it came from.
 static void late_errors(void **state)
 {
@@ -373,6 +431,7 @@ int main(void)
 		cmocka_unit_test(words_are_read_back),
 		cmocka_unit_test(secrets_are_not_arguments),
 		cmocka_unit_test(unknown_names),
+		cmocka_unit_test(what_a_higher_source_says_in_other_words),
 		cmocka_unit_test(late_errors),
 		cmocka_unit_test(choices),
 		cmocka_unit_test(ambiguous_options),

@@ -361,6 +361,52 @@ static int from_argument(struct parse *p, const char *text, struct err *err)
 	return set_value(p, i, text, OPT_FLAGS, err);
 }
 
+static const struct opt_origin *find_origin(const struct opt_parsed *parsed, const char *name)
+{
+	for (size_t i = 0; i < parsed->opts; i++)
+		if (str_eq(parsed->origins[i].opt->name, name))
+			return &parsed->origins[i];
+	return NULL;
+}
+
+enum opt_source opt_source_of(const struct opt_parsed *parsed, const char *name)
+{
+	const struct opt_origin *o = find_origin(parsed, name);
+	return o && !o->to ? o->by : OPT_DEFAULT;
+}
+
+static void unset_value(const struct opt *o, void *at)
+{
+	switch (o->type) {
+	case OPT_FLAG:
+		*(bool *)at = false;
+		break;
+	case OPT_STR:
+	case OPT_SECRET:
+		free(TAKE(*(char **)at));
+		break;
+	case OPT_LIST:
+	case OPT_SECRETS:
+		strv_done(at);
+		break;
+	case OPT_UINT:
+		*(unsigned *)at = 0;
+		break;
+	}
+}
+
+// By the sources as they were: that an option gave way itself does not bring back what gave way to it.
+static void apply_ranks(const struct opt_rank *rank, void *values, struct opt_parsed *ret)
+{
+	for (; rank && rank->option; rank++) {
+		const struct opt_origin *to = find_origin(ret, rank->to), *o = find_origin(ret, rank->option);
+		if (!o || !to || !o->by || o->to || o->by >= to->by)
+			continue;
+		ret->origins[o - ret->origins].to = rank->to;
+		unset_value(o->opt, (char *)values + o->opt->offset);
+	}
+}
+
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err)
 {
 	struct parse p = { .cmd = cmd, .values = values };
@@ -381,6 +427,7 @@ int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, s
 	*ret = (struct opt_parsed){ .args = in->argv + optind, .count = count, .opts = p.count };
 	for (size_t i = 0; i < p.count; i++)
 		ret->origins[i] = (struct opt_origin){ .opt = p.opts[i], .by = p.set_by[i], .line = p.lines[i] };
+	apply_ranks(in->ranks, values, ret);
 	for (size_t i = 0; i < p.count; i++)
 		if (is_text_option(p.opts[i]) &&
 		    check_choice(p.opts[i], *(char **)((char *)values + p.opts[i]->offset), err) < 0) {
@@ -427,7 +474,7 @@ void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, cons
 	for (size_t i = 0; i < parsed->opts; i++) {
 		const struct opt_origin *origin = &parsed->origins[i];
 		const struct opt *o = origin->opt;
-		if ((origin->by != OPT_FILE && origin->by != OPT_ENV) ||
+		if ((origin->by != OPT_FILE && origin->by != OPT_ENV) || origin->to ||
 		    !(names_option(err->text, o->name) || quotes_value(err->text, o, (const char *)values + o->offset)))
 			continue;
 		if (origin->by == OPT_FILE)

@@ -40,10 +40,17 @@ struct cmd {
 
 enum { OPTS_MAX = 96 };
 
+// Options that say the same in other words: one that only a lower source sets gives way to `to` of a higher one, and is
+// left out. On one level both stay; the command says whether they contradict.
+struct opt_rank {
+	const char *option, *to; // option NULL ends a table
+};
+
 // Where values come from, borrowed.
 struct opt_input {
 	const struct cmd *const *all; // every command, NULL-terminated: a name of another one is not an error
 	const char *const *variables; // other variables of ours that no option has, NULL-terminated
+	const struct opt_rank *ranks; // NULL = none
 	const char *config_name;      // of the configuration file, for messages
 	const char *config;           // its text; NULL = there is none
 	int argc;
@@ -59,7 +66,8 @@ struct opt_parsed {
 	struct opt_origin {
 		const struct opt *opt;
 		enum opt_source by;
-		unsigned line; // of the configuration file
+		unsigned line;  // of the configuration file
+		const char *to; // what it gave way to: its value is unset; NULL = it counts
 	} origins[OPTS_MAX];
 	size_t opts;
 };
@@ -69,6 +77,7 @@ struct opt_parsed {
 // otherwise. So is a variable KMODSMITH_* that is no command's, is not in in->variables, and is none of those that
 // Kubernetes gives to every container of a namespace that has a Service of such a name.
 int opt_parse(const struct cmd *cmd, const struct opt_input *in, void *values, struct opt_parsed *ret, struct err *err);
+enum opt_source opt_source_of(const struct opt_parsed *parsed, const char *name); // OPT_DEFAULT: unset, or gave way
 // A value that only the command found to be wrong (E_USAGE, with '--NAME', 'NAME:' or the quoted value in its text),
 // and that the file or the environment gave: then the error names the line or the variable, and is E_CONFIG.
 void opt_blame(const struct opt_input *in, const struct opt_parsed *parsed, const void *values, struct err *err);

@@ -281,6 +281,16 @@ static int add_params(const struct target *target, struct strv *params, struct e
 	return 0;
 }
 
+// As variables, which an order's driver outranks: a source of another one does not count.
+static void tell_source(struct job_values *j, struct strv *env)
+{
+	if (j->source)
+		strv_add(env, str_fmt("KMODSMITH_SOURCE=%s", j->source));
+	if (j->source_sha256)
+		strv_add(env, str_fmt("KMODSMITH_SOURCE_SHA256=%s", j->source_sha256));
+	j->source = j->source_sha256 = NULL;
+}
+
 static int child_arguments(void *ctx, enum agent_work work, const struct target *target, struct launch_words *ret,
 			   struct err *err)
 {
@@ -298,6 +308,7 @@ static int child_arguments(void *ctx, enum agent_work work, const struct target 
 		v.job.flavour = *target->flavour ? (char *)(uintptr_t)target->flavour : NULL;
 		v.job.digest = target->package;
 		v.job.params = params;
+		tell_source(&v.job, &ret->env);
 		v.job.holders = NULL; // never take a driver that is in use
 		v.job.is_retry = work != AGENT_WORK_REVIVE;
 	}

@@ -141,6 +141,26 @@ static const char *const variables[] = {
 	"KMODSMITH_INPUTS_ARCH", "KMODSMITH_ACCEL",        "KMODSMITH_BASE",    "KMODSMITH_RUN_DIR", NULL
 };
 
+// All of the first four say which driver: who types one of them asks for another driver than the configured one. --bundle
+// and --from say where packages are and --payload what an image has, so --driver stands beside them. A driver that was
+// typed leaves a configured package and source in force, too: it may come from there.
+static const struct opt_rank ranks[] = {
+	{ "driver", "package" },
+	{ "driver", "source" },
+	{ "driver", "digest" },
+	{ "digest", "driver" },
+	{ "digest", "package" },
+	{ "digest", "source" },
+	{ "source", "package" },
+	{ "source", "digest" },
+	{ "package", "source" },
+	{ "package", "bundle" },
+	{ "package", "from" },
+	{ "bundle", "package" },
+	{ "source-sha256", "source" }, // it is of another file
+	{ 0 },
+};
+
 struct entry_input {
 	struct opt_input opt;
 	char *name, *text;
@@ -165,6 +185,7 @@ static int entry_input_read(int argc, char **argv, struct entry_input *ret, stru
 		return -1;
 	ret->opt = (struct opt_input){ .all = commands,
 				       .variables = variables,
+				       .ranks = ranks,
 				       .config_name = ret->name,
 				       .config = ret->text,
 				       .argc = argc,
@@ -212,14 +233,15 @@ void entry_add_origin(struct err *err)
 		opt_blame(running.in, running.parsed, running.values, err);
 }
 
+enum opt_source entry_source_of(const char *option)
+{
+	return running.in ? opt_source_of(running.parsed, option) : OPT_DEFAULT;
+}
+
 bool entry_is_configured(const char *option)
 {
-	for (size_t i = 0; running.in && i < running.parsed->opts; i++) {
-		const struct opt_origin *o = &running.parsed->origins[i];
-		if (str_eq(o->opt->name, option) && (o->by == OPT_FILE || o->by == OPT_ENV))
-			return true;
-	}
-	return false;
+	enum opt_source by = entry_source_of(option);
+	return by == OPT_FILE || by == OPT_ENV;
 }
 
 int entry_reparse(const struct cmd *cmd, void *values, struct err *err)
@@ -233,10 +255,14 @@ static void log_option_origins(const struct opt_input *in, const struct opt_pars
 {
 	for (size_t i = 0; i < parsed->opts; i++) {
 		const struct opt_origin *o = &parsed->origins[i];
-		if (o->by == OPT_FILE)
-			log_debug("--%s is set by '%s', line %u", o->opt->name, in->config_name, o->line);
-		else if (o->by == OPT_ENV)
-			log_debug("--%s is set by the environment variable %s", o->opt->name, o->opt->env);
+		if (o->by != OPT_FILE && o->by != OPT_ENV)
+			continue;
+		auto_str char *by = o->by == OPT_ENV ? str_fmt("the environment variable %s", o->opt->env) :
+						       str_fmt("'%s', line %u", in->config_name, o->line);
+		if (o->to)
+			log_info("--%s, set by %s, gives way to --%s", o->opt->name, by, o->to);
+		else
+			log_debug("--%s is set by %s", o->opt->name, by);
 	}
 }
 

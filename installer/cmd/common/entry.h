@@ -14,6 +14,8 @@ int entry_values(const struct cmd *cmd, int argc, char **argv, void *values);
 // For an error that a running command prints itself: adds the configuration line or the variable that caused it. Errors
 // that are returned need no such call.
 void entry_add_origin(struct err *err);
+// Who set the value of the running command's option. OPT_DEFAULT: nobody, or it gave way to another option.
+enum opt_source entry_source_of(const char *option);
 bool entry_is_configured(const char *option); // its value is of the configuration file or the environment
 // The running command's values, from its current environment. values: zeroed.
 int entry_reparse(const struct cmd *cmd, void *values, struct err *err);

@@ -3,6 +3,7 @@
 
 #include "acquire/source_url.h"
 #include "base/file/file.h"
+#include "cmd/common/entry.h"
 #include "cmd/common/share.h"
 #include "devices/cdi_spec_file.h"
 #include "host/module_set.h"
@@ -186,6 +187,14 @@ int job_fetch_source(const struct job_values *values, const char *source, const 
 	return source_url_fetch(&request, ret, err) < 0 ? -1 : 1;
 }
 
+int job_check_driver(const char *driver, struct err *err)
+{
+	if (!driver || (*driver && !driver[strcspn(driver, " \t#")]))
+		return 0;
+	return err_set(err, E_USAGE, "--driver '%s' is not a driver version%s", driver,
+		       strchr(driver, '#') ? ": a comment has a line of its own" : "");
+}
+
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err)
 {
 	*ret = MODULE_TYPE_AUTO;
@@ -360,7 +369,7 @@ static int parse_job_words(struct job *j, struct err *err)
 {
 	const struct job_values *v = j->values;
 	struct session_request *r = &j->request;
-	if (job_parse_modules(&v->modules, &j->modules, err) < 0 ||
+	if (job_check_driver(v->driver, err) < 0 || job_parse_modules(&v->modules, &j->modules, err) < 0 ||
 	    machine_open(&v->origin.remote.common, &j->machine, err) < 0 ||
 	    (v->dev_root ? root_init(&j->dev_root, v->dev_root, err) :
 			   root_sub(&j->machine.host, ".", &j->dev_root, err)) < 0 ||
@@ -373,6 +382,17 @@ static int parse_job_words(struct job *j, struct err *err)
 	    job_parse_holders(v->holders, &r->holders, err) < 0 || job_parse_reuse(v->reuse, &r->reuse, err) < 0)
 		return -1;
 	return v->cdi ? cdi_spec_file_check(v->cdi, err) : 0;
+}
+
+// Whether driver and source, or driver and package, were named together, and which counts if not.
+static void compare_origins(struct job *j)
+{
+	struct session_request *r = &j->request;
+	const enum opt_source driver = entry_source_of("driver"), source = entry_source_of("source");
+	bool is_ordered = j->values->is_ordered, has_driver = r->driver || r->branch;
+	r->is_source_spare = r->source && has_driver && (is_ordered || driver > source);
+	r->is_source_bound = r->source && !is_ordered && driver && driver == source;
+	r->is_package_bound = r->is_named && !is_ordered && driver && driver == entry_source_of("package");
 }
 
 static void fill_job_request(struct job *j)
@@ -421,6 +441,7 @@ static void fill_job_request(struct job *j)
 	r->open_repositories = open_job_repositories;
 	r->fetch_source = source_url_is(v->source) ? fetch_job_source : NULL;
 	r->ctx = j;
+	compare_origins(j);
 }
 
 int job_open(const struct job_values *values, bool is_change, struct job *ret, struct err *err)

@@ -29,6 +29,7 @@ struct job_values { // first member of the values of each of these commands
 	bool is_keeping;        // the command starts the driver's daemons
 	bool is_rt_allowed, is_unproven_allowed, is_compile_forbidden, is_cache_off, is_retry;
 	const struct progress *progress; // NULL = show_progress_log()
+	bool is_ordered; // driver is what the agent said, and not typed: a source of another one does not count
 	bool has_branch; // driver may be a branch ("535") or "latest": the newest that there is a package of
 };
 #define JOB_AUTO "auto"                      // of export: as with is_export_default
@@ -89,6 +90,7 @@ int job_check_path(const char *what, const char *path, bool is_dir_allowed, stru
 // to open, 0 = it is no URL.
 int job_fetch_source(const struct job_values *values, const char *source, const char *sha256, const struct root *state,
 		     char **ret, struct err *err);
+int job_check_driver(const char *driver, struct err *err); // E_USAGE: no word, such as "535.261.03 # of the fleet"
 int job_parse_flavour(const struct job_values *values, enum module_type *ret, struct err *err); // E_USAGE
 int job_parse_arch(const char *text, const char **ret, struct err *err); // as `uname -m`; NULL: NULL
 #define ARCH_HELP "architecture of the kernel: x86_64 (or amd64), aarch64 (arm64); default: "

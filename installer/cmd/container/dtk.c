@@ -323,7 +323,7 @@ static int fill_request(struct dtk_handover *s, struct err *err)
 	const struct job_values *v = j->values;
 	struct dtk_request *r = &s->request;
 	char patches[DIGEST_HEX + 1], program[DIGEST_HEX + 1];
-	s->source = session_source_path(&j->session);
+	s->source = str_dup(j->session.source_path);
 	if (!s->source)
 		return err_set(err, E_NOT_FOUND, "the driver has no source");
 	if (v->module_key)

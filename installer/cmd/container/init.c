@@ -139,6 +139,7 @@ static int request_for_agent(struct job_values *v, struct err *err)
 		.driver = v->driver, .flavour = v->flavour, .digest = v->digest, .source = v->source
 	};
 	service_agent_request(r > 0 ? &last : NULL, &f.loaded, &request);
+	v->is_ordered = true;
 	str_set(&v->driver, request.driver);
 	str_set(&v->flavour, request.flavour);
 	str_set(&v->digest, request.digest);

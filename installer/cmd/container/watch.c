@@ -177,7 +177,8 @@ static int fill_prebuild_request(const struct watch_values *v, struct once *o, s
 {
 	const struct job_values *j = &v->job;
 	struct prebuild_request *w = &o->request;
-	if (job_fetch_source(j, j->source, j->source_sha256, &o->state, &o->source, err) < 0)
+	if (job_check_driver(j->driver, err) < 0 ||
+	    job_fetch_source(j, j->source, j->source_sha256, &o->state, &o->source, err) < 0)
 		return -1;
 	if (!j->driver && j->source && read_source_driver(j, o, err) < 0)
 		return -1;

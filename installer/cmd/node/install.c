@@ -128,9 +128,6 @@ static int run_plan(void *values, char **args, size_t count, struct err *err)
 // `install --bundle FILE` by another name, beside the other verbs that a bundle has.
 static int run_bundle(void *values, char **args, size_t count, struct err *err)
 {
-	struct values *v = values;
-	free(v->job.origin.bundle);
-	v->job.origin.bundle = str_dup(args[0]);
 	(void)count;
 	return run_install(values, args, 0, err);
 }
@@ -176,6 +173,7 @@ const struct cmd cmd_bundle_install = {
 	.args = "FILE",
 	.args_min = 1,
 	.args_max = 1,
+	.args_option = "bundle",
 	.help = "install the driver on this machine, from a bundle only",
 	.about = "The same as `kmodsmith install --bundle FILE`: it contacts no remote source and resolves no "
 		 "name.\n\n  kmodsmith bundle install site.tar --driver 535.261.03\n",
