@@ -314,6 +314,14 @@ static int make_device_node(struct dev_tree *t, const struct device_node *n, int
 	return -1;
 }
 
+// A container's engine makes an empty directory of a node that it is to mount and that is not there yet.
+static int put_in_place(int dir, const char *temporary, const char *name)
+{
+	if (renameat(dir, temporary, dir, name) == 0)
+		return 0;
+	return errno == EISDIR && unlinkat(dir, name, AT_REMOVEDIR) == 0 ? renameat(dir, temporary, dir, name) : -1;
+}
+
 // Through a temporary name, so that the node is never missing.
 static int replace_device_node(struct dev_tree *t, const struct device_node *n, int dir, const char *name)
 {
@@ -322,7 +330,7 @@ static int replace_device_node(struct dev_tree *t, const struct device_node *n, 
 	if (make_device_node(t, n, dir, temporary) < 0)
 		return -1;
 	t->changes++;
-	if (renameat(dir, temporary, dir, name) == 0)
+	if (put_in_place(dir, temporary, name) == 0)
 		return 0;
 	int problem = errno;
 	unlinkat(dir, temporary, 0);
@@ -384,7 +392,7 @@ static int make_link(struct dev_tree *t, const char *target, const char *name, b
 	if (symlinkat(target, t->links, temporary) < 0)
 		return -1;
 	t->changes += 2;
-	if (renameat(t->links, temporary, t->links, name) == 0)
+	if (put_in_place(t->links, temporary, name) == 0)
 		return 0;
 	int problem = errno;
 	unlinkat(t->links, temporary, 0);

@@ -20,6 +20,7 @@ void module_params_done(struct module_params *p)
 		param_done(&p->items[i]);
 	free(p->items);
 	strv_done(&p->blacklist);
+	strv_done(&p->skipped);
 	*p = (struct module_params){ 0 };
 }
 
@@ -71,6 +72,8 @@ static int read_modprobe(struct module_params *p, const struct root *host, const
 		if (!strv_has(&p->blacklist, name))
 			strv_add(&p->blacklist, TAKE(name));
 	}
+	p->skipped = m.skipped;
+	m.skipped = (struct strv){ 0 };
 	return 0;
 }
 
@@ -80,7 +83,7 @@ static int read_drivers(struct module_params *p, const struct root *self, struct
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		auto_str char *path = str_fmt("drivers/%s.conf", names[i]), *text = NULL;
 		auto_strv struct strv lines = { 0 };
-		int r = root_read(self, path, &text, NULL, err);
+		int r = root_read_entry(self, path, SIZE_MAX, &text, &p->skipped, err);
 		if (r < 0)
 			return -1;
 		strv_split(&lines, r > 0 ? text : "", "\n");

@@ -23,6 +23,7 @@ struct module_params {
 	struct module_param *items; // in the order of their first appearance
 	size_t count;
 	struct strv blacklist; // canonical names that modprobe.d or the command line blacklist
+	struct strv skipped;   // what is no file in the places where files are read, a sentence each
 };
 
 void module_params_done(struct module_params *p);

@@ -67,7 +67,7 @@ int rpm_keys_list(const struct package_job *job, const char *dir, struct strv *k
 		auto_str char *path = str_fmt("%s/%s", dir, names.items[i]), *text = NULL;
 		if (!str_ends(path, ".repo"))
 			continue;
-		if (root_read(root, path, &text, NULL, err) < 0)
+		if (root_read_entry(root, path, SIZE_MAX, &text, NULL, err) < 0)
 			return -1;
 		add_keys_of(text ? text : "", keys);
 	}

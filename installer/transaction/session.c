@@ -293,8 +293,11 @@ static int collect_facts(struct session *s, bool is_change, struct err *err)
 	    optional_modules_read(request->host, s->facts.host.boot_id, &s->failed, err) < 0 ||
 	    wait_for_modules(s, is_change, err) < 0 ||
 	    module_params_read(request->host, request->kern, request->kern, request->params, &s->facts.gpus, &s->params,
-			       err) < 0 ||
-	    find_package(s, err) < 0)
+			       err) < 0)
+		return -1;
+	for (size_t i = 0; i < s->params.skipped.count; i++)
+		log_warn("%s", s->params.skipped.items[i]);
+	if (find_package(s, err) < 0)
 		return -1;
 	bool is_source_needed = !is_host_used(s) && !acquire_found(&s->acquire) && !is_requested_driver_loaded(s);
 	return is_source_needed ? open_source(s, err) : 0;

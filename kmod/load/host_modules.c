@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 
 static const char *const modprobe_dirs[] = {
@@ -25,6 +26,7 @@ void host_modules_done(struct host_modules *m)
 	}
 	free(m->params);
 	strv_done(&m->blacklist);
+	strv_done(&m->skipped);
 	*m = (struct host_modules){ 0 };
 }
 
@@ -148,6 +150,14 @@ static int read_modprobe_file(struct host_modules *m, char *text, const char *pa
 }
 #endif
 
+// A directory hides no file of its name in another place; whatever else is none does, as modprobe has it.
+static bool is_directory(const struct root *host, const char *path)
+{
+	struct err ignored;
+	auto_fd int fd = root_open(host, path, O_PATH | O_DIRECTORY, &ignored);
+	return fd >= 0;
+}
+
 // The files of all directories by name; the first directory that has a name wins.
 static int read_modprobe_files(struct host_modules *m, const struct root *host, struct err *err)
 {
@@ -157,9 +167,12 @@ static int read_modprobe_files(struct host_modules *m, const struct root *host, 
 		if (root_list(host, modprobe_dirs[i], &here, err) < 0)
 			return -1;
 		for (size_t j = 0; j < here.count; j++) {
-			if (!str_ends(here.items[j], ".conf") || strv_has(&names, here.items[j]))
+			auto_str char *path = str_fmt("%s/%s", modprobe_dirs[i], here.items[j]);
+			if (*here.items[j] == '.' || !str_ends(here.items[j], ".conf") ||
+			    strv_has(&names, here.items[j]))
 				continue;
-			strv_add(&names, str_dup(here.items[j]));
+			if (!is_directory(host, path))
+				strv_add(&names, str_dup(here.items[j]));
 			strv_add(&order, str_fmt("%s/%s", here.items[j], modprobe_dirs[i]));
 		}
 	}
@@ -168,7 +181,7 @@ static int read_modprobe_files(struct host_modules *m, const struct root *host, 
 		const char *slash = strchr(order.items[i], '/');
 		auto_str char *path = str_fmt("%s/%.*s", slash + 1, (int)(slash - order.items[i]), order.items[i]);
 		auto_str char *text = NULL;
-		int r = root_read(host, path, &text, NULL, err);
+		int r = root_read_entry(host, path, SIZE_MAX, &text, &m->skipped, err);
 		if (r < 0 || (r > 0 && read_modprobe_file(m, text, path, err) < 0))
 			return -1;
 	}

@@ -16,12 +16,14 @@ struct host_modules {
 	struct host_param *params; // a later one is stronger
 	size_t count;
 	struct strv blacklist; // names as they are written there
+	struct strv skipped;   // what no file is, a sentence each
 };
 void host_modules_done(struct host_modules *m);
 #define auto_host_modules __attribute__((cleanup(host_modules_done)))
 
 // Files of modprobe.d: etc, run, usr/local/lib, usr/lib, lib; the first directory with a file name wins, files in name
-// order. A line that libkmod does not understand is skipped (KMOD_LOG=err in the environment names it).
+// order; what no regular file is hides none. A line that libkmod does not understand is skipped (KMOD_LOG=err in the
+// environment names it).
 int host_modules_read(const struct root *host, const struct root *kern, struct host_modules *ret, struct err *err);
 // Next blank-separated word, quotes respected and dropped; NULL = end. Caller frees.
 char *host_modules_next_word(const char **text);

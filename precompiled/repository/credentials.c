@@ -56,8 +56,9 @@ char *credentials_places(const char *file)
 	return files.count ? str_fmt("'%s'", names) : NULL;
 }
 
-// 1 = read, 0 = absent.
-static int read_auth_config(const char *path, json_t **ret, struct err *err)
+// 1 = read, 0 = absent. What is no file is only an error where it was named: docker makes a directory of a file that it
+// is to mount and that does not exist.
+static int read_auth_config(const char *path, bool is_named, json_t **ret, struct err *err)
 {
 	auto_str char *text = NULL;
 	json_error_t problem;
@@ -65,9 +66,14 @@ static int read_auth_config(const char *path, json_t **ret, struct err *err)
 	size_t len = 0;
 	auto_fd int fd = file_open_arg(path, O_RDONLY | O_NONBLOCK, err);
 	if (fd < 0)
-		return err->code == ENOENT || err->code == ENOTDIR ? 0 : -1;
+		return err->code == ENOENT || err->code == ENOTDIR ||
+				       (!is_named && (err->code == ELOOP || err->code == ENXIO)) ?
+			       0 :
+			       -1;
 	if (fstat(fd, &st) < 0)
 		return file_fail("look at", path, err);
+	if (!S_ISREG(st.st_mode) && !is_named)
+		return 0;
 	if (!S_ISREG(st.st_mode) || st.st_size > FILE_MAX)
 		return err_set(err, E_CONFIG, "'%s' is not a credentials file", path);
 	if (file_read(fd, path, &text, &len, err) < 0)
@@ -250,7 +256,7 @@ int credentials_find(const char *file, const char *host, const char *name, struc
 	list_files(file, &files);
 	for (size_t i = 0; i < files.count; i++) {
 		auto_json json_t *json = NULL;
-		int r = read_auth_config(files.items[i], &json, err);
+		int r = read_auth_config(files.items[i], file, &json, err);
 		if (r == 0 && file)
 			return err_set(err, E_NOT_FOUND, "credentials: '%s' does not exist", file);
 		if (r > 0)

@@ -28,6 +28,7 @@ void trust_done(struct trust *t)
 	free(t->keys);
 	free(t->sources);
 	free(t->place);
+	strv_done(&t->skipped);
 	*t = (struct trust){ 0 };
 }
 
@@ -35,9 +36,9 @@ int trust_dir(const struct root *host, const char *named, struct root *ret, stru
 {
 	if (named)
 		return root_init(ret, named, err) < 0 ? -1 : 1;
-	if (!root_exists(host, DIR_NAME))
-		return 0;
-	return root_sub(host, DIR_NAME, ret, err) < 0 ? -1 : 1;
+	struct stat st; // a link that leads nowhere is there: keys may have been removed
+	int r = root_stat(host, DIR_NAME, &st, err);
+	return r > 0 && root_sub(host, DIR_NAME, ret, err) < 0 ? -1 : r;
 }
 
 int trust_dir_make(const struct root *host, const char *named, struct root *ret, struct err *err)
@@ -70,17 +71,15 @@ static int check_rights(const struct root *dir, const char *path, struct err *er
 	return 0;
 }
 
+enum { FILE_MAX = 1 << 20 };
+
 static int read_trusted_file(const struct root *dir, const char *path, char **ret, struct err *err)
 {
-	enum { FILE_MAX = 1 << 20 };
-	struct stat st;
 	auto_str char *name = root_path(dir, path);
-	int r = root_stat(dir, path, &st, err);
-	if (r > 0 && st.st_size > FILE_MAX)
-		return err_set(err, E_TOO_LARGE, "'%s' has %lld bytes", name, (long long)st.st_size);
+	int r = root_read_most(dir, path, FILE_MAX, ret, NULL, err);
 	if (r == 0)
 		return err_set(err, E_NOT_FOUND, "'%s' does not exist", name);
-	return r < 0 || check_rights(dir, path, err) < 0 || root_read(dir, path, ret, NULL, err) < 0 ? -1 : 0;
+	return r < 0 ? -1 : check_rights(dir, path, err);
 }
 
 static const struct trust_key *find_trusted_key(const struct trust *t, const char *name_or_id)
@@ -102,8 +101,11 @@ static int read_trusted_keys(const struct root *dir, struct trust *t, struct err
 		auto_key struct key *key = NULL;
 		if (file[0] == '.' || !str_ends(file, SUFFIX))
 			continue;
-		if (read_trusted_file(dir, file, &pem, err) < 0)
+		int r = root_read_entry(dir, file, FILE_MAX, &pem, &t->skipped, err);
+		if (r < 0 || (r > 0 && check_rights(dir, file, err) < 0))
 			return -1;
+		if (r == 0)
+			continue;
 		if (strstr(pem, "-----BEGIN CERTIFICATE-----") && !strstr(pem, "-----BEGIN PUBLIC KEY-----"))
 			continue; // an anchor
 		if (key_parse(pem, path, &key, err) < 0)
@@ -269,8 +271,10 @@ static int read_trust_policy(const struct root *dir, json_t **ret_json, json_t *
 {
 	const char *key;
 	json_t *value, *json = NULL;
-	if (!root_exists(dir, POLICY))
-		return 0;
+	struct stat st; // without the policy a key is valid for more: one that cannot be read is not absent
+	int r = root_stat(dir, POLICY, &st, err);
+	if (r <= 0)
+		return r;
 	if (check_rights(dir, POLICY, err) < 0 || json_read(dir, POLICY, &json, err) < 0)
 		return -1;
 	*ret_json = json;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys this machine trusts: a directory, by default etc/kmodsmith/trust of the host, with
 //
-//   NAME.pem      one public key each
+//   NAME.pem      one public key each; what is no file is no key
 //   policy.json   which keys are valid for which source (optional):
 //                 {"sources": [{"prefix": "docker://reg.example/drivers", "keys": ["NAME or ID"], "threshold": 1,
 //                               "anchor": "ca.pem", "unsigned": "refuse", "catalog": "optional",
@@ -47,6 +47,7 @@ struct trust {
 	size_t count;
 	struct trust_source *sources;
 	size_t source_count;
+	struct strv skipped; // names of keys that are no files and count for nothing, a sentence each
 };
 // The directory that a user named (NULL = none), else the host's. 1 = there, 0 = absent.
 int trust_dir(const struct root *host, const char *named, struct root *ret, struct err *err);

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <sys/inotify.h>
+#include <sys/sysmacros.h>
 
 int root_init(struct root *root, const char *dir, struct err *err)
 {
@@ -121,6 +122,46 @@ int root_read_most(const struct root *root, const char *path, size_t most, char 
 	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISBLK(st.st_mode))
 		return err_set(err, EINVAL, "'%s' is not a regular file", full); // it could block or never end
 	return file_read_most(fd, full, most, ret, ret_len, err) < 0 ? -1 : 1;
+}
+
+// What a name in a directory is, if no regular file; NULL = one, or nothing, or a mask.
+static const char *describe_entry(const struct root *root, const char *path)
+{
+	static const char NONE[] = "/dev/null";
+	struct err ignored;
+	struct stat st;
+	auto_str char *target = NULL;
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_CLOEXEC);
+	if (fd < 0 && errno == ELOOP)
+		return "a link that leads back to itself";
+	if (fd < 0) // also in a copy of a machine, which has no devices
+		return is_absent() && root_readlink(root, path, &target, &ignored) > 0 && !str_eq(target, NONE) ?
+			       "a link that leads nowhere" :
+			       NULL;
+	if (fstat(fd, &st) < 0 || S_ISREG(st.st_mode) || (S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3)))
+		return NULL;
+	return S_ISDIR(st.st_mode)  ? "a directory" :
+	       S_ISFIFO(st.st_mode) ? "a FIFO" :
+	       S_ISSOCK(st.st_mode) ? "a socket" :
+				      "a device";
+}
+
+int root_read_entry(const struct root *root, const char *path, size_t most, char **ret, struct strv *skipped,
+		    struct err *err)
+{
+	struct stat st;
+	auto_fd int fd = resolve_open(root->fd, path, O_PATH | O_CLOEXEC); // a FIFO would wait to be opened
+	if (fd < 0 && !is_absent() && errno != ELOOP)
+		return root_fail(root, "open", path, err);
+	if (fd >= 0 && fstat(fd, &st) < 0)
+		return root_fail(root, "look at", path, err);
+	if (fd >= 0 && S_ISREG(st.st_mode))
+		return root_read_most(root, path, most, ret, NULL, err);
+	auto_str char *full = root_path(root, path);
+	const char *what = skipped ? describe_entry(root, path) : NULL;
+	if (what)
+		strv_add(skipped, str_fmt("'%s' is skipped: it is %s", full, what));
+	return 0;
 }
 
 int root_line(const struct root *root, const char *path, char **ret, struct err *err)

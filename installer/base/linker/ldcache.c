@@ -66,7 +66,7 @@ static int read_conf(struct reading *r, const char *path, unsigned depth, struct
 		return 0;
 	if (++r->files > CONF_FILES)
 		return too_many_files("files", CONF_FILES, err);
-	int is_there = root_read_most(r->root, path, CONF_BYTES, &text, NULL, err);
+	int is_there = root_read_entry(r->root, path, CONF_BYTES, &text, NULL, err);
 	if (is_there <= 0)
 		return is_there;
 	strv_split(&lines, text, "\n");

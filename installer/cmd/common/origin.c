@@ -79,6 +79,8 @@ int origin_open(const struct origin_values *v, const struct root *host, struct o
 		log_warn("--insecure-skip-verify: packages are accepted without verifying signatures");
 	else
 		trust_now(host, v->trust_dir, &o.trust);
+	for (size_t i = 0; i < o.trust.trust.skipped.count; i++)
+		log_warn("%s", o.trust.trust.skipped.items[i]);
 	if (!o.is_believing && o.trust.unread.code) {
 		*err = o.trust.unread;
 		return -1;

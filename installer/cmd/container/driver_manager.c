@@ -133,7 +133,8 @@ static int open_manager(struct manager *m, struct err *err)
 
 // The driver's container
 
-// Module parameters, and a public key where KMODSMITH_TRUST_DIR names the directory.
+// Module parameters, and a public key where KMODSMITH_TRUST_DIR names the directory. What is no file in there is left
+// out: of a key that a ConfigMap lacks the kubelet makes a directory.
 static int put_files(const struct manager *m, const struct driver_pod_file *f, struct err *err)
 {
 	const char *kubelet = m->v->kubelet_dir ? m->v->kubelet_dir : KUBELET;
@@ -147,18 +148,22 @@ static int put_files(const struct manager *m, const struct driver_pod_file *f, s
 	if (root_mkdirs(&m->machine.kern, DRIVERS, 0755, err) < 0)
 		return -1;
 	for (size_t i = 0; i < names.count; i++) {
-		size_t len = 0;
+		auto_strv struct strv skipped = { 0 };
 		auto_str char *text = NULL, *to = str_fmt("%s/%s", DRIVERS, names.items[i]);
 		auto_str char *path = f->name ? str_dup(from) : str_fmt("%s/%s", from, names.items[i]);
 		if (*names.items[i] == '.') // the kubelet's own: ..data and what it leads to
 			continue;
-		int r = root_read(&m->machine.host, path, &text, &len, err);
+		int r = root_read_entry(&m->machine.host, path, SIZE_MAX, &text, &skipped, err);
+		if (r == 0 && skipped.count) {
+			log_warn("%s", skipped.items[0]);
+			continue;
+		}
 		if (r == 0)
 			err_set(err, E_NOT_FOUND,
 				"the driver's container has '/%s' below /drivers, but the host has no such file: "
 				"--kubelet-dir (KMODSMITH_KUBELET_DIR) says where the kubelet keeps volumes",
 				path);
-		if (r <= 0 || root_put(&m->machine.kern, to, text, len, 0644, err) < 0)
+		if (r <= 0 || root_put(&m->machine.kern, to, text, strlen(text), 0644, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -130,6 +130,8 @@ static int run_trust_ls(void *values, char **args, size_t count, struct err *err
 	(void)args, (void)count;
 	if (open_trust_dir(v, &dir, err) < 0 || trust_open(&dir, &t, err) < 0)
 		return -1;
+	for (size_t i = 0; i < t.skipped.count; i++)
+		log_warn("%s", t.skipped.items[i]);
 	if (v->common.is_json) {
 		auto_json json_t *json = trust_json(&t);
 		show_json(json);
