@@ -6,6 +6,7 @@
 #include "driver_root/root_record.h"
 #include "driver_root/selinux.h"
 #include "driver_root/source_tree.h"
+#include "host/attribute.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -269,9 +270,9 @@ static bool is_own_firmware_path(const struct driver_root *e, const char *path)
 }
 
 // An empty value cannot be written; the kernel treats an empty line as one.
-static int unset_firmware_path(const struct driver_root *e, struct err *err)
+static int write_firmware_path(const struct driver_root *e, const char *path, struct err *err)
 {
-	return e->sys->attribute_set(e->sys, e->kern, SETTING, "\n") < 0 ? file_fail("set", SETTING, err) : 0;
+	return attribute_set(e->sys, e->host, e->kern, SETTING, *path ? path : "\n", err);
 }
 
 // The kernel shows its path, and it is unset or ours.
@@ -309,6 +310,18 @@ static int needs_firmware_path(const struct driver_root *e, const struct driver_
 	return names.count && (is_missing || (search->path && is_own_firmware_path(e, search->path)));
 }
 
+int driver_root_check_firmware_path(const struct driver_root *e, const struct driver_root_request *request,
+				    struct err *err)
+{
+	auto_firmware_path struct firmware_path search = { 0 };
+	if (firmware_path(e->host, e->kern, request->release, &search, err) < 0)
+		return -1;
+	int r = needs_firmware_path(e, request, &search, err);
+	if (r <= 0 || !is_firmware_path_free(e, &search))
+		return r < 0 ? -1 : 0;
+	return attribute_check(e->host, e->kern, SETTING, err);
+}
+
 int driver_root_set_firmware_path(struct driver_root *e, const struct driver_root_request *request, struct err *err)
 {
 	auto_firmware_path struct firmware_path search = { 0 };
@@ -325,8 +338,8 @@ int driver_root_set_firmware_path(struct driver_root *e, const struct driver_roo
 	auto_str char *path = str_fmt("/%s/%s/%s", e->parent, e->is_switched ? e->base : e->made, FIRMWARE);
 	if (str_eq(search.path, path))
 		return 0;
-	if (e->sys->attribute_set(e->sys, e->kern, SETTING, path) < 0)
-		return file_fail("set", SETTING, err);
+	if (write_firmware_path(e, path, err) < 0)
+		return -1;
 	if (!e->fwpath_before)
 		e->fwpath_before = str_dup(search.path);
 	return 0;
@@ -357,11 +370,8 @@ int driver_root_rollback(struct driver_root *e, struct err *err)
 	    (generation_pop(&w.point, err) < 0 || root_record_restore(e->host, e->record_before, err) < 0))
 		return -1;
 	e->is_switched = false;
-	if (e->fwpath_before && !*e->fwpath_before && unset_firmware_path(e, err) < 0)
+	if (e->fwpath_before && write_firmware_path(e, e->fwpath_before, err) < 0)
 		return -1;
-	if (e->fwpath_before && *e->fwpath_before &&
-	    e->sys->attribute_set(e->sys, e->kern, SETTING, e->fwpath_before) < 0)
-		return file_fail("set", SETTING, err);
 	if (generation_remove(&w.mount_ns, &w.parent, e->made, err) < 0)
 		return -1;
 	forget_prepared(e);
@@ -511,7 +521,7 @@ int driver_root_withdraw(const struct driver_root *e, const char *release, const
 		return -1;
 	if (e->sys->record)
 		return err_set(err, EOPNOTSUPP, "a recorded machine has no mounts, so nothing is withdrawn");
-	if ((has_path > 0 && unset_firmware_path(e, err) < 0) || clear_driver_root(e, err) < 0)
+	if ((has_path > 0 && write_firmware_path(e, "", err) < 0) || clear_driver_root(e, err) < 0)
 		return -1;
 	int r = is_last ? root_record_restore(e->host, NULL, err) : root_record_drop_former(e->host, err);
 	return r < 0 || driver_root_gc(e, err) < 0 ? -1 : 0;

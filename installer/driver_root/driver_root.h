@@ -64,6 +64,9 @@ int driver_root_prepare(struct driver_root *e, const struct driver_root_request 
 // kernel's firmware path.
 bool driver_root_has_firmware(const struct driver_root *e, const char *payload, const struct firmware_path *search,
 			      const struct strv *names);
+// Negative: the load would have to set that path, and cannot (attribute_check()). Once the payload is unpacked.
+int driver_root_check_firmware_path(const struct driver_root *e, const struct driver_root_request *request,
+				    struct err *err);
 // Before the load, so that it finds the firmware.
 int driver_root_set_firmware_path(struct driver_root *e, const struct driver_root_request *request, struct err *err);
 int driver_root_switch(struct driver_root *e, const struct driver_root_request *request, struct err *err);

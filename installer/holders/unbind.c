@@ -2,6 +2,7 @@
 #include "holders/unbind.h"
 
 #include "holders/holders.h"
+#include "host/attribute.h"
 #include "kmod/load/bounded.h"
 #include "kmod/load/load.h"
 #include "kmod/load/provider.h"
@@ -58,6 +59,11 @@ static char *bound_driver_name(const struct root *kern, const char *bus, const c
 	return link_name(kern, path);
 }
 
+static char *override_path(const char *bus, const char *device)
+{
+	return str_fmt("sys/bus/%s/devices/%s/driver_override", bus, device);
+}
+
 static void add_unbound_device(struct unbound *r, const char *bus, const char *name, char *take_driver)
 {
 	r->items = mem_grow(r->items, r->count + 1, sizeof(*r->items));
@@ -86,7 +92,8 @@ static int refuse_held_device(const struct unbind_work *w, const struct unbound_
 }
 
 struct write {
-	const struct unbind_work *w;
+	const struct sys *sys;
+	const struct root *root;
 	const char *path, *text;
 };
 
@@ -94,18 +101,18 @@ struct write {
 static int write_call(const void *ctx)
 {
 	const struct write *x = ctx;
-	struct root kern = *x->w->kern;
-	if (!x->w->sys->record) {
-		kern.fd = dup2(kern.fd, 0);
+	struct root root = *x->root;
+	if (!x->sys->record) {
+		root.fd = dup2(root.fd, 0);
 		closefrom(1);
 	}
-	return x->w->sys->attribute_set(x->w->sys, &kern, x->path, x->text) < 0 ? errno : 0;
+	return x->sys->attribute_set(x->sys, &root, x->path, x->text) < 0 ? errno : 0;
 }
 
 static int write_attribute(const struct unbind_work *w, struct unbound_device *d, const char *path, const char *text,
 			   struct err *err)
 {
-	struct write x = { w, path, text };
+	struct write x = { w->sys, attribute_root(w->host, w->kern, path), path, text };
 	struct bounded_result result;
 	if (bounded_call(write_call, &x, w->timeout_ms, &result, err) < 0)
 		return -1;
@@ -122,16 +129,27 @@ static int write_attribute(const struct unbind_work *w, struct unbound_device *d
 			      0;
 }
 
+int unbind_check(const struct unbind_work *w, const struct gpus *gpus, struct err *err)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		auto_str char *path = override_path("pci", gpus->items[i].address);
+		if (is_unbind_due(&gpus->items[i]) && root_exists(w->kern, path) &&
+		    attribute_check(w->host, w->kern, path, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int set_override(const struct unbind_work *w, struct unbound_device *d, const char *text, struct err *err)
 {
-	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name);
+	auto_str char *path = override_path(d->bus, d->name);
 	return write_attribute(w, d, path, *text ? text : "\n", err);
 }
 
 // From here on only the NVIDIA driver can bind to the device. (The kernel's own drivers bind GPUs, never switches.)
 static int claim_device(const struct unbind_work *w, struct unbound_device *d, struct err *err)
 {
-	auto_str char *path = str_fmt("sys/bus/%s/devices/%s/driver_override", d->bus, d->name), *text = NULL;
+	auto_str char *path = override_path(d->bus, d->name), *text = NULL;
 	if (root_line(w->kern, path, &text, err) < 0)
 		return -1;
 	if (set_override(w, d, OURS, err) < 0)
@@ -226,7 +244,7 @@ void unbind_finish_interrupted(const struct unbind_work *w, const struct gpus *g
 	for (size_t i = 0; i < gpus->count; i++) {
 		struct err err;
 		const char *address = gpus->items[i].address;
-		auto_str char *path = str_fmt("sys/bus/pci/devices/%s/driver_override", address), *text = NULL;
+		auto_str char *path = override_path("pci", address), *text = NULL;
 		if (!gpu_is_ours(&gpus->items[i]) || root_line(w->kern, path, &text, &err) <= 0 || !str_eq(text, OURS))
 			continue;
 		add_unbound_device(&left, "pci", address, str_dup(OURS));

@@ -39,6 +39,8 @@ void unbind_done(struct unbound *r);
 
 // What would be released: "0000:40:00.0 from nouveau, efi-framebuffer.0"; NULL = nothing. Pure. Caller frees.
 char *unbind_text(const struct gpus *gpus);
+// Negative: driver_override of one of them cannot be written to (attribute_check()). Changes nothing.
+int unbind_check(const struct unbind_work *w, const struct gpus *gpus, struct err *err);
 // E_BOUND names the device, the driver and its holder, before anything is unbound; or what could not be unbound.
 // E_WEDGED: an unbind hangs, and so will every other access to that device, including a load of its next driver. r
 // then holds what was unbound. A framebuffer that is in use stays bound, because the driver works beside it. A

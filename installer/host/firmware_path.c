@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host/firmware_path.h"
 
+#include "host/attribute.h"
 #include "host/kernel.h"
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 
 static const char parameter[] = "sys/module/firmware_class/parameters/path";
 
@@ -19,7 +19,6 @@ void firmware_path_done(struct firmware_path *s)
 static int read_search(const struct root *host, const struct root *kern, const char *release, struct firmware_path *s,
 		       struct err *err)
 {
-	struct statvfs fs;
 	size_t len = 0;
 	strv_add(&s->endings, str_dup(""));
 	int r = root_read(kern, parameter, &s->path, &len, err);
@@ -32,8 +31,7 @@ static int read_search(const struct root *host, const struct root *kern, const c
 		// An empty string cannot be written there, so this is an unset path.
 		if (str_eq(s->path, "\n"))
 			*s->path = '\0';
-		auto_fd int fd = root_open(kern, parameter, O_PATH, err);
-		s->is_path_writable = fd >= 0 && fstatvfs(fd, &fs) == 0 && !(fs.f_flag & ST_RDONLY);
+		s->is_path_writable = attribute_is_writable(host ? host : kern, kern, parameter);
 	}
 	// Before 6.5 the kernel treats a newline as part of the directory name.
 	bool is_cut = str_version_cmp(release, "6.5") >= 0;

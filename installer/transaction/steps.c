@@ -74,13 +74,50 @@ static int check_plan_firmware(const struct apply *a, char **ret_text, struct er
 	return find_firmware(a, &need, ret_text, err);
 }
 
+static struct unbind_work unbind_work(const struct transaction *r)
+{
+	const struct apply *a = r->a;
+	return (struct unbind_work){ .host = a->host,
+				     .kern = a->kern,
+				     .sys = a->sys,
+				     .release = a->facts->host.release,
+				     .timeout_ms = a->unload_timeout_ms,
+				     .progress = a->progress };
+}
+
+static struct driver_root_request export_request_of(const struct transaction *r, const char *driver,
+						    enum module_type flavour)
+{
+	return (struct driver_root_request){ .driver = driver,
+					     .payload = r->a->acquire->payload,
+					     .modules = *r->modules ? r->modules : NULL,
+					     .release = r->a->facts->host.release,
+					     .flavour = flavour };
+}
+
+static struct driver_root_request export_of_plan(const struct transaction *r)
+{
+	return export_request_of(r, r->a->plan->driver, r->a->plan->flavour);
+}
+
+// What unbind and load will write to below sys. Later such a refusal would leave the node without a driver.
+static int check_attributes(const struct transaction *r, struct err *err)
+{
+	const struct apply *a = r->a;
+	struct unbind_work w = unbind_work(r);
+	struct driver_root_request request = export_of_plan(r);
+	if (plan_has(a->plan, STEP_UNBIND) && unbind_check(&w, &a->facts->gpus, err) < 0)
+		return -1;
+	return plan_has(a->plan, STEP_EXPORT) ? driver_root_check_firmware_path(a->export, &request, err) : 0;
+}
+
 static int step_preflight(struct transaction *r, const struct step *step, struct err *err)
 {
 	(void)step;
 	const struct apply *a = r->a;
 	auto_str char *firmware = NULL;
 	if (preflight_rights(a->kern, plan_rights(a->plan, a->kern), err) < 0 ||
-	    check_plan_firmware(a, &firmware, err) < 0 || check_room(r, err) < 0)
+	    check_plan_firmware(a, &firmware, err) < 0 || check_attributes(r, err) < 0 || check_room(r, err) < 0)
 		return -1;
 	progress_end(a->progress, "preflight", "%s", firmware);
 	return 0;
@@ -330,7 +367,7 @@ int step_foresee(struct transaction *r, const struct step *step, struct err *err
 		return -1;
 	if (check_plan_firmware(a, &firmware, err) < 0 && (err->code != E_FIRMWARE || !is_payload_due(a)))
 		return -1;
-	return check_room(r, err);
+	return (!is_payload_due(a) && check_attributes(r, err) < 0) || check_room(r, err) < 0 ? -1 : 0;
 }
 
 static int step_prove(struct transaction *r, const struct step *step, struct err *err)
@@ -401,17 +438,6 @@ static int step_unload(struct transaction *r, const struct step *step, struct er
 	return 0;
 }
 
-static struct unbind_work unbind_work(const struct transaction *r)
-{
-	const struct apply *a = r->a;
-	return (struct unbind_work){ .host = a->host,
-				     .kern = a->kern,
-				     .sys = a->sys,
-				     .release = a->facts->host.release,
-				     .timeout_ms = a->unload_timeout_ms,
-				     .progress = a->progress };
-}
-
 // A GPU that cannot be rebound must not leave the node without its old NVIDIA driver, too.
 static void restore_old_drivers(struct transaction *r)
 {
@@ -458,21 +484,6 @@ static void commit_unbind(struct transaction *r)
 	struct unbind_work w = unbind_work(r);
 	if (unbind_finish(&w, &r->released, &err) < 0)
 		progress_note(r->a->progress, "could not reset driver_override: %s", err.text);
-}
-
-static struct driver_root_request export_request_of(const struct transaction *r, const char *driver,
-						    enum module_type flavour)
-{
-	return (struct driver_root_request){ .driver = driver,
-					     .payload = r->a->acquire->payload,
-					     .modules = *r->modules ? r->modules : NULL,
-					     .release = r->a->facts->host.release,
-					     .flavour = flavour };
-}
-
-static struct driver_root_request export_of_plan(const struct transaction *r)
-{
-	return export_request_of(r, r->a->plan->driver, r->a->plan->flavour);
 }
 
 // Without a package, keeps the modules that are exported now.

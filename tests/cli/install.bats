@@ -249,6 +249,35 @@ bound_to() { # DRIVER: who has the first GPU
   assert_line --index 7 "write sys/bus/pci/devices/0000:40:00.0/driver_override "
 }
 
+@test "a pod's own sysfs is read-only: the machine's is written; where that is read-only, too, nothing is touched" {
+  needs_mounts
+  in_pod() { # rw|ro COMMAND...: sysfs as a pod sees it is read-only, and so is the machine's, or not
+    run --separate-stderr unshare -m --propagation private bash -c 'program=$1 root=$2 kind=$3 && shift 3
+      read_only() { mount --bind "$1" "$1" && mount -o "remount,bind,ro" "$1"; }
+      mkdir "$root.host" && mount --bind "$root" "$root.host" && read_only "$root/sys/bus" && read_only "$root/sys/devices" || exit 99
+      [ "$kind" = rw ] || { read_only "$root.host/sys/bus" && read_only "$root.host/sys/devices"; } || exit 99
+      "$program" "$@" --root "$root" --host-root "$root.host"' - "$KMODSMITH" "$ROOT" "$@"
+    rmdir "$ROOT.host"
+  }
+  loadable
+  bound_to nouveau
+  echo "(null)" >"$ROOT/sys/bus/pci/devices/0000:40:00.0/driver_override"
+  touch "$ROOT"/sys/bus/pci/{drivers_probe,drivers/nouveau/unbind}
+  snapshot
+  in_pod ro install --package "$package"
+  assert_status 1
+  assert_error E_READ_ONLY "preflight: write to '$ROOT/sys/bus/pci/devices/0000:40:00.0/driver_override': Read-only file system"
+  [[ $stderr == *"next: in a container: "*"hostPID: true"* ]] || told | fail
+  assert_equal "$(calls)" ""
+  same
+  in_pod rw install --package "$package"
+  assert_status 0
+  assert_line ready
+  run grep -c "^write sys/bus/" "$ROOT/.sys-calls"
+  assert_output 4
+  [[ $stderr != *"could not"* ]] || told | fail
+}
+
 @test "R-P6: firmware of the exact version is looked for where the kernel looks, before anything is touched" {
   loadable
   local dir=$ROOT/lib/firmware/nvidia

@@ -252,6 +252,51 @@ static void test_the_firmware_path(void **state)
 	}
 }
 
+// Before anything is touched: what the load would have to write is tried where it would be written, and nowhere else.
+static void test_a_firmware_path_that_cannot_be_written(void **state)
+{
+	(void)state;
+	static const char SETTING[] = "sys/module/firmware_class/parameters/path";
+	static const struct {
+		const char *before; // NULL = there is no such attribute: nothing can be written, nor need be
+		bool is_on_host;    // the firmware is found without it
+		int code;
+	} rows[] = { { "\n", false, EROFS },
+		     { "/run/nvidia/driver/lib/firmware\n", true, EROFS },
+		     { "/opt/firmware\n", false, 0 },
+		     { "\n", true, 0 },
+		     { NULL, false, 0 } };
+	struct err err;
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_PRIVATE | MS_REC, NULL) < 0)
+		skip();          // CAP_SYS_ADMIN is needed, and a root directory that is a mount point
+	root_done(&folder.root); // in the namespace of before
+	assert_int_equal(root_init(&folder.root, folder.path, &err), 0);
+	tempdir_write(&folder, "state/payloads/aa/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", "x");
+	auto_root struct root data = below("state");
+	const struct driver_root_request request = { .driver = "535.261.03", .payload = "aa", .release = RELEASE };
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		auto_str char *dir = str_fmt("machine%zu", i), *path = str_fmt("%s/%s", dir, SETTING);
+		auto_str char *firmware = str_fmt("%s/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin", dir);
+		auto_str char *sys_dir = str_fmt("%s/%s/sys", folder.path, dir);
+		auto_str char *below_sys = str_fmt("%s/sys", dir);
+		auto_root struct root machine = below(dir);
+		auto_driver_root struct driver_root e = { .host = &machine, .kern = &machine, .state = &data };
+		err = (struct err){ 0 };
+		assert_int_equal(driver_root_open(&e, DRIVER_ROOT_DEFAULT, &err), 0);
+		folder_dir(&folder, below_sys);
+		if (rows[i].before)
+			tempdir_write(&folder, path, rows[i].before);
+		if (rows[i].is_on_host)
+			tempdir_write(&folder, firmware, "x");
+		assert_int_equal(mount(sys_dir, sys_dir, NULL, MS_BIND, NULL), 0);
+		expect(driver_root_check_firmware_path(&e, &request, &err) == 0, err.text);
+		assert_int_equal(mount(NULL, sys_dir, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL), 0);
+		expect(driver_root_check_firmware_path(&e, &request, &err) == (rows[i].code ? -1 : 0), err.text);
+		expect(err.code == rows[i].code, err.text);
+		assert_int_equal(umount2(sys_dir, MNT_DETACH), 0);
+	}
+}
+
 // Nothing is removed while the kernel finds firmware of the loaded driver nowhere else.
 static void test_withdrawn(void **state)
 {
@@ -430,6 +475,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_the_record, setup, teardown),
 		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test_setup_teardown(test_the_firmware_path, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_firmware_path_that_cannot_be_written, setup, teardown),
 		cmocka_unit_test_teardown(test_starts, end_machine),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
