@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # A pod's container as a configuration of the OCI runtime, the way the kubelet and containerd turn a container with
 # hostPID into one: no pid namespace, the propagation of the mounts; a privileged one has every right and the host's devices as
-# they are now, another one the capabilities that are named.
+# they are now, another one the capabilities that are named, and its sysfs read-only.
 # Input: shapes.json. $shape, $name, $image (configuration of the image), $env (lines NAME=VALUE of the test), $devices (lines
-# TYPE MAJOR MINOR PATH), $args (words instead of the shape's, or nothing).
+# TYPE MAJOR MINOR PATH), $args (words instead of the shape's, or nothing), $pause (process whose network, host name and IPC it
+# joins; nothing: it has its own).
 def lines: split("\n") | map(select(. != ""));
 def variables: map(capture("^(?<key>[^=]*)=(?<value>.*)$"; "s")) | from_entries;
 def bind($options): {destination: .[0], type: "bind", source: .[1], options: (["rbind"] + $options)};
@@ -17,9 +18,8 @@ def all: ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL"
   "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG",
   "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE"];
 .shapes[$shape] as $pod | .mounts as $mounts | ($image.Env // [] | variables) as $base |
-{
+(if $pause == "" then {hostname: $name} else {} end) + {
   ociVersion: "1.0.2",
-  hostname: $name,
   root: {path: "/run/pods/\($name)/rootfs"},
   process: {
     user: {uid: 0, gid: 0},
@@ -34,13 +34,14 @@ def all: ["CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL"
     {destination: "/dev", type: "tmpfs", source: "tmpfs", options: ["nosuid", "strictatime", "mode=755", "size=65536k"]},
     {destination: "/dev/pts", type: "devpts", source: "devpts", options: ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"]},
     {destination: "/dev/shm", type: "tmpfs", source: "shm", options: ["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]},
-    {destination: "/sys", type: "sysfs", source: "sysfs", options: ["nosuid", "noexec", "nodev", "rw"]},
+    {destination: "/sys", type: "sysfs", source: "sysfs", options: ["nosuid", "noexec", "nodev", if $pod.capabilities then "ro" else "rw" end]},
     {destination: "/sys/fs/cgroup", type: "cgroup", source: "cgroup", options: ["nosuid", "noexec", "nodev", "relatime", "rw"]},
     (["/dev/termination-log", "/run/pods/\($name)/termination-log"] | bind(["rprivate", "rw"]))
   ] + [$pod.mounts[] | $mounts[.][] | bind(.[2] | options)]),
   linux: ({
     cgroupsPath: "/kubepods/\($name)",
-    namespaces: (["mount", "uts", "ipc"] + if $pod.hostNetwork then [] else ["network"] end | map({type: .})),
+    namespaces: ([{type: "mount"}] + ({uts: "uts", ipc: "ipc"} + if $pod.hostNetwork then {} else {network: "net"} end |
+      to_entries | map({type: .key} + if $pause == "" then {} else {path: "/proc/\($pause)/ns/\(.value)"} end))),
     rootfsPropagation: "rshared"
   } + if $pod.capabilities then {
     resources: {devices: [{allow: false, access: "rwm"}]},

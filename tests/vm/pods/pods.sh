@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=dash
-# Pods in a guest with "# root: debian" and "# image: driver": what a kubelet and a container runtime do, done with runc. Each
-# container has the image below and an own layer above, in an overlay on the guest's disk; a killed container and a
+# Pods in a guest with "# root: debian" and "# image: driver": what a kubelet and a container runtime do, done with runc. First
+# comes the pod's pause container, which has the pod's network and mounts its sysfs read-only, as containerd before 2.1 has
+# it for every pod: the container's own sysfs is then read-only below a mount that says rw. It outlives a killed container.
+# Each container has the image below and an own layer above, in an overlay on the guest's disk; a killed container and a
 # deleted pod differ in what is asked of it first. What the containers print is kept across restarts of the same pod.
 #   pod_start NAME SHAPE [VAR=VALUE...] [-- ARG...]  a new container of pod NAME as SHAPE says (shapes.json); ARGs for its own
 #   pod_run NAME SHAPE [VAR=VALUE...]  the same, until it ends: with its exit status
@@ -41,7 +43,7 @@ pod_mounts() { # SHAPE: the directories that are made when the host has none, an
 pod_image() { # SHAPE: sets image and, what its configuration says, config
   image=/images/driver config=/images/driver.json
   case $1 in
-  consumer) image=$pods/scratch ;;
+  consumer | pause) image=$pods/scratch ;;
   toolkit*) image=/toolkit/root config=/toolkit/image.json ;;
   esac
 }
@@ -51,6 +53,21 @@ pod_layers() { # NAME SHAPE
   mount -t overlay -o "lowerdir=$image,upperdir=/var/lib/pods/$1/upper,workdir=/var/lib/pods/$1/work" overlay "$pods/$1/rootfs"
 }
 
+pod_config() { # NAME SHAPE ENV ARGS DEVICES PAUSE: the bundle of one container; PAUSE: process of the pod's first one
+  pod_layers "$1" "$2"
+  pod_mounts "$2"
+  : >"$pods/$1/termination-log"
+  # shellcheck disable=SC2016 # of jq
+  jq --arg shape "$2" --arg name "$1" --arg env "$3" --arg args "$4" --arg devices "$5" --arg pause "$6" \
+    --slurpfile images "$config" '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
+    >"$pods/$1/config.json"
+}
+pod_pause() { # NAME: unless it is there
+  ! pod_alive "$1.pause" || return 0
+  container_clear "$1.pause"
+  pod_config "$1.pause" pause '' '' '' ''
+  runc run --detach --bundle "$pods/$1.pause" "$1.pause" >"$pods/$1.pause/log" 2>&1 </dev/null || cat "$pods/$1.pause/log"
+}
 pod_make() {
   pod=$1 shape=$2 pod_env='' pod_args=''
   shift 2
@@ -60,14 +77,9 @@ pod_make() {
     shift
   done
   if [ $# -gt 0 ]; then shift && pod_args=$*; fi
-  pod_clear "$pod"
-  pod_layers "$pod" "$shape"
-  pod_mounts "$shape"
-  : >"$pods/$pod/termination-log"
-  # shellcheck disable=SC2016 # of jq
-  jq --arg shape "$shape" --arg name "$pod" --arg env "$pod_env" --arg args "$pod_args" --arg devices "$(host_devices)" \
-    --slurpfile images "$config" '$images[0] as $image | '"$(grep -v '^#' $here/oci.jq)" $here/shapes.json \
-    >"$pods/$pod/config.json"
+  container_clear "$pod"
+  pod_pause "$pod"
+  pod_config "$pod" "$shape" "$pod_env" "$pod_args" "$(host_devices)" "$(pod_pid "$pod.pause")"
 }
 pod_run() {
   pod_make "$@" && runc run --bundle "$pods/$pod" "$pod" >"$pods/$pod/log" 2>&1 </dev/null
@@ -107,12 +119,16 @@ pod_kill() {
   runc kill --all "$1" KILL
   pod_wait_end "$1"
 }
-pod_clear() { # what is left of a container that ended
+container_clear() { # what is left of one that ended
   runc delete --force "$1" >/dev/null 2>&1
   if [ -d "$pods/$1/rootfs" ]; then
     umount "$pods/$1/rootfs"
     rm -rf "/var/lib/pods/$1" "$pods/$1/rootfs"
   fi
+}
+pod_clear() { # what is left of a pod whose container ended
+  container_clear "$1"
+  container_clear "$1.pause"
 }
 pod_delete() {
   validations=/run/nvidia/validations
