@@ -498,12 +498,13 @@ static int collect_removed_kernels(const struct prebuild *p, struct err *err)
 	return 0;
 }
 
-// Reuses an earlier verdict that only other inputs can change. A builder image may appear in the sources at any time.
+// Reuses an earlier verdict that only other inputs can change. A builder image may appear in the sources at any time, and a disk
+// be writable again.
 static bool is_verdict_final(const struct prebuild *p, struct kernel_report_entry *e)
 {
 	const struct kernel_report_entry *old = kernel_report_find(&p->before, e->release);
 	if (p->request->is_retry || !old || !str_eq(old->stamp, e->stamp) || old->verdict != KERNEL_IMPOSSIBLE ||
-	    !old->code || old->code == E_TOOLCHAIN || err_info(old->code)->retryable)
+	    !old->code || old->code == E_TOOLCHAIN || old->code == E_READ_ONLY || err_info(old->code)->retryable)
 		return false;
 	kernel_report_set(e, old->verdict, old->code, old->evidence);
 	return true;

@@ -193,7 +193,7 @@ static bool is_target_to_blame(const struct err *err)
 		return true;
 	if (err->code < E_FIRST_)
 		return false;
-	return err->code != E_WEDGED && err->code != E_BOUND && err->code != E_FIRMWARE &&
+	return err->code != E_WEDGED && err->code != E_BOUND && err->code != E_FIRMWARE && err->code != E_READ_ONLY &&
 	       !err_info(err->code)->retryable;
 }
 

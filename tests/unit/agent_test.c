@@ -306,7 +306,8 @@ static void classes_of_errors(void **state)
 	} table[] = { { E_IN_USE, FAILING_BUSY },          { E_NETWORK, FAILING_TRANSIENT },
 		      { E_NO_PACKAGE, FAILING_TRANSIENT }, { E_LOCKED, FAILING_TRANSIENT },
 		      { E_LOAD, FAILING_PERMANENT },       { E_UNTRUSTED, FAILING_PERMANENT },
-		      { E_ABI, FAILING_PERMANENT },        { ENOSPC, FAILING_TRANSIENT } };
+		      { E_ABI, FAILING_PERMANENT },        { ENOSPC, FAILING_TRANSIENT },
+		      { EROFS, FAILING_PERMANENT } };
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++)
 		expect(agent_failing(err_info(table[i].code)) == table[i].failing, err_info(table[i].code)->name);
 	// Every code of ours finds room in an ack.
