@@ -171,9 +171,23 @@ int preflight_loaded_firmware(const struct root *host, const struct root *kern, 
 	return preflight_firmware(host, &search, &need, ret_where, err);
 }
 
+// There every capability is shown, and none of them reaches modules or devices.
+static bool is_user_namespace(const struct root *kern)
+{
+	static const char FIRST[] = "user:[4026531837]"; // PROC_USER_INIT_INO of the kernel's include/linux/proc_ns.h
+	struct err ignored;
+	auto_str char *now = NULL;
+	return root_readlink(kern, "proc/self/ns/user", &now, &ignored) > 0 && !str_eq(now, FIRST);
+}
+
 int preflight_rights(const struct root *kern, unsigned uses, struct err *err)
 {
 	auto_strv struct strv missing = { 0 };
+	if (is_user_namespace(kern)) {
+		err_set(err, E_RIGHTS,
+			"this process is in a user namespace, whose rights do not reach the kernel's modules");
+		return err_next(err, "run it without one: no `hostUsers: false` in a pod, no rootless container");
+	}
 	int r = capabilities_missing(kern, uses, &missing, err);
 	if (r <= 0)
 		return r;

@@ -34,6 +34,21 @@ with_caps() { # MASK: of the process on the recorded machine
   done
 }
 
+@test "rights: those of a user namespace are none" {
+  loadable
+  with_caps "$(caps)"
+  mkdir "$ROOT/proc/self/ns"
+  ln -s 'user:[4026532000]' "$ROOT/proc/self/ns/user"
+  kmodsmith install --package "$package"
+  assert_status 1
+  assert_error E_RIGHTS "preflight: this process is in a user namespace, whose rights do not reach the kernel's modules"
+  [[ $stderr == *"next: "*"hostUsers: false"* ]] || told | fail
+  assert_equal "$(calls)" ""
+  ln -sf 'user:[4026531837]' "$ROOT/proc/self/ns/user"
+  kmodsmith install --package "$package"
+  assert_status 0
+}
+
 @test "rights: a capability that no step needs may be missing" {
   loadable
   with_caps "$(caps SYS_ADMIN SYS_CHROOT SYS_PTRACE SETUID SETGID CHOWN SETPCAP KILL DAC_READ_SEARCH)"
